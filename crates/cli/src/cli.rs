@@ -1,0 +1,24 @@
+//! The command line: one variant per subcommand, each handing over to its module.
+
+use clap::{Parser, Subcommand};
+
+/// Group-relative RL from verifiable rewards: train, evaluate and explain.
+#[derive(Debug, Parser)]
+#[command(name = "fgrpo", version, about, propagate_version = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {}
+
+/// Runs the parsed command.
+///
+/// # Errors
+/// Whatever the command fails with; [`crate::failure::exit_code`] turns it into an exit code.
+pub fn run(cli: &Cli) -> anyhow::Result<()> {
+    match cli.command {}
+}

@@ -1,0 +1,69 @@
+//! What separates a caller's mistake (exit code 2) from a failure of the work itself (exit code 1).
+
+use std::fmt;
+
+/// Bad input: a wrong flag, key, file or value. The program ends with exit code 2.
+#[derive(Debug)]
+pub struct BadInput(pub String);
+
+impl fmt::Display for BadInput {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BadInput {}
+
+/// Returns from the function with a [`BadInput`] error whose message is formatted like `format!`.
+#[macro_export]
+macro_rules! bad_input {
+    ($($arg:tt)*) => {
+        return Err(anyhow::Error::new($crate::failure::BadInput(format!($($arg)*))))
+    };
+}
+
+/// Marks an error as the user's to mend, keeping its message and causes.
+pub trait OrBadInput<T> {
+    /// Turns the error into [`BadInput`], its whole chain of causes in one line.
+    fn or_bad_input(self) -> anyhow::Result<T>;
+}
+
+impl<T, E: Into<anyhow::Error>> OrBadInput<T> for Result<T, E> {
+    fn or_bad_input(self) -> anyhow::Result<T> {
+        self.map_err(|e| {
+            let e: anyhow::Error = e.into();
+            if e.chain().any(|c| c.is::<BadInput>()) {
+                e
+            } else {
+                anyhow::Error::new(BadInput(format!("{e:#}")))
+            }
+        })
+    }
+}
+
+/// The exit code that an error ends the program with: 2 for bad input, 1 for everything else.
+pub fn exit_code(error: &anyhow::Error) -> u8 {
+    if error.chain().any(|c| c.is::<BadInput>()) { 2 } else { 1 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::Context;
+
+    fn refuse() -> anyhow::Result<()> {
+        bad_input!("steps: found {}, wanted at least 1", 0)
+    }
+
+    #[test]
+    fn bad_input_keeps_its_exit_code_under_added_context() {
+        let error = refuse().context("run.toml").unwrap_err();
+        assert_eq!(exit_code(&error), 2);
+        assert_eq!(format!("{error:#}"), "run.toml: steps: found 0, wanted at least 1");
+    }
+
+    #[test]
+    fn other_errors_end_with_one() {
+        assert_eq!(exit_code(&anyhow::anyhow!("disk is full")), 1);
+    }
+}

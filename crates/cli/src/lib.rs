@@ -1,0 +1,7 @@
+//! The binary `fgrpo`: tasks, data, rollout and training loops, evaluation and reports.
+//!
+//! Start reading at [`cli`]. Everything mathematical lives in `fgrpo-core`, the decoder in
+//! `fgrpo-nn`, the verifiers in `fgrpo-verify`.
+
+pub mod cli;
+pub mod failure;

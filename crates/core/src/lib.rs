@@ -1,0 +1,15 @@
+//! The pure mathematics of F-GRPO: no I/O, clocks, threads or tensors.
+//!
+//! Group advantages ([`advantage`]) and the focal weight ([`focal`]), policy losses in closed form
+//! ([`loss`]), the paper's theory ([`theory`]) and categorical simulation ([`sim`]), statistics of
+//! pass@k ([`stats`]), the maze ([`maze`]) and counter-based randomness ([`rng`]).
+
+pub mod advantage;
+pub mod focal;
+pub mod group;
+pub mod loss;
+pub mod maze;
+pub mod rng;
+pub mod sim;
+pub mod stats;
+pub mod theory;

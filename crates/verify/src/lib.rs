@@ -1,0 +1,8 @@
+//! Verifiers: a pure function of (reference answer, completion, settings) -> verdict and reason,
+//! with a bounded amount of work. No I/O, clocks or threads.
+
+pub mod choice;
+pub mod ifeval;
+pub mod math;
+pub mod synlogic;
+pub mod verdict;

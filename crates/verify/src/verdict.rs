@@ -1,0 +1,38 @@
+//! What a verifier says: a verdict and the reason for it.
+
+use serde::{Deserialize, Serialize};
+
+/// The outcome of checking one completion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// The completion answers the problem.
+    Correct,
+    /// The completion holds an answer, and it is wrong.
+    Wrong,
+    /// No answer could be read from the completion. Counts as wrong, is counted apart.
+    Unparsed,
+    /// The verifier failed or ran out of its budget. Never a score: the completion leaves its group.
+    Unscorable,
+}
+
+/// A verdict with its reason code, a short lower-case word such as `exact` or `budget`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// The verdict.
+    pub verdict: Verdict,
+    /// Why, as a stable code that metrics count by.
+    pub reason: std::borrow::Cow<'static, str>,
+}
+
+impl Outcome {
+    /// An outcome with a fixed reason code.
+    pub const fn new(verdict: Verdict, reason: &'static str) -> Self {
+        Self { verdict, reason: std::borrow::Cow::Borrowed(reason) }
+    }
+
+    /// Whether the completion is correct.
+    pub fn is_correct(&self) -> bool {
+        self.verdict == Verdict::Correct
+    }
+}

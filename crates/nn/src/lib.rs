@@ -4,3 +4,6 @@
 //! `F` intermediate, `V` vocabulary, `L` layers.
 
 pub mod config;
+pub mod error;
+
+pub use error::Error;

@@ -1,6 +1,13 @@
-//! The decoder's configuration, under Hugging Face names.
+//! The decoder's configuration, under Hugging Face names: its sizes, what is impossible, and the tensors that follow.
+
+mod generation;
+mod json;
+
+pub use generation::GenerationConfig;
 
 use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
 
 /// Which family a checkpoint belongs to; decides its `architectures` and `model_type` fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,4 +84,307 @@ pub struct Config {
     pub eos_token_id: Vec<u32>,
     /// Padding token, where the checkpoint names one (never used here; written back).
     pub pad_token_id: Option<u32>,
+}
+
+impl Architecture {
+    /// All of them, in the order messages list them.
+    pub const ALL: [Architecture; 3] = [Architecture::Qwen2, Architecture::Qwen3, Architecture::Llama];
+
+    /// The `architectures` entry of `config.json`.
+    pub fn class_name(self) -> &'static str {
+        match self {
+            Architecture::Qwen2 => "Qwen2ForCausalLM",
+            Architecture::Qwen3 => "Qwen3ForCausalLM",
+            Architecture::Llama => "LlamaForCausalLM",
+        }
+    }
+
+    /// The `model_type` entry of `config.json`.
+    pub fn model_type(self) -> &'static str {
+        match self {
+            Architecture::Qwen2 => "qwen2",
+            Architecture::Qwen3 => "qwen3",
+            Architecture::Llama => "llama",
+        }
+    }
+
+    /// Whether the family's q, k and v projections have a bias.
+    pub fn qkv_bias(self) -> bool {
+        self == Architecture::Qwen2
+    }
+
+    /// Whether the family normalises each head's query and key.
+    pub fn qk_norm(self) -> bool {
+        self == Architecture::Qwen3
+    }
+}
+
+impl Config {
+    /// Refuses impossible sizes, naming the field.
+    pub fn validate(&self) -> Result<(), Error> {
+        self.validate_at("configuration")
+    }
+
+    /// [`Config::validate`] with the file the values came from.
+    pub(crate) fn validate_at(&self, place: &str) -> Result<(), Error> {
+        let refuse = |field: &str, found: String, wanted: String| {
+            Err(Error::Config { place: place.into(), field: field.into(), found, wanted })
+        };
+        let sizes = [
+            ("vocab_size", self.vocab_size),
+            ("hidden_size", self.hidden_size),
+            ("intermediate_size", self.intermediate_size),
+            ("num_hidden_layers", self.num_hidden_layers),
+            ("num_attention_heads", self.num_attention_heads),
+            ("num_key_value_heads", self.num_key_value_heads),
+            ("head_dim", self.head_dim),
+            ("max_position_embeddings", self.max_position_embeddings),
+        ];
+        for (field, value) in sizes {
+            // Token ids and positions are u32 in the engine; no real size comes near.
+            if value == 0 || value > i32::MAX as usize {
+                return refuse(field, value.to_string(), format!("1 to {}", i32::MAX));
+            }
+        }
+        if !self.num_attention_heads.is_multiple_of(self.num_key_value_heads) {
+            return refuse(
+                "num_key_value_heads",
+                self.num_key_value_heads.to_string(),
+                format!("a divisor of num_attention_heads, {}", self.num_attention_heads),
+            );
+        }
+        if !self.head_dim.is_multiple_of(2) {
+            let wanted = "an even number: rotary embedding turns pairs".into();
+            return refuse("head_dim", self.head_dim.to_string(), wanted);
+        }
+        // Only Llama's reference implementation insists; a checkpoint it can't open is of no use.
+        if self.architecture == Architecture::Llama
+            && !self.hidden_size.is_multiple_of(self.num_attention_heads)
+        {
+            return refuse(
+                "hidden_size",
+                self.hidden_size.to_string(),
+                format!(
+                    "a multiple of num_attention_heads, {}, for LlamaForCausalLM",
+                    self.num_attention_heads
+                ),
+            );
+        }
+        let positive = |value: f64| value.is_finite() && value > 0.0;
+        for (field, value) in [("rms_norm_eps", self.rms_norm_eps), ("rope_theta", self.rope_theta)] {
+            if !positive(value) {
+                return refuse(field, value.to_string(), "a positive number".into());
+            }
+        }
+        match self.rope_scaling {
+            RopeScaling::Default => {}
+            RopeScaling::Linear { factor } => {
+                if !(positive(factor) && factor >= 1.0) {
+                    return refuse("rope_scaling.factor", factor.to_string(), "at least 1".into());
+                }
+            }
+            RopeScaling::Llama3 {
+                factor,
+                low_freq_factor,
+                high_freq_factor,
+                original_max_position_embeddings,
+            } => {
+                if !(positive(factor) && factor >= 1.0) {
+                    return refuse("rope_scaling.factor", factor.to_string(), "at least 1".into());
+                }
+                if !positive(low_freq_factor) {
+                    let wanted = "a positive number".into();
+                    return refuse("rope_scaling.low_freq_factor", low_freq_factor.to_string(), wanted);
+                }
+                if !(positive(high_freq_factor) && high_freq_factor > low_freq_factor) {
+                    return refuse(
+                        "rope_scaling.high_freq_factor",
+                        high_freq_factor.to_string(),
+                        format!("more than low_freq_factor, {low_freq_factor}"),
+                    );
+                }
+                if original_max_position_embeddings == 0 {
+                    let field = "rope_scaling.original_max_position_embeddings";
+                    return refuse(field, "0".into(), "a positive number".into());
+                }
+            }
+        }
+        for (field, value, family) in [
+            ("qkv_bias", self.qkv_bias, self.architecture.qkv_bias()),
+            ("qk_norm", self.qk_norm, self.architecture.qk_norm()),
+        ] {
+            if value != family {
+                let wanted = format!("{family} for {}", self.architecture.class_name());
+                return refuse(field, value.to_string(), wanted);
+            }
+        }
+        if self.checked_parameters().is_none() {
+            return refuse(
+                "hidden_size",
+                self.hidden_size.to_string(),
+                "sizes whose product fits 2^62".into(),
+            );
+        }
+        Ok(())
+    }
+
+    /// Name and shape of every tensor of a checkpoint with this configuration, under Hugging Face names, in file order.
+    /// The head's `lm_head.weight` is absent where it shares the embedding.
+    pub fn tensors(&self) -> Vec<(String, Vec<usize>)> {
+        let (d, f, e) = (self.hidden_size, self.intermediate_size, self.head_dim);
+        let (q, kv) = (self.num_attention_heads * e, self.num_key_value_heads * e);
+        let mut all = vec![("model.embed_tokens.weight".to_string(), vec![self.vocab_size, d])];
+        for layer in 0..self.num_hidden_layers {
+            let mut push = |name: &str, shape: &[usize]| {
+                all.push((format!("model.layers.{layer}.{name}.weight"), shape.to_vec()));
+            };
+            push("input_layernorm", &[d]);
+            push("self_attn.q_proj", &[q, d]);
+            push("self_attn.k_proj", &[kv, d]);
+            push("self_attn.v_proj", &[kv, d]);
+            push("self_attn.o_proj", &[d, q]);
+            if self.qk_norm {
+                push("self_attn.q_norm", &[e]);
+                push("self_attn.k_norm", &[e]);
+            }
+            push("post_attention_layernorm", &[d]);
+            push("mlp.gate_proj", &[f, d]);
+            push("mlp.up_proj", &[f, d]);
+            push("mlp.down_proj", &[d, f]);
+            if self.qkv_bias {
+                for (name, rows) in [("q_proj", q), ("k_proj", kv), ("v_proj", kv)] {
+                    all.push((format!("model.layers.{layer}.self_attn.{name}.bias"), vec![rows]));
+                }
+            }
+        }
+        all.push(("model.norm.weight".into(), vec![d]));
+        if !self.tie_word_embeddings {
+            all.push(("lm_head.weight".into(), vec![self.vocab_size, d]));
+        }
+        all
+    }
+
+    /// Number of parameters; a shared head counts once.
+    ///
+    /// # Panics
+    /// If the sizes were not validated and their product overflows.
+    pub fn parameters(&self) -> u64 {
+        self.checked_parameters().expect("validated sizes")
+    }
+
+    fn checked_parameters(&self) -> Option<u64> {
+        let mul = |a: usize, b: usize| (a as u64).checked_mul(b as u64);
+        let (d, f, e) = (self.hidden_size, self.intermediate_size, self.head_dim);
+        let q = usize::try_from(mul(self.num_attention_heads, e)?).ok()?;
+        let kv = usize::try_from(mul(self.num_key_value_heads, e)?).ok()?;
+        let mut layer = mul(d, q)?.checked_mul(2)?.checked_add(mul(d, kv)?.checked_mul(2)?)?;
+        layer = layer.checked_add(mul(d, f)?.checked_mul(3)?)?.checked_add(2 * d as u64)?;
+        if self.qkv_bias {
+            layer = layer.checked_add((q as u64).checked_add(2 * kv as u64)?)?;
+        }
+        if self.qk_norm {
+            layer += 2 * e as u64;
+        }
+        let embeddings = if self.tie_word_embeddings { 1 } else { 2 };
+        let total = layer
+            .checked_mul(self.num_hidden_layers as u64)?
+            .checked_add(mul(self.vocab_size, d)?.checked_mul(embeddings)?)?
+            .checked_add(d as u64)?;
+        (total < 1 << 62).then_some(total)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn maze() -> Config {
+        Config {
+            architecture: Architecture::Qwen2,
+            vocab_size: 32,
+            hidden_size: 256,
+            intermediate_size: 1024,
+            num_hidden_layers: 4,
+            num_attention_heads: 4,
+            num_key_value_heads: 2,
+            head_dim: 64,
+            rms_norm_eps: 1e-6,
+            rope_theta: 1e6,
+            rope_scaling: RopeScaling::Default,
+            tie_word_embeddings: true,
+            qkv_bias: true,
+            qk_norm: false,
+            max_position_embeddings: 512,
+            bos_token_id: Some(1),
+            eos_token_id: vec![2],
+            pad_token_id: Some(0),
+        }
+    }
+
+    #[test]
+    fn full_size_maze_model_has_3_944_704_parameters() {
+        assert_eq!(maze().parameters(), 3_944_704);
+    }
+
+    #[test]
+    fn parameter_count_is_the_sum_over_the_tensor_list_for_every_family() {
+        for architecture in Architecture::ALL {
+            for tie_word_embeddings in [false, true] {
+                let config = Config {
+                    architecture,
+                    tie_word_embeddings,
+                    qkv_bias: architecture.qkv_bias(),
+                    qk_norm: architecture.qk_norm(),
+                    head_dim: 34,
+                    ..maze()
+                };
+                config.validate().unwrap();
+                let sum: usize = config.tensors().iter().map(|(_, s)| s.iter().product::<usize>()).sum();
+                assert_eq!(config.parameters(), sum as u64, "{architecture:?} tied {tie_word_embeddings}");
+            }
+        }
+    }
+
+    #[test]
+    fn impossible_sizes_are_refused_with_field_found_and_wanted() {
+        let cases: [(Config, &[&str]); 8] = [
+            (
+                Config { num_key_value_heads: 3, ..maze() },
+                &["num_key_value_heads", "found 3", "divisor", "4"],
+            ),
+            (Config { head_dim: 63, ..maze() }, &["head_dim", "found 63", "even"]),
+            (Config { vocab_size: 0, ..maze() }, &["vocab_size", "found 0"]),
+            (Config { rope_theta: f64::NAN, ..maze() }, &["rope_theta", "NaN", "positive"]),
+            (Config { qk_norm: true, ..maze() }, &["qk_norm", "found true", "Qwen2ForCausalLM"]),
+            (
+                Config {
+                    architecture: Architecture::Llama,
+                    qkv_bias: false,
+                    num_attention_heads: 6,
+                    num_key_value_heads: 2,
+                    ..maze()
+                },
+                &["hidden_size", "found 256", "multiple of num_attention_heads, 6"],
+            ),
+            (
+                Config { rope_scaling: RopeScaling::Linear { factor: 0.5 }, ..maze() },
+                &["rope_scaling.factor", "found 0.5", "at least 1"],
+            ),
+            (
+                Config {
+                    hidden_size: i32::MAX as usize,
+                    intermediate_size: i32::MAX as usize,
+                    num_hidden_layers: i32::MAX as usize,
+                    ..maze()
+                },
+                &["hidden_size", "2147483647", "fits"],
+            ),
+        ];
+        for (config, parts) in cases {
+            let message = config.validate().unwrap_err().to_string();
+            for part in parts {
+                assert!(message.contains(part), "{message:?} lacks {part:?}");
+            }
+        }
+    }
 }

@@ -1,0 +1,252 @@
+//! Hugging Face checkpoint folders: `config.json`, `generation_config.json` and safetensors weights, sharded or not.
+//!
+//! Reading maps the files and converts a tensor when it is asked for; writing streams tensors into shards. Tokenizer and
+//! chat template belong to the caller.
+
+mod dtype;
+mod file;
+mod write;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Component, Path, PathBuf};
+
+use serde_json::Value;
+
+pub use dtype::Dtype;
+pub use file::TensorFile;
+pub use write::{TensorWriter, write_checkpoint};
+
+use crate::config::{Config, GenerationConfig};
+use crate::error::Error;
+
+const SINGLE: &str = "model.safetensors";
+const INDEX: &str = "model.safetensors.index.json";
+
+/// An opened checkpoint folder whose tensors are known to be all there, each of the right shape and a readable type.
+#[derive(Debug)]
+pub struct Checkpoint {
+    dir: PathBuf,
+    config: Config,
+    generation: Option<GenerationConfig>,
+    files: Vec<TensorFile>,
+    /// Which of `files` holds a tensor.
+    place: BTreeMap<String, usize>,
+}
+
+impl Checkpoint {
+    /// Opens a folder and checks names, shapes and types of its tensors against `config.json`. Values are read later.
+    ///
+    /// End-of-sequence tokens are those of `generation_config.json` where it names some, as in `generate`.
+    pub fn open(dir: impl AsRef<Path>) -> Result<Checkpoint, Error> {
+        let dir = dir.as_ref();
+        check_folder(dir)?;
+        let mut config = Config::read(&dir.join("config.json"))?;
+        let generation = GenerationConfig::read(&dir.join("generation_config.json"))?;
+        if let Some(ids) = generation.as_ref().and_then(|g| g.eos_token_id.clone()) {
+            config.eos_token_id = ids;
+        }
+        let (files, place) = open_files(dir)?;
+        let checkpoint = Checkpoint { dir: dir.into(), config, generation, files, place };
+        checkpoint.check_tensors()?;
+        Ok(checkpoint)
+    }
+
+    /// Its configuration.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Its `generation_config.json`, where there is one.
+    pub fn generation(&self) -> Option<&GenerationConfig> {
+        self.generation.as_ref()
+    }
+
+    /// Its folder.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The tensors it should have, in the order of [`Config::tensors`].
+    pub fn names(&self) -> Vec<String> {
+        self.config.tensors().into_iter().map(|(name, _)| name).collect()
+    }
+
+    /// The type most of the weights are stored in, to write them back alike.
+    pub fn dtype(&self) -> Dtype {
+        let mut bytes = BTreeMap::new();
+        for name in self.place.keys() {
+            if let Ok((data, dtype)) = self.raw(name) {
+                *bytes.entry(dtype).or_insert(0) += data.len();
+            }
+        }
+        bytes.into_iter().max_by_key(|(_, n)| *n).map_or(Dtype::F32, |(dtype, _)| dtype)
+    }
+
+    /// A tensor's values in `f32`, row by row. Refuses a value that is not finite.
+    pub fn tensor(&self, name: &str) -> Result<Vec<f32>, Error> {
+        self.file(name)?.tensor(name)
+    }
+
+    /// [`Checkpoint::tensor`] into a buffer of the caller's.
+    ///
+    /// # Panics
+    /// If `out` is not as long as the tensor.
+    pub fn read_into(&self, name: &str, out: &mut [f32]) -> Result<(), Error> {
+        self.file(name)?.read_into(name, out)
+    }
+
+    /// A tensor as stored: little-endian bytes and their type.
+    pub fn raw(&self, name: &str) -> Result<(&[u8], Dtype), Error> {
+        self.file(name)?.raw(name)
+    }
+
+    fn file(&self, name: &str) -> Result<&TensorFile, Error> {
+        self.place.get(name).map(|&i| &self.files[i]).ok_or_else(|| Error::Tensor {
+            path: self.dir.clone(),
+            tensor: name.into(),
+            found: "no such tensor".into(),
+            wanted: "a tensor of the checkpoint".into(),
+        })
+    }
+
+    fn check_tensors(&self) -> Result<(), Error> {
+        let wanted = self.config.tensors();
+        let missing: Vec<_> = wanted.iter().filter(|(name, _)| !self.place.contains_key(name)).collect();
+        if let Some((name, shape)) = missing.first() {
+            let remedy = match (name.as_str(), missing.len()) {
+                ("lm_head.weight", 1) => {
+                    "; set tie_word_embeddings to true in config.json if the head shares the embedding".into()
+                }
+                (_, 1) => String::new(),
+                (_, n) => format!(" ({} more are missing)", n - 1),
+            };
+            return Err(Error::Tensor {
+                path: self.dir.clone(),
+                tensor: name.clone(),
+                found: "no such tensor".into(),
+                wanted: format!("shape {shape:?}{remedy}"),
+            });
+        }
+        for (name, shape) in &wanted {
+            self.file(name)?.check(name, shape)?;
+        }
+        let known: BTreeSet<&str> = wanted.iter().map(|(name, _)| name.as_str()).collect();
+        for name in self.place.keys().filter(|name| !known.contains(name.as_str())) {
+            // Old Llama files carry their rotary tables; the configuration determines them.
+            if name.ends_with(".rotary_emb.inv_freq") {
+                continue;
+            }
+            let (found, wanted) = if name == "lm_head.weight" {
+                if self.raw(name)? == self.raw("model.embed_tokens.weight")? {
+                    continue;
+                }
+                let found = "values other than the embedding's, though tie_word_embeddings is true";
+                (found, "no head of its own, or tie_word_embeddings false in config.json".to_string())
+            } else {
+                let class = self.config.architecture.class_name();
+                ("a tensor config.json does not account for", format!("the tensors of {class} only"))
+            };
+            let path = self.file(name)?.path().to_path_buf();
+            return Err(Error::Tensor { path, tensor: name.clone(), found: found.into(), wanted });
+        }
+        Ok(())
+    }
+}
+
+/// Refuses what is not a checkpoint folder, saying what it looks like.
+fn check_folder(dir: &Path) -> Result<(), Error> {
+    let refuse = |found: &str, wanted: &str| {
+        Err(Error::File { path: dir.into(), found: found.into(), wanted: wanted.into() })
+    };
+    let wanted = "a Hugging Face checkpoint folder (config.json and model.safetensors)";
+    let metadata = std::fs::metadata(dir).map_err(Error::io("open checkpoint folder", dir))?;
+    if !metadata.is_dir() {
+        return refuse("a file", wanted);
+    }
+    let has = |name: &str| dir.join(name).exists();
+    if !has("config.json") {
+        if has("adapter_config.json") {
+            return refuse("a LoRA adapter without its base model", wanted);
+        }
+        return refuse("no config.json", wanted);
+    }
+    if !has(SINGLE) && !has(INDEX) {
+        if has("pytorch_model.bin") || has("pytorch_model.bin.index.json") {
+            return refuse(
+                "pickled weights (pytorch_model.bin)",
+                "safetensors; save it with save_pretrained first",
+            );
+        }
+        return refuse(&format!("neither {SINGLE} nor {INDEX}"), wanted);
+    }
+    Ok(())
+}
+
+/// Opens the single file or all shards. As transformers does, the single file wins where both stand.
+fn open_files(dir: &Path) -> Result<(Vec<TensorFile>, BTreeMap<String, usize>), Error> {
+    let single = dir.join(SINGLE);
+    if single.exists() {
+        let file = TensorFile::open(&single)?;
+        let place = file.names().map(|name| (name.to_string(), 0)).collect();
+        return Ok((vec![file], place));
+    }
+    let index = dir.join(INDEX);
+    let map = weight_map(&index)?;
+    let shards: BTreeSet<&String> = map.values().collect();
+    let mut files = Vec::with_capacity(shards.len());
+    let mut place = BTreeMap::new();
+    for (i, shard) in shards.into_iter().enumerate() {
+        let path = dir.join(shard);
+        if !path.exists() {
+            let held = map.values().filter(|s| *s == shard).count();
+            return Err(Error::File {
+                path,
+                found: "no such file".into(),
+                wanted: format!("the shard that {INDEX} says holds {held} tensors"),
+            });
+        }
+        let file = TensorFile::open(&path)?;
+        for name in file.names() {
+            if map.get(name) != Some(shard) {
+                return Err(Error::Tensor {
+                    path: file.path().into(),
+                    tensor: name.into(),
+                    found: format!("in this shard, but {INDEX} says {:?}", map.get(name)),
+                    wanted: "shards that agree with their index".into(),
+                });
+            }
+            place.insert(name.to_string(), i);
+        }
+        files.push(file);
+    }
+    if let Some((name, shard)) = map.iter().find(|(name, _)| !place.contains_key(*name)) {
+        return Err(Error::Tensor {
+            path: dir.join(shard),
+            tensor: name.clone(),
+            found: "no such tensor".into(),
+            wanted: format!("it in this shard, as {INDEX} says"),
+        });
+    }
+    Ok((files, place))
+}
+
+fn weight_map(index: &Path) -> Result<BTreeMap<String, String>, Error> {
+    let bad = |found: String, wanted: &str| Error::File { path: index.into(), found, wanted: wanted.into() };
+    let text = std::fs::read(index).map_err(Error::io("read", index))?;
+    let value: Value = serde_json::from_slice(&text)
+        .map_err(|error| bad(format!("broken JSON ({error})"), "an object with a weight_map"))?;
+    let Some(map) = value.get("weight_map").and_then(Value::as_object) else {
+        return Err(bad("no weight_map".into(), "an object that gives each tensor's file"));
+    };
+    let mut result = BTreeMap::new();
+    for (tensor, file) in map {
+        let name = file.as_str().unwrap_or_default();
+        let mut parts = Path::new(name).components();
+        let plain = matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None));
+        if !plain {
+            return Err(bad(format!("{file} for {tensor}"), "the name of a file in the same folder"));
+        }
+        result.insert(tensor.clone(), name.to_string());
+    }
+    Ok(result)
+}

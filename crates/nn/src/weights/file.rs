@@ -1,0 +1,165 @@
+//! One safetensors file, memory-mapped.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use memmap2::Mmap;
+use safetensors::tensor::{Metadata, SafeTensorError, SafeTensors, TensorInfo};
+
+use super::Dtype;
+use crate::error::Error;
+
+/// A mapped safetensors file. Its pages are read when a tensor is.
+#[derive(Debug)]
+pub struct TensorFile {
+    path: PathBuf,
+    map: Mmap,
+    /// Where the tensors' bytes begin.
+    start: usize,
+    metadata: Metadata,
+    /// In file order.
+    names: Vec<String>,
+}
+
+impl TensorFile {
+    /// Maps a file and checks that its header is sound and covers it to the last byte.
+    pub fn open(path: &Path) -> Result<TensorFile, Error> {
+        let file = File::open(path).map_err(Error::io("open", path))?;
+        let length = file.metadata().map_err(Error::io("open", path))?.len();
+        if length < 8 {
+            return Err(broken(path, format!("{length} bytes"), "a safetensors file; copy it again"));
+        }
+        // SAFETY: the file is opened for reading. Another process that shortens it while it is mapped can crash this one
+        // (as any mapped reader); checkpoints are written under a temporary name and renamed, so ours never are.
+        let map = unsafe { Mmap::map(&file) }.map_err(Error::io("map", path))?;
+        if map.starts_with(b"version https://git-lfs") {
+            return Err(broken(path, "a Git LFS pointer".into(), "the file itself; run git lfs pull"));
+        }
+        let (header, metadata) =
+            SafeTensors::read_metadata(&map).map_err(|error| header_error(path, &map, error))?;
+        let names = metadata.offset_keys();
+        Ok(TensorFile { path: path.into(), map, start: 8 + header, metadata, names })
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its tensors, in file order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.names.iter().map(String::as_str)
+    }
+
+    /// The header's free text.
+    pub fn metadata(&self) -> HashMap<String, String> {
+        self.metadata.metadata().clone().unwrap_or_default()
+    }
+
+    /// A tensor's shape; `None` where the file has no such tensor.
+    pub fn shape(&self, name: &str) -> Option<&[usize]> {
+        self.metadata.info(name).map(|info| info.shape.as_slice())
+    }
+
+    /// A tensor's values in `f32`. Refuses a value that is not finite.
+    pub fn tensor(&self, name: &str) -> Result<Vec<f32>, Error> {
+        let mut out = vec![0.0; self.info(name)?.shape.iter().product()];
+        self.read_into(name, &mut out)?;
+        Ok(out)
+    }
+
+    /// [`TensorFile::tensor`] into a buffer of the caller's.
+    ///
+    /// # Panics
+    /// If `out` is not as long as the tensor.
+    pub fn read_into(&self, name: &str, out: &mut [f32]) -> Result<(), Error> {
+        let (bytes, dtype) = self.raw(name)?;
+        let values = bytes.len() / dtype.size();
+        assert_eq!(out.len(), values, "{name} has {values} values");
+        dtype
+            .decode(bytes, out)
+            .map_err(|at| self.refuse(name, format!("{} at index {at}", out[at]), "finite values".into()))
+    }
+
+    /// A tensor as stored: little-endian bytes and their type.
+    pub fn raw(&self, name: &str) -> Result<(&[u8], Dtype), Error> {
+        let info = self.info(name)?;
+        let dtype = match info.dtype {
+            safetensors::Dtype::F32 => Dtype::F32,
+            safetensors::Dtype::BF16 => Dtype::BF16,
+            safetensors::Dtype::F16 => Dtype::F16,
+            other => return Err(self.refuse(name, format!("type {other}"), "F32, BF16 or F16".into())),
+        };
+        let (from, to) = info.data_offsets;
+        Ok((&self.map[self.start + from..self.start + to], dtype))
+    }
+
+    /// A tensor of unsigned 32- or signed 64-bit integers, as `i64`; token ids of golden files and the like.
+    pub fn integers(&self, name: &str) -> Result<Vec<i64>, Error> {
+        let info = self.info(name)?;
+        let bytes = &self.map[self.start + info.data_offsets.0..self.start + info.data_offsets.1];
+        match info.dtype {
+            safetensors::Dtype::I64 => {
+                Ok(bytes.as_chunks::<8>().0.iter().map(|b| i64::from_le_bytes(*b)).collect())
+            }
+            safetensors::Dtype::U32 => {
+                Ok(bytes.as_chunks::<4>().0.iter().map(|b| i64::from(u32::from_le_bytes(*b))).collect())
+            }
+            other => Err(self.refuse(name, format!("type {other}"), "I64 or U32".into())),
+        }
+    }
+
+    /// Refuses a tensor of another shape or an unreadable type.
+    pub fn check(&self, name: &str, shape: &[usize]) -> Result<(), Error> {
+        let found = &self.info(name)?.shape;
+        if found != shape {
+            return Err(self.refuse(name, format!("shape {found:?}"), format!("shape {shape:?}")));
+        }
+        self.raw(name).map(|_| ())
+    }
+
+    fn info(&self, name: &str) -> Result<&TensorInfo, Error> {
+        let missing = || self.refuse(name, "no such tensor".into(), "it in this file".into());
+        self.metadata.info(name).ok_or_else(missing)
+    }
+
+    fn refuse(&self, tensor: &str, found: String, wanted: String) -> Error {
+        Error::Tensor { path: self.path.clone(), tensor: tensor.into(), found, wanted }
+    }
+}
+
+fn broken(path: &Path, found: String, wanted: &str) -> Error {
+    Error::File { path: path.into(), found, wanted: wanted.into() }
+}
+
+/// Says what a damaged header means for the person who has the file.
+fn header_error(path: &Path, bytes: &[u8], error: SafeTensorError) -> Error {
+    let header = u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes"));
+    match error {
+        SafeTensorError::MetadataIncompleteBuffer => {
+            let needed = declared_length(&bytes[8..], header).map(|n| n + 8 + header);
+            let wanted = match needed {
+                Some(n) if n > bytes.len() as u64 => {
+                    format!("{n} bytes as its header says: it is truncated, copy it again")
+                }
+                Some(n) => format!("{n} bytes as its header says"),
+                None => "the length its header says".into(),
+            };
+            broken(path, format!("{} bytes", bytes.len()), &wanted)
+        }
+        SafeTensorError::HeaderTooLarge | SafeTensorError::InvalidHeaderLength => broken(
+            path,
+            format!("{} bytes that announce a header of {header}", bytes.len()),
+            "a safetensors file; it is truncated or of another kind",
+        ),
+        other => broken(path, format!("a broken header ({other})"), "a safetensors file; copy it again"),
+    }
+}
+
+/// The end of the last tensor, from the header's JSON.
+fn declared_length(bytes: &[u8], header: u64) -> Option<u64> {
+    let text = bytes.get(..usize::try_from(header).ok()?)?;
+    let value: serde_json::Value = serde_json::from_slice(text).ok()?;
+    value.as_object()?.values().filter_map(|t| t.get("data_offsets")?.get(1)?.as_u64()).max()
+}

@@ -1,0 +1,301 @@
+//! Writing safetensors: tensors are converted one at a time straight into place, so no second copy of a model is held.
+//!
+//! Every file is written under a temporary name, synced and renamed: what stands under the final name is whole.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value, json};
+
+use super::{Dtype, INDEX, SINGLE};
+use crate::config::{Config, GenerationConfig};
+use crate::error::Error;
+
+/// Values converted at a time; bounds the writer's memory whatever the tensor's size.
+const CHUNK: usize = 1 << 18;
+
+/// A safetensors file in the making. Its tensors are declared first and may then come in any order, each once.
+///
+/// Dropped before [`TensorWriter::finish`], it leaves nothing behind.
+#[derive(Debug)]
+pub struct TensorWriter {
+    path: PathBuf,
+    temporary: PathBuf,
+    file: File,
+    dtype: Dtype,
+    /// Shape, byte offset in the file, and whether it has come.
+    tensors: HashMap<String, (Vec<usize>, u64, bool)>,
+    buffer: Vec<u8>,
+    finished: bool,
+}
+
+impl TensorWriter {
+    /// Starts a file of the declared tensors. `metadata` becomes the header's free text.
+    pub fn create(
+        path: &Path,
+        tensors: &[(String, Vec<usize>)],
+        dtype: Dtype,
+        metadata: &[(&str, &str)],
+    ) -> Result<TensorWriter, Error> {
+        let mut header = Map::new();
+        if !metadata.is_empty() {
+            let text = metadata.iter().map(|(k, v)| (k.to_string(), json!(v))).collect();
+            header.insert("__metadata__".into(), Value::Object(text));
+        }
+        let mut end = 0u64;
+        let mut places = Vec::with_capacity(tensors.len());
+        for (name, shape) in tensors {
+            let bytes = bytes_of(shape, dtype);
+            header.insert(
+                name.clone(),
+                json!({"dtype": dtype.header_name(), "shape": shape, "data_offsets": [end, end + bytes]}),
+            );
+            places.push(end);
+            end += bytes;
+        }
+        let mut text = serde_json::to_vec(&header).expect("a map of strings and numbers");
+        // Readers expect the data aligned to eight bytes.
+        text.resize(text.len().next_multiple_of(8), b' ');
+        let start = 8 + text.len() as u64;
+
+        let temporary = temporary_name(path);
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(&temporary)
+            .map_err(Error::io("create", &temporary))?;
+        let mut writer = TensorWriter {
+            path: path.into(),
+            temporary,
+            file,
+            dtype,
+            tensors: HashMap::new(),
+            buffer: Vec::new(),
+            finished: false,
+        };
+        for ((name, shape), place) in tensors.iter().zip(places) {
+            writer.tensors.insert(name.clone(), (shape.clone(), start + place, false));
+        }
+        let mut head = (text.len() as u64).to_le_bytes().to_vec();
+        head.extend_from_slice(&text);
+        writer.write_at(&head, 0)?;
+        writer.file.set_len(start + end).map_err(Error::io("write", path))?;
+        Ok(writer)
+    }
+
+    /// Writes one declared tensor.
+    pub fn put(&mut self, name: &str, shape: &[usize], values: &[f32]) -> Result<(), Error> {
+        let refuse = |found: String, wanted: String| {
+            Err(Error::Tensor { path: self.path.clone(), tensor: name.into(), found, wanted })
+        };
+        let Some((declared, place, come)) = self.tensors.get_mut(name) else {
+            return refuse("a tensor nobody declared".into(), "the tensors of the configuration".into());
+        };
+        if declared != shape || values.len() != shape.iter().product::<usize>() {
+            let found = format!("shape {shape:?} and {} values", values.len());
+            let wanted = format!("shape {declared:?}");
+            return refuse(found, wanted);
+        }
+        if std::mem::replace(come, true) {
+            return refuse("it a second time".into(), "each tensor once".into());
+        }
+        let mut place = *place;
+        let mut buffer = std::mem::take(&mut self.buffer);
+        for (i, chunk) in values.chunks(CHUNK).enumerate() {
+            if let Err(at) = self.dtype.encode(chunk, &mut buffer) {
+                return Err(Error::Tensor {
+                    path: self.path.clone(),
+                    tensor: name.into(),
+                    found: format!("{} at index {}", chunk[at], i * CHUNK + at),
+                    wanted: format!("values finite in {}", self.dtype.config_name()),
+                });
+            }
+            self.write_at(&buffer, place)?;
+            place += buffer.len() as u64;
+        }
+        self.buffer = buffer;
+        Ok(())
+    }
+
+    /// Syncs the file and gives it its name.
+    pub fn finish(mut self) -> Result<(), Error> {
+        self.sync()?;
+        self.rename()
+    }
+
+    /// Refuses a file with a declared tensor still to come; then makes its bytes last.
+    fn sync(&mut self) -> Result<(), Error> {
+        let mut missing: Vec<_> = self.tensors.iter().filter(|(_, (_, _, come))| !come).collect();
+        missing.sort_by_key(|(_, (_, place, _))| *place);
+        if let Some((name, (shape, ..))) = missing.first() {
+            return Err(Error::Tensor {
+                path: self.path.clone(),
+                tensor: (*name).clone(),
+                found: "no values".into(),
+                wanted: format!("shape {shape:?}, before the file is finished"),
+            });
+        }
+        self.file.sync_all().map_err(Error::io("sync", &self.path))
+    }
+
+    fn rename(&mut self) -> Result<(), Error> {
+        std::fs::rename(&self.temporary, &self.path).map_err(Error::io("rename", &self.path))?;
+        self.finished = true;
+        sync_folder(&self.path)
+    }
+
+    fn write_at(&self, bytes: &[u8], place: u64) -> Result<(), Error> {
+        self.file.write_all_at(bytes, place).map_err(Error::io("write", &self.path))
+    }
+}
+
+impl Drop for TensorWriter {
+    fn drop(&mut self) {
+        if !self.finished {
+            // Best effort: the failure that led here is the one to report.
+            let _ = std::fs::remove_file(&self.temporary);
+        }
+    }
+}
+
+/// Writes a checkpoint folder: `config.json`, `generation_config.json` and the weights, in shards of at most
+/// `max_shard_bytes` (a larger tensor gets a shard to itself) with an index where there is more than one.
+///
+/// `tensors` gives name, shape and values of each tensor of [`Config::tensors`], in any order, one at a time. The folder is
+/// made if need be and must not hold weights already: nothing is overwritten. `config.json` comes last, so a folder
+/// with one is complete; a failure leaves no weights and no temporary files behind.
+pub fn write_checkpoint<'a, N: AsRef<str>, S: AsRef<[usize]>>(
+    dir: &Path,
+    config: &Config,
+    tensors: impl IntoIterator<Item = (N, S, impl Into<Cow<'a, [f32]>>)>,
+    dtype: Dtype,
+    max_shard_bytes: u64,
+) -> Result<(), Error> {
+    config.validate()?;
+    std::fs::create_dir_all(dir).map_err(Error::io("create folder", dir))?;
+    for name in [SINGLE, INDEX] {
+        let path = dir.join(name);
+        if path.exists() {
+            let wanted = "a folder without weights; remove it or choose another".into();
+            return Err(Error::File { path, found: "a checkpoint".into(), wanted });
+        }
+    }
+    let shards = shards(&config.tensors(), dtype, max_shard_bytes);
+    let count = shards.len();
+    let file_name = |i: usize| match count {
+        1 => SINGLE.to_string(),
+        _ => format!("model-{:05}-of-{count:05}.safetensors", i + 1),
+    };
+    let mut home = HashMap::new();
+    let mut writers = Vec::with_capacity(count);
+    for (i, shard) in shards.iter().enumerate() {
+        home.extend(shard.iter().map(|(name, _)| (name.clone(), i)));
+        writers.push(TensorWriter::create(&dir.join(file_name(i)), shard, dtype, &[("format", "pt")])?);
+    }
+    for (name, shape, values) in tensors {
+        let name = name.as_ref();
+        // An unknown name is refused by whichever writer gets it.
+        let writer = home.get(name).copied().unwrap_or(0);
+        writers[writer].put(name, shape.as_ref(), &values.into())?;
+    }
+    for writer in &mut writers {
+        writer.sync()?;
+    }
+    let mut written = Written(Vec::new());
+    for mut writer in writers {
+        writer.rename()?;
+        written.0.push(writer.path.clone());
+    }
+    if count > 1 {
+        let map: Map<String, Value> = shards
+            .iter()
+            .enumerate()
+            .flat_map(|(i, shard)| shard.iter().map(move |(name, _)| (i, name)))
+            .map(|(i, name)| (name.clone(), json!(file_name(i))))
+            .collect();
+        let bytes = config.parameters() * dtype.size() as u64;
+        let metadata = json!({"total_parameters": config.parameters(), "total_size": bytes});
+        let index = json!({"metadata": metadata, "weight_map": map});
+        let path = dir.join(INDEX);
+        write_json(&path, &index)?;
+        written.0.push(path);
+    }
+    let generation = dir.join("generation_config.json");
+    if !generation.exists() {
+        write_json(&generation, &Value::Object(GenerationConfig::of(config).to_json()))?;
+        written.0.push(generation);
+    }
+    write_json(&dir.join("config.json"), &Value::Object(config.to_json(dtype)))?;
+    written.0.clear();
+    Ok(())
+}
+
+/// Files to remove again should a later one fail.
+struct Written(Vec<PathBuf>);
+
+impl Drop for Written {
+    fn drop(&mut self) {
+        for path in &self.0 {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+type Declared = (String, Vec<usize>);
+
+/// Cuts the list into shards, in order.
+fn shards(tensors: &[Declared], dtype: Dtype, max_bytes: u64) -> Vec<Vec<Declared>> {
+    let mut all: Vec<Vec<Declared>> = vec![Vec::new()];
+    let mut filled = 0;
+    for tensor in tensors {
+        let bytes = bytes_of(&tensor.1, dtype);
+        if filled > 0 && filled + bytes > max_bytes {
+            all.push(Vec::new());
+            filled = 0;
+        }
+        all.last_mut().expect("never empty").push(tensor.clone());
+        filled += bytes;
+    }
+    all
+}
+
+fn bytes_of(shape: &[usize], dtype: Dtype) -> u64 {
+    shape.iter().map(|&n| n as u64).product::<u64>() * dtype.size() as u64
+}
+
+fn write_json(path: &Path, value: &Value) -> Result<(), Error> {
+    let temporary = temporary_name(path);
+    let mut text = serde_json::to_vec_pretty(value).expect("a JSON value");
+    text.push(b'\n');
+    let write = || {
+        let mut file = File::create(&temporary)?;
+        file.write_all(&text)?;
+        file.sync_all()?;
+        std::fs::rename(&temporary, path)
+    };
+    write().map_err(|error| {
+        let _ = std::fs::remove_file(&temporary);
+        Error::io("write", path)(error)
+    })?;
+    sync_folder(path)
+}
+
+/// A hidden name beside `path`, of this process's own.
+fn temporary_name(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!(".{name}.{}.tmp", std::process::id()))
+}
+
+/// Makes a rename in a folder last through a power cut.
+fn sync_folder(path: &Path) -> Result<(), Error> {
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    File::open(folder).and_then(|f| f.sync_all()).map_err(Error::io("sync folder", folder))
+}

@@ -1,0 +1,344 @@
+//! Checkpoint folders: what is written reads back, and every kind of damage is named.
+
+use std::borrow::Cow;
+use std::fs;
+use std::path::Path;
+
+use fgrpo_nn::config::{Architecture, Config, RopeScaling};
+use fgrpo_nn::weights::{Checkpoint, Dtype, TensorFile, TensorWriter, write_checkpoint};
+use serde_json::{Value, json};
+
+fn config(architecture: Architecture, tied: bool) -> Config {
+    Config {
+        architecture,
+        vocab_size: 11,
+        hidden_size: 12,
+        intermediate_size: 10,
+        num_hidden_layers: 2,
+        num_attention_heads: 4,
+        num_key_value_heads: 2,
+        head_dim: 6,
+        rms_norm_eps: 1e-6,
+        rope_theta: 1e4,
+        rope_scaling: RopeScaling::Default,
+        tie_word_embeddings: tied,
+        qkv_bias: architecture.qkv_bias(),
+        qk_norm: architecture.qk_norm(),
+        max_position_embeddings: 64,
+        bos_token_id: Some(1),
+        eos_token_id: vec![2, 3],
+        pad_token_id: None,
+    }
+}
+
+type Tensor = (String, Vec<usize>, Vec<f32>);
+
+/// Values that f32, bf16 and f16 all hold exactly, different everywhere.
+fn tensors(config: &Config) -> Vec<Tensor> {
+    let mut n = 0u32;
+    let mut fill = |shape: &[usize]| -> Vec<f32> {
+        (0..shape.iter().product())
+            .map(|_| {
+                n += 1;
+                (n % 251) as f32 / 64.0 - 1.0
+            })
+            .collect()
+    };
+    config.tensors().into_iter().map(|(name, shape)| (name, shape.clone(), fill(&shape))).collect()
+}
+
+fn write(
+    dir: &Path,
+    config: &Config,
+    tensors: &[Tensor],
+    dtype: Dtype,
+    max: u64,
+) -> Result<(), fgrpo_nn::Error> {
+    write_checkpoint(dir, config, tensors.iter().map(|(n, s, v)| (n, s, v.as_slice())), dtype, max)
+}
+
+fn message(dir: &Path) -> String {
+    Checkpoint::open(dir).unwrap_err().to_string()
+}
+
+#[track_caller]
+fn assert_names(message: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(message.contains(part), "{message:?} lacks {part:?}");
+    }
+}
+
+fn edit(path: &Path, change: impl FnOnce(&mut Value)) {
+    let mut value: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+    change(&mut value);
+    fs::write(path, value.to_string()).unwrap();
+}
+
+fn names_in(dir: &Path) -> Vec<String> {
+    let mut names: Vec<_> =
+        fs::read_dir(dir).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn written_checkpoint_reads_back_equal_for_every_family_type_and_sharding() {
+    for architecture in Architecture::ALL {
+        for (dtype, tied) in [(Dtype::F32, true), (Dtype::BF16, false), (Dtype::F16, true)] {
+            for max in [u64::MAX, 700] {
+                let dir = tempfile::tempdir().unwrap();
+                let config = config(architecture, tied);
+                let tensors = tensors(&config);
+                write(dir.path(), &config, &tensors, dtype, max).unwrap();
+                let checkpoint = Checkpoint::open(dir.path()).unwrap();
+                assert_eq!(checkpoint.config(), &config);
+                assert_eq!(checkpoint.dtype(), dtype);
+                for (name, shape, values) in &tensors {
+                    assert_eq!(&checkpoint.tensor(name).unwrap(), values, "{name} {shape:?} {dtype:?} {max}");
+                }
+                let shards = names_in(dir.path()).iter().filter(|n| n.ends_with(".safetensors")).count();
+                assert_eq!(shards > 1, max == 700, "{shards} shards");
+            }
+        }
+    }
+}
+
+#[test]
+fn shards_keep_to_their_limit_and_the_index_names_each_tensor_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = config(Architecture::Qwen3, false);
+    write(dir.path(), &config, &tensors(&config), Dtype::F32, 1200).unwrap();
+    let index: Value =
+        serde_json::from_slice(&fs::read(dir.path().join("model.safetensors.index.json")).unwrap()).unwrap();
+    assert_eq!(index["weight_map"].as_object().unwrap().len(), config.tensors().len());
+    assert_eq!(index["metadata"]["total_size"], json!(config.parameters() * 4));
+    for name in names_in(dir.path()).iter().filter(|n| n.ends_with(".safetensors")) {
+        let file = TensorFile::open(&dir.path().join(name)).unwrap();
+        let sizes: Vec<usize> = file.names().map(|t| file.raw(t).unwrap().0.len()).collect();
+        assert!(sizes.len() == 1 || sizes.iter().sum::<usize>() <= 1200, "{name}: {sizes:?}");
+        assert_eq!(file.metadata()["format"], "pt");
+    }
+}
+
+#[test]
+fn tensors_may_come_in_any_order_and_borrowed_or_owned() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = config(Architecture::Llama, true);
+    let tensors = tensors(&config);
+    let reversed = tensors.iter().rev().map(|(n, s, v)| (n.clone(), s.clone(), Cow::from(v.clone())));
+    write_checkpoint(dir.path(), &config, reversed, Dtype::F32, 700).unwrap();
+    let checkpoint = Checkpoint::open(dir.path()).unwrap();
+    for (name, _, values) in &tensors {
+        assert_eq!(&checkpoint.tensor(name).unwrap(), values);
+    }
+}
+
+#[test]
+fn what_is_not_a_checkpoint_folder_is_told_by_what_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    assert_names(&message(&dir.path().join("nowhere")), &["nowhere", "No such file"]);
+    assert_names(&message(dir.path()), &["no config.json", "Hugging Face checkpoint folder"]);
+    fs::write(dir.path().join("adapter_config.json"), "{}").unwrap();
+    assert_names(&message(dir.path()), &["LoRA adapter"]);
+    let config = config(Architecture::Qwen2, true);
+    let text = Value::Object(config.to_json(Dtype::F32)).to_string();
+    fs::write(dir.path().join("config.json"), text).unwrap();
+    assert_names(&message(dir.path()), &["neither model.safetensors nor model.safetensors.index.json"]);
+    fs::write(dir.path().join("pytorch_model.bin"), "x").unwrap();
+    assert_names(&message(dir.path()), &["pytorch_model.bin", "safetensors", "save_pretrained"]);
+    assert_names(&message(&dir.path().join("config.json")), &["found a file", "folder"]);
+}
+
+#[test]
+fn damaged_files_are_named_with_found_and_wanted() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = config(Architecture::Qwen2, true);
+    write(dir.path(), &config, &tensors(&config), Dtype::F32, u64::MAX).unwrap();
+    let path = dir.path().join("model.safetensors");
+    let whole = fs::read(&path).unwrap();
+
+    fs::write(&path, &whole[..whole.len() - 5]).unwrap();
+    let lengths = (format!("found {} bytes", whole.len() - 5), format!("wanted {} bytes", whole.len()));
+    assert_names(&message(dir.path()), &["model.safetensors", &lengths.0, &lengths.1, "truncated"]);
+    fs::write(&path, &whole[..100]).unwrap();
+    assert_names(&message(dir.path()), &["model.safetensors", "found 100 bytes", "truncated"]);
+    fs::write(&path, b"abc").unwrap();
+    assert_names(&message(dir.path()), &["found 3 bytes"]);
+    fs::write(&path, b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n").unwrap();
+    assert_names(&message(dir.path()), &["Git LFS pointer", "git lfs pull"]);
+    let mut other = whole.clone();
+    other[8] = b'!';
+    fs::write(&path, &other).unwrap();
+    assert_names(&message(dir.path()), &["model.safetensors", "broken header"]);
+}
+
+#[test]
+fn missing_shard_and_disagreeing_index_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = config(Architecture::Qwen3, false);
+    write(dir.path(), &config, &tensors(&config), Dtype::F32, 2000).unwrap();
+    let index = dir.path().join("model.safetensors.index.json");
+    let names = names_in(dir.path());
+    let shard = names.iter().rfind(|n| n.ends_with(".safetensors")).unwrap();
+    let good = fs::read(&index).unwrap();
+
+    let unlisted = "model.layers.0.self_attn.q_norm.weight";
+    edit(&index, |v| drop(v["weight_map"].as_object_mut().unwrap().remove(unlisted)));
+    assert_names(&message(dir.path()), &["-of-00", unlisted, "None", "agree"]);
+    fs::write(&index, &good).unwrap();
+    edit(&index, |v| v["weight_map"]["ghost"] = json!(shard));
+    assert_names(&message(dir.path()), &[shard, "ghost", "no such tensor"]);
+    edit(&index, |v| v["weight_map"]["ghost"] = json!("../elsewhere.safetensors"));
+    assert_names(&message(dir.path()), &["index.json", "../elsewhere.safetensors", "same folder"]);
+    fs::write(&index, &good).unwrap();
+    fs::remove_file(dir.path().join(shard)).unwrap();
+    assert_names(&message(dir.path()), &[shard, "no such file", "index.json says holds"]);
+    fs::write(&index, "{}").unwrap();
+    assert_names(&message(dir.path()), &["index.json", "no weight_map"]);
+}
+
+#[test]
+fn missing_foreign_and_misshapen_tensors_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let tied = config(Architecture::Qwen2, true);
+    write(dir.path(), &tied, &tensors(&tied), Dtype::F32, u64::MAX).unwrap();
+    let path = dir.path().join("config.json");
+    let good = fs::read(&path).unwrap();
+
+    edit(&path, |v| v["tie_word_embeddings"] = json!(false));
+    assert_names(
+        &message(dir.path()),
+        &["lm_head.weight", "no such tensor", "shape [11, 12]", "tie_word_embeddings"],
+    );
+    fs::write(&path, &good).unwrap();
+    edit(&path, |v| v["num_hidden_layers"] = json!(3));
+    assert_names(&message(dir.path()), &["model.layers.2.input_layernorm.weight", "11 more are missing"]);
+    edit(&path, |v| v["num_hidden_layers"] = json!(1));
+    assert_names(&message(dir.path()), &["model.layers.1.", "does not account for", "Qwen2ForCausalLM"]);
+    fs::write(&path, &good).unwrap();
+    edit(&path, |v| v["intermediate_size"] = json!(9));
+    assert_names(
+        &message(dir.path()),
+        &["mlp.gate_proj.weight", "found shape [10, 12]", "wanted shape [9, 12]"],
+    );
+}
+
+/// A single-file checkpoint of the configuration's tensors and some more.
+fn with_tensors(dir: &Path, config: &Config, extra: &[(&str, Vec<usize>, Vec<f32>)]) {
+    let mut all = tensors(config);
+    all.extend(extra.iter().map(|(n, s, v)| (n.to_string(), s.clone(), v.clone())));
+    let declared: Vec<_> = all.iter().map(|(n, s, _)| (n.clone(), s.clone())).collect();
+    let path = dir.join("model.safetensors");
+    let mut writer = TensorWriter::create(&path, &declared, Dtype::F32, &[("format", "pt")]).unwrap();
+    for (name, shape, values) in &all {
+        writer.put(name, shape, values).unwrap();
+    }
+    writer.finish().unwrap();
+    fs::write(dir.join("config.json"), Value::Object(config.to_json(Dtype::F32)).to_string()).unwrap();
+}
+
+#[test]
+fn tied_head_may_be_stored_too_if_it_equals_the_embedding() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = config(Architecture::Llama, true);
+    let embedding = tensors(&config)[0].2.clone();
+    let frequencies = ("model.layers.0.self_attn.rotary_emb.inv_freq", vec![3], vec![1.0, 0.1, 0.01]);
+    with_tensors(dir.path(), &config, &[("lm_head.weight", vec![11, 12], embedding.clone()), frequencies]);
+    Checkpoint::open(dir.path()).unwrap();
+    let mut other = embedding;
+    other[7] += 1.0;
+    with_tensors(dir.path(), &config, &[("lm_head.weight", vec![11, 12], other)]);
+    assert_names(&message(dir.path()), &["lm_head.weight", "tie_word_embeddings is true"]);
+}
+
+#[test]
+fn unreadable_type_and_values_that_are_not_finite_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = config(Architecture::Qwen2, true);
+    with_tensors(dir.path(), &config, &[]);
+    let path = dir.path().join("model.safetensors");
+    let good = fs::read(&path).unwrap();
+
+    let text = String::from_utf8_lossy(&good[8..400]).to_string();
+    let at = 8 + text.find("\"F32\"").unwrap();
+    let mut other = good.clone();
+    other[at..at + 5].copy_from_slice(b"\"I32\"");
+    fs::write(&path, &other).unwrap();
+    assert_names(&message(dir.path()), &["model.embed_tokens.weight", "type I32", "F32, BF16 or F16"]);
+
+    let header = u64::from_le_bytes(good[..8].try_into().unwrap()) as usize;
+    let mut other = good.clone();
+    other[8 + header + 4 * 5..][..4].copy_from_slice(&f32::NAN.to_le_bytes());
+    fs::write(&path, &other).unwrap();
+    let checkpoint = Checkpoint::open(dir.path()).unwrap();
+    let message = checkpoint.tensor("model.embed_tokens.weight").unwrap_err().to_string();
+    assert_names(&message, &["model.safetensors", "model.embed_tokens.weight", "NaN at index 5", "finite"]);
+}
+
+#[test]
+fn generation_config_decides_the_end_tokens() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = config(Architecture::Qwen2, true);
+    write(dir.path(), &config, &tensors(&config), Dtype::F32, u64::MAX).unwrap();
+    fs::write(dir.path().join("generation_config.json"), r#"{"eos_token_id": [7, 9]}"#).unwrap();
+    assert_eq!(Checkpoint::open(dir.path()).unwrap().config().eos_token_id, [7, 9]);
+}
+
+#[test]
+fn failed_write_names_the_fault_and_leaves_nothing_behind() {
+    let config = config(Architecture::Qwen2, true);
+    let good = tensors(&config);
+    let fail = |tensors: &[Tensor], dtype: Dtype| {
+        let dir = tempfile::tempdir().unwrap();
+        let error = write(dir.path(), &config, tensors, dtype, 700).unwrap_err();
+        assert_eq!(names_in(dir.path()), Vec::<String>::new());
+        error.to_string()
+    };
+    assert_names(&fail(&good[1..], Dtype::F32), &["model.embed_tokens.weight", "no values", "[11, 12]"]);
+    let mut twice = good.clone();
+    twice.push(good[3].clone());
+    assert_names(&fail(&twice, Dtype::F32), &[&good[3].0, "a second time"]);
+    let mut foreign = good.clone();
+    foreign.push(("ghost".into(), vec![1], vec![0.0]));
+    assert_names(&fail(&foreign, Dtype::F32), &["ghost", "nobody declared"]);
+    let mut misshapen = good.clone();
+    misshapen[0].1 = vec![12, 11];
+    assert_names(
+        &fail(&misshapen, Dtype::F32),
+        &["embed_tokens", "found shape [12, 11]", "wanted shape [11, 12]"],
+    );
+    let mut diverged = good.clone();
+    diverged[2].2[9] = f32::INFINITY;
+    assert_names(&fail(&diverged, Dtype::BF16), &[&good[2].0, "inf at index 9", "finite in bfloat16"]);
+    let mut large = good.clone();
+    large[2].2[9] = 1e5;
+    assert_names(&fail(&large, Dtype::F16), &[&good[2].0, "100000 at index 9", "finite in float16"]);
+}
+
+#[test]
+fn existing_checkpoint_is_not_overwritten() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = config(Architecture::Qwen2, true);
+    write(dir.path(), &config, &tensors(&config), Dtype::F32, u64::MAX).unwrap();
+    let before = fs::read(dir.path().join("model.safetensors")).unwrap();
+    let error = write(dir.path(), &config, &tensors(&config), Dtype::BF16, 700).unwrap_err().to_string();
+    assert_names(&error, &["model.safetensors", "found a checkpoint", "choose another"]);
+    assert_eq!(fs::read(dir.path().join("model.safetensors")).unwrap(), before);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn full_disk_and_unwritable_folder_are_reported_as_such() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = config(Architecture::Qwen2, true);
+    // The writer's temporary file leads to the device that is always full.
+    let temporary = format!(".model.safetensors.{}.tmp", std::process::id());
+    std::os::unix::fs::symlink("/dev/full", dir.path().join(temporary)).unwrap();
+    let error = write(dir.path(), &config, &tensors(&config), Dtype::F32, u64::MAX).unwrap_err().to_string();
+    assert_names(&error, &["cannot write", "model.safetensors", "No space left"]);
+    assert_eq!(names_in(dir.path()), Vec::<String>::new());
+
+    let folder = Path::new("/proc/no-such-folder/checkpoint");
+    let error = write(folder, &config, &tensors(&config), Dtype::F32, u64::MAX).unwrap_err().to_string();
+    assert_names(&error, &["cannot create folder", "/proc/no-such-folder/checkpoint"]);
+}

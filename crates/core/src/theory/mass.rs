@@ -1,0 +1,432 @@
+//! One surrogate step on a categorical policy: where the probability mass goes.
+//!
+//! The policy is `p = softmax(z)` over a finite action set, part of it correct. `N` actions are drawn;
+//! the *distinct* ones get their reward (`R_c` or `R_w`), the others 0, and the step is
+//! `dz_i = lr / N * p_i (R_i - S_R)` with `S_R = R_c P_pos + R_w P_neg`, `P_pos` and `P_neg` the mass of
+//! the distinct correct and wrong actions drawn. To first order in `dz`, the mass of any subset then
+//! changes by the subset-mass identity ([`subset_change`]); for the correct set that gives the mass
+//! balance ([`Step::mass_balance`]), for the correct actions that were not drawn the paper's proposition
+//! ([`Step::unsampled_correct`]), both with every term by itself.
+
+use super::{Error, finite, probability};
+
+/// A categorical policy and which of its actions are correct.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Policy {
+    probabilities: Vec<f64>,
+    correct: Vec<bool>,
+}
+
+impl Policy {
+    /// A policy from its probabilities and, for each action, whether it is correct.
+    ///
+    /// # Errors
+    /// If the lists are empty or differ in length, an entry is not a probability, or they don't add up
+    /// to 1 within 1e-9.
+    pub fn new(probabilities: Vec<f64>, correct: Vec<bool>) -> Result<Self, Error> {
+        same_length(probabilities.len(), &correct)?;
+        for &p in &probabilities {
+            probability("probabilities", p)?;
+        }
+        let sum: f64 = probabilities.iter().sum();
+        if (sum - 1.0).abs() > 1e-9 {
+            return Err(Error::Sum { found: sum });
+        }
+        Ok(Self { probabilities, correct })
+    }
+
+    /// A policy from its logits.
+    ///
+    /// # Errors
+    /// If the lists are empty or differ in length, or a logit is not finite.
+    pub fn from_logits(logits: &[f64], correct: Vec<bool>) -> Result<Self, Error> {
+        same_length(logits.len(), &correct)?;
+        for &z in logits {
+            finite("logits", z)?;
+        }
+        let top = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let weights: Vec<f64> = logits.iter().map(|z| (z - top).exp()).collect();
+        let sum: f64 = weights.iter().sum();
+        Ok(Self { probabilities: weights.into_iter().map(|w| w / sum).collect(), correct })
+    }
+
+    /// The probability of every action.
+    pub fn probabilities(&self) -> &[f64] {
+        &self.probabilities
+    }
+
+    /// For every action, whether it is correct.
+    pub fn correct(&self) -> &[bool] {
+        &self.correct
+    }
+
+    /// Total mass of the correct actions, `Q_pos`.
+    pub fn correct_mass(&self) -> f64 {
+        self.sum(|i| self.correct[i], |p| p)
+    }
+
+    fn sum(&self, of: impl Fn(usize) -> bool, value: impl Fn(f64) -> f64) -> f64 {
+        let p = self.probabilities.iter().enumerate();
+        p.filter(|&(i, _)| of(i)).map(|(_, &p)| value(p)).sum()
+    }
+}
+
+fn same_length(wanted: usize, correct: &[bool]) -> Result<(), Error> {
+    let wanted = wanted.max(1);
+    if correct.len() == wanted {
+        Ok(())
+    } else {
+        Err(Error::Length { name: "correct", found: correct.len(), wanted })
+    }
+}
+
+/// What a correct and a wrong completion earn.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rewards {
+    /// `R_c`, of a correct completion.
+    pub correct: f64,
+    /// `R_w`, of a wrong one; below `correct`.
+    pub wrong: f64,
+}
+
+impl Default for Rewards {
+    /// 1 and 0.
+    fn default() -> Self {
+        Self { correct: 1.0, wrong: 0.0 }
+    }
+}
+
+impl Rewards {
+    /// These rewards, if they are finite and a correct completion earns more.
+    ///
+    /// # Errors
+    /// If one is not finite or `correct <= wrong`.
+    pub fn checked(self) -> Result<Self, Error> {
+        finite("R_c", self.correct)?;
+        finite("R_w", self.wrong)?;
+        if self.correct > self.wrong {
+            Ok(self)
+        } else {
+            Err(Error::Number { name: "R_c", found: self.correct, wanted: "more than R_w" })
+        }
+    }
+}
+
+/// One step: a policy, the actions drawn, and the sums that the paper's formulas are made of.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Step {
+    /// Number of draws, `N`.
+    pub group_size: usize,
+    /// What a draw earns.
+    pub rewards: Rewards,
+    /// Learning rate `eta`.
+    pub lr: f64,
+    /// Mass of the correct actions, `Q_pos`.
+    pub q_pos: f64,
+    /// Mass of the wrong actions, `Q_neg`.
+    pub q_neg: f64,
+    /// Mass of the distinct correct actions drawn, `P_pos`.
+    pub p_pos: f64,
+    /// Mass of the distinct wrong actions drawn, `P_neg`.
+    pub p_neg: f64,
+    /// Mass of the correct actions not drawn, `Q_u,pos`.
+    pub q_unsampled_pos: f64,
+    /// Batch baseline `S_R = R_c P_pos + R_w P_neg`.
+    pub baseline: f64,
+    /// Second moment of the correct actions drawn, `S_+,2`.
+    pub sampled_pos2: f64,
+    /// Second moment of the wrong actions drawn, `S_-,2`.
+    pub sampled_neg2: f64,
+    /// Second moment of the correct actions not drawn, `U_pos,2`.
+    pub unsampled_pos2: f64,
+    /// Second moment of the wrong actions not drawn, `U_neg,2`.
+    pub unsampled_neg2: f64,
+    /// The step itself, `dz`, one entry per action.
+    pub logit_change: Vec<f64>,
+}
+
+impl Step {
+    /// The step that the draws `sample` (indices of actions, repeats allowed) cause.
+    ///
+    /// # Errors
+    /// If `sample` is empty or names an action that doesn't exist, if `lr` is not finite, or the rewards
+    /// are not finite and in order.
+    pub fn new(policy: &Policy, sample: &[usize], rewards: Rewards, lr: f64) -> Result<Self, Error> {
+        let rewards = rewards.checked()?;
+        finite("lr", lr)?;
+        let actions = policy.probabilities.len();
+        if sample.is_empty() {
+            return Err(Error::EmptyGroup);
+        }
+        let mut drawn = vec![false; actions];
+        for &i in sample {
+            *drawn.get_mut(i).ok_or(Error::Action { name: "sample", found: i, actions })? = true;
+        }
+        let square = |p: f64| p * p;
+        let correct = |i: usize| policy.correct[i];
+        let p_pos = policy.sum(|i| correct(i) && drawn[i], |p| p);
+        let p_neg = policy.sum(|i| !correct(i) && drawn[i], |p| p);
+        let baseline = rewards.correct * p_pos + rewards.wrong * p_neg;
+        let rate = lr / sample.len() as f64;
+        let logit_change = policy
+            .probabilities
+            .iter()
+            .enumerate()
+            .map(|(i, &p)| {
+                let reward = match (drawn[i], correct(i)) {
+                    (false, _) => 0.0,
+                    (true, true) => rewards.correct,
+                    (true, false) => rewards.wrong,
+                };
+                rate * p * (reward - baseline)
+            })
+            .collect();
+        Ok(Self {
+            group_size: sample.len(),
+            rewards,
+            lr,
+            q_pos: policy.correct_mass(),
+            q_neg: policy.sum(|i| !correct(i), |p| p),
+            p_pos,
+            p_neg,
+            q_unsampled_pos: policy.sum(|i| correct(i) && !drawn[i], |p| p),
+            baseline,
+            sampled_pos2: policy.sum(|i| correct(i) && drawn[i], square),
+            sampled_neg2: policy.sum(|i| !correct(i) && drawn[i], square),
+            unsampled_pos2: policy.sum(|i| correct(i) && !drawn[i], square),
+            unsampled_neg2: policy.sum(|i| !correct(i) && !drawn[i], square),
+            logit_change,
+        })
+    }
+
+    fn rate(&self) -> f64 {
+        self.lr / self.group_size as f64
+    }
+
+    /// First-order change of the total correct mass, `Delta Q_pos`, term by term.
+    ///
+    /// Source: F-GRPO, appendix "Categorical Policy Total-Mass Expression".
+    pub fn mass_balance(&self) -> MassBalance {
+        let (r, s) = (self.rewards, self.baseline);
+        MassBalance {
+            promotion: self.rate() * (r.correct - s) * self.q_neg * self.sampled_pos2,
+            demotion: self.rate() * (s - r.wrong) * self.q_pos * self.sampled_neg2,
+            coupling: self.rate() * s * (self.q_pos * self.unsampled_neg2 - self.q_neg * self.unsampled_pos2),
+        }
+    }
+
+    /// First-order change of the mass of the correct actions not drawn, `Delta Q_u,pos`, term by term.
+    ///
+    /// Source: F-GRPO, proposition of section "Unsampled-correct mass under finite sampling", and the
+    /// appendix that takes its normalization coupling apart.
+    pub fn unsampled_correct(&self) -> UnsampledChange {
+        let (r, s, q) = (self.rewards, self.baseline, self.q_unsampled_pos);
+        UnsampledChange {
+            direct_drift: -self.rate() * s * self.unsampled_pos2,
+            from_promotion: -self.rate() * q * (r.correct - s) * self.sampled_pos2,
+            from_demotion: -self.rate() * q * (r.wrong - s) * self.sampled_neg2,
+            from_baseline: self.rate() * q * s * (self.unsampled_pos2 + self.unsampled_neg2),
+        }
+    }
+}
+
+/// The terms of `Delta Q_pos`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MassBalance {
+    /// `lr/N (R_c - S_R) Q_neg S_+,2`: drawn correct actions gain. Not negative when
+    /// `R_w <= 0 <= R_c` and `|R_w| <= R_c`.
+    pub promotion: f64,
+    /// `lr/N (S_R - R_w) Q_pos S_-,2`: drawn wrong actions lose.
+    pub demotion: f64,
+    /// `lr/N S_R (Q_pos U_neg,2 - Q_neg U_pos,2)`: the actions not drawn; of either sign.
+    pub coupling: f64,
+}
+
+impl MassBalance {
+    /// `Delta Q_pos`.
+    pub fn total(&self) -> f64 {
+        self.promotion + self.demotion + self.coupling
+    }
+}
+
+/// The terms of `Delta Q_u,pos`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct UnsampledChange {
+    /// `-lr/N S_R U_pos,2`: the baseline pushes the undrawn correct actions' own logits.
+    pub direct_drift: f64,
+    /// `-lr/N Q_u,pos (R_c - S_R) S_+,2`: what the drawn correct actions gain is taken from the others.
+    pub from_promotion: f64,
+    /// `-lr/N Q_u,pos (R_w - S_R) S_-,2`: what the drawn wrong actions lose goes to the others.
+    pub from_demotion: f64,
+    /// `lr/N Q_u,pos S_R U_2`: what the baseline takes from all undrawn actions.
+    pub from_baseline: f64,
+}
+
+impl UnsampledChange {
+    /// The three parts of the normalization coupling together.
+    pub fn normalization_coupling(&self) -> f64 {
+        self.from_promotion + self.from_demotion + self.from_baseline
+    }
+
+    /// `Delta Q_u,pos`.
+    pub fn total(&self) -> f64 {
+        self.direct_drift + self.normalization_coupling()
+    }
+}
+
+/// The two terms by which a subset's mass changes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SubsetChange {
+    /// `sum over the subset of p_i dz_i`.
+    pub direct: f64,
+    /// `-Q_S sum over all actions of p_j dz_j`.
+    pub normalization: f64,
+}
+
+impl SubsetChange {
+    /// The first-order change of the subset's mass.
+    pub fn total(&self) -> f64 {
+        self.direct + self.normalization
+    }
+}
+
+/// The first-order subset-mass identity: how the mass of the actions `in_subset` changes under a small
+/// change `dz` of the logits.
+///
+/// Source: F-GRPO, appendix "First-order Softmax Expansion and Subset-mass Identity".
+///
+/// # Errors
+/// If `dz` doesn't have one finite entry per action.
+pub fn subset_change(
+    policy: &Policy,
+    dz: &[f64],
+    in_subset: impl Fn(usize) -> bool,
+) -> Result<SubsetChange, Error> {
+    let p = policy.probabilities();
+    if dz.len() != p.len() {
+        return Err(Error::Length { name: "dz", found: dz.len(), wanted: p.len() });
+    }
+    let (mut direct, mut all, mut mass) = (0.0, 0.0, 0.0);
+    for (i, (&p, &dz)) in p.iter().zip(dz).enumerate() {
+        all += p * finite("dz", dz)?;
+        if in_subset(i) {
+            direct += p * dz;
+            mass += p;
+        }
+    }
+    Ok(SubsetChange { direct, normalization: -mass * all })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The mass of a subset after the logits have really moved by `dz`.
+    fn moved_mass(policy: &Policy, dz: &[f64], in_subset: impl Fn(usize) -> bool) -> f64 {
+        let w: Vec<f64> = policy.probabilities().iter().zip(dz).map(|(p, d)| p * d.exp()).collect();
+        let total: f64 = w.iter().sum();
+        w.iter().enumerate().filter(|&(i, _)| in_subset(i)).map(|(_, w)| w).sum::<f64>() / total
+    }
+
+    fn policies() -> impl Strategy<Value = (Policy, Vec<usize>, Rewards)> {
+        (2usize..12).prop_flat_map(|n| {
+            let logits = prop::collection::vec(-3.0..3.0f64, n);
+            let correct = prop::collection::vec(any::<bool>(), n);
+            let sample = prop::collection::vec(0..n, 1..20);
+            (logits, correct, sample, 0.1..2.0f64, -1.0..=0.0f64).prop_map(|(z, correct, sample, c, w)| {
+                (Policy::from_logits(&z, correct).unwrap(), sample, Rewards { correct: c, wrong: w })
+            })
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn both_balances_are_the_subset_identity_of_their_subset((policy, sample, rewards) in policies()) {
+            let step = Step::new(&policy, &sample, rewards, 0.3).unwrap();
+            let dz = &step.logit_change;
+            let correct = |i: usize| policy.correct()[i];
+            let all = subset_change(&policy, dz, correct).unwrap();
+            prop_assert!((step.mass_balance().total() - all.total()).abs() < 1e-15);
+            let unsampled = subset_change(&policy, dz, |i| correct(i) && !sample.contains(&i)).unwrap();
+            let found = step.unsampled_correct();
+            prop_assert!((found.direct_drift - unsampled.direct).abs() < 1e-15);
+            prop_assert!((found.normalization_coupling() - unsampled.normalization).abs() < 1e-15);
+        }
+
+        #[test]
+        fn balances_differ_from_the_true_softmax_change_by_second_order_only(
+            (policy, sample, rewards) in policies()
+        ) {
+            let correct = |i: usize| policy.correct()[i];
+            let unsampled = |i: usize| correct(i) && !sample.contains(&i);
+            // Halving the step has to quarter the error, until rounding.
+            for lr in [1e-2, 1e-3] {
+                let step = Step::new(&policy, &sample, rewards, lr).unwrap();
+                let size = step.logit_change.iter().fold(0.0f64, |m, d| m.max(d.abs()));
+                let bound = 2.0 * size * size + 1e-15;
+                let truth = moved_mass(&policy, &step.logit_change, correct) - step.q_pos;
+                prop_assert!((step.mass_balance().total() - truth).abs() <= bound);
+                let truth = moved_mass(&policy, &step.logit_change, unsampled) - step.q_unsampled_pos;
+                prop_assert!((step.unsampled_correct().total() - truth).abs() <= bound);
+            }
+        }
+
+        #[test]
+        fn first_two_terms_of_the_balance_never_take_from_the_correct_set((policy, sample, rewards) in policies()) {
+            let rewards = Rewards { wrong: rewards.wrong.max(-rewards.correct), ..rewards };
+            let terms = Step::new(&policy, &sample, rewards, 1.0).unwrap().mass_balance();
+            prop_assert!(terms.promotion >= 0.0 && terms.demotion >= 0.0, "{terms:?}");
+        }
+    }
+
+    #[test]
+    fn one_step_matches_values_worked_by_hand() {
+        // p = (1/2, 1/4, 1/4), the first two correct, draws 0, 0, 2; R = 1 / -1.
+        // S_R = 1/2 - 1/4 = 1/4; dz = 1/3 (1/2 * 3/4, -1/4 * 1/4, -1/4 * 5/4) = (1/8, -1/48, -5/48).
+        let policy = Policy::new(vec![0.5, 0.25, 0.25], vec![true, true, false]).unwrap();
+        let rewards = Rewards { correct: 1.0, wrong: -1.0 };
+        let step = Step::new(&policy, &[0, 0, 2], rewards, 1.0).unwrap();
+        let close = |a: f64, b: f64| assert!((a - b).abs() < 1e-16, "found {a}, wanted {b}");
+        close(step.baseline, 0.25);
+        for (found, wanted) in step.logit_change.iter().zip([1.0 / 8.0, -1.0 / 48.0, -5.0 / 48.0]) {
+            close(*found, wanted);
+        }
+        let balance = step.mass_balance();
+        close(balance.promotion, 0.75 * 0.25 * 0.25 / 3.0);
+        close(balance.demotion, 1.25 * 0.75 * 0.0625 / 3.0);
+        close(balance.coupling, -0.25 * 0.25 * 0.0625 / 3.0);
+        let change = step.unsampled_correct();
+        close(change.direct_drift, -0.25 * 0.0625 / 3.0);
+        close(change.from_promotion, -0.25 * 0.75 * 0.25 / 3.0);
+        close(change.from_demotion, 0.25 * 1.25 * 0.0625 / 3.0);
+        close(change.from_baseline, 0.25 * 0.25 * 0.0625 / 3.0);
+    }
+
+    #[test]
+    fn correct_mass_can_grow_while_its_undrawn_part_shrinks() {
+        // The paper's point: one likely correct action drawn, one rare correct action not.
+        let policy = Policy::new(vec![0.6, 0.1, 0.3], vec![true, true, false]).unwrap();
+        let step = Step::new(&policy, &[0, 2], Rewards { correct: 1.0, wrong: -1.0 }, 0.1).unwrap();
+        assert!(step.mass_balance().total() > 0.0);
+        assert!(step.unsampled_correct().total() < 0.0);
+    }
+
+    #[test]
+    fn bad_policies_and_samples_are_refused() {
+        let text = |e: Error| e.to_string();
+        let policy = |p: &[f64]| Policy::new(p.to_vec(), vec![true; p.len()]);
+        assert!(text(policy(&[0.5, 0.4]).unwrap_err()).contains("add up to 0.9"));
+        assert!(text(policy(&[1.5, -0.5]).unwrap_err()).contains("found 1.5"));
+        assert!(policy(&[]).is_err() && policy(&[f64::NAN, 1.0]).is_err());
+        assert!(Policy::new(vec![1.0], vec![]).is_err());
+        assert!(Policy::from_logits(&[f64::INFINITY], vec![true]).is_err());
+        let policy = policy(&[0.5, 0.5]).unwrap();
+        let step = |sample: &[usize], rewards, lr| Step::new(&policy, sample, rewards, lr);
+        assert_eq!(step(&[], Rewards::default(), 1.0), Err(Error::EmptyGroup));
+        assert!(text(step(&[2], Rewards::default(), 1.0).unwrap_err()).contains("found action 2"));
+        assert!(step(&[0], Rewards { correct: 0.0, wrong: 1.0 }, 1.0).is_err());
+        assert!(step(&[0], Rewards::default(), f64::NAN).is_err());
+        assert!(subset_change(&policy, &[0.0], |_| true).is_err());
+    }
+}

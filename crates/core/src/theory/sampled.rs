@@ -1,0 +1,120 @@
+//! The distinct mass a group samples, given how many of its completions are correct.
+//!
+//! Given `X = k`, the `k` correct completions are independent draws from the policy restricted to the
+//! correct set, so an action of conditional probability `q` is among them with probability
+//! `1 - (1 - q)^k`. More correct completions therefore cover more of the correct set, which is what
+//! makes `X / N` a usable proxy for coverage.
+
+use super::mass::{Policy, Rewards};
+use super::{Error, group_size};
+
+/// Expectations given `X = k` in a group of `n`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SampledMass {
+    /// `E[P_pos | X = k]`, the mass of the distinct correct actions drawn. Never falls with `k`.
+    pub correct: f64,
+    /// `E[P_neg | X = k]`, the mass of the distinct wrong actions drawn. Never rises with `k`.
+    pub wrong: f64,
+    /// `E[S_R | X = k] = R_c E[P_pos] + R_w E[P_neg]`. Never falls with `k` when `R_c > 0 >= R_w`.
+    pub baseline: f64,
+}
+
+/// Expected distinct sampled masses of a group of `n` of which `k` are correct.
+///
+/// Source: F-GRPO, appendix "Monotonicity of Sampled Distinct Mass Conditioned on X", lemma and
+/// corollary.
+///
+/// # Errors
+/// If `n` is 0, `k > n`, the rewards are not finite and in order, or `X = k` has probability 0.
+pub fn sampled_mass(policy: &Policy, n: u64, k: u64, rewards: Rewards) -> Result<SampledMass, Error> {
+    let rewards = rewards.checked()?;
+    group_size(n)?;
+    let mass_of = |side: bool| {
+        let p = policy.probabilities().iter().zip(policy.correct());
+        p.filter(|&(_, &c)| c == side).map(|(p, _)| p).sum::<f64>()
+    };
+    let drawn = |side: bool, draws: u64| {
+        let total = mass_of(side);
+        if draws == 0 || total == 0.0 {
+            return 0.0;
+        }
+        let p = policy.probabilities().iter().zip(policy.correct());
+        p.filter(|&(_, &c)| c == side)
+            .map(|(&p, _)| p * -(draws as f64 * (-(p / total).min(1.0)).ln_1p()).exp_m1())
+            .sum()
+    };
+    if k > n || (k > 0 && mass_of(true) == 0.0) || (k < n && mass_of(false) == 0.0) {
+        return Err(Error::ImpossibleCount { k, n });
+    }
+    let (correct, wrong) = (drawn(true, k), drawn(false, n - k));
+    Ok(SampledMass { correct, wrong, baseline: rewards.correct * correct + rewards.wrong * wrong })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::theory::mass::Step;
+    use proptest::prelude::*;
+
+    const SIGNS: Rewards = Rewards { correct: 1.0, wrong: -1.0 };
+
+    #[test]
+    fn expectations_equal_the_average_over_all_samples_with_that_count() {
+        let policy =
+            Policy::new(vec![0.4, 0.15, 0.05, 0.3, 0.1], vec![true, false, true, false, true]).unwrap();
+        let n = 5u32;
+        let mut sums = vec![(0.0, [0.0; 3]); n as usize + 1];
+        for code in 0..5usize.pow(n) {
+            let sample: Vec<usize> = (0..n).map(|i| code / 5usize.pow(i) % 5).collect();
+            let p: f64 = sample.iter().map(|&i| policy.probabilities()[i]).product();
+            let step = Step::new(&policy, &sample, SIGNS, 1.0).unwrap();
+            let (chance, sum) = &mut sums[sample.iter().filter(|&&i| policy.correct()[i]).count()];
+            *chance += p;
+            for (sum, value) in sum.iter_mut().zip([step.p_pos, step.p_neg, step.baseline]) {
+                *sum += p * value;
+            }
+        }
+        for (k, (chance, sum)) in sums.into_iter().enumerate() {
+            let found = sampled_mass(&policy, n.into(), k as u64, SIGNS).unwrap();
+            for (found, sum) in [found.correct, found.wrong, found.baseline].into_iter().zip(sum) {
+                assert!((found - sum / chance).abs() < 1e-13, "k = {k}: {found} against {}", sum / chance);
+            }
+        }
+    }
+
+    #[test]
+    fn a_single_correct_action_is_drawn_surely_by_one_correct_completion() {
+        let policy = Policy::new(vec![0.25, 0.75], vec![true, false]).unwrap();
+        let found = sampled_mass(&policy, 4, 1, SIGNS).unwrap();
+        assert_eq!((found.correct, found.wrong), (0.25, 0.75));
+    }
+
+    #[test]
+    fn counts_that_cannot_happen_are_refused() {
+        let policy = Policy::new(vec![0.25, 0.75], vec![true, true]).unwrap();
+        assert_eq!(sampled_mass(&policy, 4, 3, SIGNS), Err(Error::ImpossibleCount { k: 3, n: 4 }));
+        assert_eq!(sampled_mass(&policy, 4, 5, SIGNS), Err(Error::ImpossibleCount { k: 5, n: 4 }));
+        assert_eq!(sampled_mass(&policy, 0, 0, SIGNS), Err(Error::EmptyGroup));
+        assert!(sampled_mass(&policy, 4, 4, SIGNS).is_ok());
+    }
+
+    proptest! {
+        #[test]
+        fn more_correct_completions_cover_more_of_the_correct_set_and_less_of_the_rest(
+            logits in prop::collection::vec(-8.0..8.0f64, 2..40),
+            n in 1u64..300,
+            reward in 0.01..2.0f64,
+            penalty in -2.0..=0.0f64,
+        ) {
+            let correct = (0..logits.len()).map(|i| i % 2 == 0).collect();
+            let policy = Policy::from_logits(&logits, correct).unwrap();
+            let rewards = Rewards { correct: reward, wrong: penalty };
+            let all: Vec<_> = (0..=n).map(|k| sampled_mass(&policy, n, k, rewards).unwrap()).collect();
+            for w in all.windows(2) {
+                prop_assert!(w[0].correct <= w[1].correct + 1e-15);
+                prop_assert!(w[0].wrong >= w[1].wrong - 1e-15);
+                prop_assert!(w[0].baseline <= w[1].baseline + 1e-15);
+            }
+        }
+    }
+}

@@ -1,1 +1,89 @@
-//! .
+//! The focal weight: the paper's contribution, one number per group that multiplies all its
+//! advantages, whatever the estimator and whatever the policy loss.
+
+use crate::error::Error;
+use crate::group::{Group, Rewards};
+
+/// Focal weight of one group, `g = (1 - success_rate)^gamma`.
+///
+/// `success_rate` is the fraction of correct completions, in `[0, 1]`.
+/// `gamma = 0` gives 1 for every group, which is the estimator alone.
+///
+/// Source: F-GRPO, section "Focal Weight".
+///
+/// # Panics
+/// If `success_rate` is outside `[0, 1]`, or `gamma` is negative or not finite.
+pub fn focal_weight(success_rate: f64, gamma: f64) -> f64 {
+    assert!((0.0..=1.0).contains(&success_rate), "success_rate {success_rate} is outside [0, 1]");
+    assert!(gamma.is_finite() && gamma >= 0.0, "gamma {gamma} is negative or not finite");
+    if gamma == 0.0 { 1.0 } else { (1.0 - success_rate).powf(gamma) }
+}
+
+/// The fraction of the group's scored completions that are correct, `X / N`; nothing when none is
+/// scored.
+///
+/// For binary rewards this is `(mean - R_w) / (R_c - R_w)`; it is counted instead, so that it is exact
+/// and doesn't change with the order of the completions.
+///
+/// Source: F-GRPO, section "Focal Weight", the empirical success rate.
+///
+/// # Errors
+/// [`Error::GradedReward`] when a reward is neither and `rewards` has no threshold;
+/// [`Error::NonFiniteReward`].
+pub fn success_rate(group: &Group<'_>, rewards: &Rewards) -> Result<Option<f64>, Error> {
+    let correct = rewards.correct(group)?.into_iter().filter(|&c| c).count();
+    let n = group.scored_len();
+    Ok((n > 0).then(|| correct as f64 / n as f64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn focal_weight_matches_values_worked_by_hand() {
+        assert_eq!(focal_weight(0.75, 0.5), 0.5);
+        assert_eq!(focal_weight(0.75, 2.0), 0.0625);
+        assert_eq!(focal_weight(0.0, 1.0), 1.0);
+        assert_eq!(focal_weight(1.0, 1.0), 0.0);
+        assert_eq!(focal_weight(1.0, 0.0), 1.0);
+    }
+
+    #[test]
+    fn success_rate_is_the_rescaled_mean_of_binary_rewards() {
+        for (correct, wrong) in [(1.0, 0.0), (1.0, -1.0), (0.1, -0.3)] {
+            let values = [correct, wrong, wrong, correct, wrong, 7.0, wrong];
+            let scored = [true, true, true, true, true, false, true];
+            let group =
+                Group { rewards: &values, lengths: &[1; 7], mean_old_logp: &[0.0; 7], scored: &scored };
+            let rewards = Rewards { correct, wrong, threshold: None };
+            let mean = (2.0 * correct + 4.0 * wrong) / 6.0;
+            let found = success_rate(&group, &rewards).unwrap().unwrap();
+            assert_eq!(found, 2.0 / 6.0);
+            assert!((found - (mean - wrong) / (correct - wrong)).abs() < 1e-12);
+        }
+    }
+
+    #[test]
+    fn group_without_a_scored_completion_has_no_success_rate() {
+        let group = Group { rewards: &[0.0], lengths: &[1], mean_old_logp: &[0.0], scored: &[false] };
+        assert_eq!(success_rate(&group, &Rewards::default()).unwrap(), None);
+    }
+
+    #[test]
+    #[should_panic(expected = "success_rate 1.5 is outside [0, 1]")]
+    fn success_rate_above_one_is_a_bug() {
+        focal_weight(1.5, 1.0);
+    }
+
+    proptest! {
+        #[test]
+        fn focal_weight_falls_with_success_and_with_gamma(p in 0.0f64..1.0, q in 0.0f64..1.0, g in 0.0f64..4.0, h in 0.0f64..4.0) {
+            let (easy, hard) = (p.max(q), p.min(q));
+            prop_assert!(focal_weight(easy, g) <= focal_weight(hard, g));
+            prop_assert!(focal_weight(p, g.max(h)) <= focal_weight(p, g.min(h)));
+            prop_assert!((0.0..=1.0).contains(&focal_weight(p, g)));
+        }
+    }
+}

@@ -1,1 +1,197 @@
-//! .
+//! A group: the completions sampled for one prompt, as the estimators see them.
+
+use crate::error::Error;
+
+/// One prompt's completions, in the order they were sampled.
+///
+/// A completion whose verifier failed or ran out of its budget is *unscorable* (`scored[i]` is
+/// false): it leaves the group's statistics, gets advantage 0, and its reward is never read.
+#[derive(Debug, Clone, Copy)]
+pub struct Group<'a> {
+    /// Reward of each completion.
+    pub rewards: &'a [f64],
+    /// Tokens in each completion, at least 1.
+    pub lengths: &'a [usize],
+    /// Mean over its tokens of the log-probability under the policy that sampled it.
+    pub mean_old_logp: &'a [f64],
+    /// Whether the verifier came to a verdict.
+    pub scored: &'a [bool],
+}
+
+impl<'a> Group<'a> {
+    /// The completions' number, unscorable ones included.
+    ///
+    /// # Panics
+    /// If the four slices differ in length.
+    pub fn len(&self) -> usize {
+        let n = self.rewards.len();
+        assert!(
+            self.lengths.len() == n && self.mean_old_logp.len() == n && self.scored.len() == n,
+            "group: {n} rewards, {} lengths, {} mean_old_logp, {} scored",
+            self.lengths.len(),
+            self.mean_old_logp.len(),
+            self.scored.len()
+        );
+        n
+    }
+
+    /// Whether the group has no completion at all.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The positions of the scored completions.
+    pub fn scored(&self) -> impl Iterator<Item = usize> + Clone + use<'a> {
+        let scored = self.scored;
+        (0..self.len()).filter(move |&i| scored[i])
+    }
+
+    /// How many completions are scored.
+    pub fn scored_len(&self) -> usize {
+        self.scored().count()
+    }
+
+    /// Refuses NaN and infinite rewards of scored completions.
+    ///
+    /// # Errors
+    /// [`Error::NonFiniteReward`] names the first one.
+    pub fn check(&self) -> Result<(), Error> {
+        match self.scored().find(|&i| !self.rewards[i].is_finite()) {
+            Some(i) => Err(Error::NonFiniteReward { completion: i, found: self.rewards[i] }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Several groups in flat slices, as trainers hold them: group `g` is `bounds[g]..bounds[g + 1]`.
+#[derive(Debug, Clone, Copy)]
+pub struct Groups<'a> {
+    /// All completions, group after group.
+    pub completions: Group<'a>,
+    /// Where each group starts, and the end of the last one: ascending, from 0 to the length.
+    pub bounds: &'a [usize],
+}
+
+impl<'a> Groups<'a> {
+    /// The groups in order.
+    ///
+    /// # Panics
+    /// If the bounds don't ascend from 0 to the number of completions.
+    pub fn iter(&self) -> impl Iterator<Item = Group<'a>> + use<'a> {
+        let (all, bounds) = (self.completions, self.bounds);
+        assert!(
+            bounds.first() == Some(&0) && bounds.last() == Some(&all.len()) && bounds.is_sorted(),
+            "bounds: found {bounds:?}, wanted ascending numbers from 0 to {}",
+            all.len()
+        );
+        bounds.windows(2).map(move |w| Group {
+            rewards: &all.rewards[w[0]..w[1]],
+            lengths: &all.lengths[w[0]..w[1]],
+            mean_old_logp: &all.mean_old_logp[w[0]..w[1]],
+            scored: &all.scored[w[0]..w[1]],
+        })
+    }
+}
+
+/// What the rewards mean: R_c, R_w and, for graded rewards, from where a completion is correct.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rewards {
+    /// Reward of a correct completion, R_c.
+    pub correct: f64,
+    /// Reward of a wrong completion, R_w; usually 0 or -1.
+    pub wrong: f64,
+    /// With graded rewards: a completion is correct if its reward is at least this.
+    pub threshold: Option<f64>,
+}
+
+impl Default for Rewards {
+    /// The paper's: 1 and 0, binary.
+    fn default() -> Self {
+        Self { correct: 1.0, wrong: 0.0, threshold: None }
+    }
+}
+
+impl Rewards {
+    /// Refuses rewards that don't tell correct from wrong.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] unless `correct > wrong` and all are finite.
+    pub fn check(&self) -> Result<(), Error> {
+        if !(self.wrong.is_finite() && self.correct.is_finite() && self.correct > self.wrong) {
+            let wanted = format!("a finite number above the wrong completion's {}", self.wrong);
+            return Err(Error::setting("reward_correct", self.correct, wanted));
+        }
+        match self.threshold {
+            Some(t) if !t.is_finite() => Err(Error::setting("reward_threshold", t, "a finite number")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether each scored completion of the group is correct (unscorable ones count as not).
+    ///
+    /// Without a threshold the rewards must be `correct` or `wrong`, to a millionth of their
+    /// difference, so that single precision on the way here does no harm.
+    ///
+    /// # Errors
+    /// [`Error::GradedReward`] for a reward in between, [`Error::NonFiniteReward`].
+    pub fn correct(&self, group: &Group<'_>) -> Result<Vec<bool>, Error> {
+        group.check()?;
+        let mut correct = vec![false; group.len()];
+        let slack = 1e-6 * (self.correct - self.wrong);
+        for i in group.scored() {
+            let found = group.rewards[i];
+            correct[i] = match self.threshold {
+                Some(t) => found >= t,
+                None if (found - self.correct).abs() <= slack => true,
+                None if (found - self.wrong).abs() <= slack => false,
+                None => {
+                    let (correct, wrong) = (self.correct, self.wrong);
+                    return Err(Error::GradedReward { completion: i, found, correct, wrong });
+                }
+            };
+        }
+        Ok(correct)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flat_groups_are_cut_at_their_bounds() {
+        let rewards = [1.0, 0.0, 0.5, 0.25, 0.125];
+        let completions = Group {
+            rewards: &rewards,
+            lengths: &[1, 2, 3, 4, 5],
+            mean_old_logp: &[-1.0, -2.0, -3.0, -4.0, -5.0],
+            scored: &[true, true, true, false, true],
+        };
+        let groups: Vec<_> = Groups { completions, bounds: &[0, 2, 2, 5] }.iter().collect();
+        assert_eq!(groups.iter().map(Group::len).collect::<Vec<_>>(), [2, 0, 3]);
+        assert_eq!((groups[2].rewards, groups[2].lengths), (&rewards[2..], &[3, 4, 5][..]));
+        assert_eq!(groups[2].scored().collect::<Vec<_>>(), [0, 2]);
+    }
+
+    #[test]
+    fn a_reward_between_correct_and_wrong_is_refused_without_a_threshold() {
+        let group =
+            Group { rewards: &[1.0, 0.5], lengths: &[1, 1], mean_old_logp: &[0.0; 2], scored: &[true; 2] };
+        let error = Rewards::default().correct(&group).unwrap_err();
+        assert!(
+            error.to_string().starts_with("reward of completion 1: found 0.5, wanted 1 (correct)"),
+            "{error}"
+        );
+        let graded = Rewards { threshold: Some(0.5), ..Rewards::default() };
+        assert_eq!(graded.correct(&group).unwrap(), [true, true]);
+        let unscored = Group { scored: &[true, false], ..group };
+        assert_eq!(Rewards::default().correct(&unscored).unwrap(), [true, false]);
+    }
+
+    #[test]
+    fn rewards_that_do_not_rise_with_correctness_are_refused() {
+        assert!(Rewards { correct: 0.0, wrong: 0.0, threshold: None }.check().is_err());
+        assert!(Rewards { correct: 1.0, wrong: -1.0, threshold: Some(f64::NAN) }.check().is_err());
+        assert!(Rewards { correct: 1.0, wrong: -1.0, threshold: None }.check().is_ok());
+    }
+}

@@ -1,10 +1,12 @@
 //! The pure mathematics of F-GRPO: no I/O, clocks, threads or tensors.
 //!
-//! Group advantages ([`advantage`]) and the focal weight ([`focal`]), policy losses in closed form
+//! Group advantages ([`advantage`]), the focal weight ([`focal`]) and the two put together ([`credit`]), policy losses in closed form
 //! ([`loss`]), the paper's theory ([`theory`]) and categorical simulation ([`sim`]), statistics of
 //! pass@k ([`stats`]), the maze ([`maze`]) and counter-based randomness ([`rng`]).
 
 pub mod advantage;
+pub mod credit;
+pub mod error;
 pub mod focal;
 pub mod group;
 pub mod loss;

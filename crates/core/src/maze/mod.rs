@@ -1,1 +1,159 @@
-//! .
+//! The single-solution maze: generator, shortest path, tokens, rewards.
+//!
+//! A maze is a function of (size, seed, index), so maze i never depends on how many were made before.
+//! Its corridors form a tree, hence one simple path leads from start to goal, and its moves are the one
+//! correct completion.
+//!
+//! Source: F-GRPO, appendix "Maze Experiment Details", after arXiv 2602.02710, appendix E.1. Departures: sizes
+//! are settings; held-out mazes are told from training mazes by their index ([`Split`]).
+
+mod generate;
+mod reward;
+mod solve;
+pub mod tokens;
+
+pub use generate::{Split, generate};
+pub use reward::{Grade, Scoring, grade};
+pub use tokens::Token;
+
+/// A cell's position: row and column, from the upper left corner.
+pub type Position = (usize, usize);
+
+/// A square maze. The outer cells are walls; start is (1, 1), goal (size - 2, size - 2).
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Maze {
+    size: usize,
+    open: Vec<bool>,
+}
+
+/// One step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Move {
+    /// To the row above.
+    Up,
+    /// To the row below.
+    Down,
+    /// To the column before.
+    Left,
+    /// To the column after.
+    Right,
+}
+
+impl Move {
+    /// All moves.
+    pub const ALL: [Self; 4] = [Self::Up, Self::Down, Self::Left, Self::Right];
+
+    /// The cell that `distance` such moves lead to; nothing above or left of the grid.
+    pub fn from(self, (row, column): Position, distance: usize) -> Option<Position> {
+        match self {
+            Self::Up => Some((row.checked_sub(distance)?, column)),
+            Self::Down => Some((row + distance, column)),
+            Self::Left => Some((row, column.checked_sub(distance)?)),
+            Self::Right => Some((row, column + distance)),
+        }
+    }
+}
+
+/// What a cell holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Cell {
+    /// Not to be entered.
+    Wall,
+    /// A free cell.
+    Path,
+    /// The start, a free cell.
+    Start,
+    /// The goal, a free cell.
+    Goal,
+}
+
+impl Maze {
+    /// Reads a maze from its drawing: `#` is a wall, anything else is free.
+    ///
+    /// Nothing if it is not a square of odd size of at least 5 with a closed border, free start and free goal.
+    pub fn from_ascii(drawing: &str) -> Option<Self> {
+        let rows: Vec<Vec<bool>> = drawing.lines().map(|l| l.chars().map(|c| c != '#').collect()).collect();
+        let size = rows.len();
+        if !valid_size(size) || rows.iter().any(|r| r.len() != size) {
+            return None;
+        }
+        let maze = Self { size, open: rows.concat() };
+        let edge = |i: usize| i == 0 || i == size - 1;
+        let closed = (0..size).all(|r| (0..size).all(|c| !(edge(r) || edge(c)) || !maze.is_open((r, c))));
+        (closed && maze.is_open(maze.start()) && maze.is_open(maze.goal())).then_some(maze)
+    }
+
+    /// Rows, and columns, walls included.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Where every walk begins.
+    pub fn start(&self) -> Position {
+        (1, 1)
+    }
+
+    /// Where it should lead.
+    pub fn goal(&self) -> Position {
+        (self.size - 2, self.size - 2)
+    }
+
+    /// Whether a cell can be entered; cells outside the grid can't.
+    pub fn is_open(&self, (row, column): Position) -> bool {
+        row < self.size && column < self.size && self.open[row * self.size + column]
+    }
+
+    /// What a cell holds.
+    pub fn cell(&self, at: Position) -> Cell {
+        match at {
+            _ if !self.is_open(at) => Cell::Wall,
+            _ if at == self.start() => Cell::Start,
+            _ if at == self.goal() => Cell::Goal,
+            _ => Cell::Path,
+        }
+    }
+
+    /// The free cells' number.
+    pub fn open_cells(&self) -> usize {
+        self.open.iter().filter(|&&o| o).count()
+    }
+
+    /// The cells that the moves lead through, the start first. The walk ends before the first move into a wall.
+    pub fn walk(&self, moves: &[Move]) -> Vec<Position> {
+        let mut cells = vec![self.start()];
+        for step in moves {
+            match step.from(cells[cells.len() - 1], 1) {
+                Some(next) if self.is_open(next) => cells.push(next),
+                _ => break,
+            }
+        }
+        cells
+    }
+
+    /// A drawing: `#` wall, `S` start, `G` goal, `.` a cell of `path`, space a free cell.
+    pub fn ascii(&self, path: &[Position]) -> String {
+        let mut lines = String::with_capacity(self.size * (self.size + 1));
+        for row in 0..self.size {
+            for column in 0..self.size {
+                lines.push(match self.cell((row, column)) {
+                    Cell::Wall => '#',
+                    Cell::Start => 'S',
+                    Cell::Goal => 'G',
+                    Cell::Path if path.contains(&(row, column)) => '.',
+                    Cell::Path => ' ',
+                });
+            }
+            lines.push('\n');
+        }
+        lines
+    }
+}
+
+/// Sizes a maze can have: odd, so that walls lie between the cells, and at least 5, so that start and goal
+/// are two cells.
+pub fn valid_size(size: usize) -> bool {
+    size >= 5 && size % 2 == 1
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,3 @@
-//! .
+//! Statistics of evaluation samples.
+
+pub mod pass_at_k;

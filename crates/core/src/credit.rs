@@ -1,0 +1,281 @@
+//! Credit assignment: shaped rewards -> estimator -> shaped advantages -> focal weight, for one group.
+//!
+//! The two shapings are the paper's controls of this kind. Departure from the first one's paper: equal
+//! log-probabilities share their mean rank, so that two samples of the same completion get the same
+//! reward and the order of the group doesn't matter.
+
+use crate::advantage::Advantage;
+use crate::error::Error;
+use crate::focal::{focal_weight, success_rate};
+use crate::group::{Group, Rewards};
+
+/// A change of rewards before, or of advantages after, the estimator.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub enum Shaping {
+    /// No change.
+    #[default]
+    None,
+    /// Rewarding the Unlikely: a correct completion's reward becomes `R (1 - beta (G - rank) / G)`,
+    /// rank 1 being the most likely of the group's G by mean old log-probability of a token.
+    Unlikely {
+        /// At most this share of the reward is taken, in `[0, 1]`; 0.25 in the paper's control.
+        beta: f64,
+    },
+    /// Differential smoothing: `A - correct * logp` for correct, `A + wrong * logp` for wrong
+    /// completions, `logp` being the mean old log-probability of a token.
+    Smoothing {
+        /// Coefficient of correct completions; 0.05 in the paper's control.
+        correct: f64,
+        /// Coefficient of wrong completions; 0.05 in the paper's control.
+        wrong: f64,
+    },
+}
+
+/// Everything that turns a group's rewards into advantages.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Credit {
+    /// The estimator.
+    pub advantage: Advantage,
+    /// What the rewards mean.
+    pub rewards: Rewards,
+    /// Exponent of the focal weight, at least 0. At 0 the advantages are those of the estimator, bit
+    /// for bit.
+    pub focal_gamma: f64,
+    /// The shaping, if any.
+    pub shaping: Shaping,
+}
+
+/// The credit of one group.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Assigned {
+    /// One advantage per completion, focal weight included.
+    pub advantages: Vec<f64>,
+    /// Fraction of correct completions. Nothing when no completion is scored, or when the rewards are
+    /// graded, have no threshold, and nothing needed to know.
+    pub success_rate: Option<f64>,
+    /// The factor that the advantages carry, in `[0, 1]`.
+    pub focal_weight: f64,
+}
+
+impl Assigned {
+    /// Whether the group moves the policy at all.
+    pub fn active(&self) -> bool {
+        self.advantages.iter().any(|&a| a != 0.0)
+    }
+}
+
+impl Credit {
+    /// Refuses settings that can't work together or with groups of `group_size`.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] names the key.
+    pub fn check(&self, group_size: usize) -> Result<(), Error> {
+        self.advantage.check(group_size)?;
+        self.rewards.check()?;
+        if !(self.focal_gamma.is_finite() && self.focal_gamma >= 0.0) {
+            return Err(Error::setting("focal_gamma", self.focal_gamma, "a finite number of at least 0"));
+        }
+        match self.shaping {
+            Shaping::None => Ok(()),
+            Shaping::Unlikely { .. } if !self.advantage.reads_rewards() => Err(Error::setting(
+                "advantage",
+                self.advantage.name(),
+                "grpo, dr_grpo or rloo: a shaped reward is lost on an estimator that only asks whether it is correct",
+            )),
+            Shaping::Unlikely { beta } if !(0.0..=1.0).contains(&beta) => {
+                Err(Error::setting("unlikely_beta", beta, "a number from 0 to 1"))
+            }
+            Shaping::Smoothing { correct, wrong } if !(correct.is_finite() && wrong.is_finite()) => {
+                Err(Error::setting("smoothing", format!("{correct}, {wrong}"), "two finite numbers"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The advantages of one group.
+    ///
+    /// Source: F-GRPO, section "Integration with Group-Relative Methods": `g(x) A_i`.
+    ///
+    /// # Errors
+    /// A reward that is not finite, or one that is neither correct nor wrong where that must be known.
+    pub fn assign(&self, group: &Group<'_>) -> Result<Assigned, Error> {
+        let mut advantages = match self.shaping {
+            Shaping::Unlikely { beta } => {
+                let correct = self.rewards.correct(group)?;
+                let rewards = unlikely_rewards(group, &correct, beta);
+                self.advantage.advantages(&Group { rewards: &rewards, ..*group }, &self.rewards)?
+            }
+            _ => self.advantage.advantages(group, &self.rewards)?,
+        };
+        if let Shaping::Smoothing { correct, wrong } = self.shaping
+            && group.scored_len() > 1
+        {
+            let is_correct = self.rewards.correct(group)?;
+            for i in group.scored() {
+                let sign = if is_correct[i] { -correct } else { wrong };
+                advantages[i] += sign * group.mean_old_logp[i];
+            }
+        }
+        // The weight is taken from the rewards as given, not from shaped ones.
+        let rate = match success_rate(group, &self.rewards) {
+            Err(Error::GradedReward { .. }) if self.focal_gamma == 0.0 => None,
+            other => other?,
+        };
+        let weight = rate.map_or(1.0, |p| focal_weight(p, self.focal_gamma));
+        if self.focal_gamma != 0.0 {
+            advantages.iter_mut().for_each(|a| *a *= weight);
+        }
+        Ok(Assigned { advantages, success_rate: rate, focal_weight: weight })
+    }
+}
+
+/// The rewards of Rewarding the Unlikely (arXiv 2506.02355), see [`Shaping::Unlikely`].
+fn unlikely_rewards(group: &Group<'_>, correct: &[bool], beta: f64) -> Vec<f64> {
+    let n = group.scored_len() as f64;
+    let mut rewards = group.rewards.to_vec();
+    for i in group.scored().filter(|&i| correct[i]) {
+        let mine = group.mean_old_logp[i];
+        let above = group.scored().filter(|&j| group.mean_old_logp[j] > mine).count();
+        let equal = group.scored().filter(|&j| group.mean_old_logp[j] == mine).count();
+        let rank = above as f64 + (equal as f64 + 1.0) / 2.0;
+        rewards[i] *= 1.0 - beta * (n - rank) / n;
+    }
+    rewards
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const PLAIN: Credit = Credit {
+        advantage: Advantage::GRPO,
+        rewards: Rewards { correct: 1.0, wrong: 0.0, threshold: None },
+        focal_gamma: 0.0,
+        shaping: Shaping::None,
+    };
+
+    fn group<'a>(rewards: &'a [f64], mean_old_logp: &'a [f64]) -> Group<'a> {
+        Group {
+            rewards,
+            lengths: &[1; 16][..rewards.len()],
+            mean_old_logp,
+            scored: &[true; 16][..rewards.len()],
+        }
+    }
+
+    #[test]
+    fn focal_weight_multiplies_every_advantage_of_the_group() {
+        let g = group(&[1.0, 1.0, 1.0, 0.0], &[-1.0; 4]);
+        let base = PLAIN.assign(&g).unwrap();
+        let focal = Credit { focal_gamma: 0.5, ..PLAIN }.assign(&g).unwrap();
+        assert_eq!((focal.success_rate, focal.focal_weight), (Some(0.75), 0.5));
+        let halves: Vec<f64> = base.advantages.iter().map(|a| a * 0.5).collect();
+        assert_eq!(focal.advantages, halves);
+        assert!(base.active() && focal.active());
+    }
+
+    #[test]
+    fn graded_rewards_without_a_threshold_are_refused_only_when_gamma_asks_for_a_success_rate() {
+        let g = group(&[1.0, 0.4, 0.2], &[-1.0; 3]);
+        let found = PLAIN.assign(&g).unwrap();
+        assert_eq!((found.success_rate, found.focal_weight), (None, 1.0));
+        assert_eq!(found.advantages, Advantage::GRPO.advantages(&g, &PLAIN.rewards).unwrap());
+        let error = Credit { focal_gamma: 0.5, ..PLAIN }.assign(&g).unwrap_err();
+        assert!(error.to_string().contains("threshold"), "{error}");
+        let rewards = Rewards { threshold: Some(0.4), ..PLAIN.rewards };
+        let graded = Credit { focal_gamma: 1.0, rewards, ..PLAIN }.assign(&g).unwrap();
+        assert_eq!(graded.success_rate, Some(2.0 / 3.0));
+    }
+
+    #[test]
+    fn unscorable_completions_do_not_count_in_the_success_rate() {
+        let scored = [true, true, false, false];
+        let g = Group { scored: &scored, ..group(&[1.0, 0.0, 0.0, 0.0], &[-1.0; 4]) };
+        let found = Credit { focal_gamma: 1.0, ..PLAIN }.assign(&g).unwrap();
+        assert_eq!((found.success_rate, found.focal_weight), (Some(0.5), 0.5));
+        assert_eq!(found.advantages[2..], [0.0, 0.0]);
+    }
+
+    #[test]
+    fn unlikely_rewards_match_values_worked_by_hand() {
+        // Ranks by log-probability: 2, 1, 4, 3. Correct: 0, 1, 2.
+        let g = group(&[1.0, 1.0, 1.0, 0.0], &[-2.0, -1.0, -4.0, -3.0]);
+        let correct = PLAIN.rewards.correct(&g).unwrap();
+        assert_eq!(unlikely_rewards(&g, &correct, 0.25), [1.0 - 0.125, 1.0 - 0.1875, 1.0, 0.0]);
+        let shaped =
+            Credit { advantage: Advantage::DrGrpo, shaping: Shaping::Unlikely { beta: 0.25 }, ..PLAIN };
+        let mean = (0.875 + 0.8125 + 1.0) / 4.0;
+        assert_eq!(shaped.assign(&g).unwrap().advantages, [0.875 - mean, 0.8125 - mean, 1.0 - mean, -mean]);
+    }
+
+    #[test]
+    fn equal_log_probabilities_share_their_mean_rank() {
+        let g = group(&[1.0, 1.0, 0.0, 1.0], &[-1.0, -1.0, -3.0, -2.0]);
+        let correct = PLAIN.rewards.correct(&g).unwrap();
+        let shared = 1.0 - 0.25 * (4.0 - 1.5) / 4.0;
+        assert_eq!(unlikely_rewards(&g, &correct, 0.25), [shared, shared, 0.0, 1.0 - 0.0625]);
+    }
+
+    #[test]
+    fn smoothing_moves_correct_and_wrong_completions_in_opposite_directions() {
+        let g = group(&[1.0, 0.0], &[-2.0, -4.0]);
+        let credit = Credit {
+            advantage: Advantage::DrGrpo,
+            shaping: Shaping::Smoothing { correct: 0.05, wrong: 0.05 },
+            ..PLAIN
+        };
+        assert_eq!(credit.assign(&g).unwrap().advantages, [0.5 + 0.1, -0.5 - 0.2]);
+    }
+
+    #[test]
+    fn shaping_that_the_estimator_cannot_see_is_refused() {
+        let credit =
+            Credit { advantage: Advantage::MaxRl, shaping: Shaping::Unlikely { beta: 0.25 }, ..PLAIN };
+        assert!(credit.check(8).unwrap_err().to_string().starts_with("advantage: found max_rl"));
+        assert!(
+            Credit { focal_gamma: -0.5, ..PLAIN }
+                .check(8)
+                .unwrap_err()
+                .to_string()
+                .starts_with("focal_gamma")
+        );
+        assert!(PLAIN.check(8).is_ok());
+    }
+
+    proptest! {
+        #[test]
+        fn gamma_zero_is_bit_identical_to_the_estimator(
+            correct in prop::collection::vec(any::<bool>(), 2..16), wrong in prop::sample::select(vec![0.0, -1.0]),
+        ) {
+            let rewards: Vec<f64> = correct.iter().map(|&c| if c { 1.0 } else { wrong }).collect();
+            let logp = vec![-1.0; rewards.len()];
+            let g = group(&rewards, &logp);
+            let meaning = Rewards { wrong, ..PLAIN.rewards };
+            for advantage in [Advantage::GRPO, Advantage::DrGrpo, Advantage::Rloo, Advantage::MaxRl, Advantage::Pkpo { k: 2 }] {
+                let alone = advantage.advantages(&g, &meaning).unwrap();
+                let credit = Credit { advantage, rewards: meaning, ..PLAIN };
+                let bits = |v: &[f64]| v.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+                prop_assert_eq!(bits(&credit.assign(&g).unwrap().advantages), bits(&alone));
+            }
+        }
+
+        #[test]
+        fn reordering_a_group_reorders_its_credit(
+            completions in prop::collection::vec((any::<bool>(), 0u8..4), 2..12), rotate in 0usize..12, gamma in 0.0f64..2.0,
+        ) {
+            let rewards: Vec<f64> = completions.iter().map(|c| f64::from(u8::from(c.0))).collect();
+            let logp: Vec<f64> = completions.iter().map(|c| -f64::from(c.1)).collect();
+            let k = rotate % rewards.len();
+            let turned = |v: &[f64]| { let mut v = v.to_vec(); v.rotate_left(k); v };
+            for shaping in [Shaping::None, Shaping::Unlikely { beta: 0.25 }, Shaping::Smoothing { correct: 0.05, wrong: 0.05 }] {
+                let credit = Credit { focal_gamma: gamma, shaping, ..PLAIN };
+                let wanted = turned(&credit.assign(&group(&rewards, &logp)).unwrap().advantages);
+                let found = credit.assign(&group(&turned(&rewards), &turned(&logp))).unwrap().advantages;
+                for (f, w) in found.iter().zip(&wanted) {
+                    prop_assert!((f - w).abs() < 1e-9);
+                }
+            }
+        }
+    }
+}

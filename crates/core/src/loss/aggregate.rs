@@ -1,0 +1,104 @@
+//! How the losses of a mini-batch's tokens add up.
+
+use crate::error::Error;
+
+/// Sizes of a whole mini-batch, however it is cut into micro-batches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counts {
+    /// Completion tokens that count.
+    pub tokens: usize,
+    /// Completions with at least one such token.
+    pub sequences: usize,
+}
+
+impl Counts {
+    /// The counts of completions of these lengths.
+    pub fn of(lengths: impl IntoIterator<Item = usize>) -> Self {
+        lengths.into_iter().filter(|&n| n > 0).fold(Self { tokens: 0, sequences: 0 }, |c, n| Self {
+            tokens: c.tokens + n,
+            sequences: c.sequences + 1,
+        })
+    }
+}
+
+/// The way tokens add up to one loss.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Aggregation {
+    /// Mean over all tokens of the mini-batch: every token weighs the same. The paper's setting.
+    TokenMean,
+    /// Sum within a completion, mean over completions.
+    SeqMeanTokenSum,
+    /// The same divided by the largest length a completion may have: Dr. GRPO.
+    SeqMeanTokenSumNorm {
+        /// That length, in tokens.
+        max_len: usize,
+    },
+    /// Mean within a completion, mean over completions: GRPO's printed objective.
+    SeqMeanTokenMean,
+}
+
+impl Aggregation {
+    /// Refuses a length of 0.
+    ///
+    /// # Errors
+    /// [`Error::Setting`].
+    pub fn check(&self) -> Result<(), Error> {
+        match self {
+            Self::SeqMeanTokenSumNorm { max_len: 0 } => {
+                Err(Error::setting("max_new_tokens", 0, "at least 1 to divide by"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The factor of each token's loss in a completion of `seq_len` tokens; 0 for an empty one.
+    ///
+    /// It depends on the completion and on the mini-batch's counts alone, so a gradient doesn't depend
+    /// on how the mini-batch is cut.
+    ///
+    /// # Panics
+    /// If the completion has more tokens than the mini-batch.
+    pub fn weight(&self, seq_len: usize, counts: &Counts) -> f64 {
+        if seq_len == 0 {
+            return 0.0;
+        }
+        assert!(
+            seq_len <= counts.tokens && counts.sequences > 0,
+            "a completion of {seq_len} tokens is no part of a mini-batch with {counts:?}"
+        );
+        match *self {
+            Self::TokenMean => 1.0 / counts.tokens as f64,
+            Self::SeqMeanTokenSum => 1.0 / counts.sequences as f64,
+            Self::SeqMeanTokenSumNorm { max_len } => 1.0 / (counts.sequences as f64 * max_len as f64),
+            Self::SeqMeanTokenMean => 1.0 / (counts.sequences as f64 * seq_len as f64),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_match_values_worked_by_hand() {
+        let counts = Counts::of([2, 0, 6]);
+        assert_eq!(counts, Counts { tokens: 8, sequences: 2 });
+        assert_eq!(Aggregation::TokenMean.weight(2, &counts), 1.0 / 8.0);
+        assert_eq!(Aggregation::SeqMeanTokenSum.weight(2, &counts), 0.5);
+        assert_eq!(Aggregation::SeqMeanTokenSumNorm { max_len: 10 }.weight(2, &counts), 0.05);
+        assert_eq!(Aggregation::SeqMeanTokenMean.weight(2, &counts), 0.25);
+        assert_eq!(Aggregation::SeqMeanTokenMean.weight(6, &counts), 1.0 / 12.0);
+        assert_eq!(Aggregation::SeqMeanTokenMean.weight(0, &counts), 0.0);
+    }
+
+    #[test]
+    #[should_panic(expected = "a completion of 9 tokens is no part of a mini-batch")]
+    fn counts_of_a_micro_batch_are_refused_where_they_show() {
+        Aggregation::TokenMean.weight(9, &Counts::of([8]));
+    }
+
+    #[test]
+    fn division_by_a_length_of_zero_is_refused() {
+        assert!(Aggregation::SeqMeanTokenSumNorm { max_len: 0 }.check().is_err());
+    }
+}

@@ -1,0 +1,126 @@
+//! DARO's learned weights (arXiv 2510.09001), one of the paper's controls.
+//!
+//! The mini-batch's loss is the sum, over the success rates `mu` in {1/G, ..., (G-1)/G} that occur, of
+//! `w_mu L_mu - ln w_mu`: `L_mu` is the token-mean loss of the groups with that success rate, `w_mu =
+//! softplus(raw) + 1e-8` a learned weight that starts at 1. At the optimum `w_mu = 1 / L_mu`. The weights'
+//! learning rate is not published and is a setting here, for plain gradient descent.
+
+/// The weights, one per mixed success rate.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Daro {
+    /// The parameters before softplus; `raw[c - 1]` belongs to groups with `c` correct of G. Part of a checkpoint.
+    pub raw: Vec<f64>,
+}
+
+/// The token-mean loss of each level in one mini-batch.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Levels {
+    /// Sum of token losses of level `c` at `c - 1`.
+    pub loss: Vec<f64>,
+    /// Number of tokens of that level.
+    pub tokens: Vec<usize>,
+}
+
+impl Daro {
+    /// Weights of 1 for groups of `group_size`.
+    ///
+    /// # Panics
+    /// If `group_size` is below 2.
+    pub fn new(group_size: usize) -> Self {
+        assert!(group_size >= 2, "group_size {group_size}: a group of 1 has no mixed success rate");
+        // softplus(raw) + 1e-8 = 1
+        Self { raw: vec![(1.0f64 - 1e-8).exp_m1().ln(); group_size - 1] }
+    }
+
+    /// The level of a success rate, nothing for groups that are all correct or all wrong. A group
+    /// shrunk by unscorable completions counts as the nearest level.
+    ///
+    /// # Panics
+    /// If the success rate is outside `[0, 1]`.
+    pub fn level(&self, success_rate: f64) -> Option<usize> {
+        assert!((0.0..=1.0).contains(&success_rate), "success_rate {success_rate} is outside [0, 1]");
+        let levels = self.raw.len();
+        (success_rate > 0.0 && success_rate < 1.0)
+            .then(|| ((success_rate * (levels + 1) as f64).round() as usize).clamp(1, levels) - 1)
+    }
+
+    /// The weight of a level.
+    pub fn weight(&self, level: usize) -> f64 {
+        let raw = self.raw[level];
+        raw.max(0.0) + (-raw.abs()).exp().ln_1p() + 1e-8
+    }
+
+    /// The factor of a token's loss in the total: the level's weight over its number of tokens in the mini-batch.
+    pub fn token_weight(&self, level: usize, tokens: usize) -> f64 {
+        self.weight(level) / tokens as f64
+    }
+
+    /// The total loss, weights' part included.
+    pub fn loss(&self, levels: &Levels) -> f64 {
+        self.present(levels).map(|(i, mean)| self.weight(i) * mean - self.weight(i).ln()).sum()
+    }
+
+    /// One step of gradient descent on the weights of the levels that occur.
+    pub fn step(&mut self, levels: &Levels, lr: f64) {
+        let steps: Vec<_> = self.present(levels).map(|(i, mean)| (i, self.draw(i, mean))).collect();
+        for (i, derivative) in steps {
+            self.raw[i] -= lr * derivative;
+        }
+    }
+
+    /// Derivative of the loss by `raw[level]` at that level's mean loss.
+    fn draw(&self, level: usize, mean: f64) -> f64 {
+        (mean - 1.0 / self.weight(level)) / (1.0 + (-self.raw[level]).exp())
+    }
+
+    fn present<'a>(&self, levels: &'a Levels) -> impl Iterator<Item = (usize, f64)> + use<'a> {
+        assert!(levels.loss.len() == self.raw.len() && levels.tokens.len() == self.raw.len());
+        let mean = |i: usize| levels.loss[i] / levels.tokens[i] as f64;
+        (0..levels.loss.len()).filter(|&i| levels.tokens[i] > 0).map(move |i| (i, mean(i)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_start_at_one_and_levels_are_the_mixed_success_rates() {
+        let daro = Daro::new(8);
+        assert!((0..7).all(|l| (daro.weight(l) - 1.0).abs() < 1e-12));
+        let levels: Vec<_> = (0..=8).map(|c| daro.level(f64::from(c) / 8.0)).collect();
+        assert_eq!(levels[0], None);
+        assert_eq!(levels[8], None);
+        assert_eq!(levels[1..8], (0..7).map(Some).collect::<Vec<_>>());
+        assert_eq!((daro.level(0.01), daro.level(0.99)), (Some(0), Some(6)));
+    }
+
+    #[test]
+    fn weight_derivative_matches_finite_differences() {
+        let levels = Levels { loss: vec![3.0, 0.0, 1.0], tokens: vec![2, 0, 4] };
+        let base = Daro { raw: vec![-0.3, 0.5, 1.7] };
+        let h = 1e-6;
+        for (i, mean) in [(0, 1.5), (2, 0.25)] {
+            let at = |x: f64| {
+                let mut moved = base.clone();
+                moved.raw[i] += x;
+                moved.loss(&levels)
+            };
+            let wanted = (at(h) - at(-h)) / (2.0 * h);
+            assert!((base.draw(i, mean) - wanted).abs() < 1e-8);
+        }
+        let mut stepped = base.clone();
+        stepped.step(&levels, 0.1);
+        assert_eq!(stepped.raw[1], base.raw[1], "an absent level keeps its weight");
+    }
+
+    #[test]
+    fn weights_settle_at_the_inverse_of_the_loss() {
+        let mut daro = Daro::new(3);
+        let levels = Levels { loss: vec![8.0, 1.0], tokens: vec![4, 4] };
+        for _ in 0..20_000 {
+            daro.step(&levels, 0.05);
+        }
+        assert!((daro.weight(0) - 0.5).abs() < 1e-6 && (daro.weight(1) - 4.0).abs() < 1e-6);
+    }
+}

@@ -1,0 +1,162 @@
+//! Losses in closed form: value and derivative by the log-probability of each sampled token.
+//!
+//! Every loss here needs only log-probabilities (and, for a bonus, entropies), so it is written and
+//! tested without a tensor. [`policy`] holds the surrogates, [`aggregate`] the factor a token's loss
+//! carries in a mini-batch, [`kl`] the distance from a reference policy, [`correction`] the weight of
+//! tokens sampled by another engine, [`daro`] the learned weights of one of the paper's controls; [`Objective`] puts
+//! them together for one completion.
+
+pub mod aggregate;
+pub mod correction;
+pub mod daro;
+pub mod kl;
+pub mod policy;
+
+pub use aggregate::{Aggregation, Counts};
+pub use correction::Correction;
+pub use kl::Kl;
+pub use policy::{CispoBounds, PolicyLoss, TokenLoss};
+
+use crate::error::Error;
+
+/// The difference of two log-probabilities, kept within ±20, so that its exponential is a number.
+/// Its derivative by `a` is 1 up to and including the bounds and 0 beyond; [`beyond`] tells which.
+///
+/// # Examples
+/// ```
+/// assert_eq!(fgrpo_core::loss::log_ratio(-1.0, -3.0), 2.0);
+/// assert_eq!(fgrpo_core::loss::log_ratio(-1.0, -300.0), 20.0);
+/// ```
+pub fn log_ratio(a: f64, b: f64) -> f64 {
+    (a - b).clamp(-20.0, 20.0)
+}
+
+/// Whether [`log_ratio`] is clamped at these arguments, so that its derivative is 0.
+pub fn beyond(a: f64, b: f64) -> bool {
+    (a - b).abs() > 20.0
+}
+
+/// The loss of a mini-batch: `agg(policy) - entropy_coef agg(entropy) + kl_coef agg(kl)`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Objective {
+    /// The surrogate.
+    pub policy: PolicyLoss,
+    /// How tokens add up.
+    pub aggregation: Aggregation,
+    /// Coefficient of the entropy bonus; 0 for none.
+    pub entropy_coef: f64,
+    /// The estimator of the distance from the reference policy, and its coefficient.
+    pub kl: Option<(Kl, f64)>,
+    /// Weight of tokens that another engine sampled.
+    pub correction: Correction,
+}
+
+/// One completion's numbers, one per token that counts (masked tokens left out).
+#[derive(Debug, Clone, Copy)]
+pub struct Tokens<'a> {
+    /// Log-probability under the policy being updated.
+    pub logp: &'a [f32],
+    /// Log-probability under the policy that sampled.
+    pub old_logp: &'a [f32],
+    /// Entropy of the policy being updated; needed when `entropy_coef` is not 0.
+    pub entropy: Option<&'a [f32]>,
+    /// Log-probability under the reference policy; needed when `kl` is set.
+    pub ref_logp: Option<&'a [f32]>,
+    /// Log-probability as reported by the engine that sampled, when that was another one; needed by
+    /// the correction.
+    pub rollout_logp: Option<&'a [f32]>,
+    /// The completion's advantage.
+    pub advantage: f64,
+}
+
+/// What one token adds to the mini-batch's loss and its derivatives.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TokenTerm {
+    /// The surrogate, before aggregation and correction.
+    pub policy: TokenLoss,
+    /// The policy's part of the total loss: corrected and aggregated.
+    pub policy_loss: f64,
+    /// All parts of the total loss.
+    pub loss: f64,
+    /// Derivative of the total loss by this token's `logp`.
+    pub dlogp: f64,
+    /// Derivative of the total loss by this token's entropy.
+    pub dentropy: f64,
+    /// The KL estimate, before its coefficient and aggregation; 0 without a reference.
+    pub kl: f64,
+    /// The correction's weight; 1 without one.
+    pub correction: f64,
+}
+
+impl Objective {
+    /// Refuses settings that can't work.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] names the key.
+    pub fn check(&self) -> Result<(), Error> {
+        self.policy.check()?;
+        self.aggregation.check()?;
+        self.correction.check()?;
+        if !self.entropy_coef.is_finite() {
+            return Err(Error::setting("entropy_coef", self.entropy_coef, "a finite number"));
+        }
+        match self.kl {
+            Some((_, coef)) if !coef.is_finite() => Err(Error::setting("kl_coef", coef, "a finite number")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Calls `each(token, term)` for every token of one completion.
+    ///
+    /// `counts` are those of the whole mini-batch, however it is cut into micro-batches: the terms of
+    /// all completions then add up to the mini-batch's loss and gradient.
+    ///
+    /// # Panics
+    /// If the slices differ in length, or one that the settings need is absent.
+    pub fn completion(&self, tokens: &Tokens<'_>, counts: &Counts, mut each: impl FnMut(usize, TokenTerm)) {
+        let n = tokens.logp.len();
+        let scale = self.aggregation.weight(n, counts);
+        let side = |name: &str, values: Option<&[f32]>, needed: bool| {
+            assert!(values.is_some() || !needed, "{name} is needed by the objective and absent");
+            assert!(
+                values.is_none_or(|v| v.len() == n),
+                "{name}: found {} tokens, wanted {n}",
+                values.map_or(0, <[f32]>::len)
+            );
+        };
+        side("entropy", tokens.entropy, self.entropy_coef != 0.0);
+        side("ref_logp", tokens.ref_logp, self.kl.is_some());
+        side("rollout_logp", tokens.rollout_logp, self.correction != Correction::Off);
+        let losses = self.policy.completion(tokens.logp, tokens.old_logp, tokens.advantage);
+        for (t, policy) in losses.enumerate() {
+            let correction = match tokens.rollout_logp {
+                Some(r) => self.correction.weight(f64::from(tokens.old_logp[t]), f64::from(r[t])),
+                None => 1.0,
+            };
+            let policy_loss = scale * correction * policy.loss;
+            let mut term = TokenTerm {
+                policy,
+                policy_loss,
+                loss: policy_loss,
+                dlogp: scale * correction * policy.dlogp,
+                dentropy: 0.0,
+                kl: 0.0,
+                correction,
+            };
+            if let (Some(entropy), true) = (tokens.entropy, self.entropy_coef != 0.0) {
+                term.loss -= scale * self.entropy_coef * f64::from(entropy[t]);
+                term.dentropy = -scale * self.entropy_coef;
+            }
+            if let (Some((kl, coef)), Some(reference)) = (self.kl, tokens.ref_logp) {
+                let (value, derivative) = kl.token(f64::from(tokens.logp[t]), f64::from(reference[t]));
+                term.kl = value;
+                term.loss += scale * coef * value;
+                term.dlogp += scale * coef * derivative;
+            }
+            each(t, term);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,289 @@
+//! The losses against hand-worked values, finite differences, and cuts into micro-batches.
+
+use super::*;
+use proptest::prelude::*;
+
+const LOSSES: [PolicyLoss; 7] = [
+    PolicyLoss::GRPO,
+    PolicyLoss::Clip { low: 0.2, high: 0.2, dual: None },
+    PolicyLoss::DAPO,
+    PolicyLoss::CISPO,
+    PolicyLoss::Cispo(CispoBounds::Cap { high: 5.0 }),
+    PolicyLoss::Cispo(CispoBounds::Around { low: 0.5, high: 0.5 }),
+    PolicyLoss::Gspo { low: 0.2, high: 0.3 },
+];
+
+const MODES: [Aggregation; 4] = [
+    Aggregation::TokenMean,
+    Aggregation::SeqMeanTokenSum,
+    Aggregation::SeqMeanTokenSumNorm { max_len: 9 },
+    Aggregation::SeqMeanTokenMean,
+];
+
+fn close(found: f64, wanted: f64) {
+    assert!((found - wanted).abs() < 1e-9 * (1.0 + wanted.abs()), "found {found}, wanted {wanted}");
+}
+
+#[test]
+fn clip_matches_values_worked_by_hand() {
+    let ln = f64::ln;
+    // (ratio, advantage) -> (loss, dlogp, low, high, dual) at low 0.2, high 0.28, dual 3.
+    let table = [
+        (1.0, 2.0, -2.0, -2.0, [false; 3]),
+        (1.25, 2.0, -2.5, -2.5, [false; 3]),
+        (1.5, 2.0, -2.56, 0.0, [false, true, false]),
+        (0.5, 2.0, -1.0, -1.0, [false; 3]),
+        (0.5, -2.0, 1.6, 0.0, [true, false, false]),
+        (1.5, -2.0, 3.0, 3.0, [false; 3]),
+        (4.0, -2.0, 6.0, 0.0, [false, false, true]),
+        (1.5, 0.0, 0.0, 0.0, [false; 3]),
+    ];
+    for (ratio, advantage, loss, dlogp, clipped) in table {
+        let found = PolicyLoss::DAPO.token(ln(ratio) - 1.0, -1.0, advantage);
+        close(found.loss, loss);
+        close(found.dlogp, dlogp);
+        close(found.ratio, ratio);
+        assert_eq!(
+            [found.clipped_low, found.clipped_high, found.clipped_dual],
+            clipped,
+            "ratio {ratio}, A {advantage}"
+        );
+    }
+}
+
+#[test]
+fn without_the_dual_clip_a_large_ratio_keeps_its_gradient() {
+    let found = PolicyLoss::Clip { low: 0.2, high: 0.2, dual: None }.token(4f64.ln() - 1.0, -1.0, -2.0);
+    close(found.loss, 8.0);
+    close(found.dlogp, 8.0);
+}
+
+#[test]
+fn cispo_matches_values_worked_by_hand() {
+    // Ratio 8: weight 6 around 1, 5 with the cap. Ratio 1/2: itself under both.
+    let high = 8f64.ln() - 3.0;
+    let around = PolicyLoss::CISPO.token(high, -3.0, 2.0);
+    close(around.loss, -6.0 * 2.0 * high);
+    close(around.dlogp, -12.0);
+    assert!(around.clipped_high && !around.clipped_low);
+    close(PolicyLoss::Cispo(CispoBounds::Cap { high: 5.0 }).token(high, -3.0, 2.0).dlogp, -10.0);
+    let low = PolicyLoss::CISPO.token(0.5f64.ln() - 3.0, -3.0, -1.0);
+    close(low.dlogp, 0.5);
+    assert!(!low.clipped_high && !low.clipped_low);
+    let narrow = PolicyLoss::Cispo(CispoBounds::Around { low: 0.2, high: 5.0 });
+    let clipped = narrow.token(0.5f64.ln() - 3.0, -3.0, -1.0);
+    close(clipped.dlogp, 0.8);
+    assert!(clipped.clipped_low);
+}
+
+#[test]
+fn gspo_uses_one_ratio_for_the_whole_sequence() {
+    // Differences 0.3 and -0.1: mean 0.1, s = exp(0.1); both tokens carry it.
+    let gspo = PolicyLoss::Gspo { low: 0.2, high: 0.3 };
+    let found: Vec<_> = gspo.completion(&[-0.7, -1.1], &[-1.0, -1.0], 1.5).collect();
+    for token in &found {
+        close(token.ratio, 0.1f64.exp());
+        close(token.loss, -1.5 * 0.1f64.exp());
+        close(token.dlogp, -1.5 * 0.1f64.exp());
+    }
+    let clipped: Vec<_> = gspo.completion(&[-0.1, -0.5], &[-1.0, -1.0], 1.5).collect();
+    assert!(clipped.iter().all(|t| t.clipped_high && t.dlogp == 0.0));
+    let far: Vec<_> = gspo.completion(&[0.0, 0.0], &[-12.0, -12.0], -1.0).collect();
+    close(far[0].ratio, 10f64.exp());
+    assert_eq!(far[0].dlogp, 0.0, "beyond the clamp of the logarithm");
+}
+
+#[test]
+fn ratio_beyond_twenty_is_clamped_with_derivative_zero() {
+    let plain = PolicyLoss::Clip { low: 0.2, high: 0.2, dual: None };
+    let up = plain.token(-1.0, -22.0, -1.0);
+    close(up.ratio, 20f64.exp());
+    assert_eq!(up.dlogp, 0.0);
+    let down = plain.token(-30.0, -1.0, 1.0);
+    close(down.ratio, (-20f64).exp());
+    assert_eq!(down.dlogp, 0.0);
+    assert_eq!(plain.token(-1.0, -21.0, -1.0).dlogp, 20f64.exp(), "the bound itself belongs to the inside");
+}
+
+#[test]
+fn on_policy_every_loss_has_the_policy_gradient() {
+    for loss in LOSSES {
+        for advantage in [-1.5, 0.0, 0.7] {
+            let found: Vec<_> = loss.completion(&[-0.3, -2.0], &[-0.3, -2.0], advantage).collect();
+            for token in found {
+                assert_eq!((token.ratio, token.dlogp), (1.0, -advantage), "{loss:?}");
+                assert!(!token.clipped_low && !token.clipped_high && !token.clipped_dual);
+            }
+        }
+    }
+}
+
+/// The value whose derivative `dlogp` is: stop-gradients frozen at `at`.
+fn frozen(loss: PolicyLoss, at: &[f64], old: &[f64], moved: &[f64], advantage: f64) -> f64 {
+    match loss {
+        PolicyLoss::Clip { .. } => loss.completion(moved, old, advantage).map(|t| t.loss).sum(),
+        PolicyLoss::Cispo(_) => {
+            // loss / logp is the frozen weight.
+            loss.completion(at, old, advantage)
+                .zip(at.iter().zip(moved))
+                .map(|(t, (a, m))| t.loss / a * m)
+                .sum()
+        }
+        PolicyLoss::Gspo { low, high } => {
+            let d: f64 = at.iter().zip(old).map(|(a, b)| a - b).sum::<f64>() / at.len() as f64;
+            let token = |a: f64, m: f64| {
+                let ratio = (d + m - a).min(10.0).exp();
+                (-advantage * ratio).max(-advantage * ratio.clamp(1.0 - low, 1.0 + high))
+            };
+            at.iter().zip(moved).map(|(&a, &m)| token(a, m)).sum()
+        }
+    }
+}
+
+/// How near the ratio is to a place where a loss has a kink.
+fn near_a_kink(ratio: f64) -> bool {
+    [0.5, 0.8, 1.2, 1.28, 1.3, 1.5, 3.0, 5.0, 6.0].iter().any(|k| (ratio / k - 1.0).abs() < 1e-3)
+}
+
+proptest! {
+    #[test]
+    fn surrogate_gradient_matches_finite_differences(
+        tokens in prop::collection::vec((-4.0f64..-0.05, -1.5f64..1.5), 1..6), advantage in -2.0f64..2.0,
+    ) {
+        let at: Vec<f64> = tokens.iter().map(|t| t.0).collect();
+        let old: Vec<f64> = tokens.iter().map(|t| t.0 - t.1).collect();
+        let h = 1e-6;
+        for loss in LOSSES {
+            let found: Vec<_> = loss.completion(&at, &old, advantage).collect();
+            for t in 0..at.len() {
+                if near_a_kink(found[t].ratio) { continue; }
+                let f = |x: f64| {
+                    let mut moved = at.clone();
+                    moved[t] += x;
+                    frozen(loss, &at, &old, &moved, advantage)
+                };
+                let wanted = (f(h) - f(-h)) / (2.0 * h);
+                prop_assert!((found[t].dlogp - wanted).abs() < 1e-5 * (1.0 + wanted.abs()), "{:?}: {} {}", loss, found[t].dlogp, wanted);
+            }
+        }
+    }
+
+    #[test]
+    fn dual_clip_only_lowers_the_loss_of_negative_advantages(d in -3.0f64..3.0, advantage in -2.0f64..2.0) {
+        let single = PolicyLoss::Clip { low: 0.2, high: 0.2, dual: None }.token(d - 5.0, -5.0, advantage);
+        let dual = PolicyLoss::GRPO.token(d - 5.0, -5.0, advantage);
+        prop_assert!(dual.loss <= single.loss);
+        if advantage >= 0.0 { prop_assert_eq!(dual, single); }
+        prop_assert!(dual.loss <= (-3.0 * advantage).max(0.0) + 1e-12 || advantage >= 0.0);
+    }
+
+    /// However a mini-batch is cut, loss and gradient are the same: the counts are the mini-batch's.
+    #[test]
+    fn gradient_does_not_depend_on_micro_batching(
+        completions in prop::collection::vec((prop::collection::vec((-3.0f32..-0.1, -0.5f32..0.5), 1..7), -2.0f64..2.0), 2..8),
+        cut in 1usize..7,
+    ) {
+        let all: Vec<(Vec<f32>, Vec<f32>, f64)> = completions.iter()
+            .map(|(t, a)| (t.iter().map(|x| x.0).collect(), t.iter().map(|x| x.0 + x.1).collect(), *a)).collect();
+        let counts = Counts::of(all.iter().map(|c| c.0.len()));
+        for policy in LOSSES {
+            for aggregation in MODES {
+                let objective = Objective { policy, aggregation, entropy_coef: 0.01, kl: Some((Kl::K3, 0.1)), correction: Correction::Tis { cap: 1.1 } };
+                let run = |part: &[(Vec<f32>, Vec<f32>, f64)]| {
+                    let (mut loss, mut gradient) = (0.0, Vec::new());
+                    for (logp, old, advantage) in part {
+                        let tokens = Tokens { logp, old_logp: old, entropy: Some(logp), ref_logp: Some(old), rollout_logp: Some(logp), advantage: *advantage };
+                        objective.completion(&tokens, &counts, |_, t| { loss += t.loss; gradient.push((t.dlogp, t.dentropy)); });
+                    }
+                    (loss, gradient)
+                };
+                let whole = run(&all);
+                let parts: Vec<_> = all.chunks(cut).map(run).collect();
+                prop_assert!((parts.iter().map(|p| p.0).sum::<f64>() - whole.0).abs() < 1e-12 * (1.0 + whole.0.abs()));
+                let gradient: Vec<_> = parts.into_iter().flat_map(|p| p.1).collect();
+                prop_assert_eq!(gradient, whole.1);
+            }
+        }
+    }
+}
+
+#[test]
+fn aggregation_modes_match_their_printed_formula() {
+    let lengths = [3usize, 1, 4];
+    let value = |i: usize, t: usize| (i * 5 + t) as f64 * 0.25 - 1.0;
+    let counts = Counts::of(lengths);
+    let sums: Vec<f64> = (0..3).map(|i| (0..lengths[i]).map(|t| value(i, t)).sum()).collect();
+    let wanted = [
+        sums.iter().sum::<f64>() / 8.0,
+        sums.iter().sum::<f64>() / 3.0,
+        sums.iter().sum::<f64>() / 27.0,
+        (0..3).map(|i| sums[i] / lengths[i] as f64).sum::<f64>() / 3.0,
+    ];
+    for (mode, wanted) in MODES.into_iter().zip(wanted) {
+        let found: f64 = (0..3)
+            .map(|i| (0..lengths[i]).map(|t| value(i, t)).sum::<f64>() * mode.weight(lengths[i], &counts))
+            .sum();
+        close(found, wanted);
+    }
+}
+
+#[test]
+fn objective_adds_entropy_and_kl_with_their_signs() {
+    let objective = Objective {
+        policy: PolicyLoss::GRPO,
+        aggregation: Aggregation::TokenMean,
+        entropy_coef: 0.5,
+        kl: Some((Kl::K1, 0.25)),
+        correction: Correction::Tis { cap: 2.0 },
+    };
+    let tokens = Tokens {
+        logp: &[-1.0, -2.0],
+        old_logp: &[-1.0, -2.0],
+        entropy: Some(&[0.5, 1.0]),
+        ref_logp: Some(&[-1.5, -2.0]),
+        rollout_logp: Some(&[-1.0, -12.0]),
+        advantage: 3.0,
+    };
+    let mut found = Vec::new();
+    objective.completion(&tokens, &Counts { tokens: 4, sequences: 2 }, |_, t| found.push(t));
+    close(found[0].loss, (-3.0 - 0.5 * 0.5 + 0.25 * 0.5) / 4.0);
+    close(found[0].dlogp, (-3.0 + 0.25) / 4.0);
+    close(found[0].dentropy, -0.125);
+    assert_eq!((found[0].correction, found[1].correction), (1.0, 2.0));
+    close(found[1].policy_loss, -6.0 / 4.0);
+    close(found[1].dlogp, (-6.0 + 0.25) / 4.0);
+}
+
+#[test]
+#[should_panic(expected = "ref_logp is needed by the objective and absent")]
+fn missing_reference_is_a_bug_and_not_a_zero() {
+    let objective = Objective {
+        policy: PolicyLoss::GRPO,
+        aggregation: Aggregation::TokenMean,
+        entropy_coef: 0.0,
+        kl: Some((Kl::K1, 0.25)),
+        correction: Correction::Off,
+    };
+    let tokens = Tokens {
+        logp: &[-1.0],
+        old_logp: &[-1.0],
+        entropy: None,
+        ref_logp: None,
+        rollout_logp: None,
+        advantage: 1.0,
+    };
+    objective.completion(&tokens, &Counts { tokens: 1, sequences: 1 }, |_, _| ());
+}
+
+#[test]
+fn bounds_that_make_no_sense_are_refused_by_name() {
+    let refused = |p: PolicyLoss| p.check().unwrap_err().to_string();
+    assert!(
+        refused(PolicyLoss::Clip { low: -0.1, high: 0.2, dual: None }).starts_with("clip_low: found -0.1")
+    );
+    assert!(
+        refused(PolicyLoss::Clip { low: 0.1, high: 0.2, dual: Some(1.0) }).starts_with("dual_clip: found 1")
+    );
+    assert!(refused(PolicyLoss::Cispo(CispoBounds::Cap { high: f64::NAN })).starts_with("clip_high"));
+    assert!(LOSSES.iter().all(|l| l.check().is_ok()));
+}

@@ -1,0 +1,84 @@
+//! Randomised Prim on the odd cells of the grid.
+
+use super::{Maze, Move, Position, valid_size};
+use crate::rng::Key;
+
+/// The order in which a cell's neighbours are looked at.
+const ORDER: [Move; 4] = [Move::Right, Move::Down, Move::Left, Move::Up];
+
+/// Training and held-out mazes, whose indices never overlap.
+///
+/// Different indices are different draws, which at small sizes may still be the same maze: a 9x9 grid has
+/// 100,352 trees, a 5x5 grid 4. [`Maze`] compares and hashes, for those who want to leave such twins out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Split {
+    /// Mazes that a policy learns from.
+    Train,
+    /// Mazes that it is evaluated on.
+    HeldOut,
+}
+
+impl Split {
+    /// Indices of one split: enough for any run, and exact in a JSON number.
+    pub const LEN: u64 = 1 << 40;
+
+    /// The maze index of the split's `i`-th maze.
+    ///
+    /// # Panics
+    /// If `i` is not below [`Split::LEN`].
+    pub fn index(self, i: u64) -> u64 {
+        assert!(i < Self::LEN, "maze {i} of a split that holds {}", Self::LEN);
+        match self {
+            Self::Train => i,
+            Self::HeldOut => Self::LEN + i,
+        }
+    }
+
+    /// The split that a maze index belongs to.
+    pub fn of(index: u64) -> Self {
+        if index < Self::LEN { Self::Train } else { Self::HeldOut }
+    }
+}
+
+/// The maze of this size, seed and index.
+///
+/// From the carved cell the frontier takes in, in the order right, down, left, up, the cells two steps away
+/// that are interior, uncarved and not in it yet. A uniformly random frontier cell is connected to a
+/// uniformly random carved cell two steps from it, until the frontier is empty.
+///
+/// # Panics
+/// If the size is even or below 5; see [`valid_size`].
+pub fn generate(size: usize, seed: u64, index: u64) -> Maze {
+    assert!(valid_size(size), "maze size {size}: wanted an odd number of at least 5");
+    let mut random = Key::new(seed).with(index).stream();
+    let mut maze = Maze { size, open: vec![false; size * size] };
+    let at = |(row, column): Position| row * size + column;
+    let interior = |(row, column): Position| row < size - 1 && column < size - 1;
+    let two_away = |from: Position| {
+        // Odd cells: two steps up or left of one lead to an odd cell or out of the grid.
+        ORDER.into_iter().filter_map(move |step| step.from(from, 2)).filter(move |&cell| interior(cell))
+    };
+
+    let mut frontier: Vec<Position> = Vec::new();
+    let mut waiting = vec![false; size * size];
+    let mut carved = maze.start();
+    maze.open[at(carved)] = true;
+    loop {
+        for cell in two_away(carved) {
+            if !maze.open[at(cell)] && !waiting[at(cell)] {
+                waiting[at(cell)] = true;
+                frontier.push(cell);
+            }
+        }
+        if frontier.is_empty() {
+            return maze;
+        }
+        let cell = frontier.remove(random.below(frontier.len() as u64) as usize);
+        let neighbours: Vec<Position> = two_away(cell).filter(|&n| maze.open[at(n)]).collect();
+        let other = neighbours[random.below(neighbours.len() as u64) as usize];
+        let between = ((cell.0 + other.0) / 2, (cell.1 + other.1) / 2);
+        maze.open[at(cell)] = true;
+        maze.open[at(between)] = true;
+        carved = cell;
+    }
+}

@@ -1,0 +1,78 @@
+//! Whether a completion solves its maze.
+
+use super::{Maze, Token, tokens};
+
+/// What counts as correct.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Scoring {
+    /// The completion is the one shortest path and DONE, token for token: the paper's.
+    Exact,
+    /// Moves up to DONE, none into a wall, that touch the goal somewhere: MaxRL's.
+    ReachesGoal,
+}
+
+/// The grade of one completion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Grade {
+    /// It solves the maze.
+    Correct,
+    /// A move leads into a wall.
+    HitsWall,
+    /// All moves are free but the walk does not touch the goal.
+    MissesGoal,
+    /// The walk touches the goal but is not the shortest path (only with [`Scoring::Exact`]).
+    Detour,
+    /// A token before DONE is not a move.
+    NotAMove,
+    /// The completion ends without DONE.
+    NoDone,
+}
+
+impl Grade {
+    /// Whether the completion gets the reward of a correct one.
+    pub const fn correct(self) -> bool {
+        matches!(self, Self::Correct)
+    }
+
+    /// Whether the completion has the form of an answer: moves and DONE.
+    pub const fn parsed(self) -> bool {
+        !matches!(self, Self::NotAMove | Self::NoDone)
+    }
+
+    /// The name in metrics.
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Self::Correct => "correct",
+            Self::HitsWall => "hits_wall",
+            Self::MissesGoal => "misses_goal",
+            Self::Detour => "detour",
+            Self::NotAMove => "not_a_move",
+            Self::NoDone => "no_done",
+        }
+    }
+}
+
+/// Grades a completion, given as the tokens sampled after the prompt, DONE included. Tokens after DONE don't
+/// count.
+pub fn grade(maze: &Maze, completion: &[u32], scoring: Scoring) -> Grade {
+    let moves = tokens::moves(completion);
+    match completion.get(moves.len()) {
+        Some(&t) if t == Token::Done as u32 => {}
+        None => return Grade::NoDone,
+        Some(&t) if t == Token::Eos as u32 => return Grade::NoDone,
+        Some(_) => return Grade::NotAMove,
+    }
+    let walk = maze.walk(&moves);
+    if walk.len() <= moves.len() {
+        return Grade::HitsWall;
+    }
+    if !walk.contains(&maze.goal()) {
+        return Grade::MissesGoal;
+    }
+    match scoring {
+        Scoring::ReachesGoal => Grade::Correct,
+        // The corridors are a tree: the shortest path is the walk that ends at the goal and enters no cell twice.
+        Scoring::Exact if maze.solve().is_some_and(|target| target == moves) => Grade::Correct,
+        Scoring::Exact => Grade::Detour,
+    }
+}

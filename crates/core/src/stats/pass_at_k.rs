@@ -1,0 +1,239 @@
+//! Unbiased pass@k from n samples of which c are correct: `1 - C(n-c, k) / C(n, k)`.
+//!
+//! Source: F-GRPO, appendix "Evaluation Protocol" (the estimator of arXiv 2107.03374).
+
+/// Unbiased pass@k of one problem.
+///
+/// Computed as `-expm1(sum of ln_1p(-max(c, k) / (n - i)) over i < min(c, k))`, which has no overflow and
+/// no cancellation, and exactly 1 when fewer than `k` samples are wrong.
+///
+/// # Panics
+/// If `k` is 0 or above `n`, or `c` is above `n`.
+pub fn pass_at_k(n: usize, c: usize, k: usize) -> f64 {
+    check(n, k);
+    assert!(c <= n, "pass@{k}: {c} correct of {n} samples");
+    if n - c < k {
+        return 1.0;
+    }
+    let (few, many) = (c.min(k), c.max(k) as f64);
+    let mut sum = Sum::default();
+    for i in 0..few {
+        sum.add((-many / (n - i) as f64).ln_1p());
+    }
+    -sum.total().exp_m1()
+}
+
+fn check(n: usize, k: usize) {
+    assert!((1..=n).contains(&k), "pass@{k} from {n} samples: wanted k from 1 to {n}");
+}
+
+/// pass@k for every possible number of correct samples, computed once per (n, k).
+#[derive(Debug, Clone, PartialEq)]
+pub struct PassAtK {
+    by_correct: Vec<f64>,
+}
+
+impl PassAtK {
+    /// The table for `n` samples, in time proportional to `n`.
+    ///
+    /// # Panics
+    /// If `k` is 0 or above `n`.
+    pub fn new(n: usize, k: usize) -> Self {
+        check(n, k);
+        // C(n-c-1, k) / C(n-c, k) = 1 - k / (n-c): one term more for each correct sample.
+        let mut sum = Sum::default();
+        let by_correct = (0..=n)
+            .map(|c| {
+                if n - c < k {
+                    return 1.0;
+                }
+                if c > 0 {
+                    sum.add((-(k as f64) / (n - c + 1) as f64).ln_1p());
+                }
+                -sum.total().exp_m1()
+            })
+            .collect();
+        Self { by_correct }
+    }
+
+    /// The value with `c` of the n samples correct.
+    ///
+    /// # Panics
+    /// If `c` is above n.
+    pub fn at(&self, c: usize) -> f64 {
+        self.by_correct[c]
+    }
+
+    /// The number of samples n.
+    pub fn samples(&self) -> usize {
+        self.by_correct.len() - 1
+    }
+}
+
+/// Mean of pass@k over problems, given as (n, c); nothing when there is no problem or one has fewer than `k`
+/// samples. Problems may differ in n (unscorable samples shrink it); a table is made once per n.
+pub fn mean_pass_at_k(problems: &[(usize, usize)], k: usize) -> Option<f64> {
+    if problems.is_empty() || k == 0 || problems.iter().any(|&(n, _)| n < k) {
+        return None;
+    }
+    let mut tables: Vec<PassAtK> = Vec::new();
+    let mut sum = Sum::default();
+    for &(n, c) in problems {
+        let table = match tables.iter().position(|t| t.samples() == n) {
+            Some(i) => &tables[i],
+            None => {
+                tables.push(PassAtK::new(n, k));
+                &tables[tables.len() - 1]
+            }
+        };
+        sum.add(table.at(c));
+    }
+    Some(sum.total() / problems.len() as f64)
+}
+
+/// The ks that tables and plots show: 1, 2, 4, ... up to `n`, and `n` itself.
+pub fn powers_of_two_up_to(n: usize) -> Vec<usize> {
+    let mut ks: Vec<usize> =
+        std::iter::successors(Some(1usize), |k| k.checked_mul(2)).take_while(|&k| k <= n).collect();
+    if n > 0 && ks.last() != Some(&n) {
+        ks.push(n);
+    }
+    ks
+}
+
+/// A sum that carries its rounding error along (Neumaier's): a table has up to a million terms.
+#[derive(Debug, Default)]
+struct Sum {
+    value: f64,
+    lost: f64,
+}
+
+impl Sum {
+    fn add(&mut self, x: f64) {
+        let sum = self.value + x;
+        self.lost +=
+            if self.value.abs() >= x.abs() { (self.value - sum) + x } else { (x - sum) + self.value };
+        self.value = sum;
+    }
+
+    fn total(&self) -> f64 {
+        self.value + self.lost
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// C(n, k) in whole numbers, for n up to 120.
+    fn binomial(n: u128, k: u128) -> u128 {
+        if k > n {
+            return 0;
+        }
+        let mut all = 1u128;
+        for i in 0..k.min(n - k) {
+            // all * (n - i) is C(n, i + 1) * (i + 1): the division leaves no rest.
+            all = all * (n - i) / (i + 1);
+        }
+        all
+    }
+
+    #[test]
+    fn equals_exact_rational_arithmetic_for_every_k_and_c() {
+        for n in [1u128, 2, 3, 7, 16, 40, 100] {
+            for k in 1..=n {
+                let (all, table) = (binomial(n, k), PassAtK::new(n as usize, k as usize));
+                for c in 0..=n {
+                    // One rounding each: numerator, denominator, quotient.
+                    let wanted = (all - binomial(n - c, k)) as f64 / all as f64;
+                    let direct = pass_at_k(n as usize, c as usize, k as usize);
+                    for found in [direct, table.at(c as usize)] {
+                        assert!(
+                            (found - wanted).abs() <= 4e-15 * wanted,
+                            "n {n}, c {c}, k {k}: {found}, wanted {wanted}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn equals_the_share_of_subsets_that_hold_a_correct_sample() {
+        for (n, c, k) in [(6u32, 2, 3), (8, 1, 4), (10, 4, 2), (5, 5, 1), (7, 0, 3)] {
+            let correct = (1u32 << c) - 1;
+            let subsets: Vec<u32> = (0..1u32 << n).filter(|s| s.count_ones() == k).collect();
+            let hits = subsets.iter().filter(|&s| s & correct != 0).count();
+            let wanted = hits as f64 / subsets.len() as f64;
+            assert!((pass_at_k(n as usize, c as usize, k as usize) - wanted).abs() < 1e-14);
+        }
+    }
+
+    #[test]
+    fn keeps_its_digits_with_a_million_samples() {
+        let n = 1_000_000u128;
+        for k in 1..=5u32 {
+            let table = PassAtK::new(n as usize, k as usize);
+            for c in [1u128, 2, 10, 1_000, 500_000, 999_990] {
+                let falling = |m: u128| (0..u128::from(k)).map(|i| m - i).product::<u128>();
+                let (all, wrong) = (falling(n), falling(n - c));
+                let wanted = (all - wrong) as f64 / all as f64;
+                for found in [pass_at_k(n as usize, c as usize, k as usize), table.at(c as usize)] {
+                    assert!(
+                        (found - wanted).abs() <= 1e-13 * wanted,
+                        "c {c}, k {k}: {found}, wanted {wanted}"
+                    );
+                }
+            }
+        }
+        // One correct sample: pass@k is k / n whatever k.
+        for k in [1usize, 1_000, 999_999, 1_000_000] {
+            assert!((pass_at_k(1_000_000, 1, k) - k as f64 / 1e6).abs() <= 1e-13);
+        }
+    }
+
+    #[test]
+    fn table_and_direct_form_agree_at_sizes_beyond_rational_arithmetic() {
+        for (n, k) in [(1024usize, 256usize), (2048, 1024), (100_000, 777)] {
+            let table = PassAtK::new(n, k);
+            for c in [0, 1, 3, 17, n / 10, n / 2, n - k, n - k + 1, n] {
+                let direct = pass_at_k(n, c, k);
+                assert!((table.at(c) - direct).abs() <= 1e-12 * direct, "n {n}, c {c}, k {k}");
+            }
+        }
+    }
+
+    #[test]
+    fn problems_with_fewer_samples_than_k_have_no_mean() {
+        assert_eq!(mean_pass_at_k(&[(8, 1), (4, 2)], 8), None);
+        assert_eq!(mean_pass_at_k(&[], 1), None);
+        let found = mean_pass_at_k(&[(8, 1), (4, 2), (8, 8)], 1).unwrap();
+        assert!((found - (0.125 + 0.5 + 1.0) / 3.0).abs() < 1e-15);
+    }
+
+    #[test]
+    fn ks_are_powers_of_two_and_the_number_of_samples() {
+        assert_eq!(powers_of_two_up_to(8), [1, 2, 4, 8]);
+        assert_eq!(powers_of_two_up_to(12), [1, 2, 4, 8, 12]);
+        assert!(powers_of_two_up_to(0).is_empty());
+    }
+
+    #[test]
+    #[should_panic(expected = "pass@9 from 8 samples: wanted k from 1 to 8")]
+    fn k_above_n_is_a_bug() {
+        pass_at_k(8, 1, 9);
+    }
+
+    proptest! {
+        #[test]
+        fn rises_with_k_and_with_c(n in 1usize..300, c in 0usize..300, k in 1usize..300) {
+            let (c, k) = (c.min(n), k.min(n));
+            let here = pass_at_k(n, c, k);
+            prop_assert!((0.0..=1.0).contains(&here));
+            if c < n { prop_assert!(pass_at_k(n, c + 1, k) >= here - 1e-15); }
+            if k < n { prop_assert!(pass_at_k(n, c, k + 1) >= here - 1e-15); }
+            prop_assert!((pass_at_k(n, c, 1) - c as f64 / n as f64).abs() < 1e-14);
+        }
+    }
+}

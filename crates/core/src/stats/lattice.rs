@@ -1,0 +1,232 @@
+//! Distributions on equally spaced points and their sums.
+//!
+//! A sum of independent variables is a convolution. Short ones are multiplied out directly, which adds
+//! only positive numbers and so keeps the *relative* accuracy of small tail probabilities; long ones go
+//! through a Fourier transform, whose error is absolute (about `1e-15`).
+
+use super::fourier::Transform;
+
+/// Probabilities of the integers `first, first + 1, ...`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Lattice {
+    /// The integer that `mass[0]` belongs to.
+    pub first: i64,
+    /// Probabilities; they sum to 1 less `dropped`.
+    pub mass: Vec<f64>,
+    /// Upper bound of the probability cut off at the two ends.
+    pub dropped: f64,
+}
+
+impl Lattice {
+    /// All mass on one integer.
+    pub fn point(at: i64) -> Self {
+        Self { first: at, mass: vec![1.0], dropped: 0.0 }
+    }
+
+    /// Probability of the integer `x`.
+    pub fn at(&self, x: i64) -> f64 {
+        usize::try_from(x - self.first).ok().and_then(|i| self.mass.get(i)).copied().unwrap_or(0.0)
+    }
+
+    /// Integers with their probabilities, in increasing order.
+    pub fn atoms(&self) -> impl Iterator<Item = (i64, f64)> + '_ {
+        self.mass.iter().enumerate().map(|(i, &p)| (self.first + i as i64, p))
+    }
+
+    /// Expected value.
+    pub fn mean(&self) -> f64 {
+        // Around the first point, so that large offsets don't cost accuracy.
+        let total: f64 = self.mass.iter().sum();
+        let moment: f64 = self.mass.iter().enumerate().map(|(i, p)| i as f64 * p).sum();
+        self.first as f64 + moment / total
+    }
+
+    /// Variance.
+    pub fn variance(&self) -> f64 {
+        let mean = self.mean() - self.first as f64;
+        self.mass.iter().enumerate().map(|(i, p)| (i as f64 - mean).powi(2) * p).sum()
+    }
+
+    /// The distribution of the negated variable.
+    #[must_use]
+    pub fn negated(mut self) -> Self {
+        self.first = -(self.first + self.mass.len() as i64 - 1);
+        self.mass.reverse();
+        self
+    }
+
+    /// Cuts both ends off as long as no more than `budget` probability goes at each.
+    #[must_use]
+    fn trimmed(mut self, budget: f64) -> Self {
+        let cut = |masses: &mut dyn Iterator<Item = &f64>| {
+            let (mut gone, mut count) = (0.0, 0);
+            for &p in masses {
+                if gone + p > budget {
+                    break;
+                }
+                gone += p;
+                count += 1;
+            }
+            (gone, count)
+        };
+        let (high, end) = cut(&mut self.mass.iter().rev());
+        let kept = self.mass.len() - end;
+        self.mass.truncate(kept.max(1));
+        let (low, start) = cut(&mut self.mass[..self.mass.len() - 1].iter());
+        self.mass.drain(..start);
+        self.first += start as i64;
+        self.dropped += low + high;
+        self
+    }
+
+    fn plus(&self, other: &Self, transform: Option<&mut Transform>) -> Self {
+        let mass = convolve(&self.mass, &other.mass, transform);
+        Self { first: self.first + other.first, mass, dropped: self.dropped + other.dropped }
+    }
+}
+
+/// What a sum keeps of small probabilities.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Accuracy {
+    /// Each probability to about `1e-13` of itself: direct products only.
+    Relative,
+    /// Each probability to about `1e-14`: transforms where they are faster.
+    Absolute,
+}
+
+/// The sum of independent variables, at most `budget` probability cut off in all.
+///
+/// Neighbours in length are added pairwise, so that the work is that of a few levels of products of
+/// like length.
+pub fn sum(mut terms: Vec<Lattice>, budget: f64, accuracy: Accuracy) -> Lattice {
+    let mut transform = (accuracy == Accuracy::Absolute).then(Transform::default);
+    if terms.is_empty() {
+        return Lattice::point(0);
+    }
+    let each = budget / (4.0 * terms.len() as f64);
+    // Points only shift the sum.
+    let mut shift = 0;
+    terms.retain(|t| {
+        if t.mass.len() == 1 {
+            shift += t.first;
+        }
+        t.mass.len() > 1
+    });
+    for term in &mut terms {
+        *term = std::mem::replace(term, Lattice::point(0)).trimmed(each);
+    }
+    terms.sort_by_key(|t| t.mass.len());
+    while terms.len() > 1 {
+        let mut next = Vec::with_capacity(terms.len().div_ceil(2));
+        let mut pairs = terms.chunks_exact(2);
+        for pair in &mut pairs {
+            next.push(pair[0].plus(&pair[1], transform.as_mut()).trimmed(each));
+        }
+        next.extend(pairs.remainder().iter().cloned());
+        terms = next;
+    }
+    let mut total = terms.pop().unwrap_or_else(|| Lattice::point(0));
+    total.first += shift;
+    total
+}
+
+fn convolve(a: &[f64], b: &[f64], transform: Option<&mut Transform>) -> Vec<f64> {
+    let (short, long) = if a.len() <= b.len() { (a, b) } else { (b, a) };
+    let padded = (a.len() + b.len() - 1).next_power_of_two();
+    // Measured: a point of a transform costs about as much per level as 10 direct products.
+    let direct = short.len() * long.len() <= 10 * padded * padded.trailing_zeros() as usize;
+    match transform {
+        Some(transform) if !direct => transform.convolve(short, long),
+        _ => convolve_directly(short, long),
+    }
+}
+
+/// Eight terms of `short` by eight outputs at a time: the compiler keeps a block in vector registers.
+fn convolve_directly(short: &[f64], long: &[f64]) -> Vec<f64> {
+    const BLOCK: usize = 8;
+    let length = short.len() + long.len() - 1;
+    // `long` between zeros, so that a block needs no special case at its ends.
+    let rows = (long.len() + BLOCK - 1).next_multiple_of(BLOCK);
+    let mut padded = vec![0.0; rows + BLOCK];
+    padded[BLOCK - 1..BLOCK - 1 + long.len()].copy_from_slice(long);
+    let mut out = vec![0.0; short.len().next_multiple_of(BLOCK) + rows];
+    for (block, chunk) in short.chunks(BLOCK).enumerate() {
+        let mut factors = [0.0; BLOCK];
+        factors[..chunk.len()].copy_from_slice(chunk);
+        let target = &mut out[block * BLOCK..block * BLOCK + rows];
+        for (t, values) in target.chunks_exact_mut(BLOCK).enumerate() {
+            let mut sums = [0.0; BLOCK];
+            for (i, factor) in factors.iter().enumerate() {
+                let from = t * BLOCK + BLOCK - 1 - i;
+                let window = &padded[from..from + BLOCK];
+                for (sum, x) in sums.iter_mut().zip(window) {
+                    *sum += factor * x;
+                }
+            }
+            for (value, sum) in values.iter_mut().zip(sums) {
+                *value += sum;
+            }
+        }
+    }
+    out.truncate(length);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::Key;
+
+    fn random(key: Key, length: usize) -> Vec<f64> {
+        let raw: Vec<f64> = (0..length as u64).map(|c| key.uniform(c)).collect();
+        let total: f64 = raw.iter().sum();
+        raw.iter().map(|x| x / total).collect()
+    }
+
+    #[test]
+    fn both_convolutions_equal_the_double_sum() {
+        for (la, lb) in [(1, 1), (1, 5), (2, 3), (7, 8), (8, 8), (9, 33), (40, 17), (100, 257)] {
+            let a = random(Key::new(1).with(la as u64), la);
+            let b = random(Key::new(2).with(lb as u64), lb);
+            let mut wanted = vec![0.0; la + lb - 1];
+            for i in 0..la {
+                for j in 0..lb {
+                    wanted[i + j] += a[i] * b[j];
+                }
+            }
+            let direct = if la <= lb { convolve_directly(&a, &b) } else { convolve_directly(&b, &a) };
+            for (method, found) in [("direct", direct), ("fourier", Transform::default().convolve(&a, &b))] {
+                assert_eq!(found.len(), wanted.len());
+                for (i, (f, w)) in found.iter().zip(&wanted).enumerate() {
+                    assert!((f - w).abs() < 1e-15, "{method} {la}x{lb} at {i}: {f} {w}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn sum_of_coins_is_binomial_with_accurate_far_tails() {
+        let coin = Lattice { first: 0, mass: vec![0.5, 0.5], dropped: 0.0 };
+        let total = sum(vec![coin; 60], 1e-300, Accuracy::Relative);
+        assert!((total.at(0) * 2f64.powi(60) - 1.0).abs() < 1e-13, "{}", total.at(0));
+        assert!((total.at(60) * 2f64.powi(60) - 1.0).abs() < 1e-13);
+        assert!((total.mean() - 30.0).abs() < 1e-12);
+        assert!((total.variance() - 15.0).abs() < 1e-11);
+    }
+
+    #[test]
+    fn cut_off_probability_stays_within_the_budget() {
+        let die = Lattice { first: 1, mass: vec![1.0 / 6.0; 6], dropped: 0.0 };
+        let total = sum(vec![die; 200], 1e-6, Accuracy::Absolute);
+        let kept: f64 = total.mass.iter().sum();
+        assert!(total.dropped <= 1e-6 && total.dropped > 0.0, "{}", total.dropped);
+        assert!((1.0 - kept - total.dropped).abs() < 1e-12 || 1.0 - kept <= total.dropped);
+        assert!(total.mass.len() < 400, "{}", total.mass.len());
+    }
+
+    #[test]
+    fn negation_mirrors_the_support() {
+        let law = Lattice { first: 2, mass: vec![0.2, 0.3, 0.5], dropped: 0.0 }.negated();
+        assert_eq!((law.first, law.at(-2), law.at(-4)), (-4, 0.2, 0.5));
+    }
+}

@@ -1,0 +1,532 @@
+//! The paired m-out-of-n subsampling test of two models' pass@k.
+//!
+//! From each problem's n samples, m are drawn without replacement under either model, pass@k is formed
+//! with m in the place of n, and the differences B - A are averaged over problems. The test asks how
+//! often that average falls on either side of zero. The paper simulates this 50,000 times; but the number of correct
+//! samples in a subsample is hypergeometric and independent across problems and models, so the
+//! distribution is a convolution, computed here ([`exact`]); [`Subsampler`] simulates it as the paper does.
+//!
+//! The test conditions on the problem set: it says whether the models differ on *these* problems, not
+//! whether they would on others of the kind. A bootstrap over problems ([`super::bootstrap`]) belongs beside it.
+//! As in the paper, the difference isn't rescaled by m/n.
+//!
+//! Source: F-GRPO, appendix "Statistical Significance".
+
+use super::hypergeometric::{Counts, subsample_distribution};
+use super::lattice::{self, Accuracy, Lattice};
+use super::pass_at_k::PassAtK;
+use crate::rng::Key;
+use std::collections::HashMap;
+
+/// Probability that may be cut off the ends of an exact distribution.
+const CUT: f64 = 1e-20;
+/// Chance with which the stated error of a quantised distribution may be exceeded.
+const SLACK: f64 = 1e-8;
+/// Points of a quantised distribution, about.
+const POINTS: f64 = 131_072.0;
+
+/// The samples of one problem under both models.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pair {
+    /// Under model A.
+    pub a: Counts,
+    /// Under model B.
+    pub b: Counts,
+}
+
+/// Distribution of the averaged difference B - A of subsampled pass@k, as fractions.
+#[derive(Debug, Clone)]
+pub struct Difference {
+    law: Lattice,
+    /// Difference that one lattice step stands for.
+    step: f64,
+    /// Average rounding of the values (quantised distributions; 0 otherwise).
+    drift: f64,
+    /// Largest deviation from `drift` of a value's rounding, but for probability `slack`.
+    blur: f64,
+    /// Probability unaccounted for.
+    slack: f64,
+    /// Differences this close to zero count as ties on both sides: the rounding of an average to its grid.
+    tie: f64,
+}
+
+impl Difference {
+    /// Expected difference.
+    pub fn mean(&self) -> f64 {
+        self.law.mean() * self.step - self.drift
+    }
+
+    /// Standard deviation of the difference.
+    pub fn deviation(&self) -> f64 {
+        self.law.variance().max(0.0).sqrt() * self.step
+    }
+
+    /// P(D <= x) and P(D >= x) as computed, ties on the lattice counted in both.
+    fn tails(&self, x: f64) -> (f64, f64) {
+        // Forgives the rounding of the quotient and is far from the next point.
+        let steps = x / self.step;
+        let (mut low, mut high) = (0.0, 0.0);
+        for (at, p) in self.law.atoms() {
+            let at = at as f64;
+            if at <= steps + 1e-6 {
+                low += p;
+            }
+            if at >= steps - 1e-6 {
+                high += p;
+            }
+        }
+        (low, high)
+    }
+
+    /// Two-sided p-value, `min(1, 2 min(P(D <= 0), P(D >= 0)))`.
+    pub fn two_sided_p(&self) -> f64 {
+        let low = self.tails(self.tie).0;
+        let high = self.tails(-self.tie).1;
+        (2.0 * low.min(high)).min(1.0)
+    }
+
+    /// Bounds that the exact p-value lies between. Equal to it but for about `1e-15` where the lattice is
+    /// exact (k = 1 and k = m); for other k, what rounding to the grid can do at most.
+    pub fn p_bounds(&self) -> (f64, f64) {
+        // The rounded value is D + e with e within drift +- blur, so D <= 0 lies between
+        // "rounded <= drift - blur" and "rounded <= drift + blur".
+        let (low_least, high_least) =
+            (self.tails(self.drift - self.blur).0, self.tails(self.drift + self.blur).1);
+        let (low_most, high_most) =
+            (self.tails(self.drift + self.blur).0, self.tails(self.drift - self.blur).1);
+        let least = 2.0 * low_least.min(high_least) - 2.0 * self.slack;
+        let most = 2.0 * low_most.min(high_most) + 2.0 * self.slack;
+        (least.clamp(0.0, 1.0), most.clamp(0.0, 1.0))
+    }
+
+    /// Smallest value that the difference stays at or below with probability at least `q`.
+    pub fn quantile(&self, q: f64) -> f64 {
+        let total: f64 = self.law.mass.iter().sum();
+        let mut below = 0.0;
+        let mut value = self.law.first;
+        for (at, p) in self.law.atoms() {
+            value = at;
+            below += p;
+            // Forgives the rounding of the running sum.
+            if below >= q * total - 1e-13 {
+                break;
+            }
+        }
+        value as f64 * self.step
+    }
+
+    /// The percentile interval that holds the middle `level` of the distribution.
+    pub fn interval(&self, level: f64) -> (f64, f64) {
+        (self.quantile((1.0 - level) / 2.0), self.quantile(f64::midpoint(1.0, level)))
+    }
+}
+
+/// Checks what the callers below share and returns the table of pass@k over the number correct in m.
+fn values(pairs: &[Pair], m: u64, k: u64) -> Vec<f64> {
+    assert!(!pairs.is_empty(), "paired test: found no problems");
+    assert!(k >= 1 && k <= m, "paired test: k = {k}, m = {m}, wanted 1 <= k <= m");
+    let table = PassAtK::new(m as usize, k as usize);
+    (0..=m as usize).map(|x| table.at(x)).collect()
+}
+
+/// The distribution of the difference, without simulation.
+///
+/// k = 1 lives on a lattice of step 1/(m P), k = m on one of 1/P: exact but for `1e-20` of cut-off
+/// tails. Other k are rounded to a grid fine enough for about 130,000 points in all;
+/// [`Difference::p_bounds`] states what that can change.
+///
+/// # Panics
+/// If there are no pairs, k is 0 or above m, or m exceeds a problem's samples.
+pub fn exact(pairs: &[Pair], m: u64, k: u64) -> Difference {
+    let value = values(pairs, m, k);
+    let problems = pairs.len() as f64;
+    let mut laws: HashMap<Counts, Lattice> = HashMap::new();
+    for counts in pairs.iter().flat_map(|p| [p.a, p.b]) {
+        laws.entry(counts).or_insert_with(|| subsample_distribution(counts, m));
+    }
+    let signed = |law: &dyn Fn(Counts) -> Lattice| -> Vec<Lattice> {
+        pairs.iter().flat_map(|p| [law(p.b), law(p.a).negated()]).collect()
+    };
+    if k == 1 || k == m {
+        let terms = signed(&|counts| {
+            let law = &laws[&counts];
+            if k == 1 {
+                return law.clone();
+            }
+            // With k = m only "none correct" fails.
+            let fail = law.at(0);
+            Lattice { first: 0, mass: vec![fail, 1.0 - fail], dropped: 0.0 }
+        });
+        let scale = if k == 1 { m as f64 } else { 1.0 };
+        let law = lattice::sum(terms, CUT, Accuracy::Relative);
+        let slack = law.dropped + 1e-15;
+        return Difference { law, step: 1.0 / (scale * problems), drift: 0.0, blur: 0.0, slack, tie: 0.0 };
+    }
+    // Width of the sum's support that matters: 12 standard deviations on either side.
+    let mut variance = 0.0;
+    for counts in pairs.iter().flat_map(|p| [p.a, p.b]) {
+        let (mut first, mut second) = (0.0, 0.0);
+        for (x, p) in laws[&counts].atoms() {
+            let v = value[x as usize];
+            first += v * p;
+            second += v * v * p;
+        }
+        variance += (second - first * first).max(0.0);
+    }
+    let width = (24.0 * variance.sqrt() + 2.0).min(2.0 * problems);
+    // A whole number of steps per unit, so that pass@k of 0 and 1 need no rounding.
+    let per_unit = (POINTS / width).floor().clamp(256.0, 65_536.0);
+    let rounded: Vec<f64> = value.iter().map(|v| (v * per_unit).round()).collect();
+    let mut quantised: HashMap<Counts, Rounded> = HashMap::new();
+    for (&counts, law) in &laws {
+        quantised.insert(counts, Rounded::new(law, &value, &rounded, per_unit));
+    }
+    let law = lattice::sum(signed(&|counts| quantised[&counts].law.clone()), CUT, Accuracy::Absolute);
+    let drift = pairs.iter().map(|p| quantised[&p.b].drift - quantised[&p.a].drift).sum::<f64>();
+    // Bernstein's inequality for the sum of the independent rounding errors, none further than a step from its mean.
+    let spread: f64 = pairs.iter().map(|p| quantised[&p.a].spread + quantised[&p.b].spread).sum();
+    let log = (2.0 / SLACK).ln();
+    let reach = log / (3.0 * per_unit);
+    let blur = reach + (reach * reach + 2.0 * spread * log).sqrt();
+    let slack = law.dropped + SLACK + 1e-12;
+    Difference {
+        tie: 0.0,
+        law,
+        step: 1.0 / (per_unit * problems),
+        drift: drift / problems,
+        blur: blur / problems,
+        slack,
+    }
+}
+
+/// One problem's pass@k in a subsample, rounded to the grid.
+struct Rounded {
+    law: Lattice,
+    /// Expected rounding error.
+    drift: f64,
+    /// Variance of the rounding error.
+    spread: f64,
+}
+
+impl Rounded {
+    fn new(law: &Lattice, value: &[f64], rounded: &[f64], per_unit: f64) -> Self {
+        let x = |at: i64| at as usize;
+        let first = rounded[x(law.first)] as i64;
+        let last = rounded[x(law.first) + law.mass.len() - 1] as i64;
+        let mut mass = vec![0.0; (last - first) as usize + 1];
+        let (mut drift, mut square) = (0.0, 0.0);
+        for (at, p) in law.atoms() {
+            mass[(rounded[x(at)] as i64 - first) as usize] += p;
+            let error = rounded[x(at)] / per_unit - value[x(at)];
+            drift += p * error;
+            square += p * error * error;
+        }
+        Self {
+            law: Lattice { first, mass, dropped: law.dropped },
+            drift,
+            spread: (square - drift * drift).max(0.0),
+        }
+    }
+}
+
+/// The distribution of the average of independent differences, such as those of several benchmarks.
+///
+/// Each is rounded to one common grid; the rounding, at most half a step each, is part of the bounds.
+///
+/// # Panics
+/// If `parts` is empty.
+pub fn average(parts: &[Difference]) -> Difference {
+    assert!(!parts.is_empty(), "average of differences: found none");
+    let count = parts.len() as f64;
+    let width: f64 = parts.iter().map(|d| d.law.mass.len() as f64 * d.step).sum();
+    let finest = parts.iter().map(|d| d.step).fold(f64::INFINITY, f64::min);
+    // No finer than a hundredth of the finest part, no more points than a fast transform takes.
+    let grid = (width / POINTS).max(finest / 100.0);
+    let terms = parts
+        .iter()
+        .map(|d| {
+            let place = |at: i64| (at as f64 * d.step / grid).round() as i64;
+            let first = place(d.law.first);
+            let last = place(d.law.first + d.law.mass.len() as i64 - 1);
+            let mut mass = vec![0.0; (last - first) as usize + 1];
+            for (at, p) in d.law.atoms() {
+                mass[(place(at) - first) as usize] += p;
+            }
+            Lattice { first, mass, dropped: d.law.dropped }
+        })
+        .collect();
+    let law = lattice::sum(terms, CUT, Accuracy::Absolute);
+    Difference {
+        step: grid / count,
+        drift: parts.iter().map(|d| d.drift).sum::<f64>() / count,
+        blur: parts.iter().map(|d| d.blur + grid / 2.0).sum::<f64>() / count,
+        tie: grid / 2.0 + parts.iter().map(|d| d.tie).sum::<f64>() / count,
+        slack: parts.iter().map(|d| d.slack).sum::<f64>() + law.dropped + 1e-12,
+        law,
+    }
+}
+
+/// Draws from a finite distribution in constant time (Walker's alias method, Vose's construction).
+struct Alias {
+    /// Per column: the chance of its own value, that value and the other one.
+    columns: Vec<(f64, f64, f64)>,
+}
+
+impl Alias {
+    fn new(atoms: &[(f64, f64)]) -> Self {
+        let n = atoms.len() as f64;
+        let total: f64 = atoms.iter().map(|a| a.1).sum();
+        let mut weight: Vec<f64> = atoms.iter().map(|a| a.1 / total * n).collect();
+        let mut columns: Vec<(f64, f64, f64)> = atoms.iter().map(|a| (1.0, a.0, a.0)).collect();
+        let (mut small, mut large): (Vec<usize>, Vec<usize>) =
+            (0..atoms.len()).partition(|&i| weight[i] < 1.0);
+        while let (Some(s), Some(&l)) = (small.pop(), large.last()) {
+            columns[s] = (weight[s], atoms[s].0, atoms[l].0);
+            weight[l] -= 1.0 - weight[s];
+            if weight[l] < 1.0 {
+                large.pop();
+                small.push(l);
+            }
+        }
+        Self { columns }
+    }
+
+    fn draw(&self, bits: u64) -> f64 {
+        // The upper half chooses the column, the lower half between its two values.
+        let column = ((bits >> 32) * self.columns.len() as u64) >> 32;
+        let (own, value, other) = self.columns[column as usize];
+        if ((bits & 0xffff_ffff) as f64) < own * 4_294_967_296.0 { value } else { other }
+    }
+}
+
+/// The paper's simulation of the difference.
+pub struct Subsampler {
+    tables: Vec<Alias>,
+    /// Per problem the tables of A and B.
+    pairs: Vec<(usize, usize)>,
+}
+
+impl Subsampler {
+    /// Prepares the draws.
+    ///
+    /// # Panics
+    /// As [`exact`].
+    pub fn new(pairs: &[Pair], m: u64, k: u64) -> Self {
+        let value = values(pairs, m, k);
+        let mut index: HashMap<Counts, usize> = HashMap::new();
+        let mut tables = Vec::new();
+        let mut table = |counts: Counts| {
+            *index.entry(counts).or_insert_with(|| {
+                let law = subsample_distribution(counts, m);
+                let atoms: Vec<(f64, f64)> = law.atoms().map(|(x, p)| (value[x as usize], p)).collect();
+                tables.push(Alias::new(&atoms));
+                tables.len() - 1
+            })
+        };
+        let pairs = pairs.iter().map(|p| (table(p.a), table(p.b))).collect();
+        Self { tables, pairs }
+    }
+
+    /// The difference in one simulated subsample: a function of key and iteration alone.
+    pub fn draw(&self, key: Key, iteration: u64) -> f64 {
+        let key = key.with(iteration);
+        let mut total = 0.0;
+        for (i, &(a, b)) in self.pairs.iter().enumerate() {
+            let i = 2 * i as u64;
+            total += self.tables[b].draw(key.bits(i + 1)) - self.tables[a].draw(key.bits(i));
+        }
+        total / self.pairs.len() as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::bootstrap::Simulated;
+    use super::*;
+    use proptest::prelude::*;
+
+    fn pair(n: u64, a: u64, b: u64) -> Pair {
+        Pair { a: Counts { samples: n, correct: a }, b: Counts { samples: n, correct: b } }
+    }
+
+    fn unbiased(counts: Counts, k: u64) -> f64 {
+        let Counts { samples: n, correct: c } = counts;
+        if n - c < k {
+            return 1.0;
+        }
+        1.0 - (0..k).map(|i| (n - c - i) as f64 / (n - i) as f64).product::<f64>()
+    }
+
+    /// pass@k of every subset of size m, by listing the subsets and then the draws within each.
+    fn subset_values(counts: Counts, m: u64, k: u64) -> Vec<f64> {
+        let subsets = |of: u32, size: u64| {
+            (0u32..1 << of.count_ones().max(32 - of.leading_zeros()))
+                .filter(move |s| s & !of == 0 && u64::from(s.count_ones()) == size)
+        };
+        let correct = (1u32 << counts.correct) - 1;
+        subsets((1 << counts.samples) - 1, m)
+            .map(|subset| {
+                let draws: Vec<u32> = subsets(subset, k).collect();
+                draws.iter().filter(|&&d| d & correct != 0).count() as f64 / draws.len() as f64
+            })
+            .collect()
+    }
+
+    /// Every equally likely value of the averaged difference.
+    fn by_enumeration(pairs: &[Pair], m: u64, k: u64) -> Vec<f64> {
+        let mut sums = vec![0.0];
+        for p in pairs {
+            let (a, b) = (subset_values(p.a, m, k), subset_values(p.b, m, k));
+            sums = sums
+                .iter()
+                .flat_map(|s| b.iter().flat_map(|y| a.iter().map(move |x| s + y - x)).collect::<Vec<f64>>())
+                .collect();
+        }
+        sums.iter().map(|s| s / pairs.len() as f64).collect()
+    }
+
+    fn lower_quantile(sorted: &[f64], q: f64) -> f64 {
+        let rank = (q * sorted.len() as f64 - 1e-9).ceil() as usize;
+        sorted[rank.max(1) - 1]
+    }
+
+    #[test]
+    fn exact_distribution_equals_enumeration_of_every_subset() {
+        for pairs in [
+            vec![pair(5, 2, 3)],
+            vec![pair(5, 1, 3), pair(5, 4, 4)],
+            vec![pair(4, 0, 1), pair(4, 2, 1), pair(4, 4, 4)],
+        ] {
+            for m in 2..=4 {
+                for k in 1..=m {
+                    let mut all = by_enumeration(&pairs, m, k);
+                    all.sort_by(f64::total_cmp);
+                    let wanted = Simulated::new(all.clone()).two_sided_p();
+                    let law = exact(&pairs, m, k);
+                    let p = law.two_sided_p();
+                    assert!((p - wanted).abs() < 1e-12, "{pairs:?} m={m} k={k}: {p} {wanted}");
+                    let (low, high) = law.p_bounds();
+                    assert!(low <= wanted + 1e-12 && wanted <= high + 1e-12, "{low} {wanted} {high}");
+                    for q in [0.025, 0.3, 0.5, 0.975] {
+                        let (found, wanted) = (law.quantile(q), lower_quantile(&all, q));
+                        assert!((found - wanted).abs() < 1e-4, "m={m} k={k} q={q}: {found} {wanted}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn average_of_two_benchmarks_equals_enumeration() {
+        let (first, second) =
+            (vec![pair(5, 1, 3), pair(5, 2, 2)], vec![pair(4, 3, 1), pair(4, 2, 3), pair(4, 0, 1)]);
+        for k in [1, 2, 3] {
+            let parts = [exact(&first, 3, k), exact(&second, 3, k)];
+            let law = average(&parts);
+            let ys = by_enumeration(&second, 3, k);
+            let all: Vec<f64> = by_enumeration(&first, 3, k)
+                .iter()
+                .flat_map(|x| ys.iter().map(move |y| (x + y) / 2.0))
+                .collect();
+            let wanted = Simulated::new(all).two_sided_p();
+            let (low, high) = law.p_bounds();
+            assert!(low <= wanted + 1e-12 && wanted <= high + 1e-12, "k={k}: {low} {wanted} {high}");
+            if k != 2 {
+                assert!((law.two_sided_p() - wanted).abs() < 1e-9, "k={k}: {} {wanted}", law.two_sided_p());
+            }
+            let mean = (parts[0].mean() + parts[1].mean()) / 2.0;
+            assert!((law.mean() - mean).abs() < 1e-5, "{} {mean}", law.mean());
+        }
+    }
+
+    #[test]
+    fn equal_models_have_no_difference_and_p_one() {
+        let pairs = vec![pair(64, 10, 10), pair(64, 3, 3), pair(64, 64, 64)];
+        for k in [1, 4, 16] {
+            let law = exact(&pairs, 16, k);
+            assert_eq!(law.two_sided_p(), 1.0);
+            assert!(law.mean().abs() < 1e-12);
+        }
+    }
+
+    #[test]
+    fn problems_that_no_draw_can_change_give_a_point() {
+        let law = exact(&[pair(8, 0, 8), pair(8, 0, 0)], 4, 2);
+        assert_eq!(law.interval(0.95), (0.5, 0.5));
+        assert!(law.two_sided_p() < 1e-11);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+
+        #[test]
+        fn exact_mean_is_the_unbiased_difference(
+            raw in prop::collection::vec((0u64..=48, 0u64..=48), 1..24), m in 2u64..=24, pick in 0u64..1000
+        ) {
+            let pairs: Vec<Pair> = raw.iter().map(|&(a, b)| pair(48, a, b)).collect();
+            for k in [1, 1 + pick % m, m] {
+                let law = exact(&pairs, m, k);
+                let wanted = pairs.iter().map(|p| unbiased(p.b, k) - unbiased(p.a, k)).sum::<f64>()
+                    / pairs.len() as f64;
+                prop_assert!((law.mean() - wanted).abs() < 1e-10, "k={} {} {}", k, law.mean(), wanted);
+            }
+        }
+
+        #[test]
+        fn swapping_the_models_mirrors_the_distribution(
+            raw in prop::collection::vec((0u64..=30, 0u64..=30), 1..12), k in 1u64..=10
+        ) {
+            let pairs: Vec<Pair> = raw.iter().map(|&(a, b)| pair(30, a, b)).collect();
+            let swapped: Vec<Pair> = raw.iter().map(|&(a, b)| pair(30, b, a)).collect();
+            let (law, mirror) = (exact(&pairs, 10, k), exact(&swapped, 10, k));
+            prop_assert!((law.two_sided_p() - mirror.two_sided_p()).abs() < 1e-9);
+            prop_assert!((law.mean() + mirror.mean()).abs() < 1e-10);
+        }
+    }
+
+    #[test]
+    fn simulation_agrees_with_the_exact_distribution_within_its_error() {
+        let key = Key::new(6);
+        let pairs: Vec<Pair> = (0..40)
+            .map(|i| {
+                let key = key.with(i);
+                let a = key.below(0, 129);
+                pair(128, a, (a + key.below(1, 7)).min(128))
+            })
+            .collect();
+        for k in [1, 8, 32] {
+            let law = exact(&pairs, 32, k);
+            let sampler = Subsampler::new(&pairs, 32, k);
+            let iterations = 20_000u32;
+            let found = Simulated::new((0..u64::from(iterations)).map(|i| sampler.draw(key, i)).collect());
+            let scale = f64::from(iterations).sqrt();
+            assert!((found.mean() - law.mean()).abs() < 5.0 * law.deviation() / scale, "mean at k={k}");
+            let p = law.two_sided_p();
+            let error = 2.0 * (p / 2.0 * (1.0 - p / 2.0)).sqrt() / scale;
+            assert!(
+                (found.two_sided_p() - p).abs() < 5.0 * error + 1e-4,
+                "k={k}: {} {p}",
+                found.two_sided_p()
+            );
+            let (found, wanted) = (found.interval(0.95), law.interval(0.95));
+            for (f, w) in [(found.0, wanted.0), (found.1, wanted.1)] {
+                assert!((f - w).abs() < 0.1 * law.deviation(), "k={k}: {f} {w}");
+            }
+        }
+    }
+
+    #[test]
+    fn quantised_grid_states_an_error_too_small_to_matter() {
+        let key = Key::new(8);
+        let pairs: Vec<Pair> = (0..300)
+            .map(|i| {
+                let a = key.with(i).below(0, 400);
+                pair(1024, a, a + key.with(i).below(1, 12))
+            })
+            .collect();
+        let law = exact(&pairs, 256, 16);
+        let (low, high) = law.p_bounds();
+        assert!(low <= law.two_sided_p() && law.two_sided_p() <= high);
+        assert!(high - low < 0.01, "p between {low} and {high}");
+    }
+}

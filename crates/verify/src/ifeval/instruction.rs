@@ -1,0 +1,491 @@
+//! The 25 instruction types: their arguments and their checks.
+
+use super::pattern::{Pattern, PatternError, Text};
+use super::python_text::{is_lower, is_space, is_unicode_word, is_upper, strip};
+use super::{Error, json, language, punkt, treebank};
+use serde_json::{Map, Value};
+use std::cell::OnceCell;
+
+/// `less than` or `at least` a threshold.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Bound {
+    LessThan(f64),
+    AtLeast(f64),
+}
+
+impl Bound {
+    fn holds(self, count: usize) -> bool {
+        match self {
+            Self::LessThan(n) => (count as f64) < n,
+            Self::AtLeast(n) => count as f64 >= n,
+        }
+    }
+}
+
+/// One instruction with its arguments.
+#[derive(Debug, Clone)]
+pub(super) enum Instruction {
+    KeywordsExist(Vec<Pattern>),
+    KeywordFrequency(Pattern, Bound),
+    ForbiddenWords(Vec<Pattern>),
+    LetterFrequency(char, Bound),
+    Language(String),
+    Sentences(Bound),
+    Paragraphs(f64),
+    Words(Bound),
+    ParagraphFirstWord { paragraphs: f64, nth: usize, word: String },
+    Placeholders(f64),
+    Postscript(Postscript),
+    Bullets(f64),
+    ConstrainedResponse,
+    Highlights(f64),
+    Sections(Pattern, f64),
+    Json,
+    Title,
+    TwoResponses,
+    RepeatPrompt(String),
+    EndPhrase(String),
+    CapitalWords(Bound),
+    AllCapital,
+    AllLowercase,
+    NoComma,
+    Quotation,
+}
+
+/// The mark of a postscript.
+#[derive(Debug, Clone)]
+pub(super) enum Postscript {
+    /// `P.P.S`
+    Pps,
+    /// `P.S.`
+    Ps,
+    /// Any other, as a pattern.
+    Other(Pattern),
+}
+
+/// A response in the forms that the checks read it in, each made once when first needed.
+pub(super) struct Response<'a> {
+    text: &'a str,
+    chars: OnceCell<Text>,
+    lower: OnceCell<String>,
+}
+
+impl<'a> Response<'a> {
+    pub(super) fn new(text: &'a str) -> Self {
+        Self { text, chars: OnceCell::new(), lower: OnceCell::new() }
+    }
+
+    fn chars(&self) -> &Text {
+        self.chars.get_or_init(|| Text::new(self.text.chars().collect()))
+    }
+
+    fn lower(&self) -> &str {
+        self.lower.get_or_init(|| self.text.to_lowercase())
+    }
+}
+
+/// The arguments of one instruction, read as the reference reads them: what Python calls false
+/// counts as absent.
+struct Arguments<'a> {
+    instruction: &'a str,
+    given: &'a Map<String, Value>,
+}
+
+impl Arguments<'_> {
+    fn get(&self, name: &str) -> Option<&Value> {
+        let falsy = |value: &Value| match value {
+            Value::Null => true,
+            Value::Bool(b) => !b,
+            Value::Number(n) => n.as_f64() == Some(0.0),
+            Value::String(s) => s.is_empty(),
+            Value::Array(a) => a.is_empty(),
+            Value::Object(o) => o.is_empty(),
+        };
+        self.given.get(name).filter(|value| !falsy(value))
+    }
+
+    fn error(&self, argument: &'static str, wanted: &'static str) -> Error {
+        Error::Argument {
+            instruction: self.instruction.to_owned(),
+            argument,
+            found: self.given.get(argument).map_or_else(|| "nothing".to_owned(), Value::to_string),
+            wanted,
+        }
+    }
+
+    fn text(&self, name: &'static str) -> Result<&str, Error> {
+        self.get(name).and_then(Value::as_str).ok_or_else(|| self.error(name, "a text"))
+    }
+
+    /// The reference draws a random threshold for an absent or negative one; that is no verdict,
+    /// so it is refused here.
+    fn count(&self, name: &'static str) -> Result<f64, Error> {
+        self.get(name)
+            .and_then(Value::as_f64)
+            .filter(|&n| n > 0.0)
+            .ok_or_else(|| self.error(name, "a positive number"))
+    }
+
+    fn bound(&self, count: &'static str, relation: &'static str) -> Result<Bound, Error> {
+        let n = self.count(count)?;
+        match self.get(relation).and_then(Value::as_str) {
+            Some("less than") => Ok(Bound::LessThan(n)),
+            Some("at least") => Ok(Bound::AtLeast(n)),
+            _ => Err(self.error(relation, "\"less than\" or \"at least\"")),
+        }
+    }
+
+    fn pattern(&self, pattern: &str, ignore_case: bool) -> Result<Pattern, Error> {
+        Pattern::new(pattern, ignore_case).map_err(|error| Error::Keyword {
+            instruction: self.instruction.to_owned(),
+            keyword: pattern.to_owned(),
+            why: error.to_string(),
+        })
+    }
+
+    /// A list of keywords; a lone text is the list of its characters, as Python iterates it.
+    fn keywords(&self, name: &'static str) -> Result<Vec<String>, Error> {
+        let wanted = "a list of texts";
+        match self.get(name) {
+            Some(Value::String(text)) => Ok(text.chars().map(String::from).collect()),
+            Some(Value::Array(list)) => list
+                .iter()
+                .map(|v| v.as_str().map(str::to_owned).ok_or_else(|| self.error(name, wanted)))
+                .collect(),
+            _ => Err(self.error(name, wanted)),
+        }
+    }
+}
+
+impl Instruction {
+    /// Reads one instruction.
+    pub(super) fn new(id: &str, given: &Map<String, Value>) -> Result<Self, Error> {
+        let arguments = Arguments { instruction: id, given };
+        let a = &arguments;
+        Ok(match id {
+            "keywords:existence" => Self::KeywordsExist(
+                a.keywords("keywords")?.iter().map(|k| a.pattern(k, true)).collect::<Result<_, _>>()?,
+            ),
+            "keywords:frequency" => Self::KeywordFrequency(
+                a.pattern(strip(a.text("keyword")?), true)?,
+                a.bound("frequency", "relation")?,
+            ),
+            "keywords:forbidden_words" => Self::ForbiddenWords(
+                a.keywords("forbidden_words")?
+                    .iter()
+                    .map(|k| a.pattern(&format!(r"\b{k}\b"), true))
+                    .collect::<Result<_, _>>()?,
+            ),
+            "keywords:letter_frequency" => {
+                let letter = a.text("letter")?;
+                let mut chars = letter.chars();
+                let (Some(c), None) = (chars.next(), chars.next()) else {
+                    return Err(a.error("letter", "one character"));
+                };
+                let lower = c.to_lowercase().next().unwrap_or(c);
+                Self::LetterFrequency(lower, a.bound("let_frequency", "let_relation")?)
+            }
+            "language:response_language" => Self::Language(a.text("language")?.to_owned()),
+            "length_constraints:number_sentences" => Self::Sentences(a.bound("num_sentences", "relation")?),
+            "length_constraints:number_paragraphs" => Self::Paragraphs(a.count("num_paragraphs")?),
+            "length_constraints:number_words" => Self::Words(a.bound("num_words", "relation")?),
+            "length_constraints:nth_paragraph_first_word" => {
+                let paragraphs = a.count("num_paragraphs")?;
+                let nth = a.count("nth_paragraph")?;
+                if nth > paragraphs || nth.fract() != 0.0 {
+                    return Err(a.error("nth_paragraph", "a whole number up to num_paragraphs"));
+                }
+                Self::ParagraphFirstWord {
+                    paragraphs,
+                    nth: nth as usize,
+                    word: a.text("first_word")?.to_lowercase(),
+                }
+            }
+            "detectable_content:number_placeholders" => Self::Placeholders(a.count("num_placeholders")?),
+            "detectable_content:postscript" => Self::Postscript(match strip(a.text("postscript_marker")?) {
+                "P.P.S" => Postscript::Pps,
+                "P.S." => Postscript::Ps,
+                other => {
+                    Postscript::Other(a.pattern(&format!(r"(?m)\s*{}.*$", other.to_lowercase()), false)?)
+                }
+            }),
+            "detectable_format:number_bullet_lists" => Self::Bullets(a.count("num_bullets")?),
+            "detectable_format:constrained_response" => Self::ConstrainedResponse,
+            "detectable_format:number_highlighted_sections" => Self::Highlights(a.count("num_highlights")?),
+            "detectable_format:multiple_sections" => {
+                let splitter = strip(a.text("section_spliter")?);
+                let pattern = format!(r"\s?{splitter}\s?\d+\s?");
+                Self::Sections(a.pattern(&pattern, false)?, a.count("num_sections")?)
+            }
+            "detectable_format:json_format" => Self::Json,
+            "detectable_format:title" => Self::Title,
+            "combination:two_responses" => Self::TwoResponses,
+            "combination:repeat_prompt" => {
+                Self::RepeatPrompt(strip(a.text("prompt_to_repeat")?).to_lowercase())
+            }
+            "startend:end_checker" => Self::EndPhrase(strip(a.text("end_phrase")?).to_lowercase()),
+            "startend:quotation" => Self::Quotation,
+            "change_case:capital_word_frequency" => {
+                Self::CapitalWords(a.bound("capital_frequency", "capital_relation")?)
+            }
+            "change_case:english_capital" => Self::AllCapital,
+            "change_case:english_lowercase" => Self::AllLowercase,
+            "punctuation:no_comma" => Self::NoComma,
+            _ => return Err(Error::Unknown { instruction: id.to_owned() }),
+        })
+    }
+
+    /// Whether a response that is not blank follows the instruction.
+    pub(super) fn is_followed(&self, response: &Response<'_>) -> Result<bool, PatternError> {
+        let text = response.text;
+        Ok(match self {
+            Self::KeywordsExist(keywords) => {
+                for keyword in keywords {
+                    if !keyword.is_found(response.chars())? {
+                        return Ok(false);
+                    }
+                }
+                true
+            }
+            Self::KeywordFrequency(keyword, bound) => bound.holds(keyword.count(response.chars())?),
+            Self::ForbiddenWords(words) => {
+                for word in words {
+                    if word.is_found(response.chars())? {
+                        return Ok(false);
+                    }
+                }
+                true
+            }
+            Self::LetterFrequency(letter, bound) => {
+                bound.holds(response.lower().chars().filter(|c| c == letter).count())
+            }
+            Self::Language(code) => is_language(text, code),
+            Self::Sentences(bound) => bound.holds(punkt::sentences(response.chars().chars()).len()),
+            Self::Paragraphs(wanted) => paragraphs(text).is_some_and(|n| n as f64 == *wanted),
+            Self::Words(bound) => bound.holds(word_count(text)),
+            Self::ParagraphFirstWord { paragraphs, nth, word } => {
+                first_word_of_paragraph(text, *paragraphs, *nth, word)
+            }
+            Self::Placeholders(least) => placeholders(text) as f64 >= *least,
+            Self::Postscript(mark) => match mark {
+                Postscript::Pps => postscript(response.lower(), &['p', 'p', 's'], false),
+                Postscript::Ps => postscript(response.lower(), &['p', 's'], true),
+                Postscript::Other(pattern) => {
+                    pattern.is_found(&Text::new(response.lower().chars().collect()))?
+                }
+            },
+            Self::Bullets(wanted) => bullets(response.chars().chars()) as f64 == *wanted,
+            Self::ConstrainedResponse => ["My answer is yes.", "My answer is no.", "My answer is maybe."]
+                .iter()
+                .any(|option| text.contains(option)),
+            Self::Highlights(least) => highlights(response.chars().chars()) as f64 >= *least,
+            Self::Sections(pattern, least) => {
+                // `re.split` returns the groups of the separator as pieces too.
+                let pieces = pattern.count(response.chars())? * (1 + pattern.groups());
+                pieces as f64 >= *least
+            }
+            Self::Json => is_json_block(text),
+            Self::Title => has_title(text),
+            Self::TwoResponses => two_responses(text),
+            Self::RepeatPrompt(prompt) => strip(text).to_lowercase().starts_with(prompt.as_str()),
+            Self::EndPhrase(phrase) => {
+                strip(text).trim_matches('"').to_lowercase().ends_with(phrase.as_str())
+            }
+            Self::CapitalWords(bound) => {
+                let words = treebank::words(response.chars().chars());
+                bound.holds(words.iter().filter(|word| is_upper(word)).count())
+            }
+            Self::AllCapital => is_upper(text) && is_language(text, "en"),
+            Self::AllLowercase => is_lower(text) && is_language(text, "en"),
+            Self::NoComma => !text.contains(','),
+            Self::Quotation => {
+                let text = strip(text);
+                text.len() > 1 && text.starts_with('"') && text.ends_with('"')
+            }
+        })
+    }
+}
+
+/// A text without anything to go by counts as being in the language, as in the reference.
+fn is_language(text: &str, code: &str) -> bool {
+    language::detect(text).is_none_or(|found| found == code)
+}
+
+/// Runs of word characters.
+fn word_count(text: &str) -> usize {
+    let mut inside = false;
+    let mut count = 0;
+    for c in text.chars() {
+        let word = is_unicode_word(c);
+        count += usize::from(word && !inside);
+        inside = word;
+    }
+    count
+}
+
+fn is_blank(text: &str) -> bool {
+    text.chars().all(is_space)
+}
+
+/// Parts between `***`, without blank ones at the ends; `None` when one within is blank.
+fn paragraphs(text: &str) -> Option<usize> {
+    let parts: Vec<&str> = text.split("***").collect();
+    let mut count = parts.len();
+    for (i, part) in parts.iter().enumerate() {
+        if is_blank(part) {
+            if i != 0 && i + 1 != parts.len() {
+                return None;
+            }
+            count -= 1;
+        }
+    }
+    Some(count)
+}
+
+/// Whether the text has so many parts between blank lines and the nth begins with the word.
+/// Blank parts are not counted but keep their number, as in the reference.
+fn first_word_of_paragraph(text: &str, wanted: f64, nth: usize, word: &str) -> bool {
+    let parts: Vec<&str> = text.split("\n\n").collect();
+    let count = parts.iter().filter(|part| !is_blank(part)).count();
+    if nth > count {
+        return false;
+    }
+    let Some(first) = parts[nth - 1].split(is_space).find(|w| !w.is_empty()) else { return false };
+    let first = first.trim_start_matches('\'').trim_start_matches('"');
+    let first: String = first
+        .chars()
+        .take_while(|c| !matches!(c, '.' | ',' | '?' | '!' | '\'' | '"'))
+        .flat_map(char::to_lowercase)
+        .collect();
+    count as f64 == wanted && first == word
+}
+
+/// Non-overlapping `[...]` within a line.
+fn placeholders(text: &str) -> usize {
+    let mut count = 0;
+    for line in text.split('\n') {
+        let mut rest = line;
+        while let Some(open) = rest.find('[') {
+            let Some(close) = rest[open..].find(']') else { break };
+            count += 1;
+            rest = &rest[open + close + 1..];
+        }
+    }
+    count
+}
+
+/// Whether the letters stand in the text, each followed by a period and maybe a space;
+/// the last one by a period only where `last_period`.
+fn postscript(lower: &str, letters: &[char], last_period: bool) -> bool {
+    let chars: Vec<char> = lower.chars().collect();
+    (0..chars.len()).any(|start| {
+        let mut at = start;
+        for (i, letter) in letters.iter().enumerate() {
+            if chars.get(at) != Some(letter) {
+                return false;
+            }
+            at += 1;
+            let last = i + 1 == letters.len();
+            if !last || last_period {
+                if chars.get(at) != Some(&'.') {
+                    return false;
+                }
+                at += 1;
+            }
+            if !last && chars.get(at).is_some_and(|&c| is_space(c)) {
+                at += 1;
+            }
+        }
+        true
+    })
+}
+
+/// Lines that begin with `*` and something else than `*`, and lines that begin with `-`.
+fn bullets(text: &[char]) -> usize {
+    let count = |is_bullet: &dyn Fn(usize) -> Option<usize>| {
+        let mut count = 0;
+        let mut at = 0;
+        // Every round starts where `^` holds.
+        while at <= text.len() {
+            // `\s*` crosses line ends.
+            let mark = at + text[at..].iter().take_while(|&&c| is_space(c)).count();
+            let mut end = mark;
+            if let Some(after) = is_bullet(mark) {
+                count += 1;
+                end = after;
+            }
+            // To the end of the line and to the start of the next.
+            match text[end..].iter().position(|&c| c == '\n') {
+                Some(line_feed) => at = end + line_feed + 1,
+                None => break,
+            }
+        }
+        count
+    };
+    let stars = count(&|at| {
+        // The character after the star may be a line feed.
+        (text.get(at) == Some(&'*') && text.get(at + 1).is_some_and(|&c| c != '*')).then_some(at + 2)
+    });
+    let dashes = count(&|at| (text.get(at) == Some(&'-')).then_some(at + 1));
+    stars + dashes
+}
+
+/// `*...*` and `**...**` within a line that hold more than stars and white space.
+fn highlights(text: &[char]) -> usize {
+    let count = |stars: usize| {
+        let marked = |at: usize| text.get(at..at + stars).is_some_and(|here| here.iter().all(|&c| c == '*'));
+        let mut count = 0;
+        let mut at = 0;
+        while at < text.len() {
+            if !marked(at) {
+                at += 1;
+                continue;
+            }
+            let start = at + stars;
+            let end = start + text[start..].iter().take_while(|&&c| c != '*' && c != '\n').count();
+            if marked(end) {
+                count += usize::from(!text[start..end].iter().all(|&c| is_space(c)));
+                at = end + stars;
+            } else {
+                at += 1;
+            }
+        }
+        count
+    };
+    count(1) + count(2)
+}
+
+/// Whether the response, without the fences of a Markdown block, is JSON.
+fn is_json_block(text: &str) -> bool {
+    let mut text = strip(text);
+    for fence in ["```json", "```Json", "```JSON", "```"] {
+        text = text.strip_prefix(fence).unwrap_or(text);
+    }
+    json::is_json(strip(text.strip_suffix("```").unwrap_or(text)))
+}
+
+/// Whether a line holds `<<...>>` around more than white space and angle brackets.
+fn has_title(text: &str) -> bool {
+    text.split('\n').any(|line| {
+        let (Some(open), Some(close)) = (line.find("<<"), line.rfind(">>")) else { return false };
+        if close < open + 3 {
+            return false;
+        }
+        let title = &line[open..close + 2];
+        !is_blank(title.trim_start_matches('<').trim_end_matches('>'))
+    })
+}
+
+/// Whether six stars part the text into two different responses.
+fn two_responses(text: &str) -> bool {
+    let parts: Vec<&str> = text.split("******").collect();
+    let mut found: Vec<&str> = Vec::new();
+    for (i, part) in parts.iter().enumerate() {
+        if !is_blank(part) {
+            found.push(strip(part));
+        } else if i != 0 && i + 1 != parts.len() {
+            return false;
+        }
+    }
+    found.len() == 2 && found[0] != found[1]
+}

@@ -1,0 +1,17 @@
+//! The language of a text, as the Python package langdetect 1.0.9 with seed 0 names it.
+
+use langdetect::{DetectorFactory, Seed};
+use std::sync::OnceLock;
+
+/// The language code, or `None` where the detector finds nothing to go by (the reference then
+/// counts the instruction as followed).
+pub(crate) fn detect(text: &str) -> Option<String> {
+    static FACTORY: OnceLock<DetectorFactory> = OnceLock::new();
+    let factory = FACTORY.get_or_init(|| {
+        let mut factory = DetectorFactory::builtin().clone();
+        // A fixed seed: without one the detector would draw from the operating system.
+        factory.seed = Seed::Int(0);
+        factory
+    });
+    factory.detect(text).ok()
+}

@@ -1,0 +1,62 @@
+//! Agreement with the reference checkers (lm-eval over NLTK and langdetect) on GPT-4's responses
+//! and on this project's own cases.
+
+use fgrpo_verify::ifeval::Problem;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Labels compared and labels equal, by instruction.
+fn compare(file: &Path) -> BTreeMap<String, (usize, usize)> {
+    let text = std::fs::read_to_string(file).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
+    let mut counts: BTreeMap<String, (usize, usize)> = BTreeMap::new();
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let case: Value = serde_json::from_str(line).unwrap();
+        let list = |name: &str| case[name].as_array().unwrap().clone();
+        let ids: Vec<String> =
+            list("instruction_id_list").iter().map(|v| v.as_str().unwrap().to_owned()).collect();
+        let found = Problem::new(&ids, &list("kwargs"))
+            .unwrap_or_else(|e| panic!("{}: {e}", case["key"]))
+            .check_both(case["response"].as_str().unwrap());
+        for (how, found) in [("strict", &found.strict), ("loose", &found.loose)] {
+            let wanted = list(how);
+            for (i, id) in ids.iter().enumerate() {
+                let count = counts.entry(id.clone()).or_default();
+                count.0 += 1;
+                let agree = found.get(i).copied() == wanted[i].as_bool();
+                count.1 += usize::from(agree);
+                if !agree {
+                    println!(
+                        "  {}: {id} {how}: found {:?}, reference {}; kwargs {}",
+                        case["key"],
+                        found.get(i),
+                        wanted[i],
+                        case["kwargs"][i]
+                    );
+                }
+            }
+        }
+    }
+    counts
+}
+
+fn report(name: &str, counts: &BTreeMap<String, (usize, usize)>) -> f64 {
+    for (id, (all, equal)) in counts {
+        println!("  {id:<45} {equal:>5} of {all}");
+    }
+    let all: usize = counts.values().map(|c| c.0).sum();
+    let equal: usize = counts.values().map(|c| c.1).sum();
+    let share = equal as f64 / all as f64;
+    println!("ifeval {name}: {equal} of {all} labels agree ({:.2} %)", 100.0 * share);
+    share
+}
+
+#[test]
+fn labels_of_gpt4_responses_agree_with_the_reference() {
+    let Ok(folder) = std::env::var("FGRPO_PARITY_DATA") else {
+        println!("FGRPO_PARITY_DATA is unset: the public corpus was not compared");
+        return;
+    };
+    let counts = compare(&Path::new(&folder).join("verifiers/ifeval_gpt4.jsonl"));
+    assert!(report("gpt4", &counts) >= 0.995);
+}

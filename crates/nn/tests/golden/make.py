@@ -1,0 +1,176 @@
+"""Makes the golden files beside it: tiny random checkpoints as transformers saves them, and what PyTorch computes from them.
+
+    python crates/nn/tests/golden/make.py
+
+Needs torch, transformers and safetensors; the versions used stand in each file's metadata. Each case is a folder:
+
+    config.json, model*.safetensors   save_pretrained's output (one case sharded, one in bfloat16)
+    expected.safetensors              inputs and results, all in f32, below
+
+Inputs. `tokens` holds all sequences end to end, `shape` a row (group, prompt length, completion length) per sequence; sequences of
+a group have the same prompt. A prediction is a completion's token given all before it, in order of sequences.
+Results. `logits` [predictions, V] at temperature 1; `logp`, `entropy` of softmax(logits / TEMPERATURE). The scalar function is
+sum(a * logp + c / 2 * logp^2 + b * entropy), `grad.NAME` its gradient. Cases with an optimizer: STEPS steps of AdamW on that
+function with clipping to `max_norm`; `loss` and `grad_norm` (before clipping) per step and `final.NAME` weights.
+"""
+
+import pathlib
+import shutil
+
+import safetensors.torch
+import torch
+import transformers
+from transformers import LlamaConfig, Qwen2Config, Qwen3Config
+
+HERE = pathlib.Path(__file__).parent
+TEMPERATURE = 0.8
+STEPS = 4
+ADAMW = dict(lr=1e-2, betas=(0.9, 0.95), eps=1e-6, weight_decay=0.1)
+V = 37
+
+COMMON = dict(vocab_size=V, max_position_embeddings=256, attn_implementation="eager")
+LLAMA3 = dict(
+    rope_type="llama3", rope_theta=1000.0, factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0,
+    original_max_position_embeddings=64,
+)
+CASES = {
+    # GQA ratio 2, bias, tied.
+    "qwen2_tied": Qwen2Config(
+        hidden_size=24, intermediate_size=20, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+        tie_word_embeddings=True, rope_parameters=dict(rope_type="default", rope_theta=1e4), **COMMON),
+    # Ratio 1, three heads of 10 in a width of 16, untied; sharded.
+    "qwen2_odd_heads_sharded": Qwen2Config(
+        hidden_size=16, intermediate_size=22, num_hidden_layers=2, num_attention_heads=3, num_key_value_heads=3, head_dim=10,
+        tie_word_embeddings=False, rope_parameters=dict(rope_type="default", rope_theta=1e6), **COMMON),
+    # Ratio 4, QK-norm, heads wider than the model, untied.
+    "qwen3_ratio_4": Qwen3Config(
+        hidden_size=20, intermediate_size=26, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=1, head_dim=8,
+        tie_word_embeddings=False, rope_parameters=dict(rope_type="default", rope_theta=1e4), **COMMON),
+    # QK-norm, tied; saved in bfloat16.
+    "qwen3_tied_bf16": Qwen3Config(
+        hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=2, head_dim=16,
+        tie_word_embeddings=True, rope_parameters=dict(rope_type="default", rope_theta=1e4), **COMMON),
+    # Llama-3 scaling with frequencies below, within and above its band, ratio 2, head size not width / heads, tied.
+    "llama3_scaled": LlamaConfig(
+        hidden_size=24, intermediate_size=18, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
+        tie_word_embeddings=True, rms_norm_eps=1e-5, rope_parameters=LLAMA3, **COMMON),
+    # Linear scaling, ratio 1, untied.
+    "llama_linear": LlamaConfig(
+        hidden_size=16, intermediate_size=20, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=2,
+        tie_word_embeddings=False, rope_parameters=dict(rope_type="linear", rope_theta=1e4, factor=2.5), **COMMON),
+}
+OPTIMIZED = {"qwen2_tied": 4.9, "qwen3_ratio_4": None}
+
+
+def metadata(**more):
+    versions = dict(torch=torch.__version__, transformers=transformers.__version__)
+    return dict(script="crates/nn/tests/golden/make.py", temperature=str(TEMPERATURE), **versions, **more)
+
+
+def make_model(config, seed):
+    """Weights large enough that attention is not uniform, norms and biases that matter."""
+    torch.manual_seed(seed)
+    model = transformers.AutoModelForCausalLM.from_config(config).float().eval()
+    for name, p in model.named_parameters():
+        with torch.no_grad():
+            if "norm" in name:
+                p.uniform_(0.5, 1.5)
+            elif name.endswith("bias"):
+                p.normal_(0, 0.3)
+            else:
+                p.normal_(0, 0.6 if "embed" in name else 1.2 * p.shape[1] ** -0.5)
+    return model
+
+
+def load(folder):
+    return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+
+
+def make_inputs(seed):
+    """Two groups whose completions share prefixes, repeat and differ in length; a lone sequence longer than any band of RoPE."""
+    g = torch.Generator().manual_seed(seed)
+    draw = lambda n: torch.randint(V, (n,), generator=g).tolist()
+    prompts, stems = [draw(5), draw(9), draw(70)], [draw(3), draw(2), []]
+    tails = [[draw(4), draw(6), [], draw(1)], [draw(7), draw(3), draw(3)], [draw(12)]]
+    tails[1][2] = tails[1][1]  # the same completion twice
+    sequences = []
+    for group, (prompt, stem) in enumerate(zip(prompts, stems)):
+        sequences += [(group, prompt, stem + tail) for tail in tails[group]]
+    sequences.append((0, prompts[0], draw(5)))  # one more that shares nothing but the prompt
+    return sorted(sequences, key=lambda s: s[0])
+
+
+def predictions(model, sequences):
+    """Logits of every completion token, one sequence at a time: no padding, no sharing."""
+    rows = []
+    for _, prompt, completion in sequences:
+        ids = torch.tensor([prompt + completion])
+        logits = model(input_ids=ids, use_cache=False).logits[0]
+        rows.append(logits[len(prompt) - 1 : -1])
+    logits = torch.cat(rows)
+    targets = torch.tensor([t for _, _, completion in sequences for t in completion])
+    log_probs = torch.log_softmax(logits / TEMPERATURE, -1)
+    logp = log_probs.gather(1, targets[:, None])[:, 0]
+    entropy = -(log_probs.exp() * log_probs).sum(-1)
+    return logits, logp, entropy
+
+
+def named(model, prefix, what):
+    return {f"{prefix}.{name}": what(p).detach().clone() for name, p in model.named_parameters()}
+
+
+def save(tensors, path, about):
+    safetensors.torch.save_file({k: v.contiguous() for k, v in tensors.items()}, path, about)
+
+
+def make_case(name, config, seed):
+    folder = HERE / name
+    shutil.rmtree(folder, ignore_errors=True)
+    model = make_model(config, seed)
+    if name.endswith("bf16"):
+        model.bfloat16()
+    model.save_pretrained(folder, max_shard_size="9KB" if name.endswith("sharded") else "5GB")
+    model = load(folder)
+
+    sequences = make_inputs(seed)
+    logits, logp, entropy = predictions(model, sequences)
+    g = torch.Generator().manual_seed(seed + 1)
+    a, b, c = (torch.randn(len(logp), generator=g) * s for s in (2e-3, 4e-3, 1e-3))
+    scalar = lambda logp, entropy: (a * logp + c / 2 * logp**2 + b * entropy).sum()
+    loss = scalar(logp, entropy)
+    loss.backward()
+    out = dict(
+        tokens=torch.tensor([t for _, p, r in sequences for t in p + r]),
+        shape=torch.tensor([[g, len(p), len(r)] for g, p, r in sequences]),
+        logits=logits.detach(), logp=logp.detach(), entropy=entropy.detach(), a=a, b=b, c=c,
+        **named(model, "grad", lambda p: p.grad),
+    )
+    about = metadata(loss=repr(loss.item()))
+    if name in OPTIMIZED:
+        max_norm = OPTIMIZED[name]
+        optimizer = torch.optim.AdamW(model.parameters(), **ADAMW)
+        losses, norms = [], []
+        for _ in range(STEPS):
+            optimizer.zero_grad()
+            _, logp, entropy = predictions(model, sequences)
+            loss = scalar(logp, entropy)
+            loss.backward()
+            norm = torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm or float("inf"))
+            optimizer.step()
+            losses.append(loss.item())
+            norms.append(norm.item())
+        out.update(loss=torch.tensor(losses), grad_norm=torch.tensor(norms), **named(model, "final", lambda p: p))
+        betas = "{} {}".format(*ADAMW["betas"])
+        about.update(adamw=f"{ADAMW['lr']} {betas} {ADAMW['eps']} {ADAMW['weight_decay']}", max_norm=str(max_norm))
+    save(out, folder / "expected.safetensors", about)
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    for path in folder.iterdir():
+        path.chmod(0o644)
+    size = sum(p.numel() for p in model.parameters())
+    print(f"{name}: {size} parameters, {len(logp)} predictions, gradient norms {out.get('grad_norm')}")
+
+
+if __name__ == "__main__":
+    torch.use_deterministic_algorithms(True)
+    for i, (name, config) in enumerate(CASES.items()):
+        make_case(name, config, 1000 + 10 * i)

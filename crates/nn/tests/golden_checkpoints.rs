@@ -1,0 +1,99 @@
+//! Checkpoints between this crate and transformers, both ways.
+
+mod golden;
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use fgrpo_nn::config::{Architecture, RopeScaling};
+use fgrpo_nn::weights::{Dtype, write_checkpoint};
+use serde_json::{Value, json};
+
+#[test]
+fn checkpoints_saved_by_transformers_5_open_with_their_settings() {
+    for case in golden::CASES {
+        let checkpoint = golden::checkpoint(case);
+        let config = checkpoint.config();
+        let family = match &case[..5] {
+            "qwen2" => Architecture::Qwen2,
+            "qwen3" => Architecture::Qwen3,
+            _ => Architecture::Llama,
+        };
+        assert_eq!(config.architecture, family, "{case}");
+        assert_eq!(
+            config.tie_word_embeddings,
+            matches!(case, "qwen2_tied" | "qwen3_tied_bf16" | "llama3_scaled")
+        );
+        assert_eq!(checkpoint.dtype(), if case.ends_with("bf16") { Dtype::BF16 } else { Dtype::F32 });
+        let values: usize =
+            checkpoint.names().iter().map(|name| checkpoint.tensor(name).unwrap().len()).sum();
+        assert_eq!(values as u64, config.parameters(), "{case}");
+    }
+    let scaling = RopeScaling::Llama3 {
+        factor: 4.0,
+        low_freq_factor: 1.0,
+        high_freq_factor: 4.0,
+        original_max_position_embeddings: 64,
+    };
+    assert_eq!(golden::checkpoint("llama3_scaled").config().rope_scaling, scaling);
+    assert_eq!(golden::checkpoint("llama_linear").config().rope_scaling, RopeScaling::Linear { factor: 2.5 });
+}
+
+/// `written_configs.json` holds what this crate writes for each case, opened and found to give PyTorch's logits by the
+/// transformers versions it names. Who changes the writer opens them again (the test below does) and renews the record.
+#[test]
+fn written_configs_are_those_that_transformers_4_and_5_opened() {
+    let record = std::fs::read(golden::folder().join("written_configs.json")).unwrap();
+    let record: Value = serde_json::from_slice(&record).unwrap();
+    for case in golden::CASES {
+        let checkpoint = golden::checkpoint(case);
+        let written = Value::Object(checkpoint.config().to_json(checkpoint.dtype()));
+        assert_eq!(written, record["configs"][case], "{case}: wrote {written:#}");
+    }
+}
+
+#[test]
+fn written_checkpoints_give_pytorchs_logits_in_transformers() {
+    let Ok(python) = std::env::var("FGRPO_PYTHON") else {
+        eprintln!("skipped: FGRPO_PYTHON does not name a Python that has torch and transformers");
+        return;
+    };
+    for case in golden::CASES {
+        let (checkpoint, expected) = (golden::checkpoint(case), golden::expected(case));
+        let config = checkpoint.config();
+        let dir = tempfile::tempdir().unwrap();
+        let tensors =
+            config.tensors().into_iter().map(|(n, s)| (n.clone(), s, checkpoint.tensor(&n).unwrap()));
+        write_checkpoint(dir.path(), config, tensors, checkpoint.dtype(), 9000).unwrap();
+
+        let sequences = golden::sequences(&expected);
+        let wanted = expected.tensor("logits").unwrap();
+        let mut last_rows = Vec::new();
+        let mut inputs = Vec::new();
+        let mut row = 0;
+        for s in sequences.iter().filter(|s| !s.completion.is_empty()) {
+            row += s.completion.len();
+            last_rows.push(&wanted[(row - 1) * config.vocab_size..row * config.vocab_size]);
+            inputs.push([&s.prompt[..], &s.completion[..s.completion.len() - 1]].concat());
+        }
+        let mut child = Command::new(&python)
+            .arg(golden::folder().join("open_in_transformers.py"))
+            .arg(dir.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(json!(inputs).to_string().as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{case}: {}", String::from_utf8_lossy(&output.stderr));
+        let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+        eprintln!("{case}: opened by transformers {}", answer["transformers"]);
+        for (found, wanted) in answer["logits"].as_array().unwrap().iter().zip(last_rows) {
+            let found: Vec<f32> =
+                found.as_array().unwrap().iter().map(|x| x.as_f64().unwrap() as f32).collect();
+            let (worst, at) = golden::distance(&found, wanted);
+            assert!(worst < 1e-5, "{case}: logit {at} is off by {worst}");
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Arithmetic: game_of_24 (mathador), math_path, cryptarithm, buggy_tables.
+
+use std::collections::HashMap;
+
+use dashu::integer::IBig;
+
+use super::game::Game;
+use super::python::{self, EvalError};
+use super::text::{regex, strip};
+use super::value::Value;
+use super::{Error, Mode, correct, rational, unparsed, unscorable, wrong};
+use crate::verdict::Outcome;
+
+/// Numbers to combine into a result.
+pub(crate) struct GameOf24 {
+    numbers: Vec<String>,
+    operators: Vec<String>,
+    result: Option<IBig>,
+}
+
+impl GameOf24 {
+    pub(crate) fn parse(game: &Game) -> Result<Self, Error> {
+        Ok(Self {
+            numbers: game.list("numbers", "a list of whole numbers", |v| Some(v.as_i64()?.to_string()))?,
+            operators: game.list("operators", "a list of operators", super::game::cell)?,
+            result: python::whole(game.field("result")?),
+        })
+    }
+
+    /// Quirk: in parity mode the value is not compared with the wanted one; any expression that has a value passes.
+    pub(crate) fn check(&self, text: &str, mode: Mode) -> Outcome {
+        let Some(block) = regex!(r"(?s)```python.*?```").find_iter(text).last() else {
+            return unparsed("no_code_block");
+        };
+        let expression = block.as_str().replace("```python", "").replace("```", "");
+        let expression = strip(&expression);
+        let mut found: HashMap<&str, usize> = HashMap::new();
+        let mut count = 0;
+        for number in expression.split(|c: char| !c.is_ascii_digit()).filter(|n| !n.is_empty()) {
+            *found.entry(number).or_default() += 1;
+            count += 1;
+        }
+        let allowed = |c: char| {
+            c.is_ascii_digit()
+                || super::text::is_space(c)
+                || c == '('
+                || c == ')'
+                || self.operators.iter().any(|op| op.len() == c.len_utf8() && op.starts_with(c))
+        };
+        if !expression.chars().all(allowed) {
+            return wrong("unknown_character");
+        }
+        let available = |number: &str| self.numbers.iter().filter(|n| *n == number).count();
+        if count != self.numbers.len() || found.iter().any(|(number, n)| *n > available(number)) {
+            return wrong("numbers");
+        }
+        match mode {
+            Mode::Parity => match python::evaluate(expression) {
+                Ok(value) => finite(&value),
+                Err(EvalError::Budget) => unscorable("budget"),
+                Err(_) => wrong("no_value"),
+            },
+            Mode::Strict => {
+                let Some(wanted) = &self.result else { return unscorable("problem") };
+                match rational::evaluate(expression) {
+                    Ok(value) if value == rational::Rational::from(wanted.clone()) => correct("exact"),
+                    Ok(_) => wrong("value"),
+                    Err(EvalError::Budget) => unscorable("budget"),
+                    Err(_) => wrong("no_value"),
+                }
+            }
+        }
+    }
+}
+
+/// `abs(x - x) < 1e-10`: true for every number but infinities and NaN.
+fn finite(value: &Value) -> Outcome {
+    let holds = match value {
+        Value::Bool(_) | Value::Int(_) => true,
+        Value::Float(x) => x.is_finite(),
+        Value::Complex(re, im) => re.is_finite() && im.is_finite(),
+        _ => false,
+    };
+    if holds { correct("any_value") } else { wrong("no_value") }
+}
+
+/// An equation with digits to restore.
+pub(crate) struct MathPath {
+    query: String,
+}
+
+fn digits(text: &str) -> impl Iterator<Item = char> + '_ {
+    text.chars().filter(|c| c.is_ascii_digit() || *c == '?')
+}
+
+fn symbols(text: &str) -> impl Iterator<Item = char> + '_ {
+    text.chars().filter(|c| "+-*/%".contains(*c))
+}
+
+impl MathPath {
+    pub(crate) fn parse(game: &Game) -> Result<Self, Error> {
+        Ok(Self { query: game.text("query_expr")?.replace(' ', "") })
+    }
+
+    pub(crate) fn check(&self, text: &str, mode: Mode) -> Outcome {
+        let Some(found) = regex!(r"\[\[(.*?)\]\]").captures_iter(text).last().and_then(|c| c.get(1)) else {
+            return unparsed("no_brackets");
+        };
+        let answer = found.as_str().replace(' ', "");
+        let answer = strip(&answer);
+        if mode == Mode::Strict {
+            return self.strict(answer);
+        }
+        let (wanted, given): (Vec<char>, Vec<char>) =
+            (digits(&self.query).collect(), answer.chars().filter(char::is_ascii_digit).collect());
+        if wanted.len() != given.len() || wanted.iter().zip(&given).any(|(w, g)| *w != '?' && w != g) {
+            return wrong("digits");
+        }
+        if !symbols(&self.query).eq(symbols(answer)) {
+            return wrong("operators");
+        }
+        match python::evaluate(&answer.replace('=', "==")) {
+            Ok(value) if value.truthy() => correct("equation_holds"),
+            Ok(_) => wrong("equation_fails"),
+            Err(EvalError::Budget) => unscorable("budget"),
+            Err(_) => wrong("no_value"),
+        }
+    }
+
+    /// The answer is the query with a digit for each question mark, and both sides are equal as rationals.
+    fn strict(&self, answer: &str) -> Outcome {
+        let fits = self.query.chars().count() == answer.chars().count()
+            && self
+                .query
+                .chars()
+                .zip(answer.chars())
+                .all(|(q, a)| if q == '?' { a.is_ascii_digit() } else { q == a });
+        if !fits {
+            return wrong("changed");
+        }
+        let Some((left, right)) = answer.split_once('=') else { return wrong("no_equation") };
+        match (rational::evaluate(left), rational::evaluate(right)) {
+            (Ok(a), Ok(b)) if a == b => correct("equation_holds"),
+            (Ok(_), Ok(_)) => wrong("equation_fails"),
+            (Err(EvalError::Budget), _) | (_, Err(EvalError::Budget)) => unscorable("budget"),
+            _ => wrong("no_value"),
+        }
+    }
+}
+
+/// An equation of digits for letters.
+pub(crate) struct Cryptarithm(String);
+
+impl Cryptarithm {
+    pub(crate) fn parse(game: &Game) -> Result<Self, Error> {
+        Ok(Self(game.answer_text()?.replace(' ', "")))
+    }
+
+    pub(crate) fn check(&self, text: &str, mode: Mode) -> Outcome {
+        let pattern = regex!(r"\d+(?:\s*(?:\+|\-|\*)\s*\d+)+\s*=\s*-?\d+");
+        let Some(found) = pattern.find_iter(text).last() else { return unparsed("no_equation") };
+        let answer: String = match mode {
+            Mode::Parity => strip(found.as_str()).replace(' ', ""),
+            Mode::Strict => found.as_str().chars().filter(|c| !super::text::is_space(*c)).collect(),
+        };
+        if answer == self.0 { correct("exact") } else { wrong("mismatch") }
+    }
+}
+
+/// A number with two decimals.
+pub(crate) struct BuggyTables {
+    expected: String,
+    empty: bool,
+}
+
+impl BuggyTables {
+    pub(crate) fn parse(game: &Game) -> Result<Self, Error> {
+        let answer = game.answer_text()?;
+        Ok(Self { expected: two_decimals(&answer).to_owned(), empty: answer.is_empty() })
+    }
+
+    pub(crate) fn check(&self, text: &str, mode: Mode) -> Outcome {
+        if self.empty && text.is_empty() {
+            return match mode {
+                Mode::Parity => correct("empty"),
+                Mode::Strict => unscorable("problem"),
+            };
+        }
+        let found = two_decimals(text);
+        if found == self.expected && (mode == Mode::Parity || !found.is_empty()) {
+            return correct("exact");
+        }
+        if regex!(r"-?\d+\.\d{2}\b").is_match(text) { wrong("mismatch") } else { unparsed("no_number") }
+    }
+}
+
+/// The last number with exactly two decimals, or the stripped text.
+fn two_decimals(text: &str) -> &str {
+    let text = strip(text);
+    regex!(r"-?\d+\.\d{2}\b").find_iter(text).last().map_or(text, |m| m.as_str())
+}

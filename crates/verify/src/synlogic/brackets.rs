@@ -1,0 +1,151 @@
+//! Bracket sequences: dyck_language, dyck_language_errors, dyck_language_reasoning_errors.
+
+use std::collections::BTreeSet;
+
+use dashu::integer::IBig;
+
+use super::game::{self, Game};
+use super::text::{is_space, regex, strip};
+use super::value::Value;
+use super::{Error, Mode, correct, python, unparsed, wrong};
+use crate::verdict::Outcome;
+
+/// The whole sequence, brackets closed.
+pub(crate) struct DyckLanguage(String);
+
+impl DyckLanguage {
+    pub(crate) fn parse(game: &Game) -> Result<Self, Error> {
+        Ok(Self(game.text("full_sequence")?))
+    }
+
+    pub(crate) fn check(&self, text: &str, mode: Mode) -> Outcome {
+        let text = match mode {
+            Mode::Parity => text,
+            Mode::Strict => fenced(text),
+        };
+        let mut answer: String = text.chars().filter(|c| !is_space(*c)).collect();
+        for escape in ["\\n", "\\t", "\\r"] {
+            answer = answer.replace(escape, "");
+        }
+        answer = answer.replace("\\\\", "\\");
+        for quote in ['"', '\''] {
+            if answer.chars().count() >= 2 && answer.starts_with(quote) && answer.ends_with(quote) {
+                answer = answer[1..answer.len() - 1].to_owned();
+                break;
+            }
+        }
+        if answer.is_empty() {
+            unparsed("empty")
+        } else if answer == self.0 {
+            correct("exact")
+        } else {
+            wrong("mismatch")
+        }
+    }
+}
+
+/// The content of a last code block, or the text.
+fn fenced(text: &str) -> &str {
+    regex!(r"```[a-z]*\s([\s\S]*?)```")
+        .captures_iter(text)
+        .last()
+        .and_then(|c| c.get(1))
+        .map_or(text, |m| m.as_str())
+}
+
+/// The position of the first error, -1 for none.
+pub(crate) struct DyckErrors(Option<IBig>);
+
+impl DyckErrors {
+    pub(crate) fn parse(game: &Game) -> Result<Self, Error> {
+        if game.field("is_valid")?.truthy() {
+            return Ok(Self(None));
+        }
+        let position = game::int(game.field("first_error_pos")?);
+        position.map(|n| Self(Some(n))).ok_or_else(|| game.error("first_error_pos", "a whole number"))
+    }
+
+    /// Quirk: in parity mode a text with "valid" or "correct" anywhere, so also "invalid", means -1.
+    pub(crate) fn check(&self, text: &str, mode: Mode) -> Outcome {
+        let lower = text.to_lowercase();
+        let says_valid = match mode {
+            Mode::Parity => ["合法", "valid", "correct"].iter().any(|word| lower.contains(word)),
+            Mode::Strict => {
+                let word = strip(&lower).trim_end_matches(['.', '。', '!']);
+                ["合法", "valid", "correct", "the sequence is valid"].contains(&word)
+            }
+        };
+        let answer = if says_valid { "-1" } else { strip(text) };
+        let found = python::int(answer);
+        let same = match (&self.0, mode) {
+            (None, Mode::Parity) => answer == "-1",
+            (None, Mode::Strict) => found == Some(IBig::from(-1)),
+            (Some(position), _) => found.as_ref() == Some(position),
+        };
+        match (same, found) {
+            (true, _) => correct("exact"),
+            (false, Some(_)) => wrong("mismatch"),
+            (false, None) => unparsed("not_an_integer"),
+        }
+    }
+}
+
+/// The numbers of the wrong steps.
+pub(crate) struct DyckReasoningErrors(BTreeSet<IBig>);
+
+const NO_ERRORS: [&str; 7] =
+    ["无问题", "no", "无错误", "no error", "no errors", "no mistakes", "all correct"];
+
+impl DyckReasoningErrors {
+    pub(crate) fn parse(game: &Game) -> Result<Self, Error> {
+        let indices = game.list("error_indices", "a list of whole numbers", |v| match v {
+            Value::Int(n) => Some(n.clone()),
+            _ => None,
+        })?;
+        Ok(Self(indices.into_iter().collect()))
+    }
+
+    /// Quirk: in parity mode only digits and commas are kept, so `[1, 2]` and `1a2,3` are read too (the latter as 12 and 3),
+    /// and any text without digits says that there is no error.
+    pub(crate) fn check(&self, text: &str, mode: Mode) -> Outcome {
+        if text.contains("不确定") || text.contains("不知道") || text.to_lowercase().contains("unclear")
+        {
+            return wrong("uncertain");
+        }
+        if mode == Mode::Strict {
+            return self.strict(text);
+        }
+        let none = strip(text).is_empty() || NO_ERRORS.contains(&text.to_lowercase().as_str());
+        let kept: String = if none {
+            String::new()
+        } else {
+            text.chars()
+                .map(|c| if c == '，' { ',' } else { c })
+                .filter(|c| c.is_ascii_digit() || *c == ',')
+                .collect()
+        };
+        if self.0.is_empty() && kept.is_empty() {
+            return correct("exact");
+        }
+        // A number too long for Python empties the whole set.
+        let numbers: Option<BTreeSet<IBig>> =
+            kept.split(',').filter(|s| !s.is_empty()).map(python::int).collect();
+        if numbers.unwrap_or_default() == self.0 { correct("exact") } else { wrong("mismatch") }
+    }
+
+    fn strict(&self, text: &str) -> Outcome {
+        let trimmed = strip(text).trim_end_matches(['.', '。']);
+        let found: Option<BTreeSet<IBig>> =
+            if trimmed.is_empty() || NO_ERRORS.contains(&trimmed.to_lowercase().as_str()) {
+                Some(BTreeSet::new())
+            } else {
+                let list = trimmed.strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(trimmed);
+                list.split([',', '，']).map(python::int).collect()
+            };
+        match found {
+            Some(numbers) if numbers == self.0 => correct("exact"),
+            Some(_) => wrong("mismatch"),
+            None => unparsed("not_a_list"),
+        }
+    }
+}

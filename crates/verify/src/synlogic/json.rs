@@ -1,0 +1,263 @@
+//! JSON as Python's `json.loads` reads it: `NaN` and infinities are numbers, integers are exact, the last of equal keys wins.
+
+use dashu::integer::IBig;
+
+use super::value::{DictBuilder, Value};
+
+/// How deep brackets may nest (Python's own limit is near 1000).
+const MAX_DEPTH: usize = 500;
+/// Python refuses to read longer integers.
+pub(crate) const MAX_DIGITS: usize = 4300;
+
+/// Reads one JSON value with nothing but blanks around it. `None` where it is not JSON or nests too deep.
+pub fn parse(text: &str) -> Option<Value> {
+    let mut p = Parser { text, at: 0 };
+    p.blanks();
+    let value = p.value(0)?;
+    p.blanks();
+    (p.at == text.len()).then_some(value)
+}
+
+struct Parser<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl Parser<'_> {
+    fn peek(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    fn blanks(&mut self) {
+        while matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'\r')) {
+            self.at += 1;
+        }
+    }
+
+    fn word(&mut self, word: &str) -> bool {
+        let found = self.text.as_bytes()[self.at..].starts_with(word.as_bytes());
+        if found {
+            self.at += word.len();
+        }
+        found
+    }
+
+    fn value(&mut self, depth: usize) -> Option<Value> {
+        if depth > MAX_DEPTH {
+            return None;
+        }
+        match self.peek()? {
+            b'"' => self.string().map(Value::Str),
+            b'[' => self.list(depth),
+            b'{' => self.dict(depth),
+            b'n' => self.word("null").then_some(Value::None),
+            b't' => self.word("true").then_some(Value::Bool(true)),
+            b'f' => self.word("false").then_some(Value::Bool(false)),
+            b'N' => self.word("NaN").then_some(Value::Float(f64::NAN)),
+            b'I' => self.word("Infinity").then_some(Value::Float(f64::INFINITY)),
+            b'-' if self.text.as_bytes()[self.at..].starts_with(b"-I") => {
+                self.word("-Infinity").then_some(Value::Float(f64::NEG_INFINITY))
+            }
+            b'-' | b'0'..=b'9' => self.number(),
+            _ => None,
+        }
+    }
+
+    fn list(&mut self, depth: usize) -> Option<Value> {
+        self.at += 1;
+        let mut items = Vec::new();
+        self.blanks();
+        if self.word("]") {
+            return Some(Value::List(items));
+        }
+        loop {
+            self.blanks();
+            items.push(self.value(depth + 1)?);
+            self.blanks();
+            if self.word("]") {
+                return Some(Value::List(items));
+            }
+            if !self.word(",") {
+                return None;
+            }
+        }
+    }
+
+    fn dict(&mut self, depth: usize) -> Option<Value> {
+        self.at += 1;
+        let mut entries = DictBuilder::default();
+        self.blanks();
+        if self.word("}") {
+            return Some(entries.finish());
+        }
+        loop {
+            self.blanks();
+            if self.peek() != Some(b'"') {
+                return None;
+            }
+            let key = self.string()?;
+            self.blanks();
+            if !self.word(":") {
+                return None;
+            }
+            self.blanks();
+            let value = self.value(depth + 1)?;
+            entries.insert(Value::Str(key), value);
+            self.blanks();
+            if self.word("}") {
+                return Some(entries.finish());
+            }
+            if !self.word(",") {
+                return None;
+            }
+        }
+    }
+
+    fn digits(&mut self) -> usize {
+        let start = self.at;
+        while self.peek().is_some_and(|c| c.is_ascii_digit()) {
+            self.at += 1;
+        }
+        self.at - start
+    }
+
+    fn number(&mut self) -> Option<Value> {
+        let start = self.at;
+        self.word("-");
+        let whole = if self.word("0") { 1 } else { self.digits() };
+        if whole == 0 {
+            return None;
+        }
+        let integer_end = self.at;
+        let mut real = false;
+        if self.peek() == Some(b'.') {
+            self.at += 1;
+            if self.digits() == 0 {
+                self.at = integer_end;
+            } else {
+                real = true;
+            }
+        }
+        let mantissa_end = self.at;
+        if matches!(self.peek(), Some(b'e' | b'E')) {
+            self.at += 1;
+            if matches!(self.peek(), Some(b'+' | b'-')) {
+                self.at += 1;
+            }
+            if self.digits() == 0 {
+                self.at = mantissa_end;
+            } else {
+                real = true;
+            }
+        }
+        let text = &self.text[start..self.at];
+        if real {
+            text.parse().ok().map(Value::Float)
+        } else if whole > MAX_DIGITS {
+            None
+        } else {
+            text.parse::<IBig>().ok().map(Value::Int)
+        }
+    }
+
+    fn hex4(&mut self) -> Option<u32> {
+        let hex = self.text.as_bytes().get(self.at..self.at + 4)?;
+        let code = hex.iter().try_fold(0, |n, c| Some(n * 16 + char::from(*c).to_digit(16)?))?;
+        self.at += 4;
+        Some(code)
+    }
+
+    fn string(&mut self) -> Option<String> {
+        self.at += 1;
+        let mut out = String::new();
+        loop {
+            let rest = &self.text[self.at..];
+            let stop = rest.find(|c: char| c == '"' || c == '\\' || c < ' ')?;
+            out.push_str(&rest[..stop]);
+            self.at += stop;
+            match self.peek()? {
+                b'"' => {
+                    self.at += 1;
+                    return Some(out);
+                }
+                b'\\' => {
+                    self.at += 1;
+                    let c = self.peek()?;
+                    self.at += 1;
+                    match c {
+                        b'"' | b'\\' | b'/' => out.push(char::from(c)),
+                        b'b' => out.push('\u{8}'),
+                        b'f' => out.push('\u{c}'),
+                        b'n' => out.push('\n'),
+                        b'r' => out.push('\r'),
+                        b't' => out.push('\t'),
+                        b'u' => {
+                            let high = self.hex4()?;
+                            let mut code = high;
+                            if (0xD800..0xDC00).contains(&high) && self.text[self.at..].starts_with("\\u") {
+                                let back = self.at;
+                                self.at += 2;
+                                match self.hex4() {
+                                    Some(low) if (0xDC00..0xE000).contains(&low) => {
+                                        code = 0x1_0000 + ((high - 0xD800) << 10) + (low - 0xDC00);
+                                    }
+                                    Some(_) => self.at = back,
+                                    None => return None,
+                                }
+                            }
+                            // A lone surrogate is text to Python but not to Rust; no answer holds one.
+                            out.push(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER));
+                        }
+                        _ => return None,
+                    }
+                }
+                _ => return None,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn reads_what_python_reads_and_refuses_what_it_refuses() {
+        for good in
+            ["[1, -2.5e3, \"a\\u00e9\\ud83d\\ude00\", null, NaN, -Infinity]", " {\"a\": {}} ", "0", "\"\""]
+        {
+            assert!(parse(good).is_some(), "{good}");
+        }
+        for bad in
+            ["", "[1,]", "01", "1.", "{1: 2}", "'a'", "\"a\nb\"", "[1] 2", "\\", "\"\\x\"", "-", "+1", "True"]
+        {
+            assert!(parse(bad).is_none(), "{bad}");
+        }
+        assert_eq!(parse("\"\\ud83d\\ude00\""), Some(Value::Str("😀".into())));
+        assert_eq!(parse("{\"a\": 1, \"a\": 2}").unwrap().get("a").unwrap().as_i64(), Some(2));
+    }
+
+    #[test]
+    fn a_megabyte_of_brackets_is_refused() {
+        assert!(parse(&"[".repeat(1 << 20)).is_none());
+        assert!(parse(&"{\"a\":".repeat(1 << 18)).is_none());
+        assert!(parse(&"9".repeat(1 << 20)).is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn never_panics(text in "\\PC*") {
+            let _ = parse(&text);
+        }
+
+        #[test]
+        fn never_panics_on_json_like_text(text in "[\\[\\]{}\",:0-9eE.+\\\\u \\-ntfNI]{0,60}") {
+            let ours = parse(&text);
+            // Where serde_json reads it, so do we (it refuses overflowing numbers that Python takes as infinite).
+            if serde_json::from_str::<serde_json::Value>(&text).is_ok() {
+                prop_assert!(ours.is_some());
+            }
+        }
+    }
+}

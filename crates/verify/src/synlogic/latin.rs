@@ -1,0 +1,431 @@
+//! Latin squares: sudoku, calcudoko, futoshiki, skyscraper_puzzle.
+
+use super::game::{self, Game};
+use super::python;
+use super::text::{decimal, is_space, regex, strip, words};
+use super::value::Value;
+use super::{Error, Mode, correct, unparsed, wrong};
+use crate::verdict::Outcome;
+
+/// Whether every row and column holds 1 to n once.
+fn is_latin(grid: &[Vec<i64>]) -> bool {
+    let n = grid.len();
+    let complete = |line: &mut dyn Iterator<Item = i64>| {
+        let mut seen = vec![false; n];
+        for v in line {
+            let Some(slot) = usize::try_from(v - 1).ok().and_then(|i| seen.get_mut(i)) else { return false };
+            *slot = true;
+        }
+        seen.iter().all(|s| *s)
+    };
+    grid.iter().all(|row| row.len() == n && complete(&mut row.iter().copied()))
+        && (0..n).all(|c| complete(&mut grid.iter().map(|row| row[c])))
+}
+
+/// A square of integers from a list (or tuple) of lists (or tuples).
+fn int_square(value: &Value, n: usize) -> Option<Vec<Vec<i64>>> {
+    let rows = value.as_sequence()?;
+    (rows.len() == n).then_some(())?;
+    let row = |row: &Value| {
+        let row = row.as_sequence()?;
+        (row.len() == n).then(|| row.iter().map(Value::as_i64).collect::<Option<Vec<_>>>())?
+    };
+    rows.iter().map(row).collect()
+}
+
+/// Rows split by commas, cells by blanks: `1 2,2 1`; or Python's `1, 2], [2, 1`. For strict mode.
+fn loose_square(text: &str, n: usize) -> Option<Vec<Vec<i64>>> {
+    let literal = python::literal(text).ok().and_then(|v| int_square(&v, n));
+    literal.or_else(|| {
+        let inner = strip(text).strip_prefix("[[")?.strip_suffix("]]")?;
+        let rows =
+            inner.split(',').map(|row| words(row).map(|w| w.parse().ok()).collect::<Option<Vec<i64>>>());
+        let rows = rows.collect::<Option<Vec<_>>>()?;
+        (rows.len() == n && rows.iter().all(|r| r.len() == n)).then_some(rows)
+    })
+}
+
+/// The last `[[ ... ]]` that is a square, in either notation. For strict mode.
+fn last_square(text: &str, n: usize) -> Option<Vec<Vec<i64>>> {
+    regex!(r"(?s)\[\s*\[.*?\]\s*\]").find_iter(text).filter_map(|m| loose_square(m.as_str(), n)).last()
+}
+
+/// The last Python code block, stripped.
+pub(super) fn last_python_block(text: &str) -> Option<&str> {
+    regex!(r"```python\s*([\s\S]*?)\s*```")
+        .captures_iter(text)
+        .last()
+        .and_then(|c| c.get(1))
+        .map(|m| strip(m.as_str()))
+}
+
+/// Nine by nine, boxes of three by three.
+pub(crate) struct Sudoku {
+    clues: Vec<(usize, usize, i64)>,
+}
+
+impl Sudoku {
+    pub(crate) fn parse(game: &Game) -> Result<Self, Error> {
+        let grid = game.grid("original_sudoku", "nine rows of nine digits or X", |v| match v {
+            Value::Str(s) if s == "X" || s == "x" => Some(0),
+            v => game::int(v).and_then(|n| i64::try_from(n).ok()),
+        })?;
+        if grid.len() != 9 || grid.iter().any(|row| row.len() != 9) {
+            return Err(game.error("original_sudoku", "nine rows of nine digits or X"));
+        }
+        let cells =
+            grid.iter().enumerate().flat_map(|(r, row)| row.iter().enumerate().map(move |(c, v)| (r, c, *v)));
+        Ok(Self { clues: cells.filter(|(_, _, v)| *v != 0).collect() })
+    }
+
+    pub(crate) fn check(&self, text: &str, mode: Mode) -> Outcome {
+        let tuples =
+            || regex!(r"(?s)\(\s*\(\s*\d+\s*,.*?\)\s*\)").find_iter(text).last().map(|m| strip(m.as_str()));
+        let Some(answer) = last_python_block(text).or_else(tuples) else { return unparsed("no_grid") };
+        let Ok(value) = python::literal(answer) else { return unparsed("not_a_literal") };
+        if mode == Mode::Strict && holds_bool(&value) {
+            return wrong("shape");
+        }
+        let Some(grid) = int_square(&value, 9) else { return wrong("shape") };
+        let boxes = (0..9).all(|b| {
+            let mut seen = 0_u16;
+            for i in 0..9 {
+                let v = grid[b / 3 * 3 + i / 3][b % 3 * 3 + i % 3];
+                seen |= 1 << v.clamp(0, 15);
+            }
+            seen == 0b11_1111_1110
+        });
+        if !is_latin(&grid) || !boxes {
+            wrong("rules")
+        } else if self.clues.iter().any(|&(r, c, v)| grid[r][c] != v) {
+            wrong("clues")
+        } else {
+            correct("rules")
+        }
+    }
+}
+
+fn holds_bool(value: &Value) -> bool {
+    match value {
+        Value::Bool(_) => true,
+        Value::List(v) | Value::Tuple(v) => v.iter().any(holds_bool),
+        _ => false,
+    }
+}
+
+struct Cage {
+    cells: Vec<(usize, usize)>,
+    target: Value,
+    operator: String,
+}
+
+/// Cages with a sum, difference, product or quotient.
+pub(crate) struct Calcudoko {
+    n: usize,
+    cages: Vec<Cage>,
+}
+
+impl Calcudoko {
+    pub(crate) fn parse(game: &Game) -> Result<Self, Error> {
+        let n = match game.get("grid_size") {
+            None => 4,
+            Some(_) => game.size("grid_size")?,
+        };
+        const WANTED: &str = "regions with cells inside the grid, a target and an operator";
+        let cell = |v: &Value| -> Option<(usize, usize)> {
+            let (r, c) = match v {
+                Value::Str(s) => {
+                    let found = regex!(r"\((\d+)\s*,\s*(\d+)\)").captures(s)?;
+                    let int = |i: usize| i64::try_from(python::int(found.get(i)?.as_str())?).ok();
+                    (int(1)?, int(2)?)
+                }
+                v => game::pair(v)?,
+            };
+            let inside = |x: i64| usize::try_from(x - 1).ok().filter(|x| *x < n);
+            Some((inside(r)?, inside(c)?))
+        };
+        let cages = game.list("regions", WANTED, |region| {
+            Some(Cage {
+                cells: region.get("cells")?.as_list()?.iter().map(cell).collect::<Option<Vec<_>>>()?,
+                target: region.get("target").filter(|t| t.as_f64().is_some())?.clone(),
+                operator: region.get("operator")?.as_str()?.to_owned(),
+            })
+        })?;
+        Ok(Self { n, cages })
+    }
+
+    /// Quirks of parity mode: the first `[[...]]` counts, a row that is too short is padded with ones, a missing row
+    /// is a row of ones, and what does not parse becomes a default grid (which satisfies nothing).
+    pub(crate) fn check(&self, text: &str, mode: Mode) -> Outcome {
+        let grid = match mode {
+            Mode::Parity => self.lenient(text),
+            Mode::Strict => last_square(text, self.n),
+        };
+        let Some(grid) = grid else { return unparsed("no_grid") };
+        if !is_latin(&grid) {
+            wrong("rules")
+        } else if self.cages.iter().all(|cage| cage.holds(&grid)) {
+            correct("rules")
+        } else {
+            wrong("cages")
+        }
+    }
+
+    fn lenient(&self, text: &str) -> Option<Vec<Vec<i64>>> {
+        let bracketed = regex!(r"\[\[(.*?)\]\]").captures(text).and_then(|c| c.get(1)).map(|m| m.as_str());
+        self.rows(text, bracketed).or_else(|| {
+            // The second try reads the brackets as they stand; without them only the default grid is left.
+            let rows = bracketed?.split(',').map(|row| words(row).map(number).collect::<Option<Vec<_>>>());
+            let rows = rows.map(|row| Some(self.fit(row?))).collect::<Option<Vec<_>>>()?;
+            Some(self.fit_rows(rows))
+        })
+    }
+
+    /// A row cut or padded with ones to the grid's size.
+    fn fit(&self, mut row: Vec<i64>) -> Vec<i64> {
+        row.resize(self.n, 1);
+        row
+    }
+
+    fn fit_rows(&self, mut rows: Vec<Vec<i64>>) -> Vec<Vec<i64>> {
+        rows.resize(self.n, vec![1; self.n]);
+        rows
+    }
+
+    fn rows(&self, text: &str, bracketed: Option<&str>) -> Option<Vec<Vec<i64>>> {
+        let answer = bracketed.unwrap_or_else(|| {
+            last_python_block(text).unwrap_or_else(|| {
+                let tuples = regex!(r"(?s)\(\s*\(\s*\d+\s*,.*?\)\s*\)").find_iter(text).last();
+                tuples.map_or(text, |m| strip(m.as_str()))
+            })
+        });
+        let kept: String =
+            answer.chars().filter(|c| decimal(*c).is_some() || "[],".contains(*c) || is_space(*c)).collect();
+        let mut rows = Vec::new();
+        let mut described: Option<Vec<Vec<i64>>> = None;
+        for row in kept.trim_matches(['[', ']']).split(',') {
+            let numbers = words(row).map(number).collect::<Option<Vec<_>>>()?;
+            if numbers.len() < self.n {
+                if described.is_none() {
+                    described = Some(self.described_rows(text)?);
+                }
+                if let Some(found) = described.as_ref().filter(|d| d.len() == self.n) {
+                    rows = found.clone();
+                    break;
+                }
+            }
+            rows.push(self.fit(numbers));
+        }
+        Some(self.fit_rows(rows))
+    }
+
+    /// Rows written out as "Row 1: 1 2 3", fitted to the grid's size.
+    fn described_rows(&self, text: &str) -> Option<Vec<Vec<i64>>> {
+        let patterns = [
+            regex!(r"第\s*\d+\s*行\s*[:：]\s*([\d\s]+)"),
+            regex!(r"行\s*\d+\s*[:：]\s*([\d\s]+)"),
+            regex!(r"Row\s*\d+\s*[:：]\s*([\d\s]+)"),
+            regex!(r"- 第\d+行[:：]?\s*([\d\s]+)"),
+            regex!(r"- 行\d+[:：]?\s*([\d\s]+)"),
+            regex!(r"- Row\d+[:：]?\s*([\d\s]+)"),
+        ];
+        let found: Vec<&str> = patterns
+            .iter()
+            .flat_map(|p| p.captures_iter(text))
+            .filter_map(|c| c.get(1).map(|m| m.as_str()))
+            .collect();
+        if found.len() != self.n {
+            return Some(Vec::new());
+        }
+        found.iter().map(|row| Some(self.fit(words(row).map(number).collect::<Option<Vec<_>>>()?))).collect()
+    }
+}
+
+/// An integer; one too large to be a cell is kept as one that is out of every range.
+fn number(word: &str) -> Option<i64> {
+    python::int(word).map(|n| i64::try_from(n).unwrap_or(i64::MAX))
+}
+
+impl Cage {
+    fn holds(&self, grid: &[Vec<i64>]) -> bool {
+        let numbers: Vec<i64> = self.cells.iter().map(|&(r, c)| grid[r][c]).collect();
+        let mut distinct = numbers.clone();
+        distinct.sort_unstable();
+        distinct.dedup();
+        if distinct.len() != numbers.len() {
+            return false;
+        }
+        let int = |n: i64| Value::Int(n.into()) == self.target;
+        match (self.operator.as_str(), numbers.as_slice()) {
+            ("+", v) => int(v.iter().sum()),
+            ("*", v) => v.iter().try_fold(1_i64, |p, n| p.checked_mul(*n)).is_some_and(int),
+            ("-", [a, b]) => int(a - b) || int(b - a),
+            ("-", _) => false,
+            (_, [a, b]) => {
+                let target = self.target.as_f64().unwrap_or(f64::NAN);
+                let near = |x: i64, y: i64| (x as f64 / y as f64 - target).abs() < 0.001;
+                near(*a, *b) || near(*b, *a)
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Signs of inequality between cells.
+pub(crate) struct Futoshiki {
+    n: usize,
+    /// As the reference reads them back: only rows of the question that have an X count as rows.
+    quirky_clues: Vec<(usize, usize, i64)>,
+    clues: Vec<(usize, usize, i64)>,
+    /// (greater, smaller)
+    signs: Vec<((usize, usize), (usize, usize))>,
+}
+
+impl Futoshiki {
+    pub(crate) fn parse(game: &Game) -> Result<Self, Error> {
+        let n = game.size("grid_size")?;
+        let inside = |v: &Value| {
+            let (r, c) = game::pair(v)?;
+            Some((usize::try_from(r).ok().filter(|r| *r < n)?, usize::try_from(c).ok().filter(|c| *c < n)?))
+        };
+        let prefilled = game.list("prefilled_coords", "cells inside the grid", inside)?;
+        let signs =
+            game.list("constraints", "two cells inside the grid and < or >", |v| match v.as_sequence()? {
+                [a, b, sign] => match sign.as_str()? {
+                    ">" => Some((inside(a)?, inside(b)?)),
+                    "<" => Some((inside(b)?, inside(a)?)),
+                    _ => None,
+                },
+                _ => None,
+            })?;
+        let clue = |rows: &[&str], (r, c): (usize, usize)| {
+            let word = words(rows.get(r)?).nth(c)?;
+            Some((r, c, i64::try_from(python::int(word)?).ok()?))
+        };
+        let quirky = quirky_rows(&game.question);
+        let rows = question_rows(&game.question, n);
+        Ok(Self {
+            n,
+            quirky_clues: prefilled.iter().filter_map(|p| clue(&quirky, *p)).collect(),
+            clues: prefilled.iter().filter_map(|p| clue(&rows, *p)).collect(),
+            signs,
+        })
+    }
+
+    pub(crate) fn check(&self, text: &str, mode: Mode) -> Outcome {
+        let grid = match mode {
+            Mode::Parity => {
+                let found =
+                    regex!(r"\[\[([^\]]+)\]\]").captures_iter(strip(text)).last().and_then(|c| c.get(1));
+                found.and_then(|m| {
+                    let row = |row: &str| regex!(r"\d+").find_iter(row).map(|m| number(m.as_str())).collect();
+                    m.as_str().split(',').map(row).collect::<Option<Vec<Vec<i64>>>>()
+                })
+            }
+            Mode::Strict => last_square(text, self.n),
+        };
+        let Some(grid) = grid else { return unparsed("no_grid") };
+        let clues = if mode == Mode::Parity { &self.quirky_clues } else { &self.clues };
+        if grid.len() != self.n || grid.iter().any(|row| row.len() != self.n) {
+            wrong("shape")
+        } else if !is_latin(&grid) {
+            wrong("rules")
+        } else if clues.iter().any(|&(r, c, v)| grid[r][c] != v) {
+            wrong("clues")
+        } else if self.signs.iter().any(|&((gr, gc), (sr, sc))| grid[gr][gc] <= grid[sr][sc]) {
+            wrong("signs")
+        } else {
+            correct("rules")
+        }
+    }
+}
+
+/// The lines after "Current puzzle:" that hold an X, until the first line without.
+fn quirky_rows(question: &str) -> Vec<&str> {
+    let mut rows = Vec::new();
+    let mut inside = false;
+    for line in question.split('\n') {
+        if line.contains("Current puzzle:") {
+            inside = true;
+        } else if inside && !strip(line).is_empty() {
+            if line.contains('X') {
+                rows.push(strip(line));
+            } else if !rows.is_empty() {
+                inside = false;
+            }
+        }
+    }
+    rows
+}
+
+/// The first n lines in a row that hold n digits or X each.
+fn question_rows(question: &str, n: usize) -> Vec<&str> {
+    let lines: Vec<&str> = question.split('\n').map(strip).filter(|l| !l.is_empty()).collect();
+    let is_row = |line: &&str| {
+        words(line).count() == n && words(line).all(|w| w == "X" || w.chars().all(|c| c.is_ascii_digit()))
+    };
+    let start = lines.windows(n.max(1)).position(|window| window.iter().all(is_row));
+    start.map_or(Vec::new(), |at| lines[at..at + n].to_vec())
+}
+
+/// How many buildings are seen from each side.
+pub(crate) struct Skyscraper {
+    n: usize,
+    top: Vec<i64>,
+    bottom: Vec<i64>,
+    left: Vec<i64>,
+    right: Vec<i64>,
+}
+
+fn visible(heights: impl Iterator<Item = i64>) -> i64 {
+    let mut highest = 0;
+    let mut count = 0;
+    for h in heights {
+        if h > highest {
+            highest = h;
+            count += 1;
+        }
+    }
+    count
+}
+
+impl Skyscraper {
+    pub(crate) fn parse(game: &Game) -> Result<Self, Error> {
+        let n = game.size("n")?;
+        let side = |field: &'static str| {
+            let clues = game.ints(field)?;
+            if clues.len() < n { Err(game.error(field, "a clue for each line")) } else { Ok(clues) }
+        };
+        Ok(Self { n, top: side("top")?, bottom: side("bottom")?, left: side("left")?, right: side("right")? })
+    }
+
+    /// Quirk: in parity mode the first code block counts, in strict mode the last.
+    pub(crate) fn check(&self, text: &str, mode: Mode) -> Outcome {
+        let mut blocks = regex!(r"```python\s*\n([\s\S]*?)\n\s*```")
+            .captures_iter(text)
+            .filter_map(|c| c.get(1))
+            .map(|m| m.as_str());
+        let block = match mode {
+            Mode::Parity => blocks.next(),
+            Mode::Strict => blocks.last(),
+        };
+        let Some(block) = block else { return unparsed("no_code_block") };
+        let Ok(value) = python::literal(strip(block)) else { return unparsed("not_a_literal") };
+        let lists = value.as_list().is_some_and(|rows| rows.iter().all(|row| row.as_list().is_some()));
+        if !lists || (mode == Mode::Strict && holds_bool(&value)) {
+            return wrong("shape");
+        }
+        let n = self.n;
+        let Some(grid) = int_square(&value, n) else { return wrong("shape") };
+        if !is_latin(&grid) {
+            return wrong("rules");
+        }
+        let seen = (0..n).all(|i| {
+            visible((0..n).map(|r| grid[r][i])) == self.top[i]
+                && visible((0..n).rev().map(|r| grid[r][i])) == self.bottom[i]
+                && visible(grid[i].iter().copied()) == self.left[i]
+                && visible(grid[i].iter().rev().copied()) == self.right[i]
+        });
+        if seen { correct("rules") } else { wrong("clues") }
+    }
+}

@@ -1,0 +1,322 @@
+//! Tasks told in words: goods_exchange, web_of_lies, time_sequence, wordscapes.
+
+use std::collections::HashMap;
+
+use super::game::{self, Game};
+use super::text::{regex, strip, words};
+use super::value::Value;
+use super::{Error, Mode, correct, json, python, unparsed, wrong};
+use crate::verdict::Outcome;
+
+/// Who owns what in the end.
+pub(crate) struct GoodsExchange {
+    /// Persons and their goods, both in lower case.
+    owns: Vec<(String, String)>,
+}
+
+impl GoodsExchange {
+    pub(crate) fn parse(game: &Game) -> Result<Self, Error> {
+        let owns = ownership(&game.text("owns_after")?);
+        if owns.is_empty() {
+            return Err(game.error("owns_after", "pairs of a person and a thing"));
+        }
+        Ok(Self { owns: owns.into_iter().map(|(p, t)| (p.to_lowercase(), t.to_lowercase())).collect() })
+    }
+
+    pub(crate) fn check(&self, text: &str, mode: Mode) -> Outcome {
+        let block = regex!(r"(?s)```python\s*\n(.*?)\n```").captures_iter(text).last().and_then(|c| c.get(1));
+        let Some(answer) =
+            block.map(|m| strip(m.as_str())).filter(|a| a.starts_with('(') && a.ends_with(')'))
+        else {
+            return unparsed("no_tuple");
+        };
+        let found = ownership(answer);
+        if found.is_empty() {
+            return unparsed("no_pairs");
+        }
+        if found.len() != self.owns.len() {
+            return wrong("count");
+        }
+        let found: HashMap<String, String> =
+            found.into_iter().map(|(p, t)| (p.to_lowercase(), t.to_lowercase())).collect();
+        if mode == Mode::Strict && found.len() != self.owns.len() {
+            return wrong("repeated");
+        }
+        let same = self.owns.iter().all(|(person, thing)| found.get(person) == Some(thing));
+        if same { correct("exact") } else { wrong("mismatch") }
+    }
+}
+
+/// Pairs of a person and a thing: a Python tuple of tuples of text, or the same without quotes. A person named twice
+/// keeps the first place and the last thing.
+fn ownership(text: &str) -> Vec<(String, String)> {
+    let mut pairs = Pairs::default();
+    let text = strip(text);
+    match python::evaluate(text) {
+        Ok(Value::Tuple(items)) => {
+            for item in &items {
+                let Value::Tuple(pair) = item else { continue };
+                let [person, thing] = pair.as_slice() else { continue };
+                let (Some(person), Some(thing)) = (person.as_str(), thing.as_str()) else {
+                    // The reference falls back to reading by hand, keeping the pairs so far.
+                    by_hand(text, &mut pairs);
+                    break;
+                };
+                pairs.insert(strip(person), strip(thing));
+            }
+        }
+        Ok(_) => {}
+        Err(_) => by_hand(text, &mut pairs),
+    }
+    pairs.entries
+}
+
+#[derive(Default)]
+struct Pairs {
+    entries: Vec<(String, String)>,
+    index: HashMap<String, usize>,
+}
+
+impl Pairs {
+    fn insert(&mut self, person: &str, thing: &str) {
+        if let Some(&at) = self.index.get(person) {
+            self.entries[at].1 = thing.to_owned();
+        } else {
+            self.index.insert(person.to_owned(), self.entries.len());
+            self.entries.push((person.to_owned(), thing.to_owned()));
+        }
+    }
+}
+
+/// Splits at the outermost brackets, then each part at its commas outside quotes.
+fn by_hand(text: &str, pairs: &mut Pairs) {
+    let text = text.strip_prefix('(').unwrap_or(text);
+    let text = text.strip_suffix(')').unwrap_or(text);
+    let mut depth = 0_i64;
+    let mut current = String::new();
+    for c in text.chars() {
+        match c {
+            '(' => {
+                depth += 1;
+                current.push(c);
+            }
+            ')' => {
+                depth -= 1;
+                current.push(c);
+                if depth == 0 {
+                    pair_by_hand(&current, pairs);
+                    current.clear();
+                }
+            }
+            ',' if depth == 0 => {}
+            c => current.push(c),
+        }
+    }
+}
+
+fn pair_by_hand(pair: &str, pairs: &mut Pairs) {
+    let pair = strip(pair);
+    let pair = pair.strip_prefix('(').unwrap_or(pair);
+    let pair = pair.strip_suffix(')').unwrap_or(pair);
+    let mut parts: Vec<String> = Vec::new();
+    let mut quoted = false;
+    let mut current = String::new();
+    for c in pair.chars() {
+        if (c == '"' || c == '\'') && !current.ends_with('\\') {
+            quoted = !quoted;
+        }
+        if c == ',' && !quoted {
+            parts.push(std::mem::take(&mut current));
+        } else {
+            current.push(c);
+        }
+    }
+    if !current.is_empty() {
+        parts.push(current);
+    }
+    let bare = |s: &str| strip(s).trim_matches(['\'', '"']).to_owned();
+    if let [person, thing, ..] = parts.as_slice() {
+        pairs.insert(&bare(person), &bare(thing));
+    }
+}
+
+/// Who tells the truth, in the order of the questions.
+pub(crate) struct WebOfLies(Vec<bool>);
+
+impl WebOfLies {
+    pub(crate) fn parse(game: &Game) -> Result<Self, Error> {
+        Ok(Self(truths(&game.answer_text()?.to_lowercase())))
+    }
+
+    /// Quirk: in parity mode yes and no count inside other words ("know" says no); in strict mode as words only.
+    pub(crate) fn check(&self, text: &str, mode: Mode) -> Outcome {
+        let Some(answer) = truth_text(text) else { return unparsed("no_answer") };
+        let answer = answer.to_lowercase();
+        let found = match mode {
+            Mode::Parity => truths(&answer),
+            Mode::Strict => whole_words(&answer),
+        };
+        if found == self.0 {
+            correct("exact")
+        } else if found.is_empty() {
+            unparsed("no_truths")
+        } else {
+            wrong("mismatch")
+        }
+    }
+}
+
+fn truths(text: &str) -> Vec<bool> {
+    let pattern = regex!(r"(yes|true|truth|是|真话|真)|(no|false|lie|否|假话|假|谎)");
+    pattern.captures_iter(text).map(|c| c.get(1).is_some()).collect()
+}
+
+fn whole_words(text: &str) -> Vec<bool> {
+    let pattern = regex!(r"(\b(?:yes|true)\b|是|真话|真)|(\b(?:no|false)\b|不是|否|假话|假|谎)");
+    pattern.captures_iter(text).map(|c| c.get(1).is_some()).collect()
+}
+
+/// Where the answer stands: bold after "the answer is", bold or plain on the last line, or the last run of yes and no.
+fn truth_text(text: &str) -> Option<String> {
+    let owned = |m: regex::Match<'_>| strip(m.as_str()).to_owned();
+    for pattern in [
+        regex!(r"答案是[：:]\s*\*\*([^*]+)\*\*[.。]*\n?\z"),
+        regex!(r"[Tt]he answer is[：:=]\s*\*\*([^*]+)\*\*[.。]*\n?\z"),
+    ] {
+        if let Some(found) = pattern.captures_iter(text).last() {
+            return found.get(1).map(owned);
+        }
+    }
+    let last_line = strip(strip(text).rsplit('\n').next().unwrap_or_default());
+    if let Some(found) = regex!(r"\*\*([^*]+)\*\*").captures(last_line) {
+        return found.get(1).map(owned);
+    }
+    if let Some(found) = regex!(r"(?:答案是|[Tt]he answer is)[：:=]?\s*(.*?)(?:[.。]|\z)").captures(last_line)
+    {
+        return found.get(1).map(owned);
+    }
+    let lower = text.to_lowercase();
+    regex!(r"(?:\b(?:yes|no|是|否)\b[,，\s]*)+").find_iter(&lower).last().map(owned)
+}
+
+/// The longest meeting and how many there are.
+pub(crate) struct TimeSequence {
+    longest: Value,
+    count: Value,
+}
+
+impl TimeSequence {
+    pub(crate) fn parse(game: &Game) -> Result<Self, Error> {
+        let answers = game.field("records")?.get("answers");
+        let field = |name: &str| answers.and_then(|a| a.get(name)).cloned();
+        match (field("answer_maxLen"), field("answer_nums")) {
+            (Some(longest), Some(count)) => Ok(Self { longest, count }),
+            _ => Err(game.error("records", "answers with answer_maxLen and answer_nums")),
+        }
+    }
+
+    pub(crate) fn check(&self, text: &str, mode: Mode) -> Outcome {
+        let found = regex!(r"(?s)\[.*?\]").find_iter(text).last();
+        let Some(value) = found.and_then(|m| json::parse(&m.as_str().replace('，', ","))) else {
+            return unparsed("no_list");
+        };
+        match value.as_list() {
+            Some([longest, count, rest @ ..]) if mode == Mode::Parity || rest.is_empty() => {
+                if *longest == self.longest && *count == self.count {
+                    correct("exact")
+                } else {
+                    wrong("mismatch")
+                }
+            }
+            _ => wrong("shape"),
+        }
+    }
+}
+
+/// Words crossing on a grid.
+pub(crate) struct Wordscapes {
+    /// Whether a letter stands there, nothing, or anything.
+    grid: Vec<Vec<Option<bool>>>,
+    across: Vec<String>,
+    down: Vec<String>,
+}
+
+impl Wordscapes {
+    pub(crate) fn parse(game: &Game) -> Result<Self, Error> {
+        let grid = game.grid("grid", "a grid of X and 0", |v| {
+            Some(match v.as_str()? {
+                "X" => Some(true),
+                "0" => Some(false),
+                _ => None,
+            })
+        })?;
+        let list =
+            |field: &'static str| game.list(field, "words", |v| game::cell(v).map(|w| w.to_lowercase()));
+        Ok(Self { grid, across: list("across_words")?, down: list("down_words")? })
+    }
+
+    /// Quirk: in parity mode a word may be part of a longer run of letters and a cell may hold several; the first grid counts.
+    /// In strict mode each word must be a whole run, each cell one letter, and the last grid counts.
+    pub(crate) fn check(&self, text: &str, mode: Mode) -> Outcome {
+        let Some(cells) = extract_cells(text, mode) else { return unparsed("no_grid") };
+        if cells.len() != self.grid.len() || cells.iter().zip(&self.grid).any(|(a, b)| a.len() != b.len()) {
+            return wrong("shape");
+        }
+        for (cell, letter) in cells.iter().flatten().zip(self.grid.iter().flatten()) {
+            let filled = !strip(cell).is_empty();
+            if letter.is_some_and(|l| l != filled)
+                || (mode == Mode::Strict && strip(cell).chars().count() > 1)
+            {
+                return wrong("cells");
+            }
+        }
+        let width = cells.first().map_or(0, Vec::len);
+        let column = |c: usize| cells.iter().filter_map(|row| row.get(c).cloned()).collect::<Vec<_>>();
+        let columns: Vec<Vec<String>> = (0..width).map(column).collect();
+        let has = |lines: &[String], word: &String| match mode {
+            Mode::Parity => lines.iter().any(|line| line.contains(word.as_str())),
+            Mode::Strict => lines.iter().any(|line| words(line).any(|run| run == word)),
+        };
+        let join = |line: &Vec<String>| {
+            let line = line.concat().to_lowercase();
+            if mode == Mode::Parity { line.replace(' ', "") } else { line }
+        };
+        let (rows, columns): (Vec<String>, Vec<String>) =
+            (cells.iter().map(join).collect(), columns.iter().map(join).collect());
+        if !self.across.iter().filter(|w| !w.is_empty()).all(|word| has(&rows, word)) {
+            wrong("across")
+        } else if !self.down.iter().filter(|w| !w.is_empty()).all(|word| has(&columns, word)) {
+            wrong("down")
+        } else {
+            correct("rules")
+        }
+    }
+}
+
+fn extract_cells(text: &str, mode: Mode) -> Option<Vec<Vec<String>>> {
+    let text = match text.rfind("</think>") {
+        Some(at) if text.contains("<think>") => &text[at + "</think>".len()..],
+        _ => text,
+    };
+    let mut found = regex!(r"(?s)\[\s*\[(?:\s*\[)?(.+?)(?:\]\s*)?\]\s*\]").captures_iter(text);
+    let found = match mode {
+        Mode::Parity => found.next(),
+        Mode::Strict => found.last(),
+    };
+    let inner = found?.get(1)?.as_str();
+    let mut rows = Vec::new();
+    for row in regex!(r"\],\s*\[").split(inner) {
+        let row = strip(row).trim_matches(['[', ']', ',']);
+        let cell = |c: regex::Captures<'_>| {
+            let text =
+                (1..=3).filter_map(|i| c.get(i)).map(|m| m.as_str()).find(|t| !t.is_empty()).unwrap_or("");
+            if text.is_empty() || text == "0" { " ".to_owned() } else { text.to_owned() }
+        };
+        let cells: Vec<String> =
+            regex!(r#""([^"]*)"|'([^']*)'|([^,\s]+)"#).captures_iter(row).map(cell).collect();
+        if !cells.is_empty() {
+            rows.push(cells);
+        }
+    }
+    (!rows.is_empty()).then_some(rows)
+}

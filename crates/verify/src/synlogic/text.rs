@@ -1,0 +1,78 @@
+//! Text as Python's `str` and `re` treat it: what counts as blank, stripping, splitting, digits of any script.
+
+use regex::Regex;
+
+/// Whether Python's `str.isspace` holds: Rust's white space and the four separators U+001C to U+001F.
+pub(crate) fn is_space(c: char) -> bool {
+    c.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&c)
+}
+
+/// Python's `str.strip()`.
+pub(crate) fn strip(text: &str) -> &str {
+    text.trim_matches(is_space)
+}
+
+/// Python's `str.split()`.
+pub(crate) fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(is_space).filter(|w| !w.is_empty())
+}
+
+/// The value of a decimal digit of any script (Unicode category Nd, as `str.isdecimal`).
+pub(crate) fn decimal(c: char) -> Option<u32> {
+    const ZEROS: [u32; 46] = [
+        0x30, 0x660, 0x6F0, 0x7C0, 0x966, 0x9E6, 0xA66, 0xAE6, 0xB66, 0xBE6, 0xC66, 0xCE6, 0xD66, 0xDE6,
+        0xE50, 0xED0, 0xF20, 0x1040, 0x1090, 0x17E0, 0x1810, 0x1946, 0x19D0, 0x1A80, 0x1A90, 0x1B50, 0x1BB0,
+        0x1C40, 0x1C50, 0xA620, 0xA8D0, 0xA900, 0xA9D0, 0xA9F0, 0xAA50, 0xABF0, 0xFF10, 0x1_04A0, 0x1_0D30,
+        0x1_1066, 0x1_10F0, 0x1_D7CE, 0x1_D7D8, 0x1_D7E2, 0x1_D7EC, 0x1_D7F6,
+    ];
+    let code = u32::from(c);
+    if code < 0x80 {
+        return c.to_digit(10);
+    }
+    let at = ZEROS.partition_point(|zero| *zero <= code).checked_sub(1)?;
+    Some(code - ZEROS[at]).filter(|d| *d < 10)
+}
+
+/// Compiles a pattern of the reference so that `\s` means what it means to Python.
+///
+/// # Panics
+/// If the pattern is not a regular expression: patterns are constants, and a test compiles each.
+pub(crate) fn pattern(source: &str) -> Regex {
+    let source = source.replace(r"\s", r"[\s\x1c-\x1f]");
+    match Regex::new(&source) {
+        Ok(regex) => regex,
+        Err(error) => panic!("pattern {source}: {error}"),
+    }
+}
+
+/// A compiled pattern in a static.
+macro_rules! regex {
+    ($source:expr) => {{
+        static PATTERN: std::sync::LazyLock<regex::Regex> =
+            std::sync::LazyLock::new(|| $crate::synlogic::text::pattern($source));
+        &*PATTERN
+    }};
+}
+pub(crate) use regex;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_of_other_scripts_have_values() {
+        assert_eq!(decimal('7'), Some(7));
+        assert_eq!(decimal('٣'), Some(3));
+        assert_eq!(decimal('９'), Some(9));
+        assert_eq!(decimal('𝟙'), Some(1));
+        assert_eq!(decimal('²'), None);
+        assert_eq!(decimal('x'), None);
+    }
+
+    #[test]
+    fn separators_are_blank_as_in_python() {
+        assert_eq!(strip("\u{1c} a\u{a0}b \u{1f}"), "a\u{a0}b");
+        assert_eq!(words("a\u{1d}b\u{3000}c").count(), 3);
+        assert!(regex!(r"^a\sb[^\s]$").is_match("a\u{1e}bc"));
+    }
+}

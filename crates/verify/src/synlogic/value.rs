@@ -1,0 +1,292 @@
+//! A value of the Python data model, as far as puzzle answers need it, with Python's equality.
+//!
+//! Answers arrive as Python literals or JSON and are compared as the reference compares them: `1 == 1.0 == True`,
+//! a list never equals a tuple, dictionaries and sets ignore order. Depth is bounded by the parsers
+//! ([`super::python`], [`super::json`]), so recursion here is bounded too.
+
+use std::collections::HashMap;
+
+use dashu::base::Sign;
+use dashu::integer::IBig;
+
+/// A Python value.
+#[derive(Debug, Clone)]
+pub enum Value {
+    /// `None`, or JSON's `null`.
+    None,
+    /// `...`
+    Ellipsis,
+    /// `True`, `False`. An integer to Python: `True == 1`.
+    Bool(bool),
+    /// An integer of any size the parser's budget allows.
+    Int(IBig),
+    /// A double.
+    Float(f64),
+    /// A complex number: real and imaginary part.
+    Complex(f64, f64),
+    /// Text.
+    Str(String),
+    /// A bytes literal.
+    Bytes(Vec<u8>),
+    /// `[...]`
+    List(Vec<Value>),
+    /// `(...)`
+    Tuple(Vec<Value>),
+    /// `{k: v}`, keys distinct, in the order of first insertion.
+    Dict(Vec<(Value, Value)>),
+    /// `{...}`, elements distinct.
+    Set(Vec<Value>),
+}
+
+impl Value {
+    /// The integer, where Python's `isinstance(x, int)` holds (booleans included) and it fits.
+    pub fn as_i64(&self) -> Option<i64> {
+        match self {
+            Self::Bool(b) => Some(i64::from(*b)),
+            Self::Int(n) => i64::try_from(n).ok(),
+            _ => None,
+        }
+    }
+
+    /// The text of a string.
+    pub fn as_str(&self) -> Option<&str> {
+        match self {
+            Self::Str(s) => Some(s),
+            _ => None,
+        }
+    }
+
+    /// The elements of a list.
+    pub fn as_list(&self) -> Option<&[Value]> {
+        match self {
+            Self::List(v) => Some(v),
+            _ => None,
+        }
+    }
+
+    /// The elements of a list or a tuple.
+    pub fn as_sequence(&self) -> Option<&[Value]> {
+        match self {
+            Self::List(v) | Self::Tuple(v) => Some(v),
+            _ => None,
+        }
+    }
+
+    /// The entry under a text key of a dictionary.
+    pub fn get(&self, key: &str) -> Option<&Value> {
+        match self {
+            Self::Dict(entries) => entries.iter().find(|(k, _)| k.as_str() == Some(key)).map(|(_, v)| v),
+            _ => None,
+        }
+    }
+
+    /// The number as a double, where it is one (booleans included).
+    pub fn as_f64(&self) -> Option<f64> {
+        match self {
+            Self::Bool(b) => Some(f64::from(u8::from(*b))),
+            Self::Int(n) => Some(int_to_f64(n)),
+            Self::Float(x) => Some(*x),
+            _ => None,
+        }
+    }
+
+    /// Python's truth value.
+    pub fn truthy(&self) -> bool {
+        match self {
+            Self::None => false,
+            Self::Ellipsis => true,
+            Self::Bool(b) => *b,
+            Self::Int(n) => !n.is_zero(),
+            Self::Float(x) => *x != 0.0,
+            Self::Complex(re, im) => *re != 0.0 || *im != 0.0,
+            Self::Str(s) => !s.is_empty(),
+            Self::Bytes(b) => !b.is_empty(),
+            Self::List(v) | Self::Tuple(v) | Self::Set(v) => !v.is_empty(),
+            Self::Dict(d) => !d.is_empty(),
+        }
+    }
+
+    /// Bytes that are equal exactly for values that are equal in Python; `None` for values that can't be a key.
+    pub fn key(&self) -> Option<Vec<u8>> {
+        let mut out = Vec::new();
+        self.write_key(&mut out).then_some(out)
+    }
+
+    fn write_key(&self, out: &mut Vec<u8>) -> bool {
+        let int = |n: &IBig, out: &mut Vec<u8>| {
+            let (sign, magnitude) = n.clone().into_parts();
+            let bytes = magnitude.to_le_bytes();
+            out.push(b'i');
+            out.push(u8::from(sign == Sign::Negative));
+            out.extend((bytes.len() as u64).to_le_bytes());
+            out.extend(&*bytes);
+        };
+        match self {
+            Self::None => out.push(b'n'),
+            Self::Ellipsis => out.push(b'e'),
+            Self::Bool(b) => int(&IBig::from(*b), out),
+            Self::Int(n) => int(n, out),
+            Self::Float(x) => match float_to_int(*x) {
+                Some(n) => int(&n, out),
+                None => {
+                    out.push(b'f');
+                    out.extend(x.to_bits().to_le_bytes());
+                }
+            },
+            Self::Complex(re, im) => {
+                if *im == 0.0 {
+                    return Self::Float(*re).write_key(out);
+                }
+                out.push(b'c');
+                out.extend(re.to_bits().to_le_bytes());
+                out.extend(im.to_bits().to_le_bytes());
+            }
+            Self::Str(s) => {
+                out.push(b's');
+                out.extend((s.len() as u64).to_le_bytes());
+                out.extend(s.as_bytes());
+            }
+            Self::Bytes(b) => {
+                out.push(b'b');
+                out.extend((b.len() as u64).to_le_bytes());
+                out.extend(b);
+            }
+            Self::Tuple(v) => {
+                out.push(b't');
+                out.extend((v.len() as u64).to_le_bytes());
+                return v.iter().all(|x| x.write_key(out));
+            }
+            Self::List(_) | Self::Dict(_) | Self::Set(_) => return false,
+        }
+        true
+    }
+}
+
+impl PartialEq for Value {
+    /// Python's `==`.
+    fn eq(&self, other: &Self) -> bool {
+        use Value::{Bool, Bytes, Complex, Dict, Ellipsis, Float, Int, List, None, Set, Str, Tuple};
+        match (self, other) {
+            (None, None) | (Ellipsis, Ellipsis) => true,
+            (Str(a), Str(b)) => a == b,
+            (Bytes(a), Bytes(b)) => a == b,
+            (List(a), List(b)) | (Tuple(a), Tuple(b)) => a == b,
+            (Set(a), Set(b)) => {
+                a.len() == b.len() && {
+                    let keys: std::collections::HashSet<_> = b.iter().filter_map(Value::key).collect();
+                    a.iter().all(|x| x.key().is_some_and(|k| keys.contains(&k)))
+                }
+            }
+            (Dict(a), Dict(b)) => {
+                a.len() == b.len() && {
+                    let entries: HashMap<_, _> = b.iter().filter_map(|(k, v)| Some((k.key()?, v))).collect();
+                    a.iter().all(|(k, v)| k.key().and_then(|k| entries.get(&k).copied()) == Some(v))
+                }
+            }
+            (Complex(re, im), x) | (x, Complex(re, im)) => match x {
+                Complex(a, b) => a == re && b == im,
+                x => *im == 0.0 && *x == Float(*re),
+            },
+            (Bool(_) | Int(_) | Float(_), Bool(_) | Int(_) | Float(_)) => {
+                compare_numbers(self, other) == Some(std::cmp::Ordering::Equal)
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Compares two real numbers exactly. `None` where one is not a real number, or is NaN.
+pub fn compare_numbers(a: &Value, b: &Value) -> Option<std::cmp::Ordering> {
+    fn int(v: &Value) -> Option<IBig> {
+        match v {
+            Value::Bool(b) => Some(IBig::from(*b)),
+            Value::Int(n) => Some(n.clone()),
+            _ => None,
+        }
+    }
+    fn against_float(n: &IBig, x: f64) -> Option<std::cmp::Ordering> {
+        use std::cmp::Ordering::{Equal, Greater, Less};
+        if x.is_nan() {
+            return None;
+        }
+        if x.is_infinite() {
+            return Some(if x > 0.0 { Less } else { Greater });
+        }
+        let whole = float_to_int(x.trunc())?;
+        Some(match n.cmp(&whole) {
+            Equal if x.fract() > 0.0 => Less,
+            Equal if x.fract() < 0.0 => Greater,
+            other => other,
+        })
+    }
+    match (a, b) {
+        (Value::Float(x), Value::Float(y)) => x.partial_cmp(y),
+        (Value::Float(x), b) => against_float(&int(b)?, *x).map(std::cmp::Ordering::reverse),
+        (a, Value::Float(y)) => against_float(&int(a)?, *y),
+        (Value::Int(a), Value::Int(b)) => Some(a.cmp(b)),
+        (a, b) => Some(int(a)?.cmp(&int(b)?)),
+    }
+}
+
+/// The integer a double equals, where it is finite and whole.
+pub fn float_to_int(x: f64) -> Option<IBig> {
+    (x.is_finite() && x.fract() == 0.0).then(|| IBig::try_from(x).ok()).flatten()
+}
+
+/// The nearest double of an integer, infinite beyond their range.
+pub fn int_to_f64(n: &IBig) -> f64 {
+    n.to_f64().value()
+}
+
+/// A dictionary's entries under construction: a repeated key keeps its place and takes the later value, as in Python.
+#[derive(Default)]
+pub(crate) struct DictBuilder {
+    entries: Vec<(Value, Value)>,
+    index: HashMap<Vec<u8>, usize>,
+}
+
+impl DictBuilder {
+    /// Adds an entry; `false` for a key that can't be one.
+    pub(crate) fn insert(&mut self, key: Value, value: Value) -> bool {
+        let Some(bytes) = key.key() else { return false };
+        if let Some(&at) = self.index.get(&bytes) {
+            self.entries[at].1 = value;
+        } else {
+            self.index.insert(bytes, self.entries.len());
+            self.entries.push((key, value));
+        }
+        true
+    }
+
+    pub(crate) fn finish(self) -> Value {
+        Value::Dict(self.entries)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_different_types_compare_exactly() {
+        let big = Value::Int((IBig::from(1) << 53) + IBig::from(1));
+        assert_ne!(big, Value::Float(9_007_199_254_740_992.0));
+        assert_eq!(Value::Bool(true), Value::Float(1.0));
+        assert_eq!(Value::Int(IBig::from(-3)), Value::Complex(-3.0, 0.0));
+        assert_ne!(Value::Float(f64::NAN), Value::Float(f64::NAN));
+        assert_eq!(
+            compare_numbers(&Value::Int(IBig::from(-1)), &Value::Float(-0.5)),
+            Some(std::cmp::Ordering::Less)
+        );
+    }
+
+    #[test]
+    fn a_list_is_not_a_tuple_and_a_dictionary_ignores_order() {
+        let one = || Value::Int(IBig::from(1));
+        assert_ne!(Value::List(vec![one()]), Value::Tuple(vec![one()]));
+        let a = Value::Dict(vec![(Value::Str("a".into()), one()), (one(), Value::None)]);
+        let b =
+            Value::Dict(vec![(Value::Float(1.0), Value::None), (Value::Str("a".into()), Value::Bool(true))]);
+        assert_eq!(a, b);
+    }
+}

@@ -13,12 +13,23 @@ pub struct Cli {
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]
-pub enum Command {}
+pub enum Command {
+    /// Unbiased pass@k of scored samples.
+    PassAtK(crate::pass_at_k::Args),
+    /// Compare two models' pass@k on the same problems.
+    Compare(crate::compare::Args),
+    /// Active groups and missed tails by group size, from samples.
+    Plan(crate::plan::Args),
+}
 
 /// Runs the parsed command.
 ///
 /// # Errors
 /// Whatever the command fails with; [`crate::failure::exit_code`] turns it into an exit code.
 pub fn run(cli: &Cli) -> anyhow::Result<()> {
-    match cli.command {}
+    match &cli.command {
+        Command::PassAtK(args) => crate::pass_at_k::run(args),
+        Command::Compare(args) => crate::compare::run(args),
+        Command::Plan(args) => crate::plan::run(args),
+    }
 }

@@ -3,5 +3,11 @@
 //! Start reading at [`cli`]. Everything mathematical lives in `fgrpo-core`, the decoder in
 //! `fgrpo-nn`, the verifiers in `fgrpo-verify`.
 
+pub mod benchmarks;
 pub mod cli;
+pub mod compare;
 pub mod failure;
+pub mod pass_at_k;
+pub mod plan;
+pub mod samples;
+pub mod table;

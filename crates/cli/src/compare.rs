@@ -1,0 +1,589 @@
+//! `fgrpo compare`: is model B better than model A? The paper's paired subsampling test, exact or
+//! simulated, and beside it a bootstrap over problems, for one benchmark or many.
+
+use crate::bad_input;
+use crate::benchmarks::{self, Average};
+use crate::pass_at_k::{Tables, choose_ks};
+use crate::samples::{self, Benchmark};
+use crate::table::{Format, Part, Row, Table, percent, points};
+use clap::ValueEnum;
+use fgrpo_core::rng::Key;
+use fgrpo_core::stats::bootstrap::{Simulated, resampled_mean};
+use fgrpo_core::stats::holm::holm;
+use fgrpo_core::stats::paired::{self, Difference, Pair, Subsampler};
+use rayon::prelude::*;
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+/// Significance level of the paper and of this command.
+pub const LEVEL: f64 = 0.05;
+
+/// Compare two models' pass@k on the same problems.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    fgrpo compare grpo.jsonl f-grpo.jsonl -k 1,256\n  \
+    fgrpo compare eval-grpo/ eval-f-grpo/ -k 1,256 --json      several benchmarks with averages\n  \
+    fgrpo compare a.jsonl b.jsonl -k 8 --method monte-carlo --iterations 50000\n\n\
+    Differences are B - A. The test conditions on the problem set: it says whether the models differ on these\n\
+    problems. The bootstrap beside it asks whether they would on other problems of the kind.")]
+pub struct Args {
+    /// Samples of model A: a file, an evaluation folder, or a folder with a .jsonl per benchmark.
+    pub a: PathBuf,
+    /// Samples of model B.
+    pub b: PathBuf,
+    /// Values of k [default: 1 and the largest power of two up to 256 and the subsample's size].
+    #[arg(short = 'k', long = "k", value_name = "K,...", value_delimiter = ',')]
+    pub ks: Vec<u64>,
+    /// Size m of a subsample [default: 256 from 512 samples on, else a quarter of the samples].
+    #[arg(long, value_name = "M")]
+    pub m: Option<u64>,
+    /// How the test is computed.
+    #[arg(long, value_enum, default_value = "exact")]
+    pub method: Method,
+    /// Iterations of the simulation.
+    #[arg(long, default_value_t = 50_000, value_parser = clap::value_parser!(u64).range(100..=100_000_000))]
+    pub iterations: u64,
+    /// Resamples of the problem bootstrap.
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(100..=10_000_000))]
+    pub resamples: u64,
+    /// Print one JSON value, fractions in place of percentages.
+    #[arg(long)]
+    pub json: bool,
+    /// How to print.
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: Format,
+    /// A further average, NAME=benchmark,benchmark,...
+    #[arg(long = "average", value_name = "NAME=...", value_parser = benchmarks::parse)]
+    pub averages: Vec<Average>,
+    /// Allow problems with different numbers of samples.
+    #[arg(long)]
+    pub uneven: bool,
+    /// Seed of the simulation and the bootstrap.
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+}
+
+/// How the distribution of the difference is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Method {
+    /// By convolution; what rounding can change is stated.
+    Exact,
+    /// By simulation, as the paper does.
+    MonteCarlo,
+}
+
+/// Two models' samples of the same problems, in A's order.
+pub struct Matched {
+    /// Name of the benchmark.
+    pub name: String,
+    /// A's samples.
+    pub a: Benchmark,
+    /// B's samples, in A's order of problems.
+    pub b: Benchmark,
+}
+
+/// The comparison of one benchmark, or of an average, at one k.
+#[derive(Debug, Clone)]
+pub struct Comparison {
+    /// Benchmark or average.
+    pub name: String,
+    /// Members, if it's an average.
+    pub average_of: Vec<String>,
+    /// k of pass@k.
+    pub k: u64,
+    /// Size of a subsample.
+    pub m: u64,
+    /// Number of problems.
+    pub problems: usize,
+    /// Unbiased pass@k of A and B, fractions.
+    pub values: (f64, f64),
+    /// p-value of the paired subsampling test.
+    pub p_value: f64,
+    /// p-value after Holm's correction over the benchmarks at this k.
+    pub holm: f64,
+    /// 95 % percentile interval of the difference.
+    pub interval: (f64, f64),
+    /// Bounds of the exact p-value; none for a simulation.
+    pub p_bounds: Option<(f64, f64)>,
+    /// p-value and 95 % interval of the problem bootstrap.
+    pub bootstrap: (f64, (f64, f64)),
+    /// Problems that B solves at least once and A never, and the reverse.
+    pub gained: Vec<String>,
+    /// Problems that A solves at least once and B never.
+    pub lost: Vec<String>,
+}
+
+impl Comparison {
+    /// B - A.
+    pub fn difference(&self) -> f64 {
+        self.values.1 - self.values.0
+    }
+
+    /// The finding in words.
+    pub fn verdict(&self, a: &str, b: &str) -> String {
+        let d = self.difference();
+        let size = format!("{:.1} points", 100.0 * d.abs());
+        let (better, other) = if d >= 0.0 { (b, a) } else { (a, b) };
+        let p = p_text(self.holm);
+        let on_these = if self.p_value < LEVEL && self.holm < LEVEL {
+            format!("{better} is better than {other} by {size} on these problems ({p})")
+        } else if self.p_value < LEVEL {
+            format!(
+                "{better} is ahead of {other} by {size} on these problems ({}), but not after correction for the number of benchmarks ({p})",
+                p_text(self.p_value)
+            )
+        } else {
+            format!("no difference shown on these problems: {size} in favour of {better} ({p})")
+        };
+        let (p, (low, high)) = self.bootstrap;
+        let interval = format!("{} to {}, {}", points(low), points(high), p_text(p));
+        let beyond = if self.problems < 2 {
+            "one problem says nothing about others".to_owned()
+        } else if p < LEVEL {
+            format!("it holds for other problems of the kind too (bootstrap {interval})")
+        } else {
+            format!("whether it holds for other problems of the kind is open (bootstrap {interval})")
+        };
+        format!("{}, pass@{}: {on_these}; {beyond}", self.name, self.k)
+    }
+}
+
+fn p_text(p: f64) -> String {
+    if p < 1e-4 { "p < 0.0001".to_owned() } else { format!("p = {p:.4}") }
+}
+
+/// Pairs the benchmarks of two models and brings B's problems into A's order.
+///
+/// # Errors
+/// Bad input that names what only one side has.
+pub fn matched(a: Vec<Benchmark>, b: Vec<Benchmark>) -> anyhow::Result<Vec<Matched>> {
+    // One benchmark on either side is the same one, whatever the files are called.
+    if let ([only_a], [only_b]) = (a.as_slice(), b.as_slice()) {
+        let name = if only_a.name == only_b.name { only_a.name.clone() } else { String::new() };
+        return Ok(vec![align(name, only_a.clone(), only_b)?]);
+    }
+    let by_name: HashMap<String, &Benchmark> =
+        b.iter().map(|x| (benchmarks::canonical(&x.name), x)).collect();
+    let mut out = Vec::new();
+    for x in &a {
+        match by_name.get(&benchmarks::canonical(&x.name)) {
+            Some(y) => out.push(align(x.name.clone(), x.clone(), y)?),
+            None => {
+                bad_input!("benchmark {} is in A but not in B ({})", x.name, list(b.iter().map(|y| &y.name)))
+            }
+        }
+    }
+    for y in &b {
+        if !a.iter().any(|x| benchmarks::canonical(&x.name) == benchmarks::canonical(&y.name)) {
+            bad_input!("benchmark {} is in B but not in A ({})", y.name, list(a.iter().map(|x| &x.name)));
+        }
+    }
+    Ok(out)
+}
+
+/// The first few names, and how many more there are.
+fn list<'a>(names: impl Iterator<Item = &'a String>) -> String {
+    let names: Vec<&str> = names.map(String::as_str).collect();
+    let shown = names.iter().take(8).copied().collect::<Vec<_>>().join(", ");
+    if names.len() > 8 { format!("{shown} and {} more", names.len() - 8) } else { shown }
+}
+
+fn align(name: String, a: Benchmark, b: &Benchmark) -> anyhow::Result<Matched> {
+    let in_b: HashMap<&str, usize> = b.problems.iter().enumerate().map(|(i, p)| (p.id.as_str(), i)).collect();
+    let in_a: HashMap<&str, usize> = a.problems.iter().enumerate().map(|(i, p)| (p.id.as_str(), i)).collect();
+    let missing_b: Vec<&String> =
+        a.problems.iter().map(|p| &p.id).filter(|id| !in_b.contains_key(id.as_str())).collect();
+    let missing_a: Vec<&String> =
+        b.problems.iter().map(|p| &p.id).filter(|id| !in_a.contains_key(id.as_str())).collect();
+    if !missing_a.is_empty() || !missing_b.is_empty() {
+        let mut parts = Vec::new();
+        for (side, missing) in [(&a, &missing_b), (b, &missing_a)] {
+            if !missing.is_empty() {
+                parts.push(format!(
+                    "{} only in {}: {}",
+                    missing.len(),
+                    side.path.display(),
+                    list(missing.iter().copied())
+                ));
+            }
+        }
+        bad_input!("the two sides have different problems; {}", parts.join("; "));
+    }
+    let problems = a.problems.iter().map(|p| b.problems[in_b[p.id.as_str()]].clone()).collect();
+    let b = Benchmark { name: b.name.clone(), path: b.path.clone(), problems };
+    Ok(Matched { name, a, b })
+}
+
+/// What a comparison needs besides the samples.
+pub struct Plan {
+    /// Values of k.
+    pub ks: Vec<u64>,
+    /// Size of a subsample.
+    pub m: u64,
+    /// How the test is computed.
+    pub method: Method,
+    /// Iterations of a simulation.
+    pub iterations: u64,
+    /// Resamples of the bootstrap.
+    pub resamples: u64,
+    /// Seed of both.
+    pub seed: u64,
+}
+
+/// The subsample's size and the values of k, checked against the samples.
+///
+/// # Errors
+/// Bad input: k > m, m > n.
+pub fn plan_sizes(pairs: &[Matched], m: Option<u64>, ks: &[u64]) -> anyhow::Result<(u64, Vec<u64>)> {
+    let fewest = pairs.iter().map(|p| p.a.fewest().min(p.b.fewest())).min().unwrap_or(0);
+    let most_k = ks.iter().copied().max().unwrap_or(1);
+    for &k in ks {
+        for p in pairs {
+            p.a.require_samples(k)?;
+            p.b.require_samples(k)?;
+        }
+    }
+    let m = match m {
+        Some(m) => m,
+        None if fewest >= 512 => most_k.max(256),
+        None => most_k.max(fewest / 4).max(1),
+    };
+    if m == 0 || m > fewest {
+        bad_input!(
+            "--m: a subsample of {m} needs 1 <= m <= {fewest}, the fewest scored samples of a problem"
+        );
+    }
+    let ks = if ks.is_empty() {
+        let largest = (0..9).map(|i| 1 << i).filter(|&k| k <= m).max().unwrap_or(1);
+        choose_ks(&[1, largest], fewest)?
+    } else {
+        choose_ks(ks, fewest)?
+    };
+    if let Some(k) = ks.iter().find(|&&k| k > m) {
+        bad_input!("-k: pass@{k} cannot be formed from subsamples of --m {m}; wanted k <= m");
+    }
+    if m == fewest {
+        eprintln!(
+            "note: subsamples of m = {m} take every sample of a problem, so they don't vary; take more samples or a smaller --m"
+        );
+    }
+    Ok((m, ks))
+}
+
+/// A comparison with the distributions it came from: the test's and the bootstrap's.
+type Evidence = (Comparison, Found, Vec<f64>);
+
+/// One benchmark's distribution of the difference at one k, in whichever form.
+enum Found {
+    Exact(Difference),
+    Simulated(Vec<f64>),
+}
+
+/// Compares every benchmark at every k, then the averages that enough benchmarks are there for.
+pub fn compare_all(pairs: &[Matched], plan: &Plan, averages: &[Average]) -> Vec<Comparison> {
+    let mut out: Vec<Comparison> = Vec::new();
+    for &k in &plan.ks {
+        let results: Vec<Evidence> =
+            pairs.iter().enumerate().map(|(i, pair)| compare_one(pair, k, plan, i as u64)).collect();
+        let names: Vec<&str> = pairs.iter().map(|p| p.name.as_str()).collect();
+        let adjusted = holm(&results.iter().map(|r| r.0.p_value).collect::<Vec<_>>());
+        let averaged: Vec<Comparison> = averages
+            .iter()
+            .filter_map(|a| a.among(&names))
+            .map(|(members, label)| average(&members.iter().map(|&i| &results[i]).collect::<Vec<_>>(), label))
+            .collect();
+        for ((mut c, _, _), p) in results.into_iter().zip(adjusted) {
+            c.holm = p;
+            out.push(c);
+        }
+        out.extend(averaged);
+    }
+    out
+}
+
+fn compare_one(pair: &Matched, k: u64, plan: &Plan, index: u64) -> Evidence {
+    let mut tables = Tables::default();
+    let both = || pair.a.problems.iter().zip(&pair.b.problems);
+    let each: Vec<(f64, f64)> = both().map(|(a, b)| (tables.of(a, k), tables.of(b, k))).collect();
+    let count = each.len() as f64;
+    let differences: Vec<f64> = each.iter().map(|(a, b)| b - a).collect();
+    let counts: Vec<Pair> = both().map(|(a, b)| Pair { a: a.counts(), b: b.counts() }).collect();
+    let key = Key::new(plan.seed).with(index).with(k);
+    let found = match plan.method {
+        Method::Exact => Found::Exact(paired::exact(&counts, plan.m, k)),
+        Method::MonteCarlo => {
+            let sampler = Subsampler::new(&counts, plan.m, k);
+            let key = key.with(0);
+            Found::Simulated((0..plan.iterations).into_par_iter().map(|i| sampler.draw(key, i)).collect())
+        }
+    };
+    // The same problems are drawn at every k, so that curves of k move together.
+    let bootstrap_key = Key::new(plan.seed).with(index).with(u64::MAX);
+    let resampled: Vec<f64> =
+        (0..plan.resamples).into_par_iter().map(|i| resampled_mean(&differences, bootstrap_key, i)).collect();
+    let only = |has: fn(u64, u64) -> bool| -> Vec<String> {
+        both().filter(|(a, b)| has(a.correct, b.correct)).map(|(a, _)| a.id.clone()).collect()
+    };
+    let comparison = Comparison {
+        name: pair.name.clone(),
+        average_of: Vec::new(),
+        k,
+        m: plan.m,
+        problems: each.len(),
+        values: (
+            each.iter().map(|e| e.0).sum::<f64>() / count,
+            each.iter().map(|e| e.1).sum::<f64>() / count,
+        ),
+        gained: only(|a, b| a == 0 && b > 0),
+        lost: only(|a, b| a > 0 && b == 0),
+        ..summary(&found, &resampled)
+    };
+    (comparison, found, resampled)
+}
+
+/// The parts of a comparison that come from distributions; the rest is left empty.
+fn summary(found: &Found, resampled: &[f64]) -> Comparison {
+    let (p_value, interval, p_bounds) = match found {
+        Found::Exact(d) => (d.two_sided_p(), d.interval(0.95), Some(d.p_bounds())),
+        Found::Simulated(values) => {
+            let s = Simulated::new(values.clone());
+            (s.two_sided_p(), s.interval(0.95), None)
+        }
+    };
+    let bootstrap = Simulated::new(resampled.to_vec());
+    Comparison {
+        name: String::new(),
+        average_of: Vec::new(),
+        k: 0,
+        m: 0,
+        problems: 0,
+        values: (0.0, 0.0),
+        p_value,
+        holm: p_value,
+        interval,
+        p_bounds,
+        bootstrap: (bootstrap.two_sided_p(), bootstrap.interval(0.95)),
+        gained: Vec::new(),
+        lost: Vec::new(),
+    }
+}
+
+fn average(parts: &[&Evidence], label: String) -> Comparison {
+    let count = parts.len() as f64;
+    let mean = |of: &dyn Fn(&Evidence) -> f64| parts.iter().map(|p| of(p)).sum::<f64>() / count;
+    let laws: Vec<Difference> = parts
+        .iter()
+        .filter_map(|p| match &p.1 {
+            Found::Exact(d) => Some(d.clone()),
+            Found::Simulated(_) => None,
+        })
+        .collect();
+    let found = if laws.len() == parts.len() {
+        Found::Exact(paired::average(&laws))
+    } else {
+        let simulated: Vec<&Vec<f64>> = parts
+            .iter()
+            .filter_map(|p| match &p.1 {
+                Found::Simulated(v) => Some(v),
+                Found::Exact(_) => None,
+            })
+            .collect();
+        let iterations = simulated.first().map_or(0, |v| v.len());
+        Found::Simulated(
+            (0..iterations).map(|i| simulated.iter().map(|v| v[i]).sum::<f64>() / count).collect(),
+        )
+    };
+    let resampled: Vec<f64> =
+        (0..parts[0].2.len()).map(|i| parts.iter().map(|p| p.2[i]).sum::<f64>() / count).collect();
+    Comparison {
+        name: label,
+        average_of: parts.iter().map(|p| p.0.name.clone()).collect(),
+        k: parts[0].0.k,
+        m: parts[0].0.m,
+        problems: parts.iter().map(|p| p.0.problems).sum(),
+        values: (mean(&|p| p.0.values.0), mean(&|p| p.0.values.1)),
+        ..summary(&found, &resampled)
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// Bad input in the samples, in k or in m.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let (a, b) = (samples::read(&args.a)?, samples::read(&args.b)?);
+    if !args.uneven {
+        for benchmark in a.iter().chain(&b) {
+            benchmark.require_equal_samples()?;
+        }
+    }
+    let pairs = matched(a, b)?;
+    let (m, ks) = plan_sizes(&pairs, args.m, &args.ks)?;
+    let plan = Plan {
+        ks,
+        m,
+        method: args.method,
+        iterations: args.iterations,
+        resamples: args.resamples,
+        seed: args.seed,
+    };
+    let averages: Vec<Average> = benchmarks::paper().into_iter().chain(args.averages.clone()).collect();
+    let comparisons = compare_all(&pairs, &plan, &averages);
+    let (a, b) = labels(args);
+    if args.json || args.format == Format::Json {
+        let list: Vec<Value> = comparisons.iter().map(|c| comparison_json(c, &plan, &a, &b)).collect();
+        println!("{}", Value::Array(list));
+        return Ok(());
+    }
+    print!("{}", table(args, &comparisons).render(args.format));
+    if args.format == Format::Text {
+        println!();
+        for c in &comparisons {
+            println!("{}", c.verdict(&a, &b).trim_start_matches(", "));
+            if let Some((low, high)) = c.p_bounds
+                && high - low > 1e-6
+            {
+                println!(
+                    "  (k = {} is computed on a grid: the exact p lies between {low:.5} and {high:.5})",
+                    c.k
+                );
+            }
+        }
+        for p in &pairs {
+            let c = comparisons.iter().find(|c| c.name == p.name);
+            let Some(c) = c.filter(|c| !c.gained.is_empty() || !c.lost.is_empty()) else { continue };
+            let name = if p.name.is_empty() { String::new() } else { format!("{}, ", p.name) };
+            println!(
+                "{name}solved by {b} alone: {}{}; by {a} alone: {}{}",
+                c.gained.len(),
+                named(&c.gained),
+                c.lost.len(),
+                named(&c.lost)
+            );
+        }
+    }
+    Ok(())
+}
+
+fn named(ids: &[String]) -> String {
+    if ids.is_empty() { String::new() } else { format!(" ({})", list(ids.iter())) }
+}
+
+/// Short names of the two sides: file stems or folder names where they tell them apart.
+fn labels(args: &Args) -> (String, String) {
+    let name = |p: &PathBuf| p.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
+    let (a, b) = (name(&args.a), name(&args.b));
+    if a == b || a.is_empty() || b.is_empty() { ("A".to_owned(), "B".to_owned()) } else { (a, b) }
+}
+
+fn comparison_json(c: &Comparison, plan: &Plan, a: &str, b: &str) -> Value {
+    let mut value = json!({
+        "benchmark": c.name,
+        "k": c.k,
+        "a": c.values.0,
+        "b": c.values.1,
+        "difference": c.difference(),
+        "p_value": c.p_value,
+        "holm_p_value": c.holm,
+        "interval": [c.interval.0, c.interval.1],
+        "method": match plan.method { Method::Exact => "exact", Method::MonteCarlo => "monte-carlo" },
+        "m": c.m,
+        "problems": c.problems,
+        "bootstrap": {"p_value": c.bootstrap.0, "interval": [c.bootstrap.1.0, c.bootstrap.1.1]},
+        "verdict": c.verdict(a, b).trim_start_matches(", "),
+    });
+    if let Some((low, high)) = c.p_bounds {
+        value["p_bounds"] = json!([low, high]);
+    } else {
+        value["iterations"] = plan.iterations.into();
+    }
+    if c.average_of.is_empty() {
+        value["gained"] = json!(c.gained);
+        value["lost"] = json!(c.lost);
+    } else {
+        value["average_of"] = json!(c.average_of);
+    }
+    value
+}
+
+fn table(args: &Args, comparisons: &[Comparison]) -> Table {
+    if args.format == Format::Csv {
+        let mut table = Table::new([
+            "benchmark",
+            "k",
+            "a",
+            "b",
+            "difference",
+            "p_value",
+            "holm_p_value",
+            "low",
+            "high",
+            "bootstrap_p_value",
+            "bootstrap_low",
+            "bootstrap_high",
+            "problems",
+            "gained",
+            "lost",
+        ]);
+        for c in comparisons {
+            let numbers =
+                [c.values.0, c.values.1, c.difference(), c.p_value, c.holm, c.interval.0, c.interval.1];
+            let bootstrap = [c.bootstrap.0, c.bootstrap.1.0, c.bootstrap.1.1];
+            let counts = [c.problems, c.gained.len(), c.lost.len()];
+            table.push(
+                [c.name.clone(), c.k.to_string()]
+                    .into_iter()
+                    .chain(numbers.iter().chain(&bootstrap).map(ToString::to_string))
+                    .chain(counts.map(|n| n.to_string())),
+            );
+        }
+        return table;
+    }
+    let mut table = Table::new([
+        "benchmark",
+        "k",
+        "A",
+        "B",
+        "B - A",
+        "95 %",
+        "p",
+        "p (Holm)",
+        "bootstrap 95 %",
+        "p (bootstrap)",
+        "gained",
+        "lost",
+    ]);
+    let interval = |i: (f64, f64)| format!("[{}, {}]", points(i.0), points(i.1));
+    for c in comparisons {
+        let part = |v: f64, better: bool| Part {
+            text: percent(v),
+            bold: better,
+            underline: better && c.p_value < LEVEL,
+            dagger: false,
+        };
+        let d = c.difference();
+        let holm = if c.average_of.is_empty() { format!("{:.4}", c.holm) } else { String::new() };
+        let changed = |n: usize| if c.average_of.is_empty() { n.to_string() } else { String::new() };
+        let name = if c.name.is_empty() { "all".to_owned() } else { c.name.clone() };
+        let cell = |part: Part| crate::table::Cell { parts: vec![part] };
+        table.rows.push(Row {
+            cells: vec![
+                name.into(),
+                c.k.to_string().into(),
+                cell(part(c.values.0, d < 0.0)),
+                cell(part(c.values.1, d > 0.0)),
+                points(d).into(),
+                interval(c.interval).into(),
+                format!("{:.4}", c.p_value).into(),
+                holm.into(),
+                interval(c.bootstrap.1).into(),
+                format!("{:.4}", c.bootstrap.0).into(),
+                changed(c.gained.len()).into(),
+                changed(c.lost.len()).into(),
+            ],
+            ..Row::default()
+        });
+    }
+    table
+}

@@ -1,0 +1,193 @@
+//! `fgrpo plan`: which group size would suit these problems under this model?
+
+use crate::bad_input;
+use crate::samples::{self, Problem};
+use crate::table::{Format, Table, percent};
+use fgrpo_core::theory::tail_miss;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+
+/// Active groups and missed tails by group size, from samples.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  fgrpo plan samples.jsonl --group-sizes 2,4,8,16,32 --tail 0.1\n\n\
+    The suggestion is a rule of thumb, stated with the numbers: the smallest group size that makes 90 % of the groups\n\
+    active that the largest one listed does; gamma 1 where more than half of the updates miss the tail, 0 below 5 %,\n\
+    else 0.5, where the paper advises to start.")]
+pub struct Args {
+    /// Files of scored samples or evaluation folders.
+    #[arg(required = true, value_name = "SAMPLES")]
+    pub samples: Vec<PathBuf>,
+    /// Group sizes N to compare.
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [2, 4, 8, 16, 32, 64, 128])]
+    pub group_sizes: Vec<u64>,
+    /// Share of a problem's correct mass that is its rare tail: tau = share * mu.
+    #[arg(long, value_name = "SHARE", default_value_t = 0.1)]
+    pub tail: f64,
+    /// Print one JSON value.
+    #[arg(long)]
+    pub json: bool,
+    /// How to print.
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: Format,
+}
+
+/// What a group size does on these problems.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Outlook {
+    /// Group size N.
+    pub group_size: u64,
+    /// Share of groups with both correct and wrong completions: the others give no signal.
+    pub active: f64,
+    /// Average chance that a group is active and holds no completion of the rare tail.
+    pub tail_miss: f64,
+}
+
+impl Outlook {
+    /// Share of the active groups that miss the tail.
+    pub fn missing_share(&self) -> f64 {
+        if self.active > 0.0 { (self.tail_miss / self.active).min(1.0) } else { 0.0 }
+    }
+}
+
+/// The outlook for one group size; `tail` is the rare share of each problem's correct mass.
+///
+/// The active probability is unbiased where the problem has at least N samples, by drawing N of them
+/// without replacement; else, and for the tail, the success rate c/n stands for mu.
+///
+/// # Errors
+/// If the theory refuses its arguments.
+pub fn outlook(problems: &[&Problem], group_size: u64, tail: f64) -> anyhow::Result<Outlook> {
+    let (mut active, mut tail_miss) = (0.0, 0.0);
+    for p in problems {
+        let (n, c) = (p.samples, p.correct);
+        let mu = c as f64 / n as f64;
+        active += if n >= group_size {
+            // The chance that N drawn without replacement are all of one kind.
+            let all = |of: u64| -> f64 {
+                (0..group_size).map(|i| of.saturating_sub(i) as f64 / (n - i) as f64).product()
+            };
+            1.0 - all(c) - all(n - c)
+        } else {
+            tail_miss::active_probability(mu, group_size)?
+        };
+        tail_miss += tail_miss::tail_miss_probability(mu, tail * mu, group_size)?;
+    }
+    let count = problems.len() as f64;
+    Ok(Outlook { group_size, active: (active / count).max(0.0), tail_miss: tail_miss / count })
+}
+
+/// The suggested group size and gamma, by the rule of the command's help.
+pub fn suggest(outlooks: &[Outlook]) -> Option<(u64, f64)> {
+    let most = outlooks.iter().map(|o| o.active).fold(0.0, f64::max);
+    if most <= 0.0 {
+        return None;
+    }
+    let chosen = outlooks.iter().filter(|o| o.active >= 0.9 * most).min_by_key(|o| o.group_size)?;
+    let gamma = match chosen.missing_share() {
+        share if share > 0.5 => 1.0,
+        share if share < 0.05 => 0.0,
+        _ => 0.5,
+    };
+    Some((chosen.group_size, gamma))
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// Bad input in the samples or the settings.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    if !(args.tail > 0.0 && args.tail <= 1.0) {
+        bad_input!("--tail: found {}, wanted a share above 0 and at most 1", args.tail);
+    }
+    if let Some(n) = args.group_sizes.iter().find(|&&n| n < 2) {
+        bad_input!("--group-sizes: found {n}, wanted at least 2");
+    }
+    let benchmarks = samples::read_all(&args.samples, false)?;
+    let problems: Vec<&Problem> =
+        benchmarks.iter().flat_map(|b| &b.problems).filter(|p| p.samples > 0).collect();
+    if problems.is_empty() {
+        bad_input!("no problem has a scored sample");
+    }
+    let mut sizes = args.group_sizes.clone();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let outlooks =
+        sizes.iter().map(|&n| outlook(&problems, n, args.tail)).collect::<anyhow::Result<Vec<_>>>()?;
+    let suggestion = suggest(&outlooks);
+    let never = problems.iter().filter(|p| p.correct == 0).count();
+    let always = problems.iter().filter(|p| p.correct == p.samples).count();
+    if args.json || args.format == Format::Json {
+        let list: Vec<Value> = outlooks
+            .iter()
+            .map(|o| {
+                json!({"group_size": o.group_size, "active": o.active, "tail_miss": o.tail_miss,
+                    "missing_share": o.missing_share()})
+            })
+            .collect();
+        let suggested = suggestion.map(|(n, gamma)| json!({"group_size": n, "focal_gamma": gamma}));
+        println!(
+            "{}",
+            json!({"problems": problems.len(), "never_solved": never, "always_solved": always, "tail": args.tail,
+                "group_sizes": list, "suggested": suggested})
+        );
+        return Ok(());
+    }
+    let mut table = Table::new(["N", "active groups %", "tail-miss %", "of active %"]);
+    for o in &outlooks {
+        table.push([
+            o.group_size.to_string(),
+            percent(o.active),
+            percent(o.tail_miss),
+            percent(o.missing_share()),
+        ]);
+    }
+    print!("{}", table.render(args.format));
+    if args.format == Format::Text {
+        println!(
+            "\n{} problems: {never} never solved, {always} always. The tail is {} % of each problem's correct mass.",
+            problems.len(),
+            percent(args.tail)
+        );
+        match suggestion {
+            Some((n, gamma)) => println!(
+                "Suggested: group_size = {n}, focal_gamma = {gamma} (a rule of thumb; see fgrpo plan --help)"
+            ),
+            None => {
+                println!("No group of any size is active: these problems are all never or always solved.")
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(n: u64, c: u64) -> Problem {
+        let mut p = Problem::default();
+        (p.samples, p.correct) = (n, c);
+        p
+    }
+
+    #[test]
+    fn active_share_is_the_share_of_mixed_subsets() {
+        // Subsets of 2 from 4 with 1 correct: 3 of 6 are mixed.
+        let p = problem(4, 1);
+        let o = outlook(&[&p], 2, 0.5).unwrap();
+        assert!((o.active - 0.5).abs() < 1e-15, "{o:?}");
+        // No problem is active that is never or always solved.
+        let (never, always) = (problem(8, 0), problem(8, 8));
+        let o = outlook(&[&never, &always], 4, 0.5).unwrap();
+        assert_eq!((o.active, o.tail_miss), (0.0, 0.0));
+        assert_eq!(suggest(&[o]), None);
+    }
+
+    #[test]
+    fn suggestion_takes_the_smallest_group_that_is_active_enough() {
+        let at = |group_size, active, tail_miss| Outlook { group_size, active, tail_miss };
+        assert_eq!(suggest(&[at(2, 0.3, 0.28), at(8, 0.6, 0.4), at(64, 0.65, 0.1)]), Some((8, 1.0)));
+        assert_eq!(suggest(&[at(2, 0.3, 0.1), at(8, 0.32, 0.0)]), Some((2, 0.5)));
+        assert_eq!(suggest(&[at(8, 0.32, 0.0)]), Some((8, 0.0)));
+    }
+}

@@ -1,0 +1,363 @@
+//! Tables of results: one form in memory, printed for the terminal, as CSV, Markdown or LaTeX.
+
+use clap::ValueEnum;
+use std::fmt::Write as _;
+use std::io::IsTerminal;
+
+/// How results are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Aligned columns.
+    Text,
+    /// Comma-separated values with a header.
+    Csv,
+    /// One JSON value.
+    Json,
+    /// A Markdown table.
+    Markdown,
+    /// LaTeX rows in a tabular.
+    Latex,
+}
+
+/// One entry of a table.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Cell {
+    /// Parts that are marked on their own, printed with `/` between them.
+    pub parts: Vec<Part>,
+}
+
+/// A piece of text with the marks of the paper's tables.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Part {
+    /// What it says.
+    pub text: String,
+    /// The better one of a pair, or the best of a column.
+    pub bold: bool,
+    /// Significant.
+    pub underline: bool,
+    /// Second best.
+    pub dagger: bool,
+}
+
+impl<T: Into<String>> From<T> for Cell {
+    fn from(text: T) -> Self {
+        Self { parts: vec![Part { text: text.into(), ..Part::default() }] }
+    }
+}
+
+/// One row.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Row {
+    /// Entries, the row's name first.
+    pub cells: Vec<Cell>,
+    /// Grey: the selected or matched row.
+    pub shaded: bool,
+    /// A rule stands above it.
+    pub rule: bool,
+}
+
+/// A table with a header line.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Table {
+    /// Names of the columns.
+    pub header: Vec<String>,
+    /// Rows below.
+    pub rows: Vec<Row>,
+}
+
+impl Table {
+    /// A table with this header and no rows.
+    pub fn new<S: Into<String>>(header: impl IntoIterator<Item = S>) -> Self {
+        Self { header: header.into_iter().map(Into::into).collect(), rows: Vec::new() }
+    }
+
+    /// Adds a plain row.
+    pub fn push<C: Into<Cell>>(&mut self, cells: impl IntoIterator<Item = C>) {
+        self.rows.push(Row { cells: cells.into_iter().map(Into::into).collect(), ..Row::default() });
+    }
+
+    /// The table in `format`; JSON belongs to the caller, who knows what the numbers mean, and is an
+    /// array of objects by column here.
+    pub fn render(&self, format: Format) -> String {
+        match format {
+            Format::Text => self.text(std::io::stdout().is_terminal()),
+            Format::Csv => self.csv(),
+            Format::Markdown => self.markdown(),
+            Format::Latex => self.latex(),
+            Format::Json => self.json(),
+        }
+    }
+
+    fn text(&self, colour: bool) -> String {
+        let plain = |cell: &Cell| -> String {
+            cell.parts.iter().map(|p| mark(p, "*", "_")).collect::<Vec<_>>().join("/")
+        };
+        let styled = |cell: &Cell| -> String {
+            cell.parts
+                .iter()
+                .map(|p| {
+                    let mut text = p.text.clone();
+                    if p.dagger {
+                        text.push('\u{2020}');
+                    }
+                    match (p.bold, p.underline) {
+                        (false, false) => text,
+                        (true, false) => format!("\x1b[1m{text}\x1b[0m"),
+                        (false, true) => format!("\x1b[4m{text}\x1b[0m"),
+                        (true, true) => format!("\x1b[1;4m{text}\x1b[0m"),
+                    }
+                })
+                .collect::<Vec<_>>()
+                .join("/")
+        };
+        let width = |text: &str| text.chars().count();
+        let visible = |cell: &Cell| -> usize {
+            if colour {
+                let parts: usize = cell.parts.iter().map(|p| width(&p.text) + usize::from(p.dagger)).sum();
+                parts + cell.parts.len().saturating_sub(1)
+            } else {
+                width(&plain(cell))
+            }
+        };
+        let mut widths: Vec<usize> = self.header.iter().map(|h| width(h)).collect();
+        for row in &self.rows {
+            for (w, cell) in widths.iter_mut().zip(&row.cells) {
+                *w = (*w).max(visible(cell));
+            }
+        }
+        let line = |cells: Vec<(String, usize)>| {
+            let mut text = String::new();
+            for (i, ((cell, used), w)) in cells.into_iter().zip(&widths).enumerate() {
+                let space = " ".repeat(w - used);
+                let gap = if i == 0 { "" } else { "  " };
+                // The first column names the row, the others hold numbers.
+                if i == 0 { write!(text, "{cell}{space}") } else { write!(text, "{gap}{space}{cell}") }.ok();
+            }
+            text.truncate(text.trim_end().len());
+            text + "\n"
+        };
+        let rule = "-".repeat(widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1)) + "\n";
+        let mut out = line(self.header.iter().map(|h| (h.clone(), width(h))).collect());
+        out += &rule;
+        for (i, row) in self.rows.iter().enumerate() {
+            if row.rule && i > 0 {
+                out += &rule;
+            }
+            let cells = row.cells.iter();
+            out += &line(cells.map(|c| (if colour { styled(c) } else { plain(c) }, visible(c))).collect());
+        }
+        out
+    }
+
+    fn csv(&self) -> String {
+        let field = |text: &str| {
+            if text.contains([',', '"', '\n', '\r']) {
+                format!("\"{}\"", text.replace('"', "\"\""))
+            } else {
+                text.to_owned()
+            }
+        };
+        let line = |cells: Vec<String>| cells.iter().map(|c| field(c)).collect::<Vec<_>>().join(",") + "\n";
+        let mut out = line(self.header.clone());
+        for row in &self.rows {
+            out += &line(row.cells.iter().map(unmarked).collect());
+        }
+        out
+    }
+
+    fn markdown(&self) -> String {
+        let escape = |text: &str| text.replace('|', "\\|");
+        let mut out = String::new();
+        let header: Vec<String> = self.header.iter().map(|h| escape(h)).collect();
+        writeln!(out, "| {} |", header.join(" | ")).ok();
+        let rules: Vec<&str> = (0..header.len()).map(|i| if i == 0 { "---" } else { "---:" }).collect();
+        writeln!(out, "| {} |", rules.join(" | ")).ok();
+        for row in &self.rows {
+            let cells: Vec<String> = row
+                .cells
+                .iter()
+                .map(|c| {
+                    let parts = c.parts.iter().map(|p| {
+                        let mut text = escape(&p.text);
+                        if p.dagger {
+                            text.push('\u{2020}');
+                        }
+                        if p.bold {
+                            text = format!("**{text}**");
+                        }
+                        if p.underline {
+                            text = format!("<u>{text}</u>");
+                        }
+                        text
+                    });
+                    parts.collect::<Vec<_>>().join(" / ")
+                })
+                .collect();
+            writeln!(out, "| {} |", cells.join(" | ")).ok();
+        }
+        out
+    }
+
+    fn latex(&self) -> String {
+        let columns = self.header.len().saturating_sub(1);
+        let mut out = format!("\\begin{{tabular}}{{l{}}}\n\\toprule\n", "c".repeat(columns));
+        let header: Vec<String> =
+            self.header.iter().map(|h| format!("\\textbf{{{}}}", escape_latex(h))).collect();
+        writeln!(out, "{} \\\\\n\\midrule", header.join(" & ")).ok();
+        for (i, row) in self.rows.iter().enumerate() {
+            if row.rule && i > 0 {
+                out += "\\midrule\n";
+            }
+            if row.shaded {
+                out += "\\rowcolor{gray!15}\n";
+            }
+            let cells: Vec<String> = row
+                .cells
+                .iter()
+                .map(|c| {
+                    let parts = c.parts.iter().map(|p| {
+                        let mut text = escape_latex(&p.text);
+                        if p.bold {
+                            text = format!("\\textbf{{{text}}}");
+                        }
+                        if p.underline {
+                            text = format!("\\underline{{{text}}}");
+                        }
+                        if p.dagger {
+                            text += "$^\\dagger$";
+                        }
+                        text
+                    });
+                    parts.collect::<Vec<_>>().join("/")
+                })
+                .collect();
+            writeln!(out, "{} \\\\", cells.join(" & ")).ok();
+        }
+        out + "\\bottomrule\n\\end{tabular}\n"
+    }
+
+    fn json(&self) -> String {
+        let rows: Vec<serde_json::Value> = self
+            .rows
+            .iter()
+            .map(|row| {
+                let cells = self.header.iter().zip(&row.cells);
+                serde_json::Value::Object(cells.map(|(h, c)| (h.clone(), unmarked(c).into())).collect())
+            })
+            .collect();
+        serde_json::Value::Array(rows).to_string() + "\n"
+    }
+}
+
+fn mark(part: &Part, bold: &str, underline: &str) -> String {
+    let mut text = part.text.clone();
+    if part.dagger {
+        text.push('\u{2020}');
+    }
+    if part.bold {
+        text = format!("{bold}{text}{bold}");
+    }
+    if part.underline {
+        text = format!("{underline}{text}{underline}");
+    }
+    text
+}
+
+fn unmarked(cell: &Cell) -> String {
+    cell.parts.iter().map(|p| p.text.as_str()).collect::<Vec<_>>().join("/")
+}
+
+fn escape_latex(text: &str) -> String {
+    let mut out = String::new();
+    for c in text.chars() {
+        match c {
+            '&' | '%' | '$' | '#' | '_' | '{' | '}' => {
+                out.push('\\');
+                out.push(c);
+            }
+            '\\' => out.push_str("\\textbackslash{}"),
+            '~' => out.push_str("\\textasciitilde{}"),
+            '^' => out.push_str("\\textasciicircum{}"),
+            '\u{2212}' => out.push_str("$-$"),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// A fraction as a percentage with one decimal, as the paper prints it.
+pub fn percent(fraction: f64) -> String {
+    let text = format!("{:.1}", 100.0 * fraction);
+    if text == "-0.0" { "0.0".to_owned() } else { text }
+}
+
+/// A difference of fractions in percentage points with its sign.
+pub fn points(difference: f64) -> String {
+    let text = format!("{:+.1}", 100.0 * difference);
+    if text == "-0.0" { "+0.0".to_owned() } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn marked() -> Table {
+        let mut table = Table::new(["Method", "AIME_24"]);
+        table.push(["GRPO", "15.0/37.7"]);
+        let part = |text: &str, bold, underline, dagger| Part { text: text.into(), bold, underline, dagger };
+        table.rows.push(Row {
+            cells: vec![
+                "F-GRPO".into(),
+                Cell { parts: vec![part("15.9", true, true, false), part("46.2", true, false, true)] },
+            ],
+            shaded: true,
+            rule: true,
+        });
+        table
+    }
+
+    #[test]
+    fn latex_rows_carry_the_papers_marks() {
+        let text = marked().render(Format::Latex);
+        assert!(
+            text.contains(
+                "\\rowcolor{gray!15}\nF-GRPO & \\underline{\\textbf{15.9}}/\\textbf{46.2}$^\\dagger$ \\\\"
+            ),
+            "{text}"
+        );
+        assert!(text.contains("\\textbf{AIME\\_24}"), "{text}");
+        assert!(text.contains("\\midrule\n\\rowcolor"), "{text}");
+    }
+
+    #[test]
+    fn csv_quotes_what_needs_it_and_drops_marks() {
+        let mut table = marked();
+        table.push(["a,\"b\"", "1"]);
+        assert_eq!(table.csv(), "Method,AIME_24\nGRPO,15.0/37.7\nF-GRPO,15.9/46.2\n\"a,\"\"b\"\"\",1\n");
+    }
+
+    #[test]
+    fn text_columns_line_up_with_and_without_colour() {
+        let plain = marked().text(false);
+        let lines: Vec<&str> = plain.lines().collect();
+        assert_eq!(lines[0].chars().count(), lines[2].chars().count(), "{plain}");
+        assert!(plain.contains("_*15.9*_/*46.2\u{2020}*"), "{plain}");
+        let colour = marked().text(true);
+        assert!(colour.contains("\x1b[1;4m15.9\x1b[0m"), "{colour}");
+    }
+
+    #[test]
+    fn markdown_escapes_bars() {
+        let mut table = Table::new(["a|b"]);
+        table.push(["c|d"]);
+        assert_eq!(table.markdown(), "| a\\|b |\n| --- |\n| c\\|d |\n");
+    }
+
+    #[test]
+    fn percentages_never_print_a_negative_zero() {
+        assert_eq!(
+            (percent(-0.0001), points(-0.0001), points(0.062)),
+            ("0.0".into(), "+0.0".into(), "+6.2".into())
+        );
+    }
+}

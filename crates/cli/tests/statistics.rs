@@ -1,0 +1,246 @@
+//! `pass-at-k`, `compare` and `plan` as a user runs them.
+
+use assert_cmd::Command;
+use serde_json::Value;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+fn fgrpo(args: &[&str]) -> assert_cmd::assert::Assert {
+    Command::cargo_bin("fgrpo").unwrap().args(args).assert()
+}
+
+fn json(args: &[&str]) -> Value {
+    let output = fgrpo(args).success().get_output().stdout.clone();
+    serde_json::from_slice(&output).unwrap()
+}
+
+fn refusal(args: &[&str]) -> String {
+    let output = fgrpo(args).code(2).get_output().clone();
+    assert!(output.stdout.is_empty(), "{}", String::from_utf8_lossy(&output.stdout));
+    String::from_utf8(output.stderr).unwrap()
+}
+
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// Writes problems as (id, n, c) lines.
+    fn counts(&self, name: &str, problems: &[(String, u64, u64)]) -> PathBuf {
+        let mut text = String::new();
+        for (id, n, c) in problems {
+            writeln!(text, "{{\"problem\":\"{id}\",\"n\":{n},\"c\":{c}}}").unwrap();
+        }
+        self.text(name, &text)
+    }
+
+    fn text(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+}
+
+fn problems(n: u64, counts: &[u64]) -> Vec<(String, u64, u64)> {
+    counts.iter().enumerate().map(|(i, &c)| (format!("p{i}"), n, c)).collect()
+}
+
+#[test]
+fn pass_at_k_prints_the_contracts_json() {
+    let dir = Folder::new();
+    let file = dir.counts("a.jsonl", &problems(4, &[2, 0, 4]));
+    let found = json(&["pass-at-k", file.to_str().unwrap(), "-k", "1,2", "--json"]);
+    assert_eq!(found["problems"], 3);
+    // 1 - C(2,2)/C(4,2) = 5/6 for the first problem.
+    assert!((found["pass_at_k"]["1"].as_f64().unwrap() - 0.5).abs() < 1e-12);
+    assert!((found["pass_at_k"]["2"].as_f64().unwrap() - (5.0 / 6.0 + 1.0) / 3.0).abs() < 1e-12);
+    let low = found["interval"]["1"][0].as_f64().unwrap();
+    assert!((0.0..0.5).contains(&low), "{low}");
+}
+
+#[test]
+fn several_files_are_benchmarks_with_the_papers_averages() {
+    let dir = Folder::new();
+    for (name, c) in [("AIME_2024.jsonl", 1), ("amc23.jsonl", 3), ("mine.jsonl", 2)] {
+        dir.counts(&format!("all/{name}"), &problems(4, &[c, c]));
+    }
+    let found = json(&["pass-at-k", dir.path().join("all").to_str().unwrap(), "-k", "1", "--json"]);
+    assert_eq!(found["benchmarks"].as_array().unwrap().len(), 3);
+    assert!((found["averages"]["Math (2 of 6)"]["pass_at_k"]["1"].as_f64().unwrap() - 0.5).abs() < 1e-12);
+    assert_eq!(found["problems"], 6);
+}
+
+#[test]
+fn samples_give_subjects_majority_and_truncation() {
+    let dir = Folder::new();
+    let mut text = String::new();
+    for i in 0..8 {
+        // Three of eight are right; the wrong ones agree on "7".
+        let correct = i < 3;
+        writeln!(
+            text,
+            "{{\"problem\":\"x\",\"sample\":{i},\"correct\":{correct},\"answer\":\"{}\",\"subject\":\"Algebra\",\"tokens\":10,\"finish\":\"{}\"}}",
+            if correct { "5" } else { "7" },
+            if i == 7 { "length" } else { "stop" }
+        )
+        .unwrap();
+    }
+    let file = dir.text("s.jsonl", &text);
+    let found = json(&["pass-at-k", file.to_str().unwrap(), "-k", "1,8", "--json"]);
+    assert_eq!(found["maj_at_k"]["8"], 0.0);
+    assert!((found["maj_at_k"]["1"].as_f64().unwrap() - 0.375).abs() < 0.15);
+    assert!((found["subjects"]["Algebra"]["pass_at_k"]["1"].as_f64().unwrap() - 0.375).abs() < 1e-12);
+    assert_eq!(found["truncated"], 0.125);
+    assert_eq!(found["tokens_per_problem"], 80.0);
+}
+
+#[test]
+fn every_format_prints_the_same_value() {
+    let dir = Folder::new();
+    let file = dir.counts("a.jsonl", &problems(4, &[2, 2]));
+    for (format, wanted) in [
+        ("text", "50.0 [50.0, 50.0]"),
+        ("csv", "a,2,pass,1,0.5,0.5,0.5"),
+        ("markdown", "| a | 2 | 50.0 [50.0, 50.0] |"),
+        ("latex", "a & 2 & 50.0 \\\\"),
+        ("json", "\"pass_at_k\":{\"1\":0.5}"),
+    ] {
+        let args = ["pass-at-k", file.to_str().unwrap(), "-k", "1", "--format", format];
+        let out = String::from_utf8(fgrpo(&args).success().get_output().stdout.clone()).unwrap();
+        assert!(out.contains(wanted), "{format}: {out}");
+    }
+}
+
+#[test]
+fn bad_samples_end_with_two_and_say_where() {
+    let dir = Folder::new();
+    let good = dir.counts("good.jsonl", &problems(4, &[1, 2]));
+    let good = good.to_str().unwrap();
+    for (name, text, args, wanted) in [
+        ("c.jsonl", "{\"problem\":1,\"n\":4,\"c\":5}", vec!["-k", "1"], "c = 5 correct of n = 4"),
+        ("k.jsonl", "{\"problem\":1,\"n\":4,\"c\":1}", vec!["-k", "8"], "pass@8 needs at least 8"),
+        (
+            "n.jsonl",
+            "{\"problem\":1,\"n\":4,\"c\":1}\n{\"problem\":2,\"n\":5,\"c\":1}",
+            vec![],
+            "problem 2 has 5",
+        ),
+        ("e.jsonl", "", vec![], "found no samples"),
+        ("z.jsonl", "{\"problem\":1,\"n\":4,\"c\":1}", vec!["-k", "0"], "-k: found 0"),
+        (
+            "d.jsonl",
+            "{\"problem\":1,\"sample\":3,\"correct\":true}\n{\"problem\":1,\"sample\":3,\"correct\":true}",
+            vec![],
+            "sample 3 appears twice",
+        ),
+    ] {
+        let file = dir.text(name, text);
+        let mut all = vec!["pass-at-k", file.to_str().unwrap()];
+        all.extend(args);
+        let message = refusal(&all);
+        assert!(message.contains(wanted) && message.contains(name) | (name == "z.jsonl"), "{message}");
+    }
+    let missing = refusal(&["pass-at-k", "no-such-file.jsonl"]);
+    assert!(missing.contains("no-such-file.jsonl"), "{missing}");
+    for (args, wanted) in [
+        (vec!["compare", good, good, "--m", "5"], "1 <= m <= 4"),
+        (vec!["compare", good, good, "--m", "2", "-k", "3"], "k <= m"),
+    ] {
+        let message = refusal(&args);
+        assert!(message.contains(wanted), "{message}");
+    }
+}
+
+#[test]
+fn uneven_samples_are_used_when_allowed() {
+    let dir = Folder::new();
+    let file = dir.text("n.jsonl", "{\"problem\":1,\"n\":4,\"c\":2}\n{\"problem\":2,\"n\":2,\"c\":2}");
+    let found = json(&["pass-at-k", file.to_str().unwrap(), "-k", "1", "--json", "--uneven"]);
+    assert_eq!(found["pass_at_k"]["1"], 0.75);
+}
+
+#[test]
+fn compare_names_the_problems_that_only_one_side_has() {
+    let dir = Folder::new();
+    let a = dir.counts("a.jsonl", &problems(8, &[1, 2, 3]));
+    let b = dir.counts("b.jsonl", &problems(8, &[1, 2]));
+    let message = refusal(&["compare", a.to_str().unwrap(), b.to_str().unwrap(), "-k", "1"]);
+    assert!(message.contains("1 only in") && message.contains("a.jsonl: p2"), "{message}");
+}
+
+#[test]
+fn compare_prints_the_contracts_json_by_either_method() {
+    let dir = Folder::new();
+    let a: Vec<u64> = (0..30).map(|i| i * 8).collect();
+    let b: Vec<u64> = (0..30).map(|i| i * 8 + 24 + 5 * (i % 3)).collect();
+    let (a, b) = (dir.counts("a.jsonl", &problems(512, &a)), dir.counts("b.jsonl", &problems(512, &b)));
+    let (a, b) = (a.to_str().unwrap(), b.to_str().unwrap());
+    let exact = json(&["compare", a, b, "-k", "1,8,128", "--m", "128", "--json"]);
+    let simulated =
+        json(&["compare", a, b, "-k", "1,8,128", "--m", "128", "--method", "monte-carlo", "--json"]);
+    for (e, s) in exact.as_array().unwrap().iter().zip(simulated.as_array().unwrap()) {
+        let number = |v: &Value, key: &str| v[key].as_f64().unwrap();
+        assert_eq!(e["k"], s["k"]);
+        assert!((number(e, "difference") - (number(e, "b") - number(e, "a"))).abs() < 1e-12);
+        assert_eq!((&e["method"], &s["method"]), (&"exact".into(), &"monte-carlo".into()));
+        // 50,000 iterations: five standard errors of a p-value of a half are 0.02.
+        assert!((number(e, "p_value") - number(s, "p_value")).abs() < 0.02, "{e} {s}");
+        let width = e["interval"][1].as_f64().unwrap() - e["interval"][0].as_f64().unwrap();
+        for side in 0..2 {
+            let (x, y) = (e["interval"][side].as_f64().unwrap(), s["interval"][side].as_f64().unwrap());
+            assert!((x - y).abs() < 0.05 * width, "{e} {s}");
+        }
+        assert!(e["bootstrap"]["p_value"].is_number() && e["bootstrap"]["interval"][1].is_number());
+        assert!(e["p_bounds"][0].as_f64().unwrap() <= number(e, "p_value") + 1e-12);
+    }
+    // A gain of 30 in 512 on nearly every problem is no accident.
+    assert!(exact[0]["p_value"].as_f64().unwrap() < 1e-6);
+    assert!(exact[0]["verdict"].as_str().unwrap().contains("b is better than a"), "{}", exact[0]["verdict"]);
+    assert_eq!(exact[2]["gained"], serde_json::json!(["p0"]));
+}
+
+#[test]
+fn compare_of_folders_corrects_over_benchmarks_and_averages() {
+    let dir = Folder::new();
+    for (side, extra) in [("a", 0), ("b", 12)] {
+        for (name, base) in [("aime24", 40), ("aime25", 60), ("ifeval", 200), ("gpqa", 10)] {
+            let counts: Vec<u64> = (0..20).map(|i| base + i + extra * u64::from(name != "gpqa")).collect();
+            dir.counts(&format!("{side}/{name}.jsonl"), &problems(256, &counts));
+        }
+    }
+    let (a, b) = (dir.path().join("a"), dir.path().join("b"));
+    let found =
+        json(&["compare", a.to_str().unwrap(), b.to_str().unwrap(), "-k", "1", "--m", "64", "--json"]);
+    let list = found.as_array().unwrap();
+    let names: Vec<&str> = list.iter().map(|c| c["benchmark"].as_str().unwrap()).collect();
+    assert_eq!(names, ["aime24", "aime25", "gpqa", "ifeval", "Math (2 of 6)", "OOD (2 of 3)"]);
+    for c in &list[..4] {
+        assert!(c["holm_p_value"].as_f64().unwrap() >= c["p_value"].as_f64().unwrap());
+    }
+    assert_eq!(list[2]["p_value"], 1.0);
+    assert!((list[4]["difference"].as_f64().unwrap() - 12.0 / 256.0).abs() < 1e-12);
+    assert!(list[4]["p_value"].as_f64().unwrap() < 0.01, "{}", list[4]);
+    std::fs::remove_file(b.join("gpqa.jsonl")).unwrap();
+    let message = refusal(&["compare", a.to_str().unwrap(), b.to_str().unwrap(), "-k", "1"]);
+    assert!(message.contains("benchmark gpqa is in A but not in B"), "{message}");
+}
+
+#[test]
+fn plan_suggests_a_group_size_from_samples() {
+    let dir = Folder::new();
+    let file = dir.counts("s.jsonl", &problems(1024, &[0, 20, 300, 512, 1024]));
+    let found = json(&["plan", file.to_str().unwrap(), "--json"]);
+    let sizes = found["group_sizes"].as_array().unwrap();
+    let active: Vec<f64> = sizes.iter().map(|s| s["active"].as_f64().unwrap()).collect();
+    assert!(active.windows(2).all(|w| w[0] <= w[1] + 1e-12), "{active:?}");
+    assert_eq!((&found["never_solved"], &found["always_solved"]), (&1.into(), &1.into()));
+    assert!(found["suggested"]["group_size"].is_number(), "{found}");
+    refusal(&["plan", file.to_str().unwrap(), "--tail", "0"]);
+}

@@ -2,10 +2,7 @@
 //! same average size.
 
 use super::{Error, exponent, group_size, probability};
-
-fn focal_weight(rate: f64, gamma: f64) -> f64 {
-    (1.0 - rate).powf(gamma)
-}
+use crate::focal::focal_weight;
 
 /// What a correct and a wrong completion get at one success rate, focal weight included.
 #[derive(Debug, Clone, Copy, PartialEq)]

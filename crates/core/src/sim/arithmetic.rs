@@ -1,0 +1,270 @@
+//! The inner loops: one optimizer step and one exponential per slot, and the sums for the metrics.
+//!
+//! Every loop runs over whole blocks of [`BLOCK`] slots in a fixed order, with sums in eight lanes, and
+//! is compiled for AVX-512, AVX2 and the baseline. No multiplication is fused with an addition, and
+//! division and root are exact by IEEE 754, so all three give the same bits.
+
+/// Slots in a block; arrays are whole blocks.
+pub(super) const BLOCK: usize = 64;
+const LANES: usize = 8;
+
+/// `e^x` to about one unit in the last place; 0 below -708, infinity above 709.
+///
+/// Range reduction by multiples of ln 2 in two parts, then Taylor's polynomial of degree 13 on
+/// `[-ln 2 / 2, ln 2 / 2]`, whose rest is below 2^-57.
+#[inline(always)]
+pub(super) fn exp(x: f64) -> f64 {
+    // Adding 1.5 * 2^52 rounds to an integer and leaves that integer in the low bits.
+    const ROUND: f64 = 6_755_399_441_055_744.0;
+    const LN2_HIGH: f64 = 6.931_471_803_691_238e-1;
+    const LN2_LOW: f64 = 1.908_214_929_270_587_7e-10;
+    let shifted = x * std::f64::consts::LOG2_E + ROUND;
+    let k = shifted - ROUND;
+    let r = (x - k * LN2_HIGH) - k * LN2_LOW;
+    let r2 = r * r;
+    let r4 = r2 * r2;
+    // sum of r^i / (i + 2)! for i in 0..=11, in independent pieces.
+    let a = (0.5 + r * (1.0 / 6.0)) + r2 * (1.0 / 24.0 + r * (1.0 / 120.0));
+    let b = (1.0 / 720.0 + r * (1.0 / 5_040.0)) + r2 * (1.0 / 40_320.0 + r * (1.0 / 362_880.0));
+    let c = (1.0 / 3_628_800.0 + r * (1.0 / 39_916_800.0))
+        + r2 * (1.0 / 479_001_600.0 + r * (1.0 / 6_227_020_800.0));
+    let tail = a + r4 * (b + r4 * c);
+    let power = f64::from_bits((shifted.to_bits() << 52).wrapping_add(1023 << 52));
+    let y = power + power * (r + r2 * tail);
+    if x < -708.0 {
+        0.0
+    } else if x > 709.0 {
+        f64::INFINITY
+    } else {
+        y
+    }
+}
+
+/// The numbers of one step that all slots of a class share.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rates {
+    /// Gradient per draw: focal weight * advantage / N.
+    pub(super) per_draw: f64,
+    /// Subtracted from it for every action (probability surrogate), else 0.
+    pub(super) baseline: f64,
+    /// 1 / total weight: turns weights into probabilities.
+    pub(super) per_weight: f64,
+    /// Factor of the logit: 1 - lr * weight decay.
+    pub(super) decay: f64,
+    /// AdamW: lr / (1 - beta1^t); SGD: lr.
+    pub(super) rate: f64,
+    pub(super) beta1: f64,
+    pub(super) beta2: f64,
+    /// 1 / sqrt(1 - beta2^t).
+    pub(super) root: f64,
+    pub(super) eps: f64,
+    /// Weights are exp(logit - shift).
+    pub(super) shift: f64,
+}
+
+/// Logit, the two moments of its gradient, and its weight.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct State {
+    pub(super) z: f64,
+    pub(super) m: f64,
+    pub(super) v: f64,
+    pub(super) w: f64,
+}
+
+impl State {
+    /// One step after `count` draws.
+    #[inline(always)]
+    pub(super) fn step<const PROBABILITY: bool, const ADAM: bool>(self, count: f64, r: &Rates) -> Self {
+        let Self { z, mut m, mut v, w } = self;
+        let mut g = count * r.per_draw;
+        if PROBABILITY {
+            g = (g - r.baseline) * (w * r.per_weight);
+        }
+        let z = if ADAM {
+            m = r.beta1 * m + (1.0 - r.beta1) * g;
+            v = r.beta2 * v + (1.0 - r.beta2) * (g * g);
+            z * r.decay + r.rate * m / (v.sqrt() * r.root + r.eps)
+        } else {
+            z * r.decay + r.rate * g
+        };
+        Self { z, m, v, w: exp(z - r.shift) }
+    }
+}
+
+/// Slot arrays, all of the same whole number of blocks; `block` has one entry per block.
+pub(super) struct Arrays<'a> {
+    pub(super) z: &'a mut [f64],
+    pub(super) m: &'a mut [f64],
+    pub(super) v: &'a mut [f64],
+    pub(super) w: &'a mut [f64],
+    pub(super) count: &'a [u32],
+    pub(super) block: &'a mut [f64],
+}
+
+/// Sums that the metrics need, over slots with weight `w = exp(logit - shift)`.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Sums {
+    /// Sum of w.
+    pub(super) weight: f64,
+    /// Sum of w (z - shift).
+    pub(super) energy: f64,
+    /// Sum of max(0, start - w).
+    pub(super) lost: f64,
+}
+
+#[inline(always)]
+fn lanes(x: &[f64; BLOCK]) -> f64 {
+    let mut sum = [0.0; LANES];
+    for row in x.chunks_exact(LANES) {
+        for (s, x) in sum.iter_mut().zip(row) {
+            *s += x;
+        }
+    }
+    ((sum[0] + sum[4]) + (sum[2] + sum[6])) + ((sum[1] + sum[5]) + (sum[3] + sum[7]))
+}
+
+#[inline(always)]
+fn update_blocks<const PROBABILITY: bool, const ADAM: bool>(a: Arrays<'_>, r: &Rates) {
+    let z = a.z.as_chunks_mut::<BLOCK>().0;
+    let m = a.m.as_chunks_mut::<BLOCK>().0;
+    let v = a.v.as_chunks_mut::<BLOCK>().0;
+    let w = a.w.as_chunks_mut::<BLOCK>().0;
+    let count = a.count.as_chunks::<BLOCK>().0;
+    for (((((z, m), v), w), count), block) in z.iter_mut().zip(m).zip(v).zip(w).zip(count).zip(a.block) {
+        for i in 0..BLOCK {
+            let old = State { z: z[i], m: m[i], v: v[i], w: w[i] };
+            let new = old.step::<PROBABILITY, ADAM>(f64::from(count[i]), r);
+            z[i] = new.z;
+            if ADAM {
+                m[i] = new.m;
+                v[i] = new.v;
+            }
+            w[i] = new.w;
+        }
+        *block = lanes(w);
+    }
+}
+
+#[inline(always)]
+fn sum_blocks(z: &[f64], w: &[f64], shift: f64, start: f64) -> Sums {
+    let (mut weight, mut energy, mut lost) = ([0.0; LANES], [0.0; LANES], [0.0; LANES]);
+    let rows = z.as_chunks::<LANES>().0.iter().zip(w.as_chunks::<LANES>().0);
+    for (z, w) in rows {
+        for i in 0..LANES {
+            weight[i] += w[i];
+            // Padding has weight 0 at a logit of minus infinity: it holds nothing and lost nothing.
+            energy[i] += if w[i] > 0.0 { w[i] * (z[i] - shift) } else { 0.0 };
+            lost[i] += if w[i] < start && z[i] > f64::NEG_INFINITY { start - w[i] } else { 0.0 };
+        }
+    }
+    let sum = |x: [f64; LANES]| ((x[0] + x[4]) + (x[2] + x[6])) + ((x[1] + x[5]) + (x[3] + x[7]));
+    Sums { weight: sum(weight), energy: sum(energy), lost: sum(lost) }
+}
+
+/// Sum over slots of count * w.
+#[inline(always)]
+fn drawn_blocks(w: &[f64], count: &[u32]) -> f64 {
+    let mut sum = [0.0; LANES];
+    for (w, count) in w.as_chunks::<LANES>().0.iter().zip(count.as_chunks::<LANES>().0) {
+        for i in 0..LANES {
+            sum[i] += w[i] * f64::from(count[i]);
+        }
+    }
+    sum.iter().sum()
+}
+
+/// Compiles a function for three instruction sets and picks the widest that this processor has.
+macro_rules! for_every_processor {
+    ($(#[$doc:meta])* $name:ident $([$($c:ident),*])? ($($arg:ident : $ty:ty),*) $(-> $ret:ty)? = $body:ident) => {
+        $(#[$doc])*
+        pub(super) fn $name $(<$(const $c: bool),*>)? ($($arg: $ty),*) $(-> $ret)? {
+            #[cfg(target_arch = "x86_64")]
+            {
+                #[target_feature(enable = "avx512f,avx512dq,avx512vl")]
+                fn avx512 $(<$(const $c: bool),*>)? ($($arg: $ty),*) $(-> $ret)? { $body $(::<$($c),*>)? ($($arg),*) }
+                #[target_feature(enable = "avx2")]
+                fn avx2 $(<$(const $c: bool),*>)? ($($arg: $ty),*) $(-> $ret)? { $body $(::<$($c),*>)? ($($arg),*) }
+                if is_x86_feature_detected!("avx512f")
+                    && is_x86_feature_detected!("avx512dq")
+                    && is_x86_feature_detected!("avx512vl")
+                {
+                    // SAFETY: the processor has the instructions, asked one line above.
+                    return unsafe { avx512 $(::<$($c),*>)? ($($arg),*) };
+                }
+                if is_x86_feature_detected!("avx2") {
+                    // SAFETY: as above.
+                    return unsafe { avx2 $(::<$($c),*>)? ($($arg),*) };
+                }
+            }
+            $body $(::<$($c),*>)? ($($arg),*)
+        }
+    };
+}
+
+for_every_processor! {
+    /// One step of every slot: moments, logit, weight, and the blocks' sums of weights.
+    update [PROBABILITY, ADAM] (a: Arrays<'_>, r: &Rates) = update_blocks
+}
+for_every_processor! {
+    /// The metrics' sums over slots; `start` is the weight below which an action has lost mass.
+    sums (z: &[f64], w: &[f64], shift: f64, start: f64) -> Sums = sum_blocks
+}
+for_every_processor! {
+    /// Sum over slots of draws times weight.
+    drawn_weight (w: &[f64], count: &[u32]) -> f64 = drawn_blocks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn exponential_is_the_libraries_to_two_units_in_the_last_place(x in -708.0..709.0f64) {
+            let (found, wanted) = (exp(x), x.exp());
+            prop_assert!((found - wanted).abs() <= 2.0 * f64::EPSILON * wanted, "exp({x}): {found} {wanted}");
+        }
+    }
+
+    #[test]
+    fn exponential_has_the_right_ends() {
+        assert_eq!(exp(0.0), 1.0);
+        assert_eq!(exp(f64::NEG_INFINITY), 0.0);
+        assert_eq!(exp(-800.0), 0.0);
+        assert_eq!(exp(800.0), f64::INFINITY);
+        assert!(exp(f64::NAN).is_nan());
+    }
+
+    #[test]
+    fn every_instruction_set_gives_the_same_bits() {
+        let n = 4 * BLOCK;
+        let start: Vec<f64> = (0..n).map(|i| (i as f64 * 0.37).sin() * 5.0).collect();
+        let counts: Vec<u32> = (0..n as u32).map(|i| i * i % 7).collect();
+        let rates = Rates {
+            per_draw: 0.013,
+            baseline: 0.002,
+            per_weight: 0.01,
+            decay: 0.999,
+            rate: 0.07,
+            beta1: 0.9,
+            beta2: 0.999,
+            root: 3.1,
+            eps: 1e-8,
+            shift: 1.5,
+        };
+        let run = |fast: bool| {
+            let (mut z, mut m, mut v) = (start.clone(), vec![0.0; n], vec![0.0; n]);
+            let mut w: Vec<f64> = z.iter().map(|z| exp(z - 1.5)).collect();
+            let mut block = vec![0.0; n / BLOCK];
+            for _ in 0..20 {
+                let a =
+                    Arrays { z: &mut z, m: &mut m, v: &mut v, w: &mut w, count: &counts, block: &mut block };
+                if fast { update::<true, true>(a, &rates) } else { update_blocks::<true, true>(a, &rates) }
+            }
+            let s = if fast { sums(&z, &w, 1.5, 0.1) } else { sum_blocks(&z, &w, 1.5, 0.1) };
+            (z, m, v, w, block, s)
+        };
+        assert_eq!(run(true), run(false));
+    }
+}

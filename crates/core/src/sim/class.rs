@@ -1,0 +1,239 @@
+//! A class of exchangeable actions: those never drawn share one state, the others have slots.
+
+use super::arithmetic::{self, Rates, State, Sums};
+use super::binomial::binomial;
+use super::setup::Kind;
+use super::slots::Slots;
+use crate::rng::Stream;
+
+/// Draws per untouched action above which one binomial each is cheaper than one number per draw.
+const DRAWS_PER_ACTION: u64 = 16;
+
+/// Actions that start from one logit with one reward.
+#[derive(Debug)]
+pub(super) struct Class {
+    /// Number of the first action of the class.
+    pub(super) first: usize,
+    pub(super) correct: bool,
+    pub(super) size: u32,
+    /// State of every action never drawn.
+    fresh: State,
+    /// How many those are.
+    untouched: u64,
+    /// Drawn actions that move.
+    moving: Slots,
+    /// Drawn actions whose further movement is below rounding, as they were when they came to rest.
+    resting: Slots,
+    /// For each of `resting`, the step after which it was left alone.
+    since: Vec<u64>,
+    gaps: usize,
+}
+
+/// When an action may rest: every further step moves it by less than the one before.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rest {
+    /// The action rests when `m^2 <= limit * v`.
+    pub(super) limit: f64,
+    pub(super) beta1: f64,
+    pub(super) beta2: f64,
+}
+
+impl Class {
+    pub(super) fn new(kind: Kind, first: usize, shift: f64) -> Self {
+        let w = arithmetic::exp(kind.logit - shift);
+        Self {
+            first,
+            correct: kind.correct,
+            size: kind.size,
+            fresh: State { z: kind.logit, m: 0.0, v: 0.0, w },
+            untouched: kind.size.into(),
+            moving: Slots::default(),
+            resting: Slots::default(),
+            since: Vec::new(),
+            gaps: 0,
+        }
+    }
+
+    /// Weights of the parts among which draws are divided: moving, resting, untouched.
+    pub(super) fn weights(&self) -> [f64; 3] {
+        [self.moving.total(), self.resting.total(), self.untouched as f64 * self.fresh.w]
+    }
+
+    /// Forgets the draws of the step before.
+    pub(super) fn clear_draws(&mut self) {
+        self.moving.count.fill(0);
+    }
+
+    /// Draws `counts` actions of the three parts; all that are drawn then have a moving slot. `step` is
+    /// the number of steps already taken.
+    pub(super) fn draw(
+        &mut self,
+        counts: [u64; 3],
+        step: u64,
+        rest: Option<Rest>,
+        scratch: &mut Vec<f64>,
+        stream: &mut Stream,
+    ) {
+        self.moving.draw(counts[0], scratch, stream);
+        if let (1.., Some(rest)) = (counts[1], rest) {
+            self.resting.draw(counts[1], scratch, stream);
+            self.wake(step, rest);
+        }
+        self.draw_untouched(counts[2], stream);
+    }
+
+    fn draw_untouched(&mut self, k: u64, stream: &mut Stream) {
+        let (all, start) = (self.untouched, self.moving.len());
+        let mut named = (u64::from(self.size) - all) as u32;
+        if k > DRAWS_PER_ACTION * all {
+            let mut left = k;
+            for i in 0..all {
+                let here = binomial(left, 1.0 / (all - i) as f64, stream);
+                self.moving.push(self.fresh, named, here as u32);
+                named += 1;
+                left -= here;
+            }
+            self.untouched = 0;
+            return;
+        }
+        // The first `distinct` of the untouched actions are those already drawn in this step.
+        let mut distinct = 0;
+        for _ in 0..k {
+            let who = stream.below(all);
+            if who < distinct {
+                self.moving.count[start + who as usize] += 1;
+            } else {
+                self.moving.push(self.fresh, named, 1);
+                named += 1;
+                distinct += 1;
+            }
+        }
+        self.untouched -= distinct;
+    }
+
+    /// Moves the drawn ones of the resting actions back among the moving.
+    fn wake(&mut self, step: u64, rest: Rest) {
+        for block in 0..self.resting.len().div_ceil(arithmetic::BLOCK) {
+            let slots = block * arithmetic::BLOCK..(block + 1) * arithmetic::BLOCK;
+            if self.resting.count[slots.clone()].iter().all(|&c| c == 0) {
+                continue;
+            }
+            for i in slots {
+                let count = self.resting.count[i];
+                if count > 0 {
+                    let mut state = self.resting.state(i);
+                    let slept = (step - self.since[i]) as f64;
+                    state.m *= rest.beta1.powf(slept);
+                    state.v *= rest.beta2.powf(slept);
+                    let member = self.resting.member(i).expect("a gap has no weight");
+                    self.moving.push(state, member, count);
+                    self.resting.clear(i);
+                    self.gaps += 1;
+                }
+            }
+        }
+    }
+
+    /// Lets the actions rest that hardly move any more. `step` is the number of steps already taken.
+    pub(super) fn rest(&mut self, step: u64, rest: Rest) {
+        let Self { moving, resting, since, .. } = self;
+        let mut any = false;
+        moving.retain(|_, s, member| {
+            let rests = s.m * s.m <= rest.limit * s.v;
+            if rests {
+                any = true;
+                resting.push(s, member, 0);
+                since.push(step);
+            }
+            !rests
+        });
+        if any {
+            resting.sum_blocks();
+        }
+        if self.gaps > 64 + self.resting.len() / 2 {
+            let mut kept = Vec::with_capacity(self.since.len() - self.gaps);
+            self.resting.retain(|i, _, _| {
+                kept.push(self.since[i]);
+                true
+            });
+            self.since = kept;
+            self.gaps = 0;
+        }
+    }
+
+    /// Sum over draws of this step of the drawn action's weight.
+    pub(super) fn drawn_weight(&self) -> f64 {
+        arithmetic::drawn_weight(&self.moving.w, &self.moving.count)
+    }
+
+    /// One optimizer step of every action that can move.
+    pub(super) fn update<const PROBABILITY: bool, const ADAM: bool>(&mut self, r: &Rates) {
+        arithmetic::update::<PROBABILITY, ADAM>(self.moving.arrays(), r);
+        if PROBABILITY || r.decay != 1.0 {
+            self.fresh = self.fresh.step::<PROBABILITY, ADAM>(0.0, r);
+        }
+    }
+
+    /// The largest logit, or the first that is not finite.
+    pub(super) fn top_logit(&self) -> f64 {
+        let slots =
+            |s: &Slots| (0..s.len()).filter(|&i| s.member(i).is_some()).map(|i| s.z[i]).collect::<Vec<_>>();
+        let fresh = (self.untouched > 0).then_some(self.fresh.z);
+        let all = fresh.into_iter().chain(slots(&self.moving)).chain(slots(&self.resting));
+        all.reduce(|a, b| if !a.is_finite() || a > b { a } else { b }).unwrap_or(f64::MIN)
+    }
+
+    /// Recomputes every weight as `exp(logit - shift)`.
+    pub(super) fn reweigh(&mut self, shift: f64) {
+        self.fresh.w = arithmetic::exp(self.fresh.z - shift);
+        for slots in [&mut self.moving, &mut self.resting] {
+            slots.reweigh(|z| arithmetic::exp(z - shift));
+        }
+    }
+
+    /// The metrics' sums over all actions of the class; `start` is the weight below which an action has
+    /// lost mass.
+    pub(super) fn sums(&self, shift: f64, start: f64) -> Sums {
+        let State { z, w, .. } = self.fresh;
+        let untouched = self.untouched as f64;
+        let mut all = Sums {
+            weight: untouched * w,
+            energy: if w > 0.0 { untouched * (w * (z - shift)) } else { 0.0 },
+            lost: untouched * (start - w).max(0.0),
+        };
+        for slots in [&self.moving, &self.resting] {
+            let s = arithmetic::sums(&slots.z, &slots.w, shift, start);
+            all.weight += s.weight;
+            all.energy += s.energy;
+            all.lost += s.lost;
+        }
+        all
+    }
+
+    /// Calls `visit` with the number and the draws of every action drawn in the last step.
+    pub(super) fn for_each_draw(&self, mut visit: impl FnMut(usize, u32)) {
+        for i in 0..self.moving.len() {
+            if let (Some(member), count @ 1..) = (self.moving.member(i), self.moving.count[i]) {
+                visit(self.first + member as usize, count);
+            }
+        }
+    }
+
+    /// Writes the logits of the class's actions.
+    pub(super) fn write_logits(&self, logits: &mut [f64]) {
+        let own = &mut logits[self.first..self.first + self.size as usize];
+        own.fill(self.fresh.z);
+        for slots in [&self.moving, &self.resting] {
+            for i in 0..slots.len() {
+                if let Some(member) = slots.member(i) {
+                    own[member as usize] = slots.z[i];
+                }
+            }
+        }
+    }
+
+    /// Slots that a step has to go through.
+    pub(super) fn moving(&self) -> usize {
+        self.moving.len()
+    }
+}

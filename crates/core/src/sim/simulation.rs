@@ -1,0 +1,265 @@
+//! One run: a policy at one group size, gamma and seed, advanced step by step.
+
+use super::arithmetic::Rates;
+use super::binomial::binomial;
+use super::class::{Class, Rest};
+use super::setup::{Error, Optimizer, Setup, Surrogate};
+use crate::focal::focal_weight;
+use crate::rng::Key;
+
+/// Steps between two looks for actions that may rest.
+const REST_EVERY: u64 = 32;
+
+/// Movement to come below which an action rests: a quarter of a unit in the last place of 1.
+const NEGLIGIBLE: f64 = f64::EPSILON / 4.0;
+
+/// What is recorded of a policy.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Metrics {
+    /// Total mass of the correct actions, `Q_pos`.
+    pub q_pos: f64,
+    /// Retained positive mass `M_ret`: 1 minus the mass that correct actions have lost against their
+    /// start, relative to the correct mass at the start.
+    pub retained: f64,
+    /// Entropy of the policy in nats.
+    pub entropy: f64,
+}
+
+/// A policy in training.
+#[derive(Debug)]
+pub struct Simulation {
+    setup: Setup,
+    group_size: u64,
+    gamma: f64,
+    key: Key,
+    step: u64,
+    classes: Vec<Class>,
+    /// Start probability of an action of each class.
+    start: Vec<f64>,
+    shift: f64,
+    total: f64,
+    scratch: Vec<f64>,
+}
+
+impl Simulation {
+    /// A policy at its start.
+    ///
+    /// The draws are a function of `seed`, `group_size` and the step: runs that differ in gamma alone
+    /// share their random numbers, so their difference is less noisy than either.
+    ///
+    /// # Errors
+    /// If the setup, the group size (1 to 2^31) or gamma (finite, at least 0) is out of range.
+    pub fn new(setup: &Setup, group_size: u64, gamma: f64, seed: u64) -> Result<Self, Error> {
+        setup.check()?;
+        if !(1..=1 << 31).contains(&group_size) {
+            let why = "draws per step";
+            return Err(Error::Count { field: "group_size", found: group_size, low: 1, high: 1 << 31, why });
+        }
+        if !(gamma.is_finite() && gamma >= 0.0) {
+            return Err(Error::Number {
+                field: "gamma",
+                found: gamma,
+                wanted: "a finite number of at least 0",
+            });
+        }
+        let shift = setup.kinds().map(|k| k.logit).fold(f64::NEG_INFINITY, f64::max);
+        let mut first = 0;
+        let classes: Vec<Class> = setup
+            .kinds()
+            .map(|kind| {
+                let class = Class::new(kind, first, shift);
+                first += kind.size as usize;
+                class
+            })
+            .collect();
+        let total = total(&classes);
+        let start = setup.kinds().map(|k| (k.logit - shift).exp() / total).collect();
+        Ok(Self {
+            setup: setup.clone(),
+            group_size,
+            gamma,
+            key: Key::new(seed).with(group_size),
+            step: 0,
+            classes,
+            start,
+            shift,
+            total,
+            scratch: Vec::new(),
+        })
+    }
+
+    /// Number of steps taken.
+    pub fn steps(&self) -> u64 {
+        self.step
+    }
+
+    /// Draws a group and updates the policy.
+    ///
+    /// # Errors
+    /// [`Error::Diverged`] when a logit is no longer finite.
+    pub fn step(&mut self) -> Result<(), Error> {
+        let rest = self.rest_rule();
+        if let Some(rest) = rest.filter(|_| self.step.is_multiple_of(REST_EVERY)) {
+            self.classes.iter_mut().for_each(|c| c.rest(self.step, rest));
+        }
+        let correct = self.draw(rest);
+        self.step += 1;
+        self.update(correct);
+        self.total = total(&self.classes);
+        if !(1e-150..1e150).contains(&self.total) {
+            self.rescale()?;
+        }
+        Ok(())
+    }
+
+    /// Draws the group; returns how many draws are correct.
+    fn draw(&mut self, rest: Option<Rest>) -> u64 {
+        let mut stream = self.key.with(self.step).stream();
+        let weights: Vec<[f64; 3]> = self.classes.iter().map(Class::weights).collect();
+        // Each part's share of what it and the parts after it hold; exactly 1 at the last.
+        let mut after = 0.0;
+        let mut shares = vec![[0.0; 3]; weights.len()];
+        for (share, weight) in shares.as_flattened_mut().iter_mut().zip(weights.as_flattened()).rev() {
+            after += weight;
+            *share = if after > 0.0 { weight / after } else { 0.0 };
+        }
+        let (mut left, mut correct) = (self.group_size, 0);
+        for (class, share) in self.classes.iter_mut().zip(shares) {
+            let counts = share.map(|share| {
+                let here = binomial(left, share, &mut stream);
+                left -= here;
+                here
+            });
+            class.clear_draws();
+            class.draw(counts, self.step, rest, &mut self.scratch, &mut stream);
+            correct += if class.correct { counts.iter().sum() } else { 0 };
+        }
+        correct
+    }
+
+    /// The update after a group with `correct` correct draws; `self.step` counts it already.
+    fn update(&mut self, correct: u64) {
+        let n = self.group_size as f64;
+        let rate = correct as f64 / n;
+        let span = self.setup.reward_correct - self.setup.reward_wrong;
+        // R - mean, without subtracting nearly equal numbers.
+        let advantage =
+            |is_correct: bool| span * if is_correct { (self.group_size - correct) as f64 / n } else { -rate };
+        let scale = focal_weight(rate, self.gamma) / n;
+        let baseline = match self.setup.surrogate {
+            // Advantages add up to zero, and with them what every action is pushed by.
+            Surrogate::Ratio => 0.0,
+            Surrogate::Probability => {
+                let drawn = self.classes.iter().map(|c| advantage(c.correct) * c.drawn_weight());
+                scale * drawn.sum::<f64>() / self.total
+            }
+        };
+        let per_draw = |is_correct| scale * advantage(is_correct);
+        let (lr, t) = (self.setup.lr, self.step as f64);
+        let mut rates = Rates {
+            per_draw: 0.0,
+            baseline,
+            per_weight: 1.0 / self.total,
+            decay: 1.0 - lr * self.setup.weight_decay,
+            rate: lr,
+            beta1: 0.0,
+            beta2: 0.0,
+            root: 0.0,
+            eps: 0.0,
+            shift: self.shift,
+        };
+        if let Optimizer::AdamW { beta1, beta2, eps } = self.setup.optimizer {
+            let (rate, root) = (lr / (1.0 - beta1.powf(t)), 1.0 / (1.0 - beta2.powf(t)).sqrt());
+            rates = Rates { rate, root, beta1, beta2, eps, ..rates };
+        }
+        let step = match (self.setup.surrogate, self.setup.optimizer) {
+            (Surrogate::Ratio, Optimizer::AdamW { .. }) => Class::update::<false, true>,
+            (Surrogate::Ratio, Optimizer::Sgd) => Class::update::<false, false>,
+            (Surrogate::Probability, Optimizer::AdamW { .. }) => Class::update::<true, true>,
+            (Surrogate::Probability, Optimizer::Sgd) => Class::update::<true, false>,
+        };
+        for class in &mut self.classes {
+            step(class, &Rates { per_draw: per_draw(class.correct), ..rates });
+        }
+    }
+
+    /// When actions may rest after `self.step` steps, if they may at all: a step has to leave an
+    /// undrawn action without gradient and decay, and shrink its momentum faster than its scale.
+    fn rest_rule(&self) -> Option<Rest> {
+        if self.setup.surrogate == Surrogate::Probability || self.setup.weight_decay != 0.0 {
+            return None;
+        }
+        let Optimizer::AdamW { beta1, beta2, .. } = self.setup.optimizer else {
+            return Some(Rest { limit: 0.0, beta1: 0.0, beta2: 0.0 });
+        };
+        let shrink = beta1 / beta2.sqrt();
+        if self.step == 0 || shrink >= 1.0 {
+            return None;
+        }
+        // The i-th undrawn step to come is at most rate |m| / sqrt(v) * shrink^i: eps and the bias
+        // corrections only make it smaller. All of them together have to be negligible.
+        let rate = self.setup.lr / (1.0 - beta1.powf(self.step as f64));
+        let first = NEGLIGIBLE * (1.0 - shrink) / (shrink * rate);
+        Some(Rest { limit: if first.is_finite() { first * first } else { f64::MAX }, beta1, beta2 })
+    }
+
+    /// Shifts the exponent so that weights stay within the numbers' range.
+    fn rescale(&mut self) -> Result<(), Error> {
+        let tops: Vec<f64> = self.classes.iter().map(Class::top_logit).collect();
+        if tops.iter().any(|z| !z.is_finite()) {
+            return Err(Error::Diverged { step: self.step, lr: self.setup.lr });
+        }
+        self.shift = tops.into_iter().fold(f64::MIN, f64::max);
+        self.classes.iter_mut().for_each(|c| c.reweigh(self.shift));
+        self.total = total(&self.classes);
+        Ok(())
+    }
+
+    /// Measures the policy.
+    pub fn metrics(&self) -> Metrics {
+        let (mut positive, mut weight, mut energy, mut lost, mut start) = (0.0, 0.0, 0.0, 0.0, 0.0);
+        for (class, &p0) in self.classes.iter().zip(&self.start) {
+            let sums = class.sums(self.shift, if class.correct { p0 * self.total } else { 0.0 });
+            weight += sums.weight;
+            energy += sums.energy;
+            lost += sums.lost;
+            if class.correct {
+                positive += sums.weight;
+                start += f64::from(class.size) * p0;
+            }
+        }
+        Metrics {
+            q_pos: positive / weight,
+            retained: 1.0 - lost / weight / start,
+            entropy: weight.ln() - energy / weight,
+        }
+    }
+
+    /// The actions drawn in the last step, with their number of draws.
+    ///
+    /// Actions are numbered anchors first, then the other correct ones, then the wrong ones; within these
+    /// classes, which start out exchangeable, by their first draw.
+    pub fn draws(&self) -> Vec<(usize, u32)> {
+        let mut draws = Vec::new();
+        for class in &self.classes {
+            class.for_each_draw(|action, count| draws.push((action, count)));
+        }
+        draws
+    }
+
+    /// The logits of all actions, numbered as in [`Simulation::draws`].
+    pub fn logits(&self) -> Vec<f64> {
+        let mut logits = vec![0.0; self.setup.actions];
+        self.classes.iter().for_each(|c| c.write_logits(&mut logits));
+        logits
+    }
+
+    /// How many actions the next step has to move one by one; the work that a step costs.
+    pub fn moving(&self) -> usize {
+        self.classes.iter().map(Class::moving).sum()
+    }
+}
+
+fn total(classes: &[Class]) -> f64 {
+    classes.iter().flat_map(Class::weights).sum()
+}

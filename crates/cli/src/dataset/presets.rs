@@ -1,0 +1,92 @@
+//! The prompts of the paper, as data. Source: F-GRPO, table of evaluation prompt settings.
+
+use super::TaskKind;
+use fgrpo_verify::choice;
+use serde::{Deserialize, Serialize};
+
+/// The system prompt that asks for a boxed answer.
+pub const BOXED: &str = "Please reason step by step, and put your final answer within \\boxed{}.";
+
+/// The plain system prompt.
+pub const ASSISTANT: &str = "You are a helpful assistant.";
+
+/// The model families that the paper evaluates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Family {
+    /// Qwen2.5.
+    #[serde(rename = "qwen2.5")]
+    #[value(name = "qwen2.5")]
+    Qwen25,
+    /// Qwen3.
+    Qwen3,
+    /// Llama 3.2. Its chat template writes the date header by itself.
+    #[serde(rename = "llama3.2")]
+    #[value(name = "llama3.2")]
+    Llama32,
+}
+
+/// How a problem is put to a model.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Preset {
+    /// The system prompt; `None` sends none.
+    pub system: Option<String>,
+    /// `enable_thinking` of the chat template; `None` leaves it unset.
+    pub thinking: Option<bool>,
+}
+
+impl Preset {
+    /// The paper's setting for a family and a task.
+    pub fn paper(family: Family, kind: TaskKind) -> Self {
+        let boxed = matches!(kind, TaskKind::Math | TaskKind::Choice);
+        let system = match (family, boxed) {
+            (_, true) => Some(BOXED),
+            (Family::Qwen25, false) => Some(ASSISTANT),
+            (Family::Qwen3 | Family::Llama32, false) => None,
+        };
+        let thinking = match family {
+            Family::Qwen3 => Some(kind != TaskKind::IfEval),
+            Family::Qwen25 | Family::Llama32 => None,
+        };
+        Self { system: system.map(str::to_owned), thinking }
+    }
+}
+
+/// A question with its options, one to a line.
+pub fn choice_prompt(question: &str, options: &[String]) -> String {
+    let mut prompt = question.trim_end().to_owned();
+    prompt.push('\n');
+    for (i, option) in options.iter().enumerate() {
+        prompt.push_str(&format!("\n{}) {}", choice::letter(i), option.trim()));
+    }
+    prompt.push_str("\n\nAnswer with the letter of the correct option.");
+    prompt
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn presets_are_those_of_the_papers_table() {
+        use Family::{Llama32, Qwen3, Qwen25};
+        let of = |family, kind| {
+            let preset = Preset::paper(family, kind);
+            (preset.system, preset.thinking)
+        };
+        let boxed = Some(BOXED.to_owned());
+        assert_eq!(of(Qwen25, TaskKind::Math), (boxed.clone(), None));
+        assert_eq!(of(Qwen25, TaskKind::IfEval), (Some(ASSISTANT.to_owned()), None));
+        assert_eq!(of(Qwen3, TaskKind::Choice), (boxed.clone(), Some(true)));
+        assert_eq!(of(Qwen3, TaskKind::IfEval), (None, Some(false)));
+        assert_eq!(of(Qwen3, TaskKind::SynLogic), (None, Some(true)));
+        assert_eq!(of(Llama32, TaskKind::Math), (boxed, None));
+        assert_eq!(of(Llama32, TaskKind::SynLogic), (None, None));
+    }
+
+    #[test]
+    fn options_are_lettered_in_their_order() {
+        let prompt = choice_prompt("Which?\n", &["x".to_owned(), " y ".to_owned()]);
+        assert_eq!(prompt, "Which?\n\nA) x\nB) y\n\nAnswer with the letter of the correct option.");
+    }
+}

@@ -228,17 +228,12 @@ impl fmt::Display for FilterReport {
 /// # Errors
 /// If the path cannot be read, is of no known format, or lacks a column that the task needs; the
 /// last two are bad input and name what was found and what was wanted.
-pub fn load(
-    path: &Path,
-    kind: TaskKind,
-    columns: &Columns,
-) -> anyhow::Result<(Vec<Problem>, FilterReport)> {
+pub fn load(path: &Path, kind: TaskKind, columns: &Columns) -> anyhow::Result<(Vec<Problem>, FilterReport)> {
     let rows = rows::read(path)?;
     if rows.is_empty() {
         bad_input!("{}: found no rows, wanted at least one", path.display());
     }
-    let found = columns::resolve(&rows, kind, columns)
-        .with_context(|| format!("{}", path.display()))?;
+    let found = columns::resolve(&rows, kind, columns).with_context(|| format!("{}", path.display()))?;
     let mut report = FilterReport { read: rows.len(), ..FilterReport::default() };
     let mut problems: Vec<(usize, Problem)> = Vec::with_capacity(rows.len());
     for (i, row) in rows.iter().enumerate() {

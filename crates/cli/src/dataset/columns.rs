@@ -76,12 +76,17 @@ pub(super) struct Found {
 const PROMPT: &[&str] =
     &["problem", "question", "prompt", "messages", "input", "query", "instruction", "conversations"];
 const ANSWER: &[&str] = &[
-    "answer", "final_answer", "ground_truth", "gold", "target", "expected_answer", "label",
+    "answer",
+    "final_answer",
+    "ground_truth",
+    "gold",
+    "target",
+    "expected_answer",
+    "label",
     "reward_model.ground_truth",
 ];
 const RIGHT_OPTION: &[&str] = &["correct answer", "correct_answer"];
-const SOLUTION: &[&str] =
-    &["solution", "completion", "response", "output", "generation", "explanation"];
+const SOLUTION: &[&str] = &["solution", "completion", "response", "output", "generation", "explanation"];
 const SUBJECT: &[&str] =
     &["subject", "type", "category", "subdomain", "high-level domain", "domain", "ability"];
 const LEVEL: &[&str] = &["level", "difficulty"];
@@ -127,10 +132,7 @@ fn column(
     };
     match spelling(rows, given) {
         Some(name) => Ok(Some(name)),
-        None => bad_input!(
-            "column for {what}: wanted {given:?}, found {}",
-            names(rows)
-        ),
+        None => bad_input!("column for {what}: wanted {given:?}, found {}", names(rows)),
     }
 }
 
@@ -149,11 +151,7 @@ fn names(rows: &[Row]) -> String {
 ///
 /// # Errors
 /// If one is missing; the message names what was found and what was wanted.
-pub(super) fn resolve(
-    rows: &[Row],
-    kind: TaskKind,
-    given: &Columns,
-) -> anyhow::Result<Found> {
+pub(super) fn resolve(rows: &[Row], kind: TaskKind, given: &Columns) -> anyhow::Result<Found> {
     let need = |what: &str, found: Option<String>, usual: &[&str]| match found {
         Some(name) => Ok(name),
         None => bad_input!(
@@ -175,8 +173,7 @@ pub(super) fn resolve(
     match kind {
         TaskKind::Math => {
             let conversation = rows.iter().take(50).any(|row| {
-                messages(row, &found.prompt)
-                    .is_some_and(|m| m.last().is_some_and(|m| m.role == "assistant"))
+                messages(row, &found.prompt).is_some_and(|m| m.last().is_some_and(|m| m.role == "assistant"))
             });
             if found.answer.is_none() && found.solution.is_none() && !conversation {
                 need("the answer", None, ANSWER)?;
@@ -242,9 +239,7 @@ pub(super) fn messages(row: &Row, column: &str) -> Option<Vec<Message>> {
         _ => return None,
     };
     let message = |entry: &Value| {
-        let text = |names: [&str; 2]| {
-            names.iter().find_map(|name| entry.get(*name).and_then(Value::as_str))
-        };
+        let text = |names: [&str; 2]| names.iter().find_map(|name| entry.get(*name).and_then(Value::as_str));
         let role = match text(["role", "from"])? {
             "human" => "user",
             "gpt" => "assistant",
@@ -327,12 +322,8 @@ pub(super) fn puzzle(row: &Row, found: &Found) -> Result<Truth, &'static str> {
         Value::Object(_) => game.to_string(),
         _ => return Err("no puzzle"),
     };
-    let task = found
-        .task
-        .as_ref()
-        .and_then(|name| value(row, name))
-        .and_then(Value::as_str)
-        .ok_or("no task")?;
+    let task =
+        found.task.as_ref().and_then(|name| value(row, name)).and_then(Value::as_str).ok_or("no task")?;
     // The task may stand behind the name of a split: `val/sudoku`.
     let task = task.rsplit('/').next().unwrap_or(task).to_owned();
     Ok(Truth::SynLogic { task, game_data_str })

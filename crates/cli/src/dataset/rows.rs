@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 /// One row: values by column.
 pub type Row = Map<String, Value>;
 
-const FORMATS: &str = "a file ending in .jsonl, .ndjson, .json, .csv, .tsv or .parquet, or a folder of such files";
+const FORMATS: &str =
+    "a file ending in .jsonl, .ndjson, .json, .csv, .tsv or .parquet, or a folder of such files";
 
 /// Reads all rows of a file, or of the files of a folder in the order of their names.
 ///
@@ -67,9 +68,8 @@ fn format_of(path: &Path) -> Option<Format> {
 /// The text of a file, without a byte-order mark. A missing file is the caller's mistake.
 fn text(path: &Path) -> anyhow::Result<String> {
     let bytes = std::fs::read(path).with_context(|| format!("{}", path.display())).or_bad_input()?;
-    let text = String::from_utf8(bytes)
-        .with_context(|| format!("{}: not UTF-8", path.display()))
-        .or_bad_input()?;
+    let text =
+        String::from_utf8(bytes).with_context(|| format!("{}: not UTF-8", path.display())).or_bad_input()?;
     Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
 }
 
@@ -99,7 +99,9 @@ fn json(text: &str) -> anyhow::Result<Vec<Row>> {
         Err(error) => match serde_json::from_str::<Row>(text) {
             Ok(mut whole) => match whole.remove("data") {
                 Some(Value::Array(values)) => objects(values),
-                _ => anyhow::bail!("found one JSON object, wanted an array, or lines of objects, or an array under \"data\""),
+                _ => anyhow::bail!(
+                    "found one JSON object, wanted an array, or lines of objects, or an array under \"data\""
+                ),
             },
             Err(_) => Err(error),
         },
@@ -119,8 +121,7 @@ pub fn kind(value: &Value) -> &'static str {
 }
 
 fn separated(text: &str, separator: u8) -> anyhow::Result<Vec<Row>> {
-    let mut reader =
-        csv::ReaderBuilder::new().delimiter(separator).from_reader(text.as_bytes());
+    let mut reader = csv::ReaderBuilder::new().delimiter(separator).from_reader(text.as_bytes());
     let header = reader.headers()?.clone();
     let mut rows = Vec::new();
     for record in reader.records() {
@@ -154,10 +155,9 @@ fn field(value: &Field) -> Value {
         Field::Byte(x) => (*x).into(),
         Field::Short(x) => (*x).into(),
         Field::Int(x) | Field::Date(x) | Field::TimeMillis(x) => (*x).into(),
-        Field::Long(x)
-        | Field::TimeMicros(x)
-        | Field::TimestampMillis(x)
-        | Field::TimestampMicros(x) => (*x).into(),
+        Field::Long(x) | Field::TimeMicros(x) | Field::TimestampMillis(x) | Field::TimestampMicros(x) => {
+            (*x).into()
+        }
         Field::UByte(x) => (*x).into(),
         Field::UShort(x) => (*x).into(),
         Field::UInt(x) => (*x).into(),
@@ -168,9 +168,9 @@ fn field(value: &Field) -> Value {
         Field::Str(x) => x.clone().into(),
         // Writers that do not mark text as such leave it as bytes.
         Field::Bytes(x) => String::from_utf8_lossy(x.data()).into_owned().into(),
-        Field::Group(row) => Value::Object(
-            row.get_column_iter().map(|(name, value)| (name.clone(), field(value))).collect(),
-        ),
+        Field::Group(row) => {
+            Value::Object(row.get_column_iter().map(|(name, value)| (name.clone(), field(value))).collect())
+        }
         Field::ListInternal(list) => Value::Array(list.elements().iter().map(field).collect()),
         Field::MapInternal(map) => Value::Object(
             map.entries()

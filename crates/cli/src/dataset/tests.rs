@@ -40,10 +40,7 @@ fn math_benchmarks_are_read_in_the_columns_people_download() {
             json!({"problem": "i", "answer": "3.50"}),
         ]),
     );
-    assert_eq!(
-        golds(&path),
-        ["\\frac{1}{2}", "73", "27", "33", "9.6", "9.6", "1, -1", "2\\sqrt{3}", "3.50"]
-    );
+    assert_eq!(golds(&path), ["\\frac{1}{2}", "73", "27", "33", "9.6", "9.6", "1, -1", "2\\sqrt{3}", "3.50"]);
     let (problems, report) = load(&path, TaskKind::Math, &Columns::default()).unwrap();
     assert_eq!(problems[0].subject.as_deref(), Some("Algebra"));
     assert_eq!(problems[0].level.as_deref(), Some("3"));
@@ -57,7 +54,8 @@ fn other_editions_spell_their_columns_otherwise() {
     assert_eq!(golds(&aime), ["33"]);
     let (_b, minerva) = file(
         "minerva.json",
-        &json!([{"problem": "p", "solution": "so $\\boxed{\\frac{1}{2}}$", "type": "t", "idx": 3}]).to_string(),
+        &json!([{"problem": "p", "solution": "so $\\boxed{\\frac{1}{2}}$", "type": "t", "idx": 3}])
+            .to_string(),
     );
     assert_eq!(golds(&minerva), ["\\frac{1}{2}"]);
     let (_c, olympiad) = file(
@@ -67,7 +65,9 @@ fn other_editions_spell_their_columns_otherwise() {
     assert_eq!(golds(&olympiad), ["2, 3"]);
     let (_d, verl) = file(
         "v.jsonl",
-        &lines(&[json!({"prompt": [{"role": "user", "content": "q"}], "reward_model": {"ground_truth": "5", "style": "rule"}})]),
+        &lines(&[
+            json!({"prompt": [{"role": "user", "content": "q"}], "reward_model": {"ground_truth": "5", "style": "rule"}}),
+        ]),
     );
     assert_eq!(golds(&verl), ["5"]);
 }
@@ -142,10 +142,8 @@ fn a_list_of_options_keeps_its_order() {
         ]),
     );
     let (problems, report) = load(&path, TaskKind::Choice, &Columns::default()).unwrap();
-    let golds: Vec<char> = problems
-        .iter()
-        .map(|p| if let Truth::Choice { gold, .. } = p.truth { gold } else { '?' })
-        .collect();
+    let golds: Vec<char> =
+        problems.iter().map(|p| if let Truth::Choice { gold, .. } = p.truth { gold } else { '?' }).collect();
     assert_eq!(golds, ['C', 'B', 'A']);
     assert_eq!(report.dropped["the answer is no option"].count, 1);
 }
@@ -215,10 +213,7 @@ fn a_system_prompt_takes_the_place_of_the_files_own() {
         level: None,
         source_id: None,
     };
-    assert_eq!(
-        problem.conversation(Some("new")),
-        [Message::new("system", "new"), Message::new("user", "q")]
-    );
+    assert_eq!(problem.conversation(Some("new")), [Message::new("system", "new"), Message::new("user", "q")]);
     assert_eq!(problem.conversation(None), problem.messages);
 }
 
@@ -246,9 +241,7 @@ fn parquet_with_nested_columns_is_read_like_json() {
     }
     for column in [vec!["be brief", "2+2", "2+3"], vec!["system", "user", "user"]] {
         let mut c = group.next_column().unwrap().unwrap();
-        c.typed::<ByteArrayType>()
-            .write_batch(&text(&column), Some(&[1, 1, 1]), Some(&[0, 1, 0]))
-            .unwrap();
+        c.typed::<ByteArrayType>().write_batch(&text(&column), Some(&[1, 1, 1]), Some(&[0, 1, 0])).unwrap();
         c.close().unwrap();
     }
     let mut c = group.next_column().unwrap().unwrap();
@@ -273,7 +266,7 @@ fn broken_files_are_bad_input_with_their_place() {
         ("a.jsonl", "\n\n", "no rows"),
         ("a.parquet", "nope", "Parquet"),
         ("a.txt", "x", "format not recognised"),
-        ("a.csv", "problem,answer\n\"a\n", "no row can be used"),
+        ("a.csv", "problem,answer\n\"a\n", "CSV error"),
     ] {
         let (_folder, path) = file(name, text);
         let error = load(&path, TaskKind::Math, &Columns::default()).unwrap_err();

@@ -50,6 +50,26 @@ pub enum Error {
         /// What would do.
         wanted: String,
     },
+    /// Arithmetic that left the finite numbers.
+    #[error("{what}: found {found}, wanted finite numbers; {remedy}")]
+    NonFinite {
+        /// What was being computed, as `logits of row 7`.
+        what: String,
+        /// The value.
+        found: f32,
+        /// What the user can do.
+        remedy: &'static str,
+    },
+    /// A request that the engine can't serve.
+    #[error("{field}: found {found}, wanted {wanted}")]
+    Request {
+        /// The setting or argument.
+        field: &'static str,
+        /// Its value.
+        found: String,
+        /// What would do.
+        wanted: String,
+    },
 }
 
 impl Error {

@@ -3,8 +3,29 @@
 //! Shapes in these docs: `T` tokens, `D` hidden, `H` heads, `K` KV heads, `E` head size,
 //! `F` intermediate, `V` vocabulary, `L` layers.
 
+#![allow(
+    clippy::too_many_arguments,
+    reason = "an operation's operands are named where it is called, not bundled"
+)]
+
 pub mod config;
 pub mod error;
 pub mod weights;
 
+mod adamw;
+mod cache;
+mod cpu;
+mod decoder;
+mod engine;
+mod generate;
+mod layout;
+mod ops;
+mod sampler;
+mod segments;
+
+pub use adamw::{AdamW, UpdateReport};
+pub use engine::{Device, Engine, LossFn, NamedTensor, OptimizerState, Scores};
 pub use error::Error;
+pub use generate::{Completion, Finish, Prompt, StopFn, UniformFn};
+pub use sampler::Sampling;
+pub use segments::{Batch, Prediction, Segment};

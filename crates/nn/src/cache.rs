@@ -1,0 +1,100 @@
+//! Places in the cache of keys and values: pages of slots, handed out and taken back.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Tokens per page.
+pub(crate) const PAGE: usize = 16;
+
+/// Hands out pages, the lowest free one first, so that a sequence's pages tend to lie together.
+#[derive(Debug, Default)]
+pub(crate) struct Pages {
+    free: BinaryHeap<Reverse<u32>>,
+    made: u32,
+}
+
+impl Pages {
+    /// A page nobody holds.
+    pub(crate) fn take(&mut self) -> u32 {
+        self.free.pop().map_or_else(
+            || {
+                self.made += 1;
+                self.made - 1
+            },
+            |page| page.0,
+        )
+    }
+
+    /// Takes pages back.
+    pub(crate) fn give_back(&mut self, pages: &mut Vec<u32>) {
+        self.free.extend(pages.drain(..).map(Reverse));
+    }
+
+    /// Slots that any page so far reaches.
+    pub(crate) fn slots(&self) -> usize {
+        self.made as usize * PAGE
+    }
+}
+
+/// A growing run of tokens on pages of its own.
+#[derive(Debug, Default)]
+pub(crate) struct Run {
+    pub(crate) pages: Vec<u32>,
+    pub(crate) len: usize,
+}
+
+impl Run {
+    /// The slot for one more token.
+    pub(crate) fn push(&mut self, pages: &mut Pages) -> u32 {
+        if self.len == self.pages.len() * PAGE {
+            self.pages.push(pages.take());
+        }
+        let slot = self.pages[self.len / PAGE] * PAGE as u32 + (self.len % PAGE) as u32;
+        self.len += 1;
+        slot
+    }
+
+    /// Its slots as ranges, neighbouring pages joined.
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = std::ops::Range<usize>> + '_ {
+        let mut index = 0;
+        std::iter::from_fn(move || {
+            if index * PAGE >= self.len {
+                return None;
+            }
+            let first = index;
+            while self.pages.get(index + 1).is_some_and(|&next| next == self.pages[index] + 1) {
+                index += 1;
+            }
+            index += 1;
+            let start = self.pages[first] as usize * PAGE;
+            Some(start..start + (self.len - first * PAGE).min((index - first) * PAGE))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_cover_exactly_the_pushed_slots_in_order() {
+        let mut pages = Pages::default();
+        let (mut a, mut b) = (Run::default(), Run::default());
+        let mut slots = Vec::new();
+        for i in 0..70 {
+            slots.push(a.push(&mut pages) as usize);
+            if i % 40 == 20 {
+                b.push(&mut pages);
+            }
+            assert_eq!(a.ranges().flatten().collect::<Vec<_>>(), slots);
+        }
+        assert!(a.ranges().count() > 1, "the other run's pages lie between");
+        let held = a.pages.len();
+        pages.give_back(&mut a.pages);
+        let mut c = Run::default();
+        for _ in 0..held * PAGE {
+            c.push(&mut pages);
+        }
+        assert!(c.pages.iter().all(|page| !b.pages.contains(page)));
+    }
+}

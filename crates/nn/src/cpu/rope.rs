@@ -1,0 +1,126 @@
+//! Tables of rotary angles, computed as the reference implementations do: frequencies and angles in f32.
+
+use crate::config::{Config, RopeScaling};
+
+/// Cosines and sines by position.
+#[derive(Debug)]
+pub(crate) struct Rope {
+    half: usize,
+    cos: Vec<f32>,
+    sin: Vec<f32>,
+}
+
+/// The frequency of each pair of a head, in radians per token.
+pub(crate) fn frequencies(config: &Config) -> Vec<f32> {
+    let half = config.head_dim / 2;
+    (0..half)
+        .map(|pair| {
+            let plain = 1.0 / config.rope_theta.powf(2.0 * pair as f64 / config.head_dim as f64);
+            let scaled = match config.rope_scaling {
+                RopeScaling::Default => plain,
+                RopeScaling::Linear { factor } => plain / factor,
+                RopeScaling::Llama3 {
+                    factor,
+                    low_freq_factor,
+                    high_freq_factor,
+                    original_max_position_embeddings,
+                } => {
+                    let context = original_max_position_embeddings as f64;
+                    let wavelength = 2.0 * std::f64::consts::PI / plain;
+                    if wavelength > context / low_freq_factor {
+                        plain / factor
+                    } else if wavelength < context / high_freq_factor {
+                        plain
+                    } else {
+                        let smooth =
+                            (context / wavelength - low_freq_factor) / (high_freq_factor - low_freq_factor);
+                        (1.0 - smooth) * plain / factor + smooth * plain
+                    }
+                }
+            };
+            scaled as f32
+        })
+        .collect()
+}
+
+impl Rope {
+    /// Tables for positions below `positions`.
+    pub(crate) fn new(config: &Config, positions: usize) -> Rope {
+        let frequencies = frequencies(config);
+        let angles = (0..positions).flat_map(|position| {
+            frequencies.iter().map(move |&frequency| f64::from(position as f32 * frequency))
+        });
+        let (cos, sin) = angles.map(|angle| (angle.cos() as f32, angle.sin() as f32)).unzip();
+        Rope { half: frequencies.len(), cos, sin }
+    }
+
+    /// Number of positions.
+    pub(crate) fn positions(&self) -> usize {
+        self.cos.len() / self.half.max(1)
+    }
+
+    /// Cosines and sines at `position`.
+    pub(crate) fn at(&self, position: usize) -> (&[f32], &[f32]) {
+        let range = position * self.half..(position + 1) * self.half;
+        (&self.cos[range.clone()], &self.sin[range])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Architecture;
+
+    fn config(scaling: RopeScaling) -> Config {
+        Config {
+            architecture: Architecture::Llama,
+            vocab_size: 8,
+            hidden_size: 64,
+            intermediate_size: 8,
+            num_hidden_layers: 1,
+            num_attention_heads: 1,
+            num_key_value_heads: 1,
+            head_dim: 64,
+            rms_norm_eps: 1e-6,
+            rope_theta: 500_000.0,
+            rope_scaling: scaling,
+            tie_word_embeddings: true,
+            qkv_bias: false,
+            qk_norm: false,
+            max_position_embeddings: 64,
+            bos_token_id: None,
+            eos_token_id: vec![],
+            pad_token_id: None,
+        }
+    }
+
+    #[test]
+    fn llama3_scaling_divides_long_wavelengths_keeps_short_ones_and_blends_between() {
+        let plain = frequencies(&config(RopeScaling::Default));
+        let scaled = frequencies(&config(RopeScaling::Llama3 {
+            factor: 8.0,
+            low_freq_factor: 1.0,
+            high_freq_factor: 4.0,
+            original_max_position_embeddings: 8192,
+        }));
+        for (plain, scaled) in plain.iter().zip(&scaled) {
+            let wavelength = 2.0 * std::f32::consts::PI / plain;
+            if wavelength < 2048.0 {
+                assert_eq!(plain, scaled);
+            } else if wavelength > 8192.0 {
+                assert!((plain / 8.0 - scaled).abs() <= 1e-6 * scaled);
+            } else {
+                assert!(*scaled < *plain && *scaled > plain / 8.0);
+            }
+        }
+    }
+
+    #[test]
+    fn linear_scaling_divides_every_frequency() {
+        let plain = frequencies(&config(RopeScaling::Default));
+        let scaled = frequencies(&config(RopeScaling::Linear { factor: 4.0 }));
+        assert!(
+            plain.iter().zip(&scaled).all(|(plain, scaled)| (plain / 4.0 - scaled).abs() <= 1e-7 * plain)
+        );
+    }
+}

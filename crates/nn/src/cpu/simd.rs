@@ -1,0 +1,327 @@
+//! Element-wise loops, compiled for AVX-512, AVX2 and neither, chosen when the program runs.
+//!
+//! The bodies are plain Rust that the compiler turns into vectors: sums run in independent lanes, and `exp` is a polynomial. A result depends on
+//! the instruction set only by rounding.
+
+/// Lanes of the independent partial sums: two registers of AVX-512, enough to hide an addition's latency.
+const LANES: usize = 32;
+
+/// `a * b + c`, fused where the instruction set has it.
+#[inline(always)]
+fn fma<const FMA: bool>(a: f32, b: f32, c: f32) -> f32 {
+    if FMA { a.mul_add(b, c) } else { a * b + c }
+}
+
+macro_rules! vectorised {
+    ($($(#[$meta:meta])* fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)? $body:block)*) => {$(
+        $(#[$meta])*
+        pub(crate) fn $name($($arg: $ty),*) $(-> $ret)? {
+            #[inline(always)]
+            fn body<const FMA: bool>($($arg: $ty),*) $(-> $ret)? $body
+            #[cfg(target_arch = "x86_64")]
+            {
+                #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+                fn v4($($arg: $ty),*) $(-> $ret)? { body::<true>($($arg),*) }
+                #[target_feature(enable = "avx2,fma")]
+                fn v3($($arg: $ty),*) $(-> $ret)? { body::<true>($($arg),*) }
+                if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw") && is_x86_feature_detected!("avx512dq") && is_x86_feature_detected!("avx512vl") {
+                    // SAFETY: the processor has just said that it can.
+                    return unsafe { v4($($arg),*) };
+                }
+                if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+                    // SAFETY: as above.
+                    return unsafe { v3($($arg),*) };
+                }
+            }
+            body::<false>($($arg),*)
+        }
+    )*};
+}
+
+/// `exp(x)` to 2 units in the last place; below -87.3 it stays at the smallest normal number, above 88.3 at the largest of the range.
+#[inline(always)]
+fn exp<const FMA: bool>(x: f32) -> f32 {
+    const MAGIC: f32 = 12_582_912.0; // 1.5 * 2^23: adding it rounds to an integer in the low bits
+    let x = x.clamp(-87.3, 88.3);
+    let shifted = fma::<FMA>(x, std::f32::consts::LOG2_E, MAGIC);
+    let n = shifted - MAGIC;
+    // ln 2 in two parts, the first exact in few bits.
+    let r = fma::<FMA>(n, -0.693_359_4, x);
+    let r = fma::<FMA>(n, 2.121_944_4e-4, r);
+    let mut p = 1.987_569_1e-4;
+    p = fma::<FMA>(p, r, 1.398_199_9e-3);
+    p = fma::<FMA>(p, r, 8.333_452e-3);
+    p = fma::<FMA>(p, r, 4.166_579_6e-2);
+    p = fma::<FMA>(p, r, 1.666_666_5e-1);
+    p = fma::<FMA>(p, r, 5e-1);
+    let e = fma::<FMA>(p * r, r, r) + 1.0;
+    // 2^n through the exponent's bits.
+    let power = f32::from_bits(shifted.to_bits().wrapping_sub(MAGIC.to_bits()).wrapping_add(127) << 23);
+    e * power
+}
+
+/// Sum of the lanes, always in the same order.
+#[inline(always)]
+fn fold(lanes: &[f32; LANES]) -> f32 {
+    let mut lanes = *lanes;
+    let mut width = LANES / 2;
+    while width > 0 {
+        for i in 0..width {
+            lanes[i] += lanes[i + width];
+        }
+        width /= 2;
+    }
+    lanes[0]
+}
+
+/// `f` over the elements, `LANES` at a time with a remainder, each lane summed for itself.
+macro_rules! lanes {
+    ($len:expr, |$i:ident| $term:expr) => {{
+        let len = $len;
+        let whole = len / LANES * LANES;
+        let mut sums = [0.0f32; LANES];
+        let mut base = 0;
+        while base < whole {
+            for lane in 0..LANES {
+                let $i = base + lane;
+                sums[lane] += $term;
+            }
+            base += LANES;
+        }
+        for lane in 0..len - whole {
+            let $i = whole + lane;
+            sums[lane] += $term;
+        }
+        fold(&sums)
+    }};
+}
+
+vectorised! {
+    /// `y += x`.
+    fn add(x: &[f32], y: &mut [f32]) {
+        for (y, x) in y.iter_mut().zip(x) {
+            *y += x;
+        }
+    }
+
+    /// `y *= factor`.
+    fn scale(y: &mut [f32], factor: f32) {
+        for y in y {
+            *y *= factor;
+        }
+    }
+
+    /// `Σ x y`.
+    fn dot(x: &[f32], y: &[f32]) -> f32 {
+        let n = x.len();
+        let y = &y[..n];
+        lanes!(n, |i| x[i] * y[i])
+    }
+
+    /// `Σ x²` in double precision.
+    fn square_sum(x: &[f32]) -> f64 {
+        let mut sums = [0.0f64; 16];
+        let mut chunks = x.chunks_exact(16);
+        for chunk in &mut chunks {
+            for lane in 0..16 {
+                let value = f64::from(chunk[lane]);
+                sums[lane] += value * value;
+            }
+        }
+        let rest: f64 = chunks.remainder().iter().map(|&value| f64::from(value) * f64::from(value)).sum();
+        let mut width = 8;
+        while width > 0 {
+            for i in 0..width {
+                sums[i] += sums[i + width];
+            }
+            width /= 2;
+        }
+        sums[0] + rest
+    }
+
+    /// The largest element; `-inf` of none. A NaN is passed over.
+    fn max(x: &[f32]) -> f32 {
+        let mut lanes = [f32::NEG_INFINITY; LANES];
+        let mut chunks = x.chunks_exact(LANES);
+        for chunk in &mut chunks {
+            for lane in 0..LANES {
+                lanes[lane] = if chunk[lane] > lanes[lane] { chunk[lane] } else { lanes[lane] };
+            }
+        }
+        for (lane, &value) in chunks.remainder().iter().enumerate() {
+            lanes[lane] = if value > lanes[lane] { value } else { lanes[lane] };
+        }
+        lanes.iter().fold(f32::NEG_INFINITY, |a, &b| if b > a { b } else { a })
+    }
+
+    /// One row of RMSNorm; returns `1 / rms`.
+    fn rms_norm(x: &[f32], weight: &[f32], eps: f32, y: &mut [f32]) -> f32 {
+        let n = x.len();
+        let (weight, y) = (&weight[..n], &mut y[..n]);
+        let sum = lanes!(n, |i| x[i] * x[i]);
+        let scale = 1.0 / (sum / n as f32 + eps).sqrt();
+        for i in 0..n {
+            y[i] = x[i] * scale * weight[i];
+        }
+        scale
+    }
+
+    /// The row again from its `1 / rms`.
+    fn rms_norm_again(x: &[f32], weight: &[f32], scale: f32, y: &mut [f32]) {
+        let n = x.len();
+        let (weight, y) = (&weight[..n], &mut y[..n]);
+        for i in 0..n {
+            y[i] = x[i] * scale * weight[i];
+        }
+    }
+
+    /// `dx += ` the row's derivative, `dweight += dy * x / rms`.
+    fn rms_norm_backward(x: &[f32], weight: &[f32], scale: f32, dy: &[f32], dx: &mut [f32], dweight: &mut [f32]) {
+        let n = x.len();
+        let (weight, dy, dx, dweight) = (&weight[..n], &dy[..n], &mut dx[..n], &mut dweight[..n]);
+        let sum = lanes!(n, |i| dy[i] * weight[i] * x[i]);
+        let pull = sum * scale * scale * scale / n as f32;
+        for i in 0..n {
+            dweight[i] = fma::<FMA>(dy[i], x[i] * scale, dweight[i]);
+            dx[i] += fma::<FMA>(dy[i] * weight[i], scale, -(x[i] * pull));
+        }
+    }
+
+    /// As [`rms_norm_backward`], but `dy` becomes `dx`.
+    fn head_norm_backward(x: &[f32], weight: &[f32], scale: f32, dx: &mut [f32], dweight: &mut [f32]) {
+        let n = x.len();
+        let (weight, dx, dweight) = (&weight[..n], &mut dx[..n], &mut dweight[..n]);
+        let sum = lanes!(n, |i| dx[i] * weight[i] * x[i]);
+        let pull = sum * scale * scale * scale / n as f32;
+        for i in 0..n {
+            let dy = dx[i];
+            dweight[i] = fma::<FMA>(dy, x[i] * scale, dweight[i]);
+            dx[i] = fma::<FMA>(dy * weight[i], scale, -(x[i] * pull));
+        }
+    }
+
+    /// Rotates the pairs `(low[i], high[i])` by the angle with `cos[i]`, `sin[i]`.
+    fn rotate(low: &mut [f32], high: &mut [f32], cos: &[f32], sin: &[f32], sign: f32) {
+        let n = low.len();
+        let (high, cos, sin) = (&mut high[..n], &cos[..n], &sin[..n]);
+        for i in 0..n {
+            let (a, b, s) = (low[i], high[i], sin[i] * sign);
+            low[i] = a * cos[i] - b * s;
+            high[i] = b * cos[i] + a * s;
+        }
+    }
+
+    /// `act = silu(gate) * up`.
+    fn swiglu(gate: &[f32], up: &[f32], act: &mut [f32]) {
+        let n = gate.len();
+        let (up, act) = (&up[..n], &mut act[..n]);
+        for i in 0..n {
+            act[i] = gate[i] / (1.0 + exp::<FMA>(-gate[i])) * up[i];
+        }
+    }
+
+    /// `gate` and `up` become their derivatives, `act` (its derivative) becomes the activation again.
+    fn swiglu_backward(gate: &mut [f32], up: &mut [f32], act: &mut [f32]) {
+        let n = gate.len();
+        let (up, act) = (&mut up[..n], &mut act[..n]);
+        for i in 0..n {
+            let (g, u, d) = (gate[i], up[i], act[i]);
+            let sigmoid = 1.0 / (1.0 + exp::<FMA>(-g));
+            let silu = g * sigmoid;
+            act[i] = silu * u;
+            up[i] = d * silu;
+            gate[i] = d * u * fma::<FMA>(silu, 1.0 - sigmoid, sigmoid);
+        }
+    }
+
+    /// `x = exp(x * factor - offset)`; returns the sum.
+    fn exp_sum(x: &mut [f32], factor: f32, offset: f32) -> f32 {
+        let n = x.len();
+        lanes!(n, |i| { x[i] = exp::<FMA>(fma::<FMA>(x[i], factor, -offset)); x[i] })
+    }
+
+    /// Attention's backward for one row: `s` (scores) becomes the probability, `dp` the derivative of the score.
+    fn score_backward(s: &mut [f32], dp: &mut [f32], factor: f32, lse: f32, delta: f32) {
+        let n = s.len();
+        let dp = &mut dp[..n];
+        for i in 0..n {
+            let p = exp::<FMA>(fma::<FMA>(s[i], factor, -lse));
+            s[i] = p;
+            dp[i] = p * (dp[i] - delta) * factor;
+        }
+    }
+
+    /// Over `z = logits * factor`: adds `Σ exp(z - max)` and `Σ exp(z - max) (z - max)` to the two sums.
+    fn entropy_sums(logits: &[f32], factor: f32, max: f32) -> [f32; 2] {
+        let n = logits.len();
+        let whole = n / LANES * LANES;
+        let (mut sums, mut weighted) = ([0.0f32; LANES], [0.0f32; LANES]);
+        let mut base = 0;
+        while base < whole {
+            for lane in 0..LANES {
+                let z = fma::<FMA>(logits[base + lane], factor, -max);
+                let e = exp::<FMA>(z);
+                sums[lane] += e;
+                weighted[lane] = fma::<FMA>(e, z, weighted[lane]);
+            }
+            base += LANES;
+        }
+        for lane in 0..n - whole {
+            let z = fma::<FMA>(logits[whole + lane], factor, -max);
+            let e = exp::<FMA>(z);
+            sums[lane] += e;
+            weighted[lane] = fma::<FMA>(e, z, weighted[lane]);
+        }
+        [fold(&sums), fold(&weighted)]
+    }
+
+    /// Logits become their derivative, but for the picked tokens: `-p (a + b (log p + entropy)) * factor`.
+    fn logit_backward(logits: &mut [f32], factor: f32, lse: f32, entropy: f32, a: f32, b: f32) {
+        for logit in logits {
+            let logp = fma::<FMA>(*logit, factor, -lse);
+            *logit = -exp::<FMA>(logp) * fma::<FMA>(b, logp + entropy, a) * factor;
+        }
+    }
+
+    /// One AdamW step: `take1` is `1 - beta1`, `take2` is `1 - beta2`, `decay` is `1 - lr * weight_decay`, `rate` is `lr / (1 - beta1^t)`, `root` is `1 / sqrt(1 - beta2^t)`.
+    fn adamw(w: &mut [f32], g: &mut [f32], m: &mut [f32], v: &mut [f32], clip: f32, take1: f32, beta2: f32, take2: f32, eps: f32, decay: f32, rate: f32, root: f32) {
+        let n = w.len();
+        let (g, m, v) = (&mut g[..n], &mut m[..n], &mut v[..n]);
+        for i in 0..n {
+            let d = g[i] * clip;
+            g[i] = 0.0;
+            m[i] = fma::<FMA>(d - m[i], take1, m[i]);
+            v[i] = fma::<FMA>(d * take2, d, v[i] * beta2);
+            w[i] = fma::<FMA>(-rate, m[i] / fma::<FMA>(v[i].sqrt(), root, eps), w[i] * decay);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exp_is_within_two_units_in_the_last_place_over_its_range() {
+        let mut worst = 0.0f64;
+        for i in 0..400_000 {
+            let x = -87.0 + i as f32 * (175.0 / 400_000.0);
+            let mut y = [x];
+            exp_sum(&mut y, 1.0, 0.0);
+            let exact = f64::from(x).exp();
+            worst = worst.max((f64::from(y[0]) - exact).abs() / exact);
+        }
+        assert!(worst < 2.0 * f64::from(f32::EPSILON), "relative error {worst:e}");
+    }
+
+    #[test]
+    fn sums_and_maxima_cover_every_element_at_every_length() {
+        for n in 0..100 {
+            let x: Vec<f32> = (0..n).map(|i| (i * 7 % 13) as f32 - 6.0).collect();
+            let exact: f32 = x.iter().map(|x| x * x).sum();
+            assert_eq!(dot(&x, &x), exact);
+            assert_eq!(square_sum(&x), f64::from(exact));
+            assert_eq!(max(&x), x.iter().copied().fold(f32::NEG_INFINITY, f32::max));
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! Drawing a token from logits: temperature, top-k, top-p, min-p, by inverse CDF.
+//!
+//! The recorded log-probability and entropy are those of softmax(logits / temperature) before any truncation: that is the policy that is trained,
+//! and what `Engine::score` gives. A draw is a function of the logits and of one uniform number.
+
+use crate::cpu::simd;
+use crate::error::Error;
+
+/// How tokens are drawn and when a completion ends.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sampling {
+    /// Logits are divided by it. 0 takes the most likely token (the lowest id of equals), and records log-probabilities at temperature 1.
+    pub temperature: f32,
+    /// Keeps the most likely tokens up to the one that brings their mass to `top_p` of what `top_k` left; in (0, 1], 1 keeps all.
+    pub top_p: f32,
+    /// Keeps the `top_k` most likely tokens; 0 keeps all.
+    pub top_k: usize,
+    /// Keeps tokens at least `min_p` times as likely as the most likely one; in [0, 1), 0 keeps all.
+    pub min_p: f32,
+    /// Longest completion, the stop token included; at least 1.
+    pub max_new_tokens: usize,
+    /// A completion ends with the first of these, which is part of it.
+    pub stop_tokens: Vec<u32>,
+    /// Bound on tokens whose keys and values are held at a time, over all threads; fewer sequences run at once to keep it. `None`: as many as
+    /// fit in 1 GiB.
+    pub max_cached_tokens: Option<usize>,
+}
+
+impl Default for Sampling {
+    fn default() -> Self {
+        Sampling {
+            temperature: 1.0,
+            top_p: 1.0,
+            top_k: 0,
+            min_p: 0.0,
+            max_new_tokens: 256,
+            stop_tokens: Vec::new(),
+            max_cached_tokens: None,
+        }
+    }
+}
+
+impl Sampling {
+    /// Refuses settings outside their ranges.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let wrong =
+            |field, found: String, wanted: &str| Err(Error::Request { field, found, wanted: wanted.into() });
+        if !(self.temperature >= 0.0 && self.temperature.is_finite()) {
+            return wrong("temperature", self.temperature.to_string(), "a finite number of at least 0");
+        }
+        if !(self.top_p > 0.0 && self.top_p <= 1.0) {
+            return wrong("top_p", self.top_p.to_string(), "a number in (0, 1]");
+        }
+        if !(self.min_p >= 0.0 && self.min_p < 1.0) {
+            return wrong("min_p", self.min_p.to_string(), "a number in [0, 1)");
+        }
+        if self.max_new_tokens == 0 {
+            return wrong("max_new_tokens", "0".into(), "at least 1");
+        }
+        Ok(())
+    }
+
+    fn truncates(&self) -> bool {
+        self.top_p < 1.0 || self.top_k > 0 || self.min_p > 0.0
+    }
+}
+
+/// A draw from row `row` by the uniform number `uniform` in [0, 1).
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Draw {
+    pub(crate) row: usize,
+    pub(crate) uniform: f64,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Drawn {
+    pub(crate) token: u32,
+    pub(crate) logp: f32,
+    pub(crate) entropy: f32,
+}
+
+/// Scratch of one thread.
+#[derive(Default)]
+pub(crate) struct Scratch {
+    probabilities: Vec<f32>,
+    order: Vec<u32>,
+    cumulative: Vec<f64>,
+}
+
+/// Tokens per entry of the cumulative table.
+const BLOCK: usize = 64;
+
+/// Draws `draws` from one row of logits; `row` is for the error's text.
+pub(crate) fn draw(
+    logits: &[f32],
+    row: usize,
+    sampling: &Sampling,
+    draws: &[Draw],
+    drawn: &mut Vec<Drawn>,
+    scratch: &mut Scratch,
+) -> Result<(), Error> {
+    if draws.is_empty() {
+        return Ok(());
+    }
+    let greedy = sampling.temperature == 0.0;
+    let factor = if greedy { 1.0 } else { 1.0 / sampling.temperature };
+    let max = simd::max(logits) * factor;
+    let [sum, weighted] = simd::entropy_sums(logits, factor, max);
+    let lse = max + sum.ln();
+    if !lse.is_finite() {
+        return Err(crate::cpu::head::non_finite(lse, row));
+    }
+    let entropy = (sum.ln() - weighted / sum).max(0.0);
+    let result =
+        |token: usize| Drawn { token: token as u32, logp: (logits[token] * factor - lse).min(0.0), entropy };
+    if greedy {
+        let token = logits.iter().position(|&logit| logit == max).expect("the maximum is one of the logits");
+        drawn.extend(draws.iter().map(|_| result(token)));
+        return Ok(());
+    }
+    let Scratch { probabilities, order, cumulative } = scratch;
+    probabilities.clear();
+    probabilities.extend_from_slice(logits);
+    simd::exp_sum(probabilities, factor, max);
+    if sampling.truncates() {
+        truncate(probabilities, sampling, order);
+    }
+    cumulative.clear();
+    let mut total = 0.0f64;
+    for block in probabilities.chunks(BLOCK) {
+        total += block.iter().map(|&p| f64::from(p)).sum::<f64>();
+        cumulative.push(total);
+    }
+    for draw in draws {
+        let target = draw.uniform * total;
+        let block = cumulative.partition_point(|&mass| mass <= target).min(cumulative.len() - 1);
+        let mut mass = if block == 0 { 0.0 } else { cumulative[block - 1] };
+        let mut token = None;
+        for (offset, &p) in probabilities[block * BLOCK..].iter().take(BLOCK).enumerate() {
+            if p > 0.0 {
+                // The last token with any mass takes what rounding leaves over.
+                token = Some(block * BLOCK + offset);
+                mass += f64::from(p);
+                if mass > target {
+                    break;
+                }
+            }
+        }
+        drawn.push(result(token.unwrap_or_else(|| order_last(probabilities))));
+    }
+    Ok(())
+}
+
+/// The last token with any mass.
+fn order_last(probabilities: &[f32]) -> usize {
+    probabilities.iter().rposition(|&p| p > 0.0).expect("the most likely token has mass 1")
+}
+
+/// Sets the mass of what top-k, top-p and min-p (in this order) drop to 0. Of equal tokens the lower id is kept first.
+fn truncate(probabilities: &mut [f32], sampling: &Sampling, order: &mut Vec<u32>) {
+    let n = probabilities.len();
+    let more_likely = |p: &[f32], a: u32, b: u32| p[b as usize].total_cmp(&p[a as usize]).then(a.cmp(&b));
+    order.clear();
+    order.extend(0..n as u32);
+    let mut kept = n;
+    if sampling.top_k > 0 && sampling.top_k < n {
+        kept = sampling.top_k;
+        order.select_nth_unstable_by(kept - 1, |&a, &b| more_likely(probabilities, a, b));
+    }
+    if sampling.top_p < 1.0 {
+        order[..kept].sort_unstable_by(|&a, &b| more_likely(probabilities, a, b));
+        let total: f64 = order[..kept].iter().map(|&token| f64::from(probabilities[token as usize])).sum();
+        let wanted = f64::from(sampling.top_p) * total;
+        let mut mass = 0.0;
+        kept = 1 + order[..kept]
+            .iter()
+            .position(|&token| {
+                mass += f64::from(probabilities[token as usize]);
+                mass >= wanted
+            })
+            .unwrap_or(kept - 1);
+    }
+    for &token in &order[kept..] {
+        probabilities[token as usize] = 0.0;
+    }
+    if sampling.min_p > 0.0 {
+        // The most likely token has mass 1.
+        for p in probabilities {
+            if *p < sampling.min_p {
+                *p = 0.0;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn tokens(logits: &[f32], sampling: &Sampling, uniforms: &[f64]) -> Vec<Drawn> {
+        let draws: Vec<Draw> = uniforms.iter().map(|&uniform| Draw { row: 0, uniform }).collect();
+        let mut drawn = Vec::new();
+        draw(logits, 0, sampling, &draws, &mut drawn, &mut Scratch::default()).unwrap();
+        drawn
+    }
+
+    /// The kept distribution by definition: sort, cut, normalise.
+    fn brute_force(logits: &[f32], sampling: &Sampling) -> Vec<f64> {
+        let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let mass: Vec<f64> =
+            logits.iter().map(|&z| (f64::from(z - max) / f64::from(sampling.temperature)).exp()).collect();
+        let mut order: Vec<usize> = (0..mass.len()).collect();
+        order.sort_by(|&a, &b| mass[b].total_cmp(&mass[a]).then(a.cmp(&b)));
+        if sampling.top_k > 0 {
+            order.truncate(sampling.top_k);
+        }
+        let total: f64 = order.iter().map(|&token| mass[token]).sum();
+        let mut before = 0.0;
+        order.retain(|&token| {
+            let keep = before < f64::from(sampling.top_p) * total || before == 0.0;
+            before += mass[token];
+            keep
+        });
+        order.retain(|&token| mass[token] >= f64::from(sampling.min_p));
+        let total: f64 = order.iter().map(|&token| mass[token]).sum();
+        (0..mass.len()).map(|token| if order.contains(&token) { mass[token] / total } else { 0.0 }).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn draws_over_a_grid_have_the_frequencies_of_the_truncated_softmax(
+            logits in prop::collection::vec(-4.0f32..4.0, 2..40),
+            temperature in 0.3f32..2.0,
+            top_k in 0usize..12,
+            top_p in prop_oneof![Just(1.0f32), 0.05f32..1.0],
+            min_p in prop_oneof![Just(0.0f32), 0.01f32..0.9],
+        ) {
+            let sampling = Sampling { temperature, top_k, top_p, min_p, ..Sampling::default() };
+            const GRID: usize = 4000;
+            let uniforms: Vec<f64> = (0..GRID).map(|i| (i as f64 + 0.5) / GRID as f64).collect();
+            let mut found = vec![0.0; logits.len()];
+            for drawn in tokens(&logits, &sampling, &uniforms) {
+                found[drawn.token as usize] += 1.0 / GRID as f64;
+            }
+            let wanted = brute_force(&logits, &sampling);
+            for token in 0..logits.len() {
+                prop_assert!((found[token] - wanted[token]).abs() < 1.5 / GRID as f64 + 1e-6,
+                    "token {token}: frequency {} of {}", found[token], wanted[token]);
+            }
+        }
+
+        #[test]
+        fn recorded_logp_and_entropy_are_those_before_truncation(
+            logits in prop::collection::vec(-4.0f32..4.0, 2..80),
+            temperature in 0.3f32..2.0,
+            uniform in 0.0f64..1.0,
+        ) {
+            let plain = brute_force(&logits, &Sampling { temperature, ..Sampling::default() });
+            let sampling = Sampling { temperature, top_k: 3, top_p: 0.8, ..Sampling::default() };
+            let drawn = tokens(&logits, &sampling, &[uniform])[0];
+            prop_assert!((f64::from(drawn.logp) - plain[drawn.token as usize].ln()).abs() < 1e-5);
+            let entropy: f64 = plain.iter().filter(|p| **p > 0.0).map(|p| -p * p.ln()).sum();
+            prop_assert!((f64::from(drawn.entropy) - entropy).abs() < 1e-4);
+        }
+    }
+
+    #[test]
+    fn temperature_zero_takes_the_lowest_of_the_most_likely_tokens() {
+        let sampling = Sampling { temperature: 0.0, ..Sampling::default() };
+        let drawn = tokens(&[0.0, 3.0, 1.0, 3.0], &sampling, &[0.99, 0.0]);
+        assert!(drawn.iter().all(|drawn| drawn.token == 1));
+    }
+
+    #[test]
+    fn a_uniform_number_at_the_end_takes_the_last_token_with_mass() {
+        let drawn = tokens(&[0.0, 0.0, -1e9], &Sampling { top_k: 2, ..Sampling::default() }, &[1.0 - 1e-17]);
+        assert_eq!(drawn[0].token, 1);
+    }
+
+    #[test]
+    fn logits_that_are_not_numbers_are_an_error() {
+        for bad in [f32::NAN, f32::INFINITY] {
+            let mut drawn = Vec::new();
+            let draws = [Draw { row: 0, uniform: 0.5 }];
+            let result =
+                draw(&[0.0, bad, 1.0], 0, &Sampling::default(), &draws, &mut drawn, &mut Scratch::default());
+            assert!(matches!(result, Err(Error::NonFinite { .. })));
+        }
+    }
+}

@@ -1,0 +1,420 @@
+//! A batch without padding: one flat run of tokens cut into segments, each with an optional parent.
+//!
+//! A prompt is a segment; its completions are segments below it; completions that begin alike share a segment as far as they agree. So packing,
+//! prompt sharing and prefix-tree sharing are one idea: a forest. A token attends to all tokens of its segment's ancestors and, causally, to its
+//! own segment. Everything but attention is per token and never sees segments.
+
+use std::ops::Range;
+
+/// A run of tokens that continues another run, or starts a sequence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Segment {
+    /// Number of tokens, at least 1.
+    pub len: usize,
+    /// The segment it continues: an earlier one of the batch. `None` starts a sequence.
+    pub parent: Option<usize>,
+}
+
+/// "The token after `row` is `token`."
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Prediction {
+    /// Flat index of the token that predicts.
+    pub row: usize,
+    /// The token predicted.
+    pub token: u32,
+}
+
+/// A forest of segments and what is predicted on it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Batch {
+    /// The tokens of all segments, segment after segment.
+    pub tokens: Vec<u32>,
+    /// The segments, parents before children.
+    pub segments: Vec<Segment>,
+    /// What is asked; several predictions may share a row.
+    pub predictions: Vec<Prediction>,
+}
+
+impl Batch {
+    /// Appends a segment and returns its index.
+    ///
+    /// # Panics
+    /// If `tokens` is empty or `parent` is not an earlier segment.
+    pub fn push_segment(&mut self, tokens: &[u32], parent: Option<usize>) -> usize {
+        assert!(!tokens.is_empty(), "a segment needs at least one token");
+        if let Some(parent) = parent {
+            assert!(
+                parent < self.segments.len(),
+                "parent {parent} is not one of the {} segments so far",
+                self.segments.len()
+            );
+        }
+        self.tokens.extend_from_slice(tokens);
+        self.segments.push(Segment { len: tokens.len(), parent });
+        self.segments.len() - 1
+    }
+
+    /// Asks for the log-probability of `token` after `row`; returns the prediction's index.
+    ///
+    /// # Panics
+    /// If `row` is not a row of the batch.
+    pub fn predict(&mut self, row: usize, token: u32) -> usize {
+        assert!(row < self.tokens.len(), "row {row} of {}", self.tokens.len());
+        self.predictions.push(Prediction { row, token });
+        self.predictions.len() - 1
+    }
+
+    /// Appends a prompt and its completions as a prefix tree: the prompt is computed once and so are equal beginnings of completions.
+    ///
+    /// Returns for each completion the prediction index of each of its tokens. Completions that agree so far share indices; whoever has a
+    /// derivative per completion token sums those of one index. The last token of a completion predicts nothing and gets no row.
+    ///
+    /// # Panics
+    /// If the prompt is empty.
+    pub fn push_group(&mut self, prompt: &[u32], completions: &[&[u32]]) -> Vec<Vec<usize>> {
+        let root = self.push_segment(prompt, None);
+        let mut indices: Vec<Vec<usize>> =
+            completions.iter().map(|completion| Vec::with_capacity(completion.len())).collect();
+        let members: Vec<usize> = (0..completions.len()).filter(|&c| !completions[c].is_empty()).collect();
+        // A branching: completions that agree on everything before `depth` and end no earlier; `segment` ends with the last agreed token.
+        struct Fork {
+            segment: usize,
+            row: usize,
+            depth: usize,
+            members: Vec<usize>,
+            token: u32,
+        }
+        let mut forks: Vec<Fork> = Vec::new();
+        let branch = |batch: &mut Batch,
+                      forks: &mut Vec<Fork>,
+                      indices: &mut Vec<Vec<usize>>,
+                      segment: usize,
+                      row: usize,
+                      depth: usize,
+                      members: &[usize]| {
+            let mut parts: Vec<(u32, Vec<usize>)> = Vec::new();
+            for &member in members {
+                let token = completions[member][depth];
+                match parts.iter_mut().find(|part| part.0 == token) {
+                    Some(part) => part.1.push(member),
+                    None => parts.push((token, vec![member])),
+                }
+            }
+            for (token, part) in &mut parts {
+                let prediction = batch.predict(row, *token);
+                for &member in part.iter() {
+                    indices[member].push(prediction);
+                }
+                part.retain(|&member| completions[member].len() > depth + 1);
+            }
+            // Reversed, so that the stack yields them in order and the rows of a subtree stay together.
+            forks.extend(
+                parts.into_iter().rev().filter(|part| !part.1.is_empty()).map(|(token, members)| Fork {
+                    segment,
+                    row,
+                    depth,
+                    members,
+                    token,
+                }),
+            );
+        };
+        branch(self, &mut forks, &mut indices, root, self.tokens.len() - 1, 0, &members);
+        let mut tokens = Vec::new();
+        while let Some(mut fork) = forks.pop() {
+            debug_assert!(fork.row < self.tokens.len());
+            tokens.clear();
+            tokens.push(fork.token);
+            let first = self.tokens.len();
+            let mut depth = fork.depth + 1;
+            loop {
+                let token = completions[fork.members[0]][depth];
+                if fork.members.iter().any(|&member| completions[member][depth] != token) {
+                    break;
+                }
+                self.predictions.push(Prediction { row: first + tokens.len() - 1, token });
+                for &member in &fork.members {
+                    indices[member].push(self.predictions.len() - 1);
+                }
+                fork.members.retain(|&member| completions[member].len() > depth + 1);
+                if fork.members.is_empty() {
+                    break;
+                }
+                tokens.push(token);
+                depth += 1;
+            }
+            let segment = self.push_segment(&tokens, Some(fork.segment));
+            if !fork.members.is_empty() {
+                branch(self, &mut forks, &mut indices, segment, self.tokens.len() - 1, depth, &fork.members);
+            }
+        }
+        indices
+    }
+
+    /// Panics unless the batch is one: lengths add up, parents come first, tokens and rows exist.
+    pub(crate) fn check(&self, vocab_size: usize) {
+        let mut total = 0;
+        for (index, segment) in self.segments.iter().enumerate() {
+            assert!(segment.len > 0, "segment {index} is empty");
+            assert!(
+                segment.parent.is_none_or(|parent| parent < index),
+                "segment {index} has parent {:?}, which is not earlier",
+                segment.parent
+            );
+            total += segment.len;
+        }
+        assert!(total == self.tokens.len(), "segments of {total} tokens over {} tokens", self.tokens.len());
+        for (row, &token) in self.tokens.iter().enumerate() {
+            assert!((token as usize) < vocab_size, "token {token} at row {row}, vocabulary {vocab_size}");
+        }
+        for (index, prediction) in self.predictions.iter().enumerate() {
+            assert!(prediction.row < total, "prediction {index} of row {}, rows {total}", prediction.row);
+            assert!(
+                (prediction.token as usize) < vocab_size,
+                "prediction {index} of token {}, vocabulary {vocab_size}",
+                prediction.token
+            );
+        }
+    }
+
+    /// The trees of the forest, each with its segments in depth-first order and its predictions.
+    pub(crate) fn families(&self) -> Vec<Family> {
+        let mut children: Vec<Vec<usize>> = vec![Vec::new(); self.segments.len()];
+        let mut start = Vec::with_capacity(self.segments.len());
+        let mut family_of = Vec::with_capacity(self.segments.len());
+        let mut families: Vec<Family> = Vec::new();
+        let mut next = 0;
+        let mut roots = Vec::new();
+        for (index, segment) in self.segments.iter().enumerate() {
+            start.push(next);
+            next += segment.len;
+            match segment.parent {
+                Some(parent) => {
+                    children[parent].push(index);
+                    family_of.push(family_of[parent]);
+                }
+                None => {
+                    family_of.push(families.len());
+                    families.push(Family {
+                        segments: Vec::new(),
+                        tokens: 0,
+                        pairs: 0,
+                        predictions: Vec::new(),
+                    });
+                    roots.push(index);
+                }
+            }
+        }
+        for (family, &root) in families.iter_mut().zip(&roots) {
+            // (segment, position of its first token, depth in the segment tree)
+            let mut stack = vec![(root, 0usize, 0usize)];
+            while let Some((index, position, depth)) = stack.pop() {
+                let len = self.segments[index].len;
+                family.segments.push(Placed { first: start[index], len, position, depth });
+                family.tokens += len;
+                family.pairs += len * position + len * (len + 1) / 2;
+                stack.extend(children[index].iter().rev().map(|&child| (child, position + len, depth + 1)));
+            }
+        }
+        for (index, prediction) in self.predictions.iter().enumerate() {
+            let segment = start.partition_point(|&first| first <= prediction.row) - 1;
+            families[family_of[segment]].predictions.push(index);
+        }
+        families
+    }
+}
+
+/// One tree of a batch.
+#[derive(Debug, Clone)]
+pub(crate) struct Family {
+    /// Depth first.
+    pub(crate) segments: Vec<Placed>,
+    pub(crate) tokens: usize,
+    /// Pairs of a query and a key it sees.
+    pub(crate) pairs: usize,
+    /// Indices of its predictions.
+    pub(crate) predictions: Vec<usize>,
+}
+
+/// A segment in its tree.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Placed {
+    /// Flat index of its first token in the batch.
+    pub(crate) first: usize,
+    pub(crate) len: usize,
+    /// Position of that token in its sequence.
+    pub(crate) position: usize,
+    /// Number of ancestors.
+    pub(crate) depth: usize,
+}
+
+/// Queries that see the same run of keys.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Piece {
+    /// Indices of queries.
+    pub(crate) queries: Range<usize>,
+    /// Rows of the key source.
+    pub(crate) keys: Range<usize>,
+    /// Whether a query sees only keys up to its own row.
+    pub(crate) causal: bool,
+}
+
+/// Attention's plan: which query sees which keys.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Sight {
+    /// The row of each query, ascending.
+    pub(crate) rows: Vec<u32>,
+    /// A query's pieces come in the order of its ancestors.
+    pub(crate) pieces: Vec<Piece>,
+}
+
+/// A prediction within a chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Pick {
+    /// Index into the chunk's predicting rows.
+    pub(crate) slot: u32,
+    pub(crate) token: u32,
+}
+
+/// Some families laid out for one pass through the network: rows in depth-first order.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Chunk {
+    pub(crate) tokens: Vec<u32>,
+    pub(crate) positions: Vec<u32>,
+    /// Attention of all rows.
+    pub(crate) all: Sight,
+    /// Attention of the rows that predict, which is all the last layer needs.
+    pub(crate) predicting: Sight,
+    pub(crate) picks: Vec<Pick>,
+    /// The batch's index of each pick.
+    pub(crate) indices: Vec<usize>,
+    /// Where each family ends: (rows, predicting rows, picks).
+    pub(crate) ends: Vec<(usize, usize, usize)>,
+}
+
+impl Chunk {
+    /// Lays out `families` of `batch`, replacing what was there and keeping the allocations.
+    pub(crate) fn lay_out<'a>(&mut self, batch: &Batch, families: impl Iterator<Item = &'a Family>) {
+        self.tokens.clear();
+        self.positions.clear();
+        self.picks.clear();
+        self.indices.clear();
+        self.ends.clear();
+        for sight in [&mut self.all, &mut self.predicting] {
+            sight.rows.clear();
+            sight.pieces.clear();
+        }
+        let mut predicted: Vec<(usize, usize)> = Vec::new();
+        let mut segments: Vec<(usize, usize, usize)> = Vec::new();
+        for family in families {
+            let base = self.tokens.len();
+            let slots = self.predicting.rows.len();
+            predicted.clear();
+            segments.clear();
+            // Batch rows of the family's segments, to find the chunk row of a prediction.
+            let mut places: Vec<(usize, usize, usize)> = Vec::with_capacity(family.segments.len());
+            for segment in &family.segments {
+                let row = self.tokens.len();
+                places.push((segment.first, segment.len, row));
+                self.tokens.extend_from_slice(&batch.tokens[segment.first..segment.first + segment.len]);
+                self.positions.extend(
+                    (segment.position..segment.position + segment.len).map(|position| position as u32),
+                );
+                segments.push((row, segment.len, segment.depth));
+            }
+            places.sort_unstable();
+            for &index in &family.predictions {
+                let row = batch.predictions[index].row;
+                let (first, _, to) = places[places.partition_point(|place| place.0 <= row) - 1];
+                predicted.push((to + row - first, index));
+            }
+            predicted.sort_unstable();
+            for &(row, index) in &predicted {
+                if self.predicting.rows.last() != Some(&(row as u32)) || self.predicting.rows.len() == slots {
+                    self.predicting.rows.push(row as u32);
+                }
+                self.picks.push(Pick {
+                    slot: self.predicting.rows.len() as u32 - 1,
+                    token: batch.predictions[index].token,
+                });
+                self.indices.push(index);
+            }
+            let rows = self.tokens.len();
+            self.all.rows.extend(base as u32..rows as u32);
+            for (order, &(row, len, depth)) in segments.iter().enumerate() {
+                // In depth-first order the descendants of a segment are the rows until the next segment that is no deeper.
+                let end =
+                    segments[order + 1..].iter().find(|other| other.2 <= depth).map_or(rows, |other| other.0);
+                for sight in [&mut self.all, &mut self.predicting] {
+                    let at = |row: usize| sight.rows.partition_point(|&other| (other as usize) < row);
+                    let (own, below, after) = (at(row), at(row + len), at(end));
+                    for (queries, causal) in [(own..below, true), (below..after, false)] {
+                        if !queries.is_empty() {
+                            sight.pieces.push(Piece { queries, keys: row..row + len, causal });
+                        }
+                    }
+                }
+            }
+            self.ends.push((rows, self.predicting.rows.len(), self.picks.len()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_shares_equal_beginnings_and_gives_the_last_token_no_row() {
+        let mut batch = Batch::default();
+        let indices = batch.push_group(&[1, 2], &[&[5, 6, 7], &[5, 6, 8], &[5, 9], &[], &[5, 6, 7]]);
+        // Rows: 1 2 | 5 | 6, since 7, 8 and 9 end their completions.
+        assert_eq!(batch.tokens, [1, 2, 5, 6]);
+        assert_eq!(batch.segments.len(), 3);
+        assert_eq!(batch.predictions.len(), 5);
+        assert_eq!(indices[0], indices[4]);
+        assert_eq!(indices[0][..2], indices[1][..2]);
+        assert_eq!(indices[0][0], indices[2][0]);
+        assert!(indices[3].is_empty());
+        for (completion, indices) in
+            [(&[5u32, 6, 7][..], &indices[0]), (&[5, 6, 8], &indices[1]), (&[5, 9], &indices[2])]
+        {
+            let tokens: Vec<u32> = indices.iter().map(|&index| batch.predictions[index].token).collect();
+            assert_eq!(tokens, completion);
+        }
+    }
+
+    #[test]
+    fn rows_of_a_chunk_are_depth_first_and_pieces_cover_ancestors_and_self() {
+        let mut batch = Batch::default();
+        let root = batch.push_segment(&[1, 2], None);
+        let other = batch.push_segment(&[3], None);
+        let left = batch.push_segment(&[4, 5], Some(root));
+        let right = batch.push_segment(&[6], Some(root));
+        let deep = batch.push_segment(&[7], Some(left));
+        assert_eq!((other, right, deep), (1, 3, 4));
+        batch.predict(6, 1);
+        batch.predict(1, 1);
+        batch.predict(1, 2);
+        let families = batch.families();
+        let mut chunk = Chunk::default();
+        chunk.lay_out(&batch, families.iter());
+        assert_eq!(chunk.tokens, [1, 2, 4, 5, 7, 6, 3]);
+        assert_eq!(chunk.positions, [0, 1, 2, 3, 4, 2, 0]);
+        assert_eq!(chunk.predicting.rows, [1, 4]);
+        assert_eq!(chunk.indices, [1, 2, 0]);
+        assert_eq!(chunk.picks.iter().map(|pick| pick.slot).collect::<Vec<_>>(), [0, 0, 1]);
+        let seen = |sight: &Sight, query: usize| -> Vec<usize> {
+            let row = sight.rows[query] as usize;
+            let pieces = sight.pieces.iter().filter(|piece| piece.queries.contains(&query));
+            pieces
+                .flat_map(|piece| piece.keys.clone().filter(move |&key| !piece.causal || key <= row))
+                .collect()
+        };
+        assert_eq!(seen(&chunk.all, 4), [0, 1, 2, 3, 4]);
+        assert_eq!(seen(&chunk.all, 5), [0, 1, 5]);
+        assert_eq!(seen(&chunk.all, 6), [6]);
+        assert_eq!(seen(&chunk.predicting, 1), [0, 1, 2, 3, 4]);
+        assert_eq!(seen(&chunk.predicting, 0), [0, 1]);
+        assert_eq!(families[0].pairs, 2 + 1 + 3 + 4 + 5 + 3);
+    }
+}

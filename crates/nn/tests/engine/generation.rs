@@ -1,0 +1,246 @@
+//! Generation: agreement with scoring, independence of the batch, stopping, bounds.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use fgrpo_nn::config::Config;
+use fgrpo_nn::{Batch, Completion, Engine, Error, Finish, Prompt, Sampling};
+
+use crate::reference::{Numbers, configs, engine};
+
+/// A draw's uniform number, by hashing its place.
+fn uniform(prompt: usize, sample: usize, position: usize) -> f64 {
+    Numbers::new((prompt as u64 * 1009 + sample as u64) * 4099 + position as u64).uniform()
+}
+
+type Samples = BTreeMap<(usize, usize), Completion>;
+
+fn sample(engine: &mut Engine, prompts: &[Prompt<'_>], sampling: &Sampling) -> Samples {
+    let mut done = Samples::new();
+    engine
+        .generate(prompts, sampling, &uniform, None, &mut |completion| {
+            let key = (completion.prompt, completion.sample);
+            assert!(done.insert(key, completion).is_none(), "{key:?} came twice");
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    done
+}
+
+fn prompts(config: &Config) -> Vec<Vec<u32>> {
+    let mut numbers = Numbers::new(30);
+    [3, 17, 40, 1, 9].iter().map(|&len| numbers.tokens(len, config.vocab_size)).collect()
+}
+
+fn requests(prompts: &[Vec<u32>], samples: usize) -> Vec<Prompt<'_>> {
+    prompts.iter().map(|tokens| Prompt { tokens, samples: 0..samples }).collect()
+}
+
+fn settings() -> Sampling {
+    Sampling { max_new_tokens: 20, stop_tokens: vec![4, 7], ..Sampling::default() }
+}
+
+#[test]
+fn recorded_logp_and_entropy_equal_scored_ones_to_rounding() {
+    for (name, config) in configs() {
+        for temperature in [1.0, 0.7] {
+            let mut engine = engine(&config, 31, 2);
+            let prompts = prompts(&config);
+            let sampling = Sampling { temperature, top_p: 0.95, ..settings() };
+            let samples = sample(&mut engine, &requests(&prompts, 9), &sampling);
+            assert_eq!(samples.len(), 45);
+            let mut worst = 0.0f32;
+            for (index, prompt) in prompts.iter().enumerate() {
+                let group: Vec<&Completion> = (0..9).map(|sample| &samples[&(index, sample)]).collect();
+                let slices: Vec<&[u32]> =
+                    group.iter().map(|completion| completion.tokens.as_slice()).collect();
+                let mut batch = Batch::default();
+                let indices = batch.push_group(prompt, &slices);
+                let scores = engine.score(&batch, temperature).unwrap();
+                for (completion, indices) in group.iter().zip(&indices) {
+                    assert_eq!(completion.tokens.len(), completion.logp.len());
+                    for (t, &at) in indices.iter().enumerate() {
+                        worst = worst.max((completion.logp[t] - scores.logp[at]).abs());
+                        worst = worst.max((completion.entropy[t] - scores.entropy[at]).abs());
+                    }
+                }
+            }
+            // Seen: 1.9e-6.
+            assert!(worst < 1e-5, "{name}: largest difference {worst:e}");
+        }
+    }
+}
+
+#[test]
+fn a_sample_does_not_depend_on_its_batch_threads_order_or_cache_bound() {
+    let (_, config) = configs().swap_remove(0);
+    let prompts = prompts(&config);
+    let all = sample(&mut engine(&config, 32, 1), &requests(&prompts, 7), &settings());
+    let same = |samples: &Samples, why: &str| {
+        for (key, found) in samples {
+            let wanted = &all[key];
+            assert_eq!((&found.tokens, found.finish), (&wanted.tokens, wanted.finish), "{key:?}: {why}");
+            for (a, b) in found.logp.iter().zip(&wanted.logp) {
+                assert!((a - b).abs() < 1e-5, "{key:?}: {why}: {a} and {b}");
+            }
+        }
+    };
+    for threads in [2, 3, 8] {
+        let samples = sample(&mut engine(&config, 32, threads), &requests(&prompts, 7), &settings());
+        assert_eq!(samples.len(), all.len());
+        same(&samples, "threads");
+    }
+    let mut engine = engine(&config, 32, 2);
+    for max_cached_tokens in [224, 300, 1000] {
+        let bounded = Sampling { max_cached_tokens: Some(max_cached_tokens), ..settings() };
+        let samples = sample(&mut engine, &requests(&prompts, 7), &bounded);
+        assert_eq!(samples.len(), all.len());
+        same(&samples, "cache bound");
+    }
+    engine.set_chunk_tokens(1);
+    same(&sample(&mut engine, &requests(&prompts, 7), &settings()), "prefill one by one");
+    for index in [4, 0, 2] {
+        let alone: Vec<Prompt<'_>> = prompts
+            .iter()
+            .enumerate()
+            .map(|(i, tokens)| Prompt { tokens, samples: if i == index { 5..6 } else { 0..0 } })
+            .collect();
+        let samples = sample(&mut engine, &alone, &settings());
+        assert_eq!(samples.len(), 1);
+        same(&samples, "alone");
+    }
+    let again = sample(&mut engine, &requests(&prompts, 7), &settings());
+    assert_eq!(again, sample(&mut engine, &requests(&prompts, 7), &settings()), "bit for bit");
+}
+
+#[test]
+fn completions_end_with_a_stop_token_a_stop_condition_or_the_length() {
+    let (_, config) = configs().swap_remove(2);
+    let mut engine = engine(&config, 33, 2);
+    let prompts = prompts(&config);
+    let mut seen = [0, 0, 0];
+    let stop = |tokens: &[u32]| tokens.len() >= 5 && tokens[tokens.len() - 1].is_multiple_of(2);
+    engine
+        .generate(&requests(&prompts, 30), &settings(), &uniform, Some(&stop), &mut |completion| {
+            let tokens = &completion.tokens;
+            let last = tokens[tokens.len() - 1];
+            let stops = |token: u32| token == 4 || token == 7;
+            assert!(!tokens[..tokens.len() - 1].iter().any(|&token| stops(token)), "{tokens:?}");
+            assert!((1..tokens.len()).all(|len| !stop(&tokens[..len])), "{tokens:?}");
+            match completion.finish {
+                Finish::Stop if stops(last) => seen[0] += 1,
+                Finish::Stop => {
+                    assert!(stop(tokens));
+                    seen[1] += 1;
+                }
+                Finish::Length => {
+                    assert_eq!(tokens.len(), 20);
+                    seen[2] += 1;
+                }
+            }
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    assert_eq!(seen.iter().sum::<i32>(), 150);
+    assert!(seen[0] > 0 && seen[1] > 0, "{seen:?}");
+}
+
+#[test]
+fn greedy_samples_take_the_most_likely_token_at_every_position() {
+    let (_, config) = configs().swap_remove(0);
+    let mut engine = engine(&config, 34, 1);
+    let prompts = prompts(&config);
+    let sampling = Sampling { temperature: 0.0, stop_tokens: vec![], ..settings() };
+    let samples = sample(&mut engine, &requests(&prompts, 2), &sampling);
+    for (index, prompt) in prompts.iter().enumerate() {
+        let completion = &samples[&(index, 1)];
+        let mut batch = Batch::default();
+        let mut sequence = prompt.clone();
+        sequence.extend(&completion.tokens);
+        batch.push_segment(&sequence[..sequence.len() - 1], None);
+        for row in prompt.len() - 1..batch.tokens.len() {
+            batch.predict(row, 0);
+        }
+        let logits = engine.logits(&batch).unwrap();
+        for (row, &token) in logits.chunks(config.vocab_size).zip(&completion.tokens) {
+            let best = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+            assert!(best - row[token as usize] < 1e-5);
+        }
+    }
+}
+
+#[test]
+fn sampled_first_tokens_have_the_frequencies_of_the_softmax() {
+    let (_, config) = configs().swap_remove(0);
+    let mut engine = engine(&config, 35, 2);
+    let prompt = Numbers::new(36).tokens(6, config.vocab_size);
+    let mut batch = Batch::default();
+    batch.push_segment(&prompt, None);
+    for token in 0..config.vocab_size as u32 {
+        batch.predict(5, token);
+    }
+    let scores = engine.score(&batch, 1.0).unwrap();
+    const N: usize = 20_000;
+    let prompts = [Prompt { tokens: &prompt, samples: 0..N }];
+    let samples = sample(&mut engine, &prompts, &Sampling { max_new_tokens: 1, ..Sampling::default() });
+    let mut counts = vec![0.0; config.vocab_size];
+    samples.values().for_each(|completion| counts[completion.tokens[0] as usize] += 1.0);
+    for (token, count) in counts.iter().enumerate() {
+        let p = f64::from(scores.logp[token]).exp();
+        let deviation = (p * (1.0 - p) / N as f64).sqrt();
+        assert!(
+            (count / N as f64 - p).abs() < 5.0 * deviation + 1e-9,
+            "token {token}: {count} of {N}, p {p}"
+        );
+    }
+}
+
+#[test]
+fn breaking_ends_generation_early() {
+    let (_, config) = configs().swap_remove(0);
+    let prompts = prompts(&config);
+    let mut count = 0;
+    engine(&config, 37, 2)
+        .generate(&requests(&prompts, 50), &settings(), &uniform, None, &mut |_| {
+            count += 1;
+            if count == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })
+        .unwrap();
+    assert_eq!(count, 3);
+}
+
+#[test]
+fn impossible_requests_name_the_setting_and_what_would_do() {
+    let (_, config) = configs().swap_remove(0);
+    let mut engine = engine(&config, 38, 2);
+    let prompts = prompts(&config);
+    let mut error = |sampling: Sampling| -> String {
+        engine
+            .generate(&requests(&prompts, 1), &sampling, &uniform, None, &mut |_| ControlFlow::Continue(()))
+            .unwrap_err()
+            .to_string()
+    };
+    let message = error(Sampling { max_cached_tokens: Some(50), ..settings() });
+    assert!(message.contains("max_cached_tokens") && message.contains("50"), "{message}");
+    for (sampling, field) in [
+        (Sampling { temperature: f32::NAN, ..settings() }, "temperature"),
+        (Sampling { top_p: 0.0, ..settings() }, "top_p"),
+        (Sampling { min_p: 1.0, ..settings() }, "min_p"),
+        (Sampling { max_new_tokens: 0, ..settings() }, "max_new_tokens"),
+    ] {
+        let message = error(sampling);
+        assert!(message.contains(field), "{message}");
+    }
+}
+
+#[test]
+fn weights_that_are_not_finite_stop_generation_with_an_error() {
+    let (_, config) = configs().swap_remove(0);
+    let mut engine = engine(&config, 39, 2);
+    let bad = vec![f32::INFINITY; config.hidden_size];
+    engine.set_tensor("model.norm.weight", &bad).unwrap();
+    let prompts = prompts(&config);
+    let result = engine
+        .generate(&requests(&prompts, 2), &settings(), &uniform, None, &mut |_| ControlFlow::Continue(()));
+    assert!(matches!(result, Err(Error::NonFinite { .. })));
+}

@@ -1,0 +1,299 @@
+//! The decoder by definition, in f64, one whole sequence at a time: what the engine is compared with.
+
+use std::collections::HashMap;
+
+use fgrpo_nn::config::{Architecture, Config, RopeScaling};
+use fgrpo_nn::{Batch, Device, Engine};
+
+/// A small generator of numbers for tests.
+pub(crate) struct Numbers(u64);
+
+impl Numbers {
+    pub(crate) fn new(seed: u64) -> Numbers {
+        Numbers(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub(crate) fn uniform(&mut self) -> f64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let mixed = (self.0 ^ (self.0 >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        ((mixed ^ (mixed >> 32)) >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    pub(crate) fn normal(&mut self) -> f64 {
+        let (a, b) = (1.0 - self.uniform(), self.uniform());
+        (-2.0 * a.ln()).sqrt() * (2.0 * std::f64::consts::PI * b).cos()
+    }
+
+    pub(crate) fn below(&mut self, n: usize) -> usize {
+        (self.uniform() * n as f64) as usize
+    }
+
+    pub(crate) fn tokens(&mut self, count: usize, vocabulary: usize) -> Vec<u32> {
+        (0..count).map(|_| self.below(vocabulary) as u32).collect()
+    }
+}
+
+/// Small configurations that together use every setting.
+pub(crate) fn configs() -> Vec<(&'static str, Config)> {
+    let base = Config {
+        architecture: Architecture::Qwen2,
+        vocab_size: 23,
+        hidden_size: 24,
+        intermediate_size: 40,
+        num_hidden_layers: 2,
+        num_attention_heads: 4,
+        num_key_value_heads: 2,
+        head_dim: 6,
+        rms_norm_eps: 1e-6,
+        rope_theta: 10_000.0,
+        rope_scaling: RopeScaling::Default,
+        tie_word_embeddings: true,
+        qkv_bias: true,
+        qk_norm: false,
+        max_position_embeddings: 64,
+        bos_token_id: None,
+        eos_token_id: vec![],
+        pad_token_id: None,
+    };
+    let llama3 = RopeScaling::Llama3 {
+        factor: 8.0,
+        low_freq_factor: 1.0,
+        high_freq_factor: 4.0,
+        original_max_position_embeddings: 16,
+    };
+    vec![
+        ("qwen2", base.clone()),
+        (
+            "qwen3, untied, odd head size",
+            Config {
+                architecture: Architecture::Qwen3,
+                qkv_bias: false,
+                qk_norm: true,
+                tie_word_embeddings: false,
+                head_dim: 10,
+                num_hidden_layers: 3,
+                ..base.clone()
+            },
+        ),
+        (
+            "llama, llama3 rope, one kv head",
+            Config {
+                architecture: Architecture::Llama,
+                qkv_bias: false,
+                rope_scaling: llama3,
+                num_key_value_heads: 1,
+                tie_word_embeddings: false,
+                ..base.clone()
+            },
+        ),
+        (
+            "linear rope, no grouping, one layer",
+            Config {
+                rope_scaling: RopeScaling::Linear { factor: 3.0 },
+                num_key_value_heads: 4,
+                num_hidden_layers: 1,
+                head_dim: 8,
+                ..base
+            },
+        ),
+    ]
+}
+
+/// An engine with random weights, norms and biases included.
+pub(crate) fn engine(config: &Config, seed: u64, threads: usize) -> Engine {
+    let mut numbers = Numbers::new(seed);
+    let device = Device::Cpu { threads };
+    let mut engine = Engine::init(config, 0.2, &mut || numbers.normal(), &device).unwrap();
+    let names: Vec<(String, usize)> =
+        engine.tensors().map(|(name, _, data)| (name.to_string(), data.len())).collect();
+    for (name, len) in names {
+        if name.ends_with("bias") || name.contains("norm") {
+            let around = if name.contains("norm") { 1.0 } else { 0.0 };
+            let values: Vec<f32> = (0..len).map(|_| (around + 0.3 * numbers.normal()) as f32).collect();
+            engine.set_tensor(&name, &values).unwrap();
+        }
+    }
+    engine
+}
+
+/// Weights by name, in f64.
+pub(crate) type Weights = HashMap<String, Vec<f64>>;
+
+pub(crate) fn weights(engine: &Engine) -> Weights {
+    engine
+        .tensors()
+        .map(|(name, _, data)| (name.to_string(), data.iter().map(|&x| f64::from(x)).collect()))
+        .collect()
+}
+
+fn linear(x: &[f64], weight: &[f64], bias: Option<&Vec<f64>>) -> Vec<f64> {
+    let rows = weight.len() / x.len();
+    (0..rows)
+        .map(|row| {
+            let dot: f64 = weight[row * x.len()..][..x.len()].iter().zip(x).map(|(w, x)| w * x).sum();
+            dot + bias.map_or(0.0, |bias| bias[row])
+        })
+        .collect()
+}
+
+fn norm(x: &[f64], weight: &[f64], eps: f64) -> Vec<f64> {
+    let square = x.iter().map(|x| x * x).sum::<f64>() / x.len() as f64;
+    x.iter().zip(weight).map(|(x, w)| x / (square + eps).sqrt() * w).collect()
+}
+
+fn frequency(config: &Config, pair: usize) -> f64 {
+    let plain = config.rope_theta.powf(-2.0 * pair as f64 / config.head_dim as f64);
+    match config.rope_scaling {
+        RopeScaling::Default => plain,
+        RopeScaling::Linear { factor } => plain / factor,
+        RopeScaling::Llama3 {
+            factor,
+            low_freq_factor,
+            high_freq_factor,
+            original_max_position_embeddings,
+        } => {
+            let turns = original_max_position_embeddings as f64 * plain / (2.0 * std::f64::consts::PI);
+            if turns < low_freq_factor {
+                plain / factor
+            } else if turns > high_freq_factor {
+                plain
+            } else {
+                let smooth = (turns - low_freq_factor) / (high_freq_factor - low_freq_factor);
+                plain * (smooth + (1.0 - smooth) / factor)
+            }
+        }
+    }
+}
+
+fn rotate(config: &Config, x: &mut [f64], position: usize) {
+    let half = x.len() / 2;
+    for pair in 0..half {
+        let (sin, cos) = (position as f64 * frequency(config, pair)).sin_cos();
+        let (a, b) = (x[pair], x[pair + half]);
+        x[pair] = a * cos - b * sin;
+        x[pair + half] = b * cos + a * sin;
+    }
+}
+
+/// Logits after the last of `tokens`, and at every position before: `[tokens, V]`.
+pub(crate) fn logits(config: &Config, weights: &Weights, tokens: &[u32]) -> Vec<Vec<f64>> {
+    let (d, e) = (config.hidden_size, config.head_dim);
+    let table = &weights["model.embed_tokens.weight"];
+    let mut x: Vec<Vec<f64>> =
+        tokens.iter().map(|&token| table[token as usize * d..][..d].to_vec()).collect();
+    for layer in 0..config.num_hidden_layers {
+        let get = |name: &str| &weights[&format!("model.layers.{layer}.{name}")];
+        let maybe = |name: &str| weights.get(&format!("model.layers.{layer}.{name}"));
+        let project = |x: &[f64], name: &str, head_norm: &str, position: Option<usize>| -> Vec<Vec<f64>> {
+            let weight = get(&format!("self_attn.{name}.weight"));
+            let all = linear(x, weight, maybe(&format!("self_attn.{name}.bias")));
+            all.chunks(e)
+                .map(|head| {
+                    let mut head = match maybe(&format!("self_attn.{head_norm}.weight")) {
+                        Some(weight) if position.is_some() => norm(head, weight, config.rms_norm_eps),
+                        _ => head.to_vec(),
+                    };
+                    if let Some(position) = position {
+                        rotate(config, &mut head, position);
+                    }
+                    head
+                })
+                .collect()
+        };
+        let normed: Vec<Vec<f64>> =
+            x.iter().map(|x| norm(x, get("input_layernorm.weight"), config.rms_norm_eps)).collect();
+        let each = |name: &str, head_norm: &str, rotary: bool| -> Vec<Vec<Vec<f64>>> {
+            normed.iter().enumerate().map(|(t, x)| project(x, name, head_norm, rotary.then_some(t))).collect()
+        };
+        let (q, k, v) =
+            (each("q_proj", "q_norm", true), each("k_proj", "k_norm", true), each("v_proj", "", false));
+        for t in 0..tokens.len() {
+            let mut out = Vec::new();
+            for (head, query) in q[t].iter().enumerate() {
+                let kv = head * config.num_key_value_heads / config.num_attention_heads;
+                let scores: Vec<f64> = (0..=t)
+                    .map(|s| query.iter().zip(&k[s][kv]).map(|(a, b)| a * b).sum::<f64>() / (e as f64).sqrt())
+                    .collect();
+                let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                let mass: Vec<f64> = scores.iter().map(|s| (s - max).exp()).collect();
+                let total: f64 = mass.iter().sum();
+                out.extend((0..e).map(|i| (0..=t).map(|s| mass[s] * v[s][kv][i]).sum::<f64>() / total));
+            }
+            let added = linear(&out, get("self_attn.o_proj.weight"), None);
+            for (x, a) in x[t].iter_mut().zip(added) {
+                *x += a;
+            }
+            let normed = norm(&x[t], get("post_attention_layernorm.weight"), config.rms_norm_eps);
+            let gate = linear(&normed, get("mlp.gate_proj.weight"), None);
+            let up = linear(&normed, get("mlp.up_proj.weight"), None);
+            let act: Vec<f64> = gate.iter().zip(up).map(|(g, u)| g / (1.0 + (-g).exp()) * u).collect();
+            for (x, a) in x[t].iter_mut().zip(linear(&act, get("mlp.down_proj.weight"), None)) {
+                *x += a;
+            }
+        }
+    }
+    let head = weights.get("lm_head.weight").unwrap_or(table);
+    x.iter()
+        .map(|x| linear(&norm(x, &weights["model.norm.weight"], config.rms_norm_eps), head, None))
+        .collect()
+}
+
+/// The sequence that ends with row `row` of the batch.
+pub(crate) fn path(batch: &Batch, row: usize) -> Vec<u32> {
+    let mut starts = vec![0];
+    for segment in &batch.segments {
+        starts.push(starts[starts.len() - 1] + segment.len);
+    }
+    let mut segment = starts.partition_point(|&start| start <= row) - 1;
+    let mut tokens = batch.tokens[starts[segment]..=row].to_vec();
+    while let Some(parent) = batch.segments[segment].parent {
+        tokens.splice(0..0, batch.tokens[starts[parent]..starts[parent + 1]].iter().copied());
+        segment = parent;
+    }
+    tokens
+}
+
+/// (log-probability, entropy) of each prediction of the batch.
+pub(crate) fn score(config: &Config, weights: &Weights, batch: &Batch, temperature: f64) -> Vec<(f64, f64)> {
+    let mut rows: HashMap<usize, Vec<f64>> = HashMap::new();
+    batch
+        .predictions
+        .iter()
+        .map(|prediction| {
+            let logits = rows
+                .entry(prediction.row)
+                .or_insert_with(|| logits(config, weights, &path(batch, prediction.row)).pop().unwrap());
+            let z: Vec<f64> = logits.iter().map(|logit| logit / temperature).collect();
+            let max = z.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let lse = max + z.iter().map(|z| (z - max).exp()).sum::<f64>().ln();
+            let entropy = z.iter().map(|z| (z - lse).exp() * (lse - z)).sum();
+            (z[prediction.token as usize] - lse, entropy)
+        })
+        .collect()
+}
+
+/// A random forest with predictions on some rows, several on one row among them.
+pub(crate) fn forest(
+    numbers: &mut Numbers,
+    vocabulary: usize,
+    roots: usize,
+    segments: usize,
+    longest: usize,
+) -> Batch {
+    let mut batch = Batch::default();
+    for index in 0..roots + segments {
+        let len = 1 + numbers.below(longest);
+        let tokens = numbers.tokens(len, vocabulary);
+        let parent = (index >= roots).then(|| numbers.below(batch.segments.len()));
+        batch.push_segment(&tokens, parent);
+        for row in batch.tokens.len() - len..batch.tokens.len() {
+            for _ in 0..numbers.below(3) {
+                batch.predict(row, numbers.below(vocabulary) as u32);
+            }
+        }
+    }
+    if batch.predictions.is_empty() {
+        batch.predict(0, 0);
+    }
+    batch
+}

@@ -10,5 +10,6 @@ pub mod dataset;
 pub mod failure;
 pub mod pass_at_k;
 pub mod plan;
+pub mod report;
 pub mod samples;
 pub mod table;

@@ -1,0 +1,59 @@
+//! A distribution over time as a heat map.
+
+use super::{Axis, Format, Scale, Words, figure};
+use std::fmt::Write;
+
+/// Columns that a map shows at most; more steps are averaged.
+const COLUMNS: usize = 110;
+
+/// The map of `rows`, each a step and the counts of the bins from 0 to 1. Empty when there is none.
+pub(in super::super) fn html(words: &Words, class: &str, rows: &[(f64, &[f64])]) -> String {
+    let Some((first, last)) = super::range(rows.iter().map(|r| r.0)) else { return String::new() };
+    let bins = rows.iter().map(|r| r.1.len()).max().unwrap_or(0);
+    if bins < 2 {
+        return String::new();
+    }
+    let per_column = rows.len().div_ceil(COLUMNS);
+    let columns: Vec<(f64, f64, Vec<f64>)> = rows
+        .chunks(per_column)
+        .map(|part| {
+            let mut shares = vec![0.0; bins];
+            for (_, counts) in part {
+                for (share, count) in shares.iter_mut().zip(*counts) {
+                    *share += count.max(0.0);
+                }
+            }
+            let total: f64 = shares.iter().sum();
+            shares.iter_mut().for_each(|s| *s /= total.max(f64::MIN_POSITIVE));
+            (part[0].0, part[part.len() - 1].0, shares)
+        })
+        .collect();
+    let half = 0.5 * (last - first).max(1.0) / (columns.len().max(2) - 1) as f64;
+    let bin = 1.0 / (bins - 1) as f64;
+    let x = Axis::x(Scale::Linear, first - half, last + half);
+    let y = Axis::y(Scale::Linear, -bin / 2.0, 1.0 + bin / 2.0);
+    figure(words, x, y, Format::Percent, |svg| {
+        let edge = |i: usize| match i {
+            0 => first - half,
+            i if i == columns.len() => last + half,
+            i => 0.5 * (columns[i - 1].1 + columns[i].0),
+        };
+        for (i, (from, to, shares)) in columns.iter().enumerate() {
+            let (left, right) = (x.at(edge(i)), x.at(edge(i + 1)));
+            for (b, share) in shares.iter().enumerate().filter(|s| *s.1 > 0.0) {
+                let (low, high) = (y.at((b as f64 - 0.5) * bin), y.at((b as f64 + 0.5) * bin));
+                let steps = if from == to { format!("step {from}") } else { format!("steps {from} to {to}") };
+                // The eye sees shares by their square root.
+                let _ = write!(
+                    svg,
+                    "<rect class=\"{class} cell\" x=\"{left:.1}\" y=\"{high:.1}\" width=\"{:.1}\" height=\"{:.1}\" fill-opacity=\"{:.2}\"><title>{steps}: {} of groups near {} correct</title></rect>",
+                    right - left + 0.3,
+                    low - high,
+                    share.sqrt(),
+                    Format::Percent.text(*share),
+                    Format::Percent.text(b as f64 * bin),
+                );
+            }
+        }
+    })
+}

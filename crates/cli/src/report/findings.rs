@@ -1,0 +1,114 @@
+//! What a practitioner would want to be told before reading any plot. Each finding states its threshold.
+
+use super::chart::{Format, number};
+use super::input::Run;
+
+/// A sentence, and whether it is a reason to worry.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Finding {
+    pub(super) text: String,
+    pub(super) worry: bool,
+}
+
+fn worry(text: String) -> Finding {
+    Finding { text, worry: true }
+}
+
+/// The findings of one run, the notes of reading it included.
+pub(super) fn of(run: &Run) -> Vec<Finding> {
+    let mut found: Vec<Finding> = run.notes.iter().map(|n| worry(n.clone())).collect();
+    found.extend(evaluation(run));
+    let recent = &run.metrics[run.metrics.len() - run.metrics.len().min(20)..];
+    let mean = |value: &dyn Fn(&super::input::Metrics) -> Option<f64>| {
+        let values: Vec<f64> = recent.iter().filter_map(value).filter(|v| v.is_finite()).collect();
+        (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+    };
+    let percent = |x| Format::Percent.text(x);
+    if let Some(active) = mean(&|m| m.active_fraction).filter(|a| *a < 0.1) {
+        found.push(worry(format!(
+            "Only {} of groups were active over the last {} steps (below 10 %): nearly all completions of a group agree, so there is little left to learn from. \
+             Harder prompts, larger groups or an earlier stop.",
+            percent(active),
+            recent.len()
+        )));
+    }
+    if let (Some(first), Some(last)) = (run.metrics.iter().find_map(|m| m.entropy), mean(&|m| m.entropy))
+        && first > 0.0
+        && last < 0.05 * first
+    {
+        found.push(worry(format!(
+            "Entropy fell to {} of where it began ({} to {}): the policy has collapsed, or nearly so. A lower learning rate is the first thing to try.",
+            percent(last / first),
+            number(first),
+            number(last)
+        )));
+    }
+    if let Some(truncated) = mean(&|m| m.truncated_fraction).filter(|t| *t > 0.1) {
+        found.push(worry(format!(
+            "{} of completions hit the length limit over the last {} steps (above 10 %): they count as wrong however they would have ended.",
+            percent(truncated),
+            recent.len()
+        )));
+    }
+    let total =
+        |key: &str| run.metrics.iter().filter_map(|m| m.verdicts.get(key).copied().flatten()).sum::<f64>();
+    let all: f64 = ["correct", "wrong", "unparsed", "unscorable"].into_iter().map(total).sum();
+    if all > 0.0 && total("unscorable") > 0.01 * all {
+        found.push(worry(format!(
+            "The verifier came to no verdict on {} of completions (above 1 %): they were left out of their groups.",
+            percent(total("unscorable") / all)
+        )));
+    }
+    let skipped: f64 = skipped_updates(run);
+    if skipped > 0.0 {
+        found.push(worry(format!(
+            "{} updates were skipped because loss or gradient was not finite.",
+            number(skipped)
+        )));
+    }
+    found
+}
+
+/// The updates skipped, whether the field counts per step or from the start.
+fn skipped_updates(run: &Run) -> f64 {
+    let counts: Vec<f64> = run.metrics.iter().filter_map(|m| m.skipped_updates).collect();
+    if counts.is_sorted() { counts.last().copied().unwrap_or(0.0) } else { counts.iter().sum() }
+}
+
+/// Whether pass@1 and pass@k moved apart between the first and the last evaluation.
+fn evaluation(run: &Run) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for set in run.sets() {
+        let (Some(first), Some(last)) = (run.evals_of(set).next(), run.evals_of(set).next_back()) else {
+            continue;
+        };
+        let Some(&k) = last.ks().last().filter(|k| **k > 1 && first.step < last.step) else { continue };
+        let moved = |k| Some((first.pass_at(k)?, last.pass_at(k)?));
+        let (Some(one), Some(many)) = (moved(1), moved(k)) else { continue };
+        let percent = |x| Format::Percent.text(x);
+        let apart = match (first.interval_at(1), last.interval_at(1)) {
+            (Some(a), Some(b)) => b[0] > a[1],
+            _ => one.1 > one.0 + 0.05,
+        };
+        if apart && many.1 < many.0 - 0.02 {
+            found.push(worry(format!(
+                "Sharpening on {set}: pass@1 rose from {} to {} while pass@{k} fell from {} to {}. The policy finds fewer of the problems it could once solve.",
+                percent(one.0), percent(one.1), percent(many.0), percent(many.1)
+            )));
+        } else if apart {
+            found.push(Finding {
+                worry: false,
+                text: format!(
+                    "pass@1 on {set} rose from {} (step {}) to {} (step {}); pass@{k} went from {} to {}.",
+                    percent(one.0),
+                    first.step,
+                    percent(one.1),
+                    last.step,
+                    percent(many.0),
+                    percent(many.1)
+                ),
+            });
+        }
+    }
+    found
+}

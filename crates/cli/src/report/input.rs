@@ -1,0 +1,354 @@
+//! A run folder's files, read with tolerance for what an interrupted or older run leaves out.
+
+use crate::failure::{BadInput, OrBadInput};
+use anyhow::Context;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+
+/// The files that make a folder a run folder: one of them is enough.
+pub(super) const FILES: [&str; 4] = ["metrics.jsonl", "sft.jsonl", "eval.jsonl", "config.toml"];
+
+/// A rollout is shown with at most so many characters of its prompt and of its completion.
+const SHOWN_CHARACTERS: usize = 6_000;
+
+/// Whether a folder holds what a run writes.
+pub(super) fn is_run_folder(folder: &Path) -> bool {
+    FILES.iter().any(|name| folder.join(name).is_file())
+}
+
+/// One step of RL, `metrics.jsonl`. Absent fields are absent from the plots.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Metrics {
+    pub(super) step: u64,
+    pub(super) reward_mean: Option<f64>,
+    pub(super) active_fraction: Option<f64>,
+    pub(super) success_rate_histogram: Option<Vec<f64>>,
+    pub(super) focal_weight_mean: Option<f64>,
+    pub(super) advantage_abs_mean: Option<f64>,
+    pub(super) entropy: Option<f64>,
+    pub(super) policy_loss: Option<f64>,
+    pub(super) ratio_mean: Option<f64>,
+    pub(super) ratio_max: Option<f64>,
+    pub(super) clip_fraction_low: Option<f64>,
+    pub(super) clip_fraction_high: Option<f64>,
+    pub(super) kl_to_sampler: Option<f64>,
+    pub(super) gradient_norm: Option<f64>,
+    pub(super) lr: Option<f64>,
+    pub(super) completion_length_mean: Option<f64>,
+    pub(super) completion_length_max: Option<f64>,
+    pub(super) truncated_fraction: Option<f64>,
+    pub(super) rollout_tokens_per_second: Option<f64>,
+    pub(super) update_tokens_per_second: Option<f64>,
+    pub(super) seconds: BTreeMap<String, Option<f64>>,
+    pub(super) verdicts: BTreeMap<String, Option<f64>>,
+    pub(super) reasons: BTreeMap<String, Option<f64>>,
+    pub(super) skipped_updates: Option<f64>,
+}
+
+/// One step on demonstrations, `sft.jsonl`.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Sft {
+    pub(super) step: u64,
+    pub(super) loss: Option<f64>,
+    pub(super) gradient_norm: Option<f64>,
+}
+
+/// One evaluation of one set, `eval.jsonl`.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Eval {
+    pub(super) step: u64,
+    pub(super) set: String,
+    pub(super) samples: usize,
+    pub(super) pass_at_k: BTreeMap<String, Option<f64>>,
+    pub(super) interval: BTreeMap<String, Option<[f64; 2]>>,
+    pub(super) per_problem: Vec<usize>,
+}
+
+impl Eval {
+    /// pass@k as recorded, or from the problems' counts.
+    pub(super) fn pass_at(&self, k: usize) -> Option<f64> {
+        if let Some(Some(p)) = self.pass_at_k.get(&k.to_string()) {
+            return Some(*p);
+        }
+        if self.per_problem.iter().any(|&c| c > self.samples) {
+            return None;
+        }
+        let problems: Vec<_> = self.per_problem.iter().map(|&c| (self.samples, c)).collect();
+        fgrpo_core::stats::pass_at_k::mean_pass_at_k(&problems, k)
+    }
+
+    /// The ks recorded, ascending.
+    pub(super) fn ks(&self) -> Vec<usize> {
+        let mut ks: Vec<usize> = self.pass_at_k.keys().filter_map(|k| k.parse().ok()).collect();
+        ks.sort_unstable();
+        ks
+    }
+
+    /// The interval recorded for k.
+    pub(super) fn interval_at(&self, k: usize) -> Option<[f64; 2]> {
+        self.interval.get(&k.to_string()).copied().flatten()
+    }
+}
+
+/// One sampled completion, `rollouts.jsonl`.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Rollout {
+    pub(super) step: u64,
+    pub(super) prompt_id: serde_json::Value,
+    pub(super) prompt: String,
+    pub(super) completion: String,
+    pub(super) reward: Option<f64>,
+    pub(super) verdict: String,
+    pub(super) reason: String,
+    pub(super) advantage: Option<f64>,
+    pub(super) length: Option<u64>,
+    pub(super) old_logp_mean: Option<f64>,
+    pub(super) target: Option<String>,
+}
+
+impl Rollout {
+    /// The prompt's name as written.
+    pub(super) fn prompt_name(&self) -> String {
+        match &self.prompt_id {
+            serde_json::Value::String(s) => s.clone(),
+            serde_json::Value::Null => String::new(),
+            other => other.to_string(),
+        }
+    }
+
+    /// The prompt's number, for tasks that number them.
+    pub(super) fn prompt_number(&self) -> Option<u64> {
+        self.prompt_id.as_u64().or_else(|| self.prompt_id.as_str()?.parse().ok())
+    }
+
+    pub(super) fn correct(&self) -> bool {
+        self.verdict == "correct"
+    }
+}
+
+/// Everything a report says about one run.
+#[derive(Debug, Clone, Default)]
+pub struct Run {
+    /// The folder's name, made longer where several runs share it.
+    pub(super) name: String,
+    pub(super) path: String,
+    /// Values by dotted key, of the resolved configuration.
+    pub(super) config: BTreeMap<String, String>,
+    pub(super) config_text: String,
+    pub(super) metrics: Vec<Metrics>,
+    pub(super) sft: Vec<Sft>,
+    pub(super) evals: Vec<Eval>,
+    pub(super) rollouts: Vec<Rollout>,
+    /// What had to be tolerated in reading it.
+    pub(super) notes: Vec<String>,
+}
+
+impl Run {
+    /// Reads a run folder.
+    ///
+    /// # Errors
+    /// Bad input: a line, other than a torn last one, that is no such record; a configuration that is no TOML; a
+    /// folder without a single record. A file that can't be read.
+    pub fn read(folder: &Path) -> anyhow::Result<Self> {
+        let full = folder.canonicalize().unwrap_or_else(|_| folder.to_path_buf());
+        let mut run = Self {
+            name: full.file_name().map_or_else(|| full.display().to_string(), |n| n.to_string_lossy().into()),
+            path: full.display().to_string(),
+            ..Self::default()
+        };
+        let config = folder.join("config.toml");
+        if config.is_file() {
+            run.config_text =
+                std::fs::read_to_string(&config).with_context(|| format!("reading {}", config.display()))?;
+            let table: toml::Table =
+                run.config_text.parse().with_context(|| config.display().to_string()).or_bad_input()?;
+            flatten("", &toml::Value::Table(table), &mut run.config);
+        } else {
+            run.notes.push("config.toml is missing: settings can't be shown or compared.".into());
+        }
+        let mut notes = std::mem::take(&mut run.notes);
+        read_lines(&folder.join("metrics.jsonl"), &mut notes, |m: Metrics| run.metrics.push(m))?;
+        read_lines(&folder.join("sft.jsonl"), &mut notes, |s: Sft| run.sft.push(s))?;
+        read_lines(&folder.join("eval.jsonl"), &mut notes, |e: Eval| run.evals.push(e))?;
+        read_lines(&folder.join("rollouts.jsonl"), &mut notes, |mut r: Rollout| {
+            shorten(&mut r.prompt);
+            shorten(&mut r.completion);
+            run.rollouts.push(r);
+        })?;
+        if run.metrics.is_empty() && run.sft.is_empty() && run.evals.is_empty() {
+            return Err(anyhow::Error::new(BadInput(format!(
+                "{}: nothing to report yet: metrics.jsonl, sft.jsonl and eval.jsonl are missing or empty",
+                folder.display()
+            ))));
+        }
+        if run.metrics.is_empty() {
+            notes.push("metrics.jsonl has no step yet: only demonstrations or evaluations are shown.".into());
+        }
+        last_of_each(&mut run.metrics, &mut notes, "metrics.jsonl", |m| m.step);
+        last_of_each(&mut run.sft, &mut notes, "sft.jsonl", |s| s.step);
+        last_of_each(&mut run.evals, &mut notes, "eval.jsonl", |e| (e.set.clone(), e.step));
+        run.notes = notes;
+        Ok(run)
+    }
+
+    /// The evaluated sets' names, in order of appearance.
+    pub(super) fn sets(&self) -> Vec<&str> {
+        let mut sets: Vec<&str> = Vec::new();
+        for eval in &self.evals {
+            if !sets.contains(&eval.set.as_str()) {
+                sets.push(&eval.set);
+            }
+        }
+        sets
+    }
+
+    /// The evaluations of a set, by step.
+    pub(super) fn evals_of<'a>(&'a self, set: &'a str) -> impl DoubleEndedIterator<Item = &'a Eval> {
+        self.evals.iter().filter(move |e| e.set == set)
+    }
+
+    /// A configured value by its dotted key.
+    pub(super) fn setting(&self, key: &str) -> Option<&str> {
+        self.config.get(key).map(String::as_str)
+    }
+
+    /// The method's name as the paper writes it, as far as the configuration tells.
+    pub(super) fn method(&self) -> Option<String> {
+        let loss = self.setting("algorithm.loss").unwrap_or("grpo");
+        let advantage = self.setting("algorithm.advantage")?;
+        let base = match (loss, advantage) {
+            ("grpo", "grpo") => "GRPO".to_string(),
+            (loss, "grpo") => loss.to_uppercase(),
+            ("grpo", advantage) => advantage.to_uppercase().replace('_', "-"),
+            (loss, advantage) => format!("{} with {advantage}", loss.to_uppercase()),
+        };
+        let gamma: f64 = self.setting("algorithm.focal_gamma").and_then(|g| g.parse().ok()).unwrap_or(0.0);
+        Some(if gamma > 0.0 { format!("F-{base} \u{3b3} = {gamma}") } else { base })
+    }
+}
+
+/// Makes the names of runs that share one different, by their parent folder or else by a number.
+pub(super) fn name_apart(runs: &mut [Run]) {
+    let names: Vec<String> = runs.iter().map(|r| r.name.clone()).collect();
+    for (i, run) in runs.iter_mut().enumerate() {
+        if names.iter().filter(|n| **n == names[i]).count() > 1 {
+            let parent = Path::new(&run.path).parent().and_then(Path::file_name);
+            if let Some(parent) = parent {
+                run.name = format!("{}/{}", parent.to_string_lossy(), run.name);
+            }
+        }
+    }
+    let names: Vec<String> = runs.iter().map(|r| r.name.clone()).collect();
+    for (i, run) in runs.iter_mut().enumerate() {
+        let before = names[..i].iter().filter(|n| **n == names[i]).count();
+        if before > 0 {
+            run.name = format!("{} ({})", run.name, before + 1);
+        }
+    }
+}
+
+/// Hands over every record of a JSON lines file; a missing file has none.
+fn read_lines<T: DeserializeOwned>(
+    path: &Path,
+    notes: &mut Vec<String>,
+    mut record: impl FnMut(T),
+) -> anyhow::Result<()> {
+    let name = path.file_name().map_or_else(String::new, |n| n.to_string_lossy().into());
+    let file = match std::fs::File::open(path) {
+        Ok(file) => file,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(e).with_context(|| format!("reading {}", path.display())),
+    };
+    let mut reader = BufReader::new(file);
+    let mut torn: Option<(usize, serde_json::Error)> = None;
+    let mut line = Vec::new();
+    for number in 1.. {
+        line.clear();
+        if reader.read_until(b'\n', &mut line).with_context(|| format!("reading {}", path.display()))? == 0 {
+            break;
+        }
+        if line.trim_ascii().is_empty() {
+            continue;
+        }
+        // A line that doesn't parse is forgiven only if nothing follows it.
+        if let Some((at, error)) = torn {
+            return Err(anyhow::Error::new(BadInput(format!("{}, line {at}: {error}", path.display()))));
+        }
+        match serde_json::from_slice(line.trim_ascii()) {
+            Ok(value) => {
+                record(value);
+                torn = None;
+            }
+            Err(error) => torn = Some((number, error)),
+        }
+    }
+    if let Some((at, error)) = torn {
+        if line_ends_whole(path)? && !error.is_eof() {
+            return Err(anyhow::Error::new(BadInput(format!("{}, line {at}: {error}", path.display()))));
+        }
+        notes.push(format!(
+            "{name}: the last line ({at}) is torn and was left out; the run was interrupted while writing it."
+        ));
+    }
+    Ok(())
+}
+
+/// Whether the file's last byte ends a line: a record that is complete but wrong is no torn one.
+fn line_ends_whole(path: &Path) -> anyhow::Result<bool> {
+    use std::io::{Read, Seek, SeekFrom};
+    let mut file = std::fs::File::open(path)?;
+    if file.seek(SeekFrom::End(0))? == 0 {
+        return Ok(true);
+    }
+    file.seek(SeekFrom::End(-1))?;
+    let mut last = [0u8];
+    file.read_exact(&mut last)?;
+    Ok(last[0] == b'\n')
+}
+
+/// Sorts by key and keeps the last record of each: a resumed run may have written a step twice.
+fn last_of_each<T, K: Ord>(records: &mut Vec<T>, notes: &mut Vec<String>, name: &str, key: impl Fn(&T) -> K) {
+    let before = records.len();
+    records.sort_by_key(&key);
+    records.reverse();
+    records.dedup_by_key(|r| key(r));
+    records.reverse();
+    if records.len() < before {
+        notes.push(format!(
+            "{name}: {} repeated steps; the last record of each counts.",
+            before - records.len()
+        ));
+    }
+}
+
+fn flatten(prefix: &str, value: &toml::Value, into: &mut BTreeMap<String, String>) {
+    match value {
+        toml::Value::Table(table) => {
+            for (key, value) in table {
+                let key = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
+                flatten(&key, value, into);
+            }
+        }
+        toml::Value::String(s) => {
+            into.insert(prefix.into(), s.clone());
+        }
+        other => {
+            into.insert(prefix.into(), other.to_string());
+        }
+    }
+}
+
+fn shorten(text: &mut String) {
+    if let Some((at, _)) = text.char_indices().nth(SHOWN_CHARACTERS) {
+        let left = text[at..].chars().count();
+        text.truncate(at);
+        text.push_str(&format!("\n[{left} more characters]"));
+    }
+}

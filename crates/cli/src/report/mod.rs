@@ -1,0 +1,131 @@
+//! `fgrpo report`: one HTML file about one or several runs.
+//!
+//! The file opens from disk without a network: style, script and plots are inside it. It reads what a run
+//! folder holds and nothing else; it computes no statistic that `eval` and `compare` don't, save smoothing.
+
+mod chart;
+mod configuration;
+mod dynamics;
+mod evaluation;
+mod findings;
+mod input;
+mod mazes;
+mod page;
+mod rollouts;
+mod summary;
+mod timing;
+
+use crate::bad_input;
+use anyhow::Context;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+pub use input::Run;
+
+/// Write an HTML report of one or several runs.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  fgrpo report runs/grpo runs/f-grpo --out compare.html\n\n\
+    A folder that holds run folders (as `fgrpo sweep` makes them) stands for all of them.")]
+pub struct Args {
+    /// Run folders.
+    #[arg(required = true, value_name = "RUN")]
+    pub runs: Vec<PathBuf>,
+    /// The file to write. Default: report.html in the run folder, or here for several runs.
+    #[arg(long, value_name = "FILE.html")]
+    pub out: Option<PathBuf>,
+}
+
+/// Runs the command; the path of the report goes to stdout.
+///
+/// # Errors
+/// A folder that is no run folder or holds nothing to report (exit code 2); a file that can't be read or
+/// written.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let out = match (&args.out, args.runs.as_slice()) {
+        (Some(out), _) => out.clone(),
+        (None, [only]) => only.join("report.html"),
+        (None, _) => PathBuf::from("report.html"),
+    };
+    write_report(&args.runs, &out)?;
+    println!("{}", out.display());
+    Ok(())
+}
+
+/// Writes the report of these runs to `out`, replacing it in one step.
+///
+/// # Errors
+/// As for [`run`].
+pub fn write_report(runs: &[PathBuf], out: &Path) -> anyhow::Result<()> {
+    let folders = run_folders(runs)?;
+    let mut loaded = folders.iter().map(|f| Run::read(f)).collect::<anyhow::Result<Vec<_>>>()?;
+    input::name_apart(&mut loaded);
+    let html = html(&loaded);
+    let parent = match out.parent() {
+        Some(p) if !p.as_os_str().is_empty() => p,
+        _ => Path::new("."),
+    };
+    let write = || -> anyhow::Result<()> {
+        let mut file = tempfile::Builder::new().prefix(".report").tempfile_in(parent)?;
+        file.write_all(html.as_bytes())?;
+        file.as_file().sync_all()?;
+        readable(file.as_file())?;
+        file.persist(out)?;
+        Ok(())
+    };
+    write().with_context(|| format!("writing {}", out.display()))
+}
+
+/// Temporary files are their owner's alone; a report is an ordinary file.
+#[cfg(unix)]
+fn readable(file: &std::fs::File) -> std::io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    file.set_permissions(std::fs::Permissions::from_mode(0o644))
+}
+
+#[cfg(not(unix))]
+fn readable(_: &std::fs::File) -> std::io::Result<()> {
+    Ok(())
+}
+
+/// The run folders named, or held by the folders named.
+fn run_folders(named: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
+    let mut folders = Vec::new();
+    for folder in named {
+        if !folder.is_dir() {
+            bad_input!("{}: no such folder; wanted a run folder", folder.display());
+        }
+        if input::is_run_folder(folder) {
+            folders.push(folder.clone());
+            continue;
+        }
+        let mut held: Vec<PathBuf> = std::fs::read_dir(folder)
+            .with_context(|| format!("reading {}", folder.display()))?
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .filter(|path| input::is_run_folder(path))
+            .collect();
+        if held.is_empty() {
+            bad_input!(
+                "{}: not a run folder: found none of {}, nor folders that hold them",
+                folder.display(),
+                input::FILES.join(", ")
+            );
+        }
+        held.sort();
+        folders.extend(held);
+    }
+    Ok(folders)
+}
+
+/// The whole page.
+fn html(runs: &[Run]) -> String {
+    let sections = [
+        ("summary", "Summary", summary::section(runs)),
+        ("evaluation", "Evaluation", evaluation::section(runs)),
+        ("training", "Training", dynamics::section(runs)),
+        ("time", "Time", timing::section(runs)),
+        ("mazes", "Mazes", mazes::section(runs)),
+        ("rollouts", "Rollouts", rollouts::section(runs)),
+        ("configuration", "Configuration", configuration::section(runs)),
+    ];
+    page::page(runs, &sections)
+}

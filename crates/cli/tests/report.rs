@@ -1,0 +1,322 @@
+//! `fgrpo report` on run folders made up here: what a page holds, and what is refused or tolerated.
+
+use assert_cmd::Command;
+use fgrpo_core::maze::{Move, Split, generate, tokens};
+use fgrpo_core::rng::Key;
+use fgrpo_core::stats::pass_at_k::mean_pass_at_k;
+use serde_json::{Value, json};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const PROBLEMS: usize = 96;
+const SAMPLES: usize = 64;
+
+/// A run as a policy might make it: each problem has a success rate that training moves, the easy ones up, and
+/// without a focal weight some of the hard ones down.
+struct Made {
+    gamma: f64,
+    steps: u64,
+    seed: u64,
+}
+
+impl Made {
+    fn rate(&self, problem: usize, progress: f64) -> f64 {
+        // The start is the same for all runs, as it is with a shared SFT stage.
+        let key = Key::new(77).with(problem as u64);
+        let start = (-2.2 + 1.8 * key.normal(0)).clamp(-6.0, 3.0);
+        let loss = if self.gamma > 0.0 { 0.35 } else { 1.6 };
+        let drift = if start > -3.4 { 3.2 } else { -2.0 * loss };
+        let wiggle = 0.4 * Key::new(self.seed).with(problem as u64).normal(1);
+        1.0 / (1.0 + (-(start + progress * (drift + wiggle))).exp())
+    }
+
+    fn eval(&self, step: u64) -> Value {
+        let progress = (step as f64 / self.steps as f64).powf(0.7);
+        let counts: Vec<usize> = (0..PROBLEMS)
+            .map(|p| {
+                let (rate, key) = (
+                    self.rate(p, progress),
+                    Key::new(if step == 0 { 1 } else { self.seed }).with(step).with(p as u64),
+                );
+                (0..SAMPLES as u64).filter(|&s| key.uniform(s) < rate).count()
+            })
+            .collect();
+        let problems: Vec<_> = counts.iter().map(|&c| (SAMPLES, c)).collect();
+        let (mut pass, mut interval) = (serde_json::Map::new(), serde_json::Map::new());
+        for k in [1usize, 2, 4, 8, 16, 32, 64] {
+            let mean = mean_pass_at_k(&problems, k).unwrap();
+            let half = 1.96 * (mean * (1.0 - mean) / PROBLEMS as f64).sqrt();
+            pass.insert(k.to_string(), json!(mean));
+            interval.insert(k.to_string(), json!([mean - half, mean + half]));
+        }
+        json!({"step": step, "set": "held_out", "problems": PROBLEMS, "samples": SAMPLES, "pass_at_k": pass,
+               "interval": interval, "per_problem": counts})
+    }
+
+    fn metrics(&self, step: u64) -> Value {
+        let (key, t) = (Key::new(self.seed).with(step), step as f64 / self.steps as f64);
+        let noise = |c: u64, s: f64| 1.0 + s * key.normal(c);
+        let p = t.powf(0.7);
+        let rates: Vec<f64> = (0..64).map(|g| self.rate((step as usize * 64 + g) % PROBLEMS, p)).collect();
+        let mut histogram = [0u64; 11];
+        for (g, rate) in rates.iter().enumerate() {
+            let correct = (0..8).filter(|&i| key.with(9).uniform(g as u64 * 8 + i) < *rate).count();
+            histogram[(correct as f64 / 0.8).round() as usize] += 1;
+        }
+        let reward = rates.iter().sum::<f64>() / 64.0 * noise(2, 0.05);
+        let active = 1.0 - (histogram[0] + histogram[10]) as f64 / 64.0;
+        let focal = rates.iter().map(|r| (1.0 - r).powf(self.gamma)).sum::<f64>() / 64.0;
+        let evaluate = if step.is_multiple_of(25) { 6.0 } else { 0.0 };
+        let correct = (512.0 * reward).round();
+        json!({"step": step, "reward_mean": reward, "active_fraction": active, "success_rate_histogram": histogram,
+            "focal_weight_mean": focal, "advantage_abs_mean": 0.6 * active * focal, "entropy": (0.42 - 0.3 * p) * noise(3, 0.04),
+            "policy_loss": -0.01 * noise(4, 0.6), "ratio_mean": 1.0, "ratio_max": 1.0 + 1e-6 * noise(5, 0.2).abs(),
+            "clip_fraction_low": 0.0, "clip_fraction_high": 0.0, "kl_to_sampler": 1e-9 * noise(6, 0.3).abs(),
+            "gradient_norm": 0.4 * noise(7, 0.3).abs() * focal + if step == 40 { 9.0 } else { 0.0 }, "lr": 3e-5,
+            "completion_length_mean": 15.5 + 2.0 * (1.0 - p) * noise(8, 0.1), "completion_length_max": 48, "truncated_fraction": 0.02 * (1.0 - p),
+            "rollout_tokens_per_second": 21_000.0 * noise(9, 0.06), "update_tokens_per_second": 9_400.0 * noise(10, 0.05),
+            "seconds": {"rollout": 0.41 * noise(11, 0.1), "grade": 0.01, "update": 0.93 * noise(12, 0.05), "evaluate": evaluate,
+                        "save": if step.is_multiple_of(50) { 0.3 } else { 0.0 }, "total": 1.4 * noise(13, 0.02) + evaluate},
+            "verdicts": {"correct": correct, "wrong": 500.0 - correct, "unparsed": 12, "unscorable": 0},
+            "reasons": {"correct": correct, "hits_wall": 0.7 * (500.0 - correct), "detour": 0.1 * (500.0 - correct),
+                        "misses_goal": 0.2 * (500.0 - correct), "no_done": 9, "not_a_move": 3},
+            "skipped_updates": 0})
+    }
+
+    fn rollout(&self, step: u64, i: u64) -> Value {
+        let key = Key::new(self.seed).with(step).with(i);
+        let index =
+            if i < 4 { Split::HeldOut.index(key.below(0, 64)) } else { Split::Train.index(step * 64 + i) };
+        let maze = generate(9, 5, index);
+        let target = maze.solve().unwrap();
+        let mut moves = target.clone();
+        let good = key.uniform(1) < 0.6;
+        if !good {
+            let at = key.below(2, moves.len() as u64 - 2) as usize;
+            moves[at] = Move::ALL[key.below(3, 4) as usize];
+        }
+        let completion = tokens::completion(&moves);
+        let grade = fgrpo_core::maze::grade(&maze, &completion, fgrpo_core::maze::Scoring::Exact);
+        let verdict = if grade.correct() { "correct" } else { "wrong" };
+        let reward = f64::from(u8::from(grade.correct()));
+        json!({"step": step, "prompt_id": index, "prompt": tokens::spell(&tokens::prompt(&maze)), "completion": tokens::spell(&completion),
+               "reward": reward, "verdict": verdict, "reason": grade.reason(), "advantage": (reward - 0.5) * (0.5 + key.uniform(4)),
+               "length": completion.len(), "old_logp_mean": -0.01 - 0.6 * key.uniform(5).powi(3), "target": tokens::spell(&tokens::completion(&target))})
+    }
+
+    fn write(&self, folder: &Path) {
+        fs::create_dir_all(folder).unwrap();
+        let lines = |name: &str, values: &mut dyn Iterator<Item = Value>| {
+            fs::write(folder.join(name), values.map(|v| format!("{v}\n")).collect::<String>()).unwrap();
+        };
+        let config = format!(
+            "seed = {}\nsteps = {}\n\n[task]\nkind = \"maze\"\nsize = 9\nseed = 5\n\n[rollout]\ngroup_size = 8\nprompts = 64\n\n\
+             [algorithm]\nadvantage = \"grpo\"\nloss = \"grpo\"\nfocal_gamma = {:?}\n\n[update]\nlr = 3e-5\n\n[eval]\nevery = 25\n",
+            self.seed, self.steps, self.gamma
+        );
+        fs::write(folder.join("config.toml"), config).unwrap();
+        lines("metrics.jsonl", &mut (1..=self.steps).map(|s| self.metrics(s)));
+        lines("eval.jsonl", &mut (0..=self.steps).step_by(25).map(|s| self.eval(s)));
+        lines(
+            "rollouts.jsonl",
+            &mut (1..=self.steps)
+                .step_by(5)
+                .flat_map(|s| (0..8).map(move |i| (s, i)))
+                .map(|(s, i)| self.rollout(s, i)),
+        );
+        lines("sft.jsonl", &mut (1..=400u64).map(|s| json!({"step": s, "loss": 0.25 + 1.3 * (-(s as f64) / 60.0).exp() * (1.0 + 0.05 * Key::new(4).normal(s)), "lr": 5e-4, "gradient_norm": 0.8, "tokens_per_second": 15000.0})));
+    }
+}
+
+/// A folder of this test's own, empty. It stays after the test, so that its pages can be looked at.
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("report").join(name);
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+fn fgrpo() -> Command {
+    Command::cargo_bin("fgrpo").unwrap()
+}
+
+fn report(args: &[&Path]) -> String {
+    let output = fgrpo().arg("report").args(args).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    fs::read_to_string(String::from_utf8(output.stdout).unwrap().trim()).unwrap()
+}
+
+/// What the command says when it refuses, after checking that it ends with 2.
+fn refused(args: &[&Path]) -> String {
+    let output = fgrpo().arg("report").args(args).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stderr).unwrap()
+}
+
+/// Every tag that is opened is closed, in order.
+fn assert_well_formed(html: &str) {
+    let body = html.split("<body>").nth(1).unwrap().split("<script>").next().unwrap();
+    let mut open: Vec<&str> = Vec::new();
+    for tag in body.split('<').skip(1) {
+        let tag = tag.split('>').next().unwrap();
+        let name = tag.split([' ', '/']).find(|n| !n.is_empty()).unwrap();
+        if let Some(name) = tag.strip_prefix('/') {
+            assert_eq!(open.pop(), Some(name), "closing </{name}>");
+        } else if !tag.ends_with('/') && !["input", "meta"].contains(&name) {
+            open.push(name);
+        }
+    }
+    assert!(open.is_empty(), "left open: {open:?}");
+}
+
+#[test]
+fn page_of_one_run_holds_every_section_and_needs_no_network() {
+    let run = folder("one").join("maze-quick");
+    Made { gamma: 0.5, steps: 200, seed: 3 }.write(&run);
+    let html = report(&[&run]);
+    assert_well_formed(&html);
+    for anchor in ["summary", "evaluation", "training", "time", "mazes", "rollouts", "configuration"] {
+        assert!(html.contains(&format!("<section id=\"{anchor}\">")), "{anchor}");
+    }
+    for title in [
+        "Reward",
+        "Active groups",
+        "Focal weight",
+        "Entropy",
+        "Gradient norm",
+        "Completion length",
+        "Demonstrations (SFT)",
+        "pass@1 through training",
+        "pass@64 through training",
+        "pass@k at the end",
+        "log pass@k at the end",
+        "Time of a step",
+        "Rollout throughput",
+        "Update throughput",
+        "Success rates of groups over time",
+        "held-out mazes",
+        "Most surprising",
+    ] {
+        assert!(html.contains(title), "{title}");
+    }
+    let outside = html.replace("http://www.w3.org/2000/svg", "");
+    assert!(
+        !outside.contains("http:") && !outside.contains("https:") && !outside.contains("src="),
+        "fetches something"
+    );
+    assert!(!html.contains("NaN") && !html.contains("inf "), "a number that is none");
+    assert!(html.len() < 2_000_000, "{} bytes", html.len());
+}
+
+#[test]
+fn several_runs_are_compared_with_paired_intervals() {
+    let folder = folder("two");
+    let (grpo, focal) = (folder.join("grpo"), folder.join("f-grpo"));
+    Made { gamma: 0.0, steps: 200, seed: 3 }.write(&grpo);
+    Made { gamma: 0.5, steps: 200, seed: 3 }.write(&focal);
+    let html = report(&[&grpo, &focal, Path::new("--out"), &folder.join("compare.html")]);
+    assert_well_formed(&html);
+    assert!(html.contains("Difference to grpo") && html.contains("paired bootstrap over problems"));
+    assert!(html.contains("focal_gamma 0.5") && html.contains("<code>algorithm.focal_gamma</code>"));
+    assert!(
+        html.contains("Sharpening on held_out: pass@1 rose"),
+        "GRPO's made-up loss of pass@64 is pointed out"
+    );
+    // The last evaluation's pass@64 of the made run, as the table prints it.
+    let last = Made { gamma: 0.5, steps: 200, seed: 3 }.eval(200);
+    let printed = format!("{:.1}<small>", 100.0 * last["pass_at_k"]["64"].as_f64().unwrap());
+    assert!(html.contains(&printed), "{printed}");
+}
+
+#[test]
+fn seeds_of_one_configuration_share_a_row_and_a_folder_of_runs_stands_for_all() {
+    let sweep = folder("sweep");
+    for seed in 1..=3 {
+        for (name, gamma) in [("grpo", 0.0), ("focal", 0.5)] {
+            Made { gamma, steps: 100, seed }.write(&sweep.join(format!("{name}-{seed}")));
+        }
+    }
+    let html = report(&[&sweep]);
+    assert_well_formed(&html);
+    assert!(html.contains("F-GRPO \u{3b3} = 0.5 (3 seeds)") && html.contains("GRPO (3 seeds)"));
+    assert!(html.contains("mean and standard deviation over seeds"));
+    assert!(sweep.join("report.html").is_file());
+}
+
+#[test]
+fn torn_last_line_is_left_out_with_a_note() {
+    let run = folder("torn").join("run");
+    Made { gamma: 0.0, steps: 30, seed: 1 }.write(&run);
+    let path = run.join("metrics.jsonl");
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, &text[..text.len() - 40]).unwrap();
+    let html = report(&[&run]);
+    assert!(html.contains("metrics.jsonl: the last line (30) is torn"));
+    assert!(html.contains("<b>29</b><span>steps</span>"));
+}
+
+#[test]
+fn broken_line_before_the_end_is_refused_with_file_and_line() {
+    let run = folder("broken").join("run");
+    Made { gamma: 0.0, steps: 5, seed: 1 }.write(&run);
+    fs::write(run.join("metrics.jsonl"), "{\"step\": 1}\n{\"step\": \n{\"step\": 3}\n").unwrap();
+    let error = refused(&[&run]);
+    assert!(error.contains("metrics.jsonl, line 2:"), "{error}");
+    fs::write(run.join("metrics.jsonl"), "{\"step\": 1}\n{\"step\": \"two\"}\n").unwrap();
+    let error = refused(&[&run]);
+    assert!(error.contains("metrics.jsonl, line 2:"), "a whole last line that is wrong is not torn: {error}");
+}
+
+#[test]
+fn folder_that_is_no_run_or_has_nothing_to_report_is_refused() {
+    let folder = folder("refused");
+    assert!(refused(&[&folder]).contains("not a run folder: found none of metrics.jsonl"));
+    assert!(refused(&[&folder.join("absent")]).contains("no such folder"));
+    fs::write(folder.join("config.toml"), "seed = 1\n").unwrap();
+    fs::write(folder.join("metrics.jsonl"), "").unwrap();
+    assert!(refused(&[&folder]).contains("nothing to report yet"));
+}
+
+#[test]
+fn fields_that_a_run_does_not_have_leave_their_plots_out() {
+    let run = folder("bare").join("run");
+    fs::create_dir_all(&run).unwrap();
+    let lines: String =
+        (1..=9).map(|s| format!("{{\"step\":{s},\"reward_mean\":0.{s},\"entropy\":null}}\n")).collect();
+    fs::write(run.join("metrics.jsonl"), lines).unwrap();
+    let html = report(&[&run]);
+    assert_well_formed(&html);
+    assert!(html.contains(">Reward<") && !html.contains(">Entropy<") && !html.contains("id=\"evaluation\""));
+    assert!(html.contains("config.toml is missing"));
+}
+
+#[test]
+fn repeated_step_of_a_resumed_run_counts_once() {
+    let run = folder("repeated").join("run");
+    fs::create_dir_all(&run).unwrap();
+    fs::write(
+        run.join("metrics.jsonl"),
+        "{\"step\":1,\"reward_mean\":0}\n{\"step\":2,\"reward_mean\":0}\n{\"step\":2,\"reward_mean\":1}\n",
+    )
+    .unwrap();
+    let html = report(&[&run]);
+    assert!(html.contains("metrics.jsonl: 1 repeated steps"));
+    assert!(
+        html.contains("<b>0.5</b><span>mean reward, last 2 steps</span>"),
+        "the last record of step 2 counts"
+    );
+}
+
+#[test]
+fn text_of_a_completion_cannot_become_part_of_the_page() {
+    let run = folder("hostile").join("run");
+    fs::create_dir_all(&run).unwrap();
+    fs::write(run.join("metrics.jsonl"), "{\"step\":1,\"reward_mean\":0.5}\n").unwrap();
+    let rollout = json!({"step": 1, "prompt_id": "<b>p</b>", "prompt": "</pre><script>alert(1)</script>", "completion": "<img src=x onerror=alert(2)>",
+                         "reward": 1.0, "verdict": "correct", "reason": "\"><i>", "advantage": 1.0, "length": 3, "old_logp_mean": -0.5});
+    fs::write(run.join("rollouts.jsonl"), format!("{rollout}\n")).unwrap();
+    let html = report(&[&run]);
+    assert_well_formed(&html);
+    assert!(!html.contains("<script>alert") && !html.contains("<img") && !html.contains("<b>p</b>"));
+    assert!(html.contains("&lt;script&gt;alert(1)&lt;/script&gt;"));
+}

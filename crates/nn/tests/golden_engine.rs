@@ -1,0 +1,177 @@
+//! The engine against PyTorch: logits, log-probabilities, entropies, gradients and optimizer steps of `golden/make.py`.
+
+mod golden;
+
+use fgrpo_nn::weights::TensorFile;
+use fgrpo_nn::{AdamW, Batch, Device, Engine};
+use golden::Sequence;
+
+const DEVICE: Device = Device::Cpu { threads: 2 };
+
+/// How the sequences become a batch. The result must not depend on it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Packing {
+    /// Each sequence a segment of its own.
+    Separate,
+    /// Each group a prefix tree.
+    Tree,
+}
+
+/// The batch, and for each completion token, in order of sequences, the prediction that stands for it.
+fn pack(sequences: &[Sequence], packing: Packing) -> (Batch, Vec<usize>) {
+    let mut batch = Batch::default();
+    let mut stands_for = Vec::new();
+    match packing {
+        Packing::Separate => {
+            for s in sequences.iter().filter(|s| !s.completion.is_empty()) {
+                let first = batch.tokens.len() + s.prompt.len() - 1;
+                let all = [&s.prompt[..], &s.completion[..s.completion.len() - 1]].concat();
+                batch.push_segment(&all, None);
+                stands_for.extend(
+                    s.completion.iter().enumerate().map(|(i, &token)| batch.predict(first + i, token)),
+                );
+            }
+        }
+        Packing::Tree => {
+            for group in sequences.chunk_by(|a, b| a.group == b.group) {
+                let completions: Vec<&[u32]> = group.iter().map(|s| s.completion.as_slice()).collect();
+                stands_for.extend(batch.push_group(&group[0].prompt, &completions).concat());
+            }
+        }
+    }
+    (batch, stands_for)
+}
+
+fn temperature(file: &TensorFile) -> f32 {
+    golden::numbers(file, "temperature")[0] as f32
+}
+
+/// `values[of[i]]` for each completion token.
+fn spread(values: &[f32], of: &[usize], width: usize) -> Vec<f32> {
+    of.iter().flat_map(|&p| values[p * width..(p + 1) * width].iter().copied()).collect()
+}
+
+#[track_caller]
+fn assert_near(what: &str, found: &[f32], wanted: &[f32], tolerance: f32) {
+    let (worst, at) = golden::distance(found, wanted);
+    assert!(worst <= tolerance, "{what}[{at}]: found {}, wanted {}, off by {worst}", found[at], wanted[at]);
+}
+
+#[test]
+fn logits_equal_transformers_for_every_architecture_packed_either_way() {
+    for case in golden::CASES {
+        let (checkpoint, expected) = (golden::checkpoint(case), golden::expected(case));
+        let mut engine = Engine::open(&checkpoint, &DEVICE).unwrap();
+        for packing in [Packing::Separate, Packing::Tree] {
+            let (batch, of) = pack(&golden::sequences(&expected), packing);
+            let logits = engine.logits(&batch).unwrap();
+            let found = spread(&logits, &of, checkpoint.config().vocab_size);
+            let wanted = expected.tensor("logits").unwrap();
+            let worst = found.iter().zip(&wanted).map(|(f, w)| (f - w).abs()).fold(0.0, f32::max);
+            assert!(worst < 1e-4, "{case} {packing:?}: logits are off by {worst}");
+        }
+    }
+}
+
+#[test]
+fn log_probabilities_and_entropies_equal_pytorchs_for_every_architecture() {
+    for case in golden::CASES {
+        let expected = golden::expected(case);
+        let mut engine = Engine::open(&golden::checkpoint(case), &DEVICE).unwrap();
+        for packing in [Packing::Separate, Packing::Tree] {
+            let (batch, of) = pack(&golden::sequences(&expected), packing);
+            let scores = engine.score(&batch, temperature(&expected)).unwrap();
+            let what = |name: &str| format!("{case} {packing:?} {name}");
+            let logp = expected.tensor("logp").unwrap();
+            assert_near(&what("logp"), &spread(&scores.logp, &of, 1), &logp, 1e-5);
+            let entropy = expected.tensor("entropy").unwrap();
+            assert_near(&what("entropy"), &spread(&scores.entropy, &of, 1), &entropy, 1e-5);
+        }
+    }
+}
+
+/// Adds the gradient of sum(a logp + c / 2 logp^2 + b entropy) over completion tokens; returns that sum.
+fn accumulate(engine: &mut Engine, expected: &TensorFile, packing: Packing) -> f64 {
+    let (batch, of) = pack(&golden::sequences(expected), packing);
+    let coefficients = ["a", "b", "c"].map(|name| expected.tensor(name).unwrap());
+    let [a, b, c] = &coefficients;
+    let mut tokens_of = vec![Vec::new(); batch.predictions.len()];
+    for (token, &prediction) in of.iter().enumerate() {
+        tokens_of[prediction].push(token);
+    }
+    let scores = engine
+        .accumulate(&batch, temperature(expected), &|predictions, logp, _, dlogp, dentropy| {
+            for (i, &prediction) in predictions.iter().enumerate() {
+                dlogp[i] = tokens_of[prediction].iter().map(|&t| a[t] + c[t] * logp[i]).sum();
+                dentropy[i] = tokens_of[prediction].iter().map(|&t| b[t]).sum();
+            }
+        })
+        .unwrap();
+    let terms = of.iter().enumerate().map(|(t, &p)| {
+        let (logp, entropy) = (f64::from(scores.logp[p]), f64::from(scores.entropy[p]));
+        f64::from(a[t]) * logp + f64::from(c[t]) / 2.0 * logp * logp + f64::from(b[t]) * entropy
+    });
+    terms.sum()
+}
+
+#[test]
+fn gradients_equal_pytorchs_tensor_by_tensor_packed_either_way() {
+    for case in golden::CASES {
+        let (checkpoint, expected) = (golden::checkpoint(case), golden::expected(case));
+        let mut engine = Engine::open(&checkpoint, &DEVICE).unwrap();
+        for packing in [Packing::Separate, Packing::Tree] {
+            engine.zero_gradient();
+            let loss = accumulate(&mut engine, &expected, packing);
+            let wanted: f64 = expected.metadata()["loss"].parse().unwrap();
+            assert!(
+                (loss - wanted).abs() < 1e-5 * (1.0 + wanted.abs()),
+                "{case}: loss {loss}, wanted {wanted}"
+            );
+            let mut seen = 0;
+            let mut squares = 0.0;
+            for (name, shape, found) in engine.gradients() {
+                let wanted = expected.tensor(&format!("grad.{name}")).unwrap();
+                assert_eq!(shape.iter().product::<usize>(), wanted.len(), "{name}");
+                // Relative to the tensor's own size: a gradient a hundred times too small must not pass.
+                let size = wanted.iter().map(|x| x.abs()).fold(0.0, f32::max);
+                let worst = found.iter().zip(&wanted).map(|(f, w)| (f - w).abs()).fold(0.0, f32::max);
+                assert!(worst <= 2e-5 * size, "{case} {packing:?} {name}: off by {worst}, largest is {size}");
+                squares += wanted.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>();
+                seen += 1;
+            }
+            assert_eq!(seen, checkpoint.names().len(), "{case}: tensors with a gradient");
+            let norm = engine.gradient_norm();
+            assert!(
+                (norm / squares.sqrt() - 1.0).abs() < 1e-5,
+                "{case}: norm {norm}, wanted {}",
+                squares.sqrt()
+            );
+        }
+    }
+}
+
+#[test]
+fn four_clipped_adamw_steps_follow_pytorchs_losses_norms_and_weights() {
+    for case in ["qwen2_tied", "qwen3_ratio_4"] {
+        let expected = golden::expected(case);
+        let mut engine = Engine::open(&golden::checkpoint(case), &DEVICE).unwrap();
+        let [lr, beta1, beta2, eps, weight_decay] = golden::numbers(&expected, "adamw")[..] else {
+            panic!("five settings")
+        };
+        let adamw = AdamW { lr, beta1, beta2, eps, weight_decay, ..AdamW::default() };
+        let max_norm: Option<f64> = expected.metadata()["max_norm"].parse().ok();
+        let (losses, norms) = (expected.tensor("loss").unwrap(), expected.tensor("grad_norm").unwrap());
+        for step in 0..losses.len() {
+            let loss = accumulate(&mut engine, &expected, Packing::Tree);
+            assert_near(&format!("{case} loss of step {step}"), &[loss as f32], &[losses[step]], 1e-4);
+            let report = engine.update(&adamw, max_norm);
+            assert!(report.applied, "{case} step {step}");
+            let norm = report.gradient_norm as f32;
+            assert_near(&format!("{case} norm of step {step}"), &[norm], &[norms[step]], 1e-4);
+        }
+        for (name, _, found) in engine.tensors() {
+            let wanted = expected.tensor(&format!("final.{name}")).unwrap();
+            assert_near(&format!("{case} {name}"), &found, &wanted, 1e-4);
+        }
+    }
+}

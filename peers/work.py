@@ -1,0 +1,236 @@
+"""One workload, one PyTorch variant, timed: prints a JSON line {workload, variant, seconds: {part: [...]}, tokens: {part: n}, peak_gb}.
+
+    python work.py WORKLOAD VARIANT [--repeats 5] [--threads 2]
+
+Workloads and variants: README.md. Every repetition does the whole work; the first, untimed one warms up (and compiles).
+"""
+
+import argparse
+import json
+import resource
+import time
+
+import torch
+import torch.nn.functional as F
+
+from decoder import Config, Decoder, sample
+
+DENSE = Config(32, 256, 688, 4, 4, 2, 64)
+MAZE = Config(32, 256, 1024, 4, 4, 2, 64)
+# 46 million parameters.
+LANGUAGE = Config(16384, 512, 1536, 12, 8, 4, 64, qkv_bias=False, qk_norm=True)
+
+
+def adamw(model, lr=1e-4):
+    return torch.optim.AdamW(model.parameters(), lr=lr, betas=(0.9, 0.999), weight_decay=0.01, fused=True)
+
+
+def apply(model, optimizer):
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+
+
+def train_dense(variant, config=DENSE, rows=64, length=160, micro=None):
+    """Forward, next-token loss, backward, clipping, AdamW over rows x length tokens."""
+    model = Decoder(config, length)
+    optimizer = adamw(model)
+    forward = torch.compile(model) if variant == "compiled" else model
+    micro = micro or rows
+
+    def run(parts):
+        tokens = torch.randint(config.vocab_size, (rows, length))
+        with parts("train"):
+            for part in tokens.split(micro):
+                logits = model.head(forward(part)[:, :-1])
+                loss = F.cross_entropy(logits.flatten(0, 1), part[:, 1:].flatten(), reduction="sum")
+                (loss / (rows * (length - 1))).backward()
+            apply(model, optimizer)
+
+    return run, dict(train=rows * length)
+
+
+@torch.no_grad()
+def prefill_rows(model, prompts, cache, micro):
+    logits = []
+    for start in range(0, len(prompts), micro):
+        rows = slice(start, start + micro)
+        logits.append(model.prefill(prompts[rows], cache, rows))
+    return torch.cat(logits)
+
+
+@torch.no_grad()
+def decode_rows(decode, logits, cache, prompt_length, new_tokens, generator):
+    """All rows in step: tokens [B, new] and their log-probabilities."""
+    tokens, logp = sample(logits, generator)
+    out, logps = [tokens], [logp]
+    for i in range(new_tokens - 1):
+        tokens, logp = sample(decode(tokens, cache, prompt_length + i), generator)
+        out.append(tokens)
+        logps.append(logp)
+    return torch.stack(out, 1), torch.stack(logps, 1)
+
+
+def generate(variant, config=DENSE, rows=256, prompt=96, new=32, micro=64):
+    """Prefill and sampling with a KV cache; every row has its own prompt."""
+    model = Decoder(config, prompt + new)
+    decode = torch.compile(model.decode, dynamic=True) if variant == "compiled" else model.decode
+    prefill = model.prefill
+    if variant == "compiled":
+        model.prefill = torch.compile(prefill)
+    generator = torch.Generator().manual_seed(0)
+
+    def run(parts):
+        prompts = torch.randint(config.vocab_size, (rows, prompt))
+        cache = model.new_cache(rows, prompt + new)
+        with parts("prefill"):
+            logits = prefill_rows(model, prompts, cache, micro)
+        with parts("decode"):
+            decode_rows(decode, logits, cache, prompt, new, generator)
+
+    return run, dict(prefill=rows * prompt, decode=rows * new)
+
+
+def policy_loss(logits, targets, old_logp, advantage, tokens):
+    """GRPO's clipped surrogate with dual clip, summed over tokens / their count in the whole batch; the mean entropy is a metric."""
+    log_probs = torch.log_softmax(logits, -1)
+    logp = log_probs.gather(-1, targets[..., None])[..., 0]
+    with torch.no_grad():
+        entropy = -(log_probs.exp() * log_probs).sum(-1).mean()
+    r = (logp - old_logp).exp()
+    a = advantage[:, None]
+    loss = torch.maximum(-a * r, -a * r.clamp(0.8, 1.2))
+    loss = torch.where(a < 0, torch.minimum(loss, -3.0 * a), loss)
+    return loss.sum() / tokens, entropy
+
+
+def rl_step(variant, config=MAZE, prompts=32, n=8, prompt=310, new=30, micro=32):
+    """Rollout and update of one on-policy step. Variants:
+
+    separate         every row prefilled and trained by itself, as without prefix sharing
+    shared-prefill   each prompt prefilled once, its cache copied to its n rows; trained row by row
+    shared           the same, and in the update each prompt is computed once, its keys and values expanded
+    """
+    model = Decoder(config, prompt + new)
+    optimizer = adamw(model)
+    generator = torch.Generator().manual_seed(0)
+    rows = prompts * n
+
+    def rollout(x):
+        cache = model.new_cache(rows, prompt + new)
+        if variant == "separate":
+            logits = prefill_rows(model, x.repeat_interleave(n, 0), cache, micro)
+        else:
+            small = model.new_cache(prompts, prompt)
+            logits = prefill_rows(model, x, small, micro).repeat_interleave(n, 0)
+            with torch.no_grad():
+                for whole, part in zip(cache, small):
+                    for w, p in zip(whole, part):
+                        w[:, :, :prompt] = p.repeat_interleave(n, 0)
+        return decode_rows(model.decode, logits, cache, prompt, new, generator)
+
+    def update_rows(x, completions, old_logp, advantage):
+        whole = torch.cat((x.repeat_interleave(n, 0), completions), 1)
+        for at in torch.arange(rows).split(micro):
+            hidden = model(whole[at, :-1])[:, prompt - 1 :]
+            loss, _ = policy_loss(model.head(hidden), completions[at], old_logp[at], advantage[at], rows * new)
+            loss.backward()
+        apply(model, optimizer)
+
+    def update_shared(x, completions, old_logp, advantage):
+        groups = max(1, micro // n)
+        for at in torch.arange(prompts).split(groups):
+            mine = torch.cat([torch.arange(p * n, p * n + n) for p in at.tolist()])
+            last, rest = model.forward_shared(x[at], completions[mine][:, :-1], n)
+            hidden = torch.cat((last.repeat_interleave(n, 0)[:, None], rest), 1)
+            loss, _ = policy_loss(model.head(hidden), completions[mine], old_logp[mine], advantage[mine], rows * new)
+            loss.backward()
+        apply(model, optimizer)
+
+    update = update_shared if variant == "shared" else update_rows
+
+    def run(parts):
+        x = torch.randint(config.vocab_size, (prompts, prompt))
+        with parts("rollout"):
+            completions, old_logp = rollout(x)
+        # Rewards cost nothing beside this; their values do not matter to the time.
+        reward = (torch.arange(rows) % 3 == 0).float().view(prompts, n)
+        advantage = ((reward - reward.mean(1, True)) / (reward.std(1, keepdim=True) + 1e-6)).flatten()
+        with parts("update"):
+            update(x, completions, old_logp, advantage)
+
+    return run, dict(rollout=rows * new, update=rows * new)
+
+
+def score(variant, config=LANGUAGE, rows=32, length=192, micro=8):
+    """Log-probability and entropy of every token of given rows, without gradient."""
+    model = Decoder(config, length)
+    forward = torch.compile(model) if variant == "compiled" else model
+
+    @torch.no_grad()
+    def run(parts):
+        tokens = torch.randint(config.vocab_size, (rows, length))
+        with parts("score"):
+            for part in tokens.split(micro):
+                log_probs = torch.log_softmax(model.head(forward(part)[:, :-1]), -1)
+                log_probs.gather(-1, part[:, 1:, None])
+                -(log_probs.exp() * log_probs).sum(-1)
+
+    return run, dict(score=rows * length)
+
+
+WORKLOADS = {
+    "train-dense": (train_dense, {}, ("eager", "compiled")),
+    "generate": (generate, {}, ("eager", "compiled")),
+    "maze-8": (rl_step, dict(prompts=32, n=8), ("separate", "shared-prefill", "shared")),
+    "maze-128": (rl_step, dict(prompts=8, n=128), ("separate", "shared-prefill", "shared")),
+    "language-train": (train_dense, dict(config=LANGUAGE, rows=32, length=192, micro=8), ("eager", "compiled")),
+    "language-generate": (generate, dict(config=LANGUAGE, rows=64, prompt=128, new=64, micro=16), ("eager", "compiled")),
+    "language-score": (score, {}, ("eager", "compiled")),
+}
+
+
+class Parts:
+    """Seconds of each named part of a repetition."""
+
+    def __init__(self):
+        self.seconds = {}
+
+    def __call__(self, name):
+        self.name = name
+        return self
+
+    def __enter__(self):
+        self.start = time.perf_counter()
+
+    def __exit__(self, *_):
+        self.seconds.setdefault(self.name, []).append(time.perf_counter() - self.start)
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("workload", choices=WORKLOADS)
+    p.add_argument("variant")
+    p.add_argument("--repeats", type=int, default=3)
+    p.add_argument("--threads", type=int, default=2)
+    p.add_argument("--micro", type=int, help="rows per forward pass; the default is the fastest we found")
+    args = p.parse_args()
+    make, settings, variants = WORKLOADS[args.workload]
+    if args.variant not in variants:
+        p.error(f"variants of {args.workload}: {', '.join(variants)}")
+    if args.micro:
+        settings = dict(settings, micro=args.micro)
+    torch.set_num_threads(args.threads)
+    torch.manual_seed(0)
+    run, tokens = make(args.variant, **settings)
+    run(Parts())
+    parts = Parts()
+    for _ in range(args.repeats):
+        run(parts)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    about = dict(workload=args.workload, variant=args.variant, seconds=parts.seconds, tokens=tokens)
+    print(json.dumps(dict(about, peak_gb=round(peak, 2), torch=torch.__version__, threads=args.threads)))
+
+
+if __name__ == "__main__":
+    main()

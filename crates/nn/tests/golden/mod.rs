@@ -18,7 +18,8 @@ pub(crate) const CASES: [&str; 6] = [
 
 /// Where the golden files lie.
 pub(crate) fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
+    // From this crate and from its neighbour, whose tests use the files too.
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../nn/tests/golden")
 }
 
 /// The checkpoint of a case.

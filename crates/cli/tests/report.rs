@@ -193,7 +193,9 @@ fn page_of_one_run_holds_every_section_and_needs_no_network() {
         "Time of a step",
         "Rollout throughput",
         "Update throughput",
-        "Success rates of groups over time",
+        "Success rates of groups",
+        "Verdicts by reason",
+        "Change since step 0",
         "held-out mazes",
         "Most surprising",
     ] {

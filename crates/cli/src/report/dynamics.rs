@@ -85,12 +85,12 @@ const PLOTS: [Plot; 10] = [
         field: |m| m.kl_to_sampler,
     },
     Plot {
-        title: "Largest importance ratio",
-        note: "1 on a first update.",
-        y: "ratio",
+        title: "Largest importance ratio, less 1",
+        note: "0, to rounding, on a first update.",
+        y: "ratio \u{2212} 1",
         format: Format::Number,
-        show: &[1.0],
-        field: |m| m.ratio_max,
+        show: &[],
+        field: |m| m.ratio_max.map(|r| r - 1.0),
     },
     Plot {
         title: "Truncated completions",
@@ -119,13 +119,18 @@ pub(super) fn section(runs: &[Run]) -> String {
     html.push_str(&clipping(runs, &groups));
     html.push_str(&length(runs, &groups));
     html.push_str(&demonstrations(runs, &groups));
+    let distributions = [
+        ("Success rates of groups", single(runs, &groups, success_rates)),
+        ("Verdicts by reason", single(runs, &groups, reasons)),
+    ];
+    // One run's distributions stand among its other plots; those of several form rows of their own.
+    if let [_] = groups.as_slice() {
+        html.extend(distributions.iter().map(|d| d.1.as_str()));
+    }
     let any = html.len() > before;
     html.push_str("</div>");
-    for (title, maps) in [
-        ("Success rates of groups over time", single(runs, &groups, success_rates)),
-        ("Verdicts by reason over time", single(runs, &groups, reasons)),
-    ] {
-        if !maps.is_empty() {
+    if groups.len() > 1 {
+        for (title, maps) in distributions.iter().filter(|d| !d.1.is_empty()) {
             let _ = write!(html, "<h3>{title}</h3><div class=\"grid2\">{maps}</div>");
         }
     }
@@ -133,8 +138,8 @@ pub(super) fn section(runs: &[Run]) -> String {
 }
 
 /// A plot per group, of its first run.
-fn single(runs: &[Run], groups: &[Group], draw: fn(&Run, &Group) -> String) -> String {
-    groups.iter().take(SINGLE).map(|g| draw(&runs[g.runs[0]], g)).collect()
+fn single(runs: &[Run], groups: &[Group], draw: fn(&Run, &Group, bool) -> String) -> String {
+    groups.iter().take(SINGLE).map(|g| draw(&runs[g.runs[0]], g, groups.len() > 1)).collect()
 }
 
 fn points(run: &Run, field: Field) -> Vec<(f64, f64)> {
@@ -275,14 +280,14 @@ fn demonstrations(runs: &[Run], groups: &[Group]) -> String {
     Lines { words, curves, x: Scale::Linear, y, format: Format::Number, show: Vec::new() }.html()
 }
 
-fn success_rates(run: &Run, group: &Group) -> String {
+fn success_rates(run: &Run, group: &Group, several: bool) -> String {
     let rows: Vec<(f64, &[f64])> = run
         .metrics
         .iter()
         .filter_map(|m| Some((m.step as f64, m.success_rate_histogram.as_deref()?)))
         .collect();
     let words = Words {
-        title: group.name.clone(),
+        title: if several { group.name.clone() } else { "Success rates of groups".into() },
         note:
             "Each column is one stretch of steps; darker: more groups with that share of correct completions."
                 .into(),
@@ -293,7 +298,7 @@ fn success_rates(run: &Run, group: &Group) -> String {
     heat::html(&words, &group.class(), &rows)
 }
 
-fn reasons(run: &Run, group: &Group) -> String {
+fn reasons(run: &Run, group: &Group, several: bool) -> String {
     let value = |m: &Metrics, name: &str| m.reasons.get(name).copied().flatten().unwrap_or(0.0);
     let mut totals: BTreeMap<&str, f64> = BTreeMap::new();
     for (name, count) in run.metrics.iter().flat_map(|m| &m.reasons) {
@@ -308,8 +313,9 @@ fn reasons(run: &Run, group: &Group) -> String {
         .map(|(i, name)| stack::Part {
             name: name.replace('_', " "),
             class: match *name {
-                "correct" => "good".into(),
-                _ => format!("c{}", (i + 1) % 8),
+                "correct" => "c2".into(),
+                // No second green beside that of the correct ones.
+                _ => format!("c{}", [1, 3, 4, 5, 6, 0, 7][i % 7]),
             },
             values: run.metrics.iter().map(|m| value(m, name)).collect(),
         })
@@ -320,7 +326,7 @@ fn reasons(run: &Run, group: &Group) -> String {
     }
     let steps: Vec<f64> = run.metrics.iter().map(|m| m.step as f64).collect();
     let words = Words {
-        title: group.name.clone(),
+        title: if several { group.name.clone() } else { "Verdicts by reason".into() },
         note: String::new(),
         x: "step".into(),
         y: "share of completions".into(),

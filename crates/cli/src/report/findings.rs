@@ -2,6 +2,7 @@
 
 use super::chart::{Format, number};
 use super::input::Run;
+use super::summary::paired;
 
 /// A sentence, and whether it is a reason to worry.
 #[derive(Debug, Clone, PartialEq)]
@@ -75,7 +76,8 @@ fn skipped_updates(run: &Run) -> f64 {
     if counts.is_sorted() { counts.last().copied().unwrap_or(0.0) } else { counts.iter().sum() }
 }
 
-/// Whether pass@1 and pass@k moved apart between the first and the last evaluation.
+/// Whether pass@1 and pass@k moved apart between the first and the last evaluation: both by more than the choice of
+/// problems explains (95 % intervals exclude 0).
 fn evaluation(run: &Run) -> Vec<Finding> {
     let mut found = Vec::new();
     for set in run.sets() {
@@ -86,11 +88,10 @@ fn evaluation(run: &Run) -> Vec<Finding> {
         let moved = |k| Some((first.pass_at(k)?, last.pass_at(k)?));
         let (Some(one), Some(many)) = (moved(1), moved(k)) else { continue };
         let percent = |x| Format::Percent.text(x);
-        let apart = match (first.interval_at(1), last.interval_at(1)) {
-            (Some(a), Some(b)) => b[0] > a[1],
-            _ => one.1 > one.0 + 0.05,
-        };
-        if apart && many.1 < many.0 - 0.02 {
+        let change = |k| paired(first.problems_at(k), last.problems_at(k), k);
+        let (Some(change_one), Some(change_many)) = (change(1), change(k)) else { continue };
+        let apart = change_one.low > 0.0;
+        if apart && change_many.high < 0.0 {
             found.push(worry(format!(
                 "Sharpening on {set}: pass@1 rose from {} to {} while pass@{k} fell from {} to {}. The policy finds fewer of the problems it could once solve.",
                 percent(one.0), percent(one.1), percent(many.0), percent(many.1)

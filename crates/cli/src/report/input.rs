@@ -2,6 +2,7 @@
 
 use crate::failure::{BadInput, OrBadInput};
 use anyhow::Context;
+use fgrpo_core::stats::pass_at_k::PassAtK;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
@@ -76,11 +77,17 @@ impl Eval {
         if let Some(Some(p)) = self.pass_at_k.get(&k.to_string()) {
             return Some(*p);
         }
-        if self.per_problem.iter().any(|&c| c > self.samples) {
+        let problems = self.problems_at(k)?;
+        Some(problems.iter().sum::<f64>() / problems.len() as f64)
+    }
+
+    /// pass@k of each problem; nothing without counts or with fewer than k samples.
+    pub(super) fn problems_at(&self, k: usize) -> Option<Vec<f64>> {
+        if self.per_problem.is_empty() || !(1..=self.samples).contains(&k) {
             return None;
         }
-        let problems: Vec<_> = self.per_problem.iter().map(|&c| (self.samples, c)).collect();
-        fgrpo_core::stats::pass_at_k::mean_pass_at_k(&problems, k)
+        let table = PassAtK::new(self.samples, k);
+        self.per_problem.iter().map(|&c| (c <= self.samples).then(|| table.at(c))).collect()
     }
 
     /// The ks recorded, ascending.
@@ -219,6 +226,11 @@ impl Run {
         self.config.get(key).map(String::as_str)
     }
 
+    /// The focal weight's exponent; 0 where none is configured.
+    pub(super) fn focal_gamma(&self) -> f64 {
+        self.setting("algorithm.focal_gamma").and_then(|g| g.parse().ok()).unwrap_or(0.0)
+    }
+
     /// The method's name as the paper writes it, as far as the configuration tells.
     pub(super) fn method(&self) -> Option<String> {
         let loss = self.setting("algorithm.loss").unwrap_or("grpo");
@@ -229,7 +241,7 @@ impl Run {
             ("grpo", advantage) => advantage.to_uppercase().replace('_', "-"),
             (loss, advantage) => format!("{} with {advantage}", loss.to_uppercase()),
         };
-        let gamma: f64 = self.setting("algorithm.focal_gamma").and_then(|g| g.parse().ok()).unwrap_or(0.0);
+        let gamma = self.focal_gamma();
         Some(if gamma > 0.0 { format!("F-{base} \u{3b3} = {gamma}") } else { base })
     }
 }

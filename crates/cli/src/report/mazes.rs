@@ -62,16 +62,25 @@ fn of_run(run: &Run, group: &Group, groups: usize) -> String {
     for (rollout, maze) in good.into_iter().chain(bad) {
         let _ = write!(
             html,
-            "<figure class=\"maze c{}\">{}<figcaption><span class=\"verdict {}\">{}</span><small>maze {}, step {}</small></figcaption></figure>",
+            "<figure class=\"maze c{}\">{}<figcaption><span class=\"verdict {}\">{}</span><small>{}, step {}</small></figcaption></figure>",
             group.colour % 8,
             drawing(&maze, &tokens::moves(&tokens::read(&rollout.completion))),
             if rollout.correct() { "good" } else { "bad" },
             escape(&said(rollout)),
-            escape(&rollout.prompt_name()),
+            escape(&called(rollout)),
             rollout.step
         );
     }
     html + "</div></div>"
+}
+
+/// The maze's name: its place in its split.
+pub(super) fn called(rollout: &Rollout) -> String {
+    match rollout.prompt_number().map(|i| (i, Split::of(i))) {
+        Some((index, Split::HeldOut)) => format!("held-out {}", index - Split::LEN),
+        Some((index, Split::Train)) => format!("training {index}"),
+        None => rollout.prompt_name(),
+    }
 }
 
 /// The verdict in words: the reason, where there is one.

@@ -56,8 +56,14 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 /// # Errors
 /// As for [`run`].
 pub fn write_report(runs: &[PathBuf], out: &Path) -> anyhow::Result<()> {
-    let folders = run_folders(runs)?;
-    let mut loaded = folders.iter().map(|f| Run::read(f)).collect::<anyhow::Result<Vec<_>>>()?;
+    let mut loaded = Vec::new();
+    for named in runs {
+        let mut held =
+            run_folders(named)?.iter().map(|f| Run::read(f)).collect::<anyhow::Result<Vec<_>>>()?;
+        // The runs of a sweep: the baseline first, which the others are compared with.
+        held.sort_by(|a, b| a.focal_gamma().total_cmp(&b.focal_gamma()));
+        loaded.append(&mut held);
+    }
     input::name_apart(&mut loaded);
     let html = html(&loaded);
     let parent = match out.parent() {
@@ -87,33 +93,28 @@ fn readable(_: &std::fs::File) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The run folders named, or held by the folders named.
-fn run_folders(named: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
-    let mut folders = Vec::new();
-    for folder in named {
-        if !folder.is_dir() {
-            bad_input!("{}: no such folder; wanted a run folder", folder.display());
-        }
-        if input::is_run_folder(folder) {
-            folders.push(folder.clone());
-            continue;
-        }
-        let mut held: Vec<PathBuf> = std::fs::read_dir(folder)
-            .with_context(|| format!("reading {}", folder.display()))?
-            .filter_map(|entry| Some(entry.ok()?.path()))
-            .filter(|path| input::is_run_folder(path))
-            .collect();
-        if held.is_empty() {
-            bad_input!(
-                "{}: not a run folder: found none of {}, nor folders that hold them",
-                folder.display(),
-                input::FILES.join(", ")
-            );
-        }
-        held.sort();
-        folders.extend(held);
+/// The folder itself, or the run folders that it holds, by name.
+fn run_folders(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    if !folder.is_dir() {
+        bad_input!("{}: no such folder; wanted a run folder", folder.display());
     }
-    Ok(folders)
+    if input::is_run_folder(folder) {
+        return Ok(vec![folder.to_path_buf()]);
+    }
+    let mut held: Vec<PathBuf> = std::fs::read_dir(folder)
+        .with_context(|| format!("reading {}", folder.display()))?
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| input::is_run_folder(path))
+        .collect();
+    if held.is_empty() {
+        bad_input!(
+            "{}: not a run folder: found none of {}, nor folders that hold them",
+            folder.display(),
+            input::FILES.join(", ")
+        );
+    }
+    held.sort();
+    Ok(held)
 }
 
 /// The whole page.

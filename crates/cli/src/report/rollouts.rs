@@ -2,7 +2,7 @@
 
 use super::chart::number;
 use super::input::{Rollout, Run};
-use super::mazes::{drawing, maze_of, said};
+use super::mazes::{called, drawing, maze_of, said};
 use super::page::{escape, groups};
 use fgrpo_core::maze::tokens;
 use std::cmp::Ordering;
@@ -68,7 +68,7 @@ pub(super) fn section(runs: &[Run]) -> String {
             run.rollouts.iter().filter(|r| r.step >= from).count()
         );
         for kind in &KINDS {
-            html.push_str(&of_kind(run, from, kind, groups.len() == 1));
+            html.push_str(&of_kind(run, from, kind, groups.len() <= 2));
         }
         html.push_str("</div>");
     }
@@ -121,6 +121,7 @@ fn card(run: &Run, rollout: &Rollout) -> String {
         "unscorable" => "muted",
         _ => "bad",
     };
+    let maze = maze_of(run, rollout);
     let mut html = format!(
         "<article class=\"card rollout\"><div class=\"facts\"><span class=\"verdict {class}\">{}</span>{}{}{}{}{}<span>step {}</span><span>prompt {}</span></div>",
         escape(&rollout.verdict),
@@ -134,7 +135,7 @@ fn card(run: &Run, rollout: &Rollout) -> String {
         fact("mean logp", rollout.old_logp_mean),
         fact("tokens", rollout.length.map(|l| l as f64)),
         rollout.step,
-        escape(&rollout.prompt_name()),
+        escape(&if maze.is_some() { called(rollout) } else { rollout.prompt_name() }),
     );
     html.push_str("<div>");
     let _ = write!(html, "<pre>{}</pre>", escape(&rollout.completion));
@@ -153,7 +154,7 @@ fn card(run: &Run, rollout: &Rollout) -> String {
         );
     }
     html.push_str("</div>");
-    if let Some(maze) = maze_of(run, rollout) {
+    if let Some(maze) = maze {
         let moves = tokens::moves(&tokens::read(&rollout.completion));
         let _ = write!(html, "<div class=\"maze c0\">{}</div>", drawing(&maze, &moves));
     }

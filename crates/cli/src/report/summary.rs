@@ -6,7 +6,6 @@ use super::input::{Eval, Run};
 use super::page::{Group, escape, groups};
 use fgrpo_core::rng::Key;
 use fgrpo_core::stats::bootstrap::{Simulated, resampled_mean};
-use fgrpo_core::stats::pass_at_k::mean_pass_at_k;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
@@ -32,8 +31,14 @@ pub(super) fn section(runs: &[Run]) -> String {
             let _ = write!(list, "<li{class}>{who}{}</li>", escape(&finding.text));
         }
     }
-    if !list.is_empty() {
-        let _ = write!(html, "<ul class=\"findings\">{list}</ul>");
+    let count = list.matches("<li").count();
+    let list = format!("<ul class=\"findings\">{list}</ul>");
+    match count {
+        0 => {}
+        1..=4 => html.push_str(&list),
+        _ => {
+            let _ = write!(html, "<details><summary>{count} remarks on the runs</summary>{list}</details>");
+        }
     }
     html
 }
@@ -199,20 +204,20 @@ fn chips(runs: &[Run], groups: &[Group], group: &Group) -> String {
     html
 }
 
-/// pass@k of each problem, meaned over a group's seeds.
-fn per_problem(runs: &[Run], group: &Group, set: &str, k: usize) -> Option<Vec<f64>> {
+/// pass@k of each problem at one evaluation of each run, meaned over a group's seeds.
+fn per_problem<'a>(
+    runs: &'a [Run],
+    group: &Group,
+    k: usize,
+    which: impl Fn(&'a Run) -> Option<&'a Eval>,
+) -> Option<Vec<f64>> {
     let mut sum: Vec<f64> = Vec::new();
     for &i in &group.runs {
-        let eval = runs[i].evals_of(set).next_back()?;
-        let values: Vec<f64> = eval
-            .per_problem
-            .iter()
-            .map(|&c| mean_pass_at_k(&[(eval.samples, c.min(eval.samples))], k))
-            .collect::<Option<_>>()?;
+        let values = which(&runs[i])?.problems_at(k)?;
         if sum.is_empty() {
             sum = vec![0.0; values.len()];
         }
-        if values.is_empty() || values.len() != sum.len() {
+        if values.len() != sum.len() {
             return None;
         }
         sum.iter_mut().zip(values).for_each(|(s, v)| *s += v / group.runs.len() as f64);
@@ -220,61 +225,104 @@ fn per_problem(runs: &[Run], group: &Group, set: &str, k: usize) -> Option<Vec<f
     Some(sum)
 }
 
-/// Differences of every group to the first, paired by problem.
+/// A mean difference with its 95 % interval over problems.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Difference {
+    mean: f64,
+    pub(super) low: f64,
+    pub(super) high: f64,
+}
+
+/// `b - a`, paired by problem; nothing unless both have the same number of problems.
+pub(super) fn paired(a: Option<Vec<f64>>, b: Option<Vec<f64>>, k: usize) -> Option<Difference> {
+    let (a, b) = a.zip(b).filter(|(a, b)| a.len() == b.len() && !a.is_empty())?;
+    let difference: Vec<f64> = b.iter().zip(&a).map(|(b, a)| b - a).collect();
+    let key = Key::new(k as u64);
+    let drawn = Simulated::new((0..RESAMPLES).map(|i| resampled_mean(&difference, key, i)).collect());
+    let (low, high) = drawn.interval(0.95);
+    Some(Difference { mean: mean(&difference), low, high })
+}
+
+/// Each group's change since its first evaluation, and its difference to the first group.
 fn differences(runs: &[Run], groups: &[Group], set: &str) -> String {
     let ks = shown_ks(&shared_ks(runs, set));
-    let [base, others @ ..] = groups else { return String::new() };
+    let first = |run: &'_ Run| -> Option<usize> { run.evals_of(set).next().map(|e| e.step as usize) };
+    let moved = |run: &Run| run.evals_of(set).count() > 1;
+    let start =
+        |group: &Group, k| per_problem(runs, group, k, |r| r.evals_of(set).next().filter(|_| moved(r)));
+    let end = |group: &Group, k| per_problem(runs, group, k, |r| r.evals_of(set).next_back());
+    let change = rows(groups, &ks, |g, k| paired(start(g, k), end(g, k), k));
+    let mut html = String::new();
+    let step = runs.iter().find_map(first).unwrap_or(0);
+    html.push_str(&difference_table(&format!("Change since step {step}"), &ks, &change));
+    if let [base, others @ ..] = groups {
+        let rows = rows(others, &ks, |g, k| paired(end(base, k), end(g, k), k));
+        html.push_str(&difference_table(&format!("Difference to {}", base.name), &ks, &rows));
+    }
+    if !html.is_empty() {
+        let _ = write!(
+            html,
+            "<p><small>Percentage points; 95 % interval of a paired bootstrap over problems ({RESAMPLES} resamples). \
+             Bold and coloured: the interval excludes 0. It covers the choice of problems, not the choice of seed.</small></p>"
+        );
+    }
+    html
+}
+
+fn rows(groups: &[Group], ks: &[usize], difference: impl Fn(&Group, usize) -> Option<Difference>) -> String {
     let mut rows = String::new();
-    for group in others {
-        let mut cells = String::new();
-        for &k in &ks {
-            let pair = per_problem(runs, base, set, k).zip(per_problem(runs, group, set, k));
-            let Some((a, b)) = pair.filter(|(a, b)| a.len() == b.len()) else {
-                cells.push_str("<td>\u{2013}</td>");
-                continue;
-            };
-            let difference: Vec<f64> = b.iter().zip(&a).map(|(b, a)| b - a).collect();
-            let key = Key::new(k as u64);
-            let drawn = Simulated::new((0..RESAMPLES).map(|i| resampled_mean(&difference, key, i)).collect());
-            let (low, high) = drawn.interval(0.95);
-            let class = if low > 0.0 {
-                "up best"
-            } else if high < 0.0 {
-                "down best"
-            } else {
-                ""
-            };
-            let sign = |x: f64| if x > 0.0 { format!("+{}", points(x)) } else { points(x) };
-            let _ = write!(
-                cells,
-                "<td class=\"{class}\">{}<small>{} to {}</small></td>",
-                sign(mean(&difference)),
-                sign(low),
-                sign(high)
-            );
+    for group in groups {
+        let cells: Vec<Option<Difference>> = ks.iter().map(|&k| difference(group, k)).collect();
+        if cells.iter().all(Option::is_none) {
+            continue;
         }
         let _ = write!(
             rows,
-            "<tr class=\"g{}\"><td><span class=\"c{}\"><i class=\"key\"></i></span>{}</td>{cells}</tr>",
+            "<tr class=\"g{}\"><td><span class=\"c{}\"><i class=\"key\"></i></span>{}</td>",
             group.colour,
             group.colour % 8,
             escape(&group.name)
         );
+        for cell in cells {
+            let Some(d) = cell else {
+                rows.push_str("<td>\u{2013}</td>");
+                continue;
+            };
+            let class = if d.low > 0.0 {
+                "up best"
+            } else if d.high < 0.0 {
+                "down best"
+            } else {
+                ""
+            };
+            let _ = write!(
+                rows,
+                "<td class=\"{class}\">{}<small>{} to {}</small></td>",
+                signed(d.mean),
+                signed(d.low),
+                signed(d.high)
+            );
+        }
+        rows.push_str("</tr>");
     }
-    if rows.is_empty() || !rows.contains("<small>") {
+    rows
+}
+
+fn difference_table(title: &str, ks: &[usize], rows: &str) -> String {
+    if rows.is_empty() {
         return String::new();
     }
-    let mut html = format!(
-        "<h3>Difference to {}</h3><div class=\"card scroll\"><table><thead><tr><th>run</th>",
-        escape(&base.name)
-    );
-    for k in &ks {
+    let mut html =
+        format!("<h3>{}</h3><div class=\"card scroll\"><table><thead><tr><th>run</th>", escape(title));
+    for k in ks {
         let _ = write!(html, "<th>pass@{k}</th>");
     }
-    let _ = write!(
-        html,
-        "</tr></thead><tbody>{rows}</tbody></table></div><p><small>Percentage points; 95 % interval of a paired bootstrap over problems ({RESAMPLES} resamples). \
-         Bold and coloured: the interval excludes 0. It covers the choice of problems, not the choice of seed.</small></p>"
-    );
+    let _ = write!(html, "</tr></thead><tbody>{rows}</tbody></table></div>");
     html
+}
+
+/// Percentage points with their sign.
+fn signed(fraction: f64) -> String {
+    let text = points(fraction);
+    if fraction > 0.0 && text != "0.0" { format!("+{text}") } else { text }
 }

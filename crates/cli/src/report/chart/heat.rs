@@ -28,6 +28,8 @@ pub(in super::super) fn html(words: &Words, class: &str, rows: &[(f64, &[f64])])
             (part[0].0, part[part.len() - 1].0, shares)
         })
         .collect();
+    // Groups smaller than the bins leave bins that nothing can fall into: their neighbours meet in the middle.
+    let used: Vec<usize> = (0..bins).filter(|&b| columns.iter().any(|c| c.2[b] > 0.0)).collect();
     let half = 0.5 * (last - first).max(1.0) / (columns.len().max(2) - 1) as f64;
     let bin = 1.0 / (bins - 1) as f64;
     let x = Axis::x(Scale::Linear, first - half, last + half);
@@ -40,8 +42,12 @@ pub(in super::super) fn html(words: &Words, class: &str, rows: &[(f64, &[f64])])
         };
         for (i, (from, to, shares)) in columns.iter().enumerate() {
             let (left, right) = (x.at(edge(i)), x.at(edge(i + 1)));
-            for (b, share) in shares.iter().enumerate().filter(|s| *s.1 > 0.0) {
-                let (low, high) = (y.at((b as f64 - 0.5) * bin), y.at((b as f64 + 0.5) * bin));
+            for (u, &b) in used.iter().enumerate().filter(|u| shares[*u.1] > 0.0) {
+                let share = &shares[b];
+                let between = |a: usize, b: usize| 0.5 * (a + b) as f64 * bin;
+                let low = if u == 0 { (b as f64 - 0.5) * bin } else { between(used[u - 1], b) };
+                let high = if u + 1 == used.len() { (b as f64 + 0.5) * bin } else { between(b, used[u + 1]) };
+                let (low, high) = (y.at(low), y.at(high));
                 let steps = if from == to { format!("step {from}") } else { format!("steps {from} to {to}") };
                 // The eye sees shares by their square root.
                 let _ = write!(

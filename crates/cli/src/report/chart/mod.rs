@@ -43,7 +43,7 @@ impl Format {
     pub(super) fn text(self, value: f64) -> String {
         match self {
             Self::Number => number(value),
-            Self::Percent => format!("{} %", number(value * 100.0)),
+            Self::Percent => format!("{}\u{a0}%", number(value * 100.0)),
         }
     }
 
@@ -176,14 +176,14 @@ fn figure(words: &Words, x: Axis, y: Axis, format: Format, draw: impl FnOnce(&mu
         format.name(),
         escape(&words.x),
     );
-    for value in y.ticks(5) {
+    for (value, label) in labelled(&y.ticks(5), format) {
         let at = y.at(value);
         let _ = write!(
             svg,
             "<line class=\"grid\" x1=\"{left}\" x2=\"{right}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/><text class=\"tick end\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
             left - 7.0,
             at + 4.0,
-            format.text(value),
+            label,
         );
     }
     for value in x.ticks(6) {
@@ -211,6 +211,22 @@ fn figure(words: &Words, x: Axis, y: Axis, format: Format, draw: impl FnOnce(&mu
         "<line class=\"base\" x1=\"{left}\" x2=\"{right}\" y1=\"{bottom}\" y2=\"{bottom}\"/></svg>"
     );
     framed(words, &svg)
+}
+
+/// Ticks with their labels; where short ones read alike, with as many digits as tell them apart.
+fn labelled(ticks: &[f64], format: Format) -> Vec<(f64, String)> {
+    let short: Vec<String> = ticks.iter().map(|&t| format.text(t)).collect();
+    let alike = short.windows(2).any(|w| w[0] == w[1]);
+    let digits = ticks.windows(2).map(|w| (w[1] - w[0]).abs()).fold(f64::INFINITY, f64::min);
+    let digits =
+        if digits > 0.0 { (-(digits * 1.000_001).log10().floor()).clamp(0.0, 9.0) as usize } else { 0 };
+    let long = |t: f64| match format {
+        Format::Number => format!("{t:.digits$}").replace('-', "\u{2212}"),
+        Format::Percent => {
+            format!("{:.1$}\u{a0}%", 100.0 * t, digits.saturating_sub(2)).replace('-', "\u{2212}")
+        }
+    };
+    ticks.iter().zip(short).map(|(&t, short)| (t, if alike { long(t) } else { short })).collect()
 }
 
 /// The figure around a drawing.
@@ -281,6 +297,14 @@ mod tests {
         assert_eq!(linear_ticks(3.0, 97.0, 5), [20.0, 40.0, 60.0, 80.0]);
         assert_eq!(power_ticks(2.0, 1.0, 64.0, 12), [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0]);
         assert_eq!(power_ticks(10.0, 0.05, 200.0, 5), [0.1, 1.0, 10.0, 100.0]);
+    }
+
+    #[test]
+    fn ticks_that_would_read_alike_get_more_digits() {
+        let words =
+            |ticks: &[f64]| labelled(ticks, Format::Number).into_iter().map(|l| l.1).collect::<Vec<_>>();
+        assert_eq!(words(&[1.0, 1.001, 1.002]), ["1.000", "1.001", "1.002"]);
+        assert_eq!(words(&[0.5, 1.0, 1.5]), ["0.5", "1", "1.5"]);
     }
 
     #[test]

@@ -1,8 +1,8 @@
-"""One workload, one PyTorch variant, timed: prints a JSON line {workload, variant, seconds: {part: [...]}, tokens: {part: n}, peak_gb}.
+"""One workload, one PyTorch variant, timed: prints a JSON line {workload, variant, seconds: {part: [...]}, tokens, peak_gb}.
 
     python work.py WORKLOAD VARIANT [--repeats 5] [--threads 2]
 
-Workloads and variants: README.md. Every repetition does the whole work; the first, untimed one warms up (and compiles).
+Workloads and variants: README.md. Every repetition does the whole work; an untimed one before them warms up (and compiles).
 """
 
 import argparse
@@ -40,14 +40,14 @@ def train_dense(variant, config=DENSE, rows=64, length=160, micro=None):
 
     def run(parts):
         tokens = torch.randint(config.vocab_size, (rows, length))
-        with parts("train"):
+        with parts("whole"):
             for part in tokens.split(micro):
                 logits = model.head(forward(part)[:, :-1])
                 loss = F.cross_entropy(logits.flatten(0, 1), part[:, 1:].flatten(), reduction="sum")
                 (loss / (rows * (length - 1))).backward()
             apply(model, optimizer)
 
-    return run, dict(train=rows * length)
+    return run, dict(whole=rows * length)
 
 
 @torch.no_grad()
@@ -71,24 +71,36 @@ def decode_rows(decode, logits, cache, prompt_length, new_tokens, generator):
     return torch.stack(out, 1), torch.stack(logps, 1)
 
 
-def generate(variant, config=DENSE, rows=256, prompt=96, new=32, micro=64):
-    """Prefill and sampling with a KV cache; every row has its own prompt."""
-    model = Decoder(config, prompt + new)
-    decode = torch.compile(model.decode, dynamic=True) if variant == "compiled" else model.decode
-    prefill = model.prefill
+def prefill(variant, config=DENSE, rows=256, prompt=96, micro=64):
+    """The last token's logits of every row, keys and values kept."""
+    model = Decoder(config, prompt)
     if variant == "compiled":
-        model.prefill = torch.compile(prefill)
+        model.prefill = torch.compile(model.prefill)
+
+    def run(parts):
+        prompts = torch.randint(config.vocab_size, (rows, prompt))
+        cache = model.new_cache(rows, prompt)
+        with parts("whole"):
+            prefill_rows(model, prompts, cache, micro)
+
+    return run, dict(whole=rows * prompt)
+
+
+def decode(variant, config=DENSE, rows=256, prompt=96, new=32, micro=64):
+    """Sampling `new` tokens per row with a KV cache; every row has its own prompt, whose prefill is not timed."""
+    model = Decoder(config, prompt + new)
+    step = torch.compile(model.decode, dynamic=True) if variant == "compiled" else model.decode
     generator = torch.Generator().manual_seed(0)
 
     def run(parts):
         prompts = torch.randint(config.vocab_size, (rows, prompt))
         cache = model.new_cache(rows, prompt + new)
-        with parts("prefill"):
-            logits = prefill_rows(model, prompts, cache, micro)
-        with parts("decode"):
-            decode_rows(decode, logits, cache, prompt, new, generator)
+        logits = prefill_rows(model, prompts, cache, micro)
+        with parts("whole"):
+            decode_rows(step, logits, cache, prompt, new, generator)
 
-    return run, dict(prefill=rows * prompt, decode=rows * new)
+    # The first token comes from the prompt's logits.
+    return run, dict(whole=rows * (new - 1))
 
 
 def policy_loss(logits, targets, old_logp, advantage, tokens):
@@ -104,7 +116,7 @@ def policy_loss(logits, targets, old_logp, advantage, tokens):
     return loss.sum() / tokens, entropy
 
 
-def rl_step(variant, config=MAZE, prompts=32, n=8, prompt=310, new=30, micro=32):
+def rl_step(variant, config=MAZE, prompts=8, n=8, prompt=310, new=32, micro=32):
     """Rollout and update of one on-policy step. Variants:
 
     separate         every row prefilled and trained by itself, as without prefix sharing
@@ -138,7 +150,7 @@ def rl_step(variant, config=MAZE, prompts=32, n=8, prompt=310, new=30, micro=32)
         apply(model, optimizer)
 
     def update_shared(x, completions, old_logp, advantage):
-        groups = max(1, micro // n)
+        groups = max(1, 2 * micro // n)
         for at in torch.arange(prompts).split(groups):
             mine = torch.cat([torch.arange(p * n, p * n + n) for p in at.tolist()])
             last, rest = model.forward_shared(x[at], completions[mine][:, :-1], n)
@@ -151,6 +163,7 @@ def rl_step(variant, config=MAZE, prompts=32, n=8, prompt=310, new=30, micro=32)
 
     def run(parts):
         x = torch.randint(config.vocab_size, (prompts, prompt))
+        start = time.perf_counter()
         with parts("rollout"):
             completions, old_logp = rollout(x)
         # Rewards cost nothing beside this; their values do not matter to the time.
@@ -158,35 +171,22 @@ def rl_step(variant, config=MAZE, prompts=32, n=8, prompt=310, new=30, micro=32)
         advantage = ((reward - reward.mean(1, True)) / (reward.std(1, keepdim=True) + 1e-6)).flatten()
         with parts("update"):
             update(x, completions, old_logp, advantage)
+        parts.add("whole", time.perf_counter() - start)
 
-    return run, dict(rollout=rows * new, update=rows * new)
-
-
-def score(variant, config=LANGUAGE, rows=32, length=192, micro=8):
-    """Log-probability and entropy of every token of given rows, without gradient."""
-    model = Decoder(config, length)
-    forward = torch.compile(model) if variant == "compiled" else model
-
-    @torch.no_grad()
-    def run(parts):
-        tokens = torch.randint(config.vocab_size, (rows, length))
-        with parts("score"):
-            for part in tokens.split(micro):
-                log_probs = torch.log_softmax(model.head(forward(part)[:, :-1]), -1)
-                log_probs.gather(-1, part[:, 1:, None])
-                -(log_probs.exp() * log_probs).sum(-1)
-
-    return run, dict(score=rows * length)
+    return run, dict(whole=rows * (prompt + new))
 
 
+DENSE_VARIANTS = ("eager", "compiled")
+MAZE_VARIANTS = ("separate", "shared-prefill", "shared")
 WORKLOADS = {
-    "train-dense": (train_dense, {}, ("eager", "compiled")),
-    "generate": (generate, {}, ("eager", "compiled")),
-    "maze-8": (rl_step, dict(prompts=32, n=8), ("separate", "shared-prefill", "shared")),
-    "maze-128": (rl_step, dict(prompts=8, n=128), ("separate", "shared-prefill", "shared")),
-    "language-train": (train_dense, dict(config=LANGUAGE, rows=32, length=192, micro=8), ("eager", "compiled")),
-    "language-generate": (generate, dict(config=LANGUAGE, rows=64, prompt=128, new=64, micro=16), ("eager", "compiled")),
-    "language-score": (score, {}, ("eager", "compiled")),
+    "train": (train_dense, {}, DENSE_VARIANTS),
+    "prefill": (prefill, {}, DENSE_VARIANTS),
+    "decode": (decode, {}, DENSE_VARIANTS),
+    "maze-8": (rl_step, dict(n=8), MAZE_VARIANTS),
+    "maze-128": (rl_step, dict(n=128), MAZE_VARIANTS),
+    "lm-train": (train_dense, dict(config=LANGUAGE, rows=8, length=256), DENSE_VARIANTS),
+    "lm-prefill": (prefill, dict(config=LANGUAGE, rows=16, prompt=256, micro=4), DENSE_VARIANTS),
+    "lm-decode": (decode, dict(config=LANGUAGE, rows=64, prompt=64, new=32, micro=16), DENSE_VARIANTS),
 }
 
 
@@ -204,7 +204,10 @@ class Parts:
         self.start = time.perf_counter()
 
     def __exit__(self, *_):
-        self.seconds.setdefault(self.name, []).append(time.perf_counter() - self.start)
+        self.add(self.name, time.perf_counter() - self.start)
+
+    def add(self, name, seconds):
+        self.seconds.setdefault(name, []).append(seconds)
 
 
 def main():
@@ -223,12 +226,14 @@ def main():
     torch.set_num_threads(args.threads)
     torch.manual_seed(0)
     run, tokens = make(args.variant, **settings)
-    run(Parts())
+    # The largest case warms up on one prompt: its whole takes minutes.
+    warm = make(args.variant, **dict(settings, prompts=1))[0] if args.workload == "maze-128" else run
+    warm(Parts())
     parts = Parts()
     for _ in range(args.repeats):
         run(parts)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    about = dict(workload=args.workload, variant=args.variant, seconds=parts.seconds, tokens=tokens)
+    about = dict(workload=args.workload, variant=args.variant, seconds=parts.seconds, tokens=tokens["whole"])
     print(json.dumps(dict(about, peak_gb=round(peak, 2), torch=torch.__version__, threads=args.threads)))
 
 

@@ -1,0 +1,111 @@
+"""Runs this project's engine and the PyTorch programs on the same work, in turns, and prints the ratios.
+
+    python peers/run.py [--rounds 3] [--repeats 3] [--threads 2] [--cases train decode ...] [--json FILE]
+
+A round runs every program of a case once after another, so that what else the machine does meets all of them. Per program: the
+best repetition of all rounds. Ratio: peer's best / ours; beside it the smallest and largest ratio of medians within a round.
+
+Each PyTorch program runs twice: as installed, and "tuned": MKL told that the CPU is Intel's (on AMD it otherwise leaves
+AVX-512 unused and runs at half speed) and malloc told to keep freed memory (glibc otherwise returns each large tensor to the system).
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+
+import check
+from work import WORKLOADS
+
+ROOT = pathlib.Path(__file__).parent.parent
+EXAMPLE = ROOT / "target/release/examples/step_time"
+
+
+def tuned_environment(folder):
+    """Environment variables for the fastest PyTorch we know on this machine; `None` without a C compiler."""
+    source, library = folder / "intel.c", folder / "intel.so"
+    source.write_text("int mkl_serv_intel_cpu_true(void) { return 1; }\n")
+    try:
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
+    except (OSError, subprocess.CalledProcessError):
+        print("no C compiler: the tuned programs are left out", file=sys.stderr)
+        return None
+    keep = str(8 << 30)
+    return dict(LD_PRELOAD=str(library), MALLOC_MMAP_THRESHOLD_=keep, MALLOC_TRIM_THRESHOLD_=keep, MALLOC_TOP_PAD_=str(64 << 20))
+
+
+def output(command, environment=None):
+    """A child's standard output and peak memory in GB."""
+    environment = {**os.environ, **(environment or {})}
+    with subprocess.Popen([str(c) for c in command], stdout=subprocess.PIPE, cwd=ROOT, env=environment) as child:
+        text = child.stdout.read()
+        _, status, usage = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+    if child.returncode:
+        sys.exit(f"{command} failed with {child.returncode}")
+    return text, usage.ru_maxrss / 2**20
+
+
+def ours(case, args):
+    text, peak = output([EXAMPLE, "--threads", args.threads, "--repeats", args.repeats, case])
+    line = json.loads(text)
+    return dict(best=line["best_ms"] / 1e3, median=line["ms"] / 1e3, tokens=line["tokens"], peak_gb=peak, line=line)
+
+
+def peer(case, variant, args, environment):
+    repeats = 1 if case == "maze-128" else args.repeats
+    command = [sys.executable, ROOT / "peers/work.py", case, variant, "--repeats", repeats, "--threads", args.threads]
+    text, peak = output(command, environment)
+    line = json.loads(text)
+    seconds = line["seconds"]["whole"]
+    return dict(best=min(seconds), median=statistics.median(seconds), tokens=line["tokens"], peak_gb=peak, line=line)
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--rounds", type=int, default=3)
+    p.add_argument("--repeats", type=int, default=3)
+    p.add_argument("--threads", type=int, default=2)
+    p.add_argument("--cases", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))
+    p.add_argument("--json", type=pathlib.Path, help="write every measurement here")
+    args = p.parse_args()
+    check.main()
+    build = "cargo build --release -p fgrpo-nn --example step_time"
+    subprocess.run(build.split(), cwd=ROOT, check=True)
+    everything = []
+    folder = tempfile.TemporaryDirectory()
+    settings = {"": None, ", tuned": tuned_environment(pathlib.Path(folder.name))}
+    if settings[", tuned"] is None:
+        del settings[", tuned"]
+    print(f"| case | program | best ms | tokens/s | peak GB | ratio | range over {args.rounds} rounds |\n|---|---|---|---|---|---|---|")
+    for case in args.cases:
+        variants = WORKLOADS[case][2]
+        rounds = []
+        for _ in range(args.rounds):
+            results = {"fgrpo": ours(case, args)}
+            for variant in variants:
+                for name, environment in settings.items():
+                    results[variant + name] = peer(case, variant, args, environment)
+            rounds.append(results)
+            print(f"{case}: {({k: round(v['best'], 3) for k, v in rounds[-1].items()})}", file=sys.stderr)
+        everything.append(dict(case=case, rounds=rounds))
+        mine = min(r["fgrpo"]["best"] for r in rounds)
+        for name in rounds[0]:
+            best, peak = min(r[name]["best"] for r in rounds), max(r[name]["peak_gb"] for r in rounds)
+            tokens = rounds[0][name]["tokens"]
+            assert tokens == rounds[0]["fgrpo"]["tokens"], f"{case}: {name} did other work"
+            ratios = [r[name]["median"] / r["fgrpo"]["median"] for r in rounds]
+            ratio = "" if name == "fgrpo" else f"{best / mine:.2f}"
+            spread = "" if name == "fgrpo" else f"{min(ratios):.2f} to {max(ratios):.2f}"
+            label = "fgrpo" if name == "fgrpo" else f"PyTorch {name}"
+            print(f"| {case} | {label} | {best * 1e3:.0f} | {tokens / best:.0f} | {peak:.2f} | {ratio} | {spread} |", flush=True)
+    if args.json:
+        args.json.write_text(json.dumps(dict(threads=args.threads, repeats=args.repeats, cases=everything), indent=1))
+
+
+if __name__ == "__main__":
+    main()

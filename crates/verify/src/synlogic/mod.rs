@@ -17,6 +17,7 @@ mod external;
 pub mod extract;
 mod fill;
 mod game;
+pub mod generate;
 pub mod json;
 mod latin;
 mod operation;
@@ -31,6 +32,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+
+pub use generate::{GenerateError, Generated, generate, has_generator};
 
 use crate::verdict::{Outcome, Verdict};
 

@@ -39,6 +39,11 @@ impl Rational {
         Ok(Self { numerator: n, denominator: d })
     }
 
+    /// The integer it is, if it is one.
+    pub fn to_integer(&self) -> Option<IBig> {
+        self.denominator.is_one().then(|| self.numerator.clone())
+    }
+
     fn floor(&self) -> IBig {
         floor_division(&self.numerator, &self.denominator).0
     }

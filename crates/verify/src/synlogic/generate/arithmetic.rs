@@ -1,0 +1,336 @@
+//! Makers of arithmetic: cryptarithm, game_of_24, math_path, operation.
+
+use serde_json::json;
+
+use super::super::rational;
+use super::{Draft, Source, python_block};
+
+pub(super) fn cryptarithm(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
+    let length = 3 + difficulty / 3;
+    let (low, high) = (10_i64.pow(length as u32 - 1), 10_i64.pow(length as u32) - 1);
+    let a = source.range(low, high);
+    let b = if source.chance(1, 2) { source.range(low, high) } else { source.range(low / 10, high / 10) };
+    // A subtraction is an addition told from its sum.
+    let minus = source.chance(difficulty, 20);
+    let (first, second, third, operator) = if minus { (a + b, b, a, "-") } else { (a, b, a + b, "+") };
+    let mut letters: Vec<char> = ('A'..='Z').collect();
+    source.shuffle(&mut letters);
+    let word = |n: i64| n.to_string().bytes().map(|d| letters[usize::from(d - b'0')]).collect::<String>();
+    let words = [word(a), word(b), word(a + b)];
+    // Some letters are given away where the equation alone leaves a choice.
+    let mut clues: Vec<(char, u8)> = (0..10_u8)
+        .map(|d| (letters[usize::from(d)], d))
+        .filter(|(letter, _)| words.iter().any(|w| w.contains(*letter)))
+        .collect();
+    source.shuffle(&mut clues);
+    let needed = (0..=3).find(|n| count_sums(&words, &clues[..*n.min(&clues.len())]) == 1)?;
+    let clues = &clues[..needed];
+    let shown = format!("{} {operator} {} = {}", word(first), word(second), word(third));
+    let given = clues.iter().map(|(letter, d)| format!("{letter} = {d}")).collect::<Vec<_>>().join(", ");
+    let given = if clues.is_empty() { given } else { format!(" Given are {given}.") };
+    let answer = format!("{first} {operator} {second} = {third}");
+    Some(Draft {
+        question: format!(
+            "In {shown} each letter stands for a digit, different letters for different digits, and no number begins with \
+             0.{given} Which digits make the equation true? End with the line \"The answer is\" followed by the equation in digits, for \
+             example: The answer is 12 + 34 = 46"
+        ),
+        metadata: json!({"words": [word(first), word(second), word(third)], "operators": [operator], "equation": shown}),
+        solution: format!("The answer is {answer}"),
+        answer: json!(answer),
+    })
+}
+
+/// The number of ways to read `a + b = c` in digits with some letters known, at most 2, column by column from the right.
+fn count_sums(words: &[String; 3], clues: &[(char, u8)]) -> usize {
+    struct Search {
+        columns: Vec<[Option<char>; 3]>,
+        leading: Vec<char>,
+        digit: [Option<u8>; 26],
+        used: [bool; 10],
+    }
+    impl Search {
+        fn count(&mut self, column: usize, row: usize, sum: u8, carry: u8) -> usize {
+            let Some(cells) = self.columns.get(column) else { return usize::from(carry == 0) };
+            let Some(letter) = cells[row] else {
+                return if row < 2 {
+                    self.count(column, row + 1, sum, carry)
+                } else {
+                    // The sum has ended: nothing may be left over.
+                    if sum + carry == 0 { self.count(column + 1, 0, 0, 0) } else { 0 }
+                };
+            };
+            let index = (u32::from(letter) - u32::from('A')) as usize;
+            let total = sum + carry;
+            if let Some(d) = self.digit[index] {
+                return match row {
+                    0 | 1 => self.count(column, row + 1, sum + d, carry),
+                    _ if total % 10 == d => self.count(column + 1, 0, 0, total / 10),
+                    _ => 0,
+                };
+            }
+            let mut found = 0;
+            for d in 0..10 {
+                if self.used[usize::from(d)]
+                    || (d == 0 && self.leading.contains(&letter))
+                    || (row == 2 && total % 10 != d)
+                {
+                    continue;
+                }
+                self.digit[index] = Some(d);
+                self.used[usize::from(d)] = true;
+                found += if row < 2 {
+                    self.count(column, row + 1, sum + d, carry)
+                } else {
+                    self.count(column + 1, 0, 0, total / 10)
+                };
+                self.digit[index] = None;
+                self.used[usize::from(d)] = false;
+                if found >= 2 {
+                    break;
+                }
+            }
+            found.min(2)
+        }
+    }
+    let reversed: Vec<Vec<char>> = words.iter().map(|w| w.chars().rev().collect()).collect();
+    let width = reversed.iter().map(Vec::len).max().unwrap_or(0);
+    let columns = (0..width).map(|i| [0, 1, 2].map(|w: usize| reversed[w].get(i).copied())).collect();
+    let leading = words.iter().filter_map(|w| w.chars().next()).collect();
+    let mut search = Search { columns, leading, digit: [None; 26], used: [false; 10] };
+    for (letter, d) in clues {
+        search.digit[(u32::from(*letter) - u32::from('A')) as usize] = Some(*d);
+        search.used[usize::from(*d)] = true;
+    }
+    search.count(0, 0, 0, 0)
+}
+
+pub(super) fn game_of_24(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
+    let count = 3 + difficulty.div_ceil(3).min(3);
+    let most = 9 + difficulty as i64;
+    // A target of 24 is met once in some dozens of draws.
+    for _ in 0..500 {
+        let numbers: Vec<i64> = (0..count).map(|_| source.range(1, most)).collect();
+        let (value, expression) = combine(&numbers, source)?;
+        // Up to the middle difficulties the target is the classic one.
+        if (difficulty <= 5 && value != 24) || !(1..=1000).contains(&value) {
+            continue;
+        }
+        let list = numbers.iter().map(i64::to_string).collect::<Vec<_>>().join(", ");
+        return Some(Draft {
+            question: format!(
+                "Use each of the numbers {list} exactly once, with +, -, *, / and parentheses, to make {value}. End with the \
+                 expression alone in a Python code block, such as\n{}",
+                python_block("(1 + 2) * 3")
+            ),
+            metadata: json!({
+                "numbers": numbers, "operators": ["+", "-", "*", "/"], "result": value, "num_of_numbers": count,
+                "solution": expression,
+            }),
+            answer: json!(""),
+            solution: python_block(&expression),
+        });
+    }
+    None
+}
+
+/// Combines two parts at a time, so that an expression with a whole value comes out.
+fn combine(numbers: &[i64], source: &mut Source<'_>) -> Option<(i64, String)> {
+    let mut parts: Vec<(i64, String)> = numbers.iter().map(|n| (*n, n.to_string())).collect();
+    while parts.len() > 1 {
+        let (a, left) = parts.swap_remove(source.below(parts.len()));
+        let (b, right) = parts.swap_remove(source.below(parts.len()));
+        let mut options = vec![(a + b, '+'), (a - b, '-'), (a * b, '*')];
+        if b != 0 && a % b == 0 {
+            options.push((a / b, '/'));
+        }
+        let (value, op) = source.pick(&options);
+        parts.push((value, format!("({left} {op} {right})")));
+    }
+    let (value, expression) = parts.pop()?;
+    let bare = expression.strip_prefix('(').and_then(|e| e.strip_suffix(')')).map(str::to_owned);
+    Some((value, bare.unwrap_or(expression)))
+}
+
+/// A random expression of small numbers, as text without outer parentheses, and how loosely it binds: 0 a number, 1 a
+/// product, 2 a sum.
+fn expression(terms: usize, source: &mut Source<'_>) -> (String, u8) {
+    if terms == 1 {
+        return (source.range(1, 9).to_string(), 0);
+    }
+    let left_terms = 1 + source.below(terms - 1);
+    let (left, right) = (expression(left_terms, source), expression(terms - left_terms, source));
+    let op = source.pick(&["+", "-", "*", "*", "/", "%"]);
+    let level = if op == "+" || op == "-" { 2 } else { 1 };
+    let wrap = |(text, binds): (String, u8), tight: bool| {
+        if binds > level || (tight && binds == level) { format!("({text})") } else { text }
+    };
+    (format!("{} {op} {}", wrap(left, false), wrap(right, true)), level)
+}
+
+pub(super) fn math_path(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
+    let (text, _) = expression(3 + difficulty / 2, source);
+    let value = rational::evaluate(&text).ok()?.to_integer()?;
+    let value = i64::try_from(value).ok().filter(|v| v.abs() < 100_000)?;
+    let mut hidden = 0;
+    let query: String = text
+        .chars()
+        .map(|c| {
+            if c.is_ascii_digit() && source.chance(5 + difficulty, 20) {
+                hidden += 1;
+                '?'
+            } else {
+                c
+            }
+        })
+        .collect();
+    if hidden == 0 {
+        return None;
+    }
+    let (reference, query) = (format!("{text} = {value}"), format!("{query} = {value}"));
+    Some(Draft {
+        question: format!(
+            "Each question mark in {query} hides one digit from 0 to 9. % is the remainder of a division, and division need not \
+             come out whole. Find digits that make the equation true and write the whole equation between [[ and ]], such as \
+             [[2 + 4 * 3 - 4 = 10]]."
+        ),
+        metadata: json!({"ref_expr": reference, "query_expr": query, "n": 3 + difficulty / 2, "x_prob": 0.25}),
+        solution: format!("[[{reference}]]"),
+        answer: json!(reference),
+    })
+}
+
+/// A rule `x OP y`: a linear form of x, y and their product.
+#[derive(Clone)]
+struct Form {
+    x: i64,
+    y: i64,
+    xy: i64,
+    constant: i64,
+}
+
+impl Form {
+    fn random(source: &mut Source<'_>) -> Self {
+        let xy = if source.chance(1, 3) { source.range(1, 2) } else { 0 };
+        Self { x: source.range(1, 4), y: source.range(-3, 3), xy, constant: source.range(-5, 5) }
+    }
+
+    fn apply(&self, x: i64, y: i64) -> Option<i64> {
+        let product = self.xy.checked_mul(x.checked_mul(y)?)?;
+        self.x
+            .checked_mul(x)?
+            .checked_add(self.y.checked_mul(y)?)?
+            .checked_add(product)?
+            .checked_add(self.constant)
+    }
+
+    fn text(&self) -> String {
+        let mut text = String::new();
+        for (factor, name) in [(self.x, "x"), (self.y, "y"), (self.xy, "x * y"), (self.constant, "")] {
+            if factor == 0 {
+                continue;
+            }
+            let sign = match (text.is_empty(), factor < 0) {
+                (true, false) => "",
+                (true, true) => "-",
+                (false, false) => " + ",
+                (false, true) => " - ",
+            };
+            let term = match (factor.abs(), name) {
+                (n, "") => n.to_string(),
+                (1, name) => name.to_owned(),
+                (n, name) => format!("{n} * {name}"),
+            };
+            text += sign;
+            text += &term;
+        }
+        text
+    }
+}
+
+struct Operator {
+    symbol: &'static str,
+    form: Form,
+    /// Where the condition holds, another form.
+    special: Option<(&'static str, Condition, Form)>,
+}
+
+type Condition = fn(i64, i64) -> bool;
+
+const CONDITIONS: [(&str, Condition); 4] = [
+    ("x is even", |x, _| x % 2 == 0),
+    ("y is a multiple of 3", |_, y| y % 3 == 0),
+    ("x is greater than y", |x, y| x > y),
+    ("x + y is odd", |x, y| (x + y) % 2 != 0),
+];
+
+impl Operator {
+    fn apply(&self, x: i64, y: i64) -> Option<i64> {
+        match &self.special {
+            Some((_, holds, form)) if holds(x, y) => form.apply(x, y),
+            _ => self.form.apply(x, y),
+        }
+    }
+
+    fn rule(&self) -> String {
+        let s = self.symbol;
+        match &self.special {
+            Some((condition, _, form)) => {
+                format!("x {s} y = {} where {condition}, and otherwise {}", form.text(), self.form.text())
+            }
+            None => format!("x {s} y = {}", self.form.text()),
+        }
+    }
+}
+
+pub(super) fn operation(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
+    let count = 1 + difficulty.div_ceil(4);
+    let operators: Vec<Operator> = source
+        .sample(&["△", "▽", "♡", "♢", "◇", "⊙"], count)
+        .into_iter()
+        .map(|symbol| Operator {
+            symbol,
+            form: Form::random(source),
+            special: source.chance(difficulty, 14).then(|| {
+                let (text, holds) = source.pick(&CONDITIONS);
+                (text, holds, Form::random(source))
+            }),
+        })
+        .collect();
+    // The first operator binds tightest; equal ones group from the left.
+    let terms = 3 + difficulty / 3;
+    let mut values: Vec<i64> = (0..terms).map(|_| source.range(1, 9)).collect();
+    let mut chain: Vec<usize> = (0..terms - 1).map(|_| source.below(count)).collect();
+    let mut shown = values[0].to_string();
+    for (op, value) in chain.iter().zip(&values[1..]) {
+        shown += &format!(" {} {value}", operators[*op].symbol);
+    }
+    for (level, operator) in operators.iter().enumerate() {
+        let mut at = 0;
+        while at < chain.len() {
+            if chain[at] == level {
+                values[at] = operator.apply(values[at], values[at + 1]).filter(|v| v.abs() < 100_000_000)?;
+                values.remove(at + 1);
+                chain.remove(at);
+            } else {
+                at += 1;
+            }
+        }
+    }
+    let rules = operators.iter().map(Operator::rule).collect::<Vec<_>>().join(";\n");
+    let order = operators.iter().map(|o| o.symbol).collect::<Vec<_>>().join(" before ");
+    let order =
+        if count == 1 { String::new() } else { format!(" Operations are done in the order {order};") };
+    let answer = values[0];
+    Some(Draft {
+        question: format!(
+            "New operations on whole numbers are defined:\n{rules}.\n{}{} several of one kind from left to right. What is \
+             {shown}? Put the number in \\boxed{{}}.",
+            order.trim_start(),
+            if count == 1 { "Do" } else { "" }
+        ),
+        metadata: json!({"expression": shown, "symbol_definitions": rules, "result": answer}),
+        solution: format!("\\boxed{{{answer}}}"),
+        answer: json!(answer.to_string()),
+    })
+}

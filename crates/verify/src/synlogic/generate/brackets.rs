@@ -1,0 +1,182 @@
+//! Makers of bracket sequences.
+
+use serde_json::json;
+
+use super::{Draft, Source};
+
+const PAIRS: [(char, char); 4] = [('(', ')'), ('[', ']'), ('{', '}'), ('<', '>')];
+
+fn closing(open: char) -> char {
+    PAIRS.iter().find(|p| p.0 == open).map_or(open, |p| p.1)
+}
+
+/// A sequence of `length` brackets that closes everything it opens.
+fn balanced(length: usize, types: usize, source: &mut Source<'_>) -> String {
+    let mut out = String::new();
+    let mut stack = Vec::new();
+    for at in 0..length {
+        let must_close = stack.len() >= length - at;
+        if must_close || (!stack.is_empty() && source.chance(2, 5)) {
+            out.extend(stack.pop());
+        } else {
+            let (open, close) = PAIRS[source.below(types)];
+            out.push(open);
+            stack.push(close);
+        }
+    }
+    out
+}
+
+fn types(difficulty: usize) -> usize {
+    (2 + difficulty / 3).min(4)
+}
+
+fn kinds(types: usize) -> String {
+    PAIRS[..types].iter().map(|(a, b)| format!("{a}{b}")).collect::<Vec<_>>().join(" ")
+}
+
+pub(super) fn dyck_language(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
+    let types = types(difficulty);
+    let open_length = 6 + 3 * difficulty;
+    let mut prefix = String::new();
+    let mut stack = Vec::new();
+    while prefix.len() < open_length || stack.is_empty() {
+        if !stack.is_empty() && source.chance(2, 5) {
+            prefix.extend(stack.pop());
+        } else {
+            let (open, close) = PAIRS[source.below(types)];
+            prefix.push(open);
+            stack.push(close);
+        }
+    }
+    let fill: String = stack.iter().rev().collect();
+    let full = format!("{prefix}{fill}");
+    Some(Draft {
+        question: format!(
+            "This sequence of brackets ({}) has been cut off:\n{prefix}\nAdd closing brackets at its end so that every bracket \
+             is closed in the right order, with as few as possible. Answer with the whole sequence and nothing else, for \
+             example [<>]{{()}}",
+            kinds(types)
+        ),
+        metadata: json!({
+            "full_sequence": full, "question_sequence": prefix, "n_types": types, "total_length": full.len(),
+            "fill_length": fill.len(), "nesting_depth": 0,
+        }),
+        answer: json!(full),
+        solution: full,
+    })
+}
+
+/// The position, from 1, of the first bracket that closes nothing or the wrong one; the position after the end where brackets
+/// stay open; none in a valid sequence.
+fn first_error(sequence: &[char]) -> Option<usize> {
+    let mut stack = Vec::new();
+    for (at, c) in sequence.iter().enumerate() {
+        if PAIRS.iter().any(|p| p.0 == *c) {
+            stack.push(closing(*c));
+        } else if stack.pop() != Some(*c) {
+            return Some(at + 1);
+        }
+    }
+    (!stack.is_empty()).then_some(sequence.len() + 1)
+}
+
+pub(super) fn dyck_language_errors(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
+    let types = types(difficulty);
+    let mut sequence: Vec<char> = balanced(8 + 4 * difficulty, types, source).chars().collect();
+    if source.chance(4, 5) {
+        for _ in 0..=source.below(2) {
+            let at = source.below(sequence.len());
+            let (open, close) = PAIRS[source.below(types)];
+            sequence[at] = if source.chance(1, 2) { open } else { close };
+        }
+    }
+    let error = first_error(&sequence);
+    let text: String = sequence.iter().collect();
+    let answer = error.map_or("-1".to_owned(), |at| at.to_string());
+    let pairs: Vec<_> =
+        PAIRS[..types].iter().map(|(a, b)| json!({"open": a.to_string(), "close": b.to_string()})).collect();
+    Some(Draft {
+        question: format!(
+            "Read this sequence of brackets ({}) from the left: {text}\nAt which position, counted from 1, does it first go \
+             wrong, by closing a bracket that is not the last one still open? If that never happens but brackets stay open at \
+             the end, the answer is the position after the last one ({}). If the sequence is valid, the answer is -1. Answer \
+             with the number and nothing else.",
+            kinds(types),
+            sequence.len() + 1
+        ),
+        metadata: json!({
+            "bracket_string": text, "first_error_pos": error, "is_valid": error.is_none(), "n_types": types,
+            "total_length": sequence.len(), "bracket_pairs": pairs,
+        }),
+        answer: json!(answer),
+        solution: answer,
+    })
+}
+
+pub(super) fn dyck_language_reasoning_errors(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
+    let types = types(difficulty);
+    let sequence = balanced(6 + 2 * difficulty, types, source);
+    let mut stack = String::new();
+    let mut stacks = Vec::new();
+    for c in sequence.chars() {
+        if PAIRS.iter().any(|p| p.0 == c) {
+            stack.push(c);
+        } else {
+            stack.pop();
+        }
+        stacks.push(stack.clone());
+    }
+    // Thoughts 1 and 2 open the walk; bracket i is thought i + 3.
+    let mut errors: Vec<usize> =
+        source.sample(&(0..stacks.len()).collect::<Vec<_>>(), source_errors(difficulty));
+    errors.truncate(source.below(errors.len() + 1));
+    errors.sort_unstable();
+    for &at in &errors {
+        let right = stacks[at].clone();
+        let (open, close) = PAIRS[source.below(types)];
+        let mut mistaken = right.clone();
+        match source.below(3) {
+            0 => mistaken.push(open),
+            1 => mistaken.push(close),
+            _ => {
+                mistaken.pop();
+            }
+        }
+        if mistaken == right {
+            mistaken.push(open);
+        }
+        stacks[at] = mistaken;
+    }
+    let show = |stack: &String| if stack.is_empty() { "empty".to_owned() } else { stack.clone() };
+    let mut thoughts = vec![
+        "Thought 1: We go through the brackets one by one and keep a stack of those still open.".to_owned(),
+        "Thought 2: stack: empty".to_owned(),
+    ];
+    for (at, (c, stack)) in sequence.chars().zip(&stacks).enumerate() {
+        thoughts.push(format!("Thought {}: {c} ; stack: {}", at + 3, show(stack)));
+    }
+    thoughts
+        .push(format!("Thought {}: That was the last bracket, and the stack is empty.", thoughts.len() + 1));
+    let numbers: Vec<usize> = errors.iter().map(|at| at + 3).collect();
+    let answer = numbers.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
+    Some(Draft {
+        question: format!(
+            "Someone checks whether the brackets in {sequence} are closed properly and notes the stack of open brackets after \
+             each one, the latest on the right. Each note is to be judged by itself, against what the stack should be at that \
+             point.\n{}\nWhich thoughts are wrong? Answer with their numbers, separated by commas (such as 4,9), and nothing \
+             else; if none is wrong, answer no errors.",
+            thoughts.join("\n")
+        ),
+        metadata: json!({
+            "dyck_sequence": sequence, "thoughts": thoughts, "error_indices": numbers, "n_types": types,
+            "total_length": sequence.len(), "n_errors": numbers.len(),
+        }),
+        solution: if answer.is_empty() { "no errors".to_owned() } else { answer.clone() },
+        answer: json!(answer),
+    })
+}
+
+fn source_errors(difficulty: usize) -> usize {
+    1 + difficulty / 2
+}

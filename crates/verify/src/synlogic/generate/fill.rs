@@ -1,0 +1,255 @@
+//! Makers of grids filled by a rule.
+
+use serde_json::{Value, json};
+
+use super::super::placement::{neighbours4, neighbours8};
+use super::{Draft, Source, python_block, table};
+
+const ARROWS: [(&str, i64, i64); 8] = [
+    ("↑", -1, 0),
+    ("↓", 1, 0),
+    ("←", 0, -1),
+    ("→", 0, 1),
+    ("↖", -1, -1),
+    ("↗", -1, 1),
+    ("↘", 1, 1),
+    ("↙", 1, -1),
+];
+
+fn python_rows(grid: &[Vec<String>]) -> String {
+    let row = |row: &Vec<String>| {
+        format!("    [{}]", row.iter().map(|c| format!("\"{c}\"")).collect::<Vec<_>>().join(", "))
+    };
+    format!("[\n{}\n]", grid.iter().map(row).collect::<Vec<_>>().join(",\n"))
+}
+
+pub(super) fn arrow_maze(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
+    let n = 4 + difficulty / 2;
+    let inside = |r: i64, c: i64| (0..n as i64).contains(&r) && (0..n as i64).contains(&c);
+    // A cell is a direction, or a number's place.
+    let mut cells: Vec<Vec<Option<Option<usize>>>> = vec![vec![None; n]; n];
+    let mut order: Vec<usize> = (0..n * n).collect();
+    source.shuffle(&mut order);
+    for at in order {
+        let (r, c) = (at / n, at % n);
+        if cells[r][c].is_some() {
+            continue;
+        }
+        // Prolong a ray that points here, rather than leave a number without rays.
+        let before = |d: usize| {
+            let (y, x) = (r as i64 - ARROWS[d].1, c as i64 - ARROWS[d].2);
+            inside(y, x) && matches!(cells[y as usize][x as usize], Some(v) if v.is_none() || v == Some(d))
+        };
+        let prolongs: Vec<usize> = (0..8).filter(|d| before(*d)).collect();
+        let open = neighbours8(r, c, n, n).filter(|&(y, x)| cells[y][x].is_none()).count();
+        if !prolongs.is_empty() && (open == 0 || source.chance(1, 3)) {
+            cells[r][c] = Some(Some(source.pick(&prolongs)));
+            continue;
+        }
+        cells[r][c] = Some(None);
+        for (d, (_, dr, dc)) in ARROWS.iter().enumerate() {
+            if source.chance(1, 2) {
+                continue;
+            }
+            let (mut y, mut x) = (r as i64 + dr, c as i64 + dc);
+            for _ in 0..=source.below(n - 1) {
+                if !inside(y, x) || cells[y as usize][x as usize].is_some() {
+                    break;
+                }
+                cells[y as usize][x as usize] = Some(Some(d));
+                (y, x) = (y + dr, x + dc);
+            }
+        }
+    }
+    let mut solution = vec![vec![String::new(); n]; n];
+    let mut maze = vec![vec!["X".to_owned(); n]; n];
+    for r in 0..n {
+        for c in 0..n {
+            if let Some(Some(d)) = cells[r][c] {
+                solution[r][c] = ARROWS[d].0.to_owned();
+                if source.chance(11 - difficulty, 25) {
+                    maze[r][c] = solution[r][c].clone();
+                }
+                continue;
+            }
+            let mut length = 0;
+            for (d, (_, dr, dc)) in ARROWS.iter().enumerate() {
+                let (mut y, mut x) = (r as i64 + dr, c as i64 + dc);
+                while inside(y, x) && cells[y as usize][x as usize] == Some(Some(d)) {
+                    length += 1;
+                    (y, x) = (y + dr, x + dc);
+                }
+            }
+            if length == 0 {
+                return None;
+            }
+            solution[r][c] = length.to_string();
+            maze[r][c] = length.to_string();
+        }
+    }
+    let rows = python_rows(&solution);
+    Some(Draft {
+        question: format!(
+            "Fill every X of this grid with an arrow (↑ ↓ ← → ↖ ↗ ↘ ↙):\n{}\nA ray is a straight run of equal arrows that \
+             starts next to a number and points away from it. Every arrow must lie on a ray, and the rays that start at a \
+             number have as many arrows together as the number says. What is given stays. End with the finished grid as a \
+             list of row lists of text in a Python code block, such as\n{}",
+            table(&maze),
+            python_block("[[\"2\", \"→\", \"→\"], [\"↓\", \"1\", \"↑\"]]")
+        ),
+        metadata: json!({"maze": maze, "solution": solution, "width": n, "height": n}),
+        answer: json!(""),
+        solution: python_block(&rows),
+    })
+}
+
+pub(super) fn numbrix(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
+    let n = 4 + difficulty.div_ceil(3);
+    // A snake, shuffled by turning round one end at a neighbour of it.
+    let mut path: Vec<(usize, usize)> =
+        (0..n * n).map(|i| (i / n, if (i / n).is_multiple_of(2) { i % n } else { n - 1 - i % n })).collect();
+    for _ in 0..20 * n * n {
+        if source.chance(1, 2) {
+            path.reverse();
+        }
+        let (r, c) = path[0];
+        let next = source.pick(&neighbours4(r, c, n, n).collect::<Vec<_>>());
+        let at = path.iter().position(|cell| *cell == next)?;
+        path[..at].reverse();
+    }
+    let mut solution = vec![vec![0; n]; n];
+    for (i, (r, c)) in path.iter().enumerate() {
+        solution[*r][*c] = i + 1;
+    }
+    let mut shown = vec![vec!["X".to_owned(); n]; n];
+    let mut grid = vec![vec![json!("X"); n]; n];
+    for r in 0..n {
+        for c in 0..n {
+            if source.chance(14 - difficulty, 24) {
+                shown[r][c] = solution[r][c].to_string();
+                grid[r][c] = json!(solution[r][c]);
+            }
+        }
+    }
+    let rows: Vec<String> = solution.iter().map(|row| format!("    {row:?}")).collect();
+    Some(Draft {
+        question: format!(
+            "Fill the cells marked X with numbers so that this {n}x{n} grid holds 1 to {} once each and every two consecutive \
+             numbers are neighbours, above, below, left or right:\n{}\nThe given numbers stay. Write the finished grid as a \
+             Python list of row lists, such as [[1, 2], [4, 3]].",
+            n * n,
+            table(&shown)
+        ),
+        metadata: json!({"grid": grid, "solution": solution, "n": n, "fill_rate": (14 - difficulty) as f64 / 24.0}),
+        answer: json!(""),
+        solution: format!("[\n{}\n]", rows.join(",\n")),
+    })
+}
+
+pub(super) fn number_wall(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
+    let n = 4 + difficulty / 2;
+    let largest = 3 + difficulty / 2;
+    // All wall; a 2x2 block of wall is broken by a cell that is a new island or joins the only one near it.
+    let mut island: Vec<Vec<Option<usize>>> = vec![vec![None; n]; n];
+    let mut sizes: Vec<usize> = Vec::new();
+    loop {
+        let blocks: Vec<(usize, usize)> = (0..(n - 1) * (n - 1))
+            .map(|i| (i / (n - 1), i % (n - 1)))
+            .filter(|&(r, c)| {
+                [(r, c), (r + 1, c), (r, c + 1), (r + 1, c + 1)].iter().all(|&(y, x)| island[y][x].is_none())
+            })
+            .collect();
+        if blocks.is_empty() {
+            break;
+        }
+        let (r, c) = source.pick(&blocks);
+        let mut options = Vec::new();
+        for (y, x) in [(r, c), (r + 1, c), (r, c + 1), (r + 1, c + 1)] {
+            let near: Vec<usize> = neighbours8(y, x, n, n).filter_map(|(b, a)| island[b][a]).collect();
+            match near.first() {
+                None => options.push((y, x, sizes.len())),
+                Some(&only) => {
+                    let beside = neighbours4(y, x, n, n).any(|(b, a)| island[b][a] == Some(only));
+                    if beside && near.iter().all(|i| *i == only) && sizes[only] < largest {
+                        options.push((y, x, only));
+                    }
+                }
+            }
+        }
+        if options.is_empty() {
+            return None;
+        }
+        let (y, x, id) = source.pick(&options);
+        if id == sizes.len() {
+            sizes.push(0);
+        }
+        sizes[id] += 1;
+        island[y][x] = Some(id);
+    }
+    let mut solution = vec![vec![json!("A"); n]; n];
+    let mut grid = vec![vec![json!("X"); n]; n];
+    for (id, size) in sizes.iter().enumerate() {
+        let cells: Vec<(usize, usize)> =
+            (0..n * n).map(|i| (i / n, i % n)).filter(|&(r, c)| island[r][c] == Some(id)).collect();
+        for &(r, c) in &cells {
+            solution[r][c] = json!("X");
+        }
+        let (r, c) = source.pick(&cells);
+        solution[r][c] = json!(size);
+        grid[r][c] = json!(size);
+    }
+    let shown: Vec<Vec<String>> = grid
+        .iter()
+        .map(|row| row.iter().map(|v| v.as_str().map_or_else(|| v.to_string(), str::to_owned)).collect())
+        .collect();
+    let rows: Vec<String> = solution.iter().map(|row| format!("    {}", Value::from(row.clone()))).collect();
+    Some(Draft {
+        question: format!(
+            "Divide this {n}x{n} grid into islands and wall:\n{}\nEvery island is a group of cells joined by their sides and \
+             contains exactly one number, which is its size. Two islands touch neither by sides nor by corners: wall lies \
+             between them. No 2x2 block is all wall. Write the finished grid as a list of row lists in a Python code block, \
+             with \"A\" for wall, \"X\" for island cells and the given numbers in their places, such as\n{}",
+            table(&shown),
+            python_block("[[\"X\", \"A\"], [2, \"A\"]]")
+        ),
+        metadata: json!({"grid": grid, "solution": solution, "n": n, "number_rate": sizes.len() as f64 / (n * n) as f64}),
+        answer: json!(""),
+        solution: python_block(&format!("[\n{}\n]", rows.join(",\n"))),
+    })
+}
+
+pub(super) fn survo(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
+    let inner = 2 + difficulty.div_ceil(3);
+    let n = inner + 1;
+    let (least, most) = (1, 9 + 3 * (difficulty as i64 / 2));
+    let mut filled = vec![vec![0_i64; n]; n];
+    for row in &mut filled[..inner] {
+        row[..inner].fill_with(|| source.range(least, most));
+        row[inner] = row[..inner].iter().sum();
+    }
+    filled[inner] = (0..n).map(|c| filled[..inner].iter().map(|row| row[c]).sum()).collect();
+    let cells: Vec<(usize, usize)> = (0..inner * inner).map(|i| (i / inner, i % inner)).collect();
+    let blanks = source.sample(&cells, (inner * inner * (3 + difficulty) / 14).max(2));
+    let mut original = filled.clone();
+    let mut candidates: Vec<i64> = blanks.iter().map(|&(r, c)| std::mem::take(&mut original[r][c])).collect();
+    source.shuffle(&mut candidates);
+    let shown = |v: &i64| if *v == 0 { "X".to_owned() } else { v.to_string() };
+    let shown: Vec<Vec<String>> = original.iter().map(|row| row.iter().map(shown).collect()).collect();
+    let rows: Vec<String> = filled.iter().map(|row| format!("    {row:?}")).collect();
+    let solution = format!("[\n{}\n]", rows.join(",\n"));
+    Some(Draft {
+        question: format!(
+            "In this {n}x{n} matrix the last number of each row and of each column is the sum of the others in it:\n{}\nPut \
+             each of the numbers {candidates:?} into one of the places marked X so that all sums are right. End with the \
+             finished matrix, and nothing else, as a list of row lists in a Python code block, such as\n{}",
+            table(&shown),
+            python_block("[[1, 2, 3], [4, 5, 9], [5, 7, 12]]")
+        ),
+        metadata: json!({
+            "original_matrix": original, "filled_matrix": filled, "candidate_numbers": candidates, "n": n,
+            "x": candidates.len(), "min_num": least, "max_num": most,
+        }),
+        answer: json!(Value::from(filled.clone()).to_string()),
+        solution: python_block(&solution),
+    })
+}

@@ -1,0 +1,256 @@
+//! Makers of latin squares.
+
+use serde_json::json;
+
+use super::{Draft, Source, python_block, table};
+
+/// A random latin square: rows, columns and symbols of a cyclic one, shuffled.
+fn latin(n: usize, source: &mut Source<'_>) -> Vec<Vec<usize>> {
+    let mut orders: [Vec<usize>; 3] = [(0..n).collect(), (0..n).collect(), (0..n).collect()];
+    for order in &mut orders {
+        source.shuffle(order);
+    }
+    let [rows, columns, symbols] = orders;
+    rows.iter().map(|r| columns.iter().map(|c| symbols[(r + c) % n] + 1).collect()).collect()
+}
+
+/// Rows of blank-separated cells, separated by commas, in double brackets.
+fn double_brackets(grid: &[Vec<usize>]) -> String {
+    format!("[[{}]]", table(grid).replace('\n', ","))
+}
+
+const FORM: &str = "Write each row's numbers from left to right with a blank between them, separate the rows by commas, and \
+    put the whole in double square brackets, like [[1 2 3,2 3 1,3 1 2]].";
+
+pub(super) fn sudoku(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
+    // A cyclic sudoku, its digits, bands, stacks, rows and columns shuffled.
+    let mut lines = || {
+        let mut bands = [0, 1, 2];
+        source.shuffle(&mut bands);
+        let mut lines = Vec::new();
+        for band in bands {
+            let mut inner = [0, 1, 2];
+            source.shuffle(&mut inner);
+            lines.extend(inner.map(|i| band * 3 + i));
+        }
+        lines
+    };
+    let (rows, columns) = (lines(), lines());
+    let mut digits: Vec<u8> = (1..=9).collect();
+    source.shuffle(&mut digits);
+    let cell = |r: usize, c: usize| digits[(r * 3 + r / 3 + c) % 9];
+    let complete: Vec<Vec<u8>> =
+        rows.iter().map(|&r| columns.iter().map(|&c| cell(r, c)).collect()).collect();
+    let mut puzzle = complete.clone();
+    let mut cells: Vec<usize> = (0..81).collect();
+    source.shuffle(&mut cells);
+    let wanted = 12 + 4 * difficulty;
+    let mut removed = 0;
+    for at in cells {
+        if removed == wanted {
+            break;
+        }
+        let digit = std::mem::replace(&mut puzzle[at / 9][at % 9], 0);
+        if solutions(&mut puzzle.clone(), &mut 20_000) == 1 {
+            removed += 1;
+        } else {
+            puzzle[at / 9][at % 9] = digit;
+        }
+    }
+    let shown = |v: &u8| if *v == 0 { "X".to_owned() } else { v.to_string() };
+    let shown: Vec<Vec<String>> = puzzle.iter().map(|row| row.iter().map(shown).collect()).collect();
+    let stored = |v: &u8| if *v == 0 { json!("X") } else { json!(v) };
+    let stored: Vec<Vec<_>> = puzzle.iter().map(|row| row.iter().map(stored).collect()).collect();
+    let tuple = |row: &Vec<u8>| format!("({})", row.iter().map(u8::to_string).collect::<Vec<_>>().join(", "));
+    let answer = format!("({})", complete.iter().map(tuple).collect::<Vec<_>>().join(", "));
+    Some(Draft {
+        question: format!(
+            "Complete this sudoku. X marks a cell to fill; every row, every column and every 3x3 box must contain each of the \
+             digits 1 to 9 once.\n{}\nEnd with the finished grid as a tuple of nine row tuples in a Python code block, such as\n{}",
+            table(&shown),
+            python_block("((1,2,3,4,5,6,7,8,9),(4,5,6,7,8,9,1,2,3),...)")
+        ),
+        metadata: json!({
+            "original_sudoku": stored, "complete_sudoku": complete, "difficulty": difficulty, "unique_solution": true,
+        }),
+        solution: python_block(&answer),
+        answer: json!(answer),
+    })
+}
+
+/// The number of solutions, at most 2; also 2 where the search runs out of `steps`.
+fn solutions(grid: &mut [Vec<u8>], steps: &mut usize) -> usize {
+    let free = |grid: &[Vec<u8>], r: usize, c: usize| {
+        let mut used = 0_u16;
+        for i in 0..9 {
+            used |= 1 << grid[r][i] | 1 << grid[i][c] | 1 << grid[r / 3 * 3 + i / 3][c / 3 * 3 + i % 3];
+        }
+        !used & 0b11_1111_1110
+    };
+    let Some(left) = steps.checked_sub(1) else { return 2 };
+    *steps = left;
+    let open = (0..81).filter(|at| grid[at / 9][at % 9] == 0);
+    let Some(at) = open.min_by_key(|at| free(grid, at / 9, at % 9).count_ones()) else { return 1 };
+    let (r, c) = (at / 9, at % 9);
+    let options = free(grid, r, c);
+    let mut found = 0;
+    for digit in 1..=9 {
+        if options >> digit & 1 == 1 {
+            grid[r][c] = digit;
+            found += solutions(grid, steps);
+            if found >= 2 {
+                break;
+            }
+        }
+    }
+    grid[r][c] = 0;
+    found.min(2)
+}
+
+pub(super) fn calcudoko(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
+    let n = 3 + difficulty.div_ceil(3);
+    let grid = latin(n, source);
+    let mut taken = vec![vec![false; n]; n];
+    let mut cages: Vec<Vec<(usize, usize)>> = Vec::new();
+    let mut cells: Vec<usize> = (0..n * n).collect();
+    source.shuffle(&mut cells);
+    for at in cells {
+        let start = (at / n, at % n);
+        if taken[start.0][start.1] {
+            continue;
+        }
+        taken[start.0][start.1] = true;
+        let mut cage = vec![start];
+        let wanted = 2 + source.below(2 + difficulty / 4);
+        while cage.len() < wanted {
+            // Numbers don't repeat inside a cage.
+            let free: Vec<(usize, usize)> = cage
+                .iter()
+                .flat_map(|&(r, c)| super::super::placement::neighbours4(r, c, n, n))
+                .filter(|&(r, c)| !taken[r][c] && cage.iter().all(|&(y, x)| grid[y][x] != grid[r][c]))
+                .collect();
+            if free.is_empty() {
+                break;
+            }
+            let next = source.pick(&free);
+            taken[next.0][next.1] = true;
+            cage.push(next);
+        }
+        cages.push(cage);
+    }
+    let mut lines = String::new();
+    let mut regions = Vec::new();
+    for cage in cages {
+        let numbers: Vec<usize> = cage.iter().map(|&(r, c)| grid[r][c]).collect();
+        let mut options = vec![("+", numbers.iter().sum()), ("*", numbers.iter().product())];
+        if let [a, b] = numbers.as_slice() {
+            options.push(("-", a.abs_diff(*b)));
+            if a.max(b) % a.min(b) == 0 {
+                options.push(("÷", a.max(b) / a.min(b)));
+            }
+        }
+        let (operator, target) = if cage.len() == 1 { options[0] } else { source.pick(&options) };
+        let cells: Vec<String> = cage.iter().map(|(r, c)| format!("({},{})", r + 1, c + 1)).collect();
+        lines += &format!("{}: {target}{operator}\n", cells.join(" "));
+        regions.push(json!({"cells": cells, "target": target, "operator": operator}));
+    }
+    let answer = double_brackets(&grid);
+    Some(Draft {
+        question: format!(
+            "Fill a {n}x{n} grid with the numbers 1 to {n}, each once in every row and every column, and none twice in a cage. \
+             A cage is a group of cells (row,column) with a target and an operation: the numbers of the cage must give the \
+             target by that operation (for - and ÷ in either order). The cages:\n{lines}{FORM}"
+        ),
+        metadata: json!({"grid_size": n, "regions": regions}),
+        solution: answer.clone(),
+        answer: json!(answer),
+    })
+}
+
+pub(super) fn futoshiki(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
+    let n = 4 + difficulty / 4;
+    let grid = latin(n, source);
+    let mut cells: Vec<(usize, usize)> = (0..n * n).map(|i| (i / n, i % n)).collect();
+    source.shuffle(&mut cells);
+    // Every row keeps an open cell: the reference reads clues back from rows with an X only.
+    let mut prefilled = Vec::new();
+    for cell in cells {
+        let in_row = prefilled.iter().filter(|p: &&(usize, usize)| p.0 == cell.0).count();
+        if in_row + 1 < n && prefilled.len() < (n * n / 3).saturating_sub(difficulty / 2).max(2) {
+            prefilled.push(cell);
+        }
+    }
+    let mut pairs: Vec<[(usize, usize); 2]> = (0..n * n)
+        .flat_map(|i| [((i / n, i % n), (i / n, i % n + 1)), ((i / n, i % n), (i / n + 1, i % n))])
+        .filter(|(_, (r, c))| *r < n && *c < n)
+        .map(|(a, b)| [a, b])
+        .collect();
+    source.shuffle(&mut pairs);
+    pairs.truncate(n + difficulty);
+    let mut shown = vec![vec!["X".to_owned(); n]; n];
+    for &(r, c) in &prefilled {
+        shown[r][c] = grid[r][c].to_string();
+    }
+    let mut lines = String::new();
+    let mut constraints = Vec::new();
+    for [a, b] in pairs {
+        let sign = if grid[a.0][a.1] > grid[b.0][b.1] { ">" } else { "<" };
+        lines += &format!("({},{}) {sign} ({},{})\n", a.0 + 1, a.1 + 1, b.0 + 1, b.1 + 1);
+        constraints.push(json!([[a.0, a.1], [b.0, b.1], sign]));
+    }
+    Some(Draft {
+        question: format!(
+            "Solve this {n}x{n} futoshiki: every row and every column holds each of the numbers 1 to {n} once, given numbers \
+             stay, and the inequalities between cells hold. Cells are (row,column), counted from 1; X is a cell to fill.\n\
+             Current puzzle:\n{}\n\nInequalities:\n{lines}{FORM}",
+            table(&shown)
+        ),
+        metadata: json!({
+            "grid_size": n, "num_inequality_signs": constraints.len(), "num_prefilled_coords": prefilled.len(),
+            "prefilled_coords": prefilled, "constraints": constraints,
+        }),
+        solution: double_brackets(&grid),
+        answer: json!(grid),
+    })
+}
+
+pub(super) fn skyscraper_puzzle(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
+    let n = 3 + difficulty.div_ceil(2).min(5);
+    let grid = latin(n, source);
+    let visible = |heights: Vec<usize>| {
+        let mut highest = 0;
+        heights
+            .into_iter()
+            .filter(|h| {
+                *h > highest && {
+                    highest = *h;
+                    true
+                }
+            })
+            .count()
+    };
+    let column = |c: usize| grid.iter().map(|row| row[c]).collect::<Vec<_>>();
+    let reversed = |mut line: Vec<usize>| {
+        line.reverse();
+        line
+    };
+    let top: Vec<usize> = (0..n).map(|c| visible(column(c))).collect();
+    let bottom: Vec<usize> = (0..n).map(|c| visible(reversed(column(c)))).collect();
+    let left: Vec<usize> = grid.iter().map(|row| visible(row.clone())).collect();
+    let right: Vec<usize> = grid.iter().map(|row| visible(reversed(row.clone()))).collect();
+    let rows: Vec<String> = grid.iter().map(|row| format!("    {row:?}")).collect();
+    let solution = python_block(&format!("[\n{}\n]", rows.join(",\n")));
+    Some(Draft {
+        question: format!(
+            "On a {n}x{n} grid stand buildings of heights 1 to {n}, each height once in every row and every column. A building \
+             hides all lower ones behind it. The numbers of buildings seen are, looking down each column from the top: \
+             {top:?}; looking up each column from the bottom: {bottom:?}; looking along each row from the left: {left:?}; \
+             from the right: {right:?}. Find the heights. End with a Python code block that holds nothing but the grid as a \
+             list of row lists, such as\n{}",
+            python_block("[\n    [1, 2, 3],\n    [2, 3, 1],\n    [3, 1, 2]\n]")
+        ),
+        metadata: json!({"n": n, "grid": grid, "top": top, "bottom": bottom, "left": left, "right": right}),
+        answer: json!(""),
+        solution,
+    })
+}

@@ -1,0 +1,240 @@
+//! Makers of problems for all tasks but cipher, zebra_puzzle and arc_agi, whose problems come from elsewhere.
+//!
+//! A problem is a function of the task, the difficulty and the random numbers it draws, so a counter-based source makes any
+//! problem without making those before it. Metadata has the reference's fields, as far as its verifiers and trainers read
+//! them; the questions are our own, in English. Each problem is checked before it is returned: the known answer must
+//! pass its verifier in both modes.
+
+mod arithmetic;
+mod brackets;
+mod fill;
+mod latin;
+mod placement;
+mod regions;
+mod sorting;
+mod space;
+mod stories;
+mod tables;
+mod words;
+
+use serde_json::{Value, json};
+
+use super::{Mode, Options, Problem, Task};
+
+/// How often a maker is tried before it is given up.
+const ATTEMPTS: usize = 200;
+
+/// Why no problem was made.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum GenerateError {
+    /// The task's problems come from elsewhere.
+    #[error(
+        "{task}: has no generator; wanted a task other than arc_agi, cipher, gpqa_diamond and zebra_puzzle"
+    )]
+    NoGenerator {
+        /// The task.
+        task: Task,
+    },
+    /// The difficulty is out of range.
+    #[error("difficulty: found {found}, wanted 1 to 10")]
+    Difficulty {
+        /// The value.
+        found: u32,
+    },
+    /// No attempt gave a problem that its own verifier accepts.
+    #[error("{task}: no problem of difficulty {difficulty} in {ATTEMPTS} attempts")]
+    GaveUp {
+        /// The task.
+        task: Task,
+        /// The difficulty.
+        difficulty: u32,
+    },
+}
+
+/// A problem and its known answer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Generated {
+    /// The task.
+    pub task: Task,
+    /// From 1 to 10.
+    pub difficulty: u32,
+    /// What is asked, with the form the answer must have.
+    pub question: String,
+    /// The stored answer, as in the public data; where the verifier goes by metadata it may be empty.
+    pub answer: Value,
+    /// What the verifier reads.
+    pub metadata: Value,
+    /// A response that is right.
+    pub solution: String,
+}
+
+impl Generated {
+    /// The problem as the public data stores it in `extra_info.game_data_str`.
+    pub fn game_data_str(&self) -> String {
+        json!({
+            "question": self.question,
+            "answer": self.answer,
+            "difficulty": self.difficulty,
+            "metadata": self.metadata,
+            "gpt_response": "",
+        })
+        .to_string()
+    }
+}
+
+/// Makes one problem. `difficulty` goes from 1 to 10, `index` is stored in the problem's `trace_id`, `random` gives
+/// uniform 64-bit numbers; equal numbers make equal problems.
+///
+/// # Errors
+/// Where the task has no generator, the difficulty is out of range, or (not seen) no attempt succeeds.
+pub fn generate(
+    task: Task,
+    difficulty: u32,
+    index: u64,
+    random: &mut dyn FnMut() -> u64,
+) -> Result<Generated, GenerateError> {
+    if !(1..=10).contains(&difficulty) {
+        return Err(GenerateError::Difficulty { found: difficulty });
+    }
+    let Some(maker) = maker(task) else { return Err(GenerateError::NoGenerator { task }) };
+    let mut source = Source { random };
+    for _ in 0..ATTEMPTS {
+        let Some(draft) = maker(difficulty as usize, &mut source) else { continue };
+        let mut metadata = json!({ "trace_id": format!("{task}-{difficulty}-{index}") });
+        if let (Some(target), Value::Object(fields)) = (metadata.as_object_mut(), draft.metadata) {
+            target.extend(fields);
+        }
+        let made = Generated {
+            task,
+            difficulty,
+            question: draft.question,
+            answer: draft.answer,
+            metadata,
+            solution: draft.solution,
+        };
+        let Ok(problem) = Problem::parse(task, &made.game_data_str()) else { continue };
+        let accepted =
+            |mode| problem.check(&made.solution, &Options { mode, format_gate: false }).is_correct();
+        if accepted(Mode::Parity) && accepted(Mode::Strict) {
+            return Ok(made);
+        }
+    }
+    Err(GenerateError::GaveUp { task, difficulty })
+}
+
+/// What a maker makes.
+struct Draft {
+    question: String,
+    answer: Value,
+    metadata: Value,
+    solution: String,
+}
+
+type Maker = fn(usize, &mut Source<'_>) -> Option<Draft>;
+
+fn maker(task: Task) -> Option<Maker> {
+    Some(match task {
+        Task::ArcAgi | Task::Cipher | Task::GpqaDiamond | Task::ZebraPuzzle => return None,
+        Task::ArrowMaze => fill::arrow_maze,
+        Task::BooleanExpressions => stories::boolean_expressions,
+        Task::BuggyTables => tables::buggy_tables,
+        Task::Calcudoko => latin::calcudoko,
+        Task::Campsite => placement::campsite,
+        Task::Cryptarithm => arithmetic::cryptarithm,
+        Task::DyckLanguage => brackets::dyck_language,
+        Task::DyckLanguageErrors => brackets::dyck_language_errors,
+        Task::DyckLanguageReasoningErrors => brackets::dyck_language_reasoning_errors,
+        Task::Futoshiki => latin::futoshiki,
+        Task::GameOf24 => arithmetic::game_of_24,
+        Task::GoodsExchange => stories::goods_exchange,
+        Task::Kukurasu => placement::kukurasu,
+        Task::MathPath => arithmetic::math_path,
+        Task::Minesweeper => placement::minesweeper,
+        Task::Norinori => regions::norinori,
+        Task::NumberWall => fill::number_wall,
+        Task::Numbrix => fill::numbrix,
+        Task::ObjectCounting => stories::object_counting,
+        Task::ObjectProperties => stories::object_properties,
+        Task::Operation => arithmetic::operation,
+        Task::SkyscraperPuzzle => latin::skyscraper_puzzle,
+        Task::SpaceReasoning => space::space_reasoning,
+        Task::SpaceReasoningTree => space::space_reasoning_tree,
+        Task::StarPlacementPuzzle => regions::star_placement_puzzle,
+        Task::Sudoku => latin::sudoku,
+        Task::Survo => fill::survo,
+        Task::TimeSequence => tables::time_sequence,
+        Task::WebOfLies => stories::web_of_lies,
+        Task::WordSorting => sorting::word_sorting,
+        Task::WordSortingMistake => sorting::word_sorting_mistake,
+        Task::Wordscapes => words::wordscapes,
+    })
+}
+
+/// Whether problems of a task can be made here.
+pub fn has_generator(task: Task) -> bool {
+    maker(task).is_some()
+}
+
+/// Random choices from a stream of uniform 64-bit numbers.
+struct Source<'a> {
+    random: &'a mut dyn FnMut() -> u64,
+}
+
+impl Source<'_> {
+    /// A number below `n`, each equally likely (the upper half of a product, rejected in its uneven part).
+    ///
+    /// # Panics
+    /// If `n` is 0.
+    fn below(&mut self, n: usize) -> usize {
+        assert!(n > 0, "below(0)");
+        let n = n as u64;
+        loop {
+            let product = u128::from((self.random)()) * u128::from(n);
+            if product as u64 >= n.wrapping_neg() % n {
+                return (product >> 64) as usize;
+            }
+        }
+    }
+
+    /// A number from `low` to `high`, both included.
+    fn range(&mut self, low: i64, high: i64) -> i64 {
+        low + self.below((high - low + 1).max(1) as usize) as i64
+    }
+
+    /// True in `parts` of `whole` cases.
+    fn chance(&mut self, parts: usize, whole: usize) -> bool {
+        self.below(whole) < parts
+    }
+
+    fn pick<T: Clone>(&mut self, items: &[T]) -> T {
+        items[self.below(items.len())].clone()
+    }
+
+    fn shuffle<T>(&mut self, items: &mut [T]) {
+        for i in (1..items.len()).rev() {
+            items.swap(i, self.below(i + 1));
+        }
+    }
+
+    /// `count` distinct items in random order, or all of them.
+    fn sample<T: Clone>(&mut self, items: &[T], count: usize) -> Vec<T> {
+        let mut items = items.to_vec();
+        self.shuffle(&mut items);
+        items.truncate(count);
+        items
+    }
+}
+
+/// Rows of cells, blanks between cells.
+fn table<T: std::fmt::Display>(grid: &[Vec<T>]) -> String {
+    let line = |row: &Vec<T>| row.iter().map(T::to_string).collect::<Vec<_>>().join(" ");
+    grid.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// A Python code block.
+fn python_block(content: &str) -> String {
+    format!("```python\n{content}\n```")
+}
+
+#[cfg(test)]
+mod tests;

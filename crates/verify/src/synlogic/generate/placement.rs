@@ -1,0 +1,207 @@
+//! Makers of placements: campsite, kukurasu, minesweeper.
+
+use serde_json::{Value, json};
+
+use super::super::placement::{neighbours4, neighbours8};
+use super::{Draft, Source, table};
+
+pub(super) fn campsite(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
+    let n = 4 + difficulty / 2;
+    let mut grid = vec![vec!["X"; n]; n];
+    let mut cells: Vec<(usize, usize)> = (0..n * n).map(|i| (i / n, i % n)).collect();
+    source.shuffle(&mut cells);
+    let wanted = (n * n) / 6 + source.below(n / 2 + 1);
+    let mut placed = 0;
+    for (r, c) in cells {
+        if placed == wanted {
+            break;
+        }
+        if grid[r][c] != "X" || neighbours8(r, c, n, n).any(|(y, x)| grid[y][x] == "C") {
+            continue;
+        }
+        let free: Vec<(usize, usize)> = neighbours4(r, c, n, n).filter(|&(y, x)| grid[y][x] == "X").collect();
+        if free.is_empty() {
+            continue;
+        }
+        let (y, x) = source.pick(&free);
+        grid[r][c] = "C";
+        grid[y][x] = "T";
+        placed += 1;
+    }
+    if placed == 0 {
+        return None;
+    }
+    let rows: Vec<usize> = grid.iter().map(|row| row.iter().filter(|c| **c == "C").count()).collect();
+    let columns: Vec<usize> = (0..n).map(|c| grid.iter().filter(|row| row[c] == "C").count()).collect();
+    let puzzle: Vec<Vec<&str>> =
+        grid.iter().map(|row| row.iter().map(|c| if *c == "C" { "X" } else { c }).collect()).collect();
+    Some(Draft {
+        question: format!(
+            "A camp is {n} by {n} cells; T is a tree, X an empty cell:\n{}\nPitch tents (C) on empty cells so that tents and \
+             trees can be paired, each tent beside its own tree (above, below, left or right), and no two tents touch, not even \
+             by a corner. The numbers of tents in the rows, from the top, are {rows:?}, in the columns, from the left, \
+             {columns:?}. Answer with the finished grid as a Python list of row lists, such as [['T', 'C'], ['X', 'X']].",
+            table(&puzzle)
+        ),
+        metadata: json!({
+            "grid": puzzle, "solution": grid, "row_constraints": rows, "col_constraints": columns, "n": n, "m": n,
+            "tree_density": placed as f64 / (n * n) as f64,
+        }),
+        answer: json!(""),
+        solution: quoted_rows(&grid),
+    })
+}
+
+/// A list of lists of text, in double quotes.
+fn quoted_rows(grid: &[Vec<&str>]) -> String {
+    let rows: Vec<String> =
+        grid.iter().map(|row| Value::from(row.clone()).to_string().replace(',', ", ")).collect();
+    format!("[\n    {}\n]", rows.join(",\n    "))
+}
+
+pub(super) fn kukurasu(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
+    let n = 3 + difficulty.div_ceil(2);
+    let grid: Vec<Vec<&str>> =
+        (0..n).map(|_| (0..n).map(|_| if source.chance(2, 5) { "1" } else { "X" }).collect()).collect();
+    let weigh = |cells: &mut dyn Iterator<Item = &str>| -> usize {
+        cells.enumerate().filter(|(_, cell)| *cell == "1").map(|(i, _)| i + 1).sum()
+    };
+    let rows: Vec<usize> = grid.iter().map(|row| weigh(&mut row.iter().copied())).collect();
+    let columns: Vec<usize> = (0..n).map(|c| weigh(&mut grid.iter().map(|row| row[c]))).collect();
+    Some(Draft {
+        question: format!(
+            "Kukurasu on {n} by {n} cells: write 1 into some cells and X into the others. In a row, the 1 in the first column \
+             counts 1, in the second column 2, and so on; in a column, the 1 in the first row counts 1, in the second row 2, \
+             and so on. The rows, from the top, must count {rows:?}; the columns, from the left, {columns:?}. Answer with the \
+             finished grid as a list of row lists of text in double quotes, such as [[\"X\", \"1\"], [\"1\", \"X\"]]."
+        ),
+        metadata: json!({
+            "grid": vec![vec!["X"; n]; n], "row_sums": rows, "col_sums": columns, "solution": grid, "n": n, "m": n,
+            "ones_probability": 0.4,
+        }),
+        answer: json!(""),
+        solution: quoted_rows(&grid),
+    })
+}
+
+pub(super) fn minesweeper(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
+    let n = 4 + difficulty.div_ceil(2);
+    let mines: Vec<Vec<bool>> = (0..n).map(|_| (0..n).map(|_| source.chance(1, 5)).collect()).collect();
+    let count = |r: usize, c: usize| neighbours8(r, c, n, n).filter(|&(y, x)| mines[y][x]).count();
+    let reveal = 60 - 2 * difficulty;
+    let shown: Vec<Vec<Option<usize>>> = (0..n)
+        .map(|r| (0..n).map(|c| (!mines[r][c] && source.chance(reveal, 100)).then(|| count(r, c))).collect())
+        .collect();
+    let certain = certain_mines(&shown)?;
+    if certain.is_empty() {
+        return None;
+    }
+    let text = |v: &Option<usize>| v.map_or("X".to_owned(), |v| v.to_string());
+    let grid: Vec<Vec<String>> = shown.iter().map(|row| row.iter().map(text).collect()).collect();
+    let full: Vec<Vec<String>> = (0..n)
+        .map(|r| (0..n).map(|c| if mines[r][c] { "M".to_owned() } else { count(r, c).to_string() }).collect())
+        .collect();
+    let list: Vec<String> = certain.iter().map(|(r, c)| format!("({r}, {c})")).collect();
+    Some(Draft {
+        question: format!(
+            "A minefield, as far as it is uncovered; a number says how many of the up to eight cells around it hold a mine, X is \
+             covered:\n{}\nWhich covered cells must hold a mine, whatever the others hold? List all of them as (row, column), \
+             both counted from 0, such as [(0, 1), (2, 3)].",
+            table(&grid)
+        ),
+        metadata: json!({
+            "full_grid": full, "revealed_grid": grid, "current_mines": certain, "n": n, "mine_den": 0.2,
+            "reveal_frac": reveal as f64 / 100.0,
+        }),
+        answer: json!(""),
+        solution: format!("[{}]", list.join(", ")),
+    })
+}
+
+/// The covered cells that hold a mine in every arrangement; `None` where the search is too long.
+fn certain_mines(shown: &[Vec<Option<usize>>]) -> Option<Vec<(usize, usize)>> {
+    let n = shown.len();
+    let mut frontier: Vec<(usize, usize)> = Vec::new();
+    for r in 0..n {
+        for c in 0..n {
+            if shown[r][c].is_none() && neighbours8(r, c, n, n).any(|(y, x)| shown[y][x].is_some()) {
+                frontier.push((r, c));
+            }
+        }
+    }
+    let mut steps = 100_000;
+    let mut certain = Vec::new();
+    for &cell in &frontier {
+        let mut state = Field::new(shown);
+        // A mine is certain where the cell can't be safe.
+        let possible = state.set(cell, false) && state.complete(&frontier, &mut steps)?;
+        if !possible {
+            certain.push(cell);
+        }
+    }
+    Some(certain)
+}
+
+/// Mines still to place and cells still open around each number.
+struct Field {
+    n: usize,
+    left: Vec<Vec<Option<(usize, usize)>>>,
+    state: Vec<Vec<Option<bool>>>,
+}
+
+impl Field {
+    fn new(shown: &[Vec<Option<usize>>]) -> Self {
+        let n = shown.len();
+        let open =
+            |r: usize, c: usize| neighbours8(r, c, n, n).filter(|&(y, x)| shown[y][x].is_none()).count();
+        let left = (0..n).map(|r| (0..n).map(|c| shown[r][c].map(|v| (v, open(r, c)))).collect()).collect();
+        Self { n, left, state: vec![vec![None; n]; n] }
+    }
+
+    /// Decides a cell; `false` where a number can no longer be met.
+    fn set(&mut self, (r, c): (usize, usize), mine: bool) -> bool {
+        self.state[r][c] = Some(mine);
+        let mut fits = true;
+        for (y, x) in neighbours8(r, c, self.n, self.n) {
+            if let Some((mines, open)) = &mut self.left[y][x] {
+                *open -= 1;
+                match mines.checked_sub(usize::from(mine)) {
+                    Some(rest) => *mines = rest,
+                    // Recorded as unmeetable; undone by `unset`.
+                    None => *mines = usize::MAX,
+                }
+                fits &= *mines <= *open;
+            }
+        }
+        fits
+    }
+
+    fn unset(&mut self, (r, c): (usize, usize), mine: bool) {
+        self.state[r][c] = None;
+        for (y, x) in neighbours8(r, c, self.n, self.n) {
+            if let Some((mines, open)) = &mut self.left[y][x] {
+                *open += 1;
+                *mines = mines.wrapping_add(usize::from(mine));
+            }
+        }
+    }
+
+    /// Whether the open cells of the frontier can be decided; `None` where the steps run out.
+    fn complete(&mut self, frontier: &[(usize, usize)], steps: &mut usize) -> Option<bool> {
+        *steps = steps.checked_sub(1)?;
+        // The cell beside the number with the fewest open cells.
+        let (n, left) = (self.n, &self.left);
+        let tightness = |&(r, c): &(usize, usize)| {
+            neighbours8(r, c, n, n).filter_map(|(y, x)| left[y][x]).map(|(_, open)| open).min().unwrap_or(9)
+        };
+        let open = frontier.iter().filter(|&&(r, c)| self.state[r][c].is_none());
+        let Some(&cell) = open.min_by_key(|cell| tightness(cell)) else { return Some(true) };
+        for mine in [false, true] {
+            if self.set(cell, mine) && self.complete(frontier, steps)? {
+                return Some(true);
+            }
+            self.unset(cell, mine);
+        }
+        Some(false)
+    }
+}

@@ -1,0 +1,215 @@
+//! Makers of puzzles on a grid cut into regions: norinori and star_placement_puzzle.
+
+use serde_json::json;
+
+use super::super::placement::{neighbours4, neighbours8};
+use super::{Draft, Source, python_block, table};
+
+/// Cuts the grid into connected regions of `per_region` marked cells each. `start` gives marked cells that may stay together.
+///
+/// Every marked cell grows a territory; neighbouring territories are joined in groups. The groups begin as given and are
+/// mixed by swaps that keep each group connected.
+fn cut(
+    n: usize,
+    groups: &[Vec<(usize, usize)>],
+    blocked: &[(usize, usize)],
+    source: &mut Source<'_>,
+) -> Option<Vec<Vec<Option<usize>>>> {
+    let marked: Vec<(usize, usize)> = groups.iter().flatten().copied().collect();
+    let mut territory: Vec<Vec<Option<usize>>> = vec![vec![None; n]; n];
+    for (id, &(r, c)) in marked.iter().enumerate() {
+        territory[r][c] = Some(id);
+    }
+    loop {
+        let edge: Vec<((usize, usize), usize)> = (0..n * n)
+            .map(|i| (i / n, i % n))
+            .filter(|&(r, c)| territory[r][c].is_none() && !blocked.contains(&(r, c)))
+            .flat_map(|(r, c)| neighbours4(r, c, n, n).map(move |near| ((r, c), near)))
+            .filter_map(|(cell, (y, x))| Some((cell, territory[y][x]?)))
+            .collect();
+        if edge.is_empty() {
+            break;
+        }
+        let ((r, c), id) = source.pick(&edge);
+        territory[r][c] = Some(id);
+    }
+    let complete = (0..n * n).all(|i| territory[i / n][i % n].is_some() || blocked.contains(&(i / n, i % n)));
+    if !complete {
+        return None;
+    }
+    let count = marked.len();
+    let mut touch = vec![vec![false; count]; count];
+    for r in 0..n {
+        for c in 0..n {
+            for (y, x) in neighbours4(r, c, n, n) {
+                if let (Some(a), Some(b)) = (territory[r][c], territory[y][x]) {
+                    touch[a][b] = true;
+                }
+            }
+        }
+    }
+    let mut next = 0;
+    let mut members: Vec<Vec<usize>> = groups
+        .iter()
+        .map(|g| {
+            next += g.len();
+            (next - g.len()..next).collect()
+        })
+        .collect();
+    let pair = |m: &[usize]| m.len() < 2 || touch[m[0]][m[1]];
+    if members.len() > 1 && members[0].len() == 2 {
+        for _ in 0..30 * members.len() {
+            let (a, b) = (source.below(members.len()), source.below(members.len()));
+            let (i, j) = (source.below(2), source.below(2));
+            if a == b {
+                continue;
+            }
+            let (mut left, mut right) = (members[a].clone(), members[b].clone());
+            std::mem::swap(&mut left[i], &mut right[j]);
+            if pair(&left) && pair(&right) {
+                (members[a], members[b]) = (left, right);
+            }
+        }
+    }
+    if !members.iter().all(|m| pair(m)) {
+        return None;
+    }
+    let region = |id: usize| members.iter().position(|m| m.contains(&id));
+    Some(territory.iter().map(|row| row.iter().map(|id| id.and_then(region)).collect()).collect())
+}
+
+fn label(region: Option<usize>) -> String {
+    // X means shaded, so it names no region.
+    const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWYZ";
+    region.map_or("X".to_owned(), |i| {
+        let letter = char::from(LETTERS[i % LETTERS.len()]);
+        if i < LETTERS.len() { letter.to_string() } else { format!("{letter}{}", i / LETTERS.len()) }
+    })
+}
+
+pub(super) fn norinori(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
+    let n = 4 + difficulty.div_ceil(2);
+    let mut covered: Vec<(usize, usize)> = Vec::new();
+    let mut dominoes: Vec<Vec<(usize, usize)>> = Vec::new();
+    let mut places: Vec<[(usize, usize); 2]> = (0..n * n)
+        .map(|i| (i / n, i % n))
+        .flat_map(|(r, c)| [[(r, c), (r, c + 1)], [(r, c), (r + 1, c)]])
+        .filter(|[_, (r, c)]| *r < n && *c < n)
+        .collect();
+    source.shuffle(&mut places);
+    for place in places {
+        let near = |cell: (usize, usize)| {
+            covered.contains(&cell) || neighbours4(cell.0, cell.1, n, n).any(|near| covered.contains(&near))
+        };
+        if !near(place[0]) && !near(place[1]) && dominoes.len() < n * n / 5 {
+            covered.extend(place);
+            dominoes.push(place.to_vec());
+        }
+    }
+    // Some dominoes lie on shaded cells only, which belong to no region.
+    let shaded_dominoes = source.below(1 + n / 4);
+    let blocked: Vec<(usize, usize)> = dominoes.iter().take(shaded_dominoes).flatten().copied().collect();
+    let regions = cut(n, &dominoes[shaded_dominoes..], &blocked, source)?;
+    let grid: Vec<Vec<String>> =
+        regions.iter().map(|row| row.iter().map(|id| label(*id)).collect()).collect();
+    let one = |d: &Vec<(usize, usize)>| d.iter().map(|(r, c)| [r + 1, c + 1]).collect::<Vec<_>>();
+    let solution: Vec<_> = dominoes.iter().map(one).collect();
+    let show = |d: &Vec<[usize; 2]>| format!("[({},{}), ({},{})]", d[0][0], d[0][1], d[1][0], d[1][1]);
+    Some(Draft {
+        question: format!(
+            "Lay dominoes (1x2 or 2x1) on this {n}x{n} grid of regions:\n{}\nEvery region has exactly two cells covered, and a \
+             domino may lie across regions. Dominoes don't touch by their sides; by corners they may. Cells marked X belong to \
+             no region and must all be covered. Answer with all dominoes as pairs of cells (row,column), counted from 1, in the \
+             form [[(r1,c1), (r2,c2)], [(r3,c3), (r4,c4)], ...].",
+            table(&grid)
+        ),
+        metadata: json!({
+            "region_grid": grid, "solution": solution, "n": n, "region_nums": dominoes.len() - shaded_dominoes,
+            "shadow_ratio": blocked.len() as f64 / (n * n) as f64,
+        }),
+        answer: json!(""),
+        solution: format!("[{}]", solution.iter().map(show).collect::<Vec<_>>().join(", ")),
+    })
+}
+
+pub(super) fn star_placement_puzzle(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
+    let k = if difficulty > 7 { 2 } else { 1 };
+    let n = if k == 2 { difficulty } else { 4 + difficulty.div_ceil(2) };
+    let mut stars = Vec::new();
+    place_stars(n, k, &mut stars, &mut 20_000, source)?;
+    let groups: Vec<Vec<(usize, usize)>> =
+        if k == 1 { stars.iter().map(|s| vec![*s]).collect() } else { pair_up(n, &stars, source) };
+    let regions = cut(n, &groups, &[], source)?;
+    let grid: Vec<Vec<String>> =
+        regions.iter().map(|row| row.iter().map(|id| label(*id)).collect()).collect();
+    let mut names: Vec<String> = grid.iter().flatten().cloned().collect();
+    names.sort();
+    names.dedup();
+    let cells = |name: &String| {
+        let of = |(r, c): &&(usize, usize)| grid[*r][*c] == *name;
+        let list: Vec<String> =
+            stars.iter().filter(of).map(|(r, c)| format!("({}, {})", r + 1, c + 1)).collect();
+        format!("    \"{name}\": [{}]", list.join(", "))
+    };
+    let dict = names.iter().map(cells).collect::<Vec<_>>().join(",\n");
+    let star = if k == 1 { "star" } else { "stars" };
+    Some(Draft {
+        question: format!(
+            "Place stars on this {n}x{n} grid of regions:\n{}\nEvery row, every column and every region holds exactly {k} {star}, \
+             and no two stars touch, not even by a corner. End with a Python code block that holds a dictionary from each \
+             region's letter to the list of its stars' cells (row, column), counted from 1, such as\n{}",
+            table(&grid),
+            python_block("{\n    \"A\": [(1, 3)],\n    \"B\": [(2, 1)]\n}")
+        ),
+        metadata: json!({"n": n, "k": k, "region_grid": grid, "solution": stars}),
+        answer: json!(""),
+        solution: python_block(&format!("{{\n{dict}\n}}")),
+    })
+}
+
+/// Stars row by row, `k` in each row and column, none touching; `None` where the steps run out.
+fn place_stars(
+    n: usize,
+    k: usize,
+    stars: &mut Vec<(usize, usize)>,
+    steps: &mut usize,
+    source: &mut Source<'_>,
+) -> Option<()> {
+    let row = stars.len() / k;
+    if row == n {
+        return Some(());
+    }
+    let least = if stars.len().is_multiple_of(k) { 0 } else { stars.last().map_or(0, |s| s.1 + 2) };
+    let mut columns: Vec<usize> = (least..n).collect();
+    source.shuffle(&mut columns);
+    for c in columns {
+        *steps = steps.checked_sub(1)?;
+        let full = stars.iter().filter(|s| s.1 == c).count() == k;
+        let touches = neighbours8(row, c, n, n).any(|near| stars.contains(&near));
+        if full || touches {
+            continue;
+        }
+        stars.push((row, c));
+        if place_stars(n, k, stars, steps, source).is_some() {
+            return Some(());
+        }
+        stars.pop();
+    }
+    None
+}
+
+/// Pairs of stars, near ones first: a start whose territories may touch.
+fn pair_up(n: usize, stars: &[(usize, usize)], source: &mut Source<'_>) -> Vec<Vec<(usize, usize)>> {
+    let mut left = stars.to_vec();
+    source.shuffle(&mut left);
+    let mut pairs = Vec::new();
+    while let Some(star) = left.pop() {
+        let distance = |s: &(usize, usize)| s.0.abs_diff(star.0) + s.1.abs_diff(star.1);
+        let nearest = (0..left.len()).min_by_key(|i| distance(&left[*i]));
+        let mut pair = vec![star];
+        pair.extend(nearest.map(|i| left.swap_remove(i)));
+        pairs.push(pair);
+    }
+    debug_assert_eq!(pairs.len(), n);
+    pairs
+}

@@ -1,0 +1,410 @@
+//! Makers of stories: boolean_expressions, goods_exchange, object_counting, object_properties, web_of_lies.
+
+use serde_json::json;
+
+use super::{Draft, Source, python_block};
+
+const NAMES: [&str; 24] = [
+    "Ada", "Ben", "Clara", "David", "Elena", "Felix", "Greta", "Hugo", "Irene", "Jonas", "Karin", "Leo",
+    "Mona", "Nils", "Olga", "Paul", "Rosa", "Simon", "Tilda", "Ulrich", "Vera", "Walter", "Yara", "Zeno",
+];
+
+const FACTS: [(&str, bool); 24] = [
+    ("Water freezes at 0 degrees Celsius", true),
+    ("The Moon is larger than the Earth", false),
+    ("A triangle has three sides", true),
+    ("Whales are fish", false),
+    ("Berlin is the capital of Germany", true),
+    ("Lisbon is the capital of Spain", false),
+    ("Iron is a metal", true),
+    ("Spiders have six legs", false),
+    ("The Pacific is an ocean", true),
+    ("Mercury is farther from the Sun than Neptune", false),
+    ("Bees make honey", true),
+    ("Sound travels faster than light", false),
+    ("A year has twelve months", true),
+    ("Bats are birds", false),
+    ("Helium is lighter than air", true),
+    ("The Sahara is a lake", false),
+    ("Oxygen is a gas at room temperature", true),
+    ("A square has five corners", false),
+    ("The Nile flows through Egypt", true),
+    ("Penguins live at the North Pole", false),
+    ("Copper conducts electricity", true),
+    ("Mushrooms are animals", false),
+    ("Tokyo lies in Japan", true),
+    ("An hour has a hundred minutes", false),
+];
+
+fn boolean(depth: usize, source: &mut Source<'_>) -> (String, bool) {
+    if depth == 0 || source.chance(1, 6) {
+        return match source.below(3) {
+            0 => {
+                let value = source.chance(1, 2);
+                (if value { "True".into() } else { "False".into() }, value)
+            }
+            1 => {
+                let (text, value) = source.pick(&FACTS);
+                (text.into(), value)
+            }
+            _ => {
+                let [a, b, c, d] =
+                    [source.range(-9, 9), source.range(1, 9), source.range(-9, 9), source.range(1, 9)];
+                let (left, right) = (a * b, c + d);
+                let (word, value) = match source.below(3) {
+                    0 => ("less than", left < right),
+                    1 => ("greater than", left > right),
+                    _ => ("at most", left <= right),
+                };
+                (format!("{a} * {b} is {word} {c} + {d}"), value)
+            }
+        };
+    }
+    match source.below(5) {
+        0 => {
+            let (text, value) = boolean(depth - 1, source);
+            (format!("not ({text})"), !value)
+        }
+        op => {
+            let (left, a) = boolean(depth - 1, source);
+            let (right, b) = boolean(depth - 1, source);
+            if op < 3 {
+                (format!("({left}) and ({right})"), a && b)
+            } else {
+                (format!("({left}) or ({right})"), a || b)
+            }
+        }
+    }
+}
+
+pub(super) fn boolean_expressions(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
+    let count = 3 + difficulty.div_ceil(3);
+    let mut lines = String::new();
+    let mut right = Vec::new();
+    for letter in ('A'..='Z').take(count) {
+        let (text, value) = boolean(1 + difficulty.div_ceil(2), source);
+        lines += &format!("{letter}. {text}\n");
+        if value {
+            right.push(letter.to_string());
+        }
+    }
+    if right.is_empty() {
+        return None;
+    }
+    let answer = right.join(",");
+    Some(Draft {
+        question: format!(
+            "Which of these expressions are true?\n{lines}Put the letters of all that are true, separated by commas, in \
+             \\boxed{{}}, such as \\boxed{{A,C}}."
+        ),
+        metadata: json!({}),
+        solution: format!("\\boxed{{{answer}}}"),
+        answer: json!(answer),
+    })
+}
+
+const COLORS: [&str; 8] = ["red", "blue", "green", "yellow", "black", "white", "grey", "brown"];
+const THINGS: [&str; 10] =
+    ["cup", "scarf", "book", "lamp", "hat", "pen", "clock", "basket", "mirror", "kite"];
+
+pub(super) fn goods_exchange(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
+    let people = source.sample(&NAMES, 3 + difficulty / 2);
+    let n = people.len();
+    let all: Vec<String> =
+        COLORS.iter().flat_map(|c| THINGS.iter().map(move |t| format!("{c} {t}"))).collect();
+    let goods = source.sample(&all, n);
+    let mut owner: Vec<usize> = (0..n).collect();
+    source.shuffle(&mut owner);
+    // owner[p] is the thing of person p.
+    let before = owner.clone();
+    let mut steps = Vec::new();
+    for _ in 0..2 + 2 * difficulty {
+        let pair = source.sample(&(0..n).collect::<Vec<_>>(), 3);
+        let (a, b) = (pair[0], pair[1]);
+        let (p, q) = (people[a], people[b]);
+        let (x, y) = (&goods[owner[a]], &goods[owner[b]]);
+        match source.below(4) {
+            0 => steps.push(format!("{p} and {q} exchange what they have.")),
+            1 => steps.push(format!("{p} hands the {x} to {q} and gets the {y} for it.")),
+            2 => steps.push(format!("Whoever has the {x} and whoever has the {y} exchange them.")),
+            _ => {
+                let c = pair[2];
+                let r = people[c];
+                steps.push(format!(
+                    "{p}, {q} and {r} sit in a circle, and each passes on what they have: {p} to {q}, {q} to {r}, {r} to {p}."
+                ));
+                (owner[a], owner[b], owner[c]) = (owner[c], owner[a], owner[b]);
+                continue;
+            }
+        }
+        owner.swap(a, b);
+    }
+    let start: Vec<String> = (0..n).map(|p| format!("{} has the {}", people[p], goods[before[p]])).collect();
+    let after: Vec<String> = (0..n).map(|p| format!("('{}','{}')", people[p], goods[owner[p]])).collect();
+    let after = format!("({})", after.join(","));
+    let owns_before: serde_json::Map<String, serde_json::Value> =
+        (0..n).map(|p| (people[p].to_owned(), json!(goods[before[p]]))).collect();
+    Some(Draft {
+        question: format!(
+            "At first, {}. Then the following happens, in this order:\n{}\nWho has what in the end? End with a Python code block \
+             that holds a tuple of pairs of a person and a thing, such as\n{}",
+            start.join(", "),
+            steps.join("\n"),
+            python_block("(('Ada','red cup'),('Ben','blue hat'))")
+        ),
+        metadata: json!({
+            "num_people": n, "operator_num": steps.len(), "names": people, "objects": goods, "owns_before": owns_before,
+            "operations": steps, "owns_after": after, "is_chinese": false,
+        }),
+        solution: python_block(&after),
+        answer: json!(after),
+    })
+}
+
+const KINDS: [(&str, [&str; 5]); 5] = [
+    ("fruit", ["apples", "pears", "plums", "lemons", "mangoes"]),
+    ("animals", ["geese", "rabbits", "goats", "ponies", "ducks"]),
+    ("furniture", ["chairs", "tables", "shelves", "benches", "stools"]),
+    ("clothes", ["coats", "gloves", "shirts", "scarves", "socks"]),
+    ("instruments", ["flutes", "drums", "violins", "guitars", "trumpets"]),
+];
+
+pub(super) fn object_counting(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
+    let owners = ["I", "My sister", "My uncle", "My neighbour"];
+    let count = 3 + difficulty;
+    let mut wanted = [0_i64; 2];
+    let asked = source.sample(&KINDS, 2);
+    let mut lines = Vec::new();
+    for _ in 0..count {
+        let (kind, items) = if source.chance(3, 4) { source.pick(&asked) } else { source.pick(&KINDS) };
+        let item = source.pick(&items);
+        let owner = if source.chance(3, 5) { 0 } else { 1 + source.below(owners.len() - 1) };
+        let mut number = source.range(1, 60);
+        let has = if owner == 0 { "have" } else { "has" };
+        let mut line = format!("{} {has} {number} {item}", owners[owner]);
+        for _ in 0..source.below(1 + difficulty / 3) {
+            let change = source.range(1, number.max(2) - 1);
+            if source.chance(1, 2) {
+                number += change;
+                line += &format!(", then got {change} more of them");
+            } else if change < number {
+                number -= change;
+                line += &format!(", then gave {change} of them away");
+            }
+        }
+        if owner == 0 {
+            for (slot, (name, _)) in wanted.iter_mut().zip(&asked) {
+                *slot += if *name == kind { number } else { 0 };
+            }
+        }
+        lines.push(format!("{line}."));
+    }
+    let (first, second) = (asked[0].0, asked[1].0);
+    let (question, answer) = match source.below(3) {
+        0 => (format!("How many things that are {first} do I have now?"), wanted[0]),
+        1 => (
+            format!("How many things that are {first} or {second} do I have now, together?"),
+            wanted[0] + wanted[1],
+        ),
+        _ => (
+            format!(
+                "By how much do the numbers of my things that are {first} and of those that are {second} differ now?"
+            ),
+            (wanted[0] - wanted[1]).abs(),
+        ),
+    };
+    let kinds: Vec<String> =
+        KINDS.iter().map(|(kind, items)| format!("{kind}: {}", items.join(", "))).collect();
+    Some(Draft {
+        question: format!(
+            "{}\n{question} (The kinds are {}.) Put the number in \\boxed{{}}.",
+            lines.join(" "),
+            kinds.join("; ")
+        ),
+        metadata: json!({"used_categories": [first, second], "language": "en"}),
+        solution: format!("\\boxed{{{answer}}}"),
+        answer: json!(answer.to_string()),
+    })
+}
+
+const SIZES: [&str; 3] = ["small", "medium", "large"];
+const MATERIALS: [&str; 4] = ["wooden", "glass", "metal", "paper"];
+
+type Object = [usize; 4];
+
+fn describe(o: &Object) -> String {
+    format!("{} {} {} {}", SIZES[o[0]], COLORS[o[1]], MATERIALS[o[2]], THINGS[o[3]])
+}
+
+pub(super) fn object_properties(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
+    let object = |source: &mut Source<'_>| -> Object {
+        [source.below(3), source.below(4), source.below(4), source.below(5)]
+    };
+    let mut box_ = (0..4 + difficulty).map(|_| object(source)).collect::<Vec<_>>();
+    let first = box_.iter().map(describe).collect::<Vec<_>>();
+    let mut story = Vec::new();
+    for _ in 0..1 + difficulty.div_ceil(2) {
+        match source.below(5) {
+            0 => {
+                let new = object(source);
+                story.push(format!("I add a {}.", describe(&new)));
+                box_.push(new);
+            }
+            1 => {
+                let (a, b) = (source.below(4), source.below(4));
+                story.push(format!("I paint every {} thing {}.", COLORS[a], COLORS[b]));
+                box_.iter_mut().filter(|o| o[1] == a).for_each(|o| o[1] = b);
+            }
+            2 => {
+                let (m, s) = (source.below(4), source.below(3));
+                story.push(format!("I give away everything that is both {} and {}.", SIZES[s], MATERIALS[m]));
+                box_.retain(|o| o[2] != m || o[0] != s);
+            }
+            3 => {
+                let c = source.below(4);
+                story.push(format!(
+                    "For every {} thing I put in another that differs only in being large.",
+                    COLORS[c]
+                ));
+                let copies: Vec<Object> =
+                    box_.iter().filter(|o| o[1] == c).map(|o| [2, o[1], o[2], o[3]]).collect();
+                box_.extend(copies);
+            }
+            _ => {
+                let t = source.below(5);
+                story.push(format!("I replace every {} by a small glass one of the same colour.", THINGS[t]));
+                box_.iter_mut().filter(|o| o[3] == t).for_each(|o| (o[0], o[2]) = (0, 2 - 1));
+            }
+        }
+        if box_.len() > 60 {
+            return None;
+        }
+    }
+    let (c, s, m) = (source.below(4), source.below(3), source.below(4));
+    let (question, answer) = match source.below(3) {
+        0 => (
+            format!("How many things are {} or {}?", COLORS[c], SIZES[s]),
+            box_.iter().filter(|o| o[1] == c || o[0] == s).count(),
+        ),
+        1 => (
+            format!("How many things are {} but not {}?", SIZES[s], MATERIALS[m]),
+            box_.iter().filter(|o| o[0] == s && o[2] != m).count(),
+        ),
+        _ => (
+            format!("How many things are neither {} nor {}?", COLORS[c], MATERIALS[m]),
+            box_.iter().filter(|o| o[1] != c && o[2] != m).count(),
+        ),
+    };
+    Some(Draft {
+        question: format!(
+            "In a box are: {}. {} {question} Put the number in \\boxed{{}}.",
+            first.iter().map(|o| format!("a {o}")).collect::<Vec<_>>().join(", "),
+            story.join(" ")
+        ),
+        metadata: json!({
+            "story": story, "question": question, "answer": answer, "initial_collection": first,
+            "final_collection": box_.iter().map(describe).collect::<Vec<_>>(), "language": "en",
+        }),
+        solution: format!("\\boxed{{{answer}}}"),
+        answer: json!(answer.to_string()),
+    })
+}
+
+const PLACES: [&str; 10] =
+    ["library", "market", "harbour", "museum", "station", "park", "theatre", "school", "bakery", "bridge"];
+
+/// A statement: who says it, of whom, and what.
+#[derive(Clone, Copy)]
+enum Claim {
+    Truthful(usize, bool),
+    Same(usize, usize, bool),
+}
+
+impl Claim {
+    fn holds(self, world: u32) -> bool {
+        let truthful = |p: usize| world >> p & 1 == 1;
+        match self {
+            Self::Truthful(p, value) => truthful(p) == value,
+            Self::Same(p, q, value) => (truthful(p) == truthful(q)) == value,
+        }
+    }
+}
+
+pub(super) fn web_of_lies(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
+    let n = 3 + difficulty.div_ceil(2);
+    let people = source.sample(&NAMES, n);
+    let places = source.sample(&PLACES, n);
+    let truth = source.below(1 << n) as u32;
+    let worlds = |claims: &[(usize, Claim)]| -> Vec<u32> {
+        (0..1 << n)
+            .filter(|w| claims.iter().all(|(speaker, c)| c.holds(*w) == (w >> speaker & 1 == 1)))
+            .collect()
+    };
+    // One person is known, the others follow from what is said.
+    let known = source.below(n);
+    let agrees = |w: &u32| (w >> known & 1) == (truth >> known & 1);
+    let mut claims: Vec<(usize, Claim)> = Vec::new();
+    loop {
+        let left: Vec<u32> = worlds(&claims).into_iter().filter(agrees).collect();
+        if left.len() == 1 {
+            break;
+        }
+        if claims.len() > 6 * n {
+            return None;
+        }
+        let speaker = source.below(n);
+        let mut others: Vec<usize> = (0..n).filter(|p| *p != speaker).collect();
+        source.shuffle(&mut others);
+        let honest = truth >> speaker & 1 == 1;
+        let value = |fact: bool| fact == honest;
+        let is = |p: usize| truth >> p & 1 == 1;
+        let claim = if difficulty > 4 && source.chance(1, 4) {
+            Claim::Same(others[0], others[1], value(is(others[0]) == is(others[1])))
+        } else {
+            Claim::Truthful(others[0], value(is(others[0])))
+        };
+        claims.push((speaker, claim));
+    }
+    // A person is named, or told by the place.
+    let mut name = |p: usize, start: bool| match (source.chance(1, 2), start) {
+        (true, _) => people[p].to_owned(),
+        (false, true) => format!("The person at the {}", places[p]),
+        (false, false) => format!("the person at the {}", places[p]),
+    };
+    let mut lines: Vec<String> = (0..n).map(|p| format!("{} is at the {}.", people[p], places[p])).collect();
+    let does = |value: bool| if value { "tells the truth" } else { "lies" };
+    lines.push(format!("{} {}.", name(known, true), does(truth >> known & 1 == 1)));
+    for &(speaker, claim) in &claims {
+        let who = name(speaker, true);
+        lines.push(match claim {
+            Claim::Truthful(p, value) => format!("{who} says that {} {}.", name(p, false), does(value)),
+            Claim::Same(p, q, true) => {
+                format!(
+                    "{who} says that {} and {} either both lie or both tell the truth.",
+                    name(p, false),
+                    name(q, false)
+                )
+            }
+            Claim::Same(p, q, false) => {
+                format!("{who} says that exactly one of {} and {} lies.", name(p, false), name(q, false))
+            }
+        });
+    }
+    source.shuffle(&mut lines);
+    let asked = source.sample(&(0..n).filter(|p| *p != known).collect::<Vec<_>>(), 1 + difficulty / 3);
+    let questions: Vec<String> =
+        asked.iter().map(|p| format!("Does {} tell the truth?", people[*p])).collect();
+    let answers: Vec<&str> = asked.iter().map(|p| if truth >> p & 1 == 1 { "yes" } else { "no" }).collect();
+    let answer = answers.join(", ");
+    Some(Draft {
+        question: format!(
+            "Each of {n} people either always tells the truth or always lies.\n{}\n{}\nEnd with one line that gives the answers \
+             in bold, in the order of the questions, such as: The answer is **yes, no**.",
+            lines.join(" "),
+            questions.join(" ")
+        ),
+        metadata: json!({"num_person": n, "difficulty": difficulty, "statements": lines, "use_chinese": false}),
+        solution: format!("The answer is **{answer}**."),
+        answer: json!(answer),
+    })
+}

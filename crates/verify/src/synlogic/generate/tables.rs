@@ -1,0 +1,184 @@
+//! Makers of tables and timetables: buggy_tables and time_sequence.
+
+use serde_json::json;
+
+use super::{Draft, Source};
+
+/// What went wrong with a table, and how it is told.
+enum Damage {
+    Shifted { column: usize, by: i64, every: usize },
+    Swapped { first: usize, second: usize },
+    Reversed { column: usize },
+    Negated { column: usize },
+}
+
+const COLUMNS: [&str; 6] = ["price", "weight", "stock", "rating", "sales", "returns"];
+
+pub(super) fn buggy_tables(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
+    let rows = 4 + 2 * difficulty;
+    let columns = 3 + difficulty / 4;
+    let names = source.sample(&COLUMNS, columns);
+    let original: Vec<Vec<i64>> =
+        (0..rows).map(|_| (0..columns).map(|_| source.range(1, 99)).collect()).collect();
+    let mut buggy = original.clone();
+    let damage = match source.below(4) {
+        0 => Damage::Shifted {
+            column: source.below(columns),
+            by: source.range(2, 20),
+            every: 2 + source.below(2),
+        },
+        1 => {
+            let pair = source.sample(&(0..columns).collect::<Vec<_>>(), 2);
+            Damage::Swapped { first: pair[0], second: pair[1] }
+        }
+        2 => Damage::Reversed { column: source.below(columns) },
+        _ => Damage::Negated { column: source.below(columns) },
+    };
+    let told = match damage {
+        Damage::Shifted { column, by, every } => {
+            buggy.iter_mut().skip(every - 1).step_by(every).for_each(|row| row[column] += by);
+            format!(
+                "in every {}, counted from the first, {by} was added to {}",
+                ordinal(every),
+                names[column]
+            )
+        }
+        Damage::Swapped { first, second } => {
+            buggy.iter_mut().for_each(|row| row.swap(first, second));
+            format!(
+                "the values of {} and {} were exchanged in every row, the headings were not",
+                names[first], names[second]
+            )
+        }
+        Damage::Reversed { column } => {
+            for r in 0..rows {
+                buggy[r][column] = original[rows - 1 - r][column];
+            }
+            format!(
+                "the values of {} were written in reverse order, the last row's in the first row",
+                names[column]
+            )
+        }
+        Damage::Negated { column } => {
+            buggy.iter_mut().for_each(|row| row[column] = 100 - row[column]);
+            format!("each value of {} was replaced by 100 minus it", names[column])
+        }
+    };
+    let asked = source.sample(&(0..columns).collect::<Vec<_>>(), 3);
+    let limit = source.range(20, 70);
+    let chosen: Vec<&Vec<i64>> = original.iter().filter(|row| row[asked[2]] > limit).collect();
+    if chosen.is_empty() {
+        return None;
+    }
+    let column = |c: usize| chosen.iter().map(|row| row[c]).collect::<Vec<i64>>();
+    let (a, b) = (column(asked[0]), column(asked[1]));
+    let (statistic, difference, over) = match source.below(3) {
+        0 => ("mean", (a.iter().sum::<i64>() - b.iter().sum::<i64>()).abs(), chosen.len() as i64),
+        1 => ("sum", (a.iter().sum::<i64>() - b.iter().sum::<i64>()).abs(), 1),
+        _ => ("largest value", (a.iter().max()? - b.iter().max()?).abs(), 1),
+    };
+    // Hundredths; a tie between two of them would be a matter of convention.
+    let (whole, rest) = (difference * 100 / over, difference * 100 % over);
+    if rest * 2 == over {
+        return None;
+    }
+    let hundredths = whole + i64::from(rest * 2 > over);
+    let answer = format!("{}.{:02}", hundredths / 100, hundredths % 100);
+    let shown = std::iter::once(format!("| {} |", names.join(" | ")))
+        .chain(
+            buggy
+                .iter()
+                .map(|row| format!("| {} |", row.iter().map(i64::to_string).collect::<Vec<_>>().join(" | "))),
+        )
+        .collect::<Vec<_>>()
+        .join("\n");
+    Some(Draft {
+        question: format!(
+            "This table was damaged: {told}.\n{shown}\nRestore it. Then, over the rows whose {} is above {limit}, by how much do \
+             the {statistic} of {} and the {statistic} of {} differ? Give the absolute difference, rounded to two decimals and \
+             always with two decimals, such as 4.50.",
+            names[asked[2]], names[asked[0]], names[asked[1]]
+        ),
+        metadata: json!({
+            "num_rows": rows, "bug_description": told, "original_table": original, "buggy_table": buggy,
+            "target_answer": answer,
+        }),
+        solution: answer.clone(),
+        answer: json!(answer),
+    })
+}
+
+fn ordinal(n: usize) -> &'static str {
+    if n == 2 { "second row" } else { "third row" }
+}
+
+const WORKERS: [&str; 8] = ["Anna", "Bruno", "Celia", "Dario", "Emma", "Fritz", "Gina", "Henri"];
+const DAYS: [&str; 5] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday"];
+/// Slots of five minutes from 9:00 to 17:00.
+const SLOTS: usize = 96;
+
+fn clock(slot: usize) -> String {
+    let minutes = 9 * 60 + slot * 5;
+    format!("{:02}:{:02}", minutes / 60, minutes % 60)
+}
+
+pub(super) fn time_sequence(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
+    let people = source.sample(&WORKERS, 2 + difficulty.div_ceil(3));
+    let days = (2 + difficulty / 3).min(5);
+    let mut free = vec![[true; SLOTS]; days];
+    let mut text = String::new();
+    let mut schedule = serde_json::Map::new();
+    for person in &people {
+        text += &format!("{person}:\n");
+        let mut week = serde_json::Map::new();
+        for (day, free) in free.iter_mut().enumerate() {
+            // Cut points in order, taken by pairs.
+            let count = 1 + source.below(2 + difficulty / 3);
+            let mut cuts = source.sample(&(0..=SLOTS).collect::<Vec<_>>(), 2 * count);
+            cuts.sort_unstable();
+            let spans: Vec<(usize, usize)> = cuts.chunks(2).map(|c| (c[0], c[1])).collect();
+            let busy = source.chance(3, 5);
+            for (slot, open) in free.iter_mut().enumerate() {
+                let inside = spans.iter().any(|(a, b)| (*a..*b).contains(&slot));
+                *open &= inside != busy;
+            }
+            let list: Vec<String> =
+                spans.iter().map(|(a, b)| format!("{} - {}", clock(*a), clock(*b))).collect();
+            let word = if busy { "busy" } else { "free only" };
+            text += &format!("  {}: {word} {}\n", DAYS[day], list.join(", "));
+            week.insert(DAYS[day].to_owned(), json!([word, spans]));
+        }
+        schedule.insert((*person).to_owned(), json!(week));
+    }
+    // Starts at full or half hours, each with the time that is then free for all.
+    let mut longest = 0;
+    let mut count = 0;
+    for free in &free {
+        for start in (0..SLOTS).step_by(6) {
+            let length = free[start..].iter().take_while(|f| **f).count();
+            if length > longest {
+                (longest, count) = (length, 0);
+            }
+            count += usize::from(length == longest && length > 0);
+        }
+    }
+    let answer = [longest * 5, count];
+    Some(Draft {
+        question: format!(
+            "{} work from 9:00 to 17:00 and want to meet for one uninterrupted stretch of a day when all of them are free. The \
+             days are {}. Their times:\n{text}A meeting must begin at a full or half hour. How many minutes can the longest \
+             possible meeting last, and how many starting times allow a meeting of that length? End with the two numbers in \
+             square brackets, such as [45, 3]; if no meeting is possible, with [0, 0].",
+            people.join(", "),
+            DAYS[..days].join(", ")
+        ),
+        metadata: json!({
+            "n": people.len(), "rule_prob": 0.5,
+            "records": {
+                "raw_schedule": schedule, "answers": {"answer_maxLen": answer[0], "answer_nums": answer[1]},
+            },
+        }),
+        solution: format!("[{}, {}]", answer[0], answer[1]),
+        answer: json!(answer),
+    })
+}

@@ -20,6 +20,8 @@ pub enum Command {
     Compare(crate::compare::Args),
     /// Active groups and missed tails by group size, from samples.
     Plan(crate::plan::Args),
+    /// Make training data: logic problems of the SynLogic tasks.
+    Data(crate::data::Args),
     /// Write an HTML report of one or several runs.
     Report(crate::report::Args),
 }
@@ -33,6 +35,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<()> {
         Command::PassAtK(args) => crate::pass_at_k::run(args),
         Command::Compare(args) => crate::compare::run(args),
         Command::Plan(args) => crate::plan::run(args),
+        Command::Data(args) => crate::data::run(args),
         Command::Report(args) => crate::report::run(args),
     }
 }

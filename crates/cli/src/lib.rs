@@ -6,6 +6,7 @@
 pub mod benchmarks;
 pub mod cli;
 pub mod compare;
+pub mod data;
 pub mod dataset;
 pub mod failure;
 pub mod pass_at_k;

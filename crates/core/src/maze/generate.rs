@@ -6,40 +6,6 @@ use crate::rng::Key;
 /// The order in which a cell's neighbours are looked at.
 const ORDER: [Move; 4] = [Move::Right, Move::Down, Move::Left, Move::Up];
 
-/// Training and held-out mazes, whose indices never overlap.
-///
-/// Different indices are different draws, which at small sizes may still be the same maze: a 9x9 grid has
-/// 100,352 trees, a 5x5 grid 4. [`Maze`] compares and hashes, for those who want to leave such twins out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Split {
-    /// Mazes that a policy learns from.
-    Train,
-    /// Mazes that it is evaluated on.
-    HeldOut,
-}
-
-impl Split {
-    /// Indices of one split: enough for any run, and exact in a JSON number.
-    pub const LEN: u64 = 1 << 40;
-
-    /// The maze index of the split's `i`-th maze.
-    ///
-    /// # Panics
-    /// If `i` is not below [`Split::LEN`].
-    pub fn index(self, i: u64) -> u64 {
-        assert!(i < Self::LEN, "maze {i} of a split that holds {}", Self::LEN);
-        match self {
-            Self::Train => i,
-            Self::HeldOut => Self::LEN + i,
-        }
-    }
-
-    /// The split that a maze index belongs to.
-    pub fn of(index: u64) -> Self {
-        if index < Self::LEN { Self::Train } else { Self::HeldOut }
-    }
-}
-
 /// The maze of this size, seed and index.
 ///
 /// From the carved cell the frontier takes in, in the order right, down, left, up, the cells two steps away

@@ -5,15 +5,17 @@
 //! correct completion.
 //!
 //! Source: F-GRPO, appendix "Maze Experiment Details", after arXiv 2602.02710, appendix E.1. Departures: sizes
-//! are settings; held-out mazes are told from training mazes by their index ([`Split`]).
+//! are settings; a training maze that equals a held-out one is drawn again ([`HeldOut`]).
 
 mod generate;
 mod reward;
 mod solve;
+mod split;
 pub mod tokens;
 
-pub use generate::{Split, generate};
+pub use generate::generate;
 pub use reward::{Grade, Scoring, grade};
+pub use split::{HeldOut, Split};
 pub use tokens::Token;
 
 /// A cell's position: row and column, from the upper left corner.

@@ -125,6 +125,26 @@ fn index_beyond_its_split_is_a_bug() {
     Split::Train.index(Split::LEN);
 }
 
+#[test]
+fn no_held_out_maze_is_ever_trained_on() {
+    let held_out = HeldOut::new(9, 1, 128);
+    let twins = (0..5_000).filter(|&i| held_out.contains(&generate(9, 1, Split::Train.index(i)))).count();
+    assert!(twins > 20, "without the redraw there are twins: {twins}");
+    for i in 0..5_000 {
+        let (index, maze) = held_out.training(i).unwrap();
+        assert!(!held_out.contains(&maze));
+        assert_eq!((Split::of(index), generate(9, 1, index)), (Split::Train, maze));
+    }
+    assert_eq!(held_out.mazes()[5], generate(9, 1, Split::HeldOut.index(5)));
+}
+
+#[test]
+fn grid_whose_mazes_are_all_held_out_has_no_training_maze() {
+    // There are four mazes of this size; sixty draws hold them all.
+    assert!(HeldOut::new(5, 1, 60).training(0).is_none());
+    assert!(HeldOut::new(5, 1, 1).training(0).is_some());
+}
+
 const SMALL: &str = "#####\n#S  #\n### #\n#  G#\n#####\n";
 
 #[test]

@@ -5,12 +5,15 @@ use anyhow::Context;
 use fgrpo_core::stats::pass_at_k::PassAtK;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
 /// The files that make a folder a run folder: one of them is enough.
 pub(super) const FILES: [&str; 4] = ["metrics.jsonl", "sft.jsonl", "eval.jsonl", "config.toml"];
+
+/// So many of the latest completions are kept for the page.
+const LATEST: usize = 4_000;
 
 /// A rollout is shown with at most so many characters of its prompt and of its completion.
 const SHOWN_CHARACTERS: usize = 6_000;
@@ -184,11 +187,16 @@ impl Run {
         read_lines(&folder.join("metrics.jsonl"), &mut notes, |m: Metrics| run.metrics.push(m))?;
         read_lines(&folder.join("sft.jsonl"), &mut notes, |s: Sft| run.sft.push(s))?;
         read_lines(&folder.join("eval.jsonl"), &mut notes, |e: Eval| run.evals.push(e))?;
+        let mut latest = VecDeque::new();
         read_lines(&folder.join("rollouts.jsonl"), &mut notes, |mut r: Rollout| {
             shorten(&mut r.prompt);
             shorten(&mut r.completion);
-            run.rollouts.push(r);
+            if latest.len() == LATEST {
+                latest.pop_front();
+            }
+            latest.push_back(r);
         })?;
+        run.rollouts = latest.into();
         if run.metrics.is_empty() && run.sft.is_empty() && run.evals.is_empty() {
             return Err(anyhow::Error::new(BadInput(format!(
                 "{}: nothing to report yet: metrics.jsonl, sft.jsonl and eval.jsonl are missing or empty",

@@ -3,10 +3,14 @@
 use super::input::{Rollout, Run};
 use super::page::{Group, escape, groups};
 use fgrpo_core::maze::{Maze, Move, Position, Split, generate, tokens, valid_size};
+use std::collections::HashSet;
 use std::fmt::Write;
 
-/// Mazes shown of a run; fewer when several runs are compared.
+/// Mazes shown of a run alone.
 const SHOWN: usize = 10;
+
+/// So many mazes in common, and compared runs are shown on those.
+const ENOUGH_SHARED: usize = 3;
 
 /// Runs shown.
 const SINGLE: usize = 6;
@@ -14,9 +18,20 @@ const SINGLE: usize = 6;
 /// The section; empty unless a run is on the maze task and has kept completions.
 pub(super) fn section(runs: &[Run]) -> String {
     let groups = groups(runs);
+    let shown: Vec<(&Group, &Run)> = groups.iter().take(SINGLE).map(|g| (g, &runs[g.runs[0]])).collect();
+    let candidates: Vec<Vec<&Rollout>> = shown.iter().map(|s| latest_of_each(s.1)).collect();
+    let shared = shared(&candidates);
     let mut html = String::new();
-    for group in groups.iter().take(SINGLE) {
-        html.push_str(&of_run(&runs[group.runs[0]], group, groups.len()));
+    for ((group, run), mut rollouts) in shown.into_iter().zip(candidates) {
+        if shared.len() >= ENOUGH_SHARED {
+            rollouts = shared
+                .iter()
+                .filter_map(|id| rollouts.iter().find(|r| r.prompt_id == **id).copied())
+                .collect();
+        } else {
+            balance(&mut rollouts, if groups.len() > 1 { SHOWN / 2 + 1 } else { SHOWN });
+        }
+        html.push_str(&of_run(run, group, &rollouts));
     }
     if html.is_empty() {
         return html;
@@ -26,42 +41,50 @@ pub(super) fn section(runs: &[Run]) -> String {
     )
 }
 
-fn of_run(run: &Run, group: &Group, groups: usize) -> String {
-    let mut chosen: Vec<(&Rollout, Maze)> = Vec::new();
-    let held_out = |r: &&Rollout| r.prompt_number().is_some_and(|i| Split::of(i) == Split::HeldOut);
-    let any_held_out = run.rollouts.iter().any(|r| held_out(&r));
-    // The latest completions first; of one maze only one, so that the eye sees different mazes.
-    for rollout in run.rollouts.iter().rev().filter(|r| !any_held_out || held_out(r)) {
-        let seen = chosen.iter().any(|c| c.0.prompt_id == rollout.prompt_id);
-        // As many wrong as correct ones, as far as there are.
-        let alike = chosen.iter().filter(|c| c.0.correct() == rollout.correct()).count();
-        if seen || alike >= SHOWN {
-            continue;
-        }
-        if let Some(maze) = maze_of(run, rollout) {
-            chosen.push((rollout, maze));
-        }
-        if chosen.len() >= 2 * SHOWN {
-            break;
+/// The latest completion of each maze, latest first; of held-out mazes alone where there are any.
+fn latest_of_each(run: &Run) -> Vec<&Rollout> {
+    let held_out = |r: &Rollout| r.prompt_number().is_some_and(|i| Split::of(i) == Split::HeldOut);
+    let only_held_out = run.rollouts.iter().any(held_out);
+    let mut seen = HashSet::new();
+    let kept = run.rollouts.iter().rev().filter(|r| !only_held_out || held_out(r));
+    kept.filter(|r| seen.insert(r.prompt_name())).take(4 * SHOWN * SHOWN).collect()
+}
+
+/// The mazes that all runs have, when several are compared: at most six, those first on which the runs disagree.
+fn shared<'a>(candidates: &[Vec<&'a Rollout>]) -> Vec<&'a serde_json::Value> {
+    let [first, others @ ..] = candidates else { return Vec::new() };
+    if others.is_empty() {
+        return Vec::new();
+    }
+    let mut shared: Vec<(bool, &serde_json::Value)> = Vec::new();
+    for rollout in first {
+        let found: Vec<_> =
+            others.iter().filter_map(|o| o.iter().find(|r| r.prompt_id == rollout.prompt_id)).collect();
+        if found.len() == others.len() {
+            shared.push((found.iter().all(|r| r.correct() == rollout.correct()), &rollout.prompt_id));
         }
     }
-    let shown = if groups > 1 { SHOWN / 2 + 1 } else { SHOWN };
-    let (mut good, mut bad): (Vec<_>, Vec<_>) = chosen.into_iter().partition(|c| c.0.correct());
-    let bad_shown = bad.len().min((shown / 2).max(shown.saturating_sub(good.len())));
-    bad.truncate(bad_shown);
+    shared.sort_by_key(|s| s.0);
+    shared.into_iter().take(6).map(|s| s.1).collect()
+}
+
+/// Keeps `shown` completions, half of them wrong as far as there are, the correct ones first.
+fn balance(rollouts: &mut Vec<&Rollout>, shown: usize) {
+    let (mut good, mut bad): (Vec<&Rollout>, Vec<&Rollout>) = rollouts.iter().partition(|r| r.correct());
+    bad.truncate((shown / 2).max(shown.saturating_sub(good.len())));
     good.truncate(shown - bad.len());
-    if good.is_empty() && bad.is_empty() {
-        return String::new();
-    }
-    let what = if any_held_out { "held-out mazes" } else { "training mazes" };
-    let mut html = format!(
-        "<div class=\"g{}\"><h3>{}: {what}</h3><div class=\"maze-list\">",
-        group.colour,
-        escape(&group.name)
-    );
-    for (rollout, maze) in good.into_iter().chain(bad) {
+    good.append(&mut bad);
+    *rollouts = good;
+}
+
+fn of_run(run: &Run, group: &Group, rollouts: &[&Rollout]) -> String {
+    let held_out = |r: &&Rollout| r.prompt_number().is_some_and(|i| Split::of(i) == Split::HeldOut);
+    let what = if rollouts.iter().any(held_out) { "held-out mazes" } else { "training mazes" };
+    let mut figures = String::new();
+    for rollout in rollouts {
+        let Some(maze) = maze_of(run, rollout) else { continue };
         let _ = write!(
-            html,
+            figures,
             "<figure class=\"maze c{}\">{}<figcaption><span class=\"verdict {}\">{}</span><small>{}, step {}</small></figcaption></figure>",
             group.colour % 8,
             drawing(&maze, &tokens::moves(&tokens::read(&rollout.completion))),
@@ -71,7 +94,14 @@ fn of_run(run: &Run, group: &Group, groups: usize) -> String {
             rollout.step
         );
     }
-    html + "</div></div>"
+    if figures.is_empty() {
+        return figures;
+    }
+    format!(
+        "<div class=\"g{}\"><h3>{}: {what}</h3><div class=\"maze-list\">{figures}</div></div>",
+        group.colour,
+        escape(&group.name)
+    )
 }
 
 /// The maze's name: its place in its split.

@@ -3,13 +3,13 @@
 use super::chart::number;
 use super::input::{Rollout, Run};
 use super::mazes::{called, drawing, maze_of, said};
-use super::page::{escape, groups};
+use super::page::{Group, escape, groups};
 use fgrpo_core::maze::tokens;
 use std::cmp::Ordering;
 use std::fmt::Write;
 
 /// Completions shown of each kind.
-const SHOWN: usize = 3;
+const SHOWN: usize = 4;
 
 /// Runs shown.
 const SINGLE: usize = 4;
@@ -68,7 +68,7 @@ pub(super) fn section(runs: &[Run]) -> String {
             run.rollouts.iter().filter(|r| r.step >= from).count()
         );
         for kind in &KINDS {
-            html.push_str(&of_kind(run, from, kind, groups.len() <= 2));
+            html.push_str(&of_kind(run, group, from, kind, groups.len() <= 2));
         }
         html.push_str("</div>");
     }
@@ -85,7 +85,7 @@ fn recent_from(run: &Run) -> u64 {
     last - (last - first) / 3
 }
 
-fn of_kind(run: &Run, from: u64, kind: &Kind, open: bool) -> String {
+fn of_kind(run: &Run, group: &Group, from: u64, kind: &Kind, open: bool) -> String {
     let (title, note, which, compare) = *kind;
     let mut found: Vec<&Rollout> = run.rollouts.iter().filter(|r| r.step >= from && which(r)).collect();
     found.sort_by(|a, b| compare(a, b));
@@ -107,12 +107,12 @@ fn of_kind(run: &Run, from: u64, kind: &Kind, open: bool) -> String {
         "<details{open}><summary><b>{title}</b> <small>{note}</small></summary><div class=\"rollouts\">"
     );
     for rollout in shown {
-        html.push_str(&card(run, rollout));
+        html.push_str(&card(run, group, rollout));
     }
     html + "</div></details>"
 }
 
-fn card(run: &Run, rollout: &Rollout) -> String {
+fn card(run: &Run, group: &Group, rollout: &Rollout) -> String {
     let fact = |name: &str, value: Option<f64>| {
         value.map_or_else(String::new, |v| format!("<span>{name} <b>{}</b></span>", number(v)))
     };
@@ -123,7 +123,7 @@ fn card(run: &Run, rollout: &Rollout) -> String {
     };
     let maze = maze_of(run, rollout);
     let mut html = format!(
-        "<article class=\"card rollout\"><div class=\"facts\"><span class=\"verdict {class}\">{}</span>{}{}{}{}{}<span>step {}</span><span>prompt {}</span></div>",
+        "<article class=\"card rollout\"><div class=\"facts\"><span class=\"verdict {class}\">{}</span>{}{}{}{}{}<span>step {}</span><span>{}</span></div>",
         escape(&rollout.verdict),
         if rollout.reason.is_empty() || rollout.reason == rollout.verdict {
             String::new()
@@ -135,7 +135,11 @@ fn card(run: &Run, rollout: &Rollout) -> String {
         fact("mean logp", rollout.old_logp_mean),
         fact("tokens", rollout.length.map(|l| l as f64)),
         rollout.step,
-        escape(&if maze.is_some() { called(rollout) } else { rollout.prompt_name() }),
+        escape(&if maze.is_some() {
+            format!("maze {}", called(rollout))
+        } else {
+            format!("prompt {}", rollout.prompt_name())
+        }),
     );
     html.push_str("<div>");
     let _ = write!(html, "<pre>{}</pre>", escape(&rollout.completion));
@@ -156,7 +160,7 @@ fn card(run: &Run, rollout: &Rollout) -> String {
     html.push_str("</div>");
     if let Some(maze) = maze {
         let moves = tokens::moves(&tokens::read(&rollout.completion));
-        let _ = write!(html, "<div class=\"maze c0\">{}</div>", drawing(&maze, &moves));
+        let _ = write!(html, "<div class=\"maze c{}\">{}</div>", group.colour % 8, drawing(&maze, &moves));
     }
     html + "</article>"
 }

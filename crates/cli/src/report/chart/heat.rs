@@ -34,7 +34,8 @@ pub(in super::super) fn html(words: &Words, class: &str, rows: &[(f64, &[f64])])
     let bin = 1.0 / (bins - 1) as f64;
     let x = Axis::x(Scale::Linear, first - half, last + half);
     let y = Axis::y(Scale::Linear, -bin / 2.0, 1.0 + bin / 2.0);
-    figure(words, x, y, Format::Percent, |svg| {
+    let hidden = class.split(' ').nth(1).unwrap_or_default();
+    let html = figure(words, x, y, Format::Percent, |svg| {
         let edge = |i: usize| match i {
             0 => first - half,
             i if i == columns.len() => last + half,
@@ -61,5 +62,7 @@ pub(in super::super) fn html(words: &Words, class: &str, rows: &[(f64, &[f64])])
                 );
             }
         }
-    })
+    });
+    // The figure goes with its run when that is hidden.
+    html.replacen("<figure>", &format!("<figure class=\"{hidden}\">"), 1)
 }

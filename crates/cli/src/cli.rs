@@ -14,6 +14,8 @@ pub struct Cli {
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Check answers: one JSON line in, one JSON line out.
+    Verify(crate::verify::Args),
     /// Unbiased pass@k of scored samples.
     PassAtK(crate::pass_at_k::Args),
     /// Compare two models' pass@k on the same problems.
@@ -32,6 +34,7 @@ pub enum Command {
 /// Whatever the command fails with; [`crate::failure::exit_code`] turns it into an exit code.
 pub fn run(cli: &Cli) -> anyhow::Result<()> {
     match &cli.command {
+        Command::Verify(args) => crate::verify::run(args),
         Command::PassAtK(args) => crate::pass_at_k::run(args),
         Command::Compare(args) => crate::compare::run(args),
         Command::Plan(args) => crate::plan::run(args),

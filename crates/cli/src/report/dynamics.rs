@@ -27,7 +27,7 @@ struct Plot {
     field: Field,
 }
 
-const PLOTS: [Plot; 10] = [
+const PLOTS: [Plot; 12] = [
     Plot {
         title: "Active groups",
         note: "Groups with both correct and wrong completions: the ones that teach.",
@@ -61,6 +61,14 @@ const PLOTS: [Plot; 10] = [
         field: |m| m.entropy,
     },
     Plot {
+        title: "Distinct completions",
+        note: "Different completions among all of a step.",
+        y: "share",
+        format: Format::Percent,
+        show: &[0.0],
+        field: |m| m.distinct_fraction,
+    },
+    Plot {
         title: "Gradient norm",
         note: "Before clipping.",
         y: "norm",
@@ -91,6 +99,14 @@ const PLOTS: [Plot; 10] = [
         format: Format::Number,
         show: &[],
         field: |m| m.ratio_max.map(|r| r - 1.0),
+    },
+    Plot {
+        title: "Sampler against learner",
+        note: "Largest |logp \u{2212} old_logp| of a first update: the same weights, so rounding alone.",
+        y: "nats",
+        format: Format::Number,
+        show: &[],
+        field: |m| m.logp_difference_max,
     },
     Plot {
         title: "Truncated completions",

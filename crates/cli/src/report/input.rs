@@ -2,6 +2,7 @@
 
 use crate::failure::{BadInput, OrBadInput};
 use anyhow::Context;
+use fgrpo_core::maze::Split;
 use fgrpo_core::stats::pass_at_k::PassAtK;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -34,6 +35,8 @@ pub(super) struct Metrics {
     pub(super) focal_weight_mean: Option<f64>,
     pub(super) advantage_abs_mean: Option<f64>,
     pub(super) entropy: Option<f64>,
+    pub(super) distinct_fraction: Option<f64>,
+    pub(super) logp_difference_max: Option<f64>,
     pub(super) policy_loss: Option<f64>,
     pub(super) ratio_mean: Option<f64>,
     pub(super) ratio_max: Option<f64>,
@@ -72,6 +75,17 @@ pub(super) struct Eval {
     pub(super) pass_at_k: BTreeMap<String, Option<f64>>,
     pub(super) interval: BTreeMap<String, Option<[f64; 2]>>,
     pub(super) per_problem: Vec<usize>,
+    pub(super) examples: Vec<Example>,
+}
+
+/// A completion of an evaluated problem.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Example {
+    pub(super) problem: serde_json::Value,
+    pub(super) completion: String,
+    pub(super) target: Option<String>,
+    pub(super) correct: bool,
 }
 
 impl Eval {
@@ -156,6 +170,8 @@ pub struct Run {
     pub(super) sft: Vec<Sft>,
     pub(super) evals: Vec<Eval>,
     pub(super) rollouts: Vec<Rollout>,
+    /// Completions of the last evaluation of each set.
+    pub(super) examples: Vec<Rollout>,
     /// What had to be tolerated in reading it.
     pub(super) notes: Vec<String>,
 }
@@ -210,10 +226,32 @@ impl Run {
         last_of_each(&mut run.sft, &mut notes, "sft.jsonl", |s| s.step);
         last_of_each(&mut run.evals, &mut notes, "eval.jsonl", |e| (e.set.clone(), e.step));
         run.notes = notes;
+        run.examples = run.last_examples();
         Ok(run)
     }
 
-    /// The evaluated sets' names, in order of appearance.
+    /// The last evaluations' examples, as completions with nothing but what an evaluation knows.
+    fn last_examples(&self) -> Vec<Rollout> {
+        let maze = self.setting("task.kind") == Some("maze");
+        let example = |step: u64, e: &Example| {
+            let mut completion = e.completion.clone();
+            shorten(&mut completion);
+            let number = e.problem.as_u64().filter(|i| maze && *i < Split::LEN);
+            Rollout {
+                step,
+                // A held-out maze is told by its index from the training maze of the same place.
+                prompt_id: number.map_or_else(|| e.problem.clone(), |i| Split::HeldOut.index(i).into()),
+                completion,
+                verdict: if e.correct { "correct" } else { "wrong" }.into(),
+                target: e.target.clone(),
+                ..Rollout::default()
+            }
+        };
+        let last = self.sets().into_iter().filter_map(|set| self.evals_of(set).next_back());
+        last.flat_map(|eval| eval.examples.iter().map(move |e| example(eval.step, e))).collect()
+    }
+
+    /// The evaluated sets' names, in alphabetical order.
     pub(super) fn sets(&self) -> Vec<&str> {
         let mut sets: Vec<&str> = Vec::new();
         for eval in &self.evals {

@@ -2,7 +2,7 @@
 
 use super::input::{Rollout, Run};
 use super::page::{Group, escape, groups};
-use fgrpo_core::maze::{Maze, Move, Position, Split, generate, tokens, valid_size};
+use fgrpo_core::maze::{Maze, Move, Position, Scoring, Split, generate, grade, tokens, valid_size};
 use std::collections::HashSet;
 use std::fmt::Write;
 
@@ -44,9 +44,10 @@ pub(super) fn section(runs: &[Run]) -> String {
 /// The latest completion of each maze, latest first; of held-out mazes alone where there are any.
 fn latest_of_each(run: &Run) -> Vec<&Rollout> {
     let held_out = |r: &Rollout| r.prompt_number().is_some_and(|i| Split::of(i) == Split::HeldOut);
-    let only_held_out = run.rollouts.iter().any(held_out);
+    let only_held_out = run.rollouts.iter().chain(&run.examples).any(held_out);
     let mut seen = HashSet::new();
-    let kept = run.rollouts.iter().rev().filter(|r| !only_held_out || held_out(r));
+    let latest = run.examples.iter().chain(run.rollouts.iter().rev());
+    let kept = latest.filter(|r| !only_held_out || held_out(r));
     kept.filter(|r| seen.insert(r.prompt_name())).take(4 * SHOWN * SHOWN).collect()
 }
 
@@ -80,16 +81,26 @@ fn balance(rollouts: &mut Vec<&Rollout>, shown: usize) {
 fn of_run(run: &Run, group: &Group, rollouts: &[&Rollout]) -> String {
     let held_out = |r: &&Rollout| r.prompt_number().is_some_and(|i| Split::of(i) == Split::HeldOut);
     let what = if rollouts.iter().any(held_out) { "held-out mazes" } else { "training mazes" };
+    let scoring = match run.setting("task.reward") {
+        Some("reaches_goal") => Scoring::ReachesGoal,
+        _ => Scoring::Exact,
+    };
     let mut figures = String::new();
     for rollout in rollouts {
         let Some(maze) = maze_of(run, rollout) else { continue };
+        let completion = tokens::read(&rollout.completion);
+        let reason = if rollout.reason.is_empty() {
+            grade(&maze, &completion, scoring).reason().replace('_', " ")
+        } else {
+            said(rollout)
+        };
         let _ = write!(
             figures,
             "<figure class=\"maze c{}\">{}<figcaption><span class=\"verdict {}\">{}</span><small>{}, step {}</small></figcaption></figure>",
             group.colour % 8,
-            drawing(&maze, &tokens::moves(&tokens::read(&rollout.completion))),
+            drawing(&maze, &tokens::moves(&completion)),
             if rollout.correct() { "good" } else { "bad" },
-            escape(&said(rollout)),
+            escape(&reason),
             escape(&called(rollout)),
             rollout.step
         );

@@ -54,7 +54,9 @@ pub(super) fn section(runs: &[Run]) -> String {
     let mut html = String::new();
     for group in groups.iter().take(SINGLE) {
         let run = &runs[group.runs[0]];
-        if run.rollouts.is_empty() {
+        // Evaluated mazes are drawn in a section of their own.
+        let examples: Vec<&Rollout> = run.examples.iter().filter(|e| maze_of(run, e).is_none()).collect();
+        if run.rollouts.is_empty() && examples.is_empty() {
             continue;
         }
         let from = recent_from(run);
@@ -62,13 +64,22 @@ pub(super) fn section(runs: &[Run]) -> String {
         if groups.len() > 1 {
             let _ = write!(html, "<h3>{}</h3>", escape(&run.name));
         }
-        let _ = write!(
-            html,
-            "<p class=\"soft\">From the {} completions kept of steps {from} and later.</p>",
-            run.rollouts.iter().filter(|r| r.step >= from).count()
-        );
-        for kind in &KINDS {
-            html.push_str(&of_kind(run, group, from, kind, groups.len() <= 2));
+        if !run.rollouts.is_empty() {
+            let recent = run.rollouts.iter().filter(|r| r.step >= from).count();
+            let _ = write!(
+                html,
+                "<p class=\"soft\">From the {recent} completions kept of steps {from} and later.</p>"
+            );
+            for kind in &KINDS {
+                html.push_str(&of_kind(run, group, from, kind, groups.len() <= 2));
+            }
+        }
+        if !examples.is_empty() {
+            html.push_str(
+                "<details><summary><b>From the last evaluation</b></summary><div class=\"rollouts\">",
+            );
+            html.extend(examples.into_iter().map(|e| card(run, group, e)));
+            html.push_str("</div></details>");
         }
         html.push_str("</div>");
     }
@@ -82,7 +93,7 @@ pub(super) fn section(runs: &[Run]) -> String {
 /// The step from which the last third of the kept completions begins.
 fn recent_from(run: &Run) -> u64 {
     let (first, last) = run.rollouts.iter().fold((u64::MAX, 0), |(a, b), r| (a.min(r.step), b.max(r.step)));
-    last - (last - first) / 3
+    last - last.saturating_sub(first) / 3
 }
 
 fn of_kind(run: &Run, group: &Group, from: u64, kind: &Kind, open: bool) -> String {

@@ -1,0 +1,327 @@
+//! Times the engine on fixed shapes and prints one JSON object per case, for comparison with other programs on the same machine.
+//!
+//! ```text
+//! cargo run --release -p fgrpo-nn --example step_time -- [--threads N] [--repeats N] [CASE...]
+//! ```
+//!
+//! Each case runs once to warm up, then `repeats` times; `ms` is the median, `best_ms` the fastest, `cpu_ms` the median of the processor time of all
+//! threads (Linux), which a busy machine disturbs less. Weights are random.
+
+use std::ops::ControlFlow;
+use std::time::Instant;
+
+use fgrpo_nn::config::{Architecture, Config, RopeScaling};
+use fgrpo_nn::{AdamW, Batch, Completion, Device, Engine, Prompt, Sampling};
+use serde_json::json;
+
+/// A small generator of numbers.
+struct Numbers(u64);
+
+impl Numbers {
+    fn uniform(&mut self) -> f64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let mixed = (self.0 ^ (self.0 >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        ((mixed ^ (mixed >> 32)) >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    fn normal(&mut self) -> f64 {
+        let (a, b) = (1.0 - self.uniform(), self.uniform());
+        (-2.0 * a.ln()).sqrt() * (2.0 * std::f64::consts::PI * b).cos()
+    }
+
+    fn tokens(&mut self, count: usize, vocabulary: usize) -> Vec<u32> {
+        (0..count).map(|_| (self.uniform() * vocabulary as f64) as u32).collect()
+    }
+}
+
+/// The maze's form of Qwen2, by its MLP's width.
+fn small(intermediate_size: usize) -> Config {
+    Config {
+        architecture: Architecture::Qwen2,
+        vocab_size: 32,
+        hidden_size: 256,
+        intermediate_size,
+        num_hidden_layers: 4,
+        num_attention_heads: 4,
+        num_key_value_heads: 2,
+        head_dim: 64,
+        rms_norm_eps: 1e-6,
+        rope_theta: 1e6,
+        rope_scaling: RopeScaling::Default,
+        tie_word_embeddings: true,
+        qkv_bias: true,
+        qk_norm: false,
+        max_position_embeddings: 512,
+        bos_token_id: Some(1),
+        eos_token_id: vec![2],
+        pad_token_id: Some(0),
+    }
+}
+
+/// A language model of about 50M parameters in Qwen3's form.
+fn language() -> Config {
+    Config {
+        architecture: Architecture::Qwen3,
+        vocab_size: 16_384,
+        hidden_size: 512,
+        intermediate_size: 1536,
+        num_hidden_layers: 12,
+        num_attention_heads: 8,
+        num_key_value_heads: 4,
+        head_dim: 64,
+        qkv_bias: false,
+        qk_norm: true,
+        ..small(0)
+    }
+}
+
+/// Seconds of repeats, sorted each for itself.
+struct Times {
+    wall: Vec<f64>,
+    cpu: Vec<f64>,
+}
+
+impl Times {
+    fn median(&self) -> f64 {
+        self.wall[self.wall.len() / 2]
+    }
+
+    fn cpu_median(&self) -> f64 {
+        self.cpu[self.cpu.len() / 2]
+    }
+}
+
+/// Processor time of all threads of this process, in seconds; 0 where the system doesn't tell.
+fn cpu_seconds() -> f64 {
+    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return 0.0 };
+    tasks
+        .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("schedstat")).ok())
+        .filter_map(|line| line.split(' ').next()?.parse::<f64>().ok())
+        .sum::<f64>()
+        / 1e9
+}
+
+/// Runs `body` once to warm up, then `repeats` times.
+fn time(repeats: usize, mut body: impl FnMut()) -> Times {
+    body();
+    let mut times = Times { wall: Vec::new(), cpu: Vec::new() };
+    for _ in 0..repeats {
+        let (start, cpu) = (Instant::now(), cpu_seconds());
+        body();
+        times.wall.push(start.elapsed().as_secs_f64());
+        times.cpu.push(cpu_seconds() - cpu);
+    }
+    times.wall.sort_by(f64::total_cmp);
+    times.cpu.sort_by(f64::total_cmp);
+    times
+}
+
+fn uniform(prompt: usize, sample: usize, position: usize) -> f64 {
+    Numbers(((prompt * 1009 + sample) * 4099 + position) as u64 + 1).uniform()
+}
+
+fn generate(
+    engine: &mut Engine,
+    prompts: &[Vec<u32>],
+    samples: usize,
+    sampling: &Sampling,
+) -> Vec<Completion> {
+    let requests: Vec<Prompt<'_>> =
+        prompts.iter().map(|tokens| Prompt { tokens, samples: 0..samples }).collect();
+    let mut done = Vec::new();
+    engine
+        .generate(&requests, sampling, &uniform, None, &mut |completion| {
+            done.push(completion);
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    done.sort_by_key(|completion| (completion.prompt, completion.sample));
+    done
+}
+
+struct Bench {
+    threads: usize,
+    repeats: usize,
+    numbers: Numbers,
+}
+
+impl Bench {
+    fn engine(&mut self, config: &Config) -> Engine {
+        let numbers = &mut self.numbers;
+        Engine::init(config, 0.02, &mut || numbers.normal(), &Device::Cpu { threads: self.threads }).unwrap()
+    }
+
+    fn print(&self, case: &str, times: &Times, tokens: usize, more: serde_json::Value) {
+        let (median, cpu) = (times.median(), times.cpu_median());
+        let mut line = json!({
+            "engine": "fgrpo", "case": case, "threads": self.threads, "ms": median * 1e3,
+            "best_ms": times.wall[0] * 1e3, "cpu_ms": cpu * 1e3, "tokens": tokens,
+            "tokens_per_second": tokens as f64 / median, "tokens_per_cpu_second": tokens as f64 / cpu,
+        });
+        if let (Some(line), Some(more)) = (line.as_object_mut(), more.as_object()) {
+            line.extend(more.clone());
+        }
+        println!("{line}");
+    }
+
+    /// Random sequences, every token predicted but the first.
+    fn sequences(&mut self, config: &Config, rows: usize, len: usize) -> Batch {
+        let mut batch = Batch::default();
+        for _ in 0..rows {
+            let tokens = self.numbers.tokens(len, config.vocab_size);
+            batch.push_segment(&tokens, None);
+            let first = batch.tokens.len() - len;
+            for (offset, &token) in tokens.iter().enumerate().skip(1) {
+                batch.predict(first + offset - 1, token);
+            }
+        }
+        batch
+    }
+
+    /// A training step on `rows` whole sequences, every token predicted but the first: forward, backward, AdamW.
+    fn train(&mut self, case: &str, config: &Config, rows: usize, len: usize) {
+        let mut engine = self.engine(config);
+        let batch = self.sequences(config, rows, len);
+        let weight = -1.0 / batch.predictions.len() as f32;
+        let seconds = time(self.repeats, || {
+            engine.accumulate(&batch, 1.0, &|_, _, _, dlogp, _| dlogp.fill(weight)).unwrap();
+            assert!(engine.update(&AdamW { lr: 1e-4, ..AdamW::default() }, Some(1.0)).applied);
+        });
+        // Two operations per parameter and token, three passes; attention: scores and values.
+        let matrices = engine.parameters()
+            - if config.tie_word_embeddings { 0 } else { config.vocab_size * config.hidden_size };
+        let pairs = rows * len * (len + 1) / 2;
+        let attention = 4 * pairs * config.num_hidden_layers * config.num_attention_heads * config.head_dim;
+        let flops = 3.0 * (2.0 * (matrices * rows * len) as f64 + attention as f64);
+        self.print(case, &seconds, rows * len, json!({"gflops": flops / seconds.median() / 1e9, "gflops_per_cpu": flops / seconds.cpu_median() / 1e9}));
+    }
+
+    /// Scores each sequence's last token.
+    fn prefill(&mut self, case: &str, config: &Config, rows: usize, len: usize) {
+        let mut engine = self.engine(config);
+        let mut batch = Batch::default();
+        for _ in 0..rows {
+            batch.push_segment(&self.numbers.tokens(len, config.vocab_size), None);
+            batch.predict(batch.tokens.len() - 1, 0);
+        }
+        let times = time(self.repeats, || {
+            engine.score(&batch, 1.0).unwrap();
+        });
+        self.print(case, &times, rows * len, json!({}));
+    }
+
+    /// Samples `new` tokens after each of `rows` different prompts; prefill is timed apart and subtracted.
+    fn decode(&mut self, case: &str, config: &Config, rows: usize, prompt: usize, new: usize) {
+        let mut engine = self.engine(config);
+        let prompts: Vec<Vec<u32>> =
+            (0..rows).map(|_| self.numbers.tokens(prompt, config.vocab_size)).collect();
+        let mut run = |new: usize| {
+            let sampling = Sampling { max_new_tokens: new, ..Sampling::default() };
+            time(self.repeats, || assert_eq!(generate(&mut engine, &prompts, 1, &sampling).len(), rows))
+        };
+        let (prefill, whole) = (run(1), run(new));
+        let less = |list: &[f64], before: f64| list.iter().map(|seconds| seconds - before).collect();
+        let times =
+            Times { wall: less(&whole.wall, prefill.median()), cpu: less(&whole.cpu, prefill.cpu_median()) };
+        let more =
+            json!({"prefill_ms": prefill.median() * 1e3, "prefill_cpu_ms": prefill.cpu_median() * 1e3});
+        self.print(case, &times, rows * (new - 1), more);
+    }
+
+    /// The maze's reinforcement step: `samples` of 32 tokens for each of 8 prompts of 310, then one update on all of them. The temperature
+    /// sets how often samples part: a trained policy is nearly certain at most positions.
+    fn maze(&mut self, case: &str, samples: usize, temperature: f32) {
+        let config = small(1024);
+        let mut engine = self.engine(&config);
+        let prompts: Vec<Vec<u32>> = (0..8).map(|_| self.numbers.tokens(310, config.vocab_size)).collect();
+        let sampling = Sampling { temperature, max_new_tokens: 32, ..Sampling::default() };
+        let (mut rollout, mut update) = (Vec::new(), Vec::new());
+        let (mut rows, mut entropy) = (0, 0.0);
+        let seconds = time(self.repeats, || {
+            let start = Instant::now();
+            let done = generate(&mut engine, &prompts, samples, &sampling);
+            rollout.push(start.elapsed().as_secs_f64());
+            let start = Instant::now();
+            let mut batch = Batch::default();
+            let mut weights = Vec::new();
+            for (prompt, group) in prompts.iter().zip(done.chunks(samples)) {
+                let slices: Vec<&[u32]> =
+                    group.iter().map(|completion| completion.tokens.as_slice()).collect();
+                let indices = batch.push_group(prompt, &slices);
+                weights.resize(batch.predictions.len(), 0.0f32);
+                for (sample, indices) in indices.iter().enumerate() {
+                    // An advantage of either sign, as a group with one success in four has.
+                    let advantage = if sample % 4 == 0 { 1.5 } else { -0.5 };
+                    indices.iter().for_each(|&index| weights[index] -= advantage / (samples * 8 * 32) as f32);
+                }
+            }
+            rows = batch.tokens.len();
+            entropy = done.iter().flat_map(|c| &c.entropy).sum::<f32>() / (done.len() * 32) as f32;
+            engine
+                .accumulate(&batch, temperature, &|indices, _, _, dlogp, _| {
+                    indices.iter().zip(dlogp).for_each(|(&index, d)| *d = weights[index]);
+                })
+                .unwrap();
+            // A rate of 0: every repeat is the same work.
+            engine.update(&AdamW { lr: 0.0, ..AdamW::default() }, Some(1.0));
+            update.push(start.elapsed().as_secs_f64());
+        });
+        let median = |list: &mut Vec<f64>| {
+            list.sort_by(f64::total_cmp);
+            list[list.len() / 2] * 1e3
+        };
+        let dense = 8 * samples * (310 + 32);
+        self.print(
+            case,
+            &seconds,
+            dense,
+            json!({
+                "rollout_ms": median(&mut rollout), "update_ms": median(&mut update), "rows": rows,
+                "rows_without_sharing": dense, "mean_entropy": entropy,
+            }),
+        );
+    }
+}
+
+fn main() {
+    let mut bench = Bench { threads: 2, repeats: 5, numbers: Numbers(7) };
+    let mut wanted: Vec<String> = Vec::new();
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        let mut number = || arguments.next().and_then(|n| n.parse().ok()).expect("a number after the option");
+        match argument.as_str() {
+            "--threads" => bench.threads = number(),
+            "--repeats" => bench.repeats = number(),
+            _ => wanted.push(argument),
+        }
+    }
+    let cases = [
+        "train",
+        "prefill",
+        "decode",
+        "maze-8",
+        "maze-128",
+        "maze-8-sure",
+        "maze-128-sure",
+        "lm-train",
+        "lm-prefill",
+        "lm-decode",
+    ];
+    for case in cases {
+        if !wanted.is_empty() && !wanted.iter().any(|name| name == case) {
+            continue;
+        }
+        match case {
+            "train" => bench.train(case, &small(688), 64, 160),
+            "prefill" => bench.prefill(case, &small(688), 256, 96),
+            "decode" => bench.decode(case, &small(688), 256, 96, 32),
+            "maze-8" => bench.maze(case, 8, 1.0),
+            "maze-128" => bench.maze(case, 128, 1.0),
+            "maze-8-sure" => bench.maze(case, 8, 0.02),
+            "maze-128-sure" => bench.maze(case, 128, 0.02),
+            "lm-train" => bench.train(case, &language(), 8, 256),
+            "lm-prefill" => bench.prefill(case, &language(), 16, 256),
+            _ => bench.decode(case, &language(), 64, 64, 32),
+        }
+    }
+}

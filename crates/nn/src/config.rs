@@ -142,8 +142,10 @@ impl Config {
         ];
         for (field, value) in sizes {
             // Token ids and positions are u32 in the engine; no real size comes near.
-            if value == 0 || value > i32::MAX as usize {
-                return refuse(field, value.to_string(), format!("1 to {}", i32::MAX));
+            // The list of tensors grows with the layers; a damaged count must not exhaust memory.
+            let most = if field == "num_hidden_layers" { 10_000 } else { i32::MAX as usize };
+            if value == 0 || value > most {
+                return refuse(field, value.to_string(), format!("1 to {most}"));
             }
         }
         if !self.num_attention_heads.is_multiple_of(self.num_key_value_heads) {
@@ -347,13 +349,14 @@ mod tests {
 
     #[test]
     fn impossible_sizes_are_refused_with_field_found_and_wanted() {
-        let cases: [(Config, &[&str]); 8] = [
+        let cases: [(Config, &[&str]); 9] = [
             (
                 Config { num_key_value_heads: 3, ..maze() },
                 &["num_key_value_heads", "found 3", "divisor", "4"],
             ),
             (Config { head_dim: 63, ..maze() }, &["head_dim", "found 63", "even"]),
             (Config { vocab_size: 0, ..maze() }, &["vocab_size", "found 0"]),
+            (Config { num_hidden_layers: 20_000, ..maze() }, &["num_hidden_layers", "20000", "1 to 10000"]),
             (Config { rope_theta: f64::NAN, ..maze() }, &["rope_theta", "NaN", "positive"]),
             (Config { qk_norm: true, ..maze() }, &["qk_norm", "found true", "Qwen2ForCausalLM"]),
             (
@@ -374,7 +377,8 @@ mod tests {
                 Config {
                     hidden_size: i32::MAX as usize,
                     intermediate_size: i32::MAX as usize,
-                    num_hidden_layers: i32::MAX as usize,
+                    vocab_size: i32::MAX as usize,
+                    head_dim: i32::MAX as usize - 1,
                     ..maze()
                 },
                 &["hidden_size", "2147483647", "fits"],

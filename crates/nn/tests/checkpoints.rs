@@ -4,8 +4,10 @@ use std::borrow::Cow;
 use std::fs;
 use std::path::Path;
 
+use fgrpo_nn::Error;
 use fgrpo_nn::config::{Architecture, Config, RopeScaling};
 use fgrpo_nn::weights::{Checkpoint, Dtype, TensorFile, TensorWriter, write_checkpoint};
+use proptest::prelude::*;
 use serde_json::{Value, json};
 
 fn config(architecture: Architecture, tied: bool) -> Config {
@@ -47,13 +49,7 @@ fn tensors(config: &Config) -> Vec<Tensor> {
     config.tensors().into_iter().map(|(name, shape)| (name, shape.clone(), fill(&shape))).collect()
 }
 
-fn write(
-    dir: &Path,
-    config: &Config,
-    tensors: &[Tensor],
-    dtype: Dtype,
-    max: u64,
-) -> Result<(), fgrpo_nn::Error> {
+fn write(dir: &Path, config: &Config, tensors: &[Tensor], dtype: Dtype, max: u64) -> Result<(), Error> {
     write_checkpoint(dir, config, tensors.iter().map(|(n, s, v)| (n, s, v.as_slice())), dtype, max)
 }
 
@@ -341,4 +337,34 @@ fn full_disk_and_unwritable_folder_are_reported_as_such() {
     let folder = Path::new("/proc/no-such-folder/checkpoint");
     let error = write(folder, &config, &tensors(&config), Dtype::F32, u64::MAX).unwrap_err().to_string();
     assert_names(&error, &["cannot create folder", "/proc/no-such-folder/checkpoint"]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever happens to the bytes of a file, opening the folder and reading it answers; it never panics.
+    #[test]
+    fn no_damage_to_a_file_panics(
+        which in 0usize..2,
+        cut in 0.0f64..1.2,
+        places in prop::collection::vec((0.0f64..1.0, any::<u8>()), 0..4),
+    ) {
+        let dir = tempfile::tempdir().unwrap();
+        let config = config(Architecture::Qwen2, true);
+        write(dir.path(), &config, &tensors(&config), Dtype::F32, u64::MAX).unwrap();
+        let path = dir.path().join(["config.json", "model.safetensors"][which]);
+        let mut bytes = fs::read(&path).unwrap();
+        // Damage falls into the header and its length, where it matters.
+        let reach = bytes.len().min(2500) as f64;
+        for (at, byte) in places {
+            bytes[(at * reach) as usize] = byte;
+        }
+        bytes.truncate((cut * bytes.len() as f64) as usize);
+        fs::write(&path, bytes).unwrap();
+        if let Ok(checkpoint) = Checkpoint::open(dir.path()) {
+            for name in checkpoint.names() {
+                let _ = checkpoint.tensor(&name);
+            }
+        }
+    }
 }

@@ -58,27 +58,19 @@ impl Dtype {
     /// Encodes to little-endian bytes, rounding to nearest even. Returns the index of the first value that is not finite
     /// or that this type cannot hold.
     pub(super) fn encode(self, values: &[f32], out: &mut Vec<u8>) -> Result<(), usize> {
-        out.clear();
-        out.reserve(values.len() * self.size());
-        let mut bad = false;
-        for &x in values {
-            match self {
-                Dtype::F32 => {
-                    bad |= !x.is_finite();
-                    out.extend_from_slice(&x.to_le_bytes());
-                }
-                Dtype::BF16 => {
-                    let y = bf16::from_f32(x);
-                    bad |= !y.is_finite();
-                    out.extend_from_slice(&y.to_le_bytes());
-                }
-                Dtype::F16 => {
-                    let y = f16::from_f32(x);
-                    bad |= !y.is_finite();
-                    out.extend_from_slice(&y.to_le_bytes());
-                }
-            }
-        }
+        // Sized once and filled in place: the loops vectorise, and the buffer is the caller's from call to call.
+        out.resize(values.len() * self.size(), 0);
+        let bad = match self {
+            Dtype::F32 => fill(values, out, |x| (x.to_le_bytes(), x.is_finite())),
+            Dtype::BF16 => fill(values, out, |x| {
+                let y = bf16::from_f32(x);
+                (y.to_le_bytes(), y.is_finite())
+            }),
+            Dtype::F16 => fill(values, out, |x| {
+                let y = f16::from_f32(x);
+                (y.to_le_bytes(), y.is_finite())
+            }),
+        };
         if bad {
             let holds = |x: f32| match self {
                 Dtype::F32 => x.is_finite(),
@@ -95,6 +87,17 @@ fn each<const N: usize>(bytes: &[u8], out: &mut [f32], decode: impl Fn([u8; N]) 
     for (x, b) in out.iter_mut().zip(bytes.as_chunks::<N>().0) {
         *x = decode(*b);
     }
+}
+
+/// Whether some value was not held.
+fn fill<const N: usize>(values: &[f32], out: &mut [u8], encode: impl Fn(f32) -> ([u8; N], bool)) -> bool {
+    let mut bad = false;
+    for (&x, place) in values.iter().zip(out.as_chunks_mut::<N>().0) {
+        let (bytes, holds) = encode(x);
+        *place = bytes;
+        bad |= !holds;
+    }
+    bad
 }
 
 #[cfg(test)]

@@ -166,12 +166,12 @@ fn points(run: &Run, field: Field) -> Vec<(f64, f64)> {
 fn line(runs: &[Run], groups: &[Group], plot: &Plot) -> String {
     let Plot { title, note, y, format, show, field } = *plot;
     let curves = curves(runs, groups, |run| points(run, field));
-    let positive: Vec<f64> =
-        curves.iter().flat_map(|c| &c.points).map(|p| p.1).filter(|v| *v > 0.0).collect();
-    let widest =
-        positive.iter().copied().fold(0.0, f64::max) / positive.iter().copied().fold(f64::INFINITY, f64::min);
+    let values: Vec<f64> =
+        curves.iter().flat_map(|c| &c.points).map(|p| p.1).filter(|v| v.is_finite()).collect();
+    let smallest = values.iter().copied().fold(f64::INFINITY, f64::min);
+    let widest = values.iter().copied().fold(0.0, f64::max) / smallest;
     // Spikes of a norm or a KL flatten everything else on a linear axis.
-    let scale = if show.is_empty() && widest > 50.0 { Scale::Log10 } else { Scale::Linear };
+    let scale = if show.is_empty() && smallest > 0.0 && widest > 50.0 { Scale::Log10 } else { Scale::Linear };
     let words = Words {
         title: title.into(),
         note: note.into(),
@@ -321,7 +321,8 @@ fn reasons(run: &Run, group: &Group, several: bool) -> String {
         *totals.entry(name).or_default() += count.unwrap_or(0.0);
     }
     let mut names: Vec<&str> = totals.iter().filter(|t| *t.1 > 0.0).map(|t| *t.0).collect();
-    names.sort_by(|a, b| totals[b].total_cmp(&totals[a]));
+    // The correct ones at the bottom, where their share is read off the axis.
+    names.sort_by(|a, b| (*b == "correct").cmp(&(*a == "correct")).then(totals[b].total_cmp(&totals[a])));
     let (shown, rest) = names.split_at(names.len().min(7));
     let mut parts: Vec<stack::Part> = shown
         .iter()

@@ -43,6 +43,10 @@ impl Format {
     pub(super) fn text(self, value: f64) -> String {
         match self {
             Self::Number => number(value),
+            // A tenth of a percent is as fine as samples resolve; shares below one percent keep their digits.
+            Self::Percent if value.abs() >= 0.01 => {
+                format!("{}\u{a0}%", number((value * 1_000.0).round() / 10.0))
+            }
             Self::Percent => format!("{}\u{a0}%", number(value * 100.0)),
         }
     }
@@ -289,6 +293,13 @@ mod tests {
         for (value, wanted) in table {
             assert_eq!(number(value), wanted);
         }
+    }
+
+    #[test]
+    fn shares_read_as_percentages() {
+        let words: Vec<String> =
+            [0.0758, 0.5, 1.0, 0.000_25].iter().map(|&v| Format::Percent.text(v)).collect();
+        assert_eq!(words, ["7.6\u{a0}%", "50\u{a0}%", "100\u{a0}%", "0.025\u{a0}%"]);
     }
 
     #[test]

@@ -1,7 +1,8 @@
 """IFEval by its reference checkers (lm-eval's copy of Google's), on JSON lines.
 
     python peers/ifeval_reference.py label CASES.jsonl > LABELLED.jsonl     # adds "strict" and "loose"
-    python peers/ifeval_reference.py time CASES.jsonl                       # responses per second, one thread
+    python peers/ifeval_reference.py time CASES.jsonl                       # seconds for all of them, one thread
+    python peers/ifeval_reference.py compare CASES.jsonl [FGRPO]            # the same beside ours, in turns
 
 Needs: pip install lm-eval==0.4.13 nltk==3.10.4 langdetect==1.0.9 immutabledict (lm-eval's own dependencies are not
 needed: only its checkers are imported). The Punkt parameters come from this repository, so nothing is downloaded.
@@ -12,6 +13,7 @@ import json
 import logging
 import os
 import pathlib
+import subprocess
 import sys
 import tempfile
 import time
@@ -41,12 +43,13 @@ def checkers():
     return utils
 
 
-def main():
-    if len(sys.argv) != 3 or sys.argv[1] not in ("label", "time"):
-        sys.exit(__doc__)
+def cases_of(path):
+    return [json.loads(line) for line in open(path) if not line.startswith("#")]
+
+
+def checker():
+    """A function from a case to its strict and loose labels."""
     utils = checkers()
-    lines = [line for line in open(sys.argv[2]) if not line.startswith("#")]
-    cases = [json.loads(line) for line in lines]
 
     def check(case):
         problem = utils.InputExample(
@@ -56,20 +59,66 @@ def main():
         loose = utils.test_instruction_following_loose(problem, case["response"])
         return strict.follow_instruction_list, loose.follow_instruction_list
 
-    if sys.argv[1] == "time":
-        for case in cases[:20]:
-            check(case)
-        start = time.perf_counter()
-        for case in cases:
-            check(case)
-        seconds = time.perf_counter() - start
-        print(f"{len(cases) / seconds:.1f} responses per second ({len(cases)} in {seconds:.2f} s, one thread)")
-        return
-    for case in cases:
+    return check
+
+
+def label(path):
+    check = checker()
+    for case in cases_of(path):
         strict, loose = check(case)
         case["strict"] = [bool(x) for x in strict]
         case["loose"] = [bool(x) for x in loose]
         print(json.dumps(case, ensure_ascii=False))
+
+
+def seconds(check, cases):
+    start = time.perf_counter()
+    for case in cases:
+        check(case)
+    return time.perf_counter() - start
+
+
+def compare(path, program):
+    """Best of three rounds each, one thread each. Ours is timed on 1 and on 21 copies of the cases: the difference
+    is 20 copies without the start of the program."""
+    check, cases = checker(), cases_of(path)
+    seconds(check, cases[:20])
+    with tempfile.TemporaryDirectory() as folder:
+        files = [pathlib.Path(folder) / name for name in ("once.jsonl", "often.jsonl")]
+        text = "".join(json.dumps(case) + "\n" for case in cases)
+        files[0].write_text(text)
+        files[1].write_text(text * 21)
+
+        def ours(file):
+            start = time.perf_counter()
+            command = [program, "verify", "ifeval", str(file), "--threads", "1"]
+            subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+            return time.perf_counter() - start
+
+        rounds = []
+        for _ in range(3):
+            once, often = ours(files[0]), ours(files[1])
+            rounds.append((seconds(check, cases), (often - once) / 20))
+    theirs, our = (min(r[i] for r in rounds) for i in (0, 1))
+    ratios = sorted(t / o for t, o in rounds)
+    print(f"reference {1e6 * theirs / len(cases):8.1f} microseconds per response ({len(cases) / theirs:.0f} per second)")
+    print(f"ours      {1e6 * our / len(cases):8.1f} microseconds per response ({len(cases) / our:.0f} per second)")
+    print(f"ratio     {theirs / our:8.1f} (rounds: {ratios[0]:.1f} to {ratios[-1]:.1f})")
+
+
+def main():
+    match sys.argv[1:]:
+        case ["label", path]:
+            label(path)
+        case ["time", path]:
+            check, cases = checker(), cases_of(path)
+            seconds(check, cases[:20])
+            print(f"{seconds(check, cases):.3f} s for {len(cases)} responses, one thread")
+        case ["compare", path, *program] if len(program) < 2:
+            root = pathlib.Path(__file__).parent.parent
+            compare(path, program[0] if program else str(root / "target/release/fgrpo"))
+        case _:
+            sys.exit(__doc__)
 
 
 if __name__ == "__main__":

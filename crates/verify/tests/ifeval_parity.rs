@@ -60,3 +60,11 @@ fn labels_of_gpt4_responses_agree_with_the_reference() {
     let counts = compare(&Path::new(&folder).join("verifiers/ifeval_gpt4.jsonl"));
     assert!(report("gpt4", &counts) >= 0.995);
 }
+
+#[test]
+fn labels_of_our_own_awkward_cases_agree_with_the_reference() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/ifeval.jsonl");
+    let counts = compare(&file);
+    assert_eq!(report("own cases", &counts), 1.0);
+    assert_eq!(counts.len(), 25, "every instruction type has cases");
+}

@@ -45,7 +45,7 @@ impl<'a> Matcher<'a> {
             steps_left: STEPS + STEPS_PER_CHARACTER.saturating_mul(n),
             tried: if remember { vec![0; bits.div_ceil(64)] } else { Vec::new() },
             trail: Vec::new(),
-            captures: vec![usize::MAX; if program.captures { 2 * program.groups } else { 0 }],
+            captures: vec![usize::MAX; program.slots],
             depth: 0,
         }
     }
@@ -166,6 +166,13 @@ impl<'a> Matcher<'a> {
                 ways.push(Way::Capture(*slot, self.captures[*slot]));
                 self.captures[*slot] = position;
                 Next::Go(at + 1, position)
+            }
+            Step::Round { slot, start } => {
+                if self.captures[*slot] == position {
+                    Next::Go(at + 1, position)
+                } else {
+                    Next::Go(*start, position)
+                }
             }
             Step::Again { group, ignore_case } => {
                 let (a, b) = (self.captures[2 * group], self.captures[2 * group + 1]);

@@ -82,8 +82,11 @@ pub(super) enum Step {
     Fork(usize, usize),
     /// Goes on there.
     Jump(usize),
-    /// Notes the position: slot 2g is the start of group g + 1, slot 2g + 1 its end.
+    /// Notes the position: slot 2g is the start of group g + 1, slot 2g + 1 its end; the slots
+    /// after them are where a round of a loop began.
     Note(usize),
+    /// Back to the start of the loop, or past it when the round matched nothing.
+    Round { slot: usize, start: usize },
     /// What group (from 0) captured, again.
     Again { group: usize, ignore_case: bool },
     /// The program from the next instruction to its `Done` matches here, or `back` characters
@@ -102,6 +105,8 @@ pub(super) struct Program {
     pub(super) groups: usize,
     /// Whether any step reads what a group captured; failed states are then not remembered.
     pub(super) captures: bool,
+    /// Number of positions that steps note.
+    pub(super) slots: usize,
 }
 
 /// The parsed pattern.
@@ -167,10 +172,12 @@ pub(super) fn compile(pattern: &str, ignore_case: bool) -> Result<Program, Patte
     if parser.at < parser.text.len() {
         return refuse("unbalanced parenthesis");
     }
-    let mut steps = Vec::new();
-    emit(&node, parser.captures, &mut steps)?;
-    steps.push(Step::Done);
-    Ok(Program { steps, groups: parser.groups, captures: parser.captures })
+    let slots = if parser.captures { 2 * parser.groups } else { 0 };
+    let mut emitter = Emitter { steps: Vec::new(), captures: parser.captures, slots };
+    emitter.emit(&node)?;
+    emitter.steps.push(Step::Done);
+    let Emitter { steps, captures, slots } = emitter;
+    Ok(Program { steps, groups: parser.groups, captures, slots })
 }
 
 impl Parser {
@@ -584,131 +591,160 @@ fn width(node: &Node) -> Result<usize, PatternError> {
         Node::Repeat { node, least, most, .. } if *most == Some(*least) => {
             Ok(width(node)?.saturating_mul(*least))
         }
+        // Nothing, however often.
+        Node::Repeat { node, .. } if width(node)? == 0 => Ok(0),
         Node::Repeat { .. } | Node::Again { .. } => refuse("look-behind requires fixed-width pattern"),
     }
 }
 
-/// Appends the instructions of a node; `captures` asks for notes of the groups' places.
-fn emit(node: &Node, captures: bool, steps: &mut Vec<Step>) -> Result<(), PatternError> {
-    if steps.len() > MOST_INSTRUCTIONS {
-        return refuse("the pattern is too large");
-    }
+/// Whether a node can match nothing.
+fn may_be_empty(node: &Node) -> bool {
     match node {
-        Node::Empty => {}
-        Node::One { c, ignore_case } => steps.push(Step::One { c: *c, ignore_case: *ignore_case }),
-        Node::Set(set) => steps.push(Step::Set(set.clone())),
-        Node::NotLineFeed => steps.push(Step::NotLineFeed),
-        Node::Any => steps.push(Step::Any),
-        Node::At(at) => steps.push(Step::At(*at)),
-        Node::Again { group, ignore_case } => {
-            steps.push(Step::Again { group: *group, ignore_case: *ignore_case });
-        }
-        Node::Sequence(nodes) => {
-            for node in nodes {
-                emit(node, captures, steps)?;
-            }
-        }
-        Node::Either(nodes) => {
-            let mut ends = Vec::new();
-            for (i, node) in nodes.iter().enumerate() {
-                if i + 1 == nodes.len() {
-                    emit(node, captures, steps)?;
-                    break;
-                }
-                let fork = steps.len();
-                steps.push(Step::Done);
-                emit(node, captures, steps)?;
-                ends.push(steps.len());
-                steps.push(Step::Done);
-                steps[fork] = Step::Fork(fork + 1, steps.len());
-            }
-            let end = steps.len();
-            for at in ends {
-                steps[at] = Step::Jump(end);
-            }
-        }
-        Node::Group(group, node) => {
-            if captures {
-                steps.push(Step::Note(2 * group));
-            }
-            emit(node, captures, steps)?;
-            if captures {
-                steps.push(Step::Note(2 * group + 1));
-            }
-        }
-        Node::Look { node, behind, wanted } => {
-            let back = if *behind { Some(width(node)?) } else { None };
-            let look = steps.len();
-            steps.push(Step::Done);
-            emit(node, captures, steps)?;
-            steps.push(Step::Done);
-            steps[look] = Step::Look { back, wanted: *wanted, next: steps.len() };
-        }
-        Node::Atomic(node) => atomic(steps, |steps| emit(node, captures, steps))?,
-        Node::Repeat { node, least, most, how } => {
-            let body =
-                |steps: &mut Vec<Step>| repeat(node, *least, *most, *how != How::Lazy, captures, steps);
-            if *how == How::Possessive {
-                atomic(steps, body)?;
-            } else {
-                body(steps)?;
-            }
-        }
+        Node::Empty | Node::At(_) | Node::Look { .. } | Node::Again { .. } => true,
+        Node::One { .. } | Node::Set(_) | Node::NotLineFeed | Node::Any => false,
+        Node::Sequence(nodes) => nodes.iter().all(may_be_empty),
+        Node::Either(nodes) => nodes.iter().any(may_be_empty),
+        Node::Group(_, node) | Node::Atomic(node) => may_be_empty(node),
+        Node::Repeat { node, least, .. } => *least == 0 || may_be_empty(node),
     }
-    Ok(())
 }
 
-fn atomic(
-    steps: &mut Vec<Step>,
-    body: impl FnOnce(&mut Vec<Step>) -> Result<(), PatternError>,
-) -> Result<(), PatternError> {
-    let start = steps.len();
-    steps.push(Step::Done);
-    body(steps)?;
-    steps.push(Step::Done);
-    steps[start] = Step::Atomic { next: steps.len() };
-    Ok(())
-}
-
-fn repeat(
-    node: &Node,
-    least: usize,
-    most: Option<usize>,
-    greedy: bool,
+/// Writes the program.
+struct Emitter {
+    steps: Vec<Step>,
     captures: bool,
-    steps: &mut Vec<Step>,
-) -> Result<(), PatternError> {
-    let fork = |into: usize, past: usize| {
-        if greedy { Step::Fork(into, past) } else { Step::Fork(past, into) }
-    };
-    // A body that emits nothing would otherwise be counted without growing the program.
-    let before = steps.len();
-    for i in 0..least {
-        emit(node, captures, steps)?;
-        if steps.len() == before && i > 0 {
-            break;
+    slots: usize,
+}
+
+impl Emitter {
+    /// Appends the instructions of a node.
+    fn emit(&mut self, node: &Node) -> Result<(), PatternError> {
+        if self.steps.len() > MOST_INSTRUCTIONS {
+            return refuse("the pattern is too large");
         }
-    }
-    match most {
-        None => {
-            let start = steps.len();
-            steps.push(Step::Done);
-            emit(node, captures, steps)?;
-            steps.push(Step::Jump(start));
-            steps[start] = fork(start + 1, steps.len());
-        }
-        Some(most) => {
-            let mut forks = Vec::new();
-            for _ in least..most {
-                forks.push(steps.len());
-                steps.push(Step::Done);
-                emit(node, captures, steps)?;
+        let step = match node {
+            Node::Empty => return Ok(()),
+            Node::One { c, ignore_case } => Step::One { c: *c, ignore_case: *ignore_case },
+            Node::Set(set) => Step::Set(set.clone()),
+            Node::NotLineFeed => Step::NotLineFeed,
+            Node::Any => Step::Any,
+            Node::At(at) => Step::At(*at),
+            Node::Again { group, ignore_case } => Step::Again { group: *group, ignore_case: *ignore_case },
+            Node::Sequence(nodes) => return nodes.iter().try_for_each(|node| self.emit(node)),
+            Node::Either(nodes) => return self.either(nodes),
+            Node::Group(group, node) => {
+                if self.captures {
+                    self.steps.push(Step::Note(2 * group));
+                }
+                self.emit(node)?;
+                if !self.captures {
+                    return Ok(());
+                }
+                Step::Note(2 * group + 1)
             }
-            let end = steps.len();
-            for at in forks {
-                steps[at] = fork(at + 1, end);
+            Node::Look { node, behind, wanted } => {
+                let back = if *behind { Some(width(node)?) } else { None };
+                let look = self.reserve();
+                self.emit(node)?;
+                self.steps.push(Step::Done);
+                self.steps[look] = Step::Look { back, wanted: *wanted, next: self.steps.len() };
+                return Ok(());
+            }
+            Node::Atomic(node) => return self.atomic(|emitter| emitter.emit(node)),
+            Node::Repeat { node, least, most, how } => {
+                let greedy = *how != How::Lazy;
+                return if *how == How::Possessive {
+                    self.atomic(|emitter| emitter.repeat(node, *least, *most, greedy))
+                } else {
+                    self.repeat(node, *least, *most, greedy)
+                };
+            }
+        };
+        self.steps.push(step);
+        Ok(())
+    }
+
+    /// A place for a step that is not known yet.
+    fn reserve(&mut self) -> usize {
+        self.steps.push(Step::Done);
+        self.steps.len() - 1
+    }
+
+    fn either(&mut self, nodes: &[Node]) -> Result<(), PatternError> {
+        let mut ends = Vec::new();
+        for (i, node) in nodes.iter().enumerate() {
+            if i + 1 == nodes.len() {
+                self.emit(node)?;
+                break;
+            }
+            let fork = self.reserve();
+            self.emit(node)?;
+            ends.push(self.reserve());
+            self.steps[fork] = Step::Fork(fork + 1, self.steps.len());
+        }
+        let end = self.steps.len();
+        for at in ends {
+            self.steps[at] = Step::Jump(end);
+        }
+        Ok(())
+    }
+
+    fn atomic(
+        &mut self,
+        body: impl FnOnce(&mut Self) -> Result<(), PatternError>,
+    ) -> Result<(), PatternError> {
+        let start = self.reserve();
+        body(self)?;
+        self.steps.push(Step::Done);
+        self.steps[start] = Step::Atomic { next: self.steps.len() };
+        Ok(())
+    }
+
+    fn repeat(
+        &mut self,
+        node: &Node,
+        least: usize,
+        most: Option<usize>,
+        greedy: bool,
+    ) -> Result<(), PatternError> {
+        let fork = |into: usize, past: usize| {
+            if greedy { Step::Fork(into, past) } else { Step::Fork(past, into) }
+        };
+        // A body that emits nothing would otherwise be counted without growing the program.
+        let before = self.steps.len();
+        for i in 0..least {
+            self.emit(node)?;
+            if self.steps.len() == before && i > 0 {
+                break;
             }
         }
+        match most {
+            None => {
+                let start = self.reserve();
+                let back = if may_be_empty(node) {
+                    let slot = self.slots;
+                    self.slots += 1;
+                    self.steps.push(Step::Note(slot));
+                    Step::Round { slot, start }
+                } else {
+                    Step::Jump(start)
+                };
+                self.emit(node)?;
+                self.steps.push(back);
+                self.steps[start] = fork(start + 1, self.steps.len());
+            }
+            Some(most) => {
+                let mut forks = Vec::new();
+                for _ in least..most {
+                    forks.push(self.reserve());
+                    self.emit(node)?;
+                }
+                let end = self.steps.len();
+                for at in forks {
+                    self.steps[at] = fork(at + 1, end);
+                }
+            }
+        }
+        Ok(())
     }
-    Ok(())
 }

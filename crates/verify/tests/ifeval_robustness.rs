@@ -1,0 +1,155 @@
+//! IFEval's checkers on any text and any keyword: no panic, bounded work, the same answer twice.
+
+use fgrpo_verify::ifeval::Problem;
+use fgrpo_verify::verdict::Verdict;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+/// Every instruction type once.
+fn everything(keyword: &str) -> Vec<(&'static str, Value)> {
+    vec![
+        ("keywords:existence", json!({"keywords": [keyword, "the"]})),
+        ("keywords:frequency", json!({"keyword": keyword, "frequency": 2, "relation": "at least"})),
+        ("keywords:forbidden_words", json!({"forbidden_words": [keyword]})),
+        (
+            "keywords:letter_frequency",
+            json!({"letter": "e", "let_frequency": 3, "let_relation": "less than"}),
+        ),
+        ("language:response_language", json!({"language": "de"})),
+        ("length_constraints:number_sentences", json!({"num_sentences": 3, "relation": "at least"})),
+        ("length_constraints:number_paragraphs", json!({"num_paragraphs": 2})),
+        ("length_constraints:number_words", json!({"num_words": 5, "relation": "less than"})),
+        (
+            "length_constraints:nth_paragraph_first_word",
+            json!({"num_paragraphs": 2, "nth_paragraph": 1, "first_word": "a"}),
+        ),
+        ("detectable_content:number_placeholders", json!({"num_placeholders": 1})),
+        ("detectable_content:postscript", json!({"postscript_marker": "P.S."})),
+        ("detectable_content:postscript", json!({"postscript_marker": keyword})),
+        ("detectable_format:number_bullet_lists", json!({"num_bullets": 1})),
+        ("detectable_format:constrained_response", json!({})),
+        ("detectable_format:number_highlighted_sections", json!({"num_highlights": 1})),
+        ("detectable_format:multiple_sections", json!({"section_spliter": keyword, "num_sections": 1})),
+        ("detectable_format:json_format", json!({})),
+        ("detectable_format:title", json!({})),
+        ("combination:two_responses", json!({})),
+        ("combination:repeat_prompt", json!({"prompt_to_repeat": keyword})),
+        ("startend:end_checker", json!({"end_phrase": keyword})),
+        ("startend:quotation", json!({})),
+        (
+            "change_case:capital_word_frequency",
+            json!({"capital_frequency": 1, "capital_relation": "at least"}),
+        ),
+        ("change_case:english_capital", json!({})),
+        ("change_case:english_lowercase", json!({})),
+        ("punctuation:no_comma", json!({})),
+    ]
+}
+
+fn check_all(keyword: &str, response: &str) {
+    for (id, kwargs) in everything(keyword) {
+        let Ok(problem) = Problem::new(&[id], &[kwargs]) else { continue };
+        let checked = problem.check_both(response);
+        assert_eq!(checked, problem.check_both(response));
+        assert_eq!(checked.outcome, problem.check(response));
+        if checked.outcome.verdict == Verdict::Unscorable {
+            assert_eq!(checked.outcome.reason, "budget");
+        } else {
+            // What is followed strictly is followed loosely.
+            assert!(!checked.strict[0] || checked.loose[0]);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_text_gets_a_verdict(response in "\\PC{0,200}|[ -~\n\r\t]{0,300}|[.?!\"'*\\[\\]<>{}`\n ,-]{0,200}") {
+        check_all("the", &response);
+    }
+
+    #[test]
+    fn any_bytes_get_a_verdict(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        check_all("a.b", &String::from_utf8_lossy(&bytes));
+    }
+
+    #[test]
+    fn any_keyword_is_refused_or_matched(
+        keyword in "[ab.*+?|()\\[\\]{}^$\\\\0-9,:=!<>PidwsbB-]{1,24}|\\PC{1,20}",
+        response in "[ab \n]{0,60}|\\PC{0,60}",
+    ) {
+        check_all(&keyword, &response);
+    }
+}
+
+/// Cases for each property; FGRPO_FUZZ_CASES asks for more.
+fn cases() -> u32 {
+    std::env::var("FGRPO_FUZZ_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(200)
+}
+
+#[test]
+fn long_and_adversarial_responses_take_linear_work() {
+    let n = 50_000;
+    let repeated = |s: &str| s.repeat(n / s.len());
+    for response in [
+        repeated("a"),
+        repeated("."),
+        repeated(". "),
+        repeated("! "),
+        repeated("?!"),
+        repeated("*"),
+        repeated("* \n"),
+        repeated("\n"),
+        repeated(" "),
+        repeated("["),
+        repeated("[]"),
+        repeated("-"),
+        repeated("'"),
+        repeated("\""),
+        repeated("<<"),
+        repeated("<<a>>\n"),
+        repeated("{\"a\":"),
+        repeated("p."),
+        repeated("A."),
+        repeated("\u{2019}"),
+        repeated("`"),
+        repeated(") "),
+        repeated("a.b"),
+        repeated("1,"),
+        repeated("\\"),
+        repeated("\u{0}"),
+        repeated("***"),
+        repeated("*a"),
+        repeated("**a"),
+        repeated("e.g. "),
+        repeated("\u{1c}"),
+        repeated("cannot "),
+    ] {
+        check_all("the", &response);
+    }
+}
+
+#[test]
+fn explosive_keywords_are_given_up_or_answered() {
+    let response = "a".repeat(5_000) + "!";
+    for keyword in [
+        "(a+)+$",
+        "(a|a)*b",
+        "(a|aa)+$",
+        "(a*)*b",
+        "(.*)*x",
+        "(a+)+\\1b",
+        "(?=(a+))\\1b",
+        "((a+)*)*c",
+        "a{1,1000}b",
+        "(?:a{1,50}){1,50}b",
+        ".*.*.*.*.*.*b",
+        "(?<=a)(?=a*b)",
+        "(?:(?:(?:a*)*)*)*b",
+        "(?>a+)+b",
+        "(x?){500}b",
+    ] {
+        check_all(keyword, &response);
+    }
+}

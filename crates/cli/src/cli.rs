@@ -14,8 +14,18 @@ pub struct Cli {
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Train a policy with group-relative RL, after fitting demonstrations where the configuration says so.
+    Train(crate::train::Args),
+    /// Train every combination of a grid and print the table of pass@k.
+    Sweep(crate::sweep::Args),
     /// Check answers: one JSON line in, one JSON line out.
     Verify(crate::verify::Args),
+    /// Draw a maze, its target and its tokens.
+    Maze(crate::maze_show::Args),
+    /// Make a randomly initialised Hugging Face checkpoint.
+    Init(crate::init::Args),
+    /// Print per-token log-probabilities and entropies under a checkpoint.
+    Score(crate::score::Args),
     /// Unbiased pass@k of scored samples.
     PassAtK(crate::pass_at_k::Args),
     /// Compare two models' pass@k on the same problems.
@@ -35,6 +45,11 @@ pub enum Command {
 pub fn run(cli: &Cli) -> anyhow::Result<()> {
     match &cli.command {
         Command::Verify(args) => crate::verify::run(args),
+        Command::Train(args) => crate::train::run(args),
+        Command::Sweep(args) => crate::sweep::run(args),
+        Command::Maze(args) => crate::maze_show::run(args),
+        Command::Init(args) => crate::init::run(args),
+        Command::Score(args) => crate::score::run(args),
         Command::PassAtK(args) => crate::pass_at_k::run(args),
         Command::Compare(args) => crate::compare::run(args),
         Command::Plan(args) => crate::plan::run(args),

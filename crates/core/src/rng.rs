@@ -70,6 +70,29 @@ impl Key {
         radius * (std::f64::consts::TAU * self.uniform(2 * counter + 1)).cos()
     }
 
+    /// Element `i` of a pseudo-random permutation of `0..n`: every element comes once, and none is
+    /// stored. A four-round Feistel network on the next power of four, walked until it lands in
+    /// range (Black and Rogaway, "Ciphers with arbitrary finite domains", 2002).
+    ///
+    /// # Panics
+    /// If `i` is not below `n`.
+    pub fn permute(self, i: u64, n: u64) -> u64 {
+        assert!(i < n, "permute: {i} is not below {n}");
+        let half = (u64::BITS - (n - 1).leading_zeros()).div_ceil(2).max(1);
+        let mask = (1u64 << half) - 1;
+        let mut x = i;
+        loop {
+            let (mut left, mut right) = (x >> half, x & mask);
+            for round in 0..4 {
+                (left, right) = (right, left ^ (self.with(round).bits(right) & mask));
+            }
+            x = (left << half) | right;
+            if x < n {
+                return x;
+            }
+        }
+    }
+
     /// The draws of this key in order of their counter.
     pub const fn stream(self) -> Stream {
         Stream { key: self, counter: 0 }
@@ -181,6 +204,19 @@ mod tests {
         let mean = x.iter().sum::<f64>() / n as f64;
         let variance = x.iter().map(|v| v * v).sum::<f64>() / n as f64;
         assert!(mean.abs() < 0.01 && (variance - 1.0).abs() < 0.02, "mean {mean}, variance {variance}");
+    }
+
+    #[test]
+    fn permutation_gives_every_element_once_in_no_simple_order() {
+        for n in [1, 2, 3, 17, 1_000, 4_097] {
+            let mut seen: Vec<u64> = (0..n).map(|i| Key::new(4).permute(i, n)).collect();
+            if n > 100 {
+                let ascents = seen.windows(2).filter(|w| w[0] < w[1]).count() as f64 / n as f64;
+                assert!((0.4..0.6).contains(&ascents), "{ascents} of neighbours ascend");
+            }
+            seen.sort_unstable();
+            assert_eq!(seen, (0..n).collect::<Vec<_>>());
+        }
     }
 
     #[test]

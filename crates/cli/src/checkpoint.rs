@@ -1,0 +1,182 @@
+//! Checkpoints of a run: a Hugging Face folder plus what an exact resume needs.
+//!
+//! A checkpoint is written under a temporary name, synced and renamed, so a folder that bears its
+//! name is whole; a kill at any moment leaves the last good one.
+
+use crate::files::{sync_folder, write_whole};
+use crate::task::Task;
+use anyhow::Context;
+use fgrpo_nn::weights::{Dtype, write_checkpoint};
+use fgrpo_nn::{Engine, OptimizerState};
+use safetensors::tensor::{Dtype as StDtype, TensorView};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+const STATE: &str = "trainer_state.json";
+const OPTIMIZER: &str = "optimizer.safetensors";
+
+/// What a resume needs beside weights and optimizer. Everything else is a function of the step.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TrainerState {
+    /// RL steps done.
+    pub step: u64,
+    /// Updates skipped in a row for a gradient that wasn't finite.
+    pub skipped_in_a_row: u64,
+    /// The best evaluation so far.
+    pub best: Option<Best>,
+    /// AdamW's own step count.
+    pub optimizer_step: u64,
+}
+
+/// The best evaluation so far.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Best {
+    /// After this step.
+    pub step: u64,
+    /// pass@1.
+    pub pass_at_1: f64,
+}
+
+/// The checkpoints of a run, oldest first.
+///
+/// # Errors
+/// When the folder can't be read.
+pub fn list(folder: &Path) -> anyhow::Result<Vec<(u64, PathBuf)>> {
+    numbered(folder, "step-")
+}
+
+fn numbered(folder: &Path, prefix: &str) -> anyhow::Result<Vec<(u64, PathBuf)>> {
+    let mut found = Vec::new();
+    if !folder.exists() {
+        return Ok(found);
+    }
+    for entry in std::fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))? {
+        let entry = entry?;
+        if let Some(step) = entry.file_name().to_str().and_then(|n| n.strip_prefix(prefix)?.parse().ok()) {
+            found.push((step, entry.path()));
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Writes weights, tokenizer, optimizer and state as `folder/step-NNNNNN`, then removes all but the
+/// newest `keep + 1` checkpoints.
+///
+/// # Errors
+/// Naming the file that couldn't be written; the checkpoints before stay.
+pub fn save(
+    folder: &Path,
+    engine: &Engine,
+    task: &dyn Task,
+    state: &TrainerState,
+    keep: usize,
+) -> anyhow::Result<PathBuf> {
+    let name = format!("step-{:06}", state.step);
+    let path = publish(folder, &name, |dir| {
+        write_policy(dir, engine, task)?;
+        let optimizer = engine.optimizer_state();
+        write_optimizer(&dir.join(OPTIMIZER), &optimizer)?;
+        let state = TrainerState { optimizer_step: optimizer.step, ..state.clone() };
+        write_whole(&dir.join(STATE), &serde_json::to_vec_pretty(&state)?)
+    })?;
+    let all = list(folder)?;
+    for (_, old) in all.iter().rev().skip(keep + 1) {
+        std::fs::remove_dir_all(old).with_context(|| format!("removing {}", old.display()))?;
+    }
+    Ok(path)
+}
+
+/// Writes weights and tokenizer as `folder/best-NNNNNN`, then removes the best before it.
+///
+/// # Errors
+/// Naming the file that couldn't be written.
+pub fn save_best(folder: &Path, step: u64, engine: &Engine, task: &dyn Task) -> anyhow::Result<PathBuf> {
+    let path = publish(folder, &format!("best-{step:06}"), |dir| write_policy(dir, engine, task))?;
+    for (_, old) in numbered(folder, "best-")?.into_iter().filter(|(s, _)| *s != step) {
+        std::fs::remove_dir_all(&old).with_context(|| format!("removing {}", old.display()))?;
+    }
+    Ok(path)
+}
+
+/// Fills a temporary folder, syncs it and gives it its name.
+///
+/// # Errors
+/// Those of `fill` and of the file system; nothing half-written bears the name.
+pub fn publish(
+    folder: &Path,
+    name: &str,
+    fill: impl FnOnce(&Path) -> anyhow::Result<()>,
+) -> anyhow::Result<PathBuf> {
+    std::fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
+    let temporary = folder.join(format!(".{name}.partial"));
+    if temporary.exists() {
+        std::fs::remove_dir_all(&temporary).with_context(|| format!("removing {}", temporary.display()))?;
+    }
+    std::fs::create_dir(&temporary).with_context(|| format!("creating {}", temporary.display()))?;
+    if let Err(e) = fill(&temporary) {
+        // A half-written folder must not take the room that the next try needs.
+        let _ = std::fs::remove_dir_all(&temporary);
+        return Err(e);
+    }
+    sync_folder(&temporary)?;
+    let path = folder.join(name);
+    let replaced = folder.join(format!(".{name}.old"));
+    if path.exists() {
+        if replaced.exists() {
+            std::fs::remove_dir_all(&replaced)?;
+        }
+        std::fs::rename(&path, &replaced).with_context(|| format!("replacing {}", path.display()))?;
+    }
+    std::fs::rename(&temporary, &path).with_context(|| format!("writing {}", path.display()))?;
+    sync_folder(folder)?;
+    if replaced.exists() {
+        let _ = std::fs::remove_dir_all(&replaced);
+    }
+    Ok(path)
+}
+
+fn write_policy(folder: &Path, engine: &Engine, task: &dyn Task) -> anyhow::Result<()> {
+    write_checkpoint(folder, engine.config(), engine.tensors(), Dtype::F32, 5 << 30)?;
+    task.write_tokenizer(folder)
+}
+
+fn write_optimizer(path: &Path, state: &OptimizerState<'_>) -> anyhow::Result<()> {
+    let views = state
+        .tensors
+        .iter()
+        .map(|(name, shape, values)| {
+            Ok((name.clone(), TensorView::new(StDtype::F32, shape.clone(), bytemuck::cast_slice(values))?))
+        })
+        .collect::<Result<Vec<_>, safetensors::SafeTensorError>>()?;
+    safetensors::serialize_to_file(views, None, path)
+        .map_err(anyhow::Error::from)
+        .and_then(|()| Ok(std::fs::File::open(path)?.sync_all()?))
+        .with_context(|| format!("writing {}", path.display()))
+}
+
+/// The state and optimizer of a checkpoint folder; weights are opened by the engine.
+///
+/// # Errors
+/// Naming the file and what is wrong with it.
+pub fn read_state(folder: &Path) -> anyhow::Result<(TrainerState, OptimizerState<'static>)> {
+    let path = folder.join(STATE);
+    let state: TrainerState =
+        serde_json::from_slice(&std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?)
+            .with_context(|| format!("reading {}", path.display()))?;
+    let path = folder.join(OPTIMIZER);
+    let bytes = std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
+    let file = safetensors::SafeTensors::deserialize(&bytes)
+        .with_context(|| format!("reading {}", path.display()))?;
+    let tensors = file
+        .tensors()
+        .into_iter()
+        .map(|(name, view)| {
+            let values =
+                view.data().as_chunks::<4>().0.iter().map(|&b| f32::from_le_bytes(b)).collect::<Vec<f32>>();
+            (name, view.shape().to_vec(), std::borrow::Cow::Owned(values))
+        })
+        .collect();
+    let step = state.optimizer_step;
+    Ok((state, OptimizerState { step, tensors }))
+}

@@ -1,0 +1,165 @@
+//! `fgrpo init`: a randomly initialised Hugging Face checkpoint, for tests and first steps.
+
+use crate::bad_input;
+use crate::checkpoint::publish;
+use crate::failure::OrBadInput;
+use fgrpo_core::rng::Key;
+use fgrpo_nn::config::{Architecture, Config, RopeScaling};
+use fgrpo_nn::weights::{Dtype, write_checkpoint};
+use fgrpo_nn::{Device, Engine};
+use std::path::{Path, PathBuf};
+
+/// Makes a randomly initialised Hugging Face checkpoint.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  fgrpo init --arch qwen3 --vocab-size 512 --out models/tiny
+  fgrpo init --arch llama --hidden-size 256 --layers 6 --heads 8 --kv-heads 2 --dtype bf16 --out models/small")]
+pub struct Args {
+    /// Family.
+    #[arg(long, value_enum)]
+    pub arch: Arch,
+    /// Size of the vocabulary.
+    #[arg(long, default_value_t = 512)]
+    pub vocab_size: usize,
+    /// Width of the residual stream.
+    #[arg(long, default_value_t = 128)]
+    pub hidden_size: usize,
+    /// Inner width of the SwiGLU block; 3 x hidden size where absent.
+    #[arg(long)]
+    pub intermediate_size: Option<usize>,
+    /// Decoder layers.
+    #[arg(long, default_value_t = 4)]
+    pub layers: usize,
+    /// Query heads.
+    #[arg(long, default_value_t = 4)]
+    pub heads: usize,
+    /// Key/value heads.
+    #[arg(long, default_value_t = 2)]
+    pub kv_heads: usize,
+    /// Size of a head; hidden size / heads where absent.
+    #[arg(long)]
+    pub head_dim: Option<usize>,
+    /// Base of the rotary frequencies.
+    #[arg(long, default_value_t = 1e6)]
+    pub rope_theta: f64,
+    /// Llama 3's scaling of rotary frequencies, by this factor.
+    #[arg(long, value_name = "FACTOR")]
+    pub llama3_scaling: Option<f64>,
+    /// Longest context.
+    #[arg(long, default_value_t = 4096)]
+    pub context: usize,
+    /// A head with weights of its own instead of the embedding's.
+    #[arg(long)]
+    pub untied: bool,
+    /// Standard deviation of the matrices.
+    #[arg(long, default_value_t = 0.02)]
+    pub std: f32,
+    /// Number format of the file.
+    #[arg(long, value_enum, default_value_t = DtypeName::F32)]
+    pub dtype: DtypeName,
+    /// Seed of the weights.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// A folder whose tokenizer files are copied along.
+    #[arg(long, value_name = "DIR")]
+    pub tokenizer: Option<PathBuf>,
+    /// The checkpoint folder to make.
+    #[arg(long)]
+    pub out: PathBuf,
+}
+
+/// Families.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+#[allow(missing_docs)]
+pub enum Arch {
+    Qwen2,
+    Qwen3,
+    Llama,
+}
+
+/// Number formats.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+#[allow(missing_docs)]
+pub enum DtypeName {
+    F32,
+    Bf16,
+    F16,
+}
+
+const TOKENIZER_FILES: [&str; 7] = [
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "chat_template.jinja",
+    "special_tokens_map.json",
+    "vocab.json",
+    "merges.txt",
+    "generation_config.json",
+];
+
+/// Runs the command.
+///
+/// # Errors
+/// Bad input for impossible sizes or a folder that exists; a failure when it can't be written.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    if args.out.exists() {
+        bad_input!("--out: {} exists already, wanted a new folder", args.out.display());
+    }
+    if args.heads == 0 {
+        bad_input!("--heads: found 0, wanted at least 1");
+    }
+    let config = Config {
+        architecture: match args.arch {
+            Arch::Qwen2 => Architecture::Qwen2,
+            Arch::Qwen3 => Architecture::Qwen3,
+            Arch::Llama => Architecture::Llama,
+        },
+        vocab_size: args.vocab_size,
+        hidden_size: args.hidden_size,
+        intermediate_size: args.intermediate_size.unwrap_or(3 * args.hidden_size),
+        num_hidden_layers: args.layers,
+        num_attention_heads: args.heads,
+        num_key_value_heads: args.kv_heads,
+        head_dim: args.head_dim.unwrap_or(args.hidden_size / args.heads),
+        rms_norm_eps: 1e-6,
+        rope_theta: args.rope_theta,
+        rope_scaling: args.llama3_scaling.map_or(RopeScaling::Default, |factor| RopeScaling::Llama3 {
+            factor,
+            low_freq_factor: 1.0,
+            high_freq_factor: 4.0,
+            original_max_position_embeddings: 8192,
+        }),
+        tie_word_embeddings: !args.untied,
+        qkv_bias: matches!(args.arch, Arch::Qwen2),
+        qk_norm: matches!(args.arch, Arch::Qwen3),
+        max_position_embeddings: args.context,
+        bos_token_id: None,
+        eos_token_id: Vec::new(),
+        pad_token_id: None,
+    };
+    let mut draws = Key::new(args.seed).stream();
+    let engine = Engine::init(&config, args.std, &mut || draws.normal(), &Device::Cpu { threads: 1 })
+        .or_bad_input()?;
+    let dtype = match args.dtype {
+        DtypeName::F32 => Dtype::F32,
+        DtypeName::Bf16 => Dtype::BF16,
+        DtypeName::F16 => Dtype::F16,
+    };
+    let parent = args.out.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let Some(name) = args.out.file_name().and_then(|n| n.to_str()) else {
+        bad_input!("--out: {} names no folder", args.out.display());
+    };
+    publish(parent, name, |dir| {
+        write_checkpoint(dir, &config, engine.tensors(), dtype, 5 << 30)?;
+        if let Some(from) = &args.tokenizer {
+            for file in TOKENIZER_FILES {
+                if from.join(file).exists() {
+                    std::fs::copy(from.join(file), dir.join(file))?;
+                }
+            }
+        }
+        Ok(())
+    })?;
+    let parameters: usize = engine.tensors().map(|t| t.1.iter().product::<usize>()).sum();
+    eprintln!("{}: {parameters} parameters", args.out.display());
+    Ok(())
+}

@@ -1,0 +1,62 @@
+//! The policy that RL starts from: a checkpoint or fresh weights, fitted to demonstrations where the
+//! configuration says so.
+
+use crate::config::{Config, InitConfig};
+use crate::progress::Narrator;
+use crate::run_dir::RunDir;
+use crate::seeds;
+use crate::sft;
+use crate::task::Task;
+use fgrpo_nn::config::{Architecture, Config as ModelConfig, RopeScaling};
+use fgrpo_nn::weights::Checkpoint;
+use fgrpo_nn::{Device, Engine};
+
+/// The starting policy of a run. Made again from the same configuration it is the same, bit for bit.
+///
+/// # Errors
+/// For a checkpoint that can't be opened, or what the supervised stage fails with.
+pub fn starting(
+    config: &Config,
+    task: &dyn Task,
+    device: &Device,
+    run: &RunDir,
+    narrator: &mut Narrator,
+) -> anyhow::Result<Engine> {
+    let engine = match (&config.model.path, &config.model.init) {
+        (Some(path), _) => Engine::open(&Checkpoint::open(path)?, device)?,
+        (None, Some(init)) => {
+            let seed = config.sft.as_ref().and_then(|s| s.seed).unwrap_or(config.seed);
+            let mut draws = seeds::weights(seed).stream();
+            Engine::init(&model_config(init, task), init.std, &mut || draws.normal(), device)?
+        }
+        (None, None) => unreachable!("the configuration was checked"),
+    };
+    match &config.sft {
+        Some(sft) => sft::run(config, sft, task, engine, device, run, narrator),
+        None => Ok(engine),
+    }
+}
+
+/// The sizes of a new model for a task.
+pub fn model_config(init: &InitConfig, task: &dyn Task) -> ModelConfig {
+    ModelConfig {
+        architecture: init.architecture,
+        vocab_size: task.vocab_size(),
+        hidden_size: init.hidden_size,
+        intermediate_size: init.intermediate_size,
+        num_hidden_layers: init.num_hidden_layers,
+        num_attention_heads: init.num_attention_heads,
+        num_key_value_heads: init.num_key_value_heads,
+        head_dim: init.head_dim.unwrap_or(init.hidden_size / init.num_attention_heads),
+        rms_norm_eps: 1e-6,
+        rope_theta: init.rope_theta,
+        rope_scaling: RopeScaling::Default,
+        tie_word_embeddings: init.tie_word_embeddings,
+        qkv_bias: init.architecture == Architecture::Qwen2,
+        qk_norm: init.architecture == Architecture::Qwen3,
+        max_position_embeddings: task.context(),
+        bos_token_id: task.bos_token(),
+        eos_token_id: task.stop_tokens().to_vec(),
+        pad_token_id: task.pad_token(),
+    }
+}

@@ -1,0 +1,170 @@
+//! The run folder: one run, one process, and files that a resume continues without gap or duplicate.
+
+use crate::bad_input;
+use crate::checkpoint;
+use crate::config::Config;
+use crate::files::{retain_lines, write_whole};
+use anyhow::Context;
+use std::fs::{File, TryLockError};
+use std::io::{Read, Seek, Write};
+use std::path::{Path, PathBuf};
+
+/// A run folder held by this process.
+#[derive(Debug)]
+pub struct RunDir {
+    /// The folder.
+    pub path: PathBuf,
+    // Held for its lock.
+    _lock: File,
+}
+
+impl RunDir {
+    /// Opens the folder for a new run, or for the one it holds when `resume` is asked for.
+    ///
+    /// # Errors
+    /// Bad input for a folder that holds another run, another configuration (naming the keys that
+    /// differ, unless `accept_changes`), or is in use by another process; a failure for one that
+    /// can't be written.
+    pub fn open(path: &Path, config: &Config, resume: bool, accept_changes: bool) -> anyhow::Result<Self> {
+        std::fs::create_dir_all(path).with_context(|| format!("creating run folder {}", path.display()))?;
+        let lock = lock(path)?;
+        let run = Self { path: path.to_owned(), _lock: lock };
+        let written = run.file("config.toml");
+        match std::fs::read_to_string(&written) {
+            Ok(text) => {
+                if !resume {
+                    bad_input!(
+                        "{} already holds a run. Continue it with --resume, or choose another folder with --out",
+                        path.display()
+                    );
+                }
+                let differing = differences(&text.parse()?, &config.to_toml().parse()?);
+                if !differing.is_empty() && !accept_changes {
+                    bad_input!(
+                        "{} holds a run of another configuration. Different: {}. Resume with --accept-changes to go on with the new values",
+                        path.display(),
+                        differing.join("; ")
+                    );
+                }
+            }
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+                let stray = std::fs::read_dir(path)?.flatten().find(|e| e.file_name() != "lock");
+                if let Some(stray) = stray {
+                    bad_input!(
+                        "{} is not empty and holds no run (found {}). Choose an empty or new folder with --out",
+                        path.display(),
+                        stray.file_name().display()
+                    );
+                }
+            }
+            Err(e) => return Err(e).with_context(|| format!("reading {}", written.display())),
+        }
+        write_whole(&written, config.to_toml().as_bytes())?;
+        Ok(run)
+    }
+
+    /// A file of the run.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// The folder of checkpoints.
+    pub fn checkpoints(&self) -> PathBuf {
+        self.path.join("checkpoints")
+    }
+
+    /// The newest checkpoint, if there is one.
+    ///
+    /// # Errors
+    /// When the folder can't be read.
+    pub fn latest(&self) -> anyhow::Result<Option<(u64, PathBuf)>> {
+        Ok(checkpoint::list(&self.checkpoints())?.pop())
+    }
+
+    /// Drops every logged line after `step`, so that a resumed run leaves no duplicate. Without a
+    /// checkpoint (`None`) nothing is kept.
+    ///
+    /// # Errors
+    /// Naming the file.
+    pub fn rewind(&self, step: Option<u64>) -> anyhow::Result<()> {
+        for name in ["metrics.jsonl", "eval.jsonl", "rollouts.jsonl"] {
+            retain_lines(&self.file(name), |line| {
+                step.is_some_and(|step| line["step"].as_u64().is_some_and(|s| s <= step))
+            })?;
+        }
+        Ok(())
+    }
+}
+
+fn lock(folder: &Path) -> anyhow::Result<File> {
+    let path = folder.join("lock");
+    let mut file = File::options()
+        .create(true)
+        .truncate(false)
+        .read(true)
+        .write(true)
+        .open(&path)
+        .with_context(|| format!("opening {}", path.display()))?;
+    match file.try_lock() {
+        Ok(()) => {
+            file.set_len(0)?;
+            write!(file, "{}", std::process::id())?;
+            Ok(file)
+        }
+        Err(TryLockError::WouldBlock) => {
+            let mut holder = String::new();
+            file.rewind()?;
+            file.read_to_string(&mut holder)?;
+            bad_input!(
+                "{} is in use by another process ({}). Wait for it, or choose another folder with --out",
+                folder.display(),
+                if holder.is_empty() { "unknown".to_owned() } else { format!("pid {holder}") }
+            )
+        }
+        Err(TryLockError::Error(e)) => Err(e).with_context(|| format!("locking {}", path.display())),
+    }
+}
+
+/// The keys in which two configurations differ, as `key: before -> after`.
+pub fn differences(before: &toml::Table, after: &toml::Table) -> Vec<String> {
+    let mut found = Vec::new();
+    walk("", before, after, &mut found);
+    found
+}
+
+fn walk(prefix: &str, before: &toml::Table, after: &toml::Table, found: &mut Vec<String>) {
+    let keys: std::collections::BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+    for key in keys {
+        let name = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
+        match (before.get(key), after.get(key)) {
+            (Some(toml::Value::Table(b)), Some(toml::Value::Table(a))) => walk(&name, b, a, found),
+            (b, a) if b == a => {}
+            (b, a) => {
+                let show = |v: Option<&toml::Value>| v.map_or("absent".to_owned(), ToString::to_string);
+                found.push(format!("{name}: {} -> {}", show(b), show(a)));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differences_name_nested_keys_with_both_values() {
+        let before = "steps = 5\n[update]\nlr = 0.1\n[eval]\nk = [1]".parse().unwrap();
+        let after = "steps = 5\n[update]\nlr = 0.2\n[save]\nevery = 1".parse().unwrap();
+        let found = differences(&before, &after);
+        assert_eq!(found.len(), 3);
+        assert!(found.contains(&"update.lr: 0.1 -> 0.2".to_owned()), "{found:?}");
+    }
+
+    #[test]
+    fn a_locked_folder_is_refused_with_its_holder() {
+        let folder = tempfile::tempdir().unwrap();
+        let _held = lock(folder.path()).unwrap();
+        let error = format!("{:#}", lock(folder.path()).unwrap_err());
+        assert!(error.contains(&format!("pid {}", std::process::id())), "{error}");
+    }
+}

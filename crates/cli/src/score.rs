@@ -1,0 +1,126 @@
+//! `fgrpo score`: per-token log-probabilities and entropies of token sequences under a checkpoint.
+
+use crate::bad_input;
+use crate::failure::OrBadInput;
+use anyhow::Context;
+use fgrpo_nn::Batch;
+use fgrpo_nn::weights::Checkpoint;
+use fgrpo_nn::{Device, Engine};
+use serde::{Deserialize, Serialize};
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+
+/// Prints log-probabilities and entropies: {"tokens":[...]} per line in, {"logp":[...],"entropy":[...]}
+/// per line out, logp[t] of tokens[t+1] given those before.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Example:\n  echo '{\"tokens\":[1,5,7]}' | fgrpo score --model runs/maze-quick/checkpoints/step-000100 -"
+)]
+pub struct Args {
+    /// Checkpoint folder.
+    #[arg(long)]
+    pub model: PathBuf,
+    /// JSON lines; `-` is standard input.
+    pub input: PathBuf,
+    /// Temperature of the distribution.
+    #[arg(long, default_value_t = 1.0)]
+    pub temperature: f32,
+    /// Threads; 0 is one per core.
+    #[arg(long, default_value_t = 0)]
+    pub threads: usize,
+}
+
+#[derive(Deserialize)]
+struct Line {
+    tokens: Vec<u32>,
+}
+
+#[derive(Serialize)]
+struct Scored<'a> {
+    logp: &'a [f32],
+    entropy: &'a [f32],
+}
+
+/// Tokens scored at a time.
+const AT_ONCE: usize = 1 << 14;
+
+/// Runs the command.
+///
+/// # Errors
+/// Bad input for a folder that isn't a checkpoint or a line that isn't as documented.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    if !(args.temperature.is_finite() && args.temperature > 0.0) {
+        bad_input!("--temperature: found {}, wanted a number above 0", args.temperature);
+    }
+    let threads = match args.threads {
+        0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
+        n => n,
+    };
+    let checkpoint = Checkpoint::open(&args.model).or_bad_input()?;
+    let mut engine = Engine::open(&checkpoint, &Device::Cpu { threads }).or_bad_input()?;
+    let input: Box<dyn BufRead> = if args.input.as_os_str() == "-" {
+        Box::new(std::io::stdin().lock())
+    } else {
+        let file = std::fs::File::open(&args.input)
+            .with_context(|| format!("opening {}", args.input.display()))
+            .or_bad_input()?;
+        Box::new(BufReader::new(file))
+    };
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let vocab = engine.config().vocab_size;
+    let mut waiting: Vec<Vec<u32>> = Vec::new();
+    for (number, line) in input.lines().enumerate() {
+        let line = line.with_context(|| format!("reading {}", args.input.display()))?;
+        if line.trim().is_empty() {
+            continue;
+        }
+        let line: Line = serde_json::from_str(&line)
+            .with_context(|| format!("{} line {}", args.input.display(), number + 1))
+            .or_bad_input()?;
+        if line.tokens.len() < 2 {
+            bad_input!(
+                "{} line {}: found {} tokens, wanted at least 2",
+                args.input.display(),
+                number + 1,
+                line.tokens.len()
+            );
+        }
+        if let Some(t) = line.tokens.iter().find(|&&t| t as usize >= vocab) {
+            bad_input!(
+                "{} line {}: found token {t}, wanted one below vocab_size = {vocab}",
+                args.input.display(),
+                number + 1
+            );
+        }
+        waiting.push(line.tokens);
+        if waiting.iter().map(Vec::len).sum::<usize>() >= AT_ONCE {
+            flush(&mut engine, &mut waiting, args.temperature, &mut out)?;
+        }
+    }
+    flush(&mut engine, &mut waiting, args.temperature, &mut out)?;
+    out.flush()?;
+    Ok(())
+}
+
+fn flush(
+    engine: &mut Engine,
+    waiting: &mut Vec<Vec<u32>>,
+    temperature: f32,
+    out: &mut impl Write,
+) -> anyhow::Result<()> {
+    let mut batch = Batch::default();
+    let indices: Vec<Vec<usize>> =
+        waiting.iter().map(|tokens| batch.push_group(&tokens[..1], &[&tokens[1..]]).remove(0)).collect();
+    if indices.is_empty() {
+        return Ok(());
+    }
+    let scores = engine.score(&batch, temperature)?;
+    for indices in indices {
+        let logp: Vec<f32> = indices.iter().map(|&i| scores.logp[i]).collect();
+        let entropy: Vec<f32> = indices.iter().map(|&i| scores.entropy[i]).collect();
+        serde_json::to_writer(&mut *out, &Scored { logp: &logp, entropy: &entropy })?;
+        out.write_all(b"\n")?;
+    }
+    waiting.clear();
+    Ok(())
+}

@@ -1,0 +1,38 @@
+//! The families of random draws of a run. Each is a function of the run's seed alone.
+
+use fgrpo_core::rng::Key;
+
+/// Initial weights.
+pub fn weights(seed: u64) -> Key {
+    Key::new(seed).with(1)
+}
+
+/// Order of the demonstrations.
+pub fn demonstrations(seed: u64) -> Key {
+    Key::new(seed).with(2)
+}
+
+/// Order of the training prompts.
+pub fn prompts(seed: u64) -> Key {
+    Key::new(seed).with(3)
+}
+
+/// Samples of a training step.
+pub fn rollout(seed: u64, step: u64) -> Key {
+    Key::new(seed).with(4).with(step)
+}
+
+/// Samples of the evaluations. The same draws at every step, so that steps compare like with like.
+pub fn evaluation(seed: u64) -> Key {
+    Key::new(seed).with(5)
+}
+
+/// Which rollouts are logged.
+pub fn logging(seed: u64, step: u64) -> Key {
+    Key::new(seed).with(6).with(step)
+}
+
+/// Bootstrap over problems.
+pub fn bootstrap(seed: u64) -> Key {
+    Key::new(seed).with(7)
+}

@@ -1,0 +1,247 @@
+//! `fgrpo sweep`: the runs of a grid one after another, resumable, and their table.
+//!
+//! The combinations of the grid share their supervised stage through its cache. `seed` in the grid
+//! makes repetitions: the table shows mean and spread over them.
+
+use crate::bad_input;
+use crate::config::Config;
+use crate::evaluate::Evaluation;
+use crate::files::{read_lines, write_whole};
+use crate::train::{DeviceName, Ending, train};
+use anyhow::Context;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+/// Trains every combination of a grid and prints the table of pass@k.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:
+  fgrpo sweep configs/maze-compare.toml --grid rollout.group_size=8,32 --grid algorithm.focal_gamma=0,0.5,1 --grid seed=1,2,3 --out runs/sweep")]
+pub struct Args {
+    /// Configuration file (TOML) that the grid varies.
+    pub config: PathBuf,
+    /// A key and its values; repeatable.
+    #[arg(long = "grid", value_name = "KEY=V1,V2", required = true)]
+    pub grid: Vec<String>,
+    /// Change a key for all runs; repeatable.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// Folder of the runs; `runs/<name of the configuration>-sweep` where absent.
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Go on with a sweep: finished runs are kept, the unfinished one is resumed.
+    #[arg(long)]
+    pub resume: bool,
+    /// Where to compute.
+    #[arg(long, value_enum, default_value_t = DeviceName::Cpu)]
+    pub device: DeviceName,
+    /// Check every combination and print its run folder; train nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// One row of the table: a combination, over its seeds.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Row {
+    /// The values of the grid's keys, seeds left out.
+    pub setting: BTreeMap<String, String>,
+    /// Runs finished.
+    pub runs: usize,
+    /// pass@k at the last evaluation, mean over runs.
+    pub pass_at_k: BTreeMap<usize, f64>,
+    /// Standard deviation over runs (0 for one run).
+    pub deviation: BTreeMap<usize, f64>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// Bad input for a grid that isn't one or any combination that is no configuration; otherwise what a
+/// run fails with.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let combinations = combinations(&args.grid)?;
+    let out = args.out.clone().unwrap_or_else(|| {
+        let stem = args.config.file_stem().and_then(|s| s.to_str()).unwrap_or("sweep");
+        PathBuf::from("runs").join(format!("{stem}-sweep"))
+    });
+    // All are checked before the first is trained.
+    let mut runs = Vec::new();
+    for combination in &combinations {
+        let mut overrides = args.set.clone();
+        overrides.extend(combination.iter().map(|(k, v)| format!("{k}={v}")));
+        let config = Config::load(&args.config, &overrides)?;
+        runs.push((combination, config, out.join(name(combination))));
+    }
+    if args.dry_run {
+        for (_, _, folder) in &runs {
+            println!("{}", folder.display());
+        }
+        return Ok(());
+    }
+    let total = runs.len();
+    for (i, (_, config, folder)) in runs.iter().enumerate() {
+        let begun = folder.join("config.toml").exists();
+        if begun && finished(config, folder)? {
+            eprintln!("[{}/{total}] {}: done", i + 1, folder.display());
+            continue;
+        }
+        if begun && !args.resume {
+            bad_input!(
+                "{} already holds a run. Go on with --resume, or choose another folder with --out",
+                folder.display()
+            );
+        }
+        eprintln!("[{}/{total}] {}", i + 1, folder.display());
+        match train(config, folder, begun, false, args.device)? {
+            Ending::Done(summary) => eprintln!("{summary}"),
+            Ending::Interrupted => {
+                anyhow::bail!("stopped on request, state saved. Go on with the same command and --resume")
+            }
+        }
+    }
+    let rows = table(runs.iter().map(|(c, _, f)| (*c, f.as_path())))?;
+    write_whole(&out.join("sweep.json"), &serde_json::to_vec_pretty(&rows)?)?;
+    let text = markdown(&rows);
+    write_whole(&out.join("sweep.md"), text.as_bytes())?;
+    let folders: Vec<PathBuf> = runs.iter().map(|(_, _, f)| f.clone()).collect();
+    crate::report::write_report(&folders, &out.join("report.html"))?;
+    println!("{text}");
+    eprintln!("report: {}", out.join("report.html").display());
+    Ok(())
+}
+
+type Combination = Vec<(String, String)>;
+
+fn combinations(grid: &[String]) -> anyhow::Result<Vec<Combination>> {
+    let mut all: Vec<Combination> = vec![Vec::new()];
+    for axis in grid {
+        let Some((key, values)) = axis.split_once('=') else {
+            bad_input!("--grid {axis}: wanted key=v1,v2");
+        };
+        let values: Vec<&str> = values.split(',').map(str::trim).collect();
+        if key.trim().is_empty() || values.iter().any(|v| v.is_empty()) {
+            bad_input!("--grid {axis}: wanted key=v1,v2");
+        }
+        if all[0].iter().any(|(k, _)| k == key.trim()) {
+            bad_input!("--grid {axis}: the key stands in the grid twice");
+        }
+        all = all
+            .iter()
+            .flat_map(|c| {
+                values.iter().map(move |v| {
+                    let mut c = c.clone();
+                    c.push((key.trim().to_owned(), (*v).to_owned()));
+                    c
+                })
+            })
+            .collect();
+    }
+    Ok(all)
+}
+
+fn name(combination: &Combination) -> String {
+    let parts: Vec<String> = combination
+        .iter()
+        .map(|(k, v)| format!("{}-{v}", k.rsplit('.').next().unwrap_or(k).replace('_', "-")))
+        .collect();
+    parts.join("_").replace(['/', ' '], "-")
+}
+
+fn finished(config: &Config, folder: &Path) -> anyhow::Result<bool> {
+    let last = crate::checkpoint::list(&folder.join("checkpoints"))?.pop();
+    Ok(last.is_some_and(|(step, _)| step >= config.steps) && folder.join("report.html").exists())
+}
+
+fn table<'a>(runs: impl Iterator<Item = (&'a Combination, &'a Path)>) -> anyhow::Result<Vec<Row>> {
+    let mut groups: Vec<(BTreeMap<String, String>, Vec<BTreeMap<usize, f64>>)> = Vec::new();
+    for (combination, folder) in runs {
+        let evaluations: Vec<Evaluation> =
+            read_lines(&folder.join("eval.jsonl")).with_context(|| format!("run {}", folder.display()))?;
+        let Some(last) = evaluations.last() else { continue };
+        let setting: BTreeMap<String, String> =
+            combination.iter().filter(|(k, _)| k != "seed").cloned().collect();
+        match groups.iter_mut().find(|(s, _)| *s == setting) {
+            Some((_, values)) => values.push(last.pass_at_k.clone()),
+            None => groups.push((setting, vec![last.pass_at_k.clone()])),
+        }
+    }
+    Ok(groups
+        .into_iter()
+        .map(|(setting, values)| {
+            let mut pass_at_k = BTreeMap::new();
+            let mut deviation = BTreeMap::new();
+            for &k in values[0].keys() {
+                let p: Vec<f64> = values.iter().filter_map(|v| v.get(&k).copied()).collect();
+                let mean = p.iter().sum::<f64>() / p.len() as f64;
+                let squares: f64 = p.iter().map(|x| (x - mean).powi(2)).sum();
+                pass_at_k.insert(k, mean);
+                deviation.insert(k, if p.len() > 1 { (squares / (p.len() - 1) as f64).sqrt() } else { 0.0 });
+            }
+            Row { setting, runs: values.len(), pass_at_k, deviation }
+        })
+        .collect())
+}
+
+fn markdown(rows: &[Row]) -> String {
+    let Some(first) = rows.first() else { return String::new() };
+    let mut text = String::from("|");
+    for key in first.setting.keys() {
+        let _ = write!(text, " {key} |");
+    }
+    text.push_str(" runs |");
+    for k in first.pass_at_k.keys() {
+        let _ = write!(text, " pass@{k} |");
+    }
+    text.push_str("\n|");
+    text.push_str(&"---|".repeat(first.setting.len() + 1 + first.pass_at_k.len()));
+    for row in rows {
+        text.push_str("\n|");
+        for value in row.setting.values() {
+            let _ = write!(text, " {value} |");
+        }
+        let _ = write!(text, " {} |", row.runs);
+        for (k, p) in &row.pass_at_k {
+            let _ = match row.runs {
+                1 => write!(text, " {:.1} |", 100.0 * p),
+                _ => write!(text, " {:.1} ± {:.1} |", 100.0 * p, 100.0 * row.deviation[k]),
+            };
+        }
+    }
+    text.push('\n');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_grid_is_the_product_of_its_axes() {
+        let grid = ["rollout.group_size=8,32".to_owned(), "seed=1,2,3".to_owned()];
+        let all = combinations(&grid).unwrap();
+        assert_eq!(all.len(), 6);
+        assert_eq!(name(&all[4]), "group-size-32_seed-2");
+    }
+
+    #[test]
+    fn a_grid_without_values_is_refused() {
+        for bad in ["seed", "seed=", "=1", "seed=1,,2"] {
+            assert!(combinations(&[bad.to_owned()]).is_err(), "{bad}");
+        }
+        assert!(combinations(&["seed=1".to_owned(), "seed=2".to_owned()]).is_err());
+    }
+
+    #[test]
+    fn the_table_shows_mean_and_spread_over_seeds() {
+        let setting = BTreeMap::from([("algorithm.focal_gamma".to_owned(), "0.5".to_owned())]);
+        let row = Row {
+            setting,
+            runs: 3,
+            pass_at_k: BTreeMap::from([(1, 0.5), (64, 0.9)]),
+            deviation: BTreeMap::from([(1, 0.01), (64, 0.02)]),
+        };
+        let text = markdown(&[row]);
+        assert!(text.contains("| 0.5 | 3 | 50.0 ± 1.0 | 90.0 ± 2.0 |"), "{text}");
+    }
+}

@@ -1,0 +1,105 @@
+//! What a policy is trained on: prompts, demonstrations and grades. The one trait of the binary.
+
+pub mod maze;
+
+use crate::config::{Config, TaskConfig};
+use fgrpo_verify::verdict::Verdict;
+use std::borrow::Cow;
+use std::path::Path;
+
+/// Which problems: those trained on, or those kept apart for evaluation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Split {
+    /// Training problems.
+    Train,
+    /// Held-out problems.
+    HeldOut,
+}
+
+/// One problem as the policy sees it.
+#[derive(Debug, Clone)]
+pub struct Prompt {
+    /// Index in its split.
+    pub id: u64,
+    /// Token ids.
+    pub tokens: Vec<u32>,
+}
+
+/// What a completion is worth.
+#[derive(Debug, Clone)]
+pub struct Graded {
+    /// The verifier's verdict. `Unscorable` leaves the group's statistics.
+    pub verdict: Verdict,
+    /// Its reason code; metrics count by it.
+    pub reason: Cow<'static, str>,
+    /// A graded reward, where the task has one; otherwise the configuration's reward of the verdict.
+    pub reward: Option<f64>,
+}
+
+/// A source of problems that knows how to grade their answers.
+pub trait Task: Send + Sync {
+    /// Number of problems of a split.
+    fn len(&self, split: Split) -> u64;
+
+    /// Whether a split has no problem.
+    fn is_empty(&self, split: Split) -> bool {
+        self.len(split) == 0
+    }
+
+    /// Problem `id` of a split.
+    fn prompt(&self, split: Split, id: u64) -> Prompt;
+
+    /// The number under which logs and reports know a problem.
+    fn number(&self, _split: Split, id: u64) -> u64 {
+        id
+    }
+
+    /// A completion to imitate, with its end token; `None` where the task has none.
+    fn demonstration(&self, id: u64) -> Option<Vec<u32>>;
+
+    /// Grades a completion (token ids, the stop token included where there is one).
+    fn grade(&self, split: Split, id: u64, completion: &[u32], truncated: bool) -> Graded;
+
+    /// Tokens that end a completion.
+    fn stop_tokens(&self) -> &[u32];
+
+    /// The longest completion worth sampling.
+    fn max_new_tokens(&self) -> usize;
+
+    /// Size of the vocabulary, for a model made new.
+    fn vocab_size(&self) -> usize;
+
+    /// The longest sequence a model made new must hold, prompt and completion.
+    fn context(&self) -> usize;
+
+    /// The token that begins a prompt, where there is one.
+    fn bos_token(&self) -> Option<u32>;
+
+    /// The token for padding in other programs, where there is one.
+    fn pad_token(&self) -> Option<u32>;
+
+    /// Token ids as text, for logs and reports.
+    fn text(&self, tokens: &[u32]) -> String;
+
+    /// The reference answer as text, where there is one.
+    fn target(&self, split: Split, id: u64) -> Option<String>;
+
+    /// Writes the tokenizer's files beside a checkpoint.
+    ///
+    /// # Errors
+    /// Naming the file that couldn't be written.
+    fn write_tokenizer(&self, folder: &Path) -> anyhow::Result<()>;
+
+    /// What identifies the demonstrations: equal strings, equal demonstrations.
+    fn fingerprint(&self) -> String;
+}
+
+/// Opens the configured task.
+///
+/// # Errors
+/// For data that can't be read.
+pub fn open(config: &Config) -> anyhow::Result<Box<dyn Task>> {
+    match &config.task {
+        TaskConfig::Maze(m) => Ok(Box::new(maze::MazeTask::new(m.clone())?)),
+    }
+}

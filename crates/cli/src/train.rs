@@ -1,0 +1,625 @@
+//! The training loop: prompts -> rollout -> grade -> advantages -> update -> log -> evaluate -> save.
+//!
+//! A step is one rollout batch. Everything random is a function of (seed, step, prompt, sample,
+//! position), so a checkpoint holds weights, optimizer and the step, and a resumed run equals the
+//! uninterrupted one. Departure from the usual loop: the log-probabilities recorded while sampling
+//! *are* `old_logp`; sampler and learner are the same weights, and no second forward pass is made.
+
+use crate::bad_input;
+use crate::checkpoint::{self, Best, TrainerState};
+use crate::config::Config;
+use crate::evaluate::{Evaluation, evaluate};
+use crate::files::{JsonLines, read_lines};
+use crate::interrupt;
+use crate::metrics::{Metrics, Seconds};
+use crate::policy;
+use crate::progress::{Narrator, Stage, duration};
+use crate::rollout::{Rollouts, grade, sample};
+use crate::run_dir::RunDir;
+use crate::seeds;
+use crate::task::{self, Graded, Prompt, Split, Task};
+use crate::tensorboard::Events;
+use crate::update::{Sample, SampleGroup, Sums, check_skipped, reference_logp, update};
+use anyhow::Context;
+use fgrpo_core::credit::{Assigned, Credit};
+use fgrpo_core::group::Group;
+use fgrpo_nn::weights::Checkpoint;
+use fgrpo_nn::{Device, Engine, Finish, Sampling};
+use fgrpo_verify::verdict::Verdict;
+use serde::Serialize;
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// Trains a policy with group-relative RL, after fitting demonstrations where the configuration says so.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  fgrpo train configs/maze-quick.toml
+  fgrpo train configs/maze-quick.toml --set algorithm.focal_gamma=0 --out runs/grpo
+  fgrpo train configs/maze-quick.toml --out runs/grpo --resume")]
+pub struct Args {
+    /// Configuration file (TOML).
+    pub config: PathBuf,
+    /// Change a key of the configuration; repeatable.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// Run folder; `runs/<name of the configuration>` where absent.
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Go on from the folder's last checkpoint.
+    #[arg(long)]
+    pub resume: bool,
+    /// With --resume: take the configuration as it is now, though the run was made with another.
+    #[arg(long, requires = "resume")]
+    pub accept_changes: bool,
+    /// Where to compute.
+    #[arg(long, value_enum, default_value_t = DeviceName::Cpu)]
+    pub device: DeviceName,
+    /// Print the resolved configuration and what it needs; train nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// Where to compute.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[allow(missing_docs)]
+pub enum DeviceName {
+    Cpu,
+    Cuda,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ending {
+    /// All steps done; what was reached, in words.
+    Done(String),
+    /// Stopped on request; the state is saved.
+    Interrupted,
+}
+
+/// The command `fgrpo train`.
+///
+/// # Errors
+/// Bad input as [`Config::load`] and [`RunDir::open`]; otherwise what fails on the way.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let config = Config::load(&args.config, &args.set)?;
+    if args.dry_run {
+        return crate::dry_run::run(&config);
+    }
+    let out = args.out.clone().unwrap_or_else(|| {
+        PathBuf::from("runs").join(args.config.file_stem().unwrap_or(args.config.as_os_str()))
+    });
+    match train(&config, &out, args.resume, args.accept_changes, args.device)? {
+        Ending::Done(summary) => {
+            println!("{summary}");
+            Ok(())
+        }
+        Ending::Interrupted => {
+            let mut again: Vec<String> = std::env::args().collect();
+            if !args.resume {
+                again.push("--resume".to_owned());
+            }
+            anyhow::bail!("stopped on request, state saved. Go on with: {}", again.join(" "))
+        }
+    }
+}
+
+/// Trains `config` into the run folder `out`.
+///
+/// # Errors
+/// As [`run`].
+pub fn train(
+    config: &Config,
+    out: &std::path::Path,
+    resume: bool,
+    accept_changes: bool,
+    device: DeviceName,
+) -> anyhow::Result<Ending> {
+    if device == DeviceName::Cuda {
+        bad_input!("--device cuda: this build has the CPU engine alone; leave the flag out");
+    }
+    interrupt::listen();
+    let task = task::open(config)?;
+    let run = RunDir::open(out, config, resume, accept_changes)?;
+    let mut trainer = Trainer::start(config, task.as_ref(), run)?;
+    let done = trainer.train()?;
+    crate::report::write_report(std::slice::from_ref(&trainer.run.path), &trainer.run.file("report.html"))?;
+    if done { Ok(Ending::Done(trainer.summary()?)) } else { Ok(Ending::Interrupted) }
+}
+
+struct Trainer<'a> {
+    config: &'a Config,
+    task: &'a dyn Task,
+    run: RunDir,
+    narrator: Narrator,
+    engine: Engine,
+    /// The policy RL started from, for the KL penalty.
+    reference: Option<Engine>,
+    state: TrainerState,
+    metrics: JsonLines,
+    evaluations: JsonLines,
+    rollouts: JsonLines,
+    events: Option<Events>,
+    /// Steps in a row in which each group's completions were all the same.
+    collapsed: u64,
+    saved: Option<u64>,
+}
+
+impl<'a> Trainer<'a> {
+    /// A trainer at the run's last checkpoint, or at its beginning.
+    fn start(config: &'a Config, task: &'a dyn Task, run: RunDir) -> anyhow::Result<Self> {
+        let mut narrator = Narrator::with_log(&run.file("log.txt"))?;
+        let device = Device::Cpu { threads: config.threads() };
+        let latest = run.latest()?;
+        run.rewind(latest.as_ref().map(|(step, _)| *step))?;
+        let needs_start = latest.is_none() || config.algorithm.kl_coef != 0.0;
+        let start =
+            needs_start.then(|| policy::starting(config, task, &device, &run, &mut narrator)).transpose()?;
+        let (engine, reference, state) = match &latest {
+            Some((step, folder)) => {
+                let (state, optimizer) = checkpoint::read_state(folder)?;
+                let mut engine = Engine::open(&Checkpoint::open(folder)?, &device)?;
+                engine
+                    .load_state(&optimizer)
+                    .with_context(|| format!("optimizer of {}", folder.display()))?;
+                narrator.say(None, &format!("resumed after step {step} from {}", folder.display()));
+                (engine, start, state)
+            }
+            None => {
+                let start = start.expect("made where there is no checkpoint");
+                let reference = (config.algorithm.kl_coef != 0.0)
+                    .then(|| policy::starting(config, task, &device, &run, &mut narrator))
+                    .transpose()?;
+                let state = TrainerState { step: 0, skipped_in_a_row: 0, best: None, optimizer_step: 0 };
+                (start, reference, state)
+            }
+        };
+        engine_matches_task(&engine, task)?;
+        let mut events = config.log.tensorboard.then(|| Events::create(&run.path, "fgrpo")).transpose()?;
+        if let Some(events) = &mut events {
+            for m in read_lines::<Metrics>(&run.file("metrics.jsonl"))? {
+                write_events(events, &m)?;
+            }
+        }
+        Ok(Self {
+            metrics: JsonLines::append(&run.file("metrics.jsonl"))?,
+            evaluations: JsonLines::append(&run.file("eval.jsonl"))?,
+            rollouts: JsonLines::append(&run.file("rollouts.jsonl"))?,
+            events,
+            collapsed: 0,
+            saved: latest.map(|(step, _)| step),
+            config,
+            task,
+            run,
+            narrator,
+            engine,
+            reference,
+            state,
+        })
+    }
+
+    /// Returns whether all steps are done; an interruption leaves some.
+    fn train(&mut self) -> anyhow::Result<bool> {
+        let config = self.config;
+        let credit = config.algorithm.credit();
+        let max_new_tokens = config.rollout.max_new_tokens.unwrap_or(self.task.max_new_tokens());
+        let objective = config.algorithm.objective(max_new_tokens);
+        let sampling = self.sampling(max_new_tokens);
+        let mut stage = self.narrator.stage("train", self.state.step, config.steps);
+        if !self.evaluated(self.state.step)? && self.evaluate(&stage)?.is_none() {
+            return self.interrupted(stage);
+        }
+        while self.state.step < config.steps {
+            let step = self.state.step + 1;
+            let clock = Instant::now();
+            let mut seconds = Seconds::default();
+
+            let prompts = self.prompts(step);
+            let Some(rollouts) = timed(&mut seconds.rollout, || {
+                let key = seeds::rollout(config.seed, step);
+                sample(&mut self.engine, prompts, config.rollout.group_size, &sampling, key, |_| {
+                    !interrupt::asked()
+                })
+            })?
+            else {
+                return self.interrupted(stage);
+            };
+            let grades = timed(&mut seconds.grade, || grade(self.task, Split::Train, &rollouts));
+            let (assigned, rewards) = advantages(&credit, &rollouts, &grades)?;
+            let mut groups = samples(config, &rollouts, &grades, &assigned);
+            let lr = config.update.lr
+                * config.update.schedule.factor(step, config.update.warmup_steps, config.steps);
+            let sums = timed(&mut seconds.update, || {
+                if let Some(reference) = &mut self.reference {
+                    reference_logp(reference, &mut groups, config.rollout.temperature)?;
+                }
+                update(
+                    &mut self.engine,
+                    &groups,
+                    &objective,
+                    config.rollout.temperature,
+                    &config.update,
+                    lr,
+                    &mut self.state.skipped_in_a_row,
+                )
+            })?;
+            self.state.step = step;
+
+            let mut m = metrics(step, lr, &rollouts, &grades, &assigned, &rewards, &sums, &seconds);
+            self.log_rollouts(step, &rollouts, &grades, &assigned, &rewards)?;
+            self.warn(&stage, &m);
+            let stopped = {
+                let done = timed(&mut m.seconds.evaluate, || match self.due(config.eval.every) {
+                    true => self.evaluate(&stage).map(|e| e.is_some()),
+                    false => Ok(true),
+                })?;
+                !done
+            };
+            m.seconds.total = clock.elapsed().as_secs_f64();
+            self.log(&m)?;
+            if self.due(config.save.every) {
+                self.save()?;
+            }
+            check_skipped(self.state.skipped_in_a_row, config.update.max_skipped).or_else(|e| {
+                self.save()?;
+                Err(e)
+            })?;
+            stage.at(
+                step,
+                format!("reward {:.3} entropy {:.3} |g| {:.2}", m.reward_mean, m.entropy, m.gradient_norm),
+                &mut self.narrator,
+            );
+            if stopped || (interrupt::asked() && step < config.steps) {
+                return self.interrupted(stage);
+            }
+        }
+        stage.finish();
+        self.save()?;
+        Ok(true)
+    }
+
+    /// Whether something done every so many steps, and after the last, is due now.
+    fn due(&self, every: u64) -> bool {
+        every > 0 && (self.state.step.is_multiple_of(every) || self.state.step == self.config.steps)
+    }
+
+    fn prompts(&self, step: u64) -> Vec<Prompt> {
+        let (n, batch) = (self.task.len(Split::Train), self.config.rollout.prompts as u64);
+        let order = seeds::prompts(self.config.seed);
+        (0..batch)
+            .map(|i| {
+                let position = (step - 1) * batch + i;
+                self.task.prompt(Split::Train, order.with(position / n).permute(position % n, n))
+            })
+            .collect()
+    }
+
+    fn sampling(&self, max_new_tokens: usize) -> Sampling {
+        let r = &self.config.rollout;
+        Sampling {
+            temperature: r.temperature,
+            top_p: r.top_p,
+            top_k: r.top_k,
+            min_p: r.min_p,
+            max_new_tokens,
+            stop_tokens: self.task.stop_tokens().to_vec(),
+            max_cached_tokens: r.max_cached_tokens,
+        }
+    }
+
+    fn evaluated(&self, step: u64) -> anyhow::Result<bool> {
+        let wanted = self.config.eval.every > 0 && (step == 0 || self.due(self.config.eval.every));
+        let done: Vec<Evaluation> = read_lines(&self.run.file("eval.jsonl"))?;
+        Ok(!wanted || done.iter().any(|e| e.step == step))
+    }
+
+    /// Evaluates and logs; keeps the best policy. `None` when interrupted.
+    fn evaluate(&mut self, stage: &Stage) -> anyhow::Result<Option<()>> {
+        let config = self.config;
+        let sampling = Sampling {
+            temperature: config.eval.temperature,
+            top_p: 1.0,
+            top_k: 0,
+            min_p: 0.0,
+            ..self.sampling(config.rollout.max_new_tokens.unwrap_or(self.task.max_new_tokens()))
+        };
+        let keys = (seeds::evaluation(config.seed), seeds::bootstrap(config.seed));
+        let step = self.state.step;
+        let Some(e) = evaluate(&mut self.engine, self.task, &config.eval, &sampling, keys, step, || {
+            !interrupt::asked()
+        })?
+        else {
+            return Ok(None);
+        };
+        self.evaluations.push(&e)?;
+        if let Some(events) = &mut self.events {
+            let values: Vec<(String, f64)> =
+                e.pass_at_k.iter().map(|(k, p)| (format!("held-out/pass@{k}"), *p)).collect();
+            events.scalars(step, values.iter().map(|(n, v)| (n.as_str(), *v)))?;
+        }
+        let line: Vec<String> =
+            e.pass_at_k.iter().map(|(k, p)| format!("pass@{k} {:.1} %", 100.0 * p)).collect();
+        self.narrator.say(Some(stage), &format!("step {step}: held-out {}", line.join(", ")));
+        let pass_at_1 = e.pass_at_k.first_key_value().map_or(0.0, |(_, p)| *p);
+        if step > 0 && self.state.best.is_none_or(|b| pass_at_1 > b.pass_at_1) {
+            checkpoint::save_best(&self.run.checkpoints(), step, &self.engine, self.task)?;
+            self.state.best = Some(Best { step, pass_at_1 });
+        }
+        Ok(Some(()))
+    }
+
+    fn log(&mut self, m: &Metrics) -> anyhow::Result<()> {
+        self.metrics.push(m)?;
+        if let Some(events) = &mut self.events {
+            write_events(events, m)?;
+        }
+        Ok(())
+    }
+
+    fn log_rollouts(
+        &mut self,
+        step: u64,
+        rollouts: &[Rollouts],
+        grades: &[Vec<Graded>],
+        assigned: &[Assigned],
+        rewards: &[Vec<f64>],
+    ) -> anyhow::Result<()> {
+        let key = seeds::logging(self.config.seed, step);
+        for (g, r) in rollouts.iter().enumerate() {
+            for (i, c) in r.completions.iter().enumerate() {
+                if key.with(g as u64).uniform(i as u64) >= self.config.log.rollout_share {
+                    continue;
+                }
+                self.rollouts.push(&RolloutLine {
+                    step,
+                    prompt_id: self.task.number(Split::Train, r.prompt.id),
+                    sample: i,
+                    prompt: self.task.text(&r.prompt.tokens),
+                    completion: self.task.text(&c.tokens),
+                    target: self.task.target(Split::Train, r.prompt.id),
+                    reward: rewards[g][i],
+                    verdict: grades[g][i].verdict,
+                    reason: &grades[g][i].reason,
+                    advantage: assigned[g].advantages[i],
+                    length: c.tokens.len(),
+                    old_logp_mean: mean(c.logp.iter().map(|&l| f64::from(l))),
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Says once when the policy has become a constant.
+    fn warn(&mut self, stage: &Stage, m: &Metrics) {
+        let constant = m.distinct_fraction <= 1.0 / self.config.rollout.group_size as f64 + 1e-9;
+        self.collapsed = if constant && m.reward_mean < 0.99 * self.config.algorithm.reward_correct {
+            self.collapsed + 1
+        } else {
+            0
+        };
+        if self.collapsed == 5 {
+            self.narrator.say(
+                Some(stage),
+                &format!(
+                    "warning: for five steps every group's completions have been all the same (reward {:.3}): the policy has collapsed and can't learn. Lower update.lr (now {})",
+                    m.reward_mean, self.config.update.lr
+                ),
+            );
+        }
+        if m.skipped_updates > 0 {
+            self.narrator.say(
+                Some(stage),
+                &format!(
+                    "warning: step {}: {} updates skipped, their loss or gradient isn't finite",
+                    m.step, m.skipped_updates
+                ),
+            );
+        }
+    }
+
+    fn save(&mut self) -> anyhow::Result<()> {
+        if self.saved != Some(self.state.step) && self.state.step > 0 {
+            checkpoint::save(
+                &self.run.checkpoints(),
+                &self.engine,
+                self.task,
+                &self.state,
+                self.config.save.keep,
+            )?;
+            self.saved = Some(self.state.step);
+        }
+        Ok(())
+    }
+
+    fn interrupted(&mut self, stage: Stage) -> anyhow::Result<bool> {
+        stage.finish();
+        self.save()?;
+        self.narrator.say(None, &format!("interrupted after step {}", self.state.step));
+        Ok(false)
+    }
+
+    /// Says where things are, and returns what was reached.
+    fn summary(&mut self) -> anyhow::Result<String> {
+        let evaluations: Vec<Evaluation> = read_lines(&self.run.file("eval.jsonl"))?;
+        let seconds: f64 =
+            read_lines::<Metrics>(&self.run.file("metrics.jsonl"))?.iter().map(|m| m.seconds.total).sum();
+        self.narrator.say(None, &format!("{} RL steps in {}", self.state.step, duration(seconds)));
+        if let Some((_, folder)) = self.run.latest()? {
+            self.narrator.say(None, &format!("policy: {}", folder.display()));
+        }
+        self.narrator.say(None, &format!("report: {}", self.run.file("report.html").display()));
+        Ok(match (evaluations.first(), evaluations.last()) {
+            (Some(first), Some(last)) => {
+                crate::evaluate::summary(first, last, seeds::bootstrap(self.config.seed))
+            }
+            _ => String::new(),
+        })
+    }
+}
+
+#[derive(Serialize)]
+struct RolloutLine<'a> {
+    step: u64,
+    prompt_id: u64,
+    sample: usize,
+    prompt: String,
+    completion: String,
+    target: Option<String>,
+    reward: f64,
+    verdict: Verdict,
+    reason: &'a str,
+    advantage: f64,
+    length: usize,
+    old_logp_mean: f64,
+}
+
+fn timed<T>(seconds: &mut f64, work: impl FnOnce() -> T) -> T {
+    let clock = Instant::now();
+    let result = work();
+    *seconds += clock.elapsed().as_secs_f64();
+    result
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> f64 {
+    let (sum, n) = values.fold((0.0, 0usize), |(s, n), v| (s + v, n + 1));
+    if n == 0 { 0.0 } else { sum / n as f64 }
+}
+
+fn engine_matches_task(engine: &Engine, task: &dyn Task) -> anyhow::Result<()> {
+    if engine.config().vocab_size < task.vocab_size() {
+        bad_input!(
+            "model: vocab_size {} is smaller than the task's vocabulary of {}",
+            engine.config().vocab_size,
+            task.vocab_size()
+        );
+    }
+    Ok(())
+}
+
+fn write_events(events: &mut Events, m: &Metrics) -> anyhow::Result<()> {
+    let scalars = m.scalars();
+    events.scalars(m.step, scalars.iter().map(|(n, v)| (n.as_str(), *v)))
+}
+
+/// Rewards and advantages of every group.
+fn advantages(
+    credit: &Credit,
+    rollouts: &[Rollouts],
+    grades: &[Vec<Graded>],
+) -> anyhow::Result<(Vec<Assigned>, Vec<Vec<f64>>)> {
+    let mut assigned = Vec::with_capacity(rollouts.len());
+    let mut all_rewards = Vec::with_capacity(rollouts.len());
+    for (r, grades) in rollouts.iter().zip(grades) {
+        let rewards: Vec<f64> = grades
+            .iter()
+            .map(|g| match (g.reward, g.verdict) {
+                (Some(reward), _) => reward,
+                (None, Verdict::Correct) => credit.rewards.correct,
+                (None, _) => credit.rewards.wrong,
+            })
+            .collect();
+        let lengths: Vec<usize> = r.completions.iter().map(|c| c.tokens.len()).collect();
+        let mean_old_logp: Vec<f64> =
+            r.completions.iter().map(|c| mean(c.logp.iter().map(|&l| f64::from(l)))).collect();
+        let scored: Vec<bool> = grades.iter().map(|g| g.verdict != Verdict::Unscorable).collect();
+        let group =
+            Group { rewards: &rewards, lengths: &lengths, mean_old_logp: &mean_old_logp, scored: &scored };
+        group.check()?;
+        assigned.push(credit.assign(&group)?);
+        all_rewards.push(rewards);
+    }
+    Ok((assigned, all_rewards))
+}
+
+/// The groups as the update takes them.
+fn samples(
+    config: &Config,
+    rollouts: &[Rollouts],
+    grades: &[Vec<Graded>],
+    assigned: &[Assigned],
+) -> Vec<SampleGroup> {
+    rollouts
+        .iter()
+        .zip(grades)
+        .zip(assigned)
+        .filter(|(_, a)| a.active() || !config.algorithm.drop_inactive_groups)
+        .map(|((r, grades), a)| SampleGroup {
+            prompt: r.prompt.tokens.clone(),
+            samples: r
+                .completions
+                .iter()
+                .zip(grades)
+                .zip(&a.advantages)
+                .map(|((c, g), &advantage)| Sample {
+                    tokens: c.tokens.clone(),
+                    old_logp: c.logp.clone(),
+                    ref_logp: Vec::new(),
+                    advantage,
+                    scored: g.verdict != Verdict::Unscorable,
+                })
+                .collect(),
+        })
+        .collect()
+}
+
+#[allow(clippy::too_many_arguments)]
+fn metrics(
+    step: u64,
+    lr: f64,
+    rollouts: &[Rollouts],
+    grades: &[Vec<Graded>],
+    assigned: &[Assigned],
+    rewards: &[Vec<f64>],
+    sums: &Sums,
+    seconds: &Seconds,
+) -> Metrics {
+    let mut m = Metrics { step, lr, seconds: *seconds, ..Metrics::default() };
+    let scored = |g: usize| {
+        grades[g].iter().enumerate().filter(|(_, x)| x.verdict != Verdict::Unscorable).map(|(i, _)| i)
+    };
+    let all = || (0..rollouts.len()).flat_map(|g| scored(g).map(move |i| (g, i)));
+    m.reward_mean = mean(all().map(|(g, i)| rewards[g][i]));
+    m.advantage_abs_mean = mean(all().map(|(g, i)| assigned[g].advantages[i].abs()));
+    let mixed = |g: usize| {
+        let mut r = scored(g).map(|i| rewards[g][i]);
+        let first = r.next();
+        r.any(|x| Some(x) != first)
+    };
+    let active: Vec<usize> = (0..rollouts.len()).filter(|&g| mixed(g)).collect();
+    m.active_fraction = active.len() as f64 / rollouts.len().max(1) as f64;
+    m.focal_weight_mean = mean(active.iter().map(|&g| assigned[g].focal_weight));
+    for rate in assigned.iter().filter_map(|a| a.success_rate) {
+        m.success_rate_histogram[(rate * 10.0).round() as usize] += 1;
+    }
+    for g in grades.iter().flatten() {
+        let verdict = serde_json::to_value(g.verdict).expect("a verdict is a word");
+        *m.verdicts.entry(verdict.as_str().unwrap_or_default().to_owned()).or_default() += 1;
+        *m.reasons.entry(g.reason.to_string()).or_default() += 1;
+    }
+    let completions = || rollouts.iter().flat_map(|r| &r.completions);
+    let n = completions().count().max(1) as f64;
+    let tokens: usize = completions().map(|c| c.tokens.len()).sum();
+    m.entropy = mean(completions().flat_map(|c| &c.entropy).map(|&e| f64::from(e)));
+    m.completion_length_mean = tokens as f64 / n;
+    m.completion_length_max = completions().map(|c| c.tokens.len()).max().unwrap_or(0) as u64;
+    m.truncated_fraction = completions().filter(|c| c.finish == Finish::Length).count() as f64 / n;
+    let distinct: usize = rollouts
+        .iter()
+        .map(|r| r.completions.iter().map(|c| &c.tokens).collect::<std::collections::BTreeSet<_>>().len())
+        .sum();
+    m.distinct_fraction = distinct as f64 / n;
+    let seen = sums.tokens.max(1) as f64;
+    let updates = (sums.applied + sums.skipped).max(1) as f64;
+    m.policy_loss = sums.policy_loss / updates;
+    m.kl_loss = sums.kl / seen;
+    m.ratio_mean = if sums.tokens == 0 { 1.0 } else { sums.ratio / seen };
+    m.ratio_max = if sums.tokens == 0 { 1.0 } else { sums.ratio_max };
+    m.clip_fraction_low = sums.clipped_low as f64 / seen;
+    m.clip_fraction_high = sums.clipped_high as f64 / seen;
+    m.kl_to_sampler = sums.kl_to_sampler / seen;
+    m.logp_difference_max = sums.logp_difference_max;
+    m.gradient_norm = sums.gradient_norm / sums.applied.max(1) as f64;
+    m.skipped_updates = sums.skipped;
+    m.rollout_tokens_per_second = tokens as f64 / seconds.rollout.max(1e-9);
+    m.update_tokens_per_second = tokens as f64 / seconds.update.max(1e-9);
+    m
+}

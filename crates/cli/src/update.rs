@@ -1,0 +1,289 @@
+//! From groups with advantages to optimizer updates: pack, loss, backward, step.
+//!
+//! The loss needs only per-token log-probabilities, so `fgrpo-core` gives it and its derivative in
+//! closed form, and the engine turns the derivative into a gradient. Completions of a group that
+//! begin alike share rows of the batch; the derivative of a shared row is the sum over its owners.
+
+use crate::config::UpdateConfig;
+use anyhow::bail;
+use fgrpo_core::loss::{Counts, Objective, TokenTerm, Tokens};
+use fgrpo_nn::Batch;
+use fgrpo_nn::{AdamW, Engine, Scores};
+
+/// A completion ready for the update.
+#[derive(Debug, Clone)]
+pub struct Sample {
+    /// Token ids.
+    pub tokens: Vec<u32>,
+    /// Log-probabilities recorded when it was sampled.
+    pub old_logp: Vec<f32>,
+    /// Log-probabilities under the reference model; empty without a KL penalty.
+    pub ref_logp: Vec<f32>,
+    /// Its advantage, focal weight included.
+    pub advantage: f64,
+    /// Whether its verifier gave a verdict; an unscorable completion has no part in the loss.
+    pub scored: bool,
+}
+
+/// A prompt with its completions.
+#[derive(Debug, Clone)]
+pub struct SampleGroup {
+    /// The prompt's token ids.
+    pub prompt: Vec<u32>,
+    /// Its completions.
+    pub samples: Vec<Sample>,
+}
+
+/// Sums over the updates of a step, for the metrics.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Sums {
+    /// Completion tokens that went through the loss.
+    pub tokens: u64,
+    /// Aggregated policy loss, summed over updates.
+    pub policy_loss: f64,
+    /// KL estimates, summed over tokens.
+    pub kl: f64,
+    /// Ratios, summed over tokens.
+    pub ratio: f64,
+    /// Largest ratio.
+    pub ratio_max: f64,
+    /// Tokens clipped from below.
+    pub clipped_low: u64,
+    /// Tokens clipped from above.
+    pub clipped_high: u64,
+    /// `old_logp - logp`, summed over tokens.
+    pub kl_to_sampler: f64,
+    /// Largest |logp - old_logp| in the first update.
+    pub logp_difference_max: f64,
+    /// Gradient norms before clipping, summed over updates.
+    pub gradient_norm: f64,
+    /// Optimizer updates applied.
+    pub applied: u64,
+    /// Optimizer updates skipped for a gradient that isn't finite.
+    pub skipped: u64,
+}
+
+/// Runs the optimizer updates of one rollout batch: `epochs` passes over mini-batches of prompts.
+///
+/// `skipped_in_a_row` counts updates skipped for a loss or gradient that isn't finite; at
+/// `update.max_skipped` the run must stop, which the caller does.
+///
+/// # Errors
+/// What the engine reports.
+pub fn update(
+    engine: &mut Engine,
+    groups: &[SampleGroup],
+    objective: &Objective,
+    temperature: f32,
+    config: &UpdateConfig,
+    lr: f64,
+    skipped_in_a_row: &mut u64,
+) -> anyhow::Result<Sums> {
+    let mut sums = Sums::default();
+    let size = config.mini_batch.unwrap_or(groups.len()).max(1);
+    let adamw = AdamW {
+        lr,
+        beta1: config.betas[0],
+        beta2: config.betas[1],
+        eps: config.eps,
+        weight_decay: config.weight_decay,
+        ..AdamW::default()
+    };
+    for _ in 0..config.epochs {
+        for mini_batch in groups.chunks(size) {
+            let packed = Packed::new(mini_batch, objective, config.micro_batch_tokens);
+            let scores = packed.accumulate(engine, objective, temperature)?;
+            let first = sums.applied + sums.skipped == 0;
+            let finite = packed.add_to(&mut sums, objective, &scores, first);
+            let report = if finite {
+                engine.update(&adamw, Some(config.max_grad_norm))
+            } else {
+                engine.zero_gradient();
+                fgrpo_nn::UpdateReport { gradient_norm: f64::NAN, applied: false }
+            };
+            if report.applied {
+                sums.applied += 1;
+                sums.gradient_norm += report.gradient_norm;
+                *skipped_in_a_row = 0;
+            } else {
+                sums.skipped += 1;
+                *skipped_in_a_row += 1;
+                if *skipped_in_a_row >= config.max_skipped {
+                    return Ok(sums);
+                }
+            }
+        }
+    }
+    Ok(sums)
+}
+
+/// Log-probabilities of every completion under `engine`, for the KL penalty.
+///
+/// # Errors
+/// What the engine reports.
+pub fn reference_logp(
+    engine: &mut Engine,
+    groups: &mut [SampleGroup],
+    temperature: f32,
+) -> anyhow::Result<()> {
+    for group in groups {
+        let mut batch = Batch::default();
+        let completions: Vec<&[u32]> = group.samples.iter().map(|s| s.tokens.as_slice()).collect();
+        let indices = batch.push_group(&group.prompt, &completions);
+        let scores = engine.score(&batch, temperature)?;
+        for (sample, indices) in group.samples.iter_mut().zip(indices) {
+            sample.ref_logp = indices.iter().map(|&i| scores.logp[i]).collect();
+        }
+    }
+    Ok(())
+}
+
+/// A mini-batch as the engine takes it.
+struct Packed<'a> {
+    batch: Batch,
+    counts: Counts,
+    /// Completions with a part in the loss and the prediction index of each of their tokens.
+    completions: Vec<(&'a Sample, Vec<usize>)>,
+    /// The completions of each family, as a range of the above.
+    families: Vec<std::ops::Range<usize>>,
+    /// The family of each prediction.
+    family_of: Vec<u32>,
+}
+
+impl<'a> Packed<'a> {
+    fn new(groups: &'a [SampleGroup], objective: &Objective, budget: usize) -> Self {
+        let scored = |g: &'a SampleGroup| g.samples.iter().filter(|s| s.scored && !s.tokens.is_empty());
+        let counts = Counts::of(groups.iter().flat_map(scored).map(|s| s.tokens.len()));
+        let mut packed = Self {
+            batch: Batch::default(),
+            counts,
+            completions: Vec::new(),
+            families: Vec::new(),
+            family_of: Vec::new(),
+        };
+        let silent = objective.entropy_coef == 0.0 && objective.kl.is_none();
+        for group in groups {
+            // A group without a derivative counts in the denominators and costs nothing else.
+            if silent && group.samples.iter().all(|s| s.advantage == 0.0) {
+                continue;
+            }
+            let mut family: Vec<&Sample> = Vec::new();
+            let mut tokens = group.prompt.len();
+            for sample in scored(group) {
+                if !family.is_empty() && tokens + sample.tokens.len() > budget {
+                    packed.push_family(&group.prompt, &std::mem::take(&mut family));
+                    tokens = group.prompt.len();
+                }
+                tokens += sample.tokens.len();
+                family.push(sample);
+            }
+            if !family.is_empty() {
+                packed.push_family(&group.prompt, &family);
+            }
+        }
+        packed
+    }
+
+    fn push_family(&mut self, prompt: &[u32], samples: &[&'a Sample]) {
+        let tokens: Vec<&[u32]> = samples.iter().map(|s| s.tokens.as_slice()).collect();
+        let indices = self.batch.push_group(prompt, &tokens);
+        let first = self.completions.len();
+        self.completions.extend(samples.iter().copied().zip(indices));
+        self.family_of.resize(self.batch.predictions.len(), self.families.len() as u32);
+        self.families.push(first..self.completions.len());
+    }
+
+    fn accumulate(
+        &self,
+        engine: &mut Engine,
+        objective: &Objective,
+        temperature: f32,
+    ) -> anyhow::Result<Scores> {
+        if self.completions.is_empty() {
+            return Ok(Scores { logp: Vec::new(), entropy: Vec::new() });
+        }
+        Ok(engine.accumulate(&self.batch, temperature, &|predictions, logp, entropy, dlogp, dentropy| {
+            // The engine asks for whole families; `place` finds a prediction among those it asks for.
+            let low = predictions.iter().min().copied().unwrap_or(0);
+            let high = predictions.iter().max().copied().unwrap_or(0);
+            let mut place = vec![u32::MAX; high - low + 1];
+            for (i, &p) in predictions.iter().enumerate() {
+                place[p - low] = i as u32;
+            }
+            let mut families: Vec<u32> = predictions.iter().map(|&p| self.family_of[p]).collect();
+            families.sort_unstable();
+            families.dedup();
+            for family in families {
+                for (sample, indices) in &self.completions[self.families[family as usize].clone()] {
+                    let at = |i: usize| place[indices[i] - low] as usize;
+                    let own_logp: Vec<f32> = (0..indices.len()).map(|i| logp[at(i)]).collect();
+                    let own_entropy: Vec<f32> = (0..indices.len()).map(|i| entropy[at(i)]).collect();
+                    self.terms(objective, sample, &own_logp, &own_entropy, |t, term| {
+                        dlogp[at(t)] += term.dlogp as f32;
+                        dentropy[at(t)] += term.dentropy as f32;
+                    });
+                }
+            }
+        })?)
+    }
+
+    fn terms(
+        &self,
+        objective: &Objective,
+        sample: &Sample,
+        logp: &[f32],
+        entropy: &[f32],
+        each: impl FnMut(usize, TokenTerm),
+    ) {
+        let tokens = Tokens {
+            logp,
+            old_logp: &sample.old_logp,
+            entropy: Some(entropy),
+            ref_logp: objective.kl.is_some().then_some(&sample.ref_logp[..]),
+            rollout_logp: None,
+            advantage: sample.advantage,
+        };
+        objective.completion(&tokens, &self.counts, each);
+    }
+
+    /// Adds this mini-batch to the sums, in the order of the completions, so that the metrics don't
+    /// depend on threads. Returns whether the loss is finite.
+    fn add_to(&self, sums: &mut Sums, objective: &Objective, scores: &Scores, first: bool) -> bool {
+        let mut loss = 0.0;
+        for (sample, indices) in &self.completions {
+            let logp: Vec<f32> = indices.iter().map(|&i| scores.logp[i]).collect();
+            let entropy: Vec<f32> = indices.iter().map(|&i| scores.entropy[i]).collect();
+            sums.tokens += logp.len() as u64;
+            for (new, old) in logp.iter().zip(&sample.old_logp) {
+                let d = f64::from(*old) - f64::from(*new);
+                sums.kl_to_sampler += d;
+                if first {
+                    sums.logp_difference_max = sums.logp_difference_max.max(d.abs());
+                }
+            }
+            self.terms(objective, sample, &logp, &entropy, |_, term| {
+                loss += term.loss;
+                sums.policy_loss += term.policy_loss;
+                sums.kl += term.kl;
+                sums.ratio += term.policy.ratio;
+                sums.ratio_max = sums.ratio_max.max(term.policy.ratio);
+                sums.clipped_low += u64::from(term.policy.clipped_low);
+                sums.clipped_high += u64::from(term.policy.clipped_high);
+            });
+        }
+        loss.is_finite()
+    }
+}
+
+/// Refuses a run that goes on without learning: every update of `limit` in a row was skipped.
+///
+/// # Errors
+/// When `skipped_in_a_row` reached `limit`.
+pub fn check_skipped(skipped_in_a_row: u64, limit: u64) -> anyhow::Result<()> {
+    if skipped_in_a_row >= limit {
+        bail!(
+            "{skipped_in_a_row} updates in a row had a loss or gradient that isn't finite; stopped with the state saved. Lower update.lr or raise update.max_skipped"
+        );
+    }
+    Ok(())
+}

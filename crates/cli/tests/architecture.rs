@@ -1,0 +1,141 @@
+//! The rules of ARCHITECTURE.md that a compiler doesn't check.
+
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut waiting = vec![folder.to_owned()];
+    while let Some(folder) = waiting.pop() {
+        let Ok(entries) = std::fs::read_dir(&folder) else { continue };
+        for path in entries.flatten().map(|e| e.path()) {
+            if path.is_dir() {
+                waiting.push(path);
+            } else if path.extension().is_some_and(|e| e == "rs") {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn text_of(folder: &Path) -> String {
+    sources(folder).iter().map(|p| std::fs::read_to_string(p).unwrap()).collect()
+}
+
+#[test]
+fn crates_know_only_whom_the_design_allows() {
+    for (name, allowed) in [
+        ("core", &[][..]),
+        ("verify", &[]),
+        ("nn", &[]),
+        ("cli", &["fgrpo-core", "fgrpo-verify", "fgrpo-nn"]),
+    ] {
+        let path = root().join("crates").join(name).join("Cargo.toml");
+        let manifest: toml::Table = std::fs::read_to_string(path).unwrap().parse().unwrap();
+        for dependency in manifest["dependencies"].as_table().unwrap().keys() {
+            let ours = dependency.starts_with("fgrpo");
+            assert!(!ours || allowed.contains(&dependency.as_str()), "{name} depends on {dependency}");
+        }
+    }
+}
+
+#[test]
+fn core_and_verify_touch_no_file_socket_thread_or_clock() {
+    let forbidden = [
+        "std::fs",
+        "std::net",
+        "std::thread",
+        "std::time",
+        "std::process",
+        "std::env",
+        "std::io",
+        "Instant::now",
+        "SystemTime",
+        "rayon::",
+        "println!(",
+    ];
+    for name in ["core", "verify"] {
+        for path in sources(&root().join("crates").join(name).join("src")) {
+            if path.file_stem().is_some_and(|s| s == "tests") {
+                continue;
+            }
+            let text = std::fs::read_to_string(&path).unwrap();
+            let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
+            for (number, line) in code.lines().enumerate() {
+                let line = line.split("//").next().unwrap();
+                for word in forbidden {
+                    assert!(!line.contains(word), "{}:{}: {word}", path.display(), number + 1);
+                }
+            }
+        }
+    }
+}
+
+/// Whether `text` defines an item of this name.
+fn defines(text: &str, name: &str) -> bool {
+    ["fn ", "struct ", "enum ", "const ", "mod "].iter().any(|kind| {
+        text.split(&format!("{kind}{name}"))
+            .skip(1)
+            .any(|after| !after.starts_with(|c: char| c.is_alphanumeric() || c == '_'))
+    })
+}
+
+#[test]
+fn every_row_of_paper_md_names_an_existing_function_and_test() {
+    let paper = std::fs::read_to_string(root().join("PAPER.md")).unwrap();
+    let folder = |name: &str| root().join("crates").join(name);
+    let everything: String = ["core", "verify", "nn", "cli"].map(|c| text_of(&folder(c))).concat();
+    let rows: Vec<&str> = paper.lines().filter(|l| l.starts_with("| ") && l.contains('`')).collect();
+    assert!(rows.len() > 10, "PAPER.md has {} rows", rows.len());
+    for row in rows {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        assert_eq!(cells.len(), 6, "wanted four columns: {row}");
+        let quoted = |cell: &str| -> Vec<String> {
+            let parts: Vec<String> = cell.split('`').skip(1).step_by(2).map(str::to_owned).collect();
+            assert!(!parts.is_empty(), "nothing is named in a cell: {row}");
+            parts
+        };
+        for path in quoted(cells[2]) {
+            let parts: Vec<&str> = path.split("::").collect();
+            let source = match parts[0] {
+                "fgrpo_core" => "core",
+                "fgrpo_verify" => "verify",
+                "fgrpo_nn" => "nn",
+                "fgrpo" => "cli",
+                other => panic!("{other} is no crate of this project: {row}"),
+            };
+            let text = text_of(&folder(source).join("src"));
+            for part in &parts[1..] {
+                let exists = defines(&text, part) || folder(source).join("src").join(part).is_dir();
+                assert!(exists, "{part} of {path} does not exist: {row}");
+            }
+        }
+        for test in quoted(cells[3]) {
+            let name = test.rsplit("::").next().unwrap();
+            assert!(everything.contains(&format!("fn {name}(")), "test {name} does not exist: {row}");
+        }
+    }
+}
+
+#[test]
+fn every_source_file_stands_in_the_map_of_architecture_md() {
+    let map = std::fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let crates = root().join("crates");
+    for name in ["core", "verify", "nn", "cli"] {
+        for path in sources(&crates.join(name).join("src")) {
+            let relative = path.strip_prefix(&crates).unwrap();
+            // The entry of a folder below src stands for its files.
+            let named = relative
+                .ancestors()
+                .map(|a| a.to_string_lossy().into_owned())
+                .filter(|a| a.split('/').count() > 2)
+                .any(|a| map.contains(&format!("`{a}`")) || map.contains(&format!("`{a}/`")));
+            assert!(named, "{} is not in ARCHITECTURE.md's map", relative.display());
+        }
+    }
+}

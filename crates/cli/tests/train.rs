@@ -1,0 +1,335 @@
+//! The training loop as a user runs it: the binary, small mazes, kills and wrong input.
+
+use assert_cmd::Command;
+use predicates::prelude::*;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+const CONFIG: &str = r#"
+steps = 6
+[task]
+kind = "maze"
+size = 7
+train = 50
+held_out = 6
+[model.init]
+hidden_size = 16
+intermediate_size = 32
+num_hidden_layers = 2
+num_attention_heads = 2
+num_key_value_heads = 1
+[sft]
+steps = 20
+batch_size = 8
+lr = 5e-3
+[rollout]
+prompts = 6
+group_size = 4
+max_new_tokens = 8
+[algorithm]
+focal_gamma = 0.5
+[update]
+lr = 1e-3
+mini_batch = 3
+[eval]
+every = 3
+samples = 4
+k = [1, 4]
+[save]
+every = 2
+[compute]
+threads = 2
+[log]
+rollout_share = 0.5
+"#;
+
+fn fgrpo() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_fgrpo"))
+}
+
+fn start(config: &Path, more: &[&str], out: &Path) -> std::process::Child {
+    std::process::Command::new(env!("CARGO_BIN_EXE_fgrpo"))
+        .arg("train")
+        .arg(config)
+        .args(more)
+        .arg("--out")
+        .arg(out)
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+fn config(folder: &Path) -> PathBuf {
+    let path = folder.join("small.toml");
+    std::fs::write(&path, CONFIG).unwrap();
+    path
+}
+
+fn lines(path: &Path) -> usize {
+    std::fs::read_to_string(path).map_or(0, |t| t.lines().count())
+}
+
+fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !done() {
+        assert!(started.elapsed() < Duration::from_secs(120), "waited two minutes for {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Logged lines without what depends on the clock.
+fn timeless(path: &Path) -> Vec<serde_json::Value> {
+    std::fs::read_to_string(path)
+        .unwrap()
+        .lines()
+        .map(|l| {
+            let mut v: serde_json::Value = serde_json::from_str(l).unwrap();
+            for key in ["seconds", "rollout_tokens_per_second", "update_tokens_per_second"] {
+                v.as_object_mut().unwrap().remove(key);
+            }
+            v
+        })
+        .collect()
+}
+
+fn assert_same_run(a: &Path, b: &Path) {
+    for name in ["metrics.jsonl", "eval.jsonl", "rollouts.jsonl"] {
+        assert_eq!(timeless(&a.join(name)), timeless(&b.join(name)), "{name}");
+    }
+    for name in ["model.safetensors", "optimizer.safetensors", "trainer_state.json"] {
+        let read = |run: &Path| std::fs::read(run.join("checkpoints/step-000006").join(name)).unwrap();
+        assert!(read(a) == read(b), "{name} differs");
+    }
+}
+
+#[test]
+fn a_run_leaves_every_file_of_the_contract_and_guards_its_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path());
+    let out = folder.path().join("run");
+    fgrpo()
+        .arg("train")
+        .arg(&config)
+        .arg("--out")
+        .arg(&out)
+        .assert()
+        .success()
+        .stdout(predicate::str::contains("pass@1 changed by"));
+    for name in [
+        "config.toml",
+        "metrics.jsonl",
+        "sft.jsonl",
+        "eval.jsonl",
+        "rollouts.jsonl",
+        "report.html",
+        "events.out.tfevents.fgrpo",
+        "log.txt",
+        "checkpoints/step-000006/config.json",
+        "checkpoints/step-000006/model.safetensors",
+        "checkpoints/step-000006/tokenizer.json",
+    ] {
+        assert!(out.join(name).exists(), "{name} is missing");
+    }
+    let metrics = timeless(&out.join("metrics.jsonl"));
+    let steps: Vec<u64> = metrics.iter().map(|m| m["step"].as_u64().unwrap()).collect();
+    assert_eq!(steps, [1, 2, 3, 4, 5, 6]);
+    for m in &metrics {
+        let difference = m["logp_difference_max"].as_f64().unwrap();
+        assert!(difference < 1e-4, "sampler and learner differ by {difference}");
+    }
+    // A second run in the same folder would mix two runs.
+    fgrpo()
+        .arg("train")
+        .arg(&config)
+        .arg("--out")
+        .arg(&out)
+        .assert()
+        .code(2)
+        .stderr(predicate::str::contains("--resume").and(predicate::str::contains("--out")));
+    fgrpo()
+        .arg("train")
+        .arg(&config)
+        .args(["--set", "update.lr=1e-4", "--resume", "--out"])
+        .arg(&out)
+        .assert()
+        .code(2)
+        .stderr(predicate::str::contains("update.lr: 0.001 -> 0.0001"));
+}
+
+#[test]
+fn killed_and_resumed_run_equals_uninterrupted_run_bit_for_bit() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path());
+    // Each in a folder of its own, so that the killed run makes its supervised stage itself.
+    let (whole, killed) = (folder.path().join("a/whole"), folder.path().join("b/killed"));
+    fgrpo().arg("train").arg(&config).arg("--out").arg(&whole).assert().success();
+    for seen in [0, 1, 3, 4, 5] {
+        let mut child = start(&config, &["--resume"], &killed);
+        wait_until("the moment to kill", || {
+            let now = match seen {
+                0 => killed.join("config.toml").exists(),
+                n => lines(&killed.join("metrics.jsonl")) >= n,
+            };
+            now || child.try_wait().unwrap().is_some()
+        });
+        let _ = child.kill();
+        child.wait().unwrap();
+    }
+    fgrpo().arg("train").arg(&config).arg("--resume").arg("--out").arg(&killed).assert().success();
+    assert_same_run(&whole, &killed);
+}
+
+#[test]
+fn interrupted_run_saves_and_says_how_to_go_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path());
+    let out = folder.path().join("run");
+    let set = ["--set", "steps=100000", "--set", "save.every=0", "--set", "eval.every=0"];
+    let child = start(&config, &set, &out);
+    wait_until("three steps", || lines(&out.join("metrics.jsonl")) >= 3);
+    // SAFETY: sends a signal to the child started above, which has not been waited for.
+    unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) };
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("Go on with:") && said.contains("--resume"), "{said}");
+    let logged = lines(&out.join("metrics.jsonl"));
+    assert!(out.join(format!("checkpoints/step-{logged:06}")).exists(), "no checkpoint after step {logged}");
+}
+
+#[test]
+fn two_processes_on_one_run_folder_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path());
+    let out = folder.path().join("run");
+    let mut child = start(&config, &["--set", "steps=100000"], &out);
+    wait_until("the run's configuration", || out.join("config.toml").exists());
+    fgrpo()
+        .arg("train")
+        .arg(&config)
+        .args(["--resume", "--out"])
+        .arg(&out)
+        .assert()
+        .code(2)
+        .stderr(predicate::str::contains(format!("in use by another process (pid {})", child.id())));
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn wrong_configurations_are_refused_with_key_found_and_wanted() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path());
+    for (set, says) in [
+        ("rollout.group_size=1", "rollout.group_size: found 1, wanted at least 2"),
+        ("task.size=10", "task.size: found 10, wanted an odd number"),
+        ("model.init.num_attention_heads=3", "num_attention_heads"),
+        ("model.init.num_key_value_heads=5", "num_key_value_heads: found 5"),
+        ("update.lr=-1", "update.lr: found -1"),
+        ("update.learning_rate=1", "learning_rate"),
+        ("algorithm.loss=ppo", "ppo"),
+        ("algorithm.focal_gamma=-0.5", "focal_gamma"),
+        ("eval.k=[8]", "eval.k: found 8, wanted 1 to eval.samples = 4"),
+        ("update.mini_batch=7", "update.mini_batch: found 7"),
+        ("steps=many", "steps"),
+    ] {
+        fgrpo()
+            .arg("train")
+            .arg(&config)
+            .args(["--dry-run", "--set", set])
+            .assert()
+            .code(2)
+            .stderr(predicate::str::contains(says));
+    }
+    fgrpo()
+        .args(["train", "/nonexistent.toml"])
+        .assert()
+        .code(2)
+        .stderr(predicate::str::contains("/nonexistent.toml"));
+}
+
+#[test]
+fn dry_run_prints_a_configuration_that_reads_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path());
+    let output =
+        fgrpo().arg("train").arg(&config).args(["--dry-run", "--set", "update.lr=2e-4"]).assert().success();
+    let text = String::from_utf8(output.get_output().stdout.clone()).unwrap();
+    assert!(text.contains("lr = 0.0002"), "{text}");
+    let again = folder.path().join("again.toml");
+    std::fs::write(&again, &text).unwrap();
+    fgrpo().arg("train").arg(&again).arg("--dry-run").assert().success().stdout(text);
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_ends_with_one_and_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let blocked = folder.path().join("file");
+    std::fs::write(&blocked, "x").unwrap();
+    fgrpo()
+        .arg("train")
+        .arg(config(folder.path()))
+        .arg("--out")
+        .arg(blocked.join("run"))
+        .assert()
+        .code(1)
+        .stderr(predicate::str::contains("file/run"));
+}
+
+#[test]
+fn a_truncated_checkpoint_is_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path());
+    let out = folder.path().join("run");
+    fgrpo().arg("train").arg(&config).args(["--set", "steps=2", "--out"]).arg(&out).assert().success();
+    let weights = out.join("checkpoints/step-000002/model.safetensors");
+    let bytes = std::fs::read(&weights).unwrap();
+    std::fs::write(&weights, &bytes[..bytes.len() / 2]).unwrap();
+    fgrpo()
+        .arg("train")
+        .arg(&config)
+        .args(["--set", "steps=2", "--resume", "--out"])
+        .arg(&out)
+        .assert()
+        .failure()
+        .stderr(predicate::str::contains("model.safetensors"));
+}
+
+#[test]
+fn gamma_zero_is_the_run_without_focal_weight_bit_for_bit() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path());
+    let (a, b) = (folder.path().join("a"), folder.path().join("b"));
+    let base = folder.path().join("base.toml");
+    std::fs::write(&base, CONFIG.replace("focal_gamma = 0.5", "")).unwrap();
+    fgrpo().arg("train").arg(&base).arg("--out").arg(&a).assert().success();
+    fgrpo()
+        .arg("train")
+        .arg(&config)
+        .args(["--set", "algorithm.focal_gamma=0", "--out"])
+        .arg(&b)
+        .assert()
+        .success();
+    assert_same_run(&a, &b);
+}
+
+#[test]
+fn a_sweep_resumes_and_ends_with_its_table() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path());
+    let sweep = || {
+        let mut command = fgrpo();
+        command
+            .arg("sweep")
+            .arg(&config)
+            .args(["--set", "steps=2", "--set", "sft.seed=1", "--grid", "algorithm.focal_gamma=0,1"])
+            .args(["--grid", "seed=1,2", "--resume", "--out"])
+            .arg(folder.path().join("sweep"));
+        command
+    };
+    let first = sweep().assert().success().stdout(predicate::str::contains("algorithm.focal_gamma"));
+    let table = first.get_output().stdout.clone();
+    assert_eq!(std::fs::read_dir(folder.path().join("sweep/sft-cache")).unwrap().count(), 1);
+    sweep().assert().success().stdout(table).stderr(predicate::str::contains("done"));
+}

@@ -379,7 +379,7 @@ pub struct LogConfig {
 }
 
 /// Where the work is done.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ComputeConfig {
     /// Worker threads; 0 is one per core. Part of what makes a run repeatable bit for bit.
@@ -503,12 +503,6 @@ impl Default for SaveConfig {
 impl Default for LogConfig {
     fn default() -> Self {
         Self { rollout_share: 0.02, tensorboard: true }
-    }
-}
-
-impl Default for ComputeConfig {
-    fn default() -> Self {
-        Self { threads: 0, checkpoint_activations: false }
     }
 }
 

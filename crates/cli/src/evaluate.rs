@@ -107,7 +107,8 @@ pub fn evaluate(
         if per_problem.is_empty() {
             continue;
         }
-        pass_at_k.insert(k, per_problem.iter().sum::<f64>() / per_problem.len() as f64);
+        // An empty sum of floats is -0.
+        pass_at_k.insert(k, per_problem.iter().fold(0.0, |a, p| a + p) / per_problem.len() as f64);
         interval.insert(k, mean_interval(&per_problem, RESAMPLES, bootstrap.with(k as u64)));
     }
     Ok(Some(Evaluation {

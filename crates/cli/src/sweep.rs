@@ -154,13 +154,14 @@ fn finished(config: &Config, folder: &Path) -> anyhow::Result<bool> {
 }
 
 fn table<'a>(runs: impl Iterator<Item = (&'a Combination, &'a Path)>) -> anyhow::Result<Vec<Row>> {
-    let mut groups: Vec<(BTreeMap<String, String>, Vec<BTreeMap<usize, f64>>)> = Vec::new();
+    type Setting = BTreeMap<String, String>;
+    type Curve = BTreeMap<usize, f64>;
+    let mut groups: Vec<(Setting, Vec<Curve>)> = Vec::new();
     for (combination, folder) in runs {
         let evaluations: Vec<Evaluation> =
             read_lines(&folder.join("eval.jsonl")).with_context(|| format!("run {}", folder.display()))?;
         let Some(last) = evaluations.last() else { continue };
-        let setting: BTreeMap<String, String> =
-            combination.iter().filter(|(k, _)| k != "seed").cloned().collect();
+        let setting: Setting = combination.iter().filter(|(k, _)| k != "seed").cloned().collect();
         match groups.iter_mut().find(|(s, _)| *s == setting) {
             Some((_, values)) => values.push(last.pass_at_k.clone()),
             None => groups.push((setting, vec![last.pass_at_k.clone()])),

@@ -51,7 +51,7 @@ impl MazeTask {
 
     fn solution(&self, split: Split, id: u64) -> Vec<u32> {
         let moves =
-            self.maze(split, id).solve().expect("a generated maze is a tree, so a path leads to its goal");
+            self.maze(split, id).1.solve().expect("a generated maze is a tree, so a path leads to its goal");
         tokens::completion(&moves)
     }
 }

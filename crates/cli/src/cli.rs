@@ -30,6 +30,10 @@ pub enum Command {
     PassAtK(crate::pass_at_k::Args),
     /// Compare two models' pass@k on the same problems.
     Compare(crate::compare::Args),
+    /// The paper's formulas: tail misses, mass balance, advantage curves.
+    Theory(crate::theory::Args),
+    /// The paper's categorical simulation: a sweep over group sizes, gammas and seeds.
+    Simulate(crate::simulate::Args),
     /// Active groups and missed tails by group size, from samples.
     Plan(crate::plan::Args),
     /// Make training data: logic problems of the SynLogic tasks.
@@ -52,6 +56,8 @@ pub fn run(cli: &Cli) -> anyhow::Result<()> {
         Command::Score(args) => crate::score::run(args),
         Command::PassAtK(args) => crate::pass_at_k::run(args),
         Command::Compare(args) => crate::compare::run(args),
+        Command::Theory(args) => crate::theory::run(args),
+        Command::Simulate(args) => crate::simulate::run(args),
         Command::Plan(args) => crate::plan::run(args),
         Command::Data(args) => crate::data::run(args),
         Command::Report(args) => crate::report::run(args),

@@ -13,6 +13,9 @@ const NOBODY: u32 = u32::MAX;
 /// Draws per slot of a block above which one binomial per slot is cheaper than one search per draw.
 const DRAWS_PER_SLOT: u64 = 16;
 
+/// Draws in a block from which on cutting its weights at the smallest pays.
+const DRAWS_TO_CUT: u64 = 24;
+
 const PADDING: State = State { z: f64::NEG_INFINITY, m: 0.0, v: 0.0, w: 0.0 };
 
 /// States of actions, how often each was drawn in this step, and whose they are.
@@ -170,10 +173,7 @@ impl Slots {
             if here > DRAWS_PER_SLOT * BLOCK as u64 {
                 draw_by_slot(w, here, count, stream);
             } else if here > 0 {
-                let cumulative = Cumulative::of(w);
-                for _ in 0..here {
-                    count[cumulative.slot(below(stream.uniform(), cumulative.total))] += 1;
-                }
+                draw_within(w, here, count, stream);
             }
             if left == 0 {
                 break;
@@ -195,6 +195,30 @@ fn suffix_sums(x: &[f64], suffix: &mut Vec<f64>) {
     for (s, x) in suffix.iter_mut().zip(x).rev() {
         sum += x;
         *s = sum;
+    }
+}
+
+/// Draws `k` times within a block. Where draws are many, the weights are cut at the smallest: the draws
+/// that fall below it take any slot alike, six random bits each; the others search what is above it.
+fn draw_within(w: &[f64; BLOCK], k: u64, count: &mut [u32; BLOCK], stream: &mut Stream) {
+    let floor = if k < DRAWS_TO_CUT { 0.0 } else { w.iter().copied().fold(f64::INFINITY, f64::min) };
+    let above = Cumulative::of(&w.map(|w| w - floor));
+    let mut flat = 0;
+    if floor > 0.0 {
+        let below = BLOCK as f64 * floor;
+        flat = binomial(k, below / (below + above.total), stream);
+        let mut left = flat;
+        while left > 0 {
+            let mut bits = stream.bits();
+            for _ in 0..left.min(10) {
+                count[(bits % BLOCK as u64) as usize] += 1;
+                bits /= BLOCK as u64;
+            }
+            left -= left.min(10);
+        }
+    }
+    for _ in flat..k {
+        count[above.slot(below(stream.uniform(), above.total))] += 1;
     }
 }
 
@@ -284,9 +308,11 @@ mod tests {
     #[test]
     fn draws_follow_the_weights_on_every_path() {
         // 2,000 slots (32 blocks), the last block partly padding. Few draws: one by one; more: by block;
-        // very many: by slot.
+        // more still: blocks cut at their smallest weight; very many: by slot.
         let weights: Vec<f64> = (0..2_000).map(|i| 0.2 + (f64::from(i) * 0.7).sin().powi(2)).collect();
-        for (case, (k, rounds)) in [(3, 20_000), (500, 200), (3_000_000, 1)].into_iter().enumerate() {
+        for (case, (k, rounds)) in
+            [(3, 20_000), (500, 200), (10_000, 20), (3_000_000, 1)].into_iter().enumerate()
+        {
             let mut stream = Key::new(5).with(case as u64).stream();
             let mut slots = filled(&weights);
             for _ in 0..rounds {

@@ -67,7 +67,8 @@ impl Policy {
 
     fn sum(&self, of: impl Fn(usize) -> bool, value: impl Fn(f64) -> f64) -> f64 {
         let p = self.probabilities.iter().enumerate();
-        p.filter(|&(i, _)| of(i)).map(|(_, &p)| value(p)).sum()
+        // An empty sum of floats is -0.
+        p.filter(|&(i, _)| of(i)).map(|(_, &p)| value(p)).sum::<f64>() + 0.0
     }
 }
 

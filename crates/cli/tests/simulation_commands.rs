@@ -1,0 +1,269 @@
+//! `fgrpo theory` and `fgrpo simulate` as they are used.
+
+use assert_cmd::Command;
+use serde_json::Value;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+fn fgrpo(args: &[&str]) -> Command {
+    let mut command = Command::cargo_bin("fgrpo").unwrap();
+    command.args(args);
+    command
+}
+
+fn json(args: &[&str]) -> Value {
+    let output = fgrpo(args).output().unwrap();
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// Exit code 2, nothing on stdout, and the message on stderr.
+fn refused(args: &[&str], message: &str) {
+    let output = fgrpo(args).output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{args:?}: {stderr}");
+    assert!(output.stdout.is_empty(), "{args:?}");
+    assert!(stderr.contains(message), "{args:?}: wanted {message:?} in {stderr:?}");
+}
+
+#[test]
+fn theory_prints_the_json_of_the_contract() {
+    let close = |found: &Value, wanted: f64| {
+        let found = found.as_f64().unwrap();
+        assert!((found - wanted).abs() <= 1e-14 * wanted.abs(), "found {found}, wanted {wanted}");
+    };
+    let value =
+        json(&["theory", "tail-miss", "--mu", "0.5", "--tau", "1e-12", "--n", "1000000000", "--json"]);
+    close(&value["tail_miss"], 0.9990004998333745);
+    close(&value["active"], 1.0);
+    assert_eq!(value.as_object().unwrap().len(), 2);
+    let value = json(&["theory", "peak", "--mu", "0.5", "--tau", "0.05", "--json"]);
+    assert_eq!(value["n"], 5);
+    let value = json(&["theory", "low-lr", "--gamma", "0.5", "--json"]);
+    close(&value["multiplier"], 32.0 / (15.0 * std::f64::consts::PI));
+    let value = json(&["theory", "advantage", "--success-rate", "0.2", "--gamma", "1", "--json"]);
+    close(&value["correct"], 1.6);
+    close(&value["wrong"], -0.4);
+    close(&value["weight"], 0.8);
+    let value = json(&["theory", "advantage", "--success-rate", "0.5", "--gamma", "0", "--n", "2", "--json"]);
+    close(&value["correct"], 0.5 / (0.5f64.sqrt() + 1e-6));
+    let value = json(&["theory", "active", "--mu", "0.2", "--n", "2,3", "--json"]);
+    assert_eq!(value[1]["n"], 3);
+    close(&value[0]["active"], 0.32);
+}
+
+#[test]
+fn mass_terms_add_up_to_the_subsets_change() {
+    let mut args = vec!["theory", "mass", "--logits", "2,0,0,1", "--correct", "0,1", "--sample", "0,3,3"];
+    args.extend(["--reward-wrong", "-1", "--lr", "0.1", "--subset", "1", "--json"]);
+    let value = json(&args);
+    // Action 1 is the only correct one not drawn.
+    let (a, b) = (&value["delta_q_unsampled_pos"]["total"], &value["delta_subset"]["total"]);
+    assert!((a.as_f64().unwrap() - b.as_f64().unwrap()).abs() < 1e-16);
+    let rows = json(&["theory", "sampled-mass", "--logits", "1,0,0", "--correct", "0", "--n", "3", "--json"]);
+    assert_eq!(rows.as_array().unwrap().len(), 4);
+}
+
+#[test]
+fn figures_are_written_as_svg_and_png() {
+    let folder = tempfile::tempdir().unwrap();
+    let policy = ["--probabilities", "0.6,0.1,0.3", "--correct", "0,1"];
+    for (i, args) in [
+        vec!["tail-miss"],
+        vec!["tail-miss", "--mu", "0.64", "--tau", "6.3e-5"],
+        vec!["active", "--mu", "0.3"],
+        vec!["peak", "--mu", "0.5", "--tau", "0.01"],
+        vec!["advantage"],
+        vec!["low-lr"],
+        [&["mass", "--sample", "0,2"][..], &policy].concat(),
+        [&["sampled-mass", "--n", "5"][..], &policy].concat(),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        for (ending, begins) in [("svg", &b"<svg "[..]), ("png", b"\x89PNG")] {
+            let file = folder.path().join(format!("{i}.{ending}"));
+            fgrpo(&["theory"]).args(&args).arg("--plot").arg(&file).assert().success();
+            assert!(std::fs::read(&file).unwrap().starts_with(begins), "{args:?}");
+        }
+    }
+    let panels = std::fs::read_to_string(folder.path().join("0.svg")).unwrap();
+    for title in ["\u{3bc} = 0.8", "\u{3bc} = 0.5", "\u{3bc} = 0.2"] {
+        assert!(panels.contains(title), "{title}");
+    }
+    // Each star is a filled polygon with an outline: 3 panels of 4 curves.
+    assert_eq!(panels.matches("<polygon").count(), 12);
+}
+
+#[test]
+fn bad_theory_input_ends_with_two() {
+    refused(&["theory", "tail-miss", "--mu", "0.5", "--tau", "0.6", "--n", "8"], "tau: found 0.6");
+    refused(&["theory", "tail-miss", "--mu", "nan", "--tau", "0.1", "--n", "8"], "mu: found NaN");
+    refused(&["theory", "tail-miss", "--mu", "1.5", "--tau", "0.1", "--n", "8"], "mu: found 1.5");
+    refused(&["theory", "tail-miss", "--mu", "0.5", "--tau", "-0.1", "--n", "8"], "tau: found -0.1");
+    refused(&["theory", "tail-miss", "--mu", "0.5", "--tau", "0.1", "--n", "0"], "n: found 0");
+    refused(&["theory", "tail-miss", "--mu", "0.5", "--tau", "0.1"], "--n: missing");
+    refused(&["theory", "tail-miss", "--mu", "0.5", "--n", "8"], "--tau: missing");
+    refused(&["theory", "active", "--mu", "0.5", "--n", "-3"], "-3");
+    refused(&["theory", "peak", "--mu", "0.5", "--tau", "0"], "no peak");
+    refused(&["theory", "low-lr", "--gamma", "-1"], "gamma: found -1");
+    refused(&["theory", "advantage", "--success-rate", "2", "--gamma", "1"], "success_rate: found 2");
+    refused(&["theory", "advantage", "--success-rate", "0.3", "--gamma", "1", "--n", "8"], "multiple of 1/8");
+    refused(&["theory", "advantage", "--success-rate", "0.3"], "--gamma: missing");
+    refused(
+        &["theory", "mass", "--probabilities", "0.5,0.4", "--correct", "0", "--sample", "0"],
+        "add up to 0.9",
+    );
+    refused(&["theory", "mass", "--logits", "1,2", "--correct", "2", "--sample", "0"], "found action 2");
+    refused(&["theory", "mass", "--logits", "1,2", "--correct", "0", "--sample", "5"], "found action 5");
+    refused(
+        &["theory", "sampled-mass", "--logits", "1,2", "--correct", "0", "--n", "3", "-k", "4"],
+        "k: found 4",
+    );
+    refused(&["theory", "peak", "--mu", "0.5", "--tau", "0.1", "--plot", "x.pdf"], "wanted .svg or .png");
+}
+
+/// A small sweep: 3 group sizes, 2 gammas, 2 seeds.
+fn small(folder: &Path) -> String {
+    let path = folder.join("small.toml");
+    let text = "group_sizes = [2, 64, 4000]\nseeds = 2\nsteps = 60\nactions = 3000\ncorrect = 200\n";
+    std::fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_sweep_writes_the_same_bytes_on_any_number_of_threads() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = small(folder.path());
+    let mut seen = Vec::new();
+    for threads in ["1", "3"] {
+        let out = folder.path().join(threads);
+        let run = fgrpo(&["simulate", &config, "--threads", threads, "--out", out.to_str().unwrap()]);
+        let run = { run }.assert().success();
+        assert!(String::from_utf8_lossy(&run.get_output().stdout).contains("Q_pos"));
+        let read = |name: &str| std::fs::read(out.join(name)).unwrap();
+        seen.push(["curves.jsonl", "curves.csv", "final.csv", "tail-miss.csv", "figure.svg"].map(read));
+        assert!(read("figure.png").starts_with(b"\x89PNG") && read("tail-miss.svg").starts_with(b"<svg"));
+    }
+    assert_eq!(seen[0], seen[1]);
+    let text = String::from_utf8(seen[0][0].clone()).unwrap();
+    let lines: Vec<Value> = text.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    // 12 runs, steps 0, 10, ..., 60.
+    assert_eq!(lines.len(), 12 * 7);
+    let keys: Vec<&str> = lines[0].as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(keys, ["n", "gamma", "seed", "step", "q_pos", "retained", "entropy"]);
+}
+
+#[test]
+fn a_torn_sweep_goes_on_to_the_same_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = small(folder.path());
+    let out = folder.path().join("out");
+    let args = ["simulate", &config, "--out", out.to_str().unwrap()];
+    fgrpo(&args).assert().success();
+    let curves = out.join("curves.jsonl");
+    let whole = std::fs::read_to_string(&curves).unwrap();
+    // Four runs, half of a fifth, and a torn line: a kill in the middle of a write.
+    let lines: Vec<&str> = whole.split_inclusive('\n').collect();
+    std::fs::write(&curves, lines[..31].concat() + &lines[31][..20]).unwrap();
+    let again = fgrpo(&args).assert().success();
+    assert!(String::from_utf8_lossy(&again.get_output().stderr).contains("4 done before"));
+    assert_eq!(std::fs::read_to_string(&curves).unwrap(), whole);
+    let done = fgrpo(&args).assert().success();
+    assert!(String::from_utf8_lossy(&done.get_output().stderr).contains("all 12 runs are done already"));
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupted_sweep_keeps_its_runs_and_says_how_to_go_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("long.toml");
+    let text =
+        "group_sizes = [3000]\ngammas = [0.0]\nseeds = 40\nsteps = 1500\nactions = 20000\ncorrect = 2000\n";
+    std::fs::write(&config, text).unwrap();
+    let out = folder.path().join("out");
+    let args = ["simulate", config.to_str().unwrap(), "--threads", "1", "--out", out.to_str().unwrap()];
+    let child = std::process::Command::new(assert_cmd::cargo::cargo_bin!("fgrpo"))
+        .args(args)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let started = Instant::now();
+    while std::fs::metadata(out.join("curves.jsonl")).map_or(0, |m| m.len()) == 0 {
+        assert!(started.elapsed() < Duration::from_secs(120), "no run was finished");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // SAFETY: a signal to our own child, which is still there: nobody has waited for it.
+    unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) };
+    let output = child.wait_with_output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("of 40 runs done and saved") && stderr.contains("go on with\n  fgrpo simulate"));
+    let kept = std::fs::read_to_string(out.join("curves.jsonl")).unwrap();
+    // 151 recorded steps a run; only whole runs are kept.
+    assert!(kept.lines().count() >= 151 && kept.lines().count().is_multiple_of(151));
+    assert!(kept.lines().count() < 40 * 151, "the sweep was over before the signal");
+}
+
+#[test]
+fn bad_simulations_end_with_two() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = small(folder.path());
+    let out = folder.path().join("out");
+    let out = out.to_str().unwrap();
+    let with =
+        |set: &str, message: &str| refused(&["simulate", &config, "--out", out, "--set", set], message);
+    with("correct=3001", "correct: found 3001");
+    with("group_sizes=0", "group_sizes");
+    with("group_sizes=[0]", "group_size: found 0");
+    with("lr=nan", "lr: found NaN");
+    with("gammas=[-1.0]", "gamma: found -1");
+    with("rate=1", "unknown field `rate`");
+    assert!(!Path::new(out).exists(), "nothing is written for a configuration that is refused");
+    refused(&["simulate", "missing.toml"], "missing.toml");
+    fgrpo(&["simulate", &config, "--out", out]).assert().success();
+    with("lr=0.5", "another configuration (lr: found 0.01 there, 0.5 here)");
+    let stray = folder.path().to_str().unwrap();
+    refused(&["simulate", &config, "--out", stray], "holds no sweep but other files");
+    let lock = std::fs::File::create(Path::new(out).join("lock")).unwrap();
+    lock.lock().unwrap();
+    refused(&["simulate", &config, "--out", out], "in use by another process");
+}
+
+#[test]
+fn a_policy_that_diverges_fails_with_one_and_names_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = small(folder.path());
+    let out = folder.path().join("out");
+    let mut command = fgrpo(&["simulate", &config, "--out", out.to_str().unwrap()]);
+    command.args(["--set", "optimizer=sgd", "--set", "lr=1e308", "--set", "reward_correct=1e10"]);
+    let run = command.assert().code(1);
+    let stderr = String::from_utf8_lossy(&run.get_output().stderr);
+    assert!(stderr.contains("no longer finite") && stderr.contains("group size"), "{stderr}");
+}
+
+#[test]
+fn finished_sweeps_are_drawn_beside_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = small(folder.path());
+    let [one, two] = ["ratio", "printed"].map(|n| folder.path().join(n).to_str().unwrap().to_owned());
+    fgrpo(&["simulate", &config, "--out", &one]).assert().success();
+    let set = ["--set", "surrogate=probability", "--beside", &one];
+    fgrpo(&["simulate", &config, "--out", &two]).args(set).assert().success();
+    let svg = std::fs::read_to_string(Path::new(&two).join("beside.svg")).unwrap();
+    assert!(svg.contains("ratio") && svg.contains("printed") && svg.contains("Retained positive mass"));
+    refused(&["simulate", &config, "--out", &two, "--beside", "nowhere"], "nowhere");
+}
+
+#[test]
+fn dry_run_prints_the_resolved_configuration() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = small(folder.path());
+    let run = fgrpo(&["simulate", &config, "--dry-run", "--set", "lr=1e-3"]).assert().success();
+    let text = String::from_utf8_lossy(&run.get_output().stdout).into_owned();
+    let table: toml::Table = text.parse().unwrap();
+    assert_eq!(table["lr"].as_float(), Some(1e-3));
+    assert_eq!(table["optimizer"].as_str(), Some("adamw"));
+    assert_eq!(table["seeds"].as_array().unwrap().len(), 2);
+}

@@ -22,7 +22,7 @@ pub fn starting(
     run: &RunDir,
     narrator: &mut Narrator,
 ) -> anyhow::Result<Engine> {
-    let engine = match (&config.model.path, &config.model.init) {
+    let mut engine = match (&config.model.path, &config.model.init) {
         (Some(path), _) => Engine::open(&Checkpoint::open(path)?, device)?,
         (None, Some(init)) => {
             let seed = config.sft.as_ref().and_then(|s| s.seed).unwrap_or(config.seed);
@@ -31,6 +31,7 @@ pub fn starting(
         }
         (None, None) => unreachable!("the configuration was checked"),
     };
+    engine.set_checkpointing(config.compute.checkpoint_activations);
     match &config.sft {
         Some(sft) => sft::run(config, sft, task, engine, device, run, narrator),
         None => Ok(engine),

@@ -154,7 +154,7 @@ impl<'a> Trainer<'a> {
         let needs_start = latest.is_none() || config.algorithm.kl_coef != 0.0;
         let start =
             needs_start.then(|| policy::starting(config, task, &device, &run, &mut narrator)).transpose()?;
-        let (engine, reference, state) = match &latest {
+        let (mut engine, reference, state) = match &latest {
             Some((step, folder)) => {
                 let (state, optimizer) = checkpoint::read_state(folder)?;
                 let mut engine = Engine::open(&Checkpoint::open(folder)?, &device)?;
@@ -173,6 +173,7 @@ impl<'a> Trainer<'a> {
                 (start, reference, state)
             }
         };
+        engine.set_checkpointing(config.compute.checkpoint_activations);
         engine_matches_task(&engine, task)?;
         let mut events = config.log.tensorboard.then(|| Events::create(&run.path, "fgrpo")).transpose()?;
         if let Some(events) = &mut events {

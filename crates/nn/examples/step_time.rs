@@ -1,7 +1,7 @@
 //! Times the engine on fixed shapes and prints one JSON object per case, for comparison with other programs on the same machine.
 //!
 //! ```text
-//! cargo run --release -p fgrpo-nn --example step_time -- [--threads N] [--repeats N] [CASE...]
+//! cargo run --release -p fgrpo-nn --example step_time -- [--threads N] [--repeats N] [--chunk TOKENS] [CASE...]
 //! ```
 //!
 //! Each case runs once to warm up, then `repeats` times; `ms` is the median, `best_ms` the fastest, `cpu_ms` the median of the processor time of all
@@ -142,13 +142,19 @@ fn generate(
 struct Bench {
     threads: usize,
     repeats: usize,
+    chunk: Option<usize>,
     numbers: Numbers,
 }
 
 impl Bench {
     fn engine(&mut self, config: &Config) -> Engine {
         let numbers = &mut self.numbers;
-        Engine::init(config, 0.02, &mut || numbers.normal(), &Device::Cpu { threads: self.threads }).unwrap()
+        let device = Device::Cpu { threads: self.threads };
+        let mut engine = Engine::init(config, 0.02, &mut || numbers.normal(), &device).unwrap();
+        if let Some(tokens) = self.chunk {
+            engine.set_chunk_tokens(tokens);
+        }
+        engine
     }
 
     fn print(&self, case: &str, times: &Times, tokens: usize, more: serde_json::Value) {
@@ -284,7 +290,7 @@ impl Bench {
 }
 
 fn main() {
-    let mut bench = Bench { threads: 2, repeats: 5, numbers: Numbers(7) };
+    let mut bench = Bench { threads: 2, repeats: 5, chunk: None, numbers: Numbers(7) };
     let mut wanted: Vec<String> = Vec::new();
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
@@ -292,6 +298,7 @@ fn main() {
         match argument.as_str() {
             "--threads" => bench.threads = number(),
             "--repeats" => bench.repeats = number(),
+            "--chunk" => bench.chunk = Some(number()),
             _ => wanted.push(argument),
         }
     }

@@ -3,13 +3,14 @@
 //! Forward keeps for each query and head the running maximum and sum of its scores (two numbers that end as log Σ exp); backward rebuilds the
 //! probabilities from that.
 
-use super::product::{View, product};
+use super::product::{Into, View, product};
 use super::simd;
 use crate::ops::Heads;
 use crate::segments::{Piece, Sight};
+use std::ops::Range;
 
 /// Queries per block.
-const QUERIES: usize = 64;
+const QUERIES: usize = 32;
 /// Keys per block.
 const KEYS: usize = 256;
 
@@ -30,29 +31,56 @@ pub(crate) struct Keys<'a> {
     pub(crate) values: usize,
 }
 
-/// The blocks of one piece: queries, keys.
-fn blocks(
-    piece: &Piece,
-    rows: &[u32],
-    mut visit: impl FnMut(std::ops::Range<usize>, std::ops::Range<usize>),
-) {
-    let mut first = piece.queries.start;
-    while first < piece.queries.end {
-        let last = (first + QUERIES).min(piece.queries.end);
+/// Query rows that meet the same keys in one product.
+struct Block {
+    /// Row `i` starts at `first + i * stride` of the queries, and has its two numbers at `state + i * state_stride`.
+    first: usize,
+    stride: usize,
+    state: usize,
+    state_stride: usize,
+    count: usize,
+    /// Column of the key head.
+    column: usize,
+    keys: Range<usize>,
+    /// The query of row `i` is `query + i * query_stride`.
+    query: usize,
+    query_stride: usize,
+}
+
+/// The blocks of one piece. Many queries are taken head by head; a single one with all heads of a key head together.
+fn blocks(heads: Heads, piece: &Piece, rows: &[u32], mut visit: impl FnMut(Block)) {
+    let (h, e, width) = (heads.queries, heads.size, heads.query_width());
+    let group = h / heads.keys;
+    let single = piece.queries.len() == 1;
+    let mut query = piece.queries.start;
+    while query < piece.queries.end {
+        let last = (query + QUERIES).min(piece.queries.end);
         let end = if piece.causal { rows[last - 1] as usize + 1 } else { piece.keys.end };
-        let mut key = piece.keys.start;
-        while key < end {
-            let stop = (key + KEYS).min(end);
-            visit(first..last, key..stop);
-            key = stop;
+        for head in (0..h).step_by(if single { group } else { 1 }) {
+            let (first, state, column) = (query * width + head * e, query * h + head, head / group * e);
+            let (stride, state_stride, count, query_stride) =
+                if single { (e, 1, group, 0) } else { (width, h, last - query, 1) };
+            let mut key = piece.keys.start;
+            while key < end {
+                let keys = key..(key + KEYS).min(end);
+                key = keys.end;
+                visit(Block { first, stride, state, state_stride, count, column, keys, query, query_stride });
+            }
         }
-        first = last;
+        query = last;
     }
 }
 
-/// How many keys of `keys` query `row` sees.
-fn visible(piece: &Piece, row: usize, keys: &std::ops::Range<usize>) -> usize {
-    if piece.causal { (row + 1).saturating_sub(keys.start).min(keys.len()) } else { keys.len() }
+impl Block {
+    /// How many of the block's keys row `i` sees.
+    fn visible(&self, piece: &Piece, rows: &[u32], i: usize) -> usize {
+        if piece.causal {
+            let row = rows[self.query + i * self.query_stride] as usize;
+            (row + 1).saturating_sub(self.keys.start).min(self.keys.len())
+        } else {
+            self.keys.len()
+        }
+    }
 }
 
 /// `out` and `lse` of all queries. `rows` is the row of each query (unused where no piece is causal).
@@ -75,38 +103,34 @@ pub(crate) fn forward(
     lse[..queries * h].fill(f32::NEG_INFINITY);
     scratch.sums.clear();
     scratch.sums.resize(queries * h, 0.0);
-    scratch.scores.resize(QUERIES * KEYS, 0.0);
+    scratch.scores.resize(QUERIES.max(group) * KEYS, 0.0);
     let (scores, sums) = (&mut scratch.scores, &mut scratch.sums);
     for piece in pieces {
-        for head in 0..h {
-            let column = head / group * e;
-            blocks(piece, rows, |block, span| {
-                let (m, n) = (block.len(), span.len());
-                let queries = View::rows(block.start * width + head * e, width);
-                let k = View::rows(span.start * keys.stride + column, keys.stride);
-                product(m, n, e, q, queries, keys.data, k.transposed(), 0.0, 1.0, scores, View::rows(0, n));
-                for (i, query) in block.clone().enumerate() {
-                    let row = if piece.causal { rows[query] as usize } else { 0 };
-                    let seen = visible(piece, row, &span);
-                    let (visible, hidden) = scores[i * n..][..n].split_at_mut(seen);
-                    hidden.fill(0.0);
-                    if seen == 0 {
-                        continue;
-                    }
-                    let state = query * h + head;
-                    let max = (simd::max(visible) * factor).max(lse[state]);
-                    let sum = simd::exp_sum(visible, factor, max);
-                    let keep = (lse[state] - max).exp();
-                    if keep != 1.0 {
-                        simd::scale(&mut out[query * width + head * e..][..e], keep);
-                    }
-                    sums[state] = sums[state] * keep + sum;
-                    lse[state] = max;
+        blocks(heads, piece, rows, |block| {
+            let (m, n) = (block.count, block.keys.len());
+            let queries = View::rows(block.first, block.stride);
+            let k = View::rows(block.keys.start * keys.stride + block.column, keys.stride);
+            let v = View { offset: k.offset + keys.values, ..k };
+            product(m, n, e, q, queries, keys.data, k.transposed(), Into::Replace, scores, View::rows(0, n));
+            for i in 0..m {
+                let seen = block.visible(piece, rows, i);
+                let (visible, hidden) = scores[i * n..][..n].split_at_mut(seen);
+                hidden.fill(0.0);
+                if seen == 0 {
+                    continue;
                 }
-                let v = View::rows(span.start * keys.stride + keys.values + column, keys.stride);
-                product(m, e, n, scores, View::rows(0, n), keys.data, v, 1.0, 1.0, out, queries);
-            });
-        }
+                let state = block.state + i * block.state_stride;
+                let max = (simd::max(visible) * factor).max(lse[state]);
+                let sum = simd::exp_sum(visible, factor, max);
+                let keep = (lse[state] - max).exp();
+                if keep != 1.0 {
+                    simd::scale(&mut out[block.first + i * block.stride..][..e], keep);
+                }
+                sums[state] = sums[state] * keep + sum;
+                lse[state] = max;
+            }
+            product(m, e, n, scores, View::rows(0, n), keys.data, v, Into::Add, out, queries);
+        });
     }
     for query in 0..queries {
         for head in 0..h {
@@ -142,33 +166,30 @@ pub(crate) fn backward(
         let at = state / h * width + state % h * e;
         simd::dot(&out[at..at + e], &dout[at..at + e])
     }));
-    scratch.scores.resize(QUERIES * KEYS, 0.0);
-    scratch.products.resize(QUERIES * KEYS, 0.0);
+    scratch.scores.resize(QUERIES.max(group) * KEYS, 0.0);
+    scratch.products.resize(QUERIES.max(group) * KEYS, 0.0);
     let (scores, products, delta) = (&mut scratch.scores, &mut scratch.products, &scratch.delta);
     for piece in &sight.pieces {
-        for head in 0..h {
-            let column = head / group * e;
-            blocks(piece, &sight.rows, |block, span| {
-                let (m, n) = (block.len(), span.len());
-                let queries = View::rows(block.start * width + head * e, width);
-                let k = View::rows(span.start * keys.stride + column, keys.stride);
-                let v = View { offset: k.offset + keys.values, ..k };
-                let s = View::rows(0, n);
-                product(m, n, e, q, queries, keys.data, k.transposed(), 0.0, 1.0, scores, s);
-                product(m, n, e, dout, queries, keys.data, v.transposed(), 0.0, 1.0, products, s);
-                for (i, query) in block.clone().enumerate() {
-                    let seen = visible(piece, sight.rows[query] as usize, &span);
-                    let (p, hidden) = scores[i * n..][..n].split_at_mut(seen);
-                    hidden.fill(0.0);
-                    let (dp, hidden) = products[i * n..][..n].split_at_mut(seen);
-                    hidden.fill(0.0);
-                    let state = query * h + head;
-                    simd::score_backward(p, dp, factor, lse[state], delta[state]);
-                }
-                product(n, e, m, scores, s.transposed(), dout, queries, 1.0, 1.0, dkv, v);
-                product(m, e, n, products, s, keys.data, k, 1.0, 1.0, dq, queries);
-                product(n, e, m, products, s.transposed(), q, queries, 1.0, 1.0, dkv, k);
-            });
-        }
+        blocks(heads, piece, &sight.rows, |block| {
+            let (m, n) = (block.count, block.keys.len());
+            let queries = View::rows(block.first, block.stride);
+            let k = View::rows(block.keys.start * keys.stride + block.column, keys.stride);
+            let v = View { offset: k.offset + keys.values, ..k };
+            let s = View::rows(0, n);
+            product(m, n, e, q, queries, keys.data, k.transposed(), Into::Replace, scores, s);
+            product(m, n, e, dout, queries, keys.data, v.transposed(), Into::Replace, products, s);
+            for i in 0..m {
+                let seen = block.visible(piece, &sight.rows, i);
+                let (p, hidden) = scores[i * n..][..n].split_at_mut(seen);
+                hidden.fill(0.0);
+                let (dp, hidden) = products[i * n..][..n].split_at_mut(seen);
+                hidden.fill(0.0);
+                let state = block.state + i * block.state_stride;
+                simd::score_backward(p, dp, factor, lse[state], delta[state]);
+            }
+            product(n, e, m, scores, s.transposed(), dout, queries, Into::Add, dkv, v);
+            product(m, e, n, products, s, keys.data, k, Into::Add, dq, queries);
+            product(n, e, m, products, s.transposed(), q, queries, Into::Add, dkv, k);
+        });
     }
 }

@@ -3,7 +3,7 @@
 //! Logits are never held for a whole batch: rows are cut into chunks and the vocabulary into tiles, the sums of softmax and entropy run over the
 //! tiles, and the backward pass computes each tile's logits a second time. A weight is read once per chunk of rows.
 
-use super::product::{View, product};
+use super::product::{Into, View, product};
 use super::simd;
 use crate::error::Error;
 use crate::ops::Head;
@@ -43,7 +43,7 @@ fn tiles(
         for token in (0..head.vocabulary).step_by(TILE) {
             let n = TILE.min(head.vocabulary - token);
             let w = View::rows(token * d, d).transposed();
-            product(m, n, d, x, View::rows(row * d, d), weight, w, 0.0, 1.0, logits, View::rows(0, n));
+            product(m, n, d, x, View::rows(row * d, d), weight, w, Into::Replace, logits, View::rows(0, n));
             visit(row, m, token, &mut logits[..m * n], n);
         }
     }
@@ -161,8 +161,8 @@ pub(crate) fn backward(
         let dz = View::rows(0, n);
         let w = View::rows(token * d, d);
         let rows = View::rows(first * d, d);
-        product(m, d, n, logits, dz, weight, w, 1.0, 1.0, dx, rows);
-        product(n, d, m, logits, dz.transposed(), x, rows, 1.0, 1.0, gradient, w);
+        product(m, d, n, logits, dz, weight, w, Into::Add, dx, rows);
+        product(n, d, m, logits, dz.transposed(), x, rows, Into::Add, gradient, w);
     });
     scratch.coefficients = coefficients;
 }

@@ -6,6 +6,7 @@
 pub(crate) mod attention;
 pub(crate) mod buffer;
 pub(crate) mod head;
+pub(crate) mod narrow;
 pub(crate) mod product;
 pub(crate) mod rope;
 pub(crate) mod simd;
@@ -20,7 +21,7 @@ use crate::sampler::{self, Draw, Drawn, Sampling};
 use crate::segments::{Pick, Piece, Sight};
 use attention::Keys;
 use buffer::Buffer;
-use product::{View, product};
+use product::{Into, View, product};
 use rope::Rope;
 
 /// One thread's executor.
@@ -258,7 +259,7 @@ impl Backend for Cpu {
         y: &mut Buffer,
     ) {
         let Linear { inputs, outputs, .. } = linear;
-        let mut keep = if write == Write::Add { 1.0 } else { 0.0 };
+        let mut into = if write == Write::Add { Into::Add } else { Into::Replace };
         if let Some(bias) = linear.bias {
             let bias = part(store, bias);
             for y in y.chunks_exact_mut(outputs).take(rows) {
@@ -267,22 +268,10 @@ impl Backend for Cpu {
                     Write::Replace => y.copy_from_slice(bias),
                 }
             }
-            keep = 1.0;
+            into = Into::Add;
         }
         let w = View::rows(linear.weight.offset, inputs).transposed();
-        product(
-            rows,
-            outputs,
-            inputs,
-            x,
-            View::rows(0, inputs),
-            store,
-            w,
-            keep,
-            1.0,
-            y,
-            View::rows(0, outputs),
-        );
+        product(rows, outputs, inputs, x, View::rows(0, inputs), store, w, into, y, View::rows(0, outputs));
     }
 
     fn linear_backward_input(
@@ -295,21 +284,9 @@ impl Backend for Cpu {
         dx: &mut Buffer,
     ) {
         let Linear { inputs, outputs, .. } = linear;
-        let keep = if write == Write::Add { 1.0 } else { 0.0 };
+        let into = if write == Write::Add { Into::Add } else { Into::Replace };
         let w = View::rows(linear.weight.offset, inputs);
-        product(
-            rows,
-            inputs,
-            outputs,
-            dy,
-            View::rows(0, outputs),
-            store,
-            w,
-            keep,
-            1.0,
-            dx,
-            View::rows(0, inputs),
-        );
+        product(rows, inputs, outputs, dy, View::rows(0, outputs), store, w, into, dx, View::rows(0, inputs));
     }
 
     fn linear_backward_weight(
@@ -326,7 +303,7 @@ impl Backend for Cpu {
         }
         let w = View::rows(linear.weight.offset, inputs);
         let dyt = View::rows(0, outputs).transposed();
-        product(outputs, inputs, rows, dy, dyt, x, View::rows(0, inputs), 1.0, 1.0, gradient, w);
+        product(outputs, inputs, rows, dy, dyt, x, View::rows(0, inputs), Into::Add, gradient, w);
         if let Some(bias) = linear.bias {
             let bias = part_mut(gradient, bias);
             for dy in dy.chunks_exact(outputs).take(rows) {
@@ -441,7 +418,7 @@ impl Backend for Cpu {
             logits.resize(rows * v, 0.0);
         }
         let w = View::rows(head.weight.offset, d).transposed();
-        product(rows, v, d, x, View::rows(0, d), store, w, 0.0, 1.0, logits, View::rows(0, v));
+        product(rows, v, d, x, View::rows(0, d), store, w, Into::Replace, logits, View::rows(0, v));
     }
 
     fn sample(
@@ -464,7 +441,18 @@ impl Backend for Cpu {
         for first in (0..rows).step_by(chunk) {
             let m = chunk.min(rows - first);
             let w = View::rows(head.weight.offset, d).transposed();
-            product(m, v, d, x, View::rows(first * d, d), store, w, 0.0, 1.0, &mut logits, View::rows(0, v));
+            product(
+                m,
+                v,
+                d,
+                x,
+                View::rows(first * d, d),
+                store,
+                w,
+                Into::Replace,
+                &mut logits,
+                View::rows(0, v),
+            );
             for row in first..first + m {
                 let to = from + draws[from..].iter().take_while(|draw| draw.row == row).count();
                 let logits = &mut logits[(row - first) * v..][..v];

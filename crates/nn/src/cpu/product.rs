@@ -1,6 +1,8 @@
-//! Matrix products on one thread, through the `gemm` crate.
+//! Matrix products on one thread: the `gemm` crate for large ones, kernels without packing for small ones.
 
 use gemm::Parallelism;
+
+use super::narrow;
 
 /// A matrix inside a slice: element `(r, c)` is `data[offset + r * row + c * column]`.
 #[derive(Clone, Copy)]
@@ -25,10 +27,22 @@ impl View {
     }
 }
 
-/// `c = keep * c + a b`, sizes `[m, k] [k, n]`; `keep` 0 doesn't read `c`.
+/// What a product does with what is in its result already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Into {
+    Replace,
+    Add,
+}
+
+/// Up to this many rows the left operand is too short for packing the right one to pay.
+const FEW_ROWS: usize = 64;
+/// Up to this many terms, sums are those of attention's blocks, whose operands are small.
+const FEW_TERMS: usize = 64;
+
+/// `c = a b`, or added to `c`; sizes `[m, k] [k, n]`.
 ///
 /// # Panics
-/// If a view leaves its slice.
+/// If a view leaves its slice, or `k` is 0.
 pub(crate) fn product(
     m: usize,
     n: usize,
@@ -37,8 +51,7 @@ pub(crate) fn product(
     av: View,
     b: &[f32],
     bv: View,
-    keep: f32,
-    factor: f32,
+    into: Into,
     c: &mut [f32],
     cv: View,
 ) {
@@ -49,7 +62,39 @@ pub(crate) fn product(
     assert!(av.end(m, k) <= a.len(), "left operand [{m}, {k}] ends at {} of {}", av.end(m, k), a.len());
     assert!(bv.end(k, n) <= b.len(), "right operand [{k}, {n}] ends at {} of {}", bv.end(k, n), b.len());
     assert!(cv.end(m, n) <= c.len(), "result [{m}, {n}] ends at {} of {}", cv.end(m, n), c.len());
-    // SAFETY: all three matrices lie inside their slices, as just checked, and `c` is borrowed uniquely.
+    let add = into == Into::Add;
+    if narrow::available() && cv.column == 1 {
+        // SAFETY: the processor can, all three matrices lie inside their slices, and `c` is borrowed uniquely.
+        unsafe {
+            let left = narrow::Rows { first: a.as_ptr().add(av.offset), stride: av.row };
+            let to = c.as_mut_ptr().add(cv.offset);
+            if av.column == 1 && bv.row == 1 && (m <= FEW_ROWS || k <= FEW_TERMS && n <= 512) {
+                let right = narrow::Rows { first: b.as_ptr().add(bv.offset), stride: bv.column };
+                return narrow::dot(m, n, k, left, right, add, to, cv.row);
+            }
+            if bv.column == 1 && n <= 2 * FEW_TERMS && k <= 512 {
+                let right = narrow::Rows { first: b.as_ptr().add(bv.offset), stride: bv.row };
+                return narrow::outer(m, n, k, left, av.column, right, add, to, cv.row);
+            }
+        }
+    }
+    packed(m, n, k, a, av, b, bv, add, c, cv);
+}
+
+/// [`product`] by the `gemm` crate; the views have been checked.
+fn packed(
+    m: usize,
+    n: usize,
+    k: usize,
+    a: &[f32],
+    av: View,
+    b: &[f32],
+    bv: View,
+    add: bool,
+    c: &mut [f32],
+    cv: View,
+) {
+    // SAFETY: the caller has checked that all three matrices lie inside their slices, and `c` is borrowed uniquely.
     unsafe {
         gemm::gemm(
             m,
@@ -58,19 +103,87 @@ pub(crate) fn product(
             c.as_mut_ptr().add(cv.offset),
             cv.column as isize,
             cv.row as isize,
-            keep != 0.0,
+            add,
             a.as_ptr().add(av.offset),
             av.column as isize,
             av.row as isize,
             b.as_ptr().add(bv.offset),
             bv.column as isize,
             bv.row as isize,
-            keep,
-            factor,
+            1.0,
+            1.0,
             false,
             false,
             false,
             Parallelism::None,
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn every_layout_and_size_gives_the_sum_of_products(
+            m in 1usize..80, n in 1usize..150, k in 1usize..90,
+            left_transposed: bool, right_transposed: bool, add: bool, seed in 0u32..1000,
+        ) {
+            let mut state = seed;
+            let mut numbers = |count: usize| -> Vec<f32> {
+                (0..count).map(|_| { state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223); (state >> 24) as f32 / 16.0 - 8.0 }).collect()
+            };
+            let (pad, offset) = (3, 5);
+            let view = |rows: usize, columns: usize, transposed: bool| {
+                if transposed { (View::rows(offset, rows + pad).transposed(), offset + columns * (rows + pad)) }
+                else { (View::rows(offset, columns + pad), offset + rows * (columns + pad)) }
+            };
+            let ((av, a_len), (bv, b_len), (cv, c_len)) = (view(m, k, left_transposed), view(k, n, right_transposed), view(m, n, false));
+            let (a, b, before) = (numbers(a_len), numbers(b_len), numbers(c_len));
+            let mut c = before.clone();
+            product(m, n, k, &a, av, &b, bv, if add { Into::Add } else { Into::Replace }, &mut c, cv);
+            for (index, found) in c.iter().enumerate() {
+                let place = index.checked_sub(offset).map(|i| (i / cv.row, i % cv.row)).filter(|&(r, c)| r < m && c < n);
+                let Some((row, column)) = place else {
+                    prop_assert_eq!(*found, before[index], "outside the result");
+                    continue;
+                };
+                let sum: f64 = (0..k).map(|i| f64::from(a[av.offset + row * av.row + i * av.column]) * f64::from(b[bv.offset + i * bv.row + column * bv.column])).sum();
+                let wanted = sum + if add { f64::from(before[index]) } else { 0.0 };
+                prop_assert!((f64::from(*found) - wanted).abs() < 1e-2, "[{row}, {column}] {found}, wanted {wanted}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_row_of_a_small_product_does_not_depend_on_its_neighbours() {
+        let (n, k) = (37, 200);
+        let x: Vec<f32> = (0..60 * k).map(|i| ((i * 7919) % 1013) as f32 / 500.0 - 1.0).collect();
+        let w: Vec<f32> = (0..n * k).map(|i| ((i * 104_729) % 997) as f32 / 500.0 - 1.0).collect();
+        let rows = |first: usize, m: usize| {
+            let mut y = vec![0.0; m * n];
+            let w_view = View::rows(0, k).transposed();
+            product(
+                m,
+                n,
+                k,
+                &x,
+                View::rows(first * k, k),
+                &w,
+                w_view,
+                Into::Replace,
+                &mut y,
+                View::rows(0, n),
+            );
+            y
+        };
+        let all = rows(0, 60);
+        if narrow::available() {
+            for (first, m) in [(0, 1), (7, 2), (13, 11), (59, 1)] {
+                assert_eq!(rows(first, m), all[first * n..(first + m) * n]);
+            }
+        }
     }
 }

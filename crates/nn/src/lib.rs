@@ -18,6 +18,8 @@ mod cpu;
 mod decoder;
 mod engine;
 mod generate;
+#[doc(hidden)]
+pub mod kernels;
 mod layout;
 mod ops;
 mod sampler;

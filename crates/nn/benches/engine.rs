@@ -1,0 +1,157 @@
+//! The engine's parts and whole steps: `cargo bench -p fgrpo-nn`. Each is checked before it is timed.
+//!
+//! Attention and head are timed through decoders in which little else happens. For ratios against PyTorch see `peers/`.
+
+use std::ops::ControlFlow;
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use fgrpo_nn::config::{Architecture, Config, RopeScaling};
+use fgrpo_nn::kernels::{self, Operands};
+use fgrpo_nn::{AdamW, Batch, Device, Engine, Prompt, Sampling};
+
+const THREADS: usize = 2;
+
+fn config() -> Config {
+    Config {
+        architecture: Architecture::Qwen2,
+        vocab_size: 32,
+        hidden_size: 256,
+        intermediate_size: 688,
+        num_hidden_layers: 4,
+        num_attention_heads: 4,
+        num_key_value_heads: 2,
+        head_dim: 64,
+        rms_norm_eps: 1e-6,
+        rope_theta: 1e6,
+        rope_scaling: RopeScaling::Default,
+        tie_word_embeddings: true,
+        qkv_bias: true,
+        qk_norm: false,
+        max_position_embeddings: 4096,
+        bos_token_id: None,
+        eos_token_id: vec![],
+        pad_token_id: None,
+    }
+}
+
+/// Numbers in [-0.5, 0.5) that look random.
+fn number(index: usize) -> f32 {
+    ((index.wrapping_mul(2_654_435_761) >> 8) & 0xffff) as f32 / 65_536.0 - 0.5
+}
+
+fn engine(config: &Config) -> Engine {
+    let mut index = 0;
+    let mut normal = || {
+        index += 1;
+        f64::from(number(index)) * 3.46
+    };
+    Engine::init(config, 0.02, &mut normal, &Device::Cpu { threads: THREADS }).unwrap()
+}
+
+/// `rows` sequences of `len`, predictions at the last `predicted` places of each.
+fn sequences(config: &Config, rows: usize, len: usize, predicted: usize) -> Batch {
+    let token = |index: usize| ((number(index) + 0.5) * config.vocab_size as f32) as u32;
+    let mut batch = Batch::default();
+    for row in 0..rows {
+        let tokens: Vec<u32> = (0..len).map(|i| token(row * len + i)).collect();
+        batch.push_segment(&tokens, None);
+        for place in len - predicted..len {
+            batch.predict(row * len + place, token(row + place));
+        }
+    }
+    batch
+}
+
+fn products(c: &mut Criterion) {
+    let mut group = c.benchmark_group("product, one thread");
+    // (rows, outputs, inputs): the step's products, and decoding's.
+    for (m, n, k) in [(1024, 1376, 256), (1024, 256, 688), (32, 1376, 256), (4, 1376, 256)] {
+        let x: Vec<f32> = (0..m * k).map(number).collect();
+        let w: Vec<f32> = (0..n * k).map(|i| number(i + 7)).collect();
+        let dy: Vec<f32> = (0..m * n).map(|i| number(i + 11)).collect();
+        let mut y = vec![0.0; m * n];
+        kernels::product(Operands::Forward, m, n, k, &x, &w, &mut y);
+        let exact: f64 = (0..k).map(|i| f64::from(x[k + i]) * f64::from(w[2 * k + i])).sum();
+        assert!((f64::from(y[n + 2]) - exact).abs() < 1e-4);
+        group.throughput(Throughput::Elements((2 * m * n * k) as u64));
+        group.bench_function(format!("forward {m}x{n}x{k}"), |b| {
+            b.iter(|| kernels::product(Operands::Forward, m, n, k, &x, &w, &mut y));
+        });
+        if m > 100 {
+            let (mut dx, mut dw) = (vec![0.0; m * k], vec![0.0; n * k]);
+            group.bench_function(format!("input's gradient {m}x{n}x{k}"), |b| {
+                b.iter(|| kernels::product(Operands::BackwardInput, m, n, k, &dy, &w, &mut dx));
+            });
+            group.bench_function(format!("weight's gradient {m}x{n}x{k}"), |b| {
+                b.iter(|| kernels::product(Operands::BackwardWeight, m, n, k, &dy, &x, &mut dw));
+            });
+        }
+    }
+    group.finish();
+}
+
+/// Scores a batch, then takes a whole training step on it.
+fn passes(c: &mut Criterion, name: &str, config: &Config, batch: &Batch) {
+    let mut engine = engine(config);
+    let scores = engine.score(batch, 1.0).unwrap();
+    assert!(scores.logp.iter().all(|logp| logp.is_finite() && *logp < 0.0));
+    let mut group = c.benchmark_group(name);
+    group.sample_size(10).throughput(Throughput::Elements(batch.tokens.len() as u64));
+    group.bench_function("score", |b| b.iter(|| engine.score(batch, 1.0).unwrap()));
+    group.bench_function("step", |b| {
+        b.iter(|| {
+            engine.accumulate(batch, 1.0, &|_, _, _, dlogp, _| dlogp.fill(-1e-3)).unwrap();
+            assert!(engine.update(&AdamW { lr: 0.0, ..AdamW::default() }, Some(1.0)).applied);
+        });
+    });
+    group.finish();
+}
+
+fn attention(c: &mut Criterion) {
+    let config = Config { num_hidden_layers: 2, intermediate_size: 16, ..config() };
+    passes(c, "attention, 4 x 1024", &config, &sequences(&config, 4, 1024, 1024));
+}
+
+fn head(c: &mut Criterion) {
+    let config = Config { num_hidden_layers: 1, intermediate_size: 16, vocab_size: 32_768, ..config() };
+    passes(c, "head, vocabulary 32768, 8 x 64", &config, &sequences(&config, 8, 64, 64));
+}
+
+fn dense(c: &mut Criterion) {
+    passes(c, "dense, 64 x 160", &config(), &sequences(&config(), 64, 160, 160));
+    passes(c, "prefill, 256 x 96", &config(), &sequences(&config(), 256, 96, 1));
+}
+
+fn decode(c: &mut Criterion) {
+    let mut engine = engine(&config());
+    let prompts: Vec<Vec<u32>> =
+        (0..64).map(|p| (0..96).map(|i| ((number(p * 96 + i) + 0.5) * 32.0) as u32).collect()).collect();
+    let mut group = c.benchmark_group("generate after 64 prompts of 96");
+    group.sample_size(10);
+    for (name, samples, new) in
+        [("1 token each", 1, 1), ("32 tokens each", 1, 32), ("8 samples of 32", 8, 32)]
+    {
+        let requests: Vec<Prompt<'_>> =
+            prompts.iter().map(|tokens| Prompt { tokens, samples: 0..samples }).collect();
+        let sampling = Sampling { max_new_tokens: new, ..Sampling::default() };
+        let uniform =
+            |prompt, sample, position| f64::from(number((prompt * 1009 + sample) * 4099 + position)) + 0.5;
+        let mut run = || {
+            let mut tokens = 0;
+            engine
+                .generate(&requests, &sampling, &uniform, None, &mut |completion| {
+                    tokens += completion.tokens.len();
+                    ControlFlow::Continue(())
+                })
+                .unwrap();
+            tokens
+        };
+        assert_eq!(run(), 64 * samples * new);
+        group.throughput(Throughput::Elements((64 * samples * new) as u64));
+        group.bench_function(name, |b| b.iter(&mut run));
+    }
+    group.finish();
+}
+
+criterion_group!(benches, products, attention, head, dense, decode);
+criterion_main!(benches);

@@ -1,1 +1,385 @@
-//! .
+//! Mathematical answers: extraction from a completion, reading, comparison with a reference answer.
+//!
+//! A [`Problem`] is made once from the reference answer and then checks any number of completions. It is immutable
+//! and `Send + Sync`; nothing inside does I/O, reads a clock or starts a thread, and the work on one completion is
+//! bounded (see `budget`). What the bounds cut off is [`Verdict::Unscorable`], never wrong.
+//!
+//! ```
+//! use fgrpo_verify::math::{Options, Problem};
+//!
+//! let problem = Problem::new("\\frac{1}{2}", &Options::default());
+//! assert!(problem.check("so the answer is \\boxed{0.5}").is_correct());
+//! assert!(!problem.check("so the answer is \\boxed{0.6}").is_correct());
+//! ```
+//!
+//! It deliberately does not simplify, solve or integrate: equality is decided by exact arithmetic, by ball arithmetic
+//! that certifies differences, by expanded polynomials, and at last by values at pseudo-random points.
+
+mod ball;
+mod budget;
+mod canonical;
+mod compare;
+mod exact;
+mod expr;
+mod extract;
+mod latex;
+mod lexer;
+mod normal;
+mod numeric;
+mod plain;
+mod region;
+
+use std::collections::HashMap;
+
+use crate::verdict::{Outcome, Verdict};
+use budget::{MAX_ANSWER, MAX_CANDIDATES, ParseError};
+use compare::{Evidence, Subject};
+use expr::Expr;
+use extract::{Found, Search};
+
+/// What counts as equal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Mode {
+    /// What math-verify 0.9.0 accepts, quirks included.
+    #[default]
+    Parity,
+    /// What is mathematically right.
+    Strict,
+}
+
+/// Notations that are looked for in a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct MatchTypes {
+    /// Boxes and LaTeX between delimiters.
+    pub latex: bool,
+    /// Numbers and arithmetic without LaTeX.
+    pub expr: bool,
+}
+
+/// How gold and completion are read and compared.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Options {
+    /// What counts as equal.
+    pub mode: Mode,
+    /// Notations looked for in both texts. `None` wraps the gold in `\boxed{}`, reads it as LaTeX, and looks for both
+    /// notations in the completion.
+    pub match_types: Option<MatchTypes>,
+    /// Decimals to which a literal decimal is compared.
+    pub precision: usize,
+    /// Whether variables must have the same names.
+    pub strict: bool,
+    /// Whether an inequality in the completion may equal a set in the gold.
+    pub allow_set_relation_comp: bool,
+    /// Priority of boxes: 0 is with "final answer is .. I hope", 50 with "final answer .. is", 300 with bare LaTeX.
+    pub boxed_match_priority: i32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            mode: Mode::Parity,
+            match_types: None,
+            precision: 6,
+            strict: true,
+            allow_set_relation_comp: false,
+            boxed_match_priority: 50,
+        }
+    }
+}
+
+/// An answer as it was read.
+#[derive(Debug, Clone, Default)]
+struct Reading {
+    subject: Option<Subject>,
+    /// The normalised text of the first place tried; equal texts are equal answers.
+    text: Option<String>,
+    /// Some place was beyond the limits.
+    over_budget: bool,
+}
+
+/// A reference answer, read once.
+#[derive(Debug, Clone)]
+pub struct Problem {
+    gold: Reading,
+    options: Options,
+}
+
+/// Outcomes by what was extracted, so that a repeated answer is compared once. It belongs to the caller.
+#[derive(Debug, Clone, Default)]
+pub struct Memo {
+    outcomes: HashMap<String, Outcome>,
+}
+
+impl Memo {
+    /// Distinct answers kept; beyond it, nothing is added.
+    const CAPACITY: usize = 4096;
+
+    /// An empty memo, for one problem.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Number of distinct answers met.
+    pub fn len(&self) -> usize {
+        self.outcomes.len()
+    }
+
+    /// Whether no answer was met yet.
+    pub fn is_empty(&self) -> bool {
+        self.outcomes.is_empty()
+    }
+}
+
+impl Problem {
+    /// Reads a reference answer.
+    ///
+    /// A gold that cannot be read makes every check [`Verdict::Unscorable`] with reason `gold`, unless the completion's
+    /// answer is the same text.
+    pub fn new(gold: &str, options: &Options) -> Self {
+        let reading = match options.match_types {
+            None => read(&format!("\\boxed{{{gold}}}"), options, true, false),
+            Some(types) => read(gold, options, types.latex, types.expr),
+        };
+        Self { gold: reading, options: options.clone() }
+    }
+
+    /// Whether the reference answer could be read into a value.
+    pub fn is_parsed(&self) -> bool {
+        self.gold.subject.is_some()
+    }
+
+    /// Judges a completion.
+    pub fn check(&self, response: &str) -> Outcome {
+        self.judge(&self.read_response(response))
+    }
+
+    /// The same, with repeated answers looked up.
+    pub fn check_with(&self, response: &str, memo: &mut Memo) -> Outcome {
+        let reading = self.read_response(response);
+        let Some(key) = reading.text.clone().filter(|_| reading.subject.is_some() && !reading.over_budget)
+        else {
+            return self.judge(&reading);
+        };
+        // The text is the first place tried, and decides the value where it is the one that was read.
+        if let Some(outcome) = memo.outcomes.get(&key) {
+            return outcome.clone();
+        }
+        let outcome = self.judge(&reading);
+        if memo.outcomes.len() < Memo::CAPACITY {
+            memo.outcomes.insert(key, outcome.clone());
+        }
+        outcome
+    }
+
+    fn read_response(&self, response: &str) -> Reading {
+        let types = self.options.match_types.unwrap_or(MatchTypes { latex: true, expr: true });
+        read(response, &self.options, types.latex, types.expr)
+    }
+
+    fn judge(&self, answer: &Reading) -> Outcome {
+        let texts = self.gold.text.as_deref().zip(answer.text.as_deref());
+        if texts.is_some_and(|(gold, answer)| !gold.trim().is_empty() && gold.trim() == answer.trim()) {
+            return Outcome::new(Verdict::Correct, "exact");
+        }
+        let Some(gold) = &self.gold.subject else {
+            let reason = if self.gold.over_budget { "budget" } else { "gold" };
+            return match (&answer.subject, &answer.text) {
+                (None, None) => Outcome::new(Verdict::Unparsed, "none"),
+                _ if self.gold.text.is_some() && !self.gold.over_budget => {
+                    Outcome::new(Verdict::Wrong, "text")
+                }
+                _ => Outcome::new(Verdict::Unscorable, reason),
+            };
+        };
+        let Some(subject) = &answer.subject else {
+            return match &answer.text {
+                _ if answer.over_budget => Outcome::new(Verdict::Unscorable, "budget"),
+                Some(_) => Outcome::new(Verdict::Unparsed, "text"),
+                None => Outcome::new(Verdict::Unparsed, "none"),
+            };
+        };
+        match compare::compare(gold, subject, &self.options) {
+            Ok(result) => {
+                let verdict = if result.equal { Verdict::Correct } else { Verdict::Wrong };
+                let reason = match result.evidence {
+                    Evidence::Exact => "exact",
+                    Evidence::Certified => "certified",
+                    Evidence::Probabilistic => "probabilistic",
+                };
+                Outcome::new(verdict, reason)
+            }
+            Err(_) => Outcome::new(Verdict::Unscorable, "budget"),
+        }
+    }
+}
+
+/// Looks for the answer in a text and reads it.
+fn read(text: &str, options: &Options, latex: bool, plain: bool) -> Reading {
+    let mut reading = Reading::default();
+    let mut search = Search::new(text, options, latex, plain);
+    let mut tried = 0;
+    while let Some(group) = search.next_group() {
+        for candidate in group {
+            tried += 1;
+            if tried > MAX_CANDIDATES {
+                return reading;
+            }
+            let (value, text) = read_candidate(&candidate.found);
+            if reading.text.is_none() && !text.trim().is_empty() {
+                reading.text = Some(text);
+            }
+            match value {
+                Ok(subject) => {
+                    reading.subject = Some(subject);
+                    return reading;
+                }
+                Err(ParseError::Budget) => {
+                    reading.over_budget = true;
+                    return reading;
+                }
+                Err(ParseError::Syntax) => {}
+            }
+        }
+    }
+    reading
+}
+
+/// The value of a candidate, and its normalised text.
+fn read_candidate(found: &Found<'_>) -> (Result<Subject, ParseError>, String) {
+    match found {
+        Found::Number(whole, fraction, percent) => {
+            let digits: String = whole.chars().filter(|c| !matches!(c, ',' | ' ')).collect();
+            let text = match (digits.is_empty(), fraction.is_empty()) {
+                (_, true) => digits.clone(),
+                (true, false) => format!("0.{fraction}"),
+                (false, false) => format!("{digits}.{fraction}"),
+            };
+            let value = plain::number(&digits, fraction).map(|value| Subject {
+                expr: if *percent { Expr::Percent(Box::new(value)) } else { value },
+                complex: false,
+            });
+            (value, text)
+        }
+        Found::Expression(text) => {
+            if text.len() > MAX_ANSWER {
+                return (Err(ParseError::Budget), String::new());
+            }
+            (plain::parse(text).map(|expr| Subject { expr, complex: false }), (*text).to_owned())
+        }
+        Found::Broken(text) => {
+            if text.len() > MAX_ANSWER {
+                return (Err(ParseError::Budget), String::new());
+            }
+            (Err(ParseError::Syntax), normal::normalize(text))
+        }
+        Found::Boxed(contents) => {
+            if contents.iter().map(|content| content.len()).sum::<usize>() > MAX_ANSWER {
+                return (Err(ParseError::Budget), String::new());
+            }
+            if contents.iter().all(|content| *content == contents[0]) {
+                return read_latex(contents[0], false);
+            }
+            read_latex(&contents.join(","), false)
+        }
+        Found::Latex(parts) => {
+            if parts.iter().map(|(part, _)| part.len()).sum::<usize>() > MAX_ANSWER {
+                return (Err(ParseError::Budget), String::new());
+            }
+            if let [(part, percent)] = parts[..] {
+                return read_latex(part, percent);
+            }
+            let mut values = Vec::new();
+            let mut texts = Vec::new();
+            let mut complex = false;
+            let mut failure = None;
+            for (part, percent) in parts {
+                let (value, text) = read_latex(part, *percent);
+                texts.push(text);
+                match value {
+                    Ok(subject) => {
+                        complex |= subject.complex;
+                        match subject.expr {
+                            Expr::Set(inner) => values.extend(inner),
+                            other => values.push(other),
+                        }
+                    }
+                    Err(error) => failure = Some(error),
+                }
+            }
+            let value = match failure {
+                Some(error) => Err(error),
+                None => Ok(Subject { expr: Expr::Set(values), complex }),
+            };
+            (value, texts.join(" and "))
+        }
+    }
+}
+
+/// Reads LaTeX: the whole, or else what stands behind the last of several equals signs.
+fn read_latex(raw: &str, percent: bool) -> (Result<Subject, ParseError>, String) {
+    let raw = unboxed(raw);
+    let text = normal::normalize(&raw);
+    let mut value = latex::parse(&text);
+    if value == Err(ParseError::Syntax) {
+        // A chain that cannot be read ends in its value.
+        if let Some(at) = text.rfind('=').filter(|at| text[..*at].contains('=')) {
+            let tail = text[at + 1..].trim();
+            if !tail.is_empty() {
+                value = latex::parse(tail);
+            }
+        }
+    }
+    let complex = has_lone_i(&text);
+    let value = value.map(|expr| Subject {
+        expr: if percent && expr.is_number() { Expr::Percent(Box::new(expr)) } else { expr },
+        complex,
+    });
+    (value, text)
+}
+
+/// The contents of the boxes inside a text, where there are some.
+fn unboxed(raw: &str) -> std::borrow::Cow<'_, str> {
+    if !raw.contains("\\boxed{") {
+        return raw.into();
+    }
+    let options = Options::default();
+    let mut search = Search::new(raw, &options, true, false);
+    let mut last = None;
+    while let Some(group) = search.next_group() {
+        last = group.into_iter().find_map(|candidate| match candidate.found {
+            Found::Boxed(contents) => Some(contents.join(",")),
+            _ => None,
+        });
+        if last.is_some() {
+            break;
+        }
+    }
+    match last {
+        Some(content) if content.contains("\\boxed{") && content.len() < raw.len() => {
+            unboxed(&content).into_owned().into()
+        }
+        Some(content) => content.into(),
+        None => raw.into(),
+    }
+}
+
+/// Whether the letter `i` stands alone as a word.
+fn has_lone_i(text: &str) -> bool {
+    let part = |c: char| c.is_alphanumeric() || c == '_';
+    text.match_indices('i').any(|(at, _)| !text[..at].ends_with(part) && !text[at + 1..].starts_with(part))
+}
+
+impl Problem {
+    /// The values read from the gold and from a completion, for debugging disagreements.
+    #[doc(hidden)]
+    pub fn explain(&self, response: &str) -> String {
+        let shown = |reading: &Reading| {
+            let value = reading
+                .subject
+                .as_ref()
+                .map(|subject| format!("{:?} complex={}", subject.expr, subject.complex));
+            format!("{} ~ {:?}", value.unwrap_or_else(|| "-".to_owned()), reading.text)
+        };
+        format!("{}  <>  {}", shown(&self.gold), shown(&self.read_response(response)))
+    }
+}

@@ -1,0 +1,428 @@
+//! Exact evaluation in the rationals, with bounded size.
+
+use dashu::base::{BitTest, Gcd, Sign, SquareRoot, UnsignedAbs};
+use dashu::integer::{IBig, UBig};
+use dashu::rational::RBig;
+
+use super::budget::{Exhausted, Fuel, MAX_BITS};
+use super::expr::{Expr, Fold, Function};
+
+/// The exact value, where it is rational and follows from rational operations; `None` where it does not.
+pub(super) fn rational(expr: &Expr, fuel: &mut Fuel) -> Result<Option<RBig>, Exhausted> {
+    rational_with(expr, &mut Vec::new(), fuel)
+}
+
+/// Values of symbols, innermost last.
+pub(super) type Bindings = Vec<(Box<str>, RBig)>;
+
+/// The same with values for some symbols.
+pub(super) fn rational_with(
+    expr: &Expr,
+    bindings: &mut Bindings,
+    fuel: &mut Fuel,
+) -> Result<Option<RBig>, Exhausted> {
+    fuel.spend(1)?;
+    macro_rules! value {
+        ($inner:expr) => {
+            match rational_with($inner, bindings, fuel)? {
+                Some(value) => value,
+                None => return Ok(None),
+            }
+        };
+    }
+    Ok(match expr {
+        Expr::Number(value) | Expr::Decimal(value) => Some(value.clone()),
+        Expr::Percent(inner) => Some(value!(inner) / RBig::from(100)),
+        Expr::Symbol(name) => {
+            bindings.iter().rev().find(|(bound, _)| bound == name).map(|(_, value)| value.clone())
+        }
+        Expr::Add(terms) => {
+            let mut total = RBig::ZERO;
+            for term in terms {
+                total += value!(term);
+            }
+            sized(total, fuel)?
+        }
+        Expr::Mul(factors) => {
+            let mut total = RBig::ONE;
+            for factor in factors {
+                total *= value!(factor);
+                fuel.spend(bits(&total) as u32 / 1024)?;
+                if bits(&total) > MAX_BITS {
+                    return Err(Exhausted);
+                }
+            }
+            Some(total)
+        }
+        Expr::Pow(pair) => {
+            let base = value!(&pair[0]);
+            let exponent = value!(&pair[1]);
+            power(&base, &exponent, fuel)?
+        }
+        Expr::Call(function, arguments) => {
+            let mut values = Vec::with_capacity(arguments.len());
+            for argument in arguments {
+                values.push(value!(argument));
+            }
+            call(*function, &values, fuel)?
+        }
+        Expr::Fold(kind @ (Fold::Sum | Fold::Product), body, variable, Some(ends)) => {
+            let (from, to) = (value!(&ends[0]), value!(&ends[1]));
+            let Some((from, to)) = integer(&from).zip(integer(&to)) else { return Ok(None) };
+            let mut total = if *kind == Fold::Sum { RBig::ZERO } else { RBig::ONE };
+            let (Ok(from), Ok(to)) = (i64::try_from(from), i64::try_from(to)) else { return Err(Exhausted) };
+            if to.checked_sub(from).is_none_or(|count| count > 4_000) {
+                return Err(Exhausted);
+            }
+            for index in from..=to {
+                bindings.push((variable.clone(), RBig::from(index)));
+                let term = rational_with(body, bindings, fuel);
+                bindings.pop();
+                match term? {
+                    Some(term) if *kind == Fold::Sum => total += term,
+                    Some(term) => total *= term,
+                    None => return Ok(None),
+                }
+                fuel.spend(1 + bits(&total) as u32 / 512)?;
+            }
+            sized(total, fuel)?
+        }
+        _ => None,
+    })
+}
+
+/// The integer a rational is, if it is one.
+fn integer(value: &RBig) -> Option<&IBig> {
+    value.is_int().then(|| value.numerator())
+}
+
+fn bits(value: &RBig) -> usize {
+    value.numerator().bit_len() + value.denominator().bit_len()
+}
+
+fn sized(value: RBig, fuel: &mut Fuel) -> Result<Option<RBig>, Exhausted> {
+    let size = bits(&value);
+    if size > MAX_BITS {
+        return Err(Exhausted);
+    }
+    fuel.spend(size as u32 / 1024)?;
+    Ok(Some(value))
+}
+
+/// `base^exponent`, where the result is rational.
+fn power(base: &RBig, exponent: &RBig, fuel: &mut Fuel) -> Result<Option<RBig>, Exhausted> {
+    if exponent.is_zero() {
+        return Ok(Some(RBig::ONE));
+    }
+    if base.is_zero() {
+        return Ok((exponent.sign() == Sign::Positive).then_some(RBig::ZERO));
+    }
+    if *base == RBig::ONE {
+        return Ok(Some(RBig::ONE));
+    }
+    let Some(whole) = integer(exponent) else {
+        return root_power(base, exponent, fuel);
+    };
+    if *base == -RBig::ONE {
+        return Ok(Some(if whole.bit(0) { -RBig::ONE } else { RBig::ONE }));
+    }
+    let Ok(count) = usize::try_from(whole.clone().unsigned_abs()) else { return Err(Exhausted) };
+    if bits(base).saturating_sub(1).saturating_mul(count) > MAX_BITS {
+        return Err(Exhausted);
+    }
+    let numerator = base.numerator().pow(count);
+    let denominator = base.denominator().pow(count);
+    fuel.spend((numerator.bit_len() + denominator.bit_len()) as u32 / 256)?;
+    Ok(Some(if whole.sign() == Sign::Positive {
+        RBig::from_parts(numerator, denominator)
+    } else {
+        let sign = if numerator.sign() == Sign::Negative { IBig::NEG_ONE } else { IBig::ONE };
+        RBig::from_parts(sign * IBig::from(denominator), numerator.unsigned_abs())
+    }))
+}
+
+/// A rational power of a positive rational that is a perfect power.
+fn root_power(base: &RBig, exponent: &RBig, fuel: &mut Fuel) -> Result<Option<RBig>, Exhausted> {
+    if base.sign() == Sign::Negative {
+        return Ok(None);
+    }
+    let Ok(index) = usize::try_from(exponent.denominator().clone()) else { return Ok(None) };
+    if index > 64 || bits(base) > 4096 {
+        return Ok(None);
+    }
+    fuel.spend(4 + bits(base) as u32 / 64)?;
+    let numerator = exact_root(&base.numerator().clone().unsigned_abs(), index);
+    let denominator = exact_root(base.denominator(), index);
+    match (numerator, denominator) {
+        (Some(numerator), Some(denominator)) => {
+            let root = RBig::from_parts(numerator.into(), denominator);
+            power(&root, &RBig::from(exponent.numerator().clone()), fuel)
+        }
+        _ => Ok(None),
+    }
+}
+
+fn exact_root(value: &UBig, index: usize) -> Option<UBig> {
+    let root = if index == 2 { value.sqrt() } else { value.nth_root(index) };
+    (root.pow(index) == *value).then_some(root)
+}
+
+fn call(function: Function, values: &[RBig], fuel: &mut Fuel) -> Result<Option<RBig>, Exhausted> {
+    let natural = |value: &RBig| integer(value).and_then(|whole| u64::try_from(whole.clone()).ok());
+    Ok(match (function, values) {
+        (Function::Abs, [value]) => {
+            Some(if value.sign() == Sign::Negative { -value.clone() } else { value.clone() })
+        }
+        (Function::Floor, [value]) => Some(RBig::from(value.floor())),
+        (Function::Ceiling, [value]) => Some(RBig::from(value.ceil())),
+        (Function::Factorial, [value]) => match (natural(value), integer(value)) {
+            (Some(count), _) => Some(RBig::from(IBig::from(factorial(count, fuel)?))),
+            (None, Some(whole)) if whole.sign() == Sign::Positive => return Err(Exhausted),
+            _ => None,
+        },
+        (Function::Gamma, [value]) => match natural(value) {
+            Some(count) if count > 0 => Some(RBig::from(IBig::from(factorial(count - 1, fuel)?))),
+            _ => None,
+        },
+        (Function::Binomial, [upper, lower]) => match natural(lower) {
+            Some(count) if count <= 600 => {
+                let mut total = RBig::ONE;
+                for step in 0..count {
+                    total *= (upper - RBig::from(step)) / RBig::from(step + 1);
+                    fuel.spend(1 + bits(&total) as u32 / 1024)?;
+                    if bits(&total) > MAX_BITS {
+                        return Err(Exhausted);
+                    }
+                }
+                Some(total)
+            }
+            // The other side of the triangle is the shorter.
+            Some(count) => match natural(upper) {
+                Some(total) if total >= count && total - count <= 600 => {
+                    return call(function, &[upper.clone(), RBig::from(total - count)], fuel);
+                }
+                Some(total) if total < count => Some(RBig::ZERO),
+                _ => return Err(Exhausted),
+            },
+            None => None,
+        },
+        (Function::Mod, [value, modulus]) if !modulus.is_zero() => {
+            let quotient = RBig::from((value / modulus).floor());
+            Some(value - quotient * modulus)
+        }
+        (Function::Gcd, values) => {
+            fold_integers(values, |a, b| if a.is_zero() && b.is_zero() { UBig::ZERO } else { a.gcd(b) })
+        }
+        (Function::Lcm, values) => fold_integers(values, |a, b| {
+            if a.is_zero() || b.is_zero() { UBig::ZERO } else { &a / a.clone().gcd(b.clone()) * b }
+        }),
+        (Function::Max, values) => values.iter().max().cloned(),
+        (Function::Min, values) => values.iter().min().cloned(),
+        (Function::Log, [value, base]) => integer_logarithm(value, base),
+        _ => None,
+    })
+}
+
+/// The greatest common divisor of rationals is that of their numerators over a common denominator.
+fn fold_integers(values: &[RBig], join: impl Fn(UBig, UBig) -> UBig) -> Option<RBig> {
+    let mut whole = values.iter().map(|value| integer(value).map(|whole| whole.clone().unsigned_abs()));
+    let mut total = whole.next()??;
+    for next in whole {
+        total = join(total, next?);
+    }
+    Some(RBig::from(IBig::from(total)))
+}
+
+/// `log_base(value)` where it is a small integer.
+fn integer_logarithm(value: &RBig, base: &RBig) -> Option<RBig> {
+    if base.sign() == Sign::Negative || value.sign() == Sign::Negative || base.is_zero() || *base == RBig::ONE
+    {
+        return None;
+    }
+    if *value == RBig::ONE {
+        return Some(RBig::ZERO);
+    }
+    if bits(value) > 4096 {
+        return None;
+    }
+    let (inverted, start) = match (value > &RBig::ONE) == (base > &RBig::ONE) {
+        true => (false, value.clone()),
+        false if !value.is_zero() => (true, RBig::ONE / value.clone()),
+        false => return None,
+    };
+    let mut power = RBig::ONE;
+    for count in 1..=64i64 {
+        power *= base;
+        if power == start {
+            return Some(RBig::from(if inverted { -count } else { count }));
+        }
+        if bits(&power) > bits(&start) + 64 {
+            return None;
+        }
+    }
+    None
+}
+
+/// `count!`, by products of halves.
+fn factorial(count: u64, fuel: &mut Fuel) -> Result<UBig, Exhausted> {
+    if count > 8_000 {
+        return Err(Exhausted);
+    }
+    fuel.spend(1 + count as u32 / 4)?;
+    Ok(product(1, count.max(1)))
+}
+
+fn product(from: u64, to: u64) -> UBig {
+    if to - from < 16 {
+        let mut total = UBig::ONE;
+        let mut small = 1u64;
+        for factor in from..=to {
+            match small.checked_mul(factor) {
+                Some(value) => small = value,
+                None => {
+                    total *= small;
+                    small = factor;
+                }
+            }
+        }
+        return total * small;
+    }
+    let middle = from + (to - from) / 2;
+    product(from, middle) * product(middle + 1, to)
+}
+
+/// The determinant of a small square matrix of rationals.
+pub(super) fn determinant(columns: usize, entries: &[Expr]) -> Option<Expr> {
+    if entries.len() != columns * columns || columns > 8 {
+        return None;
+    }
+    let mut fuel = Fuel::new();
+    let mut rows: Vec<Vec<RBig>> = Vec::with_capacity(columns);
+    for row in entries.chunks(columns) {
+        let values: Option<Vec<RBig>> =
+            row.iter().map(|entry| rational(entry, &mut fuel).ok().flatten()).collect();
+        match values {
+            Some(values) => rows.push(values),
+            None => return expanded_determinant(columns, entries),
+        }
+    }
+    let mut total = RBig::ONE;
+    for at in 0..columns {
+        let Some(pivot) = (at..columns).find(|row| !rows[*row][at].is_zero()) else {
+            return Some(Expr::Number(RBig::ZERO));
+        };
+        if pivot != at {
+            rows.swap(pivot, at);
+            total = -total;
+        }
+        total *= &rows[at][at];
+        for row in at + 1..columns {
+            let factor = &rows[row][at] / &rows[at][at];
+            for column in at..columns {
+                let change = &factor * &rows[at][column];
+                rows[row][column] -= change;
+            }
+        }
+    }
+    Some(Expr::Number(total))
+}
+
+/// The determinant of a symbolic matrix, up to three columns.
+fn expanded_determinant(columns: usize, entries: &[Expr]) -> Option<Expr> {
+    let permutations: &[(&[usize], bool)] = match columns {
+        1 => &[(&[0], false)],
+        2 => &[(&[0, 1], false), (&[1, 0], true)],
+        3 => &[
+            (&[0, 1, 2], false),
+            (&[1, 2, 0], false),
+            (&[2, 0, 1], false),
+            (&[0, 2, 1], true),
+            (&[1, 0, 2], true),
+            (&[2, 1, 0], true),
+        ],
+        _ => return None,
+    };
+    let terms = permutations.iter().map(|(places, odd)| {
+        let factors = places.iter().enumerate().map(|(row, column)| entries[row * columns + column].clone());
+        let term = Expr::Mul(factors.collect());
+        if *odd { term.negated() } else { term }
+    });
+    Some(Expr::Add(terms.collect()))
+}
+
+/// Adds, scales and multiplies matrices written out; `None` where the tree is no such computation.
+pub(super) fn matrix(expr: &Expr) -> Option<(usize, Vec<Expr>)> {
+    match expr {
+        Expr::Matrix(columns, entries) => Some((*columns, entries.clone())),
+        Expr::Add(terms) => {
+            let mut terms = terms.iter().map(matrix);
+            let (columns, first) = terms.next()??;
+            let mut sums: Vec<Vec<Expr>> = first.into_iter().map(|entry| vec![entry]).collect();
+            for term in terms {
+                let (width, entries) = term?;
+                if width != columns || entries.len() != sums.len() {
+                    return None;
+                }
+                for (sum, entry) in sums.iter_mut().zip(entries) {
+                    sum.push(entry);
+                }
+            }
+            Some((columns, sums.into_iter().map(Expr::Add).collect()))
+        }
+        Expr::Mul(factors) => {
+            let mut scale: Vec<Expr> = Vec::new();
+            let mut total: Option<(usize, Vec<Expr>)> = None;
+            for factor in factors {
+                match (matrix(factor), total.take()) {
+                    (None, before) => {
+                        scale.push(factor.clone());
+                        total = before;
+                    }
+                    (Some(next), None) => total = Some(next),
+                    (Some(next), Some(before)) => total = Some(matrix_product(&before, &next)?),
+                }
+            }
+            let (columns, mut entries) = total?;
+            if !scale.is_empty() {
+                for entry in &mut entries {
+                    let mut factors = scale.clone();
+                    factors.push(entry.clone());
+                    *entry = Expr::Mul(factors);
+                }
+            }
+            Some((columns, entries))
+        }
+        Expr::Pow(pair) => {
+            let (columns, entries) = matrix(&pair[0])?;
+            let count = u32::try_from(pair[1].as_integer()?.clone()).ok()?;
+            if entries.len() != columns * columns || !(1..=4).contains(&count) || columns > 4 {
+                return None;
+            }
+            let base = (columns, entries);
+            let mut total = base.clone();
+            for _ in 1..count {
+                total = matrix_product(&total, &base)?;
+            }
+            Some(total)
+        }
+        _ => None,
+    }
+}
+
+fn matrix_product(left: &(usize, Vec<Expr>), right: &(usize, Vec<Expr>)) -> Option<(usize, Vec<Expr>)> {
+    let (inner, columns) = (left.0, right.0);
+    if right.1.len() != inner * columns || left.1.len() * columns > 400 {
+        return None;
+    }
+    let mut entries = Vec::new();
+    for row in left.1.chunks(inner) {
+        for column in 0..columns {
+            let terms = row
+                .iter()
+                .enumerate()
+                .map(|(at, entry)| Expr::Mul(vec![entry.clone(), right.1[at * columns + column].clone()]));
+            entries.push(Expr::Add(terms.collect()));
+        }
+    }
+    Some((columns, entries))
+}

@@ -1,0 +1,300 @@
+//! The value an answer is read into: numbers, symbols, functions, relations, sets, intervals, matrices.
+//!
+//! Nothing here simplifies: the tree is what was written, in the order it was written, because some of
+//! the comparisons depend on that order.
+
+use dashu::integer::IBig;
+use dashu::rational::RBig;
+
+/// Named constants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Constant {
+    E,
+    Pi,
+    EulerGamma,
+    ImaginaryUnit,
+    Infinity,
+    NegativeInfinity,
+    ComplexInfinity,
+}
+
+/// Named functions of one or two arguments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Function {
+    Sin,
+    Cos,
+    Tan,
+    Cot,
+    Sec,
+    Csc,
+    Asin,
+    Acos,
+    Atan,
+    Acot,
+    Asec,
+    Acsc,
+    Sinh,
+    Cosh,
+    Tanh,
+    Asinh,
+    Acosh,
+    Atanh,
+    /// Logarithm: argument, base.
+    Log,
+    Abs,
+    Floor,
+    Ceiling,
+    Factorial,
+    Gamma,
+    Binomial,
+    Mod,
+    Gcd,
+    Lcm,
+    Max,
+    Min,
+}
+
+/// Sums, products and integrals over a bound variable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Fold {
+    Sum,
+    Product,
+    Integral,
+}
+
+/// The relation between two sides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Relation {
+    Equal,
+    NotEqual,
+    Less,
+    LessEqual,
+    Greater,
+    GreaterEqual,
+}
+
+impl Relation {
+    /// The relation with its two sides exchanged.
+    pub(super) fn flipped(self) -> Self {
+        match self {
+            Self::Less => Self::Greater,
+            Self::LessEqual => Self::GreaterEqual,
+            Self::Greater => Self::Less,
+            Self::GreaterEqual => Self::LessEqual,
+            other => other,
+        }
+    }
+
+    pub(super) fn is_inequality(self) -> bool {
+        !matches!(self, Self::Equal | Self::NotEqual)
+    }
+}
+
+/// Number sets written in blackboard letters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum NumberSet {
+    Naturals,
+    Integers,
+    Rationals,
+    Reals,
+    Complexes,
+}
+
+/// A parsed answer.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Expr {
+    /// An exact rational number.
+    Number(RBig),
+    /// A number written with a decimal point, with the exact value of its digits.
+    Decimal(RBig),
+    /// A number followed by a percent sign; the value is before the division by 100.
+    Percent(Box<Expr>),
+    Symbol(Box<str>),
+    Constant(Constant),
+    Add(Vec<Expr>),
+    Mul(Vec<Expr>),
+    Pow(Box<[Expr; 2]>),
+    Call(Function, Vec<Expr>),
+    /// A function named by a letter, `f(x)`.
+    Apply(Box<str>, Vec<Expr>),
+    /// Kind, body, variable, lower and upper end.
+    Fold(Fold, Box<Expr>, Box<str>, Option<Box<[Expr; 2]>>),
+    /// Body, variable, point; from the left where the flag is set.
+    Limit(Box<[Expr; 2]>, Box<str>, bool),
+    Derivative(Box<Expr>, Box<str>),
+    Relation(Relation, Box<[Expr; 2]>),
+    /// A chain of relations, each a [`Expr::Relation`].
+    Chain(Vec<Expr>),
+    Not(Box<Expr>),
+    Tuple(Vec<Expr>),
+    /// A finite set, in the order written, without repetitions.
+    Set(Vec<Expr>),
+    /// Ends, then whether the left and the right end is left out.
+    Interval(Box<[Expr; 2]>, bool, bool),
+    Union(Vec<Expr>),
+    Intersection(Vec<Expr>),
+    Difference(Box<[Expr; 2]>),
+    NumberSet(NumberSet),
+    /// Number of columns, entries by rows.
+    Matrix(usize, Vec<Expr>),
+}
+
+impl Expr {
+    pub(super) fn integer(value: i64) -> Self {
+        Self::Number(RBig::from(value))
+    }
+
+    pub(super) fn symbol(name: &str) -> Self {
+        Self::Symbol(name.into())
+    }
+
+    pub(super) fn pow(base: Expr, exponent: Expr) -> Self {
+        Self::Pow(Box::new([base, exponent]))
+    }
+
+    pub(super) fn inverse(self) -> Self {
+        Self::pow(self, Self::integer(-1))
+    }
+
+    pub(super) fn relation(kind: Relation, left: Expr, right: Expr) -> Self {
+        Self::Relation(kind, Box::new([left, right]))
+    }
+
+    /// The negative, folded into a number where there is one.
+    pub(super) fn negated(self) -> Self {
+        match self {
+            Self::Number(value) => Self::Number(-value),
+            Self::Decimal(value) => Self::Decimal(-value),
+            Self::Constant(Constant::Infinity) => Self::Constant(Constant::NegativeInfinity),
+            Self::Constant(Constant::NegativeInfinity) => Self::Constant(Constant::Infinity),
+            Self::Mul(mut factors) => {
+                factors.insert(0, Self::integer(-1));
+                Self::Mul(factors)
+            }
+            Self::Matrix(columns, entries) if entries.iter().all(Expr::is_number) => {
+                Self::Matrix(columns, entries.into_iter().map(Expr::negated).collect())
+            }
+            other => Self::Mul(vec![Self::integer(-1), other]),
+        }
+    }
+
+    pub(super) fn minus(self, other: Expr) -> Self {
+        Self::Add(vec![self, other.negated()])
+    }
+
+    /// A number literal, exact or decimal.
+    pub(super) fn is_number(&self) -> bool {
+        matches!(self, Self::Number(_) | Self::Decimal(_))
+    }
+
+    pub(super) fn as_integer(&self) -> Option<&IBig> {
+        match self {
+            Self::Number(value) if value.is_int() => Some(value.numerator()),
+            _ => None,
+        }
+    }
+
+    /// Sets in the wide sense: finite sets, intervals and what is made of them.
+    pub(super) fn is_set(&self) -> bool {
+        matches!(
+            self,
+            Self::Set(_)
+                | Self::Interval(..)
+                | Self::Union(_)
+                | Self::Intersection(_)
+                | Self::Difference(_)
+                | Self::NumberSet(_)
+        )
+    }
+
+    pub(super) fn is_relation(&self) -> bool {
+        matches!(self, Self::Relation(..) | Self::Chain(_) | Self::Not(_))
+    }
+
+    /// The parts of this node.
+    pub(super) fn children(&self) -> Vec<&Expr> {
+        match self {
+            Self::Number(_)
+            | Self::Decimal(_)
+            | Self::Symbol(_)
+            | Self::Constant(_)
+            | Self::NumberSet(_) => Vec::new(),
+            Self::Percent(inner) | Self::Not(inner) | Self::Derivative(inner, _) => vec![inner],
+            Self::Add(items)
+            | Self::Mul(items)
+            | Self::Call(_, items)
+            | Self::Apply(_, items)
+            | Self::Chain(items)
+            | Self::Tuple(items)
+            | Self::Set(items)
+            | Self::Union(items)
+            | Self::Intersection(items)
+            | Self::Matrix(_, items) => items.iter().collect(),
+            Self::Pow(pair)
+            | Self::Relation(_, pair)
+            | Self::Interval(pair, ..)
+            | Self::Difference(pair)
+            | Self::Limit(pair, ..) => pair.iter().collect(),
+            Self::Fold(_, body, _, ends) => {
+                let mut parts = vec![&**body];
+                if let Some(pair) = ends {
+                    parts.extend(pair.iter());
+                }
+                parts
+            }
+        }
+    }
+
+    /// Whether some node satisfies the predicate.
+    pub(super) fn any(&self, predicate: &dyn Fn(&Expr) -> bool) -> bool {
+        predicate(self) || self.children().into_iter().any(|child| child.any(predicate))
+    }
+
+    /// Whether a symbol or an unknown function occurs.
+    pub(super) fn has_unknowns(&self) -> bool {
+        self.any(&|node| matches!(node, Self::Symbol(_) | Self::Apply(..)))
+    }
+
+    /// The free symbols, each once, in order of appearance.
+    pub(super) fn symbols(&self) -> Vec<&str> {
+        let mut names = Vec::new();
+        self.collect_symbols(&mut Vec::new(), &mut names);
+        names
+    }
+
+    fn collect_symbols<'a>(&'a self, bound: &mut Vec<&'a str>, names: &mut Vec<&'a str>) {
+        match self {
+            Self::Symbol(name) => {
+                if !bound.contains(&&**name) && !names.contains(&&**name) {
+                    names.push(name);
+                }
+            }
+            Self::Fold(kind, body, variable, ends) => {
+                if let Some(pair) = ends {
+                    for end in pair.iter() {
+                        end.collect_symbols(bound, names);
+                    }
+                }
+                let binds = ends.is_some() || *kind != Fold::Integral;
+                if binds {
+                    bound.push(variable);
+                }
+                body.collect_symbols(bound, names);
+                if binds {
+                    bound.pop();
+                }
+            }
+            Self::Limit(pair, variable, _) => {
+                pair[1].collect_symbols(bound, names);
+                bound.push(variable);
+                pair[0].collect_symbols(bound, names);
+                bound.pop();
+            }
+            other => {
+                for child in other.children() {
+                    child.collect_symbols(bound, names);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,1368 @@
+//! The parser of LaTeX answers: precedence climbing over the tokens of a normalised answer.
+//!
+//! Departures from plain mathematics follow the reference, because answers are judged by its reading: an integer
+//! followed by a fraction or an integer is a sum (`3 1/2`, also `3(4)`), a function without parentheses takes
+//! the whole product after it, two ends in increasing order are an interval and otherwise a tuple.
+
+use dashu::base::Sign;
+use dashu::integer::IBig;
+use dashu::rational::RBig;
+
+use super::budget::{Fuel, MAX_DEPTH, ParseError};
+use super::exact;
+use super::expr::{Constant, Expr, Fold, Function, Relation};
+use super::lexer::{Spanned, Token, scaled, tokenize};
+use super::numeric;
+
+type Parsed<T> = Result<T, ParseError>;
+
+/// Reads a normalised LaTeX answer.
+pub(super) fn parse(text: &str) -> Parsed<Expr> {
+    if let Some(number) = separated_number(text) {
+        return Ok(number);
+    }
+    let tokens = tokenize(text)?;
+    if tokens.is_empty() {
+        return Err(ParseError::Syntax);
+    }
+    let mut bars = vec![0usize; tokens.len() + 1];
+    for at in (0..tokens.len()).rev() {
+        bars[at] = bars[at + 1] + usize::from(tokens[at].token == Token::Bar);
+    }
+    let mut parser =
+        Parser { text, tokens, bars, at: 0, depth: 0, open_bars: 0, integrals: 0, differential: None };
+    let expr = parser.list()?;
+    if parser.at < parser.tokens.len() {
+        return Err(ParseError::Syntax);
+    }
+    Ok(expr)
+}
+
+/// A whole answer that is one number with thousands separators.
+fn separated_number(text: &str) -> Option<Expr> {
+    let (negative, digits) = match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text),
+    };
+    let (whole, fraction) = match digits.split_once('.') {
+        Some((whole, fraction)) => (whole, Some(fraction)),
+        None => (digits, None),
+    };
+    if whole.len() > 64 || fraction.is_some_and(|f| f.len() > 64 || !f.bytes().all(|b| b.is_ascii_digit())) {
+        return None;
+    }
+    let mut groups = whole.split(',');
+    let first = groups.next()?;
+    let all_digits = |part: &str| part.bytes().all(|b| b.is_ascii_digit());
+    if !(1..=3).contains(&first.len()) || !all_digits(first) {
+        return None;
+    }
+    let mut joined = first.to_owned();
+    let mut separators = 0;
+    for group in groups {
+        if group.len() != 3 || !all_digits(group) {
+            return None;
+        }
+        separators += 1;
+        joined.push_str(group);
+    }
+    if separators == 0 {
+        return None;
+    }
+    // `0,500` has a decimal comma.
+    let (decimals, is_decimal) = match fraction {
+        _ if first.starts_with('0') && separators == 1 && fraction.is_none() => (3, true),
+        Some(fraction) => {
+            joined.push_str(fraction);
+            (fraction.len() as i64, true)
+        }
+        None => (0, false),
+    };
+    let value = scaled(IBig::from_str_radix(&joined, 10).ok()?, -decimals);
+    let value = if negative { -value } else { value };
+    Some(if is_decimal { Expr::Decimal(value) } else { Expr::Number(value) })
+}
+
+struct Parser<'a> {
+    text: &'a str,
+    tokens: Vec<Spanned>,
+    /// Number of bars from a position on.
+    bars: Vec<usize>,
+    at: usize,
+    depth: usize,
+    open_bars: usize,
+    integrals: usize,
+    /// The variable of integration met inside the integrand.
+    differential: Option<Box<str>>,
+}
+
+/// A value, and whether it is a lone brace group, which alone means a set.
+struct Operand {
+    expr: Expr,
+    braced: bool,
+}
+
+impl From<Expr> for Operand {
+    fn from(expr: Expr) -> Self {
+        Self { expr, braced: false }
+    }
+}
+
+/// Values of a group and how they were separated.
+struct Items {
+    values: Vec<Expr>,
+    semicolons: usize,
+}
+
+impl Parser<'_> {
+    fn peek(&self) -> Option<&Token> {
+        self.tokens.get(self.at).map(|spanned| &spanned.token)
+    }
+
+    fn peek_at(&self, ahead: usize) -> Option<&Token> {
+        self.tokens.get(self.at + ahead).map(|spanned| &spanned.token)
+    }
+
+    fn next(&mut self) -> Parsed<Token> {
+        let token = self.tokens.get(self.at).ok_or(ParseError::Syntax)?.token.clone();
+        self.at += 1;
+        Ok(token)
+    }
+
+    fn accept(&mut self, token: &Token) -> bool {
+        let found = self.peek() == Some(token);
+        self.at += usize::from(found);
+        found
+    }
+
+    fn expect(&mut self, token: &Token) -> Parsed<()> {
+        if self.accept(token) { Ok(()) } else { Err(ParseError::Syntax) }
+    }
+
+    fn nested<T>(&mut self, inside: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
+        if self.depth >= MAX_DEPTH {
+            return Err(ParseError::Budget);
+        }
+        self.depth += 1;
+        let result = inside(self);
+        self.depth -= 1;
+        result
+    }
+
+    /// The same with the bars of the outside out of sight.
+    fn enclosed<T>(&mut self, inside: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
+        let bars = std::mem::take(&mut self.open_bars);
+        let result = self.nested(inside);
+        self.open_bars = bars;
+        result
+    }
+
+    /// A whole answer: statements separated by commas and semicolons.
+    fn list(&mut self) -> Parsed<Expr> {
+        let mut rows: Vec<Vec<Expr>> = vec![Vec::new()];
+        let mut commas = false;
+        loop {
+            let value = self.statement()?;
+            let row = rows.last_mut().ok_or(ParseError::Syntax)?;
+            flatten_plus_minus(row, value);
+            match self.peek() {
+                Some(Token::Comma) => {
+                    commas = true;
+                    self.at += 1;
+                }
+                Some(Token::Semicolon) => {
+                    rows.push(Vec::new());
+                    self.at += 1;
+                }
+                _ => break,
+            }
+        }
+        if rows.len() == 1 {
+            let mut row = rows.swap_remove(0);
+            if !commas {
+                return Ok(collapse(row));
+            }
+            // `x = 1, 2` gives x both values.
+            let assigns = matches!(&row[0], Expr::Relation(Relation::Equal, pair)
+                if matches!(pair[0], Expr::Symbol(_) | Expr::Apply(..)) && !pair[1].is_set());
+            if assigns && row.len() > 1 && row[1..].iter().all(|value| !value.is_relation()) {
+                if let Expr::Relation(kind, pair) = row.remove(0) {
+                    let [left, first] = *pair;
+                    row.insert(0, first);
+                    return Ok(Expr::relation(kind, left, set_of(row)));
+                }
+            }
+            return Ok(set_of(row));
+        }
+        if commas {
+            let rows =
+                rows.into_iter().map(|row| if row.len() == 1 { collapse(row) } else { Expr::Tuple(row) });
+            return Ok(set_of(rows.collect()));
+        }
+        Ok(set_of(rows.into_iter().flatten().collect()))
+    }
+
+    /// A value or a chain of relations.
+    fn statement(&mut self) -> Parsed<Expr> {
+        let mut sides = vec![self.side()?];
+        let mut kinds = Vec::new();
+        loop {
+            let (kind, negated) = match self.peek() {
+                Some(Token::Relation(kind)) => (*kind, false),
+                Some(Token::Element) => (Relation::Equal, false),
+                Some(Token::NotElement) => (Relation::Equal, true),
+                _ => break,
+            };
+            let element = !matches!(self.peek(), Some(Token::Relation(_)));
+            self.at += 1;
+            let right = self.side()?;
+            if element && sides[sides.len() - 1].is_number() {
+                return Err(ParseError::Syntax);
+            }
+            if negated {
+                let left = sides.pop().ok_or(ParseError::Syntax)?;
+                return Ok(Expr::Not(Box::new(Expr::relation(Relation::Equal, left, right))));
+            }
+            kinds.push(kind);
+            sides.push(right);
+        }
+        match kinds.len() {
+            0 => Ok(sides.swap_remove(0)),
+            1 => {
+                let right = sides.pop().ok_or(ParseError::Syntax)?;
+                let left = sides.pop().ok_or(ParseError::Syntax)?;
+                Ok(Expr::relation(kinds[0], left, right))
+            }
+            _ => {
+                let last = &sides[sides.len() - 1];
+                if last.is_set() || matches!(last, Expr::Tuple(_)) {
+                    // A chain that ends in a set nests.
+                    let mut value = sides.pop().ok_or(ParseError::Syntax)?;
+                    while let (Some(side), Some(kind)) = (sides.pop(), kinds.pop()) {
+                        value = Expr::relation(kind, side, value);
+                    }
+                    return Ok(value);
+                }
+                // A chain that goes back where it came from is none.
+                let turns_back = sides.windows(3).any(|sides| sides[0] == sides[2] && sides[0] != sides[1]);
+                if turns_back && kinds.windows(2).any(|kinds| kinds == [Relation::Equal; 2]) {
+                    return Err(ParseError::Syntax);
+                }
+                let links = kinds.iter().zip(sides.windows(2));
+                Ok(Expr::Chain(
+                    links
+                        .map(|(kind, pair)| Expr::relation(*kind, pair[0].clone(), pair[1].clone()))
+                        .collect(),
+                ))
+            }
+        }
+    }
+
+    /// One side of a relation: approximations and plus-minus are settled here.
+    fn side(&mut self) -> Parsed<Expr> {
+        let mut value = self.plus_minus()?;
+        while self.accept(&Token::Approximately) {
+            let right = self.plus_minus()?;
+            if value.is_set() || matches!(value, Expr::Tuple(_)) {
+                return Err(ParseError::Syntax);
+            }
+            if is_named_quantity(&value) {
+                value = right;
+            }
+        }
+        Ok(value)
+    }
+
+    fn plus_minus(&mut self) -> Parsed<Expr> {
+        if self.accept(&Token::PlusMinus) {
+            let value = self.additive()?.expr;
+            return Ok(Expr::Set(vec![value.clone(), value.negated()]));
+        }
+        let operand = self.sets()?;
+        if !self.accept(&Token::PlusMinus) {
+            return Ok(if operand.braced { set_of(vec![operand.expr]) } else { operand.expr });
+        }
+        let left = operand.expr;
+        let right = self.additive()?.expr;
+        Ok(set_of(vec![
+            Expr::Add(vec![left.clone(), right.clone()]),
+            Expr::Add(vec![left, Expr::Mul(vec![Expr::integer(-1), right])]),
+        ]))
+    }
+
+    /// Unions, intersections and differences of sets, over sums.
+    fn sets(&mut self) -> Parsed<Operand> {
+        let mut left = self.additive()?;
+        loop {
+            let operator = match self.peek() {
+                Some(token @ (Token::Union | Token::Intersection | Token::SetMinus)) => token.clone(),
+                _ => return Ok(left),
+            };
+            self.at += 1;
+            let first = as_set(left)?;
+            let second = as_set(self.additive()?)?;
+            left = Operand::from(match operator {
+                Token::Union => Expr::Union(vec![first, second]),
+                Token::Intersection => Expr::Intersection(vec![first, second]),
+                _ => Expr::Difference(Box::new([first, second])),
+            });
+        }
+    }
+
+    fn additive(&mut self) -> Parsed<Operand> {
+        self.nested(|parser| {
+            let first = parser.product(false)?;
+            if !matches!(parser.peek(), Some(Token::Plus | Token::Minus)) {
+                return Ok(first);
+            }
+            let mut terms = vec![arithmetic(first)?];
+            loop {
+                let negative = match parser.peek() {
+                    Some(Token::Plus) => false,
+                    Some(Token::Minus) => true,
+                    _ => break,
+                };
+                parser.at += 1;
+                let term = arithmetic(parser.product(false)?)?;
+                terms.push(if negative { term.negated() } else { term });
+            }
+            Ok(Expr::Add(terms).into())
+        })
+    }
+
+    /// Explicit products, quotients and remainders. `argument` is set inside a function's bare argument.
+    fn product(&mut self, argument: bool) -> Parsed<Operand> {
+        let first = self.unary(argument)?;
+        if !matches!(self.peek(), Some(Token::Times | Token::Divide | Token::Modulo)) {
+            return Ok(first);
+        }
+        let mut value = arithmetic(first)?;
+        loop {
+            let operator = match self.peek() {
+                Some(token @ (Token::Times | Token::Divide | Token::Modulo)) => token.clone(),
+                _ => return Ok(value.into()),
+            };
+            self.at += 1;
+            let right = arithmetic(self.unary(argument)?)?;
+            value = match operator {
+                Token::Times => Expr::Mul(vec![value, right]),
+                Token::Divide => quotient(value, right),
+                _ => Expr::Call(Function::Mod, vec![value, right]),
+            };
+        }
+    }
+
+    fn unary(&mut self, argument: bool) -> Parsed<Operand> {
+        let mut negative = false;
+        let mut signed = false;
+        loop {
+            match self.peek() {
+                Some(Token::Plus) => {}
+                Some(Token::Minus) => negative = !negative,
+                _ => break,
+            }
+            signed = true;
+            self.at += 1;
+        }
+        let operand = self.sequence(argument)?;
+        if !signed {
+            return Ok(operand);
+        }
+        let value = arithmetic(operand)?;
+        Ok(if negative { value.negated() } else { value }.into())
+    }
+
+    /// Factors side by side.
+    fn sequence(&mut self, argument: bool) -> Parsed<Operand> {
+        let first = self.power()?;
+        let mut factors = Vec::new();
+        let mut braced = first.braced;
+        factors.push(first.expr);
+        while self.starts_factor(argument) {
+            if factors.len() == 1 && (factors[0].is_set() || matches!(factors[0], Expr::Tuple(_))) && !braced
+            {
+                return Err(ParseError::Syntax);
+            }
+            braced = false;
+            let next = self.power()?;
+            factors.push(arithmetic(next)?);
+        }
+        if factors.len() == 1 {
+            return Ok(Operand { expr: factors.swap_remove(0), braced });
+        }
+        Ok(mixed_number(&factors).unwrap_or(Expr::Mul(factors)).into())
+    }
+
+    fn starts_factor(&self, argument: bool) -> bool {
+        let Some(token) = self.peek() else { return false };
+        match token {
+            Token::Function(_) | Token::Ln | Token::Log | Token::Exp | Token::Operatorname => !argument,
+            Token::Sum | Token::Product | Token::Integral | Token::Limit => !argument,
+            // Beside an integrand it ends it.
+            Token::Differential(_) => self.integrals == 0,
+            Token::Bar => self.bar_opens(),
+            Token::Integer(_)
+            | Token::Decimal(_)
+            | Token::Letter(_)
+            | Token::Greek(_)
+            | Token::Text(_)
+            | Token::Accent(_)
+            | Token::Frac
+            | Token::Binom
+            | Token::Sqrt
+            | Token::Infinity
+            | Token::Pi
+            | Token::EulerE
+            | Token::OpenParen
+            | Token::OpenBracket
+            | Token::OpenBrace
+            | Token::OpenSet
+            | Token::OpenBar
+            | Token::OpenFloor
+            | Token::OpenCeiling
+            | Token::Wrapper
+            | Token::Begin(_) => true,
+            _ => false,
+        }
+    }
+
+    /// Whether a bar in operand position opens an absolute value: inside one, only if enough bars are left to
+    /// close all of them and what follows can be inside.
+    fn bar_opens(&self) -> bool {
+        if self.open_bars == 0 {
+            return true;
+        }
+        let left = self.bars[self.at + 1];
+        left > self.open_bars
+            && !matches!(
+                self.peek_at(1),
+                None | Some(
+                    Token::Bar
+                        | Token::Plus
+                        | Token::Minus
+                        | Token::Times
+                        | Token::Divide
+                        | Token::Caret
+                        | Token::Comma
+                        | Token::Relation(_)
+                        | Token::CloseBrace
+                        | Token::CloseParen
+                        | Token::CloseBracket
+                        | Token::CloseSet
+                )
+            )
+    }
+
+    /// A primary with its exponents, factorials, degrees and percent signs.
+    fn power(&mut self) -> Parsed<Operand> {
+        let start = self.at;
+        let base = self.primary()?;
+        let mut braced = base.braced;
+        let mut value = base.expr;
+        let mut postfix = false;
+        let mut raised = false;
+        loop {
+            match self.peek() {
+                Some(Token::Caret) if !postfix => {
+                    braced = false;
+                    raised = true;
+                    self.at += 1;
+                    value = self.exponent(value, start)?;
+                }
+                Some(Token::Bang) => {
+                    braced = false;
+                    postfix = true;
+                    self.at += 1;
+                    value = Expr::Call(Function::Factorial, vec![value]);
+                }
+                Some(Token::Percent) => {
+                    if raised || !value.is_number() && value != Expr::Constant(Constant::Infinity) {
+                        return Err(ParseError::Syntax);
+                    }
+                    braced = false;
+                    postfix = true;
+                    self.at += 1;
+                    if value.is_number() {
+                        value = Expr::Percent(Box::new(value));
+                    }
+                }
+                _ => break,
+            }
+        }
+        Ok(Operand { expr: value, braced })
+    }
+
+    /// What follows a caret.
+    fn exponent(&mut self, base: Expr, start: usize) -> Parsed<Expr> {
+        // Degrees are dropped.
+        if self.accept(&Token::Circle) {
+            return if base.is_set() || matches!(base, Expr::Tuple(_)) {
+                Err(ParseError::Syntax)
+            } else {
+                Ok(base)
+            };
+        }
+        if self.peek() == Some(&Token::OpenBrace) && self.peek_at(1) == Some(&Token::Circle) {
+            self.at += 2;
+            self.expect(&Token::CloseBrace)?;
+            return if base.is_set() || matches!(base, Expr::Tuple(_)) {
+                Err(ParseError::Syntax)
+            } else {
+                Ok(base)
+            };
+        }
+        if matches!(
+            base,
+            Expr::Set(_) | Expr::Interval(..) | Expr::Tuple(_) | Expr::NumberSet(_) | Expr::Union(_)
+        ) {
+            return Err(ParseError::Syntax);
+        }
+        if let Expr::Matrix(columns, entries) = &base {
+            if let Some(transposed) = self.transposition(*columns, entries) {
+                return Ok(transposed);
+            }
+        }
+        let exponent = self.script()?;
+        // `x^2_2` and `f^2(x)`.
+        let base = match base {
+            Expr::Symbol(name) if self.peek() == Some(&Token::Underscore) && !name.contains('_') => {
+                Expr::Symbol(self.subscripted(&name)?)
+            }
+            other => other,
+        };
+        let base = match base {
+            Expr::Symbol(name) => {
+                let written = self.function_name(start, &name);
+                match self.application()? {
+                    Some(arguments) => Expr::Apply(written, arguments),
+                    None => Expr::Symbol(name),
+                }
+            }
+            other => other,
+        };
+        Ok(Expr::pow(base, exponent))
+    }
+
+    fn transposition(&mut self, columns: usize, entries: &[Expr]) -> Option<Expr> {
+        let (skip, letter) = match (self.peek(), self.peek_at(1), self.peek_at(2)) {
+            (Some(Token::Letter(letter)), ..) => (1, *letter),
+            (Some(Token::OpenBrace), Some(Token::Letter(letter)), Some(Token::CloseBrace)) => (3, *letter),
+            _ => return None,
+        };
+        if letter != 'T' {
+            return None;
+        }
+        self.at += skip;
+        let rows = entries.len() / columns;
+        let mut transposed = Vec::with_capacity(entries.len());
+        for column in 0..columns {
+            for row in 0..rows {
+                transposed.push(entries[row * columns + column].clone());
+            }
+        }
+        Some(Expr::Matrix(rows, transposed))
+    }
+
+    /// A group in braces, or one atom, as exponents and limits have them.
+    fn script(&mut self) -> Parsed<Expr> {
+        match self.peek() {
+            Some(Token::OpenBrace) => self.group(),
+            Some(
+                Token::Integer(_)
+                | Token::Decimal(_)
+                | Token::Letter(_)
+                | Token::Greek(_)
+                | Token::Text(_)
+                | Token::Pi
+                | Token::EulerE
+                | Token::Infinity
+                | Token::Differential(_)
+                | Token::Accent(_)
+                | Token::OpenParen,
+            ) => Ok(self.primary()?.expr),
+            _ => Err(ParseError::Syntax),
+        }
+    }
+
+    /// `{` expression `}`.
+    fn group(&mut self) -> Parsed<Expr> {
+        self.expect(&Token::OpenBrace)?;
+        let value = self.enclosed(|parser| parser.additive())?;
+        self.expect(&Token::CloseBrace)?;
+        arithmetic(value)
+    }
+
+    fn primary(&mut self) -> Parsed<Operand> {
+        let start = self.at;
+        let token = self.next()?;
+        Ok(match token {
+            Token::Integer(value) => {
+                self.skip_base()?;
+                Expr::Number(RBig::from(value)).into()
+            }
+            Token::Decimal(value) => {
+                self.skip_base()?;
+                Expr::Decimal(value).into()
+            }
+            Token::Letter('I') if self.peek() != Some(&Token::Underscore) => {
+                Expr::Constant(Constant::ImaginaryUnit).into()
+            }
+            Token::Letter('e') if self.peek() != Some(&Token::Underscore) => {
+                Expr::Constant(Constant::E).into()
+            }
+            Token::EulerE => Expr::Constant(Constant::E).into(),
+            Token::Letter(letter) => {
+                let name = letter.to_ascii_lowercase().to_string();
+                self.named(start, name.into())?
+            }
+            Token::Differential(name) => {
+                if self.integrals > 0 {
+                    self.differential = Some(name);
+                    return Ok(Expr::integer(1).into());
+                }
+                let name = format!("d{name}");
+                self.named(start, name.into())?
+            }
+            Token::Greek("gamma") if self.peek() != Some(&Token::Underscore) => {
+                Expr::Constant(Constant::EulerGamma).into()
+            }
+            Token::Greek("Gamma") if self.peek() == Some(&Token::OpenParen) => {
+                let argument = self.parenthesized()?;
+                Expr::Call(Function::Gamma, vec![argument]).into()
+            }
+            Token::Greek("Gamma") if self.peek() != Some(&Token::Underscore) => {
+                Expr::Constant(Constant::EulerGamma).into()
+            }
+            Token::Greek(name) => self.named(start, name.into())?,
+            Token::Text(name) => self.named(start, name)?,
+            Token::Pi => match self.application()? {
+                Some(arguments) => Expr::Apply("\\pi".into(), arguments).into(),
+                None => Expr::Constant(Constant::Pi).into(),
+            },
+            Token::Infinity => Expr::Constant(Constant::Infinity).into(),
+            Token::EmptySet => Expr::Set(Vec::new()).into(),
+            Token::NumberSet(set) => Expr::NumberSet(set).into(),
+            Token::Accent(accent) => {
+                let name = format!("{accent}{{{}}}", self.raw_group()?.to_lowercase());
+                self.named(start, name.into())?
+            }
+            Token::Frac => self.fraction()?.into(),
+            Token::Binom => {
+                let upper = self.group()?;
+                let lower = self.group()?;
+                binomial(upper, lower).into()
+            }
+            Token::Sqrt => {
+                let index = if self.accept(&Token::OpenBracket) {
+                    let index = self.enclosed(|parser| parser.additive())?;
+                    self.expect(&Token::CloseBracket)?;
+                    Some(arithmetic(index)?)
+                } else {
+                    None
+                };
+                let radicand = self.group()?;
+                root(radicand, index).into()
+            }
+            Token::Function(function) => self.function(function)?.into(),
+            Token::Ln => self.logarithm(Some(Expr::Constant(Constant::E)))?.into(),
+            Token::Log => self.logarithm(None)?.into(),
+            Token::Exp => {
+                let power = self.function_power()?;
+                let argument = self.argument()?;
+                raised(Expr::pow(Expr::Constant(Constant::E), argument), power).into()
+            }
+            Token::Operatorname => self.operator_name()?.into(),
+            Token::Sum => self.fold(Fold::Sum)?.into(),
+            Token::Product => self.fold(Fold::Product)?.into(),
+            Token::Integral => self.integral()?.into(),
+            Token::Limit => self.limit()?.into(),
+            Token::Bar => {
+                self.open_bars += 1;
+                let inside = self.nested(|parser| parser.additive());
+                self.open_bars -= 1;
+                let inside = arithmetic(inside?)?;
+                self.expect(&Token::Bar)?;
+                Expr::Call(Function::Abs, vec![inside]).into()
+            }
+            Token::OpenBar => self.delimited(Function::Abs, &Token::CloseBar)?.into(),
+            Token::OpenFloor => self.delimited(Function::Floor, &Token::CloseFloor)?.into(),
+            Token::OpenCeiling => self.delimited(Function::Ceiling, &Token::CloseCeiling)?.into(),
+            Token::Wrapper => {
+                self.expect(&Token::OpenBrace)?;
+                let value = self.enclosed(|parser| parser.list())?;
+                self.expect(&Token::CloseBrace)?;
+                value.into()
+            }
+            Token::OpenParen | Token::OpenBracket => self.parentheses(token == Token::OpenParen)?.into(),
+            Token::OpenBrace | Token::OpenSet => self.braces(token == Token::OpenSet)?,
+            Token::Begin(environment) => self.matrix(&environment)?.into(),
+            _ => return Err(ParseError::Syntax),
+        })
+    }
+
+    /// The base of a number written in another base is ignored.
+    fn skip_base(&mut self) -> Parsed<()> {
+        if self.accept(&Token::Underscore) {
+            match self.peek() {
+                Some(Token::OpenBrace) => {
+                    self.raw_group()?;
+                }
+                Some(Token::Integer(_) | Token::Letter(_)) => self.at += 1,
+                _ => return Err(ParseError::Syntax),
+            }
+        }
+        Ok(())
+    }
+
+    /// A symbol with its subscript, or the application of the function it names.
+    fn named(&mut self, start: usize, name: Box<str>) -> Parsed<Operand> {
+        let name = if self.peek() == Some(&Token::Underscore) { self.subscripted(&name)? } else { name };
+        let written = self.function_name(start, &name);
+        Ok(match self.application()? {
+            Some(arguments) => Expr::Apply(written, arguments).into(),
+            None => Expr::Symbol(name).into(),
+        })
+    }
+
+    /// A function keeps the spelling of its letter.
+    fn function_name(&self, start: usize, name: &str) -> Box<str> {
+        match self.tokens.get(start).map(|spanned| &spanned.token) {
+            Some(Token::Letter(letter)) if letter.is_ascii_uppercase() => {
+                format!("{letter}{}", &name[1.min(name.len())..]).into()
+            }
+            _ => name.into(),
+        }
+    }
+
+    /// `_x`, `_{..}` after a name.
+    fn subscripted(&mut self, name: &str) -> Parsed<Box<str>> {
+        self.expect(&Token::Underscore)?;
+        let subscript = match self.peek() {
+            Some(Token::OpenBrace) => {
+                let raw = self.raw_group()?;
+                raw.chars().filter(|c| !c.is_whitespace()).collect::<String>().to_lowercase()
+            }
+            Some(Token::Integer(_) | Token::Letter(_) | Token::Greek(_) | Token::Pi | Token::Text(_)) => {
+                let spanned = &self.tokens[self.at];
+                let raw = self.text[spanned.start..spanned.end].to_lowercase();
+                self.at += 1;
+                raw
+            }
+            _ => return Err(ParseError::Syntax),
+        };
+        if subscript.is_empty() {
+            return Err(ParseError::Syntax);
+        }
+        Ok(if subscript.chars().count() == 1 {
+            format!("{name}_{subscript}").into()
+        } else {
+            format!("{name}_{{{subscript}}}").into()
+        })
+    }
+
+    /// The text of a brace group, unread.
+    fn raw_group(&mut self) -> Parsed<String> {
+        let open = self.tokens.get(self.at).ok_or(ParseError::Syntax)?;
+        if open.token != Token::OpenBrace {
+            return Err(ParseError::Syntax);
+        }
+        let from = open.end;
+        let mut depth = 0usize;
+        while let Some(spanned) = self.tokens.get(self.at) {
+            self.at += 1;
+            match spanned.token {
+                Token::OpenBrace => depth += 1,
+                Token::CloseBrace => {
+                    depth -= 1;
+                    if depth == 0 {
+                        return Ok(self.text[from..spanned.start].to_owned());
+                    }
+                }
+                _ => {}
+            }
+        }
+        Err(ParseError::Syntax)
+    }
+
+    /// `(a, b)` after a name, where each argument is one symbol or number.
+    fn application(&mut self) -> Parsed<Option<Vec<Expr>>> {
+        let close = match self.peek() {
+            Some(Token::OpenParen) => Token::CloseParen,
+            Some(Token::OpenBracket) => Token::CloseBracket,
+            _ => return Ok(None),
+        };
+        let start = self.at;
+        self.at += 1;
+        let mut arguments = Vec::new();
+        loop {
+            let first = self.at;
+            let argument = match self.peek() {
+                Some(
+                    Token::Integer(_)
+                    | Token::Decimal(_)
+                    | Token::Letter(_)
+                    | Token::Greek(_)
+                    | Token::Text(_)
+                    | Token::Pi
+                    | Token::Differential(_),
+                ) => self.simple_argument(first)?,
+                _ => None,
+            };
+            let Some(argument) = argument else { break };
+            arguments.push(argument);
+            if self.accept(&Token::Comma) {
+                continue;
+            }
+            if self.accept(&close) {
+                return Ok(Some(arguments));
+            }
+            break;
+        }
+        self.at = start;
+        Ok(None)
+    }
+
+    fn simple_argument(&mut self, start: usize) -> Parsed<Option<Expr>> {
+        let token = self.next()?;
+        let name: Box<str> = match token {
+            Token::Integer(value) => return Ok(Some(Expr::Number(RBig::from(value)))),
+            Token::Decimal(value) => return Ok(Some(Expr::Decimal(value))),
+            Token::Letter('e') => return Ok(Some(Expr::Constant(Constant::E))),
+            Token::Pi => return Ok(Some(Expr::Constant(Constant::Pi))),
+            Token::Letter(letter) => letter.to_ascii_lowercase().to_string().into(),
+            Token::Greek(name) => name.into(),
+            Token::Text(name) => name,
+            Token::Differential(name) => format!("d{name}").into(),
+            _ => {
+                self.at = start;
+                return Ok(None);
+            }
+        };
+        Ok(Some(Expr::Symbol(if self.peek() == Some(&Token::Underscore) {
+            self.subscripted(&name)?
+        } else {
+            name
+        })))
+    }
+
+    fn fraction(&mut self) -> Parsed<Expr> {
+        if let Some(derivative) = self.derivative()? {
+            return Ok(derivative);
+        }
+        let numerator = self.group()?;
+        let denominator = self.group()?;
+        Ok(quotient(numerator, denominator))
+    }
+
+    /// `\frac{d}{dx} f` and `\frac{dy}{dx}`.
+    fn derivative(&mut self) -> Parsed<Option<Expr>> {
+        if self.integrals > 0 {
+            return Ok(None);
+        }
+        let start = self.at;
+        let Some(operand) = self.derivative_head() else {
+            self.at = start;
+            return Ok(None);
+        };
+        let (function, variable) = operand;
+        let body = match function {
+            Some(name) => Expr::Symbol(name),
+            None => arithmetic(self.nested(|parser| parser.product(false))?)?,
+        };
+        Ok(Some(Expr::Derivative(Box::new(body), variable)))
+    }
+
+    fn derivative_head(&mut self) -> Option<(Option<Box<str>>, Box<str>)> {
+        if !self.accept(&Token::OpenBrace) {
+            return None;
+        }
+        let function = match self.next().ok()? {
+            Token::Letter('d') => None,
+            Token::Differential(name) => Some(name),
+            Token::Partial => match self.peek()? {
+                Token::CloseBrace => None,
+                Token::Letter(letter) => {
+                    let name = letter.to_ascii_lowercase().to_string();
+                    self.at += 1;
+                    Some(name.into())
+                }
+                _ => return None,
+            },
+            _ => return None,
+        };
+        if !self.accept(&Token::CloseBrace) || !self.accept(&Token::OpenBrace) {
+            return None;
+        }
+        let variable = match self.next().ok()? {
+            Token::Differential(name) => name,
+            Token::Partial => match self.next().ok()? {
+                Token::Letter(letter) => letter.to_ascii_lowercase().to_string().into(),
+                _ => return None,
+            },
+            _ => return None,
+        };
+        self.accept(&Token::CloseBrace).then_some((function, variable))
+    }
+
+    /// The exponent written between a function's name and its argument.
+    fn function_power(&mut self) -> Parsed<Option<Expr>> {
+        if self.accept(&Token::Caret) { Ok(Some(self.script()?)) } else { Ok(None) }
+    }
+
+    /// A function's argument: a parenthesised one, or the product that follows.
+    fn argument(&mut self) -> Parsed<Expr> {
+        if self.peek() == Some(&Token::OpenParen) {
+            return self.parenthesized();
+        }
+        arithmetic(self.nested(|parser| parser.product(true))?)
+    }
+
+    fn parenthesized(&mut self) -> Parsed<Expr> {
+        self.expect(&Token::OpenParen)?;
+        let value = self.enclosed(|parser| parser.additive())?;
+        self.expect(&Token::CloseParen)?;
+        arithmetic(value)
+    }
+
+    fn function(&mut self, function: Function) -> Parsed<Expr> {
+        match function {
+            Function::Max | Function::Min | Function::Gcd | Function::Lcm => {
+                let arguments = self.argument_list()?;
+                if arguments.len() == 1 && matches!(function, Function::Max | Function::Min) {
+                    return arguments.into_iter().next().ok_or(ParseError::Syntax);
+                }
+                return Ok(Expr::Call(function, arguments));
+            }
+            Function::Floor | Function::Ceiling => {
+                return Ok(Expr::Call(function, vec![self.parenthesized()?]));
+            }
+            _ => {}
+        }
+        let power = self.function_power()?;
+        let argument = self.argument()?;
+        let minus_one = Expr::integer(-1);
+        match (power, inverse(function)) {
+            (Some(power), Some(inverse)) if power == minus_one => Ok(Expr::Call(inverse, vec![argument])),
+            (power, _) => Ok(raised(Expr::Call(function, vec![argument]), power)),
+        }
+    }
+
+    fn argument_list(&mut self) -> Parsed<Vec<Expr>> {
+        self.expect(&Token::OpenParen)?;
+        let mut arguments = Vec::new();
+        loop {
+            let argument = self.enclosed(|parser| parser.additive())?;
+            arguments.push(arithmetic(argument)?);
+            if self.accept(&Token::Comma) {
+                continue;
+            }
+            self.expect(&Token::CloseParen)?;
+            return Ok(arguments);
+        }
+    }
+
+    fn operator_name(&mut self) -> Parsed<Expr> {
+        let name = self.raw_group()?;
+        let function = match name.trim() {
+            "arcsinh" | "arsinh" | "asinh" => Function::Asinh,
+            "arccosh" | "arcosh" | "acosh" => Function::Acosh,
+            "arctanh" | "artanh" | "atanh" => Function::Atanh,
+            "gcd" => Function::Gcd,
+            "lcm" => Function::Lcm,
+            "floor" => Function::Floor,
+            "ceil" => Function::Ceiling,
+            _ => return Err(ParseError::Syntax),
+        };
+        self.function(function)
+    }
+
+    fn logarithm(&mut self, base: Option<Expr>) -> Parsed<Expr> {
+        let mut base = base;
+        let mut power = None;
+        loop {
+            if power.is_none() && self.peek() == Some(&Token::Caret) {
+                power = self.function_power()?;
+            } else if base.is_none() && self.accept(&Token::Underscore) {
+                base = Some(self.script()?);
+            } else {
+                break;
+            }
+        }
+        let base = base.unwrap_or_else(|| Expr::integer(10));
+        let argument = self.argument()?;
+        Ok(raised(Expr::Call(Function::Log, vec![argument, base]), power))
+    }
+
+    /// `\sum_{k=1}^{n} ..`
+    fn fold(&mut self, kind: Fold) -> Parsed<Expr> {
+        let mut lower = None;
+        let mut upper = None;
+        for _ in 0..2 {
+            if self.accept(&Token::Underscore) {
+                self.expect(&Token::OpenBrace)?;
+                let variable = match self.primary()?.expr {
+                    Expr::Symbol(name) => name,
+                    _ => return Err(ParseError::Syntax),
+                };
+                self.expect(&Token::Relation(Relation::Equal))?;
+                let from = arithmetic(self.enclosed(|parser| parser.additive())?)?;
+                self.expect(&Token::CloseBrace)?;
+                lower = Some((variable, from));
+            } else if self.accept(&Token::Caret) {
+                upper = Some(self.script()?);
+            }
+        }
+        let ((variable, from), to) = lower.zip(upper).ok_or(ParseError::Syntax)?;
+        let body = arithmetic(self.nested(|parser| parser.product(false))?)?;
+        Ok(Expr::Fold(kind, Box::new(body), variable, Some(Box::new([from, to]))))
+    }
+
+    fn integral(&mut self) -> Parsed<Expr> {
+        let mut lower = None;
+        let mut upper = None;
+        for _ in 0..2 {
+            let target = match self.peek() {
+                Some(Token::Underscore) => &mut lower,
+                Some(Token::Caret) => &mut upper,
+                _ => break,
+            };
+            self.at += 1;
+            if self.peek() == Some(&Token::OpenBrace) && self.peek_at(1) == Some(&Token::CloseBrace) {
+                self.at += 2;
+                continue;
+            }
+            let value = self.script()?;
+            *target = Some(value);
+        }
+        let outer = self.differential.take();
+        self.integrals += 1;
+        let body = if matches!(self.peek(), Some(Token::Differential(_))) {
+            Ok(Expr::integer(1))
+        } else {
+            self.nested(|parser| parser.additive()).and_then(arithmetic)
+        };
+        self.integrals -= 1;
+        let body = body?;
+        let variable = match self.peek() {
+            Some(Token::Differential(name)) => {
+                let name = name.clone();
+                self.at += 1;
+                name
+            }
+            _ => self.differential.take().unwrap_or_else(|| "x".into()),
+        };
+        self.differential = outer;
+        let ends = lower.zip(upper).map(|(from, to)| Box::new([from, to]));
+        Ok(Expr::Fold(Fold::Integral, Box::new(body), variable, ends))
+    }
+
+    fn limit(&mut self) -> Parsed<Expr> {
+        self.expect(&Token::Underscore)?;
+        self.expect(&Token::OpenBrace)?;
+        let variable = match self.primary()?.expr {
+            Expr::Symbol(name) => name,
+            _ => return Err(ParseError::Syntax),
+        };
+        self.expect(&Token::Approaches)?;
+        let mut from_left = false;
+        let point = arithmetic(self.enclosed(|parser| {
+            let mut point = parser.unary(false);
+            if point.is_err() {
+                point = Err(ParseError::Syntax);
+            }
+            point
+        })?)?;
+        // A one-sided limit: `3^{-}`.
+        if self.accept(&Token::Caret) {
+            self.expect(&Token::OpenBrace)?;
+            from_left = self.accept(&Token::Minus);
+            if !from_left {
+                self.expect(&Token::Plus)?;
+            }
+            self.expect(&Token::CloseBrace)?;
+        }
+        self.expect(&Token::CloseBrace)?;
+        let body = arithmetic(self.nested(|parser| parser.product(false))?)?;
+        Ok(Expr::Limit(Box::new([body, point]), variable, from_left))
+    }
+
+    fn delimited(&mut self, function: Function, close: &Token) -> Parsed<Expr> {
+        let inside = self.enclosed(|parser| parser.additive())?;
+        self.expect(close)?;
+        Ok(Expr::Call(function, vec![arithmetic(inside)?]))
+    }
+
+    /// Values between brackets, up to the closing one.
+    fn items(&mut self) -> Parsed<Items> {
+        self.enclosed(|parser| {
+            let mut items = Items { values: Vec::new(), semicolons: 0 };
+            loop {
+                let value = parser.statement()?;
+                flatten_plus_minus(&mut items.values, value);
+                match parser.peek() {
+                    Some(Token::Comma) => {}
+                    Some(Token::Semicolon) => items.semicolons += 1,
+                    _ => return Ok(items),
+                }
+                parser.at += 1;
+            }
+        })
+    }
+
+    /// A group, a tuple or an interval.
+    fn parentheses(&mut self, round: bool) -> Parsed<Expr> {
+        let mut items = self.items()?;
+        let closed_round = match self.next()? {
+            Token::CloseParen => true,
+            Token::CloseBracket => false,
+            _ => return Err(ParseError::Syntax),
+        };
+        if items.values.len() == 1 {
+            if round != closed_round {
+                return Err(ParseError::Syntax);
+            }
+            return items.values.pop().ok_or(ParseError::Syntax);
+        }
+        let plain = items.values.iter().all(|value| !value.is_set() && !value.is_relation());
+        if items.values.len() == 2 && items.semicolons == 0 && plain {
+            let (low, high) = (&items.values[0], &items.values[1]);
+            let order = interval_order(low, high);
+            let upper = items.values.pop().ok_or(ParseError::Syntax)?;
+            let lower = items.values.pop().ok_or(ParseError::Syntax)?;
+            return Ok(match order {
+                Order::Increasing => Expr::Interval(Box::new([lower, upper]), round, closed_round),
+                Order::Equal if !round && !closed_round => Expr::Set(vec![lower]),
+                _ if round == closed_round => Expr::Tuple(vec![lower, upper]),
+                _ => Expr::Set(Vec::new()),
+            });
+        }
+        if round != closed_round {
+            return Err(ParseError::Syntax);
+        }
+        Ok(Expr::Tuple(items.values))
+    }
+
+    /// `{..}` or `\{..\}`: a set, a group, or a binomial.
+    fn braces(&mut self, escaped: bool) -> Parsed<Operand> {
+        let close = if escaped { Token::CloseSet } else { Token::CloseBrace };
+        if escaped && self.accept(&close) {
+            return Ok(Expr::Set(Vec::new()).into());
+        }
+        let items = self.items()?;
+        if !escaped && items.values.len() == 1 && self.accept(&Token::Choose) {
+            let upper = items.values.into_iter().next().ok_or(ParseError::Syntax)?;
+            let lower = arithmetic(self.enclosed(|parser| parser.additive())?)?;
+            self.expect(&Token::CloseBrace)?;
+            return Ok(binomial(upper, lower).into());
+        }
+        // A set may be closed by the other spelling of the brace.
+        let closed = self.next()?;
+        if closed != close {
+            return Err(ParseError::Syntax);
+        }
+        let mut values = items.values;
+        if values.len() == 1 {
+            let expr = values.swap_remove(0);
+            return Ok(Operand { expr, braced: true });
+        }
+        Ok(set_of(values).into())
+    }
+
+    fn matrix(&mut self, environment: &str) -> Parsed<Expr> {
+        if !matches!(environment, "matrix" | "pmatrix" | "bmatrix" | "array" | "vmatrix" | "smallmatrix") {
+            return Err(ParseError::Syntax);
+        }
+        if environment == "array" {
+            if self.peek() == Some(&Token::OpenBracket) {
+                self.at += 3;
+            }
+            self.raw_group()?;
+        }
+        let mut entries = Vec::new();
+        let mut columns = None;
+        let mut width = 0;
+        loop {
+            if matches!(self.peek(), Some(Token::End(_))) && width == 0 {
+                break;
+            }
+            let entry = self.enclosed(|parser| parser.additive())?;
+            entries.push(arithmetic(entry)?);
+            width += 1;
+            match self.peek() {
+                Some(Token::Ampersand) => {
+                    self.at += 1;
+                    continue;
+                }
+                Some(Token::RowEnd) => {
+                    self.at += 1;
+                }
+                Some(Token::End(_)) => {}
+                _ => return Err(ParseError::Syntax),
+            }
+            if *columns.get_or_insert(width) != width {
+                return Err(ParseError::Syntax);
+            }
+            width = 0;
+        }
+        match self.next()? {
+            Token::End(name) if *name == *environment => {}
+            _ => return Err(ParseError::Syntax),
+        }
+        let columns = columns.ok_or(ParseError::Syntax)?;
+        if environment == "vmatrix" {
+            return exact::determinant(columns, &entries).ok_or(ParseError::Syntax);
+        }
+        Ok(Expr::Matrix(columns, entries))
+    }
+}
+
+/// An operand of arithmetic: sets have none.
+fn arithmetic(operand: Operand) -> Parsed<Expr> {
+    let refused =
+        operand.expr.is_set() || operand.expr.is_relation() || matches!(operand.expr, Expr::Tuple(_));
+    if refused { Err(ParseError::Syntax) } else { Ok(operand.expr) }
+}
+
+fn as_set(operand: Operand) -> Parsed<Expr> {
+    if operand.braced {
+        return Ok(set_of(vec![operand.expr]));
+    }
+    match operand.expr {
+        Expr::Tuple(values) => Ok(Expr::Tuple(values)),
+        other if other.is_set() => Ok(other),
+        _ => Err(ParseError::Syntax),
+    }
+}
+
+/// What an approximation gives the value of: a name, or a function of unknowns other than a logarithm.
+fn is_named_quantity(expr: &Expr) -> bool {
+    match expr {
+        Expr::Symbol(_) | Expr::Apply(..) => true,
+        Expr::Call(Function::Log, _) => false,
+        Expr::Call(..) => expr.has_unknowns(),
+        Expr::Pow(pair) => pair[0] == Expr::Constant(Constant::E) && expr.has_unknowns(),
+        _ => false,
+    }
+}
+
+fn collapse(mut row: Vec<Expr>) -> Expr {
+    if row.len() == 1 { row.swap_remove(0) } else { set_of(row) }
+}
+
+/// Both values of a plus-minus join the list they stand in.
+fn flatten_plus_minus(row: &mut Vec<Expr>, value: Expr) {
+    match value {
+        Expr::Set(values) if is_plus_minus(&values) => row.extend(values),
+        other => row.push(other),
+    }
+}
+
+fn is_plus_minus(values: &[Expr]) -> bool {
+    match values {
+        [first, second] if first.clone().negated() == *second => true,
+        [Expr::Add(first), Expr::Add(second)] => match (&first[..], &second[..]) {
+            ([a, b], [c, Expr::Mul(d)]) => a == c && d.len() == 2 && d[0] == Expr::integer(-1) && d[1] == *b,
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+/// A finite set keeps the order written and drops repetitions.
+fn set_of(values: Vec<Expr>) -> Expr {
+    let mut kept: Vec<Expr> = Vec::with_capacity(values.len());
+    for value in values {
+        if kept.len() > 64 || !kept.contains(&value) {
+            kept.push(value);
+        }
+    }
+    Expr::Set(kept)
+}
+
+/// The quotient, as a number where both are exact numbers.
+fn quotient(numerator: Expr, denominator: Expr) -> Expr {
+    match (numerator, denominator) {
+        (Expr::Number(_), Expr::Number(b)) if b.is_zero() => Expr::Constant(Constant::ComplexInfinity),
+        (Expr::Number(a), Expr::Number(b)) => Expr::Number(a / b),
+        (numerator, denominator) => Expr::Mul(vec![numerator, denominator.inverse()]),
+    }
+}
+
+fn root(radicand: Expr, index: Option<Expr>) -> Expr {
+    let exponent = match index {
+        None => Expr::Number(RBig::from_parts(IBig::ONE, 2u8.into())),
+        Some(Expr::Number(index)) if !index.is_zero() => Expr::Number(RBig::ONE / index),
+        Some(index) => index.inverse(),
+    };
+    Expr::pow(radicand, exponent)
+}
+
+fn raised(value: Expr, power: Option<Expr>) -> Expr {
+    match power {
+        Some(power) => Expr::pow(value, power),
+        None => value,
+    }
+}
+
+fn binomial(upper: Expr, lower: Expr) -> Expr {
+    let call = Expr::Call(Function::Binomial, vec![upper, lower]);
+    match exact::rational(&call, &mut Fuel::new()) {
+        Ok(Some(value)) => Expr::Number(value),
+        _ => call,
+    }
+}
+
+/// An integer followed by integers or a fraction, all positive, is their sum.
+fn mixed_number(factors: &[Expr]) -> Option<Expr> {
+    let mut total = RBig::ZERO;
+    for (place, factor) in factors.iter().enumerate() {
+        let Expr::Number(value) = factor else { return None };
+        let last = place + 1 == factors.len();
+        if value.is_zero() || value.sign() == Sign::Negative || (!last && !value.is_int()) {
+            return None;
+        }
+        total += value;
+    }
+    Some(Expr::Number(total))
+}
+
+fn inverse(function: Function) -> Option<Function> {
+    Some(match function {
+        Function::Sin => Function::Asin,
+        Function::Cos => Function::Acos,
+        Function::Tan => Function::Atan,
+        Function::Csc => Function::Acsc,
+        Function::Sec => Function::Asec,
+        Function::Cot => Function::Acot,
+        Function::Sinh => Function::Asinh,
+        Function::Cosh => Function::Acosh,
+        Function::Tanh => Function::Atanh,
+        _ => return None,
+    })
+}
+
+enum Order {
+    Increasing,
+    Equal,
+    Decreasing,
+}
+
+/// Whether two ends can be those of an interval. Ends that cannot be compared can.
+fn interval_order(low: &Expr, high: &Expr) -> Order {
+    if low == high {
+        return Order::Equal;
+    }
+    if let (Expr::Number(low) | Expr::Decimal(low), Expr::Number(high) | Expr::Decimal(high)) = (low, high) {
+        return match low.cmp(high) {
+            std::cmp::Ordering::Less => Order::Increasing,
+            std::cmp::Ordering::Equal => Order::Equal,
+            std::cmp::Ordering::Greater => Order::Decreasing,
+        };
+    }
+    match (numeric::approximate(low), numeric::approximate(high)) {
+        (Some(low), Some(high)) if low < high => Order::Increasing,
+        (Some(low), Some(high)) if low == high => Order::Equal,
+        (Some(_), Some(_)) => Order::Decreasing,
+        _ => Order::Increasing,
+    }
+}

@@ -1,0 +1,414 @@
+//! Numeric evaluation in balls, with unknowns at pseudo-random points.
+
+use dashu::base::Sign;
+use dashu::integer::IBig;
+use dashu::rational::RBig;
+
+use super::ball::{Ball, Complex, Precision};
+use super::budget::{Exhausted, Fuel};
+use super::exact;
+use super::expr::{Constant, Expr, Fold, Function};
+
+/// Where unknowns get their values from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Field {
+    /// There are none, or their value does not matter.
+    None,
+    /// Rationals of both signs; the first points are positive, then negative, then mixed.
+    Rational,
+    /// Rational real and imaginary parts.
+    Complex,
+    /// Small positive integers, for factorials and the like.
+    Natural,
+}
+
+/// The values of unknowns at one point.
+#[derive(Debug)]
+pub(super) struct Point {
+    field: Field,
+    seed: u64,
+    /// The letter `i` is the imaginary unit.
+    imaginary: bool,
+    bound: Vec<(Box<str>, Bound)>,
+}
+
+#[derive(Debug, Clone)]
+enum Bound {
+    Exact(RBig),
+    Ball(Complex),
+}
+
+impl Point {
+    pub(super) fn new(field: Field, seed: u64, imaginary: bool) -> Self {
+        Self { field, seed, imaginary, bound: Vec::new() }
+    }
+
+    /// A point where one symbol has the given real value.
+    pub(super) fn at(name: &str, value: Ball) -> Self {
+        let mut point = Self::new(Field::None, 0, false);
+        point.bound.push((name.into(), Bound::Ball(value.into())));
+        point
+    }
+
+    pub(super) fn at_rational(name: &str, value: RBig) -> Self {
+        let mut point = Self::new(Field::None, 0, false);
+        point.bound.push((name.into(), Bound::Exact(value)));
+        point
+    }
+
+    fn hash(&self, name: &str, salt: u64) -> u64 {
+        let mut state =
+            self.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ salt.wrapping_mul(0xD6E8_FEB8_6659_FD93);
+        for byte in name.bytes() {
+            state = (state ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3);
+            state ^= state >> 29;
+        }
+        state = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        state = (state ^ (state >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        state ^ (state >> 31)
+    }
+
+    fn rational(&self, name: &str, salt: u64) -> RBig {
+        let hash = self.hash(name, salt);
+        if self.field == Field::Natural {
+            return RBig::from(4 + (hash % 9) as i64);
+        }
+        let denominator = [7u8, 11, 13, 17][(hash >> 8) as usize % 4];
+        let numerator = 3 + (hash >> 16) as i64 % 61;
+        let negative = match self.seed {
+            0 => false,
+            1 => true,
+            _ => hash & 1 == 1,
+        };
+        RBig::from_parts(IBig::from(if negative { -numerator } else { numerator }), denominator.into())
+    }
+
+    /// The exact value of a symbol, where it has one.
+    fn exact(&self, name: &str) -> Option<RBig> {
+        if let Some((_, bound)) = self.bound.iter().rev().find(|(bound, _)| &**bound == name) {
+            return match bound {
+                Bound::Exact(value) => Some(value.clone()),
+                Bound::Ball(_) => None,
+            };
+        }
+        if self.imaginary && name == "i" {
+            return None;
+        }
+        match self.field {
+            Field::Rational | Field::Natural => Some(self.rational(name, 0)),
+            Field::None | Field::Complex => None,
+        }
+    }
+
+    fn value(&self, name: &str, precision: &Precision) -> Option<Complex> {
+        if let Some((_, Bound::Ball(value))) = self.bound.iter().rev().find(|(bound, _)| &**bound == name) {
+            return Some(value.clone());
+        }
+        if let Some(value) = self.exact(name) {
+            return Some(Ball::from_rational(&value, precision).into());
+        }
+        if self.imaginary && name == "i" {
+            return Some(Complex::integer(1).times_i());
+        }
+        if self.field != Field::Complex {
+            return None;
+        }
+        let part = |salt| Ball::from_rational(&self.rational(name, salt), precision);
+        Some(Complex { re: part(0), im: part(1) })
+    }
+}
+
+/// The value at a point; `None` where it is undefined or out of reach.
+pub(super) fn evaluate(
+    expr: &Expr,
+    point: &mut Point,
+    precision: &Precision,
+    fuel: &mut Fuel,
+) -> Result<Option<Complex>, Exhausted> {
+    fuel.spend(2)?;
+    let value = evaluate_node(expr, point, precision, fuel)?;
+    Ok(value.filter(Complex::is_sane))
+}
+
+fn evaluate_node(
+    expr: &Expr,
+    point: &mut Point,
+    precision: &Precision,
+    fuel: &mut Fuel,
+) -> Result<Option<Complex>, Exhausted> {
+    macro_rules! value {
+        ($inner:expr) => {
+            match evaluate($inner, point, precision, fuel)? {
+                Some(value) => value,
+                None => return Ok(None),
+            }
+        };
+    }
+    Ok(match expr {
+        Expr::Number(value) | Expr::Decimal(value) => Some(Ball::from_rational(value, precision).into()),
+        Expr::Percent(inner) => {
+            let value = value!(inner);
+            value.divide(&Complex::integer(100), precision)
+        }
+        Expr::Symbol(name) => point.value(name, precision),
+        Expr::Apply(name, arguments) => point.value(&format!("{name}{arguments:?}"), precision),
+        Expr::Constant(constant) => match constant {
+            Constant::E => Ball::integer(1).exp(precision).map(Complex::from),
+            Constant::Pi => Some(precision.pi().into()),
+            Constant::EulerGamma => {
+                let digits = IBig::from(5_772_156_649_015_328_606_065_120_900_824_024_310i128);
+                let scale = dashu::integer::UBig::from(10u8).pow(37);
+                Some(Ball::from_rational(&RBig::from_parts(digits, scale), precision).into())
+            }
+            Constant::ImaginaryUnit => Some(Complex::integer(1).times_i()),
+            Constant::Infinity | Constant::NegativeInfinity | Constant::ComplexInfinity => None,
+        },
+        Expr::Add(terms) => {
+            let mut total = Complex::integer(0);
+            for term in terms {
+                total = total.add(&value!(term), precision);
+            }
+            Some(total)
+        }
+        Expr::Mul(factors) => {
+            let mut total = Complex::integer(1);
+            for factor in factors {
+                total = total.multiply(&value!(factor), precision);
+            }
+            Some(total)
+        }
+        Expr::Pow(pair) => {
+            let base = value!(&pair[0]);
+            fuel.spend(8)?;
+            return power(&base, &pair[1], point, precision, fuel);
+        }
+        Expr::Call(function, arguments) => return call(*function, arguments, point, precision, fuel),
+        Expr::Fold(kind @ (Fold::Sum | Fold::Product), body, variable, Some(ends)) => {
+            let Some((from, to)) = integer_at(&ends[0], point, fuel)?.zip(integer_at(&ends[1], point, fuel)?)
+            else {
+                return Ok(None);
+            };
+            if to.checked_sub(from).is_none_or(|count| count > 400) {
+                return Err(Exhausted);
+            }
+            let mut total = Complex::integer(i64::from(*kind == Fold::Product));
+            for index in from..=to {
+                point.bound.push((variable.clone(), Bound::Exact(RBig::from(index))));
+                let term = evaluate(body, point, precision, fuel);
+                point.bound.pop();
+                let Some(term) = term? else { return Ok(None) };
+                total = if *kind == Fold::Sum {
+                    total.add(&term, precision)
+                } else {
+                    total.multiply(&term, precision)
+                };
+            }
+            Some(total)
+        }
+        _ => None,
+    })
+}
+
+/// The exact value of a subtree at the point.
+fn exact_at(expr: &Expr, point: &Point, fuel: &mut Fuel) -> Result<Option<RBig>, Exhausted> {
+    let mut bindings: exact::Bindings = Vec::new();
+    for name in expr.symbols() {
+        match point.exact(name) {
+            Some(value) => bindings.push((name.into(), value)),
+            None => return Ok(None),
+        }
+    }
+    exact::rational_with(expr, &mut bindings, fuel)
+}
+
+fn integer_at(expr: &Expr, point: &Point, fuel: &mut Fuel) -> Result<Option<i64>, Exhausted> {
+    let Some(value) = exact_at(expr, point, fuel)? else { return Ok(None) };
+    if !value.is_int() {
+        return Ok(None);
+    }
+    i64::try_from(value.numerator()).map(Some).map_err(|_| Exhausted)
+}
+
+fn power(
+    base: &Complex,
+    exponent: &Expr,
+    point: &mut Point,
+    precision: &Precision,
+    fuel: &mut Fuel,
+) -> Result<Option<Complex>, Exhausted> {
+    if let Some(value) = exact_at(exponent, point, fuel)? {
+        if value.is_int() {
+            let Ok(whole) = i64::try_from(value.numerator()) else { return Err(Exhausted) };
+            fuel.spend(4 * (64 - whole.unsigned_abs().leading_zeros()))?;
+            if base.re.is_exact_zero() && base.is_real() {
+                return Ok(match whole {
+                    0 => Some(Complex::integer(1)),
+                    1.. => Some(Complex::integer(0)),
+                    _ => None,
+                });
+            }
+            if base.is_real() || whole.unsigned_abs() < 64 {
+                return Ok(base.power(whole, precision));
+            }
+        } else if *value.denominator() == dashu::integer::UBig::from(2u8) {
+            let Ok(whole) = i64::try_from(value.numerator()) else { return Err(Exhausted) };
+            fuel.spend(8)?;
+            return Ok(base.sqrt(precision).and_then(|root| root.power(whole, precision)));
+        }
+        if base.re.is_exact_zero() && base.is_real() {
+            return Ok((value.sign() == Sign::Positive).then(|| Complex::integer(0)));
+        }
+    }
+    let Some(exponent) = evaluate(exponent, point, precision, fuel)? else { return Ok(None) };
+    fuel.spend(40)?;
+    let Some(ln) = base.ln(precision) else { return Ok(None) };
+    let product = ln.multiply(&exponent, precision);
+    match product.exp(precision) {
+        Some(value) => Ok(Some(value)),
+        // Towers of powers end here.
+        None if product.re.log2_bound() > 30.0 => Err(Exhausted),
+        None => Ok(None),
+    }
+}
+
+fn call(
+    function: Function,
+    arguments: &[Expr],
+    point: &mut Point,
+    precision: &Precision,
+    fuel: &mut Fuel,
+) -> Result<Option<Complex>, Exhausted> {
+    let whole = Expr::Call(function, arguments.to_vec());
+    if !matches!(function, Function::Log) {
+        if let Some(value) = exact_at(&whole, point, fuel)? {
+            return Ok(Some(Ball::from_rational(&value, precision).into()));
+        }
+    }
+    let mut values = Vec::with_capacity(arguments.len());
+    for argument in arguments {
+        match evaluate(argument, point, precision, fuel)? {
+            Some(value) => values.push(value),
+            None => return Ok(None),
+        }
+    }
+    fuel.spend(30)?;
+    Ok(elementary(function, &values, precision))
+}
+
+fn elementary(function: Function, values: &[Complex], precision: &Precision) -> Option<Complex> {
+    let one = Complex::integer(1);
+    let x = values.first()?;
+    let halved = |value: Complex| value.divide(&Complex::integer(2), precision);
+    match function {
+        Function::Sin => Some(x.sin_cos(precision)?.0),
+        Function::Cos => Some(x.sin_cos(precision)?.1),
+        Function::Tan => {
+            let (sine, cosine) = x.sin_cos(precision)?;
+            sine.divide(&cosine, precision)
+        }
+        Function::Cot => {
+            let (sine, cosine) = x.sin_cos(precision)?;
+            cosine.divide(&sine, precision)
+        }
+        Function::Sec => one.divide(&x.sin_cos(precision)?.1, precision),
+        Function::Csc => one.divide(&x.sin_cos(precision)?.0, precision),
+        Function::Sinh
+        | Function::Cosh
+        | Function::Tanh
+        | Function::Coth
+        | Function::Sech
+        | Function::Csch => {
+            let forward = x.exp(precision)?;
+            let backward = x.negated().exp(precision)?;
+            let sine = halved(forward.subtract(&backward, precision))?;
+            let cosine = halved(forward.add(&backward, precision))?;
+            match function {
+                Function::Sinh => Some(sine),
+                Function::Cosh => Some(cosine),
+                _ => sine.divide(&cosine, precision),
+            }
+        }
+        Function::Atan => {
+            if x.is_real() {
+                return Some(x.re.atan(precision)?.into());
+            }
+            // (ln(1 + ix) - ln(1 - ix)) / 2i
+            let rotated = x.times_i();
+            let plus = one.add(&rotated, precision).ln(precision)?;
+            let minus = one.subtract(&rotated, precision).ln(precision)?;
+            halved(plus.subtract(&minus, precision).times_i().negated())
+        }
+        Function::Acot => elementary(Function::Atan, &[one.divide(x, precision)?], precision),
+        Function::Asin => {
+            // -i ln(ix + sqrt(1 - x^2))
+            let root = one.subtract(&x.multiply(x, precision), precision);
+            if x.is_real() && root.re.sign() == Some(std::cmp::Ordering::Greater) {
+                let ratio = x.re.divide(&root.re.sqrt(precision)?, precision)?;
+                return Some(ratio.atan(precision)?.into());
+            }
+            let inside = x.times_i().add(&root.sqrt(precision)?, precision);
+            Some(inside.ln(precision)?.times_i().negated())
+        }
+        Function::Acos => {
+            let half = Complex::from(precision.pi()).divide(&Complex::integer(2), precision)?;
+            Some(half.subtract(&elementary(Function::Asin, values, precision)?, precision))
+        }
+        Function::Asec => elementary(Function::Acos, &[one.divide(x, precision)?], precision),
+        Function::Acsc => elementary(Function::Asin, &[one.divide(x, precision)?], precision),
+        Function::Asinh => {
+            let root = x.multiply(x, precision).add(&one, precision).sqrt(precision)?;
+            x.add(&root, precision).ln(precision)
+        }
+        Function::Acosh => {
+            let below = x.subtract(&one, precision).sqrt(precision)?;
+            let above = x.add(&one, precision).sqrt(precision)?;
+            x.add(&below.multiply(&above, precision), precision).ln(precision)
+        }
+        Function::Atanh => {
+            let plus = one.add(x, precision).ln(precision)?;
+            let minus = one.subtract(x, precision).ln(precision)?;
+            halved(plus.subtract(&minus, precision))
+        }
+        Function::Log => {
+            let value = x.ln(precision)?;
+            let base = values.get(1)?.ln(precision)?;
+            value.divide(&base, precision)
+        }
+        Function::Abs => Some(x.size(precision)?.into()),
+        Function::Floor | Function::Ceiling => {
+            let size = x.re.to_f64();
+            let rounded = if function == Function::Floor { size.floor() } else { size.ceil() };
+            let far = (size - size.round()).abs() > 1e-6;
+            (x.is_real() && far && rounded.abs() < 1e15).then(|| Complex::integer(rounded as i64))
+        }
+        Function::Max | Function::Min => {
+            let mut best = x.clone();
+            for value in &values[1..] {
+                let greater = value.subtract(&best, precision).re.sign()? == std::cmp::Ordering::Greater;
+                if greater == (function == Function::Max) {
+                    best = value.clone();
+                }
+            }
+            Some(best)
+        }
+        Function::Mod => {
+            let modulus = values.get(1)?;
+            let count = elementary(Function::Floor, &[x.divide(modulus, precision)?], precision)?;
+            Some(x.subtract(&count.multiply(modulus, precision), precision))
+        }
+        Function::Factorial | Function::Gamma | Function::Binomial | Function::Gcd | Function::Lcm => None,
+    }
+}
+
+/// A rough value of a real constant, infinities included.
+pub(super) fn approximate(expr: &Expr) -> Option<f64> {
+    match expr {
+        Expr::Constant(Constant::Infinity) => Some(f64::INFINITY),
+        Expr::Constant(Constant::NegativeInfinity) => Some(f64::NEG_INFINITY),
+        _ => {
+            let mut point = Point::new(Field::None, 0, false);
+            let value = evaluate(expr, &mut point, Precision::level(0), &mut Fuel::new()).ok()??;
+            value.is_real().then(|| value.re.to_f64())
+        }
+    }
+}

@@ -211,14 +211,26 @@ impl Expr {
         matches!(self, Self::Relation(..) | Self::Chain(_) | Self::Not(_))
     }
 
+    /// Whether nothing but names occurs: symbols and functions of them; reciprocals are allowed.
+    pub(super) fn names_only(&self) -> bool {
+        match self {
+            Self::Symbol(_) => true,
+            Self::Add(items) | Self::Mul(items) | Self::Call(_, items) | Self::Apply(_, items) => {
+                items.iter().all(Self::names_only)
+            }
+            Self::Pow(pair) if pair[0] == Self::Constant(Constant::E) => pair[1].names_only(),
+            Self::Pow(pair) if pair[1] == Self::integer(-1) => pair[0].names_only() || pair[0].is_number(),
+            Self::Pow(pair) => pair.iter().all(Self::names_only),
+            _ => false,
+        }
+    }
+
     /// The parts of this node.
     pub(super) fn children(&self) -> Vec<&Expr> {
         match self {
-            Self::Number(_)
-            | Self::Decimal(_)
-            | Self::Symbol(_)
-            | Self::Constant(_)
-            | Self::NumberSet(_) => Vec::new(),
+            Self::Number(_) | Self::Decimal(_) | Self::Symbol(_) | Self::Constant(_) | Self::NumberSet(_) => {
+                Vec::new()
+            }
             Self::Percent(inner) | Self::Not(inner) | Self::Derivative(inner, _) => vec![inner],
             Self::Add(items)
             | Self::Mul(items)

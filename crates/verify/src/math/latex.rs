@@ -29,8 +29,17 @@ pub(super) fn parse(text: &str) -> Parsed<Expr> {
     for at in (0..tokens.len()).rev() {
         bars[at] = bars[at + 1] + usize::from(tokens[at].token == Token::Bar);
     }
-    let mut parser =
-        Parser { text, tokens, bars, at: 0, depth: 0, open_bars: 0, integrals: 0, differential: None };
+    let mut parser = Parser {
+        text,
+        tokens,
+        bars,
+        at: 0,
+        depth: 0,
+        open_bars: 0,
+        integrals: 0,
+        plus_minus: false,
+        differential: None,
+    };
     let expr = parser.list()?;
     if parser.at < parser.tokens.len() {
         return Err(ParseError::Syntax);
@@ -92,6 +101,8 @@ struct Parser<'a> {
     depth: usize,
     open_bars: usize,
     integrals: usize,
+    /// The value just read came from a plus-minus.
+    plus_minus: bool,
     /// The variable of integration met inside the integrand.
     differential: Option<Box<str>>,
 }
@@ -163,8 +174,9 @@ impl Parser<'_> {
         let mut commas = false;
         loop {
             let value = self.statement()?;
+            let both = std::mem::take(&mut self.plus_minus);
             let row = rows.last_mut().ok_or(ParseError::Syntax)?;
-            flatten_plus_minus(row, value);
+            push_values(row, value, both);
             match self.peek() {
                 Some(Token::Comma) => {
                     commas = true;
@@ -204,6 +216,7 @@ impl Parser<'_> {
 
     /// A value or a chain of relations.
     fn statement(&mut self) -> Parsed<Expr> {
+        self.plus_minus = false;
         let mut sides = vec![self.side()?];
         let mut kinds = Vec::new();
         loop {
@@ -235,6 +248,10 @@ impl Parser<'_> {
             }
             _ => {
                 let last = &sides[sides.len() - 1];
+                let of_relations = matches!(last, Expr::Set(values) if values.iter().any(Expr::is_relation));
+                if self.plus_minus || of_relations {
+                    return Err(ParseError::Syntax);
+                }
                 if last.is_set() || matches!(last, Expr::Tuple(_)) {
                     // A chain that ends in a set nests.
                     let mut value = sides.pop().ok_or(ParseError::Syntax)?;
@@ -266,7 +283,7 @@ impl Parser<'_> {
             if value.is_set() || matches!(value, Expr::Tuple(_)) {
                 return Err(ParseError::Syntax);
             }
-            if is_named_quantity(&value) {
+            if value.names_only() {
                 value = right;
             }
         }
@@ -276,6 +293,7 @@ impl Parser<'_> {
     fn plus_minus(&mut self) -> Parsed<Expr> {
         if self.accept(&Token::PlusMinus) {
             let value = self.additive()?.expr;
+            self.plus_minus = true;
             return Ok(Expr::Set(vec![value.clone(), value.negated()]));
         }
         let operand = self.sets()?;
@@ -284,6 +302,7 @@ impl Parser<'_> {
         }
         let left = operand.expr;
         let right = self.additive()?.expr;
+        self.plus_minus = true;
         Ok(set_of(vec![
             Expr::Add(vec![left.clone(), right.clone()]),
             Expr::Add(vec![left, Expr::Mul(vec![Expr::integer(-1), right])]),
@@ -463,7 +482,14 @@ impl Parser<'_> {
         let mut raised = false;
         loop {
             match self.peek() {
-                Some(Token::Caret) if !postfix => {
+                // Only degrees follow a factorial or a percent sign.
+                Some(Token::Caret) if postfix => {
+                    self.at += 1;
+                    if !self.accept(&Token::Circle) {
+                        return Err(ParseError::Syntax);
+                    }
+                }
+                Some(Token::Caret) => {
                     braced = false;
                     raised = true;
                     self.at += 1;
@@ -476,7 +502,12 @@ impl Parser<'_> {
                     value = Expr::Call(Function::Factorial, vec![value]);
                 }
                 Some(Token::Percent) => {
-                    if raised || !value.is_number() && value != Expr::Constant(Constant::Infinity) {
+                    let literal = matches!(
+                        self.tokens[start].token,
+                        Token::Integer(_) | Token::Decimal(_) | Token::Frac | Token::Infinity
+                    );
+                    if raised || !literal || !value.is_number() && value != Expr::Constant(Constant::Infinity)
+                    {
                         return Err(ParseError::Syntax);
                     }
                     braced = false;
@@ -1098,7 +1129,8 @@ impl Parser<'_> {
             let mut items = Items { values: Vec::new(), semicolons: 0 };
             loop {
                 let value = parser.statement()?;
-                flatten_plus_minus(&mut items.values, value);
+                let both = std::mem::take(&mut parser.plus_minus);
+                push_values(&mut items.values, value, both);
                 match parser.peek() {
                     Some(Token::Comma) => {}
                     Some(Token::Semicolon) => items.semicolons += 1,
@@ -1234,37 +1266,15 @@ fn as_set(operand: Operand) -> Parsed<Expr> {
     }
 }
 
-/// What an approximation gives the value of: a name, or a function of unknowns other than a logarithm.
-fn is_named_quantity(expr: &Expr) -> bool {
-    match expr {
-        Expr::Symbol(_) | Expr::Apply(..) => true,
-        Expr::Call(Function::Log, _) => false,
-        Expr::Call(..) => expr.has_unknowns(),
-        Expr::Pow(pair) => pair[0] == Expr::Constant(Constant::E) && expr.has_unknowns(),
-        _ => false,
-    }
-}
-
 fn collapse(mut row: Vec<Expr>) -> Expr {
     if row.len() == 1 { row.swap_remove(0) } else { set_of(row) }
 }
 
 /// Both values of a plus-minus join the list they stand in.
-fn flatten_plus_minus(row: &mut Vec<Expr>, value: Expr) {
+fn push_values(row: &mut Vec<Expr>, value: Expr, both: bool) {
     match value {
-        Expr::Set(values) if is_plus_minus(&values) => row.extend(values),
+        Expr::Set(values) if both => row.extend(values),
         other => row.push(other),
-    }
-}
-
-fn is_plus_minus(values: &[Expr]) -> bool {
-    match values {
-        [first, second] if first.clone().negated() == *second => true,
-        [Expr::Add(first), Expr::Add(second)] => match (&first[..], &second[..]) {
-            ([a, b], [c, Expr::Mul(d)]) => a == c && d.len() == 2 && d[0] == Expr::integer(-1) && d[1] == *b,
-            _ => false,
-        },
-        _ => false,
     }
 }
 

@@ -302,6 +302,8 @@ pub(super) fn tokenize(text: &str) -> Result<Vec<Spanned>, ParseError> {
                     None => continue,
                 }
             }
+            // The reference reads a trace here, which no matrix follows.
+            b't' if bytes.get(at + 1) == Some(&b'r') => return Err(ParseError::Syntax),
             b'a'..=b'z' | b'A'..=b'Z' => {
                 at += 1;
                 match differential(text, at).filter(|_| byte == b'd') {
@@ -489,7 +491,10 @@ fn command(text: &str, start: usize) -> Result<(Option<Token>, usize), ParseErro
 }
 
 fn text_name(content: &str) -> Result<Box<str>, ParseError> {
-    let mut name: String = content.chars().filter(|c| !c.is_whitespace()).collect();
+    if content.contains('{') {
+        return Err(ParseError::Syntax);
+    }
+    let mut name: String = content.chars().filter(|c| !c.is_whitespace() && *c != '\\').collect();
     name.make_ascii_lowercase();
     while let Some(inside) = name.strip_prefix('(').and_then(|n| n.strip_suffix(')')) {
         name = inside.to_owned();

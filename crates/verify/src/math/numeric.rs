@@ -312,12 +312,7 @@ fn elementary(function: Function, values: &[Complex], precision: &Precision) -> 
         }
         Function::Sec => one.divide(&x.sin_cos(precision)?.1, precision),
         Function::Csc => one.divide(&x.sin_cos(precision)?.0, precision),
-        Function::Sinh
-        | Function::Cosh
-        | Function::Tanh
-        | Function::Coth
-        | Function::Sech
-        | Function::Csch => {
+        Function::Sinh | Function::Cosh | Function::Tanh => {
             let forward = x.exp(precision)?;
             let backward = x.negated().exp(precision)?;
             let sine = halved(forward.subtract(&backward, precision))?;

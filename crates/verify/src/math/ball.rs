@@ -45,10 +45,10 @@ impl Precision {
     }
 
     pub(super) fn pi(&self) -> Ball {
-        self.from_fixed(self.pi.clone(), 4.0)
+        self.of_fixed(self.pi.clone(), 4.0)
     }
 
-    fn from_fixed(&self, value: IBig, error: f64) -> Ball {
+    fn of_fixed(&self, value: IBig, error: f64) -> Ball {
         Ball { mantissa: value, radius: error, exponent: -(self.fixed as i64) }.rounded(self.bits)
     }
 }
@@ -291,7 +291,7 @@ impl Ball {
             return None;
         }
         let radius = 4096.0 * (f64::from(index) + 4.0) + (count.unsigned_abs() as f64 + error * 4.0) * 4.0;
-        let mut result = precision.from_fixed(total, radius);
+        let mut result = precision.of_fixed(total, radius);
         result.exponent += count;
         Some(result)
     }
@@ -327,7 +327,7 @@ impl Ball {
         let radius = 256.0 * (index as f64 + 16.0)
             + count.unsigned_abs() as f64 * 4.0
             + relative * (precision.fixed as f64).exp2() * 1.01;
-        Some(precision.from_fixed(total, radius))
+        Some(precision.of_fixed(total, radius))
     }
 
     /// Sine and cosine.
@@ -368,7 +368,7 @@ impl Ball {
             2 => (-sine, -cosine),
             _ => (-cosine, sine),
         };
-        Some((precision.from_fixed(sine, radius), precision.from_fixed(cosine, radius)))
+        Some((precision.of_fixed(sine, radius), precision.of_fixed(cosine, radius)))
     }
 
     /// The arc tangent.
@@ -379,7 +379,7 @@ impl Ball {
         let large = self.mantissa.bit_len() as i64 + self.exponent > 1;
         if large {
             let inverse = Self::integer(1).divide(self, precision)?;
-            let half = precision.from_fixed(precision.pi.clone() >> 1, 4.0);
+            let half = precision.of_fixed(precision.pi.clone() >> 1, 4.0);
             let rest = inverse.atan(precision)?;
             let signed = if self.mantissa.sign() == Sign::Negative { half.negated() } else { half };
             return Some(signed.subtract(&rest, precision));
@@ -409,7 +409,7 @@ impl Ball {
             negative = !negative;
             index += 2;
         }
-        Some(precision.from_fixed(total << HALVINGS, error + 64.0 * (index as f64 + 8.0)))
+        Some(precision.of_fixed(total << HALVINGS, error + 64.0 * (index as f64 + 8.0)))
     }
 }
 

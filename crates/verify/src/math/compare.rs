@@ -63,10 +63,10 @@ pub(super) fn compare(gold: &Subject, answer: &Subject, options: &Options) -> Co
         complex: gold.complex || answer.complex,
         fuel: Fuel::new(),
     };
-    if !options.strict {
-        if let Some(renamed) = renamed(&gold.expr, &answer.expr) {
-            return comparer.answers(&gold.expr, &renamed);
-        }
+    if !options.strict
+        && let Some(renamed) = renamed(&gold.expr, &answer.expr)
+    {
+        return comparer.answers(&gold.expr, &renamed);
     }
     comparer.answers(&gold.expr, &answer.expr)
 }
@@ -135,15 +135,19 @@ impl Comparer<'_> {
             return if value.is_relation() { Ok(EXACTLY_DIFFERENT) } else { self.answers(gold, value) };
         }
         // A set of one relation is that relation, on the gold's side.
-        if let Expr::Set(values) = gold {
-            if values.len() == 1 && values[0].is_relation() && answer.is_relation() {
-                return self.answers(&values[0], answer);
-            }
+        if let Expr::Set(values) = gold
+            && values.len() == 1
+            && values[0].is_relation()
+            && answer.is_relation()
+        {
+            return self.answers(&values[0], answer);
         }
-        if let Expr::Set(values) = answer {
-            if values.len() == 1 && is_equation(gold) && is_equation(&values[0]) {
-                return self.relations(gold, &values[0]);
-            }
+        if let Expr::Set(values) = answer
+            && values.len() == 1
+            && is_equation(gold)
+            && is_equation(&values[0])
+        {
+            return self.relations(gold, &values[0]);
         }
         // An inequality answers with its solutions.
         if gold.is_relation() && !gold_is_equation {
@@ -498,10 +502,10 @@ impl Comparer<'_> {
             return Ok(Answer { equal: gold == answer, evidence: Evidence::Exact });
         }
         if matches!(gold, Expr::Symbol(_)) || matches!(answer, Expr::Symbol(_)) {
-            if let (Some(first), Some(second)) = (spelled(gold), spelled(answer)) {
-                if first.eq_ignore_ascii_case(&second) {
-                    return Ok(EXACTLY_EQUAL);
-                }
+            if let (Some(first), Some(second)) = (spelled(gold), spelled(answer))
+                && first.eq_ignore_ascii_case(&second)
+            {
+                return Ok(EXACTLY_EQUAL);
             }
             // A name equals nothing but itself.
             if self.parity() {
@@ -571,10 +575,10 @@ impl Comparer<'_> {
             if first == second {
                 return Ok(EXACTLY_EQUAL);
             }
-            if let Some(equal) = percent_rule(gold, answer) {
-                if equal {
-                    return Ok(EXACTLY_EQUAL);
-                }
+            if let Some(equal) = percent_rule(gold, answer)
+                && equal
+            {
+                return Ok(EXACTLY_EQUAL);
             }
             if decimal(gold) || decimal(answer) {
                 let equal = self.rounds_equal(gold, first, answer, second);
@@ -854,15 +858,16 @@ fn spelled(expr: &Expr) -> Option<String> {
         Expr::Constant(Constant::ImaginaryUnit) => Some("i".to_owned()),
         Expr::Mul(factors) => {
             // A quotient is spelled with a slash.
-            if let [first, Expr::Pow(pair)] = &factors[..] {
-                if pair[1] == Expr::integer(-1) && matches!(first, Expr::Symbol(_)) {
-                    return match &pair[0] {
-                        below @ (Expr::Symbol(_) | Expr::Number(_)) => {
-                            Some(format!("{}/{}", spelled(first)?, spelled(below)?))
-                        }
-                        _ => None,
-                    };
-                }
+            if let [first, Expr::Pow(pair)] = &factors[..]
+                && pair[1] == Expr::integer(-1)
+                && matches!(first, Expr::Symbol(_))
+            {
+                return match &pair[0] {
+                    below @ (Expr::Symbol(_) | Expr::Number(_)) => {
+                        Some(format!("{}/{}", spelled(first)?, spelled(below)?))
+                    }
+                    _ => None,
+                };
             }
             let letter = |factor: &Expr| match factor {
                 Expr::Symbol(name) => Some(name.to_string()),

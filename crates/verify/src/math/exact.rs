@@ -316,11 +316,11 @@ pub(super) fn determinant(columns: usize, entries: &[Expr]) -> Option<Expr> {
             total = -total;
         }
         total *= &rows[at][at];
-        for row in at + 1..columns {
-            let factor = &rows[row][at] / &rows[at][at];
-            for column in at..columns {
-                let change = &factor * &rows[at][column];
-                rows[row][column] -= change;
+        let leading = rows[at].clone();
+        for row in rows.iter_mut().skip(at + 1) {
+            let factor = &row[at] / &leading[at];
+            for (value, pivot) in row.iter_mut().zip(&leading).skip(at) {
+                *value -= &factor * pivot;
             }
         }
     }

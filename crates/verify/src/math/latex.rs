@@ -197,12 +197,14 @@ impl Parser<'_> {
             // `x = 1, 2` gives x both values.
             let assigns = matches!(&row[0], Expr::Relation(Relation::Equal, pair)
                 if matches!(pair[0], Expr::Symbol(_) | Expr::Apply(..)) && !pair[1].is_set());
-            if assigns && row.len() > 1 && row[1..].iter().all(|value| !value.is_relation()) {
-                if let Expr::Relation(kind, pair) = row.remove(0) {
-                    let [left, first] = *pair;
-                    row.insert(0, first);
-                    return Ok(Expr::relation(kind, left, set_of(row)));
-                }
+            if assigns
+                && row.len() > 1
+                && row[1..].iter().all(|value| !value.is_relation())
+                && let Expr::Relation(kind, pair) = row.remove(0)
+            {
+                let [left, first] = *pair;
+                row.insert(0, first);
+                return Ok(Expr::relation(kind, left, set_of(row)));
             }
             return Ok(set_of(row));
         }
@@ -548,10 +550,10 @@ impl Parser<'_> {
         ) {
             return Err(ParseError::Syntax);
         }
-        if let Expr::Matrix(columns, entries) = &base {
-            if let Some(transposed) = self.transposition(*columns, entries) {
-                return Ok(transposed);
-            }
+        if let Expr::Matrix(columns, entries) = &base
+            && let Some(transposed) = self.transposition(*columns, entries)
+        {
+            return Ok(transposed);
         }
         let exponent = self.script()?;
         // `x^2_2` and `f^2(x)`.

@@ -403,10 +403,10 @@ fn strip_unit(text: &str) -> Option<&str> {
     }
     // A letter, a space, and any one character.
     let without_last = &text[..text.len() - last.len_utf8()];
-    if let Some(head) = without_last.strip_suffix(' ') {
-        if head.as_bytes().last().is_some_and(|letter| LETTER_UNITS.contains(letter)) {
-            consider(head.get(..head.len() - 1));
-        }
+    if let Some(head) = without_last.strip_suffix(' ')
+        && head.as_bytes().last().is_some_and(|letter| LETTER_UNITS.contains(letter))
+    {
+        consider(head.get(..head.len() - 1));
     }
     best
 }

@@ -279,10 +279,10 @@ fn call(
     fuel: &mut Fuel,
 ) -> Result<Option<Complex>, Exhausted> {
     let whole = Expr::Call(function, arguments.to_vec());
-    if !matches!(function, Function::Log) {
-        if let Some(value) = exact_at(&whole, point, fuel)? {
-            return Ok(Some(Ball::from_rational(&value, precision).into()));
-        }
+    if !matches!(function, Function::Log)
+        && let Some(value) = exact_at(&whole, point, fuel)?
+    {
+        return Ok(Some(Ball::from_rational(&value, precision).into()));
     }
     let mut values = Vec::with_capacity(arguments.len());
     for argument in arguments {

@@ -620,7 +620,7 @@ mod tests {
     fn elementary_functions_agree_with_the_standard_library_at_every_precision() {
         for level in 0..3 {
             let precision = Precision::level(level);
-            for numerator in [-700i64, -33, -3, -1, 1, 2, 5, 9, 40, 1000] {
+            for numerator in [-700i64, -33, -3, -1, 1, 2, 5, 9, 40, 500] {
                 for denominator in [1u32, 3, 7, 64] {
                     let x = ball(numerator, denominator, precision);
                     let value = numerator as f64 / f64::from(denominator);

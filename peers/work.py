@@ -185,7 +185,7 @@ WORKLOADS = {
     "maze-8": (rl_step, dict(n=8), MAZE_VARIANTS),
     "maze-128": (rl_step, dict(n=128), MAZE_VARIANTS),
     "lm-train": (train_dense, dict(config=LANGUAGE, rows=8, length=256), DENSE_VARIANTS),
-    "lm-prefill": (prefill, dict(config=LANGUAGE, rows=16, prompt=256, micro=4), DENSE_VARIANTS),
+    "lm-prefill": (prefill, dict(config=LANGUAGE, rows=16, prompt=256, micro=16), DENSE_VARIANTS),
     "lm-decode": (decode, dict(config=LANGUAGE, rows=64, prompt=64, new=32, micro=16), DENSE_VARIANTS),
 }
 

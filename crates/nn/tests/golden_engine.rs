@@ -2,7 +2,7 @@
 
 mod golden;
 
-use fgrpo_nn::weights::TensorFile;
+use fgrpo_nn::weights::{Checkpoint, Dtype, TensorFile, write_checkpoint};
 use fgrpo_nn::{AdamW, Batch, Device, Engine};
 use golden::Sequence;
 
@@ -173,5 +173,23 @@ fn four_clipped_adamw_steps_follow_pytorchs_losses_norms_and_weights() {
             let wanted = expected.tensor(&format!("final.{name}")).unwrap();
             assert_near(&format!("{case} {name}"), &found, &wanted, 1e-4);
         }
+    }
+}
+
+#[test]
+fn checkpoint_written_after_updates_reopens_with_the_same_logits_bit_for_bit() {
+    for case in golden::CASES {
+        let expected = golden::expected(case);
+        let mut engine = Engine::open(&golden::checkpoint(case), &DEVICE).unwrap();
+        accumulate(&mut engine, &expected, Packing::Tree);
+        assert!(engine.update(&AdamW::default(), Some(1.0)).applied);
+        let dir = tempfile::tempdir().unwrap();
+        write_checkpoint(dir.path(), engine.config(), engine.tensors(), Dtype::F32, 9000).unwrap();
+        let mut reopened = Engine::open(&Checkpoint::open(dir.path()).unwrap(), &DEVICE).unwrap();
+        assert_eq!(reopened.config(), engine.config());
+        let (batch, _) = pack(&golden::sequences(&expected), Packing::Tree);
+        let (before, after) = (engine.logits(&batch).unwrap(), reopened.logits(&batch).unwrap());
+        assert!(before.iter().zip(&after).all(|(a, b)| a.to_bits() == b.to_bits()), "{case}");
+        assert_ne!(before, Engine::open(&golden::checkpoint(case), &DEVICE).unwrap().logits(&batch).unwrap());
     }
 }

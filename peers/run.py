@@ -3,7 +3,8 @@
     python peers/run.py [--rounds 3] [--repeats 3] [--threads 2] [--cases train decode ...] [--json FILE]
 
 A round runs every program of a case once after another, so that what else the machine does meets all of them. Per program: the
-best repetition of all rounds. Ratio: peer's best / ours; beside it the smallest and largest ratio of medians within a round.
+best repetition of all rounds. Ratio: peer's best / ours; beside it the smallest and largest ratio of medians within a round, and the
+ratio of processor times, which on a busy machine is the steadier one (use --threads 1: PyTorch's threads spin while they wait).
 
 Each PyTorch program runs twice: as installed, and "tuned": MKL told that the CPU is Intel's (on AMD it otherwise leaves
 AVX-512 unused and runs at half speed) and malloc told to keep freed memory (glibc otherwise returns each large tensor to the system).
@@ -53,16 +54,20 @@ def output(command, environment=None):
 def ours(case, args):
     text, peak = output([EXAMPLE, "--threads", args.threads, "--repeats", args.repeats, case])
     line = json.loads(text)
-    return dict(best=line["best_ms"] / 1e3, median=line["ms"] / 1e3, tokens=line["tokens"], peak_gb=peak, line=line)
+    times = dict(best=line["best_ms"] / 1e3, median=line["ms"] / 1e3, cpu=line["cpu_ms"] / 1e3)
+    return dict(times, tokens=line["tokens"], peak_gb=peak, line=line)
 
 
-def peer(case, variant, args, environment):
-    repeats = 1 if case == "maze-128" else args.repeats
-    command = [sys.executable, ROOT / "peers/work.py", case, variant, "--repeats", repeats, "--threads", args.threads]
+def peer(case, variant, args, environment, tokens):
+    """Times for the work on `tokens` tokens; a peer that did a whole fraction of it is scaled up."""
+    command = [sys.executable, ROOT / "peers/work.py", case, variant, "--repeats", args.repeats, "--threads", args.threads]
     text, peak = output(command, environment)
     line = json.loads(text)
-    seconds = line["seconds"]["whole"]
-    return dict(best=min(seconds), median=statistics.median(seconds), tokens=line["tokens"], peak_gb=peak, line=line)
+    scale, rest = divmod(tokens, line["tokens"])
+    assert not rest, f"{case}: {variant} did other work, {line['tokens']} tokens of {tokens}"
+    seconds, cpu = ([scale * x for x in line[key]["whole"]] for key in ("seconds", "cpu"))
+    times = dict(best=min(seconds), median=statistics.median(seconds), cpu=statistics.median(cpu))
+    return dict(times, tokens=tokens, peak_gb=peak, line=line)
 
 
 def main():
@@ -81,7 +86,7 @@ def main():
     settings = {"": None, ", tuned": tuned_environment(pathlib.Path(folder.name))}
     if settings[", tuned"] is None:
         del settings[", tuned"]
-    print(f"| case | program | best ms | tokens/s | peak GB | ratio | range over {args.rounds} rounds |\n|---|---|---|---|---|---|---|")
+    print(f"| case | program | best ms | tokens/s | CPU ms | peak GB | ratio | range over {args.rounds} rounds | CPU ratio |\n|---|---|---|---|---|---|---|---|---|")
     for case in args.cases:
         variants = WORKLOADS[case][2]
         rounds = []
@@ -89,7 +94,7 @@ def main():
             results = {"fgrpo": ours(case, args)}
             for variant in variants:
                 for name, environment in settings.items():
-                    results[variant + name] = peer(case, variant, args, environment)
+                    results[variant + name] = peer(case, variant, args, environment, results["fgrpo"]["tokens"])
             rounds.append(results)
             print(f"{case}: {({k: round(v['best'], 3) for k, v in rounds[-1].items()})}", file=sys.stderr)
         everything.append(dict(case=case, rounds=rounds))
@@ -97,12 +102,14 @@ def main():
         for name in rounds[0]:
             best, peak = min(r[name]["best"] for r in rounds), max(r[name]["peak_gb"] for r in rounds)
             tokens = rounds[0][name]["tokens"]
-            assert tokens == rounds[0]["fgrpo"]["tokens"], f"{case}: {name} did other work"
             ratios = [r[name]["median"] / r["fgrpo"]["median"] for r in rounds]
             ratio = "" if name == "fgrpo" else f"{best / mine:.2f}"
             spread = "" if name == "fgrpo" else f"{min(ratios):.2f} to {max(ratios):.2f}"
+            cpu = min(r[name]["cpu"] for r in rounds)
+            cpu_ratio = "" if name == "fgrpo" else f"{cpu / min(r['fgrpo']['cpu'] for r in rounds):.2f}"
             label = "fgrpo" if name == "fgrpo" else f"PyTorch {name}"
-            print(f"| {case} | {label} | {best * 1e3:.0f} | {tokens / best:.0f} | {peak:.2f} | {ratio} | {spread} |", flush=True)
+            times = f"{best * 1e3:.0f} | {tokens / best:.0f} | {cpu * 1e3:.0f}"
+            print(f"| {case} | {label} | {times} | {peak:.2f} | {ratio} | {spread} | {cpu_ratio} |", flush=True)
     if args.json:
         args.json.write_text(json.dumps(dict(threads=args.threads, repeats=args.repeats, cases=everything), indent=1))
 

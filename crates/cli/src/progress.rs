@@ -56,10 +56,10 @@ impl Narrator {
         let bar = if self.terminal {
             let bar = ProgressBar::new(length).with_style(
                 ProgressStyle::with_template(
-                    "{prefix:>8} {bar:28.cyan/238} {pos}/{len} {msg} {elapsed} <{eta}",
+                    "{prefix:>6} {bar:28.cyan/238} {pos}/{len} {msg} ({elapsed} so far, {eta} left)",
                 )
                 .expect("the template is constant")
-                .progress_chars("━━━"),
+                .progress_chars("━╸─"),
             );
             bar.set_prefix(name.to_owned());
             bar.enable_steady_tick(Duration::from_millis(200));

@@ -69,13 +69,17 @@ type Score = (usize, f32, f32);
 /// Elements per block of the loops over all parameters.
 const BLOCK: usize = 1 << 16;
 /// Memory for keys and values where the request names no bound.
-const CACHE_BYTES: usize = 1 << 30;
+const CACHE_BYTES: usize = 512 << 20;
+/// Memory for keys and values that a thread keeps from one request to the next, so that it needn't be faulted in again.
+const KEPT_CACHE_BYTES: usize = 64 << 20;
 
 /// One thread's executor and memory.
 struct Worker {
     cpu: Cpu,
     workspace: Workspace<Cpu>,
     chunk: Chunk,
+    /// Memory only: what it holds means nothing outside of a request.
+    cache: Cache,
     /// Empty until it is needed.
     gradient: Buffer,
 }
@@ -169,6 +173,7 @@ impl Engine {
                 cpu: Cpu::new(Arc::clone(&rope)),
                 workspace: Workspace::default(),
                 chunk: Chunk::default(),
+                cache: Cache::new(config.num_hidden_layers, decoder.key_width()),
                 gradient: Buffer::default(),
             })
             .collect();
@@ -574,26 +579,26 @@ impl Engine {
                 }
                 let (sender, request, cancelled) = (sender.clone(), &request, &cancelled);
                 scope.spawn(move |_| {
-                    let mut cache = Cache::new(decoder.config.num_hidden_layers, decoder.key_width());
                     let mut emit = |completion| {
                         if cancelled.load(Ordering::Relaxed) || sender.send(completion).is_err() {
                             return ControlFlow::Break(());
                         }
                         ControlFlow::Continue(())
                     };
-                    let (cpu, workspace) = (&mut worker.cpu, &mut worker.workspace);
+                    let Worker { cpu, workspace, cache, .. } = worker;
                     *result = generate::generate(
                         decoder,
                         cpu,
                         weights,
                         workspace,
-                        &mut cache,
+                        cache,
                         chunk_tokens,
                         jobs,
                         limit,
                         request,
                         &mut emit,
                     );
+                    cache.shrink(KEPT_CACHE_BYTES);
                 });
             }
             drop(sender);
@@ -662,7 +667,7 @@ impl Worker {
         keep: Keep,
         loss: Option<&LossFn<'_>>,
     ) -> Result<Vec<Score>, Error> {
-        let Worker { cpu, workspace, chunk, gradient } = self;
+        let Worker { cpu, workspace, chunk, gradient, .. } = self;
         let mut scores = Vec::new();
         let [mut logp, mut entropy, mut dlogp, mut dentropy] = [const { Vec::new() }; 4];
         let mut next = 0;

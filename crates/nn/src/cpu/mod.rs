@@ -64,6 +64,13 @@ impl Cache {
     pub(crate) fn new(layers: usize, width: usize) -> Cache {
         Cache { layers: (0..layers).map(|_| Buffer::default()).collect(), width }
     }
+
+    /// Gives memory beyond `bytes` back.
+    pub(crate) fn shrink(&mut self, bytes: usize) {
+        if self.layers.iter().map(|layer| layer.len() * 4).sum::<usize>() > bytes {
+            self.layers.fill_with(Buffer::default);
+        }
+    }
 }
 
 fn part(store: &[f32], span: Span) -> &[f32] {

@@ -12,6 +12,37 @@ fn fma<const FMA: bool>(a: f32, b: f32, c: f32) -> f32 {
     if FMA { a.mul_add(b, c) } else { a * b + c }
 }
 
+#[cfg(target_arch = "x86_64")]
+const AVX512: u8 = 3;
+#[cfg(target_arch = "x86_64")]
+const AVX2: u8 = 2;
+
+/// The best instruction set of this processor, asked once: these loops are often short.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn level() -> u8 {
+    use std::sync::atomic::{AtomicU8, Ordering};
+    static LEVEL: AtomicU8 = AtomicU8::new(0);
+    #[cold]
+    fn detect() -> u8 {
+        let wide = is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vl");
+        let level = match is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+            true if wide => AVX512,
+            true => AVX2,
+            false => 1,
+        };
+        LEVEL.store(level, Ordering::Relaxed);
+        level
+    }
+    match LEVEL.load(Ordering::Relaxed) {
+        0 => detect(),
+        level => level,
+    }
+}
+
 macro_rules! vectorised {
     ($($(#[$meta:meta])* fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)? $body:block)*) => {$(
         $(#[$meta])*
@@ -24,13 +55,12 @@ macro_rules! vectorised {
                 fn v4($($arg: $ty),*) $(-> $ret)? { body::<true>($($arg),*) }
                 #[target_feature(enable = "avx2,fma")]
                 fn v3($($arg: $ty),*) $(-> $ret)? { body::<true>($($arg),*) }
-                if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw") && is_x86_feature_detected!("avx512dq") && is_x86_feature_detected!("avx512vl") {
-                    // SAFETY: the processor has just said that it can.
-                    return unsafe { v4($($arg),*) };
-                }
-                if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+                match level() {
+                    // SAFETY: the processor has said that it can.
+                    AVX512 => return unsafe { v4($($arg),*) },
                     // SAFETY: as above.
-                    return unsafe { v3($($arg),*) };
+                    AVX2 => return unsafe { v3($($arg),*) },
+                    _ => {}
                 }
             }
             body::<false>($($arg),*)
@@ -148,10 +178,19 @@ vectorised! {
                 lanes[lane] = if chunk[lane] > lanes[lane] { chunk[lane] } else { lanes[lane] };
             }
         }
-        for (lane, &value) in chunks.remainder().iter().enumerate() {
-            lanes[lane] = if value > lanes[lane] { value } else { lanes[lane] };
+        let mut rest = [f32::NEG_INFINITY; LANES];
+        rest[..chunks.remainder().len()].copy_from_slice(chunks.remainder());
+        for lane in 0..LANES {
+            lanes[lane] = if rest[lane] > lanes[lane] { rest[lane] } else { lanes[lane] };
         }
-        lanes.iter().fold(f32::NEG_INFINITY, |a, &b| if b > a { b } else { a })
+        let mut width = LANES / 2;
+        while width > 0 {
+            for lane in 0..width {
+                lanes[lane] = if lanes[lane + width] > lanes[lane] { lanes[lane + width] } else { lanes[lane] };
+            }
+            width /= 2;
+        }
+        lanes[0]
     }
 
     /// One row of RMSNorm; returns `1 / rms`.
@@ -236,18 +275,50 @@ vectorised! {
 
     /// `x = exp(x * factor - offset)`; returns the sum.
     fn exp_sum(x: &mut [f32], factor: f32, offset: f32) -> f32 {
-        let n = x.len();
-        lanes!(n, |i| { x[i] = exp::<FMA>(fma::<FMA>(x[i], factor, -offset)); x[i] })
+        let mut sums = [0.0f32; LANES];
+        let mut chunks = x.chunks_exact_mut(LANES);
+        for chunk in &mut chunks {
+            for lane in 0..LANES {
+                chunk[lane] = exp::<FMA>(fma::<FMA>(chunk[lane], factor, -offset));
+                sums[lane] += chunk[lane];
+            }
+        }
+        // What is left over as a full chunk too: an exponential by itself costs as much as a register of them.
+        let rest = chunks.into_remainder();
+        if !rest.is_empty() {
+            let mut full = [0.0f32; LANES];
+            full[..rest.len()].copy_from_slice(rest);
+            for lane in 0..LANES {
+                full[lane] = exp::<FMA>(fma::<FMA>(full[lane], factor, -offset));
+                sums[lane] += if lane < rest.len() { full[lane] } else { 0.0 };
+            }
+            rest.copy_from_slice(&full[..rest.len()]);
+        }
+        fold(&sums)
     }
 
     /// Attention's backward for one row: `s` (scores) becomes the probability, `dp` the derivative of the score.
     fn score_backward(s: &mut [f32], dp: &mut [f32], factor: f32, lse: f32, delta: f32) {
-        let n = s.len();
-        let dp = &mut dp[..n];
-        for i in 0..n {
-            let p = exp::<FMA>(fma::<FMA>(s[i], factor, -lse));
-            s[i] = p;
-            dp[i] = p * (dp[i] - delta) * factor;
+        let dp = &mut dp[..s.len()];
+        let (mut s, mut dp) = (s.chunks_exact_mut(16), dp.chunks_exact_mut(16));
+        for (s, dp) in (&mut s).zip(&mut dp) {
+            for i in 0..16 {
+                let p = exp::<FMA>(fma::<FMA>(s[i], factor, -lse));
+                s[i] = p;
+                dp[i] = p * (dp[i] - delta) * factor;
+            }
+        }
+        let (s, dp) = (s.into_remainder(), dp.into_remainder());
+        if !s.is_empty() {
+            let (mut p, mut d) = ([0.0f32; 16], [0.0f32; 16]);
+            p[..s.len()].copy_from_slice(s);
+            d[..s.len()].copy_from_slice(dp);
+            for i in 0..16 {
+                p[i] = exp::<FMA>(fma::<FMA>(p[i], factor, -lse));
+                d[i] = p[i] * (d[i] - delta) * factor;
+            }
+            s.copy_from_slice(&p[..s.len()]);
+            dp.copy_from_slice(&d[..dp.len()]);
         }
     }
 

@@ -13,6 +13,9 @@ fn uniform(prompt: usize, sample: usize, position: usize) -> f64 {
     Numbers::new((prompt as u64 * 1009 + sample as u64) * 4099 + position as u64).uniform()
 }
 
+/// Bound on |sampled - scored| of log-probabilities and entropies; the largest this test has seen is 1.7e-6, at temperature 0.7.
+const WORST_DIFFERENCE: f32 = 1e-5;
+
 type Samples = BTreeMap<(usize, usize), Completion>;
 
 fn sample(engine: &mut Engine, prompts: &[Prompt<'_>], sampling: &Sampling) -> Samples {
@@ -65,8 +68,8 @@ fn recorded_logp_and_entropy_equal_scored_ones_to_rounding() {
                     }
                 }
             }
-            // Seen: 1.9e-6.
-            assert!(worst < 1e-5, "{name}: largest difference {worst:e}");
+            println!("{name}, temperature {temperature}: largest difference {worst:e}");
+            assert!(worst < WORST_DIFFERENCE, "{name}: largest difference {worst:e}");
         }
     }
 }

@@ -293,3 +293,56 @@ fn weights_that_are_not_finite_are_an_error_and_a_gradient_that_is_not_skips_the
     let error = engine.score(&batch, 1.0).unwrap_err().to_string();
     assert!(error.contains("NaN") && error.contains("finite"), "{error}");
 }
+
+#[test]
+fn a_vocabulary_of_several_tiles_and_rows_of_several_chunks_score_and_differentiate_as_defined() {
+    let (_, mut config) = configs().swap_remove(1);
+    config.vocab_size = 5000;
+    config.num_hidden_layers = 1;
+    let mut engine = engine(&config, 40, 1);
+    engine.set_chunk_tokens(10_000);
+    let mut numbers = Numbers::new(41);
+    let mut batch = Batch::default();
+    for _ in 0..30 {
+        let first = batch.tokens.len();
+        batch.push_segment(&numbers.tokens(10, config.vocab_size), None);
+        for row in first..first + 10 {
+            batch.predict(row, numbers.below(config.vocab_size) as u32);
+        }
+    }
+    // Tokens at the edges of the tiles.
+    for token in [0, 2047, 2048, 4095, 4096, 4999] {
+        batch.predict(299, token);
+    }
+    let temperature = 0.7;
+    let weights = weights(&engine);
+    let wanted = score(&config, &weights, &batch, f64::from(temperature));
+    let scores = engine.score(&batch, temperature).unwrap();
+    for (index, (logp, entropy)) in wanted.into_iter().enumerate() {
+        assert!((f64::from(scores.logp[index]) - logp).abs() < 2e-5, "{}, {logp}", scores.logp[index]);
+        assert!(
+            (f64::from(scores.entropy[index]) - entropy).abs() < 2e-5,
+            "{}, {entropy}",
+            scores.entropy[index]
+        );
+    }
+    let (a, b) = coefficients(&mut numbers, batch.predictions.len());
+    let gradient = gradient(&mut engine, &batch, temperature, &linear_loss(&a, &b));
+    let loss = |weights: &Weights| -> f64 {
+        let scores = score(&config, weights, &batch, f64::from(temperature));
+        let terms = scores.iter().zip(a.iter().zip(&b));
+        terms.map(|((logp, entropy), (a, b))| f64::from(*a) * logp + f64::from(*b) * entropy).sum()
+    };
+    for name in ["lm_head.weight", "model.norm.weight"] {
+        let (_, gradient) = gradient.iter().find(|tensor| tensor.0 == name).unwrap();
+        let norm = gradient.iter().map(|&g| f64::from(g).powi(2)).sum::<f64>().sqrt();
+        let at = |step: f64| {
+            let mut moved = weights.clone();
+            let pairs = moved.get_mut(name).unwrap().iter_mut().zip(gradient);
+            pairs.for_each(|(w, &g)| *w += step * f64::from(g) / norm);
+            loss(&moved)
+        };
+        let measured = (at(1e-4) - at(-1e-4)) / 2e-4;
+        assert!((norm - measured).abs() < 1e-4 * norm, "{name}: slope {norm}, finite difference {measured}");
+    }
+}

@@ -175,8 +175,8 @@ fn rotate(config: &Config, x: &mut [f64], position: usize) {
     }
 }
 
-/// Logits after the last of `tokens`, and at every position before: `[tokens, V]`.
-pub(crate) fn logits(config: &Config, weights: &Weights, tokens: &[u32]) -> Vec<Vec<f64>> {
+/// Logits after the last of `tokens`.
+pub(crate) fn logits(config: &Config, weights: &Weights, tokens: &[u32]) -> Vec<f64> {
     let (d, e) = (config.hidden_size, config.head_dim);
     let table = &weights["model.embed_tokens.weight"];
     let mut x: Vec<Vec<f64>> =
@@ -233,9 +233,8 @@ pub(crate) fn logits(config: &Config, weights: &Weights, tokens: &[u32]) -> Vec<
         }
     }
     let head = weights.get("lm_head.weight").unwrap_or(table);
-    x.iter()
-        .map(|x| linear(&norm(x, &weights["model.norm.weight"], config.rms_norm_eps), head, None))
-        .collect()
+    let last = norm(&x[x.len() - 1], &weights["model.norm.weight"], config.rms_norm_eps);
+    linear(&last, head, None)
 }
 
 /// The sequence that ends with row `row` of the batch.
@@ -262,7 +261,7 @@ pub(crate) fn score(config: &Config, weights: &Weights, batch: &Batch, temperatu
         .map(|prediction| {
             let logits = rows
                 .entry(prediction.row)
-                .or_insert_with(|| logits(config, weights, &path(batch, prediction.row)).pop().unwrap());
+                .or_insert_with(|| logits(config, weights, &path(batch, prediction.row)));
             let z: Vec<f64> = logits.iter().map(|logit| logit / temperature).collect();
             let max = z.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             let lse = max + z.iter().map(|z| (z - max).exp()).sum::<f64>().ln();

@@ -159,7 +159,11 @@ fn synlogic(args: &SynLogic) -> anyhow::Result<()> {
         _ => Path::new("."),
     };
     // The file appears under its name when it is whole.
-    let temporary = tempfile::NamedTempFile::new_in(folder)
+    let mut builder = tempfile::Builder::new();
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    let temporary = builder
+        .tempfile_in(folder)
         .with_context(|| format!("--out: {}: the folder can't be written to", folder.display()))
         .or_bad_input()?;
     let mut sink = Sink::open(&args.out, temporary.reopen()?)?;

@@ -15,30 +15,75 @@ struct Agreement {
     agreed: usize,
 }
 
-/// Prints the agreement per task and returns it with the first disagreements.
-fn agreement(path: &Path) -> (BTreeMap<String, Agreement>, Vec<String>) {
+struct Case {
+    line: usize,
+    task: String,
+    game_data_str: String,
+    response: String,
+    expected: bool,
+}
+
+fn lines(path: &Path) -> Vec<(usize, Value)> {
     let text = std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    let value = |(at, line): (usize, &str)| {
+        (
+            at + 1,
+            serde_json::from_str(line).unwrap_or_else(|e| panic!("{}: line {}: {e}", path.display(), at + 1)),
+        )
+    };
+    text.lines().enumerate().filter(|(_, line)| !line.is_empty()).map(value).collect()
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+/// One case a line, as in the corpus.
+fn corpus(path: &Path) -> Vec<Case> {
+    let case = |(line, v): (usize, Value)| Case {
+        line,
+        task: text(&v["task"]),
+        game_data_str: text(&v["game_data_str"]),
+        response: text(&v["response"]),
+        expected: v["expected"].as_i64() == Some(1),
+    };
+    lines(path).into_iter().map(case).collect()
+}
+
+/// One problem a line with its cases; the first line names script and versions.
+fn fixture(path: &Path) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for (line, v) in lines(path).into_iter().skip(1) {
+        for case in v["cases"].as_array().unwrap_or_else(|| panic!("line {line}: no cases")) {
+            cases.push(Case {
+                line,
+                task: text(&v["task"]),
+                game_data_str: text(&v["game_data_str"]),
+                response: text(&case[0]),
+                expected: case[1].as_i64() == Some(1),
+            });
+        }
+    }
+    cases
+}
+
+/// Prints the agreement per task and returns it with the disagreements.
+fn agreement(path: &Path, cases: &[Case]) -> (BTreeMap<String, Agreement>, Vec<String>) {
     let mut tasks: BTreeMap<String, Agreement> = BTreeMap::new();
     let mut differences = Vec::new();
-    for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.is_empty()) {
-        let case: Value = serde_json::from_str(line).unwrap_or_else(|e| panic!("line {}: {e}", number + 1));
-        let field = |name: &str| case[name].as_str().unwrap_or_default();
-        let expected = case["expected"].as_i64() == Some(1);
-        let (task, response) = (field("task"), field("response"));
-        let outcome = check(task, field("game_data_str"), response, &Options::default())
-            .unwrap_or_else(|e| panic!("line {}: {e}", number + 1));
-        let entry = tasks.entry(task.to_owned()).or_insert(Agreement { cases: 0, positives: 0, agreed: 0 });
+    for Case { line, task, game_data_str, response, expected } in cases {
+        let outcome = check(task, game_data_str, response, &Options::default())
+            .unwrap_or_else(|e| panic!("{}: line {line}: {e}", path.display()));
+        let entry = tasks.entry(task.clone()).or_insert(Agreement { cases: 0, positives: 0, agreed: 0 });
         entry.cases += 1;
-        entry.positives += usize::from(expected);
-        if (outcome.verdict == Verdict::Correct) == expected {
+        entry.positives += usize::from(*expected);
+        if (outcome.verdict == Verdict::Correct) == *expected {
             entry.agreed += 1;
         } else {
             let shown: String = response.chars().take(200).collect();
             differences.push(format!(
-                "line {}: {task}: expected {expected}, found {:?} {}: {shown:?}",
-                number + 1,
-                outcome.verdict,
-                outcome.reason
+                "line {line}: {task}: expected {expected}, found {:?} {}: {shown:?}",
+                outcome.verdict, outcome.reason
             ));
         }
     }
@@ -68,11 +113,23 @@ fn parity_mode_agrees_with_the_reference_on_the_corpus() {
         println!("FGRPO_PARITY_DATA is not set: the corpus is not read");
         return;
     };
-    let (tasks, differences) = agreement(&Path::new(&folder).join("verifiers/synlogic.jsonl"));
+    let path = Path::new(&folder).join("verifiers/synlogic.jsonl");
+    let (tasks, differences) = agreement(&path, &corpus(&path));
     let cases: usize = tasks.values().map(|a| a.cases).sum();
     assert!(
         differences.len() * 200 <= cases,
         "{} of {cases} disagree: wanted at least 99.5 %",
         differences.len()
     );
+}
+
+#[test]
+fn parity_mode_agrees_with_the_reference_on_every_case_of_the_fixture() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/synlogic.jsonl");
+    let (tasks, differences) = agreement(&path, &fixture(&path));
+    assert_eq!(tasks.len(), 36, "35 tasks and gpqa_diamond");
+    for (task, a) in &tasks {
+        assert!(a.cases >= 20 && a.positives >= 5, "{task}: {} cases, {} positives", a.cases, a.positives);
+    }
+    assert!(differences.is_empty(), "{} disagree", differences.len());
 }

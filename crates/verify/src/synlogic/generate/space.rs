@@ -80,7 +80,7 @@ pub(super) fn space_reasoning(difficulty: usize, source: &mut Source<'_>) -> Opt
     let items = source.sample(&ITEMS, found);
     let mut at = (source.range(0, side - 1), source.range(0, side - 1));
     let mut places = vec![(at, items[0])];
-    let mut story = vec![format!("you see a {}", items[0])];
+    let mut story = vec![format!("you see the {}", items[0])];
     for item in &items[1..] {
         let mut moves = Vec::new();
         for _ in 0..100 {
@@ -99,7 +99,7 @@ pub(super) fn space_reasoning(difficulty: usize, source: &mut Source<'_>) -> Opt
             return None;
         }
         places.push((at, item));
-        story.push(format!("you go {} and see a {item}", moves.join(", then ")));
+        story.push(format!("you go {} and see the {item}", moves.join(", then ")));
     }
     let here = at;
     // From where the walk ended, or from something seen, to another place.

@@ -36,8 +36,9 @@ const FACTS: [(&str, bool); 24] = [
     ("An hour has a hundred minutes", false),
 ];
 
-fn boolean(depth: usize, source: &mut Source<'_>) -> (String, bool) {
-    if depth == 0 || source.chance(1, 6) {
+/// An expression of at most that depth; a `whole` one is not a single statement.
+fn boolean(depth: usize, whole: bool, source: &mut Source<'_>) -> (String, bool) {
+    if depth == 0 || (!whole && source.chance(1, 6)) {
         return match source.below(3) {
             0 => {
                 let value = source.chance(1, 2);
@@ -62,12 +63,12 @@ fn boolean(depth: usize, source: &mut Source<'_>) -> (String, bool) {
     }
     match source.below(5) {
         0 => {
-            let (text, value) = boolean(depth - 1, source);
+            let (text, value) = boolean(depth - 1, false, source);
             (format!("not ({text})"), !value)
         }
         op => {
-            let (left, a) = boolean(depth - 1, source);
-            let (right, b) = boolean(depth - 1, source);
+            let (left, a) = boolean(depth - 1, false, source);
+            let (right, b) = boolean(depth - 1, false, source);
             if op < 3 {
                 (format!("({left}) and ({right})"), a && b)
             } else {
@@ -82,7 +83,7 @@ pub(super) fn boolean_expressions(difficulty: usize, source: &mut Source<'_>) ->
     let mut lines = String::new();
     let mut right = Vec::new();
     for letter in ('A'..='Z').take(count) {
-        let (text, value) = boolean(1 + difficulty.div_ceil(2), source);
+        let (text, value) = boolean(1 + difficulty.div_ceil(2), true, source);
         lines += &format!("{letter}. {text}\n");
         if value {
             right.push(letter.to_string());
@@ -251,7 +252,8 @@ pub(super) fn object_properties(difficulty: usize, source: &mut Source<'_>) -> O
                 box_.push(new);
             }
             1 => {
-                let (a, b) = (source.below(4), source.below(4));
+                let a = source.below(4);
+                let b = (a + 1 + source.below(3)) % 4;
                 story.push(format!("I paint every {} thing {}.", COLORS[a], COLORS[b]));
                 box_.iter_mut().filter(|o| o[1] == a).for_each(|o| o[1] = b);
             }

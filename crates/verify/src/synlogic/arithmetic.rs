@@ -190,12 +190,30 @@ impl BuggyTables {
         if found == self.expected && (mode == Mode::Parity || !found.is_empty()) {
             return correct("exact");
         }
-        if regex!(r"-?\d+\.\d{2}\b").is_match(text) { wrong("mismatch") } else { unparsed("no_number") }
+        if last_two_decimals(text).is_some() { wrong("mismatch") } else { unparsed("no_number") }
     }
 }
 
 /// The last number with exactly two decimals, or the stripped text.
 fn two_decimals(text: &str) -> &str {
     let text = strip(text);
-    regex!(r"-?\d+\.\d{2}\b").find_iter(text).last().map_or(text, |m| m.as_str())
+    last_two_decimals(text).unwrap_or(text)
+}
+
+/// The last `-?\d+\.\d{2}\b`, the word boundary as Python has it: raised digits and the like are word characters.
+fn last_two_decimals(text: &str) -> Option<&str> {
+    let pattern = regex!(r"-?\d+\.\d{2}");
+    let mut last = None;
+    let mut at = 0;
+    while let Some(found) = pattern.find_at(text, at) {
+        let next = text[found.end()..].chars().next();
+        if next.is_some_and(|c| c == '_' || c.is_alphanumeric()) {
+            // No later start before this point can do better.
+            at = found.start() + found.as_str().find('.').map_or(found.len(), |dot| dot + 1);
+        } else {
+            last = Some(found.as_str());
+            at = found.end();
+        }
+    }
+    last
 }

@@ -2,7 +2,7 @@
 
 use super::game::{self, Game};
 use super::python;
-use super::text::{decimal, is_space, regex, strip, words};
+use super::text::{is_digit, is_space, regex, strip, words};
 use super::value::Value;
 use super::{Error, Mode, correct, unparsed, wrong};
 use crate::verdict::Outcome;
@@ -200,7 +200,7 @@ impl Calcudoko {
             })
         });
         let kept: String =
-            answer.chars().filter(|c| decimal(*c).is_some() || "[],".contains(*c) || is_space(*c)).collect();
+            answer.chars().filter(|c| is_digit(*c) || "[],".contains(*c) || is_space(*c)).collect();
         let mut rows = Vec::new();
         let mut described: Option<Vec<Vec<i64>>> = None;
         for row in kept.trim_matches(['[', ']']).split(',') {

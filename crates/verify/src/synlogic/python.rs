@@ -2,7 +2,7 @@
 //!
 //! An expression is evaluated while it is parsed, so that no tree exists and a sum of ten thousand terms needs no
 //! recursion. Brackets nest at most 200 deep (as in CPython), other nesting is cut at [`MAX_DEPTH`]. Integers are exact up to
-//! [`MAX_BITS`]; beyond, and beyond [`WORK`] in total, the answer is [`EvalError::Budget`]. Names, calls, subscripts,
+//! [`MAX_BITS`]; beyond, and beyond [`WORK`] in total, the answer is [`EvalError::Budget`]. Names, calls, slices,
 //! attributes, comprehensions and lambdas are not evaluated: puzzle answers don't need them.
 
 use dashu::base::{Abs, BitTest, DivEuclid, Sign, Signed};
@@ -396,18 +396,41 @@ impl Parser<'_> {
 
     /// `a` or `a, b,`: without brackets at the top, inside brackets elsewhere.
     fn tuple_or_expression(&mut self, live: bool) -> Result<Value> {
-        let first = self.expression(live)?;
+        let unpacked = matches!(self.token, Token::Op("*"));
+        let mut items = Vec::new();
+        self.element(live, &mut items)?;
         if !self.eat(",")? {
-            return Ok(first);
+            // Only inside a tuple may something be unpacked.
+            return if unpacked { Err(EvalError::Syntax) } else { items.pop().ok_or(EvalError::Syntax) };
         }
-        let mut items = vec![first];
         while self.starts_expression() {
-            items.push(self.expression(live)?);
+            self.element(live, &mut items)?;
             if !self.eat(",")? {
                 break;
             }
         }
         Ok(Value::Tuple(items))
+    }
+
+    /// An element of a list or tuple, or `*` and a value whose elements are meant.
+    fn element(&mut self, live: bool, items: &mut Vec<Value>) -> Result<()> {
+        if !self.eat("*")? {
+            items.push(self.expression(live)?);
+            return Ok(());
+        }
+        self.computed()?;
+        let value = self.binary(4, live)?;
+        if !live {
+            return Ok(());
+        }
+        self.spend(weight(&value))?;
+        match value {
+            Value::List(v) | Value::Tuple(v) | Value::Set(v) => items.extend(v),
+            Value::Dict(d) => items.extend(d.into_iter().map(|(k, _)| k)),
+            Value::Str(s) => items.extend(s.chars().map(|c| Value::Str(c.to_string()))),
+            _ => return Err(EvalError::Raised),
+        }
+        Ok(())
     }
 
     fn expression(&mut self, live: bool) -> Result<Value> {
@@ -581,9 +604,23 @@ impl Parser<'_> {
             Token::OtherName => return Err(EvalError::Raised),
             _ => return Err(EvalError::Syntax),
         };
-        // A value followed by a bracket is a call or a subscript, followed by a value a mistake.
+        self.subscripts(value, live)
+    }
+
+    /// `value[0][-1]`: an index or a key, no slices.
+    fn subscripts(&mut self, mut value: Value, live: bool) -> Result<Value> {
+        while matches!(self.token, Token::Op("[")) {
+            self.computed()?;
+            self.advance()?;
+            let index = self.deeper(|p| p.tuple_or_expression(live))?;
+            self.expect("]")?;
+            if live {
+                value = subscript(value, &index)?;
+            }
+        }
+        // A value followed by another bracket is a call, followed by a value a mistake.
         match self.token {
-            Token::Op("(" | "[" | "{") | Token::Value(_) | Token::OtherName => Err(EvalError::Syntax),
+            Token::Op("(" | "{") | Token::Value(_) | Token::OtherName => Err(EvalError::Syntax),
             _ => Ok(value),
         }
     }
@@ -591,7 +628,7 @@ impl Parser<'_> {
     fn items(&mut self, close: &'static str, live: bool) -> Result<Vec<Value>> {
         let mut items = Vec::new();
         while !self.eat(close)? {
-            items.push(self.expression(live)?);
+            self.element(live, &mut items)?;
             if !self.eat(",")? {
                 self.expect(close)?;
                 break;
@@ -779,6 +816,29 @@ impl Parser<'_> {
             base.bit_len().checked_mul(exponent).filter(|b| *b <= MAX_BITS).ok_or(EvalError::Budget)?;
         self.spend(bits)?;
         Ok(Value::Int(base.pow(exponent)))
+    }
+}
+
+fn subscript(value: Value, index: &Value) -> Result<Value> {
+    let place = |length: usize| {
+        let at = index.as_i64().ok_or(EvalError::Raised)?;
+        let at = if at < 0 { at.checked_add(length as i64) } else { Some(at) };
+        at.and_then(|at| usize::try_from(at).ok()).filter(|at| *at < length).ok_or(EvalError::Raised)
+    };
+    match value {
+        Value::List(mut items) | Value::Tuple(mut items) => {
+            let at = place(items.len())?;
+            Ok(items.swap_remove(at))
+        }
+        Value::Str(s) => {
+            let at = place(s.chars().count())?;
+            s.chars().nth(at).map(|c| Value::Str(c.to_string())).ok_or(EvalError::Raised)
+        }
+        Value::Dict(entries) => {
+            let found = entries.into_iter().find(|(k, _)| k == index);
+            found.map(|(_, v)| v).ok_or(EvalError::Raised)
+        }
+        _ => Err(EvalError::Raised),
     }
 }
 

@@ -33,6 +33,15 @@ pub(crate) fn decimal(c: char) -> Option<u32> {
     Some(code - ZEROS[at]).filter(|d| *d < 10)
 }
 
+/// Python's `str.isdigit`: decimal digits, and those in a circle, raised or lowered, which `int` refuses.
+pub(crate) fn is_digit(c: char) -> bool {
+    decimal(c).is_some()
+        || matches!(u32::from(c),
+            0xB2 | 0xB3 | 0xB9 | 0x1369..=0x1371 | 0x19DA | 0x2070 | 0x2074..=0x2079 | 0x2080..=0x2089 | 0x2460..=0x2468
+            | 0x2474..=0x247C | 0x2488..=0x2490 | 0x24EA | 0x24F5..=0x24FD | 0x24FF | 0x2776..=0x277E | 0x2780..=0x2788
+            | 0x278A..=0x2792 | 0x1_0A40..=0x1_0A43 | 0x1_0E60..=0x1_0E68 | 0x1_1052..=0x1_105A | 0x1_F100..=0x1_F10A)
+}
+
 /// Compiles a pattern of the reference so that `\s` means what it means to Python.
 ///
 /// # Panics

@@ -21,3 +21,130 @@ fn problems_that_cannot_be_read_are_errors_that_name_the_field() {
         error("survo", r#"{"metadata": {"original_matrix": [[1]], "n": 5}}"#).contains("original_matrix")
     );
 }
+
+fn data(answer: &str, question: &str, metadata: &str) -> String {
+    format!(r#"{{"question": "{question}", "answer": {answer}, "difficulty": 1, "metadata": {metadata}}}"#)
+}
+
+/// The verdicts in parity and strict mode.
+fn verdicts(task: Task, data: &str, response: &str) -> [Verdict; 2] {
+    let problem = Problem::parse(task, data).unwrap();
+    [Mode::Parity, Mode::Strict]
+        .map(|mode| problem.check(response, &Options { mode, format_gate: false }).verdict)
+}
+
+use Verdict::{Correct, Unparsed, Unscorable, Wrong};
+
+#[test]
+fn game_of_24_takes_any_value_in_parity_mode_only() {
+    let data =
+        data("\"\"", "", r#"{"numbers": [1, 2, 3, 4], "operators": ["+", "-", "*", "/"], "result": 24}"#);
+    let verdicts =
+        |expression: &str| verdicts(Task::GameOf24, &data, &format!("```python\n{expression}\n```"));
+    assert_eq!(verdicts("1 + 2 + 3 + 4"), [Correct, Wrong]);
+    assert_eq!(verdicts("(1 + 3) * (2 + 4)"), [Correct, Correct]);
+    assert_eq!(verdicts("4 / (1 - 3 / (1 * 3))"), [Wrong, Wrong], "numbers that are not given");
+    assert_eq!(verdicts("1 / (2 - (3 - 1)) * 4"), [Wrong, Wrong]);
+    assert_eq!(verdicts("(1 - 1) + 2"), [Wrong, Wrong]);
+}
+
+#[test]
+fn expressions_beyond_the_budget_are_unscorable_not_wrong() {
+    let nines = data("\"\"", "", r#"{"numbers": [9, 9, 9, 9], "operators": ["*"], "result": 24}"#);
+    assert_eq!(verdicts(Task::GameOf24, &nines, "```python\n9**9**9**9\n```"), [Unscorable, Unscorable]);
+    let path = data("\"\"", "", r#"{"query_expr": "?**?**?**? = 9"}"#);
+    assert_eq!(verdicts(Task::MathPath, &path, "[[9**9**9**9 = 9]]"), [Unscorable, Unscorable]);
+}
+
+#[test]
+fn invalid_means_valid_in_parity_mode_only() {
+    let data = data("\"-1\"", "", r#"{"is_valid": true, "first_error_pos": null}"#);
+    assert_eq!(verdicts(Task::DyckLanguageErrors, &data, "invalid"), [Correct, Unparsed]);
+    assert_eq!(verdicts(Task::DyckLanguageErrors, &data, "-1"), [Correct, Correct]);
+}
+
+#[test]
+fn letters_of_a_text_command_count_in_parity_mode_only() {
+    let data = data("\"A,B\"", "", "{}");
+    assert_eq!(verdicts(Task::BooleanExpressions, &data, r"\boxed{\text{A}, b}"), [Wrong, Correct]);
+    assert_eq!(verdicts(Task::BooleanExpressions, &data, r"\boxed{B, A}"), [Correct, Correct]);
+}
+
+#[test]
+fn norinori_without_dominoes_passes_in_parity_mode_where_no_cell_is_shaded() {
+    let data = data("\"\"", "", r#"{"region_grid": [["A", "A"], ["B", "B"]]}"#);
+    assert_eq!(verdicts(Task::Norinori, &data, "no idea"), [Correct, Unparsed]);
+    assert_eq!(
+        verdicts(Task::Norinori, &data, "[[(1,1), (1,2)]]"),
+        [Correct, Wrong],
+        "region B is not looked at"
+    );
+}
+
+#[test]
+fn futoshiki_reads_clues_back_from_rows_with_an_x_in_parity_mode() {
+    // The row without an X is lost, so the clue of the last row is sought beyond the end and dropped.
+    let data = data(
+        "[]",
+        "Current puzzle:\\n1 2\\n2 X",
+        r#"{"grid_size": 2, "prefilled_coords": [[0, 0], [1, 0]], "constraints": []}"#,
+    );
+    assert_eq!(verdicts(Task::Futoshiki, &data, "[[2 1,1 2]]"), [Correct, Wrong]);
+    assert_eq!(verdicts(Task::Futoshiki, &data, "[[1 2,2 1]]"), [Wrong, Correct]);
+}
+
+#[test]
+fn any_two_numbers_are_a_mine_in_parity_mode_only() {
+    let data = data("\"\"", "", r#"{"current_mines": [[3, 4]]}"#);
+    assert_eq!(verdicts(Task::Minesweeper, &data, "row 3, column 4"), [Correct, Unparsed]);
+    assert_eq!(verdicts(Task::Minesweeper, &data, "[(3, 4)]"), [Correct, Correct]);
+    assert_eq!(verdicts(Task::Minesweeper, &data, "not [(1, 1)] but [(3, 4)]"), [Wrong, Correct]);
+}
+
+#[test]
+fn know_says_no_in_parity_mode_only() {
+    let data = data("\"no, yes\"", "", "{}");
+    assert_eq!(verdicts(Task::WebOfLies, &data, "The answer is **I know: yes**"), [Correct, Wrong]);
+    assert_eq!(verdicts(Task::WebOfLies, &data, "The answer is **no, yes**."), [Correct, Correct]);
+}
+
+#[test]
+fn calcudoko_pads_short_rows_with_ones_in_parity_mode() {
+    let data = data("\"\"", "", r#"{"grid_size": 2, "regions": []}"#);
+    assert_eq!(verdicts(Task::Calcudoko, &data, "[[1 2,2]]"), [Correct, Unparsed]);
+    assert_eq!(verdicts(Task::Calcudoko, &data, "[[1 2,2 1]]"), [Correct, Correct]);
+    assert_eq!(verdicts(Task::Calcudoko, &data, "[[1, 2], [2, 1]]"), [Unparsed, Correct]);
+}
+
+#[test]
+fn stars_may_be_listed_twice_and_anywhere_in_parity_mode() {
+    let data = data("\"\"", "", r#"{"n": 1, "k": 1, "region_grid": [["A"]]}"#);
+    let verdicts =
+        |dict: &str| verdicts(Task::StarPlacementPuzzle, &data, &format!("```python\n{dict}\n```"));
+    assert_eq!(verdicts("{'A': [(1, 1)]}"), [Correct, Correct]);
+    assert_eq!(verdicts("{'B': [(1, 1), (1, 1)]}"), [Correct, Wrong]);
+    assert_eq!(verdicts("stars = {'A': [(1, 1)]}"), [Correct, Correct]);
+}
+
+#[test]
+fn an_empty_cell_of_an_arrow_maze_takes_a_zero_in_parity_mode_only() {
+    let data = data("\"\"", "", r#"{"maze": [["1", "→"], ["X", "X"]]}"#);
+    assert_eq!(verdicts(Task::ArrowMaze, &data, r#"[["1", "→"], ["0", "0"]]"#), [Correct, Wrong]);
+}
+
+#[test]
+fn words_may_lie_inside_longer_runs_in_parity_mode_only() {
+    let data = data("\"\"", "", r#"{"grid": [["X", "X", "X"]], "across_words": ["at"], "down_words": []}"#);
+    assert_eq!(verdicts(Task::Wordscapes, &data, r#"[["c", "a", "t"]]"#), [Correct, Wrong]);
+}
+
+#[test]
+fn the_format_gate_costs_the_score_and_reads_the_answer_tag() {
+    let data = data("\"3\"", "", "{}");
+    let gated = |response: &str| {
+        check("object_counting", &data, response, &Options { mode: Mode::Parity, format_gate: true }).unwrap()
+    };
+    assert_eq!(gated(r"\boxed{3}"), wrong("format"));
+    assert!(gated(r"<think>\boxed{4}</think> so <answer>\boxed{3}</answer>").is_correct());
+    assert_eq!(gated(r"<think>\boxed{3}</think> <answer></answer>").verdict, Unparsed);
+}

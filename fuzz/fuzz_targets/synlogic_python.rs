@@ -1,0 +1,23 @@
+//! The reader of Python literals and expressions, of JSON, and of exact arithmetic.
+//!
+//! `cargo +nightly fuzz run synlogic_python -- -max_total_time=600`
+#![no_main]
+
+use fgrpo_verify::synlogic::{json, python, rational};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|text: &str| {
+    // What is a literal is an expression of the same value, NaN aside.
+    if let Ok(value) = python::literal(text)
+        && value == value.clone()
+    {
+        assert_eq!(python::evaluate(text).as_ref(), Ok(&value), "{text}");
+    }
+    if let (Ok(exact), Ok(value)) = (rational::evaluate(text), python::evaluate(text))
+        && let (Some(a), Some(b)) = (exact.to_integer(), python::whole(&value))
+        && matches!(value, fgrpo_verify::synlogic::value::Value::Int(_))
+    {
+        assert_eq!(a, b, "{text}");
+    }
+    json::parse(text);
+});

@@ -17,10 +17,10 @@ impl Operation {
         value.map(Self).ok_or_else(|| game.error("answer", "a number"))
     }
 
-    /// The last number of the text, equal to six decimals.
+    /// The last number of the text that no quote or bracket opens, equal to six decimals.
     pub(crate) fn check(&self, text: &str, _mode: Mode) -> Outcome {
-        let found =
-            regex!(r"-?\d+(?:\.\d+)?").find_iter(text).last().and_then(|m| m.as_str().parse::<f64>().ok());
+        let number = regex!(r"(?:^|[^\[\d.'\x22-])(-?\d+(?:\.\d+)?)");
+        let found = number.captures_iter(text).last().and_then(|c| c[1].parse::<f64>().ok());
         match found {
             None => unparsed("no_number"),
             Some(x) if (x - self.0).abs() < 1e-6 => correct("numeric"),

@@ -1,30 +1,43 @@
 //! The task operation: a number, compared as mathematics.
 
 use super::game::Game;
-use super::text::{regex, strip};
-use super::{Error, Mode, correct, unparsed, wrong};
-use crate::verdict::Outcome;
+use super::{Error, Mode, unparsed};
+use crate::math::{self, MatchTypes};
+use crate::verdict::{Outcome, Verdict};
 
 /// The value of the expression.
-pub(crate) struct Operation(f64);
+pub(crate) struct Operation {
+    answer: String,
+    strict: math::Problem,
+}
 
 impl Operation {
     pub(crate) fn parse(game: &Game) -> Result<Self, Error> {
-        let value = match &game.answer {
-            super::value::Value::Str(s) => strip(s).parse().ok(),
-            v => v.as_f64(),
+        let answer = match &game.answer {
+            super::value::Value::Int(n) => n.to_string(),
+            super::value::Value::Float(x) => x.to_string(),
+            _ => game.answer_text()?,
         };
-        value.map(Self).ok_or_else(|| game.error("answer", "a number"))
+        let options = math::Options { mode: math::Mode::Strict, ..math::Options::default() };
+        let strict = math::Problem::new(&answer, &options);
+        Ok(Self { answer, strict })
     }
 
-    /// The last number of the text that no quote or bracket opens, equal to six decimals.
-    pub(crate) fn check(&self, text: &str, _mode: Mode) -> Outcome {
-        let number = regex!(r"(?:^|[^\[\d.'\x22-])(-?\d+(?:\.\d+)?)");
-        let found = number.captures_iter(text).last().and_then(|c| c[1].parse::<f64>().ok());
-        match found {
-            None => unparsed("no_number"),
-            Some(x) if (x - self.0).abs() < 1e-6 => correct("numeric"),
-            Some(_) => wrong("mismatch"),
+    /// Quirk: in parity mode the response is the reference answer of the comparison and the stored answer is what is judged,
+    /// as the reference hands them over; both are read in either notation.
+    pub(crate) fn check(&self, text: &str, mode: Mode) -> Outcome {
+        match mode {
+            Mode::Parity => {
+                let types = MatchTypes { latex: true, expr: true };
+                let options = math::Options { match_types: Some(types), ..math::Options::default() };
+                let swapped = math::Problem::new(text, &options).check(&self.answer);
+                match swapped.verdict {
+                    // It is the response that could not be read.
+                    Verdict::Unscorable if swapped.reason == "gold" => unparsed("no_answer"),
+                    _ => swapped,
+                }
+            }
+            Mode::Strict => self.strict.check(text),
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::bad_input;
 use crate::command_verifier::{self, CommandVerifier};
 use crate::dataset::{Problem, TaskKind, Truth};
 use fgrpo_verify::verdict::{Outcome, Verdict};
-use fgrpo_verify::{choice, ifeval, synlogic};
+use fgrpo_verify::{choice, ifeval, math, synlogic};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::borrow::Cow;
@@ -40,7 +40,12 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { mode: Mode::Parity, format_gate: true, choice: choice::Match::Letter, command: None }
+        Self {
+            mode: Mode::Parity,
+            format_gate: true,
+            choice: choice::Match::Letter,
+            command: None,
+        }
     }
 }
 
@@ -63,6 +68,7 @@ impl From<Outcome> for Graded {
 
 /// A problem's reference answer, parsed once and checked for every completion.
 enum Prepared {
+    Math(math::Problem),
     Choice(choice::Problem),
     IfEval(ifeval::Problem),
     SynLogic(synlogic::Problem),
@@ -122,12 +128,14 @@ impl Grader {
 
     fn check(&self, prepared: &Prepared, completion: &str) -> Graded {
         match prepared {
+            Prepared::Math(problem) => problem.check(completion).into(),
             Prepared::Choice(problem) => problem.check(completion).into(),
             Prepared::IfEval(problem) => problem.check(completion).into(),
             Prepared::SynLogic(problem) => {
                 let options = synlogic_options(self.settings.mode, self.settings.format_gate);
                 let tagged = !self.settings.format_gate && completion.contains("<answer>");
-                let text = if tagged { synlogic::extract::answer_text(completion) } else { completion };
+                let text =
+                    if tagged { synlogic::extract::answer_text(completion) } else { completion };
                 problem.check(text, &options).into()
             }
             Prepared::Command(row) => match &self.command {
@@ -161,10 +169,20 @@ pub(crate) fn synlogic_options(mode: Mode, format_gate: bool) -> synlogic::Optio
     synlogic::Options { mode, format_gate }
 }
 
+/// The default options of mathematics in a mode.
+pub(crate) fn math_options(mode: Mode) -> math::Options {
+    let mode = match mode {
+        Mode::Parity => math::Mode::Parity,
+        Mode::Strict => math::Mode::Strict,
+    };
+    math::Options { mode, ..math::Options::default() }
+}
+
 fn prepare(truth: &Truth, settings: &Settings) -> Prepared {
-    let unusable = |code: &str, why: String| Prepared::Unusable(Cow::Owned(format!("{code}: {why}")));
+    let unusable =
+        |code: &str, why: String| Prepared::Unusable(Cow::Owned(format!("{code}: {why}")));
     match truth {
-        Truth::Math { .. } => Prepared::Unusable("no_verifier".into()),
+        Truth::Math { gold } => Prepared::Math(math::Problem::new(gold, &math_options(settings.mode))),
         Truth::Choice { gold, options, .. } => {
             match choice::Problem::new(&gold.to_string(), options, settings.choice) {
                 Ok(problem) => Prepared::Choice(problem),
@@ -178,7 +196,8 @@ fn prepare(truth: &Truth, settings: &Settings) -> Prepared {
             }
         }
         Truth::SynLogic { task, game_data_str } => {
-            let problem = task.parse().and_then(|task| synlogic::Problem::parse(task, game_data_str));
+            let problem =
+                task.parse().and_then(|task| synlogic::Problem::parse(task, game_data_str));
             match problem {
                 Ok(problem) => Prepared::SynLogic(problem),
                 Err(error) => unusable("bad_puzzle", error.to_string()),
@@ -207,12 +226,17 @@ mod tests {
 
     #[test]
     fn every_kind_of_task_reaches_its_verifier() {
-        let letter = Truth::Choice { gold: 'B', options: vec!["x".into(), "y".into()], order: vec![1, 0] };
+        let letter = Truth::Choice {
+            gold: 'B',
+            options: vec!["x".into(), "y".into()],
+            order: vec![1, 0],
+        };
         let follow = Truth::IfEval {
             instruction_id_list: vec!["punctuation:no_comma".into()],
             kwargs: vec![json!({})],
         };
         for (kind, truth, right, wrong) in [
+            (TaskKind::Math, Truth::Math { gold: "\\frac12".into() }, "so $\\boxed{0.5}$", "\\boxed{2}"),
             (TaskKind::Choice, letter, "\\boxed{B}", "\\boxed{A}"),
             (TaskKind::IfEval, follow, "no commas", "one, comma"),
         ] {
@@ -226,8 +250,9 @@ mod tests {
     #[test]
     fn one_id_with_another_answer_is_another_problem() {
         let grader = Grader::new(TaskKind::Choice, Settings::default()).unwrap();
-        let with =
-            |gold| problem(Truth::Choice { gold, options: vec!["x".into(), "y".into()], order: vec![0, 1] });
+        let with = |gold| {
+            problem(Truth::Choice { gold, options: vec!["x".into(), "y".into()], order: vec![0, 1] })
+        };
         assert!(grader.grade(&with('A'), "\\boxed{A}").verdict == Verdict::Correct);
         assert!(grader.grade(&with('B'), "\\boxed{A}").verdict == Verdict::Wrong);
     }

@@ -6,12 +6,12 @@
 
 use crate::bad_input;
 use crate::command_verifier::{self, CommandVerifier};
-use crate::grade::{Graded, Mode, guarded, synlogic_options, unscorable};
+use crate::grade::{Graded, Mode, guarded, math_options, synlogic_options, unscorable};
 use crate::ordered;
 use anyhow::Context;
 use clap::ValueEnum;
 use fgrpo_verify::verdict::Verdict;
-use fgrpo_verify::{choice, ifeval, synlogic};
+use fgrpo_verify::{choice, ifeval, math, synlogic};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -25,6 +25,8 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "lower")]
 pub enum Kind {
+    /// {"gold", "response"}
+    Math,
     /// {"task", "game_data_str", "response"}
     SynLogic,
     /// {"instruction_id_list", "kwargs", "prompt", "response"}
@@ -99,6 +101,9 @@ const LINES_PER_BATCH: usize = 64;
 const BYTES_PER_BATCH: usize = 1 << 20;
 /// Longest line that is looked at.
 const LONGEST_LINE: usize = 64 << 20;
+
+/// Most decimals that a line may ask to be compared.
+const MOST_DECIMALS: usize = 100;
 
 /// Runs the command.
 ///
@@ -321,6 +326,19 @@ impl From<Graded> for Answer {
 type BadLine = String;
 
 #[derive(Deserialize)]
+struct MathLine<'a> {
+    #[serde(borrow)]
+    gold: Cow<'a, str>,
+    #[serde(borrow, alias = "pred")]
+    response: Cow<'a, str>,
+    match_types: Option<Vec<String>>,
+    precision: Option<usize>,
+    strict: Option<bool>,
+    allow_set_relation_comp: Option<bool>,
+    boxed_match_priority: Option<i32>,
+}
+
+#[derive(Deserialize)]
 struct SynLogicLine<'a> {
     #[serde(borrow)]
     task: Cow<'a, str>,
@@ -358,6 +376,7 @@ struct CommandLine<'a> {
 /// A verifier with its settings, shared by all threads.
 struct Verifier {
     kind: Kind,
+    mode: Mode,
     synlogic: synlogic::Options,
     choice: choice::Match,
     command: Option<CommandVerifier>,
@@ -382,6 +401,7 @@ impl Verifier {
         };
         Ok(Self {
             kind: args.kind,
+            mode: args.mode,
             synlogic: synlogic_options(args.mode, args.format_gate == Switch::On),
             choice: match args.choice {
                 ChoiceMatch::Letter => choice::Match::Letter,
@@ -425,11 +445,17 @@ impl Verifier {
     fn read_and_check(&self, text: &[u8]) -> Result<Answer, BadLine> {
         fn read<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, BadLine> {
             // The line's number within itself says nothing.
-            let place =
-                |error: serde_json::Error| error.to_string().replace(" at line 1 column ", " at byte ");
+            let place = |error: serde_json::Error| {
+                error.to_string().replace(" at line 1 column ", " at byte ")
+            };
             serde_json::from_slice(text).map_err(place)
         }
         Ok(match self.kind {
+            Kind::Math => {
+                let line: MathLine<'_> = read(text)?;
+                let options = self.math_options(&line)?;
+                Graded::from(math::Problem::new(&line.gold, &options).check(&line.response)).into()
+            }
             Kind::SynLogic => {
                 let line: SynLogicLine<'_> = read(text)?;
                 let outcome =
@@ -465,5 +491,37 @@ impl Verifier {
                 }
             }
         })
+    }
+
+    /// The line's own options over the mode's.
+    fn math_options(&self, line: &MathLine<'_>) -> Result<math::Options, BadLine> {
+        let mut options = math_options(self.mode);
+        if let Some(types) = &line.match_types {
+            let mut wanted = math::MatchTypes { latex: false, expr: false };
+            for name in types {
+                match name.as_str() {
+                    "latex" => wanted.latex = true,
+                    "expr" => wanted.expr = true,
+                    other => {
+                        return Err(format!("match_types: found {other:?}, wanted latex or expr"));
+                    }
+                }
+            }
+            if types.is_empty() {
+                return Err("match_types: found an empty list, wanted latex, expr or both".to_owned());
+            }
+            options.match_types = Some(wanted);
+        }
+        if let Some(precision) = line.precision {
+            if precision > MOST_DECIMALS {
+                return Err(format!("precision: found {precision}, wanted at most {MOST_DECIMALS}"));
+            }
+            options.precision = precision;
+        }
+        options.strict = line.strict.unwrap_or(options.strict);
+        options.allow_set_relation_comp =
+            line.allow_set_relation_comp.unwrap_or(options.allow_set_relation_comp);
+        options.boxed_match_priority = line.boxed_match_priority.unwrap_or(options.boxed_match_priority);
+        Ok(options)
     }
 }

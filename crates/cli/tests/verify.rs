@@ -18,6 +18,29 @@ fn verify(arguments: &[&str], input: &str) -> (Vec<Value>, i32, String) {
 }
 
 #[test]
+fn math_reads_options_and_modes_of_a_line() {
+    let line = |rest: Value| {
+        let mut line = json!({"gold": "1/2", "response": "so \\boxed{0.5}"});
+        line.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+        line.to_string()
+    };
+    let input = [
+        line(json!({})),
+        line(json!({"response": "\\boxed{2}"})),
+        json!({"gold": "x", "pred": "no answer at all"}).to_string(),
+        line(json!({"gold": "$0.333$", "response": "$1/3$", "match_types": ["latex"], "precision": 3})),
+        line(json!({"match_types": ["latin"]})),
+    ]
+    .join("\n");
+    for mode in ["parity", "strict"] {
+        let (lines, code, _) = verify(&["math", "-", "--mode", mode], &input);
+        let verdicts: Vec<&str> = lines.iter().map(|l| l["verdict"].as_str().unwrap()).collect();
+        assert_eq!(verdicts, ["correct", "wrong", "unparsed", "correct", "unscorable"], "{mode}");
+        assert_eq!(code, 2);
+    }
+}
+
+#[test]
 fn ifeval_adds_strict_and_loose_labels() {
     let line = json!({"key": 1, "prompt": "p", "instruction_id_list": ["punctuation:no_comma", "startend:quotation"],
         "kwargs": [{}, {"num_words": null}], "response": "Sure:\n\"no commas\""});

@@ -277,3 +277,23 @@ fn broken_files_are_bad_input_with_their_place() {
     let missing = load(Path::new("/no/such/file.jsonl"), TaskKind::Math, &Columns::default());
     assert_eq!(crate::failure::exit_code(&missing.unwrap_err()), 2);
 }
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig { cases: 64, failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn no_file_makes_reading_panic(
+        bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200),
+        text in "(\\{\"(problem|prompt|answer|options|kwargs)\": ?(\"[a-z\\[\\{,'\\\\\\\\]{0,8}\"|\\[.{0,6}\\]|[0-9.e-]{1,6})\\}\n?){0,4}|[\\[\\{\",:a-z\n\\]\\}']{0,60}",
+        name in "a\\.(jsonl|json|csv|tsv|parquet)",
+    ) {
+        for content in [bytes.as_slice(), text.as_bytes()] {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join(&name);
+            std::fs::write(&path, content).unwrap();
+            for kind in [TaskKind::Math, TaskKind::Choice, TaskKind::IfEval, TaskKind::SynLogic, TaskKind::Command] {
+                let _ = load(&path, kind, &Columns::default());
+            }
+        }
+    }
+}

@@ -40,12 +40,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self {
-            mode: Mode::Parity,
-            format_gate: true,
-            choice: choice::Match::Letter,
-            command: None,
-        }
+        Self { mode: Mode::Parity, format_gate: true, choice: choice::Match::Letter, command: None }
     }
 }
 
@@ -134,8 +129,7 @@ impl Grader {
             Prepared::SynLogic(problem) => {
                 let options = synlogic_options(self.settings.mode, self.settings.format_gate);
                 let tagged = !self.settings.format_gate && completion.contains("<answer>");
-                let text =
-                    if tagged { synlogic::extract::answer_text(completion) } else { completion };
+                let text = if tagged { synlogic::extract::answer_text(completion) } else { completion };
                 problem.check(text, &options).into()
             }
             Prepared::Command(row) => match &self.command {
@@ -179,8 +173,7 @@ pub(crate) fn math_options(mode: Mode) -> math::Options {
 }
 
 fn prepare(truth: &Truth, settings: &Settings) -> Prepared {
-    let unusable =
-        |code: &str, why: String| Prepared::Unusable(Cow::Owned(format!("{code}: {why}")));
+    let unusable = |code: &str, why: String| Prepared::Unusable(Cow::Owned(format!("{code}: {why}")));
     match truth {
         Truth::Math { gold } => Prepared::Math(math::Problem::new(gold, &math_options(settings.mode))),
         Truth::Choice { gold, options, .. } => {
@@ -196,8 +189,7 @@ fn prepare(truth: &Truth, settings: &Settings) -> Prepared {
             }
         }
         Truth::SynLogic { task, game_data_str } => {
-            let problem =
-                task.parse().and_then(|task| synlogic::Problem::parse(task, game_data_str));
+            let problem = task.parse().and_then(|task| synlogic::Problem::parse(task, game_data_str));
             match problem {
                 Ok(problem) => Prepared::SynLogic(problem),
                 Err(error) => unusable("bad_puzzle", error.to_string()),
@@ -226,11 +218,7 @@ mod tests {
 
     #[test]
     fn every_kind_of_task_reaches_its_verifier() {
-        let letter = Truth::Choice {
-            gold: 'B',
-            options: vec!["x".into(), "y".into()],
-            order: vec![1, 0],
-        };
+        let letter = Truth::Choice { gold: 'B', options: vec!["x".into(), "y".into()], order: vec![1, 0] };
         let follow = Truth::IfEval {
             instruction_id_list: vec!["punctuation:no_comma".into()],
             kwargs: vec![json!({})],
@@ -250,9 +238,8 @@ mod tests {
     #[test]
     fn one_id_with_another_answer_is_another_problem() {
         let grader = Grader::new(TaskKind::Choice, Settings::default()).unwrap();
-        let with = |gold| {
-            problem(Truth::Choice { gold, options: vec!["x".into(), "y".into()], order: vec![0, 1] })
-        };
+        let with =
+            |gold| problem(Truth::Choice { gold, options: vec!["x".into(), "y".into()], order: vec![0, 1] });
         assert!(grader.grade(&with('A'), "\\boxed{A}").verdict == Verdict::Correct);
         assert!(grader.grade(&with('B'), "\\boxed{A}").verdict == Verdict::Wrong);
     }

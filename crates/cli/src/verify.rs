@@ -445,9 +445,8 @@ impl Verifier {
     fn read_and_check(&self, text: &[u8]) -> Result<Answer, BadLine> {
         fn read<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, BadLine> {
             // The line's number within itself says nothing.
-            let place = |error: serde_json::Error| {
-                error.to_string().replace(" at line 1 column ", " at byte ")
-            };
+            let place =
+                |error: serde_json::Error| error.to_string().replace(" at line 1 column ", " at byte ");
             serde_json::from_slice(text).map_err(place)
         }
         Ok(match self.kind {

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-PROBLEMS, N, M, ITERATIONS = 675, 1024, 256, 50_000
+PROBLEMS, N, M, ITERATIONS = 675, 1024, 256, 50_000  # half a minute per k on an idle core, minutes on a busy one
 BINARY = Path(sys.argv[1] if len(sys.argv) > 1 else "target/release/fgrpo")
 
 

@@ -26,6 +26,8 @@ pub enum Command {
     Init(crate::init::Args),
     /// Print per-token log-probabilities and entropies under a checkpoint.
     Score(crate::score::Args),
+    /// Sample a model on a data set, score the samples and report pass@k.
+    Eval(Box<crate::eval::Args>),
     /// Unbiased pass@k of scored samples.
     PassAtK(crate::pass_at_k::Args),
     /// Compare two models' pass@k on the same problems.
@@ -34,6 +36,10 @@ pub enum Command {
     Theory(crate::theory::Args),
     /// The paper's categorical simulation: a sweep over group sizes, gammas and seeds.
     Simulate(crate::simulate::Args),
+    /// A table of methods by benchmarks, as the paper prints them.
+    Table(crate::paper_table::Args),
+    /// Diversity of correct solutions: embeddings, a judge, or character n-grams offline.
+    Diversity(crate::diversity::Args),
     /// Active groups and missed tails by group size, from samples.
     Plan(crate::plan::Args),
     /// Make training data: logic problems of the SynLogic tasks.
@@ -54,10 +60,13 @@ pub fn run(cli: &Cli) -> anyhow::Result<()> {
         Command::Maze(args) => crate::maze_show::run(args),
         Command::Init(args) => crate::init::run(args),
         Command::Score(args) => crate::score::run(args),
+        Command::Eval(args) => crate::eval::run(args),
         Command::PassAtK(args) => crate::pass_at_k::run(args),
         Command::Compare(args) => crate::compare::run(args),
         Command::Theory(args) => crate::theory::run(args),
         Command::Simulate(args) => crate::simulate::run(args),
+        Command::Table(args) => crate::paper_table::run(args),
+        Command::Diversity(args) => crate::diversity::run(args),
         Command::Plan(args) => crate::plan::run(args),
         Command::Data(args) => crate::data::run(args),
         Command::Report(args) => crate::report::run(args),

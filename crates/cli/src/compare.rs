@@ -3,9 +3,11 @@
 
 use crate::bad_input;
 use crate::benchmarks::{self, Average};
-use crate::pass_at_k::{Tables, choose_ks};
-use crate::samples::{self, Benchmark};
+use crate::pass_at_k::{Tables, choose_ks, measure, powers_of_two};
+use crate::report::sampled;
+use crate::samples::{self, Benchmark, Problem};
 use crate::table::{Format, Part, Row, Table, percent, points};
+use anyhow::Context;
 use clap::ValueEnum;
 use fgrpo_core::rng::Key;
 use fgrpo_core::stats::bootstrap::{Simulated, resampled_mean};
@@ -59,6 +61,9 @@ pub struct Args {
     /// Allow problems with different numbers of samples.
     #[arg(long)]
     pub uneven: bool,
+    /// Write a page with both models' curves as well.
+    #[arg(long, value_name = "FILE.html")]
+    pub html: Option<PathBuf>,
     /// Seed of the simulation and the bootstrap.
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
@@ -431,6 +436,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let averages: Vec<Average> = benchmarks::paper().into_iter().chain(args.averages.clone()).collect();
     let comparisons = compare_all(&pairs, &plan, &averages);
     let (a, b) = labels(args);
+    if let Some(path) = &args.html {
+        let page = page(args, &pairs, &comparisons, (&a, &b));
+        std::fs::write(path, page).with_context(|| format!("{}: cannot write", path.display()))?;
+    }
     if args.json || args.format == Format::Json {
         let list: Vec<Value> = comparisons.iter().map(|c| comparison_json(c, &plan, &a, &b)).collect();
         println!("{}", Value::Array(list));
@@ -464,6 +473,42 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Both models' curves and what the tests say, benchmark by benchmark.
+fn page(args: &Args, pairs: &[Matched], comparisons: &[Comparison], (a, b): (&str, &str)) -> String {
+    let key = Key::new(args.seed);
+    let mut sets: Vec<sampled::Set> = pairs
+        .iter()
+        .map(|pair| {
+            let ks = powers_of_two(pair.a.fewest().min(pair.b.fewest()));
+            let curve = |benchmark: &Benchmark, name: &str| {
+                let problems: Vec<&Problem> = benchmark.problems.iter().collect();
+                let measured = measure(name, &problems, &ks, args.resamples, key);
+                let points = ks.iter().zip(&measured.values).zip(&measured.intervals);
+                sampled::PassCurve {
+                    name: name.to_owned(),
+                    points: points.map(|((&k, &v), i)| (k as f64, v, i.0, i.1)).collect(),
+                    rates: problems.iter().map(|p| p.correct as f64 / p.samples as f64).collect(),
+                }
+            };
+            let own: Vec<Comparison> = comparisons.iter().filter(|c| c.name == pair.name).cloned().collect();
+            sampled::Set {
+                name: if pair.name.is_empty() { "all".to_owned() } else { pair.name.clone() },
+                curves: vec![curve(&pair.a, a), curve(&pair.b, b)],
+                notes: own.iter().map(|c| c.verdict(a, b).trim_start_matches(", ").to_owned()).collect(),
+                tables: vec![table(args, &own)],
+            }
+        })
+        .collect();
+    if let Some(first) = sets.first_mut() {
+        // Averages belong to no one benchmark.
+        let averages: Vec<Comparison> =
+            comparisons.iter().filter(|c| !c.average_of.is_empty()).cloned().collect();
+        first.notes.extend(averages.iter().map(|c| c.verdict(a, b)));
+    }
+    let sources = [args.a.display().to_string(), args.b.display().to_string()];
+    sampled::page(&format!("{a} and {b}"), &[], &sets, &sources.each_ref().map(String::as_str))
 }
 
 fn named(ids: &[String]) -> String {

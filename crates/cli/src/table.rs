@@ -236,6 +236,36 @@ impl Table {
         out + "\\bottomrule\n\\end{tabular}\n"
     }
 
+    /// The table as HTML; `escape` makes text safe.
+    pub fn html(&self, escape: impl Fn(&str) -> String) -> String {
+        let mut out = String::from("<div class=\"scroll\"><table><thead><tr>");
+        for h in &self.header {
+            write!(out, "<th>{}</th>", escape(h)).ok();
+        }
+        out += "</tr></thead><tbody>";
+        for row in &self.rows {
+            out += "<tr>";
+            for cell in &row.cells {
+                let parts = cell.parts.iter().map(|p| {
+                    let mut text = escape(&p.text);
+                    if p.dagger {
+                        text.push('\u{2020}');
+                    }
+                    if p.bold {
+                        text = format!("<b>{text}</b>");
+                    }
+                    if p.underline {
+                        text = format!("<u>{text}</u>");
+                    }
+                    text
+                });
+                write!(out, "<td>{}</td>", parts.collect::<Vec<_>>().join("/")).ok();
+            }
+            out += "</tr>";
+        }
+        out + "</tbody></table></div>"
+    }
+
     fn json(&self) -> String {
         let rows: Vec<serde_json::Value> = self
             .rows

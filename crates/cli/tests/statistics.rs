@@ -244,3 +244,37 @@ fn plan_suggests_a_group_size_from_samples() {
     assert!(found["suggested"]["group_size"].is_number(), "{found}");
     refusal(&["plan", file.to_str().unwrap(), "--tail", "0"]);
 }
+
+#[test]
+fn table_marks_the_better_of_a_pair_and_underlines_what_is_significant() {
+    let dir = Folder::new();
+    for (method, shift) in [("base", 0), ("focal", 30)] {
+        // A clear gain on one benchmark, one of two samples in 256 on another, none on the third.
+        for (name, gain) in [("aime24", shift), ("amc23", shift / 15), ("ifeval", 0)] {
+            let counts: Vec<u64> =
+                (0..10).map(|i| 60 + i + if name == "amc23" && i > 0 { 0 } else { gain }).collect();
+            dir.counts(&format!("{method}/{name}.jsonl"), &problems(256, &counts));
+        }
+    }
+    let of = |name: &str| format!("{name}={}", dir.path().join(name).display());
+    let (base, focal) = (of("base"), of("focal"));
+    let args = ["table", &base, &focal, "--pair", "base,focal", "--shade", "focal", "-k", "1", "--m", "64"];
+    let latex = fgrpo(&[&args[..], &["--format", "latex"]].concat()).success().get_output().stdout.clone();
+    let latex = String::from_utf8(latex).unwrap();
+    assert!(
+        latex
+            .contains("\\textbf{Avg. Math (2 of 6)} & \\textbf{aime24} & \\textbf{amc23} & \\textbf{ifeval}"),
+        "{latex}"
+    );
+    // pass@1 on aime24: 645/2560 and 945/2560; on amc23 2 of 2560 more; ifeval equal.
+    assert!(latex.contains("\\rowcolor{gray!15}\nfocal & \\underline{\\textbf{31.1}} & \\underline{\\textbf{36.9}} & \\textbf{25.3} & 25.2 \\\\"), "{latex}");
+    let best = fgrpo(&["table", &base, &focal, "-k", "1", "--format", "markdown"])
+        .success()
+        .get_output()
+        .stdout
+        .clone();
+    let best = String::from_utf8(best).unwrap();
+    assert!(best.contains("| focal | **31.1** | **36.9** | **25.3** | **25.2** |"), "{best}");
+    let message = refusal(&["table", &base, "--pair", "base,nobody"]);
+    assert!(message.contains("nobody is no method"), "{message}");
+}

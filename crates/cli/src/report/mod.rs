@@ -12,6 +12,7 @@ mod input;
 mod mazes;
 mod page;
 mod rollouts;
+pub(crate) mod sampled;
 mod summary;
 mod timing;
 

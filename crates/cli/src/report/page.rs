@@ -123,35 +123,46 @@ pub(super) fn legend(groups: &[Group]) -> Vec<(String, String, bool)> {
 
 /// The page. A section is (anchor, title, content); empty ones are left out.
 pub(super) fn page(runs: &[Run], sections: &[(&str, &str, String)]) -> String {
-    let sections: Vec<_> = sections.iter().filter(|s| !s.2.is_empty()).collect();
     let groups = groups(runs);
     let title = match runs {
         [one] => one.name.clone(),
         _ => groups.iter().map(|g| g.name.as_str()).collect::<Vec<_>>().join(" \u{b7} "),
     };
-    let mut html = format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>{} \u{2013} fgrpo report</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<header>\n<div class=\"bar\"><span class=\"brand\">fgrpo</span><nav>",
-        escape(&title)
-    );
-    for (anchor, name, _) in &sections {
-        let _ = write!(html, "<a href=\"#{anchor}\">{name}</a>");
-    }
-    html.push_str("</nav>");
+    let mut switches = String::new();
     if groups.len() > 1 {
-        html.push_str("<div class=\"runs\">");
+        switches.push_str("<div class=\"runs\">");
         for group in &groups {
             let _ = write!(
-                html,
+                switches,
                 "<label class=\"c{}\"><input type=\"checkbox\" checked data-hide=\"g{}\"><i class=\"key\"></i>{}</label>",
                 group.colour % 8,
                 group.colour,
                 escape(&group.name)
             );
         }
-        html.push_str("</div>");
+        switches.push_str("</div>");
     }
-    let _ = write!(html, "</div>\n</header>\n<main>\n<h1>{}</h1>\n", escape(&title));
+    let sources: Vec<&str> = runs.iter().map(|r| r.path.as_str()).collect();
+    frame(&title, &switches, sections, &sources)
+}
+
+/// What every page has around its sections: style, navigation, the script, where it was read from.
+pub(super) fn frame(
+    title: &str,
+    switches: &str,
+    sections: &[(&str, &str, String)],
+    sources: &[&str],
+) -> String {
+    let sections: Vec<_> = sections.iter().filter(|s| !s.2.is_empty()).collect();
+    let mut html = format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <title>{} \u{2013} fgrpo report</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<header>\n<div class=\"bar\"><span class=\"brand\">fgrpo</span><nav>",
+        escape(title)
+    );
+    for (anchor, name, _) in &sections {
+        let _ = write!(html, "<a href=\"#{anchor}\">{name}</a>");
+    }
+    let _ = write!(html, "</nav>{switches}</div>\n</header>\n<main>\n<h1>{}</h1>\n", escape(title));
     for (anchor, name, content) in &sections {
         let _ = write!(html, "<section id=\"{anchor}\">\n<h2>{name}</h2>\n{content}\n</section>\n");
     }
@@ -159,7 +170,7 @@ pub(super) fn page(runs: &[Run], sections: &[(&str, &str, String)]) -> String {
         html,
         "</main>\n<footer>Written by fgrpo {} from {}.</footer>\n<div id=\"tip\" hidden></div>\n<script>\n{SCRIPT}</script>\n</body>\n</html>\n",
         env!("CARGO_PKG_VERSION"),
-        runs.iter().map(|r| format!("<code>{}</code>", escape(&r.path))).collect::<Vec<_>>().join(", "),
+        sources.iter().map(|s| format!("<code>{}</code>", escape(s))).collect::<Vec<_>>().join(", "),
     );
     html
 }

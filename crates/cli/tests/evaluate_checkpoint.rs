@@ -1,0 +1,133 @@
+//! `fgrpo eval` on a checkpoint folder through the embedded engine.
+
+use fgrpo_core::rng::Key;
+use fgrpo_nn::config::{Architecture, Config, RopeScaling};
+use fgrpo_nn::weights::{Dtype, write_checkpoint};
+use fgrpo_nn::{Device, Engine};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// A maze walker with random weights, which wanders.
+fn checkpoint(dir: &Path, seed: u64) {
+    let config = Config {
+        architecture: Architecture::Qwen2,
+        vocab_size: 32,
+        hidden_size: 16,
+        intermediate_size: 32,
+        num_hidden_layers: 1,
+        num_attention_heads: 2,
+        num_key_value_heads: 1,
+        head_dim: 8,
+        rms_norm_eps: 1e-6,
+        rope_theta: 1e6,
+        rope_scaling: RopeScaling::Default,
+        tie_word_embeddings: true,
+        qkv_bias: true,
+        qk_norm: false,
+        max_position_embeddings: 256,
+        bos_token_id: Some(1),
+        eos_token_id: vec![2],
+        pad_token_id: Some(0),
+    };
+    let mut draws = Key::new(seed).stream();
+    let engine = Engine::init(&config, 0.02, &mut || draws.normal(), &Device::Cpu { threads: 1 }).unwrap();
+    let tensors = engine.tensors().map(|(name, shape, values)| (name.to_owned(), shape.to_vec(), values));
+    write_checkpoint(dir, &config, tensors, Dtype::F32, u64::MAX).unwrap();
+}
+
+fn evaluate(model: &Path, n: &str, out: &Path) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_fgrpo"))
+        .args([
+            "eval",
+            "--task",
+            "maze",
+            "--maze-size",
+            "9",
+            "--maze-problems",
+            "6",
+            "--max-tokens",
+            "12",
+            "--json",
+            "-n",
+            n,
+        ])
+        .arg("--model")
+        .arg(model)
+        .arg("--out")
+        .arg(out)
+        .output()
+        .unwrap()
+}
+
+fn samples(out: &Path) -> BTreeMap<(String, u64), String> {
+    let text = std::fs::read_to_string(out.join("generations.jsonl")).unwrap();
+    text.lines()
+        .map(|l| {
+            let l: Value = serde_json::from_str(l).unwrap();
+            let key = (l["problem"].as_str().unwrap().to_owned(), l["sample"].as_u64().unwrap());
+            (key, l["text"].as_str().unwrap().to_owned())
+        })
+        .collect()
+}
+
+#[test]
+fn samples_of_a_checkpoint_do_not_depend_on_the_runs_they_came_in() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = dir.path().join("model");
+    checkpoint(&model, 1);
+    let (once, twice) = (dir.path().join("once"), dir.path().join("twice"));
+    let whole = evaluate(&model, "12", &once);
+    assert!(whole.status.success(), "{}", String::from_utf8_lossy(&whole.stderr));
+    assert!(evaluate(&model, "5", &twice).status.success());
+    let rest = evaluate(&model, "12", &twice);
+    assert!(rest.status.success());
+    assert_eq!(samples(&once).len(), 72);
+    assert_eq!(samples(&once), samples(&twice));
+    assert_eq!(whole.stdout, rest.stdout);
+    let report: Value = serde_json::from_slice(&whole.stdout).unwrap();
+    assert_eq!((&report["benchmark"], &report["problems"]), (&"maze-9".into(), &6.into()));
+    assert!(report["pass_at_k"]["8"].is_number() && report["truncated"].is_number(), "{report}");
+}
+
+#[test]
+fn another_checkpoint_does_not_mix_with_a_folders_samples() {
+    let dir = tempfile::tempdir().unwrap();
+    let (model, moved, other) =
+        (dir.path().join("model"), dir.path().join("moved"), dir.path().join("other"));
+    checkpoint(&model, 1);
+    checkpoint(&other, 2);
+    let out = dir.path().join("out");
+    assert!(evaluate(&model, "2", &out).status.success());
+    std::fs::rename(&model, &moved).unwrap();
+    assert!(evaluate(&moved, "3", &out).status.success(), "a checkpoint is its weights, not its path");
+    let refused = evaluate(&other, "3", &out);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("model: the folder has"));
+}
+
+#[test]
+fn a_training_configuration_names_its_held_out_mazes() {
+    let dir = tempfile::tempdir().unwrap();
+    let (model, out, config) =
+        (dir.path().join("model"), dir.path().join("out"), dir.path().join("train.toml"));
+    checkpoint(&model, 1);
+    let text = "steps = 5\n[task]\nkind = \"maze\"\nsize = 7\nheld_out = 3\nreward = \"reaches_goal\"\n[eval]\nsamples = 4\nk = [1, 4]\n";
+    std::fs::write(&config, text).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_fgrpo"))
+        .arg("eval")
+        .arg(&config)
+        .args(["--json", "--max-tokens", "20", "--model"])
+        .arg(&model)
+        .arg("--out")
+        .arg(&out)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (&report["benchmark"], &report["problems"], &report["samples"]),
+        (&"maze-7".into(), &3.into(), &12.into())
+    );
+}

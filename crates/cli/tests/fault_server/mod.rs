@@ -1,0 +1,258 @@
+//! An OpenAI-compatible server that fails on purpose, and whose good answers are a function of prompt and seed.
+//!
+//! The prompt is "What is A plus B?" with lettered options; the answer to seed s is right or wrong by a hash of both. Which request meets which
+//! fault is a hash of the request's number, so a run's faults are the same each time requests come in the same number.
+
+use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// How the server behaves.
+#[derive(Debug, Clone)]
+pub(crate) struct Manners {
+    /// Share of requests that meet a fault, in percent.
+    pub(crate) fault_percent: u64,
+    /// Largest `n` granted; more is refused with 400 where `refuse_n`, else answered with this many.
+    pub(crate) most_n: u64,
+    pub(crate) refuse_n: bool,
+    /// The key that must come with a request.
+    pub(crate) key: Option<String>,
+    /// Every answer is empty.
+    pub(crate) silent: bool,
+    /// Prompts with this text are refused.
+    pub(crate) refuse: Option<String>,
+}
+
+impl Default for Manners {
+    fn default() -> Self {
+        Self { fault_percent: 0, most_n: u64::MAX, refuse_n: false, key: None, silent: false, refuse: None }
+    }
+}
+
+pub(crate) struct FaultServer {
+    pub(crate) address: SocketAddr,
+    stop: Arc<AtomicBool>,
+    pub(crate) requests: Arc<AtomicU64>,
+    pub(crate) faults: Arc<AtomicU64>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+fn mix(mut x: u64) -> u64 {
+    x = (x ^ (x >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    x = (x ^ (x >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    x ^ (x >> 33)
+}
+
+fn hash(text: &str, seed: u64) -> u64 {
+    text.bytes().fold(mix(seed.wrapping_add(0x9e37_79b9)), |h, b| mix(h ^ u64::from(b)))
+}
+
+/// The completion of a prompt under a seed, and how it ends.
+pub(crate) fn completion(prompt: &str, seed: u64) -> (String, &'static str) {
+    let (question, options) = prompt.split_once('?').unwrap_or((prompt, ""));
+    let sum: u64 = question.split(|c: char| !c.is_ascii_digit()).filter_map(|w| w.parse::<u64>().ok()).sum();
+    let h = hash(question, seed);
+    if h.is_multiple_of(97) {
+        return (String::new(), "stop");
+    }
+    // Each problem has its own success rate; two in nine are never solved.
+    let right = (h >> 8) % 8 < (sum % 9).saturating_sub(1);
+    let wanted = if right { sum } else { sum + 1 + (h >> 20) % 3 };
+    let letter = options
+        .lines()
+        .find_map(|l| l.split_once(") ").filter(|(_, value)| value.parse() == Ok(wanted)))
+        .map_or("?", |(letter, _)| letter);
+    let finish = if h.is_multiple_of(31) { "length" } else { "stop" };
+    (format!("I add the two (draw {seed}) and get {wanted}.\nSo it is \\boxed{{{letter}}}."), finish)
+}
+
+impl FaultServer {
+    pub(crate) fn start(manners: Manners) -> Self {
+        Self::start_at(manners, 0)
+    }
+
+    /// Starts at a port that an earlier server had.
+    pub(crate) fn start_at(manners: Manners, port: u16) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let (requests, faults) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        let thread = {
+            let (stop, requests, faults) = (stop.clone(), requests.clone(), faults.clone());
+            std::thread::spawn(move || {
+                for stream in listener.incoming() {
+                    if stop.load(Ordering::SeqCst) {
+                        return;
+                    }
+                    let Ok(stream) = stream else { continue };
+                    let (manners, stop) = (manners.clone(), stop.clone());
+                    let (requests, faults) = (requests.clone(), faults.clone());
+                    std::thread::spawn(move || {
+                        let _ = serve(stream, &manners, &requests, &faults, &stop);
+                    });
+                }
+            })
+        };
+        Self { address, stop, requests, faults, thread: Some(thread) }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Stops listening; requests under way are cut.
+    pub(crate) fn stop(&mut self) {
+        self.stop.store(true, Ordering::SeqCst);
+        let _ = TcpStream::connect(self.address);
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+}
+
+impl Drop for FaultServer {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+struct Request {
+    path: String,
+    key: Option<String>,
+    body: Value,
+}
+
+fn read_request(stream: &mut TcpStream) -> std::io::Result<Option<Request>> {
+    let mut bytes = Vec::new();
+    let mut buffer = [0; 16384];
+    let end = loop {
+        if let Some(at) = bytes.windows(4).position(|w| w == b"\r\n\r\n") {
+            break at;
+        }
+        match stream.read(&mut buffer)? {
+            0 => return Ok(None),
+            n => bytes.extend_from_slice(&buffer[..n]),
+        }
+    };
+    let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
+    let field = |name: &str| {
+        head.lines().find_map(|l| {
+            let (key, value) = l.split_once(':')?;
+            key.eq_ignore_ascii_case(name).then(|| value.trim().to_owned())
+        })
+    };
+    let length: usize = field("content-length").and_then(|v| v.parse().ok()).unwrap_or(0);
+    while bytes.len() < end + 4 + length {
+        match stream.read(&mut buffer)? {
+            0 => return Ok(None),
+            n => bytes.extend_from_slice(&buffer[..n]),
+        }
+    }
+    let path = head.split_whitespace().nth(1).unwrap_or_default().to_owned();
+    let body = serde_json::from_slice(&bytes[end + 4..end + 4 + length]).unwrap_or(Value::Null);
+    Ok(Some(Request { path, key: field("authorization"), body }))
+}
+
+fn answer(stream: &mut TcpStream, status: &str, extra: &str, body: &str) -> std::io::Result<()> {
+    let text = format!(
+        "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n{extra}\r\n{body}",
+        body.len()
+    );
+    stream.write_all(text.as_bytes())
+}
+
+fn serve(
+    mut stream: TcpStream,
+    manners: &Manners,
+    requests: &AtomicU64,
+    faults: &AtomicU64,
+    stop: &AtomicBool,
+) -> std::io::Result<()> {
+    let Some(request) = read_request(&mut stream)? else { return Ok(()) };
+    if let Some(key) = &manners.key
+        && request.key.as_deref() != Some(&format!("Bearer {key}"))
+    {
+        return answer(&mut stream, "401 Unauthorized", "", "{\"error\":{\"message\":\"no key\"}}");
+    }
+    if request.path == "/v1/models" {
+        return answer(&mut stream, "200 OK", "", "{\"object\":\"list\",\"data\":[{\"id\":\"adder\"}]}");
+    }
+    let number = requests.fetch_add(1, Ordering::SeqCst);
+    let chat = request.path == "/v1/chat/completions";
+    if !chat && request.path != "/v1/completions" {
+        return answer(&mut stream, "404 Not Found", "", "{\"detail\":\"no such path\"}");
+    }
+    let prompt = if chat {
+        let messages = request.body["messages"].as_array().cloned().unwrap_or_default();
+        messages.last().and_then(|m| m["content"].as_str()).unwrap_or_default().to_owned()
+    } else {
+        // The system prompt stands before the question.
+        let text = request.body["prompt"].as_str().unwrap_or_default();
+        text[text.find("What is").unwrap_or(0)..].to_owned()
+    };
+    if manners.refuse.as_ref().is_some_and(|r| prompt.contains(r.as_str())) {
+        return answer(
+            &mut stream,
+            "400 Bad Request",
+            "",
+            "{\"error\":{\"message\":\"the prompt is too long\"}}",
+        );
+    }
+    let n = request.body["n"].as_u64().unwrap_or(1);
+    if n > manners.most_n && manners.refuse_n {
+        return answer(&mut stream, "400 Bad Request", "", "{\"error\":{\"message\":\"n must be 1\"}}");
+    }
+    let seed = request.body["seed"].as_u64().unwrap_or(number);
+    let choices: Vec<Value> = (0..n.min(manners.most_n))
+        .map(|j| {
+            let (mut text, finish) = completion(&prompt, seed + j);
+            if manners.silent {
+                text.clear();
+            }
+            if chat {
+                json!({"index": j, "finish_reason": finish, "message": {"role": "assistant", "content": text}})
+            } else {
+                json!({"index": j, "finish_reason": finish, "text": text})
+            }
+        })
+        .collect();
+    let good =
+        json!({"model": "adder", "usage": {"completion_tokens": 9 * choices.len()}, "choices": choices})
+            .to_string();
+    let h = mix(number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    if h % 100 >= manners.fault_percent {
+        return answer(&mut stream, "200 OK", "", &good);
+    }
+    faults.fetch_add(1, Ordering::SeqCst);
+    match (h >> 32) % 64 {
+        // A hang: the client's timeout ends it.
+        0 => {
+            for _ in 0..40 {
+                if stop.load(Ordering::SeqCst) {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            Ok(())
+        }
+        1..=12 => {
+            answer(&mut stream, "429 Too Many Requests", "retry-after: 0\r\n", "{\"detail\":\"slow down\"}")
+        }
+        13..=22 => answer(&mut stream, "500 Internal Server Error", "", "{\"error\":{\"message\":\"oops\"}}"),
+        23..=30 => answer(&mut stream, "503 Service Unavailable", "", "busy"),
+        // The connection is cut before, within and after the head.
+        31..=38 => Ok(()),
+        39..=46 => {
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", good.len());
+            stream.write_all(head.as_bytes())?;
+            stream.write_all(&good.as_bytes()[..good.len() / 2])
+        }
+        // A whole answer whose JSON is torn.
+        47..=54 => answer(&mut stream, "200 OK", "", &good[..good.len() - 3]),
+        55..=58 => answer(&mut stream, "200 OK", "", "{\"choices\":[]}"),
+        _ => answer(&mut stream, "200 OK", "", "{\"error\":{\"message\":\"the engine died\"}}"),
+    }
+}

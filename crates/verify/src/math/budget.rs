@@ -4,6 +4,8 @@
 pub(super) const MAX_TOKENS: usize = 4096;
 /// Nesting of groups in one answer.
 pub(super) const MAX_DEPTH: usize = 48;
+/// Exponents, factorials and the like behind one value.
+pub(super) const MAX_POSTFIXES: usize = 5;
 /// Digits of a number literal, and of a decimal exponent.
 pub(super) const MAX_DIGITS: usize = 4300;
 /// Bits of an exact integer met while evaluating.

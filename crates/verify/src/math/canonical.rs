@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use dashu::base::BitTest;
 use dashu::rational::RBig;
 
 use super::budget::{Exhausted, Fuel};
@@ -205,7 +206,11 @@ fn multiply(a: &Polynomial, b: &Polynomial, fuel: &mut Fuel) -> Result<Option<Po
             if monomial.iter().sum::<u32>() > MAX_DEGREE {
                 return Ok(None);
             }
-            add_term(&mut total, monomial, x * y);
+            let coefficient = x * y;
+            if coefficient.numerator().bit_len() + coefficient.denominator().bit_len() > 8192 {
+                return Ok(None);
+            }
+            add_term(&mut total, monomial, coefficient);
         }
     }
     Ok((total.len() <= MAX_TERMS).then_some(total))

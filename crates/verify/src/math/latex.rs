@@ -8,7 +8,7 @@ use dashu::base::Sign;
 use dashu::integer::IBig;
 use dashu::rational::RBig;
 
-use super::budget::{Fuel, MAX_DEPTH, ParseError};
+use super::budget::{Fuel, MAX_DEPTH, MAX_POSTFIXES, ParseError};
 use super::exact;
 use super::expr::{Constant, Expr, Fold, Function, Relation};
 use super::lexer::{Spanned, Token, scaled, tokenize};
@@ -37,6 +37,7 @@ pub(super) fn parse(text: &str) -> Parsed<Expr> {
         depth: 0,
         open_bars: 0,
         integrals: 0,
+        modulos: 0,
         plus_minus: false,
         differential: None,
     };
@@ -101,6 +102,8 @@ struct Parser<'a> {
     depth: usize,
     open_bars: usize,
     integrals: usize,
+    /// Remainders taken; each is a level of the tree.
+    modulos: usize,
     /// The value just read came from a plus-minus.
     plus_minus: bool,
     /// The variable of integration met inside the integrand.
@@ -357,19 +360,40 @@ impl Parser<'_> {
         if !matches!(self.peek(), Some(Token::Times | Token::Divide | Token::Modulo)) {
             return Ok(first);
         }
-        let mut value = arithmetic(first)?;
+        // Kept flat, so that a long product is not a deep tree.
+        let mut factors = vec![arithmetic(first)?];
         loop {
             let operator = match self.peek() {
                 Some(token @ (Token::Times | Token::Divide | Token::Modulo)) => token.clone(),
-                _ => return Ok(value.into()),
+                _ if factors.len() == 1 => return Ok(factors.swap_remove(0).into()),
+                _ => return Ok(Expr::Mul(factors).into()),
             };
             self.at += 1;
             let right = arithmetic(self.unary(argument)?)?;
-            value = match operator {
-                Token::Times => Expr::Mul(vec![value, right]),
-                Token::Divide => quotient(value, right),
-                _ => Expr::Call(Function::Mod, vec![value, right]),
-            };
+            match (operator, factors.len()) {
+                (Token::Times, _) => factors.push(right),
+                (Token::Divide, 1) => match quotient(factors.swap_remove(0), right) {
+                    Expr::Mul(parts) => factors = parts,
+                    other => factors.push(other),
+                },
+                (Token::Divide, _) => factors.push(right.inverse()),
+                (_, 1) => {
+                    let value = factors.swap_remove(0);
+                    factors.push(Expr::Call(Function::Mod, vec![value, right]));
+                    self.modulos += 1;
+                    if self.modulos > MAX_POSTFIXES {
+                        return Err(ParseError::Budget);
+                    }
+                }
+                _ => {
+                    let value = Expr::Mul(std::mem::take(&mut factors));
+                    factors.push(Expr::Call(Function::Mod, vec![value, right]));
+                    self.modulos += 1;
+                    if self.modulos > MAX_POSTFIXES {
+                        return Err(ParseError::Budget);
+                    }
+                }
+            }
         }
     }
 
@@ -482,7 +506,13 @@ impl Parser<'_> {
         let mut value = base.expr;
         let mut postfix = false;
         let mut raised = false;
+        let mut postfixes = 0;
         loop {
+            // Each is a level of the tree.
+            postfixes += 1;
+            if postfixes > MAX_POSTFIXES {
+                return Err(ParseError::Budget);
+            }
             match self.peek() {
                 // Only degrees follow a factorial or a percent sign.
                 Some(Token::Caret) if postfix => {

@@ -93,24 +93,18 @@ impl Plain<'_> {
     }
 
     fn product(&mut self) -> Result<Expr, ParseError> {
-        let mut value = self.unary()?;
-        let mut count = 0;
+        let mut factors = vec![self.unary()?];
         loop {
             let doubled = self.peek() == Some(b'*') && self.bytes.get(self.at + 1) == Some(&b'*');
             if !doubled && self.accept(b'*') {
-                value = Expr::Mul(vec![value, self.unary()?]);
+                factors.push(self.unary()?);
             } else if self.accept(b'/') {
                 if self.peek() == Some(b'/') {
                     return Err(ParseError::Syntax);
                 }
-                value = Expr::Mul(vec![value, self.unary()?.inverse()]);
+                factors.push(self.unary()?.inverse());
             } else {
-                return Ok(value);
-            }
-            // Each step is a level of the tree.
-            count += 1;
-            if count > MAX_DEPTH {
-                return Err(ParseError::Budget);
+                return Ok(if factors.len() == 1 { factors.swap_remove(0) } else { Expr::Mul(factors) });
             }
         }
     }

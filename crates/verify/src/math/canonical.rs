@@ -34,6 +34,27 @@ pub(super) fn equal(first: &Expr, second: &Expr, fuel: &mut Fuel) -> Result<Opti
     Ok(left.zip(right).map(|(left, right)| left == right))
 }
 
+/// The exponents and coefficients of a polynomial in one variable.
+pub(super) fn coefficients(
+    expr: &Expr,
+    variable: &str,
+    fuel: &mut Fuel,
+) -> Result<Option<Vec<(u32, RBig)>>, Exhausted> {
+    let mut names: Vec<Box<str>> = Vec::new();
+    let Some(parts) = fraction(expr, &mut names, fuel)? else {
+        return Ok(None);
+    };
+    let scale = match parts.denominator.first_key_value() {
+        Some((monomial, scale)) if parts.denominator.len() == 1 && monomial.iter().all(|e| *e == 0) => scale,
+        _ => return Ok(None),
+    };
+    if names.iter().any(|name| **name != *variable) {
+        return Ok(None);
+    }
+    let terms = parts.numerator.iter();
+    Ok(Some(terms.map(|(monomial, value)| (monomial.iter().sum(), value / scale)).collect()))
+}
+
 /// Whether two rational functions vanish at the same places because their numerators are proportional.
 pub(super) fn same_zeros(first: &Expr, second: &Expr, fuel: &mut Fuel) -> Result<Option<bool>, Exhausted> {
     let Some((a, b)) = both(first, second, fuel)? else { return Ok(None) };

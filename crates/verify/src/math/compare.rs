@@ -655,7 +655,13 @@ impl Comparer<'_> {
         if self.estranged {
             return Ok(EXACTLY_DIFFERENT);
         }
-        Ok(Answer { equal: canonical::alike(gold, answer), evidence: Evidence::Exact })
+        let equal = canonical::alike(gold, answer);
+        // What would have to be summed, integrated or taken to a limit is not called wrong.
+        let open = |node: &Expr| matches!(node, Expr::Fold(..) | Expr::Limit(..) | Expr::Derivative(..));
+        if !equal && (gold.any(&open) || answer.any(&open)) {
+            return Err(Exhausted);
+        }
+        Ok(Answer { equal, evidence: Evidence::Exact })
     }
 
     fn imaginary(&self) -> bool {
@@ -691,14 +697,16 @@ impl Comparer<'_> {
             // Only what does not depend on a symbol can agree.
             return Ok(EXACTLY_DIFFERENT);
         }
-        if let Some(equal) = canonical::equal(gold, answer, &mut self.fuel)? {
+        let noisy = [gold, answer].iter().any(|side| side.any(&|node| matches!(node, Expr::Decimal(_))));
+        let exactly = canonical::equal(gold, answer, &mut self.fuel)?;
+        // The reference computes with decimals in floating point; a difference may be its noise.
+        if let Some(equal) = exactly.filter(|equal| *equal || !noisy || !self.parity()) {
             return Ok(Answer { equal, evidence: Evidence::Exact });
         }
         if canonical::alike(gold, answer) {
             return Ok(EXACTLY_EQUAL);
         }
         let field = self.field(&[gold, answer]);
-        let noisy = [gold, answer].iter().any(|side| side.any(&|node| matches!(node, Expr::Decimal(_))));
         let mut agreed = 0;
         for seed in 0..5 {
             let precision = Precision::level(0);

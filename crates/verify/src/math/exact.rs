@@ -5,6 +5,7 @@ use dashu::integer::{IBig, UBig};
 use dashu::rational::RBig;
 
 use super::budget::{Exhausted, Fuel, MAX_BITS};
+use super::canonical;
 use super::expr::{Expr, Fold, Function};
 
 /// The exact value, where it is rational and follows from rational operations; `None` where it does not.
@@ -65,6 +66,21 @@ pub(super) fn rational_with(
                 values.push(value!(argument));
             }
             call(*function, &values, fuel)?
+        }
+        Expr::Fold(Fold::Integral, body, variable, Some(ends)) => {
+            let (from, to) = (value!(&ends[0]), value!(&ends[1]));
+            let Some(terms) = canonical::coefficients(body, variable, fuel)? else {
+                return Ok(None);
+            };
+            let mut total = RBig::ZERO;
+            for (exponent, coefficient) in terms {
+                let above = RBig::from(exponent + 1);
+                let Some((high, low)) = power(&to, &above, fuel)?.zip(power(&from, &above, fuel)?) else {
+                    return Ok(None);
+                };
+                total += coefficient * (high - low) / above;
+            }
+            sized(total, fuel)?
         }
         Expr::Fold(kind @ (Fold::Sum | Fold::Product), body, variable, Some(ends)) => {
             let (from, to) = (value!(&ends[0]), value!(&ends[1]));

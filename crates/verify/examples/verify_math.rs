@@ -1,0 +1,37 @@
+//! Verdicts and time of the mathematics verifier on a file of `{"gold", "response"}` (or `"pred"`) lines:
+//! `cargo run --release -p fgrpo-verify --example verify_math -- FILE.jsonl`
+
+use std::time::Instant;
+
+use fgrpo_verify::math::{Options, Problem};
+use serde_json::Value;
+
+fn main() {
+    let Some(path) = std::env::args().nth(1) else {
+        eprintln!("usage: verify_math FILE.jsonl");
+        std::process::exit(2);
+    };
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| {
+        eprintln!("{path}: {error}");
+        std::process::exit(2);
+    });
+    let rows: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let pairs: Vec<(&str, &str)> = rows
+        .iter()
+        .filter_map(|row| {
+            let response = row["response"].as_str().or_else(|| row["pred"].as_str())?;
+            Some((row["gold"].as_str()?, response))
+        })
+        .collect();
+    let start = Instant::now();
+    let mut correct = 0;
+    for (gold, response) in &pairs {
+        correct += usize::from(Problem::new(gold, &Options::default()).check(response).is_correct());
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    println!(
+        "{{\"checked\": {}, \"correct\": {correct}, \"seconds\": {seconds:.6}, \"per_second\": {:.0}}}",
+        pairs.len(),
+        pairs.len() as f64 / seconds
+    );
+}

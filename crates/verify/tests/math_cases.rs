@@ -1,0 +1,266 @@
+//! Cases of the project's own: labelled by the reference (parity), by hand (strict), adversarial, and random bytes.
+
+use fgrpo_verify::math::{Memo, Mode, Options, Problem};
+use fgrpo_verify::verdict::Verdict;
+use proptest::prelude::*;
+use serde_json::Value;
+
+fn strict() -> Options {
+    Options { mode: Mode::Strict, ..Options::default() }
+}
+
+/// `fixtures/math.jsonl`: made by `fixtures/label_math.py`, see there for the versions.
+#[test]
+fn own_pairs_agree_with_the_reference_to_ninety_nine_percent() {
+    let text = include_str!("fixtures/math.jsonl");
+    let (mut agreed, mut all) = (0, 0);
+    for line in text.lines() {
+        let row: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error} in {line}"));
+        let (Some(gold), Some(pred)) = (row["gold"].as_str(), row["pred"].as_str()) else {
+            panic!("no gold or pred in {line}")
+        };
+        let outcome = Problem::new(gold, &Options::default()).check(pred);
+        all += 1;
+        if outcome.is_correct() == (row["expected"] == 1) {
+            agreed += 1;
+        } else {
+            println!("{:?} {}: {gold} | {pred}", outcome.verdict, outcome.reason);
+        }
+    }
+    println!("own pairs: {agreed} of {all} agree");
+    assert!(agreed * 100 >= all * 99, "{agreed} of {all}");
+}
+
+#[test]
+fn strict_mode_has_no_known_false_positive() {
+    for (gold, pred) in [
+        ("1-\\frac{1}{e}", "$1+\\frac{1}{e}$"),
+        ("1 - \\frac{1}{\\mathrm{e}}", "$1 + \\frac{1}{\\mathrm{e}}$"),
+        ("1-1/e", "$1+1/e$"),
+        ("\\frac{1}{2004!}", "$\\frac{1}{2006!}$"),
+        ("\\sqrt{\\frac{1}{n}}", "$\\frac{1}{\\sqrt{n}}$"),
+        ("\\sqrt{ab}", "$\\sqrt{a}\\sqrt{b}$"),
+        ("\\ln(x^2)", "$2\\ln x$"),
+        ("\\sqrt{x^2}", "$x$"),
+        ("2^{-60}", "$2^{-61}$"),
+        ("\\sqrt2\\cdot10^{-16}", "$\\sqrt3\\cdot10^{-16}$"),
+        ("10^{-20}", "$2\\cdot10^{-20}$"),
+        ("28\\%", "28"),
+        ("482", "$482\\%$"),
+        ("x=3", "$y=3$"),
+        ("\\pi", "3.14"),
+        ("x<3", "$x>3$"),
+        ("[1,2]", "$(1,2)$"),
+        ("(1,2,3)", "$(3,2,1)$"),
+    ] {
+        let outcome = Problem::new(gold, &strict()).check(pred);
+        assert_eq!(outcome.verdict, Verdict::Wrong, "{gold} and {pred}: {}", outcome.reason);
+    }
+}
+
+#[test]
+fn strict_mode_accepts_what_is_equal() {
+    for (gold, pred) in [
+        ("\\frac12", "$0.5$"),
+        ("50\\%", "$\\frac12$"),
+        ("\\sqrt{8}", "$2\\sqrt2$"),
+        ("\\sqrt{3+2\\sqrt2}", "$1+\\sqrt2$"),
+        ("3+4i", "$4 i+3$"),
+        ("x^2-1", "$(x-1)(x+1)$"),
+        ("\\sin 2x", "$2\\sin x\\cos x$"),
+        ("\\log_2 8", "3"),
+        ("x>3", "$2x>6$"),
+        ("x<3", "$3>x$"),
+        ("\\binom{5}{2}", "10"),
+        ("(1,3)\\cup(2,4)", "$(1,4)$"),
+        ("3\\pm\\sqrt2", "$3+\\sqrt2, 3-\\sqrt2$"),
+        ("\\int_0^1 x^2 dx", "$\\frac13$"),
+        ("\\sum_{k=1}^{5}(3k+5)", "70"),
+    ] {
+        let outcome = Problem::new(gold, &strict()).check(pred);
+        assert!(outcome.is_correct(), "{gold} and {pred}: {:?} {}", outcome.verdict, outcome.reason);
+    }
+}
+
+#[test]
+fn work_beyond_the_budget_is_unscorable_and_never_wrong() {
+    let sum = format!("\\boxed{{{}1}}", "x+".repeat(10_000));
+    let nested = format!("\\boxed{{{}1{}}}", "\\sqrt{".repeat(300), "}".repeat(300));
+    for response in [
+        "\\boxed{5^{5^{5^{5}}}}",
+        "\\boxed{5^(5^(5^5))}",
+        "the answer is 5^(5^(5^5))",
+        "\\boxed{100000000!}",
+        "\\boxed{((((20!)!)!)!)!}",
+        "\\boxed{\\sum_{k=1}^{100000000} k^2}",
+        &sum,
+        &nested,
+    ] {
+        let outcome = Problem::new("\\frac{1}{3}", &Options::default()).check(response);
+        let head: String = response.chars().take(60).collect();
+        assert_eq!((outcome.verdict, &*outcome.reason), (Verdict::Unscorable, "budget"), "{head}");
+    }
+}
+
+#[test]
+fn megabytes_of_one_character_are_read_without_trouble() {
+    let mut texts = Vec::new();
+    for piece in [
+        "{",
+        "}",
+        "\\boxed{",
+        "\\boxed{1}",
+        "$",
+        "$a",
+        "\\[",
+        "\\(",
+        " [",
+        "(",
+        "answer ",
+        "final answer is 5. ",
+        "1+",
+        "1",
+        "1 ",
+        "123,",
+        "=",
+        "\0",
+        "|x",
+        "^2",
+        "é",
+        "\\text{a}",
+        "\\frac{1}{2}",
+        "$1$ and ",
+    ] {
+        texts.push(piece.repeat(300_000 / piece.len()));
+        texts.push(format!("\\boxed{{{}}}", piece.repeat(9_000 / piece.len())));
+    }
+    let golds = ["\\frac{1}{2}", "x^2+1", "(1,2)\\cup(3,4)", "x<3"]
+        .map(|gold| Problem::new(gold, &Options::default()));
+    for text in &texts {
+        for problem in &golds {
+            problem.check(text);
+        }
+        Problem::new(text, &Options::default()).check("\\boxed{1}");
+    }
+}
+
+#[test]
+fn a_memo_changes_no_outcome() {
+    let problem = Problem::new("\\frac{1}{2}", &Options::default());
+    let mut memo = Memo::new();
+    for response in
+        ["\\boxed{0.5}", "\\boxed{1}", "\\boxed{0.5}", "it is 7", "\\boxed{?} 7", "\\boxed{?} 0.5", ""]
+    {
+        assert_eq!(problem.check_with(response, &mut memo), problem.check(response), "{response}");
+    }
+    assert!(!memo.is_empty());
+}
+
+#[test]
+fn problems_are_shared_between_threads() {
+    fn shared<T: Send + Sync>() {}
+    shared::<Problem>();
+}
+
+/// Pieces that reach deep into the parsers when put together at random.
+fn piece() -> impl Strategy<Value = String> {
+    let pieces: Vec<&'static str> = vec![
+        "\\frac",
+        "\\sqrt",
+        "{",
+        "}",
+        "[",
+        "]",
+        "(",
+        ")",
+        "^",
+        "_",
+        "1",
+        "23",
+        "0",
+        ".5",
+        "x",
+        "i",
+        "e",
+        "d",
+        "+",
+        "-",
+        "*",
+        "/",
+        "=",
+        "<",
+        "\\le ",
+        ",",
+        ";",
+        "|",
+        "!",
+        "\\%",
+        "\\pm ",
+        "\\sin ",
+        "\\log",
+        "\\ln ",
+        "\\pi",
+        "\\infty",
+        "\\cup",
+        "\\{",
+        "\\}",
+        "\\text{a b}",
+        "\\boxed{",
+        "$",
+        "\\(",
+        "\\)",
+        "\\[",
+        "\\]",
+        "and",
+        " or ",
+        " ",
+        "\n",
+        "\\begin{pmatrix}",
+        "\\end{pmatrix}",
+        "&",
+        "\\\\",
+        "\\int",
+        "\\sum_{k=1}^{3}",
+        "answer: ",
+        "final answer is ",
+        ". I hope",
+        "%",
+        "^\\circ",
+        "\\approx ",
+        "\\in ",
+        "\\mod ",
+        "\\binom",
+        "é",
+        "\0",
+        "cm",
+        "1,000",
+    ];
+    prop_oneof![
+        9 => prop::sample::select(pieces).prop_map(str::to_owned),
+        1 => any::<char>().prop_map(String::from),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_text_makes_a_reading_or_a_comparison_panic(
+        gold in prop::collection::vec(piece(), 0..24).prop_map(|pieces| pieces.concat()),
+        response in prop::collection::vec(piece(), 0..40).prop_map(|pieces| pieces.concat()),
+    ) {
+        for options in [Options::default(), strict()] {
+            let problem = Problem::new(&gold, &options);
+            let first = problem.check(&response);
+            prop_assert_eq!(problem.check(&response), first);
+            problem.check(&format!("\\boxed{{{response}}}"));
+        }
+    }
+
+    #[test]
+    fn an_answer_equals_itself(answer in prop::collection::vec(piece(), 1..24).prop_map(|pieces| pieces.concat())) {
+        let problem = Problem::new(&answer, &Options::default());
+        let outcome = problem.check(&format!("\\boxed{{{answer}}}"));
+        prop_assert!(outcome.verdict != Verdict::Wrong || !problem.is_parsed(), "{}", answer);
+    }
+}

@@ -262,9 +262,9 @@ impl Expr {
         predicate(self) || self.children().into_iter().any(|child| child.any(predicate))
     }
 
-    /// Whether a symbol or an unknown function occurs.
+    /// Whether a free symbol or an unknown function occurs.
     pub(super) fn has_unknowns(&self) -> bool {
-        self.any(&|node| matches!(node, Self::Symbol(_) | Self::Apply(..)))
+        !self.symbols().is_empty() || self.any(&|node| matches!(node, Self::Apply(..)))
     }
 
     /// The free symbols, each once, in order of appearance.

@@ -93,6 +93,8 @@ struct Reading {
     subject: Option<Subject>,
     /// The normalised text of the first place tried; equal texts are equal answers.
     text: Option<String>,
+    /// The value was read from that place, and so the text decides it.
+    direct: bool,
     /// Some place was beyond the limits.
     over_budget: bool,
 }
@@ -156,11 +158,9 @@ impl Problem {
     /// The same, with repeated answers looked up.
     pub fn check_with(&self, response: &str, memo: &mut Memo) -> Outcome {
         let reading = self.read_response(response);
-        let Some(key) = reading.text.clone().filter(|_| reading.subject.is_some() && !reading.over_budget)
-        else {
+        let Some(key) = reading.text.clone().filter(|_| reading.direct) else {
             return self.judge(&reading);
         };
-        // The text is the first place tried, and decides the value where it is the one that was read.
         if let Some(outcome) = memo.outcomes.get(&key) {
             return outcome.clone();
         }
@@ -230,6 +230,7 @@ fn read(text: &str, options: &Options, latex: bool, plain: bool) -> Reading {
             }
             match value {
                 Ok(subject) => {
+                    reading.direct = tried == 1 && reading.text.is_some();
                     reading.subject = Some(subject);
                     return reading;
                 }

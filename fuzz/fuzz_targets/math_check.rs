@@ -1,0 +1,19 @@
+//! Golds and responses of the mathematics verifier: the text before the first NUL is the gold, the rest the response,
+//! which is also read inside a box. Both modes.
+//!
+//! `cargo +nightly fuzz run math_check -- -max_total_time=600`
+#![no_main]
+
+use fgrpo_verify::math::{Mode, Options, Problem};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    let text = String::from_utf8_lossy(data);
+    let (gold, response) = text.split_once('\0').unwrap_or((&text, &text));
+    for mode in [Mode::Parity, Mode::Strict] {
+        let problem = Problem::new(gold, &Options { mode, ..Options::default() });
+        let first = problem.check(response);
+        assert_eq!(first, problem.check(response));
+        problem.check(&format!("\\boxed{{{response}}}"));
+    }
+});

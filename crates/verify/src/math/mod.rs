@@ -332,7 +332,11 @@ fn read_latex(raw: &str, percent: bool) -> (Result<Subject, ParseError>, String)
     }
     let complex = has_lone_i(&text);
     let value = value.map(|expr| Subject {
-        expr: if percent && expr.is_number() { Expr::Percent(Box::new(expr)) } else { expr },
+        expr: match expr {
+            expr if !percent => expr,
+            expr if expr.is_number() => Expr::Percent(Box::new(expr)),
+            expr => Expr::Mul(vec![expr, Expr::integer(100).inverse()]),
+        },
         complex,
     });
     (value, text)

@@ -1,0 +1,161 @@
+//! What stands in brackets: groups, tuples, intervals, sets and matrices.
+
+use super::super::budget::ParseError;
+use super::super::exact;
+use super::super::expr::Expr;
+use super::super::lexer::Token;
+use super::super::numeric;
+use super::functions::binomial;
+use super::{Items, Operand, Parsed, Parser, arithmetic, push_values, set_of};
+
+impl Parser<'_> {
+    /// Values between brackets, up to the closing one.
+    pub(super) fn items(&mut self) -> Parsed<Items> {
+        self.enclosed(|parser| {
+            let mut items = Items { values: Vec::new(), semicolons: 0 };
+            loop {
+                let value = parser.statement()?;
+                let both = std::mem::take(&mut parser.plus_minus);
+                push_values(&mut items.values, value, both);
+                match parser.peek() {
+                    Some(Token::Comma) => {}
+                    Some(Token::Semicolon) => items.semicolons += 1,
+                    _ => return Ok(items),
+                }
+                parser.at += 1;
+            }
+        })
+    }
+
+    /// A group, a tuple or an interval.
+    pub(super) fn parentheses(&mut self, round: bool) -> Parsed<Expr> {
+        let mut items = self.items()?;
+        let closed_round = match self.next()? {
+            Token::CloseParen => true,
+            Token::CloseBracket => false,
+            _ => return Err(ParseError::Syntax),
+        };
+        if items.values.len() == 1 {
+            if round != closed_round {
+                return Err(ParseError::Syntax);
+            }
+            return items.values.pop().ok_or(ParseError::Syntax);
+        }
+        let plain = items.values.iter().all(|value| !value.is_set() && !value.is_relation());
+        if items.values.len() == 2 && items.semicolons == 0 && plain {
+            let (low, high) = (&items.values[0], &items.values[1]);
+            let order = interval_order(low, high);
+            let upper = items.values.pop().ok_or(ParseError::Syntax)?;
+            let lower = items.values.pop().ok_or(ParseError::Syntax)?;
+            return Ok(match order {
+                Order::Increasing => Expr::Interval(Box::new([lower, upper]), round, closed_round),
+                Order::Equal if !round && !closed_round => Expr::Set(vec![lower]),
+                _ if round == closed_round => Expr::Tuple(vec![lower, upper]),
+                _ => Expr::Set(Vec::new()),
+            });
+        }
+        if round != closed_round {
+            return Err(ParseError::Syntax);
+        }
+        Ok(Expr::Tuple(items.values))
+    }
+
+    /// `{..}` or `\{..\}`: a set, a group, or a binomial.
+    pub(super) fn braces(&mut self, escaped: bool) -> Parsed<Operand> {
+        let close = if escaped { Token::CloseSet } else { Token::CloseBrace };
+        if escaped && self.accept(&close) {
+            return Ok(Expr::Set(Vec::new()).into());
+        }
+        let items = self.items()?;
+        if !escaped && items.values.len() == 1 && self.accept(&Token::Choose) {
+            let upper = items.values.into_iter().next().ok_or(ParseError::Syntax)?;
+            let lower = arithmetic(self.enclosed(|parser| parser.additive())?)?;
+            self.expect(&Token::CloseBrace)?;
+            return Ok(binomial(upper, lower).into());
+        }
+        // A set may be closed by the other spelling of the brace.
+        let closed = self.next()?;
+        if closed != close {
+            return Err(ParseError::Syntax);
+        }
+        let mut values = items.values;
+        if values.len() == 1 {
+            let expr = values.swap_remove(0);
+            return Ok(Operand { expr, braced: true });
+        }
+        Ok(set_of(values).into())
+    }
+
+    pub(super) fn matrix(&mut self, environment: &str) -> Parsed<Expr> {
+        if !matches!(environment, "matrix" | "pmatrix" | "bmatrix" | "array" | "vmatrix" | "smallmatrix") {
+            return Err(ParseError::Syntax);
+        }
+        if environment == "array" {
+            if self.peek() == Some(&Token::OpenBracket) {
+                self.at += 3;
+            }
+            self.raw_group()?;
+        }
+        let mut entries = Vec::new();
+        let mut columns = None;
+        let mut width = 0;
+        loop {
+            if matches!(self.peek(), Some(Token::End(_))) && width == 0 {
+                break;
+            }
+            let entry = self.enclosed(|parser| parser.additive())?;
+            entries.push(arithmetic(entry)?);
+            width += 1;
+            match self.peek() {
+                Some(Token::Ampersand) => {
+                    self.at += 1;
+                    continue;
+                }
+                Some(Token::RowEnd) => {
+                    self.at += 1;
+                }
+                Some(Token::End(_)) => {}
+                _ => return Err(ParseError::Syntax),
+            }
+            if *columns.get_or_insert(width) != width {
+                return Err(ParseError::Syntax);
+            }
+            width = 0;
+        }
+        match self.next()? {
+            Token::End(name) if *name == *environment => {}
+            _ => return Err(ParseError::Syntax),
+        }
+        let columns = columns.ok_or(ParseError::Syntax)?;
+        if environment == "vmatrix" {
+            return exact::determinant(columns, &entries).ok_or(ParseError::Syntax);
+        }
+        Ok(Expr::Matrix(columns, entries))
+    }
+}
+
+/// Whether two ends can be those of an interval. Ends that cannot be compared can.
+fn interval_order(low: &Expr, high: &Expr) -> Order {
+    if low == high {
+        return Order::Equal;
+    }
+    if let (Expr::Number(low) | Expr::Decimal(low), Expr::Number(high) | Expr::Decimal(high)) = (low, high) {
+        return match low.cmp(high) {
+            std::cmp::Ordering::Less => Order::Increasing,
+            std::cmp::Ordering::Equal => Order::Equal,
+            std::cmp::Ordering::Greater => Order::Decreasing,
+        };
+    }
+    match (numeric::approximate(low), numeric::approximate(high)) {
+        (Some(low), Some(high)) if low < high => Order::Increasing,
+        (Some(low), Some(high)) if low == high => Order::Equal,
+        (Some(_), Some(_)) => Order::Decreasing,
+        _ => Order::Increasing,
+    }
+}
+
+enum Order {
+    Increasing,
+    Equal,
+    Decreasing,
+}

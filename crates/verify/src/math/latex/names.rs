@@ -1,0 +1,155 @@
+//! Names: symbols with their subscripts, and the functions that letters stand for.
+
+use dashu::rational::RBig;
+
+use super::super::budget::ParseError;
+use super::super::expr::{Constant, Expr};
+use super::super::lexer::Token;
+use super::{Operand, Parsed, Parser};
+
+impl Parser<'_> {
+    /// The base of a number written in another base is ignored.
+    pub(super) fn skip_base(&mut self) -> Parsed<()> {
+        if self.accept(&Token::Underscore) {
+            match self.peek() {
+                Some(Token::OpenBrace) => {
+                    self.raw_group()?;
+                }
+                Some(Token::Integer(_) | Token::Letter(_)) => self.at += 1,
+                _ => return Err(ParseError::Syntax),
+            }
+        }
+        Ok(())
+    }
+
+    /// A symbol with its subscript, or the application of the function it names.
+    pub(super) fn named(&mut self, start: usize, name: Box<str>) -> Parsed<Operand> {
+        let name = if self.peek() == Some(&Token::Underscore) { self.subscripted(&name)? } else { name };
+        let written = self.function_name(start, &name);
+        Ok(match self.application()? {
+            Some(arguments) => Expr::Apply(written, arguments).into(),
+            None => Expr::Symbol(name).into(),
+        })
+    }
+
+    /// A function keeps the spelling of its letter.
+    pub(super) fn function_name(&self, start: usize, name: &str) -> Box<str> {
+        match self.tokens.get(start).map(|spanned| &spanned.token) {
+            Some(Token::Letter(letter)) if letter.is_ascii_uppercase() => {
+                format!("{letter}{}", &name[1.min(name.len())..]).into()
+            }
+            _ => name.into(),
+        }
+    }
+
+    /// `_x`, `_{..}` after a name.
+    pub(super) fn subscripted(&mut self, name: &str) -> Parsed<Box<str>> {
+        self.expect(&Token::Underscore)?;
+        let subscript = match self.peek() {
+            Some(Token::OpenBrace) => {
+                let raw = self.raw_group()?;
+                raw.chars().filter(|c| !c.is_whitespace()).collect::<String>().to_lowercase()
+            }
+            Some(Token::Integer(_) | Token::Letter(_) | Token::Greek(_) | Token::Pi | Token::Text(_)) => {
+                let spanned = &self.tokens[self.at];
+                let raw = self.text[spanned.start..spanned.end].to_lowercase();
+                self.at += 1;
+                raw
+            }
+            _ => return Err(ParseError::Syntax),
+        };
+        if subscript.is_empty() {
+            return Err(ParseError::Syntax);
+        }
+        Ok(if subscript.chars().count() == 1 {
+            format!("{name}_{subscript}").into()
+        } else {
+            format!("{name}_{{{subscript}}}").into()
+        })
+    }
+
+    /// The text of a brace group, unread.
+    pub(super) fn raw_group(&mut self) -> Parsed<String> {
+        let open = self.tokens.get(self.at).ok_or(ParseError::Syntax)?;
+        if open.token != Token::OpenBrace {
+            return Err(ParseError::Syntax);
+        }
+        let from = open.end;
+        let mut depth = 0usize;
+        while let Some(spanned) = self.tokens.get(self.at) {
+            self.at += 1;
+            match spanned.token {
+                Token::OpenBrace => depth += 1,
+                Token::CloseBrace => {
+                    depth -= 1;
+                    if depth == 0 {
+                        return Ok(self.text[from..spanned.start].to_owned());
+                    }
+                }
+                _ => {}
+            }
+        }
+        Err(ParseError::Syntax)
+    }
+
+    /// `(a, b)` after a name, where each argument is one symbol or number.
+    pub(super) fn application(&mut self) -> Parsed<Option<Vec<Expr>>> {
+        let close = match self.peek() {
+            Some(Token::OpenParen) => Token::CloseParen,
+            Some(Token::OpenBracket) => Token::CloseBracket,
+            _ => return Ok(None),
+        };
+        let start = self.at;
+        self.at += 1;
+        let mut arguments = Vec::new();
+        loop {
+            let first = self.at;
+            let argument = match self.peek() {
+                Some(
+                    Token::Integer(_)
+                    | Token::Decimal(_)
+                    | Token::Letter(_)
+                    | Token::Greek(_)
+                    | Token::Text(_)
+                    | Token::Pi
+                    | Token::Differential(_),
+                ) => self.simple_argument(first)?,
+                _ => None,
+            };
+            let Some(argument) = argument else { break };
+            arguments.push(argument);
+            if self.accept(&Token::Comma) {
+                continue;
+            }
+            if self.accept(&close) {
+                return Ok(Some(arguments));
+            }
+            break;
+        }
+        self.at = start;
+        Ok(None)
+    }
+
+    pub(super) fn simple_argument(&mut self, start: usize) -> Parsed<Option<Expr>> {
+        let token = self.next()?;
+        let name: Box<str> = match token {
+            Token::Integer(value) => return Ok(Some(Expr::Number(RBig::from(value)))),
+            Token::Decimal(value) => return Ok(Some(Expr::Decimal(value))),
+            Token::Letter('e') => return Ok(Some(Expr::Constant(Constant::E))),
+            Token::Pi => return Ok(Some(Expr::Constant(Constant::Pi))),
+            Token::Letter(letter) => letter.to_ascii_lowercase().to_string().into(),
+            Token::Greek(name) => name.into(),
+            Token::Text(name) => name,
+            Token::Differential(name) => format!("d{name}").into(),
+            _ => {
+                self.at = start;
+                return Ok(None);
+            }
+        };
+        Ok(Some(Expr::Symbol(if self.peek() == Some(&Token::Underscore) {
+            self.subscripted(&name)?
+        } else {
+            name
+        })))
+    }
+}

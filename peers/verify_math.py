@@ -1,0 +1,87 @@
+"""math-verify against our mathematics verifier, both on one thread, in turns.
+
+    pip install math-verify[antlr4_13_2]==0.9.0
+    cargo build --release -p fgrpo-verify --example verify_math
+    python peers/verify_math.py [--rows 60] [--rounds 3] [--ours target/release/examples/verify_math]
+
+The responses are written here: step-by-step solutions of about 2 kB that end in a box, and the same answers alone. Golds
+are integers, fractions, surds, sets, tuples, intervals and polynomials; half of the answers are wrong. First both have to agree on
+which answers are correct.
+"""
+
+import argparse
+import json
+import logging
+import subprocess
+import tempfile
+import time
+
+from math_verify import ExprExtractionConfig, LatexExtractionConfig, parse, verify
+
+logging.disable(logging.CRITICAL)
+
+KINDS = [
+    lambda n: (str(n), str(n), str(n + 1)),
+    lambda n: (f"\\frac{{{n}}}{{{n + 1}}}", f"\\frac{{{2 * n}}}{{{2 * n + 2}}}", f"\\frac{{{n}}}{{{n + 2}}}"),
+    lambda n: (f"{n}\\sqrt{{2}}", f"\\sqrt{{{2 * n * n}}}", f"{n}\\sqrt{{3}}"),
+    lambda n: (f"\\{{{n}, {n + 1}, {n + 2}\\}}", f"{n + 2}, {n}, {n + 1}", f"{n}, {n + 1}, {n + 3}"),
+    lambda n: (f"({n}, {n + 2}, {n})", f"({n}, {n + 2}, {n})", f"({n}, {n}, {n + 2})"),
+    lambda n: (f"[{n}, {n + 5})", f"[{n}, {n + 5}.0)", f"[{n}, {n + 5}]"),
+    lambda n: (f"x^2-{n * n}", f"(x-{n})(x+{n})", f"(x-{n})^2"),
+]
+
+STEP = (
+    "First, we note that the value of the expression does not depend on the order of its terms, so we can write "
+    "$a_{%d} = 3 \\cdot %d + 1$ and continue with the next step, where \\(b_{%d}\\) is replaced by its definition.\n"
+)
+
+
+def cases(rows, full):
+    for index in range(rows):
+        gold, right, wrong = KINDS[index % len(KINDS)](2 + index)
+        answer = right if index % 2 else wrong
+        text = "".join(STEP % (step, index + step, step) for step in range(10)) if full else ""
+        yield {"gold": gold, "response": f"{text}Therefore, the answer is $\\boxed{{{answer}}}$."}
+
+
+def theirs(rows):
+    gold_target, target = [LatexExtractionConfig()], [ExprExtractionConfig(), LatexExtractionConfig()]
+    start = time.perf_counter()
+    correct = 0
+    for row in rows:
+        gold = parse("\\boxed{" + row["gold"] + "}", gold_target, parsing_timeout=None)
+        correct += bool(verify(gold, parse(row["response"], target, parsing_timeout=None), timeout_seconds=None))
+    return correct, len(rows) / (time.perf_counter() - start)
+
+
+def ours(program, rows, repeat):
+    with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:
+        for _ in range(repeat):
+            for row in rows:
+                file.write(json.dumps(row) + "\n")
+        file.flush()
+        result = json.loads(subprocess.run([program, file.name], check=True, capture_output=True).stdout)
+    return result["correct"] // repeat, result["per_second"]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=70)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--ours", default="target/release/examples/verify_math")
+    arguments = parser.parse_args()
+    for name, full in [("answers alone", False), ("full responses", True)]:
+        rows = list(cases(arguments.rows, full))
+        ratios = []
+        for _ in range(arguments.rounds):
+            their_correct, their_rate = theirs(rows)
+            our_correct, our_rate = ours(arguments.ours, rows, 100)
+            if their_correct != our_correct:
+                raise SystemExit(f"{name}: {our_correct} correct here, {their_correct} there")
+            ratios.append(our_rate / their_rate)
+            print(f"{name}: ours {our_rate:.0f}/s, math-verify {their_rate:.0f}/s, ratio {ratios[-1]:.0f}", flush=True)
+        print(f"{name}: median ratio {sorted(ratios)[len(ratios) // 2]:.0f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,7 +1,11 @@
 //! Seconds of one run of the categorical simulation, for `peers/simulation_numpy.py`.
 //!
-//! `cargo run --release -p fgrpo-core --example simulation_time -- N [GAMMA] [SEED] [STEPS] [rest|no-rest]`
+//! `cargo run --release -p fgrpo-core --example simulation_time -- N [GAMMA] [SEED] [STEPS] [rest|no-rest|plain]`
 
+#[path = "../tests/plain/mod.rs"]
+mod plain;
+
+use fgrpo_core::rng::Key;
 use fgrpo_core::sim::{Setup, Simulation};
 use std::time::Instant;
 
@@ -18,6 +22,17 @@ fn main() {
     let weight_decay = if args.get(4).is_some_and(|a| a == "no-rest") { 1e-300 } else { 0.0 };
     let setup = Setup { weight_decay, ..Setup::default() };
     let start = Instant::now();
+    if args.get(4).is_some_and(|a| a == "plain") {
+        let mut policy = plain::Plain::new(&setup, gamma);
+        let mut stream = Key::new(seed).stream();
+        for _ in 0..steps as u64 {
+            let draws = policy.sample(n, &mut stream);
+            policy.update(&draws);
+        }
+        let (seconds, m) = (start.elapsed().as_secs_f64(), policy.metrics());
+        println!("{{\"n\":{n},\"seconds\":{seconds},\"q_pos\":{},\"retained\":{}}}", m.q_pos, m.retained);
+        return;
+    }
     let mut policy = Simulation::new(&setup, n, gamma, seed).expect("a valid run");
     let mut moved = 0;
     let mut metrics = policy.metrics();

@@ -117,7 +117,7 @@ fn by_group_size(config: &Config, finals: &[Final]) -> Panel {
 /// Final values of several sweeps by group size, one colour each, named after their folders.
 pub(super) fn beside(sweeps: &[(PathBuf, Vec<Final>, Config)]) -> Figure {
     let widest = sweeps.iter().max_by_key(|s| s.2.group_sizes.iter().max()).map(|s| &s.2);
-    let panel = |title: &str, label: &str, value: fn(&Final) -> Spread| {
+    let panel = |title: &str, label: &str, value: fn(&Final) -> Spread, named: bool| {
         let mut curves = Vec::new();
         for (i, (path, finals, config)) in sweeps.iter().enumerate() {
             for (j, &gamma) in config.gammas.iter().enumerate() {
@@ -125,7 +125,7 @@ pub(super) fn beside(sweeps: &[(PathBuf, Vec<Final>, Config)]) -> Figure {
                 own.sort_by_key(|f| f.n);
                 let points: Vec<_> = own.into_iter().map(|f| (f.n as f64, value(f))).collect();
                 let name = path.file_name().unwrap_or(path.as_os_str()).display().to_string();
-                let name = (j == 0).then_some(name);
+                let name = (named && j == 0).then_some(name);
                 let curve = spread_curve(name, &points, PALETTE[i % PALETTE.len()], j > 0);
                 curves.push(Curve { dots: true, ..curve });
             }
@@ -136,14 +136,14 @@ pub(super) fn beside(sweeps: &[(PathBuf, Vec<Final>, Config)]) -> Figure {
             y: Axis::new(label, Scale::Linear, 0.0, 1.05),
             curves,
             zone: None,
-            styles: widest.map_or(vec![], styles),
-            legend: Legend::Left,
+            styles: widest.filter(|_| named).map_or(vec![], styles),
+            legend: Legend::LowerRight,
         }
     };
     Figure {
         panels: vec![
-            panel("Total correct mass at the end", "Q_pos", |f| f.q_pos),
-            panel("Retained positive mass at the end", "M_ret", |f| f.retained),
+            panel("Total correct mass at the end", "Q_pos", |f| f.q_pos, true),
+            panel("Retained positive mass at the end", "M_ret", |f| f.retained, false),
         ],
     }
 }

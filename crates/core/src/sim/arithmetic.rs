@@ -40,6 +40,19 @@ pub(super) fn exp(x: f64) -> f64 {
     }
 }
 
+/// `w e^d` for `|d| <= MAX_MOVE`, by Taylor's polynomial of degree 9, whose rest is below 2^-54.
+#[inline(always)]
+fn grown(w: f64, d: f64) -> f64 {
+    let d2 = d * d;
+    let d4 = d2 * d2;
+    let low = (0.5 + d * (1.0 / 6.0)) + d2 * (1.0 / 24.0 + d * (1.0 / 120.0));
+    let high = (1.0 / 720.0 + d * (1.0 / 5_040.0)) + d2 * (1.0 / 40_320.0 + d * (1.0 / 362_880.0));
+    w + w * (d + d2 * (low + d4 * high))
+}
+
+/// Largest movement of a logit for which its weight may follow by [`grown`].
+pub(super) const MAX_MOVE: f64 = 0.08;
+
 /// The numbers of one step that all slots of a class share.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rates {
@@ -55,51 +68,81 @@ pub(super) struct Rates {
     pub(super) rate: f64,
     pub(super) beta1: f64,
     pub(super) beta2: f64,
+    /// sqrt(beta2).
+    pub(super) root_beta2: f64,
     /// 1 / sqrt(1 - beta2^t).
     pub(super) root: f64,
     pub(super) eps: f64,
     /// Weights are exp(logit - shift).
     pub(super) shift: f64,
+    /// Weights are computed from their logits in this step; else they follow the logits' movements, which
+    /// are at most [`MAX_MOVE`].
+    pub(super) exact: bool,
 }
 
-/// Logit, the two moments of its gradient, and its weight.
+/// Logit, mean and root mean square of its gradient, and its weight.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct State {
     pub(super) z: f64,
     pub(super) m: f64,
-    pub(super) v: f64,
+    pub(super) s: f64,
     pub(super) w: f64,
 }
 
 impl State {
     /// One step after `count` draws.
     #[inline(always)]
-    pub(super) fn step<const PROBABILITY: bool, const ADAM: bool>(self, count: f64, r: &Rates) -> Self {
-        let Self { z, mut m, mut v, w } = self;
+    pub(super) fn step<const PROBABILITY: bool, const ADAM: bool, const EXACT: bool>(
+        self,
+        count: f64,
+        r: &Rates,
+    ) -> Self {
+        let Self { z, mut m, mut s, w } = self;
         let mut g = count * r.per_draw;
         if PROBABILITY {
             g = (g - r.baseline) * (w * r.per_weight);
         }
-        let z = if ADAM {
+        let d = if ADAM {
             m = r.beta1 * m + (1.0 - r.beta1) * g;
-            v = r.beta2 * v + (1.0 - r.beta2) * (g * g);
-            z * r.decay + r.rate * m / (v.sqrt() * r.root + r.eps)
+            s = (r.beta2 * (s * s) + (1.0 - r.beta2) * (g * g)).sqrt();
+            r.rate * m / (s * r.root + r.eps)
         } else {
-            z * r.decay + r.rate * g
+            r.rate * g
         };
-        Self { z, m, v, w: exp(z - r.shift) }
+        if EXACT {
+            let z = z * r.decay + d;
+            Self { z, m, s, w: exp(z - r.shift) }
+        } else {
+            Self { z: z + d, m, s, w: grown(w, d) }
+        }
+    }
+
+    /// One step without a draw, which has no gradient under the ratio surrogate: both moments only
+    /// shrink, so the root needs no square root.
+    #[inline(always)]
+    fn coast<const EXACT: bool>(self, r: &Rates) -> Self {
+        let Self { z, m, s, w } = self;
+        let (m, s) = (r.beta1 * m, r.root_beta2 * s);
+        let d = r.rate * m / (s * r.root + r.eps);
+        let z = if EXACT { z * r.decay + d } else { z + d };
+        Self { z, m, s, w: if EXACT { exp(z - r.shift) } else { grown(w, d) } }
     }
 }
 
-/// Slot arrays, all of the same whole number of blocks; `block` has one entry per block.
+/// Slot arrays, all of the same whole number of blocks; `block` and `drawn` have one entry per block.
 pub(super) struct Arrays<'a> {
     pub(super) z: &'a mut [f64],
     pub(super) m: &'a mut [f64],
-    pub(super) v: &'a mut [f64],
+    pub(super) s: &'a mut [f64],
     pub(super) w: &'a mut [f64],
     pub(super) count: &'a [u32],
     pub(super) block: &'a mut [f64],
+    /// One bit for each slot of a block that may have been drawn.
+    pub(super) drawn: &'a [u64],
 }
+
+/// Draws in a block up to which they are stepped one by one, the block without them.
+const FEW: u32 = 6;
 
 /// Sums that the metrics need, over slots with weight `w = exp(logit - shift)`.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -125,23 +168,50 @@ fn lanes(x: &[f64; BLOCK]) -> f64 {
 
 #[inline(always)]
 fn update_blocks<const PROBABILITY: bool, const ADAM: bool>(a: Arrays<'_>, r: &Rates) {
+    if r.exact {
+        update_all::<PROBABILITY, ADAM, true>(a, r);
+    } else {
+        update_all::<PROBABILITY, ADAM, false>(a, r);
+    }
+}
+
+#[inline(always)]
+fn update_all<const PROBABILITY: bool, const ADAM: bool, const EXACT: bool>(a: Arrays<'_>, r: &Rates) {
     let z = a.z.as_chunks_mut::<BLOCK>().0;
     let m = a.m.as_chunks_mut::<BLOCK>().0;
-    let v = a.v.as_chunks_mut::<BLOCK>().0;
+    let s = a.s.as_chunks_mut::<BLOCK>().0;
     let w = a.w.as_chunks_mut::<BLOCK>().0;
     let count = a.count.as_chunks::<BLOCK>().0;
-    for (((((z, m), v), w), count), block) in z.iter_mut().zip(m).zip(v).zip(w).zip(count).zip(a.block) {
-        for i in 0..BLOCK {
-            let old = State { z: z[i], m: m[i], v: v[i], w: w[i] };
-            let new = old.step::<PROBABILITY, ADAM>(f64::from(count[i]), r);
-            z[i] = new.z;
-            if ADAM {
-                m[i] = new.m;
-                v[i] = new.v;
+    let sums = a.block.iter_mut().zip(a.drawn);
+    for (((((z, m), s), w), count), (sum, &drawn)) in z.iter_mut().zip(m).zip(s).zip(w).zip(count).zip(sums) {
+        let state = |z: &[f64; BLOCK], m: &[f64; BLOCK], s: &[f64; BLOCK], w: &[f64; BLOCK], i: usize| {
+            State { z: z[i], m: m[i], s: s[i], w: w[i] }
+        };
+        if ADAM && !PROBABILITY && drawn.count_ones() <= FEW {
+            let mut stepped = [(0, State { z: 0.0, m: 0.0, s: 0.0, w: 0.0 }); FEW as usize];
+            let mut bits = drawn;
+            for slot in &mut stepped[..drawn.count_ones() as usize] {
+                let i = bits.trailing_zeros() as usize;
+                bits &= bits - 1;
+                *slot = (i, state(z, m, s, w, i).step::<false, true, EXACT>(f64::from(count[i]), r));
             }
-            w[i] = new.w;
+            for i in 0..BLOCK {
+                let new = state(z, m, s, w, i).coast::<EXACT>(r);
+                (z[i], m[i], s[i], w[i]) = (new.z, new.m, new.s, new.w);
+            }
+            for &(i, new) in &stepped[..drawn.count_ones() as usize] {
+                (z[i], m[i], s[i], w[i]) = (new.z, new.m, new.s, new.w);
+            }
+        } else {
+            for i in 0..BLOCK {
+                let new = state(z, m, s, w, i).step::<PROBABILITY, ADAM, EXACT>(f64::from(count[i]), r);
+                (z[i], w[i]) = (new.z, new.w);
+                if ADAM {
+                    (m[i], s[i]) = (new.m, new.s);
+                }
+            }
         }
-        *block = lanes(w);
+        *sum = lanes(w);
     }
 }
 
@@ -227,6 +297,13 @@ mod tests {
         }
     }
 
+    proptest! {
+        #[test]
+        fn a_weight_follows_small_movements_to_two_units_in_the_last_place(d in -MAX_MOVE..MAX_MOVE) {
+            prop_assert!((grown(3.0, d) - 3.0 * d.exp()).abs() <= 2.0 * f64::EPSILON * 3.0 * d.exp());
+        }
+    }
+
     #[test]
     fn exponential_has_the_right_ends() {
         assert_eq!(exp(0.0), 1.0);
@@ -249,21 +326,37 @@ mod tests {
             rate: 0.07,
             beta1: 0.9,
             beta2: 0.999,
+            root_beta2: 0.999f64.sqrt(),
             root: 3.1,
             eps: 1e-8,
             shift: 1.5,
+            exact: false,
         };
+        let drawn = [0, 0b1010, u64::MAX, 0];
         let run = |fast: bool| {
-            let (mut z, mut m, mut v) = (start.clone(), vec![0.0; n], vec![0.0; n]);
+            let (mut z, mut m, mut s) = (start.clone(), vec![0.0; n], vec![0.0; n]);
             let mut w: Vec<f64> = z.iter().map(|z| exp(z - 1.5)).collect();
             let mut block = vec![0.0; n / BLOCK];
-            for _ in 0..20 {
-                let a =
-                    Arrays { z: &mut z, m: &mut m, v: &mut v, w: &mut w, count: &counts, block: &mut block };
-                if fast { update::<true, true>(a, &rates) } else { update_blocks::<true, true>(a, &rates) }
+            for step in 0..20 {
+                let rates = Rates { exact: step % 4 == 0, ..rates };
+                let a = Arrays {
+                    z: &mut z,
+                    m: &mut m,
+                    s: &mut s,
+                    w: &mut w,
+                    count: &counts,
+                    block: &mut block,
+                    drawn: &drawn,
+                };
+                match (fast, step % 2) {
+                    (true, 0) => update::<true, true>(a, &rates),
+                    (true, _) => update::<false, true>(a, &rates),
+                    (false, 0) => update_blocks::<true, true>(a, &rates),
+                    (false, _) => update_blocks::<false, true>(a, &rates),
+                }
             }
-            let s = if fast { sums(&z, &w, 1.5, 0.1) } else { sum_blocks(&z, &w, 1.5, 0.1) };
-            (z, m, v, w, block, s)
+            let metrics = if fast { sums(&z, &w, 1.5, 0.1) } else { sum_blocks(&z, &w, 1.5, 0.1) };
+            (z, m, s, w, block, metrics)
         };
         assert_eq!(run(true), run(false));
     }

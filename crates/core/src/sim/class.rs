@@ -32,7 +32,7 @@ pub(super) struct Class {
 /// When an action may rest: every further step moves it by less than the one before.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rest {
-    /// The action rests when `m^2 <= limit * v`.
+    /// The action rests when `|m| <= limit * s`.
     pub(super) limit: f64,
     pub(super) beta1: f64,
     pub(super) beta2: f64,
@@ -45,7 +45,7 @@ impl Class {
             first,
             correct: kind.correct,
             size: kind.size,
-            fresh: State { z: kind.logit, m: 0.0, v: 0.0, w },
+            fresh: State { z: kind.logit, m: 0.0, s: 0.0, w },
             untouched: kind.size.into(),
             moving: Slots::default(),
             resting: Slots::default(),
@@ -61,7 +61,7 @@ impl Class {
 
     /// Forgets the draws of the step before.
     pub(super) fn clear_draws(&mut self) {
-        self.moving.count.fill(0);
+        self.moving.clear_draws();
     }
 
     /// Draws `counts` actions of the three parts; all that are drawn then have a moving slot. `step` is
@@ -78,6 +78,7 @@ impl Class {
         if let (1.., Some(rest)) = (counts[1], rest) {
             self.resting.draw(counts[1], scratch, stream);
             self.wake(step, rest);
+            self.resting.clear_draws();
         }
         self.draw_untouched(counts[2], stream);
     }
@@ -101,7 +102,7 @@ impl Class {
         for _ in 0..k {
             let who = stream.below(all);
             if who < distinct {
-                self.moving.count[start + who as usize] += 1;
+                self.moving.draw_slot(start + who as usize);
             } else {
                 self.moving.push(self.fresh, named, 1);
                 named += 1;
@@ -124,7 +125,7 @@ impl Class {
                     let mut state = self.resting.state(i);
                     let slept = (step - self.since[i]) as f64;
                     state.m *= rest.beta1.powf(slept);
-                    state.v *= rest.beta2.powf(slept);
+                    state.s *= rest.beta2.powf(slept / 2.0);
                     let member = self.resting.member(i).expect("a gap has no weight");
                     self.moving.push(state, member, count);
                     self.resting.clear(i);
@@ -136,10 +137,23 @@ impl Class {
 
     /// Lets the actions rest that hardly move any more. `step` is the number of steps already taken.
     pub(super) fn rest(&mut self, step: u64, rest: Rest) {
+        if self.gaps > 64 + self.resting.len() / 2 {
+            let mut kept = Vec::with_capacity(self.since.len() - self.gaps);
+            self.resting.retain(|i, _, _| {
+                kept.push(self.since[i]);
+                true
+            });
+            self.since = kept;
+            self.gaps = 0;
+        }
+        // Moving everything together costs several steps; it has to pay.
+        if self.moving.still(rest.limit) < self.moving.len() / 16 {
+            return;
+        }
         let Self { moving, resting, since, .. } = self;
         let mut any = false;
         moving.retain(|_, s, member| {
-            let rests = s.m * s.m <= rest.limit * s.v;
+            let rests = s.m.abs() <= rest.limit * s.s;
             if rests {
                 any = true;
                 resting.push(s, member, 0);
@@ -149,15 +163,6 @@ impl Class {
         });
         if any {
             resting.sum_blocks();
-        }
-        if self.gaps > 64 + self.resting.len() / 2 {
-            let mut kept = Vec::with_capacity(self.since.len() - self.gaps);
-            self.resting.retain(|i, _, _| {
-                kept.push(self.since[i]);
-                true
-            });
-            self.since = kept;
-            self.gaps = 0;
         }
     }
 
@@ -170,7 +175,7 @@ impl Class {
     pub(super) fn update<const PROBABILITY: bool, const ADAM: bool>(&mut self, r: &Rates) {
         arithmetic::update::<PROBABILITY, ADAM>(self.moving.arrays(), r);
         if PROBABILITY || r.decay != 1.0 {
-            self.fresh = self.fresh.step::<PROBABILITY, ADAM>(0.0, r);
+            self.fresh = self.fresh.step::<PROBABILITY, ADAM, true>(0.0, r);
         }
     }
 

@@ -17,8 +17,8 @@
 //!   below rounding, the action rests until it is drawn again.
 //!
 //! What is left runs over contiguous arrays, vectorised ([`arithmetic`]) without fused operations, so
-//! results are equal bit for bit on every processor. Probabilities are not updated incrementally: each
-//! moved logit gets its exponential anew, so recorded metrics carry no accumulated error.
+//! results are equal bit for bit on every processor. A weight follows its logit's movement by a short
+//! polynomial and is computed anew from the logit every 16 steps, so nothing accumulates.
 //!
 //! Where this departs from the paper: it prints `(1/N) sum r_j p_j` with gradient ascent; see
 //! docs/simulation.md for why the ratio surrogate with AdamW is the default.

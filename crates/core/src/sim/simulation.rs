@@ -1,6 +1,6 @@
 //! One run: a policy at one group size, gamma and seed, advanced step by step.
 
-use super::arithmetic::Rates;
+use super::arithmetic::{MAX_MOVE, Rates};
 use super::binomial::binomial;
 use super::class::{Class, Rest};
 use super::setup::{Error, Optimizer, Setup, Surrogate};
@@ -9,6 +9,9 @@ use crate::rng::Key;
 
 /// Steps between two looks for actions that may rest.
 const REST_EVERY: u64 = 32;
+
+/// Steps between two in which weights are computed from their logits.
+const EXACT_EVERY: u64 = 16;
 
 /// Movement to come below which an action rests: a quarter of a unit in the last place of 1.
 const NEGLIGIBLE: f64 = f64::EPSILON / 4.0;
@@ -164,13 +167,19 @@ impl Simulation {
             rate: lr,
             beta1: 0.0,
             beta2: 0.0,
+            root_beta2: 0.0,
             root: 0.0,
             eps: 0.0,
             shift: self.shift,
+            exact: true,
         };
         if let Optimizer::AdamW { beta1, beta2, eps } = self.setup.optimizer {
             let (rate, root) = (lr / (1.0 - beta1.powf(t)), 1.0 / (1.0 - beta2.powf(t)).sqrt());
-            rates = Rates { rate, root, beta1, beta2, eps, ..rates };
+            // |m| <= ratio * s by Cauchy and Schwarz, which bounds how far a logit can move.
+            let ratio = (1.0 - beta1) / ((1.0 - beta2) * (1.0 - beta1 * beta1 / beta2)).sqrt();
+            let small = rate * ratio / root <= MAX_MOVE && rates.decay == 1.0;
+            let exact = !small || self.step.is_multiple_of(EXACT_EVERY);
+            rates = Rates { rate, root, beta1, beta2, root_beta2: beta2.sqrt(), eps, exact, ..rates };
         }
         let step = match (self.setup.surrogate, self.setup.optimizer) {
             (Surrogate::Ratio, Optimizer::AdamW { .. }) => Class::update::<false, true>,
@@ -200,7 +209,7 @@ impl Simulation {
         // corrections only make it smaller. All of them together have to be negligible.
         let rate = self.setup.lr / (1.0 - beta1.powf(self.step as f64));
         let first = NEGLIGIBLE * (1.0 - shrink) / (shrink * rate);
-        Some(Rest { limit: if first.is_finite() { first * first } else { f64::MAX }, beta1, beta2 })
+        Some(Rest { limit: first.min(f64::MAX), beta1, beta2 })
     }
 
     /// Shifts the exponent so that weights stay within the numbers' range.

@@ -16,7 +16,7 @@ const DRAWS_PER_SLOT: u64 = 16;
 /// Draws in a block from which on cutting its weights at the smallest pays.
 const DRAWS_TO_CUT: u64 = 24;
 
-const PADDING: State = State { z: f64::NEG_INFINITY, m: 0.0, v: 0.0, w: 0.0 };
+const PADDING: State = State { z: f64::NEG_INFINITY, m: 0.0, s: 0.0, w: 0.0 };
 
 /// States of actions, how often each was drawn in this step, and whose they are.
 #[derive(Debug, Default)]
@@ -24,10 +24,12 @@ pub(super) struct Slots {
     len: usize,
     pub(super) z: Vec<f64>,
     m: Vec<f64>,
-    v: Vec<f64>,
+    s: Vec<f64>,
     pub(super) w: Vec<f64>,
     pub(super) count: Vec<u32>,
     member: Vec<u32>,
+    /// For each block, one bit for each slot that may have been drawn in this step.
+    drawn: Vec<u64>,
     /// Sum of weights of each block, valid after [`Slots::sum_blocks`] or a step.
     block: Vec<f64>,
 }
@@ -39,12 +41,29 @@ impl Slots {
     }
 
     pub(super) fn state(&self, i: usize) -> State {
-        State { z: self.z[i], m: self.m[i], v: self.v[i], w: self.w[i] }
+        State { z: self.z[i], m: self.m[i], s: self.s[i], w: self.w[i] }
     }
 
     fn set(&mut self, i: usize, state: State, member: u32, count: u32) {
-        (self.z[i], self.m[i], self.v[i], self.w[i]) = (state.z, state.m, state.v, state.w);
+        (self.z[i], self.m[i], self.s[i], self.w[i]) = (state.z, state.m, state.s, state.w);
         (self.member[i], self.count[i]) = (member, count);
+        self.drawn[i / BLOCK] |= u64::from(count > 0) << (i % BLOCK);
+    }
+
+    /// Forgets the draws.
+    pub(super) fn clear_draws(&mut self) {
+        for (drawn, count) in self.drawn.iter_mut().zip(self.count.as_chunks_mut::<BLOCK>().0) {
+            if *drawn != 0 {
+                *count = [0; BLOCK];
+                *drawn = 0;
+            }
+        }
+    }
+
+    /// Draws slot `i` once more.
+    pub(super) fn draw_slot(&mut self, i: usize) {
+        self.count[i] += 1;
+        self.drawn[i / BLOCK] |= 1 << (i % BLOCK);
     }
 
     /// The action in slot `i`, if there is one: members of a class are numbered by their first draw.
@@ -56,13 +75,14 @@ impl Slots {
     pub(super) fn push(&mut self, state: State, member: u32, count: u32) {
         if self.len == self.z.len() {
             let size = self.len + BLOCK;
-            for x in [&mut self.m, &mut self.v, &mut self.w] {
+            for x in [&mut self.m, &mut self.s, &mut self.w] {
                 x.resize(size, 0.0);
             }
             self.z.resize(size, PADDING.z);
             self.count.resize(size, 0);
             self.member.resize(size, NOBODY);
             self.block.push(0.0);
+            self.drawn.push(0);
         }
         self.set(self.len, state, member, count);
         self.len += 1;
@@ -75,24 +95,32 @@ impl Slots {
         self.block[b] = self.w[b * BLOCK..(b + 1) * BLOCK].iter().sum();
     }
 
-    /// Keeps the slots for which `keep` holds, in order; gaps go.
+    /// Number of slots with `|m| <= limit * s`.
+    pub(super) fn still(&self, limit: f64) -> usize {
+        let pairs = self.m.iter().zip(&self.s).take(self.len);
+        pairs.map(|(m, s)| usize::from(m.abs() <= limit * s)).sum()
+    }
+
+    /// Keeps the slots for which `keep` holds, in order; gaps go, and draws are forgotten.
     pub(super) fn retain(&mut self, mut keep: impl FnMut(usize, State, u32) -> bool) {
+        self.clear_draws();
         let mut to = 0;
         for from in 0..self.len {
-            let (state, member, count) = (self.state(from), self.member[from], self.count[from]);
+            let (state, member) = (self.state(from), self.member[from]);
             if member != NOBODY && keep(from, state, member) {
-                self.set(to, state, member, count);
+                self.set(to, state, member, 0);
                 to += 1;
             }
         }
         self.len = to;
         let size = to.next_multiple_of(BLOCK);
-        for x in [&mut self.z, &mut self.m, &mut self.v, &mut self.w] {
+        for x in [&mut self.z, &mut self.m, &mut self.s, &mut self.w] {
             x.truncate(size);
         }
         self.count.truncate(size);
         self.member.truncate(size);
         self.block.truncate(size / BLOCK);
+        self.drawn.truncate(size / BLOCK);
         for i in to..size {
             self.set(i, PADDING, NOBODY, 0);
         }
@@ -124,10 +152,11 @@ impl Slots {
         Arrays {
             z: &mut self.z,
             m: &mut self.m,
-            v: &mut self.v,
+            s: &mut self.s,
             w: &mut self.w,
             count: &self.count,
             block: &mut self.block,
+            drawn: &self.drawn,
         }
     }
 
@@ -158,7 +187,7 @@ impl Slots {
             let in_block = Cumulative::of(self.w[b * BLOCK..].first_chunk().expect("whole blocks"));
             let before = if b == 0 { 0.0 } else { scratch[b - 1] };
             let i = in_block.slot((x - before).min(in_block.total.next_down()));
-            self.count[b * BLOCK + i] += 1;
+            self.draw_slot(b * BLOCK + i);
         }
     }
 
@@ -167,13 +196,15 @@ impl Slots {
         suffix_sums(&self.block, scratch);
         let mut left = k;
         let blocks = self.w.as_chunks::<BLOCK>().0.iter().zip(self.count.as_chunks_mut::<BLOCK>().0);
-        for (((w, count), &sum), &rest) in blocks.zip(&self.block).zip(&*scratch) {
+        let blocks = blocks.zip(&mut self.drawn);
+        for ((((w, count), drawn), &sum), &rest) in blocks.zip(&self.block).zip(&*scratch) {
             let here = binomial(left, sum / rest, stream);
             left -= here;
             if here > DRAWS_PER_SLOT * BLOCK as u64 {
                 draw_by_slot(w, here, count, stream);
+                *drawn = u64::MAX;
             } else if here > 0 {
-                draw_within(w, here, count, stream);
+                *drawn |= draw_within(w, here, count, stream);
             }
             if left == 0 {
                 break;
@@ -200,7 +231,8 @@ fn suffix_sums(x: &[f64], suffix: &mut Vec<f64>) {
 
 /// Draws `k` times within a block. Where draws are many, the weights are cut at the smallest: the draws
 /// that fall below it take any slot alike, six random bits each; the others search what is above it.
-fn draw_within(w: &[f64; BLOCK], k: u64, count: &mut [u32; BLOCK], stream: &mut Stream) {
+/// Returns a bit for each slot that may have been drawn.
+fn draw_within(w: &[f64; BLOCK], k: u64, count: &mut [u32; BLOCK], stream: &mut Stream) -> u64 {
     let floor = if k < DRAWS_TO_CUT { 0.0 } else { w.iter().copied().fold(f64::INFINITY, f64::min) };
     let above = Cumulative::of(&w.map(|w| w - floor));
     let mut flat = 0;
@@ -217,9 +249,13 @@ fn draw_within(w: &[f64; BLOCK], k: u64, count: &mut [u32; BLOCK], stream: &mut 
             left -= left.min(10);
         }
     }
+    let mut drawn = if flat > 0 { u64::MAX } else { 0 };
     for _ in flat..k {
-        count[above.slot(below(stream.uniform(), above.total))] += 1;
+        let i = above.slot(below(stream.uniform(), above.total));
+        count[i] += 1;
+        drawn |= 1 << i;
     }
+    drawn
 }
 
 fn draw_by_slot(w: &[f64; BLOCK], k: u64, count: &mut [u32; BLOCK], stream: &mut Stream) {
@@ -284,7 +320,7 @@ mod tests {
     fn filled(weights: &[f64]) -> Slots {
         let mut slots = Slots::default();
         for (i, &w) in weights.iter().enumerate() {
-            slots.push(State { z: w.ln(), m: 0.0, v: 0.0, w }, i as u32, 0);
+            slots.push(State { z: w.ln(), m: 0.0, s: 0.0, w }, i as u32, 0);
         }
         slots.sum_blocks();
         slots
@@ -335,7 +371,7 @@ mod tests {
         let p = 40.0 / total;
         let (mut product, mut square) = (0.0, 0.0);
         for _ in 0..rounds {
-            slots.count.fill(0);
+            slots.clear_draws();
             slots.draw(50, &mut Vec::new(), &mut stream);
             let [a, b] = [3, 100].map(|i| f64::from(slots.count[i]) - n * p);
             product += a * b;

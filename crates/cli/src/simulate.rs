@@ -16,7 +16,7 @@ use crate::table::{Format, Table};
 use anyhow::Context;
 use fgrpo_core::sim::Simulation;
 use folder::{Folder, write_whole};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use serde_json::{Value, json};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -219,10 +219,15 @@ fn progress_bar(length: u64) -> ProgressBar {
         return ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::hidden());
     }
     let style = ProgressStyle::with_template(
-        "{bar:32.cyan/238} {percent:>3}%  {msg}  {per_sec:.dim} steps/s  {elapsed} <{eta}",
-    );
-    let bar =
-        ProgressBar::new(length).with_style(style.expect("the template is constant").progress_chars("━━━"));
+        "{bar:32.cyan/238} {percent:>3}%  {msg}  {rate}  ({elapsed} so far, {eta} left)",
+    )
+    .expect("the template is constant")
+    .with_key("rate", |state: &ProgressState, to: &mut dyn std::fmt::Write| {
+        // A display that can't be written to has nobody to tell.
+        let _ = write!(to, "{:.1}k steps/s", state.per_sec() / 1e3);
+    })
+    .progress_chars("━╸─");
+    let bar = ProgressBar::new(length).with_style(style);
     bar.enable_steady_tick(Duration::from_millis(200));
     bar
 }

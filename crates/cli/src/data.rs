@@ -54,7 +54,7 @@ pub struct SynLogic {
     /// Where to write: .jsonl or .parquet.
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
-    /// Ask for <think> and <answer> tags in the prompt, as the verifier's format gate wants them.
+    /// Ask for `<think>` and `<answer>` tags in the prompt, as the verifier's format gate wants them.
     #[arg(long)]
     pub ask_format: bool,
     /// Store a right answer in reward_model.ground_truth (the verifiers don't read it).

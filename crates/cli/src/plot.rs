@@ -2,7 +2,7 @@
 //!
 //! Both formats are drawn by the same code through `plotters`. PNG needs a font of its own; the one
 //! embedded is Ubuntu Light (crate `epaint_default_fonts`, kept by the egui project), so that a figure
-//! looks the same on a machine without fonts. Pixels are drawn [`FINENESS`] times too fine, because
+//! looks the same on a machine without fonts. Pixels are drawn `FINENESS` times too fine, because
 //! plotters rounds to whole pixels: an SVG then scales down by its view box, a PNG by averaging.
 
 use crate::bad_input;

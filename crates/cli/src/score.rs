@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 
-/// Prints log-probabilities and entropies: {"tokens":[...]} per line in, {"logp":[...],"entropy":[...]}
-/// per line out, logp[t] of tokens[t+1] given those before.
+/// Prints log-probabilities and entropies: `{"tokens":[...]}` per line in, `{"logp":[...],"entropy":[...]}`
+/// per line out, `logp[t]` of `tokens[t+1]` given those before.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Example:\n  echo '{\"tokens\":[1,5,7]}' | fgrpo score --model runs/maze-quick/checkpoints/step-000100 -"

@@ -36,7 +36,7 @@ pub struct Args {
     /// Change a setting: key=value.
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
-    /// Folder of the results; runs/<name of the configuration> when left out.
+    /// Folder of the results; `runs/<name of the configuration>` when left out.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Draw this sweep's final values beside those of other sweeps' folders, into beside.svg and .png.

@@ -121,3 +121,21 @@ fn every_row_of_paper_md_names_an_existing_function_and_test() {
         }
     }
 }
+
+#[test]
+fn every_source_file_stands_in_the_map_of_architecture_md() {
+    let map = std::fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let crates = root().join("crates");
+    for name in ["core", "verify", "nn", "cli"] {
+        for path in sources(&crates.join(name).join("src")) {
+            let relative = path.strip_prefix(&crates).unwrap();
+            // The entry of a folder below src stands for its files.
+            let named = relative
+                .ancestors()
+                .map(|a| a.to_string_lossy().into_owned())
+                .filter(|a| a.split('/').count() > 2)
+                .any(|a| map.contains(&format!("`{a}`")) || map.contains(&format!("`{a}/`")));
+            assert!(named, "{} is not in ARCHITECTURE.md's map", relative.display());
+        }
+    }
+}

@@ -3,7 +3,7 @@
 //!
 //! Not taken over: where the reference draws a missing argument at random, and where it raises
 //! an exception (an unknown instruction, a keyword that is no regular expression), the problem is
-//! refused with [`Error`]: no verdict is better than one that depends on chance. A letter outside
+//! refused with [`enum@Error`]: no verdict is better than one that depends on chance. A letter outside
 //! a to z is counted, where the reference draws another one.
 
 mod instruction;
@@ -97,7 +97,7 @@ impl Problem {
     /// absent; ones that no instruction asks for are passed over.
     ///
     /// # Errors
-    /// See [`Error`].
+    /// See [`enum@Error`].
     pub fn new<S: AsRef<str>>(ids: &[S], kwargs: &[Value]) -> Result<Self, Error> {
         if ids.len() != kwargs.len() {
             return Err(Error::Length { found: kwargs.len(), wanted: ids.len() });

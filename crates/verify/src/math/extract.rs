@@ -56,12 +56,11 @@ static BARE_EXPRESSION: LazyLock<Option<Regex>> =
 static BARE_NUMBER: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(&format!("{PREFIX}[{CURRENCY}]?{NUMBER}")).ok());
 static HOPED: LazyLock<Option<Regex>> =
-    LazyLock::new(|| Regex::new(&format!(r"(?s)^:?\s*{}\.?\s?I hope", expression_or_number())).ok());
+    LazyLock::new(|| Regex::new(&format!(r"^:?\s*{}\.?\s?I hope", expression_or_number())).ok());
 static FINAL: LazyLock<Option<Fancy>> =
-    LazyLock::new(|| fancy(&format!(r"(?s)^.{{0,100}}?\s+is:?{}", expression_or_number())));
-static ANSWER: LazyLock<Option<Fancy>> = LazyLock::new(|| {
-    fancy(&format!(r"(?s)^(?:.{{0,100}}=\s*|.{{0,50}}?){}(?!\s*=)", expression_or_number()))
-});
+    LazyLock::new(|| fancy(&format!(r"^.{{0,100}}?\s+is:?{}", expression_or_number())));
+static ANSWER: LazyLock<Option<Fancy>> =
+    LazyLock::new(|| fancy(&format!(r"^(?:.{{0,100}}=\s*|.{{0,50}}?){}(?!\s*=)", expression_or_number())));
 
 /// The groups of candidates, by priority. Each group is found when it is asked for.
 pub(super) struct Search<'a> {
@@ -323,7 +322,7 @@ fn answer_ends(text: &str) -> Vec<usize> {
 
 // ---- boxes ----
 
-/// All clusters of boxes.
+/// The last cluster of boxes; the ones before it are no answers.
 fn boxes<'a>(text: &'a str, group: &mut Vec<Candidate<'a>>) {
     let mut cluster: Option<Candidate<'a>> = None;
     let mut at = 0;
@@ -347,7 +346,6 @@ fn boxes<'a>(text: &'a str, group: &mut Vec<Candidate<'a>>) {
                 *last = end;
             }
             _ => {
-                group.extend(cluster.take());
                 let found = Found::Boxed(vec![content]);
                 cluster = Some(Candidate { found, start, end });
             }

@@ -1,0 +1,260 @@
+//! The words of a Python expression: numbers, strings, names, operators, line ends.
+
+use dashu::integer::IBig;
+
+use super::super::json::MAX_DIGITS;
+use super::super::value::Value;
+use super::{EvalError, MAX_BITS, MAX_BRACKETS, Result};
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Token {
+    Value(Value),
+    Name(&'static str),
+    OtherName,
+    Op(&'static str),
+    Newline,
+    End,
+}
+
+/// The words that mean something here; every other name is unknown.
+const WORDS: [&str; 11] = ["True", "False", "None", "and", "or", "not", "if", "else", "in", "is", "lambda"];
+/// Operators, longer ones first.
+const OPERATORS: [&str; 40] = [
+    "...", "**=", "//=", "<<=", ">>=", "**", "//", "<<", ">>", "<=", ">=", "==", "!=", "->", ":=", "+=",
+    "-=", "*=", "/=", "%=", "+", "-", "*", "/", "%", "@", "&", "|", "^", "~", "<", ">", "(", ")", "[", "]",
+    "{", "}", ",", ":",
+];
+
+pub(super) struct Lexer<'a> {
+    pub(super) text: &'a str,
+    pub(super) at: usize,
+    pub(super) brackets: usize,
+}
+
+impl Lexer<'_> {
+    pub(super) fn next(&mut self) -> Result<Token> {
+        loop {
+            let rest = &self.text[self.at..];
+            let Some(c) = rest.chars().next() else { return Ok(Token::End) };
+            match c {
+                ' ' | '\t' | '\u{c}' => self.at += 1,
+                '\n' | '\r' => {
+                    self.at += 1;
+                    if self.brackets == 0 {
+                        return Ok(Token::Newline);
+                    }
+                }
+                '#' => self.at += rest.find('\n').unwrap_or(rest.len()),
+                '\\' => {
+                    let step = if rest.starts_with("\\\n") {
+                        2
+                    } else if rest.starts_with("\\\r\n") {
+                        3
+                    } else {
+                        return Err(EvalError::Syntax);
+                    };
+                    self.at += step;
+                }
+                '\'' | '"' => return self.string("").map(Token::Value),
+                '0'..='9' => return self.number().map(Token::Value),
+                '.' if rest.as_bytes().get(1).is_some_and(u8::is_ascii_digit) => {
+                    return self.number().map(Token::Value);
+                }
+                c if c == '_' || c.is_alphabetic() => return self.name(),
+                _ => {
+                    let op = OPERATORS.iter().find(|op| rest.starts_with(**op)).ok_or(EvalError::Syntax)?;
+                    self.at += op.len();
+                    match *op {
+                        "(" | "[" | "{" => {
+                            self.brackets += 1;
+                            if self.brackets > MAX_BRACKETS {
+                                return Err(EvalError::Syntax);
+                            }
+                        }
+                        ")" | "]" | "}" => self.brackets = self.brackets.saturating_sub(1),
+                        _ => {}
+                    }
+                    return Ok(Token::Op(op));
+                }
+            }
+        }
+    }
+
+    fn name(&mut self) -> Result<Token> {
+        let rest = &self.text[self.at..];
+        let end = rest.find(|c: char| !(c == '_' || c.is_alphanumeric())).unwrap_or(rest.len());
+        let word = &rest[..end];
+        if word.len() <= 2 && rest[end..].starts_with(['\'', '"']) {
+            let prefix = word.to_ascii_lowercase();
+            if ["r", "b", "u", "f", "rb", "br", "rf", "fr"].contains(&prefix.as_str()) {
+                self.at += end;
+                return self.string(&prefix).map(Token::Value);
+            }
+        }
+        self.at += end;
+        Ok(WORDS.iter().find(|w| **w == word).map_or(Token::OtherName, |w| Token::Name(w)))
+    }
+
+    /// Reads digits with single underscores between them, returns them bare.
+    fn digits(&mut self, base: u32) -> String {
+        let mut out = String::new();
+        let bytes = self.text.as_bytes();
+        let digit = |at: usize| bytes.get(at).is_some_and(|c| char::from(*c).is_digit(base));
+        while digit(self.at) || (!out.is_empty() && bytes.get(self.at) == Some(&b'_') && digit(self.at + 1)) {
+            if bytes[self.at] != b'_' {
+                out.push(char::from(bytes[self.at]));
+            }
+            self.at += 1;
+        }
+        out
+    }
+
+    fn number(&mut self) -> Result<Value> {
+        let bytes = self.text.as_bytes();
+        if bytes[self.at] == b'0' {
+            let base = match bytes.get(self.at + 1) {
+                Some(b'x' | b'X') => 16,
+                Some(b'o' | b'O') => 8,
+                Some(b'b' | b'B') => 2,
+                _ => 0,
+            };
+            if base != 0 {
+                self.at += 2;
+                if bytes.get(self.at) == Some(&b'_') {
+                    self.at += 1;
+                }
+                let digits = self.digits(base);
+                if digits.len() * 4 > MAX_BITS {
+                    return Err(EvalError::Budget);
+                }
+                return IBig::from_str_radix(&digits, base).map(Value::Int).map_err(|_| EvalError::Syntax);
+            }
+        }
+        let mut text = self.digits(10);
+        let mut real = false;
+        if bytes.get(self.at) == Some(&b'.') {
+            real = true;
+            self.at += 1;
+            text.push('.');
+            text += &self.digits(10);
+        }
+        if matches!(bytes.get(self.at), Some(b'e' | b'E')) {
+            let back = self.at;
+            self.at += 1;
+            let mut exponent = String::from("e");
+            if let Some(sign @ (b'+' | b'-')) = bytes.get(self.at) {
+                exponent.push(char::from(*sign));
+                self.at += 1;
+            }
+            let digits = self.digits(10);
+            if digits.is_empty() {
+                self.at = back;
+            } else {
+                real = true;
+                text += &exponent;
+                text += &digits;
+            }
+        }
+        let imaginary = matches!(bytes.get(self.at), Some(b'j' | b'J'));
+        if imaginary {
+            self.at += 1;
+        }
+        if real || imaginary {
+            let x: f64 = text.parse().map_err(|_| EvalError::Syntax)?;
+            return Ok(if imaginary { Value::Complex(0.0, x) } else { Value::Float(x) });
+        }
+        let significant = text.trim_start_matches('0');
+        // Leading zeros are an error except in zero itself.
+        if (significant.len() < text.len() && !significant.is_empty()) || text.len() > MAX_DIGITS {
+            return Err(EvalError::Syntax);
+        }
+        text.parse::<IBig>().map(Value::Int).map_err(|_| EvalError::Syntax)
+    }
+
+    fn string(&mut self, prefix: &str) -> Result<Value> {
+        let raw = prefix.contains('r');
+        let bytes = prefix.contains('b');
+        let rest = &self.text[self.at..];
+        let quote = &rest[..1];
+        let triple = quote.repeat(3);
+        let close = if rest.starts_with(&triple) { triple.as_str() } else { quote };
+        self.at += close.len();
+        let mut out = String::new();
+        loop {
+            let rest = &self.text[self.at..];
+            if rest.starts_with(close) {
+                self.at += close.len();
+                break;
+            }
+            let c = rest.chars().next().ok_or(EvalError::Syntax)?;
+            self.at += c.len_utf8();
+            match c {
+                '\n' | '\r' if close.len() == 1 => return Err(EvalError::Syntax),
+                '\\' => {
+                    let escaped = rest[1..].chars().next().ok_or(EvalError::Syntax)?;
+                    self.at += escaped.len_utf8();
+                    if raw {
+                        out.push('\\');
+                        out.push(escaped);
+                    } else {
+                        self.escape(escaped, bytes, &mut out)?;
+                    }
+                }
+                '{' | '}' if prefix.contains('f') => return Err(EvalError::Syntax),
+                c => out.push(c),
+            }
+        }
+        if !bytes {
+            return Ok(Value::Str(out));
+        }
+        let bytes: Option<Vec<u8>> = out.chars().map(|c| u8::try_from(u32::from(c)).ok()).collect();
+        bytes.map(Value::Bytes).ok_or(EvalError::Syntax)
+    }
+
+    fn escape(&mut self, c: char, bytes: bool, out: &mut String) -> Result<()> {
+        let simple = match c {
+            '\n' => return Ok(()),
+            'n' => '\n',
+            't' => '\t',
+            'r' => '\r',
+            'a' => '\u{7}',
+            'b' => '\u{8}',
+            'f' => '\u{c}',
+            'v' => '\u{b}',
+            '\\' | '\'' | '"' => c,
+            '0'..='7' => {
+                let mut code = c.to_digit(8).unwrap_or(0);
+                for _ in 0..2 {
+                    let next = self.text.as_bytes().get(self.at).and_then(|d| char::from(*d).to_digit(8));
+                    let Some(d) = next else { break };
+                    code = code * 8 + d;
+                    self.at += 1;
+                }
+                char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER)
+            }
+            'x' => self.hex(2)?,
+            'u' if !bytes => self.hex(4)?,
+            'U' if !bytes => self.hex(8)?,
+            'N' if !bytes => return Err(EvalError::Syntax),
+            other => {
+                out.push('\\');
+                other
+            }
+        };
+        out.push(simple);
+        Ok(())
+    }
+
+    fn hex(&mut self, length: usize) -> Result<char> {
+        let digits = self.text.as_bytes().get(self.at..self.at + length).ok_or(EvalError::Syntax)?;
+        let code = digits
+            .iter()
+            .try_fold(0_u32, |n, d| n.checked_mul(16)?.checked_add(char::from(*d).to_digit(16)?))
+            .ok_or(EvalError::Syntax)?;
+        self.at += length;
+        if code > 0x10_FFFF {
+            return Err(EvalError::Syntax);
+        }
+        Ok(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER))
+    }
+}

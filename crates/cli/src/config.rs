@@ -4,6 +4,7 @@
 //! so a wrong key or value is refused in the same words wherever it came from.
 
 use crate::bad_input;
+use crate::dataset::TaskKind;
 use crate::failure::OrBadInput;
 use anyhow::Context;
 use fgrpo_core::advantage::Advantage;
@@ -12,6 +13,10 @@ use fgrpo_core::group::Rewards;
 use fgrpo_core::loss::{Aggregation, CispoBounds, Correction, Kl, Objective, PolicyLoss};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
+
+mod text;
+
+pub use text::{ArithmeticConfig, TextConfig};
 
 /// A whole run: task, model, supervised stage, reinforcement learning, evaluation, saving.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -58,6 +63,48 @@ pub struct Config {
 pub enum TaskConfig {
     /// The single-solution maze.
     Maze(MazeConfig),
+    /// Arithmetic in several steps, in text.
+    Arithmetic(ArithmeticConfig),
+    /// A mathematical answer in a box.
+    Math(TextConfig),
+    /// The letter of an option.
+    Choice(TextConfig),
+    /// Instructions that a program can check.
+    IfEval(TextConfig),
+    /// The logic tasks of SynLogic.
+    SynLogic(TextConfig),
+    /// Whatever the user's own program grades.
+    Command(TextConfig),
+}
+
+impl TaskConfig {
+    /// The kind and settings of a task that reads its problems from files.
+    pub fn text(&self) -> Option<(TaskKind, &TextConfig)> {
+        match self {
+            Self::Maze(_) | Self::Arithmetic(_) => None,
+            Self::Math(c) => Some((TaskKind::Math, c)),
+            Self::Choice(c) => Some((TaskKind::Choice, c)),
+            Self::IfEval(c) => Some((TaskKind::IfEval, c)),
+            Self::SynLogic(c) => Some((TaskKind::SynLogic, c)),
+            Self::Command(c) => Some((TaskKind::Command, c)),
+        }
+    }
+
+    fn check(&self) -> anyhow::Result<()> {
+        match self {
+            Self::Maze(maze) => maze.check(),
+            Self::Arithmetic(arithmetic) => arithmetic.check(),
+            text => text.text().map_or(Ok(()), |(kind, c)| c.check(kind)),
+        }
+    }
+
+    fn holds_out_nothing(&self) -> bool {
+        match self {
+            Self::Maze(maze) => maze.held_out == 0,
+            Self::Arithmetic(arithmetic) => arithmetic.held_out == 0,
+            text => text.text().is_some_and(|(_, c)| c.holds_out_nothing()),
+        }
+    }
 }
 
 /// Mazes, generated from (seed, index).
@@ -401,6 +448,27 @@ mod defaults {
     pub(super) fn maze_held_out() -> u64 {
         256
     }
+    pub(super) fn held_out_share() -> f64 {
+        0.02
+    }
+    pub(super) fn max_prompt_tokens() -> usize {
+        1024
+    }
+    pub(super) fn fewest_operations() -> usize {
+        2
+    }
+    pub(super) fn most_operations() -> usize {
+        4
+    }
+    pub(super) fn largest() -> u64 {
+        99
+    }
+    pub(super) fn arithmetic_train() -> u64 {
+        20_000
+    }
+    pub(super) fn vocabulary() -> usize {
+        320
+    }
     pub(super) fn architecture() -> fgrpo_nn::config::Architecture {
         fgrpo_nn::config::Architecture::Qwen2
     }
@@ -554,13 +622,7 @@ impl Config {
     }
 
     fn check(&self) -> anyhow::Result<()> {
-        let TaskConfig::Maze(maze) = &self.task;
-        if maze.size < 5 || maze.size.is_multiple_of(2) {
-            bad_input!("task.size: found {}, wanted an odd number of at least 5", maze.size);
-        }
-        if maze.train == 0 {
-            bad_input!("task.train: found 0, wanted at least 1 maze");
-        }
+        self.task.check()?;
         match (&self.model.path, &self.model.init) {
             (None, None) => bad_input!(
                 "model: wanted `path` (a Hugging Face checkpoint folder) or a table [model.init] with sizes"
@@ -623,12 +685,24 @@ impl Config {
                     bad_input!("eval.k: found {k}, wanted 1 to eval.samples = {}", e.samples);
                 }
             }
-            if maze.held_out == 0 || e.problems == Some(0) {
+            if self.task.holds_out_nothing() || e.problems == Some(0) {
                 bad_input!("task.held_out: found 0, wanted at least 1 held-out problem (or eval.every = 0)");
             }
         }
         if !(0.0..=1.0).contains(&self.log.rollout_share) {
             bad_input!("log.rollout_share: found {}, wanted 0 to 1", self.log.rollout_share);
+        }
+        Ok(())
+    }
+}
+
+impl MazeConfig {
+    fn check(&self) -> anyhow::Result<()> {
+        if self.size < 5 || self.size.is_multiple_of(2) {
+            bad_input!("task.size: found {}, wanted an odd number of at least 5", self.size);
+        }
+        if self.train == 0 {
+            bad_input!("task.train: found 0, wanted at least 1 maze");
         }
         Ok(())
     }

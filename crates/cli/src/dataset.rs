@@ -148,7 +148,7 @@ impl Problem {
 }
 
 /// Hash of a conversation, 16 hexadecimal digits.
-fn id_of(messages: &[Message]) -> String {
+pub(crate) fn id_of(messages: &[Message]) -> String {
     let mut hash = Sha256::new();
     for message in messages {
         // Lengths keep two messages from being taken for one.

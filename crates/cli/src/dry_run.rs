@@ -4,6 +4,7 @@ use crate::config::Config;
 use crate::policy::model_config;
 use crate::task::{self, Split};
 use fgrpo_nn::config::Config as ModelConfig;
+use std::path::PathBuf;
 
 /// Prints the resolved configuration to stdout and the needs to stderr.
 ///
@@ -11,22 +12,30 @@ use fgrpo_nn::config::Config as ModelConfig;
 /// For a checkpoint folder that is there and can't be read.
 pub fn run(config: &Config) -> anyhow::Result<()> {
     print!("{}", config.to_toml());
-    let task = task::open(config)?;
+    let missing = missing(config);
+    for path in &missing {
+        eprintln!("not there yet: {}", path.display());
+    }
+    let task = missing.is_empty().then(|| task::open(config)).transpose()?;
     let model = match (&config.model.path, &config.model.init) {
-        (_, Some(init)) => Some(model_config(init, task.as_ref())),
+        (_, Some(init)) => task.as_ref().map(|task| model_config(init, task.as_ref())),
         (Some(path), None) if path.exists() => {
             Some(fgrpo_nn::weights::Checkpoint::open(path)?.config().clone())
         }
         _ => None,
     };
+    let prompt = match (&task, config.task.text()) {
+        (Some(task), _) => task.prompt(Split::Train, 0).tokens.len(),
+        (None, Some((_, text))) => text.max_prompt_tokens,
+        (None, None) => unreachable!("only problems in files can be missing"),
+    };
+    let limit = task.as_ref().map_or(crate::task::text::MAX_NEW_TOKENS, |task| task.max_new_tokens());
     let Some(model) = model else {
-        eprintln!(
-            "no checkpoint at {}: its size is not known",
-            config.model.path.as_ref().map_or("?".into(), |p| p.display().to_string())
-        );
+        eprintln!("the model's size is not known without these");
+        say_tokens(tokens_per_step(config, prompt, limit));
         return Ok(());
     };
-    let needs = Needs::of(config, &model, task.prompt(Split::Train, 0).tokens.len(), task.max_new_tokens());
+    let needs = Needs::of(config, &model, prompt, limit);
     eprintln!("parameters            {:>12}", needs.parameters);
     eprintln!("weights               {:>12}", bytes(4 * needs.parameters));
     eprintln!(
@@ -36,11 +45,28 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
     );
     eprintln!("optimizer             {:>12}", bytes(8 * needs.parameters));
     eprintln!("key/value cache       {:>12}  at most", bytes(needs.cache));
-    eprintln!(
-        "tokens per step       {:>12}  prompts once per group, completions of full length at most",
-        needs.tokens
-    );
+    say_tokens(needs.tokens);
     Ok(())
+}
+
+fn say_tokens(tokens: usize) {
+    eprintln!(
+        "tokens per step       {tokens:>12}  prompts once per group, completions of full length at most"
+    );
+}
+
+/// Files and folders that the configuration names and that aren't there.
+fn missing(config: &Config) -> Vec<PathBuf> {
+    let mut paths: Vec<&PathBuf> = config.model.path.iter().collect();
+    if let Some((_, text)) = config.task.text() {
+        paths.extend(std::iter::once(&text.data).chain(&text.held_out).chain(&text.tokenizer));
+    }
+    paths.into_iter().filter(|p| !p.exists()).cloned().collect()
+}
+
+fn tokens_per_step(config: &Config, prompt: usize, limit: usize) -> usize {
+    let r = &config.rollout;
+    r.prompts * (prompt + r.group_size * r.max_new_tokens.unwrap_or(limit))
 }
 
 /// What a run needs, in numbers.
@@ -58,7 +84,7 @@ impl Needs {
     /// For a model, a prompt length and a completion limit.
     pub fn of(config: &Config, model: &ModelConfig, prompt: usize, limit: usize) -> Self {
         let r = &config.rollout;
-        let tokens = r.prompts * (prompt + r.group_size * r.max_new_tokens.unwrap_or(limit));
+        let tokens = tokens_per_step(config, prompt, limit);
         let row = 2 * model.num_hidden_layers * model.num_key_value_heads * model.head_dim;
         let cached = tokens.min(r.max_cached_tokens.unwrap_or((1 << 30) / (4 * row)));
         Self { parameters: parameters(model), cache: 4 * cached * row, tokens }
@@ -96,5 +122,23 @@ mod tests {
         let model = model_config(config.model.init.as_ref().unwrap(), task.as_ref());
         assert_eq!(parameters(&model), 3_944_704);
         assert_eq!(task.prompt(Split::Train, 0).tokens.len(), 310);
+    }
+
+    #[test]
+    fn the_papers_configurations_are_read_with_the_papers_settings() {
+        for (text, length) in [
+            (include_str!("../../../configs/qwen2.5-7b-math.toml"), 8192),
+            (include_str!("../../../configs/qwen3-4b-base-math.toml"), 4096),
+            (include_str!("../../../configs/llama-3.2-3b-math.toml"), 8192),
+            (include_str!("../../../configs/qwen3-1.7b-synlogic.toml"), 4096),
+        ] {
+            let config = Config::parse(text, &[]).unwrap();
+            assert_eq!((config.rollout.prompts, config.rollout.group_size), (256, 8));
+            assert_eq!((config.update.mini_batch, config.update.lr), (Some(64), 1e-6));
+            assert_eq!(config.rollout.max_new_tokens, Some(length));
+            // Nothing of it is there, and what is missing is said instead of failing.
+            assert_eq!(missing(&config).len(), 2);
+            assert_eq!(tokens_per_step(&config, 1024, 1), 256 * (1024 + 8 * length));
+        }
     }
 }

@@ -1,6 +1,9 @@
 //! What a policy is trained on: prompts, demonstrations and grades. The one trait of the binary.
 
+pub mod arithmetic;
+pub mod language;
 pub mod maze;
+pub mod text;
 
 use crate::config::{Config, TaskConfig};
 use fgrpo_verify::verdict::Verdict;
@@ -101,5 +104,10 @@ pub trait Task: Send + Sync {
 pub fn open(config: &Config) -> anyhow::Result<Box<dyn Task>> {
     match &config.task {
         TaskConfig::Maze(m) => Ok(Box::new(maze::MazeTask::new(m.clone())?)),
+        TaskConfig::Arithmetic(a) => Ok(Box::new(arithmetic::open(a)?)),
+        from_file => {
+            let (kind, text) = from_file.text().expect("every other task reads its problems from files");
+            Ok(Box::new(text::open(kind, text, config.model.path.as_ref())?))
+        }
     }
 }

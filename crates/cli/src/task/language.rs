@@ -1,0 +1,195 @@
+//! What stands between text and a model's tokens: tokenizer, chat template, the tokens that end an answer.
+//!
+//! The files are kept as they were read, so that a checkpoint's folder gets them byte for byte.
+
+use crate::bad_input;
+use crate::chat::{ChatOptions, ChatTemplate, Message};
+use crate::failure::OrBadInput;
+use crate::files::write_whole;
+use anyhow::Context;
+use serde_json::Value;
+use std::path::Path;
+use tokenizers::Tokenizer;
+
+/// Files that tell other programs how a model reads text. `generation_config.json` is left to the checkpoint.
+const FILES: [&str; 7] = [
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "chat_template.jinja",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+];
+
+/// Tokenizer, chat template and special tokens of one model.
+#[derive(Debug, Clone)]
+pub struct Language {
+    tokenizer: Tokenizer,
+    template: ChatTemplate,
+    stop: Vec<u32>,
+    bos: Option<u32>,
+    pad: Option<u32>,
+    files: Vec<(String, Vec<u8>)>,
+}
+
+impl Language {
+    /// Reads a model folder. Completions end at the tokens that `generation_config.json`, `config.json`
+    /// or the tokenizer name, and at those in `stop`.
+    ///
+    /// # Errors
+    /// Bad input naming the folder or file: no tokenizer, no template, no end token, an unknown token.
+    pub fn open(folder: &Path, stop: &[String]) -> anyhow::Result<Self> {
+        if !folder.is_dir() {
+            bad_input!(
+                "{}: found no folder, wanted a model's with tokenizer.json and a chat template",
+                folder.display()
+            );
+        }
+        let mut files = Vec::new();
+        for name in FILES {
+            let path = folder.join(name);
+            match std::fs::read(&path) {
+                Ok(bytes) => files.push((name.to_owned(), bytes)),
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+                Err(e) => return Err(e).with_context(|| format!("reading {}", path.display())),
+            }
+        }
+        let mut ends = Vec::new();
+        for name in ["generation_config.json", "config.json"] {
+            ends.extend(end_ids(&folder.join(name))?);
+        }
+        Self::from_files(files, ChatTemplate::open(folder)?, ends, stop)
+            .with_context(|| folder.display().to_string())
+            .or_bad_input()
+    }
+
+    /// A language from its files' contents.
+    ///
+    /// # Errors
+    /// As [`Language::open`].
+    pub fn from_files(
+        files: Vec<(String, Vec<u8>)>,
+        template: ChatTemplate,
+        mut ends: Vec<u32>,
+        stop: &[String],
+    ) -> anyhow::Result<Self> {
+        let contents = |name: &str| files.iter().find(|(n, _)| n == name).map(|(_, bytes)| bytes);
+        let Some(json) = contents("tokenizer.json") else {
+            bad_input!("found no tokenizer.json, wanted one beside the weights");
+        };
+        let mut tokenizer =
+            Tokenizer::from_bytes(json).map_err(|e| anyhow::anyhow!("tokenizer.json: {e}")).or_bad_input()?;
+        // A file may ask for cut or padded prompts; a prompt here is the whole text and nothing else.
+        tokenizer.with_padding(None);
+        tokenizer.with_truncation(None).map_err(|e| anyhow::anyhow!("tokenizer.json: {e}"))?;
+        let config: Value = match contents("tokenizer_config.json") {
+            Some(bytes) => serde_json::from_slice(bytes).context("tokenizer_config.json").or_bad_input()?,
+            None => Value::Null,
+        };
+        let named = |name: &str| {
+            let text = config[name].as_str().or_else(|| config[name]["content"].as_str())?;
+            tokenizer.token_to_id(text)
+        };
+        ends.extend(named("eos_token"));
+        for text in stop {
+            let Some(id) = tokenizer.token_to_id(text) else {
+                bad_input!("task.stop: found {text:?}, wanted the text of one token of the vocabulary");
+            };
+            ends.push(id);
+        }
+        // The first stays first: a demonstration ends with it.
+        let mut stop = Vec::new();
+        for id in ends {
+            if !stop.contains(&id) {
+                stop.push(id);
+            }
+        }
+        if stop.is_empty() {
+            bad_input!(
+                "found no end token, wanted eos_token_id in generation_config.json or config.json, eos_token in tokenizer_config.json, or task.stop"
+            );
+        }
+        let (bos, pad) = (named("bos_token"), named("pad_token"));
+        Ok(Self { tokenizer, template, stop, bos, pad, files })
+    }
+
+    /// The conversation as the model reads it, up to where its answer begins.
+    ///
+    /// # Errors
+    /// What the template raises.
+    pub fn prompt_text(&self, messages: &[Message], thinking: Option<bool>) -> anyhow::Result<String> {
+        let options = ChatOptions { enable_thinking: thinking, ..ChatOptions::default() };
+        self.template.render(messages, &options)
+    }
+
+    /// Token ids of a text, special tokens written in it included and none added: the template wrote
+    /// the beginning-of-sequence token where the model wants one.
+    ///
+    /// # Errors
+    /// What the tokenizer reports.
+    pub fn encode(&self, text: &str) -> anyhow::Result<Vec<u32>> {
+        let encoding =
+            self.tokenizer.encode_fast(text, false).map_err(|e| anyhow::anyhow!("tokenizer: {e}"))?;
+        Ok(encoding.get_ids().to_vec())
+    }
+
+    /// Token ids as text, special tokens included.
+    pub fn text(&self, tokens: &[u32]) -> String {
+        self.tokenizer.decode(tokens, false).unwrap_or_else(|e| format!("<not text: {e}>"))
+    }
+
+    /// A completion as its verifier reads it: without end token and special tokens.
+    ///
+    /// # Errors
+    /// What the tokenizer reports.
+    pub fn answer(&self, completion: &[u32]) -> anyhow::Result<String> {
+        let end = completion.iter().position(|id| self.stop.contains(id)).unwrap_or(completion.len());
+        self.tokenizer.decode(&completion[..end], true).map_err(|e| anyhow::anyhow!("tokenizer: {e}"))
+    }
+
+    /// Tokens that end a completion, the model's own first.
+    pub fn stop_tokens(&self) -> &[u32] {
+        &self.stop
+    }
+
+    /// The token that begins a sequence, where there is one.
+    pub fn bos_token(&self) -> Option<u32> {
+        self.bos
+    }
+
+    /// The token for padding, where there is one.
+    pub fn pad_token(&self) -> Option<u32> {
+        self.pad
+    }
+
+    /// Size of the vocabulary, added tokens included.
+    pub fn vocab_size(&self) -> usize {
+        // Ids may have gaps; a model must hold the largest.
+        self.tokenizer.get_vocab(true).values().max().map_or(0, |&id| id as usize + 1)
+    }
+
+    /// Writes the files into a folder, byte for byte.
+    ///
+    /// # Errors
+    /// Naming the file that couldn't be written.
+    pub fn write(&self, folder: &Path) -> anyhow::Result<()> {
+        self.files.iter().try_for_each(|(name, bytes)| write_whole(&folder.join(name), bytes))
+    }
+}
+
+/// `eos_token_id` of a JSON file, one or several; none where there is no such file.
+fn end_ids(path: &Path) -> anyhow::Result<Vec<u32>> {
+    let bytes = match std::fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) => return Err(e).with_context(|| format!("reading {}", path.display())),
+    };
+    let json: Value =
+        serde_json::from_slice(&bytes).with_context(|| path.display().to_string()).or_bad_input()?;
+    let id = |v: &Value| v.as_u64().and_then(|id| u32::try_from(id).ok());
+    Ok(match &json["eos_token_id"] {
+        Value::Array(ids) => ids.iter().filter_map(id).collect(),
+        one => id(one).into_iter().collect(),
+    })
+}

@@ -1,0 +1,407 @@
+//! Problems in text: read from files, put to the model by its chat template, graded by the verifiers.
+//!
+//! Prompts are tokenized once, when the task opens, since the filter on their length needs it.
+
+use super::language::Language;
+use super::{Graded, Prompt, Split, Task};
+use crate::bad_input;
+use crate::chat::Message;
+use crate::config::TextConfig;
+use crate::dataset::presets::Preset;
+use crate::dataset::{self, FilterReport, Problem, TaskKind, Truth};
+use crate::grade::{self, Grader};
+use anyhow::Context;
+use fgrpo_verify::verdict::Verdict;
+use rayon::prelude::*;
+use sha2::{Digest, Sha256};
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+/// The paper's longest completion; `rollout.max_new_tokens` changes it.
+pub const MAX_NEW_TOKENS: usize = 8192;
+
+/// A problem with its prompt's tokens.
+#[derive(Debug)]
+struct Item {
+    problem: Problem,
+    prompt: Vec<u32>,
+}
+
+/// Problems in text with their verifier.
+pub struct TextTask {
+    language: Language,
+    grader: Grader,
+    train: Vec<Item>,
+    held_out: Vec<Item>,
+    max_new_tokens: usize,
+}
+
+impl std::fmt::Debug for TextTask {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "TextTask({} train, {} held out)", self.train.len(), self.held_out.len())
+    }
+}
+
+/// Opens the files of a configuration. `model` is the policy's folder, which holds the tokenizer
+/// unless the task names another.
+///
+/// What was dropped is reported to stderr.
+///
+/// # Errors
+/// Bad input naming the file, column or folder: no data, no usable row, no tokenizer or template.
+pub fn open(kind: TaskKind, config: &TextConfig, model: Option<&PathBuf>) -> anyhow::Result<TextTask> {
+    let language = Language::open(&config.tokenizer_folder(model)?, &config.stop)?;
+    let prompting = config.prompting(kind);
+    let (problems, report) = dataset::load(&config.data, kind, &config.columns).context("task.data")?;
+    let (train, held_out) = match &config.held_out {
+        Some(path) => {
+            let (held_out, its_report) =
+                dataset::load(path, kind, &config.columns).context("task.held_out")?;
+            let held_out = short_enough(held_out, its_report, config, &language, &prompting, path)?;
+            (problems, held_out)
+        }
+        None => {
+            let (train, held_out): (Vec<_>, Vec<_>) =
+                problems.into_iter().partition(|p| !is_held_out(p, config.held_out_share));
+            let share = FilterReport { read: held_out.len(), ..FilterReport::default() };
+            let held_out = match held_out.is_empty() {
+                true => Vec::new(),
+                false => short_enough(held_out, share, config, &language, &prompting, &config.data)?,
+            };
+            (train, held_out)
+        }
+    };
+    let (mut train, mut report) = (train, report);
+    let apart: HashSet<&str> = held_out.iter().map(|i| i.problem.id.as_str()).collect();
+    report.drop(&mut train, "also a held-out problem", |p| !apart.contains(p.id.as_str()));
+    let train = short_enough(train, report, config, &language, &prompting, &config.data)?;
+    Ok(TextTask {
+        grader: Grader::new(kind, config.verifier.clone())?,
+        language,
+        train,
+        held_out,
+        max_new_tokens: MAX_NEW_TOKENS,
+    })
+}
+
+/// Whether a problem belongs to the share held out: its id, a hash, as a number in [0, 1).
+fn is_held_out(problem: &Problem, share: f64) -> bool {
+    let hash = u64::from_str_radix(&problem.id, 16).expect("an id is 16 hexadecimal digits");
+    ((hash >> 11) as f64 / (1u64 << 53) as f64) < share
+}
+
+/// Tokenizes prompts, drops those above the limit and says so.
+fn short_enough(
+    problems: Vec<Problem>,
+    mut report: FilterReport,
+    config: &TextConfig,
+    language: &Language,
+    prompting: &Preset,
+    path: &Path,
+) -> anyhow::Result<Vec<Item>> {
+    let mut items = items(problems, language, prompting)?;
+    let before = items.len();
+    items.retain(|i| i.prompt.len() <= config.max_prompt_tokens);
+    report.kept = items.len();
+    if items.len() < before {
+        let reason = format!("prompt longer than {} tokens", config.max_prompt_tokens);
+        report.dropped.entry(reason).or_default().count += before - items.len();
+    }
+    eprintln!("{}: {report}", path.display());
+    if items.is_empty() {
+        bad_input!(
+            "{}: no problem is left: {report}. Raise task.max_prompt_tokens or change the data",
+            path.display()
+        );
+    }
+    Ok(items)
+}
+
+fn items(problems: Vec<Problem>, language: &Language, prompting: &Preset) -> anyhow::Result<Vec<Item>> {
+    problems
+        .into_par_iter()
+        .map(|problem| {
+            let text = language.prompt_text(&conversation(&problem, prompting), prompting.thinking)?;
+            Ok(Item { prompt: language.encode(&text)?, problem })
+        })
+        .collect()
+}
+
+/// The messages that a chat template renders for a problem.
+fn conversation(problem: &Problem, prompting: &Preset) -> Vec<Message> {
+    problem
+        .conversation(prompting.system.as_deref())
+        .into_iter()
+        .map(|m| Message { role: m.role, content: m.content })
+        .collect()
+}
+
+impl TextTask {
+    /// A task of problems made in memory, with a mathematical answer each.
+    ///
+    /// # Errors
+    /// What template and tokenizer report.
+    pub fn of_math(
+        language: Language,
+        train: Vec<Problem>,
+        held_out: Vec<Problem>,
+        max_new_tokens: usize,
+    ) -> anyhow::Result<Self> {
+        let none = Preset { system: None, thinking: None };
+        Ok(Self {
+            train: items(train, &language, &none)?,
+            held_out: items(held_out, &language, &none)?,
+            grader: Grader::new(TaskKind::Math, grade::Settings::default())?,
+            language,
+            max_new_tokens,
+        })
+    }
+
+    /// Problem `id` of a split.
+    pub fn problem(&self, split: Split, id: u64) -> &Problem {
+        &self.item(split, id).problem
+    }
+
+    fn item(&self, split: Split, id: u64) -> &Item {
+        match split {
+            Split::Train => &self.train[id as usize],
+            Split::HeldOut => &self.held_out[id as usize],
+        }
+    }
+}
+
+impl Task for TextTask {
+    fn len(&self, split: Split) -> u64 {
+        match split {
+            Split::Train => self.train.len() as u64,
+            Split::HeldOut => self.held_out.len() as u64,
+        }
+    }
+
+    fn prompt(&self, split: Split, id: u64) -> Prompt {
+        Prompt { id, tokens: self.item(split, id).prompt.clone() }
+    }
+
+    fn demonstration(&self, id: u64) -> Option<Vec<u32>> {
+        let solution = self.problem(Split::Train, id).solution.as_deref()?;
+        let mut tokens = self.language.encode(solution).ok()?;
+        tokens.push(self.language.stop_tokens()[0]);
+        Some(tokens)
+    }
+
+    fn grade(&self, split: Split, id: u64, completion: &[u32], _truncated: bool) -> Graded {
+        match self.language.answer(completion) {
+            Ok(text) => {
+                let graded = self.grader.grade(self.problem(split, id), &text);
+                Graded { verdict: graded.verdict, reason: graded.reason, reward: graded.reward }
+            }
+            Err(_) => {
+                Graded { verdict: Verdict::Unscorable, reason: Cow::Borrowed("undecodable"), reward: None }
+            }
+        }
+    }
+
+    fn stop_tokens(&self) -> &[u32] {
+        self.language.stop_tokens()
+    }
+
+    fn max_new_tokens(&self) -> usize {
+        self.max_new_tokens
+    }
+
+    fn vocab_size(&self) -> usize {
+        self.language.vocab_size()
+    }
+
+    fn context(&self) -> usize {
+        let prompts = self.train.iter().chain(&self.held_out).map(|i| i.prompt.len());
+        prompts.max().unwrap_or(0) + self.max_new_tokens
+    }
+
+    fn bos_token(&self) -> Option<u32> {
+        self.language.bos_token()
+    }
+
+    fn pad_token(&self) -> Option<u32> {
+        self.language.pad_token()
+    }
+
+    fn text(&self, tokens: &[u32]) -> String {
+        self.language.text(tokens)
+    }
+
+    fn target(&self, split: Split, id: u64) -> Option<String> {
+        match &self.problem(split, id).truth {
+            Truth::Math { gold } => Some(gold.clone()),
+            Truth::Choice { gold, .. } => Some(gold.to_string()),
+            Truth::IfEval { .. } | Truth::SynLogic { .. } | Truth::Command { .. } => None,
+        }
+    }
+
+    fn write_tokenizer(&self, folder: &Path) -> anyhow::Result<()> {
+        self.language.write(folder)
+    }
+
+    fn fingerprint(&self) -> String {
+        let mut hash = Sha256::new();
+        for item in &self.train {
+            for token in &item.prompt {
+                hash.update(token.to_le_bytes());
+            }
+            let solution = item.problem.solution.as_deref().unwrap_or_default();
+            hash.update((solution.len() as u64).to_le_bytes());
+            hash.update(solution.as_bytes());
+        }
+        let digest: String = hash.finalize().iter().map(|b| format!("{b:02x}")).collect();
+        format!("text {digest} stop {:?}", self.language.stop_tokens())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chat::{ChatOptions, ChatTemplate};
+    use crate::config::{ArithmeticConfig, Config, TaskConfig};
+    use crate::task::arithmetic;
+
+    /// A folder with a tokenizer and a template, no weights.
+    fn model() -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        let config: ArithmeticConfig = toml::from_str("train = 2\nheld_out = 1").unwrap();
+        arithmetic::open(&config).unwrap().write_tokenizer(folder.path()).unwrap();
+        folder
+    }
+
+    fn data(folder: &Path, lines: &[&str]) -> PathBuf {
+        let path = folder.join("data.jsonl");
+        std::fs::write(&path, lines.join("\n")).unwrap();
+        path
+    }
+
+    fn config(data: &Path, more: &str) -> TextConfig {
+        toml::from_str(&format!("data = {:?}\nheld_out_share = 0\n{more}", data.display().to_string()))
+            .unwrap()
+    }
+
+    const HALF: &str = r#"{"problem": "Half of 7?", "answer": "\\frac{7}{2}", "solution": "\\boxed{3.5}"}"#;
+    const SUM: &str = r#"{"problem": "2+2?", "answer": "4"}"#;
+
+    #[test]
+    fn prompts_are_what_the_chat_template_renders_and_have_no_second_beginning() {
+        let folder = model();
+        // A template that writes the beginning, and a tokenizer that would write it again.
+        let template = "{{ bos_token }}{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}>{{ enable_thinking }}";
+        std::fs::write(folder.path().join("chat_template.jinja"), template).unwrap();
+        let names = r#"{"bos_token": "<|endoftext|>", "eos_token": "<|im_end|>"}"#;
+        std::fs::write(folder.path().join("tokenizer_config.json"), names).unwrap();
+        let path = folder.path().join("tokenizer.json");
+        let mut json: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        json["post_processor"] = serde_json::json!({
+            "type": "TemplateProcessing",
+            "single": [{"SpecialToken": {"id": "<|endoftext|>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+            "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+            "special_tokens": {"<|endoftext|>": {"id": "<|endoftext|>", "ids": [0], "tokens": ["<|endoftext|>"]}}
+        });
+        std::fs::write(&path, json.to_string()).unwrap();
+
+        let file = data(folder.path(), &[HALF]);
+        let config = config(&file, "preset = \"qwen3\"");
+        let task = open(TaskKind::Math, &config, Some(&folder.path().to_owned())).unwrap();
+        let messages = [Message::new("system", dataset::presets::BOXED), Message::new("user", "Half of 7?")];
+        let options = ChatOptions { enable_thinking: Some(true), ..ChatOptions::default() };
+        let text = ChatTemplate::open(folder.path()).unwrap().render(&messages, &options).unwrap();
+        let prompt = task.prompt(Split::Train, 0).tokens;
+        assert_eq!(task.text(&prompt), text);
+        assert_eq!(prompt.iter().filter(|&&id| id == 0).count(), 1);
+    }
+
+    #[test]
+    fn completions_are_graded_without_their_end_token_and_solutions_are_demonstrations() {
+        let folder = model();
+        let file = data(folder.path(), &[HALF, SUM]);
+        let task = open(TaskKind::Math, &config(&file, ""), Some(&folder.path().to_owned())).unwrap();
+        let demonstration = task.demonstration(0).unwrap();
+        assert_eq!(demonstration.last(), task.stop_tokens().first());
+        assert_eq!(task.grade(Split::Train, 0, &demonstration, false).verdict, Verdict::Correct);
+        assert_eq!(task.grade(Split::Train, 1, &demonstration, false).verdict, Verdict::Wrong);
+        assert_eq!(task.demonstration(1), None);
+        assert_eq!(task.target(Split::Train, 1).as_deref(), Some("4"));
+    }
+
+    #[test]
+    fn held_out_problems_are_not_trained_on_and_long_prompts_are_dropped() {
+        let folder = model();
+        let long = format!(r#"{{"problem": "{}", "answer": "1"}}"#, "very ".repeat(200));
+        let file = data(folder.path(), &[HALF, SUM, &long]);
+        let held_out = folder.path().join("held-out.jsonl");
+        std::fs::write(&held_out, SUM).unwrap();
+        let config = TextConfig { held_out: Some(held_out), ..config(&file, "max_prompt_tokens = 100") };
+        let task = open(TaskKind::Math, &config, Some(&folder.path().to_owned())).unwrap();
+        assert_eq!((task.len(Split::Train), task.len(Split::HeldOut)), (1, 1));
+        assert_eq!(task.problem(Split::Train, 0).question(), "Half of 7?");
+    }
+
+    #[test]
+    fn a_share_held_out_by_hash_stays_when_the_file_grows() {
+        let folder = model();
+        let lines: Vec<String> =
+            (0..200).map(|i| format!(r#"{{"problem": "{i}+1?", "answer": "{}"}}"#, i + 1)).collect();
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        let questions = |n: usize| {
+            let file = data(folder.path(), &lines[..n]);
+            let config = TextConfig { held_out_share: 0.2, ..config(&file, "") };
+            let task = open(TaskKind::Math, &config, Some(&folder.path().to_owned())).unwrap();
+            assert_eq!(task.len(Split::Train) + task.len(Split::HeldOut), n as u64);
+            (0..task.len(Split::HeldOut))
+                .map(|i| task.problem(Split::HeldOut, i).question().to_owned())
+                .collect::<Vec<_>>()
+        };
+        let (few, many) = (questions(100), questions(200));
+        assert!(!few.is_empty() && many.len() < 100, "{} {}", few.len(), many.len());
+        assert_eq!(few[..], many[..few.len()]);
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let folder = model();
+        let path = folder.path().to_owned();
+        let error = |config: &TextConfig, kind, model: Option<&PathBuf>| {
+            format!("{:#}", open(kind, config, model).unwrap_err())
+        };
+        let file = data(&path, &[SUM]);
+        let good = config(&file, "");
+        assert!(error(&good, TaskKind::Math, None).contains("task.tokenizer"));
+        let nowhere = PathBuf::from("/nonexistent/model");
+        assert!(error(&good, TaskKind::Math, Some(&nowhere)).contains("/nonexistent/model: found no folder"));
+        assert!(error(&good, TaskKind::SynLogic, Some(&path)).contains("task.data"));
+        let stop = config(&file, "stop = [\"<|nothing|>\"]");
+        assert!(error(&stop, TaskKind::Math, Some(&path)).contains("<|nothing|>"));
+        let short = config(&file, "max_prompt_tokens = 1");
+        assert!(error(&short, TaskKind::Math, Some(&path)).contains("longer than 1 tokens"));
+        std::fs::remove_file(path.join("chat_template.jinja")).unwrap();
+        assert!(error(&good, TaskKind::Math, Some(&path)).contains("no chat template"));
+        std::fs::remove_file(path.join("tokenizer.json")).unwrap();
+        std::fs::write(path.join("chat_template.jinja"), arithmetic::TEMPLATE).unwrap();
+        assert!(error(&good, TaskKind::Math, Some(&path)).contains("no tokenizer.json"));
+    }
+
+    #[test]
+    fn every_kind_is_configured_by_its_name() {
+        for kind in ["math", "choice", "ifeval", "synlogic", "command"] {
+            let text = format!(
+                "steps = 1\n[task]\nkind = \"{kind}\"\ndata = \"d.jsonl\"\n[task.verifier.command]\ncommand = [\"true\"]\n[model]\npath = \"m\"\n"
+            );
+            let config = Config::parse(&text, &[]).unwrap();
+            assert_eq!(config.task.text().unwrap().0.to_string(), kind);
+            assert_eq!(Config::parse(&config.to_toml(), &[]).unwrap(), config);
+        }
+        let text = "steps = 1\n[task]\nkind = \"command\"\ndata = \"d.jsonl\"\n[model]\npath = \"m\"\n";
+        let error = format!("{:#}", Config::parse(text, &[]).unwrap_err());
+        assert!(error.contains("task.verifier.command"), "{error}");
+        assert!(matches!(
+            Config::parse(&text.replace("command", "math"), &[]).unwrap().task,
+            TaskConfig::Math(_)
+        ));
+    }
+}

@@ -250,6 +250,13 @@ impl Comparer<'_> {
             let right = self.answers(&gold[1], &answer[1])?;
             return Ok(Answer { equal: right.equal, evidence: right.evidence.max(left.evidence) });
         }
+        if self.parity() && gold_kind == Relation::NotEqual && kind == Relation::NotEqual {
+            // The left sides have to agree there, and the differences too.
+            let left = self.values(&gold[0], &answer[0])?;
+            if !left.equal {
+                return Ok(left);
+            }
+        }
         let wanted = gold[0].clone().minus(gold[1].clone());
         let same = gold_kind == kind;
         let flipped = gold_kind.flipped() == kind && (gold_kind != Relation::NotEqual || !self.parity());

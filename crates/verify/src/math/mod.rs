@@ -299,9 +299,14 @@ fn read_candidate(found: &Found<'_>) -> (Result<Subject, ParseError>, String) {
                 match value {
                     Ok(subject) => {
                         complex |= subject.complex;
-                        match subject.expr {
-                            Expr::Set(inner) => values.extend(inner),
-                            other => values.push(other),
+                        let inner = match subject.expr {
+                            Expr::Set(inner) => inner,
+                            other => vec![other],
+                        };
+                        for value in inner {
+                            if !values.contains(&value) {
+                                values.push(value);
+                            }
                         }
                     }
                     Err(error) => failure = Some(error),

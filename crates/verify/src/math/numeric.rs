@@ -74,10 +74,16 @@ impl Point {
             return RBig::from(4 + (hash % 9) as i64);
         }
         let denominator = [7u8, 11, 13, 17][(hash >> 8) as usize % 4];
-        let numerator = 3 + (hash >> 16) as i64 % 61;
+        // Small and large, so that signs change inside absolute values.
+        let (least, span) = match self.seed {
+            0 | 4 => (3, 61),
+            2 => (1, 6),
+            _ => (60, 400),
+        };
+        let numerator = least + (hash >> 16) as i64 % span;
         let negative = match self.seed {
             0 => false,
-            1 => true,
+            1 | 2 => true,
             _ => hash & 1 == 1,
         };
         RBig::from_parts(IBig::from(if negative { -numerator } else { numerator }), denominator.into())

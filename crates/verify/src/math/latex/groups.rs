@@ -39,6 +39,10 @@ impl Parser<'_> {
             if round != closed_round {
                 return Err(ParseError::Syntax);
             }
+            // Square brackets do not group sets.
+            if !round && items.values[0].is_set() {
+                return Err(ParseError::Syntax);
+            }
             return items.values.pop().ok_or(ParseError::Syntax);
         }
         let plain = items.values.iter().all(|value| !value.is_set() && !value.is_relation());

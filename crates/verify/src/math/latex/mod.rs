@@ -253,6 +253,10 @@ impl Parser<'_> {
             1 => {
                 let right = sides.pop().ok_or(ParseError::Syntax)?;
                 let left = sides.pop().ok_or(ParseError::Syntax)?;
+                // That a set is itself says nothing.
+                if left == right && (left.is_set() || matches!(left, Expr::Tuple(_))) {
+                    return Err(ParseError::Syntax);
+                }
                 Ok(Expr::relation(kinds[0], left, right))
             }
             _ => {

@@ -38,6 +38,8 @@ pub enum Command {
     Simulate(crate::simulate::Args),
     /// A table of methods by benchmarks, as the paper prints them.
     Table(crate::paper_table::Args),
+    /// Trained models' NLL of correct solutions that were rare under the base model.
+    Nll(crate::eval::rare::Args),
     /// Diversity of correct solutions: embeddings, a judge, or character n-grams offline.
     Diversity(crate::diversity::Args),
     /// Active groups and missed tails by group size, from samples.
@@ -66,6 +68,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<()> {
         Command::Theory(args) => crate::theory::run(args),
         Command::Simulate(args) => crate::simulate::run(args),
         Command::Table(args) => crate::paper_table::run(args),
+        Command::Nll(args) => crate::eval::rare::run(args),
         Command::Diversity(args) => crate::diversity::run(args),
         Command::Plan(args) => crate::plan::run(args),
         Command::Data(args) => crate::data::run(args),

@@ -57,7 +57,7 @@ pub struct Args {
 }
 
 /// Random orders over which maj@k is averaged.
-const ORDERINGS: u64 = 256;
+const ORDERINGS: u64 = 1024;
 
 /// 1, 2, 4, ... up to 256 and at most `most`.
 pub fn powers_of_two(most: u64) -> Vec<u64> {

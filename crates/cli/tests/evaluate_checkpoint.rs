@@ -131,3 +131,57 @@ fn a_training_configuration_names_its_held_out_mazes() {
         (&"maze-7".into(), &3.into(), &12.into())
     );
 }
+
+/// Samples of 9x9 mazes made elsewhere: each maze's shortest path.
+fn solved(dir: &Path, out: &Path) {
+    use fgrpo_core::maze::{Split, generate, tokens};
+    let lines: Vec<String> = (0..6)
+        .map(|i| {
+            let maze = generate(9, 0, Split::HeldOut.index(i));
+            let path = tokens::spell(&tokens::completion(&maze.solve().unwrap()));
+            format!("{{\"problem\":{i},\"sample\":0,\"text\":\"{path}\"}}")
+        })
+        .collect();
+    let file = dir.join("solved.jsonl");
+    std::fs::write(&file, lines.join("\n")).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_fgrpo"))
+        .args(["eval", "--task", "maze", "--maze-size", "9", "--maze-problems", "6", "-n", "1", "--samples"])
+        .arg(&file)
+        .arg("--out")
+        .arg(out)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn a_model_equal_to_the_base_has_no_increase_in_nll_and_another_one_has() {
+    let dir = tempfile::tempdir().unwrap();
+    let (base, other, out) = (dir.path().join("base"), dir.path().join("other"), dir.path().join("out"));
+    checkpoint(&base, 1);
+    checkpoint(&other, 2);
+    solved(dir.path(), &out);
+    let output = Command::new(env!("CARGO_BIN_EXE_fgrpo"))
+        .arg("nll")
+        .arg(&out)
+        .args(["--json", "--share", "0.5", "--pool", "1", "--base"])
+        .arg(&base)
+        .args([
+            "--model",
+            &format!("same={}", base.display()),
+            "--model",
+            &format!("other={}", other.display()),
+        ])
+        .args(["--", "--task", "maze", "--maze-size", "9", "--maze-problems", "6"])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&found["correct"], &found["rare"], &found["prompts"]), (&6.into(), &3.into(), &6.into()));
+    // Fresh weights are close to uniform over 32 tokens.
+    assert!((found["base_nll"].as_f64().unwrap() - 32f64.ln()).abs() < 0.5, "{found}");
+    assert_eq!(found["models"][0]["increase"], 0.0);
+    let increase = found["models"][1]["increase"].as_f64().unwrap();
+    assert!(increase != 0.0 && increase.abs() < 0.5, "{found}");
+    assert!(found["models"][1]["mass_higher"].as_u64().unwrap() <= 6, "{found}");
+}

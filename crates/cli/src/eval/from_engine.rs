@@ -68,14 +68,14 @@ pub fn fingerprint(dir: &Path) -> anyhow::Result<String> {
 }
 
 /// How the prompts of a data set become tokens.
-struct Text {
+pub(super) struct Text {
     tokenizer: Tokenizer,
     template: Option<ChatTemplate>,
     options: ChatOptions,
 }
 
 impl Text {
-    fn open(dir: &Path, thinking: Option<bool>) -> anyhow::Result<Self> {
+    pub(super) fn open(dir: &Path, thinking: Option<bool>) -> anyhow::Result<Self> {
         let path = dir.join("tokenizer.json");
         let tokenizer = match Tokenizer::from_file(&path) {
             Ok(tokenizer) => tokenizer,
@@ -89,7 +89,7 @@ impl Text {
         Ok(Self { tokenizer, template, options })
     }
 
-    fn encode(&self, problem: &Problem, system: Option<&str>) -> anyhow::Result<Vec<u32>> {
+    pub(super) fn encode(&self, problem: &Problem, system: Option<&str>) -> anyhow::Result<Vec<u32>> {
         let (text, special) = match &self.template {
             Some(template) => {
                 let messages: Vec<Message> = problem
@@ -105,6 +105,14 @@ impl Text {
         match self.tokenizer.encode(text, special) {
             Ok(encoding) => Ok(encoding.get_ids().to_vec()),
             Err(e) => bad_input!("the prompt of problem {}: {e}", problem.id),
+        }
+    }
+
+    /// A completion's text as tokens, without an end token.
+    pub(super) fn completion(&self, text: &str) -> anyhow::Result<Vec<u32>> {
+        match self.tokenizer.encode(text, false) {
+            Ok(encoding) => Ok(encoding.get_ids().to_vec()),
+            Err(e) => bad_input!("a completion can't be tokenised: {e}"),
         }
     }
 }

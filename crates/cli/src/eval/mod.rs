@@ -11,6 +11,7 @@ pub mod from_server;
 pub mod generations;
 pub mod outcome;
 pub mod problems;
+pub mod rare;
 pub mod scoring;
 pub mod settings;
 pub mod texts;
@@ -51,7 +52,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     };
     let asked = args.resolve()?;
     interrupt::listen();
-    let (problems, benchmark) = problems_of(args, &asked)?;
+    let (problems, benchmark) = problems_of(args, asked.task)?;
     let folder = Folder::open(&asked.out)?;
     let judge = Judge::new(asked.task, args.grading(asked.task)?, args.scoring())?;
     let preset = args.prompt(asked.task);
@@ -129,9 +130,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// The problems asked about and their name.
-fn problems_of(args: &Args, asked: &settings::Asked) -> anyhow::Result<(Vec<Problem>, String)> {
+fn problems_of(args: &Args, task: TaskKind) -> anyhow::Result<(Vec<Problem>, String)> {
     let stem = |path: &Path| path.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
-    let (mut problems, name) = match (asked.task, &args.data) {
+    let (mut problems, name) = match (task, &args.data) {
         (TaskKind::Maze, Some(path)) => (problems::mazes_of(path)?, stem(path)),
         (TaskKind::Maze, None) => {
             let problems = problems::held_out_mazes(args.maze_size, args.maze_seed, args.maze_problems)?;
@@ -143,7 +144,7 @@ fn problems_of(args: &Args, asked: &settings::Asked) -> anyhow::Result<(Vec<Prob
             eprintln!("{}: {report}", path.display());
             (problems, stem(path))
         }
-        (_, None) => bad_input!("--data: wanted the data set's file for --task {}", asked.task),
+        (_, None) => bad_input!("--data: wanted the data set's file for --task {task}"),
     };
     let before = problems.len();
     let mut seen = HashSet::new();

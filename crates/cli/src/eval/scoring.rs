@@ -100,7 +100,9 @@ pub fn score(
                 return Ok(());
             }
             let Some(&at) = place.get(old.problem.as_str()) else { return Ok(()) };
-            if !anew && old.verifier == tags[at] && held.insert((at, old.sample), ()).is_none() {
+            // A verifier that failed is asked again.
+            let holds = !anew && old.verifier == tags[at] && old.verdict != Verdict::Unscorable;
+            if holds && held.insert((at, old.sample), ()).is_none() {
                 scores.push(old);
                 tally.kept += 1;
             }

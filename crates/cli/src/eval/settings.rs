@@ -269,6 +269,18 @@ pub fn with_config(path: &Path) -> anyhow::Result<Args> {
     }
 }
 
+/// Flags given as words, for commands that share some of them.
+///
+/// # Errors
+/// Bad input: a word that is no flag.
+pub fn of_flags(words: &[String]) -> anyhow::Result<Args> {
+    let line = std::iter::once("fgrpo eval").chain(words.iter().map(String::as_str));
+    match Standalone::try_parse_from(line) {
+        Ok(parsed) => Ok(parsed.args),
+        Err(e) => bad_input!("{}", e.to_string().trim()),
+    }
+}
+
 /// The flags that a training configuration stands for: its held-out mazes, samples and k.
 fn of_training(config: &toml::Table, task: &toml::Table, path: &Path) -> anyhow::Result<toml::Table> {
     let kind = task.get("kind").and_then(toml::Value::as_str).unwrap_or_default();

@@ -1,0 +1,251 @@
+//! `fgrpo nll`: what trained models think of correct solutions that the base model found unlikely.
+//!
+//! From the base model's correct samples the least likely by length-normalised NLL are the rare set; its mean NLL under
+//! each model, and the increase over the base, say how far training moved away from them. Beside it, per problem with a
+//! large pool of distinct completed correct samples: the summed probability of its least likely ones, and their
+//! share of the pool's. Completions of language models are tokenised again from their text; mazes are exact.
+
+use super::from_engine::Text;
+use super::problems::{Problem, Question};
+use super::{problems_of, settings, texts};
+use crate::bad_input;
+use crate::failure::OrBadInput;
+use crate::table::{Format, Table};
+use fgrpo_core::maze::tokens;
+use fgrpo_nn::weights::Checkpoint;
+use fgrpo_nn::{Batch, Device, Engine};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, HashSet};
+use std::path::{Path, PathBuf};
+
+/// Trained models' NLL of correct solutions that were rare under the base model.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    fgrpo nll eval-base --base base/ --model GRPO=grpo/ --model F-GRPO=f-grpo/ -- --data train.jsonl --task math\n  \
+    fgrpo nll eval-base --base run/checkpoints/step-0 --model trained=run/checkpoints/final -- --task maze --maze-size 9\n\n\
+    The paper: 256 training prompts, 800 samples each of the base model, the top 1 % of the correct ones.")]
+pub struct Args {
+    /// The base model's evaluation folder.
+    pub folder: PathBuf,
+    /// The base model's checkpoint.
+    #[arg(long, value_name = "DIR")]
+    pub base: PathBuf,
+    /// A trained model, NAME=DIR; may be given several times, the first is what others are held against.
+    #[arg(long = "model", value_name = "NAME=DIR", required = true, value_parser = named)]
+    pub models: Vec<(String, PathBuf)>,
+    /// The rare share of the correct samples.
+    #[arg(long, value_name = "SHARE", default_value_t = 0.01)]
+    pub share: f64,
+    /// Smallest pool of distinct completed correct samples that a problem's rare subset is taken from.
+    #[arg(long, value_name = "SAMPLES", default_value_t = 100)]
+    pub pool: usize,
+    /// Size of a problem's rare subset.
+    #[arg(long, value_name = "SAMPLES", default_value_t = 5)]
+    pub least: usize,
+    /// Behind --: the data set, the prompt and the mazes, by the flags of fgrpo eval: --task, --data, --preset, --system, --maze-size ...
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "EVAL FLAGS")]
+    pub rest: Vec<String>,
+    /// Print one JSON value.
+    #[arg(long)]
+    pub json: bool,
+}
+
+fn named(text: &str) -> Result<(String, PathBuf), String> {
+    match text.split_once('=') {
+        Some((name, path)) if !name.is_empty() && !path.is_empty() => Ok((name.to_owned(), path.into())),
+        _ => Err("wanted NAME=DIR".to_owned()),
+    }
+}
+
+/// One problem's correct samples as tokens, equal ones once.
+struct Pool {
+    prompt: Vec<u32>,
+    completions: Vec<Vec<u32>>,
+    /// Which of them ended by themselves.
+    completed: Vec<bool>,
+}
+
+/// Completions scored at a time.
+const BATCH: usize = 32;
+
+/// Summed log-probability of each completion of each pool.
+fn log_probabilities(dir: &Path, pools: &[Pool]) -> anyhow::Result<Vec<Vec<f64>>> {
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let mut engine = Engine::open(&Checkpoint::open(dir).or_bad_input()?, &Device::Cpu { threads })?;
+    let vocabulary = engine.config().vocab_size;
+    let mut all = Vec::new();
+    for pool in pools {
+        if pool.prompt.iter().chain(pool.completions.iter().flatten()).any(|&t| t as usize >= vocabulary) {
+            bad_input!("{}: the samples' tokens leave its vocabulary of {vocabulary}", dir.display());
+        }
+        let mut sums = Vec::new();
+        for part in pool.completions.chunks(BATCH) {
+            let mut batch = Batch::default();
+            let parts: Vec<&[u32]> = part.iter().map(Vec::as_slice).collect();
+            let indices = batch.push_group(&pool.prompt, &parts);
+            let scores = engine.score(&batch, 1.0)?;
+            sums.extend(indices.iter().map(|ix| ix.iter().map(|&i| f64::from(scores.logp[i])).sum::<f64>()));
+        }
+        all.push(sums);
+    }
+    Ok(all)
+}
+
+/// The least likely completions by mean NLL, as (pool, index): the `share` of all, at least one.
+pub fn rare_set(nll: &[Vec<f64>], share: f64) -> Vec<(usize, usize)> {
+    let mut all: Vec<(usize, usize)> =
+        nll.iter().enumerate().flat_map(|(p, n)| (0..n.len()).map(move |i| (p, i))).collect();
+    all.sort_by(|a, b| nll[b.0][b.1].total_cmp(&nll[a.0][a.1]));
+    let count = ((all.len() as f64 * share).ceil() as usize).clamp(1, all.len().max(1));
+    all.truncate(count);
+    all
+}
+
+/// ln of the sum of exp.
+pub fn log_sum(values: impl Iterator<Item = f64> + Clone) -> f64 {
+    let most = values.clone().fold(f64::NEG_INFINITY, f64::max);
+    if most == f64::NEG_INFINITY { most } else { most + values.map(|v| (v - most).exp()).sum::<f64>().ln() }
+}
+
+fn read_pools(args: &Args, problems: &[Problem], eval: &settings::Args) -> anyhow::Result<Vec<Pool>> {
+    let by_problem = texts::correct(&args.folder)?;
+    let mut found: BTreeMap<&str, &Vec<texts::Correct>> = BTreeMap::new();
+    for (id, list) in by_problem.values().flatten() {
+        found.insert(id, list);
+    }
+    let preset = eval.task.map(|t| eval.prompt(t));
+    let mazes = problems.iter().all(|p| matches!(p.question, Question::Maze(_)));
+    let text =
+        if mazes { None } else { Some(Text::open(&args.base, preset.as_ref().and_then(|p| p.thinking))?) };
+    let end = Checkpoint::open(&args.base).or_bad_input()?.config().eos_token_id.first().copied();
+    let mut pools = Vec::new();
+    for problem in problems {
+        let Some(list) = found.get(problem.id.as_str()) else { continue };
+        let system = preset.as_ref().and_then(|p| p.system.as_deref());
+        let prompt = match (&problem.question, &text) {
+            (Question::Maze(maze), _) => tokens::prompt(maze),
+            (Question::Data(_), Some(text)) => text.encode(problem, system)?,
+            (Question::Data(_), None) => unreachable!("a tokenizer is opened for every data set"),
+        };
+        let mut pool = Pool { prompt, completions: Vec::new(), completed: Vec::new() };
+        let mut seen = HashSet::new();
+        for c in *list {
+            let mut ids = match &text {
+                None => tokens::read(&c.text),
+                Some(text) => text.completion(&c.text)?,
+            };
+            if text.is_some() && c.completed {
+                ids.extend(end);
+            }
+            if !ids.is_empty() && seen.insert(ids.clone()) {
+                pool.completions.push(ids);
+                pool.completed.push(c.completed);
+            }
+        }
+        pools.push(pool);
+    }
+    if pools.is_empty() {
+        bad_input!("{}: no problem of the data has a correct sample", args.folder.display());
+    }
+    Ok(pools)
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// Bad input in folders, flags and checkpoints; what the engine reports.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    if !(args.share > 0.0 && args.share <= 1.0) {
+        bad_input!("--share: found {}, wanted above 0 and at most 1", args.share);
+    }
+    let eval = settings::of_flags(&args.rest)?;
+    let Some(task) = eval.task else {
+        bad_input!("--task: wanted the task of the evaluation, among the flags at the end")
+    };
+    let (problems, _) = problems_of(&eval, task)?;
+    let pools = read_pools(args, &problems, &eval)?;
+    let base = log_probabilities(&args.base, &pools)?;
+    let nll = |logp: &[Vec<f64>]| -> Vec<Vec<f64>> {
+        let of = |p: &Pool, sums: &Vec<f64>| {
+            sums.iter().zip(&p.completions).map(|(s, c)| -s / c.len() as f64).collect()
+        };
+        pools.iter().zip(logp).map(|(p, sums)| of(p, sums)).collect()
+    };
+    let base_nll = nll(&base);
+    let rare = rare_set(&base_nll, args.share);
+    let mean = |nll: &[Vec<f64>]| rare.iter().map(|&(p, i)| nll[p][i]).sum::<f64>() / rare.len() as f64;
+    // Per problem with a large pool: the completed samples and the least likely of them under the base.
+    let subsets: Vec<(usize, Vec<usize>, Vec<usize>)> = pools
+        .iter()
+        .enumerate()
+        .filter_map(|(p, pool)| {
+            let mut whole: Vec<usize> = (0..pool.completions.len()).filter(|&i| pool.completed[i]).collect();
+            whole.sort_by(|&a, &b| base[p][a].total_cmp(&base[p][b]));
+            (whole.len() >= args.pool)
+                .then(|| (p, whole[..args.least.min(whole.len())].to_vec(), whole.clone()))
+        })
+        .collect();
+    let base_mean = mean(&base_nll);
+    let mut rows: Vec<Value> = Vec::new();
+    let mut first: Option<Vec<(f64, f64)>> = None;
+    for (name, dir) in &args.models {
+        let logp = log_probabilities(dir, &pools)?;
+        let value = mean(&nll(&logp));
+        let masses: Vec<(f64, f64)> = subsets
+            .iter()
+            .map(|(p, least, whole)| {
+                let mass = log_sum(least.iter().map(|&i| logp[*p][i]));
+                (mass, mass - log_sum(whole.iter().map(|&i| logp[*p][i])))
+            })
+            .collect();
+        let mut row = json!({"model": name, "nll": value, "increase": value - base_mean});
+        if let Some(first) = &first {
+            let higher =
+                |of: fn(&(f64, f64)) -> f64| masses.iter().zip(first).filter(|(a, b)| of(a) > of(b)).count();
+            row["mass_higher"] = higher(|m| m.0).into();
+            row["share_higher"] = higher(|m| m.1).into();
+        }
+        rows.push(row);
+        first.get_or_insert(masses);
+    }
+    let correct: usize = base.iter().map(Vec::len).sum();
+    if args.json {
+        println!(
+            "{}",
+            json!({"correct": correct, "rare": rare.len(), "base_nll": base_mean, "prompts": subsets.len(), "models": rows})
+        );
+        return Ok(());
+    }
+    let mut table = Table::new(["model", "NLL of the rare", "increase", "mass higher", "share higher"]);
+    table.push(["base".to_owned(), format!("{base_mean:.4}"), String::new(), String::new(), String::new()]);
+    for row in &rows {
+        let number = |key: &str| row[key].as_f64().map_or_else(String::new, |v| format!("{v:.4}"));
+        let count =
+            |key: &str| row[key].as_u64().map_or_else(String::new, |c| format!("{c} of {}", subsets.len()));
+        let name = row["model"].as_str().unwrap_or_default().to_owned();
+        table.push([name, number("nll"), number("increase"), count("mass_higher"), count("share_higher")]);
+    }
+    print!("{}", table.render(Format::Text));
+    eprintln!("{} rare of {correct} distinct correct samples; higher: than {}", rare.len(), args.models[0].0);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rare_set_holds_the_least_likely_share() {
+        let nll = vec![vec![0.1, 0.9], vec![0.5, 0.7, 0.2]];
+        assert_eq!(rare_set(&nll, 0.4), vec![(0, 1), (1, 1)]);
+        assert_eq!(rare_set(&nll, 0.001), vec![(0, 1)]);
+        assert_eq!(rare_set(&nll, 1.0).len(), 5);
+    }
+
+    #[test]
+    fn probabilities_add_up_in_logarithms_below_the_smallest_number() {
+        let found = log_sum([-2000.0, -2000.0].into_iter());
+        assert!((found - (-2000.0 + 2f64.ln())).abs() < 1e-12);
+        assert_eq!(log_sum(std::iter::empty()), f64::NEG_INFINITY);
+    }
+}

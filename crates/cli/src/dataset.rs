@@ -12,6 +12,7 @@ pub mod presets;
 pub mod rows;
 
 use crate::bad_input;
+pub use crate::chat::Message;
 use anyhow::Context;
 use columns::Columns;
 use fgrpo_verify::choice;
@@ -52,22 +53,6 @@ impl fmt::Display for TaskKind {
             Self::Command => "command",
             Self::Maze => "maze",
         })
-    }
-}
-
-/// One message of a conversation.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Message {
-    /// `system`, `user` or `assistant`.
-    pub role: String,
-    /// The text.
-    pub content: String,
-}
-
-impl Message {
-    /// A message of a role.
-    pub fn new(role: &str, content: impl Into<String>) -> Self {
-        Self { role: role.to_owned(), content: content.into() }
     }
 }
 

@@ -7,14 +7,19 @@ use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 
+/// How the temporary files of [`write_whole`] are called. One that a kill left behind is no result.
+pub const PARTIAL: &str = ".partial-";
+
 /// Writes `bytes` under a temporary name, syncs, and renames: a reader sees the old file or the new.
 ///
 /// # Errors
 /// Naming the file, for a folder that can't be written or a disk that is full.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file =
-        tempfile::NamedTempFile::new_in(folder).with_context(|| format!("writing {}", path.display()))?;
+    let mut file = tempfile::Builder::new()
+        .prefix(PARTIAL)
+        .tempfile_in(folder)
+        .with_context(|| format!("writing {}", path.display()))?;
     file.write_all(bytes)
         .and_then(|()| file.as_file().sync_all())
         .with_context(|| format!("writing {}", path.display()))?;

@@ -3,7 +3,7 @@
 use crate::bad_input;
 use crate::checkpoint;
 use crate::config::Config;
-use crate::files::{retain_lines, write_whole};
+use crate::files::{PARTIAL, retain_lines, write_whole};
 use anyhow::Context;
 use std::fs::{File, TryLockError};
 use std::io::{Read, Seek, Write};
@@ -48,7 +48,10 @@ impl RunDir {
                 }
             }
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-                let stray = std::fs::read_dir(path)?.flatten().find(|e| e.file_name() != "lock");
+                // A kill while this file was first written leaves its temporary twin, which is no run.
+                let stray = std::fs::read_dir(path)?.flatten().find(|e| {
+                    e.file_name() != "lock" && !e.file_name().to_string_lossy().starts_with(PARTIAL)
+                });
                 if let Some(stray) = stray {
                     bad_input!(
                         "{} is not empty and holds no run (found {}). Choose an empty or new folder with --out",
@@ -158,6 +161,18 @@ mod tests {
         let found = differences(&before, &after);
         assert_eq!(found.len(), 3);
         assert!(found.contains(&"update.lr: 0.1 -> 0.2".to_owned()), "{found:?}");
+    }
+
+    #[test]
+    fn a_kill_while_the_configuration_is_first_written_leaves_a_folder_that_starts() {
+        let text = include_str!("../../../configs/maze-quick.toml");
+        let config = Config::parse(text, &[]).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join(format!("{PARTIAL}abc")), "seed").unwrap();
+        RunDir::open(folder.path(), &config, true, false).unwrap();
+        let other = tempfile::tempdir().unwrap();
+        std::fs::write(other.path().join("thesis.tex"), "x").unwrap();
+        assert!(RunDir::open(other.path(), &config, true, false).is_err());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::generations::{Generation, Generations};
 use super::problem_key;
 use super::problems::{Problem, Question};
-use crate::chat::{ChatOptions, ChatTemplate, Message};
+use crate::chat::{ChatOptions, ChatTemplate};
 use crate::failure::OrBadInput;
 use crate::{bad_input, interrupt};
 use anyhow::Context;
@@ -92,13 +92,8 @@ impl Text {
     pub(super) fn encode(&self, problem: &Problem, system: Option<&str>) -> anyhow::Result<Vec<u32>> {
         let (text, special) = match &self.template {
             Some(template) => {
-                let messages: Vec<Message> = problem
-                    .conversation(system)
-                    .into_iter()
-                    .map(|m| Message::new(&m.role, m.content))
-                    .collect();
-                // The template writes the special tokens itself.
-                (template.render(&messages, &self.options)?, false)
+                // It writes the special tokens itself.
+                (template.render(&problem.conversation(system), &self.options)?, false)
             }
             None => (problem.text(system), true),
         };

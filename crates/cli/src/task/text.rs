@@ -130,11 +130,7 @@ fn items(problems: Vec<Problem>, language: &Language, prompting: &Preset) -> any
 
 /// The messages that a chat template renders for a problem.
 fn conversation(problem: &Problem, prompting: &Preset) -> Vec<Message> {
-    problem
-        .conversation(prompting.system.as_deref())
-        .into_iter()
-        .map(|m| Message { role: m.role, content: m.content })
-        .collect()
+    problem.conversation(prompting.system.as_deref())
 }
 
 impl TextTask {

@@ -14,7 +14,8 @@ pub(crate) struct ArrowMaze {
     maze: Vec<Vec<String>>,
 }
 
-const ARROWS: [(&str, i64, i64); 8] = [
+/// The arrows and the step, down and right, that each points along.
+pub(super) const ARROWS: [(&str, i64, i64); 8] = [
     ("↑", -1, 0),
     ("↓", 1, 0),
     ("←", 0, -1),

@@ -2,19 +2,9 @@
 
 use serde_json::{Value, json};
 
+use super::super::fill::ARROWS;
 use super::super::placement::{neighbours4, neighbours8};
 use super::{Draft, Source, python_block, table};
-
-const ARROWS: [(&str, i64, i64); 8] = [
-    ("↑", -1, 0),
-    ("↓", 1, 0),
-    ("←", 0, -1),
-    ("→", 0, 1),
-    ("↖", -1, -1),
-    ("↗", -1, 1),
-    ("↘", 1, 1),
-    ("↙", 1, -1),
-];
 
 fn python_rows(grid: &[Vec<String>]) -> String {
     let row = |row: &Vec<String>| {

@@ -1,6 +1,7 @@
 //! What a run on text is asked: files of problems, or generated arithmetic.
 
-use super::{at_least, defaults};
+use super::defaults;
+use super::ranges::at_least;
 use crate::bad_input;
 use crate::dataset::TaskKind;
 use crate::dataset::columns::Columns;

@@ -1,0 +1,65 @@
+//! Sampling of completions.
+
+use super::ranges::{at_least, sampling};
+use crate::bad_input;
+use serde::{Deserialize, Serialize};
+
+/// Sampling of completions for training.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RolloutConfig {
+    /// Prompts per step (the paper's global batch).
+    pub prompts: usize,
+    /// Completions per prompt, `N`.
+    pub group_size: usize,
+    /// Sampling temperature; log-probabilities in the loss are of the tempered policy.
+    pub temperature: f32,
+    /// Nucleus sampling; 1 is off.
+    pub top_p: f32,
+    /// Sampling among the `k` likeliest; 0 is off.
+    pub top_k: usize,
+    /// Sampling among tokens at least this share as likely as the likeliest; 0 is off.
+    pub min_p: f32,
+    /// Longest completion in tokens; the task's own limit where absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_new_tokens: Option<usize>,
+    /// Tokens the key/value cache may hold at once, over all threads; as many as fit in 1 GiB where
+    /// absent. Fewer run at once when it is full; the samples stay the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_cached_tokens: Option<usize>,
+}
+
+impl Default for RolloutConfig {
+    fn default() -> Self {
+        Self {
+            prompts: 256,
+            group_size: 8,
+            temperature: 1.0,
+            top_p: 1.0,
+            top_k: 0,
+            min_p: 0.0,
+            max_new_tokens: None,
+            max_cached_tokens: None,
+        }
+    }
+}
+
+impl RolloutConfig {
+    pub(super) fn check(&self) -> anyhow::Result<()> {
+        at_least("rollout.prompts", self.prompts as u64, 1)?;
+        if self.group_size < 2 {
+            bad_input!(
+                "rollout.group_size: found {}, wanted at least 2: the group-relative advantage of a single completion is always 0",
+                self.group_size
+            );
+        }
+        sampling("rollout", self.temperature, self.top_p, self.min_p)?;
+        if self.max_cached_tokens == Some(0) {
+            bad_input!("rollout.max_cached_tokens: found 0, wanted at least 1");
+        }
+        if self.max_new_tokens == Some(0) {
+            bad_input!("rollout.max_new_tokens: found 0, wanted at least 1");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,73 @@
+//! The optimizer's side of a step.
+
+use super::Schedule;
+use super::ranges::{at_least, betas, learning_rate, not_negative, positive};
+use crate::bad_input;
+use serde::{Deserialize, Serialize};
+
+/// The optimizer's side of a step.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct UpdateConfig {
+    /// Peak learning rate.
+    pub lr: f64,
+    /// Prompts per optimizer update; the whole rollout batch where absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mini_batch: Option<usize>,
+    /// Passes over each rollout batch.
+    pub epochs: usize,
+    /// AdamW's betas.
+    pub betas: [f64; 2],
+    /// AdamW's epsilon.
+    pub eps: f64,
+    /// Decoupled weight decay.
+    pub weight_decay: f64,
+    /// Largest global gradient norm.
+    pub max_grad_norm: f64,
+    /// Steps (rollout batches) of linear warm-up.
+    pub warmup_steps: u64,
+    /// What the learning rate does after warm-up.
+    pub schedule: Schedule,
+    /// Tokens that one prompt and its completions may take together in one piece of work; a larger
+    /// group is cut. Bounds memory, never changes the gradient beyond rounding.
+    pub micro_batch_tokens: usize,
+    /// Updates skipped in a row for a gradient that isn't finite, after which the run stops.
+    pub max_skipped: u64,
+}
+
+impl Default for UpdateConfig {
+    fn default() -> Self {
+        Self {
+            lr: 1e-6,
+            mini_batch: None,
+            epochs: 1,
+            betas: [0.9, 0.999],
+            eps: 1e-8,
+            weight_decay: 0.01,
+            max_grad_norm: 1.0,
+            warmup_steps: 0,
+            schedule: Schedule::Constant,
+            micro_batch_tokens: 1 << 16,
+            max_skipped: 5,
+        }
+    }
+}
+
+impl UpdateConfig {
+    pub(super) fn check(&self, prompts: usize) -> anyhow::Result<()> {
+        learning_rate("update.lr", self.lr)?;
+        betas("update.betas", self.betas)?;
+        positive("update.eps", self.eps)?;
+        positive("update.max_grad_norm", self.max_grad_norm)?;
+        not_negative("update.weight_decay", self.weight_decay)?;
+        at_least("update.epochs", self.epochs as u64, 1)?;
+        at_least("update.micro_batch_tokens", self.micro_batch_tokens as u64, 1)?;
+        at_least("update.max_skipped", self.max_skipped, 1)?;
+        if let Some(m) = self.mini_batch
+            && (m == 0 || m > prompts)
+        {
+            bad_input!("update.mini_batch: found {m}, wanted 1 to rollout.prompts = {prompts}");
+        }
+        Ok(())
+    }
+}

@@ -3,6 +3,7 @@
 //! Start reading at [`cli`]. Everything mathematical lives in `fgrpo-core`, the decoder in
 //! `fgrpo-nn`, the verifiers in `fgrpo-verify`.
 
+pub mod advantages;
 pub mod benchmarks;
 pub mod chat;
 pub mod checkpoint;

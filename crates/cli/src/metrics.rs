@@ -1,7 +1,13 @@
 //! One line of metrics a step; the table in `docs/metrics.md` explains each field.
 
+use crate::advantages::Credited;
+use crate::update::Sums;
+use fgrpo_nn::Finish;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Bins of the success-rate histogram at most: one per possible success rate up to this many.
+const MOST_BINS: usize = 33;
 
 /// The metrics of one RL step.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -13,8 +19,8 @@ pub struct Metrics {
     pub reward_mean: f64,
     /// Share of groups whose rewards are not all equal.
     pub active_fraction: f64,
-    /// Groups by success rate: 11 bins centred on 0, 0.1, ..., 1.
-    pub success_rate_histogram: [u64; 11],
+    /// Groups by success rate, in bins evenly from 0 to 1: one per possible rate of a group, 33 at most.
+    pub success_rate_histogram: Vec<u64>,
     /// Mean focal weight of the active groups.
     pub focal_weight_mean: f64,
     /// Mean absolute advantage of the scored completions.
@@ -82,6 +88,58 @@ pub struct Seconds {
 }
 
 impl Metrics {
+    /// The metrics of a step, from its groups and what the update saw; its evaluation and saving come later.
+    pub fn of_step(step: u64, lr: f64, groups: &[Credited], sums: &Sums, seconds: &Seconds) -> Self {
+        let mut m = Self { step, lr, seconds: *seconds, ..Self::default() };
+        let scored = || groups.iter().flat_map(|g| g.scored().map(move |i| (g, i)));
+        m.reward_mean = mean(scored().map(|(g, i)| g.rewards[i]));
+        m.advantage_abs_mean = mean(scored().map(|(g, i)| g.assigned.advantages[i].abs()));
+        let mixed = |g: &&Credited| {
+            let mut rewards = g.scored().map(|i| g.rewards[i]);
+            let first = rewards.next();
+            rewards.any(|x| Some(x) != first)
+        };
+        let active: Vec<&Credited> = groups.iter().filter(mixed).collect();
+        m.active_fraction = active.len() as f64 / groups.len().max(1) as f64;
+        m.focal_weight_mean = mean(active.iter().map(|g| g.assigned.focal_weight));
+        let size = groups.iter().map(|g| g.grades.len()).max().unwrap_or(1);
+        m.success_rate_histogram = vec![0; (size + 1).min(MOST_BINS)];
+        for rate in groups.iter().filter_map(|g| g.assigned.success_rate) {
+            let last = m.success_rate_histogram.len() - 1;
+            m.success_rate_histogram[(rate * last as f64).round() as usize] += 1;
+        }
+        for g in groups.iter().flat_map(|g| &g.grades) {
+            let verdict = serde_json::to_value(g.verdict).expect("a verdict is a word");
+            *m.verdicts.entry(verdict.as_str().unwrap_or_default().to_owned()).or_default() += 1;
+            *m.reasons.entry(g.reason.to_string()).or_default() += 1;
+        }
+        let completions = || groups.iter().flat_map(|g| &g.rollouts.completions);
+        let n = completions().count().max(1) as f64;
+        let tokens: usize = completions().map(|c| c.tokens.len()).sum();
+        m.entropy = mean(completions().flat_map(|c| &c.entropy).map(|&e| f64::from(e)));
+        m.completion_length_mean = tokens as f64 / n;
+        m.completion_length_max = completions().map(|c| c.tokens.len()).max().unwrap_or(0) as u64;
+        m.truncated_fraction = completions().filter(|c| c.finish == Finish::Length).count() as f64 / n;
+        let distinct =
+            |g: &Credited| g.rollouts.completions.iter().map(|c| &c.tokens).collect::<BTreeSet<_>>().len();
+        m.distinct_fraction = groups.iter().map(distinct).sum::<usize>() as f64 / n;
+        let seen = sums.tokens.max(1) as f64;
+        let updates = (sums.applied + sums.skipped).max(1) as f64;
+        m.policy_loss = sums.policy_loss / updates;
+        m.kl_loss = sums.kl / seen;
+        m.ratio_mean = if sums.tokens == 0 { 1.0 } else { sums.ratio / seen };
+        m.ratio_max = if sums.tokens == 0 { 1.0 } else { sums.ratio_max };
+        m.clip_fraction_low = sums.clipped_low as f64 / seen;
+        m.clip_fraction_high = sums.clipped_high as f64 / seen;
+        m.kl_to_sampler = sums.kl_to_sampler / seen;
+        m.logp_difference_max = sums.logp_difference_max;
+        m.gradient_norm = sums.gradient_norm / sums.applied.max(1) as f64;
+        m.skipped_updates = sums.skipped;
+        m.rollout_tokens_per_second = tokens as f64 / seconds.rollout.max(1e-9);
+        m.update_tokens_per_second = tokens as f64 / seconds.update.max(1e-9);
+        m
+    }
+
     /// The fields that are scalars, by name, for TensorBoard.
     pub fn scalars(&self) -> Vec<(String, f64)> {
         let mut out = Vec::new();
@@ -89,6 +147,11 @@ impl Metrics {
         out.retain(|(name, _)| name != "step");
         out
     }
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> f64 {
+    let (sum, n) = values.fold((0.0, 0usize), |(s, n), v| (s + v, n + 1));
+    if n == 0 { 0.0 } else { sum / n as f64 }
 }
 
 fn flatten(prefix: &str, value: &serde_json::Value, out: &mut Vec<(String, f64)>) {

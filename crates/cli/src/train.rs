@@ -5,6 +5,7 @@
 //! uninterrupted one. Departure from the usual loop: the log-probabilities recorded while sampling
 //! *are* `old_logp`; sampler and learner are the same weights, and no second forward pass is made.
 
+use crate::advantages::{Credited, credit, mean_logp, samples};
 use crate::bad_input;
 use crate::checkpoint::{self, Best, TrainerState};
 use crate::config::Config;
@@ -14,17 +15,15 @@ use crate::interrupt;
 use crate::metrics::{Metrics, Seconds};
 use crate::policy;
 use crate::progress::{Narrator, Stage, duration};
-use crate::rollout::{Rollouts, grade, sample};
+use crate::rollout::{grade, sample};
 use crate::run_dir::RunDir;
 use crate::seeds;
-use crate::task::{self, Graded, Prompt, Split, Task};
+use crate::task::{self, Prompt, Split, Task};
 use crate::tensorboard::Events;
-use crate::update::{Sample, SampleGroup, Sums, check_skipped, reference_logp, update};
+use crate::update::{check_skipped, reference_logp, update};
 use anyhow::Context;
-use fgrpo_core::credit::{Assigned, Credit};
-use fgrpo_core::group::Group;
 use fgrpo_nn::weights::Checkpoint;
-use fgrpo_nn::{Device, Engine, Finish, Sampling};
+use fgrpo_nn::{Device, Engine, Sampling};
 use fgrpo_verify::verdict::Verdict;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -201,7 +200,7 @@ impl<'a> Trainer<'a> {
     /// Returns whether all steps are done; an interruption leaves some.
     fn train(&mut self) -> anyhow::Result<bool> {
         let config = self.config;
-        let credit = config.algorithm.credit();
+        let how = config.algorithm.credit();
         let max_new_tokens = config.rollout.max_new_tokens.unwrap_or(self.task.max_new_tokens());
         let objective = config.algorithm.objective(max_new_tokens);
         let sampling = self.sampling(max_new_tokens);
@@ -225,8 +224,8 @@ impl<'a> Trainer<'a> {
                 return self.interrupted(stage);
             };
             let grades = timed(&mut seconds.grade, || grade(self.task, Split::Train, &rollouts));
-            let (assigned, rewards) = advantages(&credit, &rollouts, &grades)?;
-            let mut groups = samples(config, &rollouts, &grades, &assigned);
+            let credited = credit(&how, rollouts, grades)?;
+            let mut groups = samples(&credited, config.algorithm.drop_inactive_groups);
             let lr = config.update.lr
                 * config.update.schedule.factor(step, config.update.warmup_steps, config.steps);
             let sums = timed(&mut seconds.update, || {
@@ -245,8 +244,8 @@ impl<'a> Trainer<'a> {
             })?;
             self.state.step = step;
 
-            let mut m = metrics(step, lr, &rollouts, &grades, &assigned, &rewards, &sums, &seconds);
-            self.log_rollouts(step, &rollouts, &grades, &assigned, &rewards)?;
+            let mut m = Metrics::of_step(step, lr, &credited, &sums, &seconds);
+            self.log_rollouts(step, &credited)?;
             self.warn(&stage, &m);
             let stopped = {
                 let done = timed(&mut m.seconds.evaluate, || match self.due(config.eval.every) {
@@ -356,33 +355,27 @@ impl<'a> Trainer<'a> {
         Ok(())
     }
 
-    fn log_rollouts(
-        &mut self,
-        step: u64,
-        rollouts: &[Rollouts],
-        grades: &[Vec<Graded>],
-        assigned: &[Assigned],
-        rewards: &[Vec<f64>],
-    ) -> anyhow::Result<()> {
+    fn log_rollouts(&mut self, step: u64, groups: &[Credited]) -> anyhow::Result<()> {
         let key = seeds::logging(self.config.seed, step);
-        for (g, r) in rollouts.iter().enumerate() {
-            for (i, c) in r.completions.iter().enumerate() {
+        for (g, group) in groups.iter().enumerate() {
+            let prompt = &group.rollouts.prompt;
+            for (i, c) in group.rollouts.completions.iter().enumerate() {
                 if key.with(g as u64).uniform(i as u64) >= self.config.log.rollout_share {
                     continue;
                 }
                 self.rollouts.push(&RolloutLine {
                     step,
-                    prompt_id: self.task.number(Split::Train, r.prompt.id),
+                    prompt_id: self.task.number(Split::Train, prompt.id),
                     sample: i,
-                    prompt: self.task.text(&r.prompt.tokens),
+                    prompt: self.task.text(&prompt.tokens),
                     completion: self.task.text(&c.tokens),
-                    target: self.task.target(Split::Train, r.prompt.id),
-                    reward: rewards[g][i],
-                    verdict: grades[g][i].verdict,
-                    reason: &grades[g][i].reason,
-                    advantage: assigned[g].advantages[i],
+                    target: self.task.target(Split::Train, prompt.id),
+                    reward: group.rewards[i],
+                    verdict: group.grades[i].verdict,
+                    reason: &group.grades[i].reason,
+                    advantage: group.assigned.advantages[i],
                     length: c.tokens.len(),
-                    old_logp_mean: mean(c.logp.iter().map(|&l| f64::from(l))),
+                    old_logp_mean: mean_logp(c),
                 })?;
             }
         }
@@ -480,11 +473,6 @@ fn timed<T>(seconds: &mut f64, work: impl FnOnce() -> T) -> T {
     result
 }
 
-fn mean(values: impl Iterator<Item = f64>) -> f64 {
-    let (sum, n) = values.fold((0.0, 0usize), |(s, n), v| (s + v, n + 1));
-    if n == 0 { 0.0 } else { sum / n as f64 }
-}
-
 fn engine_matches_task(engine: &Engine, task: &dyn Task) -> anyhow::Result<()> {
     if engine.config().vocab_size < task.vocab_size() {
         bad_input!(
@@ -499,128 +487,4 @@ fn engine_matches_task(engine: &Engine, task: &dyn Task) -> anyhow::Result<()> {
 fn write_events(events: &mut Events, m: &Metrics) -> anyhow::Result<()> {
     let scalars = m.scalars();
     events.scalars(m.step, scalars.iter().map(|(n, v)| (n.as_str(), *v)))
-}
-
-/// Rewards and advantages of every group.
-fn advantages(
-    credit: &Credit,
-    rollouts: &[Rollouts],
-    grades: &[Vec<Graded>],
-) -> anyhow::Result<(Vec<Assigned>, Vec<Vec<f64>>)> {
-    let mut assigned = Vec::with_capacity(rollouts.len());
-    let mut all_rewards = Vec::with_capacity(rollouts.len());
-    for (r, grades) in rollouts.iter().zip(grades) {
-        let rewards: Vec<f64> = grades
-            .iter()
-            .map(|g| match (g.reward, g.verdict) {
-                (Some(reward), _) => reward,
-                (None, Verdict::Correct) => credit.rewards.correct,
-                (None, _) => credit.rewards.wrong,
-            })
-            .collect();
-        let lengths: Vec<usize> = r.completions.iter().map(|c| c.tokens.len()).collect();
-        let mean_old_logp: Vec<f64> =
-            r.completions.iter().map(|c| mean(c.logp.iter().map(|&l| f64::from(l)))).collect();
-        let scored: Vec<bool> = grades.iter().map(|g| g.verdict != Verdict::Unscorable).collect();
-        let group =
-            Group { rewards: &rewards, lengths: &lengths, mean_old_logp: &mean_old_logp, scored: &scored };
-        group.check()?;
-        assigned.push(credit.assign(&group)?);
-        all_rewards.push(rewards);
-    }
-    Ok((assigned, all_rewards))
-}
-
-/// The groups as the update takes them.
-fn samples(
-    config: &Config,
-    rollouts: &[Rollouts],
-    grades: &[Vec<Graded>],
-    assigned: &[Assigned],
-) -> Vec<SampleGroup> {
-    rollouts
-        .iter()
-        .zip(grades)
-        .zip(assigned)
-        .filter(|(_, a)| a.active() || !config.algorithm.drop_inactive_groups)
-        .map(|((r, grades), a)| SampleGroup {
-            prompt: r.prompt.tokens.clone(),
-            samples: r
-                .completions
-                .iter()
-                .zip(grades)
-                .zip(&a.advantages)
-                .map(|((c, g), &advantage)| Sample {
-                    tokens: c.tokens.clone(),
-                    old_logp: c.logp.clone(),
-                    ref_logp: Vec::new(),
-                    advantage,
-                    scored: g.verdict != Verdict::Unscorable,
-                })
-                .collect(),
-        })
-        .collect()
-}
-
-#[allow(clippy::too_many_arguments)]
-fn metrics(
-    step: u64,
-    lr: f64,
-    rollouts: &[Rollouts],
-    grades: &[Vec<Graded>],
-    assigned: &[Assigned],
-    rewards: &[Vec<f64>],
-    sums: &Sums,
-    seconds: &Seconds,
-) -> Metrics {
-    let mut m = Metrics { step, lr, seconds: *seconds, ..Metrics::default() };
-    let scored = |g: usize| {
-        grades[g].iter().enumerate().filter(|(_, x)| x.verdict != Verdict::Unscorable).map(|(i, _)| i)
-    };
-    let all = || (0..rollouts.len()).flat_map(|g| scored(g).map(move |i| (g, i)));
-    m.reward_mean = mean(all().map(|(g, i)| rewards[g][i]));
-    m.advantage_abs_mean = mean(all().map(|(g, i)| assigned[g].advantages[i].abs()));
-    let mixed = |g: usize| {
-        let mut r = scored(g).map(|i| rewards[g][i]);
-        let first = r.next();
-        r.any(|x| Some(x) != first)
-    };
-    let active: Vec<usize> = (0..rollouts.len()).filter(|&g| mixed(g)).collect();
-    m.active_fraction = active.len() as f64 / rollouts.len().max(1) as f64;
-    m.focal_weight_mean = mean(active.iter().map(|&g| assigned[g].focal_weight));
-    for rate in assigned.iter().filter_map(|a| a.success_rate) {
-        m.success_rate_histogram[(rate * 10.0).round() as usize] += 1;
-    }
-    for g in grades.iter().flatten() {
-        let verdict = serde_json::to_value(g.verdict).expect("a verdict is a word");
-        *m.verdicts.entry(verdict.as_str().unwrap_or_default().to_owned()).or_default() += 1;
-        *m.reasons.entry(g.reason.to_string()).or_default() += 1;
-    }
-    let completions = || rollouts.iter().flat_map(|r| &r.completions);
-    let n = completions().count().max(1) as f64;
-    let tokens: usize = completions().map(|c| c.tokens.len()).sum();
-    m.entropy = mean(completions().flat_map(|c| &c.entropy).map(|&e| f64::from(e)));
-    m.completion_length_mean = tokens as f64 / n;
-    m.completion_length_max = completions().map(|c| c.tokens.len()).max().unwrap_or(0) as u64;
-    m.truncated_fraction = completions().filter(|c| c.finish == Finish::Length).count() as f64 / n;
-    let distinct: usize = rollouts
-        .iter()
-        .map(|r| r.completions.iter().map(|c| &c.tokens).collect::<std::collections::BTreeSet<_>>().len())
-        .sum();
-    m.distinct_fraction = distinct as f64 / n;
-    let seen = sums.tokens.max(1) as f64;
-    let updates = (sums.applied + sums.skipped).max(1) as f64;
-    m.policy_loss = sums.policy_loss / updates;
-    m.kl_loss = sums.kl / seen;
-    m.ratio_mean = if sums.tokens == 0 { 1.0 } else { sums.ratio / seen };
-    m.ratio_max = if sums.tokens == 0 { 1.0 } else { sums.ratio_max };
-    m.clip_fraction_low = sums.clipped_low as f64 / seen;
-    m.clip_fraction_high = sums.clipped_high as f64 / seen;
-    m.kl_to_sampler = sums.kl_to_sampler / seen;
-    m.logp_difference_max = sums.logp_difference_max;
-    m.gradient_norm = sums.gradient_norm / sums.applied.max(1) as f64;
-    m.skipped_updates = sums.skipped;
-    m.rollout_tokens_per_second = tokens as f64 / seconds.rollout.max(1e-9);
-    m.update_tokens_per_second = tokens as f64 / seconds.update.max(1e-9);
-    m
 }

@@ -7,6 +7,7 @@ use crate::bad_input;
 use crate::failure::OrBadInput;
 use anyhow::Context;
 use ranges::{at_least, sampling};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -151,17 +152,7 @@ impl Config {
     /// # Errors
     /// As [`Config::load`].
     pub fn parse(text: &str, overrides: &[String]) -> anyhow::Result<Self> {
-        // Typed once from the text as written, for messages with line and column.
-        let mut table: toml::Table = toml::from_str(text)?;
-        let config: Self = if overrides.is_empty() {
-            toml::from_str(text)?
-        } else {
-            for o in overrides {
-                set(&mut table, o)?;
-            }
-            toml::from_str(&toml::to_string(&table)?)
-                .with_context(|| format!("after --set {}", overrides.join(" --set ")))?
-        };
+        let config: Self = typed(text, overrides)?;
         config.check()?;
         Ok(config)
     }
@@ -218,17 +209,33 @@ impl Config {
     }
 }
 
-/// Applies `a.b.c=value`. The value is TOML where it parses as such, and a string otherwise, so
-/// that `--set algorithm.loss=dapo` needs no quotes.
-pub fn set(table: &mut toml::Table, assignment: &str) -> anyhow::Result<()> {
+/// A TOML text with its overrides, as a typed table.
+///
+/// # Errors
+/// A key or value that isn't known, with its line where it stands in the text.
+pub fn typed<T: DeserializeOwned>(text: &str, overrides: &[String]) -> anyhow::Result<T> {
+    // Typed from the text as written first, for messages with line and column.
+    let mut table: toml::Table = toml::from_str(text)?;
+    if overrides.is_empty() {
+        return Ok(toml::from_str(text)?);
+    }
+    for assignment in overrides {
+        set(&mut table, assignment)?;
+    }
+    toml::from_str(&toml::to_string(&table)?)
+        .with_context(|| format!("after --set {}", overrides.join(" --set ")))
+}
+
+/// Applies `a.b.c=value`. The value is TOML where it parses as such, with or without a list's brackets, and a
+/// string otherwise, so that `--set algorithm.loss=dapo` and `--set eval.k=1,8` need no quotes.
+fn set(table: &mut toml::Table, assignment: &str) -> anyhow::Result<()> {
     let Some((key, value)) = assignment.split_once('=') else {
         bad_input!("--set {assignment}: wanted key=value");
     };
-    let value = format!("x = {value}")
-        .parse::<toml::Table>()
-        .ok()
-        .and_then(|mut t| t.remove("x"))
-        .unwrap_or_else(|| toml::Value::String(value.to_owned()));
+    let value = value.trim();
+    let parse = |text: &str| format!("x = {text}").parse::<toml::Table>().ok()?.remove("x");
+    let list = || if value.contains(',') { parse(&format!("[{value}]")) } else { None };
+    let value = parse(value).or_else(list).unwrap_or_else(|| toml::Value::String(value.to_owned()));
     let mut parts: Vec<&str> = key.trim().split('.').collect();
     let last = parts.pop().filter(|p| !p.is_empty());
     let Some(last) = last else { bad_input!("--set {assignment}: wanted key=value") };

@@ -11,7 +11,7 @@ use fgrpo_verify::synlogic::{Generated, Task, generate, has_generator};
 use rayon::prelude::*;
 use serde_json::{Value, json};
 use std::collections::HashSet;
-use std::io::{BufWriter, IsTerminal, Write};
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 mod parquet_file;
@@ -167,11 +167,7 @@ fn synlogic(args: &SynLogic) -> anyhow::Result<()> {
         .with_context(|| format!("--out: {}: the folder can't be written to", folder.display()))
         .or_bad_input()?;
     let mut sink = Sink::open(&args.out, temporary.reopen()?)?;
-    let progress = if std::io::stderr().is_terminal() {
-        indicatif::ProgressBar::new(args.n)
-    } else {
-        indicatif::ProgressBar::hidden()
-    };
+    let progress = crate::progress::bar(Some(args.n), "{bar:32.cyan/238} {pos}/{len} problems ({eta} left)");
     let mut seen: HashSet<u64> = HashSet::new();
     let mut repeated = 0_u64;
     for start in (0..args.n).step_by(CHUNK as usize) {

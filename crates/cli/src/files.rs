@@ -1,10 +1,11 @@
 //! Files that are whole or absent, and line files that survive a kill.
 
+use crate::bad_input;
 use anyhow::Context;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader, Write};
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{BufRead, BufReader, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
 /// How the temporary files of [`write_whole`] are called. One that a kill left behind is no result.
@@ -31,6 +32,52 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     }
     file.persist(path).map_err(|e| e.error).with_context(|| format!("writing {}", path.display()))?;
     Ok(())
+}
+
+/// The file that [`lock`] holds.
+const LOCK: &str = "lock";
+
+/// Locks a folder against other processes, until the result is dropped.
+///
+/// # Errors
+/// Bad input where another process holds it, naming that one; otherwise naming the file.
+pub fn lock(folder: &Path) -> anyhow::Result<File> {
+    let path = folder.join(LOCK);
+    let mut file = File::options()
+        .create(true)
+        .truncate(false)
+        .read(true)
+        .write(true)
+        .open(&path)
+        .with_context(|| format!("opening {}", path.display()))?;
+    match file.try_lock() {
+        Ok(()) => {
+            file.set_len(0)?;
+            write!(file, "{}", std::process::id())?;
+            Ok(file)
+        }
+        Err(TryLockError::WouldBlock) => {
+            let mut holder = String::new();
+            file.rewind()?;
+            file.read_to_string(&mut holder)?;
+            bad_input!(
+                "{} is in use by another process ({}). Wait for it, or choose another folder with --out",
+                folder.display(),
+                if holder.is_empty() { "unknown".to_owned() } else { format!("pid {holder}") }
+            )
+        }
+        Err(TryLockError::Error(e)) => Err(e).with_context(|| format!("locking {}", path.display())),
+    }
+}
+
+/// A file in the folder that is neither its lock nor left behind by a kill within [`write_whole`].
+///
+/// # Errors
+/// Naming the folder, when it can't be read.
+pub fn stray_file(folder: &Path) -> anyhow::Result<Option<PathBuf>> {
+    let entries = std::fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))?;
+    let strays = entries.flatten().map(|e| e.file_name());
+    Ok(strays.map(PathBuf::from).find(|n| n.as_os_str() != LOCK && !n.to_string_lossy().starts_with(PARTIAL)))
 }
 
 /// An append-only file of JSON lines.
@@ -166,5 +213,13 @@ mod tests {
         std::fs::write(&path, format!("{text}{{\"step\":3}}\n")).unwrap();
         retain_lines(&path, |v| v["step"].as_u64() <= Some(2)).unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+    }
+
+    #[test]
+    fn a_locked_folder_is_refused_with_its_holder() {
+        let folder = tempfile::tempdir().unwrap();
+        let _held = lock(folder.path()).unwrap();
+        let error = format!("{:#}", lock(folder.path()).unwrap_err());
+        assert!(error.contains(&format!("pid {}", std::process::id())), "{error}");
     }
 }

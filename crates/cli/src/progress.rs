@@ -8,6 +8,9 @@ use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+/// Full, partly full and empty cells of a bar.
+const CHARACTERS: &str = "█▉▊▋▌▍▎▏░";
+
 /// Says things on stderr and in a log file.
 #[derive(Debug)]
 pub struct Narrator {
@@ -53,20 +56,12 @@ impl Narrator {
 
     /// Starts a stage of `length` steps, `done` of them already behind us.
     pub fn stage(&mut self, name: &str, done: u64, length: u64) -> Stage {
-        let bar = if self.terminal {
-            let bar = ProgressBar::new(length).with_style(
-                ProgressStyle::with_template(
-                    "{prefix:>6} {bar:28.cyan/238} {pos}/{len} {msg} ({elapsed} so far, {eta} left)",
-                )
-                .expect("the template is constant")
-                .progress_chars("━╸─"),
-            );
-            bar.set_prefix(name.to_owned());
-            bar.enable_steady_tick(Duration::from_millis(200));
-            bar.with_position(done)
-        } else {
-            ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::hidden()).with_position(done)
-        };
+        let bar = bar(
+            Some(length),
+            "{prefix:>6} {bar:28.cyan/238} {pos}/{len} {msg} ({elapsed} so far, {eta} left)",
+        )
+        .with_position(done);
+        bar.set_prefix(name.to_owned());
         bar.reset_eta();
         Stage {
             bar,
@@ -83,6 +78,18 @@ impl Default for Narrator {
     fn default() -> Self {
         Self::new()
     }
+}
+
+/// A bar on a terminal, nothing elsewhere; `length` is unknown for a stream.
+pub fn bar(length: Option<u64>, template: &str) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::with_draw_target(length, ProgressDrawTarget::hidden());
+    }
+    let style = ProgressStyle::with_template(template).expect("the template is constant");
+    let bar = length.map_or_else(ProgressBar::no_length, ProgressBar::new);
+    bar.set_style(style.progress_chars(CHARACTERS));
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
 }
 
 /// A stage of long work.

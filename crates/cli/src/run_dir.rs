@@ -3,10 +3,9 @@
 use crate::bad_input;
 use crate::checkpoint;
 use crate::config::Config;
-use crate::files::{PARTIAL, retain_lines, write_whole};
+use crate::files::{lock, retain_lines, stray_file, write_whole};
 use anyhow::Context;
-use std::fs::{File, TryLockError};
-use std::io::{Read, Seek, Write};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 /// A run folder held by this process.
@@ -41,22 +40,18 @@ impl RunDir {
                 let differing = differences(&text.parse()?, &config.to_toml().parse()?);
                 if !differing.is_empty() && !accept_changes {
                     bad_input!(
-                        "{} holds a run of another configuration. Different: {}. Resume with --accept-changes to go on with the new values",
+                        "{} holds a run of another configuration. Different, there -> here: {}. Resume with --accept-changes to go on with the new values",
                         path.display(),
                         differing.join("; ")
                     );
                 }
             }
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-                // A kill while this file was first written leaves its temporary twin, which is no run.
-                let stray = std::fs::read_dir(path)?.flatten().find(|e| {
-                    e.file_name() != "lock" && !e.file_name().to_string_lossy().starts_with(PARTIAL)
-                });
-                if let Some(stray) = stray {
+                if let Some(stray) = stray_file(path)? {
                     bad_input!(
                         "{} is not empty and holds no run (found {}). Choose an empty or new folder with --out",
                         path.display(),
-                        stray.file_name().display()
+                        stray.display()
                     );
                 }
             }
@@ -96,35 +91,6 @@ impl RunDir {
             })?;
         }
         Ok(())
-    }
-}
-
-fn lock(folder: &Path) -> anyhow::Result<File> {
-    let path = folder.join("lock");
-    let mut file = File::options()
-        .create(true)
-        .truncate(false)
-        .read(true)
-        .write(true)
-        .open(&path)
-        .with_context(|| format!("opening {}", path.display()))?;
-    match file.try_lock() {
-        Ok(()) => {
-            file.set_len(0)?;
-            write!(file, "{}", std::process::id())?;
-            Ok(file)
-        }
-        Err(TryLockError::WouldBlock) => {
-            let mut holder = String::new();
-            file.rewind()?;
-            file.read_to_string(&mut holder)?;
-            bad_input!(
-                "{} is in use by another process ({}). Wait for it, or choose another folder with --out",
-                folder.display(),
-                if holder.is_empty() { "unknown".to_owned() } else { format!("pid {holder}") }
-            )
-        }
-        Err(TryLockError::Error(e)) => Err(e).with_context(|| format!("locking {}", path.display())),
     }
 }
 
@@ -168,18 +134,10 @@ mod tests {
         let text = include_str!("../../../configs/maze-quick.toml");
         let config = Config::parse(text, &[]).unwrap();
         let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join(format!("{PARTIAL}abc")), "seed").unwrap();
+        std::fs::write(folder.path().join(format!("{}abc", crate::files::PARTIAL)), "seed").unwrap();
         RunDir::open(folder.path(), &config, true, false).unwrap();
         let other = tempfile::tempdir().unwrap();
         std::fs::write(other.path().join("thesis.tex"), "x").unwrap();
         assert!(RunDir::open(other.path(), &config, true, false).is_err());
-    }
-
-    #[test]
-    fn a_locked_folder_is_refused_with_its_holder() {
-        let folder = tempfile::tempdir().unwrap();
-        let _held = lock(folder.path()).unwrap();
-        let error = format!("{:#}", lock(folder.path()).unwrap_err());
-        assert!(error.contains(&format!("pid {}", std::process::id())), "{error}");
     }
 }

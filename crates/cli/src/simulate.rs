@@ -10,15 +10,16 @@ mod folder;
 pub use config::Config;
 pub use folder::Line;
 
+use crate::files::write_whole;
 use crate::interrupt;
 use crate::plot::Figure;
+use crate::progress;
 use crate::table::{Format, Table};
 use anyhow::Context;
 use fgrpo_core::sim::Simulation;
-use folder::{Folder, write_whole};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use folder::Folder;
+use indicatif::ProgressBar;
 use serde_json::{Value, json};
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -143,7 +144,10 @@ fn sweep(
         config.steps,
         if done_before > 0 { format!(", {done_before} done before") } else { String::new() }
     );
-    let bar = progress_bar(todo.len() as u64 * config.steps);
+    let bar = progress::bar(
+        Some(todo.len() as u64 * config.steps),
+        "{bar:32.cyan/238} {percent:>3}%  {msg}  {per_sec} steps  ({elapsed} so far, {eta} left)",
+    );
     let (started, mut spoken) = (Instant::now(), Instant::now());
     let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
     let stop = || interrupt::asked() || failed.load(Ordering::Relaxed);
@@ -212,24 +216,6 @@ fn simulate(
         }
     }
     Ok(Some(lines))
-}
-
-fn progress_bar(length: u64) -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::hidden());
-    }
-    let style = ProgressStyle::with_template(
-        "{bar:32.cyan/238} {percent:>3}%  {msg}  {rate}  ({elapsed} so far, {eta} left)",
-    )
-    .expect("the template is constant")
-    .with_key("rate", |state: &ProgressState, to: &mut dyn std::fmt::Write| {
-        // A display that can't be written to has nobody to tell.
-        let _ = write!(to, "{:.1}k steps/s", state.per_sec() / 1e3);
-    })
-    .progress_chars("━╸─");
-    let bar = ProgressBar::new(length).with_style(style);
-    bar.enable_steady_tick(Duration::from_millis(200));
-    bar
 }
 
 /// The command that continues.

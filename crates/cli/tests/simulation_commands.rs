@@ -223,7 +223,7 @@ fn bad_simulations_end_with_two() {
     assert!(!Path::new(out).exists(), "nothing is written for a configuration that is refused");
     refused(&["simulate", "missing.toml"], "missing.toml");
     fgrpo(&["simulate", &config, "--out", out]).assert().success();
-    with("lr=0.5", "another configuration (lr: found 0.01 there, 0.5 here)");
+    with("lr=0.5", "another configuration (there -> here: lr: 0.01 -> 0.5)");
     let stray = folder.path().to_str().unwrap();
     refused(&["simulate", &config, "--out", stray], "holds no sweep but other files");
     let lock = std::fs::File::create(Path::new(out).join("lock")).unwrap();

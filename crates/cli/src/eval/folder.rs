@@ -9,9 +9,10 @@
 
 use crate::bad_input;
 use crate::failure::OrBadInput;
+use crate::files::{lock, write_whole};
 use anyhow::Context;
 use serde_json::{Map, Value};
-use std::fs::{File, TryLockError};
+use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
@@ -32,19 +33,7 @@ impl Folder {
         std::fs::create_dir_all(path)
             .with_context(|| format!("{}: cannot create", path.display()))
             .or_bad_input()?;
-        let lock_path = path.join("lock");
-        let lock = File::create(&lock_path)
-            .with_context(|| format!("{}: cannot create", lock_path.display()))
-            .or_bad_input()?;
-        match lock.try_lock() {
-            Ok(()) => Ok(Self { path: path.to_owned(), _lock: lock }),
-            Err(TryLockError::WouldBlock) => {
-                bad_input!("{}: another evaluation is at work in this folder", path.display())
-            }
-            Err(TryLockError::Error(e)) => {
-                Err(e).with_context(|| format!("{}: cannot lock", lock_path.display()))
-            }
-        }
+        Ok(Self { path: path.to_owned(), _lock: lock(path)? })
     }
 
     /// A file of the folder.
@@ -88,19 +77,12 @@ impl Folder {
         Ok(())
     }
 
-    /// Writes a file whole: beside it first, then renamed over it.
+    /// Writes a file, whole or not at all.
     ///
     /// # Errors
     /// When the disk refuses.
     pub fn write(&self, name: &str, bytes: &[u8]) -> anyhow::Result<()> {
-        let path = self.file(name);
-        let beside = self.file(&format!("{name}.new"));
-        let write = || -> std::io::Result<()> {
-            std::fs::write(&beside, bytes)?;
-            File::open(&beside)?.sync_all()?;
-            std::fs::rename(&beside, &path)
-        };
-        write().with_context(|| format!("{}: cannot write", path.display()))
+        write_whole(&self.file(name), bytes)
     }
 }
 

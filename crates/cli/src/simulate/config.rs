@@ -1,6 +1,7 @@
 //! The configuration of a simulated sweep.
 
 use crate::bad_input;
+use crate::config::typed;
 use crate::failure::OrBadInput;
 use anyhow::Context;
 use fgrpo_core::sim::{Optimizer, Setup, Simulation, Surrogate};
@@ -125,19 +126,7 @@ impl Config {
     /// # Errors
     /// As [`Config::load`].
     pub fn parse(text: &str, overrides: &[String]) -> anyhow::Result<Self> {
-        // Typed from the text as written first, for messages with line and column.
-        let mut config: Self = toml::from_str(text)?;
-        if !overrides.is_empty() {
-            let mut table: toml::Table = text.parse()?;
-            for text in overrides {
-                let Some((key, value)) = text.split_once('=') else {
-                    bad_input!("--set {text}: wanted key=value");
-                };
-                table.insert(key.trim().to_owned(), value_of(value.trim()));
-            }
-            config = toml::from_str(&toml::to_string(&table)?)
-                .with_context(|| format!("after --set {}", overrides.join(" --set ")))?;
-        }
+        let config: Self = typed(text, overrides)?;
         config.check()?;
         Ok(config)
     }
@@ -217,13 +206,6 @@ fn distinct<T: Ord + Clone>(key: &str, values: impl Iterator<Item = T>) -> anyho
         bad_input!("{key}: found a value twice, wanted distinct ones");
     }
     Ok(())
-}
-
-/// The value of an override: TOML, a list without its brackets, or else a string.
-fn value_of(text: &str) -> toml::Value {
-    let parse = |text: &str| format!("x = {text}").parse::<toml::Table>().ok()?.remove("x");
-    let list = || if text.contains(',') { parse(&format!("[{text}]")) } else { None };
-    parse(text).or_else(list).unwrap_or_else(|| toml::Value::String(text.to_owned()))
 }
 
 /// A list of seeds, or how many.

@@ -5,16 +5,18 @@
 
 use super::{Config, Run};
 use crate::bad_input;
+use crate::files::{lock, stray_file, write_whole};
+use crate::run_dir::differences;
 use anyhow::Context;
 use fgrpo_core::sim::Metrics;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 /// A recorded step of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Line {
     /// Group size.
     pub n: u64,
@@ -47,25 +49,6 @@ impl Line {
         format!("{n},{gamma},{seed},{step},{q_pos},{retained},{entropy}")
     }
 
-    /// Reads the JSON line that was written. The standard library's numbers are exact where serde_json's
-    /// may be off by a unit in the last place, and a sweep that goes on has to end in the same bytes.
-    fn parse(text: &str) -> Option<Self> {
-        fn field<'a>(fields: &mut std::str::Split<'a, char>, name: &str) -> Option<&'a str> {
-            fields.next()?.strip_prefix('"')?.strip_prefix(name)?.strip_prefix("\":")
-        }
-        let mut fields = text.strip_prefix('{')?.strip_suffix('}')?.split(',');
-        let fields = &mut fields;
-        Some(Self {
-            n: field(fields, "n")?.parse().ok()?,
-            gamma: field(fields, "gamma")?.parse().ok()?,
-            seed: field(fields, "seed")?.parse().ok()?,
-            step: field(fields, "step")?.parse().ok()?,
-            q_pos: field(fields, "q_pos")?.parse().ok()?,
-            retained: field(fields, "retained")?.parse().ok()?,
-            entropy: field(fields, "entropy")?.parse().ok()?,
-        })
-    }
-
     /// Sorts by group size, gamma, seed and step; gammas are not negative.
     fn key(&self) -> (u64, u64, u64, u64) {
         (self.n, self.gamma.to_bits(), self.seed, self.step)
@@ -89,12 +72,11 @@ impl Folder {
         match std::fs::read_to_string(&written) {
             Ok(text) => refuse_differences(path, &text, config)?,
             Err(e) if e.kind() == ErrorKind::NotFound => {
-                let names = std::fs::read_dir(path).with_context(|| format!("reading {}", path.display()))?;
-                if let Some(stray) = names.flatten().find(|e| e.file_name() != LOCK) {
+                if let Some(stray) = stray_file(path)? {
                     bad_input!(
                         "{} holds no sweep but other files ({}); wanted an empty or new folder with --out",
                         path.display(),
-                        stray.file_name().display()
+                        stray.display()
                     );
                 }
                 write_whole(&written, config.to_toml().as_bytes())?;
@@ -132,37 +114,15 @@ impl Folder {
     }
 }
 
-const LOCK: &str = "lock";
-
-fn lock(path: &Path) -> anyhow::Result<File> {
-    let name = path.join(LOCK);
-    let file = File::create(&name).with_context(|| format!("opening {}", name.display()))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => {
-            bad_input!(
-                "{} is in use by another process; wait for it, or choose another --out",
-                path.display()
-            )
-        }
-        Err(TryLockError::Error(e)) => Err(e).with_context(|| format!("locking {}", name.display())),
-    }
-}
-
 fn refuse_differences(path: &Path, written: &str, config: &Config) -> anyhow::Result<()> {
     let text = config.to_toml();
     let (Ok(before), Ok(now)) = (written.parse::<toml::Table>(), text.parse::<toml::Table>()) else {
         bad_input!("{}: config.toml is not TOML; wanted a sweep's folder with --out", path.display());
     };
-    let show = |v: Option<&toml::Value>| v.map_or("nothing".to_owned(), ToString::to_string);
-    let keys = before.keys().chain(now.keys().filter(|k| !before.contains_key(*k)));
-    let differing: Vec<String> = keys
-        .filter(|k| before.get(*k) != now.get(*k))
-        .map(|k| format!("{k}: found {} there, {} here", show(before.get(k)), show(now.get(k))))
-        .collect();
+    let differing = differences(&before, &now);
     if !differing.is_empty() {
         bad_input!(
-            "{} holds a sweep of another configuration ({}); wanted the same, or another folder with --out",
+            "{} holds a sweep of another configuration (there -> here: {}); wanted the same, or another folder with --out",
             path.display(),
             differing.join("; ")
         );
@@ -193,7 +153,7 @@ fn complete_runs(path: &Path, config: &Config) -> anyhow::Result<Vec<Line>> {
         if !line.ends_with('\n') {
             break;
         }
-        let line = Line::parse(line.trim_end())
+        let line: Line = serde_json::from_str(line)
             .with_context(|| format!("{} line {}: not a recorded step", path.display(), i + 1))?;
         runs.entry((line.n, line.gamma.to_bits(), line.seed)).or_default().push(line);
     }
@@ -211,28 +171,19 @@ fn json_lines(lines: &[Line]) -> anyhow::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Writes under a temporary name and renames: a reader sees the old file or the new one, whole.
-pub(super) fn write_whole(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    let part = path.with_extension("part");
-    File::create(&part)
-        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
-        .and_then(|()| std::fs::rename(&part, path))
-        .with_context(|| format!("writing {}", path.display()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_line_reads_back_bit_for_bit() {
-        // 0.9991574274743921 is one that a fast parser misses.
+        // A sweep that goes on has to end in the same bytes; a fast parser misses the first by a unit.
         for x in [0.9991574274743921, 0.5968575046412775, 1.0, 1e-300, 5e-324, 0.1 + 0.2] {
             let line =
                 Line { n: 131_072, gamma: 0.5, seed: 3, step: 1_000, q_pos: x, retained: x, entropy: x };
             let text = serde_json::to_string(&line).unwrap();
-            assert_eq!(Line::parse(&text), Some(line), "{text}");
+            assert_eq!(serde_json::from_str::<Line>(&text).unwrap(), line, "{text}");
         }
-        assert_eq!(Line::parse("{\"n\":2}"), None);
+        assert!(serde_json::from_str::<Line>("{\"n\":2}").is_err());
     }
 }

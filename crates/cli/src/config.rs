@@ -21,7 +21,9 @@ mod task;
 mod text;
 mod update;
 
-pub use algorithm::{AdvantageName, AggregationName, AlgorithmConfig, KlName, LossName};
+pub use algorithm::{
+    AdvantageName, AggregationName, AlgorithmConfig, CorrectionName, KlName, LossName, ShapingName,
+};
 pub use model::{InitConfig, ModelConfig};
 pub use rollout::RolloutConfig;
 pub use sft::{Schedule, SftConfig};

@@ -226,7 +226,7 @@ impl<'a> Trainer<'a> {
             let grades = timed(&mut seconds.grade, || grade(self.task, Split::Train, &rollouts));
             let credited = credit(&how, rollouts, grades)?;
             let mut groups = samples(&credited, config.algorithm.drop_inactive_groups);
-            let lr = config.update.lr
+            let lr = config.update.peak_lr()
                 * config.update.schedule.factor(step, config.update.warmup_steps, config.steps);
             let sums = timed(&mut seconds.update, || {
                 if let Some(reference) = &mut self.reference {

@@ -6,7 +6,7 @@
 
 use crate::config::UpdateConfig;
 use anyhow::bail;
-use fgrpo_core::loss::{Counts, Objective, TokenTerm, Tokens};
+use fgrpo_core::loss::{Correction, Counts, Objective, TokenTerm, Tokens};
 use fgrpo_nn::Batch;
 use fgrpo_nn::{AdamW, Engine, Scores};
 
@@ -240,7 +240,8 @@ impl<'a> Packed<'a> {
             old_logp: &sample.old_logp,
             entropy: Some(entropy),
             ref_logp: objective.kl.is_some().then_some(&sample.ref_logp[..]),
-            rollout_logp: None,
+            // One engine samples and learns: the correction's weight is 1 exactly.
+            rollout_logp: (objective.correction != Correction::Off).then_some(&sample.old_logp[..]),
             advantage: sample.advantage,
         };
         objective.completion(&tokens, &self.counts, each);

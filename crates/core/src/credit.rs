@@ -85,8 +85,11 @@ impl Credit {
             Shaping::Unlikely { beta } if !(0.0..=1.0).contains(&beta) => {
                 Err(Error::setting("unlikely_beta", beta, "a number from 0 to 1"))
             }
-            Shaping::Smoothing { correct, wrong } if !(correct.is_finite() && wrong.is_finite()) => {
-                Err(Error::setting("smoothing", format!("{correct}, {wrong}"), "two finite numbers"))
+            Shaping::Smoothing { correct, .. } if !correct.is_finite() => {
+                Err(Error::setting("smoothing_correct", correct, "a finite number"))
+            }
+            Shaping::Smoothing { wrong, .. } if !wrong.is_finite() => {
+                Err(Error::setting("smoothing_wrong", wrong, "a finite number"))
             }
             _ => Ok(()),
         }

@@ -1,6 +1,7 @@
 //! From rewards to the loss: advantages, focal weight, policy loss.
 
 use super::ranges::not_negative;
+use crate::bad_input;
 use anyhow::Context;
 use fgrpo_core::advantage::Advantage;
 use fgrpo_core::credit::{Credit, Shaping};
@@ -52,6 +53,24 @@ pub struct AlgorithmConfig {
     /// Drop groups whose rewards are all equal before counting tokens (DAPO's dynamic sampling,
     /// without drawing replacements).
     pub drop_inactive_groups: bool,
+    /// `none`, `unlikely` (Rewarding the Unlikely, RUL) or `smoothing` (differential smoothing, DS-GRPO).
+    pub shaping: ShapingName,
+    /// `unlikely`: the share of its reward that the likeliest correct completion loses at most, 0 to 1.
+    pub unlikely_beta: f64,
+    /// `smoothing`: a correct completion's advantage loses this times its mean log-probability.
+    pub smoothing_correct: f64,
+    /// `smoothing`: a wrong completion's advantage gains this times its mean log-probability.
+    pub smoothing_wrong: f64,
+    /// DARO: the policy loss is a sum over the mixed success rates of their token means, each with a learned weight.
+    pub daro: bool,
+    /// Learning rate of DARO's weights, by plain gradient descent once an optimizer update; its paper publishes none.
+    pub daro_lr: f64,
+    /// Weight of tokens that another engine sampled: `off`, `tis` or `mask`.
+    pub correction: CorrectionName,
+    /// `tis`: the largest weight.
+    pub correction_cap: f64,
+    /// `mask`: the smallest and the largest weight kept; tokens outside are dropped.
+    pub correction_bounds: [f64; 2],
 }
 
 /// Names of the advantage estimators.
@@ -98,6 +117,26 @@ pub enum KlName {
     K3,
 }
 
+/// Names of the changes of rewards and advantages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs)]
+pub enum ShapingName {
+    None,
+    Unlikely,
+    Smoothing,
+}
+
+/// Names of the corrections between the engine that samples and the one that learns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs)]
+pub enum CorrectionName {
+    Off,
+    Tis,
+    Mask,
+}
+
 impl Default for AlgorithmConfig {
     fn default() -> Self {
         Self {
@@ -119,6 +158,15 @@ impl Default for AlgorithmConfig {
             kl_coef: 0.0,
             kl: KlName::K3,
             drop_inactive_groups: false,
+            shaping: ShapingName::None,
+            unlikely_beta: 0.25,
+            smoothing_correct: 0.05,
+            smoothing_wrong: 0.05,
+            daro: false,
+            daro_lr: 0.01,
+            correction: CorrectionName::Off,
+            correction_cap: 2.0,
+            correction_bounds: [0.5, 2.0],
         }
     }
 }
@@ -140,7 +188,13 @@ impl AlgorithmConfig {
                 threshold: self.correct_threshold,
             },
             focal_gamma: self.focal_gamma,
-            shaping: Shaping::None,
+            shaping: match self.shaping {
+                ShapingName::None => Shaping::None,
+                ShapingName::Unlikely => Shaping::Unlikely { beta: self.unlikely_beta },
+                ShapingName::Smoothing => {
+                    Shaping::Smoothing { correct: self.smoothing_correct, wrong: self.smoothing_wrong }
+                }
+            },
         }
     }
 
@@ -176,7 +230,14 @@ impl AlgorithmConfig {
                 },
                 self.kl_coef,
             )),
-            correction: Correction::Off,
+            correction: match self.correction {
+                CorrectionName::Off => Correction::Off,
+                CorrectionName::Tis => Correction::Tis { cap: self.correction_cap },
+                CorrectionName::Mask => {
+                    let [low, high] = self.correction_bounds;
+                    Correction::Mask { low, high }
+                }
+            },
         }
     }
 
@@ -185,6 +246,13 @@ impl AlgorithmConfig {
         self.objective(1).check().context("algorithm")?;
         not_negative("algorithm.entropy_coef", self.entropy_coef)?;
         not_negative("algorithm.kl_coef", self.kl_coef)?;
+        not_negative("algorithm.daro_lr", self.daro_lr)?;
+        if self.daro && self.aggregation != AggregationName::TokenMean {
+            bad_input!(
+                "algorithm.aggregation: found {:?}, wanted token-mean beside daro, whose loss is a token mean of each success rate",
+                self.aggregation
+            );
+        }
         Ok(())
     }
 }

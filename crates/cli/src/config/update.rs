@@ -3,6 +3,7 @@
 use super::Schedule;
 use super::ranges::{at_least, betas, learning_rate, not_negative, positive};
 use crate::bad_input;
+use fgrpo_core::theory::advantage::low_lr_multiplier;
 use serde::{Deserialize, Serialize};
 
 /// The optimizer's side of a step.
@@ -11,6 +12,9 @@ use serde::{Deserialize, Serialize};
 pub struct UpdateConfig {
     /// Peak learning rate.
     pub lr: f64,
+    /// The low-LR control: `lr` times `m_gamma`, the average factor by which a focal weight of this exponent
+    /// shrinks advantages (0.679 at 0.5); 0 leaves `lr` alone.
+    pub low_lr_gamma: f64,
     /// Prompts per optimizer update; the whole rollout batch where absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mini_batch: Option<usize>,
@@ -39,6 +43,7 @@ impl Default for UpdateConfig {
     fn default() -> Self {
         Self {
             lr: 1e-6,
+            low_lr_gamma: 0.0,
             mini_batch: None,
             epochs: 1,
             betas: [0.9, 0.999],
@@ -54,8 +59,17 @@ impl Default for UpdateConfig {
 }
 
 impl UpdateConfig {
+    /// The peak learning rate, the low-LR control's factor included.
+    pub fn peak_lr(&self) -> f64 {
+        match self.low_lr_gamma {
+            0.0 => self.lr,
+            gamma => self.lr * low_lr_multiplier(gamma).expect("the exponent was checked"),
+        }
+    }
+
     pub(super) fn check(&self, prompts: usize) -> anyhow::Result<()> {
         learning_rate("update.lr", self.lr)?;
+        not_negative("update.low_lr_gamma", self.low_lr_gamma)?;
         betas("update.betas", self.betas)?;
         positive("update.eps", self.eps)?;
         positive("update.max_grad_norm", self.max_grad_norm)?;

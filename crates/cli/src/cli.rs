@@ -44,7 +44,7 @@ pub enum Command {
     Diversity(crate::diversity::Args),
     /// Active groups and missed tails by group size, from samples.
     Plan(crate::plan::Args),
-    /// Make training data: logic problems of the SynLogic tasks.
+    /// Make training data: logic problems of the SynLogic tasks, arithmetic.
     Data(crate::data::Args),
     /// Write an HTML report of one or several runs.
     Report(crate::report::Args),

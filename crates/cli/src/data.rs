@@ -1,4 +1,4 @@
-//! `fgrpo data`: makes training data. So far: logic problems of the SynLogic tasks.
+//! `fgrpo data`: makes training data: logic problems of the SynLogic tasks, arithmetic.
 //!
 //! A problem is a function of (seed, task, difficulty, index), so the first hundred of a thousand are the same as a hundred,
 //! whatever the number of threads.
@@ -14,6 +14,7 @@ use std::collections::HashSet;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+mod arithmetic;
 mod parquet_file;
 
 /// Make training data.
@@ -30,6 +31,8 @@ pub enum Kind {
     /// Logic problems of the SynLogic tasks, in the columns of the public data.
     #[command(name = "synlogic")]
     SynLogic(SynLogic),
+    /// The problems of an arithmetic configuration, as a file like people have theirs.
+    Arithmetic(arithmetic::Arithmetic),
 }
 
 /// `fgrpo data synlogic`
@@ -67,8 +70,10 @@ pub struct SynLogic {
 /// # Errors
 /// Bad input for an unknown task or file type; otherwise where the file can't be written.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let Kind::SynLogic(args) = &args.kind;
-    synlogic(args)
+    match &args.kind {
+        Kind::SynLogic(args) => synlogic(args),
+        Kind::Arithmetic(args) => arithmetic::run(args),
+    }
 }
 
 /// Problems made between two writes.

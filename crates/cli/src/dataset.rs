@@ -120,6 +120,15 @@ impl Problem {
         self.messages.iter().rev().find(|m| m.role == "user").map_or("", |m| m.content.as_str())
     }
 
+    /// The reference answer as text, where it is one.
+    pub fn gold(&self) -> Option<String> {
+        match &self.truth {
+            Truth::Math { gold } => Some(gold.clone()),
+            Truth::Choice { gold, .. } => Some(gold.to_string()),
+            Truth::IfEval { .. } | Truth::SynLogic { .. } | Truth::Command { .. } => None,
+        }
+    }
+
     /// The conversation with a system prompt in front; one that the file brought along is replaced.
     /// Without a system prompt the file's own stays.
     pub fn conversation(&self, system: Option<&str>) -> Vec<Message> {

@@ -12,6 +12,7 @@ use fgrpo_core::rng::Key;
 use fgrpo_nn::weights::Checkpoint;
 use fgrpo_nn::{Device, Engine, Finish, Prompt, Sampling};
 use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::ops::ControlFlow;
@@ -179,67 +180,87 @@ pub fn generate(request: Request<'_>, store: &mut Generations) -> anyhow::Result
                 problem.id
             );
         }
-        if ids.len() + sampling.max_new_tokens > room {
+        if ids.len() >= room {
             bad_input!(
-                "--max-tokens: problem {} has {} prompt tokens, and with {} new ones leaves the model's {room} positions",
+                "--data: problem {} has {} prompt tokens, wanted fewer than the model's {room} positions",
                 problem.id,
-                ids.len(),
-                sampling.max_new_tokens
+                ids.len()
             );
         }
         encoded.push(ids);
     }
-    let prompts: Vec<Prompt<'_>> = wanted
-        .iter()
-        .map(|(at, r)| Prompt { tokens: &encoded[*at], samples: r.start as usize..r.end as usize })
-        .collect();
-    let keys: Vec<Key> =
-        wanted.iter().map(|(at, _)| problem_key(request.seed, &request.problems[*at].id)).collect();
+    // A response ends where the model's positions do; prompts of one limit are sampled together.
+    let mut limits: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for (i, (at, _)) in wanted.iter().enumerate() {
+        let limit = request.sampling.max_new_tokens.min(room - encoded[*at].len());
+        limits.entry(limit).or_default().push(i);
+    }
+    let cut = limits.range(..request.sampling.max_new_tokens).map(|(_, all)| all.len()).sum::<usize>();
+    if cut > 0 {
+        eprintln!(
+            "note: the model has {room} positions, which leaves less than --max-tokens {} to {cut} of {} prompts",
+            request.sampling.max_new_tokens,
+            wanted.len()
+        );
+    }
     let total: u64 = wanted.iter().map(|(_, r)| r.end - r.start).sum();
     let mut progress = super::from_server::Progress::new(total);
     let mut pending: Vec<Generation> = Vec::with_capacity(BATCH);
     let mut stored = 0u64;
     let mut failure = None;
-    engine.generate(
-        &prompts,
-        &sampling,
-        &|prompt, sample, position| keys[prompt].with(sample as u64).uniform(position as u64),
-        None,
-        &mut |completion| {
-            let problem = &request.problems[wanted[completion.prompt].0];
-            let ended = completion.finish == Finish::Stop;
-            let decoded = match &text {
-                None => Ok(tokens::spell(&completion.tokens)),
-                Some(text) => {
-                    text.tokenizer.decode(&completion.tokens, true).map_err(|e| anyhow::anyhow!("{e}"))
+    for (limit, members) in limits.into_iter().rev() {
+        if failure.is_some() || interrupt::asked() {
+            break;
+        }
+        sampling.max_new_tokens = limit;
+        let prompts: Vec<Prompt<'_>> = members
+            .iter()
+            .map(|&i| &wanted[i])
+            .map(|(at, r)| Prompt { tokens: &encoded[*at], samples: r.start as usize..r.end as usize })
+            .collect();
+        let problems: Vec<&Problem> = members.iter().map(|&i| &request.problems[wanted[i].0]).collect();
+        let keys: Vec<Key> = problems.iter().map(|p| problem_key(request.seed, &p.id)).collect();
+        engine.generate(
+            &prompts,
+            &sampling,
+            &|prompt, sample, position| keys[prompt].with(sample as u64).uniform(position as u64),
+            None,
+            &mut |completion| {
+                let problem = problems[completion.prompt];
+                let ended = completion.finish == Finish::Stop;
+                let decoded = match &text {
+                    None => Ok(tokens::spell(&completion.tokens)),
+                    Some(text) => {
+                        text.tokenizer.decode(&completion.tokens, true).map_err(|e| anyhow::anyhow!("{e}"))
+                    }
+                };
+                match decoded {
+                    Ok(decoded) => pending.push(Generation {
+                        problem: problem.id.clone(),
+                        sample: completion.sample as u64,
+                        text: decoded,
+                        reasoning: None,
+                        finish: Some(if ended { "stop" } else { "length" }.to_owned()),
+                        tokens: Some(completion.tokens.len() as u64),
+                    }),
+                    Err(e) => failure = Some(e.context("a completion can't be decoded")),
                 }
-            };
-            match decoded {
-                Ok(decoded) => pending.push(Generation {
-                    problem: problem.id.clone(),
-                    sample: completion.sample as u64,
-                    text: decoded,
-                    reasoning: None,
-                    finish: Some(if ended { "stop" } else { "length" }.to_owned()),
-                    tokens: Some(completion.tokens.len() as u64),
-                }),
-                Err(e) => failure = Some(e.context("a completion can't be decoded")),
-            }
-            if pending.len() >= BATCH {
-                match store.append(&pending) {
-                    Ok(new) => stored += new as u64,
-                    Err(e) => failure = Some(e),
+                if pending.len() >= BATCH {
+                    match store.append(&pending) {
+                        Ok(new) => stored += new as u64,
+                        Err(e) => failure = Some(e),
+                    }
+                    pending.clear();
+                    progress.show(stored, 0);
                 }
-                pending.clear();
-                progress.show(stored, 0);
-            }
-            if failure.is_some() || interrupt::asked() {
-                ControlFlow::Break(())
-            } else {
-                ControlFlow::Continue(())
-            }
-        },
-    )?;
+                if failure.is_some() || interrupt::asked() {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                }
+            },
+        )?;
+    }
     if let Some(failure) = failure {
         return Err(failure);
     }

@@ -87,7 +87,8 @@ pub struct Args {
     /// Tokens kept relative to the most likely one; 0 keeps all.
     #[arg(long, default_value_t = 0.0, help_heading = "Sampling")]
     pub min_p: f64,
-    /// Longest response in tokens [default: 8192; 4096 with --preset qwen3; 180 for mazes].
+    /// Longest response in tokens; a checkpoint's own positions may end it earlier [default: 8192; 4096
+    /// with --preset qwen3; 180 for mazes].
     #[arg(long, help_heading = "Sampling")]
     pub max_tokens: Option<usize>,
     /// Texts that end a response.

@@ -49,8 +49,22 @@ const TRIES: u64 = 1000;
 /// Opens the task: makes the problems, trains the tokenizer.
 ///
 /// # Errors
-/// Bad input where the held-out problems leave none to train on.
+/// As [`problems`].
 pub fn open(config: &ArithmeticConfig) -> anyhow::Result<TextTask> {
+    let (train, held_out) = problems(config)?;
+    let language = language(config)?;
+    let longest = train.iter().chain(&held_out).filter_map(|p| p.solution.as_deref());
+    let longest =
+        longest.map(|s| language.encode(s).map(|t| t.len())).try_fold(0, |a, n| n.map(|n| a.max(n)))?;
+    // Room for a detour, but not for a policy that rambles.
+    TextTask::of_math(language, train, held_out, longest + longest / 2 + 1)
+}
+
+/// The training and the held-out problems, none of which is in both.
+///
+/// # Errors
+/// Bad input where the held-out problems leave none to train on.
+pub fn problems(config: &ArithmeticConfig) -> anyhow::Result<(Vec<Problem>, Vec<Problem>)> {
     let mut apart = HashSet::new();
     let mut held_out = Vec::new();
     for index in 0..config.held_out {
@@ -72,12 +86,7 @@ pub fn open(config: &ArithmeticConfig) -> anyhow::Result<TextTask> {
             config.held_out
         );
     };
-    let language = language(config)?;
-    let longest = train.iter().chain(&held_out).filter_map(|p| p.solution.as_deref());
-    let longest =
-        longest.map(|s| language.encode(s).map(|t| t.len())).try_fold(0, |a, n| n.map(|n| a.max(n)))?;
-    // Room for a detour, but not for a policy that rambles.
-    TextTask::of_math(language, train, held_out, longest + longest / 2 + 1)
+    Ok((train, held_out))
 }
 
 /// The first acceptable problem among the draws of (split, index).

@@ -8,7 +8,7 @@ use crate::bad_input;
 use crate::chat::Message;
 use crate::config::TextConfig;
 use crate::dataset::presets::Preset;
-use crate::dataset::{self, FilterReport, Problem, TaskKind, Truth};
+use crate::dataset::{self, FilterReport, Problem, TaskKind};
 use crate::grade::{self, Grader};
 use anyhow::Context;
 use fgrpo_verify::verdict::Verdict;
@@ -228,11 +228,7 @@ impl Task for TextTask {
     }
 
     fn target(&self, split: Split, id: u64) -> Option<String> {
-        match &self.problem(split, id).truth {
-            Truth::Math { gold } => Some(gold.clone()),
-            Truth::Choice { gold, .. } => Some(gold.to_string()),
-            Truth::IfEval { .. } | Truth::SynLogic { .. } | Truth::Command { .. } => None,
-        }
+        self.problem(split, id).gold()
     }
 
     fn write_tokenizer(&self, folder: &Path) -> anyhow::Result<()> {

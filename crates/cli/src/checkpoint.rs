@@ -3,11 +3,12 @@
 //! A checkpoint is written under a temporary name, synced and renamed, so a folder that bears its
 //! name is whole; a kill at any moment leaves the last good one.
 
+use crate::bad_input;
 use crate::files::{sync_folder, write_whole};
 use crate::task::Task;
 use anyhow::Context;
-use fgrpo_nn::weights::{Dtype, write_checkpoint};
-use fgrpo_nn::{Engine, OptimizerState};
+use fgrpo_nn::weights::{Checkpoint, Dtype, write_checkpoint};
+use fgrpo_nn::{Device, Engine, OptimizerState};
 use safetensors::tensor::{Dtype as StDtype, TensorView};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -18,7 +19,10 @@ const OPTIMIZER: &str = "optimizer.safetensors";
 /// What a resume needs beside weights and optimizer. Everything else is a function of the step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TrainerState {
-    /// RL steps done.
+    /// The stage that the steps are of: a run goes on only with its own.
+    #[serde(default)]
+    pub stage: Stage,
+    /// Steps done.
     pub step: u64,
     /// Updates skipped in a row for a gradient that wasn't finite.
     pub skipped_in_a_row: u64,
@@ -26,6 +30,17 @@ pub struct TrainerState {
     pub best: Option<Best>,
     /// AdamW's own step count.
     pub optimizer_step: u64,
+}
+
+/// What a run's steps do.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Stage {
+    /// Reinforcement learning.
+    #[default]
+    Rl,
+    /// Fitting demonstrations.
+    Sft,
 }
 
 /// The best evaluation so far.
@@ -155,11 +170,32 @@ fn write_optimizer(path: &Path, state: &OptimizerState<'_>) -> anyhow::Result<()
         .with_context(|| format!("writing {}", path.display()))
 }
 
+/// The engine and the state of a checkpoint of `stage`, to go on from.
+///
+/// # Errors
+/// Bad input for a checkpoint of another stage; otherwise naming the file and what is wrong with it.
+pub fn open(folder: &Path, stage: Stage, device: &Device) -> anyhow::Result<(Engine, TrainerState)> {
+    let (state, optimizer) = read_state(folder)?;
+    if state.stage != stage {
+        let (found, wanted) = match stage {
+            Stage::Rl => ("demonstrations (fgrpo sft)", "RL (fgrpo train)"),
+            Stage::Sft => ("RL (fgrpo train)", "demonstrations (fgrpo sft)"),
+        };
+        bad_input!(
+            "{}: found a checkpoint of {found}, wanted one of {wanted}; choose another folder with --out",
+            folder.display()
+        );
+    }
+    let mut engine = Engine::open(&Checkpoint::open(folder)?, device)?;
+    engine.load_state(&optimizer).with_context(|| format!("optimizer of {}", folder.display()))?;
+    Ok((engine, state))
+}
+
 /// The state and optimizer of a checkpoint folder; weights are opened by the engine.
 ///
 /// # Errors
 /// Naming the file and what is wrong with it.
-pub fn read_state(folder: &Path) -> anyhow::Result<(TrainerState, OptimizerState<'static>)> {
+fn read_state(folder: &Path) -> anyhow::Result<(TrainerState, OptimizerState<'static>)> {
     let path = folder.join(STATE);
     let state: TrainerState =
         serde_json::from_slice(&std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?)

@@ -16,6 +16,8 @@ pub struct Cli {
 pub enum Command {
     /// Train a policy with group-relative RL, after fitting demonstrations where the configuration says so.
     Train(crate::train::Args),
+    /// Fit a policy to demonstrations alone.
+    Sft(crate::sft::Args),
     /// Train every combination of a grid and print the table of pass@k.
     Sweep(crate::sweep::Args),
     /// Check answers: one JSON line in, one JSON line out.
@@ -58,6 +60,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<()> {
     match &cli.command {
         Command::Verify(args) => crate::verify::run(args),
         Command::Train(args) => crate::train::run(args),
+        Command::Sft(args) => crate::sft::run(args),
         Command::Sweep(args) => crate::sweep::run(args),
         Command::Maze(args) => crate::maze_show::run(args),
         Command::Init(args) => crate::init::run(args),

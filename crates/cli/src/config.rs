@@ -38,7 +38,9 @@ pub struct Config {
     /// Seed of everything random: weights, data order, samples.
     #[serde(default = "defaults::seed")]
     pub seed: u64,
-    /// RL steps. A step is one rollout batch, however many optimizer updates it is cut into.
+    /// RL steps. A step is one rollout batch, however many optimizer updates it is cut into. Absent or 0:
+    /// no RL, which `fgrpo sft` doesn't need and `fgrpo train` refuses.
+    #[serde(default)]
     pub steps: u64,
     /// What is asked and how answers are graded.
     pub task: TaskConfig,
@@ -189,7 +191,7 @@ impl Config {
         self.algorithm.check(self.rollout.group_size)?;
         self.update.check(self.rollout.prompts)?;
         let e = &self.eval;
-        if e.every > 0 {
+        if e.every > 0 && self.steps > 0 {
             at_least("eval.samples", e.samples as u64, 1)?;
             sampling("eval", e.temperature, 1.0, 0.0)?;
             if e.k.is_empty() {

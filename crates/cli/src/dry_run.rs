@@ -56,7 +56,7 @@ fn say_tokens(tokens: usize) {
 }
 
 /// Files and folders that the configuration names and that aren't there.
-fn missing(config: &Config) -> Vec<PathBuf> {
+pub fn missing(config: &Config) -> Vec<PathBuf> {
     let mut paths: Vec<&PathBuf> = config.model.path.iter().collect();
     if let Some((_, text)) = config.task.text() {
         paths.extend(std::iter::once(&text.data).chain(&text.held_out).chain(&text.tokenizer));

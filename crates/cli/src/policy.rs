@@ -1,7 +1,9 @@
 //! The policy that RL starts from: a checkpoint or fresh weights, fitted to demonstrations where the
 //! configuration says so.
 
+use crate::bad_input;
 use crate::config::{Config, InitConfig};
+use crate::failure::OrBadInput;
 use crate::progress::Narrator;
 use crate::run_dir::RunDir;
 use crate::seeds;
@@ -12,6 +14,7 @@ use fgrpo_nn::weights::Checkpoint;
 use fgrpo_nn::{Device, Engine};
 
 /// The starting policy of a run. Made again from the same configuration it is the same, bit for bit.
+/// `None`: interrupted in the supervised stage, whose state is saved.
 ///
 /// # Errors
 /// For a checkpoint that can't be opened, or what the supervised stage fails with.
@@ -21,9 +24,20 @@ pub fn starting(
     device: &Device,
     run: &RunDir,
     narrator: &mut Narrator,
-) -> anyhow::Result<Engine> {
+) -> anyhow::Result<Option<Engine>> {
+    match &config.sft {
+        Some(sft) => sft::stage(config, sft, task, device, run, narrator),
+        None => fresh(config, task, device).map(Some),
+    }
+}
+
+/// The policy before any fitting: a checkpoint's, or with new weights.
+///
+/// # Errors
+/// For a checkpoint that can't be opened or whose vocabulary is smaller than the task's.
+pub fn fresh(config: &Config, task: &dyn Task, device: &Device) -> anyhow::Result<Engine> {
     let mut engine = match (&config.model.path, &config.model.init) {
-        (Some(path), _) => Engine::open(&Checkpoint::open(path)?, device)?,
+        (Some(path), _) => Engine::open(&Checkpoint::open(path).or_bad_input()?, device).or_bad_input()?,
         (None, Some(init)) => {
             let seed = config.sft.as_ref().and_then(|s| s.seed).unwrap_or(config.seed);
             let mut draws = seeds::weights(seed).stream();
@@ -31,10 +45,26 @@ pub fn starting(
         }
         (None, None) => unreachable!("the configuration was checked"),
     };
+    if engine.config().vocab_size < task.vocab_size() {
+        bad_input!(
+            "model: vocab_size {} is smaller than the task's vocabulary of {}",
+            engine.config().vocab_size,
+            task.vocab_size()
+        );
+    }
     engine.set_checkpointing(config.compute.checkpoint_activations);
-    match &config.sft {
-        Some(sft) => sft::run(config, sft, task, engine, device, run, narrator),
-        None => Ok(engine),
+    Ok(engine)
+}
+
+/// The sizes of the policy, without its weights.
+///
+/// # Errors
+/// For a checkpoint that can't be opened.
+pub fn sizes(config: &Config, task: &dyn Task) -> anyhow::Result<ModelConfig> {
+    match (&config.model.path, &config.model.init) {
+        (Some(path), _) => Ok(Checkpoint::open(path).or_bad_input()?.config().clone()),
+        (None, Some(init)) => Ok(model_config(init, task)),
+        (None, None) => unreachable!("the configuration was checked"),
     }
 }
 

@@ -1,24 +1,65 @@
-//! Supervised fitting of demonstrations: cross-entropy of the completion, in the same batches and
-//! with the same engine as RL. The result is cached by content, so runs that differ only in what
-//! comes after share it.
+//! Supervised fitting of demonstrations: `fgrpo sft`, and the first stage of `fgrpo train` where the
+//! configuration has one.
+//!
+//! Cross-entropy of the completion, in the same batches and with the same engine as RL. Inside `train`
+//! the result is cached by content beside the runs, so runs that differ only in what comes after share it.
 
+mod demonstrations;
+mod fit;
+
+pub use demonstrations::Demonstrations;
+
+use crate::bad_input;
 use crate::checkpoint::publish;
 use crate::config::{Config, SftConfig};
-use crate::files::{JsonLines, read_lines};
+use crate::files::read_lines;
 use crate::interrupt;
-use crate::progress::{Narrator, duration};
+use crate::policy;
+use crate::progress::Narrator;
 use crate::run_dir::RunDir;
-use crate::seeds;
-use crate::task::{Split, Task};
-use anyhow::{Context, bail};
-use fgrpo_nn::Batch;
+use crate::task::{self, Split, Task};
+use crate::tensorboard::Events;
+use crate::train::{DeviceName, Ending, conclude};
+use anyhow::Context;
 use fgrpo_nn::config::Config as ModelConfig;
 use fgrpo_nn::weights::{Checkpoint, Dtype, write_checkpoint};
-use fgrpo_nn::{AdamW, Device, Engine};
+use fgrpo_nn::{Device, Engine};
+use fit::{Fit, fit};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+
+/// Fits a policy to demonstrations: the solutions of the data, or those that the task makes.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  fgrpo sft configs/arithmetic-quick.toml
+  fgrpo sft math.toml --set sft.epochs=2 --out runs/sft
+  fgrpo sft math.toml --set sft.epochs=2 --out runs/sft --resume
+
+The configuration is that of `fgrpo train`; its table [sft] says how, and `steps` may be absent. The last
+checkpoint under checkpoints/ is a Hugging Face folder: `model.path` of an RL run, or `fgrpo eval --model`.")]
+pub struct Args {
+    /// Configuration file (TOML).
+    pub config: PathBuf,
+    /// Change a key of the configuration; repeatable.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// Run folder; `runs/<name of the configuration>-sft` where absent.
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Go on from the folder's last checkpoint.
+    #[arg(long)]
+    pub resume: bool,
+    /// With --resume: take the configuration as it is now, though the run was made with another.
+    #[arg(long, requires = "resume")]
+    pub accept_changes: bool,
+    /// Where to compute.
+    #[arg(long, value_enum, default_value_t = DeviceName::Cpu)]
+    pub device: DeviceName,
+    /// Print the resolved configuration and what it needs; fit nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+}
 
 /// One line of `sft.jsonl`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -27,6 +68,12 @@ pub struct SftLine {
     pub step: u64,
     /// Mean cross-entropy of the completions' tokens, in nats.
     pub loss: f64,
+    /// The same of held-out demonstrations, after the step; absent where it isn't due.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_out_loss: Option<f64>,
+    /// Passes over the demonstrations so far.
+    #[serde(default)]
+    pub epoch: f64,
     /// Learning rate.
     pub lr: f64,
     /// Global gradient norm before clipping.
@@ -35,30 +82,119 @@ pub struct SftLine {
     pub tokens_per_second: f64,
 }
 
-/// Fits the demonstrations, or takes the result of an equal stage from `cache`. Writes `sft.jsonl`.
+/// The command `fgrpo sft`.
 ///
 /// # Errors
-/// A task without demonstrations, a loss that isn't finite, a file that can't be written, or an
-/// interruption (nothing is kept of a stage that isn't done).
-pub fn run(
+/// Bad input as [`Config::load`] and [`RunDir::open`], or a configuration without [sft]; otherwise what
+/// fails on the way.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let config = Config::load(&args.config, &args.set)?;
+    let Some(sft) = &config.sft else {
+        bad_input!(
+            "{}: sft: found no table [sft], wanted one with `steps` or `epochs`",
+            args.config.display()
+        );
+    };
+    if args.dry_run {
+        crate::dry_run::run(&config)?;
+        if crate::dry_run::missing(&config).is_empty() {
+            let task = task::open(&config)?;
+            let demonstrations = Demonstrations::of(task.as_ref(), Split::Train)?;
+            eprintln!("demonstrations        {:>12}", demonstrations.len());
+            eprintln!("sft steps             {:>12}", sft.optimizer_steps(demonstrations.len()));
+        }
+        return Ok(());
+    }
+    args.device.check()?;
+    interrupt::listen();
+    let out = args.out.clone().unwrap_or_else(|| {
+        let stem = args.config.file_stem().unwrap_or(args.config.as_os_str());
+        PathBuf::from("runs").join(format!("{}-sft", stem.to_string_lossy()))
+    });
+    let task = task::open(&config)?;
+    let run = RunDir::open(&out, &config, args.resume, args.accept_changes)?;
+    let mut narrator = Narrator::with_log(&run.file("log.txt"))?;
+    let device = Device::Cpu { threads: config.threads() };
+    let place = Fit {
+        config: &config,
+        sft,
+        task: task.as_ref(),
+        device: &device,
+        checkpoints: run.checkpoints(),
+        keep: config.save.keep,
+        lines: run.file("sft.jsonl"),
+        events: config.log.tensorboard.then(|| Events::create(&run.path, "sft")).transpose()?,
+    };
+    let fitted = fit(place, || policy::fresh(&config, task.as_ref(), &device), &mut narrator)?;
+    let lines = lines(&run)?;
+    if !lines.is_empty() {
+        crate::report::write_report(std::slice::from_ref(&run.path), &run.file("report.html"))?;
+    }
+    let ending = match (fitted, run.latest()?) {
+        (Some(_), Some((_, folder))) => {
+            narrator.say(None, &format!("policy: {}", folder.display()));
+            narrator.say(None, &format!("report: {}", run.file("report.html").display()));
+            Ending::Done(summary(&lines))
+        }
+        _ => Ending::Interrupted,
+    };
+    conclude(ending, args.resume)
+}
+
+/// What a finished stage reached, in words.
+fn summary(lines: &[SftLine]) -> String {
+    let Some(last) = lines.last() else { return String::new() };
+    let first = lines.first().map_or(last.loss, |l| l.loss);
+    let held_out = last.held_out_loss.map(|l| format!(", held-out {l:.4}")).unwrap_or_default();
+    format!(
+        "sft: {} steps, {:.2} epochs, loss {first:.4} -> {:.4}{held_out}",
+        last.step, last.epoch, last.loss
+    )
+}
+
+/// Fits the demonstrations as the first stage of a training run, or takes the result of an equal stage
+/// from the cache. Writes `sft.jsonl`. `None`: interrupted, with a checkpoint that a resume goes on from.
+///
+/// # Errors
+/// A task without demonstrations, a loss that isn't finite, a file that can't be written.
+pub fn stage(
     config: &Config,
     sft: &SftConfig,
     task: &dyn Task,
-    start: Engine,
     device: &Device,
     run: &RunDir,
     narrator: &mut Narrator,
-) -> anyhow::Result<Engine> {
+) -> anyhow::Result<Option<Engine>> {
     let folder = cache_folder(&run.path);
-    let name = fingerprint(config, sft, task, start.config());
+    let name = fingerprint(config, sft, task, &policy::sizes(config, task)?);
     let cached = folder.join(&name);
     let lines = run.file("sft.jsonl");
+    let events = || config.log.tensorboard.then(|| Events::create(&run.path, "sft")).transpose();
+    // What a stopped stage goes on from; of no use once the stage is done.
+    let checkpoints = run.file("sft");
     if cached.exists() {
-        narrator.say(None, &format!("sft: {} steps, taken from {}", sft.steps, cached.display()));
+        narrator.say(None, &format!("sft: taken from {}", cached.display()));
         std::fs::copy(cached.join("sft.jsonl"), &lines)
             .with_context(|| format!("copying {}", cached.join("sft.jsonl").display()))?;
+        if let Some(mut events) = events()? {
+            for line in read_lines::<SftLine>(&lines)? {
+                line.write_to(&mut events)?;
+            }
+        }
     } else {
-        let engine = fit(config, sft, task, start, &lines, narrator)?;
+        let place = Fit {
+            config,
+            sft,
+            task,
+            device,
+            checkpoints: checkpoints.clone(),
+            keep: 0,
+            lines: lines.clone(),
+            events: events()?,
+        };
+        let Some(engine) = fit(place, || policy::fresh(config, task, device), narrator)? else {
+            return Ok(None);
+        };
         publish(&folder, &name, |dir| {
             write_checkpoint(dir, engine.config(), engine.tensors(), Dtype::F32, 5 << 30)?;
             task.write_tokenizer(dir)?;
@@ -67,82 +203,26 @@ pub fn run(
             Ok(())
         })?;
     }
+    if checkpoints.exists() {
+        std::fs::remove_dir_all(&checkpoints)
+            .with_context(|| format!("removing {}", checkpoints.display()))?;
+    }
     // RL starts with an optimizer of its own, from the file in either case.
-    Ok(Engine::open(&Checkpoint::open(&cached)?, device)?)
+    let mut engine = Engine::open(&Checkpoint::open(&cached)?, device)?;
+    engine.set_checkpointing(config.compute.checkpoint_activations);
+    Ok(Some(engine))
 }
 
-fn fit(
-    config: &Config,
-    sft: &SftConfig,
-    task: &dyn Task,
-    mut engine: Engine,
-    lines: &Path,
-    narrator: &mut Narrator,
-) -> anyhow::Result<Engine> {
-    let _ = std::fs::remove_file(lines);
-    let mut log = JsonLines::append(lines)?;
-    let order = seeds::demonstrations(sft.seed.unwrap_or(config.seed));
-    let mut stage = narrator.stage("sft", 0, sft.steps);
-    let started = Instant::now();
-    let mut last = f64::NAN;
-    for step in 1..=sft.steps {
-        if interrupt::asked() {
-            stage.finish();
-            bail!(
-                "interrupted at step {} of {} of the supervised stage, of which nothing is kept. Go on with --resume, which begins this stage again",
-                step - 1,
-                sft.steps
-            );
-        }
-        let clock = Instant::now();
-        let mut batch = Batch::default();
-        for i in 0..sft.batch_size as u64 {
-            let position = (step - 1) * sft.batch_size as u64 + i;
-            let n = task.len(Split::Train);
-            let id = order.with(position / n).permute(position % n, n);
-            let Some(completion) = task.demonstration(id) else {
-                bail!("sft: the task has no demonstration for problem {id}; leave [sft] out");
-            };
-            batch.push_group(&task.prompt(Split::Train, id).tokens, &[&completion]);
-        }
-        let tokens = batch.tokens.len();
-        let share = 1.0 / batch.predictions.len() as f32;
-        let scores = engine.accumulate(&batch, 1.0, &|_, _, _, dlogp, _| dlogp.fill(-share))?;
-        last = -scores.logp.iter().map(|&l| f64::from(l)).sum::<f64>() * f64::from(share);
-        let lr = sft.lr * sft.schedule.factor(step, sft.warmup_steps, sft.steps);
-        let report = engine.update(
-            &AdamW {
-                lr,
-                beta1: sft.betas[0],
-                beta2: sft.betas[1],
-                eps: 1e-8,
-                weight_decay: sft.weight_decay,
-                ..AdamW::default()
-            },
-            Some(sft.max_grad_norm),
-        );
-        if !report.applied || !last.is_finite() {
-            bail!(
-                "sft: step {step}: loss {last}, gradient norm {}: not finite. Lower sft.lr (now {})",
-                report.gradient_norm,
-                sft.lr
-            );
-        }
-        log.push(&SftLine {
-            step,
-            loss: last,
-            lr,
-            gradient_norm: report.gradient_norm,
-            tokens_per_second: tokens as f64 / clock.elapsed().as_secs_f64(),
-        })?;
-        stage.at(step, format!("loss {last:.3}"), narrator);
+impl SftLine {
+    fn write_to(&self, events: &mut Events) -> anyhow::Result<()> {
+        let all = [
+            ("sft/loss", Some(self.loss)),
+            ("sft/held_out_loss", self.held_out_loss),
+            ("sft/lr", Some(self.lr)),
+            ("sft/gradient_norm", Some(self.gradient_norm)),
+        ];
+        events.scalars(self.step, all.into_iter().filter_map(|(name, value)| Some((name, value?))))
     }
-    stage.finish();
-    narrator.say(
-        None,
-        &format!("sft: {} steps in {}, loss {last:.3}", sft.steps, duration(started.elapsed().as_secs_f64())),
-    );
-    Ok(engine)
 }
 
 /// Where the results of supervised stages are kept: beside the runs.
@@ -164,7 +244,7 @@ fn fingerprint(config: &Config, sft: &SftConfig, task: &dyn Task, model: &ModelC
     digest[..8].iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// The lines of a finished stage.
+/// The lines of a stage.
 ///
 /// # Errors
 /// As [`read_lines`].

@@ -21,8 +21,6 @@ use crate::seeds;
 use crate::task::{self, Prompt, Split, Task};
 use crate::tensorboard::Events;
 use crate::update::{check_skipped, reference_logp, update};
-use anyhow::Context;
-use fgrpo_nn::weights::Checkpoint;
 use fgrpo_nn::{Device, Engine, Sampling};
 use fgrpo_verify::verdict::Verdict;
 use serde::Serialize;
@@ -66,6 +64,19 @@ pub enum DeviceName {
     Cuda,
 }
 
+impl DeviceName {
+    /// Refuses a device that this build doesn't have.
+    ///
+    /// # Errors
+    /// Bad input.
+    pub fn check(self) -> anyhow::Result<()> {
+        if self == Self::Cuda {
+            bad_input!("--device cuda: this build has the CPU engine alone; leave the flag out");
+        }
+        Ok(())
+    }
+}
+
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ending {
@@ -75,26 +86,43 @@ pub enum Ending {
     Interrupted,
 }
 
+/// Refuses a configuration without RL.
+fn has_steps(config: &Config) -> anyhow::Result<()> {
+    if config.steps == 0 {
+        bad_input!("steps: found none, wanted at least 1 RL step (`fgrpo sft` fits demonstrations alone)");
+    }
+    Ok(())
+}
+
 /// The command `fgrpo train`.
 ///
 /// # Errors
 /// Bad input as [`Config::load`] and [`RunDir::open`]; otherwise what fails on the way.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let config = Config::load(&args.config, &args.set)?;
+    has_steps(&config)?;
     if args.dry_run {
         return crate::dry_run::run(&config);
     }
     let out = args.out.clone().unwrap_or_else(|| {
         PathBuf::from("runs").join(args.config.file_stem().unwrap_or(args.config.as_os_str()))
     });
-    match train(&config, &out, args.resume, args.accept_changes, args.device)? {
+    conclude(train(&config, &out, args.resume, args.accept_changes, args.device)?, args.resume)
+}
+
+/// Prints what a command reached; of one that was stopped, how it goes on.
+///
+/// # Errors
+/// When it was stopped on request.
+pub fn conclude(ending: Ending, resumed: bool) -> anyhow::Result<()> {
+    match ending {
         Ending::Done(summary) => {
             println!("{summary}");
             Ok(())
         }
         Ending::Interrupted => {
             let mut again: Vec<String> = std::env::args().collect();
-            if !args.resume {
+            if !resumed {
                 again.push("--resume".to_owned());
             }
             anyhow::bail!("stopped on request, state saved. Go on with: {}", again.join(" "))
@@ -113,13 +141,14 @@ pub fn train(
     accept_changes: bool,
     device: DeviceName,
 ) -> anyhow::Result<Ending> {
-    if device == DeviceName::Cuda {
-        bad_input!("--device cuda: this build has the CPU engine alone; leave the flag out");
-    }
+    has_steps(config)?;
+    device.check()?;
     interrupt::listen();
     let task = task::open(config)?;
     let run = RunDir::open(out, config, resume, accept_changes)?;
-    let mut trainer = Trainer::start(config, task.as_ref(), run)?;
+    let Some(mut trainer) = Trainer::start(config, task.as_ref(), run)? else {
+        return Ok(Ending::Interrupted);
+    };
     let done = trainer.train()?;
     crate::report::write_report(std::slice::from_ref(&trainer.run.path), &trainer.run.file("report.html"))?;
     if done { Ok(Ending::Done(trainer.summary()?)) } else { Ok(Ending::Interrupted) }
@@ -144,43 +173,44 @@ struct Trainer<'a> {
 }
 
 impl<'a> Trainer<'a> {
-    /// A trainer at the run's last checkpoint, or at its beginning.
-    fn start(config: &'a Config, task: &'a dyn Task, run: RunDir) -> anyhow::Result<Self> {
+    /// A trainer at the run's last checkpoint, or at its beginning. `None` when interrupted before RL, with
+    /// the supervised stage saved.
+    fn start(config: &'a Config, task: &'a dyn Task, run: RunDir) -> anyhow::Result<Option<Self>> {
         let mut narrator = Narrator::with_log(&run.file("log.txt"))?;
         let device = Device::Cpu { threads: config.threads() };
         let latest = run.latest()?;
         run.rewind(latest.as_ref().map(|(step, _)| *step))?;
-        let needs_start = latest.is_none() || config.algorithm.kl_coef != 0.0;
-        let start =
-            needs_start.then(|| policy::starting(config, task, &device, &run, &mut narrator)).transpose()?;
-        let (mut engine, reference, state) = match &latest {
-            Some((step, folder)) => {
-                let (state, optimizer) = checkpoint::read_state(folder)?;
-                let mut engine = Engine::open(&Checkpoint::open(folder)?, &device)?;
-                engine
-                    .load_state(&optimizer)
-                    .with_context(|| format!("optimizer of {}", folder.display()))?;
-                narrator.say(None, &format!("resumed after step {step} from {}", folder.display()));
-                (engine, start, state)
-            }
+        let penalised = config.algorithm.kl_coef != 0.0;
+        let mut starting = || policy::starting(config, task, &device, &run, &mut narrator);
+        let (mut engine, state) = match &latest {
+            Some((_, folder)) => checkpoint::open(folder, checkpoint::Stage::Rl, &device)?,
             None => {
-                let start = start.expect("made where there is no checkpoint");
-                let reference = (config.algorithm.kl_coef != 0.0)
-                    .then(|| policy::starting(config, task, &device, &run, &mut narrator))
-                    .transpose()?;
-                let state = TrainerState { step: 0, skipped_in_a_row: 0, best: None, optimizer_step: 0 };
-                (start, reference, state)
+                let Some(start) = starting()? else { return Ok(None) };
+                let state = TrainerState {
+                    stage: checkpoint::Stage::Rl,
+                    step: 0,
+                    skipped_in_a_row: 0,
+                    best: None,
+                    optimizer_step: 0,
+                };
+                (start, state)
             }
         };
+        let reference = match penalised.then(&mut starting).transpose()? {
+            Some(None) => return Ok(None),
+            reference => reference.flatten(),
+        };
+        if let Some((step, folder)) = &latest {
+            narrator.say(None, &format!("resumed after step {step} from {}", folder.display()));
+        }
         engine.set_checkpointing(config.compute.checkpoint_activations);
-        engine_matches_task(&engine, task)?;
         let mut events = config.log.tensorboard.then(|| Events::create(&run.path, "fgrpo")).transpose()?;
         if let Some(events) = &mut events {
             for m in read_lines::<Metrics>(&run.file("metrics.jsonl"))? {
                 write_events(events, &m)?;
             }
         }
-        Ok(Self {
+        Ok(Some(Self {
             metrics: JsonLines::append(&run.file("metrics.jsonl"))?,
             evaluations: JsonLines::append(&run.file("eval.jsonl"))?,
             rollouts: JsonLines::append(&run.file("rollouts.jsonl"))?,
@@ -194,7 +224,7 @@ impl<'a> Trainer<'a> {
             engine,
             reference,
             state,
-        })
+        }))
     }
 
     /// Returns whether all steps are done; an interruption leaves some.
@@ -471,17 +501,6 @@ fn timed<T>(seconds: &mut f64, work: impl FnOnce() -> T) -> T {
     let result = work();
     *seconds += clock.elapsed().as_secs_f64();
     result
-}
-
-fn engine_matches_task(engine: &Engine, task: &dyn Task) -> anyhow::Result<()> {
-    if engine.config().vocab_size < task.vocab_size() {
-        bad_input!(
-            "model: vocab_size {} is smaller than the task's vocabulary of {}",
-            engine.config().vocab_size,
-            task.vocab_size()
-        );
-    }
-    Ok(())
 }
 
 fn write_events(events: &mut Events, m: &Metrics) -> anyhow::Result<()> {

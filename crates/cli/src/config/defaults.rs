@@ -64,6 +64,18 @@ pub(super) fn sft_batch() -> usize {
     32
 }
 
+pub(super) fn sft_eval_every() -> u64 {
+    50
+}
+
+pub(super) fn sft_eval_problems() -> usize {
+    256
+}
+
+pub(super) fn sft_save_every() -> u64 {
+    100
+}
+
 pub(super) fn sft_lr() -> f64 {
     5e-4
 }

@@ -2,14 +2,19 @@
 
 use super::defaults;
 use super::ranges::{at_least, betas, learning_rate, not_negative, positive};
+use crate::bad_input;
 use serde::{Deserialize, Serialize};
 
 /// Supervised fitting of demonstrations; loss on the completion only.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SftConfig {
-    /// Optimizer steps.
-    pub steps: u64,
+    /// Optimizer steps. With `epochs` too, whichever ends first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steps: Option<u64>,
+    /// Passes over the demonstrations, in place of `steps`; a fraction is part of a pass.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epochs: Option<f64>,
     /// Demonstrations per step.
     #[serde(default = "defaults::sft_batch")]
     pub batch_size: usize,
@@ -31,6 +36,15 @@ pub struct SftConfig {
     /// What the learning rate does after warm-up.
     #[serde(default)]
     pub schedule: Schedule,
+    /// Loss on held-out demonstrations every so many steps and after the last; 0 is never.
+    #[serde(default = "defaults::sft_eval_every")]
+    pub eval_every: u64,
+    /// Held-out demonstrations used for it, from the first.
+    #[serde(default = "defaults::sft_eval_problems")]
+    pub eval_problems: usize,
+    /// A checkpoint every so many steps; the last step and an interruption always save. 0 is only then.
+    #[serde(default = "defaults::sft_save_every")]
+    pub save_every: u64,
     /// Seed of the demonstrations' order and of the initial weights; the run's own where absent.
     /// Runs that differ in seed but share this one share the cached result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -38,9 +52,29 @@ pub struct SftConfig {
 }
 
 impl SftConfig {
+    /// Optimizer steps over `demonstrations` of them.
+    pub fn optimizer_steps(&self, demonstrations: u64) -> u64 {
+        let of_epochs =
+            self.epochs.map(|e| (e * demonstrations as f64 / self.batch_size as f64).ceil() as u64);
+        match (self.steps, of_epochs) {
+            (Some(steps), Some(epochs)) => steps.min(epochs),
+            (steps, epochs) => steps.or(epochs).unwrap_or(0),
+        }
+        .max(1)
+    }
+
     pub(super) fn check(&self) -> anyhow::Result<()> {
-        at_least("sft.steps", self.steps, 1)?;
+        if self.steps.is_none() && self.epochs.is_none() {
+            bad_input!("sft: found neither `steps` nor `epochs`, wanted one of them");
+        }
+        if let Some(steps) = self.steps {
+            at_least("sft.steps", steps, 1)?;
+        }
+        if let Some(epochs) = self.epochs {
+            positive("sft.epochs", epochs)?;
+        }
         at_least("sft.batch_size", self.batch_size as u64, 1)?;
+        at_least("sft.eval_problems", self.eval_problems as u64, 1)?;
         learning_rate("sft.lr", self.lr)?;
         betas("sft.betas", self.betas)?;
         positive("sft.max_grad_norm", self.max_grad_norm)?;
@@ -73,5 +107,22 @@ impl Schedule {
             Self::Linear => (1.0 - done).max(0.0),
             Self::Cosine => 0.5 * (1.0 + (std::f64::consts::PI * done.min(1.0)).cos()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn epochs_become_steps_and_the_shorter_of_both_ends_the_stage() {
+        let sft = |text: &str| toml::from_str::<SftConfig>(text).unwrap();
+        // 100 demonstrations in batches of 8 are 12.5 steps a pass.
+        assert_eq!(sft("epochs = 2\nbatch_size = 8").optimizer_steps(100), 25);
+        assert_eq!(sft("epochs = 0.5\nbatch_size = 8").optimizer_steps(100), 7);
+        assert_eq!(sft("epochs = 2\nsteps = 10\nbatch_size = 8").optimizer_steps(100), 10);
+        assert_eq!(sft("steps = 40\nbatch_size = 8").optimizer_steps(100), 40);
+        let neither = format!("{:#}", sft("lr = 1e-3").check().unwrap_err());
+        assert!(neither.contains("neither `steps` nor `epochs`"), "{neither}");
     }
 }

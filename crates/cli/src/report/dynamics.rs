@@ -2,7 +2,7 @@
 
 use super::chart::lines::{Curve, Lines, Stroke};
 use super::chart::{Format, Scale, Words, heat, stack};
-use super::input::{Metrics, Run};
+use super::input::{Metrics, Run, Sft};
 use super::page::{Group, curves, groups, legend};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -282,18 +282,31 @@ fn length(runs: &[Run], groups: &[Group]) -> String {
 }
 
 fn demonstrations(runs: &[Run], groups: &[Group]) -> String {
-    let curves =
-        curves(runs, groups, |run| run.sft.iter().filter_map(|s| Some((s.step as f64, s.loss?))).collect());
+    let of = |loss: fn(&Sft) -> Option<f64>| {
+        curves(runs, groups, |run| run.sft.iter().filter_map(|s| Some((s.step as f64, loss(s)?))).collect())
+    };
+    let mut all = of(|s| s.loss);
+    let mut held_out = of(|s| s.held_out_loss);
+    held_out.retain(|c| c.stroke == Stroke::Solid && !c.points.is_empty());
+    let mut note = "Loss per completion token.".to_owned();
+    if !held_out.is_empty() {
+        note.push_str(" Dashed: the same of held-out demonstrations.");
+        for curve in &mut held_out {
+            curve.stroke = Stroke::Dashed;
+            curve.name = format!("{} held-out", curve.name);
+        }
+        all.extend(held_out);
+    }
     let words = Words {
         title: "Demonstrations (SFT)".into(),
-        note: "Loss per completion token.".into(),
+        note,
         x: "SFT step".into(),
         y: "loss".into(),
         legend: legend(groups),
     };
-    let positive = curves.iter().flat_map(|c| &c.points).all(|p| p.1 > 0.0);
+    let positive = all.iter().flat_map(|c| &c.points).all(|p| p.1 > 0.0);
     let y = if positive { Scale::Log10 } else { Scale::Linear };
-    Lines { words, curves, x: Scale::Linear, y, format: Format::Number, show: Vec::new() }.html()
+    Lines { words, curves: all, x: Scale::Linear, y, format: Format::Number, show: Vec::new() }.html()
 }
 
 fn success_rates(run: &Run, group: &Group, several: bool) -> String {

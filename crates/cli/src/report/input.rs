@@ -62,6 +62,7 @@ pub(super) struct Metrics {
 pub(super) struct Sft {
     pub(super) step: u64,
     pub(super) loss: Option<f64>,
+    pub(super) held_out_loss: Option<f64>,
     pub(super) gradient_norm: Option<f64>,
 }
 

@@ -93,12 +93,21 @@ fn tiles(run: &Run) -> String {
             tiles.push((number(mean), format!("mean reward, last {} steps", recent.len())));
         }
     }
+    if run.metrics.is_empty()
+        && let Some(last) = run.sft.last()
+    {
+        tiles.push((last.step.to_string(), "steps on demonstrations".into()));
+        tiles.extend(last.loss.map(|l| (number(l), "loss, last step".into())));
+        let held_out = run.sft.iter().rev().find_map(|s| s.held_out_loss);
+        tiles.extend(held_out.map(|l| (number(l), "loss on held-out demonstrations".into())));
+    }
     let seconds = super::timing::total_seconds(run);
     if seconds > 0.0 {
         tiles.push((super::timing::duration(seconds), "in RL steps".into()));
     }
     let mut html = String::new();
-    if let Some(method) = run.method() {
+    let only_demonstrations = run.metrics.is_empty() && !run.sft.is_empty();
+    if let Some(method) = run.method().filter(|_| !only_demonstrations) {
         let _ = write!(html, "<p class=\"soft\">{}</p>", escape(&method));
     }
     html.push_str("<div class=\"tiles\">");

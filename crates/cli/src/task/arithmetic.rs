@@ -224,7 +224,7 @@ mod tests {
         let task = open(&config(300, 20)).unwrap();
         let language = language(&config(300, 20)).unwrap();
         for id in 0..300 {
-            let mut tokens = task.demonstration(id).unwrap();
+            let mut tokens = task.demonstration(Split::Train, id).unwrap();
             let graded = task.grade(Split::Train, id, &tokens, false);
             assert_eq!(graded.verdict, Verdict::Correct, "{}", task.text(&tokens));
             // The last digit stands before the brace and the end token.

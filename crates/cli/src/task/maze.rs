@@ -72,8 +72,12 @@ impl Task for MazeTask {
         self.maze(split, id).0
     }
 
-    fn demonstration(&self, id: u64) -> Option<Vec<u32>> {
-        Some(self.solution(Split::Train, id))
+    fn demonstration(&self, split: Split, id: u64) -> Option<Vec<u32>> {
+        Some(self.solution(split, id))
+    }
+
+    fn demonstrates(&self, _split: Split, _id: u64) -> bool {
+        true
     }
 
     fn grade(&self, split: Split, id: u64, completion: &[u32], _truncated: bool) -> Graded {
@@ -186,7 +190,7 @@ mod tests {
     #[test]
     fn the_demonstration_is_the_only_correct_answer() {
         let task = task();
-        let mut answer = task.demonstration(3).unwrap();
+        let mut answer = task.demonstration(Split::Train, 3).unwrap();
         assert_eq!(task.grade(Split::Train, 3, &answer, false).verdict, Verdict::Correct);
         answer.swap_remove(0);
         assert_ne!(task.grade(Split::Train, 3, &answer, false).verdict, Verdict::Correct);

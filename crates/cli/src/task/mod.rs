@@ -57,8 +57,13 @@ pub trait Task: Send + Sync {
         id
     }
 
-    /// A completion to imitate, with its end token; `None` where the task has none.
-    fn demonstration(&self, id: u64) -> Option<Vec<u32>>;
+    /// A completion to imitate, with its end token; `None` where the problem has none.
+    fn demonstration(&self, split: Split, id: u64) -> Option<Vec<u32>>;
+
+    /// Whether a problem has a demonstration.
+    fn demonstrates(&self, split: Split, id: u64) -> bool {
+        self.demonstration(split, id).is_some()
+    }
 
     /// Grades a completion (token ids, the stop token included where there is one).
     fn grade(&self, split: Split, id: u64, completion: &[u32], truncated: bool) -> Graded;

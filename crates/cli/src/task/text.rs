@@ -179,11 +179,15 @@ impl Task for TextTask {
         Prompt { id, tokens: self.item(split, id).prompt.clone() }
     }
 
-    fn demonstration(&self, id: u64) -> Option<Vec<u32>> {
-        let solution = self.problem(Split::Train, id).solution.as_deref()?;
+    fn demonstration(&self, split: Split, id: u64) -> Option<Vec<u32>> {
+        let solution = self.problem(split, id).solution.as_deref()?;
         let mut tokens = self.language.encode(solution).ok()?;
         tokens.push(self.language.stop_tokens()[0]);
         Some(tokens)
+    }
+
+    fn demonstrates(&self, split: Split, id: u64) -> bool {
+        self.problem(split, id).solution.is_some()
     }
 
     fn grade(&self, split: Split, id: u64, completion: &[u32], _truncated: bool) -> Graded {
@@ -313,11 +317,11 @@ mod tests {
         let folder = model();
         let file = data(folder.path(), &[HALF, SUM]);
         let task = open(TaskKind::Math, &config(&file, ""), Some(&folder.path().to_owned())).unwrap();
-        let demonstration = task.demonstration(0).unwrap();
+        let demonstration = task.demonstration(Split::Train, 0).unwrap();
         assert_eq!(demonstration.last(), task.stop_tokens().first());
         assert_eq!(task.grade(Split::Train, 0, &demonstration, false).verdict, Verdict::Correct);
         assert_eq!(task.grade(Split::Train, 1, &demonstration, false).verdict, Verdict::Wrong);
-        assert_eq!(task.demonstration(1), None);
+        assert_eq!(task.demonstration(Split::Train, 1), None);
         assert_eq!(task.target(Split::Train, 1).as_deref(), Some("4"));
     }
 

@@ -1,0 +1,209 @@
+//! The loop of the supervised stage: batches of demonstrations in, checkpoints and lines out.
+//!
+//! Everything but weights and optimizer is a function of the step, so a stage that was stopped or killed
+//! goes on from its last checkpoint and ends as it would have, bit for bit.
+
+use super::{Demonstrations, SftLine};
+use crate::checkpoint::{self, Stage, TrainerState};
+use crate::config::{Config, SftConfig};
+use crate::files::{JsonLines, read_lines, retain_lines};
+use crate::interrupt;
+use crate::progress::{Narrator, duration};
+use crate::seeds;
+use crate::task::{Split, Task};
+use crate::tensorboard::Events;
+use anyhow::{Context, bail};
+use fgrpo_nn::{AdamW, Device, Engine};
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// A stage and where it leaves its files.
+pub(super) struct Fit<'a> {
+    pub(super) config: &'a Config,
+    pub(super) sft: &'a SftConfig,
+    pub(super) task: &'a dyn Task,
+    pub(super) device: &'a Device,
+    /// Folder of its checkpoints.
+    pub(super) checkpoints: PathBuf,
+    /// Checkpoints kept beside the last.
+    pub(super) keep: usize,
+    /// `sft.jsonl`.
+    pub(super) lines: PathBuf,
+    pub(super) events: Option<Events>,
+}
+
+/// Fits the demonstrations, from the last checkpoint where there is one, else from what `fresh` makes.
+/// `None`: interrupted, with the state saved.
+///
+/// # Errors
+/// No demonstrations, a loss that isn't finite (the state before it is saved), files that can't be written.
+pub(super) fn fit(
+    mut place: Fit<'_>,
+    fresh: impl FnOnce() -> anyhow::Result<Engine>,
+    narrator: &mut Narrator,
+) -> anyhow::Result<Option<Engine>> {
+    let Fit { config, sft, task, .. } = place;
+    let shown = Demonstrations::of(task, Split::Train)?;
+    let held_out = Demonstrations::of(task, Split::HeldOut)?;
+    let steps = sft.optimizer_steps(shown.len());
+    let lacking = match shown.lacking() {
+        0 => String::new(),
+        n => format!("; {n} training problems have none and are left out"),
+    };
+    narrator.say(
+        None,
+        &format!("sft: {} demonstrations, {} held out{lacking}; {steps} steps", shown.len(), held_out.len()),
+    );
+    let latest = checkpoint::list(&place.checkpoints)?.pop();
+    let (mut engine, mut done) = match &latest {
+        Some((step, folder)) => {
+            let (engine, _) = checkpoint::open(folder, Stage::Sft, place.device)?;
+            narrator.say(None, &format!("sft: resumed after step {step} from {}", folder.display()));
+            (engine, *step)
+        }
+        None => (fresh()?, 0),
+    };
+    engine.set_checkpointing(config.compute.checkpoint_activations);
+    retain_lines(&place.lines, |line| line["step"].as_u64().is_some_and(|s| s <= done))?;
+    if let Some(events) = &mut place.events {
+        for line in read_lines::<SftLine>(&place.lines)? {
+            line.write_to(events)?;
+        }
+    }
+    let mut log = JsonLines::append(&place.lines)?;
+    let mut saved = done;
+    let order = seeds::demonstrations(sft.seed.unwrap_or(config.seed));
+    let mut stage = narrator.stage("sft", done, steps);
+    let started = Instant::now();
+    while done < steps {
+        if interrupt::asked() {
+            stage.finish();
+            place.save(&engine, done, &mut saved)?;
+            narrator.say(None, &format!("sft: interrupted after step {done} of {steps}"));
+            return Ok(None);
+        }
+        let line = match place.step(&mut engine, &shown, &held_out, order, done + 1, steps) {
+            Ok(line) => line,
+            Err(e) => {
+                // The weights are still those of the step before.
+                place.save(&engine, done, &mut saved)?;
+                return Err(e);
+            }
+        };
+        done += 1;
+        log.push(&line)?;
+        if let Some(events) = &mut place.events {
+            line.write_to(events)?;
+        }
+        if let Some(held_out) = line.held_out_loss {
+            narrator.say(
+                Some(&stage),
+                &format!("sft {done}: loss {:.4}, held-out loss {held_out:.4}", line.loss),
+            );
+        }
+        if sft.save_every > 0 && done.is_multiple_of(sft.save_every) && done < steps {
+            place.save(&engine, done, &mut saved)?;
+        }
+        stage.at(done, format!("loss {:.3}", line.loss), narrator);
+    }
+    stage.finish();
+    place.save(&engine, done, &mut saved)?;
+    let seconds = duration(started.elapsed().as_secs_f64());
+    narrator.say(None, &format!("sft: {steps} steps in {seconds}"));
+    Ok(Some(engine))
+}
+
+impl Fit<'_> {
+    fn save(&self, engine: &Engine, done: u64, saved: &mut u64) -> anyhow::Result<()> {
+        if done > *saved {
+            let state = TrainerState {
+                stage: Stage::Sft,
+                step: done,
+                skipped_in_a_row: 0,
+                best: None,
+                optimizer_step: done,
+            };
+            checkpoint::save(&self.checkpoints, engine, self.task, &state, self.keep)?;
+            *saved = done;
+        }
+        Ok(())
+    }
+
+    /// One optimizer step; an error leaves the weights as they were.
+    fn step(
+        &self,
+        engine: &mut Engine,
+        shown: &Demonstrations,
+        held_out: &Demonstrations,
+        order: fgrpo_core::rng::Key,
+        step: u64,
+        steps: u64,
+    ) -> anyhow::Result<SftLine> {
+        let (sft, task) = (self.sft, self.task);
+        let clock = Instant::now();
+        let size = sft.batch_size as u64;
+        let first = (step - 1) * size;
+        let batch = shown.batch(task, (first..first + size).map(|at| shown.shown(order, at)))?;
+        let tokens = batch.tokens.len();
+        let share = 1.0 / batch.predictions.len() as f32;
+        let scores = engine
+            .accumulate(&batch, 1.0, &|_, _, _, dlogp, _| dlogp.fill(-share))
+            .with_context(|| format!("sft: step {step}"))?;
+        let loss = -scores.logp.iter().map(|&l| f64::from(l)).sum::<f64>() * f64::from(share);
+        let lr = sft.lr * sft.schedule.factor(step, sft.warmup_steps, steps);
+        let not_finite = |norm: f64| {
+            format!(
+                "sft: step {step}: loss {loss}, gradient norm {norm}: not finite, stopped with the state before it saved. Lower sft.lr (now {})",
+                sft.lr
+            )
+        };
+        if !loss.is_finite() {
+            let norm = engine.gradient_norm();
+            engine.zero_gradient();
+            bail!(not_finite(norm));
+        }
+        let report = engine.update(
+            &AdamW {
+                lr,
+                beta1: sft.betas[0],
+                beta2: sft.betas[1],
+                eps: 1e-8,
+                weight_decay: sft.weight_decay,
+                ..AdamW::default()
+            },
+            Some(sft.max_grad_norm),
+        );
+        if !report.applied {
+            bail!(not_finite(report.gradient_norm));
+        }
+        let tokens_per_second = tokens as f64 / clock.elapsed().as_secs_f64();
+        let due = sft.eval_every > 0 && (step.is_multiple_of(sft.eval_every) || step == steps);
+        let held_out_loss =
+            (due && !held_out.is_empty()).then(|| self.loss_of(engine, held_out)).transpose()?;
+        Ok(SftLine {
+            step,
+            loss,
+            held_out_loss,
+            epoch: (step * size) as f64 / shown.len() as f64,
+            lr,
+            gradient_norm: report.gradient_norm,
+            tokens_per_second,
+        })
+    }
+
+    /// Mean cross-entropy per token of the first held-out demonstrations.
+    fn loss_of(&self, engine: &mut Engine, held_out: &Demonstrations) -> anyhow::Result<f64> {
+        let count = held_out.len().min(self.sft.eval_problems as u64);
+        let (mut sum, mut tokens) = (0.0, 0);
+        let mut first = 0;
+        while first < count {
+            let last = (first + self.sft.batch_size as u64).min(count);
+            let batch = held_out.batch(self.task, (first..last).map(|at| held_out.problem(at)))?;
+            let scores = engine.score(&batch, 1.0)?;
+            sum -= scores.logp.iter().map(|&l| f64::from(l)).sum::<f64>();
+            tokens += scores.logp.len();
+            first = last;
+        }
+        Ok(sum / tokens as f64)
+    }
+}

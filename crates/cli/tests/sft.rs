@@ -1,0 +1,275 @@
+//! `fgrpo sft` and the supervised stage of `fgrpo train`: kills, interruptions, epochs, data without solutions.
+
+use assert_cmd::Command;
+use predicates::prelude::*;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+const CONFIG: &str = r#"
+[task]
+kind = "maze"
+size = 7
+train = 50
+held_out = 6
+[model.init]
+hidden_size = 16
+intermediate_size = 32
+num_hidden_layers = 2
+num_attention_heads = 2
+num_key_value_heads = 1
+[sft]
+steps = 60
+batch_size = 8
+lr = 5e-3
+warmup_steps = 3
+schedule = "cosine"
+eval_every = 7
+save_every = 4
+[rollout]
+prompts = 6
+group_size = 4
+max_new_tokens = 8
+[update]
+lr = 1e-3
+[eval]
+every = 0
+[compute]
+threads = 2
+"#;
+
+fn fgrpo() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_fgrpo"))
+}
+
+fn config(folder: &Path) -> PathBuf {
+    let path = folder.join("small.toml");
+    std::fs::write(&path, CONFIG).unwrap();
+    path
+}
+
+fn start(command: &str, config: &Path, more: &[&str], out: &Path) -> std::process::Child {
+    std::process::Command::new(env!("CARGO_BIN_EXE_fgrpo"))
+        .arg(command)
+        .arg(config)
+        .args(more)
+        .arg("--out")
+        .arg(out)
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+fn lines(path: &Path) -> usize {
+    std::fs::read_to_string(path).map_or(0, |t| t.lines().count())
+}
+
+/// Kills the command each time its `sft.jsonl` has as many lines; what was seen of checkpoints then.
+fn kill_at(counts: &[usize], command: &str, config: &Path, more: &[&str], out: &Path) {
+    for &count in counts {
+        let mut child = start(command, config, more, out);
+        let started = Instant::now();
+        while lines(&out.join("sft.jsonl")) < count && child.try_wait().unwrap().is_none() {
+            assert!(started.elapsed() < Duration::from_secs(120), "waited two minutes for line {count}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let _ = child.kill();
+        child.wait().unwrap();
+    }
+}
+
+/// `sft.jsonl` without what depends on the clock.
+fn timeless(path: &Path) -> Vec<serde_json::Value> {
+    let text = std::fs::read_to_string(path).unwrap();
+    let line = |l: &str| {
+        let mut v: serde_json::Value = serde_json::from_str(l).unwrap();
+        v.as_object_mut().unwrap().remove("tokens_per_second");
+        v
+    };
+    text.lines().map(line).collect()
+}
+
+fn assert_same_files(a: &Path, b: &Path, names: &[&str]) {
+    for name in names {
+        let read = |folder: &Path| std::fs::read(folder.join(name)).unwrap();
+        assert!(read(a) == read(b), "{name} differs between {} and {}", a.display(), b.display());
+    }
+}
+
+#[test]
+fn killed_and_resumed_sft_equals_the_uninterrupted_one_bit_for_bit() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path());
+    let (whole, killed) = (folder.path().join("whole"), folder.path().join("killed"));
+    fgrpo()
+        .arg("sft")
+        .arg(&config)
+        .arg("--out")
+        .arg(&whole)
+        .assert()
+        .success()
+        .stdout(
+            predicate::str::contains("sft: 60 steps, 9.60 epochs").and(predicate::str::contains("held-out")),
+        )
+        .stderr(predicate::str::contains("50 demonstrations, 6 held out"));
+    for name in
+        ["config.toml", "report.html", "log.txt", "events.out.tfevents.sft", "checkpoints/step-000060"]
+    {
+        assert!(whole.join(name).exists(), "{name} is missing");
+    }
+    kill_at(&[1, 13, 31, 50], "sft", &config, &["--resume"], &killed);
+    assert!(lines(&killed.join("sft.jsonl")) >= 31, "the kills came too early to tell anything");
+    fgrpo().arg("sft").arg(&config).args(["--resume", "--out"]).arg(&killed).assert().success();
+    assert_eq!(timeless(&whole.join("sft.jsonl")), timeless(&killed.join("sft.jsonl")));
+    let last = "checkpoints/step-000060";
+    assert_same_files(
+        &whole.join(last),
+        &killed.join(last),
+        &["model.safetensors", "optimizer.safetensors", "trainer_state.json"],
+    );
+    let held_out: Vec<u64> = timeless(&whole.join("sft.jsonl"))
+        .iter()
+        .filter(|l| l["held_out_loss"].is_number())
+        .map(|l| l["step"].as_u64().unwrap())
+        .collect();
+    assert_eq!(held_out, [7, 14, 21, 28, 35, 42, 49, 56, 60]);
+}
+
+#[test]
+fn a_run_killed_in_its_supervised_stage_goes_on_from_there_bit_for_bit() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path());
+    // Each beside a cache of its own, and with a KL penalty, whose reference is the same stage's result.
+    let (whole, killed) = (folder.path().join("a/whole"), folder.path().join("b/killed"));
+    let more = ["--set", "steps=2", "--set", "algorithm.kl_coef=0.001", "--resume"];
+    fgrpo().arg("train").arg(&config).args(more).arg("--out").arg(&whole).assert().success();
+    kill_at(&[9, 22, 41], "train", &config, &more, &killed);
+    let resumed = fgrpo().arg("train").arg(&config).args(more).arg("--out").arg(&killed).assert().success();
+    let said = String::from_utf8_lossy(&resumed.get_output().stderr).into_owned();
+    assert!(said.contains("sft: resumed after step"), "{said}");
+    assert_eq!(timeless(&whole.join("sft.jsonl")), timeless(&killed.join("sft.jsonl")));
+    let last = "checkpoints/step-000002";
+    assert_same_files(&whole.join(last), &killed.join(last), &["model.safetensors", "optimizer.safetensors"]);
+    assert!(!killed.join("sft").exists(), "the checkpoints of a stage that is done are of no use");
+}
+
+#[test]
+fn an_interrupted_stage_saves_at_once_and_the_result_is_a_model_for_train() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path());
+    let out = folder.path().join("run");
+    let more = ["--set", "sft.steps=1000000", "--set", "sft.save_every=0"];
+    let child = start("sft", &config, &more, &out);
+    let started = Instant::now();
+    while lines(&out.join("sft.jsonl")) < 5 {
+        assert!(started.elapsed() < Duration::from_secs(120), "waited two minutes for five steps");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // SAFETY: sends a signal to the child started above, which has not been waited for.
+    unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) };
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("Go on with:") && said.contains("--resume"), "{said}");
+    let logged = lines(&out.join("sft.jsonl"));
+    let checkpoint = out.join(format!("checkpoints/step-{logged:06}"));
+    assert!(checkpoint.exists(), "no checkpoint after step {logged}");
+
+    // What it saved is a model folder; RL goes on from it without any demonstrations.
+    let rl = folder.path().join("rl.toml");
+    let text = CONFIG.replace("[sft]\nsteps = 60", "[ignored]\nx = 60");
+    let head = text.split("[model.init]").next().unwrap();
+    std::fs::write(
+        &rl,
+        format!(
+            "steps = 1\n{head}[model]\npath = {:?}\n[rollout]\nprompts = 4\ngroup_size = 2\n[eval]\nevery = 0\n",
+            checkpoint.display().to_string()
+        ),
+    )
+    .unwrap();
+    fgrpo().arg("train").arg(&rl).arg("--out").arg(folder.path().join("rl")).assert().success();
+
+    // A folder holds one kind of run.
+    fgrpo()
+        .arg("train")
+        .arg(&config)
+        .args(more)
+        .args(["--set", "steps=1", "--resume", "--accept-changes", "--out"])
+        .arg(&out)
+        .assert()
+        .code(2)
+        .stderr(predicate::str::contains("found a checkpoint of demonstrations (fgrpo sft)"));
+}
+
+#[test]
+fn configurations_that_cannot_be_fitted_are_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path());
+    let without = folder.path().join("without.toml");
+    let i = CONFIG.find("[sft]").unwrap();
+    let j = CONFIG.find("[rollout]").unwrap();
+    std::fs::write(&without, format!("{}{}", &CONFIG[..i], &CONFIG[j..])).unwrap();
+    let refused = |command: &str, file: &Path, set: &[&str], says: &str| {
+        let mut call = fgrpo();
+        call.arg(command).arg(file).arg("--out").arg(folder.path().join("never"));
+        for s in set {
+            call.args(["--set", s]);
+        }
+        call.assert().code(2).stderr(predicate::str::contains(says));
+    };
+    refused("sft", &without, &[], "found no table [sft]");
+    refused("sft", &config, &["sft.epochs=0"], "sft.epochs: found 0");
+    refused("sft", &config, &["sft.steps=0"], "sft.steps: found 0, wanted at least 1");
+    refused("train", &config, &[], "steps: found none, wanted at least 1 RL step");
+}
+
+#[test]
+fn rows_without_solutions_are_counted_and_a_file_without_any_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let arithmetic = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs/arithmetic-quick.toml");
+    let base = folder.path().join("base");
+    fgrpo()
+        .arg("sft")
+        .arg(arithmetic)
+        .args(["--set", "sft.steps=2", "--set", "task.train=40", "--set", "task.held_out=8"])
+        .args(["--set", "model.init.hidden_size=16", "--set", "model.init.num_hidden_layers=1", "--out"])
+        .arg(&base)
+        .assert()
+        .success();
+    let row = |i: u32, solved: bool| {
+        let solution = if solved { format!(r#", "solution": "{i} + 1 = {}""#, i + 1) } else { String::new() };
+        format!(r#"{{"problem": "Take {i}. Add 1.", "answer": "{}"{solution}}}"#, i + 1)
+    };
+    let data = folder.path().join("data.jsonl");
+    let write = |rows: Vec<String>| std::fs::write(&data, rows.join("\n")).unwrap();
+    let toml = folder.path().join("math.toml");
+    let model = base.join("checkpoints/step-000002");
+    std::fs::write(
+        &toml,
+        format!(
+            "[task]\nkind = \"math\"\ndata = {data:?}\nheld_out_share = 0\n[model]\npath = {model:?}\n[sft]\nepochs = 1.5\nbatch_size = 4\n"
+        ),
+    )
+    .unwrap();
+    write((0..20).map(|i| row(i, i % 4 != 0)).collect());
+    let out = folder.path().join("run");
+    // 15 demonstrations, 1.5 passes of 4 at a time: 5.6 steps.
+    fgrpo()
+        .arg("sft")
+        .arg(&toml)
+        .arg("--out")
+        .arg(&out)
+        .assert()
+        .success()
+        .stderr(predicate::str::contains("15 demonstrations, 0 held out; 5 training problems have none"))
+        .stdout(predicate::str::contains("sft: 6 steps"));
+    write((0..20).map(|i| row(i, false)).collect());
+    fgrpo()
+        .arg("sft")
+        .arg(&toml)
+        .arg("--out")
+        .arg(folder.path().join("never"))
+        .assert()
+        .code(2)
+        .stderr(predicate::str::contains("none of the 20 training problems has a demonstration"));
+}

@@ -14,6 +14,7 @@ use crate::adamw::{self, AdamW, UpdateReport};
 use crate::cache::PAGE;
 use crate::config::Config;
 use crate::cpu::buffer::Buffer;
+use crate::cpu::copies::Copies;
 use crate::cpu::rope::Rope;
 use crate::cpu::{Cache, Cpu, simd};
 use crate::decoder::{Decoder, Keep, Workspace};
@@ -73,6 +74,18 @@ const CACHE_BYTES: usize = 512 << 20;
 /// Memory for keys and values that a thread keeps from one request to the next, so that it needn't be faulted in again.
 const KEPT_CACHE_BYTES: usize = 64 << 20;
 
+/// Memory for copies of the weights that is kept through an update; larger ones are given back before it.
+const KEPT_COPIES_BYTES: usize = 64 << 20;
+
+/// The weights' copies for generation.
+#[derive(Default)]
+struct DecodeCopies {
+    made: Option<Copies>,
+    /// Whether they are the present weights'.
+    fresh: bool,
+    unwanted: bool,
+}
+
 /// One thread's executor and memory.
 struct Worker {
     cpu: Cpu,
@@ -96,6 +109,7 @@ pub struct Engine {
     step: u64,
     chunk_tokens: usize,
     checkpointing: bool,
+    copies: DecodeCopies,
 }
 
 impl std::fmt::Debug for Engine {
@@ -187,6 +201,7 @@ impl Engine {
             step: 0,
             chunk_tokens: 1024,
             checkpointing: false,
+            copies: DecodeCopies::default(),
         })
     }
 
@@ -210,6 +225,13 @@ impl Engine {
     /// the memory, the same result. Off at first.
     pub fn set_checkpointing(&mut self, checkpointing: bool) {
         self.checkpointing = checkpointing;
+    }
+
+    /// Whether `generate` copies the weights into the order in which decoding reads them. With AVX-512 that makes decoding up to twice as fast and
+    /// needs the memory of the matrices once more; elsewhere it does nothing. The copies are made when `generate` finds the weights changed, and given back
+    /// when an update is being prepared, unless they are small. Samples are the same with and without, but for rounding. On at first.
+    pub fn set_decode_copies(&mut self, wanted: bool) {
+        self.copies = DecodeCopies { unwanted: !wanted, ..DecodeCopies::default() };
     }
 
     /// Log-probabilities and entropies of the batch's predictions.
@@ -252,6 +274,9 @@ impl Engine {
             (Some(_), false) => Keep::Everything,
         };
         if loss.is_some() {
+            if self.copies.made.as_ref().is_some_and(|made| made.bytes() > KEPT_COPIES_BYTES) {
+                self.copies.made = None;
+            }
             for worker in &mut self.workers {
                 worker.gradient.reserve(self.decoder.layout.len);
             }
@@ -400,6 +425,7 @@ impl Engine {
         let applied = gradient_norm.is_finite();
         if applied {
             self.step += 1;
+            self.copies.fresh = false;
             let clip = adamw::clip_factor(gradient_norm, max_norm) as f32;
             let step = self.step as f64;
             let rate = (adamw.lr / (1.0 - adamw.beta1.powf(step))) as f32;
@@ -454,6 +480,7 @@ impl Engine {
     pub fn set_tensor(&mut self, name: &str, values: &[f32]) -> Result<(), Error> {
         let span = find(&self.decoder.layout.tensors, name, values.len())?.span;
         self.weights[span.offset..span.offset + span.len].copy_from_slice(values);
+        self.copies.fresh = false;
         Ok(())
     }
 
@@ -567,6 +594,10 @@ impl Engine {
         };
         let shares = share_prompts(prompts, threads, sampling.max_new_tokens);
         let request = Request { sampling, uniform, stop };
+        let copies = self.decode_copies();
+        for worker in &mut self.workers {
+            worker.cpu.set_copies(copies.clone());
+        }
         let (decoder, weights, chunk_tokens) = (&self.decoder, &self.weights, self.chunk_tokens);
         let cancelled = AtomicBool::new(false);
         let mut results: Vec<Result<(), Error>> = Vec::new();
@@ -608,7 +639,25 @@ impl Engine {
                 }
             }
         });
+        for worker in &mut self.workers {
+            worker.cpu.set_copies(None);
+        }
+        self.copies.made = copies.and_then(Arc::into_inner);
         results.into_iter().collect()
+    }
+
+    /// The present weights' copies, taken out of their place.
+    fn decode_copies(&mut self) -> Option<Arc<Copies>> {
+        if self.copies.unwanted {
+            return None;
+        }
+        let made = self.copies.made.take();
+        if self.copies.fresh && made.is_some() {
+            return made.map(Arc::new);
+        }
+        self.copies.fresh = true;
+        let (decoder, weights) = (&self.decoder, &self.weights);
+        self.pool.install(|| Copies::of(&decoder.layout, decoder.head(), weights, made)).map(Arc::new)
     }
 }
 

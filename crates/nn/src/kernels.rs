@@ -1,6 +1,7 @@
 //! Single operations, for this crate's benchmarks alone: no part of its interface.
 
 use crate::cpu::product::{Into, View, product as run};
+use crate::cpu::{narrow, panels};
 
 /// Which of a linear map's three products.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,4 +25,21 @@ pub fn product(operands: Operands, m: usize, n: usize, k: usize, a: &[f32], b: &
         Operands::BackwardInput => run(m, k, n, a, to_n, b, to_k, Into::Replace, c, to_k),
         Operands::BackwardWeight => run(n, k, m, a, to_n.transposed(), b, to_k, Into::Add, c, to_k),
     }
+}
+
+/// The panels of `w`, `[n, k]`; `None` where the processor can't use them.
+pub fn panels(n: usize, k: usize, w: &[f32]) -> Option<Vec<f32>> {
+    narrow::available().then(|| {
+        let mut packed = vec![0.0; panels::len(n, k)];
+        panels::pack_weights(n, k, w, &mut packed);
+        packed
+    })
+}
+
+/// `y = x wᵀ` with the [`panels()`] of `w`.
+///
+/// # Panics
+/// If a slice is too short.
+pub fn product_with_panels(m: usize, n: usize, k: usize, x: &[f32], panels: &[f32], y: &mut [f32]) {
+    crate::cpu::product::product_with_panels(m, n, k, x, panels, 0, n, Into::Replace, y);
 }

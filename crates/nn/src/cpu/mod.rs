@@ -5,8 +5,10 @@
 
 pub(crate) mod attention;
 pub(crate) mod buffer;
+pub(crate) mod copies;
 pub(crate) mod head;
 pub(crate) mod narrow;
+pub(crate) mod panels;
 pub(crate) mod product;
 pub(crate) mod rope;
 pub(crate) mod simd;
@@ -21,12 +23,15 @@ use crate::sampler::{self, Draw, Drawn, Sampling};
 use crate::segments::{Pick, Piece, Sight};
 use attention::Keys;
 use buffer::Buffer;
-use product::{Into, View, product};
+use copies::Copies;
+use product::{Into, View, product, product_with_panels};
 use rope::Rope;
 
 /// One thread's executor.
 pub(crate) struct Cpu {
     rope: Arc<Rope>,
+    /// The panels of the store that is being read, while there are any.
+    copies: Option<Arc<Copies>>,
     attention: attention::Scratch,
     head: head::Scratch,
     logits: Vec<f32>,
@@ -38,12 +43,18 @@ impl Cpu {
     pub(crate) fn new(rope: Arc<Rope>) -> Cpu {
         Cpu {
             rope,
+            copies: None,
             attention: attention::Scratch::default(),
             head: head::Scratch::default(),
             logits: Vec::new(),
             sampler: sampler::Scratch::default(),
             lse: Vec::new(),
         }
+    }
+
+    /// Reads these panels in place of the store's matrices from now on.
+    pub(crate) fn set_copies(&mut self, copies: Option<Arc<Copies>>) {
+        self.copies = copies;
     }
 
     /// Takes larger tables.
@@ -277,6 +288,11 @@ impl Backend for Cpu {
             }
             into = Into::Add;
         }
+        if let Some(copies) = &self.copies {
+            let panels = copies.at(linear.weight.offset);
+            product_with_panels(rows, outputs, inputs, x, panels, 0, outputs, into, y);
+            return;
+        }
         let w = View::rows(linear.weight.offset, inputs).transposed();
         product(rows, outputs, inputs, x, View::rows(0, inputs), store, w, into, y, View::rows(0, outputs));
     }
@@ -447,19 +463,13 @@ impl Backend for Cpu {
         drawn.clear();
         for first in (0..rows).step_by(chunk) {
             let m = chunk.min(rows - first);
-            let w = View::rows(head.weight.offset, d).transposed();
-            product(
-                m,
-                v,
-                d,
-                x,
-                View::rows(first * d, d),
-                store,
-                w,
-                Into::Replace,
-                &mut logits,
-                View::rows(0, v),
-            );
+            if let Some(copies) = &self.copies {
+                let panels = copies.at(head.weight.offset);
+                product_with_panels(m, v, d, &x[first * d..], panels, 0, v, Into::Replace, &mut logits);
+            } else {
+                let (x_view, w) = (View::rows(first * d, d), View::rows(head.weight.offset, d).transposed());
+                product(m, v, d, x, x_view, store, w, Into::Replace, &mut logits, View::rows(0, v));
+            }
             for row in first..first + m {
                 let to = from + draws[from..].iter().take_while(|draw| draw.row == row).count();
                 let logits = &mut logits[(row - first) * v..][..v];

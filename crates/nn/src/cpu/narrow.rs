@@ -16,6 +16,9 @@ pub(crate) fn available() -> bool {
     }
 }
 
+/// Rows of the left operand that [`outer`] takes at a time where there are enough.
+pub(crate) const TALL: usize = 6;
+
 /// A matrix by its first element and the distance between rows.
 #[derive(Clone, Copy)]
 pub(crate) struct Rows {
@@ -46,10 +49,11 @@ pub(crate) unsafe fn dot(
     unreachable!("not available: {m} {n} {k} {add} {y_stride} {:?} {:?} {y:?}", x.first, w.first);
 }
 
-/// `y = a b` (or added): `a` `[m, k]` with columns `a_column` apart, `b` `[k, n]`.
+/// `y = a b` (or added): `a` `[m, k]` with columns `a_column` apart, `b` `[k, n]`. While it runs, the first four tiles of [`TALL`] rows fetch
+/// `4 k` cache lines from `ahead` on towards the second-level cache, a quarter each.
 ///
 /// # Safety
-/// As for [`dot`].
+/// As for [`dot`]; `ahead` may be any address.
 pub(crate) unsafe fn outer(
     m: usize,
     n: usize,
@@ -60,14 +64,32 @@ pub(crate) unsafe fn outer(
     add: bool,
     y: *mut f32,
     y_stride: usize,
+    ahead: *const f32,
 ) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: the caller's promises.
     unsafe {
-        avx512::outer(m, n, k, a, a_column, b, add, y, y_stride);
+        avx512::outer(m, n, k, a, a_column, b, add, y, y_stride, ahead);
     }
     #[cfg(not(target_arch = "x86_64"))]
-    unreachable!("not available: {m} {n} {k} {a_column} {add} {y_stride} {:?} {:?} {y:?}", a.first, b.first);
+    unreachable!(
+        "not available: {m} {n} {k} {a_column} {add} {y_stride} {:?} {:?} {y:?} {ahead:?}",
+        a.first, b.first
+    );
+}
+
+/// `to[i * to_stride + j] = from[j][i]` for `rows` rows and `columns` columns, both at most 16; the rest of each row of 16 becomes 0.
+///
+/// # Safety
+/// [`available`] must be true, `from` readable, `columns` rows of 16 writable.
+pub(crate) unsafe fn transpose(rows: usize, columns: usize, from: Rows, to: *mut f32, to_stride: usize) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: the caller's promises.
+    unsafe {
+        avx512::transpose(rows, columns, from, to, to_stride);
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    unreachable!("not available: {rows} {columns} {to_stride} {:?} {to:?}", from.first);
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -77,7 +99,7 @@ mod avx512 {
     use std::arch::x86_64::*;
 
     /// Rows of `x` per tile, and outputs per tile: 24 sums in registers.
-    const TALL: usize = 6;
+    const TALL: usize = super::TALL;
     const WIDE: usize = 4;
     /// Rows of `x` that are taken through all of `w` together, so that they stay in the second-level cache.
     const BAND: usize = 96;
@@ -204,34 +226,59 @@ mod avx512 {
         add: bool,
         y: *mut f32,
         y_stride: usize,
+        ahead: *const f32,
     ) {
         let mut column = 0;
         while column < n {
             let wide = (16 * WIDE).min(n - column);
-            let mut row = 0;
+            let (mut row, mut tiles) = (0, 0);
             while row < m {
-                let tall = TALL.min(m - row);
+                // Tiles of about equal height: a low one waits for its operands.
+                let tall = (m - row).div_ceil((m - row).div_ceil(TALL));
                 // SAFETY: rows and columns stay below m and n.
                 unsafe {
                     let a = Rows { first: a.first.add(row * a.stride), ..a };
                     let b = Rows { first: b.first.add(column), ..b };
                     let y = y.add(row * y_stride + column);
-                    macro_rules! tiles {
-                        ($($t:literal)*) => {
-                            match (tall, wide.div_ceil(16)) {
-                                $(($t, 4) => outer_tile::<$t, 4>(wide, k, a, a_column, b, add, y, y_stride),
-                                ($t, 3) => outer_tile::<$t, 3>(wide, k, a, a_column, b, add, y, y_stride),
-                                ($t, 2) => outer_tile::<$t, 2>(wide, k, a, a_column, b, add, y, y_stride),
-                                ($t, _) => outer_tile::<$t, 1>(wide, k, a, a_column, b, add, y, y_stride),)*
-                                _ => unreachable!("{tall} rows"),
-                            }
-                        };
-                    }
-                    tiles!(1 2 3 4 5 6);
+                    // Only addresses: nothing is read. Later tiles fetch the last quarter again, which is there by then.
+                    let ahead = ahead.wrapping_add(tiles.min(3) * k * 16);
+                    tile(tall, wide, k, a, a_column, b, add, y, y_stride, ahead);
                 }
-                row += tall;
+                (row, tiles) = (row + tall, tiles + 1);
             }
             column += wide;
+        }
+    }
+
+    /// [`outer`] of at most [`TALL`] rows and 16 [`WIDE`] columns.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    unsafe fn tile(
+        tall: usize,
+        wide: usize,
+        k: usize,
+        a: Rows,
+        a_column: usize,
+        b: Rows,
+        add: bool,
+        y: *mut f32,
+        y_stride: usize,
+        ahead: *const f32,
+    ) {
+        macro_rules! tiles {
+            ($($t:literal)*) => {
+                match (tall, wide.div_ceil(16)) {
+                    $(($t, 4) => outer_tile::<$t, 4>(wide, k, a, a_column, b, add, y, y_stride, ahead),
+                    ($t, 3) => outer_tile::<$t, 3>(wide, k, a, a_column, b, add, y, y_stride, ahead),
+                    ($t, 2) => outer_tile::<$t, 2>(wide, k, a, a_column, b, add, y, y_stride, ahead),
+                    ($t, _) => outer_tile::<$t, 1>(wide, k, a, a_column, b, add, y, y_stride, ahead),)*
+                    _ => unreachable!("{tall} rows"),
+                }
+            };
+        }
+        // SAFETY: the caller's promises.
+        unsafe {
+            tiles!(1 2 3 4 5 6);
         }
     }
 
@@ -245,6 +292,7 @@ mod avx512 {
         add: bool,
         y: *mut f32,
         y_stride: usize,
+        ahead: *const f32,
     ) {
         // The last register's lanes within the matrix.
         let mask: u16 = if wide == 16 * C { !0 } else { (1u16 << (wide - 16 * (C - 1))) - 1 };
@@ -260,6 +308,7 @@ mod avx512 {
                 }
             }
             for i in 0..k {
+                _mm_prefetch::<_MM_HINT_T1>(ahead.wrapping_add(16 * i).cast());
                 let mut bs = [_mm512_setzero_ps(); C];
                 for c in 0..C {
                     let from = b.first.add(i * b.stride + 16 * c);
@@ -277,6 +326,50 @@ mod avx512 {
                 for c in 0..C {
                     let lanes = if c + 1 == C { mask } else { !0 };
                     _mm512_mask_storeu_ps(y.add(r * y_stride + 16 * c), lanes, sums[r][c]);
+                }
+            }
+        }
+    }
+
+    /// `to[i * to_stride + j] = from[j * stride + i]` for `j` below `rows` and `i` below `columns`, both at most 16; the rest of each row of 16 becomes 0.
+    #[target_feature(enable = "avx512f")]
+    pub(super) unsafe fn transpose(rows: usize, columns: usize, from: Rows, to: *mut f32, to_stride: usize) {
+        let mask = ((1u32 << columns) - 1) as u16;
+        // SAFETY: loads are masked to the caller's rows and columns, stores go to the first `columns` rows.
+        unsafe {
+            let mut r = [_mm512_setzero_ps(); 16];
+            for j in 0..rows {
+                r[j] = _mm512_maskz_loadu_ps(mask, from.first.add(j * from.stride));
+            }
+            // Pairs of rows, then fours: b[4g + j] holds, in its quarter q, column 4q + j of rows 4g to 4g + 3.
+            let mut a = r;
+            for i in 0..8 {
+                a[2 * i] = _mm512_unpacklo_ps(r[2 * i], r[2 * i + 1]);
+                a[2 * i + 1] = _mm512_unpackhi_ps(r[2 * i], r[2 * i + 1]);
+            }
+            let mut b = r;
+            for g in 0..4 {
+                for half in 0..2 {
+                    let low = _mm512_castps_pd(a[4 * g + half]);
+                    let high = _mm512_castps_pd(a[4 * g + 2 + half]);
+                    b[4 * g + 2 * half] = _mm512_castpd_ps(_mm512_unpacklo_pd(low, high));
+                    b[4 * g + 2 * half + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(low, high));
+                }
+            }
+            for j in 0..4 {
+                let even = _mm512_shuffle_f32x4::<0x88>(b[j], b[4 + j]);
+                let odd = _mm512_shuffle_f32x4::<0xdd>(b[j], b[4 + j]);
+                let even_below = _mm512_shuffle_f32x4::<0x88>(b[8 + j], b[12 + j]);
+                let odd_below = _mm512_shuffle_f32x4::<0xdd>(b[8 + j], b[12 + j]);
+                for (column, value) in [
+                    (j, _mm512_shuffle_f32x4::<0x88>(even, even_below)),
+                    (4 + j, _mm512_shuffle_f32x4::<0x88>(odd, odd_below)),
+                    (8 + j, _mm512_shuffle_f32x4::<0xdd>(even, even_below)),
+                    (12 + j, _mm512_shuffle_f32x4::<0xdd>(odd, odd_below)),
+                ] {
+                    if column < columns {
+                        _mm512_storeu_ps(to.add(column * to_stride), value);
+                    }
                 }
             }
         }

@@ -1,8 +1,9 @@
-//! Matrix products on one thread: the `gemm` crate for large ones, kernels without packing for small ones.
+//! Matrix products on one thread: with AVX-512 our own, in panels or, for few rows, without packing; elsewhere the `gemm` crate's.
 
 use gemm::Parallelism;
 
 use super::narrow;
+use super::panels::{self, Left, Right};
 
 /// A matrix inside a slice: element `(r, c)` is `data[offset + r * row + c * column]`.
 #[derive(Clone, Copy)]
@@ -36,6 +37,8 @@ pub(crate) enum Into {
 
 /// Up to this many rows the left operand is too short for packing the right one to pay.
 const FEW_ROWS: usize = 64;
+/// Up to this many rows a right operand that lies in rows is read where it lies.
+const FEW_READS: usize = 24;
 /// Up to this many terms, sums are those of attention's blocks, whose operands are small.
 const FEW_TERMS: usize = 64;
 
@@ -72,17 +75,55 @@ pub(crate) fn product(
                 let right = narrow::Rows { first: b.as_ptr().add(bv.offset), stride: bv.column };
                 return narrow::dot(m, n, k, left, right, add, to, cv.row);
             }
-            if bv.column == 1 && n <= 2 * FEW_TERMS && k <= 512 {
+            if bv.column == 1 && (n <= 2 * FEW_TERMS && k <= 512 || m <= FEW_READS) {
                 let right = narrow::Rows { first: b.as_ptr().add(bv.offset), stride: bv.row };
-                return narrow::outer(m, n, k, left, av.column, right, add, to, cv.row);
+                return narrow::outer(m, n, k, left, av.column, right, add, to, cv.row, right.first);
+            }
+            if (av.column == 1 || av.row == 1) && (bv.column == 1 || bv.row == 1) {
+                let left = Left { rows: left, column: av.column };
+                let first = b.as_ptr().add(bv.offset);
+                let right = if bv.column == 1 {
+                    Right::Rows(narrow::Rows { first, stride: bv.row })
+                } else {
+                    Right::Columns(narrow::Rows { first, stride: bv.column })
+                };
+                return panels::product(m, n, k, left, right, 0, n, add, to, cv.row);
             }
         }
     }
-    packed(m, n, k, a, av, b, bv, add, c, cv);
+    general(m, n, k, a, av, b, bv, add, c, cv);
+}
+
+/// `y = x wᵀ`, or added to `y`, over columns `first..first + n` of the `of` whose panels are `panels`; rows of `x` of `k`, of `y` of `n` numbers.
+///
+/// # Panics
+/// If a slice is too short, or the processor can't.
+pub(crate) fn product_with_panels(
+    m: usize,
+    n: usize,
+    k: usize,
+    x: &[f32],
+    panels: &[f32],
+    first: usize,
+    of: usize,
+    into: Into,
+    y: &mut [f32],
+) {
+    if m == 0 || n == 0 {
+        return;
+    }
+    assert!(narrow::available() && k > 0, "panels without AVX-512, or a product over nothing");
+    assert!(first.is_multiple_of(64) && first + n <= of, "columns {first} to {} of {of}", first + n);
+    assert!(panels.len() == panels::len(of, k), "panels of [{of}, {k}]: {}", panels.len());
+    assert!(x.len() >= m * k && y.len() >= m * n, "[{m}, {k}] of {}, [{m}, {n}] of {}", x.len(), y.len());
+    let left = Left { rows: narrow::Rows { first: x.as_ptr(), stride: k }, column: 1 };
+    let (right, add) = (Right::Panels(panels), into == Into::Add);
+    // SAFETY: asserted above, and `y` is borrowed uniquely.
+    unsafe { panels::product(m, n, k, left, right, first, of, add, y.as_mut_ptr(), n) }
 }
 
 /// [`product`] by the `gemm` crate; the views have been checked.
-fn packed(
+fn general(
     m: usize,
     n: usize,
     k: usize,

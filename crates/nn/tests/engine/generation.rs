@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use fgrpo_nn::config::Config;
-use fgrpo_nn::{Batch, Completion, Engine, Error, Finish, Prompt, Sampling};
+use fgrpo_nn::{AdamW, Batch, Completion, Engine, Error, Finish, Prompt, Sampling};
 
 use crate::reference::{Numbers, configs, engine};
 
@@ -246,4 +246,35 @@ fn weights_that_are_not_finite_stop_generation_with_an_error() {
     let result = engine
         .generate(&requests(&prompts, 2), &settings(), &uniform, None, &mut |_| ControlFlow::Continue(()));
     assert!(matches!(result, Err(Error::NonFinite { .. })));
+}
+
+#[test]
+fn samples_with_and_without_copied_weights_are_the_same_also_after_the_weights_change() {
+    for (name, config) in configs() {
+        let prompts = prompts(&config);
+        let (mut with, mut without) = (engine(&config, 40, 2), engine(&config, 40, 2));
+        without.set_decode_copies(false);
+        for round in 0..3 {
+            let a = sample(&mut with, &requests(&prompts, 5), &settings());
+            let b = sample(&mut without, &requests(&prompts, 5), &settings());
+            for (a, b) in a.values().zip(b.values()) {
+                assert_eq!(a.tokens, b.tokens, "{name}, round {round}");
+                for (a, b) in a.logp.iter().zip(&b.logp) {
+                    assert!((a - b).abs() < 1e-5, "{name}, round {round}: {a} and {b}");
+                }
+            }
+            for engine in [&mut with, &mut without] {
+                if round == 0 {
+                    let mut batch = Batch::default();
+                    batch.push_segment(&prompts[1], None);
+                    batch.predict(16, 3);
+                    engine.accumulate(&batch, 1.0, &|_, _, _, dlogp, _| dlogp.fill(-1.0)).unwrap();
+                    assert!(engine.update(&AdamW { lr: 0.05, ..AdamW::default() }, None).applied);
+                } else {
+                    let norm = vec![0.5; config.hidden_size];
+                    engine.set_tensor("model.norm.weight", &norm).unwrap();
+                }
+            }
+        }
+    }
 }

@@ -1,0 +1,93 @@
+//! Copies of the weights in panels, for generation.
+//!
+//! Decoding multiplies few rows by every matrix, step after step, and all steps of a request by the same matrices: packing each once spares
+//! every step the copying. It costs as much memory as the matrices themselves.
+
+use rayon::prelude::*;
+
+use super::buffer::Buffer;
+use super::{narrow, panels};
+use crate::layout::{Layout, Linear};
+use crate::ops::Head;
+
+/// A matrix and its panels' place.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    /// Offset of the matrix in the store, by which it is found.
+    weight: usize,
+    outputs: usize,
+    inputs: usize,
+    panels: usize,
+}
+
+impl Place {
+    fn len(&self) -> usize {
+        panels::len(self.outputs, self.inputs)
+    }
+}
+
+/// Panels of every linear map and of the head.
+pub(crate) struct Copies {
+    places: Vec<Place>,
+    panels: Buffer,
+}
+
+/// Where the matrices' panels lie, and their whole length.
+fn places(layout: &Layout, head: Head) -> (Vec<Place>, usize) {
+    let linears =
+        layout.layers.iter().flat_map(|layer| [layer.q, layer.kv, layer.o, layer.gate_up, layer.down]);
+    let sizes = linears
+        .map(|Linear { weight, outputs, inputs, .. }| (weight.offset, outputs, inputs))
+        .chain([(head.weight.offset, head.vocabulary, head.width)]);
+    let mut len = 0;
+    let mut places: Vec<Place> = sizes
+        .map(|(weight, outputs, inputs)| {
+            let place = Place { weight, outputs, inputs, panels: len };
+            len += place.len();
+            place
+        })
+        .collect();
+    places.sort_unstable_by_key(|place| place.weight);
+    (places, len)
+}
+
+impl Copies {
+    /// Copies of `weights`, into the memory of `old` ones; `None` where the processor has no use for them. To be called on the pool that may help.
+    pub(crate) fn of(layout: &Layout, head: Head, weights: &[f32], old: Option<Copies>) -> Option<Copies> {
+        if !narrow::available() {
+            return None;
+        }
+        let (places, len) = places(layout, head);
+        let mut panels = old.map(|old| old.panels).unwrap_or_default();
+        panels.reserve(len);
+        let mut parts = Vec::with_capacity(places.len());
+        let mut in_order = places.clone();
+        in_order.sort_unstable_by_key(|place| place.panels);
+        let mut rest = &mut panels[..];
+        for place in in_order {
+            let (part, others) = rest.split_at_mut(place.len());
+            parts.push((place, part));
+            rest = others;
+        }
+        parts.into_par_iter().for_each(|(place, part)| {
+            let w = &weights[place.weight..][..place.outputs * place.inputs];
+            panels::pack_weights(place.outputs, place.inputs, w, part);
+        });
+        Some(Copies { places, panels })
+    }
+
+    /// The panels of the matrix at `weight`.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub(crate) fn at(&self, weight: usize) -> &[f32] {
+        let found = self.places.binary_search_by_key(&weight, |place| place.weight);
+        let place = self.places[found.expect("every matrix has its panels")];
+        &self.panels[place.panels..][..place.len()]
+    }
+
+    /// Bytes held.
+    pub(crate) fn bytes(&self) -> usize {
+        self.panels.len() * 4
+    }
+}

@@ -497,7 +497,9 @@ fn page(args: &Args, pairs: &[Matched], comparisons: &[Comparison], (a, b): (&st
                 name: if pair.name.is_empty() { "all".to_owned() } else { pair.name.clone() },
                 curves: vec![curve(&pair.a, a), curve(&pair.b, b)],
                 notes: own.iter().map(|c| c.verdict(a, b).trim_start_matches(", ").to_owned()).collect(),
-                tables: vec![table(args, &own)],
+                table: table(args, &own),
+                by_problem: None,
+                examples: Vec::new(),
             }
         })
         .collect();

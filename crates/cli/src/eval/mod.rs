@@ -4,6 +4,7 @@
 //! earlier runs left and does the rest. Samples are never made twice, and a score is made again only when its verifier changed.
 
 mod answers;
+mod examples;
 pub mod folder;
 pub mod from_engine;
 pub mod from_file;
@@ -107,7 +108,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let tally = scoring::score(&folder, &store, &benchmark, &problems, &judge, args.rescore)?;
     eprintln!("{benchmark}: {} samples scored, {} scores kept", tally.made, tally.kept);
     if tally.samples > 0 {
-        outcome::report(args, &folder, &benchmark)?;
+        outcome::report(args, &folder, &benchmark, &problems)?;
     }
     let lacking = missing(&store);
     if tally.samples > 0 && tally.empty == tally.samples {

@@ -1,6 +1,8 @@
 //! What an evaluation folder says: tables on stdout, `summary.json`, `report.html`.
 
+use super::examples;
 use super::folder::Folder;
+use super::problems::Problem;
 use super::settings::Args;
 use crate::pass_at_k::{self, Report};
 use crate::report::sampled;
@@ -15,7 +17,7 @@ const RESAMPLES: u64 = 10_000;
 ///
 /// # Errors
 /// Samples that can't be read, files that can't be written.
-pub fn report(args: &Args, folder: &Folder, benchmark: &str) -> anyhow::Result<()> {
+pub fn report(args: &Args, folder: &Folder, benchmark: &str, problems: &[Problem]) -> anyhow::Result<()> {
     let all = samples::read(&folder.file(SCORED))?;
     let mut values: Vec<Value> = Vec::new();
     let mut reports: Vec<(&Benchmark, Report, Vec<u64>)> = Vec::new();
@@ -33,7 +35,7 @@ pub fn report(args: &Args, folder: &Folder, benchmark: &str) -> anyhow::Result<(
         reports.push((b, report, ks));
     }
     folder.write("summary.json", (serde_json::to_string_pretty(&Value::Array(values))? + "\n").as_bytes())?;
-    folder.write("report.html", page(folder, &reports)?.as_bytes())?;
+    folder.write("report.html", page(args, folder, &reports, benchmark, problems)?.as_bytes())?;
     let Some(at) = reports.iter().position(|(b, _, _)| b.name == benchmark) else { return Ok(()) };
     let (b, report, ks) = &reports[at];
     if args.json || args.format == Format::Json {
@@ -69,21 +71,30 @@ fn table(benchmark: &Benchmark, report: &Report, ks: &[u64], format: Format) -> 
 }
 
 /// The folder's report as one HTML file.
-fn page(folder: &Folder, reports: &[(&Benchmark, Report, Vec<u64>)]) -> anyhow::Result<String> {
+fn page(
+    args: &Args,
+    folder: &Folder,
+    reports: &[(&Benchmark, Report, Vec<u64>)],
+    benchmark: &str,
+    problems: &[Problem],
+) -> anyhow::Result<String> {
     let identity = folder.identity()?.unwrap_or_default();
     let mut facts = Vec::new();
     leaves("", &identity, &mut facts);
-    let model = identity["model"].as_str().unwrap_or_default().to_owned();
-    let sets: Vec<sampled::Set> = reports
+    // A checkpoint's identity is a fingerprint; people know it by its folder.
+    let model =
+        args.model.clone().or_else(|| identity["model"].as_str().map(str::to_owned)).unwrap_or_default();
+    let sets = reports
         .iter()
         .map(|(b, report, ks)| {
+            let of_this_data = if b.name == benchmark { problems } else { &[] };
             let mut by_problem = Table::new(["problem", "samples", "correct", "rate %"]);
             for p in &b.problems {
                 let rate = p.correct as f64 / (p.samples as f64).max(1.0);
                 by_problem.push([p.id.clone(), p.samples.to_string(), p.correct.to_string(), percent(rate)]);
             }
             let points = ks.iter().zip(&report.all.values).zip(&report.all.intervals);
-            sampled::Set {
+            Ok(sampled::Set {
                 name: b.name.clone(),
                 curves: vec![sampled::PassCurve {
                     name: model.clone(),
@@ -96,10 +107,12 @@ fn page(folder: &Folder, reports: &[(&Benchmark, Report, Vec<u64>)]) -> anyhow::
                         .collect(),
                 }],
                 notes: notes(b),
-                tables: vec![table(b, report, ks, Format::Text), by_problem],
-            }
+                table: table(b, report, ks, Format::Text),
+                by_problem: Some(by_problem),
+                examples: examples::of(folder, b, of_this_data)?,
+            })
         })
-        .collect();
+        .collect::<anyhow::Result<Vec<_>>>()?;
     let title = format!("Evaluation of {model}");
     Ok(sampled::page(&title, &facts, &sets, &[&folder.file("").display().to_string()]))
 }

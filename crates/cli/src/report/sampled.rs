@@ -4,6 +4,7 @@ use super::chart::lines::{Curve, Lines, Stroke};
 use super::chart::{Format, Scale, Words, bars};
 use super::page::{escape, frame};
 use crate::table::Table;
+use fgrpo_verify::verdict::Verdict;
 use std::fmt::Write;
 
 /// One model's pass@k on a data set.
@@ -24,15 +25,39 @@ pub(crate) struct Set {
     pub(crate) curves: Vec<PassCurve>,
     /// Sentences under the title.
     pub(crate) notes: Vec<String>,
-    /// Tables below the plots.
-    pub(crate) tables: Vec<Table>,
+    /// The numbers of the plots.
+    pub(crate) table: Table,
+    /// A row per problem, folded away.
+    pub(crate) by_problem: Option<Table>,
+    /// Responses worth reading, those of one kind together.
+    pub(crate) examples: Vec<Example>,
+}
+
+/// A response with its verdict.
+pub(crate) struct Example {
+    /// Title of its kind.
+    pub(crate) kind: &'static str,
+    /// The verifier's verdict.
+    pub(crate) verdict: Verdict,
+    /// Its reason code.
+    pub(crate) reason: String,
+    /// What the problem is called.
+    pub(crate) problem: String,
+    /// Index among the problem's samples.
+    pub(crate) sample: u64,
+    /// What was asked; empty where it isn't at hand.
+    pub(crate) prompt: String,
+    /// The reference answer, where there is one.
+    pub(crate) target: Option<String>,
+    /// The response.
+    pub(crate) response: String,
 }
 
 /// The page. `facts` are what all samples have in common; `source` is where they were read.
 pub(crate) fn page(title: &str, facts: &[(String, String)], sets: &[Set], source: &[&str]) -> String {
     let mut about = String::new();
     if !facts.is_empty() {
-        about.push_str("<table><tbody>");
+        about.push_str("<table class=\"facts\"><tbody>");
         for (name, value) in facts {
             let _ = write!(about, "<tr><td>{}</td><td>{}</td></tr>", escape(name), escape(value));
         }
@@ -76,7 +101,7 @@ fn content(set: &Set) -> String {
         y: "pass@k".to_owned(),
         legend: legend.clone(),
     };
-    html.push_str("<div class=\"plots\">");
+    html.push_str("<div class=\"grid2\">");
     html.push_str(
         &Lines { words, curves, x: Scale::Log2, y: Scale::Linear, format: Format::Percent, show: Vec::new() }
             .html(),
@@ -110,10 +135,44 @@ fn content(set: &Set) -> String {
     };
     html.push_str(&bars::html(&words, &labels, &sets));
     html.push_str("</div>");
-    for table in &set.tables {
-        html.push_str(&table.html(escape));
+    html.push_str(&set.table.html(escape));
+    if let Some(table) = &set.by_problem {
+        let _ = write!(html, "<details><summary>Each problem</summary>{}</details>", table.html(escape));
+    }
+    for of_one_kind in set.examples.chunk_by(|a, b| a.kind == b.kind) {
+        let _ = write!(html, "<h3>{}</h3><div class=\"rollouts\">", escape(of_one_kind[0].kind));
+        html.extend(of_one_kind.iter().map(card));
+        html.push_str("</div>");
     }
     html
+}
+
+fn card(example: &Example) -> String {
+    let (class, verdict) = match example.verdict {
+        Verdict::Correct => ("good", "correct"),
+        Verdict::Wrong => ("bad", "wrong"),
+        Verdict::Unparsed => ("bad", "unparsed"),
+        Verdict::Unscorable => ("muted", "unscorable"),
+    };
+    let target = example
+        .target
+        .as_ref()
+        .map_or_else(String::new, |target| format!("<span>reference <b>{}</b></span>", escape(target)));
+    let prompt = match example.prompt.as_str() {
+        "" => String::new(),
+        prompt => format!(
+            "<details><summary><small>prompt</small></summary><pre>{}</pre></details>",
+            escape(prompt)
+        ),
+    };
+    format!(
+        "<article class=\"card rollout\"><div class=\"facts\"><span class=\"verdict {class}\">{verdict}</span><span>{}</span>{target}\
+         <span>problem {}, sample {}</span></div><div><pre>{}</pre>{prompt}</div></article>",
+        escape(&example.reason),
+        escape(&example.problem),
+        example.sample,
+        escape(&example.response),
+    )
 }
 
 #[cfg(test)]
@@ -132,10 +191,23 @@ mod tests {
                 rates: vec![0.0, 0.5, 1.0],
             }],
             notes: vec!["3 problems".into()],
-            tables: vec![table],
+            table,
+            by_problem: None,
+            examples: vec![Example {
+                kind: "Wrong",
+                verdict: Verdict::Wrong,
+                reason: "exact".into(),
+                problem: "p1".into(),
+                sample: 3,
+                prompt: "1<2?".into(),
+                target: Some("yes".into()),
+                response: "<no>".into(),
+            }],
         };
         let html = page("eval", &[("model".into(), "a&b".into())], &[set], &["folder"]);
-        for part in ["aime&lt;24&gt;", "a&amp;b", "<svg", "<th>a&lt;b</th>", "3 problems"] {
+        for part in
+            ["aime&lt;24&gt;", "a&amp;b", "<svg", "<th>a&lt;b</th>", "3 problems", "&lt;no&gt;", "1&lt;2?"]
+        {
             assert!(html.contains(part), "{part} is missing");
         }
         assert!(!html.contains("http://") || html.contains("http://www.w3.org"), "the page needs no network");

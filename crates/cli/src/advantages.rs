@@ -69,11 +69,17 @@ pub fn samples(groups: &[Credited], drop_inactive: bool) -> Vec<SampleGroup> {
                 .rollouts
                 .completions
                 .iter()
+                .enumerate()
                 .zip(&g.grades)
                 .zip(&g.assigned.advantages)
-                .map(|((c, grade), &advantage)| Sample {
+                .map(|(((i, c), grade), &advantage)| Sample {
                     tokens: c.tokens.clone(),
                     old_logp: c.logp.clone(),
+                    rollout_logp: g
+                        .rollouts
+                        .sampler_logp
+                        .as_ref()
+                        .map_or_else(Vec::new, |all| all[i].clone()),
                     ref_logp: Vec::new(),
                     advantage,
                     scored: grade.verdict != Verdict::Unscorable,

@@ -16,6 +16,7 @@ mod defaults;
 mod model;
 mod ranges;
 mod rollout;
+mod server;
 mod sft;
 mod task;
 mod text;
@@ -26,6 +27,7 @@ pub use algorithm::{
 };
 pub use model::{InitConfig, ModelConfig};
 pub use rollout::RolloutConfig;
+pub use server::{LogprobsOf, ServerApi, ServerConfig};
 pub use sft::{Schedule, SftConfig};
 pub use task::{MazeConfig, MazeReward, TaskConfig};
 pub use text::{ArithmeticConfig, TextConfig};

@@ -2,6 +2,7 @@
 
 use crate::advantages::Credited;
 use crate::update::Sums;
+use fgrpo_core::loss::Correction;
 use fgrpo_nn::Finish;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -67,6 +68,52 @@ pub struct Metrics {
     pub reasons: BTreeMap<String, u64>,
     /// Updates of this step skipped for a gradient that wasn't finite.
     pub skipped_updates: u64,
+    /// Where a server samples: how far it is from the trainer.
+    #[serde(flatten)]
+    pub sampler: Option<SamplerMetrics>,
+}
+
+/// How far the engine that sampled is from the trainer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct SamplerMetrics {
+    /// Mean over tokens of |trainer's log-probability - server's|.
+    pub sampler_logp_difference_mean: f64,
+    /// The largest.
+    pub sampler_logp_difference_max: f64,
+    /// Mean over tokens of the correction's weight, as the loss uses it; 1 where it is off.
+    pub correction_mean: f64,
+    /// Share of tokens whose weight was cut (`tis`) or that were dropped (`mask`).
+    pub correction_bounded_fraction: f64,
+}
+
+impl SamplerMetrics {
+    /// Of a step's groups; `None` where the trainer's own engine sampled.
+    pub fn of_step(groups: &[Credited], correction: Correction) -> Option<Self> {
+        let (mut m, mut tokens) = (Self::default(), 0u64);
+        for group in groups {
+            let Some(sampler) = &group.rollouts.sampler_logp else { continue };
+            let trainer = group.rollouts.completions.iter().flat_map(|c| &c.logp);
+            for (&own, &theirs) in trainer.zip(sampler.iter().flatten()) {
+                let (own, theirs) = (f64::from(own), f64::from(theirs));
+                let difference = (own - theirs).abs();
+                m.sampler_logp_difference_mean += difference;
+                m.sampler_logp_difference_max = m.sampler_logp_difference_max.max(difference);
+                m.correction_mean += correction.weight(own, theirs);
+                let plain = (own - theirs).exp();
+                m.correction_bounded_fraction += f64::from(u8::from(match correction {
+                    Correction::Off => false,
+                    Correction::Tis { cap } => plain > cap,
+                    Correction::Mask { low, high } => !(low..=high).contains(&plain),
+                }));
+                tokens += 1;
+            }
+        }
+        let n = tokens as f64;
+        m.sampler_logp_difference_mean /= n;
+        m.correction_mean /= n;
+        m.correction_bounded_fraction /= n;
+        (tokens > 0).then_some(m)
+    }
 }
 
 /// Seconds by phase of one step.

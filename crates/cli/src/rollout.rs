@@ -1,5 +1,10 @@
 //! From prompts to graded groups of completions.
 
+mod answer;
+mod from_server;
+
+pub use from_server::ServerRollouts;
+
 use crate::task::{Graded, Prompt, Split, Task};
 use fgrpo_core::rng::Key;
 use fgrpo_nn::{Completion, Engine, Finish, Prompt as EnginePrompt, Sampling};
@@ -11,8 +16,10 @@ use std::ops::ControlFlow;
 pub struct Rollouts {
     /// The prompt.
     pub prompt: Prompt,
-    /// `N` completions.
+    /// `N` completions. Their log-probabilities are the trainer's.
     pub completions: Vec<Completion>,
+    /// Log-probability of each token as the engine that sampled says, where that was another one.
+    pub sampler_logp: Option<Vec<Vec<f32>>>,
 }
 
 /// Samples `group_size` completions of each prompt.
@@ -67,6 +74,7 @@ pub fn sample(
                     .into_iter()
                     .map(|c| c.expect("the engine returns every sample once"))
                     .collect(),
+                sampler_logp: None,
             })
             .collect(),
     ))

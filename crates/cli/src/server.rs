@@ -5,7 +5,7 @@
 //! refused or cut, answers that aren't JSON. Another 4xx is the caller's to mend and is returned as
 //! [`Failure::Refused`] at once. A failure is never an answer.
 
-use crate::bad_input;
+use crate::{bad_input, interrupt};
 use fgrpo_core::rng::Key;
 use serde_json::Value;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -201,7 +201,16 @@ impl Server {
                 });
             }
             drop(send);
-            for (at, answer) in receive {
+            loop {
+                let (at, answer) = match receive.recv_timeout(Duration::from_millis(100)) {
+                    Ok(answered) => answered,
+                    Err(mpsc::RecvTimeoutError::Disconnected) => break,
+                    Err(mpsc::RecvTimeoutError::Timeout) => {
+                        // Waits between attempts end at once, with `Failure::Stopped`.
+                        stop.fetch_or(interrupt::asked(), Ordering::Relaxed);
+                        continue;
+                    }
+                };
                 if let Err(error) = done(at, answer) {
                     stop.store(true, Ordering::Relaxed);
                     return Err(error);

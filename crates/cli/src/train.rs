@@ -12,10 +12,10 @@ use crate::config::Config;
 use crate::evaluate::{Evaluation, evaluate};
 use crate::files::{JsonLines, read_lines};
 use crate::interrupt;
-use crate::metrics::{Metrics, Seconds};
+use crate::metrics::{Metrics, SamplerMetrics, Seconds};
 use crate::policy;
 use crate::progress::{Narrator, Stage, duration};
-use crate::rollout::{grade, sample};
+use crate::rollout::{Rollouts, ServerRollouts, grade, sample};
 use crate::run_dir::RunDir;
 use crate::seeds;
 use crate::task::{self, Prompt, Split, Task};
@@ -162,6 +162,8 @@ struct Trainer<'a> {
     engine: Engine,
     /// The policy RL started from, for the KL penalty.
     reference: Option<Engine>,
+    /// Samples in the engine's place.
+    server: Option<ServerRollouts>,
     state: TrainerState,
     metrics: JsonLines,
     evaluations: JsonLines,
@@ -210,7 +212,10 @@ impl<'a> Trainer<'a> {
                 write_events(events, &m)?;
             }
         }
-        Ok(Some(Self {
+        let server = config.rollout.server.as_ref();
+        let server = server.map(|s| ServerRollouts::open(s, &run.path)).transpose()?;
+        let mut trainer = Self {
+            server,
             metrics: JsonLines::append(&run.file("metrics.jsonl"))?,
             evaluations: JsonLines::append(&run.file("eval.jsonl"))?,
             rollouts: JsonLines::append(&run.file("rollouts.jsonl"))?,
@@ -224,7 +229,11 @@ impl<'a> Trainer<'a> {
             engine,
             reference,
             state,
-        }))
+        };
+        if trainer.saved.is_some() {
+            trainer.tell_server()?;
+        }
+        Ok(Some(trainer))
     }
 
     /// Returns whether all steps are done; an interruption leaves some.
@@ -244,12 +253,7 @@ impl<'a> Trainer<'a> {
             let mut seconds = Seconds::default();
 
             let prompts = self.prompts(step);
-            let Some(rollouts) = timed(&mut seconds.rollout, || {
-                let key = seeds::rollout(config.seed, step);
-                sample(&mut self.engine, prompts, config.rollout.group_size, &sampling, key, |_| {
-                    !interrupt::asked()
-                })
-            })?
+            let Some(rollouts) = timed(&mut seconds.rollout, || self.sampled(step, prompts, &sampling))?
             else {
                 return self.interrupted(stage);
             };
@@ -275,6 +279,7 @@ impl<'a> Trainer<'a> {
             self.state.step = step;
 
             let mut m = Metrics::of_step(step, lr, &credited, &sums, &seconds);
+            m.sampler = SamplerMetrics::of_step(&credited, objective.correction);
             self.log_rollouts(step, &credited)?;
             self.warn(&stage, &m);
             let stopped = {
@@ -288,6 +293,7 @@ impl<'a> Trainer<'a> {
             self.log(&m)?;
             if self.due(config.save.every) {
                 self.save()?;
+                self.tell_server()?;
             }
             check_skipped(self.state.skipped_in_a_row, config.update.max_skipped).or_else(|e| {
                 self.save()?;
@@ -321,6 +327,36 @@ impl<'a> Trainer<'a> {
                 self.task.prompt(Split::Train, order.with(position / n).permute(position % n, n))
             })
             .collect()
+    }
+
+    /// A step's completions, from the engine or from the server. `None` when asked to stop.
+    fn sampled(
+        &mut self,
+        step: u64,
+        prompts: Vec<Prompt>,
+        sampling: &Sampling,
+    ) -> anyhow::Result<Option<Vec<Rollouts>>> {
+        let (key, group_size) = (seeds::rollout(self.config.seed, step), self.config.rollout.group_size);
+        let Some(server) = &mut self.server else {
+            return sample(&mut self.engine, prompts, group_size, sampling, key, |_| !interrupt::asked());
+        };
+        let sampled = server.sample(&mut self.engine, self.task, prompts, group_size, sampling, (step, key));
+        // Whatever happened to the server, nothing learned is lost.
+        if sampled.is_err() {
+            self.save()?;
+        }
+        sampled
+    }
+
+    /// Hands the newest checkpoint to the user's command, while there are steps to come.
+    fn tell_server(&mut self) -> anyhow::Result<()> {
+        let (Some(server), true) = (&self.server, self.state.step < self.config.steps) else { return Ok(()) };
+        let checkpoints = checkpoint::list(&self.run.checkpoints())?;
+        if let (Some((oldest, _)), Some((_, newest))) = (checkpoints.first(), checkpoints.last()) {
+            server.forget(*oldest)?;
+            server.tell(newest)?;
+        }
+        Ok(())
     }
 
     fn sampling(&self, max_new_tokens: usize) -> Sampling {

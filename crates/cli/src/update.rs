@@ -17,6 +17,8 @@ pub struct Sample {
     pub tokens: Vec<u32>,
     /// Log-probabilities recorded when it was sampled.
     pub old_logp: Vec<f32>,
+    /// Log-probabilities as another engine, which sampled it, says; empty where one engine does both.
+    pub rollout_logp: Vec<f32>,
     /// Log-probabilities under the reference model; empty without a KL penalty.
     pub ref_logp: Vec<f32>,
     /// Its advantage, focal weight included.
@@ -240,8 +242,10 @@ impl<'a> Packed<'a> {
             old_logp: &sample.old_logp,
             entropy: Some(entropy),
             ref_logp: objective.kl.is_some().then_some(&sample.ref_logp[..]),
-            // One engine samples and learns: the correction's weight is 1 exactly.
-            rollout_logp: (objective.correction != Correction::Off).then_some(&sample.old_logp[..]),
+            // Where one engine samples and learns, the correction's weight is 1 exactly.
+            rollout_logp: (objective.correction != Correction::Off).then_some(
+                if sample.rollout_logp.is_empty() { &sample.old_logp } else { &sample.rollout_logp },
+            ),
             advantage: sample.advantage,
         };
         objective.completion(&tokens, &self.counts, each);

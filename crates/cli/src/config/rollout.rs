@@ -1,6 +1,7 @@
 //! Sampling of completions.
 
 use super::ranges::{at_least, sampling};
+use super::server::ServerConfig;
 use crate::bad_input;
 use serde::{Deserialize, Serialize};
 
@@ -27,6 +28,9 @@ pub struct RolloutConfig {
     /// absent. Fewer run at once when it is full; the samples stay the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_cached_tokens: Option<usize>,
+    /// A server that samples in place of the embedded engine; the trainer scores what it drew.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server: Option<ServerConfig>,
 }
 
 impl Default for RolloutConfig {
@@ -40,6 +44,7 @@ impl Default for RolloutConfig {
             min_p: 0.0,
             max_new_tokens: None,
             max_cached_tokens: None,
+            server: None,
         }
     }
 }
@@ -60,6 +65,6 @@ impl RolloutConfig {
         if self.max_new_tokens == Some(0) {
             bad_input!("rollout.max_new_tokens: found 0, wanted at least 1");
         }
-        Ok(())
+        self.server.as_ref().map_or(Ok(()), |server| server.check(self))
     }
 }

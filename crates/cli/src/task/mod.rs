@@ -89,6 +89,11 @@ pub trait Task: Send + Sync {
     /// Token ids as text, for logs and reports.
     fn text(&self, tokens: &[u32]) -> String;
 
+    /// A text as token ids; `None` where the task has no tokenizer.
+    fn tokens(&self, _text: &str) -> Option<Vec<u32>> {
+        None
+    }
+
     /// The reference answer as text, where there is one.
     fn target(&self, split: Split, id: u64) -> Option<String>;
 

@@ -231,6 +231,10 @@ impl Task for TextTask {
         self.language.text(tokens)
     }
 
+    fn tokens(&self, text: &str) -> Option<Vec<u32>> {
+        self.language.encode(text).ok()
+    }
+
     fn target(&self, split: Split, id: u64) -> Option<String> {
         self.problem(split, id).gold()
     }

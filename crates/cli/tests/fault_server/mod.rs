@@ -10,8 +10,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+/// What a served policy answers to the body of a completion's request; `None` is a failure of its own.
+pub(crate) type Policy = Arc<dyn Fn(&Value) -> Option<Value> + Send + Sync>;
+
 /// How the server behaves.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Manners {
     /// Share of requests that meet a fault, in percent.
     pub(crate) fault_percent: u64,
@@ -24,11 +27,21 @@ pub(crate) struct Manners {
     pub(crate) silent: bool,
     /// Prompts with this text are refused.
     pub(crate) refuse: Option<String>,
+    /// Answers come from here in place of the adder; faults stay.
+    pub(crate) policy: Option<Policy>,
 }
 
 impl Default for Manners {
     fn default() -> Self {
-        Self { fault_percent: 0, most_n: u64::MAX, refuse_n: false, key: None, silent: false, refuse: None }
+        Self {
+            fault_percent: 0,
+            most_n: u64::MAX,
+            refuse_n: false,
+            key: None,
+            silent: false,
+            refuse: None,
+            policy: None,
+        }
     }
 }
 
@@ -185,6 +198,17 @@ fn serve(
     if !chat && request.path != "/v1/completions" {
         return answer(&mut stream, "404 Not Found", "", "{\"detail\":\"no such path\"}");
     }
+    if let Some(policy) = &manners.policy {
+        return match policy(&request.body) {
+            Some(good) => respond(&mut stream, manners, faults, stop, number, &good.to_string()),
+            None => answer(
+                &mut stream,
+                "500 Internal Server Error",
+                "",
+                "{\"error\":{\"message\":\"no policy\"}}",
+            ),
+        };
+    }
     let prompt = if chat {
         let messages = request.body["messages"].as_array().cloned().unwrap_or_default();
         messages.last().and_then(|m| m["content"].as_str()).unwrap_or_default().to_owned()
@@ -222,9 +246,21 @@ fn serve(
     let good =
         json!({"model": "adder", "usage": {"completion_tokens": 9 * choices.len()}, "choices": choices})
             .to_string();
+    respond(&mut stream, manners, faults, stop, number, &good)
+}
+
+/// Sends a good answer, or the fault that the request's number is due.
+fn respond(
+    stream: &mut TcpStream,
+    manners: &Manners,
+    faults: &AtomicU64,
+    stop: &AtomicBool,
+    number: u64,
+    good: &str,
+) -> std::io::Result<()> {
     let h = mix(number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     if h % 100 >= manners.fault_percent {
-        return answer(&mut stream, "200 OK", "", &good);
+        return answer(stream, "200 OK", "", good);
     }
     faults.fetch_add(1, Ordering::SeqCst);
     match (h >> 32) % 64 {
@@ -238,11 +274,9 @@ fn serve(
             }
             Ok(())
         }
-        1..=12 => {
-            answer(&mut stream, "429 Too Many Requests", "retry-after: 0\r\n", "{\"detail\":\"slow down\"}")
-        }
-        13..=22 => answer(&mut stream, "500 Internal Server Error", "", "{\"error\":{\"message\":\"oops\"}}"),
-        23..=30 => answer(&mut stream, "503 Service Unavailable", "", "busy"),
+        1..=12 => answer(stream, "429 Too Many Requests", "retry-after: 0\r\n", "{\"detail\":\"slow down\"}"),
+        13..=22 => answer(stream, "500 Internal Server Error", "", "{\"error\":{\"message\":\"oops\"}}"),
+        23..=30 => answer(stream, "503 Service Unavailable", "", "busy"),
         // The connection is cut before, within and after the head.
         31..=38 => Ok(()),
         39..=46 => {
@@ -251,8 +285,8 @@ fn serve(
             stream.write_all(&good.as_bytes()[..good.len() / 2])
         }
         // A whole answer whose JSON is torn.
-        47..=54 => answer(&mut stream, "200 OK", "", &good[..good.len() - 3]),
-        55..=58 => answer(&mut stream, "200 OK", "", "{\"choices\":[]}"),
-        _ => answer(&mut stream, "200 OK", "", "{\"error\":{\"message\":\"the engine died\"}}"),
+        47..=54 => answer(stream, "200 OK", "", &good[..good.len() - 3]),
+        55..=58 => answer(stream, "200 OK", "", "{\"choices\":[]}"),
+        _ => answer(stream, "200 OK", "", "{\"error\":{\"message\":\"the engine died\"}}"),
     }
 }

@@ -1,0 +1,354 @@
+//! Training on completions that an OpenAI-compatible server sampled: the correction between two engines, faults,
+//! resumes, and a server that follows the checkpoints.
+
+mod fault_server;
+
+use assert_cmd::Command;
+use fault_server::{FaultServer, Manners, Policy};
+use fgrpo_core::rng::Key;
+use fgrpo_nn::weights::Checkpoint;
+use fgrpo_nn::{Device, Engine, Finish, Prompt, Sampling};
+use predicates::prelude::*;
+use serde_json::{Value, json};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+fn fgrpo() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_fgrpo"))
+}
+
+/// A small model with a tokenizer that has seen a few demonstrations.
+fn base(folder: &Path) -> PathBuf {
+    let out = folder.join("base");
+    let arithmetic = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs/arithmetic-quick.toml");
+    let mut command = fgrpo();
+    command.arg("sft").arg(arithmetic).arg("--out").arg(&out);
+    for set in [
+        "sft.steps=3",
+        "sft.eval_every=0",
+        "task.train=64",
+        "task.held_out=4",
+        "model.init.hidden_size=16",
+        "model.init.intermediate_size=32",
+        "model.init.num_hidden_layers=1",
+    ] {
+        command.args(["--set", set]);
+    }
+    command.assert().success();
+    out.join("checkpoints/step-000003")
+}
+
+/// Opens a checkpoint and answers requests as vLLM does. The checkpoint may be exchanged while it serves.
+struct Served {
+    engine: Mutex<(PathBuf, Engine)>,
+    answered: AtomicU64,
+}
+
+impl Served {
+    fn open(folder: &Path) -> Engine {
+        Engine::open(&Checkpoint::open(folder).unwrap(), &Device::Cpu { threads: 1 }).unwrap()
+    }
+
+    fn new(folder: &Path) -> Arc<Self> {
+        let engine = Mutex::new((folder.to_owned(), Self::open(folder)));
+        Arc::new(Self { engine, answered: AtomicU64::new(0) })
+    }
+
+    /// The draws of a request are a function of its seed.
+    fn answer(&self, body: &Value) -> Value {
+        let tokens = |name: &str| -> Vec<u32> {
+            body[name].as_array().unwrap().iter().map(|t| t.as_u64().unwrap() as u32).collect()
+        };
+        let prompt = tokens("prompt");
+        let key = Key::new(body["seed"].as_u64().unwrap());
+        let sampling = Sampling {
+            temperature: body["temperature"].as_f64().unwrap() as f32,
+            max_new_tokens: body["max_tokens"].as_u64().unwrap() as usize,
+            stop_tokens: tokens("stop_token_ids"),
+            ..Sampling::default()
+        };
+        let mut drawn = None;
+        let prompts = [Prompt { tokens: &prompt, samples: 0..1 }];
+        let mut engine = self.engine.lock().unwrap();
+        engine
+            .1
+            .generate(&prompts, &sampling, &|_, _, position| key.uniform(position as u64), None, &mut |c| {
+                drawn = Some(c);
+                ControlFlow::Continue(())
+            })
+            .unwrap();
+        let drawn = drawn.unwrap();
+        self.answered.fetch_add(1, Ordering::SeqCst);
+        let named: Vec<String> = drawn.tokens.iter().map(|t| format!("token_id:{t}")).collect();
+        let finish = if drawn.finish == Finish::Stop { "stop" } else { "length" };
+        json!({"choices": [{
+            "index": 0, "text": "", "finish_reason": finish, "prompt_token_ids": prompt, "token_ids": drawn.tokens,
+            "logprobs": {"tokens": named, "token_logprobs": drawn.logp},
+        }]})
+    }
+}
+
+fn manners(served: &Arc<Served>) -> Manners {
+    let served = served.clone();
+    let policy: Policy = Arc::new(move |body| Some(served.answer(body)));
+    Manners { policy: Some(policy), ..Manners::default() }
+}
+
+fn config(folder: &Path, model: &Path, url: &str, more: &str) -> PathBuf {
+    let path = folder.join("served.toml");
+    let text = format!(
+        r#"
+steps = 4
+[task]
+kind = "arithmetic"
+train = 64
+held_out = 4
+[model]
+path = {model:?}
+[rollout]
+prompts = 3
+group_size = 4
+max_new_tokens = 10
+[rollout.server]
+url = "{url}"
+concurrency = 3
+timeout = 0.5
+retry_wait = 0.001
+{more}
+[algorithm]
+correction = "tis"
+reward_wrong = -1
+entropy_coef = 0.01
+[update]
+lr = 5e-3
+[eval]
+every = 0
+[save]
+every = 2
+[compute]
+threads = 2
+[log]
+rollout_share = 1.0
+"#
+    );
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+/// Logged lines without what depends on the clock.
+fn timeless(path: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(path).unwrap();
+    let line = |l: &str| {
+        let mut v: Value = serde_json::from_str(l).unwrap();
+        for key in ["seconds", "rollout_tokens_per_second", "update_tokens_per_second"] {
+            v.as_object_mut().unwrap().remove(key);
+        }
+        v
+    };
+    text.lines().map(line).collect()
+}
+
+fn assert_same_run(a: &Path, b: &Path) {
+    for name in ["metrics.jsonl", "rollouts.jsonl"] {
+        assert_eq!(timeless(&a.join(name)), timeless(&b.join(name)), "{name}");
+    }
+    for name in ["model.safetensors", "optimizer.safetensors", "trainer_state.json"] {
+        let read = |run: &Path| std::fs::read(run.join("checkpoints/step-000004").join(name)).unwrap();
+        assert!(read(a) == read(b), "{name} differs");
+    }
+}
+
+fn number(line: &Value, name: &str) -> f64 {
+    line[name].as_f64().unwrap_or_else(|| panic!("{name} is missing: {line}"))
+}
+
+#[test]
+fn the_same_weights_behind_a_server_need_no_correction_and_older_ones_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = base(folder.path());
+    let served = Served::new(&model);
+    let server = FaultServer::start(Manners { fault_percent: 30, ..manners(&served) });
+    let out = folder.path().join("run");
+    let config = config(folder.path(), &model, &server.url(), "retries = 20");
+    fgrpo().arg("train").arg(&config).arg("--out").arg(&out).assert().success();
+    let (requests, faults) = (server.requests.load(Ordering::SeqCst), server.faults.load(Ordering::SeqCst));
+    assert!(faults > 0 && requests == 48 + faults, "{requests} requests, {faults} faults");
+    let metrics = timeless(&out.join("metrics.jsonl"));
+    assert_eq!(metrics.len(), 4);
+    // The server never learns: its weights are the trainer's at the first step alone.
+    let first = &metrics[0];
+    assert!(number(first, "sampler_logp_difference_max") < 1e-4, "{first}");
+    assert!((number(first, "correction_mean") - 1.0).abs() < 1e-5, "{first}");
+    assert_eq!(number(first, "correction_bounded_fraction"), 0.0);
+    let last = &metrics[3];
+    assert!(number(last, "sampler_logp_difference_mean") > 1e-3, "{last}");
+    assert!((number(last, "correction_mean") - 1.0).abs() > 1e-4, "{last}");
+    // The ratio of the update is about the trainer's own score, which is 1 in the only update of a step.
+    assert!((number(last, "ratio_mean") - 1.0).abs() < 1e-4, "{last}");
+}
+
+#[test]
+fn a_server_that_breaks_down_costs_nothing_and_no_sample_is_asked_for_twice() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = base(folder.path());
+    let served = Served::new(&model);
+    let server = FaultServer::start(manners(&served));
+    let config_of = |url: &str| config(folder.path(), &model, url, "retries = 0\nmodel = \"adder\"");
+    let whole = folder.path().join("whole");
+    fgrpo().arg("train").arg(config_of(&server.url())).arg("--out").arg(&whole).assert().success();
+    assert_eq!(served.answered.load(Ordering::SeqCst), 48);
+
+    // One that answers some requests and then with 500 only, again and again.
+    let broken = folder.path().join("broken");
+    let served = Served::new(&model);
+    let left = Arc::new(AtomicU64::new(0));
+    let policy: Policy = {
+        let (served, left) = (served.clone(), left.clone());
+        Arc::new(move |body| {
+            let one_less = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1));
+            one_less.ok().map(|_| served.answer(body))
+        })
+    };
+    let server = FaultServer::start(Manners { policy: Some(policy), ..Manners::default() });
+    let mut logged = Vec::new();
+    for answers in [17, 9, 15] {
+        left.store(answers, Ordering::SeqCst);
+        fgrpo()
+            .arg("train")
+            .arg(config_of(&server.url()))
+            .args(["--resume", "--accept-changes", "--out"])
+            .arg(&broken)
+            .assert()
+            .code(1)
+            .stderr(
+                predicate::str::contains("status 500: no policy").and(predicate::str::contains("--resume")),
+            );
+        logged.push(timeless(&broken.join("metrics.jsonl")).len());
+    }
+    assert_eq!(logged, [1, 2, 3]);
+    assert!(broken.join("checkpoints/step-000003").exists(), "the state at the breakdown is not saved");
+    left.store(u64::MAX, Ordering::SeqCst);
+    fgrpo()
+        .arg("train")
+        .arg(config_of(&server.url()))
+        .args(["--resume", "--accept-changes", "--out"])
+        .arg(&broken)
+        .assert()
+        .success();
+    assert_same_run(&whole, &broken);
+    // What was under way beside a failure may be asked for again; nothing that was kept is.
+    let answered = served.answered.load(Ordering::SeqCst);
+    assert!((48..48 + 9).contains(&answered), "{answered} answers for 48 samples");
+    let kept = std::fs::read_dir(broken.join("server-rollouts")).unwrap().count();
+    assert!(kept <= 2, "{kept} files of answers that no checkpoint asks for");
+}
+
+#[test]
+fn a_server_that_follows_the_checkpoints_stays_the_trainers_policy() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = base(folder.path());
+    let served = Served::new(&model);
+    // The hook writes the checkpoint's name; the server opens what stands there.
+    let told = folder.path().join("told");
+    let policy: Policy = {
+        let (served, told) = (served.clone(), told.clone());
+        Arc::new(move |body| {
+            if let Some(newest) =
+                std::fs::read_to_string(&told).ok().and_then(|t| Some(t.lines().last()?.to_owned()))
+            {
+                let mut engine = served.engine.lock().unwrap();
+                if engine.0 != Path::new(&newest) {
+                    *engine = (newest.clone().into(), Served::open(Path::new(&newest)));
+                }
+            }
+            Some(served.answer(body))
+        })
+    };
+    let server = FaultServer::start(Manners { policy: Some(policy), ..Manners::default() });
+    let hook = format!("on_checkpoint = \"echo {{checkpoint}} >> '{}'\"", told.display());
+    let config = config(folder.path(), &model, &server.url(), &hook);
+    let out = folder.path().join("run it's");
+    let run = |more: &[&str]| {
+        let mut command = fgrpo();
+        command.arg("train").arg(&config).args(["--set", "save.every=1"]).args(more).arg("--out").arg(&out);
+        command.assert()
+    };
+    run(&[]).success();
+    for line in timeless(&out.join("metrics.jsonl")) {
+        assert!(number(&line, "sampler_logp_difference_max") < 1e-4, "{line}");
+    }
+    let names = std::fs::read_to_string(&told).unwrap();
+    let last = format!("{}/checkpoints/step-000003", out.display());
+    assert_eq!(names.lines().last(), Some(last.as_str()));
+
+    // A hook that fails ends the run with what it said, the checkpoint before it saved.
+    let failing = folder.path().join("failing");
+    fgrpo()
+        .arg("train")
+        .arg(&config)
+        .args([
+            "--set",
+            "rollout.server.on_checkpoint=echo no such model >&2; exit 3 # {checkpoint}",
+            "--out",
+        ])
+        .arg(&failing)
+        .assert()
+        .code(1)
+        .stderr(predicate::str::contains("exit status: 3").and(predicate::str::contains("no such model")));
+    assert!(failing.join("checkpoints/step-000002").exists());
+}
+
+#[test]
+fn servers_that_cannot_be_trained_on_are_refused_by_what_they_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = base(folder.path());
+    let refused = |policy: Policy, more: &str, code: i32, says: &str| {
+        let server = FaultServer::start(Manners { policy: Some(policy), ..Manners::default() });
+        let config = config(folder.path(), &model, &server.url(), more);
+        let out = tempfile::tempdir().unwrap();
+        let run = fgrpo().arg("train").arg(&config).arg("--out").arg(out.path()).assert().code(code);
+        run.stderr(predicate::str::contains(says));
+    };
+    let fixed = |choice: Value| -> Policy { Arc::new(move |_| Some(json!({"choices": [choice]}))) };
+    refused(
+        fixed(json!({"text": "7", "finish_reason": "stop"})),
+        "",
+        2,
+        "the server must return log-probabilities",
+    );
+    let pieces =
+        json!({"finish_reason": "stop", "logprobs": {"tokens": ["\u{fffd}"], "token_logprobs": [-1.0]}});
+    refused(fixed(pieces), "api = \"openai\"", 2, "wanted token ids");
+    let foreign =
+        json!({"finish_reason": "stop", "token_ids": [100_000], "logprobs": {"token_logprobs": [-1.0]}});
+    refused(fixed(foreign), "", 2, "the server serves another model's tokens");
+    refused(Arc::new(|_| Some(json!({"choices": []}))), "", 1, "are still missing after 5 answers each");
+    for (set, says) in [
+        ("rollout.server.url=localhost:8000", "rollout.server.url: found \"localhost:8000\""),
+        ("rollout.temperature=0.7", "rollout.server.logprobs: found raw with rollout.temperature 0.7"),
+        ("rollout.server.on_checkpoint=reload", "found no {checkpoint}"),
+        ("rollout.server.api=tgi", "tgi"),
+        ("rollout.server.concurrency=0", "rollout.server.concurrency: found 0"),
+    ] {
+        let config = config(folder.path(), &model, "http://localhost:1", "");
+        fgrpo()
+            .arg("train")
+            .arg(&config)
+            .args(["--dry-run", "--set", set])
+            .assert()
+            .code(2)
+            .stderr(predicate::str::contains(says));
+    }
+    // Nobody there at all.
+    let config = config(folder.path(), &model, "http://127.0.0.1:9", "model = \"x\"\nretries = 1");
+    fgrpo()
+        .arg("train")
+        .arg(&config)
+        .arg("--out")
+        .arg(folder.path().join("nobody"))
+        .assert()
+        .code(1)
+        .stderr(predicate::str::contains("gave no answer in 2 attempts"));
+}

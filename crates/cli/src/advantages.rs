@@ -65,6 +65,7 @@ pub fn samples(groups: &[Credited], drop_inactive: bool) -> Vec<SampleGroup> {
         .filter(|g| g.assigned.active() || !drop_inactive)
         .map(|g| SampleGroup {
             prompt: g.rollouts.prompt.tokens.clone(),
+            success_rate: g.assigned.success_rate,
             samples: g
                 .rollouts
                 .completions

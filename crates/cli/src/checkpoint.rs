@@ -6,6 +6,7 @@
 use crate::bad_input;
 use crate::files::{sync_folder, write_whole};
 use crate::task::Task;
+use crate::update::Carried;
 use anyhow::Context;
 use fgrpo_nn::weights::{Checkpoint, Dtype, write_checkpoint};
 use fgrpo_nn::{Device, Engine, OptimizerState};
@@ -24,8 +25,9 @@ pub struct TrainerState {
     pub stage: Stage,
     /// Steps done.
     pub step: u64,
-    /// Updates skipped in a row for a gradient that wasn't finite.
-    pub skipped_in_a_row: u64,
+    /// What one update hands to the next.
+    #[serde(flatten)]
+    pub carried: Carried,
     /// The best evaluation so far.
     pub best: Option<Best>,
     /// AdamW's own step count.

@@ -261,3 +261,6 @@ fn set(table: &mut toml::Table, assignment: &str) -> anyhow::Result<()> {
     here.insert(last.to_owned(), value);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

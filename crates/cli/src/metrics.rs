@@ -68,6 +68,9 @@ pub struct Metrics {
     pub reasons: BTreeMap<String, u64>,
     /// Updates of this step skipped for a gradient that wasn't finite.
     pub skipped_updates: u64,
+    /// DARO's weights after the step, by number of correct completions from 1; empty without DARO.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub daro_weights: Vec<f64>,
     /// Where a server samples: how far it is from the trainer.
     #[serde(flatten)]
     pub sampler: Option<SamplerMetrics>,

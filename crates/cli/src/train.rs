@@ -20,7 +20,7 @@ use crate::run_dir::RunDir;
 use crate::seeds;
 use crate::task::{self, Prompt, Split, Task};
 use crate::tensorboard::Events;
-use crate::update::{check_skipped, reference_logp, update};
+use crate::update::{Carried, LossSettings, check_skipped, reference_logp, update};
 use fgrpo_nn::{Device, Engine, Sampling};
 use fgrpo_verify::verdict::Verdict;
 use serde::Serialize;
@@ -184,14 +184,14 @@ impl<'a> Trainer<'a> {
         run.rewind(latest.as_ref().map(|(step, _)| *step))?;
         let penalised = config.algorithm.kl_coef != 0.0;
         let mut starting = || policy::starting(config, task, &device, &run, &mut narrator);
-        let (mut engine, state) = match &latest {
+        let (mut engine, mut state) = match &latest {
             Some((_, folder)) => checkpoint::open(folder, checkpoint::Stage::Rl, &device)?,
             None => {
                 let Some(start) = starting()? else { return Ok(None) };
                 let state = TrainerState {
                     stage: checkpoint::Stage::Rl,
                     step: 0,
-                    skipped_in_a_row: 0,
+                    carried: Carried::default(),
                     best: None,
                     optimizer_step: 0,
                 };
@@ -205,6 +205,7 @@ impl<'a> Trainer<'a> {
         if let Some((step, folder)) = &latest {
             narrator.say(None, &format!("resumed after step {step} from {}", folder.display()));
         }
+        state.carried.prepare(config.algorithm.daro.then_some(config.rollout.group_size));
         engine.set_checkpointing(config.compute.checkpoint_activations);
         let mut events = config.log.tensorboard.then(|| Events::create(&run.path, "fgrpo")).transpose()?;
         if let Some(events) = &mut events {
@@ -241,7 +242,11 @@ impl<'a> Trainer<'a> {
         let config = self.config;
         let how = config.algorithm.credit();
         let max_new_tokens = config.rollout.max_new_tokens.unwrap_or(self.task.max_new_tokens());
-        let objective = config.algorithm.objective(max_new_tokens);
+        let loss = LossSettings {
+            objective: config.algorithm.objective(max_new_tokens),
+            temperature: config.rollout.temperature,
+            daro_lr: config.algorithm.daro.then_some(config.algorithm.daro_lr),
+        };
         let sampling = self.sampling(max_new_tokens);
         let mut stage = self.narrator.stage("train", self.state.step, config.steps);
         if !self.evaluated(self.state.step)? && self.evaluate(&stage)?.is_none() {
@@ -266,20 +271,13 @@ impl<'a> Trainer<'a> {
                 if let Some(reference) = &mut self.reference {
                     reference_logp(reference, &mut groups, config.rollout.temperature)?;
                 }
-                update(
-                    &mut self.engine,
-                    &groups,
-                    &objective,
-                    config.rollout.temperature,
-                    &config.update,
-                    lr,
-                    &mut self.state.skipped_in_a_row,
-                )
+                update(&mut self.engine, &groups, &loss, &config.update, lr, &mut self.state.carried)
             })?;
             self.state.step = step;
 
             let mut m = Metrics::of_step(step, lr, &credited, &sums, &seconds);
-            m.sampler = SamplerMetrics::of_step(&credited, objective.correction);
+            m.sampler = SamplerMetrics::of_step(&credited, loss.objective.correction);
+            m.daro_weights = self.state.carried.daro_weights();
             self.log_rollouts(step, &credited)?;
             self.warn(&stage, &m);
             let stopped = {
@@ -295,7 +293,7 @@ impl<'a> Trainer<'a> {
                 self.save()?;
                 self.tell_server()?;
             }
-            check_skipped(self.state.skipped_in_a_row, config.update.max_skipped).or_else(|e| {
+            check_skipped(self.state.carried.skipped_in_a_row, config.update.max_skipped).or_else(|e| {
                 self.save()?;
                 Err(e)
             })?;

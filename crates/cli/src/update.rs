@@ -6,9 +6,11 @@
 
 use crate::config::UpdateConfig;
 use anyhow::bail;
+use fgrpo_core::loss::daro::{Daro, Levels};
 use fgrpo_core::loss::{Correction, Counts, Objective, TokenTerm, Tokens};
 use fgrpo_nn::Batch;
 use fgrpo_nn::{AdamW, Engine, Scores};
+use serde::{Deserialize, Serialize};
 
 /// A completion ready for the update.
 #[derive(Debug, Clone)]
@@ -34,6 +36,29 @@ pub struct SampleGroup {
     pub prompt: Vec<u32>,
     /// Its completions.
     pub samples: Vec<Sample>,
+    /// Share of its scored completions that are correct, where that is known; DARO weighs by it.
+    pub success_rate: Option<f64>,
+}
+
+/// What an update makes smaller.
+#[derive(Debug, Clone, Copy)]
+pub struct LossSettings {
+    /// The loss of a mini-batch.
+    pub objective: Objective,
+    /// Log-probabilities are of softmax(logits / temperature).
+    pub temperature: f32,
+    /// Learning rate of DARO's weights; without it the mini-batch's tokens are aggregated as the objective says.
+    pub daro_lr: Option<f64>,
+}
+
+/// What one update hands to the next beside the engine's weights and optimizer; part of a checkpoint.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Carried {
+    /// Updates skipped in a row for a loss or gradient that wasn't finite.
+    pub skipped_in_a_row: u64,
+    /// DARO's parameters before softplus, by number of correct completions from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub daro: Option<Vec<f64>>,
 }
 
 /// Sums over the updates of a step, for the metrics.
@@ -65,23 +90,44 @@ pub struct Sums {
     pub skipped: u64,
 }
 
+impl Carried {
+    /// Weights of 1 for DARO with groups of this size, unless such weights are there to go on with: a
+    /// checkpoint made with another group size, or before DARO was chosen, has none. `None`: no DARO.
+    pub fn prepare(&mut self, daro: Option<usize>) {
+        self.daro = daro.map(|group_size| {
+            let kept = self.daro.take().filter(|raw| raw.len() + 1 == group_size);
+            kept.unwrap_or_else(|| Daro::new(group_size).raw)
+        });
+    }
+
+    /// DARO's weights, by number of correct completions from 1; empty without DARO.
+    pub fn daro_weights(&self) -> Vec<f64> {
+        let daro = Daro { raw: self.daro.clone().unwrap_or_default() };
+        (0..daro.raw.len()).map(|level| daro.weight(level)).collect()
+    }
+}
+
 /// Runs the optimizer updates of one rollout batch: `epochs` passes over mini-batches of prompts.
 ///
-/// `skipped_in_a_row` counts updates skipped for a loss or gradient that isn't finite; at
-/// `update.max_skipped` the run must stop, which the caller does.
+/// `carried.skipped_in_a_row` counts updates skipped for a loss or gradient that isn't finite; at
+/// `update.max_skipped` the run must stop, which the caller does. DARO's weights take their step after the
+/// model's, from the losses of the same pass.
 ///
 /// # Errors
-/// What the engine reports.
+/// What the engine reports, and rewards that leave open what is correct where DARO must know.
 pub fn update(
     engine: &mut Engine,
     groups: &[SampleGroup],
-    objective: &Objective,
-    temperature: f32,
+    loss: &LossSettings,
     config: &UpdateConfig,
     lr: f64,
-    skipped_in_a_row: &mut u64,
+    carried: &mut Carried,
 ) -> anyhow::Result<Sums> {
     let mut sums = Sums::default();
+    let objective = &loss.objective;
+    if loss.daro_lr.is_some() {
+        check_levels(groups)?;
+    }
     let size = config.mini_batch.unwrap_or(groups.len()).max(1);
     let adamw = AdamW {
         lr,
@@ -93,10 +139,12 @@ pub fn update(
     };
     for _ in 0..config.epochs {
         for mini_batch in groups.chunks(size) {
-            let packed = Packed::new(mini_batch, objective, config.micro_batch_tokens);
-            let scores = packed.accumulate(engine, objective, temperature)?;
+            let daro = carried.daro.as_ref().filter(|_| loss.daro_lr.is_some());
+            let daro = daro.map(|raw| Daro { raw: raw.clone() });
+            let packed = Packed::new(mini_batch, objective, daro.as_ref(), config.micro_batch_tokens);
+            let scores = packed.accumulate(engine, objective, loss.temperature)?;
             let first = sums.applied + sums.skipped == 0;
-            let finite = packed.add_to(&mut sums, objective, &scores, first);
+            let (finite, levels) = packed.add_to(&mut sums, objective, &scores, first);
             let report = if finite {
                 engine.update(&adamw, Some(config.max_grad_norm))
             } else {
@@ -106,17 +154,32 @@ pub fn update(
             if report.applied {
                 sums.applied += 1;
                 sums.gradient_norm += report.gradient_norm;
-                *skipped_in_a_row = 0;
+                carried.skipped_in_a_row = 0;
+                if let (Some(mut daro), Some(levels), Some(lr)) = (daro, levels, loss.daro_lr) {
+                    daro.step(&levels, lr);
+                    carried.daro = Some(daro.raw);
+                }
             } else {
                 sums.skipped += 1;
-                *skipped_in_a_row += 1;
-                if *skipped_in_a_row >= config.max_skipped {
+                carried.skipped_in_a_row += 1;
+                if carried.skipped_in_a_row >= config.max_skipped {
                     return Ok(sums);
                 }
             }
         }
     }
     Ok(sums)
+}
+
+/// Refuses groups that learn and whose success rate nobody knows.
+fn check_levels(groups: &[SampleGroup]) -> anyhow::Result<()> {
+    let unknown = |g: &&SampleGroup| g.success_rate.is_none() && g.samples.iter().any(|s| s.advantage != 0.0);
+    if groups.iter().any(|g| unknown(&g)) {
+        bail!(
+            "algorithm.correct_threshold: found nothing, wanted the reward from which a completion is correct: the rewards are graded, and daro weighs groups by their success rate"
+        );
+    }
+    Ok(())
 }
 
 /// Log-probabilities of every completion under `engine`, for the KL penalty.
@@ -144,19 +207,38 @@ pub fn reference_logp(
 struct Packed<'a> {
     batch: Batch,
     counts: Counts,
-    /// Completions with a part in the loss and the prediction index of each of their tokens.
-    completions: Vec<(&'a Sample, Vec<usize>)>,
+    /// Completions with a part in the loss.
+    completions: Vec<Placed<'a>>,
     /// The completions of each family, as a range of the above.
     families: Vec<std::ops::Range<usize>>,
     /// The family of each prediction.
     family_of: Vec<u32>,
+    /// DARO's weights and the tokens of each success rate.
+    daro: Option<(&'a Daro, Vec<usize>)>,
+}
+
+/// A completion in a mini-batch.
+struct Placed<'a> {
+    sample: &'a Sample,
+    /// The prediction index of each of its tokens.
+    indices: Vec<usize>,
+    /// Its group's level for DARO: nothing for groups that are all correct or all wrong.
+    level: Option<usize>,
 }
 
 impl<'a> Packed<'a> {
-    fn new(groups: &'a [SampleGroup], objective: &Objective, budget: usize) -> Self {
+    fn new(groups: &'a [SampleGroup], objective: &Objective, daro: Option<&'a Daro>, budget: usize) -> Self {
         let scored = |g: &'a SampleGroup| g.samples.iter().filter(|s| s.scored && !s.tokens.is_empty());
         let counts = Counts::of(groups.iter().flat_map(scored).map(|s| s.tokens.len()));
+        let level = |g: &SampleGroup| daro.and_then(|d| d.level(g.success_rate?));
+        let mut level_tokens = daro.map(|d| vec![0; d.raw.len()]);
+        for group in groups {
+            if let (Some(tokens), Some(level)) = (&mut level_tokens, level(group)) {
+                tokens[level] += scored(group).map(|s| s.tokens.len()).sum::<usize>();
+            }
+        }
         let mut packed = Self {
+            daro: daro.zip(level_tokens),
             batch: Batch::default(),
             counts,
             completions: Vec::new(),
@@ -173,24 +255,25 @@ impl<'a> Packed<'a> {
             let mut tokens = group.prompt.len();
             for sample in scored(group) {
                 if !family.is_empty() && tokens + sample.tokens.len() > budget {
-                    packed.push_family(&group.prompt, &std::mem::take(&mut family));
+                    packed.push_family(&group.prompt, &std::mem::take(&mut family), level(group));
                     tokens = group.prompt.len();
                 }
                 tokens += sample.tokens.len();
                 family.push(sample);
             }
             if !family.is_empty() {
-                packed.push_family(&group.prompt, &family);
+                packed.push_family(&group.prompt, &family, level(group));
             }
         }
         packed
     }
 
-    fn push_family(&mut self, prompt: &[u32], samples: &[&'a Sample]) {
+    fn push_family(&mut self, prompt: &[u32], samples: &[&'a Sample], level: Option<usize>) {
         let tokens: Vec<&[u32]> = samples.iter().map(|s| s.tokens.as_slice()).collect();
         let indices = self.batch.push_group(prompt, &tokens);
         let first = self.completions.len();
-        self.completions.extend(samples.iter().copied().zip(indices));
+        let placed = samples.iter().zip(indices);
+        self.completions.extend(placed.map(|(sample, indices)| Placed { sample, indices, level }));
         self.family_of.resize(self.batch.predictions.len(), self.families.len() as u32);
         self.families.push(first..self.completions.len());
     }
@@ -216,11 +299,11 @@ impl<'a> Packed<'a> {
             families.sort_unstable();
             families.dedup();
             for family in families {
-                for (sample, indices) in &self.completions[self.families[family as usize].clone()] {
-                    let at = |i: usize| place[indices[i] - low] as usize;
-                    let own_logp: Vec<f32> = (0..indices.len()).map(|i| logp[at(i)]).collect();
-                    let own_entropy: Vec<f32> = (0..indices.len()).map(|i| entropy[at(i)]).collect();
-                    self.terms(objective, sample, &own_logp, &own_entropy, |t, term| {
+                for placed in &self.completions[self.families[family as usize].clone()] {
+                    let at = |i: usize| place[placed.indices[i] - low] as usize;
+                    let own_logp: Vec<f32> = (0..placed.indices.len()).map(|i| logp[at(i)]).collect();
+                    let own_entropy: Vec<f32> = (0..placed.indices.len()).map(|i| entropy[at(i)]).collect();
+                    self.terms(objective, placed, &own_logp, &own_entropy, |t, term| {
                         dlogp[at(t)] += term.dlogp as f32;
                         dentropy[at(t)] += term.dentropy as f32;
                     });
@@ -232,11 +315,12 @@ impl<'a> Packed<'a> {
     fn terms(
         &self,
         objective: &Objective,
-        sample: &Sample,
+        placed: &Placed<'_>,
         logp: &[f32],
         entropy: &[f32],
         each: impl FnMut(usize, TokenTerm),
     ) {
+        let sample = placed.sample;
         let tokens = Tokens {
             logp,
             old_logp: &sample.old_logp,
@@ -248,16 +332,34 @@ impl<'a> Packed<'a> {
             ),
             advantage: sample.advantage,
         };
-        objective.completion(&tokens, &self.counts, each);
+        match &self.daro {
+            None => objective.completion(&tokens, &self.counts, each),
+            Some((daro, level_tokens)) => {
+                let rest = objective.aggregation.weight(logp.len(), &self.counts);
+                let policy = placed.level.map_or(0.0, |l| daro.token_weight(l, level_tokens[l]));
+                objective.completion_scaled(&tokens, policy, rest, each);
+            }
+        }
     }
 
     /// Adds this mini-batch to the sums, in the order of the completions, so that the metrics don't
-    /// depend on threads. Returns whether the loss is finite.
-    fn add_to(&self, sums: &mut Sums, objective: &Objective, scores: &Scores, first: bool) -> bool {
+    /// depend on threads. Returns whether the loss is finite, and DARO's losses by success rate.
+    fn add_to(
+        &self,
+        sums: &mut Sums,
+        objective: &Objective,
+        scores: &Scores,
+        first: bool,
+    ) -> (bool, Option<Levels>) {
         let mut loss = 0.0;
-        for (sample, indices) in &self.completions {
-            let logp: Vec<f32> = indices.iter().map(|&i| scores.logp[i]).collect();
-            let entropy: Vec<f32> = indices.iter().map(|&i| scores.entropy[i]).collect();
+        let mut levels = self
+            .daro
+            .as_ref()
+            .map(|(_, tokens)| Levels { loss: vec![0.0; tokens.len()], tokens: tokens.clone() });
+        for placed in &self.completions {
+            let sample = placed.sample;
+            let logp: Vec<f32> = placed.indices.iter().map(|&i| scores.logp[i]).collect();
+            let entropy: Vec<f32> = placed.indices.iter().map(|&i| scores.entropy[i]).collect();
             sums.tokens += logp.len() as u64;
             for (new, old) in logp.iter().zip(&sample.old_logp) {
                 let d = f64::from(*old) - f64::from(*new);
@@ -266,7 +368,10 @@ impl<'a> Packed<'a> {
                     sums.logp_difference_max = sums.logp_difference_max.max(d.abs());
                 }
             }
-            self.terms(objective, sample, &logp, &entropy, |_, term| {
+            self.terms(objective, placed, &logp, &entropy, |_, term| {
+                if let (Some(levels), Some(level)) = (&mut levels, placed.level) {
+                    levels.loss[level] += term.correction * term.policy.loss;
+                }
                 loss += term.loss;
                 sums.policy_loss += term.policy_loss;
                 sums.kl += term.kl;
@@ -276,7 +381,7 @@ impl<'a> Packed<'a> {
                 sums.clipped_high += u64::from(term.policy.clipped_high);
             });
         }
-        loss.is_finite()
+        (loss.is_finite(), levels)
     }
 }
 
@@ -292,3 +397,6 @@ pub fn check_skipped(skipped_in_a_row: u64, limit: u64) -> anyhow::Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -181,6 +181,36 @@ fn killed_and_resumed_run_equals_uninterrupted_run_bit_for_bit() {
 }
 
 #[test]
+fn a_run_with_learned_weights_resumed_from_its_middle_equals_the_whole_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path());
+    let (whole, resumed) = (folder.path().join("whole"), folder.path().join("resumed"));
+    // Learning rates at which a weight that was lost would show.
+    let controls = [
+        "--set=algorithm.daro=true",
+        "--set=algorithm.daro_lr=0.5",
+        "--set=algorithm.shaping=smoothing",
+        "--set=update.low_lr_gamma=0.5",
+        "--set=task.reward=reaches_goal",
+        "--set=task.size=5",
+    ];
+    let run = |out: &Path, more: &[&str]| {
+        fgrpo().arg("train").arg(&config).args(controls).args(more).arg("--out").arg(out).assert().success();
+    };
+    run(&whole, &[]);
+    let copied = std::process::Command::new("cp").arg("-r").arg(&whole).arg(&resumed).status().unwrap();
+    assert!(copied.success());
+    std::fs::remove_dir_all(resumed.join("checkpoints/step-000006")).unwrap();
+    run(&resumed, &["--resume"]);
+    assert_same_run(&whole, &resumed);
+    let metrics = timeless(&whole.join("metrics.jsonl"));
+    let weights = |at: usize| metrics[at]["daro_weights"].as_array().unwrap().clone();
+    assert_eq!(weights(0).len(), 3);
+    assert!(weights(3) != weights(0), "no weight moved: {:?}", weights(3));
+    assert!((metrics[0]["lr"].as_f64().unwrap() - 0.679e-3).abs() < 1e-6);
+}
+
+#[test]
 fn interrupted_run_saves_and_says_how_to_go_on() {
     let folder = tempfile::tempdir().unwrap();
     let config = config(folder.path());

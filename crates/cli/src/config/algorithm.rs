@@ -249,8 +249,8 @@ impl AlgorithmConfig {
         not_negative("algorithm.daro_lr", self.daro_lr)?;
         if self.daro && self.aggregation != AggregationName::TokenMean {
             bad_input!(
-                "algorithm.aggregation: found {:?}, wanted token-mean beside daro, whose loss is a token mean of each success rate",
-                self.aggregation
+                "algorithm.aggregation: found {}, wanted token-mean beside daro, whose loss is a token mean of each success rate",
+                serde_json::json!(self.aggregation)
             );
         }
         Ok(())

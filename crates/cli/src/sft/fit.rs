@@ -12,6 +12,7 @@ use crate::progress::{Narrator, duration};
 use crate::seeds;
 use crate::task::{Split, Task};
 use crate::tensorboard::Events;
+use crate::update::Carried;
 use anyhow::{Context, bail};
 use fgrpo_nn::{AdamW, Device, Engine};
 use std::path::PathBuf;
@@ -119,7 +120,7 @@ impl Fit<'_> {
             let state = TrainerState {
                 stage: Stage::Sft,
                 step: done,
-                skipped_in_a_row: 0,
+                carried: Carried::default(),
                 best: None,
                 optimizer_step: done,
             };

@@ -113,9 +113,24 @@ impl Objective {
     ///
     /// # Panics
     /// If the slices differ in length, or one that the settings need is absent.
-    pub fn completion(&self, tokens: &Tokens<'_>, counts: &Counts, mut each: impl FnMut(usize, TokenTerm)) {
+    pub fn completion(&self, tokens: &Tokens<'_>, counts: &Counts, each: impl FnMut(usize, TokenTerm)) {
+        let scale = self.aggregation.weight(tokens.logp.len(), counts);
+        self.completion_scaled(tokens, scale, scale, each);
+    }
+
+    /// [`Objective::completion`] with the factor of the policy's part, `policy_scale`, apart from that of entropy
+    /// and KL, `scale`: DARO weighs the former by success rate.
+    ///
+    /// # Panics
+    /// As [`Objective::completion`].
+    pub fn completion_scaled(
+        &self,
+        tokens: &Tokens<'_>,
+        policy_scale: f64,
+        scale: f64,
+        mut each: impl FnMut(usize, TokenTerm),
+    ) {
         let n = tokens.logp.len();
-        let scale = self.aggregation.weight(n, counts);
         let side = |name: &str, values: Option<&[f32]>, needed: bool| {
             assert!(values.is_some() || !needed, "{name} is needed by the objective and absent");
             assert!(
@@ -133,12 +148,12 @@ impl Objective {
                 Some(r) => self.correction.weight(f64::from(tokens.old_logp[t]), f64::from(r[t])),
                 None => 1.0,
             };
-            let policy_loss = scale * correction * policy.loss;
+            let policy_loss = policy_scale * correction * policy.loss;
             let mut term = TokenTerm {
                 policy,
                 policy_loss,
                 loss: policy_loss,
-                dlogp: scale * correction * policy.dlogp,
+                dlogp: policy_scale * correction * policy.dlogp,
                 dentropy: 0.0,
                 kl: 0.0,
                 correction,

@@ -1,0 +1,201 @@
+//! The keys against their page, `docs/configuration.md`, and the controls against their formulas.
+
+use super::*;
+use fgrpo_core::credit::Assigned;
+use fgrpo_core::group::Group;
+use std::collections::{BTreeMap, BTreeSet};
+
+const PAGE: &str = include_str!("../../../../docs/configuration.md");
+
+/// The smallest configuration of a kind of task.
+fn minimal(kind: &str) -> String {
+    match kind {
+        "maze" | "arithmetic" => format!(
+            "steps = 1\n[task]\nkind = \"{kind}\"\n[model.init]\nhidden_size = 8\nintermediate_size = 8\nnum_hidden_layers = 1\nnum_attention_heads = 1\nnum_key_value_heads = 1\n[sft]\nsteps = 1\n"
+        ),
+        _ => format!(
+            "steps = 1\n[task]\nkind = \"{kind}\"\ndata = \"d\"\n[model]\npath = \"m\"\n[task.verifier.command]\ncommand = [\"x\"]\n"
+        ),
+    }
+}
+
+/// Keys that stand in no minimal configuration, as `--set` takes them, by kind of task.
+const OPTIONAL: [(&str, &str); 4] = [
+    (
+        "",
+        "rollout.server.url=http://a rollout.server.model=m rollout.server.key_env=K rollout.server.on_checkpoint={checkpoint} sft.seed=1 sft.epochs=1.0 rollout.max_new_tokens=1 rollout.max_cached_tokens=1 algorithm.correct_threshold=1.0 algorithm.clip_low=0.1 algorithm.clip_high=0.1 update.mini_batch=1 eval.problems=1",
+    ),
+    ("maze", "model.init.head_dim=2"),
+    ("arithmetic", ""),
+    (
+        "math",
+        "task.held_out=h task.tokenizer=t task.preset=qwen3 task.system=s task.enable_thinking=true task.columns.prompt=a task.columns.answer=a task.columns.solution=a task.columns.subject=a task.columns.level=a task.columns.id=a",
+    ),
+];
+
+/// The section of the page that describes a kind's keys.
+fn section(kind: &str) -> &'static str {
+    match kind {
+        "maze" => "maze",
+        "arithmetic" => "arithmetic",
+        _ => "math",
+    }
+}
+
+fn flatten(prefix: &str, table: &toml::Table, found: &mut BTreeMap<String, toml::Value>) {
+    for (key, value) in table {
+        let name = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
+        match value {
+            toml::Value::Table(inner) => flatten(&name, inner, found),
+            value => {
+                found.insert(name, value.clone());
+            }
+        }
+    }
+}
+
+fn resolved(text: &str, overrides: &[String]) -> BTreeMap<String, toml::Value> {
+    let config = Config::parse(text, overrides).unwrap();
+    let mut found = BTreeMap::new();
+    flatten("", &config.to_toml().parse().unwrap(), &mut found);
+    found
+}
+
+/// (section, key) -> default, as the page's tables say; a task's keys stand in the section of its kind.
+fn page() -> BTreeMap<(String, String), String> {
+    let mut found = BTreeMap::new();
+    let mut here = String::new();
+    for line in PAGE.lines() {
+        if let Some(title) = line.strip_prefix("## ") {
+            let kind =
+                title.strip_prefix("`[task]`, ").map(|rest| rest.split('`').nth(1).unwrap_or_default());
+            here = kind.unwrap_or_default().to_owned();
+        }
+        let cells: Vec<&str> = line.split(" | ").collect();
+        if let (Some(key), Some(default)) =
+            (cells[0].strip_prefix("| `").and_then(|c| c.strip_suffix('`')), cells.get(1))
+        {
+            let double = found.insert((here.clone(), key.to_owned()), (*default).to_owned());
+            assert!(double.is_none(), "{key} stands twice on the page");
+        }
+    }
+    found
+}
+
+fn place(kind: &str, key: &str) -> (String, String) {
+    let own = if key.starts_with("task.") { section(kind) } else { "" };
+    (own.to_owned(), key.to_owned())
+}
+
+#[test]
+fn every_key_stands_on_the_page_and_every_key_of_the_page_exists() {
+    let page = page();
+    let mut known = BTreeSet::new();
+    for kind in ["maze", "arithmetic", "math", "choice", "ifeval", "synlogic", "command"] {
+        let overrides: Vec<String> = OPTIONAL
+            .iter()
+            .filter(|(k, _)| (k.is_empty() && kind != "math") || *k == kind)
+            .flat_map(|(_, keys)| keys.split(' ').filter(|k| !k.is_empty()))
+            .filter(|k| !k.starts_with("sft.") || matches!(kind, "maze" | "arithmetic"))
+            .map(str::to_owned)
+            .collect();
+        for key in resolved(&minimal(kind), &overrides).into_keys() {
+            let place = place(kind, &key);
+            assert!(page.contains_key(&place), "docs/configuration.md lacks {key} of {kind}");
+            known.insert(place);
+        }
+    }
+    let more: Vec<_> = page.keys().filter(|k| !known.contains(k)).collect();
+    assert!(more.is_empty(), "docs/configuration.md has keys that don't exist: {more:?}");
+}
+
+#[test]
+fn defaults_on_the_page_are_the_defaults() {
+    let page = page();
+    for kind in ["maze", "arithmetic", "math"] {
+        for (key, value) in resolved(&minimal(kind), &["rollout.server.url=http://a".to_owned()]) {
+            if key == "steps" {
+                continue;
+            }
+            let Some(default) = page.get(&place(kind, &key)) else { continue };
+            let Some(default) = default.strip_prefix('`').and_then(|d| d.strip_suffix('`')) else { continue };
+            let wanted = format!("x = {default}").parse::<toml::Table>().unwrap()["x"].clone();
+            assert_eq!(value, wanted, "{key}: the page says {default}");
+        }
+    }
+}
+
+fn algorithm(keys: &str) -> Config {
+    let text = minimal("maze").replace("[sft]", &format!("[algorithm]\n{keys}\n[sft]"));
+    Config::parse(&text, &[]).unwrap()
+}
+
+/// Two correct, two wrong; the second completion is the likeliest.
+fn assigned(keys: &str) -> Assigned {
+    let group = Group {
+        rewards: &[1.0, 1.0, 0.0, 0.0],
+        lengths: &[2; 4],
+        mean_old_logp: &[-2.0, -1.0, -4.0, -3.0],
+        scored: &[true; 4],
+    };
+    algorithm(keys).algorithm.credit().assign(&group).unwrap()
+}
+
+#[test]
+fn shaping_keys_change_advantages_as_their_formulas_say() {
+    // Ranks 2, 1, 4, 3 of four: rewards 1 (1 - 0.25 (4 - rank) / 4).
+    let mean = (0.875 + 0.8125) / 4.0;
+    let found = assigned("advantage = \"dr_grpo\"\nshaping = \"unlikely\"").advantages;
+    assert_eq!(found, [0.875 - mean, 0.8125 - mean, -mean, -mean]);
+    let found = assigned("advantage = \"dr_grpo\"\nshaping = \"unlikely\"\nunlikely_beta = 0.5").advantages;
+    let mean = (0.75 + 0.625) / 4.0;
+    assert_eq!(found, [0.75 - mean, 0.625 - mean, -mean, -mean]);
+    // A - 0.05 logp of correct, A + 0.1 logp of wrong completions.
+    let found =
+        assigned("advantage = \"dr_grpo\"\nshaping = \"smoothing\"\nsmoothing_wrong = 0.1").advantages;
+    assert_eq!(found, [0.5 + 0.05 * 2.0, 0.5 + 0.05, -0.5 - 0.1 * 4.0, -0.5 - 0.1 * 3.0]);
+}
+
+#[test]
+fn shaping_of_strength_zero_is_no_shaping_bit_for_bit() {
+    let plain = assigned("focal_gamma = 0.5");
+    for keys in [
+        "shaping = \"none\"",
+        "shaping = \"unlikely\"\nunlikely_beta = 0.0",
+        "shaping = \"smoothing\"\nsmoothing_correct = 0.0\nsmoothing_wrong = 0.0",
+    ] {
+        let found = assigned(&format!("focal_gamma = 0.5\n{keys}"));
+        let bits = |a: &Assigned| a.advantages.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+        assert_eq!(bits(&found), bits(&plain), "{keys}");
+    }
+}
+
+#[test]
+fn low_lr_gamma_multiplies_the_learning_rate_by_the_papers_factor() {
+    let update = |gamma| UpdateConfig { low_lr_gamma: gamma, ..UpdateConfig::default() };
+    assert_eq!(update(0.0).peak_lr(), 1e-6);
+    assert_eq!(format!("{:.1e}", update(0.5).peak_lr()), "6.8e-7");
+    assert!((update(1.0).peak_lr() - 5e-7).abs() < 1e-19);
+}
+
+#[test]
+fn controls_out_of_range_are_refused_by_their_keys() {
+    for (set, says) in [
+        ("algorithm.shaping=rul", "rul"),
+        ("algorithm.shaping=unlikely algorithm.unlikely_beta=2.0", "unlikely_beta: found 2"),
+        ("algorithm.shaping=unlikely algorithm.advantage=max_rl", "advantage: found max_rl"),
+        ("algorithm.shaping=smoothing algorithm.smoothing_wrong=nan", "smoothing_wrong: found NaN"),
+        ("algorithm.daro_lr=-1.0", "algorithm.daro_lr: found -1"),
+        (
+            "algorithm.daro=true algorithm.aggregation=seq-mean-token-sum",
+            "algorithm.aggregation: found \"seq-mean-token-sum\", wanted token-mean beside daro",
+        ),
+        ("algorithm.correction=mask algorithm.correction_bounds=[2.0,1.0]", "correction_bounds: found 2, 1"),
+        ("algorithm.correction=tis algorithm.correction_cap=0.0", "correction_cap: found 0"),
+        ("update.low_lr_gamma=-0.5", "update.low_lr_gamma: found -0.5"),
+    ] {
+        let overrides: Vec<String> = set.split(' ').map(str::to_owned).collect();
+        let error = format!("{:#}", Config::parse(&minimal("maze"), &overrides).unwrap_err());
+        assert!(error.contains(says), "{set}: {error}");
+    }
+}

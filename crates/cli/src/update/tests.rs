@@ -46,6 +46,7 @@ fn groups(engine: &mut Engine) -> Vec<SampleGroup> {
                     tokens: tokens.to_vec(),
                     old_logp: engine.score(&batch, 1.0).unwrap().logp,
                     ref_logp: Vec::new(),
+                    rollout_logp: Vec::new(),
                     advantage,
                     scored: true,
                 }

@@ -1,6 +1,6 @@
 //! AdamW with decoupled weight decay, as `torch.optim.AdamW` computes it.
 
-use crate::layout::{Kind, Layout};
+use crate::layout::{Kind, TensorLayout};
 
 /// Settings of one step.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -46,10 +46,10 @@ pub(crate) fn clip_factor(norm: f64, max_norm: Option<f64>) -> f64 {
     max_norm.map_or(1.0, |max_norm| (max_norm / (norm + 1e-6)).min(1.0))
 }
 
-/// Runs of the store with equal weight decay: (offset, length, decays).
-pub(crate) fn decay_runs(layout: &Layout, settings: &AdamW) -> Vec<(usize, usize, bool)> {
+/// Runs of the tensors' store with equal weight decay: (offset, length, decays).
+pub(crate) fn decay_runs(tensors: &[TensorLayout], settings: &AdamW) -> Vec<(usize, usize, bool)> {
     let mut runs: Vec<(usize, usize, bool)> = Vec::new();
-    for tensor in &layout.tensors {
+    for tensor in tensors {
         let decays = settings.decay_norms_and_biases || tensor.kind == Kind::Matrix;
         let end = tensor.span.offset + tensor.span.len;
         match runs.last_mut() {

@@ -11,7 +11,8 @@ use std::ops::Range;
 
 use crate::config::Config;
 use crate::error::Error;
-use crate::layout::{LayerLayout, Layout};
+use crate::layout::{LayerLayout, Layout, Linear};
+use crate::lora::AdapterLayout;
 use crate::ops::{Backend, Head, HeadRows, Heads, Rotation, Write};
 use crate::segments::{Chunk, Piece, Sight};
 
@@ -24,6 +25,36 @@ pub(crate) enum Keep {
     Inputs,
     /// Everything it needs.
     Everything,
+}
+
+/// Where a backward pass puts what it finds.
+pub(crate) enum Gradients<'a, B: Backend> {
+    /// The gradient of all parameters.
+    All(&'a mut B::Store),
+    /// The gradient of LoRA's factors; all else is frozen.
+    Adapters { gradient: &'a mut B::Store, values: &'a B::Store, layout: &'a AdapterLayout },
+}
+
+impl<B: Backend> Gradients<'_, B> {
+    /// The gradient of all parameters, where they are trained.
+    fn all(&mut self) -> Option<&mut B::Store> {
+        match self {
+            Gradients::All(gradient) => Some(gradient),
+            Gradients::Adapters { .. } => None,
+        }
+    }
+
+    /// Adds a linear map's share.
+    fn linear(&mut self, b: &mut B, linear: Linear, rows: usize, dy: &B::Buffer, x: &B::Buffer) {
+        match self {
+            Gradients::All(gradient) => b.linear_backward_weight(gradient, linear, rows, dy, x),
+            Gradients::Adapters { gradient, values, layout } => {
+                for adapted in layout.of(&linear) {
+                    b.low_rank_backward(values, gradient, adapted, layout.scale, rows, dy, x);
+                }
+            }
+        }
+    }
 }
 
 /// Where a layer's keys come from.
@@ -341,13 +372,13 @@ impl Decoder {
         )
     }
 
-    /// Adds to `gradient` what the derivatives of the picks' log-probabilities and entropies make of it. The forward pass must have kept something,
+    /// Adds to `gradients` what the derivatives of the picks' log-probabilities and entropies make of it. The forward pass must have kept something,
     /// and [`Decoder::score`] must have run.
     pub(crate) fn backward<B: Backend>(
         &self,
         b: &mut B,
         store: &B::Store,
-        gradient: &mut B::Store,
+        gradients: &mut Gradients<'_, B>,
         chunk: &Chunk,
         keep: Keep,
         temperature: f32,
@@ -362,10 +393,22 @@ impl Decoder {
         b.reserve(&mut w.dx, all * d);
         let (head, picks) = (self.head(), &chunk.picks);
         let (x, saved, dx) = (&w.hidden, &w.head_saved, &mut w.dnormed);
-        b.head_backward(store, gradient, head, temperature, rows, x, picks, saved, dlogp, dentropy, dx);
+        b.head_backward(
+            store,
+            gradients.all(),
+            head,
+            temperature,
+            rows,
+            x,
+            picks,
+            saved,
+            dlogp,
+            dentropy,
+            dx,
+        );
         b.scatter(d, &[], &w.dnormed, rows, &mut w.dx);
         let (x, scale) = (&w.inputs[layers], &w.hidden_scale);
-        b.rms_norm_backward(store, gradient, self.layout.norm, rows, x, scale, &w.dnormed, &mut w.dx);
+        b.rms_norm_backward(store, gradients.all(), self.layout.norm, rows, x, scale, &w.dnormed, &mut w.dx);
         let query_positions = self.predicting_positions(chunk);
         for layer in (0..layers).rev() {
             let rows = self.rows(layer, chunk, &query_positions);
@@ -376,10 +419,13 @@ impl Decoder {
             if keep == Keep::Inputs {
                 self.layer(b, store, layer, &rows, sight, Source::Rows, &input, &mut kept, w, None);
             }
+            // Frozen, the embedding has no use for the first layer's derivative.
+            let through = layer > 0 || gradients.all().is_some();
             self.layer_backward(
                 b,
                 store,
-                gradient,
+                gradients,
+                through,
                 &self.layout.layers[layer],
                 &rows,
                 sight,
@@ -390,7 +436,9 @@ impl Decoder {
             w.inputs[layer] = input;
             w.kept[at] = kept;
         }
-        b.embed_backward(gradient, self.layout.embedding, d, &chunk.tokens, &w.dx);
+        if let Some(gradient) = gradients.all() {
+            b.embed_backward(gradient, self.layout.embedding, d, &chunk.tokens, &w.dx);
+        }
     }
 
     /// Removes from what a pass kept the rows of families that get no derivative; `chunk` must be laid out anew afterwards.
@@ -510,12 +558,13 @@ impl Decoder {
         }
     }
 
-    /// `w.dx` from the derivative of the layer's output to that of its input.
+    /// `w.dx` from the derivative of the layer's output to that of its input; the latter only with `through`.
     fn layer_backward<B: Backend>(
         &self,
         b: &mut B,
         store: &B::Store,
-        gradient: &mut B::Store,
+        gradients: &mut Gradients<'_, B>,
+        through: bool,
         layer: &LayerLayout,
         rows: &Rows<'_>,
         sight: &Sight,
@@ -529,15 +578,15 @@ impl Decoder {
         b.reserve(&mut w.act, m * f);
         b.linear_backward_input(store, layer.down, m, &w.dx, Write::Replace, &mut w.act);
         b.swiglu_backward(m, f, &mut kept.gate_up, &mut w.act);
-        b.linear_backward_weight(gradient, layer.down, m, &w.dx, &w.act);
+        gradients.linear(b, layer.down, m, &w.dx, &w.act);
         b.reserve(&mut w.normed_rows, m * d);
         b.rms_norm_again(store, layer.mlp_norm, m, &kept.middle, &kept.mlp_scale, &mut w.normed_rows);
-        b.linear_backward_weight(gradient, layer.gate_up, m, &kept.gate_up, &w.normed_rows);
+        gradients.linear(b, layer.gate_up, m, &kept.gate_up, &w.normed_rows);
         b.reserve(&mut w.dnormed, n * d);
         b.linear_backward_input(store, layer.gate_up, m, &kept.gate_up, Write::Replace, &mut w.dnormed);
         b.rms_norm_backward(
             store,
-            gradient,
+            gradients.all(),
             layer.mlp_norm,
             m,
             &kept.middle,
@@ -547,7 +596,7 @@ impl Decoder {
         );
         // Attention.
         b.reserve(&mut w.dout, m * self.heads.query_width());
-        b.linear_backward_weight(gradient, layer.o, m, &w.dx, &kept.out);
+        gradients.linear(b, layer.o, m, &w.dx, &kept.out);
         b.linear_backward_input(store, layer.o, m, &w.dx, Write::Replace, &mut w.dout);
         b.reserve(&mut w.dq, m * self.heads.query_width());
         b.reserve(&mut w.dkv, n * self.heads.key_width());
@@ -558,19 +607,40 @@ impl Decoder {
         b.rotate(Rotation::Backward, queries, rows.query_positions, &mut w.dq);
         b.rotate(Rotation::Backward, keys, rows.positions, &mut w.dkv);
         if let Some(weight) = layer.q_norm {
-            b.head_norm_backward(store, gradient, weight, queries, &kept.q_raw, &kept.q_scale, &mut w.dq);
+            b.head_norm_backward(
+                store,
+                gradients.all(),
+                weight,
+                queries,
+                &kept.q_raw,
+                &kept.q_scale,
+                &mut w.dq,
+            );
         }
         if let Some(weight) = layer.k_norm {
-            b.head_norm_backward(store, gradient, weight, keys, &kept.k_raw, &kept.k_scale, &mut w.dkv);
+            b.head_norm_backward(
+                store,
+                gradients.all(),
+                weight,
+                keys,
+                &kept.k_raw,
+                &kept.k_scale,
+                &mut w.dkv,
+            );
         }
         b.reserve(&mut w.normed, n * d);
         b.rms_norm_again(store, layer.attention_norm, n, x, &kept.attention_scale, &mut w.normed);
-        b.linear_backward_weight(gradient, layer.kv, n, &w.dkv, &w.normed);
-        b.linear_backward_input(store, layer.kv, n, &w.dkv, Write::Replace, &mut w.dnormed);
+        gradients.linear(b, layer.kv, n, &w.dkv, &w.normed);
+        if through {
+            b.linear_backward_input(store, layer.kv, n, &w.dkv, Write::Replace, &mut w.dnormed);
+        }
         match rows.subset {
             Some(subset) => {
                 b.gather(d, subset, &w.normed, &mut w.normed_rows);
-                b.linear_backward_weight(gradient, layer.q, m, &w.dq, &w.normed_rows);
+                gradients.linear(b, layer.q, m, &w.dq, &w.normed_rows);
+                if !through {
+                    return;
+                }
                 b.linear_backward_input(store, layer.q, m, &w.dq, Write::Replace, &mut w.normed_rows);
                 b.scatter_add(d, subset, &w.normed_rows, &mut w.dnormed);
                 b.reserve(&mut w.dx_rows, n * d);
@@ -578,13 +648,16 @@ impl Decoder {
                 std::mem::swap(&mut w.dx, &mut w.dx_rows);
             }
             None => {
-                b.linear_backward_weight(gradient, layer.q, m, &w.dq, &w.normed);
+                gradients.linear(b, layer.q, m, &w.dq, &w.normed);
+                if !through {
+                    return;
+                }
                 b.linear_backward_input(store, layer.q, m, &w.dq, Write::Add, &mut w.dnormed);
             }
         }
         b.rms_norm_backward(
             store,
-            gradient,
+            gradients.all(),
             layer.attention_norm,
             n,
             x,

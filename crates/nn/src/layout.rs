@@ -37,6 +37,13 @@ pub(crate) struct LayerLayout {
     pub(crate) down: Linear,
 }
 
+impl LayerLayout {
+    /// The layer's linear maps.
+    pub(crate) fn linears(&self) -> [&Linear; 5] {
+        [&self.q, &self.kv, &self.o, &self.gate_up, &self.down]
+    }
+}
+
 /// What a tensor is, which decides its initial value and whether it may be spared from weight decay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {

@@ -21,6 +21,7 @@ mod generate;
 #[doc(hidden)]
 pub mod kernels;
 mod layout;
+mod lora;
 mod ops;
 mod sampler;
 mod segments;
@@ -29,5 +30,6 @@ pub use adamw::{AdamW, UpdateReport};
 pub use engine::{Device, Engine, LossFn, NamedTensor, OptimizerState, Scores};
 pub use error::Error;
 pub use generate::{Completion, Finish, Prompt, StopFn, UniformFn};
+pub use lora::LoraConfig;
 pub use sampler::Sampling;
 pub use segments::{Batch, Prediction, Segment};

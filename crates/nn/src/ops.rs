@@ -2,10 +2,11 @@
 //!
 //! A backend owns three kinds of memory: buffers (activations, which grow and keep their allocation), stores (parameters or their gradient, one flat
 //! run under `layout`), and a cache of keys and values. Its methods name rows explicitly; a buffer may be longer than what an operation
-//! touches. Operations that produce gradients of parameters add to the store; so do those whose name says so.
+//! touches. Operations that produce gradients of parameters add to the store, or spare the work where there is none; so do those whose name says so.
 
 use crate::error::Error;
 use crate::layout::{Linear, Span};
+use crate::lora::Adapted;
 use crate::sampler::{Draw, Drawn, Sampling};
 use crate::segments::{Pick, Piece, Sight};
 
@@ -130,7 +131,7 @@ pub(crate) trait Backend {
     fn rms_norm_backward(
         &mut self,
         store: &Self::Store,
-        gradient: &mut Self::Store,
+        gradient: Option<&mut Self::Store>,
         weight: Span,
         rows: usize,
         x: &Self::Buffer,
@@ -155,7 +156,7 @@ pub(crate) trait Backend {
     fn head_norm_backward(
         &mut self,
         store: &Self::Store,
-        gradient: &mut Self::Store,
+        gradient: Option<&mut Self::Store>,
         weight: Span,
         heads: HeadRows,
         raw: &Self::Buffer,
@@ -186,6 +187,18 @@ pub(crate) trait Backend {
         dy: &Self::Buffer,
         write: Write,
         dx: &mut Self::Buffer,
+    );
+
+    /// For a matrix with factors, `W = W0 + scale · B A`: `dA += scale · (dy B)ᵀ x`, `dB += scale · dyᵀ (x Aᵀ)`. `dy` is that of the whole linear map.
+    fn low_rank_backward(
+        &mut self,
+        adapters: &Self::Store,
+        gradient: &mut Self::Store,
+        adapted: &Adapted,
+        scale: f32,
+        rows: usize,
+        dy: &Self::Buffer,
+        x: &Self::Buffer,
     );
 
     /// `dW += dyᵀ x`, `db += Σ dy`.
@@ -254,7 +267,7 @@ pub(crate) trait Backend {
     fn head_backward(
         &mut self,
         store: &Self::Store,
-        gradient: &mut Self::Store,
+        gradient: Option<&mut Self::Store>,
         head: Head,
         temperature: f32,
         rows: usize,

@@ -14,6 +14,7 @@ use serde_json::Value;
 
 pub use dtype::Dtype;
 pub use file::TensorFile;
+pub(crate) use write::write_json;
 pub use write::{TensorWriter, write_checkpoint};
 
 use crate::config::{Config, GenerationConfig};

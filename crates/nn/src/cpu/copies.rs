@@ -34,10 +34,9 @@ pub(crate) struct Copies {
 
 /// Where the matrices' panels lie, and their whole length.
 fn places(layout: &Layout, head: Head) -> (Vec<Place>, usize) {
-    let linears =
-        layout.layers.iter().flat_map(|layer| [layer.q, layer.kv, layer.o, layer.gate_up, layer.down]);
+    let linears = layout.layers.iter().flat_map(|layer| layer.linears());
     let sizes = linears
-        .map(|Linear { weight, outputs, inputs, .. }| (weight.offset, outputs, inputs))
+        .map(|&Linear { weight, outputs, inputs, .. }| (weight.offset, outputs, inputs))
         .chain([(head.weight.offset, head.vocabulary, head.width)]);
     let mut len = 0;
     let mut places: Vec<Place> = sizes

@@ -117,10 +117,10 @@ pub(crate) fn non_finite(found: f32, row: usize) -> Error {
     }
 }
 
-/// Replaces `dx` and adds to the weight's gradient.
+/// Replaces `dx` and adds to the weight's gradient, where it has one.
 pub(crate) fn backward(
     weight: &[f32],
-    gradient: &mut [f32],
+    mut gradient: Option<&mut [f32]>,
     head: Head,
     temperature: f32,
     rows: usize,
@@ -162,7 +162,9 @@ pub(crate) fn backward(
         let w = View::rows(token * d, d);
         let rows = View::rows(first * d, d);
         product(m, d, n, logits, dz, weight, w, Into::Add, dx, rows);
-        product(n, d, m, logits, dz.transposed(), x, rows, Into::Add, gradient, w);
+        if let Some(gradient) = &mut gradient {
+            product(n, d, m, logits, dz.transposed(), x, rows, Into::Add, gradient, w);
+        }
     });
     scratch.coefficients = coefficients;
 }

@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 use crate::error::Error;
 use crate::layout::{Linear, Span};
+use crate::lora::Adapted;
 use crate::ops::{Backend, Head, HeadRows, Heads, Rotation, Write};
 use crate::sampler::{self, Draw, Drawn, Sampling};
 use crate::segments::{Pick, Piece, Sight};
@@ -37,6 +38,10 @@ pub(crate) struct Cpu {
     logits: Vec<f32>,
     sampler: sampler::Scratch,
     lse: Vec<f32>,
+    /// Where derivatives go that nobody wants.
+    spare: Vec<f32>,
+    /// Rows times rank, between LoRA's factors.
+    low_rank: Buffer,
 }
 
 impl Cpu {
@@ -49,6 +54,8 @@ impl Cpu {
             logits: Vec::new(),
             sampler: sampler::Scratch::default(),
             lse: Vec::new(),
+            spare: Vec::new(),
+            low_rank: Buffer::default(),
         }
     }
 
@@ -90,6 +97,23 @@ fn part(store: &[f32], span: Span) -> &[f32] {
 
 fn part_mut(store: &mut [f32], span: Span) -> &mut [f32] {
     &mut store[span.offset..span.offset + span.len]
+}
+
+/// A norm's place in the gradient, or spare numbers where it isn't trained.
+fn norm_gradient<'a>(
+    gradient: Option<&'a mut [f32]>,
+    weight: Span,
+    spare: &'a mut Vec<f32>,
+) -> &'a mut [f32] {
+    match gradient {
+        Some(gradient) => part_mut(gradient, weight),
+        None => {
+            // Emptied, so that numbers that nobody reads don't grow without bound, into slow ones.
+            spare.clear();
+            spare.resize(weight.len, 0.0);
+            spare
+        }
+    }
 }
 
 impl Backend for Cpu {
@@ -189,7 +213,7 @@ impl Backend for Cpu {
     fn rms_norm_backward(
         &mut self,
         store: &[f32],
-        gradient: &mut [f32],
+        gradient: Option<&mut [f32]>,
         weight: Span,
         rows: usize,
         x: &Buffer,
@@ -198,7 +222,9 @@ impl Backend for Cpu {
         dx: &mut Buffer,
     ) {
         let width = weight.len;
-        let (dweight, weight) = (part_mut(gradient, weight), part(store, weight));
+        let mut spare = std::mem::take(&mut self.spare);
+        let dweight = norm_gradient(gradient, weight, &mut spare);
+        let weight = part(store, weight);
         for row in 0..rows {
             let at = row * width..(row + 1) * width;
             simd::rms_norm_backward(
@@ -210,6 +236,7 @@ impl Backend for Cpu {
                 dweight,
             );
         }
+        self.spare = spare;
     }
 
     fn head_norm(
@@ -237,14 +264,16 @@ impl Backend for Cpu {
     fn head_norm_backward(
         &mut self,
         store: &[f32],
-        gradient: &mut [f32],
+        gradient: Option<&mut [f32]>,
         weight: Span,
         heads: HeadRows,
         raw: &Buffer,
         scale: &Buffer,
         dx: &mut Buffer,
     ) {
-        let (dweight, weight) = (part_mut(gradient, weight), part(store, weight));
+        let mut spare = std::mem::take(&mut self.spare);
+        let dweight = norm_gradient(gradient, weight, &mut spare);
+        let weight = part(store, weight);
         for row in 0..heads.rows {
             for head in 0..heads.count {
                 let index = row * heads.count + head;
@@ -253,6 +282,7 @@ impl Backend for Cpu {
                 simd::head_norm_backward(raw, weight, scale[index], dx, dweight);
             }
         }
+        self.spare = spare;
     }
 
     fn rotate(&mut self, direction: Rotation, heads: HeadRows, positions: &[u32], x: &mut Buffer) {
@@ -335,6 +365,35 @@ impl Backend for Cpu {
         }
     }
 
+    fn low_rank_backward(
+        &mut self,
+        adapters: &[f32],
+        gradient: &mut [f32],
+        adapted: &Adapted,
+        scale: f32,
+        rows: usize,
+        dy: &Buffer,
+        x: &Buffer,
+    ) {
+        if rows == 0 {
+            return;
+        }
+        let Adapted { outputs, inputs, rank, a, b, stride, first, .. } = *adapted;
+        let mut low = std::mem::take(&mut self.low_rank);
+        low.reserve(rows * rank);
+        let (low_view, x_view) = (View::rows(0, rank), View::rows(0, inputs));
+        let dy_view = View::rows(first, stride);
+        let (a_view, b_view) = (View::rows(a.offset, inputs), View::rows(b.offset, rank));
+        let replace = Into::Replace;
+        product(rows, rank, inputs, x, x_view, adapters, a_view.transposed(), replace, &mut low, low_view);
+        simd::scale(&mut low[..rows * rank], scale);
+        product(outputs, rank, rows, dy, dy_view.transposed(), &low, low_view, Into::Add, gradient, b_view);
+        product(rows, rank, outputs, dy, dy_view, adapters, b_view, replace, &mut low, low_view);
+        simd::scale(&mut low[..rows * rank], scale);
+        product(rank, inputs, rows, &low, low_view.transposed(), x, x_view, Into::Add, gradient, a_view);
+        self.low_rank = low;
+    }
+
     fn attention(
         &mut self,
         heads: Heads,
@@ -407,7 +466,7 @@ impl Backend for Cpu {
     fn head_backward(
         &mut self,
         store: &[f32],
-        gradient: &mut [f32],
+        gradient: Option<&mut [f32]>,
         head: Head,
         temperature: f32,
         rows: usize,
@@ -418,7 +477,8 @@ impl Backend for Cpu {
         dentropy: &[f32],
         dx: &mut Buffer,
     ) {
-        let (weight, gradient) = (part(store, head.weight), part_mut(gradient, head.weight));
+        let weight = part(store, head.weight);
+        let gradient = gradient.map(|gradient| part_mut(gradient, head.weight));
         head::backward(
             weight,
             gradient,

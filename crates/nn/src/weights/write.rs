@@ -268,7 +268,8 @@ fn bytes_of(shape: &[usize], dtype: Dtype) -> u64 {
     shape.iter().map(|&n| n as u64).product::<u64>() * dtype.size() as u64
 }
 
-fn write_json(path: &Path, value: &Value) -> Result<(), Error> {
+/// Writes a JSON file whole or not at all.
+pub(crate) fn write_json(path: &Path, value: &Value) -> Result<(), Error> {
     let temporary = temporary_name(path);
     let mut text = serde_json::to_vec_pretty(value).expect("a JSON value");
     text.push(b'\n');

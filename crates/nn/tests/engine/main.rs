@@ -2,5 +2,6 @@
 
 mod generation;
 mod gradient;
+mod lora;
 mod optimizer;
 mod reference;

@@ -1,0 +1,377 @@
+//! LoRA: which matrices get a low-rank update, where its factors lie, and PEFT's `adapter_config.json`.
+//!
+//! An adapted matrix is `W = W0 + scale · B A` with `A`: `[rank, inputs]` and `B`: `[outputs, rank]`. The engine holds the sum, so that nothing but the
+//! backward pass of a weight and the optimizer knows of the factors.
+//!
+//! Departures from PEFT: no dropout (sampler and learner must compute the same), and neither embedding nor head can be adapted.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+
+use crate::config::Config;
+use crate::error::Error;
+use crate::layout::{Kind, Layout, Linear, Span, TensorLayout};
+
+/// PEFT's names of an adapter's two files.
+pub(crate) const ADAPTER_CONFIG: &str = "adapter_config.json";
+pub(crate) const ADAPTER_WEIGHTS: &str = "adapter_model.safetensors";
+
+/// Settings of LoRA, under PEFT's names where it has them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LoraConfig {
+    /// Columns of `B` and rows of `A` (PEFT's `r`); at least 1.
+    pub rank: usize,
+    /// PEFT's `lora_alpha`; the update's factor is `alpha / rank`.
+    pub alpha: f64,
+    /// Which matrices, by the last part of their names: some of [`LoraConfig::TARGETS`] (PEFT's `target_modules`).
+    pub targets: Vec<String>,
+    /// Whether the factor is `alpha / √rank` instead.
+    pub use_rslora: bool,
+}
+
+impl Default for LoraConfig {
+    /// Rank 16, alpha 32, every matrix of the layers.
+    fn default() -> Self {
+        let targets = LoraConfig::TARGETS.map(str::to_string).to_vec();
+        LoraConfig { rank: 16, alpha: 32.0, targets, use_rslora: false }
+    }
+}
+
+impl LoraConfig {
+    /// What can be adapted: every matrix of a layer.
+    pub const TARGETS: [&str; 7] =
+        ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"];
+
+    /// Refuses impossible settings, naming the field.
+    ///
+    /// # Errors
+    /// If the rank is 0, alpha not a positive number, or the targets are none, repeated, or none of [`LoraConfig::TARGETS`].
+    pub fn check(&self) -> Result<(), Error> {
+        let refuse =
+            |field: &'static str, found: String, wanted: String| Err(Error::Request { field, found, wanted });
+        if self.rank == 0 || self.rank > 1 << 16 {
+            return refuse("lora.rank", self.rank.to_string(), "1 to 65536".into());
+        }
+        if !(self.alpha.is_finite() && self.alpha > 0.0) {
+            return refuse("lora.alpha", self.alpha.to_string(), "a positive number".into());
+        }
+        if self.targets.is_empty() {
+            return refuse("lora.targets", "none".into(), format!("some of {}", Self::TARGETS.join(", ")));
+        }
+        for (index, target) in self.targets.iter().enumerate() {
+            if !Self::TARGETS.contains(&target.as_str()) {
+                let why = match target.as_str() {
+                    "lm_head" | "embed_tokens" => " (embedding and head stay as they are)",
+                    _ => "",
+                };
+                let wanted = format!("one of {}{why}", Self::TARGETS.join(", "));
+                return refuse("lora.targets", target.clone(), wanted);
+            }
+            if self.targets[..index].contains(target) {
+                return refuse("lora.targets", format!("{target} twice"), "each target once".into());
+            }
+        }
+        Ok(())
+    }
+
+    /// The factor of `B A`.
+    pub fn scale(&self) -> f64 {
+        let rank = self.rank as f64;
+        self.alpha / if self.use_rslora { rank.sqrt() } else { rank }
+    }
+
+    /// Number of trained parameters for a model.
+    pub fn parameters(&self, config: &Config) -> u64 {
+        let adapted = config.tensors().into_iter().filter(|(name, _)| self.adapts(name));
+        adapted.map(|(_, shape)| (shape.iter().sum::<usize>() * self.rank) as u64).sum()
+    }
+
+    /// Whether the tensor of this name is adapted.
+    pub(crate) fn adapts(&self, tensor: &str) -> bool {
+        let module = tensor.strip_suffix(".weight").and_then(|name| name.rsplit('.').next());
+        tensor.starts_with("model.layers.") && self.targets.iter().any(|target| Some(&**target) == module)
+    }
+
+    /// The settings and the base model's name of an adapter folder in PEFT's layout.
+    ///
+    /// # Errors
+    /// If there is no such file, it isn't LoRA for a causal language model, or it uses what is not supported; the field is named.
+    pub fn read(dir: &Path) -> Result<(LoraConfig, Option<String>), Error> {
+        let path = dir.join(ADAPTER_CONFIG);
+        let text = std::fs::read(&path).map_err(Error::io("read", &path))?;
+        let place = path.display().to_string();
+        let value: Value = serde_json::from_slice(&text).map_err(|error| Error::File {
+            path: path.clone(),
+            found: format!("broken JSON ({error})"),
+            wanted: "PEFT's settings of an adapter".into(),
+        })?;
+        let Some(fields) = value.as_object() else {
+            return Err(Error::File { path, found: "no object".into(), wanted: "PEFT's settings".into() });
+        };
+        from_fields(fields, &place)
+    }
+
+    /// PEFT's form of the settings.
+    pub(crate) fn to_json(&self, base: &str) -> Value {
+        let alpha = if self.alpha.fract() == 0.0 { json!(self.alpha as u64) } else { json!(self.alpha) };
+        json!({
+            "alpha_pattern": {}, "auto_mapping": null, "base_model_name_or_path": base, "bias": "none",
+            "fan_in_fan_out": false, "inference_mode": true, "init_lora_weights": true, "layers_pattern": null,
+            "layers_to_transform": null, "lora_alpha": alpha, "lora_dropout": 0.0, "modules_to_save": null,
+            "peft_type": "LORA", "r": self.rank, "rank_pattern": {}, "revision": null,
+            "target_modules": self.targets, "task_type": "CAUSAL_LM", "use_dora": false,
+            "use_rslora": self.use_rslora,
+        })
+    }
+}
+
+fn from_fields(fields: &Map<String, Value>, place: &str) -> Result<(LoraConfig, Option<String>), Error> {
+    let refuse = |field: &str, wanted: &str| -> Error {
+        let found = fields.get(field).map_or("nothing".into(), Value::to_string);
+        Error::Config { place: place.into(), field: field.into(), found, wanted: wanted.into() }
+    };
+    let neutral = |value: &Value| match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::Array(list) => list.is_empty(),
+        Value::Object(map) => map.is_empty(),
+        Value::String(text) => text.is_empty(),
+        _ => false,
+    };
+    for (field, value) in fields {
+        let text = value.as_str();
+        let (fine, wanted) = match field.as_str() {
+            "peft_type" => (text == Some("LORA"), "LORA"),
+            "task_type" => (value.is_null() || text == Some("CAUSAL_LM"), "CAUSAL_LM"),
+            "bias" => (text == Some("none"), "none"),
+            // Other initial values change the base model's weights too.
+            "init_lora_weights" => {
+                (value.is_boolean() || text == Some("gaussian"), "true, false or gaussian")
+            }
+            // Read below, or without meaning for the values.
+            "r"
+            | "lora_alpha"
+            | "target_modules"
+            | "use_rslora"
+            | "base_model_name_or_path"
+            | "revision"
+            | "inference_mode"
+            | "lora_dropout"
+            | "peft_version"
+            | "auto_mapping"
+            | "megatron_core"
+            | "qalora_group_size"
+            | "runtime_config"
+            | "ensure_weight_tying" => (true, ""),
+            _ => (neutral(value), "nothing: this setting of PEFT is not supported"),
+        };
+        if !fine {
+            return Err(refuse(field, wanted));
+        }
+    }
+    if !fields.contains_key("peft_type") {
+        return Err(refuse("peft_type", "LORA"));
+    }
+    let rank = fields.get("r").and_then(Value::as_u64).ok_or_else(|| refuse("r", "a positive integer"))?;
+    let alpha = fields.get("lora_alpha").and_then(Value::as_f64);
+    let mut targets: Vec<String> = match fields.get("target_modules") {
+        Some(Value::String(all)) if all == "all-linear" => LoraConfig::default().targets,
+        Some(Value::Array(list)) => list
+            .iter()
+            .map(|target| target.as_str().map(module))
+            .collect::<Option<BTreeSet<String>>>()
+            .ok_or_else(|| refuse("target_modules", "a list of names"))?
+            .into_iter()
+            .collect(),
+        _ => return Err(refuse("target_modules", "a list of names, or all-linear")),
+    };
+    // PEFT keeps a set and writes it in any order; ours is that of the layer.
+    let rank_of = |target: &String| LoraConfig::TARGETS.iter().position(|known| known == target);
+    targets.sort_by_key(rank_of);
+    let lora = LoraConfig {
+        rank: usize::try_from(rank).map_err(|_| refuse("r", "1 to 65536"))?,
+        alpha: alpha.ok_or_else(|| refuse("lora_alpha", "a positive number"))?,
+        targets,
+        use_rslora: fields.get("use_rslora") == Some(&Value::Bool(true)),
+    };
+    lora.check().map_err(|error| match error {
+        Error::Request { field, found, wanted } => {
+            let field = match field {
+                "lora.rank" => "r",
+                "lora.alpha" => "lora_alpha",
+                _ => "target_modules",
+            };
+            Error::Config { place: place.into(), field: field.into(), found, wanted }
+        }
+        other => other,
+    })?;
+    let base = fields.get("base_model_name_or_path").and_then(Value::as_str);
+    Ok((lora, base.filter(|base| !base.is_empty()).map(str::to_string)))
+}
+
+/// A target's last part, where it is the whole path of a layer's matrix, as PEFT writes those of `all-linear`. That all layers are named
+/// shows when their factors are read.
+fn module(target: &str) -> String {
+    let path = target.strip_prefix("model.layers.").and_then(|rest| rest.split_once('.'));
+    match path.map(|(layer, module)| (layer.parse::<usize>(), module.split_once('.'))) {
+        Some((Ok(_), Some(("self_attn" | "mlp", module)))) => module.into(),
+        _ => target.into(),
+    }
+}
+
+/// One adapted matrix: some of the outputs of a linear map.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Adapted {
+    /// Its place in the weights' store.
+    pub(crate) weight: Span,
+    /// Offset of the linear map that it is a part of, that map's outputs, and the first of them that is the matrix's.
+    pub(crate) linear: usize,
+    pub(crate) stride: usize,
+    pub(crate) first: usize,
+    pub(crate) outputs: usize,
+    pub(crate) inputs: usize,
+    pub(crate) rank: usize,
+    /// The factors' places in the adapters' store.
+    pub(crate) a: Span,
+    pub(crate) b: Span,
+}
+
+/// The adapters of a model, in a store of their own.
+#[derive(Debug, Clone)]
+pub(crate) struct AdapterLayout {
+    /// In the order of the weights' store.
+    pub(crate) adapted: Vec<Adapted>,
+    /// The factors under PEFT's names, `A` before `B`.
+    pub(crate) tensors: Vec<TensorLayout>,
+    pub(crate) len: usize,
+    pub(crate) scale: f32,
+}
+
+impl AdapterLayout {
+    pub(crate) fn new(layout: &Layout, lora: &LoraConfig) -> AdapterLayout {
+        let mut linears: Vec<&Linear> = layout.layers.iter().flat_map(|layer| layer.linears()).collect();
+        linears.sort_unstable_by_key(|linear| linear.weight.offset);
+        let (mut adapted, mut tensors, mut len) = (Vec::new(), Vec::new(), 0usize);
+        for tensor in layout.tensors.iter().filter(|tensor| lora.adapts(&tensor.name)) {
+            let place = linears.partition_point(|linear| linear.weight.offset <= tensor.span.offset);
+            let linear = linears[place - 1];
+            let (outputs, inputs, rank) = (tensor.shape[0], tensor.shape[1], lora.rank);
+            let module = tensor.name.strip_suffix(".weight").expect("a matrix's name");
+            let mut put = |factor: &str, shape: [usize; 2]| {
+                // On cache lines, as all parameters.
+                let offset = len.next_multiple_of(16);
+                let span = Span { offset, len: shape[0] * shape[1] };
+                len = offset + span.len;
+                let name = format!("base_model.model.{module}.lora_{factor}.weight");
+                tensors.push(TensorLayout { name, shape: shape.to_vec(), span, kind: Kind::Matrix });
+                span
+            };
+            let (a, b) = (put("A", [rank, inputs]), put("B", [outputs, rank]));
+            adapted.push(Adapted {
+                weight: tensor.span,
+                linear: linear.weight.offset,
+                stride: linear.outputs,
+                first: (tensor.span.offset - linear.weight.offset) / inputs,
+                outputs,
+                inputs,
+                rank,
+                a,
+                b,
+            });
+        }
+        AdapterLayout { adapted, tensors, len: len.next_multiple_of(16), scale: lora.scale() as f32 }
+    }
+
+    /// The adapted parts of a linear map.
+    pub(crate) fn of(&self, linear: &Linear) -> &[Adapted] {
+        let at = |offset: usize| self.adapted.partition_point(|adapted| adapted.linear < offset);
+        &self.adapted[at(linear.weight.offset)..at(linear.weight.offset + 1)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_that_cannot_be_are_refused_by_field() {
+        let wrong = [
+            (LoraConfig { rank: 0, ..LoraConfig::default() }, "lora.rank"),
+            (LoraConfig { alpha: 0.0, ..LoraConfig::default() }, "lora.alpha"),
+            (LoraConfig { targets: vec![], ..LoraConfig::default() }, "lora.targets"),
+            (LoraConfig { targets: vec!["lm_head".into()], ..LoraConfig::default() }, "embedding and head"),
+            (LoraConfig { targets: vec!["qproj".into()], ..LoraConfig::default() }, "qproj"),
+            (LoraConfig { targets: vec!["q_proj".into(); 2], ..LoraConfig::default() }, "twice"),
+        ];
+        for (lora, part) in wrong {
+            let message = lora.check().unwrap_err().to_string();
+            assert!(message.contains(part), "{message:?} lacks {part:?}");
+        }
+        LoraConfig::default().check().unwrap();
+    }
+
+    #[test]
+    fn factor_is_alpha_over_rank_or_its_root() {
+        let lora = LoraConfig { rank: 16, alpha: 8.0, ..LoraConfig::default() };
+        assert_eq!(lora.scale(), 0.5);
+        assert_eq!(LoraConfig { use_rslora: true, ..lora }.scale(), 2.0);
+    }
+
+    fn read(change: impl FnOnce(&mut Map<String, Value>)) -> Result<(LoraConfig, Option<String>), Error> {
+        let mut value = LoraConfig::default().to_json("some/base");
+        change(value.as_object_mut().unwrap());
+        from_fields(value.as_object().unwrap(), "adapter_config.json")
+    }
+
+    #[test]
+    fn settings_survive_pefts_form() {
+        assert_eq!(read(|_| {}).unwrap(), (LoraConfig::default(), Some("some/base".into())));
+        let reordered = read(|fields| {
+            fields.insert("target_modules".into(), json!(["v_proj", "q_proj"]));
+            fields.insert("lora_dropout".into(), json!(0.05));
+            fields.insert("use_rslora".into(), json!(true));
+        });
+        let (lora, _) = reordered.unwrap();
+        assert_eq!((lora.targets, lora.use_rslora), (vec!["q_proj".to_string(), "v_proj".into()], true));
+        let paths = read(|fields| {
+            let paths = json!([
+                "model.layers.1.mlp.up_proj",
+                "model.layers.0.self_attn.k_proj",
+                "model.layers.0.mlp.up_proj"
+            ]);
+            fields.insert("target_modules".into(), paths);
+        });
+        assert_eq!(paths.unwrap().0.targets, ["k_proj", "up_proj"]);
+        let all = read(|fields| drop(fields.insert("target_modules".into(), json!("all-linear"))));
+        assert_eq!(all.unwrap().0.targets.len(), 7);
+    }
+
+    #[test]
+    fn settings_of_peft_that_are_not_supported_are_refused_by_name() {
+        for (field, value) in [
+            ("peft_type", json!("IA3")),
+            ("task_type", json!("SEQ_CLS")),
+            ("bias", json!("all")),
+            ("use_dora", json!(true)),
+            ("fan_in_fan_out", json!(true)),
+            ("modules_to_save", json!(["lm_head"])),
+            ("layers_to_transform", json!([0])),
+            ("rank_pattern", json!({"q_proj": 4})),
+            ("alpha_pattern", json!({"q_proj": 4})),
+            ("init_lora_weights", json!("pissa")),
+            ("target_modules", json!(".*proj")),
+            ("target_modules", json!(["q_proj", "lm_head"])),
+            ("r", json!(-1)),
+            ("lora_alpha", json!("much")),
+            ("some_new_setting", json!(3)),
+        ] {
+            let message = read(|fields| drop(fields.insert(field.into(), value))).unwrap_err().to_string();
+            assert!(message.contains(field), "{message:?} lacks {field:?}");
+        }
+        for field in ["peft_type", "r", "lora_alpha", "target_modules"] {
+            let message = read(|fields| drop(fields.remove(field))).unwrap_err().to_string();
+            assert!(message.contains(field), "{message:?} lacks {field:?}");
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! LoRA against PEFT and PyTorch: logits, merged logits, gradients and optimizer steps of `golden/make_lora.py`.
+
+mod golden;
+
+use fgrpo_nn::weights::TensorFile;
+use fgrpo_nn::{AdamW, Batch, Device, Engine, LoraConfig};
+
+const CASES: [&str; 2] = ["lora_qwen2", "lora_qwen3_rs"];
+
+fn adapted(case: &str) -> (Engine, TensorFile) {
+    let expected = golden::expected(case);
+    let base = golden::checkpoint(&expected.metadata()["base"]);
+    let mut engine = Engine::open(&base, &Device::Cpu { threads: 2 }).unwrap();
+    engine.read_adapter(&golden::folder().join(case)).unwrap();
+    (engine, expected)
+}
+
+/// The batch as prefix trees, and for each completion token its prediction.
+fn batch(expected: &TensorFile) -> (Batch, Vec<usize>) {
+    let (mut batch, mut of) = (Batch::default(), Vec::new());
+    for group in golden::sequences(expected).chunk_by(|a, b| a.group == b.group) {
+        let completions: Vec<&[u32]> = group.iter().map(|s| s.completion.as_slice()).collect();
+        of.extend(batch.push_group(&group[0].prompt, &completions).concat());
+    }
+    (batch, of)
+}
+
+/// Adds the gradient of make.py's scalar function, and returns its value.
+fn accumulate(engine: &mut Engine, expected: &TensorFile) -> f64 {
+    let (batch, of) = batch(expected);
+    let [a, b, c] = ["a", "b", "c"].map(|name| expected.tensor(name).unwrap());
+    let temperature = golden::numbers(expected, "temperature")[0] as f32;
+    let mut tokens_of = vec![Vec::new(); batch.predictions.len()];
+    for (token, &prediction) in of.iter().enumerate() {
+        tokens_of[prediction].push(token);
+    }
+    let scores = engine
+        .accumulate(&batch, temperature, &|predictions, logp, _, dlogp, dentropy| {
+            for (i, &prediction) in predictions.iter().enumerate() {
+                dlogp[i] = tokens_of[prediction].iter().map(|&t| a[t] + c[t] * logp[i]).sum();
+                dentropy[i] = tokens_of[prediction].iter().map(|&t| b[t]).sum();
+            }
+        })
+        .unwrap();
+    let term = |(t, &p): (usize, &usize)| {
+        let (logp, entropy) = (f64::from(scores.logp[p]), f64::from(scores.entropy[p]));
+        f64::from(a[t]) * logp + f64::from(c[t]) / 2.0 * logp * logp + f64::from(b[t]) * entropy
+    };
+    of.iter().enumerate().map(term).sum()
+}
+
+#[track_caller]
+fn assert_near(what: &str, found: &[f32], wanted: &[f32], tolerance: f32) {
+    let (worst, at) = golden::distance(found, wanted);
+    assert!(worst <= tolerance, "{what}[{at}]: found {}, wanted {}, off by {worst}", found[at], wanted[at]);
+}
+
+#[test]
+fn logits_equal_pefts_adapted_and_its_merged_model() {
+    for case in CASES {
+        let (mut engine, expected) = adapted(case);
+        let (batch, of) = batch(&expected);
+        let logits = engine.logits(&batch).unwrap();
+        let v = engine.config().vocab_size;
+        let found: Vec<f32> = of.iter().flat_map(|&p| logits[p * v..(p + 1) * v].iter().copied()).collect();
+        for name in ["logits", "merged_logits"] {
+            assert_near(&format!("{case} {name}"), &found, &expected.tensor(name).unwrap(), 2e-5);
+        }
+    }
+}
+
+#[test]
+fn gradients_of_the_factors_and_four_adamw_steps_follow_peft() {
+    for case in CASES {
+        let (mut engine, expected) = adapted(case);
+        accumulate(&mut engine, &expected);
+        let mut seen = 0;
+        for (name, shape, found) in engine.gradients() {
+            let wanted = expected.tensor(&format!("grad.{name}")).unwrap();
+            assert_eq!(shape.iter().product::<usize>(), wanted.len(), "{name}");
+            let size = wanted.iter().map(|x| x.abs()).fold(0.0, f32::max);
+            let worst = found.iter().zip(&wanted).map(|(f, w)| (f - w).abs()).fold(0.0, f32::max);
+            assert!(worst <= 2e-5 * size, "{case} {name}: off by {worst}, largest is {size}");
+            seen += 1;
+        }
+        assert_eq!(seen, engine.adapter_tensors().count());
+        engine.zero_gradient();
+        let [lr, beta1, beta2, eps, weight_decay] = golden::numbers(&expected, "adamw")[..] else {
+            panic!("five settings")
+        };
+        let adamw = AdamW { lr, beta1, beta2, eps, weight_decay, ..AdamW::default() };
+        let max_norm: Option<f64> = expected.metadata()["max_norm"].parse().ok();
+        let (losses, norms) = (expected.tensor("loss").unwrap(), expected.tensor("grad_norm").unwrap());
+        for step in 0..losses.len() {
+            let loss = accumulate(&mut engine, &expected);
+            assert_near(&format!("{case} loss of step {step}"), &[loss as f32], &[losses[step]], 1e-4);
+            let report = engine.update(&adamw, max_norm);
+            let norm = report.gradient_norm as f32;
+            assert_near(&format!("{case} norm of step {step}"), &[norm], &[norms[step]], 1e-4);
+        }
+        for (name, _, found) in engine.adapter_tensors() {
+            let wanted = expected.tensor(&format!("final.{name}")).unwrap();
+            assert_near(&format!("{case} {name}"), &found, &wanted, 1e-4);
+        }
+    }
+}
+
+#[test]
+fn an_adapter_written_again_has_the_same_values_and_settings() {
+    for case in CASES {
+        let (engine, _) = adapted(case);
+        let dir = tempfile::tempdir().unwrap();
+        engine.write_adapter(dir.path(), "base").unwrap();
+        let (read, base) = LoraConfig::read(dir.path()).unwrap();
+        assert_eq!((Some(&read), base.as_deref()), (engine.lora(), Some("base")));
+        let [ours, pefts] = [dir.path().to_path_buf(), golden::folder().join(case)]
+            .map(|dir| TensorFile::open(&dir.join("adapter_model.safetensors")).unwrap());
+        let mut names: Vec<&str> = pefts.names().collect();
+        names.sort_unstable();
+        let mut own: Vec<&str> = ours.names().collect();
+        own.sort_unstable();
+        assert_eq!(own, names);
+        for name in names {
+            assert_eq!(ours.shape(name), pefts.shape(name), "{name}");
+            assert_eq!(ours.tensor(name).unwrap(), pefts.tensor(name).unwrap(), "{name}");
+        }
+        let message = engine.write_adapter(dir.path(), "base").unwrap_err().to_string();
+        assert!(message.contains("an adapter") && message.contains("remove it"), "{message}");
+    }
+}

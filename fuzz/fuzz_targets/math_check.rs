@@ -1,7 +1,7 @@
 //! Golds and responses of the mathematics verifier: the text before the first NUL is the gold, the rest the response,
 //! which is also read inside a box. Both modes.
 //!
-//! `cargo +nightly fuzz run math_check -- -max_total_time=600`
+//! `cargo +nightly fuzz run math_check -- -max_total_time=660`
 #![no_main]
 
 use fgrpo_verify::math::{Mode, Options, Problem};

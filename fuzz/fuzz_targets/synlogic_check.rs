@@ -1,7 +1,7 @@
 //! Responses, and damaged problems, of every SynLogic task. The first byte chooses the task, the second whether the
 //! rest is a response to a sound problem or a problem's data.
 //!
-//! `cargo +nightly fuzz run synlogic_check -- -max_total_time=600`
+//! `cargo +nightly fuzz run synlogic_check -- -max_total_time=660`
 #![no_main]
 
 use std::sync::LazyLock;

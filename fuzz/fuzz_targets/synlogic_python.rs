@@ -1,6 +1,6 @@
 //! The reader of Python literals and expressions, of JSON, and of exact arithmetic.
 //!
-//! `cargo +nightly fuzz run synlogic_python -- -max_total_time=600`
+//! `cargo +nightly fuzz run synlogic_python -- -max_total_time=660`
 #![no_main]
 
 use fgrpo_verify::synlogic::{json, python, rational};

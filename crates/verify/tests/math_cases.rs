@@ -114,6 +114,11 @@ fn megabytes_of_one_character_are_read_without_trouble() {
         "$a",
         "\\[",
         "\\(",
+        // Environments on one line: its end was looked for from each of them.
+        "\\(1\\) ",
+        "$1$ ",
+        " [1] ",
+        "1 - 1 ",
         " [",
         "(",
         "answer ",
@@ -134,6 +139,8 @@ fn megabytes_of_one_character_are_read_without_trouble() {
         texts.push(piece.repeat(300_000 / piece.len()));
         texts.push(format!("\\boxed{{{}}}", piece.repeat(9_000 / piece.len())));
     }
+    // Boxes in boxes were opened one by one, each by a search of the whole.
+    texts.push(format!("{}1{}", "\\boxed{".repeat(2_000), "}".repeat(2_000)));
     let golds = ["\\frac{1}{2}", "x^2+1", "(1,2)\\cup(3,4)", "x<3"]
         .map(|gold| Problem::new(gold, &Options::default()));
     for text in &texts {
@@ -141,6 +148,17 @@ fn megabytes_of_one_character_are_read_without_trouble() {
             problem.check(text);
         }
         Problem::new(text, &Options::default()).check("\\boxed{1}");
+    }
+}
+
+#[test]
+fn a_bare_number_longer_than_any_answer_is_unscorable() {
+    let problem = Problem::new("42", &Options::default());
+    for text in ["7".repeat(20_000), format!("1{}", "+1".repeat(20_000)), format!("0.{}", "3".repeat(20_000))]
+    {
+        assert_eq!(problem.check(&text).verdict, Verdict::Unscorable, "{}..", &text[..20]);
+        // What stands behind it is the answer all the same.
+        assert_eq!(problem.check(&format!("{text} so it is 42")).verdict, Verdict::Correct);
     }
 }
 

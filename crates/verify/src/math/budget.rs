@@ -17,6 +17,9 @@ pub(super) const MAX_ANSWER: usize = 16_384;
 /// Answers tried from one completion.
 pub(super) const MAX_CANDIDATES: usize = 24;
 
+/// Boxes inside boxes that are opened.
+pub(super) const MAX_BOXES: usize = 16;
+
 /// Why an answer has no parsed form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ParseError {

@@ -5,12 +5,14 @@
 //! first that parses is the answer. Boxes are found by scanning; the anchored forms by regular expressions over a
 //! short window behind the anchor.
 
+use std::collections::VecDeque;
 use std::sync::LazyLock;
 
 use fancy_regex::Regex as Fancy;
 use regex::Regex;
 
 use super::Options;
+use super::budget::{MAX_ANSWER, MAX_CANDIDATES};
 
 /// What was found at a place.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +27,8 @@ pub(super) enum Found<'a> {
     Expression(&'a str),
     /// Whole digits (with separators), fraction digits, percent.
     Number(&'a str, &'a str, bool),
+    /// A bare number or expression longer than any answer.
+    Oversized,
 }
 
 /// A candidate and its place.
@@ -34,6 +38,9 @@ pub(super) struct Candidate<'a> {
     start: usize,
     end: usize,
 }
+
+/// Occurrences of "answer" looked behind, from the last.
+const MAX_ANCHORS: usize = 63;
 
 /// Characters of currencies that may stand before a number.
 const CURRENCY: &str = "$€£¥₹₽₪₩₫฿₡₢₣₤₥₦₧₨₭₮₯₰₱₲₳₴₵₶₷₸₺₻₼₾₿";
@@ -69,7 +76,7 @@ pub(super) struct Search<'a> {
     plain: bool,
     /// Ends of the word "answer".
     answers: Vec<usize>,
-    /// Places of `$`, `\(`, `\[`: the environments, found once.
+    /// LaTeX between `$`, `\(`, `\[`, found once: what can be tried of it.
     environments: Option<Vec<Candidate<'a>>>,
     stage: usize,
     stages: Vec<(i32, Stage)>,
@@ -135,28 +142,35 @@ impl<'a> Search<'a> {
         }
     }
 
+    /// Where what follows one occurrence of "answer" begins at a stage.
+    fn tail_of(&self, stage: Stage, end: usize) -> Option<usize> {
+        let rest = &self.text[end..];
+        let is_final = || ends_with_word(&self.text.as_bytes()[..end - 6], b"final ");
+        match stage {
+            Stage::Hoped => (is_final() && starts_with_word(rest.as_bytes(), b" is")).then_some(end + 3),
+            Stage::Final => is_final().then_some(end),
+            Stage::Colon => rest.starts_with(':').then_some(end + 1),
+            _ => Some(end),
+        }
+    }
+
+    /// The first and the last place where LaTeX behind an anchor may begin.
+    fn latex_window(&self, stage: Stage, offset: usize) -> Option<(usize, usize)> {
+        let tail = &self.text[offset..];
+        let after = match stage {
+            Stage::Hoped => tail,
+            Stage::Final => &tail[find_is(clip(tail, 110))?..],
+            _ => return Some((offset, offset + clip(tail, 50).len())),
+        };
+        let start = self.text.len() - after.strip_prefix(':').unwrap_or(after).trim_start().len();
+        Some((start, start))
+    }
+
     /// Candidates behind one occurrence of "answer".
     fn anchored(&mut self, stage: Stage, end: usize, group: &mut Vec<Candidate<'a>>) {
-        let rest = &self.text[end..];
-        let before = &self.text.as_bytes()[..end - 6];
-        let is_final = ends_with_word(before, b"final ");
-        let tail = match stage {
-            Stage::Hoped => {
-                if !is_final || !starts_with_word(rest.as_bytes(), b" is") {
-                    return;
-                }
-                &rest[3..]
-            }
-            Stage::Final if !is_final => return,
-            Stage::Colon => match rest.strip_prefix(':') {
-                Some(tail) => tail,
-                None => return,
-            },
-            _ => rest,
-        };
-        let offset = self.text.len() - tail.len();
+        let Some(offset) = self.tail_of(stage, end) else { return };
         if self.plain {
-            let window = clip(tail, 600);
+            let window = clip(&self.text[offset..], 600);
             let captures = match stage {
                 Stage::Hoped => {
                     HOPED.as_ref().and_then(|regex| regex.captures(window)).map(|c| read_captures(&c))
@@ -169,34 +183,17 @@ impl<'a> Search<'a> {
             }
         }
         if self.latex {
-            self.anchored_latex(stage, tail, offset, group);
+            self.anchored_latex(stage, offset, group);
         }
     }
 
-    fn anchored_latex(&mut self, stage: Stage, tail: &'a str, offset: usize, group: &mut Vec<Candidate<'a>>) {
+    fn anchored_latex(&mut self, stage: Stage, offset: usize, group: &mut Vec<Candidate<'a>>) {
         let text = self.text;
-        let (from, to) = match stage {
-            Stage::Hoped => {
-                let after = tail.strip_prefix(':').unwrap_or(tail);
-                let start = offset + (tail.len() - after.len()) + (after.len() - after.trim_start().len());
-                (start, start)
-            }
-            Stage::Final => {
-                let window = clip(tail, 110);
-                let Some(is) = find_is(window) else { return };
-                let after = &tail[is..];
-                let after_colon = after.strip_prefix(':').unwrap_or(after);
-                let start = offset + tail.len() - after_colon.trim_start().len();
-                (start, start)
-            }
-            _ => (offset, offset + clip(tail, 50).len()),
-        };
+        let Some((from, to)) = self.latex_window(stage, offset) else { return };
         let environments = self.environments();
-        let found = environments.iter().find(|candidate| {
-            // A bracket in spaces starts one before its bracket.
-            candidate.start >= from && candidate.start <= to
-        });
-        let Some(found) = found else { return };
+        // A bracket in spaces starts one before its bracket.
+        let first = environments.partition_point(|candidate| candidate.start < from);
+        let Some(found) = environments.get(first).filter(|candidate| candidate.start <= to) else { return };
         if stage == Stage::Hoped {
             let rest = &text[found.end..];
             let rest = rest.strip_prefix('.').unwrap_or(rest);
@@ -213,29 +210,93 @@ impl<'a> Search<'a> {
     }
 
     fn environments(&mut self) -> &[Candidate<'a>] {
-        let text = self.text;
-        self.environments.get_or_insert_with(|| environments(text))
+        if self.environments.is_none() {
+            let mut windows = Vec::new();
+            for stage in [Stage::Hoped, Stage::Final, Stage::Colon, Stage::Answer] {
+                let offsets = self.answers.iter().filter_map(|end| self.tail_of(stage, *end));
+                windows.extend(offsets.filter_map(|offset| self.latex_window(stage, offset)));
+            }
+            self.environments = Some(environments(self.text, Kept::new(windows)));
+        }
+        self.environments.as_deref().unwrap_or_default()
     }
 
     fn bare_numbers(&self, group: &mut Vec<Candidate<'a>>) {
-        let text = self.text;
-        if let Some(regex) = BARE_EXPRESSION.as_ref() {
-            for captures in regex.captures_iter(text) {
-                if let (Some(whole), Some(expr)) = (captures.get(0), captures.name("expr")) {
-                    let found = Found::Expression(expr.as_str());
-                    group.push(Candidate { found, start: whole.start(), end: whole.end() });
+        let kinds =
+            [(&BARE_EXPRESSION, never_in_expression as fn(u8) -> bool), (&BARE_NUMBER, never_in_number)];
+        for (regex, never_inside) in kinds {
+            let Some(regex) = regex.as_ref() else { continue };
+            for (start, end) in last_matches(self.text, regex, never_inside) {
+                if end - start > MAX_ANSWER {
+                    group.push(Candidate { found: Found::Oversized, start, end });
+                    continue;
                 }
-            }
-        }
-        if let Some(regex) = BARE_NUMBER.as_ref() {
-            for captures in regex.captures_iter(text) {
-                let Some(whole) = captures.get(0) else { continue };
-                if let (Some(found), _) = read_captures(&captures) {
-                    group.push(Candidate { found, start: whole.start(), end: whole.end() });
+                let Some(captures) = regex.captures_at(self.text, start) else { continue };
+                if let (Some(found), end) = read_captures(&captures) {
+                    group.push(Candidate { found, start, end });
                 }
             }
         }
     }
+}
+
+/// The last matches of a pattern, as many as can be tried, the last one first.
+///
+/// The text is searched piece by piece from its end. A piece begins behind a byte that is in no match, and so its matches are those
+/// of a search from the text's beginning.
+fn last_matches(text: &str, regex: &Regex, never_inside: fn(u8) -> bool) -> Vec<(usize, usize)> {
+    const PIECE: usize = 4096;
+    let mut matches = Vec::new();
+    let mut end = text.len();
+    while end > 0 && matches.len() < MAX_CANDIDATES {
+        let head = &text.as_bytes()[..end.saturating_sub(PIECE)];
+        let begin = head.iter().rposition(|byte| never_inside(*byte)).map_or(0, |at| at + 1);
+        // The piece ends with such a byte as well, and so no match is taken for one at the end of the text.
+        let piece = &text[..end];
+        let mut last = VecDeque::with_capacity(MAX_CANDIDATES);
+        let mut from = begin;
+        while let Some(found) = regex.find_at(piece, from) {
+            if last.len() == MAX_CANDIDATES {
+                last.pop_front();
+            }
+            last.push_back((found.start(), found.end()));
+            from = found.end();
+        }
+        matches.extend(last.into_iter().rev());
+        end = begin;
+    }
+    matches
+}
+
+/// Letters and signs that no bare expression has.
+fn never_in_expression(byte: u8) -> bool {
+    byte.is_ascii_alphabetic() || is_stranger(byte)
+}
+
+/// Letters and signs that no bare number has, nor the words for percent.
+fn never_in_number(byte: u8) -> bool {
+    byte.is_ascii_alphabetic() && !b"pPercntag".contains(&byte) || is_stranger(byte)
+}
+
+fn is_stranger(byte: u8) -> bool {
+    matches!(
+        byte,
+        b'{' | b'}'
+            | b'\\'
+            | b'['
+            | b']'
+            | b'_'
+            | b'&'
+            | b'|'
+            | b'<'
+            | b'>'
+            | b'"'
+            | b'\''
+            | b';'
+            | b'!'
+            | b'?'
+            | b'#'
+    )
 }
 
 fn read_captures<'a>(captures: &regex::Captures<'a>) -> (Option<Found<'a>>, usize) {
@@ -300,23 +361,22 @@ fn ends_with_word(text: &[u8], word: &[u8]) -> bool {
     text.len() >= word.len() && text[text.len() - word.len()..].eq_ignore_ascii_case(word)
 }
 
-/// Ends of "answer", in any case.
+/// Ends of the last occurrences of "answer", in any case.
 fn answer_ends(text: &str) -> Vec<usize> {
     let bytes = text.as_bytes();
     let mut ends = Vec::new();
-    let mut at = 0;
+    let mut to = bytes.len();
     // `w` is the rarest letter of the word.
-    while let Some(found) = bytes[at..].iter().position(|byte| byte | 0x20 == b'w') {
-        let w = at + found;
-        at = w + 1;
+    while let Some(w) = bytes[..to].iter().rposition(|byte| byte | 0x20 == b'w') {
+        to = w;
         if w >= 3 && bytes.len() >= w + 3 && bytes[w - 3..w + 3].eq_ignore_ascii_case(b"answer") {
             ends.push(w + 3);
-            if ends.len() >= 64 {
-                // Enough anchors: the last ones matter.
-                ends.remove(0);
+            if ends.len() == MAX_ANCHORS {
+                break;
             }
         }
     }
+    ends.reverse();
     ends
 }
 
@@ -401,18 +461,55 @@ fn has_word(text: &str, word: &str) -> bool {
 
 // ---- environments ----
 
+/// Environments that can be tried, which bounds memory: those behind an anchor, and the last ones of the text.
+struct Kept<'a> {
+    /// Starts of windows behind anchors in increasing order, each with the furthest end of a window that begins there or before.
+    windows: Vec<(usize, usize)>,
+    anchored: Vec<Candidate<'a>>,
+    last: VecDeque<Candidate<'a>>,
+}
+
+impl<'a> Kept<'a> {
+    fn new(mut windows: Vec<(usize, usize)>) -> Self {
+        windows.sort_unstable();
+        let mut furthest = 0;
+        for (_, end) in &mut windows {
+            furthest = furthest.max(*end);
+            *end = furthest;
+        }
+        Self { windows, anchored: Vec::new(), last: VecDeque::with_capacity(MAX_CANDIDATES) }
+    }
+
+    /// Candidates come from left to right.
+    fn push(&mut self, candidate: Candidate<'a>) {
+        if self.last.len() == MAX_CANDIDATES
+            && let Some(left) = self.last.pop_front()
+        {
+            let before = self.windows.partition_point(|(start, _)| *start <= left.start);
+            if before > 0 && self.windows[before - 1].1 >= left.start {
+                self.anchored.push(left);
+            }
+        }
+        self.last.push_back(candidate);
+    }
+
+    fn all(mut self) -> Vec<Candidate<'a>> {
+        self.anchored.extend(self.last);
+        self.anchored
+    }
+}
+
 /// LaTeX between delimiters, up to six joined by connectives.
-fn environments(text: &str) -> Vec<Candidate<'_>> {
-    let mut found = Vec::new();
+fn environments<'a>(text: &'a str, mut kept: Kept<'a>) -> Vec<Candidate<'a>> {
     let bytes = text.as_bytes();
-    let mut failed = Failed::default();
+    let mut ahead = Ahead::default();
     let mut at = 0;
     while at < bytes.len() {
         let Some(step) = bytes[at..].iter().position(|byte| matches!(byte, b'$' | b'\\' | b'[')) else {
             break;
         };
         let place = at + step;
-        let Some(first) = environment(text, place, at, &mut failed) else {
+        let Some(first) = environment(text, place, at, &mut ahead) else {
             at = place + 1;
             continue;
         };
@@ -421,22 +518,24 @@ fn environments(text: &str) -> Vec<Candidate<'_>> {
         let mut contents = vec![(first.content, first.percent)];
         while contents.len() < 6 {
             let Some(next_at) = connective(text, end) else { break };
-            let Some(next) = environment(text, next_at, end, &mut failed) else { break };
+            let Some(next) = environment(text, next_at, end, &mut ahead) else { break };
             if next.start < end {
                 break;
             }
             contents.push((next.content, next.percent));
             end = next.end;
         }
-        found.push(Candidate { found: Found::Latex(contents), start, end });
+        kept.push(Candidate { found: Found::Latex(contents), start, end });
         at = end;
     }
-    found
+    kept.all()
 }
 
-/// Delimiters for which no closing one is left, so that it is not looked for again and again.
+/// What was looked for ahead: the end of a line, and delimiters for which no closing one is left. Looking again and again would make
+/// the work quadratic.
 #[derive(Default)]
-struct Failed {
+struct Ahead {
+    line_end: usize,
     double: bool,
     bracket: bool,
     paren_line: usize,
@@ -452,7 +551,7 @@ struct Environment<'a> {
 }
 
 /// The environment that opens at a `$`, backslash or bracket. `floor` is where the search may look back to.
-fn environment<'a>(text: &'a str, at: usize, floor: usize, failed: &mut Failed) -> Option<Environment<'a>> {
+fn environment<'a>(text: &'a str, at: usize, floor: usize, ahead: &mut Ahead) -> Option<Environment<'a>> {
     let bytes = text.as_bytes();
     let escaped = at > 0 && bytes[at - 1] == b'\\';
     let rest = &text[at..];
@@ -464,16 +563,16 @@ fn environment<'a>(text: &'a str, at: usize, floor: usize, failed: &mut Failed) 
         if escaped {
             return None;
         }
-        if rest.starts_with("$$") && !failed.double {
+        if rest.starts_with("$$") && !ahead.double {
             match unescaped(bytes, at + 3, bytes.len(), |i| bytes[i..].starts_with(b"$$")) {
                 Some(close) => return Some(closed(at + 2, close, 2)),
-                None => failed.double = true,
+                None => ahead.double = true,
             }
         }
         if at > 0 && bytes[at - 1].is_ascii_digit() {
             return None;
         }
-        if failed.dollar_line > at {
+        if ahead.dollar_line > at {
             return None;
         }
         // No line break and no other dollar inside.
@@ -489,16 +588,16 @@ fn environment<'a>(text: &'a str, at: usize, floor: usize, failed: &mut Failed) 
             place += 1;
         }
         if bytes.get(place) != Some(&b'$') {
-            failed.dollar_line = place;
+            ahead.dollar_line = place;
         }
         return None;
     }
     if rest.starts_with("\\[") && !escaped {
-        if failed.bracket {
+        if ahead.bracket {
             return None;
         }
         let close = unescaped(bytes, at + 3, bytes.len(), |i| bytes[i..].starts_with(b"\\]"));
-        failed.bracket = close.is_none();
+        ahead.bracket = close.is_none();
         return close.map(|close| closed(at + 2, close, 2));
     }
     if let Some(body) = rest.strip_prefix("\\frac{") {
@@ -509,18 +608,22 @@ fn environment<'a>(text: &'a str, at: usize, floor: usize, failed: &mut Failed) 
         return Some(Environment { content: &text[start..end], percent, start, end: after });
     }
     if rest.starts_with("\\(") && !escaped {
-        if failed.paren_line > at {
+        if ahead.paren_line > at {
             return None;
         }
-        let line = bytes[at..].iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |step| at + step);
+        if ahead.line_end < at {
+            let step = bytes[at..].iter().position(|byte| *byte == b'\n');
+            ahead.line_end = step.map_or(bytes.len(), |step| at + step);
+        }
+        let line = ahead.line_end;
         let close = unescaped(bytes, at + 3, line, |i| bytes[i..].starts_with(b"\\)"));
         if close.is_none() {
-            failed.paren_line = line;
+            ahead.paren_line = line;
         }
         return close.map(|close| closed(at + 2, close, 2));
     }
     if rest.starts_with('[') && at > floor && bytes[at - 1].is_ascii_whitespace() {
-        if failed.spaced_line > at {
+        if ahead.spaced_line > at {
             return None;
         }
         let mut place = at + 2;
@@ -536,7 +639,7 @@ fn environment<'a>(text: &'a str, at: usize, floor: usize, failed: &mut Failed) 
             }
             place += 1;
         }
-        failed.spaced_line = place;
+        ahead.spaced_line = place;
     }
     None
 }
@@ -597,6 +700,7 @@ mod tests {
                     Found::Boxed(parts) => parts.iter().map(|part| (*part).to_owned()).collect(),
                     Found::Broken(text) | Found::Expression(text) => vec![(*text).to_owned()],
                     Found::Number(whole, fraction, _) => vec![format!("{whole}.{fraction}")],
+                    Found::Oversized => vec!["oversized".to_owned()],
                 };
             }
         }
@@ -625,6 +729,37 @@ mod tests {
             ("11 = 5+6", &["5+6"]),
         ] {
             assert_eq!(first(text), wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_last_numbers_are_those_of_a_search_from_the_beginning() {
+        const PIECES: [&str; 16] = [
+            "7", " ", "1,000", "x", "=", "+", " 3.5", "%", " percent", "(2", ")", "**4**", "\n", "$5",
+            "\\frac", " Perc",
+        ];
+        let mut state = 1_u64;
+        for round in 0..40 {
+            let mut text = String::new();
+            while text.len() < 20_000 {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                // Every other text has no byte at which it could be cut.
+                let kinds = if round % 2 == 0 { PIECES.len() } else { 3 };
+                text.push_str(PIECES[(state >> 33) as usize % kinds]);
+            }
+            for (regex, never_inside) in
+                [(&BARE_EXPRESSION, never_in_expression as fn(u8) -> bool), (&BARE_NUMBER, never_in_number)]
+            {
+                let regex = regex.as_ref().unwrap();
+                let mut wanted: Vec<_> =
+                    regex.find_iter(&text).map(|found| (found.start(), found.end())).collect();
+                wanted.reverse();
+                let mut found = last_matches(&text, regex, never_inside);
+                assert!(found.len() >= MAX_CANDIDATES.min(wanted.len()));
+                wanted.truncate(MAX_CANDIDATES);
+                found.truncate(MAX_CANDIDATES);
+                assert_eq!(found, wanted);
+            }
         }
     }
 }

@@ -29,10 +29,11 @@ mod numeric;
 mod plain;
 mod region;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use crate::verdict::{Outcome, Verdict};
-use budget::{MAX_ANSWER, MAX_CANDIDATES, ParseError};
+use budget::{MAX_ANSWER, MAX_BOXES, MAX_CANDIDATES, ParseError};
 use compare::{Evidence, Subject};
 use expr::Expr;
 use extract::{Found, Search};
@@ -261,6 +262,7 @@ fn read_candidate(found: &Found<'_>) -> (Result<Subject, ParseError>, String) {
             });
             (value, text)
         }
+        Found::Oversized => (Err(ParseError::Budget), String::new()),
         Found::Expression(text) => {
             if text.len() > MAX_ANSWER {
                 return (Err(ParseError::Budget), String::new());
@@ -347,30 +349,36 @@ fn read_latex(raw: &str, percent: bool) -> (Result<Subject, ParseError>, String)
     (value, text)
 }
 
-/// The contents of the boxes inside a text, where there are some.
-fn unboxed(raw: &str) -> std::borrow::Cow<'_, str> {
-    if !raw.contains("\\boxed{") {
-        return raw.into();
-    }
-    let options = Options::default();
-    let mut search = Search::new(raw, &options, true, false);
-    let mut last = None;
-    while let Some(group) = search.next_group() {
-        last = group.into_iter().find_map(|candidate| match candidate.found {
-            Found::Boxed(contents) => Some(contents.join(",")),
-            _ => None,
-        });
-        if last.is_some() {
+/// The contents of the boxes inside a text, where there are some. Boxes in boxes are opened a few deep.
+fn unboxed(raw: &str) -> Cow<'_, str> {
+    let mut text = Cow::Borrowed(raw);
+    for _ in 0..MAX_BOXES {
+        if !text.contains("\\boxed{") {
+            break;
+        }
+        let Some(content) = boxed_content(&text) else { break };
+        let shorter = content.len() < text.len();
+        text = content.into();
+        if !shorter {
             break;
         }
     }
-    match last {
-        Some(content) if content.contains("\\boxed{") && content.len() < raw.len() => {
-            unboxed(&content).into_owned().into()
+    text
+}
+
+fn boxed_content(text: &str) -> Option<String> {
+    let options = Options::default();
+    let mut search = Search::new(text, &options, true, false);
+    while let Some(group) = search.next_group() {
+        let content = group.into_iter().find_map(|candidate| match candidate.found {
+            Found::Boxed(contents) => Some(contents.join(",")),
+            _ => None,
+        });
+        if content.is_some() {
+            return content;
         }
-        Some(content) => content.into(),
-        None => raw.into(),
     }
+    None
 }
 
 /// Whether the letter `i` stands alone as a word.

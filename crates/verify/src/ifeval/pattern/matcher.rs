@@ -1,6 +1,7 @@
 //! Runs a program over a text: backtracking that remembers failed states, within a step budget.
 
-use super::parser::{At, Program, Step};
+use super::parser::At;
+use super::program::{Program, Step};
 use super::{PatternError, Text};
 use crate::ifeval::python_text::is_word;
 use std::ops::Range;
@@ -61,10 +62,9 @@ impl<'a> Matcher<'a> {
         from: usize,
         empty_at: Option<usize>,
     ) -> Result<Option<Range<usize>>, PatternError> {
-        for start in from..=self.text.chars.len() {
-            if !self.may_start(start) {
-                continue;
-            }
+        let mut next = from;
+        while let Some(start) = self.next_start(next) {
+            next = start + 1;
             self.captures.fill(usize::MAX);
             let not_empty = empty_at == Some(start);
             if let Some(end) = self.run(0, start, not_empty)? {
@@ -78,15 +78,16 @@ impl<'a> Matcher<'a> {
         Ok(None)
     }
 
-    /// Whether the first character fits, where the program begins with one.
-    fn may_start(&self, position: usize) -> bool {
-        match &self.program.steps[0] {
-            Step::One { c, ignore_case } => {
-                let text = if *ignore_case { &self.text.lower } else { &self.text.chars };
-                text.get(position) == Some(c)
-            }
-            _ => true,
-        }
+    /// The first place from `from` on where a match can begin.
+    fn next_start(&self, from: usize) -> Option<usize> {
+        let rest = self.text.chars.get(from..)?;
+        let lower = &self.text.lower[from..];
+        let Some(first) = &self.program.first else { return Some(from) };
+        let found = rest.iter().zip(lower).position(|(&c, &lower)| match first.ascii.get(c as usize) {
+            Some(reads) => *reads,
+            None => first.reads(&self.program.steps, c, lower),
+        });
+        found.map(|step| from + step)
     }
 
     /// Clears the tried states from `mark` of the trail on.

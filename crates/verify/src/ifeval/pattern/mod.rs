@@ -11,6 +11,7 @@
 
 mod matcher;
 mod parser;
+mod program;
 
 use std::ops::Range;
 use thiserror::Error;
@@ -47,7 +48,7 @@ impl Text {
 /// A compiled pattern.
 #[derive(Debug, Clone)]
 pub(crate) struct Pattern {
-    program: parser::Program,
+    program: program::Program,
 }
 
 impl Pattern {
@@ -191,5 +192,32 @@ mod tests {
             Err(PatternError::Syntax(_))
         ));
         assert!(Pattern::new(&"(".repeat(100_000), true).is_err());
+    }
+
+    #[test]
+    fn nested_repeats_of_nothing_are_not_counted_out() {
+        let nothing = format!("{}{}", "(?:".repeat(55), "){2}".repeat(55));
+        assert_eq!(count(&nothing, "ab"), 3);
+        let padded = format!("(?:a{}){{9000}}", "(?:)".repeat(1000));
+        assert!(matches!(Pattern::new(&padded, true), Err(PatternError::Syntax(_))));
+    }
+
+    #[test]
+    fn a_first_character_is_looked_for_behind_conditions_and_groups() {
+        for (pattern, text, expected) in [
+            (r"\bcat\b", "cat concat Cat", 2),
+            (r"(\bS)", "s \u{17f} as", 2),
+            (r"^(?:b)", "b\nb", 1),
+            (r"(?m)^(b)", "b\nab\nb", 2),
+            (r"\b", "ab c", 4),
+            (r"$", "ab", 1),
+            (r"\bx*", "ab", 2),
+            (r"\s*n:.*$", "a \u{2003}N:b\nc", 0),
+            (r"\s*n:.*", "a \u{2003}N:b\nc", 1),
+            ("(?:é|[^a-z])+x", "aÉ1x", 1),
+            ("(?:a|b?)*?c", "abac c", 2),
+        ] {
+            assert_eq!(count(pattern, text), expected, "{pattern:?} in {text:?}");
+        }
     }
 }

@@ -1,10 +1,9 @@
 //! From a Python pattern to a program for the matcher.
 
 use super::PatternError;
+use super::program::Program;
 use crate::ifeval::python_text::{also_equal, is_digit, is_space, is_word, simple_lower, simple_upper};
 
-/// Most instructions a pattern may compile to; counted repeats multiply.
-const MOST_INSTRUCTIONS: usize = 20_000;
 /// Deepest nesting of groups.
 const DEEPEST: usize = 60;
 
@@ -65,53 +64,9 @@ pub(super) enum At {
     NotWordEdge,
 }
 
-/// One instruction. Jump targets are indices into the program.
-#[derive(Debug, Clone)]
-pub(super) enum Step {
-    /// A character; compared with the lower case when case is ignored.
-    One { c: char, ignore_case: bool },
-    /// A character of the set.
-    Set(Box<Set>),
-    /// Any character but a line feed.
-    NotLineFeed,
-    /// Any character.
-    Any,
-    /// A condition on the position.
-    At(At),
-    /// Tries the first target, then the second.
-    Fork(usize, usize),
-    /// Goes on there.
-    Jump(usize),
-    /// Notes the position: slot 2g is the start of group g + 1, slot 2g + 1 its end; the slots
-    /// after them are where a round of a loop began.
-    Note(usize),
-    /// Back to the start of the loop, or past it when the round matched nothing.
-    Round { slot: usize, start: usize },
-    /// What group (from 0) captured, again.
-    Again { group: usize, ignore_case: bool },
-    /// The program from the next instruction to its `Done` matches here, or `back` characters
-    /// before here, or must not; goes on at `next`.
-    Look { back: Option<usize>, wanted: bool, next: usize },
-    /// Like a look ahead that keeps its match: no way back into it.
-    Atomic { next: usize },
-    /// The end of the program or of a part of it.
-    Done,
-}
-
-/// A compiled pattern.
-#[derive(Debug, Clone)]
-pub(super) struct Program {
-    pub(super) steps: Vec<Step>,
-    pub(super) groups: usize,
-    /// Whether any step reads what a group captured; failed states are then not remembered.
-    pub(super) captures: bool,
-    /// Number of positions that steps note.
-    pub(super) slots: usize,
-}
-
 /// The parsed pattern.
 #[derive(Debug, Clone)]
-enum Node {
+pub(super) enum Node {
     Empty,
     One { c: char, ignore_case: bool },
     Set(Box<Set>),
@@ -128,7 +83,7 @@ enum Node {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum How {
+pub(super) enum How {
     Greedy,
     Lazy,
     Possessive,
@@ -152,7 +107,7 @@ struct Parser {
     depth: usize,
 }
 
-fn refuse<T>(why: &str) -> Result<T, PatternError> {
+pub(super) fn refuse<T>(why: &str) -> Result<T, PatternError> {
     Err(PatternError::Syntax(why.to_owned()))
 }
 
@@ -172,12 +127,7 @@ pub(super) fn compile(pattern: &str, ignore_case: bool) -> Result<Program, Patte
     if parser.at < parser.text.len() {
         return refuse("unbalanced parenthesis");
     }
-    let slots = if parser.captures { 2 * parser.groups } else { 0 };
-    let mut emitter = Emitter { steps: Vec::new(), captures: parser.captures, slots };
-    emitter.emit(&node)?;
-    emitter.steps.push(Step::Done);
-    let Emitter { steps, captures, slots } = emitter;
-    Ok(Program { steps, groups: parser.groups, captures, slots })
+    Program::emit(&node, parser.groups, parser.captures)
 }
 
 impl Parser {
@@ -569,182 +519,5 @@ impl Parser {
         };
         self.at += 1;
         Ok(item)
-    }
-}
-
-/// The fixed number of characters a look-behind needs, as Python demands.
-fn width(node: &Node) -> Result<usize, PatternError> {
-    match node {
-        Node::Empty | Node::At(_) | Node::Look { .. } => Ok(0),
-        Node::One { .. } | Node::Set(_) | Node::NotLineFeed | Node::Any => Ok(1),
-        Node::Sequence(nodes) => {
-            nodes.iter().try_fold(0usize, |sum, node| Ok(sum.saturating_add(width(node)?)))
-        }
-        Node::Either(nodes) => {
-            let widths = nodes.iter().map(width).collect::<Result<Vec<_>, _>>()?;
-            if widths.windows(2).any(|w| w[0] != w[1]) {
-                return refuse("look-behind requires fixed-width pattern");
-            }
-            Ok(widths.first().copied().unwrap_or(0))
-        }
-        Node::Group(_, node) | Node::Atomic(node) => width(node),
-        Node::Repeat { node, least, most, .. } if *most == Some(*least) => {
-            Ok(width(node)?.saturating_mul(*least))
-        }
-        // Nothing, however often.
-        Node::Repeat { node, .. } if width(node)? == 0 => Ok(0),
-        Node::Repeat { .. } | Node::Again { .. } => refuse("look-behind requires fixed-width pattern"),
-    }
-}
-
-/// Whether a node can match nothing.
-fn may_be_empty(node: &Node) -> bool {
-    match node {
-        Node::Empty | Node::At(_) | Node::Look { .. } | Node::Again { .. } => true,
-        Node::One { .. } | Node::Set(_) | Node::NotLineFeed | Node::Any => false,
-        Node::Sequence(nodes) => nodes.iter().all(may_be_empty),
-        Node::Either(nodes) => nodes.iter().any(may_be_empty),
-        Node::Group(_, node) | Node::Atomic(node) => may_be_empty(node),
-        Node::Repeat { node, least, .. } => *least == 0 || may_be_empty(node),
-    }
-}
-
-/// Writes the program.
-struct Emitter {
-    steps: Vec<Step>,
-    captures: bool,
-    slots: usize,
-}
-
-impl Emitter {
-    /// Appends the instructions of a node.
-    fn emit(&mut self, node: &Node) -> Result<(), PatternError> {
-        if self.steps.len() > MOST_INSTRUCTIONS {
-            return refuse("the pattern is too large");
-        }
-        let step = match node {
-            Node::Empty => return Ok(()),
-            Node::One { c, ignore_case } => Step::One { c: *c, ignore_case: *ignore_case },
-            Node::Set(set) => Step::Set(set.clone()),
-            Node::NotLineFeed => Step::NotLineFeed,
-            Node::Any => Step::Any,
-            Node::At(at) => Step::At(*at),
-            Node::Again { group, ignore_case } => Step::Again { group: *group, ignore_case: *ignore_case },
-            Node::Sequence(nodes) => return nodes.iter().try_for_each(|node| self.emit(node)),
-            Node::Either(nodes) => return self.either(nodes),
-            Node::Group(group, node) => {
-                if self.captures {
-                    self.steps.push(Step::Note(2 * group));
-                }
-                self.emit(node)?;
-                if !self.captures {
-                    return Ok(());
-                }
-                Step::Note(2 * group + 1)
-            }
-            Node::Look { node, behind, wanted } => {
-                let back = if *behind { Some(width(node)?) } else { None };
-                let look = self.reserve();
-                self.emit(node)?;
-                self.steps.push(Step::Done);
-                self.steps[look] = Step::Look { back, wanted: *wanted, next: self.steps.len() };
-                return Ok(());
-            }
-            Node::Atomic(node) => return self.atomic(|emitter| emitter.emit(node)),
-            Node::Repeat { node, least, most, how } => {
-                let greedy = *how != How::Lazy;
-                return if *how == How::Possessive {
-                    self.atomic(|emitter| emitter.repeat(node, *least, *most, greedy))
-                } else {
-                    self.repeat(node, *least, *most, greedy)
-                };
-            }
-        };
-        self.steps.push(step);
-        Ok(())
-    }
-
-    /// A place for a step that is not known yet.
-    fn reserve(&mut self) -> usize {
-        self.steps.push(Step::Done);
-        self.steps.len() - 1
-    }
-
-    fn either(&mut self, nodes: &[Node]) -> Result<(), PatternError> {
-        let mut ends = Vec::new();
-        for (i, node) in nodes.iter().enumerate() {
-            if i + 1 == nodes.len() {
-                self.emit(node)?;
-                break;
-            }
-            let fork = self.reserve();
-            self.emit(node)?;
-            ends.push(self.reserve());
-            self.steps[fork] = Step::Fork(fork + 1, self.steps.len());
-        }
-        let end = self.steps.len();
-        for at in ends {
-            self.steps[at] = Step::Jump(end);
-        }
-        Ok(())
-    }
-
-    fn atomic(
-        &mut self,
-        body: impl FnOnce(&mut Self) -> Result<(), PatternError>,
-    ) -> Result<(), PatternError> {
-        let start = self.reserve();
-        body(self)?;
-        self.steps.push(Step::Done);
-        self.steps[start] = Step::Atomic { next: self.steps.len() };
-        Ok(())
-    }
-
-    fn repeat(
-        &mut self,
-        node: &Node,
-        least: usize,
-        most: Option<usize>,
-        greedy: bool,
-    ) -> Result<(), PatternError> {
-        let fork = |into: usize, past: usize| {
-            if greedy { Step::Fork(into, past) } else { Step::Fork(past, into) }
-        };
-        // A body that emits nothing would otherwise be counted without growing the program.
-        let before = self.steps.len();
-        for i in 0..least {
-            self.emit(node)?;
-            if self.steps.len() == before && i > 0 {
-                break;
-            }
-        }
-        match most {
-            None => {
-                let start = self.reserve();
-                let back = if may_be_empty(node) {
-                    let slot = self.slots;
-                    self.slots += 1;
-                    self.steps.push(Step::Note(slot));
-                    Step::Round { slot, start }
-                } else {
-                    Step::Jump(start)
-                };
-                self.emit(node)?;
-                self.steps.push(back);
-                self.steps[start] = fork(start + 1, self.steps.len());
-            }
-            Some(most) => {
-                let mut forks = Vec::new();
-                for _ in least..most {
-                    forks.push(self.reserve());
-                    self.emit(node)?;
-                }
-                let end = self.steps.len();
-                for at in forks {
-                    self.steps[at] = fork(at + 1, end);
-                }
-            }
-        }
-        Ok(())
     }
 }

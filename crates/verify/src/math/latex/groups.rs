@@ -6,7 +6,8 @@ use super::super::expr::Expr;
 use super::super::lexer::Token;
 use super::super::numeric;
 use super::functions::binomial;
-use super::{Items, Operand, Parsed, Parser, arithmetic, push_values, set_of};
+use super::statements::{push_values, set_of};
+use super::{Items, Operand, Parsed, Parser, arithmetic};
 
 impl Parser<'_> {
     /// Values between brackets, up to the closing one.

@@ -9,12 +9,13 @@ use dashu::integer::IBig;
 use dashu::rational::RBig;
 
 use super::budget::{MAX_DEPTH, MAX_POSTFIXES, ParseError};
-use super::expr::{Constant, Expr, Fold, Function, Relation};
+use super::expr::{Constant, Expr, Fold, Function};
 use super::lexer::{Spanned, Token, scaled, tokenize};
 
 mod functions;
 mod groups;
 mod names;
+mod statements;
 
 use functions::{binomial, quotient, raised, root};
 
@@ -173,172 +174,6 @@ impl Parser<'_> {
         let result = self.nested(inside);
         self.open_bars = bars;
         result
-    }
-
-    /// A whole answer: statements separated by commas and semicolons.
-    fn list(&mut self) -> Parsed<Expr> {
-        let mut rows: Vec<Vec<Expr>> = vec![Vec::new()];
-        let mut commas = false;
-        loop {
-            let value = self.statement()?;
-            let both = std::mem::take(&mut self.plus_minus);
-            let row = rows.last_mut().ok_or(ParseError::Syntax)?;
-            push_values(row, value, both);
-            match self.peek() {
-                Some(Token::Comma) => {
-                    commas = true;
-                    self.at += 1;
-                }
-                Some(Token::Semicolon) => {
-                    rows.push(Vec::new());
-                    self.at += 1;
-                }
-                _ => break,
-            }
-        }
-        if rows.len() == 1 {
-            let mut row = rows.swap_remove(0);
-            if !commas {
-                return Ok(collapse(row));
-            }
-            // `x = 1, 2` gives x both values.
-            let assigns = matches!(&row[0], Expr::Relation(Relation::Equal, pair)
-                if matches!(pair[0], Expr::Symbol(_) | Expr::Apply(..)) && !pair[1].is_set());
-            if assigns
-                && row.len() > 1
-                && row[1..].iter().all(|value| !value.is_relation())
-                && let Expr::Relation(kind, pair) = row.remove(0)
-            {
-                let [left, first] = *pair;
-                row.insert(0, first);
-                return Ok(Expr::relation(kind, left, set_of(row)));
-            }
-            return Ok(set_of(row));
-        }
-        if commas {
-            let rows =
-                rows.into_iter().map(|row| if row.len() == 1 { collapse(row) } else { Expr::Tuple(row) });
-            return Ok(set_of(rows.collect()));
-        }
-        Ok(set_of(rows.into_iter().flatten().collect()))
-    }
-
-    /// A value or a chain of relations.
-    fn statement(&mut self) -> Parsed<Expr> {
-        self.plus_minus = false;
-        let mut sides = vec![self.side()?];
-        let mut kinds = Vec::new();
-        loop {
-            let (kind, negated) = match self.peek() {
-                Some(Token::Relation(kind)) => (*kind, false),
-                Some(Token::Element) => (Relation::Equal, false),
-                Some(Token::NotElement) => (Relation::Equal, true),
-                _ => break,
-            };
-            let element = !matches!(self.peek(), Some(Token::Relation(_)));
-            self.at += 1;
-            let right = self.side()?;
-            if element && sides[sides.len() - 1].is_number() {
-                return Err(ParseError::Syntax);
-            }
-            if negated {
-                let left = sides.pop().ok_or(ParseError::Syntax)?;
-                return Ok(Expr::Not(Box::new(Expr::relation(Relation::Equal, left, right))));
-            }
-            kinds.push(kind);
-            sides.push(right);
-        }
-        match kinds.len() {
-            0 => Ok(sides.swap_remove(0)),
-            1 => {
-                let right = sides.pop().ok_or(ParseError::Syntax)?;
-                let left = sides.pop().ok_or(ParseError::Syntax)?;
-                // That a set is itself says nothing.
-                if left == right && (left.is_set() || matches!(left, Expr::Tuple(_))) {
-                    return Err(ParseError::Syntax);
-                }
-                Ok(Expr::relation(kinds[0], left, right))
-            }
-            _ => {
-                let last = &sides[sides.len() - 1];
-                let of_relations = matches!(last, Expr::Set(values) if values.iter().any(Expr::is_relation));
-                if self.plus_minus || of_relations {
-                    return Err(ParseError::Syntax);
-                }
-                if last.is_set() || matches!(last, Expr::Tuple(_)) {
-                    // A chain that ends in a set nests.
-                    let mut value = sides.pop().ok_or(ParseError::Syntax)?;
-                    while let (Some(side), Some(kind)) = (sides.pop(), kinds.pop()) {
-                        value = Expr::relation(kind, side, value);
-                    }
-                    return Ok(value);
-                }
-                // A chain that goes back where it came from is none.
-                let turns_back = sides.windows(3).any(|sides| sides[0] == sides[2] && sides[0] != sides[1]);
-                if turns_back && kinds.windows(2).any(|kinds| kinds == [Relation::Equal; 2]) {
-                    return Err(ParseError::Syntax);
-                }
-                let links = kinds.iter().zip(sides.windows(2));
-                Ok(Expr::Chain(
-                    links
-                        .map(|(kind, pair)| Expr::relation(*kind, pair[0].clone(), pair[1].clone()))
-                        .collect(),
-                ))
-            }
-        }
-    }
-
-    /// One side of a relation: approximations and plus-minus are settled here.
-    fn side(&mut self) -> Parsed<Expr> {
-        let mut value = self.plus_minus()?;
-        while self.accept(&Token::Approximately) {
-            let right = self.plus_minus()?;
-            if value.is_set() || matches!(value, Expr::Tuple(_)) {
-                return Err(ParseError::Syntax);
-            }
-            if value.names_only() {
-                value = right;
-            }
-        }
-        Ok(value)
-    }
-
-    fn plus_minus(&mut self) -> Parsed<Expr> {
-        if self.accept(&Token::PlusMinus) {
-            let value = self.additive()?.expr;
-            self.plus_minus = true;
-            return Ok(Expr::Set(vec![value.clone(), value.negated()]));
-        }
-        let operand = self.sets()?;
-        if !self.accept(&Token::PlusMinus) {
-            return Ok(if operand.braced { set_of(vec![operand.expr]) } else { operand.expr });
-        }
-        let left = operand.expr;
-        let right = self.additive()?.expr;
-        self.plus_minus = true;
-        Ok(set_of(vec![
-            Expr::Add(vec![left.clone(), right.clone()]),
-            Expr::Add(vec![left, Expr::Mul(vec![Expr::integer(-1), right])]),
-        ]))
-    }
-
-    /// Unions, intersections and differences of sets, over sums.
-    fn sets(&mut self) -> Parsed<Operand> {
-        let mut left = self.additive()?;
-        loop {
-            let operator = match self.peek() {
-                Some(token @ (Token::Union | Token::Intersection | Token::SetMinus)) => token.clone(),
-                _ => return Ok(left),
-            };
-            self.at += 1;
-            let first = as_set(left)?;
-            let second = as_set(self.additive()?)?;
-            left = Operand::from(match operator {
-                Token::Union => Expr::Union(vec![first, second]),
-                Token::Intersection => Expr::Intersection(vec![first, second]),
-                _ => Expr::Difference(Box::new([first, second])),
-            });
-        }
     }
 
     fn additive(&mut self) -> Parsed<Operand> {
@@ -777,40 +612,6 @@ fn arithmetic(operand: Operand) -> Parsed<Expr> {
     let refused =
         operand.expr.is_set() || operand.expr.is_relation() || matches!(operand.expr, Expr::Tuple(_));
     if refused { Err(ParseError::Syntax) } else { Ok(operand.expr) }
-}
-
-fn as_set(operand: Operand) -> Parsed<Expr> {
-    if operand.braced {
-        return Ok(set_of(vec![operand.expr]));
-    }
-    match operand.expr {
-        Expr::Tuple(values) => Ok(Expr::Tuple(values)),
-        other if other.is_set() => Ok(other),
-        _ => Err(ParseError::Syntax),
-    }
-}
-
-fn collapse(mut row: Vec<Expr>) -> Expr {
-    if row.len() == 1 { row.swap_remove(0) } else { set_of(row) }
-}
-
-/// Both values of a plus-minus join the list they stand in.
-fn push_values(row: &mut Vec<Expr>, value: Expr, both: bool) {
-    match value {
-        Expr::Set(values) if both => row.extend(values),
-        other => row.push(other),
-    }
-}
-
-/// A finite set keeps the order written and drops repetitions.
-fn set_of(values: Vec<Expr>) -> Expr {
-    let mut kept: Vec<Expr> = Vec::with_capacity(values.len());
-    for value in values {
-        if kept.len() > 64 || !kept.contains(&value) {
-            kept.push(value);
-        }
-    }
-    Expr::Set(kept)
 }
 
 /// An integer followed by integers or a fraction, all positive, is their sum.

@@ -1,0 +1,152 @@
+//! Sets, tuples, intervals, unions and matrices.
+
+use super::{Answer, Compared, Comparer, EXACTLY_DIFFERENT, Evidence, is_collection};
+use crate::math::exact;
+use crate::math::expr::Expr;
+use crate::math::region;
+
+impl Comparer<'_> {
+    /// Whether the solutions of a relation in one unknown are a set.
+    pub(super) fn solutions(&mut self, relation: &Expr, set: &Expr) -> Compared {
+        match region::solutions_are(relation, set, &mut self.fuel)? {
+            Some(equal) => Ok(Answer { equal, evidence: Evidence::Probabilistic }),
+            None => Ok(EXACTLY_DIFFERENT),
+        }
+    }
+
+    pub(super) fn collections(&mut self, gold: &Expr, answer: &Expr) -> Compared {
+        match (gold, answer) {
+            (Expr::Matrix(..), _) | (_, Expr::Matrix(..))
+                if exact::matrix(gold).is_some() && exact::matrix(answer).is_some() =>
+            {
+                return self.matrices(gold, answer);
+            }
+            _ => {}
+        }
+        // A set of one value is that value.
+        if let Expr::Set(values) = gold {
+            if values.len() == 1 && !is_collection(answer) {
+                return self.answers(&values[0], answer);
+            }
+            if values.len() == 1 && exact::matrix(answer).is_some() && exact::matrix(&values[0]).is_some() {
+                return self.matrices(&values[0], answer);
+            }
+        }
+        if let Expr::Set(values) = answer {
+            if values.len() == 1 && !is_collection(gold) {
+                return self.answers(gold, &values[0]);
+            }
+            if values.len() == 1 && exact::matrix(gold).is_some() && exact::matrix(&values[0]).is_some() {
+                return self.matrices(gold, &values[0]);
+            }
+        }
+        match (gold, answer) {
+            (Expr::Set(gold), Expr::Set(answer)) => self.finite_sets(gold, answer),
+            (Expr::Tuple(gold), Expr::Tuple(answer)) => self.tuples(gold, answer),
+            (Expr::Tuple(gold), Expr::Set(answer)) if gold.len() == answer.len() => self.tuples(gold, answer),
+            (Expr::Set(gold), Expr::Tuple(answer)) => self.finite_sets(gold, answer),
+            (Expr::Interval(first, left, right), Expr::Interval(second, open_left, open_right)) => {
+                if left != open_left || right != open_right {
+                    return Ok(EXACTLY_DIFFERENT);
+                }
+                self.tuples(&first[..], &second[..])
+            }
+            // Two values in parentheses are an open interval and also a pair.
+            (Expr::Interval(ends, true, true), Expr::Set(answer)) => self.tuples(&ends[..], answer),
+            (Expr::Set(gold), Expr::Interval(ends, true, true)) => self.finite_sets(gold, &ends[..]),
+            (Expr::Interval(ends, true, true), Expr::Tuple(answer)) => self.tuples(&ends[..], answer),
+            (Expr::Tuple(gold), Expr::Interval(ends, true, true)) => self.tuples(gold, &ends[..]),
+            _ if gold.is_set() && answer.is_set() => {
+                if let (Expr::Union(first), Expr::Union(second)) = (gold, answer) {
+                    let (first, second) = (flat_union(first), flat_union(second));
+                    let matched = self.matched(&first, &second)?;
+                    if matched.equal {
+                        return Ok(matched);
+                    }
+                }
+                match region::same_set(gold, answer, &mut self.fuel)? {
+                    Some(equal) => Ok(Answer { equal, evidence: Evidence::Certified }),
+                    None => Ok(EXACTLY_DIFFERENT),
+                }
+            }
+            _ => Ok(EXACTLY_DIFFERENT),
+        }
+    }
+
+    fn tuples(&mut self, gold: &[Expr], answer: &[Expr]) -> Compared {
+        if gold.len() != answer.len() {
+            return Ok(EXACTLY_DIFFERENT);
+        }
+        let mut evidence = Evidence::Exact;
+        for (gold, answer) in gold.iter().zip(answer) {
+            let result = self.elements(gold, answer)?;
+            if !result.equal {
+                return Ok(result);
+            }
+            evidence = evidence.max(result.evidence);
+        }
+        Ok(Answer { equal: true, evidence })
+    }
+
+    /// Elements of sets and tuples: an assignment counts as its value on either side.
+    fn elements(&mut self, gold: &Expr, answer: &Expr) -> Compared {
+        self.answers(gold, answer)
+    }
+
+    fn finite_sets(&mut self, gold: &[Expr], answer: &[Expr]) -> Compared {
+        if gold.len() != answer.len() {
+            // Strictly, equal values count once.
+            return Ok(EXACTLY_DIFFERENT);
+        }
+        self.matched(gold, answer)
+    }
+
+    /// Whether the elements can be paired.
+    fn matched(&mut self, gold: &[Expr], answer: &[Expr]) -> Compared {
+        if gold.len() != answer.len() {
+            return Ok(EXACTLY_DIFFERENT);
+        }
+        let mut used = vec![false; answer.len()];
+        let mut evidence = Evidence::Exact;
+        for (at, gold) in gold.iter().enumerate() {
+            let mut found = false;
+            // The element at the same place is the likeliest.
+            let order = std::iter::once(at).chain((0..answer.len()).filter(|place| *place != at));
+            for place in order {
+                if used[place] {
+                    continue;
+                }
+                let result = self.elements(gold, &answer[place])?;
+                if result.equal {
+                    used[place] = true;
+                    evidence = evidence.max(result.evidence);
+                    found = true;
+                    break;
+                }
+            }
+            if !found {
+                return Ok(EXACTLY_DIFFERENT);
+            }
+        }
+        Ok(Answer { equal: true, evidence })
+    }
+
+    pub(super) fn matrices(&mut self, gold: &Expr, answer: &Expr) -> Compared {
+        match (exact::matrix(gold), exact::matrix(answer)) {
+            (Some((gold_columns, gold)), Some((columns, answer))) if gold_columns == columns => {
+                self.tuples(&gold, &answer)
+            }
+            _ => Ok(EXACTLY_DIFFERENT),
+        }
+    }
+}
+
+fn flat_union(parts: &[Expr]) -> Vec<Expr> {
+    parts
+        .iter()
+        .flat_map(|part| match part {
+            Expr::Union(inner) => flat_union(inner),
+            other => vec![other.clone()],
+        })
+        .collect()
+}

@@ -1,0 +1,228 @@
+//! Whether an answer equals the gold: the rules by kind of answer.
+//!
+//! In parity mode the rules are the reference's, quirks included: a literal decimal is compared after rounding, a
+//! percentage of a whole number also equals that number, differences below a sixteenth decimal are no difference.
+//! In strict mode only what is mathematically right is accepted.
+
+mod collections;
+mod relations;
+mod values;
+
+use super::budget::{Exhausted, Fuel};
+use super::expr::{Constant, Expr, Relation};
+use super::{Mode, Options};
+use relations::is_equal;
+
+/// How an equality was established.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Evidence {
+    /// By exact arithmetic or structure.
+    Exact,
+    /// By ball arithmetic.
+    Certified,
+    /// At random points or to many digits.
+    Probabilistic,
+}
+
+/// The result of a comparison.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Answer {
+    pub(super) equal: bool,
+    pub(super) evidence: Evidence,
+}
+
+const EXACTLY_EQUAL: Answer = Answer { equal: true, evidence: Evidence::Exact };
+const EXACTLY_DIFFERENT: Answer = Answer { equal: false, evidence: Evidence::Exact };
+
+type Compared = Result<Answer, Exhausted>;
+
+/// A parsed answer as the comparison sees it.
+#[derive(Debug, Clone)]
+pub(super) struct Subject {
+    pub(super) expr: Expr,
+    /// The letter `i` stands alone in it, and so its symbols are complex.
+    pub(super) complex: bool,
+}
+
+pub(super) struct Comparer<'a> {
+    options: &'a Options,
+    /// Symbols of the two sides are real on one and complex on the other: no symbol equals another.
+    estranged: bool,
+    complex: bool,
+    fuel: Fuel,
+}
+
+/// Compares the gold with a prediction.
+pub(super) fn compare(gold: &Subject, answer: &Subject, options: &Options) -> Compared {
+    let parity = options.mode == Mode::Parity;
+    let mut comparer = Comparer {
+        options,
+        estranged: parity && gold.complex != answer.complex,
+        complex: gold.complex || answer.complex,
+        fuel: Fuel::new(),
+    };
+    if !options.strict
+        && let Some(renamed) = renamed(&gold.expr, &answer.expr)
+    {
+        return comparer.answers(&gold.expr, &renamed);
+    }
+    comparer.answers(&gold.expr, &answer.expr)
+}
+
+/// The answer with its variables named as the gold's, for comparisons that ignore names.
+fn renamed(gold: &Expr, answer: &Expr) -> Option<Expr> {
+    let (wanted, found) = (gold.symbols(), answer.symbols());
+    if wanted.len() != found.len() || wanted.is_empty() {
+        return None;
+    }
+    let names: Vec<(&str, &str)> = found.iter().copied().zip(wanted.iter().copied()).collect();
+    Some(rename(answer, &names))
+}
+
+fn rename(expr: &Expr, names: &[(&str, &str)]) -> Expr {
+    let all = |items: &[Expr]| items.iter().map(|item| rename(item, names)).collect::<Vec<_>>();
+    let pair = |items: &[Expr; 2]| Box::new([rename(&items[0], names), rename(&items[1], names)]);
+    match expr {
+        Expr::Symbol(name) => match names.iter().find(|(from, _)| *from == &**name) {
+            Some((_, to)) => Expr::symbol(to),
+            None => expr.clone(),
+        },
+        Expr::Percent(inner) => Expr::Percent(Box::new(rename(inner, names))),
+        Expr::Not(inner) => Expr::Not(Box::new(rename(inner, names))),
+        Expr::Add(items) => Expr::Add(all(items)),
+        Expr::Mul(items) => Expr::Mul(all(items)),
+        Expr::Call(function, items) => Expr::Call(*function, all(items)),
+        Expr::Apply(name, items) => Expr::Apply(name.clone(), all(items)),
+        Expr::Chain(items) => Expr::Chain(all(items)),
+        Expr::Tuple(items) => Expr::Tuple(all(items)),
+        Expr::Set(items) => Expr::Set(all(items)),
+        Expr::Union(items) => Expr::Union(all(items)),
+        Expr::Intersection(items) => Expr::Intersection(all(items)),
+        Expr::Matrix(columns, items) => Expr::Matrix(*columns, all(items)),
+        Expr::Pow(items) => Expr::Pow(pair(items)),
+        Expr::Relation(kind, items) => Expr::Relation(*kind, pair(items)),
+        Expr::Interval(items, left, right) => Expr::Interval(pair(items), *left, *right),
+        Expr::Difference(items) => Expr::Difference(pair(items)),
+        other => other.clone(),
+    }
+}
+
+impl Comparer<'_> {
+    fn parity(&self) -> bool {
+        self.options.mode == Mode::Parity
+    }
+
+    /// The order of the rules: assignments unwrapped, then relations, sets, matrices, values.
+    fn answers(&mut self, gold: &Expr, answer: &Expr) -> Compared {
+        self.fuel.spend(1)?;
+        if *gold == Expr::Constant(Constant::ComplexInfinity) {
+            return Ok(EXACTLY_DIFFERENT);
+        }
+        if !self.estranged && gold == answer {
+            return Ok(EXACTLY_EQUAL);
+        }
+        let gold_is_equation = is_equation(gold);
+        let answer_is_equation = is_equation(answer);
+        if gold_is_equation && !answer_is_equation && is_assignment(gold) {
+            // One step only: an equation of an equation has no value.
+            let value = last_side(gold);
+            return if value.is_relation() { Ok(EXACTLY_DIFFERENT) } else { self.answers(value, answer) };
+        }
+        if answer_is_equation && !gold_is_equation && !gold.is_relation() {
+            let value = last_side(answer);
+            return if value.is_relation() { Ok(EXACTLY_DIFFERENT) } else { self.answers(gold, value) };
+        }
+        // A set of one relation is that relation, on the gold's side.
+        if let Expr::Set(values) = gold
+            && values.len() == 1
+            && values[0].is_relation()
+            && answer.is_relation()
+        {
+            return self.answers(&values[0], answer);
+        }
+        if let Expr::Set(values) = answer
+            && values.len() == 1
+            && is_equation(gold)
+            && is_equation(&values[0])
+        {
+            return self.relations(gold, &values[0]);
+        }
+        // An inequality answers with its solutions.
+        if gold.is_relation() && !gold_is_equation {
+            let set = match answer {
+                Expr::Relation(Relation::Equal, pair) if pair[1].is_set() => Some(&pair[1]),
+                other if other.is_set() => Some(other),
+                _ => None,
+            };
+            if let Some(set) = set {
+                return self.solutions(gold, set);
+            }
+        }
+        if self.options.allow_set_relation_comp && answer.is_relation() {
+            let set = match gold {
+                Expr::Relation(Relation::Equal, pair) if pair[1].is_set() => Some(&pair[1]),
+                other if other.is_set() => Some(other),
+                _ => None,
+            };
+            if let Some(set) = set {
+                return self.solutions(answer, set);
+            }
+        }
+        match (gold.is_relation(), answer.is_relation()) {
+            (true, true) => return self.relations(gold, answer),
+            (true, false) => {
+                // A single value may stand in a set of one.
+                return Ok(EXACTLY_DIFFERENT);
+            }
+            (false, true) => return Ok(EXACTLY_DIFFERENT),
+            _ => {}
+        }
+        if is_collection(gold) || is_collection(answer) {
+            return self.collections(gold, answer);
+        }
+        self.values(gold, answer)
+    }
+}
+
+fn is_equation(expr: &Expr) -> bool {
+    match expr {
+        Expr::Relation(Relation::Equal, _) => true,
+        Expr::Chain(links) => links.iter().all(is_equal),
+        _ => false,
+    }
+}
+
+/// An equation that names a value: its left side is a symbol, a function or a measured quantity.
+fn is_assignment(expr: &Expr) -> bool {
+    match expr {
+        Expr::Relation(Relation::Equal, pair) => names_a_value(&pair[0]),
+        Expr::Chain(links) => match links.first() {
+            Some(Expr::Relation(Relation::Equal, pair)) => names_a_value(&pair[0]) || pair[0].is_number(),
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+fn names_a_value(left: &Expr) -> bool {
+    left.names_only() || matches!(left, Expr::Tuple(_) | Expr::Interval(..))
+}
+
+fn last_side(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Relation(_, pair) => &pair[1],
+        Expr::Chain(links) => last_of(links),
+        other => other,
+    }
+}
+
+fn last_of(links: &[Expr]) -> &Expr {
+    match links.last() {
+        Some(Expr::Relation(_, pair)) => &pair[1],
+        _ => &links[0],
+    }
+}
+
+fn is_collection(expr: &Expr) -> bool {
+    expr.is_set() || matches!(expr, Expr::Tuple(_) | Expr::Matrix(..))
+}

@@ -1,0 +1,232 @@
+//! Relations: equations, inequations, inequalities and chains of them.
+
+use super::{Answer, Compared, Comparer, EXACTLY_DIFFERENT, Evidence, is_collection};
+use crate::math::ball::{Complex, Precision};
+use crate::math::budget::Exhausted;
+use crate::math::canonical;
+use crate::math::expr::{Expr, Relation};
+use crate::math::numeric::{self, Point};
+
+impl Comparer<'_> {
+    pub(super) fn relations(&mut self, gold: &Expr, answer: &Expr) -> Compared {
+        match (gold, answer) {
+            (Expr::Not(gold), Expr::Not(answer)) => self.relations(gold, answer),
+            (Expr::Chain(gold), Expr::Chain(answer)) if gold.len() == answer.len() => {
+                if gold.iter().all(is_equal) && answer.iter().all(is_equal) {
+                    return match (first_to_last(gold), first_to_last(answer)) {
+                        (Some(gold), Some(answer)) => self.relations(&gold, &answer),
+                        _ => Ok(EXACTLY_DIFFERENT),
+                    };
+                }
+                let in_order = self.all_relations(gold.iter().zip(answer))?;
+                if in_order.equal || self.parity() {
+                    return Ok(in_order);
+                }
+                self.all_relations(gold.iter().zip(answer.iter().rev()))
+            }
+            (Expr::Chain(gold), _) if gold.iter().all(is_equal) => {
+                // Only the first and the last side of a chain of equations count.
+                let Some(shortened) = first_to_last(gold) else { return Ok(EXACTLY_DIFFERENT) };
+                self.relations(&shortened, answer)
+            }
+            (_, Expr::Chain(answer)) if answer.iter().all(is_equal) => {
+                let Some(shortened) = first_to_last(answer) else { return Ok(EXACTLY_DIFFERENT) };
+                self.relations(gold, &shortened)
+            }
+            (Expr::Relation(gold_kind, gold), Expr::Relation(kind, answer)) => {
+                self.relation_pair(*gold_kind, gold, *kind, answer)
+            }
+            _ => Ok(EXACTLY_DIFFERENT),
+        }
+    }
+
+    fn all_relations<'e>(&mut self, pairs: impl Iterator<Item = (&'e Expr, &'e Expr)>) -> Compared {
+        let mut evidence = Evidence::Exact;
+        for (gold, answer) in pairs {
+            let answer = self.relations(gold, answer)?;
+            if !answer.equal {
+                return Ok(answer);
+            }
+            evidence = evidence.max(answer.evidence);
+        }
+        Ok(Answer { equal: true, evidence })
+    }
+
+    fn relation_pair(
+        &mut self,
+        gold_kind: Relation,
+        gold: &[Expr; 2],
+        kind: Relation,
+        answer: &[Expr; 2],
+    ) -> Compared {
+        let plain = gold.iter().chain(answer).all(is_scalar);
+        if !plain {
+            if gold_kind != kind {
+                return Ok(EXACTLY_DIFFERENT);
+            }
+            let left = self.answers(&gold[0], &answer[0])?;
+            if !left.equal {
+                return Ok(left);
+            }
+            let right = self.answers(&gold[1], &answer[1])?;
+            return Ok(Answer { equal: right.equal, evidence: right.evidence.max(left.evidence) });
+        }
+        if self.parity() && gold_kind == Relation::NotEqual && kind == Relation::NotEqual {
+            // The left sides have to agree there, and the differences too.
+            let left = self.values(&gold[0], &answer[0])?;
+            if !left.equal {
+                return Ok(left);
+            }
+        }
+        let wanted = gold[0].clone().minus(gold[1].clone());
+        let same = gold_kind == kind;
+        let flipped = gold_kind.flipped() == kind && (gold_kind != Relation::NotEqual || !self.parity());
+        if same {
+            let found = answer[0].clone().minus(answer[1].clone());
+            let result = self.values(&wanted, &found)?;
+            if result.equal {
+                return Ok(result);
+            }
+        }
+        if flipped {
+            let found = answer[1].clone().minus(answer[0].clone());
+            let result = self.values(&wanted, &found)?;
+            if result.equal {
+                return Ok(result);
+            }
+        }
+        // Equations may differ by a factor: any where there are several unknowns, none that vanishes elsewhere.
+        if same && gold_kind == Relation::Equal {
+            let unknowns = Expr::Tuple(gold.to_vec()).symbols().len();
+            if unknowns > 1 || !self.parity() {
+                return self.proportional(&wanted, &answer[0].clone().minus(answer[1].clone()), gold, answer);
+            }
+        }
+        // Strictly, an inequality may be scaled by a positive factor.
+        if !self.parity() && (same || flipped) && gold_kind.is_inequality() {
+            let found = answer[0].clone().minus(answer[1].clone());
+            return self.scaled_inequality(&wanted, &found, flipped && !same);
+        }
+        Ok(EXACTLY_DIFFERENT)
+    }
+
+    /// Whether two differences vanish together: a constant ratio, or one that comes from clearing denominators.
+    fn proportional(
+        &mut self,
+        wanted: &Expr,
+        found: &Expr,
+        gold: &[Expr; 2],
+        answer: &[Expr; 2],
+    ) -> Compared {
+        if self.estranged {
+            return Ok(EXACTLY_DIFFERENT);
+        }
+        if self.constant_ratio(wanted, found)?.is_some() {
+            return Ok(Answer { equal: true, evidence: Evidence::Probabilistic });
+        }
+        if let Some(equal) = canonical::same_zeros(wanted, found, &mut self.fuel)? {
+            return Ok(Answer { equal, evidence: Evidence::Exact });
+        }
+        // An equation solved for a symbol that does not occur on its other side.
+        for (solved, other) in [(answer, wanted), (gold, found)] {
+            for (side, value) in [(&solved[0], &solved[1]), (&solved[1], &solved[0])] {
+                let Expr::Symbol(name) = side else { continue };
+                if value.symbols().contains(&&**name) || !linear_in(other, name) {
+                    continue;
+                }
+                let substituted = substitute(other, name, value);
+                let result = self.values(&Expr::integer(0), &substituted)?;
+                if result.equal {
+                    return Ok(result);
+                }
+            }
+        }
+        Ok(EXACTLY_DIFFERENT)
+    }
+
+    /// The sign of a constant ratio of two expressions, if it is constant.
+    fn constant_ratio(&mut self, wanted: &Expr, found: &Expr) -> Result<Option<bool>, Exhausted> {
+        let precision = Precision::level(0);
+        let field = self.field(&[wanted, found]);
+        let mut ratio: Option<Complex> = None;
+        let mut agreed = 0;
+        for seed in 0..5 {
+            let mut point = Point::new(field, seed, self.imaginary());
+            let (Some(a), Some(b)) = (
+                numeric::evaluate(wanted, &mut point, precision, &mut self.fuel)?,
+                numeric::evaluate(found, &mut point, precision, &mut self.fuel)?,
+            ) else {
+                continue;
+            };
+            if a.holds_zero() || b.holds_zero() {
+                if a.holds_zero() != b.holds_zero() {
+                    return Ok(None);
+                }
+                continue;
+            }
+            let Some(next) = a.divide(&b, precision) else { continue };
+            match &ratio {
+                None => ratio = Some(next),
+                Some(first) if !first.subtract(&next, precision).holds_zero() => return Ok(None),
+                Some(_) => agreed += 1,
+            }
+        }
+        Ok(ratio.filter(|_| agreed > 0).and_then(|ratio| {
+            let sign = ratio.re.sign()?;
+            ratio.is_real().then_some(sign == std::cmp::Ordering::Greater)
+        }))
+    }
+
+    fn scaled_inequality(&mut self, wanted: &Expr, found: &Expr, flipped: bool) -> Compared {
+        match self.constant_ratio(wanted, found)? {
+            Some(positive) => Ok(Answer { equal: positive != flipped, evidence: Evidence::Probabilistic }),
+            None => Ok(EXACTLY_DIFFERENT),
+        }
+    }
+}
+
+pub(super) fn is_equal(expr: &Expr) -> bool {
+    matches!(expr, Expr::Relation(Relation::Equal, _))
+}
+
+fn first_to_last(links: &[Expr]) -> Option<Expr> {
+    match (links.first(), links.last()) {
+        (Some(Expr::Relation(_, first)), Some(Expr::Relation(_, last))) => {
+            Some(Expr::relation(Relation::Equal, first[0].clone(), last[1].clone()))
+        }
+        _ => None,
+    }
+}
+
+fn is_scalar(expr: &Expr) -> bool {
+    !is_collection(expr) && !expr.is_relation()
+}
+
+/// Whether the expression is a polynomial of degree one in the symbol, as far as its shape tells.
+fn linear_in(expr: &Expr, name: &str) -> bool {
+    let occurs = |expr: &Expr| expr.any(&|node| matches!(node, Expr::Symbol(symbol) if &**symbol == name));
+    match expr {
+        Expr::Symbol(_) => true,
+        Expr::Add(terms) => terms.iter().all(|term| linear_in(term, name)),
+        Expr::Mul(factors) => {
+            let mut with = factors.iter().filter(|factor| occurs(factor));
+            match (with.next(), with.next()) {
+                (None, _) => true,
+                (Some(factor), None) => linear_in(factor, name),
+                _ => false,
+            }
+        }
+        other => !occurs(other),
+    }
+}
+
+fn substitute(expr: &Expr, name: &str, value: &Expr) -> Expr {
+    match expr {
+        Expr::Symbol(symbol) if &**symbol == name => value.clone(),
+        Expr::Add(terms) => Expr::Add(terms.iter().map(|term| substitute(term, name, value)).collect()),
+        Expr::Mul(factors) => {
+            Expr::Mul(factors.iter().map(|factor| substitute(factor, name, value)).collect())
+        }
+        other => other.clone(),
+    }
+}

@@ -1,0 +1,28 @@
+//! The engine of keywords as regular expressions: what stands before the first NUL is the pattern, the rest the response.
+//! A pattern that remembers its failed states finds what the same pattern finds that cannot.
+//!
+//! `cargo +nightly fuzz run ifeval_pattern -- -max_total_time=660`
+#![no_main]
+
+use fgrpo_verify::ifeval::Problem;
+use fgrpo_verify::verdict::Verdict;
+use libfuzzer_sys::fuzz_target;
+use serde_json::json;
+
+fn verdict(pattern: &str, frequency: u32, response: &str) -> Option<Verdict> {
+    let kwargs = json!({"keyword": pattern, "frequency": frequency, "relation": "at least"});
+    let problem = Problem::new(&["keywords:frequency"], &[kwargs]).ok()?;
+    Some(problem.check(response).verdict).filter(|verdict| *verdict != Verdict::Unscorable)
+}
+
+fuzz_target!(|text: &str| {
+    let (pattern, response) = text.split_once('\0').unwrap_or((text, "The cat sat, a1 _b\nééß İ"));
+    for frequency in [1, 3] {
+        let found = verdict(pattern, frequency, response);
+        // A back-reference to an empty group changes nothing but the way of working.
+        let forgetful = verdict(&format!("(?:{})(?P<of_mine>)(?P=of_mine)", pattern.trim()), frequency, response);
+        if let (Some(found), Some(forgetful)) = (found, forgetful) {
+            assert_eq!(found, forgetful, "{pattern:?} in {response:?}");
+        }
+    }
+});

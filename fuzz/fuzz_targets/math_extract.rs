@@ -1,0 +1,42 @@
+//! Places of answers in long responses, under every combination of the mathematics verifier's options: the first byte chooses
+//! them and the gold, the rest is the response.
+//!
+//! `cargo +nightly fuzz run math_extract -- -max_total_time=660`
+#![no_main]
+
+use std::sync::LazyLock;
+
+use fgrpo_verify::math::{MatchTypes, Mode, Options, Problem};
+use libfuzzer_sys::fuzz_target;
+
+const GOLDS: [&str; 4] = ["42", "\\frac{1}{2}", "\\{1, 2, x\\}", "x^2 < \\sqrt{3}"];
+
+static PROBLEMS: LazyLock<Vec<Problem>> = LazyLock::new(|| (0..=255).map(problem).collect());
+
+fn problem(choice: u8) -> Problem {
+    let types = |latex, expr| Some(MatchTypes { latex, expr });
+    let options = Options {
+        mode: if choice & 1 == 0 { Mode::Parity } else { Mode::Strict },
+        match_types: match choice >> 1 & 3 {
+            0 => None,
+            1 => types(true, false),
+            2 => types(false, true),
+            _ => types(true, true),
+        },
+        precision: if choice & 8 == 0 { 6 } else { 2 },
+        strict: choice & 16 == 0,
+        allow_set_relation_comp: choice & 32 != 0,
+        boxed_match_priority: i32::from(choice >> 6) * 100 - 50,
+    };
+    // A gold between dollars is found whatever notation is looked for; without LaTeX it is text.
+    let gold = GOLDS[choice.count_ones() as usize % GOLDS.len()];
+    let wrapped = format!("${gold}$");
+    Problem::new(if options.match_types.is_some() { &wrapped } else { gold }, &options)
+}
+
+fuzz_target!(|data: &[u8]| {
+    let [choice, rest @ ..] = data else { return };
+    let problem = &PROBLEMS[usize::from(*choice)];
+    let response = String::from_utf8_lossy(rest);
+    assert_eq!(problem.check(&response), problem.check(&response));
+});

@@ -1,0 +1,87 @@
+"""Seed corpora for the fuzz targets, from this project's own cases and, where FGRPO_PARITY_DATA is set, the public ones.
+
+    python3 fuzz/seeds.py [OUT]        # OUT/TARGET/NUMBER, by default fuzz/seeds
+"""
+
+import json
+import os
+import pathlib
+import sys
+
+ROOT = pathlib.Path(__file__).parent.parent
+FIXTURES = ROOT / "crates/verify/tests/fixtures"
+EACH = 600  # seeds of one target from one file
+
+
+def rows(path, wanted=EACH):
+    """Evenly spread rows of a file of JSON lines."""
+    lines = [line for line in path.read_text().splitlines() if line.startswith("{")]
+    return [json.loads(line) for line in lines[:: max(1, len(lines) // wanted)]]
+
+
+def corpora():
+    """(target, bytes) pairs."""
+    data = os.environ.get("FGRPO_PARITY_DATA")
+    public = pathlib.Path(data) / "verifiers" if data else None
+
+    # The targets count tasks as the crate does, in alphabetical order.
+    tasks = sorted({row["task"] for row in rows(FIXTURES / "synlogic.jsonl", 10**9) if "task" in row})
+    math = [FIXTURES / "math.jsonl"]
+    synlogic = [FIXTURES / "synlogic.jsonl"]
+    ifeval = [FIXTURES / "ifeval.jsonl"]
+    if public:
+        math += [public / name for name in ("math_verify_suite.jsonl", "math_other_suites.jsonl", "math_pairs.jsonl")]
+        ifeval.append(public / "ifeval_gpt4.jsonl")
+        synlogic.append(public / "synlogic.jsonl")
+    for path in math:
+        for number, row in enumerate(rows(path)):
+            gold, answer = str(row["gold"]), str(row["pred"])
+            yield "math_check", f"{gold}\0{answer}".encode()
+            yield "math_extract", bytes([number % 256]) + answer.encode()
+    if public:
+        for row in rows(public / "latex_to_sympy.jsonl"):
+            yield "math_check", f"1\0{row['latex']}".encode()
+    for path in synlogic:
+        for number, row in enumerate(rows(path)):
+            cases = row.get("cases") or ([[row["response"], 0]] if "response" in row else [])
+            if not cases:
+                continue
+            task = tasks.index(row["task"])
+            yield "synlogic_check", bytes([task, 0]) + row["game_data_str"].encode()[:4000]
+            for response, _ in cases[:8]:
+                yield "synlogic_check", bytes([task, 1 + number % 7]) + response.encode()[:4000]
+                yield "synlogic_python", response.encode()[:2000]
+    for text in ("1 + 2 * 3 ** 2", "[(1, 2), (3, 4)]", "{'a': [1, True, None]}", "-7 // 2 % 3", "'a' 'b' * 2", "not 1 < 2 <= 3"):
+        yield "synlogic_python", text.encode()
+    for path in ifeval:
+        for number, row in enumerate(rows(path)):
+            texts = [value for one in row["kwargs"] for value in (one or {}).values() if isinstance(value, str)]
+            argument = (texts or ["the"])[0]
+            response = row["response"][:3000]
+            yield "ifeval_check", bytes([number % 256]) + f"{argument}\0{response}".encode()
+            yield "ifeval_pattern", f"{argument}\0{response[:300]}".encode()
+    for pattern in (
+        r"\b(?:cat|dog)s?\b", r"(\w+)\s+\1", r"a{2,5}?b*", r"[^a-z\d_-]+$", r"(?<=a)b(?!c)", r"(?>x+)y", r"(?i:A)(?P<n>b)(?P=n)",
+        r"(a*)*b", r"^\s*\W\D.$", r"(?m)^x|y\Z", r"[]a\]]\x41\u0042\101", r"(?s).(?#note)\B",
+    ):  # fmt: skip
+        yield "ifeval_pattern", f"{pattern}\0The cat catches cats, aab xxy".encode()
+    for text in ('{"a": [1, 2.5e-3, NaN, -Infinity, null], "b\\u00e9\\ud800": {"c": true}}', '[[[[]]]]', '"\\n\\/"', "-0.0", "{}"):
+        yield "ifeval_json", text.encode()
+    for response in (r"So \boxed{B}", r"\boxed{\text{(C)}}", r"\boxed{Paris.}", "**The answer is: (B).**", r"\fbox{d) Rome}"):
+        yield "choice", f"B\nLondon|Paris|Rome|A dog\n{response}".encode()
+
+
+def main():
+    out = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "fuzz/seeds"
+    counts = {}
+    for target, seed in corpora():
+        folder = out / target
+        folder.mkdir(parents=True, exist_ok=True)
+        number = counts[target] = counts.get(target, 0) + 1
+        (folder / f"{number:05}").write_bytes(seed)
+    for target, count in sorted(counts.items()):
+        print(f"{target}: {count} seeds")
+
+
+if __name__ == "__main__":
+    main()

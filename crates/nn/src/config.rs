@@ -297,10 +297,11 @@ impl Config {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn maze() -> Config {
+    /// The maze's policy.
+    pub(crate) fn maze() -> Config {
         Config {
             architecture: Architecture::Qwen2,
             vocab_size: 32,

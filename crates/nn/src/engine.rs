@@ -22,6 +22,7 @@ use crate::layout::{Kind, TensorLayout};
 use crate::segments::Chunk;
 use crate::weights::Checkpoint;
 use adapters::Adapters;
+pub(crate) use generate::CACHE_BYTES;
 
 /// What executes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,6 +62,8 @@ pub type NamedTensor<'a> = (&'a str, &'a [usize], Cow<'a, [f32]>);
 /// Writes a tensor's initial values.
 type Fill<'a> = dyn FnMut(&TensorLayout, &mut [f32]) -> Result<(), Error> + 'a;
 
+/// Tokens that a thread takes through the network at a time, unless told otherwise.
+pub const DEFAULT_CHUNK_TOKENS: usize = 1024;
 /// Elements per block of the loops over all parameters.
 const BLOCK: usize = 1 << 16;
 
@@ -190,7 +193,7 @@ impl Engine {
             weights,
             moments: Default::default(),
             step: 0,
-            chunk_tokens: 1024,
+            chunk_tokens: DEFAULT_CHUNK_TOKENS,
             checkpointing: false,
             copies: DecodeCopies::default(),
             adapters: None,
@@ -212,6 +215,12 @@ impl Engine {
         self.trained().0.iter().map(|tensor| tensor.span.len).sum()
     }
 
+    /// What `question` answers on the first of the threads.
+    #[cfg(test)]
+    pub(crate) fn in_thread<T: Send>(&self, question: impl FnOnce() -> T + Send) -> T {
+        self.pool.install(question)
+    }
+
     /// What is trained, and the length of its store.
     fn trained(&self) -> (&[TensorLayout], usize) {
         match &self.adapters {
@@ -220,7 +229,8 @@ impl Engine {
         }
     }
 
-    /// About how many tokens a thread takes through the network at a time (a family is never cut); the default is 1024. More is a little
+    /// About how many tokens a thread takes through the network at a time (a family is never cut); the default is
+    /// [`DEFAULT_CHUNK_TOKENS`]. More is a little
     /// faster, less needs less memory; results differ by rounding.
     pub fn set_chunk_tokens(&mut self, tokens: usize) {
         self.chunk_tokens = tokens.max(1);

@@ -22,14 +22,16 @@ mod generate;
 pub mod kernels;
 mod layout;
 mod lora;
+mod needs;
 mod ops;
 mod sampler;
 mod segments;
 
 pub use adamw::{AdamW, UpdateReport};
-pub use engine::{Device, Engine, LossFn, NamedTensor, OptimizerState, Scores};
+pub use engine::{DEFAULT_CHUNK_TOKENS, Device, Engine, LossFn, NamedTensor, OptimizerState, Scores};
 pub use error::Error;
 pub use generate::{Completion, Finish, Prompt, StopFn, UniformFn};
 pub use lora::LoraConfig;
+pub use needs::{Flops, Needs, Workload, measure_flops};
 pub use sampler::Sampling;
 pub use segments::{Batch, Prediction, Segment};

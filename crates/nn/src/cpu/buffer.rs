@@ -20,12 +20,13 @@ impl Buffer {
         Buffer { lines: vec![Line([0.0; 16]); len.div_ceil(16)], len }
     }
 
-    /// At least `len` long; keeps what it holds.
+    /// At least `len` long, exactly where it has to grow; keeps what it holds.
     pub(crate) fn reserve(&mut self, len: usize) {
         if len > self.len {
             self.len = len;
             let lines = len.div_ceil(16);
             if lines > self.lines.len() {
+                self.lines.reserve_exact(lines - self.lines.len());
                 self.lines.resize(lines, Line([0.0; 16]));
             }
         }

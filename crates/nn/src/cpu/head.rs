@@ -14,6 +14,9 @@ const ROWS: usize = 256;
 /// Tokens per tile.
 const TILE: usize = 2048;
 
+/// Numbers in a tile of logits.
+pub(crate) const SCRATCH: usize = ROWS * TILE;
+
 /// Tile scratch of one thread.
 #[derive(Default)]
 pub(crate) struct Scratch {
@@ -23,7 +26,7 @@ pub(crate) struct Scratch {
 
 impl Scratch {
     fn tile(&mut self) -> &mut [f32] {
-        self.logits.resize(ROWS * TILE, 0.0);
+        self.logits.resize(SCRATCH, 0.0);
         &mut self.logits
     }
 }

@@ -99,6 +99,11 @@ fn part_mut(store: &mut [f32], span: Span) -> &mut [f32] {
     &mut store[span.offset..span.offset + span.len]
 }
 
+/// Rows of logits that sampling holds at a time.
+pub(crate) fn rows_at_a_time(vocabulary: usize) -> usize {
+    ((1 << 22) / vocabulary).clamp(1, 256)
+}
+
 /// A norm's place in the gradient, or spare numbers where it isn't trained.
 fn norm_gradient<'a>(
     gradient: Option<&'a mut [f32]>,
@@ -515,7 +520,7 @@ impl Backend for Cpu {
         drawn: &mut Vec<Drawn>,
     ) -> Result<(), Error> {
         // Rows at a time such that the logits of a large vocabulary stay small.
-        let chunk = ((1 << 22) / head.vocabulary).clamp(1, 256);
+        let chunk = rows_at_a_time(head.vocabulary);
         let mut logits = std::mem::take(&mut self.logits);
         let (v, d) = (head.vocabulary, head.width);
         logits.resize(chunk.min(rows.max(1)) * v, 0.0);
@@ -543,7 +548,11 @@ impl Backend for Cpu {
 
     fn grow_cache(&mut self, cache: &mut Cache, slots: usize) {
         for layer in &mut cache.layers {
-            layer.reserve(slots * cache.width);
+            // By an eighth at least, so that growing costs little in all and wastes little.
+            let len = slots * cache.width;
+            if len > layer.len() {
+                layer.reserve(len.max(layer.len() + layer.len() / 8));
+            }
         }
     }
 

@@ -22,6 +22,9 @@ const LEFT: usize = BAND + 16;
 /// Columns packed at a time.
 const COLUMNS: usize = 1024;
 
+/// Numbers that a thread holds for packing, at most.
+pub(crate) const SCRATCH: usize = (COLUMNS + LEFT) * DEEP;
+
 thread_local! {
     /// Packed right and left operands of this thread's current block.
     static PACKED: RefCell<[Buffer; 2]> = RefCell::default();

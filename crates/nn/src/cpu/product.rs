@@ -42,6 +42,17 @@ const FEW_READS: usize = 24;
 /// Up to this many terms, sums are those of attention's blocks, whose operands are small.
 const FEW_TERMS: usize = 64;
 
+#[cfg(test)]
+thread_local! {
+    static COUNTED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
+/// Floating-point operations of this thread's products so far.
+#[cfg(test)]
+pub(crate) fn counted() -> u64 {
+    COUNTED.get()
+}
+
 /// `c = a b`, or added to `c`; sizes `[m, k] [k, n]`.
 ///
 /// # Panics
@@ -61,6 +72,8 @@ pub(crate) fn product(
     if m == 0 || n == 0 {
         return;
     }
+    #[cfg(test)]
+    COUNTED.set(COUNTED.get() + (2 * m * n * k) as u64);
     assert!(k > 0, "a product over nothing");
     assert!(av.end(m, k) <= a.len(), "left operand [{m}, {k}] ends at {} of {}", av.end(m, k), a.len());
     assert!(bv.end(k, n) <= b.len(), "right operand [{k}, {n}] ends at {} of {}", bv.end(k, n), b.len());
@@ -112,6 +125,8 @@ pub(crate) fn product_with_panels(
     if m == 0 || n == 0 {
         return;
     }
+    #[cfg(test)]
+    COUNTED.set(COUNTED.get() + (2 * m * n * k) as u64);
     assert!(narrow::available() && k > 0, "panels without AVX-512, or a product over nothing");
     assert!(first.is_multiple_of(64) && first + n <= of, "columns {first} to {} of {of}", first + n);
     assert!(panels.len() == panels::len(of, k), "panels of [{of}, {k}]: {}", panels.len());

@@ -12,7 +12,7 @@ use crate::generate::{self, Completion, Job, Prompt, Request, StopFn, UniformFn}
 use crate::sampler::Sampling;
 
 /// Memory for keys and values where the request names no bound.
-const CACHE_BYTES: usize = 512 << 20;
+pub(crate) const CACHE_BYTES: usize = 512 << 20;
 /// Memory for keys and values that a thread keeps from one request to the next, so that it needn't be faulted in again.
 const KEPT_CACHE_BYTES: usize = 64 << 20;
 

@@ -1,0 +1,366 @@
+//! What a run will need: bytes by purpose, and floating-point operations by kind of work. Computed from sizes alone, before anything is allocated.
+//!
+//! The sizes mirror what the engine allocates: weights and optimizer by the parameters, activations buffer by buffer for the largest chunk that a thread
+//! takes through the network. Not counted: the program itself, the batch, tokenizer and data.
+
+use std::time::{Duration, Instant};
+
+use crate::cache::PAGE;
+use crate::config::Config;
+use crate::cpu::product::{Into, View, product};
+use crate::cpu::{head, narrow, panels, rows_at_a_time};
+use crate::decoder::Keep;
+use crate::engine::CACHE_BYTES;
+use crate::generate::pages_needed;
+use crate::layout::Layout;
+use crate::lora::{AdapterLayout, LoraConfig};
+
+/// What will be done with a model.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Workload {
+    /// Threads of the device.
+    pub threads: usize,
+    /// As given to [`Engine::set_chunk_tokens`](crate::Engine::set_chunk_tokens).
+    pub chunk_tokens: usize,
+    /// As given to [`Engine::set_checkpointing`](crate::Engine::set_checkpointing).
+    pub checkpointing: bool,
+    /// As given to [`Engine::set_decode_copies`](crate::Engine::set_decode_copies).
+    pub decode_copies: bool,
+    /// As given to [`Engine::adapt`](crate::Engine::adapt).
+    pub lora: Option<LoraConfig>,
+    /// Rows of the largest family of a training batch: a prompt and all its completions. Without shared beginnings, at most. 0: nothing is trained.
+    pub family_tokens: usize,
+    /// How many of these rows predict.
+    pub predicting_rows: usize,
+    /// Prompts of one `generate` call; 0: nothing is generated.
+    pub prompts: usize,
+    /// The longest of them.
+    pub prompt_tokens: usize,
+    /// Completions of one `generate` call, over all prompts.
+    pub samples: usize,
+    /// As in [`Sampling`](crate::Sampling).
+    pub new_tokens: usize,
+    /// As in [`Sampling`](crate::Sampling).
+    pub max_cached_tokens: Option<usize>,
+}
+
+/// Bytes by purpose.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// The weights, in f32.
+    pub weights: u64,
+    /// LoRA's copy of the adapted matrices without their update: half of this where the checkpoint is bfloat16.
+    pub base_weights: u64,
+    /// The weights once more, in the order in which decoding reads them.
+    pub decode_copies: u64,
+    /// The gradient, of each thread.
+    pub gradient: u64,
+    /// AdamW's two moments, and LoRA's factors.
+    pub optimizer: u64,
+    /// Buffers of all threads: what the forward pass keeps for the backward pass, and scratch.
+    pub activations: u64,
+    /// Keys and values.
+    pub cache: u64,
+}
+
+impl Needs {
+    /// The needs of a workload.
+    ///
+    /// # Panics
+    /// If the workload has no threads.
+    pub fn of(config: &Config, workload: &Workload) -> Needs {
+        let Workload { threads, chunk_tokens, .. } = *workload;
+        assert!(threads > 0, "a workload of 0 threads");
+        let layout = Layout::new(config);
+        let adapters = workload.lora.as_ref().map(|lora| AdapterLayout::new(&layout, lora));
+        let base: usize =
+            adapters.iter().flat_map(|a| &a.adapted).map(|adapted| adapted.outputs * adapted.inputs).sum();
+        let trained = adapters.as_ref().map_or(layout.len, |adapters| adapters.len);
+        let (training, generating) = (workload.family_tokens > 0, workload.prompts > 0);
+
+        let mut buffers = Vec::new();
+        if training {
+            let n = chunk_tokens.max(workload.family_tokens);
+            let share = workload.predicting_rows as f64 / workload.family_tokens as f64;
+            let m = ((n as f64 * share).ceil() as usize).clamp(1, n);
+            let keep = if workload.checkpointing { Keep::Inputs } else { Keep::Everything };
+            buffers = activations(config, n, m, keep);
+        }
+        let (mut cache, mut copies, mut logits) = (0, 0, 0);
+        if generating {
+            let per_thread = workload.prompts.div_ceil(threads);
+            let n = chunk_tokens.max(workload.prompt_tokens).min(per_thread * workload.prompt_tokens);
+            let prefill = activations(config, n, per_thread.min(n), Keep::Nothing);
+            buffers.resize(buffers.len().max(prefill.len()), 0);
+            buffers.iter_mut().zip(prefill).for_each(|(buffer, other)| *buffer = other.max(*buffer));
+            let rows = workload.samples.div_ceil(threads);
+            logits = rows_at_a_time(config.vocab_size).min(rows) * config.vocab_size;
+            let token = 2 * config.num_key_value_heads * config.head_dim * config.num_hidden_layers;
+            cache = token * cached_tokens(workload, 4 * token);
+            if workload.decode_copies && narrow::available() {
+                let linears = layout.layers.iter().flat_map(|layer| layer.linears());
+                copies = linears.map(|linear| panels::len(linear.outputs, linear.inputs)).sum::<usize>()
+                    + panels::len(config.vocab_size, config.hidden_size);
+            }
+        }
+        let positions = config.max_position_embeddings.min(
+            workload.family_tokens.max(workload.prompt_tokens + workload.new_tokens).next_power_of_two(),
+        );
+        let scratch = panels::SCRATCH + logits + if training { head::SCRATCH } else { 0 };
+        let per_thread = buffers.iter().sum::<usize>() + scratch;
+        let bytes = |numbers: usize| 4 * numbers as u64;
+        Needs {
+            weights: bytes(layout.len),
+            base_weights: bytes(base),
+            decode_copies: bytes(copies),
+            gradient: if training { bytes(trained * threads) } else { 0 },
+            optimizer: if training { bytes(2 * trained) } else { 0 }
+                + bytes(adapters.map_or(0, |adapters| adapters.len)),
+            activations: bytes(threads * per_thread + positions * config.head_dim),
+            cache: bytes(cache),
+        }
+    }
+
+    /// All of it: from the second step on, everything is held while completions are generated.
+    pub fn total(&self) -> u64 {
+        let Needs { weights, base_weights, decode_copies, gradient, optimizer, activations, cache } = *self;
+        weights + base_weights + decode_copies + gradient + optimizer + activations + cache
+    }
+}
+
+/// Tokens whose keys and values are held at a time, at most, over all threads.
+fn cached_tokens(workload: &Workload, token_bytes: usize) -> usize {
+    let Workload { threads, prompts, prompt_tokens, samples, new_tokens, .. } = *workload;
+    let wanted = prompts * prompt_tokens.next_multiple_of(PAGE) + samples * new_tokens.next_multiple_of(PAGE);
+    let least = pages_needed(prompt_tokens, new_tokens) * threads * PAGE;
+    let limit = workload.max_cached_tokens.unwrap_or((CACHE_BYTES / token_bytes).max(least));
+    wanted.min(limit)
+}
+
+/// Lengths of one thread's buffers for a pass over `n` rows of which `m` predict: shared ones, inputs of layers, then what each layer keeps.
+fn activations(config: &Config, n: usize, m: usize, keep: Keep) -> Vec<usize> {
+    let (d, f, layers) = (config.hidden_size, config.intermediate_size, config.num_hidden_layers);
+    let q = config.num_attention_heads * config.head_dim;
+    let kv = 2 * config.num_key_value_heads * config.head_dim;
+    let norm = usize::from(config.qk_norm);
+    // Rows beyond the keys: those of every layer but the last, if there is another.
+    let most = if layers > 1 { n } else { m };
+    let heads = config.num_attention_heads;
+    let backward = |len: usize| if keep == Keep::Nothing { 0 } else { len };
+    let mut buffers = vec![
+        n * d,                                   // normed
+        most * d,                                // normed_rows
+        most * f,                                // act
+        m * d,                                   // hidden
+        3 * m,                                   // hidden_scale, head_saved
+        backward(2 * n * d),                     // dx, dnormed
+        backward(if m < n { n * d } else { 0 }), // dx_rows
+        backward(2 * most * q),                  // dout, dq
+        backward(n * kv),                        // dkv
+        n * heads + backward(n * heads) + 3 * m, // sums of attention, of the head
+    ];
+    let inputs = if keep == Keep::Nothing { 2 } else { layers };
+    buffers.extend(std::iter::repeat_n(n * d, inputs));
+    buffers.push(backward(m * d));
+    buffers.resize(buffers.len().max(11 + layers), 0);
+    let kept = if keep == Keep::Everything { layers } else { 1 };
+    for layer in 0..kept {
+        let rows = if layer + 1 == layers { m } else { n };
+        let of_rows = 2 * q + heads + d + 1 + 2 * f + norm * (q + heads);
+        let of_keys = 1 + kv + norm * (kv / 2 + config.num_key_value_heads);
+        buffers.push(rows * of_rows + n * of_keys);
+    }
+    buffers
+}
+
+/// Floating-point operations by kind of work (a multiplication and an addition are two).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Flops {
+    /// A row's forward pass, without what only predicting rows need.
+    pub forward_token: f64,
+    /// Its backward pass.
+    pub backward_token: f64,
+    /// Attention of a query over one key that it sees, in all layers.
+    pub forward_pair: f64,
+    /// Its backward pass.
+    pub backward_pair: f64,
+    /// What a predicting row needs beside: the rest of the last layer and the vocabulary head.
+    pub forward_prediction: f64,
+    /// Its backward pass.
+    pub backward_prediction: f64,
+}
+
+impl Flops {
+    /// The operations of a model. Norms, exponentials and the like are not counted: a tenth of the time, not of the operations.
+    pub fn of(config: &Config, checkpointing: bool, lora: Option<&LoraConfig>) -> Flops {
+        let layout = Layout::new(config);
+        let adapters = lora.map(|lora| AdapterLayout::new(&layout, lora));
+        let again = f64::from(u8::from(checkpointing));
+        let mut flops = Flops {
+            forward_token: 0.0,
+            backward_token: 0.0,
+            forward_pair: 0.0,
+            backward_pair: 0.0,
+            forward_prediction: 0.0,
+            backward_prediction: 0.0,
+        };
+        let last = layout.layers.len() - 1;
+        for (index, layer) in layout.layers.iter().enumerate() {
+            for linear in layer.linears() {
+                let product = 2.0 * (linear.outputs * linear.inputs) as f64;
+                let weight = match &adapters {
+                    None => product,
+                    Some(adapters) => {
+                        let parts = adapters.of(linear).iter();
+                        parts.map(|p| 4.0 * (p.rank * (p.outputs + p.inputs)) as f64).sum()
+                    }
+                };
+                let keys = linear.weight == layer.kv.weight;
+                // Frozen, the first layer's input needs no derivative.
+                let unused = index == 0 && adapters.is_some() && (keys || linear.weight == layer.q.weight);
+                let input = if unused { 0.0 } else { product };
+                // The last map's output is not needed for the backward pass.
+                let repeated = if linear.weight == layer.down.weight { 0.0 } else { again * product };
+                let backward = input + weight + repeated;
+                if index == last && !keys {
+                    flops.forward_prediction += product;
+                    flops.backward_prediction += backward;
+                } else {
+                    flops.forward_token += product;
+                    flops.backward_token += backward;
+                }
+            }
+            let pair = 2.0 * (config.num_attention_heads * config.head_dim) as f64;
+            flops.forward_pair += 2.0 * pair;
+            flops.backward_pair += (5.0 + 2.0 * again) * pair;
+        }
+        let head = 2.0 * (config.vocab_size * config.hidden_size) as f64;
+        flops.forward_prediction += head;
+        flops.backward_prediction += if adapters.is_some() { 2.0 * head } else { 3.0 * head };
+        flops
+    }
+}
+
+/// Floating-point operations per second of large f32 products on `threads` threads at once, measured for about a tenth of a second.
+///
+/// # Panics
+/// If `threads` is 0 or they can't be started.
+pub fn measure_flops(threads: usize) -> f64 {
+    assert!(threads > 0, "0 threads");
+    const M: usize = 384;
+    const N: usize = 512;
+    const K: usize = 512;
+    let rate = || {
+        let (a, b) = (vec![0.5f32; M * K], vec![0.25f32; N * K]);
+        let mut c = vec![0.0f32; M * N];
+        let mut multiply = || {
+            let by = View::rows(0, K).transposed();
+            product(M, N, K, &a, View::rows(0, K), &b, by, Into::Replace, &mut c, View::rows(0, N));
+        };
+        // Once for memory and packing space.
+        multiply();
+        let start = Instant::now();
+        let mut done = 0.0;
+        while start.elapsed() < Duration::from_millis(80) {
+            multiply();
+            done += (2 * M * N * K) as f64;
+        }
+        std::hint::black_box(&c);
+        done / start.elapsed().as_secs_f64()
+    };
+    std::thread::scope(|scope| {
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(rate)).collect();
+        rate() + others.into_iter().map(|other| other.join().expect("no panic")).sum::<f64>()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::tests::maze;
+    use crate::cpu::product::counted;
+    use crate::{Batch, Device, Engine};
+
+    /// The operations of products that the engine's one thread has done so far.
+    fn done(engine: &Engine) -> f64 {
+        engine.in_thread(|| counted() as f64)
+    }
+
+    #[test]
+    fn operations_are_those_that_the_engine_does() {
+        let lora = LoraConfig { rank: 8, ..LoraConfig::default() };
+        for (checkpointing, lora) in [(false, None), (true, None), (false, Some(&lora)), (true, Some(&lora))]
+        {
+            let config = Config { vocab_size: 512, num_hidden_layers: 3, ..maze() };
+            let mut engine = Engine::init(&config, 0.02, &mut || 0.5, &Device::Cpu { threads: 1 }).unwrap();
+            engine.set_checkpointing(checkpointing);
+            if let Some(lora) = lora {
+                engine.adapt(lora, &mut || 0.5).unwrap();
+            }
+            let flops = Flops::of(&config, checkpointing, lora);
+            // Two sequences whose last 40 rows predict.
+            let (rows, predicting) = (320, 40);
+            let mut batch = Batch::default();
+            for _ in 0..2 {
+                batch.push_segment(&vec![1; rows], None);
+                for row in batch.tokens.len() - predicting..batch.tokens.len() {
+                    batch.predict(row, 2);
+                }
+            }
+            let (rows, predictions) = (2.0 * 320.0, 2.0 * 40.0);
+            let pairs = 320.0 * 321.0;
+            let before = done(&engine);
+            engine.score(&batch, 1.0).unwrap();
+            let forward = done(&engine) - before;
+            let wanted = rows * flops.forward_token
+                + pairs * flops.forward_pair
+                + predictions * flops.forward_prediction;
+            assert!((forward / wanted - 1.0).abs() < 0.05, "forward {forward:e}, computed {wanted:e}");
+            let before = done(&engine);
+            engine.accumulate(&batch, 1.0, &|_, _, _, dlogp, _| dlogp.fill(1.0)).unwrap();
+            let backward = done(&engine) - before - forward;
+            let wanted = rows * flops.backward_token
+                + pairs * flops.backward_pair
+                + predictions * flops.backward_prediction;
+            assert!(
+                (backward / wanted - 1.0).abs() < 0.05,
+                "checkpointing {checkpointing}, {lora:?}: backward {backward:e}, computed {wanted:e}"
+            );
+        }
+    }
+
+    #[test]
+    fn measured_speed_of_products_is_that_of_some_machine() {
+        let speed = measure_flops(1);
+        assert!((1e7..1e14).contains(&speed), "{speed:e}");
+    }
+
+    #[test]
+    fn a_needless_purpose_takes_nothing() {
+        let nothing = Workload {
+            threads: 2,
+            chunk_tokens: 1024,
+            checkpointing: false,
+            decode_copies: true,
+            lora: None,
+            family_tokens: 0,
+            predicting_rows: 0,
+            prompts: 0,
+            prompt_tokens: 0,
+            samples: 0,
+            new_tokens: 0,
+            max_cached_tokens: None,
+        };
+        let needs = Needs::of(&maze(), &nothing);
+        assert_eq!((needs.gradient, needs.optimizer, needs.cache, needs.decode_copies), (0, 0, 0, 0));
+        assert_eq!(needs.base_weights, 0);
+        assert!(needs.weights >= 4 * maze().parameters() && needs.weights < 4 * maze().parameters() + 10_000);
+        // Adapters spare gradient and moments, and keep the matrices' base.
+        let train = Workload { family_tokens: 500, predicting_rows: 400, ..nothing };
+        let whole = Needs::of(&maze(), &train);
+        let low = Needs::of(&maze(), &Workload { lora: Some(LoraConfig::default()), ..train });
+        assert!(low.gradient * 10 < whole.gradient && low.optimizer * 5 < whole.optimizer);
+        assert!(low.base_weights > whole.weights / 2 && low.base_weights < whole.weights);
+        assert_eq!(low.activations, whole.activations);
+    }
+}

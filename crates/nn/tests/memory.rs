@@ -1,0 +1,144 @@
+//! Computed needs against what is allocated, counted by an allocator of our own.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use fgrpo_nn::config::{Architecture, Config, RopeScaling};
+use fgrpo_nn::{AdamW, Batch, Device, Engine, LoraConfig, Needs, Prompt, Sampling, Workload};
+
+static HELD: AtomicUsize = AtomicUsize::new(0);
+static MOST: AtomicUsize = AtomicUsize::new(0);
+
+struct Counting;
+
+impl Counting {
+    fn more(bytes: usize) {
+        MOST.fetch_max(HELD.fetch_add(bytes, Relaxed) + bytes, Relaxed);
+    }
+}
+
+// SAFETY: the system's allocator does the work.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        Counting::more(layout.size());
+        // SAFETY: the caller's promises.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        HELD.fetch_sub(layout.size(), Relaxed);
+        // SAFETY: the caller's promises.
+        unsafe { System.dealloc(at, layout) }
+    }
+
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // In place, as the system does with large blocks: never both at once.
+        HELD.fetch_sub(layout.size(), Relaxed);
+        Counting::more(size);
+        // SAFETY: the caller's promises.
+        unsafe { System.realloc(at, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn config(vocab_size: usize, num_hidden_layers: usize) -> Config {
+    Config {
+        architecture: Architecture::Qwen3,
+        vocab_size,
+        hidden_size: 128,
+        intermediate_size: 352,
+        num_hidden_layers,
+        num_attention_heads: 4,
+        num_key_value_heads: 2,
+        head_dim: 32,
+        rms_norm_eps: 1e-6,
+        rope_theta: 1e6,
+        rope_scaling: RopeScaling::Default,
+        tie_word_embeddings: true,
+        qkv_bias: false,
+        qk_norm: true,
+        max_position_embeddings: 512,
+        bos_token_id: None,
+        eos_token_id: vec![],
+        pad_token_id: None,
+    }
+}
+
+/// A workload whose batches fill the chunks of all threads.
+fn workload(threads: usize, checkpointing: bool, lora: Option<LoraConfig>) -> Workload {
+    Workload {
+        threads,
+        chunk_tokens: 1024,
+        checkpointing,
+        decode_copies: true,
+        lora,
+        family_tokens: 250,
+        predicting_rows: 50,
+        prompts: 12,
+        prompt_tokens: 200,
+        samples: 240,
+        new_tokens: 40,
+        max_cached_tokens: None,
+    }
+}
+
+/// Trains and generates, twice; the most bytes that were held beyond those of before.
+fn run(config: &Config, w: &Workload) -> usize {
+    let before = HELD.load(Relaxed);
+    MOST.store(before, Relaxed);
+    let mut index = 0u32;
+    let mut number = || {
+        index = index.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        f64::from(index) / f64::from(u32::MAX) - 0.5
+    };
+    let device = Device::Cpu { threads: w.threads };
+    let mut engine = Engine::init(config, 0.02, &mut number, &device).unwrap();
+    engine.set_chunk_tokens(w.chunk_tokens);
+    engine.set_checkpointing(w.checkpointing);
+    engine.set_decode_copies(w.decode_copies);
+    if let Some(lora) = &w.lora {
+        engine.adapt(lora, &mut || 0.5).unwrap();
+    }
+    let mut batch = Batch::default();
+    for _ in 0..10 * w.threads {
+        let tokens: Vec<u32> = (0..w.family_tokens as u32).map(|t| t % config.vocab_size as u32).collect();
+        batch.push_segment(&tokens, None);
+        for row in batch.tokens.len() - w.predicting_rows..batch.tokens.len() {
+            batch.predict(row, 1);
+        }
+    }
+    let prompt: Vec<u32> = (0..w.prompt_tokens as u32).map(|t| t % config.vocab_size as u32).collect();
+    let each = w.samples / w.prompts;
+    let prompts: Vec<Prompt<'_>> =
+        (0..w.prompts).map(|_| Prompt { tokens: &prompt, samples: 0..each }).collect();
+    let sampling = Sampling { max_new_tokens: w.new_tokens, ..Sampling::default() };
+    let uniform =
+        |p: usize, s: usize, t: usize| ((p * 7919 + s * 104_729 + t * 31 + 17) % 9973) as f64 / 9973.0;
+    for _ in 0..2 {
+        engine.generate(&prompts, &sampling, &uniform, None, &mut |_| ControlFlow::Continue(())).unwrap();
+        engine.accumulate(&batch, 1.0, &|_, _, _, dlogp, _| dlogp.fill(1e-3)).unwrap();
+        assert!(engine.update(&AdamW::default(), Some(1.0)).applied);
+    }
+    MOST.load(Relaxed) - before
+}
+
+/// One test: the counters are the process's.
+#[test]
+fn computed_needs_are_what_is_allocated_within_15_percent() {
+    for (name, config, w) in [
+        ("activations", config(512, 6), workload(2, false, None)),
+        ("checkpointing", config(512, 6), workload(2, true, None)),
+        ("weights", config(40_000, 2), Workload { samples: 60, new_tokens: 5, ..workload(1, false, None) }),
+        ("adapters", config(512, 12), workload(2, true, Some(LoraConfig::default()))),
+        ("three threads", config(2000, 4), workload(3, false, None)),
+    ] {
+        let needs = Needs::of(&config, &w);
+        let held = run(&config, &w);
+        let off = needs.total() as f64 / held as f64 - 1.0;
+        println!("{name}: held {held}, computed {} ({:+.1} %): {needs:?}", needs.total(), 100.0 * off);
+        assert!(off.abs() < 0.15, "{name}: held {held}, computed {}: {needs:?}", needs.total());
+    }
+}

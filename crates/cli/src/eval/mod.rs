@@ -145,7 +145,9 @@ fn problems_of(args: &Args, task: TaskKind) -> anyhow::Result<(Vec<Problem>, Str
             eprintln!("{}: {report}", path.display());
             (problems, stem(path))
         }
-        (_, None) => bad_input!("--data: wanted the data set's file for --task {task}"),
+        (_, None) => bad_input!(
+            "--data: wanted the data set's file for --task {task} (a training configuration gives its held_out file; `fgrpo data arithmetic` writes generated problems)"
+        ),
     };
     let before = problems.len();
     let mut seen = HashSet::new();

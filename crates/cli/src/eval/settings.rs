@@ -27,11 +27,12 @@ use std::time::Duration;
     fgrpo eval --server http://localhost:8000 --data aime25.jsonl --task math -n 1024 --preset qwen2.5 --out eval-base\n  \
     fgrpo eval --model run/checkpoints/final --task maze --maze-size 9 -n 64 --out eval-maze\n  \
     fgrpo eval --samples completions.jsonl --data math500.jsonl --task math -n 4 --out eval-elsewhere\n  \
-    fgrpo eval aime.toml --out eval-b           flags from a file, overridden by the command line\n\n\
+    fgrpo eval aime.toml --out eval-b           flags from a file, overridden by the command line\n  \
+    fgrpo eval math.toml --model runs/math/checkpoints/step-000100 --out eval-math    a training configuration's held-out file\n\n\
     Then: fgrpo compare eval-base eval-b -k 1,256"
 )]
 pub struct Args {
-    /// A TOML file with any of these flags by their long names, e.g. max-tokens = 4096; or a maze's training configuration.
+    /// A TOML file with any of these flags by their long names, e.g. max-tokens = 4096; or a training configuration, for its held-out problems.
     #[arg(value_name = "CONFIG")]
     pub config: Option<PathBuf>,
     /// A checkpoint folder; with --server, the served model's name; with --samples, the samples' model.
@@ -282,28 +283,62 @@ pub fn of_flags(words: &[String]) -> anyhow::Result<Args> {
     }
 }
 
-/// The flags that a training configuration stands for: its held-out mazes, samples and k.
+/// The flags that a training configuration stands for: its held-out problems, put as they are in training, with
+/// the samples and k of its evaluations.
 fn of_training(config: &toml::Table, task: &toml::Table, path: &Path) -> anyhow::Result<toml::Table> {
     let kind = task.get("kind").and_then(toml::Value::as_str).unwrap_or_default();
-    if kind != "maze" {
-        bad_input!(
-            "{}: a training configuration of task {kind:?}; name its held-out data with --data and --task",
-            path.display()
-        );
-    }
     let mut flags = toml::Table::new();
-    flags.insert("task".into(), kind.into());
-    for (key, flag) in [
-        ("size", "maze-size"),
-        ("seed", "maze-seed"),
-        ("held_out", "maze-problems"),
-        ("reward", "maze-reward"),
-    ] {
-        if let Some(value) = task.get(key) {
-            let value = value.as_str().map_or_else(|| value.clone(), |text| text.replace('_', "-").into());
+    let mut copy = |table: Option<&toml::Value>, key: &str, flag: &str| {
+        if let Some(value) = table.and_then(|t| t.get(key)) {
+            let value = match (flag, value) {
+                ("maze-reward", toml::Value::String(text)) => text.replace('_', "-").into(),
+                ("thinking", toml::Value::Boolean(on)) => if *on { "on" } else { "off" }.into(),
+                ("columns", toml::Value::Table(columns)) => {
+                    let pairs =
+                        columns.iter().filter_map(|(what, name)| Some(format!("{what}={}", name.as_str()?)));
+                    pairs.collect::<Vec<_>>().join(",").into()
+                }
+                _ => value.clone(),
+            };
             flags.insert(flag.into(), value);
         }
+    };
+    let own = toml::Value::Table(task.clone());
+    match kind {
+        "maze" => {
+            copy(Some(&own), "size", "maze-size");
+            copy(Some(&own), "seed", "maze-seed");
+            copy(Some(&own), "held_out", "maze-problems");
+            copy(Some(&own), "reward", "maze-reward");
+        }
+        "math" | "choice" | "ifeval" | "synlogic" | "command" | "arithmetic" => {
+            if kind != "arithmetic" {
+                copy(Some(&own), "held_out", "data");
+            }
+            for (key, flag) in [
+                ("preset", "preset"),
+                ("system", "system"),
+                ("enable_thinking", "thinking"),
+                ("columns", "columns"),
+            ] {
+                copy(Some(&own), key, flag);
+            }
+            copy(task.get("verifier"), "mode", "mode");
+            copy(config.get("rollout"), "max_new_tokens", "max-tokens");
+            copy(config.get("eval"), "temperature", "temperature");
+            // Training sends a system prompt only where the configuration has one.
+            if !flags.contains_key("preset") {
+                flags.entry("system").or_insert_with(|| "".into());
+            }
+        }
+        other => {
+            bad_input!(
+                "{}: task.kind: found {other:?}, wanted a task whose problems are in a file",
+                path.display()
+            )
+        }
     }
+    flags.insert("task".into(), if kind == "arithmetic" { "math" } else { kind }.into());
     for (key, flag) in [("samples", "n"), ("k", "k")] {
         if let Some(value) = config.get("eval").and_then(|e| e.get(key)) {
             flags.insert(flag.into(), value.clone());

@@ -1,0 +1,320 @@
+//! What people get wrong with models and data, through the commands they use: exit code 2 and a message that names
+//! file or field, what was found and what was wanted.
+
+use assert_cmd::Command;
+use predicates::prelude::*;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+fn fgrpo() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_fgrpo"))
+}
+
+/// A small model folder with tokenizer and template.
+fn model(folder: &Path) -> PathBuf {
+    let out = folder.join("base");
+    let arithmetic = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs/arithmetic-quick.toml");
+    let mut command = fgrpo();
+    command.arg("sft").arg(arithmetic).arg("--out").arg(&out);
+    for set in [
+        "sft.steps=1",
+        "sft.eval_every=0",
+        "task.train=8",
+        "task.held_out=2",
+        "model.init.hidden_size=16",
+        "model.init.intermediate_size=32",
+        "model.init.num_hidden_layers=1",
+    ] {
+        command.args(["--set", set]);
+    }
+    command.assert().success();
+    out.join("checkpoints/step-000001")
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        std::fs::copy(&path, to.join(path.file_name().unwrap())).unwrap();
+    }
+}
+
+fn problems(folder: &Path, rows: &[String]) -> PathBuf {
+    let path = folder.join("problems.jsonl");
+    std::fs::write(&path, rows.join("\n")).unwrap();
+    path
+}
+
+fn row(i: u32) -> String {
+    format!(r#"{{"problem": "Take {i}. Add 1.", "answer": "{}", "solution": "\\boxed{{{}}}"}}"#, i + 1, i + 1)
+}
+
+fn config(folder: &Path, model: &Path, data: &Path, task: &str) -> PathBuf {
+    let path = folder.join("math.toml");
+    std::fs::write(
+        &path,
+        format!(
+            "steps = 1\n[task]\nkind = \"math\"\ndata = {data:?}\nheld_out_share = 0.2\n{task}\n[model]\npath = {model:?}\n\
+             [sft]\nsteps = 1\nbatch_size = 2\n[rollout]\nprompts = 2\ngroup_size = 2\nmax_new_tokens = 4\n[eval]\nevery = 0\n"
+        ),
+    )
+    .unwrap();
+    path
+}
+
+/// Changes the header of a safetensors file, keeping its length.
+fn edit_header(file: &Path, edit: impl Fn(&str) -> String) {
+    let mut bytes = std::fs::read(file).unwrap();
+    let n = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    let header = edit(std::str::from_utf8(&bytes[8..8 + n]).unwrap());
+    assert_eq!(header.len(), n);
+    bytes[8..8 + n].copy_from_slice(header.as_bytes());
+    std::fs::write(file, bytes).unwrap();
+}
+
+fn edit_config(folder: &Path, edit: impl Fn(&mut Value)) {
+    let path = folder.join("config.json");
+    let mut json: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    edit(&mut json);
+    std::fs::write(path, json.to_string()).unwrap();
+}
+
+type Damage = fn(&Path);
+
+const DAMAGED: [(&str, Damage, &[&str]); 11] = [
+    (
+        "an empty folder",
+        |m| {
+            std::fs::remove_dir_all(m).unwrap();
+            std::fs::create_dir(m).unwrap();
+        },
+        &["config.json"],
+    ),
+    ("no folder", |m| std::fs::remove_dir_all(m).unwrap(), &["broken"]),
+    (
+        "an unknown architecture",
+        |m| edit_config(m, |c| c["architectures"] = serde_json::json!(["MambaForCausalLM"])),
+        &["architectures", "MambaForCausalLM", "Qwen3ForCausalLM"],
+    ),
+    (
+        "an unsupported field",
+        |m| edit_config(m, |c| c["hidden_act"] = "gelu".into()),
+        &["config.json", "hidden_act", "gelu", "silu"],
+    ),
+    (
+        "a field of the wrong type",
+        |m| edit_config(m, |c| c["hidden_size"] = "wide".into()),
+        &["config.json", "hidden_size", "wide"],
+    ),
+    (
+        "sizes other than the weights'",
+        |m| edit_config(m, |c| c["intermediate_size"] = 48.into()),
+        &["mlp.", "[32, 16]", "[48, 16]"],
+    ),
+    (
+        "a truncated weights file",
+        |m| {
+            let file = m.join("model.safetensors");
+            let bytes = std::fs::read(&file).unwrap();
+            std::fs::write(file, &bytes[..bytes.len() / 2]).unwrap();
+        },
+        &["model.safetensors"],
+    ),
+    (
+        "an integer tensor",
+        |m| edit_header(&m.join("model.safetensors"), |h| h.replace("\"F32\"", "\"I32\"")),
+        &["model.safetensors", "I32", "F32"],
+    ),
+    (
+        "a missing tensor",
+        |m| {
+            edit_header(&m.join("model.safetensors"), |h| {
+                h.replace("layers.0.mlp.up_proj", "layers.0.mlp.no_proj")
+            })
+        },
+        &["layers.0.mlp.up_proj.weight", "no such tensor"],
+    ),
+    (
+        "a missing shard",
+        |m| {
+            let index = r#"{"metadata": {}, "weight_map": {"model.norm.weight": "model-00001-of-00002.safetensors"}}"#;
+            std::fs::write(m.join("model.safetensors.index.json"), index).unwrap();
+            std::fs::remove_file(m.join("model.safetensors")).unwrap();
+        },
+        &["model-00001-of-00002.safetensors"],
+    ),
+    (
+        "weights that are no safetensors",
+        |m| std::fs::write(m.join("model.safetensors"), "<!DOCTYPE html>").unwrap(),
+        &["model.safetensors"],
+    ),
+];
+
+#[test]
+fn damaged_model_folders_are_refused_by_every_command_that_opens_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let good = model(folder.path());
+    let data = problems(folder.path(), &(0..20).map(row).collect::<Vec<_>>());
+    let broken = folder.path().join("broken");
+    // The tokenizer is of the good folder, so that the weights are what is met.
+    let config = config(folder.path(), &broken, &data, &format!("tokenizer = {good:?}"));
+    let sequences = folder.path().join("tokens.jsonl");
+    std::fs::write(&sequences, "{\"tokens\": [5, 6, 7]}\n").unwrap();
+    for (what, damage, says) in DAMAGED {
+        let _ = std::fs::remove_dir_all(&broken);
+        copy(&good, &broken);
+        damage(&broken);
+        let (a, b) = (folder.path().join("never-a"), folder.path().join("never-b"));
+        let mut commands: Vec<(&str, Command)> = Vec::new();
+        for name in ["train", "sft"] {
+            let mut command = fgrpo();
+            command.arg(name).arg(&config).args(["--resume", "--out"]).arg(&a);
+            commands.push((name, command));
+        }
+        let mut score = fgrpo();
+        score.arg("score").arg("--model").arg(&broken).arg(&sequences);
+        commands.push(("score", score));
+        let mut eval = fgrpo();
+        eval.arg("eval").arg("--model").arg(&broken).arg("--data").arg(&data);
+        eval.args(["--task", "math", "-n", "1", "--max-tokens", "4", "--out"]).arg(&b);
+        commands.push(("eval", eval));
+        for (name, mut command) in commands {
+            let output = command.output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(output.status.code(), Some(2), "{name}, {what}: {said}");
+            // An evaluation looks for weights before it opens them.
+            for text in says.iter().filter(|_| name != "eval" || said.contains("config.json")) {
+                assert!(said.contains(text), "{name}, {what}: wanted {text:?} in: {said}");
+            }
+            assert!(said.contains("broken"), "{name}, {what} names no file: {said}");
+        }
+        for left in [&a, &b] {
+            let _ = std::fs::remove_dir_all(left);
+        }
+    }
+}
+
+#[test]
+fn weights_that_are_not_numbers_end_the_work_and_say_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let broken = model(folder.path());
+    let file = broken.join("model.safetensors");
+    let mut bytes = std::fs::read(&file).unwrap();
+    let n = bytes.len();
+    bytes[n - 400..].chunks_exact_mut(4).for_each(|b| b.copy_from_slice(&f32::NAN.to_le_bytes()));
+    std::fs::write(&file, bytes).unwrap();
+    let data = problems(folder.path(), &(0..20).map(row).collect::<Vec<_>>());
+    let config = config(folder.path(), &broken, &data, "");
+    for command in ["train", "sft"] {
+        fgrpo()
+            .arg(command)
+            .arg(&config)
+            .arg("--out")
+            .arg(folder.path().join(command))
+            .assert()
+            .failure()
+            .stderr(predicate::str::contains("finite"));
+    }
+}
+
+#[test]
+fn a_learning_rate_that_destroys_the_policy_stops_with_the_state_saved() {
+    let folder = tempfile::tempdir().unwrap();
+    let good = model(folder.path());
+    let data = problems(folder.path(), &(0..20).map(row).collect::<Vec<_>>());
+    let config = config(folder.path(), &good, &data, "");
+    let out = folder.path().join("run");
+    let run = fgrpo()
+        .arg("sft")
+        .arg(&config)
+        .args(["--set", "sft.steps=400", "--set", "sft.lr=0.99", "--set", "sft.max_grad_norm=1e30"])
+        .args(["--set", "sft.betas=[0.0, 0.0]", "--set", "sft.weight_decay=1e38", "--out"])
+        .arg(&out)
+        .assert()
+        .code(1);
+    let said = String::from_utf8_lossy(&run.get_output().stderr).into_owned();
+    assert!(said.contains("finite"), "{said}");
+    let logged = std::fs::read_to_string(out.join("sft.jsonl")).unwrap().lines().count();
+    assert!(
+        logged == 0 || out.join(format!("checkpoints/step-{logged:06}")).exists(),
+        "{logged} steps, none saved"
+    );
+}
+
+#[test]
+fn data_and_tokenizers_that_cannot_be_used_are_refused_by_file_and_column() {
+    let folder = tempfile::tempdir().unwrap();
+    let good = model(folder.path());
+    let refused = |rows: &[String], task: &str, says: &[&str]| {
+        let data = problems(folder.path(), rows);
+        let config = config(folder.path(), &good, &data, task);
+        let out = folder.path().join("never");
+        let output = fgrpo().arg("train").arg(&config).arg("--out").arg(&out).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        for text in says {
+            assert!(said.contains(text), "wanted {text:?} in: {said}");
+        }
+        assert!(!out.exists(), "a run folder for data that can't be read");
+    };
+    let of = |text: &str| vec![text.to_owned()];
+    refused(&of(r#"{"question_text": "2+2?", "answer": "4"}"#), "", &["problems.jsonl", "question_text"]);
+    refused(&of(r#"{"problem": "2+2?"}"#), "", &["problems.jsonl", "answer"]);
+    refused(&of(r#"{"problem": "2+2?", "answer": ""}"#), "", &["problems.jsonl", "answer"]);
+    refused(&of("not json"), "", &["problems.jsonl"]);
+    refused(&[], "", &["problems.jsonl"]);
+    refused(&of(&row(1)), "max_prompt_tokens = 2", &["longer than 2 tokens", "max_prompt_tokens"]);
+    refused(&of(&row(1)), "columns = { answer = \"final\" }", &["problems.jsonl", "final"]);
+    refused(&of(&row(1)), "stop = [\"no such token here\"]", &["task.stop"]);
+
+    // A model without a tokenizer, and a tokenizer without a template.
+    let rows = of(&row(1));
+    for (file, says) in [("tokenizer.json", "tokenizer.json"), ("chat_template.jinja", "chat template")] {
+        std::fs::remove_file(good.join(file)).unwrap();
+        refused(&rows, "", &[good.to_str().unwrap(), says]);
+    }
+
+    // A vocabulary too small for the tokenizer's tokens.
+    let small = folder.path().join("small");
+    fgrpo()
+        .args([
+            "init",
+            "--arch",
+            "qwen3",
+            "--vocab-size",
+            "64",
+            "--hidden-size",
+            "16",
+            "--layers",
+            "1",
+            "--out",
+        ])
+        .arg(&small)
+        .assert()
+        .success();
+    let whole = model(&folder.path().join("again"));
+    let data = problems(folder.path(), &(0..20).map(row).collect::<Vec<_>>());
+    let config = config(folder.path(), &small, &data, &format!("tokenizer = {whole:?}"));
+    fgrpo()
+        .arg("train")
+        .arg(&config)
+        .arg("--out")
+        .arg(folder.path().join("vocabulary"))
+        .assert()
+        .code(2)
+        .stderr(predicate::str::contains("vocab_size 64 is smaller than the task's vocabulary of 320"));
+}
+
+#[test]
+fn rows_without_an_answer_and_prompts_too_long_are_dropped_and_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let good = model(folder.path());
+    let mut rows: Vec<String> = (0..20).map(row).collect();
+    rows.push(r#"{"problem": "2+2?", "answer": " "}"#.into());
+    rows.push(format!(r#"{{"problem": "{}", "answer": "1"}}"#, "Add 1. ".repeat(300)));
+    let data = problems(folder.path(), &rows);
+    let config = config(folder.path(), &good, &data, "max_prompt_tokens = 200");
+    fgrpo().arg("train").arg(&config).arg("--out").arg(folder.path().join("run")).assert().success().stderr(
+        predicate::str::contains("answer").and(predicate::str::contains("prompt longer than 200 tokens")),
+    );
+}

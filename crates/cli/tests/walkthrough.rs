@@ -1,0 +1,160 @@
+//! What a user with a checkpoint folder and a file of problems does, from the first command to the report: the
+//! steps of docs/training.md on a model small enough for seconds.
+
+use assert_cmd::Command;
+use predicates::prelude::*;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+fn fgrpo() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_fgrpo"))
+}
+
+fn lines(path: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.lines().map(|l| serde_json::from_str(l).unwrap()).collect()
+}
+
+const SIZES: [&str; 12] = [
+    "--set",
+    "task.train=64",
+    "--set",
+    "task.held_out=6",
+    "--set",
+    "model.init.hidden_size=16",
+    "--set",
+    "model.init.intermediate_size=32",
+    "--set",
+    "model.init.num_hidden_layers=1",
+    "--set",
+    "sft.steps=8",
+];
+
+/// Problems in files and a model folder with tokenizer and template, as the walk-through makes them.
+fn materials(folder: &Path) -> PathBuf {
+    let arithmetic = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs/arithmetic-quick.toml");
+    for (split, file) in [("train", "problems.jsonl"), ("held-out", "held-out.jsonl")] {
+        let mut data = fgrpo();
+        data.args(["data", "arithmetic"]).arg(&arithmetic).args(["--split", split]).args(&SIZES[..4]);
+        data.arg("--out").arg(folder.join(file)).assert().success();
+    }
+    fgrpo().arg("sft").arg(&arithmetic).args(SIZES).arg("--out").arg(folder.join("base")).assert().success();
+    folder.join("base/checkpoints/step-000008")
+}
+
+fn interrupted(config: &Path, out: &Path, more: &[&str]) -> String {
+    let child = std::process::Command::new(env!("CARGO_BIN_EXE_fgrpo"))
+        .arg("train")
+        .arg(config)
+        .args(more)
+        .arg("--out")
+        .arg(out)
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let started = Instant::now();
+    while lines(&out.join("metrics.jsonl")).len() < 3 {
+        assert!(started.elapsed() < Duration::from_secs(120), "waited two minutes for three steps");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    // SAFETY: sends a signal to the child started above, which has not been waited for.
+    unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) };
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn a_user_trains_stops_resumes_evaluates_compares_and_reads_the_report() {
+    let folder = tempfile::tempdir().unwrap();
+    let base = materials(folder.path());
+    let path = |name: &str| folder.path().join(name);
+    std::fs::write(
+        path("math.toml"),
+        format!(
+            "steps = 12\n[task]\nkind = \"math\"\ndata = {:?}\nheld_out = {:?}\n[model]\npath = {base:?}\n\
+             [rollout]\nprompts = 4\ngroup_size = 4\nmax_new_tokens = 24\n[algorithm]\nfocal_gamma = 0.5\nreward_wrong = -1\n\
+             [update]\nlr = 1e-4\n[eval]\nevery = 6\nsamples = 4\nk = [1, 4]\n[save]\nevery = 5\n",
+            path("problems.jsonl"),
+            path("held-out.jsonl"),
+        ),
+    )
+    .unwrap();
+    let (config, run) = (path("math.toml"), path("math"));
+
+    // Train, Ctrl-C, and the command that it prints.
+    let said = interrupted(&config, &run, &[]);
+    assert!(said.contains("Go on with:") && said.contains("--resume"), "{said}");
+    fgrpo()
+        .arg("train")
+        .arg(&config)
+        .args(["--resume", "--out"])
+        .arg(&run)
+        .assert()
+        .success()
+        .stdout(predicate::str::contains("pass@1 changed by"));
+    let steps: Vec<u64> =
+        lines(&run.join("metrics.jsonl")).iter().map(|m| m["step"].as_u64().unwrap()).collect();
+    assert_eq!(steps, (1..=12).collect::<Vec<u64>>());
+
+    // Two checkpoints on the held-out problems, by the configuration they were trained with.
+    let evaluate = |model: &Path, out: &str| {
+        let mut eval = fgrpo();
+        eval.arg("eval").arg(&config).args(["-n", "6", "-k", "1", "-k", "6", "--model"]).arg(model);
+        eval.arg("--out").arg(path(out)).assert().success();
+        let generations = lines(&path(out).join("generations.jsonl"));
+        assert_eq!(generations.len(), 36, "6 problems x 6 samples");
+        for g in &generations {
+            assert!(g["problem"].is_string() && g["sample"].as_u64().unwrap() < 6, "{g}");
+            let (tokens, finish) = (g["tokens"].as_u64().unwrap(), g["finish"].as_str().unwrap());
+            assert!((1..=24).contains(&tokens) && ["stop", "length"].contains(&finish), "{g}");
+            assert!(!g["text"].as_str().unwrap().contains("<|im_end|>"), "{g}");
+        }
+        let samples = lines(&path(out).join("samples.jsonl"));
+        assert!(samples.len() == 36 && samples.iter().all(|s| s["correct"].is_boolean()), "{samples:?}");
+    };
+    evaluate(&base, "eval-base");
+    evaluate(&run.join("checkpoints/step-000012"), "eval-math");
+    let compared = fgrpo()
+        .arg("compare")
+        .args([path("eval-base"), path("eval-math")])
+        .args(["-k", "1,6", "--json"])
+        .assert()
+        .success();
+    let rows: Value = serde_json::from_slice(&compared.get_output().stdout).unwrap();
+    let ks: Vec<u64> = rows.as_array().unwrap().iter().map(|r| r["k"].as_u64().unwrap()).collect();
+    assert_eq!(ks, [1, 6]);
+    assert!(rows[0]["p_value"].is_number() && rows[0]["bootstrap"]["interval"].is_array(), "{rows}");
+
+    let page = path("page.html");
+    fgrpo().arg("report").arg(&run).arg("--out").arg(&page).assert().success();
+    let html = std::fs::read_to_string(page).unwrap();
+    assert!(
+        html.contains("Start with") || html.contains("Begin with") || html.contains("Take"),
+        "no rollout"
+    );
+    // The prompt that evaluation sends is the one of training: no system prompt in either.
+    let rollouts = lines(&run.join("rollouts.jsonl"));
+    assert!(rollouts.iter().all(|r| !r["prompt"].as_str().unwrap().contains("boxed")), "{:?}", rollouts[0]);
+}
+
+#[test]
+fn a_training_configuration_without_a_held_out_file_says_what_evaluation_needs() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("math.toml");
+    std::fs::write(
+        &config,
+        "steps = 1\n[task]\nkind = \"math\"\ndata = \"d.jsonl\"\n[eval]\nsamples = 2\nk = [1]\n",
+    )
+    .unwrap();
+    fgrpo()
+        .arg("eval")
+        .arg(&config)
+        .args(["--model", "nowhere", "--out"])
+        .arg(folder.path().join("out"))
+        .assert()
+        .code(2)
+        .stderr(predicate::str::contains("--data: wanted the data set's file for --task math"));
+}

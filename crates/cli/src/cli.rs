@@ -48,6 +48,8 @@ pub enum Command {
     Plan(crate::plan::Args),
     /// Make training data: logic problems of the SynLogic tasks, arithmetic.
     Data(crate::data::Args),
+    /// The checkpoints to compare: the base run's best, and of the others the best at equal or less compute.
+    Select(crate::select::Args),
     /// Write an HTML report of one or several runs.
     Report(crate::report::Args),
 }
@@ -75,6 +77,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<()> {
         Command::Diversity(args) => crate::diversity::run(args),
         Command::Plan(args) => crate::plan::run(args),
         Command::Data(args) => crate::data::run(args),
+        Command::Select(args) => crate::select::run(args),
         Command::Report(args) => crate::report::run(args),
     }
 }

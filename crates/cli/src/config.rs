@@ -13,6 +13,8 @@ use std::path::Path;
 
 mod algorithm;
 mod defaults;
+mod every;
+mod mix;
 mod model;
 mod ranges;
 mod rollout;
@@ -25,6 +27,8 @@ mod update;
 pub use algorithm::{
     AdvantageName, AggregationName, AlgorithmConfig, CorrectionName, KlName, LossName, ShapingName,
 };
+pub use every::Every;
+pub use mix::{MixConfig, MixPart};
 pub use model::{InitConfig, ModelConfig};
 pub use rollout::RolloutConfig;
 pub use server::{LogprobsOf, ServerApi, ServerConfig};
@@ -44,6 +48,10 @@ pub struct Config {
     /// no RL, which `fgrpo sft` doesn't need and `fgrpo train` refuses.
     #[serde(default)]
     pub steps: u64,
+    /// Passes over the training problems, in place of `steps`; with `steps` too, whichever ends first. A
+    /// pass is problems / `rollout.prompts` steps, rounded down; what is left over opens the next pass.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epochs: Option<u64>,
     /// What is asked and how answers are graded.
     pub task: TaskConfig,
     /// Where the policy comes from.
@@ -78,25 +86,48 @@ pub struct Config {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct EvalConfig {
-    /// Every so many steps, and before the first and after the last; 0 is never.
-    pub every: u64,
+    /// Every so many steps or `"epoch"`, and before the first and after the last; 0 is never.
+    pub every: Every,
+    /// Also wherever `save.every` saves a checkpoint, so that the best of them can be chosen.
+    pub at_checkpoints: bool,
     /// Samples per problem.
     pub samples: usize,
     /// The k of pass@k; those above `samples` are refused.
     pub k: Vec<usize>,
     /// Sampling temperature.
     pub temperature: f32,
-    /// Problems used, from the first; all where absent.
+    /// Problems used, from the first, of each part where there are several; all where absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problems: Option<usize>,
+    /// With `task.kind = "mix"`: pass@k is the mean over the `problems` of all parts, or over the `parts`, as
+    /// an average of benchmarks is. The best checkpoint has the best pass@1 by this.
+    pub average: Average,
+}
+
+impl EvalConfig {
+    /// Whether there is any evaluation while training.
+    pub fn happens(&self) -> bool {
+        self.at_checkpoints || !self.every.is_never()
+    }
+}
+
+/// What the mean of an evaluation is taken over.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Average {
+    /// All problems alike.
+    #[default]
+    Problems,
+    /// The parts' own means.
+    Parts,
 }
 
 /// Checkpoints.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SaveConfig {
-    /// Every so many steps; the last step and an interruption always save. 0 is only then.
-    pub every: u64,
+    /// Every so many steps or `"epoch"`; the last step and an interruption always save. 0 is only then.
+    pub every: Every,
     /// Checkpoints kept beside the best and the last.
     pub keep: usize,
 }
@@ -123,13 +154,21 @@ pub struct ComputeConfig {
 
 impl Default for EvalConfig {
     fn default() -> Self {
-        Self { every: 25, samples: 64, k: vec![1, 8, 64], temperature: 1.0, problems: None }
+        Self {
+            every: Every::Steps(25),
+            at_checkpoints: false,
+            samples: 64,
+            k: vec![1, 8, 64],
+            temperature: 1.0,
+            problems: None,
+            average: Average::Problems,
+        }
     }
 }
 
 impl Default for SaveConfig {
     fn default() -> Self {
-        Self { every: 25, keep: 1 }
+        Self { every: Every::Steps(25), keep: 1 }
     }
 }
 
@@ -163,6 +202,34 @@ impl Config {
         Ok(config)
     }
 
+    /// The configuration in steps alone: epochs resolved for this number of training problems.
+    ///
+    /// # Errors
+    /// Bad input where the steps or the problems come to nothing.
+    pub fn resolved(&self, problems: u64) -> anyhow::Result<Self> {
+        let epoch = problems / self.rollout.prompts as u64;
+        let mentions = self.epochs.is_some() || [self.eval.every, self.save.every].contains(&Every::Epoch);
+        if mentions && epoch == 0 {
+            bad_input!(
+                "rollout.prompts: found {}, wanted at most the {problems} training problems, since an epoch is problems / prompts steps",
+                self.rollout.prompts
+            );
+        }
+        let mut config = self.clone();
+        if let Some(epochs) = config.epochs.take() {
+            let steps = epochs.saturating_mul(epoch);
+            config.steps = if self.steps == 0 { steps } else { steps.min(self.steps) };
+        }
+        config.eval.every = Every::Steps(self.eval.every.steps(epoch));
+        config.save.every = Every::Steps(self.save.every.steps(epoch));
+        Ok(config)
+    }
+
+    /// Whether there is reinforcement learning at all.
+    pub fn has_steps(&self) -> bool {
+        self.steps > 0 || self.epochs.is_some()
+    }
+
     /// The resolved configuration as TOML, every default written out.
     pub fn to_toml(&self) -> String {
         toml::to_string_pretty(self).expect("a configuration is always TOML")
@@ -193,7 +260,10 @@ impl Config {
         self.algorithm.check(self.rollout.group_size)?;
         self.update.check(self.rollout.prompts)?;
         let e = &self.eval;
-        if e.every > 0 && self.steps > 0 {
+        if let Some(epochs) = self.epochs {
+            at_least("epochs", epochs, 1)?;
+        }
+        if e.happens() && self.has_steps() {
             at_least("eval.samples", e.samples as u64, 1)?;
             sampling("eval", e.temperature, 1.0, 0.0)?;
             if e.k.is_empty() {

@@ -1,6 +1,6 @@
 //! Evaluation while training: samples of held-out problems, pass@k with problem-bootstrap intervals.
 
-use crate::config::EvalConfig;
+use crate::config::{Average, EvalConfig};
 use crate::rollout::{grade, sample};
 use crate::task::{Split, Task};
 use fgrpo_core::rng::Key;
@@ -9,6 +9,7 @@ use fgrpo_nn::{Engine, Sampling};
 use fgrpo_verify::verdict::Verdict;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// One line of `eval.jsonl`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -21,7 +22,7 @@ pub struct Evaluation {
     pub problems: usize,
     /// Samples per problem.
     pub samples: usize,
-    /// Unbiased pass@k, mean over problems, fractions.
+    /// Unbiased pass@k, mean over problems (or over the parts, where the configuration says so), fractions.
     pub pass_at_k: BTreeMap<usize, f64>,
     /// 95 % problem-bootstrap intervals of the same.
     pub interval: BTreeMap<usize, [f64; 2]>,
@@ -33,6 +34,22 @@ pub struct Evaluation {
     pub unscorable: usize,
     /// A few completions of the first problems, as text, for the report.
     pub examples: Vec<Example>,
+    /// The same by part, where the problems come from several.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub parts: BTreeMap<String, PartEvaluation>,
+}
+
+/// One part of an evaluation.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct PartEvaluation {
+    /// Problems evaluated.
+    pub problems: usize,
+    /// Unbiased pass@k, mean over its problems, fractions.
+    pub pass_at_k: BTreeMap<usize, f64>,
+    /// 95 % problem-bootstrap intervals of the same.
+    pub interval: BTreeMap<usize, [f64; 2]>,
+    /// Samples that no verifier could score.
+    pub unscorable: usize,
 }
 
 /// A problem with one of its completions.
@@ -67,20 +84,27 @@ pub fn evaluate(
     mut go_on: impl FnMut() -> bool,
 ) -> anyhow::Result<Option<Evaluation>> {
     let (key, bootstrap) = keys;
-    let problems = task.len(Split::HeldOut).min(eval.problems.map_or(u64::MAX, |p| p as u64));
-    let at_once = (SAMPLES_AT_ONCE / eval.samples).max(1) as u64;
-    let (mut correct, mut scored) = (Vec::new(), Vec::new());
+    let at_most = eval.problems.map_or(u64::MAX, |p| p as u64);
+    let first_of = |range: Range<u64>| range.start..range.end.min(range.start.saturating_add(at_most));
+    let parts: Vec<(String, Range<u64>)> =
+        task.parts().into_iter().map(|(name, range)| (name, first_of(range))).collect();
+    let ids: Vec<u64> = match parts.is_empty() {
+        true => first_of(0..task.len(Split::HeldOut)).collect(),
+        false => parts.iter().flat_map(|(_, range)| range.clone()).collect(),
+    };
+    let at_once = (SAMPLES_AT_ONCE / eval.samples).max(1);
+    let mut counts = Vec::new();
     let (mut tokens, mut completions, mut examples) = (0usize, 0usize, Vec::new());
-    let mut first = 0;
-    while first < problems {
-        let last = (first + at_once).min(problems);
-        let prompts = (first..last).map(|id| task.prompt(Split::HeldOut, id)).collect();
-        let Some(rollouts) = sample(engine, prompts, eval.samples, sampling, key, |_| go_on())? else {
+    for ids in ids.chunks(at_once) {
+        let prompts = ids.iter().map(|&id| task.prompt(Split::HeldOut, id)).collect();
+        let Some(rollouts) = sample(engine, task, prompts, eval.samples, sampling, key, |_| go_on())? else {
             return Ok(None);
         };
         for (r, grades) in rollouts.iter().zip(grade(task, Split::HeldOut, &rollouts)) {
-            correct.push(grades.iter().filter(|g| g.verdict == Verdict::Correct).count());
-            scored.push(grades.iter().filter(|g| g.verdict != Verdict::Unscorable).count());
+            counts.push(Count {
+                correct: grades.iter().filter(|g| g.verdict == Verdict::Correct).count(),
+                scored: grades.iter().filter(|g| g.verdict != Verdict::Unscorable).count(),
+            });
             tokens += r.completions.iter().map(|c| c.tokens.len()).sum::<usize>();
             completions += r.completions.len();
             if examples.len() < 8 {
@@ -92,37 +116,92 @@ pub fn evaluate(
                 });
             }
         }
-        first = last;
     }
-    let mut pass_at_k = BTreeMap::new();
-    let mut interval = BTreeMap::new();
-    for &k in &eval.k {
-        // A problem with fewer scored samples than k can't be estimated without bias.
-        let per_problem: Vec<f64> = correct
-            .iter()
-            .zip(&scored)
-            .filter(|&(_, &n)| n >= k)
-            .map(|(&c, &n)| fgrpo_core::stats::pass_at_k::pass_at_k(n, c, k))
-            .collect();
-        if per_problem.is_empty() {
-            continue;
-        }
-        // An empty sum of floats is -0.
-        pass_at_k.insert(k, per_problem.iter().fold(0.0, |a, p| a + p) / per_problem.len() as f64);
-        interval.insert(k, mean_interval(&per_problem, RESAMPLES, bootstrap.with(k as u64)));
-    }
-    Ok(Some(Evaluation {
+    // The counts of each part, in the order of the numbers.
+    let mut rest = &counts[..];
+    let counts_of: Vec<(&str, &[Count])> = parts
+        .iter()
+        .map(|(name, range)| {
+            let (own, later) = rest.split_at((range.end - range.start) as usize);
+            rest = later;
+            (name.as_str(), own)
+        })
+        .collect();
+    let mut evaluation = Evaluation {
         step,
         set: "held-out".to_owned(),
-        problems: problems as usize,
+        problems: ids.len(),
         samples: eval.samples,
-        pass_at_k,
-        interval,
-        unscorable: completions - scored.iter().sum::<usize>(),
-        per_problem: correct,
+        pass_at_k: BTreeMap::new(),
+        interval: BTreeMap::new(),
+        unscorable: completions - counts.iter().map(|c| c.scored).sum::<usize>(),
+        per_problem: counts.iter().map(|c| c.correct).collect(),
         completion_length_mean: tokens as f64 / completions.max(1) as f64,
         examples,
-    }))
+        parts: BTreeMap::new(),
+    };
+    for (name, counts) in &counts_of {
+        let mut part = PartEvaluation {
+            problems: counts.len(),
+            unscorable: counts.iter().map(|c| eval.samples - c.scored).sum(),
+            ..PartEvaluation::default()
+        };
+        for &k in &eval.k {
+            estimate(&[counts], k, bootstrap, &mut part.pass_at_k, &mut part.interval);
+        }
+        evaluation.parts.insert((*name).to_owned(), part);
+    }
+    let sets: Vec<&[Count]> = match eval.average {
+        Average::Parts if !counts_of.is_empty() => counts_of.iter().map(|(_, counts)| *counts).collect(),
+        _ => vec![&counts],
+    };
+    for &k in &eval.k {
+        estimate(&sets, k, bootstrap, &mut evaluation.pass_at_k, &mut evaluation.interval);
+    }
+    Ok(Some(evaluation))
+}
+
+/// The samples of one problem.
+#[derive(Debug, Clone, Copy)]
+struct Count {
+    correct: usize,
+    scored: usize,
+}
+
+/// pass@k with its interval: the mean over the sets of their problems' means. Absent where no problem of a set
+/// has k scored samples, which can't be estimated without bias.
+fn estimate(
+    sets: &[&[Count]],
+    k: usize,
+    bootstrap: Key,
+    pass_at_k: &mut BTreeMap<usize, f64>,
+    interval: &mut BTreeMap<usize, [f64; 2]>,
+) {
+    let values = |set: &&[Count]| -> Vec<f64> {
+        let scored = set.iter().filter(|c| c.scored >= k);
+        scored.map(|c| fgrpo_core::stats::pass_at_k::pass_at_k(c.scored, c.correct, k)).collect()
+    };
+    let sets: Vec<Vec<f64>> = sets.iter().map(values).collect();
+    if sets.iter().any(Vec::is_empty) {
+        return;
+    }
+    // An empty sum of floats is -0.
+    let mean = |values: &Vec<f64>| values.iter().fold(0.0, |a, p| a + p) / values.len() as f64;
+    let key = bootstrap.with(k as u64);
+    if let [values] = &sets[..] {
+        pass_at_k.insert(k, mean(values));
+        interval.insert(k, mean_interval(values, RESAMPLES, key));
+        return;
+    }
+    let n = sets.len() as f64;
+    pass_at_k.insert(k, sets.iter().map(mean).fold(0.0, |a, p| a + p) / n);
+    // Problems are drawn anew within each set: the sets are what they are.
+    let resampled = |i: u64| {
+        let means = sets.iter().enumerate().map(|(s, v)| resampled_mean(v, key.with(s as u64), i));
+        means.fold(0.0, |a, p| a + p) / n
+    };
+    let (low, high) = Simulated::new((0..RESAMPLES).map(resampled).collect()).interval(0.95);
+    interval.insert(k, [low, high]);
 }
 
 /// The 95 % percentile-bootstrap interval of the mean of `values`.
@@ -151,6 +230,19 @@ pub fn summary(first: &Evaluation, last: &Evaluation, key: Key) -> String {
             "{:>9} {before:>12} {:>12}",
             format!("pass@{k}"),
             format!("{:.1} %", 100.0 * after)
+        );
+    }
+    for (name, after) in &last.parts {
+        let (Some((k, p)), Some(before)) = (after.pass_at_k.first_key_value(), first.parts.get(name)) else {
+            continue;
+        };
+        let before = before.pass_at_k.get(k).map_or("-".to_owned(), |p| format!("{:.1} %", 100.0 * p));
+        let _ = writeln!(
+            text,
+            "{:>9} {before:>12} {:>12}  {name}, {} problems",
+            format!("pass@{k}"),
+            format!("{:.1} %", 100.0 * p),
+            after.problems
         );
     }
     if first.per_problem.len() == last.per_problem.len() && first.samples == last.samples {

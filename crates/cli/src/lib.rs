@@ -37,6 +37,7 @@ pub mod run_dir;
 pub mod samples;
 pub mod score;
 pub mod seeds;
+pub mod select;
 pub mod server;
 pub mod sft;
 pub mod simulate;

@@ -7,8 +7,9 @@ pub use from_server::ServerRollouts;
 
 use crate::task::{Graded, Prompt, Split, Task};
 use fgrpo_core::rng::Key;
-use fgrpo_nn::{Completion, Engine, Finish, Prompt as EnginePrompt, Sampling};
+use fgrpo_nn::{Completion, Engine, Finish, Prompt as EnginePrompt, Sampling, StopFn};
 use rayon::prelude::*;
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 /// One prompt with its completions, in order of their sample index.
@@ -25,21 +26,25 @@ pub struct Rollouts {
 /// Samples `group_size` completions of each prompt.
 ///
 /// Draw `position` of sample `i` of a prompt comes from `key.with(prompt id).with(i)`, so a sample
-/// depends neither on its batch nor on the other prompts. Returns `None` when `go_on` says stop.
+/// depends neither on its batch nor on the other prompts; a problem that comes twice, as one of a small part of
+/// a mix may, has other draws the second time. Returns `None` when `go_on` says stop.
 ///
 /// # Errors
 /// What the engine reports: a prompt too long, logits that aren't finite.
 pub fn sample(
     engine: &mut Engine,
+    task: &dyn Task,
     prompts: Vec<Prompt>,
     group_size: usize,
     sampling: &Sampling,
     key: Key,
     mut go_on: impl FnMut(usize) -> bool,
 ) -> anyhow::Result<Option<Vec<Rollouts>>> {
+    let ended = |completion: &[u32]| task.ended(completion);
+    let stop: Option<&StopFn<'_>> = if task.stop_texts().is_empty() { None } else { Some(&ended) };
     let requests: Vec<EnginePrompt<'_>> =
         prompts.iter().map(|p| EnginePrompt { tokens: &p.tokens, samples: 0..group_size }).collect();
-    let keys: Vec<Key> = prompts.iter().map(|p| key.with(p.id)).collect();
+    let keys = keys(&prompts, key);
     let mut completions: Vec<Vec<Option<Completion>>> = vec![vec![None; group_size]; prompts.len()];
     let mut done = 0;
     let mut stopped = false;
@@ -47,7 +52,7 @@ pub fn sample(
         &requests,
         sampling,
         &|prompt, sample, position| keys[prompt].with(sample as u64).uniform(position as u64),
-        None,
+        stop,
         &mut |completion| {
             let (prompt, sample) = (completion.prompt, completion.sample);
             completions[prompt][sample] = Some(completion);
@@ -80,6 +85,25 @@ pub fn sample(
     ))
 }
 
+/// The key of each prompt's draws: a function of its problem and of how often that came before it here.
+fn keys(prompts: &[Prompt], key: Key) -> Vec<Key> {
+    let mut seen: HashMap<u64, u64> = HashMap::new();
+    prompts
+        .iter()
+        .map(|p| {
+            let before = seen.entry(p.id).or_default();
+            *before += 1;
+            match *before {
+                1 => key.with(p.id),
+                n => key.with(p.id).with(AGAIN + n),
+            }
+        })
+        .collect()
+}
+
+/// Apart from the samples' numbers, which follow a problem's key.
+const AGAIN: u64 = 1 << 32;
+
 /// Grades every completion, in parallel, in order.
 pub fn grade(task: &dyn Task, split: Split, rollouts: &[Rollouts]) -> Vec<Vec<Graded>> {
     rollouts
@@ -91,4 +115,19 @@ pub fn grade(task: &dyn Task, split: Split, rollouts: &[Rollouts]) -> Vec<Vec<Gr
                 .collect()
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_problem_that_comes_twice_in_a_step_has_other_draws_the_second_time() {
+        let prompts: Vec<Prompt> =
+            [4, 9, 4, 4].map(|id| Prompt { id, tokens: vec![1] }).into_iter().collect();
+        let keys = keys(&prompts, Key::new(1));
+        let draw = |i: usize| keys[i].with(0).uniform(0);
+        assert_eq!(draw(0), Key::new(1).with(4).with(0).uniform(0));
+        assert!(draw(0) != draw(2) && draw(2) != draw(3) && draw(0) != draw(3));
+    }
 }

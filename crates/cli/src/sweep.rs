@@ -150,7 +150,12 @@ fn name(combination: &Combination) -> String {
 
 fn finished(config: &Config, folder: &Path) -> anyhow::Result<bool> {
     let last = crate::checkpoint::list(&folder.join("checkpoints"))?.pop();
-    Ok(last.is_some_and(|(step, _)| step >= config.steps) && folder.join("report.html").exists())
+    // Epochs are known in steps only where the data has been read: in the folder's own configuration.
+    let steps = match config.epochs {
+        None => config.steps,
+        Some(_) => Config::load(&folder.join("config.toml"), &[])?.steps,
+    };
+    Ok(last.is_some_and(|(step, _)| step >= steps) && folder.join("report.html").exists())
 }
 
 fn table<'a>(runs: impl Iterator<Item = (&'a Combination, &'a Path)>) -> anyhow::Result<Vec<Row>> {

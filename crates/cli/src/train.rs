@@ -8,7 +8,7 @@
 use crate::advantages::{Credited, credit, mean_logp, samples};
 use crate::bad_input;
 use crate::checkpoint::{self, Best, TrainerState};
-use crate::config::Config;
+use crate::config::{Config, Every};
 use crate::evaluate::{Evaluation, evaluate};
 use crate::files::{JsonLines, read_lines};
 use crate::interrupt;
@@ -88,7 +88,7 @@ pub enum Ending {
 
 /// Refuses a configuration without RL.
 fn has_steps(config: &Config) -> anyhow::Result<()> {
-    if config.steps == 0 {
+    if !config.has_steps() {
         bad_input!("steps: found none, wanted at least 1 RL step (`fgrpo sft` fits demonstrations alone)");
     }
     Ok(())
@@ -145,6 +145,7 @@ pub fn train(
     device.check()?;
     interrupt::listen();
     let task = task::open(config)?;
+    let config = &config.resolved(task.len(Split::Train))?;
     let run = RunDir::open(out, config, resume, accept_changes)?;
     let Some(mut trainer) = Trainer::start(config, task.as_ref(), run)? else {
         return Ok(Ending::Interrupted);
@@ -281,7 +282,7 @@ impl<'a> Trainer<'a> {
             self.log_rollouts(step, &credited)?;
             self.warn(&stage, &m);
             let stopped = {
-                let done = timed(&mut m.seconds.evaluate, || match self.due(config.eval.every) {
+                let done = timed(&mut m.seconds.evaluate, || match self.evaluation_due() {
                     true => self.evaluate(&stage).map(|e| e.is_some()),
                     false => Ok(true),
                 })?;
@@ -312,19 +313,24 @@ impl<'a> Trainer<'a> {
     }
 
     /// Whether something done every so many steps, and after the last, is due now.
-    fn due(&self, every: u64) -> bool {
-        every > 0 && (self.state.step.is_multiple_of(every) || self.state.step == self.config.steps)
+    fn due(&self, every: Every) -> bool {
+        match every {
+            Every::Steps(0) => false,
+            Every::Steps(n) => self.state.step.is_multiple_of(n) || self.state.step == self.config.steps,
+            Every::Epoch => unreachable!("the configuration was resolved"),
+        }
+    }
+
+    fn evaluation_due(&self) -> bool {
+        let eval = &self.config.eval;
+        self.due(eval.every) || (eval.at_checkpoints && self.due(self.config.save.every))
     }
 
     fn prompts(&self, step: u64) -> Vec<Prompt> {
-        let (n, batch) = (self.task.len(Split::Train), self.config.rollout.prompts as u64);
-        let order = seeds::prompts(self.config.seed);
-        (0..batch)
-            .map(|i| {
-                let position = (step - 1) * batch + i;
-                self.task.prompt(Split::Train, order.with(position / n).permute(position % n, n))
-            })
-            .collect()
+        let batch = self.config.rollout.prompts as u64;
+        let positions = (step - 1) * batch..step * batch;
+        let ids = self.task.training(seeds::prompts(self.config.seed), positions);
+        ids.into_iter().map(|id| self.task.prompt(Split::Train, id)).collect()
     }
 
     /// A step's completions, from the engine or from the server. `None` when asked to stop.
@@ -336,7 +342,8 @@ impl<'a> Trainer<'a> {
     ) -> anyhow::Result<Option<Vec<Rollouts>>> {
         let (key, group_size) = (seeds::rollout(self.config.seed, step), self.config.rollout.group_size);
         let Some(server) = &mut self.server else {
-            return sample(&mut self.engine, prompts, group_size, sampling, key, |_| !interrupt::asked());
+            let go_on = |_| !interrupt::asked();
+            return sample(&mut self.engine, self.task, prompts, group_size, sampling, key, go_on);
         };
         let sampled = server.sample(&mut self.engine, self.task, prompts, group_size, sampling, (step, key));
         // Whatever happened to the server, nothing learned is lost.
@@ -371,7 +378,7 @@ impl<'a> Trainer<'a> {
     }
 
     fn evaluated(&self, step: u64) -> anyhow::Result<bool> {
-        let wanted = self.config.eval.every > 0 && (step == 0 || self.due(self.config.eval.every));
+        let wanted = self.config.eval.happens() && (step == 0 || self.evaluation_due());
         let done: Vec<Evaluation> = read_lines(&self.run.file("eval.jsonl"))?;
         Ok(!wanted || done.iter().any(|e| e.step == step))
     }
@@ -396,12 +403,19 @@ impl<'a> Trainer<'a> {
         };
         self.evaluations.push(&e)?;
         if let Some(events) = &mut self.events {
-            let values: Vec<(String, f64)> =
+            let mut values: Vec<(String, f64)> =
                 e.pass_at_k.iter().map(|(k, p)| (format!("held-out/pass@{k}"), *p)).collect();
+            for (name, part) in &e.parts {
+                values.extend(part.pass_at_k.iter().map(|(k, p)| (format!("{name}/pass@{k}"), *p)));
+            }
             events.scalars(step, values.iter().map(|(n, v)| (n.as_str(), *v)))?;
         }
-        let line: Vec<String> =
+        let mut line: Vec<String> =
             e.pass_at_k.iter().map(|(k, p)| format!("pass@{k} {:.1} %", 100.0 * p)).collect();
+        line.extend(e.parts.iter().filter_map(|(name, part)| {
+            let (k, p) = part.pass_at_k.first_key_value()?;
+            Some(format!("{name} pass@{k} {:.1} %", 100.0 * p))
+        }));
         self.narrator.say(Some(stage), &format!("step {step}: held-out {}", line.join(", ")));
         let pass_at_1 = e.pass_at_k.first_key_value().map_or(0.0, |(_, p)| *p);
         if step > 0 && self.state.best.is_none_or(|b| pass_at_1 > b.pass_at_1) {

@@ -82,3 +82,125 @@ fn a_dry_run_says_what_is_missing_and_succeeds() {
             );
     }
 }
+
+/// Two sources of problems with one tokenizer, completions that end at a text.
+const MIX: &str = r#"
+steps = 4
+[task]
+kind = "mix"
+stop = [" ="]
+[[task.parts]]
+kind = "arithmetic"
+train = 64
+held_out = 3
+weight = 2.0
+[[task.parts]]
+name = "options"
+kind = "choice"
+data = "DATA"
+held_out_share = 0.3
+[model.init]
+architecture = "qwen3"
+hidden_size = 16
+intermediate_size = 32
+num_hidden_layers = 1
+num_attention_heads = 2
+num_key_value_heads = 1
+[sft]
+steps = 60
+batch_size = 8
+lr = 1e-2
+[rollout]
+prompts = 6
+group_size = 2
+max_new_tokens = 24
+[update]
+lr = 1e-3
+[eval]
+every = 2
+samples = 2
+k = [1, 2]
+average = "parts"
+[save]
+every = 2
+[compute]
+threads = 2
+[log]
+rollout_share = 1.0
+"#;
+
+#[test]
+fn a_mixed_run_resumes_bit_for_bit_evaluates_by_part_and_stops_at_its_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("choices.jsonl");
+    let row = |i: u32| {
+        format!(
+            r#"{{"Question": "Which is {i}?", "Correct Answer": "{i}", "Incorrect Answer 1": "x{i}", "Incorrect Answer 2": "y{i}", "Incorrect Answer 3": "z{i}"}}"#
+        )
+    };
+    std::fs::write(&data, (0..20).map(row).collect::<Vec<_>>().join("\n")).unwrap();
+    let config = folder.path().join("mix.toml");
+    std::fs::write(&config, MIX.replace("DATA", &data.display().to_string())).unwrap();
+    let (whole, resumed) = (folder.path().join("whole"), folder.path().join("resumed"));
+    let run = |out: &Path, more: &[&str]| {
+        fgrpo().arg("train").arg(&config).args(more).arg("--out").arg(out).assert().success();
+    };
+    run(&whole, &[]);
+    let copied = std::process::Command::new("cp").arg("-r").arg(&whole).arg(&resumed).status().unwrap();
+    assert!(copied.success());
+    std::fs::remove_dir_all(resumed.join("checkpoints/step-000004")).unwrap();
+    run(&resumed, &["--resume"]);
+    let read = |run: &Path, name: &str| std::fs::read(run.join(name)).unwrap();
+    for name in ["rollouts.jsonl", "eval.jsonl", "checkpoints/step-000004/model.safetensors"] {
+        assert!(read(&whole, name) == read(&resumed, name), "{name} differs");
+    }
+
+    let lines = |name: &str| -> Vec<serde_json::Value> {
+        let text = String::from_utf8(read(&whole, name)).unwrap();
+        text.lines().map(|l| serde_json::from_str(l).unwrap()).collect()
+    };
+    // Of 6 prompts 4 are the heavier part's, in every step.
+    let rollouts = lines("rollouts.jsonl");
+    for step in 1..=4 {
+        let of_step = rollouts.iter().filter(|r| r["step"] == step);
+        let prompts: Vec<u64> =
+            of_step.filter(|r| r["sample"] == 0).map(|r| r["prompt_id"].as_u64().unwrap()).collect();
+        assert_eq!((prompts.len(), prompts.iter().filter(|&&id| id < 64).count()), (6, 4), "{prompts:?}");
+    }
+    let mut stopped = 0;
+    for r in &rollouts {
+        let text = r["completion"].as_str().unwrap();
+        stopped += usize::from(text.ends_with(" ="));
+        assert!(text.find(" =").is_none_or(|at| at + 2 == text.len()), "{text:?} goes on behind its end");
+    }
+    assert!(stopped > rollouts.len() / 4, "{stopped} of {} completions hold the text", rollouts.len());
+
+    let last = lines("eval.jsonl").pop().unwrap();
+    let part = |name: &str, what: &str| last["parts"][name][what].clone();
+    assert_eq!(part("arithmetic", "problems"), 3);
+    let total = 3 + part("options", "problems").as_u64().unwrap();
+    assert_eq!(last["problems"].as_u64(), Some(total));
+    let of = |name: &str| part(name, "pass_at_k")["1"].as_f64().unwrap();
+    let mean = (of("arithmetic") + of("options")) / 2.0;
+    assert!((last["pass_at_k"]["1"].as_f64().unwrap() - mean).abs() < 1e-12);
+    let page = String::from_utf8(read(&whole, "report.html")).unwrap();
+    assert!(page.contains("held-out, options"), "the report shows each part");
+
+    // The same text ends the responses of an evaluation, and is no part of them.
+    let eval = folder.path().join("eval");
+    let problems = folder.path().join("sums.jsonl");
+    std::fs::write(&problems, r#"{"problem": "Start with 3. Add 4. What is the result?", "answer": "7"}"#)
+        .unwrap();
+    fgrpo()
+        .args(["eval", "--task", "math", "-n", "20", "--max-tokens", "24", "--stop", " =", "--system", ""])
+        .arg("--model")
+        .arg(whole.join("checkpoints/step-000004"))
+        .arg("--data")
+        .arg(&problems)
+        .arg("--out")
+        .arg(&eval)
+        .assert()
+        .success();
+    let kept = String::from_utf8(std::fs::read(eval.join("generations.jsonl")).unwrap()).unwrap();
+    assert!(!kept.contains(" =") && kept.contains("\"finish\":\"stop\""), "{kept}");
+}

@@ -1,10 +1,12 @@
 //! What is asked and how answers are graded.
 
 use super::defaults;
+use super::mix::MixConfig;
 use super::text::{ArithmeticConfig, TextConfig};
 use crate::bad_input;
 use crate::dataset::TaskKind;
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 
 /// What is asked and how answers are graded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -24,13 +26,15 @@ pub enum TaskConfig {
     SynLogic(TextConfig),
     /// Whatever the user's own program grades.
     Command(TextConfig),
+    /// Several of the others that are in text.
+    Mix(MixConfig),
 }
 
 impl TaskConfig {
     /// The kind and settings of a task that reads its problems from files.
     pub fn text(&self) -> Option<(TaskKind, &TextConfig)> {
         match self {
-            Self::Maze(_) | Self::Arithmetic(_) => None,
+            Self::Maze(_) | Self::Arithmetic(_) | Self::Mix(_) => None,
             Self::Math(c) => Some((TaskKind::Math, c)),
             Self::Choice(c) => Some((TaskKind::Choice, c)),
             Self::IfEval(c) => Some((TaskKind::IfEval, c)),
@@ -39,8 +43,43 @@ impl TaskConfig {
         }
     }
 
+    /// The name of its kind.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Maze(_) => "maze",
+            Self::Arithmetic(_) => "arithmetic",
+            Self::Math(_) => "math",
+            Self::Choice(_) => "choice",
+            Self::IfEval(_) => "ifeval",
+            Self::SynLogic(_) => "synlogic",
+            Self::Command(_) => "command",
+            Self::Mix(_) => "mix",
+        }
+    }
+
+    /// Files and folders that it names.
+    pub fn paths(&self) -> Vec<&PathBuf> {
+        match self {
+            Self::Mix(mix) => {
+                mix.tokenizer.iter().chain(mix.parts.iter().flat_map(|p| p.task.paths())).collect()
+            }
+            other => other.text().map_or_else(Vec::new, |(_, text)| {
+                std::iter::once(&text.data).chain(&text.held_out).chain(&text.tokenizer).collect()
+            }),
+        }
+    }
+
+    /// The longest prompt that it lets through, where it has such a limit.
+    pub fn max_prompt_tokens(&self) -> Option<usize> {
+        match self {
+            Self::Mix(mix) => mix.parts.iter().filter_map(|p| p.task.max_prompt_tokens()).max(),
+            other => other.text().map(|(_, text)| text.max_prompt_tokens),
+        }
+    }
+
     pub(super) fn check(&self) -> anyhow::Result<()> {
         match self {
+            Self::Mix(mix) => mix.check(),
             Self::Maze(maze) => maze.check(),
             Self::Arithmetic(arithmetic) => arithmetic.check(),
             text => text.text().map_or(Ok(()), |(kind, c)| c.check(kind)),
@@ -51,6 +90,7 @@ impl TaskConfig {
         match self {
             Self::Maze(maze) => maze.held_out == 0,
             Self::Arithmetic(arithmetic) => arithmetic.held_out == 0,
+            Self::Mix(mix) => mix.holds_out_nothing(),
             text => text.text().is_some_and(|(_, c)| c.holds_out_nothing()),
         }
     }

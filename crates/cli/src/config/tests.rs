@@ -13,6 +13,10 @@ fn minimal(kind: &str) -> String {
         "maze" | "arithmetic" => format!(
             "steps = 1\n[task]\nkind = \"{kind}\"\n[model.init]\nhidden_size = 8\nintermediate_size = 8\nnum_hidden_layers = 1\nnum_attention_heads = 1\nnum_key_value_heads = 1\n[sft]\nsteps = 1\n"
         ),
+        "mix" => minimal("maze").replace(
+            "kind = \"maze\"",
+            "kind = \"mix\"\n[[task.parts]]\nkind = \"arithmetic\"\n[[task.parts]]\nname = \"b\"\nkind = \"arithmetic\"\n",
+        ),
         _ => format!(
             "steps = 1\n[task]\nkind = \"{kind}\"\ndata = \"d\"\n[model]\npath = \"m\"\n[task.verifier.command]\ncommand = [\"x\"]\n"
         ),
@@ -20,13 +24,14 @@ fn minimal(kind: &str) -> String {
 }
 
 /// Keys that stand in no minimal configuration, as `--set` takes them, by kind of task.
-const OPTIONAL: [(&str, &str); 4] = [
+const OPTIONAL: [(&str, &str); 5] = [
     (
         "",
-        "rollout.server.url=http://a rollout.server.model=m rollout.server.key_env=K rollout.server.on_checkpoint={checkpoint} sft.seed=1 sft.epochs=1.0 rollout.max_new_tokens=1 rollout.max_cached_tokens=1 algorithm.correct_threshold=1.0 algorithm.clip_low=0.1 algorithm.clip_high=0.1 update.mini_batch=1 eval.problems=1",
+        "rollout.server.url=http://a rollout.server.model=m rollout.server.key_env=K rollout.server.on_checkpoint={checkpoint} epochs=1 sft.seed=1 sft.epochs=1.0 rollout.max_new_tokens=1 rollout.max_cached_tokens=1 algorithm.correct_threshold=1.0 algorithm.clip_low=0.1 algorithm.clip_high=0.1 update.mini_batch=1 eval.problems=1",
     ),
     ("maze", "model.init.head_dim=2"),
     ("arithmetic", ""),
+    ("mix", "task.tokenizer=t"),
     (
         "math",
         "task.held_out=h task.tokenizer=t task.preset=qwen3 task.system=s task.enable_thinking=true task.columns.prompt=a task.columns.answer=a task.columns.solution=a task.columns.subject=a task.columns.level=a task.columns.id=a",
@@ -37,6 +42,7 @@ const OPTIONAL: [(&str, &str); 4] = [
 fn section(kind: &str) -> &'static str {
     match kind {
         "maze" => "maze",
+        "mix" => "mix",
         "arithmetic" => "arithmetic",
         _ => "math",
     }
@@ -47,6 +53,14 @@ fn flatten(prefix: &str, table: &toml::Table, found: &mut BTreeMap<String, toml:
         let name = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
         match value {
             toml::Value::Table(inner) => flatten(&name, inner, found),
+            // The other keys of a part are those of its kind.
+            toml::Value::Array(parts) if parts.iter().any(toml::Value::is_table) => {
+                for (own, value) in parts.iter().filter_map(toml::Value::as_table).flatten() {
+                    if ["name", "weight"].contains(&own.as_str()) {
+                        found.insert(format!("{name}.{own}"), value.clone());
+                    }
+                }
+            }
             value => {
                 found.insert(name, value.clone());
             }
@@ -91,12 +105,12 @@ fn place(kind: &str, key: &str) -> (String, String) {
 fn every_key_stands_on_the_page_and_every_key_of_the_page_exists() {
     let page = page();
     let mut known = BTreeSet::new();
-    for kind in ["maze", "arithmetic", "math", "choice", "ifeval", "synlogic", "command"] {
+    for kind in ["maze", "arithmetic", "mix", "math", "choice", "ifeval", "synlogic", "command"] {
         let overrides: Vec<String> = OPTIONAL
             .iter()
             .filter(|(k, _)| (k.is_empty() && kind != "math") || *k == kind)
             .flat_map(|(_, keys)| keys.split(' ').filter(|k| !k.is_empty()))
-            .filter(|k| !k.starts_with("sft.") || matches!(kind, "maze" | "arithmetic"))
+            .filter(|k| !k.starts_with("sft.") || matches!(kind, "maze" | "arithmetic" | "mix"))
             .map(str::to_owned)
             .collect();
         for key in resolved(&minimal(kind), &overrides).into_keys() {
@@ -112,7 +126,7 @@ fn every_key_stands_on_the_page_and_every_key_of_the_page_exists() {
 #[test]
 fn defaults_on_the_page_are_the_defaults() {
     let page = page();
-    for kind in ["maze", "arithmetic", "math"] {
+    for kind in ["maze", "arithmetic", "mix", "math"] {
         for (key, value) in resolved(&minimal(kind), &["rollout.server.url=http://a".to_owned()]) {
             if key == "steps" {
                 continue;
@@ -198,4 +212,37 @@ fn controls_out_of_range_are_refused_by_their_keys() {
         let error = format!("{:#}", Config::parse(&minimal("maze"), &overrides).unwrap_err());
         assert!(error.contains(says), "{set}: {error}");
     }
+}
+
+#[test]
+fn epochs_become_steps_when_the_problems_are_counted() {
+    let config = |keys: &str, set: &[&str]| {
+        let text = minimal("maze").replace("steps = 1\n[task]", &format!("{keys}\n[task]"));
+        let set: Vec<String> = set.iter().map(|s| (*s).to_owned()).collect();
+        Config::parse(&text, &set).unwrap()
+    };
+    // The paper's: 39,202 problems, 256 prompts, ten epochs.
+    let paper = config("epochs = 10", &["save.every=epoch", "eval.at_checkpoints=true"]);
+    let resolved = paper.resolved(39_202).unwrap();
+    assert_eq!((resolved.steps, resolved.epochs, resolved.save.every), (1530, None, Every::Steps(153)));
+    assert_eq!(resolved.eval.every, Every::Steps(25));
+    assert_eq!(resolved.resolved(1).unwrap(), resolved, "what is resolved stays");
+    assert_eq!(Config::parse(&resolved.to_toml(), &[]).unwrap(), resolved);
+    assert_eq!(Config::parse(&paper.to_toml(), &[]).unwrap(), paper);
+    assert_eq!(config("epochs = 10", &["steps=7"]).resolved(39_202).unwrap().steps, 7);
+    assert_eq!(config("epochs = 1\nsteps = 900", &[]).resolved(39_202).unwrap().steps, 153);
+    let error = format!("{:#}", paper.resolved(255).unwrap_err());
+    assert!(
+        error.contains("rollout.prompts: found 256, wanted at most the 255 training problems"),
+        "{error}"
+    );
+    let refused =
+        |set: &str| format!("{:#}", Config::parse(&minimal("maze"), &[set.to_owned()]).unwrap_err());
+    assert!(
+        refused("save.every=weekly").contains("a number of steps or \"epoch\""),
+        "{}",
+        refused("save.every=weekly")
+    );
+    assert!(refused("save.every=-1").contains("a number of steps or"));
+    assert!(refused("epochs=0").contains("epochs: found 0, wanted at least 1"));
 }

@@ -38,7 +38,8 @@ pub struct TextConfig {
     /// Problems whose prompt has more tokens are dropped, and counted.
     #[serde(default = "defaults::max_prompt_tokens")]
     pub max_prompt_tokens: usize,
-    /// Tokens, by their text, that end a completion beside the model's own.
+    /// Texts that end a completion beside the model's own end tokens: an added token of the tokenizer by its
+    /// name, any other text wherever token boundaries fall. What is graded ends before it.
     #[serde(default)]
     pub stop: Vec<String>,
     /// Names of columns, where they are not the usual ones.

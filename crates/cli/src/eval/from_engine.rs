@@ -5,12 +5,14 @@ use super::problem_key;
 use super::problems::{Problem, Question};
 use crate::chat::{ChatOptions, ChatTemplate};
 use crate::failure::OrBadInput;
+use crate::task::language::answer;
+use crate::task::stop::StopTexts;
 use crate::{bad_input, interrupt};
 use anyhow::Context;
 use fgrpo_core::maze::tokens;
 use fgrpo_core::rng::Key;
 use fgrpo_nn::weights::Checkpoint;
-use fgrpo_nn::{Device, Engine, Finish, Prompt, Sampling};
+use fgrpo_nn::{Device, Engine, Finish, Prompt, Sampling, StopFn};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -129,6 +131,8 @@ pub struct Request<'a> {
     pub n: u64,
     /// How tokens are drawn; stop tokens are added to it.
     pub sampling: Sampling,
+    /// Texts that end a response beside them.
+    pub stop: &'a StopTexts,
     /// Seed of the draws.
     pub seed: u64,
 }
@@ -220,19 +224,19 @@ pub fn generate(request: Request<'_>, store: &mut Generations) -> anyhow::Result
             .collect();
         let problems: Vec<&Problem> = members.iter().map(|&i| &request.problems[wanted[i].0]).collect();
         let keys: Vec<Key> = problems.iter().map(|p| problem_key(request.seed, &p.id)).collect();
+        let ended = |tokens: &[u32]| text.as_ref().is_some_and(|t| request.stop.ended(&t.tokenizer, tokens));
+        let stop: Option<&StopFn<'_>> = if request.stop.is_empty() { None } else { Some(&ended) };
         engine.generate(
             &prompts,
             &sampling,
             &|prompt, sample, position| keys[prompt].with(sample as u64).uniform(position as u64),
-            None,
+            stop,
             &mut |completion| {
                 let problem = problems[completion.prompt];
                 let ended = completion.finish == Finish::Stop;
                 let decoded = match &text {
                     None => Ok(tokens::spell(&completion.tokens)),
-                    Some(text) => {
-                        text.tokenizer.decode(&completion.tokens, true).map_err(|e| anyhow::anyhow!("{e}"))
-                    }
+                    Some(text) => answer(&text.tokenizer, &completion.tokens, request.stop),
                 };
                 match decoded {
                     Ok(decoded) => pending.push(Generation {

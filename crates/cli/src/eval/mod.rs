@@ -22,6 +22,7 @@ pub use settings::Args;
 use crate::dataset::TaskKind;
 use crate::dataset::presets::Preset;
 use crate::server::Server;
+use crate::task::stop::StopTexts;
 use crate::{bad_input, interrupt};
 use fgrpo_core::rng::Key;
 use folder::Folder;
@@ -90,7 +91,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
                 None
             }
             Source::Checkpoint(dir) => {
+                let stop = StopTexts::new("--stop", args.stop.clone())?;
                 let request = from_engine::Request {
+                    stop: &stop,
                     dir,
                     device: args.device(),
                     problems: &problems,

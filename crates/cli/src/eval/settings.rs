@@ -8,6 +8,7 @@ use crate::dataset::presets::{Family, Preset};
 use crate::grade::{Mode, Settings};
 use crate::server::Patience;
 use crate::table::Format;
+use crate::task::stop::StopTexts;
 use anyhow::Context;
 use clap::{Parser, ValueEnum};
 use fgrpo_core::maze::Scoring;
@@ -387,10 +388,9 @@ impl Args {
         if let Some(k) = self.ks.iter().find(|&&k| k == 0 || k > n) {
             bad_input!("-k: found {k}, wanted 1 to the {n} samples of -n");
         }
-        if !self.stop.is_empty() && matches!(source, Source::Checkpoint(_)) {
-            bad_input!(
-                "--stop: the embedded engine ends at the checkpoint's own end tokens; wanted no stop texts"
-            );
+        StopTexts::new("--stop", self.stop.clone())?;
+        if !self.stop.is_empty() && task == TaskKind::Maze {
+            bad_input!("--stop: found texts, wanted none with mazes, which end at their own token");
         }
         let default = match (task, self.preset) {
             (TaskKind::Maze, _) => 180,

@@ -77,6 +77,16 @@ pub(super) struct Eval {
     pub(super) interval: BTreeMap<String, Option<[f64; 2]>>,
     pub(super) per_problem: Vec<usize>,
     pub(super) examples: Vec<Example>,
+    /// The same by source of problems; each becomes a set of its own.
+    parts: BTreeMap<String, Part>,
+}
+
+/// One source of problems in an evaluation.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct Part {
+    pass_at_k: BTreeMap<String, Option<f64>>,
+    interval: BTreeMap<String, Option<[f64; 2]>>,
 }
 
 /// A completion of an evaluated problem.
@@ -203,7 +213,19 @@ impl Run {
         let mut notes = std::mem::take(&mut run.notes);
         read_lines(&folder.join("metrics.jsonl"), &mut notes, |m: Metrics| run.metrics.push(m))?;
         read_lines(&folder.join("sft.jsonl"), &mut notes, |s: Sft| run.sft.push(s))?;
-        read_lines(&folder.join("eval.jsonl"), &mut notes, |e: Eval| run.evals.push(e))?;
+        read_lines(&folder.join("eval.jsonl"), &mut notes, |mut e: Eval| {
+            let parts = std::mem::take(&mut e.parts);
+            let (step, samples, set) = (e.step, e.samples, e.set.clone());
+            run.evals.push(e);
+            run.evals.extend(parts.into_iter().map(|(name, part)| Eval {
+                step,
+                samples,
+                set: format!("{set}, {name}"),
+                pass_at_k: part.pass_at_k,
+                interval: part.interval,
+                ..Eval::default()
+            }));
+        })?;
         let mut latest = VecDeque::new();
         read_lines(&folder.join("rollouts.jsonl"), &mut notes, |mut r: Rollout| {
             shorten(&mut r.prompt);

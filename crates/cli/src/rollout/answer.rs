@@ -78,8 +78,13 @@ impl<'a> Reader<'a> {
             )));
         }
         // A server that doesn't know our end tokens goes on behind them.
-        if let Some(end) = tokens.iter().position(|t| self.stop_tokens.contains(t)) {
-            tokens.truncate(end + 1);
+        let by_token = tokens.iter().position(|t| self.stop_tokens.contains(t)).map(|at| at + 1);
+        let by_text = match self.task.stop_texts() {
+            [] => None,
+            _ => (1..=by_token.unwrap_or(tokens.len())).find(|&n| self.task.ended(&tokens[..n])),
+        };
+        if let Some(end) = by_text.or(by_token) {
+            tokens.truncate(end);
             finish = Finish::Stop;
         } else if finish == Finish::Stop && matches!(self.api, ServerApi::LlamaCpp | ServerApi::Openai) {
             tokens.push(self.stop_tokens[0]);

@@ -81,7 +81,8 @@ impl ServerRollouts {
     ) -> anyhow::Result<Option<Vec<Rollouts>>> {
         let bodies: Vec<Map<String, Value>> = prompts
             .iter()
-            .flat_map(|p| (0..group_size).map(|i| (p, key.with(p.id).with(i as u64))).collect::<Vec<_>>())
+            .zip(super::keys(&prompts, key))
+            .flat_map(|(p, key)| (0..group_size).map(move |i| (p, key.with(i as u64))))
             .map(|(p, key)| self.body(p, sampling, key))
             .collect();
         let names: Vec<String> = bodies.iter().map(fingerprint).collect();

@@ -14,6 +14,7 @@ use crate::dataset::{Message, Problem, Truth, id_of};
 use fgrpo_core::rng::{Key, Stream};
 use std::collections::HashSet;
 use std::fmt::Write;
+use std::sync::Arc;
 use tokenizers::models::bpe::{BPE, BpeTrainerBuilder};
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 use tokenizers::pre_tokenizers::digits::Digits;
@@ -51,13 +52,27 @@ const TRIES: u64 = 1000;
 /// # Errors
 /// As [`problems`].
 pub fn open(config: &ArithmeticConfig) -> anyhow::Result<TextTask> {
-    let (train, held_out) = problems(config)?;
-    let language = language(config)?;
-    let longest = train.iter().chain(&held_out).filter_map(|p| p.solution.as_deref());
+    open_with(config, Arc::new(language(config, &[])?), true)
+}
+
+/// [`open`] with a language that is there; without `train`, with held-out problems alone.
+///
+/// # Errors
+/// As [`problems`].
+pub fn open_with(
+    config: &ArithmeticConfig,
+    language: Arc<Language>,
+    train: bool,
+) -> anyhow::Result<TextTask> {
+    let (mut problems, held_out) = problems(config)?;
+    if !train {
+        problems.clear();
+    }
+    let longest = problems.iter().chain(&held_out).filter_map(|p| p.solution.as_deref());
     let longest =
         longest.map(|s| language.encode(s).map(|t| t.len())).try_fold(0, |a, n| n.map(|n| a.max(n)))?;
     // Room for a detour, but not for a policy that rambles.
-    TextTask::of_math(language, train, held_out, longest + longest / 2 + 1)
+    TextTask::of_math(language, problems, held_out, longest + longest / 2 + 1)
 }
 
 /// The training and the held-out problems, none of which is in both.
@@ -160,7 +175,11 @@ fn operation(largest: u64, value: u64, draws: &mut Stream) -> (String, char, u64
 }
 
 /// Trains the tokenizer on texts that no problem's split uses; same configuration, same files.
-fn language(config: &ArithmeticConfig) -> anyhow::Result<Language> {
+/// Completions end at the template's end token and at the texts of `stop`.
+///
+/// # Errors
+/// What the tokenizer's trainer reports.
+pub fn language(config: &ArithmeticConfig, stop: &[String]) -> anyhow::Result<Language> {
     let wrong = |e: tokenizers::Error| anyhow::anyhow!("training the tokenizer: {e}");
     let corpus = Key::new(config.seed).with(2);
     let texts = (0..CORPUS).map(|i| {
@@ -198,7 +217,7 @@ fn language(config: &ArithmeticConfig) -> anyhow::Result<Language> {
         ("tokenizer_config.json".to_owned(), TOKENIZER_CONFIG.as_bytes().to_vec()),
         ("chat_template.jinja".to_owned(), TEMPLATE.as_bytes().to_vec()),
     ];
-    Language::from_files(files, ChatTemplate::new(TEMPLATE, "", SPECIAL[2]), vec![end], &[])
+    Language::from_files(files, ChatTemplate::new(TEMPLATE, "", SPECIAL[2]), vec![end], stop)
 }
 
 #[cfg(test)]
@@ -222,7 +241,7 @@ mod tests {
     #[test]
     fn every_demonstration_is_graded_correct_and_a_changed_result_is_not() {
         let task = open(&config(300, 20)).unwrap();
-        let language = language(&config(300, 20)).unwrap();
+        let language = language(&config(300, 20), &[]).unwrap();
         for id in 0..300 {
             let mut tokens = task.demonstration(Split::Train, id).unwrap();
             let graded = task.grade(Split::Train, id, &tokens, false);

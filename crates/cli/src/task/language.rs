@@ -2,6 +2,7 @@
 //!
 //! The files are kept as they were read, so that a checkpoint's folder gets them byte for byte.
 
+use super::stop::StopTexts;
 use crate::bad_input;
 use crate::chat::{ChatOptions, ChatTemplate, Message};
 use crate::failure::OrBadInput;
@@ -28,6 +29,7 @@ pub struct Language {
     tokenizer: Tokenizer,
     template: ChatTemplate,
     stop: Vec<u32>,
+    stop_texts: StopTexts,
     bos: Option<u32>,
     pad: Option<u32>,
     files: Vec<(String, Vec<u8>)>,
@@ -35,10 +37,10 @@ pub struct Language {
 
 impl Language {
     /// Reads a model folder. Completions end at the tokens that `generation_config.json`, `config.json`
-    /// or the tokenizer name, and at those in `stop`.
+    /// or the tokenizer name, at the added tokens that `stop` names, and where they contain another text of `stop`.
     ///
     /// # Errors
-    /// Bad input naming the folder or file: no tokenizer, no template, no end token, an unknown token.
+    /// Bad input naming the folder or file: no tokenizer, no template, no end token, an empty text.
     pub fn open(folder: &Path, stop: &[String]) -> anyhow::Result<Self> {
         if !folder.is_dir() {
             bad_input!(
@@ -92,12 +94,11 @@ impl Language {
             tokenizer.token_to_id(text)
         };
         ends.extend(named("eos_token"));
-        for text in stop {
-            let Some(id) = tokenizer.token_to_id(text) else {
-                bad_input!("task.stop: found {text:?}, wanted the text of one token of the vocabulary");
-            };
-            ends.push(id);
-        }
+        let added = tokenizer.get_added_vocabulary().get_vocab();
+        let (tokens, texts): (Vec<&String>, Vec<&String>) =
+            stop.iter().partition(|text| added.contains_key(text.as_str()));
+        ends.extend(tokens.into_iter().map(|text| added[text.as_str()]));
+        let stop_texts = StopTexts::new("task.stop", texts.into_iter().cloned().collect())?;
         // The first stays first: a demonstration ends with it.
         let mut stop = Vec::new();
         for id in ends {
@@ -105,13 +106,13 @@ impl Language {
                 stop.push(id);
             }
         }
-        if stop.is_empty() {
+        if stop.is_empty() && stop_texts.is_empty() {
             bad_input!(
                 "found no end token, wanted eos_token_id in generation_config.json or config.json, eos_token in tokenizer_config.json, or task.stop"
             );
         }
         let (bos, pad) = (named("bos_token"), named("pad_token"));
-        Ok(Self { tokenizer, template, stop, bos, pad, files })
+        Ok(Self { tokenizer, template, stop, stop_texts, bos, pad, files })
     }
 
     /// The conversation as the model reads it, up to where its answer begins.
@@ -139,13 +140,37 @@ impl Language {
         self.tokenizer.decode(tokens, false).unwrap_or_else(|e| format!("<not text: {e}>"))
     }
 
-    /// A completion as its verifier reads it: without end token and special tokens.
+    /// A completion as its verifier reads it: without special tokens, up to its end token or stop text.
     ///
     /// # Errors
     /// What the tokenizer reports.
     pub fn answer(&self, completion: &[u32]) -> anyhow::Result<String> {
         let end = completion.iter().position(|id| self.stop.contains(id)).unwrap_or(completion.len());
-        self.tokenizer.decode(&completion[..end], true).map_err(|e| anyhow::anyhow!("tokenizer: {e}"))
+        answer(&self.tokenizer, &completion[..end], &self.stop_texts)
+    }
+
+    /// Texts that end a completion.
+    pub fn stop_texts(&self) -> &StopTexts {
+        &self.stop_texts
+    }
+
+    /// Whether the last token of a completion brought a stop text to its end.
+    pub fn ended(&self, completion: &[u32]) -> bool {
+        self.stop_texts.ended(&self.tokenizer, completion)
+    }
+
+    /// A worked answer as a completion: its tokens, then what ends it.
+    ///
+    /// # Errors
+    /// What the tokenizer reports.
+    pub fn demonstration(&self, answer: &str) -> anyhow::Result<Vec<u32>> {
+        let mut tokens = self.encode(answer)?;
+        match (self.stop.first(), self.stop_texts.texts().first()) {
+            (Some(&end), _) => tokens.push(end),
+            (None, Some(text)) => tokens.extend(self.encode(text)?),
+            (None, None) => {}
+        }
+        Ok(tokens)
     }
 
     /// Tokens that end a completion, the model's own first.
@@ -176,6 +201,29 @@ impl Language {
     pub fn write(&self, folder: &Path) -> anyhow::Result<()> {
         self.files.iter().try_for_each(|(name, bytes)| write_whole(&folder.join(name), bytes))
     }
+}
+
+/// A completion's text without special tokens, up to the first stop text.
+///
+/// # Errors
+/// What the tokenizer reports.
+pub fn answer(tokenizer: &Tokenizer, completion: &[u32], stop: &StopTexts) -> anyhow::Result<String> {
+    let decode =
+        |special: bool| tokenizer.decode(completion, !special).map_err(|e| anyhow::anyhow!("tokenizer: {e}"));
+    let plain = decode(false)?;
+    if stop.is_empty() {
+        return Ok(plain);
+    }
+    // A text may name a special token, so it is looked for with those in place.
+    let whole = decode(true)?;
+    let mut cut = stop.cut(&whole).to_owned();
+    if cut.len() == whole.len() {
+        return Ok(plain);
+    }
+    for token in tokenizer.get_added_tokens_decoder().values().filter(|t| t.special) {
+        cut = cut.replace(&token.content, "");
+    }
+    Ok(cut)
 }
 
 /// `eos_token_id` of a JSON file, one or several; none where there is no such file.

@@ -3,11 +3,15 @@
 pub mod arithmetic;
 pub mod language;
 pub mod maze;
+pub mod mix;
+pub mod stop;
 pub mod text;
 
 use crate::config::{Config, TaskConfig};
+use fgrpo_core::rng::Key;
 use fgrpo_verify::verdict::Verdict;
 use std::borrow::Cow;
+use std::ops::Range;
 use std::path::Path;
 
 /// Which problems: those trained on, or those kept apart for evaluation.
@@ -52,6 +56,18 @@ pub trait Task: Send + Sync {
     /// Problem `id` of a split.
     fn prompt(&self, split: Split, id: u64) -> Prompt;
 
+    /// The training problems at some positions of the endless sequence of prompts, a function of `order`
+    /// and the position alone. Each pass over the problems is an order of its own.
+    fn training(&self, order: Key, positions: Range<u64>) -> Vec<u64> {
+        let n = self.len(Split::Train);
+        positions.map(|p| order.with(p / n).permute(p % n, n)).collect()
+    }
+
+    /// Where problems come from several sources: the name of each and its held-out problems.
+    fn parts(&self) -> Vec<(String, Range<u64>)> {
+        Vec::new()
+    }
+
     /// The number under which logs and reports know a problem.
     fn number(&self, _split: Split, id: u64) -> u64 {
         id
@@ -70,6 +86,16 @@ pub trait Task: Send + Sync {
 
     /// Tokens that end a completion.
     fn stop_tokens(&self) -> &[u32];
+
+    /// Texts that end a completion, wherever token boundaries fall.
+    fn stop_texts(&self) -> &[String] {
+        &[]
+    }
+
+    /// Whether the last token of a completion brought one of these texts to its end.
+    fn ended(&self, _completion: &[u32]) -> bool {
+        false
+    }
 
     /// The longest completion worth sampling.
     fn max_new_tokens(&self) -> usize;
@@ -115,6 +141,7 @@ pub fn open(config: &Config) -> anyhow::Result<Box<dyn Task>> {
     match &config.task {
         TaskConfig::Maze(m) => Ok(Box::new(maze::MazeTask::new(m.clone())?)),
         TaskConfig::Arithmetic(a) => Ok(Box::new(arithmetic::open(a)?)),
+        TaskConfig::Mix(m) => Ok(Box::new(mix::open(m, config.model.path.as_ref())?)),
         from_file => {
             let (kind, text) = from_file.text().expect("every other task reads its problems from files");
             Ok(Box::new(text::open(kind, text, config.model.path.as_ref())?))

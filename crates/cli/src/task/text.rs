@@ -17,6 +17,7 @@ use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The paper's longest completion; `rollout.max_new_tokens` changes it.
 pub const MAX_NEW_TOKENS: usize = 8192;
@@ -30,7 +31,7 @@ struct Item {
 
 /// Problems in text with their verifier.
 pub struct TextTask {
-    language: Language,
+    language: Arc<Language>,
     grader: Grader,
     train: Vec<Item>,
     held_out: Vec<Item>,
@@ -52,30 +53,50 @@ impl std::fmt::Debug for TextTask {
 /// Bad input naming the file, column or folder: no data, no usable row, no tokenizer or template.
 pub fn open(kind: TaskKind, config: &TextConfig, model: Option<&PathBuf>) -> anyhow::Result<TextTask> {
     let language = Language::open(&config.tokenizer_folder(model)?, &config.stop)?;
+    open_with(kind, config, Arc::new(language), true)
+}
+
+/// [`open`] with a language that is there; without `train`, all problems of `data` are held out unless
+/// `held_out` names a file.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_with(
+    kind: TaskKind,
+    config: &TextConfig,
+    language: Arc<Language>,
+    train: bool,
+) -> anyhow::Result<TextTask> {
     let prompting = config.prompting(kind);
-    let (problems, report) = dataset::load(&config.data, kind, &config.columns).context("task.data")?;
-    let (train, held_out) = match &config.held_out {
-        Some(path) => {
-            let (held_out, its_report) =
-                dataset::load(path, kind, &config.columns).context("task.held_out")?;
-            let held_out = short_enough(held_out, its_report, config, &language, &prompting, path)?;
-            (problems, held_out)
-        }
-        None => {
-            let (train, held_out): (Vec<_>, Vec<_>) =
-                problems.into_iter().partition(|p| !is_held_out(p, config.held_out_share));
-            let share = FilterReport { read: held_out.len(), ..FilterReport::default() };
-            let held_out = match held_out.is_empty() {
-                true => Vec::new(),
-                false => short_enough(held_out, share, config, &language, &prompting, &config.data)?,
-            };
-            (train, held_out)
-        }
+    let read = |path: &Path, key: &'static str| dataset::load(path, kind, &config.columns).context(key);
+    let short =
+        |problems, report, path: &Path| short_enough(problems, report, config, &language, &prompting, path);
+    let (train, held_out) = if train {
+        let (problems, mut report) = read(&config.data, "task.data")?;
+        let (mut train, held_out) = match &config.held_out {
+            Some(path) => {
+                let (held_out, its_report) = read(path, "task.held_out")?;
+                (problems, short(held_out, its_report, path)?)
+            }
+            None => {
+                let (train, held_out): (Vec<_>, Vec<_>) =
+                    problems.into_iter().partition(|p| !is_held_out(p, config.held_out_share));
+                let share = FilterReport { read: held_out.len(), ..FilterReport::default() };
+                let held_out = match held_out.is_empty() {
+                    true => Vec::new(),
+                    false => short(held_out, share, &config.data)?,
+                };
+                (train, held_out)
+            }
+        };
+        let apart: HashSet<&str> = held_out.iter().map(|i| i.problem.id.as_str()).collect();
+        report.drop(&mut train, "also a held-out problem", |p| !apart.contains(p.id.as_str()));
+        (short(train, report, &config.data)?, held_out)
+    } else {
+        let path = config.held_out.as_ref().unwrap_or(&config.data);
+        let (held_out, report) = read(path, "task.data")?;
+        (Vec::new(), short(held_out, report, path)?)
     };
-    let (mut train, mut report) = (train, report);
-    let apart: HashSet<&str> = held_out.iter().map(|i| i.problem.id.as_str()).collect();
-    report.drop(&mut train, "also a held-out problem", |p| !apart.contains(p.id.as_str()));
-    let train = short_enough(train, report, config, &language, &prompting, &config.data)?;
     Ok(TextTask {
         grader: Grader::new(kind, config.verifier.clone())?,
         language,
@@ -139,7 +160,7 @@ impl TextTask {
     /// # Errors
     /// What template and tokenizer report.
     pub fn of_math(
-        language: Language,
+        language: Arc<Language>,
         train: Vec<Problem>,
         held_out: Vec<Problem>,
         max_new_tokens: usize,
@@ -152,6 +173,23 @@ impl TextTask {
             language,
             max_new_tokens,
         })
+    }
+
+    /// Tokenizer, template and end of an answer.
+    pub fn language(&self) -> &Arc<Language> {
+        &self.language
+    }
+
+    /// Ids of the held-out problems.
+    pub fn held_out_ids(&self) -> impl Iterator<Item = &str> {
+        self.held_out.iter().map(|i| i.problem.id.as_str())
+    }
+
+    /// Drops the training problems that `keep` refuses by their id; returns how many.
+    pub fn retain_training(&mut self, keep: impl Fn(&str) -> bool) -> usize {
+        let before = self.train.len();
+        self.train.retain(|i| keep(&i.problem.id));
+        before - self.train.len()
     }
 
     /// Problem `id` of a split.
@@ -181,9 +219,7 @@ impl Task for TextTask {
 
     fn demonstration(&self, split: Split, id: u64) -> Option<Vec<u32>> {
         let solution = self.problem(split, id).solution.as_deref()?;
-        let mut tokens = self.language.encode(solution).ok()?;
-        tokens.push(self.language.stop_tokens()[0]);
-        Some(tokens)
+        self.language.demonstration(solution).ok()
     }
 
     fn demonstrates(&self, split: Split, id: u64) -> bool {
@@ -204,6 +240,14 @@ impl Task for TextTask {
 
     fn stop_tokens(&self) -> &[u32] {
         self.language.stop_tokens()
+    }
+
+    fn stop_texts(&self) -> &[String] {
+        self.language.stop_texts().texts()
+    }
+
+    fn ended(&self, completion: &[u32]) -> bool {
+        self.language.ended(completion)
     }
 
     fn max_new_tokens(&self) -> usize {
@@ -254,7 +298,11 @@ impl Task for TextTask {
             hash.update(solution.as_bytes());
         }
         let digest: String = hash.finalize().iter().map(|b| format!("{b:02x}")).collect();
-        format!("text {digest} stop {:?}", self.language.stop_tokens())
+        format!(
+            "text {digest} stop {:?} {:?}",
+            self.language.stop_tokens(),
+            self.language.stop_texts().texts()
+        )
     }
 }
 
@@ -330,6 +378,21 @@ mod tests {
     }
 
     #[test]
+    fn a_completion_is_graded_up_to_its_stop_text() {
+        let folder = model();
+        let file = data(folder.path(), &[SUM]);
+        // Without the stop text the later box would be the answer; an added token stays a token.
+        let config = config(&file, "stop = [\"\\nQ:\", \"<|im_start|>\"]");
+        let task = open(TaskKind::Math, &config, Some(&folder.path().to_owned())).unwrap();
+        assert_eq!(task.stop_texts(), ["\nQ:"]);
+        assert_eq!(task.stop_tokens().len(), 2);
+        let completion = task.language().encode("so \\boxed{4}\nQ: and \\boxed{5}").unwrap();
+        assert_eq!(task.grade(Split::Train, 0, &completion, false).verdict, Verdict::Correct);
+        let ended = (1..=completion.len()).find(|&n| task.ended(&completion[..n])).unwrap();
+        assert_eq!(task.text(&completion[..ended]), "so \\boxed{4}\nQ:");
+    }
+
+    #[test]
     fn held_out_problems_are_not_trained_on_and_long_prompts_are_dropped() {
         let folder = model();
         let long = format!(r#"{{"problem": "{}", "answer": "1"}}"#, "very ".repeat(200));
@@ -375,8 +438,8 @@ mod tests {
         let nowhere = PathBuf::from("/nonexistent/model");
         assert!(error(&good, TaskKind::Math, Some(&nowhere)).contains("/nonexistent/model: found no folder"));
         assert!(error(&good, TaskKind::SynLogic, Some(&path)).contains("task.data"));
-        let stop = config(&file, "stop = [\"<|nothing|>\"]");
-        assert!(error(&stop, TaskKind::Math, Some(&path)).contains("<|nothing|>"));
+        let stop = config(&file, "stop = [\"\"]");
+        assert!(error(&stop, TaskKind::Math, Some(&path)).contains("task.stop: found an empty text"));
         let short = config(&file, "max_prompt_tokens = 1");
         assert!(error(&short, TaskKind::Math, Some(&path)).contains("longer than 1 tokens"));
         std::fs::remove_file(path.join("chat_template.jinja")).unwrap();

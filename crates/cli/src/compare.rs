@@ -125,13 +125,22 @@ impl Comparison {
         self.values.1 - self.values.0
     }
 
+    /// Whether all subsamples are the same, so that the subsampling test has nothing to say.
+    fn fixed(&self) -> bool {
+        self.interval.0 == self.interval.1
+    }
+
     /// The finding in words.
     pub fn verdict(&self, a: &str, b: &str) -> String {
         let d = self.difference();
         let size = format!("{:.1} points", 100.0 * d.abs());
         let (better, other) = if d >= 0.0 { (b, a) } else { (a, b) };
         let p = p_text(self.holm);
-        let on_these = if self.p_value < LEVEL && self.holm < LEVEL {
+        let on_these = if self.fixed() {
+            format!(
+                "{better} is ahead of {other} by {size} on these samples, all of which every subsample holds"
+            )
+        } else if self.p_value < LEVEL && self.holm < LEVEL {
             format!("{better} is better than {other} by {size} on these problems ({p})")
         } else if self.p_value < LEVEL {
             format!(
@@ -519,7 +528,11 @@ fn named(ids: &[String]) -> String {
 
 /// Short names of the two sides: file stems or folder names where they tell them apart.
 fn labels(args: &Args) -> (String, String) {
-    let name = |p: &PathBuf| p.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
+    let name = |p: &PathBuf| {
+        // A folder's name may have dots that begin no ending.
+        let name = if p.is_dir() { p.file_name() } else { p.file_stem() };
+        name.map(|s| s.to_string_lossy().into_owned()).unwrap_or_default()
+    };
     let (a, b) = (name(&args.a), name(&args.b));
     if a == b || a.is_empty() || b.is_empty() { ("A".to_owned(), "B".to_owned()) } else { (a, b) }
 }
@@ -606,7 +619,7 @@ fn table(args: &Args, comparisons: &[Comparison]) -> Table {
         let part = |v: f64, better: bool| Part {
             text: percent(v),
             bold: better,
-            underline: better && c.p_value < LEVEL,
+            underline: better && !c.fixed() && c.p_value < LEVEL,
             dagger: false,
         };
         let d = c.difference();

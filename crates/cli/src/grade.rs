@@ -10,7 +10,7 @@ use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 
 /// Whose judgement the verifiers of mathematics and SynLogic give.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
@@ -63,7 +63,8 @@ impl From<Outcome> for Graded {
 
 /// A problem's reference answer, parsed once and checked for every completion.
 enum Prepared {
-    Math(math::Problem),
+    /// With the answers met before: completions of one problem often repeat them.
+    Math(math::Problem, Mutex<math::Memo>),
     Choice(choice::Problem),
     IfEval(ifeval::Problem),
     SynLogic(synlogic::Problem),
@@ -123,7 +124,11 @@ impl Grader {
 
     fn check(&self, prepared: &Prepared, completion: &str) -> Graded {
         match prepared {
-            Prepared::Math(problem) => problem.check(completion).into(),
+            // Whoever finds the memo in use compares for itself: waiting would take longer.
+            Prepared::Math(problem, memo) => match memo.try_lock() {
+                Ok(mut memo) => problem.check_with(completion, &mut memo).into(),
+                Err(_) => problem.check(completion).into(),
+            },
             Prepared::Choice(problem) => problem.check(completion).into(),
             Prepared::IfEval(problem) => problem.check(completion).into(),
             Prepared::SynLogic(problem) => {
@@ -175,7 +180,9 @@ pub(crate) fn math_options(mode: Mode) -> math::Options {
 fn prepare(truth: &Truth, settings: &Settings) -> Prepared {
     let unusable = |code: &str, why: String| Prepared::Unusable(Cow::Owned(format!("{code}: {why}")));
     match truth {
-        Truth::Math { gold } => Prepared::Math(math::Problem::new(gold, &math_options(settings.mode))),
+        Truth::Math { gold } => {
+            Prepared::Math(math::Problem::new(gold, &math_options(settings.mode)), Mutex::default())
+        }
         Truth::Choice { gold, options, .. } => {
             match choice::Problem::new(&gold.to_string(), options, settings.choice) {
                 Ok(problem) => Prepared::Choice(problem),
@@ -233,6 +240,23 @@ mod tests {
             assert_eq!(grader.grade(&problem, right).verdict, Verdict::Correct, "{kind}");
             assert_eq!(grader.grade(&problem, wrong).verdict, Verdict::Wrong, "{kind}");
         }
+    }
+
+    #[test]
+    fn a_repeated_answer_gets_the_same_grade_from_every_thread() {
+        let grader = Grader::new(TaskKind::Math, Settings::default()).unwrap();
+        let problem = problem(Truth::Math { gold: "\\sin 2x".into() });
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..20 {
+                        let right = grader.grade(&problem, "\\boxed{2 \\sin x \\cos x}");
+                        let wrong = grader.grade(&problem, "\\boxed{2 \\sin x}");
+                        assert_eq!((right.verdict, wrong.verdict), (Verdict::Correct, Verdict::Wrong));
+                    }
+                });
+            }
+        });
     }
 
     #[test]

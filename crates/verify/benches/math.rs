@@ -3,7 +3,7 @@
 //! Each case is checked for its verdict before it is timed.
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use fgrpo_verify::math::{Options, Problem};
+use fgrpo_verify::math::{Memo, Options, Problem};
 use std::hint::black_box;
 
 const CASES: &[(&str, &str, &str, bool)] = &[
@@ -27,6 +27,16 @@ fn math(criterion: &mut Criterion) {
         assert_eq!(problem.check(response).is_correct(), *correct, "{name}");
         group
             .bench_function(*name, |bencher| bencher.iter(|| black_box(&problem).check(black_box(response))));
+    }
+    for (name, gold, response, _) in
+        CASES.iter().filter(|case| ["surd", "polynomial", "trigonometric"].contains(&case.0))
+    {
+        let problem = Problem::new(gold, &Options::default());
+        let mut memo = Memo::new();
+        let repeated = format!("{name}, met before");
+        group.bench_function(repeated, |bencher| {
+            bencher.iter(|| black_box(&problem).check_with(black_box(response), &mut memo));
+        });
     }
     let step = "First, we note that the sum of the terms is a constant, so we can write the expression in a simpler \
                 form and continue with the next step of the derivation, where $a_n = 3n + 1$ holds.\n";

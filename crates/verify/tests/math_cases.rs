@@ -164,14 +164,49 @@ fn a_bare_number_longer_than_any_answer_is_unscorable() {
 
 #[test]
 fn a_memo_changes_no_outcome() {
-    let problem = Problem::new("\\frac{1}{2}", &Options::default());
-    let mut memo = Memo::new();
-    for response in
-        ["\\boxed{0.5}", "\\boxed{1}", "\\boxed{0.5}", "it is 7", "\\boxed{?} 7", "\\boxed{?} 0.5", ""]
-    {
-        assert_eq!(problem.check_with(response, &mut memo), problem.check(response), "{response}");
+    for gold in ["\\frac{1}{2}", "0.5", "\\sin 2x", "50\\%", "5", "i"] {
+        let problem = Problem::new(gold, &Options::default());
+        let mut memo = Memo::new();
+        // Twice, and texts that are alike but mean different things.
+        for response in [
+            "\\boxed{0.5}",
+            "\\boxed{1}",
+            "it is 7",
+            "\\boxed{?} 7",
+            "\\boxed{?} 0.5",
+            "",
+            "it is 50%",
+            "it is 50",
+            "$50$%",
+            "$50$",
+            "2(3)",
+            "$2(3)$",
+            "$2 \\sin x \\cos x$",
+            "\\boxed{2\\sin x\\cos{x}}",
+            "$i$",
+            "$I$",
+        ]
+        .repeat(2)
+        {
+            assert_eq!(
+                problem.check_with(response, &mut memo),
+                problem.check(response),
+                "{gold}: {response}"
+            );
+        }
+        assert!(!memo.is_empty());
     }
-    assert!(!memo.is_empty());
+}
+
+#[test]
+fn a_memo_is_bounded() {
+    let problem = Problem::new("x+1", &Options::default());
+    let mut memo = Memo::new();
+    for n in 0..1000 {
+        problem.check_with(&format!("$x+{n}$"), &mut memo);
+        problem.check_with(&format!("$x{}$", format!("+{n}").repeat(100)), &mut memo);
+    }
+    assert_eq!(memo.len(), 64);
 }
 
 #[test]

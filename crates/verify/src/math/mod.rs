@@ -30,7 +30,6 @@ mod plain;
 mod region;
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 
 use crate::verdict::{Outcome, Verdict};
 use budget::{MAX_ANSWER, MAX_BOXES, MAX_CANDIDATES, ParseError};
@@ -94,8 +93,6 @@ struct Reading {
     subject: Option<Subject>,
     /// The normalised text of the first place tried; equal texts are equal answers.
     text: Option<String>,
-    /// The value was read from that place, and so the text decides it.
-    direct: bool,
     /// Some place was beyond the limits.
     over_budget: bool,
 }
@@ -107,27 +104,31 @@ pub struct Problem {
     options: Options,
 }
 
-/// Outcomes by what was extracted, so that a repeated answer is compared once. It belongs to the caller.
+/// Outcomes of answers met before, so that a repeated answer is compared once. It belongs to the caller, one for each problem.
+///
+/// Short answers that are not plain numbers are kept (numbers are compared faster than they are found), and not too many.
 #[derive(Debug, Clone, Default)]
 pub struct Memo {
-    outcomes: HashMap<String, Outcome>,
+    outcomes: Vec<(Subject, Outcome)>,
 }
 
 impl Memo {
     /// Distinct answers kept; beyond it, nothing is added.
-    const CAPACITY: usize = 4096;
+    const CAPACITY: usize = 64;
+    /// Bytes of the longest answer kept.
+    const LONGEST: usize = 256;
 
     /// An empty memo, for one problem.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Number of distinct answers met.
+    /// Number of distinct answers kept.
     pub fn len(&self) -> usize {
         self.outcomes.len()
     }
 
-    /// Whether no answer was met yet.
+    /// Whether no answer is kept yet.
     pub fn is_empty(&self) -> bool {
         self.outcomes.is_empty()
     }
@@ -159,15 +160,21 @@ impl Problem {
     /// The same, with repeated answers looked up.
     pub fn check_with(&self, response: &str, memo: &mut Memo) -> Outcome {
         let reading = self.read_response(response);
-        let Some(key) = reading.text.clone().filter(|_| reading.direct) else {
+        let (Some(gold), Some(subject)) = (&self.gold.subject, &reading.subject) else {
             return self.judge(&reading);
         };
-        if let Some(outcome) = memo.outcomes.get(&key) {
+        // The comparison depends on the two values alone; that equal texts are equal is found without it.
+        let cheap = gold.expr.is_number() && subject.expr.is_number();
+        if cheap || self.same_text(&reading) {
+            return self.judge(&reading);
+        }
+        if let Some((_, outcome)) = memo.outcomes.iter().find(|(known, _)| known == subject) {
             return outcome.clone();
         }
         let outcome = self.judge(&reading);
-        if memo.outcomes.len() < Memo::CAPACITY {
-            memo.outcomes.insert(key, outcome.clone());
+        let short = reading.text.as_ref().is_some_and(|text| text.len() <= Memo::LONGEST);
+        if short && memo.outcomes.len() < Memo::CAPACITY {
+            memo.outcomes.extend(reading.subject.map(|subject| (subject, outcome.clone())));
         }
         outcome
     }
@@ -177,9 +184,13 @@ impl Problem {
         read(response, &self.options, types.latex, types.expr)
     }
 
-    fn judge(&self, answer: &Reading) -> Outcome {
+    fn same_text(&self, answer: &Reading) -> bool {
         let texts = self.gold.text.as_deref().zip(answer.text.as_deref());
-        if texts.is_some_and(|(gold, answer)| !gold.trim().is_empty() && gold.trim() == answer.trim()) {
+        texts.is_some_and(|(gold, answer)| !gold.trim().is_empty() && gold.trim() == answer.trim())
+    }
+
+    fn judge(&self, answer: &Reading) -> Outcome {
+        if self.same_text(answer) {
             return Outcome::new(Verdict::Correct, "exact");
         }
         let Some(gold) = &self.gold.subject else {
@@ -231,7 +242,6 @@ fn read(text: &str, options: &Options, latex: bool, plain: bool) -> Reading {
             }
             match value {
                 Ok(subject) => {
-                    reading.direct = tried == 1 && reading.text.is_some();
                     reading.subject = Some(subject);
                     return reading;
                 }

@@ -37,7 +37,7 @@ const EXACTLY_DIFFERENT: Answer = Answer { equal: false, evidence: Evidence::Exa
 type Compared = Result<Answer, Exhausted>;
 
 /// A parsed answer as the comparison sees it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Subject {
     pub(super) expr: Expr,
     /// The letter `i` stands alone in it, and so its symbols are complex.

@@ -119,6 +119,11 @@ impl Stage {
         }
     }
 
+    /// What is being done at this place.
+    pub fn note(&self, message: &'static str) {
+        self.bar.set_message(message);
+    }
+
     /// Takes the bar away.
     pub fn finish(self) {
         self.bar.finish_and_clear();

@@ -394,6 +394,7 @@ impl<'a> Trainer<'a> {
             ..self.sampling(config.rollout.max_new_tokens.unwrap_or(self.task.max_new_tokens()))
         };
         let keys = (seeds::evaluation(config.seed), seeds::bootstrap(config.seed));
+        stage.note("evaluating");
         let step = self.state.step;
         let Some(e) = evaluate(&mut self.engine, self.task, &config.eval, &sampling, keys, step, || {
             !interrupt::asked()

@@ -191,11 +191,17 @@ pub fn reference_logp(
     groups: &mut [SampleGroup],
     temperature: f32,
 ) -> anyhow::Result<()> {
-    for group in groups {
-        let mut batch = Batch::default();
-        let completions: Vec<&[u32]> = group.samples.iter().map(|s| s.tokens.as_slice()).collect();
-        let indices = batch.push_group(&group.prompt, &completions);
-        let scores = engine.score(&batch, temperature)?;
+    // All groups at once: the engine deals them to its threads.
+    let mut batch = Batch::default();
+    let pushed: Vec<Vec<Vec<usize>>> = groups
+        .iter()
+        .map(|group| {
+            let completions: Vec<&[u32]> = group.samples.iter().map(|s| s.tokens.as_slice()).collect();
+            batch.push_group(&group.prompt, &completions)
+        })
+        .collect();
+    let scores = engine.score(&batch, temperature)?;
+    for (group, indices) in groups.iter_mut().zip(pushed) {
         for (sample, indices) in group.samples.iter_mut().zip(indices) {
             sample.ref_logp = indices.iter().map(|&i| scores.logp[i]).collect();
         }

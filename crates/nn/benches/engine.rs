@@ -5,33 +5,14 @@
 use std::ops::ControlFlow;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use fgrpo_nn::config::{Architecture, Config, RopeScaling};
+use fgrpo_nn::config::Config;
 use fgrpo_nn::kernels::{self, Operands};
 use fgrpo_nn::{AdamW, Batch, Device, Engine, Prompt, Sampling};
 
 const THREADS: usize = 2;
 
 fn config() -> Config {
-    Config {
-        architecture: Architecture::Qwen2,
-        vocab_size: 32,
-        hidden_size: 256,
-        intermediate_size: 688,
-        num_hidden_layers: 4,
-        num_attention_heads: 4,
-        num_key_value_heads: 2,
-        head_dim: 64,
-        rms_norm_eps: 1e-6,
-        rope_theta: 1e6,
-        rope_scaling: RopeScaling::Default,
-        tie_word_embeddings: true,
-        qkv_bias: true,
-        qk_norm: false,
-        max_position_embeddings: 4096,
-        bos_token_id: None,
-        eos_token_id: vec![],
-        pad_token_id: None,
-    }
+    Config { max_position_embeddings: 4096, ..kernels::small_decoder(688) }
 }
 
 /// Numbers in [-0.5, 0.5) that look random.
@@ -74,6 +55,14 @@ fn products(c: &mut Criterion) {
         let exact: f64 = (0..k).map(|i| f64::from(x[k + i]) * f64::from(w[2 * k + i])).sum();
         assert!((f64::from(y[n + 2]) - exact).abs() < 1e-4);
         group.throughput(Throughput::Elements((2 * m * n * k) as u64));
+        if let Some(panels) = kernels::panels(n, k, &w) {
+            let mut packed = vec![0.0; m * n];
+            kernels::product_with_panels(m, n, k, &x, &panels, &mut packed);
+            assert!(y.iter().zip(&packed).all(|(y, packed)| (y - packed).abs() < 1e-4));
+            group.bench_function(format!("forward, panels {m}x{n}x{k}"), |b| {
+                b.iter(|| kernels::product_with_panels(m, n, k, &x, &panels, &mut packed));
+            });
+        }
         group.bench_function(format!("forward {m}x{n}x{k}"), |b| {
             b.iter(|| kernels::product(Operands::Forward, m, n, k, &x, &w, &mut y));
         });

@@ -10,7 +10,8 @@
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-use fgrpo_nn::config::{Architecture, Config, RopeScaling};
+use fgrpo_nn::config::{Architecture, Config};
+use fgrpo_nn::kernels::small_decoder as small;
 use fgrpo_nn::{AdamW, Batch, Completion, Device, Engine, Prompt, Sampling};
 use serde_json::json;
 
@@ -31,30 +32,6 @@ impl Numbers {
 
     fn tokens(&mut self, count: usize, vocabulary: usize) -> Vec<u32> {
         (0..count).map(|_| (self.uniform() * vocabulary as f64) as u32).collect()
-    }
-}
-
-/// The maze's form of Qwen2, by its MLP's width.
-fn small(intermediate_size: usize) -> Config {
-    Config {
-        architecture: Architecture::Qwen2,
-        vocab_size: 32,
-        hidden_size: 256,
-        intermediate_size,
-        num_hidden_layers: 4,
-        num_attention_heads: 4,
-        num_key_value_heads: 2,
-        head_dim: 64,
-        rms_norm_eps: 1e-6,
-        rope_theta: 1e6,
-        rope_scaling: RopeScaling::Default,
-        tie_word_embeddings: true,
-        qkv_bias: true,
-        qk_norm: false,
-        max_position_embeddings: 512,
-        bos_token_id: Some(1),
-        eos_token_id: vec![2],
-        pad_token_id: Some(0),
     }
 }
 

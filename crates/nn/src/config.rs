@@ -302,26 +302,7 @@ pub(crate) mod tests {
 
     /// The maze's policy.
     pub(crate) fn maze() -> Config {
-        Config {
-            architecture: Architecture::Qwen2,
-            vocab_size: 32,
-            hidden_size: 256,
-            intermediate_size: 1024,
-            num_hidden_layers: 4,
-            num_attention_heads: 4,
-            num_key_value_heads: 2,
-            head_dim: 64,
-            rms_norm_eps: 1e-6,
-            rope_theta: 1e6,
-            rope_scaling: RopeScaling::Default,
-            tie_word_embeddings: true,
-            qkv_bias: true,
-            qk_norm: false,
-            max_position_embeddings: 512,
-            bos_token_id: Some(1),
-            eos_token_id: vec![2],
-            pad_token_id: Some(0),
-        }
+        crate::kernels::small_decoder(1024)
     }
 
     #[test]

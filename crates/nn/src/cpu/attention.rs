@@ -3,6 +3,7 @@
 //! Forward keeps for each query and head the running maximum and sum of its scores (two numbers that end as log Σ exp); backward rebuilds the
 //! probabilities from that.
 
+use super::narrow;
 use super::product::{Into, View, product};
 use super::simd;
 use crate::ops::Heads;
@@ -105,8 +106,16 @@ pub(crate) fn forward(
     scratch.sums.resize(queries * h, 0.0);
     scratch.scores.resize(QUERIES.max(group) * KEYS, 0.0);
     let (scores, sums) = (&mut scratch.scores, &mut scratch.sums);
-    for piece in pieces {
+    for (index, piece) in pieces.iter().enumerate() {
+        let next = pieces.get(index + 1).filter(|_| piece.queries.len() == 1);
         blocks(heads, piece, rows, |block| {
+            if let Some(next) = next {
+                // Decoding reads each sequence's keys once per step, from memory: the next one's come while this one's are used, a share with each key head.
+                let (head, len) = (block.column / e, next.keys.len().min(KEYS));
+                let share = next.keys.start + len * head / heads.keys
+                    ..next.keys.start + len * (head + 1) / heads.keys;
+                narrow::fetch(&keys.data[share.start * keys.stride..share.end * keys.stride]);
+            }
             let (m, n) = (block.count, block.keys.len());
             let queries = View::rows(block.first, block.stride);
             let k = View::rows(block.keys.start * keys.stride + block.column, keys.stride);

@@ -78,6 +78,18 @@ pub(crate) unsafe fn outer(
     );
 }
 
+/// Starts fetching `data` towards the second-level cache.
+pub(crate) fn fetch(data: &[f32]) {
+    #[cfg(target_arch = "x86_64")]
+    for line in data.chunks(16) {
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        // SAFETY: every x86-64 has it, and it reads nothing.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(line.as_ptr().cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = data;
+}
+
 /// `to[i * to_stride + j] = from[j][i]` for `rows` rows and `columns` columns, both at most 16; the rest of each row of 16 becomes 0.
 ///
 /// # Safety
@@ -104,6 +116,25 @@ mod avx512 {
     /// Rows of `x` that are taken through all of `w` together, so that they stay in the second-level cache.
     const BAND: usize = 96;
 
+    /// Calls the tile of a height and a width, both known to the compiler.
+    macro_rules! tiles {
+        ($tile:ident, $tall:expr, $wide:expr, $arguments:tt) => {
+            tiles!($tile, $tall, $wide, $arguments, 1 2 3 4 5 6)
+        };
+        ($tile:ident, $tall:expr, $wide:expr, $arguments:tt, $($t:literal)*) => {
+            match ($tall, $wide) {
+                $(($t, 4) => tiles!(@call $tile, $t, 4, $arguments),
+                ($t, 3) => tiles!(@call $tile, $t, 3, $arguments),
+                ($t, 2) => tiles!(@call $tile, $t, 2, $arguments),
+                ($t, _) => tiles!(@call $tile, $t, 1, $arguments),)*
+                (tall, _) => unreachable!("{tall} rows"),
+            }
+        };
+        (@call $tile:ident, $t:literal, $w:literal, ($($argument:expr),*)) => {
+            $tile::<$t, $w>($($argument),*)
+        };
+    }
+
     #[target_feature(enable = "avx512f")]
     pub(super) unsafe fn dot(
         m: usize,
@@ -129,18 +160,7 @@ mod avx512 {
                         let x = Rows { first: x.first.add(row * x.stride), ..x };
                         let w = Rows { first: w.first.add(column * w.stride), ..w };
                         let y = y.add(row * y_stride + column);
-                        macro_rules! tiles {
-                            ($($t:literal)*) => {
-                                match (tall, wide) {
-                                    $(($t, 4) => dot_tile::<$t, 4>(k, x, w, add, y, y_stride),
-                                    ($t, 3) => dot_tile::<$t, 3>(k, x, w, add, y, y_stride),
-                                    ($t, 2) => dot_tile::<$t, 2>(k, x, w, add, y, y_stride),
-                                    ($t, _) => dot_tile::<$t, 1>(k, x, w, add, y, y_stride),)*
-                                    _ => unreachable!("{tall} rows"),
-                                }
-                            };
-                        }
-                        tiles!(1 2 3 4 5 6);
+                        tiles!(dot_tile, tall, wide, (k, x, w, add, y, y_stride));
                     }
                     row += tall;
                 }
@@ -265,20 +285,9 @@ mod avx512 {
         y_stride: usize,
         ahead: *const f32,
     ) {
-        macro_rules! tiles {
-            ($($t:literal)*) => {
-                match (tall, wide.div_ceil(16)) {
-                    $(($t, 4) => outer_tile::<$t, 4>(wide, k, a, a_column, b, add, y, y_stride, ahead),
-                    ($t, 3) => outer_tile::<$t, 3>(wide, k, a, a_column, b, add, y, y_stride, ahead),
-                    ($t, 2) => outer_tile::<$t, 2>(wide, k, a, a_column, b, add, y, y_stride, ahead),
-                    ($t, _) => outer_tile::<$t, 1>(wide, k, a, a_column, b, add, y, y_stride, ahead),)*
-                    _ => unreachable!("{tall} rows"),
-                }
-            };
-        }
         // SAFETY: the caller's promises.
         unsafe {
-            tiles!(1 2 3 4 5 6);
+            tiles!(outer_tile, tall, wide.div_ceil(16), (wide, k, a, a_column, b, add, y, y_stride, ahead));
         }
     }
 

@@ -29,7 +29,7 @@ pub use algorithm::{
 };
 pub use every::Every;
 pub use mix::{MixConfig, MixPart};
-pub use model::{InitConfig, ModelConfig};
+pub use model::{InitConfig, ModelConfig, SizeConfig};
 pub use rollout::RolloutConfig;
 pub use server::{LogprobsOf, ServerApi, ServerConfig};
 pub use sft::{Schedule, SftConfig};
@@ -245,14 +245,7 @@ impl Config {
 
     fn check(&self) -> anyhow::Result<()> {
         self.task.check()?;
-        match (&self.model.path, &self.model.init) {
-            (None, None) => bad_input!(
-                "model: wanted `path` (a Hugging Face checkpoint folder) or a table [model.init] with sizes"
-            ),
-            (Some(_), Some(_)) => bad_input!("model: found both `path` and [model.init], wanted one of them"),
-            (None, Some(init)) => init.check()?,
-            (Some(_), None) => {}
-        }
+        self.model.check()?;
         if let Some(sft) = &self.sft {
             sft.check()?;
         }

@@ -1,15 +1,32 @@
-//! `--dry-run`: the resolved configuration and what a run of it needs.
+//! `--dry-run`: the resolved configuration and what a run of it needs: memory against what this machine
+//! has, and time by a measurement of a tenth of a second.
+//!
+//! Without the checkpoint a table [model.size] says how large it will be.
+
+mod machine;
+mod memory;
+mod time;
+
+pub use machine::{bytes, peak};
+pub use memory::Memory;
+pub use time::Time;
 
 use crate::config::Config;
 use crate::policy::model_config;
-use crate::task::{self, Split};
+use crate::progress::duration;
+use crate::task::text::MAX_NEW_TOKENS;
+use crate::task::{self, Split, Task};
 use fgrpo_nn::config::Config as ModelConfig;
+use fgrpo_nn::weights::Checkpoint;
 use std::path::PathBuf;
+
+/// Problems looked at for typical lengths.
+const SAMPLE: u64 = 256;
 
 /// Prints the resolved configuration to stdout and the needs to stderr.
 ///
 /// # Errors
-/// For a checkpoint folder that is there and can't be read.
+/// For a checkpoint folder that is there and can't be read, or has other sizes than [model.size].
 pub fn run(config: &Config) -> anyhow::Result<()> {
     let missing = missing(config);
     for path in &missing {
@@ -18,41 +35,95 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
     let task = missing.is_empty().then(|| task::open(config)).transpose()?;
     // Epochs become steps once the problems are counted.
     let resolved = task.as_ref().map(|task| config.resolved(task.len(Split::Train))).transpose()?;
-    print!("{}", resolved.as_ref().unwrap_or(config).to_toml());
-    let model = match (&config.model.path, &config.model.init) {
-        (_, Some(init)) => task.as_ref().map(|task| model_config(init, task.as_ref())),
-        (Some(path), None) if path.exists() => {
-            Some(fgrpo_nn::weights::Checkpoint::open(path)?.config().clone())
-        }
-        _ => None,
-    };
-    let prompt = match &task {
-        Some(task) => task.prompt(Split::Train, 0).tokens.len(),
-        None => config.task.max_prompt_tokens().expect("only problems in files can be missing"),
-    };
-    let limit = task.as_ref().map_or(crate::task::text::MAX_NEW_TOKENS, |task| task.max_new_tokens());
-    let Some(model) = model else {
-        eprintln!("the model's size is not known without these");
-        say_tokens(tokens_per_step(config, prompt, limit));
+    let config = resolved.as_ref().unwrap_or(config);
+    print!("{}", config.to_toml());
+    let lengths = Lengths::of(config, task.as_deref());
+    let Some(model) = model(config, task.as_deref())? else {
+        eprintln!("the model's size is not known without these; a table [model.size] would say it");
+        say_tokens(config, &lengths);
         return Ok(());
     };
-    let needs = Needs::of(config, &model, prompt, limit);
-    eprintln!("parameters            {:>12}", needs.parameters);
-    eprintln!("weights               {:>12}", bytes(4 * needs.parameters));
-    eprintln!(
-        "gradient              {:>12}  one copy for each of {} threads",
-        bytes(4 * needs.parameters * config.threads()),
-        config.threads()
-    );
-    eprintln!("optimizer             {:>12}", bytes(8 * needs.parameters));
-    eprintln!("key/value cache       {:>12}  at most", bytes(needs.cache));
-    say_tokens(needs.tokens);
+    eprintln!("parameters            {:>12}", parameters(&model));
+    say_memory(config, &Memory::of(config, &model, &lengths));
+    say_tokens(config, &lengths);
+    let rate = fgrpo_nn::measure_flops(config.threads());
+    say_time(config, &lengths, &Time::of(config, &model, &lengths, rate), rate);
     Ok(())
 }
 
-fn say_tokens(tokens: usize) {
+/// The sizes of the policy, where they are known.
+fn model(config: &Config, task: Option<&dyn Task>) -> anyhow::Result<Option<ModelConfig>> {
+    match (&config.model.path, &config.model.init) {
+        (_, Some(init)) => Ok(task.map(|task| model_config(init, task))),
+        (Some(path), None) if path.exists() => {
+            let found = Checkpoint::open(path)?.config().clone();
+            config.model.check_size(&found)?;
+            Ok(Some(found))
+        }
+        _ => Ok(config.model.size.as_ref().map(|size| size.config())),
+    }
+}
+
+fn say_memory(config: &Config, memory: &Memory) {
+    let say = |name: &str, n: u64, note: &str| eprintln!("{name:<22}{:>12}  {note}", bytes(n));
+    let engine = &memory.engine;
+    say("weights", engine.weights, "");
+    say("decode copies", engine.decode_copies, "the weights in the order in which decoding reads them");
+    say("gradient", engine.gradient, &format!("one copy for each of {} threads", config.threads()));
+    say("optimizer", engine.optimizer, "");
+    if memory.reference > 0 {
+        say("reference", memory.reference, "the model that RL starts from, for the KL penalty");
+    }
+    let checkpointed =
+        if config.compute.checkpoint_activations { "" } else { "; less with compute.checkpoint_activations" };
+    say("activations", engine.activations, &format!("at most{checkpointed}"));
+    say("key/value cache", engine.cache, "at most; rollout.max_cached_tokens bounds it");
+    say("batch", memory.batch, "at most: completions on their way to the update");
+    if memory.program > 0 {
+        say("program and data", memory.program, "");
+    }
+    let total = memory.total();
+    match machine::available().map(|left| left + memory.program) {
+        None => say("memory", total, "at most"),
+        Some(left) => {
+            say("memory", total, &format!("at most, of {} that this machine has left", bytes(left)));
+            if total > left {
+                eprintln!(
+                    "warning: this doesn't fit: {} more is needed. Smaller: compute.threads, rollout.max_cached_tokens, update.micro_batch_tokens, rollout.prompts; compute.checkpoint_activations = true",
+                    bytes(total - left)
+                );
+            }
+        }
+    }
+}
+
+fn say_tokens(config: &Config, lengths: &Lengths) {
     eprintln!(
-        "tokens per step       {tokens:>12}  prompts once per group, completions of full length at most"
+        "tokens per step       {:>12}  prompts once per group, completions of full length at most",
+        tokens_per_step(config, lengths)
+    );
+}
+
+fn say_time(config: &Config, lengths: &Lengths, time: &Time, rate: f64) {
+    let for_people = |s: f64| if s < 10.0 { format!("{s:.1}s") } else { duration(s) };
+    let say = |name: &str, seconds: f64, note: &str| {
+        eprintln!("{name:<22}{:>12}  {note}", format!("~{}", for_people(seconds)));
+    };
+    let step = time.rollout + time.update;
+    let phases = format!("rollout {}, update {}", for_people(time.rollout), for_people(time.update));
+    say("time per step", step, &phases);
+    if time.evaluation > 0.0 {
+        say("time per evaluation", time.evaluation, "");
+    }
+    if config.steps > 0 {
+        say(&format!("time of {} steps", config.steps), step * config.steps as f64, "without evaluations");
+    }
+    eprintln!(
+        "  from {:.0} GFLOP/s, measured now on {} threads, decoding at half of that, and completions of {:.0} tokens, {}; at most, for every group active and no beginnings shared",
+        rate / 1e9,
+        config.threads(),
+        lengths.completion_likely,
+        lengths.likely_is
     );
 }
 
@@ -63,31 +134,75 @@ pub fn missing(config: &Config) -> Vec<PathBuf> {
     paths.into_iter().filter(|p| !p.exists()).cloned().collect()
 }
 
-fn tokens_per_step(config: &Config, prompt: usize, limit: usize) -> usize {
-    let r = &config.rollout;
-    r.prompts * (prompt + r.group_size * r.max_new_tokens.unwrap_or(limit))
+/// Lengths of prompts and completions, in tokens.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Lengths {
+    /// The longest prompt.
+    pub prompt_longest: usize,
+    /// The mean prompt.
+    pub prompt_mean: f64,
+    /// The longest completion.
+    pub completion_longest: usize,
+    /// The completion that the estimate of time is for.
+    pub completion_likely: f64,
+    /// What that is.
+    pub likely_is: &'static str,
+    /// Held-out problems of one evaluation, where they are there to be counted.
+    pub held_out: Option<usize>,
+    /// Whether the data was there, and is part of this process.
+    pub measured: bool,
 }
 
-/// What a run needs, in numbers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Needs {
-    /// Parameters of the policy.
-    pub parameters: usize,
-    /// Bytes of the key/value cache at its fullest.
-    pub cache: usize,
-    /// Tokens of a rollout batch at most.
-    pub tokens: usize,
-}
-
-impl Needs {
-    /// For a model, a prompt length and a completion limit.
-    pub fn of(config: &Config, model: &ModelConfig, prompt: usize, limit: usize) -> Self {
-        let r = &config.rollout;
-        let tokens = tokens_per_step(config, prompt, limit);
-        let row = 2 * model.num_hidden_layers * model.num_key_value_heads * model.head_dim;
-        let cached = tokens.min(r.max_cached_tokens.unwrap_or((1 << 30) / (4 * row)));
-        Self { parameters: parameters(model), cache: 4 * cached * row, tokens }
+impl Lengths {
+    /// The lengths of a configuration's task; without it the configured limits.
+    pub fn of(config: &Config, task: Option<&dyn Task>) -> Self {
+        let limit = config.rollout.max_new_tokens;
+        let Some(task) = task else {
+            let prompt = config.task.max_prompt_tokens().unwrap_or(0);
+            let longest = limit.unwrap_or(MAX_NEW_TOKENS);
+            return Self {
+                prompt_longest: prompt,
+                prompt_mean: prompt as f64,
+                completion_longest: longest,
+                completion_likely: longest as f64,
+                likely_is: "the longest allowed",
+                held_out: config.eval.problems,
+                measured: false,
+            };
+        };
+        let longest = limit.unwrap_or(task.max_new_tokens());
+        let seen = 0..task.len(Split::Train).min(SAMPLE);
+        let mean = |lengths: Vec<usize>| {
+            (!lengths.is_empty()).then(|| lengths.iter().sum::<usize>() as f64 / lengths.len() as f64)
+        };
+        let prompts = mean(seen.clone().map(|id| task.prompt(Split::Train, id).tokens.len()).collect());
+        let worked =
+            mean(seen.filter_map(|id| task.demonstration(Split::Train, id)).map(|d| d.len()).collect());
+        let at_most = config.eval.problems.unwrap_or(usize::MAX);
+        let held_out = match &task.parts()[..] {
+            [] => at_most.min(task.len(Split::HeldOut) as usize),
+            parts => parts.iter().map(|(_, ids)| at_most.min((ids.end - ids.start) as usize)).sum(),
+        };
+        Self {
+            prompt_longest: task.context().saturating_sub(task.max_new_tokens()),
+            prompt_mean: prompts.unwrap_or(0.0),
+            completion_longest: longest,
+            completion_likely: worked.unwrap_or(longest as f64).min(longest as f64),
+            likely_is: if worked.is_some() {
+                "the mean of the demonstrations"
+            } else {
+                "the longest allowed"
+            },
+            held_out: Some(held_out),
+            measured: true,
+        }
     }
+}
+
+/// Tokens of a rollout batch at most.
+fn tokens_per_step(config: &Config, lengths: &Lengths) -> u64 {
+    let r = &config.rollout;
+    (r.prompts * (lengths.prompt_longest + r.group_size * lengths.completion_longest)) as u64
 }
 
 /// Number of parameters of a decoder.
@@ -99,14 +214,6 @@ pub fn parameters(c: &ModelConfig) -> usize {
     let layer = d * q + 2 * d * kv + q * d + bias + 3 * d * c.intermediate_size + norms;
     let head = if c.tie_word_embeddings { 0 } else { c.vocab_size * d };
     c.vocab_size * d + c.num_hidden_layers * layer + d + head
-}
-
-fn bytes(n: usize) -> String {
-    match n as f64 {
-        n if n >= 1e9 => format!("{:.2} GB", n / 1e9),
-        n if n >= 1e6 => format!("{:.1} MB", n / 1e6),
-        n => format!("{:.1} kB", n / 1e3),
-    }
 }
 
 #[cfg(test)]
@@ -126,11 +233,12 @@ mod tests {
 
     #[test]
     fn the_papers_configurations_are_read_with_the_papers_settings() {
-        for (text, length) in [
-            (include_str!("../../../configs/qwen2.5-7b-math.toml"), 8192),
-            (include_str!("../../../configs/qwen3-4b-base-math.toml"), 4096),
-            (include_str!("../../../configs/llama-3.2-3b-math.toml"), 8192),
-            (include_str!("../../../configs/qwen3-1.7b-synlogic.toml"), 4096),
+        // The parameters of the published checkpoints.
+        for (text, length, wanted) in [
+            (include_str!("../../../configs/qwen2.5-7b-math.toml"), 8192, 7_615_616_512),
+            (include_str!("../../../configs/qwen3-4b-base-math.toml"), 4096, 4_022_468_096),
+            (include_str!("../../../configs/llama-3.2-3b-math.toml"), 8192, 3_212_749_824),
+            (include_str!("../../../configs/qwen3-1.7b-synlogic.toml"), 4096, 1_720_574_976),
         ] {
             let config = Config::parse(text, &[]).unwrap();
             assert_eq!((config.rollout.prompts, config.rollout.group_size), (256, 8));
@@ -140,7 +248,73 @@ mod tests {
             let synlogic = config.task.kind() == "synlogic";
             assert_eq!(missing(&config).len(), if synlogic { 2 } else { 3 });
             assert_eq!((config.epochs, config.save.every), (Some(10), Every::Epoch));
-            assert_eq!(tokens_per_step(&config, 1024, 1), 256 * (1024 + 8 * length));
+            let lengths = Lengths::of(&config, None);
+            assert_eq!(tokens_per_step(&config, &lengths), 256 * (1024 + 8 * length as u64));
+            let model = model(&config, None).unwrap().unwrap();
+            assert_eq!(parameters(&model), wanted);
+            let memory = Memory::of(&config, &model, &lengths);
+            assert!(memory.engine.weights >= 4 * wanted as u64 && memory.program == 0);
         }
+    }
+
+    #[test]
+    fn a_checkpoint_of_another_size_than_the_table_says_is_refused() {
+        let text = include_str!("../../../configs/qwen3-1.7b-synlogic.toml");
+        let config = Config::parse(text, &[]).unwrap();
+        let right = config.model.size.as_ref().unwrap().config();
+        config.model.check_size(&right).unwrap();
+        let wrong = ModelConfig { num_hidden_layers: 36, ..right.clone() };
+        let error = format!("{:#}", config.model.check_size(&wrong).unwrap_err());
+        assert!(
+            error.contains("model.size.num_hidden_layers: found 36 in models/Qwen3-1.7B, wanted 28"),
+            "{error}"
+        );
+        let refused = |set: &str| format!("{:#}", Config::parse(text, &[set.to_owned()]).unwrap_err());
+        assert!(refused("model.size.vocab_size=0").contains("model.size.vocab_size: found 0"));
+        assert!(refused("model.size.layers=3").contains("layers"));
+    }
+
+    fn small(set: &[&str]) -> (Config, ModelConfig, Lengths) {
+        let set: Vec<String> = set.iter().map(|s| (*s).to_owned()).collect();
+        let config = Config::parse(include_str!("../../../configs/maze-quick.toml"), &set).unwrap();
+        let task = task::open(&config).unwrap();
+        let model = model_config(config.model.init.as_ref().unwrap(), task.as_ref());
+        let lengths = Lengths::of(&config, Some(task.as_ref()));
+        (config, model, lengths)
+    }
+
+    #[test]
+    fn memory_follows_the_settings_that_decide_it() {
+        let memory = |set: &[&str]| {
+            let (config, model, lengths) = small(set);
+            Memory { program: 0, ..Memory::of(&config, &model, &lengths) }
+        };
+        let base = memory(&["compute.threads=2"]);
+        assert_eq!(memory(&["compute.threads=4"]).engine.gradient, 2 * base.engine.gradient);
+        assert_eq!(memory(&["compute.threads=2", "algorithm.kl_coef=0.1"]).reference, base.engine.weights);
+        let checkpointed = memory(&["compute.threads=2", "compute.checkpoint_activations=true"]);
+        assert!(checkpointed.engine.activations < base.engine.activations);
+        let bounded = memory(&["compute.threads=2", "rollout.max_cached_tokens=1000"]);
+        assert!(bounded.engine.cache < base.engine.cache);
+        let cut = memory(&["compute.threads=2", "update.micro_batch_tokens=1"]);
+        assert!(cut.engine.activations <= base.engine.activations);
+    }
+
+    #[test]
+    fn time_grows_with_the_work() {
+        let time = |set: &[&str]| {
+            let (config, model, lengths) = small(set);
+            Time::of(&config, &model, &lengths, 1e9)
+        };
+        let base = time(&[]);
+        let (config, ..) = small(&[]);
+        let close = |a: f64, b: f64| (a / b - 1.0).abs() < 1e-9;
+        let doubled = time(&[&format!("rollout.prompts={}", 2 * config.rollout.prompts)]);
+        assert!(close(doubled.rollout, 2.0 * base.rollout) && close(doubled.update, 2.0 * base.update));
+        assert!(close(time(&["update.epochs=3"]).update, 3.0 * base.update));
+        assert!(time(&["algorithm.kl_coef=0.1"]).update > 1.2 * base.update);
+        let samples = 2 * config.eval.samples;
+        assert!(time(&[&format!("eval.samples={samples}")]).evaluation > 1.5 * base.evaluation);
+        assert!(base.evaluation > 0.0 && base.rollout > 0.0);
     }
 }

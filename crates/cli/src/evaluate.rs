@@ -66,7 +66,7 @@ pub struct Example {
 }
 
 /// Samples sampled at a time, which bounds the memory that waits for its grade.
-const SAMPLES_AT_ONCE: usize = 1 << 16;
+pub const SAMPLES_AT_ONCE: usize = 1 << 16;
 const RESAMPLES: u64 = 2_000;
 
 /// Samples `eval.samples` completions of each held-out problem and reports pass@k. `None` when

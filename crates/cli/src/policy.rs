@@ -45,6 +45,7 @@ pub fn fresh(config: &Config, task: &dyn Task, device: &Device) -> anyhow::Resul
         }
         (None, None) => unreachable!("the configuration was checked"),
     };
+    config.model.check_size(engine.config())?;
     if engine.config().vocab_size < task.vocab_size() {
         bad_input!(
             "model: vocab_size {} is smaller than the task's vocabulary of {}",

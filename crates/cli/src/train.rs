@@ -516,6 +516,9 @@ impl<'a> Trainer<'a> {
         let seconds: f64 =
             read_lines::<Metrics>(&self.run.file("metrics.jsonl"))?.iter().map(|m| m.seconds.total).sum();
         self.narrator.say(None, &format!("{} RL steps in {}", self.state.step, duration(seconds)));
+        if let Some(peak) = crate::dry_run::peak() {
+            self.narrator.say(None, &format!("memory: {} at most", crate::dry_run::bytes(peak)));
+        }
         if let Some((_, folder)) = self.run.latest()? {
             self.narrator.say(None, &format!("policy: {}", folder.display()));
         }

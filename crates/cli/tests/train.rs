@@ -294,6 +294,45 @@ fn dry_run_prints_a_configuration_that_reads_back() {
     fgrpo().arg("train").arg(&again).arg("--dry-run").assert().success().stdout(text);
 }
 
+/// The bytes of a line such as `memory   12.3 MB  at most`.
+fn bytes(said: &str, name: &str) -> f64 {
+    let line = said.lines().rfind(|l| l.starts_with(name)).unwrap_or_else(|| panic!("no {name} in {said}"));
+    let words: Vec<&str> = line[name.len()..].split_whitespace().collect();
+    let unit = match words[1] {
+        "kB" => 1e3,
+        "MB" => 1e6,
+        "GB" => 1e9,
+        other => panic!("{other} in {line}"),
+    };
+    words[0].parse::<f64>().unwrap() * unit
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_run_takes_the_memory_that_its_dry_run_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path());
+    // A model of 14 million parameters without training to speak of: completions differ and are long.
+    let set = [
+        "--set=model.init.hidden_size=384",
+        "--set=model.init.intermediate_size=1024",
+        "--set=model.init.num_hidden_layers=8",
+        "--set=model.init.num_attention_heads=6",
+        "--set=model.init.num_key_value_heads=6",
+        "--set=steps=2",
+        "--set=sft.steps=2",
+    ];
+    let run = |more: &[&str]| {
+        let done = fgrpo().arg("train").arg(&config).args(set).args(more).assert().success();
+        String::from_utf8(done.get_output().stderr.clone()).unwrap()
+    };
+    let said = run(&["--dry-run"]);
+    assert!(said.contains("time per step") && said.contains("GFLOP/s"), "{said}");
+    let said = bytes(&said, "memory ");
+    let took = bytes(&run(&["--out", &folder.path().join("run").display().to_string()]), "memory:");
+    assert!(took <= said && took > 0.5 * said, "said {said:e}, took {took:e}");
+}
+
 #[test]
 fn a_folder_that_cannot_be_written_ends_with_one_and_its_name() {
     let folder = tempfile::tempdir().unwrap();

@@ -3,6 +3,7 @@
 use super::defaults;
 use super::ranges::{at_least, positive};
 use crate::bad_input;
+use fgrpo_nn::config::{Architecture, RopeScaling};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -16,6 +17,128 @@ pub struct ModelConfig {
     /// Sizes of a randomly initialised model. The vocabulary is the task's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub init: Option<InitConfig>,
+    /// Sizes of the checkpoint in `path`, for `--dry-run` before it is there; once it is, it must have them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<SizeConfig>,
+}
+
+/// Sizes of a checkpoint, under the names of its `config.json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SizeConfig {
+    /// `qwen2`, `qwen3` or `llama`.
+    pub architecture: Architecture,
+    /// Rows of the embedding.
+    pub vocab_size: usize,
+    /// Width of the residual stream.
+    pub hidden_size: usize,
+    /// Inner width of the SwiGLU block.
+    pub intermediate_size: usize,
+    /// Decoder layers.
+    pub num_hidden_layers: usize,
+    /// Query heads.
+    pub num_attention_heads: usize,
+    /// Key/value heads.
+    pub num_key_value_heads: usize,
+    /// Size of a head; `hidden_size / num_attention_heads` where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub head_dim: Option<usize>,
+    /// Whether the head shares the embedding's weights.
+    pub tie_word_embeddings: bool,
+}
+
+impl SizeConfig {
+    /// A decoder of these sizes, for as many positions as needed.
+    pub fn config(&self) -> fgrpo_nn::config::Config {
+        fgrpo_nn::config::Config {
+            architecture: self.architecture,
+            vocab_size: self.vocab_size,
+            hidden_size: self.hidden_size,
+            intermediate_size: self.intermediate_size,
+            num_hidden_layers: self.num_hidden_layers,
+            num_attention_heads: self.num_attention_heads,
+            num_key_value_heads: self.num_key_value_heads,
+            head_dim: self.head_dim.unwrap_or(self.hidden_size / self.num_attention_heads),
+            rms_norm_eps: 1e-6,
+            rope_theta: 1e6,
+            rope_scaling: RopeScaling::Default,
+            tie_word_embeddings: self.tie_word_embeddings,
+            qkv_bias: self.architecture == Architecture::Qwen2,
+            qk_norm: self.architecture == Architecture::Qwen3,
+            max_position_embeddings: usize::MAX,
+            bos_token_id: None,
+            eos_token_id: Vec::new(),
+            pad_token_id: None,
+        }
+    }
+
+    fn check(&self) -> anyhow::Result<()> {
+        for (name, value) in [
+            ("vocab_size", self.vocab_size),
+            ("hidden_size", self.hidden_size),
+            ("intermediate_size", self.intermediate_size),
+            ("num_hidden_layers", self.num_hidden_layers),
+            ("num_attention_heads", self.num_attention_heads),
+            ("num_key_value_heads", self.num_key_value_heads),
+            ("head_dim", self.head_dim.unwrap_or(1)),
+        ] {
+            at_least(&format!("model.size.{name}"), value as u64, 1)?;
+        }
+        Ok(())
+    }
+}
+
+impl ModelConfig {
+    /// Refuses a checkpoint of other sizes than `[model.size]` says.
+    ///
+    /// # Errors
+    /// Bad input naming the first size that differs.
+    pub fn check_size(&self, found: &fgrpo_nn::config::Config) -> anyhow::Result<()> {
+        let Some(size) = &self.size else { return Ok(()) };
+        let wanted = size.config();
+        let sizes = |c: &fgrpo_nn::config::Config| {
+            [
+                ("vocab_size", c.vocab_size),
+                ("hidden_size", c.hidden_size),
+                ("intermediate_size", c.intermediate_size),
+                ("num_hidden_layers", c.num_hidden_layers),
+                ("num_attention_heads", c.num_attention_heads),
+                ("num_key_value_heads", c.num_key_value_heads),
+                ("head_dim", c.head_dim),
+                ("tie_word_embeddings", usize::from(c.tie_word_embeddings)),
+            ]
+        };
+        let folder = self.path.as_ref().map_or(String::new(), |p| p.display().to_string());
+        if found.architecture != wanted.architecture {
+            bad_input!(
+                "model.size.architecture: found {:?} in {folder}, wanted {:?}",
+                found.architecture,
+                wanted.architecture
+            );
+        }
+        for ((name, found), (_, wanted)) in sizes(found).into_iter().zip(sizes(&wanted)) {
+            if found != wanted {
+                bad_input!("model.size.{name}: found {found} in {folder}, wanted {wanted} as the table says");
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn check(&self) -> anyhow::Result<()> {
+        match (&self.path, &self.init) {
+            (None, None) => bad_input!(
+                "model: wanted `path` (a Hugging Face checkpoint folder) or a table [model.init] with sizes"
+            ),
+            (Some(_), Some(_)) => bad_input!("model: found both `path` and [model.init], wanted one of them"),
+            (None, Some(init)) => {
+                if self.size.is_some() {
+                    bad_input!("model.size: found beside [model.init], wanted it with `path` alone");
+                }
+                init.check()
+            }
+            (Some(_), None) => self.size.as_ref().map_or(Ok(()), SizeConfig::check),
+        }
+    }
 }
 
 /// A randomly initialised decoder.
@@ -24,7 +147,7 @@ pub struct ModelConfig {
 pub struct InitConfig {
     /// `qwen2` (QKV bias), `qwen3` (QK-norm) or `llama`.
     #[serde(default = "defaults::architecture")]
-    pub architecture: fgrpo_nn::config::Architecture,
+    pub architecture: Architecture,
     /// Width of the residual stream.
     pub hidden_size: usize,
     /// Inner width of the SwiGLU block.

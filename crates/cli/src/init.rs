@@ -3,11 +3,13 @@
 use crate::bad_input;
 use crate::checkpoint::publish;
 use crate::failure::OrBadInput;
+use crate::task::language::Language;
 use fgrpo_core::rng::Key;
 use fgrpo_nn::config::{Architecture, Config, RopeScaling};
 use fgrpo_nn::weights::{Dtype, write_checkpoint};
 use fgrpo_nn::{Device, Engine};
 use std::path::{Path, PathBuf};
+use tokenizers::Tokenizer;
 
 /// Makes a randomly initialised Hugging Face checkpoint.
 #[derive(Debug, clap::Args)]
@@ -18,9 +20,9 @@ pub struct Args {
     /// Family.
     #[arg(long, value_enum)]
     pub arch: Arch,
-    /// Size of the vocabulary.
-    #[arg(long, default_value_t = 512)]
-    pub vocab_size: usize,
+    /// Size of the vocabulary [default: the tokenizer's, or 512 without one].
+    #[arg(long)]
+    pub vocab_size: Option<usize>,
     /// Width of the residual stream.
     #[arg(long, default_value_t = 128)]
     pub hidden_size: usize,
@@ -60,7 +62,7 @@ pub struct Args {
     /// Seed of the weights.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// A folder whose tokenizer files are copied along.
+    /// A folder whose tokenizer files are copied along; the model ends where its chat template's answers do.
     #[arg(long, value_name = "DIR")]
     pub tokenizer: Option<PathBuf>,
     /// The checkpoint folder to make.
@@ -107,13 +109,14 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if args.heads == 0 {
         bad_input!("--heads: found 0, wanted at least 1");
     }
+    let (vocab_size, language) = vocabulary(args)?;
     let config = Config {
         architecture: match args.arch {
             Arch::Qwen2 => Architecture::Qwen2,
             Arch::Qwen3 => Architecture::Qwen3,
             Arch::Llama => Architecture::Llama,
         },
-        vocab_size: args.vocab_size,
+        vocab_size,
         hidden_size: args.hidden_size,
         intermediate_size: args.intermediate_size.unwrap_or(3 * args.hidden_size),
         num_hidden_layers: args.layers,
@@ -132,9 +135,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         qkv_bias: matches!(args.arch, Arch::Qwen2),
         qk_norm: matches!(args.arch, Arch::Qwen3),
         max_position_embeddings: args.context,
-        bos_token_id: None,
-        eos_token_id: Vec::new(),
-        pad_token_id: None,
+        bos_token_id: language.as_ref().and_then(Language::bos_token),
+        eos_token_id: language.as_ref().map(|l| l.stop_tokens().to_vec()).unwrap_or_default(),
+        pad_token_id: language.as_ref().and_then(Language::pad_token),
     };
     let mut draws = Key::new(args.seed).stream();
     let engine = Engine::init(&config, args.std, &mut || draws.normal(), &Device::Cpu { threads: 1 })
@@ -162,4 +165,55 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let parameters: usize = engine.tensors().map(|t| t.1.iter().product::<usize>()).sum();
     eprintln!("{}: {parameters} parameters", args.out.display());
     Ok(())
+}
+
+/// The vocabulary's size, and the language where the tokenizer's folder has a chat template too.
+fn vocabulary(args: &Args) -> anyhow::Result<(usize, Option<Language>)> {
+    let Some(folder) = &args.tokenizer else { return Ok((args.vocab_size.unwrap_or(512), None)) };
+    let path = folder.join("tokenizer.json");
+    let tokenizer = match Tokenizer::from_file(&path) {
+        Ok(tokenizer) => tokenizer,
+        Err(e) => bad_input!("--tokenizer: {}: {e}", path.display()),
+    };
+    // Ids may have gaps; a model must hold the largest.
+    let least = tokenizer.get_vocab(true).values().max().map_or(0, |&id| id as usize + 1);
+    let size = args.vocab_size.unwrap_or(least);
+    if size < least {
+        bad_input!("--vocab-size: found {size}, wanted at least the tokenizer's {least}");
+    }
+    Ok((size, Language::open(folder, &[]).ok()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+    use fgrpo_nn::weights::Checkpoint;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    #[test]
+    fn a_model_with_a_tokenizer_has_its_vocabulary_and_its_end_token() {
+        let folder = tempfile::tempdir().unwrap();
+        let arithmetic = toml::from_str("train = 2\nheld_out = 1").unwrap();
+        let task = crate::task::arithmetic::open(&arithmetic).unwrap();
+        crate::task::Task::write_tokenizer(&task, folder.path()).unwrap();
+        let (tokenizer, out) = (folder.path().display().to_string(), folder.path().join("model"));
+        let line = |more: &[&str]| {
+            let out = out.display().to_string();
+            let first =
+                ["init", "--arch", "qwen3", "--tokenizer", &tokenizer, "--out", &out, "--layers", "1"];
+            run(&Line::parse_from(first.iter().chain(more)).args)
+        };
+        let error = format!("{:#}", line(&["--vocab-size", "300"]).unwrap_err());
+        assert!(error.contains("--vocab-size: found 300, wanted at least the tokenizer's 320"), "{error}");
+        line(&[]).unwrap();
+        let made = Checkpoint::open(&out).unwrap();
+        assert_eq!(made.config().vocab_size, 320);
+        assert_eq!(made.config().eos_token_id, crate::task::Task::stop_tokens(&task));
+    }
 }

@@ -309,9 +309,25 @@ fn set(table: &mut toml::Table, assignment: &str) -> anyhow::Result<()> {
     let last = parts.pop().filter(|p| !p.is_empty());
     let Some(last) = last else { bad_input!("--set {assignment}: wanted key=value") };
     let mut here = table;
-    for part in parts {
+    let mut parts = parts.into_iter();
+    while let Some(part) = parts.next() {
         let entry = here.entry(part).or_insert_with(|| toml::Value::Table(toml::Table::new()));
-        let Some(next) = entry.as_table_mut() else {
+        let table = match entry {
+            toml::Value::Array(list) => {
+                let place = parts.next().unwrap_or(last);
+                let length = list.len();
+                let Some(table) = place.parse().ok().and_then(|i: usize| list.get_mut(i)?.as_table_mut())
+                else {
+                    bad_input!(
+                        "--set {assignment}: `{part}` is a list of {length}, and `{place}` is no place of a table in it; wanted {part}.0 to {part}.{}",
+                        length.saturating_sub(1)
+                    );
+                };
+                Some(table)
+            }
+            other => other.as_table_mut(),
+        };
+        let Some(next) = table else {
             bad_input!("--set {assignment}: `{part}` is a value, not a table");
         };
         here = next;

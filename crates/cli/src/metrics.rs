@@ -1,6 +1,7 @@
 //! One line of metrics a step; the table in `docs/metrics.md` explains each field.
 
 use crate::advantages::Credited;
+use crate::task::{Split, Task};
 use crate::update::Sums;
 use fgrpo_core::loss::Correction;
 use fgrpo_nn::Finish;
@@ -18,6 +19,9 @@ pub struct Metrics {
     pub step: u64,
     /// Mean reward of the scored completions.
     pub reward_mean: f64,
+    /// The same by source of problems, where there are several.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub reward_by_part: BTreeMap<String, f64>,
     /// Share of groups whose rewards are not all equal.
     pub active_fraction: f64,
     /// Groups by success rate, in bins evenly from 0 to 1: one per possible rate of a group, 33 at most.
@@ -188,6 +192,18 @@ impl Metrics {
         m.rollout_tokens_per_second = tokens as f64 / seconds.rollout.max(1e-9);
         m.update_tokens_per_second = tokens as f64 / seconds.update.max(1e-9);
         m
+    }
+
+    /// Mean reward of the scored completions of each source of problems; empty where there is one.
+    pub fn reward_by_part(task: &dyn Task, groups: &[Credited]) -> BTreeMap<String, f64> {
+        let mut rewards: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+        for group in groups {
+            if let Some(part) = task.part(Split::Train, group.rollouts.prompt.id) {
+                let own = rewards.entry(part.to_owned()).or_default();
+                own.extend(group.scored().map(|i| group.rewards[i]));
+            }
+        }
+        rewards.into_iter().map(|(part, rewards)| (part, mean(rewards.into_iter()))).collect()
     }
 
     /// The fields that are scalars, by name, for TensorBoard.

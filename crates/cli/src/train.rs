@@ -278,6 +278,7 @@ impl<'a> Trainer<'a> {
 
             let mut m = Metrics::of_step(step, lr, &credited, &sums, &seconds);
             m.sampler = SamplerMetrics::of_step(&credited, loss.objective.correction);
+            m.reward_by_part = Metrics::reward_by_part(self.task, &credited);
             m.daro_weights = self.state.carried.daro_weights();
             self.log_rollouts(step, &credited)?;
             self.warn(&stage, &m);
@@ -445,6 +446,7 @@ impl<'a> Trainer<'a> {
                 self.rollouts.push(&RolloutLine {
                     step,
                     prompt_id: self.task.number(Split::Train, prompt.id),
+                    part: self.task.part(Split::Train, prompt.id),
                     sample: i,
                     prompt: self.task.text(&prompt.tokens),
                     completion: self.task.text(&c.tokens),
@@ -536,6 +538,8 @@ impl<'a> Trainer<'a> {
 struct RolloutLine<'a> {
     step: u64,
     prompt_id: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    part: Option<&'a str>,
     sample: usize,
     prompt: String,
     completion: String,

@@ -172,6 +172,12 @@ fn a_mixed_run_resumes_bit_for_bit_evaluates_by_part_and_stops_at_its_text() {
             of_step.filter(|r| r["sample"] == 0).map(|r| r["prompt_id"].as_u64().unwrap()).collect();
         assert_eq!((prompts.len(), prompts.iter().filter(|&&id| id < 64).count()), (6, 4), "{prompts:?}");
     }
+    for r in &rollouts {
+        let wanted = if r["prompt_id"].as_u64().unwrap() < 64 { "arithmetic" } else { "options" };
+        assert_eq!(r["part"], wanted);
+    }
+    let rewards = lines("metrics.jsonl").pop().unwrap()["reward_by_part"].as_object().unwrap().clone();
+    assert_eq!(rewards.keys().collect::<Vec<_>>(), ["arithmetic", "options"]);
     let mut stopped = 0;
     for r in &rollouts {
         let text = r["completion"].as_str().unwrap();

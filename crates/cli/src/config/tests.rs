@@ -246,3 +246,17 @@ fn epochs_become_steps_when_the_problems_are_counted() {
     assert!(refused("save.every=-1").contains("a number of steps or"));
     assert!(refused("epochs=0").contains("epochs: found 0, wanted at least 1"));
 }
+
+#[test]
+fn a_table_of_a_list_is_set_by_its_place() {
+    let set = |assignment: &str| Config::parse(&minimal("mix"), &[assignment.to_owned()]);
+    let TaskConfig::Mix(mix) = set("task.parts.1.weight=3").unwrap().task else { panic!("a mix") };
+    assert_eq!((mix.parts[0].weight, mix.parts[1].weight), (1.0, 3.0));
+    let refused = |assignment: &str| format!("{:#}", set(assignment).unwrap_err());
+    assert!(refused("task.parts.2.weight=3").contains("`parts` is a list of 2, and `2` is no place"));
+    assert!(
+        refused("task.parts.weight=3").contains("`weight` is no place"),
+        "{}",
+        refused("task.parts.weight=3")
+    );
+}

@@ -321,6 +321,7 @@ fn of_training(config: &toml::Table, task: &toml::Table, path: &Path) -> anyhow:
                 ("system", "system"),
                 ("enable_thinking", "thinking"),
                 ("columns", "columns"),
+                ("stop", "stop"),
             ] {
                 copy(Some(&own), key, flag);
             }
@@ -332,6 +333,10 @@ fn of_training(config: &toml::Table, task: &toml::Table, path: &Path) -> anyhow:
                 flags.entry("system").or_insert_with(|| "".into());
             }
         }
+        "mix" => bad_input!(
+            "{}: task.kind: found \"mix\", wanted one task; evaluate the file of each part with --data and --task",
+            path.display()
+        ),
         other => {
             bad_input!(
                 "{}: task.kind: found {other:?}, wanted a task whose problems are in a file",

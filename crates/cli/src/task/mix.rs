@@ -128,11 +128,16 @@ impl MixTask {
 
     /// The part of a problem, and its number there.
     fn locate(&self, split: Split, id: u64) -> (&TextTask, u64) {
+        let (part, own) = self.part_of(split, id);
+        (&part.task, own)
+    }
+
+    fn part_of(&self, split: Split, id: u64) -> (&Part, u64) {
         let mut own = id;
         for part in &self.parts {
             let n = part.task.len(split);
             if own < n {
-                return (&part.task, own);
+                return (part, own);
             }
             own -= n;
         }
@@ -170,6 +175,10 @@ impl Task for MixTask {
         let bounds = self.bounds(Split::HeldOut);
         let ranges = bounds.windows(2).map(|b| b[0]..b[1]);
         self.parts.iter().map(|p| p.name.clone()).zip(ranges).filter(|(_, r)| !r.is_empty()).collect()
+    }
+
+    fn part(&self, split: Split, id: u64) -> Option<&str> {
+        Some(&self.part_of(split, id).0.name)
     }
 
     fn prompt(&self, split: Split, id: u64) -> Prompt {

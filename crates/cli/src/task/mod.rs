@@ -68,6 +68,11 @@ pub trait Task: Send + Sync {
         Vec::new()
     }
 
+    /// The source that a problem comes from, where there are several.
+    fn part(&self, _split: Split, _id: u64) -> Option<&str> {
+        None
+    }
+
     /// The number under which logs and reports know a problem.
     fn number(&self, _split: Split, id: u64) -> u64 {
         id

@@ -17,7 +17,8 @@ fuzz_target!(|data: &[u8]| {
     if let Ok(shown) = show(response, &borrowed) {
         let place = shown.order.iter().position(|&given| given == 0).expect("the first option is shown");
         assert_eq!(shown.gold, letter(place));
-        let problem = Problem::new(&shown.gold.to_string(), &shown.options, Match::Letter).expect("an option's letter");
+        let problem =
+            Problem::new(&shown.gold.to_string(), &shown.options, Match::Letter).expect("an option's letter");
         assert!(problem.check(&format!("\\boxed{{{}}}", shown.gold)).is_correct());
     }
     for given in [&options[..], &[]] {

@@ -29,7 +29,10 @@ fn instruction(choice: u8, text: &str) -> (&'static str, Value) {
             json!({"num_paragraphs": n, "nth_paragraph": 1 + n / 3, "first_word": text}),
         ),
         9 => ("detectable_content:number_placeholders", json!({"num_placeholders": n})),
-        10 => ("detectable_content:postscript", json!({"postscript_marker": if n == 1 { "P.S." } else { "P.P.S" }})),
+        10 => (
+            "detectable_content:postscript",
+            json!({"postscript_marker": if n == 1 { "P.S." } else { "P.P.S" }}),
+        ),
         11 => ("detectable_content:postscript", json!({"postscript_marker": text})),
         12 => ("detectable_format:number_bullet_lists", json!({"num_bullets": n})),
         13 => ("detectable_format:constrained_response", json!({})),

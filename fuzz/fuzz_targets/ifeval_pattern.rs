@@ -20,7 +20,8 @@ fuzz_target!(|text: &str| {
     for frequency in [1, 3] {
         let found = verdict(pattern, frequency, response);
         // The checker strips the keyword as Python does.
-        let stripped = pattern.trim_matches(|c: char| c.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&c));
+        let stripped =
+            pattern.trim_matches(|c: char| c.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&c));
         // A back-reference to an empty group changes nothing but the way of working.
         let forgetful = verdict(&format!("(?:{stripped})(?P<of_mine>)(?P=of_mine)"), frequency, response);
         if let (Some(found), Some(forgetful)) = (found, forgetful) {

@@ -24,7 +24,8 @@ static PROBLEMS: LazyLock<Vec<(Task, Option<Problem>)>> = LazyLock::new(|| {
         format!(r#"{{"question": "", "answer": {answer}, "difficulty": 1, "metadata": {{}}}}"#)
     };
     let problem = |task| {
-        let data = generate(task, 1, 0, &mut random).map_or_else(|_| by_hand(task), |made| made.game_data_str());
+        let data =
+            generate(task, 1, 0, &mut random).map_or_else(|_| by_hand(task), |made| made.game_data_str());
         (task, Problem::parse(task, &data).ok())
     };
     Task::ALL.into_iter().map(problem).collect()

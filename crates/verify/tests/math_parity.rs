@@ -1,4 +1,4 @@
-//! Agreement with the reference on the corpora in `$FGRPO_PARITY_DATA/verifiers`, printed and asserted.
+//! Agreement with the reference on our own cases and on the corpora in `$FGRPO_PARITY_DATA/verifiers`, printed and asserted.
 //!
 //! `FGRPO_PARITY_DATA=.. cargo test --release -p fgrpo-verify --test math_parity -- --nocapture`
 //! With `FGRPO_PARITY_LIST=1` the disagreements are printed too.
@@ -124,4 +124,15 @@ fn other_suites_agree_with_the_reference() {
         (problem.check(text(row, "mv_pred_input")).verdict, row["math_verify"] == 1)
     });
     assert!(share >= 0.97, "{share}");
+}
+
+/// `fixtures/math.jsonl`: made by `fixtures/label_math.py`, see there for the versions.
+#[test]
+fn own_pairs_agree_with_the_reference_to_ninety_nine_percent() {
+    let rows = rows(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/math.jsonl"));
+    let share = agreement("math own cases", &rows, |row| {
+        let problem = Problem::new(text(row, "gold"), &Options::default());
+        (problem.check(text(row, "pred")).verdict, row["expected"] == 1)
+    });
+    assert!(share >= 0.99, "{share}");
 }

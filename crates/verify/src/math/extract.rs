@@ -611,7 +611,7 @@ fn environment<'a>(text: &'a str, at: usize, floor: usize, ahead: &mut Ahead) ->
         if ahead.paren_line > at {
             return None;
         }
-        if ahead.line_end < at {
+        if ahead.line_end <= at {
             let step = bytes[at..].iter().position(|byte| *byte == b'\n');
             ahead.line_end = step.map_or(bytes.len(), |step| at + step);
         }
@@ -724,6 +724,8 @@ mod tests {
             ("\\boxed{1} no no no no no \\boxed{2}", &["2"]),
             ("\\boxed{1} papers and \\boxed{2} bins", &["1", "2"]),
             (" [x+1] ", &["x+1"]),
+            ("\\(y\\) ", &["y"]),
+            ("\\(y\\)\n\\(z\n\\(w\\)", &["w"]),
             ("AZYUK2A", &[]),
             ("the number is 1,000.99m", &["1,000.99"]),
             ("11 = 5+6", &["5+6"]),

@@ -264,3 +264,33 @@ pub fn summary(first: &Evaluation, last: &Evaluation, key: Key) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_average_over_parts_weighs_them_alike_and_draws_problems_within_each() {
+        let count = |correct| Count { correct, scored: 4 };
+        let (solved, missed) = ([count(4), count(4), count(4)], [count(0)]);
+        let all: Vec<Count> = solved.iter().chain(&missed).copied().collect();
+        let estimated = |sets: &[&[Count]], k| {
+            let (mut p, mut interval) = (BTreeMap::new(), BTreeMap::new());
+            estimate(sets, k, Key::new(1), &mut p, &mut interval);
+            (p.get(&k).copied(), interval.get(&k).copied())
+        };
+        let (pooled, [low, high]) = match estimated(&[&all], 2) {
+            (Some(p), Some(interval)) => (p, interval),
+            other => panic!("{other:?}"),
+        };
+        assert!(pooled == 0.75 && low < 0.5 && high == 1.0, "{pooled} [{low}, {high}]");
+        // Each part's problems are all alike: drawing them anew changes nothing.
+        assert_eq!(estimated(&[&solved, &missed], 2), (Some(0.5), Some([0.5, 0.5])));
+        let few = [Count { correct: 1, scored: 1 }];
+        assert_eq!(
+            estimated(&[&solved, &few], 2),
+            (None, None),
+            "no problem of a part has two scored samples"
+        );
+    }
+}

@@ -4,6 +4,7 @@
 //! name is whole; a kill at any moment leaves the last good one.
 
 use crate::bad_input;
+use crate::config::Config;
 use crate::files::{sync_folder, write_whole};
 use crate::task::Task;
 use crate::update::Carried;
@@ -15,6 +16,8 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
 const STATE: &str = "trainer_state.json";
+/// Where the adapter of a policy with LoRA lies in its checkpoint, in PEFT's layout.
+pub const ADAPTER: &str = "adapter";
 const OPTIMIZER: &str = "optimizer.safetensors";
 
 /// What a resume needs beside weights and optimizer. Everything else is a function of the step.
@@ -43,6 +46,75 @@ pub enum Stage {
     Rl,
     /// Fitting demonstrations.
     Sft,
+}
+
+/// What a policy's checkpoints hold beside its trained parameters.
+#[derive(Clone)]
+pub struct Contents<'a> {
+    task: &'a dyn Task,
+    /// The base model's path, for adapters.
+    base: String,
+    /// Whether a policy with an adapter is also written as a whole model.
+    merged: bool,
+}
+
+impl<'a> Contents<'a> {
+    /// As the configuration says.
+    pub fn of(config: &Config, task: &'a dyn Task) -> Self {
+        let path = config.model.path.as_deref();
+        let absolute = path.map(|p| std::path::absolute(p).unwrap_or_else(|_| p.to_owned()));
+        Self {
+            task,
+            base: absolute.map(|p| p.to_string_lossy().into_owned()).unwrap_or_default(),
+            merged: config.lora.as_ref().is_none_or(|l| l.save_merged),
+        }
+    }
+
+    /// Writes a policy into `folder`: weights, adapter, tokenizer.
+    ///
+    /// # Errors
+    /// Naming the file that couldn't be written.
+    pub fn write(&self, folder: &Path, engine: &Engine) -> anyhow::Result<()> {
+        if engine.lora().is_some() {
+            engine.write_adapter(&folder.join(ADAPTER), &self.base)?;
+            sync_folder(&folder.join(ADAPTER))?;
+        }
+        if engine.lora().is_none() || self.merged {
+            write_checkpoint(folder, engine.config(), engine.tensors(), Dtype::F32, 5 << 30)?;
+        }
+        self.task.write_tokenizer(folder)
+    }
+}
+
+/// The policy that [`Contents::write`] left in `folder`. Of one with an adapter, `base` gives the engine that the
+/// adapter belongs to.
+///
+/// # Errors
+/// Bad input where one of configuration and folder has an adapter and the other none; otherwise naming what can't be read.
+pub fn read_policy(
+    folder: &Path,
+    config: &Config,
+    device: &Device,
+    base: impl FnOnce() -> anyhow::Result<Engine>,
+) -> anyhow::Result<Engine> {
+    let adapter = folder.join(ADAPTER);
+    match (adapter.is_dir(), config.lora.is_some()) {
+        (true, true) => {
+            let mut engine = base()?;
+            engine.read_adapter(&adapter)?;
+            Ok(engine)
+        }
+        (false, false) => Ok(Engine::open(&Checkpoint::open(folder)?, device)?),
+        (true, false) => {
+            bad_input!(
+                "{}: found an adapter, wanted a table [lora] in the configuration, as it was made with",
+                folder.display()
+            )
+        }
+        (false, true) => {
+            bad_input!("{}: found no adapter, wanted one: the configuration has [lora]", folder.display())
+        }
+    }
 }
 
 /// The best evaluation so far.
@@ -85,13 +157,13 @@ fn numbered(folder: &Path, prefix: &str) -> anyhow::Result<Vec<(u64, PathBuf)>> 
 pub fn save(
     folder: &Path,
     engine: &Engine,
-    task: &dyn Task,
+    contents: &Contents<'_>,
     state: &TrainerState,
     keep: usize,
 ) -> anyhow::Result<PathBuf> {
     let name = format!("step-{:06}", state.step);
     let path = publish(folder, &name, |dir| {
-        write_policy(dir, engine, task)?;
+        contents.write(dir, engine)?;
         let optimizer = engine.optimizer_state();
         write_optimizer(&dir.join(OPTIMIZER), &optimizer)?;
         let state = TrainerState { optimizer_step: optimizer.step, ..state.clone() };
@@ -108,8 +180,13 @@ pub fn save(
 ///
 /// # Errors
 /// Naming the file that couldn't be written.
-pub fn save_best(folder: &Path, step: u64, engine: &Engine, task: &dyn Task) -> anyhow::Result<PathBuf> {
-    let path = publish(folder, &format!("best-{step:06}"), |dir| write_policy(dir, engine, task))?;
+pub fn save_best(
+    folder: &Path,
+    step: u64,
+    engine: &Engine,
+    contents: &Contents<'_>,
+) -> anyhow::Result<PathBuf> {
+    let path = publish(folder, &format!("best-{step:06}"), |dir| contents.write(dir, engine))?;
     for (_, old) in numbered(folder, "best-")?.into_iter().filter(|(s, _)| *s != step) {
         std::fs::remove_dir_all(&old).with_context(|| format!("removing {}", old.display()))?;
     }
@@ -153,11 +230,6 @@ pub fn publish(
     Ok(path)
 }
 
-fn write_policy(folder: &Path, engine: &Engine, task: &dyn Task) -> anyhow::Result<()> {
-    write_checkpoint(folder, engine.config(), engine.tensors(), Dtype::F32, 5 << 30)?;
-    task.write_tokenizer(folder)
-}
-
 fn write_optimizer(path: &Path, state: &OptimizerState<'_>) -> anyhow::Result<()> {
     let views = state
         .tensors
@@ -172,11 +244,17 @@ fn write_optimizer(path: &Path, state: &OptimizerState<'_>) -> anyhow::Result<()
         .with_context(|| format!("writing {}", path.display()))
 }
 
-/// The engine and the state of a checkpoint of `stage`, to go on from.
+/// The engine and the state of a checkpoint of `stage`, to go on from; `base` as in [`read_policy`].
 ///
 /// # Errors
 /// Bad input for a checkpoint of another stage; otherwise naming the file and what is wrong with it.
-pub fn open(folder: &Path, stage: Stage, device: &Device) -> anyhow::Result<(Engine, TrainerState)> {
+pub fn open(
+    folder: &Path,
+    stage: Stage,
+    config: &Config,
+    device: &Device,
+    base: impl FnOnce() -> anyhow::Result<Engine>,
+) -> anyhow::Result<(Engine, TrainerState)> {
     let (state, optimizer) = read_state(folder)?;
     if state.stage != stage {
         let (found, wanted) = match stage {
@@ -188,7 +266,7 @@ pub fn open(folder: &Path, stage: Stage, device: &Device) -> anyhow::Result<(Eng
             folder.display()
         );
     }
-    let mut engine = Engine::open(&Checkpoint::open(folder)?, device)?;
+    let mut engine = read_policy(folder, config, device, base)?;
     engine.load_state(&optimizer).with_context(|| format!("optimizer of {}", folder.display()))?;
     Ok((engine, state))
 }

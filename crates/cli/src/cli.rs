@@ -26,6 +26,8 @@ pub enum Command {
     Maze(crate::maze_show::Args),
     /// Make a randomly initialised Hugging Face checkpoint.
     Init(crate::init::Args),
+    /// Merge a LoRA adapter into its base model.
+    Merge(crate::merge::Args),
     /// Print per-token log-probabilities and entropies under a checkpoint.
     Score(crate::score::Args),
     /// Sample a model on a data set, score the samples and report pass@k.
@@ -66,6 +68,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<()> {
         Command::Sweep(args) => crate::sweep::run(args),
         Command::Maze(args) => crate::maze_show::run(args),
         Command::Init(args) => crate::init::run(args),
+        Command::Merge(args) => crate::merge::run(args),
         Command::Score(args) => crate::score::run(args),
         Command::Eval(args) => crate::eval::run(args),
         Command::PassAtK(args) => crate::pass_at_k::run(args),

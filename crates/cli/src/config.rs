@@ -14,6 +14,7 @@ use std::path::Path;
 mod algorithm;
 mod defaults;
 mod every;
+mod lora;
 mod mix;
 mod model;
 mod ranges;
@@ -28,6 +29,7 @@ pub use algorithm::{
     AdvantageName, AggregationName, AlgorithmConfig, CorrectionName, KlName, LossName, ShapingName,
 };
 pub use every::Every;
+pub use lora::{AllLinear, LoraTable, Targets};
 pub use mix::{MixConfig, MixPart};
 pub use model::{InitConfig, ModelConfig, SizeConfig};
 pub use rollout::RolloutConfig;
@@ -56,6 +58,9 @@ pub struct Config {
     pub task: TaskConfig,
     /// Where the policy comes from.
     pub model: ModelConfig,
+    /// Low-rank factors trained in place of the weights; absent: every weight is trained.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lora: Option<LoraTable>,
     /// Fitting demonstrations before RL; absent: RL starts from the model as it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sft: Option<SftConfig>,
@@ -248,6 +253,14 @@ impl Config {
         self.model.check()?;
         if let Some(sft) = &self.sft {
             sft.check()?;
+        }
+        if let Some(lora) = &self.lora {
+            lora.check()?;
+            if self.model.path.is_none() {
+                bad_input!(
+                    "lora: found with [model.init], wanted model.path: an adapter's base is a checkpoint"
+                );
+            }
         }
         self.rollout.check()?;
         self.algorithm.check(self.rollout.group_size)?;

@@ -88,7 +88,19 @@ pub enum DtypeName {
     F16,
 }
 
-const TOKENIZER_FILES: [&str; 7] = [
+impl DtypeName {
+    /// The format itself.
+    pub(crate) fn dtype(self) -> Dtype {
+        match self {
+            Self::F32 => Dtype::F32,
+            Self::Bf16 => Dtype::BF16,
+            Self::F16 => Dtype::F16,
+        }
+    }
+}
+
+/// What a model folder holds beside configuration and weights.
+pub(crate) const TOKENIZER_FILES: [&str; 7] = [
     "tokenizer.json",
     "tokenizer_config.json",
     "chat_template.jinja",
@@ -142,17 +154,12 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let mut draws = Key::new(args.seed).stream();
     let engine = Engine::init(&config, args.std, &mut || draws.normal(), &Device::Cpu { threads: 1 })
         .or_bad_input()?;
-    let dtype = match args.dtype {
-        DtypeName::F32 => Dtype::F32,
-        DtypeName::Bf16 => Dtype::BF16,
-        DtypeName::F16 => Dtype::F16,
-    };
     let parent = args.out.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let Some(name) = args.out.file_name().and_then(|n| n.to_str()) else {
         bad_input!("--out: {} names no folder", args.out.display());
     };
     publish(parent, name, |dir| {
-        write_checkpoint(dir, &config, engine.tensors(), dtype, 5 << 30)?;
+        write_checkpoint(dir, &config, engine.tensors(), args.dtype.dtype(), 5 << 30)?;
         if let Some(from) = &args.tokenizer {
             for file in TOKENIZER_FILES {
                 if from.join(file).exists() {

@@ -23,6 +23,7 @@ pub mod grade;
 pub mod init;
 pub mod interrupt;
 pub mod maze_show;
+pub mod merge;
 pub mod metrics;
 pub mod ordered;
 pub mod paper_table;

@@ -2,6 +2,7 @@
 //! configuration says so.
 
 use crate::bad_input;
+use crate::checkpoint;
 use crate::config::{Config, InitConfig};
 use crate::failure::OrBadInput;
 use crate::progress::Narrator;
@@ -9,9 +10,11 @@ use crate::run_dir::RunDir;
 use crate::seeds;
 use crate::sft;
 use crate::task::Task;
+use anyhow::Context;
 use fgrpo_nn::config::{Architecture, Config as ModelConfig, RopeScaling};
 use fgrpo_nn::weights::Checkpoint;
 use fgrpo_nn::{Device, Engine};
+use std::path::Path;
 
 /// The starting policy of a run. Made again from the same configuration it is the same, bit for bit.
 /// `None`: interrupted in the supervised stage, whose state is saved.
@@ -37,7 +40,7 @@ pub fn starting(
 /// For a checkpoint that can't be opened or whose vocabulary is smaller than the task's.
 pub fn fresh(config: &Config, task: &dyn Task, device: &Device) -> anyhow::Result<Engine> {
     let mut engine = match (&config.model.path, &config.model.init) {
-        (Some(path), _) => Engine::open(&Checkpoint::open(path).or_bad_input()?, device).or_bad_input()?,
+        (Some(path), _) => open(path, None, device)?,
         (None, Some(init)) => {
             let seed = config.sft.as_ref().and_then(|s| s.seed).unwrap_or(config.seed);
             let mut draws = seeds::weights(seed).stream();
@@ -53,7 +56,35 @@ pub fn fresh(config: &Config, task: &dyn Task, device: &Device) -> anyhow::Resul
             task.vocab_size()
         );
     }
+    if let Some(lora) = &config.lora {
+        let seed = config.sft.as_ref().and_then(|s| s.seed).unwrap_or(config.seed);
+        let mut draws = seeds::adapter(seed).stream();
+        engine.adapt(&lora.engine(), &mut || draws.uniform())?;
+    }
     engine.set_checkpointing(config.compute.checkpoint_activations);
+    Ok(engine)
+}
+
+/// A checkpoint's policy, with an adapter where one is given.
+///
+/// # Errors
+/// Bad input for a folder that is no checkpoint, or no adapter of it.
+pub fn open(folder: &Path, adapter: Option<&Path>, device: &Device) -> anyhow::Result<Engine> {
+    let checkpoint = Checkpoint::open(folder).with_context(|| {
+        // What the checkpoints of a LoRA run look like without their merged weights.
+        match folder.join(checkpoint::ADAPTER).is_dir() && !folder.join("config.json").exists() {
+            true => format!(
+                "{} holds an adapter alone; name its base model with --model and {} with --adapter",
+                folder.display(),
+                folder.join(checkpoint::ADAPTER).display()
+            ),
+            false => folder.display().to_string(),
+        }
+    });
+    let mut engine = Engine::open(&checkpoint.or_bad_input()?, device).or_bad_input()?;
+    if let Some(adapter) = adapter {
+        engine.read_adapter(adapter).or_bad_input()?;
+    }
     Ok(engine)
 }
 

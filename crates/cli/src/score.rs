@@ -2,9 +2,9 @@
 
 use crate::bad_input;
 use crate::failure::OrBadInput;
+use crate::policy;
 use anyhow::Context;
 use fgrpo_nn::Batch;
-use fgrpo_nn::weights::Checkpoint;
 use fgrpo_nn::{Device, Engine};
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Write};
@@ -20,6 +20,9 @@ pub struct Args {
     /// Checkpoint folder.
     #[arg(long)]
     pub model: PathBuf,
+    /// A LoRA adapter of it, in PEFT's layout.
+    #[arg(long, value_name = "DIR")]
+    pub adapter: Option<PathBuf>,
     /// JSON lines; `-` is standard input.
     pub input: PathBuf,
     /// Temperature of the distribution.
@@ -56,8 +59,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
         n => n,
     };
-    let checkpoint = Checkpoint::open(&args.model).or_bad_input()?;
-    let mut engine = Engine::open(&checkpoint, &Device::Cpu { threads }).or_bad_input()?;
+    let mut engine = policy::open(&args.model, args.adapter.as_deref(), &Device::Cpu { threads })?;
     let input: Box<dyn BufRead> = if args.input.as_os_str() == "-" {
         Box::new(std::io::stdin().lock())
     } else {

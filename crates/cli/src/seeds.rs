@@ -36,3 +36,8 @@ pub fn logging(seed: u64, step: u64) -> Key {
 pub fn bootstrap(seed: u64) -> Key {
     Key::new(seed).with(7)
 }
+
+/// Initial factors of an adapter.
+pub fn adapter(seed: u64) -> Key {
+    Key::new(seed).with(9)
+}

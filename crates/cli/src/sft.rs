@@ -10,7 +10,7 @@ mod fit;
 pub use demonstrations::Demonstrations;
 
 use crate::bad_input;
-use crate::checkpoint::publish;
+use crate::checkpoint::{self, Contents, publish};
 use crate::config::{Config, SftConfig};
 use crate::files::read_lines;
 use crate::interrupt;
@@ -22,7 +22,6 @@ use crate::tensorboard::Events;
 use crate::train::{DeviceName, Ending, conclude};
 use anyhow::Context;
 use fgrpo_nn::config::Config as ModelConfig;
-use fgrpo_nn::weights::{Checkpoint, Dtype, write_checkpoint};
 use fgrpo_nn::{Device, Engine};
 use fit::{Fit, fit};
 use serde::{Deserialize, Serialize};
@@ -196,8 +195,7 @@ pub fn stage(
             return Ok(None);
         };
         publish(&folder, &name, |dir| {
-            write_checkpoint(dir, engine.config(), engine.tensors(), Dtype::F32, 5 << 30)?;
-            task.write_tokenizer(dir)?;
+            Contents::of(config, task).write(dir, &engine)?;
             std::fs::copy(&lines, dir.join("sft.jsonl"))
                 .with_context(|| format!("copying {}", lines.display()))?;
             Ok(())
@@ -208,7 +206,8 @@ pub fn stage(
             .with_context(|| format!("removing {}", checkpoints.display()))?;
     }
     // RL starts with an optimizer of its own, from the file in either case.
-    let mut engine = Engine::open(&Checkpoint::open(&cached)?, device)?;
+    let mut engine =
+        checkpoint::read_policy(&cached, config, device, || policy::fresh(config, task, device))?;
     engine.set_checkpointing(config.compute.checkpoint_activations);
     Ok(Some(engine))
 }
@@ -233,11 +232,12 @@ fn cache_folder(run: &Path) -> PathBuf {
 fn fingerprint(config: &Config, sft: &SftConfig, task: &dyn Task, model: &ModelConfig) -> String {
     let seed = sft.seed.unwrap_or(config.seed);
     let text = format!(
-        "{}\n{seed}\n{}\n{:?}\n{:?}\n{model:?}\nthreads {}",
+        "{}\n{seed}\n{}\n{:?}\n{:?}\n{model:?}\n{:?}\nthreads {}",
         env!("CARGO_PKG_VERSION"),
         task.fingerprint(),
         sft,
         config.model,
+        config.lora,
         config.threads(),
     );
     let digest = Sha256::digest(text.as_bytes());

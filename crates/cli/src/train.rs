@@ -7,7 +7,7 @@
 
 use crate::advantages::{Credited, credit, mean_logp, samples};
 use crate::bad_input;
-use crate::checkpoint::{self, Best, TrainerState};
+use crate::checkpoint::{self, Best, Contents, TrainerState};
 use crate::config::{Config, Every};
 use crate::evaluate::{Evaluation, evaluate};
 use crate::files::{JsonLines, read_lines};
@@ -163,6 +163,8 @@ struct Trainer<'a> {
     engine: Engine,
     /// The policy RL started from, for the KL penalty.
     reference: Option<Engine>,
+    /// The policy RL started from is the engine without its adapter.
+    base_is_reference: bool,
     /// Samples in the engine's place.
     server: Option<ServerRollouts>,
     state: TrainerState,
@@ -186,7 +188,9 @@ impl<'a> Trainer<'a> {
         let penalised = config.algorithm.kl_coef != 0.0;
         let mut starting = || policy::starting(config, task, &device, &run, &mut narrator);
         let (mut engine, mut state) = match &latest {
-            Some((_, folder)) => checkpoint::open(folder, checkpoint::Stage::Rl, &device)?,
+            Some((_, folder)) => checkpoint::open(folder, checkpoint::Stage::Rl, config, &device, || {
+                policy::fresh(config, task, &device)
+            })?,
             None => {
                 let Some(start) = starting()? else { return Ok(None) };
                 let state = TrainerState {
@@ -199,7 +203,9 @@ impl<'a> Trainer<'a> {
                 (start, state)
             }
         };
-        let reference = match penalised.then(&mut starting).transpose()? {
+        // The base model is in the engine: the weights without the adapter.
+        let base_is_reference = penalised && config.lora.is_some() && config.sft.is_none();
+        let reference = match (penalised && !base_is_reference).then(&mut starting).transpose()? {
             Some(None) => return Ok(None),
             reference => reference.flatten(),
         };
@@ -230,6 +236,7 @@ impl<'a> Trainer<'a> {
             narrator,
             engine,
             reference,
+            base_is_reference,
             state,
         };
         if trainer.saved.is_some() {
@@ -269,6 +276,12 @@ impl<'a> Trainer<'a> {
             let lr = config.update.peak_lr()
                 * config.update.schedule.factor(step, config.update.warmup_steps, config.steps);
             let sums = timed(&mut seconds.update, || {
+                if self.base_is_reference {
+                    self.engine.set_adapter_applied(false);
+                    let scored = reference_logp(&mut self.engine, &mut groups, config.rollout.temperature);
+                    self.engine.set_adapter_applied(true);
+                    scored?;
+                }
                 if let Some(reference) = &mut self.reference {
                     reference_logp(reference, &mut groups, config.rollout.temperature)?;
                 }
@@ -421,7 +434,7 @@ impl<'a> Trainer<'a> {
         self.narrator.say(Some(stage), &format!("step {step}: held-out {}", line.join(", ")));
         let pass_at_1 = e.pass_at_k.first_key_value().map_or(0.0, |(_, p)| *p);
         if step > 0 && self.state.best.is_none_or(|b| pass_at_1 > b.pass_at_1) {
-            checkpoint::save_best(&self.run.checkpoints(), step, &self.engine, self.task)?;
+            checkpoint::save_best(&self.run.checkpoints(), step, &self.engine, &self.contents())?;
             self.state.best = Some(Best { step, pass_at_1 });
         }
         Ok(Some(()))
@@ -491,12 +504,16 @@ impl<'a> Trainer<'a> {
         }
     }
 
+    fn contents(&self) -> Contents<'a> {
+        Contents::of(self.config, self.task)
+    }
+
     fn save(&mut self) -> anyhow::Result<()> {
         if self.saved != Some(self.state.step) && self.state.step > 0 {
             checkpoint::save(
                 &self.run.checkpoints(),
                 &self.engine,
-                self.task,
+                &self.contents(),
                 &self.state,
                 self.config.save.keep,
             )?;

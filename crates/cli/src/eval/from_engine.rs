@@ -7,12 +7,12 @@ use crate::chat::{ChatOptions, ChatTemplate};
 use crate::failure::OrBadInput;
 use crate::task::language::answer;
 use crate::task::stop::StopTexts;
-use crate::{bad_input, interrupt};
+use crate::{bad_input, interrupt, policy};
 use anyhow::Context;
 use fgrpo_core::maze::tokens;
 use fgrpo_core::rng::Key;
 use fgrpo_nn::weights::Checkpoint;
-use fgrpo_nn::{Device, Engine, Finish, Prompt, Sampling, StopFn};
+use fgrpo_nn::{Device, Finish, Prompt, Sampling, StopFn};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -27,10 +27,22 @@ use tokenizers::Tokenizer;
 /// # Errors
 /// Bad input: a folder without weights.
 pub fn fingerprint(dir: &Path) -> anyhow::Result<String> {
+    fingerprint_of("--model", dir, "config.json")
+}
+
+/// The same of an adapter's folder in PEFT's layout.
+///
+/// # Errors
+/// Bad input: a folder without an adapter.
+pub fn adapter_fingerprint(dir: &Path) -> anyhow::Result<String> {
+    fingerprint_of("--adapter", dir, "adapter_config.json")
+}
+
+fn fingerprint_of(flag: &str, dir: &Path, config: &str) -> anyhow::Result<String> {
     const BLOCK: usize = 1 << 16;
     const BLOCKS: u64 = 16;
     let list = std::fs::read_dir(dir)
-        .with_context(|| format!("--model {}: cannot list", dir.display()))
+        .with_context(|| format!("{flag} {}: cannot list", dir.display()))
         .or_bad_input()?;
     let mut files: Vec<_> = list
         .filter_map(|e| e.ok().map(|e| e.path()))
@@ -38,11 +50,11 @@ pub fn fingerprint(dir: &Path) -> anyhow::Result<String> {
         .collect();
     files.sort();
     if files.is_empty() {
-        bad_input!("--model {}: found no .safetensors file in the folder", dir.display());
+        bad_input!("{flag} {}: found no .safetensors file in the folder", dir.display());
     }
     let mut hash = Sha256::new();
     let mut block = vec![0; BLOCK];
-    for path in files.iter().chain([&dir.join("config.json")]) {
+    for path in files.iter().chain([&dir.join(config)]) {
         let read = |file: &mut File, block: &mut [u8], at: u64| -> std::io::Result<usize> {
             file.seek(SeekFrom::Start(at))?;
             let mut filled = 0;
@@ -119,6 +131,8 @@ impl Text {
 pub struct Request<'a> {
     /// The checkpoint's folder.
     pub dir: &'a Path,
+    /// A LoRA adapter of it.
+    pub adapter: Option<&'a Path>,
     /// Where it runs.
     pub device: Device,
     /// The problems.
@@ -158,7 +172,7 @@ pub fn generate(request: Request<'_>, store: &mut Generations) -> anyhow::Result
         return Ok(true);
     }
     let checkpoint = Checkpoint::open(request.dir).or_bad_input()?;
-    let mut engine = Engine::open(&checkpoint, &request.device)?;
+    let mut engine = policy::open(request.dir, request.adapter, &request.device)?;
     let mazes = request.problems.iter().all(|p| matches!(p.question, Question::Maze(_)));
     let text = if mazes { None } else { Some(Text::open(request.dir, request.thinking)?) };
     let mut sampling = request.sampling.clone();

@@ -95,6 +95,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
                 let request = from_engine::Request {
                     stop: &stop,
                     dir,
+                    adapter: args.adapter.as_deref(),
                     device: args.device(),
                     problems: &problems,
                     system: preset.system.as_deref(),
@@ -173,7 +174,15 @@ fn model_of(
     before: Option<&Value>,
 ) -> anyhow::Result<(String, Option<Server>)> {
     match &asked.source {
-        Source::Checkpoint(dir) => Ok((from_engine::fingerprint(dir)?, None)),
+        Source::Checkpoint(dir) => {
+            let model = from_engine::fingerprint(dir)?;
+            match &args.adapter {
+                Some(adapter) => {
+                    Ok((format!("{model}+{}", from_engine::adapter_fingerprint(adapter)?), None))
+                }
+                None => Ok((model, None)),
+            }
+        }
         Source::Samples(path) => {
             let name = path.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
             Ok((args.model.clone().unwrap_or(name), None))

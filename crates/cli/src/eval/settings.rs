@@ -39,6 +39,9 @@ pub struct Args {
     /// A checkpoint folder; with --server, the served model's name; with --samples, the samples' model.
     #[arg(long, value_name = "DIR|NAME")]
     pub model: Option<String>,
+    /// A LoRA adapter of the checkpoint, in PEFT's layout.
+    #[arg(long, value_name = "DIR", requires = "model", conflicts_with_all = ["server", "samples"])]
+    pub adapter: Option<PathBuf>,
     /// An OpenAI-compatible server, e.g. http://localhost:8000.
     #[arg(long, value_name = "URL", conflicts_with = "samples")]
     pub server: Option<String>,

@@ -4,7 +4,7 @@
 //! goes on from its last checkpoint and ends as it would have, bit for bit.
 
 use super::{Demonstrations, SftLine};
-use crate::checkpoint::{self, Stage, TrainerState};
+use crate::checkpoint::{self, Contents, Stage, TrainerState};
 use crate::config::{Config, SftConfig};
 use crate::files::{JsonLines, read_lines, retain_lines};
 use crate::interrupt;
@@ -58,7 +58,7 @@ pub(super) fn fit(
     let latest = checkpoint::list(&place.checkpoints)?.pop();
     let (mut engine, mut done) = match &latest {
         Some((step, folder)) => {
-            let (engine, _) = checkpoint::open(folder, Stage::Sft, place.device)?;
+            let (engine, _) = checkpoint::open(folder, Stage::Sft, config, place.device, fresh)?;
             narrator.say(None, &format!("sft: resumed after step {step} from {}", folder.display()));
             (engine, *step)
         }
@@ -124,7 +124,8 @@ impl Fit<'_> {
                 best: None,
                 optimizer_step: done,
             };
-            checkpoint::save(&self.checkpoints, engine, self.task, &state, self.keep)?;
+            let contents = Contents::of(self.config, self.task);
+            checkpoint::save(&self.checkpoints, engine, &contents, &state, self.keep)?;
             *saved = done;
         }
         Ok(())

@@ -1,0 +1,72 @@
+//! LoRA: low-rank factors trained in place of the weights.
+
+use crate::failure::OrBadInput;
+use anyhow::Context;
+use fgrpo_nn::LoraConfig;
+use serde::{Deserialize, Serialize};
+
+/// Low-rank factors trained in place of the weights of `model.path`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LoraTable {
+    /// Rank of the factors (PEFT's `r`).
+    pub rank: usize,
+    /// The factors' product is scaled by `alpha / rank` (PEFT's `lora_alpha`).
+    pub alpha: f64,
+    /// The matrices that get factors, by the last part of their names, or `"all-linear"`: those of every layer.
+    pub targets: Targets,
+    /// Scale by `alpha / sqrt(rank)` instead.
+    pub use_rslora: bool,
+    /// Write the merged weights into each checkpoint, beside the adapter. Without them a checkpoint is small, goes on
+    /// from `model.path`, and becomes a model by `fgrpo merge`.
+    pub save_merged: bool,
+}
+
+/// Names of matrices, or the word for all of them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Targets {
+    /// `"all-linear"`.
+    All(AllLinear),
+    /// Some of `q_proj`, `k_proj`, `v_proj`, `o_proj`, `gate_proj`, `up_proj`, `down_proj`.
+    Some(Vec<String>),
+}
+
+/// The word `all-linear`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AllLinear {
+    /// Every matrix of a layer.
+    #[serde(rename = "all-linear")]
+    AllLinear,
+}
+
+impl Default for LoraTable {
+    fn default() -> Self {
+        Self {
+            rank: 16,
+            alpha: 32.0,
+            targets: Targets::All(AllLinear::AllLinear),
+            use_rslora: false,
+            save_merged: true,
+        }
+    }
+}
+
+impl LoraTable {
+    /// The engine's settings.
+    pub fn engine(&self) -> LoraConfig {
+        LoraConfig {
+            rank: self.rank,
+            alpha: self.alpha,
+            targets: match &self.targets {
+                Targets::All(_) => LoraConfig::TARGETS.map(str::to_owned).to_vec(),
+                Targets::Some(names) => names.clone(),
+            },
+            use_rslora: self.use_rslora,
+        }
+    }
+
+    pub(super) fn check(&self) -> anyhow::Result<()> {
+        self.engine().check().context("[lora]").or_bad_input()
+    }
+}

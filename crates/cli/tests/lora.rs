@@ -1,0 +1,308 @@
+//! LoRA through the commands: training, resumes, merging, evaluation with an adapter, wrong settings.
+
+use assert_cmd::Command;
+use predicates::prelude::*;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+fn fgrpo() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_fgrpo"))
+}
+
+/// A small model folder with tokenizer and template.
+fn base(folder: &Path) -> PathBuf {
+    let out = folder.join("base");
+    let arithmetic = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs/arithmetic-quick.toml");
+    let mut command = fgrpo();
+    command.arg("sft").arg(arithmetic).arg("--out").arg(&out);
+    for set in [
+        "sft.steps=3",
+        "sft.eval_every=0",
+        "task.train=64",
+        "task.held_out=4",
+        "model.init.hidden_size=16",
+        "model.init.intermediate_size=32",
+        "model.init.num_hidden_layers=2",
+    ] {
+        command.args(["--set", set]);
+    }
+    command.assert().success();
+    out.join("checkpoints/step-000003")
+}
+
+fn config(folder: &Path, model: &Path, lora: &str) -> PathBuf {
+    let path = folder.join("lora.toml");
+    std::fs::write(
+        &path,
+        format!(
+            r#"
+steps = 6
+[task]
+kind = "arithmetic"
+train = 64
+held_out = 4
+[model]
+path = {model:?}
+[lora]
+rank = 4
+alpha = 8
+{lora}
+[sft]
+steps = 9
+batch_size = 4
+save_every = 2
+eval_every = 0
+[rollout]
+prompts = 4
+group_size = 4
+max_new_tokens = 10
+[algorithm]
+kl_coef = 0.05
+entropy_coef = 0.01
+reward_wrong = -1
+[update]
+lr = 1e-2
+mini_batch = 2
+[eval]
+every = 0
+[save]
+every = 2
+[compute]
+threads = 2
+"#
+        ),
+    )
+    .unwrap();
+    path
+}
+
+fn without_sft(config: &Path) {
+    let text = std::fs::read_to_string(config).unwrap();
+    let (i, j) = (text.find("[sft]").unwrap(), text.find("[rollout]").unwrap());
+    std::fs::write(config, format!("{}{}", &text[..i], &text[j..])).unwrap();
+}
+
+fn lines(path: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    // A kill may have torn the last line.
+    text.lines().filter_map(|l| serde_json::from_str(l).ok()).collect()
+}
+
+fn train(config: &Path, out: &Path) {
+    fgrpo().arg("train").arg(config).args(["--resume", "--out"]).arg(out).assert().success();
+}
+
+/// Kills a training run once `file` has as many lines.
+fn kill_at(config: &Path, out: &Path, file: &str, count: usize) {
+    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_fgrpo"))
+        .arg("train")
+        .arg(config)
+        .args(["--resume", "--out"])
+        .arg(out)
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let started = Instant::now();
+    while lines(&out.join(file)).len() < count && child.try_wait().unwrap().is_none() {
+        assert!(started.elapsed() < Duration::from_secs(120), "waited two minutes for {file}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let _ = child.kill();
+    child.wait().unwrap();
+}
+
+fn assert_same_checkpoint(a: &Path, b: &Path, names: &[&str]) {
+    for name in names {
+        let read = |run: &Path| std::fs::read(run.join("checkpoints/step-000006").join(name)).unwrap();
+        assert!(read(a) == read(b), "{name} differs");
+    }
+}
+
+fn tensor(folder: &Path, name: &str) -> Vec<u8> {
+    let bytes = std::fs::read(folder.join("model.safetensors")).unwrap();
+    safetensors::SafeTensors::deserialize(&bytes).unwrap().tensor(name).unwrap().data().to_vec()
+}
+
+#[test]
+fn killed_and_resumed_lora_run_equals_the_uninterrupted_one_bit_for_bit() {
+    for lora in ["", "save_merged = false\ntargets = [\"q_proj\", \"down_proj\"]\nuse_rslora = true"] {
+        let folder = tempfile::tempdir().unwrap();
+        let model = base(folder.path());
+        let config = config(folder.path(), &model, lora);
+        // With a supervised stage, whose adapter RL goes on with and whose result is the reference.
+        let (whole, killed) = (folder.path().join("a/whole"), folder.path().join("b/killed"));
+        train(&config, &whole);
+        kill_at(&config, &killed, "sft.jsonl", 5);
+        for count in [1, 3, 5] {
+            kill_at(&config, &killed, "metrics.jsonl", count);
+        }
+        train(&config, &killed);
+        let mut names =
+            vec!["adapter/adapter_model.safetensors", "adapter/adapter_config.json", "optimizer.safetensors"];
+        let merged = lora.is_empty();
+        if merged {
+            names.push("model.safetensors");
+        }
+        assert_same_checkpoint(&whole, &killed, &names);
+        assert_eq!(whole.join("checkpoints/step-000006/model.safetensors").exists(), merged);
+        assert_eq!(lines(&killed.join("metrics.jsonl")).len(), 6);
+    }
+}
+
+#[test]
+fn only_the_targets_change_and_the_base_is_the_reference() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = base(folder.path());
+    let config = config(folder.path(), &model, "targets = [\"q_proj\", \"v_proj\"]");
+    without_sft(&config);
+    let text = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(&config, text.replace("mini_batch = 2\n", "")).unwrap();
+    let (whole, killed) = (folder.path().join("whole"), folder.path().join("killed"));
+    train(&config, &whole);
+    let last = whole.join("checkpoints/step-000006");
+    for (name, changes) in [("q_proj", true), ("v_proj", true), ("k_proj", false), ("o_proj", false)] {
+        let name = format!("model.layers.1.self_attn.{name}.weight");
+        assert_eq!(tensor(&model, &name) != tensor(&last, &name), changes, "{name}");
+    }
+    assert_eq!(tensor(&model, "model.embed_tokens.weight"), tensor(&last, "model.embed_tokens.weight"));
+    // B is 0 at first, so the policy is its reference in the only update of the first step.
+    let metrics = lines(&whole.join("metrics.jsonl"));
+    let kl = |m: &Value| m["kl_loss"].as_f64().unwrap();
+    assert!(kl(&metrics[0]).abs() < 1e-9 && kl(&metrics[1]) > 1e-6, "{metrics:?}");
+    kill_at(&config, &killed, "metrics.jsonl", 3);
+    train(&config, &killed);
+    assert_same_checkpoint(
+        &whole,
+        &killed,
+        &["adapter/adapter_model.safetensors", "optimizer.safetensors", "model.safetensors"],
+    );
+}
+
+#[test]
+fn an_adapter_scores_evaluates_and_merges_as_the_merged_model_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = base(folder.path());
+    let config = config(folder.path(), &model, "");
+    without_sft(&config);
+    let run = folder.path().join("run");
+    train(&config, &run);
+    let last = run.join("checkpoints/step-000006");
+    let adapter = last.join("adapter");
+    let settings: Value =
+        serde_json::from_slice(&std::fs::read(adapter.join("adapter_config.json")).unwrap()).unwrap();
+    assert_eq!((&settings["r"], &settings["peft_type"]), (&4.into(), &"LORA".into()));
+    assert_eq!(settings["base_model_name_or_path"].as_str(), model.to_str());
+
+    let merged = folder.path().join("merged");
+    let merge = || {
+        let mut command = fgrpo();
+        command
+            .arg("merge")
+            .arg("--model")
+            .arg(&model)
+            .arg("--adapter")
+            .arg(&adapter)
+            .arg("--out")
+            .arg(&merged);
+        command
+    };
+    merge().assert().success();
+    let read = |dir: &Path, name: &str| std::fs::read(dir.join(name)).unwrap();
+    for name in ["model.safetensors", "config.json", "tokenizer.json", "chat_template.jinja"] {
+        assert!(read(&merged, name) == read(&last, name), "{name} differs from the checkpoint's");
+    }
+    merge().assert().code(2).stderr(predicate::str::contains("is there already"));
+
+    let sequences = folder.path().join("tokens.jsonl");
+    std::fs::write(&sequences, "{\"tokens\": [5, 6, 7, 8]}\n").unwrap();
+    let score = |more: &[&Path]| {
+        let mut command = fgrpo();
+        command.arg("score").arg("--model").arg(more[0]);
+        if let Some(adapter) = more.get(1) {
+            command.arg("--adapter").arg(adapter);
+        }
+        command.arg(&sequences).assert().success().get_output().stdout.clone()
+    };
+    assert_eq!(score(&[&model, &adapter]), score(&[&merged]));
+    assert_ne!(score(&[&model]), score(&[&merged]));
+
+    let data = folder.path().join("held-out.jsonl");
+    std::fs::write(&data, "{\"problem\": \"Take 3. Add 1.\", \"answer\": \"4\"}\n").unwrap();
+    let evaluate = |model: &Path, adapter: Option<&Path>, out: &str| {
+        let mut command = fgrpo();
+        command.args(["eval", "--task", "math", "-n", "8", "--max-tokens", "10", "--data"]).arg(&data);
+        command.arg("--model").arg(model).arg("--out").arg(folder.path().join(out));
+        if let Some(adapter) = adapter {
+            command.arg("--adapter").arg(adapter);
+        }
+        command.assert()
+    };
+    evaluate(&model, Some(&adapter), "with-adapter").success();
+    evaluate(&merged, None, "merged").success();
+    let texts = |out: &str| {
+        let mut all = lines(&folder.path().join(out).join("generations.jsonl"));
+        all.sort_by_key(|g| g["sample"].as_u64());
+        all.iter().map(|g| g["text"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(texts("with-adapter"), texts("merged"));
+    assert_eq!(texts("merged").len(), 8);
+    // Another adapter is another model.
+    evaluate(&model, None, "with-adapter").code(2).stderr(predicate::str::contains("model: the folder has"));
+}
+
+#[test]
+fn adapters_and_settings_that_do_not_fit_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = base(folder.path());
+    let path = config(folder.path(), &model, "save_merged = false");
+    for (set, says) in [
+        ("lora.rank=0", "lora.rank"),
+        ("lora.alpha=-1", "lora.alpha"),
+        ("lora.targets=[\"lm_head\"]", "lm_head"),
+        ("lora.targets=[]", "lora.targets"),
+        ("lora.targets=all", "lora"),
+        ("lora.dropout=0.1", "dropout"),
+    ] {
+        let mut command = fgrpo();
+        command.arg("train").arg(&path).args(["--dry-run", "--set", set]);
+        command.assert().code(2).stderr(predicate::str::contains(says));
+    }
+    let arithmetic = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs/arithmetic-quick.toml");
+    fgrpo()
+        .arg("train")
+        .arg(arithmetic)
+        .args(["--dry-run", "--set", "lora.rank=8"])
+        .assert()
+        .code(2)
+        .stderr(predicate::str::contains("an adapter's base is a checkpoint"));
+
+    // A checkpoint without merged weights is told from one that is broken.
+    let run = folder.path().join("run");
+    fgrpo().arg("train").arg(&path).args(["--set", "steps=1", "--out"]).arg(&run).assert().success();
+    let last = run.join("checkpoints/step-000001");
+    let sequences = folder.path().join("tokens.jsonl");
+    std::fs::write(&sequences, "{\"tokens\": [5, 6]}\n").unwrap();
+    fgrpo().arg("score").arg("--model").arg(&last).arg(&sequences).assert().code(2).stderr(
+        predicate::str::contains("holds an adapter alone").and(predicate::str::contains("--adapter")),
+    );
+    // One of another rank, one that isn't there, and a run that goes on without it.
+    fgrpo()
+        .arg("train")
+        .arg(&path)
+        .args(["--set", "steps=2", "--set", "lora.rank=2", "--resume", "--accept-changes", "--out"])
+        .arg(&run)
+        .assert()
+        .failure()
+        .stderr(predicate::str::contains("adapter_config.json").and(predicate::str::contains("rank")));
+    fgrpo()
+        .arg("merge")
+        .args(["--adapter", "/nonexistent/adapter", "--model"])
+        .arg(&model)
+        .arg("--out")
+        .arg(folder.path().join("never"))
+        .assert()
+        .code(2)
+        .stderr(predicate::str::contains("/nonexistent/adapter"));
+}

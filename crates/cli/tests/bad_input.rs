@@ -265,7 +265,6 @@ fn data_and_tokenizers_that_cannot_be_used_are_refused_by_file_and_column() {
     refused(&[], "", &["problems.jsonl"]);
     refused(&of(&row(1)), "max_prompt_tokens = 2", &["longer than 2 tokens", "max_prompt_tokens"]);
     refused(&of(&row(1)), "columns = { answer = \"final\" }", &["problems.jsonl", "final"]);
-    refused(&of(&row(1)), "stop = [\"no such token here\"]", &["task.stop"]);
 
     // A model without a tokenizer, and a tokenizer without a template.
     let rows = of(&row(1));

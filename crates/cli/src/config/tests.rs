@@ -34,7 +34,7 @@ const OPTIONAL: [(&str, &str); 5] = [
     ("mix", "task.tokenizer=t"),
     (
         "math",
-        "model.size.architecture=qwen3 model.size.vocab_size=9 model.size.hidden_size=8 model.size.intermediate_size=8 model.size.num_hidden_layers=1 model.size.num_attention_heads=2 model.size.num_key_value_heads=1 model.size.head_dim=4 model.size.tie_word_embeddings=true task.held_out=h task.tokenizer=t task.preset=qwen3 task.system=s task.enable_thinking=true task.columns.prompt=a task.columns.answer=a task.columns.solution=a task.columns.subject=a task.columns.level=a task.columns.id=a",
+        "model.size.architecture=qwen3 model.size.vocab_size=9 model.size.hidden_size=8 model.size.intermediate_size=8 model.size.num_hidden_layers=1 model.size.num_attention_heads=2 model.size.num_key_value_heads=1 model.size.head_dim=4 model.size.tie_word_embeddings=true task.held_out=h task.tokenizer=t task.preset=qwen3 task.system=s task.enable_thinking=true task.columns.prompt=a task.columns.answer=a task.columns.solution=a task.columns.subject=a task.columns.level=a task.columns.id=a lora.rank=16",
     ),
 ];
 
@@ -127,7 +127,10 @@ fn every_key_stands_on_the_page_and_every_key_of_the_page_exists() {
 fn defaults_on_the_page_are_the_defaults() {
     let page = page();
     for kind in ["maze", "arithmetic", "mix", "math"] {
-        for (key, value) in resolved(&minimal(kind), &["rollout.server.url=http://a".to_owned()]) {
+        let mut overrides = vec!["rollout.server.url=http://a".to_owned()];
+        // An adapter's base is a checkpoint.
+        overrides.extend((kind == "math").then(|| "lora.rank=16".to_owned()));
+        for (key, value) in resolved(&minimal(kind), &overrides) {
             if key == "steps" {
                 continue;
             }

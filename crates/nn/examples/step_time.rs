@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use fgrpo_nn::config::{Architecture, Config};
 use fgrpo_nn::kernels::small_decoder as small;
-use fgrpo_nn::{AdamW, Batch, Completion, Device, Engine, Prompt, Sampling};
+use fgrpo_nn::{AdamW, Batch, Completion, Device, Engine, Flops, LoraConfig, Prompt, Sampling};
 use serde_json::json;
 
 /// A small generator of numbers.
@@ -161,21 +161,24 @@ impl Bench {
         batch
     }
 
-    /// A training step on `rows` whole sequences, every token predicted but the first: forward, backward, AdamW.
-    fn train(&mut self, case: &str, config: &Config, rows: usize, len: usize) {
+    /// A training step on `rows` whole sequences, every token predicted but the first: forward, backward, AdamW; of all
+    /// parameters or of adapters.
+    fn train(&mut self, case: &str, config: &Config, rows: usize, len: usize, lora: Option<&LoraConfig>) {
         let mut engine = self.engine(config);
+        if let Some(lora) = lora {
+            engine.adapt(lora, &mut || self.numbers.uniform()).unwrap();
+        }
         let batch = self.sequences(config, rows, len);
         let weight = -1.0 / batch.predictions.len() as f32;
         let seconds = time(self.repeats, || {
             engine.accumulate(&batch, 1.0, &|_, _, _, dlogp, _| dlogp.fill(weight)).unwrap();
             assert!(engine.update(&AdamW { lr: 1e-4, ..AdamW::default() }, Some(1.0)).applied);
         });
-        // Two operations per parameter and token, three passes; attention: scores and values.
-        let matrices = engine.parameters()
-            - if config.tie_word_embeddings { 0 } else { config.vocab_size * config.hidden_size };
-        let pairs = rows * len * (len + 1) / 2;
-        let attention = 4 * pairs * config.num_hidden_layers * config.num_attention_heads * config.head_dim;
-        let flops = 3.0 * (2.0 * (matrices * rows * len) as f64 + attention as f64);
+        let per = Flops::of(config, false, lora);
+        let (tokens, pairs) = ((rows * len) as f64, (rows * len * (len + 1) / 2) as f64);
+        let flops = tokens * (per.forward_token + per.backward_token)
+            + pairs * (per.forward_pair + per.backward_pair)
+            + batch.predictions.len() as f64 * (per.forward_prediction + per.backward_prediction);
         self.print(case, &seconds, rows * len, json!({"gflops": flops / seconds.median() / 1e9, "gflops_per_cpu": flops / seconds.cpu_median() / 1e9}));
     }
 
@@ -288,6 +291,7 @@ fn main() {
         "maze-8-sure",
         "maze-128-sure",
         "lm-train",
+        "lm-train-lora",
         "lm-prefill",
         "lm-decode",
     ];
@@ -296,14 +300,15 @@ fn main() {
             continue;
         }
         match case {
-            "train" => bench.train(case, &small(688), 64, 160),
+            "train" => bench.train(case, &small(688), 64, 160, None),
             "prefill" => bench.prefill(case, &small(688), 256, 96),
             "decode" => bench.decode(case, &small(688), 256, 96, 32),
             "maze-8" => bench.maze(case, 8, 1.0),
             "maze-128" => bench.maze(case, 128, 1.0),
             "maze-8-sure" => bench.maze(case, 8, 0.02),
             "maze-128-sure" => bench.maze(case, 128, 0.02),
-            "lm-train" => bench.train(case, &language(), 8, 256),
+            "lm-train" => bench.train(case, &language(), 8, 256, None),
+            "lm-train-lora" => bench.train(case, &language(), 8, 256, Some(&LoraConfig::default())),
             "lm-prefill" => bench.prefill(case, &language(), 16, 256),
             _ => bench.decode(case, &language(), 64, 64, 32),
         }

@@ -68,6 +68,9 @@ fn say_memory(config: &Config, memory: &Memory) {
     let say = |name: &str, n: u64, note: &str| eprintln!("{name:<22}{:>12}  {note}", bytes(n));
     let engine = &memory.engine;
     say("weights", engine.weights, "");
+    if engine.base_weights > 0 {
+        say("base weights", engine.base_weights, "the adapted matrices without their adapters, at most");
+    }
     say("decode copies", engine.decode_copies, "the weights in the order in which decoding reads them");
     say("gradient", engine.gradient, &format!("one copy for each of {} threads", config.threads()));
     say("optimizer", engine.optimizer, "");
@@ -298,6 +301,25 @@ mod tests {
         assert!(bounded.engine.cache < base.engine.cache);
         let cut = memory(&["compute.threads=2", "update.micro_batch_tokens=1"]);
         assert!(cut.engine.activations <= base.engine.activations);
+    }
+
+    #[test]
+    fn adapters_spare_gradient_optimizer_reference_and_time() {
+        let text = include_str!("../../../configs/llama-3.2-3b-math.toml");
+        let needs = |set: &[&str]| {
+            let set: Vec<String> = set.iter().map(|s| (*s).to_owned()).collect();
+            let config = Config::parse(text, &set).unwrap();
+            let lengths = Lengths::of(&config, None);
+            let model = model(&config, None).unwrap().unwrap();
+            (Memory::of(&config, &model, &lengths), Time::of(&config, &model, &lengths, 1e12))
+        };
+        let (whole, slow) = needs(&["algorithm.kl_coef=0.1"]);
+        let (low, fast) = needs(&["algorithm.kl_coef=0.1", "lora.rank=16"]);
+        assert!(low.engine.gradient * 50 < whole.engine.gradient);
+        assert!(low.engine.optimizer * 20 < whole.engine.optimizer);
+        assert!(low.engine.base_weights > 0 && whole.engine.base_weights == 0);
+        assert_eq!((low.reference, whole.reference), (0, whole.engine.weights));
+        assert!(fast.update < 0.9 * slow.update && fast.rollout == slow.rollout);
     }
 
     #[test]

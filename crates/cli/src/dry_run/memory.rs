@@ -37,7 +37,11 @@ impl Memory {
         };
         let waiting = |w: &Workload| (w.prompts * w.prompt_tokens + w.samples * w.new_tokens) as u64;
         Self {
-            reference: if config.algorithm.kl_coef == 0.0 { 0 } else { engine.weights },
+            // With adapters on the model that RL starts from, that model is in the engine.
+            reference: match (config.algorithm.kl_coef == 0.0, &config.lora, &config.sft) {
+                (true, ..) | (_, Some(_), None) => 0,
+                _ => engine.weights + engine.base_weights,
+            },
             batch: BATCH_TOKEN * super::tokens_per_step(config, lengths).max(waiting(&evaluation)),
             program: if lengths.measured { resident().unwrap_or(0) } else { 0 },
             engine,
@@ -64,7 +68,7 @@ fn workloads(config: &Config, lengths: &Lengths) -> [Workload; 2] {
         chunk_tokens: DEFAULT_CHUNK_TOKENS.min(mini_batch.max(fitted)),
         checkpointing: config.compute.checkpoint_activations,
         decode_copies: true,
-        lora: None,
+        lora: config.lora.as_ref().map(|lora| lora.engine()),
         family_tokens: family,
         predicting_rows: family - prompt + 1,
         // A server samples elsewhere.

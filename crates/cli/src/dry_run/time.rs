@@ -23,7 +23,8 @@ impl Time {
     /// The time of a configuration for a model at `rate` operations a second: every group active, no beginnings
     /// shared, completions of the likely length.
     pub fn of(config: &Config, model: &ModelConfig, lengths: &Lengths, rate: f64) -> Self {
-        let flops = Flops::of(model, config.compute.checkpoint_activations, None);
+        let lora = config.lora.as_ref().map(|lora| lora.engine());
+        let flops = Flops::of(model, config.compute.checkpoint_activations, lora.as_ref());
         let (p, c) = (lengths.prompt_mean, lengths.completion_likely);
         let r = &config.rollout;
         let (prompts, samples) = (r.prompts as f64, (r.prompts * r.group_size) as f64);

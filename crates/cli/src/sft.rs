@@ -84,7 +84,7 @@ pub struct SftLine {
 /// The command `fgrpo sft`.
 ///
 /// # Errors
-/// Bad input as [`Config::load`] and [`RunDir::open`], or a configuration without [sft]; otherwise what
+/// Bad input as [`Config::load`] and [`RunDir::open`], or a configuration without `[sft]`; otherwise what
 /// fails on the way.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let config = Config::load(&args.config, &args.set)?;

@@ -9,7 +9,7 @@ use crate::{bad_input, interrupt};
 use fgrpo_core::rng::Key;
 use serde_json::Value;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 use ureq::Agent;
 
@@ -60,14 +60,14 @@ pub enum Failure {
 }
 
 /// A server's address, the key to it and the patience with it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Server {
     agent: Agent,
     base: String,
     key: Option<String>,
     patience: Patience,
     /// Attempts that failed and were tried again.
-    faults: AtomicU64,
+    faults: Arc<AtomicU64>,
 }
 
 /// One failed attempt that may pass.
@@ -109,7 +109,7 @@ impl Server {
             // A proxy of the environment doesn't know this machine's own servers.
             config = config.proxy(None);
         }
-        Ok(Self { agent: config.build().new_agent(), base, key, patience, faults: AtomicU64::new(0) })
+        Ok(Self { agent: config.build().new_agent(), base, key, patience, faults: Arc::default() })
     }
 
     /// Attempts that failed and were tried again so far.
@@ -172,7 +172,9 @@ impl Server {
     }
 
     /// Posts every (path, body) with at most `concurrency` under way and hands each answer to `done` on this
-    /// thread, in the order of their arrival. Ends early, without the rest, when `done` fails.
+    /// thread, in the order of their arrival. Ends early, without the rest, when `done` fails, or when the program is
+    /// asked to stop: `done` then gets [`Failure::Stopped`] for one request without an answer. Nobody waits for the
+    /// requests under way then: an answer may take as long as the patience with it.
     ///
     /// # Errors
     /// What `done` returns.
@@ -182,42 +184,47 @@ impl Server {
         concurrency: usize,
         mut done: impl FnMut(usize, Result<Value, Failure>) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
-        let next = AtomicUsize::new(0);
-        let stop = AtomicBool::new(false);
+        let owned: Vec<(String, Value)> =
+            requests.iter().map(|(path, body)| ((*path).to_owned(), body.clone())).collect();
+        let work = Arc::new((self.clone(), owned, AtomicUsize::new(0), AtomicBool::new(false)));
         let (send, receive) = mpsc::channel();
-        std::thread::scope(|scope| {
-            for _ in 0..concurrency.max(1).min(requests.len()) {
-                let (send, next, stop) = (send.clone(), &next, &stop);
-                scope.spawn(move || {
-                    loop {
-                        let at = next.fetch_add(1, Ordering::Relaxed);
-                        let Some((path, body)) = requests.get(at) else { return };
-                        if stop.load(Ordering::Relaxed)
-                            || send.send((at, self.post(path, body, stop, at as u64))).is_err()
-                        {
-                            return;
-                        }
+        for _ in 0..concurrency.max(1).min(requests.len()) {
+            let (send, work) = (send.clone(), Arc::clone(&work));
+            std::thread::spawn(move || {
+                let (server, requests, next, stop) = &*work;
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some((path, body)) = requests.get(at) else { return };
+                    if stop.load(Ordering::Relaxed)
+                        || send.send((at, server.post(path, body, stop, at as u64))).is_err()
+                    {
+                        return;
                     }
-                });
-            }
-            drop(send);
-            loop {
-                let (at, answer) = match receive.recv_timeout(Duration::from_millis(100)) {
-                    Ok(answered) => answered,
-                    Err(mpsc::RecvTimeoutError::Disconnected) => break,
-                    Err(mpsc::RecvTimeoutError::Timeout) => {
-                        // Waits between attempts end at once, with `Failure::Stopped`.
-                        stop.fetch_or(interrupt::asked(), Ordering::Relaxed);
-                        continue;
-                    }
-                };
-                if let Err(error) = done(at, answer) {
-                    stop.store(true, Ordering::Relaxed);
-                    return Err(error);
                 }
+            });
+        }
+        drop(send);
+        let stop = &work.3;
+        let mut answered = vec![false; requests.len()];
+        loop {
+            let (at, answer) = match receive.recv_timeout(Duration::from_millis(100)) {
+                Ok(answer) => answer,
+                Err(mpsc::RecvTimeoutError::Disconnected) => return Ok(()),
+                Err(mpsc::RecvTimeoutError::Timeout) if interrupt::asked() => {
+                    stop.store(true, Ordering::Relaxed);
+                    return match answered.iter().position(|a| !a) {
+                        Some(at) => done(at, Err(Failure::Stopped)),
+                        None => Ok(()),
+                    };
+                }
+                Err(mpsc::RecvTimeoutError::Timeout) => continue,
+            };
+            answered[at] = true;
+            if let Err(error) = done(at, answer) {
+                stop.store(true, Ordering::Relaxed);
+                return Err(error);
             }
-            Ok(())
-        })
+        }
     }
 
     fn attempts(

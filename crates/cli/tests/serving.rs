@@ -14,6 +14,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 fn fgrpo() -> Command {
     Command::new(env!("CARGO_BIN_EXE_fgrpo"))
@@ -351,4 +352,50 @@ fn servers_that_cannot_be_trained_on_are_refused_by_what_they_answer() {
         .assert()
         .code(1)
         .stderr(predicate::str::contains("gave no answer in 2 attempts"));
+}
+
+#[test]
+fn an_interruption_does_not_wait_for_a_server_that_hangs() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = base(folder.path());
+    let served = Served::new(&model);
+    // The first step is answered, the second never.
+    let policy: Policy = {
+        let served = served.clone();
+        Arc::new(move |body| {
+            let answer = served.answer(body);
+            if served.answered.load(Ordering::SeqCst) > 12 {
+                std::thread::sleep(Duration::from_secs(600));
+            }
+            Some(answer)
+        })
+    };
+    let server = FaultServer::start(Manners { policy: Some(policy), ..Manners::default() });
+    let config = config(folder.path(), &model, &server.url(), "");
+    let text = std::fs::read_to_string(&config).unwrap().replace("timeout = 0.5", "timeout = 600");
+    std::fs::write(&config, text).unwrap();
+    let out = folder.path().join("run");
+    let child = std::process::Command::new(env!("CARGO_BIN_EXE_fgrpo"))
+        .arg("train")
+        .arg(&config)
+        .arg("--out")
+        .arg(&out)
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let started = Instant::now();
+    while served.answered.load(Ordering::SeqCst) <= 12 {
+        assert!(started.elapsed() < Duration::from_secs(120), "waited two minutes for the second step");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // SAFETY: sends a signal to the child started above, which has not been waited for.
+    unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) };
+    let asked = Instant::now();
+    let output = child.wait_with_output().unwrap();
+    assert!(asked.elapsed() < Duration::from_secs(60), "{:?} from the signal to the end", asked.elapsed());
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("Go on with:"), "{said}");
+    assert!(out.join("checkpoints/step-000001").exists(), "the first step is not saved: {said}");
 }

@@ -4,12 +4,12 @@ use crate::bad_input;
 use crate::checkpoint::publish;
 use crate::failure::OrBadInput;
 use crate::task::language::Language;
+use anyhow::Context;
 use fgrpo_core::rng::Key;
 use fgrpo_nn::config::{Architecture, Config, RopeScaling};
 use fgrpo_nn::weights::{Dtype, write_checkpoint};
 use fgrpo_nn::{Device, Engine};
 use std::path::{Path, PathBuf};
-use tokenizers::Tokenizer;
 
 /// Makes a randomly initialised Hugging Face checkpoint.
 #[derive(Debug, clap::Args)]
@@ -174,21 +174,16 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The vocabulary's size, and the language where the tokenizer's folder has a chat template too.
+/// The vocabulary's size, and the language of the tokenizer's folder.
 fn vocabulary(args: &Args) -> anyhow::Result<(usize, Option<Language>)> {
     let Some(folder) = &args.tokenizer else { return Ok((args.vocab_size.unwrap_or(512), None)) };
-    let path = folder.join("tokenizer.json");
-    let tokenizer = match Tokenizer::from_file(&path) {
-        Ok(tokenizer) => tokenizer,
-        Err(e) => bad_input!("--tokenizer: {}: {e}", path.display()),
-    };
-    // Ids may have gaps; a model must hold the largest.
-    let least = tokenizer.get_vocab(true).values().max().map_or(0, |&id| id as usize + 1);
+    let language = Language::read(folder, &[]).context("--tokenizer")?;
+    let least = language.vocab_size();
     let size = args.vocab_size.unwrap_or(least);
     if size < least {
         bad_input!("--vocab-size: found {size}, wanted at least the tokenizer's {least}");
     }
-    Ok((size, Language::open(folder, &[]).ok()))
+    Ok((size, Some(language)))
 }
 
 #[cfg(test)]

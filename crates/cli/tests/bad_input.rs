@@ -269,8 +269,10 @@ fn data_and_tokenizers_that_cannot_be_used_are_refused_by_file_and_column() {
     // A model without a tokenizer, and a tokenizer without a template.
     let rows = of(&row(1));
     for (file, says) in [("tokenizer.json", "tokenizer.json"), ("chat_template.jinja", "chat template")] {
+        let kept = std::fs::read(good.join(file)).unwrap();
         std::fs::remove_file(good.join(file)).unwrap();
         refused(&rows, "", &[good.to_str().unwrap(), says]);
+        std::fs::write(good.join(file), kept).unwrap();
     }
 
     // A vocabulary too small for the tokenizer's tokens.

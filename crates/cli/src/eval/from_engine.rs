@@ -3,15 +3,12 @@
 use super::generations::{Generation, Generations};
 use super::problem_key;
 use super::problems::{Problem, Question};
-use crate::chat::{ChatOptions, ChatTemplate};
 use crate::failure::OrBadInput;
-use crate::task::language::answer;
-use crate::task::stop::StopTexts;
+use crate::task::language::Language;
 use crate::{bad_input, interrupt, policy};
 use anyhow::Context;
 use fgrpo_core::maze::tokens;
 use fgrpo_core::rng::Key;
-use fgrpo_nn::weights::Checkpoint;
 use fgrpo_nn::{Device, Finish, Prompt, Sampling, StopFn};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -19,7 +16,6 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::ops::ControlFlow;
 use std::path::Path;
-use tokenizers::Tokenizer;
 
 /// What identifies a checkpoint's weights: names, sizes and, of each weights file, its first bytes and
 /// blocks spread over the rest. Cheap for any size; a training step changes every block.
@@ -82,51 +78,6 @@ fn fingerprint_of(flag: &str, dir: &Path, config: &str) -> anyhow::Result<String
     Ok(hash.finalize().iter().take(12).map(|b| format!("{b:02x}")).collect())
 }
 
-/// How the prompts of a data set become tokens.
-pub(super) struct Text {
-    tokenizer: Tokenizer,
-    template: Option<ChatTemplate>,
-    options: ChatOptions,
-}
-
-impl Text {
-    pub(super) fn open(dir: &Path, thinking: Option<bool>) -> anyhow::Result<Self> {
-        let path = dir.join("tokenizer.json");
-        let tokenizer = match Tokenizer::from_file(&path) {
-            Ok(tokenizer) => tokenizer,
-            Err(e) => bad_input!("{}: {e}", path.display()),
-        };
-        let has_template = dir.join("chat_template.jinja").exists()
-            || std::fs::read_to_string(dir.join("tokenizer_config.json"))
-                .is_ok_and(|t| t.contains("\"chat_template\""));
-        let template = if has_template { Some(ChatTemplate::open(dir)?) } else { None };
-        let options = ChatOptions { enable_thinking: thinking, ..ChatOptions::default() };
-        Ok(Self { tokenizer, template, options })
-    }
-
-    pub(super) fn encode(&self, problem: &Problem, system: Option<&str>) -> anyhow::Result<Vec<u32>> {
-        let (text, special) = match &self.template {
-            Some(template) => {
-                // It writes the special tokens itself.
-                (template.render(&problem.conversation(system), &self.options)?, false)
-            }
-            None => (problem.text(system), true),
-        };
-        match self.tokenizer.encode(text, special) {
-            Ok(encoding) => Ok(encoding.get_ids().to_vec()),
-            Err(e) => bad_input!("the prompt of problem {}: {e}", problem.id),
-        }
-    }
-
-    /// A completion's text as tokens, without an end token.
-    pub(super) fn completion(&self, text: &str) -> anyhow::Result<Vec<u32>> {
-        match self.tokenizer.encode(text, false) {
-            Ok(encoding) => Ok(encoding.get_ids().to_vec()),
-            Err(e) => bad_input!("a completion can't be tokenised: {e}"),
-        }
-    }
-}
-
 /// Which samples to make, and how.
 pub struct Request<'a> {
     /// The checkpoint's folder.
@@ -146,7 +97,7 @@ pub struct Request<'a> {
     /// How tokens are drawn; stop tokens are added to it.
     pub sampling: Sampling,
     /// Texts that end a response beside them.
-    pub stop: &'a StopTexts,
+    pub stop: &'a [String],
     /// Seed of the draws.
     pub seed: u64,
 }
@@ -171,23 +122,19 @@ pub fn generate(request: Request<'_>, store: &mut Generations) -> anyhow::Result
     if wanted.is_empty() {
         return Ok(true);
     }
-    let checkpoint = Checkpoint::open(request.dir).or_bad_input()?;
     let mut engine = policy::open(request.dir, request.adapter, &request.device)?;
     let mazes = request.problems.iter().all(|p| matches!(p.question, Question::Maze(_)));
-    let text = if mazes { None } else { Some(Text::open(request.dir, request.thinking)?) };
+    let text = if mazes { None } else { Some(Language::read(request.dir, request.stop)?) };
     let mut sampling = request.sampling.clone();
-    sampling.stop_tokens = if mazes {
-        tokens::STOP.to_vec()
-    } else {
-        // The generation settings know more end tokens than the configuration.
-        let more = checkpoint.generation().and_then(|g| g.eos_token_id.clone()).filter(|t| !t.is_empty());
-        more.unwrap_or_else(|| engine.config().eos_token_id.clone())
-    };
+    // The same end tokens as in training.
+    sampling.stop_tokens = text.as_ref().map_or(tokens::STOP.to_vec(), |t| t.stop_tokens().to_vec());
     let mut encoded: Vec<Vec<u32>> = Vec::with_capacity(request.problems.len());
     let room = engine.config().max_position_embeddings;
     for problem in request.problems {
         let ids = match (&problem.question, &text) {
-            (Question::Data(_), Some(text)) => text.encode(problem, request.system)?,
+            (Question::Data(_), Some(text)) => text
+                .prompt(&problem.conversation(request.system), request.thinking)
+                .with_context(|| format!("the prompt of problem {}", problem.id))?,
             (Question::Maze(maze), _) => tokens::prompt(maze),
             (Question::Data(_), None) => unreachable!("a tokenizer is opened for every data set"),
         };
@@ -238,8 +185,9 @@ pub fn generate(request: Request<'_>, store: &mut Generations) -> anyhow::Result
             .collect();
         let problems: Vec<&Problem> = members.iter().map(|&i| &request.problems[wanted[i].0]).collect();
         let keys: Vec<Key> = problems.iter().map(|p| problem_key(request.seed, &p.id)).collect();
-        let ended = |tokens: &[u32]| text.as_ref().is_some_and(|t| request.stop.ended(&t.tokenizer, tokens));
-        let stop: Option<&StopFn<'_>> = if request.stop.is_empty() { None } else { Some(&ended) };
+        let ended = |tokens: &[u32]| text.as_ref().is_some_and(|t| t.ended(tokens));
+        let stops = text.as_ref().is_some_and(|t| !t.stop_texts().is_empty());
+        let stop: Option<&StopFn<'_>> = if stops { Some(&ended) } else { None };
         engine.generate(
             &prompts,
             &sampling,
@@ -250,7 +198,7 @@ pub fn generate(request: Request<'_>, store: &mut Generations) -> anyhow::Result
                 let ended = completion.finish == Finish::Stop;
                 let decoded = match &text {
                     None => Ok(tokens::spell(&completion.tokens)),
-                    Some(text) => answer(&text.tokenizer, &completion.tokens, request.stop),
+                    Some(text) => text.answer(&completion.tokens),
                 };
                 match decoded {
                     Ok(decoded) => pending.push(Generation {

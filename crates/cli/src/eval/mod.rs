@@ -22,7 +22,6 @@ pub use settings::Args;
 use crate::dataset::TaskKind;
 use crate::dataset::presets::Preset;
 use crate::server::Server;
-use crate::task::stop::StopTexts;
 use crate::{bad_input, interrupt};
 use fgrpo_core::rng::Key;
 use folder::Folder;
@@ -91,9 +90,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
                 None
             }
             Source::Checkpoint(dir) => {
-                let stop = StopTexts::new("--stop", args.stop.clone())?;
                 let request = from_engine::Request {
-                    stop: &stop,
+                    stop: &args.stop,
                     dir,
                     adapter: args.adapter.as_deref(),
                     device: args.device(),

@@ -5,12 +5,12 @@
 //! large pool of distinct completed correct samples: the summed probability of its least likely ones, and their
 //! share of the pool's. Completions of language models are tokenised again from their text; mazes are exact.
 
-use super::from_engine::Text;
 use super::problems::{Problem, Question};
 use super::{problems_of, settings, texts};
 use crate::bad_input;
 use crate::failure::OrBadInput;
 use crate::table::{Format, Table};
+use crate::task::language::Language;
 use fgrpo_core::maze::tokens;
 use fgrpo_nn::weights::Checkpoint;
 use fgrpo_nn::{Batch, Device, Engine};
@@ -115,8 +115,7 @@ fn read_pools(args: &Args, problems: &[Problem], eval: &settings::Args) -> anyho
     }
     let preset = eval.task.map(|t| eval.prompt(t));
     let mazes = problems.iter().all(|p| matches!(p.question, Question::Maze(_)));
-    let text =
-        if mazes { None } else { Some(Text::open(&args.base, preset.as_ref().and_then(|p| p.thinking))?) };
+    let text = if mazes { None } else { Some(Language::read(&args.base, &[])?) };
     let end = Checkpoint::open(&args.base).or_bad_input()?.config().eos_token_id.first().copied();
     let mut pools = Vec::new();
     for problem in problems {
@@ -124,7 +123,9 @@ fn read_pools(args: &Args, problems: &[Problem], eval: &settings::Args) -> anyho
         let system = preset.as_ref().and_then(|p| p.system.as_deref());
         let prompt = match (&problem.question, &text) {
             (Question::Maze(maze), _) => tokens::prompt(maze),
-            (Question::Data(_), Some(text)) => text.encode(problem, system)?,
+            (Question::Data(_), Some(text)) => {
+                text.prompt(&problem.conversation(system), preset.as_ref().and_then(|p| p.thinking))?
+            }
             (Question::Data(_), None) => unreachable!("a tokenizer is opened for every data set"),
         };
         let mut pool = Pool { prompt, completions: Vec::new(), completed: Vec::new() };
@@ -132,7 +133,7 @@ fn read_pools(args: &Args, problems: &[Problem], eval: &settings::Args) -> anyho
         for c in *list {
             let mut ids = match &text {
                 None => tokens::read(&c.text),
-                Some(text) => text.completion(&c.text)?,
+                Some(text) => text.encode(&c.text)?,
             };
             if text.is_some() && c.completed {
                 ids.extend(end);

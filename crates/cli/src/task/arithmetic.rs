@@ -217,7 +217,7 @@ pub fn language(config: &ArithmeticConfig, stop: &[String]) -> anyhow::Result<La
         ("tokenizer_config.json".to_owned(), TOKENIZER_CONFIG.as_bytes().to_vec()),
         ("chat_template.jinja".to_owned(), TEMPLATE.as_bytes().to_vec()),
     ];
-    Language::from_files(files, ChatTemplate::new(TEMPLATE, "", SPECIAL[2]), vec![end], stop)
+    Language::from_files(files, Some(ChatTemplate::new(TEMPLATE, "", SPECIAL[2])), vec![end], stop)
 }
 
 #[cfg(test)]

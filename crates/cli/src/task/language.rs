@@ -27,7 +27,8 @@ const FILES: [&str; 7] = [
 #[derive(Debug, Clone)]
 pub struct Language {
     tokenizer: Tokenizer,
-    template: ChatTemplate,
+    /// Absent in a base model's folder.
+    template: Option<ChatTemplate>,
     stop: Vec<u32>,
     stop_texts: StopTexts,
     bos: Option<u32>,
@@ -42,6 +43,26 @@ impl Language {
     /// # Errors
     /// Bad input naming the folder or file: no tokenizer, no template, no end token, an empty text.
     pub fn open(folder: &Path, stop: &[String]) -> anyhow::Result<Self> {
+        let mut language = Self::read(folder, stop)?;
+        if language.template.is_none() {
+            // There is none, and this says so.
+            language.template = Some(ChatTemplate::open(folder)?);
+        }
+        if language.stop.is_empty() && language.stop_texts.is_empty() {
+            bad_input!(
+                "{}: found no end token, wanted eos_token_id in generation_config.json or config.json, eos_token in tokenizer_config.json, or task.stop",
+                folder.display()
+            );
+        }
+        Ok(language)
+    }
+
+    /// [`Language::open`] for any model, a base model without template or end token included: it is
+    /// asked in plain text and stops at its limit.
+    ///
+    /// # Errors
+    /// Bad input naming the folder or file: no tokenizer, an empty text.
+    pub fn read(folder: &Path, stop: &[String]) -> anyhow::Result<Self> {
         if !folder.is_dir() {
             bad_input!(
                 "{}: found no folder, wanted a model's with tokenizer.json and a chat template",
@@ -61,7 +82,16 @@ impl Language {
         for name in ["generation_config.json", "config.json"] {
             ends.extend(end_ids(&folder.join(name))?);
         }
-        Self::from_files(files, ChatTemplate::open(folder)?, ends, stop)
+        let in_config = |bytes: &[u8]| {
+            serde_json::from_slice::<Value>(bytes).is_ok_and(|config| !config["chat_template"].is_null())
+        };
+        let has_template = files.iter().any(|(name, bytes)| match name.as_str() {
+            "chat_template.jinja" => true,
+            "tokenizer_config.json" => in_config(bytes),
+            _ => false,
+        });
+        let template = has_template.then(|| ChatTemplate::open(folder)).transpose()?;
+        Self::from_files(files, template, ends, stop)
             .with_context(|| folder.display().to_string())
             .or_bad_input()
     }
@@ -72,7 +102,7 @@ impl Language {
     /// As [`Language::open`].
     pub fn from_files(
         files: Vec<(String, Vec<u8>)>,
-        template: ChatTemplate,
+        template: Option<ChatTemplate>,
         mut ends: Vec<u32>,
         stop: &[String],
     ) -> anyhow::Result<Self> {
@@ -106,22 +136,24 @@ impl Language {
                 stop.push(id);
             }
         }
-        if stop.is_empty() && stop_texts.is_empty() {
-            bad_input!(
-                "found no end token, wanted eos_token_id in generation_config.json or config.json, eos_token in tokenizer_config.json, or task.stop"
-            );
-        }
         let (bos, pad) = (named("bos_token"), named("pad_token"));
         Ok(Self { tokenizer, template, stop, stop_texts, bos, pad, files })
     }
 
-    /// The conversation as the model reads it, up to where its answer begins.
+    /// A prompt's token ids: the conversation as the chat template renders it, up to where the answer begins. Without a
+    /// template the messages' texts, with the special tokens that the tokenizer adds.
     ///
     /// # Errors
-    /// What the template raises.
-    pub fn prompt_text(&self, messages: &[Message], thinking: Option<bool>) -> anyhow::Result<String> {
-        let options = ChatOptions { enable_thinking: thinking, ..ChatOptions::default() };
-        self.template.render(messages, &options)
+    /// What the template raises or the tokenizer reports.
+    pub fn prompt(&self, messages: &[Message], thinking: Option<bool>) -> anyhow::Result<Vec<u32>> {
+        if let Some(template) = &self.template {
+            let options = ChatOptions { enable_thinking: thinking, ..ChatOptions::default() };
+            return self.encode(&template.render(messages, &options)?);
+        }
+        let text = messages.iter().map(|m| m.content.as_str()).collect::<Vec<_>>().join("\n\n");
+        let encoding =
+            self.tokenizer.encode_fast(text, true).map_err(|e| anyhow::anyhow!("tokenizer: {e}"))?;
+        Ok(encoding.get_ids().to_vec())
     }
 
     /// Token ids of a text, special tokens written in it included and none added: the template wrote
@@ -207,7 +239,7 @@ impl Language {
 ///
 /// # Errors
 /// What the tokenizer reports.
-pub fn answer(tokenizer: &Tokenizer, completion: &[u32], stop: &StopTexts) -> anyhow::Result<String> {
+fn answer(tokenizer: &Tokenizer, completion: &[u32], stop: &StopTexts) -> anyhow::Result<String> {
     let decode =
         |special: bool| tokenizer.decode(completion, !special).map_err(|e| anyhow::anyhow!("tokenizer: {e}"));
     let plain = decode(false)?;

@@ -143,8 +143,8 @@ fn items(problems: Vec<Problem>, language: &Language, prompting: &Preset) -> any
     problems
         .into_par_iter()
         .map(|problem| {
-            let text = language.prompt_text(&conversation(&problem, prompting), prompting.thinking)?;
-            Ok(Item { prompt: language.encode(&text)?, problem })
+            let prompt = language.prompt(&conversation(&problem, prompting), prompting.thinking)?;
+            Ok(Item { prompt, problem })
         })
         .collect()
 }

@@ -263,6 +263,11 @@ fn data_and_tokenizers_that_cannot_be_used_are_refused_by_file_and_column() {
     refused(&of(r#"{"problem": "2+2?", "answer": ""}"#), "", &["problems.jsonl", "answer"]);
     refused(&of("not json"), "", &["problems.jsonl"]);
     refused(&[], "", &["problems.jsonl"]);
+    refused(
+        &of(&row(1)),
+        "",
+        &["problems.jsonl", "all 1 problems are held out, with task.held_out_share 0.2"],
+    );
     refused(&of(&row(1)), "max_prompt_tokens = 2", &["longer than 2 tokens", "max_prompt_tokens"]);
     refused(&of(&row(1)), "columns = { answer = \"final\" }", &["problems.jsonl", "final"]);
 

@@ -86,6 +86,14 @@ pub fn open_with(
                     true => Vec::new(),
                     false => short(held_out, share, &config.data)?,
                 };
+                if train.is_empty() {
+                    bad_input!(
+                        "{}: all {} problems are held out, with task.held_out_share {}; wanted some to train on: a smaller share, more problems, or a file of its own in task.held_out",
+                        config.data.display(),
+                        held_out.len(),
+                        config.held_out_share
+                    );
+                }
                 (train, held_out)
             }
         };

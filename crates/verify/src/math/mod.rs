@@ -19,6 +19,7 @@ mod ball;
 mod budget;
 mod canonical;
 mod compare;
+mod environments;
 mod exact;
 mod expr;
 mod extract;

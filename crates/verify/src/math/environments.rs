@@ -1,0 +1,231 @@
+//! LaTeX between delimiters: where it stands in a text.
+
+use std::collections::VecDeque;
+
+use super::budget::MAX_CANDIDATES;
+use super::extract::{Candidate, Found};
+
+/// Environments that can be tried, which bounds memory: those behind an anchor, and the last ones of the text.
+pub(super) struct Kept<'a> {
+    /// Starts of windows behind anchors in increasing order, each with the furthest end of a window that begins there or before.
+    windows: Vec<(usize, usize)>,
+    anchored: Vec<Candidate<'a>>,
+    last: VecDeque<Candidate<'a>>,
+}
+
+impl<'a> Kept<'a> {
+    pub(super) fn new(mut windows: Vec<(usize, usize)>) -> Self {
+        windows.sort_unstable();
+        let mut furthest = 0;
+        for (_, end) in &mut windows {
+            furthest = furthest.max(*end);
+            *end = furthest;
+        }
+        Self { windows, anchored: Vec::new(), last: VecDeque::with_capacity(MAX_CANDIDATES) }
+    }
+
+    /// Candidates come from left to right.
+    fn push(&mut self, candidate: Candidate<'a>) {
+        if self.last.len() == MAX_CANDIDATES
+            && let Some(left) = self.last.pop_front()
+        {
+            let before = self.windows.partition_point(|(start, _)| *start <= left.start);
+            if before > 0 && self.windows[before - 1].1 >= left.start {
+                self.anchored.push(left);
+            }
+        }
+        self.last.push_back(candidate);
+    }
+
+    fn all(mut self) -> Vec<Candidate<'a>> {
+        self.anchored.extend(self.last);
+        self.anchored
+    }
+}
+
+/// LaTeX between delimiters, up to six joined by connectives.
+pub(super) fn environments<'a>(text: &'a str, mut kept: Kept<'a>) -> Vec<Candidate<'a>> {
+    let bytes = text.as_bytes();
+    let mut ahead = Ahead::default();
+    let mut at = 0;
+    while at < bytes.len() {
+        let Some(step) = bytes[at..].iter().position(|byte| matches!(byte, b'$' | b'\\' | b'[')) else {
+            break;
+        };
+        let place = at + step;
+        let Some(first) = environment(text, place, at, &mut ahead) else {
+            at = place + 1;
+            continue;
+        };
+        let start = first.start;
+        let mut end = first.end;
+        let mut contents = vec![(first.content, first.percent)];
+        while contents.len() < 6 {
+            let Some(next_at) = connective(text, end) else { break };
+            let Some(next) = environment(text, next_at, end, &mut ahead) else { break };
+            if next.start < end {
+                break;
+            }
+            contents.push((next.content, next.percent));
+            end = next.end;
+        }
+        kept.push(Candidate { found: Found::Latex(contents), start, end });
+        at = end;
+    }
+    kept.all()
+}
+
+/// What was looked for ahead: the end of a line, and delimiters for which no closing one is left. Looking again and again would make
+/// the work quadratic.
+#[derive(Default)]
+struct Ahead {
+    line_end: usize,
+    double: bool,
+    bracket: bool,
+    paren_line: usize,
+    dollar_line: usize,
+    spaced_line: usize,
+}
+
+struct Environment<'a> {
+    content: &'a str,
+    percent: bool,
+    start: usize,
+    end: usize,
+}
+
+/// The environment that opens at a `$`, backslash or bracket. `floor` is where the search may look back to.
+fn environment<'a>(text: &'a str, at: usize, floor: usize, ahead: &mut Ahead) -> Option<Environment<'a>> {
+    let bytes = text.as_bytes();
+    let escaped = at > 0 && bytes[at - 1] == b'\\';
+    let rest = &text[at..];
+    let closed = |content_from: usize, close: usize, width: usize| {
+        let (percent, end) = percent_after(text, close + width);
+        Environment { content: &text[content_from..close], percent, start: at, end }
+    };
+    if rest.starts_with('$') {
+        if escaped {
+            return None;
+        }
+        if rest.starts_with("$$") && !ahead.double {
+            match unescaped(bytes, at + 3, bytes.len(), |i| bytes[i..].starts_with(b"$$")) {
+                Some(close) => return Some(closed(at + 2, close, 2)),
+                None => ahead.double = true,
+            }
+        }
+        if at > 0 && bytes[at - 1].is_ascii_digit() {
+            return None;
+        }
+        if ahead.dollar_line > at {
+            return None;
+        }
+        // No line break and no other dollar inside.
+        let mut place = at + 1;
+        while let Some(byte) = bytes.get(place) {
+            match byte {
+                b'\n' => break,
+                b'$' if bytes[place - 1] == b'\\' => {}
+                b'$' if place == at + 1 => break,
+                b'$' => return Some(closed(at + 1, place, 1)),
+                _ => {}
+            }
+            place += 1;
+        }
+        if bytes.get(place) != Some(&b'$') {
+            ahead.dollar_line = place;
+        }
+        return None;
+    }
+    if rest.starts_with("\\[") && !escaped {
+        if ahead.bracket {
+            return None;
+        }
+        let close = unescaped(bytes, at + 3, bytes.len(), |i| bytes[i..].starts_with(b"\\]"));
+        ahead.bracket = close.is_none();
+        return close.map(|close| closed(at + 2, close, 2));
+    }
+    if let Some(body) = rest.strip_prefix("\\frac{") {
+        // A fraction of numbers needs no delimiters.
+        let end = bare_fraction(body).map(|length| text.len() - body.len() + length)?;
+        let start = if at > floor && bytes[at - 1] == b'-' { at - 1 } else { at };
+        let (percent, after) = percent_after(text, end);
+        return Some(Environment { content: &text[start..end], percent, start, end: after });
+    }
+    if rest.starts_with("\\(") && !escaped {
+        if ahead.paren_line > at {
+            return None;
+        }
+        if ahead.line_end <= at {
+            let step = bytes[at..].iter().position(|byte| *byte == b'\n');
+            ahead.line_end = step.map_or(bytes.len(), |step| at + step);
+        }
+        let line = ahead.line_end;
+        let close = unescaped(bytes, at + 3, line, |i| bytes[i..].starts_with(b"\\)"));
+        if close.is_none() {
+            ahead.paren_line = line;
+        }
+        return close.map(|close| closed(at + 2, close, 2));
+    }
+    if rest.starts_with('[') && at > floor && bytes[at - 1].is_ascii_whitespace() {
+        if ahead.spaced_line > at {
+            return None;
+        }
+        let mut place = at + 2;
+        while let Some(byte) = bytes.get(place) {
+            match byte {
+                b'\n' | b'$' => break,
+                b']' if bytes.get(place + 1).is_some_and(u8::is_ascii_whitespace) => {
+                    let mut environment = closed(at + 1, place, 2);
+                    environment.start = at - 1;
+                    return Some(environment);
+                }
+                _ => {}
+            }
+            place += 1;
+        }
+        ahead.spaced_line = place;
+    }
+    None
+}
+
+/// The length of `1}{2}` behind `\frac{`.
+fn bare_fraction(body: &str) -> Option<usize> {
+    let number = |text: &str| {
+        let signed = usize::from(text.starts_with('-'));
+        let length =
+            text[signed..].bytes().take_while(|b| b.is_ascii_digit() || matches!(b, b'.' | b',')).count();
+        (length > 0).then_some(signed + length)
+    };
+    let first = number(body)?;
+    let rest = body[first..].strip_prefix("}{")?;
+    let second = number(rest)?;
+    rest[second..].starts_with('}').then_some(first + 2 + second + 1)
+}
+
+/// The first place from `from` on, not behind a backslash, that satisfies the predicate.
+fn unescaped(bytes: &[u8], from: usize, to: usize, found: impl Fn(usize) -> bool) -> Option<usize> {
+    (from..to).find(|at| matches!(bytes[*at], b'$' | b'\\') && bytes[*at - 1] != b'\\' && found(*at))
+}
+
+/// A percent sign or word behind an environment.
+fn percent_after(text: &str, end: usize) -> (bool, usize) {
+    let rest = &text[end..];
+    let trimmed = rest.trim_start();
+    let skipped = rest.len() - trimmed.len();
+    for sign in ["\\%", "%", "percentage", "Percentage", "percent", "Percent", "pct", "Pct"] {
+        if trimmed.starts_with(sign) {
+            // The word with an ending is matched by its beginning.
+            let length = sign.trim_end_matches("age").len();
+            return (true, end + skipped + length);
+        }
+    }
+    (false, end)
+}
+
+/// The place behind a connective that starts at `end`.
+fn connective(text: &str, end: usize) -> Option<usize> {
+    let rest = &text[end..];
+    let trimmed = rest.trim_start();
+    let after = ["and", "or", ","].iter().find_map(|word| trimmed.strip_prefix(word))?;
+    Some(text.len() - after.trim_start().len())
+}

@@ -165,7 +165,7 @@ pub fn stage(
     narrator: &mut Narrator,
 ) -> anyhow::Result<Option<Engine>> {
     let folder = cache_folder(&run.path);
-    let name = fingerprint(config, sft, task, &policy::sizes(config, task)?);
+    let name = fingerprint(config, sft, task, &policy::sizes(config, task)?)?;
     let cached = folder.join(&name);
     let lines = run.file("sft.jsonl");
     let events = || config.log.tensorboard.then(|| Events::create(&run.path, "sft")).transpose();
@@ -229,10 +229,17 @@ fn cache_folder(run: &Path) -> PathBuf {
     run.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).join("sft-cache")
 }
 
-fn fingerprint(config: &Config, sft: &SftConfig, task: &dyn Task, model: &ModelConfig) -> String {
+fn fingerprint(
+    config: &Config,
+    sft: &SftConfig,
+    task: &dyn Task,
+    model: &ModelConfig,
+) -> anyhow::Result<String> {
+    // Another model may stand at the same path by now.
+    let weights = config.model.path.as_deref().map(crate::eval::from_engine::fingerprint).transpose()?;
     let seed = sft.seed.unwrap_or(config.seed);
     let text = format!(
-        "{}\n{seed}\n{}\n{:?}\n{:?}\n{model:?}\n{:?}\nthreads {}",
+        "{}\n{seed}\n{}\n{:?}\n{:?}\n{weights:?}\n{model:?}\n{:?}\nthreads {}",
         env!("CARGO_PKG_VERSION"),
         task.fingerprint(),
         sft,
@@ -241,7 +248,7 @@ fn fingerprint(config: &Config, sft: &SftConfig, task: &dyn Task, model: &ModelC
         config.threads(),
     );
     let digest = Sha256::digest(text.as_bytes());
-    digest[..8].iter().map(|b| format!("{b:02x}")).collect()
+    Ok(digest[..8].iter().map(|b| format!("{b:02x}")).collect())
 }
 
 /// The lines of a stage.

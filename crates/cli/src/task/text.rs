@@ -458,6 +458,55 @@ mod tests {
     }
 
     #[test]
+    fn completions_of_every_kind_are_graded_by_its_verifier() {
+        let folder = model();
+        let puzzle = {
+            let mut draws = fgrpo_core::rng::Key::new(5).stream();
+            let sudoku = fgrpo_verify::synlogic::Task::Sudoku;
+            fgrpo_verify::synlogic::generate(sudoku, 1, 0, &mut || draws.bits()).unwrap()
+        };
+        let solved = format!("<think>so</think>\n<answer>{}</answer>", puzzle.solution);
+        let synlogic = serde_json::json!({
+            "data_source": "sudoku",
+            "prompt": [{"role": "user", "content": puzzle.question}],
+            "extra_info": {"game_data_str": puzzle.game_data_str()},
+        });
+        let choice = r#"{"Question": "Which?", "Correct Answer": "this", "Incorrect Answer 1": "a", "Incorrect Answer 2": "b", "Incorrect Answer 3": "c"}"#;
+        let follow = r#"{"key": 1, "prompt": "Say it.", "instruction_id_list": ["punctuation:no_comma"], "kwargs": [{}]}"#;
+        let own = r#"{"prompt": "Say it.", "worth": 1}"#;
+        let program = "max_prompt_tokens = 9000\n[verifier.command]\ncommand = [\"python3\", \"-u\", \"-c\", \"import sys, json\\nfor l in sys.stdin:\\n d = json.loads(l); print(json.dumps({'score': d['problem']['worth'] * ('yes' in d['completion'])}))\"]";
+        let longer = "max_prompt_tokens = 9000";
+        for (kind, row, settings, right, wrong) in [
+            (TaskKind::Math, HALF, longer, "so \\boxed{7/2}", "\\boxed{3}"),
+            (TaskKind::Choice, choice, longer, "", "\\boxed{Z}"),
+            (TaskKind::IfEval, follow, longer, "no commas here", "one, comma"),
+            (
+                TaskKind::SynLogic,
+                &synlogic.to_string(),
+                longer,
+                &solved,
+                "<think>so</think>\n<answer>[]</answer>",
+            ),
+            (TaskKind::Command, own, program, "yes", "no"),
+        ] {
+            let file = data(folder.path(), &[row]);
+            let task = open(kind, &config(&file, settings), Some(&folder.path().to_owned())).unwrap();
+            let right = match kind {
+                // The options are shuffled; the letter is the file's to say.
+                TaskKind::Choice => format!("\\boxed{{{}}}", task.target(Split::Train, 0).unwrap()),
+                _ => right.to_owned(),
+            };
+            let verdict = |text: &str| {
+                let graded = task.grade(Split::Train, 0, &task.language().encode(text).unwrap(), false);
+                (graded.verdict, graded.reason)
+            };
+            assert_eq!(verdict(&right).0, Verdict::Correct, "{kind}: {:?}", verdict(&right));
+            assert_ne!(verdict(wrong).0, Verdict::Correct, "{kind}: {:?}", verdict(wrong));
+            assert_ne!(verdict(wrong).0, Verdict::Unscorable, "{kind}: {:?}", verdict(wrong));
+        }
+    }
+
+    #[test]
     fn every_kind_is_configured_by_its_name() {
         for kind in ["math", "choice", "ifeval", "synlogic", "command"] {
             let text = format!(

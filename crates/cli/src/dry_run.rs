@@ -65,7 +65,9 @@ fn model(config: &Config, task: Option<&dyn Task>) -> anyhow::Result<Option<Mode
 }
 
 fn say_memory(config: &Config, memory: &Memory) {
-    let say = |name: &str, n: u64, note: &str| eprintln!("{name:<22}{:>12}  {note}", bytes(n));
+    let say = |name: &str, n: u64, note: &str| {
+        eprintln!("{}", format!("{name:<22}{:>12}  {note}", bytes(n)).trim_end());
+    };
     let engine = &memory.engine;
     say("weights", engine.weights, "");
     if engine.base_weights > 0 {

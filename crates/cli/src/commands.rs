@@ -9,6 +9,7 @@ pub mod generate;
 pub mod init;
 pub mod maze;
 pub mod merge;
+pub mod runs;
 pub mod score;
 pub mod sft;
 pub mod sweep;

@@ -3,23 +3,17 @@
 //! The combinations of the grid share their supervised stage through its cache. `seed` in the grid
 //! makes repetitions: the table shows mean and spread over them.
 
-use crate::commands::train::{conclude, run_and_report};
-use crate::output::progress::Console;
-use anyhow::Context;
+use crate::commands::runs::{State, final_evaluation, state, train_unfinished};
+use crate::commands::train::conclude;
 use fgrpo_nn::DeviceName;
 use fgrpo_train::bad_input;
-use fgrpo_train::config::{Config, Every, Override};
-use fgrpo_train::evaluation::held_out::Evaluation;
-use fgrpo_train::io::files::{read_lines, write_whole};
-use fgrpo_train::io::interrupt;
-use fgrpo_train::problem::{self, Split};
-use fgrpo_train::run::folder::{Held, differences};
-use fgrpo_train::run::metrics::{self, Metrics};
+use fgrpo_train::config::{Config, Override};
+use fgrpo_train::io::files::write_whole;
 use fgrpo_train::trainer::Ending;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Trains every combination of a grid and prints the table of pass@k.
 #[derive(Debug, clap::Args)]
@@ -69,14 +63,6 @@ struct Run<'a> {
     state: State,
 }
 
-/// What a run's folder holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    Absent,
-    Begun,
-    Finished,
-}
-
 /// Runs the command.
 ///
 /// # Errors
@@ -119,21 +105,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         }
         return Ok(());
     }
-    interrupt::listen();
-    let total = runs.len();
-    for (i, run) in runs.iter().enumerate() {
-        let done = if run.state == State::Finished { ": done" } else { "" };
-        say!("[{}/{total}] {}{done}", i + 1, run.folder.display());
-        let held = match run.state {
-            State::Finished => continue,
-            State::Begun => Held::Resume { accept_changes: false },
-            _ => Held::Refuse,
-        };
-        let mut console = Console::new();
-        match run_and_report(&run.config, &run.folder, held, args.device, &mut console)? {
-            Ending::Done(summary) => say!("{summary}"),
-            interrupted => return conclude(interrupted),
-        }
+    let planned = runs.iter().map(|run| (&run.config, run.folder.as_path(), run.state));
+    if !train_unfinished(planned, args.device)? {
+        return conclude(Ending::Interrupted);
     }
     let rows = table(&runs)?;
     write_whole(&out.join("sweep.json"), &serde_json::to_vec_pretty(&rows)?)?;
@@ -190,54 +164,6 @@ fn name(combination: &Combination) -> String {
         .map(|(k, v)| format!("{}-{v}", k.rsplit('.').next().unwrap_or(k).replace('_', "-")))
         .collect();
     parts.join("_").replace(['/', ' '], "-")
-}
-
-/// The configuration in steps, as a run folder holds it.
-fn resolved(config: &Config) -> anyhow::Result<Config> {
-    let in_epochs = config.epochs.is_some() || [config.eval.every, config.save.every].contains(&Every::Epoch);
-    // The data says how many steps an epoch is; nothing else needs it here.
-    let problems = if in_epochs { problem::open(config)?.len(Split::Train) } else { u64::MAX };
-    config.resolved(problems)
-}
-
-/// What the folder holds of a run of `config`. Finished is a run whose last step is logged, evaluated where the
-/// configuration asks for that, and saved.
-///
-/// # Errors
-/// Bad input for a run of another configuration, naming the keys that differ.
-fn state(config: &Config, folder: &Path) -> anyhow::Result<State> {
-    let written = folder.join("config.toml");
-    let text = match std::fs::read_to_string(&written) {
-        Ok(text) => text,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(State::Absent),
-        Err(e) => return Err(e).with_context(|| format!("reading {}", written.display())),
-    };
-    let config = resolved(config)?;
-    let parsed: toml::Table = text.parse().with_context(|| written.display().to_string())?;
-    let differing = differences(&parsed, &config.to_toml().parse()?);
-    if !differing.is_empty() {
-        bad_input!(
-            "{} holds a run of another configuration. Different, there -> here: {}. Choose another folder with --out",
-            folder.display(),
-            differing.join("; ")
-        );
-    }
-    // Lines that a power cut spoiled are for a resume to drop and to make again.
-    let reaches = |m: &Metrics| m.step >= config.steps;
-    let logged = metrics::read(&folder.join("metrics.jsonl")).is_ok_and(|m| m.last().is_some_and(reaches));
-    let saved = fgrpo_train::run::checkpoint::list(&folder.join("checkpoints"))?
-        .last()
-        .is_some_and(|(s, _)| *s >= config.steps);
-    let evaluation = final_evaluation(folder, config.steps);
-    let evaluated = evaluation.is_ok_and(|evaluation| evaluation.is_some() || !config.evaluates_at_the_end());
-    Ok(if logged && saved && evaluated { State::Finished } else { State::Begun })
-}
-
-/// A run's evaluation after its last step.
-fn final_evaluation(folder: &Path, steps: u64) -> anyhow::Result<Option<Evaluation>> {
-    let evaluations: Vec<Evaluation> =
-        read_lines(&folder.join("eval.jsonl")).with_context(|| format!("run {}", folder.display()))?;
-    Ok(evaluations.into_iter().rfind(|e| e.step == steps))
 }
 
 fn table(runs: &[Run]) -> anyhow::Result<Vec<Row>> {

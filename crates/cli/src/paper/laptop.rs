@@ -9,18 +9,12 @@ use super::items::Item;
 use super::numbers::{Printed, Setting};
 use super::settings;
 use super::sources::Sources;
-use crate::commands::train::run_and_report;
-use crate::output::progress::Console;
-use anyhow::Context;
+use crate::commands::runs::{State, state, train_unfinished};
 use fgrpo_train::bad_input;
 use fgrpo_train::config::Config;
 use fgrpo_train::device::DeviceName;
 use fgrpo_train::failure::Stopped;
-use fgrpo_train::io::files::read_lines;
-use fgrpo_train::io::interrupt;
 use fgrpo_train::io::shell::quoted;
-use fgrpo_train::run::folder::{Held, differences};
-use fgrpo_train::trainer::Ending;
 use std::path::PathBuf;
 
 /// The paper's maze.
@@ -90,6 +84,13 @@ pub(super) struct Run {
     pub(super) folder: PathBuf,
 }
 
+impl Run {
+    /// What its folder holds.
+    fn state(&self) -> anyhow::Result<State> {
+        state(&self.config, &self.folder)
+    }
+}
+
 /// The runs of an item, shared with every other item that needs the same.
 pub(super) fn runs(item: &Item, args: &Args) -> anyhow::Result<Vec<Run>> {
     let stand = stand(item);
@@ -129,7 +130,7 @@ pub(super) fn runs(item: &Item, args: &Args) -> anyhow::Result<Vec<Run>> {
 pub(super) fn seconds(item: &Item, args: &Args, estimator: &mut Estimator) -> anyhow::Result<f64> {
     let mut sum = 0.0;
     for run in runs(item, args)?.iter().filter(|_| item.has_laptop()) {
-        if !finished(run)? {
+        if run.state()? != State::Finished {
             sum += estimator.seconds(&run.config)?;
         }
     }
@@ -161,7 +162,8 @@ pub(super) fn run(item: &Item, args: &Args) -> anyhow::Result<()> {
         let mut estimator = Estimator::new();
         let mut all = 0.0;
         for run in &runs {
-            let seconds = if finished(run)? { 0.0 } else { estimator.seconds(&run.config)? };
+            let done = run.state()? == State::Finished;
+            let seconds = if done { 0.0 } else { estimator.seconds(&run.config)? };
             all += seconds;
             let sets: Vec<String> = run.set.iter().map(|s| format!("--set {}", quoted(s))).collect();
             outln!(
@@ -169,7 +171,7 @@ pub(super) fn run(item: &Item, args: &Args) -> anyhow::Result<()> {
                 run.file,
                 sets.join(" "),
                 quoted(&run.folder.display().to_string()),
-                if seconds == 0.0 { "done".to_owned() } else { words(seconds) }
+                if done { "done".to_owned() } else { words(seconds) }
             );
         }
         outln!("{} in all on this machine at most", words(all));
@@ -180,50 +182,15 @@ pub(super) fn run(item: &Item, args: &Args) -> anyhow::Result<()> {
     super::from_results(item, &Sources::open(&from)?, args, Some(&stand(item)))
 }
 
-/// Whether the run's folder holds its evaluation after the last step.
-///
-/// # Errors
-/// Bad input for a run of another configuration.
-fn finished(run: &Run) -> anyhow::Result<bool> {
-    let written = run.folder.join("config.toml");
-    let Ok(text) = std::fs::read_to_string(&written) else { return Ok(false) };
-    let there: toml::Table = text.parse().with_context(|| written.display().to_string())?;
-    let differing = differences(&there, &run.config.to_toml().parse()?);
-    // Epochs became steps when it began: a resumed training compares in full.
-    if !differing.is_empty() && run.config.epochs.is_none() {
-        bad_input!(
-            "{} holds a run of another configuration. Different, there -> here: {}. Choose another folder with --out",
-            run.folder.display(),
-            differing.join("; ")
-        );
-    }
-    let evaluations: Vec<fgrpo_train::evaluation::held_out::Evaluation> =
-        read_lines(&run.folder.join("eval.jsonl"))?;
-    Ok(run.config.steps > 0 && evaluations.last().is_some_and(|e| e.step >= run.config.steps))
-}
-
 /// Trains what isn't finished; an unfinished run goes on from its last checkpoint.
 ///
 /// # Errors
-/// What a run fails with; a stop on request.
+/// Bad input for a folder that holds a run of another configuration; what a run fails with; a stop on request.
 pub(super) fn train_all(runs: &[Run]) -> anyhow::Result<()> {
-    interrupt::listen();
-    for (i, run) in runs.iter().enumerate() {
-        let done = finished(run)?;
-        say!("[{}/{}] {}{}", i + 1, runs.len(), run.folder.display(), if done { ": done" } else { "" });
-        if done {
-            continue;
-        }
-        let begun = run.folder.join("config.toml").exists();
-        let held = if begun { Held::Resume { accept_changes: false } } else { Held::Refuse };
-        let mut console = Console::new();
-        match run_and_report(&run.config, &run.folder, held, DeviceName::Cpu, &mut console)? {
-            Ending::Done(summary) => say!("{summary}"),
-            Ending::Interrupted => {
-                let words = "stopped on request, state saved. The same command goes on";
-                return Err(Stopped(words.to_owned()).into());
-            }
-        }
+    let states: Vec<State> = runs.iter().map(Run::state).collect::<anyhow::Result<_>>()?;
+    let planned = runs.iter().zip(states).map(|(run, state)| (&run.config, run.folder.as_path(), state));
+    match train_unfinished(planned, DeviceName::Cpu)? {
+        true => Ok(()),
+        false => Err(Stopped("stopped on request, state saved. The same command goes on".to_owned()).into()),
     }
-    Ok(())
 }

@@ -129,6 +129,8 @@ pub struct EvalConfig {
     /// With `task.kind = "mix"`: pass@k is the mean over the `problems` of all parts, or over the `parts`, as
     /// an average of benchmarks is. The best checkpoint has the best pass@1 by this.
     pub average: Average,
+    /// Whether an evaluation's folder keeps the completions' texts, for `fgrpo nll`, `diversity` and people; the scores stay.
+    pub keep_texts: bool,
 }
 
 impl EvalConfig {
@@ -209,6 +211,7 @@ impl Default for EvalConfig {
             temperature: 1.0,
             problems: None,
             average: Average::Problems,
+            keep_texts: true,
         }
     }
 }

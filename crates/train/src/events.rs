@@ -35,7 +35,7 @@ pub trait Events {
     }
 
     /// What is being done at this position.
-    fn doing(&mut self, what: &'static str) {
+    fn doing(&mut self, what: &str) {
         let _ = what;
     }
 

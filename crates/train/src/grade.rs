@@ -1,5 +1,6 @@
 //! From a problem and a completion to a verdict and a reward: the one door to all verifiers.
 
+pub mod answers;
 pub mod command;
 
 use crate::bad_input;
@@ -92,6 +93,7 @@ enum Prepared {
 
 /// Grades completions of one kind of task, from any number of threads.
 pub struct Grader {
+    kind: TaskKind,
     settings: Settings,
     command: Option<CommandVerifier>,
     prepared: RwLock<HashMap<String, (Truth, Arc<Prepared>)>>,
@@ -112,7 +114,17 @@ impl Grader {
             (TaskKind::Maze, _) => bad_input!("mazes grade themselves; wanted another task"),
             _ => None,
         };
-        Ok(Self { settings, command, prepared: RwLock::default() })
+        Ok(Self { kind, settings, command, prepared: RwLock::default() })
+    }
+
+    /// What it grades.
+    pub fn kind(&self) -> TaskKind {
+        self.kind
+    }
+
+    /// How it grades.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
     }
 
     /// Has a grader of the user's own answer for one problem, before any work is done; the others need no check.

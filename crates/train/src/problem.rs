@@ -3,6 +3,7 @@
 pub mod dataset;
 
 pub mod arithmetic;
+pub mod held_out;
 pub mod maze;
 pub mod mix;
 pub mod text;
@@ -53,19 +54,15 @@ pub trait Task: Send + Sync {
         positions.map(|p| order.with(p / n).permute(p % n, n)).collect()
     }
 
-    /// Where problems come from several sources: the name of each and its held-out problems.
-    fn parts(&self) -> Vec<(String, Range<u64>)> {
-        Vec::new()
-    }
+    /// The held-out problems with all that asks and grades them, one part for each source that has any.
+    ///
+    /// # Errors
+    /// Reference answers that are no JSON.
+    fn held_out(&self) -> anyhow::Result<Vec<held_out::Part>>;
 
     /// The source that a problem comes from, where there are several.
     fn part(&self, _split: Split, _id: u64) -> Option<&str> {
         None
-    }
-
-    /// What tells a problem from all others, whatever the model and its template.
-    fn identity(&self, split: Split, id: u64) -> String {
-        self.source(split, id).map_or_else(|| self.text(&self.prompt(split, id).tokens), |p| p.id.clone())
     }
 
     /// The number under which logs and reports know a problem.
@@ -119,6 +116,11 @@ pub trait Task: Send + Sync {
 
     /// Token ids as text, for logs and reports.
     fn text(&self, tokens: &[u32]) -> String;
+
+    /// What puts problems to the model and ends completions; mazes have a vocabulary of their own.
+    fn language(&self) -> Option<&Language> {
+        None
+    }
 
     /// A text as token ids; `None` where the task has no tokenizer.
     fn tokens(&self, _text: &str) -> Option<Vec<u32>> {

@@ -7,10 +7,12 @@
 
 use crate::amounts::{bytes, duration};
 use crate::bad_input;
-use crate::config::{Config, Every};
+use crate::config::{Config, Every, TaskConfig};
 use crate::credit::{Credited, credit, mean_logp, samples};
 use crate::device;
-use crate::evaluation::held_out::{Evaluation, check_held_out, evaluate};
+use crate::evaluation::in_training::{Policy, check_held_out, evaluate};
+use crate::evaluation::plan::Plan;
+use crate::evaluation::record::{self, Evaluation};
 use crate::events::Events;
 use crate::io::files::{JsonLines, Prepared, read_lines, sync_folder};
 use crate::io::interrupt;
@@ -19,7 +21,7 @@ use crate::policy;
 use crate::problem::{self, Prompt, Split, Task};
 use crate::rollout::{Rollouts, ServerRollouts, grade, sample};
 use crate::run::checkpoint::{self, Best, Contents, TrainerState};
-use crate::run::folder::{Held, RunDir};
+use crate::run::folder::{EVALUATIONS, Held, RunDir};
 use crate::run::metrics::{self, Metrics, SamplerMetrics, Seconds, not_finite};
 use crate::run::seeds;
 use crate::run::tensorboard::TensorBoard;
@@ -100,6 +102,8 @@ struct Trainer<'a> {
     /// Samples in the engine's place.
     server: Option<ServerRollouts>,
     state: TrainerState,
+    /// What its evaluations ask.
+    plan: Plan,
     metrics: JsonLines,
     evaluations: JsonLines,
     rollouts: JsonLines,
@@ -195,6 +199,7 @@ impl<'a> Trainer<'a> {
         let server = config.rollout.server.as_ref();
         let server = server.map(|s| ServerRollouts::open(s, &run.path)).transpose()?;
         let mut trainer = Self {
+            plan: Plan::of_run(config, task)?,
             server,
             metrics: JsonLines::append(&run.file("metrics.jsonl"))?,
             evaluations: JsonLines::append(&run.file("eval.jsonl"))?,
@@ -395,27 +400,29 @@ impl<'a> Trainer<'a> {
     /// Evaluates and logs; keeps the best policy. `None` when interrupted.
     fn evaluate(&mut self) -> anyhow::Result<Option<()>> {
         let config = self.config;
-        let sampling = Sampling {
-            temperature: config.eval.temperature,
-            top_p: 1.0,
-            top_k: 0,
-            min_p: 0.0,
-            ..self.sampling(config.rollout.max_new_tokens.unwrap_or(self.task.max_new_tokens()))
-        };
-        let keys = (seeds::evaluation(config.seed), seeds::bootstrap(config.seed));
-        self.events.doing("evaluating");
         let step = self.state.step;
-        let go_on = || !interrupt::asked();
-        let Some(e) = evaluate(&mut self.engine, self.task, &config.eval, &sampling, keys, step, &go_on)?
-        else {
-            return Ok(None);
-        };
+        let mixed = matches!(config.task, TaskConfig::Mix(_));
+        let bootstrap = seeds::bootstrap(config.seed);
+        let Self { run, engine, plan, events, task, .. } = self;
+        let evaluated = run.in_place(|home| {
+            let policy = Policy {
+                engine: &mut *engine,
+                language: task.language(),
+                max_cached_tokens: config.rollout.max_cached_tokens,
+                step,
+            };
+            let folder = checkpoint::path(&home.join(EVALUATIONS), step);
+            evaluate(policy, plan, &folder, &config.eval, mixed, bootstrap, *events)
+        })?;
+        let Some(e) = evaluated else { return Ok(None) };
         // The policy first: a line without it would be the best of nothing.
         if let (1.., Some(found)) = (step, best_of(&e))
             && self.state.best.is_none_or(|best| found.pass_at_1 > best.pass_at_1)
         {
-            let checkpoints = self.run.whereabouts()?.join("checkpoints");
-            checkpoint::save_best(&checkpoints, step, &self.engine, &self.contents())?;
+            let contents = self.contents();
+            self.run.in_place(|home| {
+                checkpoint::save_best(&home.join("checkpoints"), step, &self.engine, &contents)
+            })?;
             self.state.best = Some(found);
         }
         self.evaluations.push(&e)?;
@@ -549,8 +556,10 @@ impl<'a> Trainer<'a> {
     }
 
     fn prepare_checkpoint(&self) -> anyhow::Result<Prepared> {
-        let checkpoints = self.run.whereabouts()?.join("checkpoints");
-        checkpoint::prepare_step(&checkpoints, &self.engine, &self.contents(), &self.state)
+        let contents = self.contents();
+        self.run.in_place(|home| {
+            checkpoint::prepare_step(&home.join("checkpoints"), &self.engine, &contents, &self.state)
+        })
     }
 
     fn publish_checkpoint(&mut self, prepared: Prepared) -> anyhow::Result<()> {
@@ -598,9 +607,7 @@ impl<'a> Trainer<'a> {
             self.events.say(&format!("policy: {}", folder.display()));
         }
         Ok(match (evaluations.first(), evaluations.last()) {
-            (Some(first), Some(last)) => {
-                crate::evaluation::held_out::summary(first, last, seeds::bootstrap(self.config.seed))
-            }
+            (Some(first), Some(last)) => record::summary(first, last, seeds::bootstrap(self.config.seed)),
             _ => String::new(),
         })
     }

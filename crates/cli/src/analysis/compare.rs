@@ -2,7 +2,7 @@
 //! simulated, and beside it a bootstrap over problems, for one benchmark or many.
 
 use crate::analysis::benchmarks::{self, Average, AverageArgs};
-use crate::analysis::pass_at_k::{Tables, choose_ks, measure, powers_of_two};
+use crate::analysis::pass_at_k::{choose_ks, powers_of_two};
 use crate::output::table::{Format, Part, Row, Table, percent, points};
 use crate::report::sampled;
 use anyhow::Context;
@@ -12,6 +12,8 @@ use fgrpo_core::stats::bootstrap::{Simulated, resampled_mean};
 use fgrpo_core::stats::holm::holm;
 use fgrpo_core::stats::paired::{self, Difference, Pair, Subsampler};
 use fgrpo_train::bad_input;
+use fgrpo_train::evaluation::estimate::{Tables, measure};
+use fgrpo_train::evaluation::folder::IDENTITY;
 use fgrpo_train::evaluation::samples::{self, Benchmark, Problem};
 use fgrpo_train::failure::OrBadInput;
 use fgrpo_train::io::input;
@@ -513,7 +515,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 /// What two evaluation folders differ in beside the model: prompts and sampling belong to what is compared.
 fn sampled_otherwise(a: &Path, b: &Path) -> anyhow::Result<Option<String>> {
     let identity = |folder: &Path| -> anyhow::Result<Option<toml::Table>> {
-        let path = folder.join("evaluation.json");
+        let path = folder.join(IDENTITY);
         if !path.is_file() {
             return Ok(None);
         }

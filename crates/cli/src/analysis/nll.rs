@@ -5,13 +5,14 @@
 //! large pool of distinct completed correct samples: the summed probability of its least likely ones, and their
 //! share of the pool's. Completions of language models are tokenised again from their text; mazes are exact.
 
-use crate::commands::eval::plan::Plan;
-use crate::commands::eval::settings;
+use crate::commands::eval::flags;
+use crate::commands::eval::settings::{self, Source};
 use crate::output::table::{Format, Table};
 use fgrpo_core::maze::tokens;
 use fgrpo_nn::weights::Checkpoint;
 use fgrpo_nn::{Batch, Device, Engine};
 use fgrpo_train::bad_input;
+use fgrpo_train::evaluation::folder::IDENTITY;
 use fgrpo_train::evaluation::prompts::{self, PromptRecord};
 use fgrpo_train::evaluation::texts;
 use fgrpo_train::failure::OrBadInput;
@@ -133,10 +134,10 @@ fn records(args: &Args) -> anyhow::Result<Vec<PromptRecord>> {
         }
         return Ok(kept);
     }
-    let (mut flags, training) = settings::of_words(&args.rest)?;
-    flags.n = flags.n.or(Some(1));
-    flags.ks.clear();
-    let plan = Plan::new(&flags, training.as_ref(), Some(&args.base))?;
+    let (mut asked, training) = settings::of_words(&args.rest)?;
+    asked.n = asked.n.or(Some(1));
+    asked.ks.clear();
+    let plan = flags::plan(&asked, training.as_ref(), &Source::Checkpoint(args.base.clone()))?;
     let kept: BTreeMap<&str, &PromptRecord> = kept.iter().map(|r| (r.problem.as_str(), r)).collect();
     let made_elsewhere = identity(&args.folder)["source"] == "samples";
     let mut records = Vec::new();
@@ -146,20 +147,20 @@ fn records(args: &Args) -> anyhow::Result<Vec<PromptRecord>> {
             continue;
         };
         let other = (&known.messages, known.thinking) != (&record.messages, record.thinking);
-        if other && flags.asks_for_a_prompt() && !made_elsewhere {
+        if other && asked.asks_for_a_prompt() && !made_elsewhere {
             bad_input!(
                 "--preset, --system, --thinking: found another prompt than that of the samples in {}, wanted none of these flags: the folder knows its prompts",
                 args.folder.display()
             );
         }
-        records.push(if flags.asks_for_a_prompt() { record } else { known.clone() });
+        records.push(if asked.asks_for_a_prompt() { record } else { known.clone() });
     }
     Ok(records)
 }
 
 /// What all samples of the folder have in common; null in a folder that doesn't say.
 fn identity(folder: &Path) -> Value {
-    let text = std::fs::read_to_string(folder.join("evaluation.json")).unwrap_or_default();
+    let text = std::fs::read_to_string(folder.join(IDENTITY)).unwrap_or_default();
     serde_json::from_str(&text).unwrap_or_default()
 }
 

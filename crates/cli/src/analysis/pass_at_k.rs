@@ -3,14 +3,12 @@
 use crate::analysis::benchmarks::{self, AverageArgs};
 use crate::output::table::{Format, Table, percent};
 use fgrpo_core::rng::Key;
-use fgrpo_core::stats::bootstrap::{Simulated, resample};
 use fgrpo_core::stats::majority::majority_at_k;
-use fgrpo_core::stats::pass_at_k::{PassAtK, pass_at_k};
 use fgrpo_train::bad_input;
+use fgrpo_train::evaluation::estimate::{Measured, Tables, average_of, measure};
 use fgrpo_train::evaluation::samples::{self, Benchmark, Problem};
 use rayon::prelude::*;
 use serde_json::{Map, Value, json};
-use std::collections::HashMap;
 use std::path::PathBuf;
 
 /// Unbiased pass@k of scored samples.
@@ -62,82 +60,6 @@ const ORDERINGS: u64 = 1024;
 /// 1, 2, 4, ... up to 256 and at most `most`.
 pub fn powers_of_two(most: u64) -> Vec<u64> {
     (0..9).map(|i| 1 << i).filter(|&k| k <= most).collect()
-}
-
-/// Samples of a problem up to which there is a table; of so many more there are few problems.
-const TABULATED: u64 = 1 << 14;
-
-/// pass@k of problems with differing n and c, one table per (n, k).
-#[derive(Default)]
-pub struct Tables(HashMap<(u64, u64), PassAtK>);
-
-impl Tables {
-    /// pass@k of one problem, which has at least k samples.
-    pub fn of(&mut self, problem: &Problem, k: u64) -> f64 {
-        if problem.samples > TABULATED {
-            return pass_at_k(problem.samples as usize, problem.correct as usize, k as usize);
-        }
-        self.0
-            .entry((problem.samples, k))
-            .or_insert_with(|| PassAtK::new(problem.samples as usize, k as usize))
-            .at(problem.correct as usize)
-    }
-}
-
-/// A set of problems measured at several k.
-#[derive(Debug, Clone)]
-pub struct Measured {
-    /// Benchmark, average or subject.
-    pub name: String,
-    /// Number of problems.
-    pub problems: usize,
-    /// pass@k as a fraction, per k.
-    pub values: Vec<f64>,
-    /// 95 % interval of the problem bootstrap, per k.
-    pub intervals: Vec<(f64, f64)>,
-    /// Resampled values, per k: for averages over benchmarks.
-    resampled: Vec<Vec<f64>>,
-}
-
-/// Measures `problems`: mean and bootstrap over problems of pass@k for each k.
-pub fn measure(name: &str, problems: &[&Problem], ks: &[u64], resamples: u64, key: Key) -> Measured {
-    let mut tables = Tables::default();
-    let each: Vec<Vec<f64>> =
-        ks.iter().map(|&k| problems.iter().map(|p| tables.of(p, k)).collect()).collect();
-    let count = problems.len() as f64;
-    let values: Vec<f64> = each.iter().map(|e| e.iter().sum::<f64>() / count).collect();
-    let by_iteration: Vec<Vec<f64>> = (0..resamples)
-        .into_par_iter()
-        .map_init(
-            || vec![0u32; problems.len()],
-            |times, i| {
-                resample(key, i, times);
-                each.iter()
-                    .map(|e| e.iter().zip(times.iter()).map(|(v, &t)| v * f64::from(t)).sum::<f64>() / count)
-                    .collect()
-            },
-        )
-        .collect();
-    let resampled: Vec<Vec<f64>> =
-        (0..ks.len()).map(|j| by_iteration.iter().map(|values| values[j]).collect()).collect();
-    let intervals = resampled.iter().map(|r| Simulated::new(r.clone()).interval(0.95)).collect();
-    Measured { name: name.to_owned(), problems: problems.len(), values, intervals, resampled }
-}
-
-/// The mean of several benchmarks' values, each resampled on its own.
-pub fn average_of(label: &str, parts: &[&Measured]) -> Measured {
-    let count = parts.len() as f64;
-    let ks = parts[0].values.len();
-    let values = (0..ks).map(|j| parts.iter().map(|p| p.values[j]).sum::<f64>() / count).collect();
-    let resampled: Vec<Vec<f64>> = (0..ks)
-        .map(|j| {
-            let iterations = 0..parts[0].resampled[j].len();
-            iterations.map(|i| parts.iter().map(|p| p.resampled[j][i]).sum::<f64>() / count).collect()
-        })
-        .collect();
-    let intervals = resampled.iter().map(|r| Simulated::new(r.clone()).interval(0.95)).collect();
-    let problems = parts.iter().map(|p| p.problems).sum();
-    Measured { name: label.to_owned(), problems, values, intervals, resampled }
 }
 
 /// maj@k per k, where every problem's wrong samples say what they answered.

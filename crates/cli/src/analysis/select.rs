@@ -11,7 +11,7 @@ use crate::output::table::{Format, Table, percent};
 use anyhow::Context;
 use fgrpo_train::bad_input;
 use fgrpo_train::config::{Config, Every};
-use fgrpo_train::evaluation::held_out::Evaluation;
+use fgrpo_train::evaluation::record::Evaluation;
 use fgrpo_train::failure::OrBadInput;
 use fgrpo_train::io::files::read_lines;
 use fgrpo_train::run::metrics::{self, Metrics};
@@ -313,7 +313,7 @@ fn recorded(
 mod tests {
     use super::*;
     use fgrpo_train::config::Average;
-    use fgrpo_train::evaluation::held_out::PartEvaluation;
+    use fgrpo_train::evaluation::record::PartEvaluation;
     use std::collections::BTreeMap;
 
     /// A run with evaluations (step, pass@1, pass@1 of the part "logic") and the checkpoints that are kept.

@@ -34,7 +34,7 @@ pub fn run(config: &Config, device: DeviceName) -> anyhow::Result<Option<Box<dyn
     let gpu = (device != DeviceName::Cpu).then_some(precision);
     let memory = Memory::of(config, &model, &lengths, gpu);
     say_memory(config, &memory, device);
-    say_disk(&Disk::of(config, &model, &memory));
+    say_disk(&Disk::of(config, &model, &memory, &lengths));
     say_tokens(config, &lengths);
     if gpu.is_some() {
         return Ok(task);
@@ -119,6 +119,13 @@ fn say_disk(disk: &Disk) {
         disk.checkpoints,
         bytes(disk.policy)
     );
+    if disk.evaluations > 0 {
+        say!(
+            "{:<22}{:>12}  of it: samples and scores of the evaluations; less with eval.keep_texts = false",
+            "  evaluations",
+            bytes(disk.evaluations)
+        );
+    }
 }
 
 fn say_tokens(config: &Config, lengths: &Lengths) {

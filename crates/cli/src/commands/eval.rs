@@ -4,27 +4,29 @@
 //! earlier runs left and does the rest. Samples are never made twice, and a score is made again only when its verifier changed.
 
 mod examples;
+pub mod flags;
 pub mod outcome;
-pub mod plan;
 pub mod settings;
 
 pub use settings::Args;
 
 use crate::output::progress::Console;
 use fgrpo_train::bad_input;
-use fgrpo_train::evaluation::folder::Folder;
+use fgrpo_train::evaluation::folder::{Folder, GENERATIONS};
 use fgrpo_train::evaluation::from_server::{Api, Ask, RequestOptions};
 use fgrpo_train::evaluation::generations::Generations;
-use fgrpo_train::evaluation::problems::Problem;
+use fgrpo_train::evaluation::plan::Plan;
 use fgrpo_train::evaluation::scoring::Tally;
 use fgrpo_train::evaluation::{from_engine, from_file, from_server, prompts, scoring};
 use fgrpo_train::failure::Stopped;
 use fgrpo_train::io::files;
 use fgrpo_train::io::interrupt;
 use fgrpo_train::io::server::Server;
+use fgrpo_train::language::Language;
+use fgrpo_train::policy;
 use fgrpo_train::problem::dataset::presets::Preset;
+use fgrpo_train::problem::held_out::{Problem, Question};
 use fgrpo_train::run::fingerprint;
-use plan::Plan;
 use serde_json::{Map, json};
 use settings::Source;
 use std::ffi::OsString;
@@ -41,16 +43,12 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let Some(out) = &args.out else { bad_input!("--out: wanted the evaluation folder") };
     let source = args.source()?;
     interrupt::listen();
-    let checkpoint = match &source {
-        Source::Checkpoint(dir) => Some(dir.as_path()),
-        _ => None,
-    };
-    let plan = Plan::new(args, training.as_ref(), checkpoint)?;
+    let plan = flags::plan(args, training.as_ref(), &source)?;
     let folder = Folder::open(out)?;
     let (model, server) = model_of(args, &source, &folder)?;
-    folder.claim(&plan.identity(args, &source, &model))?;
+    folder.claim(&plan.identity(args.origin(&source), &model))?;
     prompts::record(&plan.parts, &folder)?;
-    let mut store = Generations::open(&folder.file("generations.jsonl"))?;
+    let mut store = Generations::open(&folder.file(GENERATIONS))?;
     let posed = plan.posed();
     let missing = |store: &Generations| -> u64 {
         posed.iter().map(|(p, _)| store.missing(&p.id, plan.n).len() as u64).sum()
@@ -78,15 +76,16 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
                 None
             }
             Source::Checkpoint(dir) => {
+                let mut engine = policy::open(dir, args.adapter.as_deref(), &args.device()?)?;
+                let mazes = posed.iter().all(|(p, _)| matches!(p.question, Question::Maze(_)));
+                let language = (!mazes).then(|| Language::read(dir, &plan.stop)).transpose()?;
                 let request = from_engine::Request {
-                    stop: &plan.stop,
-                    dir,
-                    adapter: args.adapter.as_deref(),
-                    device: args.device()?,
+                    engine: &mut engine,
+                    language: language.as_ref(),
                     problems: &posed,
                     n: plan.n,
                     sampling: plan.engine_sampling(),
-                    seed: args.seed.unwrap_or(0),
+                    seed: plan.seed.unwrap_or(0),
                 };
                 let whole = from_engine::generate(request, &mut store, &mut Console::new())?;
                 (!whole).then(|| "stopped".to_owned())
@@ -100,7 +99,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         tally += of_part;
     }
     if tally.samples > 0 {
-        outcome::report(args, &folder, &plan, training.as_ref().map(|c| c.eval.average))?;
+        outcome::report(args, (&folder, &store), &plan, training.as_ref().map(|c| c.eval.average))?;
     }
     let lacking = missing(&store);
     if tally.samples > 0 && tally.empty == tally.samples {
@@ -187,7 +186,7 @@ fn from_the_server(
     let options = RequestOptions {
         api: args.api,
         model: model.to_owned(),
-        sampling: plan.sampling_fields(args, source),
+        sampling: plan.sampling_fields(args.origin(source)),
         seed: args.seed,
         concurrency: args.concurrency,
         per_request: args.per_request,

@@ -316,7 +316,7 @@ impl<'a> Speaker<'a> {
                 encoded[here.clone()].iter().map(|tokens| Prompt { tokens, samples: 0..1 }).collect();
             let keys: Vec<Key> = problems[here.clone()]
                 .iter()
-                .map(|p| fgrpo_train::evaluation::problems::problem_key(self.args.seed, &p.id))
+                .map(|p| fgrpo_train::problem::held_out::problem_key(self.args.seed, &p.id))
                 .collect();
             let language = &self.language;
             let texts = !language.stop_texts().is_empty();

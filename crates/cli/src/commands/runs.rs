@@ -6,7 +6,7 @@ use anyhow::Context;
 use fgrpo_nn::DeviceName;
 use fgrpo_train::bad_input;
 use fgrpo_train::config::{Config, Every};
-use fgrpo_train::evaluation::held_out::Evaluation;
+use fgrpo_train::evaluation::record::Evaluation;
 use fgrpo_train::io::files::read_lines;
 use fgrpo_train::io::interrupt;
 use fgrpo_train::problem::{self, Split};

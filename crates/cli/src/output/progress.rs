@@ -109,9 +109,9 @@ impl Events for Console {
         }
     }
 
-    fn doing(&mut self, what: &'static str) {
+    fn doing(&mut self, what: &str) {
         if let Some(stage) = &self.stage {
-            stage.bar.set_message(what);
+            stage.bar.set_message(what.to_owned());
         }
     }
 

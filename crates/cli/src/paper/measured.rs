@@ -9,10 +9,10 @@ use super::numbers::{Asked, Column, Measure, Printed, Row, Setting, number, prin
 use super::settings::name;
 use super::sources::{Source, Sources};
 use crate::analysis::benchmarks::{self, canonical};
-use crate::analysis::pass_at_k::Tables;
 use fgrpo_core::rng::Key;
 use fgrpo_core::stats::bootstrap::{Simulated, resample};
 use fgrpo_train::bad_input;
+use fgrpo_train::evaluation::estimate::Tables;
 use fgrpo_train::evaluation::samples::{Benchmark, Problem};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

@@ -7,7 +7,7 @@ use crate::analysis::benchmarks::canonical;
 use anyhow::Context;
 use fgrpo_train::bad_input;
 use fgrpo_train::config::Config;
-use fgrpo_train::evaluation::held_out::Evaluation;
+use fgrpo_train::evaluation::record::Evaluation;
 use fgrpo_train::evaluation::samples::{self, Benchmark, Problem};
 use fgrpo_train::failure::OrBadInput;
 use fgrpo_train::io::files::{self, read_lines};

@@ -5,9 +5,10 @@
 
 use crate::analysis::benchmarks::{self, Average, AverageArgs, canonical};
 use crate::analysis::compare::{self, LEVEL, Method, Plan};
-use crate::analysis::pass_at_k::{Tables, powers_of_two};
+use crate::analysis::pass_at_k::powers_of_two;
 use crate::output::table::{Cell, Format, Part, Row, Table, percent};
 use fgrpo_train::bad_input;
+use fgrpo_train::evaluation::estimate::Tables;
 use fgrpo_train::evaluation::samples::{self, Benchmark};
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;

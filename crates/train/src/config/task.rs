@@ -59,6 +59,14 @@ impl TaskConfig {
         }
     }
 
+    /// Texts that end a completion.
+    pub fn stop(&self) -> &[String] {
+        match self {
+            Self::Mix(mix) => &mix.stop,
+            other => other.text().map_or(&[], |(_, text)| &text.stop),
+        }
+    }
+
     /// Files and folders that it names.
     pub fn paths(&self) -> Vec<&PathBuf> {
         match self {

@@ -7,6 +7,8 @@
 //! summary.json       the numbers of the last report; report.html beside it
 //! ```
 
+use super::prompts;
+use super::samples::SCORED;
 use crate::bad_input;
 use crate::failure::OrBadInput;
 use crate::io::files::{lock, write_whole};
@@ -15,6 +17,12 @@ use serde_json::{Map, Value};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
+
+/// The file of what every sample was made with.
+pub const IDENTITY: &str = "evaluation.json";
+
+/// The file of the samples.
+pub const GENERATIONS: &str = "generations.jsonl";
 
 /// Field of the model's name in a server's answers, which the first answer tells.
 const ANSWERS_AS: &str = "answers_as";
@@ -49,7 +57,7 @@ impl Folder {
     /// # Errors
     /// Bad input: a file that isn't JSON.
     pub fn identity(&self) -> anyhow::Result<Option<Value>> {
-        let path = self.file("evaluation.json");
+        let path = self.file(IDENTITY);
         match std::fs::read_to_string(&path) {
             Ok(text) => serde_json::from_str(&text)
                 .with_context(|| path.display().to_string())
@@ -67,7 +75,7 @@ impl Folder {
     pub fn claim(&self, identity: &Value) -> anyhow::Result<()> {
         let Some(found) = self.identity()? else {
             let text = serde_json::to_string_pretty(identity)? + "\n";
-            return self.write("evaluation.json", text.as_bytes());
+            return self.write(IDENTITY, text.as_bytes());
         };
         let mut comparable = found;
         if let Some(fields) = comparable.as_object_mut() {
@@ -99,7 +107,23 @@ impl Folder {
     pub fn note_served(&self, name: &str) -> anyhow::Result<()> {
         let mut identity = self.identity()?.unwrap_or_default();
         identity[ANSWERS_AS] = name.into();
-        self.write("evaluation.json", (serde_json::to_string_pretty(&identity)? + "\n").as_bytes())
+        self.write(IDENTITY, (serde_json::to_string_pretty(&identity)? + "\n").as_bytes())
+    }
+
+    /// Deletes the samples, their scores and what they belong to.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn clear(&self) -> anyhow::Result<()> {
+        for name in [GENERATIONS, SCORED, prompts::FILE, IDENTITY] {
+            match std::fs::remove_file(self.file(name)) {
+                Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(e).with_context(|| format!("{}: cannot remove", self.file(name).display()));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// Writes a file, whole or not at all.

@@ -1,37 +1,31 @@
-//! Samples from the embedded engine on a checkpoint folder.
+//! Samples from the embedded engine.
 
 use super::generations::{Generation, Generations};
-use super::problems::{Problem, Question, problem_key};
 use crate::bad_input;
 use crate::events::Events;
 use crate::io::interrupt;
 use crate::language::Language;
-use crate::policy;
 use crate::problem::dataset::presets::Preset;
+use crate::problem::held_out::{Problem, Question, problem_key};
 use anyhow::Context;
 use fgrpo_core::maze::tokens;
 use fgrpo_core::rng::Key;
-use fgrpo_nn::{Device, Finish, Prompt, Sampling, StopFn};
+use fgrpo_nn::{Engine, Finish, Prompt, Sampling, StopFn};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::path::Path;
 
 /// Which samples to make, and how.
 pub struct Request<'a> {
-    /// The checkpoint's folder.
-    pub dir: &'a Path,
-    /// A LoRA adapter of it.
-    pub adapter: Option<&'a Path>,
-    /// Where it runs.
-    pub device: Device,
+    /// The model.
+    pub engine: &'a mut Engine,
+    /// Puts problems to it and ends responses; mazes alone need none.
+    pub language: Option<&'a Language>,
     /// The problems, and how each is put to the model.
     pub problems: &'a [(&'a Problem, &'a Preset)],
     /// Samples per problem.
     pub n: u64,
     /// How tokens are drawn; stop tokens are added to it.
     pub sampling: Sampling,
-    /// Texts that end a response beside them.
-    pub stop: &'a [String],
     /// Seed of the draws.
     pub seed: u64,
 }
@@ -42,7 +36,7 @@ const BATCH: usize = 64;
 /// Generates what `store` lacks. Returns whether everything asked for is there now.
 ///
 /// # Errors
-/// A checkpoint that can't be opened, and what the engine reports.
+/// Problems that don't fit the model, and what the engine reports.
 pub fn generate(
     request: Request<'_>,
     store: &mut Generations,
@@ -60,32 +54,30 @@ pub fn generate(
     if wanted.is_empty() {
         return Ok(true);
     }
-    let mut engine = policy::open(request.dir, request.adapter, &request.device)?;
-    let mazes = request.problems.iter().all(|(p, _)| matches!(p.question, Question::Maze(_)));
-    let text = if mazes { None } else { Some(Language::read(request.dir, request.stop)?) };
+    let Request { engine, language: text, .. } = request;
     let mut sampling = request.sampling.clone();
     // The same end tokens as in training.
-    sampling.stop_tokens = text.as_ref().map_or(tokens::STOP.to_vec(), |t| t.stop_tokens().to_vec());
+    sampling.stop_tokens = text.map_or(tokens::STOP.to_vec(), |t| t.stop_tokens().to_vec());
     let mut encoded: Vec<Vec<u32>> = Vec::with_capacity(request.problems.len());
     let room = engine.config().max_position_embeddings;
     for (problem, prompt) in request.problems {
-        let ids = match (&problem.question, &text) {
+        let ids = match (&problem.question, text) {
             (Question::Data(_), Some(text)) => text
                 .prompt(&problem.conversation(prompt.system.as_deref()), prompt.thinking)
                 .with_context(|| format!("the prompt of problem {}", problem.id))?,
             (Question::Maze(maze), _) => tokens::prompt(maze),
-            (Question::Data(_), None) => unreachable!("a tokenizer is opened for every data set"),
+            (Question::Data(_), None) => unreachable!("problems in text come with a language"),
         };
         let vocabulary = engine.config().vocab_size;
         if ids.is_empty() || ids.iter().any(|&t| t as usize >= vocabulary) {
             bad_input!(
-                "--model: the prompt of problem {} doesn't fit the model's vocabulary of {vocabulary}",
+                "the prompt of problem {} doesn't fit the model's vocabulary of {vocabulary}",
                 problem.id
             );
         }
         if ids.len() >= room {
             bad_input!(
-                "--data: problem {} has {} prompt tokens, wanted fewer than the model's {room} positions",
+                "problem {} has {} prompt tokens, wanted fewer than the model's {room} positions",
                 problem.id,
                 ids.len()
             );
@@ -101,7 +93,7 @@ pub fn generate(
     let cut = limits.range(..request.sampling.max_new_tokens).map(|(_, all)| all.len()).sum::<usize>();
     if cut > 0 {
         tracing::info!(
-            "note: the model has {room} positions, which leaves less than --max-tokens {} to {cut} of {} prompts",
+            "note: the model has {room} positions, which leaves fewer than the {} tokens asked for to {cut} of {} prompts",
             request.sampling.max_new_tokens,
             wanted.len()
         );
@@ -123,7 +115,7 @@ pub fn generate(
             .collect();
         let problems: Vec<&Problem> = members.iter().map(|&i| request.problems[wanted[i].0].0).collect();
         let keys: Vec<Key> = problems.iter().map(|p| problem_key(request.seed, &p.id)).collect();
-        let texts = text.as_ref().filter(|t| !t.stop_texts().is_empty());
+        let texts = text.filter(|t| !t.stop_texts().is_empty());
         let stop: &StopFn<'_> = &|tokens| interrupt::asked() || texts.is_some_and(|t| t.ended(tokens));
         engine.generate(
             &prompts,
@@ -137,7 +129,7 @@ pub fn generate(
                 }
                 let problem = problems[completion.prompt];
                 let ended = completion.finish == Finish::Stop;
-                let decoded = match &text {
+                let decoded = match text {
                     None => Ok(tokens::spell(&completion.tokens)),
                     Some(text) => text.answer(&completion.tokens),
                 };

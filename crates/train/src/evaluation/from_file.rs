@@ -5,10 +5,10 @@
 //! its question. The text may also be called `response`, `completion` or `output`, the list by their plurals.
 
 use super::generations::{Generation, Generations};
-use super::problems::{Problem, Question};
 use crate::bad_input;
 use crate::evaluation::samples::MOST_SAMPLES;
 use crate::problem::dataset::rows;
+use crate::problem::held_out::{Problem, Question};
 use anyhow::Context;
 use serde_json::Value;
 use std::collections::HashMap;

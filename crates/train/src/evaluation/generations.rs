@@ -156,6 +156,14 @@ impl Generations {
         Ok(new)
     }
 
+    /// Deletes the store: whoever keeps the scores alone wants no texts.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn remove(self) -> anyhow::Result<()> {
+        std::fs::remove_file(&self.path).with_context(|| format!("{}: cannot remove", self.path.display()))
+    }
+
     /// Brings everything to the disk.
     ///
     /// # Errors

@@ -1,10 +1,10 @@
 //! How each problem of an evaluation folder was put to the model.
 
 use super::folder::Folder;
-use super::problems::{Part, Problem};
 use crate::bad_input;
 use crate::language::chat::Message;
 use crate::problem::dataset::TaskKind;
+use crate::problem::held_out::{Part, Problem};
 use anyhow::Context;
 use std::path::Path;
 

@@ -5,10 +5,10 @@
 
 use super::folder::{self, Folder};
 use super::generations::{Generation, Generations};
-use super::problems::Part;
 use crate::evaluation::samples::SCORED;
 use crate::failure::Stopped;
 use crate::io::interrupt;
+use crate::problem::held_out::Part;
 use anyhow::Context;
 use fgrpo_verify::verdict::Verdict;
 use rayon::prelude::*;
@@ -183,6 +183,20 @@ pub fn score(folder: &Folder, store: &Generations, part: &Part, anew: bool) -> a
     });
     write_all(folder, &scores)?;
     Ok(tally)
+}
+
+/// Calls `visit` with each score of a folder, in their order.
+///
+/// # Errors
+/// A file that can't be read.
+pub fn each(folder: &Folder, mut visit: impl FnMut(Scored)) -> anyhow::Result<()> {
+    let path = folder.file(SCORED);
+    let file = std::fs::File::open(&path).with_context(|| format!("{}: cannot open", path.display()))?;
+    folder::whole_lines(&file, &path, |number, line| {
+        visit(serde_json::from_slice(line).with_context(|| format!("{} line {number}", path.display()))?);
+        Ok(())
+    })?;
+    Ok(())
 }
 
 fn lines(scores: &[Scored]) -> anyhow::Result<Vec<u8>> {

@@ -1,5 +1,6 @@
 //! The texts of an evaluation folder's correct samples, by data set and problem.
 
+use super::folder::GENERATIONS;
 use super::generations::Generation;
 use super::scoring::Scored;
 use crate::bad_input;
@@ -27,7 +28,10 @@ pub type ByProblem = BTreeMap<String, BTreeMap<String, Vec<Correct>>>;
 fn each<T: DeserializeOwned>(path: &Path, mut visit: impl FnMut(T)) -> anyhow::Result<()> {
     let file = match crate::io::input::open(path) {
         Ok(file) => file,
-        Err(e) => bad_input!("{}: cannot open: {e}; wanted a folder that fgrpo eval made", path.display()),
+        Err(e) => bad_input!(
+            "{}: cannot open: {e}; wanted a folder that fgrpo eval made, or a run's evaluation with eval.keep_texts = true",
+            path.display()
+        ),
     };
     for (i, line) in BufReader::with_capacity(1 << 20, file).lines().enumerate() {
         let line = line.with_context(|| format!("{}: cannot read", path.display()))?;
@@ -53,7 +57,7 @@ pub fn correct(folder: &Path) -> anyhow::Result<ByProblem> {
     })?;
     let mut found = ByProblem::new();
     let mut seen: HashSet<(String, u64)> = HashSet::new();
-    each(&folder.join("generations.jsonl"), |g: Generation| {
+    each(&folder.join(GENERATIONS), |g: Generation| {
         let key = (g.problem, g.sample);
         let Some(benchmarks) = wanted.get(&key) else { return };
         if !seen.insert(key.clone()) {

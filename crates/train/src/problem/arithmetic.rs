@@ -42,6 +42,8 @@ const TOKENIZER_CONFIG: &str = r#"{
 }
 "#;
 
+/// What its held-out problems are called.
+pub const NAME: &str = "arithmetic";
 /// Texts that the tokenizer is trained on.
 const CORPUS: u64 = 2000;
 /// Draws tried for a training problem before the held-out problems are called too many.
@@ -69,7 +71,7 @@ pub fn open_with(
         problems.clear();
     }
     let limit = max_new_tokens(&language, problems.iter().chain(&held_out))?;
-    TextTask::of_math(language, problems, held_out, limit)
+    TextTask::of_math(NAME, language, problems, held_out, limit)
 }
 
 /// The longest completion worth sampling: room for a detour, but not for a policy that rambles.

@@ -4,6 +4,7 @@ use super::Graded;
 use super::Prompt;
 use super::Split;
 use super::Task;
+use super::held_out;
 use crate::bad_input;
 use crate::config::{MazeConfig, MazeReward};
 use crate::io::files::write_whole;
@@ -11,6 +12,11 @@ use fgrpo_core::maze::{self, Grade, HeldOut, Maze, Scoring, Token, tokens};
 use fgrpo_verify::verdict::Verdict;
 use std::borrow::Cow;
 use std::path::Path;
+
+/// What held-out mazes of a size are called.
+pub fn name(size: usize) -> String {
+    format!("maze-{size}")
+}
 
 /// Mazes of one size and seed.
 #[derive(Debug, Clone)]
@@ -69,6 +75,11 @@ impl Task for MazeTask {
 
     fn prompt(&self, split: Split, id: u64) -> Prompt {
         Prompt { id, tokens: tokens::prompt(&self.maze(split, id).1) }
+    }
+
+    fn held_out(&self) -> anyhow::Result<Vec<held_out::Part>> {
+        let mazes = self.held_out.mazes().iter().cloned();
+        Ok(vec![held_out::Part::of_mazes(name(self.config.size), mazes, self.config.reward)])
     }
 
     fn number(&self, split: Split, id: u64) -> u64 {

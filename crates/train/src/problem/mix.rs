@@ -10,6 +10,7 @@ use super::Prompt;
 use super::Split;
 use super::Task;
 use super::arithmetic;
+use super::held_out;
 use super::text::{self, TextTask};
 use crate::bad_input;
 use crate::config::{MixConfig, TaskConfig};
@@ -179,10 +180,17 @@ impl Task for MixTask {
             .collect()
     }
 
-    fn parts(&self) -> Vec<(String, Range<u64>)> {
-        let bounds = self.bounds(Split::HeldOut);
-        let ranges = bounds.windows(2).map(|b| b[0]..b[1]);
-        self.parts.iter().map(|p| p.name.clone()).zip(ranges).filter(|(_, r)| !r.is_empty()).collect()
+    fn held_out(&self) -> anyhow::Result<Vec<held_out::Part>> {
+        let mut parts = Vec::new();
+        for part in &self.parts {
+            let own = part.task.held_out()?;
+            parts.extend(own.into_iter().map(|p| held_out::Part { name: part.name.clone(), ..p }));
+        }
+        Ok(parts)
+    }
+
+    fn language(&self) -> Option<&Language> {
+        self.any().language()
     }
 
     fn part(&self, split: Split, id: u64) -> Option<&str> {
@@ -306,17 +314,18 @@ mod tests {
         let task = mix(&format!(
             "{ARITHMETIC}weight = 2.0\n[[task.parts]]\nname = \"options\"\nkind = \"choice\"\ndata = {data}\nsystem = \"Choose.\"\nheld_out_share = 0.3\n"
         ));
-        let parts = task.parts();
-        assert_eq!(parts[0], ("arithmetic".to_owned(), 0..6));
-        assert_eq!((parts[1].0.as_str(), parts[1].1.start), ("options", 6));
-        assert_eq!(task.len(Split::HeldOut), parts[1].1.end);
-        assert_eq!(task.len(Split::Train) + parts[1].1.end, 30 + 6 + 20);
+        let parts = task.held_out().unwrap();
+        let names: Vec<&str> = parts.iter().map(|p| p.name.as_str()).collect();
+        assert_eq!(names, ["arithmetic", "options"]);
+        let held_out = parts.iter().map(|p| p.problems.len() as u64).sum::<u64>();
+        assert_eq!((parts[0].problems.len(), task.len(Split::HeldOut)), (6, held_out));
+        assert_eq!(task.len(Split::Train) + held_out, 30 + 6 + 20);
         let text = |split, id| task.text(&task.prompt(split, id).tokens);
         assert!(!text(Split::Train, 29).contains("Choose."));
         assert!(text(Split::Train, 30).contains("Choose."));
         assert_eq!(task.prompt(Split::HeldOut, 7).id, 7);
         // A letter in a box is an answer to one of them, a number to the other.
-        let language = task.any().language();
+        let language = task.language().unwrap();
         for id in [3, 30] {
             let answer = language.encode(&format!("\\boxed{{{}}}", task.target(Split::Train, id).unwrap()));
             let verdict = |id| task.grade(Split::Train, id, answer.as_ref().unwrap(), false).verdict;

@@ -6,12 +6,14 @@ use super::Graded;
 use super::Prompt;
 use super::Split;
 use super::Task;
+use super::held_out;
 use crate::bad_input;
 use crate::config::TextConfig;
 use crate::grade::{self, Grader};
+use crate::io::files;
 use crate::language::Language;
 use crate::language::chat::Message;
-use crate::problem::dataset::presets::Preset;
+use crate::problem::dataset::presets::{Preset, Prompting};
 use crate::problem::dataset::{self, FilterReport, Problem, TaskKind};
 use anyhow::Context;
 use fgrpo_verify::verdict::Verdict;
@@ -34,8 +36,11 @@ struct Item {
 
 /// Problems in text with their verifier.
 pub struct TextTask {
+    /// What its held-out problems are called.
+    name: String,
     language: Arc<Language>,
-    grader: Grader,
+    grader: Arc<Grader>,
+    prompting: Prompting,
     train: Vec<Item>,
     held_out: Vec<Item>,
     max_new_tokens: usize,
@@ -94,11 +99,29 @@ pub fn open_with(
     } else {
         Vec::new()
     };
-    let grader = Grader::new(kind, config.verifier.clone())?;
+    let grader = Arc::new(Grader::new(kind, config.verifier.clone())?);
     if let Some(item) = train.first().or(held_out.first()) {
         grader.check_start(&item.problem)?;
     }
-    Ok(TextTask { grader, language, train, held_out, max_new_tokens: MAX_NEW_TOKENS })
+    Ok(TextTask {
+        name: held_out_name(config, !train.is_empty()),
+        prompting: config.prompting(),
+        grader,
+        language,
+        train,
+        held_out,
+        max_new_tokens: MAX_NEW_TOKENS,
+    })
+}
+
+/// What the held-out problems of a configuration are called: their file, or the file they are a share of where `train`
+/// says that the rest is trained on.
+pub fn held_out_name(config: &TextConfig, train: bool) -> String {
+    match &config.held_out {
+        Some(path) => files::stem(path),
+        None if train => format!("{}-held-out", files::stem(&config.data)),
+        None => files::stem(&config.data),
+    }
 }
 
 /// The held-out problems of a configuration, those that a policy is evaluated on while it trains, without their
@@ -211,6 +234,7 @@ impl TextTask {
     /// # Errors
     /// What template and tokenizer report.
     pub fn of_math(
+        name: &str,
         language: Arc<Language>,
         train: Vec<Problem>,
         held_out: Vec<Problem>,
@@ -218,17 +242,14 @@ impl TextTask {
     ) -> anyhow::Result<Self> {
         let none = Preset { system: None, thinking: None };
         Ok(Self {
+            name: name.to_owned(),
+            prompting: Prompting::default(),
             train: items(train, &language, &none)?,
             held_out: items(held_out, &language, &none)?,
-            grader: Grader::new(TaskKind::Math, grade::Settings::default())?,
+            grader: Arc::new(Grader::new(TaskKind::Math, grade::Settings::default())?),
             language,
             max_new_tokens,
         })
-    }
-
-    /// Tokenizer, template and end of an answer.
-    pub fn language(&self) -> &Arc<Language> {
-        &self.language
     }
 
     /// Ids of the held-out problems.
@@ -266,6 +287,21 @@ impl Task for TextTask {
 
     fn prompt(&self, split: Split, id: u64) -> Prompt {
         Prompt { id, tokens: self.item(split, id).prompt.clone() }
+    }
+
+    fn held_out(&self) -> anyhow::Result<Vec<held_out::Part>> {
+        if self.held_out.is_empty() {
+            return Ok(Vec::new());
+        }
+        let rows = self.held_out.iter().map(|i| i.problem.clone());
+        let judge = held_out::Judge::new(Arc::clone(&self.grader))?;
+        let prompting = self.prompting.clone();
+        let part = held_out::Part::of_rows(self.name.clone(), prompting, judge, rows, self.max_new_tokens)?;
+        Ok(vec![part])
+    }
+
+    fn language(&self) -> Option<&Language> {
+        Some(&self.language)
     }
 
     fn demonstration(&self, split: Split, id: u64) -> Option<Vec<u32>> {
@@ -438,7 +474,7 @@ mod tests {
         let task = open(TaskKind::Math, &config, Some(&folder.path().to_owned())).unwrap();
         assert_eq!(task.stop_texts(), ["\nQ:"]);
         assert_eq!(task.stop_tokens().len(), 2);
-        let completion = task.language().encode("so \\boxed{4}\nQ: and \\boxed{5}").unwrap();
+        let completion = task.language.encode("so \\boxed{4}\nQ: and \\boxed{5}").unwrap();
         assert_eq!(task.grade(Split::Train, 0, &completion, false).verdict, Verdict::Correct);
         let ended = (1..=completion.len()).find(|&n| task.ended(&completion[..n])).unwrap();
         assert_eq!(task.text(&completion[..ended]), "so \\boxed{4}\nQ:");
@@ -541,7 +577,7 @@ mod tests {
                 _ => right.to_owned(),
             };
             let verdict = |text: &str| {
-                let graded = task.grade(Split::Train, 0, &task.language().encode(text).unwrap(), false);
+                let graded = task.grade(Split::Train, 0, &task.language.encode(text).unwrap(), false);
                 (graded.verdict, graded.reason)
             };
             assert_eq!(verdict(&right).0, Verdict::Correct, "{kind}: {:?}", verdict(&right));

@@ -37,10 +37,14 @@ pub enum Held {
     Restart,
 }
 
+/// The folder of a run's evaluations, a folder `step-000200` each, as `fgrpo eval` leaves them.
+pub const EVALUATIONS: &str = "evaluations";
+
 /// What a run writes into its folder, beside `config.toml`, the lock and its checkpoints. `--restart` deletes these.
-const OUTPUTS: [&str; 11] = [
+const OUTPUTS: [&str; 12] = [
     "metrics.jsonl",
     "eval.jsonl",
+    EVALUATIONS,
     "rollouts.jsonl",
     "sft.jsonl",
     "log.txt",
@@ -182,6 +186,21 @@ impl RunDir {
         Ok(self.moved()?.unwrap_or_else(|| self.path.clone()))
     }
 
+    /// Does work that writes into the folder by its path, and once more at its new place where it was moved meanwhile.
+    ///
+    /// # Errors
+    /// What the work fails with.
+    pub fn in_place<T>(&self, mut work: impl FnMut(&Path) -> anyhow::Result<T>) -> anyhow::Result<T> {
+        let home = self.whereabouts()?;
+        match work(&home) {
+            Err(error) => match self.whereabouts() {
+                Ok(now) if now != home => work(&now),
+                _ => Err(error),
+            },
+            done => done,
+        }
+    }
+
     /// Ends a run whose folder was moved, once its state is saved there: a name can't be followed for good, and two
     /// folders with half a run each would be worse.
     ///
@@ -217,7 +236,7 @@ impl RunDir {
         Ok(checkpoint::list(&self.checkpoints())?.pop())
     }
 
-    /// Drops every logged line after `step`, so that a resumed run leaves no duplicate. Without a
+    /// Drops every logged line and every evaluation after `step`, so that a resumed run leaves no duplicate. Without a
     /// checkpoint (`None`) nothing is kept. Returns what is wrong with the lines before, in words.
     ///
     /// # Errors
@@ -233,6 +252,11 @@ impl RunDir {
                     "{name}: {} lines that are no JSON were dropped, the first is line {first}",
                     unreadable.len()
                 ));
+            }
+        }
+        for (evaluated, folder) in checkpoint::list(&self.file(EVALUATIONS))? {
+            if step.is_none_or(|step| evaluated > step) {
+                remove_folder(&folder)?;
             }
         }
         if let Some(step) = step {

@@ -87,10 +87,8 @@ impl Lengths {
         let worked =
             mean(seen.filter_map(|id| task.demonstration(Split::Train, id)).map(|d| d.len()).collect());
         let at_most = config.eval.problems.unwrap_or(usize::MAX);
-        let held_out = match &task.parts()[..] {
-            [] => at_most.min(task.len(Split::HeldOut) as usize),
-            parts => parts.iter().map(|(_, ids)| at_most.min((ids.end - ids.start) as usize)).sum(),
-        };
+        let held_out =
+            task.held_out().unwrap_or_default().iter().map(|p| at_most.min(p.problems.len())).sum();
         Self {
             prompt_longest: task.context().saturating_sub(task.max_new_tokens()),
             prompt_mean: prompts.unwrap_or(0.0),
@@ -214,8 +212,8 @@ mod tests {
     fn the_disk_holds_every_checkpoint_unless_save_keep_bounds_them() {
         let disk = |set: &[&str]| {
             let (config, model, lengths) = small(set);
-            let disk = Disk::of(&config, &model, &Memory::of(&config, &model, &lengths, None));
-            (disk.checkpoints, disk.policy, disk.total)
+            let disk = Disk::of(&config, &model, &Memory::of(&config, &model, &lengths, None), &lengths);
+            (disk.checkpoints, disk.policy, disk.total - disk.evaluations)
         };
         let (_, model, _) = small(&[]);
         let policy = 4 * parameters(&model) as u64;
@@ -226,6 +224,14 @@ mod tests {
             (2, policy, (2 + 1 + 3 * 2) * policy)
         );
         assert_eq!(disk(&["save.every=0", "eval.every=0"]), (1, policy, 3 * policy));
+        let evaluations = |set: &[&str]| {
+            let (config, model, lengths) = small(set);
+            Disk::of(&config, &model, &Memory::of(&config, &model, &lengths, None), &lengths).evaluations
+        };
+        let all = evaluations(&["steps=100", "eval.every=10"]);
+        assert_eq!(11 * evaluations(&["steps=100", "eval.every=100"]), 2 * all);
+        assert!(evaluations(&["steps=100", "eval.every=10", "eval.keep_texts=false"]) < all);
+        assert_eq!(evaluations(&["eval.every=0"]), 0);
     }
 
     #[test]

@@ -22,11 +22,6 @@ pub fn rollout(seed: u64, step: u64) -> Key {
     Key::new(seed).with(4).with(step)
 }
 
-/// Samples of the evaluations. The same draws at every step, so that steps compare like with like.
-pub fn evaluation(seed: u64) -> Key {
-    Key::new(seed).with(5)
-}
-
 /// Which rollouts are logged.
 pub fn logging(seed: u64, step: u64) -> Key {
     Key::new(seed).with(6).with(step)

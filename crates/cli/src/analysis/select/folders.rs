@@ -5,10 +5,11 @@ use super::Candidate;
 use super::Candidates;
 use super::is_regular;
 use crate::analysis::benchmarks::{self, Average, Domain, canonical};
-use crate::analysis::pass_at_k::Tables;
 use anyhow::Context;
 use fgrpo_train::bad_input;
 use fgrpo_train::config::Config;
+use fgrpo_train::evaluation::estimate::Tables;
+use fgrpo_train::evaluation::folder::IDENTITY;
 use fgrpo_train::evaluation::samples;
 use fgrpo_train::failure::OrBadInput;
 use fgrpo_train::run::checkpoint::{self, ADAPTER};
@@ -161,7 +162,7 @@ fn metric(names: &BTreeSet<String>, part: Option<&str>) -> anyhow::Result<(Vec<S
 
 /// The folder itself if it is an evaluation's, else those that it holds, at any depth.
 fn evaluation_folders(path: &Path, found: &mut Vec<PathBuf>) -> anyhow::Result<()> {
-    if path.join("evaluation.json").is_file() {
+    if path.join(IDENTITY).is_file() {
         found.push(path.to_owned());
         return Ok(());
     }
@@ -175,11 +176,15 @@ fn evaluation_folders(path: &Path, found: &mut Vec<PathBuf>) -> anyhow::Result<(
 
 /// The model that an evaluation folder belongs to.
 fn model_of(folder: &Path) -> anyhow::Result<String> {
-    let path = folder.join("evaluation.json");
+    let path = folder.join(IDENTITY);
     let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
     let identity: serde_json::Value =
         serde_json::from_str(&text).with_context(|| path.display().to_string()).or_bad_input()?;
     match identity["model"].as_str() {
+        // A run's own evaluation, `evaluations/step-000200` beside `checkpoints/step-000200`.
+        Some(model) if identity["source"] == "training" => {
+            Ok(folder.join("../../checkpoints").join(model).display().to_string())
+        }
         Some(model) => Ok(model.to_owned()),
         None => bad_input!("{}: found no \"model\"", path.display()),
     }

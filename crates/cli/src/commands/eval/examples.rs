@@ -1,15 +1,13 @@
 //! Responses worth reading: that is where a verifier's errors and a model's luck are found.
 
 use crate::report::sampled::Example;
-use anyhow::Context;
-use fgrpo_train::evaluation::folder::{Folder, whole_lines};
-use fgrpo_train::evaluation::generations::Generation;
-use fgrpo_train::evaluation::problems::{Problem, Question};
-use fgrpo_train::evaluation::samples::{Benchmark, SCORED};
-use fgrpo_train::evaluation::scoring::Scored;
+use fgrpo_train::evaluation::folder::Folder;
+use fgrpo_train::evaluation::generations::Generations;
+use fgrpo_train::evaluation::samples::Benchmark;
+use fgrpo_train::evaluation::scoring::{self, Scored};
+use fgrpo_train::problem::held_out::Problem;
 use fgrpo_verify::verdict::Verdict;
 use std::collections::HashMap;
-use std::fs::File;
 
 /// Responses of each kind.
 const EACH: usize = 4;
@@ -21,6 +19,7 @@ const EACH: usize = 4;
 /// Files that can't be read.
 pub(super) fn of(
     folder: &Folder,
+    store: &Generations,
     benchmark: &Benchmark,
     problems: &[Problem],
 ) -> anyhow::Result<Vec<Example>> {
@@ -35,7 +34,7 @@ pub(super) fn of(
     let mut wanted: HashMap<(String, u64), (&'static str, Scored)> = HashMap::new();
     let mut counts: HashMap<(&'static str, String), usize> = HashMap::new();
     let mut unread = 0;
-    lines(folder, SCORED, |scored: Scored| {
+    scoring::each(folder, |scored| {
         if scored.benchmark != benchmark.name {
             return;
         }
@@ -56,8 +55,8 @@ pub(super) fn of(
     })?;
     let known: HashMap<&str, &Problem> = problems.iter().map(|p| (p.id.as_str(), p)).collect();
     let mut examples = Vec::new();
-    lines(folder, "generations.jsonl", |made: Generation| {
-        let Some((kind, scored)) = wanted.remove(&(made.problem, made.sample)) else { return };
+    store.each(|made| {
+        let Some((kind, scored)) = wanted.remove(&(made.problem, made.sample)) else { return Ok(()) };
         let problem = known.get(scored.problem.as_str());
         examples.push(Example {
             kind,
@@ -66,12 +65,10 @@ pub(super) fn of(
             problem: scored.id.unwrap_or(scored.problem),
             sample: scored.sample,
             prompt: problem.map(|p| p.text(None)).unwrap_or_default(),
-            target: problem.and_then(|p| match &p.question {
-                Question::Data(p) => p.gold(),
-                Question::Maze(_) => None,
-            }),
+            target: problem.and_then(|p| p.target()),
             response: made.text,
         });
+        Ok(())
     })?;
     examples.sort_by(|a, b| (a.kind, &a.problem, a.sample).cmp(&(b.kind, &b.problem, b.sample)));
     Ok(examples)
@@ -81,18 +78,3 @@ pub(super) fn of(
 const SLIP: &str = "Wrong, where the model is usually right: slips, and the verifier's errors";
 const RARE: &str = "Correct, where the model hardly ever is: rare solutions, and lucky guesses";
 const UNREAD: &str = "No answer could be read, or none could be scored";
-
-/// Every whole line of a file, typed.
-fn lines<T: serde::de::DeserializeOwned>(
-    folder: &Folder,
-    name: &str,
-    mut visit: impl FnMut(T),
-) -> anyhow::Result<()> {
-    let path = folder.file(name);
-    let file = File::open(&path).with_context(|| format!("{}: cannot open", path.display()))?;
-    whole_lines(&file, &path, |number, line| {
-        visit(serde_json::from_slice(line).with_context(|| format!("{} line {number}", path.display()))?);
-        Ok(())
-    })?;
-    Ok(())
-}

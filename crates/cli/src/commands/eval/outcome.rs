@@ -1,14 +1,16 @@
 //! What an evaluation folder says: tables on stdout, `summary.json`, `report.html`.
 
 use super::examples;
-use super::plan::Plan;
 use super::settings::Args;
-use crate::analysis::pass_at_k::{self, Measured, Report};
+use crate::analysis::pass_at_k::{self, Report};
 use crate::output::table::{Format, Table, percent};
 use crate::report::sampled;
 use fgrpo_core::rng::Key;
 use fgrpo_train::config::Average;
+use fgrpo_train::evaluation::estimate::{self, Measured};
 use fgrpo_train::evaluation::folder::Folder;
+use fgrpo_train::evaluation::generations::Generations;
+use fgrpo_train::evaluation::plan::Plan;
 use fgrpo_train::evaluation::samples::{self, Benchmark, Problem, SCORED};
 use serde_json::Value;
 
@@ -20,7 +22,12 @@ const RESAMPLES: u64 = 10_000;
 ///
 /// # Errors
 /// Samples that can't be read, files that can't be written.
-pub fn report(args: &Args, folder: &Folder, plan: &Plan, average: Option<Average>) -> anyhow::Result<()> {
+pub fn report(
+    args: &Args,
+    (folder, store): (&Folder, &Generations),
+    plan: &Plan,
+    average: Option<Average>,
+) -> anyhow::Result<()> {
     let all = samples::read(&folder.file(SCORED))?;
     let mut values: Vec<Value> = Vec::new();
     let mut reports: Vec<(&Benchmark, Report, Vec<u64>)> = Vec::new();
@@ -54,7 +61,7 @@ pub fn report(args: &Args, folder: &Folder, plan: &Plan, average: Option<Average
         reports.push((b, report, ks));
     }
     folder.write("summary.json", (serde_json::to_string_pretty(&Value::Array(values))? + "\n").as_bytes())?;
-    folder.write("report.html", page(args, folder, &reports, plan)?.as_bytes())?;
+    folder.write("report.html", page(args, (folder, store), &reports, plan)?.as_bytes())?;
     let ours: Vec<&(&Benchmark, Report, Vec<u64>)> =
         plan.parts.iter().filter_map(|p| reports.iter().find(|(b, _, _)| b.name == p.name)).collect();
     let together = together(&ours, plan, average);
@@ -109,14 +116,14 @@ fn together(
                 .enumerate()
                 .map(|(i, (b, _, _))| {
                     let problems: Vec<_> = b.problems.iter().collect();
-                    pass_at_k::measure(&b.name, &problems, &ks, RESAMPLES, key.with(i as u64))
+                    estimate::measure(&b.name, &problems, &ks, RESAMPLES, key.with(i as u64))
                 })
                 .collect();
-            pass_at_k::average_of("mean of the parts", &each.iter().collect::<Vec<_>>())
+            estimate::average_of("mean of the parts", &each.iter().collect::<Vec<_>>())
         }
         _ => {
             let problems: Vec<_> = parts.iter().flat_map(|(b, _, _)| &b.problems).collect();
-            pass_at_k::measure("all problems", &problems, &ks, RESAMPLES, key)
+            estimate::measure("all problems", &problems, &ks, RESAMPLES, key)
         }
     };
     Some((measured, ks))
@@ -154,7 +161,7 @@ fn row(m: &Measured, name: String, format: Format) -> Vec<String> {
 /// The folder's report as one HTML file.
 fn page(
     args: &Args,
-    folder: &Folder,
+    (folder, store): (&Folder, &Generations),
     reports: &[(&Benchmark, Report, Vec<u64>)],
     plan: &Plan,
 ) -> anyhow::Result<String> {
@@ -185,8 +192,7 @@ fn page(
             every.sort_unstable();
             every.dedup();
             let all: Vec<_> = b.problems.iter().collect();
-            let curve =
-                pass_at_k::measure(&b.name, &all, &every, RESAMPLES, Key::new(args.seed.unwrap_or(0)));
+            let curve = estimate::measure(&b.name, &all, &every, RESAMPLES, Key::new(args.seed.unwrap_or(0)));
             let points = every.iter().zip(&curve.values).zip(&curve.intervals);
             Ok(sampled::Set {
                 name: b.name.clone(),
@@ -204,7 +210,7 @@ fn page(
                 notes: notes(b),
                 table: table(b, report, ks, Format::Text),
                 by_problem: Some(by_problem),
-                examples: examples::of(folder, b, of_this_data)?,
+                examples: examples::of(folder, store, b, of_this_data)?,
             })
         })
         .collect::<anyhow::Result<Vec<_>>>()?;

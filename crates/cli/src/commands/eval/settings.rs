@@ -10,6 +10,7 @@ use fgrpo_train::bad_input;
 use fgrpo_train::config::{Config, ServerApi};
 use fgrpo_train::device;
 use fgrpo_train::evaluation::from_server::Api;
+use fgrpo_train::evaluation::plan::Origin;
 use fgrpo_train::io::server::Patience;
 use fgrpo_train::language::stop::StopTexts;
 use fgrpo_train::problem::dataset::TaskKind;
@@ -103,7 +104,7 @@ pub struct Args {
     /// Texts that end a response.
     #[arg(long, help_heading = "Sampling")]
     pub stop: Vec<String>,
-    /// Seed. Checkpoints are sampled with seed 0 without it; servers are sent one per sample only with it.
+    /// Seed. Without it checkpoints are sampled with the training configuration's, or 0; servers are sent one per sample only with it.
     #[arg(long, help_heading = "Sampling")]
     pub seed: Option<u64>,
     /// Threads of the embedded engine [default: all].
@@ -294,6 +295,15 @@ impl Args {
                 bad_input!("wanted a source of samples: --model DIR, --server URL or --samples FILE")
             }
         })
+    }
+
+    /// Where the samples of a source come from, as the folder says it.
+    pub fn origin(&self, source: &Source) -> Origin {
+        match source {
+            Source::Server(_) => Origin::Server(self.api, self.server_api),
+            Source::Checkpoint(_) => Origin::Checkpoint,
+            Source::Samples(_) => Origin::Samples,
+        }
     }
 
     /// Checks the ranges that clap can't.

@@ -1,31 +1,40 @@
-//! What a run's checkpoints take on the disk.
+//! What a run's checkpoints and evaluations take on the disk.
 
+use super::Lengths;
 use super::Memory;
 use super::parameters;
 use crate::config::{Config, Every, Keep};
 use crate::run::checkpoint::RESUMABLE;
 use fgrpo_nn::config::Config as ModelConfig;
 
-/// The checkpoints of a run.
+/// Bytes of a token in text, and of what stands beside a sample's text and its score.
+const TOKEN: f64 = 4.0;
+const SAMPLE_LINE: f64 = 140.0;
+const SCORE_LINE: f64 = 260.0;
+
+/// The checkpoints and evaluations of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Disk {
     /// Checkpoints of steps at the end of the run.
     pub checkpoints: u64,
     /// Bytes of one policy.
     pub policy: u64,
+    /// Bytes of the evaluations' samples and scores, with completions of the likely length.
+    pub evaluations: u64,
     /// Bytes of all of it, at most.
     pub total: u64,
 }
 
 impl Disk {
     /// The checkpoints of a configuration for a model.
-    pub fn of(config: &Config, model: &ModelConfig, memory: &Memory) -> Self {
-        let made = match (config.save.every, config.epochs) {
-            (Every::Steps(0), _) => 1,
+    pub fn of(config: &Config, model: &ModelConfig, memory: &Memory, lengths: &Lengths) -> Self {
+        // The data that would say how long an epoch is isn't there where it is not resolved to steps.
+        let times = |every: Every| match (every, config.epochs) {
+            (Every::Steps(0), _) => 0,
             (Every::Steps(n), _) => config.steps.div_ceil(n),
-            // The data that would say how long an epoch is isn't there.
             (Every::Epoch, epochs) => epochs.unwrap_or(1),
         };
+        let made = times(config.save.every).max(1);
         let checkpoints = match config.save.keep {
             Keep::All => made,
             Keep::Newest(n) => made.min(n as u64 + 1),
@@ -41,6 +50,13 @@ impl Disk {
         let best = u64::from(config.eval.happens());
         // A new one is whole before an old one goes.
         let resumable = made.min(RESUMABLE as u64 + 1);
-        Self { checkpoints, policy, total: (checkpoints + best) * policy + resumable * optimizer }
+        let eval = &config.eval;
+        let of_checkpoints = if eval.at_checkpoints { made } else { 0 };
+        let evaluated = if eval.happens() { 1 + times(eval.every).max(of_checkpoints) } else { 0 };
+        let text = if eval.keep_texts { SAMPLE_LINE + TOKEN * lengths.completion_likely } else { 0.0 };
+        let samples = evaluated as f64 * (lengths.held_out.unwrap_or(0) * eval.samples) as f64;
+        let evaluations = (samples * (SCORE_LINE + text)) as u64;
+        let total = (checkpoints + best) * policy + resumable * optimizer + evaluations;
+        Self { checkpoints, policy, evaluations, total }
     }
 }

@@ -3,7 +3,6 @@
 use super::Lengths;
 use crate::bad_input;
 use crate::config::Config;
-use crate::evaluation::held_out::SAMPLES_AT_ONCE;
 use crate::io::machine::resident;
 use fgrpo_nn::config::Config as ModelConfig;
 use fgrpo_nn::{DEFAULT_CHUNK_TOKENS, Needs, Precision, Workload};
@@ -12,6 +11,9 @@ use fgrpo_nn::{DEFAULT_CHUNK_TOKENS, Needs, Precision, Workload};
 /// their copies on the way to the update.
 const BATCH_TOKEN: u64 = 64;
 
+/// Bytes that a sample of an evaluation takes while the samples are scored and counted.
+const SCORED_SAMPLE: u64 = 512;
+
 /// The memory of a run, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Memory {
@@ -19,7 +21,7 @@ pub struct Memory {
     pub engine: Needs,
     /// The model that RL started from, where it is kept for the KL penalty.
     pub reference: u64,
-    /// Completions waiting for grades and the update.
+    /// Completions waiting for grades and the update, or an evaluation's scores.
     pub batch: u64,
     /// Program, tokenizer and data: what this process holds now. 0 where the data isn't there.
     pub program: u64,
@@ -59,14 +61,14 @@ impl Memory {
             cache: a.cache.max(b.cache),
             ..a
         };
-        let waiting = |w: &Workload| (w.prompts * w.prompt_tokens + w.samples * w.new_tokens) as u64;
         Self {
             // With adapters on the model that RL starts from, that model is in the engine.
             reference: match (config.algorithm.kl_coef == 0.0, &config.lora, &config.sft) {
                 (true, ..) | (_, Some(_), None) => 0,
                 _ => engine.weights + engine.base_weights,
             },
-            batch: BATCH_TOKEN * super::tokens_per_step(config, lengths).max(waiting(&evaluation)),
+            batch: (BATCH_TOKEN * super::tokens_per_step(config, lengths))
+                .max(SCORED_SAMPLE * evaluation.samples as u64),
             program: if lengths.measured { resident().unwrap_or(0) } else { 0 },
             engine,
         }
@@ -115,7 +117,7 @@ fn workloads(config: &Config, lengths: &Lengths, gpu: Option<Precision>) -> [Wor
     };
     let e = &config.eval;
     let happens = e.happens() && config.has_steps();
-    let held_out = lengths.held_out.unwrap_or(1).min(SAMPLES_AT_ONCE / e.samples.max(1)).max(1);
+    let held_out = lengths.held_out.unwrap_or(1).max(1);
     let evaluation = Workload {
         prompts: if happens { held_out } else { 0 },
         samples: if happens { held_out * e.samples } else { 0 },

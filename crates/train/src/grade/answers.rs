@@ -3,14 +3,13 @@
 //! Verifiers decide what is correct; here only wrong answers are told apart. Two spellings of one wrong
 //! answer that differ by more than spaces, dollar signs and sizing commands count as two votes.
 
-use super::problems::has_votes;
 use crate::problem::dataset::{TaskKind, Truth};
 
 /// Longest answer kept; a longer one is no answer anyone repeats.
 const LONGEST: usize = 200;
 
 /// The answer in `text`: `None` where this kind of problem has no votes, `Some(None)` where there is no answer.
-pub(super) fn answer(kind: TaskKind, truth: &Truth, text: &str) -> Option<Option<String>> {
+pub fn answer(kind: TaskKind, truth: &Truth, text: &str) -> Option<Option<String>> {
     if !has_votes(truth) {
         return None;
     }
@@ -19,6 +18,11 @@ pub(super) fn answer(kind: TaskKind, truth: &Truth, text: &str) -> Option<Option
         _ => last_boxed(text).or_else(|| tagged(text)),
     };
     Some(found.map(plain).filter(|a| !a.is_empty() && a.len() <= LONGEST))
+}
+
+/// Whether majority votes make sense for this truth: one short answer.
+fn has_votes(truth: &Truth) -> bool {
+    matches!(truth, Truth::Math { .. } | Truth::Choice { .. } | Truth::SynLogic { .. })
 }
 
 /// What stands in the last `\boxed{...}` whose braces close.

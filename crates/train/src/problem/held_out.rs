@@ -1,15 +1,14 @@
-//! The problems of an evaluation, how they are put to the model and how answers are graded: one value, whether it comes
-//! from a training configuration or from flags. The parts are those that training itself uses.
+//! Held-out problems with all that asks and grades them: one value, whether they are a run's own, a configuration's or
+//! a file's.
 
-use super::answers;
+use super::{arithmetic, maze as maze_task, text};
 use crate::bad_input;
 use crate::config::{MazeConfig, MazeReward, TaskConfig};
-use crate::grade::{Grader, Settings};
+use crate::grade::{Grader, Settings, answers};
 use crate::io::files;
 use crate::language::Language;
 use crate::problem::dataset::presets::{Preset, Prompting};
-use crate::problem::dataset::{self, Message, TaskKind, Truth, rows};
-use crate::problem::{arithmetic, maze as maze_task, text};
+use crate::problem::dataset::{self, Message, TaskKind, rows};
 use anyhow::Context;
 use fgrpo_core::maze::{self, HeldOut, Maze, tokens};
 use fgrpo_core::rng::Key;
@@ -18,6 +17,7 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use std::collections::HashSet;
 use std::path::Path;
+use std::sync::Arc;
 
 /// One problem to evaluate.
 #[derive(Debug, Clone)]
@@ -56,6 +56,14 @@ impl Problem {
         }
     }
 
+    /// The reference answer as text, where there is one.
+    pub fn target(&self) -> Option<String> {
+        match &self.question {
+            Question::Data(p) => p.gold(),
+            Question::Maze(maze) => maze.solve().map(|moves| tokens::spell(&tokens::completion(&moves))),
+        }
+    }
+
     /// The conversation up to the answer.
     pub fn conversation(&self, system: Option<&str>) -> Vec<Message> {
         match &self.question {
@@ -71,7 +79,8 @@ impl Problem {
     }
 }
 
-/// The key of a problem's draws and seeds.
+/// The key of a problem's draws in an evaluation. A run's evaluations have the run's seed, so that the same command on a
+/// checkpoint draws the same samples, and the same at every step, so that steps compare like with like.
 pub fn problem_key(seed: u64, problem: &str) -> Key {
     problem.bytes().fold(Key::new(seed), |key, byte| key.with(u64::from(byte)))
 }
@@ -151,6 +160,61 @@ pub struct Part {
     pub max_tokens: usize,
 }
 
+impl Part {
+    /// A part of a data set's problems.
+    ///
+    /// # Errors
+    /// Reference answers that are no JSON.
+    pub fn of_rows(
+        name: String,
+        prompting: Prompting,
+        judge: Judge,
+        rows: impl IntoIterator<Item = dataset::Problem>,
+        max_tokens: usize,
+    ) -> anyhow::Result<Self> {
+        let kind = judge.kind;
+        let problems = rows.into_iter().map(data_problem).collect::<anyhow::Result<_>>()?;
+        Ok(Self { name, kind, prompt: prompting.of(kind), prompting, judge, problems, max_tokens })
+    }
+
+    /// A part of mazes.
+    pub fn of_mazes(name: String, mazes: impl IntoIterator<Item = Maze>, reward: MazeReward) -> Self {
+        Self::of_maze_problems(name, mazes.into_iter().map(maze_problem).collect(), reward)
+    }
+
+    fn of_maze_problems(name: String, problems: Vec<Problem>, reward: MazeReward) -> Self {
+        Self {
+            name,
+            kind: TaskKind::Maze,
+            prompting: Prompting::default(),
+            prompt: Prompting::default().of(TaskKind::Maze),
+            judge: Judge::of_mazes(reward),
+            problems,
+            max_tokens: maze_task::MAX_NEW_TOKENS,
+        }
+    }
+}
+
+/// The first `limit` problems of each part, each with a key of its own: a problem that comes twice, in a small maze's
+/// copies or in two parts, is sampled twice, and samples are keyed by the problem.
+pub fn keyed(parts: &mut Vec<Part>, limit: Option<usize>) {
+    parts.retain(|p| !p.problems.is_empty());
+    let mut seen = HashSet::new();
+    for part in parts {
+        if let Some(limit) = limit {
+            part.problems.truncate(limit);
+        }
+        for problem in &mut part.problems {
+            let mut copy = 1;
+            let original = problem.id.clone();
+            while !seen.insert(problem.id.clone()) {
+                copy += 1;
+                problem.id = short_hash(&format!("{original} {copy}"));
+            }
+        }
+    }
+}
+
 /// What replaces parts of the task.
 pub struct Overrides<'a> {
     /// Of the prompt.
@@ -186,23 +250,9 @@ pub fn open(
         }
         other => vec![of_one(other, language, train, overrides)?],
     };
-    parts.retain(|p| !p.problems.is_empty());
-    // Training samples a problem that comes twice twice, in a small maze's copies or in two parts; samples are keyed
-    // by the problem, so the later one gets a key of its own.
-    let mut seen = HashSet::new();
-    for part in &mut parts {
-        if let Some(limit) = overrides.limit {
-            part.problems.truncate(limit);
-        }
+    keyed(&mut parts, overrides.limit);
+    for part in &parts {
         part.judge.check_start(&part.problems)?;
-        for problem in &mut part.problems {
-            let mut copy = 1;
-            let original = problem.id.clone();
-            while !seen.insert(problem.id.clone()) {
-                copy += 1;
-                problem.id = short_hash(&format!("{original} {copy}"));
-            }
-        }
     }
     if parts.iter().all(|p| p.problems.is_empty()) {
         bad_input!("found no held-out problem to evaluate on");
@@ -217,16 +267,8 @@ fn of_one(
     overrides: &Overrides<'_>,
 ) -> anyhow::Result<Part> {
     let part = |name: String, kind, prompting, settings, problems: Vec<dataset::Problem>, max_tokens| {
-        let prompting = (overrides.prompting)(prompting);
-        Ok(Part {
-            name,
-            kind,
-            prompt: prompting.of(kind),
-            prompting,
-            judge: Judge::new(kind, (overrides.grading)(settings)?, MazeReward::Exact)?,
-            problems: problems.into_iter().map(data_problem).collect::<anyhow::Result<_>>()?,
-            max_tokens,
-        })
+        let judge = Judge::new(Arc::new(Grader::new(kind, (overrides.grading)(settings)?)?))?;
+        Part::of_rows(name, (overrides.prompting)(prompting), judge, problems, max_tokens)
     };
     match task {
         TaskConfig::Maze(config) => mazes(config, overrides.mazes),
@@ -240,50 +282,49 @@ fn of_one(
                 None => text::MAX_NEW_TOKENS,
             };
             let settings = Settings::default();
-            part("arithmetic".into(), TaskKind::Math, Prompting::default(), settings, held_out, limit)
+            part(arithmetic::NAME.into(), TaskKind::Math, Prompting::default(), settings, held_out, limit)
         }
         TaskConfig::Mix(_) => bad_input!("task.parts: found a mix within a mix"),
         from_file => {
             let (kind, config) = from_file.text().expect("every other task reads its problems from files");
             let problems = text::held_out(kind, config, language, train)?;
-            let name = match &config.held_out {
-                Some(path) => files::stem(path),
-                None if train => format!("{}-held-out", files::stem(&config.data)),
-                None => files::stem(&config.data),
-            };
             let settings = config.verifier.clone();
-            part(name, kind, config.prompting(), settings, problems, text::MAX_NEW_TOKENS)
+            part(
+                text::held_out_name(config, train),
+                kind,
+                config.prompting(),
+                settings,
+                problems,
+                text::MAX_NEW_TOKENS,
+            )
         }
     }
 }
 
 /// The held-out mazes of a configuration, or those of a file.
 fn mazes(config: &MazeConfig, file: Option<&Path>) -> anyhow::Result<Part> {
-    let (name, problems) = match file {
-        Some(path) => (files::stem(path), mazes_of(path)?),
+    match file {
+        Some(path) => Ok(Part::of_maze_problems(files::stem(path), mazes_of(path)?, config.reward)),
         None => {
             let held_out = HeldOut::new(config.size, config.seed, config.held_out);
-            let problems = held_out.mazes().iter().cloned().map(maze_problem).collect();
-            (format!("maze-{}", config.size), problems)
+            Ok(Part::of_mazes(maze_task::name(config.size), held_out.mazes().iter().cloned(), config.reward))
         }
-    };
-    Ok(Part {
-        name,
-        kind: TaskKind::Maze,
-        prompting: Prompting::default(),
-        prompt: Prompting::default().of(TaskKind::Maze),
-        judge: Judge::new(TaskKind::Maze, Settings::default(), config.reward)?,
-        problems,
-        max_tokens: maze_task::MAX_NEW_TOKENS,
-    })
+    }
 }
 
 /// Grades completions of one part's problems.
+#[derive(Clone)]
 pub struct Judge {
     kind: TaskKind,
-    grader: Option<Grader>,
-    reward: MazeReward,
+    by: By,
     tag: String,
+}
+
+/// Who decides.
+#[derive(Clone)]
+enum By {
+    Grader(Arc<Grader>),
+    Maze(MazeReward),
 }
 
 /// What a completion is worth.
@@ -298,21 +339,18 @@ pub struct Judged {
 }
 
 impl Judge {
-    /// A judge for a kind of task; `reward` is that of mazes.
+    /// A judge that asks a grader, which may be a trainer's too.
     ///
     /// # Errors
-    /// Bad input, as [`Grader::new`].
-    pub fn new(kind: TaskKind, settings: Settings, reward: MazeReward) -> anyhow::Result<Self> {
-        let how = match kind {
-            TaskKind::Maze => format!("{reward:?}"),
-            _ => serde_json::to_string(&settings).context("settings of a verifier")?,
-        };
-        let tag = format!("{kind}/{}/{}", env!("CARGO_PKG_VERSION"), &short_hash(&how)[..8]);
-        let grader = match kind {
-            TaskKind::Maze => None,
-            _ => Some(Grader::new(kind, settings)?),
-        };
-        Ok(Self { kind, grader, reward, tag })
+    /// Settings that are no JSON.
+    pub fn new(grader: Arc<Grader>) -> anyhow::Result<Self> {
+        let how = serde_json::to_string(grader.settings()).context("settings of a verifier")?;
+        Ok(Self { kind: grader.kind(), tag: tag(grader.kind(), &how), by: By::Grader(grader) })
+    }
+
+    /// A judge of mazes.
+    pub fn of_mazes(reward: MazeReward) -> Self {
+        Self { kind: TaskKind::Maze, tag: tag(TaskKind::Maze, &format!("{reward:?}")), by: By::Maze(reward) }
     }
 
     /// Has a grader of the user's own answer for the first problem, before anything is sampled.
@@ -320,8 +358,8 @@ impl Judge {
     /// # Errors
     /// As [`Grader::check_start`].
     pub fn check_start(&self, problems: &[Problem]) -> anyhow::Result<()> {
-        match (&self.grader, problems.first().map(|p| &p.question)) {
-            (Some(grader), Some(Question::Data(problem))) => grader.check_start(problem),
+        match (&self.by, problems.first().map(|p| &p.question)) {
+            (By::Grader(grader), Some(Question::Data(problem))) => grader.check_start(problem),
             _ => Ok(()),
         }
     }
@@ -333,23 +371,22 @@ impl Judge {
 
     /// Grades one completion.
     pub fn grade(&self, problem: &Problem, text: &str) -> Judged {
-        let (graded, answer) = match (&problem.question, &self.grader) {
-            (Question::Maze(maze), _) => (
-                maze_task::graded(maze, &tokens::read(text), self.reward),
-                Some(Some(text.trim().to_owned())),
-            ),
-            (Question::Data(data), Some(grader)) => {
+        let (graded, answer) = match (&problem.question, &self.by) {
+            (Question::Maze(maze), By::Maze(reward)) => {
+                (maze_task::graded(maze, &tokens::read(text), *reward), Some(Some(text.trim().to_owned())))
+            }
+            (Question::Data(data), By::Grader(grader)) => {
                 (grader.grade(data, text), answers::answer(self.kind, &data.truth, text))
             }
-            (Question::Data(_), None) => (crate::grade::unscorable("no_grader"), None),
+            _ => (crate::grade::unscorable("no_grader"), None),
         };
         Judged { verdict: graded.verdict, reason: graded.reason.into_owned(), answer }
     }
 }
 
-/// Whether majority votes make sense for this truth: one short answer.
-pub(super) fn has_votes(truth: &Truth) -> bool {
-    matches!(truth, Truth::Math { .. } | Truth::Choice { .. } | Truth::SynLogic { .. })
+/// What tells judges apart: kind, version, settings.
+fn tag(kind: TaskKind, how: &str) -> String {
+    format!("{kind}/{}/{}", env!("CARGO_PKG_VERSION"), &short_hash(how)[..8])
 }
 
 #[cfg(test)]

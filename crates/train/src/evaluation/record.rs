@@ -1,17 +1,15 @@
-//! Evaluation while training: samples of held-out problems, pass@k with problem-bootstrap intervals.
+//! What a run's evaluation found, a line of `eval.jsonl`: pass@k over held-out problems with problem-bootstrap intervals.
+//! It is counted from the folder that the evaluation leaves, by the estimator of every other command.
 
-use crate::bad_input;
-use crate::config::{Average, Config, EvalConfig};
-use crate::problem::{Split, Task};
-use crate::rollout::{grade, sample};
+use super::estimate::{average_of, measure};
+use super::plan::Plan;
+use super::samples::{Benchmark, Problem};
+use crate::config::Average;
 use fgrpo_core::rng::Key;
 use fgrpo_core::stats::bootstrap::{Simulated, resampled_mean};
-use fgrpo_nn::{Engine, Sampling};
-use fgrpo_verify::verdict::Verdict;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
+use std::collections::BTreeMap;
 
 /// One line of `eval.jsonl`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -114,142 +112,111 @@ pub struct Example {
     pub correct: bool,
 }
 
-/// Samples sampled at a time, which bounds the memory that waits for its grade.
-pub const SAMPLES_AT_ONCE: usize = 1 << 16;
 const RESAMPLES: u64 = 2_000;
 
-/// Refuses a task without the problems that the configuration's evaluations need, before any work is done.
-///
-/// # Errors
-/// Bad input naming the split's size and how to change it.
-pub fn check_held_out(config: &Config, task: &dyn Task) -> anyhow::Result<()> {
-    let remedy = "a larger task.held_out_share, a file in task.held_out, more rows, or eval.every = 0";
-    if !config.eval.happens() {
-        return Ok(());
+/// A part's counted samples, or nothing where it has none.
+type Counts<'a> = Vec<&'a Problem>;
+
+impl Evaluation {
+    /// Counts the samples of a plan's problems. `mixed` problems are also counted part by part.
+    pub fn of(
+        step: u64,
+        plan: &Plan,
+        counted: &[Benchmark],
+        (average, mixed): (Average, bool),
+        bootstrap: Key,
+    ) -> Self {
+        let of_part = |name: &str| -> Counts<'_> {
+            counted.iter().filter(|b| b.name == name).flat_map(|b| &b.problems).collect()
+        };
+        let parts: Vec<(&str, Counts<'_>)> =
+            plan.parts.iter().map(|p| (p.name.as_str(), of_part(&p.name))).collect();
+        let all: Counts<'_> = parts.iter().flat_map(|(_, problems)| problems.iter().copied()).collect();
+        let sets: Vec<&[&Problem]> = match average {
+            Average::Parts if mixed => parts.iter().map(|(_, problems)| &problems[..]).collect(),
+            _ => vec![&all],
+        };
+        let Estimate { pass_at_k, interval } = estimate(&sets, &plan.ks, bootstrap);
+        let whole = part(&all, plan, bootstrap);
+        let tokens =
+            all.iter().map(|p| p.tokens).fold((0, 0), |(t, n), (tokens, said)| (t + tokens, n + said));
+        let mut problem_set = Sha256::new();
+        for problem in plan.parts.iter().flat_map(|p| &p.problems) {
+            problem_set.update(problem.id.as_bytes());
+            problem_set.update(problem.truth.as_bytes());
+        }
+        Self {
+            step,
+            set: "held-out".to_owned(),
+            problems: whole.problems,
+            samples: plan.n as usize,
+            average,
+            pass_at_k,
+            interval,
+            problem_set: problem_set.finalize()[..8].iter().map(|b| format!("{b:02x}")).collect(),
+            per_problem: whole.per_problem,
+            scored_per_problem: whole.scored_per_problem,
+            completion_length_mean: tokens.0 as f64 / (tokens.1 as f64).max(1.0),
+            unscorable: whole.unscorable,
+            left_out: whole.left_out,
+            examples: Vec::new(),
+            parts: match mixed {
+                true => parts.iter().map(|(n, p)| ((*n).to_owned(), part(p, plan, bootstrap))).collect(),
+                false => BTreeMap::new(),
+            },
+        }
     }
-    if task.is_empty(Split::HeldOut) {
-        bad_input!(
-            "task.held_out: found 0 held-out problems beside {} to train on, wanted at least 1: {remedy}",
-            task.len(Split::Train)
-        );
-    }
-    if config.eval.average == Average::Parts
-        && let Some((name, _)) = task.parts().iter().find(|(_, ids)| ids.is_empty())
-    {
-        bad_input!(
-            "task.parts: found no held-out problem of {name}, wanted at least 1 for eval.average = \"parts\": {remedy}"
-        );
-    }
-    Ok(())
 }
 
-/// Samples `eval.samples` completions of each held-out problem and reports pass@k. `None` when
-/// `go_on` said stop.
-///
-/// # Errors
-/// What the engine reports.
-pub fn evaluate(
-    engine: &mut Engine,
-    task: &dyn Task,
-    eval: &EvalConfig,
-    sampling: &Sampling,
-    keys: (Key, Key),
-    step: u64,
-    go_on: &(dyn Fn() -> bool + Sync),
-) -> anyhow::Result<Option<Evaluation>> {
-    let (key, bootstrap) = keys;
-    let at_most = eval.problems.map_or(u64::MAX, |p| p as u64);
-    let first_of = |range: Range<u64>| range.start..range.end.min(range.start.saturating_add(at_most));
-    let parts: Vec<(String, Range<u64>)> =
-        task.parts().into_iter().map(|(name, range)| (name, first_of(range))).collect();
-    let ids: Vec<u64> = match parts.is_empty() {
-        true => first_of(0..task.len(Split::HeldOut)).collect(),
-        false => parts.iter().flat_map(|(_, range)| range.clone()).collect(),
-    };
-    // pass@1 chooses the best policy, whatever else is asked for.
-    let ks: Vec<usize> = eval.k.iter().copied().chain([1]).collect::<BTreeSet<usize>>().into_iter().collect();
-    let mut problem_set = Sha256::new();
-    let at_once = (SAMPLES_AT_ONCE / eval.samples).max(1);
-    let mut counts = Vec::new();
-    let (mut tokens, mut completions, mut examples) = (0usize, 0usize, Vec::new());
-    for ids in ids.chunks(at_once) {
-        let prompts = ids.iter().map(|&id| task.prompt(Split::HeldOut, id)).collect();
-        let Some(rollouts) = sample(engine, task, prompts, eval.samples, sampling, key, go_on)? else {
-            return Ok(None);
-        };
-        let Some(grades) = grade(task, Split::HeldOut, &rollouts) else { return Ok(None) };
-        for (r, grades) in rollouts.iter().zip(grades) {
-            counts.push(Count {
-                correct: grades.iter().filter(|g| g.verdict == Verdict::Correct).count(),
-                scored: grades.iter().filter(|g| g.verdict != Verdict::Unscorable).count(),
-            });
-            let (identity, target) =
-                (task.identity(Split::HeldOut, r.prompt.id), task.target(Split::HeldOut, r.prompt.id));
-            for text in [identity, target.unwrap_or_default()] {
-                problem_set.update(text.as_bytes());
-                problem_set.update([0]);
-            }
-            tokens += r.completions.iter().map(|c| c.tokens.len()).sum::<usize>();
-            completions += r.completions.len();
-            if examples.len() < 8 {
-                examples.push(Example {
-                    problem: r.prompt.id,
-                    completion: task.text(&r.completions[0].tokens),
-                    target: task.target(Split::HeldOut, r.prompt.id),
-                    correct: grades[0].verdict == Verdict::Correct,
-                });
-            }
+/// Problems counted on their own.
+fn part(problems: &[&Problem], plan: &Plan, bootstrap: Key) -> PartEvaluation {
+    let Estimate { pass_at_k, interval } = estimate(&[problems], &plan.ks, bootstrap);
+    let all_scored = problems.iter().all(|p| p.samples == plan.n);
+    let few = |k: u64| problems.iter().filter(|p| p.samples < k).count();
+    PartEvaluation {
+        problems: problems.len(),
+        pass_at_k,
+        interval,
+        per_problem: problems.iter().map(|p| p.correct as usize).collect(),
+        scored_per_problem: match all_scored {
+            true => Vec::new(),
+            false => problems.iter().map(|p| p.samples as usize).collect(),
+        },
+        unscorable: problems.iter().map(|p| p.unscorable as usize).sum(),
+        left_out: plan.ks.iter().map(|&k| (k as usize, few(k))).filter(|(_, n)| *n > 0).collect(),
+    }
+}
+
+/// pass@k by k, and its 95 % interval.
+#[derive(Default)]
+struct Estimate {
+    pass_at_k: BTreeMap<usize, f64>,
+    interval: BTreeMap<usize, [f64; 2]>,
+}
+
+/// pass@k with its interval: the mean over the sets of their problems' means. Absent where no problem of a set
+/// has k scored samples, which can't be estimated without bias. Problems are drawn anew within each set: the sets are
+/// what they are.
+fn estimate(sets: &[&[&Problem]], ks: &[u64], bootstrap: Key) -> Estimate {
+    let Estimate { mut pass_at_k, mut interval } = Estimate::default();
+    for &k in ks {
+        let sets: Vec<Counts<'_>> =
+            sets.iter().map(|set| set.iter().copied().filter(|p| p.samples >= k).collect()).collect();
+        if sets.iter().any(Vec::is_empty) {
+            continue;
         }
+        let key = bootstrap.with(k);
+        let measured: Vec<_> = sets
+            .iter()
+            .enumerate()
+            .map(|(i, set)| measure("", set, &[k], RESAMPLES, key.with(i as u64)))
+            .collect();
+        let mean = average_of("", &measured.iter().collect::<Vec<_>>());
+        let (low, high) = mean.intervals[0];
+        pass_at_k.insert(k as usize, mean.values[0]);
+        interval.insert(k as usize, [low, high]);
     }
-    // The counts of each part, in the order of the numbers.
-    let mut rest = &counts[..];
-    let counts_of: Vec<(&str, &[Count])> = parts
-        .iter()
-        .map(|(name, range)| {
-            let (own, later) = rest.split_at((range.end - range.start) as usize);
-            rest = later;
-            (name.as_str(), own)
-        })
-        .collect();
-    let mut evaluation = Evaluation {
-        step,
-        set: "held-out".to_owned(),
-        problems: ids.len(),
-        samples: eval.samples,
-        average: eval.average,
-        pass_at_k: BTreeMap::new(),
-        interval: BTreeMap::new(),
-        problem_set: problem_set.finalize()[..8].iter().map(|b| format!("{b:02x}")).collect(),
-        scored_per_problem: scored_per_problem(&counts, eval.samples),
-        unscorable: completions - counts.iter().map(|c| c.scored).sum::<usize>(),
-        per_problem: counts.iter().map(|c| c.correct).collect(),
-        completion_length_mean: tokens as f64 / completions.max(1) as f64,
-        left_out: left_out(&counts, &ks),
-        examples,
-        parts: BTreeMap::new(),
-    };
-    for (name, counts) in &counts_of {
-        let mut part = PartEvaluation {
-            problems: counts.len(),
-            per_problem: counts.iter().map(|c| c.correct).collect(),
-            scored_per_problem: scored_per_problem(counts, eval.samples),
-            unscorable: counts.iter().map(|c| eval.samples - c.scored).sum(),
-            left_out: left_out(counts, &ks),
-            ..PartEvaluation::default()
-        };
-        for &k in &ks {
-            estimate(&[counts], k, bootstrap, &mut part.pass_at_k, &mut part.interval);
-        }
-        evaluation.parts.insert((*name).to_owned(), part);
-    }
-    let sets: Vec<&[Count]> = match eval.average {
-        Average::Parts if !counts_of.is_empty() => counts_of.iter().map(|(_, counts)| *counts).collect(),
-        _ => vec![&counts],
-    };
-    for &k in &ks {
-        estimate(&sets, k, bootstrap, &mut evaluation.pass_at_k, &mut evaluation.interval);
-    }
-    Ok(Some(evaluation))
+    Estimate { pass_at_k, interval }
 }
 
 impl Evaluation {
@@ -284,57 +251,6 @@ fn left_out_words(
         rest => format!("; {name}pass@{k} is over the {rest} of {problems} problems with {k} scored samples"),
     };
     left_out.iter().map(words).collect()
-}
-
-/// The scored samples of each problem; empty where all are scored.
-fn scored_per_problem(counts: &[Count], samples: usize) -> Vec<usize> {
-    if counts.iter().all(|c| c.scored == samples) {
-        return Vec::new();
-    }
-    counts.iter().map(|c| c.scored).collect()
-}
-
-/// The number of problems with fewer than k scored samples, for each k where there is one.
-fn left_out(counts: &[Count], ks: &[usize]) -> BTreeMap<usize, usize> {
-    let few = |k: usize| counts.iter().filter(|c| c.scored < k).count();
-    ks.iter().map(|&k| (k, few(k))).filter(|(_, n)| *n > 0).collect()
-}
-
-/// The samples of one problem.
-#[derive(Debug, Clone, Copy)]
-struct Count {
-    correct: usize,
-    scored: usize,
-}
-
-/// pass@k with its interval: the mean over the sets of their problems' means. Absent where no problem of a set
-/// has k scored samples, which can't be estimated without bias.
-fn estimate(
-    sets: &[&[Count]],
-    k: usize,
-    bootstrap: Key,
-    pass_at_k: &mut BTreeMap<usize, f64>,
-    interval: &mut BTreeMap<usize, [f64; 2]>,
-) {
-    let values = |set: &&[Count]| -> Vec<f64> {
-        let scored = set.iter().filter(|c| c.scored >= k);
-        scored.map(|c| fgrpo_core::stats::pass_at_k::pass_at_k(c.scored, c.correct, k)).collect()
-    };
-    let sets: Vec<Vec<f64>> = sets.iter().map(values).collect();
-    if sets.iter().any(Vec::is_empty) {
-        return;
-    }
-    // An empty sum of floats is -0.
-    let mean = |values: &Vec<f64>| values.iter().fold(0.0, |a, p| a + p) / values.len() as f64;
-    let key = bootstrap.with(k as u64);
-    if let [values] = &sets[..] {
-        pass_at_k.insert(k, mean(values));
-        interval.insert(k, mean_interval(values, RESAMPLES, key));
-        return;
-    }
-    let n = sets.len() as f64;
-    pass_at_k.insert(k, sets.iter().map(mean).fold(0.0, |a, p| a + p) / n);
-    interval.insert(k, interval_over_sets(&sets, key));
 }
 
 /// The 95 % percentile-bootstrap interval of the mean of the sets' means. Problems are drawn anew within each set: the
@@ -421,11 +337,17 @@ pub fn summary(first: &Evaluation, last: &Evaluation, key: Key) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::io::server::sampling::RequestSampling;
+
+    fn plan(n: u64, ks: &[u64]) -> Plan {
+        let sampling = RequestSampling { temperature: 1.0, top_p: 1.0, top_k: 0, min_p: 0.0, max_tokens: 1 };
+        Plan { parts: Vec::new(), n, ks: ks.to_vec(), sampling, stop: Vec::new(), seed: None }
+    }
 
     #[test]
     fn problems_without_enough_scored_samples_are_counted_and_said() {
-        let counts = [4, 4, 3, 1].map(|scored| Count { correct: 1, scored });
-        let left_out = left_out(&counts, &[1, 2, 4, 5]);
+        let problems = [4, 4, 3, 1].map(|scored| Problem::counted(String::new(), scored, 1));
+        let left_out = part(&problems.each_ref(), &plan(4, &[1, 2, 4, 5]), Key::new(1)).left_out;
         assert_eq!(left_out, BTreeMap::from([(2, 1), (4, 2), (5, 4)]));
         let evaluation = Evaluation {
             step: 1,
@@ -501,24 +423,23 @@ mod tests {
 
     #[test]
     fn an_average_over_parts_weighs_them_alike_and_draws_problems_within_each() {
-        let count = |correct| Count { correct, scored: 4 };
+        let count = |correct| Problem::counted(String::new(), 4, correct);
         let (solved, missed) = ([count(4), count(4), count(4)], [count(0)]);
-        let all: Vec<Count> = solved.iter().chain(&missed).copied().collect();
-        let estimated = |sets: &[&[Count]], k| {
-            let (mut p, mut interval) = (BTreeMap::new(), BTreeMap::new());
-            estimate(sets, k, Key::new(1), &mut p, &mut interval);
-            (p.get(&k).copied(), interval.get(&k).copied())
+        let all: Vec<&Problem> = solved.iter().chain(&missed).collect();
+        let estimated = |sets: &[&[&Problem]]| {
+            let Estimate { pass_at_k, interval } = estimate(sets, &[2], Key::new(1));
+            (pass_at_k.get(&2).copied(), interval.get(&2).copied())
         };
-        let (pooled, [low, high]) = match estimated(&[&all], 2) {
+        let (pooled, [low, high]) = match estimated(&[&all]) {
             (Some(p), Some(interval)) => (p, interval),
             other => panic!("{other:?}"),
         };
         assert!(pooled == 0.75 && low < 0.5 && high == 1.0, "{pooled} [{low}, {high}]");
         // Each part's problems are all alike: drawing them anew changes nothing.
-        assert_eq!(estimated(&[&solved, &missed], 2), (Some(0.5), Some([0.5, 0.5])));
-        let few = [Count { correct: 1, scored: 1 }];
+        assert_eq!(estimated(&[&all[..3], &all[3..]]), (Some(0.5), Some([0.5, 0.5])));
+        let few = Problem::counted(String::new(), 1, 1);
         assert_eq!(
-            estimated(&[&solved, &few], 2),
+            estimated(&[&all[..3], &[&few]]),
             (None, None),
             "no problem of a part has two scored samples"
         );

@@ -1,0 +1,189 @@
+//! From flags, with or without a training configuration, to what an evaluation asks for.
+
+use super::settings::{Args, RewardFlag, Source};
+use anyhow::Context;
+use fgrpo_train::bad_input;
+use fgrpo_train::config::{Config, MazeConfig, MazeReward, TaskConfig, TextConfig};
+use fgrpo_train::evaluation::plan::Plan;
+use fgrpo_train::io::server::sampling::RequestSampling;
+use fgrpo_train::language::Language;
+use fgrpo_train::problem;
+use fgrpo_train::problem::dataset::TaskKind;
+use fgrpo_train::problem::dataset::presets::{Family, Prompting};
+use fgrpo_train::problem::held_out::{Overrides, open};
+use std::path::{Path, PathBuf};
+
+/// The plan of the flags, or of a training configuration with the flags in its place where they are given. A
+/// checkpoint as the `source` has a tokenizer where the configuration's own is not on this machine.
+///
+/// # Errors
+/// Bad input in flags and data.
+pub fn plan(args: &Args, training: Option<&Config>, source: &Source) -> anyhow::Result<Plan> {
+    let checkpoint = match source {
+        Source::Checkpoint(dir) => Some(dir.as_path()),
+        _ => None,
+    };
+    args.check()?;
+    let eval = training.map(|c| &c.eval);
+    let n = args.n.or(eval.map(|e| e.samples as u64));
+    let Some(n) = n else { bad_input!("-n: wanted the number of samples per problem") };
+    if let Some(k) = args.ks.iter().find(|&&k| k == 0 || k > n) {
+        bad_input!("-k: found {k}, wanted 1 to the {n} samples of -n");
+    }
+    let ks = match eval {
+        // Those of the configuration wait where fewer samples are asked for.
+        Some(e) if args.ks.is_empty() => e.k.iter().map(|&k| k as u64).filter(|&k| k <= n).collect(),
+        _ => args.ks.clone(),
+    };
+    let task = task_of(args, training.map(|c| &c.task))?;
+    // A file that is named is evaluated whole; of a configuration's own problems those that training drops for
+    // their length are dropped here too.
+    let own = training.is_some() && args.data.is_none();
+    let language = match training {
+        Some(config) if own => language(config, &task, checkpoint)?,
+        _ => None,
+    };
+    let whole = training.is_none();
+    let overrides = Overrides {
+        prompting: &|base| {
+            // Without a family: the boxed prompt where the paper has it, no system prompt elsewhere.
+            let base = match whole {
+                true => Prompting { preset: Some(Family::Llama32), ..base },
+                false => base,
+            };
+            args.prompting(base)
+        },
+        grading: &|settings| args.grading.over(settings),
+        mazes: args.data.as_deref().filter(|_| matches!(task, TaskConfig::Maze(_))),
+        limit: args.limit.or(eval.and_then(|e| e.problems)),
+    };
+    let mut parts = open(&task, language.as_ref(), own, &overrides)?;
+    if let Some(name) = &args.name {
+        match parts.as_mut_slice() {
+            [only] => only.name.clone_from(name),
+            several => bad_input!(
+                "--name: found {name:?} for the {} parts of a mix, which have names of their own",
+                several.len()
+            ),
+        }
+    }
+    let stop = if args.stop.is_empty() { task.stop().to_vec() } else { args.stop.clone() };
+    if !stop.is_empty() && matches!(task, TaskConfig::Maze(_)) {
+        bad_input!("--stop: found texts, wanted none with mazes, which end at their own token");
+    }
+    let of_training = training.and_then(|c| c.rollout.max_new_tokens);
+    let max_tokens = args.max_tokens.or(of_training).unwrap_or_else(|| {
+        let longest = parts.iter().map(|p| p.max_tokens).max().unwrap_or(1);
+        // The paper's limit of this family.
+        if whole && args.preset == Some(Family::Qwen3) { longest.min(4096) } else { longest }
+    });
+    let temperature = args.temperature.or(eval.map(|e| f64::from(e.temperature))).unwrap_or(1.0);
+    let (top_p, top_k, min_p) = (args.top_p, args.top_k, args.min_p);
+    let sampling = RequestSampling { temperature, top_p, top_k, min_p, max_tokens };
+    // A run's evaluations have its seed; a server is sent one only where it is asked for.
+    let seed = args.seed.or(training.filter(|_| checkpoint.is_some()).map(|c| c.seed));
+    Ok(Plan { parts, n, ks, sampling, stop, seed })
+}
+
+/// The tokenizer that tells which problems training drops, and how long a completion may be.
+fn language(
+    config: &Config,
+    task: &TaskConfig,
+    checkpoint: Option<&Path>,
+) -> anyhow::Result<Option<Language>> {
+    let own = config.model.path.clone().filter(|p| p.is_dir());
+    let model = own.or(checkpoint.map(PathBuf::from)).or(config.model.path.clone());
+    problem::language(task, model.as_ref())
+        .context("the tokenizer tells which problems training drops for their length")
+}
+
+/// The task: the configuration's with what the flags put in its place, or the flags' own.
+fn task_of(args: &Args, training: Option<&TaskConfig>) -> anyhow::Result<TaskConfig> {
+    let kind_of = |task: &TaskConfig| match task {
+        TaskConfig::Maze(_) => Some(TaskKind::Maze),
+        TaskConfig::Arithmetic(_) => Some(TaskKind::Math),
+        TaskConfig::Mix(_) => None,
+        other => other.text().map(|(kind, _)| kind),
+    };
+    let known = training.and_then(kind_of);
+    let Some(kind) = args.task.or(known) else {
+        return match training {
+            Some(mix) if args.data.is_none() => Ok(mix.clone()),
+            Some(_) => bad_input!(
+                "--data: found with task.kind = \"mix\", wanted --task with it, the kind of the file's problems"
+            ),
+            None => bad_input!("--task: wanted math, choice, ifeval, synlogic, maze or command"),
+        };
+    };
+    match (training, kind) {
+        (Some(TaskConfig::Maze(config)), TaskKind::Maze) => return Ok(TaskConfig::Maze(maze(args, config)?)),
+        (None, TaskKind::Maze) => {
+            let config = MazeConfig { size: 17, train: 1, held_out: 256, seed: 0, reward: MazeReward::Exact };
+            return Ok(TaskConfig::Maze(maze(args, &config)?));
+        }
+        _ => {}
+    }
+    let own = training.filter(|t| kind_of(t) == Some(kind));
+    let Some(data) = &args.data else {
+        return match (own, training) {
+            (Some(own), _) => Ok(with_columns(own.clone(), args)),
+            (None, Some(other)) => bad_input!(
+                "--task: found {kind} with task.kind = {:?} in the configuration, wanted --data with it, the file of other problems",
+                other.kind()
+            ),
+            (None, None) => bad_input!(
+                "--data: wanted the data set's file for --task {kind} (a training configuration brings its held-out problems; `fgrpo data arithmetic` writes generated ones)"
+            ),
+        };
+    };
+    // Another file, asked and graded as the configuration says.
+    let text = training.and_then(TaskConfig::text).map(|(_, text)| text.clone());
+    let stop = match training {
+        Some(TaskConfig::Mix(mix)) => mix.stop.clone(),
+        _ => text.as_ref().map_or_else(Vec::new, |t| t.stop.clone()),
+    };
+    let base = text.unwrap_or_else(|| TextConfig { max_prompt_tokens: usize::MAX, ..TextConfig::of(data) });
+    // Columns name those of the configuration's own files.
+    let columns = args.columns.clone().unwrap_or_default();
+    let text = TextConfig { data: data.clone(), held_out: None, held_out_share: 0.0, stop, columns, ..base };
+    Ok(match kind {
+        TaskKind::Math => TaskConfig::Math(text),
+        TaskKind::Choice => TaskConfig::Choice(text),
+        TaskKind::IfEval => TaskConfig::IfEval(text),
+        TaskKind::SynLogic => TaskConfig::SynLogic(text),
+        TaskKind::Command => TaskConfig::Command(text),
+        TaskKind::Maze => bad_input!("--task: found maze with a configuration of another task, wanted none"),
+    })
+}
+
+/// A task with the flags' columns.
+fn with_columns(mut task: TaskConfig, args: &Args) -> TaskConfig {
+    if let Some(columns) = &args.columns {
+        match &mut task {
+            TaskConfig::Math(t)
+            | TaskConfig::Choice(t)
+            | TaskConfig::IfEval(t)
+            | TaskConfig::SynLogic(t)
+            | TaskConfig::Command(t) => t.columns = columns.clone(),
+            TaskConfig::Maze(_) | TaskConfig::Arithmetic(_) | TaskConfig::Mix(_) => {}
+        }
+    }
+    task
+}
+
+fn maze(args: &Args, base: &MazeConfig) -> anyhow::Result<MazeConfig> {
+    let config = MazeConfig {
+        size: args.maze_size.unwrap_or(base.size),
+        train: base.train,
+        held_out: args.maze_problems.unwrap_or(base.held_out),
+        seed: args.maze_seed.unwrap_or(base.seed),
+        reward: args.maze_reward.map_or(base.reward, |r| match r {
+            RewardFlag::Exact => MazeReward::Exact,
+            RewardFlag::ReachesGoal => MazeReward::ReachesGoal,
+        }),
+    };
+    if !fgrpo_core::maze::valid_size(config.size) {
+        bad_input!("--maze-size: found {}, wanted {}", config.size, fgrpo_core::maze::VALID_SIZES);
+    }
+    Ok(config)
+}

@@ -1,0 +1,188 @@
+//! The folders that a run's evaluations leave: every command reads them, kills and resumes keep them true.
+
+mod support;
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use support::{ended, ends_with, file, run, signal, spawned, wait_until};
+
+const CONFIG: &str = r#"
+steps = 4
+[task]
+kind = "maze"
+size = 5
+train = 20
+held_out = 6
+[model.init]
+hidden_size = 16
+intermediate_size = 32
+num_hidden_layers = 1
+num_attention_heads = 2
+num_key_value_heads = 1
+[sft]
+steps = 60
+batch_size = 8
+lr = 3e-3
+[rollout]
+prompts = 4
+group_size = 4
+max_new_tokens = 8
+[update]
+lr = 1e-3
+[eval]
+every = 1
+samples = 8
+k = [1, 2, 4]
+[save]
+every = 2
+[compute]
+threads = 1
+"#;
+
+fn lines(path: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    text.lines().map(|l| serde_json::from_str(l).unwrap()).collect()
+}
+
+fn step(run: &Path, step: u64) -> PathBuf {
+    run.join(format!("evaluations/step-{step:06}"))
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+fn train(folder: &Path, name: &str, more: &[&str]) -> PathBuf {
+    let config = file(folder, "c.toml", CONFIG);
+    let out = folder.join(name);
+    ends_with(0, &[&["train", text(&config), "--out", text(&out)][..], more].concat());
+    out
+}
+
+fn json(args: &[&str]) -> Value {
+    let (out, said, code) = run(support::fgrpo().args(args));
+    assert_eq!(code, 0, "{args:?}: {said}");
+    serde_json::from_str(&out).unwrap()
+}
+
+#[test]
+fn every_command_reads_a_runs_evaluations() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = train(folder.path(), "run", &[]);
+    let evaluations = lines(&run.join("eval.jsonl"));
+    assert_eq!(evaluations.len(), 5);
+    for e in &evaluations {
+        let at = step(&run, e["step"].as_u64().unwrap());
+        let counted = json(&["pass-at-k", text(&at), "-k", "1,2,4", "--json"]);
+        for k in ["1", "2", "4"] {
+            let (ours, theirs) = (&e["pass_at_k"][k], &counted["pass_at_k"][k]);
+            assert!((ours.as_f64().unwrap() - theirs.as_f64().unwrap()).abs() < 1e-12, "{e} {counted}");
+        }
+        let scores = lines(&at.join("samples.jsonl"));
+        let correct = scores.iter().filter(|s| s["correct"] == true).count() as u64;
+        assert_eq!(
+            e["per_problem"].as_array().unwrap().iter().filter_map(Value::as_u64).sum::<u64>(),
+            correct
+        );
+        let tokens: u64 = scores.iter().map(|s| s["tokens"].as_u64().unwrap()).sum();
+        assert!((e["completion_length_mean"].as_f64().unwrap() - tokens as f64 / 48.0).abs() < 1e-12);
+        assert_eq!((scores.len(), lines(&at.join("generations.jsonl")).len()), (48, 48));
+    }
+    let (first, last) = (step(&run, 0), step(&run, 4));
+    let compared = json(&["compare", text(&first), text(&last), "-k", "1", "--json"]);
+    let gain = |e: &Value| e["pass_at_k"]["1"].as_f64().unwrap();
+    let difference = gain(&evaluations[4]) - gain(&evaluations[0]);
+    assert!((compared[0]["difference"].as_f64().unwrap() - difference).abs() < 1e-12, "{compared}");
+    let models = [format!("before={}", text(&first)), format!("after={}", text(&last))];
+    ends_with(0, &["table", &models[0], &models[1], "-k", "1,4"]);
+    ends_with(0, &["plan", text(&first)]);
+    let checkpoint = run.join("checkpoints/step-000004");
+    let same = format!("same={}", text(&checkpoint));
+    ends_with(0, &["nll", text(&last), "--base", text(&checkpoint), "--model", &same, "--share", "1"]);
+    let chosen = json(&["select", text(&run), "--evals", text(&run.join("evaluations")), "--json"]);
+    assert_eq!(chosen["chosen"][0]["candidates"], 2, "steps 2 and 4 were saved: {chosen}");
+    let again = json(&["select", text(&run), "--json"]);
+    assert_eq!(chosen["chosen"][0]["step"], again["chosen"][0]["step"]);
+}
+
+#[test]
+fn an_evaluation_that_was_stopped_goes_on_from_its_samples() {
+    let folder = tempfile::tempdir().unwrap();
+    let more = ["--set", "eval.samples=4000", "--set", "eval.every=4"];
+    let whole = train(folder.path(), "whole", &more);
+    let config = folder.path().join("c.toml");
+    let scores = |run: &Path| std::fs::read(step(run, 4).join("samples.jsonl")).unwrap();
+    for how in [libc::SIGTERM, libc::SIGKILL] {
+        let run = folder.path().join(format!("stopped by {how}"));
+        let args = [&["train", text(&config), "--out", text(&run), "--resume"][..], &more].concat();
+        let made = || std::fs::read(step(&run, 4).join("generations.jsonl")).unwrap_or_default();
+        let mut child = spawned(&args).spawn().unwrap();
+        wait_until("samples", || made().len() > 50_000 || child.try_wait().unwrap().is_some());
+        signal(&child, how);
+        child.wait().unwrap();
+        let before = made();
+        assert!(
+            before.len() > 50_000 && lines(&run.join("eval.jsonl")).len() == 1,
+            "stopped at another place"
+        );
+        ends_with(0, &args);
+        // Of a run that was killed the step itself is made again.
+        if how == libc::SIGTERM {
+            let stored = before.iter().rposition(|&b| b == b'\n').unwrap();
+            assert!(made().starts_with(&before[..stored]), "samples were made twice");
+        }
+        assert!(scores(&whole) == scores(&run), "{how}");
+        let evaluations = |run: &Path| std::fs::read(run.join("eval.jsonl")).unwrap();
+        assert_eq!(evaluations(&whole), evaluations(&run));
+    }
+}
+
+#[test]
+fn an_evaluation_that_was_begun_with_other_settings_begins_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = file(folder.path(), "c.toml", CONFIG);
+    let run = folder.path().join("run");
+    let more = ["--set", "eval.samples=4000", "--set", "eval.every=4"];
+    let args = [&["train", text(&config), "--out", text(&run)][..], &more].concat();
+    let child = spawned(&args).spawn().unwrap();
+    wait_until("samples", || step(&run, 4).join("generations.jsonl").is_file());
+    signal(&child, libc::SIGTERM);
+    ended(child);
+    let changed =
+        ["--resume", "--accept-changes", "--set", "eval.temperature=0.5", "--set", "eval.samples=8"];
+    ends_with(0, &[&args[..], &changed].concat());
+    let identity = std::fs::read_to_string(step(&run, 4).join("evaluation.json")).unwrap();
+    assert!(identity.contains("\"temperature\": 0.5"), "{identity}");
+    assert_eq!(lines(&step(&run, 4).join("generations.jsonl")).len(), 6 * 8);
+}
+
+#[test]
+fn a_resume_from_an_earlier_step_drops_the_evaluations_after_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = train(folder.path(), "run", &[]);
+    let marks = [2, 3].map(|at| file(&step(&run, at), "mark", "x"));
+    let scores = std::fs::read(step(&run, 3).join("samples.jsonl")).unwrap();
+    std::fs::remove_dir_all(run.join("checkpoints/step-000004")).unwrap();
+    train(folder.path(), "run", &["--resume"]);
+    assert_eq!(marks.map(|mark| mark.exists()), [true, false]);
+    assert_eq!(std::fs::read(step(&run, 3).join("samples.jsonl")).unwrap(), scores);
+    train(folder.path(), "run", &["--restart"]);
+    assert!(!step(&run, 2).join("mark").exists());
+}
+
+#[test]
+fn without_the_texts_the_scores_stay() {
+    let folder = tempfile::tempdir().unwrap();
+    let with = train(folder.path(), "with", &[]);
+    let without = train(folder.path(), "without", &["--set", "eval.keep_texts=false"]);
+    for at in 0..=4 {
+        assert!(!step(&without, at).join("generations.jsonl").exists());
+        let scores = |run: &Path| std::fs::read(step(run, at).join("samples.jsonl")).unwrap();
+        assert_eq!(scores(&with), scores(&without));
+    }
+    let checkpoint = without.join("checkpoints/step-000004");
+    let same = format!("same={}", text(&checkpoint));
+    let said =
+        ends_with(2, &["nll", text(&step(&without, 4)), "--base", text(&checkpoint), "--model", &same]);
+    assert!(said.contains("generations.jsonl") && said.contains("eval.keep_texts"), "{said}");
+}

@@ -1,0 +1,143 @@
+//! A run's evaluations while it trains: the stages of every evaluation, with the policy in memory as the model.
+
+use super::folder::{Folder, GENERATIONS};
+use super::from_engine::{self, Request};
+use super::generations::Generations;
+use super::plan::{Origin, Plan};
+use super::record::{Evaluation, Example};
+use super::{prompts, samples, scoring};
+use crate::bad_input;
+use crate::config::{Config, EvalConfig};
+use crate::events::Events;
+use crate::failure::Stopped;
+use crate::language::Language;
+use crate::problem::{Split, Task};
+use fgrpo_core::rng::Key;
+use fgrpo_nn::Engine;
+use std::collections::HashMap;
+use std::path::Path;
+
+/// Completions that a line of `eval.jsonl` shows.
+const EXAMPLES: usize = 8;
+
+/// Refuses a task without the problems that the configuration's evaluations need, before any work is done.
+///
+/// # Errors
+/// Bad input naming the split's size and how to change it.
+pub fn check_held_out(config: &Config, task: &dyn Task) -> anyhow::Result<()> {
+    if config.eval.happens() && task.is_empty(Split::HeldOut) {
+        bad_input!(
+            "task.held_out: found 0 held-out problems beside {} to train on, wanted at least 1: a larger task.held_out_share, a file in task.held_out, more rows, or eval.every = 0",
+            task.len(Split::Train)
+        );
+    }
+    Ok(())
+}
+
+/// A policy in memory.
+pub struct Policy<'a> {
+    /// The weights.
+    pub engine: &'a mut Engine,
+    /// Puts problems to it; mazes have none.
+    pub language: Option<&'a Language>,
+    /// Tokens kept in the engine's cache at most; as many as the machine has room for where absent.
+    pub max_cached_tokens: Option<usize>,
+    /// RL steps behind it.
+    pub step: u64,
+}
+
+/// Samples, grades and counts what `plan` asks, in a folder that `fgrpo eval` could have left; `mixed` problems are also
+/// counted part by part. `None` when asked to stop;
+/// what is there by then is gone on from the next time.
+///
+/// # Errors
+/// A folder that holds another evaluation or can't be written, and what the engine reports.
+pub fn evaluate(
+    policy: Policy<'_>,
+    plan: &Plan,
+    folder: &Path,
+    eval: &EvalConfig,
+    mixed: bool,
+    bootstrap: Key,
+    events: &mut dyn Events,
+) -> anyhow::Result<Option<Evaluation>> {
+    let Policy { engine, language, max_cached_tokens, step } = policy;
+    let folder = Folder::open(folder)?;
+    let identity = plan.identity(Origin::Training, &format!("step-{step:06}"));
+    // Begun before a resume with other settings: the folder is the run's own, so it begins anew.
+    if folder.identity()?.is_some_and(|found| found != identity) {
+        folder.clear()?;
+    }
+    folder.claim(&identity)?;
+    prompts::record(&plan.parts, &folder)?;
+    let mut store = Generations::open(&folder.file(GENERATIONS))?;
+    let mut sampling = plan.engine_sampling();
+    sampling.max_cached_tokens = max_cached_tokens;
+    let posed = plan.posed();
+    let request =
+        Request { engine, language, problems: &posed, n: plan.n, sampling, seed: plan.seed.unwrap_or(0) };
+    let whole = from_engine::generate(request, &mut store, &mut Within { events, of: 0 })?;
+    if !whole {
+        return Ok(None);
+    }
+    for part in &plan.parts {
+        match scoring::score(&folder, &store, part, false) {
+            Ok(_) => {}
+            Err(e) if e.is::<Stopped>() => return Ok(None),
+            Err(e) => return Err(e),
+        }
+    }
+    let counted = samples::read(&folder.file(samples::SCORED))?;
+    let mut evaluation = Evaluation::of(step, plan, &counted, (eval.average, mixed), bootstrap);
+    evaluation.examples = examples(plan, &folder, &store)?;
+    if !eval.keep_texts {
+        store.remove()?;
+    }
+    Ok(Some(evaluation))
+}
+
+/// The first completion of each of the first problems.
+fn examples(plan: &Plan, folder: &Folder, store: &Generations) -> anyhow::Result<Vec<Example>> {
+    let posed = plan.posed();
+    let first: HashMap<&str, usize> =
+        posed.iter().take(EXAMPLES).enumerate().map(|(i, (p, _))| (p.id.as_str(), i)).collect();
+    let mut correct = HashMap::new();
+    scoring::each(folder, |s| {
+        if let (Some(&i), 0) = (first.get(s.problem.as_str()), s.sample) {
+            correct.insert(i, s.correct == Some(true));
+        }
+    })?;
+    let mut found = Vec::new();
+    store.each(|g| {
+        if let (Some(&i), 0) = (first.get(g.problem.as_str()), g.sample) {
+            found.push(Example {
+                problem: i as u64,
+                completion: g.text,
+                target: posed[i].0.target(),
+                correct: correct.get(&i).copied().unwrap_or(false),
+            });
+        }
+        Ok(())
+    })?;
+    found.sort_by_key(|e| e.problem);
+    Ok(found)
+}
+
+/// An evaluation within a stage of its own run: it is something done at a step, not a stage.
+struct Within<'a> {
+    events: &'a mut dyn Events,
+    of: u64,
+}
+
+impl Events for Within<'_> {
+    fn say(&mut self, _: &str) {}
+
+    fn begin(&mut self, _: &'static str, _: u64, length: u64) {
+        self.of = length;
+        self.events.doing("evaluating");
+    }
+
+    fn progress(&mut self, position: u64, _: String) {
+        self.events.doing(&format!("evaluating, sample {position} of {}", self.of));
+    }
+}

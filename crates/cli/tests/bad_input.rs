@@ -361,7 +361,7 @@ fn numbers_beyond_what_they_can_mean_are_refused_by_key_before_anything_is_taken
         "eval.samples",
         "eval.k",
         "compute.threads",
-        "algorithm.ddof",
+        "algorithm.advantage.ddof",
     ];
     for key in whole {
         let last = key.rsplit('.').next().unwrap();

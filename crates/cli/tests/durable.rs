@@ -207,7 +207,7 @@ fn rewards_that_overflow_are_refused_at_the_door() {
         ("algorithm.reward_correct=nan", "algorithm.reward_correct: found NaN"),
         ("update.betas=[0.9, 0.99, 0.999]", "numbers, wanted 2"),
         ("update.betas=[0.9]", "numbers, wanted 2"),
-        ("algorithm.correction_bounds=[0.5, 2.0, 3.0]", "numbers, wanted 2"),
+        ("algorithm.loss.clip=[0.5, 2.0, 3.0]", "numbers, wanted 2"),
         ("seed=1\nsteps = 9", "seed"),
         ("seed=1 # steps", "seed"),
     ] {

@@ -121,7 +121,7 @@ impl Made {
         };
         let config = format!(
             "seed = {}\nsteps = {}\n\n[task]\nkind = \"maze\"\nsize = 9\nseed = 5\n\n[rollout]\ngroup_size = 8\nprompts = 64\n\n\
-             [algorithm]\nadvantage = \"grpo\"\nloss = \"grpo\"\nfocal_gamma = {:?}\n\n[update]\nlr = 3e-5\n\n[eval]\nevery = 25\n",
+             [algorithm]\nfocal_gamma = {:?}\n\n[algorithm.advantage]\nkind = \"grpo\"\n\n[algorithm.loss]\nkind = \"grpo\"\n\n[update]\nlr = 3e-5\n\n[eval]\nevery = 25\n",
             self.seed, self.steps, self.gamma
         );
         fs::write(folder.join("config.toml"), config).unwrap();

@@ -11,12 +11,16 @@ use crate::group::{Group, Rewards};
 /// Below, `R` is a completion's reward, `mu` and `s` the mean and standard deviation of the group's
 /// `n` scored completions, `c` the number of correct ones.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(tag = "kind", rename_all = "snake_case"))]
 pub enum Advantage {
     /// `(R - mu) / (s + eps)`.
     Grpo {
         /// Added to the standard deviation.
+        #[cfg_attr(feature = "serde", serde(default = "default::eps"))]
         eps: f64,
         /// 1: the sample's standard deviation, over n - 1; 0: over n.
+        #[cfg_attr(feature = "serde", serde(default = "default::ddof"))]
         ddof: usize,
     },
     /// `R - mu`.
@@ -30,8 +34,31 @@ pub enum Advantage {
     /// weight of pass@k. A group shrunk below `k` completions has no estimate and gets 0.
     Pkpo {
         /// The k of pass@k, from 1 to the group size.
+        #[cfg_attr(feature = "serde", serde(default = "default::k"))]
         k: usize,
     },
+}
+
+/// The numbers of a table that gives none.
+#[cfg(feature = "serde")]
+mod default {
+    pub(super) fn eps() -> f64 {
+        1e-6
+    }
+
+    pub(super) fn ddof() -> usize {
+        1
+    }
+
+    pub(super) fn k() -> usize {
+        4
+    }
+}
+
+impl Default for Advantage {
+    fn default() -> Self {
+        Self::GRPO
+    }
 }
 
 impl Advantage {
@@ -66,11 +93,11 @@ impl Advantage {
         }
         match *self {
             Self::Grpo { eps, .. } if !(eps.is_finite() && eps >= 0.0) => {
-                Err(Error::setting("advantage_eps", eps, "a finite number of at least 0"))
+                Err(Error::setting("advantage.eps", eps, "a finite number of at least 0"))
             }
-            Self::Grpo { ddof, .. } if ddof > 1 => Err(Error::setting("advantage_ddof", ddof, "0 or 1")),
+            Self::Grpo { ddof, .. } if ddof > 1 => Err(Error::setting("advantage.ddof", ddof, "0 or 1")),
             Self::Pkpo { k } if k < 1 || k > group_size => {
-                Err(Error::setting("pkpo_k", k, format!("1 to the group size, {group_size}")))
+                Err(Error::setting("advantage.k", k, format!("1 to the group size, {group_size}")))
             }
             _ => Ok(()),
         }
@@ -296,9 +323,12 @@ mod tests {
     fn impossible_settings_are_refused_by_name() {
         let message = |a: Advantage, n| a.check(n).unwrap_err().to_string();
         assert!(message(Advantage::GRPO, 1).starts_with("group_size: found 1, wanted at least 2"));
-        assert_eq!(message(Advantage::Pkpo { k: 9 }, 8), "pkpo_k: found 9, wanted 1 to the group size, 8");
-        assert!(message(Advantage::Grpo { eps: -1.0, ddof: 1 }, 8).starts_with("advantage_eps"));
-        assert!(message(Advantage::Grpo { eps: 0.0, ddof: 2 }, 8).starts_with("advantage_ddof"));
+        assert_eq!(
+            message(Advantage::Pkpo { k: 9 }, 8),
+            "advantage.k: found 9, wanted 1 to the group size, 8"
+        );
+        assert!(message(Advantage::Grpo { eps: -1.0, ddof: 1 }, 8).starts_with("advantage.eps"));
+        assert!(message(Advantage::Grpo { eps: 0.0, ddof: 2 }, 8).starts_with("advantage.ddof"));
         assert!(ALL.iter().all(|a| a.check(2).is_ok()));
     }
 

@@ -11,6 +11,8 @@ use crate::group::{Group, Rewards};
 
 /// A change of rewards before, or of advantages after, the estimator.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(tag = "kind", rename_all = "snake_case"))]
 pub enum Shaping {
     /// No change.
     #[default]
@@ -19,16 +21,31 @@ pub enum Shaping {
     /// rank 1 being the most likely of the group's G by mean old log-probability of a token.
     Unlikely {
         /// At most this share of the reward is taken, in `[0, 1]`; 0.25 in the paper's control.
+        #[cfg_attr(feature = "serde", serde(default = "default::beta"))]
         beta: f64,
     },
     /// Differential smoothing: `A - correct * logp` for correct, `A + wrong * logp` for wrong
     /// completions, `logp` being the mean old log-probability of a token.
     Smoothing {
         /// Coefficient of correct completions; 0.05 in the paper's control.
+        #[cfg_attr(feature = "serde", serde(default = "default::strength"))]
         correct: f64,
         /// Coefficient of wrong completions; 0.05 in the paper's control.
+        #[cfg_attr(feature = "serde", serde(default = "default::strength"))]
         wrong: f64,
     },
+}
+
+/// The numbers of a table that gives none: those of the paper's controls.
+#[cfg(feature = "serde")]
+mod default {
+    pub(super) fn beta() -> f64 {
+        0.25
+    }
+
+    pub(super) fn strength() -> f64 {
+        0.05
+    }
 }
 
 /// Everything that turns a group's rewards into advantages.
@@ -83,13 +100,13 @@ impl Credit {
                 "grpo, dr_grpo or rloo: a shaped reward is lost on an estimator that only asks whether it is correct",
             )),
             Shaping::Unlikely { beta } if !(0.0..=1.0).contains(&beta) => {
-                Err(Error::setting("unlikely_beta", beta, "a number from 0 to 1"))
+                Err(Error::setting("shaping.beta", beta, "a number from 0 to 1"))
             }
             Shaping::Smoothing { correct, .. } if !correct.is_finite() => {
-                Err(Error::setting("smoothing_correct", correct, "a finite number"))
+                Err(Error::setting("shaping.correct", correct, "a finite number"))
             }
             Shaping::Smoothing { wrong, .. } if !wrong.is_finite() => {
-                Err(Error::setting("smoothing_wrong", wrong, "a finite number"))
+                Err(Error::setting("shaping.wrong", wrong, "a finite number"))
             }
             _ => Ok(()),
         }

@@ -15,13 +15,16 @@ pub(crate) fn named(error: &Error) -> String {
     let Error::Setting { setting, found, wanted } = error else { return error.to_string() };
     let name = match *setting {
         "advantage" => "estimator",
-        "advantage_eps" => "eps",
-        "advantage_ddof" => "ddof",
-        "pkpo_k" => "k",
+        "advantage.eps" => "eps",
+        "advantage.ddof" => "ddof",
+        "advantage.k" => "k",
         "focal_gamma" => "gamma",
         "reward_correct" => "correct",
         "reward_threshold" => "threshold",
-        "unlikely_beta" | "smoothing_correct" | "smoothing_wrong" => "shaping",
+        "shaping.beta" | "shaping.correct" | "shaping.wrong" => "shaping",
+        "loss.clip, low" => "clip_low",
+        "loss.clip, high" | "loss.cap" => "clip_high",
+        "loss.dual_clip" => "dual_clip",
         "max_new_tokens" => "max_len",
         other => other,
     };

@@ -16,6 +16,7 @@ mod defaults;
 mod every;
 mod keep;
 mod keys;
+mod kind;
 mod lora;
 mod mix;
 mod model;
@@ -28,9 +29,7 @@ mod task;
 mod text;
 mod update;
 
-pub use algorithm::{
-    AdvantageName, AggregationName, AlgorithmConfig, CorrectionName, KlName, LossName, ShapingName,
-};
+pub use algorithm::{AggregationName, AlgorithmConfig, Loss};
 pub use every::Every;
 pub use keep::Keep;
 pub use keys::{Override, meant, typed};
@@ -414,7 +413,12 @@ fn set(table: &mut toml::Table, change: &Override<'_>) -> anyhow::Result<()> {
                 };
                 Some(table)
             }
-            other => other.as_table_mut(),
+            other => {
+                if change.assignment.starts_with("algorithm.") {
+                    kind::table_of(other);
+                }
+                other.as_table_mut()
+            }
         };
         let Some(next) = table else {
             bad_input!("{change}: `{part}` is a value, not a table");

@@ -2,7 +2,8 @@
 
 use super::items::Item;
 use super::numbers::{NUMBERS, Setting};
-use fgrpo_train::config::{Config, LossName, ShapingName};
+use fgrpo_core::credit::Shaping;
+use fgrpo_train::config::{Config, Loss};
 
 /// Coefficient of the entropy bonus and of the KL penalty that the paper selected.
 const COEFFICIENT: f64 = 0.001;
@@ -30,17 +31,17 @@ pub(super) fn overrides(setting: &Setting) -> Option<Vec<String>> {
 pub(super) fn of(config: &Config) -> Setting {
     let (a, u) = (&config.algorithm, &config.update);
     let method = match a.shaping {
-        ShapingName::Unlikely => "RUL",
-        ShapingName::Smoothing => "DS-GRPO",
-        ShapingName::None if a.daro => "DARO",
-        ShapingName::None if u.low_lr_gamma > 0.0 => "GRPO low-LR",
-        ShapingName::None if a.entropy_coef > 0.0 => "GRPO-H",
-        ShapingName::None if a.kl_coef > 0.0 => "GRPO-KL",
-        ShapingName::None => match a.loss {
-            LossName::Grpo => "GRPO",
-            LossName::Dapo => "DAPO",
-            LossName::Cispo => "CISPO",
-            LossName::Gspo => "GSPO",
+        Shaping::Unlikely { .. } => "RUL",
+        Shaping::Smoothing { .. } => "DS-GRPO",
+        Shaping::None if a.daro => "DARO",
+        Shaping::None if u.low_lr_gamma > 0.0 => "GRPO low-LR",
+        Shaping::None if a.entropy_coef > 0.0 => "GRPO-H",
+        Shaping::None if a.kl_coef > 0.0 => "GRPO-KL",
+        Shaping::None => match a.loss {
+            Loss::Grpo { .. } => "GRPO",
+            Loss::Dapo { .. } => "DAPO",
+            Loss::Cispo { .. } | Loss::CispoCap { .. } => "CISPO",
+            Loss::Gspo { .. } => "GSPO",
         },
     };
     let model = config.model.path.as_ref().and_then(|p| p.file_name());

@@ -337,8 +337,9 @@ impl Run {
 
     /// The method's name as the paper writes it, as far as the configuration tells.
     pub(super) fn method(&self) -> Option<String> {
-        let loss = self.setting("algorithm.loss").unwrap_or("grpo");
-        let advantage = self.setting("algorithm.advantage")?;
+        let kind = |key: &str| self.setting(&format!("{key}.kind")).or_else(|| self.setting(key));
+        let loss = kind("algorithm.loss").unwrap_or("grpo");
+        let advantage = kind("algorithm.advantage")?;
         let base = match (loss, advantage) {
             ("grpo", "grpo") => "GRPO".to_string(),
             (loss, "grpo") => loss.to_uppercase(),

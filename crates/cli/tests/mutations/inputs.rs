@@ -23,7 +23,7 @@ const MAZE: &str = "seed = 1\nsteps = 2\n[task]\nkind = \"maze\"\nsize = 9\ntrai
     [model.init]\nhidden_size = 16\nintermediate_size = 32\nnum_hidden_layers = 1\nnum_attention_heads = 2\n\
     num_key_value_heads = 2\nhead_dim = 8\nrope_theta = 10000.0\nstd = 0.02\n[sft]\nsteps = 2\nbatch_size = 4\n\
     betas = [0.9, 0.95]\n[rollout]\nprompts = 4\ngroup_size = 4\nmax_new_tokens = 8\ntemperature = 1.0\ntop_k = 0\n\
-    [algorithm]\nadvantage = \"grpo\"\nfocal_gamma = 0.5\nreward_correct = 1.0\nclip_low = 0.2\n[update]\nlr = 1e-4\n\
+    [algorithm]\nadvantage = \"grpo\"\nfocal_gamma = 0.5\nreward_correct = 1.0\nloss = { kind = \"dapo\", clip = [0.2, 0.28] }\n[update]\nlr = 1e-4\n\
     epochs = 1\nmicro_batch_tokens = 512\n[eval]\nevery = 1\nsamples = 4\nk = [1, 4]\n[save]\nevery = 1\nkeep = 1\n\
     [compute]\nthreads = 1\n";
 
@@ -210,9 +210,9 @@ impl Inputs {
                 "rollout.min_p",
                 "eval.temperature",
                 "eval.problems",
-                "algorithm.dual_clip",
-                "algorithm.advantage_eps",
-                "algorithm.ddof",
+                "algorithm.loss.dual_clip",
+                "algorithm.advantage.eps",
+                "algorithm.advantage.ddof",
                 "algorithm.entropy_coef",
                 "algorithm.kl_coef",
                 "log.rollout_share",

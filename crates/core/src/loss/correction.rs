@@ -7,6 +7,8 @@ use crate::error::Error;
 
 /// How importance weights between two engines are kept within bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(tag = "kind", rename_all = "snake_case"))]
 pub enum Correction {
     /// Every weight is 1.
     #[default]
@@ -14,15 +16,30 @@ pub enum Correction {
     /// Truncated importance sampling, `min(w, cap)`.
     Tis {
         /// The largest weight, usually 2.
+        #[cfg_attr(feature = "serde", serde(default = "default::high"))]
         cap: f64,
     },
     /// `w` within the bounds, 0 outside: the token is dropped.
     Mask {
         /// The smallest weight kept.
+        #[cfg_attr(feature = "serde", serde(default = "default::low"))]
         low: f64,
         /// The largest weight kept.
+        #[cfg_attr(feature = "serde", serde(default = "default::high"))]
         high: f64,
     },
+}
+
+/// The numbers of a table that gives none.
+#[cfg(feature = "serde")]
+mod default {
+    pub(super) fn low() -> f64 {
+        0.5
+    }
+
+    pub(super) fn high() -> f64 {
+        2.0
+    }
 }
 
 impl Correction {
@@ -33,10 +50,14 @@ impl Correction {
     pub fn check(&self) -> Result<(), Error> {
         match *self {
             Self::Tis { cap } if !(cap.is_finite() && cap > 0.0) => {
-                Err(Error::setting("correction_cap", cap, "a finite number above 0"))
+                Err(Error::setting("correction.cap", cap, "a finite number above 0"))
             }
             Self::Mask { low, high } if !(low >= 0.0 && high.is_finite() && low < high) => {
-                Err(Error::setting("correction_bounds", format!("{low}, {high}"), "0 <= low < high"))
+                Err(Error::setting(
+                    "correction.low, correction.high",
+                    format!("{low}, {high}"),
+                    "0 <= low < high",
+                ))
             }
             _ => Ok(()),
         }

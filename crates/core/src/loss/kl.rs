@@ -2,6 +2,8 @@
 
 /// An estimator of KL(policy || reference); `x = clamp(ref_logp - logp, -20, 20)` for `K3`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 pub enum Kl {
     /// `logp - ref_logp`: unbiased, may be negative.
     K1,

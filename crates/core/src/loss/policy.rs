@@ -92,20 +92,20 @@ impl PolicyLoss {
         };
         match *self {
             Self::Clip { low, high, dual } => {
-                distance("clip_low", low)?;
-                distance("clip_high", high)?;
+                distance("loss.clip, low", low)?;
+                distance("loss.clip, high", high)?;
                 match dual {
                     Some(c) if !(c.is_finite() && c > 1.0) => {
-                        Err(Error::setting("dual_clip", c, "a finite number above 1"))
+                        Err(Error::setting("loss.dual_clip", c, "a finite number above 1"))
                     }
                     _ => Ok(()),
                 }
             }
             Self::Gspo { low, high } | Self::Cispo(CispoBounds::Around { low, high }) => {
-                distance("clip_low", low)?;
-                distance("clip_high", high)
+                distance("loss.clip, low", low)?;
+                distance("loss.clip, high", high)
             }
-            Self::Cispo(CispoBounds::Cap { high }) => distance("clip_high", high),
+            Self::Cispo(CispoBounds::Cap { high }) => distance("loss.cap", high),
         }
     }
 

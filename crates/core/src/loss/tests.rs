@@ -279,11 +279,13 @@ fn missing_reference_is_a_bug_and_not_a_zero() {
 fn bounds_that_make_no_sense_are_refused_by_name() {
     let refused = |p: PolicyLoss| p.check().unwrap_err().to_string();
     assert!(
-        refused(PolicyLoss::Clip { low: -0.1, high: 0.2, dual: None }).starts_with("clip_low: found -0.1")
+        refused(PolicyLoss::Clip { low: -0.1, high: 0.2, dual: None })
+            .starts_with("loss.clip, low: found -0.1")
     );
     assert!(
-        refused(PolicyLoss::Clip { low: 0.1, high: 0.2, dual: Some(1.0) }).starts_with("dual_clip: found 1")
+        refused(PolicyLoss::Clip { low: 0.1, high: 0.2, dual: Some(1.0) })
+            .starts_with("loss.dual_clip: found 1")
     );
-    assert!(refused(PolicyLoss::Cispo(CispoBounds::Cap { high: f64::NAN })).starts_with("clip_high"));
+    assert!(refused(PolicyLoss::Cispo(CispoBounds::Cap { high: f64::NAN })).starts_with("loss.cap"));
     assert!(LOSSES.iter().all(|l| l.check().is_ok()));
 }

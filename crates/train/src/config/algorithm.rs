@@ -1,9 +1,9 @@
 //! From rewards to the loss: advantages, focal weight, policy loss.
 
+use super::kind::named_or_table;
 use super::pair::pair;
 use super::ranges::{not_negative, reward};
 use crate::bad_input;
-use anyhow::Context;
 use fgrpo_core::advantage::Advantage;
 use fgrpo_core::credit::{Credit, Shaping};
 use fgrpo_core::group::Rewards;
@@ -14,14 +14,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AlgorithmConfig {
-    /// `grpo`, `dr_grpo`, `rloo`, `max_rl` or `pkpo`.
-    pub advantage: AdvantageName,
-    /// Added to the standard deviation (`grpo`).
-    pub advantage_eps: f64,
-    /// Delta degrees of freedom of the standard deviation (`grpo`).
-    pub ddof: usize,
-    /// The k of `pkpo`.
-    pub pkpo_k: usize,
+    /// The estimator: `grpo`, `dr_grpo`, `rloo`, `max_rl` or `pkpo`.
+    #[serde(deserialize_with = "named_or_table")]
+    pub advantage: Advantage,
     /// Exponent of the focal weight `(1 - X/N)^gamma`; 0 is the estimator alone.
     pub focal_gamma: f64,
     /// Reward of a correct completion, `R_c`.
@@ -31,18 +26,9 @@ pub struct AlgorithmConfig {
     /// For graded rewards: what counts as correct for the focal weight.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub correct_threshold: Option<f64>,
-    /// `grpo`, `dapo`, `cispo` or `gspo`.
-    pub loss: LossName,
-    /// Lower clip width; the loss's own default where absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub clip_low: Option<f64>,
-    /// Upper clip width; the loss's own default where absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub clip_high: Option<f64>,
-    /// Dual clip's constant for negative advantages (`grpo`, `dapo`), above 1; 0 is off.
-    pub dual_clip: f64,
-    /// Read CISPO's `clip_high` as an absolute cap on the ratio, without lower bound.
-    pub cispo_absolute_cap: bool,
+    /// The policy loss: `grpo`, `dapo`, `cispo`, `cispo_cap` or `gspo`.
+    #[serde(deserialize_with = "named_or_table")]
+    pub loss: Loss,
     /// `token-mean`, `seq-mean-token-sum`, `seq-mean-token-sum-norm` or `seq-mean-token-mean`.
     pub aggregation: AggregationName,
     /// Coefficient of the entropy bonus.
@@ -50,52 +36,109 @@ pub struct AlgorithmConfig {
     /// Coefficient of the KL penalty against the model RL started from.
     pub kl_coef: f64,
     /// `k1`, `k2` or `k3`.
-    pub kl: KlName,
+    pub kl: Kl,
     /// Drop groups whose rewards are all equal before counting tokens (DAPO's dynamic sampling,
     /// without drawing replacements).
     pub drop_inactive_groups: bool,
     /// `none`, `unlikely` (Rewarding the Unlikely, RUL) or `smoothing` (differential smoothing, DS-GRPO).
-    pub shaping: ShapingName,
-    /// `unlikely`: the share of its reward that the likeliest correct completion loses at most, 0 to 1.
-    pub unlikely_beta: f64,
-    /// `smoothing`: a correct completion's advantage loses this times its mean log-probability.
-    pub smoothing_correct: f64,
-    /// `smoothing`: a wrong completion's advantage gains this times its mean log-probability.
-    pub smoothing_wrong: f64,
+    #[serde(deserialize_with = "named_or_table")]
+    pub shaping: Shaping,
     /// DARO: the policy loss is a sum over the mixed success rates of their token means, each with a learned weight.
     pub daro: bool,
     /// Learning rate of DARO's weights, by plain gradient descent once an optimizer update; its paper publishes none.
     pub daro_lr: f64,
     /// Weight of tokens that another engine sampled: `off`, `tis` or `mask`.
-    pub correction: CorrectionName,
-    /// `tis`: the largest weight.
-    pub correction_cap: f64,
-    /// `mask`: the smallest and the largest weight kept; tokens outside are dropped.
-    #[serde(deserialize_with = "pair")]
-    pub correction_bounds: [f64; 2],
+    #[serde(deserialize_with = "named_or_table")]
+    pub correction: Correction,
 }
 
-/// Names of the advantage estimators.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[allow(missing_docs)]
-pub enum AdvantageName {
-    Grpo,
-    DrGrpo,
-    Rloo,
-    MaxRl,
-    Pkpo,
+/// A policy loss by the name of its method, with the method's own clip widths.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Loss {
+    /// Clipped below and above alike.
+    Grpo {
+        /// Widths of the clip below and above 1.
+        #[serde(default = "default::grpo", deserialize_with = "pair")]
+        clip: [f64; 2],
+        /// Dual clip's constant for negative advantages, above 1; 0 is off.
+        #[serde(default = "default::dual")]
+        dual_clip: f64,
+    },
+    /// Clipped higher above.
+    Dapo {
+        /// Widths of the clip below and above 1.
+        #[serde(default = "default::dapo", deserialize_with = "pair")]
+        clip: [f64; 2],
+        /// Dual clip's constant for negative advantages, above 1; 0 is off.
+        #[serde(default = "default::dual")]
+        dual_clip: f64,
+    },
+    /// The weight of REINFORCE is clipped.
+    Cispo {
+        /// Widths of the clip below and above 1.
+        #[serde(default = "default::cispo", deserialize_with = "pair")]
+        clip: [f64; 2],
+    },
+    /// The same with a cap on the ratio itself and no lower bound.
+    CispoCap {
+        /// The largest ratio.
+        #[serde(default = "default::cap")]
+        cap: f64,
+    },
+    /// Clipped by the ratio of whole completions.
+    Gspo {
+        /// Widths of the clip below and above 1.
+        #[serde(default = "default::gspo", deserialize_with = "pair")]
+        clip: [f64; 2],
+    },
 }
 
-/// Names of the policy losses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[allow(missing_docs)]
-pub enum LossName {
-    Grpo,
-    Dapo,
-    Cispo,
-    Gspo,
+/// The numbers of a loss that gives none.
+mod default {
+    pub(super) fn grpo() -> [f64; 2] {
+        [0.2, 0.2]
+    }
+
+    pub(super) fn dapo() -> [f64; 2] {
+        [0.2, 0.28]
+    }
+
+    pub(super) fn cispo() -> [f64; 2] {
+        [1.0, 5.0]
+    }
+
+    pub(super) fn cap() -> f64 {
+        5.0
+    }
+
+    pub(super) fn gspo() -> [f64; 2] {
+        [3e-4, 4e-4]
+    }
+
+    pub(super) fn dual() -> f64 {
+        3.0
+    }
+}
+
+impl Default for Loss {
+    fn default() -> Self {
+        Self::Grpo { clip: default::grpo(), dual_clip: default::dual() }
+    }
+}
+
+impl Loss {
+    /// The loss as its formula takes it.
+    pub fn policy(&self) -> PolicyLoss {
+        match *self {
+            Self::Grpo { clip: [low, high], dual_clip } | Self::Dapo { clip: [low, high], dual_clip } => {
+                PolicyLoss::Clip { low, high, dual: (dual_clip != 0.0).then_some(dual_clip) }
+            }
+            Self::Cispo { clip: [low, high] } => PolicyLoss::Cispo(CispoBounds::Around { low, high }),
+            Self::CispoCap { cap } => PolicyLoss::Cispo(CispoBounds::Cap { high: cap }),
+            Self::Gspo { clip: [low, high] } => PolicyLoss::Gspo { low, high },
+        }
+    }
 }
 
 /// Names of the aggregation modes.
@@ -109,66 +152,24 @@ pub enum AggregationName {
     SeqMeanTokenMean,
 }
 
-/// Names of the KL estimators.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-#[allow(missing_docs)]
-pub enum KlName {
-    K1,
-    K2,
-    K3,
-}
-
-/// Names of the changes of rewards and advantages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[allow(missing_docs)]
-pub enum ShapingName {
-    None,
-    Unlikely,
-    Smoothing,
-}
-
-/// Names of the corrections between the engine that samples and the one that learns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[allow(missing_docs)]
-pub enum CorrectionName {
-    Off,
-    Tis,
-    Mask,
-}
-
 impl Default for AlgorithmConfig {
     fn default() -> Self {
         Self {
-            advantage: AdvantageName::Grpo,
-            advantage_eps: 1e-6,
-            ddof: 1,
-            pkpo_k: 4,
+            advantage: Advantage::default(),
             focal_gamma: 0.0,
             reward_correct: 1.0,
             reward_wrong: 0.0,
             correct_threshold: None,
-            loss: LossName::Grpo,
-            clip_low: None,
-            clip_high: None,
-            dual_clip: 3.0,
-            cispo_absolute_cap: false,
+            loss: Loss::default(),
             aggregation: AggregationName::TokenMean,
             entropy_coef: 0.0,
             kl_coef: 0.0,
-            kl: KlName::K3,
+            kl: Kl::K3,
             drop_inactive_groups: false,
-            shaping: ShapingName::None,
-            unlikely_beta: 0.25,
-            smoothing_correct: 0.05,
-            smoothing_wrong: 0.05,
+            shaping: Shaping::None,
             daro: false,
             daro_lr: 0.01,
-            correction: CorrectionName::Off,
-            correction_cap: 2.0,
-            correction_bounds: [0.5, 2.0],
+            correction: Correction::Off,
         }
     }
 }
@@ -177,44 +178,21 @@ impl AlgorithmConfig {
     /// From rewards to advantages, focal weight included.
     pub fn credit(&self) -> Credit {
         Credit {
-            advantage: match self.advantage {
-                AdvantageName::Grpo => Advantage::Grpo { eps: self.advantage_eps, ddof: self.ddof },
-                AdvantageName::DrGrpo => Advantage::DrGrpo,
-                AdvantageName::Rloo => Advantage::Rloo,
-                AdvantageName::MaxRl => Advantage::MaxRl,
-                AdvantageName::Pkpo => Advantage::Pkpo { k: self.pkpo_k },
-            },
+            advantage: self.advantage,
             rewards: Rewards {
                 correct: self.reward_correct,
                 wrong: self.reward_wrong,
                 threshold: self.correct_threshold,
             },
             focal_gamma: self.focal_gamma,
-            shaping: match self.shaping {
-                ShapingName::None => Shaping::None,
-                ShapingName::Unlikely => Shaping::Unlikely { beta: self.unlikely_beta },
-                ShapingName::Smoothing => {
-                    Shaping::Smoothing { correct: self.smoothing_correct, wrong: self.smoothing_wrong }
-                }
-            },
+            shaping: self.shaping,
         }
     }
 
     /// From log-probabilities to the loss and its derivative.
     pub fn objective(&self, max_new_tokens: usize) -> Objective {
-        let low = |default| self.clip_low.unwrap_or(default);
-        let high = |default| self.clip_high.unwrap_or(default);
-        let dual = (self.dual_clip != 0.0).then_some(self.dual_clip);
         Objective {
-            policy: match self.loss {
-                LossName::Grpo => PolicyLoss::Clip { low: low(0.2), high: high(0.2), dual },
-                LossName::Dapo => PolicyLoss::Clip { low: low(0.2), high: high(0.28), dual },
-                LossName::Cispo if self.cispo_absolute_cap => {
-                    PolicyLoss::Cispo(CispoBounds::Cap { high: high(5.0) })
-                }
-                LossName::Cispo => PolicyLoss::Cispo(CispoBounds::Around { low: low(1.0), high: high(5.0) }),
-                LossName::Gspo => PolicyLoss::Gspo { low: low(3e-4), high: high(4e-4) },
-            },
+            policy: self.loss.policy(),
             aggregation: match self.aggregation {
                 AggregationName::TokenMean => Aggregation::TokenMean,
                 AggregationName::SeqMeanTokenSum => Aggregation::SeqMeanTokenSum,
@@ -224,30 +202,16 @@ impl AlgorithmConfig {
                 AggregationName::SeqMeanTokenMean => Aggregation::SeqMeanTokenMean,
             },
             entropy_coef: self.entropy_coef,
-            kl: (self.kl_coef != 0.0).then_some((
-                match self.kl {
-                    KlName::K1 => Kl::K1,
-                    KlName::K2 => Kl::K2,
-                    KlName::K3 => Kl::K3,
-                },
-                self.kl_coef,
-            )),
-            correction: match self.correction {
-                CorrectionName::Off => Correction::Off,
-                CorrectionName::Tis => Correction::Tis { cap: self.correction_cap },
-                CorrectionName::Mask => {
-                    let [low, high] = self.correction_bounds;
-                    Correction::Mask { low, high }
-                }
-            },
+            kl: (self.kl_coef != 0.0).then_some((self.kl, self.kl_coef)),
+            correction: self.correction,
         }
     }
 
     pub(super) fn check(&self, group_size: usize) -> anyhow::Result<()> {
         reward("algorithm.reward_correct", self.reward_correct)?;
         reward("algorithm.reward_wrong", self.reward_wrong)?;
-        self.credit().check(group_size).context("algorithm")?;
-        self.objective(1).check().context("algorithm")?;
+        let checked = self.credit().check(group_size).and_then(|()| self.objective(1).check());
+        checked.or_else(|e| bad_input!("algorithm.{e}"))?;
         not_negative("algorithm.entropy_coef", self.entropy_coef)?;
         not_negative("algorithm.kl_coef", self.kl_coef)?;
         not_negative("algorithm.daro_lr", self.daro_lr)?;

@@ -20,13 +20,13 @@ const ELSEWHERE: [(&str, &str); 45] = [
     ("max_prompt_length", "task.max_prompt_tokens"),
     ("beta", "algorithm.kl_coef"),
     ("kl_loss_coef", "algorithm.kl_coef"),
-    ("epsilon", "algorithm.clip_low"),
-    ("epsilon_low", "algorithm.clip_low"),
-    ("epsilon_high", "algorithm.clip_high"),
-    ("clip_ratio", "algorithm.clip_low"),
-    ("clip_ratio_low", "algorithm.clip_low"),
-    ("clip_ratio_high", "algorithm.clip_high"),
-    ("clip_ratio_c", "algorithm.dual_clip"),
+    ("epsilon", "algorithm.loss.clip"),
+    ("epsilon_low", "algorithm.loss.clip"),
+    ("epsilon_high", "algorithm.loss.clip"),
+    ("clip_ratio", "algorithm.loss.clip"),
+    ("clip_ratio_low", "algorithm.loss.clip"),
+    ("clip_ratio_high", "algorithm.loss.clip"),
+    ("clip_ratio_c", "algorithm.loss.dual_clip"),
     ("entropy_coeff", "algorithm.entropy_coef"),
     ("adv_estimator", "algorithm.advantage"),
     ("loss_type", "algorithm.loss"),
@@ -82,7 +82,11 @@ fn known() -> Vec<String> {
         for (key, value) in table {
             let name = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
             match value {
-                toml::Value::Table(inner) => names(&name, inner, found),
+                toml::Value::Table(inner) => {
+                    names(&name, inner, found);
+                    // A kind may stand by its name alone.
+                    found.extend(inner.contains_key("kind").then_some(name));
+                }
                 _ => found.push(name),
             }
         }

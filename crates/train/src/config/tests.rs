@@ -27,11 +27,14 @@ fn minimal(kind: &str) -> String {
 const OPTIONAL: [(&str, &str); 5] = [
     (
         "",
-        "rollout.server.url=http://a rollout.server.model=m rollout.server.key_env=K rollout.server.on_checkpoint={checkpoint} epochs=1 sft.seed=1 sft.epochs=1.0 rollout.max_new_tokens=1 rollout.max_cached_tokens=1 algorithm.correct_threshold=1.0 algorithm.clip_low=0.1 algorithm.clip_high=0.1 update.mini_batch=1 eval.problems=1",
+        "rollout.server.url=http://a rollout.server.model=m rollout.server.key_env=K rollout.server.on_checkpoint={checkpoint} epochs=1 sft.seed=1 sft.epochs=1.0 rollout.max_new_tokens=1 rollout.max_cached_tokens=1 algorithm.correct_threshold=1.0 update.mini_batch=1 eval.problems=1",
     ),
-    ("maze", "model.init.head_dim=2"),
-    ("arithmetic", ""),
-    ("mix", "task.tokenizer=t"),
+    (
+        "maze",
+        "model.init.head_dim=2 algorithm.advantage=pkpo algorithm.advantage.k=1 algorithm.loss=cispo_cap algorithm.correction=tis",
+    ),
+    ("arithmetic", "algorithm.shaping=unlikely algorithm.correction=mask"),
+    ("mix", "task.tokenizer=t algorithm.shaping=smoothing"),
     (
         "math",
         "model.size.architecture=qwen3 model.size.vocab_size=9 model.size.hidden_size=8 model.size.intermediate_size=8 model.size.num_hidden_layers=1 model.size.num_attention_heads=2 model.size.num_key_value_heads=1 model.size.head_dim=4 model.size.tie_word_embeddings=true task.held_out=h task.tokenizer=t task.preset=qwen3 task.system=s task.enable_thinking=true task.columns.prompt=a task.columns.answer=a task.columns.solution=a task.columns.subject=a task.columns.level=a task.columns.id=a lora.rank=16",
@@ -52,7 +55,15 @@ fn flatten(prefix: &str, table: &toml::Table, found: &mut BTreeMap<String, toml:
     for (key, value) in table {
         let name = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
         match value {
-            toml::Value::Table(inner) => flatten(&name, inner, found),
+            toml::Value::Table(inner) => {
+                flatten(&name, inner, found);
+                // A kind with its settings goes by its name.
+                if prefix == "algorithm"
+                    && let Some(kind) = found.remove(&format!("{name}.kind"))
+                {
+                    found.insert(name, kind);
+                }
+            }
             // The other keys of a part are those of its kind.
             toml::Value::Array(parts) if parts.iter().any(toml::Value::is_table) => {
                 for (own, value) in parts.iter().filter_map(toml::Value::as_table).flatten() {
@@ -164,12 +175,12 @@ fn shaping_keys_change_advantages_as_their_formulas_say() {
     let mean = (0.875 + 0.8125) / 4.0;
     let found = assigned("advantage = \"dr_grpo\"\nshaping = \"unlikely\"").advantages;
     assert_eq!(found, [0.875 - mean, 0.8125 - mean, -mean, -mean]);
-    let found = assigned("advantage = \"dr_grpo\"\nshaping = \"unlikely\"\nunlikely_beta = 0.5").advantages;
+    let found = assigned("advantage = \"dr_grpo\"\nshaping = { kind = \"unlikely\", beta = 0.5 }").advantages;
     let mean = (0.75 + 0.625) / 4.0;
     assert_eq!(found, [0.75 - mean, 0.625 - mean, -mean, -mean]);
     // A - 0.05 logp of correct, A + 0.1 logp of wrong completions.
     let found =
-        assigned("advantage = \"dr_grpo\"\nshaping = \"smoothing\"\nsmoothing_wrong = 0.1").advantages;
+        assigned("advantage = \"dr_grpo\"\nshaping = { kind = \"smoothing\", wrong = 0.1 }").advantages;
     assert_eq!(found, [0.5 + 0.05 * 2.0, 0.5 + 0.05, -0.5 - 0.1 * 4.0, -0.5 - 0.1 * 3.0]);
 }
 
@@ -178,8 +189,8 @@ fn shaping_of_strength_zero_is_no_shaping_bit_for_bit() {
     let plain = assigned("focal_gamma = 0.5");
     for keys in [
         "shaping = \"none\"",
-        "shaping = \"unlikely\"\nunlikely_beta = 0.0",
-        "shaping = \"smoothing\"\nsmoothing_correct = 0.0\nsmoothing_wrong = 0.0",
+        "shaping = { kind = \"unlikely\", beta = 0 }",
+        "shaping = { kind = \"smoothing\", correct = 0.0, wrong = 0.0 }",
     ] {
         let found = assigned(&format!("focal_gamma = 0.5\n{keys}"));
         let bits = |a: &Assigned| a.advantages.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
@@ -199,16 +210,25 @@ fn low_lr_gamma_multiplies_the_learning_rate_by_the_papers_factor() {
 fn controls_out_of_range_are_refused_by_their_keys() {
     for (set, says) in [
         ("algorithm.shaping=rul", "rul"),
-        ("algorithm.shaping=unlikely algorithm.unlikely_beta=2.0", "unlikely_beta: found 2"),
-        ("algorithm.shaping=unlikely algorithm.advantage=max_rl", "advantage: found max_rl"),
-        ("algorithm.shaping=smoothing algorithm.smoothing_wrong=nan", "smoothing_wrong: found NaN"),
+        ("algorithm.shaping=unlikely algorithm.shaping.beta=2.0", "algorithm.shaping.beta: found 2"),
+        ("algorithm.shaping=unlikely algorithm.advantage=max_rl", "algorithm.advantage: found max_rl"),
+        ("algorithm.shaping=smoothing algorithm.shaping.wrong=nan", "algorithm.shaping.wrong: found NaN"),
+        // What belongs to another kind is no setting of this one.
+        ("algorithm.advantage.k=8", "algorithm.advantage.k=8: unknown key `k`"),
+        ("algorithm.advantage=dr_grpo algorithm.advantage.ddof=0", "unknown key `ddof`"),
+        ("algorithm.loss=cispo algorithm.loss.dual_clip=2.0", "unknown key `dual_clip`"),
+        ("algorithm.loss.clip=[0.1,0.2,0.3]", "found a list of 3 numbers, wanted 2"),
+        ("algorithm.loss.clip=[-0.1,0.2]", "algorithm.loss.clip, low: found -0.1"),
+        ("algorithm.loss.dual_clip=1.0", "algorithm.loss.dual_clip: found 1"),
+        ("algorithm.loss=ppo", "ppo"),
+        ("algorithm.loss=3", "found integer, wanted the name of a kind"),
         ("algorithm.daro_lr=-1.0", "algorithm.daro_lr: found -1"),
         (
             "algorithm.daro=true algorithm.aggregation=seq-mean-token-sum",
             "algorithm.aggregation: found \"seq-mean-token-sum\", wanted token-mean beside daro",
         ),
-        ("algorithm.correction=mask algorithm.correction_bounds=[2.0,1.0]", "correction_bounds: found 2, 1"),
-        ("algorithm.correction=tis algorithm.correction_cap=0.0", "correction_cap: found 0"),
+        ("algorithm.correction=mask algorithm.correction.high=0.25", "correction.high: found 0.5, 0.25"),
+        ("algorithm.correction=tis algorithm.correction.cap=0.0", "correction.cap: found 0"),
         ("update.low_lr_gamma=-0.5", "update.low_lr_gamma: found -0.5"),
     ] {
         let overrides: Vec<String> = set.split(' ').map(str::to_owned).collect();
@@ -262,4 +282,27 @@ fn a_table_of_a_list_is_set_by_its_place() {
         "{}",
         refused("task.parts.weight=3")
     );
+}
+
+#[test]
+fn a_kind_stands_by_its_name_or_as_a_table_and_resolves_to_the_same() {
+    let forms = [
+        ("advantage = \"pkpo\"", "algorithm.advantage.k=2"),
+        ("advantage = { kind = \"pkpo\", k = 2 }", ""),
+        ("[algorithm.advantage]\nkind = \"pkpo\"\nk = 2", ""),
+        ("focal_gamma = 0.0", "algorithm.advantage=pkpo algorithm.advantage.k=2"),
+    ];
+    let parsed = forms.map(|(keys, set)| {
+        let text = minimal("maze").replace("[sft]", &format!("[algorithm]\n{keys}\n[sft]"));
+        let overrides: Vec<String> = set.split(' ').filter(|s| !s.is_empty()).map(str::to_owned).collect();
+        Config::parse(&text, &overrides).unwrap()
+    });
+    assert_eq!(parsed[0].algorithm.advantage, fgrpo_core::advantage::Advantage::Pkpo { k: 2 });
+    for other in &parsed {
+        assert_eq!(other, &parsed[0]);
+        assert_eq!(Config::parse(&other.to_toml(), &[]).unwrap(), *other, "{}", other.to_toml());
+    }
+    // A table without a kind is of the default one.
+    let clip = algorithm("[algorithm.loss]\nclip = [0.1, 0.3]").algorithm.loss;
+    assert_eq!(clip, Loss::Grpo { clip: [0.1, 0.3], dual_clip: 3.0 });
 }

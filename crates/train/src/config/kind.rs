@@ -1,0 +1,46 @@
+//! A kind with its settings: by its name alone, or as a table in which nothing stands that the kind doesn't have.
+
+use serde::de::{DeserializeOwned, Error};
+use serde::{Deserialize, Deserializer, Serialize};
+
+/// Reads `"pkpo"` or `{ kind = "pkpo", k = 8 }`; a table without a kind is of the default one.
+pub(super) fn named_or_table<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Default + DeserializeOwned + Serialize,
+{
+    let mut given = match toml::Value::deserialize(deserializer)? {
+        name @ toml::Value::String(_) => toml::Table::from_iter([("kind".to_owned(), name)]),
+        toml::Value::Table(table) => table,
+        other => {
+            return Err(D::Error::custom(format_args!(
+                "found {}, wanted the name of a kind, or a table of the kind and its settings",
+                other.type_str()
+            )));
+        }
+    };
+    if !given.contains_key("kind") {
+        let default = toml::Table::try_from(T::default()).map_err(D::Error::custom)?;
+        given.insert("kind".to_owned(), default["kind"].clone());
+    }
+    let kind: T = given.clone().try_into().map_err(|e: toml::de::Error| D::Error::custom(e.message()))?;
+    let known = toml::Table::try_from(&kind).map_err(D::Error::custom)?;
+    // As serde says it of structs, which it can't of a kind without settings.
+    if let Some(key) = given.keys().find(|key| !known.contains_key(*key)) {
+        let known: Vec<String> = known.keys().map(|k| format!("`{k}`")).collect();
+        let kind = given["kind"].as_str().unwrap_or_default();
+        return Err(D::Error::custom(format_args!(
+            "unknown field `{key}`, expected one of {} with kind {kind}",
+            known.join(", ")
+        )));
+    }
+    Ok(kind)
+}
+
+/// The table of a name that stands where a table is asked for, as `--set algorithm.advantage.k=8` does.
+pub(super) fn table_of(value: &mut toml::Value) {
+    if let toml::Value::String(_) = value {
+        let name = std::mem::replace(value, toml::Value::Boolean(false));
+        *value = toml::Value::Table(toml::Table::from_iter([("kind".to_owned(), name)]));
+    }
+}

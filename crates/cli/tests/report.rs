@@ -60,7 +60,7 @@ impl Made {
                 json!({"problem": i, "completion": tokens::spell(&tokens::completion(&moves)), "target": null, "correct": right})
             })
             .collect();
-        json!({"step": step, "set": "held_out", "examples": examples, "problems": PROBLEMS, "samples": SAMPLES, "pass_at_k": pass,
+        json!({"step": step, "set": "held_out", "examples": examples, "problems": PROBLEMS, "completion_length_mean": 15.5, "unscorable": 0, "samples": SAMPLES, "pass_at_k": pass,
                "interval": interval, "per_problem": counts})
     }
 
@@ -78,7 +78,7 @@ impl Made {
         let active = 1.0 - (histogram[0] + histogram[10]) as f64 / 64.0;
         let focal = rates.iter().map(|r| (1.0 - r).powf(self.gamma)).sum::<f64>() / 64.0;
         let evaluate = if step.is_multiple_of(25) { 6.0 } else { 0.0 };
-        let correct = (512.0 * reward).round();
+        let correct = (512.0 * reward).round() as u64;
         json!({"step": step, "reward_mean": reward, "active_fraction": active, "success_rate_histogram": histogram,
             "focal_weight_mean": focal, "advantage_abs_mean": 0.6 * active * focal, "entropy": (0.42 - 0.3 * p) * noise(3, 0.04),
             "policy_loss": -0.01 * noise(4, 0.6), "ratio_mean": 1.0, "ratio_max": 1.0 + 1e-6 * noise(5, 0.2).abs(),
@@ -88,9 +88,9 @@ impl Made {
             "rollout_tokens_per_second": 21_000.0 * noise(9, 0.06), "update_tokens_per_second": 9_400.0 * noise(10, 0.05),
             "seconds": {"rollout": 0.41 * noise(11, 0.1), "grade": 0.01, "update": 0.93 * noise(12, 0.05), "evaluate": evaluate,
                         "save": if step.is_multiple_of(50) { 0.3 } else { 0.0 }, "total": 1.4 * noise(13, 0.02) + evaluate},
-            "verdicts": {"correct": correct, "wrong": 500.0 - correct, "unparsed": 12, "unscorable": 0},
-            "reasons": {"correct": correct, "hits_wall": 0.7 * (500.0 - correct), "detour": 0.1 * (500.0 - correct),
-                        "misses_goal": 0.2 * (500.0 - correct), "no_done": 9, "not_a_move": 3},
+            "verdicts": {"correct": correct, "wrong": 500 - correct, "unparsed": 12, "unscorable": 0},
+            "reasons": {"correct": correct, "hits_wall": 350 - 7 * correct / 10, "detour": 50 - correct / 10,
+                        "misses_goal": 100 - correct / 5, "no_done": 9, "not_a_move": 3},
             "skipped_updates": 0})
     }
 
@@ -348,7 +348,7 @@ fn text_of_a_completion_cannot_become_part_of_the_page() {
     let run = folder("hostile").join("run");
     fs::create_dir_all(&run).unwrap();
     fs::write(run.join("metrics.jsonl"), "{\"step\":1,\"reward_mean\":0.5}\n").unwrap();
-    let rollout = json!({"step": 1, "prompt_id": "<b>p</b>", "prompt": "</pre><script>alert(1)</script>", "completion": "<img src=x onerror=alert(2)>",
+    let rollout = json!({"step": 1, "prompt_id": 1, "target": "<b>p</b>", "prompt": "</pre><script>alert(1)</script>", "completion": "<img src=x onerror=alert(2)>",
                          "reward": 1.0, "verdict": "correct", "reason": "\"><i>", "advantage": 1.0, "length": 3, "old_logp_mean": -0.5});
     fs::write(run.join("rollouts.jsonl"), format!("{rollout}\n")).unwrap();
     let html = report(&[&run]);

@@ -5,5 +5,6 @@ pub mod fingerprint;
 pub mod folder;
 pub mod metrics;
 pub mod needs;
+pub mod rollouts;
 pub mod seeds;
 pub mod tensorboard;

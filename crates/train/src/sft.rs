@@ -28,25 +28,26 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 
-/// One line of `sft.jsonl`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct SftLine {
+/// One line of `sft.jsonl`. Its measured numbers are `f64` where they are made, and may be missing where they are read:
+/// JSON has no number for one that isn't finite.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, bound(deserialize = "N: Default + Deserialize<'de>"))]
+pub struct SftLine<N = f64> {
     /// Optimizer step, from 1.
     pub step: u64,
     /// Mean cross-entropy of the completions' tokens, in nats.
-    pub loss: f64,
+    pub loss: N,
     /// The same of held-out demonstrations, after the step; absent where it isn't due.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub held_out_loss: Option<f64>,
     /// Passes over the demonstrations so far.
-    #[serde(default)]
-    pub epoch: f64,
+    pub epoch: N,
     /// Learning rate.
-    pub lr: f64,
+    pub lr: N,
     /// Global gradient norm before clipping.
-    pub gradient_norm: f64,
+    pub gradient_norm: N,
     /// Tokens learned from a second, prompts included.
-    pub tokens_per_second: f64,
+    pub tokens_per_second: N,
 }
 
 /// Fits the demonstrations of `config` into the run folder `out`, as a run of its own.

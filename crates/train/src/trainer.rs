@@ -23,13 +23,12 @@ use crate::rollout::{Rollouts, ServerRollouts, grade, sample};
 use crate::run::checkpoint::{self, Best, Contents, TrainerState};
 use crate::run::folder::{EVALUATIONS, Held, RunDir};
 use crate::run::metrics::{self, Metrics, SamplerMetrics, Seconds, not_finite};
+use crate::run::rollouts::RolloutLine;
 use crate::run::seeds;
 use crate::run::tensorboard::TensorBoard;
 use crate::update::{Carried, LossSettings, check_skipped, reference_logp, update};
 use anyhow::Context;
 use fgrpo_nn::{Device, DeviceName, Engine, Sampling};
-use fgrpo_verify::verdict::Verdict;
-use serde::Serialize;
 use serde_json::Value;
 use stall::Stall;
 use std::path::Path;
@@ -487,17 +486,17 @@ impl<'a> Trainer<'a> {
                 self.rollouts.push(&RolloutLine {
                     step,
                     prompt_id: self.task.number(Split::Train, prompt.id),
-                    part: self.task.part(Split::Train, prompt.id),
-                    sample: i,
+                    part: self.task.part(Split::Train, prompt.id).map(str::to_owned),
+                    sample: i as u64,
                     prompt: self.task.text(&prompt.tokens),
                     completion: self.task.text(&c.tokens),
                     target: self.task.target(Split::Train, prompt.id),
-                    reward: group.rewards[i],
+                    reward: Some(group.rewards[i]),
                     verdict: group.grades[i].verdict,
-                    reason: &group.grades[i].reason,
-                    advantage: group.assigned.advantages[i],
-                    length: c.tokens.len(),
-                    old_logp_mean: mean_logp(c),
+                    reason: group.grades[i].reason.to_string(),
+                    advantage: Some(group.assigned.advantages[i]),
+                    length: Some(c.tokens.len() as u64),
+                    old_logp_mean: Some(mean_logp(c)),
                 })?;
             }
         }
@@ -611,24 +610,6 @@ impl<'a> Trainer<'a> {
             _ => String::new(),
         })
     }
-}
-
-#[derive(Serialize)]
-struct RolloutLine<'a> {
-    step: u64,
-    prompt_id: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    part: Option<&'a str>,
-    sample: usize,
-    prompt: String,
-    completion: String,
-    target: Option<String>,
-    reward: f64,
-    verdict: Verdict,
-    reason: &'a str,
-    advantage: f64,
-    length: usize,
-    old_logp_mean: f64,
 }
 
 fn timed<T>(seconds: &mut f64, work: impl FnOnce() -> T) -> T {

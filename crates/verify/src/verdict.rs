@@ -17,6 +17,18 @@ pub enum Verdict {
     Unscorable,
 }
 
+impl Verdict {
+    /// Its name in files and tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Correct => "correct",
+            Self::Wrong => "wrong",
+            Self::Unparsed => "unparsed",
+            Self::Unscorable => "unscorable",
+        }
+    }
+}
+
 /// A verdict with its reason code, a short lower-case word such as `exact` or `budget`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {

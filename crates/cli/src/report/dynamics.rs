@@ -300,7 +300,7 @@ fn length(runs: &[Run], groups: &[Group]) -> String {
         words,
         Format::Number,
         (|m| m.completion_length_mean, "mean"),
-        (|m| m.completion_length_max, "longest"),
+        (|m| Some(m.completion_length_max as f64), "longest"),
     )
 }
 
@@ -333,11 +333,9 @@ fn demonstrations(runs: &[Run], groups: &[Group]) -> String {
 }
 
 fn success_rates(run: &Run, group: &Group, several: bool) -> String {
-    let rows: Vec<(f64, &[f64])> = run
-        .metrics
-        .iter()
-        .filter_map(|m| Some((m.step as f64, m.success_rate_histogram.as_deref()?)))
-        .collect();
+    let histograms = run.metrics.iter().filter(|m| !m.success_rate_histogram.is_empty());
+    let rows: Vec<(f64, &[u64])> =
+        histograms.map(|m| (m.step as f64, &m.success_rate_histogram[..])).collect();
     let words = Words {
         title: if several { group.name.clone() } else { "Success rates of groups".into() },
         note:
@@ -351,10 +349,10 @@ fn success_rates(run: &Run, group: &Group, several: bool) -> String {
 }
 
 fn reasons(run: &Run, group: &Group, several: bool) -> String {
-    let value = |m: &Metrics, name: &str| m.reasons.get(name).copied().flatten().unwrap_or(0.0);
+    let value = |m: &Metrics, name: &str| m.reasons.get(name).copied().unwrap_or(0) as f64;
     let mut totals: BTreeMap<&str, f64> = BTreeMap::new();
     for (name, count) in run.metrics.iter().flat_map(|m| &m.reasons) {
-        *totals.entry(name).or_default() += count.unwrap_or(0.0);
+        *totals.entry(name).or_default() += *count as f64;
     }
     let mut names: Vec<&str> = totals.iter().filter(|t| *t.1 > 0.0).map(|t| *t.0).collect();
     // The correct ones at the bottom, where their share is read off the axis.

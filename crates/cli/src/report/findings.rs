@@ -40,8 +40,7 @@ pub(super) fn of(run: &Run) -> Vec<String> {
             recent.len()
         ));
     }
-    let total =
-        |key: &str| run.metrics.iter().filter_map(|m| m.verdicts.get(key).copied().flatten()).sum::<f64>();
+    let total = |key: &str| run.metrics.iter().filter_map(|m| m.verdicts.get(key)).sum::<u64>() as f64;
     let all: f64 = ["correct", "wrong", "unparsed", "unscorable"].into_iter().map(total).sum();
     if all > 0.0 && total("unscorable") > 0.01 * all {
         found.push(format!(
@@ -49,11 +48,11 @@ pub(super) fn of(run: &Run) -> Vec<String> {
             percent(total("unscorable") / all)
         ));
     }
-    let skipped: f64 = skipped_updates(run);
-    if skipped > 0.0 {
+    let skipped: u64 = run.metrics.iter().map(|m| m.skipped_updates).sum();
+    if skipped > 0 {
         found.push(format!(
             "{} updates were skipped because loss or gradient was not finite.",
-            number(skipped)
+            number(skipped as f64)
         ));
     }
     found
@@ -61,7 +60,7 @@ pub(super) fn of(run: &Run) -> Vec<String> {
 
 /// What to do about groups whose completions all agree: it depends on what they agree on.
 fn inactive_advice(recent: &[super::input::Metrics]) -> &'static str {
-    let total = |key: &str| recent.iter().filter_map(|m| m.verdicts.get(key).copied().flatten()).sum::<f64>();
+    let total = |key: &str| recent.iter().filter_map(|m| m.verdicts.get(key)).sum::<u64>() as f64;
     let correct = total("correct");
     let graded = correct + total("wrong") + total("unparsed");
     match correct / graded {
@@ -76,12 +75,6 @@ fn inactive_advice(recent: &[super::input::Metrics]) -> &'static str {
         share if share > 0.9 => "Nearly all were correct: harder problems, or an earlier stop.",
         _ => "Some problems are always solved and the others never: problems in between, or larger groups.",
     }
-}
-
-/// The updates skipped, whether the field counts per step or from the start.
-fn skipped_updates(run: &Run) -> f64 {
-    let counts: Vec<f64> = run.metrics.iter().filter_map(|m| m.skipped_updates).collect();
-    if counts.is_sorted() { counts.last().copied().unwrap_or(0.0) } else { counts.iter().sum() }
 }
 
 /// Whether pass@1 rose and pass@k fell between the first and the last evaluation: both by more than the choice of

@@ -4,9 +4,13 @@ use anyhow::Context;
 use fgrpo_core::maze::Split;
 use fgrpo_core::stats::pass_at_k::PassAtK;
 use fgrpo_train::config::Average;
+use fgrpo_train::evaluation::record::{Evaluation, Example, PartEvaluation};
 use fgrpo_train::failure::{BadInput, OrBadInput};
 use fgrpo_train::run::folder::missing_steps;
-use serde::Deserialize;
+pub(super) use fgrpo_train::run::metrics::Logged as Metrics;
+use fgrpo_train::run::rollouts::RolloutLine;
+use fgrpo_train::sft::SftLine;
+use fgrpo_verify::verdict::Verdict;
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{BufRead, BufReader};
@@ -14,6 +18,9 @@ use std::path::Path;
 
 /// The files that make a folder a run folder: one of them is enough.
 pub(super) const FILES: [&str; 4] = ["metrics.jsonl", "sft.jsonl", "eval.jsonl", "config.toml"];
+
+/// A line of `sft.jsonl` as it is read.
+pub(super) type Sft = SftLine<Option<f64>>;
 
 /// So many of the latest completions are kept for the page.
 const LATEST: usize = 4_000;
@@ -26,93 +33,26 @@ pub(super) fn is_run_folder(folder: &Path) -> bool {
     FILES.iter().any(|name| folder.join(name).is_file())
 }
 
-/// One step of RL, `metrics.jsonl`. Absent fields are absent from the plots.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Metrics {
-    pub(super) step: u64,
-    pub(super) reward_mean: Option<f64>,
-    pub(super) active_fraction: Option<f64>,
-    pub(super) success_rate_histogram: Option<Vec<f64>>,
-    pub(super) focal_weight_mean: Option<f64>,
-    pub(super) advantage_abs_mean: Option<f64>,
-    pub(super) entropy: Option<f64>,
-    pub(super) distinct_fraction: Option<f64>,
-    pub(super) logp_difference_max: Option<f64>,
-    pub(super) policy_loss: Option<f64>,
-    pub(super) ratio_mean: Option<f64>,
-    pub(super) ratio_max: Option<f64>,
-    pub(super) clip_fraction_low: Option<f64>,
-    pub(super) clip_fraction_high: Option<f64>,
-    pub(super) kl_to_sampler: Option<f64>,
-    pub(super) gradient_norm: Option<f64>,
-    pub(super) lr: Option<f64>,
-    pub(super) completion_length_mean: Option<f64>,
-    pub(super) completion_length_max: Option<f64>,
-    pub(super) truncated_fraction: Option<f64>,
-    pub(super) rollout_tokens_per_second: Option<f64>,
-    pub(super) update_tokens_per_second: Option<f64>,
-    pub(super) seconds: BTreeMap<String, Option<f64>>,
-    pub(super) verdicts: BTreeMap<String, Option<f64>>,
-    pub(super) reasons: BTreeMap<String, Option<f64>>,
-    pub(super) skipped_updates: Option<f64>,
-}
-
-/// One step on demonstrations, `sft.jsonl`.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Sft {
-    pub(super) step: u64,
-    pub(super) loss: Option<f64>,
-    pub(super) held_out_loss: Option<f64>,
-    pub(super) gradient_norm: Option<f64>,
-}
-
-/// One evaluation of one set, `eval.jsonl`.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
+/// One evaluation of one set: of `eval.jsonl`, or one part of it.
+#[derive(Debug, Clone, Default)]
 pub(super) struct Eval {
     pub(super) step: u64,
     pub(super) set: String,
     pub(super) samples: usize,
-    /// What `pass_at_k` is a mean over.
-    average: Average,
-    pub(super) pass_at_k: BTreeMap<String, Option<f64>>,
-    pub(super) interval: BTreeMap<String, Option<[f64; 2]>>,
+    pub(super) pass_at_k: BTreeMap<usize, f64>,
+    interval: BTreeMap<usize, [f64; 2]>,
     pub(super) per_problem: Vec<usize>,
     /// Scored samples of each problem, where a verifier failed on some.
     pub(super) scored_per_problem: Vec<usize>,
     /// What tells the problems from others; empty in files that don't say.
     pub(super) problem_set: String,
     pub(super) examples: Vec<Example>,
-    /// The same by source of problems; each becomes a set of its own.
-    parts: BTreeMap<String, Part>,
-}
-
-/// One source of problems in an evaluation.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-struct Part {
-    pass_at_k: BTreeMap<String, Option<f64>>,
-    interval: BTreeMap<String, Option<[f64; 2]>>,
-    per_problem: Vec<usize>,
-    scored_per_problem: Vec<usize>,
-}
-
-/// A completion of an evaluated problem.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Example {
-    pub(super) problem: serde_json::Value,
-    pub(super) completion: String,
-    pub(super) target: Option<String>,
-    pub(super) correct: bool,
 }
 
 impl Eval {
     /// pass@k as recorded, or from the problems' counts.
     pub(super) fn pass_at(&self, k: usize) -> Option<f64> {
-        if let Some(Some(p)) = self.pass_at_k.get(&k.to_string()) {
+        if let Some(p) = self.pass_at_k.get(&k) {
             return Some(*p);
         }
         let problems: Vec<f64> = self.problems_at(k)?.into_iter().flatten().collect();
@@ -138,51 +78,12 @@ impl Eval {
 
     /// The ks recorded, ascending.
     pub(super) fn ks(&self) -> Vec<usize> {
-        let mut ks: Vec<usize> = self.pass_at_k.keys().filter_map(|k| k.parse().ok()).collect();
-        ks.sort_unstable();
-        ks
+        self.pass_at_k.keys().copied().collect()
     }
 
     /// The interval recorded for k.
     pub(super) fn interval_at(&self, k: usize) -> Option<[f64; 2]> {
-        self.interval.get(&k.to_string()).copied().flatten()
-    }
-}
-
-/// One sampled completion, `rollouts.jsonl`.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Rollout {
-    pub(super) step: u64,
-    pub(super) prompt_id: serde_json::Value,
-    pub(super) prompt: String,
-    pub(super) completion: String,
-    pub(super) reward: Option<f64>,
-    pub(super) verdict: String,
-    pub(super) reason: String,
-    pub(super) advantage: Option<f64>,
-    pub(super) length: Option<u64>,
-    pub(super) old_logp_mean: Option<f64>,
-    pub(super) target: Option<String>,
-}
-
-impl Rollout {
-    /// The prompt's name as written.
-    pub(super) fn prompt_name(&self) -> String {
-        match &self.prompt_id {
-            serde_json::Value::String(s) => s.clone(),
-            serde_json::Value::Null => String::new(),
-            other => other.to_string(),
-        }
-    }
-
-    /// The prompt's number, for tasks that number them.
-    pub(super) fn prompt_number(&self) -> Option<u64> {
-        self.prompt_id.as_u64().or_else(|| self.prompt_id.as_str()?.parse().ok())
-    }
-
-    pub(super) fn correct(&self) -> bool {
-        self.verdict == "correct"
+        self.interval.get(&k).copied()
     }
 }
 
@@ -198,9 +99,9 @@ pub struct Run {
     pub(super) metrics: Vec<Metrics>,
     pub(super) sft: Vec<Sft>,
     pub(super) evals: Vec<Eval>,
-    pub(super) rollouts: Vec<Rollout>,
+    pub(super) rollouts: Vec<RolloutLine>,
     /// Completions of the last evaluation of each set.
-    pub(super) examples: Vec<Rollout>,
+    pub(super) examples: Vec<RolloutLine>,
     /// What had to be tolerated in reading it.
     pub(super) notes: Vec<String>,
 }
@@ -232,30 +133,40 @@ impl Run {
         let mut notes = std::mem::take(&mut run.notes);
         read_lines(&folder.join("metrics.jsonl"), &mut notes, |m: Metrics| run.metrics.push(m))?;
         read_lines(&folder.join("sft.jsonl"), &mut notes, |s: Sft| run.sft.push(s))?;
-        read_lines(&folder.join("eval.jsonl"), &mut notes, |mut e: Eval| {
+        read_lines(&folder.join("eval.jsonl"), &mut notes, |mut e: Evaluation| {
             let parts = std::mem::take(&mut e.parts);
-            let (step, samples, set) = (e.step, e.samples, e.set.clone());
-            let problem_set = e.problem_set.clone();
             if e.average == Average::Parts && !parts.is_empty() {
                 // A mean over parts is no mean over problems: what is compared problem by problem are the parts.
                 e.per_problem.clear();
                 e.scored_per_problem.clear();
             }
-            run.evals.push(e);
-            run.evals.extend(parts.into_iter().map(|(name, part)| Eval {
-                step,
-                samples,
-                set: format!("{set}, {name}"),
-                problem_set: problem_set.clone(),
+            let of_part = |(name, part): (String, PartEvaluation)| Eval {
+                step: e.step,
+                samples: e.samples,
+                set: format!("{}, {name}", e.set),
+                problem_set: e.problem_set.clone(),
                 pass_at_k: part.pass_at_k,
                 interval: part.interval,
                 per_problem: part.per_problem,
                 scored_per_problem: part.scored_per_problem,
-                ..Eval::default()
-            }));
+                examples: Vec::new(),
+            };
+            let parts: Vec<Eval> = parts.into_iter().map(of_part).collect();
+            run.evals.push(Eval {
+                step: e.step,
+                samples: e.samples,
+                set: e.set,
+                problem_set: e.problem_set,
+                pass_at_k: e.pass_at_k,
+                interval: e.interval,
+                per_problem: e.per_problem,
+                scored_per_problem: e.scored_per_problem,
+                examples: e.examples,
+            });
+            run.evals.extend(parts);
         })?;
         let mut latest = VecDeque::new();
-        read_lines(&folder.join("rollouts.jsonl"), &mut notes, |mut r: Rollout| {
+        read_lines(&folder.join("rollouts.jsonl"), &mut notes, |mut r: RolloutLine| {
             shorten(&mut r.prompt);
             shorten(&mut r.completion);
             if latest.len() == LATEST {
@@ -289,20 +200,27 @@ impl Run {
     }
 
     /// The last evaluations' examples, as completions with nothing but what an evaluation knows.
-    fn last_examples(&self) -> Vec<Rollout> {
+    fn last_examples(&self) -> Vec<RolloutLine> {
         let maze = self.setting("task.kind") == Some("maze");
         let example = |step: u64, e: &Example| {
             let mut completion = e.completion.clone();
             shorten(&mut completion);
-            let number = e.problem.as_u64().filter(|i| maze && *i < Split::LEN);
-            Rollout {
+            let number = Some(e.problem).filter(|i| maze && *i < Split::LEN);
+            RolloutLine {
                 step,
                 // A held-out maze is told by its index from the training maze of the same place.
-                prompt_id: number.map_or_else(|| e.problem.clone(), |i| Split::HeldOut.index(i).into()),
+                prompt_id: number.map_or(e.problem, |i| Split::HeldOut.index(i)),
+                part: None,
+                sample: 0,
+                prompt: String::new(),
                 completion,
-                verdict: if e.correct { "correct" } else { "wrong" }.into(),
                 target: e.target.clone(),
-                ..Rollout::default()
+                reward: None,
+                verdict: if e.correct { Verdict::Correct } else { Verdict::Wrong },
+                reason: String::new(),
+                advantage: None,
+                length: None,
+                old_logp_mean: None,
             }
         };
         let last = self.sets().into_iter().filter_map(|set| self.evals_of(set).next_back());

@@ -1,8 +1,9 @@
 //! Mazes with the target and a sampled path, for runs on the maze task.
 
-use super::input::{Rollout, Run};
+use super::input::Run;
 use super::page::{Group, escape, groups};
 use fgrpo_core::maze::{Maze, Move, Position, Scoring, Split, generate, grade, tokens, valid_size};
+use fgrpo_train::run::rollouts::RolloutLine;
 use std::collections::HashSet;
 use std::fmt::Write;
 
@@ -19,14 +20,14 @@ const SINGLE: usize = 6;
 pub(super) fn section(runs: &[Run]) -> String {
     let groups = groups(runs);
     let shown: Vec<(&Group, &Run)> = groups.iter().take(SINGLE).map(|g| (g, &runs[g.runs[0]])).collect();
-    let candidates: Vec<Vec<&Rollout>> = shown.iter().map(|s| latest_of_each(s.1)).collect();
+    let candidates: Vec<Vec<&RolloutLine>> = shown.iter().map(|s| latest_of_each(s.1)).collect();
     let shared = shared(&candidates);
     let mut html = String::new();
     for ((group, run), mut rollouts) in shown.into_iter().zip(candidates) {
         if shared.len() >= ENOUGH_SHARED {
             rollouts = shared
                 .iter()
-                .filter_map(|id| rollouts.iter().find(|r| r.prompt_id == **id).copied())
+                .filter_map(|id| rollouts.iter().find(|r| r.prompt_id == *id).copied())
                 .collect();
         } else {
             balance(&mut rollouts, if groups.len() > 1 { SHOWN / 2 + 1 } else { SHOWN });
@@ -42,27 +43,27 @@ pub(super) fn section(runs: &[Run]) -> String {
 }
 
 /// The latest completion of each maze, latest first; of held-out mazes alone where there are any.
-fn latest_of_each(run: &Run) -> Vec<&Rollout> {
-    let held_out = |r: &Rollout| r.prompt_number().is_some_and(|i| Split::of(i) == Split::HeldOut);
+fn latest_of_each(run: &Run) -> Vec<&RolloutLine> {
+    let held_out = |r: &RolloutLine| Split::of(r.prompt_id) == Split::HeldOut;
     let only_held_out = run.rollouts.iter().chain(&run.examples).any(held_out);
     let mut seen = HashSet::new();
     let latest = run.examples.iter().chain(run.rollouts.iter().rev());
     let kept = latest.filter(|r| !only_held_out || held_out(r));
-    kept.filter(|r| seen.insert(r.prompt_name())).take(4 * SHOWN * SHOWN).collect()
+    kept.filter(|r| seen.insert(r.prompt_id)).take(4 * SHOWN * SHOWN).collect()
 }
 
 /// The mazes that all runs have, when several are compared: at most six, those first on which the runs disagree.
-fn shared<'a>(candidates: &[Vec<&'a Rollout>]) -> Vec<&'a serde_json::Value> {
+fn shared(candidates: &[Vec<&RolloutLine>]) -> Vec<u64> {
     let [first, others @ ..] = candidates else { return Vec::new() };
     if others.is_empty() {
         return Vec::new();
     }
-    let mut shared: Vec<(bool, &serde_json::Value)> = Vec::new();
+    let mut shared: Vec<(bool, u64)> = Vec::new();
     for rollout in first {
         let found: Vec<_> =
             others.iter().filter_map(|o| o.iter().find(|r| r.prompt_id == rollout.prompt_id)).collect();
         if found.len() == others.len() {
-            shared.push((found.iter().all(|r| r.correct() == rollout.correct()), &rollout.prompt_id));
+            shared.push((found.iter().all(|r| r.is_correct() == rollout.is_correct()), rollout.prompt_id));
         }
     }
     shared.sort_by_key(|s| s.0);
@@ -70,16 +71,17 @@ fn shared<'a>(candidates: &[Vec<&'a Rollout>]) -> Vec<&'a serde_json::Value> {
 }
 
 /// Keeps `shown` completions, half of them wrong as far as there are, the correct ones first.
-fn balance(rollouts: &mut Vec<&Rollout>, shown: usize) {
-    let (mut good, mut bad): (Vec<&Rollout>, Vec<&Rollout>) = rollouts.iter().partition(|r| r.correct());
+fn balance(rollouts: &mut Vec<&RolloutLine>, shown: usize) {
+    let (mut good, mut bad): (Vec<&RolloutLine>, Vec<&RolloutLine>) =
+        rollouts.iter().partition(|r| r.is_correct());
     bad.truncate((shown / 2).max(shown.saturating_sub(good.len())));
     good.truncate(shown - bad.len());
     good.append(&mut bad);
     *rollouts = good;
 }
 
-fn of_run(run: &Run, group: &Group, rollouts: &[&Rollout]) -> String {
-    let held_out = |r: &&Rollout| r.prompt_number().is_some_and(|i| Split::of(i) == Split::HeldOut);
+fn of_run(run: &Run, group: &Group, rollouts: &[&RolloutLine]) -> String {
+    let held_out = |r: &&RolloutLine| Split::of(r.prompt_id) == Split::HeldOut;
     let what = if rollouts.iter().any(held_out) { "held-out mazes" } else { "training mazes" };
     let scoring = match run.setting("task.reward") {
         Some("reaches_goal") => Scoring::ReachesGoal,
@@ -99,7 +101,7 @@ fn of_run(run: &Run, group: &Group, rollouts: &[&Rollout]) -> String {
             "<figure class=\"maze {}\">{}<figcaption><span class=\"verdict {}\">{}</span><small>{}, step {}</small></figcaption></figure>",
             group.key(),
             drawing(&maze, &tokens::moves(&completion)),
-            if rollout.correct() { "good" } else { "bad" },
+            if rollout.is_correct() { "good" } else { "bad" },
             escape(&reason),
             escape(&called(rollout)),
             rollout.step
@@ -116,22 +118,21 @@ fn of_run(run: &Run, group: &Group, rollouts: &[&Rollout]) -> String {
 }
 
 /// The maze's name: its place in its split.
-pub(super) fn called(rollout: &Rollout) -> String {
-    match rollout.prompt_number().map(|i| (i, Split::of(i))) {
-        Some((index, Split::HeldOut)) => format!("held-out {}", index - Split::LEN),
-        Some((index, Split::Train)) => format!("training {index}"),
-        None => rollout.prompt_name(),
+pub(super) fn called(rollout: &RolloutLine) -> String {
+    match (rollout.prompt_id, Split::of(rollout.prompt_id)) {
+        (index, Split::HeldOut) => format!("held-out {}", index - Split::LEN),
+        (index, Split::Train) => format!("training {index}"),
     }
 }
 
 /// The verdict in words: the reason, where there is one.
-pub(super) fn said(rollout: &Rollout) -> String {
-    let word = if rollout.reason.is_empty() { &rollout.verdict } else { &rollout.reason };
+pub(super) fn said(rollout: &RolloutLine) -> String {
+    let word = if rollout.reason.is_empty() { rollout.verdict.name() } else { &rollout.reason };
     word.replace('_', " ")
 }
 
 /// The maze of a rollout: read from its prompt, or made again from the task's seed.
-pub(super) fn maze_of(run: &Run, rollout: &Rollout) -> Option<Maze> {
+pub(super) fn maze_of(run: &Run, rollout: &RolloutLine) -> Option<Maze> {
     if run.setting("task.kind") != Some("maze") {
         return None;
     }
@@ -140,7 +141,7 @@ pub(super) fn maze_of(run: &Run, rollout: &Rollout) -> Option<Maze> {
     }
     let size: usize = run.setting("task.size")?.parse().ok().filter(|&s| valid_size(s))?;
     let seed: u64 = run.setting("task.seed").or(run.setting("seed"))?.parse().ok()?;
-    Some(generate(size, seed, rollout.prompt_number()?))
+    Some(generate(size, seed, rollout.prompt_id))
 }
 
 /// A maze from its prompt's words.

@@ -1,10 +1,12 @@
 //! Sampled completions worth reading: that is where reward hacking is found.
 
 use super::chart::number;
-use super::input::{Rollout, Run};
+use super::input::Run;
 use super::mazes::{called, drawing, maze_of, said};
 use super::page::{Group, escape, groups};
 use fgrpo_core::maze::tokens;
+use fgrpo_train::run::rollouts::RolloutLine;
+use fgrpo_verify::verdict::Verdict;
 use std::cmp::Ordering;
 use std::fmt::Write;
 
@@ -15,7 +17,8 @@ const SHOWN: usize = 4;
 const SINGLE: usize = 4;
 
 /// (title, note, which, how they compare: the first is shown first)
-type Kind = (&'static str, &'static str, fn(&Rollout) -> bool, fn(&Rollout, &Rollout) -> Ordering);
+type Kind =
+    (&'static str, &'static str, fn(&RolloutLine) -> bool, fn(&RolloutLine, &RolloutLine) -> Ordering);
 
 const KINDS: [Kind; 4] = [
     (
@@ -33,13 +36,13 @@ const KINDS: [Kind; 4] = [
     (
         "Most surprising: correct and unlikely",
         "Correct completions that the policy thought least likely, per token.",
-        |r| r.correct() && r.old_logp_mean.is_some(),
+        |r| r.is_correct() && r.old_logp_mean.is_some(),
         |a, b| descending(b.old_logp_mean, a.old_logp_mean),
     ),
     (
         "Most surprising: wrong and likely",
         "Completions not counted as correct that the policy was surest of: its habits, and the verifier's errors.",
-        |r| !r.correct() && r.old_logp_mean.is_some(),
+        |r| !r.is_correct() && r.old_logp_mean.is_some(),
         |a, b| descending(a.old_logp_mean, b.old_logp_mean),
     ),
 ];
@@ -55,7 +58,7 @@ pub(super) fn section(runs: &[Run]) -> String {
     for group in groups.iter().take(SINGLE) {
         let run = &runs[group.runs[0]];
         // Evaluated mazes are drawn in a section of their own.
-        let examples: Vec<&Rollout> = run.examples.iter().filter(|e| maze_of(run, e).is_none()).collect();
+        let examples: Vec<&RolloutLine> = run.examples.iter().filter(|e| maze_of(run, e).is_none()).collect();
         if run.rollouts.is_empty() && examples.is_empty() {
             continue;
         }
@@ -98,9 +101,9 @@ fn recent_from(run: &Run) -> u64 {
 
 fn of_kind(run: &Run, group: &Group, from: u64, kind: &Kind, open: bool) -> String {
     let (title, note, which, compare) = *kind;
-    let mut found: Vec<&Rollout> = run.rollouts.iter().filter(|r| r.step >= from && which(r)).collect();
+    let mut found: Vec<&RolloutLine> = run.rollouts.iter().filter(|r| r.step >= from && which(r)).collect();
     found.sort_by(|a, b| compare(a, b));
-    let mut shown: Vec<&Rollout> = Vec::new();
+    let mut shown: Vec<&RolloutLine> = Vec::new();
     for rollout in found {
         // The same answer to the same prompt teaches the reader nothing twice.
         if !shown.iter().any(|s| s.prompt_id == rollout.prompt_id) {
@@ -123,20 +126,20 @@ fn of_kind(run: &Run, group: &Group, from: u64, kind: &Kind, open: bool) -> Stri
     html + "</div></details>"
 }
 
-fn card(run: &Run, group: &Group, rollout: &Rollout) -> String {
+fn card(run: &Run, group: &Group, rollout: &RolloutLine) -> String {
     let fact = |name: &str, value: Option<f64>| {
         value.map_or_else(String::new, |v| format!("<span>{name} <b>{}</b></span>", number(v)))
     };
-    let class = match rollout.verdict.as_str() {
-        "correct" => "good",
-        "unscorable" => "muted",
-        _ => "bad",
+    let class = match rollout.verdict {
+        Verdict::Correct => "good",
+        Verdict::Unscorable => "muted",
+        Verdict::Wrong | Verdict::Unparsed => "bad",
     };
     let maze = maze_of(run, rollout);
     let mut html = format!(
         "<article class=\"card rollout\"><div class=\"facts\"><span class=\"verdict {class}\">{}</span>{}{}{}{}{}<span>step {}</span><span>{}</span></div>",
-        escape(&rollout.verdict),
-        if rollout.reason.is_empty() || rollout.reason == rollout.verdict {
+        escape(rollout.verdict.name()),
+        if rollout.reason.is_empty() || rollout.reason == rollout.verdict.name() {
             String::new()
         } else {
             format!("<span>{}</span>", escape(&said(rollout)))
@@ -149,7 +152,7 @@ fn card(run: &Run, group: &Group, rollout: &Rollout) -> String {
         escape(&if maze.is_some() {
             format!("maze {}", called(rollout))
         } else {
-            format!("prompt {}", rollout.prompt_name())
+            format!("prompt {}", rollout.prompt_id)
         }),
     );
     html.push_str("<div>");

@@ -4,11 +4,20 @@ use super::chart::lines::Lines;
 use super::chart::{Format, Scale, Words, stack};
 use super::input::{Metrics, Run};
 use super::page::{Group, curves, escape, groups};
+use fgrpo_train::run::metrics::Seconds;
 use std::fmt::Write;
 
+/// Seconds of one phase of a step.
+type Phase = fn(&Seconds<Option<f64>>) -> Option<f64>;
+
 /// The phases in the order of the loop, with their colour classes.
-const PHASES: [(&str, &str); 5] =
-    [("rollout", "c0"), ("grade", "c4"), ("update", "c1"), ("evaluate", "c3"), ("save", "c2")];
+const PHASES: [(&str, &str, Phase); 5] = [
+    ("rollout", "c0", |s| s.rollout),
+    ("grade", "c4", |s| s.grade),
+    ("update", "c1", |s| s.update),
+    ("evaluate", "c3", |s| s.evaluate),
+    ("save", "c2", |s| s.save),
+];
 
 /// Stacks are drawn for so many groups of runs.
 const SINGLE: usize = 6;
@@ -52,13 +61,18 @@ pub(super) fn section(runs: &[Run]) -> String {
     format!("{}<div class=\"grid2\">{figures}</div>", table(runs, &groups))
 }
 
-fn seconds(m: &Metrics, phase: &str) -> f64 {
-    m.seconds.get(phase).copied().flatten().filter(|s| s.is_finite()).unwrap_or(0.0)
+fn seconds(m: &Metrics, phase: Phase) -> f64 {
+    phase(&m.seconds).unwrap_or(0.0)
+}
+
+/// Time that the phases of a step took.
+fn known(m: &Metrics) -> f64 {
+    PHASES.iter().map(|p| seconds(m, p.2)).sum()
 }
 
 /// Time of a step: as recorded, or the sum of its phases.
 fn total(m: &Metrics) -> f64 {
-    seconds(m, "total").max(PHASES.iter().map(|p| seconds(m, p.0)).sum())
+    seconds(m, |s| s.total).max(known(m))
 }
 
 /// Time that all RL steps of a run took.
@@ -85,9 +99,9 @@ fn parts(run: &Run) -> Vec<stack::Part> {
     };
     let mut parts: Vec<stack::Part> = PHASES
         .iter()
-        .map(|(name, class)| part(name, class, run.metrics.iter().map(|m| seconds(m, name)).collect()))
+        .map(|(name, class, of)| part(name, class, run.metrics.iter().map(|m| seconds(m, *of)).collect()))
         .collect();
-    let other = |m: &Metrics| (total(m) - PHASES.iter().map(|p| seconds(m, p.0)).sum::<f64>()).max(0.0);
+    let other = |m: &Metrics| (total(m) - known(m)).max(0.0);
     parts.push(part("other", "muted", run.metrics.iter().map(other).collect()));
     parts.retain(|p| p.values.iter().any(|v| *v > 0.0));
     parts
@@ -110,7 +124,7 @@ fn table(runs: &[Run], groups: &[Group]) -> String {
     let mut html = String::from(
         "<div class=\"card scroll\"><table><thead><tr><th>run</th><th>steps</th><th>total</th><th>a step</th>",
     );
-    for (name, _) in PHASES.iter().chain([&("other", "")]) {
+    for name in PHASES.iter().map(|p| p.0).chain(["other"]) {
         let _ = write!(html, "<th>{name}</th>");
     }
     html.push_str("</tr></thead><tbody>");
@@ -131,8 +145,8 @@ fn table(runs: &[Run], groups: &[Group]) -> String {
                 duration(all / run.metrics.len() as f64),
             );
             let parts = parts(run);
-            for (name, _) in PHASES.iter().chain([&("other", "")]) {
-                let part = parts.iter().find(|p| p.name == *name).map_or(0.0, |p| p.values.iter().sum());
+            for name in PHASES.iter().map(|p| p.0).chain(["other"]) {
+                let part = parts.iter().find(|p| p.name == name).map_or(0.0, |p| p.values.iter().sum());
                 let _ = write!(
                     html,
                     "<td>{}</td>",

@@ -15,86 +15,101 @@ use std::path::Path;
 /// Bins of the success-rate histogram at most: one per possible success rate up to this many.
 const MOST_BINS: usize = 33;
 
-/// The metrics of one RL step.
+/// A line of `metrics.jsonl`, the one type that it is written from and read into. Its measured numbers are `f64` where
+/// they are made, and may be missing where they are read: JSON has no number for one that isn't finite.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Metrics {
+#[serde(default, bound(deserialize = "N: Default + Deserialize<'de>"))]
+pub struct Line<N> {
     /// RL step, from 1.
     pub step: u64,
     /// Mean reward of the scored completions.
-    pub reward_mean: f64,
+    pub reward_mean: N,
     /// The same by source of problems, where there are several.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub reward_by_part: BTreeMap<String, f64>,
+    pub reward_by_part: BTreeMap<String, N>,
     /// Share of groups whose rewards are not all equal.
-    pub active_fraction: f64,
+    pub active_fraction: N,
     /// Groups by success rate, in bins evenly from 0 to 1: one per possible rate of a group, 33 at most.
     pub success_rate_histogram: Vec<u64>,
     /// Mean focal weight of the active groups.
-    pub focal_weight_mean: f64,
+    pub focal_weight_mean: N,
     /// Mean absolute advantage of the scored completions.
-    pub advantage_abs_mean: f64,
+    pub advantage_abs_mean: N,
     /// Mean entropy of the sampled tokens' distributions, in nats.
-    pub entropy: f64,
+    pub entropy: N,
     /// Distinct completions among all of them, a share.
-    pub distinct_fraction: f64,
+    pub distinct_fraction: N,
     /// Aggregated policy loss, mean over the step's updates.
-    pub policy_loss: f64,
+    pub policy_loss: N,
     /// Aggregated KL penalty before its coefficient, mean over the step's updates.
-    pub kl_loss: f64,
+    pub kl_loss: N,
     /// Mean ratio `exp(logp - old_logp)` over the tokens of the update.
-    pub ratio_mean: f64,
+    pub ratio_mean: N,
     /// Largest ratio.
-    pub ratio_max: f64,
+    pub ratio_max: N,
     /// Share of tokens clipped from below.
-    pub clip_fraction_low: f64,
+    pub clip_fraction_low: N,
     /// Share of tokens clipped from above.
-    pub clip_fraction_high: f64,
+    pub clip_fraction_high: N,
     /// Mean of `old_logp - logp` over the tokens of the update.
-    pub kl_to_sampler: f64,
+    pub kl_to_sampler: N,
     /// Largest |logp - old_logp| in the first update, where sampler and learner are the same weights.
-    pub logp_difference_max: f64,
+    pub logp_difference_max: N,
     /// Global gradient norm before clipping, mean over the step's updates.
-    pub gradient_norm: f64,
+    pub gradient_norm: N,
     /// Learning rate.
-    pub lr: f64,
+    pub lr: N,
     /// Mean completion length in tokens.
-    pub completion_length_mean: f64,
+    pub completion_length_mean: N,
     /// Longest completion in tokens.
     pub completion_length_max: u64,
     /// Share of completions cut off by the length limit.
-    pub truncated_fraction: f64,
+    pub truncated_fraction: N,
     /// Completion tokens sampled a second.
-    pub rollout_tokens_per_second: f64,
+    pub rollout_tokens_per_second: N,
     /// Completion tokens learned from a second.
-    pub update_tokens_per_second: f64,
+    pub update_tokens_per_second: N,
     /// Seconds by phase.
-    pub seconds: Seconds,
+    pub seconds: Seconds<N>,
     /// Completions by verdict.
+    #[serde(deserialize_with = "counts")]
     pub verdicts: BTreeMap<String, u64>,
     /// Completions by the verifier's reason code.
+    #[serde(deserialize_with = "counts")]
     pub reasons: BTreeMap<String, u64>,
     /// Updates of this step skipped for a gradient that wasn't finite.
     pub skipped_updates: u64,
     /// DARO's weights after the step, by number of correct completions from 1; empty without DARO.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub daro_weights: Vec<f64>,
+    pub daro_weights: Vec<N>,
     /// Where a server samples: how far it is from the trainer.
     #[serde(flatten)]
-    pub sampler: Option<SamplerMetrics>,
+    pub sampler: Option<SamplerMetrics<N>>,
 }
+
+/// Counts by name; one that is null is left out.
+fn counts<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, u64>, D::Error> {
+    let found = BTreeMap::<String, Option<u64>>::deserialize(deserializer)?;
+    Ok(found.into_iter().filter_map(|(name, count)| Some((name, count?))).collect())
+}
+
+/// The metrics of one RL step.
+pub type Metrics = Line<f64>;
+
+/// What the log says of one RL step.
+pub type Logged = Line<Option<f64>>;
 
 /// How far the engine that sampled is from the trainer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct SamplerMetrics {
+pub struct SamplerMetrics<N = f64> {
     /// Mean over tokens of |trainer's log-probability - server's|.
-    pub sampler_logp_difference_mean: f64,
+    pub sampler_logp_difference_mean: N,
     /// The largest.
-    pub sampler_logp_difference_max: f64,
+    pub sampler_logp_difference_max: N,
     /// Mean over tokens of the correction's weight, as the loss uses it; 1 where it is off.
-    pub correction_mean: f64,
+    pub correction_mean: N,
     /// Share of tokens whose weight was cut (`tis`) or that were dropped (`mask`).
-    pub correction_bounded_fraction: f64,
+    pub correction_bounded_fraction: N,
 }
 
 impl SamplerMetrics {
@@ -129,20 +144,20 @@ impl SamplerMetrics {
 
 /// Seconds by phase of one step.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Seconds {
+#[serde(default, bound(deserialize = "N: Default + Deserialize<'de>"))]
+pub struct Seconds<N = f64> {
     /// Sampling.
-    pub rollout: f64,
+    pub rollout: N,
     /// Verifying.
-    pub grade: f64,
+    pub grade: N,
     /// Forward, backward, optimizer.
-    pub update: f64,
+    pub update: N,
     /// Evaluation after the step.
-    pub evaluate: f64,
+    pub evaluate: N,
     /// Checkpoint after the step.
-    pub save: f64,
+    pub save: N,
     /// The whole step.
-    pub total: f64,
+    pub total: N,
 }
 
 impl Metrics {
@@ -167,8 +182,7 @@ impl Metrics {
             m.success_rate_histogram[(rate * last as f64).round() as usize] += 1;
         }
         for g in groups.iter().flat_map(|g| &g.grades) {
-            let verdict = serde_json::to_value(g.verdict).expect("a verdict is a word");
-            *m.verdicts.entry(verdict.as_str().unwrap_or_default().to_owned()).or_default() += 1;
+            *m.verdicts.entry(g.verdict.name().to_owned()).or_default() += 1;
             *m.reasons.entry(g.reason.to_string()).or_default() += 1;
         }
         let completions = || groups.iter().flat_map(|g| &g.rollouts.completions);

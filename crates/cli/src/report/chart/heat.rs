@@ -11,7 +11,7 @@ use std::fmt::Write;
 const COLUMNS: usize = 110;
 
 /// The map of `rows`, each a step and the counts of the bins from 0 to 1. Empty when there is none.
-pub(in super::super) fn html(words: &Words, class: &str, rows: &[(f64, &[f64])]) -> String {
+pub(in super::super) fn html(words: &Words, class: &str, rows: &[(f64, &[u64])]) -> String {
     let Some((first, last)) = super::range(rows.iter().map(|r| r.0)) else { return String::new() };
     let bins = rows.iter().map(|r| r.1.len()).max().unwrap_or(0);
     if bins < 2 {
@@ -24,7 +24,7 @@ pub(in super::super) fn html(words: &Words, class: &str, rows: &[(f64, &[f64])])
             let mut shares = vec![0.0; bins];
             for (_, counts) in part {
                 for (share, count) in shares.iter_mut().zip(*counts) {
-                    *share += count.max(0.0);
+                    *share += *count as f64;
                 }
             }
             let total: f64 = shares.iter().sum();

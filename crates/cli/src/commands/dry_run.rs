@@ -34,7 +34,7 @@ pub fn run(config: &Config, device: DeviceName) -> anyhow::Result<Option<Box<dyn
     let gpu = (device != DeviceName::Cpu).then_some(precision);
     let memory = Memory::of(config, &model, &lengths, gpu);
     say_memory(config, &memory, device);
-    say_disk(&Disk::of(config, &model, &memory, &lengths));
+    say_disk(config, &Disk::of(config, &model, &memory, &lengths));
     say_tokens(config, &lengths);
     if gpu.is_some() {
         return Ok(task);
@@ -111,7 +111,7 @@ fn say_both_memories(memory: &Memory, device: DeviceName) {
     say!("{:<22}{:>12}  at most, of this machine", "memory", bytes(memory.on_host()));
 }
 
-fn say_disk(disk: &Disk) {
+fn say_disk(config: &Config, disk: &Disk) {
     say!(
         "{:<22}{:>12}  at most: {} checkpoints of {}, the best one, and the optimizer's state of the newest; fewer with save.keep",
         "disk",
@@ -120,11 +120,11 @@ fn say_disk(disk: &Disk) {
         bytes(disk.policy)
     );
     if disk.evaluations > 0 {
-        say!(
-            "{:<22}{:>12}  of it: samples and scores of the evaluations; less with eval.keep_texts = false",
-            "  evaluations",
-            bytes(disk.evaluations)
-        );
+        let what = match config.eval.keep_texts {
+            true => "samples and scores; less with eval.keep_texts = false",
+            false => "scores",
+        };
+        say!("{:<22}{:>12}  of it: {what}", "  evaluations", bytes(disk.evaluations));
     }
 }
 

@@ -3,6 +3,7 @@
 pub mod benchmarks;
 pub mod compare;
 pub mod diversity;
+pub mod dumps;
 pub mod nll;
 pub mod pass_at_k;
 pub mod plan;

@@ -40,7 +40,7 @@ pub enum Command {
     /// Print per-token log-probabilities and entropies under a checkpoint.
     Score(crate::commands::score::Args),
     /// Sample a model on a data set, score the samples and report pass@k.
-    Eval(Box<crate::commands::eval::Args>),
+    Eval(Box<crate::paper::suite::EvalArgs>),
     /// Unbiased pass@k of scored samples.
     PassAtK(crate::analysis::pass_at_k::Args),
     /// Compare two models' pass@k on the same problems.
@@ -88,7 +88,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<()> {
         Command::Init(args) => crate::commands::init::run(args),
         Command::Merge(args) => crate::commands::merge::run(args),
         Command::Score(args) => crate::commands::score::run(args),
-        Command::Eval(args) => crate::commands::eval::run(args),
+        Command::Eval(args) => crate::paper::suite::run(args),
         Command::PassAtK(args) => crate::analysis::pass_at_k::run(args),
         Command::Compare(args) => crate::analysis::compare::run(args),
         Command::Theory(args) => crate::paper::theory::run(args),

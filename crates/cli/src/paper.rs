@@ -3,24 +3,31 @@
 mod beside;
 mod constants;
 mod curves;
+mod effects;
 mod estimate;
 mod figures;
 mod full;
+mod further;
 mod items;
 mod laptop;
 mod list;
+mod marks;
 mod measured;
 mod numbers;
+mod retention;
 mod settings;
 pub mod simulate;
 mod sources;
+mod stand;
 mod statements;
+pub mod suite;
 pub mod table;
 pub mod theory;
 
 use fgrpo_train::bad_input;
 use items::Item;
 use sources::Sources;
+use stand::Stand;
 use std::path::PathBuf;
 
 /// A table or figure of the paper, made here and put beside the paper's numbers.
@@ -45,6 +52,9 @@ pub struct Args {
     /// Folder of the results, and of the runs of --scale laptop.
     #[arg(long, value_name = "DIR", default_value = "runs/paper")]
     pub out: PathBuf,
+    /// Change a key of every run of --scale laptop, e.g. steps=100, in a folder --out of its own; repeatable.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
     /// Folder that the paths of the configurations, models/ and data/, stand in (--scale full).
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub root: PathBuf,
@@ -82,6 +92,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             "--scale: found with --from, wanted one of them: results that are there have their own size"
         );
     }
+    if !args.set.is_empty() && (!item.trains() || !args.from.is_empty() || args.scale == Some(Scale::Full)) {
+        bad_input!("--set: found without runs of --scale laptop, wanted with them alone");
+    }
     if !item.trains() {
         return without_runs(&item, args);
     }
@@ -92,7 +105,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
                 outln!("{}", sources.describe(&item));
                 return Ok(());
             }
-            from_results(&item, &sources, args, None)
+            let stand = if item.is_maze() { None } else { Stand::of_runs(&sources) };
+            from_results(&item, &sources, args, stand.as_ref())
         }
         Some(Scale::Full) => full::run(&item, args),
         _ => laptop::run(&item, args),
@@ -112,12 +126,7 @@ fn without_runs(item: &Item, args: &Args) -> anyhow::Result<()> {
 }
 
 /// Makes a table or figure from results; `at` is the laptop's substitute for the paper's benchmarks.
-fn from_results(
-    item: &Item,
-    sources: &Sources,
-    args: &Args,
-    at: Option<&laptop::Stand>,
-) -> anyhow::Result<()> {
+fn from_results(item: &Item, sources: &Sources, args: &Args, at: Option<&Stand>) -> anyhow::Result<()> {
     match item {
         Item::Table(table) => {
             let made = measured::beside(table, sources, at)?;

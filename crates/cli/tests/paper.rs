@@ -40,7 +40,10 @@ fn the_list_has_a_row_for_every_table_and_figure() {
         Command::cargo_bin("fgrpo").unwrap().current_dir(&folder).args(["paper", "list"]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8(output.stdout).unwrap();
-    let names: Vec<&str> = text.lines().skip(2).filter_map(|l| l.split_whitespace().next()).collect();
+    let names: Vec<&str> =
+        text.lines().filter(|l| !l.starts_with(' ')).filter_map(|l| l.split_whitespace().next()).collect();
+    assert_eq!(text.matches(" laptop ").count(), 19, "{text}");
+    assert_eq!(text.matches(" full ").count(), 19, "{text}");
     let mut wanted: Vec<String> = (1..=17).map(|i| format!("table-{i}")).collect();
     wanted.push("notation".to_owned());
     wanted.extend((1..=10).map(|i| format!("figure-{i}")));
@@ -124,9 +127,12 @@ fn evaluation_folders_give_the_papers_table_beside_its_numbers() {
     let args = ["paper", "table-1", "--from", from.to_str().unwrap(), "--out", out.to_str().unwrap()];
     let text = done(&args);
     // pass@1 of F-GRPO: half the problems at 103 of 512.
-    assert!(text.contains("10.1/50.0"), "{text}");
-    assert!(text.contains("Qwen2.5-7B/F-GRPO: no samples of ifeval"), "{text}");
-    assert!(text.contains("Qwen3-4B-Base/GRPO: no results"), "{text}");
+    assert!(text.contains("Qwen2.5-7B/F-GRPO: no samples of gpqa, ifeval, synlogic"), "{text}");
+    let without = text.lines().find(|l| l.starts_with("no results, so their rows stay empty: ")).unwrap();
+    assert!(without.contains("Qwen3-4B-Base/GRPO"), "{text}");
+    // The better of the pair, which the paper's test finds significant at pass@1; at pass@256 the two print alike.
+    assert!(text.contains("_*10.1*_/50.0") && text.contains(" 9.8/50.0"), "{text}");
+    assert!(text.contains("_1.0_: p < 0.05 by the paired subsampling test"), "{text}");
     let effect = text.lines().find(|l| l.contains("Math, pass@1 ")).unwrap();
     assert!(effect.contains("+0.3") && effect.contains("+1.3") && effect.ends_with("yes"), "{effect}");
     let csv = std::fs::read_to_string(at("out/table-1.csv")).unwrap();
@@ -148,7 +154,7 @@ fn a_name_says_which_row_a_folder_is_and_fewer_samples_leave_cells_empty() {
     let (out, a) = (at("out"), at("a"));
     let base = ["paper", "table-13", "--from", &named[0], "--from", &named[1]];
     let text = done(&[&base[..], &["--out", out.to_str().unwrap()]].concat());
-    assert!(text.contains("50.0/--") && text.contains("75.0/--"), "{text}");
+    assert!(text.contains(" 50.0/--") && text.contains("*75.0*/--"), "{text}");
     assert!(text.contains("pass@256 needs 256 scored samples of every problem, found 64"), "{text}");
     assert!(text.contains("not used: samples of gsm8k"), "{text}");
     let dry = done(&[&base[..], &["--dry-run"]].concat());
@@ -159,7 +165,7 @@ fn a_name_says_which_row_a_folder_is_and_fewer_samples_leave_cells_empty() {
     std::fs::create_dir(at("empty")).unwrap();
     assert!(
         refused(&["paper", "table-13", "--from", at("empty").to_str().unwrap()])
-            .contains("neither scored samples")
+            .contains("neither samples of fgrpo eval, verl or lm-eval")
     );
     assert!(
         refused(&["paper", "table-13", "--from", at("absent").to_str().unwrap()])
@@ -267,6 +273,165 @@ fn run_folders_give_the_mazes_table_and_figures() {
     for file in ["figure-6.svg", "figure-6-values.csv", "figure-7-N4.svg", "figure-7-N8.png", "figure-7.md"] {
         assert!(at("out").join(file).exists(), "{file}");
     }
+    // The tables and the figure of language models, with these runs in their place.
+    let text = done(&["paper", "table-12", "--from", &runs, "--out", &out]);
+    assert!(text.contains("maze (paper: Avg.)") && !text.contains("difference"), "{text}");
+    let rows: Vec<&str> = text.lines().filter(|l| l.contains("  here  ")).collect();
+    assert_eq!(rows.len(), 4, "N = 4 and 8, with and without a focal weight: {text}");
+    assert!(rows.iter().any(|l| l.starts_with("F-GRPO-N4")), "a row that the paper doesn't have: {text}");
+    let text = done(&["paper", "table-13", "--from", &runs, "--out", &out]);
+    assert!(text.contains("Base") && text.contains("F-GRPO-N8 against GRPO-N8"), "{text}");
+    done(&["paper", "figure-1", "--from", &runs, "--out", &out]);
+    let values = std::fs::read_to_string(at("out/figure-1-values.csv")).unwrap();
+    assert_eq!(values.matches("lost of the start,GRPO N=").count(), 2, "{values}");
     let values = std::fs::read_to_string(at("out/figure-6-values.csv")).unwrap();
     assert!(values.lines().any(|l| l.starts_with("8,0.5,1,2,")), "two seeds: {values}");
+}
+
+/// The value of a problem's samples in a dump: `correct` of `n` responses box the answer.
+fn boxed(n: usize, correct: usize, gold: &str) -> Vec<String> {
+    (0..n)
+        .map(|i| if i < correct { format!("so \\boxed{{{gold}}}") } else { "\\boxed{-1}".to_owned() })
+        .collect()
+}
+
+#[test]
+fn dumps_of_verl_and_lm_eval_are_graded_and_what_they_do_not_hold_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let write = |name: &str, rows: Vec<serde_json::Value>| {
+        std::fs::create_dir_all(at(name).parent().unwrap()).unwrap();
+        let lines: String = rows.iter().map(|r| format!("{r}\n")).collect();
+        std::fs::write(at(name), lines).unwrap();
+    };
+    // verl: a line for each response, all data sets in one file named by its step; its own scores are not used.
+    let verl = |correct: usize| {
+        let mut rows = Vec::new();
+        for (source, gold) in
+            [("math-ai/aime25", "7"), ("HuggingFaceH4/MATH-500", "\\frac12"), ("MiniMaxAI/SynLogic", "x")]
+        {
+            for (i, output) in boxed(4, correct, gold).into_iter().enumerate() {
+                let uid = format!("random-{correct}-{i}_0_0");
+                rows.push(serde_json::json!({"input": format!("{source}?"), "output": output, "gts": gold, "score": 0.0, "step": 90, "data_source": source, "uid": uid}));
+            }
+        }
+        rows
+    };
+    write("dumps/GRPO/90.jsonl", verl(1));
+    // lm-eval: a line for each problem and filter.
+    let lm_eval = |filter: &str| serde_json::json!({"doc_id": 0, "doc": {}, "target": "7", "resps": [boxed(4, 3, "7")], "filter": filter});
+    write(
+        "dumps/F-GRPO/model/samples_aime25_2026-01-01T00-00-00.000000.jsonl",
+        vec![lm_eval("strict"), lm_eval("loose")],
+    );
+    let kwargs = serde_json::json!([{"num_words": null, "relation": null}]);
+    let doc = serde_json::json!({"instruction_id_list": ["punctuation:no_comma"], "kwargs": kwargs});
+    let ifeval =
+        serde_json::json!({"doc_id": 3, "doc": doc, "target": 0, "resps": [["no commas", "one, comma"]]});
+    write("dumps/F-GRPO/model/samples_ifeval_2026-01-01T00-00-00.000000.jsonl", vec![ifeval]);
+    let choice =
+        serde_json::json!({"doc_id": 1, "doc": {}, "target": "(B)", "resps": [["\\boxed{B}", "\\boxed{A}"]]});
+    write(
+        "dumps/F-GRPO/model/samples_gpqa_diamond_cot_zeroshot_2026-01-01T00-00-00.000000.jsonl",
+        vec![choice],
+    );
+
+    let (from, out) = (at("dumps").display().to_string(), at("out").display().to_string());
+    let text = done(&[
+        "paper",
+        "table-13",
+        "--from",
+        &from,
+        "--out",
+        &out,
+        "--from",
+        &format!("GRPO-KL={}", at("dumps/GRPO").display()),
+    ]);
+    let csv = std::fs::read_to_string(at("out/table-13.csv")).unwrap();
+    let value = |row: &str, column: &str| {
+        let start = format!("{row},");
+        let line =
+            csv.lines().find(|l| l.starts_with(&start) && l.contains(&format!(",{column},1,"))).unwrap();
+        line.split(',').nth(4).unwrap().to_owned()
+    };
+    assert_eq!(value("GRPO-KL", "AIME25"), "25.000000");
+    assert_eq!(value("GRPO-KL", "MATH500"), "25.000000");
+    assert_eq!(value("GRPO-KL", "SynLogic"), "");
+    assert_eq!(value("F-GRPO", "AIME25"), "75.000000");
+    assert_eq!(value("F-GRPO", "IFEval"), "50.000000");
+    assert_eq!(value("F-GRPO", "GPQA"), "50.000000");
+    assert!(
+        text.contains("MiniMaxAI/SynLogic") && text.contains("the dump doesn't hold its puzzles"),
+        "{text}"
+    );
+
+    // The same reader behind the other commands.
+    let grpo = at("dumps/GRPO/90.jsonl").display().to_string();
+    let text = done(&["pass-at-k", &grpo, "-k", "1,4"]);
+    assert!(text.contains("math-ai/aime25") && text.contains("25.0"), "{text}");
+    write("other/91.jsonl", verl(3));
+    let text = done(&["compare", &grpo, &at("other/91.jsonl").display().to_string(), "-k", "1"]);
+    assert!(text.contains("+50.0"), "{text}");
+    // Two steps in one folder are two models.
+    write("dumps/GRPO/100.jsonl", verl(2));
+    let error = refused(&["pass-at-k", &at("dumps/GRPO").display().to_string()]);
+    assert!(error.contains("100.jsonl") && error.contains("wanted one file"), "{error}");
+    write(
+        "likelihoods/samples_arc_2026-01-01T00-00-00.000000.jsonl",
+        vec![serde_json::json!({"doc_id": 0, "target": "0", "resps": [[[-1.5, false]]]})],
+    );
+    let error = refused(&["pass-at-k", &at("likelihoods").display().to_string()]);
+    assert!(error.contains("compares likelihoods"), "{error}");
+}
+
+/// Flags that make the laptop's runs tiny.
+const TINY: [&str; 22] = [
+    "--set",
+    "steps=2",
+    "--set",
+    "save.every=2",
+    "--set",
+    "sft.steps=150",
+    "--set",
+    "eval.every=2",
+    "--set",
+    "eval.samples=8",
+    "--set",
+    "eval.k=[1, 8]",
+    "--set",
+    "rollout.prompts=2",
+    "--set",
+    "task.train=200",
+    "--set",
+    "task.held_out=8",
+    "--set",
+    "model.init.hidden_size=32",
+    "--set",
+    "model.init.num_hidden_layers=1",
+];
+
+#[test]
+fn the_laptop_measures_what_lies_beyond_its_runs_own_evaluations() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out").display().to_string();
+    let plan = done(&["paper", "table-2", "--out", &out, "--dry-run"]);
+    assert_eq!(plan.matches("--name arithmetic-larger").count(), 6, "{plan}");
+    assert!(plan.contains("--name arithmetic-train") && plan.contains("fgrpo nll"), "{plan}");
+    let text = done(&[&["paper", "table-2", "--out", &out][..], &TINY].concat());
+    // Out of domain, and an increase of the NLL for each of the six settings.
+    assert!(text.contains("arithmetic (paper: Avg. Math)"), "{text}");
+    assert!(text.contains("arithmetic-larger (paper: Avg. OOD)"), "{text}");
+    let csv = std::fs::read_to_string(folder.path().join("out/table-2.csv")).unwrap();
+    let filled = |column: &str| {
+        let rows = csv.lines().filter(|l| l.contains(column));
+        rows.filter(|l| !l.split(',').nth(4).unwrap().is_empty()).count()
+    };
+    assert_eq!(filled("ΔNLL rare"), 6, "{csv}");
+    assert_eq!(filled("arithmetic-larger (paper: Avg. OOD),1,"), 6, "{csv}");
+    // Every second time what is there is used.
+    let (code, _, err) = fgrpo(&[&["paper", "table-2", "--out", &out][..], &TINY].concat());
+    assert_eq!(code, 0, "{err}");
+    assert!(err.contains(": done") && !err.contains(" 0 of "), "{err}");
+    let (code, _, err) = fgrpo(&["paper", "figure-3", "--set", "steps=2"]);
+    assert_eq!(code, 2, "{err}");
 }

@@ -34,6 +34,7 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(statistics::pass_at_k, m)?)?;
     m.add_function(wrap_pyfunction!(statistics::compare, m)?)?;
     m.add_function(wrap_pyfunction!(statistics::plan, m)?)?;
+    m.add_function(wrap_pyfunction!(statistics::read_dump, m)?)?;
     m.add_function(wrap_pyfunction!(statistics::read_samples, m)?)?;
     m.add_function(wrap_pyfunction!(theory::tail_miss, m)?)?;
     m.add_function(wrap_pyfunction!(theory::active, m)?)?;

@@ -2,6 +2,7 @@
 
 use crate::call::{bad, with_own_threads, without_gil};
 use fgrpo::analysis::compare::{self as paired, Comparison, Method, Plan};
+use fgrpo::analysis::dumps;
 use fgrpo_core::stats::pass_at_k::PassAtK;
 use fgrpo_train::evaluation::samples::{self, Benchmark, Problem};
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
@@ -201,4 +202,27 @@ pub(crate) fn read_samples(py: Python<'_>, path: PathBuf) -> PyResult<Rows> {
         .into_iter()
         .flat_map(|b| b.problems.into_iter().map(move |p| row(&b.name, p)).collect::<Rows>())
         .collect())
+}
+
+/// Benchmark (empty where the dump doesn't say), problem, reference answer and response, in the order of the dump.
+type Responses = Vec<(String, String, String, String)>;
+
+/// The responses that verl ("verl") or lm-eval ("lm-eval") dumped, in a file or a folder, with the format; none where there is no dump.
+#[pyfunction]
+pub(crate) fn read_dump(py: Python<'_>, path: PathBuf) -> PyResult<Option<(&'static str, Responses)>> {
+    let read = || -> anyhow::Result<Option<(&'static str, Responses)>> {
+        let files = dumps::dumps(&path)?;
+        let Some((first, _)) = files.first() else { return Ok(None) };
+        let name = match first {
+            dumps::Format::LmEval => "lm-eval",
+            dumps::Format::Verl => "verl",
+        };
+        let mut rows = Responses::new();
+        for (format, file) in &files {
+            let responses = dumps::responses(file, *format)?.into_iter();
+            rows.extend(responses.map(|r| (r.benchmark.unwrap_or_default(), r.problem, r.gold, r.text)));
+        }
+        Ok(Some((name, rows)))
+    };
+    without_gil(py, read)?.map_err(|e| bad(format!("{e:#}")))
 }

@@ -31,17 +31,22 @@ def test_sample_logs_of_lm_eval_are_graded_again(tmp_path):
         assert (found.n.tolist(), found.c.tolist()) == ([3, 3], [1, 3])
 
 
-def test_validation_dumps_of_verl_are_grouped_by_the_prompt_in_their_uid(tmp_path):
+def test_validation_dumps_of_verl_are_grouped_by_their_prompt(tmp_path):
     rows = [
         {"input": "1+1", "output": out, "gts": "2", "score": 0.0, "step": 3, "uid": f"a_b_{i}_0"}
         for i, out in enumerate([r"\boxed{2}", "3"])
     ] + [{"input": "2+2", "output": "4", "gts": "4", "score": 1.0, "step": 3, "uid": "c_0_0"}]
     found = fgrpo.read_samples(write(tmp_path / "3.jsonl", rows))
-    assert (found.problem, found.n.tolist(), found.c.tolist()) == (["a_b", "c"], [2, 1], [1, 1])
+    assert (found.problem, found.n.tolist(), found.c.tolist()) == (["1+1", "2+2"], [2, 1], [1, 1])
+    # Without prompts the uid's first part tells the problems of one run apart.
     for row in rows:
-        del row["uid"]
+        del row["input"]
     found = fgrpo.read_samples(write(tmp_path / "4.jsonl", rows))
-    assert (found.problem, found.n.tolist()) == (["1+1", "2+2"], [2, 1])
+    assert (found.problem, found.n.tolist()) == (["a_b", "c"], [2, 1])
+    with pytest.raises(ValueError, match="wanted one file"):
+        fgrpo.read_samples(tmp_path)
+    with pytest.raises(ValueError, match="found a dump of verl, wanted one of lm-eval"):
+        fgrpo.read_samples(tmp_path / "3.jsonl", "lm-eval")
 
 
 def test_the_grader_may_be_another(tmp_path):

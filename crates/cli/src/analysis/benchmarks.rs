@@ -44,6 +44,8 @@ impl AverageArgs {
 
 /// One spelling per benchmark: lower case, letters and digits only, known aliases resolved.
 pub fn canonical(name: &str) -> String {
+    // Data sets have their owner's name in front.
+    let name = name.rsplit('/').next().unwrap_or(name);
     let plain: String =
         name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
     match plain.as_str() {
@@ -52,8 +54,11 @@ pub fn canonical(name: &str) -> String {
         "amc" | "amc2023" => "amc23",
         "minervamath" => "minerva",
         "olympiadbench" | "olympiadbenchmath" => "olympiad",
-        "gpqadiamond" => "gpqa",
-        "hmath500" | "huggingfaceh4math500" => "math500",
+        name if name.starts_with("gpqadiamond") || name.starts_with("leaderboardgpqadiamond") => "gpqa",
+        "leaderboardifeval" => "ifeval",
+        "hmath500" | "huggingfaceh4math500" | "hendrycksmath500" | "minervamath500" | "fgrpomath500" => {
+            "math500"
+        }
         other => return other.to_owned(),
     }
     .to_owned()
@@ -126,6 +131,9 @@ mod tests {
             ("MATH-500", "math500"),
             ("OlympiadBench", "olympiad"),
             ("gpqa_diamond", "gpqa"),
+            ("gpqa_diamond_cot_zeroshot", "gpqa"),
+            ("HuggingFaceH4/MATH-500", "math500"),
+            ("math-ai/aime25", "aime25"),
             ("my-set", "myset"),
         ] {
             assert_eq!(canonical(name), wanted);

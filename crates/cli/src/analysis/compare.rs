@@ -2,6 +2,7 @@
 //! simulated, and beside it a bootstrap over problems, for one benchmark or many.
 
 use crate::analysis::benchmarks::{self, Average, AverageArgs};
+use crate::analysis::dumps;
 use crate::analysis::pass_at_k::{choose_ks, powers_of_two};
 use crate::output::table::{Format, Part, Row, Table, percent, points};
 use crate::report::sampled;
@@ -14,7 +15,7 @@ use fgrpo_core::stats::paired::{self, Difference, Pair, Subsampler};
 use fgrpo_train::bad_input;
 use fgrpo_train::evaluation::estimate::{Tables, measure};
 use fgrpo_train::evaluation::folder::IDENTITY;
-use fgrpo_train::evaluation::samples::{self, Benchmark, Problem};
+use fgrpo_train::evaluation::samples::{Benchmark, Problem};
 use fgrpo_train::failure::OrBadInput;
 use fgrpo_train::io::input;
 use fgrpo_train::run::folder::differences;
@@ -447,7 +448,7 @@ fn average(parts: &[&Evidence], label: String, level: f64) -> Comparison {
 /// # Errors
 /// Bad input in the samples, in k or in m.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let (a, b) = (samples::read(&args.a)?, samples::read(&args.b)?);
+    let (a, b) = (dumps::read_said(&args.a)?, dumps::read_said(&args.b)?);
     if !args.uneven {
         for benchmark in a.iter().chain(&b) {
             benchmark.require_equal_samples()?;
@@ -484,7 +485,15 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let table = table(args, &comparisons);
     out!("{}", table.render(args.format));
     if args.format == Format::Text {
-        outln!("{}", table.legend("the better of the two", "p < 0.05 by the subsampling test"));
+        outln!(
+            "{}",
+            table.legend(
+                args.format,
+                "the better of the two",
+                "p < 0.05 by the subsampling test",
+                "second best"
+            )
+        );
         for c in &comparisons {
             outln!("{}", c.verdict(&a, &b).trim_start_matches(", "));
             if let Some((low, high)) = c.p_bounds

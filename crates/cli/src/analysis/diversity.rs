@@ -381,6 +381,22 @@ fn value_of(
 /// # Errors
 /// Bad input in folders and flags; a server that gives up.
 pub fn run(args: &Args) -> anyhow::Result<()> {
+    print_results(args, &results(args)?);
+    Ok(())
+}
+
+/// What the command prints with `--json`.
+///
+/// # Errors
+/// As [`run`].
+pub fn measure(args: &Args) -> anyhow::Result<Value> {
+    Ok(as_json(args, &results(args)?))
+}
+
+/// A benchmark or an average, its problems, and the value under each model.
+type Found = (String, usize, Vec<f64>);
+
+fn results(args: &Args) -> anyhow::Result<Vec<Found>> {
     let needed = if args.by == Measure::Judge { GROUP } else { 2 };
     if !args.files.is_empty() && args.files.len() != args.folders.len() {
         bad_input!(
@@ -443,7 +459,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if common.is_empty() {
         bad_input!("no problem has {needed} correct responses under every model");
     }
-    let mut results: Vec<(String, usize, Vec<f64>)> = Vec::new();
+    let mut results: Vec<Found> = Vec::new();
     let mut caches = Vec::new();
     for side in &sides {
         caches.push(match &server {
@@ -465,7 +481,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let names: Vec<&str> = results.iter().map(|r| r.0.as_str()).collect();
     let wanted = args.averages.all();
     benchmarks::incomplete(&wanted, &names).iter().for_each(|note| say!("{note}"));
-    let averages: Vec<(String, usize, Vec<f64>)> = wanted
+    let averages: Vec<Found> = wanted
         .iter()
         .filter_map(|a| Some((a.among(&names)?, a.name.as_str())))
         .map(|(members, label)| {
@@ -479,8 +495,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         })
         .collect();
     results.extend(averages);
-    print_results(args, &results);
-    Ok(())
+    Ok(results)
 }
 
 /// What the problems of `--data` ask, by their ids.
@@ -571,25 +586,30 @@ fn read_embeddings(path: &Path) -> anyhow::Result<HashMap<(String, u64), Vec<f64
     Ok(found)
 }
 
-fn print_results(args: &Args, results: &[(String, usize, Vec<f64>)]) {
+fn as_json(args: &Args, results: &[Found]) -> Value {
     let what = match args.by {
         Measure::Ngram => "ngram",
         Measure::Embeddings => "embeddings",
         Measure::Judge => "judge",
     };
     let folders: Vec<String> = args.folders.iter().map(|f| f.display().to_string()).collect();
+    let list: Vec<Value> = results
+        .iter()
+        .map(|(name, problems, values)| json!({"benchmark": name, "measure": what, "problems": problems, "values": values}))
+        .collect();
+    let mut all = json!({"folders": folders, "diversity": list});
+    if args.by == Measure::Judge {
+        all["sampling"] = judge_sampling(args.server_api).into();
+    }
+    all
+}
+
+fn print_results(args: &Args, results: &[Found]) {
     if args.json || args.format == Format::Json {
-        let list: Vec<Value> = results
-            .iter()
-            .map(|(name, problems, values)| json!({"benchmark": name, "measure": what, "problems": problems, "values": values}))
-            .collect();
-        let mut all = json!({"folders": folders, "diversity": list});
-        if args.by == Measure::Judge {
-            all["sampling"] = judge_sampling(args.server_api).into();
-        }
-        outln!("{all}");
+        outln!("{}", as_json(args, results));
         return;
     }
+    let folders = args.folders.iter().map(|f| f.display().to_string());
     let mut table = Table::new(["benchmark".to_owned(), "problems".to_owned()].into_iter().chain(folders));
     for (name, problems, values) in results {
         let cells = values.iter().map(|v| format!("{v:.4}"));

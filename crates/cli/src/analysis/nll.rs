@@ -223,11 +223,11 @@ fn read_pools(args: &Args, records: &[PromptRecord]) -> anyhow::Result<Vec<Pool>
     Ok(pools)
 }
 
-/// Runs the command.
+/// What the command prints with `--json`.
 ///
 /// # Errors
 /// Bad input in folders, flags and checkpoints; what the engine reports.
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub fn measure(args: &Args) -> anyhow::Result<Value> {
     if !(args.share > 0.0 && args.share <= 1.0) {
         bad_input!("--share: found {}, wanted above 0 and at most 1", args.share);
     }
@@ -277,24 +277,40 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         first.get_or_insert(masses);
     }
     let correct: usize = base.iter().map(Vec::len).sum();
+    Ok(
+        json!({"correct": correct, "rare": rare.len(), "base_nll": base_mean, "prompts": subsets.len(), "models": rows}),
+    )
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// As [`measure`].
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let found = measure(args)?;
     if args.json {
-        outln!(
-            "{}",
-            json!({"correct": correct, "rare": rare.len(), "base_nll": base_mean, "prompts": subsets.len(), "models": rows})
-        );
+        outln!("{found}");
         return Ok(());
     }
+    let whole = |key: &str| found[key].as_u64().unwrap_or(0);
+    let base_mean = found["base_nll"].as_f64().unwrap_or(f64::NAN);
     let mut table = Table::new(["model", "NLL of the rare", "increase", "mass higher", "share higher"]);
     table.push(["base".to_owned(), format!("{base_mean:.4}"), String::new(), String::new(), String::new()]);
-    for row in &rows {
+    for row in found["models"].as_array().into_iter().flatten() {
         let number = |key: &str| row[key].as_f64().map_or_else(String::new, |v| format!("{v:.4}"));
-        let count =
-            |key: &str| row[key].as_u64().map_or_else(String::new, |c| format!("{c} of {}", subsets.len()));
+        let count = |key: &str| {
+            row[key].as_u64().map_or_else(String::new, |c| format!("{c} of {}", whole("prompts")))
+        };
         let name = row["model"].as_str().unwrap_or_default().to_owned();
         table.push([name, number("nll"), number("increase"), count("mass_higher"), count("share_higher")]);
     }
     out!("{}", table.render(Format::Text));
-    say!("{} rare of {correct} distinct correct samples; higher: than {}", rare.len(), args.models[0].0);
+    say!(
+        "{} rare of {} distinct correct samples; higher: than {}",
+        whole("rare"),
+        whole("correct"),
+        args.models[0].0
+    );
     Ok(())
 }
 

@@ -1,12 +1,13 @@
 //! `fgrpo pass-at-k`: unbiased pass@k of scored samples with problem-bootstrap intervals.
 
 use crate::analysis::benchmarks::{self, AverageArgs};
+use crate::analysis::dumps;
 use crate::output::table::{Format, Table, percent};
 use fgrpo_core::rng::Key;
 use fgrpo_core::stats::majority::majority_at_k;
 use fgrpo_train::bad_input;
 use fgrpo_train::evaluation::estimate::{Measured, Tables, average_of, measure};
-use fgrpo_train::evaluation::samples::{self, Benchmark, Problem};
+use fgrpo_train::evaluation::samples::{Benchmark, Problem};
 use rayon::prelude::*;
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
@@ -180,7 +181,7 @@ pub fn together_json(all: &Measured, ks: &[u64], each: Vec<Value>) -> Value {
 /// # Errors
 /// Bad input in the samples or in k.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let benchmarks = samples::read_all(&args.samples, args.merge)?;
+    let benchmarks = dumps::read_all(&args.samples, args.merge)?;
     if !args.uneven {
         for b in &benchmarks {
             b.require_equal_samples()?;

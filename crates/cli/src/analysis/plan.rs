@@ -1,10 +1,11 @@
 //! `fgrpo plan`: which group size would suit these problems under this model?
 
+use crate::analysis::dumps;
 use crate::output::table::{Format, Table, percent};
 use fgrpo_core::stats::hypergeometric::{Counts, subsample_distribution};
 use fgrpo_core::theory::tail_miss;
 use fgrpo_train::bad_input;
-use fgrpo_train::evaluation::samples::{self, Problem};
+use fgrpo_train::evaluation::samples::Problem;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -118,7 +119,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if let Some(n) = args.group_sizes.iter().find(|&&n| n < 2) {
         bad_input!("--group-sizes: found {n}, wanted at least 2");
     }
-    let benchmarks = samples::read_all(&args.samples, false)?;
+    let benchmarks = dumps::read_all(&args.samples, false)?;
     let problems: Vec<&Problem> =
         benchmarks.iter().flat_map(|b| &b.problems).filter(|p| p.samples > 0).collect();
     if problems.is_empty() {

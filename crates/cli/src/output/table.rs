@@ -1,5 +1,7 @@
 //! Tables of results: one form in memory, printed for the terminal, as CSV, Markdown or LaTeX.
 
+mod text;
+
 use clap::ValueEnum;
 use std::fmt::Write as _;
 use std::io::IsTerminal;
@@ -63,12 +65,31 @@ pub struct Table {
     pub header: Vec<String>,
     /// Rows below.
     pub rows: Vec<Row>,
+    /// How many columns name a row; the others hold numbers.
+    names: usize,
+    /// Whether all cells are words.
+    words: bool,
 }
 
 impl Table {
     /// A table with this header and no rows.
     pub fn new<S: Into<String>>(header: impl IntoIterator<Item = S>) -> Self {
-        Self { header: header.into_iter().map(Into::into).collect(), rows: Vec::new() }
+        Self {
+            header: header.into_iter().map(Into::into).collect(),
+            rows: Vec::new(),
+            names: 1,
+            words: false,
+        }
+    }
+
+    /// The same, with rows named by their first `names` columns.
+    pub fn named_by(self, names: usize) -> Self {
+        Self { names, ..self }
+    }
+
+    /// The same, with words in all cells.
+    pub fn of_words(self) -> Self {
+        Self { words: true, ..self }
     }
 
     /// Adds a plain row.
@@ -80,7 +101,10 @@ impl Table {
     /// array of objects by column here.
     pub fn render(&self, format: Format) -> String {
         match format {
-            Format::Text => self.text(std::io::stdout().is_terminal()),
+            Format::Text => {
+                let terminal = std::io::stdout().is_terminal();
+                self.text(terminal, terminal.then(terminal_width).flatten())
+            }
             Format::Csv => self.csv(),
             Format::Markdown => self.markdown(),
             Format::Latex => self.latex(),
@@ -88,12 +112,12 @@ impl Table {
         }
     }
 
-    /// One line that says what the marks of [`Format::Text`] mean; empty where the table has none.
-    pub fn legend(&self, bold: &str, underline: &str) -> String {
+    /// One line that says what the marks of the table in `format` mean; empty where it has none.
+    pub fn legend(&self, format: Format, bold: &str, underline: &str, dagger: &str) -> String {
         let has = |mark: fn(&Part) -> bool| {
             self.rows.iter().flat_map(|r| &r.cells).flat_map(|c| &c.parts).any(mark)
         };
-        let styled = std::io::stdout().is_terminal();
+        let styled = format != Format::Text || std::io::stdout().is_terminal();
         let mut parts = Vec::new();
         if has(|p| p.bold) {
             parts.push(format!("{}: {bold}", if styled { "bold" } else { "*1.0*" }));
@@ -102,70 +126,9 @@ impl Table {
             parts.push(format!("{}: {underline}", if styled { "underlined" } else { "_1.0_" }));
         }
         if has(|p| p.dagger) {
-            parts.push("\u{2020}: second best of the column".to_owned());
+            parts.push(format!("\u{2020}: {dagger}"));
         }
         parts.join("; ")
-    }
-
-    fn text(&self, colour: bool) -> String {
-        let plain = |cell: &Cell| -> String {
-            cell.parts.iter().map(|p| mark(p, "*", "_")).collect::<Vec<_>>().join("/")
-        };
-        let styled = |cell: &Cell| -> String {
-            cell.parts
-                .iter()
-                .map(|p| {
-                    let mut text = p.text.clone();
-                    if p.dagger {
-                        text.push('\u{2020}');
-                    }
-                    match (p.bold, p.underline) {
-                        (false, false) => text,
-                        (true, false) => format!("\x1b[1m{text}\x1b[0m"),
-                        (false, true) => format!("\x1b[4m{text}\x1b[0m"),
-                        (true, true) => format!("\x1b[1;4m{text}\x1b[0m"),
-                    }
-                })
-                .collect::<Vec<_>>()
-                .join("/")
-        };
-        let width = |text: &str| text.chars().count();
-        let visible = |cell: &Cell| -> usize {
-            if colour {
-                let parts: usize = cell.parts.iter().map(|p| width(&p.text) + usize::from(p.dagger)).sum();
-                parts + cell.parts.len().saturating_sub(1)
-            } else {
-                width(&plain(cell))
-            }
-        };
-        let mut widths: Vec<usize> = self.header.iter().map(|h| width(h)).collect();
-        for row in &self.rows {
-            for (w, cell) in widths.iter_mut().zip(&row.cells) {
-                *w = (*w).max(visible(cell));
-            }
-        }
-        let line = |cells: Vec<(String, usize)>| {
-            let mut text = String::new();
-            for (i, ((cell, used), w)) in cells.into_iter().zip(&widths).enumerate() {
-                let space = " ".repeat(w - used);
-                let gap = if i == 0 { "" } else { "  " };
-                // The first column names the row, the others hold numbers.
-                if i == 0 { write!(text, "{cell}{space}") } else { write!(text, "{gap}{space}{cell}") }.ok();
-            }
-            text.truncate(text.trim_end().len());
-            text + "\n"
-        };
-        let rule = "-".repeat(widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1)) + "\n";
-        let mut out = line(self.header.iter().map(|h| (h.clone(), width(h))).collect());
-        out += &rule;
-        for (i, row) in self.rows.iter().enumerate() {
-            if row.rule && i > 0 {
-                out += &rule;
-            }
-            let cells = row.cells.iter();
-            out += &line(cells.map(|c| (if colour { styled(c) } else { plain(c) }, visible(c))).collect());
-        }
-        out
     }
 
     fn csv(&self) -> String {
@@ -298,6 +261,11 @@ impl Table {
     }
 }
 
+/// Characters of a line of the terminal that stdout is.
+fn terminal_width() -> Option<usize> {
+    terminal_size::terminal_size_of(std::io::stdout()).map(|(width, _)| usize::from(width.0))
+}
+
 fn mark(part: &Part, bold: &str, underline: &str) -> String {
     let mut text = part.text.clone();
     if part.dagger {
@@ -331,6 +299,7 @@ fn escape_latex(text: &str) -> String {
             '\u{3b3}' => out.push_str("$\\gamma$"),
             '\u{3bc}' => out.push_str("$\\mu$"),
             '\u{394}' => out.push_str("$\\Delta$"),
+            '\u{2021}' => out.push_str("$^\\ddagger$"),
             c => out.push(c),
         }
     }
@@ -390,11 +359,11 @@ mod tests {
 
     #[test]
     fn text_columns_line_up_with_and_without_colour() {
-        let plain = marked().text(false);
+        let plain = marked().text(false, None);
         let lines: Vec<&str> = plain.lines().collect();
         assert_eq!(lines[0].chars().count(), lines[2].chars().count(), "{plain}");
         assert!(plain.contains("_*15.9*_/*46.2\u{2020}*"), "{plain}");
-        let colour = marked().text(true);
+        let colour = marked().text(true, None);
         assert!(colour.contains("\x1b[1;4m15.9\x1b[0m"), "{colour}");
     }
 

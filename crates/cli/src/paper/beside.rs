@@ -1,5 +1,6 @@
 //! A table here beside the paper's: in the terminal, as Markdown, LaTeX and CSV.
 
+use super::marks::{Mark, Marking};
 use crate::output::table::{self, Format, Part, Table};
 use anyhow::Context;
 use fgrpo_train::io::files::write_whole;
@@ -21,6 +22,10 @@ pub(super) struct Beside {
     pub(super) lines: Vec<Line>,
     /// Differences between rows, here and in the paper.
     pub(super) effects: Vec<Effect>,
+    /// Whether values here measure what the paper's do; if not, only the effects are compared.
+    pub(super) same_measure: bool,
+    /// Which values are marked.
+    pub(super) marking: Marking,
     /// What a reader must know.
     pub(super) notes: Vec<String>,
 }
@@ -53,6 +58,22 @@ pub(super) struct Here {
     pub(super) value: Option<f64>,
     /// Its 95 % interval, where there is one.
     pub(super) interval: Option<(f64, f64)>,
+    /// Best or second best.
+    pub(super) mark: Mark,
+    /// Better than its baseline beyond chance.
+    pub(super) significant: bool,
+}
+
+impl Here {
+    /// A word or a constant.
+    pub(super) fn word(text: String) -> Self {
+        Self { text, value: None, interval: None, mark: Mark::default(), significant: false }
+    }
+
+    fn part(&self) -> Part {
+        let Mark { bold, dagger } = self.mark;
+        Part { text: self.text.clone(), bold, dagger, underline: self.significant }
+    }
 }
 
 /// A difference between two rows, here and in the paper.
@@ -75,7 +96,9 @@ impl Effect {
         let Some(paper) = self.paper else { return "--" };
         match self.interval {
             (low, high) if low <= 0.0 && high >= 0.0 => "open: the interval holds 0",
-            (low, _) if (low > 0.0) == (paper > 0.0) && paper != 0.0 => "yes",
+            // As the paper prints it, with one decimal.
+            _ if paper.abs() < 0.05 => "the paper has none",
+            (low, _) if (low > 0.0) == (paper > 0.0) => "yes",
             _ => "no",
         }
     }
@@ -114,39 +137,52 @@ impl Beside {
         self.parts.is_empty()
     }
 
-    /// The paper's layout, and of each row what is here, what the paper has, and the difference: starred where the
+    /// The paper's layout, and of each row what is here, what the paper has, and the difference, with ‡ where the
     /// paper's value lies outside the interval here.
     fn layout(&self) -> Table {
-        let heads = self.heads.iter().cloned().chain(["".to_owned()]);
-        let mut table = Table::new(heads.chain(self.columns.iter().cloned()));
+        let compared = self.lines.iter().flat_map(|l| &l.cells).flatten().any(|c| c.here.is_some());
+        let whose = (!self.is_of_words() || compared).then(String::new);
+        let names = self.heads.len() + usize::from(whose.is_some());
+        let heads = self.heads.iter().cloned().chain(whose.clone());
+        let mut table = Table::new(heads.chain(self.columns.iter().cloned())).named_by(names);
+        if self.is_of_words() {
+            table = table.of_words();
+        }
+        let mut above: &[String] = &[];
         for line in &self.lines {
             let any = line.cells.iter().flatten().any(|c| c.here.is_some());
             let row = |name: &str, part: &dyn Fn(&Cell) -> Part, first: bool| {
-                let head = line.head.iter().map(|h| if first { h.clone() } else { String::new() });
+                // What the row above says of model or category is not said again.
+                let head = line.head.iter().enumerate().map(|(i, h)| {
+                    let again = i + 1 < line.head.len() && above.get(..=i) == Some(&line.head[..=i]);
+                    if first && !again { h.clone() } else { String::new() }
+                });
                 let mut cells: Vec<table::Cell> = head.map(table::Cell::from).collect();
-                cells.push(name.into());
+                cells.extend(whose.as_ref().map(|_| name.into()));
                 cells.extend(
                     line.cells.iter().map(|parts| table::Cell { parts: parts.iter().map(part).collect() }),
                 );
                 table::Row { cells, shaded: false, rule: first && !self.is_of_words() }
             };
             let plain = |text: String| Part { text, ..Part::default() };
-            let here = |c: &Cell| plain(c.here.as_ref().map_or_else(|| "--".to_owned(), |h| h.text.clone()));
+            let here = |c: &Cell| c.here.as_ref().map_or_else(|| plain("--".to_owned()), Here::part);
             let paper = |c: &Cell| c.paper.clone();
             let difference = |c: &Cell| match c.difference() {
                 None => plain("--".to_owned()),
                 Some(d) => {
-                    let star = if c.agrees() == Some(false) { "*" } else { "" };
-                    plain(format!("{}{star}", signed(d, c.digits())))
+                    let outside = if c.agrees() == Some(false) { "\u{2021}" } else { "" };
+                    plain(format!("{}{outside}", signed(d, c.digits())))
                 }
             };
-            if any {
+            let equal = self.is_of_words() && line.cells.iter().flatten().all(|c| c.agrees() == Some(true));
+            if any && !equal {
                 table.rows.push(row("here", &here, true));
             }
-            table.rows.push(row("paper", &paper, !any));
-            if any && !self.is_of_words() {
+            table.rows.push(row(if equal { "both" } else { "paper" }, &paper, !any || equal));
+            if any && !self.is_of_words() && self.same_measure {
                 table.rows.push(row("difference", &difference, false));
             }
+            above = &line.head;
         }
         table
     }
@@ -190,7 +226,8 @@ impl Beside {
         if self.effects.is_empty() {
             return None;
         }
-        let mut table = Table::new(["effect", "on", "here", "95 % interval", "paper", "same sign"]);
+        let mut table =
+            Table::new(["effect", "on", "here", "95 % interval", "paper", "same sign"]).named_by(2);
         for e in &self.effects {
             table.push([
                 e.what.clone(),
@@ -205,7 +242,7 @@ impl Beside {
     }
 
     /// What the cells are, and how to read them.
-    fn legend(&self) -> String {
+    fn legend(&self, format: Format) -> String {
         let count = |wanted| {
             self.lines.iter().flat_map(|l| &l.cells).flatten().filter(|c| c.agrees() == Some(wanted)).count()
         };
@@ -221,9 +258,14 @@ impl Beside {
             };
         }
         let mut text = format!("{}; the paper's source, line {}", self.parts, self.source);
-        if same + other > 0 {
+        let tested = "p < 0.05 by the paired subsampling test";
+        let marks = self.layout().legend(format, self.marking.bold(), tested, "second best");
+        if !marks.is_empty() {
+            text += &format!("; {marks}");
+        }
+        if same + other > 0 && self.same_measure {
             text += &format!(
-                "; of {} values here with an interval {same} hold the paper's in it, the others are starred (the paper prints no intervals of its own)",
+                "; of {} values here with an interval {same} hold the paper's in it, the others have a \u{2021} (the paper prints no intervals of its own)",
                 same + other
             );
         }
@@ -241,7 +283,8 @@ impl Beside {
             Format::Markdown => format!("{text}\n\n"),
             _ => format!("{text}\n"),
         };
-        let mut out = heading(&self.title) + &self.layout().render(format) + "\n" + &comment(&self.legend());
+        let mut out =
+            heading(&self.title) + &self.layout().render(format) + "\n" + &comment(&self.legend(format));
         for note in &self.notes {
             out += &comment(note);
         }
@@ -277,14 +320,20 @@ mod tests {
 
     fn cell(here: f64, interval: (f64, f64), paper: &str) -> Cell {
         Cell {
-            here: Some(Here { text: format!("{here:.1}"), value: Some(here), interval: Some(interval) }),
+            here: Some(Here {
+                text: format!("{here:.1}"),
+                value: Some(here),
+                interval: Some(interval),
+                mark: Mark::default(),
+                significant: false,
+            }),
             value: paper.parse().ok(),
             paper: Part { text: paper.to_owned(), ..Part::default() },
         }
     }
 
     #[test]
-    fn a_value_of_the_paper_outside_the_interval_is_starred() {
+    fn a_value_of_the_paper_outside_the_interval_has_a_double_dagger() {
         let made = Beside {
             title: "T".into(),
             source: 1,
@@ -297,11 +346,17 @@ mod tests {
                 cells: vec![vec![cell(10.0, (9.0, 11.0), "10.5"), cell(20.0, (19.0, 21.0), "25.0")]],
             }],
             effects: vec![],
+            same_measure: true,
+            marking: Marking::default(),
             notes: vec![],
         };
         let text = made.layout().render(Format::Csv);
-        assert_eq!(text, "Method,,A\nGRPO,here,10.0/20.0\n,paper,10.5/25.0\n,difference,-0.5/-5.0*\n");
-        assert!(made.legend().contains("of 2 values here with an interval 1 hold"), "{}", made.legend());
+        assert_eq!(text, "Method,,A\nGRPO,here,10.0/20.0\n,paper,10.5/25.0\n,difference,-0.5/-5.0\u{2021}\n");
+        assert!(
+            made.legend(Format::Text).contains("of 2 values here with an interval 1 hold"),
+            "{}",
+            made.legend(Format::Text)
+        );
         let csv = made.values().render(Format::Csv);
         assert!(csv.contains("GRPO,7,A,2,20.000000,19.000000,21.000000,25.0,-5.000000,no"), "{csv}");
     }
@@ -312,6 +367,7 @@ mod tests {
             |interval, paper| Effect { what: String::new(), of: String::new(), here: 1.0, interval, paper };
         assert_eq!(effect((0.5, 2.0), Some(3.0)).agrees(), "yes");
         assert_eq!(effect((0.5, 2.0), Some(-3.0)).agrees(), "no");
+        assert_eq!(effect((0.5, 2.0), Some(0.0)).agrees(), "the paper has none");
         assert!(effect((-0.5, 2.0), Some(3.0)).agrees().starts_with("open"));
         assert_eq!(effect((0.5, 2.0), None).agrees(), "--");
         assert_eq!(signed(-0.04, 1), "+0.0");

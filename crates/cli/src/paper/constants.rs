@@ -114,7 +114,7 @@ pub(super) fn beside(table: &Printed) -> anyhow::Result<Beside> {
                 8 => models_of(&column.title).first().and_then(|m| prompt(&row.head[0], m.family)),
                 _ => None,
             };
-            let here = here.map(|text| Here { text, value: None, interval: None });
+            let here = here.map(Here::word);
             // Words may hold the characters that mark numbers.
             let paper = match table.number {
                 9 => printed(cell).remove(0),
@@ -143,6 +143,8 @@ pub(super) fn beside(table: &Printed) -> anyhow::Result<Beside> {
         parts: String::new(),
         lines,
         effects: Vec::new(),
+        same_measure: true,
+        marking: table.marks,
         notes,
     })
 }

@@ -2,11 +2,11 @@
 
 use super::beside::signed;
 use super::figures::write_both;
-use super::laptop::Stand;
 use super::measured::{Measured, Resampled, pass_at_k};
 use super::numbers::{Asked, Drawn, Measure, NUMBERS, Setting};
 use super::settings;
 use super::sources::{Run, Source, Sources, counted};
+use super::stand::Stand;
 use super::statements::{Found, write};
 use crate::output::plot::{Axis, Curve, Figure, Legend, PALETTE, Panel, Scale, ordered_colour};
 use crate::output::table::{Format, Table};
@@ -47,7 +47,7 @@ pub(super) fn make(
 }
 
 /// Values by x with their band.
-fn banded(name: impl Into<String>, colour: RGBColor, points: &[(f64, Resampled)]) -> Curve {
+pub(super) fn banded(name: impl Into<String>, colour: RGBColor, points: &[(f64, Resampled)]) -> Curve {
     Curve {
         dots: true,
         band: points.iter().map(|(_, r)| r.interval()).collect(),
@@ -55,11 +55,11 @@ fn banded(name: impl Into<String>, colour: RGBColor, points: &[(f64, Resampled)]
     }
 }
 
-fn panel(title: impl Into<String>, x: Axis, y: Axis, curves: Vec<Curve>, legend: Legend) -> Panel {
+pub(super) fn panel(title: impl Into<String>, x: Axis, y: Axis, curves: Vec<Curve>, legend: Legend) -> Panel {
     Panel { title: title.into(), x, y, curves, zone: None, styles: vec![], legend }
 }
 
-fn sizes_axis(sizes: &[f64]) -> Axis {
+pub(super) fn sizes_axis(sizes: &[f64]) -> Axis {
     let low = sizes.iter().copied().fold(f64::INFINITY, f64::min);
     let high = sizes.iter().copied().fold(2.0, f64::max);
     Axis::new("Group size N", Scale::Log2, low.min(high) / 1.19, high * 1.19)
@@ -79,7 +79,11 @@ fn around(label: impl Into<String>, curves: &[Curve], at_most: f64) -> Axis {
 /// (a) the theory's curve, (b) and (c) pass@1 and pass@256 by group size, beside the paper's points.
 fn group_sizes(figure: &Drawn, sources: &Sources, stand: Option<&Stand>, out: &Path) -> anyhow::Result<()> {
     let table = NUMBERS.table(12);
-    let all = settings::shown(&super::items::Item::Figure(NUMBERS.figure(1)));
+    let mut all = settings::shown(&super::items::Item::Figure(NUMBERS.figure(1)));
+    if stand.is_some() {
+        let model = all.first().and_then(|s| s.model.clone());
+        all.extend(sources.further(&all, model.as_ref()).into_iter().filter(|s| s.method == "GRPO"));
+    }
     let mut measured = Measured::new(all.clone(), sources, stand, table.trained_on);
     let mut found = Findings::new();
     let mut panels = theory::tail_miss_panels(&[0.5], &[0.1, 0.01])?.panels;
@@ -107,7 +111,7 @@ fn group_sizes(figure: &Drawn, sources: &Sources, stand: Option<&Stand>, out: &P
             let (mut here, mut paper) = (Vec::new(), Vec::new());
             for setting in &all {
                 let focal = setting.gamma > 0.0;
-                let printed = table.value(&asked(setting));
+                let printed = table.value(&asked(setting)).filter(|_| stand.is_none());
                 let value = measured.pass(&asked(setting));
                 let numbers = match &value {
                     Ok(r) => [r.value, r.interval().0, r.interval().1].map(|v| format!("{v:.3}")),
@@ -115,16 +119,17 @@ fn group_sizes(figure: &Drawn, sources: &Sources, stand: Option<&Stand>, out: &P
                 };
                 let name = settings::name(setting, &all);
                 let printed_text = printed.map_or_else(String::new, |p| p.to_string());
-                rows.push(
-                    [(*of).to_owned(), name, k.to_string()].into_iter().chain(numbers).chain([printed_text]),
-                );
+                let head = [measured.place(of).to_owned(), name, k.to_string()];
+                rows.push(head.into_iter().chain(numbers).chain([printed_text]));
                 match value {
                     Ok(r) => {
                         made += 1;
                         if !focal {
                             here.push((setting.n as f64, r.clone()));
                         }
-                        values.insert((focal, setting.n, k), r);
+                        if !focal || setting.gamma == 0.5 {
+                            values.insert((focal, setting.n, k), r);
+                        }
                     }
                     Err(why) => drop(reasons.insert(why)),
                 }
@@ -133,6 +138,7 @@ fn group_sizes(figure: &Drawn, sources: &Sources, stand: Option<&Stand>, out: &P
                 }
             }
             let colour = PALETTE[j];
+            here.sort_by(|a, b| a.0.total_cmp(&b.0));
             if !here.is_empty() {
                 curves.push(banded(format!("GRPO pass@{k}"), colour, &here));
             }
@@ -174,6 +180,10 @@ fn group_sizes(figure: &Drawn, sources: &Sources, stand: Option<&Stand>, out: &P
         ] {
             found.extend(found_here.map(|f| (check, f)));
         }
+    }
+    if let Some(stand) = stand {
+        outln!("{}", stand.says_of(figure));
+        panels.extend(super::retention::lost(sources, &mut rows));
     }
     if made == 0 {
         let reasons: Vec<String> = reasons.into_iter().take(4).collect();
@@ -519,6 +529,9 @@ fn dynamics(figure: &Drawn, sources: &Sources, stand: Option<&Stand>, out: &Path
     }
     write_whole(&out.join(format!("{}-values.csv", figure.name())), rows.render(Format::Csv).as_bytes())?;
     outln!("Figure {}: {}", figure.number, figure.title);
+    if let Some(stand) = stand {
+        outln!("{}", stand.says_of(figure));
+    }
     outln!("the paper states no numbers of this figure; values in {}-values.csv", figure.name());
     Ok(())
 }

@@ -6,6 +6,7 @@ use super::items::Item;
 use super::laptop::{self, Run};
 use super::numbers::Setting;
 use super::settings;
+use super::suite::{self, BENCHMARKS, Benchmark, DEEPSCALER};
 use crate::analysis::benchmarks::Domain;
 use fgrpo_train::bad_input;
 use fgrpo_train::config::Config;
@@ -59,24 +60,6 @@ pub(super) const MODELS: [Model; 4] = [
     },
 ];
 
-/// Training problems of DeepScaleR that the paper's filter leaves.
-const DEEPSCALER: u64 = 39_202;
-
-/// A file that evaluations read: its name under data/, its task for `fgrpo eval`, its problems, where it is found.
-type Benchmark = (&'static str, &'static str, u64, &'static str);
-
-const BENCHMARKS: [Benchmark; 9] = [
-    ("aime24.jsonl", "math", 30, "huggingface.co/datasets/HuggingFaceH4/aime_2024"),
-    ("aime25.jsonl", "math", 30, "huggingface.co/datasets/math-ai/aime25"),
-    ("amc23.jsonl", "math", 40, "huggingface.co/datasets/math-ai/amc23"),
-    ("math500.jsonl", "math", 500, "huggingface.co/datasets/HuggingFaceH4/MATH-500"),
-    ("minerva.jsonl", "math", 272, "huggingface.co/datasets/math-ai/minervamath"),
-    ("olympiad.jsonl", "math", 674, "huggingface.co/datasets/Hothan/OlympiadBench, OE_TO_maths_en_COMP"),
-    ("ifeval.jsonl", "ifeval", 541, "huggingface.co/datasets/google/IFEval"),
-    ("synlogic-validation.parquet", "synlogic", 0, "huggingface.co/datasets/MiniMaxAI/SynLogic"),
-    ("gpqa.jsonl", "choice", 198, "huggingface.co/datasets/Idavidrein/gpqa, gpqa_diamond (asks for consent)"),
-];
-
 impl Model {
     /// The model of this name.
     fn of(name: &str) -> Option<&'static Self> {
@@ -111,17 +94,13 @@ fn is_dynamics(item: &Item) -> bool {
 fn benchmarks(item: &Item) -> Vec<&'static Benchmark> {
     let needed = |name: &str| match item {
         _ if item.is_maze() => false,
-        _ if is_dynamics(item) => name.starts_with("aime25"),
-        Item::Figure(_) => name.starts_with("aime25") || name.starts_with("ifeval"),
-        Item::Table(t) if t.trained_on == Domain::Synlogic => {
-            !name.starts_with("minerva") && !name.starts_with("olympiad")
-        }
-        Item::Table(t) if t.number == 14 => {
-            !["ifeval", "synlogic", "gpqa"].iter().any(|b| name.starts_with(b))
-        }
+        _ if is_dynamics(item) => name == "aime25",
+        Item::Figure(_) => name == "aime25" || name == "ifeval",
+        Item::Table(t) if t.trained_on == Domain::Synlogic => name != "minerva" && name != "olympiad",
+        Item::Table(t) if t.number == 14 => !["ifeval", "synlogic", "gpqa"].contains(&name),
         Item::Table(_) => true,
     };
-    BENCHMARKS.iter().filter(|b| needed(b.0)).collect()
+    BENCHMARKS.iter().filter(|b| needed(b.name)).collect()
 }
 
 fn needs(item: &Item, args: &Args) -> anyhow::Result<Needs> {
@@ -152,8 +131,10 @@ fn needs(item: &Item, args: &Args) -> anyhow::Result<Needs> {
         };
         path(args.root.join(data), home);
     }
+    let data = args.root.join("data");
     for benchmark in benchmarks(item) {
-        path(args.root.join("data").join(benchmark.0), benchmark.3);
+        let file = benchmark.locate(&data)?.unwrap_or_else(|| data.join(format!("{}.jsonl", benchmark.name)));
+        path(file, benchmark.home);
     }
     // Training dynamics are of the evaluations while training.
     if !item.is_maze() && !is_dynamics(item) {
@@ -227,7 +208,7 @@ pub(super) fn run(item: &Item, args: &Args) -> anyhow::Result<()> {
         .map(|(path, home)| format!("{} from {home}", path.display()))
         .collect();
     if args.dry_run {
-        return dry_run(item, &needs, &missing);
+        return dry_run(item, &needs, &missing, args);
     }
     if !missing.is_empty() {
         bad_input!(
@@ -260,30 +241,24 @@ fn evaluated(args: &Args) -> PathBuf {
 
 /// The commands that evaluate the trained models.
 fn evaluations(needs: &Needs, args: &Args) -> Vec<String> {
-    let mut lines = Vec::new();
     let shown: Vec<Setting> = needs.runs.iter().map(|r| r.setting.clone()).collect();
-    for run in &needs.runs {
-        let family = run.setting.model.as_deref().and_then(Model::of).map_or("qwen2.5", |m| match m.family {
-            Family::Qwen25 => "qwen2.5",
-            Family::Qwen3 => "qwen3",
-            Family::Llama32 => "llama3.2",
-        });
-        for (file, task, _, _) in &needs.benchmarks {
-            let out = evaluated(args)
-                .join(settings::name(&run.setting, &shown))
-                .join(file.split('.').next().unwrap_or(file));
-            lines.push(format!(
-                "fgrpo eval --model {} --data {} --task {task} --preset {family} -n 1024 --out {}",
-                quoted(&run.folder.join("checkpoints/STEP").display().to_string()),
-                quoted(&args.root.join("data").join(file).display().to_string()),
-                quoted(&out.display().to_string()),
-            ));
-        }
-    }
-    lines
+    let of = |run: &Run| {
+        let family = run.setting.model.as_deref().and_then(Model::of).map_or(Family::Qwen25, |m| m.family);
+        let name = settings::name(&run.setting, &shown);
+        let checkpoint = run.folder.join("checkpoints/STEP");
+        suite::command(
+            &args.root.join("data"),
+            &name,
+            &checkpoint,
+            family,
+            &needs.benchmarks,
+            &evaluated(args),
+        )
+    };
+    needs.runs.iter().map(of).collect()
 }
 
-fn dry_run(item: &Item, needs: &Needs, missing: &[String]) -> anyhow::Result<()> {
+fn dry_run(item: &Item, needs: &Needs, missing: &[String], args: &Args) -> anyhow::Result<()> {
     let mut estimator = Estimator::new();
     outln!("{}: {}", item.number(), item.title());
     outln!("\ntrainings");
@@ -310,13 +285,13 @@ fn dry_run(item: &Item, needs: &Needs, missing: &[String]) -> anyhow::Result<()>
         outln!(
             "\nevaluations of each chosen checkpoint (`fgrpo select` has the paper's rule), 1,024 samples per problem"
         );
-        for (file, task, problems, _) in &needs.benchmarks {
-            let count = if *problems == 0 {
-                "the validation problems".to_owned()
-            } else {
-                format!("{problems} problems")
-            };
-            outln!("  data/{file}: --task {task}, {count}");
+        for b in &needs.benchmarks {
+            let count =
+                b.problems.map_or_else(|| "the validation problems".to_owned(), |n| format!("{n} problems"));
+            outln!("  {}: --task {}, {count}", b.name, b.kind);
+        }
+        for line in evaluations(needs, args) {
+            outln!("  {line}");
         }
     }
     outln!("\nfiles and folders");

@@ -84,11 +84,6 @@ impl Item {
         }
     }
 
-    /// Whether small runs here can make it. Diversity needs responses and a model that embeds or judges them.
-    pub(super) fn has_laptop(&self) -> bool {
-        !matches!(self, Item::Table(Printed { number: 14, .. }))
-    }
-
     /// Whether the maze is what it is about.
     pub(super) fn is_maze(&self) -> bool {
         matches!(self, Item::Table(Printed { number: 5, .. }) | Item::Figure(Drawn { number: 6 | 7, .. }))

@@ -1,16 +1,17 @@
 //! The laptop's scale: what stands in for the paper's models and benchmarks, and the runs that are made here.
 //!
 //! The maze stands for itself at 9x9. A small language model on arithmetic in text stands for the four models, its held-out problems
-//! for the benchmarks. Settings, k and the paper's layout stay.
+//! for the benchmarks, and problems with larger numbers for those out of domain. Settings, k and the paper's layout stay.
 
 use super::Args;
 use super::estimate::{Estimator, words};
+use super::further;
 use super::items::Item;
-use super::numbers::{Printed, Setting};
+use super::numbers::Setting;
 use super::settings;
 use super::sources::Sources;
+use super::stand::Stand;
 use crate::commands::runs::{State, state, train_unfinished};
-use fgrpo_train::bad_input;
 use fgrpo_train::config::Config;
 use fgrpo_train::device::DeviceName;
 use fgrpo_train::failure::Stopped;
@@ -29,45 +30,9 @@ const MAZE_SET: [&str; 3] = ["steps=1500", "eval.every=250", "save.every=500"];
 const ARITHMETIC_SET: [&str; 3] =
     ["eval.every=200", "eval.samples=256", "eval.k=[1, 2, 4, 8, 16, 32, 64, 128, 256]"];
 
-/// What stands in for the paper's models and benchmarks.
-pub(super) struct Stand {
-    /// The benchmark's name in the results.
-    pub(super) of: &'static str,
-    /// Group sizes of the maze that are trained here.
-    pub(super) group_sizes: Vec<u64>,
-    /// What is trained, in words.
-    what: &'static str,
-}
-
 /// What stands in for an item.
 fn stand(item: &Item) -> Stand {
-    match item.is_maze() {
-        true => Stand {
-            of: "maze",
-            group_sizes: vec![4, 8, 16],
-            what: "9x9 mazes, 0.86M parameters, 1,500 steps, one seed",
-        },
-        false => Stand {
-            of: "arithmetic",
-            group_sizes: Vec::new(),
-            what: "arithmetic in text, 0.83M parameters, 400 steps, one seed",
-        },
-    }
-}
-
-impl Stand {
-    /// What a reader must know of a table made here.
-    pub(super) fn says(&self, table: &Printed) -> String {
-        let paper = if table.number == 5 {
-            "17x17 mazes after 20,000 steps"
-        } else {
-            "language models and their benchmarks"
-        };
-        format!(
-            "here: {}; the paper: {paper}. Values differ in what they measure; compare the effects",
-            self.what
-        )
-    }
+    if item.is_maze() { Stand::maze() } else { Stand::arithmetic() }
 }
 
 /// One training.
@@ -102,11 +67,12 @@ pub(super) fn runs(item: &Item, args: &Args) -> anyhow::Result<Vec<Run>> {
     };
     let mut runs: Vec<Run> = Vec::new();
     for setting in all.iter().filter(|s| s.model == model) {
-        if !stand.group_sizes.is_empty() && !stand.group_sizes.contains(&setting.n) {
+        if !stand.has_size(setting.n) {
             continue;
         }
         let Some(own) = settings::overrides(setting) else { continue };
-        let set: Vec<String> = fixed.iter().map(ToString::to_string).chain(own).collect();
+        let set: Vec<String> =
+            fixed.iter().map(ToString::to_string).chain(own).chain(args.set.iter().cloned()).collect();
         let name = format!(
             "{}-gamma-{}-N{}",
             setting.method.to_lowercase().replace(' ', "-"),
@@ -129,7 +95,7 @@ pub(super) fn runs(item: &Item, args: &Args) -> anyhow::Result<Vec<Run>> {
 /// The seconds that the runs of an item take on this machine, finished ones left out.
 pub(super) fn seconds(item: &Item, args: &Args, estimator: &mut Estimator) -> anyhow::Result<f64> {
     let mut sum = 0.0;
-    for run in runs(item, args)?.iter().filter(|_| item.has_laptop()) {
+    for run in runs(item, args)?.iter() {
         if run.state()? != State::Finished {
             sum += estimator.seconds(&run.config)?;
         }
@@ -139,9 +105,6 @@ pub(super) fn seconds(item: &Item, args: &Args, estimator: &mut Estimator) -> an
 
 /// What the list says an item is made of.
 pub(super) fn in_words(item: &Item, args: &Args) -> anyhow::Result<String> {
-    if !item.has_laptop() {
-        return Ok("from results alone".to_owned());
-    }
     let (count, file) = (runs(item, args)?, if item.is_maze() { MAZE.0 } else { ARITHMETIC.0 });
     Ok(format!("{} runs of {file}", count.len()))
 }
@@ -151,12 +114,6 @@ pub(super) fn in_words(item: &Item, args: &Args) -> anyhow::Result<String> {
 /// # Errors
 /// What a run fails with; a stop on request.
 pub(super) fn run(item: &Item, args: &Args) -> anyhow::Result<()> {
-    if !item.has_laptop() {
-        bad_input!(
-            "{}: found no --from, wanted --from embeddings=FILE or judge=FILE with what `fgrpo diversity --json` printed of two evaluation folders: it is not made from runs alone",
-            item.name()
-        );
-    }
     let runs = runs(item, args)?;
     if args.dry_run {
         let mut estimator = Estimator::new();
@@ -174,12 +131,15 @@ pub(super) fn run(item: &Item, args: &Args) -> anyhow::Result<()> {
                 if done { "done".to_owned() } else { words(seconds) }
             );
         }
-        outln!("{} in all on this machine at most", words(all));
+        further::plan(item, &runs).iter().for_each(|line| outln!("{line}"));
+        outln!("{} of training in all on this machine at most", words(all));
         return Ok(());
     }
     train_all(&runs)?;
     let from: Vec<String> = runs.iter().map(|r| r.folder.display().to_string()).collect();
-    super::from_results(item, &Sources::open(&from)?, args, Some(&stand(item)))
+    let mut sources = Sources::open(&from)?;
+    further::measure(item, &runs, &mut sources)?;
+    super::from_results(item, &sources, args, Some(&stand(item)))
 }
 
 /// Trains what isn't finished; an unfinished run goes on from its last checkpoint.

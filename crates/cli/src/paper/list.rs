@@ -16,6 +16,7 @@ fn defaults() -> Args {
         scale: None,
         from: Vec::new(),
         out: PathBuf::from("runs/paper"),
+        set: Vec::new(),
         root: PathBuf::from("."),
         dry_run: true,
         markdown: false,
@@ -38,7 +39,7 @@ pub(super) fn time(item: &Item, scale: Scale, estimator: Option<&mut Estimator>)
     }))
 }
 
-/// Prints the list.
+/// Prints the list: for each item its title, and what makes it at either scale with its time.
 ///
 /// # Errors
 /// A configuration that can't be read.
@@ -49,24 +50,28 @@ pub(super) fn print(as_markdown: bool) -> anyhow::Result<()> {
     }
     let args = defaults();
     let mut estimator = Estimator::new();
-    let mut table = Table::new(["name", "shows", "laptop", "takes", "full needs", "takes"]);
+    let mut table = Table::new(["name", "", ""]).of_words();
     for item in items::all() {
-        let (small, large) = match item.trains() {
-            true => (laptop::in_words(&item, &args)?, full::in_words(&item)),
-            false => (item.made_by().replace('`', ""), "nothing more".to_owned()),
-        };
+        table.push([item.name(), "shows".to_owned(), item.title().to_owned()]);
+        if !item.trains() {
+            let made = item.made_by().replace('`', "");
+            table.push([String::new(), time(&item, Scale::Laptop, None)?, made]);
+            continue;
+        }
+        let small = laptop::in_words(&item, &args)?;
         table.push([
-            item.name(),
-            item.title().to_owned(),
+            String::new(),
+            format!("laptop {}", time(&item, Scale::Laptop, Some(&mut estimator))?),
             small,
-            time(&item, Scale::Laptop, Some(&mut estimator))?,
-            large,
-            time(&item, Scale::Full, Some(&mut estimator))?,
         ]);
+        let large = time(&item, Scale::Full, Some(&mut estimator))?;
+        table.push([String::new(), format!("full {large}"), full::in_words(&item)]);
     }
-    out!("{}", table.render(Format::Text));
+    // Without a heading: the columns say what they are.
+    let text = table.render(Format::Text);
+    out!("{}", text.splitn(3, '\n').nth(2).unwrap_or_default());
     say!(
-        "times are of this machine, at most, as --dry-run estimates them; finished runs in {} are left out",
+        "times are of this machine now, at most, as --dry-run estimates them: every group active and no beginnings shared; finished runs in {} are left out",
         args.out.display()
     );
     Ok(())

@@ -3,12 +3,15 @@
 //! Values are means over problems and, where a setting was trained with several seeds, over seeds. Intervals are of a bootstrap that
 //! draws problems and seeds again; two settings are compared on the same draws of problems.
 
-use super::beside::{Beside, Cell, Effect, Here, Line};
-use super::laptop::Stand;
-use super::numbers::{Asked, Column, Measure, Printed, Row, Setting, number, printed};
+use super::beside::{Beside, Cell, Here, Line};
+use super::effects::{effects, is_significant, p_values};
+use super::marks::{Mark, marks};
+use super::numbers::{Asked, Measure, Printed, Setting, number, printed};
 use super::settings::name;
 use super::sources::{Source, Sources};
+use super::stand::Stand;
 use crate::analysis::benchmarks::{self, canonical};
+use crate::output::table::Part;
 use fgrpo_core::rng::Key;
 use fgrpo_core::stats::bootstrap::{Simulated, resample};
 use fgrpo_train::bad_input;
@@ -41,6 +44,11 @@ impl Resampled {
             value: self.value - other.value,
             draws: self.draws.iter().zip(&other.draws).map(|(a, b)| a - b).collect(),
         }
+    }
+
+    /// What is left to 100.
+    pub(super) fn lost(&self) -> Self {
+        Self { value: 100.0 - self.value, draws: self.draws.iter().map(|d| 100.0 - d).collect() }
     }
 
     fn mean(all: &[Self]) -> Self {
@@ -99,6 +107,7 @@ pub(super) struct Measured<'a> {
     stand: Option<&'a Stand>,
     trained_on: benchmarks::Domain,
     known: HashMap<String, Result<Resampled, String>>,
+    tested: HashMap<String, HashMap<(String, u64), f64>>,
 }
 
 impl<'a> Measured<'a> {
@@ -108,7 +117,7 @@ impl<'a> Measured<'a> {
         stand: Option<&'a Stand>,
         trained_on: benchmarks::Domain,
     ) -> Self {
-        Self { settings, sources, stand, trained_on, known: HashMap::new() }
+        Self { settings, sources, stand, trained_on, known: HashMap::new(), tested: HashMap::new() }
     }
 
     /// The results of a setting.
@@ -127,17 +136,44 @@ impl<'a> Measured<'a> {
         found
     }
 
+    /// The benchmark or average that stands for the paper's.
+    pub(super) fn place<'b>(&'b self, of: &'b str) -> &'b str {
+        self.stand.map_or(of, |stand| stand.place(of))
+    }
+
+    /// Whether a focal setting differs from its baseline, both trained once, by the paper's test.
+    fn differs(&mut self, focal: &Asked, ks: &[u64]) -> bool {
+        let key = format!("{:?}", focal.setting);
+        if !self.tested.contains_key(&key) {
+            let of = |setting: &Setting| -> Vec<Benchmark> {
+                let all: Vec<&Benchmark> = self.found(setting).iter().flat_map(|s| &s.benchmarks).collect();
+                let once = |b: &&&Benchmark| {
+                    all.iter().filter(|o| canonical(&o.name) == canonical(&b.name)).count() == 1
+                };
+                all.iter().filter(once).map(|b| (*b).clone()).collect()
+            };
+            let averages = benchmarks::paper(self.trained_on);
+            let found = p_values(of(&focal.setting.baseline()), of(&focal.setting), ks, &averages);
+            self.tested.insert(key.clone(), found);
+        }
+        let p = self.tested[&key].get(&(self.place(&focal.of).to_owned(), focal.k));
+        p.is_some_and(|&p| is_significant(p))
+    }
+
     fn measure(&self, asked: &Asked) -> Result<Resampled, String> {
         let who = name(&asked.setting, &self.settings);
         if asked.setting.method == "Base" && self.stand.is_some() {
             let start = self.sources.start().ok_or_else(|| format!("{who}: no run evaluated its start"))?;
+            if canonical(&start.name) != self.place(&asked.of) {
+                return Err(format!("{who}: the start was evaluated on {} alone", start.name));
+            }
             return pass_at_k(&[&start], asked.k);
         }
         let sources = self.found(&asked.setting);
         if sources.is_empty() {
             return Err(format!("{who}: no results"));
         }
-        let of = self.stand.map_or(asked.of.as_str(), |s| s.of);
+        let of = self.place(&asked.of);
         let averages = benchmarks::paper(self.trained_on);
         let members: Vec<String> = match averages.iter().find(|a| a.name == of) {
             Some(average) => average.members.clone(),
@@ -158,22 +194,60 @@ impl<'a> Measured<'a> {
     }
 }
 
-/// The rows and columns that are shown: all of the table, or what stands in for it.
-fn layout<'t>(table: &'t Printed, stand: Option<&Stand>) -> (Vec<&'t Row>, Vec<&'t Column>) {
-    let all = (table.rows.iter().collect(), table.columns.iter().collect());
-    let Some(stand) = stand else { return all };
-    let (rows, columns): (Vec<&Row>, Vec<&Column>) = all;
-    if table.number == 5 {
-        let shown = |r: &&Row| r.fixed.n.is_some_and(|n| stand.group_sizes.contains(&n));
-        return (rows.into_iter().filter(shown).collect(), columns);
-    }
+/// A row that is shown.
+pub(super) struct Shown {
+    pub(super) head: Vec<String>,
+    pub(super) source: u32,
+    /// Which of the table's columns its cells stand in.
+    pub(super) columns: Vec<usize>,
+    /// What each part of its cells is of, and as the paper prints it.
+    pub(super) cells: Vec<Vec<(Asked, Part)>>,
+}
+
+/// The rows and columns that are shown: all of the table, or what stands in for it with a row for every further setting that was trained.
+fn layout(table: &Printed, sources: &Sources, stand: Option<&Stand>) -> Vec<Shown> {
     let model = table.settings().into_iter().find_map(|s| s.model);
-    let own = |m: &Option<String>| m.is_none() || *m == model;
-    let main = ["Math", "synlogic", "math500"]
-        .into_iter()
-        .find(|of| table.columns.iter().any(|c| c.fixed.of.as_deref() == Some(of)));
-    let column = |c: &&Column| c.fixed.of.as_deref() == main && own(&c.fixed.model);
-    (rows.into_iter().filter(|r| own(&r.fixed.model)).collect(), columns.into_iter().filter(column).collect())
+    let own = |m: &Option<String>| stand.is_none() || m.is_none() || *m == model;
+    let is_shown = |column: usize| {
+        let fixed = &table.columns[column].fixed;
+        match stand {
+            Some(stand) if table.number != 5 => own(&fixed.model) && stand.shows(table, fixed.of.as_deref()),
+            _ => true,
+        }
+    };
+    let columns: Vec<usize> = (0..table.columns.len()).filter(|&c| is_shown(c)).collect();
+    let mut rows: Vec<Shown> = Vec::new();
+    for row in &table.rows {
+        let size =
+            stand.filter(|_| table.number == 5).is_none_or(|s| row.fixed.n.is_some_and(|n| s.has_size(n)));
+        // One benchmark stands for all rows of benchmarks, and so for their mean.
+        let stands = stand.is_none() || row.fixed.of.as_deref().is_none_or(|of| of == "Math");
+        if !own(&row.fixed.model) || !size || !stands {
+            continue;
+        }
+        let cell = |&c: &usize| {
+            let asked = table.asked(row, &table.columns[c]).into_iter();
+            asked.zip(printed(&row.cells[c])).collect::<Vec<_>>()
+        };
+        let cells = columns.iter().map(cell).collect();
+        rows.push(Shown { head: row.head.clone(), source: row.line, columns: columns.clone(), cells });
+    }
+    if stand.is_some() && table.heads == ["Method"] {
+        let known = table.settings();
+        let further = sources.further(&known, model.as_ref());
+        let all: Vec<Setting> = known.into_iter().chain(further.iter().cloned()).collect();
+        for setting in &further {
+            let as_here = |(asked, _): &(Asked, Part)| {
+                let part = Part { text: "--".to_owned(), ..Part::default() };
+                (Asked { setting: setting.clone(), ..asked.clone() }, part)
+            };
+            let Some(first) = rows.first() else { break };
+            let cells = first.cells.iter().map(|cell| cell.iter().map(as_here).collect()).collect();
+            let head = vec![name(setting, &all)];
+            rows.push(Shown { head, source: table.line, columns: columns.clone(), cells });
+        }
+    }
+    rows
 }
 
 fn text(measure: Measure, value: f64) -> String {
@@ -189,87 +263,133 @@ fn text(measure: Measure, value: f64) -> String {
 /// # Errors
 /// Bad input where the results have nothing to do with the table.
 pub(super) fn beside(table: &Printed, sources: &Sources, stand: Option<&Stand>) -> anyhow::Result<Beside> {
-    let settings = table.settings();
-    let mut measured = Measured::new(settings.clone(), sources, stand, table.trained_on);
-    let (rows, columns) = layout(table, stand);
-    let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
-    let (mut lines, mut filled, mut words) = (Vec::new(), 0usize, Vec::new());
-    for row in &rows {
-        let mut cells = Vec::new();
-        for column in &columns {
-            let at = table.columns.iter().position(|c| std::ptr::eq(c, *column)).unwrap_or(0);
-            let asked = table.asked(row, column);
-            let mut parts = Vec::new();
-            for (asked, paper) in asked.iter().zip(printed(&row.cells[at])) {
-                let value = match asked.measure {
-                    Measure::Pass => measured.pass(asked).map(|r| (r.value, Some(r.interval()))),
-                    measure => sources
-                        .reported(measure, &asked.setting, &settings, &asked.of)
-                        .map(|v| (v, None))
-                        .ok_or_else(|| match measure {
-                            Measure::Nll => "no NLL: --from nll=FILE takes what `fgrpo nll --json` printed".to_owned(),
-                            _ => "no diversity: --from embeddings=FILE and judge=FILE take what `fgrpo diversity --json` printed".to_owned(),
-                        }),
-                };
-                let here = match value {
-                    Ok((value, interval)) => {
-                        filled += 1;
-                        Some(Here { text: text(asked.measure, value), value: Some(value), interval })
-                    }
-                    Err(reason) => {
-                        *reasons.entry(reason).or_default() += 1;
-                        None
-                    }
-                };
-                parts.push(Cell { here, value: number(&paper), paper });
-            }
-            cells.push(parts);
+    let rows = layout(table, sources, stand);
+    let mut settings = table.settings();
+    for (asked, _) in rows.iter().flat_map(|r| &r.cells).flatten() {
+        if !settings.contains(&asked.setting) {
+            settings.push(asked.setting.clone());
         }
-        lines.push(Line { head: row.head.clone(), source: row.line, cells });
     }
-    if filled == 0 {
-        let wanted: Vec<String> = settings.iter().map(|s| name(s, &settings)).collect();
-        let found: Vec<&str> = sources.all.iter().map(|s| s.name.as_str()).collect();
-        let why: Vec<&String> = reasons.keys().collect();
-        bad_input!(
-            "--from: none of the {} values of {} can be made. Found: {}; wanted folders named after its rows: {}. {}",
-            reasons.values().sum::<usize>(),
-            table.name(),
-            if found.is_empty() { "no samples".to_owned() } else { found.join(", ") },
-            wanted.join(", "),
-            why.iter().take(4).map(|r| r.as_str()).collect::<Vec<_>>().join("; ")
-        );
+    let mut measured = Measured::new(settings.clone(), sources, stand, table.trained_on);
+    let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
+    let mut values: Vec<(Asked, Option<Here>)> = Vec::new();
+    for (asked, _) in rows.iter().flat_map(|r| &r.cells).flatten() {
+        let value = match asked.measure {
+            Measure::Pass => measured.pass(asked).map(|r| (r.value, Some(r.interval()))),
+            measure => sources
+                .reported(measure, &asked.setting, &settings, measured.place(&asked.of))
+                .map(|v| (v, None)),
+        };
+        let here = value.map(|(value, interval)| Here {
+            text: text(asked.measure, value),
+            value: Some(value),
+            interval,
+            mark: Mark::default(),
+            significant: false,
+        });
+        values.push((asked.clone(), here.map_err(|why| *reasons.entry(why).or_default() += 1).ok()));
     }
-    if let Some(stand) = stand {
-        words.push(stand.says(table));
+    if values.iter().all(|v| v.1.is_none()) {
+        refuse(table, sources, &settings, &reasons)?;
     }
-    let empty = |(reason, count): (&String, &usize)| {
-        format!("{count} value{} empty: {reason}", if *count == 1 { " stays" } else { "s stay" })
-    };
-    words.extend(reasons.iter().map(empty));
+    let texts: Vec<_> = values.iter().map(|(a, h)| (a.clone(), h.as_ref().map(|h| h.text.clone()))).collect();
+    let ks: Vec<u64> = table.parts.iter().filter_map(|p| p.k).collect();
+    for ((asked, here), mark) in values.iter_mut().zip(marks(table, &texts)) {
+        if let Some(here) = here {
+            here.mark = mark;
+            let focal = table.marks.tested && mark.bold;
+            // The better of a pair may be its baseline; the test is of both.
+            let pair = settings.iter().find(|s| s.gamma > 0.0 && s.baseline() == asked.setting.baseline());
+            if let Some(setting) = pair.filter(|_| focal) {
+                here.significant =
+                    measured.differs(&Asked { setting: setting.clone(), ..asked.clone() }, &ks);
+            }
+        }
+    }
+    let mut notes: Vec<String> = stand.map(|stand| stand.says(table)).into_iter().collect();
+    notes.extend(empty(&reasons));
+    notes.extend(sources.left_out.iter().map(|why| format!("left out: {why}")));
     for source in sources.others(&settings, stand.is_some()) {
-        words.push(format!(
+        notes.push(format!(
             "not used: {} ({}), which is no row of the table",
             source.name,
             source.path.display()
         ));
     }
-    words.extend(unknown(table, sources, &settings, stand));
-    let effects = effects(table, &rows, &columns, &settings, &mut measured);
-    let title = |c: &&Column| match stand {
-        Some(stand) if table.number != 5 => format!("{} (paper: {})", stand.of, c.title),
-        _ => c.title.clone(),
+    notes.extend(unknown(table, sources, &settings, stand));
+    let effects = effects(table, &rows, &settings, &mut measured);
+    let title = |&c: &usize| {
+        let column = &table.columns[c];
+        match stand {
+            Some(stand) if table.number != 5 => stand.title(column.fixed.of.as_deref(), &column.title),
+            _ => column.title.clone(),
+        }
     };
+    let columns = rows.first().into_iter().flat_map(|r| &r.columns).map(title).collect();
+    let mut found = values.into_iter().map(|(_, here)| here);
+    let mut lines = Vec::new();
+    for row in rows {
+        let mut cell =
+            |(_, paper): (Asked, Part)| Cell { here: found.next().flatten(), value: number(&paper), paper };
+        let cells = row.cells.into_iter().map(|parts| parts.into_iter().map(&mut cell).collect()).collect();
+        lines.push(Line { head: row.head, source: row.source, cells });
+    }
     Ok(Beside {
         title: format!("Table {}: {}", table.number, table.title),
         source: table.line,
         heads: table.heads.clone(),
-        columns: columns.iter().map(title).collect(),
+        columns,
         parts: part_names(table),
         lines,
         effects,
-        notes: words,
+        same_measure: stand.is_none(),
+        marking: table.marks,
+        notes,
     })
+}
+
+/// Refuses results that fill nothing.
+fn refuse(
+    table: &Printed,
+    sources: &Sources,
+    settings: &[Setting],
+    reasons: &BTreeMap<String, usize>,
+) -> anyhow::Result<()> {
+    let wanted: Vec<String> = settings.iter().map(|s| name(s, settings)).collect();
+    let found: Vec<&str> = sources.all.iter().map(|s| s.name.as_str()).collect();
+    let why: Vec<&str> = sources.left_out.iter().chain(reasons.keys()).take(4).map(String::as_str).collect();
+    bad_input!(
+        "--from: none of the {} values of {} can be made. Found: {}; wanted folders named after its rows: {}. {}",
+        reasons.values().sum::<usize>(),
+        table.name(),
+        if found.is_empty() { "no samples".to_owned() } else { found.join(", ") },
+        wanted.join(", "),
+        why.join("; ")
+    );
+}
+
+/// What stays empty and why: rows without any results together, and of the others what each lacks.
+fn empty(reasons: &BTreeMap<String, usize>) -> Vec<String> {
+    const WITHOUT: &str = ": no results";
+    const LACKING: &str = ": no samples of ";
+    let mut without: Vec<&str> = Vec::new();
+    let mut lacking: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut others = Vec::new();
+    for (why, count) in reasons {
+        match (why.strip_suffix(WITHOUT), why.split_once(LACKING)) {
+            (Some(row), _) => without.push(row),
+            (None, Some((row, of))) => lacking.entry(row).or_default().push(of),
+            _ => others
+                .push(format!("{count} value{} empty: {why}", if *count == 1 { " stays" } else { "s stay" })),
+        }
+    }
+    let mut all = Vec::new();
+    if !without.is_empty() {
+        all.push(format!("no results, so their rows stay empty: {}", without.join(", ")));
+    }
+    all.extend(lacking.iter().map(|(row, of)| format!("{row}{LACKING}{}", of.join(", "))));
+    all.extend(others);
+    all
 }
 
 fn part_names(table: &Printed) -> String {
@@ -288,7 +408,7 @@ fn unknown(table: &Printed, sources: &Sources, settings: &[Setting], stand: Opti
     let mut wanted: BTreeSet<String> = averages.iter().flat_map(|a| a.members.clone()).collect();
     wanted.extend(table.columns.iter().filter_map(|c| c.fixed.of.clone()));
     wanted.extend(table.fixed.of.clone());
-    wanted.extend(stand.map(|s| s.of.to_owned()));
+    wanted.extend(stand.into_iter().flat_map(Stand::names));
     let used = settings.iter().flat_map(|s| sources.of(s, settings, stand.is_some()));
     let names: BTreeSet<String> = used
         .flat_map(|s| &s.benchmarks)
@@ -299,58 +419,6 @@ fn unknown(table: &Printed, sources: &Sources, settings: &[Setting], stand: Opti
         .into_iter()
         .map(|n| format!("not used: samples of {n}, which the table has no column for"))
         .collect()
-}
-
-/// Each focal setting against its baseline, or F-GRPO against each control where the table has no baseline.
-fn effects(
-    table: &Printed,
-    rows: &[&Row],
-    columns: &[&Column],
-    settings: &[Setting],
-    measured: &mut Measured<'_>,
-) -> Vec<Effect> {
-    let mut asked: Vec<Asked> = Vec::new();
-    for row in rows {
-        for column in columns {
-            let average = ["Math", "OOD"].iter().any(|a| column.fixed.of.as_deref() == Some(a));
-            let few = columns.len() <= 2 || matches!(table.number, 5);
-            if average || few {
-                let all = table.asked(row, column).into_iter().filter(|a| a.measure == Measure::Pass);
-                asked.extend(all.filter(|a| !asked.contains(a)).collect::<Vec<_>>());
-            }
-        }
-    }
-    let mut all = Vec::new();
-    for focal in asked.iter().filter(|a| a.setting.gamma > 0.0) {
-        let baseline = Asked { setting: focal.setting.baseline(), ..focal.clone() };
-        let references: Vec<Asked> = if asked.contains(&baseline) {
-            vec![baseline]
-        } else {
-            let other = |a: &&Asked| {
-                let same = Asked { setting: focal.setting.clone(), ..(*a).clone() } == *focal;
-                same && a.setting.gamma == 0.0 && a.setting.method != "Base"
-            };
-            asked.iter().filter(other).cloned().collect()
-        };
-        for reference in references {
-            let (Ok(a), Ok(b)) = (measured.pass(&reference), measured.pass(focal)) else { continue };
-            let difference = b.minus(&a);
-            let paper = table.value(focal).zip(table.value(&reference)).map(|(f, r)| f - r);
-            let of = measured.stand.map_or(focal.of.as_str(), |s| s.of);
-            all.push(Effect {
-                what: format!(
-                    "{} against {}",
-                    name(&focal.setting, settings),
-                    name(&reference.setting, settings)
-                ),
-                of: format!("{of}, pass@{}", focal.k),
-                here: difference.value,
-                interval: difference.interval(),
-                paper,
-            });
-        }
-    }
-    all
 }
 
 #[cfg(test)]

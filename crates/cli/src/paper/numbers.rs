@@ -1,5 +1,6 @@
 //! The paper's numbers: its tables cell by cell, and what its figures state. The file beside this one holds them.
 
+use super::marks::Marking;
 use crate::analysis::benchmarks::Domain;
 use crate::output::table::Part;
 use serde::Deserialize;
@@ -39,6 +40,9 @@ pub(super) struct Printed {
     /// What its models were trained on; no average out of domain contains it.
     #[serde(default)]
     pub(super) trained_on: Domain,
+    /// Which of its values are marked.
+    #[serde(default)]
+    pub(super) marks: Marking,
     /// What holds for all cells.
     #[serde(flatten)]
     pub(super) fixed: Fixed,

@@ -44,10 +44,12 @@ pub(super) fn of(config: &Config) -> Setting {
             Loss::Gspo { .. } => "GSPO",
         },
     };
+    let heat = config.rollout.temperature;
+    let method = if heat == 1.0 { method.to_owned() } else { format!("{method} T={heat}") };
     let model = config.model.path.as_ref().and_then(|p| p.file_name());
     Setting {
         model: model.map(|m| m.to_string_lossy().into_owned()),
-        method: method.to_owned(),
+        method,
         gamma: a.focal_gamma,
         n: config.rollout.group_size as u64,
     }

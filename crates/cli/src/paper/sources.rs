@@ -4,6 +4,7 @@ use super::items::Item;
 use super::numbers::{Measure, Setting};
 use super::settings;
 use crate::analysis::benchmarks::canonical;
+use crate::analysis::dumps;
 use anyhow::Context;
 use fgrpo_train::bad_input;
 use fgrpo_train::config::Config;
@@ -47,6 +48,8 @@ pub(super) struct Run {
 pub(super) struct Sources {
     /// The trained models.
     pub(super) all: Vec<Source>,
+    /// What of dumps could not be scored.
+    pub(super) left_out: Vec<String>,
     /// Values that aren't of samples: measure, who or which benchmark, method, value.
     reported: Vec<(Measure, Value)>,
 }
@@ -87,11 +90,19 @@ impl Sources {
             sources.gather(name, path, DEPTH)?;
             if sources.all.len() == before {
                 bad_input!(
-                    "--from {text}: found neither scored samples nor a run with an evaluation; `fgrpo eval --samples DUMP --data FILE --task KIND --out DIR` scores what verl or lm-eval dumped"
+                    "--from {text}: found neither samples of fgrpo eval, verl or lm-eval nor a run with an evaluation; `fgrpo eval --samples FILE --data FILE --task KIND --out DIR` scores responses of other programs"
                 );
             }
         }
         Ok(sources)
+    }
+
+    /// Adds the results at `path` under a name.
+    ///
+    /// # Errors
+    /// Bad input as [`Sources::open`].
+    pub(super) fn add(&mut self, name: &str, path: &Path) -> anyhow::Result<()> {
+        self.gather(name, path, DEPTH)
     }
 
     /// Adds the results at `path` and below.
@@ -110,7 +121,9 @@ impl Sources {
             false => Vec::new(),
         };
         if direct || entries.iter().any(|e| e.is_file() && is_samples(e)) {
-            let benchmarks = samples::read(path)?;
+            let scored = dumps::read(path)?;
+            let benchmarks = scored.benchmarks;
+            self.left_out.extend(scored.left_out);
             // Evaluations of one model, a folder for each benchmark, are one source.
             match self.all.iter_mut().find(|s| s.run.is_none() && s.name == name && !name.is_empty()) {
                 Some(source) => source.benchmarks.extend(benchmarks),
@@ -167,7 +180,9 @@ impl Sources {
                 name = name.rsplit_once('/').map_or("", |(parent, _)| parent);
                 now
             });
-            ran || named.into_iter().any(|n| settings::named(n, settings) == Some(setting))
+            // Runs on our own tasks say themselves what they are, whatever their folders are called.
+            let ours = source.run.as_ref().is_some_and(|run| run.setting.model.is_none());
+            ran || !ours && named.into_iter().any(|n| settings::named(n, settings) == Some(setting))
         };
         self.all.iter().filter(is).collect()
     }
@@ -179,14 +194,40 @@ impl Sources {
         Some(counted(&source.benchmarks[0].name, &source.path, &run.evaluations[0]))
     }
 
-    /// A value that `fgrpo nll --json` or `fgrpo diversity --json` reported.
+    /// The settings of runs that aren't among `known`, as if they had trained `model`.
+    pub(super) fn further(&self, known: &[Setting], model: Option<&String>) -> Vec<Setting> {
+        let mut found: Vec<Setting> = Vec::new();
+        for run in self.all.iter().filter_map(|s| s.run.as_ref()) {
+            let setting = Setting { model: model.cloned(), ..run.setting.clone() };
+            if !known.contains(&setting) && !found.contains(&setting) {
+                found.push(setting);
+            }
+        }
+        found.sort_by(|a, b| a.method.cmp(&b.method).then(a.gamma.total_cmp(&b.gamma)).then(a.n.cmp(&b.n)));
+        found
+    }
+
+    /// Adds what `fgrpo nll --json` or `fgrpo diversity --json` would print.
+    pub(super) fn report(&mut self, measure: Measure, value: Value) {
+        self.reported.push((measure, value));
+    }
+
+    /// A value that `fgrpo nll --json` or `fgrpo diversity --json` reported, or why there is none.
     pub(super) fn reported(
         &self,
         measure: Measure,
         setting: &Setting,
         settings: &[Setting],
         of: &str,
-    ) -> Option<f64> {
+    ) -> Result<f64, String> {
+        self.in_reports(measure, setting, settings, of).ok_or_else(|| match measure {
+            Measure::Nll => "no NLL: --from nll=FILE takes what `fgrpo nll --json` printed".to_owned(),
+            Measure::Judge => "no strategy score: --from judge=FILE takes what `fgrpo diversity --by judge --json` printed".to_owned(),
+            _ => "no distance: --from embeddings=FILE takes what `fgrpo diversity --by embeddings --json` printed".to_owned(),
+        })
+    }
+
+    fn in_reports(&self, measure: Measure, setting: &Setting, settings: &[Setting], of: &str) -> Option<f64> {
         let named = |name: &Value| {
             let name = name.as_str().unwrap_or_default();
             settings::named(&files::stem(Path::new(name)), settings) == Some(setting)

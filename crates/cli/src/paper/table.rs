@@ -5,11 +5,12 @@
 
 use crate::analysis::benchmarks::{self, Average, AverageArgs, canonical};
 use crate::analysis::compare::{self, LEVEL, Method, Plan};
+use crate::analysis::dumps;
 use crate::analysis::pass_at_k::powers_of_two;
 use crate::output::table::{Cell, Format, Part, Row, Table, percent};
 use fgrpo_train::bad_input;
 use fgrpo_train::evaluation::estimate::Tables;
-use fgrpo_train::evaluation::samples::{self, Benchmark};
+use fgrpo_train::evaluation::samples::Benchmark;
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 
@@ -177,7 +178,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         if read.iter().any(|r| r.0 == *name) {
             bad_input!("the method {name} is given twice");
         }
-        let benchmarks = samples::read(path)?;
+        let benchmarks = dumps::read_said(path)?;
         for b in &benchmarks {
             if !args.uneven {
                 b.require_equal_samples()?;
@@ -235,7 +236,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if args.format == Format::Text {
         let bold = if args.pairs.is_empty() { "best of the column" } else { "better of its pair" };
         let ks = args.ks.iter().map(|k| format!("pass@{k}")).collect::<Vec<_>>().join("/");
-        outln!("{ks} in percent{}", prefixed("; ", &table.legend(bold, "p < 0.05 by the subsampling test")));
+        let legend =
+            table.legend(args.format, bold, "p < 0.05 by the subsampling test", "second best of the column");
+        outln!("{ks} in percent{}", prefixed("; ", &legend));
     }
     Ok(())
 }

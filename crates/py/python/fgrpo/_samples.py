@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -135,22 +134,36 @@ def read_samples(
     format: ``fgrpo`` (``samples.jsonl`` of ``fgrpo eval``; also lines ``{"problem": ..., "n": ..., "c": ...}``), ``lm-eval``
         (``samples_TASK_DATE.jsonl`` of ``--log_samples``), ``lighteval`` (the parquet files of ``--save-details``; needs
         pyarrow), ``verl`` (the JSON lines of ``trainer.validation_data_dir``). ``auto`` looks at the first line.
+        A problem of verl is its prompt, which is the same under every model; of lm-eval its number in the task.
     grade: judges responses by their reference answers. The last three formats keep texts, whose own scores are means over
         samples or follow other rules, so they are graded anew.
     """
     path = Path(path)
     if not path.exists():
         raise FileNotFoundError(f"{path}: no such file or folder")
-    if format == "auto":
-        format = _format_of(path)
-    if format == "fgrpo":
+    if format not in ("auto", "fgrpo", "lm-eval", "lighteval", "verl"):
+        raise ValueError(f'format: found {format!r}, wanted "auto", "fgrpo", "lm-eval", "lighteval" or "verl"')
+    parquet = path.suffix == ".parquet" or (path.is_dir() and any(path.rglob("*.parquet")))
+    if format == "lighteval" or (format == "auto" and parquet):
+        return _graded([row for file in _parquet_files(path) for row in _lighteval(file)], path, grade)
+    if path.is_dir() and not any(path.rglob("*.jsonl")):
+        raise ValueError(f"{path}: found no .jsonl and no .parquet file in the folder")
+    dump = None if format == "fgrpo" else _native.read_dump(path)
+    if dump is None and format in ("auto", "fgrpo"):
         rows = _native.read_samples(path)
         benchmark, problem, n, c, unscorable = map(list, zip(*rows, strict=True))
         return Samples(n, c, problem, benchmark, unscorable)
-    readers = {"lm-eval": _lm_eval, "lighteval": _lighteval, "verl": _verl}
-    if format not in readers:
-        raise ValueError(f'format: found {format!r}, wanted "auto", "fgrpo", "lm-eval", "lighteval" or "verl"')
-    texts = [row for file in _files(path, format) for row in readers[format](file)]
+    found = "none" if dump is None else dump[0]
+    if dump is None or format not in ("auto", found):
+        raise ValueError(f"{path}: found a dump of {found}, wanted one of {format}")
+    return _graded(dump[1], path, grade)
+
+
+#: One sample as text: benchmark, problem, reference answer, response.
+_Text = tuple[str, str, str, str]
+
+
+def _graded(texts: list[_Text], path: Path, grade: Callable[[Sequence[str], Sequence[str]], Verdicts]) -> Samples:
     if not texts:
         raise ValueError(f"{path}: found no samples")
     verdicts = grade([row[2] for row in texts], [row[3] for row in texts])
@@ -158,71 +171,11 @@ def read_samples(
     return _counted((row[0], row[1], is_correct) for row, is_correct in zip(texts, correct, strict=True))
 
 
-#: One sample as text: benchmark, problem, reference answer, response.
-_Text = tuple[str, str, str, str]
-
-
-def _files(path: Path, format: str) -> list[Path]:
-    if path.is_file():
-        return [path]
-    pattern = {"lm-eval": "samples_*.jsonl", "lighteval": "*.parquet", "verl": "*.jsonl"}[format]
-    files = sorted(path.rglob(pattern))
+def _parquet_files(path: Path) -> list[Path]:
+    files = [path] if path.is_file() else sorted(path.rglob("*.parquet"))
     if not files:
-        raise ValueError(f"{path}: found no {pattern} in the folder")
+        raise ValueError(f"{path}: found no *.parquet in the folder")
     return files
-
-
-def _format_of(path: Path) -> str:
-    if path.is_dir():
-        if any(path.rglob("*.parquet")):
-            return "lighteval"
-        names = sorted(path.glob("*.jsonl")) or sorted(path.rglob("samples_*.jsonl"))
-        if not names:
-            raise ValueError(f"{path}: found no .jsonl and no .parquet file in the folder")
-        return _format_of(names[0])
-    if path.suffix == ".parquet":
-        return "lighteval"
-    _, first = next(_lines(path), (0, {}))
-    if "doc_id" in first and "resps" in first:
-        return "lm-eval"
-    return "verl" if "output" in first and "gts" in first else "fgrpo"
-
-
-def _lines(path: Path) -> Iterator[tuple[int, dict]]:
-    with path.open(encoding="utf-8") as file:
-        for number, line in enumerate(file, 1):
-            if line.strip():
-                try:
-                    row = json.loads(line)
-                except ValueError as error:
-                    raise ValueError(f"{path} line {number}: {error}") from None
-                if not isinstance(row, dict):
-                    raise ValueError(f"{path} line {number}: found no JSON object")
-                yield number, row
-
-
-def _field(path: Path, number: int, row: dict, name: str) -> Any:
-    if row.get(name) is None:
-        raise ValueError(f"{path} line {number}: {name}: found none, wanted what this format keeps there")
-    return row[name]
-
-
-def _lm_eval(path: Path) -> Iterator[_Text]:
-    # samples_TASK_2026-01-01T00-00-00.000000.jsonl
-    task = path.stem.removeprefix("samples_").rsplit("_", 1)[0]
-    for number, row in _lines(path):
-        gold = str(_field(path, number, row, "target"))
-        for responses in _field(path, number, row, "resps"):
-            for response in [responses] if isinstance(responses, str) else responses:
-                yield task, str(row["doc_id"]), gold, str(response)
-
-
-def _verl(path: Path) -> Iterator[_Text]:
-    for number, row in _lines(path):
-        gold = str(_field(path, number, row, "gts"))
-        # verl 0.9 writes PROMPT_SESSION_OUTPUT; samples of one prompt share the first part.
-        problem = str(row["uid"]).rsplit("_", 2)[0] if row.get("uid") else str(_field(path, number, row, "input"))
-        yield str(row.get("data_source", "")), problem, gold, str(_field(path, number, row, "output"))
 
 
 def _lighteval(path: Path) -> Iterator[_Text]:

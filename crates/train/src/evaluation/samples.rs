@@ -428,7 +428,7 @@ impl Gathering {
 }
 
 /// The files that a path on the command line stands for: itself, an evaluation folder's scored
-/// samples, or a folder's `*.jsonl` in alphabetical order.
+/// samples, a folder's `*.jsonl` in alphabetical order, or the evaluation folders in it.
 fn files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
@@ -443,9 +443,18 @@ fn files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
         .filter_map(|entry| entry.ok().map(|e| e.path()))
         .filter(|p| p.extension().is_some_and(|e| e == "jsonl"))
         .collect();
+    if files.is_empty() {
+        // Evaluations of one model, a folder for each benchmark.
+        let folders = std::fs::read_dir(path).with_context(|| format!("{}: cannot list", path.display()))?;
+        files = folders.filter_map(|entry| entry.ok().map(|e| e.path().join(SCORED))).collect();
+        files.retain(|p| p.is_file());
+    }
     files.sort();
     if files.is_empty() {
-        bad_input!("{}: the folder holds neither {SCORED} nor any other .jsonl file", path.display());
+        bad_input!(
+            "{}: the folder holds neither {SCORED} nor any other .jsonl file nor evaluation folders",
+            path.display()
+        );
     }
     Ok(files)
 }

@@ -1,0 +1,415 @@
+//! Responses that other programs dumped: verl's validation generations (`trainer.validation_data_dir`) and lm-eval's
+//! logged samples (`--log_samples`).
+//!
+//! Both keep texts. Their own scores follow other rules or are means over samples, so the texts are graded here: by the verifier
+//! of mathematics, of choice for GPQA, of instructions for IFEval. This is the one reader of these formats; the Python
+//! package uses it too.
+
+use crate::analysis::benchmarks::canonical;
+use anyhow::Context;
+use fgrpo_train::bad_input;
+use fgrpo_train::evaluation::samples::{self, Benchmark};
+use fgrpo_train::failure::OrBadInput;
+use fgrpo_train::grade::{Grader, Settings};
+use fgrpo_train::io::{files, input};
+use fgrpo_train::problem::dataset::rows::{self, Row};
+use fgrpo_train::problem::dataset::{Problem, TaskKind, Truth};
+use fgrpo_verify::verdict::Verdict;
+use rayon::prelude::*;
+use serde_json::Value;
+use std::collections::HashMap;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+
+/// Which program wrote a dump.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// lm-eval: a line for each problem with all its responses.
+    LmEval,
+    /// verl: a line for each response.
+    Verl,
+}
+
+/// One response.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Response {
+    /// The data set, where the dump names it.
+    pub benchmark: Option<String>,
+    /// What tells the problem from others, the same in every dump of the data set: its prompt, or its number in the data set.
+    pub problem: String,
+    /// The reference answer.
+    pub gold: String,
+    /// IFEval: instruction types and their arguments, where the dump has them.
+    pub instructions: Option<(Vec<String>, Vec<Value>)>,
+    /// What the model wrote.
+    pub text: String,
+}
+
+/// Scored samples, and what of a dump could not be scored.
+#[derive(Debug, Default)]
+pub struct Scored {
+    /// The samples.
+    pub benchmarks: Vec<Benchmark>,
+    /// A sentence for each data set that was left out.
+    pub left_out: Vec<String>,
+}
+
+/// The format of a file by its first line; none for another one.
+///
+/// # Errors
+/// Bad input: a file that can't be read.
+pub fn format_of(path: &Path) -> anyhow::Result<Option<Format>> {
+    if rows::is_table(path) {
+        return Ok(None);
+    }
+    let at = || path.display().to_string();
+    let mut reader = BufReader::new(files::open(path).with_context(at).or_bad_input()?);
+    let mut line = Vec::new();
+    while input::next_line(&mut reader, &mut line).with_context(at)? {
+        if line.iter().all(u8::is_ascii_whitespace) {
+            continue;
+        }
+        let first: Row = serde_json::from_slice(&line).unwrap_or_default();
+        let has = |keys: [&str; 2]| keys.iter().all(|k| first.contains_key(*k));
+        return Ok(match () {
+            () if has(["doc_id", "resps"]) => Some(Format::LmEval),
+            () if has(["output", "gts"]) => Some(Format::Verl),
+            () => None,
+        });
+    }
+    Ok(None)
+}
+
+/// The dumps that a path stands for: itself, the dumps in a folder, or lm-eval's in the folders below it. Empty where there are none.
+///
+/// # Errors
+/// Bad input: dumps of both kinds, of several training steps, or several logs of one task.
+pub fn dumps(path: &Path) -> anyhow::Result<Vec<(Format, PathBuf)>> {
+    if !path.is_dir() {
+        return Ok(format_of(path)?.map(|format| (format, path.to_owned())).into_iter().collect());
+    }
+    // An evaluation folder of our own.
+    if path.join(samples::SCORED).is_file() {
+        return Ok(Vec::new());
+    }
+    let mut found = Vec::new();
+    gather(path, false, &mut found)?;
+    if found.is_empty() {
+        gather(path, true, &mut found)?;
+    }
+    if let Some((_, other)) = found.iter().find(|(format, _)| *format != found[0].0) {
+        bad_input!(
+            "{}: found dumps of verl and of lm-eval, {} and {}; wanted those of one program",
+            path.display(),
+            found[0].1.display(),
+            other.display()
+        );
+    }
+    let mut known: HashMap<String, &Path> = HashMap::new();
+    for (format, file) in &found {
+        let stem = files::stem(file);
+        let (key, what) = match format {
+            Format::LmEval => (task_of(file), "logs of the task"),
+            Format::Verl if is_step(&stem) => ("a step".to_owned(), "dumps, each of"),
+            Format::Verl => continue,
+        };
+        if let Some(other) = known.insert(key.clone(), file) {
+            bad_input!(
+                "{}: found several {what} {key}, {} and {}; wanted one file",
+                path.display(),
+                other.display(),
+                file.display()
+            );
+        }
+    }
+    Ok(found)
+}
+
+fn gather(folder: &Path, below: bool, found: &mut Vec<(Format, PathBuf)>) -> anyhow::Result<()> {
+    let entries = std::fs::read_dir(folder).with_context(|| format!("{}: cannot list", folder.display()));
+    let mut entries: Vec<PathBuf> =
+        entries.or_bad_input()?.filter_map(|e| e.ok().map(|e| e.path())).collect();
+    entries.sort();
+    for entry in entries {
+        if entry.is_dir() {
+            if below {
+                gather(&entry, true, found)?;
+            }
+        } else if entry.extension().is_some_and(|e| e == "jsonl")
+            && let Some(format) = format_of(&entry)?
+            && (!below || format == Format::LmEval)
+        {
+            found.push((format, entry));
+        }
+    }
+    Ok(())
+}
+
+/// verl names a dump by its training step.
+fn is_step(stem: &str) -> bool {
+    !stem.is_empty() && stem.bytes().all(|b| b.is_ascii_digit())
+}
+
+/// The task in `samples_TASK_2026-01-01T00-00-00.000000.jsonl`.
+fn task_of(path: &Path) -> String {
+    let stem = files::stem(path);
+    let name = stem.strip_prefix("samples_").unwrap_or(&stem);
+    match name.rsplit_once('_') {
+        Some((task, date)) if date.starts_with(|c: char| c.is_ascii_digit()) && date.contains('T') => {
+            task.to_owned()
+        }
+        _ => name.to_owned(),
+    }
+}
+
+/// The data set of a task of lm-eval. Its `minerva_math` asks the problems of MATH with Minerva's prompt; the benchmark Minerva Math is
+/// another one.
+fn data_set(task: String) -> String {
+    if task == "minerva_math" { "MATH".to_owned() } else { task }
+}
+
+/// The responses of one dump, in its order.
+///
+/// # Errors
+/// Bad input that names file and line.
+pub fn responses(path: &Path, format: Format) -> anyhow::Result<Vec<Response>> {
+    let mut all = Vec::new();
+    // Tasks with several filters log each problem once for each of them, with the same responses.
+    let mut filter: Option<Value> = None;
+    rows::each(path, |number, row| {
+        let field = |name: &str| match row.get(name) {
+            None | Some(Value::Null) => {
+                bad_input!(
+                    "{} line {number}: {name}: found none, wanted what this format keeps there",
+                    path.display()
+                )
+            }
+            Some(value) => Ok(value),
+        };
+        match format {
+            Format::LmEval => {
+                let own = row.get("filter").cloned().unwrap_or_default();
+                if *filter.get_or_insert_with(|| own.clone()) != own {
+                    return Ok(());
+                }
+                let (gold, problem) = (text(field("target")?), text(field("doc_id")?));
+                let instructions = row.get("doc").and_then(instructions);
+                let Some(lists) = field("resps")?.as_array() else {
+                    bad_input!(
+                        "{} line {number}: resps: found no list, wanted the responses",
+                        path.display()
+                    );
+                };
+                for value in
+                    lists.iter().flat_map(|r| r.as_array().map_or(std::slice::from_ref(r), Vec::as_slice))
+                {
+                    let Some(response) = value.as_str() else {
+                        bad_input!(
+                            "{} line {number}: resps: found {value}, wanted texts: a task that compares likelihoods has no responses to grade",
+                            path.display()
+                        );
+                    };
+                    all.push(Response {
+                        benchmark: Some(data_set(task_of(path))),
+                        problem: problem.clone(),
+                        gold: gold.clone(),
+                        instructions: instructions.clone(),
+                        text: response.to_owned(),
+                    });
+                }
+            }
+            Format::Verl => {
+                let gold = text(field("gts")?);
+                // The uid is drawn anew in each run; the prompt is the same under every model.
+                let problem = match row.get("input") {
+                    Some(Value::String(input)) if !input.is_empty() => input.clone(),
+                    _ => uid(&text(field("uid")?)).to_owned(),
+                };
+                let source = row.get("data_source").and_then(Value::as_str).filter(|s| !s.is_empty());
+                all.push(Response {
+                    benchmark: source.map(str::to_owned),
+                    problem,
+                    gold,
+                    instructions: None,
+                    text: text(field("output")?),
+                });
+            }
+        }
+        Ok(())
+    })?;
+    Ok(all)
+}
+
+/// The prompt's part of verl's `PROMPT_SESSION_OUTPUT`.
+fn uid(uid: &str) -> &str {
+    uid.rsplitn(3, '_').last().unwrap_or(uid)
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// The instructions of an IFEval row; unused arguments are nulls there.
+fn instructions(doc: &Value) -> Option<(Vec<String>, Vec<Value>)> {
+    let ids = doc["instruction_id_list"].as_array()?.iter().map(|id| id.as_str().map(str::to_owned));
+    let without_nulls = |value: &Value| {
+        let object = value.as_object()?;
+        Some(Value::Object(
+            object.iter().filter(|(_, v)| !v.is_null()).map(|(k, v)| (k.clone(), v.clone())).collect(),
+        ))
+    };
+    let arguments = doc["kwargs"].as_array()?.iter().map(without_nulls);
+    Some((ids.collect::<Option<_>>()?, arguments.collect::<Option<_>>()?))
+}
+
+/// Scored samples of one path: those that `fgrpo eval` wrote, or a dump, graded.
+///
+/// # Errors
+/// Bad input as [`samples::read`], [`dumps`] and [`responses`].
+pub fn read(path: &Path) -> anyhow::Result<Scored> {
+    let dumps = dumps(path)?;
+    if dumps.is_empty() {
+        return Ok(Scored { benchmarks: samples::read(path)?, left_out: Vec::new() });
+    }
+    let mut scored = Scored::default();
+    for (format, file) in dumps {
+        let mut by_name: Vec<(String, Vec<Response>)> = Vec::new();
+        for response in responses(&file, format)? {
+            let name = response.benchmark.clone().unwrap_or_else(|| named_by(&file));
+            match by_name.iter_mut().find(|(n, _)| *n == name) {
+                Some((_, all)) => all.push(response),
+                None => by_name.push((name, vec![response])),
+            }
+        }
+        if by_name.is_empty() {
+            bad_input!("{}: found no samples", file.display());
+        }
+        for (name, responses) in by_name {
+            match graded(name, &file, &responses)? {
+                Ok(benchmark) => scored.benchmarks.push(benchmark),
+                Err(why) => scored.left_out.push(why),
+            }
+        }
+    }
+    Ok(scored)
+}
+
+/// The samples of several paths, for commands that take our own and dumps alike; what can't be scored is said.
+///
+/// # Errors
+/// As [`read`] and [`samples::read_all`].
+pub fn read_all(paths: &[PathBuf], merge: bool) -> anyhow::Result<Vec<Benchmark>> {
+    if merge {
+        return samples::read_all(paths, true);
+    }
+    let mut all = Vec::new();
+    for path in paths {
+        all.extend(read_said(path)?);
+    }
+    Ok(all)
+}
+
+/// [`read`], with what can't be scored said; an error where that is everything.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_said(path: &Path) -> anyhow::Result<Vec<Benchmark>> {
+    let scored = read(path)?;
+    if scored.benchmarks.is_empty() {
+        bad_input!("{}", scored.left_out.join("; "));
+    }
+    scored.left_out.iter().for_each(|why| say!("left out: {why}"));
+    Ok(scored.benchmarks)
+}
+
+/// The data set of a dump that doesn't say: its file's name, or its folder's where the file is named by a step.
+fn named_by(path: &Path) -> String {
+    let stem = files::stem(path);
+    let folder = path.parent().and_then(Path::file_name).map(|n| n.to_string_lossy().into_owned());
+    folder.filter(|_| is_step(&stem)).unwrap_or(stem)
+}
+
+/// What the reference answer of a response is, or why it can't be told.
+fn truth(kind: TaskKind, response: &Response) -> Result<Truth, &'static str> {
+    match kind {
+        TaskKind::Choice => {
+            let letter = response.gold.trim().trim_matches(['(', ')', '.', '$']);
+            match letter.chars().collect::<Vec<_>>().as_slice() {
+                [gold @ 'A'..='Z'] => {
+                    Ok(Truth::Choice { gold: *gold, options: Vec::new(), order: Vec::new() })
+                }
+                _ => Err("its reference answer is no letter"),
+            }
+        }
+        TaskKind::IfEval => match response.instructions.clone() {
+            Some((instruction_id_list, kwargs)) => Ok(Truth::IfEval { instruction_id_list, kwargs }),
+            None => Err("the dump doesn't hold its instructions"),
+        },
+        TaskKind::SynLogic => Err("the dump doesn't hold its puzzles"),
+        _ => Ok(Truth::Math { gold: response.gold.clone() }),
+    }
+}
+
+/// One data set's samples, counted by problem; the reason where they can't be graded.
+fn graded(name: String, path: &Path, responses: &[Response]) -> anyhow::Result<Result<Benchmark, String>> {
+    let kind = match canonical(&name).as_str() {
+        "gpqa" => TaskKind::Choice,
+        "ifeval" => TaskKind::IfEval,
+        "synlogic" => TaskKind::SynLogic,
+        _ => TaskKind::Math,
+    };
+    let grader = Grader::new(kind, Settings::default())?;
+    let verdict = |response: &Response| -> Result<Verdict, &'static str> {
+        let problem = Problem {
+            id: response.problem.clone(),
+            messages: Vec::new(),
+            truth: truth(kind, response)?,
+            solution: None,
+            subject: None,
+            level: None,
+            source_id: None,
+        };
+        Ok(grader.grade(&problem, &response.text).verdict)
+    };
+    let verdicts: Result<Vec<Verdict>, &str> = responses.par_iter().map(verdict).collect();
+    let verdicts = match verdicts {
+        Ok(verdicts) => verdicts,
+        Err(why) => {
+            return Ok(Err(format!(
+                "{name} of {}: {why}; `fgrpo eval --samples FILE --data FILE --task {kind} --out DIR` scores responses by their data set",
+                path.display()
+            )));
+        }
+    };
+    let mut places: HashMap<&str, usize> = HashMap::new();
+    let mut problems: Vec<samples::Problem> = Vec::new();
+    for (response, verdict) in responses.iter().zip(verdicts) {
+        let at = *places.entry(&response.problem).or_insert_with(|| {
+            problems.push(samples::Problem::counted(response.problem.clone(), 0, 0));
+            problems.len() - 1
+        });
+        let problem = &mut problems[at];
+        match verdict {
+            Verdict::Unscorable => problem.unscorable += 1,
+            other => {
+                problem.samples += 1;
+                problem.correct += u64::from(other == Verdict::Correct);
+            }
+        }
+    }
+    Ok(Ok(Benchmark { name, path: path.to_owned(), problems }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_is_the_file_name_without_its_date() {
+        let of = |name: &str| task_of(Path::new(name));
+        assert_eq!(of("samples_gsm8k_2026-01-01T00-00-00.000000.jsonl"), "gsm8k");
+        assert_eq!(of("samples_my_task_2026-01-01T00-00-00.000000.jsonl"), "my_task");
+        assert_eq!(of("my_task.jsonl"), "my_task");
+        assert_eq!((uid("a_b_1_0"), uid("c_0_0"), uid("c")), ("a_b", "c", "c"));
+    }
+}

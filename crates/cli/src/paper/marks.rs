@@ -1,0 +1,126 @@
+//! Which values of a table are marked: the best one bold, the second best with a dagger, as the paper's captions say.
+
+use super::numbers::{Asked, Measure, Printed};
+use serde::Deserialize;
+
+/// How a table marks its values.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+pub(super) struct Marking {
+    /// Among which values the best is bold; none marks nothing.
+    #[serde(default)]
+    best: Option<Among>,
+    /// Whether the second best has a dagger.
+    #[serde(default)]
+    second: bool,
+    /// Whether a pair's better value is underlined where the paired test finds the difference significant.
+    #[serde(default)]
+    pub(super) tested: bool,
+}
+
+/// Values that are compared with one another. They are always of the same model, benchmark, k and measure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Among {
+    /// A baseline and its focal form. Equal values stay plain.
+    Pair,
+    /// All focal exponents of one method and group size.
+    Gamma,
+    /// All rows of the table.
+    All,
+}
+
+/// The mark of a value.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Mark {
+    /// Best.
+    pub(super) bold: bool,
+    /// Second best.
+    pub(super) dagger: bool,
+}
+
+impl Marking {
+    /// Whether anything is marked.
+    pub(super) fn is_none(self) -> bool {
+        self.best.is_none()
+    }
+
+    /// What bold means, for a legend.
+    pub(super) fn bold(self) -> &'static str {
+        match self.best {
+            Some(Among::Pair) => "better of baseline and focal form",
+            Some(Among::Gamma) => "best over \u{3b3}",
+            _ => "best",
+        }
+    }
+
+    fn compares(self, a: &Asked, b: &Asked) -> bool {
+        let same = (&a.setting.model, &a.of, a.k, a.measure) == (&b.setting.model, &b.of, b.k, b.measure);
+        same && match self.best {
+            Some(Among::All) => true,
+            _ => (&a.setting.method, a.setting.n) == (&b.setting.method, b.setting.n),
+        }
+    }
+}
+
+/// The marks of values, given as what they are of and as they are printed. Values that print alike are equal. A value that is
+/// missing is `None` and takes no part; bold needs two values to compare, a dagger three.
+pub(super) fn marks(table: &Printed, values: &[(Asked, Option<String>)]) -> Vec<Mark> {
+    let marking = table.marks;
+    let number = |text: &Option<String>| text.as_ref().and_then(|t| t.parse::<f64>().ok());
+    let mark = |(asked, text): &(Asked, Option<String>)| {
+        let Some(own) = number(text).filter(|_| !marking.is_none()) else { return Mark::default() };
+        let mut all: Vec<f64> = values
+            .iter()
+            .filter(|(other, _)| marking.compares(asked, other))
+            .filter_map(|v| number(&v.1))
+            .collect();
+        let count = all.len();
+        all.sort_by(f64::total_cmp);
+        // A smaller increase of the NLL is the better one.
+        if asked.measure != Measure::Nll {
+            all.reverse();
+        }
+        all.dedup();
+        let equal = marking.best == Some(Among::Pair) && all.len() < 2;
+        Mark {
+            bold: count > 1 && !equal && all.first() == Some(&own),
+            dagger: marking.second && count > 2 && all.get(1) == Some(&own),
+        }
+    };
+    values.iter().map(mark).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::numbers::{NUMBERS, printed};
+    use super::*;
+
+    /// The paper's values of a table by these rules and as it prints them, where the two differ.
+    fn differing(table: &Printed) -> Vec<String> {
+        let mut values = Vec::new();
+        let mut shown = Vec::new();
+        for row in &table.rows {
+            for (column, cell) in table.columns.iter().zip(&row.cells) {
+                for (asked, part) in table.asked(row, column).into_iter().zip(printed(cell)) {
+                    values.push((asked, Some(part.text.clone())));
+                    shown.push((row, column, part));
+                }
+            }
+        }
+        let by_rule = marks(table, &values);
+        let differs =
+            by_rule.iter().zip(&shown).filter(|(m, (_, _, p))| (m.bold, m.dagger) != (p.bold, p.dagger));
+        differs
+            .map(|(m, (row, column, part))| {
+                format!("{} {} {} {}: {m:?}", table.number, row.head.join(" "), column.title, part.text)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn the_rules_mark_the_papers_values_as_the_paper_does() {
+        let all: Vec<String> =
+            NUMBERS.tables.iter().filter(|t| !t.is_of_words()).flat_map(differing).collect();
+        assert_eq!(all, Vec::<String>::new());
+    }
+}

@@ -1,0 +1,535 @@
+//! The paper's nine benchmarks: which files they are, how many problems each has, and their evaluation in one go
+//! (`fgrpo eval --suite paper`).
+//!
+//! Every model and benchmark has a folder of its own, `OUT/MODEL/BENCHMARK`, made by the same evaluation as a single one; the same
+//! command goes on. Files are looked at before anything is sampled, and everything that is wrong is said at once.
+
+use crate::analysis::benchmarks::canonical;
+use crate::commands::eval;
+use crate::output::table::{Format, Table};
+use anyhow::Context;
+use fgrpo_train::bad_input;
+use fgrpo_train::failure::OrBadInput;
+use fgrpo_train::io::shell::quoted;
+use fgrpo_train::language::Language;
+use fgrpo_train::problem::dataset::presets::{Family, Prompting};
+use fgrpo_train::problem::dataset::{self, TaskKind, rows};
+use rayon::prelude::*;
+use std::path::{Path, PathBuf};
+
+/// Samples per problem in the paper.
+const SAMPLES: u64 = 1_024;
+/// Training problems of DeepScaleR that the paper's filter leaves.
+pub(super) const DEEPSCALER: u64 = 39_202;
+/// Tokens of the longest prompt that it leaves.
+const LONGEST_PROMPT: usize = 1_024;
+/// Names that the file of DeepScaleR may have.
+const DEEPSCALER_NAMES: [&str; 3] = ["deepscaler", "deepscalerpreviewdataset", "deepscalerpreview"];
+
+/// One benchmark.
+pub(super) struct Benchmark {
+    /// Its name in results.
+    pub(super) name: &'static str,
+    /// Who grades it.
+    pub(super) kind: TaskKind,
+    /// Its problems; none where the paper and the data set don't say.
+    pub(super) problems: Option<u64>,
+    /// Where it is found.
+    pub(super) home: &'static str,
+    /// Names that its file or folder may have, as [`canonical`] writes them.
+    names: &'static [&'static str],
+}
+
+/// The nine benchmarks.
+pub(super) const BENCHMARKS: [Benchmark; 9] = [
+    math("aime24", &["aime24"], 30, "huggingface.co/datasets/HuggingFaceH4/aime_2024"),
+    math("aime25", &["aime25"], 30, "huggingface.co/datasets/math-ai/aime25"),
+    math("amc23", &["amc23"], 40, "huggingface.co/datasets/math-ai/amc23"),
+    math("math500", &["math500"], 500, "huggingface.co/datasets/HuggingFaceH4/MATH-500"),
+    math("minerva", &["minerva"], 272, "huggingface.co/datasets/math-ai/minervamath"),
+    math(
+        "olympiad",
+        &["olympiad", "oetomathsencomp"],
+        674,
+        "huggingface.co/datasets/Hothan/OlympiadBench, OE_TO_maths_en_COMP",
+    ),
+    Benchmark {
+        name: "ifeval",
+        kind: TaskKind::IfEval,
+        problems: Some(541),
+        home: "huggingface.co/datasets/google/IFEval",
+        names: &["ifeval", "ifevalinputdata"],
+    },
+    Benchmark {
+        name: "synlogic",
+        kind: TaskKind::SynLogic,
+        problems: None,
+        home: "huggingface.co/datasets/MiniMaxAI/SynLogic, the validation split as synlogic-validation.parquet",
+        names: &["synlogicvalidation", "synlogictest"],
+    },
+    Benchmark {
+        name: "gpqa",
+        kind: TaskKind::Choice,
+        problems: Some(198),
+        home: "huggingface.co/datasets/Idavidrein/gpqa, gpqa_diamond.csv (asks for consent)",
+        names: &["gpqa"],
+    },
+];
+
+const fn math(
+    name: &'static str,
+    names: &'static [&'static str],
+    problems: u64,
+    home: &'static str,
+) -> Benchmark {
+    Benchmark { name, kind: TaskKind::Math, problems: Some(problems), home, names }
+}
+
+/// The file or folder below `root` that has one of these names; several are refused.
+fn locate(root: &Path, names: &[&str]) -> anyhow::Result<Option<PathBuf>> {
+    let Ok(entries) = std::fs::read_dir(root) else { return Ok(None) };
+    let mut found: Vec<PathBuf> = entries
+        .filter_map(|e| e.ok().map(|e| e.path()))
+        .filter(|p| p.is_dir() || rows::is_data(p))
+        .filter(|p| {
+            let name = p.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let stem = if p.is_dir() { &name } else { name.split('.').next().unwrap_or(&name) };
+            names.contains(&canonical(stem).as_str())
+        })
+        .collect();
+    found.sort();
+    if let [first, second, ..] = found.as_slice() {
+        bad_input!("found {} and {}, wanted one of them", first.display(), second.display());
+    }
+    Ok(found.pop())
+}
+
+impl Benchmark {
+    /// Its file or folder below `root`.
+    ///
+    /// # Errors
+    /// Bad input: several.
+    pub(super) fn locate(&self, root: &Path) -> anyhow::Result<Option<PathBuf>> {
+        locate(root, self.names)
+    }
+}
+
+/// What became of a file.
+struct Checked {
+    name: String,
+    file: String,
+    found: String,
+    wanted: String,
+    /// What is wrong with it.
+    wrong: Option<String>,
+    /// What was left out of it.
+    dropped: Option<String>,
+}
+
+impl Checked {
+    fn missing(name: &str, wanted: Option<u64>, why: String) -> Self {
+        let wanted = wanted.map_or_else(|| "not stated".to_owned(), |n| n.to_string());
+        let none = || "--".to_owned();
+        Self { name: name.to_owned(), file: none(), found: none(), wanted, wrong: Some(why), dropped: None }
+    }
+
+    fn counted(
+        name: &str,
+        file: &Path,
+        found: usize,
+        wanted: Option<u64>,
+        report: &dataset::FilterReport,
+    ) -> Self {
+        let differs = wanted.is_some_and(|n| n != found as u64);
+        Self {
+            name: name.to_owned(),
+            file: file.display().to_string(),
+            found: found.to_string(),
+            wanted: wanted.map_or_else(|| "not stated".to_owned(), |n| n.to_string()),
+            wrong: differs.then(|| {
+                format!(
+                    "{}: found {found} problems, wanted {}; {report}",
+                    file.display(),
+                    wanted.unwrap_or(0)
+                )
+            }),
+            dropped: (report.read > found).then(|| format!("{}: {report}", file.display())),
+        }
+    }
+}
+
+/// Looks at a benchmark's file: whether it is there, can be read, and has as many problems as the paper's.
+fn check(benchmark: &Benchmark, root: &Path) -> Checked {
+    let missing = |why: String| Checked::missing(benchmark.name, benchmark.problems, why);
+    let file = match benchmark.locate(root) {
+        Ok(Some(file)) => file,
+        Ok(None) => {
+            return missing(format!(
+                "{}: not in {}; from {}",
+                benchmark.name,
+                root.display(),
+                benchmark.home
+            ));
+        }
+        Err(error) => return missing(format!("{}: {error:#}", benchmark.name)),
+    };
+    match dataset::load(&file, benchmark.kind, &Default::default()) {
+        Ok((problems, report)) => {
+            Checked::counted(benchmark.name, &file, problems.len(), benchmark.problems, &report)
+        }
+        Err(error) => missing(format!("{}: {error:#}", benchmark.name)),
+    }
+}
+
+/// The training data of the paper's mathematics by the paper's filter, where its file is there. The filter needs the model's tokenizer.
+fn check_training(root: &Path, model: Option<&Path>, family: Family) -> anyhow::Result<Option<Checked>> {
+    let Some(file) = locate(root, &DEEPSCALER_NAMES)? else { return Ok(None) };
+    let (mut problems, mut report) = dataset::load(&file, TaskKind::Math, &Default::default())?;
+    let prompt = Prompting { preset: Some(family), ..Prompting::default() }.of(TaskKind::Math);
+    let mut name = "DeepScaleR (training)";
+    match model {
+        Some(model) => {
+            let language = Language::read(model, &[])?;
+            let fits = |p: &dataset::Problem| {
+                let conversation = p.conversation(prompt.system.as_deref());
+                language.prompt(&conversation, prompt.thinking).map(|t| t.len() <= LONGEST_PROMPT)
+            };
+            let fits: Vec<bool> = problems.par_iter().map(fits).collect::<anyhow::Result<_>>()?;
+            let mut each = fits.into_iter();
+            let reason = format!("prompt of more than {LONGEST_PROMPT} tokens");
+            report.drop(&mut problems, &reason, |_| each.next().unwrap_or(true));
+        }
+        None => name = "DeepScaleR (training), long prompts not dropped without a --model",
+    }
+    Ok(Some(Checked::counted(name, &file, problems.len(), Some(DEEPSCALER), &report)))
+}
+
+/// The suites that there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Suite {
+    /// AIME24, AIME25, AMC23, MATH500, Minerva Math, OlympiadBench, IFEval, SynLogic and GPQA Diamond.
+    Paper,
+}
+
+/// `fgrpo eval`: one data set, or the paper's nine.
+#[derive(Debug, Clone, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    fgrpo eval --server http://localhost:8000 --model base --data aime25.jsonl --task math -n 1024 --preset qwen2.5 --out eval-base\n  \
+    fgrpo eval --model run/checkpoints/step-000800 --task maze --maze-size 9 -n 64 --out eval-maze\n  \
+    fgrpo eval --samples completions.jsonl --data math500.jsonl --task math -n 4 --out eval-elsewhere\n  \
+    fgrpo eval aime.toml --out eval-b           flags from a file, overridden by the command line\n  \
+    fgrpo eval math.toml --model runs/math/checkpoints/step-000100 --out eval-math    a training configuration's held-out problems\n  \
+    fgrpo eval --suite paper --data-root data --models Qwen2.5-7B/GRPO=grpo/ --models Qwen2.5-7B/F-GRPO=focal/ --out evals\n\n\
+    Then: fgrpo compare eval-base eval-b -k 1,256; of a suite: fgrpo paper table-1 --from evals")]
+pub struct EvalArgs {
+    /// One evaluation.
+    #[command(flatten)]
+    pub eval: eval::Args,
+    /// All benchmarks of the paper, each as its table of settings has it: 1,024 samples per problem and the family's prompts, unless -n or --preset say otherwise.
+    #[arg(long, value_enum, requires = "data_root", help_heading = "Suite")]
+    pub suite: Option<Suite>,
+    /// Folder of the suite's files, which are found by their usual names.
+    #[arg(long, value_name = "DIR", requires = "suite", help_heading = "Suite")]
+    pub data_root: Option<PathBuf>,
+    /// A checkpoint folder and its name; repeatable. A name like Qwen2.5-7B/F-GRPO is a row of the paper's tables.
+    #[arg(long, value_name = "NAME=DIR", value_parser = model, requires = "suite", conflicts_with_all = ["model", "server"], help_heading = "Suite")]
+    pub models: Vec<(String, PathBuf)>,
+    /// Only these benchmarks of the suite.
+    #[arg(long = "benchmark", value_name = "NAME", requires = "suite", help_heading = "Suite")]
+    pub only: Vec<String>,
+    /// Evaluate files that hold other numbers of problems than the paper's.
+    #[arg(long, requires = "suite", help_heading = "Suite")]
+    pub accept_counts: bool,
+    /// Look at the files and say what is found, missing or of another size; sample nothing.
+    #[arg(long, requires = "suite", help_heading = "Suite")]
+    pub dry_run: bool,
+}
+
+fn model(text: &str) -> Result<(String, PathBuf), String> {
+    match text.split_once('=') {
+        Some((name, path)) if !name.is_empty() && !path.is_empty() => Ok((name.to_owned(), path.into())),
+        _ => Err("wanted NAME=DIR".to_owned()),
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// Bad input that lists everything that is wrong with files and flags; what an evaluation fails with.
+pub fn run(args: &EvalArgs) -> anyhow::Result<()> {
+    match (args.suite, &args.data_root) {
+        (Some(Suite::Paper), Some(root)) => all(args, root),
+        _ => eval::run(&args.eval),
+    }
+}
+
+fn all(args: &EvalArgs, root: &Path) -> anyhow::Result<()> {
+    refuse_single(&args.eval)?;
+    if !root.is_dir() {
+        bad_input!("--data-root: found no folder {}, wanted the folder of the suite's files", root.display());
+    }
+    let chosen = chosen(&args.only)?;
+    let models = models(args)?;
+    let local = models.iter().find_map(|(_, path)| path.clone().filter(|_| args.eval.server.is_none()));
+    let family = family(args, &models)?;
+    let mut checked: Vec<Checked> = chosen.iter().map(|b| check(b, root)).collect();
+    if args.dry_run {
+        checked.extend(check_training(root, local.as_deref(), family)?);
+        return dry_run(args, &checked, &models, family);
+    }
+    let wrong: Vec<&str> = checked
+        .iter()
+        .filter(|c| !(args.accept_counts && c.file != "--"))
+        .filter_map(|c| c.wrong.as_deref())
+        .collect();
+    if !wrong.is_empty() {
+        bad_input!(
+            "--suite paper: {} of {} files can't be used:\n  {}\n--benchmark NAME evaluates some of the suite, --accept-counts takes files of other sizes",
+            wrong.len(),
+            checked.len(),
+            wrong.join("\n  ")
+        );
+    }
+    let Some(out) = &args.eval.out else { bad_input!("--out: wanted the folder of the evaluations") };
+    if models.is_empty() {
+        bad_input!("--models: wanted NAME=DIR for each checkpoint, or --model, or --server with --model");
+    }
+    let total = models.len() * chosen.len();
+    for (i, (name, path)) in models.iter().enumerate() {
+        for (j, (benchmark, file)) in chosen.iter().zip(&checked).enumerate() {
+            let folder = out.join(name).join(benchmark.name);
+            say!("[{}/{total}] {}", i * chosen.len() + j + 1, folder.display());
+            let mut one = args.eval.clone();
+            one.data = Some(PathBuf::from(&file.file));
+            one.task = Some(benchmark.kind);
+            one.name = Some(benchmark.name.to_owned());
+            one.n = one.n.or(Some(SAMPLES));
+            one.preset = Some(family);
+            if let Some(path) = path.as_ref().filter(|_| args.eval.server.is_none()) {
+                one.model = Some(path.display().to_string());
+            }
+            std::fs::create_dir_all(out.join(name)).with_context(|| format!("creating {}", out.display()))?;
+            one.out = Some(folder);
+            eval::run(&one)?;
+        }
+    }
+    say!("all {total} evaluations are done. Tables: fgrpo table {}", table_arguments(out, &models));
+    Ok(())
+}
+
+fn table_arguments(out: &Path, models: &[(String, Option<PathBuf>)]) -> String {
+    let one = |(name, _): &(String, Option<PathBuf>)| {
+        let label = name.rsplit('/').next().unwrap_or(name);
+        quoted(&format!("{label}={}", out.join(name).display())).to_string()
+    };
+    let each: Vec<String> = models.iter().map(one).collect();
+    format!("{}, or fgrpo paper table-1 --from {}", each.join(" "), quoted(&out.display().to_string()))
+}
+
+/// Refuses flags that are of one data set.
+fn refuse_single(args: &eval::Args) -> anyhow::Result<()> {
+    let given = [
+        ("a configuration", args.config.is_some()),
+        ("--data", args.data.is_some()),
+        ("--task", args.task.is_some()),
+        ("--name", args.name.is_some()),
+        ("--columns", args.columns.is_some()),
+        ("--samples", args.samples.is_some()),
+        ("--adapter", args.adapter.is_some()),
+    ];
+    let names: Vec<&str> = given.iter().filter(|g| g.1).map(|g| g.0).collect();
+    if !names.is_empty() {
+        bad_input!("--suite: found with {}, wanted without: the suite says what is asked", names.join(", "));
+    }
+    Ok(())
+}
+
+/// The benchmarks that are asked for, in the paper's order.
+fn chosen(only: &[String]) -> anyhow::Result<Vec<&'static Benchmark>> {
+    for name in only {
+        if !BENCHMARKS.iter().any(|b| b.name == canonical(name)) {
+            let names: Vec<&str> = BENCHMARKS.iter().map(|b| b.name).collect();
+            bad_input!("--benchmark: found {name}, wanted one of {}", names.join(", "));
+        }
+    }
+    let is = |b: &&Benchmark| only.is_empty() || only.iter().any(|name| canonical(name) == b.name);
+    Ok(BENCHMARKS.iter().filter(is).collect())
+}
+
+/// The models by their names: checkpoints with their folders, or what a server serves.
+fn models(args: &EvalArgs) -> anyhow::Result<Vec<(String, Option<PathBuf>)>> {
+    let mut models: Vec<(String, Option<PathBuf>)> = Vec::new();
+    for (name, path) in &args.models {
+        let stays_below = !name.split('/').any(|part| part.is_empty() || part == "." || part == "..");
+        if !stays_below {
+            bad_input!(
+                "--models: found the name {name:?}, wanted one or more names of folders with / between them"
+            );
+        }
+        if models.iter().any(|m| m.0 == *name) {
+            bad_input!("--models: found {name} twice, wanted a name of its own for each model");
+        }
+        models.push((name.clone(), Some(path.clone())));
+    }
+    match (&args.eval.server, &args.eval.model) {
+        (Some(_), Some(name)) => models.push((name.rsplit('/').next().unwrap_or(name).to_owned(), None)),
+        (Some(_), None) => bad_input!("--model: wanted the name of the served model, which names its folder"),
+        (None, Some(path)) => {
+            let path = PathBuf::from(path);
+            models.push((name_of(&path), Some(path)));
+        }
+        (None, None) => {}
+    }
+    for (name, path) in &models {
+        if let Some(path) = path
+            && !path.join("config.json").is_file()
+        {
+            bad_input!("{name}: found no config.json in {}, wanted a checkpoint folder", path.display());
+        }
+    }
+    Ok(models)
+}
+
+/// `RUN/checkpoints/step-000800` is called `RUN-step-000800`, another folder by its name.
+fn name_of(path: &Path) -> String {
+    let name = |p: &Path| p.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+    let run = path.parent().filter(|p| name(p) == "checkpoints").and_then(Path::parent);
+    match run.map(name) {
+        Some(run) => format!("{run}-{}", name(path)),
+        None => name(path),
+    }
+}
+
+/// Whose prompts are asked with: --preset's, or those of the checkpoints' own architecture.
+fn family(args: &EvalArgs, models: &[(String, Option<PathBuf>)]) -> anyhow::Result<Family> {
+    if let Some(family) = args.eval.preset {
+        return Ok(family);
+    }
+    let mut known: Option<(Family, &str)> = None;
+    for (name, path) in models {
+        let Some(path) = path else { continue };
+        let file = path.join("config.json");
+        let text = std::fs::read(&file).with_context(|| file.display().to_string()).or_bad_input()?;
+        let config: serde_json::Value =
+            serde_json::from_slice(&text).with_context(|| file.display().to_string()).or_bad_input()?;
+        let family = match config["model_type"].as_str() {
+            Some("qwen2") => Family::Qwen25,
+            Some("qwen3") => Family::Qwen3,
+            Some("llama") => Family::Llama32,
+            _ => bad_input!(
+                "{name}: model_type: found {}, wanted qwen2, qwen3 or llama; --preset says whose prompts to ask with",
+                config["model_type"]
+            ),
+        };
+        if let Some((other, of)) = known.filter(|k| k.0 != family) {
+            bad_input!(
+                "--preset: wanted for models of several families: {of} is {other}, {name} is {family}"
+            );
+        }
+        known = Some((family, name));
+    }
+    match known {
+        Some((family, _)) => Ok(family),
+        // Files can be looked at without a model.
+        None if args.dry_run => Ok(Family::Qwen25),
+        None => bad_input!(
+            "--preset: wanted qwen2.5, qwen3 or llama3.2: a server doesn't say whose prompts its model takes"
+        ),
+    }
+}
+
+fn dry_run(
+    args: &EvalArgs,
+    checked: &[Checked],
+    models: &[(String, Option<PathBuf>)],
+    family: Family,
+) -> anyhow::Result<()> {
+    let mut table = Table::new(["benchmark", "problems", "paper", "", "file"]).of_words();
+    for c in checked {
+        let verdict = match (&c.wrong, c.file == "--") {
+            (None, _) => "ok",
+            (Some(_), true) => "missing",
+            (Some(_), false) => "differs",
+        };
+        table.push([c.name.as_str(), &c.found, &c.wanted, verdict, &c.file]);
+    }
+    out!("{}", table.render(Format::Text));
+    for line in checked.iter().filter_map(|c| c.wrong.as_ref().or(c.dropped.as_ref())) {
+        outln!("{line}");
+    }
+    let n = args.eval.n.unwrap_or(SAMPLES);
+    outln!("{n} samples per problem; prompts of {family}:");
+    let mut seen = Vec::new();
+    for benchmark in &BENCHMARKS {
+        if seen.contains(&benchmark.kind) {
+            continue;
+        }
+        seen.push(benchmark.kind);
+        let prompt = Prompting { preset: Some(family), ..Prompting::default() }.of(benchmark.kind);
+        let system = prompt.system.map_or_else(|| "no system prompt".to_owned(), |s| format!("system: {s}"));
+        let thinking = prompt.thinking.map_or("", |on| if on { "; thinking on" } else { "; thinking off" });
+        outln!("  {}: {system}{thinking}", benchmark.kind);
+    }
+    for (name, path) in models {
+        let from = path.as_ref().map_or_else(|| "served".to_owned(), |p| p.display().to_string());
+        outln!("model {name}: {from}");
+    }
+    Ok(())
+}
+
+/// The command that evaluates a checkpoint on the suite, for plans.
+pub(super) fn command(
+    root: &Path,
+    name: &str,
+    checkpoint: &Path,
+    family: Family,
+    only: &[&Benchmark],
+    out: &Path,
+) -> String {
+    let some = if only.len() == BENCHMARKS.len() {
+        String::new()
+    } else {
+        only.iter().map(|b| format!(" --benchmark {}", b.name)).collect()
+    };
+    format!(
+        "fgrpo eval --suite paper --data-root {} --models {} --preset {family}{some} --out {}",
+        quoted(&root.display().to_string()),
+        quoted(&format!("{name}={}", checkpoint.display())),
+        quoted(&out.display().to_string()),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fgrpo_train::io::files;
+
+    #[test]
+    fn a_checkpoint_of_a_run_is_named_by_both() {
+        assert_eq!(name_of(Path::new("runs/focal/checkpoints/step-000800")), "focal-step-000800");
+        assert_eq!(name_of(Path::new("models/Qwen2.5-7B")), "Qwen2.5-7B");
+    }
+
+    #[test]
+    fn files_are_found_by_their_usual_names_and_two_of_one_benchmark_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for name in
+            ["aime_2024.parquet", "MATH-500.jsonl.gz", "gpqa_diamond.csv", "synlogic.parquet", "notes.txt"]
+        {
+            std::fs::write(at(name), "").unwrap();
+        }
+        std::fs::create_dir(at("OlympiadBench")).unwrap();
+        let found = |name: &str| {
+            let benchmark = BENCHMARKS.iter().find(|b| b.name == name).unwrap();
+            benchmark.locate(folder.path()).map(|p| p.map(|p| files::stem(&p)))
+        };
+        assert!(found("aime24").unwrap().is_some() && found("math500").unwrap().is_some());
+        assert!(found("gpqa").unwrap().is_some() && found("olympiad").unwrap().is_some());
+        // SynLogic's training problems are not its validation problems.
+        assert_eq!(found("synlogic").unwrap(), None);
+        assert_eq!(found("aime25").unwrap(), None);
+        std::fs::write(at("aime24.jsonl"), "").unwrap();
+        assert!(found("aime24").unwrap_err().to_string().contains("wanted one of them"));
+    }
+}

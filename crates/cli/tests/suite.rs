@@ -1,0 +1,158 @@
+//! `fgrpo eval --suite paper` as it is used.
+
+use assert_cmd::Command;
+use std::path::Path;
+
+fn fgrpo(args: &[&str]) -> (i32, String, String) {
+    let output = Command::cargo_bin("fgrpo").unwrap().args(args).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+fn done(args: &[&str]) -> String {
+    let (code, out, err) = fgrpo(args);
+    assert_eq!(code, 0, "{args:?}: {err}");
+    out
+}
+
+/// Two problems of some benchmarks, under names that people have them by.
+fn data(root: &Path) {
+    std::fs::create_dir_all(root.join("OlympiadBench")).unwrap();
+    let math = "{\"problem\": \"What is 1 + 1?\", \"answer\": \"2\"}\n{\"problem\": \"What is 2 + 3?\", \"answer\": \"5\"}\n";
+    for name in ["aime_2024.jsonl", "aime25.jsonl", "MATH-500.jsonl", "OlympiadBench/test.jsonl"] {
+        std::fs::write(root.join(name), math).unwrap();
+    }
+    let ifeval = "{\"key\": 1, \"prompt\": \"Say yes.\", \"instruction_id_list\": [\"punctuation:no_comma\"], \"kwargs\": [{}]}\n";
+    std::fs::write(root.join("IFEval.jsonl"), ifeval).unwrap();
+    let gpqa =
+        "Question,Correct Answer,Incorrect Answer 1,Incorrect Answer 2,Incorrect Answer 3\nWhich?,a,b,c,d\n";
+    std::fs::write(root.join("gpqa_diamond.csv"), gpqa).unwrap();
+    let conflict = "{\"problem\": \"a?\", \"answer\": \"1\"}\n{\"problem\": \"a?\", \"answer\": \"2\"}\n{\"problem\": \"b?\", \"answer\": \"3\"}\n";
+    std::fs::write(root.join("deepscaler.json"), conflict).unwrap();
+}
+
+/// A language model with random weights and a tokenizer, as training leaves it.
+fn checkpoint(folder: &Path) -> String {
+    let config = concat!(env!("CARGO_MANIFEST_DIR"), "/../../configs/arithmetic-quick.toml");
+    let run = folder.join("run").display().to_string();
+    let small = [
+        "steps=1",
+        "save.every=1",
+        "sft.steps=1",
+        "sft.batch_size=2",
+        "sft.warmup_steps=0",
+        "update.warmup_steps=0",
+        "eval.every=0",
+        "rollout.prompts=2",
+        "rollout.group_size=2",
+        "task.train=20",
+        "task.held_out=2",
+        "model.init.hidden_size=16",
+        "model.init.intermediate_size=16",
+        "model.init.num_hidden_layers=1",
+    ];
+    let set: Vec<&str> = small.iter().flat_map(|s| ["--set", s]).collect();
+    done(&[&["train", config, "--out", &run], &set[..]].concat());
+    format!("{run}/checkpoints/step-000001")
+}
+
+#[test]
+fn a_dry_run_says_of_every_file_whether_it_is_there_and_has_the_papers_problems() {
+    let folder = tempfile::tempdir().unwrap();
+    data(folder.path());
+    let root = folder.path().to_str().unwrap();
+    let text = done(&["eval", "--suite", "paper", "--data-root", root, "--dry-run"]);
+    let line =
+        |name: &str| text.lines().find(|l| l.starts_with(name)).unwrap_or_else(|| panic!("{name}: {text}"));
+    for (name, words) in [
+        ("aime24 ", ["2", "30", "differs", "aime_2024.jsonl"]),
+        ("olympiad ", ["2", "674", "differs", "OlympiadBench"]),
+        ("gpqa ", ["1", "198", "differs", "gpqa_diamond.csv"]),
+        ("amc23 ", ["--", "40", "missing", "--"]),
+    ] {
+        assert!(words.iter().all(|w| line(name).contains(w)), "{}", line(name));
+    }
+    // What is missing with where to get it, and why the training data has another size.
+    assert!(line("amc23: not in").contains("from huggingface.co/datasets/math-ai/amc23"), "{text}");
+    assert!(line("DeepScaleR (training)").contains("39202"), "{text}");
+    assert!(text.contains("2 dropped: copies with conflicting answers (rows 1, 2)"), "{text}");
+    assert!(text.contains("1024 samples per problem; prompts of qwen2.5"), "{text}");
+    let (code, out, err) =
+        fgrpo(&["eval", "--suite", "paper", "--data-root", root, "--preset", "qwen3", "--out", root]);
+    assert_eq!((code, out.as_str()), (2, ""), "{err}");
+    assert!(err.contains("9 of 9 files can't be used") && err.contains("synlogic: not in"), "{err}");
+}
+
+#[test]
+fn a_suite_is_resumed_and_its_folders_are_rows_of_the_papers_tables() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    data(&folder.path().join("data"));
+    let model = checkpoint(folder.path());
+    let named = [format!("GRPO-KL={model}"), format!("F-GRPO={model}")];
+    let suite = [
+        "eval",
+        "--suite",
+        "paper",
+        "--data-root",
+        &at("data"),
+        "--out",
+        &at("evals"),
+        "-n",
+        "2",
+        "--max-tokens",
+        "8",
+    ]
+    .map(str::to_owned);
+    let chosen = [
+        "--benchmark",
+        "aime24",
+        "--benchmark",
+        "IFEval",
+        "--accept-counts",
+        "--models",
+        &named[0],
+        "--models",
+        &named[1],
+    ];
+    let args: Vec<&str> = suite.iter().map(String::as_str).chain(chosen).collect();
+    done(&args);
+    for one in ["GRPO-KL/aime24", "GRPO-KL/ifeval", "F-GRPO/aime24", "F-GRPO/ifeval"] {
+        assert!(folder.path().join("evals").join(one).join("samples.jsonl").is_file(), "{one}");
+    }
+    let first = std::fs::read(folder.path().join("evals/F-GRPO/aime24/generations.jsonl")).unwrap();
+    let (code, _, err) = fgrpo(&args);
+    assert_eq!(code, 0, "{err}");
+    assert!(err.contains("4 of 4 are there"), "{err}");
+    assert_eq!(first, std::fs::read(folder.path().join("evals/F-GRPO/aime24/generations.jsonl")).unwrap());
+    let table =
+        done(&["table", &format!("GRPO={}", at("evals/GRPO-KL")), &format!("F-GRPO={}", at("evals/F-GRPO"))]);
+    assert!(table.contains("aime24") && table.contains("ifeval"), "{table}");
+    let paper = done(&["paper", "table-13", "--from", &at("evals"), "--out", &at("out")]);
+    assert!(paper.lines().any(|l| l.starts_with("GRPO-KL") && l.contains("here")), "{paper}");
+    // The prompts are of the checkpoint's family.
+    let evaluation =
+        std::fs::read_to_string(folder.path().join("evals/F-GRPO/aime24/evaluation.json")).unwrap();
+    assert!(evaluation.contains("qwen3"), "{evaluation}");
+}
+
+#[test]
+fn flags_of_one_data_set_and_unknown_names_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().to_str().unwrap();
+    for (more, wanted) in [
+        (vec!["--data", "x.jsonl", "--task", "math"], "--suite: found with --data, --task"),
+        (vec!["--benchmark", "aime99"], "wanted one of aime24, aime25"),
+        (vec!["--server", "http://localhost:1"], "wanted the name of the served model"),
+        (vec!["--models", "../x=y"], "wanted one or more names of folders"),
+        (vec!["--models", "x=nowhere"], "x: found no config.json in nowhere"),
+        (vec!["--server", "http://localhost:1", "--model", "m"], "--preset: wanted"),
+    ] {
+        let (code, out, err) =
+            fgrpo(&[&["eval", "--suite", "paper", "--data-root", root], &more[..]].concat());
+        assert_eq!((code, out.as_str()), (2, ""), "{more:?}: {err}");
+        assert!(err.contains(wanted), "{more:?}: {err}");
+    }
+    let (code, _, err) = fgrpo(&["eval", "--dry-run"]);
+    assert_eq!(code, 2, "{err}");
+}

@@ -46,6 +46,9 @@ pub struct Args {
     /// Size of a problem's rare subset.
     #[arg(long, value_name = "SAMPLES", default_value_t = 5)]
     pub least: usize,
+    /// Leave out samples that have more tokens than the models have positions once their text is tokenised again [default: refuse them].
+    #[arg(long)]
+    pub leave_out_long: bool,
     /// Behind --: which of the folder's problems, by the flags of fgrpo eval or a training configuration [default: all]. The prompts are the folder's.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "EVAL FLAGS")]
     pub rest: Vec<String>,
@@ -217,10 +220,33 @@ fn read_pools(args: &Args, records: &[PromptRecord]) -> anyhow::Result<Vec<Pool>
         }
         pools.push(pool);
     }
-    if pools.is_empty() {
+    if args.leave_out_long {
+        leave_out_long(args, &mut pools)?;
+    }
+    if pools.iter().all(|p| p.completions.is_empty()) {
         bad_input!("{}: no problem of the data has a correct sample", args.folder.display());
     }
     Ok(pools)
+}
+
+/// Drops the samples that don't fit the base model's positions.
+fn leave_out_long(args: &Args, pools: &mut [Pool]) -> anyhow::Result<()> {
+    let room = Checkpoint::open(&args.base).or_bad_input()?.config().max_position_embeddings;
+    let mut dropped = 0;
+    for pool in pools {
+        let fits: Vec<bool> = pool.completions.iter().map(|c| c.len() + pool.prompt.len() <= room).collect();
+        dropped += fits.iter().filter(|fits| !**fits).count();
+        let (mut of_completions, mut of_ends) = (fits.iter(), fits.iter());
+        pool.completions.retain(|_| *of_completions.next().unwrap_or(&true));
+        pool.completed.retain(|_| *of_ends.next().unwrap_or(&true));
+    }
+    if dropped > 0 {
+        say!(
+            "left out: {dropped} samples of more tokens than the {room} positions of {}",
+            args.base.display()
+        );
+    }
+    Ok(())
 }
 
 /// What the command prints with `--json`.

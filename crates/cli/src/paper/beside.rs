@@ -178,8 +178,11 @@ impl Beside {
             if any && !equal {
                 table.rows.push(row("here", &here, true));
             }
-            table.rows.push(row(if equal { "both" } else { "paper" }, &paper, !any || equal));
-            if any && !self.is_of_words() && self.same_measure {
+            let printed = line.cells.iter().flatten().any(|c| c.paper.text != "--");
+            if printed || !any {
+                table.rows.push(row(if equal { "both" } else { "paper" }, &paper, !any || equal));
+            }
+            if any && printed && !self.is_of_words() && self.same_measure {
                 table.rows.push(row("difference", &difference, false));
             }
             above = &line.head;

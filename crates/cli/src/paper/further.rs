@@ -167,7 +167,7 @@ pub(super) fn measure(item: &Item, runs: &[Run], sources: &mut Sources) -> anyho
     if needed.nll {
         let start = start(runs)?;
         let base = evaluate(&runs[0], &start, Asked::Trained, &all, "start")?;
-        let mut words = vec!["nll".to_owned(), base.display().to_string()];
+        let mut words = vec!["nll".to_owned(), base.display().to_string(), "--leave-out-long".to_owned()];
         words.extend(["--base".to_owned(), start.display().to_string()]);
         for run in runs {
             words.extend([
@@ -202,7 +202,7 @@ pub(super) fn plan(item: &Item, runs: &[Run]) -> Vec<String> {
     }
     if needed.nll {
         line(Path::new("START"), Asked::Trained, "start");
-        lines.push("fgrpo nll of the start's samples under each model".to_owned());
+        lines.push("fgrpo nll --leave-out-long of the start's samples under each model".to_owned());
     }
     if needed.diversity {
         lines.push("fgrpo diversity of the evaluations".to_owned());

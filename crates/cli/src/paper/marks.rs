@@ -21,7 +21,7 @@ pub(super) struct Marking {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Among {
-    /// A baseline and its focal form. Equal values stay plain.
+    /// A baseline and its focal form.
     Pair,
     /// All focal exponents of one method and group size.
     Gamma,
@@ -63,7 +63,7 @@ impl Marking {
 }
 
 /// The marks of values, given as what they are of and as they are printed. Values that print alike are equal. A value that is
-/// missing is `None` and takes no part; bold needs two values to compare, a dagger three.
+/// missing is `None` and takes no part. Values that are all equal stay plain; a dagger needs three to compare.
 pub(super) fn marks(table: &Printed, values: &[(Asked, Option<String>)]) -> Vec<Mark> {
     let marking = table.marks;
     let number = |text: &Option<String>| text.as_ref().and_then(|t| t.parse::<f64>().ok());
@@ -81,9 +81,8 @@ pub(super) fn marks(table: &Printed, values: &[(Asked, Option<String>)]) -> Vec<
             all.reverse();
         }
         all.dedup();
-        let equal = marking.best == Some(Among::Pair) && all.len() < 2;
         Mark {
-            bold: count > 1 && !equal && all.first() == Some(&own),
+            bold: all.len() > 1 && all.first() == Some(&own),
             dagger: marking.second && count > 2 && all.get(1) == Some(&own),
         }
     };

@@ -156,7 +156,10 @@ impl<'a> Measured<'a> {
             let found = p_values(of(&focal.setting.baseline()), of(&focal.setting), ks, &averages);
             self.tested.insert(key.clone(), found);
         }
-        let p = self.tested[&key].get(&(self.place(&focal.of).to_owned(), focal.k));
+        let averages = ["Math", "OOD"];
+        let of = self.place(&focal.of);
+        let of = if averages.contains(&of) { of.to_owned() } else { canonical(of) };
+        let p = self.tested[&key].get(&(of, focal.k));
         p.is_some_and(|&p| is_significant(p))
     }
 
@@ -177,7 +180,7 @@ impl<'a> Measured<'a> {
         let averages = benchmarks::paper(self.trained_on);
         let members: Vec<String> = match averages.iter().find(|a| a.name == of) {
             Some(average) => average.members.clone(),
-            None => vec![of.to_owned()],
+            None => vec![canonical(of)],
         };
         let mut each = Vec::new();
         for member in &members {
@@ -251,10 +254,15 @@ fn layout(table: &Printed, sources: &Sources, stand: Option<&Stand>) -> Vec<Show
 }
 
 fn text(measure: Measure, value: f64) -> String {
-    match measure {
+    let text = match measure {
         Measure::Pass => format!("{value:.1}"),
         Measure::Nll => format!("{value:.2}"),
         Measure::Embeddings | Measure::Judge => format!("{value:.4}"),
+    };
+    // Without a negative zero.
+    match text.strip_prefix('-') {
+        Some(rest) if rest.chars().all(|c| "0.".contains(c)) => rest.to_owned(),
+        _ => text,
     }
 }
 
@@ -408,7 +416,7 @@ fn unknown(table: &Printed, sources: &Sources, settings: &[Setting], stand: Opti
     let mut wanted: BTreeSet<String> = averages.iter().flat_map(|a| a.members.clone()).collect();
     wanted.extend(table.columns.iter().filter_map(|c| c.fixed.of.clone()));
     wanted.extend(table.fixed.of.clone());
-    wanted.extend(stand.into_iter().flat_map(Stand::names));
+    wanted.extend(stand.into_iter().flat_map(Stand::names).map(|n| canonical(&n)));
     let used = settings.iter().flat_map(|s| sources.of(s, settings, stand.is_some()));
     let names: BTreeSet<String> = used
         .flat_map(|s| &s.benchmarks)

@@ -19,7 +19,7 @@ class Verdicts(NamedTuple):
     """What a verifier says of ``B`` responses.
 
     code: uint8 ``(B,)``, places in ``VERDICTS``: 0 correct, 1 wrong, 2 unparsed (no answer could be read; counts as
-        wrong), 3 unscorable (the verifier failed or ran out of its budget: never a score).
+        wrong), 3 unscorable (the gold can't be read or is too expensive by itself, or the verifier failed: never a score).
     reason: ``B`` short codes such as ``exact`` or ``budget``.
     """
 

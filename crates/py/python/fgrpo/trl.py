@@ -18,6 +18,9 @@ import trl
 
 from . import Verdicts, credit, verify_choice, verify_ifeval, verify_math, verify_synlogic
 
+#: Whether this TRL leaves completions without a reward out of their group; before 1.6 it gave them the reward 0.
+LEAVES_OUT = tuple(int(part) for part in trl.__version__.split(".")[:2]) >= (1, 6)
+
 
 class Focal:
     """Multiplies a TRL trainer's advantages by the focal weight of their group; a mix-in, first in the list of bases.
@@ -51,6 +54,11 @@ class Focal:
     def _calculate_rewards(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> torch.Tensor:
         # (rows of all processes, reward functions), group after group. A callback or a reward function sees its own process only.
         found = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+        if not LEAVES_OUT and bool(found.isnan().all(dim=1).any()):
+            raise ValueError(
+                f"{type(self).__name__}: found a completion for which every reward function returned None; TRL {trl.__version__} "
+                "counts it as a reward of 0. Wanted TRL 1.6 or later, which leaves it out of its group"
+            )
         if self._correct_by is not None:
             self._gathered = found[:, self.reward_func_names.index(self._correct_by)]
         else:

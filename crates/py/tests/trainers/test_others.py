@@ -69,6 +69,7 @@ def test_math_verify_needs_the_main_thread_and_ours_does_not(report):
     assert found["ours"] == "correct"
     start = time.perf_counter()
     verdict = fgrpo.MathProblem("9").check("\\boxed{9^{9^{9^9}}}")
+    assert (verdict.verdict, verdict.reason) == ("wrong", "budget")
     report(f"9^(9^(9^9)): fgrpo says {verdict.verdict} ({verdict.reason}) after {1e3 * (time.perf_counter() - start):.2f} ms")
 
 

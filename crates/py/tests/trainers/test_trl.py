@@ -122,6 +122,14 @@ def test_unscorable_completions_leave_their_group(tmp_path):
     assert [log["success_rate"] for log in run.state.log_history if "success_rate" in log][0] == pytest.approx(1 / 3)
 
 
+def test_an_older_trl_that_would_score_an_unscorable_completion_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("fgrpo.trl.LEAVES_OUT", False)
+    trainer(FGRPOTrainer, tmp_path).train()
+    run = trainer(FGRPOTrainer, tmp_path, rewards=lambda completions, **_: [None] + [1.0] * (len(completions) - 1))
+    with pytest.raises(ValueError, match="TRL 1.6 or later"):
+        run.train()
+
+
 def test_graded_rewards_need_a_threshold_or_the_function_that_decides(tmp_path):
     def style(completions, **_):
         return [0.1 * (i % 3) for i in range(len(completions))]

@@ -429,10 +429,10 @@ fn the_laptop_measures_what_lies_beyond_its_runs_own_evaluations() {
     };
     assert_eq!(filled("ΔNLL rare"), 6, "{csv}");
     assert_eq!(filled("arithmetic-larger (paper: Avg. OOD),1,"), 6, "{csv}");
-    // Another table goes on with the same runs.
-    let (code, text, err) = fgrpo(&[&["paper", "table-14", "--out", &out][..], &TINY].concat());
-    assert_eq!(err.matches(": done").count(), 2, "{err}");
-    assert!(code == 0 && text.contains("character 4-grams"), "{text}{err}");
+    // Another table goes on with the same runs, whose policies are too weak for it: that is said.
+    let (code, _, err) = fgrpo(&[&["paper", "table-14", "--out", &out][..], &TINY].concat());
+    assert_eq!((code, err.matches(": done").count()), (2, 2), "{err}");
+    assert!(err.contains("no problem has 2 correct responses under every model"), "{err}");
     let (code, _, err) = fgrpo(&["paper", "figure-3", "--set", "steps=2"]);
     assert_eq!(code, 2, "{err}");
 }

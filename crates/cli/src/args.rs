@@ -4,6 +4,7 @@ pub mod grading;
 pub mod named;
 
 use clap::{Parser, Subcommand};
+use fgrpo_train::config::in_file;
 
 mod tips;
 
@@ -81,9 +82,9 @@ pub fn run(cli: &Cli) -> anyhow::Result<()> {
     crate::output::notes::listen();
     match &cli.command {
         Command::Verify(args) => crate::commands::verify::run(args),
-        Command::Train(args) => crate::commands::train::run(args),
-        Command::Sft(args) => crate::commands::sft::run(args),
-        Command::Sweep(args) => crate::commands::sweep::run(args),
+        Command::Train(args) => crate::commands::train::run(args).map_err(|e| in_file(e, &args.config)),
+        Command::Sft(args) => crate::commands::sft::run(args).map_err(|e| in_file(e, &args.config)),
+        Command::Sweep(args) => crate::commands::sweep::run(args).map_err(|e| in_file(e, &args.config)),
         Command::Maze(args) => crate::commands::maze::run(args),
         Command::Init(args) => crate::commands::init::run(args),
         Command::Merge(args) => crate::commands::merge::run(args),

@@ -49,14 +49,35 @@ SMALL = [
 ]  # fmt: skip
 
 
-def start(command, out, *more):
-    """A maze run in a terminal of its own, so that Ctrl-C is the terminal's."""
-    flags = [flag for value in [*SMALL, *more] for flag in ("--set", value)]
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.chdir(out.parent)
-        os.execv(command.program, ["fgrpo", "train", str(ROOT / "configs/maze-quick.toml"), "--out", str(out), *flags])
-    return pid, terminal
+@pytest.fixture
+def start(command):
+    """Starts a maze run in a terminal of its own, so that Ctrl-C is the terminal's; what a failed test leaves is killed."""
+    started = []
+
+    def run(out, *more):
+        flags = [flag for value in [*SMALL, *more] for flag in ("--set", value)]
+        pid, terminal = pty.fork()
+        if pid == 0:
+            os.chdir(out.parent)
+            os.execv(command.program, ["fgrpo", "train", str(ROOT / "configs/maze-quick.toml"), "--out", str(out), *flags])
+        started.append(pid)
+        return pid, terminal
+
+    yield run
+    for pid in started:
+        try:
+            if os.waitpid(pid, os.WNOHANG) == (0, 0):
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+        except ChildProcessError:  # the test has waited for it
+            pass
+
+
+def wait_for_lines(path):
+    deadline = time.monotonic() + 120
+    while not path.exists() or not path.stat().st_size:
+        assert time.monotonic() < deadline, "no step was taken"
+        time.sleep(0.05)
 
 
 def drain(terminal):
@@ -71,13 +92,10 @@ def drain(terminal):
         text += piece
 
 
-def test_ctrl_c_stops_a_run_that_can_be_resumed(command, tmp_path):
+def test_ctrl_c_stops_a_run_that_can_be_resumed(start, tmp_path):
     out = tmp_path / "run"
-    pid, terminal = start(command, out, "steps=100000")
-    deadline = time.monotonic() + 120
-    while not (out / "metrics.jsonl").exists() or not (out / "metrics.jsonl").stat().st_size:
-        assert time.monotonic() < deadline, "no step was taken"
-        time.sleep(0.05)
+    pid, terminal = start(out, "steps=100000")
+    wait_for_lines(out / "metrics.jsonl")
     os.write(terminal, b"\x03")
     text = drain(terminal)
     status = os.waitpid(pid, 0)[1]
@@ -86,13 +104,10 @@ def test_ctrl_c_stops_a_run_that_can_be_resumed(command, tmp_path):
     assert any((out / "checkpoints").iterdir())
 
 
-def test_two_ctrl_c_end_a_run_at_once(command, tmp_path):
+def test_two_ctrl_c_end_a_run_at_once(start, tmp_path):
     out = tmp_path / "run"
-    pid, terminal = start(command, out, "steps=100000", "sft.steps=100000")
-    deadline = time.monotonic() + 120
-    while not (out / "sft.jsonl").exists() or not (out / "sft.jsonl").stat().st_size:
-        assert time.monotonic() < deadline, "no step was taken"
-        time.sleep(0.05)
+    pid, terminal = start(out, "steps=100000", "sft.steps=100000")
+    wait_for_lines(out / "sft.jsonl")
     os.write(terminal, b"\x03")
     time.sleep(0.05)
     os.write(terminal, b"\x03")
@@ -102,11 +117,10 @@ def test_two_ctrl_c_end_a_run_at_once(command, tmp_path):
     assert "Traceback" not in text
 
 
-def test_termination_is_heard(command, tmp_path):
+def test_termination_is_heard(start, tmp_path):
     out = tmp_path / "run"
-    pid, terminal = start(command, out, "steps=100000")
-    while not (out / "metrics.jsonl").exists():
-        time.sleep(0.05)
+    pid, terminal = start(out, "steps=100000")
+    wait_for_lines(out / "metrics.jsonl")
     os.kill(pid, signal.SIGTERM)
     text = drain(terminal)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 1, text

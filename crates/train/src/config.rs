@@ -382,6 +382,29 @@ pub fn read<T>(path: &Path, parse: impl FnOnce(&str) -> anyhow::Result<T>) -> an
         .or_bad_input()
 }
 
+/// Names the file in an error that is about a key and found only once the problems or the model are at hand.
+pub fn in_file(error: anyhow::Error, path: &Path) -> anyhow::Error {
+    const TABLES: [&str; 12] = [
+        "algorithm.",
+        "compute.",
+        "eval.",
+        "grade.",
+        "log.",
+        "lora.",
+        "model.",
+        "rollout.",
+        "save.",
+        "sft.",
+        "task.",
+        "update.",
+    ];
+    let said = error.to_string();
+    if TABLES.iter().any(|table| said.starts_with(table)) {
+        return error.context(format!("configuration {}", path.display()));
+    }
+    error
+}
+
 /// Applies `a.b.c=value`. The value is TOML where it parses as such, with or without a list's brackets, and a
 /// string otherwise, so that `--set algorithm.loss=dapo` and `--set eval.k=1,8` need no quotes.
 fn set(table: &mut toml::Table, change: &Override<'_>) -> anyhow::Result<()> {

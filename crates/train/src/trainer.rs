@@ -433,8 +433,12 @@ impl<'a> Trainer<'a> {
             }
             tensorboard.scalars(step, values.iter().map(|(n, v)| (n.as_str(), *v)))?;
         }
+        // The smallest and the largest k, so that the line fits a terminal; eval.jsonl has them all.
+        let mut ends: Vec<_> =
+            e.pass_at_k.first_key_value().into_iter().chain(e.pass_at_k.last_key_value()).collect();
+        ends.dedup();
         let mut line: Vec<String> =
-            e.pass_at_k.iter().map(|(k, p)| format!("pass@{k} {:.1} %", 100.0 * p)).collect();
+            ends.iter().map(|(k, p)| format!("pass@{k} {:.1} %", 100.0 * **p)).collect();
         line.extend(e.parts.iter().filter_map(|(name, part)| {
             let (k, p) = part.pass_at_k.first_key_value()?;
             Some(format!("{name} pass@{k} {:.1} %", 100.0 * p))

@@ -48,6 +48,9 @@ pub fn with_tip(mut error: clap::Error) -> clap::Error {
     if error.kind() == ErrorKind::ValueValidation {
         return with_wanted(error);
     }
+    if error.kind() == ErrorKind::InvalidUtf8 {
+        return with_arguments(error);
+    }
     if error.kind() != ErrorKind::UnknownArgument {
         return error;
     }
@@ -75,6 +78,20 @@ fn with_wanted(error: clap::Error) -> clap::Error {
     let (found, flag) = (text(ContextKind::InvalidValue), text(ContextKind::InvalidArg));
     Cli::command()
         .error(ErrorKind::ValueValidation, format!("invalid value '{found}' for '{flag}': {wanted}"))
+}
+
+/// Names the arguments that are no UTF-8, which clap doesn't. Paths may be among them: those are taken as they are.
+fn with_arguments(error: clap::Error) -> clap::Error {
+    let found: Vec<String> = std::env::args_os()
+        .skip(1)
+        .filter(|word| word.to_str().is_none())
+        .map(|word| format!("{word:?}"))
+        .collect();
+    if found.is_empty() {
+        return error;
+    }
+    let what = format!("found {}, wanted UTF-8 in all arguments but paths", found.join(", "));
+    Cli::command().error(ErrorKind::InvalidUtf8, what)
 }
 
 /// What to write in place of `flag` in a command line.

@@ -171,8 +171,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     config.validate().map_err(in_flags).or_bad_input()?;
     fits("the sizes of the model", config.parameters(), 4)?;
     let key = Key::new(args.seed);
-    let engine = Engine::init(&config, args.std, &|i| key.nth_normal(i), &Device::Cpu { threads: 1 })
-        .or_bad_input()?;
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let engine =
+        Engine::init(&config, args.std, &|i| key.nth_normal(i), &Device::Cpu { threads }).or_bad_input()?;
     let parent = args.out.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     std::fs::create_dir_all(parent).with_context(|| format!("creating {}", parent.display()))?;
     publish(parent, name, Existing::Replace, |dir| {

@@ -157,9 +157,9 @@ fn open(path: &Path) -> anyhow::Result<(Box<dyn BufRead + Send>, Option<u64>)> {
     Ok((Box::new(BufReader::with_capacity(1 << 16, file)), bytes))
 }
 
-/// A bar on a terminal, nothing elsewhere.
+/// A bar on a terminal, nothing elsewhere, and nothing where the verdicts themselves go to the terminal.
 fn progress(bytes: Option<u64>) -> ProgressBar {
-    if !io::stderr().is_terminal() {
+    if !io::stderr().is_terminal() || io::stdout().is_terminal() {
         return ProgressBar::hidden();
     }
     let (bar, template) = match bytes {

@@ -86,7 +86,7 @@ impl Events for Console {
     }
 
     fn begin(&mut self, stage: &'static str, done: u64, length: u64) {
-        let bar = bar(Some(length), "{prefix:>6} {bar:20.cyan/238} {pos}/{len} {eta:>3} left  {wide_msg}")
+        let bar = bar(Some(length), "{prefix:>6} {bar:14.cyan/238} {pos}/{len} {eta:>3} left  {wide_msg}")
             .with_position(done);
         bar.set_prefix(stage);
         bar.reset_eta();

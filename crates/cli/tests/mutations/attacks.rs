@@ -57,6 +57,9 @@ fn hostile_templates_and_tokenizers_are_refused_by_file() {
         assert!(ended.code == Some(2) && named, "{template}: {:?} {said}", ended.code);
         assert!(!said.contains("panicked"), "{template}: {said}");
     }
+    std::fs::write(root.join("model/chat_template.jinja"), "{# two lines #}\n{{ [1] * ; }}").unwrap();
+    let said = run(root, "train text.toml --dry-run").stderr;
+    assert!(said.contains("model/chat_template.jinja: line 2: ") && said.lines().count() == 1, "{said}");
     std::fs::write(root.join("model/chat_template.jinja"), good).unwrap();
     let good = std::fs::read(root.join("model/tokenizer.json")).unwrap();
     for component in COMPONENTS {
@@ -195,7 +198,8 @@ fn paths_that_are_not_utf8_work_or_are_refused_by_name() {
         };
         line.iter().map(place).collect()
     };
-    let cases: [(&[&[u8]], i32); 6] = [
+    let cases: [(&[&[u8]], i32); 7] = [
+        (&[b"maze", b"show", b"--seed", b"\xff1"], 2),
         (&[b"pass-at-k", b"@samples", b"--uneven", b"--resamples", b"100"], 0),
         (&[b"train", b"@maze", b"--dry-run"], 0),
         (&[b"train", b"@maze", b"--out", b"@out"], 0),
@@ -208,5 +212,7 @@ fn paths_that_are_not_utf8_work_or_are_refused_by_name() {
         let ended = confine::run(&line, folder.path(), TIME, MEMORY);
         assert_eq!(ended.code, Some(code), "{line:?}: {}", ended.stderr);
         assert!(!ended.stderr.contains("panicked"), "{line:?}: {}", ended.stderr);
+        let named = ended.stderr.contains("\\xFF") || ended.stderr.contains('\u{fffd}');
+        assert!(code == 0 || named, "{line:?}: {}", ended.stderr);
     }
 }

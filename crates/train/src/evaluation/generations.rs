@@ -5,6 +5,7 @@
 
 use crate::bad_input;
 use crate::evaluation::folder;
+use crate::evaluation::samples::MOST_SAMPLES;
 use crate::failure::OrBadInput;
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
@@ -95,6 +96,13 @@ impl Generations {
                 Ok(key) => key,
                 Err(e) => bad_input!("{} line {number}: {e}", path.display()),
             };
+            if key.sample >= MOST_SAMPLES {
+                bad_input!(
+                    "{} line {number}: sample: found {}, wanted an index below {MOST_SAMPLES}",
+                    path.display(),
+                    key.sample
+                );
+            }
             if !present.contains_key(key.problem.as_ref()) {
                 present.insert(key.problem.clone().into_owned(), Present::default());
             }
@@ -255,6 +263,16 @@ mod tests {
         std::fs::write(&path, "{\"problem\":\"a\",\"sample\":0,\"text\":\"\"}\nnonsense\n{\"problem\":\"a\",\"sample\":1,\"text\":\"\"}\n").unwrap();
         let error = Generations::open(&path).unwrap_err();
         assert!(error.to_string().contains("line 2"), "{error:#}");
+        assert_eq!(crate::failure::exit_code(&error), 2);
+    }
+
+    #[test]
+    fn an_index_beyond_any_evaluation_is_refused_by_line_before_memory_is_taken_for_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("g.jsonl");
+        std::fs::write(&path, "{\"problem\":\"a\",\"sample\":9223372036854775807,\"text\":\"\"}\n").unwrap();
+        let error = Generations::open(&path).unwrap_err();
+        assert!(error.to_string().contains("line 1: sample: found 9223372036854775807, wanted"), "{error:#}");
         assert_eq!(crate::failure::exit_code(&error), 2);
     }
 }

@@ -193,7 +193,7 @@ impl ChatTemplate {
         environment.add_filter("tojson", tojson);
         environment
             .add_template_owned("chat", without_generation_tags(&self.source))
-            .map_err(|e| anyhow::anyhow!("{e:#}"))?;
+            .map_err(|e| anyhow::anyhow!("line {}: {}", e.line().unwrap_or(1), raised(&e)))?;
         Ok(environment)
     }
 }
@@ -203,7 +203,7 @@ fn instructions(messages: usize) -> u64 {
     INSTRUCTIONS + INSTRUCTIONS_PER_MESSAGE * messages as u64
 }
 
-/// The message of `raise_exception`, without the engine's own words around it.
+/// The message of `raise_exception` or of the parser, without the engine's own words around it.
 fn raised(error: &Error) -> String {
     error.detail().map_or_else(|| error.to_string(), str::to_owned)
 }

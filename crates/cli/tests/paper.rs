@@ -246,7 +246,9 @@ fn run_folders_give_the_mazes_table_and_figures() {
         "--set",
         "task.train=200",
         "--set",
-        "sft.steps=20",
+        "sft.steps=200",
+        "--set",
+        "sft.lr=3e-3",
         "--set",
         "eval.every=2",
         "--set",
@@ -285,6 +287,7 @@ fn run_folders_give_the_mazes_table_and_figures() {
     done(&["paper", "figure-1", "--from", &runs, "--out", &out]);
     let values = std::fs::read_to_string(at("out/figure-1-values.csv")).unwrap();
     assert_eq!(values.matches("lost of the start,GRPO N=").count(), 2, "{values}");
+    assert!(!values.contains("NaN"), "{values}");
     let values = std::fs::read_to_string(at("out/figure-6-values.csv")).unwrap();
     assert!(values.lines().any(|l| l.starts_with("8,0.5,1,2,")), "two seeds: {values}");
 }

@@ -35,7 +35,7 @@ fn start(source: &Source) -> Option<Benchmark> {
 /// Percent of the problems that every run solved at its start and no sample solves at the end, by group size; and the mean
 /// probability that a group of N is active and misses the tail, over the problems at their starting success rates.
 ///
-/// None without starts and two group sizes.
+/// None without starts, two group sizes and a problem that every start solves.
 pub(super) fn lost(sources: &Sources, rows: &mut Table) -> Option<Panel> {
     let sizes = by_size(sources);
     let starts: Vec<Benchmark> = sizes.values().flatten().filter_map(|s| start(s)).collect();
@@ -45,7 +45,7 @@ pub(super) fn lost(sources: &Sources, rows: &mut Table) -> Option<Panel> {
     let solved = |b: &Benchmark| -> BTreeSet<String> {
         b.problems.iter().filter(|p| p.correct > 0).map(|p| p.id.clone()).collect()
     };
-    let in_all = starts.iter().map(solved).reduce(|a, b| &a & &b)?;
+    let in_all = starts.iter().map(solved).reduce(|a, b| &a & &b).filter(|all| !all.is_empty())?;
     let mut points: Vec<(f64, Resampled)> = Vec::new();
     for (n, seeds) in &sizes {
         let of_solved = |source: &&Source| {

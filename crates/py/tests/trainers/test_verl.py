@@ -227,10 +227,12 @@ def test_both_reward_managers_take_the_reward_function(name):
 def test_the_reward_function_can_mark_failures_for_the_estimator():
     from fgrpo.verl import compute_score
 
-    endless = "\\boxed{" + "(" * 3000 + "x" + ")" * 3000 + "}"
-    plain, marked = compute_score("d", endless, "9"), compute_score("d", endless, "9", unscorable=float("nan"))
+    plain, marked = compute_score("d", "\\boxed{9}", ""), compute_score("d", "\\boxed{9}", "", unscorable=float("nan"))
     assert plain["unscorable"] == 1 and plain["score"] == 0 and plain["acc"] == 0
     assert np.isnan(marked["score"]) and marked["acc"] == 0
+    # No response makes itself unscorable.
+    endless = "\\boxed{" + "(" * 3000 + "x" + ")" * 3000 + "}"
+    assert compute_score("d", endless, "9", unscorable=float("nan"))["score"] == 0
     assert compute_score("d", r"\boxed{B}", "B", verifier="choice", correct=2.0)["score"] == 2
     with pytest.raises(ValueError, match="verifier: found 'x'"):
         compute_score("d", "", "B", verifier="x")

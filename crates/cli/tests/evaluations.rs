@@ -77,6 +77,7 @@ fn every_command_reads_a_runs_evaluations() {
         for k in ["1", "2", "4"] {
             let (ours, theirs) = (&e["pass_at_k"][k], &counted["pass_at_k"][k]);
             assert!((ours.as_f64().unwrap() - theirs.as_f64().unwrap()).abs() < 1e-12, "{e} {counted}");
+            assert_eq!(e["interval"][k], counted["interval"][k], "{e} {counted}");
         }
         let scores = lines(&at.join("samples.jsonl"));
         let correct = scores.iter().filter(|s| s["correct"] == true).count() as u64;

@@ -401,7 +401,6 @@ impl<'a> Trainer<'a> {
         let config = self.config;
         let step = self.state.step;
         let mixed = matches!(config.task, TaskConfig::Mix(_));
-        let bootstrap = seeds::bootstrap(config.seed);
         let Self { run, engine, plan, events, task, .. } = self;
         let evaluated = run.in_place(|home| {
             let policy = Policy {
@@ -411,7 +410,7 @@ impl<'a> Trainer<'a> {
                 step,
             };
             let folder = checkpoint::path(&home.join(EVALUATIONS), step);
-            evaluate(policy, plan, &folder, &config.eval, mixed, bootstrap, *events)
+            evaluate(policy, plan, &folder, &config.eval, mixed, *events)
         })?;
         let Some(e) = evaluated else { return Ok(None) };
         // The policy first: a line without it would be the best of nothing.
@@ -610,7 +609,7 @@ impl<'a> Trainer<'a> {
             self.events.say(&format!("policy: {}", folder.display()));
         }
         Ok(match (evaluations.first(), evaluations.last()) {
-            (Some(first), Some(last)) => record::summary(first, last, seeds::bootstrap(self.config.seed)),
+            (Some(first), Some(last)) => record::summary(first, last),
             _ => String::new(),
         })
     }

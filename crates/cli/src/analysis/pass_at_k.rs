@@ -6,7 +6,9 @@ use crate::output::table::{Format, Table, percent};
 use fgrpo_core::rng::Key;
 use fgrpo_core::stats::majority::majority_at_k;
 use fgrpo_train::bad_input;
-use fgrpo_train::evaluation::estimate::{Measured, Tables, average_of, measure};
+use fgrpo_train::evaluation::estimate::{
+    Measured, RESAMPLES, Tables, average_of, measure, resamples, resamples_of_all,
+};
 use fgrpo_train::evaluation::samples::{Benchmark, Problem};
 use rayon::prelude::*;
 use serde_json::{Map, Value, json};
@@ -48,7 +50,7 @@ pub struct Args {
     #[arg(long)]
     pub uneven: bool,
     /// Resamples of the problem bootstrap.
-    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(100..=10_000_000))]
+    #[arg(long, value_name = "N", default_value_t = RESAMPLES, value_parser = clap::value_parser!(u64).range(100..=10_000_000))]
     pub resamples: u64,
     /// Seed of the bootstrap and of the majority votes' orders.
     #[arg(long, default_value_t = 0)]
@@ -92,7 +94,7 @@ pub struct Report {
 pub fn report(
     benchmark: &Benchmark,
     ks: &[u64],
-    resamples: u64,
+    draws: u64,
     seed: u64,
     index: u64,
 ) -> anyhow::Result<Report> {
@@ -101,12 +103,12 @@ pub fn report(
     }
     let key = Key::new(seed).with(index);
     let problems: Vec<&Problem> = benchmark.problems.iter().collect();
-    let all = measure(&benchmark.name, &problems, ks, resamples, key.with(0));
+    let all = measure(&benchmark.name, &problems, ks, draws, resamples(seed, index));
     let subjects = benchmark
         .subjects()
         .iter()
         .enumerate()
-        .map(|(i, (name, problems))| measure(name, problems, ks, resamples, key.with(1).with(i as u64)))
+        .map(|(i, (name, problems))| measure(name, problems, ks, draws, key.with(1).with(i as u64)))
         .collect();
     let majority = majority(&benchmark.problems, ks, key.with(2));
     Ok(Report { all, subjects, majority })
@@ -234,7 +236,7 @@ fn json_of(
     }
     // All problems together, whatever their benchmark.
     let problems: Vec<&Problem> = benchmarks.iter().flat_map(|b| &b.problems).collect();
-    let pooled = measure("all", &problems, ks, args.resamples, Key::new(args.seed).with(u64::MAX));
+    let pooled = measure("all", &problems, ks, args.resamples, resamples_of_all(args.seed));
     let Value::Object(mut object) = together_json(&pooled, ks, each) else { unreachable!("it is an object") };
     let averages = averages.iter().map(|m| (m.name.clone(), measured_json(m, ks).into()));
     object.insert("averages".into(), Value::Object(averages.collect()));

@@ -89,7 +89,7 @@ fn evaluation(run: &Run) -> Vec<String> {
         let moved = |k| Some((first.pass_at(k)?, last.pass_at(k)?));
         let (Some(one), Some(many)) = (moved(1), moved(k)) else { continue };
         let percent = |x| Format::Percent.text(x);
-        let change = |k| paired(first.problems_at(k), last.problems_at(k), k);
+        let change = |k| paired(first.problems_at(k), last.problems_at(k));
         let (Some(change_one), Some(change_many)) = (change(1), change(k)) else { continue };
         if change_one.low > 0.0 && change_many.high < 0.0 {
             found.push(format!(

@@ -4,13 +4,9 @@ use super::chart::{Format, number};
 use super::findings;
 use super::input::{Eval, Run};
 use super::page::{Group, escape, groups, is_setting};
-use fgrpo_core::rng::Key;
-use fgrpo_core::stats::bootstrap::{Simulated, resampled_mean};
+use fgrpo_train::evaluation::estimate::{RESAMPLES, change};
 use std::collections::BTreeSet;
 use std::fmt::Write;
-
-/// Resamples of the problems behind an interval of a difference.
-const RESAMPLES: u64 = 4_000;
 
 /// The section; `apart` says which runs can't be compared.
 pub(super) fn section(runs: &[Run], apart: &[String]) -> String {
@@ -67,7 +63,7 @@ fn lead(runs: &[Run], groups: &[Group]) -> Option<String> {
         {
             let of = |group: &Group| -> Option<String> {
                 let parts = ends.iter().map(|&k| {
-                    let d = paired(end(base, k), end(group, k), k)?;
+                    let d = paired(end(base, k), end(group, k))?;
                     Some(format!("pass@{k} {}", d.words()))
                 });
                 Some(format!("{} ends with {}", group.name, parts.collect::<Option<Vec<_>>>()?.join(" and ")))
@@ -88,7 +84,7 @@ fn lead(runs: &[Run], groups: &[Group]) -> Option<String> {
         let start = |k| per_problem(runs, only, k, |r| r.evals_of(set).next());
         if first.step < last.step {
             let parts = ends.iter().map(|&k| {
-                let d = paired(start(k), end(only, k), k)?;
+                let d = paired(start(k), end(only, k))?;
                 Some(format!("pass@{k} is {}", d.words()))
             });
             if let Some(parts) = parts.collect::<Option<Vec<_>>>() {
@@ -316,20 +312,11 @@ impl Difference {
 
 /// `b - a`, paired by problem, over the problems that both have. The caller knows that the problems are the same:
 /// evaluations of one set are (see `input::tell_sets_apart`).
-pub(super) fn paired(
-    a: Option<Vec<Option<f64>>>,
-    b: Option<Vec<Option<f64>>>,
-    k: usize,
-) -> Option<Difference> {
+pub(super) fn paired(a: Option<Vec<Option<f64>>>, b: Option<Vec<Option<f64>>>) -> Option<Difference> {
     let (a, b) = a.zip(b).filter(|(a, b)| a.len() == b.len())?;
     let difference: Vec<f64> = b.iter().zip(&a).filter_map(|(b, a)| Some((*b)? - (*a)?)).collect();
-    if difference.is_empty() {
-        return None;
-    }
-    let key = Key::new(k as u64);
-    let drawn = Simulated::new((0..RESAMPLES).map(|i| resampled_mean(&difference, key, i)).collect());
-    let (low, high) = drawn.interval(0.95);
-    Some(Difference { mean: mean(&difference), low, high })
+    let (mean, [low, high]) = change(&[difference])?;
+    Some(Difference { mean, low, high })
 }
 
 /// Each group's change since its first evaluation, and its difference to the first group.
@@ -340,12 +327,12 @@ fn differences(runs: &[Run], groups: &[Group], set: &str) -> String {
     let start =
         |group: &Group, k| per_problem(runs, group, k, |r| r.evals_of(set).next().filter(|_| moved(r)));
     let end = |group: &Group, k| per_problem(runs, group, k, |r| r.evals_of(set).next_back());
-    let change = rows(groups, &ks, |g, k| paired(start(g, k), end(g, k), k));
+    let change = rows(groups, &ks, |g, k| paired(start(g, k), end(g, k)));
     let mut html = String::new();
     let step = runs.iter().find_map(first).unwrap_or(0);
     html.push_str(&difference_table(&format!("Change since step {step}"), &ks, &change));
     if let [base, others @ ..] = groups {
-        let rows = rows(others, &ks, |g, k| paired(end(base, k), end(g, k), k));
+        let rows = rows(others, &ks, |g, k| paired(end(base, k), end(g, k)));
         html.push_str(&difference_table(&format!("Difference to {}", base.name), &ks, &rows));
     }
     if !html.is_empty() {

@@ -2,10 +2,40 @@
 
 use super::samples::Problem;
 use fgrpo_core::rng::Key;
-use fgrpo_core::stats::bootstrap::{Simulated, resample};
+use fgrpo_core::stats::bootstrap::{Simulated, resample, resampled_mean};
 use fgrpo_core::stats::pass_at_k::{PassAtK, pass_at_k};
 use rayon::prelude::*;
 use std::collections::HashMap;
+
+/// Resamples of every bootstrap that has no number of its own.
+pub const RESAMPLES: u64 = 10_000;
+
+/// The key of the resamples of a set of problems, the `index`-th of those looked at together. Whoever looks at the same
+/// samples, a run or a command, finds the same interval.
+pub fn resamples(seed: u64, index: u64) -> Key {
+    Key::new(seed).with(index).with(0)
+}
+
+/// The key of the resamples of the problems of all sets together.
+pub fn resamples_of_all(seed: u64) -> Key {
+    Key::new(seed).with(u64::MAX)
+}
+
+/// The mean of the sets' mean differences, and its 95 % interval by a bootstrap that draws problems anew within each set.
+/// None without sets, or with an empty one.
+pub fn change(sets: &[Vec<f64>]) -> Option<(f64, [f64; 2])> {
+    if sets.is_empty() || sets.iter().any(Vec::is_empty) {
+        return None;
+    }
+    let n = sets.len() as f64;
+    let mean = sets.iter().map(|set| set.iter().sum::<f64>() / set.len() as f64).sum::<f64>() / n;
+    let resampled = |i: u64| {
+        let means = sets.iter().enumerate().map(|(s, v)| resampled_mean(v, resamples(0, s as u64), i));
+        means.fold(0.0, |a, p| a + p) / n
+    };
+    let (low, high) = Simulated::new((0..RESAMPLES).map(resampled).collect()).interval(0.95);
+    Some((mean, [low, high]))
+}
 
 /// Samples of a problem up to which there is a table; of so many more there are few problems.
 const TABULATED: u64 = 1 << 14;

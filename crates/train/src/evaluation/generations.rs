@@ -270,7 +270,9 @@ mod tests {
     fn an_index_beyond_any_evaluation_is_refused_by_line_before_memory_is_taken_for_it() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("g.jsonl");
-        std::fs::write(&path, "{\"problem\":\"a\",\"sample\":9223372036854775807,\"text\":\"\"}\n").unwrap();
+        let line = |sample: u64| format!("{{\"problem\":\"a\",\"sample\":{sample},\"text\":\"\"}}\n");
+        // As the last line it would be a torn one.
+        std::fs::write(&path, line(9223372036854775807) + &line(0)).unwrap();
         let error = Generations::open(&path).unwrap_err();
         assert!(error.to_string().contains("line 1: sample: found 9223372036854775807, wanted"), "{error:#}");
         assert_eq!(crate::failure::exit_code(&error), 2);

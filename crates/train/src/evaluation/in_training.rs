@@ -12,7 +12,6 @@ use crate::events::Events;
 use crate::failure::Stopped;
 use crate::language::Language;
 use crate::problem::{Split, Task};
-use fgrpo_core::rng::Key;
 use fgrpo_nn::Engine;
 use std::collections::HashMap;
 use std::path::Path;
@@ -58,7 +57,6 @@ pub fn evaluate(
     folder: &Path,
     eval: &EvalConfig,
     mixed: bool,
-    bootstrap: Key,
     events: &mut dyn Events,
 ) -> anyhow::Result<Option<Evaluation>> {
     let Policy { engine, language, max_cached_tokens, step } = policy;
@@ -88,7 +86,7 @@ pub fn evaluate(
         }
     }
     let counted = samples::read(&folder.file(samples::SCORED))?;
-    let mut evaluation = Evaluation::of(step, plan, &counted, (eval.average, mixed), bootstrap);
+    let mut evaluation = Evaluation::of(step, plan, &counted, eval.average, mixed);
     evaluation.examples = examples(plan, &folder, &store)?;
     if !eval.keep_texts {
         store.remove()?;

@@ -1,12 +1,11 @@
 //! What a run's evaluation found, a line of `eval.jsonl`: pass@k over held-out problems with problem-bootstrap intervals.
 //! It is counted from the folder that the evaluation leaves, by the estimator of every other command.
 
-use super::estimate::{average_of, measure};
+use super::estimate::{RESAMPLES, average_of, change, measure, resamples, resamples_of_all};
 use super::plan::Plan;
 use super::samples::{Benchmark, Problem};
 use crate::config::Average;
 use fgrpo_core::rng::Key;
-use fgrpo_core::stats::bootstrap::{Simulated, resampled_mean};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -112,32 +111,26 @@ pub struct Example {
     pub correct: bool,
 }
 
-const RESAMPLES: u64 = 2_000;
-
 /// A part's counted samples, or nothing where it has none.
 type Counts<'a> = Vec<&'a Problem>;
 
 impl Evaluation {
     /// Counts the samples of a plan's problems. `mixed` problems are also counted part by part.
-    pub fn of(
-        step: u64,
-        plan: &Plan,
-        counted: &[Benchmark],
-        (average, mixed): (Average, bool),
-        bootstrap: Key,
-    ) -> Self {
+    pub fn of(step: u64, plan: &Plan, counted: &[Benchmark], average: Average, mixed: bool) -> Self {
         let of_part = |name: &str| -> Counts<'_> {
             counted.iter().filter(|b| b.name == name).flat_map(|b| &b.problems).collect()
         };
         let parts: Vec<(&str, Counts<'_>)> =
             plan.parts.iter().map(|p| (p.name.as_str(), of_part(&p.name))).collect();
         let all: Counts<'_> = parts.iter().flat_map(|(_, problems)| problems.iter().copied()).collect();
-        let sets: Vec<&[&Problem]> = match average {
-            Average::Parts if mixed => parts.iter().map(|(_, problems)| &problems[..]).collect(),
-            _ => vec![&all],
+        let own = |i: usize| resamples(0, i as u64);
+        let together = if mixed { resamples_of_all(0) } else { own(0) };
+        let sets: Vec<(&[&Problem], Key)> = match average {
+            Average::Parts if mixed => parts.iter().enumerate().map(|(i, (_, p))| (&p[..], own(i))).collect(),
+            _ => vec![(&all, together)],
         };
-        let Estimate { pass_at_k, interval } = estimate(&sets, &plan.ks, bootstrap);
-        let whole = part(&all, plan, bootstrap);
+        let Estimate { pass_at_k, interval } = estimate(&sets, &plan.ks);
+        let whole = part(&all, plan, together);
         let tokens =
             all.iter().map(|p| p.tokens).fold((0, 0), |(t, n), (tokens, said)| (t + tokens, n + said));
         let mut problem_set = Sha256::new();
@@ -161,7 +154,10 @@ impl Evaluation {
             left_out: whole.left_out,
             examples: Vec::new(),
             parts: match mixed {
-                true => parts.iter().map(|(n, p)| ((*n).to_owned(), part(p, plan, bootstrap))).collect(),
+                true => {
+                    let each = parts.iter().enumerate();
+                    each.map(|(i, (name, p))| ((*name).to_owned(), part(p, plan, own(i)))).collect()
+                }
                 false => BTreeMap::new(),
             },
         }
@@ -169,8 +165,8 @@ impl Evaluation {
 }
 
 /// Problems counted on their own.
-fn part(problems: &[&Problem], plan: &Plan, bootstrap: Key) -> PartEvaluation {
-    let Estimate { pass_at_k, interval } = estimate(&[problems], &plan.ks, bootstrap);
+fn part(problems: &[&Problem], plan: &Plan, key: Key) -> PartEvaluation {
+    let Estimate { pass_at_k, interval } = estimate(&[(problems, key)], &plan.ks);
     let all_scored = problems.iter().all(|p| p.samples == plan.n);
     let few = |k: u64| problems.iter().filter(|p| p.samples < k).count();
     PartEvaluation {
@@ -197,20 +193,14 @@ struct Estimate {
 /// pass@k with its interval: the mean over the sets of their problems' means. Absent where no problem of a set
 /// has k scored samples, which can't be estimated without bias. Problems are drawn anew within each set: the sets are
 /// what they are.
-fn estimate(sets: &[&[&Problem]], ks: &[u64], bootstrap: Key) -> Estimate {
+fn estimate(sets: &[(&[&Problem], Key)], ks: &[u64]) -> Estimate {
     let Estimate { mut pass_at_k, mut interval } = Estimate::default();
     for &k in ks {
-        let sets: Vec<Counts<'_>> =
-            sets.iter().map(|set| set.iter().copied().filter(|p| p.samples >= k).collect()).collect();
-        if sets.iter().any(Vec::is_empty) {
-            continue;
-        }
-        let key = bootstrap.with(k);
-        let measured: Vec<_> = sets
-            .iter()
-            .enumerate()
-            .map(|(i, set)| measure("", set, &[k], RESAMPLES, key.with(i as u64)))
-            .collect();
+        let measured = sets.iter().map(|(set, key)| {
+            let enough: Counts<'_> = set.iter().copied().filter(|p| p.samples >= k).collect();
+            (!enough.is_empty()).then(|| measure("", &enough, &[k], RESAMPLES, *key))
+        });
+        let Some(measured) = measured.collect::<Option<Vec<_>>>() else { continue };
         let mean = average_of("", &measured.iter().collect::<Vec<_>>());
         let (low, high) = mean.intervals[0];
         pass_at_k.insert(k as usize, mean.values[0]);
@@ -253,27 +243,9 @@ fn left_out_words(
     left_out.iter().map(words).collect()
 }
 
-/// The 95 % percentile-bootstrap interval of the mean of the sets' means. Problems are drawn anew within each set: the
-/// sets are what they are.
-fn interval_over_sets(sets: &[Vec<f64>], key: Key) -> [f64; 2] {
-    let resampled = |i: u64| {
-        let means = sets.iter().enumerate().map(|(s, v)| resampled_mean(v, key.with(s as u64), i));
-        means.fold(0.0, |a, p| a + p) / sets.len() as f64
-    };
-    let (low, high) = Simulated::new((0..RESAMPLES).map(resampled).collect()).interval(0.95);
-    [low, high]
-}
-
-/// The 95 % percentile-bootstrap interval of the mean of `values`.
-fn mean_interval(values: &[f64], resamples: u64, key: Key) -> [f64; 2] {
-    let means = (0..resamples).map(|i| resampled_mean(values, key, i)).collect();
-    let (low, high) = Simulated::new(means).interval(0.95);
-    [low, high]
-}
-
 /// What training changed, in words: pass@k before and after, and the paired difference of pass@1
 /// over problems with its 95 % bootstrap interval.
-pub fn summary(first: &Evaluation, last: &Evaluation, key: Key) -> String {
+pub fn summary(first: &Evaluation, last: &Evaluation) -> String {
     use std::fmt::Write;
     let mut text = format!("held-out, {} problems x {} samples\n", last.problems, last.samples);
     let _ = writeln!(
@@ -316,13 +288,7 @@ pub fn summary(first: &Evaluation, last: &Evaluation, key: Key) -> String {
         .zip(&after)
         .map(|(a, b)| a.iter().zip(b).filter_map(|(a, b)| Some((*b)? - (*a)?)).collect())
         .collect();
-    if same && gains.iter().all(|set: &Vec<f64>| !set.is_empty()) {
-        let [low, high] = match &gains[..] {
-            [gains] => mean_interval(gains, RESAMPLES, key),
-            sets => interval_over_sets(sets, key),
-        };
-        let mean = |set: &Vec<f64>| set.iter().sum::<f64>() / set.len() as f64;
-        let gain = gains.iter().map(mean).sum::<f64>() / gains.len() as f64;
+    if same && let Some((gain, [low, high])) = change(&gains) {
         let _ = write!(
             text,
             "pass@1 changed by {:+.1} points, 95 % interval over problems [{:+.1}, {:+.1}]",
@@ -347,7 +313,7 @@ mod tests {
     #[test]
     fn problems_without_enough_scored_samples_are_counted_and_said() {
         let problems = [4, 4, 3, 1].map(|scored| Problem::counted(String::new(), scored, 1));
-        let left_out = part(&problems.each_ref(), &plan(4, &[1, 2, 4, 5]), Key::new(1)).left_out;
+        let left_out = part(&problems.each_ref(), &plan(4, &[1, 2, 4, 5]), resamples(0, 0)).left_out;
         assert_eq!(left_out, BTreeMap::from([(2, 1), (4, 2), (5, 4)]));
         let evaluation = Evaluation {
             step: 1,
@@ -406,7 +372,7 @@ mod tests {
         };
         let said = |average| {
             let (first, last) = (evaluation(0, [0; 4], average), evaluation(1, [4, 4, 4, 0], average));
-            summary(&first, &last, Key::new(1))
+            summary(&first, &last)
         };
         assert!(said(Average::Problems).contains("changed by +75.0 points"), "{}", said(Average::Problems));
         let parts = said(Average::Parts);
@@ -427,7 +393,9 @@ mod tests {
         let (solved, missed) = ([count(4), count(4), count(4)], [count(0)]);
         let all: Vec<&Problem> = solved.iter().chain(&missed).collect();
         let estimated = |sets: &[&[&Problem]]| {
-            let Estimate { pass_at_k, interval } = estimate(sets, &[2], Key::new(1));
+            let sets: Vec<_> =
+                sets.iter().enumerate().map(|(i, set)| (*set, resamples(0, i as u64))).collect();
+            let Estimate { pass_at_k, interval } = estimate(&sets, &[2]);
             (pass_at_k.get(&2).copied(), interval.get(&2).copied())
         };
         let (pooled, [low, high]) = match estimated(&[&all]) {

@@ -27,11 +27,6 @@ pub fn logging(seed: u64, step: u64) -> Key {
     Key::new(seed).with(6).with(step)
 }
 
-/// Bootstrap over problems.
-pub fn bootstrap(seed: u64) -> Key {
-    Key::new(seed).with(7)
-}
-
 /// Initial factors of an adapter.
 pub fn adapter(seed: u64) -> Key {
     Key::new(seed).with(9)

@@ -5,17 +5,13 @@ use super::settings::Args;
 use crate::analysis::pass_at_k::{self, Report};
 use crate::output::table::{Format, Table, percent};
 use crate::report::sampled;
-use fgrpo_core::rng::Key;
 use fgrpo_train::config::Average;
-use fgrpo_train::evaluation::estimate::{self, Measured};
+use fgrpo_train::evaluation::estimate::{self, Measured, RESAMPLES, resamples, resamples_of_all};
 use fgrpo_train::evaluation::folder::Folder;
 use fgrpo_train::evaluation::generations::Generations;
 use fgrpo_train::evaluation::plan::Plan;
 use fgrpo_train::evaluation::samples::{self, Benchmark, Problem, SCORED};
 use serde_json::Value;
-
-/// Resamples of the problem bootstrap.
-const RESAMPLES: u64 = 10_000;
 
 /// Prints the tables of the plan's data sets and writes the summary of all the folder's. Of several parts the average
 /// stands last: over their problems, or over the parts where the configuration says so.
@@ -31,7 +27,7 @@ pub fn report(
     let all = samples::read(&folder.file(SCORED))?;
     let mut values: Vec<Value> = Vec::new();
     let mut reports: Vec<(&Benchmark, Report, Vec<u64>)> = Vec::new();
-    for b in &all {
+    for (i, b) in all.iter().enumerate() {
         let fewest = b.fewest();
         // A -k beyond what is there yet waits for the rest of the samples.
         let (asked, beyond): (Vec<u64>, Vec<u64>) = plan.ks.iter().partition(|&&k| k <= fewest);
@@ -56,7 +52,7 @@ pub fn report(
             }
             continue;
         }
-        let report = pass_at_k::report(b, &ks, RESAMPLES, args.seed.unwrap_or(0), 0)?;
+        let report = pass_at_k::report(b, &ks, RESAMPLES, 0, i as u64)?;
         values.push(pass_at_k::report_json(b, &report, &ks, true));
         reports.push((b, report, ks));
     }
@@ -108,7 +104,6 @@ fn together(
     }
     let ks: Vec<u64> =
         parts[0].2.iter().copied().filter(|k| parts.iter().all(|(_, _, ks)| ks.contains(k))).collect();
-    let key = Key::new(0).with(u64::MAX);
     let measured = match average {
         Some(Average::Parts) => {
             let each: Vec<Measured> = parts
@@ -116,14 +111,14 @@ fn together(
                 .enumerate()
                 .map(|(i, (b, _, _))| {
                     let problems: Vec<_> = b.problems.iter().collect();
-                    estimate::measure(&b.name, &problems, &ks, RESAMPLES, key.with(i as u64))
+                    estimate::measure(&b.name, &problems, &ks, RESAMPLES, resamples(0, i as u64))
                 })
                 .collect();
             estimate::average_of("mean of the parts", &each.iter().collect::<Vec<_>>())
         }
         _ => {
             let problems: Vec<_> = parts.iter().flat_map(|(b, _, _)| &b.problems).collect();
-            estimate::measure("all problems", &problems, &ks, RESAMPLES, key)
+            estimate::measure("all problems", &problems, &ks, RESAMPLES, resamples_of_all(0))
         }
     };
     Some((measured, ks))
@@ -178,7 +173,8 @@ fn page(
     });
     let sets = reports
         .iter()
-        .map(|(b, report, ks)| {
+        .enumerate()
+        .map(|(i, (b, report, ks))| {
             let part = plan.parts.iter().find(|p| p.name == b.name);
             let of_this_data = part.map_or(&[][..], |p| &p.problems);
             let mut by_problem = Table::new(["problem", "samples", "correct", "rate %"]);
@@ -192,7 +188,7 @@ fn page(
             every.sort_unstable();
             every.dedup();
             let all: Vec<_> = b.problems.iter().collect();
-            let curve = estimate::measure(&b.name, &all, &every, RESAMPLES, Key::new(args.seed.unwrap_or(0)));
+            let curve = estimate::measure(&b.name, &all, &every, RESAMPLES, resamples(0, i as u64));
             let points = every.iter().zip(&curve.values).zip(&curve.intervals);
             Ok(sampled::Set {
                 name: b.name.clone(),

@@ -46,8 +46,7 @@ pub struct Policy<'a> {
 }
 
 /// Samples, grades and counts what `plan` asks, in a folder that `fgrpo eval` could have left; `mixed` problems are also
-/// counted part by part. `None` when asked to stop;
-/// what is there by then is gone on from the next time.
+/// counted part by part. `None` when asked to stop; what is there by then is gone on from the next time.
 ///
 /// # Errors
 /// A folder that holds another evaluation or can't be written, and what the engine reports.

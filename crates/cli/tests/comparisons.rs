@@ -6,7 +6,7 @@ mod support;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use support::{ends_with, fgrpo};
+use support::{ends_with, fgrpo, lines};
 
 const CONFIG: &str = r#"
 steps = 4
@@ -36,10 +36,6 @@ every = 2
 [compute]
 threads = 2
 "#;
-
-fn lines(path: &Path) -> Vec<Value> {
-    std::fs::read_to_string(path).unwrap().lines().map(|l| serde_json::from_str(l).unwrap()).collect()
-}
 
 struct Place(tempfile::TempDir);
 

@@ -4,7 +4,7 @@ mod support;
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use support::{ended, ends_with, file, run, signal, spawned, wait_until};
+use support::{done, ended, ends_with, file, lines, signal, spawned, wait_until};
 
 const CONFIG: &str = r#"
 steps = 4
@@ -39,11 +39,6 @@ every = 2
 threads = 1
 "#;
 
-fn lines(path: &Path) -> Vec<Value> {
-    let text = std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    text.lines().map(|l| serde_json::from_str(l).unwrap()).collect()
-}
-
 fn step(run: &Path, step: u64) -> PathBuf {
     run.join(format!("evaluations/step-{step:06}"))
 }
@@ -60,9 +55,7 @@ fn train(folder: &Path, name: &str, more: &[&str]) -> PathBuf {
 }
 
 fn json(args: &[&str]) -> Value {
-    let (out, said, code) = run(support::fgrpo().args(args));
-    assert_eq!(code, 0, "{args:?}: {said}");
-    serde_json::from_str(&out).unwrap()
+    serde_json::from_str(&done(args)).unwrap()
 }
 
 #[test]

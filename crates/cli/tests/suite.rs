@@ -1,18 +1,14 @@
 //! `fgrpo eval --suite paper` as it is used.
 
-use assert_cmd::Command;
+mod support;
+
 use std::path::Path;
+use support::done;
 
+/// Exit code, stdout and stderr.
 fn fgrpo(args: &[&str]) -> (i32, String, String) {
-    let output = Command::cargo_bin("fgrpo").unwrap().args(args).output().unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
-}
-
-fn done(args: &[&str]) -> String {
-    let (code, out, err) = fgrpo(args);
-    assert_eq!(code, 0, "{args:?}: {err}");
-    out
+    let (out, said, code) = support::run(support::fgrpo().args(args));
+    (code, out, said)
 }
 
 /// Two problems of some benchmarks, under names that people have them by.

@@ -29,6 +29,21 @@ pub(crate) fn ends_with(code: i32, args: &[&str]) -> String {
     said
 }
 
+/// What the program prints on stdout when it ends with 0.
+#[track_caller]
+pub(crate) fn done(args: &[&str]) -> String {
+    let (out, said, code) = run(fgrpo().args(args));
+    assert_eq!(code, 0, "{args:?}: {said}");
+    out
+}
+
+/// Every line of a file as JSON.
+#[track_caller]
+pub(crate) fn lines(path: &Path) -> Vec<serde_json::Value> {
+    let text = std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    text.lines().map(|l| serde_json::from_str(l).unwrap()).collect()
+}
+
 /// A small model folder with tokenizer and template, made once for all tests of a process.
 pub(crate) fn model() -> &'static Path {
     static MODEL: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();

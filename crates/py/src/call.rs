@@ -1,4 +1,4 @@
-//! What every call shares: errors as Python's, work without the GIL, threads that end with the call.
+//! Shared by all calls: Python exceptions, work without the GIL, threads that end with the call.
 
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -19,13 +19,13 @@ pub(crate) fn without_gil<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Se
     })
 }
 
-/// What a panic said.
+/// The message of a panic.
 fn text_of(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("a panic without a message")
 }
 
-/// The number of threads for `pieces` of work: `asked`, or one for each processor, but no more than there is work for.
+/// The number of threads for `pieces` of work: `asked` or one per core, but at most one per piece.
 pub(crate) fn threads(asked: Option<usize>, pieces: usize) -> PyResult<usize> {
     let threads = match asked {
         Some(0) => return Err(bad("threads: found 0, wanted at least 1")),
@@ -35,8 +35,8 @@ pub(crate) fn threads(asked: Option<usize>, pieces: usize) -> PyResult<usize> {
     Ok(threads.min(pieces).max(1))
 }
 
-/// Runs `work`, whose parallel iterators then use threads that end with it. The global ones would stay, and a forked child
-/// would wait for them for ever.
+/// Runs `work` with its own threads for parallel iterators, which end with it. Global threads would stay, and a forked child
+/// would wait for them forever.
 pub(crate) fn with_own_threads<T: Send>(
     py: Python<'_>,
     work: impl FnOnce() -> anyhow::Result<T> + Send,

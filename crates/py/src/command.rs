@@ -6,9 +6,9 @@ use fgrpo::args::{Cli, run};
 use pyo3::prelude::*;
 use std::io::Write;
 
-/// Runs the command line `argv`, whose first word is the program's name, and returns its exit code.
+/// Runs the command line `argv`, which starts with the program's name, and returns its exit code.
 ///
-/// The caller gives SIGINT its default handling back first, so that Ctrl-C reaches the command.
+/// The caller first restores the default handler of SIGINT, so that Ctrl-C reaches the command.
 #[pyfunction]
 pub(crate) fn run_command(py: Python<'_>, argv: Vec<String>) -> PyResult<u8> {
     without_gil(py, || {

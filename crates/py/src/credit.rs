@@ -10,7 +10,7 @@ use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
-/// Core's message with the name that the argument has in Python.
+/// The message of `fgrpo-core` with the Python name of the argument.
 pub(crate) fn named(error: &Error) -> String {
     let Error::Setting { setting, found, wanted } = error else { return error.to_string() };
     let name = match *setting {
@@ -47,7 +47,7 @@ fn estimator(name: &str, eps: f64, ddof: usize, k: Option<usize>) -> PyResult<Ad
     }
 }
 
-/// The shaping by name with its numbers, or the paper's where it gives none.
+/// The shaping by name with its numbers, or the paper's numbers if none are given.
 fn shaping(given: Option<(String, Vec<f64>)>) -> PyResult<Shaping> {
     let Some((name, numbers)) = given else { return Ok(Shaping::None) };
     match (name.as_str(), numbers.as_slice()) {
@@ -66,7 +66,7 @@ fn shaping(given: Option<(String, Vec<f64>)>) -> PyResult<Shaping> {
 /// Advantages `(B,)`, success rates `(G,)`, focal weights `(G,)`.
 type Arrays<'py> = (Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>);
 
-/// `rewards`: `(B,)`, NaN where unscorable. `group`: `(B,)`, in `0..groups`. `labels`: what the caller calls the groups.
+/// `rewards`: `(B,)`, NaN where unscorable. `group`: `(B,)`, in `0..groups`. `labels`: the caller's names of the groups.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "the Python half names them")]
 pub(crate) fn credit<'py>(
@@ -115,7 +115,7 @@ pub(crate) fn credit<'py>(
 
 type Values = (Vec<f64>, Vec<f64>, Vec<f64>);
 
-/// The credit of all groups, or the first group that has none and why.
+/// The credit of all groups, or the first group that failed and why.
 fn assign(
     credit: &Credit,
     rewards: &[f64],

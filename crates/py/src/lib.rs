@@ -1,12 +1,12 @@
-//! The extension module `fgrpo._native`: what the Python package `fgrpo` calls.
+//! The extension module `fgrpo._native`, which the Python package `fgrpo` calls.
 //!
-//! Every function takes arrays of one type and one dimension, checks what `fgrpo-core` would assert, releases the GIL
-//! for the work and starts threads only within a call, so that a process that has called it can still be forked. A panic is
-//! turned into `RuntimeError`, one inside a verifier into the verdict `unscorable`. Shapes, dtypes and defaults are the business of
-//! the Python half (`python/fgrpo`).
+//! Every function takes one-dimensional arrays of a fixed type and checks what `fgrpo-core` would assert. It releases the GIL
+//! for the work and starts threads only within the call, so the process can be forked afterwards. A panic becomes
+//! a `RuntimeError`; a panic inside a verifier becomes the verdict `unscorable`. The Python code (`python/fgrpo`) handles
+//! shapes, dtypes and defaults.
 //!
-//! Arrays pass through the `numpy` crate. Python's buffer protocol would need none, but the stable ABI has it from
-//! Python 3.11 only, and this wheel serves 3.10. Loading the module doesn't import NumPy; the first array does.
+//! Arrays pass through the `numpy` crate. Python's buffer protocol would need no crate, but the stable ABI has it only from
+//! Python 3.11 on, and this wheel supports 3.10. Loading the module doesn't import NumPy; the first array does.
 
 mod call;
 mod command;

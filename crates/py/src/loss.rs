@@ -53,7 +53,7 @@ fn aggregation(name: &str, max_len: Option<usize>) -> PyResult<Aggregation> {
     Ok(found)
 }
 
-/// `logp`, `old_logp`, `mask`: `(B, T)`; `advantages`: `(B,)`. The loss and its derivative by `logp`, `(B, T)`.
+/// `logp`, `old_logp`, `mask`: `(B, T)`; `advantages`: `(B,)`. Returns the loss and its derivative with respect to `logp`, `(B, T)`.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "the Python half names them")]
 pub(crate) fn policy_loss<'py>(

@@ -1,4 +1,4 @@
-//! pass@k, the paired test and the planner, over counted samples.
+//! pass@k, the paired test and the planner, for counted samples.
 
 use crate::call::{bad, with_own_threads, without_gil};
 use fgrpo::analysis::compare::{self as paired, Comparison, Method, Plan};
@@ -41,7 +41,7 @@ pub(crate) fn pass_at_k<'py>(
     Ok(values.into_pyarray(py))
 }
 
-/// The columns of a `fgrpo.Samples`, one row for each problem.
+/// The columns of a `fgrpo.Samples`, one row per problem.
 #[derive(FromPyObject)]
 pub(crate) struct Columns {
     benchmark: Vec<String>,
@@ -52,7 +52,7 @@ pub(crate) struct Columns {
 }
 
 impl Columns {
-    /// The problems as the command's statistics take them. The Python half has checked the columns' lengths and counts.
+    /// The problems in the form of the command's statistics. The Python code has checked the columns' lengths and counts.
     fn benchmarks(self, side: &str) -> Vec<Benchmark> {
         let mut benchmarks: Vec<Benchmark> = Vec::new();
         let counts = self.n.into_iter().zip(self.c).zip(self.unscorable);
@@ -71,7 +71,7 @@ impl Columns {
     }
 }
 
-/// What `fgrpo.Comparison` is made of.
+/// The fields of `fgrpo.Comparison`.
 #[derive(IntoPyObject)]
 pub(crate) struct Compared {
     benchmark: String,
@@ -165,7 +165,7 @@ pub(crate) fn compare(
     Ok(found.into_iter().map(Compared::from).collect())
 }
 
-/// Per group size the share of active groups, of tail misses and of active groups that miss the tail; and the suggestion.
+/// For each group size, the share of active groups, of tail misses and of active groups that miss the tail; and the suggestion.
 type Outlooks = (Vec<(f64, f64, f64)>, Option<(u64, f64)>);
 
 /// The outlook of `fgrpo plan`.
@@ -190,10 +190,10 @@ pub(crate) fn plan(py: Python<'_>, samples: Columns, group_sizes: Vec<u64>, tail
     Ok((rows, fgrpo::analysis::plan::suggest(&outlooks)))
 }
 
-/// Benchmark, problem, n, c and number of unscorable samples, one row for each problem.
+/// Benchmark, problem, n, c and number of unscorable samples, one row per problem.
 type Rows = Vec<(String, String, u64, u64, u64)>;
 
-/// The scored samples that `fgrpo eval` writes: a file or a folder.
+/// The graded samples that `fgrpo eval` writes, from a file or a folder.
 #[pyfunction]
 pub(crate) fn read_samples(py: Python<'_>, path: PathBuf) -> PyResult<Rows> {
     let benchmarks = without_gil(py, || samples::read(&path))?.map_err(|e| bad(format!("{e:#}")))?;
@@ -204,10 +204,10 @@ pub(crate) fn read_samples(py: Python<'_>, path: PathBuf) -> PyResult<Rows> {
         .collect())
 }
 
-/// Benchmark (empty where the dump doesn't say), problem, reference answer and response, in the order of the dump.
+/// Benchmark (empty if the dump has none), problem, reference answer and response, in the order of the dump.
 type Responses = Vec<(String, String, String, String)>;
 
-/// The responses that verl ("verl") or lm-eval ("lm-eval") dumped, in a file or a folder, with the format; none where there is no dump.
+/// The responses in a dump of verl ("verl") or lm-eval ("lm-eval"), a file or a folder, with the format; none if it is no dump.
 #[pyfunction]
 pub(crate) fn read_dump(py: Python<'_>, path: PathBuf) -> PyResult<Option<(&'static str, Responses)>> {
     let read = || -> anyhow::Result<Option<(&'static str, Responses)>> {

@@ -6,7 +6,7 @@ use fgrpo_core::theory::{advantage, tail_miss as theory};
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 
-/// A group size as the theory counts; negative ones become 0, which it refuses.
+/// A group size as an unsigned number; negative ones become 0, which the theory refuses.
 fn group_size(n: i64) -> u64 {
     u64::try_from(n).unwrap_or(0)
 }
@@ -38,7 +38,7 @@ pub(crate) fn active<'py>(
     Ok(values.map_err(bad)?.into_pyarray(py))
 }
 
-/// The group size at which a tail miss is likeliest, and how likely it is there.
+/// The group size at which a tail miss is most likely, and its probability there.
 #[pyfunction]
 pub(crate) fn peak(mu: f64, tau: f64) -> PyResult<(u64, f64)> {
     theory::peak(mu, tau).map(|p| (p.n, p.tail_miss)).map_err(bad)

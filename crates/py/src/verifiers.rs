@@ -1,4 +1,4 @@
-//! The verifiers over lists of answers.
+//! The verifiers for lists of answers.
 
 use crate::call::{bad, threads, without_gil};
 use fgrpo_verify::verdict::{Outcome, Verdict};
@@ -14,13 +14,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Responses that a thread takes at a time.
+/// Number of responses that a thread takes at a time.
 const BATCH: usize = 16;
 
-/// Codes `(B,)` and reasons, one for each response.
+/// Codes `(B,)` and reasons, one per response.
 type Verdicts<'py> = (Bound<'py, PyArray1<u8>>, Vec<Cow<'static, str>>);
 
-/// The place of a verdict in `fgrpo.VERDICTS`.
+/// The index of a verdict in `fgrpo.VERDICTS`.
 const fn code(verdict: Verdict) -> u8 {
     match verdict {
         Verdict::Correct => 0,
@@ -30,7 +30,7 @@ const fn code(verdict: Verdict) -> u8 {
     }
 }
 
-/// The strings of a sequence. They stay in Python's memory; [`text`] looks at them.
+/// The strings of a sequence. They stay in Python's memory; [`text`] borrows them.
 fn strings<'py>(name: &str, items: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyString>>> {
     let string = |(i, item): (usize, PyResult<Bound<'py, PyAny>>)| {
         item?.cast_into::<PyString>().map_err(|e| {
@@ -41,14 +41,14 @@ fn strings<'py>(name: &str, items: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py
     items.try_iter()?.enumerate().map(string).collect()
 }
 
-/// A string as UTF-8. A lone surrogate, which has no UTF-8, becomes U+FFFD.
+/// A string as UTF-8. A lone surrogate, which has no UTF-8 form, becomes U+FFFD.
 fn text<'a>(strings: &'a [Bound<'_, PyString>]) -> Vec<Cow<'a, str>> {
     strings.iter().map(|s| s.to_string_lossy()).collect()
 }
 
-/// Checks every response against its problem. A problem that occurs several times is read once.
+/// Checks every response against its problem. A problem that occurs several times is parsed once.
 ///
-/// `make` reads a problem; where it can't, its responses are unscorable with its message as the reason.
+/// `make` parses a problem. If it fails, the responses are unscorable, with its message as the reason.
 fn check_all<'py, K, P>(
     py: Python<'py>,
     problems: &[K],
@@ -120,7 +120,7 @@ where
     Ok((codes.into_pyarray(py), outcomes.into_iter().map(|o| o.reason).collect()))
 }
 
-/// The outcome of a check; one that panics is unscorable.
+/// The outcome of a check; a panic is unscorable.
 fn guarded(check: impl FnOnce() -> Outcome) -> Outcome {
     catch_unwind(AssertUnwindSafe(check)).unwrap_or(const { Outcome::new(Verdict::Unscorable, "panic") })
 }
@@ -134,7 +134,7 @@ fn math_options(mode: &str) -> PyResult<math::Options> {
     Ok(math::Options { mode, ..math::Options::default() })
 }
 
-/// One gold for each response.
+/// One gold per response.
 #[pyfunction]
 pub(crate) fn verify_math<'py>(
     py: Python<'py>,
@@ -155,7 +155,7 @@ pub(crate) fn verify_math<'py>(
     )
 }
 
-/// One letter for each response; `options` are those of each question, or none.
+/// One letter per response; `options` are those of each question, or none.
 #[pyfunction]
 pub(crate) fn verify_choice<'py>(
     py: Python<'py>,
@@ -195,7 +195,7 @@ pub(crate) fn verify_choice<'py>(
     )
 }
 
-/// For each response the names of its instructions, and their arguments as a JSON array.
+/// The names of the instructions per response, and their arguments as a JSON array.
 #[pyfunction]
 pub(crate) fn verify_ifeval<'py>(
     py: Python<'py>,
@@ -220,7 +220,7 @@ pub(crate) fn verify_ifeval<'py>(
     )
 }
 
-/// One task and its data for each response.
+/// One task and its data per response.
 #[pyfunction]
 pub(crate) fn verify_synlogic<'py>(
     py: Python<'py>,
@@ -260,10 +260,10 @@ pub(crate) fn verify_synlogic<'py>(
     )
 }
 
-/// A reference answer of mathematics, read once. Safe to share between threads.
+/// A math reference answer, parsed once. Safe to share between threads.
 #[pyclass(frozen, subclass, module = "fgrpo._native")]
 pub(crate) struct MathProblem {
-    /// Nothing when reading the gold panicked: every response is unscorable.
+    /// None if parsing the gold panicked; then every response is unscorable.
     problem: Option<math::Problem>,
     gold: String,
 }
@@ -279,7 +279,7 @@ impl MathProblem {
         Ok(Self { problem, gold })
     }
 
-    /// The verdict's code (its place in fgrpo.VERDICTS) and its reason.
+    /// The verdict's code (its index in fgrpo.VERDICTS) and its reason.
     fn check(&self, py: Python<'_>, response: Bound<'_, PyString>) -> (u8, Cow<'static, str>) {
         let response = response.to_string_lossy();
         let check = || match &self.problem {

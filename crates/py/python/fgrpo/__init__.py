@@ -1,10 +1,10 @@
-"""F-GRPO for Python: group-relative advantages with the focal weight, verifiers of answers, pass@k and its tests.
+"""F-GRPO for Python: group-relative advantages with the focal weight, answer verifiers, pass@k and statistical tests.
 
-The mathematics is that of the command ``fgrpo`` (which this package installs too), written in Rust. Functions take and
-return NumPy arrays, release the GIL, start threads only within a call (so a process may fork afterwards), and
-raise ``ValueError`` or ``TypeError`` that names the argument, what was found and what was wanted.
+The functions run the same Rust code as the command ``fgrpo``, which this package also installs. They take and
+return NumPy arrays, release the GIL, and start threads only within a call, so a process may fork afterwards. Errors are
+``ValueError`` or ``TypeError`` and name the argument, what was found and what was expected.
 
-Shapes: ``G`` groups (one for each prompt), ``N`` completions of a group, ``B`` completions in all, ``T`` tokens, ``P``
+Shapes: ``G`` groups (one per prompt), ``N`` completions per group, ``B`` completions in total, ``T`` tokens, ``P``
 problems of an evaluation.
 
 ========================  ==================================================================================
@@ -14,7 +14,7 @@ verifiers                 verify_math, verify_choice, verify_ifeval, verify_synl
 statistics                pass_at_k, compare, Comparison, plan, Plan
 samples                   read_samples, Samples
 theory                    tail_miss, active, peak, Peak, low_lr, simulate, Trajectory
-plug-ins (imported apart) fgrpo.verl, fgrpo.trl, fgrpo.slime, fgrpo.openrlhf, fgrpo.verifiers, fgrpo.lm_eval
+plug-ins (import by name) fgrpo.verl, fgrpo.trl, fgrpo.slime, fgrpo.openrlhf, fgrpo.verifiers, fgrpo.lm_eval
 ========================  ==================================================================================
 
 >>> import fgrpo
@@ -53,7 +53,7 @@ _PLACE = {name: module for module, names in _PLACES.items() for name in names}
 __all__ = ["__version__", *_PLACE]
 
 
-# NumPy takes longer to import than the command takes to start, so it waits for the first name that needs it.
+# Importing NumPy takes longer than starting the command, so it is imported with the first name that needs it.
 def __getattr__(name):
     if name not in _PLACE:
         raise AttributeError(f"module 'fgrpo' has no attribute {name!r}")

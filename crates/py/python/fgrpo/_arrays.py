@@ -1,4 +1,4 @@
-"""Arguments as arrays: of numbers, of the wanted shape, in one piece."""
+"""Conversion of arguments to arrays of the right type and shape."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def integers(name: str, values: npt.ArrayLike) -> npt.NDArray[np.int64]:
 
 
 def booleans(name: str, values: npt.ArrayLike) -> npt.NDArray[np.bool_]:
-    """``values`` as bools: 0 is False, 1 is True, nothing else is either."""
+    """``values`` as bools: 0 is False, 1 is True, and other values are refused."""
     array = _checked(name, values, "biuf", "bools, or 0 and 1")
     if array.dtype.kind != "b" and not np.isin(array, (0, 1)).all():
         raise ValueError(f"{name}: found {array[~np.isin(array, (0, 1))][0]}, wanted bools, or 0 and 1")
@@ -33,12 +33,12 @@ def _checked(name: str, values: npt.ArrayLike, kinds: str, wanted: str) -> np.nd
     except ValueError:
         raise ValueError(f"{name}: found rows of different lengths, wanted an array") from None
     if array.size == 0 and not hasattr(values, "dtype"):
-        return array.astype(np.int64)  # an empty list says nothing of its type
+        return array.astype(np.int64)  # an empty list has no type
     if array.dtype.kind not in kinds:
         raise TypeError(f"{name}: found dtype {array.dtype}, wanted {wanted}")
     return array
 
 
 def flat(array: np.ndarray) -> np.ndarray:
-    """The array in one piece and one dimension, as the extension takes it."""
+    """The array as contiguous and one-dimensional, as the extension needs it."""
     return np.ascontiguousarray(array).reshape(-1)

@@ -17,11 +17,11 @@ Estimator = Literal["grpo", "dr_grpo", "rloo", "max_rl", "pkpo"]
 class Credit(NamedTuple):
     """The credit of groups of completions.
 
-    advantages: float64, the shape of the rewards; 0 where the reward was NaN. The focal weight is in them.
-    success_rate: float64 ``(G,)``, the fraction of correct completions; NaN where nothing was scored, or where rewards
-        are graded and nothing needed to know.
+    advantages: float64, same shape as the rewards, multiplied by the focal weight; 0 where the reward was NaN.
+    success_rate: float64 ``(G,)``, the fraction of correct completions; NaN if no completion has a reward, or if rewards
+        are graded and the success rate isn't needed.
     focal_weight: float64 ``(G,)``, ``(1 - success_rate)^gamma``.
-    group: int64 ``(B,)``, for each completion (in the order of ``advantages.ravel()``) its place in the two arrays above.
+    group: int64 ``(B,)``, for each completion (in the order of ``advantages.ravel()``) its index into the two arrays above.
     """
 
     advantages: npt.NDArray[np.float64]
@@ -45,19 +45,19 @@ def credit(
     shaping: str | tuple | None = None,
     mean_logp: npt.ArrayLike | None = None,
 ) -> Credit:
-    """Advantages of groups of completions, times the focal weight ``(1 - success_rate)^gamma`` of their group.
+    """Advantages of groups of completions, multiplied by the focal weight ``(1 - success_rate)^gamma`` of their group.
 
-    rewards: ``(G, N)``, a row for each group; or ``(B,)`` beside ``groups``. NaN is unscorable: the completion leaves its
-        group's statistics and gets advantage 0.
-    groups: ``(B,)`` hashables such as prompt ids; completions of one group need not be neighbours.
-    estimator: ``grpo`` (reward less mean, over standard deviation + ``eps`` with ``ddof``), ``dr_grpo`` (reward less mean),
-        ``rloo`` (reward less the mean of the others), ``max_rl``, ``pkpo`` (of pass@``k``).
-    gamma: exponent of the focal weight; 0 is the estimator alone, bit for bit.
-    correct, wrong: the rewards of correct and wrong completions, which the success rate counts.
-    threshold: with graded rewards, the reward from which a completion counts as correct.
+    rewards: ``(G, N)``, one row per group, or ``(B,)`` with ``groups``. NaN means unscorable: the completion is left out of
+        its group's statistics and gets advantage 0.
+    groups: ``(B,)`` hashables such as prompt ids; completions of one group need not be adjacent.
+    estimator: ``grpo`` (reward minus mean, divided by standard deviation + ``eps``, with ``ddof``), ``dr_grpo`` (reward minus
+        mean), ``rloo`` (reward minus the mean of the others), ``max_rl``, ``pkpo`` (optimises pass@``k``).
+    gamma: exponent of the focal weight; 0 gives the plain estimator, bit for bit.
+    correct, wrong: the rewards of correct and wrong completions, from which the success rate is computed.
+    threshold: with graded rewards, the lowest reward of a completion that counts as correct.
     shaping: ``"unlikely"`` or ``("unlikely", beta)``: Rewarding the Unlikely; ``"smoothing"`` or
-        ``("smoothing", correct, wrong)``: differential smoothing. Both read ``mean_logp``.
-    mean_logp: the shape of ``rewards``, each completion's mean log-probability of a token under the policy that sampled it.
+        ``("smoothing", correct, wrong)``: differential smoothing. Both need ``mean_logp``.
+    mean_logp: same shape as ``rewards``: each completion's mean log-probability per token under the policy that sampled it.
 
     A group with a single completion gets advantage 0.
 
@@ -117,7 +117,7 @@ from which a completion counts as correct, or an estimator without one (grpo, dr
 
 
 def _numbered(groups: Iterable[Hashable]) -> tuple[npt.NDArray[np.int64], list[Hashable]]:
-    """Each completion's group as a number, in the order of their first appearance, and the groups."""
+    """The group index of each completion, numbered by first appearance, and the list of groups."""
     seen: dict[Hashable, int] = {}
     items = groups.tolist() if isinstance(groups, np.ndarray) else list(groups)
     try:
@@ -128,7 +128,7 @@ def _numbered(groups: Iterable[Hashable]) -> tuple[npt.NDArray[np.int64], list[H
 
 
 def advantages(rewards: npt.ArrayLike, **settings) -> npt.NDArray[np.float64]:
-    """The advantages of :func:`credit`, float64 and the shape of ``rewards``; the settings are the same.
+    """The advantages of :func:`credit`, float64, same shape as ``rewards``; takes the same settings.
 
     >>> advantages([[1, 0]], estimator="dr_grpo")
     array([[ 0.5, -0.5]])
@@ -137,7 +137,7 @@ def advantages(rewards: npt.ArrayLike, **settings) -> npt.NDArray[np.float64]:
 
 
 def focal_weight(success_rate: npt.ArrayLike, gamma: float) -> npt.NDArray[np.float64] | float:
-    """``(1 - success_rate)^gamma``, the shape of ``success_rate``: numbers from 0 to 1; NaN stays NaN.
+    """``(1 - success_rate)^gamma``, same shape as ``success_rate``, which is from 0 to 1; NaN stays NaN.
 
     >>> focal_weight([0.0, 0.75, 1.0], gamma=0.5)
     array([1. , 0.5, 0. ])

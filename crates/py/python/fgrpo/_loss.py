@@ -25,19 +25,19 @@ def policy_loss(
     absolute_cap: bool = False,
     max_len: int | None = None,
 ) -> tuple[float, npt.NDArray[np.float64]]:
-    """The policy loss of a mini-batch and its derivative by ``logp``, float64 ``(B, T)``.
+    """The policy loss of a mini-batch and its derivative with respect to ``logp``, float64 ``(B, T)``.
 
     logp, old_logp: ``(B, T)``, log-probabilities of the sampled tokens under the policy being updated and under the one that
         sampled.
-    advantages: ``(B,)``, one for each completion (``credit(...).advantages``).
-    mask: ``(B, T)``, whether a token counts; the loss's denominators are counted from it.
+    advantages: ``(B,)``, one per completion (``credit(...).advantages``).
+    mask: ``(B, T)``, whether a token counts; the loss is normalised by these counts.
     loss: ``grpo`` (PPO's clip, 0.2 and 0.2), ``dapo`` (0.2 and 0.28), ``cispo`` (weights in [0, 6]), ``gspo`` (3e-4 and 4e-4).
-    clip_low, clip_high: other distances from 1 than these.
-    dual_clip: with negative advantages the loss of ``grpo`` and ``dapo`` is at most ``-A * dual_clip``; None: no bound.
-    absolute_cap: ``cispo``'s weight is at most ``clip_high`` (6.0), without lower bound, as TRL reads ``epsilon_high``.
+    clip_low, clip_high: distances from 1, in place of these defaults.
+    dual_clip: for negative advantages, the loss of ``grpo`` and ``dapo`` is at most ``-A * dual_clip``; None: no bound.
+    absolute_cap: the weight of ``cispo`` is at most ``clip_high`` (6.0), without a lower bound, like TRL's ``epsilon_high``.
     aggregation: ``seq-mean-token-sum-norm`` divides by ``max_len`` (Dr. GRPO).
 
-    Stop-gradients are constants in the derivative. What autograd gives for the same loss is the same.
+    Stop-gradients are constants in the derivative, so it equals the result of autograd for the same loss.
 
     >>> import numpy as np
     >>> old = np.log([[0.5, 0.5], [0.5, 0.25]])

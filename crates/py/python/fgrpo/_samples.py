@@ -1,4 +1,4 @@
-"""Samples of an evaluation, counted by problem: from files of several tools, arrays and data frames."""
+"""Samples of an evaluation, counted per problem, from files of several tools, arrays and data frames."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Format = Literal["auto", "fgrpo", "lm-eval", "lighteval", "verl"]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Samples:
-    """The samples of ``P`` problems under one model, counted.
+    """The counted samples of ``P`` problems under one model.
 
-    n: int64 ``(P,)``, scored samples. c: int64 ``(P,)``, correct ones. problem: ``P`` names. benchmark: ``P`` names of the
-    data sets they belong to. unscorable: int64 ``(P,)``, samples whose verifier failed; they are not in ``n``.
+    n: int64 ``(P,)``, graded samples. c: int64 ``(P,)``, correct ones. problem: ``P`` names. benchmark: the ``P`` names of
+    their data sets. unscorable: int64 ``(P,)``, samples whose verifier failed; they are not in ``n``.
 
     >>> Samples(n=[4, 4], c=[1, 0])
     Samples(2 problems, n 4, mean c/n 0.125)
@@ -68,7 +68,7 @@ class Samples:
 
 
 def samples_of(name: str, given: Any) -> Samples:
-    """``given`` as :class:`Samples`: those, a path, an ``(n, c)`` tuple, a ``(P, N)`` array or a data frame."""
+    """Converts ``given`` to :class:`Samples`: itself, a path, an ``(n, c)`` tuple, a ``(P, N)`` array or a data frame."""
     if isinstance(given, Samples):
         return given
     if isinstance(given, (str, os.PathLike)):
@@ -95,7 +95,7 @@ def _of_table(name: str, correct: npt.NDArray[np.float64]) -> Samples:
 
 
 def _of_frame(name: str, frame: Any) -> Samples:
-    """A pandas or polars frame: a row for each problem with n and c, or for each sample with correct."""
+    """A pandas or polars frame with one row per problem (n and c) or per sample (correct)."""
     columns = {str(c) for c in frame.columns}
     if "problem" not in columns or not ({"n", "c"} <= columns or "correct" in columns):
         raise ValueError(f"{name}: found columns {sorted(columns)}, wanted problem with n and c, or problem with correct")
@@ -109,7 +109,7 @@ def _of_frame(name: str, frame: Any) -> Samples:
 
 
 def _counted(rows: Iterable[tuple[str, str, bool | None]]) -> Samples:
-    """Counts samples given one by one: benchmark, problem, whether correct (None: unscorable)."""
+    """Counts samples given as (benchmark, problem, whether correct); None is unscorable."""
     counts: dict[tuple[str, str], list[int]] = {}
     for benchmark, problem, correct in rows:
         count = counts.setdefault((str(benchmark), str(problem)), [0, 0, 0])
@@ -128,15 +128,15 @@ def read_samples(
     *,
     grade: Callable[[Sequence[str], Sequence[str]], Verdicts] = verify_math,
 ) -> Samples:
-    """Read the samples of an evaluation, counted by problem.
+    """Read the samples of an evaluation and count them per problem.
 
     path: a file, or a folder of them (``fgrpo eval``'s).
     format: ``fgrpo`` (``samples.jsonl`` of ``fgrpo eval``; also lines ``{"problem": ..., "n": ..., "c": ...}``), ``lm-eval``
         (``samples_TASK_DATE.jsonl`` of ``--log_samples``), ``lighteval`` (the parquet files of ``--save-details``; needs
         pyarrow), ``verl`` (the JSON lines of ``trainer.validation_data_dir``). ``auto`` looks at the first line.
-        A problem of verl is its prompt, which is the same under every model; of lm-eval its number in the task.
-    grade: judges responses by their reference answers. The last three formats keep texts, whose own scores are means over
-        samples or follow other rules, so they are graded anew.
+        verl's problems are identified by their prompts, which are the same for every model, and lm-eval's by their number.
+    grade: grades responses by their reference answers. The last three formats store texts; their own scores are means over
+        samples or follow other rules, so the texts are graded again.
     """
     path = Path(path)
     if not path.exists():

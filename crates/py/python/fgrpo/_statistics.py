@@ -1,4 +1,4 @@
-"""Unbiased pass@k, the paired test of two models, and the planner of group sizes."""
+"""Unbiased pass@k, the paired test of two models, and suggested group sizes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SamplesLike = Samples | str | os.PathLike | tuple | npt.ArrayLike | Any
 def pass_at_k(n: npt.ArrayLike, c: npt.ArrayLike, k: npt.ArrayLike) -> npt.NDArray[np.float64] | float:
     """Unbiased pass@k of problems, ``1 - C(n-c, k) / C(n, k)``.
 
-    n: samples of each problem. c: correct ones. k: from 1 to ``n``. The three are broadcast; three numbers give a number.
+    n: samples per problem. c: correct ones. k: from 1 to ``n``. The three are broadcast; scalars give a scalar.
 
     >>> pass_at_k([8, 8, 8], [0, 1, 8], 4)
     array([0. , 0.5, 1. ])
@@ -32,12 +32,12 @@ def pass_at_k(n: npt.ArrayLike, c: npt.ArrayLike, k: npt.ArrayLike) -> npt.NDArr
 
 
 class Comparison(NamedTuple):
-    """Two models' pass@k on one benchmark, or averaged over several; fractions, differences are b - a.
+    """Two models' pass@k on one benchmark, or averaged over several, as fractions. Differences are b - a.
 
-    p_value, interval: of the paired subsampling test, which asks about these problems; holm_p_value: corrected for the number
-    of benchmarks; p_bounds: what the exact p-value lies between (None with ``monte-carlo``). bootstrap_p_value,
-    bootstrap_interval: of the bootstrap over problems, which asks about others of the kind. gained, lost: names of the
-    problems that only b, only a, ever solves. verdict: the finding in words.
+    p_value, interval: from the paired subsampling test, which is about these problems. holm_p_value: corrected for the number
+    of benchmarks. p_bounds: bounds of the exact p-value (None with ``monte-carlo``). bootstrap_p_value,
+    bootstrap_interval: from the bootstrap over problems, which is about other problems of the kind. gained, lost: names of the
+    problems that only b, or only a, ever solves. verdict: the result in words.
     """
 
     benchmark: str
@@ -72,14 +72,14 @@ def compare(
     resamples: int = 10_000,
     uneven: bool = False,
 ) -> list[Comparison]:
-    """Is model b better than model a? The paper's paired subsampling test beside a bootstrap over problems.
+    """Is model b better than model a? The paper's paired subsampling test, and a bootstrap over problems.
 
     a, b: samples of the same problems: :func:`read_samples`, a path, ``(n, c)``, a ``(P, N)`` array of 1, 0 and NaN, a frame.
-    k: one or several. m: size of a subsample (default: 256 from 512 samples on, else a quarter).
+    k: one or several. m: subsample size (default: 256 for at least 512 samples, else a quarter of them).
     method: ``exact`` (by convolution) or ``monte-carlo`` (``iterations``, as in the paper).
-    level: of the intervals. seed: of simulation and bootstrap. uneven: allow problems with different numbers of samples.
+    level: confidence level. seed: for simulation and bootstrap. uneven: allow problems with different numbers of samples.
 
-    One entry for each k and benchmark, then the averages over benchmarks.
+    Returns one entry per k and benchmark, then the averages over benchmarks.
 
     >>> import numpy as np
     >>> a, b = (np.full(50, 64), np.arange(50)), (np.full(50, 64), np.arange(50) + 8)
@@ -113,11 +113,11 @@ def compare(
 
 
 class Plan(NamedTuple):
-    """What group sizes do on some problems, ``(S,)`` each, and a suggestion.
+    """The effect of each group size on the problems, ``(S,)`` each, and a suggestion.
 
-    active: share of groups with both correct and wrong completions. tail_miss: chance that a group is active and holds
-    nothing of the rare tail. missing_share: share of active groups that hold nothing of it. group_size, gamma: the suggestion,
-    a rule of thumb; None where no group is ever active.
+    active: share of groups with both correct and wrong completions. tail_miss: probability that a group is active and contains
+    nothing of the rare tail. missing_share: share of active groups that contain nothing of it. group_size, gamma: the
+    suggestion, a rule of thumb; None if no group is ever active.
     """
 
     group_sizes: npt.NDArray[np.int64]
@@ -134,7 +134,7 @@ def plan(
     group_sizes: Sequence[int] = (2, 4, 8, 16, 32, 64, 128),
     tail: float = 0.1,
 ) -> Plan:
-    """Which group size and focal gamma suit these problems under the model that the samples are of?
+    """Which group size and focal gamma suit these problems and this model?
 
     samples: as in :func:`compare`. tail: the share of a problem's correct mass that counts as its rare tail.
 

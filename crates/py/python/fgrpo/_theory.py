@@ -12,10 +12,10 @@ from ._arrays import flat, integers, numbers
 
 
 def tail_miss(mu: npt.ArrayLike, tau: npt.ArrayLike, n: npt.ArrayLike) -> npt.NDArray[np.float64] | float:
-    """Probability that a group of ``n`` is active (holds correct and wrong completions) and yet holds nothing of a rare
+    """Probability that a group of ``n`` is active (has correct and wrong completions) but contains nothing of a rare
     subset of the correct ones, ``(1 - tau)^n - (mu - tau)^n - (1 - mu)^n``.
 
-    mu: probability of a correct completion. tau: that of the rare subset, at most ``mu``. The three are broadcast.
+    mu: probability of a correct completion. tau: probability of the rare subset, at most ``mu``. The three are broadcast.
 
     >>> tail_miss(0.5, 0.1, [2, 8]).round(4)
     array([0.4   , 0.4259])
@@ -25,7 +25,7 @@ def tail_miss(mu: npt.ArrayLike, tau: npt.ArrayLike, n: npt.ArrayLike) -> npt.ND
 
 
 def active(mu: npt.ArrayLike, n: npt.ArrayLike) -> npt.NDArray[np.float64] | float:
-    """Probability that a group of ``n`` holds both correct and wrong completions, ``1 - mu^n - (1 - mu)^n``; broadcast.
+    """Probability that a group of ``n`` has both correct and wrong completions, ``1 - mu^n - (1 - mu)^n``; broadcast.
 
     >>> active(0.5, 2)
     0.5
@@ -35,14 +35,14 @@ def active(mu: npt.ArrayLike, n: npt.ArrayLike) -> npt.NDArray[np.float64] | flo
 
 
 class Peak(NamedTuple):
-    """The group size at which a tail miss is likeliest, and how likely it is there."""
+    """The group size at which a tail miss is most likely, and its probability there."""
 
     n: int
     tail_miss: float
 
 
 def peak(mu: float, tau: float) -> Peak:
-    """The group size that maximises :func:`tail_miss`; the smaller one of two equal ones.
+    """The group size that maximises :func:`tail_miss`; the smaller one if two are equal.
 
     >>> peak(0.5, 0.1).n
     4
@@ -51,7 +51,7 @@ def peak(mu: float, tau: float) -> Peak:
 
 
 def low_lr(gamma: float) -> float:
-    """Multiplier of the learning rate in the low-LR control: the focal weight's average effect on advantages.
+    """Learning-rate multiplier of the low-LR control: the average factor by which the focal weight scales advantages.
 
     >>> low_lr(1.0)
     0.5
@@ -60,10 +60,10 @@ def low_lr(gamma: float) -> float:
 
 
 class Trajectory(NamedTuple):
-    """A simulated policy through training, ``(R,)`` each: recorded before the first step, every so often, and at the end.
+    """A simulated policy during training, ``(R,)`` each: before the first step, every ``record_every`` steps, and at the end.
 
-    step: int64. correct_mass: float64, probability of all correct actions. retained: float64, 1 less the share of the
-    correct mass at the start that correct actions have lost. entropy: float64, in nats.
+    step: int64. correct_mass: float64, probability of all correct actions. retained: float64, 1 minus the share of the
+    initial correct mass that correct actions have lost. entropy: float64, in nats.
     """
 
     step: npt.NDArray[np.int64]
@@ -87,7 +87,7 @@ def simulate(
     """Train the paper's categorical policy: a softmax over ``actions``, ``correct`` of them correct, ``anchors`` of these
     likelier from the start.
 
-    Runs that differ in ``gamma`` alone share their random numbers.
+    Runs that differ only in ``gamma`` share their random numbers.
 
     >>> run = simulate(group_size=8, steps=20, actions=1000, correct=100)
     >>> run.step, run.correct_mass.shape

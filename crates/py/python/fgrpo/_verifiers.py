@@ -1,4 +1,4 @@
-"""Verifiers of answers: mathematics, multiple choice, IFEval, SynLogic."""
+"""Answer verifiers: mathematics, multiple choice, IFEval, SynLogic."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ VERDICTS = ("correct", "wrong", "unparsed", "unscorable")
 
 
 class Verdicts(NamedTuple):
-    """What a verifier says of ``B`` responses.
+    """The verdicts on ``B`` responses.
 
-    code: uint8 ``(B,)``, places in ``VERDICTS``: 0 correct, 1 wrong, 2 unparsed (no answer could be read; counts as
-        wrong), 3 unscorable (the gold can't be read or is too expensive by itself, or the verifier failed: never a score).
+    code: uint8 ``(B,)``, indices into ``VERDICTS``: 0 correct, 1 wrong, 2 unparsed (no answer could be read; counts as
+        wrong), 3 unscorable (the gold can't be parsed or is too expensive by itself, or the verifier failed).
     reason: ``B`` short codes such as ``exact`` or ``budget``.
     """
 
@@ -34,12 +34,12 @@ class Verdicts(NamedTuple):
     def rewards(
         self, correct: float = 1.0, wrong: float = 0.0, unscorable: float = float("nan")
     ) -> npt.NDArray[np.float64]:
-        """float64 ``(B,)``. NaN, the default of unscorable responses, is what :func:`fgrpo.credit` leaves out."""
+        """float64 ``(B,)``. Unscorable responses get NaN by default, which :func:`fgrpo.credit` leaves out."""
         return np.array([correct, wrong, wrong, unscorable], np.float64)[self.code]
 
 
 class Verdict(NamedTuple):
-    """What a verifier says of one response: its code, a place in ``VERDICTS``, and the reason."""
+    """The verdict on one response: its code, an index into ``VERDICTS``, and the reason."""
 
     code: int
     reason: str
@@ -56,10 +56,10 @@ class Verdict(NamedTuple):
 
 
 class MathProblem(_native.MathProblem):
-    """A reference answer of mathematics, read once, for any number of responses and from any thread.
+    """A math reference answer, parsed once, for any number of responses and from any thread.
 
     gold: the reference answer, LaTeX or plain, without a box.
-    mode: ``parity``: what math-verify 0.9.0 says, quirks included; ``strict``: what is mathematically right.
+    mode: ``parity``: the verdict of math-verify 0.9.0, including its quirks; ``strict``: the mathematically correct one.
 
     >>> MathProblem("1/2").check(r"I get \\boxed{0.5}")
     Verdict(code=0, reason='exact')
@@ -77,14 +77,14 @@ def verify_math(
     mode: Literal["parity", "strict"] = "parity",
     threads: int | None = None,
 ) -> Verdicts:
-    """Judge answers to problems of mathematics.
+    """Grade answers to math problems.
 
-    golds: a reference answer for each response, or one for all.
-    responses: ``B`` completions; the answer is looked for in boxes, after "the answer is", in LaTeX and plain numbers.
-    mode: ``parity``: what math-verify 0.9.0 says, quirks included; ``strict``: what is mathematically right.
-    threads: at most so many (default: one for each processor); they end with the call.
+    golds: a reference answer per response, or one for all.
+    responses: ``B`` completions; the answer is searched in boxes, after "the answer is", in LaTeX and in plain numbers.
+    mode: ``parity``: the verdict of math-verify 0.9.0, including its quirks; ``strict``: the mathematically correct one.
+    threads: maximum number of threads (default: one per core); they end with the call.
 
-    Works in any thread, has bounded work for any text and needs no time limit.
+    Works in any thread, does bounded work on any text and needs no time limit.
 
     >>> verify_math(["1/2", "x+1", "3"], [r"\\boxed{0.5}", r"\\boxed{x}", "no idea"])
     Verdicts(code=array([0, 1, 2], dtype=uint8), reason=['exact', 'exact', 'none'])
@@ -100,11 +100,11 @@ def verify_choice(
     match: Literal["letter", "letter-or-content"] = "letter",
     threads: int | None = None,
 ) -> Verdicts:
-    """Judge answers to questions of multiple choice.
+    """Grade answers to multiple-choice questions.
 
-    golds: the letter of the correct option for each response, or one for all.
-    options: for each response the options as shown; without them only letters can be recognised.
-    match: ``letter``: the last box holds the letter and nothing else; ``letter-or-content``: also ``B.``, ``option B`` or the
+    golds: the letter of the correct option per response, or one for all.
+    options: the options as shown, per response; without them only letters are recognised.
+    match: ``letter``: the last box contains only the letter; ``letter-or-content``: also ``B.``, ``option B`` or the
         option's own words.
 
     >>> verify_choice("B", [r"\\boxed{B}", r"\\boxed{A}"]).correct
@@ -121,10 +121,10 @@ def verify_ifeval(
     *,
     threads: int | None = None,
 ) -> Verdicts:
-    """Judge whether responses follow all of their prompt's instructions, strictly, as IFEval's own checkers do.
+    """Grade whether responses follow all instructions of their prompt, strictly, as IFEval's own checkers do.
 
-    instructions: for each response the names (``instruction_id_list``).
-    arguments: for each response the arguments of each instruction (``kwargs``).
+    instructions: the names of the instructions per response (``instruction_id_list``).
+    arguments: the arguments of each instruction per response (``kwargs``).
 
     >>> verify_ifeval([["punctuation:no_comma"]] * 2, [[{}]] * 2, ["No comma here.", "One, here."]).correct
     array([ True, False])
@@ -145,13 +145,13 @@ def verify_synlogic(
     format_gate: bool = False,
     threads: int | None = None,
 ) -> Verdicts:
-    """Judge answers to SynLogic's puzzles.
+    """Grade answers to SynLogic's puzzles.
 
-    tasks: for each response the task's name, or one for all.
-    game_data: for each response the problem's ``game_data_str``.
-    format_gate: demand ``<think>...</think>...<answer>...</answer>``; without it the response is the answer.
+    tasks: the task's name per response, or one for all.
+    game_data: the problem's ``game_data_str`` per response.
+    format_gate: require ``<think>...</think>...<answer>...</answer>``; without it the response is the answer.
 
-    A problem that can't be read makes its responses unscorable, with the reason.
+    If a problem can't be parsed, its responses are unscorable, with the reason.
 
     >>> verify_synlogic("sudoku", ["{}"], ["x"]).reason[0][:18]
     'bad_input: sudoku:'

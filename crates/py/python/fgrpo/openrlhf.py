@@ -1,7 +1,7 @@
-"""The verifier of mathematics for OpenRLHF: ``--remote_rm_url`` with the path of this file.
+"""The math verifier for OpenRLHF: ``--remote_rm_url`` with the path of this file.
 
-``python -c "import fgrpo.openrlhf; print(fgrpo.openrlhf.__file__)"`` prints it. The reward function sees no groups, so the focal
-weight has no place here.
+``python -c "import fgrpo.openrlhf; print(fgrpo.openrlhf.__file__)"`` prints it. The reward function sees no groups, so it can't
+apply the focal weight.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import fgrpo
 
 
 def reward_func(queries: Sequence[str], prompts: Sequence[str], labels: Sequence[str], **_: Any) -> dict[str, Any]:
-    """Rewards of responses (``queries`` less ``prompts``) by their reference answers ``labels``: 1 or 0, float32 ``(B,)``.
+    """Rewards of responses (``queries`` without ``prompts``) by their reference answers ``labels``: 1 or 0, float32 ``(B,)``.
 
-    OpenRLHF has no unscorable: such a response gets 0 and is counted in ``extra_logs``.
+    OpenRLHF can't mark a response as unscorable: such a response gets 0 and is counted in ``extra_logs``.
     """
     responses = [q.removeprefix(p) for q, p in zip(queries, prompts, strict=True)]
     verdicts = fgrpo.verify_math(labels, responses)

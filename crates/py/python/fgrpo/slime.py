@@ -1,8 +1,8 @@
 """F-GRPO for slime.
 
-``--custom-reward-post-process-path fgrpo.slime.post_process_rewards`` weights the advantages of its GRPO,
-``--custom-rm-path fgrpo.slime.math_reward`` is the verifier of mathematics. gamma is read from the environment variable
-``FGRPO_FOCAL_GAMMA`` (default 0.5), or from ``args.focal_gamma`` where a custom argument has added it.
+``--custom-reward-post-process-path fgrpo.slime.post_process_rewards`` multiplies slime's GRPO advantages by the focal
+weight; ``--custom-rm-path fgrpo.slime.math_reward`` is the math verifier. gamma comes from the environment variable
+``FGRPO_FOCAL_GAMMA`` (default 0.5), or from ``args.focal_gamma`` if a custom argument adds it.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from . import MathProblem, credit
 
 
 def post_process_rewards(args: Any, samples: list[Any]) -> tuple[list[float], list[float]]:
-    """Raw rewards and focal-weighted group advantages, one for each sample, in their order.
+    """Raw rewards and focal-weighted group advantages, one per sample, in order.
 
-    Samples are grouped by ``group_index``. The estimator is slime's: reward less the group's mean, over the standard deviation with
-    ``--grpo-std-normalization``. NaN rewards leave their group.
+    Samples are grouped by ``group_index``. The estimator is slime's: reward minus the group's mean, divided by the standard
+    deviation with ``--grpo-std-normalization``. NaN rewards are left out of their group.
     """
     raw = [sample.get_reward_value(args) for sample in samples]
     found = credit(
@@ -36,5 +36,5 @@ def _problem(gold: str) -> MathProblem:
 
 
 async def math_reward(args: Any, sample: Any, **_: Any) -> float:
-    """1 for a correct answer to ``sample.label``, 0 for a wrong one, NaN where the verifier failed."""
+    """1 for a correct answer to ``sample.label``, 0 for a wrong one, NaN if the verifier failed."""
     return (1.0, 0.0, 0.0, float("nan"))[_problem(str(sample.label)).check(sample.response).code]

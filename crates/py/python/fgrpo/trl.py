@@ -1,4 +1,4 @@
-"""F-GRPO for TRL: trainers whose advantages carry the focal weight, and reward functions of the four verifiers.
+"""F-GRPO for TRL: trainers with focal-weighted advantages, and reward functions for the four verifiers.
 
 .. code-block:: python
 
@@ -23,13 +23,13 @@ LEAVES_OUT = tuple(int(part) for part in trl.__version__.split(".")[:2]) >= (1, 
 
 
 class Focal:
-    """Multiplies a TRL trainer's advantages by the focal weight of their group; a mix-in, first in the list of bases.
+    """Multiplies a TRL trainer's advantages by the focal weight of their group. A mix-in; put it first among the bases.
 
-    focal_gamma: exponent; 0 is the trainer alone, bit for bit. reward_correct, reward_wrong: the summed rewards of a correct and
-    of a wrong completion. reward_threshold: from which sum a completion counts as correct, for rewards with other values.
-    correct_by: name of the one reward function that says what is correct; the others then don't matter for the weight.
+    focal_gamma: exponent; 0 gives the plain trainer, bit for bit. reward_correct, reward_wrong: the summed rewards of a correct
+    and of a wrong completion. reward_threshold: lowest sum of a correct completion, for rewards with other values.
+    correct_by: name of the reward function that decides correctness; the others then don't affect the weight.
 
-    Logs ``focal_weight`` and ``success_rate``, means over the groups. Groups may be split across processes.
+    Logs ``focal_weight`` and ``success_rate`` as means over the groups. Groups may be split across processes.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Focal:
             raise ValueError(f"correct_by: found {correct_by!r}, wanted one of {list(self.reward_func_names)}")
 
     def _calculate_rewards(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> torch.Tensor:
-        # (rows of all processes, reward functions), group after group. A callback or a reward function sees its own process only.
+        # (rows of all processes, reward functions), group by group. A callback or a reward function sees only its own process.
         found = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         if not LEAVES_OUT and bool(found.isnan().all(dim=1).any()):
             raise ValueError(
@@ -102,20 +102,20 @@ class Focal:
 
 
 class FGRPOTrainer(Focal, trl.GRPOTrainer):
-    """TRL's ``GRPOTrainer`` with the focal weight; its arguments and those of :class:`Focal`."""
+    """TRL's ``GRPOTrainer`` with the focal weight. Takes its arguments and those of :class:`Focal`."""
 
 
 class FRLOOTrainer(Focal, trl.RLOOTrainer):
-    """TRL's ``RLOOTrainer`` with the focal weight; its arguments and those of :class:`Focal`."""
+    """TRL's ``RLOOTrainer`` with the focal weight. Takes its arguments and those of :class:`Focal`."""
 
 
 def _texts(completions: Sequence[Any]) -> list[str]:
-    """The completions' last texts: they are strings, or lists of messages for conversational data sets."""
+    """The last text of each completion, which is a string, or a list of messages for conversational data sets."""
     return [c if isinstance(c, str) else str(c[-1]["content"]) for c in completions]
 
 
 def _rewards(verdicts: Verdicts, name: str, log_metric: Callable[[str, float], None] | None) -> list[float | None]:
-    """1 and 0; None, which TRL leaves out of the group, where the verifier failed."""
+    """1 and 0, or None if the verifier failed; TRL leaves such a completion out of its group."""
     if log_metric is not None and len(verdicts.code):
         log_metric(f"{name}/unparsed", float((verdicts.code == 2).mean()))
         log_metric(f"{name}/unscorable", float((verdicts.code == 3).mean()))
@@ -129,7 +129,7 @@ def math_reward(
     log_metric: Callable[[str, float], None] | None = None,
     **_: Any,
 ) -> list[float | None]:
-    """Mathematics; the reference answers are in the data set's column ``solution`` or ``answer``."""
+    """Mathematics. The reference answers are in the column ``solution`` or ``answer``."""
     golds = solution if solution is not None else answer
     if golds is None:
         raise ValueError("math_reward: found no column solution and no column answer, wanted the reference answers in one")
@@ -143,7 +143,7 @@ def choice_reward(
     log_metric: Callable[[str, float], None] | None = None,
     **_: Any,
 ) -> list[float | None]:
-    """Multiple choice; columns ``solution`` (the letter) and, where there are any, ``options``."""
+    """Multiple choice. Columns: ``solution`` (the letter) and optionally ``options``."""
     return _rewards(verify_choice(solution, _texts(completions), options=options), "choice", log_metric)
 
 
@@ -154,7 +154,7 @@ def ifeval_reward(
     log_metric: Callable[[str, float], None] | None = None,
     **_: Any,
 ) -> list[float | None]:
-    """Instruction following; columns ``instruction_id_list`` and ``kwargs``, as the data set of Google has them."""
+    """Instruction following. Columns: ``instruction_id_list`` and ``kwargs``, as in Google's data set."""
     return _rewards(verify_ifeval(instruction_id_list, kwargs, _texts(completions)), "ifeval", log_metric)
 
 
@@ -165,5 +165,5 @@ def synlogic_reward(
     log_metric: Callable[[str, float], None] | None = None,
     **_: Any,
 ) -> list[float | None]:
-    """SynLogic's puzzles; columns ``task`` and ``game_data_str``."""
+    """SynLogic's puzzles. Columns: ``task`` and ``game_data_str``."""
     return _rewards(verify_synlogic(task, game_data_str, _texts(completions)), "synlogic", log_metric)

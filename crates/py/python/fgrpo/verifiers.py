@@ -1,7 +1,7 @@
-"""The verifier of mathematics for environments of ``verifiers`` and prime-rl, by import path.
+"""The math verifier for environments of ``verifiers`` and prime-rl, by import path.
 
-``rewards = {"math": {"fn": "fgrpo.verifiers:math_reward", "weight": 1.0}}``. A reward sees no groups, so the focal weight
-has no place here.
+``rewards = {"math": {"fn": "fgrpo.verifiers:math_reward", "weight": 1.0}}``. A reward function sees no groups, so it can't
+apply the focal weight.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def _problem(gold: str) -> MathProblem:
 async def math_reward(task: Any, trace: Any) -> float:
     """1 if the last reply has the answer of the task (``task.answer``), 0 if not.
 
-    ``RuntimeError`` where the verifier failed, which ``verifiers`` records as the task's error and never as a score.
+    Raises ``RuntimeError`` if the verifier failed; ``verifiers`` records it as the task's error and not as a score.
     """
     verdict = _problem(str(task.answer)).check(trace.last_reply)
     if verdict.verdict == "unscorable":

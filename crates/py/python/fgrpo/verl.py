@@ -1,7 +1,8 @@
 """F-GRPO for verl: the advantage estimator ``fgrpo`` and the reward function ``compute_score``.
 
-verl (0.9 and later) imports this module by itself once the wheel is installed; ``algorithm.adv_estimator=fgrpo`` is all
-that is needed. Older versions: ``VERL_USE_EXTERNAL_MODULES=fgrpo.verl``. The keys, all under ``+algorithm.``:
+verl (0.9 and later) imports this module by itself once the wheel is installed, so you only set
+``algorithm.adv_estimator=fgrpo``. For older versions set ``VERL_USE_EXTERNAL_MODULES=fgrpo.verl``. The keys, all under
+``+algorithm.``:
 
 ``focal_gamma`` (0.5), ``focal_estimator`` (``grpo``, or ``dr_grpo`` with ``norm_adv_by_std_in_grpo=False``; also ``rloo``,
 ``max_rl``, ``pkpo``), ``focal_k`` (for ``pkpo``), ``reward_correct`` (1.0), ``reward_wrong`` (0.0), ``reward_threshold``
@@ -22,7 +23,7 @@ try:
     import torch
     from verl.trainer.ppo.core_algos import register_adv_est
 except Exception as error:
-    # verl logs the failure of a plug-in at debug level, where nobody sees it.
+    # verl logs the failure of a plug-in only at debug level.
     warnings.warn(f"fgrpo.verl: the estimator fgrpo isn't registered: {error}", RuntimeWarning, stacklevel=2)
     raise
 
@@ -39,7 +40,8 @@ def fgrpo(
     """Focal-weighted group advantages.
 
     token_level_rewards, response_mask: ``(B, T)``. index: ``(B,)``, the prompt of each row. Returns advantages and returns,
-    ``(B, T)`` and equal. A row whose rewards hold NaN is unscorable: it leaves its group and gets 0. So does a group of one.
+    ``(B, T)`` and equal. A row with a NaN reward is unscorable: it is left out of its group and gets 0. A group with a single
+    row gets 0 too.
     """
 
     def setting(name: str, default: Any) -> Any:
@@ -110,8 +112,8 @@ def compute_score(
 
     The keywords are set by ``+reward.custom_reward_function.reward_kwargs.KEY=VALUE``. ``verifier``: ``math`` or ``choice``
     (``ground_truth`` is the answer or the letter). ``unscorable=nan`` is for the estimator ``fgrpo``, which leaves such a
-    row out of its group; any other estimator would spread the NaN, so the default is 0. ``acc``, ``unparsed`` and ``unscorable``
-    are 0 or 1 and turn up in verl's metrics.
+    row out of its group. Any other estimator would spread the NaN, so the default is 0. ``acc``, ``unparsed`` and ``unscorable``
+    are 0 or 1 and appear in verl's metrics.
     """
     if verifier == "math":
         code = _problem(str(ground_truth), mode).check(solution_str).code

@@ -1,7 +1,7 @@
-"""A task pack for lm-eval: mathematics with several samples of each problem, our grading, pass@k.
+"""A task pack for lm-eval: math with several samples per problem, graded by our verifier, and pass@k.
 
-``lm_eval --include_path "$(python -c 'import fgrpo.lm_eval as p; print(p.PATH)')" --tasks fgrpo_gsm8k``. A task of your own
-includes ``fgrpo_math.yaml`` and says where its data is (docs/lm-eval.md).
+``lm_eval --include_path "$(python -c 'import fgrpo.lm_eval as p; print(p.PATH)')" --tasks fgrpo_gsm8k``. Your own task
+includes ``fgrpo_math_yaml`` and sets its data (docs/lm-eval.md).
 """
 
 from pathlib import Path

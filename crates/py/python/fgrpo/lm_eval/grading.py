@@ -1,4 +1,4 @@
-"""What the task pack's YAML files call."""
+"""Functions that the YAML files of the task pack call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 def process_results(doc: dict, results: list) -> dict[str, Any]:
-    """Unbiased pass@k of one problem from all its samples (``repeats``); unscorable ones leave n."""
+    """Unbiased pass@k of one problem from all its samples (``repeats``); unscorable ones are left out of n."""
     samples = results[0] if isinstance(results[0], list) else results
     verdicts = fgrpo.verify_math(str(doc["answer"]), samples)
     n, c = int((verdicts.code != 3).sum()), int(verdicts.correct.sum())
@@ -23,13 +23,13 @@ def process_results(doc: dict, results: list) -> dict[str, Any]:
 
 
 def gsm8k_answers(dataset: Any) -> Any:
-    """The answer alone, from behind ``####``."""
+    """Keeps only the answer after ``####``."""
     return dataset.map(lambda doc: {"answer": doc["answer"].rsplit("####", 1)[-1].strip().replace(",", "")})
 
 
 @register_filter("fgrpo_all")
 class AllSamples(Filter):
-    """Hands on all samples of a problem; lm-eval's own filters take the first, or a number that must be known."""
+    """Passes on all samples of a problem; lm-eval's own filters take the first, or a number that must be known."""
 
     def apply(self, resps: Any, docs: Any) -> Any:
         return map(list, resps)

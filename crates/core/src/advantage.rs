@@ -1,7 +1,7 @@
 //! Group advantages: one number per completion, later spread over its tokens.
 //!
-//! One enum, one arm per estimator. Estimators know no losses; the focal weight ([`crate::focal`])
-//! and the shaping of rewards and advantages ([`crate::credit`]) come on top of any of them.
+//! One enum, one arm per estimator. Estimators don't know losses; the focal weight ([`crate::focal`]) and the shaping
+//! of rewards and advantages ([`crate::credit`]) can be combined with any of them.
 
 use crate::error::Error;
 use crate::group::{Group, Rewards};
@@ -19,19 +19,19 @@ pub enum Advantage {
         /// Added to the standard deviation.
         #[cfg_attr(feature = "serde", serde(default = "default::eps"))]
         eps: f64,
-        /// 1: the sample's standard deviation, over n - 1; 0: over n.
+        /// Delta degrees of freedom: 1 divides by n - 1 (the sample standard deviation), 0 by n.
         #[cfg_attr(feature = "serde", serde(default = "default::ddof"))]
         ddof: usize,
     },
     /// `R - mu`.
     DrGrpo,
-    /// `(R - mu) n / (n - 1)`, which is `R` less the mean of the others.
+    /// `(R - mu) n / (n - 1)`, which is `R` minus the mean of the others.
     Rloo,
-    /// `(u - mean u) / (mean u + 1e-6)`, `u` being 1 for a correct and 0 for a wrong completion; 0
-    /// when no completion is correct. For rewards 1 and 0, `u` is the reward.
+    /// `(u - mean u) / (mean u + 1e-6)`, where `u` is 1 for a correct and 0 for a wrong completion. All are 0 if no
+    /// completion is correct. For rewards 1 and 0, `u` is the reward.
     MaxRl,
-    /// Correct completions `C(n-c, k-1) / C(n-1, k-1)`, wrong ones 0: the leave-one-out gradient
-    /// weight of pass@k. A group shrunk below `k` completions has no estimate and gets 0.
+    /// `C(n-c, k-1) / C(n-1, k-1)` for correct completions, 0 for wrong ones: the leave-one-out gradient weight of
+    /// pass@k. A group with fewer than `k` scored completions has no estimate and gets 0.
     Pkpo {
         /// The k of pass@k, from 1 to the group size.
         #[cfg_attr(feature = "serde", serde(default = "default::k"))]
@@ -39,7 +39,7 @@ pub enum Advantage {
     },
 }
 
-/// The numbers of a table that gives none.
+/// The defaults of a table's settings.
 #[cfg(feature = "serde")]
 mod default {
     pub(super) fn eps() -> f64 {
@@ -62,7 +62,7 @@ impl Default for Advantage {
 }
 
 impl Advantage {
-    /// The GRPO estimator with the paper's trainer's constants: eps 1e-6, ddof 1.
+    /// The GRPO estimator with the constants of the paper's trainer: eps 1e-6, ddof 1.
     pub const GRPO: Self = Self::Grpo { eps: 1e-6, ddof: 1 };
 
     /// The name in a configuration.
@@ -76,7 +76,7 @@ impl Advantage {
         }
     }
 
-    /// Whether the size of a reward matters, and not only whether the completion is correct.
+    /// Whether the estimator uses the value of a reward, and not only whether the completion is correct.
     pub const fn reads_rewards(&self) -> bool {
         matches!(self, Self::Grpo { .. } | Self::DrGrpo | Self::Rloo)
     }
@@ -84,8 +84,8 @@ impl Advantage {
     /// Refuses settings that can't work with groups of `group_size`.
     ///
     /// # Errors
-    /// [`Error::Setting`]: a group of 1 (a completion compared with itself tells nothing), a k
-    /// outside 1..=group_size, an eps that is negative or not finite, a ddof above 1.
+    /// [`Error::Setting`]: a group of 1 (there is nothing to compare the completion with), a k outside 1..=group_size,
+    /// an eps that is negative or not finite, a ddof above 1.
     pub fn check(&self, group_size: usize) -> Result<(), Error> {
         if group_size < 2 {
             let wanted = format!("at least 2: {} compares the completions of a group", self.name());
@@ -103,8 +103,8 @@ impl Advantage {
         }
     }
 
-    /// The advantage of every completion of the group; 0 for unscorable ones, and for all when
-    /// fewer than two are scored.
+    /// The advantage of every completion of the group. It is 0 for unscorable completions, and for all if fewer than
+    /// two are scored.
     ///
     /// Source: F-GRPO, equation "GRPO advantage" for `Grpo`; Dr. GRPO (arXiv 2503.20783), RLOO
     /// (arXiv 2402.14740), MaxRL (arXiv 2602.02710), PKPO (arXiv 2505.15201) for the others.
@@ -162,8 +162,8 @@ fn spread(group: &Group<'_>, value: impl Fn(usize) -> f64) -> Vec<f64> {
     all
 }
 
-/// `f(R - mean)`, exactly 0 where all rewards are equal: the mean of equal rewards may be off by a
-/// rounding, which a small `eps` would blow up.
+/// `f(R - mean)`, and exactly 0 if all rewards are equal. (The mean of equal rewards may have a rounding error, which a
+/// small `eps` would amplify.)
 fn centred(group: &Group<'_>, mean: f64, f: impl Fn(f64) -> f64) -> Vec<f64> {
     let mut rewards = group.scored().map(|i| group.rewards[i]);
     let first = rewards.next();
@@ -285,8 +285,8 @@ mod tests {
         assert_eq!(found, of(Advantage::MaxRl, &[1.0, 0.0, 0.0], &[true; 3]));
     }
 
-    /// MaxRL's expected weight of a correct completion, over the others' outcomes, is the population
-    /// weight (1 - (1-p)^N) / p less the baseline's 1 (here without the 1e-6).
+    /// MaxRL's expected weight of a correct completion, over the outcomes of the others, is the population weight (1 -
+    /// (1-p)^N) / p minus 1 for the baseline (here without the 1e-6).
     #[test]
     fn max_rl_has_the_population_weight_in_expectation() {
         let (n, p) = (6usize, 0.3f64);

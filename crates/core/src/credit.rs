@@ -1,8 +1,8 @@
 //! Credit assignment: shaped rewards -> estimator -> shaped advantages -> focal weight, for one group.
 //!
-//! The two shapings are the paper's controls of this kind. Departure from the first one's paper: equal
-//! log-probabilities share their mean rank, so that two samples of the same completion get the same
-//! reward and the order of the group doesn't matter.
+//! The two shapings are controls of the paper. Departure from the paper of the first one: equal log-probabilities share
+//! their mean rank. Two samples of the same completion then get the same reward, and the order of the group doesn't
+//! matter.
 
 use crate::advantage::Advantage;
 use crate::error::Error;
@@ -18,14 +18,14 @@ pub enum Shaping {
     #[default]
     None,
     /// Rewarding the Unlikely: a correct completion's reward becomes `R (1 - beta (G - rank) / G)`,
-    /// rank 1 being the most likely of the group's G by mean old log-probability of a token.
+    /// where rank 1 is the most likely of the group's G completions by mean old log-probability per token.
     Unlikely {
-        /// At most this share of the reward is taken, in `[0, 1]`; 0.25 in the paper's control.
+        /// Largest share of the reward that is removed, in `[0, 1]`; 0.25 in the paper's control.
         #[cfg_attr(feature = "serde", serde(default = "default::beta"))]
         beta: f64,
     },
-    /// Differential smoothing: `A - correct * logp` for correct, `A + wrong * logp` for wrong
-    /// completions, `logp` being the mean old log-probability of a token.
+    /// Differential smoothing: `A - correct * logp` for correct, `A + wrong * logp` for wrong completions, where `logp`
+    /// is the mean old log-probability per token.
     Smoothing {
         /// Coefficient of correct completions; 0.05 in the paper's control.
         #[cfg_attr(feature = "serde", serde(default = "default::strength"))]
@@ -36,7 +36,7 @@ pub enum Shaping {
     },
 }
 
-/// The numbers of a table that gives none: those of the paper's controls.
+/// The defaults of a table's settings: the values of the paper's controls.
 #[cfg(feature = "serde")]
 mod default {
     pub(super) fn beta() -> f64 {
@@ -53,10 +53,9 @@ mod default {
 pub struct Credit {
     /// The estimator.
     pub advantage: Advantage,
-    /// What the rewards mean.
+    /// The rewards of correct and wrong completions.
     pub rewards: Rewards,
-    /// Exponent of the focal weight, at least 0. At 0 the advantages are those of the estimator, bit
-    /// for bit.
+    /// Exponent of the focal weight, at least 0. With 0 the advantages are those of the estimator, bit for bit.
     pub focal_gamma: f64,
     /// The shaping, if any.
     pub shaping: Shaping,
@@ -67,15 +66,15 @@ pub struct Credit {
 pub struct Assigned {
     /// One advantage per completion, focal weight included.
     pub advantages: Vec<f64>,
-    /// Fraction of correct completions. Nothing when no completion is scored, or when the rewards are
-    /// graded, have no threshold, and nothing needed to know.
+    /// Fraction of correct completions. `None` if no completion is scored, or if the rewards are graded without a
+    /// threshold and no setting needs the success rate.
     pub success_rate: Option<f64>,
-    /// The factor that the advantages carry, in `[0, 1]`.
+    /// The factor in the advantages, in `[0, 1]`.
     pub focal_weight: f64,
 }
 
 impl Assigned {
-    /// Whether the group moves the policy at all.
+    /// Whether any advantage is nonzero, so that the group changes the policy.
     pub fn active(&self) -> bool {
         self.advantages.iter().any(|&a| a != 0.0)
     }
@@ -117,7 +116,7 @@ impl Credit {
     /// Source: F-GRPO, section "Integration with Group-Relative Methods": `g(x) A_i`.
     ///
     /// # Errors
-    /// A reward that is not finite, or one that is neither correct nor wrong where that must be known.
+    /// A reward that is not finite, or one that is neither correct nor wrong if a setting needs to know.
     pub fn assign(&self, group: &Group<'_>) -> Result<Assigned, Error> {
         let mut advantages = match self.shaping {
             Shaping::Unlikely { beta } => {

@@ -1,12 +1,12 @@
-//! What this crate refuses: input that has no meaning for the formula asked for.
+//! Errors of this crate: input for which a formula has no meaning.
 //!
-//! A caller's bug is a panic, documented at the function; this enum is for values that come from a
-//! configuration or from a reward function.
+//! A caller's bug is a panic, documented at the function. This enum is for values from a configuration or a reward
+//! function.
 
 /// Why a quantity can't be computed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Error {
-    /// A reward is neither the correct nor the wrong one and no threshold says which it counts as.
+    /// A reward is neither that of a correct nor that of a wrong completion, and there is no threshold.
     #[error(
         "reward of completion {completion}: found {found}, wanted {correct} (correct) or {wrong} (wrong); \
          graded rewards need a threshold from which a completion counts as correct, or an estimator \
@@ -37,7 +37,7 @@ pub enum Error {
         setting: &'static str,
         /// The value, as the user would write it.
         found: String,
-        /// What would do.
+        /// The values allowed.
         wanted: String,
     },
 }

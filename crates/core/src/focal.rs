@@ -1,5 +1,5 @@
-//! The focal weight: the paper's contribution, one number per group that multiplies all its
-//! advantages, whatever the estimator and whatever the policy loss.
+//! The focal weight, which is the paper's contribution: one number per group that multiplies all its advantages. It
+//! works with any estimator and any policy loss.
 
 use crate::error::Error;
 use crate::group::{Group, Rewards};
@@ -7,7 +7,7 @@ use crate::group::{Group, Rewards};
 /// Focal weight of one group, `g = (1 - success_rate)^gamma`.
 ///
 /// `success_rate` is the fraction of correct completions, in `[0, 1]`.
-/// `gamma = 0` gives 1 for every group, which is the estimator alone.
+/// `gamma = 0` gives 1 for every group, which is the plain estimator.
 ///
 /// Source: F-GRPO, section "Focal Weight".
 ///
@@ -19,17 +19,15 @@ pub fn focal_weight(success_rate: f64, gamma: f64) -> f64 {
     if gamma == 0.0 { 1.0 } else { (1.0 - success_rate).powf(gamma) }
 }
 
-/// The fraction of the group's scored completions that are correct, `X / N`; nothing when none is
-/// scored.
+/// The fraction of the group's scored completions that are correct, `X / N`; `None` if no completion is scored.
 ///
-/// For binary rewards this is `(mean - R_w) / (R_c - R_w)`; it is counted instead, so that it is exact
-/// and doesn't change with the order of the completions.
+/// For binary rewards this is `(mean - R_w) / (R_c - R_w)`; counting makes it exact and independent of the order of the
+/// completions.
 ///
 /// Source: F-GRPO, section "Focal Weight", the empirical success rate.
 ///
 /// # Errors
-/// [`Error::GradedReward`] when a reward is neither and `rewards` has no threshold;
-/// [`Error::NonFiniteReward`].
+/// [`Error::GradedReward`] if a reward is neither and `rewards` has no threshold; [`Error::NonFiniteReward`].
 pub fn success_rate(group: &Group<'_>, rewards: &Rewards) -> Result<Option<f64>, Error> {
     let correct = rewards.correct(group)?.into_iter().filter(|&c| c).count();
     let n = group.scored_len();

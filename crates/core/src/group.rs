@@ -1,11 +1,11 @@
-//! A group: the completions sampled for one prompt, as the estimators see them.
+//! A group: the completions sampled for one prompt, in the form that the estimators take.
 
 use crate::error::Error;
 
-/// One prompt's completions, in the order they were sampled.
+/// The completions of one prompt, in sampling order.
 ///
-/// A completion whose verifier failed or ran out of its budget is *unscorable* (`scored[i]` is
-/// false): it leaves the group's statistics, gets advantage 0, and its reward is never read.
+/// A completion whose verifier failed is *unscorable* (`scored[i]` is false): it is left out of the group's statistics,
+/// gets advantage 0, and its reward is never read.
 #[derive(Debug, Clone, Copy)]
 pub struct Group<'a> {
     /// Reward of each completion.
@@ -14,12 +14,12 @@ pub struct Group<'a> {
     pub lengths: &'a [usize],
     /// Mean over its tokens of the log-probability under the policy that sampled it.
     pub mean_old_logp: &'a [f64],
-    /// Whether the verifier came to a verdict.
+    /// Whether the completion has a verdict.
     pub scored: &'a [bool],
 }
 
 impl<'a> Group<'a> {
-    /// The completions' number, unscorable ones included.
+    /// The number of completions, including unscorable ones.
     ///
     /// # Panics
     /// If the four slices differ in length.
@@ -63,7 +63,7 @@ impl<'a> Group<'a> {
     }
 }
 
-/// Several groups in flat slices, as trainers hold them: group `g` is `bounds[g]..bounds[g + 1]`.
+/// Several groups in flat slices: group `g` is `bounds[g]..bounds[g + 1]`.
 #[derive(Debug, Clone, Copy)]
 pub struct Groups<'a> {
     /// All completions, group after group.
@@ -93,7 +93,7 @@ impl<'a> Groups<'a> {
     }
 }
 
-/// What the rewards mean: R_c, R_w and, for graded rewards, from where a completion is correct.
+/// The meaning of the rewards: R_c, R_w and, for graded rewards, the threshold of a correct completion.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rewards {
     /// Reward of a correct completion, R_c.
@@ -105,14 +105,14 @@ pub struct Rewards {
 }
 
 impl Default for Rewards {
-    /// The paper's: 1 and 0, binary.
+    /// The paper's binary rewards, 1 and 0.
     fn default() -> Self {
         Self { correct: 1.0, wrong: 0.0, threshold: None }
     }
 }
 
 impl Rewards {
-    /// Refuses rewards that don't tell correct from wrong.
+    /// Refuses rewards that don't distinguish correct from wrong.
     ///
     /// # Errors
     /// [`Error::Setting`] unless `correct > wrong` and all are finite.
@@ -129,8 +129,8 @@ impl Rewards {
 
     /// Whether each scored completion of the group is correct (unscorable ones count as not).
     ///
-    /// Without a threshold the rewards must be `correct` or `wrong`, to a millionth of their
-    /// difference, so that single precision on the way here does no harm.
+    /// Without a threshold the rewards must be `correct` or `wrong`, to within a millionth of their difference, which
+    /// allows for rounding to single precision.
     ///
     /// # Errors
     /// [`Error::GradedReward`] for a reward in between, [`Error::NonFiniteReward`].

@@ -1,8 +1,8 @@
 //! The pure mathematics of F-GRPO: no I/O, clocks, threads or tensors.
 //!
-//! Group advantages ([`advantage`]), the focal weight ([`focal`]) and the two put together ([`credit`]), policy losses in closed form
-//! ([`loss`]), the paper's theory ([`theory`]) and categorical simulation ([`sim`]), statistics of
-//! pass@k ([`stats`]), the maze ([`maze`]) and counter-based randomness ([`rng`]).
+//! Group advantages ([`advantage`]), the focal weight ([`focal`]) and both together ([`credit`]), policy losses in
+//! closed form ([`loss`]), the paper's theory ([`theory`]) and categorical simulation ([`sim`]), statistics of pass@k
+//! ([`stats`]), the maze ([`maze`]) and counter-based randomness ([`rng`]).
 
 pub mod advantage;
 pub mod credit;

@@ -1,8 +1,8 @@
-//! Counter-based randomness: every draw is a function of a key and a counter.
+//! Counter-based random numbers: each is a function of a key and a counter.
 //!
-//! There is no generator state to save. A key is derived from the run's seed and the coordinates of
-//! the draw (step, prompt, sample), the counter is the position; so a sample doesn't depend on its
-//! batch, on the number of threads, or on what ran before.
+//! There is no generator state to save. A key is derived from the run's seed and coordinates such as step, prompt and
+//! sample; the counter is the position. So a sample doesn't depend on its batch, on the number of threads, or on what
+//! ran before.
 //!
 //! The mixing function is SplitMix64's finaliser applied twice over a Weyl sequence, with the key
 //! folded in on both rounds (after Steele, Lea and Flood, "Fast splittable pseudorandom number
@@ -64,21 +64,22 @@ impl Key {
         }
     }
 
-    /// A standard normal number (Box-Muller on two draws of this counter's own).
+    /// A standard normal number (Box-Muller, from two draws of this counter).
     pub fn normal(self, counter: u64) -> f64 {
         let radius = (-2.0 * (-self.uniform(2 * counter)).ln_1p()).sqrt();
         radius * (std::f64::consts::TAU * self.uniform(2 * counter + 1)).cos()
     }
 
-    /// The standard normal number that [`Stream::normal`] draws after `i` others of this key's stream, of any kind.
+    /// The standard normal number that [`Stream::normal`] returns after `i` other numbers, of any kind, from this key's
+    /// stream.
     pub fn nth_normal(self, i: u64) -> f64 {
         // A normal takes two draws; a family of its own keeps them apart from the uniform ones.
         self.with(u64::MAX).normal(i)
     }
 
-    /// Element `i` of a pseudo-random permutation of `0..n`: every element comes once, and none is
-    /// stored. A four-round Feistel network on the next power of four, walked until it lands in
-    /// range (Black and Rogaway, "Ciphers with arbitrary finite domains", 2002).
+    /// Element `i` of a pseudo-random permutation of `0..n`: every element occurs once, and the permutation isn't
+    /// stored. It is a four-round Feistel network on the next power of four, iterated until the result is in range
+    /// (Black and Rogaway, "Ciphers with arbitrary finite domains", 2002).
     ///
     /// # Panics
     /// If `i` is not below `n`.
@@ -99,13 +100,13 @@ impl Key {
         }
     }
 
-    /// The draws of this key in order of their counter.
+    /// The numbers of this key in counter order.
     pub const fn stream(self) -> Stream {
         Stream { key: self, counter: 0 }
     }
 }
 
-/// A key with a running counter, for code that draws one number after another.
+/// A key with a running counter, for code that needs one number after another.
 #[derive(Debug, Clone)]
 pub struct Stream {
     key: Key,

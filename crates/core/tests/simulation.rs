@@ -10,7 +10,7 @@ fn small() -> Setup {
     Setup { actions: 2_000, correct: 160, anchors: 2, ..Setup::default() }
 }
 
-/// Runs both on the fast one's draws and compares every logit and metric.
+/// Runs both on the draws of the fast one and compares every logit and metric.
 fn compare(setup: &Setup, group_size: u64, gamma: f64, steps: u64) -> Simulation {
     let mut fast = Simulation::new(setup, group_size, gamma, 7).unwrap();
     let mut plain = Plain::new(setup, gamma);

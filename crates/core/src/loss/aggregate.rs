@@ -1,8 +1,8 @@
-//! How the losses of a mini-batch's tokens add up.
+//! How the token losses of a mini-batch are aggregated.
 
 use crate::error::Error;
 
-/// Sizes of a whole mini-batch, however it is cut into micro-batches.
+/// Sizes of a whole mini-batch, regardless of its micro-batches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counts {
     /// Completion tokens that count.
@@ -21,14 +21,14 @@ impl Counts {
     }
 }
 
-/// The way tokens add up to one loss.
+/// How token losses are aggregated to one loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Aggregation {
-    /// Mean over all tokens of the mini-batch: every token weighs the same. The paper's setting.
+    /// Mean over all tokens of the mini-batch: every token has the same weight. The paper's setting.
     TokenMean,
     /// Sum within a completion, mean over completions.
     SeqMeanTokenSum,
-    /// The same divided by the largest length a completion may have: Dr. GRPO.
+    /// The same, divided by the largest allowed length of a completion: Dr. GRPO.
     SeqMeanTokenSumNorm {
         /// That length, in tokens.
         max_len: usize,
@@ -53,8 +53,8 @@ impl Aggregation {
 
     /// The factor of each token's loss in a completion of `seq_len` tokens; 0 for an empty one.
     ///
-    /// It depends on the completion and on the mini-batch's counts alone, so a gradient doesn't depend
-    /// on how the mini-batch is cut.
+    /// It depends only on the completion and on the mini-batch's counts, so the gradient doesn't depend on the
+    /// micro-batches.
     ///
     /// # Panics
     /// If the completion has more tokens than the mini-batch.

@@ -1,7 +1,7 @@
 //! The weight of tokens that another engine sampled: `w = exp(logp_trainer - logp_rollout)`.
 //!
-//! Where one engine samples and learns, both log-probabilities are the same number and every weight is
-//! 1 exactly, which a test states; the correction is then left off.
+//! If one engine samples and learns, both log-probabilities are equal and every weight is exactly 1 (a test checks it),
+//! so the correction is off.
 
 use crate::error::Error;
 
@@ -30,7 +30,7 @@ pub enum Correction {
     },
 }
 
-/// The numbers of a table that gives none.
+/// The defaults of a table's settings.
 #[cfg(feature = "serde")]
 mod default {
     pub(super) fn low() -> f64 {

@@ -1,21 +1,21 @@
 //! DARO's learned weights (arXiv 2510.09001), one of the paper's controls.
 //!
 //! The mini-batch's loss is the sum, over the success rates `mu` in {1/G, ..., (G-1)/G} that occur, of
-//! `w_mu L_mu - ln w_mu`: `L_mu` is the token-mean loss of the groups with that success rate, `w_mu =
-//! softplus(raw) + 1e-8` a learned weight that starts at 1. At the optimum `w_mu = 1 / L_mu`. The weights'
-//! learning rate is not published and is a setting here, for plain gradient descent.
+//! `w_mu L_mu - ln w_mu`: `L_mu` is the token-mean loss of the groups with that success rate, and
+//! `w_mu = softplus(raw) + 1e-8` a learned weight that starts at 1. At the optimum `w_mu = 1 / L_mu`. The paper doesn't state the learning
+//! rate of the weights. Here it is a setting, for plain gradient descent.
 
-/// The weights, one per mixed success rate.
+/// The weights, one per success rate strictly between 0 and 1.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Daro {
-    /// The parameters before softplus; `raw[c - 1]` belongs to groups with `c` correct of G. Part of a checkpoint.
+    /// The parameters before softplus; `raw[c - 1]` belongs to groups with `c` correct of G. Saved in checkpoints.
     pub raw: Vec<f64>,
 }
 
 /// The token-mean loss of each level in one mini-batch.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Levels {
-    /// Sum of token losses of level `c` at `c - 1`.
+    /// Sum of the token losses; level `c` is at index `c - 1`.
     pub loss: Vec<f64>,
     /// Number of tokens of that level.
     pub tokens: Vec<usize>,
@@ -32,8 +32,8 @@ impl Daro {
         Self { raw: vec![(1.0f64 - 1e-8).exp_m1().ln(); group_size - 1] }
     }
 
-    /// The level of a success rate, nothing for groups that are all correct or all wrong. A group
-    /// shrunk by unscorable completions counts as the nearest level.
+    /// The level of a success rate; `None` for groups that are all correct or all wrong. A group that lost unscorable
+    /// completions counts as the nearest level.
     ///
     /// # Panics
     /// If the success rate is outside `[0, 1]`.
@@ -55,7 +55,7 @@ impl Daro {
         self.weight(level) / tokens as f64
     }
 
-    /// The total loss, weights' part included.
+    /// The total loss, including the terms of the weights.
     pub fn loss(&self, levels: &Levels) -> f64 {
         self.present(levels).map(|(i, mean)| self.weight(i) * mean - self.weight(i).ln()).sum()
     }
@@ -68,7 +68,7 @@ impl Daro {
         }
     }
 
-    /// Derivative of the loss by `raw[level]` at that level's mean loss.
+    /// Derivative of the loss with respect to `raw[level]`, at that level's mean loss.
     fn draw(&self, level: usize, mean: f64) -> f64 {
         (mean - 1.0 / self.weight(level)) / (1.0 + (-self.raw[level]).exp())
     }

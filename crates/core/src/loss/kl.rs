@@ -1,4 +1,4 @@
-//! Estimates of the distance from a reference policy, from one sampled token.
+//! Estimators of the KL divergence from a reference policy, from one sampled token.
 
 /// An estimator of KL(policy || reference); `x = clamp(ref_logp - logp, -20, 20)` for `K3`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -9,15 +9,15 @@ pub enum Kl {
     K1,
     /// `(logp - ref_logp)^2 / 2`.
     K2,
-    /// `exp(x) - x - 1`, never negative, clamped to ±10: unbiased where the clamp is idle.
+    /// `exp(x) - x - 1`, never negative, clamped to ±10: unbiased where the clamp has no effect.
     K3,
 }
 
 impl Kl {
-    /// The estimate of one token and its derivative by `logp`.
+    /// The estimate of one token and its derivative with respect to `logp`.
     ///
-    /// The derivative is that of the printed formula, 0 beyond a clamp; as a gradient of the true KL
-    /// that of `K2` is the unbiased one.
+    /// The derivative is that of the formula above, and 0 beyond a clamp. As a gradient of the true KL, only that of
+    /// `K2` is unbiased.
     pub fn token(&self, logp: f64, ref_logp: f64) -> (f64, f64) {
         let d = logp - ref_logp;
         match self {

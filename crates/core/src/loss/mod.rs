@@ -1,10 +1,9 @@
-//! Losses in closed form: value and derivative by the log-probability of each sampled token.
+//! Losses in closed form: value and derivative with respect to the log-probability of each sampled token.
 //!
 //! Every loss here needs only log-probabilities (and, for a bonus, entropies), so it is written and
-//! tested without a tensor. [`policy`] holds the surrogates, [`aggregate`] the factor a token's loss
-//! carries in a mini-batch, [`kl`] the distance from a reference policy, [`correction`] the weight of
-//! tokens sampled by another engine, [`daro`] the learned weights of one of the paper's controls; [`Objective`] puts
-//! them together for one completion.
+//! tested without a tensor. [`policy`] has the surrogates, [`aggregate`] the factor of a token's loss in a mini-batch,
+//! [`kl`] the divergence from a reference policy, [`correction`] the weight of tokens sampled by another engine, and
+//! [`daro`] the learned weights of one of the paper's controls. [`Objective`] combines them for one completion.
 
 pub mod aggregate;
 pub mod correction;
@@ -19,8 +18,8 @@ pub use policy::{CispoBounds, PolicyLoss, TokenLoss};
 
 use crate::error::Error;
 
-/// The difference of two log-probabilities, kept within ±20, so that its exponential is a number.
-/// Its derivative by `a` is 1 up to and including the bounds and 0 beyond; [`beyond`] tells which.
+/// The difference of two log-probabilities, clamped to ±20 so that its exponential is finite. Its derivative with
+/// respect to `a` is 1 up to and including the bounds and 0 beyond them (see [`beyond`]).
 ///
 /// # Examples
 /// ```
@@ -41,17 +40,17 @@ pub fn beyond(a: f64, b: f64) -> bool {
 pub struct Objective {
     /// The surrogate.
     pub policy: PolicyLoss,
-    /// How tokens add up.
+    /// How token losses are aggregated.
     pub aggregation: Aggregation,
     /// Coefficient of the entropy bonus; 0 for none.
     pub entropy_coef: f64,
-    /// The estimator of the distance from the reference policy, and its coefficient.
+    /// The estimator of the KL divergence from the reference policy, and its coefficient.
     pub kl: Option<(Kl, f64)>,
     /// Weight of tokens that another engine sampled.
     pub correction: Correction,
 }
 
-/// One completion's numbers, one per token that counts (masked tokens left out).
+/// The values of one completion, one per token that counts (masked tokens are left out).
 #[derive(Debug, Clone, Copy)]
 pub struct Tokens<'a> {
     /// Log-probability under the policy being updated.
@@ -62,14 +61,13 @@ pub struct Tokens<'a> {
     pub entropy: Option<&'a [f32]>,
     /// Log-probability under the reference policy; needed when `kl` is set.
     pub ref_logp: Option<&'a [f32]>,
-    /// Log-probability as reported by the engine that sampled, when that was another one; needed by
-    /// the correction.
+    /// Log-probability reported by the engine that sampled, if it was another engine; needed by the correction.
     pub rollout_logp: Option<&'a [f32]>,
     /// The completion's advantage.
     pub advantage: f64,
 }
 
-/// What one token adds to the mini-batch's loss and its derivatives.
+/// The contribution of one token to the mini-batch's loss, and its derivatives.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TokenTerm {
     /// The surrogate, before aggregation and correction.
@@ -78,9 +76,9 @@ pub struct TokenTerm {
     pub policy_loss: f64,
     /// All parts of the total loss.
     pub loss: f64,
-    /// Derivative of the total loss by this token's `logp`.
+    /// Derivative of the total loss with respect to this token's `logp`.
     pub dlogp: f64,
-    /// Derivative of the total loss by this token's entropy.
+    /// Derivative of the total loss with respect to this token's entropy.
     pub dentropy: f64,
     /// The KL estimate, before its coefficient and aggregation; 0 without a reference.
     pub kl: f64,
@@ -89,7 +87,7 @@ pub struct TokenTerm {
 }
 
 impl Objective {
-    /// Refuses settings that can't work.
+    /// Refuses invalid settings.
     ///
     /// # Errors
     /// [`Error::Setting`] names the key.
@@ -108,18 +106,18 @@ impl Objective {
 
     /// Calls `each(token, term)` for every token of one completion.
     ///
-    /// `counts` are those of the whole mini-batch, however it is cut into micro-batches: the terms of
-    /// all completions then add up to the mini-batch's loss and gradient.
+    /// `counts` are those of the whole mini-batch, regardless of its micro-batches. The terms of all completions then
+    /// add up to the mini-batch's loss and gradient.
     ///
     /// # Panics
-    /// If the slices differ in length, or one that the settings need is absent.
+    /// If the slices differ in length, or if one is absent that the settings need.
     pub fn completion(&self, tokens: &Tokens<'_>, counts: &Counts, each: impl FnMut(usize, TokenTerm)) {
         let scale = self.aggregation.weight(tokens.logp.len(), counts);
         self.completion_scaled(tokens, scale, scale, each);
     }
 
-    /// [`Objective::completion`] with the factor of the policy's part, `policy_scale`, apart from that of entropy
-    /// and KL, `scale`: DARO weighs the former by success rate.
+    /// [`Objective::completion`] with separate factors for the policy loss (`policy_scale`) and for entropy and KL
+    /// (`scale`). DARO weights the policy loss by success rate.
     ///
     /// # Panics
     /// As [`Objective::completion`].

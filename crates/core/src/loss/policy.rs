@@ -1,7 +1,7 @@
 //! The policy surrogates. Each takes a token's log-probability under the policy being updated and
 //! under the one that sampled, and the completion's advantage.
 //!
-//! The losses know no estimators and no focal weight: an advantage is a number.
+//! The losses don't know estimators or the focal weight: an advantage is a number.
 
 use super::{beyond, log_ratio};
 use crate::error::Error;
@@ -16,7 +16,7 @@ pub enum CispoBounds {
         /// Distance above 1.
         high: f64,
     },
-    /// At most `high`, without a lower bound, as another trainer reads the same setting.
+    /// At most `high`, without a lower bound, like TRL's `epsilon_high`.
     Cap {
         /// The largest weight.
         high: f64,
@@ -35,7 +35,7 @@ impl CispoBounds {
 /// A policy loss. `r = exp(clamp(logp - old_logp, -20, 20))`, `A` the advantage.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum PolicyLoss {
-    /// `max(-A r, -A clip(r, 1 - low, 1 + high))`: PPO's clip, with Clip-Higher where `high > low`.
+    /// `max(-A r, -A clip(r, 1 - low, 1 + high))`: PPO's clip; Clip-Higher if `high > low`.
     Clip {
         /// Distance of the lower clip from 1.
         low: f64,
@@ -46,8 +46,8 @@ pub enum PolicyLoss {
     },
     /// `-stopgrad(clip(r)) A logp`.
     Cispo(CispoBounds),
-    /// The clip on the sequence's ratio `s = exp(mean over tokens of logp - old_logp)`, every token
-    /// carrying `stopgrad(s) pi / stopgrad(pi)`; its logarithm is clamped at 10.
+    /// The clip on the sequence's ratio `s = exp(mean over tokens of logp - old_logp)`, where every token has the ratio
+    /// `stopgrad(s) pi / stopgrad(pi)`. Its logarithm is clamped at 10.
     Gspo {
         /// Distance of the lower clip from 1.
         low: f64,
@@ -61,15 +61,15 @@ pub enum PolicyLoss {
 pub struct TokenLoss {
     /// The loss.
     pub loss: f64,
-    /// Its derivative by `logp`; stop-gradients are constants.
+    /// Its derivative with respect to `logp`; stop-gradients are constants.
     pub dlogp: f64,
     /// The importance ratio: the token's, for GSPO the sequence's.
     pub ratio: f64,
-    /// The lower clip took effect.
+    /// Whether the lower clip applied.
     pub clipped_low: bool,
-    /// The upper clip took effect.
+    /// Whether the upper clip applied.
     pub clipped_high: bool,
-    /// The dual clip took effect.
+    /// Whether the dual clip applied.
     pub clipped_dual: bool,
 }
 
@@ -81,7 +81,7 @@ impl PolicyLoss {
     /// CISPO in the paper's setting: weights in [0, 6].
     pub const CISPO: Self = Self::Cispo(CispoBounds::Around { low: 1.0, high: 5.0 });
 
-    /// Refuses bounds that leave no ratio unclipped or are not numbers.
+    /// Refuses bounds that clip every ratio or are not finite.
     ///
     /// # Errors
     /// [`Error::Setting`] names the key.
@@ -109,8 +109,8 @@ impl PolicyLoss {
         }
     }
 
-    /// The loss of one token. For GSPO the token is a sequence of its own; a longer one goes through
-    /// [`PolicyLoss::completion`].
+    /// The loss of one token. For GSPO the token is taken as a whole sequence; use [`PolicyLoss::completion`] for
+    /// longer ones.
     pub fn token(&self, logp: f64, old_logp: f64, advantage: f64) -> TokenLoss {
         let d = match self {
             Self::Gspo { .. } => logp - old_logp,
@@ -145,7 +145,7 @@ impl PolicyLoss {
         })
     }
 
-    /// `d`: the logarithm of the ratio; `beyond`: whether that is a clamped difference.
+    /// `d`: the logarithm of the ratio. `beyond`: whether it was clamped.
     fn with_log_ratio(&self, d: f64, logp: f64, beyond: bool, advantage: f64) -> TokenLoss {
         match *self {
             Self::Clip { low, high, dual } => clip(d.exp(), beyond, advantage, low, high, dual),
@@ -167,8 +167,7 @@ impl PolicyLoss {
     }
 }
 
-/// PPO's clip at `ratio`. The ratio's derivative by `logp` is the ratio itself, or 0 where it is
-/// `constant`.
+/// PPO's clip at `ratio`. The ratio's derivative with respect to `logp` is the ratio itself, or 0 if it is `constant`.
 fn clip(ratio: f64, constant: bool, advantage: f64, low: f64, high: f64, dual: Option<f64>) -> TokenLoss {
     let clipped = ratio.clamp(1.0 - low, 1.0 + high);
     let free = -advantage * ratio;

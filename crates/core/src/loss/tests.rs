@@ -118,7 +118,7 @@ fn on_policy_every_loss_has_the_policy_gradient() {
     }
 }
 
-/// The value whose derivative `dlogp` is: stop-gradients frozen at `at`.
+/// The function whose derivative is `dlogp`, with stop-gradients frozen at `at`.
 fn frozen(loss: PolicyLoss, at: &[f64], old: &[f64], moved: &[f64], advantage: f64) -> f64 {
     match loss {
         PolicyLoss::Clip { .. } => loss.completion(moved, old, advantage).map(|t| t.loss).sum(),
@@ -140,7 +140,7 @@ fn frozen(loss: PolicyLoss, at: &[f64], old: &[f64], moved: &[f64], advantage: f
     }
 }
 
-/// How near the ratio is to a place where a loss has a kink.
+/// Whether the ratio is near a kink of a loss.
 fn near_a_kink(ratio: f64) -> bool {
     [0.5, 0.8, 1.2, 1.28, 1.3, 1.5, 3.0, 5.0, 6.0].iter().any(|k| (ratio / k - 1.0).abs() < 1e-3)
 }
@@ -177,7 +177,7 @@ proptest! {
         prop_assert!(dual.loss <= (-3.0 * advantage).max(0.0) + 1e-12 || advantage >= 0.0);
     }
 
-    /// However a mini-batch is cut, loss and gradient are the same: the counts are the mini-batch's.
+    /// Loss and gradient don't depend on the micro-batches, because the counts are the mini-batch's.
     #[test]
     fn gradient_does_not_depend_on_micro_batching(
         completions in prop::collection::vec((prop::collection::vec((-3.0f32..-0.1, -0.5f32..0.5), 1..7), -2.0f64..2.0), 2..8),

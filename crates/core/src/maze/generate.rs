@@ -3,14 +3,14 @@
 use super::{Maze, Move, Position, VALID_SIZES, valid_size};
 use crate::rng::Key;
 
-/// The order in which a cell's neighbours are looked at.
+/// The order in which a cell's neighbours are visited.
 const ORDER: [Move; 4] = [Move::Right, Move::Down, Move::Left, Move::Up];
 
 /// The maze of this size, seed and index.
 ///
-/// From the carved cell the frontier takes in, in the order right, down, left, up, the cells two steps away
-/// that are interior, uncarved and not in it yet. A uniformly random frontier cell is connected to a
-/// uniformly random carved cell two steps from it, until the frontier is empty.
+/// After a cell is carved, the cells two steps away (right, down, left, up) join the frontier if they are interior,
+/// uncarved and not in it yet. A uniformly random frontier cell is connected to a uniformly random carved cell two
+/// steps from it, until the frontier is empty.
 ///
 /// # Panics
 /// If the size is even or below 5; see [`valid_size`].

@@ -1,7 +1,7 @@
 //! The single-solution maze: generator, shortest path, tokens, rewards.
 //!
 //! A maze is a function of (size, seed, index), so maze i never depends on how many were made before.
-//! Its corridors form a tree, hence one simple path leads from start to goal, and its moves are the one
+//! Its corridors form a tree, so exactly one simple path leads from start to goal. The moves of that path are the only
 //! correct completion.
 //!
 //! Source: F-GRPO, appendix "Maze Experiment Details", after arXiv 2602.02710, appendix E.1. Departures: sizes
@@ -45,7 +45,7 @@ impl Move {
     /// All moves.
     pub const ALL: [Self; 4] = [Self::Up, Self::Down, Self::Left, Self::Right];
 
-    /// The cell that `distance` such moves lead to; nothing above or left of the grid.
+    /// The cell after `distance` such moves; `None` above or left of the grid.
     pub fn from(self, (row, column): Position, distance: usize) -> Option<Position> {
         match self {
             Self::Up => Some((row.checked_sub(distance)?, column)),
@@ -56,10 +56,10 @@ impl Move {
     }
 }
 
-/// What a cell holds.
+/// The content of a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Cell {
-    /// Not to be entered.
+    /// A wall, which can't be entered.
     Wall,
     /// A free cell.
     Path,
@@ -70,9 +70,9 @@ pub enum Cell {
 }
 
 impl Maze {
-    /// Reads a maze from its drawing: `#` is a wall, anything else is free.
+    /// Parses a maze from a drawing: `#` is a wall, anything else is free.
     ///
-    /// Nothing if it is not a square of odd size of at least 5 with a closed border, free start and free goal.
+    /// `None` unless it is a square of odd size, at least 5, with a closed border, a free start and a free goal.
     pub fn from_ascii(drawing: &str) -> Option<Self> {
         let rows: Vec<Vec<bool>> = drawing.lines().map(|l| l.chars().map(|c| c != '#').collect()).collect();
         let size = rows.len();
@@ -85,17 +85,17 @@ impl Maze {
         (closed && maze.is_open(maze.start()) && maze.is_open(maze.goal())).then_some(maze)
     }
 
-    /// Rows, and columns, walls included.
+    /// Number of rows and of columns, including walls.
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// Where every walk begins.
+    /// The start cell.
     pub fn start(&self) -> Position {
         (1, 1)
     }
 
-    /// Where it should lead.
+    /// The goal cell.
     pub fn goal(&self) -> Position {
         (self.size - 2, self.size - 2)
     }
@@ -105,7 +105,7 @@ impl Maze {
         row < self.size && column < self.size && self.open[row * self.size + column]
     }
 
-    /// What a cell holds.
+    /// The content of a cell.
     pub fn cell(&self, at: Position) -> Cell {
         match at {
             _ if !self.is_open(at) => Cell::Wall,
@@ -115,12 +115,12 @@ impl Maze {
         }
     }
 
-    /// The free cells' number.
+    /// The number of free cells.
     pub fn open_cells(&self) -> usize {
         self.open.iter().filter(|&&o| o).count()
     }
 
-    /// The cells that the moves lead through, the start first. The walk ends before the first move into a wall.
+    /// The cells that the moves visit, beginning with the start. The walk ends before the first move into a wall.
     pub fn walk(&self, moves: &[Move]) -> Vec<Position> {
         let mut cells = vec![self.start()];
         for step in moves {
@@ -151,13 +151,13 @@ impl Maze {
     }
 }
 
-/// Sizes a maze can have: odd, so that walls lie between the cells, and at least 5, so that start and goal
-/// are two cells.
+/// Whether a maze can have this size: it must be odd, so that walls lie between the cells, and at least 5, so that
+/// start and goal are different cells.
 pub fn valid_size(size: usize) -> bool {
     (5..=255).contains(&size) && !size.is_multiple_of(2)
 }
 
-/// What [`valid_size`] accepts, for messages.
+/// The sizes that [`valid_size`] accepts, in words.
 pub const VALID_SIZES: &str = "an odd number from 5 to 255";
 
 #[cfg(test)]

@@ -5,20 +5,20 @@ use super::{Maze, Token, tokens};
 /// What counts as correct.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scoring {
-    /// The completion is the one shortest path and DONE, token for token: the paper's.
+    /// The completion must be the shortest path and DONE, token for token. The paper's rule.
     Exact,
-    /// Moves up to DONE, none into a wall, that touch the goal somewhere: MaxRL's.
+    /// The moves up to DONE must not enter a wall and must touch the goal. MaxRL's rule.
     ReachesGoal,
 }
 
-/// The grade of one completion.
+/// The verdict on one completion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Grade {
     /// It solves the maze.
     Correct,
     /// A move leads into a wall.
     HitsWall,
-    /// All moves are free but the walk does not touch the goal.
+    /// No move leads into a wall, but the walk does not touch the goal.
     MissesGoal,
     /// The walk touches the goal but is not the shortest path (only with [`Scoring::Exact`]).
     Detour,
@@ -52,8 +52,7 @@ impl Grade {
     }
 }
 
-/// Grades a completion, given as the tokens sampled after the prompt, DONE included. Tokens after DONE don't
-/// count.
+/// Grades a completion, given as the tokens sampled after the prompt, including DONE. Tokens after DONE don't count.
 pub fn grade(maze: &Maze, completion: &[u32], scoring: Scoring) -> Grade {
     let moves = tokens::moves(completion);
     match completion.get(moves.len()) {

@@ -4,8 +4,8 @@ use super::{Maze, Move, Position};
 use std::collections::VecDeque;
 
 impl Maze {
-    /// The moves of the shortest path from start to goal: in a generated maze the only simple path. Nothing if
-    /// no path leads there, which only a maze read from a drawing can have.
+    /// The moves of the shortest path from start to goal: in a generated maze, the only simple path. `None` if there is
+    /// no path, which is possible only in a maze from a drawing.
     pub fn solve(&self) -> Option<Vec<Move>> {
         let at = |(row, column): Position| row * self.size + column;
         let mut came: Vec<Option<Move>> = vec![None; self.size * self.size];

@@ -1,17 +1,16 @@
-//! Which mazes a policy learns from and which it is evaluated on.
+//! Training mazes and held-out mazes.
 
 use super::{Maze, generate};
 use std::collections::HashSet;
 
 /// Training and held-out mazes, whose indices never overlap.
 ///
-/// Different indices are different draws, which at small sizes are often the same maze; [`HeldOut`] keeps such twins
-/// out of training.
+/// At small sizes, different indices often give the same maze; [`HeldOut`] keeps such duplicates out of training.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Split {
-    /// Mazes that a policy learns from.
+    /// Training mazes.
     Train,
-    /// Mazes that it is evaluated on.
+    /// Mazes for evaluation.
     HeldOut,
 }
 
@@ -37,10 +36,10 @@ impl Split {
     }
 }
 
-/// The held-out mazes of a run, and training mazes that are none of them.
+/// The held-out mazes of a run, and training mazes that differ from all of them.
 ///
-/// A 9x9 grid has 100,352 trees and randomised Prim prefers some: of 128 held-out mazes about half turn up among the
-/// first 12,800 training draws. So a training draw that equals a held-out maze is drawn again.
+/// A 9x9 grid has 100,352 spanning trees, and randomised Prim prefers some: about half of 128 held-out mazes appear
+/// among the first 12,800 training mazes. So a training maze that equals a held-out one is drawn again.
 #[derive(Debug, Clone)]
 pub struct HeldOut {
     size: usize,
@@ -50,7 +49,7 @@ pub struct HeldOut {
 }
 
 impl HeldOut {
-    /// Training mazes that can be told apart; redraws take the indices above.
+    /// Number of training indices; redraws use the indices above.
     pub const TRAINING: u64 = 1 << 32;
 
     /// The first `count` held-out mazes.
@@ -68,15 +67,15 @@ impl HeldOut {
         &self.mazes
     }
 
-    /// Whether a maze is one of them.
+    /// Whether a maze is held out.
     pub fn contains(&self, maze: &Maze) -> bool {
         self.set.contains(maze)
     }
 
-    /// The `i`-th training maze and its index, from which [`generate`] makes it again. It depends on the held-out
-    /// mazes but on no other training maze.
+    /// The `i`-th training maze and its index, from which [`generate`] makes it. It depends on the held-out mazes but
+    /// on no other training maze.
     ///
-    /// Nothing if 256 draws in a row are held out: the grid is too small for so many held-out mazes.
+    /// `None` if 256 draws in a row are held out, because the grid is too small for so many held-out mazes.
     ///
     /// # Panics
     /// If `i` is not below [`HeldOut::TRAINING`].

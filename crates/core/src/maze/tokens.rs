@@ -1,4 +1,4 @@
-//! The maze's vocabulary of 32 tokens: prompts, targets, and reading completions back.
+//! The maze's vocabulary of 32 tokens: prompts, targets, and parsing of completions.
 
 use super::{Cell, Maze, Move};
 
@@ -10,7 +10,7 @@ pub enum Token {
     Pad = 0,
     /// Begins a prompt.
     Bos = 1,
-    /// Ends a completion, besides [`Token::Done`].
+    /// Ends a completion, like [`Token::Done`].
     Eos = 2,
     /// Never part of a sequence here.
     Unknown = 3,
@@ -18,7 +18,7 @@ pub enum Token {
     GridStart = 4,
     /// After the last row.
     GridEnd = 5,
-    /// Ends the prompt: the moves follow.
+    /// Ends the prompt; the moves follow.
     PathStart = 6,
     /// Ends the moves.
     Done = 7,
@@ -103,7 +103,7 @@ impl From<Cell> for Token {
     }
 }
 
-/// The move that a token stands for, if it does.
+/// The move that a token means, if it is one.
 pub fn as_move(token: u32) -> Option<Move> {
     Move::ALL.into_iter().find(|&m| Token::from(m) as u32 == token)
 }
@@ -125,7 +125,7 @@ pub fn prompt(maze: &Maze) -> Vec<u32> {
     tokens
 }
 
-/// The completion that these moves are: their tokens and DONE.
+/// The completion for these moves: their tokens and DONE.
 pub fn completion(moves: &[Move]) -> Vec<u32> {
     moves.iter().map(|&m| Token::from(m) as u32).chain([Token::Done as u32]).collect()
 }

@@ -11,7 +11,7 @@ const LANES: usize = 8;
 /// `e^x` to about one unit in the last place; 0 below -708, infinity above 709.
 ///
 /// Range reduction by multiples of ln 2 in two parts, then Taylor's polynomial of degree 13 on
-/// `[-ln 2 / 2, ln 2 / 2]`, whose rest is below 2^-57.
+/// `[-ln 2 / 2, ln 2 / 2]`, whose remainder is below 2^-57.
 #[inline(always)]
 pub(super) fn exp(x: f64) -> f64 {
     // Adding 1.5 * 2^52 rounds to an integer and leaves that integer in the low bits.
@@ -40,7 +40,7 @@ pub(super) fn exp(x: f64) -> f64 {
     }
 }
 
-/// `w e^d` for `|d| <= MAX_MOVE`, by Taylor's polynomial of degree 9, whose rest is below 2^-54.
+/// `w e^d` for `|d| <= MAX_MOVE`, by Taylor's polynomial of degree 9, whose remainder is below 2^-54.
 #[inline(always)]
 fn grown(w: f64, d: f64) -> f64 {
     let d2 = d * d;
@@ -50,10 +50,10 @@ fn grown(w: f64, d: f64) -> f64 {
     w + w * (d + d2 * (low + d4 * high))
 }
 
-/// Largest movement of a logit for which its weight may follow by [`grown`].
+/// Largest change of a logit for which [`grown`] may update its weight.
 pub(super) const MAX_MOVE: f64 = 0.08;
 
-/// The numbers of one step that all slots of a class share.
+/// The values of one step that all slots of a class share.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rates {
     /// Gradient per draw: focal weight * advantage / N.
@@ -75,8 +75,8 @@ pub(super) struct Rates {
     pub(super) eps: f64,
     /// Weights are exp(logit - shift).
     pub(super) shift: f64,
-    /// Weights are computed from their logits in this step; else they follow the logits' movements, which
-    /// are at most [`MAX_MOVE`].
+    /// Weights are computed from their logits in this step; otherwise they are updated from the changes of the logits,
+    /// which are at most [`MAX_MOVE`].
     pub(super) exact: bool,
 }
 
@@ -117,8 +117,8 @@ impl State {
         }
     }
 
-    /// One step without a draw, which has no gradient under the ratio surrogate: both moments only
-    /// shrink, so the root needs no square root.
+    /// One step without a draw. There is no gradient under the ratio surrogate, so both moments only shrink and no
+    /// square root is needed.
     #[inline(always)]
     fn coast<const EXACT: bool>(self, r: &Rates) -> Self {
         let Self { z, m, s, w } = self;
@@ -129,7 +129,7 @@ impl State {
     }
 }
 
-/// Slot arrays, all of the same whole number of blocks; `block` and `drawn` have one entry per block.
+/// Slot arrays, all with the same number of whole blocks; `block` and `drawn` have one entry per block.
 pub(super) struct Arrays<'a> {
     pub(super) z: &'a mut [f64],
     pub(super) m: &'a mut [f64],
@@ -141,7 +141,7 @@ pub(super) struct Arrays<'a> {
     pub(super) drawn: &'a [u64],
 }
 
-/// Draws in a block up to which they are stepped one by one, the block without them.
+/// Up to this number of draws in a block, drawn slots are stepped one by one and the rest of the block without draws.
 const FEW: u32 = 6;
 
 /// Sums that the metrics need, over slots with weight `w = exp(logit - shift)`.
@@ -243,7 +243,7 @@ fn drawn_blocks(w: &[f64], count: &[u32]) -> f64 {
     sum.iter().sum()
 }
 
-/// Compiles a function for three instruction sets and picks the widest that this processor has.
+/// Compiles a function for three instruction sets and uses the widest that this processor supports.
 macro_rules! for_every_processor {
     ($(#[$doc:meta])* $name:ident $([$($c:ident),*])? ($($arg:ident : $ty:ty),*) $(-> $ret:ty)? = $body:ident) => {
         $(#[$doc])*

@@ -2,7 +2,7 @@
 
 use crate::rng::Stream;
 
-/// Number of successes in `n` trials of chance `p`; chances outside `[0, 1]` count as the nearer end.
+/// Number of successes in `n` trials with probability `p`; values of `p` outside `[0, 1]` count as the nearer end.
 ///
 /// Means below 12 by inversion; above by transformed rejection with squeeze (algorithm BTRS: Hörmann,
 /// "The generation of binomial random variates", 1993).
@@ -67,8 +67,8 @@ fn by_rejection(n: u64, p: f64, stream: &mut Stream) -> u64 {
     }
 }
 
-/// ln of P(k) / P(mode) for `odds = p / (1 - p)`. Written over ratios near 1, so that it stays exact
-/// for a billion trials.
+/// ln of P(k) / P(mode) for `odds = p / (1 - p)`. Computed from ratios near 1, so it stays accurate for a billion
+/// trials.
 fn ln_ratio(n: f64, odds: f64, k: f64, mode: f64) -> f64 {
     let far = k - mode;
     (mode + 0.5) * (-far / (k + 1.0)).ln_1p()
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
     use crate::rng::Key;
 
-    /// Exact chances of 0..=n by the recurrence from the mode, normalised.
+    /// Exact probabilities of 0..=n by recurrence from the mode, normalised.
     fn chances(n: usize, p: f64) -> Vec<f64> {
         let mode = ((n + 1) as f64 * p).floor().min(n as f64) as usize;
         let mut chance = vec![0.0; n + 1];

@@ -6,10 +6,10 @@ use super::setup::Kind;
 use super::slots::Slots;
 use crate::rng::Stream;
 
-/// Draws per untouched action above which one binomial each is cheaper than one number per draw.
+/// Number of draws per untouched action above which one binomial per action is cheaper than one random number per draw.
 const DRAWS_PER_ACTION: u64 = 16;
 
-/// Actions that start from one logit with one reward.
+/// Actions with the same starting logit and the same reward.
 #[derive(Debug)]
 pub(super) struct Class {
     /// Number of the first action of the class.
@@ -18,18 +18,18 @@ pub(super) struct Class {
     pub(super) size: u32,
     /// State of every action never drawn.
     fresh: State,
-    /// How many those are.
+    /// The number of those actions.
     untouched: u64,
-    /// Drawn actions that move.
+    /// Drawn actions that still move.
     moving: Slots,
-    /// Drawn actions whose further movement is below rounding, as they were when they came to rest.
+    /// Drawn actions whose further movement is below rounding, in the state in which they came to rest.
     resting: Slots,
-    /// For each of `resting`, the step after which it was left alone.
+    /// For each of `resting`, the step after which it came to rest.
     since: Vec<u64>,
     gaps: usize,
 }
 
-/// When an action may rest: every further step moves it by less than the one before.
+/// The condition for rest: every further step moves an action by less than the one before.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rest {
     /// The action rests when `|m| <= limit * s`.
@@ -54,18 +54,18 @@ impl Class {
         }
     }
 
-    /// Weights of the parts among which draws are divided: moving, resting, untouched.
+    /// Weights of the three parts that draws are divided among: moving, resting, untouched.
     pub(super) fn weights(&self) -> [f64; 3] {
         [self.moving.total(), self.resting.total(), self.untouched as f64 * self.fresh.w]
     }
 
-    /// Forgets the draws of the step before.
+    /// Clears the draws of the previous step.
     pub(super) fn clear_draws(&mut self) {
         self.moving.clear_draws();
     }
 
-    /// Draws `counts` actions of the three parts; all that are drawn then have a moving slot. `step` is
-    /// the number of steps already taken.
+    /// Draws `counts` actions from the three parts. Every drawn action then has a moving slot. `step` is the number of
+    /// steps already taken.
     pub(super) fn draw(
         &mut self,
         counts: [u64; 3],
@@ -112,7 +112,7 @@ impl Class {
         self.untouched -= distinct;
     }
 
-    /// Moves the drawn ones of the resting actions back among the moving.
+    /// Moves resting actions that were drawn back to the moving ones.
     fn wake(&mut self, step: u64, rest: Rest) {
         for block in 0..self.resting.len().div_ceil(arithmetic::BLOCK) {
             let slots = block * arithmetic::BLOCK..(block + 1) * arithmetic::BLOCK;
@@ -135,7 +135,7 @@ impl Class {
         }
     }
 
-    /// Lets the actions rest that hardly move any more. `step` is the number of steps already taken.
+    /// Puts actions to rest that hardly move any more. `step` is the number of steps already taken.
     pub(super) fn rest(&mut self, step: u64, rest: Rest) {
         if self.gaps > 64 + self.resting.len() / 2 {
             let mut kept = Vec::with_capacity(self.since.len() - self.gaps);
@@ -166,7 +166,7 @@ impl Class {
         }
     }
 
-    /// Sum over draws of this step of the drawn action's weight.
+    /// Sum of the weights of the actions drawn in this step, over draws.
     pub(super) fn drawn_weight(&self) -> f64 {
         arithmetic::drawn_weight(&self.moving.w, &self.moving.count)
     }
@@ -237,7 +237,7 @@ impl Class {
         }
     }
 
-    /// Slots that a step has to go through.
+    /// Number of slots that a step processes.
     pub(super) fn moving(&self) -> usize {
         self.moving.len()
     }

@@ -1,16 +1,15 @@
-//! Where a simulated policy starts and how it is updated.
+//! The start and the update rule of a simulated policy.
 
-/// The surrogate whose gradient every step climbs. `p` is the policy, `a_j` the advantage of draw `j`.
+/// The surrogate objective that every step increases. `p` is the policy, `a_j` the advantage of draw `j`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Surrogate {
-    /// `(1/N) sum_j a_j p_j / stopgrad(p_j)`: the gradient of a drawn action doesn't depend on how
-    /// likely it was.
+    /// `(1/N) sum_j a_j p_j / stopgrad(p_j)`: the gradient of a drawn action doesn't depend on its probability.
     Ratio,
     /// `(1/N) sum_j a_j p_j`, as printed in the paper: gradients are proportional to `p`.
     Probability,
 }
 
-/// How a gradient moves the logits. Weight decay is decoupled in both.
+/// The optimizer of the logits. Weight decay is decoupled in both.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Optimizer {
     /// AdamW with bias correction.
@@ -33,7 +32,7 @@ pub struct Setup {
     pub actions: usize,
     /// Number of correct actions, anchors included.
     pub correct: usize,
-    /// Number of anchors: correct actions that start likelier than the others.
+    /// Number of anchors: correct actions that start with a higher probability than the others.
     pub anchors: usize,
     /// Starting logit of an anchor.
     pub anchor_logit: f64,
@@ -75,7 +74,7 @@ impl Default for Setup {
     }
 }
 
-/// A setup that can't be simulated, or a simulation that left the numbers.
+/// A setup that can't be simulated, or a simulation that diverged.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Error {
     /// A number outside its domain.
@@ -102,19 +101,19 @@ pub enum Error {
         /// Why.
         why: &'static str,
     },
-    /// A logit is no finite number any more.
+    /// A logit is not finite any more.
     #[error(
         "step {step}: the logits are no longer finite (learning rate {lr}); wanted a smaller learning rate"
     )]
     Diverged {
-        /// The step after which that was so.
+        /// The step after which this happened.
         step: u64,
         /// The learning rate.
         lr: f64,
     },
 }
 
-/// Probabilities that a policy starts with.
+/// Starting probabilities of a policy.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Start {
     /// Total mass of the correct actions.
@@ -136,10 +135,10 @@ pub(super) struct Kind {
 }
 
 impl Setup {
-    /// This setup, if it can be simulated.
+    /// Returns this setup if it can be simulated.
     ///
     /// # Errors
-    /// Names the field, what was found and what was wanted.
+    /// The error names the field, what was found and what was expected.
     pub fn check(&self) -> Result<(), Error> {
         let number = |field, found: f64, wanted, ok: bool| {
             if ok && found.is_finite() { Ok(()) } else { Err(Error::Number { field, found, wanted }) }
@@ -194,7 +193,7 @@ impl Setup {
         }
     }
 
-    /// The classes of exchangeable actions; actions are numbered class after class.
+    /// The classes of exchangeable actions; actions are numbered class by class.
     pub(super) fn kinds(&self) -> impl Iterator<Item = Kind> {
         let kind = |size: usize, logit, correct| Kind { size: size as u32, logit, correct };
         [

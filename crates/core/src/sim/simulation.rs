@@ -7,22 +7,22 @@ use super::setup::{Error, Optimizer, Setup, Surrogate};
 use crate::focal::focal_weight;
 use crate::rng::Key;
 
-/// Steps between two looks for actions that may rest.
+/// Number of steps between two searches for actions that may rest.
 const REST_EVERY: u64 = 32;
 
-/// Steps between two in which weights are computed from their logits.
+/// Number of steps after which weights are recomputed from their logits.
 const EXACT_EVERY: u64 = 16;
 
-/// Movement to come below which an action rests: a quarter of a unit in the last place of 1.
+/// An action rests if its future movement is below this: a quarter of a unit in the last place of 1.
 const NEGLIGIBLE: f64 = f64::EPSILON / 4.0;
 
-/// What is recorded of a policy.
+/// The recorded metrics of a policy.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Metrics {
     /// Total mass of the correct actions, `Q_pos`.
     pub q_pos: f64,
-    /// Retained positive mass `M_ret`: 1 minus the mass that correct actions have lost against their
-    /// start, relative to the correct mass at the start.
+    /// Retained positive mass `M_ret`: 1 minus the mass that correct actions have lost since the start, relative to the
+    /// correct mass at the start.
     pub retained: f64,
     /// Entropy of the policy in nats.
     pub entropy: f64,
@@ -47,8 +47,8 @@ pub struct Simulation {
 impl Simulation {
     /// A policy at its start.
     ///
-    /// The draws are a function of `seed`, `group_size` and the step: runs that differ in gamma alone
-    /// share their random numbers, so their difference is less noisy than either.
+    /// Random numbers are a function of `seed`, `group_size` and the step. Runs that differ only in gamma share them,
+    /// so their difference has less noise than either run.
     ///
     /// # Errors
     /// If the setup, the group size (1 to 2^31) or gamma (finite, at least 0) is out of range.
@@ -140,7 +140,7 @@ impl Simulation {
         correct
     }
 
-    /// The update after a group with `correct` correct draws; `self.step` counts it already.
+    /// The update after a group with `correct` correct draws; `self.step` already includes it.
     fn update(&mut self, correct: u64) {
         let n = self.group_size as f64;
         let rate = correct as f64 / n;
@@ -192,8 +192,8 @@ impl Simulation {
         }
     }
 
-    /// When actions may rest after `self.step` steps, if they may at all: a step has to leave an
-    /// undrawn action without gradient and decay, and shrink its momentum faster than its scale.
+    /// The condition for rest after `self.step` steps, if there is one: an undrawn action must have no gradient and no
+    /// decay, and its momentum must shrink faster than its scale.
     fn rest_rule(&self) -> Option<Rest> {
         if self.setup.surrogate == Surrogate::Probability || self.setup.weight_decay != 0.0 {
             return None;
@@ -212,7 +212,7 @@ impl Simulation {
         Some(Rest { limit: first.min(f64::MAX), beta1, beta2 })
     }
 
-    /// Shifts the exponent so that weights stay within the numbers' range.
+    /// Shifts the exponent so that weights neither overflow nor underflow.
     fn rescale(&mut self) -> Result<(), Error> {
         let tops: Vec<f64> = self.classes.iter().map(Class::top_logit).collect();
         if tops.iter().any(|z| !z.is_finite()) {
@@ -246,8 +246,8 @@ impl Simulation {
 
     /// The actions drawn in the last step, with their number of draws.
     ///
-    /// Actions are numbered anchors first, then the other correct ones, then the wrong ones; within these
-    /// classes, which start out exchangeable, by their first draw.
+    /// Actions are numbered anchors first, then the other correct ones, then the wrong ones; within a class, whose
+    /// actions are exchangeable at the start, by their first draw.
     pub fn draws(&self) -> Vec<(usize, u32)> {
         let mut draws = Vec::new();
         for class in &self.classes {
@@ -263,7 +263,7 @@ impl Simulation {
         logits
     }
 
-    /// How many actions the next step has to move one by one; the work that a step costs.
+    /// The number of actions that the next step moves one by one, which is the cost of a step.
     pub fn moving(&self) -> usize {
         self.classes.iter().map(Class::moving).sum()
     }

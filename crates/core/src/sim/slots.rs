@@ -1,24 +1,23 @@
-//! The drawn actions of a class, in arrays of whole blocks, and drawing among them by weight.
+//! The drawn actions of a class in arrays of whole blocks, and sampling among them by weight.
 //!
-//! The arrays end in padding: logit minus infinity, weight and moments 0. No draw finds it and no step
-//! changes it.
+//! The arrays end in padding: logit minus infinity, weight and moments 0. It is never drawn and no step changes it.
 
 use super::arithmetic::{Arrays, BLOCK, State};
 use super::binomial::binomial;
 use crate::rng::Stream;
 
-/// Name of a slot that holds no action.
+/// Marks a slot without an action.
 const NOBODY: u32 = u32::MAX;
 
-/// Draws per slot of a block above which one binomial per slot is cheaper than one search per draw.
+/// Number of draws per slot of a block above which one binomial per slot is cheaper than one search per draw.
 const DRAWS_PER_SLOT: u64 = 16;
 
-/// Draws in a block from which on cutting its weights at the smallest pays.
+/// Number of draws in a block from which splitting its weights at the smallest pays off.
 const DRAWS_TO_CUT: u64 = 24;
 
 const PADDING: State = State { z: f64::NEG_INFINITY, m: 0.0, s: 0.0, w: 0.0 };
 
-/// States of actions, how often each was drawn in this step, and whose they are.
+/// States of actions, their numbers of draws in this step, and their identity.
 #[derive(Debug, Default)]
 pub(super) struct Slots {
     len: usize,
@@ -35,7 +34,7 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// Number of slots in use, gaps included.
+    /// Number of slots in use, including gaps.
     pub(super) fn len(&self) -> usize {
         self.len
     }
@@ -50,7 +49,7 @@ impl Slots {
         self.drawn[i / BLOCK] |= u64::from(count > 0) << (i % BLOCK);
     }
 
-    /// Forgets the draws.
+    /// Clears the draws.
     pub(super) fn clear_draws(&mut self) {
         for (drawn, count) in self.drawn.iter_mut().zip(self.count.as_chunks_mut::<BLOCK>().0) {
             if *drawn != 0 {
@@ -60,7 +59,7 @@ impl Slots {
         }
     }
 
-    /// Draws slot `i` once more.
+    /// Adds one draw to slot `i`.
     pub(super) fn draw_slot(&mut self, i: usize) {
         self.count[i] += 1;
         self.drawn[i / BLOCK] |= 1 << (i % BLOCK);
@@ -101,7 +100,7 @@ impl Slots {
         pairs.map(|(m, s)| usize::from(m.abs() <= limit * s)).sum()
     }
 
-    /// Keeps the slots for which `keep` holds, in order; gaps go, and draws are forgotten.
+    /// Keeps the slots for which `keep` is true, in order; removes gaps and clears draws.
     pub(super) fn retain(&mut self, mut keep: impl FnMut(usize, State, u32) -> bool) {
         self.clear_draws();
         let mut to = 0;
@@ -160,8 +159,8 @@ impl Slots {
         }
     }
 
-    /// Draws `k` times with replacement, each slot with a chance proportional to its weight, and adds
-    /// the draws to the slots' counts. `scratch` is room to work in.
+    /// Draws `k` times with replacement, each slot with a probability proportional to its weight, and adds the draws to
+    /// the slots' counts. `scratch` is working memory.
     pub(super) fn draw(&mut self, k: u64, scratch: &mut Vec<f64>, stream: &mut Stream) {
         if k == 0 {
             return;
@@ -173,7 +172,7 @@ impl Slots {
         }
     }
 
-    /// Few draws: each looks for its block, then for its slot.
+    /// For few draws: each searches its block, then its slot.
     fn draw_one_by_one(&mut self, k: u64, scratch: &mut Vec<f64>, stream: &mut Stream) {
         scratch.clear();
         let mut sum = 0.0;
@@ -191,7 +190,7 @@ impl Slots {
         }
     }
 
-    /// Many draws: one binomial per block decides how many fall into it.
+    /// For many draws: one binomial per block gives its number of draws.
     fn draw_by_block(&mut self, k: u64, scratch: &mut Vec<f64>, stream: &mut Stream) {
         suffix_sums(&self.block, scratch);
         let mut left = k;
@@ -229,9 +228,9 @@ fn suffix_sums(x: &[f64], suffix: &mut Vec<f64>) {
     }
 }
 
-/// Draws `k` times within a block. Where draws are many, the weights are cut at the smallest: the draws
-/// that fall below it take any slot alike, six random bits each; the others search what is above it.
-/// Returns a bit for each slot that may have been drawn.
+/// Draws `k` times within a block. For many draws, the weights are split at the smallest one: draws below it choose any
+/// slot with equal probability, with six random bits each; the others search the rest. Returns a bit for each slot that
+/// may have been drawn.
 fn draw_within(w: &[f64; BLOCK], k: u64, count: &mut [u32; BLOCK], stream: &mut Stream) -> u64 {
     let floor = if k < DRAWS_TO_CUT { 0.0 } else { w.iter().copied().fold(f64::INFINITY, f64::min) };
     let above = Cumulative::of(&w.map(|w| w - floor));
@@ -274,8 +273,8 @@ fn draw_by_slot(w: &[f64; BLOCK], k: u64, count: &mut [u32; BLOCK], stream: &mut
     }
 }
 
-/// Cumulative weights of a block. Slots are ranked column by column of eight, so that the sums of all
-/// columns can run side by side.
+/// Cumulative weights of a block. Slots are ranked column by column of eight, so that the sums of all columns can run
+/// in parallel.
 struct Cumulative {
     sums: [f64; BLOCK],
     total: f64,
@@ -300,7 +299,7 @@ impl Cumulative {
         Self { total: sums[BLOCK - 1], sums }
     }
 
-    /// The first slot in rank whose cumulative weight exceeds `x`; `x` has to be below the total.
+    /// The first slot in rank whose cumulative weight exceeds `x`; `x` must be below the total.
     #[inline(always)]
     fn slot(&self, x: f64) -> usize {
         let index = |rank: usize| (rank & 7) * 8 + (rank >> 3 & 7);

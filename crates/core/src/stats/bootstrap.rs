@@ -1,8 +1,8 @@
-//! Resampling of problems, and what is read off a set of simulated differences.
+//! Resampling of problems, and statistics of a set of simulated differences.
 
 use crate::rng::Key;
 
-/// Differences closer to zero than this count as ties: sums of the same numbers in another order.
+/// Differences closer to zero than this count as ties: they can be sums of the same numbers in another order.
 const TIE: f64 = 1e-12;
 
 /// Simulated values of a statistic, sorted.
@@ -33,7 +33,7 @@ impl Simulated {
         self.0[below] + (position - below as f64) * (self.0[above] - self.0[below])
     }
 
-    /// The percentile interval that holds the middle `level` of the values.
+    /// The percentile interval that contains the middle `level` of the values.
     pub fn interval(&self, level: f64) -> (f64, f64) {
         (self.quantile((1.0 - level) / 2.0), self.quantile(f64::midpoint(1.0, level)))
     }
@@ -46,8 +46,8 @@ impl Simulated {
     }
 }
 
-/// Fills `times` with how often each problem is drawn in resample number `iteration`: as many draws
-/// with replacement as there are problems. A function of key and iteration alone.
+/// Fills `times` with how often each problem is drawn in resample number `iteration`: with replacement, as many draws
+/// as there are problems. Depends only on key and iteration.
 pub fn resample(key: Key, iteration: u64, times: &mut [u32]) {
     times.fill(0);
     let key = key.with(iteration);

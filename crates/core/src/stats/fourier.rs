@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-/// Convolutions by transform, with the tables of roots of unity kept between calls.
+/// Convolutions by Fourier transform; the tables of roots of unity are kept between calls.
 #[derive(Default)]
 pub(super) struct Transform {
     /// By half length h: `exp(-pi i j / h)` for `j < h`, real and imaginary parts.
@@ -62,7 +62,7 @@ impl Transform {
         }
     }
 
-    /// `out[i] = sum_j a[j] b[i - j]`, with the small negative numbers that rounding makes set to 0.
+    /// `out[i] = sum_j a[j] b[i - j]`, where small negative numbers from rounding are set to 0.
     ///
     /// Absolute error about `1e-15` for sequences that sum to at most 1.
     pub(super) fn convolve(&mut self, a: &[f64], b: &[f64]) -> Vec<f64> {

@@ -1,7 +1,7 @@
 //! Holm's correction of several p-values.
 
-/// Adjusted p-values in the order of `p_values`: comparing each with a level keeps the chance of any
-/// false rejection among all of them below that level, whatever their dependence.
+/// Adjusted p-values in the order of `p_values`: comparing each with a level keeps the probability of any false
+/// rejection below that level, for any dependence among them.
 ///
 /// The i-th smallest of n becomes `max over j <= i of min(1, (n - j + 1) p_j)`.
 ///

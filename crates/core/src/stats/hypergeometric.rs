@@ -1,8 +1,8 @@
-//! How many of a subsample are correct: the hypergeometric distribution.
+//! The number of correct samples in a subsample: the hypergeometric distribution.
 
 use super::lattice::Lattice;
 
-/// Samples of one problem under one model: `samples` in all, `correct` of them right.
+/// Samples of one problem under one model: `samples` in total, `correct` of them correct.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Counts {
     /// Number of scored samples, n.
@@ -11,13 +11,13 @@ pub struct Counts {
     pub correct: u64,
 }
 
-/// Relative size below which a probability is left out; far below what `f64` sums resolve.
+/// Relative size below which a probability is dropped; far below the resolution of `f64` sums.
 const NEGLIGIBLE: f64 = 1e-40;
 
 /// Distribution of the number of correct samples among `m` drawn without replacement from `counts`.
 ///
-/// Computed outward from the mode by the ratio of neighbours, so that no factorial is formed;
-/// relative accuracy about `1e-15` per step from the mode.
+/// Computed outward from the mode by ratios of neighbours, without factorials; the relative accuracy is about `1e-15`
+/// per step from the mode.
 ///
 /// # Panics
 /// If `m` exceeds the number of samples, or more samples are correct than there are.

@@ -1,8 +1,8 @@
 //! Distributions on equally spaced points and their sums.
 //!
-//! A sum of independent variables is a convolution. Short ones are multiplied out directly, which adds
-//! only positive numbers and so keeps the *relative* accuracy of small tail probabilities; long ones go
-//! through a Fourier transform, whose error is absolute (about `1e-15`).
+//! A sum of independent variables is a convolution. Short ones are computed directly, which adds only positive numbers
+//! and so keeps the *relative* accuracy of small tail probabilities. Long ones use a Fourier transform, whose error is
+//! absolute (about `1e-15`).
 
 use super::fourier::Transform;
 
@@ -11,9 +11,9 @@ use super::fourier::Transform;
 pub struct Lattice {
     /// The integer that `mass[0]` belongs to.
     pub first: i64,
-    /// Probabilities; they sum to 1 less `dropped`.
+    /// Probabilities; they sum to 1 minus `dropped`.
     pub mass: Vec<f64>,
-    /// Upper bound of the probability cut off at the two ends.
+    /// Upper bound of the probability removed at the two ends.
     pub dropped: f64,
 }
 
@@ -55,7 +55,7 @@ impl Lattice {
         self
     }
 
-    /// Cuts both ends off as long as no more than `budget` probability goes at each.
+    /// Removes at most `budget` probability at each end.
     #[must_use]
     fn trimmed(mut self, budget: f64) -> Self {
         let cut = |masses: &mut dyn Iterator<Item = &f64>| {
@@ -85,19 +85,18 @@ impl Lattice {
     }
 }
 
-/// What a sum keeps of small probabilities.
+/// The accuracy that a sum keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Accuracy {
-    /// Each probability to about `1e-13` of itself: direct products only.
+    /// Relative accuracy of about `1e-13` per probability: direct products only.
     Relative,
-    /// Each probability to about `1e-14`: transforms where they are faster.
+    /// Absolute accuracy of about `1e-14` per probability: transforms where they are faster.
     Absolute,
 }
 
-/// The sum of independent variables, at most `budget` probability cut off in all.
+/// The sum of independent variables, with at most `budget` probability removed in total.
 ///
-/// Neighbours in length are added pairwise, so that the work is that of a few levels of products of
-/// like length.
+/// Distributions of similar length are added pairwise, so the work is a few levels of products of similar length.
 pub fn sum(mut terms: Vec<Lattice>, budget: f64, accuracy: Accuracy) -> Lattice {
     let mut transform = (accuracy == Accuracy::Absolute).then(Transform::default);
     if terms.is_empty() {
@@ -141,7 +140,7 @@ fn convolve(a: &[f64], b: &[f64], transform: Option<&mut Transform>) -> Vec<f64>
     }
 }
 
-/// Eight terms of `short` by eight outputs at a time: the compiler keeps a block in vector registers.
+/// Eight terms of `short` by eight outputs at a time, which the compiler keeps in vector registers.
 fn convolve_directly(short: &[f64], long: &[f64]) -> Vec<f64> {
     const BLOCK: usize = 8;
     let length = short.len() + long.len() - 1;

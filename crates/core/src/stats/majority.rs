@@ -1,11 +1,11 @@
-//! maj@k: the chance that the most frequent answer among k samples is the correct one.
+//! maj@k: the probability that the most frequent answer among k samples is correct.
 
 use crate::rng::Key;
 
 /// The answers of one problem's samples.
 ///
-/// All correct samples are one answer, however it was written; wrong samples are told apart by their
-/// answer; a sample without an answer takes part in the draw but casts no vote.
+/// All correct samples count as one answer, however it is written. Wrong samples are distinguished by their answer. A
+/// sample without an answer is drawn but has no vote.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Votes {
     /// Number of correct samples.
@@ -26,9 +26,8 @@ impl Votes {
 /// maj@k for each of `sizes`, estimated over `orderings` random orders of the samples; the first k of
 /// an order are a draw without replacement.
 ///
-/// An answer that ties for the most votes counts as chosen with equal chance among the tied, so that
-/// the value at k = n is exact. No vote at all counts as wrong. The standard error of the others is
-/// at most `0.5 / sqrt(orderings)` for one problem.
+/// Tied answers are chosen with equal probability, so the value at k = n is exact. No votes at all count as wrong. For
+/// k < n the standard error is at most `0.5 / sqrt(orderings)` for one problem.
 ///
 /// # Panics
 /// If a size is 0 or exceeds the number of samples.

@@ -1,14 +1,14 @@
 //! The paired m-out-of-n subsampling test of two models' pass@k.
 //!
-//! From each problem's n samples, m are drawn without replacement under either model, pass@k is formed
-//! with m in the place of n, and the differences B - A are averaged over problems. The test asks how
-//! often that average falls on either side of zero. The paper simulates this 50,000 times; but the number of correct
-//! samples in a subsample is hypergeometric and independent across problems and models, so the
-//! distribution is a convolution, computed here ([`exact`]); [`Subsampler`] simulates it as the paper does.
+//! For each model, m of each problem's n samples are drawn without replacement, pass@k is computed with m in place of
+//! n, and the differences B - A are averaged over problems. The test asks how often that average falls on either side
+//! of zero. The paper simulates this 50,000 times. The number of correct samples in a subsample is hypergeometric and
+//! independent across problems and models, so the distribution is a convolution, which [`exact`] computes.
+//! [`Subsampler`] simulates it as in the paper.
 //!
-//! The test conditions on the problem set: it says whether the models differ on *these* problems, not
-//! whether they would on others of the kind. A bootstrap over problems ([`super::bootstrap`]) belongs beside it.
-//! As in the paper, the difference isn't rescaled by m/n.
+//! The test is conditional on the problem set: it says whether the models differ on *these* problems, not on others of
+//! the kind. Use it together with a bootstrap over problems ([`super::bootstrap`]). As in the paper, the difference
+//! isn't rescaled by m/n.
 //!
 //! Source: F-GRPO, appendix "Statistical Significance".
 
@@ -18,11 +18,11 @@ use super::pass_at_k::PassAtK;
 use crate::rng::Key;
 use std::collections::HashMap;
 
-/// Probability that may be cut off the ends of an exact distribution.
+/// Probability that may be removed at the ends of an exact distribution.
 const CUT: f64 = 1e-20;
-/// Chance with which the stated error of a quantised distribution may be exceeded.
+/// Probability that the error of a quantised distribution exceeds its bound.
 const SLACK: f64 = 1e-8;
-/// Points of a quantised distribution, about.
+/// Approximate number of points of a quantised distribution.
 const POINTS: f64 = 131_072.0;
 
 /// The samples of one problem under both models.
@@ -38,15 +38,15 @@ pub struct Pair {
 #[derive(Debug, Clone)]
 pub struct Difference {
     law: Lattice,
-    /// Difference that one lattice step stands for.
+    /// Difference per lattice step.
     step: f64,
     /// Average rounding of the values (quantised distributions; 0 otherwise).
     drift: f64,
-    /// Largest deviation from `drift` of a value's rounding, but for probability `slack`.
+    /// Largest deviation of the rounding from `drift`, except with probability `slack`.
     blur: f64,
     /// Probability unaccounted for.
     slack: f64,
-    /// Differences this close to zero count as ties on both sides: the rounding of an average to its grid.
+    /// Differences this close to zero count as ties on both sides, because an average is rounded to its grid.
     tie: f64,
 }
 
@@ -61,7 +61,7 @@ impl Difference {
         self.law.variance().max(0.0).sqrt() * self.step
     }
 
-    /// P(D <= x) and P(D >= x) as computed, ties on the lattice counted in both.
+    /// P(D <= x) and P(D >= x) as computed; ties on the lattice count in both.
     fn tails(&self, x: f64) -> (f64, f64) {
         // Forgives the rounding of the quotient and is far from the next point.
         let steps = x / self.step;
@@ -85,8 +85,8 @@ impl Difference {
         (2.0 * low.min(high)).min(1.0)
     }
 
-    /// Bounds that the exact p-value lies between. Equal to it but for about `1e-15` where the lattice is
-    /// exact (k = 1 and k = m); for other k, what rounding to the grid can do at most.
+    /// Bounds of the exact p-value. If the lattice is exact (k = 1 and k = m) they are within about `1e-15` of it; for
+    /// other k they include the largest effect of rounding to the grid.
     pub fn p_bounds(&self) -> (f64, f64) {
         // The rounded value is D + e with e within drift +- blur, so D <= 0 lies between
         // "rounded <= drift - blur" and "rounded <= drift + blur".
@@ -115,13 +115,13 @@ impl Difference {
         value as f64 * self.step
     }
 
-    /// The percentile interval that holds the middle `level` of the distribution.
+    /// The percentile interval that contains the middle `level` of the distribution.
     pub fn interval(&self, level: f64) -> (f64, f64) {
         (self.quantile((1.0 - level) / 2.0), self.quantile(f64::midpoint(1.0, level)))
     }
 }
 
-/// Checks what the callers below share and returns the table of pass@k over the number correct in m.
+/// Checks the arguments of the functions below and returns pass@k for each number of correct samples in m.
 fn values(pairs: &[Pair], m: u64, k: u64) -> Vec<f64> {
     assert!(!pairs.is_empty(), "paired test: found no problems");
     assert!(k >= 1 && k <= m, "paired test: k = {k}, m = {m}, wanted 1 <= k <= m");
@@ -129,11 +129,10 @@ fn values(pairs: &[Pair], m: u64, k: u64) -> Vec<f64> {
     (0..=m as usize).map(|x| table.at(x)).collect()
 }
 
-/// The distribution of the difference, without simulation.
+/// The distribution of the difference, computed without simulation.
 ///
-/// k = 1 lives on a lattice of step 1/(m P), k = m on one of 1/P: exact but for `1e-20` of cut-off
-/// tails. Other k are rounded to a grid fine enough for about 130,000 points in all;
-/// [`Difference::p_bounds`] states what that can change.
+/// k = 1 uses a lattice of step 1/(m P) and k = m one of step 1/P; both are exact except for removed tails of `1e-20`.
+/// Other k are rounded to a grid of about 130,000 points; [`Difference::p_bounds`] bounds the effect.
 ///
 /// # Panics
 /// If there are no pairs, k is 0 or above m, or m exceeds a problem's samples.
@@ -231,7 +230,7 @@ impl Rounded {
 
 /// The distribution of the average of independent differences, such as those of several benchmarks.
 ///
-/// Each is rounded to one common grid; the rounding, at most half a step each, is part of the bounds.
+/// Each is rounded to one common grid. The rounding, at most half a step each, is included in the bounds.
 ///
 /// # Panics
 /// If `parts` is empty.
@@ -268,7 +267,7 @@ pub fn average(parts: &[Difference]) -> Difference {
 
 /// Draws from a finite distribution in constant time (Walker's alias method, Vose's construction).
 struct Alias {
-    /// Per column: the chance of its own value, that value and the other one.
+    /// Per column: the probability of its own value, that value, and the alternative.
     columns: Vec<(f64, f64, f64)>,
 }
 
@@ -302,7 +301,7 @@ impl Alias {
 /// The paper's simulation of the difference.
 pub struct Subsampler {
     tables: Vec<Alias>,
-    /// Per problem the tables of A and B.
+    /// The tables of A and B per problem.
     pairs: Vec<(usize, usize)>,
 }
 
@@ -327,7 +326,7 @@ impl Subsampler {
         Self { tables, pairs }
     }
 
-    /// The difference in one simulated subsample: a function of key and iteration alone.
+    /// The difference in one simulated subsample; depends only on key and iteration.
     pub fn draw(&self, key: Key, iteration: u64) -> f64 {
         let key = key.with(iteration);
         let mut total = 0.0;

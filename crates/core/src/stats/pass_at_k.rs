@@ -4,8 +4,8 @@
 
 /// Unbiased pass@k of one problem.
 ///
-/// Computed as `-expm1(sum of ln_1p(-max(c, k) / (n - i)) over i < min(c, k))`, which has no overflow and
-/// no cancellation, and exactly 1 when fewer than `k` samples are wrong.
+/// Computed as `-expm1(sum of ln_1p(-max(c, k) / (n - i)) over i < min(c, k))`, without overflow or cancellation. It is
+/// exactly 1 if fewer than `k` samples are wrong.
 ///
 /// # Panics
 /// If `k` is 0 or above `n`, or `c` is above `n`.
@@ -75,8 +75,8 @@ impl PassAtK {
     }
 }
 
-/// Mean of pass@k over problems, given as (n, c); nothing when there is no problem or one has fewer than `k`
-/// samples. Problems may differ in n (unscorable samples shrink it); a table is made once per n.
+/// Mean of pass@k over problems, given as (n, c). `None` if there is no problem or one has fewer than `k` samples.
+/// Problems may differ in n (unscorable samples reduce it); the table is computed once per n.
 pub fn mean_pass_at_k(problems: &[(usize, usize)], k: usize) -> Option<f64> {
     if problems.is_empty() || k == 0 || problems.iter().any(|&(n, _)| n < k) {
         return None;
@@ -96,7 +96,7 @@ pub fn mean_pass_at_k(problems: &[(usize, usize)], k: usize) -> Option<f64> {
     Some(sum.total() / problems.len() as f64)
 }
 
-/// The ks that tables and plots show: 1, 2, 4, ... up to `n`, and `n` itself.
+/// The values of k in tables and plots: 1, 2, 4, ... up to `n`, and `n` itself.
 pub fn powers_of_two_up_to(n: usize) -> Vec<usize> {
     let mut ks: Vec<usize> =
         std::iter::successors(Some(1usize), |k| k.checked_mul(2)).take_while(|&k| k <= n).collect();
@@ -106,7 +106,7 @@ pub fn powers_of_two_up_to(n: usize) -> Vec<usize> {
     ks
 }
 
-/// A sum that carries its rounding error along (Neumaier's): a table has up to a million terms.
+/// Neumaier's compensated sum, because a table has up to a million terms.
 #[derive(Debug, Default)]
 struct Sum {
     value: f64,
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// C(n, k) in whole numbers, for n up to 120.
+    /// C(n, k) as an integer, for n up to 120.
     fn binomial(n: u128, k: u128) -> u128 {
         if k > n {
             return 0;

@@ -1,10 +1,10 @@
-//! The size of focal-weighted advantages by success rate, and the plain learning-rate multiplier of the
-//! same average size.
+//! The size of focal-weighted advantages by success rate, and the learning-rate multiplier with the same average
+//! effect.
 
 use super::{Error, exponent, group_size, probability};
 use crate::focal::focal_weight;
 
-/// What a correct and a wrong completion get at one success rate, focal weight included.
+/// The advantages of a correct and of a wrong completion at one success rate, including the focal weight.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ScaledAdvantage {
     /// Advantage of a correct completion, not negative.
@@ -37,7 +37,7 @@ pub fn population_advantage(success_rate: f64, gamma: f64) -> Result<ScaledAdvan
 /// Focal-weighted advantages of a group of `n`, as the trainer computes them: rewards 1 and 0, sample
 /// standard deviation (`ddof = 1`) plus 1e-6.
 ///
-/// `success_rate` has to be a multiple of `1/n`. Groups with equal rewards get 0, a group of one too.
+/// `success_rate` has to be a multiple of `1/n`. Groups with equal rewards get 0, and so does a group of one.
 ///
 /// # Errors
 /// As [`population_advantage`]; if `n` is 0; if no group of `n` has this success rate.
@@ -60,8 +60,8 @@ pub fn group_advantage(success_rate: f64, n: u64, gamma: f64) -> Result<ScaledAd
 }
 
 /// Learning-rate multiplier `m_gamma` of the low-LR control: the average, over success rates, of the
-/// factor by which the focal weight shrinks the advantage magnitude `sqrt(mu (1-mu))`,
-/// `(4/sqrt(pi)) Gamma(gamma + 3/2) / Gamma(gamma + 3)`.
+/// factor by which the focal weight reduces the advantage magnitude `sqrt(mu (1-mu))`, `(4/sqrt(pi)) Gamma(gamma + 3/2)
+/// / Gamma(gamma + 3)`.
 ///
 /// `gamma = 0` gives 1, 0.5 gives 0.679, 1 gives 1/2.
 ///

@@ -1,12 +1,11 @@
-//! One surrogate step on a categorical policy: where the probability mass goes.
+//! One surrogate step on a categorical policy, and the change of probability mass.
 //!
-//! The policy is `p = softmax(z)` over a finite action set, part of it correct. `N` actions are drawn;
-//! the *distinct* ones get their reward (`R_c` or `R_w`), the others 0, and the step is
-//! `dz_i = lr / N * p_i (R_i - S_R)` with `S_R = R_c P_pos + R_w P_neg`, `P_pos` and `P_neg` the mass of
-//! the distinct correct and wrong actions drawn. To first order in `dz`, the mass of any subset then
-//! changes by the subset-mass identity ([`subset_change`]); for the correct set that gives the mass
-//! balance ([`Step::mass_balance`]), for the correct actions that were not drawn the paper's proposition
-//! ([`Step::unsampled_correct`]), both with every term by itself.
+//! The policy is `p = softmax(z)` over a finite set of actions, some of them correct. `N` actions are drawn; the
+//! *distinct* ones get their reward (`R_c` or `R_w`), the others 0, and the step is `dz_i = lr / N * p_i (R_i - S_R)`
+//! with `S_R = R_c P_pos + R_w P_neg`, where `P_pos` and `P_neg` are the masses of the distinct correct and wrong
+//! actions drawn. To first order in `dz`, the mass of any subset then changes by the subset-mass identity
+//! ([`subset_change`]); for the correct set this gives the mass balance ([`Step::mass_balance`]), and for the correct
+//! actions that were not drawn the paper's proposition ([`Step::unsampled_correct`]). Both are returned term by term.
 
 use super::{Error, finite, probability};
 
@@ -81,7 +80,7 @@ fn same_length(wanted: usize, correct: &[bool]) -> Result<(), Error> {
     }
 }
 
-/// What a correct and a wrong completion earn.
+/// The rewards of a correct and of a wrong completion.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rewards {
     /// `R_c`, of a correct completion.
@@ -98,7 +97,7 @@ impl Default for Rewards {
 }
 
 impl Rewards {
-    /// These rewards, if they are finite and a correct completion earns more.
+    /// Returns these rewards if they are finite and a correct completion gets more.
     ///
     /// # Errors
     /// If one is not finite or `correct <= wrong`.
@@ -113,12 +112,12 @@ impl Rewards {
     }
 }
 
-/// One step: a policy, the actions drawn, and the sums that the paper's formulas are made of.
+/// One step: a policy, the actions drawn, and the sums in the paper's formulas.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Step {
     /// Number of draws, `N`.
     pub group_size: usize,
-    /// What a draw earns.
+    /// The rewards of a draw.
     pub rewards: Rewards,
     /// Learning rate `eta`.
     pub lr: f64,
@@ -218,8 +217,8 @@ impl Step {
 
     /// First-order change of the mass of the correct actions not drawn, `Delta Q_u,pos`, term by term.
     ///
-    /// Source: F-GRPO, proposition of section "Unsampled-correct mass under finite sampling", and the
-    /// appendix that takes its normalization coupling apart.
+    /// Source: F-GRPO, proposition of section "Unsampled-correct mass under finite sampling", and the appendix on its
+    /// normalization coupling.
     pub fn unsampled_correct(&self) -> UnsampledChange {
         let (r, s, q) = (self.rewards, self.baseline, self.q_unsampled_pos);
         UnsampledChange {
@@ -239,7 +238,7 @@ pub struct MassBalance {
     pub promotion: f64,
     /// `lr/N (S_R - R_w) Q_pos S_-,2`: drawn wrong actions lose.
     pub demotion: f64,
-    /// `lr/N S_R (Q_pos U_neg,2 - Q_neg U_pos,2)`: the actions not drawn; of either sign.
+    /// `lr/N S_R (Q_pos U_neg,2 - Q_neg U_pos,2)`: the actions not drawn; may have either sign.
     pub coupling: f64,
 }
 
@@ -253,13 +252,13 @@ impl MassBalance {
 /// The terms of `Delta Q_u,pos`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct UnsampledChange {
-    /// `-lr/N S_R U_pos,2`: the baseline pushes the undrawn correct actions' own logits.
+    /// `-lr/N S_R U_pos,2`: the effect of the baseline on the logits of the undrawn correct actions.
     pub direct_drift: f64,
-    /// `-lr/N Q_u,pos (R_c - S_R) S_+,2`: what the drawn correct actions gain is taken from the others.
+    /// `-lr/N Q_u,pos (R_c - S_R) S_+,2`: the gain of the drawn correct actions reduces the others.
     pub from_promotion: f64,
-    /// `-lr/N Q_u,pos (R_w - S_R) S_-,2`: what the drawn wrong actions lose goes to the others.
+    /// `-lr/N Q_u,pos (R_w - S_R) S_-,2`: the loss of the drawn wrong actions increases the others.
     pub from_demotion: f64,
-    /// `lr/N Q_u,pos S_R U_2`: what the baseline takes from all undrawn actions.
+    /// `lr/N Q_u,pos S_R U_2`: the effect of the baseline on all undrawn actions.
     pub from_baseline: f64,
 }
 
@@ -323,7 +322,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The mass of a subset after the logits have really moved by `dz`.
+    /// The exact mass of a subset after the logits have moved by `dz`.
     fn moved_mass(policy: &Policy, dz: &[f64], in_subset: impl Fn(usize) -> bool) -> f64 {
         let w: Vec<f64> = policy.probabilities().iter().zip(dz).map(|(p, d)| p * d.exp()).collect();
         let total: f64 = w.iter().sum();

@@ -1,14 +1,14 @@
-//! The paper's theory of finite groups: what one prompt's N completions can and can't do.
+//! The paper's theory of finite groups: the effect of one prompt's N completions.
 //!
-//! - [`tail_miss`]: how likely an update is active and yet samples nothing of a rare correct subset.
+//! - [`tail_miss`]: the probability that an update is active but samples nothing of a rare correct subset.
 //! - [`mass`]: one surrogate step on a categorical policy, its change of correct and of
-//!   unsampled-correct mass term by term, and the first-order subset-mass identity beneath both.
+//!   unsampled-correct mass term by term, and the first-order subset-mass identity behind both.
 //! - [`sampled`]: the distinct mass that a group samples, given its number of correct completions.
-//! - [`advantage`]: the size of focal-weighted advantages by success rate, and the learning-rate
-//!   multiplier of the same average size.
+//! - [`advantage`]: the size of focal-weighted advantages by success rate, and the learning-rate multiplier with the
+//!   same average effect.
 //!
-//! Every function takes plain numbers and refuses bad ones with [`Error`], which names the argument,
-//! what was found and what was wanted.
+//! Every function takes plain numbers and refuses invalid ones with [`Error`], which names the argument, what was found
+//! and what was expected.
 
 pub mod advantage;
 pub mod mass;
@@ -26,7 +26,7 @@ pub enum Error {
         /// Its value.
         found: f64,
     },
-    /// The rare subset is part of the correct set, so it can't be the likelier one.
+    /// The rare subset is part of the correct set, so it can't have a higher probability.
     #[error("tau: found {tau}, wanted at most mu = {mu} (the rare subset is a part of the correct set)")]
     TailAboveTotal {
         /// Probability of the rare correct subset.
@@ -34,10 +34,10 @@ pub enum Error {
         /// Probability of a correct completion.
         mu: f64,
     },
-    /// A group needs a completion.
+    /// A group has at least one completion.
     #[error("n: found 0, wanted a group size of at least 1")]
     EmptyGroup,
-    /// The tail-miss probability has no largest value.
+    /// The tail-miss probability has no maximum.
     #[error("the tail-miss probability has no peak for mu = {mu}, tau = {tau}: wanted 0 < tau < mu < 1")]
     NoPeak {
         /// Probability of a correct completion.
@@ -45,7 +45,7 @@ pub enum Error {
         /// Probability of the rare correct subset.
         tau: f64,
     },
-    /// The largest value lies beyond what a group size can count to.
+    /// The maximum is at a group size beyond the integer range.
     #[error("the peak for mu = {mu}, tau = {tau} lies beyond a group size of 2^53")]
     PeakTooFar {
         /// Probability of a correct completion.
@@ -53,7 +53,7 @@ pub enum Error {
         /// Probability of the rare correct subset.
         tau: f64,
     },
-    /// A number that has to be finite and inside a range is not.
+    /// A number is not finite or outside its range.
     #[error("{name}: found {found}, wanted {wanted}")]
     Number {
         /// The argument.
@@ -69,7 +69,7 @@ pub enum Error {
         /// Their sum.
         found: f64,
     },
-    /// Lists that go together differ in length, or are empty.
+    /// Lists that belong together differ in length, or are empty.
     #[error("{name}: found {found} entries, wanted {wanted}")]
     Length {
         /// The list.
@@ -107,17 +107,17 @@ pub enum Error {
     },
 }
 
-/// `p`, if it is a probability.
+/// Returns `p` if it is a probability.
 fn probability(name: &'static str, p: f64) -> Result<f64, Error> {
     if (0.0..=1.0).contains(&p) { Ok(p) } else { Err(Error::Probability { name, found: p }) }
 }
 
-/// `x`, if it is finite.
+/// Returns `x` if it is finite.
 fn finite(name: &'static str, x: f64) -> Result<f64, Error> {
     if x.is_finite() { Ok(x) } else { Err(Error::Number { name, found: x, wanted: "a finite number" }) }
 }
 
-/// `gamma`, if it is finite and not negative.
+/// Returns `gamma` if it is finite and not negative.
 fn exponent(gamma: f64) -> Result<f64, Error> {
     if gamma.is_finite() && gamma >= 0.0 {
         Ok(gamma)
@@ -126,7 +126,7 @@ fn exponent(gamma: f64) -> Result<f64, Error> {
     }
 }
 
-/// `n`, if it is a group size.
+/// Returns `n` if it is a group size.
 fn group_size(n: u64) -> Result<u64, Error> {
     if n > 0 { Ok(n) } else { Err(Error::EmptyGroup) }
 }

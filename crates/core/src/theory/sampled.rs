@@ -1,9 +1,9 @@
-//! The distinct mass a group samples, given how many of its completions are correct.
+//! The distinct mass that a group samples, given its number of correct completions.
 //!
 //! Given `X = k`, the `k` correct completions are independent draws from the policy restricted to the
 //! correct set, so an action of conditional probability `q` is among them with probability
-//! `1 - (1 - q)^k`. More correct completions therefore cover more of the correct set, which is what
-//! makes `X / N` a usable proxy for coverage.
+//! `1 - (1 - q)^k`. More correct completions therefore cover more of the correct set, so `X / N` is a usable proxy for
+//! coverage.
 
 use super::mass::{Policy, Rewards};
 use super::{Error, group_size};
@@ -19,7 +19,7 @@ pub struct SampledMass {
     pub baseline: f64,
 }
 
-/// Expected distinct sampled masses of a group of `n` of which `k` are correct.
+/// Expected distinct sampled masses for a group of `n` with `k` correct completions.
 ///
 /// Source: F-GRPO, appendix "Monotonicity of Sampled Distinct Mass Conditioned on X", lemma and
 /// corollary.

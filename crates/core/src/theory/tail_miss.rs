@@ -1,21 +1,19 @@
 //! Active groups, and active groups that miss a rare correct subset.
 //!
 //! With `mu` the probability of a correct completion and `tau <= mu` that of a target subset of the
-//! correct ones, a group of `n` is active when it holds both correct and wrong completions, and has a
-//! tail miss when it is active without holding any of the target subset.
+//! correct ones, a group of `n` is active if it has both correct and wrong completions. It has a tail miss if it is
+//! active but has no completion of the target subset.
 //!
-//! The printed differences of powers cancel for small probabilities and lose everything at
-//! `tau = 1e-12`. Both are rewritten here so that nothing cancels:
+//! The differences of powers in the paper cancel for small probabilities and lose all digits at `tau = 1e-12`. Both are
+//! rewritten here without cancellation:
 //!
-//! `active(mu, n) = (1 - (1 - s)^n) - s^n` with `s = min(mu, 1 - mu)`, the first part by `exp_m1`; for
-//! `n >= 2` the second part is at most a third of the first. And
-//! `tail_miss = (1 - tau)^n active(r, n)` with `r = (mu - tau) / (1 - tau)`: given that the target was
-//! missed, a completion is correct with probability `r`.
+//! `active(mu, n) = (1 - (1 - s)^n) - s^n` with `s = min(mu, 1 - mu)`, where the first part uses `exp_m1`; for `n >= 2`
+//! the second part is at most a third of the first. And `tail_miss = (1 - tau)^n active(r, n)` with `r = (mu - tau) /
+//! (1 - tau)`: given that the target was missed, a completion is correct with probability `r`.
 
 use super::{Error, group_size, probability};
 
-/// Probability that a group of `n` holds both correct and wrong completions,
-/// `1 - mu^n - (1 - mu)^n`.
+/// Probability that a group of `n` has both correct and wrong completions, `1 - mu^n - (1 - mu)^n`.
 ///
 /// `mu` is the probability of a correct completion. Exact to a few units in the last place relative to
 /// the result, for every `mu` and any `n`.
@@ -30,7 +28,7 @@ pub fn active_probability(mu: f64, n: u64) -> Result<f64, Error> {
     Ok(active(mu, 1.0 - mu, n))
 }
 
-/// The active probability of two complementary chances, each given to full relative accuracy.
+/// The active probability from two complementary probabilities, each with full relative accuracy.
 fn active(correct: f64, wrong: f64, n: u64) -> f64 {
     if n == 1 {
         return 0.0;
@@ -40,8 +38,8 @@ fn active(correct: f64, wrong: f64, n: u64) -> f64 {
     -(n * (-s).ln_1p()).exp_m1() - s.powf(n)
 }
 
-/// Probability that a group of `n` is active and yet holds nothing of a target subset of the correct
-/// completions, `(1 - tau)^n - (mu - tau)^n - (1 - mu)^n`.
+/// Probability that a group of `n` is active but has nothing of a target subset of the correct completions, `(1 -
+/// tau)^n - (mu - tau)^n - (1 - mu)^n`.
 ///
 /// `mu` is the probability of a correct completion, `tau` that of the target subset. `tau = 0` gives the
 /// active probability; `tau = mu` gives 0.
@@ -66,16 +64,16 @@ fn check(mu: f64, tau: f64) -> Result<(), Error> {
     if tau > mu { Err(Error::TailAboveTotal { tau, mu }) } else { Ok(()) }
 }
 
-/// Chances of a correct and of a wrong completion, given that it is outside the target subset.
+/// Probabilities of a correct and of a wrong completion, given that it is outside the target subset.
 fn without_target(mu: f64, tau: f64) -> (f64, f64) {
     let outside = 1.0 - tau;
     ((mu - tau) / outside, (1.0 - mu) / outside)
 }
 
-/// The group size at which a tail miss is likeliest.
+/// The group size at which a tail miss is most likely.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Peak {
-    /// The group size; the smaller one where two are equally bad.
+    /// The group size; the smaller one if two are equal.
     pub n: u64,
     /// The tail-miss probability there.
     pub tail_miss: f64,
@@ -84,10 +82,10 @@ pub struct Peak {
 /// Maximises [`tail_miss_probability`] over the group size, exactly over the integers.
 ///
 /// The step from `n` to `n + 1` has the sign of
-/// `(1 - mu + tau) r^n + mu (1 - r)^n - tau`, which only falls with `n`; so the peak is the first `n`
-/// at which it isn't positive, found by doubling and bisection.
+/// `(1 - mu + tau) r^n + mu (1 - r)^n - tau`, which decreases with `n`. So the peak is the first `n` at which it isn't
+/// positive, found by doubling and bisection.
 ///
-/// Source: F-GRPO, appendix figure of the conditional tail-miss probability (its stars).
+/// Source: F-GRPO, appendix figure of the conditional tail-miss probability (the stars).
 ///
 /// # Errors
 /// If `mu` or `tau` is not a probability or `tau > mu`; if there is no peak (`tau = 0`, `tau = mu` or
@@ -136,8 +134,8 @@ mod tests {
         );
     }
 
-    /// (active, tail miss) by walking through every sequence of n completions, each in one of the three
-    /// regions: target, other correct, wrong.
+    /// (active, tail miss) by enumerating every sequence of n completions, each in one of the three regions: target,
+    /// other correct, wrong.
     fn by_enumeration(mu: f64, tau: f64, n: u32) -> (f64, f64) {
         let chance = [tau, mu - tau, 1.0 - mu];
         let (mut active, mut miss) = (0.0, 0.0);

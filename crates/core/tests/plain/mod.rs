@@ -1,4 +1,4 @@
-//! The categorical simulation written plainly: every action, every step, straight from the formulas.
+//! The categorical simulation without optimisations: every action, every step, directly from the formulas.
 
 use fgrpo_core::rng::Stream;
 use fgrpo_core::sim::{Metrics, Optimizer, Setup, Surrogate};

@@ -1,10 +1,11 @@
-//! The worst case: time of a check on texts made to be expensive, at 1 kB to 1 MB.
+//! The worst case: time of a check on texts designed to be expensive, at 1 kB to 1 MB.
 //!
 //! `cargo bench -p fgrpo-verify --bench adversarial [-- math|synlogic|ifeval|choice]`
 //!
-//! Each family of texts is checked against every problem of its kind, in both modes where there are two. A row shows processor
-//! time of the problem that is slowest at 5 kB (the best of three runs, where they are short) and the slope `c = max over sizes of
-//! (time - 1 ms) / bytes`, in nanoseconds per byte: time is at most 1 ms + c x bytes. A text of a fixed length is timed as it is.
+//! Each family of texts is checked against every problem of its kind, in both modes where there are two. A row shows
+//! the processor time of the problem that is slowest at 5 kB (the best of three runs if they are short) and the slope
+//! `c = max over sizes of (time - 1 ms) / bytes`, in nanoseconds per byte: time is at most 1 ms + c x bytes. A text of
+//! fixed length is timed as it is.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -23,7 +24,7 @@ type Check<'a> = Box<dyn Fn(&str) + 'a>;
 /// The text of the nth term of a sum, product or list.
 type Term = fn(usize) -> String;
 
-/// A family: its name and its text of about so many bytes.
+/// A family: its name, and its text of about this number of bytes.
 struct Family {
     name: String,
     text: Box<dyn Fn(usize) -> String>,
@@ -56,7 +57,7 @@ fn processor_time() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// The best of `runs` runs, or of fewer where they take long.
+/// The best of `runs` runs, or of fewer if they take long.
 fn time(check: &Check<'_>, text: &str, runs: usize) -> Duration {
     let mut best = Duration::MAX;
     for _ in 0..runs {

@@ -1,4 +1,4 @@
-//! Speed of the mathematics verifier: `cargo bench -p fgrpo-verify --bench math`.
+//! Speed of the math verifier: `cargo bench -p fgrpo-verify --bench math`.
 //!
 //! Each case is checked for its verdict before it is timed.
 

@@ -1,4 +1,4 @@
-//! Verdicts and processor time of the mathematics verifier on a file of `{"gold", "response"}` (or `"pred"`) lines:
+//! Verdicts and processor time of the math verifier on a file of `{"gold", "response"}` (or `"pred"`) lines:
 //! `cargo run --release -p fgrpo-verify --example verify_math -- FILE.jsonl`
 
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use fgrpo_verify::math::{Options, Problem};
 use serde_json::Value;
 
-/// Processor time of this thread, which other work on the machine does not add to.
+/// Processor time of this thread, which doesn't include other work on the machine.
 fn processor_time() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a valid place for the result, and the clock exists on every Linux and macOS.

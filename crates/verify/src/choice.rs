@@ -1,31 +1,31 @@
 //! Multiple choice: a letter in a box, or (as a setting) a letter or the option's own words.
 //!
-//! The order in which the options are shown depends on the question alone, through a hash, so that
-//! it is the same in every run and on every machine; it is stored with the problem all the same.
+//! The display order of the options depends only on a hash of the question, so it is the same in every run and on every
+//! machine. It is also stored with the problem.
 
 use crate::verdict::{Outcome, Verdict};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// Most options a question may have: one for each capital letter.
+/// Largest number of options: one for each capital letter.
 pub const MOST_OPTIONS: usize = 26;
 
 /// How the answer is compared.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Match {
-    /// The last box holds the letter and nothing else. `(B)` and `\text{B}` are the letter B.
+    /// The last box contains only the letter. `(B)` and `\text{B}` are the letter B.
     #[default]
     Letter,
-    /// Also `b`, `B.`, `B) Paris`, `option B`, the option's own words in the box, and, without any
-    /// box, what follows the last "answer is" or "answer:".
+    /// Also accepts `b`, `B.`, `B) Paris`, `option B` and the option's own words in the box; without a box, the text
+    /// after the last "answer is" or "answer:".
     LetterOrContent,
 }
 
 /// Why a question cannot be checked or shown.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Error {
-    /// The reference answer is not a letter of an option.
+    /// The gold is not the letter of an option.
     #[error("gold: found {found:?}, wanted one capital letter from A to {last}")]
     Gold {
         /// The reference answer.
@@ -41,7 +41,7 @@ pub enum Error {
     },
 }
 
-/// The letter of an option by its place.
+/// The letter of an option by its index.
 ///
 /// # Panics
 /// If `index` is not below [`MOST_OPTIONS`].
@@ -50,12 +50,12 @@ pub fn letter(index: usize) -> char {
     char::from(b'A' + index as u8)
 }
 
-/// Options in the order in which they are shown.
+/// Options in display order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shown {
     /// The options as shown, A first.
     pub options: Vec<String>,
-    /// `order[i]` is the index, in the list given, of the option shown in place `i`.
+    /// `order[i]` is the index, in the given list, of the option shown at position `i`.
     pub order: Vec<usize>,
     /// The letter of the correct option.
     pub gold: char,
@@ -97,14 +97,13 @@ pub fn show(question: &str, options: &[&str]) -> Result<Shown, Error> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     gold: char,
-    /// The options as shown, reduced to what is compared; empty when not known.
+    /// The options as shown, in the form for comparison; empty if not known.
     options: Vec<String>,
     compare: Match,
 }
 
 impl Problem {
-    /// Reads the reference answer. `options` are the options as shown; without them only letters
-    /// can be recognised.
+    /// Parses the gold. `options` are the options as shown; without them only letters are recognised.
     ///
     /// # Errors
     /// If the gold is not the letter of an option.
@@ -160,7 +159,7 @@ impl Problem {
         Outcome::new(Verdict::Wrong, "not_a_letter")
     }
 
-    /// Whether what stands behind a letter begins with the letter of another option, and is not the words of its own.
+    /// Whether the text after a letter begins with the letter of another option and is not the letter's own option.
     fn names_another(&self, found: char, rest: &str) -> bool {
         let own = self.options.get((found as u8 - b'A') as usize);
         if own.is_some_and(|own| *own == essence(rest)) {
@@ -191,7 +190,7 @@ impl Problem {
     }
 }
 
-/// What stands in the last `\boxed{...}` (or `\fbox{...}`) whose braces close.
+/// The content of the last `\boxed{...}` (or `\fbox{...}`) with closed braces.
 fn last_box(response: &str) -> Option<&str> {
     let bytes = response.as_bytes();
     let mut end_of_search = response.len();
@@ -220,7 +219,7 @@ fn last_box(response: &str) -> Option<&str> {
     }
 }
 
-/// A letter without the dress that LaTeX or brackets give it.
+/// A letter without surrounding LaTeX or brackets.
 fn undress(text: &str) -> &str {
     let mut text = text.trim();
     // Each round takes a layer off; more than a few layers are no dress.
@@ -247,13 +246,13 @@ fn undress(text: &str) -> &str {
     text
 }
 
-/// A text as options are compared: no case, no spare white space, no dress, no final period.
+/// A text in the form for comparison: without case, extra white space, LaTeX and final period.
 fn essence(text: &str) -> String {
     let plain = undress(text).trim_end_matches('.').to_lowercase();
     plain.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The letter that a text begins with, and what follows: `b`, `B.`, `(B) Paris`, `B: Paris`, `option B`.
+/// The letter at the beginning of a text, and the rest: `b`, `B.`, `(B) Paris`, `B: Paris`, `option B`.
 fn leading_letter(text: &str) -> Option<(char, &str)> {
     let mut rest = text.trim_start();
     for word in ["option", "choice", "answer"] {
@@ -277,7 +276,7 @@ fn leading_letter(text: &str) -> Option<(char, &str)> {
     }
 }
 
-/// What follows the last "answer is" or "answer:", to the end of its line.
+/// The text after the last "answer is" or "answer:", up to the end of its line.
 fn after_answer(response: &str) -> Option<&str> {
     let lower = response.to_ascii_lowercase();
     let (_, end) = ["answer is", "answer:"]

@@ -1,4 +1,4 @@
-//! What a verifier says: a verdict and the reason for it.
+//! The result of a verifier: a verdict and its reason.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,12 +8,13 @@ use serde::{Deserialize, Serialize};
 pub enum Verdict {
     /// The completion answers the problem.
     Correct,
-    /// The completion holds an answer, and it is wrong.
+    /// The completion has an answer, and it is wrong.
     Wrong,
-    /// No answer could be read from the completion. Counts as wrong, is counted apart.
+    /// No answer could be read from the completion. Counts as wrong and is also counted separately.
     Unparsed,
-    /// No score is possible for a reason that the completion can't cause: the reference can't be read or is too expensive by itself, or
-    /// the grader failed. The completion leaves its group. What exceeds a budget against a readable reference is wrong.
+    /// No verdict is possible, for a reason that the completion can't cause: the reference answer can't be parsed or is
+    /// too expensive by itself, or the grader failed. The completion is removed from its group. (A completion that
+    /// exceeds the budget is wrong.)
     Unscorable,
 }
 
@@ -34,7 +35,7 @@ impl Verdict {
 pub struct Outcome {
     /// The verdict.
     pub verdict: Verdict,
-    /// Why, as a stable code that metrics count by.
+    /// The reason, as a stable code that metrics count.
     pub reason: std::borrow::Cow<'static, str>,
 }
 

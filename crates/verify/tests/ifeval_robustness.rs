@@ -81,7 +81,7 @@ proptest! {
     }
 }
 
-/// Cases for each property; FGRPO_FUZZ_CASES asks for more.
+/// Number of cases per property; FGRPO_FUZZ_CASES sets another number.
 fn cases() -> u32 {
     std::env::var("FGRPO_FUZZ_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(200)
 }

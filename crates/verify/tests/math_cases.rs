@@ -1,4 +1,4 @@
-//! Cases of the project's own: labelled by hand (strict), adversarial, and random bytes.
+//! Our own cases: labelled by hand (strict), adversarial, and random bytes.
 
 use fgrpo_verify::math::{Memo, Mode, Options, Problem};
 use fgrpo_verify::verdict::Verdict;
@@ -192,7 +192,7 @@ fn problems_are_shared_between_threads() {
     shared::<Problem>();
 }
 
-/// Pieces that reach deep into the parsers when put together at random.
+/// Pieces that exercise the parsers deeply when combined at random.
 fn piece() -> impl Strategy<Value = String> {
     let pieces: Vec<&'static str> = vec![
         "\\frac",

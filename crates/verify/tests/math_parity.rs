@@ -115,7 +115,7 @@ fn labelled_pairs_agree_to_ninety_eight_percent() {
     assert!(share >= 0.98, "{share}");
 }
 
-/// Answers varied as models vary them: boxes, units, words, spacing, equations, lists.
+/// Answers with the variations of models: boxes, units, words, spacing, equations, lists.
 #[test]
 fn natural_variants_agree_to_ninety_nine_point_three_percent() {
     let Some(rows) = corpus("math_natural.jsonl") else { return };

@@ -1,6 +1,6 @@
-//! What a policy under training finds: answers that say nothing, and answers that try to leave their group.
+//! Loopholes that a policy in training could find: answers without content, and answers that try to leave their group.
 //!
-//! The verdict on them is wrong or unparsed in both modes, never correct and never unscorable.
+//! Their verdict is wrong or unparsed in both modes, never correct and never unscorable.
 
 use fgrpo_verify::choice;
 use fgrpo_verify::math::{Mode, Options, Problem};
@@ -166,7 +166,7 @@ fn spellings_of_the_right_answer_are_read() {
     assert!(Problem::new("35", &percent).check("\\boxed{0.35\\%}").verdict == Verdict::Wrong);
 }
 
-/// Golds of every kind. None of them is an identity, a universal set, a word or left open.
+/// Golds of every kind. None of them is an identity, a universal set, a word or unevaluated.
 fn gold() -> impl Strategy<Value = String> {
     let number = -40i64..400;
     prop_oneof![
@@ -211,7 +211,7 @@ fn term() -> impl Strategy<Value = String> {
     })
 }
 
-/// Answers that say nothing.
+/// Answers without content.
 fn empty() -> impl Strategy<Value = String> {
     prop_oneof![
         term().prop_map(|a| format!("{a}={a}")),

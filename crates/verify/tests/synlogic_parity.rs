@@ -1,6 +1,6 @@
 //! Agreement with the Python reference, per task: `cargo test --release -p fgrpo-verify --test synlogic_parity -- --nocapture`.
 //!
-//! Reads `$FGRPO_PARITY_DATA/verifiers/synlogic.jsonl` where the variable is set, and this repository's own fixtures.
+//! Reads `$FGRPO_PARITY_DATA/verifiers/synlogic.jsonl` if the variable is set, and this repository's own fixtures.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -38,7 +38,7 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// One case a line, as in the corpus.
+/// One case per line, as in the corpus.
 fn corpus(path: &Path) -> Vec<Case> {
     let case = |(line, v): (usize, Value)| Case {
         line,
@@ -50,7 +50,7 @@ fn corpus(path: &Path) -> Vec<Case> {
     lines(path).into_iter().map(case).collect()
 }
 
-/// One problem a line with its cases; the first line names script and versions.
+/// One problem per line with its cases; the first line names script and versions.
 fn fixture(path: &Path) -> Vec<Case> {
     let mut cases = Vec::new();
     for (line, v) in lines(path).into_iter().skip(1) {

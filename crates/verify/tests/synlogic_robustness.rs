@@ -1,5 +1,6 @@
-//! No response and no problem's data makes a SynLogic verifier panic, hang or grow: long adversarial texts for every task,
-//! and random ones. `cargo test --release -p fgrpo-verify --test synlogic_robustness -- --nocapture` prints the slowest.
+//! No response and no problem data makes a SynLogic verifier panic, hang or use unbounded memory: long adversarial
+//! texts for every task, and random ones.
+//! `cargo test --release -p fgrpo-verify --test synlogic_robustness -- --nocapture` prints the slowest.
 
 use std::time::{Duration, Instant};
 

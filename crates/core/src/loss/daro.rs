@@ -2,8 +2,8 @@
 //!
 //! The mini-batch's loss is the sum, over the success rates `mu` in {1/G, ..., (G-1)/G} that occur, of
 //! `w_mu L_mu - ln w_mu`: `L_mu` is the token-mean loss of the groups with that success rate, and
-//! `w_mu = softplus(raw) + 1e-8` a learned weight that starts at 1. At the optimum `w_mu = 1 / L_mu`. The paper doesn't state the learning
-//! rate of the weights. Here it is a setting, for plain gradient descent.
+//! `w_mu = softplus(raw) + 1e-8` a learned weight that starts at 1. At the optimum `w_mu = 1 / L_mu`. The DARO paper
+//! doesn't state the learning rate of the weights. Here it is a setting, for plain gradient descent.
 
 /// The weights, one per success rate strictly between 0 and 1.
 #[derive(Debug, Clone, PartialEq)]

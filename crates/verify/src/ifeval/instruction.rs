@@ -63,7 +63,7 @@ pub(super) enum Postscript {
     Other(Pattern),
 }
 
-/// A response in the forms that the checks read it in, each made once when first needed.
+/// A response in the forms that the checks need, each computed once on first use.
 pub(super) struct Response<'a> {
     text: &'a str,
     chars: OnceCell<Text>,
@@ -84,8 +84,7 @@ impl<'a> Response<'a> {
     }
 }
 
-/// The arguments of one instruction, read as the reference reads them: what Python calls false
-/// counts as absent.
+/// The arguments of one instruction, with the reference's rules: values that are false in Python count as absent.
 struct Arguments<'a> {
     instruction: &'a str,
     given: &'a Map<String, Value>,
@@ -117,8 +116,7 @@ impl Arguments<'_> {
         self.get(name).and_then(Value::as_str).ok_or_else(|| self.error(name, "a text"))
     }
 
-    /// The reference draws a random threshold for an absent or negative one; that is no verdict,
-    /// so it is refused here.
+    /// The reference draws a random threshold if it is absent or negative; here that is refused.
     fn count(&self, name: &'static str) -> Result<f64, Error> {
         self.get(name)
             .and_then(Value::as_f64)
@@ -143,7 +141,7 @@ impl Arguments<'_> {
         })
     }
 
-    /// A list of keywords; a lone text is the list of its characters, as Python iterates it.
+    /// A list of keywords; a single string is the list of its characters, as in Python iteration.
     fn keywords(&self, name: &'static str) -> Result<Vec<String>, Error> {
         let wanted = "a list of texts";
         match self.get(name) {
@@ -158,7 +156,7 @@ impl Arguments<'_> {
 }
 
 impl Instruction {
-    /// Reads one instruction.
+    /// Parses one instruction.
     pub(super) fn new(id: &str, given: &Map<String, Value>) -> Result<Self, Error> {
         let arguments = Arguments { instruction: id, given };
         let a = &arguments;
@@ -306,7 +304,7 @@ impl Instruction {
     }
 }
 
-/// A text without anything to go by counts as being in the language, as in the reference.
+/// A text whose language can't be detected counts as being in the language, as in the reference.
 fn is_language(text: &str, code: &str) -> bool {
     language::detect(text).is_none_or(|found| found == code)
 }
@@ -327,7 +325,7 @@ fn is_blank(text: &str) -> bool {
     text.chars().all(is_space)
 }
 
-/// Parts between `***`, without blank ones at the ends; `None` when one within is blank.
+/// Parts between `***`, without blank ones at the ends; `None` if a part in between is blank.
 fn paragraphs(text: &str) -> Option<usize> {
     let parts: Vec<&str> = text.split("***").collect();
     let mut count = parts.len();
@@ -342,8 +340,8 @@ fn paragraphs(text: &str) -> Option<usize> {
     Some(count)
 }
 
-/// Whether the text has so many parts between blank lines and the nth begins with the word.
-/// Blank parts are not counted but keep their number, as in the reference.
+/// Whether the text has this number of parts between blank lines and the nth begins with the word. Blank parts are not
+/// counted but still have a number, as in the reference.
 fn first_word_of_paragraph(text: &str, wanted: f64, nth: usize, word: &str) -> bool {
     let parts: Vec<&str> = text.split("\n\n").collect();
     let count = parts.iter().filter(|part| !is_blank(part)).count();
@@ -374,8 +372,8 @@ fn placeholders(text: &str) -> usize {
     count
 }
 
-/// Whether the letters stand in the text, each followed by a period and maybe a space;
-/// the last one by a period only where `last_period`.
+/// Whether the letters are in the text, each followed by a period and optionally a space; the last one needs a period
+/// only if `last_period`.
 fn postscript(lower: &str, letters: &[char], last_period: bool) -> bool {
     let chars: Vec<char> = lower.chars().collect();
     (0..chars.len()).any(|start| {
@@ -400,7 +398,7 @@ fn postscript(lower: &str, letters: &[char], last_period: bool) -> bool {
     })
 }
 
-/// Lines that begin with `*` and something else than `*`, and lines that begin with `-`.
+/// Lines that begin with `*` and another character, and lines that begin with `-`.
 fn bullets(text: &[char]) -> usize {
     let count = |is_bullet: &dyn Fn(usize) -> Option<usize>| {
         let mut count = 0;
@@ -430,7 +428,7 @@ fn bullets(text: &[char]) -> usize {
     stars + dashes
 }
 
-/// `*...*` and `**...**` within a line that hold more than stars and white space.
+/// `*...*` and `**...**` within a line that contain more than stars and white space.
 fn highlights(text: &[char]) -> usize {
     let count = |stars: usize| {
         let marked = |at: usize| text.get(at..at + stars).is_some_and(|here| here.iter().all(|&c| c == '*'));
@@ -464,7 +462,7 @@ fn is_json_block(text: &str) -> bool {
     json::is_json(strip(text.strip_suffix("```").unwrap_or(text)))
 }
 
-/// Whether a line holds `<<...>>` around more than white space and angle brackets.
+/// Whether a line contains `<<...>>` around more than white space and angle brackets.
 fn has_title(text: &str) -> bool {
     text.split('\n').any(|line| {
         let (Some(open), Some(close)) = (line.find("<<"), line.rfind(">>")) else { return false };
@@ -476,7 +474,7 @@ fn has_title(text: &str) -> bool {
     })
 }
 
-/// Whether six stars part the text into two different responses.
+/// Whether six stars separate the text into two different responses.
 fn two_responses(text: &str) -> bool {
     let parts: Vec<&str> = text.split("******").collect();
     let mut found: Vec<&str> = Vec::new();

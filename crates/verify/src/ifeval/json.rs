@@ -1,6 +1,6 @@
-//! Whether a text is JSON as Python's `json.loads` reads it: `NaN` and the infinities are values,
-//! control characters in strings are not, lone surrogates are allowed, an integer of more than
-//! 4,300 digits is refused. No value is built and no recursion is used.
+//! Whether Python's `json.loads` accepts a text: `NaN` and the infinities are values, control characters in strings are
+//! not, lone surrogates are allowed, an integer of more than 4,300 digits is refused. No value is built and no
+//! recursion is used.
 
 /// CPython's limit on the digits of an integer read from a string.
 const MOST_DIGITS: usize = 4300;

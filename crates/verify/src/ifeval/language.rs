@@ -1,10 +1,9 @@
-//! The language of a text, as the Python package langdetect 1.0.9 with seed 0 names it.
+//! The language of a text according to the Python package langdetect 1.0.9 with seed 0.
 
 use langdetect::{DetectorFactory, Seed};
 use std::sync::OnceLock;
 
-/// The language code, or `None` where the detector finds nothing to go by (the reference then
-/// counts the instruction as followed).
+/// The language code, or `None` if it can't be detected (the reference then counts the instruction as followed).
 pub(crate) fn detect(text: &str) -> Option<String> {
     static FACTORY: OnceLock<DetectorFactory> = OnceLock::new();
     let factory = FACTORY.get_or_init(|| {

@@ -1,10 +1,9 @@
-//! Instruction following, as Google's `instruction_following_eval` (the checkers of lm-eval)
-//! decides it: 25 instruction types, strict and loose.
+//! Instruction following, with the verdicts of Google's `instruction_following_eval` (the checkers in lm-eval): 25
+//! instruction types, strict and loose.
 //!
-//! Not taken over: where the reference draws a missing argument at random, and where it raises
-//! an exception (an unknown instruction, a keyword that is no regular expression), the problem is
-//! refused with [`enum@Error`]: no verdict is better than one that depends on chance. A letter outside
-//! a to z is counted, where the reference draws another one.
+//! Departures: if the reference would draw a missing argument at random or raise an exception (an unknown instruction,
+//! a keyword that is not a regular expression), the problem is refused with [`enum@Error`], because a verdict must not
+//! depend on chance. A letter outside a to z is counted; the reference draws another one.
 
 mod instruction;
 mod json;
@@ -38,7 +37,7 @@ pub enum Error {
         argument: &'static str,
         /// Its value, or `nothing`.
         found: String,
-        /// What it should be.
+        /// The expected value.
         wanted: &'static str,
     },
     /// A keyword is not a regular expression that Python's `re` would take.
@@ -51,7 +50,7 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
-    /// The two lists do not go together.
+    /// The two lists differ in length.
     #[error("kwargs: found {found} entries, wanted {wanted}: one for each instruction")]
     Length {
         /// The number of argument objects.
@@ -62,7 +61,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The reason code of the unscorable outcome that this error makes.
+    /// The reason code of the unscorable outcome for this error.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Unknown { .. } => "unknown_instruction",
@@ -72,11 +71,11 @@ impl Error {
     }
 }
 
-/// What was found of one response.
+/// The result for one response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checked {
-    /// Correct when every instruction is followed strictly. The reason names the first instruction
-    /// that is not, or is `followed`, or `budget` when a keyword's match was given up.
+    /// Correct when every instruction is followed strictly. The reason is `followed`, the name of the first instruction
+    /// that is not followed, or `budget` if the match of a keyword exceeded its budget.
     pub outcome: Outcome,
     /// For each instruction, whether the response follows it.
     pub strict: Vec<bool>,
@@ -85,7 +84,7 @@ pub struct Checked {
     pub loose: Vec<bool>,
 }
 
-/// The instructions of one prompt, read once and checked as often as needed.
+/// The parsed instructions of one prompt, which can check any number of responses.
 #[derive(Debug, Clone)]
 pub struct Problem {
     ids: Vec<String>,
@@ -93,8 +92,8 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// Reads the instructions and their arguments. Arguments that are null, zero or empty count as
-    /// absent; ones that no instruction asks for are passed over.
+    /// Parses the instructions and their arguments. Arguments that are null, zero or empty count as absent; arguments
+    /// that no instruction uses are ignored.
     ///
     /// # Errors
     /// See [`enum@Error`].
@@ -111,7 +110,7 @@ impl Problem {
         Ok(Self { ids: ids.iter().map(|id| id.as_ref().to_owned()).collect(), instructions })
     }
 
-    /// Checks a response strictly only, which is what a reward needs.
+    /// Checks a response only strictly, which is enough for a reward.
     pub fn check(&self, response: &str) -> Outcome {
         match self.strict(response) {
             Ok(strict) => self.outcome(&strict),
@@ -174,7 +173,7 @@ impl Problem {
     }
 }
 
-/// The forms of a response, other than itself, that count for the loose figure; each once.
+/// The other forms of a response that count for the loose label, without repeats.
 fn forms(response: &str) -> Vec<String> {
     let after_first = response.split_once('\n').map_or("", |(_, rest)| rest);
     let before_last = response.rsplit_once('\n').map_or("", |(rest, _)| rest);

@@ -1,7 +1,7 @@
 //! Sentence boundaries by Punkt (Kiss and Strunk, 2006) with NLTK's English parameters.
 //!
-//! Follows NLTK 3.10: curly quotes and guillemets close a sentence like straight quotes. Only the
-//! decision procedure is here; training is not. Positions are indices into characters.
+//! Follows NLTK 3.10: curly quotes and guillemets close a sentence like straight quotes. This is only the decision
+//! procedure, without training. Positions are indices into characters.
 
 use super::python_text::{is_digit, is_space, is_unicode_word};
 use std::collections::{HashMap, HashSet};
@@ -52,7 +52,7 @@ fn english() -> &'static Parameters {
     })
 }
 
-/// The `regex` module's `\s`, which NLTK 3.10 matches with.
+/// The `\s` of the `regex` module, which NLTK 3.10 uses.
 fn is_white(c: char) -> bool {
     c.is_whitespace()
 }
@@ -106,7 +106,7 @@ fn multi_character(text: &[char], at: usize) -> Option<usize> {
     Some(i + 1 - at)
 }
 
-/// Whether a dash run or an ellipsis begins at `at`; constant time, unlike its length.
+/// Whether a dash run or an ellipsis begins at `at`; takes constant time, unlike its length.
 fn multi_character_begins(text: &[char], at: usize) -> bool {
     let get = |i: usize| text.get(at + i).copied();
     match get(0) {
@@ -128,7 +128,7 @@ fn word_ends(text: &[char], at: usize) -> bool {
     plain(at) || (text[at] == ',' && plain(at + 1))
 }
 
-/// One token with the marks of the two passes.
+/// One token with the annotations of the two passes.
 struct Token {
     text: Vec<char>,
     kind: String,
@@ -151,7 +151,7 @@ impl Token {
         self.text.last() == Some(&'.')
     }
 
-    /// The type, without its last period when it has one and is more than that.
+    /// The type, without its final period unless it is only a period.
     fn kind_without_period(&self) -> &str {
         match self.kind.strip_suffix('.') {
             Some(rest) if !rest.is_empty() => rest,
@@ -176,7 +176,7 @@ impl Token {
         matches!(self.text[..], [c, '.'] if is_unicode_word(c) && !is_digit(c))
     }
 
-    /// Marks what the token alone tells.
+    /// Annotates a token by itself.
     fn first_pass(&mut self) {
         let n = self.text.len();
         if n == 1 && is_sentence_end(self.text[0]) {
@@ -203,7 +203,7 @@ fn is_numeric(token: &str) -> bool {
     chars.next().is_some_and(is_digit) && chars.all(|c| is_digit(c) || matches!(c, ',' | '.' | '-'))
 }
 
-/// Whether `token` begins a sentence, by how its word was written in training; `None`: unknown.
+/// Whether `token` begins a sentence, according to the spelling of its word in training; `None` if unknown.
 fn begins_sentence(token: &Token) -> Option<bool> {
     if let [c] = token.text[..]
         && matches!(c, ';' | ':' | ',' | '.' | '!' | '?')
@@ -224,7 +224,7 @@ fn context_of(kind: &str) -> u8 {
     english().contexts.get(kind).copied().unwrap_or(0)
 }
 
-/// Marks what `token` and the token after it tell together.
+/// Annotates `token` together with the next token.
 fn second_pass(token: &mut Token, next: &Token) {
     if !token.period_final() {
         return;
@@ -256,7 +256,7 @@ fn second_pass(token: &mut Token, next: &Token) {
     }
 }
 
-/// The tokens of one context; only what is needed to find a break inside it.
+/// The tokens of one context, as far as needed to find a break inside it.
 fn tokens(context: &[char]) -> Vec<Token> {
     let mut found = Vec::new();
     for line in context.split(|&c| c == '\n') {
@@ -300,7 +300,7 @@ fn holds_break(context: &[char]) -> bool {
     false
 }
 
-/// A place where a sentence may end: the end character, what follows it, and the next word.
+/// A possible end of a sentence: the end character, the text after it, and the next word.
 #[derive(Clone)]
 struct Candidate {
     at: usize,
@@ -334,7 +334,7 @@ fn candidates(text: &[char]) -> impl Iterator<Item = Candidate> + '_ {
     })
 }
 
-/// The breaks with their contexts, overlapping candidates reduced to the last of them.
+/// The breaks with their contexts; of overlapping candidates only the last is kept.
 fn slices(text: &[char]) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut last_break = 0;

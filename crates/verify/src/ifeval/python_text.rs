@@ -1,9 +1,9 @@
-//! Python's view of text: `str` methods and the character classes of its two regular expression
-//! engines, where they differ from Rust's.
+//! Text as in Python: `str` methods and the character classes of Python's two regular expression engines, where they
+//! differ from Rust's.
 //!
-//! The reference checkers are Python programs, so a word, a space or a capital letter is whatever
-//! Python says it is. The standard library's `re` knows words as letters, numbers and the
-//! underscore; the `regex` module (through which NLTK tokenises) adds combining marks.
+//! The reference checkers are Python programs, so Python defines words, spaces and capital letters. In the standard
+//! library's `re`, word characters are letters, numbers and the underscore; the `regex` module (through which NLTK
+//! tokenises) adds combining marks.
 
 use regex_syntax::hir::{Class, HirKind};
 use std::sync::OnceLock;
@@ -100,12 +100,12 @@ pub(crate) fn is_lower(text: &str) -> bool {
     cased
 }
 
-/// The simple lower case of one character, by which `re` compares when it ignores case.
+/// The simple lower case of one character, which `re` compares if it ignores case.
 pub(crate) fn simple_lower(c: char) -> char {
     if c.is_ascii() { c.to_ascii_lowercase() } else { c.to_lowercase().next().unwrap_or(c) }
 }
 
-/// The simple upper case of one character; a character whose upper case is several stays itself.
+/// The simple upper case of one character; a character whose upper case has several characters is unchanged.
 pub(crate) fn simple_upper(c: char) -> char {
     let mut upper = c.to_uppercase();
     match (upper.next(), upper.next()) {
@@ -114,8 +114,8 @@ pub(crate) fn simple_upper(c: char) -> char {
     }
 }
 
-/// Other lower-case characters that `re` takes as equal to `lower` when it ignores case, such as
-/// the dotless i for i. Source: CPython 3.11, the table of extra cases of its `re` module.
+/// Other lower-case characters that `re` treats as equal to `lower` if it ignores case, such as the dotless i for i.
+/// Source: CPython 3.11, the table of extra cases of its `re` module.
 pub(crate) fn also_equal(lower: char) -> &'static [char] {
     match lower {
         'i' => &['\u{131}'],

@@ -1,7 +1,7 @@
-//! Words as NLTK's `word_tokenize` cuts them: Punkt sentences, then the Treebank substitutions.
+//! Words as in NLTK's `word_tokenize`: Punkt sentences, then the Treebank substitutions.
 //!
-//! Each substitution of the reference is one pass over the characters, in its order: a later rule
-//! sees the spaces that an earlier one put in.
+//! Each substitution of the reference is one pass over the characters, in the same order: a later rule sees the spaces
+//! that an earlier one inserted.
 
 use super::punkt;
 use super::python_text::{is_digit, is_space, is_unicode_word, is_word};
@@ -23,7 +23,7 @@ pub(crate) fn words(text: &[char]) -> Vec<String> {
     found
 }
 
-/// Puts a space on both sides of every character that `pad` names.
+/// Inserts a space on both sides of every character in `pad`.
 fn pad(text: Vec<char>, pad: impl Fn(char) -> bool) -> Vec<char> {
     if !text.iter().any(|&c| pad(c)) {
         return text;
@@ -39,8 +39,8 @@ fn pad(text: Vec<char>, pad: impl Fn(char) -> bool) -> Vec<char> {
     out
 }
 
-/// Puts a space on both sides of every run of `mark` of at least `least` characters; with
-/// `each > 0`, of every `each` characters of a run.
+/// Inserts a space on both sides of every run of `mark` with at least `least` characters; with `each > 0`, around every
+/// `each` characters of a run.
 fn pad_runs(text: Vec<char>, mark: char, least: usize, each: usize) -> Vec<char> {
     if !text.contains(&mark) {
         return text;
@@ -100,7 +100,7 @@ fn starting_quotes(text: &[char]) -> Vec<char> {
     opening_apostrophes(&out)
 }
 
-/// Parts an apostrophe from the word it opens, unless that word is a clitic such as `'re`.
+/// Separates an apostrophe from the word that it opens, unless that word is a clitic such as `'re`.
 fn opening_apostrophes(text: &[char]) -> Vec<char> {
     let mut out = Vec::with_capacity(text.len() + 16);
     for (at, &c) in text.iter().enumerate() {
@@ -119,7 +119,7 @@ fn opening_apostrophes(text: &[char]) -> Vec<char> {
     out
 }
 
-/// The final period with the closing marks after it: (its place, the end of the marks).
+/// The final period and the closing marks after it: (its position, the end of the marks).
 fn final_period(text: &[char], closes: impl Fn(char) -> bool) -> Option<(usize, usize)> {
     let dot = text.iter().rposition(|&c| c == '.')?;
     if dot == 0 || text[dot - 1] == '.' {
@@ -211,7 +211,7 @@ fn ending_quotes(text: Vec<char>) -> Vec<char> {
     clitics(text, &["'ll", "'LL", "'re", "'RE", "'ve", "'VE", "n't", "N'T"])
 }
 
-/// Parts an ending from its word: `([^' ])(ending) ` becomes `\1 \2 `.
+/// Separates an ending from its word: `([^' ])(ending) ` becomes `\1 \2 `.
 fn clitics(text: Vec<char>, endings: &[&str]) -> Vec<char> {
     if !text.contains(&'\'') {
         return text;
@@ -239,7 +239,7 @@ fn clitics(text: Vec<char>, endings: &[&str]) -> Vec<char> {
     out
 }
 
-/// Words written together that count as two: (first part, second part, needs a space after).
+/// Joined words that count as two: (first part, second part, needs a space after).
 const CONTRACTIONS: [(&str, &str, bool); 8] = [
     ("can", "not", false),
     ("d", "'ye", false),

@@ -1,14 +1,14 @@
-//! Real and complex ball arithmetic: a number is a midpoint and a radius that holds every error made so far.
+//! Real and complex ball arithmetic: a number is a midpoint with a radius that bounds all errors so far.
 //!
-//! Mantissas are integers of a chosen number of bits. A ball that excludes zero proves a difference; one that
-//! holds zero proves nothing. Principal branches everywhere.
+//! Mantissas are integers of a chosen number of bits. A ball that excludes zero proves a difference; a ball that
+//! contains zero proves nothing. All functions use principal branches.
 
 use dashu::base::{BitTest, Sign, SquareRoot, UnsignedAbs};
 use dashu::integer::IBig;
 use dashu::rational::RBig;
 use std::sync::OnceLock;
 
-/// Exponents beyond this are refused: no answer is that large.
+/// Larger exponents are refused.
 const MAX_EXPONENT: i64 = 1 << 40;
 
 /// `(mantissa ± radius) * 2^exponent`.
@@ -124,12 +124,12 @@ impl Ball {
         self.radius == 0.0 && self.mantissa.is_zero()
     }
 
-    /// Whether zero is inside.
+    /// Whether the ball contains zero.
     pub(super) fn holds_zero(&self) -> bool {
         !self.radius.is_finite() || magnitude(&self.mantissa) * (1.0 - 1e-14) <= self.radius
     }
 
-    /// The sign, where it is certain.
+    /// The sign, if it is certain.
     pub(super) fn sign(&self) -> Option<std::cmp::Ordering> {
         if self.is_exact_zero() {
             return Some(std::cmp::Ordering::Equal);
@@ -246,7 +246,7 @@ impl Ball {
         Some(Self { mantissa, radius, exponent }.rounded(precision.bits))
     }
 
-    /// The square root of a ball that is surely positive, or of exact zero.
+    /// The square root of a positive ball, or of exact zero.
     pub(super) fn sqrt(&self, precision: &Precision) -> Option<Self> {
         if self.is_exact_zero() {
             return Some(self.clone());
@@ -276,7 +276,7 @@ impl Ball {
         Some((shifted(&self.mantissa, shift.max(-100_000)), radius))
     }
 
-    /// The exponential; `None` where the result is out of all bounds.
+    /// The exponential; `None` if the result is out of range.
     pub(super) fn exp(&self, precision: &Precision) -> Option<Self> {
         if self.is_exact_zero() {
             return Some(Self::integer(1));
@@ -313,7 +313,7 @@ impl Ball {
         Some(result)
     }
 
-    /// The natural logarithm of a ball that is surely positive.
+    /// The natural logarithm of a positive ball.
     pub(super) fn ln(&self, precision: &Precision) -> Option<Self> {
         if self.holds_zero() || self.mantissa.sign() == Sign::Negative {
             return None;
@@ -440,7 +440,7 @@ fn divide_floor(value: &IBig, divisor: &IBig) -> (IBig, IBig) {
     (quotient, rest)
 }
 
-/// A complex ball. Exact zeros are kept, so that real stays real.
+/// A complex ball. Exact zeros stay exact, so real values stay real.
 #[derive(Debug, Clone)]
 pub(super) struct Complex {
     pub(super) re: Ball,
@@ -663,7 +663,7 @@ mod tests {
         }
     }
 
-    /// `exp` of the nearest double loses digits for large arguments; correct it to first order.
+    /// `exp` of the nearest double loses digits for large arguments; this corrects it to first order.
     fn exp_of_ratio(numerator: i64, denominator: u32) -> f64 {
         let value = numerator as f64 / f64::from(denominator);
         let rest = (-value).mul_add(f64::from(denominator), numerator as f64) / f64::from(denominator);

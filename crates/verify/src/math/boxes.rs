@@ -1,7 +1,8 @@
-//! Boxes: where they stand in a completion, and which of them are the answer.
+//! The boxes of a completion, and which of them are the answer.
 //!
-//! As in the reference, boxes are looked for from the right. A box inside LaTeX between delimiters belongs to those: the last such
-//! place is the answer, with all its boxes, and boxes of other places are none of it. Bare boxes belong together where they are close.
+//! As in the reference, boxes are searched from the right. A box inside LaTeX delimiters belongs to that environment:
+//! the last such environment is the answer, with all its boxes and no others. Boxes outside of delimiters belong
+//! together if they are close.
 
 use std::collections::VecDeque;
 
@@ -10,21 +11,22 @@ use super::environments::{Ahead, environment, joined};
 use super::extract::{Candidate, Found};
 
 const OPENING: &str = "\\boxed{";
-/// Boxes read from one place. More are no answer.
+/// Largest number of boxes in one answer.
 const MAX_CONTENTS: usize = 1024;
 
 /// Which boxes of a text count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Which {
-    /// The last one, and those before it that are close.
+    /// The last one, and those shortly before it.
     Last,
     /// All of them.
     All,
 }
 
-/// The contents of the boxes of a text, in order, equal neighbours once; none if there are none.
+/// The contents of the boxes of a text, in order, without repeats of neighbours.
 ///
-/// Of boxes in boxes it is the innermost that counts. A last box that is not closed is returned with its brace and all that follows.
+/// Of nested boxes the innermost counts. A last box that is not closed is returned with its brace and the rest of the
+/// text.
 pub(super) fn contents(text: &str, which: Which) -> Vec<&str> {
     let mut found: Vec<&str> = Vec::new();
     // Everything from here on belongs to a box already found.
@@ -66,7 +68,7 @@ pub(super) fn contents(text: &str, which: Which) -> Vec<&str> {
     found
 }
 
-/// The place of the brace that closes the one at `open`.
+/// The position of the brace that closes the one at `open`.
 fn closing_brace(text: &str, open: usize) -> Option<usize> {
     let mut depth = 0usize;
     for (at, byte) in text.as_bytes()[open..].iter().enumerate() {
@@ -84,7 +86,7 @@ fn closing_brace(text: &str, open: usize) -> Option<usize> {
     None
 }
 
-/// Whether the text between two boxes joins them.
+/// Whether the text between two boxes connects them.
 fn joins(between: &str, different: bool) -> bool {
     // Of a character at most four bytes.
     if between.len() > 280 {
@@ -105,7 +107,7 @@ fn has_word(text: &str, word: &str) -> bool {
         .any(|(start, _)| !text[..start].ends_with(part) && !text[start + word.len()..].starts_with(part))
 }
 
-/// The places of boxes that can be tried.
+/// The positions of boxes that can be tried.
 pub(super) fn places<'a>(text: &'a str, group: &mut Vec<Candidate<'a>>) {
     let Some(first) = text.find(OPENING) else { return };
     let Some(last) = text.rfind('}').filter(|last| *last > first + OPENING.len()) else { return };
@@ -156,13 +158,14 @@ fn delimited<'a>(text: &'a str, first: usize) -> VecDeque<Candidate<'a>> {
     places
 }
 
-/// Whether a box with something inside stands in the text.
+/// Whether the text has a box that is not empty.
 fn holds_box(text: &str) -> bool {
     let rest = text.find(OPENING).and_then(|at| text.as_bytes().get(at + OPENING.len() + 1..));
     rest.is_some_and(|rest| rest.contains(&b'}'))
 }
 
-/// Where LaTeX that holds the box at `boxed` may open: the delimiters behind which none closes before the box, the first one first.
+/// Where the LaTeX environment around the box at `boxed` may open: delimiters that are not closed before the box, from
+/// left to right.
 fn openings(text: &str, floor: usize, boxed: usize) -> [Option<usize>; 5] {
     let before = &text[floor..boxed];
     let bytes = text.as_bytes();

@@ -1,18 +1,18 @@
-//! Limits on the work one answer may cause. An answer beyond a limit is wrong, and only a gold beyond it is unscorable.
+//! Limits on the work for one answer. An answer beyond a limit is wrong; only a gold beyond a limit is unscorable.
 
 /// Tokens in one answer.
 pub(super) const MAX_TOKENS: usize = 4096;
 /// Nesting of groups in one answer.
 pub(super) const MAX_DEPTH: usize = 48;
-/// Exponents, factorials and the like behind one value.
+/// Exponents, factorials and similar operators after one value.
 pub(super) const MAX_POSTFIXES: usize = 5;
 /// Digits of a number literal, and of a decimal exponent.
 pub(super) const MAX_DIGITS: usize = 4300;
-/// Bits of an exact integer met while evaluating.
+/// Bits of an exact integer during evaluation.
 pub(super) const MAX_BITS: usize = 120_000;
 /// Steps of one comparison: nodes visited, numbers multiplied.
 pub(super) const MAX_STEPS: u32 = 8_000;
-/// Bytes of an answer that is parsed. Longer ones are no answers.
+/// Largest answer that is parsed, in bytes.
 pub(super) const MAX_ANSWER: usize = 16_384;
 /// Answers tried from one completion.
 pub(super) const MAX_CANDIDATES: usize = 24;
@@ -20,9 +20,9 @@ pub(super) const MAX_CANDIDATES: usize = 24;
 /// Why an answer has no parsed form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ParseError {
-    /// It is not in the language.
+    /// It has a syntax error.
     Syntax,
-    /// It is larger or deeper than what is parsed.
+    /// It is larger or more deeply nested than the limits.
     Budget,
 }
 
@@ -41,7 +41,7 @@ impl Fuel {
         Self { left: MAX_STEPS }
     }
 
-    /// What one side of a comparison may use.
+    /// The steps for one side of a comparison.
     pub(super) fn half() -> Self {
         Self { left: MAX_STEPS / 2 }
     }

@@ -1,7 +1,7 @@
-//! Canonical forms: quotients of expanded polynomials with rational coefficients, over symbols and opaque parts.
+//! Canonical forms: quotients of expanded polynomials with rational coefficients, in symbols and opaque parts.
 //!
-//! Two rational functions are equal exactly when their cross products expand to the same polynomial. Whatever is
-//! not a rational operation (a root, a sine, a symbolic power) is an opaque part and is left to random points.
+//! Two rational functions are equal exactly when their cross products expand to the same polynomial. Anything that is
+//! not a rational operation (a root, a sine, a symbolic power) is an opaque part and is compared at random points.
 
 use std::collections::BTreeMap;
 
@@ -11,9 +11,9 @@ use dashu::rational::RBig;
 use super::budget::{Exhausted, Fuel};
 use super::expr::Expr;
 
-/// Terms of an expanded polynomial before it is given up.
+/// Largest number of terms of an expanded polynomial.
 const MAX_TERMS: usize = 160;
-/// The total degree before it is given up.
+/// Largest total degree.
 const MAX_DEGREE: u32 = 40;
 
 /// Exponents of the symbols, by their number.
@@ -25,8 +25,7 @@ struct Fraction {
     denominator: Polynomial,
 }
 
-/// Whether two expressions are the same rational function; `None` where they are no rational functions of
-/// manageable size.
+/// Whether two expressions are the same rational function; `None` if they are not rational functions within the limits.
 pub(super) fn equal(first: &Expr, second: &Expr, fuel: &mut Fuel) -> Result<Option<bool>, Exhausted> {
     let Some((a, b)) = both(first, second, fuel)? else { return Ok(None) };
     let left = multiply(&a.numerator, &b.denominator, fuel)?;
@@ -58,8 +57,8 @@ pub(super) fn coefficients(
 /// Zeros, then poles.
 type ZerosAndPoles = (Vec<f64>, Vec<f64>);
 
-/// Real zeros and poles of a rational function of one variable, in double precision; `None` where it is no such function, is zero
-/// everywhere, or is of high degree.
+/// Real zeros and poles of a rational function of one variable, in double precision; `None` if it is not such a
+/// function, is zero everywhere, or has a high degree.
 pub(super) fn zeros_and_poles(
     expr: &Expr,
     variable: &str,
@@ -87,8 +86,8 @@ pub(super) fn zeros_and_poles(
     Ok(Some((real_zeros(&numerator), real_zeros(&denominator))))
 }
 
-/// Real zeros of a polynomial given by its coefficients, the constant first: between the extremes, which are the derivative's zeros,
-/// it changes its sign at most once. An extreme that is nearly zero is a zero.
+/// Real zeros of a polynomial given by its coefficients, the constant first: between two extrema (zeros of the
+/// derivative) its sign changes at most once. An extremum that is nearly zero is a zero.
 fn real_zeros(coefficients: &[f64]) -> Vec<f64> {
     let degree = coefficients.len() - 1;
     if degree == 0 {
@@ -128,7 +127,7 @@ fn real_zeros(coefficients: &[f64]) -> Vec<f64> {
     zeros
 }
 
-/// Whether two rational functions vanish at the same places because their numerators are proportional.
+/// Whether two rational functions have the same zeros because their numerators are proportional.
 pub(super) fn same_zeros(first: &Expr, second: &Expr, fuel: &mut Fuel) -> Result<Option<bool>, Exhausted> {
     let Some((a, b)) = both(first, second, fuel)? else { return Ok(None) };
     Ok(proportional(&a.numerator, &b.numerator).then_some(true))

@@ -1,13 +1,14 @@
-//! LaTeX between delimiters: where it stands in a text.
+//! The LaTeX environments of a text.
 
 use std::collections::VecDeque;
 
 use super::budget::MAX_CANDIDATES;
 use super::extract::{Candidate, Found};
 
-/// Environments that can be tried, which bounds memory: those behind an anchor, and the last ones of the text.
+/// The environments that can be tried: those after an anchor, and the last ones of the text. This limits memory.
 pub(super) struct Kept<'a> {
-    /// Starts of windows behind anchors in increasing order, each with the furthest end of a window that begins there or before.
+    /// Starts of windows after anchors in increasing order, each with the largest end of a window that begins there or
+    /// before.
     windows: Vec<(usize, usize)>,
     anchored: Vec<Candidate<'a>>,
     last: VecDeque<Candidate<'a>>,
@@ -24,7 +25,7 @@ impl<'a> Kept<'a> {
         Self { windows, anchored: Vec::new(), last: VecDeque::with_capacity(MAX_CANDIDATES) }
     }
 
-    /// Candidates come from left to right.
+    /// Candidates are in order from left to right.
     fn push(&mut self, candidate: Candidate<'a>) {
         if self.last.len() == MAX_CANDIDATES
             && let Some(left) = self.last.pop_front()
@@ -43,7 +44,7 @@ impl<'a> Kept<'a> {
     }
 }
 
-/// LaTeX between delimiters, up to six joined by connectives.
+/// LaTeX between delimiters; up to six environments joined by connectives.
 pub(super) fn environments<'a>(text: &'a str, mut kept: Kept<'a>) -> Vec<Candidate<'a>> {
     let bytes = text.as_bytes();
     let mut ahead = Ahead::default();
@@ -71,8 +72,8 @@ pub(super) fn environments<'a>(text: &'a str, mut kept: Kept<'a>) -> Vec<Candida
     kept.all()
 }
 
-/// What was looked for ahead: the end of a line, and delimiters for which no closing one is left. Looking again and again would make
-/// the work quadratic.
+/// Cached searches: the end of a line, and delimiters without a closing one. Repeated searches would make the work
+/// quadratic.
 #[derive(Default)]
 pub(super) struct Ahead {
     line_end: usize,
@@ -91,7 +92,7 @@ pub(super) struct Environment<'a> {
     pub(super) end: usize,
 }
 
-/// The environment that opens at a `$`, backslash or bracket. `floor` is where the search may look back to.
+/// The environment that opens at a `$`, backslash or bracket. The search may look back as far as `floor`.
 pub(super) fn environment<'a>(
     text: &'a str,
     at: usize,
@@ -192,7 +193,7 @@ pub(super) fn environment<'a>(
     None
 }
 
-/// The length of `1}{2}` behind `\frac{`.
+/// The length of `1}{2}` after `\frac{`.
 fn bare_fraction(body: &str) -> Option<usize> {
     let number = |text: &str| {
         let signed = usize::from(text.starts_with('-'));
@@ -206,12 +207,12 @@ fn bare_fraction(body: &str) -> Option<usize> {
     rest[second..].starts_with('}').then_some(first + 2 + second + 1)
 }
 
-/// The first place from `from` on, not behind a backslash, that satisfies the predicate.
+/// The first position from `from` on, not after a backslash, that satisfies the predicate.
 fn unescaped(bytes: &[u8], from: usize, to: usize, found: impl Fn(usize) -> bool) -> Option<usize> {
     (from..to).find(|at| matches!(bytes[*at], b'$' | b'\\') && bytes[*at - 1] != b'\\' && found(*at))
 }
 
-/// A percent sign or word behind an environment.
+/// A percent sign or word after an environment.
 fn percent_after(text: &str, end: usize) -> (bool, usize) {
     let rest = &text[end..];
     let trimmed = rest.trim_start();
@@ -226,7 +227,7 @@ fn percent_after(text: &str, end: usize) -> (bool, usize) {
     (false, end)
 }
 
-/// The environment that a connective joins to what ends at `end`.
+/// The environment that a connective joins to the one that ends at `end`.
 pub(super) fn joined<'a>(text: &'a str, end: usize, ahead: &mut Ahead) -> Option<Environment<'a>> {
     let at = connective(text, end)?;
     // The sign of a bare fraction belongs to it.
@@ -234,7 +235,7 @@ pub(super) fn joined<'a>(text: &'a str, end: usize, ahead: &mut Ahead) -> Option
     environment(text, at + signed, end, ahead).filter(|next| next.start >= end)
 }
 
-/// The place behind a connective that starts at `end`.
+/// The position after a connective that starts at `end`.
 fn connective(text: &str, end: usize) -> Option<usize> {
     let rest = &text[end..];
     let trimmed = rest.trim_start();

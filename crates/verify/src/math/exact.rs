@@ -8,7 +8,7 @@ use super::budget::{Exhausted, Fuel, MAX_BITS};
 use super::canonical;
 use super::expr::{Expr, Fold, Function};
 
-/// The exact value, where it is rational and follows from rational operations; `None` where it does not.
+/// The exact value if it follows from rational operations, otherwise `None`.
 pub(super) fn rational(expr: &Expr, fuel: &mut Fuel) -> Result<Option<RBig>, Exhausted> {
     rational_with(expr, &mut Vec::new(), fuel)
 }
@@ -125,7 +125,7 @@ fn sized(value: RBig, fuel: &mut Fuel) -> Result<Option<RBig>, Exhausted> {
     Ok(Some(value))
 }
 
-/// `base^exponent`, where the result is rational.
+/// `base^exponent`, if the result is rational.
 fn power(base: &RBig, exponent: &RBig, fuel: &mut Fuel) -> Result<Option<RBig>, Exhausted> {
     if exponent.is_zero() {
         return Ok(Some(RBig::ONE));
@@ -249,7 +249,7 @@ fn fold_integers(values: &[RBig], join: impl Fn(UBig, UBig) -> UBig) -> Option<R
     Some(RBig::from(IBig::from(total)))
 }
 
-/// `log_base(value)` where it is a small integer.
+/// `log_base(value)` if it is a small integer.
 fn integer_logarithm(value: &RBig, base: &RBig) -> Option<RBig> {
     if base.sign() == Sign::Negative || value.sign() == Sign::Negative || base.is_zero() || *base == RBig::ONE
     {
@@ -366,7 +366,7 @@ fn expanded_determinant(columns: usize, entries: &[Expr]) -> Option<Expr> {
     Some(Expr::Add(terms.collect()))
 }
 
-/// Adds, scales and multiplies matrices written out; `None` where the tree is no such computation.
+/// Adds, scales and multiplies explicit matrices; `None` if the expression is not such a computation.
 pub(super) fn matrix(expr: &Expr) -> Option<(usize, Vec<Expr>)> {
     match expr {
         Expr::Matrix(columns, entries) => Some((*columns, entries.clone())),

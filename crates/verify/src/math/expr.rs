@@ -1,7 +1,6 @@
-//! The value an answer is read into: numbers, symbols, functions, relations, sets, intervals, matrices.
+//! The value that an answer is parsed into: numbers, symbols, functions, relations, sets, intervals, matrices.
 //!
-//! Nothing here simplifies: the tree is what was written, in the order it was written, because some of
-//! the comparisons depend on that order.
+//! Nothing is simplified: the tree has the order of the text, because some comparisons depend on it.
 
 use dashu::integer::IBig;
 use dashu::rational::RBig;
@@ -129,7 +128,7 @@ pub(super) enum Expr {
     Tuple(Vec<Expr>),
     /// A finite set, in the order written, without repetitions.
     Set(Vec<Expr>),
-    /// Ends, then whether the left and the right end is left out.
+    /// Ends, then whether the left and the right end are excluded.
     Interval(Box<[Expr; 2]>, bool, bool),
     Union(Vec<Expr>),
     Intersection(Vec<Expr>),
@@ -160,7 +159,7 @@ impl Expr {
         Self::Relation(kind, Box::new([left, right]))
     }
 
-    /// The negative, folded into a number where there is one.
+    /// The negative; a number is negated directly.
     pub(super) fn negated(self) -> Self {
         match self {
             Self::Number(value) => Self::Number(-value),
@@ -198,7 +197,7 @@ impl Expr {
         }
     }
 
-    /// Sets in the wide sense: finite sets, intervals and what is made of them.
+    /// Sets in a wide sense: finite sets, intervals and their combinations.
     pub(super) fn is_set(&self) -> bool {
         matches!(
             self,
@@ -229,7 +228,7 @@ impl Expr {
         }
     }
 
-    /// The parts of this node.
+    /// The children of this node.
     pub(super) fn children(&self) -> Vec<&Expr> {
         match self {
             Self::Number(_) | Self::Decimal(_) | Self::Symbol(_) | Self::Constant(_) | Self::NumberSet(_) => {
@@ -261,7 +260,7 @@ impl Expr {
         }
     }
 
-    /// The tree with the nodes replaced for which there is something; what stands inside those is not looked at.
+    /// The tree with some nodes replaced; the inside of a replaced node is not visited.
     pub(super) fn replaced(&self, with: &mut dyn FnMut(&Expr) -> Option<Expr>) -> Self {
         if let Some(other) = with(self) {
             return other;

@@ -1,9 +1,9 @@
-//! Where the answer stands in a completion.
+//! Finding the answer in a completion.
 //!
-//! Places are looked for by priority: "final answer is .. I hope", then boxes and "final answer .. is", "answer:",
-//! "answer", then bare LaTeX, expressions and numbers. Inside a priority the rightmost place is tried first, and the
-//! first that parses is the answer. Boxes are found by scanning; the anchored forms by regular expressions over a
-//! short window behind the anchor.
+//! Candidates are searched by priority: "final answer is .. I hope", then boxes and "final answer .. is", "answer:",
+//! "answer", then bare LaTeX, expressions and numbers. Within a priority the rightmost candidate is tried first, and
+//! the first that parses is the answer. Boxes are found by scanning; the anchored forms by regular expressions on a
+//! short window after the anchor.
 
 use std::collections::VecDeque;
 use std::sync::LazyLock;
@@ -16,10 +16,10 @@ use super::boxes;
 use super::budget::{MAX_ANSWER, MAX_CANDIDATES};
 use super::environments::{Kept, environments};
 
-/// What was found at a place.
+/// The content of a candidate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Found<'a> {
-    /// LaTeX texts, several where they were joined by a connective; each with a percent sign or not.
+    /// LaTeX texts, several if joined by connectives; each with or without a percent sign.
     Latex(Vec<(&'a str, bool)>),
     /// Contents of boxes that belong together.
     Boxed(Vec<&'a str>),
@@ -33,7 +33,7 @@ pub(super) enum Found<'a> {
     Oversized,
 }
 
-/// A candidate and its place.
+/// A candidate and its position.
 #[derive(Debug, Clone)]
 pub(super) struct Candidate<'a> {
     pub(super) found: Found<'a>,
@@ -41,10 +41,10 @@ pub(super) struct Candidate<'a> {
     pub(super) end: usize,
 }
 
-/// Occurrences of "answer" looked behind, from the last.
+/// Number of occurrences of "answer" that are tried, from the last.
 const MAX_ANCHORS: usize = 63;
 
-/// Characters of currencies that may stand before a number.
+/// Currency characters that may precede a number.
 const CURRENCY: &str = "$€£¥₹₽₪₩₫฿₡₢₣₤₥₦₧₨₭₮₯₰₱₲₳₴₵₶₷₸₺₻₼₾₿";
 
 const EXPRESSION: &str =
@@ -71,14 +71,14 @@ static FINAL: LazyLock<Option<Fancy>> =
 static ANSWER: LazyLock<Option<Fancy>> =
     LazyLock::new(|| fancy(&format!(r"^(?:.{{0,100}}=\s*|.{{0,50}}?){}(?!\s*=)", expression_or_number())));
 
-/// The groups of candidates, by priority. Each group is found when it is asked for.
+/// The groups of candidates, by priority. Each group is searched when needed.
 pub(super) struct Search<'a> {
     text: &'a str,
     latex: bool,
     plain: bool,
     /// Ends of the word "answer".
     answers: Vec<usize>,
-    /// LaTeX between `$`, `\(`, `\[`, found once: what can be tried of it.
+    /// The candidate environments between `$`, `\(`, `\[`, searched once.
     environments: Option<Vec<Candidate<'a>>>,
     stage: usize,
     stages: Vec<(i32, Stage)>,
@@ -144,7 +144,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Where what follows one occurrence of "answer" begins at a stage.
+    /// Where the text after one occurrence of "answer" begins at a stage.
     fn tail_of(&self, stage: Stage, end: usize) -> Option<usize> {
         let rest = &self.text[end..];
         let is_final = || ends_with_word(&self.text.as_bytes()[..end - 6], b"final ");
@@ -156,7 +156,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The first and the last place where LaTeX behind an anchor may begin.
+    /// The first and the last position at which LaTeX after an anchor may begin.
     fn latex_window(&self, stage: Stage, offset: usize) -> Option<(usize, usize)> {
         let tail = &self.text[offset..];
         let after = match stage {
@@ -168,7 +168,7 @@ impl<'a> Search<'a> {
         Some((start, start))
     }
 
-    /// Candidates behind one occurrence of "answer".
+    /// Candidates after one occurrence of "answer".
     fn anchored(&mut self, stage: Stage, end: usize, group: &mut Vec<Candidate<'a>>) {
         let Some(offset) = self.tail_of(stage, end) else { return };
         if self.plain {
@@ -244,8 +244,8 @@ impl<'a> Search<'a> {
 
 /// The last matches of a pattern, as many as can be tried, the last one first.
 ///
-/// The text is searched piece by piece from its end. A piece begins behind a byte that is in no match, and so its matches are those
-/// of a search from the text's beginning.
+/// The text is searched piece by piece from its end. A piece begins after a byte that is in no match, so its matches
+/// are those of a search from the beginning of the text.
 fn last_matches(text: &str, regex: &Regex, never_inside: fn(u8) -> bool) -> Vec<(usize, usize)> {
     const PIECE: usize = 4096;
     let mut matches = Vec::new();
@@ -270,12 +270,12 @@ fn last_matches(text: &str, regex: &Regex, never_inside: fn(u8) -> bool) -> Vec<
     matches
 }
 
-/// Letters and signs that no bare expression has.
+/// Characters that a bare expression can't contain.
 fn never_in_expression(byte: u8) -> bool {
     byte.is_ascii_alphabetic() || is_stranger(byte)
 }
 
-/// Letters and signs that no bare number has, nor the words for percent.
+/// Characters that neither a bare number nor a word for percent can contain.
 fn never_in_number(byte: u8) -> bool {
     byte.is_ascii_alphabetic() && !b"pPercntag".contains(&byte) || is_stranger(byte)
 }
@@ -342,7 +342,7 @@ fn clip(text: &str, limit: usize) -> &str {
     }
 }
 
-/// The first " is" behind "final answer", its end.
+/// The end of the first " is" after "final answer".
 fn find_is(window: &str) -> Option<usize> {
     let mut from = 0;
     while let Some(at) = window[from..].find("is") {

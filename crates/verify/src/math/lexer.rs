@@ -1,6 +1,6 @@
 //! Tokens of a normalised LaTeX answer.
 //!
-//! Commands are read by the longest known name, as the reference does: `\cosx` is `\cos` and `x`.
+//! A command is the longest known name, as in the reference: `\cosx` is `\cos` and `x`.
 
 use dashu::base::UnsignedAbs;
 use dashu::integer::IBig;
@@ -86,9 +86,9 @@ pub(super) enum Token {
     CloseCeiling,
     Begin(Box<str>),
     End(Box<str>),
-    /// `\boxed` and other commands whose group is all that counts.
+    /// `\boxed` and other commands that only wrap a group.
     Wrapper,
-    /// `T` after a caret transposes; told apart in the parser.
+    /// `T` after a caret means the transpose; the parser decides.
     Partial,
 }
 
@@ -100,7 +100,7 @@ pub(super) struct Spanned {
     pub(super) end: usize,
 }
 
-/// Commands, longest first where one is a prefix of another. `None` is white space.
+/// Commands; if one is a prefix of another, the longer one comes first. `None` is white space.
 const COMMANDS: &[(&str, Option<Token>)] = &[
     ("longrightarrow", Some(Token::Approaches)),
     ("Longrightarrow", Some(Token::Approaches)),
@@ -441,7 +441,7 @@ pub(super) fn scaled(mantissa: IBig, exponent: i64) -> RBig {
     }
 }
 
-/// What a `d` at `at - 1` is the differential of.
+/// The variable of the differential whose `d` is at `at - 1`.
 fn differential(text: &str, at: usize) -> Option<(Box<str>, usize)> {
     let rest = &text[at..];
     let trimmed = rest.trim_start();

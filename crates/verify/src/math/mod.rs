@@ -1,9 +1,9 @@
-//! Mathematical answers: extraction from a completion, reading, comparison with a reference answer.
+//! Mathematical answers: extraction from a completion, parsing, and comparison with a reference answer.
 //!
 //! A [`Problem`] is made once from the reference answer and then checks any number of completions. It is immutable
 //! and `Send + Sync`; nothing inside does I/O, reads a clock or starts a thread, and the work on one completion is
-//! bounded (see `budget`). A completion that the bounds cut off is wrong, with reason `budget`: nothing that a policy writes makes its
-//! completion unscorable. A gold that they cut off by itself makes every other answer [`Verdict::Unscorable`].
+//! bounded (see `budget`). A completion that exceeds the bounds is wrong, with reason `budget`: a policy can't make its
+//! completion unscorable. If the gold itself exceeds them, every other answer is [`Verdict::Unscorable`].
 //!
 //! ```
 //! use fgrpo_verify::math::{Options, Problem};
@@ -14,7 +14,7 @@
 //! ```
 //!
 //! It deliberately does not simplify, solve or integrate: equality is decided by exact arithmetic, by ball arithmetic
-//! that certifies differences, by expanded polynomials, and at last by values at pseudo-random points.
+//! that certifies differences, by expanded polynomials, and finally by values at pseudo-random points.
 
 mod ball;
 mod boxes;
@@ -41,17 +41,17 @@ use compare::{Evidence, Subject};
 use expr::Expr;
 use extract::{Found, Search};
 
-/// What counts as equal.
+/// When two answers are equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Mode {
-    /// What math-verify 0.9.0 accepts, quirks included.
+    /// As in math-verify 0.9.0, including its quirks.
     #[default]
     Parity,
-    /// What is mathematically right.
+    /// If they are mathematically equal.
     Strict,
 }
 
-/// Notations that are looked for in a text.
+/// Notations that are searched in a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct MatchTypes {
     /// Boxes and LaTeX between delimiters.
@@ -60,15 +60,15 @@ pub struct MatchTypes {
     pub expr: bool,
 }
 
-/// How gold and completion are read and compared.
+/// How gold and completion are parsed and compared.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Options {
-    /// What counts as equal.
+    /// When two answers are equal.
     pub mode: Mode,
-    /// Notations looked for in both texts. `None` wraps the gold in `\boxed{}`, reads it as LaTeX, and looks for both
+    /// Notations searched in both texts. `None` wraps the gold in `\boxed{}`, parses it as LaTeX, and searches both
     /// notations in the completion.
     pub match_types: Option<MatchTypes>,
-    /// Decimals to which a literal decimal is compared.
+    /// Number of decimals for comparing a literal decimal.
     pub precision: usize,
     /// Whether variables must have the same names.
     pub strict: bool,
@@ -94,59 +94,61 @@ impl Default for Options {
     }
 }
 
-/// An answer as it was read.
+/// A parsed answer.
 #[derive(Debug, Clone, Default)]
 struct Reading {
     subject: Option<Subject>,
-    /// The normalised text of the first place tried; equal texts are equal answers.
+    /// The normalised text of the first candidate; equal texts are equal answers.
     text: Option<String>,
-    /// Some place was beyond the limits.
+    /// Whether some candidate was beyond the limits.
     over_budget: bool,
 }
 
-/// A reference answer, read once.
+/// A parsed reference answer.
 #[derive(Debug, Clone)]
 pub struct Problem {
     gold: Reading,
     options: Options,
 }
 
-/// Outcomes of answers met before, so that a repeated answer is compared once. It belongs to the caller, one for each problem.
+/// A cache of outcomes, so that a repeated answer is compared only once. The caller keeps one per problem.
 ///
-/// Short answers that are not plain numbers are kept (numbers are compared faster than they are found), and not too many.
+/// It stores a limited number of short answers. Plain numbers are not stored, because comparing them is faster than a
+/// lookup.
 #[derive(Debug, Clone, Default)]
 pub struct Memo {
     outcomes: Vec<(Subject, Outcome)>,
 }
 
 impl Memo {
-    /// Distinct answers kept; beyond it, nothing is added.
+    /// Largest number of distinct answers; further ones are not added.
     const CAPACITY: usize = 64;
-    /// Bytes of the longest answer kept.
+    /// Length of the longest stored answer, in bytes.
     const LONGEST: usize = 256;
 
-    /// An empty memo, for one problem.
+    /// An empty cache for one problem.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Number of distinct answers kept.
+    /// Number of distinct stored answers.
     pub fn len(&self) -> usize {
         self.outcomes.len()
     }
 
-    /// Whether no answer is kept yet.
+    /// Whether no answer is stored yet.
     pub fn is_empty(&self) -> bool {
         self.outcomes.is_empty()
     }
 }
 
 impl Problem {
-    /// Reads a reference answer.
+    /// Parses a reference answer.
     ///
-    /// A gold that is not mathematics equals the same text alone. An empty gold makes every check [`Verdict::Unscorable`] with
-    /// reason `gold`; one that is too long or too deep, or that needs what is not computed here (an infinite sum, a limit, most
-    /// integrals), with reason `budget`, unless the completion's answer is the same.
+    /// A gold that is not mathematics equals only the same text. With an empty gold, every check is
+    /// [`Verdict::Unscorable`] with reason `gold`. With a gold that is too long, too deeply nested, or not computable
+    /// here (an infinite sum, a limit, most integrals), every check is unscorable with reason `budget`, unless the
+    /// completion's answer is the same.
     pub fn new(gold: &str, options: &Options) -> Self {
         let reading = match options.match_types {
             None => read(&format!("\\boxed{{{gold}}}"), options, true, false),
@@ -155,23 +157,23 @@ impl Problem {
         Self { gold: reading, options: options.clone() }
     }
 
-    /// Whether the reference answer could be read into a value.
+    /// Whether the gold could be parsed into a value.
     pub fn is_parsed(&self) -> bool {
         self.gold.subject.is_some()
     }
 
-    /// Whether the reference answer is beyond the budget by itself, so that other answers can't be compared with it.
+    /// Whether the gold itself is beyond the budget, so that other answers can't be compared with it.
     pub fn is_too_expensive(&self) -> bool {
         let subject = self.gold.subject.as_ref();
         self.gold.over_budget || subject.is_some_and(|gold| compare::is_too_expensive(gold, &self.options))
     }
 
-    /// Judges a completion.
+    /// Checks a completion.
     pub fn check(&self, response: &str) -> Outcome {
         self.judge(&self.read_response(response))
     }
 
-    /// The same, with repeated answers looked up.
+    /// Checks a completion, with repeated answers from the cache.
     pub fn check_with(&self, response: &str, memo: &mut Memo) -> Outcome {
         let reading = self.read_response(response);
         let (Some(gold), Some(subject)) = (&self.gold.subject, &reading.subject) else {
@@ -240,7 +242,7 @@ impl Problem {
     }
 }
 
-/// Looks for the answer in a text and reads it.
+/// Finds the answer in a text and parses it.
 fn read(text: &str, options: &Options, latex: bool, plain: bool) -> Reading {
     let mut reading = Reading::default();
     let mut search = Search::new(text, options, latex, plain);
@@ -346,7 +348,7 @@ fn read_candidate(found: &Found<'_>, mode: Mode) -> (Result<Subject, ParseError>
     }
 }
 
-/// Reads LaTeX: the whole, or else what stands behind the last of several equals signs.
+/// Parses LaTeX: the whole text, or else the part after the last of several equals signs.
 fn read_latex(raw: &str, percent: bool, mode: Mode) -> (Result<Subject, ParseError>, String) {
     let raw = unboxed(raw);
     let raw = if mode == Mode::Strict { normal::undressed(raw) } else { raw };
@@ -373,7 +375,7 @@ fn read_latex(raw: &str, percent: bool, mode: Mode) -> (Result<Subject, ParseErr
     (value, text)
 }
 
-/// The contents of the boxes inside a text, where there are some.
+/// The contents of the boxes inside a text, if there are any.
 fn unboxed(raw: &str) -> Cow<'_, str> {
     match boxes::contents(raw, Which::All)[..] {
         [] => Cow::Borrowed(raw),
@@ -382,14 +384,14 @@ fn unboxed(raw: &str) -> Cow<'_, str> {
     }
 }
 
-/// Whether the letter `i` stands alone as a word.
+/// Whether the letter `i` occurs alone as a word.
 fn has_lone_i(text: &str) -> bool {
     let part = |c: char| c.is_alphanumeric() || c == '_';
     text.match_indices('i').any(|(at, _)| !text[..at].ends_with(part) && !text[at + 1..].starts_with(part))
 }
 
 impl Problem {
-    /// The values read from the gold and from a completion, for debugging disagreements.
+    /// The parsed values of the gold and of a completion, for debugging disagreements.
     #[doc(hidden)]
     pub fn explain(&self, response: &str) -> String {
         let shown = |reading: &Reading| {

@@ -1,12 +1,12 @@
-//! Normalisation of a LaTeX answer before it is parsed: notation that means the same is written one way,
-//! decorations are dropped, units at the end are stripped.
+//! Normalisation of a LaTeX answer before it is parsed: equivalent notations are unified, decorations are dropped, and
+//! units at the end are removed.
 //!
-//! It works on text, not on tokens: what counts as a unit or a decoration depends on the spelling, and a unit
-//! of one letter is told from a variable only by what stands before it.
+//! It works on text, not on tokens: whether something is a unit or a decoration depends on the spelling, and only the
+//! preceding text distinguishes a one-letter unit from a variable.
 
 use std::borrow::Cow;
 
-/// Units and unit-like words that may end an answer. The longest that fits is taken, with or without a plural `s`.
+/// Units and unit-like words that may end an answer. The longest match is removed, with or without a plural `s`.
 const UNITS: &[&str] = &[
     "ab",
     "acre",
@@ -223,7 +223,8 @@ fn latex_spelling(text: &str) -> String {
     out
 }
 
-/// Bold type and a final period, which change no value. The reference takes the one for a name and cannot read the other.
+/// Removes bold type and a final period, which don't change the value. The reference treats bold as a name and can't
+/// parse the period.
 pub(super) fn undressed(raw: Cow<'_, str>) -> Cow<'_, str> {
     let mut text = raw;
     for command in ["\\boldsymbol", "\\bm", "\\pmb", "\\mathsf", "\\mathtt"] {
@@ -329,7 +330,7 @@ fn connectives(text: String) -> String {
     out
 }
 
-/// `inf` and `infinity` mean the command, wherever they stand.
+/// `inf` and `infinity` mean the command everywhere.
 fn infinities(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 4);
     let mut rest = text;
@@ -348,7 +349,7 @@ fn infinities(text: &str) -> String {
     out
 }
 
-/// The words for percent, behind a space.
+/// The words for percent, after a space.
 fn percents(text: &str) -> String {
     let mut text = text.to_owned();
     for word in ["percentage", "percent", "pct"] {
@@ -398,7 +399,7 @@ fn trailing_text(text: &str) -> String {
     text.to_owned()
 }
 
-/// The position of the closing brace that ends the answer, if one does, an exponent of one digit aside.
+/// The position of the closing brace that ends the answer, if there is one, ignoring an exponent of one digit.
 fn text_tail(text: &str) -> Option<usize> {
     let trimmed = text.trim_end();
     if trimmed.ends_with('}') {
@@ -466,7 +467,7 @@ fn may_precede_unit(head: &str) -> bool {
         && !head.trim().is_empty()
 }
 
-/// Braces that were left out: `\frac12`, `\sqrt3`, `\log_28`, `sqrt(3)`.
+/// Inserts omitted braces: `\frac12`, `\sqrt3`, `\log_28`, `sqrt(3)`.
 fn missing_braces(text: &str) -> String {
     let mut text = text.to_owned();
     if text.contains("sqrt(") || text.contains("sqrt (") {

@@ -9,23 +9,23 @@ use super::budget::{Exhausted, Fuel};
 use super::exact;
 use super::expr::{Constant, Expr, Fold, Function};
 
-/// Where unknowns get their values from.
+/// The source of values for unknowns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Field {
-    /// There are none, or their value does not matter.
+    /// There are no unknowns, or their values don't matter.
     None,
     /// Rationals and integers of both signs and parities, small and large.
     Rational,
     /// Rational real and imaginary parts.
     Complex,
-    /// Small positive integers, for factorials and the like.
+    /// Small positive integers, for factorials and similar functions.
     Natural,
 }
 
 /// Points at which two expressions are compared. Integers of both parities, zero, and values from a tenth to a hundred thousand of
 /// both signs are among them.
 pub(super) const POINTS: u64 = 12;
-/// The same for expressions made of pieces (roundings, absolute values, extremes): some of the pieces may begin far away.
+/// The same for piecewise expressions (roundings, absolute values, extremes), whose pieces may begin far away.
 pub(super) const FAR_POINTS: u64 = 15;
 /// The same for natural numbers.
 pub(super) const NATURAL_POINTS: u64 = 8;
@@ -121,7 +121,7 @@ impl Point {
         )
     }
 
-    /// The exact value of a symbol, where it has one.
+    /// The exact value of a symbol, if it has one.
     fn exact(&self, name: &str) -> Option<RBig> {
         if let Some((_, bound)) = self.bound.iter().rev().find(|(bound, _)| &**bound == name) {
             return match bound {
@@ -156,7 +156,7 @@ impl Point {
     }
 }
 
-/// The value at a point; `None` where it is undefined or out of reach.
+/// The value at a point; `None` if it is undefined or out of range.
 pub(super) fn evaluate(
     expr: &Expr,
     point: &mut Point,
@@ -435,7 +435,7 @@ fn elementary(function: Function, values: &[Complex], precision: &Precision) -> 
     }
 }
 
-/// A rough value of a real constant, infinities included.
+/// An approximate value of a real constant, including infinities.
 pub(super) fn approximate(expr: &Expr) -> Option<f64> {
     match expr {
         Expr::Constant(Constant::Infinity) => Some(f64::INFINITY),

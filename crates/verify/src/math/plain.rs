@@ -7,7 +7,7 @@ use super::budget::{MAX_DEPTH, MAX_DIGITS, ParseError};
 use super::expr::Expr;
 use super::lexer::scaled;
 
-/// Reads such an expression.
+/// Parses such an expression.
 pub(super) fn parse(text: &str) -> Result<Expr, ParseError> {
     let mut parser = Plain { bytes: text.as_bytes(), at: 0, depth: 0 };
     let value = parser.sum()?;

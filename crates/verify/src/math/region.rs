@@ -27,7 +27,7 @@ impl End {
         }
     }
 
-    /// Order of two ends; equal where the balls overlap, or agree to six decimals.
+    /// Order of two ends; equal if the balls overlap, or agree to six decimals.
     fn compare(&self, other: &Self) -> Ordering {
         match (self, other) {
             (Self::At(a, x), Self::At(b, y)) => {
@@ -43,7 +43,7 @@ impl End {
     }
 }
 
-/// An interval, or a point where both ends are equal and closed.
+/// An interval, or a point if both ends are equal and closed.
 #[derive(Debug, Clone)]
 struct Piece {
     low: End,
@@ -172,7 +172,7 @@ fn regions(parts: &[Expr], fuel: &mut Fuel) -> Result<Option<Vec<Region>>, Exhau
     Ok(Some(regions))
 }
 
-/// Ends in order, each once.
+/// Distinct ends in order.
 fn sorted(mut ends: Vec<End>) -> Vec<End> {
     ends.sort_by(|a, b| a.value().total_cmp(&b.value()));
     ends.dedup_by(|b, a| a.compare(b) == Ordering::Equal);
@@ -184,12 +184,12 @@ fn finite(ends: &[End]) -> Vec<f64> {
     ends.iter().map(End::value).filter(|value| value.is_finite()).collect()
 }
 
-/// Whether a place found by approximation is this one.
+/// Whether an approximate value is this end.
 fn near(at: f64, value: f64) -> bool {
     (value - at).abs() <= 1e-7 * (1.0 + at.abs())
 }
 
-/// Places inside each gap between these, which are in order, and beyond them.
+/// Points inside each gap between these ordered values, and beyond them.
 fn probes(finite: &[f64]) -> Vec<RBig> {
     let mut probes = Vec::new();
     let mut push = |value: f64| {
@@ -222,7 +222,7 @@ fn probe_end(value: &RBig) -> End {
     End::At(Ball::from_rational(value, Precision::level(1)), value.to_f64().value())
 }
 
-/// Whether two sets of reals are the same; `None` where one is not made of real intervals and points.
+/// Whether two sets of reals are the same; `None` if one is not a union of real intervals and points.
 pub(super) fn same_set(first: &Expr, second: &Expr, fuel: &mut Fuel) -> Result<Option<bool>, Exhausted> {
     let (Some(a), Some(b)) = (region(first, fuel)?, region(second, fuel)?) else { return Ok(None) };
     let mut ends = Vec::new();
@@ -241,7 +241,7 @@ pub(super) fn same_set(first: &Expr, second: &Expr, fuel: &mut Fuel) -> Result<O
     Ok(Some(true))
 }
 
-/// Whether the solutions of a relation in one unknown are the set; `None` where that cannot be told.
+/// Whether the solutions of a relation in one unknown are the set; `None` if it can't be decided.
 pub(super) fn solutions_are(relation: &Expr, set: &Expr, fuel: &mut Fuel) -> Result<Option<bool>, Exhausted> {
     let relation = &unknown_as_symbol(relation);
     let symbols = relation.symbols();
@@ -323,7 +323,7 @@ pub(super) fn solutions_are(relation: &Expr, set: &Expr, fuel: &mut Fuel) -> Res
     Ok(Some(true))
 }
 
-/// An unknown function of an unknown, alone in a relation, is the unknown.
+/// An unknown function of an unknown, alone in a relation, counts as the unknown.
 fn unknown_as_symbol(relation: &Expr) -> Expr {
     match relation {
         Expr::Chain(links) => Expr::Chain(links.iter().map(unknown_as_symbol).collect()),

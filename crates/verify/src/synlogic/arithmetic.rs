@@ -27,7 +27,7 @@ impl GameOf24 {
         })
     }
 
-    /// Quirk: in parity mode the value is not compared with the wanted one; any expression that has a value passes.
+    /// Quirk: in parity mode the value is not compared with the target; any expression that has a value passes.
     pub(crate) fn check(&self, text: &str, mode: Mode) -> Outcome {
         let Some(block) = regex!(r"(?s)```python.*?```").find_iter(text).last() else {
             return unparsed("no_code_block");
@@ -84,7 +84,7 @@ fn finite(value: &Value) -> Outcome {
     if holds { correct("any_value") } else { wrong("no_value") }
 }
 
-/// An equation with digits to restore.
+/// An equation with missing digits.
 pub(crate) struct MathPath {
     query: String,
 }
@@ -200,7 +200,8 @@ fn two_decimals(text: &str) -> &str {
     last_two_decimals(text).unwrap_or(text)
 }
 
-/// The last `-?\d+\.\d{2}\b`, the word boundary as Python has it: raised digits and the like are word characters.
+/// The last `-?\d+\.\d{2}\b`, with Python's word boundary: superscript digits and similar characters are word
+/// characters.
 fn last_two_decimals(text: &str) -> Option<&str> {
     let pattern = regex!(r"-?\d+\.\d{2}");
     let mut last = None;

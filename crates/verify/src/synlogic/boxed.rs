@@ -24,7 +24,7 @@ impl BooleanExpressions {
         Ok(Self(letters(&game.answer_text()?)))
     }
 
-    /// Quirk: in parity mode every letter in the box counts, those of `\text` too.
+    /// Quirk: in parity mode every letter in the box counts, including those of `\text`.
     pub(crate) fn check(&self, text: &str, mode: Mode) -> Outcome {
         let Some(content) = last_boxed(text) else { return unparsed("no_box") };
         equal(match mode {
@@ -78,7 +78,7 @@ impl SpaceReasoning {
     }
 }
 
-/// The content of an outer `\text{}`, blanks single.
+/// The content of an outer `\text{}`, with single blanks.
 fn plain_words(text: &str) -> String {
     let text = strip(text);
     let inner = text.strip_prefix("\\text{").and_then(|t| t.strip_suffix('}')).unwrap_or(text);

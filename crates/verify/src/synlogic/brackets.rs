@@ -10,7 +10,7 @@ use super::value::Value;
 use super::{Error, Mode, correct, python, unparsed, wrong};
 use crate::verdict::Outcome;
 
-/// The whole sequence, brackets closed.
+/// The whole sequence with all brackets closed.
 pub(crate) struct DyckLanguage(String);
 
 impl DyckLanguage {

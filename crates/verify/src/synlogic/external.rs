@@ -1,4 +1,4 @@
-//! Tasks whose problems come from elsewhere and have no generator: cipher, arc_agi (and arc_agi_2), zebra_puzzle.
+//! Tasks without a generator, whose problems are external: cipher, arc_agi (and arc_agi_2), zebra_puzzle.
 
 use super::game::Game;
 use super::python::{self, EvalError};
@@ -7,7 +7,7 @@ use super::value::Value;
 use super::{Error, Mode, correct, json, unparsed, wrong};
 use crate::verdict::Outcome;
 
-/// What stands after the last `opening` and before the next fence.
+/// The text after the last `opening` and before the next fence.
 fn after_last<'a>(text: &'a str, opening: &str) -> &'a str {
     let tail = text.rfind(opening).map_or(text, |at| &text[at + opening.len()..]);
     strip(tail.split("```").next().unwrap_or(tail))
@@ -29,7 +29,7 @@ impl Cipher {
         Ok(Self(Value::List(vec![Value::List(vec![Value::Str(inner)])])))
     }
 
-    /// In strict mode `[[TEXT]]` without quotes is read too.
+    /// In strict mode `[[TEXT]]` without quotes is accepted too.
     pub(crate) fn check(&self, text: &str, mode: Mode) -> Outcome {
         let source = after_last(text, "```python");
         let value = match mode {
@@ -58,7 +58,7 @@ impl ArcAgi {
         }
     }
 
-    /// In strict mode the value must be JSON or a literal: nothing is computed.
+    /// In strict mode the value must be JSON or a literal; nothing is computed.
     pub(crate) fn check(&self, text: &str, mode: Mode) -> Outcome {
         let text = strip(text).to_lowercase();
         let source = after_last(&text, "```json");
@@ -115,7 +115,7 @@ impl ZebraPuzzle {
     }
 }
 
-/// Equality of values and of their types, all the way down.
+/// Deep equality of values and of their types.
 fn same_types(a: &Value, b: &Value) -> bool {
     std::mem::discriminant(a) == std::mem::discriminant(b)
         && match (a, b) {

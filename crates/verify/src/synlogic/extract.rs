@@ -1,8 +1,9 @@
-//! Where the answer stands in a response: the format gate, boxes and code blocks.
+//! Finding the answer in a response: the format gate, boxes and code blocks.
 
 /// Why a response does not pass the format gate.
 ///
-/// The gate wants a response that starts with `<think>`, ends with `</answer>`, and holds each of the four tags once.
+/// The gate requires a response that starts with `<think>`, ends with `</answer>`, and contains each of the four tags
+/// once.
 pub fn passes_format_gate(response: &str) -> bool {
     response.starts_with("<think>")
         && response.ends_with("</answer>")
@@ -11,8 +12,8 @@ pub fn passes_format_gate(response: &str) -> bool {
             .all(|tag| response.matches(tag).count() == 1)
 }
 
-/// What a verifier reads of a response with tags: the first `<answer>` text after `</think>`, stripped, or else all that
-/// stands there.
+/// The answer in a response with tags: the stripped text of the first `<answer>` after `</think>`, or else all the text
+/// there.
 pub fn answer_text(response: &str) -> &str {
     let rest = match response.split_once("</think>") {
         Some((_, rest)) => rest.split_once("</think>").map_or(rest, |(first, _)| first),
@@ -22,7 +23,7 @@ pub fn answer_text(response: &str) -> &str {
     answer.map_or(rest, |(answer, _)| super::text::strip(answer))
 }
 
-/// The stripped content of the last `\boxed{`, its braces balanced. `None` without a box or if it does not close.
+/// The stripped content of the last `\boxed{`, with balanced braces. `None` without a box or if it does not close.
 pub fn last_boxed(text: &str) -> Option<&str> {
     let start = text.rfind("\\boxed{")? + "\\boxed{".len();
     let mut open = 1_usize;

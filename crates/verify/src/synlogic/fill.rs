@@ -14,7 +14,7 @@ pub(crate) struct ArrowMaze {
     maze: Vec<Vec<String>>,
 }
 
-/// The arrows and the step, down and right, that each points along.
+/// The arrows and the direction of each, as steps down and right.
 pub(super) const ARROWS: [(&str, i64, i64); 8] = [
     ("↑", -1, 0),
     ("↓", 1, 0),
@@ -35,7 +35,7 @@ impl ArrowMaze {
         Ok(Self { maze: game.grid("maze", "a grid of text", game::cell)? })
     }
 
-    /// Quirk: in parity mode an empty cell may be filled with a number, "0" with no ray for one.
+    /// Quirk: in parity mode an empty cell may be filled with a number, for example "0" without a ray.
     pub(crate) fn check(&self, text: &str, mode: Mode) -> Outcome {
         let Some(grid) = extract_lists(text) else { return unparsed("no_grid") };
         let row = |row: &Value| row.as_sequence()?.iter().map(game::cell).collect::<Option<Vec<_>>>();

@@ -48,7 +48,7 @@ impl Game {
         self.field(field)?.as_str().map(str::to_owned).ok_or_else(|| self.error(field, "text"))
     }
 
-    /// A size: at least 0 and small enough to allocate by.
+    /// A size: at least 0 and small enough to allocate.
     pub(crate) fn size(&self, field: &'static str) -> Result<usize, Error> {
         let n = self.field(field)?.as_i64().and_then(|n| usize::try_from(n).ok()).filter(|n| *n <= 1000);
         n.ok_or_else(|| self.error(field, "a whole number from 0 to 1000"))

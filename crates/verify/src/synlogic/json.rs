@@ -1,15 +1,16 @@
-//! JSON as Python's `json.loads` reads it: `NaN` and infinities are numbers, integers are exact, the last of equal keys wins.
+//! JSON as in Python's `json.loads`: `NaN` and infinities are numbers, integers are exact, and the last of equal keys
+//! wins.
 
 use dashu::integer::IBig;
 
 use super::value::{DictBuilder, Value};
 
-/// How deep brackets may nest (Python's own limit is near 1000).
+/// Deepest nesting of brackets (Python's own limit is near 1000).
 const MAX_DEPTH: usize = 500;
-/// Python refuses to read longer integers.
+/// Largest number of digits of an integer in Python.
 pub(crate) const MAX_DIGITS: usize = 4300;
 
-/// Reads one JSON value with nothing but blanks around it. `None` where it is not JSON or nests too deep.
+/// Parses one JSON value with only blanks around it. `None` if it is not JSON or nests too deep.
 pub fn parse(text: &str) -> Option<Value> {
     let mut p = Parser { text, at: 0 };
     p.blanks();

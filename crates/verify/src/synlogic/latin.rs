@@ -7,7 +7,7 @@ use super::value::Value;
 use super::{Error, Mode, correct, unparsed, wrong};
 use crate::verdict::Outcome;
 
-/// Whether every row and column holds 1 to n once.
+/// Whether every row and column contains 1 to n once.
 fn is_latin(grid: &[Vec<i64>]) -> bool {
     let n = grid.len();
     let complete = |line: &mut dyn Iterator<Item = i64>| {
@@ -154,8 +154,8 @@ impl Calcudoko {
         Ok(Self { n, cages })
     }
 
-    /// Quirks of parity mode: the first `[[...]]` counts, a row that is too short is padded with ones, a missing row
-    /// is a row of ones, and what does not parse becomes a default grid (which satisfies nothing).
+    /// Quirks of parity mode: the first `[[...]]` counts, a row that is too short is padded with ones, a missing row is
+    /// a row of ones, and text that does not parse becomes a default grid (which never satisfies the puzzle).
     pub(crate) fn check(&self, text: &str, mode: Mode) -> Outcome {
         let grid = match mode {
             Mode::Parity => self.lenient(text),
@@ -181,7 +181,7 @@ impl Calcudoko {
         })
     }
 
-    /// A row cut or padded with ones to the grid's size.
+    /// A row, cut or padded with ones to the grid's size.
     fn fit(&self, mut row: Vec<i64>) -> Vec<i64> {
         row.resize(self.n, 1);
         row
@@ -241,7 +241,7 @@ impl Calcudoko {
     }
 }
 
-/// An integer; one too large to be a cell is kept as one that is out of every range.
+/// An integer; one that is too large for a cell becomes an out-of-range value.
 fn number(word: &str) -> Option<i64> {
     python::int(word).map(|n| i64::try_from(n).unwrap_or(i64::MAX))
 }
@@ -274,7 +274,7 @@ impl Cage {
 /// Signs of inequality between cells.
 pub(crate) struct Futoshiki {
     n: usize,
-    /// As the reference reads them back: only rows of the question that have an X count as rows.
+    /// As in the reference: only rows of the question with an X count as rows.
     quirky_clues: Vec<(usize, usize, i64)>,
     clues: Vec<(usize, usize, i64)>,
     /// (greater, smaller)
@@ -340,7 +340,7 @@ impl Futoshiki {
     }
 }
 
-/// The lines after "Current puzzle:" that hold an X, until the first line without.
+/// The lines after "Current puzzle:" with an X, up to the first line without one.
 fn quirky_rows(question: &str) -> Vec<&str> {
     let mut rows = Vec::new();
     let mut inside = false;
@@ -358,7 +358,7 @@ fn quirky_rows(question: &str) -> Vec<&str> {
     rows
 }
 
-/// The first n lines in a row that hold n digits or X each.
+/// The first n consecutive lines with n digits or X each.
 fn question_rows(question: &str, n: usize) -> Vec<&str> {
     let lines: Vec<&str> = question.split('\n').map(strip).filter(|l| !l.is_empty()).collect();
     let is_row = |line: &&str| {
@@ -368,7 +368,7 @@ fn question_rows(question: &str, n: usize) -> Vec<&str> {
     start.map_or(Vec::new(), |at| lines[at..at + n].to_vec())
 }
 
-/// How many buildings are seen from each side.
+/// The number of visible buildings from each side.
 pub(crate) struct Skyscraper {
     n: usize,
     top: Vec<i64>,

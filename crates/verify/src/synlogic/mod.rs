@@ -1,14 +1,15 @@
 //! SynLogic: 35 logic tasks, their verifiers and, for all but three, their generators.
 //!
 //! A problem is a task and its `game_data_str` (JSON with question, answer, difficulty and metadata). [`Problem`] decodes
-//! it once and checks any number of responses; [`check`] does both. `Mode::Parity` answers as the Python reference
-//! (MiniMax-AI/SynLogic, commit 6794f97) does, its quirks included; each quirk is named at its verifier. `Mode::Strict` holds
-//! answers to the rules of the puzzle.
+//! it once and checks any number of responses; [`check`] does both. `Mode::Parity` gives the verdicts of the Python
+//! reference (MiniMax-AI/SynLogic, commit 6794f97), including its quirks; each quirk is documented at its verifier.
+//! `Mode::Strict` follows the rules of the puzzle.
 //!
-//! The reference runs `eval` on responses. Here [`python`] computes the expressions that answers need, with bounded work;
-//! an answer beyond the budget is wrong, with reason `budget`. Names, calls, slices and comprehensions are not computed and count as unreadable.
+//! The reference runs `eval` on responses. Here [`python`] evaluates the expressions that answers need, with bounded
+//! work; an answer beyond the budget is wrong, with reason `budget`. Names, calls, slices and comprehensions are not
+//! evaluated and count as unreadable.
 //!
-//! Not here: the `bbh_*` and `bbeh_*` verifiers of the same repository, which are not SynLogic tasks.
+//! Not included: the `bbh_*` and `bbeh_*` verifiers of the same repository, which are not SynLogic tasks.
 
 mod arithmetic;
 mod boxed;
@@ -37,11 +38,11 @@ pub use generate::{GenerateError, Generated, generate, has_generator};
 
 use crate::verdict::{Outcome, Verdict};
 
-/// Whose judgement to give.
+/// Whose rules decide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// The reference's, quirks included.
+    /// The reference's, including its quirks.
     #[default]
     Parity,
     /// The puzzle's rules.
@@ -51,23 +52,23 @@ pub enum Mode {
 /// How to check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Options {
-    /// Whose judgement to give.
+    /// Whose rules decide.
     pub mode: Mode,
-    /// Whether the response must have the form `<think>...</think>...<answer>...</answer>`. Without the gate the
-    /// response is what stands between the answer tags.
+    /// Whether the response must have the form `<think>...</think>...<answer>...</answer>`. Without the gate, the
+    /// answer is the text between the answer tags.
     pub format_gate: bool,
 }
 
-/// Why a problem can't be read.
+/// Why a problem can't be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The name is no task's.
+    /// There is no task of this name.
     #[error("task: found `{found}`, wanted one of {}", Task::ALL.map(Task::name).join(", "))]
     UnknownTask {
         /// The name.
         found: String,
     },
-    /// The problem's data is no JSON object.
+    /// The problem's data is not a JSON object.
     #[error("{task}: game_data_str: not a JSON object with question, answer, difficulty and metadata")]
     NotJson {
         /// The task.
@@ -80,7 +81,7 @@ pub enum Error {
         task: Task,
         /// The field, of the object or its metadata.
         field: &'static str,
-        /// What it should hold.
+        /// The expected content.
         wanted: &'static str,
     },
 }
@@ -155,7 +156,7 @@ impl fmt::Display for Task {
 impl FromStr for Task {
     type Err = Error;
 
-    /// Reads a task's name, an alias of the reference's dispatch, or either behind a split (`val/sudoku`).
+    /// Parses a task's name or an alias of the reference, with or without a split (`val/sudoku`).
     fn from_str(text: &str) -> Result<Self, Error> {
         let name = text.rsplit('/').next().unwrap_or(text);
         let name = match name {
@@ -206,7 +207,7 @@ enum Rules {
     ZebraPuzzle(external::ZebraPuzzle),
 }
 
-/// A decoded problem, to check any number of responses against.
+/// A decoded problem, which checks any number of responses.
 pub struct Problem {
     task: Task,
     rules: Rules,
@@ -222,7 +223,7 @@ impl Problem {
     /// Decodes a problem's stored data.
     ///
     /// # Errors
-    /// Where the data is not JSON or lacks what the task's verifier needs; the message names the field.
+    /// If the data is not JSON or lacks a field of the task's verifier; the message names the field.
     pub fn parse(task: Task, game_data_str: &str) -> Result<Self, Error> {
         let game = &game::Game::parse(task, game_data_str)?;
         let rules = match task {
@@ -326,7 +327,8 @@ impl Problem {
 /// Checks one response to one problem. To check several, parse the [`Problem`] once.
 ///
 /// # Errors
-/// Where the task is unknown or the problem's data can't be read: the caller's to report, never a score.
+/// If the task is unknown or the problem's data can't be parsed. The caller must report it and not treat it as a
+/// verdict.
 pub fn check(task: &str, game_data_str: &str, response: &str, options: &Options) -> Result<Outcome, Error> {
     Ok(Problem::parse(task.parse()?, game_data_str)?.check(response, options))
 }

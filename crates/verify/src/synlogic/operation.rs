@@ -1,4 +1,4 @@
-//! The task operation: a number, compared as mathematics.
+//! The task `operation`: a number, compared by the math verifier.
 
 use super::game::Game;
 use super::{Error, Mode, unparsed, wrong};
@@ -23,8 +23,8 @@ impl Operation {
         Ok(Self { answer, strict })
     }
 
-    /// Quirk: in parity mode the response is the reference answer of the comparison and the stored answer is what is judged,
-    /// as the reference hands them over; both are read in either notation.
+    /// Quirk: in parity mode the response and the stored answer are swapped in the comparison, as in the reference;
+    /// both are parsed in either notation.
     pub(crate) fn check(&self, text: &str, mode: Mode) -> Outcome {
         match mode {
             Mode::Parity => {

@@ -1,4 +1,4 @@
-//! Things placed on a grid: campsite, kukurasu, minesweeper, norinori, star_placement_puzzle.
+//! Objects placed on a grid: campsite, kukurasu, minesweeper, norinori, star_placement_puzzle.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -31,7 +31,7 @@ impl Campsite {
         Ok(Self { trees, width: m, rows, columns })
     }
 
-    /// Quirk: in parity mode the first `[[...]]` counts and an empty cell may hold anything.
+    /// Quirk: in parity mode the first `[[...]]` counts and an empty cell may contain anything.
     pub(crate) fn check(&self, text: &str, mode: Mode) -> Outcome {
         let mut found = regex!(r"(?s)\[\s*\[.*?\]\s*\]").find_iter(text);
         let found = match mode {
@@ -82,7 +82,7 @@ impl Campsite {
         if self.matches_trees(tents) { correct("rules") } else { wrong("matching") }
     }
 
-    /// Whether tents and trees can be paired, each with an orthogonal neighbour: augmenting paths by breadth.
+    /// Whether tents and trees can be paired with orthogonal neighbours, by breadth-first augmenting paths.
     fn matches_trees(&self, tents: &[Vec<bool>]) -> bool {
         let (n, m) = (tents.len(), self.width);
         let cells = |grid: &[Vec<bool>]| {
@@ -128,7 +128,7 @@ impl Campsite {
     }
 }
 
-/// The cells of a row: of a list or a tuple, or the characters of a text. A cell that is no single letter is `None`.
+/// The cells of a row: of a list or a tuple, or the characters of a text. A cell that is not a single letter is `None`.
 fn letters(row: &Value) -> Option<Vec<Option<char>>> {
     let single = |v: &Value| {
         let mut chars = v.as_str()?.chars();
@@ -204,8 +204,8 @@ impl Kukurasu {
 /// Cells that must be mines.
 pub(crate) struct Minesweeper(BTreeSet<(i64, i64)>);
 
-/// A non-negative number of a text; one too large for a coordinate is kept as one that no grid has. `None` where Python
-/// refuses to read it.
+/// A non-negative number in a text; one that is too large for a coordinate becomes a value outside any grid. `None` if
+/// Python refuses it.
 fn coordinate(text: &str) -> Option<i64> {
     python::int(text).map(|n| i64::try_from(n).unwrap_or(i64::MAX))
 }
@@ -215,7 +215,7 @@ impl Minesweeper {
         Ok(Self(game.list("current_mines", "cells", game::pair)?.into_iter().collect()))
     }
 
-    /// Quirk: in parity mode any two numbers are a cell where nothing looks like a list of cells.
+    /// Quirk: in parity mode any two numbers are a cell if nothing looks like a list of cells.
     pub(crate) fn check(&self, text: &str, mode: Mode) -> Outcome {
         let lists = [
             regex!(r"\[\s*\(\s*(\d+)\s*,\s*(\d+)\s*\)(?:\s*,\s*\(\s*\d+\s*,\s*\d+\s*\))*\s*\]"),
@@ -278,8 +278,8 @@ impl Norinori {
         Ok(Self { regions: game.square("region_grid", game::cell)? })
     }
 
-    /// Quirk: in parity mode a region without any domino is not looked at, so that an answer without dominoes passes
-    /// where no cell is shaded.
+    /// Quirk: in parity mode a region without a domino is not checked, so an answer without dominoes passes if no cell
+    /// is shaded.
     pub(crate) fn check(&self, text: &str, mode: Mode) -> Outcome {
         let patterns = [
             regex!(r"\[\((\d+),\s*(\d+)\),\s*\((\d+),\s*(\d+)\)\]"),
@@ -366,7 +366,7 @@ impl StarPlacement {
         Ok(Self { k: game.size("k")?, regions })
     }
 
-    /// Quirk: in parity mode the first code block counts, the names of regions in the answer mean nothing and a cell may be
+    /// Quirk: in parity mode the first code block counts, region names in the answer are ignored and a cell may be
     /// named twice; in strict mode the last block counts and each cell must lie in the region it is listed under.
     pub(crate) fn check(&self, text: &str, mode: Mode) -> Outcome {
         let mut blocks = regex!(r"(?s)```python\s*\n(.*?)\n\s*```")
@@ -430,7 +430,7 @@ impl StarPlacement {
     }
 }
 
-/// What a loop over cells accepts.
+/// The values that a loop over cells accepts.
 fn sequence(v: &Value) -> Option<&[Value]> {
     match v {
         Value::List(v) | Value::Tuple(v) | Value::Set(v) => Some(v),

@@ -1,7 +1,7 @@
-//! Python expressions: literals as `ast.literal_eval` reads them, and arithmetic as `eval` computes it, with bounded work.
+//! Python expressions: literals as in `ast.literal_eval`, and arithmetic as in `eval`, with bounded work.
 //!
-//! An expression is evaluated while it is parsed, so that no tree exists and a sum of ten thousand terms needs no
-//! recursion. Brackets nest at most 200 deep (as in CPython), other nesting is cut at [`MAX_DEPTH`]. Integers are exact up to
+//! An expression is evaluated during parsing. There is no tree, and a sum of ten thousand terms needs no recursion.
+//! Brackets nest at most 200 deep (as in CPython); other nesting is limited to [`MAX_DEPTH`]. Integers are exact up to
 //! [`MAX_BITS`]; beyond, and beyond [`WORK`] in total, the answer is [`EvalError::Budget`]. Names, calls, slices,
 //! attributes, comprehensions and lambdas are not evaluated: puzzle answers don't need them.
 
@@ -18,9 +18,9 @@ use lexer::{Lexer, Token};
 pub use operations::floor_division;
 use operations::{compare, complex, finite, float, integer, negate, subscript, true_division, weight};
 
-/// How deep brackets may nest, as in CPython's tokenizer.
+/// Deepest nesting of brackets, as in CPython's tokenizer.
 const MAX_BRACKETS: usize = 200;
-/// How deep unary operators, powers and conditionals may nest beside brackets.
+/// Deepest nesting of unary operators, powers and conditionals, in addition to brackets.
 pub const MAX_DEPTH: usize = 400;
 /// The longest integer, in bits.
 pub const MAX_BITS: usize = 1 << 16;
@@ -40,10 +40,10 @@ pub enum EvalError {
 
 type Result<T> = std::result::Result<T, EvalError>;
 
-/// Reads a literal: numbers, strings, `True`, `False`, `None`, lists, tuples, sets and dictionaries of them.
+/// Parses a literal: numbers, strings, `True`, `False`, `None`, lists, tuples, sets and dictionaries of them.
 ///
 /// # Errors
-/// Where `ast.literal_eval` would raise.
+/// If `ast.literal_eval` would raise.
 pub fn literal(source: &str) -> Result<Value> {
     run(source, true)
 }
@@ -51,7 +51,7 @@ pub fn literal(source: &str) -> Result<Value> {
 /// Computes an expression of literals, arithmetic, comparisons and boolean operators.
 ///
 /// # Errors
-/// Where `eval` would raise, or the work is beyond the budget.
+/// If `eval` would raise, or the work is beyond the budget.
 pub fn evaluate(source: &str) -> Result<Value> {
     run(source, false)
 }
@@ -80,7 +80,7 @@ fn run(source: &str, literal: bool) -> Result<Value> {
     if p.token == Token::End { Ok(value) } else { Err(EvalError::Syntax) }
 }
 
-/// Binding power of a binary operator: higher binds tighter. Comparisons and boolean operators stand apart.
+/// Binding power of a binary operator: higher binds tighter. Comparisons and boolean operators are handled separately.
 fn power(op: &str) -> Option<u8> {
     Some(match op {
         "|" => 4,
@@ -148,7 +148,7 @@ impl Parser<'_> {
         }
     }
 
-    /// `a` or `a, b,`: without brackets at the top, inside brackets elsewhere.
+    /// `a` or `a, b,`: without brackets at the top level, inside brackets elsewhere.
     fn tuple_or_expression(&mut self, live: bool) -> Result<Value> {
         let unpacked = matches!(self.token, Token::Op("*"));
         let mut items = Vec::new();
@@ -166,7 +166,7 @@ impl Parser<'_> {
         Ok(Value::Tuple(items))
     }
 
-    /// An element of a list or tuple, or `*` and a value whose elements are meant.
+    /// An element of a list or tuple, or `*` and a value to unpack.
     fn element(&mut self, live: bool, items: &mut Vec<Value>) -> Result<()> {
         if !self.eat("*")? {
             items.push(self.expression(live)?);
@@ -206,7 +206,7 @@ impl Parser<'_> {
         })
     }
 
-    /// Refuses an operator where only literals may stand.
+    /// Refuses an operator if only literals are allowed.
     fn computed(&self) -> Result<()> {
         if self.literal { Err(EvalError::Syntax) } else { Ok(()) }
     }
@@ -361,7 +361,7 @@ impl Parser<'_> {
         self.subscripts(value, live)
     }
 
-    /// `value[0][-1]`: an index or a key, no slices.
+    /// `value[0][-1]`: an index or a key; slices are refused.
     fn subscripts(&mut self, mut value: Value, live: bool) -> Result<Value> {
         while matches!(self.token, Token::Op("[")) {
             self.computed()?;
@@ -600,7 +600,7 @@ pub fn int(text: &str) -> Option<IBig> {
     Some(if sign == Sign::Negative { -magnitude } else { magnitude })
 }
 
-/// The integer a value is, or a whole double stands for.
+/// The integer value, also of a double that is an integer.
 pub fn whole(v: &Value) -> Option<IBig> {
     match v {
         Value::Float(x) => float_to_int(*x),

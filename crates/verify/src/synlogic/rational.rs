@@ -5,7 +5,7 @@ use dashu::integer::IBig;
 
 use super::python::{EvalError, MAX_BITS, floor_division};
 
-/// A reduced fraction, the denominator positive.
+/// A reduced fraction with a positive denominator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rational {
     numerator: IBig,
@@ -39,7 +39,7 @@ impl Rational {
         Ok(Self { numerator: n, denominator: d })
     }
 
-    /// The integer it is, if it is one.
+    /// The integer, if it is one.
     pub fn to_integer(&self) -> Option<IBig> {
         self.denominator.is_one().then(|| self.numerator.clone())
     }
@@ -83,7 +83,7 @@ const MAX_STEPS: usize = 2000;
 /// The exact value of an expression of decimal integers, operators and parentheses.
 ///
 /// # Errors
-/// Where the text is no such expression, divides by zero, or is beyond the budget.
+/// If the text is not such an expression, divides by zero, or is beyond the budget.
 pub fn evaluate(text: &str) -> Result<Rational, EvalError> {
     let mut parser = Parser { text: text.as_bytes(), at: 0, depth: 0, steps: MAX_STEPS };
     let value = parser.sum()?;

@@ -1,4 +1,4 @@
-//! Tasks told in words: goods_exchange, web_of_lies, time_sequence, wordscapes.
+//! Tasks as stories: goods_exchange, web_of_lies, time_sequence, wordscapes.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use super::value::Value;
 use super::{Error, Mode, correct, json, python, unparsed, wrong};
 use crate::verdict::Outcome;
 
-/// Who owns what in the end.
+/// Who owns which thing in the end.
 pub(crate) struct GoodsExchange {
     /// Persons and their goods, both in lower case.
     owns: Vec<(String, String)>,
@@ -48,7 +48,7 @@ impl GoodsExchange {
 }
 
 /// Pairs of a person and a thing: a Python tuple of tuples of text, or the same without quotes. A person named twice
-/// keeps the first place and the last thing.
+/// keeps the first position and the last thing.
 fn ownership(text: &str) -> Vec<(String, String)> {
     let mut pairs = Pairs::default();
     let text = strip(text);
@@ -148,7 +148,7 @@ impl WebOfLies {
         Ok(Self(truths(&game.answer_text()?.to_lowercase())))
     }
 
-    /// Quirk: in parity mode yes and no count inside other words ("know" says no); in strict mode as words only.
+    /// Quirk: in parity mode yes and no count inside other words ("know" says no); in strict mode only as words.
     pub(crate) fn check(&self, text: &str, mode: Mode) -> Outcome {
         let Some(answer) = truth_text(text) else { return unparsed("no_answer") };
         let answer = answer.to_lowercase();
@@ -176,7 +176,7 @@ fn whole_words(text: &str) -> Vec<bool> {
     pattern.captures_iter(text).map(|c| c.get(1).is_some()).collect()
 }
 
-/// Where the answer stands: bold after "the answer is", bold or plain on the last line, or the last run of yes and no.
+/// Finds the answer: bold after "the answer is", bold or plain on the last line, or the last run of yes and no.
 fn truth_text(text: &str) -> Option<String> {
     let owned = |m: regex::Match<'_>| strip(m.as_str()).to_owned();
     for pattern in [
@@ -199,7 +199,7 @@ fn truth_text(text: &str) -> Option<String> {
     regex!(r"(?:\b(?:yes|no|是|否)\b[,，\s]*)+").find_iter(&lower).last().map(owned)
 }
 
-/// The longest meeting and how many there are.
+/// The longest meeting and the number of such meetings.
 pub(crate) struct TimeSequence {
     longest: Value,
     count: Value,
@@ -235,7 +235,7 @@ impl TimeSequence {
 
 /// Words crossing on a grid.
 pub(crate) struct Wordscapes {
-    /// Whether a letter stands there, nothing, or anything.
+    /// A cell with a letter, an empty cell, or anything.
     grid: Vec<Vec<Option<bool>>>,
     across: Vec<String>,
     down: Vec<String>,

@@ -1,4 +1,4 @@
-//! Text as Python's `str` and `re` treat it: what counts as blank, stripping, splitting, digits of any script.
+//! Text as in Python's `str` and `re`: blanks, stripping, splitting, digits of any script.
 
 use regex::Regex;
 
@@ -33,7 +33,7 @@ pub(crate) fn decimal(c: char) -> Option<u32> {
     Some(code - ZEROS[at]).filter(|d| *d < 10)
 }
 
-/// Python's `str.isdigit`: decimal digits, and those in a circle, raised or lowered, which `int` refuses.
+/// Python's `str.isdigit`: decimal digits, and circled, superscript or subscript digits, which `int` refuses.
 pub(crate) fn is_digit(c: char) -> bool {
     decimal(c).is_some()
         || matches!(u32::from(c),
@@ -42,7 +42,7 @@ pub(crate) fn is_digit(c: char) -> bool {
             | 0x278A..=0x2792 | 0x1_0A40..=0x1_0A43 | 0x1_0E60..=0x1_0E68 | 0x1_1052..=0x1_105A | 0x1_F100..=0x1_F10A)
 }
 
-/// Compiles a pattern of the reference so that `\s` means what it means to Python.
+/// Compiles a pattern of the reference so that `\s` has Python's meaning.
 ///
 /// # Panics
 /// If the pattern is not a regular expression: patterns are constants, and a test compiles each.

@@ -1,8 +1,8 @@
 //! A value of the Python data model, as far as puzzle answers need it, with Python's equality.
 //!
-//! Answers arrive as Python literals or JSON and are compared as the reference compares them: `1 == 1.0 == True`,
-//! a list never equals a tuple, dictionaries and sets ignore order. Depth is bounded by the parsers
-//! ([`super::python`], [`super::json`]), so recursion here is bounded too.
+//! Answers are Python literals or JSON and are compared as in the reference: `1 == 1.0 == True`, a list never equals a
+//! tuple, dictionaries and sets ignore order. Depth is bounded by the parsers ([`super::python`], [`super::json`]), so
+//! recursion here is bounded too.
 
 use std::collections::HashMap;
 
@@ -39,7 +39,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// The integer, where Python's `isinstance(x, int)` holds (booleans included) and it fits.
+    /// The integer, if Python's `isinstance(x, int)` holds (including booleans) and it fits.
     pub fn as_i64(&self) -> Option<i64> {
         match self {
             Self::Bool(b) => Some(i64::from(*b)),
@@ -80,7 +80,7 @@ impl Value {
         }
     }
 
-    /// The number as a double, where it is one (booleans included).
+    /// The number as a double, if it is one (including booleans).
     pub fn as_f64(&self) -> Option<f64> {
         match self {
             Self::Bool(b) => Some(f64::from(u8::from(*b))),
@@ -195,7 +195,7 @@ impl PartialEq for Value {
     }
 }
 
-/// Compares two real numbers exactly. `None` where one is not a real number, or is NaN.
+/// Compares two real numbers exactly. `None` if one is not a real number, or is NaN.
 pub fn compare_numbers(a: &Value, b: &Value) -> Option<std::cmp::Ordering> {
     fn int(v: &Value) -> Option<IBig> {
         match v {
@@ -228,7 +228,7 @@ pub fn compare_numbers(a: &Value, b: &Value) -> Option<std::cmp::Ordering> {
     }
 }
 
-/// The integer a double equals, where it is finite and whole.
+/// The integer that a double equals, if it is finite and integral.
 pub fn float_to_int(x: f64) -> Option<IBig> {
     (x.is_finite() && x.fract() == 0.0).then(|| IBig::try_from(x).ok()).flatten()
 }
@@ -238,7 +238,8 @@ pub fn int_to_f64(n: &IBig) -> f64 {
     n.to_f64().value()
 }
 
-/// A dictionary's entries under construction: a repeated key keeps its place and takes the later value, as in Python.
+/// A dictionary's entries under construction: a repeated key keeps its position and takes the later value, as in
+/// Python.
 #[derive(Default)]
 pub(crate) struct DictBuilder {
     entries: Vec<(Value, Value)>,

@@ -1,4 +1,4 @@
-//! Runs a program over a text: backtracking that remembers failed states, within a step budget.
+//! Runs a program on a text by backtracking that stores failed states, within a step budget.
 
 use super::parser::At;
 use super::program::{Program, Step};
@@ -6,20 +6,20 @@ use super::{PatternError, Text};
 use crate::ifeval::python_text::is_word;
 use std::ops::Range;
 
-/// Steps that one pattern may take over one text, beyond a linear share.
+/// Step budget of one pattern on one text, in addition to a linear part.
 const STEPS: usize = 400_000;
-/// Further steps for each character of the text.
+/// Additional steps per character of the text.
 const STEPS_PER_CHARACTER: usize = 16;
-/// Most bits of memory for failed states: 4 MiB.
+/// Largest memory for failed states, in bits: 4 MiB.
 const MOST_BITS: usize = 1 << 25;
 /// Deepest nesting of look-arounds and atomic groups while matching.
 const DEEPEST: usize = 64;
 
-/// What to go back to.
+/// A state to backtrack to.
 enum Way {
     /// Another branch.
     Branch(usize, usize),
-    /// What a capture held before it was overwritten.
+    /// The value of a capture before it was overwritten.
     Capture(usize, usize),
 }
 
@@ -27,9 +27,9 @@ pub(super) struct Matcher<'a> {
     program: &'a Program,
     text: &'a Text,
     steps_left: usize,
-    /// One bit for each (instruction, position) that was tried; empty when not remembered.
+    /// One bit for each (instruction, position) that was tried; empty if states are not stored.
     tried: Vec<u64>,
-    /// The bits set since the last success, to be cleared with it.
+    /// The bits set since the last success, to be cleared.
     trail: Vec<usize>,
     captures: Vec<usize>,
     depth: usize,
@@ -78,7 +78,7 @@ impl<'a> Matcher<'a> {
         Ok(None)
     }
 
-    /// The first place from `from` on where a match can begin.
+    /// The first position from `from` on at which a match can begin.
     fn next_start(&self, from: usize) -> Option<usize> {
         let rest = self.text.chars.get(from..)?;
         let lower = &self.text.lower[from..];
@@ -90,14 +90,14 @@ impl<'a> Matcher<'a> {
         found.map(|step| from + step)
     }
 
-    /// Clears the tried states from `mark` of the trail on.
+    /// Clears the tried states of the trail from `mark` on.
     fn forget(&mut self, mark: usize) {
         for bit in self.trail.drain(mark..) {
             self.tried[bit / 64] &= !(1 << (bit % 64));
         }
     }
 
-    /// Runs the program from one instruction at one position; the end of the match.
+    /// Runs the program from one instruction at one position and returns the end of the match.
     fn run(&mut self, start: usize, from: usize, not_empty: bool) -> Result<Option<usize>, PatternError> {
         if self.depth > DEEPEST {
             return Err(PatternError::Budget);
@@ -216,7 +216,7 @@ impl<'a> Matcher<'a> {
         found
     }
 
-    /// Whether this state was not tried before; every state counts as new when none is remembered.
+    /// Whether this state was not tried before. If states are not stored, every state counts as new.
     fn first_time(&mut self, at: usize, position: usize) -> bool {
         if self.tried.is_empty() {
             return true;
@@ -255,7 +255,7 @@ enum Next {
     Failed,
 }
 
-/// Whether the program has one way only, so that nothing is worth remembering.
+/// Whether the program has no branches, so that no state needs to be stored.
 fn is_plain(program: &Program) -> bool {
     !program.steps.iter().any(|s| matches!(s, Step::Fork(..) | Step::Look { .. } | Step::Atomic { .. }))
 }

@@ -1,13 +1,11 @@
-//! Keywords as regular expressions with the meaning they have in Python's `re`, with bounded work.
+//! Keywords as regular expressions with the meaning of Python's `re`, with bounded work.
 //!
-//! IFEval hands its keywords to `re` unescaped. Rust's engines differ from it in what a word
-//! character is, which characters are equal when case is ignored, and in syntax, so there is a
-//! small engine here: a backtracking matcher that remembers the states that failed, which makes
-//! its work linear in (program x text) for everything but back-references, and a step budget for
-//! these and for nested look-arounds.
+//! IFEval passes its keywords to `re` unescaped. Rust's engines differ from it in word characters, in case folding and
+//! in syntax, so this module has a small engine: a backtracking matcher that stores failed states. Its work is linear
+//! in (program x text), except for back-references and nested look-arounds, which have a step budget.
 //!
-//! Not supported, and reported as such instead of guessed: conditional groups `(?(1)...)`, named
-//! characters `\N{...}`, and the flags a, L and x.
+//! Not supported, and reported as an error: conditional groups `(?(1)...)`, named characters `\N{...}`, and the flags
+//! a, L and x.
 
 mod matcher;
 mod parser;
@@ -16,7 +14,7 @@ mod program;
 use std::ops::Range;
 use thiserror::Error;
 
-/// Why a pattern gives no answer.
+/// Why a pattern has no result.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(crate) enum PatternError {
     /// Python's `re` would refuse it, or it uses what is not supported here.
@@ -52,7 +50,7 @@ pub(crate) struct Pattern {
 }
 
 impl Pattern {
-    /// Compiles a pattern as `re.compile(pattern, re.IGNORECASE)` or without the flag does.
+    /// Compiles a pattern like `re.compile(pattern, re.IGNORECASE)`, or without the flag.
     pub(crate) fn new(pattern: &str, ignore_case: bool) -> Result<Self, PatternError> {
         Ok(Self { program: parser::compile(pattern, ignore_case)? })
     }

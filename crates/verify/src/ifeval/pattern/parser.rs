@@ -32,7 +32,7 @@ pub(super) struct Set {
 }
 
 impl Set {
-    /// Whether the set holds a character; `lower` is its simple lower case.
+    /// Whether the set contains a character; `lower` is its simple lower case.
     pub(super) fn holds(&self, c: char, lower: char) -> bool {
         let c = if self.ignore_case { lower } else { c };
         let found = self.items.iter().any(|item| match *item {
@@ -244,7 +244,7 @@ impl Parser {
         Node::Repeat { node: Box::new(node), least, most, how }
     }
 
-    /// `{m}`, `{m,}`, `{,n}`, `{m,n}`; `None` when the brace stands for itself.
+    /// `{m}`, `{m,}`, `{,n}`, `{m,n}`; `None` if the brace is a literal.
     fn counts(&mut self) -> Result<Option<(usize, Option<usize>)>, PatternError> {
         let start = self.at;
         if self.peek() == Some('}') {
@@ -274,7 +274,7 @@ impl Parser {
         found
     }
 
-    /// What follows an opening parenthesis; `None` for a comment or global flags.
+    /// The group after an opening parenthesis; `None` for a comment or global flags.
     fn group(&mut self, at_start: bool) -> Result<Option<Node>, PatternError> {
         let outer = self.flags;
         let node = if !self.take("?") {

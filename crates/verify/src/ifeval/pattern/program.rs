@@ -1,12 +1,12 @@
-//! The program that the matcher runs, and how a parsed pattern becomes one.
+//! The matcher's program, and its compilation from a parsed pattern.
 
 use super::PatternError;
 use super::parser::{At, How, Node, Set, refuse};
 use crate::ifeval::python_text::simple_lower;
 
-/// Most instructions a pattern may compile to; counted repeats multiply.
+/// Largest number of instructions of a compiled pattern; counted repeats multiply.
 const MOST_INSTRUCTIONS: usize = 20_000;
-/// Most nodes visited while compiling: those that emit nothing count too.
+/// Largest number of nodes visited during compilation, including those that emit nothing.
 const MOST_VISITS: usize = 10 * MOST_INSTRUCTIONS;
 
 /// One instruction. Jump targets are indices into the program.
@@ -24,19 +24,19 @@ pub(super) enum Step {
     At(At),
     /// Tries the first target, then the second.
     Fork(usize, usize),
-    /// Goes on there.
+    /// Jumps.
     Jump(usize),
-    /// Notes the position: slot 2g is the start of group g + 1, slot 2g + 1 its end; the slots
-    /// after them are where a round of a loop began.
+    /// Stores the position: slot 2g is the start of group g + 1, slot 2g + 1 its end; the slots after them are the
+    /// starts of loop iterations.
     Note(usize),
-    /// Back to the start of the loop, or past it when the round matched nothing.
+    /// Jumps to the start of the loop, or past it if the iteration matched nothing.
     Round { slot: usize, start: usize },
-    /// What group (from 0) captured, again.
+    /// A back-reference to a group (from 0).
     Again { group: usize, ignore_case: bool },
-    /// The program from the next instruction to its `Done` matches here, or `back` characters
-    /// before here, or must not; goes on at `next`.
+    /// A look-around: the program from the next instruction to its `Done` must match here, or `back` characters before,
+    /// or must not match. Continues at `next`.
     Look { back: Option<usize>, wanted: bool, next: usize },
-    /// Like a look ahead that keeps its match: no way back into it.
+    /// An atomic group: like a look-ahead that consumes its match, without backtracking into it.
     Atomic { next: usize },
     /// The end of the program or of a part of it.
     Done,
@@ -47,24 +47,24 @@ pub(super) enum Step {
 pub(super) struct Program {
     pub(super) steps: Vec<Step>,
     pub(super) groups: usize,
-    /// Whether any step reads what a group captured; failed states are then not remembered.
+    /// Whether any step uses a back-reference; failed states are then not stored.
     pub(super) captures: bool,
-    /// Number of positions that steps note.
+    /// Number of positions that steps store.
     pub(super) slots: usize,
-    /// What the first character of a match can be; `None` where a match may be empty or is not known to begin with one.
+    /// The possible first characters of a match; `None` if a match may be empty or they are not known.
     pub(super) first: Option<First>,
 }
 
-/// The steps that can read the first character of a match.
+/// The steps that can consume the first character of a match.
 #[derive(Debug, Clone)]
 pub(super) struct First {
     at: Vec<usize>,
-    /// Whether one of them reads the character, for the first 128.
+    /// Whether one of them consumes the character, for the first 128.
     pub(super) ascii: [bool; 128],
 }
 
 impl First {
-    /// Most steps looked at.
+    /// Largest number of steps examined.
     const MOST: usize = 64;
 
     fn of(steps: &[Step]) -> Option<Self> {
@@ -96,7 +96,7 @@ impl First {
         Some(first)
     }
 
-    /// Whether one of the steps reads the character; `lower` is its simple lower case.
+    /// Whether one of the steps consumes the character; `lower` is its simple lower case.
     pub(super) fn reads(&self, steps: &[Step], c: char, lower: char) -> bool {
         self.at.iter().any(|&at| match &steps[at] {
             Step::One { c: wanted, ignore_case } => *wanted == if *ignore_case { lower } else { c },
@@ -108,7 +108,7 @@ impl First {
 }
 
 impl Program {
-    /// The program of a parsed pattern with so many groups; `captures` where a step reads what one captured.
+    /// The program of a parsed pattern with this number of groups; `captures` is set if a step uses a back-reference.
     pub(super) fn emit(node: &Node, groups: usize, captures: bool) -> Result<Self, PatternError> {
         let slots = if captures { 2 * groups } else { 0 };
         let mut emitter = Emitter { steps: Vec::new(), captures, slots, visits: 0 };
@@ -120,7 +120,7 @@ impl Program {
     }
 }
 
-/// The fixed number of characters a look-behind needs, as Python demands.
+/// The fixed width of a look-behind, which Python requires.
 fn width(node: &Node) -> Result<usize, PatternError> {
     match node {
         Node::Empty | Node::At(_) | Node::Look { .. } => Ok(0),
@@ -214,7 +214,7 @@ impl Emitter {
         Ok(())
     }
 
-    /// A place for a step that is not known yet.
+    /// A placeholder for a step that is not known yet.
     fn reserve(&mut self) -> usize {
         self.steps.push(Step::Done);
         self.steps.len() - 1

@@ -105,7 +105,8 @@ impl Comparer<'_> {
         Ok(Answer { equal: true, evidence })
     }
 
-    /// Elements of sets and tuples: an assignment counts as its value on either side, and other equations of unknowns as none.
+    /// Elements of sets and tuples: an assignment counts as its value, on either side; other equations in unknowns
+    /// don't count.
     fn elements(&mut self, gold: &Expr, answer: &Expr) -> Compared {
         if is_equation(answer)
             && !gold.is_relation()

@@ -1,4 +1,4 @@
-//! The difference of two values, computed as precisely as it takes to tell zero from small.
+//! The difference of two values, with enough precision to distinguish zero from small.
 
 use super::Comparer;
 use crate::math::ball::{Complex, Precision};
@@ -6,34 +6,34 @@ use crate::math::budget::Exhausted;
 use crate::math::expr::{Expr, Fold, Function};
 use crate::math::numeric::{self, Field, Point};
 
-/// What is known of a difference.
+/// The state of a difference.
 pub(super) enum Difference {
     /// A side has no value at the point.
     Undefined,
-    /// Below the margin, beside values whose size is known.
+    /// Below the margin, relative to values of known size.
     Zero,
-    /// Surely not zero: binary logarithms of upper bounds of the difference and of the gold's value.
+    /// Certainly not zero: binary logarithms of upper bounds of the difference and of the gold's value.
     Apart { size: f64, scale: f64 },
-    /// More digits would be needed than are computed.
+    /// It would need more digits than are computed.
     Unresolved,
 }
 
-/// Where values are compared, and how closely.
+/// The point at which values are compared, and the precision.
 pub(super) struct Place {
     pub(super) field: Field,
     pub(super) seed: u64,
     /// The first level of precision tried, and the last one.
     pub(super) levels: (usize, usize),
-    /// Bits that must agree: behind the binary point, or of the value where that is smaller.
+    /// Bits that must agree: after the binary point, or of the value if that is smaller.
     pub(super) margin: f64,
 }
 
 impl Comparer<'_> {
-    /// The difference of two expressions at a place, at rising precision.
+    /// The difference of two expressions at a point, with increasing precision.
     ///
-    /// That zero lies inside a ball proves little: the ball of `2^1006 sqrt(2^2010+2) - 2^2011` holds every small number. So
-    /// zero also has to be small beside one and beside the values compared. Products, powers and functions lose no digits to
-    /// cancellation; of them the leading digits are enough, however large they are.
+    /// A ball that contains zero proves little: the ball of `2^1006 sqrt(2^2010+2) - 2^2011` contains every small
+    /// number. So the ball must also be small relative to one and to the values. Products, powers and functions lose no
+    /// digits by cancellation; their leading digits are enough, no matter how large they are.
     pub(super) fn difference(
         &mut self,
         gold: &Expr,
@@ -76,12 +76,12 @@ impl Comparer<'_> {
     }
 }
 
-/// The binary logarithm of a value that is surely not zero, and otherwise minus infinity.
+/// The binary logarithm of a value that is certainly not zero; otherwise minus infinity.
 fn known_size(value: &Complex) -> f64 {
     if value.holds_zero() { f64::NEG_INFINITY } else { value.log2_bound() }
 }
 
-/// Sums, in which digits are lost, and what is made of them.
+/// Expressions with sums, in which digits can cancel.
 fn adds(node: &Expr) -> bool {
     match node {
         Expr::Add(_) | Expr::Fold(Fold::Sum | Fold::Integral, ..) => true,
@@ -90,7 +90,7 @@ fn adds(node: &Expr) -> bool {
     }
 }
 
-/// Functions made of pieces: agreement on one piece says nothing about the next.
+/// Piecewise functions: agreement on one piece says nothing about another.
 pub(super) fn is_stepped(function: Function) -> bool {
     matches!(
         function,

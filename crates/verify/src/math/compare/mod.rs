@@ -1,8 +1,8 @@
 //! Whether an answer equals the gold: the rules by kind of answer.
 //!
-//! In parity mode the rules are the reference's, quirks included: a literal decimal is compared after rounding, a
-//! percentage of a whole number also equals that number, differences below a sixteenth decimal are no difference.
-//! In strict mode only what is mathematically right is accepted.
+//! In parity mode the rules are the reference's, including its quirks: a literal decimal is compared after rounding, a
+//! percentage of a whole number also equals that number, differences below the sixteenth decimal are ignored. In strict
+//! mode only mathematically correct answers are accepted.
 
 mod collections;
 mod difference;
@@ -15,7 +15,7 @@ use super::expr::{Constant, Expr, Relation};
 use super::{Mode, Options};
 use relations::is_equal;
 
-/// How an equality was established.
+/// How a comparison was decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Evidence {
     /// By exact arithmetic or structure.
@@ -38,17 +38,17 @@ const EXACTLY_DIFFERENT: Answer = Answer { equal: false, evidence: Evidence::Exa
 
 type Compared = Result<Answer, Exhausted>;
 
-/// A parsed answer as the comparison sees it.
+/// A parsed answer, prepared for comparison.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Subject {
     pub(super) expr: Expr,
-    /// The letter `i` stands alone in it, and so its symbols are complex.
+    /// Whether the letter `i` occurs alone in it, so that its symbols are complex.
     pub(super) complex: bool,
 }
 
 pub(super) struct Comparer<'a> {
     options: &'a Options,
-    /// Symbols of the two sides are real on one and complex on the other: no symbol equals another.
+    /// Whether symbols are real on one side and complex on the other; then no symbols are equal.
     estranged: bool,
     complex: bool,
     fuel: Fuel,
@@ -71,9 +71,9 @@ pub(super) fn compare(gold: &Subject, answer: &Subject, options: &Options) -> Co
     comparer.answers(&gold.expr, &answer.expr)
 }
 
-/// Whether the gold's own values are beyond the budget, or not computed here: then nothing can be compared with it.
+/// Whether the gold's own values are beyond the budget or not computed here, so that nothing can be compared with it.
 ///
-/// Half of a comparison's steps are the gold's. What the other half does not suffice for is the answer's own.
+/// Half of a comparison's steps are for the gold. If the other half isn't enough, the cause is the answer.
 pub(super) fn is_too_expensive(gold: &Subject, options: &Options) -> bool {
     let mut comparer = Comparer { options, estranged: false, complex: gold.complex, fuel: Fuel::half() };
     comparer.is_too_expensive(&gold.expr)
@@ -114,7 +114,7 @@ impl Comparer<'_> {
         parts.into_iter().any(|part| self.is_too_expensive(part))
     }
 
-    /// The order of the rules: assignments unwrapped, then relations, sets, matrices, values.
+    /// The order of the rules: unwrap assignments, then relations, sets, matrices, values.
     fn answers(&mut self, gold: &Expr, answer: &Expr) -> Compared {
         self.fuel.spend(1)?;
         if *gold == Expr::Constant(Constant::ComplexInfinity) {

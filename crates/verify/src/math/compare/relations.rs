@@ -227,7 +227,7 @@ fn is_scalar(expr: &Expr) -> bool {
     !is_collection(expr) && !expr.is_relation()
 }
 
-/// Whether the expression is a polynomial of degree one in the symbol, as far as its shape tells.
+/// Whether the expression is a polynomial of degree one in the symbol, judging by its form.
 fn linear_in(expr: &Expr, name: &str) -> bool {
     let occurs = |expr: &Expr| expr.any(&|node| matches!(node, Expr::Symbol(symbol) if &**symbol == name));
     match expr {

@@ -133,7 +133,7 @@ impl Comparer<'_> {
         }
     }
 
-    /// Rational values of which one is written as a decimal.
+    /// Rational values, one of them written as a decimal.
     fn rounds_equal(&self, gold: &Expr, first: &RBig, answer: &Expr, second: &RBig) -> bool {
         let whole =
             |expr: &Expr, value: &RBig| value.is_int() && !expr.any(&|node| matches!(node, Expr::Decimal(_)));
@@ -169,7 +169,7 @@ impl Comparer<'_> {
         self.unresolved(gold, answer)
     }
 
-    /// Rising precision: a ball without zero proves a difference.
+    /// Increasing precision; a ball without zero proves a difference.
     fn by_balls(&mut self, gold: &Expr, answer: &Expr) -> Compared {
         let place = Place { field: Field::None, seed: 0, levels: (0, 2), margin: 340.0 };
         match self.difference(gold, answer, &place)? {
@@ -202,12 +202,12 @@ impl Comparer<'_> {
         open && !defined
     }
 
-    /// Values too large, beside their difference, for the digits computed: equal where they are written alike.
+    /// Values that are too large, relative to their difference, for the computed digits: equal if written the same.
     fn unresolved(&mut self, gold: &Expr, answer: &Expr) -> Compared {
         if canonical::alike(gold, answer) { Ok(EXACTLY_EQUAL) } else { Err(Exhausted) }
     }
 
-    /// Expressions that have no value here compare by structure.
+    /// Expressions without a value are compared by structure.
     fn opaque(&mut self, gold: &Expr, answer: &Expr) -> Compared {
         if self.estranged {
             return Ok(EXACTLY_DIFFERENT);
@@ -219,8 +219,8 @@ impl Comparer<'_> {
         Ok(Answer { equal, evidence: Evidence::Exact })
     }
 
-    /// What would have to be summed, integrated or taken to a limit stands for itself where both sides have the same of it. Otherwise
-    /// it is beyond the budget.
+    /// Unevaluated sums, integrals and limits are compared as they are if both sides have the same ones. Otherwise the
+    /// answer is beyond the budget.
     fn open(&mut self, gold: &Expr, answer: &Expr) -> Compared {
         let mut known: Vec<Expr> = Vec::new();
         let unknown = |place: usize| Expr::symbol(&format!("#{place}"));
@@ -258,7 +258,7 @@ impl Comparer<'_> {
         Err(Exhausted)
     }
 
-    /// Whether two nodes are the same but for the form of their bodies.
+    /// Whether two nodes are the same, apart from the form of their bodies.
     fn same_open(&mut self, first: &Expr, second: &Expr) -> Result<bool, Exhausted> {
         Ok(match (first, second) {
             (Expr::Fold(kind, body, variable, ends), Expr::Fold(other, inner, name, limits)) => {
@@ -362,12 +362,12 @@ impl Comparer<'_> {
     }
 }
 
-/// Points at which equal functions have to agree.
+/// Number of points at which equal functions must agree.
 const ENOUGH_POINTS: u32 = 4;
-/// Points that are enough where no steps are left for more.
+/// Number of points that are enough if no steps are left for more.
 const MANY_POINTS: u32 = 5;
 
-/// What has a value that is not computed here: folds without ends, limits, derivatives.
+/// Expressions whose value is not computed here: infinite sums and products, limits, derivatives.
 pub(super) fn is_open(node: &Expr) -> bool {
     matches!(node, Expr::Fold(..) | Expr::Limit(..) | Expr::Derivative(..))
 }
@@ -400,7 +400,7 @@ fn signed_infinity(expr: &Expr) -> Option<bool> {
     }
 }
 
-/// A percentage of an exact number also equals that number, written as such.
+/// A percentage of an exact number also equals that number.
 fn percent_rule(gold: &Expr, answer: &Expr) -> Option<bool> {
     match (gold, answer) {
         (Expr::Percent(inner), other) | (other, Expr::Percent(inner)) => match (&**inner, other) {
@@ -421,12 +421,13 @@ fn round(value: &RBig, digits: usize) -> dashu::integer::IBig {
     if rest > half || (rest == half && odd) { floor + dashu::integer::IBig::ONE } else { floor }
 }
 
-/// A difference that fifteen digits do not show.
+/// A difference that is not visible in fifteen digits.
 fn below_chop(difference: &RBig) -> bool {
     difference.to_f64().value().abs() < 1e-16
 }
 
-/// A decimal as the reference prints it: with fifteen significant digits, or as many as it has. Such a text in `\text{}` equals it.
+/// A decimal in the reference's format: fifteen significant digits, or as many as it has. The same text in `\text{}`
+/// equals it.
 fn printed(value: &RBig) -> Option<String> {
     const DIGITS: usize = 15;
     const MOST: usize = 64;

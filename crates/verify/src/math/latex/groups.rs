@@ -1,4 +1,4 @@
-//! What stands in brackets: groups, tuples, intervals, sets and matrices.
+//! Bracketed values: groups, tuples, intervals, sets and matrices.
 
 use super::super::budget::ParseError;
 use super::super::exact;

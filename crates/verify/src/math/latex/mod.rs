@@ -1,8 +1,8 @@
 //! The parser of LaTeX answers: precedence climbing over the tokens of a normalised answer.
 //!
-//! Departures from plain mathematics follow the reference, because answers are judged by its reading: an integer
-//! followed by a fraction or an integer is a sum (`3 1/2`, also `3(4)`), a function without parentheses takes
-//! the whole product after it, two ends in increasing order are an interval and otherwise a tuple.
+//! Departures from ordinary notation follow the reference: an integer followed by a fraction or an integer is a sum
+//! (`3 1/2`, also `3(4)`), a function without parentheses takes the whole product after it, two ends in increasing
+//! order are an interval and otherwise a tuple.
 
 use dashu::base::Sign;
 use dashu::integer::IBig;
@@ -21,7 +21,7 @@ use functions::{binomial, quotient, raised, root};
 
 type Parsed<T> = Result<T, ParseError>;
 
-/// Reads a normalised LaTeX answer.
+/// Parses a normalised LaTeX answer.
 pub(super) fn parse(text: &str) -> Parsed<Expr> {
     if let Some(number) = separated_number(text) {
         return Ok(number);
@@ -109,17 +109,17 @@ struct Parser<'a> {
     depth: usize,
     open_bars: usize,
     integrals: usize,
-    /// Remainders taken; each is a level of the tree.
+    /// Number of remainders; each is a level of the tree.
     modulos: usize,
-    /// Argument lists tried behind names. Each may be read twice.
+    /// Number of argument lists tried after names. Each may be parsed twice.
     lists_tried: usize,
-    /// The value just read came from a plus-minus.
+    /// Whether the last value came from a plus-minus.
     plus_minus: bool,
-    /// The variable of integration met inside the integrand.
+    /// The variable of integration found inside the integrand.
     differential: Option<Box<str>>,
 }
 
-/// A value, and whether it is a lone brace group, which alone means a set.
+/// A value, and whether it is a single brace group, which by itself means a set.
 struct Operand {
     expr: Expr,
     braced: bool,
@@ -172,7 +172,7 @@ impl Parser<'_> {
         result
     }
 
-    /// The same with the bars of the outside out of sight.
+    /// The same, ignoring the bars outside.
     fn enclosed<T>(&mut self, inside: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
         let bars = std::mem::take(&mut self.open_bars);
         let result = self.nested(inside);
@@ -329,8 +329,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Whether a bar in operand position opens an absolute value: inside one, only if enough bars are left to
-    /// close all of them and what follows can be inside.
+    /// Whether a bar in operand position opens an absolute value: inside one, only if enough bars are left to close all
+    /// of them and the next token can be inside.
     fn bar_opens(&self) -> bool {
         if self.open_bars == 0 {
             return true;
@@ -413,7 +413,7 @@ impl Parser<'_> {
         Ok(Operand { expr: value, braced })
     }
 
-    /// What follows a caret.
+    /// The exponent after a caret.
     fn exponent(&mut self, base: Expr, start: usize) -> Parsed<Expr> {
         // Degrees are dropped.
         if self.accept(&Token::Circle) {
@@ -484,7 +484,7 @@ impl Parser<'_> {
         Some(Expr::Matrix(rows, transposed))
     }
 
-    /// A group in braces, or one atom, as exponents and limits have them.
+    /// A group in braces, or one atom, as in exponents and limits.
     fn script(&mut self) -> Parsed<Expr> {
         match self.peek() {
             Some(Token::OpenBrace) => self.group(),
@@ -628,7 +628,7 @@ impl Parser<'_> {
     }
 }
 
-/// An operand of arithmetic: sets have none.
+/// An operand of arithmetic; sets are refused.
 fn arithmetic(operand: Operand) -> Parsed<Expr> {
     let refused =
         operand.expr.is_set() || operand.expr.is_relation() || matches!(operand.expr, Expr::Tuple(_));

@@ -1,4 +1,4 @@
-//! Names: symbols with their subscripts, and the functions that letters stand for.
+//! Names: symbols with their subscripts, and functions named by letters.
 
 use dashu::rational::RBig;
 
@@ -25,7 +25,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// A symbol with its subscript, or the application of the function it names.
+    /// A symbol with its subscript, or the application of a function of that name.
     pub(super) fn named(&mut self, start: usize, name: Box<str>) -> Parsed<Operand> {
         let name = if self.peek() == Some(&Token::Underscore) { self.subscripted(&name)? } else { name };
         let written = self.function_name(start, &name);

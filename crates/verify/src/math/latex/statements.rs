@@ -120,7 +120,8 @@ impl Parser<'_> {
         }
     }
 
-    /// One side of a relation: approximations and plus-minus are settled here. A name gives way to its approximation, unless it is kept.
+    /// One side of a relation, with approximations and plus-minus resolved. A name is replaced by its approximation,
+    /// unless it is kept.
     pub(super) fn side(&mut self, keeps_name: bool) -> Parsed<Expr> {
         let mut value = self.plus_minus()?;
         while self.accept(&Token::Approximately) {
@@ -185,7 +186,7 @@ fn as_set(operand: Operand) -> Parsed<Expr> {
     }
 }
 
-/// What may stand left of a list of values: a name, a function of names, a power of a name.
+/// The possible left side of a list of values: a name, a function of names, a power of a name.
 fn names_list(left: &Expr) -> bool {
     match left {
         Expr::Symbol(_) | Expr::Apply(..) => true,
@@ -198,7 +199,7 @@ fn collapse(mut row: Vec<Expr>) -> Expr {
     if row.len() == 1 { row.swap_remove(0) } else { set_of(row) }
 }
 
-/// Both values of a plus-minus join the list they stand in.
+/// Both values of a plus-minus become elements of their list.
 pub(super) fn push_values(row: &mut Vec<Expr>, value: Expr, both: bool) {
     match value {
         Expr::Set(values) if both => row.extend(values),
@@ -206,7 +207,7 @@ pub(super) fn push_values(row: &mut Vec<Expr>, value: Expr, both: bool) {
     }
 }
 
-/// A finite set keeps the order written and drops repetitions.
+/// A finite set keeps the order of the text and drops repeats.
 pub(super) fn set_of(values: Vec<Expr>) -> Expr {
     let mut kept: Vec<Expr> = Vec::with_capacity(values.len());
     for value in values {

@@ -1,4 +1,4 @@
-//! Makers of arithmetic: cryptarithm, game_of_24, math_path, operation.
+//! Generators of arithmetic problems: cryptarithm, game_of_24, math_path, operation.
 
 use serde_json::json;
 
@@ -134,7 +134,7 @@ pub(super) fn game_of_24(difficulty: usize, source: &mut Source<'_>) -> Option<D
     None
 }
 
-/// Combines two parts at a time, so that an expression with a whole value comes out.
+/// Combines two parts at a time, so that the expression has an integer value.
 fn combine(numbers: &[i64], source: &mut Source<'_>) -> Option<(i64, String)> {
     let mut parts: Vec<(i64, String)> = numbers.iter().map(|n| (*n, n.to_string())).collect();
     while parts.len() > 1 {
@@ -152,7 +152,7 @@ fn combine(numbers: &[i64], source: &mut Source<'_>) -> Option<(i64, String)> {
     Some((value, bare.unwrap_or(expression)))
 }
 
-/// A random expression of small numbers, as text without outer parentheses, and how loosely it binds: 0 a number, 1 a
+/// A random expression of small numbers, as text without outer parentheses, and its precedence level: 0 a number, 1 a
 /// product, 2 a sum.
 fn expression(terms: usize, source: &mut Source<'_>) -> (String, u8) {
     if terms == 1 {
@@ -251,7 +251,7 @@ impl Form {
 struct Operator {
     symbol: &'static str,
     form: Form,
-    /// Where the condition holds, another form.
+    /// Another form if the condition holds.
     special: Option<(&'static str, Condition, Form)>,
 }
 

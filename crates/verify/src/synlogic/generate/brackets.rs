@@ -1,4 +1,4 @@
-//! Makers of bracket sequences.
+//! Generators of bracket sequences.
 
 use serde_json::json;
 
@@ -10,7 +10,7 @@ fn closing(open: char) -> char {
     PAIRS.iter().find(|p| p.0 == open).map_or(open, |p| p.1)
 }
 
-/// A sequence of `length` brackets that closes everything it opens.
+/// A balanced sequence of `length` brackets.
 fn balanced(length: usize, types: usize, source: &mut Source<'_>) -> String {
     let mut out = String::new();
     let mut stack = Vec::new();
@@ -67,8 +67,8 @@ pub(super) fn dyck_language(difficulty: usize, source: &mut Source<'_>) -> Optio
     })
 }
 
-/// The position, from 1, of the first bracket that closes nothing or the wrong one; the position after the end where brackets
-/// stay open; none in a valid sequence.
+/// The position, from 1, of the first bracket that closes nothing or the wrong one; the position after the end if
+/// brackets stay open; `None` in a valid sequence.
 fn first_error(sequence: &[char]) -> Option<usize> {
     let mut stack = Vec::new();
     for (at, c) in sequence.iter().enumerate() {

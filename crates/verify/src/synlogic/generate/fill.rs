@@ -1,4 +1,4 @@
-//! Makers of grids filled by a rule.
+//! Generators of grids filled by a rule.
 
 use serde_json::{Value, json};
 

@@ -1,10 +1,10 @@
-//! Makers of latin squares.
+//! Generators of latin squares.
 
 use serde_json::json;
 
 use super::{Draft, Source, python_block, table};
 
-/// A random latin square: rows, columns and symbols of a cyclic one, shuffled.
+/// A random latin square: a cyclic one with shuffled rows, columns and symbols.
 fn latin(n: usize, source: &mut Source<'_>) -> Vec<Vec<usize>> {
     let mut orders: [Vec<usize>; 3] = [(0..n).collect(), (0..n).collect(), (0..n).collect()];
     for order in &mut orders {
@@ -78,7 +78,7 @@ pub(super) fn sudoku(difficulty: usize, source: &mut Source<'_>) -> Option<Draft
     })
 }
 
-/// The number of solutions, at most 2; also 2 where the search runs out of `steps`.
+/// The number of solutions, at most 2; also 2 if the search runs out of `steps`.
 fn solutions(grid: &mut [Vec<u8>], steps: &mut usize) -> usize {
     let free = |grid: &[Vec<u8>], r: usize, c: usize| {
         let mut used = 0_u16;

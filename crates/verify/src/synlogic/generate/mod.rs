@@ -1,9 +1,9 @@
-//! Makers of problems for all tasks but cipher, zebra_puzzle and arc_agi, whose problems come from elsewhere.
+//! Generators of problems for all tasks except cipher, zebra_puzzle and arc_agi, whose problems are external.
 //!
-//! A problem is a function of the task, the difficulty and the random numbers it draws, so a counter-based source makes any
-//! problem without making those before it. Metadata has the reference's fields, as far as its verifiers and trainers read
-//! them; the questions are our own, in English. Each problem is checked before it is returned: the known answer must
-//! pass its verifier in both modes.
+//! A problem is a function of the task, the difficulty and its random numbers. With counter-based random numbers, any
+//! problem can be generated without those before it. Metadata has the fields that the reference's verifiers and
+//! trainers read; the questions are our own, in English. Each problem is checked before it is returned: the known
+//! answer must pass its verifier in both modes.
 
 mod arithmetic;
 mod brackets;
@@ -21,13 +21,13 @@ use serde_json::{Value, json};
 
 use super::{Mode, Options, Problem, Task};
 
-/// How often a maker is tried before it is given up.
+/// Largest number of attempts.
 const ATTEMPTS: usize = 200;
 
-/// Why no problem was made.
+/// Why no problem was generated.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GenerateError {
-    /// The task's problems come from elsewhere.
+    /// The task has no generator.
     #[error(
         "{task}: has no generator; wanted a task other than arc_agi, cipher, gpqa_diamond and zebra_puzzle"
     )]
@@ -41,7 +41,7 @@ pub enum GenerateError {
         /// The value.
         found: u32,
     },
-    /// No attempt gave a problem that its own verifier accepts.
+    /// No attempt gave a problem that its verifier accepts.
     #[error("{task}: no problem of difficulty {difficulty} in {ATTEMPTS} attempts")]
     GaveUp {
         /// The task.
@@ -58,18 +58,18 @@ pub struct Generated {
     pub task: Task,
     /// From 1 to 10.
     pub difficulty: u32,
-    /// What is asked, with the form the answer must have.
+    /// The question, with the form of the answer.
     pub question: String,
-    /// The stored answer, as in the public data; where the verifier goes by metadata it may be empty.
+    /// The stored answer, as in the public data; it may be empty if the verifier uses metadata.
     pub answer: Value,
-    /// What the verifier reads.
+    /// The data for the verifier.
     pub metadata: Value,
-    /// A response that is right.
+    /// A correct response.
     pub solution: String,
 }
 
 impl Generated {
-    /// The problem as the public data stores it in `extra_info.game_data_str`.
+    /// The problem in the form of `extra_info.game_data_str` in the public data.
     pub fn game_data_str(&self) -> String {
         json!({
             "question": self.question,
@@ -82,11 +82,11 @@ impl Generated {
     }
 }
 
-/// Makes one problem. `difficulty` goes from 1 to 10, `index` is stored in the problem's `trace_id`, `random` gives
-/// uniform 64-bit numbers; equal numbers make equal problems.
+/// Generates one problem. `difficulty` is from 1 to 10, `index` is stored in the problem's `trace_id`, `random` gives
+/// uniform 64-bit numbers; equal numbers give equal problems.
 ///
 /// # Errors
-/// Where the task has no generator, the difficulty is out of range, or (not seen) no attempt succeeds.
+/// If the task has no generator, the difficulty is out of range, or no attempt succeeds (not observed).
 pub fn generate(
     task: Task,
     difficulty: u32,
@@ -122,7 +122,7 @@ pub fn generate(
     Err(GenerateError::GaveUp { task, difficulty })
 }
 
-/// What a maker makes.
+/// The result of a generator.
 struct Draft {
     question: String,
     answer: Value,
@@ -170,7 +170,7 @@ fn maker(task: Task) -> Option<Maker> {
     })
 }
 
-/// Whether problems of a task can be made here.
+/// Whether the task has a generator.
 pub fn has_generator(task: Task) -> bool {
     maker(task).is_some()
 }
@@ -181,7 +181,7 @@ struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// A number below `n`, each equally likely (the upper half of a product, rejected in its uneven part).
+    /// A number below `n`, with equal probability (the upper half of a product, with rejection of the uneven part).
     ///
     /// # Panics
     /// If `n` is 0.
@@ -201,7 +201,7 @@ impl Source<'_> {
         low + self.below((high - low + 1).max(1) as usize) as i64
     }
 
-    /// True in `parts` of `whole` cases.
+    /// True with probability `parts / whole`.
     fn chance(&mut self, parts: usize, whole: usize) -> bool {
         self.below(whole) < parts
     }
@@ -225,7 +225,7 @@ impl Source<'_> {
     }
 }
 
-/// Rows of cells, blanks between cells.
+/// Rows of cells, separated by blanks.
 fn table<T: std::fmt::Display>(grid: &[Vec<T>]) -> String {
     let line = |row: &Vec<T>| row.iter().map(T::to_string).collect::<Vec<_>>().join(" ");
     grid.iter().map(line).collect::<Vec<_>>().join("\n")

@@ -1,4 +1,4 @@
-//! Makers of placements: campsite, kukurasu, minesweeper.
+//! Generators of placement puzzles: campsite, kukurasu, minesweeper.
 
 use serde_json::{Value, json};
 
@@ -118,7 +118,7 @@ pub(super) fn minesweeper(difficulty: usize, source: &mut Source<'_>) -> Option<
     })
 }
 
-/// The covered cells that hold a mine in every arrangement; `None` where the search is too long.
+/// The covered cells that have a mine in every arrangement; `None` if the search is too long.
 fn certain_mines(shown: &[Vec<Option<usize>>]) -> Option<Vec<(usize, usize)>> {
     let n = shown.len();
     let mut frontier: Vec<(usize, usize)> = Vec::new();
@@ -142,7 +142,7 @@ fn certain_mines(shown: &[Vec<Option<usize>>]) -> Option<Vec<(usize, usize)>> {
     Some(certain)
 }
 
-/// Mines still to place and cells still open around each number.
+/// Remaining mines and undecided cells around each number.
 struct Field {
     n: usize,
     left: Vec<Vec<Option<(usize, usize)>>>,
@@ -158,7 +158,7 @@ impl Field {
         Self { n, left, state: vec![vec![None; n]; n] }
     }
 
-    /// Decides a cell; `false` where a number can no longer be met.
+    /// Decides a cell; `false` if a number can no longer be satisfied.
     fn set(&mut self, (r, c): (usize, usize), mine: bool) -> bool {
         self.state[r][c] = Some(mine);
         let mut fits = true;
@@ -186,7 +186,7 @@ impl Field {
         }
     }
 
-    /// Whether the open cells of the frontier can be decided; `None` where the steps run out.
+    /// Whether the undecided cells of the frontier can be decided; `None` if the steps run out.
     fn complete(&mut self, frontier: &[(usize, usize)], steps: &mut usize) -> Option<bool> {
         *steps = steps.checked_sub(1)?;
         // The cell beside the number with the fewest open cells.

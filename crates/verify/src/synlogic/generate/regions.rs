@@ -1,14 +1,15 @@
-//! Makers of puzzles on a grid cut into regions: norinori and star_placement_puzzle.
+//! Generators of puzzles on a grid with regions: norinori and star_placement_puzzle.
 
 use serde_json::json;
 
 use super::super::placement::{neighbours4, neighbours8};
 use super::{Draft, Source, python_block, table};
 
-/// Cuts the grid into connected regions of `per_region` marked cells each. `start` gives marked cells that may stay together.
+/// Divides the grid into connected regions of `per_region` marked cells each. `start` gives marked cells that may stay
+/// together.
 ///
-/// Every marked cell grows a territory; neighbouring territories are joined in groups. The groups begin as given and are
-/// mixed by swaps that keep each group connected.
+/// Every marked cell grows a territory, and neighbouring territories are joined to groups. The given groups are mixed
+/// by swaps that keep each group connected.
 fn cut(
     n: usize,
     groups: &[Vec<(usize, usize)>],
@@ -167,7 +168,7 @@ pub(super) fn star_placement_puzzle(difficulty: usize, source: &mut Source<'_>) 
     })
 }
 
-/// Stars row by row, `k` in each row and column, none touching; `None` where the steps run out.
+/// Stars row by row, `k` in each row and column, none touching; `None` if the steps run out.
 fn place_stars(
     n: usize,
     k: usize,
@@ -198,7 +199,7 @@ fn place_stars(
     None
 }
 
-/// Pairs of stars, near ones first: a start whose territories may touch.
+/// Pairs of stars, near ones first, as a start whose territories may touch.
 fn pair_up(n: usize, stars: &[(usize, usize)], source: &mut Source<'_>) -> Vec<Vec<(usize, usize)>> {
     let mut left = stars.to_vec();
     source.shuffle(&mut left);

@@ -1,4 +1,4 @@
-//! Makers of sorting tasks: word_sorting and word_sorting_mistake.
+//! Generators of sorting tasks: word_sorting and word_sorting_mistake.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Makers of walks and trees: space_reasoning and space_reasoning_tree.
+//! Generators of walks and trees: space_reasoning and space_reasoning_tree.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Makers of stories: boolean_expressions, goods_exchange, object_counting, object_properties, web_of_lies.
+//! Generators of stories: boolean_expressions, goods_exchange, object_counting, object_properties, web_of_lies.
 
 use serde_json::json;
 
@@ -36,7 +36,7 @@ const FACTS: [(&str, bool); 24] = [
     ("An hour has a hundred minutes", false),
 ];
 
-/// An expression of at most that depth; a `whole` one is not a single statement.
+/// An expression of at most this depth; if `whole`, it is not a single statement.
 fn boolean(depth: usize, whole: bool, source: &mut Source<'_>) -> (String, bool) {
     if depth == 0 || (!whole && source.chance(1, 6)) {
         return match source.below(3) {
@@ -315,7 +315,7 @@ pub(super) fn object_properties(difficulty: usize, source: &mut Source<'_>) -> O
 const PLACES: [&str; 10] =
     ["library", "market", "harbour", "museum", "station", "park", "theatre", "school", "bakery", "bridge"];
 
-/// A statement: who says it, of whom, and what.
+/// A statement: who says it, about whom, and what.
 #[derive(Clone, Copy)]
 enum Claim {
     Truthful(usize, bool),

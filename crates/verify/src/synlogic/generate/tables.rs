@@ -1,10 +1,10 @@
-//! Makers of tables and timetables: buggy_tables and time_sequence.
+//! Generators of tables and timetables: buggy_tables and time_sequence.
 
 use serde_json::json;
 
 use super::{Draft, Source};
 
-/// What went wrong with a table, and how it is told.
+/// An error in a table, and its description.
 enum Damage {
     Shifted { column: usize, by: i64, every: usize },
     Swapped { first: usize, second: usize },

@@ -1,4 +1,4 @@
-//! A list of words, and the maker of wordscapes.
+//! A list of words, and the generator of wordscapes.
 
 use serde_json::json;
 
@@ -30,14 +30,14 @@ pub(super) const WORDS: [&str; 217] = [
     "winter", "yellow",
 ];
 
-/// Letters by place, and which word goes which way.
+/// Letters by cell, and the direction of each word.
 struct Crossword {
     letters: std::collections::BTreeMap<(i64, i64), char>,
     words: Vec<(&'static str, (i64, i64), bool)>,
 }
 
 impl Crossword {
-    /// Whether a word fits: it crosses at equal letters only, and touches nothing beside or beyond.
+    /// Whether a word fits: it crosses others only at equal letters, and touches nothing beside it or at its ends.
     fn fits(&self, word: &str, (r, c): (i64, i64), across: bool) -> bool {
         let (dr, dc) = if across { (0, 1) } else { (1, 0) };
         let length = word.len() as i64;

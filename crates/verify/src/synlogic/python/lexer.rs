@@ -1,4 +1,4 @@
-//! The words of a Python expression: numbers, strings, names, operators, line ends.
+//! The tokens of a Python expression: numbers, strings, names, operators, line ends.
 
 use dashu::integer::IBig;
 
@@ -16,7 +16,7 @@ pub(super) enum Token {
     End,
 }
 
-/// The words that mean something here; every other name is unknown.
+/// The known keywords; every other name is unknown.
 const WORDS: [&str; 11] = ["True", "False", "None", "and", "or", "not", "if", "else", "in", "is", "lambda"];
 /// Operators, longer ones first.
 const OPERATORS: [&str; 40] = [
@@ -95,7 +95,7 @@ impl Lexer<'_> {
         Ok(WORDS.iter().find(|w| **w == word).map_or(Token::OtherName, |w| Token::Name(w)))
     }
 
-    /// Reads digits with single underscores between them, returns them bare.
+    /// Parses digits with single underscores between them, and returns them without.
     fn digits(&mut self, base: u32) -> String {
         let mut out = String::new();
         let bytes = self.text.as_bytes();

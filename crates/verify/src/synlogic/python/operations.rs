@@ -1,4 +1,4 @@
-//! What Python's operators compute on values, where no budget is at stake.
+//! Python's operators on values, without a budget.
 
 use dashu::base::{Abs, BitTest, DivEuclid, Signed};
 use dashu::integer::IBig;
@@ -29,7 +29,7 @@ pub(super) fn subscript(value: Value, index: &Value) -> Result<Value> {
     }
 }
 
-/// What repeating a value costs, about its size in bits.
+/// The cost of repeating a value, about its size in bits.
 pub(super) fn weight(value: &Value) -> usize {
     64 + match value {
         Value::Str(s) => 8 * s.len(),
@@ -98,7 +98,7 @@ pub(super) fn true_division(a: &IBig, b: &IBig) -> Result<Value> {
     Ok(Value::Float(if a.is_negative() == b.is_negative() { magnitude } else { -magnitude }))
 }
 
-/// `x * 2^exponent`, in steps that neither overflow nor lose early.
+/// `x * 2^exponent`, in steps that neither overflow nor underflow early.
 pub(super) fn scale(mut x: f64, mut exponent: i64) -> f64 {
     while exponent > 0 && x.is_finite() {
         let step = exponent.min(1000);
@@ -239,7 +239,7 @@ pub(super) fn compare(op: &str, a: &Value, b: &Value) -> Result<bool> {
     }
 }
 
-/// Python's ordering; `None` where NaN is involved.
+/// Python's ordering; `None` if NaN is involved.
 pub(super) fn order(a: &Value, b: &Value, depth: usize) -> Result<Option<std::cmp::Ordering>> {
     match (a, b) {
         (Value::Str(a), Value::Str(b)) => Ok(Some(a.cmp(b))),

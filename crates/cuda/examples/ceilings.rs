@@ -1,13 +1,13 @@
-//! What a GPU reaches at most, against which the engine's times are read: bytes per second of copies, floating-point operations per second of products.
+//! Peak speed of a GPU, for comparison with the engine's times: bytes per second of copies, floating-point operations per second of products.
 //!
-//! Prints one JSON object a line. Run by `scripts/gpu/check`.
+//! Prints one JSON object per line. Run by `scripts/gpu/check`.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use fgrpo_cuda::{Driver, Gpu, Matrix, Memory, Numbers, Product};
 
-/// The least of some times in seconds of `work`, after two that don't count.
+/// The shortest of several times of `work` in seconds, after two warm-up runs.
 fn seconds(driver: &Arc<dyn Driver>, work: impl Fn()) -> f64 {
     let once = |_| {
         let clock = Instant::now();

@@ -1,7 +1,7 @@
-//! Matrix products by cuBLASLt, which is opened when the program runs. It comes with CUDA, not with the driver: without it our own kernel computes products.
+//! Matrix products by cuBLASLt, which is loaded at run time. It comes with CUDA, not with the driver; without it, our own kernel computes products.
 //!
-//! cuBLASLt counts matrices by columns; a matrix of rows is the transpose of the matrix of columns in the same memory. So `c = a b` is asked for as
-//! `cᵀ = bᵀ aᵀ`: the operands change places, nothing is copied.
+//! cuBLASLt uses column-major matrices; a row-major matrix is the transpose of the column-major one in the same memory. So `c = a b` is computed as
+//! `cᵀ = bᵀ aᵀ`: the operands are swapped and nothing is copied.
 
 use crate::launch::Error;
 use crate::product::{Matrix, Numbers, Product};
@@ -12,19 +12,19 @@ use std::collections::hash_map::Entry;
 use std::ffi::c_void;
 use std::sync::{Mutex, PoisonError};
 
-/// What decides which algorithm is the fastest.
+/// The properties that decide which algorithm is the fastest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
     sizes: [usize; 3],
     strides: [usize; 3],
     transposed: [bool; 2],
-    /// Bytes that each operand's address is a multiple of, up to 256.
+    /// Alignment of each operand's address in bytes, up to 256.
     alignment: [u32; 3],
     numbers: Numbers,
     add: bool,
 }
 
-/// What a product needs: descriptions of the operands and the algorithm.
+/// Descriptions of a product's operands, and its algorithm.
 struct Plan {
     description: sys::cublasLtMatmulDesc_t,
     /// In cuBLASLt's order: our b, our a, c.
@@ -44,7 +44,7 @@ impl Drop for Plan {
     }
 }
 
-/// The library, its workspace, and the plans made so far.
+/// The library, its workspace, and the plans so far.
 pub(crate) struct Blas {
     handle: sys::cublasLtHandle_t,
     workspace: u64,
@@ -57,7 +57,7 @@ fn failed(call: &str, error: result::CublasError) -> Error {
 }
 
 impl Blas {
-    /// Opens the library. `None` where it is not installed.
+    /// Loads the library. `None` if it is not installed.
     ///
     /// # Errors
     /// If it doesn't start, or its workspace doesn't fit.
@@ -77,7 +77,7 @@ impl Blas {
         Ok(Some(Blas { handle, workspace, workspace_bytes, plans: Mutex::default() }))
     }
 
-    /// Asks for a product that has been checked.
+    /// Submits a product that has been checked.
     pub(crate) fn product(&self, p: &Product, stream: driver_sys::CUstream) -> Result<(), Error> {
         let aligned = |at: u64| 1u32 << at.trailing_zeros().min(8);
         let key = Key {

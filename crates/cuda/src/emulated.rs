@@ -1,5 +1,5 @@
-//! The kernels on this machine's CPU. Launches wait in a queue until something is read, as on a GPU, so that a host that forgets to
-//! synchronise reads poison; fresh memory is poisoned, and pages before and behind every allocation can't be touched.
+//! The kernels on this machine's CPU. Launches wait in a queue until something is read, as on a GPU, so a host that forgets to synchronise reads
+//! poison. Fresh memory is poisoned, and the pages before and after every allocation are inaccessible.
 
 use crate::launch::{Address, Argument, Driver, Error, Limits, Shape};
 use crate::product::Product;
@@ -33,7 +33,7 @@ unsafe extern "C" {
     fn fgrpo_emulator_free(at: *mut c_void, bytes: usize);
 }
 
-/// What waits in the queue.
+/// An entry of the queue.
 enum Work {
     Write { to: Address, bytes: Vec<u8> },
     Copy { from: Address, to: Address, bytes: usize },
@@ -48,12 +48,12 @@ pub struct Emulated {
     /// Order in which a block's threads run: 0 ascending, 1 descending, others shuffled.
     order: u32,
     launched: AtomicU64,
-    /// Bytes that may be allocated, and those that are.
+    /// Bytes that may be allocated, and bytes that are allocated.
     total: usize,
     used: AtomicUsize,
 }
 
-/// Work that nobody has waited for, and the first failure.
+/// Submitted work that has not run yet, and the first failure.
 #[derive(Default)]
 struct Pending {
     queue: Vec<Work>,
@@ -72,7 +72,7 @@ impl Emulated {
         Self::with_memory(order, 4 << 30)
     }
 
-    /// A device with so many bytes of memory.
+    /// A device with this many bytes of memory.
     pub fn with_memory(order: u32, total: usize) -> Self {
         let (launched, used) = (AtomicU64::new(0), AtomicUsize::new(0));
         Self { work: Mutex::default(), order, launched, total, used }
@@ -86,7 +86,7 @@ impl Emulated {
         self.work().queue.push(work);
     }
 
-    /// Kernels run so far.
+    /// Number of kernels run so far.
     pub fn launched(&self) -> u64 {
         self.launched.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! An NVIDIA GPU through its driver, which is found when the program runs.
+//! An NVIDIA GPU through its driver, which is loaded at run time.
 
 use crate::blas::Blas;
 use crate::launch::{Address, Argument, Driver, Error, Limits, Shape};
@@ -9,13 +9,13 @@ use std::collections::HashMap;
 use std::ffi::{CString, c_void};
 use std::sync::{Mutex, PoisonError};
 
-/// The kernels for compute capability 8.0 and up, as text; the driver translates them for the chip.
+/// The kernels for compute capability 8.0 and higher as PTX; the driver compiles them for the GPU.
 const PTX: &str = include_str!("../ptx/kernels.ptx");
-/// The first driver API version that reads this PTX.
+/// The first driver API version that supports this PTX.
 const WANTED_DRIVER: i32 = 13_000;
 const WANTED_CAPABILITY: (i32, i32) = (8, 0);
 
-/// A GPU of this machine.
+/// A GPU in this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
     /// Its number, as in `--device cuda:1`.
@@ -26,14 +26,14 @@ pub struct Found {
     pub memory: usize,
     /// Compute capability.
     pub capability: (i32, i32),
-    /// Why it can't be used, where it can't.
+    /// Why it can't be used, if it can't.
     pub unusable: Option<String>,
 }
 
 /// The GPUs of this machine.
 ///
 /// # Errors
-/// [`Error::Unavailable`]: no driver is installed, it is too old (found and wanted version), or it doesn't start.
+/// [`Error::Unavailable`]: no driver is installed, it is too old (with the version found and the one required), or it doesn't start.
 pub fn probe() -> Result<Vec<Found>, Error> {
     start()?;
     let count = result::device::get_count().map_err(|e| failed("counting devices", e))?;
@@ -56,10 +56,10 @@ pub fn probe() -> Result<Vec<Found>, Error> {
         .collect()
 }
 
-/// A GPU that can be used, by its number.
+/// A usable GPU by its number.
 ///
 /// # Errors
-/// As [`probe`], or for a GPU that isn't there or can't be used.
+/// As [`probe`], or if the GPU doesn't exist or can't be used.
 pub fn find(ordinal: usize) -> Result<Found, Error> {
     let found = probe()?;
     let Some(gpu) = found.get(ordinal) else {
@@ -127,7 +127,7 @@ pub struct Gpu {
     stream: sys::CUstream,
     module: sys::CUmodule,
     functions: Mutex<HashMap<&'static str, sys::CUfunction>>,
-    /// cuBLASLt, where it is found.
+    /// cuBLASLt, if it is found.
     blas: Option<Blas>,
     limits: Limits,
 }
@@ -149,10 +149,10 @@ impl std::fmt::Debug for Gpu {
 }
 
 impl Gpu {
-    /// Opens a GPU by its number. With `ptx`, other kernels than those the binary carries.
+    /// Opens a GPU by its number. `ptx` replaces the binary's kernels.
     ///
     /// # Errors
-    /// As [`probe`], or for a GPU that isn't there or can't be used.
+    /// As [`probe`], or if the GPU doesn't exist or can't be used.
     pub fn open(ordinal: usize, ptx: Option<&str>) -> Result<Self, Error> {
         let gpu = find(ordinal)?;
         let device = result::device::get(ordinal as i32).map_err(|e| failed("opening a device", e))?;

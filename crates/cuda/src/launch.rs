@@ -1,5 +1,4 @@
-//! What a driver offers: memory, copies, launches. Work runs in the order in which it was asked for; only reads and
-//! [`Driver::synchronize`] wait for it.
+//! The interface of a driver: memory, copies, launches. Work runs in submission order; only reads and [`Driver::synchronize`] wait for it.
 
 use crate::product::Product;
 use std::marker::PhantomData;
@@ -16,20 +15,20 @@ pub enum Error {
     Failed {
         /// What was being done.
         call: String,
-        /// The driver's or the emulator's words.
+        /// The message of the driver or the emulator.
         why: String,
     },
     /// The device has too little memory.
     #[error("CUDA: out of memory: {wanted} bytes wanted, {free} of {total} free")]
     OutOfMemory {
-        /// Bytes asked for.
+        /// Bytes requested.
         wanted: usize,
-        /// Bytes that are free.
+        /// Free bytes.
         free: usize,
-        /// Bytes that the device has.
+        /// Total bytes of the device.
         total: usize,
     },
-    /// A launch that no device could run.
+    /// A launch that no device can run.
     #[error("CUDA: launch of {kernel}: {why}")]
     Launch {
         /// The kernel.
@@ -39,12 +38,12 @@ pub enum Error {
     },
 }
 
-/// A place in a device's memory.
+/// An address in a device's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Address(pub u64);
 
 impl Address {
-    /// The place `bytes` bytes further.
+    /// The address `bytes` bytes further.
     #[must_use]
     pub fn plus(self, bytes: usize) -> Self {
         Address(self.0 + bytes as u64)
@@ -65,7 +64,7 @@ pub enum Argument {
 }
 
 impl Argument {
-    /// Its bytes, in the machine's order, and how many of them count.
+    /// Its bytes in native order, and how many of them are used.
     pub fn bytes(&self) -> ([u8; 8], usize) {
         let mut bytes = [0; 8];
         match self {
@@ -102,7 +101,7 @@ impl<T: Copy> From<&Memory<T>> for Argument {
     }
 }
 
-/// How many blocks of how many threads, and the shared memory of each block in bytes.
+/// The number of blocks, the threads per block, and the shared memory per block in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
     /// Blocks, in three dimensions.
@@ -114,7 +113,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// `blocks` blocks in a row.
+    /// `blocks` blocks in one dimension.
     pub fn of(blocks: usize, threads: u32, shared: usize) -> Self {
         Self { grid: [blocks as u32, 1, 1], threads, shared: shared as u32 }
     }
@@ -124,7 +123,7 @@ impl Shape {
         Self::of(count.div_ceil(threads as usize), threads, 0)
     }
 
-    /// Refuses what no supported device runs.
+    /// Refuses launches that no supported device can run.
     ///
     /// # Errors
     /// Naming the kernel and the bound.
@@ -146,7 +145,7 @@ impl Shape {
     }
 }
 
-/// What a block may use.
+/// The limits of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Threads of a block.
@@ -155,60 +154,60 @@ pub struct Limits {
     pub shared: u32,
 }
 
-/// Where kernels run. Any thread may ask; work runs in the order in which it was asked for.
+/// A device that runs kernels. Any thread may submit work; it runs in submission order.
 pub trait Driver: Send + Sync + std::fmt::Debug {
-    /// What a block may use here.
+    /// The limits of a block on this device.
     fn limits(&self) -> Limits;
 
-    /// Bytes of memory: free, and all.
+    /// Free and total memory in bytes.
     ///
     /// # Errors
-    /// What the driver reports.
+    /// As reported by the driver.
     fn memory(&self) -> Result<(usize, usize), Error>;
 
-    /// Memory of `bytes` bytes; what it holds is unspecified.
+    /// Allocates `bytes` bytes with unspecified content.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`], with what is free.
+    /// [`Error::OutOfMemory`], with the free memory.
     fn allocate(&self, bytes: usize) -> Result<Address, Error>;
 
-    /// Gives memory back. Work that uses it and was asked for before may still run.
+    /// Frees memory. Work that was submitted before may still use it.
     fn free(&self, at: Address, bytes: usize);
 
     /// Copies to the device, in order with launches.
     ///
     /// # Errors
-    /// What the driver reports.
+    /// As reported by the driver.
     fn write(&self, to: Address, from: &[u8]) -> Result<(), Error>;
 
     /// Waits for all work and copies from the device.
     ///
     /// # Errors
-    /// What the driver reports, a kernel's failure included.
+    /// As reported by the driver, including a kernel's failure.
     fn read(&self, from: Address, to: &mut [u8]) -> Result<(), Error>;
 
-    /// Copies `bytes` bytes within the device; the two places don't overlap.
+    /// Copies `bytes` bytes within the device; the two ranges must not overlap.
     ///
     /// # Errors
-    /// What the driver reports.
+    /// As reported by the driver.
     fn copy(&self, from: Address, to: Address, bytes: usize) -> Result<(), Error>;
 
     /// Sets `bytes` bytes to 0.
     ///
     /// # Errors
-    /// What the driver reports.
+    /// As reported by the driver.
     fn zero(&self, at: Address, bytes: usize) -> Result<(), Error>;
 
-    /// A matrix product, by the library that the device comes with or by a kernel of ours.
+    /// A matrix product, by the device's library or by our kernel.
     ///
     /// # Errors
-    /// For operands that the library would refuse, and what the driver reports.
+    /// For operands that the library would refuse, and as reported by the driver.
     fn product(&self, product: &Product) -> Result<(), Error>;
 
-    /// Asks for a kernel to run.
+    /// Launches a kernel.
     ///
     /// # Errors
-    /// For an unknown kernel, other arguments than it takes, or a shape that no device runs.
+    /// For an unknown kernel, wrong arguments, or a shape that no device can run.
     fn launch(&self, kernel: &'static str, shape: Shape, arguments: &[Argument]) -> Result<(), Error>;
 
     /// Waits for all work.
@@ -218,7 +217,7 @@ pub trait Driver: Send + Sync + std::fmt::Debug {
     fn synchronize(&self) -> Result<(), Error>;
 }
 
-/// Numbers in a device's memory, given back when dropped.
+/// Numbers in a device's memory, which is freed on drop.
 pub struct Memory<T: Copy> {
     driver: Arc<dyn Driver>,
     at: Address,
@@ -233,7 +232,7 @@ impl<T: Copy> std::fmt::Debug for Memory<T> {
 }
 
 impl<T: Copy> Memory<T> {
-    /// Room for `len` numbers; what it holds is unspecified.
+    /// Allocates `len` numbers with unspecified content.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`].
@@ -242,25 +241,25 @@ impl<T: Copy> Memory<T> {
         Ok(Self { driver: Arc::clone(driver), at, len, numbers: PhantomData })
     }
 
-    /// The numbers of a slice.
+    /// Copies the numbers of a slice to the device.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`], or what the driver reports.
+    /// [`Error::OutOfMemory`], or as reported by the driver.
     pub fn from(driver: &Arc<dyn Driver>, values: &[T]) -> Result<Self, Error> {
         let memory = Self::new(driver, values.len())?;
         driver.write(memory.at, bytes_of(values))?;
         Ok(memory)
     }
 
-    /// Where it lies.
+    /// Its address.
     pub fn address(&self) -> Address {
         self.at
     }
 
-    /// Where number `index` lies.
+    /// The address of number `index`.
     ///
     /// # Panics
-    /// If it lies beyond the end.
+    /// If it is beyond the end.
     pub fn at(&self, index: usize) -> Address {
         assert!(index <= self.len, "number {index} of {}", self.len);
         self.at.plus(index * size_of::<T>())
@@ -269,7 +268,7 @@ impl<T: Copy> Memory<T> {
     /// Overwrites the numbers from `first` on.
     ///
     /// # Errors
-    /// What the driver reports.
+    /// As reported by the driver.
     ///
     /// # Panics
     /// If they don't fit.
@@ -283,10 +282,10 @@ impl<T: Copy> Memory<T> {
         self.driver.write(self.at(first), bytes_of(values))
     }
 
-    /// Fetches the numbers from `first` on, after all work asked for so far.
+    /// Reads the numbers from `first` on, after all work submitted so far.
     ///
     /// # Errors
-    /// What the driver reports, a kernel's failure included.
+    /// As reported by the driver, including a kernel's failure.
     ///
     /// # Panics
     /// If there are fewer.
@@ -298,20 +297,20 @@ impl<T: Copy> Memory<T> {
         self.driver.read(self.at(first), view)
     }
 
-    /// Numbers in it.
+    /// The number of elements.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether it holds none.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The numbers, after all work asked for so far.
+    /// Reads all numbers, after all work submitted so far.
     ///
     /// # Errors
-    /// What the driver reports, a kernel's failure included.
+    /// As reported by the driver, including a kernel's failure.
     pub fn read(&self) -> Result<Vec<T>, Error>
     where
         T: Default,

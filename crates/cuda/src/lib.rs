@@ -1,10 +1,10 @@
 //! The engine's kernels on an NVIDIA GPU, and the same kernels on an emulator.
 //!
-//! The kernels stand in `kernels/*.cu`, once. NVRTC compiles them to the PTX that the binary carries, so users need the driver alone; a C++
-//! compiler compiles them against `emulator/`, so tests run them without a GPU. [`Driver`] is what both offer: memory, copies, launches in
-//! order. Nothing of CUDA is needed at build time; [`probe`] says what is found when the program runs, or why nothing is.
+//! The sources of the kernels are in `kernels/*.cu`. NVRTC compiles them to the PTX in the binary, so users need only the driver. A C++ compiler
+//! compiles them against `emulator/`, so tests run them without a GPU. Both implement [`Driver`]: memory, copies, launches in order. CUDA isn't
+//! needed at build time; [`probe`] says at run time which GPUs are found, or why none is.
 //!
-//! This crate knows no decoder: `fgrpo-nn` builds its operations from these launches.
+//! This crate doesn't know the decoder: `fgrpo-nn` builds its operations from these launches.
 
 mod blas;
 #[cfg(feature = "emulator")]

@@ -1,13 +1,13 @@
-//! Matrix products: how operands lie in memory, and the kernel of ours that computes them where the device's library is not found.
+//! Matrix products: the memory layout of operands, and our kernel, which is used if the device's library is not found.
 
 use crate::launch::{Address, Argument, Driver, Error, Shape};
 
-/// A matrix whose rows lie `stride` numbers apart, and each row's numbers side by side.
+/// A row-major matrix whose rows are `stride` numbers apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Matrix {
     /// Its first number.
     pub at: Address,
-    /// Numbers from one row in memory to the next.
+    /// Distance between rows in memory, in numbers.
     pub stride: usize,
     /// Whether the operand is its transpose.
     pub transposed: bool,
@@ -26,7 +26,7 @@ impl Matrix {
     }
 }
 
-/// The operands' number types. Sums are f32.
+/// The operands' number types. Sums are in f32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Numbers {
     /// All f32.
@@ -63,7 +63,7 @@ pub struct Product {
     pub b: Matrix,
     /// The result.
     pub c: Address,
-    /// Numbers from one row of `c` to the next.
+    /// Distance between rows of `c`, in numbers.
     pub c_stride: usize,
     /// Factor of the sums.
     pub alpha: f32,
@@ -74,12 +74,12 @@ pub struct Product {
 }
 
 impl Product {
-    /// Rows and columns of an operand as it lies in memory.
+    /// Rows and columns of an operand in memory.
     fn stored(matrix: Matrix, rows: usize, columns: usize) -> (usize, usize) {
         if matrix.transposed { (columns, rows) } else { (rows, columns) }
     }
 
-    /// Refuses what cuBLASLt documents that it refuses, so that it shows without a GPU.
+    /// Refuses what cuBLASLt's documentation says it refuses, so that tests find it without a GPU.
     ///
     /// # Errors
     /// Naming the operand.
@@ -115,10 +115,10 @@ impl Product {
         Ok(())
     }
 
-    /// By the kernel of ours.
+    /// Computes the product by our kernel.
     ///
     /// # Errors
-    /// What the driver reports.
+    /// As reported by the driver.
     pub fn launch(&self, driver: &dyn Driver) -> Result<(), Error> {
         let kernel = match self.numbers {
             Numbers::F32 => "product_f32",

@@ -1,4 +1,4 @@
-//! The emulator finds the mistakes that a GPU hides.
+//! The emulator finds mistakes that don't show on a GPU.
 
 use fgrpo_cuda::emulated::Emulated;
 use fgrpo_cuda::{Argument, Driver, Error, Memory, Shape};

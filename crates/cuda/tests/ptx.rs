@@ -1,4 +1,4 @@
-//! The PTX that the binary carries belongs to the kernels beside it.
+//! The PTX in the binary belongs to the kernel sources.
 
 use sha2::{Digest, Sha256};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Log-probabilities, entropies, their derivatives, and drawing tokens.
+//! Log-probabilities, entropies, their derivatives, and sampling of tokens.
 
 use super::*;
 

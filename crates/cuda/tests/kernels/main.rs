@@ -1,5 +1,5 @@
-//! Every kernel against its definition in f64: on the emulator, with threads in ascending, descending and shuffled order, or with
-//! `FGRPO_TEST_DEVICE=cuda` three times on a GPU, whose fresh memory is poisoned.
+//! Every kernel against its definition in f64: on the emulator with threads in ascending, descending and shuffled order, or with
+//! `FGRPO_TEST_DEVICE=cuda` three times on a GPU with poisoned fresh memory.
 
 mod attention;
 mod head;

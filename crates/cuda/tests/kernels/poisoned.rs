@@ -1,4 +1,4 @@
-//! A GPU whose fresh memory holds no numbers, as the emulator's does: a kernel that leaves something out shows.
+//! A GPU with poisoned fresh memory, like the emulator's, which reveals a kernel that doesn't write all its results.
 
 use fgrpo_cuda::{Address, Argument, Driver, Error, Gpu, Limits, Product, Shape};
 

@@ -1,4 +1,4 @@
-//! Matrix products, by the device's library and by the kernel of ours.
+//! Matrix products, by the device's library and by our kernel.
 
 use super::*;
 use fgrpo_cuda::{Address, Matrix, Numbers, Product};

@@ -1,4 +1,4 @@
-//! AdamW with decoupled weight decay, as `torch.optim.AdamW` computes it.
+//! AdamW with decoupled weight decay, as in `torch.optim.AdamW`.
 
 use crate::layout::{Kind, TensorLayout};
 
@@ -13,9 +13,9 @@ pub struct AdamW {
     pub beta2: f64,
     /// Added to the root of the second moment.
     pub eps: f64,
-    /// Weights shrink by `lr * weight_decay` each step, apart from the gradient.
+    /// Decoupled weight decay: weights shrink by the factor `1 - lr * weight_decay` in each step.
     pub weight_decay: f64,
-    /// Whether biases and norms shrink too, as with one parameter group over all parameters in PyTorch.
+    /// Whether biases and norms decay too, as with a single parameter group in PyTorch.
     pub decay_norms_and_biases: bool,
 }
 
@@ -32,21 +32,21 @@ impl Default for AdamW {
     }
 }
 
-/// What an update did.
+/// The result of an update.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct UpdateReport {
-    /// Norm of the whole gradient before clipping; not finite where the update was skipped.
+    /// Norm of the whole gradient before clipping; not finite if the update was skipped.
     pub gradient_norm: f64,
     /// Whether the weights changed.
     pub applied: bool,
 }
 
-/// Factor that brings a gradient of norm `norm` to at most `max_norm`, as `torch.nn.utils.clip_grad_norm_`.
+/// Factor that scales a gradient of norm `norm` to at most `max_norm`, as in `torch.nn.utils.clip_grad_norm_`.
 pub(crate) fn clip_factor(norm: f64, max_norm: Option<f64>) -> f64 {
     max_norm.map_or(1.0, |max_norm| (max_norm / (norm + 1e-6)).min(1.0))
 }
 
-/// Runs of the tensors' store with equal weight decay: (offset, length, decays).
+/// Ranges of the parameter store with equal weight decay: (offset, length, decays).
 pub(crate) fn decay_runs(tensors: &[TensorLayout], settings: &AdamW) -> Vec<(usize, usize, bool)> {
     let mut runs: Vec<(usize, usize, bool)> = Vec::new();
     for tensor in tensors {
@@ -61,7 +61,7 @@ pub(crate) fn decay_runs(tensors: &[TensorLayout], settings: &AdamW) -> Vec<(usi
     runs
 }
 
-/// The numbers of one step, the same for every parameter.
+/// The values of one step, the same for every parameter.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AdamWStep {
     /// Factor of the gradient.
@@ -81,7 +81,7 @@ pub(crate) struct AdamWStep {
 }
 
 impl AdamWStep {
-    /// The `step`-th step, from 1, on a gradient that is multiplied by `clip`.
+    /// The values of step `step`, from 1, for a gradient that is multiplied by `clip`.
     pub(crate) fn new(settings: &AdamW, step: u64, clip: f64) -> AdamWStep {
         let step = step as f64;
         AdamWStep {

@@ -1,7 +1,8 @@
-//! The seam, second half: a device's memory and its executors.
+//! The device interface, part 2: a device's memory and its executors.
 //!
-//! A backend owns the parameters, their gradient, the optimizer's moments and LoRA's factors and base weights, and does with them what concerns all
-//! parameters at once. The engine addresses them by [`Store`] and span, one tensor at a time, so that reading and writing never hold a copy of the whole.
+//! A backend owns the parameters, their gradient, the optimizer's moments, and LoRA's factors and base weights. It implements the operations on all
+//! parameters at once. The engine addresses them by [`Store`] and span, one tensor at a time, so that reading and writing never need a copy of the
+//! whole.
 
 use std::borrow::Cow;
 
@@ -11,32 +12,32 @@ use crate::executor::Executor;
 use crate::layout::Span;
 use crate::lora::AdapterLayout;
 
-/// Which of the numbers that lie as the parameters do.
+/// One of the stores with the layout of the parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Store {
     /// The parameters; with LoRA, base and update together.
     Weights,
     /// LoRA's factors, in their own layout.
     Factors,
-    /// The gradient of what is trained; reading sums it over the executors.
+    /// The gradient of the trained parameters; reading sums it over the executors.
     Gradient,
-    /// AdamW's first moment of what is trained.
+    /// AdamW's first moment of the trained parameters.
     FirstMoment,
-    /// AdamW's second moment of what is trained.
+    /// AdamW's second moment of the trained parameters.
     SecondMoment,
 }
 
-/// What one executor works with.
+/// The memory that one executor works with.
 pub(crate) struct Lane<'a, X: Executor> {
     pub(crate) executor: &'a mut X,
     pub(crate) weights: &'a X::Weights,
-    /// LoRA's factors, where there are any.
+    /// LoRA's factors, if there are any.
     pub(crate) factors: Option<&'a X::Weights>,
-    /// Where this executor's gradient goes, where one is wanted.
+    /// The destination of this executor's gradient, if one is computed.
     pub(crate) gradient: Option<&'a mut X::Gradient>,
 }
 
-/// What the executors are about to do.
+/// The next kind of work of the executors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Work {
     Score,
@@ -51,10 +52,10 @@ pub(crate) type NormalFn<'a> = dyn Fn(u64) -> f64 + Sync + 'a;
 pub(crate) trait Backend: Sized {
     type Executor: Executor;
 
-    /// Executors, and how fast each is against the others.
+    /// Executors, and the relative speed of each.
     fn executors(&self) -> Vec<usize>;
 
-    /// Calls `body` once for each task, at the same time, on as many executors; a single task gets the whole device. `meanwhile` runs on the caller's thread.
+    /// Calls `body` once per task, concurrently, on as many executors; a single task gets the whole device. `meanwhile` runs on the caller's thread.
     fn run<T: Send>(
         &mut self,
         work: Work,
@@ -63,31 +64,31 @@ pub(crate) trait Backend: Sized {
         meanwhile: &mut dyn FnMut(),
     );
 
-    /// What has failed on the device so far. Operations don't say so themselves: a device reports late.
+    /// Returns the first failure on the device so far. Operations themselves return no status, because a device reports failures late.
     ///
     /// # Errors
     /// The first failure.
     fn check(&self) -> Result<(), Error>;
 
-    /// Bytes for keys and values where a request names no bound.
+    /// Bytes for keys and values if a request sets no limit.
     fn cache_bytes(&self) -> usize;
 
-    /// Makes positions below `positions` usable.
+    /// Extends the rotary tables to positions below `positions`.
     fn reach(&mut self, positions: usize);
 
-    /// Whether generation may copy the weights into an order of its own.
+    /// Whether generation may copy the weights into another layout.
     fn set_decode_copies(&mut self, wanted: bool);
 
     /// Overwrites a tensor.
     fn write(&mut self, store: Store, span: Span, values: &[f32]);
 
-    /// A tensor. Moments are zeros before the first update, as the gradient is before anything is accumulated.
+    /// Reads a tensor. Moments are zero before the first update, and the gradient is zero before anything is accumulated.
     ///
     /// # Panics
-    /// If the device has failed: nothing may be taken for the tensor then.
+    /// If the device has failed, because the values would be wrong.
     fn read(&self, store: Store, span: Span) -> Cow<'_, [f32]>;
 
-    /// Lets `fill` write a tensor where it lies, or in the host's memory for the way there.
+    /// Lets `fill` write a tensor in place, or in host memory that is then copied.
     fn fill(
         &mut self,
         store: Store,
@@ -95,27 +96,28 @@ pub(crate) trait Backend: Sized {
         fill: &mut dyn FnMut(&mut [f32]) -> Result<(), Error>,
     ) -> Result<(), Error>;
 
-    /// A tensor of `std` times the normal numbers from index `first` on.
+    /// Fills a tensor with `std` times the normal numbers from index `first` on.
     fn normal(&mut self, span: Span, std: f32, normal: &NormalFn<'_>, first: u64);
 
-    /// Forgets both moments.
+    /// Resets both moments.
     fn forget_moments(&mut self);
 
-    /// Adds LoRA's factors, all 0, and keeps the adapted matrices' base weights. Gradient and moments are forgotten.
+    /// Adds LoRA's factors, all 0, and keeps the base weights of the adapted matrices. Resets gradient and moments.
     fn adapt(&mut self, layout: &AdapterLayout);
 
-    /// Computes the adapted matrices from base and factors, or from the base alone.
+    /// Computes the adapted matrices from base and factors, or from the base only.
     fn merge(&mut self, layout: &AdapterLayout, applied: bool);
 
     /// Norm of the gradient.
     fn gradient_norm(&self) -> f64;
 
-    /// Forgets the gradient.
+    /// Resets the gradient.
     fn zero_gradient(&mut self);
 
-    /// Sums the gradient over the executors; its norm.
+    /// Sums the gradient over the executors and returns its norm.
     fn reduce(&mut self) -> f64;
 
-    /// One step of AdamW on what is trained, after [`Backend::reduce`]; forgets the gradient. `runs` are (offset, length, whether weights decay).
+    /// One step of AdamW on the trained parameters, after [`Backend::reduce`]; resets the gradient. `runs` are (offset, length, whether weights
+    /// decay).
     fn adamw(&mut self, runs: &[(usize, usize, bool)], step: &AdamWStep);
 }

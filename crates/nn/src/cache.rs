@@ -1,4 +1,4 @@
-//! Places in the cache of keys and values: pages of slots, handed out and taken back.
+//! Memory management of the key/value cache: allocation of pages of slots.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 /// Tokens per page.
 pub(crate) const PAGE: usize = 16;
 
-/// Hands out pages, the lowest free one first, so that a sequence's pages tend to lie together.
+/// Allocates pages, the lowest free one first, so that a sequence's pages tend to be adjacent.
 #[derive(Debug, Default)]
 pub(crate) struct Pages {
     free: BinaryHeap<Reverse<u32>>,
@@ -14,7 +14,7 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    /// A page nobody holds.
+    /// A free page.
     pub(crate) fn take(&mut self) -> u32 {
         self.free.pop().map_or_else(
             || {
@@ -25,18 +25,18 @@ impl Pages {
         )
     }
 
-    /// Takes pages back.
+    /// Frees pages.
     pub(crate) fn give_back(&mut self, pages: &mut Vec<u32>) {
         self.free.extend(pages.drain(..).map(Reverse));
     }
 
-    /// Slots that any page so far reaches.
+    /// Number of slots up to the highest page so far.
     pub(crate) fn slots(&self) -> usize {
         self.made as usize * PAGE
     }
 }
 
-/// A growing run of tokens on pages of its own.
+/// A growing sequence of tokens on its own pages.
 #[derive(Debug, Default)]
 pub(crate) struct Run {
     pub(crate) pages: Vec<u32>,
@@ -44,12 +44,12 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Whether one more token needs a page more.
+    /// Whether one more token needs another page.
     pub(crate) fn is_full(&self) -> bool {
         self.len == self.pages.len() * PAGE
     }
 
-    /// The slot for one more token.
+    /// Returns the slot for one more token.
     ///
     /// # Panics
     /// If its pages are full.
@@ -59,7 +59,7 @@ impl Run {
         slot
     }
 
-    /// Its slots as ranges, neighbouring pages joined.
+    /// Its slots as ranges, with adjacent pages joined.
     pub(crate) fn ranges(&self) -> impl Iterator<Item = std::ops::Range<usize>> + '_ {
         let mut index = 0;
         std::iter::from_fn(move || {

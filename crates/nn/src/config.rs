@@ -1,4 +1,4 @@
-//! The decoder's configuration, under Hugging Face names: its sizes, what is impossible, and the tensors that follow.
+//! The decoder's configuration, under Hugging Face names: its sizes, their validation, and the resulting tensors.
 
 mod generation;
 mod json;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 
-/// Which family a checkpoint belongs to; decides its `architectures` and `model_type` fields.
+/// The family of a checkpoint, which determines its `architectures` and `model_type` fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Architecture {
@@ -17,7 +17,7 @@ pub enum Architecture {
     Qwen2,
     /// `Qwen3ForCausalLM`: RMSNorm on each head's query and key.
     Qwen3,
-    /// `LlamaForCausalLM`: neither; RoPE may be scaled.
+    /// `LlamaForCausalLM`: without these; RoPE may be scaled.
     Llama,
 }
 
@@ -25,7 +25,7 @@ pub enum Architecture {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "rope_type", rename_all = "lowercase")]
 pub enum RopeScaling {
-    /// Frequencies as they are.
+    /// Unscaled frequencies.
     Default,
     /// Positions divided by `factor`.
     Linear {
@@ -34,11 +34,11 @@ pub enum RopeScaling {
     },
     /// Llama 3's scaling by wavelength.
     Llama3 {
-        /// Division of the lowest frequencies.
+        /// Divisor of the lowest frequencies.
         factor: f64,
         /// Wavelengths above `original_max_position_embeddings / low_freq_factor` are divided.
         low_freq_factor: f64,
-        /// Wavelengths below `original_max_position_embeddings / high_freq_factor` stay.
+        /// Wavelengths below `original_max_position_embeddings / high_freq_factor` are unchanged.
         high_freq_factor: f64,
         /// The context length before scaling.
         original_max_position_embeddings: usize,
@@ -70,24 +70,24 @@ pub struct Config {
     pub rope_theta: f64,
     /// Their scaling.
     pub rope_scaling: RopeScaling,
-    /// Whether the head shares the embedding's weights.
+    /// Whether the output layer shares the embedding's weights.
     pub tie_word_embeddings: bool,
-    /// Whether q, k and v projections have a bias.
+    /// Whether the q, k and v projections have a bias.
     pub qkv_bias: bool,
-    /// Whether each head's query and key pass an RMSNorm of their own.
+    /// Whether each head's query and key have an RMSNorm.
     pub qk_norm: bool,
-    /// The longest context the checkpoint claims.
+    /// The checkpoint's maximum context length.
     pub max_position_embeddings: usize,
-    /// Beginning-of-sequence token, where the checkpoint names one.
+    /// Beginning-of-sequence token, if the checkpoint has one.
     pub bos_token_id: Option<u32>,
     /// End-of-sequence tokens.
     pub eos_token_id: Vec<u32>,
-    /// Padding token, where the checkpoint names one (never used here; written back).
+    /// Padding token, if the checkpoint has one (not used here; written back).
     pub pad_token_id: Option<u32>,
 }
 
 impl Architecture {
-    /// All of them, in the order messages list them.
+    /// All families, in the order of messages.
     pub const ALL: [Architecture; 3] = [Architecture::Qwen2, Architecture::Qwen3, Architecture::Llama];
 
     /// The `architectures` entry of `config.json`.
@@ -125,7 +125,7 @@ impl Config {
         self.validate_at("configuration")
     }
 
-    /// [`Config::validate`] with the file the values came from.
+    /// [`Config::validate`] with the file of the values.
     pub(crate) fn validate_at(&self, place: &str) -> Result<(), Error> {
         let refuse = |field: &str, found: String, wanted: String| {
             Err(Error::Config { place: place.into(), field: field.into(), found, wanted })
@@ -231,7 +231,7 @@ impl Config {
     }
 
     /// Name and shape of every tensor of a checkpoint with this configuration, under Hugging Face names, in file order.
-    /// The head's `lm_head.weight` is absent where it shares the embedding.
+    /// The output layer's `lm_head.weight` is absent if it shares the embedding.
     pub fn tensors(&self) -> Vec<(String, Vec<usize>)> {
         let (d, f, e) = (self.hidden_size, self.intermediate_size, self.head_dim);
         let (q, kv) = (self.num_attention_heads * e, self.num_key_value_heads * e);
@@ -266,7 +266,7 @@ impl Config {
         all
     }
 
-    /// Number of parameters; a shared head counts once.
+    /// Number of parameters; a shared output layer counts once.
     ///
     /// # Panics
     /// If the sizes were not validated and their product overflows.

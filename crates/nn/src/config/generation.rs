@@ -1,4 +1,4 @@
-//! `generation_config.json`: which tokens end a completion, and the sampling its authors recommend.
+//! `generation_config.json`: the tokens that end a completion, and recommended sampling settings.
 
 use std::path::Path;
 
@@ -8,12 +8,12 @@ use super::Config;
 use super::json::{Fields, read_object};
 use crate::error::Error;
 
-/// What a checkpoint's `generation_config.json` says. Fields not named here are kept and written back.
+/// The content of a checkpoint's `generation_config.json`. Other fields are kept and written back.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct GenerationConfig {
     /// Beginning-of-sequence token.
     pub bos_token_id: Option<u32>,
-    /// End-of-sequence tokens; `None` where the file is silent, then `config.json` decides.
+    /// End-of-sequence tokens; `None` if the file has none; then `config.json` decides.
     pub eos_token_id: Option<Vec<u32>>,
     /// Padding token.
     pub pad_token_id: Option<u32>,
@@ -22,7 +22,7 @@ pub struct GenerationConfig {
 }
 
 impl GenerationConfig {
-    /// Reads `generation_config.json`; `None` where there is no such file.
+    /// Reads `generation_config.json`; `None` if there is no such file.
     pub fn read(path: &Path) -> Result<Option<GenerationConfig>, Error> {
         if !path.exists() {
             return Ok(None);
@@ -36,7 +36,7 @@ impl GenerationConfig {
         Ok(Some(GenerationConfig { bos_token_id, eos_token_id, pad_token_id, rest: map }))
     }
 
-    /// The one to write beside a configuration that came without.
+    /// The file to write for a configuration without one.
     pub fn of(config: &Config) -> GenerationConfig {
         GenerationConfig {
             bos_token_id: config.bos_token_id,
@@ -46,7 +46,7 @@ impl GenerationConfig {
         }
     }
 
-    /// The file's object.
+    /// The JSON object of the file.
     pub fn to_json(&self) -> Map<String, Value> {
         let mut map = Map::new();
         if let Some(id) = self.bos_token_id {

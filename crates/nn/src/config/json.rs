@@ -1,6 +1,6 @@
-//! `config.json`, both generations: transformers 4 (`rope_theta`, `rope_scaling`, `torch_dtype`) and 5
-//! (`rope_parameters`, `dtype`, `head_dim` always). Defaults are transformers' own. What the decoder does not do is
-//! refused, never ignored; fields that do not change the computation (dropout, cache, initialiser) are.
+//! `config.json` in both formats: transformers 4 (`rope_theta`, `rope_scaling`, `torch_dtype`) and 5 (`rope_parameters`, `dtype`, `head_dim` always).
+//! Defaults are transformers' own. Settings that the decoder doesn't support are refused; fields that don't affect the computation (dropout, cache,
+//! initialiser) are ignored.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::input;
 use crate::weights::Dtype;
 
-/// The object of a JSON file, with the file's name for messages.
+/// A JSON object, with its file's name for messages.
 pub(super) struct Fields<'a> {
     pub(super) place: &'a str,
     pub(super) map: &'a Map<String, Value>,
@@ -70,7 +70,7 @@ impl Fields<'_> {
         }
     }
 
-    /// A token id. Old Llama files mark "none" by -1.
+    /// A token id. Old Llama files use -1 for "none".
     pub(super) fn token(&self, field: &str) -> Result<Option<u32>, Error> {
         let Some(value) = self.get(field) else { return Ok(None) };
         match (value.as_i64(), value.as_i64().map(u32::try_from)) {
@@ -80,7 +80,7 @@ impl Fields<'_> {
         }
     }
 
-    /// One token id or a list of them; `None` where the field is absent.
+    /// One token id or a list of them; `None` if the field is absent.
     pub(super) fn tokens(&self, field: &str) -> Result<Option<Vec<u32>>, Error> {
         let Some(Value::Array(list)) = self.get(field) else {
             return Ok(self.token(field)?.map(|id| vec![id]));
@@ -101,7 +101,7 @@ impl Fields<'_> {
         }
     }
 
-    /// Refuses a field that is present with another value than the one that changes nothing.
+    /// Refuses a field whose value is not the neutral one.
     fn only(&self, field: &str, neutral: Value) -> Result<(), Error> {
         match self.get(field) {
             Some(value) if !same(value, &neutral) => {
@@ -112,7 +112,7 @@ impl Fields<'_> {
     }
 }
 
-/// Equality that takes 1 and 1.0 for the same number.
+/// Equality that treats 1 and 1.0 as the same number.
 fn same(a: &Value, b: &Value) -> bool {
     match (a.as_f64(), b.as_f64()) {
         (Some(a), Some(b)) => a == b,
@@ -149,7 +149,7 @@ impl Config {
         Config::from_json(&map, &path.display().to_string())
     }
 
-    /// The configuration in a `config.json`'s object; `place` names the file in messages.
+    /// The configuration in a `config.json`'s object; `place` is the file's name for messages.
     pub fn from_json(map: &Map<String, Value>, place: &str) -> Result<Config, Error> {
         let fields = Fields { place, map };
         let architecture = architecture(&fields)?;
@@ -208,8 +208,8 @@ impl Config {
         Ok(config)
     }
 
-    /// A `config.json` that transformers 4 and 5, vLLM and SGLang open: the fields of both generations, saying the same.
-    /// `dtype` is the type the weights are stored in.
+    /// A `config.json` that transformers 4 and 5, vLLM and SGLang open: the fields of both formats, with the same values. `dtype` is the type the
+    /// weights are stored in.
     pub fn to_json(&self, dtype: Dtype) -> Map<String, Value> {
         let mut map = Map::new();
         let mut put = |field: &str, value: Value| {
@@ -288,7 +288,7 @@ impl Config {
     }
 }
 
-/// The family, from `architectures`, or from `model_type` where that is absent.
+/// The family, from `architectures`, or from `model_type` if that is absent.
 fn architecture(fields: &Fields<'_>) -> Result<Architecture, Error> {
     let known = || {
         let names: Vec<_> = Architecture::ALL.iter().map(|a| a.class_name()).collect();
@@ -317,7 +317,7 @@ fn architecture(fields: &Fields<'_>) -> Result<Architecture, Error> {
     }
 }
 
-/// Refuses settings that would change the computation in a way the decoder does not do.
+/// Refuses settings that the decoder doesn't support.
 fn refuse_unsupported(fields: &Fields<'_>, architecture: Architecture) -> Result<(), Error> {
     fields.only("hidden_act", json!("silu"))?;
     fields.only("mlp_bias", json!(false))?;
@@ -335,7 +335,7 @@ fn refuse_unsupported(fields: &Fields<'_>, architecture: Architecture) -> Result
     Ok(())
 }
 
-/// Refuses a sliding window that some layer would use. Many files carry an unused one.
+/// Refuses a sliding window that a layer would use. Many files have an unused one.
 fn refuse_sliding_window(fields: &Fields<'_>, layers: usize) -> Result<(), Error> {
     if let Some(types) = fields.get("layer_types") {
         let full = |value: &Value| value == "full_attention";
@@ -368,7 +368,7 @@ fn refuse_sliding_window(fields: &Fields<'_>, layers: usize) -> Result<(), Error
     Ok(())
 }
 
-/// Base and scaling of the rotary frequencies. `rope_scaling` (4) and `rope_parameters` (5) may both stand there.
+/// Base and scaling of the rotary frequencies. `rope_scaling` (4) and `rope_parameters` (5) may both be present.
 fn rope(fields: &Fields<'_>, max_position_embeddings: usize) -> Result<(f64, RopeScaling), Error> {
     let old = fields.object("rope_scaling")?;
     let new = fields.object("rope_parameters")?;

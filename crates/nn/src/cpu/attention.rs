@@ -1,7 +1,7 @@
-//! Attention of queries over pieces of keys, in blocks, without ever holding a row of all scores.
+//! Attention of queries over pieces of keys, in blocks, without storing a whole row of scores.
 //!
-//! Forward keeps for each query and head the running maximum and sum of its scores (two numbers that end as log Σ exp); backward rebuilds the
-//! probabilities from that.
+//! The forward pass keeps the running maximum and sum of the scores per query and head (in the end log Σ exp); the backward pass recomputes the
+//! probabilities from them.
 
 use super::microkernel;
 use super::product::{Into, View, product};
@@ -15,7 +15,7 @@ const QUERIES: usize = 32;
 /// Keys per block.
 const KEYS: usize = 256;
 
-/// Block scratch of one thread.
+/// Scratch memory of one thread for a block.
 #[derive(Default)]
 pub(crate) struct Scratch {
     scores: Vec<f32>,
@@ -23,7 +23,7 @@ pub(crate) struct Scratch {
     sums: Vec<f32>,
 }
 
-/// Where keys lie: rows of `stride` numbers, keys from 0, values from `values`.
+/// Layout of keys: rows of `stride` numbers, with keys from 0 and values from `values`.
 #[derive(Clone, Copy)]
 pub(crate) struct Keys<'a> {
     pub(crate) data: &'a [f32],
@@ -31,9 +31,9 @@ pub(crate) struct Keys<'a> {
     pub(crate) values: usize,
 }
 
-/// Query rows that meet the same keys in one product.
+/// Query rows that are multiplied by the same keys in one product.
 struct Block {
-    /// Row `i` starts at `first + i * stride` of the queries, and has its two numbers at `state + i * state_stride`.
+    /// Row `i` starts at `first + i * stride` of the queries, and its two statistics are at `state + i * state_stride`.
     first: usize,
     stride: usize,
     state: usize,
@@ -47,7 +47,7 @@ struct Block {
     query_stride: usize,
 }
 
-/// The blocks of one piece. Many queries are taken head by head; a single one with all heads of a key head together.
+/// The blocks of one piece. Many queries are processed head by head; a single query with all heads of a key head together.
 fn blocks(heads: Heads, piece: &Piece, rows: &[u32], mut visit: impl FnMut(Block)) {
     let (h, e, width) = (heads.queries, heads.size, heads.query_width());
     let group = h / heads.keys;
@@ -73,7 +73,7 @@ fn blocks(heads: Heads, piece: &Piece, rows: &[u32], mut visit: impl FnMut(Block
 }
 
 impl Block {
-    /// How many of the block's keys row `i` sees.
+    /// The number of the block's keys that row `i` sees.
     fn visible(&self, piece: &Piece, rows: &[u32], i: usize) -> usize {
         if piece.causal {
             let row = rows[self.query + i * self.query_stride] as usize;
@@ -84,14 +84,14 @@ impl Block {
     }
 }
 
-/// The part of a piece that concerns some queries and keys, if there is any.
+/// The part of a piece for some queries and keys, if there is any.
 fn clip(piece: &Piece, queries: &Range<usize>, keys: &Range<usize>) -> Option<Piece> {
     let both = |a: &Range<usize>, b: &Range<usize>| a.start.max(b.start)..a.end.min(b.end);
     let (queries, keys) = (both(&piece.queries, queries), both(&piece.keys, keys));
     (!queries.is_empty() && !keys.is_empty()).then_some(Piece { queries, keys, causal: piece.causal })
 }
 
-/// Cuts the queries, or the keys, of a plan into at most `parts` ranges of about equal work.
+/// Divides the queries, or the keys, of a plan into at most `parts` ranges of about equal work.
 pub(crate) fn balanced(pieces: &[Piece], count: usize, parts: usize, by_keys: bool) -> Vec<Range<usize>> {
     if parts <= 1 || count <= 1 {
         return std::iter::once(0..count).collect();
@@ -117,7 +117,8 @@ pub(crate) fn balanced(pieces: &[Piece], count: usize, parts: usize, by_keys: bo
     (0..parts).map(|part| at(part)..at(part + 1)).filter(|range| !range.is_empty()).collect()
 }
 
-/// `out` and `lse` of the queries `own`, whose rows they begin with. `rows` is the row of each query (unused where no piece is causal).
+/// Computes `out` and `lse` of the queries `own`; both begin with the rows of these queries. `rows` is the row of each query (unused if no piece is
+/// causal).
 pub(crate) fn forward(
     heads: Heads,
     own: Range<usize>,
@@ -186,7 +187,7 @@ pub(crate) fn forward(
     }
 }
 
-/// What [`backward`] needs beside the part it computes.
+/// The inputs of [`backward`].
 pub(crate) struct Backward<'a> {
     pub(crate) heads: Heads,
     pub(crate) plan: &'a AttentionPlan,
@@ -206,8 +207,8 @@ pub(crate) fn deltas(heads: Heads, out: &[f32], dout: &[f32], delta: &mut [f32])
     }
 }
 
-/// `dq` of the queries `own`, whose rows it begins with, and what the queries `own` and the keys `own_keys` make of `dkv`, whose rows begin with the
-/// latter; both replaced, and either may be left out.
+/// Computes `dq` of the queries `own`, and the part of `dkv` for the queries `own` and the keys `own_keys`. `dq` begins with the rows of `own`, `dkv`
+/// with those of `own_keys`. Both are overwritten, and either may be absent.
 pub(crate) fn backward(
     of: &Backward<'_>,
     own: Range<usize>,

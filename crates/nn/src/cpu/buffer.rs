@@ -1,14 +1,14 @@
-//! Numbers on cache lines, whose memory is first touched by the thread that first writes it.
+//! Numbers aligned to cache lines, whose memory is first touched by the thread that first writes it.
 
 use std::ops::{Deref, DerefMut};
 
 /// Numbers per cache line.
 const LINE: usize = 16;
 
-/// A run of `f32` that starts on a cache line. New memory comes zeroed from the system, page by page as it is written.
+/// An array of `f32` that starts on a cache line. The system provides new memory as zeroed pages on first write.
 #[derive(Default)]
 pub(crate) struct Buffer {
-    /// Never changes its length, so that it never moves.
+    /// Its length never changes, so it never moves.
     numbers: Vec<f32>,
     start: usize,
     len: usize,
@@ -22,7 +22,7 @@ impl Buffer {
         Buffer { numbers, start, len }
     }
 
-    /// At least `len` long; what it holds is lost where it has to grow.
+    /// Grows to at least `len`; if it grows, its content is lost.
     pub(crate) fn reserve(&mut self, len: usize) {
         if len > self.len {
             // The old memory goes first.
@@ -31,7 +31,7 @@ impl Buffer {
         }
     }
 
-    /// At least `len` long, keeping what it holds.
+    /// Grows to at least `len` and keeps its content.
     pub(crate) fn extend(&mut self, len: usize) {
         if len > self.len {
             let mut longer = Buffer::zeros(len);

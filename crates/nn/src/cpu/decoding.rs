@@ -1,11 +1,11 @@
-//! What the CPU's executor keeps between decoding steps.
+//! The state of the CPU's executor between decoding steps.
 
 use super::executor::Lists;
 use crate::decoding::Step;
 use crate::error::Error;
 use crate::executor::DecodeChanges;
 
-/// The step, its lists, and an error that nobody has asked for yet.
+/// The step, its lists, and a stored error.
 #[derive(Default)]
 pub(crate) struct Decoding {
     pub(super) step: Step,
@@ -14,7 +14,7 @@ pub(crate) struct Decoding {
 }
 
 impl Decoding {
-    /// Takes changes over and lays out the next step.
+    /// Applies changes and prepares the next step.
     pub(super) fn begin_step(&mut self, changes: &DecodeChanges) {
         self.step.begin(changes);
         let Lists { tokens, positions, query_positions, slots, .. } = &mut self.lists;

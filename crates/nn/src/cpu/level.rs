@@ -1,17 +1,17 @@
-//! Which instructions loops and products use: one decision for all of them, made once.
+//! The instruction set of loops and products, decided once for all of them.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::error::Error;
 
-/// The environment variable that holds the processor to a level.
+/// The environment variable that forces a level.
 const VARIABLE: &str = "FGRPO_SIMD";
 
-/// An instruction set, the better the greater.
+/// An instruction set, in ascending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum Level {
-    /// What every processor of the architecture has; products by the `gemm` crate.
+    /// The baseline of the architecture; the `gemm` crate computes products.
     Plain = 1,
     /// AVX2 with fused multiply-add.
     Avx2 = 2,
@@ -42,7 +42,7 @@ fn best() -> Level {
     Level::Plain
 }
 
-/// The level that a setting asks for on a processor whose best is `best`.
+/// The level for a setting on a processor whose best level is `best`.
 fn asked(setting: Option<&str>, best: Level) -> Result<Level, Error> {
     let Some(name) = setting.filter(|name| !name.is_empty()) else { return Ok(best) };
     match Level::ALL.iter().find(|level| level.0 == name) {
@@ -63,12 +63,12 @@ fn asked(setting: Option<&str>, best: Level) -> Result<Level, Error> {
 /// The level in use: the processor's best, or that of the environment variable `FGRPO_SIMD`.
 ///
 /// # Errors
-/// If the variable names no level, or one that the processor doesn't have.
+/// If the variable is not a level, or the processor doesn't support it.
 pub(crate) fn check() -> Result<Level, Error> {
     asked(std::env::var(VARIABLE).ok().as_deref(), best())
 }
 
-/// [`check`], asked once: loops are often short. A setting that it refuses is passed over here; engines refuse it when they are made.
+/// The cached result of [`check`], because loops are often short. An invalid setting is ignored here; creating an engine refuses it.
 #[inline(always)]
 pub(crate) fn level() -> Level {
     static LEVEL: AtomicU8 = AtomicU8::new(0);

@@ -1,9 +1,9 @@
-//! Memory of the machine. Read from Linux's files; elsewhere nothing is known.
+//! The machine's memory, read from Linux's files; unknown on other systems.
 
-/// Memory for keys and values where nothing is known of the machine, and the least elsewhere.
+/// Memory for keys and values if the machine's memory is unknown; otherwise the minimum.
 const LEAST: u64 = 512 << 20;
 
-/// Bytes of the machine's memory, or fewer where a control group bounds them.
+/// Bytes of the machine's memory, or the limit of a control group if that is lower.
 fn total() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
@@ -13,8 +13,8 @@ fn total() -> Option<u64> {
     Some(group.map_or(machine, |group| group.min(machine)))
 }
 
-/// Bytes for keys and values beside a model of `parameters` numbers, unless told otherwise: a third of what is left beside weights, packed weights, two
-/// gradients and both moments, at least 512 MiB.
+/// Default bytes for keys and values for a model of `parameters` numbers: a third of what is left besides weights, packed weights, two gradients and
+/// both moments, at least 512 MiB.
 pub(crate) fn cache_bytes(parameters: usize) -> usize {
     let model = 6 * 4 * parameters as u64;
     let bytes = total().map_or(LEAST, |total| (total.saturating_sub(model) / 3).max(LEAST));

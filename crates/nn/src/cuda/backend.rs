@@ -105,7 +105,7 @@ impl CudaBackend {
         })
     }
 
-    /// Length of what is trained.
+    /// Number of trained parameters.
     fn trained(&self) -> usize {
         self.adapters.as_ref().map_or(self.weights.len(), |adapters| adapters.values.len())
     }

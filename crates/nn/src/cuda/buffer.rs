@@ -48,7 +48,7 @@ impl Buffer {
         len * if matches!(self.0, Some(Numbers::Half(_))) { 2 } else { 4 }
     }
 
-    /// At least `len` long; what it holds is lost where it has to grow.
+    /// Grows to at least `len`; if it grows, its content is lost.
     pub(super) fn reserve(&mut self, stream: &Stream, precision: Precision, len: usize, purpose: Purpose) {
         if len > self.len() {
             // The old memory goes first.
@@ -57,7 +57,7 @@ impl Buffer {
         }
     }
 
-    /// At least `len` long, keeping what it holds.
+    /// Grows to at least `len` and keeps its content.
     pub(super) fn extend(&mut self, stream: &Stream, precision: Precision, len: usize, purpose: Purpose) {
         if len > self.len() {
             let longer = Buffer::new(stream, precision, len, purpose);

@@ -65,7 +65,7 @@ pub(crate) struct CudaExecutor {
     partials: Buffer,
     /// Each head's part of its norm's derivative.
     shares: Buffer,
-    /// Rows times rank, between LoRA's factors.
+    /// Intermediate rows times rank, between LoRA's factors.
     low_rank: Buffer,
     /// Rows on their way to the front: of activations, and of statistics.
     moved: Buffer,
@@ -124,7 +124,7 @@ impl CudaExecutor {
         }
     }
 
-    /// Takes larger tables.
+    /// Replaces the rotary tables by larger ones.
     pub(super) fn set_angles(&mut self, angles: Arc<Memory<f32>>) {
         self.angles = angles;
     }

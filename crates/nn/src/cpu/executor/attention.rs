@@ -11,13 +11,13 @@ use crate::executor::{Heads, Rows};
 #[derive(Clone, Copy)]
 struct Plan<'a> {
     queries: usize,
-    /// The row of each query, where a piece is causal.
+    /// The row of each query, if a piece is causal.
     rows: &'a [u32],
     pieces: &'a [crate::segments::Piece],
 }
 
 impl CpuExecutor {
-    /// Attention of queries over keys, each thread its own queries.
+    /// Attention of queries over keys; each thread has its own queries.
     fn attend(
         &self,
         heads: Heads,

@@ -9,7 +9,7 @@ use super::{CpuExecutor, part, part_mut};
 use crate::executor::HeadRows;
 use crate::layout::Span;
 
-/// A norm's place in the gradient, or spare numbers where it isn't trained.
+/// A norm's span in the gradient, or scratch memory if it isn't trained.
 fn norm_gradient<'a>(
     gradient: Option<&'a mut [f32]>,
     weight: Span,

@@ -1,4 +1,4 @@
-//! Rows moved about: copies, gathers, the embedding.
+//! Row operations: copies, gathers, the embedding.
 
 use super::super::buffer::Buffer;
 use super::super::simd;

@@ -1,11 +1,11 @@
 //! The decoder: embedding, layers of attention and SwiGLU, vocabulary head; forward and backward side by side.
 //!
-//! One description serves Qwen2 (bias on q, k, v), Qwen3 (norm of each head's query and key) and Llama. Each backward function stands below its
-//! forward, takes what that kept, and reads in the opposite order. Normalised inputs and activations of the MLP are not kept but computed again:
-//! cheap loops, and half the memory.
+//! The same code implements Qwen2 (bias on q, k, v), Qwen3 (norm of each head's query and key) and Llama. Each backward function is below its forward
+//! function, takes the values that it kept, and runs in the opposite order. Normalised inputs and MLP activations are not kept but recomputed, which
+//! is cheap and halves the memory.
 //!
-//! The last layer needs outputs only of the rows that predict. Its keys and values are computed for all rows, everything else
-//! for those rows alone: with long prompts that spares most of a layer.
+//! The last layer needs outputs only for the rows that predict. Keys and values are computed for all rows, everything else only for those rows. With
+//! long prompts this saves most of a layer.
 
 use std::ops::Range;
 
@@ -16,27 +16,27 @@ use crate::layout::{LayerLayout, Layout, Linear};
 use crate::lora::AdapterLayout;
 use crate::segments::Chunk;
 
-/// What the forward pass leaves for the backward pass.
+/// The activations that the forward pass keeps for the backward pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keep {
-    /// Nothing: there is no backward pass.
+    /// None: there is no backward pass.
     Nothing,
-    /// The input of each layer; the backward pass computes each layer again.
+    /// The input of each layer; the backward pass recomputes each layer.
     Inputs,
-    /// Everything it needs.
+    /// All activations.
     Everything,
 }
 
-/// Where a backward pass puts what it finds.
+/// The destination of a backward pass.
 pub(crate) enum Gradients<'a, X: Executor> {
     /// The gradient of all parameters.
     All(&'a mut X::Gradient),
-    /// The gradient of LoRA's factors; all else is frozen.
+    /// The gradient of LoRA's factors; everything else is frozen.
     Adapters { gradient: &'a mut X::Gradient, factors: &'a X::Weights, layout: &'a AdapterLayout },
 }
 
 impl<X: Executor> Gradients<'_, X> {
-    /// The gradient of all parameters, where they are trained.
+    /// The gradient of all parameters, if they are trained.
     fn all(&mut self) -> Option<&mut X::Gradient> {
         match self {
             Gradients::All(gradient) => Some(gradient),
@@ -44,7 +44,7 @@ impl<X: Executor> Gradients<'_, X> {
         }
     }
 
-    /// Adds a linear map's share.
+    /// Adds the gradient of a linear map.
     fn linear(&mut self, e: &mut X, linear: Linear, rows: usize, dy: &X::Buffer, x: &X::Buffer) {
         match self {
             Gradients::All(gradient) => e.linear_backward_weight(gradient, linear, rows, dy, x),
@@ -57,17 +57,17 @@ impl<X: Executor> Gradients<'_, X> {
     }
 }
 
-/// Where a layer's keys come from.
+/// The source of a layer's keys.
 pub(crate) enum Source<'a, X: Executor> {
     /// The rows themselves.
     Rows,
-    /// The rows themselves, which are stored in the cache as well.
+    /// The rows themselves, which are also stored in the cache.
     StoredRows(&'a mut X::Cache),
-    /// The cache, after the rows of a decoding step are stored in it.
+    /// The cache, including the rows of a decoding step.
     Cache(&'a mut X::Cache, &'a X::Decoding),
 }
 
-/// What one layer keeps for the backward pass.
+/// The activations of one layer for the backward pass.
 struct SavedActivations<X: Executor> {
     attention_scale: X::Buffer,
     q: X::Buffer,
@@ -102,7 +102,7 @@ impl<X: Executor> Default for SavedActivations<X> {
     }
 }
 
-/// Buffers of one executor. They grow to the largest pass and are used again.
+/// Buffers of one executor, which grow to the largest pass and are reused.
 pub(crate) struct Workspace<X: Executor> {
     /// Input of each layer, then of the final norm.
     inputs: Vec<X::Buffer>,
@@ -114,7 +114,7 @@ pub(crate) struct Workspace<X: Executor> {
     hidden: X::Buffer,
     hidden_scale: X::Buffer,
     head_saved: X::Buffer,
-    /// Logits of the last pass, where they are kept.
+    /// Logits of the last pass, if they are kept.
     logits: X::Buffer,
     logits_kept: bool,
     /// Scores of the picks, then their derivatives.
@@ -158,7 +158,7 @@ impl<X: Executor> Workspace<X> {
     }
 }
 
-/// The decoder's sizes and the places of its parameters.
+/// The decoder's sizes and the layout of its parameters.
 #[derive(Debug, Clone)]
 pub(crate) struct Decoder {
     pub(crate) config: Config,
@@ -167,14 +167,14 @@ pub(crate) struct Decoder {
     eps: f32,
 }
 
-/// One batch as the layers see it.
+/// One batch in the form for the layers.
 pub(crate) struct Pass<'a, X: Executor> {
     pub(crate) lists: &'a X::Lists,
     /// All rows.
     pub(crate) rows: usize,
-    /// Those that predict.
+    /// Rows that predict.
     pub(crate) predicting: usize,
-    /// What they predict.
+    /// Their predictions.
     pub(crate) picks: usize,
 }
 
@@ -191,7 +191,7 @@ struct LayerRows<'a, X: Executor> {
     lists: &'a X::Lists,
     /// Rows with keys.
     count: usize,
-    /// Rows that go on beyond the keys: all, or those that predict.
+    /// Rows that are computed after the keys: all, or those that predict.
     queries: usize,
     which: Rows,
 }
@@ -258,7 +258,7 @@ impl Decoder {
         self.final_norm(e, weights, pass.predicting, last, w);
     }
 
-    /// One new token per row of a decoding step, against the cache; `w.hidden` gets the final norm of every row.
+    /// Computes one new token per row of a decoding step, with the cache; `w.hidden` gets the final norm of every row.
     pub(crate) fn step<X: Executor>(
         &self,
         e: &mut X,
@@ -279,7 +279,7 @@ impl Decoder {
         self.final_norm(e, weights, rows.count, layers % 2, w);
     }
 
-    /// Makes room for the buffers that a pass keeps.
+    /// Grows the buffers that a pass keeps.
     fn grow<X: Executor>(&self, keep: Keep, w: &mut Workspace<X>) {
         let layers = self.layout.layers.len();
         let inputs = if keep == Keep::Nothing { 2 } else { layers + 1 };
@@ -352,7 +352,7 @@ impl Decoder {
     /// Log-probabilities and entropies of the pass's picks, after [`Decoder::forward`].
     ///
     /// # Errors
-    /// If one is not finite.
+    /// If a value is not finite.
     pub(crate) fn score<X: Executor>(
         &self,
         e: &mut X,
@@ -378,8 +378,8 @@ impl Decoder {
         e.scores(pass.lists, scores, logp, entropy)
     }
 
-    /// Adds to `gradients` what the derivatives of the picks' log-probabilities and entropies make of it. The forward pass must have kept something,
-    /// and [`Decoder::score`] must have run.
+    /// Adds the gradient for the derivatives of the picks' log-probabilities and entropies to `gradients`. The forward pass must have kept its
+    /// activations, and [`Decoder::score`] must have run.
     pub(crate) fn backward<X: Executor>(
         &self,
         e: &mut X,
@@ -436,8 +436,8 @@ impl Decoder {
         }
     }
 
-    /// Removes from what a pass kept the rows of families that get no derivative; `chunk` must be laid out anew afterwards.
-    /// `rows` and `queries` are the ranges that stay, of all rows and of predicting rows.
+    /// Removes the rows of families without a derivative from the kept activations; `chunk` must be rebuilt afterwards. `rows` and `queries` are the
+    /// ranges that stay, of all rows and of predicting rows.
     pub(crate) fn keep_rows<X: Executor>(
         &self,
         e: &mut X,
@@ -479,7 +479,7 @@ impl Decoder {
         }
     }
 
-    /// One layer. Without `output` it stops where the backward pass has all it needs.
+    /// One layer. Without `output` it stops once all activations for the backward pass are computed.
     fn layer<X: Executor>(
         &self,
         e: &mut X,

@@ -1,4 +1,4 @@
-//! The state of decoding that every executor keeps: runs of tokens in the cache, the rows of a step, and what they drew.
+//! The state of decoding that every executor keeps: sequences of tokens in the cache, the rows of a step, and their sampled tokens.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use crate::executor::{DecodeChanges, DecodeRow, NodeChange};
 use crate::sampling::Drawn;
 use crate::segments::Piece;
 
-/// A run of tokens that continues its parent's.
+/// A sequence of tokens that continues its parent's.
 #[derive(Default)]
 struct Node {
     parent: Option<usize>,
@@ -16,28 +16,28 @@ struct Node {
     span: usize,
 }
 
-/// A decoding step, and what is needed to lay out the next one.
+/// A decoding step, and the state for building the next one.
 #[derive(Default)]
 pub(crate) struct Step {
     nodes: Vec<Node>,
     rows: Vec<DecodeRow>,
     /// Each row's first draw in the step.
     first_draws: Vec<usize>,
-    /// (node, rows that stand on it).
+    /// (node, its rows).
     spans: Vec<(usize, Range<usize>)>,
     /// By row.
     pub(crate) tokens: Vec<u32>,
     pub(crate) positions: Vec<u32>,
-    /// Where its keys and values go.
+    /// The slots of its keys and values.
     pub(crate) slots: Vec<u32>,
     /// Attention of the step: slots of the cache. A row's pieces come in the order of its ancestors.
     pub(crate) pieces: Vec<Piece>,
-    /// What was drawn last.
+    /// The last sampled tokens.
     pub(crate) drawn: Vec<Drawn>,
 }
 
 impl Step {
-    /// Takes changes over and lays out the next step, giving each row's last token a slot.
+    /// Applies changes and builds the next step, with a slot for each row's last token.
     pub(crate) fn begin(&mut self, changes: &DecodeChanges) {
         for &change in &changes.nodes {
             match change {

@@ -1,81 +1,81 @@
-//! What can go wrong, one variant per kind. A message names the file, field or tensor, what was found and what was wanted.
+//! The errors, one variant per kind. A message names the file, field or tensor, what was found and what was expected.
 
 use std::path::{Path, PathBuf};
 
-/// A fault of the world, never of the caller (those are assertions).
+/// An error outside the caller's control. (A caller's bug is an assertion.)
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A file or folder that the operating system refused.
+    /// An operating-system error on a file or folder.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
-        /// What was tried, as a verb: `open`, `write`, `rename`.
+        /// The operation, as a verb: `open`, `write`, `rename`.
         action: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error.
         source: std::io::Error,
     },
-    /// A setting of the model that is impossible or not supported.
+    /// An invalid or unsupported setting of the model.
     #[error("{place}: {field}: found {found}, wanted {wanted}")]
     Config {
-        /// The file it stands in, or "configuration" where it came from no file.
+        /// Its file, or "configuration" if it isn't from a file.
         place: String,
-        /// The field, dotted where nested.
+        /// The field, with dots if nested.
         field: String,
         /// Its value.
         found: String,
-        /// What would do.
+        /// The expected value.
         wanted: String,
     },
-    /// A checkpoint file that is not what it should be.
+    /// An invalid checkpoint file.
     #[error("{}: found {found}, wanted {wanted}", path.display())]
     File {
         /// The file or folder.
         path: PathBuf,
-        /// What is there.
+        /// The value found.
         found: String,
-        /// What would do.
+        /// The expected value.
         wanted: String,
     },
     /// A tensor that is missing, unknown, or of the wrong shape, type or value.
     #[error("{}: tensor {tensor}: found {found}, wanted {wanted}", path.display())]
     Tensor {
-        /// The file or folder it was looked for in.
+        /// The file or folder that was searched.
         path: PathBuf,
         /// Its name.
         tensor: String,
-        /// What is there.
+        /// The value found.
         found: String,
-        /// What would do.
+        /// The expected value.
         wanted: String,
     },
-    /// Arithmetic that left the finite numbers.
+    /// A value that is not finite.
     #[error("{what}: found {found}, wanted finite numbers; {remedy}")]
     NonFinite {
-        /// What was being computed, as `logits of row 7`.
+        /// The quantity, such as `logits of row 7`.
         what: String,
         /// The value.
         found: f32,
-        /// What the user can do.
+        /// Advice for the user.
         remedy: &'static str,
     },
-    /// A GPU that isn't there, failed, or has too little memory.
+    /// A GPU that is missing, failed, or has too little memory.
     #[error("{source}; {remedy}")]
     Device {
-        /// What the driver said.
+        /// The driver's message.
         source: fgrpo_cuda::Error,
-        /// What the user can do.
+        /// Advice for the user.
         remedy: &'static str,
     },
-    /// A request that the engine can't serve.
+    /// An invalid request to the engine.
     #[error("{field}: found {found}, wanted {wanted}")]
     Request {
         /// The setting or argument.
         field: &'static str,
         /// Its value.
         found: String,
-        /// What would do.
+        /// The expected value.
         wanted: String,
     },
 }

@@ -1,10 +1,10 @@
-//! The seam, first half: what runs operations in order. On the CPU that is a team of threads, on a GPU a stream. The decoder, forward and backward,
-//! and the scheduler of generation are written once over it.
+//! The device interface, part 1: an executor runs operations in order. On the CPU it is a team of threads, on a GPU a stream. The decoder (forward
+//! and backward) and the generation scheduler use this interface.
 //!
 //! An executor's memory: buffers (activations and statistics, which grow and keep their allocation), a cache of keys and values, the lists of one batch, and
-//! the state of decoding. The lists are staged once per pass, so that no operation takes anything from the host; scores come back by one call, which is the
-//! only point of a pass at which the host waits. A buffer may be longer than what an operation touches. Operations that produce gradients of parameters
-//! add to the gradient, or spare the work where there is none; so do those whose name says so.
+//! the state of decoding. The lists are transferred once per pass, so no operation needs data from the host. Scores are read by one call, the only
+//! point of a pass at which the host waits. A buffer may be longer than the part that an operation uses. Operations that produce parameter gradients
+//! add to the gradient, or skip the work if there is none.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ use crate::lora::Adapted;
 use crate::sampling::{Draw, Drawn, Sampling};
 use crate::segments::Chunk;
 
-/// Sizes that attention needs.
+/// Sizes of attention.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Heads {
     /// `H`.
@@ -54,21 +54,21 @@ pub(crate) struct Head {
     pub(crate) width: usize,
 }
 
-/// Rotates forward, or back in the backward pass.
+/// Direction of the rotation: forward, or inverse in the backward pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rotation {
     Forward,
     Backward,
 }
 
-/// What a linear map does with what is in its output already.
+/// Whether a linear map overwrites its output or adds to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Write {
     Replace,
     Add,
 }
 
-/// What a buffer holds, which decides its number type where a device has several.
+/// The content of a buffer, which determines its number type if a device has several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Holds {
     /// Activations and their derivatives.
@@ -81,14 +81,14 @@ pub(crate) enum Holds {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rows {
     All,
-    /// Those that predict, which is all the last layer needs.
+    /// Rows that predict; the last layer needs only these.
     Predicting,
 }
 
 /// A row of a decoding step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DecodeRow {
-    /// The node whose run its token joins.
+    /// The node whose sequence its token continues.
     pub(crate) node: usize,
     /// Its position.
     pub(crate) position: u32,
@@ -96,21 +96,21 @@ pub(crate) struct DecodeRow {
     pub(crate) token: u32,
 }
 
-/// A change of the runs of tokens in the cache.
+/// A change of the token sequences in the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NodeChange {
-    /// A run begins that continues its parent's; so many of its tokens are stored already. Its number may have been another's before.
+    /// Starts a sequence that continues its parent's; this many of its tokens are already stored. Its number may be reused.
     Begin { node: usize, parent: Option<usize>, stored: usize },
-    /// A run gets a page, after those it has.
+    /// Appends a page to a sequence.
     Page { node: usize, page: u32 },
 }
 
-/// What the host changes before a decoding step.
+/// The changes of the host before a decoding step.
 #[derive(Debug, Default)]
 pub(crate) struct DecodeChanges {
     /// In order.
     pub(crate) nodes: Vec<NodeChange>,
-    /// The rows of the step. `None`: those of the last one, each with the token it drew.
+    /// The rows of the step. `None` means the rows of the last step, each with its sampled token.
     pub(crate) rows: Option<Vec<DecodeRow>>,
     /// The step's draws, in the order of their rows.
     pub(crate) draws: Vec<Draw>,
@@ -125,7 +125,7 @@ impl DecodeChanges {
     }
 }
 
-/// What executes.
+/// An executor.
 pub(crate) trait Executor: Send {
     /// A block of the executor's memory.
     type Buffer: Default + Send;
@@ -137,13 +137,13 @@ pub(crate) trait Executor: Send {
     type Cache: Default + Send;
     /// The lists of one pass: tokens, positions, attention's plan, picks, slots in the cache.
     type Lists: Default + Send;
-    /// The state of decoding: runs of tokens and their pages, rows, tokens drawn.
+    /// The state of decoding: token sequences and their pages, rows, sampled tokens.
     type Decoding: Default + Send;
 
-    /// Makes `buffer` at least `len` long; what it holds is unspecified afterwards.
+    /// Grows `buffer` to at least `len`; its content is unspecified afterwards.
     fn reserve(&mut self, buffer: &mut Self::Buffer, holds: Holds, len: usize);
 
-    /// Brings the lists of a pass to the device; `slots` are the places of its rows in the cache, where they are stored.
+    /// Transfers the lists of a pass to the device; `slots` are the slots of its rows in the cache, if they are stored.
     fn stage(&mut self, chunk: &Chunk, slots: &[u32], lists: &mut Self::Lists);
 
     /// `y[..len] = x[..len]`.
@@ -230,7 +230,7 @@ pub(crate) trait Executor: Send {
         dx: &mut Self::Buffer,
     );
 
-    /// RMSNorm of each head in place; `raw` keeps what was there, packed, and `scale` `1 / rms` of each head.
+    /// RMSNorm of each head in place; `raw` keeps the packed input, and `scale` keeps `1 / rms` of each head.
     fn head_norm(
         &mut self,
         weights: &Self::Weights,
@@ -339,7 +339,7 @@ pub(crate) trait Executor: Send {
     /// `act = silu(gate) * up`; rows of `gate_up` are the gate's `width` numbers, then up's.
     fn swiglu(&mut self, rows: usize, width: usize, gate_up: &Self::Buffer, act: &mut Self::Buffer);
 
-    /// In place: `gate_up` becomes its own derivative, `dact` becomes `act` again.
+    /// In place: `gate_up` becomes its derivative, and `dact` becomes `act`.
     fn swiglu_backward(
         &mut self,
         rows: usize,
@@ -366,7 +366,7 @@ pub(crate) trait Executor: Send {
         scores: &mut Self::Buffer,
     );
 
-    /// Waits for the pass and fetches what [`Executor::head`] computed.
+    /// Waits for the pass and reads the results of [`Executor::head`].
     ///
     /// # Errors
     /// If a score is not finite.
@@ -378,10 +378,10 @@ pub(crate) trait Executor: Send {
         entropy: &mut [f32],
     ) -> Result<(), Error>;
 
-    /// Brings the derivatives of the scores to the device, in the order of `scores`.
+    /// Transfers the derivatives of the scores to the device, in the order of `scores`.
     fn derivatives(&mut self, dlogp: &[f32], dentropy: &[f32], to: &mut Self::Buffer);
 
-    /// `dx` (replaced) and the head's gradient from the derivatives of each pick's log-probability and entropy; `kept` logits are lost.
+    /// `dx` (replaced) and the head's gradient from the derivatives of each pick's log-probability and entropy; the `kept` logits are overwritten.
     fn head_backward(
         &mut self,
         weights: &Self::Weights,
@@ -407,10 +407,10 @@ pub(crate) trait Executor: Send {
         logits: &mut Vec<f32>,
     );
 
-    /// Makes room for `slots` tokens of `layers` layers, keeping what is stored.
+    /// Grows the cache to `slots` tokens of `layers` layers and keeps its content.
     fn grow_cache(&mut self, heads: Heads, layers: usize, cache: &mut Self::Cache, slots: usize);
 
-    /// Gives the memory of a cache larger than `bytes` back.
+    /// Frees the cache if it is larger than `bytes`.
     fn shrink_cache(&mut self, cache: &mut Self::Cache, bytes: usize);
 
     /// Stores each row of `kv` of `layer` in its slot.
@@ -423,13 +423,13 @@ pub(crate) trait Executor: Send {
         kv: &Self::Buffer,
     );
 
-    /// Takes the host's changes over and lays out the next decoding step.
+    /// Applies the host's changes and builds the next decoding step.
     fn begin_step(&mut self, changes: &DecodeChanges, decoding: &mut Self::Decoding);
 
     /// The lists of that step.
     fn step_lists(decoding: &Self::Decoding) -> &Self::Lists;
 
-    /// Attention of one query per row of the step over its runs in the cache.
+    /// Attention of one query per row of the step over its sequences in the cache.
     fn cached_attention(
         &mut self,
         heads: Heads,
@@ -440,7 +440,7 @@ pub(crate) trait Executor: Send {
         out: &mut Self::Buffer,
     );
 
-    /// Draws tokens from rows of `x`; `draws` are in the order of their rows. The tokens stay in `decoding` for the next step.
+    /// Samples tokens from rows of `x`; `draws` are in the order of their rows. The tokens stay in `decoding` for the next step.
     fn sample(
         &mut self,
         weights: &Self::Weights,
@@ -452,7 +452,7 @@ pub(crate) trait Executor: Send {
         decoding: &mut Self::Decoding,
     );
 
-    /// Waits for the draws and fetches them.
+    /// Waits for the sampled tokens and reads them.
     ///
     /// # Errors
     /// If a row's logits are not finite.

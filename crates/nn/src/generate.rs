@@ -1,11 +1,11 @@
-//! Generation by continuous batching over a tree of keys and values.
+//! Generation by continuous batching with a tree of cached keys and values.
 //!
-//! A prompt is computed once and its keys and values are held once, however many samples it gets. Samples that have drawn the same tokens so far are one
-//! row of the batch and one run of cached tokens; they part where their draws differ. A finished row's place is taken by the next
-//! sample as soon as the bound on cached tokens allows, by the lengths of the completions so far. Where they turn out longer than that and the bound is
-//! reached, the sample that came last is taken out and drawn again later.
+//! A prompt is computed and cached once for all its samples. Samples with the same tokens so far share one row of the batch and one sequence in the
+//! cache; they separate when their sampled tokens differ. The next sample starts as soon as the limit on cached tokens allows, judging by the lengths
+//! of the completions so far. If completions turn out longer and the limit is reached, the latest sample is removed and sampled again later.
 //!
-//! Every draw is `uniform(prompt, sample, position)`, so that what else ran, in which order and on how many threads does not change a sample.
+//! Every random number is `uniform(prompt, sample, position)`, so a sample doesn't depend on other samples, on their order or on the number of
+//! threads.
 
 use std::collections::VecDeque;
 use std::ops::{ControlFlow, Range};
@@ -17,12 +17,12 @@ use crate::executor::{DecodeChanges, DecodeRow, Executor, Holds, NodeChange};
 use crate::sampling::{Draw, Drawn, Sampling};
 use crate::segments::{Batch, Chunk};
 
-/// A prompt and which of its samples are wanted.
+/// A prompt and the requested samples.
 #[derive(Debug, Clone)]
 pub struct Prompt<'a> {
     /// Its tokens, at least one.
     pub tokens: &'a [u32],
-    /// The samples' indices, which decide their draws.
+    /// The samples' indices, which determine their random numbers.
     pub samples: Range<usize>,
 }
 
@@ -42,7 +42,7 @@ pub struct Completion {
     pub prompt: usize,
     /// Its index among that prompt's samples.
     pub sample: usize,
-    /// What was drawn, the stop token included.
+    /// The sampled tokens, including the stop token.
     pub tokens: Vec<u32>,
     /// Log-probability of each token under softmax(logits / temperature), before top-k, top-p and min-p.
     pub logp: Vec<f32>,
@@ -52,12 +52,12 @@ pub struct Completion {
     pub finish: Finish,
 }
 
-/// The caller's stop condition: sees a completion's tokens so far.
+/// The caller's stop condition, called with a completion's tokens so far.
 pub type StopFn<'a> = dyn Fn(&[u32]) -> bool + Sync + 'a;
 /// The caller's uniform numbers: (prompt, sample, position) to [0, 1).
 pub type UniformFn<'a> = dyn Fn(usize, usize, usize) -> f64 + Sync + 'a;
 
-/// Samples of one prompt for one executor.
+/// Some samples of one prompt, for one executor.
 #[derive(Debug, Clone)]
 pub(crate) struct Job<'a> {
     pub(crate) prompt: usize,
@@ -65,41 +65,41 @@ pub(crate) struct Job<'a> {
     pub(crate) samples: Range<usize>,
 }
 
-/// What all jobs share.
+/// The shared state of all jobs.
 pub(crate) struct Request<'a> {
     pub(crate) sampling: &'a Sampling,
     pub(crate) uniform: &'a UniformFn<'a>,
     pub(crate) stop: Option<&'a StopFn<'a>>,
 }
 
-/// Pages that one sample of a prompt may need at most, alone.
+/// Largest number of pages that a single sample of a prompt may need.
 pub(crate) fn pages_needed(prompt: usize, max_new_tokens: usize) -> usize {
     prompt.div_ceil(PAGE) + future_pages(1, max_new_tokens) + 1
 }
 
-/// Bound on the pages that `samples` samples, now one row, will still take for `tokens` more tokens each: their own, and a page cut short at
-/// each of the at most `samples - 1` partings, for both sides.
+/// Upper bound on the additional pages of `samples` samples that now share a row, for `tokens` more tokens each: their own pages, and a partly used
+/// page for both sides of each of the at most `samples - 1` separations.
 fn future_pages(samples: usize, tokens: usize) -> usize {
     samples * tokens.div_ceil(PAGE) + 2 * (samples - 1)
 }
 
-/// A run of generated tokens that some samples share; at the top, a prompt.
+/// A sequence of generated tokens that some samples share; the root is a prompt.
 #[derive(Default)]
 struct Node {
     parent: Option<usize>,
-    /// Rows and nodes that stand on it, and the waiting samples of its prompt.
+    /// Number of its rows and child nodes, and of the waiting samples of its prompt.
     holders: usize,
     run: Run,
     logp: Vec<f32>,
     entropy: Vec<f32>,
 }
 
-/// A row of the batch: samples that agree so far.
+/// A row of the batch: samples with the same tokens so far.
 struct Leaf {
     node: usize,
     job: usize,
     samples: Vec<usize>,
-    /// Tokens drawn. The keys of the last one are not stored yet.
+    /// Number of sampled tokens. The keys of the last one are not stored yet.
     tokens: Vec<u32>,
     /// When its samples were admitted; a later leaf has a greater number.
     admitted: usize,
@@ -114,7 +114,7 @@ struct Open<X: Executor> {
     hidden: X::Buffer,
 }
 
-/// What one executor generates with.
+/// The generation state of one executor.
 pub(crate) struct Generator<'a, X: Executor> {
     pub(crate) decoder: &'a Decoder,
     pub(crate) executor: &'a mut X,
@@ -140,18 +140,18 @@ struct Scheduler<'a, 'r, X: Executor> {
     waiting: VecDeque<(usize, Range<usize>)>,
     open: Option<Open<X>>,
     admissions: usize,
-    /// Completions that ended, and their tokens.
+    /// Number of finished completions, and of their tokens.
     finished: (usize, usize),
-    /// Room has run out: nothing is admitted until a completion ends.
+    /// Whether memory has run out: no sample is admitted until a completion ends.
     full: bool,
     cancelled: bool,
-    /// What the executor doesn't know yet.
+    /// Changes that the executor doesn't have yet.
     changes: DecodeChanges,
-    /// Whether the rows of the next step aren't those of the last one.
+    /// Whether the rows of the next step differ from those of the last one.
     changed: bool,
 }
 
-/// Runs `jobs` to their end, or until `emit` breaks. `limit` bounds the pages held at a time; each job fits it alone.
+/// Runs `jobs` to the end, or until `emit` breaks. `limit` bounds the pages in use; each job fits on its own.
 pub(crate) fn generate<X: Executor>(
     g: &mut Generator<'_, X>,
     jobs: &[Job<'_>],
@@ -222,7 +222,7 @@ impl<X: Executor> Generator<'_, X> {
         self.executor.grow_cache(self.decoder.heads(), layers, self.cache, slots);
     }
 
-    /// Draws from `rows` rows of `hidden`.
+    /// Samples from `rows` rows of `hidden`.
     fn draw(
         &mut self,
         sampling: &Sampling,
@@ -253,7 +253,7 @@ impl<X: Executor> Scheduler<'_, '_, X> {
         }
     }
 
-    /// One holder less; a node without holders gives its pages back.
+    /// Removes one reference; a node without references frees its pages.
     fn release(&mut self, mut index: usize) {
         loop {
             let node = &mut self.nodes[index];
@@ -271,7 +271,7 @@ impl<X: Executor> Scheduler<'_, '_, X> {
         }
     }
 
-    /// One more token on a node's run; its slot.
+    /// Adds a token to a node's sequence and returns its slot.
     fn push_slot(&mut self, node: usize) -> u32 {
         let run = &mut self.nodes[node].run;
         if run.is_full() {
@@ -283,9 +283,9 @@ impl<X: Executor> Scheduler<'_, '_, X> {
         run.push()
     }
 
-    /// Tokens of a completion that has `drawn` so far, as those that ended lead to expect; at first as many as are allowed.
+    /// Expected length of a completion with `drawn` tokens, from the finished completions; at first the length limit.
     fn expected(&self, drawn: usize) -> usize {
-        /// Completions of full length that the first real ones are averaged with.
+        /// Number of full-length completions that the first finished ones are averaged with.
         const PRIOR: usize = 4;
         let longest = self.request.sampling.max_new_tokens;
         let (count, tokens) = self.finished;
@@ -293,7 +293,7 @@ impl<X: Executor> Scheduler<'_, '_, X> {
         mean.max(drawn + drawn / 4 + 1).min(longest)
     }
 
-    /// Pages that are free beyond what the running samples are expected to need.
+    /// Free pages beyond the expected need of the running samples.
     fn room(&self) -> usize {
         let future = |leaf: &Leaf| {
             let drawn = leaf.tokens.len();
@@ -302,7 +302,7 @@ impl<X: Executor> Scheduler<'_, '_, X> {
         self.limit.saturating_sub(self.used + self.leaves.iter().map(future).sum::<usize>())
     }
 
-    /// Takes samples out, the latest first, until the next step's pages are there.
+    /// Removes samples, the latest first, until there are enough pages for the next step.
     fn make_room(&mut self) {
         let needed = |leaves: &[Leaf], nodes: &[Node]| {
             leaves.iter().filter(|leaf| nodes[leaf.node].run.is_full()).count()
@@ -328,7 +328,7 @@ impl<X: Executor> Scheduler<'_, '_, X> {
         self.full &= !self.leaves.is_empty();
     }
 
-    /// Starts as many samples as there is room for, prompts in order.
+    /// Starts as many samples as fit, in the order of prompts.
     fn admit(&mut self, g: &mut Generator<'_, X>) -> Result<(), Error> {
         if self.full {
             return Ok(());
@@ -429,7 +429,7 @@ impl<X: Executor> Scheduler<'_, '_, X> {
         samples.map(|sample| Draw { row, uniform: (self.request.uniform)(prompt, sample, 0) }).collect()
     }
 
-    /// The first draws of samples of a prompt.
+    /// Samples the first token of samples of a prompt.
     fn start(&mut self, job: usize, node: usize, samples: Range<usize>, drawn: &[Drawn]) {
         self.nodes[node].holders += 1;
         self.changed = true;
@@ -438,7 +438,7 @@ impl<X: Executor> Scheduler<'_, '_, X> {
         self.part(Leaf { node, job, samples: samples.collect(), tokens: Vec::new(), admitted }, drawn);
     }
 
-    /// Tells the executor's changes for the next step, with a slot for each row's last token.
+    /// Records the executor's changes for the next step, with a slot for each row's last token.
     fn plan(&mut self) {
         let mut rows = Vec::with_capacity(self.leaves.len());
         for index in 0..self.leaves.len() {
@@ -455,7 +455,7 @@ impl<X: Executor> Scheduler<'_, '_, X> {
         self.changes.rows = self.changed.then_some(rows);
     }
 
-    /// Samples of a row go on with what they drew: together where they drew the same, apart where not.
+    /// Continues the samples of a row with their sampled tokens: together if the tokens are the same, otherwise separately.
     fn part(&mut self, mut leaf: Leaf, drawn: &[Drawn]) {
         let mut parts: Vec<(Drawn, Vec<usize>)> = Vec::new();
         for (&sample, &drawn) in leaf.samples.iter().zip(drawn) {
@@ -519,7 +519,7 @@ impl<X: Executor> Scheduler<'_, '_, X> {
         }
     }
 
-    /// A list of a row's nodes, from the prompt down.
+    /// The nodes of a row, from the prompt on.
     fn gather<T: Copy>(&self, node: usize, list: impl Fn(&Node) -> &Vec<T>) -> Vec<T> {
         let mut chain = vec![node];
         while let Some(parent) = self.nodes[chain[chain.len() - 1]].parent {

@@ -1,17 +1,16 @@
-//! Files that people name: opened where they can be read to an end, read where they are no larger than what they hold
-//! can be.
+//! User-supplied files: only regular files are opened, and only up to a size limit.
 
 use std::fs::File;
 use std::io::{Error, ErrorKind, Read, Result};
 use std::path::Path;
 
-/// Most bytes of a file of settings, JSON or TOML.
+/// Size limit of a settings file (JSON or TOML), in bytes.
 pub const SETTINGS: u64 = 64 << 20;
 
-/// Opens a regular file. A pipe or terminal is opened where the shell has passed it on (`/dev/stdin`, `<(command)`).
+/// Opens a regular file. A pipe or terminal is accepted if the shell passed it (`/dev/stdin`, `<(command)`).
 ///
 /// # Errors
-/// What the system says; or that it is a folder, a named pipe, a socket or a device, whose end may never come.
+/// The system's error, or that it is a folder, a named pipe, a socket or a device, which may never end.
 pub fn open(path: &Path) -> Result<File> {
     let metadata = std::fs::metadata(path)?;
     let passed_on = ["/dev/stdin", "/dev/fd", "/proc/self/fd"].iter().any(|place| path.starts_with(place));
@@ -22,10 +21,10 @@ pub fn open(path: &Path) -> Result<File> {
     Err(Error::new(ErrorKind::InvalidInput, format!("found {found}, wanted a regular file")))
 }
 
-/// Reads a file that [`open`] opens, of at most `most` bytes.
+/// Reads a file of at most `most` bytes; see [`open`].
 ///
 /// # Errors
-/// As [`open`], and for a larger file.
+/// As [`open`], and if the file is larger.
 pub fn read(path: &Path, most: u64) -> Result<Vec<u8>> {
     let file = open(path)?;
     let too_large = |found: String| {
@@ -47,7 +46,7 @@ pub fn read(path: &Path, most: u64) -> Result<Vec<u8>> {
 /// [`read`] as text.
 ///
 /// # Errors
-/// As [`read`], and for a file that isn't UTF-8, naming the place.
+/// As [`read`], and if the file isn't UTF-8, with the position.
 pub fn read_to_string(path: &Path, most: u64) -> Result<String> {
     String::from_utf8(read(path, most)?).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
@@ -55,7 +54,7 @@ pub fn read_to_string(path: &Path, most: u64) -> Result<String> {
     })
 }
 
-/// What stands at a path instead of a regular file.
+/// The kind of a path that is not a regular file.
 fn found(metadata: &std::fs::Metadata) -> &'static str {
     #[cfg(unix)]
     {

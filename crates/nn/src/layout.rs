@@ -1,11 +1,11 @@
-//! Where each tensor lies in the flat store of parameters.
+//! The layout of tensors in the flat store of parameters.
 //!
-//! Weights, gradient and both moments of AdamW share one layout, so that everything about all parameters (norm, update, reduction over threads) is
-//! a loop over one slice. Matrices that read the same input lie together and are one product: k and v, gate and up.
+//! Weights, gradient and both moments of AdamW share one layout, so operations on all parameters (norm, update, reduction over threads) are a loop
+//! over one slice. Matrices with the same input are adjacent and need one product: k and v, gate and up.
 
 use crate::config::Config;
 
-/// A run of the store.
+/// A range of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) offset: usize,
@@ -44,7 +44,7 @@ impl LayerLayout {
     }
 }
 
-/// What a tensor is, which decides its initial value and whether it may be spared from weight decay.
+/// The kind of a tensor, which determines its initial value and whether weight decay may exclude it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Matrix,
@@ -67,10 +67,10 @@ pub(crate) struct Layout {
     pub(crate) embedding: Span,
     pub(crate) layers: Vec<LayerLayout>,
     pub(crate) norm: Span,
-    /// `[V, D]`; the embedding where tied.
+    /// `[V, D]`; the embedding if tied.
     pub(crate) head: Span,
     pub(crate) tensors: Vec<TensorLayout>,
-    /// Length of the store, with the gaps that keep blocks on cache lines.
+    /// Length of the store, including padding that aligns blocks to cache lines.
     pub(crate) len: usize,
 }
 
@@ -94,7 +94,7 @@ impl Builder {
         span
     }
 
-    /// Matrices over one input, stacked; then their biases, stacked.
+    /// Stacked matrices with the same input, then their stacked biases.
     fn linear(&mut self, prefix: &str, parts: &[(&str, usize)], inputs: usize, bias: bool) -> Linear {
         self.line();
         let outputs = parts.iter().map(|part| part.1).sum();

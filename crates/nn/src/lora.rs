@@ -1,7 +1,7 @@
-//! LoRA: which matrices get a low-rank update, where its factors lie, and PEFT's `adapter_config.json`.
+//! LoRA: the adapted matrices, the layout of the factors, and PEFT's `adapter_config.json`.
 //!
-//! An adapted matrix is `W = W0 + scale · B A` with `A`: `[rank, inputs]` and `B`: `[outputs, rank]`. The engine holds the sum, so that nothing but the
-//! backward pass of a weight and the optimizer knows of the factors.
+//! An adapted matrix is `W = W0 + scale · B A` with `A`: `[rank, inputs]` and `B`: `[outputs, rank]`. The engine stores the sum, so only a weight's
+//! backward pass and the optimizer need the factors.
 //!
 //! Departures from PEFT: no dropout (sampler and learner must compute the same), and neither embedding nor head can be adapted.
 
@@ -15,18 +15,18 @@ use crate::error::Error;
 use crate::input;
 use crate::layout::{Kind, Layout, Linear, Span, TensorLayout};
 
-/// PEFT's names of an adapter's two files.
+/// PEFT's file names of an adapter.
 pub(crate) const ADAPTER_CONFIG: &str = "adapter_config.json";
 pub(crate) const ADAPTER_WEIGHTS: &str = "adapter_model.safetensors";
 
-/// Settings of LoRA, under PEFT's names where it has them.
+/// LoRA settings, with PEFT's names where it has them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoraConfig {
     /// Columns of `B` and rows of `A` (PEFT's `r`); at least 1.
     pub rank: usize,
     /// PEFT's `lora_alpha`; the update's factor is `alpha / rank`.
     pub alpha: f64,
-    /// Which matrices, by the last part of their names: some of [`LoraConfig::TARGETS`] (PEFT's `target_modules`).
+    /// The adapted matrices, by the last part of their names: some of [`LoraConfig::TARGETS`] (PEFT's `target_modules`).
     pub targets: Vec<String>,
     /// Whether the factor is `alpha / √rank` instead.
     pub use_rslora: bool,
@@ -41,11 +41,11 @@ impl Default for LoraConfig {
 }
 
 impl LoraConfig {
-    /// What can be adapted: every matrix of a layer.
+    /// The matrices that can be adapted: every matrix of a layer.
     pub const TARGETS: [&str; 7] =
         ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"];
 
-    /// Refuses impossible settings, naming the field.
+    /// Refuses invalid settings and names the field.
     ///
     /// # Errors
     /// If the rank is 0, alpha not a positive number, or the targets are none, repeated, or none of [`LoraConfig::TARGETS`].
@@ -98,7 +98,7 @@ impl LoraConfig {
     /// The settings and the base model's name of an adapter folder in PEFT's layout.
     ///
     /// # Errors
-    /// If there is no such file, it isn't LoRA for a causal language model, or it uses what is not supported; the field is named.
+    /// If there is no such file, it isn't LoRA for a causal language model, or it uses an unsupported feature; the error names the field.
     pub fn read(dir: &Path) -> Result<(LoraConfig, Option<String>), Error> {
         let path = dir.join(ADAPTER_CONFIG);
         let text = input::read(&path, input::SETTINGS).map_err(Error::io("read", &path))?;
@@ -211,8 +211,8 @@ fn from_fields(fields: &Map<String, Value>, place: &str) -> Result<(LoraConfig, 
     Ok((lora, base.filter(|base| !base.is_empty()).map(str::to_string)))
 }
 
-/// A target's last part, where it is the whole path of a layer's matrix, as PEFT writes those of `all-linear`. That all layers are named
-/// shows when their factors are read.
+/// The last part of a target that is the whole path of a layer's matrix, as PEFT writes `all-linear`. Reading the factors checks that all layers are
+/// named.
 fn module(target: &str) -> String {
     let path = target.strip_prefix("model.layers.").and_then(|rest| rest.split_once('.'));
     match path.map(|(layer, module)| (layer.parse::<usize>(), module.split_once('.'))) {
@@ -224,21 +224,21 @@ fn module(target: &str) -> String {
 /// One adapted matrix: some of the outputs of a linear map.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Adapted {
-    /// Its place in the weights' store.
+    /// Its span in the store of weights.
     pub(crate) weight: Span,
-    /// Offset of the linear map that it is a part of, that map's outputs, and the first of them that is the matrix's.
+    /// Offset of its linear map, the number of outputs of that map, and the first output of the matrix.
     pub(crate) linear: usize,
     pub(crate) stride: usize,
     pub(crate) first: usize,
     pub(crate) outputs: usize,
     pub(crate) inputs: usize,
     pub(crate) rank: usize,
-    /// The factors' places in the adapters' store.
+    /// The spans of the factors in the store of adapters.
     pub(crate) a: Span,
     pub(crate) b: Span,
 }
 
-/// The adapters of a model, in a store of their own.
+/// The adapters of a model, in their own store.
 #[derive(Debug, Clone)]
 pub(crate) struct AdapterLayout {
     /// In the order of the weights' store.

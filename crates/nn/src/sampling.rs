@@ -1,27 +1,27 @@
-//! How tokens are drawn: settings, a draw, and what came of it.
+//! Sampling of tokens: settings, a draw, and its result.
 //!
 //! The recorded log-probability and entropy are those of softmax(logits / temperature) before any truncation: that is the policy that is trained,
-//! and what `Engine::score` gives. A draw is a function of the logits and of one uniform number.
+//! and what `Engine::score` gives. A sampled token is a function of the logits and of one uniform number.
 
 use crate::error::Error;
 
-/// How tokens are drawn and when a completion ends.
+/// Settings of sampling and of the end of a completion.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sampling {
-    /// Logits are divided by it. 0 takes the most likely token (the lowest id of equals), and records log-probabilities at temperature 1.
+    /// Logits are divided by it. 0 selects the most likely token (the lowest id if equal), and records log-probabilities at temperature 1.
     pub temperature: f32,
-    /// Keeps the most likely tokens up to the one that brings their mass to `top_p` of what `top_k` left; in (0, 1], 1 keeps all.
+    /// Keeps the most likely tokens until their mass reaches `top_p` of the mass that `top_k` left; in (0, 1], 1 keeps all.
     pub top_p: f32,
     /// Keeps the `top_k` most likely tokens; 0 keeps all.
     pub top_k: usize,
     /// Keeps tokens at least `min_p` times as likely as the most likely one; in [0, 1), 0 keeps all.
     pub min_p: f32,
-    /// Longest completion, the stop token included; at least 1.
+    /// Length limit of a completion, including the stop token; at least 1.
     pub max_new_tokens: usize,
-    /// A completion ends with the first of these, which is part of it.
+    /// Tokens that end a completion; the end token is part of it.
     pub stop_tokens: Vec<u32>,
-    /// Bound on tokens whose keys and values are held at a time, over all threads; fewer sequences run at once to keep it. `None`: as many as
-    /// fit in a third of the machine's memory beside the model and its optimizer, at least 512 MiB.
+    /// Limit on cached tokens over all threads; fewer sequences run at once if necessary. `None` means as many as fit in a third of the memory that
+    /// is left besides the model and its optimizer, at least 512 MiB.
     pub max_cached_tokens: Option<usize>,
 }
 
@@ -64,14 +64,14 @@ impl Sampling {
     }
 }
 
-/// A draw from row `row` by the uniform number `uniform` in [0, 1).
+/// A draw from row `row` with the uniform number `uniform` in [0, 1).
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Draw {
     pub(crate) row: usize,
     pub(crate) uniform: f64,
 }
 
-/// What came of it.
+/// Its result.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Drawn {
     pub(crate) token: u32,

@@ -1,12 +1,12 @@
-//! A batch without padding: one flat run of tokens cut into segments, each with an optional parent.
+//! A batch without padding: one flat sequence of tokens, divided into segments with optional parents.
 //!
-//! A prompt is a segment; its completions are segments below it; completions that begin alike share a segment as far as they agree. So packing,
-//! prompt sharing and prefix-tree sharing are one idea: a forest. A token attends to all tokens of its segment's ancestors and, causally, to its
-//! own segment. Everything but attention is per token and never sees segments.
+//! A prompt is a segment, and its completions are child segments; completions with a common prefix share a segment for it. So packing, prompt sharing
+//! and prefix sharing are one mechanism: a forest. A token attends to all tokens of its segment's ancestors and, causally, to its own segment.
+//! Everything except attention works per token and doesn't know segments.
 
 use std::ops::Range;
 
-/// A run of tokens that continues another run, or starts a sequence.
+/// A range of tokens that continues another segment, or starts a sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segment {
     /// Number of tokens, at least 1.
@@ -24,14 +24,14 @@ pub struct Prediction {
     pub token: u32,
 }
 
-/// A forest of segments and what is predicted on it.
+/// A forest of segments and its predictions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Batch {
-    /// The tokens of all segments, segment after segment.
+    /// The tokens of all segments, segment by segment.
     pub tokens: Vec<u32>,
     /// The segments, parents before children.
     pub segments: Vec<Segment>,
-    /// What is asked; several predictions may share a row.
+    /// The predictions; several may share a row.
     pub predictions: Vec<Prediction>,
 }
 
@@ -54,7 +54,7 @@ impl Batch {
         self.segments.len() - 1
     }
 
-    /// Asks for the log-probability of `token` after `row`; returns the prediction's index.
+    /// Adds a prediction of `token` after `row` and returns its index.
     ///
     /// # Panics
     /// If `row` is not a row of the batch.
@@ -64,10 +64,10 @@ impl Batch {
         self.predictions.len() - 1
     }
 
-    /// Appends a prompt and its completions as a prefix tree: the prompt is computed once and so are equal beginnings of completions.
+    /// Appends a prompt and its completions as a prefix tree: the prompt is computed once, and so are common prefixes of completions.
     ///
-    /// Returns for each completion the prediction index of each of its tokens. Completions that agree so far share indices; whoever has a
-    /// derivative per completion token sums those of one index. The last token of a completion predicts nothing and gets no row.
+    /// Returns the prediction index of each token of each completion. Completions with a common prefix share indices, so derivatives per completion
+    /// token must be summed per index. The last token of a completion predicts nothing and has no row.
     ///
     /// # Panics
     /// If the prompt is empty.
@@ -150,7 +150,7 @@ impl Batch {
         indices
     }
 
-    /// Panics unless the batch is one: lengths add up, parents come first, tokens and rows exist.
+    /// Panics unless the batch is valid: lengths add up, parents come first, tokens and rows exist.
     pub(crate) fn check(&self, vocab_size: usize) {
         let mut total = 0;
         for (index, segment) in self.segments.iter().enumerate() {
@@ -247,7 +247,7 @@ pub(crate) struct Placed {
     pub(crate) depth: usize,
 }
 
-/// Queries that see the same run of keys.
+/// Queries that see the same range of keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Piece {
     /// Indices of queries.
@@ -275,14 +275,14 @@ pub(crate) struct Pick {
     pub(crate) token: u32,
 }
 
-/// Some families laid out for one pass through the network: rows in depth-first order.
+/// Some families, arranged for one pass through the network: rows in depth-first order.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Chunk {
     pub(crate) tokens: Vec<u32>,
     pub(crate) positions: Vec<u32>,
     /// Attention of all rows.
     pub(crate) all: AttentionPlan,
-    /// Attention of the rows that predict, which is all the last layer needs.
+    /// Attention of the rows that predict; the last layer needs only these.
     pub(crate) predicting: AttentionPlan,
     pub(crate) picks: Vec<Pick>,
     /// The batch's index of each pick.
@@ -292,7 +292,7 @@ pub(crate) struct Chunk {
 }
 
 impl Chunk {
-    /// Lays out `families` of `batch`, replacing what was there and keeping the allocations.
+    /// Arranges `families` of `batch`, replacing the content and keeping the allocations.
     pub(crate) fn lay_out<'a>(&mut self, batch: &Batch, families: impl Iterator<Item = &'a Family>) {
         self.tokens.clear();
         self.positions.clear();

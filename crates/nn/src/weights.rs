@@ -1,7 +1,6 @@
 //! Hugging Face checkpoint folders: `config.json`, `generation_config.json` and safetensors weights, sharded or not.
 //!
-//! Reading maps the files and converts a tensor when it is asked for; writing streams tensors into shards. Tokenizer and
-//! chat template belong to the caller.
+//! Reading maps the files and converts a tensor on request; writing streams tensors into shards. The caller handles tokenizer and chat template.
 
 mod dtype;
 mod file;
@@ -24,21 +23,21 @@ use crate::input;
 const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
 
-/// An opened checkpoint folder whose tensors are known to be all there, each of the right shape and a readable type.
+/// An opened checkpoint folder, after a check that all tensors exist with the right shape and a supported type.
 #[derive(Debug)]
 pub struct Checkpoint {
     dir: PathBuf,
     config: Config,
     generation: Option<GenerationConfig>,
     files: Vec<TensorFile>,
-    /// Which of `files` holds a tensor.
+    /// The index into `files` of each tensor.
     place: BTreeMap<String, usize>,
 }
 
 impl Checkpoint {
     /// Opens a folder and checks names, shapes and types of its tensors against `config.json`. Values are read later.
     ///
-    /// End-of-sequence tokens are those of `generation_config.json` where it names some, as in `generate`.
+    /// End-of-sequence tokens are those of `generation_config.json` if it has some, as in transformers' `generate`.
     pub fn open(dir: impl AsRef<Path>) -> Result<Checkpoint, Error> {
         let dir = dir.as_ref();
         check_folder(dir)?;
@@ -58,7 +57,7 @@ impl Checkpoint {
         &self.config
     }
 
-    /// Its `generation_config.json`, where there is one.
+    /// Its `generation_config.json`, if there is one.
     pub fn generation(&self) -> Option<&GenerationConfig> {
         self.generation.as_ref()
     }
@@ -73,7 +72,7 @@ impl Checkpoint {
         self.config.tensors().into_iter().map(|(name, _)| name).collect()
     }
 
-    /// The type most of the weights are stored in, to write them back alike.
+    /// The storage type of most weights, for writing them back.
     pub fn dtype(&self) -> Dtype {
         let mut bytes = BTreeMap::new();
         for name in self.place.keys() {
@@ -89,7 +88,7 @@ impl Checkpoint {
         self.file(name)?.tensor(name)
     }
 
-    /// [`Checkpoint::tensor`] into a buffer of the caller's.
+    /// [`Checkpoint::tensor`] into the caller's buffer.
     ///
     /// # Panics
     /// If `out` is not as long as the tensor.
@@ -155,7 +154,7 @@ impl Checkpoint {
     }
 }
 
-/// Refuses what is not a checkpoint folder, saying what it looks like.
+/// Refuses a path that is not a checkpoint folder, and says what it is.
 fn check_folder(dir: &Path) -> Result<(), Error> {
     let refuse = |found: &str, wanted: &str| {
         Err(Error::File { path: dir.into(), found: found.into(), wanted: wanted.into() })
@@ -184,7 +183,7 @@ fn check_folder(dir: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Opens the single file or all shards. As transformers does, the single file wins where both stand.
+/// Opens the single file or all shards. If both exist, the single file is used, as in transformers.
 fn open_files(dir: &Path) -> Result<(Vec<TensorFile>, BTreeMap<String, usize>), Error> {
     let single = dir.join(SINGLE);
     if single.exists() {

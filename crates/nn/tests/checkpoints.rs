@@ -1,4 +1,4 @@
-//! Checkpoint folders: what is written reads back, and every kind of damage is named.
+//! Checkpoint folders: written folders read back, and every kind of damage is reported.
 
 use std::borrow::Cow;
 use std::fs;
@@ -342,7 +342,7 @@ fn full_disk_and_unwritable_folder_are_reported_as_such() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever happens to the bytes of a file, opening the folder and reading it answers; it never panics.
+    /// Opening and reading a folder with damaged files never panics.
     #[test]
     fn no_damage_to_a_file_panics(
         which in 0usize..2,
@@ -369,7 +369,7 @@ proptest! {
     }
 }
 
-/// Bytes that this process holds.
+/// Memory of this process in bytes.
 #[cfg(target_os = "linux")]
 fn held() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();

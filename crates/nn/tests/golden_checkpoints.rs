@@ -40,7 +40,7 @@ fn checkpoints_saved_by_transformers_5_open_with_their_settings() {
 }
 
 /// `written_configs.json` holds what this crate writes for each case, opened and found to give PyTorch's logits by the
-/// transformers versions it names. Who changes the writer opens them again (the test below does) and renews the record.
+/// transformers versions it names. After a change of the writer, open them again (the test below does) and update the record.
 #[test]
 fn written_configs_are_those_that_transformers_4_and_5_opened() {
     let record = std::fs::read(golden::folder().join("written_configs.json")).unwrap();

@@ -1,8 +1,8 @@
-//! The kernels of products: tiles of the result in registers, written once for AVX-512 and AVX2.
+//! The kernels of matrix products: tiles of the result in registers, one source for AVX-512 and AVX2.
 //!
-//! [`outer`] reads its right operand by rows, from panels or where it lies; [`dot`] reads the rows of its transpose. A general product copies
-//! operands into panels first, which pays when each number is used hundreds of times; in decoding and in attention's blocks the kernels read them where
-//! they lie. Each element is summed in an order that depends only on the length of the sum, so that a row's result doesn't depend on the rows beside it.
+//! [`outer`] reads its right operand by rows, from panels or in place; [`dot`] reads the rows of its transpose. A general product copies operands
+//! into panels first, which pays off if each number is used hundreds of times; in decoding and in attention's blocks the kernels read them in place.
+//! The summation order of an element depends only on the length of the sum, so a row's result doesn't depend on the other rows.
 
 use super::level::{Level, level};
 
@@ -11,7 +11,7 @@ pub(crate) fn available() -> bool {
     level() >= Level::Avx2
 }
 
-/// Rows of the left operand that [`outer`] takes at a time where there are enough.
+/// Rows of the left operand that [`outer`] processes together, if there are enough.
 pub(crate) const TALL: usize = 6;
 
 /// Numbers in a register.
@@ -19,7 +19,7 @@ pub(crate) fn lanes() -> usize {
     if level() == Level::Avx512 { 16 } else { 8 }
 }
 
-/// Columns that [`outer`] takes at a time where there are enough: four registers of AVX-512, two of AVX2.
+/// Columns that [`outer`] processes together, if there are enough: four registers of AVX-512, two of AVX2.
 pub(crate) fn wide() -> usize {
     if level() == Level::Avx512 { 64 } else { 16 }
 }
@@ -31,7 +31,7 @@ pub(crate) struct Rows {
     pub(crate) stride: usize,
 }
 
-/// One public function, at the level in use.
+/// Dispatches a public function to the level in use.
 macro_rules! at_level {
     ($(#[$meta:meta])* $name:ident($($arg:ident: $ty:ty),* $(,)?)) => {
         $(#[$meta])*
@@ -58,13 +58,13 @@ at_level! {
     /// `y = x wᵀ` (or added): `x` `[m, k]`, `w` `[n, k]`, rows of `y` `y_stride` apart.
     ///
     /// # Safety
-    /// [`available`] must be true, all three matrices readable, and `y` writable and apart from the others.
+    /// [`available`] must be true, all three matrices readable, and `y` writable and not overlapping the others.
     dot(m: usize, n: usize, k: usize, x: Rows, w: Rows, add: bool, y: *mut f32, y_stride: usize)
 }
 
 at_level! {
-    /// `y = a b` (or added): `a` `[m, k]` with columns `a_column` apart, `b` `[k, n]`. While it runs, the first four tiles of [`TALL`] rows fetch
-    /// `4 k` cache lines from `ahead` on towards the second-level cache, a quarter each.
+    /// `y = a b` (or added): `a` `[m, k]` with columns `a_column` apart, `b` `[k, n]`. Meanwhile, the first four tiles of [`TALL`] rows prefetch
+    /// `4 k` cache lines from `ahead` on into the second-level cache, a quarter each.
     ///
     /// # Safety
     /// As for [`dot`]; `ahead` may be any address.
@@ -79,7 +79,7 @@ at_level! {
     transpose(rows: usize, columns: usize, from: Rows, to: *mut f32, to_stride: usize)
 }
 
-/// Starts fetching `data` towards the second-level cache.
+/// Prefetches `data` into the second-level cache.
 pub(crate) fn fetch(data: &[f32]) {
     #[cfg(target_arch = "x86_64")]
     for line in data.chunks(16) {
@@ -91,7 +91,7 @@ pub(crate) fn fetch(data: &[f32]) {
     let _ = data;
 }
 
-/// Calls the tile of a height and a width, both known to the compiler.
+/// Calls the tile for a height and a width that are compile-time constants.
 #[cfg(target_arch = "x86_64")]
 macro_rules! tiles {
     ($tile:ident, $tall:expr, $wide:expr, $arguments:tt) => {
@@ -111,23 +111,23 @@ macro_rules! tiles {
     };
 }
 
-/// A left operand whose columns are next to each other.
+/// A left operand with contiguous columns.
 #[cfg(target_arch = "x86_64")]
 const BY_ROWS: u8 = 0;
-/// One whose rows are next to each other.
+/// A left operand with contiguous rows.
 #[cfg(target_arch = "x86_64")]
 const BY_COLUMNS: u8 = 1;
-/// Any other.
+/// Any other left operand.
 #[cfg(target_arch = "x86_64")]
 const ANY: u8 = 2;
 
-/// The kernels over the registers of the module `r`.
+/// The kernels for the registers of the module `r`.
 #[cfg(target_arch = "x86_64")]
 macro_rules! kernels {
     ($features:literal) => {
         /// Columns of a tile of sums of products.
         const DOT_WIDE: usize = 4;
-        /// Rows of `x` that are taken through all of `w` together, so that they stay in the second-level cache.
+        /// Rows of `x` that are multiplied by all of `w` together, so that they stay in the second-level cache.
         const BAND: usize = 96;
 
         #[target_feature(enable = $features)]
@@ -285,7 +285,7 @@ macro_rules! kernels {
             }
         }
 
-        /// One tile; with `FULL`, its last register too lies within the matrix. `LEFT` is how `a` lies.
+        /// One tile. With `FULL`, its last register is within the matrix too. `LEFT` is the layout of `a`.
         #[inline]
         #[target_feature(enable = $features)]
         unsafe fn outer_sums<const R: usize, const C: usize, const FULL: bool, const LEFT: u8>(
@@ -505,7 +505,7 @@ mod avx2 {
         /// Rows of a tile of sums of products: 8 sums.
         pub(super) const DOT_TALL: usize = 2;
 
-        /// `count` lanes set, then others.
+        /// A mask with the first `count` lanes set.
         #[inline]
         #[target_feature(enable = "avx2,fma")]
         fn mask(count: usize) -> __m256i {

@@ -1,4 +1,4 @@
-//! Tables of rotary angles, computed as the reference implementations do: frequencies and angles in f32.
+//! Tables of rotary angles, computed in f32 as in the reference implementations.
 
 use crate::config::{Config, RopeScaling};
 

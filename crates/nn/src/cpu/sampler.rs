@@ -1,4 +1,4 @@
-//! Drawing a token from logits: temperature, top-k, top-p, min-p, by inverse CDF.
+//! Sampling a token from logits: temperature, top-k, top-p, min-p, by inverse CDF.
 
 use super::{head, simd};
 use crate::error::Error;
@@ -15,7 +15,7 @@ pub(crate) struct Scratch {
 /// Tokens per entry of the cumulative table.
 const BLOCK: usize = 64;
 
-/// Draws `draws` from one row of logits; `row` is for the error's text.
+/// Samples `draws` from one row of logits; `row` is for the error message.
 pub(crate) fn draw(
     logits: &[f32],
     row: usize,
@@ -76,12 +76,12 @@ pub(crate) fn draw(
     Ok(())
 }
 
-/// The last token with any mass.
+/// The last token with nonzero mass.
 fn order_last(probabilities: &[f32]) -> usize {
     probabilities.iter().rposition(|&p| p > 0.0).expect("the most likely token has mass 1")
 }
 
-/// Sets the mass of what top-k, top-p and min-p (in this order) drop to 0. Of equal tokens the lower id is kept first.
+/// Sets the mass of tokens that top-k, top-p and min-p drop (in this order) to 0. Of equal tokens the lower id is kept first.
 fn truncate(probabilities: &mut [f32], sampling: &Sampling, order: &mut Vec<u32>) {
     let n = probabilities.len();
     let more_likely = |p: &[f32], a: u32, b: u32| p[b as usize].total_cmp(&p[a as usize]).then(a.cmp(&b));

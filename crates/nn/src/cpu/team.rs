@@ -1,4 +1,4 @@
-//! A team of threads that works on one operation at a time.
+//! A team of threads that works together on one operation at a time.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -8,7 +8,7 @@ use rayon::ThreadPool;
 
 use crate::error::Error;
 
-/// Numbers of work below which a second thread costs more than it gains.
+/// Amount of work, in numbers, below which a second thread costs more than it gains.
 const WORTHWHILE: usize = 1 << 15;
 
 /// Threads in one or two pools, which share no threads.
@@ -45,13 +45,13 @@ impl Team {
         self.size
     }
 
-    /// The pool of the team's first threads, one of which leads.
+    /// The pool of the team's first threads, including the main one.
     pub(crate) fn leader(&self) -> &ThreadPool {
         &self.pools[0]
     }
 
-    /// Calls `body(part)` for each part below `parts`, which is at most the team's size, each on a thread of its own, and waits. Always the same threads
-    /// for the same parts.
+    /// Calls `body(part)` for each part below `parts`, which is at most the team's size, each on its own thread, and waits. The same part always runs
+    /// on the same thread.
     pub(crate) fn run(&self, parts: usize, body: &(dyn Fn(usize) + Sync)) {
         assert!(parts <= self.size, "{parts} parts for {} threads", self.size);
         if parts <= 1 {
@@ -73,8 +73,8 @@ impl Team {
         }
     }
 
-    /// Cuts `0..count` into one range per thread, at multiples of `grain`, and calls `body(part, range)` for each. `work` is about how many numbers
-    /// are touched in all: a little work stays on one thread.
+    /// Divides `0..count` into one range per thread, at multiples of `grain`, and calls `body(part, range)` for each. `work` is the approximate
+    /// number of numbers touched; little work stays on one thread.
     pub(crate) fn split(
         &self,
         count: usize,
@@ -115,7 +115,7 @@ impl<'a> Shared<'a> {
     /// The numbers in `range`.
     ///
     /// # Panics
-    /// If the range leaves the numbers.
+    /// If the range is out of bounds.
     ///
     /// # Safety
     /// Parts that are alive at the same time must not overlap.

@@ -1,4 +1,4 @@
-//! The device's memory: parameters, gradient, moments, adapters; and its one executor.
+//! The device's memory (parameters, gradient, moments, adapters) and its single executor.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -19,16 +19,16 @@ use crate::error::Error;
 use crate::layout::{Layout, Span};
 use crate::lora::AdapterLayout;
 
-/// Blocks that sum squares.
+/// Number of blocks that sum squares.
 const NORM_BLOCKS: usize = 1024;
-/// Threads of such a block.
+/// Threads per such block.
 const NORM_THREADS: u32 = 256;
-/// Numbers that pass through the host's memory at a time.
+/// Numbers that are transferred through host memory at a time.
 const STAGED: usize = 1 << 22;
-/// The largest head that attention's kernels hold in registers.
+/// The largest head size of the attention kernels.
 const LARGEST_HEAD: usize = 256;
 
-/// LoRA's factors, and the adapted matrices without them, one after another.
+/// LoRA's factors, and the base weights of the adapted matrices, one after another.
 struct Adapters {
     values: Weights,
     base: Weights,
@@ -39,12 +39,12 @@ pub(crate) struct CudaBackend {
     config: Config,
     stream: Arc<Stream>,
     executor: CudaExecutor,
-    /// Positions that the table of angles reaches.
+    /// Number of positions in the table of angles.
     positions: usize,
     precision: Precision,
     weights: Weights,
     adapters: Option<Adapters>,
-    /// Empty until it is needed.
+    /// Empty until needed.
     gradient: Buffer,
     /// Empty before the first update.
     moments: [Buffer; 2],
@@ -110,7 +110,7 @@ impl CudaBackend {
         self.adapters.as_ref().map_or(self.weights.len(), |adapters| adapters.values.len())
     }
 
-    /// What is trained, where the store is of that; the gradient and the moments are plain f32.
+    /// The trained parameters, if the store holds them; the gradient and the moments are plain f32.
     fn parameters(&self, store: Store) -> Option<&Weights> {
         match store {
             Store::Weights => Some(&self.weights),
@@ -127,7 +127,7 @@ impl CudaBackend {
         }
     }
 
-    /// Makes a store of zeros where there is none yet.
+    /// Allocates a store of zeros if there is none yet.
     fn make(&mut self, store: Store) {
         let trained = self.trained();
         let buffer = match store {
@@ -141,7 +141,7 @@ impl CudaBackend {
         }
     }
 
-    /// Panics where the device has failed: what is read would be written into a checkpoint.
+    /// Panics if the device has failed, because the values could end up in a checkpoint.
     fn demand(&self) {
         if let Err(error) = self.stream.check() {
             panic!("{error}");

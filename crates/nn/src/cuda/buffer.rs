@@ -1,4 +1,4 @@
-//! A block of the device's memory that grows.
+//! A growing block of device memory.
 
 use fgrpo_cuda::{Address, Argument, Matrix, Memory};
 
@@ -12,7 +12,7 @@ enum Numbers {
     Half(Memory<u16>),
 }
 
-/// A run of numbers of one type. What new memory holds is unspecified.
+/// An array of numbers of one type. New memory has unspecified content.
 #[derive(Debug, Default)]
 pub(crate) struct Buffer(Option<Numbers>);
 
@@ -43,7 +43,7 @@ impl Buffer {
         self.len() == 0
     }
 
-    /// Bytes of `len` of its numbers.
+    /// Size of `len` numbers in bytes.
     pub(super) fn bytes(&self, len: usize) -> usize {
         len * if matches!(self.0, Some(Numbers::Half(_))) { 2 } else { 4 }
     }
@@ -66,7 +66,7 @@ impl Buffer {
         }
     }
 
-    /// Where number `index` lies. Without memory, nowhere: the stream has a failure then and drops what is asked.
+    /// The address of number `index`. Without memory it is null; the stream then has a failure and ignores further work.
     pub(super) fn at(&self, index: usize) -> Address {
         match &self.0 {
             Some(Numbers::Full(memory)) => memory.at(index),
@@ -89,7 +89,7 @@ impl Buffer {
     }
 
     /// # Panics
-    /// If its numbers are of 16 bits.
+    /// If its numbers have 16 bits.
     pub(super) fn write(&self, stream: &Stream, first: usize, values: &[f32]) {
         if let Some(memory) = self.full() {
             stream.write(memory, first, values);
@@ -97,7 +97,7 @@ impl Buffer {
     }
 
     /// # Panics
-    /// If its numbers are of 16 bits.
+    /// If its numbers have 16 bits.
     pub(super) fn read(&self, stream: &Stream, first: usize, to: &mut [f32]) {
         if let Some(memory) = self.full() {
             stream.read(memory, first, to);

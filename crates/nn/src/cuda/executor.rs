@@ -1,4 +1,4 @@
-//! The operations as launches of kernels, on activations in f32 or bf16. Sums, statistics, logits and gradients of parameters are f32 in both.
+//! The operations as kernel launches, for activations in f32 or bf16. Sums, statistics, logits and parameter gradients are f32 in both.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use crate::lora::Adapted;
 use crate::sampling::{Draw, Drawn, Sampling};
 use crate::segments::Chunk;
 
-/// Warps of a block whose warps work alone.
+/// Warps per block, for kernels with independent warps.
 pub(super) const WARPS: u32 = 4;
-/// Threads of a block whose threads work alone.
+/// Threads per block, for kernels with independent threads.
 const THREADS: u32 = 256;
-/// Rows that a block sums of a column.
+/// Rows of a column that a block sums.
 const SUMMED_ROWS: usize = 256;
-/// Logits that a pass keeps at most, 512 MiB of them, and that are computed at a time where it doesn't.
+/// Largest number of logits that a pass keeps: 512 MiB. If there are more, this many are computed at a time.
 pub(crate) const LOGITS: usize = 1 << 27;
 
 /// A kernel's arguments.
@@ -34,7 +34,7 @@ macro_rules! args {
 }
 pub(super) use args;
 
-/// The kernel for activations of a precision.
+/// The kernel for a precision of activations.
 macro_rules! kernel {
     ($precision:expr, $name:literal) => {
         match $precision {
@@ -61,23 +61,23 @@ pub(crate) struct CudaExecutor {
     /// Of decoding's attention.
     pub(super) parts: Buffer,
     delta: Buffer,
-    /// Sums of columns by block of rows.
+    /// Column sums per block of rows.
     partials: Buffer,
     /// Each head's part of its norm's derivative.
     shares: Buffer,
     /// Intermediate rows times rank, between LoRA's factors.
     low_rank: Buffer,
-    /// Rows on their way to the front: of activations, and of statistics.
+    /// Buffers for compacting rows: of activations, and of statistics.
     moved: Buffer,
     moved_full: Buffer,
 }
 
-/// Threads of a block that works on one row of `width` numbers.
+/// Threads of a block that processes one row of `width` numbers.
 fn row_threads(width: usize) -> u32 {
     (width.next_multiple_of(32) as u32).min(THREADS)
 }
 
-/// Bytes of one number for each warp of a block.
+/// Bytes for one number per warp of a block.
 fn by_warp(threads: u32) -> usize {
     threads as usize / 32 * 4
 }
@@ -88,12 +88,12 @@ fn row_shape(rows: usize, width: usize) -> Shape {
     Shape::of(rows, threads, by_warp(threads))
 }
 
-/// A warp for each of `count`.
+/// One warp per item, for `count` items.
 fn warp_shape(count: usize) -> Shape {
     Shape::of(count.div_ceil(WARPS as usize), 32 * WARPS, 0)
 }
 
-/// What a norm's weight or a linear map's bias sums over.
+/// The rows that the gradient of a norm's weight or a linear map's bias sums over.
 #[derive(Clone, Copy)]
 enum Columns<'a> {
     /// Rows of activations.
@@ -129,7 +129,7 @@ impl CudaExecutor {
         self.angles = angles;
     }
 
-    /// `c = alpha a b`, or added to `c`, all of them activations or weights.
+    /// `c = alpha a b`, or added to `c`, where all are activations or weights.
     fn product(&self, sizes: [usize; 3], a: Matrix, b: Matrix, c: Matrix, alpha: f32, write: Write) {
         let numbers = match self.precision {
             Precision::F32 => Numbers::F32,
@@ -163,7 +163,7 @@ impl CudaExecutor {
         }
     }
 
-    /// Adds the sums of columns to `to`.
+    /// Adds the column sums to `to`.
     fn sum_columns(&mut self, columns: Columns<'_>, rows: usize, width: usize, to: Argument) {
         if rows == 0 {
             return;

@@ -1,4 +1,4 @@
-//! The lists of a pass or of a decoding step on the device: laid out on the host, brought over by one copy.
+//! The index lists of a pass or of a decoding step: built on the host, transferred to the device in one copy.
 
 use fgrpo_cuda::{Address, Memory};
 
@@ -9,7 +9,7 @@ use crate::segments::{AttentionPlan, Chunk, Piece};
 
 /// Queries, or keys, of a tile of attention's plan.
 const TILE: usize = 64;
-/// The bit of a piece whose queries see keys up to their own row only.
+/// The bit of a causal piece, whose queries see keys only up to their own row.
 const CAUSAL: u32 = 1 << 31;
 /// Keys of an item of decoding.
 const ITEM_KEYS: usize = 256;
@@ -21,7 +21,7 @@ pub(super) struct List {
     pub(super) len: usize,
 }
 
-/// Words on the host and, once brought over, on the device.
+/// Words on the host and, after the transfer, on the device.
 #[derive(Debug, Default)]
 pub(super) struct Words {
     host: Vec<u32>,
@@ -33,7 +33,7 @@ impl Words {
         self.host.clear();
     }
 
-    /// A list at a multiple of 16 bytes.
+    /// Appends a list, aligned to 16 bytes.
     pub(super) fn put(&mut self, words: impl IntoIterator<Item = u32>) -> List {
         self.host.resize(self.host.len().next_multiple_of(4), 0);
         let first = self.host.len();
@@ -41,7 +41,7 @@ impl Words {
         List { first, len: self.host.len() - first }
     }
 
-    /// Brings all lists to the device.
+    /// Transfers all lists to the device.
     pub(super) fn stage(&mut self, stream: &Stream) {
         if self.device.as_ref().is_none_or(|device| device.len() < self.host.len()) {
             self.device = None;
@@ -52,18 +52,18 @@ impl Words {
         }
     }
 
-    /// Where word `index` of a list lies.
+    /// The address of word `index` of a list.
     pub(super) fn at(&self, list: List, index: usize) -> Address {
         self.device.as_ref().map_or(Address(0), |device| device.at(list.first + index))
     }
 
-    /// A list as the host knows it.
+    /// A list on the host.
     pub(super) fn host(&self, list: List) -> &[u32] {
         &self.host[list.first..list.first + list.len]
     }
 }
 
-/// Pieces by tile: where each tile's begin, and the pieces, of four words each.
+/// Pieces by tile: the start of each tile's pieces, and the pieces, with four words each.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Tiles {
     pub(super) first: List,
@@ -80,7 +80,7 @@ pub(super) struct Plan {
     pub(super) positions: List,
 }
 
-/// The lists of a pass. Those of a decoding step have tokens, positions and slots alone.
+/// The lists of a pass. A decoding step has only tokens, positions and slots.
 #[derive(Debug, Default)]
 pub(crate) struct Lists {
     pub(super) words: Words,
@@ -90,10 +90,10 @@ pub(crate) struct Lists {
     predicting: Plan,
     pub(super) pick_rows: List,
     pub(super) pick_tokens: List,
-    /// By predicting row, and one more: where its picks begin.
+    /// The start of the picks of each predicting row, and the end.
     pub(super) pick_first: List,
     pub(super) slots: List,
-    /// Each token that occurs, where its rows begin in `order`, and the rows by token.
+    /// Each occurring token, the start of its rows in `order`, and the rows by token.
     pub(super) distinct: List,
     pub(super) starts: List,
     pub(super) order: List,
@@ -148,14 +148,14 @@ fn plan(words: &mut Words, plan: &AttentionPlan, positions: &[u32], keys: usize)
     }
 }
 
-/// A piece as the kernels read it.
+/// A piece in the format of the kernels.
 fn piece(piece: &Piece) -> [u32; 4] {
     let causal = if piece.causal { CAUSAL } else { 0 };
     let [first, last] = [piece.keys.start, piece.keys.end].map(|key| key as u32);
     [first, last, piece.queries.start as u32, piece.queries.end as u32 | causal]
 }
 
-/// The pieces of each tile of `count` queries or keys, in their order; `range` says which of those a piece has.
+/// The pieces of each tile of `count` queries or keys, in their order; `range` gives those of a piece.
 fn tiles(
     words: &mut Words,
     pieces: &[[u32; 4]],
@@ -184,7 +184,7 @@ fn tiles(
     Tiles { first: words.put(first), pieces: words.put(list.into_iter().flatten()) }
 }
 
-/// The work of one decoding step's attention: runs of at most [`ITEM_KEYS`] slots with the rows that see them, and the parts of each row in its order.
+/// The work of a decoding step's attention: ranges of at most [`ITEM_KEYS`] slots with the rows that see them, and the ordered parts of each row.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Items {
     /// Four words each: first and last slot, first and last row.

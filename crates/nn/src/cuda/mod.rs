@@ -1,7 +1,7 @@
-//! An NVIDIA GPU, in f32 or bf16: one stream on which all work runs in order, and one executor that asks for it.
+//! An NVIDIA GPU, in f32 or bf16: one stream on which all work runs in order, and one executor that submits it.
 //!
-//! Everything here asks a [`fgrpo_cuda::Driver`] and nothing else, so the driver that emulates a GPU for tests runs every line that a GPU runs.
-//! The host stages the lists of a pass in one copy and waits only where numbers come back: scores, draws, norms.
+//! All code here uses only a [`fgrpo_cuda::Driver`], so the emulated driver of the tests runs the same code as a GPU. The host transfers the lists of
+//! a pass in one copy and waits only for results: scores, samples, norms.
 
 pub(crate) mod backend;
 mod buffer;

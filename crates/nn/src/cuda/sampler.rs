@@ -1,4 +1,4 @@
-//! Decoding: attention over the cache, and drawing tokens on the device.
+//! Decoding: attention over the cache, and sampling on the device.
 
 use fgrpo_cuda::{Argument, Memory, Shape};
 
@@ -14,12 +14,12 @@ use crate::error::Error;
 use crate::executor::{DecodeChanges, Head, Heads};
 use crate::sampling::{Draw, Drawn, Sampling};
 
-/// Threads of a block that draws.
+/// Threads of a sampling block.
 const THREADS: u32 = 256;
 /// Bytes of shared memory of such a block: 768 numbers of 8 bytes.
 const SHARED: usize = 768 * 8;
 
-/// What the executor keeps between decoding steps.
+/// The executor's state between decoding steps.
 #[derive(Default)]
 pub(crate) struct Decoding {
     step: Step,
@@ -28,7 +28,7 @@ pub(crate) struct Decoding {
     draws: DrawLists,
 }
 
-/// The draws of a step and what came of them.
+/// The draws of a step and their results.
 #[derive(Default)]
 struct DrawLists {
     words: Words,

@@ -1,7 +1,7 @@
-//! Work in order on one device, and the first thing that went wrong.
+//! Ordered work on one device, and its first failure.
 //!
-//! Operations don't answer: a device reports failures late, and memory that is missing makes everything after it meaningless. So the first failure is kept, work
-//! that is asked for afterwards is dropped, and whoever waits for results gets the failure.
+//! Operations return no status, because a device reports failures late, and results are meaningless after a failed allocation. The first failure is
+//! stored, later work is dropped, and the next call that waits for results returns the failure.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,12 +9,12 @@ use fgrpo_cuda::{Address, Argument, Driver, Memory, Product, Shape};
 
 use crate::error::Error;
 
-/// What memory is for, which decides what to do where there is too little.
+/// The purpose of memory, which determines the advice if there is too little.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// Parameters, gradient, moments.
     Model,
-    /// What a pass computes.
+    /// Buffers of a pass.
     Pass,
     /// Keys and values.
     Cache,
@@ -32,7 +32,7 @@ impl Purpose {
     }
 }
 
-/// The first failure, and what may be done about it.
+/// The first failure, and the advice.
 #[derive(Debug, Clone)]
 struct Failure {
     source: fgrpo_cuda::Error,
@@ -51,7 +51,7 @@ impl Stream {
         Stream { driver, failure: Mutex::default() }
     }
 
-    /// Bytes of memory that are free.
+    /// Free memory in bytes.
     pub(super) fn free_bytes(&self) -> usize {
         self.driver.memory().map_or(0, |(free, _)| free)
     }
@@ -67,14 +67,14 @@ impl Stream {
         }
     }
 
-    /// Asks for work, unless something has failed.
+    /// Submits work, unless something has failed.
     fn ask(&self, work: impl FnOnce() -> Result<(), fgrpo_cuda::Error>) {
         if self.failure().is_none() {
             self.keep(work(), LOST);
         }
     }
 
-    /// What has failed so far, without waiting.
+    /// The first failure so far, without waiting.
     pub(super) fn check(&self) -> Result<(), Error> {
         match self.failure() {
             Some(Failure { source, remedy }) => Err(Error::Device { source, remedy }),
@@ -93,7 +93,7 @@ impl Stream {
         self.ask(|| self.driver.product(product));
     }
 
-    /// Room for `len` numbers; `None` where there is none.
+    /// Allocates `len` numbers; `None` if there is no memory.
     pub(super) fn allocate<T: Copy>(&self, len: usize, purpose: Purpose) -> Option<Memory<T>> {
         if self.failure().is_some() {
             return None;
@@ -113,7 +113,7 @@ impl Stream {
         }
     }
 
-    /// Waits; `to` is untouched where something has failed.
+    /// Waits. `to` is unchanged if something has failed.
     pub(super) fn read<T: Copy>(&self, memory: &Memory<T>, first: usize, to: &mut [T]) {
         if !to.is_empty() {
             self.ask(|| memory.read_into(first, to));
@@ -133,5 +133,5 @@ impl Stream {
     }
 }
 
-/// What to do about a failure of the device itself.
+/// Advice for a failure of the device itself.
 const LOST: &str = "go on from the last checkpoint with --resume, on this device or another";

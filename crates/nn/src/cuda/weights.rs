@@ -1,4 +1,4 @@
-//! Parameters on the device: f32, or bf16 for the network with the 16 bits beside it that make the exact f32 of both.
+//! Parameters on the device: f32, or bf16 for the network with the lower 16 bits stored separately, which together are the exact f32.
 
 use fgrpo_cuda::{Address, Matrix, Shape};
 
@@ -7,16 +7,16 @@ use super::executor::args;
 use super::stream::{Purpose, Stream};
 use crate::engine::Precision;
 
-/// Numbers that pass through a block of f32 at a time, on their way between the host and two halves.
+/// Numbers that are converted at a time between f32 on the host and the two halves.
 const STAGED: usize = 1 << 22;
 
 /// Parameters in one flat store.
 #[derive(Debug)]
 pub(crate) struct Weights {
     precision: Precision,
-    /// What the network reads.
+    /// The weights that the network uses.
     values: Buffer,
-    /// In bf16, what rounding took away, so that values and rest are the f32 that the optimizer works on.
+    /// In bf16, the lower 16 bits; together with the values they are the f32 weights of the optimizer.
     rest: Buffer,
 }
 
@@ -34,12 +34,12 @@ impl Weights {
         self.values.len()
     }
 
-    /// Where number `index` lies, as the network reads it.
+    /// The address of number `index` for the network.
     pub(super) fn at(&self, index: usize) -> Address {
         self.values.at(index)
     }
 
-    /// Where the rest of number `index` lies.
+    /// The address of the lower bits of number `index`.
     pub(super) fn rest_at(&self, index: usize) -> Address {
         self.rest.at(index)
     }
@@ -58,7 +58,7 @@ impl Weights {
         }
     }
 
-    /// Rounds `len` numbers to what the network reads.
+    /// Rounds `len` numbers to the network's precision.
     pub(super) fn forget_rest(&self, stream: &Stream, first: usize, len: usize) {
         if !self.rest.is_empty() {
             stream.zero(self.rest.at(first), self.rest.bytes(len));

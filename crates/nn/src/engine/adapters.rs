@@ -1,8 +1,9 @@
-//! LoRA in the engine: factors beside merged weights.
+//! LoRA in the engine: factors and merged weights.
 //!
-//! The weights are always `W0 + scale · B A`, computed anew after each update from the base weights and the factors alone: what a resumed run computes
-//! is what the interrupted one did, and rounding doesn't pile up. The base weights of adapted matrices are therefore kept, in 16 bits where
-//! that is exact, as it is for models stored in bfloat16; a mapped checkpoint would spare this memory but not serve weights that came from elsewhere.
+//! The weights are always `W0 + scale · B A`, recomputed after each update from the base weights and the factors. A resumed run therefore computes
+//! the same as the interrupted one, and rounding doesn't accumulate. The base weights of adapted matrices are kept for this, in 16 bits if that is
+//! exact, as for models stored in bfloat16. (Mapping the checkpoint instead would save this memory, but would not work for weights from other
+//! sources.)
 
 use std::path::Path;
 
@@ -12,11 +13,11 @@ use crate::error::Error;
 use crate::lora::{ADAPTER_CONFIG, ADAPTER_WEIGHTS, AdapterLayout, LoraConfig};
 use crate::weights::{Dtype, TensorFile, TensorWriter, write_json};
 
-/// What an adapted engine knows of its factors.
+/// The adapter state of an engine.
 pub(crate) struct Adapters {
     config: LoraConfig,
     pub(super) layout: AdapterLayout,
-    /// Whether the weights are the sums rather than the base's.
+    /// Whether the weights are merged, and not the base weights.
     pub(super) applied: bool,
 }
 

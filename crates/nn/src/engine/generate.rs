@@ -1,4 +1,4 @@
-//! Requests to generate: bounds, and dealing to executors.
+//! Generation requests: limits, and distribution over executors.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use crate::executor::Executor;
 use crate::generate::{self, Completion, Generator, Job, Prompt, Request, StopFn, UniformFn};
 use crate::sampling::Sampling;
 
-/// Memory for keys and values that an executor keeps from one request to the next, so that it needn't be faulted in again.
+/// Memory for keys and values that an executor keeps between requests, to avoid page faults.
 const KEPT_CACHE_BYTES: usize = 64 << 20;
 
 impl<D: Backend> EngineOn<D> {
@@ -102,7 +102,8 @@ impl<D: Backend> EngineOn<D> {
     }
 }
 
-/// Deals prompts to executors by cost; with fewer prompts than executors, a prompt's samples are dealt. Executors without work are left out.
+/// Distributes prompts over executors by cost; with fewer prompts than executors, the samples of a prompt are distributed. Executors without work are
+/// left out.
 fn share_prompts<'a>(prompts: &[Prompt<'a>], speeds: &[usize], max_new_tokens: usize) -> Vec<Vec<Job<'a>>> {
     let parts = speeds.len().div_ceil(prompts.len().max(1));
     let mut jobs = Vec::new();

@@ -13,7 +13,7 @@ use crate::segments::{Batch, Chunk, Family};
 /// (prediction, log-probability, entropy).
 type Score = (usize, f32, f32);
 
-/// What all executors of one pass share.
+/// The shared state of all executors of a pass.
 struct Request<'a> {
     decoder: &'a Decoder,
     adapters: Option<&'a AdapterLayout>,
@@ -78,7 +78,7 @@ impl<D: Backend> EngineOn<D> {
         Ok(scores)
     }
 
-    /// Families with predictions, dealt to the executors: the costliest first, each to the one that is done with its own soonest.
+    /// Distributes families with predictions over the executors: the most expensive first, each to the executor that would finish first.
     fn deal<'a>(&self, families: &'a [Family]) -> Vec<Vec<&'a Family>> {
         let config = &self.decoder.config;
         let per_token = self.decoder.layout.len as u64;
@@ -99,7 +99,7 @@ impl<D: Backend> EngineOn<D> {
         shares
     }
 
-    /// Makes the positions of families usable.
+    /// Extends the rotary tables to the positions of the families.
     fn reach(&mut self, families: &[Family]) {
         let ends = families.iter().flat_map(|family| &family.segments).map(|s| s.position + s.len);
         self.backend.reach(ends.max().unwrap_or(0));
@@ -144,7 +144,7 @@ impl<D: Backend> EngineOn<D> {
 }
 
 impl Request<'_> {
-    /// An executor's families through the network, some at a time; (prediction, logp, entropy) of each.
+    /// Runs an executor's families through the network, some at a time; returns (prediction, logp, entropy) for each.
     fn run<X: Executor>(
         &self,
         lane: Lane<'_, X>,
@@ -195,7 +195,7 @@ impl Request<'_> {
     }
 }
 
-/// Takes families without any derivative out of the chunk and of what the forward pass kept; whether any family is left.
+/// Removes families without a derivative from the chunk and from the kept activations. Returns whether any family is left.
 fn drop_idle<X: Executor>(
     decoder: &Decoder,
     e: &mut X,

@@ -1,4 +1,4 @@
-//! The optimizer: one step over all that is trained, and its state.
+//! The optimizer: one step on all trained parameters, and its state.
 
 use super::{EngineOn, OptimizerState, find};
 use crate::adamw::{self, AdamW, AdamWStep, UpdateReport};

@@ -1,8 +1,8 @@
-//! The types weights are stored in.
+//! The storage types of weights.
 
 use half::{bf16, f16};
 
-/// How a checkpoint stores its numbers. Everything is computed in `f32`.
+/// The number type of a checkpoint. Everything is computed in `f32`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Dtype {
     /// IEEE single precision.
@@ -55,8 +55,8 @@ impl Dtype {
         Ok(())
     }
 
-    /// Encodes to little-endian bytes, rounding to nearest even. Returns the index of the first value that is not finite
-    /// or that this type cannot hold.
+    /// Encodes to little-endian bytes, rounding to nearest even. Returns the index of the first value that is not finite or that this type cannot
+    /// represent.
     pub(super) fn encode(self, values: &[f32], out: &mut Vec<u8>) -> Result<(), usize> {
         // Sized once and filled in place: the loops vectorise, and the buffer is the caller's from call to call.
         out.resize(values.len() * self.size(), 0);
@@ -89,7 +89,7 @@ fn each<const N: usize>(bytes: &[u8], out: &mut [f32], decode: impl Fn([u8; N]) 
     }
 }
 
-/// Whether some value was not held.
+/// Whether some value can't be represented.
 fn fill<const N: usize>(values: &[f32], out: &mut [u8], encode: impl Fn(f32) -> ([u8; N], bool)) -> bool {
     let mut bad = false;
     for (&x, place) in values.iter().zip(out.as_chunks_mut::<N>().0) {

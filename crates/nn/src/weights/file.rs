@@ -10,12 +10,12 @@ use super::Dtype;
 use crate::error::Error;
 use crate::input;
 
-/// A mapped safetensors file. Its pages are read when a tensor is.
+/// A mapped safetensors file. Pages are read with their tensors.
 #[derive(Debug)]
 pub struct TensorFile {
     path: PathBuf,
     map: Mmap,
-    /// Where the tensors' bytes begin.
+    /// The offset of the tensors' bytes.
     start: usize,
     metadata: Metadata,
     /// In file order.
@@ -23,7 +23,7 @@ pub struct TensorFile {
 }
 
 impl TensorFile {
-    /// Maps a file and checks that its header is sound and covers it to the last byte.
+    /// Maps a file and checks that its header is valid and describes it to the last byte.
     pub fn open(path: &Path) -> Result<TensorFile, Error> {
         let file = input::open(path).map_err(Error::io("open", path))?;
         let length = file.metadata().map_err(Error::io("open", path))?.len();
@@ -57,7 +57,7 @@ impl TensorFile {
         self.metadata.metadata().clone().unwrap_or_default()
     }
 
-    /// A tensor's shape; `None` where the file has no such tensor.
+    /// A tensor's shape; `None` if the file has no such tensor.
     pub fn shape(&self, name: &str) -> Option<&[usize]> {
         self.metadata.info(name).map(|info| info.shape.as_slice())
     }
@@ -69,7 +69,7 @@ impl TensorFile {
         Ok(out)
     }
 
-    /// [`TensorFile::tensor`] into a buffer of the caller's. What was read is no longer held: memory has each value once.
+    /// [`TensorFile::tensor`] into the caller's buffer. The mapped pages are released, so memory has each value only once.
     ///
     /// # Panics
     /// If `out` is not as long as the tensor.
@@ -82,7 +82,7 @@ impl TensorFile {
         decoded.map_err(|at| self.refuse(name, format!("{} at index {at}", out[at]), "finite values".into()))
     }
 
-    /// Unmaps the pages of a tensor until they are read again: mapped, they count as this process's memory.
+    /// Releases the mapped pages of a tensor until they are read again, because they count as this process's memory.
     fn release(&self, name: &str) -> Result<(), Error> {
         let (from, to) = self.info(name)?.data_offsets;
         #[cfg(unix)]
@@ -114,7 +114,7 @@ impl TensorFile {
         Ok((&self.map[self.start + from..self.start + to], dtype))
     }
 
-    /// A tensor of unsigned 32- or signed 64-bit integers, as `i64`; token ids of golden files and the like.
+    /// A tensor of unsigned 32- or signed 64-bit integers, as `i64`, such as token ids of golden files.
     pub fn integers(&self, name: &str) -> Result<Vec<i64>, Error> {
         let info = self.info(name)?;
         let bytes = &self.map[self.start + info.data_offsets.0..self.start + info.data_offsets.1];
@@ -152,7 +152,7 @@ fn broken(path: &Path, found: String, wanted: &str) -> Error {
     Error::File { path: path.into(), found, wanted: wanted.into() }
 }
 
-/// Says what a damaged header means for the person who has the file.
+/// Explains a damaged header to the user.
 fn header_error(path: &Path, bytes: &[u8], error: SafeTensorError) -> Error {
     let header = u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes"));
     match error {

@@ -1,6 +1,6 @@
-//! Writing safetensors: tensors are converted one at a time straight into place, so no second copy of a model is held.
+//! Writing safetensors: tensors are converted one at a time directly into the file, so there is no second copy of a model.
 //!
-//! Every file is written under a temporary name, synced and renamed: what stands under the final name is whole.
+//! Every file is written under a temporary name, synced and renamed, so a file with the final name is complete.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -15,19 +15,19 @@ use super::{Dtype, INDEX, SINGLE};
 use crate::config::{Config, GenerationConfig};
 use crate::error::Error;
 
-/// Values converted at a time; bounds the writer's memory whatever the tensor's size.
+/// Number of values converted at a time; limits the writer's memory for any tensor size.
 const CHUNK: usize = 1 << 18;
 
-/// A safetensors file in the making. Its tensors are declared first and may then come in any order, each once.
+/// A safetensors file being written. Its tensors are declared first and can then be written in any order, each once.
 ///
-/// Dropped before [`TensorWriter::finish`], it leaves nothing behind.
+/// If it is dropped before [`TensorWriter::finish`], the file is removed.
 #[derive(Debug)]
 pub struct TensorWriter {
     path: PathBuf,
     temporary: PathBuf,
     file: File,
     dtype: Dtype,
-    /// Shape, byte offset in the file, and whether it has come.
+    /// Shape, byte offset in the file, and whether it was written.
     tensors: HashMap<String, (Vec<usize>, u64, bool)>,
     buffer: Vec<u8>,
     finished: bool,
@@ -122,13 +122,13 @@ impl TensorWriter {
         Ok(())
     }
 
-    /// Syncs the file and gives it its name.
+    /// Syncs the file and renames it to its final name.
     pub fn finish(mut self) -> Result<(), Error> {
         self.sync()?;
         self.rename()
     }
 
-    /// Refuses a file with a declared tensor still to come; then makes its bytes last.
+    /// Refuses a file with a missing tensor, then syncs it.
     fn sync(&mut self) -> Result<(), Error> {
         let mut missing: Vec<_> = self.tensors.iter().filter(|(_, (_, _, come))| !come).collect();
         missing.sort_by_key(|(_, (_, place, _))| *place);
@@ -166,9 +166,9 @@ impl Drop for TensorWriter {
 /// Writes a checkpoint folder: `config.json`, `generation_config.json` and the weights, in shards of at most
 /// `max_shard_bytes` (a larger tensor gets a shard to itself) with an index where there is more than one.
 ///
-/// `tensors` gives name, shape and values of each tensor of [`Config::tensors`], in any order, one at a time. The folder is
-/// made if need be and must not hold weights already: nothing is overwritten. `config.json` comes last, so a folder
-/// with one is complete; a failure leaves no weights and no temporary files behind.
+/// `tensors` gives name, shape and values of each tensor of [`Config::tensors`], in any order, one at a time. The folder is created if necessary and
+/// must not contain weights: nothing is overwritten. `config.json` is written last, so a folder with it is complete. A failure leaves no weights and
+/// no temporary files.
 pub fn write_checkpoint<'a, N: AsRef<str>, S: AsRef<[usize]>>(
     dir: &Path,
     config: &Config,
@@ -235,7 +235,7 @@ pub fn write_checkpoint<'a, N: AsRef<str>, S: AsRef<[usize]>>(
     Ok(())
 }
 
-/// Files to remove again should a later one fail.
+/// Files to remove if a later one fails.
 struct Written(Vec<PathBuf>);
 
 impl Drop for Written {
@@ -248,7 +248,7 @@ impl Drop for Written {
 
 type Declared = (String, Vec<usize>);
 
-/// Cuts the list into shards, in order.
+/// Divides the list into shards, in order.
 fn shards(tensors: &[Declared], dtype: Dtype, max_bytes: u64) -> Vec<Vec<Declared>> {
     let mut all: Vec<Vec<Declared>> = vec![Vec::new()];
     let mut filled = 0;
@@ -268,7 +268,7 @@ fn bytes_of(shape: &[usize], dtype: Dtype) -> u64 {
     shape.iter().map(|&n| n as u64).product::<u64>() * dtype.size() as u64
 }
 
-/// Writes a JSON file whole or not at all.
+/// Writes a JSON file completely or not at all.
 pub(crate) fn write_json(path: &Path, value: &Value) -> Result<(), Error> {
     let temporary = temporary_name(path);
     let mut text = serde_json::to_vec_pretty(value).expect("a JSON value");
@@ -286,13 +286,13 @@ pub(crate) fn write_json(path: &Path, value: &Value) -> Result<(), Error> {
     sync_folder(path)
 }
 
-/// A hidden name beside `path`, of this process's own.
+/// A hidden name in the folder of `path`, unique to this process.
 fn temporary_name(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     path.with_file_name(format!(".{name}.{}.tmp", std::process::id()))
 }
 
-/// Makes a rename in a folder last through a power cut.
+/// Makes a rename in a folder survive a power failure.
 fn sync_folder(path: &Path) -> Result<(), Error> {
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,

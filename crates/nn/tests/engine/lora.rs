@@ -1,4 +1,4 @@
-//! LoRA: its gradient against the whole one and against finite differences, frozen weights, resume, refusals.
+//! LoRA: its gradient against the full one and against finite differences, frozen weights, resume, refusals.
 
 use fgrpo_nn::{AdamW, Batch, Engine, LoraConfig};
 
@@ -9,7 +9,7 @@ fn lora(targets: &[&str]) -> LoraConfig {
     LoraConfig { rank: 3, alpha: 5.0, targets, use_rslora: false }
 }
 
-/// `engine`, adapted, both factors random.
+/// `engine` with adapters, both factors random.
 fn adapted(mut engine: Engine, lora: &LoraConfig) -> Engine {
     let mut numbers = Numbers::new(50);
     engine.adapt(lora, &mut || numbers.uniform()).unwrap();

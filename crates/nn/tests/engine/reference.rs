@@ -1,4 +1,4 @@
-//! The decoder by definition, in f64, one whole sequence at a time: what the engine is compared with.
+//! The decoder by definition, in f64, one whole sequence at a time, as the reference for the engine.
 
 use std::collections::HashMap;
 
@@ -35,7 +35,7 @@ impl Numbers {
     }
 }
 
-/// Small configurations that together use every setting.
+/// Small configurations that together cover every setting.
 pub(crate) fn configs() -> Vec<(&'static str, Config)> {
     let base = Config {
         architecture: Architecture::Qwen2,
@@ -106,7 +106,7 @@ pub(crate) fn engine(config: &Config, seed: u64, threads: usize) -> Engine {
     engine_on(config, seed, &device(threads))
 }
 
-/// The same engine on any device.
+/// The same engine on a given device.
 pub(crate) fn engine_on(config: &Config, seed: u64, device: &Device) -> Engine {
     let mut numbers = Numbers::new(seed);
     let matrices = config.tensors().into_iter().filter(|(_, shape)| shape.len() == 2);

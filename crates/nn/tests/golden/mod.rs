@@ -16,7 +16,7 @@ pub(crate) const CASES: [&str; 6] = [
     "llama_linear",
 ];
 
-/// Where the golden files lie.
+/// The folder of the golden files.
 pub(crate) fn folder() -> PathBuf {
     // From this crate and from its neighbours, whose tests use the files too. Cargo names the folder while tests run; a test that was carried to another
     // machine is told.
@@ -30,7 +30,7 @@ pub(crate) fn checkpoint(case: &str) -> Checkpoint {
     Checkpoint::open(folder().join(case)).unwrap()
 }
 
-/// What PyTorch computed for a case.
+/// PyTorch's results for a case.
 pub(crate) fn expected(case: &str) -> TensorFile {
     TensorFile::open(&folder().join(case).join("expected.safetensors")).unwrap()
 }
@@ -38,7 +38,7 @@ pub(crate) fn expected(case: &str) -> TensorFile {
 /// One row of a golden file's `shape`, with its tokens.
 #[derive(Debug, Clone)]
 pub(crate) struct Sequence {
-    /// Sequences of a group have the same prompt and stand together.
+    /// Sequences of a group have the same prompt and are adjacent.
     pub(crate) group: usize,
     /// The prompt.
     pub(crate) prompt: Vec<u32>,

@@ -1,10 +1,10 @@
 //! From a problem and a completion to a verdict and a reward: the one door to all verifiers.
 
-pub mod answers;
 pub mod command;
 
 use crate::bad_input;
-use crate::problem::dataset::{Problem, TaskKind, Truth};
+use crate::problem::dataset::Problem;
+use crate::problem::kind::{TaskKind, Truth};
 use command::CommandVerifier;
 use fgrpo_verify::verdict::{Outcome, Verdict};
 use fgrpo_verify::{choice, ifeval, math, synlogic};
@@ -220,28 +220,19 @@ pub fn math_options(settings: &Settings) -> math::Options {
 fn prepare(truth: &Truth, settings: &Settings) -> Prepared {
     let unusable = |code: &str, why: String| Prepared::Unusable(Cow::Owned(format!("{code}: {why}")));
     match truth {
-        Truth::Math { gold } => {
-            Prepared::Math(math::Problem::new(gold, &math_options(settings)), Mutex::default())
-        }
-        Truth::Choice { gold, options, .. } => {
-            match choice::Problem::new(&gold.to_string(), options, settings.choice) {
-                Ok(problem) => Prepared::Choice(problem),
-                Err(error) => unusable("bad_gold", error.to_string()),
-            }
-        }
-        Truth::IfEval { instruction_id_list, kwargs } => {
-            match ifeval::Problem::new(instruction_id_list, kwargs) {
-                Ok(problem) => Prepared::IfEval(problem),
-                Err(error) => unusable(error.code(), error.to_string()),
-            }
-        }
-        Truth::SynLogic { task, game_data_str } => {
-            let problem = task.parse().and_then(|task| synlogic::Problem::parse(task, game_data_str));
-            match problem {
-                Ok(problem) => Prepared::SynLogic(problem),
-                Err(error) => unusable("bad_puzzle", error.to_string()),
-            }
-        }
+        Truth::Math(truth) => Prepared::Math(truth.verifier(&math_options(settings)), Mutex::default()),
+        Truth::Choice(truth) => match truth.verifier(settings.choice) {
+            Ok(problem) => Prepared::Choice(problem),
+            Err(error) => unusable("bad_gold", error.to_string()),
+        },
+        Truth::IfEval(truth) => match truth.verifier() {
+            Ok(problem) => Prepared::IfEval(problem),
+            Err(error) => unusable(error.code(), error.to_string()),
+        },
+        Truth::SynLogic(truth) => match truth.verifier() {
+            Ok(problem) => Prepared::SynLogic(problem),
+            Err(error) => unusable("bad_puzzle", error.to_string()),
+        },
         Truth::Command { row } => Prepared::Command(row.clone()),
     }
 }
@@ -249,7 +240,12 @@ fn prepare(truth: &Truth, settings: &Settings) -> Prepared {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::problem::kind;
     use serde_json::json;
+
+    fn math_truth(gold: String) -> Truth {
+        Truth::Math(kind::math::Truth { gold })
+    }
 
     fn problem(truth: Truth) -> Problem {
         Problem {
@@ -265,13 +261,17 @@ mod tests {
 
     #[test]
     fn every_kind_of_task_reaches_its_verifier() {
-        let letter = Truth::Choice { gold: 'B', options: vec!["x".into(), "y".into()], order: vec![1, 0] };
-        let follow = Truth::IfEval {
+        let letter = Truth::Choice(kind::choice::Truth {
+            gold: 'B',
+            options: vec!["x".into(), "y".into()],
+            order: vec![1, 0],
+        });
+        let follow = Truth::IfEval(kind::ifeval::Truth {
             instruction_id_list: vec!["punctuation:no_comma".into()],
             kwargs: vec![json!({})],
-        };
+        });
         for (kind, truth, right, wrong) in [
-            (TaskKind::Math, Truth::Math { gold: "\\frac12".into() }, "so $\\boxed{0.5}$", "\\boxed{2}"),
+            (TaskKind::Math, math_truth("\\frac12".into()), "so $\\boxed{0.5}$", "\\boxed{2}"),
             (TaskKind::Choice, letter, "\\boxed{B}", "\\boxed{A}"),
             (TaskKind::IfEval, follow, "no commas", "one, comma"),
         ] {
@@ -285,7 +285,7 @@ mod tests {
     #[test]
     fn a_repeated_answer_gets_the_same_grade_from_every_thread() {
         let grader = Grader::new(TaskKind::Math, Settings::default()).unwrap();
-        let problem = problem(Truth::Math { gold: "\\sin 2x".into() });
+        let problem = problem(math_truth("\\sin 2x".into()));
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
@@ -302,8 +302,13 @@ mod tests {
     #[test]
     fn one_id_with_another_answer_is_another_problem() {
         let grader = Grader::new(TaskKind::Choice, Settings::default()).unwrap();
-        let with =
-            |gold| problem(Truth::Choice { gold, options: vec!["x".into(), "y".into()], order: vec![0, 1] });
+        let with = |gold| {
+            problem(Truth::Choice(kind::choice::Truth {
+                gold,
+                options: vec!["x".into(), "y".into()],
+                order: vec![0, 1],
+            }))
+        };
         assert!(grader.grade(&with('A'), "\\boxed{A}").verdict == Verdict::Correct);
         assert!(grader.grade(&with('B'), "\\boxed{A}").verdict == Verdict::Wrong);
     }
@@ -311,7 +316,10 @@ mod tests {
     #[test]
     fn bad_data_and_panics_are_unscorable() {
         let grader = Grader::new(TaskKind::SynLogic, Settings::default()).unwrap();
-        let bad = problem(Truth::SynLogic { task: "chess".into(), game_data_str: "{}".into() });
+        let bad = problem(Truth::SynLogic(kind::synlogic::Truth {
+            task: "chess".into(),
+            game_data_str: "{}".into(),
+        }));
         let graded = grader.grade(&bad, "x");
         assert_eq!(graded.verdict, Verdict::Unscorable);
         assert!(graded.reason.starts_with("bad_puzzle: task"), "{}", graded.reason);

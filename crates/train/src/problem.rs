@@ -4,8 +4,10 @@ pub mod dataset;
 
 pub mod arithmetic;
 pub mod held_out;
+pub mod kind;
 pub mod maze;
 pub mod mix;
+pub mod row;
 pub mod text;
 
 use crate::config::{Config, TaskConfig};

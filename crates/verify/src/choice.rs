@@ -3,6 +3,7 @@
 //! The display order of the options depends only on a hash of the question, so it is the same in every run and on every
 //! machine. It is also stored with the problem.
 
+use crate::boxed;
 use crate::verdict::{Outcome, Verdict};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -128,7 +129,7 @@ impl Problem {
             let verdict = if found == self.gold { Verdict::Correct } else { Verdict::Wrong };
             Outcome::new(verdict, how)
         };
-        let said = match (last_box(response), self.compare) {
+        let said = match (boxed::last_closed(response, &["\\boxed{", "\\fbox{"]), self.compare) {
             (Some(inside), _) => inside,
             (None, Match::Letter) => return Outcome::new(Verdict::Unparsed, "no_box"),
             (None, Match::LetterOrContent) => match after_answer(response) {
@@ -187,35 +188,6 @@ impl Problem {
             (Some(i), None) => Some(letter(i)),
             _ => None,
         }
-    }
-}
-
-/// The content of the last `\boxed{...}` (or `\fbox{...}`) with closed braces.
-fn last_box(response: &str) -> Option<&str> {
-    let bytes = response.as_bytes();
-    let mut end_of_search = response.len();
-    loop {
-        let start = ["\\boxed{", "\\fbox{"]
-            .iter()
-            .filter_map(|mark| response[..end_of_search].rfind(mark).map(|i| (i, i + mark.len())))
-            .max()?;
-        let mut depth = 1usize;
-        // Braces up to the box searched before were already seen not to close this one's inside.
-        for (i, &b) in bytes.iter().enumerate().skip(start.1) {
-            match b {
-                b'{' => depth += 1,
-                b'}' => depth -= 1,
-                _ => continue,
-            }
-            if depth == 0 {
-                return Some(&response[start.1..i]);
-            }
-        }
-        if end_of_search < response.len() {
-            // Two unclosed boxes: looking on would make the work quadratic.
-            return None;
-        }
-        end_of_search = start.0;
     }
 }
 

@@ -1,6 +1,7 @@
 //! Verifiers: a pure function of (reference answer, completion, settings) -> verdict and reason,
 //! with a bounded amount of work. No I/O, clocks or threads.
 
+pub mod boxed;
 pub mod choice;
 pub mod ifeval;
 pub mod math;

@@ -12,8 +12,10 @@ use fgrpo_train::evaluation::samples::{self, Benchmark};
 use fgrpo_train::failure::OrBadInput;
 use fgrpo_train::grade::{Grader, Settings};
 use fgrpo_train::io::{files, input};
-use fgrpo_train::problem::dataset::rows::{self, Row};
-use fgrpo_train::problem::dataset::{Problem, TaskKind, Truth};
+use fgrpo_train::problem::dataset::Problem;
+use fgrpo_train::problem::dataset::rows;
+use fgrpo_train::problem::kind::{self, TaskKind, Truth};
+use fgrpo_train::problem::row::Row;
 use fgrpo_verify::verdict::Verdict;
 use rayon::prelude::*;
 use serde_json::Value;
@@ -335,18 +337,22 @@ fn truth(kind: TaskKind, response: &Response) -> Result<Truth, &'static str> {
         TaskKind::Choice => {
             let letter = response.gold.trim().trim_matches(['(', ')', '.', '$']);
             match letter.chars().collect::<Vec<_>>().as_slice() {
-                [gold @ 'A'..='Z'] => {
-                    Ok(Truth::Choice { gold: *gold, options: Vec::new(), order: Vec::new() })
-                }
+                [gold @ 'A'..='Z'] => Ok(Truth::Choice(kind::choice::Truth {
+                    gold: *gold,
+                    options: Vec::new(),
+                    order: Vec::new(),
+                })),
                 _ => Err("its reference answer is no letter"),
             }
         }
         TaskKind::IfEval => match response.instructions.clone() {
-            Some((instruction_id_list, kwargs)) => Ok(Truth::IfEval { instruction_id_list, kwargs }),
+            Some((instruction_id_list, kwargs)) => {
+                Ok(Truth::IfEval(kind::ifeval::Truth { instruction_id_list, kwargs }))
+            }
             None => Err("the dump doesn't hold its instructions"),
         },
         TaskKind::SynLogic => Err("the dump doesn't hold its puzzles"),
-        _ => Ok(Truth::Math { gold: response.gold.clone() }),
+        _ => Ok(Truth::Math(kind::math::Truth { gold: response.gold.clone() })),
     }
 }
 

@@ -17,7 +17,7 @@ use fgrpo_train::evaluation::prompts::{self, PromptRecord};
 use fgrpo_train::evaluation::texts;
 use fgrpo_train::failure::OrBadInput;
 use fgrpo_train::language::Language;
-use fgrpo_train::problem::dataset::TaskKind;
+use fgrpo_train::problem::kind::TaskKind;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};

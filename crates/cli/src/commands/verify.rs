@@ -11,7 +11,8 @@ use fgrpo_train::bad_input;
 use fgrpo_train::grade::command::CommandVerifier;
 use fgrpo_train::grade::{self, Graded, guarded, math_options, synlogic_options, unscorable};
 use fgrpo_train::io::{files, ordered};
-use fgrpo_train::problem::dataset::{answer, rows};
+use fgrpo_train::problem::dataset::rows;
+use fgrpo_train::problem::kind;
 use fgrpo_verify::verdict::Verdict;
 use fgrpo_verify::{choice, ifeval, math, synlogic};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -332,10 +333,10 @@ enum Gold<'a> {
 }
 
 impl Gold<'_> {
-    /// The answer as data sets of mathematics have it: see [`answer::gold`].
+    /// The answer as data sets of mathematics have it: see [`kind::math::gold`].
     fn text(&self) -> Result<Cow<'_, str>, BadLine> {
         match self {
-            Self::Text(text) => Ok(answer::gold(text)),
+            Self::Text(text) => Ok(kind::math::gold(text)),
             // JSON's numbers are read in double precision: of larger integers digits are lost.
             Self::Number(number) => match number.as_f64().filter(|_| number.is_f64()) {
                 Some(value) if value.abs() >= 1e15 || (value != 0.0 && value.abs() < 1e-5) => Err(format!(

@@ -5,8 +5,8 @@ use super::full::{MODELS, Model};
 use super::numbers::{Printed, printed};
 use crate::output::table::Part;
 use fgrpo_train::config::{Config, Schedule};
-use fgrpo_train::problem::dataset::TaskKind;
 use fgrpo_train::problem::dataset::presets::{Family, Preset};
+use fgrpo_train::problem::kind::TaskKind;
 
 /// What a row of the table of hyperparameters is in a configuration.
 fn hyperparameter(name: &str, c: &Config) -> Option<String> {

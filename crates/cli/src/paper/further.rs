@@ -105,7 +105,7 @@ fn evaluate(run: &Run, checkpoint: &Path, asked: Asked, all: &Path, name: &str) 
     let TaskConfig::Arithmetic(config) = &run.config.task else {
         bad_input!("{}: found another task than arithmetic", run.folder.display());
     };
-    let row = |p: &Problem| json!({"problem": p.question(), "answer": p.gold()}).to_string() + "\n";
+    let row = |p: &Problem| json!({"problem": p.question(), "answer": p.truth.gold()}).to_string() + "\n";
     let lines: String = asked.problems(config)?.iter().map(row).collect();
     std::fs::create_dir_all(all.join(name)).with_context(|| format!("creating {}", all.display()))?;
     write_whole(&data, lines.as_bytes())?;

@@ -13,7 +13,8 @@ use fgrpo_train::failure::OrBadInput;
 use fgrpo_train::io::shell::quoted;
 use fgrpo_train::language::Language;
 use fgrpo_train::problem::dataset::presets::{Family, Prompting};
-use fgrpo_train::problem::dataset::{self, TaskKind, rows};
+use fgrpo_train::problem::dataset::{self, rows};
+use fgrpo_train::problem::kind::TaskKind;
 use rayon::prelude::*;
 use std::path::{Path, PathBuf};
 

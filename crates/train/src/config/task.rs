@@ -5,7 +5,7 @@ use super::mix::MixConfig;
 use super::ranges::{MANY, whole};
 use super::text::{ArithmeticConfig, TextConfig};
 use crate::bad_input;
-use crate::problem::dataset::TaskKind;
+use crate::problem::kind::TaskKind;
 use fgrpo_core::maze::{self, HeldOut};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;

@@ -4,9 +4,9 @@ use super::defaults;
 use super::ranges::{MANY, TOKENS, whole, within};
 use crate::bad_input;
 use crate::grade;
-use crate::problem::dataset::TaskKind;
 use crate::problem::dataset::columns::Columns;
 use crate::problem::dataset::presets::{Family, Prompting};
+use crate::problem::kind::TaskKind;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 

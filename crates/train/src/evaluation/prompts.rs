@@ -3,8 +3,8 @@
 use super::folder::Folder;
 use crate::bad_input;
 use crate::language::chat::Message;
-use crate::problem::dataset::TaskKind;
 use crate::problem::held_out::{Part, Problem};
+use crate::problem::kind::TaskKind;
 use anyhow::Context;
 use std::path::Path;
 

@@ -10,7 +10,8 @@ use crate::bad_input;
 use crate::config::ArithmeticConfig;
 use crate::language::Language;
 use crate::language::chat::ChatTemplate;
-use crate::problem::dataset::{Message, Problem, Truth, id_of};
+use crate::problem::dataset::{Message, Problem, id_of};
+use crate::problem::kind::{self, Truth};
 use fgrpo_core::rng::{Key, Stream};
 use std::collections::HashSet;
 use std::fmt::Write;
@@ -152,7 +153,7 @@ fn problem(config: &ArithmeticConfig, key: Key) -> Problem {
     Problem {
         id: id_of(&messages),
         messages,
-        truth: Truth::Math { gold: value.to_string() },
+        truth: Truth::Math(kind::math::Truth { gold: value.to_string() }),
         solution: Some(solution),
         subject: None,
         level: Some(operations.to_string()),

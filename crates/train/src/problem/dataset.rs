@@ -7,7 +7,6 @@
 //! Not here: tokens. Whoever holds the tokenizer drops prompts that are too long and says so in
 //! the same report ([`FilterReport::drop`]).
 
-pub mod answer;
 pub mod columns;
 pub mod presets;
 pub mod rows;
@@ -16,83 +15,17 @@ mod shards;
 use crate::bad_input;
 use crate::io::input;
 pub use crate::language::chat::Message;
+use crate::problem::kind::math::is_mathematics;
+use crate::problem::kind::{TaskKind, Truth};
+use crate::problem::row::{Row, Table, plain_text, value};
 use anyhow::Context;
 use columns::Columns;
-use fgrpo_verify::choice;
 use rayon::prelude::*;
-use rows::Row;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::path::Path;
-
-/// What kind of answer a data set asks for, and so which verifier grades it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum TaskKind {
-    /// A mathematical answer in a box.
-    Math,
-    /// The letter of an option.
-    Choice,
-    /// Instructions that a program can check.
-    IfEval,
-    /// The 35 logic tasks.
-    SynLogic,
-    /// Whatever the user's own program grades.
-    Command,
-    /// Mazes, which are made here and need no file.
-    Maze,
-}
-
-named!(TaskKind {
-    Math = "math": "a mathematical answer in a box",
-    Choice = "choice": "the letter of an option",
-    IfEval = "ifeval": "instructions that a program can check",
-    SynLogic = "synlogic": "the 35 logic tasks",
-    Command = "command": "whatever your own program grades",
-    Maze = "maze": "mazes, which are made here and need no file",
-});
-
-/// What the verifier of a problem needs.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "lowercase")]
-pub enum Truth {
-    /// The reference answer.
-    Math {
-        /// LaTeX without its box; several answers are joined by commas.
-        gold: String,
-    },
-    /// The right letter, the options as shown, and where each came from.
-    Choice {
-        /// The letter.
-        gold: char,
-        /// The options, A first.
-        options: Vec<String>,
-        /// `order[i]` is the place, in the file, of the option shown in place `i`.
-        order: Vec<usize>,
-    },
-    /// Instructions and their arguments.
-    IfEval {
-        /// The instruction types.
-        instruction_id_list: Vec<String>,
-        /// One object for each, without nulls.
-        kwargs: Vec<Value>,
-    },
-    /// A puzzle.
-    SynLogic {
-        /// The task's name.
-        task: String,
-        /// The puzzle's data as JSON.
-        game_data_str: String,
-    },
-    /// The whole row, which the user's program receives.
-    Command {
-        /// The row.
-        row: Value,
-    },
-}
 
 /// One problem.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -117,15 +50,6 @@ impl Problem {
     /// The last user message: the question as text.
     pub fn question(&self) -> &str {
         self.messages.iter().rev().find(|m| m.role == "user").map_or("", |m| m.content.as_str())
-    }
-
-    /// The reference answer as text, where it is one.
-    pub fn gold(&self) -> Option<String> {
-        match &self.truth {
-            Truth::Math { gold } => Some(gold.clone()),
-            Truth::Choice { gold, .. } => Some(gold.to_string()),
-            Truth::IfEval { .. } | Truth::SynLogic { .. } | Truth::Command { .. } => None,
-        }
     }
 
     /// The conversation with a system prompt in front; one that the file brought along is replaced.
@@ -282,11 +206,15 @@ pub fn load(path: &Path, kind: TaskKind, columns: &Columns) -> anyhow::Result<(V
             rows::MOST_COLUMNS
         );
     }
-    let found = columns::resolve(&rows, kind, columns).with_context(|| format!("{}", path.display()))?;
+    if kind == TaskKind::Maze {
+        bad_input!("{}: found a file of mazes, wanted none: mazes are made, not read", path.display());
+    }
+    let table = Table { kind, rows: &rows };
+    let found = columns::resolve(&table, columns).with_context(|| format!("{}", path.display()))?;
     let mut report = FilterReport { read: rows.len(), ..FilterReport::default() };
     let mut problems: Vec<(usize, Problem)> = Vec::with_capacity(rows.len());
     for (i, row) in rows.iter().enumerate() {
-        match problem_of(row, kind, &found) {
+        match problem_of(row, &found) {
             Ok(problem) => problems.push((i + 1, problem)),
             Err(reason) => report.note(reason, i + 1),
         }
@@ -302,10 +230,9 @@ pub fn load(path: &Path, kind: TaskKind, columns: &Columns) -> anyhow::Result<(V
 }
 
 /// One row as a problem, or why it cannot be one.
-fn problem_of(row: &Row, kind: TaskKind, found: &columns::Found) -> Result<Problem, &'static str> {
-    let text = |column: &Option<String>| {
-        column.as_ref().and_then(|name| columns::value(row, name)).and_then(plain_text)
-    };
+fn problem_of(row: &Row, found: &columns::Found) -> Result<Problem, &'static str> {
+    let text =
+        |column: &Option<String>| column.as_ref().and_then(|name| value(row, name)).and_then(plain_text);
     let solution = text(&found.solution).filter(|s| !s.trim().is_empty());
     let mut messages = columns::messages(row, &found.prompt).ok_or("no prompt")?;
     // A conversation that ends with an answer is a demonstration.
@@ -319,28 +246,14 @@ fn problem_of(row: &Row, kind: TaskKind, found: &columns::Found) -> Result<Probl
     if messages.iter().map(|m| m.content.len()).sum::<usize>() > input::PROMPT {
         return Err("prompt of more than 4 MB");
     }
-    let truth = match kind {
-        TaskKind::Math => {
-            let stated = found.answer.as_ref().and_then(|name| columns::value(row, name));
-            let stated = stated.and_then(answer::math_answer).filter(|gold| !gold.is_empty());
-            let worked = || solution.as_deref().or(last_answer.as_deref()).and_then(answer::of_solution);
-            let gold = stated.or_else(worked).ok_or("empty answer")?;
-            Truth::Math { gold }
-        }
-        TaskKind::Choice => {
-            let truth = columns::choice(row, found, messages.last().map_or("", |m| &m.content))?;
-            if let Truth::Choice { options, .. } = &truth
-                && let Some(last) = messages.last_mut()
-            {
-                last.content = presets::choice_prompt(&last.content, options);
-            }
-            truth
-        }
-        TaskKind::IfEval => columns::instructions(row, found)?,
-        TaskKind::SynLogic => columns::puzzle(row, found)?,
-        TaskKind::Command => Truth::Command { row: Value::Object(row.clone()) },
-        TaskKind::Maze => return Err("mazes are made, not read"),
-    };
+    let worked = solution.as_deref().or(last_answer.as_deref());
+    let question = messages.last().map_or("", |m| m.content.as_str());
+    let truth = found.truth.read(row, question, worked)?;
+    if let Some(shown) = truth.shown_below(question)
+        && let Some(last) = messages.last_mut()
+    {
+        last.content = shown;
+    }
     Ok(Problem {
         id: id_of(&messages),
         truth,
@@ -355,11 +268,11 @@ fn problem_of(row: &Row, kind: TaskKind, found: &columns::Found) -> Result<Probl
 /// The reference answers that the verifier of mathematics reads as plain text.
 fn text_golds(problems: &[(usize, Problem)]) -> Option<TextGolds> {
     let golds = problems.par_iter().filter_map(|(row, problem)| match &problem.truth {
-        Truth::Math { gold } => Some((*row, gold)),
+        Truth::Math(truth) => Some((*row, &truth.gold)),
         _ => None,
     });
     let of = golds.clone().count();
-    let text: Vec<(usize, &String)> = golds.filter(|(_, gold)| !answer::is_mathematics(gold)).collect();
+    let text: Vec<(usize, &String)> = golds.filter(|(_, gold)| !is_mathematics(gold)).collect();
     let (first_row, gold) = text.first()?;
     let mut example: String = gold.chars().take(EXAMPLE_LENGTH).collect();
     if example.len() < gold.len() {
@@ -380,7 +293,7 @@ fn without_copies(problems: Vec<(usize, Problem)>, report: &mut FilterReport) ->
                 first.insert(problem.id.clone(), (at, false));
             }
             Some((other, conflict)) => {
-                *conflict |= !same_answer(&problems[*other].1.truth, &problem.truth);
+                *conflict |= !problems[*other].1.truth.agrees_with(&problem.truth);
             }
         }
     }
@@ -396,41 +309,6 @@ fn without_copies(problems: Vec<(usize, Problem)>, report: &mut FilterReport) ->
         }
     }
     kept
-}
-
-/// Whether two copies of a problem want the same answer, spacing aside. A command's rows are only
-/// compared as a whole, since what is an answer in them is the user's affair.
-fn same_answer(a: &Truth, b: &Truth) -> bool {
-    match (a, b) {
-        (Truth::Math { gold: a }, Truth::Math { gold: b }) => {
-            let bare = |s: &str| s.chars().filter(|c| !c.is_whitespace()).collect::<String>();
-            bare(a) == bare(b)
-        }
-        _ => a == b,
-    }
-}
-
-/// A scalar as text.
-pub fn plain_text(value: &Value) -> Option<String> {
-    match value {
-        Value::String(s) => Some(s.clone()),
-        Value::Number(n) => Some(match n.as_f64() {
-            // 27.0 is what a column of numbers makes of 27.
-            Some(x) if n.as_i64().is_none() && x.fract() == 0.0 && x.abs() < 9e15 => {
-                format!("{x:.0}")
-            }
-            _ => n.to_string(),
-        }),
-        Value::Bool(b) => Some(b.to_string()),
-        _ => None,
-    }
-}
-
-/// The order in which a question's options are shown; `options[0]` is the right one.
-fn shown(question: &str, options: &[String]) -> Result<Truth, &'static str> {
-    let options: Vec<&str> = options.iter().map(String::as_str).collect();
-    let shown = choice::show(question, &options).map_err(|_| "fewer than 2 or more than 26 options")?;
-    Ok(Truth::Choice { gold: shown.gold, options: shown.options, order: shown.order })
 }
 
 #[cfg(test)]

@@ -4,11 +4,12 @@
 use super::{arithmetic, maze as maze_task, text};
 use crate::bad_input;
 use crate::config::{MazeConfig, MazeReward, TaskConfig};
-use crate::grade::{Grader, Settings, answers};
+use crate::grade::{Grader, Settings};
 use crate::io::files;
 use crate::language::Language;
 use crate::problem::dataset::presets::{Preset, Prompting};
-use crate::problem::dataset::{self, Message, TaskKind, rows};
+use crate::problem::dataset::{self, Message, rows};
+use crate::problem::kind::TaskKind;
 use anyhow::Context;
 use fgrpo_core::maze::{self, HeldOut, Maze, tokens};
 use fgrpo_core::rng::Key;
@@ -59,7 +60,7 @@ impl Problem {
     /// The reference answer as text, where there is one.
     pub fn target(&self) -> Option<String> {
         match &self.question {
-            Question::Data(p) => p.gold(),
+            Question::Data(p) => p.truth.gold(),
             Question::Maze(maze) => maze.solve().map(|moves| tokens::spell(&tokens::completion(&moves))),
         }
     }
@@ -375,9 +376,7 @@ impl Judge {
             (Question::Maze(maze), By::Maze(reward)) => {
                 (maze_task::graded(maze, &tokens::read(text), *reward), Some(Some(text.trim().to_owned())))
             }
-            (Question::Data(data), By::Grader(grader)) => {
-                (grader.grade(data, text), answers::answer(self.kind, &data.truth, text))
-            }
+            (Question::Data(data), By::Grader(grader)) => (grader.grade(data, text), data.truth.vote(text)),
             _ => (crate::grade::unscorable("no_grader"), None),
         };
         Judged { verdict: graded.verdict, reason: graded.reason.into_owned(), answer }

@@ -14,7 +14,8 @@ use crate::io::files;
 use crate::language::Language;
 use crate::language::chat::Message;
 use crate::problem::dataset::presets::{Preset, Prompting};
-use crate::problem::dataset::{self, FilterReport, Problem, TaskKind};
+use crate::problem::dataset::{self, FilterReport, Problem};
+use crate::problem::kind::TaskKind;
 use anyhow::Context;
 use fgrpo_verify::verdict::Verdict;
 use rayon::prelude::*;
@@ -368,7 +369,7 @@ impl Task for TextTask {
     }
 
     fn target(&self, split: Split, id: u64) -> Option<String> {
-        self.problem(split, id).gold()
+        self.problem(split, id).truth.gold()
     }
 
     fn write_tokenizer(&self, folder: &Path) -> anyhow::Result<()> {

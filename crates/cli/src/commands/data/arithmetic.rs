@@ -60,7 +60,7 @@ fn lines(config: &ArithmeticConfig, split: SplitName, limit: Option<usize>) -> a
         SplitName::HeldOut => held_out,
     };
     let rows = problems.iter().take(limit.unwrap_or(usize::MAX)).map(|p| {
-        let row = json!({"problem": p.question(), "answer": p.gold(), "solution": p.solution});
+        let row = json!({"problem": p.question(), "answer": p.truth.gold(), "solution": p.solution});
         format!("{row}\n")
     });
     Ok(rows.collect())
@@ -69,7 +69,8 @@ fn lines(config: &ArithmeticConfig, split: SplitName, limit: Option<usize>) -> a
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fgrpo_train::problem::dataset::{self, TaskKind};
+    use fgrpo_train::problem::dataset;
+    use fgrpo_train::problem::kind::TaskKind;
 
     #[test]
     fn the_file_reads_back_as_the_problems_of_the_task() {

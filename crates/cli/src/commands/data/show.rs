@@ -9,7 +9,9 @@ use fgrpo_train::io::harmless::harmless;
 use fgrpo_train::language::Language;
 use fgrpo_train::problem::dataset::columns::Columns;
 use fgrpo_train::problem::dataset::presets::Family;
-use fgrpo_train::problem::dataset::{self, Problem, TaskKind, Truth};
+use fgrpo_train::problem::dataset::{self, Problem};
+use fgrpo_train::problem::kind::math::is_mathematics;
+use fgrpo_train::problem::kind::{TaskKind, Truth};
 use fgrpo_train::problem::{self, Split, Task};
 use fgrpo_verify::verdict::Verdict;
 use serde_json::{Value, json};
@@ -155,7 +157,7 @@ fn of_task(task: &dyn Task, split: Split, limit: u64) -> (u64, Vec<Shown>) {
         };
         // The configured verifier itself has the last word.
         let boxed = gold.as_ref().and_then(|g| task.tokens(&format!("\\boxed{{{g}}}")));
-        if let (Some(Truth::Math { .. } | Truth::Choice { .. }), Some(tokens)) =
+        if let (Some(Truth::Math(_) | Truth::Choice(_)), Some(tokens)) =
             (task.source(split, id).map(|p| &p.truth), boxed)
         {
             let graded = task.grade(split, id, &tokens, false);
@@ -181,29 +183,32 @@ fn of_task(task: &dyn Task, split: Split, limit: u64) -> (u64, Vec<Shown>) {
 
 /// What decides whether an answer to a problem is right, and how it is read.
 fn reading(problem: &Problem) -> (Option<String>, Option<String>) {
+    let gold = problem.truth.gold();
     match &problem.truth {
-        Truth::Math { gold } => {
-            let read_as = match dataset::answer::is_mathematics(gold) {
+        Truth::Math(truth) => {
+            let read_as = match is_mathematics(&truth.gold) {
                 true => "mathematics",
                 false => "plain text, which an answer has to repeat",
             };
-            (Some(gold.clone()), Some(read_as.to_owned()))
+            (gold, Some(read_as.to_owned()))
         }
-        Truth::Choice { gold, options, .. } => {
-            let place = (*gold as usize).wrapping_sub('A' as usize);
-            (Some(gold.to_string()), options.get(place).map(|o| format!("the option {o:?}")))
+        Truth::Choice(truth) => {
+            let place = (truth.gold as usize).wrapping_sub('A' as usize);
+            (gold, truth.options.get(place).map(|o| format!("the option {o:?}")))
         }
-        Truth::IfEval { instruction_id_list, kwargs } => {
-            let each = instruction_id_list.iter().zip(kwargs).map(|(id, kwargs)| format!("{id} {kwargs}"));
-            (None, Some(format!("instructions {}", each.collect::<Vec<_>>().join(", "))))
+        Truth::IfEval(truth) => {
+            let each = truth.instruction_id_list.iter().zip(&truth.kwargs);
+            let each: Vec<String> = each.map(|(id, kwargs)| format!("{id} {kwargs}")).collect();
+            (gold, Some(format!("instructions {}", each.join(", "))))
         }
-        Truth::SynLogic { task, game_data_str } => {
-            (None, Some(format!("a puzzle of {task}, {} bytes of data", game_data_str.len())))
+        Truth::SynLogic(truth) => {
+            let size = truth.game_data_str.len();
+            (gold, Some(format!("a puzzle of {}, {size} bytes of data", truth.task)))
         }
         Truth::Command { row } => {
             let columns: Vec<&str> =
                 row.as_object().map(|row| row.keys().map(String::as_str).collect()).unwrap_or_default();
-            (None, Some(format!("your program grades, which receives the columns {}", columns.join(", "))))
+            (gold, Some(format!("your program grades, which receives the columns {}", columns.join(", "))))
         }
     }
 }

@@ -1,6 +1,7 @@
 use super::*;
 use fgrpo_train::problem::dataset::columns::Columns;
-use fgrpo_train::problem::dataset::{TaskKind, Truth, load};
+use fgrpo_train::problem::dataset::load;
+use fgrpo_train::problem::kind::{TaskKind, Truth};
 use fgrpo_verify::synlogic::{Options, check};
 
 fn settings(out: PathBuf, task: &str, n: u64) -> SynLogic {
@@ -47,9 +48,7 @@ fn parquet_holds_the_same_rows_as_json_lines() {
         problems
             .iter()
             .map(|p| match &p.truth {
-                Truth::SynLogic { task, game_data_str } => {
-                    (p.id.clone(), p.messages.clone(), task.clone(), game_data_str.clone())
-                }
+                Truth::SynLogic(truth) => (p.id.clone(), p.messages.clone(), truth.clone()),
                 other => panic!("{other:?}"),
             })
             .collect::<Vec<_>>()

@@ -8,9 +8,9 @@ use fgrpo_train::evaluation::plan::Plan;
 use fgrpo_train::io::server::sampling::RequestSampling;
 use fgrpo_train::language::Language;
 use fgrpo_train::problem;
-use fgrpo_train::problem::dataset::TaskKind;
 use fgrpo_train::problem::dataset::presets::{Family, Prompting};
 use fgrpo_train::problem::held_out::{Overrides, open};
+use fgrpo_train::problem::kind::TaskKind;
 use std::path::{Path, PathBuf};
 
 /// The plan of the flags, or of a training configuration with the flags in its place where they are given. A

@@ -13,9 +13,9 @@ use fgrpo_train::evaluation::from_server::Api;
 use fgrpo_train::evaluation::plan::Origin;
 use fgrpo_train::io::server::Patience;
 use fgrpo_train::language::stop::StopTexts;
-use fgrpo_train::problem::dataset::TaskKind;
 use fgrpo_train::problem::dataset::columns::Columns;
 use fgrpo_train::problem::dataset::presets::{Family, Prompting};
+use fgrpo_train::problem::kind::TaskKind;
 use std::ffi::OsString;
 use std::path::PathBuf;
 

@@ -1,7 +1,6 @@
 //! The prompts of the paper, as data. Source: F-GRPO, table of evaluation prompt settings.
 
-use super::TaskKind;
-use fgrpo_verify::choice;
+use crate::problem::kind::TaskKind;
 use serde::{Deserialize, Serialize};
 
 /// The system prompt that asks for a boxed answer.
@@ -79,17 +78,6 @@ impl Preset {
     }
 }
 
-/// A question with its options, one to a line.
-pub fn choice_prompt(question: &str, options: &[String]) -> String {
-    let mut prompt = question.trim_end().to_owned();
-    prompt.push('\n');
-    for (i, option) in options.iter().enumerate() {
-        prompt.push_str(&format!("\n{}) {}", choice::letter(i), option.trim()));
-    }
-    prompt.push_str("\n\nAnswer with the letter of the correct option.");
-    prompt
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -109,11 +97,5 @@ mod tests {
         assert_eq!(of(Qwen3, TaskKind::SynLogic), (None, Some(true)));
         assert_eq!(of(Llama32, TaskKind::Math), (boxed, None));
         assert_eq!(of(Llama32, TaskKind::SynLogic), (None, None));
-    }
-
-    #[test]
-    fn options_are_lettered_in_their_order() {
-        let prompt = choice_prompt("Which?\n", &["x".to_owned(), " y ".to_owned()]);
-        assert_eq!(prompt, "Which?\n\nA) x\nB) y\n\nAnswer with the letter of the correct option.");
     }
 }

@@ -6,16 +6,14 @@ use crate::failure::OrBadInput;
 use crate::io::confined::{self, Limits};
 use crate::io::files;
 use crate::io::input;
+use crate::problem::row::{Row, type_name};
 use anyhow::Context;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::Path;
-
-/// One row: values by column.
-pub type Row = Map<String, Value>;
 
 /// What a data set may be, for messages.
 pub(super) const FORMATS: &str = "a file ending in .jsonl, .ndjson, .json, .csv or .tsv (with .gz or .zst behind it too) or .parquet, a folder of such files, or a split of one";
@@ -147,7 +145,7 @@ fn json(text: &str) -> anyhow::Result<Vec<Row>> {
     let objects = |values: Vec<Value>| {
         let row = |(i, value)| match value {
             Value::Object(row) => Ok(row),
-            other => anyhow::bail!("entry {}: found {}, wanted an object", i + 1, kind(&other)),
+            other => anyhow::bail!("entry {}: found {}, wanted an object", i + 1, type_name(&other)),
         };
         values.into_iter().enumerate().map(row).collect()
     };
@@ -174,18 +172,6 @@ fn json(text: &str) -> anyhow::Result<Vec<Row>> {
             },
             Err(_) => Err(error),
         },
-    }
-}
-
-/// What a value is, for messages.
-pub fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a text",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "an object",
     }
 }
 
@@ -257,39 +243,5 @@ fn field(value: &Field) -> Value {
                 .collect(),
         ),
         Field::Decimal(_) => Value::String(value.to_string()),
-    }
-}
-
-/// A list of texts as Python prints it, such as `['a', "it's"]`; `None` for anything else.
-pub fn python_list(text: &str) -> Option<Vec<String>> {
-    let mut chars = text.trim().strip_prefix('[')?.strip_suffix(']')?.chars().peekable();
-    let mut list = Vec::new();
-    loop {
-        while chars.next_if(|c| c.is_whitespace()).is_some() {}
-        let Some(quote) = chars.next() else { return Some(list) };
-        if !matches!(quote, '\'' | '"') {
-            return None;
-        }
-        let mut item = String::new();
-        loop {
-            match chars.next()? {
-                c if c == quote => break,
-                '\\' => item.push(match chars.next()? {
-                    'n' => '\n',
-                    't' => '\t',
-                    'r' => '\r',
-                    c @ ('\\' | '\'' | '"') => c,
-                    _ => return None,
-                }),
-                c => item.push(c),
-            }
-        }
-        list.push(item);
-        while chars.next_if(|c| c.is_whitespace()).is_some() {}
-        match chars.next() {
-            None => return Some(list),
-            Some(',') => {}
-            Some(_) => return None,
-        }
     }
 }

@@ -1,4 +1,6 @@
 use super::*;
+use crate::problem::kind;
+use serde_json::Value;
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -18,7 +20,7 @@ fn golds(path: &Path) -> Vec<String> {
     problems
         .into_iter()
         .map(|p| match p.truth {
-            Truth::Math { gold } => gold,
+            Truth::Math(truth) => truth.gold,
             other => panic!("{other:?}"),
         })
         .collect()
@@ -123,7 +125,7 @@ fn gpqa_options_are_shuffled_by_the_question_and_the_order_is_stored() {
         "Incorrect Answer 2": "w2", "Incorrect Answer 3": "w3", "Subdomain": "Optics"});
     let (_folder, path) = file("gpqa.jsonl", &lines(&[row]));
     let (problems, _) = load(&path, TaskKind::Choice, &Columns::default()).unwrap();
-    let Truth::Choice { gold, options, order } = &problems[0].truth else { panic!() };
+    let Truth::Choice(kind::choice::Truth { gold, options, order }) = &problems[0].truth else { panic!() };
     let place = (*gold as u8 - b'A') as usize;
     assert_eq!((options[place].as_str(), order[place]), ("right", 0));
     assert!(problems[0].question().contains(&format!("{gold}) right")));
@@ -143,7 +145,7 @@ fn a_list_of_options_keeps_its_order() {
     );
     let (problems, report) = load(&path, TaskKind::Choice, &Columns::default()).unwrap();
     let golds: Vec<char> =
-        problems.iter().map(|p| if let Truth::Choice { gold, .. } = p.truth { gold } else { '?' }).collect();
+        problems.iter().map(|p| if let Truth::Choice(truth) = &p.truth { truth.gold } else { '?' }).collect();
     assert_eq!(golds, ['C', 'B', 'A']);
     assert_eq!(report.dropped["the answer is no option"].count, 1);
 }
@@ -160,7 +162,7 @@ fn ifeval_drops_nulls_and_refuses_instructions_it_cannot_check() {
         ]),
     );
     let (problems, report) = load(&path, TaskKind::IfEval, &Columns::default()).unwrap();
-    let Truth::IfEval { kwargs, .. } = &problems[0].truth else { panic!() };
+    let Truth::IfEval(kind::ifeval::Truth { kwargs, .. }) = &problems[0].truth else { panic!() };
     assert_eq!(kwargs, &[json!({})]);
     assert_eq!(problems[0].source_id.as_deref(), Some("1000"));
     assert_eq!(report.dropped["instructions that cannot be checked"].count, 1);
@@ -176,7 +178,10 @@ fn synlogic_reads_the_task_behind_the_split_and_the_nested_puzzle() {
     let (problems, _) = load(&path, TaskKind::SynLogic, &Columns::default()).unwrap();
     assert_eq!(
         problems[0].truth,
-        Truth::SynLogic { task: "sudoku".into(), game_data_str: "{\"question\": \"\"}".into() }
+        Truth::SynLogic(kind::synlogic::Truth {
+            task: "sudoku".into(),
+            game_data_str: "{\"question\": \"\"}".into()
+        })
     );
 }
 
@@ -189,7 +194,7 @@ fn a_conversation_that_ends_with_an_answer_is_a_demonstration() {
     );
     let (problems, _) = load(&path, TaskKind::Math, &Columns::default()).unwrap();
     assert_eq!(problems[0].solution.as_deref(), Some("So \\boxed{2}."));
-    assert_eq!(problems[0].truth, Truth::Math { gold: "2".into() });
+    assert_eq!(problems[0].truth, Truth::Math(kind::math::Truth { gold: "2".into() }));
     assert_eq!(problems[0].messages.len(), 1);
 }
 
@@ -207,7 +212,7 @@ fn a_system_prompt_takes_the_place_of_the_files_own() {
     let problem = Problem {
         id: String::new(),
         messages: vec![Message::new("system", "old"), Message::new("user", "q")],
-        truth: Truth::Math { gold: "1".into() },
+        truth: Truth::Math(kind::math::Truth { gold: "1".into() }),
         solution: None,
         subject: None,
         level: None,
@@ -253,7 +258,7 @@ fn parquet_with_nested_columns_is_read_like_json() {
     let (problems, _) = load(folder.path(), TaskKind::Math, &Columns::default()).unwrap();
     assert_eq!(problems.len(), 2);
     assert_eq!(problems[0].messages, [Message::new("system", "be brief"), Message::new("user", "2+2")]);
-    assert_eq!(problems[1].truth, Truth::Math { gold: "5".into() });
+    assert_eq!(problems[1].truth, Truth::Math(kind::math::Truth { gold: "5".into() }));
     assert_eq!(problems[1].level.as_deref(), Some("2"));
 }
 

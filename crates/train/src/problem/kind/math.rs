@@ -1,14 +1,78 @@
-//! Reference answers as data sets write them, brought into the form that the verifier reads.
+//! Mathematics: reference answers as data sets write them, brought into the form that the verifier reads.
 
-use super::plain_text;
-use super::rows;
-use fgrpo_verify::math;
+use super::Beside;
+use crate::problem::row::{Row, Table, plain_text, python_list, value};
+use fgrpo_verify::{boxed, math, synlogic};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::borrow::Cow;
 
+/// The reference answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Truth {
+    /// LaTeX without its box; several answers are joined by commas.
+    pub gold: String,
+}
+
+impl Truth {
+    /// The verifier of this problem.
+    pub fn verifier(&self, options: &math::Options) -> math::Problem {
+        math::Problem::new(&self.gold, options)
+    }
+}
+
+/// Usual names of the column of answers.
+pub(super) const ANSWER: &[&str] = &[
+    "answer",
+    "final_answer",
+    "ground_truth",
+    "gold",
+    "target",
+    "expected_answer",
+    "label",
+    "reward_model.ground_truth",
+];
+
+/// Where a row has its answer. Without a column of answers they are those of the worked solutions.
+#[derive(Debug)]
+pub struct Columns {
+    answer: Option<String>,
+}
+
+impl Columns {
+    pub(super) fn find(table: &Table<'_>, beside: &Beside<'_>) -> anyhow::Result<Self> {
+        let answer = table.column("answer", beside.answer, ANSWER)?;
+        if answer.is_none() && !beside.worked {
+            table.require("the answer", None, ANSWER)?;
+        }
+        Ok(Self { answer })
+    }
+
+    pub(super) fn read(&self, row: &Row, worked: Option<&str>) -> Result<Truth, &'static str> {
+        let stated = self.answer.as_ref().and_then(|name| value(row, name));
+        let stated = stated.and_then(math_answer).filter(|gold| !gold.is_empty());
+        let gold = stated.or_else(|| worked.and_then(of_solution)).ok_or("empty answer")?;
+        Ok(Truth { gold })
+    }
+}
+
+/// What stands in the last box of a completion whose braces close.
+pub(super) fn boxed(completion: &str) -> Option<&str> {
+    boxed::last_closed(completion, &["\\boxed{"])
+}
+
+/// An answer without spaces, dollar signs and the commands that only change how it looks.
+pub(super) fn plain(answer: &str) -> String {
+    let mut text = answer.to_owned();
+    for noise in ["\\left", "\\right", "\\,", "\\;", "\\!", "$", "dfrac", "tfrac"] {
+        text = text.replace(noise, if noise.ends_with("frac") { "frac" } else { "" });
+    }
+    text.split_whitespace().collect()
+}
+
 /// A mathematical reference answer: a text, a number, a list of texts, or a text that holds such a
 /// list as JSON or Python writes it.
-pub(super) fn math_answer(value: &Value) -> Option<String> {
+fn math_answer(value: &Value) -> Option<String> {
     match value {
         Value::Array(list) => {
             let parts: Vec<String> = list.iter().filter_map(math_answer).collect();
@@ -18,7 +82,7 @@ pub(super) fn math_answer(value: &Value) -> Option<String> {
             let trimmed = text.trim();
             if trimmed.starts_with("[\"") || trimmed.starts_with("['") {
                 let json = serde_json::from_str::<Vec<String>>(trimmed).ok();
-                if let Some(list) = json.or_else(|| rows::python_list(trimmed)) {
+                if let Some(list) = json.or_else(|| python_list(trimmed)) {
                     return math_answer(&Value::Array(list.into_iter().map(Value::String).collect()));
                 }
             }
@@ -115,29 +179,12 @@ fn plain_answer(text: &str) -> String {
 }
 
 /// The answer of a worked solution: what stands in its last box, or behind `####` on its last line.
-pub(super) fn of_solution(solution: &str) -> Option<String> {
-    last_boxed(solution).or_else(|| match gold(solution) {
+fn of_solution(solution: &str) -> Option<String> {
+    let boxed = synlogic::extract::last_boxed(solution).filter(|inside| !inside.is_empty());
+    boxed.map(str::to_owned).or_else(|| match gold(solution) {
         Cow::Borrowed(whole) if whole.len() == solution.len() => None,
         found => Some(plain_answer(&found)),
     })
-}
-
-/// What stands in the last box of a solution.
-fn last_boxed(solution: &str) -> Option<String> {
-    let start = solution.rfind("\\boxed{")? + "\\boxed{".len();
-    let mut depth = 1usize;
-    for (i, c) in solution[start..].char_indices() {
-        match c {
-            '{' => depth += 1,
-            '}' => depth -= 1,
-            _ => continue,
-        }
-        if depth == 0 {
-            let inside = solution[start..start + i].trim();
-            return (!inside.is_empty()).then(|| inside.to_owned());
-        }
-    }
-    None
 }
 
 #[cfg(test)]

@@ -1,0 +1,191 @@
+//! Kinds of problems that have a reference answer in a file: one file each, for the columns it is read from, the
+//! verifier that checks it and the answers that majority votes count.
+//!
+//! A kind is added with a file here and a variant in each enum of this one; the compiler lists the matches.
+
+pub mod choice;
+pub mod ifeval;
+pub mod math;
+pub mod synlogic;
+
+use crate::problem::row::{Row, Table};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// What kind of answer a data set asks for, and so which verifier grades it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TaskKind {
+    /// A mathematical answer in a box.
+    Math,
+    /// The letter of an option.
+    Choice,
+    /// Instructions that a program can check.
+    IfEval,
+    /// The 35 logic tasks.
+    SynLogic,
+    /// Whatever the user's own program grades.
+    Command,
+    /// Mazes, which are made here and need no file.
+    Maze,
+}
+
+named!(TaskKind {
+    Math = "math": "a mathematical answer in a box",
+    Choice = "choice": "the letter of an option",
+    IfEval = "ifeval": "instructions that a program can check",
+    SynLogic = "synlogic": "the 35 logic tasks",
+    Command = "command": "whatever your own program grades",
+    Maze = "maze": "mazes, which are made here and need no file",
+});
+
+/// What the verifier of a problem needs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum Truth {
+    /// The reference answer.
+    Math(math::Truth),
+    /// The options and the right letter.
+    Choice(choice::Truth),
+    /// Instructions and their arguments.
+    IfEval(ifeval::Truth),
+    /// A puzzle.
+    SynLogic(synlogic::Truth),
+    /// The whole row, which the user's program receives.
+    Command {
+        /// The row.
+        row: Value,
+    },
+}
+
+impl Truth {
+    /// The question as it is put to a model: with what the truth says has to be shown.
+    pub fn shown_below(&self, question: &str) -> Option<String> {
+        match self {
+            Self::Choice(truth) => Some(truth.shown_below(question)),
+            Self::Math(_) | Self::IfEval(_) | Self::SynLogic(_) | Self::Command { .. } => None,
+        }
+    }
+
+    /// The reference answer as text, where it is one.
+    pub fn gold(&self) -> Option<String> {
+        match self {
+            Self::Math(truth) => Some(truth.gold.clone()),
+            Self::Choice(truth) => Some(truth.gold.to_string()),
+            Self::IfEval(_) | Self::SynLogic(_) | Self::Command { .. } => None,
+        }
+    }
+
+    /// The answer that a completion gives, as text, for majority votes: `None` where this kind of problem has no
+    /// votes, `Some(None)` where there is no answer.
+    ///
+    /// Verifiers decide what is correct; here only wrong answers are told apart. Two spellings of one wrong
+    /// answer that differ by more than spaces, dollar signs and sizing commands count as two votes.
+    pub fn vote(&self, completion: &str) -> Option<Option<String>> {
+        let found = match self {
+            Self::Math(_) | Self::Choice(_) => {
+                math::boxed(completion).or_else(|| synlogic::tagged(completion))
+            }
+            Self::SynLogic(_) => synlogic::tagged(completion).or_else(|| math::boxed(completion)),
+            Self::IfEval(_) | Self::Command { .. } => return None,
+        };
+        Some(found.map(math::plain).filter(|a| !a.is_empty() && a.len() <= LONGEST_VOTE))
+    }
+
+    /// Whether two copies of a problem want the same answer, spacing aside. A command's rows are only
+    /// compared as a whole, since what is an answer in them is the user's affair.
+    pub fn agrees_with(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Math(a), Self::Math(b)) => {
+                let bare = |s: &str| s.chars().filter(|c| !c.is_whitespace()).collect::<String>();
+                bare(&a.gold) == bare(&b.gold)
+            }
+            _ => self == other,
+        }
+    }
+}
+
+/// Longest answer that votes count, in bytes; a longer one is no answer anyone repeats.
+const LONGEST_VOTE: usize = 200;
+
+/// The columns that a data set's reference answers are read from.
+#[derive(Debug)]
+pub(super) enum Columns {
+    Math(math::Columns),
+    Choice(choice::Columns),
+    IfEval(ifeval::Columns),
+    SynLogic(synlogic::Columns),
+    /// The whole row.
+    Command,
+}
+
+/// What a data set has beside the columns of its kind.
+pub(super) struct Beside<'a> {
+    /// The column of answers that the user named.
+    pub(super) answer: Option<&'a str>,
+    /// Whether rows have a worked solution, or end with an answer of the assistant.
+    pub(super) worked: bool,
+}
+
+impl Columns {
+    /// Finds the columns that a kind needs.
+    ///
+    /// # Errors
+    /// Bad input where one is missing, naming what was found and what was wanted.
+    pub(super) fn find(table: &Table<'_>, beside: &Beside<'_>) -> anyhow::Result<Self> {
+        Ok(match table.kind {
+            TaskKind::Math => Self::Math(math::Columns::find(table, beside)?),
+            TaskKind::Choice => Self::Choice(choice::Columns::find(table, beside)?),
+            TaskKind::IfEval => Self::IfEval(ifeval::Columns::find(table)?),
+            TaskKind::SynLogic => Self::SynLogic(synlogic::Columns::find(table)?),
+            // Mazes are made, not read; no file of them gets here.
+            TaskKind::Command | TaskKind::Maze => Self::Command,
+        })
+    }
+
+    /// The truth of a row, or why it has none. `worked` is its worked solution.
+    pub(super) fn read(
+        &self,
+        row: &Row,
+        question: &str,
+        worked: Option<&str>,
+    ) -> Result<Truth, &'static str> {
+        Ok(match self {
+            Self::Math(columns) => Truth::Math(columns.read(row, worked)?),
+            Self::Choice(columns) => Truth::Choice(columns.read(row, question)?),
+            Self::IfEval(columns) => Truth::IfEval(columns.read(row)?),
+            Self::SynLogic(columns) => Truth::SynLogic(columns.read(row)?),
+            Self::Command => Truth::Command { row: Value::Object(row.clone()) },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_closed_box_is_the_vote() {
+        let truth = Truth::Math(math::Truth { gold: "1".into() });
+        for (text, wanted) in [
+            ("so \\boxed{1} or \\boxed{\\dfrac{1}{2}}.", Some("\\frac{1}{2}")),
+            ("\\boxed{ 1, 2 } then \\boxed{3", Some("1,2")),
+            ("no box", None),
+            ("\\boxed{}", None),
+        ] {
+            assert_eq!(truth.vote(text), Some(wanted.map(str::to_owned)), "{text}");
+        }
+    }
+
+    #[test]
+    fn instructions_have_no_votes() {
+        let truth = ifeval::Truth { instruction_id_list: vec![], kwargs: vec![] };
+        assert_eq!(Truth::IfEval(truth).vote("\\boxed{1}"), None);
+    }
+
+    #[test]
+    fn truths_are_written_with_their_kind() {
+        let truth = Truth::Math(math::Truth { gold: "1".into() });
+        assert_eq!(serde_json::to_string(&truth).unwrap(), r#"{"kind":"math","gold":"1"}"#);
+    }
+}

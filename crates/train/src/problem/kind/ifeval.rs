@@ -1,0 +1,65 @@
+//! Instructions that a program can check, as IFEval has them.
+
+use crate::problem::row::{Row, Table, structured, value};
+use fgrpo_verify::ifeval;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// Instructions and their arguments.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Truth {
+    /// The instruction types.
+    pub instruction_id_list: Vec<String>,
+    /// One object for each, without nulls.
+    pub kwargs: Vec<Value>,
+}
+
+impl Truth {
+    /// The verifier of this problem.
+    ///
+    /// # Errors
+    /// An instruction that isn't known, or whose arguments have no meaning.
+    pub fn verifier(&self) -> Result<ifeval::Problem, ifeval::Error> {
+        ifeval::Problem::new(&self.instruction_id_list, &self.kwargs)
+    }
+}
+
+/// Where a row has its instructions and their arguments.
+#[derive(Debug)]
+pub struct Columns {
+    instructions: String,
+    arguments: String,
+}
+
+impl Columns {
+    pub(super) fn find(table: &Table<'_>) -> anyhow::Result<Self> {
+        let need = |what, name| table.require(what, table.spelling(name), &[name]);
+        Ok(Self {
+            instructions: need("the instructions", "instruction_id_list")?,
+            arguments: need("the instructions' arguments", "kwargs")?,
+        })
+    }
+
+    pub(super) fn read(&self, row: &Row) -> Result<Truth, &'static str> {
+        let list = |name: &str| match value(row, name).map(structured) {
+            Some(Value::Array(list)) => Some(list),
+            _ => None,
+        };
+        let ids = list(&self.instructions).ok_or("no list of instructions")?;
+        let ids: Option<Vec<String>> = ids.iter().map(|v| v.as_str().map(str::to_owned)).collect();
+        let instruction_id_list = ids.filter(|ids| !ids.is_empty()).ok_or("no list of instructions")?;
+        let kwargs = list(&self.arguments)
+            .ok_or("no list of arguments")?
+            .iter()
+            .map(|entry| match structured(entry) {
+                Value::Object(object) => {
+                    Value::Object(object.into_iter().filter(|(_, v)| !v.is_null()).collect())
+                }
+                _ => Value::Object(Map::new()),
+            })
+            .collect();
+        let truth = Truth { instruction_id_list, kwargs };
+        truth.verifier().map_err(|_| "instructions that cannot be checked")?;
+        Ok(truth)
+    }
+}

@@ -1,0 +1,61 @@
+//! The logic tasks of SynLogic.
+
+use crate::problem::row::{Row, Table, value};
+use fgrpo_verify::synlogic;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// A puzzle.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Truth {
+    /// The task's name.
+    pub task: String,
+    /// The puzzle's data as JSON.
+    pub game_data_str: String,
+}
+
+impl Truth {
+    /// The verifier of this problem.
+    ///
+    /// # Errors
+    /// A task that isn't known, or a puzzle that can't be read.
+    pub fn verifier(&self) -> Result<synlogic::Problem, synlogic::Error> {
+        self.task.parse().and_then(|task| synlogic::Problem::parse(task, &self.game_data_str))
+    }
+}
+
+/// Where a row has its task and its puzzle.
+#[derive(Debug)]
+pub struct Columns {
+    task: String,
+    game: String,
+}
+
+impl Columns {
+    pub(super) fn find(table: &Table<'_>) -> anyhow::Result<Self> {
+        let need = |what, usual: &[&str]| table.require(what, table.first_of(usual), usual);
+        Ok(Self {
+            game: need("the puzzle", &["extra_info.game_data_str", "game_data_str"])?,
+            task: need("the task", &["data_source", "task"])?,
+        })
+    }
+
+    pub(super) fn read(&self, row: &Row) -> Result<Truth, &'static str> {
+        let game = value(row, &self.game).ok_or("no puzzle")?;
+        let game_data_str = match game {
+            Value::String(text) if !text.trim().is_empty() => text.clone(),
+            Value::Object(_) => game.to_string(),
+            _ => return Err("no puzzle"),
+        };
+        let task = value(row, &self.task).and_then(Value::as_str).ok_or("no task")?;
+        // The task may stand behind the name of a split: `val/sudoku`.
+        let task = task.rsplit('/').next().unwrap_or(task).to_owned();
+        Ok(Truth { task, game_data_str })
+    }
+}
+
+/// What stands in the last `<answer>` tags of a completion.
+pub(super) fn tagged(text: &str) -> Option<&str> {
+    let (_, after) = text.rsplit_once("<answer>")?;
+    after.split_once("</answer>").map(|(inside, _)| inside)
+}

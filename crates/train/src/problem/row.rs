@@ -1,0 +1,162 @@
+//! Rows of a data set, and how columns are found in them.
+
+use crate::bad_input;
+use serde_json::{Map, Value};
+
+/// One row: values by column.
+pub type Row = Map<String, Value>;
+
+/// The rows of one data set, whose columns are looked for.
+pub struct Table<'a> {
+    /// What kind of problems they hold, for messages.
+    pub kind: super::kind::TaskKind,
+    /// The rows.
+    pub rows: &'a [Row],
+}
+
+impl Table<'_> {
+    /// The first of these names that the rows have.
+    pub fn first_of(&self, names: &[&str]) -> Option<String> {
+        names.iter().find_map(|name| self.spelling(name))
+    }
+
+    /// The column that the user named, which the rows must have, or the first of the usual names.
+    ///
+    /// # Errors
+    /// Bad input where the rows lack the named column.
+    pub fn column(&self, what: &str, given: Option<&str>, usual: &[&str]) -> anyhow::Result<Option<String>> {
+        let Some(given) = given else { return Ok(self.first_of(usual)) };
+        match self.spelling(given) {
+            Some(name) => Ok(Some(name)),
+            None => bad_input!("column for {what}: wanted {given:?}, found {}", self.names()),
+        }
+    }
+
+    /// Refuses data without a column that the kind needs.
+    ///
+    /// # Errors
+    /// Bad input that names what was found and what was wanted.
+    pub fn require(&self, what: &str, found: Option<String>, usual: &[&str]) -> anyhow::Result<String> {
+        match found {
+            Some(name) => Ok(name),
+            None => bad_input!(
+                "{} data needs a column for {what}: wanted one of {}, found {}",
+                self.kind,
+                usual.join(", "),
+                self.names()
+            ),
+        }
+    }
+
+    /// The actual spelling of a column that rows have, whatever its case.
+    pub fn spelling(&self, wanted: &str) -> Option<String> {
+        // The first rows decide; a column that only later rows have is named by its user.
+        self.rows.iter().take(50).find_map(|row| find(row, wanted))
+    }
+
+    /// The columns of the first rows, for messages.
+    fn names(&self) -> String {
+        let mut names: Vec<&str> = Vec::new();
+        for name in self.rows.iter().take(50).flat_map(Map::keys) {
+            if !names.contains(&name.as_str()) {
+                names.push(name);
+            }
+            if names.len() > 30 {
+                names.push("...");
+                break;
+            }
+        }
+        names.join(", ")
+    }
+}
+
+/// The value of a column; a dot reaches into objects and into texts that hold JSON.
+pub fn value<'a>(row: &'a Row, name: &str) -> Option<&'a Value> {
+    if let Some(found) = row.get(name) {
+        return Some(found);
+    }
+    let (outer, inner) = name.split_once('.')?;
+    value(row.get(outer)?.as_object()?, inner)
+}
+
+fn find(row: &Row, wanted: &str) -> Option<String> {
+    if let Some(name) = row.keys().find(|name| name.eq_ignore_ascii_case(wanted)) {
+        return Some(name.clone());
+    }
+    let (outer, inner) = wanted.split_once('.')?;
+    let outer = row.keys().find(|name| name.eq_ignore_ascii_case(outer))?;
+    let inner = find(row[outer].as_object()?, inner)?;
+    Some(format!("{outer}.{inner}"))
+}
+
+/// A value, or what it holds as JSON where it is a text (CSV has nothing else).
+pub fn structured(value: &Value) -> Value {
+    match value {
+        Value::String(text) if text.trim_start().starts_with(['[', '{']) => {
+            serde_json::from_str(text).unwrap_or_else(|_| value.clone())
+        }
+        other => other.clone(),
+    }
+}
+
+/// A scalar as text.
+pub fn plain_text(value: &Value) -> Option<String> {
+    match value {
+        Value::String(s) => Some(s.clone()),
+        Value::Number(n) => Some(match n.as_f64() {
+            // 27.0 is what a column of numbers makes of 27.
+            Some(x) if n.as_i64().is_none() && x.fract() == 0.0 && x.abs() < 9e15 => {
+                format!("{x:.0}")
+            }
+            _ => n.to_string(),
+        }),
+        Value::Bool(b) => Some(b.to_string()),
+        _ => None,
+    }
+}
+
+/// What a value is, for messages.
+pub fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}
+
+/// A list of texts as Python prints it, such as `['a', "it's"]`; `None` for anything else.
+pub fn python_list(text: &str) -> Option<Vec<String>> {
+    let mut chars = text.trim().strip_prefix('[')?.strip_suffix(']')?.chars().peekable();
+    let mut list = Vec::new();
+    loop {
+        while chars.next_if(|c| c.is_whitespace()).is_some() {}
+        let Some(quote) = chars.next() else { return Some(list) };
+        if !matches!(quote, '\'' | '"') {
+            return None;
+        }
+        let mut item = String::new();
+        loop {
+            match chars.next()? {
+                c if c == quote => break,
+                '\\' => item.push(match chars.next()? {
+                    'n' => '\n',
+                    't' => '\t',
+                    'r' => '\r',
+                    c @ ('\\' | '\'' | '"') => c,
+                    _ => return None,
+                }),
+                c => item.push(c),
+            }
+        }
+        list.push(item);
+        while chars.next_if(|c| c.is_whitespace()).is_some() {}
+        match chars.next() {
+            None => return Some(list),
+            Some(',') => {}
+            Some(_) => return None,
+        }
+    }
+}

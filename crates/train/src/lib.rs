@@ -5,7 +5,7 @@
 //! told through [`events::Events`]. A run, in full:
 //!
 //! ```
-//! use fgrpo_train::{config::Config, device::DeviceName, run::folder::Held, trainer};
+//! use fgrpo_train::{config::Config, device::DeviceName, run::folder::IfExists, trainer};
 //!
 //! # fn main() -> anyhow::Result<()> {
 //! let text = r#"
@@ -17,7 +17,7 @@
 //!     eval = { every = 1, samples = 2, k = [1] }"#;
 //! let config = Config::parse(text, &["update.lr=1e-4".to_owned()])?;
 //! let folder = tempfile::tempdir()?;
-//! let ending = trainer::train(&config, folder.path(), Held::Refuse, DeviceName::Cpu, &mut ())?;
+//! let ending = trainer::train(&config, folder.path(), IfExists::Refuse, DeviceName::Cpu, &mut ())?;
 //! assert!(matches!(ending, trainer::Ending::Done(_)));
 //! assert!(folder.path().join("checkpoints/step-000001/model.safetensors").exists());
 //! # Ok(())

@@ -17,7 +17,7 @@ use crate::io::files::{Existing, clear_partial, copy, publish, read_lines, write
 use crate::policy;
 use crate::problem::{self, Task};
 use crate::run::checkpoint::{self, Contents};
-use crate::run::folder::{Held, RunDir};
+use crate::run::folder::{IfExists, RunDir};
 use crate::run::tensorboard::TensorBoard;
 use crate::trainer::Ending;
 use anyhow::Context;
@@ -57,14 +57,14 @@ pub struct SftLine<N = f64> {
 pub fn run(
     config: &Config,
     out: &Path,
-    held: Held,
+    if_exists: IfExists,
     device: DeviceName,
     events: &mut dyn Events,
 ) -> anyhow::Result<Ending> {
     let sft = settings(config)?;
     let device = device::of_run(device, config)?;
     let task = problem::open(config)?;
-    let run = RunDir::open(out, config, held)?;
+    let run = RunDir::open(out, config, if_exists)?;
     events.opened(&run.path)?;
     let place = Fit {
         config,

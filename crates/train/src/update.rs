@@ -53,7 +53,7 @@ pub struct LossSettings {
 
 /// What one update hands to the next beside the engine's weights and optimizer; part of a checkpoint.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Carried {
+pub struct UpdateState {
     /// Updates skipped in a row for a loss or gradient that wasn't finite.
     pub skipped_in_a_row: u64,
     /// DARO's parameters before softplus, by number of correct completions from 1.
@@ -90,7 +90,7 @@ pub struct Sums {
     pub skipped: u64,
 }
 
-impl Carried {
+impl UpdateState {
     /// Weights of 1 for DARO with groups of this size, unless such weights are there to go on with: a
     /// checkpoint made with another group size, or before DARO was chosen, has none. `None`: no DARO.
     pub fn prepare(&mut self, daro: Option<usize>) {
@@ -109,7 +109,7 @@ impl Carried {
 
 /// Runs the optimizer updates of one rollout batch: `epochs` passes over mini-batches of prompts.
 ///
-/// `carried.skipped_in_a_row` counts updates skipped for a loss or gradient that isn't finite; at
+/// `state.skipped_in_a_row` counts updates skipped for a loss or gradient that isn't finite; at
 /// `update.max_skipped` the run must stop, which the caller does. DARO's weights take their step after the
 /// model's, from the losses of the same pass.
 ///
@@ -121,7 +121,7 @@ pub fn update(
     loss: &LossSettings,
     config: &UpdateConfig,
     lr: f64,
-    carried: &mut Carried,
+    state: &mut UpdateState,
 ) -> anyhow::Result<Sums> {
     let mut sums = Sums::default();
     let objective = &loss.objective;
@@ -139,7 +139,7 @@ pub fn update(
     };
     for _ in 0..config.epochs {
         for mini_batch in groups.chunks(size) {
-            let daro = carried.daro.as_ref().filter(|_| loss.daro_lr.is_some());
+            let daro = state.daro.as_ref().filter(|_| loss.daro_lr.is_some());
             let daro = daro.map(|raw| Daro { raw: raw.clone() });
             let packed = Packed::new(mini_batch, objective, daro.as_ref(), config.micro_batch_tokens);
             let scores = packed.accumulate(engine, objective, loss.temperature)?;
@@ -154,15 +154,15 @@ pub fn update(
             if report.applied {
                 sums.applied += 1;
                 sums.gradient_norm += report.gradient_norm;
-                carried.skipped_in_a_row = 0;
+                state.skipped_in_a_row = 0;
                 if let (Some(mut daro), Some(levels), Some(lr)) = (daro, levels, loss.daro_lr) {
                     daro.step(&levels, lr);
-                    carried.daro = Some(daro.raw);
+                    state.daro = Some(daro.raw);
                 }
             } else {
                 sums.skipped += 1;
-                carried.skipped_in_a_row += 1;
-                if carried.skipped_in_a_row >= config.max_skipped {
+                state.skipped_in_a_row += 1;
+                if state.skipped_in_a_row >= config.max_skipped {
                     return Ok(sums);
                 }
             }

@@ -17,7 +17,7 @@ use fgrpo_train::failure::Stopped;
 use fgrpo_train::io::files::write_whole;
 use fgrpo_train::io::interrupt;
 use fgrpo_train::io::server::sampling::RequestSampling;
-use fgrpo_train::io::server::{Failure, Patience, Server};
+use fgrpo_train::io::server::{Failure, RetryPolicy, Server};
 use fgrpo_train::problem::dataset;
 use fgrpo_train::problem::dataset::columns::Columns;
 use fgrpo_train::problem::kind::TaskKind;
@@ -412,13 +412,13 @@ fn results(args: &Args) -> anyhow::Result<Vec<Found>> {
             if args.model.is_none() {
                 bad_input!("--model: wanted the name of the model at {url}");
             }
-            let patience = Patience {
+            let retry = RetryPolicy {
                 timeout: Duration::from_secs(600),
                 retries: 8,
                 first_wait: Duration::from_millis(500),
                 longest_wait: Duration::from_secs(30),
             };
-            Some(Server::new(url, args.key_env.as_deref(), patience)?)
+            Some(Server::new(url, args.key_env.as_deref(), retry)?)
         }
         (_, None, _) => {
             bad_input!("--server: wanted the address of the server, or --embeddings FILE for each folder")

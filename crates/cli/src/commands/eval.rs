@@ -135,7 +135,7 @@ fn model_of(args: &Args, source: &Source, folder: &Folder) -> anyhow::Result<(St
         }
         Source::Samples(path) => Ok((args.model.clone().unwrap_or_else(|| files::stem(path)), None)),
         Source::Server(url) => {
-            let server = Server::new(url, args.key_env.as_deref(), args.patience())?;
+            let server = Server::new(url, args.key_env.as_deref(), args.retry())?;
             if let Some(name) = &args.model {
                 return Ok((name.clone(), Some(server)));
             }

@@ -10,7 +10,7 @@ use fgrpo_train::evaluation::record::Evaluation;
 use fgrpo_train::io::files::read_lines;
 use fgrpo_train::io::interrupt;
 use fgrpo_train::problem::{self, Split};
-use fgrpo_train::run::folder::{Held, differences};
+use fgrpo_train::run::folder::{IfExists, differences};
 use fgrpo_train::run::metrics::{self, Metrics};
 use fgrpo_train::trainer::Ending;
 use std::path::Path;
@@ -40,12 +40,12 @@ pub fn train_unfinished<'a>(
     for (i, (config, folder, state)) in runs.enumerate() {
         let done = if state == State::Finished { ": done" } else { "" };
         say!("[{}/{total}] {}{done}", i + 1, folder.display());
-        let held = match state {
+        let if_exists = match state {
             State::Finished => continue,
-            State::Begun => Held::Resume { accept_changes: false },
-            State::Absent => Held::Refuse,
+            State::Begun => IfExists::Resume { accept_changes: false },
+            State::Absent => IfExists::Refuse,
         };
-        match run_and_report(config, folder, held, device, &mut Console::new())? {
+        match run_and_report(config, folder, if_exists, device, &mut Console::new())? {
             Ending::Done(summary) => say!("{summary}"),
             Ending::Interrupted => return Ok(false),
         }

@@ -44,7 +44,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         PathBuf::from("runs").join(format!("{}-sft", stem.to_string_lossy()))
     });
     let mut console = Console::new();
-    let ending = sft::run(&config, &out, args.held(), args.device, &mut console)?;
+    let ending = sft::run(&config, &out, args.if_exists(), args.device, &mut console)?;
     if !sft::lines(&out)?.is_empty() {
         let page = out.join("report.html");
         write_report(std::slice::from_ref(&out), &page)?;

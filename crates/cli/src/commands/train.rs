@@ -8,7 +8,7 @@ use fgrpo_train::events::Events;
 use fgrpo_train::failure::Stopped;
 use fgrpo_train::io::interrupt;
 use fgrpo_train::io::shell::resuming_command;
-use fgrpo_train::run::folder::Held;
+use fgrpo_train::run::folder::IfExists;
 use fgrpo_train::trainer::{Ending, has_steps, train};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -63,7 +63,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     });
     interrupt::listen();
     let mut console = Console::new();
-    conclude(run_and_report(&config, &out, args.held(), args.device, &mut console)?)
+    conclude(run_and_report(&config, &out, args.if_exists(), args.device, &mut console)?)
 }
 
 /// Trains, and writes the run's report, also of a run that was stopped.
@@ -73,11 +73,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 pub fn run_and_report(
     config: &Config,
     out: &Path,
-    held: Held,
+    if_exists: IfExists,
     device: DeviceName,
     console: &mut Console,
 ) -> anyhow::Result<Ending> {
-    let ended = train(config, out, held, device, console);
+    let ended = train(config, out, if_exists, device, console);
     // Nothing was begun in a folder that was refused.
     if !console.opened_folder(out) {
         return ended;
@@ -97,11 +97,11 @@ pub fn run_and_report(
 
 impl Args {
     /// What to do with a run that is there already.
-    pub fn held(&self) -> Held {
+    pub fn if_exists(&self) -> IfExists {
         match (self.resume, self.restart) {
-            (true, _) => Held::Resume { accept_changes: self.accept_changes },
-            (_, true) => Held::Restart,
-            _ => Held::Refuse,
+            (true, _) => IfExists::Resume { accept_changes: self.accept_changes },
+            (_, true) => IfExists::Restart,
+            _ => IfExists::Refuse,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::rollout::RolloutConfig;
 use crate::bad_input;
-use crate::io::server::{Patience, check_address};
+use crate::io::server::{RetryPolicy, check_address};
 use serde::{Deserialize, Serialize};
 
 /// An OpenAI-compatible server that completions are sampled from.
@@ -93,8 +93,8 @@ fn retry_wait() -> f64 {
 
 impl ServerConfig {
     /// How long the server is tried.
-    pub fn patience(&self) -> Patience {
-        Patience::of(self.timeout, self.retries, self.retry_wait)
+    pub fn retry(&self) -> RetryPolicy {
+        RetryPolicy::of(self.timeout, self.retries, self.retry_wait)
     }
 
     pub(super) fn check(&self, rollout: &RolloutConfig) -> anyhow::Result<()> {

@@ -69,6 +69,11 @@ impl UpdateConfig {
         }
     }
 
+    /// The learning rate of a step out of so many.
+    pub fn lr_at(&self, step: u64, steps: u64) -> f64 {
+        self.peak_lr() * self.schedule.factor(step, self.warmup_steps, steps)
+    }
+
     pub(super) fn check(&self, prompts: usize) -> anyhow::Result<()> {
         learning_rate("update.lr", self.lr)?;
         not_negative("update.low_lr_gamma", self.low_lr_gamma)?;

@@ -210,6 +210,37 @@ fn estimate(sets: &[(&[&Problem], Key)], ks: &[u64]) -> Estimate {
 }
 
 impl Evaluation {
+    /// Every pass@k under the name that TensorBoard shows.
+    pub fn scalars(&self) -> Vec<(String, f64)> {
+        let parts = self.parts.iter().map(|(name, part)| (name.as_str(), &part.pass_at_k));
+        std::iter::once(("held-out", &self.pass_at_k))
+            .chain(parts)
+            .flat_map(|(name, curve)| curve.iter().map(move |(k, p)| (format!("{name}/pass@{k}"), *p)))
+            .collect()
+    }
+
+    /// The smallest and the largest k, so that a line fits a terminal, and what could not be counted.
+    pub fn in_short(&self) -> String {
+        let percent = |name: &str, (k, p): (&usize, &f64)| format!("{name}pass@{k} {:.1} %", 100.0 * p);
+        let (first, last) = (self.pass_at_k.first_key_value(), self.pass_at_k.last_key_value());
+        let mut words: Vec<String> = first.map(|end| percent("", end)).into_iter().collect();
+        words.extend(last.filter(|_| first != last).map(|end| percent("", end)));
+        words.extend(self.parts.iter().filter_map(|(name, part)| {
+            Some(percent(&format!("{name} "), part.pass_at_k.first_key_value()?))
+        }));
+        if self.pass_at_k.is_empty() {
+            words.push(format!(
+                "no pass@k, since {} of {} samples could not be graded",
+                self.unscorable,
+                self.problems * self.samples
+            ));
+        }
+        words.extend(self.left_out.iter().map(|(k, few)| {
+            format!("{few} of {} problems left out of pass@{k}, with fewer scored samples", self.problems)
+        }));
+        words.join(", ")
+    }
+
     /// What is missing of the estimate, in words: samples that could not be scored and the problems that lack them.
     pub fn warning(&self) -> Option<String> {
         if self.unscorable == 0 {

@@ -459,8 +459,8 @@ mod tests {
         let grandchild: i32 = std::fs::read_to_string(pids).unwrap().parse().unwrap();
         // Killed, and reaped by whoever adopted it; a zombie has no command line.
         let gone = || std::fs::read(format!("/proc/{grandchild}/cmdline")).map_or(true, |c| c.is_empty());
-        let patience = Instant::now() + Duration::from_secs(5);
-        while !gone() && Instant::now() < patience {
+        let retry = Instant::now() + Duration::from_secs(5);
+        while !gone() && Instant::now() < retry {
             std::thread::sleep(Duration::from_millis(10));
         }
         assert!(gone(), "process {grandchild} still runs");

@@ -35,7 +35,7 @@ const LIST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// How long and how often a request is tried.
 #[derive(Debug, Clone, Copy)]
-pub struct Patience {
+pub struct RetryPolicy {
     /// Limit of one attempt, from connecting to the last byte.
     pub timeout: Duration,
     /// Attempts after the first.
@@ -79,7 +79,7 @@ pub enum Failure {
 /// The longest wait before a retry.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
-impl Patience {
+impl RetryPolicy {
     /// From settings in seconds; waits grow up to 30 s.
     pub fn of(timeout: f64, retries: u32, first_wait: f64) -> Self {
         Self {
@@ -91,13 +91,13 @@ impl Patience {
     }
 }
 
-/// A server's address, the key to it and the patience with it.
+/// A server's address, the key to it and the retry with it.
 #[derive(Debug, Clone)]
 pub struct Server {
     agent: Agent,
     base: String,
     key: Option<String>,
-    patience: Patience,
+    retry: RetryPolicy,
     /// Attempts that failed and were tried again.
     faults: Arc<AtomicU64>,
 }
@@ -117,7 +117,7 @@ impl Server {
     ///
     /// # Errors
     /// Bad input: an address that isn't http or https, a named variable that isn't set.
-    pub fn new(url: &str, key_variable: Option<&str>, patience: Patience) -> anyhow::Result<Self> {
+    pub fn new(url: &str, key_variable: Option<&str>, retry: RetryPolicy) -> anyhow::Result<Self> {
         check_address("--server", url)?;
         let trimmed = url.trim_end_matches('/');
         let host = trimmed.split_once("://").map_or(trimmed, |(_, host)| host);
@@ -132,15 +132,15 @@ impl Server {
         let mut config = Agent::config_builder()
             .http_status_as_error(false)
             .max_redirects(0)
-            .timeout_global(Some(patience.timeout))
-            .timeout_connect(Some(patience.timeout.min(Duration::from_secs(20))))
+            .timeout_global(Some(retry.timeout))
+            .timeout_connect(Some(retry.timeout.min(Duration::from_secs(20))))
             .max_idle_connections(256)
             .max_idle_connections_per_host(256);
         if ["127.", "localhost", "[::1]"].iter().any(|local| host.starts_with(local)) {
             // A proxy of the environment doesn't know this machine's own servers.
             config = config.proxy(None);
         }
-        Ok(Self { agent: config.build().new_agent(), base, key, patience, faults: Arc::default() })
+        Ok(Self { agent: config.build().new_agent(), base, key, retry, faults: Arc::default() })
     }
 
     /// Attempts that failed and were tried again so far.
@@ -177,10 +177,10 @@ impl Server {
 
     fn list(&self) -> Result<Vec<String>, Failure> {
         let url = format!("{}/models", self.base);
-        let hasty = Patience {
-            retries: self.patience.retries.min(3),
-            timeout: self.patience.timeout.min(LIST_TIMEOUT),
-            ..self.patience
+        let hasty = RetryPolicy {
+            retries: self.retry.retries.min(3),
+            timeout: self.retry.timeout.min(LIST_TIMEOUT),
+            ..self.retry
         };
         // A thread of its own, so that nobody who asked the program to stop waits for a server that hangs.
         let (server, stop) = (self.clone(), Arc::new(AtomicBool::new(false)));
@@ -226,18 +226,18 @@ impl Server {
     }
 
     /// Posts `body` to `path` below the base address and returns the answer, trying again as long as
-    /// patience lasts. `salt` sets this request's jitter apart from others'.
+    /// retry lasts. `salt` sets this request's jitter apart from others'.
     ///
     /// # Errors
-    /// When the server refuses, patience ends, or `stop` is set.
+    /// When the server refuses, retry ends, or `stop` is set.
     pub fn post(&self, path: &str, body: &Value, stop: &AtomicBool, salt: u64) -> Result<Value, Failure> {
-        self.attempts(&format!("{}/{path}", self.base), Some(body), stop, salt, self.patience)
+        self.attempts(&format!("{}/{path}", self.base), Some(body), stop, salt, self.retry)
     }
 
     /// Posts every (path, body) with at most `concurrency` under way and hands each answer to `done` on this
     /// thread, in the order of their arrival. Ends early, without the rest, when `done` fails, or when the program is
     /// asked to stop: `done` then gets [`Failure::Stopped`] for one request without an answer. Nobody waits for the
-    /// requests under way then: an answer may take as long as the patience with it.
+    /// requests under way then: an answer may take as long as the retry with it.
     ///
     /// # Errors
     /// What `done` returns.
@@ -296,20 +296,20 @@ impl Server {
         body: Option<&Value>,
         stop: &AtomicBool,
         salt: u64,
-        patience: Patience,
+        retry: RetryPolicy,
     ) -> Result<Value, Failure> {
         let mut attempt = 0;
         loop {
             if stop.load(Ordering::Relaxed) {
                 return Err(Failure::Stopped);
             }
-            let fault = match self.once(url, body, patience.timeout) {
+            let fault = match self.once(url, body, retry.timeout) {
                 Ok(answer) => return Ok(answer),
                 Err(Err(refusal)) => return Err(refusal),
                 Err(Ok(fault)) => fault,
             };
             self.faults.fetch_add(1, Ordering::Relaxed);
-            if attempt == patience.retries {
+            if attempt == retry.retries {
                 return Err(Failure::Exhausted {
                     url: url.to_owned(),
                     attempts: attempt + 1,
@@ -319,11 +319,10 @@ impl Server {
             }
             tracing::debug!("{url}: {} (attempt {})", fault.what, attempt + 1);
             let wait = fault.wait.unwrap_or_else(|| {
-                let wait =
-                    patience.first_wait.saturating_mul(1 << attempt.min(20)).min(patience.longest_wait);
+                let wait = retry.first_wait.saturating_mul(1 << attempt.min(20)).min(retry.longest_wait);
                 wait.mul_f64(0.5 + Key::new(salt).uniform(u64::from(attempt)))
             });
-            sleep(wait.min(patience.longest_wait), stop);
+            sleep(wait.min(retry.longest_wait), stop);
             attempt += 1;
         }
     }
@@ -490,8 +489,8 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::TcpListener;
 
-    fn patience() -> Patience {
-        Patience {
+    fn retry() -> RetryPolicy {
+        RetryPolicy {
             timeout: Duration::from_millis(300),
             retries: 3,
             first_wait: Duration::from_millis(1),
@@ -545,7 +544,7 @@ mod tests {
             "",
         ] {
             let (url, thread) = scripted(vec![fault, fault, GOOD]);
-            let server = Server::new(&url, None, patience()).unwrap();
+            let server = Server::new(&url, None, retry()).unwrap();
             let answer = server.post("completions", &serde_json::json!({}), &AtomicBool::new(false), 1);
             assert_eq!(answer, Ok(serde_json::json!({"x": 7})), "{fault}");
             assert_eq!((thread.join().unwrap(), server.faults()), (3, 2), "{fault}");
@@ -562,7 +561,7 @@ mod tests {
                 "HTTP/1.1 {status} Elsewhere\r\nlocation: {to}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
             );
             let (url, thread) = scripted(vec![head.leak()]);
-            let server = Server::new(&url, None, patience()).unwrap();
+            let server = Server::new(&url, None, retry()).unwrap();
             let body = serde_json::json!({"prompt": "a secret"});
             let failure = server.post("completions", &body, &AtomicBool::new(false), 1).unwrap_err();
             let Failure::Refused { status: found, message, .. } = &failure else { panic!("{failure}") };
@@ -577,13 +576,13 @@ mod tests {
         let (url, thread) = scripted(vec![
             "HTTP/1.1 400 No\r\ncontent-length: 55\r\nconnection: close\r\n\r\n{\"message\":\"\\u001b]0;title\\u0007\\u009b2J got s3cret key\"}",
         ]);
-        let mut server = Server::new(&url, None, patience()).unwrap();
+        let mut server = Server::new(&url, None, retry()).unwrap();
         server.key = Some("s3cret".into());
         let failure = server.post("x", &Value::Null, &AtomicBool::new(false), 1).unwrap_err().to_string();
         assert!(failure.contains("got [key] key") && !failure.contains("s3cret"), "{failure:?}");
         assert!(!failure.contains(char::is_control), "{failure:?}");
         thread.join().unwrap();
-        let error = Server::new("http://me:hunter2@x", None, patience()).unwrap_err();
+        let error = Server::new("http://me:hunter2@x", None, retry()).unwrap_err();
         assert_eq!(exit_code(&error), 2);
         assert!(!format!("{error:#}").contains("hunter2"), "{error:#}");
     }
@@ -603,7 +602,7 @@ mod tests {
         let good =
             format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len());
         let (url, thread) = scripted(vec![good.leak()]);
-        let server = Server::new(&url, None, Patience { retries: 0, ..patience() }).unwrap();
+        let server = Server::new(&url, None, RetryPolicy { retries: 0, ..retry() }).unwrap();
         let body = serde_json::json!({"prompt": "x", "max_tokens": 4});
         let failure = server.post("x", &body, &AtomicBool::new(false), 1).unwrap_err().to_string();
         assert!(failure.contains("more than was asked for"), "{failure}");
@@ -615,7 +614,7 @@ mod tests {
         let (url, thread) = scripted(vec![
             "HTTP/1.1 404 No\r\ncontent-length: 34\r\nconnection: close\r\n\r\n{\"error\":{\"message\":\"no model x\"}} ",
         ]);
-        let server = Server::new(&url, None, patience()).unwrap();
+        let server = Server::new(&url, None, retry()).unwrap();
         let failure = server.post("completions", &Value::Null, &AtomicBool::new(false), 1).unwrap_err();
         let wanted = Failure::Refused {
             url: format!("{url}/v1/completions"),
@@ -630,7 +629,7 @@ mod tests {
     fn patience_ends_and_says_what_it_met() {
         // Nobody listens on a port that was just given back.
         let url = format!("http://{}", TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap());
-        let server = Server::new(&url, None, patience()).unwrap();
+        let server = Server::new(&url, None, retry()).unwrap();
         let failure = server.post("x", &Value::Null, &AtomicBool::new(false), 1).unwrap_err();
         assert!(matches!(failure, Failure::Exhausted { attempts: 4, .. }), "{failure}");
         let error = server.models().unwrap_err();
@@ -643,13 +642,13 @@ mod tests {
         for (url, key) in
             [("localhost:8000", None), ("http://", None), ("http://x", Some("FGRPO_NO_SUCH_VARIABLE"))]
         {
-            let error = Server::new(url, key, patience()).unwrap_err();
+            let error = Server::new(url, key, retry()).unwrap_err();
             assert_eq!(exit_code(&error), 2, "{error:#}");
         }
         let (url, thread) = scripted(vec![
             "HTTP/1.1 401 No\r\ncontent-length: 20\r\nconnection: close\r\n\r\n{\"detail\":\"no key\"}  ",
         ]);
-        let error = Server::new(&url, None, patience()).unwrap().models().unwrap_err();
+        let error = Server::new(&url, None, retry()).unwrap().models().unwrap_err();
         assert_eq!(exit_code(&error), 2);
         assert!(error.to_string().contains("OPENAI_API_KEY"), "{error:#}");
         thread.join().unwrap();
@@ -659,19 +658,19 @@ mod tests {
     fn a_server_that_fails_over_its_list_of_models_is_reached_all_the_same() {
         let bad = "HTTP/1.1 500 Oops\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}";
         let (url, thread) = scripted(vec![bad; 4]);
-        assert!(Server::new(&url, None, patience()).unwrap().reach().unwrap().is_empty());
+        assert!(Server::new(&url, None, retry()).unwrap().reach().unwrap().is_empty());
         assert_eq!(thread.join().unwrap(), 4);
         let (url, thread) = scripted(vec![bad; 4]);
-        assert_eq!(exit_code(&Server::new(&url, None, patience()).unwrap().models().unwrap_err()), 2);
+        assert_eq!(exit_code(&Server::new(&url, None, retry()).unwrap().models().unwrap_err()), 2);
         thread.join().unwrap();
         let nobody = format!("http://{}", TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap());
-        assert_eq!(exit_code(&Server::new(&nobody, None, patience()).unwrap().reach().unwrap_err()), 2);
+        assert_eq!(exit_code(&Server::new(&nobody, None, retry()).unwrap().reach().unwrap_err()), 2);
     }
 
     #[test]
     fn a_stop_ends_the_waiting() {
         let url = format!("http://{}", TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap());
-        let server = Server::new(&url, None, patience()).unwrap();
+        let server = Server::new(&url, None, retry()).unwrap();
         assert_eq!(server.post("x", &Value::Null, &AtomicBool::new(true), 1), Err(Failure::Stopped));
     }
 }

@@ -43,9 +43,9 @@ pub struct ServerRollouts {
     other_models: HashSet<String>,
 }
 
-/// One kept answer.
+/// One answer of the server, as it is stored.
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct StoredAnswer {
     /// Of everything that the request asked for.
     request: String,
     tokens: Vec<u32>,
@@ -61,8 +61,8 @@ impl ServerRollouts {
     /// # Errors
     /// Bad input: no address, or a key that isn't set.
     pub fn open(config: &ServerConfig, run: &Path) -> anyhow::Result<Self> {
-        let server = Server::new(&config.url, config.key_env.as_deref(), config.patience())
-            .context("rollout.server")?;
+        let server =
+            Server::new(&config.url, config.key_env.as_deref(), config.retry()).context("rollout.server")?;
         Ok(Self {
             config: config.clone(),
             server,
@@ -95,7 +95,7 @@ impl ServerRollouts {
         let names: Vec<String> = bodies.iter().map(fingerprint).collect();
         let path = self.folder.join(format!("step-{step:06}.jsonl"));
         let mut answers: HashMap<String, Answer> =
-            read_lines::<Kept>(&path)?.into_iter().map(|k| (k.request.clone(), k.into())).collect();
+            read_lines::<StoredAnswer>(&path)?.into_iter().map(|k| (k.request.clone(), k.into())).collect();
         let reader = Reader::new(task, self.config.api, &sampling.stop_tokens, sampling.max_new_tokens);
         let mut trouble = String::new();
         for round in 0..=TRIES {
@@ -152,7 +152,7 @@ impl ServerRollouts {
                 self.notice_model(&model, &answer);
                 match reader.read(&prompts[i / group_size].tokens, &answer) {
                     Ok(answer) => {
-                        kept.push(&Kept::new(&names[i], &answer))?;
+                        kept.push(&StoredAnswer::new(&names[i], &answer))?;
                         answers.insert(names[i].clone(), answer);
                         Ok(())
                     }
@@ -288,7 +288,7 @@ fn fingerprint(body: &Map<String, Value>) -> String {
     Sha256::digest(text)[..12].iter().map(|b| format!("{b:02x}")).collect()
 }
 
-impl Kept {
+impl StoredAnswer {
     fn new(request: &str, answer: &Answer) -> Self {
         Self {
             request: request.to_owned(),
@@ -299,8 +299,8 @@ impl Kept {
     }
 }
 
-impl From<Kept> for Answer {
-    fn from(kept: Kept) -> Self {
+impl From<StoredAnswer> for Answer {
+    fn from(kept: StoredAnswer) -> Self {
         Self {
             tokens: kept.tokens,
             logp: kept.logp.into_iter().map(|l| l.map(|l| l as f32)).collect(),

@@ -9,7 +9,7 @@ use crate::failure::exit_code;
 use crate::io::files::{Existing, Prepared, prepare, publish, remove_folder, sync_folder, write_whole};
 use crate::io::shell::quoted;
 use crate::problem::Task;
-use crate::update::Carried;
+use crate::update::UpdateState;
 use anyhow::Context;
 use fgrpo_nn::weights::{Checkpoint, Dtype, TensorFile, write_checkpoint};
 use fgrpo_nn::{Device, Engine, OptimizerState};
@@ -32,7 +32,7 @@ pub struct TrainerState {
     pub step: u64,
     /// What one update hands to the next.
     #[serde(flatten)]
-    pub carried: Carried,
+    pub update: UpdateState,
     /// The best evaluation so far.
     pub best: Option<Best>,
     /// AdamW's own step count.

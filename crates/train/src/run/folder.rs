@@ -25,7 +25,7 @@ pub struct RunDir {
 
 /// What to do with a folder that holds a run already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Held {
+pub enum IfExists {
     /// Refuse it.
     Refuse,
     /// Go on with it; with another configuration only where `accept_changes`.
@@ -63,18 +63,18 @@ impl RunDir {
     /// Bad input for a folder that holds another run, another configuration (naming the keys that
     /// differ, unless changes are accepted), or is in use by another process, and for a run to resume whose
     /// checkpoints are gone; a failure for one that can't be written.
-    pub fn open(path: &Path, config: &Config, held: Held) -> anyhow::Result<Self> {
+    pub fn open(path: &Path, config: &Config, if_exists: IfExists) -> anyhow::Result<Self> {
         std::fs::create_dir_all(path).with_context(|| format!("creating run folder {}", path.display()))?;
         let lock = lock(path)?;
         let folder = File::open(path).with_context(|| format!("opening {}", path.display()))?;
         let run = Self { path: path.to_owned(), folder, _lock: lock };
         let written = run.file("config.toml");
-        match (std::fs::read_to_string(&written), held) {
-            (Ok(_), Held::Refuse) => bad_input!(
+        match (std::fs::read_to_string(&written), if_exists) {
+            (Ok(_), IfExists::Refuse) => bad_input!(
                 "{} already holds a run. Continue it with --resume, delete it and start over with --restart, or choose another folder with --out",
                 path.display()
             ),
-            (Ok(text), Held::Resume { accept_changes }) => {
+            (Ok(text), IfExists::Resume { accept_changes }) => {
                 let before = text.parse().with_context(|| format!("reading {}", written.display()));
                 let differing = differences(&before.or_bad_input()?, &config.to_toml().parse()?);
                 if !differing.is_empty() && !accept_changes {
@@ -86,7 +86,7 @@ impl RunDir {
                 }
                 run.refuse_lost_checkpoints(config)?;
             }
-            (Ok(_), Held::Restart) => run.clear()?,
+            (Ok(_), IfExists::Restart) => run.clear()?,
             (Err(e), _) if e.kind() == std::io::ErrorKind::NotFound => {
                 if let Some(stray) = stray_file(path)? {
                     bad_input!(
@@ -369,7 +369,7 @@ mod tests {
         let config = Config::parse(text, &[]).unwrap();
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join(format!("{}abc", crate::io::files::PARTIAL)), "seed").unwrap();
-        let resume = Held::Resume { accept_changes: false };
+        let resume = IfExists::Resume { accept_changes: false };
         RunDir::open(folder.path(), &config, resume).unwrap();
         let other = tempfile::tempdir().unwrap();
         std::fs::write(other.path().join("thesis.tex"), "x").unwrap();

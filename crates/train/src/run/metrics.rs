@@ -161,6 +161,11 @@ pub struct Seconds<N = f64> {
 }
 
 impl Metrics {
+    /// The step on a line of progress.
+    pub fn in_short(&self) -> String {
+        format!("reward {:.3} entropy {:.3} |g| {:.2}", self.reward_mean, self.entropy, self.gradient_norm)
+    }
+
     /// The metrics of a step, from its groups and what the update saw; its evaluation and saving come later.
     pub fn of_step(step: u64, lr: f64, groups: &[Credited], sums: &Sums, seconds: &Seconds) -> Self {
         let mut m = Self { step, lr, seconds: *seconds, ..Self::default() };

@@ -15,7 +15,7 @@ use crate::run::checkpoint::{self, Contents, Stage, TrainerState};
 use crate::run::folder::RunDir;
 use crate::run::seeds;
 use crate::run::tensorboard::TensorBoard;
-use crate::update::Carried;
+use crate::update::UpdateState;
 use anyhow::{Context, bail};
 use fgrpo_nn::{AdamW, Device, Engine};
 use std::path::{Path, PathBuf};
@@ -134,7 +134,7 @@ impl Fit<'_> {
             let state = TrainerState {
                 stage: Stage::Sft,
                 step: done,
-                carried: Carried::default(),
+                update: UpdateState::default(),
                 best: None,
                 optimizer_step: done,
             };

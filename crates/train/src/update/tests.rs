@@ -110,8 +110,8 @@ fn daro_weights_step_by_the_losses_of_the_same_pass() {
     let groups = groups(&mut engine);
     let settings = LossSettings { objective: objective(), temperature: 1.0, daro_lr: Some(0.1) };
     let start = vec![0.3, 0.0, -0.5];
-    let mut carried = Carried { skipped_in_a_row: 0, daro: Some(start.clone()) };
-    let sums = update(&mut engine, &groups, &settings, &UpdateConfig::default(), 1e-3, &mut carried).unwrap();
+    let mut state = UpdateState { skipped_in_a_row: 0, daro: Some(start.clone()) };
+    let sums = update(&mut engine, &groups, &settings, &UpdateConfig::default(), 1e-3, &mut state).unwrap();
     // On-policy the weight of CISPO is 1 and a token's loss is -A logp.
     let loss = |g: &SampleGroup| -> f64 {
         g.samples.iter().map(|s| -s.advantage * s.old_logp.iter().map(|&l| f64::from(l)).sum::<f64>()).sum()
@@ -121,7 +121,7 @@ fn daro_weights_step_by_the_losses_of_the_same_pass() {
     let wanted = softplus(0.3) * mean[0] + softplus(-0.5) * mean[1];
     assert!((sums.policy_loss - wanted).abs() < 1e-4, "found {}, wanted {wanted}", sums.policy_loss);
     let stepped = |raw: f64, mean: f64| raw - 0.1 * (mean - 1.0 / softplus(raw)) / (1.0 + (-raw).exp());
-    let found = carried.daro.unwrap();
+    let found = state.daro.unwrap();
     assert!((found[0] - stepped(0.3, mean[0])).abs() < 1e-4, "{found:?}");
     assert_eq!(found[1], 0.0, "no group has two correct of four");
     assert!((found[2] - stepped(-0.5, mean[1])).abs() < 1e-4, "{found:?}");
@@ -133,8 +133,8 @@ fn daro_refuses_groups_of_which_nobody_knows_the_success_rate() {
     let mut groups = groups(&mut engine);
     groups[0].success_rate = None;
     let settings = LossSettings { objective: objective(), temperature: 1.0, daro_lr: Some(0.1) };
-    let mut carried = Carried { skipped_in_a_row: 0, daro: Some(vec![0.0; 3]) };
-    let error = update(&mut engine, &groups, &settings, &UpdateConfig::default(), 1e-3, &mut carried);
+    let mut state = UpdateState { skipped_in_a_row: 0, daro: Some(vec![0.0; 3]) };
+    let error = update(&mut engine, &groups, &settings, &UpdateConfig::default(), 1e-3, &mut state);
     assert!(format!("{:#}", error.unwrap_err()).contains("algorithm.correct_threshold: found nothing"));
 }
 
@@ -142,7 +142,7 @@ fn daro_refuses_groups_of_which_nobody_knows_the_success_rate() {
 fn a_checkpoint_from_before_the_weights_opens() {
     let old = r#"{"step": 3, "skipped_in_a_row": 1, "best": null, "optimizer_step": 5}"#;
     let state: crate::run::checkpoint::TrainerState = serde_json::from_str(old).unwrap();
-    assert_eq!(state.carried, Carried { skipped_in_a_row: 1, daro: None });
+    assert_eq!(state.update, UpdateState { skipped_in_a_row: 1, daro: None });
     let again = serde_json::to_value(&state).unwrap();
     assert_eq!((&again["skipped_in_a_row"], again.get("daro")), (&serde_json::json!(1), None));
 }

@@ -11,7 +11,7 @@ use fgrpo_train::config::{Config, ServerApi};
 use fgrpo_train::device;
 use fgrpo_train::evaluation::from_server::Api;
 use fgrpo_train::evaluation::plan::Origin;
-use fgrpo_train::io::server::Patience;
+use fgrpo_train::io::server::RetryPolicy;
 use fgrpo_train::language::stop::StopTexts;
 use fgrpo_train::problem::dataset::columns::Columns;
 use fgrpo_train::problem::dataset::presets::{Family, Prompting};
@@ -373,7 +373,7 @@ impl Args {
     }
 
     /// How long a server is tried.
-    pub fn patience(&self) -> Patience {
-        Patience::of(self.timeout, self.retries, self.retry_wait)
+    pub fn retry(&self) -> RetryPolicy {
+        RetryPolicy::of(self.timeout, self.retries, self.retry_wait)
     }
 }

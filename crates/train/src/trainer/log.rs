@@ -1,0 +1,115 @@
+//! What a run writes down of each step, and what it tells its user.
+
+use super::Trainer;
+use crate::amounts::{bytes, duration};
+use crate::credit::{Credited, mean_logp};
+use crate::evaluation::record::{self, Evaluation};
+use crate::io::files::read_lines;
+use crate::io::machine::peak;
+use crate::problem::Split;
+use crate::run::metrics::{self, Metrics, not_finite};
+use crate::run::rollouts::RolloutLine;
+use crate::run::seeds;
+use crate::run::tensorboard::TensorBoard;
+use serde_json::Value;
+
+impl Trainer<'_> {
+    /// Writes a step's metrics.
+    pub(super) fn log(&mut self, m: &Metrics) -> anyhow::Result<()> {
+        let line = m.line();
+        self.metrics.push(&line)?;
+        if let Some(tensorboard) = &mut self.tensorboard {
+            write_scalars(tensorboard, &line)?;
+        }
+        let lost = not_finite(&line);
+        if !lost.is_empty() && !self.said_not_finite {
+            self.said_not_finite = true;
+            let text = format!(
+                "warning: step {}: {} is not finite and logged as null; said once",
+                m.step,
+                lost.join(", ")
+            );
+            self.events.say(&text);
+        }
+        Ok(())
+    }
+
+    /// Writes a random share of a step's completions.
+    pub(super) fn log_rollouts(&mut self, step: u64, groups: &[Credited]) -> anyhow::Result<()> {
+        let key = seeds::logging(self.config.seed, step);
+        for (g, group) in groups.iter().enumerate() {
+            let prompt = &group.rollouts.prompt;
+            for (i, c) in group.rollouts.completions.iter().enumerate() {
+                if key.with(g as u64).uniform(i as u64) >= self.config.log.rollout_share {
+                    continue;
+                }
+                self.rollouts.push(&RolloutLine {
+                    step,
+                    prompt_id: self.task.number(Split::Train, prompt.id),
+                    part: self.task.part(Split::Train, prompt.id).map(str::to_owned),
+                    sample: i as u64,
+                    prompt: self.task.text(&prompt.tokens),
+                    completion: self.task.text(&c.tokens),
+                    target: self.task.target(Split::Train, prompt.id),
+                    reward: Some(group.rewards[i]),
+                    verdict: group.grades[i].verdict,
+                    reason: group.grades[i].reason.to_string(),
+                    advantage: Some(group.assigned.advantages[i]),
+                    length: Some(c.tokens.len() as u64),
+                    old_logp_mean: Some(mean_logp(c)),
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Says once when the policy has become a constant, or when nothing has been correct for some steps.
+    pub(super) fn warn(&mut self, m: &Metrics) {
+        self.stall.step(m);
+        if let Some(warning) = self.stall.warning(m) {
+            self.events.say(&warning);
+        }
+        let constant = m.distinct_fraction <= 1.0 / self.config.rollout.group_size as f64 + 1e-9;
+        self.collapsed = if constant && m.reward_mean < 0.99 * self.config.algorithm.reward_correct {
+            self.collapsed + 1
+        } else {
+            0
+        };
+        if self.collapsed == 5 {
+            self.events.say(&format!(
+                    "warning: for five steps every group's completions have been all the same (reward {:.3}): the policy has collapsed and can't learn. Lower update.lr (now {})",
+                    m.reward_mean, self.config.update.lr
+                ),
+            );
+        }
+        if m.skipped_updates > 0 {
+            self.events.say(&format!(
+                "warning: step {}: {} updates skipped, their loss or gradient isn't finite",
+                m.step, m.skipped_updates
+            ));
+        }
+    }
+
+    /// Says where things are, and returns what was reached.
+    pub(super) fn summary(&mut self) -> anyhow::Result<String> {
+        let evaluations: Vec<Evaluation> = read_lines(&self.run.file("eval.jsonl"))?;
+        let seconds: f64 =
+            metrics::read(&self.run.file("metrics.jsonl"))?.iter().map(|m| m.seconds.total).sum();
+        self.events.say(&format!("{} RL steps in {}", self.state.step, duration(seconds)));
+        if let Some(peak) = peak() {
+            self.events.say(&format!("memory: {} at most", bytes(peak)));
+        }
+        if let Some((_, folder)) = self.run.latest()? {
+            self.events.say(&format!("policy: {}", folder.display()));
+        }
+        Ok(match (evaluations.first(), evaluations.last()) {
+            (Some(first), Some(last)) => record::summary(first, last),
+            _ => String::new(),
+        })
+    }
+}
+
+pub(super) fn write_scalars(tensorboard: &mut TensorBoard, line: &Value) -> anyhow::Result<()> {
+    let scalars = metrics::scalars(line);
+    tensorboard.scalars(line["step"].as_u64().unwrap_or(0), scalars.iter().map(|(n, v)| (n.as_str(), *v)))
+}

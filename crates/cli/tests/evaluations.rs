@@ -100,6 +100,56 @@ fn every_command_reads_a_runs_evaluations() {
 }
 
 #[test]
+fn a_full_evaluation_beside_the_frequent_one_decides_which_policy_is_best() {
+    const FULL: [&str; 8] = [
+        "--set",
+        "eval.problems=2",
+        "--set",
+        "eval.full.every=2",
+        "--set",
+        "eval.full.samples=16",
+        "--set",
+        "eval.full.k=[1, 16]",
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    let run = train(folder.path(), "run", &FULL);
+    let evaluations = lines(&run.join("eval.jsonl"));
+    let of = |set: &str| -> Vec<&Value> { evaluations.iter().filter(|e| e["set"] == set).collect() };
+    let sizes = |set: &str| -> Vec<[u64; 3]> {
+        let size = |e: &&Value| ["step", "problems", "samples"].map(|name| e[name].as_u64().unwrap());
+        of(set).iter().map(size).collect()
+    };
+    assert_eq!(sizes("held-out"), [0, 1, 2, 3, 4].map(|step| [step, 2, 8]));
+    assert_eq!(sizes("held-out in full"), [0, 2, 4].map(|step| [step, 6, 16]));
+
+    let full = of("held-out in full");
+    let pass_at_1 = |e: &Value| e["pass_at_k"]["1"].as_f64().unwrap();
+    let best = if pass_at_1(full[2]) > pass_at_1(full[1]) { 4 } else { 2 };
+    assert!(run.join(format!("checkpoints/best-{best:06}")).is_dir(), "{full:?}");
+    assert_eq!(json(&["select", text(&run), "--json"])["chosen"][0]["step"], best);
+
+    let config = folder.path().join("c.toml");
+    let again = folder.path().join("again");
+    let (model, out) = (run.join("checkpoints/step-000004"), text(&again));
+    let eval =
+        [&["eval", text(&config), "--full", "--model", text(&model), "--out", out][..], &FULL].concat();
+    ends_with(0, &eval);
+    let scores = |folder: &Path| std::fs::read(folder.join("samples.jsonl")).unwrap();
+    assert!(scores(&again) == scores(&run.join("full-evaluations/step-000004")));
+    let none = ends_with(2, &["eval", text(&config), "--full", "--model", text(&model), "--out", out]);
+    assert!(none.contains("--full: found a configuration without [eval.full]"), "{none}");
+
+    let resumed = train(folder.path(), "resumed", &[&FULL[..], &["--set", "steps=2"]].concat());
+    train(folder.path(), "resumed", &[&FULL[..], &["--resume", "--accept-changes"]].concat());
+    assert_eq!(lines(&resumed.join("eval.jsonl")), evaluations);
+
+    let wrong =
+        ["train", text(&config), "--dry-run", "--set", "eval.full.samples=4", "--set", "eval.full.k=[8]"];
+    let said = ends_with(2, &wrong);
+    assert!(said.contains("eval.full.k: found 8, wanted 1 to eval.full.samples = 4"), "{said}");
+}
+
+#[test]
 fn an_evaluation_that_was_stopped_goes_on_from_its_samples() {
     let folder = tempfile::tempdir().unwrap();
     let more = ["--set", "eval.samples=4000", "--set", "eval.every=4"];

@@ -7,12 +7,13 @@ use crate::bad_input;
 use crate::failure::OrBadInput;
 use crate::io::input;
 use anyhow::Context;
-use ranges::{MANY, STEPS, THREADS, sampling, whole, within};
+use ranges::{STEPS, THREADS, whole};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
 mod algorithm;
 mod defaults;
+mod eval;
 mod every;
 mod keep;
 mod keys;
@@ -30,6 +31,7 @@ mod text;
 mod update;
 
 pub use algorithm::{AggregationName, AlgorithmConfig, Loss};
+pub use eval::{Average, EvalConfig, FullEvalConfig};
 pub use every::Every;
 pub use keep::Keep;
 pub use keys::{Override, meant, typed};
@@ -108,55 +110,6 @@ impl Default for GradeConfig {
     }
 }
 
-/// Evaluation on held-out problems while training.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct EvalConfig {
-    /// Every so many steps or `"epoch"`, and before the first and after the last; 0 is never.
-    pub every: Every,
-    /// Also wherever `save.every` saves a checkpoint, so that the best of them can be chosen.
-    pub at_checkpoints: bool,
-    /// Samples per problem.
-    pub samples: usize,
-    /// The k of pass@k; those above `samples` are refused. 1 is always among the results.
-    pub k: Vec<usize>,
-    /// Sampling temperature.
-    pub temperature: f32,
-    /// Problems used, from the first, of each part where there are several; all where absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub problems: Option<usize>,
-    /// With `task.kind = "mix"`: pass@k is the mean over the `problems` of all parts, or over the `parts`, as
-    /// an average of benchmarks is. The best checkpoint has the best pass@1 by this.
-    pub average: Average,
-    /// Whether an evaluation's folder keeps the completions' texts, for `fgrpo nll`, `diversity` and people; the scores stay.
-    pub keep_texts: bool,
-}
-
-impl EvalConfig {
-    /// Whether there is any evaluation while training.
-    pub fn happens(&self) -> bool {
-        self.at_checkpoints || !self.every.is_never()
-    }
-}
-
-/// What the mean of an evaluation is taken over.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Average {
-    /// All problems alike.
-    #[default]
-    Problems,
-    /// The parts' own means.
-    Parts,
-}
-
-impl Average {
-    /// Whether it is the usual one.
-    pub fn is_over_problems(&self) -> bool {
-        *self == Self::Problems
-    }
-}
-
 /// Checkpoints.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -198,21 +151,6 @@ pub enum PrecisionName {
     F32,
     /// bfloat16, with exact f32 weights for the optimizer.
     Bf16,
-}
-
-impl Default for EvalConfig {
-    fn default() -> Self {
-        Self {
-            every: Every::Steps(25),
-            at_checkpoints: false,
-            samples: 64,
-            k: vec![1, 8, 64],
-            temperature: 1.0,
-            problems: None,
-            average: Average::Problems,
-            keep_texts: true,
-        }
-    }
 }
 
 impl Default for SaveConfig {
@@ -264,7 +202,9 @@ impl Config {
     /// Bad input where the steps or the problems come to nothing.
     pub fn resolved(&self, problems: u64) -> anyhow::Result<Self> {
         let epoch = problems / self.rollout.prompts as u64;
-        let mentions = self.epochs.is_some() || [self.eval.every, self.save.every].contains(&Every::Epoch);
+        let mut every = vec![self.eval.every, self.save.every];
+        every.extend(self.eval.full.as_ref().map(|full| full.every));
+        let mentions = self.epochs.is_some() || every.contains(&Every::Epoch);
         if mentions && epoch == 0 {
             bad_input!(
                 "rollout.prompts: found {}, wanted at most the {problems} training problems, since an epoch is problems / prompts steps",
@@ -277,13 +217,17 @@ impl Config {
             config.steps = if self.steps == 0 { steps } else { steps.min(self.steps) };
         }
         config.eval.every = Every::Steps(self.eval.every.steps(epoch));
+        if let Some(full) = &mut config.eval.full {
+            full.every = Every::Steps(full.every.steps(epoch));
+        }
         config.save.every = Every::Steps(self.save.every.steps(epoch));
         Ok(config)
     }
 
     /// Whether an evaluation follows the last step.
     pub fn evaluates_at_the_end(&self) -> bool {
-        !self.eval.every.is_never() || (self.eval.at_checkpoints && !self.save.every.is_never())
+        let ends = |e: &EvalConfig| !e.every.is_never() || (e.at_checkpoints && !self.save.every.is_never());
+        self.eval.deciding().is_some_and(|e| ends(&e))
     }
 
     /// Whether there is reinforcement learning at all.
@@ -326,7 +270,6 @@ impl Config {
         self.rollout.check()?;
         self.algorithm.check(self.rollout.group_size)?;
         self.update.check(self.rollout.prompts)?;
-        let e = &self.eval;
         whole(
             "",
             [
@@ -336,21 +279,8 @@ impl Config {
                 ("compute.threads", self.compute.threads as u64, 0..=THREADS),
             ],
         )?;
-        if e.happens() && self.has_steps() {
-            within("eval.samples", e.samples as u64, 1..=MANY)?;
-            within("number of eval.k", e.k.len() as u64, 0..=100)?;
-            sampling("eval", e.temperature, 1.0, 0.0)?;
-            if e.k.is_empty() {
-                bad_input!("eval.k: found an empty list, wanted at least one k");
-            }
-            for &k in &e.k {
-                if k == 0 || k > e.samples {
-                    bad_input!("eval.k: found {k}, wanted 1 to eval.samples = {}", e.samples);
-                }
-            }
-            if self.task.holds_out_nothing() || e.problems == Some(0) {
-                bad_input!("task.held_out: found 0, wanted at least 1 held-out problem (or eval.every = 0)");
-            }
+        if self.has_steps() {
+            self.eval.check(&self.task)?;
         }
         if !(0.0..=1.0).contains(&self.log.rollout_share) {
             bad_input!("log.rollout_share: found {}, wanted 0 to 1", self.log.rollout_share);

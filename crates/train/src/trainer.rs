@@ -9,8 +9,7 @@ use crate::bad_input;
 use crate::config::{Config, Every};
 use crate::credit::{Credited, credit, samples};
 use crate::device;
-use crate::evaluation::in_training::check_held_out;
-use crate::evaluation::plan::Plan;
+use crate::evaluation::in_training::{Series, check_held_out};
 use crate::events::Events;
 use crate::io::files::JsonLines;
 use crate::io::interrupt;
@@ -109,8 +108,8 @@ struct Trainer<'a> {
     sampling: Sampling,
     credit: Credit,
     loss: LossSettings,
-    /// What its evaluations ask.
-    plan: Plan,
+    /// Its evaluations, the deciding ones last.
+    series: Vec<Series>,
     metrics: JsonLines,
     evaluations: JsonLines,
     rollouts: JsonLines,
@@ -130,12 +129,10 @@ impl Trainer<'_> {
     fn train(&mut self) -> anyhow::Result<bool> {
         let config = self.config;
         self.events.begin("train", self.state.step, config.steps);
-        if !self.evaluated(self.state.step)? {
-            if self.evaluate()?.is_none() {
-                return self.interrupted();
-            }
-            self.save()?;
+        if self.evaluate()?.is_none() {
+            return self.interrupted();
         }
+        self.save()?;
         while self.state.step < config.steps {
             let step = self.state.step + 1;
             let clock = Instant::now();
@@ -159,10 +156,7 @@ impl Trainer<'_> {
             m.daro_weights = self.state.update.daro_weights();
             self.log_rollouts(step, &credited)?;
             self.warn(&m);
-            let evaluated = timed(&mut m.seconds.evaluate, || match self.evaluation_due() {
-                true => self.evaluate(),
-                false => Ok(Some(())),
-            })?;
+            let evaluated = timed(&mut m.seconds.evaluate, || self.evaluate())?;
             let checkpoint = match self.due(config.save.every) {
                 true => Some(timed(&mut m.seconds.save, || self.prepare_checkpoint())?),
                 false => None,
@@ -197,11 +191,6 @@ impl Trainer<'_> {
             Every::Steps(n) => self.state.step.is_multiple_of(n) || self.state.step == self.config.steps,
             Every::Epoch => unreachable!("the configuration was resolved"),
         }
-    }
-
-    fn evaluation_due(&self) -> bool {
-        let eval = &self.config.eval;
-        self.due(eval.every) || (eval.at_checkpoints && self.due(self.config.save.every))
     }
 
     fn prompts(&self, step: u64) -> Vec<Prompt> {

@@ -11,9 +11,8 @@ use crate::output::table::{Format, Table, percent};
 use anyhow::Context;
 use fgrpo_train::bad_input;
 use fgrpo_train::config::{Config, Every};
-use fgrpo_train::evaluation::record::Evaluation;
+use fgrpo_train::evaluation::record::{self, Evaluation};
 use fgrpo_train::failure::OrBadInput;
-use fgrpo_train::io::files::read_lines;
 use fgrpo_train::run::metrics::{self, Metrics};
 use folders::Folders;
 use serde::Serialize;
@@ -261,7 +260,7 @@ fn recorded(
     config: &Config,
     evaluated: &mut Option<String>,
 ) -> anyhow::Result<Candidates> {
-    let evaluations: Vec<Evaluation> = read_lines(&run.join("eval.jsonl")).or_bad_input()?;
+    let evaluations = record::deciding(&run.join("eval.jsonl")).or_bad_input()?;
     if let Some(last) = evaluations.last() {
         let parts: Vec<&String> = last.parts.keys().collect();
         let what = format!(

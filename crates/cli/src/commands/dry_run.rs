@@ -146,6 +146,9 @@ fn say_time(config: &Config, lengths: &Lengths, time: &Time, rate: f64) {
     if time.evaluation > 0.0 {
         say("time per evaluation", time.evaluation, "");
     }
+    if time.full_evaluation > 0.0 {
+        say("time per full one", time.full_evaluation, "[eval.full]");
+    }
     if config.steps > 0 {
         say(&format!("time of {} steps", config.steps), step * config.steps as f64, "without evaluations");
     }

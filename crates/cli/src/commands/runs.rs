@@ -6,8 +6,7 @@ use anyhow::Context;
 use fgrpo_nn::DeviceName;
 use fgrpo_train::bad_input;
 use fgrpo_train::config::{Config, Every};
-use fgrpo_train::evaluation::record::Evaluation;
-use fgrpo_train::io::files::read_lines;
+use fgrpo_train::evaluation::record::{self, Evaluation};
 use fgrpo_train::io::interrupt;
 use fgrpo_train::problem::{self, Split};
 use fgrpo_train::run::folder::{IfExists, differences};
@@ -98,7 +97,7 @@ pub fn state(config: &Config, folder: &Path) -> anyhow::Result<State> {
 /// # Errors
 /// When the file can't be read.
 pub fn final_evaluation(folder: &Path, steps: u64) -> anyhow::Result<Option<Evaluation>> {
-    let evaluations: Vec<Evaluation> =
-        read_lines(&folder.join("eval.jsonl")).with_context(|| format!("run {}", folder.display()))?;
+    let evaluations =
+        record::deciding(&folder.join("eval.jsonl")).with_context(|| format!("run {}", folder.display()))?;
     Ok(evaluations.into_iter().rfind(|e| e.step == steps))
 }

@@ -2,7 +2,7 @@
 
 use fgrpo_nn::config::Config as ModelConfig;
 use fgrpo_train::amounts::duration;
-use fgrpo_train::config::{Config, Every};
+use fgrpo_train::config::{Config, EvalConfig, Every};
 use fgrpo_train::problem;
 use fgrpo_train::run::needs::{self, Lengths, Time};
 use std::collections::HashMap;
@@ -36,11 +36,13 @@ impl Estimator {
         let threads = config.threads();
         let rate = *self.rates.entry(threads).or_insert_with(|| fgrpo_nn::measure_flops(threads));
         let time = Time::of(config, model, lengths, rate);
-        let evaluations = match config.eval.every {
-            Every::Steps(0) | Every::Epoch => 0,
-            Every::Steps(every) => config.steps / every + 1,
+        let times = |eval: Option<EvalConfig>| match eval.map(|e| e.every) {
+            None | Some(Every::Steps(0) | Every::Epoch) => 0.0,
+            Some(Every::Steps(every)) => (config.steps / every + 1) as f64,
         };
-        Ok((time.rollout + time.update) * config.steps as f64 + time.evaluation * evaluations as f64)
+        let evaluations =
+            time.evaluation * times(config.eval.usual()) + time.full_evaluation * times(config.eval.full());
+        Ok((time.rollout + time.update) * config.steps as f64 + evaluations)
     }
 }
 

@@ -8,10 +8,10 @@ use crate::analysis::dumps;
 use anyhow::Context;
 use fgrpo_train::bad_input;
 use fgrpo_train::config::Config;
-use fgrpo_train::evaluation::record::Evaluation;
+use fgrpo_train::evaluation::record::{self, Evaluation};
 use fgrpo_train::evaluation::samples::{self, Benchmark, Problem};
 use fgrpo_train::failure::OrBadInput;
-use fgrpo_train::io::files::{self, read_lines};
+use fgrpo_train::io::files;
 use fgrpo_train::run::metrics::{self, Metrics};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -149,8 +149,8 @@ impl Sources {
 
     fn gather_run(&mut self, name: &str, path: &Path) -> anyhow::Result<()> {
         let config = Config::load(&path.join("config.toml"), &[])?;
-        let evaluations: Vec<Evaluation> =
-            read_lines(&path.join("eval.jsonl")).with_context(|| path.display().to_string())?;
+        let evaluations =
+            record::deciding(&path.join("eval.jsonl")).with_context(|| path.display().to_string())?;
         let log = path.join("metrics.jsonl");
         let metrics = if log.is_file() { metrics::read(&log)? } else { Vec::new() };
         let Some(last) = evaluations.last() else { return Ok(()) };

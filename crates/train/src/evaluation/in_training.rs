@@ -4,14 +4,15 @@ use super::folder::{Folder, GENERATIONS};
 use super::from_engine::{self, Request};
 use super::generations::Generations;
 use super::plan::{Origin, Plan};
-use super::record::{Evaluation, Example};
+use super::record::{self, Evaluation, Example};
 use super::{prompts, samples, scoring};
 use crate::bad_input;
-use crate::config::{Config, EvalConfig};
+use crate::config::{Config, EvalConfig, TaskConfig};
 use crate::events::Events;
 use crate::failure::Stopped;
 use crate::language::Language;
 use crate::problem::{Split, Task};
+use crate::run::folder::{EVALUATIONS, FULL_EVALUATIONS};
 use fgrpo_nn::Engine;
 use std::collections::HashMap;
 use std::path::Path;
@@ -45,52 +46,81 @@ pub struct Policy<'a> {
     pub step: u64,
 }
 
-/// Samples, grades and counts what `plan` asks, in a folder that `fgrpo eval` could have left; `mixed` problems are also
-/// counted part by part. `None` when asked to stop; what is there by then is gone on from the next time.
-///
-/// # Errors
-/// A folder that holds another evaluation or can't be written, and what the engine reports.
-pub fn evaluate(
-    policy: Policy<'_>,
-    plan: &Plan,
-    folder: &Path,
-    eval: &EvalConfig,
+/// A series of evaluations of one kind through a run.
+pub struct Series {
+    /// What its problems are called in `eval.jsonl`.
+    pub set: &'static str,
+    /// The folder in the run's folder with one evaluation a step.
+    pub folder: &'static str,
+    /// When, and how the results are kept and averaged.
+    pub eval: EvalConfig,
+    plan: Plan,
+    /// Whether the problems come from several parts.
     mixed: bool,
-    events: &mut dyn Events,
-) -> anyhow::Result<Option<Evaluation>> {
-    let Policy { engine, language, max_cached_tokens, step } = policy;
-    let folder = Folder::open(folder)?;
-    let identity = plan.identity(Origin::Training, &format!("step-{step:06}"));
-    // Begun before a resume with other settings: the folder is the run's own, so it begins anew.
-    if folder.identity()?.is_some_and(|found| found != identity) {
-        folder.clear()?;
+}
+
+impl Series {
+    /// The series of a run, the deciding one last.
+    ///
+    /// # Errors
+    /// As [`Task::held_out`].
+    pub fn of_run(config: &Config, task: &dyn Task) -> anyhow::Result<Vec<Self>> {
+        let mixed = matches!(config.task, TaskConfig::Mix(_));
+        let usual = config.eval.usual().map(|eval| (record::USUAL, EVALUATIONS, eval));
+        let full = config.eval.full().map(|eval| (record::FULL, FULL_EVALUATIONS, eval));
+        let series = usual.into_iter().chain(full).map(|(set, folder, eval)| {
+            Ok(Self { set, folder, plan: Plan::of_run(config, &eval, task)?, eval, mixed })
+        });
+        series.collect()
     }
-    folder.claim(&identity)?;
-    prompts::record(&plan.parts, &folder)?;
-    let mut store = Generations::open(&folder.file(GENERATIONS))?;
-    let mut sampling = plan.engine_sampling();
-    sampling.max_cached_tokens = max_cached_tokens;
-    let posed = plan.posed();
-    let request =
-        Request { engine, language, problems: &posed, n: plan.n, sampling, seed: plan.seed.unwrap_or(0) };
-    let whole = from_engine::generate(request, &mut store, &mut Within { events, of: 0 })?;
-    if !whole {
-        return Ok(None);
-    }
-    for part in &plan.parts {
-        match scoring::score(&folder, &store, part, false) {
-            Ok(_) => {}
-            Err(e) if e.is::<Stopped>() => return Ok(None),
-            Err(e) => return Err(e),
+
+    /// Samples, grades and counts in a folder that `fgrpo eval` could have left; the problems of a mix are also
+    /// counted part by part. `None` when asked to stop; the next call goes on from what is there.
+    ///
+    /// # Errors
+    /// A folder that holds another evaluation or can't be written, and what the engine reports.
+    pub fn evaluate(
+        &self,
+        policy: Policy<'_>,
+        folder: &Path,
+        events: &mut dyn Events,
+    ) -> anyhow::Result<Option<Evaluation>> {
+        let Policy { engine, language, max_cached_tokens, step } = policy;
+        let plan = &self.plan;
+        let folder = Folder::open(folder)?;
+        let identity = plan.identity(Origin::Training, &format!("step-{step:06}"));
+        // Begun before a resume with other settings: the folder is the run's own, so it begins anew.
+        if folder.identity()?.is_some_and(|found| found != identity) {
+            folder.clear()?;
         }
+        folder.claim(&identity)?;
+        prompts::record(&plan.parts, &folder)?;
+        let mut store = Generations::open(&folder.file(GENERATIONS))?;
+        let mut sampling = plan.engine_sampling();
+        sampling.max_cached_tokens = max_cached_tokens;
+        let posed = plan.posed();
+        let seed = plan.seed.unwrap_or(0);
+        let request = Request { engine, language, problems: &posed, n: plan.n, sampling, seed };
+        let whole = from_engine::generate(request, &mut store, &mut Within { events, of: 0 })?;
+        if !whole {
+            return Ok(None);
+        }
+        for part in &plan.parts {
+            match scoring::score(&folder, &store, part, false) {
+                Ok(_) => {}
+                Err(e) if e.is::<Stopped>() => return Ok(None),
+                Err(e) => return Err(e),
+            }
+        }
+        let counted = samples::read(&folder.file(samples::SCORED))?;
+        let mut evaluation = Evaluation::of(step, plan, &counted, self.eval.average, self.mixed);
+        self.set.clone_into(&mut evaluation.set);
+        evaluation.examples = examples(plan, &folder, &store)?;
+        if !self.eval.keep_texts {
+            store.remove()?;
+        }
+        Ok(Some(evaluation))
     }
-    let counted = samples::read(&folder.file(samples::SCORED))?;
-    let mut evaluation = Evaluation::of(step, plan, &counted, eval.average, mixed);
-    evaluation.examples = examples(plan, &folder, &store)?;
-    if !eval.keep_texts {
-        store.remove()?;
-    }
-    Ok(Some(evaluation))
 }
 
 /// The first completion of each of the first problems.

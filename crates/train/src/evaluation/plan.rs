@@ -1,7 +1,7 @@
 //! What an evaluation asks for: problems, how many samples of each, and how they are drawn.
 
 use super::from_server::Api;
-use crate::config::{Config, ServerApi};
+use crate::config::{Config, EvalConfig, ServerApi};
 use crate::io::server::sampling::RequestSampling;
 use crate::problem::Task;
 use crate::problem::dataset::presets::Preset;
@@ -41,12 +41,11 @@ pub enum Origin {
 }
 
 impl Plan {
-    /// The evaluations of a run.
+    /// What one of a run's evaluations asks.
     ///
     /// # Errors
     /// As [`Task::held_out`].
-    pub fn of_run(config: &Config, task: &dyn Task) -> anyhow::Result<Self> {
-        let eval = &config.eval;
+    pub fn of_run(config: &Config, eval: &EvalConfig, task: &dyn Task) -> anyhow::Result<Self> {
         let mut parts = task.held_out()?;
         keyed(&mut parts, eval.problems);
         // pass@1 chooses the best policy, whatever else is asked for.

@@ -5,10 +5,30 @@ use super::estimate::{RESAMPLES, average_of, change, measure, resamples, resampl
 use super::plan::Plan;
 use super::samples::{Benchmark, Problem};
 use crate::config::Average;
+use crate::io::files::read_lines;
 use fgrpo_core::rng::Key;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
+use std::path::Path;
+
+/// What the problems of a run's evaluations are called.
+pub const USUAL: &str = "held-out";
+
+/// What the problems of its full evaluations are called, those of `[eval.full]`.
+pub const FULL: &str = "held-out in full";
+
+/// The evaluations of a run that decide which checkpoint is best, by its `eval.jsonl`: the full ones where it has any.
+///
+/// # Errors
+/// Naming the file, and the line that can't be read.
+pub fn deciding(path: &Path) -> anyhow::Result<Vec<Evaluation>> {
+    let mut evaluations: Vec<Evaluation> = read_lines(path)?;
+    if evaluations.iter().any(|e| e.set == FULL) {
+        evaluations.retain(|e| e.set == FULL);
+    }
+    Ok(evaluations)
+}
 
 /// One line of `eval.jsonl`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -140,7 +160,7 @@ impl Evaluation {
         }
         Self {
             step,
-            set: "held-out".to_owned(),
+            set: USUAL.to_owned(),
             problems: whole.problems,
             samples: plan.n as usize,
             average,
@@ -213,7 +233,7 @@ impl Evaluation {
     /// Every pass@k under the name that TensorBoard shows.
     pub fn scalars(&self) -> Vec<(String, f64)> {
         let parts = self.parts.iter().map(|(name, part)| (name.as_str(), &part.pass_at_k));
-        std::iter::once(("held-out", &self.pass_at_k))
+        std::iter::once((self.set.as_str(), &self.pass_at_k))
             .chain(parts)
             .flat_map(|(name, curve)| curve.iter().map(move |(k, p)| (format!("{name}/pass@{k}"), *p)))
             .collect()
@@ -278,7 +298,7 @@ fn left_out_words(
 /// over problems with its 95 % bootstrap interval.
 pub fn summary(first: &Evaluation, last: &Evaluation) -> String {
     use std::fmt::Write;
-    let mut text = format!("held-out, {} problems x {} samples\n", last.problems, last.samples);
+    let mut text = format!("{}, {} problems x {} samples\n", last.set, last.problems, last.samples);
     let _ = writeln!(
         text,
         "{:>9} {:>12} {:>12}",

@@ -40,11 +40,15 @@ pub enum IfExists {
 /// The folder of a run's evaluations, a folder `step-000200` each, as `fgrpo eval` leaves them.
 pub const EVALUATIONS: &str = "evaluations";
 
+/// The same of its full evaluations, those of `[eval.full]`.
+pub const FULL_EVALUATIONS: &str = "full-evaluations";
+
 /// What a run writes into its folder, beside `config.toml`, the lock and its checkpoints. `--restart` deletes these.
-const OUTPUTS: [&str; 12] = [
+const OUTPUTS: [&str; 13] = [
     "metrics.jsonl",
     "eval.jsonl",
     EVALUATIONS,
+    FULL_EVALUATIONS,
     "rollouts.jsonl",
     "sft.jsonl",
     "log.txt",
@@ -254,9 +258,11 @@ impl RunDir {
                 ));
             }
         }
-        for (evaluated, folder) in checkpoint::list(&self.file(EVALUATIONS))? {
-            if step.is_none_or(|step| evaluated > step) {
-                remove_folder(&folder)?;
+        for series in [EVALUATIONS, FULL_EVALUATIONS] {
+            for (evaluated, folder) in checkpoint::list(&self.file(series))? {
+                if step.is_none_or(|step| evaluated > step) {
+                    remove_folder(&folder)?;
+                }
             }
         }
         if let Some(step) = step {

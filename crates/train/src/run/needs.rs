@@ -10,7 +10,7 @@ pub use disk::Disk;
 pub use memory::{Memory, refuse_uncountable};
 pub use time::Time;
 
-use crate::config::Config;
+use crate::config::{Config, EvalConfig};
 use crate::failure::OrBadInput;
 use crate::policy::model_config;
 use crate::problem::text::MAX_NEW_TOKENS;
@@ -57,6 +57,8 @@ pub struct Lengths {
     pub likely_is: &'static str,
     /// Held-out problems of one evaluation, where they are there to be counted.
     pub held_out: Option<usize>,
+    /// The same of one full evaluation.
+    pub held_out_in_full: Option<usize>,
     /// Whether the data was there, and is part of this process.
     pub measured: bool,
 }
@@ -75,6 +77,7 @@ impl Lengths {
                 completion_likely: longest as f64,
                 likely_is: "the longest allowed",
                 held_out: config.eval.problems,
+                held_out_in_full: config.eval.full.as_ref().and_then(|full| full.problems),
                 measured: false,
             };
         };
@@ -86,9 +89,10 @@ impl Lengths {
         let prompts = mean(seen.clone().map(|id| task.prompt(Split::Train, id).tokens.len()).collect());
         let worked =
             mean(seen.filter_map(|id| task.demonstration(Split::Train, id)).map(|d| d.len()).collect());
-        let at_most = config.eval.problems.unwrap_or(usize::MAX);
-        let held_out =
-            task.held_out().unwrap_or_default().iter().map(|p| at_most.min(p.problems.len())).sum();
+        let parts = task.held_out().unwrap_or_default();
+        let held_out = |at_most: Option<usize>| {
+            parts.iter().map(|p| at_most.unwrap_or(usize::MAX).min(p.problems.len())).sum()
+        };
         Self {
             prompt_longest: task.context().saturating_sub(task.max_new_tokens()),
             prompt_mean: prompts.unwrap_or(0.0),
@@ -99,9 +103,17 @@ impl Lengths {
             } else {
                 "the longest allowed"
             },
-            held_out: Some(held_out),
+            held_out: Some(held_out(config.eval.problems)),
+            held_out_in_full: config.eval.full.as_ref().map(|full| held_out(full.problems)),
             measured: true,
         }
+    }
+
+    /// The kinds of evaluation that a configuration makes, each with its number of problems.
+    fn evaluations(&self, config: &Config) -> Vec<(EvalConfig, usize)> {
+        let usual = config.eval.usual().map(|e| (e, self.held_out.unwrap_or(0)));
+        let full = config.eval.full().map(|e| (e, self.held_out_in_full.unwrap_or(0)));
+        usual.into_iter().chain(full).collect()
     }
 }
 

@@ -1,59 +1,69 @@
 //! A run's evaluations, and the best policy among those evaluated.
 
 use super::Trainer;
-use crate::config::TaskConfig;
-use crate::evaluation::in_training::{Policy, evaluate};
+use crate::evaluation::in_training::Policy;
 use crate::evaluation::record::Evaluation;
 use crate::io::files::read_lines;
 use crate::run::checkpoint::{self, Best, TrainerState};
-use crate::run::folder::EVALUATIONS;
 use std::path::Path;
 
 impl Trainer<'_> {
-    /// Whether the evaluation of a step, where one is due, has been made.
-    pub(super) fn evaluated(&self, step: u64) -> anyhow::Result<bool> {
-        let wanted = self.config.eval.happens() && (step == 0 || self.evaluation_due());
-        let done: Vec<Evaluation> = read_lines(&self.run.file("eval.jsonl"))?;
-        Ok(!wanted || done.iter().any(|e| e.step == step))
+    /// Makes the evaluations that are due at this step and not there yet. `None` when interrupted.
+    pub(super) fn evaluate(&mut self) -> anyhow::Result<Option<()>> {
+        let due: Vec<usize> = (0..self.series.len()).filter(|&i| self.evaluation_due(i)).collect();
+        if due.is_empty() {
+            return Ok(Some(()));
+        }
+        let there: Vec<Evaluation> = read_lines(&self.run.file("eval.jsonl"))?;
+        for i in due {
+            let set = self.series[i].set;
+            if there.iter().any(|e| e.step == self.state.step && e.set == set) {
+                continue;
+            }
+            let Some(evaluation) = self.evaluated(i)? else { return Ok(None) };
+            if i + 1 == self.series.len() {
+                self.keep_best(&evaluation)?;
+            }
+            self.log_evaluation(&evaluation)?;
+        }
+        Ok(Some(()))
     }
 
-    /// Evaluates and logs; keeps the best policy. `None` when interrupted.
-    pub(super) fn evaluate(&mut self) -> anyhow::Result<Option<()>> {
-        let config = self.config;
+    fn evaluation_due(&self, series: usize) -> bool {
+        let eval = &self.series[series].eval;
+        self.state.step == 0
+            || self.due(eval.every)
+            || (eval.at_checkpoints && self.due(self.config.save.every))
+    }
+
+    fn evaluated(&mut self, series: usize) -> anyhow::Result<Option<Evaluation>> {
         let step = self.state.step;
-        let mixed = matches!(config.task, TaskConfig::Mix(_));
-        let Self { run, engine, plan, events, task, .. } = self;
-        let evaluated = run.in_place(|home| {
+        let Self { config, run, engine, series: all, events, task, .. } = self;
+        let series = &all[series];
+        run.in_place(|home| {
             let policy = Policy {
                 engine: &mut *engine,
                 language: task.language(),
                 max_cached_tokens: config.rollout.max_cached_tokens,
                 step,
             };
-            let folder = checkpoint::path(&home.join(EVALUATIONS), step);
-            evaluate(policy, plan, &folder, &config.eval, mixed, *events)
-        })?;
-        let Some(e) = evaluated else { return Ok(None) };
-        // The policy first: a line without it would be the best of nothing.
-        if let (1.., Some(found)) = (step, best_of(&e))
+            series.evaluate(policy, &checkpoint::path(&home.join(series.folder), step), *events)
+        })
+    }
+
+    /// Keeps the policy where it is the best so far. This comes before the evaluation's line, which would otherwise
+    /// speak of a policy that isn't there.
+    fn keep_best(&mut self, evaluation: &Evaluation) -> anyhow::Result<()> {
+        if let (1.., Some(found)) = (evaluation.step, best_of(evaluation))
             && self.state.best.is_none_or(|best| found.pass_at_1 > best.pass_at_1)
         {
             let contents = self.contents();
             self.run.in_place(|home| {
-                checkpoint::save_best(&home.join("checkpoints"), step, &self.engine, &contents)
+                checkpoint::save_best(&home.join("checkpoints"), found.step, &self.engine, &contents)
             })?;
             self.state.best = Some(found);
         }
-        self.evaluations.push(&e)?;
-        if let Some(tensorboard) = &mut self.tensorboard {
-            let scalars = e.scalars();
-            tensorboard.scalars(step, scalars.iter().map(|(n, v)| (n.as_str(), *v)))?;
-        }
-        self.events.say(&format!("step {step}: held-out {}", e.in_short()));
-        if let Some(warning) = e.warning() {
-            self.events.say(&format!("warning: step {step}: held-out: {warning}"));
-        }
-        Ok(Some(()))
+        Ok(())
     }
 }
 

@@ -4,7 +4,6 @@ use super::Trainer;
 use crate::amounts::{bytes, duration};
 use crate::credit::{Credited, mean_logp};
 use crate::evaluation::record::{self, Evaluation};
-use crate::io::files::read_lines;
 use crate::io::machine::peak;
 use crate::problem::Split;
 use crate::run::metrics::{self, Metrics, not_finite};
@@ -90,9 +89,23 @@ impl Trainer<'_> {
         }
     }
 
+    /// Writes an evaluation's line, and tells what it found.
+    pub(super) fn log_evaluation(&mut self, e: &Evaluation) -> anyhow::Result<()> {
+        self.evaluations.push(e)?;
+        if let Some(tensorboard) = &mut self.tensorboard {
+            let scalars = e.scalars();
+            tensorboard.scalars(e.step, scalars.iter().map(|(n, v)| (n.as_str(), *v)))?;
+        }
+        self.events.say(&format!("step {}: {} {}", e.step, e.set, e.in_short()));
+        if let Some(warning) = e.warning() {
+            self.events.say(&format!("warning: step {}: {}: {warning}", e.step, e.set));
+        }
+        Ok(())
+    }
+
     /// Says where things are, and returns what was reached.
     pub(super) fn summary(&mut self) -> anyhow::Result<String> {
-        let evaluations: Vec<Evaluation> = read_lines(&self.run.file("eval.jsonl"))?;
+        let evaluations = record::deciding(&self.run.file("eval.jsonl"))?;
         let seconds: f64 =
             metrics::read(&self.run.file("metrics.jsonl"))?.iter().map(|m| m.seconds.total).sum();
         self.events.say(&format!("{} RL steps in {}", self.state.step, duration(seconds)));

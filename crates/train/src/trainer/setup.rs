@@ -5,7 +5,8 @@ use super::log::write_scalars;
 use super::stall::Stall;
 use super::{Reference, Trainer};
 use crate::config::Config;
-use crate::evaluation::plan::Plan;
+use crate::evaluation::in_training::Series;
+use crate::evaluation::record::deciding;
 use crate::events::Events;
 use crate::io::files::{JsonLines, read_lines};
 use crate::policy;
@@ -58,7 +59,7 @@ impl<'a> Trainer<'a> {
         for wrong in wrong {
             events.say(&format!("warning: {wrong}"));
         }
-        state.best = best(&read_lines(&run.file("eval.jsonl"))?, &state, &run.checkpoints());
+        state.best = best(&deciding(&run.file("eval.jsonl"))?, &state, &run.checkpoints());
         state.update.prepare(config.algorithm.daro.then_some(config.rollout.group_size));
         engine.set_checkpointing(config.compute.checkpoint_activations);
         let mut tensorboard = match (config.log.tensorboard, &latest) {
@@ -70,7 +71,7 @@ impl<'a> Trainer<'a> {
         let server = config.rollout.server.as_ref();
         let max_new_tokens = config.rollout.max_new_tokens.unwrap_or(task.max_new_tokens());
         let mut trainer = Self {
-            plan: Plan::of_run(config, task)?,
+            series: Series::of_run(config, task)?,
             server: server.map(|s| ServerRollouts::open(s, &run.path)).transpose()?,
             sampling: sampling(config, task, max_new_tokens),
             credit: config.algorithm.credit(),

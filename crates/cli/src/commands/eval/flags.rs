@@ -24,7 +24,17 @@ pub fn plan(args: &Args, training: Option<&Config>, source: &Source) -> anyhow::
         _ => None,
     };
     args.check()?;
-    let eval = training.map(|c| &c.eval);
+    let eval = match (training, args.full) {
+        (Some(config), true) => match config.eval.full() {
+            Some(full) => Some(full),
+            None => {
+                bad_input!("--full: found a configuration without [eval.full], wanted one with that table")
+            }
+        },
+        (None, true) => bad_input!("--full: found no training configuration, wanted one with [eval.full]"),
+        (training, false) => training.map(|config| config.eval.clone()),
+    };
+    let eval = eval.as_ref();
     let n = args.n.or(eval.map(|e| e.samples as u64));
     let Some(n) = n else { bad_input!("-n: wanted the number of samples per problem") };
     if let Some(k) = args.ks.iter().find(|&&k| k == 0 || k > n) {

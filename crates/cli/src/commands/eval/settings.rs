@@ -41,6 +41,9 @@ pub struct Args {
     /// Change a key of the training configuration; repeatable.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub set: Vec<String>,
+    /// Ask what the configuration's [eval.full] says, in place of [eval].
+    #[arg(long)]
+    pub full: bool,
     /// A checkpoint folder; with --server, the served model's name; with --samples, the samples' model.
     #[arg(long, value_name = "DIR|NAME")]
     pub model: Option<String>,

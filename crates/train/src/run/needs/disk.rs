@@ -3,7 +3,7 @@
 use super::Lengths;
 use super::Memory;
 use super::parameters;
-use crate::config::{Config, Every, Keep};
+use crate::config::{Config, EvalConfig, Every, Keep};
 use crate::run::checkpoint::RESUMABLE;
 use fgrpo_nn::config::Config as ModelConfig;
 
@@ -50,11 +50,13 @@ impl Disk {
         let best = u64::from(config.eval.happens());
         // A new one is whole before an old one goes.
         let resumable = made.min(RESUMABLE as u64 + 1);
-        let eval = &config.eval;
-        let of_checkpoints = if eval.at_checkpoints { made } else { 0 };
-        let evaluated = if eval.happens() { 1 + times(eval.every).max(of_checkpoints) } else { 0 };
-        let text = if eval.keep_texts { SAMPLE_LINE + TOKEN * lengths.completion_likely } else { 0.0 };
-        let samples = evaluated as f64 * (lengths.held_out.unwrap_or(0) * eval.samples) as f64;
+        let samples = |(eval, problems): (EvalConfig, usize)| {
+            let of_checkpoints = if eval.at_checkpoints { made } else { 0 };
+            let evaluated = 1 + times(eval.every).max(of_checkpoints);
+            evaluated as f64 * (problems * eval.samples) as f64
+        };
+        let samples: f64 = lengths.evaluations(config).into_iter().map(samples).sum();
+        let text = if config.eval.keep_texts { SAMPLE_LINE + TOKEN * lengths.completion_likely } else { 0.0 };
         let evaluations = (samples * (SCORE_LINE + text)) as u64;
         let total = (checkpoints + best) * policy + resumable * optimizer + evaluations;
         Self { checkpoints, policy, evaluations, total }

@@ -2,7 +2,7 @@
 
 use super::Lengths;
 use crate::bad_input;
-use crate::config::Config;
+use crate::config::{Config, EvalConfig};
 use crate::io::machine::resident;
 use fgrpo_nn::config::Config as ModelConfig;
 use fgrpo_nn::{DEFAULT_CHUNK_TOKENS, Needs, Precision, Workload};
@@ -115,12 +115,12 @@ fn workloads(config: &Config, lengths: &Lengths, gpu: Option<Precision>) -> [Wor
         new_tokens: new,
         max_cached_tokens: r.max_cached_tokens,
     };
-    let e = &config.eval;
-    let happens = e.happens() && config.has_steps();
-    let held_out = lengths.held_out.unwrap_or(1).max(1);
+    let evaluations = if config.has_steps() { lengths.evaluations(config) } else { Vec::new() };
+    let samples = |(e, problems): &(EvalConfig, usize)| problems.max(&1) * e.samples;
+    let largest = evaluations.iter().max_by_key(|e| samples(e));
     let evaluation = Workload {
-        prompts: if happens { held_out } else { 0 },
-        samples: if happens { held_out * e.samples } else { 0 },
+        prompts: largest.map_or(0, |(_, problems)| *problems.max(&1)),
+        samples: largest.map_or(0, samples),
         family_tokens: 0,
         predicting_rows: 0,
         ..train.clone()

@@ -1,7 +1,7 @@
 //! The time of a step: its floating-point operations over the speed of products that this machine shows now.
 
 use super::Lengths;
-use crate::config::Config;
+use crate::config::{Config, EvalConfig};
 use fgrpo_nn::Flops;
 use fgrpo_nn::config::Config as ModelConfig;
 
@@ -17,6 +17,8 @@ pub struct Time {
     pub update: f64,
     /// One evaluation; 0 where the held-out problems aren't there to be counted.
     pub evaluation: f64,
+    /// One full evaluation, likewise.
+    pub full_evaluation: f64,
 }
 
 impl Time {
@@ -46,11 +48,15 @@ impl Time {
         if config.algorithm.kl_coef != 0.0 {
             update += forward;
         }
-        let held_out = if config.eval.happens() { lengths.held_out.unwrap_or(0) as f64 } else { 0.0 };
+        let evaluation = |eval: Option<EvalConfig>, problems: Option<usize>| match (eval, problems) {
+            (Some(eval), Some(n)) => decoded(n as f64, (n * eval.samples) as f64) / rate,
+            _ => 0.0,
+        };
         Self {
             rollout: if r.server.is_some() { forward } else { decoded(prompts, samples) } / rate,
             update: update / rate,
-            evaluation: decoded(held_out, held_out * config.eval.samples as f64) / rate,
+            evaluation: evaluation(config.eval.usual(), lengths.held_out),
+            full_evaluation: evaluation(config.eval.full(), lengths.held_out_in_full),
         }
     }
 }

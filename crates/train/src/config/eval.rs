@@ -1,0 +1,138 @@
+//! Evaluations while training: a frequent one and, where there is a table for it, a full one.
+
+use super::ranges::{MANY, sampling, within};
+use super::{Every, TaskConfig};
+use crate::bad_input;
+use serde::{Deserialize, Serialize};
+
+/// Evaluation on held-out problems while training.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct EvalConfig {
+    /// Every so many steps or `"epoch"`, and before the first and after the last; 0 is never.
+    pub every: Every,
+    /// Also wherever `save.every` saves a checkpoint, so that the best of them can be chosen.
+    pub at_checkpoints: bool,
+    /// Samples per problem.
+    pub samples: usize,
+    /// The k of pass@k; those above `samples` are refused. 1 is always among the results.
+    pub k: Vec<usize>,
+    /// Sampling temperature.
+    pub temperature: f32,
+    /// Problems used, from the first, of each part where there are several; all where absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problems: Option<usize>,
+    /// With `task.kind = "mix"`: pass@k is the mean over the `problems` of all parts, or over the `parts`, as
+    /// an average of benchmarks is. The best checkpoint has the best pass@1 by this.
+    pub average: Average,
+    /// Whether an evaluation's folder keeps the completions' texts, for `fgrpo nll`, `diversity` and people; the scores stay.
+    pub keep_texts: bool,
+    /// A larger evaluation beside this one, made less often.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub full: Option<FullEvalConfig>,
+}
+
+/// A larger evaluation that is made less often, with more samples or more problems. What isn't here is as in `[eval]`.
+///
+/// Where there is one it decides which checkpoint is best, and `eval.at_checkpoints` means it: the best of many small
+/// evaluations is best by chance.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct FullEvalConfig {
+    /// Every so many steps or `"epoch"`, and before the first and after the last.
+    pub every: Every,
+    /// Samples per problem.
+    pub samples: usize,
+    /// The k of pass@k; those above `samples` are refused. 1 is always among the results.
+    pub k: Vec<usize>,
+    /// Problems used, from the first, of each part where there are several; all where absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problems: Option<usize>,
+}
+
+impl Default for FullEvalConfig {
+    fn default() -> Self {
+        Self { every: Every::Epoch, samples: 256, k: vec![1, 4, 16, 64, 256], problems: None }
+    }
+}
+
+impl EvalConfig {
+    /// Whether there is any evaluation while training.
+    pub fn happens(&self) -> bool {
+        self.deciding().is_some()
+    }
+
+    /// The evaluation of `[eval]` alone, where there is one.
+    pub fn usual(&self) -> Option<Self> {
+        let at_checkpoints = self.at_checkpoints && self.full.is_none();
+        let usual = Self { at_checkpoints, full: None, ..self.clone() };
+        (at_checkpoints || !usual.every.is_never()).then_some(usual)
+    }
+
+    /// The evaluation of `[eval.full]` with what `[eval]` says beside it, where there is one.
+    pub fn full(&self) -> Option<Self> {
+        let FullEvalConfig { every, samples, k, problems } = self.full.clone()?;
+        let full = Self { every, samples, k, problems, full: None, ..self.clone() };
+        (full.at_checkpoints || !every.is_never()).then_some(full)
+    }
+
+    /// The evaluation that decides which checkpoint is best.
+    pub fn deciding(&self) -> Option<Self> {
+        self.full().or_else(|| self.usual())
+    }
+
+    pub(super) fn check(&self, task: &TaskConfig) -> anyhow::Result<()> {
+        for (name, e) in [("eval", self.usual()), ("eval.full", self.full())] {
+            let Some(e) = e else { continue };
+            within(&format!("{name}.samples"), e.samples as u64, 1..=MANY)?;
+            within(&format!("number of {name}.k"), e.k.len() as u64, 0..=100)?;
+            sampling(name, e.temperature, 1.0, 0.0)?;
+            if e.k.is_empty() {
+                bad_input!("{name}.k: found an empty list, wanted at least one k");
+            }
+            if let Some(k) = e.k.iter().find(|k| !(1..=e.samples).contains(*k)) {
+                bad_input!("{name}.k: found {k}, wanted 1 to {name}.samples = {}", e.samples);
+            }
+            if task.holds_out_nothing() || e.problems == Some(0) {
+                bad_input!(
+                    "task.held_out: found 0, wanted at least 1 held-out problem (or {name}.every = 0)"
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Default for EvalConfig {
+    fn default() -> Self {
+        Self {
+            every: Every::Steps(25),
+            at_checkpoints: false,
+            samples: 64,
+            k: vec![1, 8, 64],
+            temperature: 1.0,
+            problems: None,
+            average: Average::Problems,
+            keep_texts: true,
+            full: None,
+        }
+    }
+}
+
+/// What the mean of an evaluation is taken over.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Average {
+    /// All problems alike.
+    #[default]
+    Problems,
+    /// The parts' own means.
+    Parts,
+}
+
+impl Average {
+    /// Whether it is the usual one.
+    pub fn is_over_problems(&self) -> bool {
+        *self == Self::Problems
+    }
+}

@@ -177,7 +177,7 @@ impl Config {
     /// [`Config::load`] with overrides of several flags.
     ///
     /// # Errors
-    /// As [`Config::load`].
+    /// Same as [`Config::load`].
     pub fn load_with(path: &Path, overrides: &[Override<'_>]) -> anyhow::Result<Self> {
         read(path, |text| Self::parse_with(text, overrides))
     }
@@ -185,7 +185,7 @@ impl Config {
     /// [`Config::load`] on the text itself.
     ///
     /// # Errors
-    /// As [`Config::load`].
+    /// Same as [`Config::load`].
     pub fn parse(text: &str, overrides: &[String]) -> anyhow::Result<Self> {
         Self::parse_with(text, &Override::of("--set", overrides))
     }

@@ -1,4 +1,4 @@
-//! From grades to advantages: each group's rewards, its estimator and its focal weight.
+//! From grades to advantages: rewards, estimator and focal weight of each group.
 
 use crate::problem::Graded;
 use crate::rollout::Rollouts;
@@ -8,21 +8,21 @@ use fgrpo_core::group::Group;
 use fgrpo_nn::Completion;
 use fgrpo_verify::verdict::Verdict;
 
-/// A prompt with its completions, what each is worth, and the advantages that follow.
+/// A prompt with its completions, their grades and the resulting advantages.
 #[derive(Debug)]
 pub struct Credited {
     /// The prompt and its completions.
     pub rollouts: Rollouts,
-    /// One per completion.
+    /// One grade per completion.
     pub grades: Vec<Graded>,
-    /// One per completion, as the estimator saw it before shaping.
+    /// One reward per completion, as input to the estimator before shaping.
     pub rewards: Vec<f64>,
     /// Advantages, success rate and focal weight.
     pub assigned: Assigned,
 }
 
 impl Credited {
-    /// Places of the completions that a verifier gave a verdict on.
+    /// Indices of the completions with a verdict.
     pub fn scored(&self) -> impl Iterator<Item = usize> {
         (0..self.grades.len()).filter(|&i| self.grades[i].verdict != Verdict::Unscorable)
     }
@@ -31,7 +31,7 @@ impl Credited {
 /// Rewards and advantages of every group.
 ///
 /// # Errors
-/// A reward that isn't finite, or graded rewards where the focal weight must know what is correct.
+/// A reward that isn't finite, or graded rewards without a threshold for the focal weight.
 pub fn credit(
     how: &Credit,
     rollouts: Vec<Rollouts>,
@@ -58,7 +58,7 @@ pub fn credit(
     credited.collect()
 }
 
-/// The groups as the update takes them; without those that move nothing, where `drop_inactive`.
+/// The groups as input to the update. With `drop_inactive`, groups without a learning signal are left out.
 pub fn samples(groups: &[Credited], drop_inactive: bool) -> Vec<SampleGroup> {
     groups
         .iter()
@@ -90,7 +90,7 @@ pub fn samples(groups: &[Credited], drop_inactive: bool) -> Vec<SampleGroup> {
         .collect()
 }
 
-/// Mean log-probability of a completion's tokens; 0 of an empty one.
+/// Mean log-probability of a completion's tokens; 0 if it is empty.
 pub fn mean_logp(completion: &Completion) -> f64 {
     let n = completion.logp.len().max(1) as f64;
     completion.logp.iter().map(|&l| f64::from(l)).sum::<f64>() / n

@@ -1,4 +1,4 @@
-//! From a problem and a completion to a verdict and a reward: the one door to all verifiers.
+//! From a problem and a completion to a verdict and a reward: the single entry point to all verifiers.
 
 pub mod command;
 
@@ -14,17 +14,17 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, RwLock};
 
-/// The largest absolute value of a reward, of a configuration and of a verifier.
+/// The largest absolute value of a reward, both in the configuration and from a verifier.
 pub const LARGEST_REWARD: f64 = 1e6;
 
-/// Whose judgement the verifiers of mathematics and SynLogic give.
+/// Which rules the math and SynLogic verifiers follow.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// The reference's, its quirks included: what published figures were made with.
+    /// The rules of the reference implementation, including its quirks; published figures were made with them.
     #[default]
     Parity,
-    /// What is mathematically right, or right by the rules of the puzzle.
+    /// Mathematically correct, or correct by the rules of the puzzle.
     Strict,
 }
 
@@ -33,20 +33,20 @@ named!(Mode {
     Strict = "strict": "what is mathematically right, or right by the rules of the puzzle",
 });
 
-/// How to grade.
+/// Settings for grading.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
-    /// Whose judgement.
+    /// Which rules to follow.
     pub mode: Mode,
-    /// SynLogic: whether a response must have the form `<think>...</think>...<answer>...</answer>`.
-    /// Without the gate, what stands in the answer tags is graded where there are any.
+    /// SynLogic: whether a response must have the form `<think>...</think>...<answer>...</answer>`. If `false`, only
+    /// the content of the answer tags is graded, if there are any.
     pub format_gate: bool,
-    /// Mathematics, mode strict: whether `35\%` also equals 35, as it does in mode parity.
+    /// Math, strict mode: whether `35\%` also equals 35, as it does in parity mode.
     pub percent_as_number: bool,
-    /// Multiple choice: a letter, or a letter or the option's words.
+    /// Multiple choice: accept only a letter, or also the words of the option.
     pub choice: choice::Match,
-    /// The user's own program, for tasks of kind `command`.
+    /// The user's own verifier program, for tasks of kind `command`.
     pub command: Option<command::Settings>,
 }
 
@@ -62,14 +62,14 @@ impl Default for Settings {
     }
 }
 
-/// What a completion is worth.
+/// The grade of a completion.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Graded {
-    /// The verdict. `Unscorable` leaves the group's statistics.
+    /// The verdict. `Unscorable` completions are excluded from the group's statistics.
     pub verdict: Verdict,
-    /// Its reason code; metrics count by it.
+    /// The reason code; the metrics count completions by it.
     pub reason: Cow<'static, str>,
-    /// A graded reward, where the verifier gives one.
+    /// A graded reward, if the verifier gives one.
     pub reward: Option<f64>,
 }
 
@@ -81,13 +81,13 @@ impl From<Outcome> for Graded {
 
 /// A problem's reference answer, parsed once and checked for every completion.
 enum Prepared {
-    /// With the answers met before: completions of one problem often repeat them.
+    /// With a cache of answers already checked: completions of one problem often repeat them.
     Math(math::Problem, Mutex<math::Memo>),
     Choice(choice::Problem),
     IfEval(ifeval::Problem),
     SynLogic(synlogic::Problem),
     Command(Value),
-    /// The data is no good; every completion is unscorable for this reason.
+    /// The problem's data is invalid; every completion is unscorable for this reason.
     Unusable(Cow<'static, str>),
 }
 
@@ -100,11 +100,11 @@ pub struct Grader {
 }
 
 impl Grader {
-    /// A grader for a kind of task. A command is started at once.
+    /// A grader for a kind of task. For `command`, starts the program at once.
     ///
     /// # Errors
-    /// If the task is `command` and there is no command, or it cannot be started; if it is `maze`,
-    /// whose grader is the task's own.
+    /// If the task is `command` and no command is set or it can't be started, or if the task is `maze`, which has its
+    /// own grader.
     pub fn new(kind: TaskKind, settings: Settings) -> anyhow::Result<Self> {
         let command = match (kind, &settings.command) {
             (TaskKind::Command, Some(command)) => Some(CommandVerifier::new(command.clone())?),
@@ -117,20 +117,20 @@ impl Grader {
         Ok(Self { kind, settings, command, prepared: RwLock::default() })
     }
 
-    /// What it grades.
+    /// The kind of task.
     pub fn kind(&self) -> TaskKind {
         self.kind
     }
 
-    /// How it grades.
+    /// The settings.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// Has a grader of the user's own answer for one problem, before any work is done; the others need no check.
+    /// For `command`, asks the user's program to grade one problem before any work is done; other kinds need no check.
     ///
     /// # Errors
-    /// As [`CommandVerifier::check`].
+    /// Same as [`CommandVerifier::check`].
     pub fn check_start(&self, problem: &Problem) -> anyhow::Result<()> {
         match (&self.command, &problem.truth) {
             (Some(command), Truth::Command { row }) => command.check(row),
@@ -138,7 +138,7 @@ impl Grader {
         }
     }
 
-    /// Grades one completion. Never panics: a verifier that does makes it unscorable.
+    /// Grades one completion. Never panics: if a verifier panics, the completion is unscorable.
     pub fn grade(&self, problem: &Problem, completion: &str) -> Graded {
         guarded(|| {
             let prepared = self.prepared(problem);
@@ -147,7 +147,7 @@ impl Grader {
         .unwrap_or_else(|| unscorable("panic"))
     }
 
-    /// The parsed reference answer, from memory where the same problem was graded before.
+    /// The parsed reference answer, cached if the same problem was graded before.
     fn prepared(&self, problem: &Problem) -> Arc<Prepared> {
         let known = self.prepared.read().unwrap_or_else(|e| e.into_inner());
         if let Some((truth, prepared)) = known.get(&problem.id)
@@ -164,7 +164,7 @@ impl Grader {
 
     fn check(&self, prepared: &Prepared, completion: &str) -> Graded {
         match prepared {
-            // Whoever finds the memo in use compares for itself: waiting would take longer.
+            // If another thread holds the cache, check without it; waiting would take longer.
             Prepared::Math(problem, memo) => match memo.try_lock() {
                 Ok(mut memo) => problem.check_with(completion, &mut memo).into(),
                 Err(_) => problem.check(completion).into(),
@@ -194,12 +194,12 @@ pub fn unscorable(reason: impl Into<Cow<'static, str>>) -> Graded {
     Graded { verdict: Verdict::Unscorable, reason: reason.into(), reward: None }
 }
 
-/// Runs a verifier; a panic in it is the end of one completion, not of the run.
+/// Runs a verifier; a panic in it makes one completion unscorable and doesn't stop the run.
 pub fn guarded<T>(check: impl FnOnce() -> T) -> Option<T> {
     crate::io::confined::catch(|| Ok(check())).ok()
 }
 
-/// SynLogic's options for a mode and a gate.
+/// SynLogic's options from the mode and the format requirement.
 pub fn synlogic_options(mode: Mode, format_gate: bool) -> synlogic::Options {
     let mode = match mode {
         Mode::Parity => synlogic::Mode::Parity,
@@ -208,7 +208,7 @@ pub fn synlogic_options(mode: Mode, format_gate: bool) -> synlogic::Options {
     synlogic::Options { mode, format_gate }
 }
 
-/// The options of mathematics that the settings give.
+/// The math verifier's options from the settings.
 pub fn math_options(settings: &Settings) -> math::Options {
     let mode = match settings.mode {
         Mode::Parity => math::Mode::Parity,

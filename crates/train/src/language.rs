@@ -116,7 +116,7 @@ impl Language {
     /// A language from its files' contents.
     ///
     /// # Errors
-    /// As [`Language::open`].
+    /// Same as [`Language::open`].
     pub fn from_files(
         files: Vec<(String, Vec<u8>)>,
         template: Option<ChatTemplate>,
@@ -182,7 +182,7 @@ impl Language {
     /// Token ids of a text to be continued, with the special tokens that the tokenizer adds.
     ///
     /// # Errors
-    /// What the tokenizer reports.
+    /// Errors from the tokenizer.
     pub fn plain(&self, text: &str) -> anyhow::Result<Vec<u32>> {
         self.ids(text, true)
     }
@@ -196,7 +196,7 @@ impl Language {
     /// the beginning-of-sequence token where the model wants one.
     ///
     /// # Errors
-    /// What the tokenizer reports.
+    /// Errors from the tokenizer.
     pub fn encode(&self, text: &str) -> anyhow::Result<Vec<u32>> {
         self.ids(text, false)
     }
@@ -213,7 +213,7 @@ impl Language {
     /// A completion as its verifier reads it: without special tokens, up to its end token or stop text.
     ///
     /// # Errors
-    /// What the tokenizer reports.
+    /// Errors from the tokenizer.
     pub fn answer(&self, completion: &[u32]) -> anyhow::Result<String> {
         let end = completion.iter().position(|id| self.stop.contains(id)).unwrap_or(completion.len());
         answer(&self.tokenizer, &completion[..end], &self.stop_texts)
@@ -232,7 +232,7 @@ impl Language {
     /// A worked answer as a completion: its tokens, then what ends it.
     ///
     /// # Errors
-    /// What the tokenizer reports.
+    /// Errors from the tokenizer.
     pub fn demonstration(&self, answer: &str) -> anyhow::Result<Vec<u32>> {
         let mut tokens = self.encode(answer)?;
         match (self.stop.first(), self.stop_texts.texts().first()) {
@@ -324,7 +324,7 @@ fn turn_end(tokenizer: &Tokenizer, template: &ChatTemplate, ends: &[u32]) -> Opt
 /// A completion's text without special tokens, up to the first stop text.
 ///
 /// # Errors
-/// What the tokenizer reports.
+/// Errors from the tokenizer.
 fn answer(tokenizer: &Tokenizer, completion: &[u32], stop: &StopTexts) -> anyhow::Result<String> {
     let plain = decode(tokenizer, completion, false)?;
     if stop.is_empty() {

@@ -14,25 +14,26 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// One prompt with its completions, in order of their sample index.
+/// One prompt with its completions, ordered by sample index.
 #[derive(Debug)]
 pub struct Rollouts {
     /// The prompt.
     pub prompt: Prompt,
-    /// `N` completions. Their log-probabilities are the trainer's.
+    /// `N` completions. Their log-probabilities are from the trainer's engine.
     pub completions: Vec<Completion>,
-    /// Log-probability of each token as the engine that sampled says, where that was another one.
+    /// Log-probability of each token from the engine that sampled, if that is another engine.
     pub sampler_logp: Option<Vec<Vec<f32>>>,
 }
 
 /// Samples `group_size` completions of each prompt.
 ///
-/// Draw `position` of sample `i` of a prompt comes from `key.with(prompt id).with(i)`, so a sample
-/// depends neither on its batch nor on the other prompts; a problem that comes twice, as one of a small part of
-/// a mix may, has other draws the second time. Returns `None` when `go_on` says stop; it is asked after each token.
+/// The random draw at `position` of sample `i` of a prompt comes from `key.with(prompt id).with(i)`, so a sample
+/// depends neither on its batch nor on the other prompts. If a problem occurs twice in a batch, as in a small part of
+/// a mix, the second occurrence gets different draws. Returns `None` if `go_on` returns false; it is called after each
+/// token.
 ///
 /// # Errors
-/// What the engine reports: a prompt too long, logits that aren't finite.
+/// Errors from the engine: a prompt that is too long, logits that aren't finite.
 pub fn sample(
     engine: &mut Engine,
     task: &dyn Task,
@@ -43,7 +44,7 @@ pub fn sample(
     go_on: &(dyn Fn() -> bool + Sync),
 ) -> anyhow::Result<Option<Vec<Rollouts>>> {
     let texts = !task.stop_texts().is_empty();
-    // What a stop cuts short is never handed on.
+    // A batch that was stopped early is never returned.
     let stopped = AtomicBool::new(false);
     let stop: &StopFn<'_> = &|completion| {
         if !go_on() {
@@ -89,7 +90,8 @@ pub fn sample(
     ))
 }
 
-/// The key of each prompt's draws: a function of its problem and of how often that came before it here.
+/// The random key of each prompt: a function of its problem and of how often that problem occurred earlier in the
+/// batch.
 fn keys(prompts: &[Prompt], key: Key) -> Vec<Key> {
     let mut seen: HashMap<u64, u64> = HashMap::new();
     prompts
@@ -105,11 +107,11 @@ fn keys(prompts: &[Prompt], key: Key) -> Vec<Key> {
         .collect()
 }
 
-/// Apart from the samples' numbers, which follow a problem's key.
+/// Larger than any sample index, which follows a problem's key.
 const AGAIN: u64 = 1 << 32;
 
-/// Grades every completion, in parallel, in order. `None` when asked to stop: a verifier that is stopped half-way
-/// says nothing of its completion.
+/// Grades every completion in parallel and returns the grades in order. `None` if asked to stop: an interrupted
+/// verifier gives no verdict.
 pub fn grade(task: &dyn Task, split: Split, rollouts: &[Rollouts]) -> Option<Vec<Vec<Graded>>> {
     let one = |id: u64, c: &Completion| {
         (!interrupt::asked()).then(|| task.grade(split, id, &c.tokens, c.finish == Finish::Length))

@@ -212,7 +212,7 @@ fn fingerprint(
 /// The lines of a stage.
 ///
 /// # Errors
-/// As [`read_lines`].
+/// Same as [`read_lines`].
 pub fn lines(run: &Path) -> anyhow::Result<Vec<SftLine>> {
     read_lines(&run.join("sft.jsonl"))
 }

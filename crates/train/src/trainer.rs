@@ -1,9 +1,9 @@
 //! The training loop: prompts -> rollout -> grade -> advantages -> update -> log -> evaluate -> save.
 //!
-//! A step is one rollout batch. Everything random is a function of (seed, step, prompt, sample,
-//! position), so a checkpoint holds weights, optimizer and the step, and a resumed run equals the
-//! uninterrupted one. Departure from the usual loop: the log-probabilities recorded while sampling
-//! *are* `old_logp`; sampler and learner are the same weights, and no second forward pass is made.
+//! A step is one rollout batch. All randomness is a function of (seed, step, prompt, sample, position), so a
+//! checkpoint only needs the weights, the optimizer state and the step, and a resumed run equals the uninterrupted
+//! one. Difference from the usual loop: `old_logp` *is* the log-probabilities recorded during sampling. Sampler and
+//! learner use the same weights, so there is no second forward pass.
 
 use crate::bad_input;
 use crate::config::{Config, Every};
@@ -36,16 +36,16 @@ mod stall;
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ending {
-    /// All steps done; what was reached, in words.
+    /// All steps are done; a summary of the results as text.
     Done(String),
-    /// Stopped on request; the state is saved.
+    /// Stopped on request; the state was saved.
     Interrupted,
 }
 
-/// Refuses a configuration without RL.
+/// Rejects a configuration without RL steps.
 ///
 /// # Errors
-/// Bad input where it has no steps.
+/// Bad input if the configuration has no steps.
 pub fn has_steps(config: &Config) -> anyhow::Result<()> {
     if !config.has_steps() {
         bad_input!("steps: found none, wanted at least 1 RL step (`fgrpo sft` fits demonstrations alone)");
@@ -56,7 +56,7 @@ pub fn has_steps(config: &Config) -> anyhow::Result<()> {
 /// Trains `config` into the run folder `out`.
 ///
 /// # Errors
-/// Bad input as [`RunDir::open`], or a configuration without RL steps; otherwise what fails on the way.
+/// Bad input as in [`RunDir::open`], or a configuration without RL steps; otherwise the error that stopped training.
 pub fn train(
     config: &Config,
     out: &Path,
@@ -75,7 +75,7 @@ pub fn train(
         return Ok(Ending::Interrupted);
     };
     let done = match (trainer.train(), trainer.run.check_place()) {
-        // Whatever failed in a folder that isn't where it was, that is the reason.
+        // If the folder was moved, that is the cause of any other error.
         (Err(error), Err(moved)) => return Err(error.context(moved.to_string())),
         (done, _) => done,
     };
@@ -85,13 +85,13 @@ pub fn train(
     }
 }
 
-/// The policy RL started from, for the KL penalty.
+/// The reference policy for the KL penalty: the one RL started from.
 enum Reference {
     /// No penalty.
     None,
     /// The trained engine without its adapter.
     Base,
-    /// Another engine.
+    /// A separate engine.
     Engine(Box<Engine>),
 }
 
@@ -102,30 +102,30 @@ struct Trainer<'a> {
     events: &'a mut dyn Events,
     engine: Engine,
     reference: Reference,
-    /// Samples in the engine's place.
+    /// If set, samples instead of the engine.
     server: Option<ServerRollouts>,
     state: TrainerState,
     sampling: Sampling,
     credit: Credit,
     loss: LossSettings,
-    /// Its evaluations, the deciding ones last.
+    /// The run's evaluation series. The one that decides the best checkpoint is last.
     series: Vec<Series>,
     metrics: JsonLines,
     evaluations: JsonLines,
     rollouts: JsonLines,
     tensorboard: Option<TensorBoard>,
-    /// Steps in a row in which each group's completions were all the same.
+    /// Consecutive steps in which all completions of each group were identical.
     collapsed: u64,
-    /// Steps in a row without a correct completion, or without any verdict.
+    /// Consecutive steps without a correct completion, or without any verdict.
     stall: Stall,
-    /// Whether a warning of a metric that isn't finite was given.
+    /// Whether the warning about a non-finite metric was already given.
     said_not_finite: bool,
-    /// The newest checkpoint's step and what it says of the best policy.
+    /// Step of the newest checkpoint, and the best policy recorded in it.
     saved: Option<(u64, Option<Best>)>,
 }
 
 impl Trainer<'_> {
-    /// Returns whether all steps are done; an interruption leaves some.
+    /// Returns whether all steps are done; `false` after an interruption.
     fn train(&mut self) -> anyhow::Result<bool> {
         let config = self.config;
         self.events.begin("train", self.state.step, config.steps);
@@ -162,8 +162,8 @@ impl Trainer<'_> {
                 false => None,
             };
             m.seconds.total = clock.elapsed().as_secs_f64();
-            // Before the checkpoint has its name: a run killed in between goes on from the checkpoint before and
-            // drops the line.
+            // Log before the checkpoint gets its name. If the run is killed in between, it resumes from the previous
+            // checkpoint and drops this line.
             self.log(&m)?;
             self.stop_if_moved()?;
             if let Some(checkpoint) = checkpoint {
@@ -184,7 +184,7 @@ impl Trainer<'_> {
         Ok(true)
     }
 
-    /// Whether something done every so many steps, and after the last, is due now.
+    /// Whether an action with this interval is due now. After the last step it always is.
     fn due(&self, every: Every) -> bool {
         match every {
             Every::Steps(0) => false,
@@ -200,7 +200,7 @@ impl Trainer<'_> {
         ids.into_iter().map(|id| self.task.prompt(Split::Train, id)).collect()
     }
 
-    /// A step's completions, from the engine or from the server. `None` when asked to stop.
+    /// Completions for a step, from the engine or the server. `None` if asked to stop.
     fn sample(&mut self, step: u64, prompts: Vec<Prompt>) -> anyhow::Result<Option<Vec<Rollouts>>> {
         let (key, group_size) = (seeds::rollout(self.config.seed, step), self.config.rollout.group_size);
         let sampling = &self.sampling;
@@ -209,7 +209,7 @@ impl Trainer<'_> {
             return sample(&mut self.engine, self.task, prompts, group_size, sampling, key, &go_on);
         };
         let sampled = server.sample(&mut self.engine, self.task, prompts, group_size, sampling, (step, key));
-        // Whatever happened to the server, nothing learned is lost.
+        // Save first, so that a server error loses no training progress.
         if sampled.is_err() {
             self.save()?;
         }
@@ -233,7 +233,7 @@ impl Trainer<'_> {
         update(&mut self.engine, &groups, &self.loss, &self.config.update, lr, &mut self.state.update)
     }
 
-    /// Saves and stops a run whose folder has been moved.
+    /// Saves and stops if the run folder was moved.
     fn stop_if_moved(&mut self) -> anyhow::Result<()> {
         if self.run.moved()?.is_some() {
             self.save()?;
@@ -242,7 +242,7 @@ impl Trainer<'_> {
         Ok(())
     }
 
-    /// Saves and stops a run that can't learn any more.
+    /// Saves and stops if the run can't learn any more.
     fn stop_if_hopeless(&mut self, m: &Metrics) -> anyhow::Result<()> {
         check_skipped(self.state.update.skipped_in_a_row, self.config.update.max_skipped)
             .and_then(|()| self.stall.check(self.config.grade.max_unscorable, m))

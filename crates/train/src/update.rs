@@ -1,8 +1,8 @@
 //! From groups with advantages to optimizer updates: pack, loss, backward, step.
 //!
-//! The loss needs only per-token log-probabilities, so `fgrpo-core` gives it and its derivative in
-//! closed form, and the engine turns the derivative into a gradient. Completions of a group that
-//! begin alike share rows of the batch; the derivative of a shared row is the sum over its owners.
+//! The loss needs only per-token log-probabilities. `fgrpo-core` computes the loss and its derivative in closed form,
+//! and the engine turns the derivative into a gradient. Completions of a group with a common prefix share rows of the
+//! batch; the derivative of a shared row is the sum over its completions.
 
 use crate::config::UpdateConfig;
 use anyhow::bail;
@@ -17,15 +17,15 @@ use serde::{Deserialize, Serialize};
 pub struct Sample {
     /// Token ids.
     pub tokens: Vec<u32>,
-    /// Log-probabilities recorded when it was sampled.
+    /// Log-probabilities recorded during sampling.
     pub old_logp: Vec<f32>,
-    /// Log-probabilities as another engine, which sampled it, says; empty where one engine does both.
+    /// Log-probabilities from the engine that sampled it, if that is another engine; otherwise empty.
     pub rollout_logp: Vec<f32>,
     /// Log-probabilities under the reference model; empty without a KL penalty.
     pub ref_logp: Vec<f32>,
-    /// Its advantage, focal weight included.
+    /// Its advantage, including the focal weight.
     pub advantage: f64,
-    /// Whether its verifier gave a verdict; an unscorable completion has no part in the loss.
+    /// Whether the verifier gave a verdict; an unscorable completion doesn't contribute to the loss.
     pub scored: bool,
 }
 
@@ -36,35 +36,35 @@ pub struct SampleGroup {
     pub prompt: Vec<u32>,
     /// Its completions.
     pub samples: Vec<Sample>,
-    /// Share of its scored completions that are correct, where that is known; DARO weighs by it.
+    /// Fraction of its scored completions that are correct, if known. DARO's weights depend on it.
     pub success_rate: Option<f64>,
 }
 
-/// What an update makes smaller.
+/// The objective of an update.
 #[derive(Debug, Clone, Copy)]
 pub struct LossSettings {
     /// The loss of a mini-batch.
     pub objective: Objective,
-    /// Log-probabilities are of softmax(logits / temperature).
+    /// Log-probabilities are of `softmax(logits / temperature)`.
     pub temperature: f32,
-    /// Learning rate of DARO's weights; without it the mini-batch's tokens are aggregated as the objective says.
+    /// Learning rate of DARO's weights. Without DARO, tokens are aggregated as the objective says.
     pub daro_lr: Option<f64>,
 }
 
-/// What one update hands to the next beside the engine's weights and optimizer; part of a checkpoint.
+/// State carried from one update to the next, besides the engine's weights and optimizer; part of a checkpoint.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct UpdateState {
-    /// Updates skipped in a row for a loss or gradient that wasn't finite.
+    /// Consecutive updates skipped because the loss or gradient wasn't finite.
     pub skipped_in_a_row: u64,
-    /// DARO's parameters before softplus, by number of correct completions from 1.
+    /// DARO's parameters before softplus, by number of correct completions, starting at 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub daro: Option<Vec<f64>>,
 }
 
-/// Sums over the updates of a step, for the metrics.
+/// Sums over a step's updates, for the metrics.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Sums {
-    /// Completion tokens that went through the loss.
+    /// Completion tokens in the loss.
     pub tokens: u64,
     /// Aggregated policy loss, summed over updates.
     pub policy_loss: f64,
@@ -74,25 +74,25 @@ pub struct Sums {
     pub ratio: f64,
     /// Largest ratio.
     pub ratio_max: f64,
-    /// Tokens clipped from below.
+    /// Tokens clipped at the lower bound.
     pub clipped_low: u64,
-    /// Tokens clipped from above.
+    /// Tokens clipped at the upper bound.
     pub clipped_high: u64,
     /// `old_logp - logp`, summed over tokens.
     pub kl_to_sampler: f64,
-    /// Largest |logp - old_logp| in the first update.
+    /// Largest `|logp - old_logp|` in the first update.
     pub logp_difference_max: f64,
     /// Gradient norms before clipping, summed over updates.
     pub gradient_norm: f64,
     /// Optimizer updates applied.
     pub applied: u64,
-    /// Optimizer updates skipped for a gradient that isn't finite.
+    /// Optimizer updates skipped because the gradient wasn't finite.
     pub skipped: u64,
 }
 
 impl UpdateState {
-    /// Weights of 1 for DARO with groups of this size, unless such weights are there to go on with: a
-    /// checkpoint made with another group size, or before DARO was chosen, has none. `None`: no DARO.
+    /// Initialises DARO's weights to 1 for groups of this size, unless they already exist. A checkpoint made with
+    /// another group size, or without DARO, has none. `None`: no DARO.
     pub fn prepare(&mut self, daro: Option<usize>) {
         self.daro = daro.map(|group_size| {
             let kept = self.daro.take().filter(|raw| raw.len() + 1 == group_size);
@@ -100,7 +100,7 @@ impl UpdateState {
         });
     }
 
-    /// DARO's weights, by number of correct completions from 1; empty without DARO.
+    /// DARO's weights by number of correct completions, starting at 1; empty without DARO.
     pub fn daro_weights(&self) -> Vec<f64> {
         let daro = Daro { raw: self.daro.clone().unwrap_or_default() };
         (0..daro.raw.len()).map(|level| daro.weight(level)).collect()
@@ -109,12 +109,12 @@ impl UpdateState {
 
 /// Runs the optimizer updates of one rollout batch: `epochs` passes over mini-batches of prompts.
 ///
-/// `state.skipped_in_a_row` counts updates skipped for a loss or gradient that isn't finite; at
-/// `update.max_skipped` the run must stop, which the caller does. DARO's weights take their step after the
-/// model's, from the losses of the same pass.
+/// `state.skipped_in_a_row` counts consecutive updates skipped because the loss or gradient wasn't finite. This
+/// function returns early when it reaches `update.max_skipped`, and the caller must then stop the run. DARO's weights
+/// are updated after the model's, from the losses of the same forward pass.
 ///
 /// # Errors
-/// What the engine reports, and rewards that leave open what is correct where DARO must know.
+/// Errors from the engine, and rewards without a known success rate when DARO needs one.
 pub fn update(
     engine: &mut Engine,
     groups: &[SampleGroup],
@@ -171,7 +171,7 @@ pub fn update(
     Ok(sums)
 }
 
-/// Refuses groups that learn and whose success rate nobody knows.
+/// Rejects groups with nonzero advantages and an unknown success rate.
 fn check_levels(groups: &[SampleGroup]) -> anyhow::Result<()> {
     let unknown = |g: &&SampleGroup| g.success_rate.is_none() && g.samples.iter().any(|s| s.advantage != 0.0);
     if groups.iter().any(|g| unknown(&g)) {
@@ -185,13 +185,13 @@ fn check_levels(groups: &[SampleGroup]) -> anyhow::Result<()> {
 /// Log-probabilities of every completion under `engine`, for the KL penalty.
 ///
 /// # Errors
-/// What the engine reports.
+/// Errors from the engine.
 pub fn reference_logp(
     engine: &mut Engine,
     groups: &mut [SampleGroup],
     temperature: f32,
 ) -> anyhow::Result<()> {
-    // All groups at once: the engine deals them to its threads.
+    // All groups in one call: the engine distributes them over its threads.
     let mut batch = Batch::default();
     let pushed: Vec<Vec<Vec<usize>>> = groups
         .iter()
@@ -209,17 +209,17 @@ pub fn reference_logp(
     Ok(())
 }
 
-/// A mini-batch as the engine takes it.
+/// A mini-batch in the engine's format.
 struct Packed<'a> {
     batch: Batch,
     counts: Counts,
-    /// Completions with a part in the loss.
+    /// Completions that contribute to the loss.
     completions: Vec<Placed<'a>>,
-    /// The completions of each family, as a range of the above.
+    /// The completions of each family, as a range of `completions`.
     families: Vec<std::ops::Range<usize>>,
     /// The family of each prediction.
     family_of: Vec<u32>,
-    /// DARO's weights and the tokens of each success rate.
+    /// DARO's weights, and the number of tokens at each success rate.
     daro: Option<(&'a Daro, Vec<usize>)>,
 }
 
@@ -228,7 +228,7 @@ struct Placed<'a> {
     sample: &'a Sample,
     /// The prediction index of each of its tokens.
     indices: Vec<usize>,
-    /// Its group's level for DARO: nothing for groups that are all correct or all wrong.
+    /// Its group's DARO level; `None` for groups that are all correct or all wrong.
     level: Option<usize>,
 }
 
@@ -253,7 +253,7 @@ impl<'a> Packed<'a> {
         };
         let silent = objective.entropy_coef == 0.0 && objective.kl.is_none();
         for group in groups {
-            // A group without a derivative counts in the denominators and costs nothing else.
+            // A group without a derivative counts in the denominators but needs no computation.
             if silent && group.samples.iter().all(|s| s.advantage == 0.0) {
                 continue;
             }
@@ -294,7 +294,7 @@ impl<'a> Packed<'a> {
             return Ok(Scores { logp: Vec::new(), entropy: Vec::new() });
         }
         Ok(engine.accumulate(&self.batch, temperature, &|predictions, logp, entropy, dlogp, dentropy| {
-            // The engine asks for whole families; `place` finds a prediction among those it asks for.
+            // The engine requests whole families; `place` maps a prediction to its index in the request.
             let low = predictions.iter().min().copied().unwrap_or(0);
             let high = predictions.iter().max().copied().unwrap_or(0);
             let mut place = vec![u32::MAX; high - low + 1];
@@ -332,7 +332,7 @@ impl<'a> Packed<'a> {
             old_logp: &sample.old_logp,
             entropy: Some(entropy),
             ref_logp: objective.kl.is_some().then_some(&sample.ref_logp[..]),
-            // Where one engine samples and learns, the correction's weight is 1 exactly.
+            // If one engine both samples and learns, the correction's weight is exactly 1.
             rollout_logp: (objective.correction != Correction::Off).then_some(
                 if sample.rollout_logp.is_empty() { &sample.old_logp } else { &sample.rollout_logp },
             ),
@@ -348,8 +348,8 @@ impl<'a> Packed<'a> {
         }
     }
 
-    /// Adds this mini-batch to the sums, in the order of the completions, so that the metrics don't
-    /// depend on threads. Returns whether the loss is finite, and DARO's losses by success rate.
+    /// Adds this mini-batch to the sums, in the order of the completions, so the metrics don't depend on threads.
+    /// Returns whether the loss is finite, and DARO's losses by success rate.
     fn add_to(
         &self,
         sums: &mut Sums,
@@ -391,10 +391,10 @@ impl<'a> Packed<'a> {
     }
 }
 
-/// Refuses a run that goes on without learning: every update of `limit` in a row was skipped.
+/// Fails if the last `limit` consecutive updates were all skipped.
 ///
 /// # Errors
-/// When `skipped_in_a_row` reached `limit`.
+/// If `skipped_in_a_row` has reached `limit`.
 pub fn check_skipped(skipped_in_a_row: u64, limit: u64) -> anyhow::Result<()> {
     if skipped_in_a_row >= limit {
         bail!(

@@ -95,7 +95,7 @@ impl Folder {
     /// The name under which a server's answers knew the model, if any came.
     ///
     /// # Errors
-    /// As [`Folder::identity`].
+    /// Same as [`Folder::identity`].
     pub fn served(&self) -> anyhow::Result<Option<String>> {
         Ok(self.identity()?.and_then(|i| i[ANSWERS_AS].as_str().map(str::to_owned)))
     }

@@ -63,7 +63,7 @@ impl Series {
     /// The series of a run, the deciding one last.
     ///
     /// # Errors
-    /// As [`Task::held_out`].
+    /// Same as [`Task::held_out`].
     pub fn of_run(config: &Config, task: &dyn Task) -> anyhow::Result<Vec<Self>> {
         let mixed = matches!(config.task, TaskConfig::Mix(_));
         let usual = config.eval.usual().map(|eval| (record::USUAL, EVALUATIONS, eval));

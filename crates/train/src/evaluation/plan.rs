@@ -44,7 +44,7 @@ impl Plan {
     /// What one of a run's evaluations asks.
     ///
     /// # Errors
-    /// As [`Task::held_out`].
+    /// Same as [`Task::held_out`].
     pub fn of_run(config: &Config, eval: &EvalConfig, task: &dyn Task) -> anyhow::Result<Self> {
         let mut parts = task.held_out()?;
         keyed(&mut parts, eval.problems);

@@ -483,7 +483,7 @@ pub fn read(path: &Path) -> anyhow::Result<Vec<Benchmark>> {
 /// Reads several paths, each with benchmarks of its own; or, with `merge`, as parts of the same ones.
 ///
 /// # Errors
-/// As [`read`].
+/// Same as [`read`].
 pub fn read_all(paths: &[PathBuf], merge: bool) -> anyhow::Result<Vec<Benchmark>> {
     if !merge {
         let mut all = Vec::new();

@@ -71,7 +71,7 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
 /// Copies a file and syncs it, into a folder that is being prepared.
 ///
 /// # Errors
-/// Naming the file.
+/// An I/O error that names the file.
 pub fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
     std::fs::copy(from, to)
         .and_then(|_| File::open(to)?.sync_all())
@@ -232,7 +232,7 @@ impl Prepared {
 /// Removes a folder: it loses its name first, so that a kill leaves no part of it under that name.
 ///
 /// # Errors
-/// Naming the folder.
+/// An I/O error that names the folder.
 pub fn remove_folder(path: &Path) -> anyhow::Result<()> {
     let aside = set_aside(path)?;
     aside.folder.close().with_context(|| format!("removing {}", path.display()))
@@ -403,7 +403,7 @@ pub fn retain_lines(path: &Path, keep: impl Fn(&serde_json::Value) -> bool) -> a
 /// Syncs a folder, so that the names in it survive a power cut.
 ///
 /// # Errors
-/// Naming the folder.
+/// An I/O error that names the folder.
 pub fn sync_folder(path: &Path) -> anyhow::Result<()> {
     File::open(path).and_then(|f| f.sync_all()).with_context(|| format!("syncing {}", path.display()))
 }

@@ -53,7 +53,7 @@ const TRIES: u64 = 1000;
 /// Opens the task: makes the problems, trains the tokenizer.
 ///
 /// # Errors
-/// As [`problems`].
+/// Same as [`problems`].
 pub fn open(config: &ArithmeticConfig) -> anyhow::Result<TextTask> {
     open_with(config, Arc::new(language(config, &[])?), true)
 }
@@ -61,7 +61,7 @@ pub fn open(config: &ArithmeticConfig) -> anyhow::Result<TextTask> {
 /// [`open`] with a language that is there; without `train`, with held-out problems alone.
 ///
 /// # Errors
-/// As [`problems`].
+/// Same as [`problems`].
 pub fn open_with(
     config: &ArithmeticConfig,
     language: Arc<Language>,
@@ -78,7 +78,7 @@ pub fn open_with(
 /// The longest completion worth sampling: room for a detour, but not for a policy that rambles.
 ///
 /// # Errors
-/// What the tokenizer reports.
+/// Errors from the tokenizer.
 pub fn max_new_tokens<'a>(
     language: &Language,
     problems: impl Iterator<Item = &'a Problem>,

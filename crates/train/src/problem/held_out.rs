@@ -357,7 +357,7 @@ impl Judge {
     /// Has a grader of the user's own answer for the first problem, before anything is sampled.
     ///
     /// # Errors
-    /// As [`Grader::check_start`].
+    /// Same as [`Grader::check_start`].
     pub fn check_start(&self, problems: &[Problem]) -> anyhow::Result<()> {
         match (&self.by, problems.first().map(|p| &p.question)) {
             (By::Grader(grader), Some(Question::Data(problem))) => grader.check_start(problem),

@@ -69,7 +69,7 @@ pub fn open(kind: TaskKind, config: &TextConfig, model: Option<&PathBuf>) -> any
 /// `held_out` names a file.
 ///
 /// # Errors
-/// As [`open`].
+/// Same as [`open`].
 pub fn open_with(
     kind: TaskKind,
     config: &TextConfig,
@@ -130,7 +130,7 @@ pub fn held_out_name(config: &TextConfig, train: bool) -> String {
 /// out unless `held_out` names a file.
 ///
 /// # Errors
-/// As [`open`].
+/// Same as [`open`].
 pub fn held_out(
     kind: TaskKind,
     config: &TextConfig,

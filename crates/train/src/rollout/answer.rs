@@ -1,10 +1,11 @@
-//! A server's answer to one sample: token ids, their log-probabilities, how it ended.
+//! A server's answer for one sample: token ids, log-probabilities, finish reason.
 //!
-//! Servers tell which tokens they drew in four ways: as ids (vLLM, SGLang), as text `token_id:7` (older vLLM), as
-//! an id beside each log-probability (llama.cpp), or as pieces of text only. Pieces are taken where each belongs to
-//! one token of the vocabulary, or where the text of all of them is tokenized to just as many; anything else is
-//! refused: training on tokens that were not drawn would be wrong without a sign of it. So is an answer that lists
-//! another number of tokens than its `usage` counts: llama.cpp leaves out the ids of bytes that are no whole character.
+//! Servers report the sampled tokens in four ways: as ids (vLLM, SGLang), as text `token_id:7` (older vLLM), as an id
+//! with each log-probability (llama.cpp), or only as pieces of text. Pieces of text are accepted if each matches
+//! exactly one token of the vocabulary, or if tokenizing the whole text gives the same number of tokens. Anything else
+//! is refused, because training on other tokens than the sampled ones would be silently wrong. An answer is also
+//! refused if it lists a different number of tokens than its `usage` reports: llama.cpp omits the ids of incomplete
+//! UTF-8 characters.
 
 use crate::config::ServerApi;
 use crate::problem::Task;
@@ -13,12 +14,12 @@ use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
-/// What a server drew for one sample.
+/// The sampled completion of one answer.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Answer {
-    /// Token ids, the end token included.
+    /// Token ids, including the end token.
     pub(super) tokens: Vec<u32>,
-    /// The server's log-probability of each; `None` for an end token that the server left out.
+    /// The server's log-probability of each token; `None` for an end token that the server left out.
     pub(super) logp: Vec<Option<f32>>,
     pub(super) finish: Finish,
 }
@@ -26,19 +27,19 @@ pub(super) struct Answer {
 /// Why an answer can't be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Unusable {
-    /// Another try may bring a better one.
+    /// A retry may succeed.
     Passing(String),
-    /// The server answers in a form that can't be used.
+    /// The server's answer format can't be used.
     Form(String),
 }
 
-/// Reads answers for one task.
+/// Parses answers for one task.
 pub(super) struct Reader<'a> {
     task: &'a dyn Task,
     api: ServerApi,
     stop_tokens: &'a [u32],
     max_new_tokens: usize,
-    /// The only token of a piece of text; `None` where several have it.
+    /// The token with each text; `None` if several tokens have the same text.
     pieces: OnceLock<HashMap<String, Option<u32>>>,
 }
 
@@ -79,7 +80,7 @@ impl<'a> Reader<'a> {
                 self.task.vocab_size()
             )));
         }
-        // A server that doesn't know our end tokens goes on behind them.
+        // A server that doesn't know our end tokens continues after them.
         let by_token = tokens.iter().position(|t| self.stop_tokens.contains(t)).map(|at| at + 1);
         let by_text = match self.task.stop_texts() {
             [] => None,
@@ -103,8 +104,8 @@ impl<'a> Reader<'a> {
         Ok(Answer { tokens, logp, finish })
     }
 
-    /// Compares the tokens listed with the number that the server counts. An end token may be counted and not listed
-    /// if the text proves that nothing else is missing, or listed and not counted.
+    /// Compares the number of listed tokens with the server's count. An end token may be counted but not listed if the
+    /// text shows that nothing else is missing. It may also be listed but not counted.
     fn check_count(
         &self,
         tokens: &[u32],
@@ -163,7 +164,7 @@ impl<'a> Reader<'a> {
         Ok((tokens, logp))
     }
 
-    /// The tokens that these pieces of text are.
+    /// The tokens of these pieces of text.
     fn of_pieces(&self, pieces: &[&Value]) -> Result<Vec<u32>, Unusable> {
         let Some(pieces) = pieces.iter().map(|p| p.as_str()).collect::<Option<Vec<&str>>>() else {
             return Err(Unusable::Form("tokens that are no text".into()));
@@ -276,12 +277,12 @@ mod tests {
             assert_eq!(ids_and_logp(&answer), (tokens.clone(), expected.clone()), "{given}");
             assert_eq!(answer.finish, Finish::Stop);
         }
-        // A server that leaves the end token out: it is added, and its log-probability is not known.
+        // The server left the end token out: it is added with an unknown log-probability.
         let n = words.len();
         let given = json!({"logprobs": {"tokens": pieces[..n], "token_logprobs": values[..n]}, "finish_reason": "stop"});
         let answer = reader(ServerApi::Openai).read(&[5], &choice(given)).unwrap();
         assert_eq!((answer.tokens, answer.logp.last()), (tokens.clone(), Some(&None)));
-        // One that goes on behind it is cut.
+        // The server continued after the end token: the rest is cut off.
         let mut more = tokens.clone();
         more.push(words[0]);
         let mut long = values.clone();
@@ -296,7 +297,7 @@ mod tests {
     fn pieces_that_several_tokens_share_are_told_apart_by_tokenizing_or_refused() {
         let task = task();
         let reader = Reader::new(&task, ServerApi::Openai, task.stop_tokens(), 50);
-        // The bytes of an umlaut are tokens whose text alone is the replacement character.
+        // Each byte of the umlaut is a token that decodes to the replacement character on its own.
         let given = |pieces: Value| {
             let n = pieces.as_array().unwrap().len();
             choice(
@@ -331,7 +332,7 @@ mod tests {
             read(&words, "12 + 3", "length", n),
             read(&whole, "12 + 3", "stop", n + 1),
             read(&whole, "12 + 3", "stop", n),
-            // The end token is counted and not listed, and the text is that of the tokens.
+            // The end token is counted but not listed, and the text matches the tokens.
             read(&words, "12 + 3", "stop", n + 1),
         ] {
             assert!(good.is_ok(), "{good:?}");

@@ -1,9 +1,9 @@
-//! Completions from an OpenAI-compatible server, asked by token ids.
+//! Completions from an OpenAI-compatible server, with prompts sent as token ids.
 //!
-//! The server draws; the trainer scores what it drew, and that score is `old_logp`. The server's own
-//! log-probabilities go along for the correction between the two engines. Each answer is kept in the run folder until
-//! a checkpoint has made it needless, so a resumed run learns from the same completions and not from new ones: a
-//! server's samples repeat neither between its batches nor after its weights have changed.
+//! The server samples, and the trainer scores the sampled tokens; these scores are `old_logp`. The server's own
+//! log-probabilities are kept for the correction between the two engines. Each answer is stored in the run folder
+//! until a checkpoint makes it unnecessary, so a resumed run trains on the same completions. Asking again would give
+//! different ones: a server's samples aren't reproducible across batches or after a weight update.
 
 use super::Rollouts;
 use super::answer::{Answer, Reader, Unusable};
@@ -27,7 +27,7 @@ use std::io::{ErrorKind, Read, Seek};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// How often an answer without a usable sample is asked for again.
+/// Attempts for an answer without a usable sample.
 const TRIES: usize = 5;
 
 /// A server that samples for a run.
@@ -35,31 +35,31 @@ const TRIES: usize = 5;
 pub struct ServerRollouts {
     config: ServerConfig,
     server: Server,
-    /// Known when it is first needed: a resumed step may be answered in full by what was kept.
+    /// Set on first use; the stored answers may already cover a resumed step.
     model: Option<String>,
-    /// Where answers are kept.
+    /// Where answers are stored.
     folder: PathBuf,
-    /// Names under which it answered though another was asked for.
+    /// Model names in answers that differ from the requested one.
     other_models: HashSet<String>,
 }
 
 /// One answer of the server, as it is stored.
 #[derive(Serialize, Deserialize)]
 struct StoredAnswer {
-    /// Of everything that the request asked for.
+    /// Hash of all fields of the request.
     request: String,
     tokens: Vec<u32>,
-    /// As `f64`, which JSON gives back exactly.
+    /// As `f64`, which JSON round-trips exactly.
     logp: Vec<Option<f64>>,
-    /// Whether the length limit ended it.
+    /// Whether it was cut off by the length limit.
     truncated: bool,
 }
 
 impl ServerRollouts {
-    /// A server for the run in folder `run`. Nothing is asked yet.
+    /// A server for the run in folder `run`. Sends no request yet.
     ///
     /// # Errors
-    /// Bad input: no address, or a key that isn't set.
+    /// Bad input: no address, or an API key variable that isn't set.
     pub fn open(config: &ServerConfig, run: &Path) -> anyhow::Result<Self> {
         let server =
             Server::new(&config.url, config.key_env.as_deref(), config.retry()).context("rollout.server")?;
@@ -72,11 +72,11 @@ impl ServerRollouts {
         })
     }
 
-    /// Samples `group_size` completions of each prompt and scores them with `engine`. `None` when the
-    /// program was asked to stop; what came until then is kept.
+    /// Samples `group_size` completions of each prompt and scores them with `engine`. `None` if the program was asked
+    /// to stop; the answers received so far are stored.
     ///
     /// # Errors
-    /// A server that can't be reached, refuses, or answers in a form that can't be used.
+    /// A server that can't be reached, refuses the request, or answers in an unusable format.
     pub fn sample(
         &mut self,
         engine: &mut Engine,
@@ -101,7 +101,7 @@ impl ServerRollouts {
         for round in 0..=TRIES {
             let mut lacking: Vec<usize> =
                 (0..bodies.len()).filter(|&i| !answers.contains_key(&names[i])).collect();
-            // The same request twice has one answer.
+            // Identical requests share one answer.
             lacking.sort_by_key(|&i| (&names[i], i));
             lacking.dedup_by_key(|&mut i| &names[i]);
             lacking.sort_unstable();
@@ -116,7 +116,7 @@ impl ServerRollouts {
                 );
             }
             let model = self.model()?;
-            // Not the run folder itself: it would come back where it was moved away.
+            // Doesn't create the run folder itself, which would recreate it at its old place after a move.
             match std::fs::create_dir(&self.folder) {
                 Err(e) if e.kind() != ErrorKind::AlreadyExists => {
                     Err(e).with_context(|| format!("creating {}", self.folder.display()))?;
@@ -176,10 +176,10 @@ impl ServerRollouts {
         scored(engine, prompts, &answers, sampling.temperature).map(Some)
     }
 
-    /// Drops the answers that no checkpoint can ask for again: those up to `step`.
+    /// Deletes stored answers that no checkpoint needs any more: those up to `step`.
     ///
     /// # Errors
-    /// Naming the file.
+    /// An I/O error that names the file.
     pub fn forget(&self, step: u64) -> anyhow::Result<()> {
         let Ok(files) = std::fs::read_dir(&self.folder) else { return Ok(()) };
         for file in files {
@@ -192,16 +192,16 @@ impl ServerRollouts {
         Ok(())
     }
 
-    /// Runs the user's command on a new checkpoint, and waits for its end, or for a request to stop: a resume
-    /// runs it again.
+    /// Runs the user's command on a new checkpoint and waits until it ends or a stop is requested; a resume runs it
+    /// again.
     ///
     /// # Errors
-    /// When it can't be run or ends with another code than 0.
+    /// If it can't be run or its exit code isn't 0.
     pub fn tell(&self, checkpoint: &Path) -> anyhow::Result<()> {
         let Some(command) = &self.config.on_checkpoint else { return Ok(()) };
         let folder = std::path::absolute(checkpoint).unwrap_or_else(|_| checkpoint.to_owned());
         let command = command.replace("{checkpoint}", &quoted(&folder.to_string_lossy()));
-        // What it prints is not the run's data, and is shown when it fails.
+        // Its output isn't part of the run's data; it is shown only if the command fails.
         let context = || format!("rollout.server.on_checkpoint: {command}");
         let mut stderr = tempfile::tempfile().with_context(context)?;
         let mut shell = Command::new("sh");
@@ -237,7 +237,7 @@ impl ServerRollouts {
         Ok(only.clone())
     }
 
-    /// Says once of each name under which the server answers though another was asked for.
+    /// Reports once each model name in the answers that differs from the requested one.
     fn notice_model(&mut self, asked: &str, answer: &Value) {
         if let Some(other) = answer["model"].as_str().filter(|m| *m != asked)
             && self.other_models.insert(other.to_owned())
@@ -249,7 +249,7 @@ impl ServerRollouts {
         }
     }
 
-    /// The request of one sample, without the model's name.
+    /// The request for one sample, without the model name.
     fn body(&self, prompt: &Prompt, sampling: &Sampling, key: Key) -> Map<String, Value> {
         let api = self.config.api;
         let drawing = RequestSampling {
@@ -262,7 +262,7 @@ impl ServerRollouts {
         let mut body = drawing.fields(Some(api));
         let mut set = |name: &str, value: Value| body.insert(name.to_owned(), value);
         set("prompt", json!(prompt.tokens));
-        // Some servers keep seeds in 32 bits with a sign.
+        // Some servers keep seeds as signed 32-bit integers.
         set("seed", json!(key.bits(0) >> 33));
         set("logprobs", json!(1));
         set("n", json!(1));
@@ -309,7 +309,7 @@ impl From<StoredAnswer> for Answer {
     }
 }
 
-/// The trainer's own score of what the server drew.
+/// The trainer's log-probabilities of the tokens that the server sampled.
 fn scored(
     engine: &mut Engine,
     prompts: Vec<Prompt>,
@@ -332,7 +332,7 @@ fn scored(
         let mut sampler_logp = Vec::with_capacity(answers.len());
         for (sample, (answer, indices)) in answers.iter().zip(indices).enumerate() {
             let logp: Vec<f32> = indices.iter().map(|&i| scores.logp[i]).collect();
-            // An end token that the server left out counts as drawn by the trainer.
+            // For an end token that the server left out, use the trainer's log-probability.
             sampler_logp.push(answer.logp.iter().zip(&logp).map(|(s, &own)| s.unwrap_or(own)).collect());
             completions.push(Completion {
                 prompt: at,

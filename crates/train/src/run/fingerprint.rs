@@ -43,7 +43,7 @@ pub fn of_checkpoint(dir: &Path, memory: Option<&Path>) -> anyhow::Result<String
 /// The fingerprint of an adapter's folder in PEFT's layout.
 ///
 /// # Errors
-/// As [`of_checkpoint`].
+/// Same as [`of_checkpoint`].
 pub fn of_adapter(dir: &Path) -> anyhow::Result<String> {
     of("--adapter", dir, "adapter_config.json", None)
 }

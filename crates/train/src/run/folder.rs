@@ -185,7 +185,7 @@ impl RunDir {
     /// Where the folder is now.
     ///
     /// # Errors
-    /// As [`RunDir::moved`].
+    /// Same as [`RunDir::moved`].
     pub fn whereabouts(&self) -> anyhow::Result<PathBuf> {
         Ok(self.moved()?.unwrap_or_else(|| self.path.clone()))
     }
@@ -244,7 +244,7 @@ impl RunDir {
     /// checkpoint (`None`) nothing is kept. Returns what is wrong with the lines before, in words.
     ///
     /// # Errors
-    /// Naming the file.
+    /// An I/O error that names the file.
     pub fn rewind(&self, step: Option<u64>) -> anyhow::Result<Vec<String>> {
         let mut wrong = Vec::new();
         for name in ["metrics.jsonl", "eval.jsonl", "rollouts.jsonl"] {

@@ -23,7 +23,7 @@ impl TensorBoard {
     /// Creates `events.out.tfevents.<name>` in `folder`, replacing one of that name.
     ///
     /// # Errors
-    /// Naming the file.
+    /// An I/O error that names the file.
     pub fn create(folder: &Path, name: &str) -> anyhow::Result<Self> {
         let path = folder.join(format!("events.out.tfevents.{name}"));
         let file = File::create(&path).with_context(|| format!("creating {}", path.display()))?;
@@ -38,7 +38,7 @@ impl TensorBoard {
     /// writes no step twice. Creates it where there is none.
     ///
     /// # Errors
-    /// Naming the file.
+    /// An I/O error that names the file.
     pub fn resume(folder: &Path, name: &str, step: u64) -> anyhow::Result<Self> {
         let path = folder.join(format!("events.out.tfevents.{name}"));
         let bytes = match std::fs::read(&path) {

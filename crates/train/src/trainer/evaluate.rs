@@ -1,4 +1,4 @@
-//! A run's evaluations, and the best policy among those evaluated.
+//! The run's evaluations, and the best policy among those evaluated.
 
 use super::Trainer;
 use crate::evaluation::in_training::Policy;
@@ -8,7 +8,7 @@ use crate::run::checkpoint::{self, Best, TrainerState};
 use std::path::Path;
 
 impl Trainer<'_> {
-    /// Makes the evaluations that are due at this step and not there yet. `None` when interrupted.
+    /// Makes the evaluations that are due at this step and don't exist yet. `None` if interrupted.
     pub(super) fn evaluate(&mut self) -> anyhow::Result<Option<()>> {
         let due: Vec<usize> = (0..self.series.len()).filter(|&i| self.evaluation_due(i)).collect();
         if due.is_empty() {
@@ -51,8 +51,8 @@ impl Trainer<'_> {
         })
     }
 
-    /// Keeps the policy where it is the best so far. This comes before the evaluation's line, which would otherwise
-    /// speak of a policy that isn't there.
+    /// Saves the policy if it is the best so far. This happens before the evaluation is logged, so that the log never
+    /// refers to a policy that doesn't exist.
     fn keep_best(&mut self, evaluation: &Evaluation) -> anyhow::Result<()> {
         if let (1.., Some(found)) = (evaluation.step, best_of(evaluation))
             && self.state.best.is_none_or(|best| found.pass_at_1 > best.pass_at_1)
@@ -67,8 +67,8 @@ impl Trainer<'_> {
     }
 }
 
-/// The best policy of those evaluated up to `state`'s step that are still there, the earliest among equals. The
-/// lines say so and not the checkpoint alone, which may be of a moment before its own step's evaluation.
+/// The best policy evaluated up to `state`'s step that still exists; the earliest if several are equal. Uses the
+/// logged evaluations too, because the checkpoint may have been saved before the evaluation of its own step.
 pub(super) fn best(evaluations: &[Evaluation], state: &TrainerState, checkpoints: &Path) -> Option<Best> {
     let evaluated = evaluations.iter().filter_map(best_of);
     let known = state.best.into_iter().chain(evaluated);
@@ -79,7 +79,7 @@ pub(super) fn best(evaluations: &[Evaluation], state: &TrainerState, checkpoints
     known.into_iter().reduce(|best, b| if b.pass_at_1 > best.pass_at_1 { b } else { best })
 }
 
-/// How good a policy is by its evaluation. Without a grade there is nothing to prefer it for.
+/// The quality of a policy by its evaluation. `None` if nothing could be graded.
 fn best_of(evaluation: &Evaluation) -> Option<Best> {
     Some(Best { step: evaluation.step, pass_at_1: evaluation.pass_at_1()? })
 }

@@ -1,4 +1,4 @@
-//! What a run writes down of each step, and what it tells its user.
+//! What a run logs for each step, and what it tells the user.
 
 use super::Trainer;
 use crate::amounts::{bytes, duration};
@@ -33,7 +33,7 @@ impl Trainer<'_> {
         Ok(())
     }
 
-    /// Writes a random share of a step's completions.
+    /// Writes a random sample of a step's completions.
     pub(super) fn log_rollouts(&mut self, step: u64, groups: &[Credited]) -> anyhow::Result<()> {
         let key = seeds::logging(self.config.seed, step);
         for (g, group) in groups.iter().enumerate() {
@@ -62,7 +62,7 @@ impl Trainer<'_> {
         Ok(())
     }
 
-    /// Says once when the policy has become a constant, or when nothing has been correct for some steps.
+    /// Warns once if the policy has become deterministic, or if nothing has been correct for some steps.
     pub(super) fn warn(&mut self, m: &Metrics) {
         self.stall.step(m);
         if let Some(warning) = self.stall.warning(m) {
@@ -89,7 +89,7 @@ impl Trainer<'_> {
         }
     }
 
-    /// Writes an evaluation's line, and tells what it found.
+    /// Logs an evaluation and reports its result.
     pub(super) fn log_evaluation(&mut self, e: &Evaluation) -> anyhow::Result<()> {
         self.evaluations.push(e)?;
         if let Some(tensorboard) = &mut self.tensorboard {
@@ -103,7 +103,7 @@ impl Trainer<'_> {
         Ok(())
     }
 
-    /// Says where things are, and returns what was reached.
+    /// Says where the results are, and returns a summary.
     pub(super) fn summary(&mut self) -> anyhow::Result<String> {
         let evaluations = record::deciding(&self.run.file("eval.jsonl"))?;
         let seconds: f64 =

@@ -1,4 +1,4 @@
-//! Checkpoints: the state is written, the lines it refers to are synced, and only then it gets its name.
+//! Checkpoints: write the state, sync the log lines that it refers to, then rename the state to its final name.
 
 use super::Trainer;
 use crate::io::files::{Prepared, sync_folder};
@@ -6,19 +6,19 @@ use crate::run::checkpoint::{self, Contents};
 use std::path::{Path, PathBuf};
 
 impl<'a> Trainer<'a> {
-    /// What checkpoints hold beside the parameters.
+    /// What a checkpoint contains besides the parameters.
     pub(super) fn contents(&self) -> Contents<'a> {
         Contents::of(self.config, self.task)
     }
 
-    /// Saves the state, unless it is saved already, in the folder that is the run's now.
+    /// Saves the state to the run's current folder, unless it is already saved.
     pub(super) fn save(&mut self) -> anyhow::Result<()> {
         let step = self.state.step;
         if step == 0 || self.saved == Some((step, self.state.best)) {
             return Ok(());
         }
         match self.saved {
-            // Stopped in this step's evaluation, resumed, and evaluated now.
+            // The run was stopped during this step's evaluation and resumed; the evaluation is now done.
             Some((saved, _)) if saved == step => {
                 let checkpoints = self.sync_lines()?;
                 checkpoint::write_state(&checkpoint::path(&checkpoints, step), &self.engine, &self.state)?;
@@ -31,7 +31,7 @@ impl<'a> Trainer<'a> {
         }
     }
 
-    /// Writes the state under a name of its own.
+    /// Writes the state under a temporary name.
     pub(super) fn prepare_checkpoint(&self) -> anyhow::Result<Prepared> {
         let contents = self.contents();
         self.run.in_place(|home| {
@@ -39,15 +39,15 @@ impl<'a> Trainer<'a> {
         })
     }
 
-    /// Gives a written state its name, once the lines it refers to are on the disk.
+    /// Renames a written state to its final name, after the log lines that it refers to are on disk.
     pub(super) fn publish_checkpoint(&mut self, prepared: Prepared) -> anyhow::Result<()> {
         let checkpoints = self.sync_lines()?;
         checkpoint::publish_step(&checkpoints, prepared, self.state.step, self.config.save.keep)?;
         self.saved_now(&checkpoints)
     }
 
-    /// Brings the logged lines to the disk: what a resume keeps of them has to be there before the checkpoint it goes
-    /// on from. Returns the folder of the checkpoints, where the run is now.
+    /// Syncs the log files to disk: the lines that a resume keeps must be there before the checkpoint that it starts
+    /// from. Returns the checkpoint folder at the run's current location.
     fn sync_lines(&self) -> anyhow::Result<PathBuf> {
         let home = self.run.whereabouts()?;
         for lines in [&self.metrics, &self.evaluations, &self.rollouts] {
@@ -65,11 +65,11 @@ impl<'a> Trainer<'a> {
         Ok(())
     }
 
-    /// Hands the newest checkpoint to the user's command, while there are steps to come.
+    /// Runs the user's command on the newest checkpoint, unless training is finished.
     pub(super) fn tell_server(&mut self) -> anyhow::Result<()> {
         let (Some(server), true) = (&self.server, self.state.step < self.config.steps) else { return Ok(()) };
         let checkpoints = checkpoint::list(&self.run.checkpoints())?;
-        // Older ones are kept to be compared: no run goes on from them.
+        // Older checkpoints are only kept for comparison; no run resumes from them.
         let resumable = &checkpoints[checkpoints.len().saturating_sub(checkpoint::RESUMABLE)..];
         if let (Some((oldest, _)), Some((_, newest))) = (resumable.first(), resumable.last()) {
             server.forget(*oldest)?;

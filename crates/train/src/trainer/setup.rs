@@ -1,4 +1,4 @@
-//! How training starts: fresh, or from the run's last checkpoint.
+//! How training starts: from scratch, or from the run's last checkpoint.
 
 use super::evaluate::best;
 use super::log::write_scalars;
@@ -22,8 +22,8 @@ use fgrpo_nn::{Device, Engine, Sampling};
 use serde_json::Value;
 
 impl<'a> Trainer<'a> {
-    /// A trainer at the run's last checkpoint, or at its beginning. `None` when interrupted before RL, with
-    /// the supervised stage saved.
+    /// A trainer at the run's last checkpoint, or at step 0. `None` if interrupted before RL, with the supervised
+    /// stage saved.
     pub(super) fn start(
         config: &'a Config,
         task: &'a dyn Task,
@@ -45,7 +45,7 @@ impl<'a> Trainer<'a> {
         };
         let Some(reference) = reference(config, &mut starting)? else { return Ok(None) };
         let logged = run.logged()?;
-        // Only now, when the checkpoint has proved usable.
+        // Only after the checkpoint has loaded without error.
         let wrong = run.rewind(latest.as_ref().map(|(step, _)| *step))?;
         match &latest {
             Some((step, folder)) => {
@@ -113,7 +113,7 @@ fn first_state() -> TrainerState {
     }
 }
 
-/// The reference policy of the KL penalty. `None` when interrupted on the way to it.
+/// The reference policy of the KL penalty. `None` if interrupted while making it.
 fn reference(
     config: &Config,
     starting: &mut dyn FnMut() -> anyhow::Result<Option<Engine>>,
@@ -121,7 +121,7 @@ fn reference(
     if config.algorithm.kl_coef == 0.0 {
         return Ok(Some(Reference::None));
     }
-    // The base model is in the engine: the weights without the adapter.
+    // The base model is already in the engine: its weights without the adapter.
     if config.lora.is_some() && config.sft.is_none() {
         return Ok(Some(Reference::Base));
     }
@@ -141,7 +141,8 @@ fn sampling(config: &Config, task: &dyn Task, max_new_tokens: usize) -> Sampling
     }
 }
 
-/// What the logged steps say: how long nothing has been correct, and the scalars that TensorBoard's file lost.
+/// Restores state from the logged steps: how long nothing has been correct, and scalars missing from the TensorBoard
+/// file.
 fn replay(
     lines: &[Value],
     mut tensorboard: Option<&mut TensorBoard>,

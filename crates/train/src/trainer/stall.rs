@@ -1,20 +1,20 @@
-//! A run that stands still: steps in a row in which no completion was correct, or none could be graded.
+//! Detects a stalled run: consecutive steps in which no completion was correct, or none could be graded.
 //!
-//! It is a function of the run's metrics, so a resumed run counts on from where it stopped.
+//! The state is computed from the run's metrics, so a resumed run continues the count.
 
 use crate::run::metrics::Metrics;
 
 /// Steps without a correct completion after which the run warns.
 const WARN_AFTER: u64 = 5;
 
-/// What the steps so far came to.
+/// Counts of the steps so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Stall {
     /// All steps.
     steps: u64,
-    /// The last steps in a row in which nothing was correct and no group had anything to learn from.
+    /// Consecutive steps up to now in which nothing was correct and no group had a learning signal.
     nothing_correct: u64,
-    /// The last steps in a row in which nothing could be graded.
+    /// Consecutive steps up to now in which nothing could be graded.
     nothing_graded: u64,
 }
 
@@ -29,7 +29,7 @@ impl Stall {
         self.nothing_correct = if fruitless { self.nothing_correct + 1 } else { 0 };
     }
 
-    /// The warning due after a step, if one is.
+    /// The warning after a step, if any.
     pub(super) fn warning(&self, m: &Metrics) -> Option<String> {
         (self.nothing_correct == WARN_AFTER).then(|| {
             format!(
@@ -39,10 +39,10 @@ impl Stall {
         })
     }
 
-    /// Refuses to go on after `most` steps in a row in which nothing could be graded.
+    /// Fails after `most` consecutive steps in which nothing could be graded.
     ///
     /// # Errors
-    /// Naming what the verifier said.
+    /// Contains the verifier's reasons.
     pub(super) fn check(&self, most: u64, m: &Metrics) -> anyhow::Result<()> {
         if self.nothing_graded >= most {
             anyhow::bail!(
@@ -54,7 +54,7 @@ impl Stall {
         Ok(())
     }
 
-    /// The warning due after the last step, if one is.
+    /// The warning after the last step, if any.
     ///
     /// # Errors
     /// If nothing could be graded in the whole run.
@@ -71,7 +71,7 @@ impl Stall {
     }
 }
 
-/// Likely causes of a step without a correct completion, the likeliest first.
+/// Likely causes of a step without a correct completion, most likely first.
 fn causes(m: &Metrics) -> String {
     let count = |verdict: &str| m.verdicts.get(verdict).copied().unwrap_or(0);
     let all: u64 = m.verdicts.values().sum();
@@ -93,7 +93,7 @@ fn causes(m: &Metrics) -> String {
     format!("The last step: {}. Likely causes: {}", reasons(m), causes.join("; "))
 }
 
-/// The verdicts of a step and their commonest reasons.
+/// The verdicts of a step and their most common reasons.
 fn reasons(m: &Metrics) -> String {
     let verdicts: Vec<String> = m.verdicts.iter().map(|(v, n)| format!("{n} {v}")).collect();
     let mut reasons: Vec<(&String, &u64)> = m.reasons.iter().collect();

@@ -94,7 +94,8 @@ class Decoder(nn.Module):
         self.register_buffer("sin", angle.sin(), persistent=False)
 
     def rope(self, start, stop):
-        return self.cos[start:stop], self.sin[start:stop]
+        kind = self.embed.weight.dtype
+        return self.cos[start:stop].to(kind), self.sin[start:stop].to(kind)
 
     def forward(self, tokens):
         """Normalised hidden states [B, T, D] of whole rows."""
@@ -126,7 +127,8 @@ class Decoder(nn.Module):
     def new_cache(self, rows, positions):
         c = self.c
         shape = (rows, c.num_key_value_heads, positions, c.head_dim)
-        return [(torch.empty(shape), torch.empty(shape)) for _ in self.layers]
+        kind = self.embed.weight.dtype
+        return [(torch.empty(shape, dtype=kind), torch.empty(shape, dtype=kind)) for _ in self.layers]
 
     def forward_shared(self, prompts, completions, n):
         """Hidden states of prompts' last tokens [P, D] and of completions [P * n, T, D]; each prompt is computed once.

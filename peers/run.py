@@ -1,10 +1,13 @@
 """Runs this project's engine and the PyTorch programs on the same work, in turns, and prints the ratios.
 
-    python peers/run.py [--rounds 3] [--repeats 3] [--threads 2] [--cases train decode ...] [--simd avx2] [--json FILE]
+    python peers/run.py [--rounds 3] [--repeats 3] [--threads 2] [--cases train decode ...] [--simd avx2] [--products f32 bf16x3 bf16] [--json FILE]
 
 A round runs every program of a case once after another, so that what else the machine does meets all of them. Per program: the
-best repetition of all rounds. Ratio: peer's best / ours; beside it the smallest and largest ratio of medians within a round, and the
+best repetition of all rounds. Ratio: peer's best / ours; behind it the smallest and largest ratio of medians within a round, and the
 ratio of processor times, which on a busy machine is the steadier one (use --threads 1: PyTorch's threads spin while they wait).
+
+Our engine runs with each of `--products`, and there is a column of ratios for each. PyTorch runs in f32, and with bf16 among the products in bfloat16 too: by autocast
+where it trains, with weights, keys and values of 16 bits where it generates.
 
 Each PyTorch program runs twice: as installed, and "tuned": MKL told that the CPU is Intel's (on AMD it otherwise leaves
 AVX-512 unused and runs at half speed) and malloc told to keep freed memory (glibc otherwise returns each large tensor to the system).
@@ -24,6 +27,7 @@ import tempfile
 import check
 from work import WORKLOADS
 
+PRODUCTS = ("f32", "bf16x3", "bf16")
 ROOT = pathlib.Path(__file__).parent.parent
 EXAMPLE = ROOT / "target/release/examples/step_time"
 
@@ -70,8 +74,8 @@ def output(command, environment=None):
     return text, usage.ru_maxrss / 2**20
 
 
-def ours(case, args):
-    text, peak = output([EXAMPLE, "--threads", args.threads, "--repeats", args.repeats, case])
+def ours(case, products, args):
+    text, peak = output([EXAMPLE, "--products", products, "--threads", args.threads, "--repeats", args.repeats, case])
     line = json.loads(text)
     times = dict(best=line["best_ms"] / 1e3, median=line["ms"] / 1e3, cpu=line["cpu_ms"] / 1e3)
     return dict(times, tokens=line["tokens"], peak_gb=peak, line=line)
@@ -89,6 +93,21 @@ def peer(case, variant, args, environment, tokens):
     return dict(times, tokens=tokens, peak_gb=peak, line=line)
 
 
+def name_of(products):
+    return "fgrpo" if products == "f32" else f"fgrpo {products}"
+
+
+def lowest(rounds, name, key):
+    return min(r[name][key] for r in rounds)
+
+
+def ratio(rounds, name, own):
+    """The time of `name` over that of `own`: of the best, the range of the medians, of processor times."""
+    best, cpu = (lowest(rounds, name, key) / lowest(rounds, own, key) for key in ("best", "cpu"))
+    medians = [r[name]["median"] / r[own]["median"] for r in rounds]
+    return f"{best:.2f} ({min(medians):.2f} to {max(medians):.2f}; {cpu:.2f})"
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--rounds", type=int, default=3)
@@ -96,6 +115,7 @@ def main():
     p.add_argument("--threads", type=int, default=2)
     p.add_argument("--cases", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))
     p.add_argument("--simd", choices=HELD_TO, help="the instruction set that all programs are held to; without, each takes its best")
+    p.add_argument("--products", nargs="+", choices=PRODUCTS, default=["f32"], help="how our engine multiplies")
     p.add_argument("--json", type=pathlib.Path, help="write every measurement here")
     args = p.parse_args()
     if args.simd:
@@ -104,37 +124,34 @@ def main():
     build = "cargo build --release -p fgrpo-nn --example step_time"
     subprocess.run(build.split(), cwd=ROOT, check=True)
     kind = subprocess.run([sys.executable, "-c", "import torch; print(torch.backends.cpu.get_cpu_capability())"], stdout=subprocess.PIPE, text=True, check=True)
-    own = json.loads(output([EXAMPLE, "--repeats", 1, "maze-8-sure"])[0])["simd"]
+    lines = [ours("maze-8-sure", products, argparse.Namespace(threads=1, repeats=1))["line"] for products in args.products]
+    own = "; ".join([lines[0]["simd"], *(line["products"] for line in lines if line["simd"] not in line["products"])])
     print(f"processor: {processor()}; fgrpo: {own}; PyTorch: {kind.stdout.strip()}, {args.threads} threads\n")
     everything = []
     folder = tempfile.TemporaryDirectory()
     settings = {"": None, ", tuned": tuned_environment(pathlib.Path(folder.name))}
     if settings[", tuned"] is None:
         del settings[", tuned"]
-    print(f"| case | program | best ms | tokens/s | CPU ms | peak GB | ratio | range over {args.rounds} rounds | CPU ratio |\n|---|---|---|---|---|---|---|---|---|")
+    mine = [name_of(products) for products in args.products]
+    columns = " | ".join(f"/ {name} (range over {args.rounds} rounds; CPU)" for name in mine)
+    print(f"| case | program | best ms | tokens/s | CPU ms | peak GB | {columns} |\n|---|---|---|---|---|---|{'---|' * len(mine)}")
     for case in args.cases:
-        variants = WORKLOADS[case][2]
+        variants = [v for v in WORKLOADS[case][2] if "bf16" in args.products or not v.endswith("bf16")]
         rounds = []
         for _ in range(args.rounds):
-            results = {"fgrpo": ours(case, args)}
+            results = {name_of(products): ours(case, products, args) for products in args.products}
+            tokens = results[mine[0]]["tokens"]
             for variant in variants:
                 for name, environment in settings.items():
-                    results[variant + name] = peer(case, variant, args, environment, results["fgrpo"]["tokens"])
+                    results[variant + name] = peer(case, variant, args, environment, tokens)
             rounds.append(results)
             print(f"{case}: {({k: round(v['best'], 3) for k, v in rounds[-1].items()})}", file=sys.stderr)
         everything.append(dict(case=case, rounds=rounds))
-        mine = min(r["fgrpo"]["best"] for r in rounds)
         for name in rounds[0]:
-            best, peak = min(r[name]["best"] for r in rounds), max(r[name]["peak_gb"] for r in rounds)
-            tokens = rounds[0][name]["tokens"]
-            ratios = [r[name]["median"] / r["fgrpo"]["median"] for r in rounds]
-            ratio = "" if name == "fgrpo" else f"{best / mine:.2f}"
-            spread = "" if name == "fgrpo" else f"{min(ratios):.2f} to {max(ratios):.2f}"
-            cpu = min(r[name]["cpu"] for r in rounds)
-            cpu_ratio = "" if name == "fgrpo" else f"{cpu / min(r['fgrpo']['cpu'] for r in rounds):.2f}"
-            label = "fgrpo" if name == "fgrpo" else f"PyTorch {name}"
-            times = f"{best * 1e3:.0f} | {tokens / best:.0f} | {cpu * 1e3:.0f}"
-            print(f"| {case} | {label} | {times} | {peak:.2f} | {ratio} | {spread} | {cpu_ratio} |", flush=True)
+            best, peak, cpu = lowest(rounds, name, "best"), max(r[name]["peak_gb"] for r in rounds), lowest(rounds, name, "cpu")
+            ratios = " | ".join("" if name == own else ratio(rounds, name, own) for own in mine)
+            label = name if name in mine else f"PyTorch {name}"
+            print(f"| {case} | {label} | {best * 1e3:.0f} | {tokens / best:.0f} | {cpu * 1e3:.0f} | {peak:.2f} | {ratios} |", flush=True)
     if args.json:
         args.json.write_text(json.dumps(dict(processor=processor(), simd=own, threads=args.threads, repeats=args.repeats, cases=everything), indent=1))
 

@@ -21,6 +21,10 @@ MAZE = Config(32, 256, 1024, 4, 4, 2, 64)
 LANGUAGE = Config(16384, 512, 1536, 12, 8, 4, 64, qkv_bias=False, qk_norm=True)
 
 
+def number_type(variant):
+    return torch.bfloat16 if variant.endswith("bf16") else torch.float32
+
+
 def adamw(model, lr=1e-4):
     return torch.optim.AdamW(model.parameters(), lr=lr, betas=(0.9, 0.999), weight_decay=0.01, fused=True)
 
@@ -32,17 +36,19 @@ def apply(model, optimizer):
 
 
 def train_dense(variant, config=DENSE, rows=64, length=160, micro=None):
-    """Forward, next-token loss, backward, clipping, AdamW over rows x length tokens."""
+    """Forward, next-token loss, backward, clipping, AdamW over rows x length tokens; in bf16 by autocast, with the loss in f32."""
     model = Decoder(config, length)
     optimizer = adamw(model)
-    forward = torch.compile(model) if variant == "compiled" else model
+    forward = torch.compile(model) if variant.startswith("compiled") else model
+    bf16 = variant.endswith("bf16")
     micro = micro or rows
 
     def run(parts):
         tokens = torch.randint(config.vocab_size, (rows, length))
         with parts("whole"):
             for part in tokens.split(micro):
-                logits = model.head(forward(part)[:, :-1])
+                with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+                    logits = model.head(forward(part)[:, :-1]).float()
                 loss = F.cross_entropy(logits.flatten(0, 1), part[:, 1:].flatten(), reduction="sum")
                 (loss / (rows * (length - 1))).backward()
             apply(model, optimizer)
@@ -62,19 +68,19 @@ def prefill_rows(model, prompts, cache, micro):
 @torch.no_grad()
 def decode_rows(decode, logits, cache, prompt_length, new_tokens, generator):
     """All rows in step: tokens [B, new] and their log-probabilities."""
-    tokens, logp = sample(logits, generator)
+    tokens, logp = sample(logits.float(), generator)
     out, logps = [tokens], [logp]
     for i in range(new_tokens - 1):
-        tokens, logp = sample(decode(tokens, cache, prompt_length + i), generator)
+        tokens, logp = sample(decode(tokens, cache, prompt_length + i).float(), generator)
         out.append(tokens)
         logps.append(logp)
     return torch.stack(out, 1), torch.stack(logps, 1)
 
 
 def prefill(variant, config=DENSE, rows=256, prompt=96, micro=64):
-    """The last token's logits of every row, keys and values kept."""
-    model = Decoder(config, prompt)
-    if variant == "compiled":
+    """The last token's logits of every row, keys and values kept; in bf16 with weights, keys and values of 16 bits."""
+    model = Decoder(config, prompt).to(number_type(variant))
+    if variant.startswith("compiled"):
         model.prefill = torch.compile(model.prefill)
 
     def run(parts):
@@ -88,8 +94,8 @@ def prefill(variant, config=DENSE, rows=256, prompt=96, micro=64):
 
 def decode(variant, config=DENSE, rows=256, prompt=96, new=32, micro=64):
     """Sampling `new` tokens per row with a KV cache; every row has its own prompt, whose prefill is not timed."""
-    model = Decoder(config, prompt + new)
-    step = torch.compile(model.decode, dynamic=True) if variant == "compiled" else model.decode
+    model = Decoder(config, prompt + new).to(number_type(variant))
+    step = torch.compile(model.decode, dynamic=True) if variant.startswith("compiled") else model.decode
     generator = torch.Generator().manual_seed(0)
 
     def run(parts):
@@ -176,7 +182,7 @@ def rl_step(variant, config=MAZE, prompts=8, n=8, prompt=310, new=32, micro=32):
     return run, dict(whole=rows * (prompt + new))
 
 
-DENSE_VARIANTS = ("eager", "compiled")
+DENSE_VARIANTS = ("eager", "compiled", "eager bf16", "compiled bf16")
 MAZE_VARIANTS = ("separate", "shared-prefill", "shared")
 WORKLOADS = {
     "train": (train_dense, {}, DENSE_VARIANTS),

@@ -32,7 +32,7 @@ fn checkpoint(dir: &Path, seed: u64) {
         pad_token_id: Some(0),
     };
     let key = Key::new(seed);
-    let engine = Engine::init(&config, 0.02, &|i| key.nth_normal(i), &Device::Cpu { threads: 1 }).unwrap();
+    let engine = Engine::init(&config, 0.02, &|i| key.nth_normal(i), &Device::cpu(1)).unwrap();
     let tensors = engine.tensors().map(|(name, shape, values)| (name.to_owned(), shape.to_vec(), values));
     write_checkpoint(dir, &config, tensors, Dtype::F32, u64::MAX).unwrap();
 }

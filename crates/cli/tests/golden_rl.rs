@@ -61,7 +61,7 @@ fn step(policy: PolicyLoss, micro: usize) -> (f64, f64, usize, Vec<(String, Vec<
         kl: None,
         correction: Correction::Off,
     };
-    let mut engine = Engine::open(&golden::checkpoint("qwen2_tied"), &Device::Cpu { threads: 2 }).unwrap();
+    let mut engine = Engine::open(&golden::checkpoint("qwen2_tied"), &Device::cpu(2)).unwrap();
     let (mut first_sequence, mut first_token) = (0, 0);
     let totals = Mutex::new((0.0, 0));
     let groups: Vec<&[Sequence]> = sequences.chunk_by(|a, b| a.group == b.group).collect();

@@ -53,7 +53,7 @@ struct Served {
 
 impl Served {
     fn open(folder: &Path) -> Engine {
-        Engine::open(&Checkpoint::open(folder).unwrap(), &Device::Cpu { threads: 1 }).unwrap()
+        Engine::open(&Checkpoint::open(folder).unwrap(), &Device::cpu(1)).unwrap()
     }
 
     fn new(folder: &Path) -> Arc<Self> {

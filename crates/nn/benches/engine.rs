@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use fgrpo_nn::config::Config;
 use fgrpo_nn::kernels::{self, Operands};
-use fgrpo_nn::{AdamW, Batch, Device, Engine, Prompt, Sampling};
+use fgrpo_nn::{AdamW, Batch, Device, Engine, Products, Prompt, Sampling};
 
 const THREADS: usize = 2;
 
@@ -22,7 +22,7 @@ fn number(index: usize) -> f32 {
 
 fn engine(config: &Config) -> Engine {
     let normal = |index: u64| f64::from(number(index as usize)) * 3.46;
-    Engine::init(config, 0.02, &normal, &Device::Cpu { threads: THREADS }).unwrap()
+    Engine::init(config, 0.02, &normal, &Device::cpu(THREADS)).unwrap()
 }
 
 /// `rows` sequences of `len`, predictions at the last `predicted` places of each.
@@ -40,35 +40,43 @@ fn sequences(config: &Config, rows: usize, len: usize, predicted: usize) -> Batc
 }
 
 fn products(c: &mut Criterion) {
-    let mut group = c.benchmark_group("product, one thread");
+    for products in [Products::F32, Products::Bf16x3, Products::Bf16] {
+        products_of(c, products);
+    }
+}
+
+fn products_of(c: &mut Criterion, products: Products) {
+    let mut group = c.benchmark_group(format!("product, one thread, {products}"));
+    // Sums of up to 688 products of numbers of at most a half.
+    let off = if products == Products::Bf16 { 0.5 } else { 1e-3 };
     // (rows, outputs, inputs): the step's products, and decoding's.
     for (m, n, k) in [(1024, 1376, 256), (1024, 256, 688), (32, 1376, 256), (4, 1376, 256)] {
         let x: Vec<f32> = (0..m * k).map(number).collect();
         let w: Vec<f32> = (0..n * k).map(|i| number(i + 7)).collect();
         let dy: Vec<f32> = (0..m * n).map(|i| number(i + 11)).collect();
         let mut y = vec![0.0; m * n];
-        kernels::product(Operands::Forward, m, n, k, &x, &w, &mut y);
+        kernels::product(products, Operands::Forward, m, n, k, &x, &w, &mut y);
         let exact: f64 = (0..k).map(|i| f64::from(x[k + i]) * f64::from(w[2 * k + i])).sum();
-        assert!((f64::from(y[n + 2]) - exact).abs() < 1e-4);
+        assert!((f64::from(y[n + 2]) - exact).abs() < off);
         group.throughput(Throughput::Elements((2 * m * n * k) as u64));
-        if let Some(panels) = kernels::panels(n, k, &w) {
+        if let Some(panels) = kernels::panels(products, n, k, &w) {
             let mut packed = vec![0.0; m * n];
-            kernels::product_with_panels(m, n, k, &x, &panels, &mut packed);
+            kernels::product_with_panels(products, m, n, k, &x, &panels, &mut packed);
             assert!(y.iter().zip(&packed).all(|(y, packed)| (y - packed).abs() < 1e-4));
             group.bench_function(format!("forward, panels {m}x{n}x{k}"), |b| {
-                b.iter(|| kernels::product_with_panels(m, n, k, &x, &panels, &mut packed));
+                b.iter(|| kernels::product_with_panels(products, m, n, k, &x, &panels, &mut packed));
             });
         }
         group.bench_function(format!("forward {m}x{n}x{k}"), |b| {
-            b.iter(|| kernels::product(Operands::Forward, m, n, k, &x, &w, &mut y));
+            b.iter(|| kernels::product(products, Operands::Forward, m, n, k, &x, &w, &mut y));
         });
         if m > 100 {
             let (mut dx, mut dw) = (vec![0.0; m * k], vec![0.0; n * k]);
             group.bench_function(format!("input's gradient {m}x{n}x{k}"), |b| {
-                b.iter(|| kernels::product(Operands::BackwardInput, m, n, k, &dy, &w, &mut dx));
+                b.iter(|| kernels::product(products, Operands::BackwardInput, m, n, k, &dy, &w, &mut dx));
             });
             group.bench_function(format!("weight's gradient {m}x{n}x{k}"), |b| {
-                b.iter(|| kernels::product(Operands::BackwardWeight, m, n, k, &dy, &x, &mut dw));
+                b.iter(|| kernels::product(products, Operands::BackwardWeight, m, n, k, &dy, &x, &mut dw));
             });
         }
     }

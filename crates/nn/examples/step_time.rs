@@ -1,7 +1,7 @@
 //! Times the engine on fixed shapes and prints one JSON object per case, for comparison with other programs on the same machine.
 //!
 //! ```text
-//! cargo run --release -p fgrpo-nn --example step_time -- [--gpu | --gpu-bf16] [--threads N] [--repeats N] [--chunk TOKENS] [CASE...]
+//! cargo run --release -p fgrpo-nn --example step_time -- [--gpu | --gpu-bf16 | --products f32|bf16x3|bf16] [--threads N] [--repeats N] [--chunk TOKENS] [CASE...]
 //! ```
 //!
 //! Each case runs once to warm up, then `repeats` times; `ms` is the median, `best_ms` the fastest, `cpu_ms` the median of the processor time of all
@@ -12,7 +12,9 @@ use std::time::Instant;
 
 use fgrpo_nn::config::{Architecture, Config};
 use fgrpo_nn::kernels::small_decoder as small;
-use fgrpo_nn::{AdamW, Batch, Completion, Device, Engine, Flops, LoraConfig, Precision, Prompt, Sampling};
+use fgrpo_nn::{
+    AdamW, Batch, Completion, Device, Engine, Flops, LoraConfig, Precision, Products, Prompt, Sampling,
+};
 use serde_json::json;
 
 /// A small generator of numbers.
@@ -135,12 +137,14 @@ impl Bench {
 
     fn print(&self, case: &str, times: &Times, tokens: usize, more: serde_json::Value) {
         let (median, cpu) = (times.median(), times.cpu_median());
-        let (device, threads) = match self.device {
-            Device::Cpu { threads } => ("cpu", threads),
-            _ => ("cuda", 0),
+        let (device, threads, products) = match self.device {
+            Device::Cpu { threads, products } => {
+                ("cpu", threads, format!("{products}, {}", products.unit().unwrap_or("emulated")))
+            }
+            _ => ("cuda", 0, String::new()),
         };
         let mut line = json!({
-            "engine": "fgrpo", "simd": fgrpo_nn::kernels::simd(), "case": case, "device": device, "threads": threads, "ms": median * 1e3,
+            "engine": "fgrpo", "simd": fgrpo_nn::kernels::simd(), "case": case, "device": device, "threads": threads, "products": products, "ms": median * 1e3,
             "best_ms": times.wall[0] * 1e3, "cpu_ms": cpu * 1e3, "tokens": tokens,
             "tokens_per_second": tokens as f64 / median, "tokens_per_cpu_second": tokens as f64 / cpu,
         });
@@ -273,8 +277,8 @@ impl Bench {
 }
 
 fn main() {
-    let mut bench =
-        Bench { device: Device::Cpu { threads: 2 }, repeats: 5, chunk: None, numbers: Numbers(7) };
+    let mut bench = Bench { device: Device::cpu(2), repeats: 5, chunk: None, numbers: Numbers(7) };
+    let (mut cores, mut products) = (2, Products::F32);
     let mut wanted: Vec<String> = Vec::new();
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
@@ -282,11 +286,15 @@ fn main() {
         match argument.as_str() {
             "--gpu" => bench.device = Device::Cuda { ordinal: 0, precision: Precision::F32 },
             "--gpu-bf16" => bench.device = Device::Cuda { ordinal: 0, precision: Precision::Bf16 },
-            "--threads" => bench.device = Device::Cpu { threads: number() },
+            "--threads" => cores = number(),
+            "--products" => products = arguments.next().expect("f32, bf16x3 or bf16").parse().unwrap(),
             "--repeats" => bench.repeats = number(),
             "--chunk" => bench.chunk = Some(number()),
             _ => wanted.push(argument),
         }
+    }
+    if matches!(bench.device, Device::Cpu { .. }) {
+        bench.device = Device::Cpu { threads: cores, products };
     }
     let cases = [
         "train",

@@ -21,7 +21,7 @@ use crate::layout::{Kind, Span, TensorLayout};
 use crate::segments::Chunk;
 use adapters::Adapters;
 pub use any::Engine;
-pub use device::{Device, DeviceName, Precision};
+pub use device::{Device, DeviceName, Precision, Products};
 
 /// The caller's loss: prediction indices, their log-probabilities and entropies; fills the derivatives, which come zeroed. It is called for
 /// disjoint sets of predictions, a family's never cut apart, possibly from several threads at a time.

@@ -1,8 +1,9 @@
 //! Single operations and a model's sizes, for this crate's benchmarks alone: no part of its interface.
 
 use crate::config::{Architecture, Config, RopeScaling};
-use crate::cpu::product::{Into, View, product as run};
-use crate::cpu::{microkernel, panels};
+use crate::cpu::panels;
+use crate::cpu::product::{Into, View, team_product};
+use crate::engine::Products;
 
 /// The instruction set in use: avx512, avx2 or plain.
 pub fn simd() -> &'static str {
@@ -24,8 +25,20 @@ pub enum Operands {
 ///
 /// # Panics
 /// If a slice is too short.
-pub fn product(operands: Operands, m: usize, n: usize, k: usize, a: &[f32], b: &[f32], c: &mut [f32]) {
+pub fn product(
+    products: Products,
+    operands: Operands,
+    m: usize,
+    n: usize,
+    k: usize,
+    a: &[f32],
+    b: &[f32],
+    c: &mut [f32],
+) {
     let (to_k, to_n) = (View::rows(0, k), View::rows(0, n));
+    let run = |m, n, k, a: &[f32], av, b: &[f32], bv, into, c: &mut [f32], cv| {
+        team_product(None, products, m, n, k, a, av, b, bv, into, c, cv);
+    };
     match operands {
         Operands::Forward => run(m, n, k, a, to_k, b, to_k.transposed(), Into::Replace, c, to_n),
         Operands::BackwardInput => run(m, k, n, a, to_n, b, to_k, Into::Replace, c, to_k),
@@ -34,10 +47,10 @@ pub fn product(operands: Operands, m: usize, n: usize, k: usize, a: &[f32], b: &
 }
 
 /// The panels of `w`, `[n, k]`; `None` where the processor can't use them.
-pub fn panels(n: usize, k: usize, w: &[f32]) -> Option<Vec<f32>> {
-    microkernel::available().then(|| {
-        let mut packed = vec![0.0; panels::len(n, k)];
-        panels::pack_weights(n, k, w, &mut packed);
+pub fn panels(products: Products, n: usize, k: usize, w: &[f32]) -> Option<Vec<f32>> {
+    panels::available(products).then(|| {
+        let mut packed = vec![0.0; panels::len(products, n, k)];
+        panels::pack_weights(products, n, k, w, &mut packed);
         packed
     })
 }
@@ -46,8 +59,16 @@ pub fn panels(n: usize, k: usize, w: &[f32]) -> Option<Vec<f32>> {
 ///
 /// # Panics
 /// If a slice is too short.
-pub fn product_with_panels(m: usize, n: usize, k: usize, x: &[f32], panels: &[f32], y: &mut [f32]) {
-    crate::cpu::product::product_with_panels(None, m, n, k, x, panels, Into::Replace, y);
+pub fn product_with_panels(
+    products: Products,
+    m: usize,
+    n: usize,
+    k: usize,
+    x: &[f32],
+    panels: &[f32],
+    y: &mut [f32],
+) {
+    crate::cpu::product::product_with_panels(None, products, m, n, k, x, panels, Into::Replace, y);
 }
 
 /// The maze's form of Qwen2, by its MLP's width: 1024 is the maze's own policy of 3,944,704 parameters, 688 that of the other benchmarks.

@@ -34,7 +34,8 @@ mod segments;
 
 pub use adamw::{AdamW, UpdateReport};
 pub use engine::{
-    DEFAULT_CHUNK_TOKENS, Device, DeviceName, Engine, LossFn, NamedTensor, OptimizerState, Precision, Scores,
+    DEFAULT_CHUNK_TOKENS, Device, DeviceName, Engine, LossFn, NamedTensor, OptimizerState, Precision,
+    Products, Scores,
 };
 pub use error::Error;
 pub use fgrpo_cuda::{Found as Gpu, probe as gpus};

@@ -10,11 +10,11 @@ use crate::config::Config;
 use crate::cpu::backend::executors;
 use crate::cpu::executor::rows_at_a_time;
 use crate::cpu::memory::cache_bytes;
-use crate::cpu::product::{Into, View, product};
-use crate::cpu::{head, microkernel, panels};
+use crate::cpu::product::{Into, View, team_product};
+use crate::cpu::{head, panels};
 use crate::cuda::executor::LOGITS;
 use crate::decoder::Keep;
-use crate::engine::Precision;
+use crate::engine::{Precision, Products};
 use crate::generate::pages_needed;
 use crate::layout::Layout;
 use crate::lora::{AdapterLayout, LoraConfig};
@@ -24,6 +24,8 @@ use crate::lora::{AdapterLayout, LoraConfig};
 pub struct Workload {
     /// Threads of the CPU, which count where it is the device.
     pub threads: usize,
+    /// Of the CPU.
+    pub products: Products,
     /// The device is a GPU, of this precision.
     pub gpu: Option<Precision>,
     /// As given to [`Engine::set_chunk_tokens`](crate::Engine::set_chunk_tokens).
@@ -110,10 +112,11 @@ impl Needs {
             // A GPU takes half of what its model leaves; here nobody knows how much that is.
             let bound = if workload.gpu.is_some() { usize::MAX } else { cache_bytes(layout.len) };
             cache = token * cached_tokens(workload, executors, 4 * token, bound);
-            if workload.gpu.is_none() && workload.decode_copies && microkernel::available() {
+            if workload.gpu.is_none() && workload.decode_copies && panels::available(workload.products) {
                 let linears = layout.layers.iter().flat_map(|layer| layer.linears());
-                copies = linears.map(|linear| panels::len(linear.outputs, linear.inputs)).sum::<usize>()
-                    + panels::len(config.vocab_size, config.hidden_size);
+                let len = |n: usize, k: usize| panels::len(workload.products, n, k);
+                copies = linears.map(|linear| len(linear.outputs, linear.inputs)).sum::<usize>()
+                    + len(config.vocab_size, config.hidden_size);
             }
         }
         let positions = config.max_position_embeddings.min(
@@ -272,7 +275,7 @@ impl Flops {
 ///
 /// # Panics
 /// If `threads` is 0 or they can't be started.
-pub fn measure_flops(threads: usize) -> f64 {
+pub fn measure_flops(threads: usize, products: Products) -> f64 {
     assert!(threads > 0, "0 threads");
     const M: usize = 384;
     const N: usize = 512;
@@ -282,7 +285,8 @@ pub fn measure_flops(threads: usize) -> f64 {
         let mut c = vec![0.0f32; M * N];
         let mut multiply = || {
             let by = View::rows(0, K).transposed();
-            product(M, N, K, &a, View::rows(0, K), &b, by, Into::Replace, &mut c, View::rows(0, N));
+            let (from, to) = (View::rows(0, K), View::rows(0, N));
+            team_product(None, products, M, N, K, &a, from, &b, by, Into::Replace, &mut c, to);
         };
         // Once for memory and packing space.
         multiply();
@@ -319,7 +323,7 @@ mod tests {
         for (checkpointing, lora) in [(false, None), (true, None), (false, Some(&lora)), (true, Some(&lora))]
         {
             let config = Config { vocab_size: 512, num_hidden_layers: 3, ..maze() };
-            let mut engine = Engine::init(&config, 0.02, &|_| 0.5, &Device::Cpu { threads: 1 }).unwrap();
+            let mut engine = Engine::init(&config, 0.02, &|_| 0.5, &Device::cpu(1)).unwrap();
             engine.set_checkpointing(checkpointing);
             if let Some(lora) = lora {
                 engine.adapt(lora, &mut || 0.5).unwrap();
@@ -358,7 +362,7 @@ mod tests {
 
     #[test]
     fn measured_speed_of_products_is_that_of_some_machine() {
-        let speed = measure_flops(1);
+        let speed = measure_flops(1, Products::F32);
         assert!((1e7..1e14).contains(&speed), "{speed:e}");
     }
 
@@ -366,6 +370,7 @@ mod tests {
     fn a_needless_purpose_takes_nothing() {
         let nothing = Workload {
             threads: 2,
+            products: Products::F32,
             gpu: None,
             chunk_tokens: 1024,
             checkpointing: false,

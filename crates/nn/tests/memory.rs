@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use fgrpo_nn::config::{Architecture, Config, RopeScaling};
-use fgrpo_nn::{AdamW, Batch, Device, Engine, LoraConfig, Needs, Prompt, Sampling, Workload};
+use fgrpo_nn::{AdamW, Batch, Device, Engine, LoraConfig, Needs, Products, Prompt, Sampling, Workload};
 
 static HELD: AtomicUsize = AtomicUsize::new(0);
 static MOST: AtomicUsize = AtomicUsize::new(0);
@@ -71,6 +71,7 @@ fn config(vocab_size: usize, num_hidden_layers: usize) -> Config {
 fn workload(threads: usize, checkpointing: bool, lora: Option<LoraConfig>) -> Workload {
     Workload {
         threads,
+        products: Products::F32,
         gpu: None,
         chunk_tokens: 1024,
         checkpointing,
@@ -91,7 +92,7 @@ fn run(config: &Config, w: &Workload) -> usize {
     let before = HELD.load(Relaxed);
     MOST.store(before, Relaxed);
     let number = |i: u64| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as f64 / f64::from(u32::MAX) - 0.5;
-    let device = Device::Cpu { threads: w.threads };
+    let device = Device::Cpu { threads: w.threads, products: w.products };
     let mut engine = Engine::init(config, 0.02, &number, &device).unwrap();
     engine.set_chunk_tokens(w.chunk_tokens);
     engine.set_checkpointing(w.checkpointing);

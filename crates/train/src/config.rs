@@ -7,6 +7,7 @@ use crate::bad_input;
 use crate::failure::OrBadInput;
 use crate::io::input;
 use anyhow::Context;
+use fgrpo_nn::Products;
 use ranges::{STEPS, THREADS, whole};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -140,6 +141,8 @@ pub struct ComputeConfig {
     pub checkpoint_activations: bool,
     /// Number type of weights and activations on a GPU.
     pub precision: PrecisionName,
+    /// How a CPU multiplies in linear maps and the vocabulary head. Part of what makes a run repeatable bit for bit.
+    pub products: Products,
 }
 
 /// Number type of weights and activations.

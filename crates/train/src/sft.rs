@@ -66,6 +66,7 @@ pub fn run(
     let task = problem::open(config)?;
     let run = RunDir::open(out, config, if_exists)?;
     events.opened(&run.path)?;
+    device::tell(&device, events);
     let place = Fit {
         config,
         sft,
@@ -123,7 +124,7 @@ pub fn stage(
     events: &mut dyn Events,
 ) -> anyhow::Result<Option<Engine>> {
     let folder = cache_folder(&run.path);
-    let name = fingerprint(config, sft, task, &policy::sizes(config, task)?)?;
+    let name = fingerprint(config, sft, task, device, &policy::sizes(config, task)?)?;
     let cached = folder.join(&name);
     let lines = run.file("sft.jsonl");
     // What a stopped stage goes on from; of no use once the stage is done.
@@ -190,6 +191,7 @@ fn fingerprint(
     config: &Config,
     sft: &SftConfig,
     task: &dyn Task,
+    device: &Device,
     model: &ModelConfig,
 ) -> anyhow::Result<String> {
     // Another model may stand at the same path by now.
@@ -197,13 +199,12 @@ fn fingerprint(
     let weights = config.model.path.as_deref().map(fingerprint).transpose()?;
     let seed = config.start_seed();
     let text = format!(
-        "{}\n{seed}\n{}\n{:?}\n{:?}\n{weights:?}\n{model:?}\n{:?}\nthreads {}",
+        "{}\n{seed}\n{}\n{:?}\n{:?}\n{weights:?}\n{model:?}\n{:?}\n{device:?}",
         env!("CARGO_PKG_VERSION"),
         task.fingerprint(),
         sft,
         config.model,
         config.lora,
-        config.threads(),
     );
     let digest = Sha256::digest(text.as_bytes());
     Ok(digest[..8].iter().map(|b| format!("{b:02x}")).collect())

@@ -71,6 +71,7 @@ pub fn train(
     check_held_out(config, task.as_ref())?;
     let run = RunDir::open(out, config, if_exists)?;
     events.opened(&run.path)?;
+    device::tell(&device, events);
     let Some(mut trainer) = Trainer::start(config, task.as_ref(), device, run, events)? else {
         return Ok(Ending::Interrupted);
     };

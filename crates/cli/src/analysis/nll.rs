@@ -79,7 +79,7 @@ const BATCH: usize = 32;
 /// Summed log-probability of each completion of each pool.
 fn log_probabilities(dir: &Path, pools: &[Pool]) -> anyhow::Result<Vec<Vec<f64>>> {
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let mut engine = Engine::open(&Checkpoint::open(dir).or_bad_input()?, &Device::Cpu { threads })?;
+    let mut engine = Engine::open(&Checkpoint::open(dir).or_bad_input()?, &Device::cpu(threads))?;
     let (vocabulary, room) = (engine.config().vocab_size, engine.config().max_position_embeddings);
     let mut all = Vec::new();
     for pool in pools {

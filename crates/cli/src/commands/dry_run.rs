@@ -39,7 +39,7 @@ pub fn run(config: &Config, device: DeviceName) -> anyhow::Result<Option<Box<dyn
     if gpu.is_some() {
         return Ok(task);
     }
-    let rate = fgrpo_nn::measure_flops(config.threads());
+    let rate = fgrpo_nn::measure_flops(config.threads(), config.compute.products);
     say_time(config, &lengths, &Time::of(config, &model, &lengths, rate), rate);
     Ok(task)
 }

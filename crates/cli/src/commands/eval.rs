@@ -76,7 +76,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
                 None
             }
             Source::Checkpoint(dir) => {
-                let mut engine = policy::open(dir, args.adapter.as_deref(), &args.device()?)?;
+                let mut engine =
+                    policy::open(dir, args.adapter.as_deref(), &args.device(training.as_ref())?)?;
                 let mazes = posed.iter().all(|(p, _)| matches!(p.question, Question::Maze(_)));
                 let language = (!mazes).then(|| Language::read(dir, &plan.stop)).transpose()?;
                 let request = from_engine::Request {

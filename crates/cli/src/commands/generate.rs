@@ -7,7 +7,7 @@ use crate::args::grading::Switch;
 use crate::output::streams;
 use anyhow::Context;
 use fgrpo_core::rng::Key;
-use fgrpo_nn::{Completion, Device, Engine, Finish, Prompt, Sampling, StopFn};
+use fgrpo_nn::{Completion, Device, Engine, Finish, Products, Prompt, Sampling, StopFn};
 use fgrpo_train::bad_input;
 use fgrpo_train::failure::{OrBadInput, Stopped};
 use fgrpo_train::io::input;
@@ -88,6 +88,9 @@ pub struct Args {
     /// Threads [default: all].
     #[arg(long, value_parser = fgrpo_train::config::threads)]
     pub threads: Option<usize>,
+    /// How the CPU multiplies matrices: f32, bf16x3 (1e-5 off, faster with AMX) or bf16 [default: f32].
+    #[arg(long, default_value_t, hide_default_value = true)]
+    pub products: Products,
 }
 
 /// Prompts of a file sampled at a time.
@@ -209,7 +212,7 @@ impl<'a> Speaker<'a> {
             );
         }
         let all = std::thread::available_parallelism().map_or(1, usize::from);
-        let device = Device::Cpu { threads: args.threads.unwrap_or(all) };
+        let device = Device::Cpu { threads: args.threads.unwrap_or(all), products: args.products };
         Ok(Self { args, engine: policy::open(&args.model, args.adapter.as_deref(), &device)?, language })
     }
 

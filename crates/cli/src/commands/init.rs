@@ -173,7 +173,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let key = Key::new(args.seed);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let engine =
-        Engine::init(&config, args.std, &|i| key.nth_normal(i), &Device::Cpu { threads }).or_bad_input()?;
+        Engine::init(&config, args.std, &|i| key.nth_normal(i), &Device::cpu(threads)).or_bad_input()?;
     let parent = args.out.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     std::fs::create_dir_all(parent).with_context(|| format!("creating {}", parent.display()))?;
     publish(parent, name, Existing::Replace, |dir| {

@@ -52,7 +52,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
         n => n,
     };
-    let engine = policy::open(&args.model, Some(&args.adapter), &Device::Cpu { threads }).or_bad_input()?;
+    let engine = policy::open(&args.model, Some(&args.adapter), &Device::cpu(threads)).or_bad_input()?;
     let parent = args.out.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     std::fs::create_dir_all(parent).with_context(|| format!("creating {}", parent.display()))?;
     publish(parent, name, Existing::Replace, |dir| {

@@ -1,5 +1,6 @@
 //! How long a run takes on this machine, by the same estimate as `--dry-run`.
 
+use fgrpo_nn::Products;
 use fgrpo_nn::config::Config as ModelConfig;
 use fgrpo_train::amounts::duration;
 use fgrpo_train::config::{Config, EvalConfig, Every};
@@ -9,7 +10,7 @@ use std::collections::HashMap;
 
 /// The speed of this machine, measured once, and what is known of tasks.
 pub(super) struct Estimator {
-    rates: HashMap<usize, f64>,
+    rates: HashMap<(usize, Products), f64>,
     known: HashMap<String, (Lengths, Option<ModelConfig>)>,
 }
 
@@ -33,8 +34,11 @@ impl Estimator {
         }
         let (lengths, model) = &self.known[&own];
         let Some(model) = model else { return Ok(0.0) };
-        let threads = config.threads();
-        let rate = *self.rates.entry(threads).or_insert_with(|| fgrpo_nn::measure_flops(threads));
+        let (threads, products) = (config.threads(), config.compute.products);
+        let rate = *self
+            .rates
+            .entry((threads, products))
+            .or_insert_with(|| fgrpo_nn::measure_flops(threads, products));
         let time = Time::of(config, model, lengths, rate);
         let times = |eval: Option<EvalConfig>| match eval.map(|e| e.every) {
             None | Some(Every::Steps(0) | Every::Epoch) => 0.0,

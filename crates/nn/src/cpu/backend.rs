@@ -18,6 +18,7 @@ use super::team::{Shared, Team};
 use crate::adamw::AdamWStep;
 use crate::backend::{Backend, Lane, NormalFn, Store, Work};
 use crate::config::Config;
+use crate::engine::Products;
 use crate::error::Error;
 use crate::executor::Head;
 use crate::layout::{Layout, Span};
@@ -78,6 +79,7 @@ struct Packed {
 /// The CPU.
 pub(crate) struct CpuBackend {
     config: Config,
+    products: Products,
     teams: Vec<Team>,
     /// All threads.
     whole: Team,
@@ -93,7 +95,7 @@ pub(crate) struct CpuBackend {
 }
 
 impl CpuBackend {
-    /// A CPU of `threads` threads, with weights of 0.
+    /// A CPU of `threads` threads, with weights of 0, whose linear maps are such `products`.
     ///
     /// # Errors
     /// If the threads can't be started.
@@ -102,6 +104,7 @@ impl CpuBackend {
         layout: &Layout,
         head: Head,
         threads: usize,
+        products: Products,
     ) -> Result<CpuBackend, Error> {
         let count = executors(threads);
         let teams: Vec<Team> =
@@ -114,11 +117,12 @@ impl CpuBackend {
             .map(|(i, team)| {
                 // Only the first ever leads all threads.
                 let largest = if i == 0 { threads } else { team.size() };
-                CpuExecutor::new(team.clone(), largest, Arc::clone(&rope))
+                CpuExecutor::new(team.clone(), largest, products, Arc::clone(&rope))
             })
             .collect();
         Ok(CpuBackend {
             config: config.clone(),
+            products,
             whole,
             executors,
             rope,
@@ -194,8 +198,15 @@ impl CpuBackend {
             return made.map(Arc::new);
         }
         self.packed.fresh = true;
-        PackedWeights::of(&self.packed.layout, self.packed.head, &self.weights, made, &self.whole)
-            .map(Arc::new)
+        PackedWeights::of(
+            self.products,
+            &self.packed.layout,
+            self.packed.head,
+            &self.weights,
+            made,
+            &self.whole,
+        )
+        .map(Arc::new)
     }
 }
 

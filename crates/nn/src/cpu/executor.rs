@@ -17,6 +17,7 @@ use super::product::{Into, View, team_product};
 use super::rope::Rope;
 use super::team::{Shared, Team};
 use super::{head, sampler, simd};
+use crate::engine::Products;
 use crate::error::Error;
 use crate::executor::{DecodeChanges, Executor, Head, HeadRows, Heads, Holds, Rotation, Rows, Write};
 use crate::layout::{Linear, Span};
@@ -35,6 +36,8 @@ struct Scratch {
 /// A team and its memory.
 pub(crate) struct CpuExecutor {
     team: Team,
+    /// Of linear maps and the head.
+    products: Products,
     rope: Arc<Rope>,
     /// The panels of the weights that are being read, while there are any.
     packed: Option<Arc<PackedWeights>>,
@@ -52,9 +55,10 @@ pub(crate) struct CpuExecutor {
 
 impl CpuExecutor {
     /// An executor that never gets a team larger than `largest`.
-    pub(super) fn new(team: Team, largest: usize, rope: Arc<Rope>) -> CpuExecutor {
+    pub(super) fn new(team: Team, largest: usize, products: Products, rope: Arc<Rope>) -> CpuExecutor {
         CpuExecutor {
             team,
+            products,
             rope,
             packed: None,
             scratch: (0..largest).map(|_| Mutex::default()).collect(),
@@ -111,7 +115,7 @@ impl CpuExecutor {
         c: &mut [f32],
         cv: View,
     ) {
-        team_product(Some(&self.team), m, n, k, a, av, b, bv, into, c, cv);
+        team_product(Some(&self.team), self.products, m, n, k, a, av, b, bv, into, c, cv);
     }
 }
 
@@ -440,9 +444,22 @@ impl Executor for CpuExecutor {
     ) {
         let (weight, picks) = (part(weights, head.weight), &lists.picks);
         let scores = &mut scores[..2 * picks.len()];
-        let (team, scratch) = (&self.team, &mut self.head);
+        let (team, products, scratch) = (&self.team, self.products, &mut self.head);
         let kept = kept.map(|kept| &mut kept[..]);
-        head::forward(team, weight, head, temperature, rows, x, picks, kept, saved, scores, scratch);
+        head::forward(
+            team,
+            products,
+            weight,
+            head,
+            temperature,
+            rows,
+            x,
+            picks,
+            kept,
+            saved,
+            scores,
+            scratch,
+        );
     }
 
     fn scores(
@@ -489,6 +506,7 @@ impl Executor for CpuExecutor {
         let derivatives = &derivatives[..2 * picks.len()];
         head::backward(
             &self.team,
+            self.products,
             weight,
             gradient,
             head,

@@ -6,6 +6,7 @@
 use super::product::{Into, View, team_product};
 use super::simd;
 use super::team::{Shared, Team};
+use crate::engine::Products;
 use crate::error::Error;
 use crate::executor::Head;
 use crate::segments::Pick;
@@ -51,6 +52,7 @@ enum Logits {
 /// Visits tiles of logits, which lie in `kept` as a whole, or one after another in `scratch`.
 fn tiles(
     team: &Team,
+    products: Products,
     weight: &[f32],
     head: Head,
     rows: usize,
@@ -75,7 +77,7 @@ fn tiles(
             if which == Logits::Compute {
                 let w = View::rows(token * d, d).transposed();
                 let (x_view, to) = (View::rows(first_row * d, d), View { offset, ..View::rows(0, stride) });
-                team_product(Some(team), m, n, d, x, x_view, weight, w, Into::Replace, logits, to);
+                team_product(Some(team), products, m, n, d, x, x_view, weight, w, Into::Replace, logits, to);
             }
             visit(Tile { first_row, rows: m, token, tokens: n, logits, offset, stride });
         }
@@ -91,6 +93,7 @@ fn picks_of(picks: &[Pick], first: usize, rows: usize) -> impl Iterator<Item = (
 /// Fills `scores`: the log-probability of each pick, then the entropy of each; `saved` gets (log Σ exp, entropy) per row, and `kept` the logits.
 pub(crate) fn forward(
     team: &Team,
+    products: Products,
     weight: &[f32],
     head: Head,
     temperature: f32,
@@ -107,7 +110,7 @@ pub(crate) fn forward(
     let Scratch { logits, state, .. } = scratch;
     state.clear();
     state.extend((0..rows).flat_map(|_| [f32::NEG_INFINITY, 0.0, 0.0]));
-    tiles(team, weight, head, rows, x, kept, Logits::Compute, logits, |tile| {
+    tiles(team, products, weight, head, rows, x, kept, Logits::Compute, logits, |tile| {
         let Tile { first_row: first, rows: m, token, tokens: n, offset, stride, .. } = tile;
         let state = Shared::new(state);
         let logits = &*tile.logits;
@@ -161,6 +164,7 @@ pub(crate) fn non_finite(found: f32, row: usize) -> Error {
 /// Replaces `dx` and adds to the weight's gradient, where it has one. `derivatives` are those of `scores` in [`forward`], and `kept` what that kept, which is lost.
 pub(crate) fn backward(
     team: &Team,
+    products: Products,
     weight: &[f32],
     mut gradient: Option<&mut [f32]>,
     head: Head,
@@ -187,7 +191,7 @@ pub(crate) fn backward(
     }
     dx[..rows * d].fill(0.0);
     let which = if kept.is_some() { Logits::Kept } else { Logits::Compute };
-    tiles(team, weight, head, rows, x, kept, which, logits, |tile| {
+    tiles(team, products, weight, head, rows, x, kept, which, logits, |tile| {
         let Tile { first_row: first, rows: m, token, tokens: n, logits, offset, stride } = tile;
         let shared = Shared::new(logits);
         team.split(m, 1, 8 * m * n, |_, own| {
@@ -209,9 +213,9 @@ pub(crate) fn backward(
         let w = View::rows(token * d, d);
         let rows = View::rows(first * d, d);
         let team = Some(team);
-        team_product(team, m, d, n, logits, dz, weight, w, Into::Add, dx, rows);
+        team_product(team, products, m, d, n, logits, dz, weight, w, Into::Add, dx, rows);
         if let Some(gradient) = &mut gradient {
-            team_product(team, n, d, m, logits, dz.transposed(), x, rows, Into::Add, gradient, w);
+            team_product(team, products, n, d, m, logits, dz.transposed(), x, rows, Into::Add, gradient, w);
         }
     });
 }

@@ -1,9 +1,10 @@
-//! The CPU, in f32: a team of threads works on each operation together, and nothing is allocated once buffers have grown.
+//! The CPU, in f32 but for products that are asked for otherwise: a team of threads works on each operation together, and nothing is allocated once buffers have grown.
 //!
 //! Every operation is cut so that each element is computed as one thread would: results don't depend on the size of the team.
 
 pub(crate) mod attention;
 pub(crate) mod backend;
+pub(crate) mod bf16;
 pub(crate) mod buffer;
 pub(crate) mod decoding;
 pub(crate) mod executor;

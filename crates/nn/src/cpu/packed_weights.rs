@@ -1,13 +1,14 @@
-//! PackedWeights of the weights in panels, for generation.
+//! The weights in panels, for generation.
 //!
 //! Decoding multiplies few rows by every matrix, step after step, and all steps of a request by the same matrices: packing each once spares
-//! every step the copying. It costs as much memory as the matrices themselves.
+//! every step the copying. It costs as much memory as the matrices themselves, or half of that for products of numbers in bfloat16 without second parts.
 
 use std::sync::Mutex;
 
 use super::buffer::Buffer;
+use super::panels;
 use super::team::Team;
-use super::{microkernel, panels};
+use crate::engine::Products;
 use crate::executor::Head;
 use crate::layout::{Layout, Linear};
 
@@ -19,12 +20,7 @@ struct Place {
     outputs: usize,
     inputs: usize,
     panels: usize,
-}
-
-impl Place {
-    fn len(&self) -> usize {
-        panels::len(self.outputs, self.inputs)
-    }
+    len: usize,
 }
 
 /// Panels of every linear map and of the head.
@@ -34,7 +30,7 @@ pub(crate) struct PackedWeights {
 }
 
 /// Where the matrices' panels lie, and their whole length.
-fn places(layout: &Layout, head: Head) -> (Vec<Place>, usize) {
+fn places(products: Products, layout: &Layout, head: Head) -> (Vec<Place>, usize) {
     let linears = layout.layers.iter().flat_map(|layer| layer.linears());
     let sizes = linears
         .map(|&Linear { weight, outputs, inputs, .. }| (weight.offset, outputs, inputs))
@@ -42,8 +38,9 @@ fn places(layout: &Layout, head: Head) -> (Vec<Place>, usize) {
     let mut len = 0;
     let mut places: Vec<Place> = sizes
         .map(|(weight, outputs, inputs)| {
-            let place = Place { weight, outputs, inputs, panels: len };
-            len += place.len();
+            let place =
+                Place { weight, outputs, inputs, panels: len, len: panels::len(products, outputs, inputs) };
+            len += place.len;
             place
         })
         .collect();
@@ -52,18 +49,19 @@ fn places(layout: &Layout, head: Head) -> (Vec<Place>, usize) {
 }
 
 impl PackedWeights {
-    /// PackedWeights of `weights`, into the memory of `old` ones; `None` where the processor has no use for them.
+    /// The panels of `weights`, into the memory of `old` ones; `None` where the processor has no use for them.
     pub(crate) fn of(
+        products: Products,
         layout: &Layout,
         head: Head,
         weights: &[f32],
         old: Option<PackedWeights>,
         team: &Team,
     ) -> Option<PackedWeights> {
-        if !microkernel::available() {
+        if !panels::available(products) {
             return None;
         }
-        let (places, len) = places(layout, head);
+        let (places, len) = places(products, layout, head);
         let mut panels = old.map(|old| old.panels).unwrap_or_default();
         panels.reserve(len);
         let mut parts = Vec::with_capacity(places.len());
@@ -71,7 +69,7 @@ impl PackedWeights {
         in_order.sort_unstable_by_key(|place| place.panels);
         let mut rest = &mut panels[..];
         for place in in_order {
-            let (part, others) = rest.split_at_mut(place.len());
+            let (part, others) = rest.split_at_mut(place.len);
             parts.push(Mutex::new((place, part)));
             rest = others;
         }
@@ -79,7 +77,7 @@ impl PackedWeights {
             for part in &parts[own] {
                 let (place, part) = &mut *part.lock().expect("no panic");
                 let w = &weights[place.weight..][..place.outputs * place.inputs];
-                panels::pack_weights(place.outputs, place.inputs, w, part);
+                panels::pack_weights(products, place.outputs, place.inputs, w, part);
             }
         });
         drop(parts);
@@ -93,7 +91,7 @@ impl PackedWeights {
     pub(crate) fn at(&self, weight: usize) -> &[f32] {
         let found = self.places.binary_search_by_key(&weight, |place| place.weight);
         let place = self.places[found.expect("every matrix has its panels")];
-        &self.panels[place.panels..][..place.len()]
+        &self.panels[place.panels..][..place.len]
     }
 
     /// Bytes held.

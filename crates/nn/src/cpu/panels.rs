@@ -1,17 +1,20 @@
 //! Products with the right operand in panels: in the order in which the kernel reads it.
 //!
-//! A panel holds as many columns as a tile of the kernel (the last one fewer, in whole registers), row by row. Weights can be
-//! packed once and used for every product of a `generate` call; other operands are packed block by block as they are needed.
+//! What a panel is says a [`Format`]. Weights can be packed once and used for every product of a `generate` call; other operands are packed block by block as they
+//! are needed.
 //!
-//! Each element of a result is one chain of multiply-adds over `k` in ascending order, whatever the blocks and the number of rows: a row's
-//! result doesn't depend on the rows beside it, nor on who packed, to the last bit.
+//! In f32 a panel holds as many columns as a tile of the kernel (the last one fewer, in whole registers), row by row. Each element of a result is one chain of
+//! multiply-adds over `k` in ascending order, whatever the blocks and the number of rows: a row's result doesn't depend on the rows beside it, nor on who packed, to
+//! the last bit. In other formats too an element's sums are formed in an order that depends on `k` alone.
 
 use std::cell::RefCell;
 
+use super::bf16::Bf16;
 use super::buffer::Buffer;
 use super::microkernel::{self, Rows};
+use crate::engine::Products;
 
-/// The columns of every instruction set's panels divide this: products are cut at its multiples.
+/// The columns of every format's panels divide this: products are cut at its multiples.
 pub(crate) const CUT: usize = 64;
 /// Terms per block: a panel's block and the rows that pass it stay in the second-level cache.
 const DEEP: usize = 512;
@@ -22,112 +25,140 @@ const LEFT: usize = BAND + 16;
 /// Columns packed at a time.
 const COLUMNS: usize = 1024;
 
+/// Numbers that a thread holds for a packed left operand, at most.
+pub(crate) const LEFT_SCRATCH: usize = LEFT * DEEP;
 /// Numbers that a thread holds for packing, at most.
-pub(crate) const SCRATCH: usize = (COLUMNS + LEFT) * DEEP;
+pub(crate) const SCRATCH: usize = COLUMNS * DEEP + LEFT_SCRATCH;
 
 thread_local! {
     /// Packed right and left operands of this thread's current block.
     static PACKED: RefCell<[Buffer; 2]> = RefCell::default();
 }
 
-/// A left operand: rows `rows.stride` apart, columns `column` apart; one of the two is 1.
+/// An operand where it lies: its lines, which are rows on the left and columns on the right, are `line` numbers apart, and a line's terms `term`. One of the two is 1.
 #[derive(Clone, Copy)]
-pub(crate) struct Left {
-    pub(crate) rows: Rows,
-    pub(crate) column: usize,
+pub(crate) struct Operand {
+    pub(crate) first: *const f32,
+    pub(crate) line: usize,
+    pub(crate) term: usize,
+}
+
+impl Operand {
+    /// The operand from a line and a term on. Only an address: it may lie outside.
+    pub(crate) fn at(self, line: usize, term: usize) -> Operand {
+        Operand { first: self.first.wrapping_add(line * self.line + term * self.term), ..self }
+    }
+
+    /// By its lines, if their terms are next to each other.
+    fn lines(self) -> Rows {
+        Rows { first: self.first, stride: self.line }
+    }
+
+    /// By its terms, if lines are next to each other.
+    fn terms(self) -> Rows {
+        Rows { first: self.first, stride: self.term }
+    }
 }
 
 /// A right operand.
 #[derive(Clone, Copy)]
 pub(crate) enum Right<'a> {
-    /// `[k, n]` by rows.
-    Rows(Rows),
-    /// The rows of its transpose, `[n, k]`.
-    Columns(Rows),
+    Operand(Operand),
     /// Its panels.
     Panels(&'a [f32]),
 }
 
-/// Numbers in the panels of a right operand `[k, n]`.
-pub(crate) fn len(n: usize, k: usize) -> usize {
-    n.next_multiple_of(microkernel::lanes()) * k
+/// How operands are packed, and the kernel that multiplies them so.
+pub(crate) trait Format {
+    /// Columns that the kernel takes at a time: a divisor of [`CUT`].
+    fn columns() -> usize;
+
+    /// Numbers in the panels of a right operand of `n` columns of `k` terms.
+    fn len(n: usize, k: usize) -> usize;
+
+    /// Where the panel with column `column` of `of` begins, from term `term` of `k` on, and the stride that the kernel needs.
+    fn panel(of: usize, k: usize, column: usize, term: usize) -> (usize, usize);
+
+    /// Packs a right operand of `n` columns of `k` terms.
+    ///
+    /// # Safety
+    /// The operand must be readable, [`Format::len`] numbers writable, the processor able to.
+    unsafe fn pack_right(n: usize, k: usize, b: Operand, to: *mut f32);
+
+    /// `m` rows of `k` terms as the kernel reads them: where they lie, or packed. They are a block's at most.
+    ///
+    /// # Safety
+    /// The operand must be readable, the processor able to.
+    unsafe fn left(m: usize, k: usize, a: Operand, packed: &mut Buffer) -> Operand;
+
+    /// `c = a b`, or added to `c`, with one panel. From `ahead` on the next one begins.
+    ///
+    /// # Safety
+    /// `a` must come from [`Format::left`], `b` from [`Format::panel`], `m` rows of `n` numbers of `c` be readable and writable.
+    unsafe fn multiply(
+        m: usize,
+        n: usize,
+        k: usize,
+        a: Operand,
+        b: Rows,
+        add: bool,
+        c: *mut f32,
+        c_stride: usize,
+        ahead: *const f32,
+    );
 }
 
-/// Width of the panel from `column` of `n`, whole registers.
-fn width(n: usize, column: usize) -> usize {
-    (n - column).next_multiple_of(microkernel::lanes()).min(microkernel::wide())
+/// Calls a function of the format of these [`Products`].
+macro_rules! in_format {
+    ($products:expr, $name:ident($($argument:expr),* $(,)?)) => {
+        match $products {
+            Products::F32 => $name::<F32>($($argument),*),
+            Products::Bf16x3 => $name::<Bf16<2>>($($argument),*),
+            Products::Bf16 => $name::<Bf16<1>>($($argument),*),
+        }
+    };
+}
+
+/// Whether there are panels for these products on this processor.
+pub(crate) fn available(products: Products) -> bool {
+    products != Products::F32 || microkernel::available()
+}
+
+/// Numbers in the panels of a right operand `[k, n]`.
+pub(crate) fn len(products: Products, n: usize, k: usize) -> usize {
+    fn len<F: Format>(n: usize, k: usize) -> usize {
+        F::len(n, k)
+    }
+    in_format!(products, len(n, k))
 }
 
 /// The panels of `w`'s transpose: `w` is `[n, k]`, as a linear map's weights are stored.
 ///
 /// # Panics
 /// If the processor can't use them, or a length is not that of the sizes.
-pub(crate) fn pack_weights(n: usize, k: usize, w: &[f32], to: &mut [f32]) {
-    assert!(microkernel::available(), "panels without their instructions");
-    assert!(w.len() == n * k && to.len() == len(n, k), "[{n}, {k}]: {} into {}", w.len(), to.len());
+pub(crate) fn pack_weights(products: Products, n: usize, k: usize, w: &[f32], to: &mut [f32]) {
+    unsafe fn pack<F: Format>(n: usize, k: usize, b: Operand, to: *mut f32) {
+        // SAFETY: the caller's promise.
+        unsafe { F::pack_right(n, k, b, to) }
+    }
+    assert!(available(products), "panels without their instructions");
+    let len = len(products, n, k);
+    assert!(w.len() == n * k && to.len() == len, "[{n}, {k}]: {} into {}", w.len(), to.len());
+    let w = Operand { first: w.as_ptr(), line: k, term: 1 };
     // SAFETY: lengths and processor are as wanted.
-    unsafe { pack_columns(n, k, Rows { first: w.as_ptr(), stride: k }, to.as_mut_ptr()) }
-}
-
-/// # Safety
-/// [`microkernel::available`], `n` rows of `k` numbers readable, [`len`] numbers writable.
-unsafe fn pack_columns(n: usize, k: usize, columns: Rows, to: *mut f32) {
-    let lanes = microkernel::lanes();
-    for column in (0..n).step_by(microkernel::wide()) {
-        let wide = width(n, column);
-        for lane in (0..wide).step_by(lanes) {
-            let rows = lanes.min(n - column - lane);
-            for term in (0..k).step_by(lanes) {
-                // SAFETY: rows below `n`, terms below `k`, and as many rows of this panel.
-                unsafe {
-                    let first = columns.first.add((column + lane) * columns.stride + term);
-                    let to = to.add(column * k + term * wide + lane);
-                    microkernel::transpose(rows, lanes.min(k - term), Rows { first, ..columns }, to, wide);
-                }
-            }
-        }
-    }
-}
-
-/// # Safety
-/// `k` rows of `n` numbers readable, [`len`] numbers writable.
-unsafe fn pack_rows(n: usize, k: usize, rows: Rows, to: *mut f32) {
-    // Row by row: the processor fetches long runs ahead, but not pieces of a panel's width.
-    for term in 0..k {
-        for column in (0..n).step_by(microkernel::wide()) {
-            let (wide, filled) = (width(n, column), microkernel::wide().min(n - column));
-            // SAFETY: columns below `n`, terms below `k`.
-            unsafe {
-                let to = to.add(column * k + term * wide);
-                std::ptr::copy_nonoverlapping(rows.first.add(term * rows.stride + column), to, filled);
-                std::ptr::write_bytes(to.add(filled), 0, wide - filled);
-            }
-        }
-    }
-}
-
-/// Copies a left operand that lies in columns closer together: column by column, [`LEFT`] apart.
-///
-/// # Safety
-/// `k` columns of `m` numbers readable, `k` times [`LEFT`] numbers writable.
-unsafe fn pack_left(m: usize, k: usize, left: Left, to: *mut f32) {
-    for term in 0..k {
-        // SAFETY: columns below `k`.
-        unsafe {
-            std::ptr::copy_nonoverlapping(left.rows.first.add(term * left.column), to.add(term * LEFT), m);
-        }
-    }
+    unsafe { in_format!(products, pack(n, k, w, to.as_mut_ptr())) }
 }
 
 /// `c = a b`, or added to `c`, for columns `first..first + n` of `b`: `first` is a multiple of 64, `c` starts with that column. `of` is the number of columns of `b`.
 ///
 /// # Safety
-/// [`microkernel::available`] must be true, the operands readable, `m` rows of `n` numbers of `c` writable and apart from them.
+/// [`available`] must be true, the operands readable, `m` rows of `n` numbers of `c` writable and apart from them.
 pub(crate) unsafe fn product(
+    products: Products,
     m: usize,
     n: usize,
     k: usize,
-    a: Left,
+    a: Operand,
     b: Right<'_>,
     first: usize,
     of: usize,
@@ -136,60 +167,173 @@ pub(crate) unsafe fn product(
     c_stride: usize,
 ) {
     debug_assert!(first.is_multiple_of(CUT) && first + n <= of && k > 0);
+    // SAFETY: the caller's promises.
+    unsafe { in_format!(products, blocks(m, n, k, a, b, first, of, add, c, c_stride)) }
+}
+
+/// [`product`], block by block.
+///
+/// # Safety
+/// As for [`product`].
+unsafe fn blocks<F: Format>(
+    m: usize,
+    n: usize,
+    k: usize,
+    a: Operand,
+    b: Right<'_>,
+    first: usize,
+    of: usize,
+    add: bool,
+    c: *mut f32,
+    c_stride: usize,
+) {
     PACKED.with_borrow_mut(|[right, left]| {
         for term in (0..k).step_by(DEEP) {
             let deep = DEEP.min(k - term);
             let add = add || term > 0;
             for start in (0..n).step_by(COLUMNS) {
                 let columns = COLUMNS.min(n - start);
-                // Where column `column` of `of` and term `term` lie: the panel's own depth is `depth`.
-                // SAFETY: blocks stay inside the operands.
-                let (panels, depth, offset) = unsafe {
-                    match b {
-                        Right::Panels(panels) => (panels.as_ptr().add((first + start) * k), k, term),
-                        Right::Rows(rows) => {
-                            right.reserve(len(columns, deep));
-                            let from = rows.first.add(term * rows.stride + first + start);
-                            pack_rows(columns, deep, Rows { first: from, ..rows }, right.as_mut_ptr());
-                            (right.as_ptr(), deep, 0)
-                        }
-                        Right::Columns(rows) => {
-                            right.reserve(len(columns, deep));
-                            let from = rows.first.add((first + start) * rows.stride + term);
-                            pack_columns(columns, deep, Rows { first: from, ..rows }, right.as_mut_ptr());
-                            (right.as_ptr(), deep, 0)
-                        }
+                // The panels of `of` columns of `depth` terms, and where in them this block begins.
+                let (panels, of, depth, from_column, from_term) = match b {
+                    Right::Panels(panels) => (panels.as_ptr(), of, k, first + start, term),
+                    Right::Operand(b) => {
+                        right.reserve(F::len(columns, deep));
+                        // SAFETY: columns and terms of the operand; the space is there.
+                        unsafe {
+                            F::pack_right(columns, deep, b.at(first + start, term), right.as_mut_ptr())
+                        };
+                        (right.as_ptr(), columns, deep, 0, 0)
                     }
                 };
-                let packed_of = if matches!(b, Right::Panels(_)) { of - first - start } else { columns };
                 for row in (0..m).step_by(BAND) {
                     let band = BAND.min(m - row);
-                    // SAFETY: as above.
+                    // SAFETY: blocks stay inside the operands and the result.
                     unsafe {
-                        let rows = a.rows.first.add(row * a.rows.stride + term * a.column);
-                        let mut a = Left { rows: Rows { first: rows, ..a.rows }, ..a };
-                        if a.column != 1 {
-                            left.reserve(LEFT * DEEP);
-                            pack_left(band, deep, a, left.as_mut_ptr());
-                            a = Left { rows: Rows { first: left.as_ptr(), stride: 1 }, column: LEFT };
-                        }
-                        for column in (0..columns).step_by(microkernel::wide()) {
-                            let wide = width(packed_of, column);
-                            let panel = panels.add(column * depth + offset * wide);
-                            let panel = Rows { first: panel, stride: wide };
-                            let outputs = microkernel::wide().min(columns - column);
-                            let c = c.add(row * c_stride + start + column);
+                        let a = F::left(band, deep, a.at(row, term), left);
+                        for column in (0..columns).step_by(F::columns()) {
+                            let (at, stride) = F::panel(of, depth, from_column + column, from_term);
+                            let panel = Rows { first: panels.add(at), stride };
                             // The next panel comes from memory while this one is used.
-                            let ahead = panel.first.wrapping_add(depth * wide);
-                            microkernel::outer(
-                                band, outputs, deep, a.rows, a.column, panel, add, c, c_stride, ahead,
-                            );
+                            let ahead = panel.first.wrapping_add(F::len(F::columns(), depth));
+                            let wide = F::columns().min(columns - column);
+                            let c = c.add(row * c_stride + start + column);
+                            F::multiply(band, wide, deep, a, panel, add, c, c_stride, ahead);
                         }
                     }
                 }
             }
         }
     });
+}
+
+/// Numbers as they are.
+struct F32;
+
+impl F32 {
+    /// Width of the panel from `column` of `n`, whole registers.
+    fn width(n: usize, column: usize) -> usize {
+        (n - column).next_multiple_of(microkernel::lanes()).min(microkernel::wide())
+    }
+
+    /// # Safety
+    /// As for [`Format::pack_right`].
+    unsafe fn pack_columns(n: usize, k: usize, columns: Rows, to: *mut f32) {
+        let lanes = microkernel::lanes();
+        for column in (0..n).step_by(microkernel::wide()) {
+            let wide = F32::width(n, column);
+            for lane in (0..wide).step_by(lanes) {
+                let rows = lanes.min(n - column - lane);
+                for term in (0..k).step_by(lanes) {
+                    // SAFETY: rows below `n`, terms below `k`, and as many rows of this panel.
+                    unsafe {
+                        let first = columns.first.add((column + lane) * columns.stride + term);
+                        let to = to.add(column * k + term * wide + lane);
+                        microkernel::transpose(
+                            rows,
+                            lanes.min(k - term),
+                            Rows { first, ..columns },
+                            to,
+                            wide,
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    /// # Safety
+    /// As for [`Format::pack_right`].
+    unsafe fn pack_rows(n: usize, k: usize, rows: Rows, to: *mut f32) {
+        // Row by row: the processor fetches long runs ahead, but not pieces of a panel's width.
+        for term in 0..k {
+            for column in (0..n).step_by(microkernel::wide()) {
+                let (wide, filled) = (F32::width(n, column), microkernel::wide().min(n - column));
+                // SAFETY: columns below `n`, terms below `k`.
+                unsafe {
+                    let to = to.add(column * k + term * wide);
+                    std::ptr::copy_nonoverlapping(rows.first.add(term * rows.stride + column), to, filled);
+                    std::ptr::write_bytes(to.add(filled), 0, wide - filled);
+                }
+            }
+        }
+    }
+}
+
+impl Format for F32 {
+    fn columns() -> usize {
+        microkernel::wide()
+    }
+
+    fn len(n: usize, k: usize) -> usize {
+        n.next_multiple_of(microkernel::lanes()) * k
+    }
+
+    fn panel(of: usize, k: usize, column: usize, term: usize) -> (usize, usize) {
+        let width = F32::width(of, column);
+        (column * k + term * width, width)
+    }
+
+    unsafe fn pack_right(n: usize, k: usize, b: Operand, to: *mut f32) {
+        // SAFETY: the caller's promises.
+        unsafe {
+            if b.line == 1 {
+                F32::pack_rows(n, k, b.terms(), to)
+            } else {
+                F32::pack_columns(n, k, b.lines(), to)
+            }
+        }
+    }
+
+    /// One that lies in columns is copied closer together: column by column, [`LEFT`] apart.
+    unsafe fn left(m: usize, k: usize, a: Operand, packed: &mut Buffer) -> Operand {
+        if a.term == 1 {
+            return a;
+        }
+        packed.reserve(LEFT_SCRATCH);
+        for term in 0..k {
+            // SAFETY: columns below `k`.
+            unsafe {
+                let to = packed.as_mut_ptr().add(term * LEFT);
+                std::ptr::copy_nonoverlapping(a.at(0, term).first, to, m);
+            }
+        }
+        Operand { first: packed.as_ptr(), line: 1, term: LEFT }
+    }
+
+    unsafe fn multiply(
+        m: usize,
+        n: usize,
+        k: usize,
+        a: Operand,
+        b: Rows,
+        add: bool,
+        c: *mut f32,
+        c_stride: usize,
+        ahead: *const f32,
+    ) {
+        // SAFETY: the caller's promises.
+        unsafe { microkernel::outer(m, n, k, a.lines(), a.term, b, add, c, c_stride, ahead) }
+    }
 }
 
 #[cfg(test)]
@@ -216,31 +360,46 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(40))]
 
         #[test]
-        fn every_way_to_hold_the_operands_gives_the_same_chain_of_multiply_adds_bit_for_bit(
+        fn every_way_to_hold_the_operands_gives_the_same_sums_bit_for_bit_and_f32_one_chain_of_multiply_adds(
             m in prop_oneof![1usize..20, 190usize..200], n in prop_oneof![1usize..200, 1020usize..1100],
-            k in prop_oneof![1usize..70, 510usize..530], add: bool, seed in 0u64..1000,
+            k in prop_oneof![1usize..70, 510usize..530], add: bool, which in 0usize..3, seed in 0u64..1000,
         ) {
-            if !microkernel::available() {
-                return Ok(());
-            }
             let (x, w, before) = (numbers(m * k, seed), numbers(n * k, seed + 1), numbers(m * n, seed + 2));
             let (xt, wt) = (transposed(m, k, &x), transposed(n, k, &w));
-            let mut panels = vec![f32::NAN; len(n, k)];
-            pack_weights(n, k, &w, &mut panels);
+            let products = [Products::F32, Products::Bf16x3, Products::Bf16][which];
+            if !available(products) {
+                return Ok(());
+            }
+            let mut panels = vec![f32::NAN; len(products, n, k)];
+            pack_weights(products, n, k, &w, &mut panels);
+            let lefts = [Operand { first: x.as_ptr(), line: k, term: 1 }, Operand { first: xt.as_ptr(), line: 1, term: m }];
+            let columns = [Operand { first: wt.as_ptr(), line: 1, term: n }, Operand { first: w.as_ptr(), line: k, term: 1 }];
             let mut wanted = before.clone();
+            // SAFETY: all of the sizes they were made with.
+            unsafe { product(products, m, n, k, lefts[0], Right::Panels(&panels), 0, n, add, wanted.as_mut_ptr(), n) };
+            // Sums of products of operands that are off by this much each, or both.
+            let off = [0.0, 1.2e-5, 8e-3][which];
             for row in 0..m {
                 for column in 0..n {
+                    let found = wanted[row * n + column];
                     let start = if add { before[row * n + column] } else { 0.0 };
-                    wanted[row * n + column] = (0..k).fold(start, |sum, i| x[row * k + i].mul_add(w[column * k + i], sum));
+                    let pairs = || x[row * k..][..k].iter().zip(&w[column * k..][..k]);
+                    if products == Products::F32 {
+                        prop_assert_eq!(found, pairs().fold(start, |sum, (x, w)| x.mul_add(*w, sum)));
+                        continue;
+                    }
+                    let exact = |(x, w): (&f32, &f32)| f64::from(*x) * f64::from(*w);
+                    let sum = f64::from(start) + pairs().map(exact).sum::<f64>();
+                    let size = f64::from(start).abs() + pairs().map(|pair| exact(pair).abs()).sum::<f64>();
+                    prop_assert!((f64::from(found) - sum).abs() <= off * size, "[{row}, {column}] {found}, wanted {sum} of {size}");
                 }
             }
-            let lefts = [Left { rows: Rows { first: x.as_ptr(), stride: k }, column: 1 }, Left { rows: Rows { first: xt.as_ptr(), stride: 1 }, column: m }];
-            let rights = [Right::Panels(&panels), Right::Rows(Rows { first: wt.as_ptr(), stride: n }), Right::Columns(Rows { first: w.as_ptr(), stride: k })];
+            let rights = [Right::Panels(&panels), Right::Operand(columns[0]), Right::Operand(columns[1])];
             for left in lefts {
                 for right in rights {
                     let mut c = before.clone();
-                    // SAFETY: all of the sizes they were made with.
-                    unsafe { product(m, n, k, left, right, 0, n, add, c.as_mut_ptr(), n) };
+                    // SAFETY: as above.
+                    unsafe { product(products, m, n, k, left, right, 0, n, add, c.as_mut_ptr(), n) };
                     prop_assert_eq!(&c, &wanted);
                     // A part of the columns.
                     let first = n / 128 * 64;
@@ -250,7 +409,7 @@ mod tests {
                         c[row * part..][..part].copy_from_slice(&before[row * n + first..][..part]);
                     }
                     // SAFETY: as above.
-                    unsafe { product(m, part, k, left, right, first, n, add, c.as_mut_ptr(), part) };
+                    unsafe { product(products, m, part, k, left, right, first, n, add, c.as_mut_ptr(), part) };
                     for row in 0..m {
                         prop_assert_eq!(&c[row * part..][..part], &wanted[row * n + first..][..part]);
                     }

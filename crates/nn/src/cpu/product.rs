@@ -1,15 +1,20 @@
 //! Matrix products, on one thread or by a team: with AVX-512 or AVX2 our own, in panels or, for few rows, without packing; elsewhere the `gemm` crate's.
+//!
+//! Products of numbers in bfloat16 are always in panels, whatever the sizes: sampling and scoring must round alike.
 
 use std::ops::Range;
 
 use gemm::Parallelism;
 
 use super::microkernel::{self, Rows};
-use super::panels::{self, Left, Right};
+use super::panels::{self, Operand, Right};
 use super::team::{Shared, Team};
+use crate::engine::Products;
 
 /// Columns by which a product is cut for a team.
 const COLUMNS: usize = panels::CUT;
+/// Rows by which one of numbers in bfloat16 is cut.
+const BF16_ROWS: usize = 32;
 /// Floating-point operations below which a second thread costs more than it gains.
 const WORTHWHILE: usize = 1 << 19;
 
@@ -89,18 +94,31 @@ struct Operands<'a> {
     bv: View,
     add: bool,
     cv: View,
+    products: Products,
     kernel: Kernel<'a>,
 }
 
 impl Kernel<'_> {
-    fn choose(m: usize, n: usize, k: usize, av: View, bv: View, cv: View) -> Kernel<'static> {
-        if !microkernel::available() || cv.column != 1 {
+    fn choose(
+        products: Products,
+        m: usize,
+        n: usize,
+        k: usize,
+        av: View,
+        bv: View,
+        cv: View,
+    ) -> Kernel<'static> {
+        let packable = (av.column == 1 || av.row == 1) && (bv.column == 1 || bv.row == 1);
+        if products != Products::F32 {
+            assert!(packable && cv.column == 1, "operands neither in rows nor in columns");
+            Kernel::Packing
+        } else if !microkernel::available() || cv.column != 1 {
             Kernel::General
         } else if av.column == 1 && bv.row == 1 && (m <= FEW_ROWS || k <= FEW_TERMS && n <= 512) {
             Kernel::Dot
         } else if bv.column == 1 && (n <= 2 * FEW_TERMS && k <= 512 || m <= FEW_READS) {
             Kernel::Outer
-        } else if (av.column == 1 || av.row == 1) && (bv.column == 1 || bv.row == 1) {
+        } else if packable {
             Kernel::Packing
         } else {
             Kernel::General
@@ -114,7 +132,7 @@ impl Operands<'_> {
     /// # Safety
     /// The whole product's operands and result must lie inside their memory; nobody else may touch this part of the result.
     unsafe fn part(&self, rows: &Range<usize>, columns: &Range<usize>, c: *mut f32) {
-        let Operands { k, av, bv, cv, add, .. } = *self;
+        let Operands { k, av, bv, cv, add, products, .. } = *self;
         let (m, n) = (rows.len(), columns.len());
         let bv_offset = bv.offset + columns.start * bv.column;
         // SAFETY: parts lie inside the whole, which the caller has checked.
@@ -122,7 +140,7 @@ impl Operands<'_> {
             let a = self.a.as_ptr().add(av.offset + rows.start * av.row);
             let to = c.add(cv.offset + rows.start * cv.row + columns.start * cv.column);
             let left = Rows { first: a, stride: av.row };
-            let packed_left = Left { rows: left, column: av.column };
+            let operand = Operand { first: a, line: av.row, term: av.column };
             match self.kernel {
                 Kernel::Dot => {
                     let right = Rows { first: self.b.as_ptr().add(bv_offset), stride: bv.column };
@@ -134,16 +152,13 @@ impl Operands<'_> {
                 }
                 Kernel::Packing => {
                     let first = self.b.as_ptr().add(bv_offset);
-                    let right = if bv.column == 1 {
-                        Right::Rows(Rows { first, stride: bv.row })
-                    } else {
-                        Right::Columns(Rows { first, stride: bv.column })
-                    };
-                    panels::product(m, n, k, packed_left, right, 0, n, add, to, cv.row);
+                    let right = Right::Operand(Operand { first, line: bv.column, term: bv.row });
+                    panels::product(products, m, n, k, operand, right, 0, n, add, to, cv.row);
                 }
                 Kernel::Panels(packed, of) => {
                     let right = Right::Panels(packed);
-                    panels::product(m, n, k, packed_left, right, columns.start, of, add, to, cv.row);
+                    let first = columns.start;
+                    panels::product(products, m, n, k, operand, right, first, of, add, to, cv.row);
                 }
                 Kernel::General => {
                     let b = self.b.as_ptr().add(bv_offset);
@@ -163,14 +178,15 @@ impl Operands<'_> {
             // SAFETY: the caller's promises.
             return unsafe { self.part(&(0..m), &(0..n), c.as_mut_ptr()) };
         };
-        let (tall, wide) = grid(size, m.div_ceil(microkernel::TALL), n.div_ceil(COLUMNS));
+        let grain = if self.products == Products::F32 { microkernel::TALL } else { BF16_ROWS };
+        let (tall, wide) = grid(size, m.div_ceil(grain), n.div_ceil(COLUMNS));
         let cut = |count: usize, grain: usize, parts: usize, part: usize| {
             let grains = count.div_ceil(grain);
             (grains * part / parts * grain).min(count)..(grains * (part + 1) / parts * grain).min(count)
         };
         let c = Shared::new(c);
         team.run(tall * wide, &|part| {
-            let rows = cut(m, microkernel::TALL, tall, part / wide);
+            let rows = cut(m, grain, tall, part / wide);
             let columns = cut(n, COLUMNS, wide, part % wide);
             // SAFETY: the caller's promises; parts of the result are apart.
             unsafe { self.part(&rows, &columns, c.first()) };
@@ -187,7 +203,7 @@ fn grid(size: usize, rows: usize, columns: usize) -> (usize, usize) {
         .expect("one cut at least")
 }
 
-/// `c = a b`, or added to `c`, on this thread; sizes `[m, k] [k, n]`.
+/// `c = a b`, or added to `c`, in f32 on this thread; sizes `[m, k] [k, n]`.
 ///
 /// # Panics
 /// If a view leaves its slice, or `k` is 0.
@@ -203,15 +219,16 @@ pub(crate) fn product(
     c: &mut [f32],
     cv: View,
 ) {
-    team_product(None, m, n, k, a, av, b, bv, into, c, cv);
+    team_product(None, Products::F32, m, n, k, a, av, b, bv, into, c, cv);
 }
 
-/// [`product`] by a team, with the same result.
+/// [`product`] by a team and of any kind. The result is the same whatever the team.
 ///
 /// # Panics
 /// As [`product`].
 pub(crate) fn team_product(
     team: Option<&Team>,
+    products: Products,
     m: usize,
     n: usize,
     k: usize,
@@ -231,8 +248,8 @@ pub(crate) fn team_product(
     assert!(av.end(m, k) <= a.len(), "left operand [{m}, {k}] ends at {} of {}", av.end(m, k), a.len());
     assert!(bv.end(k, n) <= b.len(), "right operand [{k}, {n}] ends at {} of {}", bv.end(k, n), b.len());
     assert!(cv.end(m, n) <= c.len(), "result [{m}, {n}] ends at {} of {}", cv.end(m, n), c.len());
-    let kernel = Kernel::choose(m, n, k, av, bv, cv);
-    let operands = Operands { k, a, av, b, bv, add: into == Into::Add, cv, kernel };
+    let kernel = Kernel::choose(products, m, n, k, av, bv, cv);
+    let operands = Operands { k, a, av, b, bv, add: into == Into::Add, cv, products, kernel };
     // SAFETY: asserted above, and `c` is borrowed uniquely.
     unsafe { operands.run(team, m, n, c) }
 }
@@ -243,6 +260,7 @@ pub(crate) fn team_product(
 /// If a slice is too short, or the processor can't.
 pub(crate) fn product_with_panels(
     team: Option<&Team>,
+    products: Products,
     m: usize,
     n: usize,
     k: usize,
@@ -256,14 +274,15 @@ pub(crate) fn product_with_panels(
     }
     count(m, n, k);
     assert!(
-        microkernel::available() && k > 0,
+        panels::available(products) && k > 0,
         "panels without their instructions, or a product over nothing"
     );
-    assert!(panels.len() == panels::len(n, k), "panels of [{n}, {k}]: {}", panels.len());
+    assert!(panels.len() == panels::len(products, n, k), "panels of [{n}, {k}]: {}", panels.len());
     assert!(x.len() >= m * k && y.len() >= m * n, "[{m}, {k}] of {}, [{m}, {n}] of {}", x.len(), y.len());
     let (av, cv) = (View::rows(0, k), View::rows(0, n));
     let kernel = Kernel::Panels(panels, n);
-    let operands = Operands { k, a: x, av, b: &[], bv: View::rows(0, 0), add: into == Into::Add, cv, kernel };
+    let (bv, add) = (View::rows(0, 0), into == Into::Add);
+    let operands = Operands { k, a: x, av, b: &[], bv, add, cv, products, kernel };
     // SAFETY: asserted above, and `y` is borrowed uniquely.
     unsafe { operands.run(team, m, n, y) }
 }

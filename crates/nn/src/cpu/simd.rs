@@ -121,6 +121,23 @@ vectorised! {
         lanes!(n, |i| x[i] * y[i])
     }
 
+    /// `sums[i][j] += Σ a[i][p] · b[p][j]` over 16 pairs `p` of numbers in bfloat16, which lie in the bits of `a` and `b`; all are `[16, 16]`.
+    fn bf16_tile(a: &[f32], b: &[f32], sums: &mut [f32]) {
+        let both = |pair: f32| {
+            let bits = pair.to_bits();
+            (f32::from_bits(bits << 16), f32::from_bits(bits & 0xffff_0000))
+        };
+        for (a, sums) in a.chunks_exact(16).zip(sums.chunks_exact_mut(16)) {
+            for (&a, b) in a.iter().zip(b.chunks_exact(16)) {
+                let (first, second) = both(a);
+                for (sum, &b) in sums.iter_mut().zip(b) {
+                    let b = both(b);
+                    *sum = fma::<FMA>(second, b.1, fma::<FMA>(first, b.0, *sum));
+                }
+            }
+        }
+    }
+
     /// `Σ x²` in double precision.
     fn square_sum(x: &[f32]) -> f64 {
         let mut sums = [0.0f64; 16];

@@ -86,11 +86,11 @@ impl Engine {
     fn zeros(config: &Config, device: &Device) -> Result<Engine, Error> {
         let decoder = Decoder::new(config);
         let (driver, precision): (Arc<dyn fgrpo_cuda::Driver>, Precision) = match *device {
-            Device::Cpu { threads } => {
+            Device::Cpu { threads, products } => {
                 assert!(threads > 0, "a device of 0 threads");
                 crate::cpu::level::check()?;
                 EngineOn::<CpuBackend>::check(config);
-                let backend = CpuBackend::new(config, &decoder.layout, decoder.head(), threads)?;
+                let backend = CpuBackend::new(config, &decoder.layout, decoder.head(), threads, products)?;
                 return Ok(Engine(Any::Cpu(EngineOn::new(decoder, backend))));
             }
             Device::Cuda { ordinal, precision } => match fgrpo_cuda::Gpu::open(ordinal, None) {

@@ -3,6 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
+use crate::cpu::bf16::Unit;
 use crate::error::Error;
 
 /// What executes.
@@ -13,6 +16,8 @@ pub enum Device {
     Cpu {
         /// At least 1.
         threads: usize,
+        /// How linear maps and the vocabulary head are multiplied.
+        products: Products,
     },
     /// An NVIDIA GPU.
     Cuda {
@@ -39,6 +44,62 @@ pub enum Precision {
     F32,
     /// bfloat16 for the network; the 16 bits that rounding takes from each weight are kept beside it, so that no update is lost.
     Bf16,
+}
+
+impl Device {
+    /// The CPU with so many threads, in f32.
+    pub const fn cpu(threads: usize) -> Device {
+        Device::Cpu { threads, products: Products::F32 }
+    }
+}
+
+/// How the CPU multiplies in linear maps and the vocabulary head, forward and backward. Weights, activations, gradients, sums, attention and the optimizer are f32 in all.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Products {
+    /// Numbers in f32.
+    #[default]
+    F32,
+    /// Each number as the sum of two in bfloat16, whose products are summed but for that of the two small ones: a result is off by about 1e-5 of its terms' size.
+    Bf16x3,
+    /// Numbers rounded to bfloat16: off by about 4e-3.
+    Bf16,
+}
+
+impl Products {
+    /// The instructions that multiply on this processor: those in use for f32, else AMX or AVX-512 BF16. `None` where numbers in bfloat16 are emulated, which is much
+    /// slower than f32.
+    pub fn unit(self) -> Option<&'static str> {
+        match (self, crate::cpu::bf16::unit()) {
+            (Products::F32, _) => Some(crate::cpu::level::level().name()),
+            (_, Unit::Amx) => Some("AMX"),
+            (_, Unit::Avx512) => Some("AVX-512 BF16"),
+            (_, Unit::Portable) => None,
+        }
+    }
+}
+
+impl fmt::Display for Products {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Products::F32 => "f32",
+            Products::Bf16x3 => "bf16x3",
+            Products::Bf16 => "bf16",
+        })
+    }
+}
+
+impl FromStr for Products {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Products, Error> {
+        let all = [Products::F32, Products::Bf16x3, Products::Bf16];
+        all.into_iter().find(|products| products.to_string() == name).ok_or_else(|| Error::Request {
+            field: "products",
+            found: name.to_string(),
+            wanted: "f32, bf16x3 or bf16".into(),
+        })
+    }
 }
 
 /// A device by name, before it is known how many threads the CPU may use: `cpu`, `cuda`, `cuda:1`.
@@ -75,10 +136,10 @@ impl DeviceName {
         }
     }
 
-    /// The device: the CPU with so many threads, a GPU with this precision.
-    pub fn device(self, threads: usize, precision: Precision) -> Device {
+    /// The device: the CPU with so many threads and such products, a GPU with this precision.
+    pub fn device(self, threads: usize, products: Products, precision: Precision) -> Device {
         match self {
-            DeviceName::Cpu => Device::Cpu { threads },
+            DeviceName::Cpu => Device::Cpu { threads, products },
             DeviceName::Cuda { ordinal } => Device::Cuda { ordinal, precision },
             #[cfg(feature = "cuda-emulator")]
             DeviceName::CudaEmulated => Device::CudaEmulated { memory: 4 << 30, precision },

@@ -1,17 +1,33 @@
 //! The device that the engine's tests run on, so that each is written once.
 //!
-//! `FGRPO_TEST_DEVICE=cuda-emulated` takes the emulated GPU (feature `cuda-emulator`), `cuda` a real one; unset, it is the processor.
+//! `FGRPO_TEST_PRODUCTS=bf16x3` (or `bf16`) is how the processor multiplies. `FGRPO_TEST_DEVICE=cuda-emulated` takes the emulated GPU (feature `cuda-emulator`), `cuda` a real one; unset, it is the processor.
 
-use fgrpo_nn::{Device, Precision};
+use fgrpo_nn::{Device, Precision, Products};
 
 /// The device; on the processor, of so many threads.
 pub(crate) fn device(threads: usize) -> Device {
     match std::env::var("FGRPO_TEST_DEVICE").as_deref() {
-        Err(_) | Ok("cpu") => Device::Cpu { threads },
+        Err(_) | Ok("cpu") => Device::Cpu { threads, products: products() },
         Ok("cuda") => Device::Cuda { ordinal: 0, precision: Precision::F32 },
         #[cfg(feature = "cuda-emulator")]
         Ok("cuda-emulated") => Device::CudaEmulated { memory: 1 << 30, precision: Precision::F32 },
         Ok(other) => panic!("FGRPO_TEST_DEVICE: {other:?} is no device of this build"),
+    }
+}
+
+/// How the processor multiplies.
+fn products() -> Products {
+    std::env::var("FGRPO_TEST_PRODUCTS").map_or(Products::F32, |name| name.parse().unwrap())
+}
+
+/// How far numbers may be off that are off by `f32` with products in f32: numbers in bfloat16 have 16 or 8 bits in place of 24, and one that rounds the other way after
+/// a difference in its last place carries it on.
+#[allow(dead_code, reason = "not every program compares numbers")]
+pub(crate) fn tolerance(f32: f32) -> f32 {
+    match products() {
+        Products::F32 => f32,
+        Products::Bf16x3 => 20.0 * f32,
+        Products::Bf16 => 5000.0 * f32,
     }
 }
 

@@ -8,7 +8,7 @@ use fgrpo_nn::{
 
 use crate::reference::{Numbers, configs, engine_on, forest};
 
-const CPU: Device = Device::Cpu { threads: 1 };
+const CPU: Device = Device::cpu(1);
 const GPU: Device = Device::CudaEmulated { memory: 1 << 30, precision: Precision::F32 };
 const GPU_BF16: Device = Device::CudaEmulated { memory: 1 << 30, precision: Precision::Bf16 };
 

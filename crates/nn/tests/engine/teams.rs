@@ -4,6 +4,7 @@ use fgrpo_nn::config::{Architecture, Config};
 use fgrpo_nn::kernels::small_decoder;
 use fgrpo_nn::{Batch, Engine};
 
+use crate::device::tolerance;
 use crate::reference::{Numbers, engine};
 
 /// Large enough that teams share the work of every operation.
@@ -60,7 +61,7 @@ fn agree(a: &[Vec<f32>; 2], b: &[Vec<f32>; 2]) -> bool {
             return bits(a) == bits(b);
         }
         let off = norm(&mut a.iter().zip(b).map(|(a, b)| a - b)) / norm(&mut a.iter().copied());
-        a.len() == b.len() && off < 1e-5
+        a.len() == b.len() && off < f64::from(tolerance(1e-5))
     })
 }
 

@@ -29,7 +29,7 @@ fn engine() -> Engine {
         eos_token_id: vec![0],
         pad_token_id: None,
     };
-    Engine::init(&config, 0.3, &|i| Key::new(7).nth_normal(i), &Device::Cpu { threads: 1 }).unwrap()
+    Engine::init(&config, 0.3, &|i| Key::new(7).nth_normal(i), &Device::cpu(1)).unwrap()
 }
 
 /// Groups of four with their success rate, on-policy.

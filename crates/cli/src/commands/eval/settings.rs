@@ -5,7 +5,7 @@ use crate::args::named::named;
 use crate::output::table::Format;
 use clap::parser::ValueSource;
 use clap::{CommandFactory, Parser, ValueEnum};
-use fgrpo_nn::{Device, DeviceName, Precision};
+use fgrpo_nn::{Device, DeviceName, Precision, Products};
 use fgrpo_train::bad_input;
 use fgrpo_train::config::{Config, ServerApi};
 use fgrpo_train::device;
@@ -116,6 +116,10 @@ pub struct Args {
     /// Where a checkpoint is sampled: cpu, cuda, or cuda:N for the GPU with number N [default: cpu].
     #[arg(long, help_heading = "Sampling")]
     pub device: Option<DeviceName>,
+    /// How the CPU multiplies matrices: f32, bf16x3 (1e-5 off, faster with AMX) or bf16 [default: the
+    /// configuration's, or f32].
+    #[arg(long, help_heading = "Sampling")]
+    pub products: Option<Products>,
 
     /// The server's interface.
     #[arg(long, value_parser = named::<Api>(), default_value = "chat", help_heading = "Server")]
@@ -369,10 +373,11 @@ impl Args {
     ///
     /// # Errors
     /// Bad input: a device that isn't on this machine or can't be used.
-    pub fn device(&self) -> anyhow::Result<Device> {
+    pub fn device(&self, training: Option<&Config>) -> anyhow::Result<Device> {
         let all = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let threads = self.threads.unwrap_or(all).max(1);
-        device::named(self.device.unwrap_or_default(), threads, Precision::F32)
+        let products = self.products.or(training.map(|config| config.compute.products)).unwrap_or_default();
+        device::named(self.device.unwrap_or_default(), threads, products, Precision::F32)
     }
 
     /// How long a server is tried.

@@ -38,7 +38,8 @@ impl CpuExecutor {
         }
         if let Some(packed) = &self.packed {
             let panels = packed.at(linear.weight.offset);
-            return product_with_panels(Some(&self.team), rows, outputs, inputs, x, panels, into, y);
+            let (team, products) = (Some(&self.team), self.products);
+            return product_with_panels(team, products, rows, outputs, inputs, x, panels, into, y);
         }
         let w = View::rows(linear.weight.offset, inputs).transposed();
         let (from, to) = (View::rows(0, inputs), View::rows(0, outputs));

@@ -32,7 +32,8 @@ impl CpuExecutor {
             if let Some(packed) = &self.packed {
                 let panels = packed.at(head.weight.offset);
                 let x = &x[first * d..];
-                product_with_panels(Some(&self.team), m, v, d, x, panels, Into::Replace, &mut logits);
+                let (team, products) = (Some(&self.team), self.products);
+                product_with_panels(team, products, m, v, d, x, panels, Into::Replace, &mut logits);
             } else {
                 let (x_view, w) = (View::rows(first * d, d), View::rows(head.weight.offset, d).transposed());
                 let to = View::rows(0, v);

@@ -101,6 +101,7 @@ fn workloads(config: &Config, lengths: &Lengths, gpu: Option<Precision>) -> [Wor
     let fitted = config.sft.as_ref().map_or(0, |sft| sft.batch_size * (prompt + new));
     let train = Workload {
         threads: config.threads(),
+        products: config.compute.products,
         gpu,
         chunk_tokens: DEFAULT_CHUNK_TOKENS.min(mini_batch.max(fitted)),
         checkpointing: config.compute.checkpoint_activations,

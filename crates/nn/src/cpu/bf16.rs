@@ -1,0 +1,359 @@
+//! Products of numbers in bfloat16, with sums in f32: how numbers are split, how operands lie in memory, and what multiplies them.
+//!
+//! A strip holds 16 lines of an operand (rows of the left one, columns of the right one) in blocks of 32 terms. A block is a tile of 16 x 16 pairs of terms, one
+//! KiB: `[row][pair]` on the left, `[pair][column]` on the right, as AMX reads them. Where a number has two parts, a block's tile of first parts is followed by
+//! one of second parts, and a product of two numbers is the sum of the three products in which a first part occurs.
+//!
+//! AMX multiplies where the processor has it, else AVX-512's instruction for bfloat16, else loops in Rust. The loops are slow: they are there so that every machine
+//! can compute what another has, up to the rounding of sums (the instructions also take numbers below 1e-38 for 0).
+
+#[cfg(target_arch = "x86_64")]
+mod amx;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod portable;
+
+use std::sync::OnceLock;
+
+use super::buffer::Buffer;
+use super::microkernel::Rows;
+use super::panels::{Format, LEFT_SCRATCH, Operand};
+
+/// Lines of a strip, and pairs of terms of a block.
+const SIDE: usize = 16;
+/// Terms of a block.
+const BLOCK: usize = 2 * SIDE;
+/// Pairs in a tile. A pair takes the place of an `f32`.
+const TILE: usize = SIDE * SIDE;
+
+/// What multiplies numbers in bfloat16.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unit {
+    /// AMX, by tiles.
+    Amx,
+    /// AVX-512 with its extension for bfloat16.
+    Avx512,
+    /// Loops in Rust.
+    Portable,
+}
+
+/// The best unit that the processor and the instruction set in use allow. AMX needs the system's permission, which is asked for here.
+pub(crate) fn unit() -> Unit {
+    static UNIT: OnceLock<Unit> = OnceLock::new();
+    *UNIT.get_or_init(|| {
+        #[cfg(target_arch = "x86_64")]
+        if super::level::level() == super::level::Level::Avx512 && is_x86_feature_detected!("avx512bf16") {
+            return if amx::permitted() { Unit::Amx } else { Unit::Avx512 };
+        }
+        Unit::Portable
+    })
+}
+
+/// On which side of a product an operand stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Hand {
+    Left,
+    Right,
+}
+
+/// Each number as `PARTS` numbers in bfloat16: 1 rounds it, 2 keeps what rounding takes away as a second number.
+pub(crate) struct Bf16<const PARTS: usize>;
+
+/// Which parts of a left and of a right number are multiplied. What is small comes first.
+const fn part_products(parts: usize) -> &'static [(usize, usize)] {
+    if parts == 1 { &[(0, 0)] } else { &[(1, 0), (0, 0), (0, 1)] }
+}
+
+/// Numbers of memory that `k` terms of a line take.
+fn depth<const PARTS: usize>(k: usize) -> usize {
+    k.next_multiple_of(BLOCK) / 2 * PARTS
+}
+
+/// Packs `lines` lines of `terms` terms into strips.
+///
+/// # Safety
+/// The unit must be this processor's, the lines readable, and whole strips writable.
+unsafe fn pack<const PARTS: usize>(
+    unit: Unit,
+    hand: Hand,
+    lines: usize,
+    terms: usize,
+    from: Operand,
+    to: *mut f32,
+) {
+    let depth = depth::<PARTS>(terms);
+    let tile = |line: usize, term: usize| {
+        let (lines, block) = (SIDE.min(lines - line), BLOCK.min(terms - term));
+        // SAFETY: the tile's lines and terms are the operand's, and its place is in the strips.
+        unsafe {
+            let (from, to) = (from.at(line, term), to.add(line * depth + term / BLOCK * PARTS * TILE));
+            match unit {
+                #[cfg(target_arch = "x86_64")]
+                Unit::Amx | Unit::Avx512 => avx512::pack::<PARTS>(hand, lines, block, from, to),
+                _ => portable::pack::<PARTS>(hand, lines, block, from, to),
+            }
+        }
+    };
+    // Along what lies together: the processor fetches long runs ahead.
+    if from.line == 1 {
+        for term in (0..terms).step_by(BLOCK) {
+            (0..lines).step_by(SIDE).for_each(|line| tile(line, term));
+        }
+    } else {
+        for line in (0..lines).step_by(SIDE) {
+            (0..terms).step_by(BLOCK).for_each(|term| tile(line, term));
+        }
+    }
+}
+
+/// Covers a result of `m` by `n` by squares of `side`, of [`SIDE`] where a part is no larger: `square(side, row, column, c, c_stride)`. A square that leaves the result
+/// is computed elsewhere and copied.
+///
+/// # Safety
+/// `m` rows of `n` numbers of `c` must be readable and writable.
+unsafe fn squares(
+    side: usize,
+    m: usize,
+    n: usize,
+    add: bool,
+    c: *mut f32,
+    c_stride: usize,
+    square: &dyn Fn(usize, usize, usize, *mut f32, usize),
+) {
+    for row in (0..m).step_by(side) {
+        for column in (0..n).step_by(side) {
+            let (tall, wide) = (side.min(m - row), side.min(n - column));
+            if side > SIDE && (tall <= SIDE || wide <= SIDE) {
+                // SAFETY: a part of the result.
+                unsafe {
+                    let c = c.add(row * c_stride + column);
+                    squares(SIDE, tall, wide, add, c, c_stride, &|side, i, j, c, stride| {
+                        square(side, row + i, column + j, c, stride);
+                    });
+                }
+            } else if tall < side || wide < side {
+                let mut whole = [0.0f32; 4 * TILE];
+                // SAFETY: `tall` rows of `wide` numbers of the result.
+                unsafe {
+                    let rows = |i: usize| (c.add((row + i) * c_stride + column), i * side);
+                    if add {
+                        (0..tall).map(rows).for_each(|(c, at)| {
+                            std::ptr::copy_nonoverlapping(c, whole.as_mut_ptr().add(at), wide);
+                        });
+                    }
+                    square(side, row, column, whole.as_mut_ptr(), side);
+                    (0..tall).map(rows).for_each(|(c, at)| {
+                        std::ptr::copy_nonoverlapping(whole.as_ptr().add(at), c, wide);
+                    });
+                }
+            } else {
+                // SAFETY: the square lies in the result.
+                square(side, row, column, unsafe { c.add(row * c_stride + column) }, c_stride);
+            }
+        }
+    }
+}
+
+/// `c = a b`, or added to `c`, over strips that lie `a_strip` and `b_strip` numbers apart.
+///
+/// # Safety
+/// The unit must be this processor's, the strips those of `m` rows and `n` columns of `k` terms, `m` rows of `n` numbers of `c` readable and writable.
+unsafe fn multiply<const PARTS: usize>(
+    unit: Unit,
+    m: usize,
+    n: usize,
+    k: usize,
+    a: Rows,
+    b: Rows,
+    add: bool,
+    c: *mut f32,
+    c_stride: usize,
+) {
+    let blocks = k.div_ceil(BLOCK);
+    // SAFETY: strips of rows below `m` and columns below `n`; the result is the caller's promise.
+    unsafe {
+        let left = |row: usize| Rows { first: a.first.add(row / SIDE * a.stride), ..a };
+        let right = |column: usize| Rows { first: b.first.add(column / SIDE * b.stride), ..b };
+        match unit {
+            #[cfg(target_arch = "x86_64")]
+            Unit::Amx => {
+                amx::begin();
+                squares(2 * SIDE, m, n, add, c, c_stride, &|side, row, column, c, stride| {
+                    let (a, b) = (left(row), right(column));
+                    if side == SIDE {
+                        amx::tile::<PARTS>(blocks, a.first, b.first, add, c, stride);
+                    } else {
+                        amx::four_tiles::<PARTS>(blocks, a, b, add, c, stride);
+                    }
+                });
+                amx::end();
+            }
+            #[cfg(target_arch = "x86_64")]
+            Unit::Avx512 => squares(SIDE, m, n, add, c, c_stride, &|_, row, column, c, stride| {
+                avx512::tile::<PARTS>(blocks, left(row).first, right(column).first, add, c, stride);
+            }),
+            _ => squares(SIDE, m, n, add, c, c_stride, &|_, row, column, c, stride| {
+                portable::tile::<PARTS>(blocks, left(row).first, right(column).first, add, c, stride);
+            }),
+        }
+    }
+}
+
+impl<const PARTS: usize> Format for Bf16<PARTS> {
+    fn columns() -> usize {
+        2 * SIDE
+    }
+
+    fn len(n: usize, k: usize) -> usize {
+        n.next_multiple_of(SIDE) * depth::<PARTS>(k)
+    }
+
+    fn panel(_: usize, k: usize, column: usize, term: usize) -> (usize, usize) {
+        (column * depth::<PARTS>(k) + SIDE * depth::<PARTS>(term), SIDE * depth::<PARTS>(k))
+    }
+
+    unsafe fn pack_right(n: usize, k: usize, b: Operand, to: *mut f32) {
+        // SAFETY: the caller's promises.
+        unsafe { pack::<PARTS>(unit(), Hand::Right, n, k, b, to) }
+    }
+
+    unsafe fn left(m: usize, k: usize, a: Operand, packed: &mut Buffer) -> Operand {
+        packed.reserve(LEFT_SCRATCH);
+        // SAFETY: the caller's promises; blocks are no larger than the space.
+        unsafe { pack::<PARTS>(unit(), Hand::Left, m, k, a, packed.as_mut_ptr()) };
+        Operand { first: packed.as_ptr(), line: SIDE * depth::<PARTS>(k), term: 1 }
+    }
+
+    unsafe fn multiply(
+        m: usize,
+        n: usize,
+        k: usize,
+        a: Operand,
+        b: Rows,
+        add: bool,
+        c: *mut f32,
+        c_stride: usize,
+        _: *const f32,
+    ) {
+        // SAFETY: the caller's promises.
+        unsafe {
+            let a = Rows { first: a.first, stride: a.line };
+            multiply::<PARTS>(unit(), m, n, k, a, b, add, c, c_stride);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The units that this processor has, the portable one first.
+    fn units() -> Vec<Unit> {
+        match unit() {
+            Unit::Portable => vec![Unit::Portable],
+            Unit::Avx512 => vec![Unit::Portable, Unit::Avx512],
+            Unit::Amx => vec![Unit::Portable, Unit::Avx512, Unit::Amx],
+        }
+    }
+
+    fn numbers(count: usize, mut state: u64) -> Vec<f32> {
+        let mut next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 40) as f32 / (1 << 23) as f32 - 1.0
+        };
+        (0..count).map(|_| next() * (8.0 * next()).exp2()).collect()
+    }
+
+    fn packed<const PARTS: usize>(
+        unit: Unit,
+        hand: Hand,
+        lines: usize,
+        terms: usize,
+        from: Operand,
+    ) -> Vec<f32> {
+        let mut to = vec![f32::NAN; Bf16::<PARTS>::len(lines, terms)];
+        // SAFETY: all of the sizes they were made with.
+        unsafe { pack::<PARTS>(unit, hand, lines, terms, from, to.as_mut_ptr()) };
+        to
+    }
+
+    fn bits(numbers: &[f32]) -> Vec<u32> {
+        numbers.iter().map(|number| number.to_bits()).collect()
+    }
+
+    fn compare<const PARTS: usize>(m: usize, n: usize, k: usize, by_lines: bool, add: bool, seed: u64) {
+        let (a, b, before) = (numbers(m * k, seed), numbers(n * k, seed + 1), numbers(m * n, seed + 2));
+        let operand = |numbers: &[f32], lines: usize| {
+            let (line, term) = if by_lines { (k, 1) } else { (1, lines) };
+            Operand { first: numbers.as_ptr(), line, term }
+        };
+        let mut first: Option<Vec<f32>> = None;
+        for unit in units() {
+            let left = packed::<PARTS>(unit, Hand::Left, m, k, operand(&a, m));
+            let right = packed::<PARTS>(unit, Hand::Right, n, k, operand(&b, n));
+            let strip = SIDE * depth::<PARTS>(k);
+            let run = |row: usize, rows: usize, to: &mut [f32]| {
+                let of = |numbers: &[f32]| Rows { first: numbers.as_ptr(), stride: strip };
+                let one = packed::<PARTS>(unit, Hand::Left, rows, k, operand(&a, m).at(row, 0));
+                assert!(row > 0 || rows < m || bits(&one) == bits(&left));
+                // SAFETY: all of the sizes they were made with.
+                unsafe { multiply::<PARTS>(unit, rows, n, k, of(&one), of(&right), add, to.as_mut_ptr(), n) };
+            };
+            let mut c = before.clone();
+            run(0, m, &mut c);
+            for row in [0, m / 2, m - 1] {
+                let mut alone = before[row * n..][..n].to_vec();
+                run(row, 1, &mut alone);
+                assert_eq!(bits(&alone), bits(&c[row * n..][..n]), "{unit:?}: row {row} by itself");
+            }
+            let Some(wanted) = &first else {
+                first = Some(c);
+                continue;
+            };
+            for (hand, numbers, of) in [(Hand::Left, &left, (m, &a)), (Hand::Right, &right, (n, &b))] {
+                let portable = packed::<PARTS>(Unit::Portable, hand, of.0, k, operand(of.1, of.0));
+                assert_eq!(bits(numbers), bits(&portable), "{unit:?}, {hand:?}");
+            }
+            let size = |i: usize| -> f32 {
+                let element = |numbers: &[f32], of: usize, line: usize, term: usize| {
+                    if by_lines { numbers[line * k + term] } else { numbers[term * of + line] }
+                };
+                let pairs = (0..k).map(|t| (element(&a, m, i / n, t) * element(&b, n, i % n, t)).abs());
+                before[i].abs() + pairs.sum::<f32>()
+            };
+            for (i, (found, wanted)) in c.iter().zip(wanted).enumerate() {
+                assert!((found - wanted).abs() <= 3e-6 * size(i), "{unit:?}, {i}: {found}, wanted {wanted}");
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(60))]
+
+        #[test]
+        fn every_unit_packs_the_same_bits_sums_alike_and_a_row_does_not_depend_on_its_neighbours(
+            m in 1usize..80, n in 1usize..=32, k in 1usize..130, by_lines: bool, add: bool, seed in 0u64..1000,
+        ) {
+            compare::<1>(m, n, k, by_lines, add, seed);
+            compare::<2>(m, n, k, by_lines, add, seed);
+        }
+    }
+
+    #[test]
+    fn two_parts_keep_sixteen_bits_and_what_is_no_number_stays_none() {
+        for unit in units() {
+            for x in [1.0f32, -1.000_123_4, 3.141_592_7e20, 2.7e-20, 0.0, f32::INFINITY, f32::NAN] {
+                let from = Operand { first: &x, line: 1, term: 1 };
+                let both = packed::<2>(unit, Hand::Left, 1, 1, from);
+                let part = |part: usize| f32::from_bits(both[part * TILE].to_bits() << 16);
+                let sum = part(0) + part(1);
+                let near = (sum - x).abs() <= x.abs() / f32::from(1u16 << 15) / 2.0;
+                assert!(near || !x.is_finite() && !sum.is_finite(), "{unit:?}: {x} as {sum}");
+                assert_eq!(both.iter().filter(|pair| pair.to_bits() != 0).count(), {
+                    usize::from(part(0) != 0.0) + usize::from(part(1) != 0.0)
+                });
+            }
+        }
+    }
+}

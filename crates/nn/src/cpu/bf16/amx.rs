@@ -1,0 +1,239 @@
+//! Numbers in bfloat16 by AMX: 16 x 16 sums in a register, 8,192 multiplications in an instruction.
+//!
+//! The compiler's own functions for AMX are not stable yet, so the instructions stand here as assembly. Tiles are configured at the start of a product and released
+//! at its end, so that no thread carries them through a change of context.
+
+use std::arch::asm;
+
+use super::super::microkernel::Rows;
+use super::TILE;
+
+/// Whether the processor has AMX for bfloat16, and the system lets this process use it.
+pub(super) fn permitted() -> bool {
+    const BF16_AND_TILES: u32 = 1 << 22 | 1 << 24;
+    let has = std::arch::x86_64::__cpuid(0).eax >= 7
+        && std::arch::x86_64::__cpuid_count(7, 0).edx & BF16_AND_TILES == BF16_AND_TILES;
+    has && system_permits()
+}
+
+/// Linux gives each process the tiles' registers on request. The request is for all threads, those to come included.
+#[cfg(target_os = "linux")]
+fn system_permits() -> bool {
+    const GET: libc::c_long = 0x1022;
+    const REQUEST: libc::c_long = 0x1023;
+    const TILE_DATA: u64 = 18;
+    let mut given = 0u64;
+    // SAFETY: both calls write at most the eight bytes of `given`.
+    unsafe {
+        libc::syscall(libc::SYS_arch_prctl, REQUEST, TILE_DATA) == 0
+            && libc::syscall(libc::SYS_arch_prctl, GET, &raw mut given) == 0
+            && given & 1 << TILE_DATA != 0
+    }
+}
+
+/// Other systems are not asked.
+#[cfg(not(target_os = "linux"))]
+fn system_permits() -> bool {
+    false
+}
+
+/// What `ldtilecfg` reads: eight tiles of 16 rows of 64 bytes.
+#[repr(C, align(64))]
+struct Tiles {
+    palette: u8,
+    start_row: u8,
+    reserved: [u8; 14],
+    row_bytes: [u16; 16],
+    rows: [u8; 16],
+}
+
+static TILES: Tiles = {
+    let (mut row_bytes, mut rows) = ([0; 16], [0; 16]);
+    let mut i = 0;
+    while i < 8 {
+        (row_bytes[i], rows[i]) = (64, 16);
+        i += 1;
+    }
+    Tiles { palette: 1, start_row: 0, reserved: [0; 14], row_bytes, rows }
+};
+
+/// Makes this thread's tiles usable.
+///
+/// # Safety
+/// AMX must be [`permitted`].
+pub(super) unsafe fn begin() {
+    // SAFETY: the caller's promise; 64 bytes are read.
+    unsafe { asm!("ldtilecfg [{}]", in(reg) &raw const TILES, options(nostack, readonly, preserves_flags)) }
+}
+
+/// Gives them back.
+///
+/// # Safety
+/// After [`begin`], on the same thread.
+pub(super) unsafe fn end() {
+    // SAFETY: the caller's promise.
+    unsafe { asm!("tilerelease", options(nostack, nomem, preserves_flags)) }
+}
+
+/// Assembly whose tiles are all taken for overwritten. `s` is the distance of a tile's rows in bytes, `cs` that of the result's.
+macro_rules! tiles {
+    ($($line:literal)*; $($operands:tt)*) => {
+        asm!(
+            $($line,)*
+            $($operands)*
+            s = in(reg) 64usize,
+            out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+            out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+            options(nostack),
+        )
+    };
+}
+
+/// 16 x 16 results of one strip each.
+///
+/// # Safety
+/// After [`begin`]; `blocks` blocks of `a` and `b` must be readable, 16 rows of 16 numbers of `c` readable and writable.
+pub(super) unsafe fn tile<const PARTS: usize>(
+    blocks: usize,
+    a: *const f32,
+    b: *const f32,
+    add: bool,
+    c: *mut f32,
+    c_stride: usize,
+) {
+    macro_rules! one {
+        ($($line:literal)*) => {
+            tiles!(
+                "tilezero tmm0"
+                "test {add}, {add}"
+                "jz 2f"
+                "tileloadd tmm0, [{c} + {cs}]"
+                "2:"
+                $($line)*
+                "dec {n}"
+                "jnz 2b"
+                "tilestored [{c} + {cs}], tmm0";
+                a = inout(reg) a => _, b = inout(reg) b => _, n = inout(reg) blocks => _,
+                add = in(reg) usize::from(add), c = in(reg) c, cs = in(reg) 4 * c_stride,
+            )
+        };
+    }
+    // SAFETY: the caller's promises.
+    unsafe {
+        if PARTS == 1 {
+            one!(
+                "tileloadd tmm4, [{a} + {s}]"
+                "tileloadd tmm6, [{b} + {s}]"
+                "tdpbf16ps tmm0, tmm4, tmm6"
+                "add {a}, 1024"
+                "add {b}, 1024"
+            );
+        } else {
+            one!(
+                "tileloadd tmm5, [{a} + {s} + 1024]"
+                "tileloadd tmm6, [{b} + {s}]"
+                "tdpbf16ps tmm0, tmm5, tmm6"
+                "tileloadd tmm4, [{a} + {s}]"
+                "tdpbf16ps tmm0, tmm4, tmm6"
+                "tileloadd tmm7, [{b} + {s} + 1024]"
+                "tdpbf16ps tmm0, tmm4, tmm7"
+                "add {a}, 2048"
+                "add {b}, 2048"
+            );
+        }
+    }
+}
+
+/// 32 x 32 results of two strips each.
+///
+/// # Safety
+/// As for [`tile`], with 32 rows of 32 numbers of `c`.
+pub(super) unsafe fn four_tiles<const PARTS: usize>(
+    blocks: usize,
+    a: Rows,
+    b: Rows,
+    add: bool,
+    c: *mut f32,
+    c_stride: usize,
+) {
+    const { assert!(TILE == 256) };
+    // SAFETY: the second strips and the result's second half are there by the caller's promise.
+    let (a2, b2, c2) = unsafe { (a.first.add(a.stride), b.first.add(b.stride), c.add(16 * c_stride)) };
+    macro_rules! four {
+        ($($line:literal)*) => {
+            tiles!(
+                "test {add}, {add}"
+                "jz 3f"
+                "tileloadd tmm0, [{c} + {cs}]"
+                "tileloadd tmm1, [{c} + {cs} + 64]"
+                "tileloadd tmm2, [{c2} + {cs}]"
+                "tileloadd tmm3, [{c2} + {cs} + 64]"
+                "jmp 2f"
+                "3:"
+                "tilezero tmm0"
+                "tilezero tmm1"
+                "tilezero tmm2"
+                "tilezero tmm3"
+                "2:"
+                $($line)*
+                "dec {n}"
+                "jnz 2b"
+                "tilestored [{c} + {cs}], tmm0"
+                "tilestored [{c} + {cs} + 64], tmm1"
+                "tilestored [{c2} + {cs}], tmm2"
+                "tilestored [{c2} + {cs} + 64], tmm3";
+                a = inout(reg) a.first => _, a2 = inout(reg) a2 => _,
+                b = inout(reg) b.first => _, b2 = inout(reg) b2 => _, n = inout(reg) blocks => _,
+                add = in(reg) usize::from(add), c = in(reg) c, c2 = in(reg) c2, cs = in(reg) 4 * c_stride,
+            )
+        };
+    }
+    // Loads stand between multiplications, which wait for them otherwise.
+    // SAFETY: the caller's promises.
+    unsafe {
+        if PARTS == 1 {
+            four!(
+                "tileloadd tmm4, [{a} + {s}]"
+                "tileloadd tmm6, [{b} + {s}]"
+                "tileloadd tmm7, [{b2} + {s}]"
+                "tdpbf16ps tmm0, tmm4, tmm6"
+                "tileloadd tmm5, [{a2} + {s}]"
+                "tdpbf16ps tmm1, tmm4, tmm7"
+                "tdpbf16ps tmm2, tmm5, tmm6"
+                "tdpbf16ps tmm3, tmm5, tmm7"
+                "add {a}, 1024"
+                "add {a2}, 1024"
+                "add {b}, 1024"
+                "add {b2}, 1024"
+            );
+        } else {
+            // Second parts of the left, then first parts, then second parts of the right.
+            four!(
+                "tileloadd tmm4, [{a} + {s} + 1024]"
+                "tileloadd tmm6, [{b} + {s}]"
+                "tileloadd tmm7, [{b2} + {s}]"
+                "tdpbf16ps tmm0, tmm4, tmm6"
+                "tileloadd tmm5, [{a2} + {s} + 1024]"
+                "tdpbf16ps tmm1, tmm4, tmm7"
+                "tileloadd tmm4, [{a} + {s}]"
+                "tdpbf16ps tmm2, tmm5, tmm6"
+                "tdpbf16ps tmm3, tmm5, tmm7"
+                "tileloadd tmm5, [{a2} + {s}]"
+                "tdpbf16ps tmm0, tmm4, tmm6"
+                "tdpbf16ps tmm1, tmm4, tmm7"
+                "tdpbf16ps tmm2, tmm5, tmm6"
+                "tileloadd tmm6, [{b} + {s} + 1024]"
+                "tdpbf16ps tmm3, tmm5, tmm7"
+                "tileloadd tmm7, [{b2} + {s} + 1024]"
+                "tdpbf16ps tmm0, tmm4, tmm6"
+                "tdpbf16ps tmm1, tmm4, tmm7"
+                "tdpbf16ps tmm2, tmm5, tmm6"
+                "tdpbf16ps tmm3, tmm5, tmm7"
+                "add {a}, 2048"
+                "add {a2}, 2048"
+                "add {b}, 2048"
+                "add {b2}, 2048"
+            );
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Numbers in bfloat16 by loops in Rust.
+
+use half::bf16;
+
+use super::super::panels::Operand;
+use super::super::simd;
+use super::{BLOCK, Hand, SIDE, TILE, part_products};
+
+/// Packs a tile for each part; what is beyond the lines and terms becomes 0.
+///
+/// # Safety
+/// The lines and terms must be readable, `PARTS` tiles writable.
+pub(super) unsafe fn pack<const PARTS: usize>(
+    hand: Hand,
+    lines: usize,
+    terms: usize,
+    from: Operand,
+    to: *mut f32,
+) {
+    for line in 0..SIDE {
+        for pair in 0..SIDE {
+            let mut bits = [0u32; PARTS];
+            for half in 0..2 {
+                let term = 2 * pair + half;
+                if line >= lines || term >= terms {
+                    continue;
+                }
+                // SAFETY: one of the operand's numbers.
+                let mut rest = unsafe { *from.at(line, term).first };
+                for bits in &mut bits {
+                    let part = bf16::from_f32(rest);
+                    *bits |= u32::from(part.to_bits()) << (16 * half);
+                    rest -= part.to_f32();
+                }
+            }
+            let at = if hand == Hand::Left { line * SIDE + pair } else { pair * SIDE + line };
+            for (part, bits) in bits.into_iter().enumerate() {
+                // SAFETY: within the part's tile.
+                unsafe { *to.add(part * TILE + at) = f32::from_bits(bits) };
+            }
+        }
+    }
+}
+
+/// 16 x 16 results of one strip each.
+///
+/// # Safety
+/// `blocks` blocks of `a` and `b` must be readable, 16 rows of 16 numbers of `c` readable and writable.
+pub(super) unsafe fn tile<const PARTS: usize>(
+    blocks: usize,
+    a: *const f32,
+    b: *const f32,
+    add: bool,
+    c: *mut f32,
+    c_stride: usize,
+) {
+    const { assert!(BLOCK == 2 * SIDE) };
+    let mut sums = [0.0f32; TILE];
+    // SAFETY: the caller's promises.
+    unsafe {
+        if add {
+            for (i, sums) in sums.chunks_exact_mut(SIDE).enumerate() {
+                std::ptr::copy_nonoverlapping(c.add(i * c_stride), sums.as_mut_ptr(), SIDE);
+            }
+        }
+        for block in 0..blocks {
+            for &(of_a, of_b) in part_products(PARTS) {
+                let tile = |x: *const f32, part: usize| {
+                    std::slice::from_raw_parts(x.add((block * PARTS + part) * TILE), TILE)
+                };
+                simd::bf16_tile(tile(a, of_a), tile(b, of_b), &mut sums);
+            }
+        }
+        for (i, sums) in sums.chunks_exact(SIDE).enumerate() {
+            std::ptr::copy_nonoverlapping(sums.as_ptr(), c.add(i * c_stride), SIDE);
+        }
+    }
+}

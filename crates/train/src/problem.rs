@@ -1,4 +1,4 @@
-//! What a policy is trained on: prompts, demonstrations and grades. The one trait of the binary.
+//! What a policy is trained on: prompts, demonstrations and grades, behind the trait [`Task`].
 
 pub mod dataset;
 
@@ -18,7 +18,7 @@ use fgrpo_core::rng::Key;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// Which problems: those trained on, or those kept apart for evaluation.
+/// A split: the training problems or the held-out problems for evaluation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Split {
     /// Training problems.
@@ -36,12 +36,12 @@ pub struct Prompt {
     pub tokens: Vec<u32>,
 }
 
-/// A source of problems that knows how to grade their answers.
+/// A source of problems, which also grades completions.
 pub trait Task: Send + Sync {
-    /// Number of problems of a split.
+    /// Number of problems in a split.
     fn len(&self, split: Split) -> u64;
 
-    /// Whether a split has no problem.
+    /// Whether a split has no problems.
     fn is_empty(&self, split: Split) -> bool {
         self.len(split) == 0
     }
@@ -49,30 +49,30 @@ pub trait Task: Send + Sync {
     /// Problem `id` of a split.
     fn prompt(&self, split: Split, id: u64) -> Prompt;
 
-    /// The training problems at some positions of the endless sequence of prompts, a function of `order`
-    /// and the position alone. Each pass over the problems is an order of its own.
+    /// The training problems at some positions of the endless sequence of prompts. Depends only on `order` and the
+    /// position. Each pass over the problems has its own order.
     fn training(&self, order: Key, positions: Range<u64>) -> Vec<u64> {
         let n = self.len(Split::Train);
         positions.map(|p| order.with(p / n).permute(p % n, n)).collect()
     }
 
-    /// The held-out problems with all that asks and grades them, one part for each source that has any.
+    /// The held-out problems with everything needed to prompt and grade them: one part for each source that has any.
     ///
     /// # Errors
-    /// Reference answers that are no JSON.
+    /// A reference answer that can't be written as JSON.
     fn held_out(&self) -> anyhow::Result<Vec<held_out::Part>>;
 
-    /// The source that a problem comes from, where there are several.
+    /// The source of a problem, if there are several sources.
     fn part(&self, _split: Split, _id: u64) -> Option<&str> {
         None
     }
 
-    /// The number under which logs and reports know a problem.
+    /// The problem's number in logs and reports.
     fn number(&self, _split: Split, id: u64) -> u64 {
         id
     }
 
-    /// A completion to imitate, with its end token; `None` where the problem has none.
+    /// A completion to imitate, including its end token; `None` if the problem has no demonstration.
     fn demonstration(&self, split: Split, id: u64) -> Option<Vec<u32>>;
 
     /// Whether a problem has a demonstration.
@@ -80,69 +80,69 @@ pub trait Task: Send + Sync {
         self.demonstration(split, id).is_some()
     }
 
-    /// Grades a completion (token ids, the stop token included where there is one).
+    /// Grades a completion: token ids, including the stop token if there is one.
     fn grade(&self, split: Split, id: u64, completion: &[u32], truncated: bool) -> Graded;
 
     /// Tokens that end a completion.
     fn stop_tokens(&self) -> &[u32];
 
-    /// Texts that end a completion, wherever token boundaries fall.
+    /// Texts that end a completion; they may cross token boundaries.
     fn stop_texts(&self) -> &[String] {
         &[]
     }
 
-    /// Whether the last token of a completion brought one of these texts to its end.
+    /// Whether the last token of a completion completed one of these texts.
     fn ended(&self, _completion: &[u32]) -> bool {
         false
     }
 
-    /// The longest completion worth sampling.
+    /// The default limit on completion length, in tokens.
     fn max_new_tokens(&self) -> usize;
 
-    /// Size of the vocabulary, for a model made new.
+    /// Vocabulary size for a new model.
     fn vocab_size(&self) -> usize;
 
-    /// The longest sequence a model made new must hold, prompt and completion.
+    /// The longest sequence (prompt and completion) that a new model must support.
     fn context(&self) -> usize;
 
-    /// The problem as its file has it, where problems come from files.
+    /// The problem as in its file, if problems come from files.
     fn source(&self, _split: Split, _id: u64) -> Option<&Problem> {
         None
     }
 
-    /// The token that begins a prompt, where there is one.
+    /// The beginning-of-sequence token, if there is one.
     fn bos_token(&self) -> Option<u32>;
 
-    /// The token for padding in other programs, where there is one.
+    /// The padding token for other programs, if there is one.
     fn pad_token(&self) -> Option<u32>;
 
     /// Token ids as text, for logs and reports.
     fn text(&self, tokens: &[u32]) -> String;
 
-    /// What puts problems to the model and ends completions; mazes have a vocabulary of their own.
+    /// Tokenizer, chat template and end tokens; `None` for mazes, which have their own vocabulary.
     fn language(&self) -> Option<&Language> {
         None
     }
 
-    /// A text as token ids; `None` where the task has no tokenizer.
+    /// Tokenizes a text; `None` if the task has no tokenizer.
     fn tokens(&self, _text: &str) -> Option<Vec<u32>> {
         None
     }
 
-    /// The reference answer as text, where there is one.
+    /// The reference answer as text, if there is one.
     fn target(&self, split: Split, id: u64) -> Option<String>;
 
-    /// Writes the tokenizer's files beside a checkpoint.
+    /// Writes the tokenizer files to a checkpoint folder.
     ///
     /// # Errors
-    /// Naming the file that couldn't be written.
+    /// An I/O error that names the file.
     fn write_tokenizer(&self, folder: &Path) -> anyhow::Result<()>;
 
-    /// What identifies the demonstrations: equal strings, equal demonstrations.
+    /// Identifies the demonstrations: equal strings mean equal demonstrations.
     fn fingerprint(&self) -> String;
 }
 
-/// The tokenizer that a task's problems are put to the model with. `model` is the policy's folder. Mazes have none.
+/// The tokenizer for a task's prompts; `None` for mazes. `model` is the policy's folder.
 ///
 /// # Errors
 /// Bad input naming the folder: no tokenizer, no template.
@@ -161,7 +161,7 @@ pub fn language(task: &TaskConfig, model: Option<&PathBuf>) -> anyhow::Result<Op
 /// Opens the configured task.
 ///
 /// # Errors
-/// For data that can't be read.
+/// If the data can't be read.
 pub fn open(config: &Config) -> anyhow::Result<Box<dyn Task>> {
     match &config.task {
         TaskConfig::Maze(m) => Ok(Box::new(maze::MazeTask::new(m.clone())?)),

@@ -1,15 +1,15 @@
-//! Your own verifier: a program that reads a JSON line and answers with one.
+//! The user's own verifier: a program that reads one JSON line per completion and answers with one JSON line.
 //!
-//! In: `{"id": 7, "problem": <row of the data set>, "completion": "..."}`. Out: `{"score": 0.5}`, or
-//! `{"unscorable": "why"}` where the program itself cannot tell; with `"id": 7` it proves which
-//! question it answers. A score is a reward; the completion counts as correct from `correct_from` on.
+//! Input: `{"id": 7, "problem": <row of the data set>, "completion": "..."}`. Output: `{"score": 0.5}`, or
+//! `{"unscorable": "why"}` if the program can't judge the completion. It may include `"id": 7` to show which question
+//! it answers. The score is the reward; a completion counts as correct if its score is at least `correct_from`.
 //!
-//! Each thread that grades has a child of its own, started once and kept. A child that does not
-//! answer in time, dies, or answers anything else is killed with its whole process group and
-//! replaced, and the completion is unscorable: a failure never becomes a score. Its standard error
-//! is passed through. A request to stop the program ends the wait for an answer at once.
+//! Each grading thread has its own child process, which is started once and kept. If a child doesn't answer in time,
+//! dies or gives an invalid answer, its whole process group is killed, a new child replaces it, and the completion is
+//! unscorable: a failure never becomes a score. The child's standard error is passed through. A request to stop the
+//! program ends the wait for an answer at once.
 //!
-//! Not here: a sandbox. The program runs with your rights.
+//! There is no sandbox: the program runs with the user's rights.
 
 use crate::bad_input;
 use crate::grade::LARGEST_REWARD;
@@ -25,13 +25,13 @@ use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// Longest answer line; a longer one is no answer.
+/// Longest answer line in bytes; a longer line is invalid.
 const LONGEST_ANSWER: usize = 1 << 20;
 
-/// How often a wait for an answer looks for a request to stop.
+/// Interval at which a wait for an answer checks for a request to stop.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Longest wait that can be asked for: a day.
+/// Longest timeout that can be configured: one day.
 const LONGEST_WAIT_S: f64 = 86_400.0;
 
 /// How to run the program.
@@ -40,13 +40,13 @@ const LONGEST_WAIT_S: f64 = 86_400.0;
 pub struct Settings {
     /// The program and its arguments.
     pub command: Vec<String>,
-    /// Seconds that one answer may take.
+    /// Time limit for one answer, in seconds.
     #[serde(default = "Settings::default_timeout")]
     pub timeout_s: f64,
-    /// Further seconds for the first answer of a child, which has to start first.
+    /// Extra seconds for a child's first answer, because it has to start first.
     #[serde(default = "Settings::default_startup")]
     pub startup_s: f64,
-    /// The least score that counts as correct.
+    /// The lowest score that counts as correct.
     #[serde(default = "Settings::default_correct_from")]
     pub correct_from: f64,
 }
@@ -64,10 +64,10 @@ impl Settings {
         1.0
     }
 
-    /// Settings for a command line, cut at white space; quotes keep white space together.
+    /// Settings from a command line, split at white space; quotes keep white space together.
     ///
     /// # Errors
-    /// If there is no program in it, or a quote is open.
+    /// If the command line is empty, or a quote isn't closed.
     pub fn parse(line: &str) -> anyhow::Result<Self> {
         Ok(Self {
             command: words(line)?,
@@ -78,7 +78,7 @@ impl Settings {
     }
 }
 
-/// Cuts a command line as a shell would, without expansions.
+/// Splits a command line like a shell, without expansions.
 fn words(line: &str) -> anyhow::Result<Vec<String>> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -105,12 +105,12 @@ fn words(line: &str) -> anyhow::Result<Vec<String>> {
     Ok(words)
 }
 
-/// What the program says of a completion.
+/// The program's answer for a completion.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scored {
-    /// The verdict and its reason: `score`, or why there is none.
+    /// The verdict, and its reason: `score`, or why there is no score.
     pub outcome: Outcome,
-    /// The score, where there is one.
+    /// The score, if there is one.
     pub score: Option<f64>,
 }
 
@@ -121,7 +121,7 @@ impl Scored {
     }
 }
 
-/// Children of one program, as many as threads that grade at the same time.
+/// The children of one program: one for each thread that is grading.
 #[derive(Debug)]
 pub struct CommandVerifier {
     settings: Settings,
@@ -129,10 +129,10 @@ pub struct CommandVerifier {
 }
 
 impl CommandVerifier {
-    /// Starts the first child, so that a wrong command is found before any work is done.
+    /// Starts the first child, so that a wrong command is detected before any work is done.
     ///
     /// # Errors
-    /// If the settings make no sense or the program cannot be started; both are bad input.
+    /// If the settings are invalid or the program can't be started; both are bad input.
     pub fn new(settings: Settings) -> anyhow::Result<Self> {
         let (timeout, startup) = (settings.timeout_s, settings.startup_s);
         if !(timeout > 0.0 && timeout <= LONGEST_WAIT_S && (0.0..=LONGEST_WAIT_S).contains(&startup)) {
@@ -149,17 +149,17 @@ impl CommandVerifier {
         }
     }
 
-    /// Has the program judge two completions of a problem, an empty one and a short one, so that a program that
-    /// can't do its work is found before any work is done. One of the two must get an answer.
+    /// Asks the program to judge two completions of a problem, an empty one and a short one, so that a program that
+    /// doesn't work is detected before any work is done. At least one of the two must get an answer.
     ///
     /// # Errors
-    /// Bad input that names the command and says what became of it.
+    /// Bad input that names the command and says what happened.
     pub fn check(&self, problem: &Value) -> anyhow::Result<()> {
         let mut last = String::new();
         for completion in ["", "The answer is 1."] {
             let scored = self.score(problem, completion);
             let reason = scored.outcome.reason;
-            // What the program itself says is an answer too.
+            // "unscorable" from the program itself counts as an answer too.
             let failed = scored.score.is_none()
                 && ["timeout", "died", "bad_answer: ", "not_started: "].iter().any(|f| reason.starts_with(f));
             if !failed {
@@ -190,24 +190,23 @@ impl CommandVerifier {
         )
     }
 
-    /// The command as it was given.
+    /// The original command.
     fn shown(&self) -> String {
         format!("`{}`", self.settings.command.join(" "))
     }
 
-    /// Has the program judge one completion. Reasons without a score: `timeout`, `died`,
-    /// `bad_answer: ...`, `not_started: ...`, `stopped`, or what the program says.
+    /// Asks the program to judge one completion. Reasons without a score: `timeout`, `died`, `bad_answer: ...`,
+    /// `not_started: ...`, `stopped`, or the program's own reason.
     pub fn score(&self, problem: &Value, completion: &str) -> Scored {
         let body = json!({ "problem": problem, "completion": completion }).to_string();
-        // Everything after the opening brace; the number goes before it.
+        // Everything after the opening brace; the id is added in front of it.
         let body = &body[1..];
         let mut worker = match self.take() {
             Ok(worker) => worker,
             Err(scored) => return scored,
         };
         let mut asked = worker.ask(body, &self.settings);
-        // A child that answered before may have left or gone on talking since; this completion is
-        // not to blame.
+        // A child may have exited, or written more output, since its last answer. This completion isn't the cause.
         if worker.answers > 0 && matches!(asked, Err(Failure::Died | Failure::SpokeFirst)) {
             drop(worker);
             worker = match self.start() {
@@ -222,7 +221,7 @@ impl CommandVerifier {
                     self.idle.lock().unwrap_or_else(|e| e.into_inner()).push(worker);
                     scored
                 }
-                // Whatever follows such an answer can no longer be told from the next one.
+                // After an invalid answer, further output can't be matched to a question.
                 Err(why) => Scored::unscorable(format!("bad_answer: {why}")),
             },
             Err(Failure::Late) => Scored::unscorable("timeout"),
@@ -286,15 +285,15 @@ enum Failure {
     TooLong,
 }
 
-/// One child. Dropping it kills its process group.
+/// One child process. Dropping it kills its process group.
 #[derive(Debug)]
 struct Worker {
     _group: ProcessGroup,
     input: ChildStdin,
     output: ChildStdout,
-    /// What was read of the answer.
+    /// The part of the answer read so far.
     read: Vec<u8>,
-    /// Questions asked, and answers read.
+    /// Number of questions asked and of answers read.
     asked: u64,
     answers: u64,
 }
@@ -314,8 +313,8 @@ impl Worker {
         Ok(Self { _group: group, input, output, read: Vec::new(), asked: 0, answers: 0 })
     }
 
-    /// Sends a question (its JSON after the brace) and waits for the line that answers it. Both
-    /// ends are watched at once: a child may fill its pipe before it has read everything.
+    /// Sends a question (its JSON after the brace) and waits for the line that answers it. Watches both pipes at once,
+    /// because a child may fill its output pipe before it has read all of its input.
     fn ask(&mut self, body: &str, settings: &Settings) -> Result<Vec<u8>, Failure> {
         let startup = if self.answers == 0 { settings.startup_s } else { 0.0 };
         let deadline = Instant::now() + Duration::from_secs_f64(settings.timeout_s + startup);
@@ -369,7 +368,7 @@ impl Worker {
         }
     }
 
-    /// Reads what is there without waiting; whether there was anything.
+    /// Reads the available output without waiting. Returns whether there was any.
     fn receive(&mut self) -> Result<bool, Failure> {
         let mut buffer = [0u8; 8192];
         match self.output.read(&mut buffer) {
@@ -385,7 +384,7 @@ impl Worker {
 }
 
 fn not_blocking(fd: RawFd) -> io::Result<()> {
-    // SAFETY: fcntl on a descriptor that the caller owns, with integer arguments only.
+    // SAFETY: fcntl on a descriptor owned by the caller, with integer arguments only.
     let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
     // SAFETY: as above.
     if flags < 0 || unsafe { libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK) } < 0 {
@@ -394,23 +393,23 @@ fn not_blocking(fd: RawFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits until `input` can be written to (where that is wanted) or `output` read from:
-/// (writable, readable), both false when the time is over.
+/// Waits until `input` is writable (if wanted) or `output` is readable. Returns (writable, readable); both are false
+/// after a timeout.
 fn wait(input: RawFd, write: bool, output: RawFd, left: Duration) -> io::Result<(bool, bool)> {
-    // A negative descriptor is passed over.
+    // poll ignores a negative descriptor.
     let input = if write { input } else { -1 };
     let mut watched = [
         libc::pollfd { fd: input, events: libc::POLLOUT, revents: 0 },
         libc::pollfd { fd: output, events: libc::POLLIN, revents: 0 },
     ];
     let milliseconds = i32::try_from(left.as_millis() + 1).unwrap_or(i32::MAX);
-    // SAFETY: the pointer and the count are those of an array that outlives the call.
+    // SAFETY: the pointer and the count are from an array that outlives the call.
     let n = unsafe { libc::poll(watched.as_mut_ptr(), watched.len() as libc::nfds_t, milliseconds) };
     if n < 0 {
         let error = io::Error::last_os_error();
         return if error.kind() == ErrorKind::Interrupted { Ok((false, false)) } else { Err(error) };
     }
-    // Hang-ups and errors show when reading or writing.
+    // Hang-ups and errors are detected by the next read or write.
     Ok((watched[0].revents != 0, watched[1].revents != 0))
 }
 
@@ -440,7 +439,7 @@ mod tests {
         assert_eq!((half.outcome.verdict, half.score), (Verdict::Wrong, Some(0.5)));
         let full = verifier.score(&row, "abcd");
         assert_eq!((full.outcome.verdict, full.score), (Verdict::Correct, Some(1.0)));
-        // One child served both.
+        // The same child answered both.
         assert_eq!(verifier.idle.lock().unwrap()[0].answers, 2);
     }
 
@@ -457,7 +456,7 @@ mod tests {
         assert_eq!((hung.outcome.verdict, reason(&hung)), (Verdict::Unscorable, "timeout"));
         assert_eq!(verifier.score(&Value::Null, "x").score, Some(1.0));
         let grandchild: i32 = std::fs::read_to_string(pids).unwrap().parse().unwrap();
-        // Killed, and reaped by whoever adopted it; a zombie has no command line.
+        // Killed, and reaped by its new parent; a zombie has no command line.
         let gone = || std::fs::read(format!("/proc/{grandchild}/cmdline")).map_or(true, |c| c.is_empty());
         let retry = Instant::now() + Duration::from_secs(5);
         while !gone() && Instant::now() < retry {
@@ -473,7 +472,7 @@ mod tests {
         );
         assert_eq!(reason(&verifier.score(&Value::Null, "die")), "died");
         assert_eq!(verifier.score(&Value::Null, "x").score, Some(0.0));
-        // After an answer the child is given a second chance, and dies of the completion again.
+        // The child has answered before, so the completion gets a second try, in which the child dies again.
         assert_eq!(reason(&verifier.score(&Value::Null, "die")), "died");
         assert_eq!(verifier.score(&Value::Null, "x").outcome.verdict, Verdict::Wrong);
     }

@@ -1,8 +1,8 @@
-//! Arithmetic in several steps, in text: the language-model task that needs no download.
+//! Multi-step arithmetic as text: the language-model task that needs no download.
 //!
-//! A problem is a short instruction text from (seed, index); its demonstration works it out step by
-//! step and boxes the result, and the verifier of mathematics grades it. The tokenizer is a byte-level
-//! BPE trained on generated text, digits single, as current model families split them.
+//! A problem is a short instruction text generated from (seed, index). Its demonstration works it out step by step and
+//! boxes the result, and the math verifier grades it. The tokenizer is a byte-level BPE trained on generated text. It
+//! splits numbers into single digits, as current model families do.
 
 use super::Split;
 use super::text::TextTask;
@@ -25,7 +25,7 @@ use tokenizers::{AddedToken, PreTokenizerWrapper, Tokenizer, TokenizerBuilder};
 /// Special tokens, by id.
 const SPECIAL: [&str; 3] = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"];
 
-/// The chat template: each message between `<|im_start|>role` and `<|im_end|>`.
+/// The chat template: each message is between `<|im_start|>role` and `<|im_end|>`.
 pub const TEMPLATE: &str = "{% for message in messages %}
 {{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n' }}
 {%- endfor %}
@@ -43,14 +43,14 @@ const TOKENIZER_CONFIG: &str = r#"{
 }
 "#;
 
-/// What its held-out problems are called.
+/// The name of its held-out problems.
 pub const NAME: &str = "arithmetic";
 /// Texts that the tokenizer is trained on.
 const CORPUS: u64 = 2000;
-/// Draws tried for a training problem before the held-out problems are called too many.
+/// Number of draws for a training problem before the run fails because there are too many held-out problems.
 const TRIES: u64 = 1000;
 
-/// Opens the task: makes the problems, trains the tokenizer.
+/// Opens the task: generates the problems and trains the tokenizer.
 ///
 /// # Errors
 /// Same as [`problems`].
@@ -58,7 +58,7 @@ pub fn open(config: &ArithmeticConfig) -> anyhow::Result<TextTask> {
     open_with(config, Arc::new(language(config, &[])?), true)
 }
 
-/// [`open`] with a language that is there; without `train`, with held-out problems alone.
+/// [`open`] with an existing language. Without `train`, there are only held-out problems.
 ///
 /// # Errors
 /// Same as [`problems`].
@@ -75,7 +75,7 @@ pub fn open_with(
     TextTask::of_math(NAME, language, problems, held_out, limit)
 }
 
-/// The longest completion worth sampling: room for a detour, but not for a policy that rambles.
+/// The completion length limit: 1.5 times the longest solution, so a policy that rambles is cut off.
 ///
 /// # Errors
 /// Errors from the tokenizer.
@@ -89,10 +89,10 @@ pub fn max_new_tokens<'a>(
     Ok(longest + longest / 2 + 1)
 }
 
-/// The training and the held-out problems, none of which is in both.
+/// The training problems and the held-out problems. No problem is in both.
 ///
 /// # Errors
-/// Bad input where the held-out problems leave none to train on.
+/// Bad input if the held-out problems leave none to train on.
 pub fn problems(config: &ArithmeticConfig) -> anyhow::Result<(Vec<Problem>, Vec<Problem>)> {
     let mut apart = HashSet::new();
     let mut held_out = Vec::new();
@@ -132,7 +132,7 @@ fn draw(
     (0..TRIES).map(|attempt| problem(config, of_split.with(index).with(attempt))).find(accept)
 }
 
-/// One problem: a start value and operations on it, none of which leaves `0..=largest`.
+/// One problem: a start value, and operations that keep every value in `0..=largest`.
 fn problem(config: &ArithmeticConfig, key: Key) -> Problem {
     let mut draws = key.stream();
     let spread = (config.most_operations - config.fewest_operations) as u64 + 1;
@@ -161,7 +161,7 @@ fn problem(config: &ArithmeticConfig, key: Key) -> Problem {
     }
 }
 
-/// How an operation is said, its sign, its operand and what it makes of `value`.
+/// The text of an operation, its sign, its operand and its result for `value`.
 fn operation(largest: u64, value: u64, draws: &mut Stream) -> (String, char, u64, u64) {
     loop {
         let n = 1 + draws.below(20);
@@ -188,11 +188,11 @@ fn operation(largest: u64, value: u64, draws: &mut Stream) -> (String, char, u64
     }
 }
 
-/// Trains the tokenizer on texts that no problem's split uses; same configuration, same files.
-/// Completions end at the template's end token and at the texts of `stop`.
+/// Trains the tokenizer on texts that aren't in any split; the same configuration gives the same files. Completions
+/// end at the template's end token and at the texts of `stop`.
 ///
 /// # Errors
-/// What the tokenizer's trainer reports.
+/// Errors from the tokenizer's trainer.
 pub fn language(config: &ArithmeticConfig, stop: &[String]) -> anyhow::Result<Language> {
     let wrong = |e: tokenizers::Error| anyhow::anyhow!("training the tokenizer: {e}");
     let corpus = Key::new(config.seed).with(2);
@@ -260,7 +260,7 @@ mod tests {
             let mut tokens = task.demonstration(Split::Train, id).unwrap();
             let graded = task.grade(Split::Train, id, &tokens, false);
             assert_eq!(graded.verdict, Verdict::Correct, "{}", task.text(&tokens));
-            // The last digit stands before the brace and the end token.
+            // The last digit comes before the brace and the end token.
             let at = tokens.len() - 3;
             let digit = task.text(&tokens[at..=at]);
             let other = if digit == "7" { "8" } else { "7" };
@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn no_held_out_problem_is_trained_on_and_none_stands_there_twice() {
-        // So few operations that the same problems are drawn again and again.
+        // With so few operations the same problems are drawn again and again.
         let mut few = config(2000, 50);
         (few.fewest_operations, few.most_operations, few.largest) = (1, 1, 20);
         let task = open(&few).unwrap();

@@ -1,11 +1,11 @@
-//! Data sets as people have them: problems with a prompt and what a verifier needs to grade it.
+//! Data sets in common formats: problems with a prompt and the data that a verifier needs.
 //!
-//! Files are JSON lines, a JSON array, CSV or Parquet, or a folder of such files as Hugging Face lays it out; columns are
-//! recognised by the names that public data sets give them, or named by the caller. What is
-//! dropped is counted by reason in a [`FilterReport`]; nothing is dropped silently.
+//! Files are JSON lines, a JSON array, CSV or Parquet, or a folder of such files in Hugging Face's layout. Columns are
+//! recognised by the names that public data sets use, or named by the caller. Dropped rows are counted by reason in a
+//! [`FilterReport`]; nothing is dropped silently.
 //!
-//! Not here: tokens. Whoever holds the tokenizer drops prompts that are too long and says so in
-//! the same report ([`FilterReport::drop`]).
+//! This module has no tokenizer. The code that has one drops prompts that are too long and adds them to the same
+//! report ([`FilterReport::drop`]).
 
 pub mod columns;
 pub mod presets;
@@ -32,17 +32,17 @@ use std::path::Path;
 pub struct Problem {
     /// Hash of the prompt: the same problem has the same id in every file and run.
     pub id: String,
-    /// The conversation up to the answer, without a system prompt of ours.
+    /// The conversation up to the answer, without a system prompt from the configuration.
     pub messages: Vec<Message>,
-    /// What the verifier needs.
+    /// The data that the verifier needs.
     pub truth: Truth,
-    /// A worked solution or response to imitate, where the file has one.
+    /// A worked solution or response to imitate, if the file has one.
     pub solution: Option<String>,
     /// Subject, category or task.
     pub subject: Option<String>,
     /// Level or difficulty.
     pub level: Option<String>,
-    /// The id that the file gives.
+    /// The id in the file.
     pub source_id: Option<String>,
 }
 
@@ -52,8 +52,8 @@ impl Problem {
         self.messages.iter().rev().find(|m| m.role == "user").map_or("", |m| m.content.as_str())
     }
 
-    /// The conversation with a system prompt in front; one that the file brought along is replaced.
-    /// Without a system prompt the file's own stays.
+    /// The conversation with this system prompt in front. It replaces a system prompt from the file; with `None`, the
+    /// file's own stays.
     pub fn conversation(&self, system: Option<&str>) -> Vec<Message> {
         match system {
             None => self.messages.clone(),
@@ -68,7 +68,7 @@ impl Problem {
 pub fn id_of(messages: &[Message]) -> String {
     let mut hash = Sha256::new();
     for message in messages {
-        // Lengths keep two messages from being taken for one.
+        // The length separates messages, so that two messages never hash like one.
         hash.update((message.role.len() as u64).to_le_bytes());
         hash.update(message.role.as_bytes());
         hash.update((message.content.len() as u64).to_le_bytes());
@@ -77,7 +77,7 @@ pub fn id_of(messages: &[Message]) -> String {
     hash.finalize().iter().take(8).map(|b| format!("{b:02x}")).collect()
 }
 
-/// What became of the rows of a file.
+/// What happened to the rows of a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct FilterReport {
     /// Rows read.
@@ -86,21 +86,21 @@ pub struct FilterReport {
     pub kept: usize,
     /// Rows dropped, by reason, with the numbers (from 1) of the first few.
     pub dropped: BTreeMap<String, Dropped>,
-    /// Reference answers to mathematics that the verifier reads as plain text.
+    /// Reference answers to math problems that the verifier reads as plain text.
     pub text_golds: Option<TextGolds>,
 }
 
-/// Reference answers to mathematics that the verifier reads as plain text: a completion is correct
-/// when it writes the same text.
+/// Reference answers to math problems that the verifier reads as plain text: a completion is only correct if it writes
+/// the same text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TextGolds {
     /// How many.
     pub count: usize,
-    /// Of so many reference answers.
+    /// Total number of reference answers.
     pub of: usize,
-    /// The first of them, rows counted from 1.
+    /// Row of the first one, counted from 1.
     pub first_row: usize,
-    /// What it says.
+    /// The text of the first one.
     pub example: String,
 }
 
@@ -109,7 +109,7 @@ pub struct TextGolds {
 pub struct Dropped {
     /// How many.
     pub count: usize,
-    /// The first of them, rows counted from 1.
+    /// Rows of the first few, counted from 1.
     pub first_rows: Vec<usize>,
 }
 
@@ -123,7 +123,7 @@ impl FilterReport {
         }
     }
 
-    /// Drops the problems that `keep` refuses, counting them under `reason`.
+    /// Drops the problems for which `keep` is false and counts them under `reason`.
     pub fn drop(
         &mut self,
         problems: &mut Vec<Problem>,
@@ -139,8 +139,7 @@ impl FilterReport {
         self.kept = problems.len();
     }
 
-    /// Tells what became of the file's rows, and warns where its reference answers don't
-    /// look like mathematics.
+    /// Reports what happened to the file's rows, and warns if its reference answers don't look like mathematics.
     pub fn tell(&self, path: &Path) {
         tracing::info!("{}: {self}", path.display());
         if let Some(golds) = &self.text_golds
@@ -156,8 +155,8 @@ impl FilterReport {
     }
 }
 
-/// Share of reference answers read as plain text from which a warning is given: data sets of mathematics have
-/// a few, such as names and words.
+/// Fraction of reference answers read as plain text from which a warning is given: math data sets have a few, such as
+/// names and words.
 const TEXT_GOLDS_WARNED: f64 = 0.1;
 
 impl fmt::Display for TextGolds {
@@ -186,12 +185,12 @@ impl fmt::Display for FilterReport {
     }
 }
 
-/// Reads a data set and drops what cannot be used: rows without a prompt or an answer, later copies
-/// of a problem, and every copy of a problem whose copies disagree about the answer.
+/// Reads a data set and drops unusable rows: rows without a prompt or an answer, repeated copies of a problem, and
+/// every copy of a problem whose copies have different answers.
 ///
 /// # Errors
-/// If the path cannot be read, is of no known format, or lacks a column that the task needs; the
-/// last two are bad input and name what was found and what was wanted.
+/// If the path can't be read, has an unknown format, or lacks a column that the task needs. The last two are bad
+/// input; the message says what was found and what was wanted.
 pub fn load(path: &Path, kind: TaskKind, columns: &Columns) -> anyhow::Result<(Vec<Problem>, FilterReport)> {
     let rows = rows::read(path)?;
     if rows.is_empty() {
@@ -229,13 +228,13 @@ pub fn load(path: &Path, kind: TaskKind, columns: &Columns) -> anyhow::Result<(V
     Ok((problems, report))
 }
 
-/// One row as a problem, or why it cannot be one.
+/// Converts one row to a problem, or says why it can't be one.
 fn problem_of(row: &Row, found: &columns::Found) -> Result<Problem, &'static str> {
     let text =
         |column: &Option<String>| column.as_ref().and_then(|name| value(row, name)).and_then(plain_text);
     let solution = text(&found.solution).filter(|s| !s.trim().is_empty());
     let mut messages = columns::messages(row, &found.prompt).ok_or("no prompt")?;
-    // A conversation that ends with an answer is a demonstration.
+    // A conversation that ends with an assistant message is a demonstration.
     let mut last_answer = None;
     if messages.last().is_some_and(|m| m.role == "assistant") {
         last_answer = messages.pop().map(|m| m.content);
@@ -265,7 +264,7 @@ fn problem_of(row: &Row, found: &columns::Found) -> Result<Problem, &'static str
     })
 }
 
-/// The reference answers that the verifier of mathematics reads as plain text.
+/// The reference answers that the math verifier reads as plain text.
 fn text_golds(problems: &[(usize, Problem)]) -> Option<TextGolds> {
     let golds = problems.par_iter().filter_map(|(row, problem)| match &problem.truth {
         Truth::Math(truth) => Some((*row, &truth.gold)),
@@ -281,10 +280,10 @@ fn text_golds(problems: &[(usize, Problem)]) -> Option<TextGolds> {
     Some(TextGolds { count: text.len(), of, first_row: *first_row, example })
 }
 
-/// Characters of a reference answer that a warning shows.
+/// Number of characters of a reference answer shown in a warning.
 const EXAMPLE_LENGTH: usize = 60;
 
-/// Keeps the first of equal problems, and none of those whose answers differ.
+/// Keeps the first copy of each problem, and drops problems whose copies have different answers.
 fn without_copies(problems: Vec<(usize, Problem)>, report: &mut FilterReport) -> Vec<Problem> {
     let mut first: HashMap<String, (usize, bool)> = HashMap::with_capacity(problems.len());
     for (at, (_, problem)) in problems.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! Held-out problems with all that asks and grades them: one value, whether they are a run's own, a configuration's or
-//! a file's.
+//! Held-out problems with everything needed to prompt and grade them: one type for those of a run, a configuration or
+//! a file.
 
 use super::{arithmetic, maze as maze_task, text};
 use crate::bad_input;
@@ -23,15 +23,15 @@ use std::sync::Arc;
 /// One problem to evaluate.
 #[derive(Debug, Clone)]
 pub struct Problem {
-    /// Hash of the prompt: samples are keyed by it.
+    /// Hash of the prompt; samples are keyed by it.
     pub id: String,
-    /// What is asked.
+    /// The question.
     pub question: Question,
-    /// Hash of what decides the verdict: a changed reference answer rescores.
+    /// Hash of the data that decides the verdict: a changed reference answer triggers rescoring.
     pub truth: String,
 }
 
-/// What a problem asks.
+/// The content of a problem.
 #[derive(Debug, Clone)]
 pub enum Question {
     /// A row of a data set.
@@ -41,7 +41,7 @@ pub enum Question {
 }
 
 impl Problem {
-    /// Subject, where the data has one.
+    /// Subject, if the data has one.
     pub fn subject(&self) -> Option<&str> {
         match &self.question {
             Question::Data(p) => p.subject.as_deref(),
@@ -49,7 +49,7 @@ impl Problem {
         }
     }
 
-    /// The id that the data set's file gives.
+    /// The id in the data set's file.
     pub fn source_id(&self) -> Option<&str> {
         match &self.question {
             Question::Data(p) => p.source_id.as_deref(),
@@ -57,7 +57,7 @@ impl Problem {
         }
     }
 
-    /// The reference answer as text, where there is one.
+    /// The reference answer as text, if there is one.
     pub fn target(&self) -> Option<String> {
         match &self.question {
             Question::Data(p) => p.truth.gold(),
@@ -73,15 +73,15 @@ impl Problem {
         }
     }
 
-    /// The prompt as plain text, for a server that is sent text and for checkpoints without a chat template.
+    /// The prompt as plain text, for servers that take text and for checkpoints without a chat template.
     pub fn text(&self, system: Option<&str>) -> String {
         let messages = self.conversation(system);
         messages.iter().map(|m| m.content.as_str()).collect::<Vec<_>>().join("\n\n")
     }
 }
 
-/// The key of a problem's draws in an evaluation. A run's evaluations have the run's seed, so that the same command on a
-/// checkpoint draws the same samples, and the same at every step, so that steps compare like with like.
+/// The random key of a problem's draws in an evaluation. Evaluations use the run's seed, so the same command on a
+/// checkpoint draws the same samples. The key is the same at every step, which makes steps comparable.
 pub fn problem_key(seed: u64, problem: &str) -> Key {
     problem.bytes().fold(Key::new(seed), |key, byte| key.with(u64::from(byte)))
 }
@@ -90,7 +90,7 @@ fn short_hash(text: &str) -> String {
     Sha256::digest(text.as_bytes()).iter().take(8).map(|b| format!("{b:02x}")).collect()
 }
 
-/// Which mazes.
+/// One line of a file of mazes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct MazeLine {
@@ -147,25 +147,25 @@ fn data_problem(problem: dataset::Problem) -> anyhow::Result<Problem> {
 pub struct Part {
     /// Name of the benchmark in tables.
     pub name: String,
-    /// What its problems are.
+    /// The kind of its problems.
     pub kind: TaskKind,
-    /// What decides its prompts.
+    /// Settings of its prompts.
     pub prompting: Prompting,
-    /// How its problems are put to the model.
+    /// The resolved prompt settings.
     pub prompt: Preset,
     /// Grades completions.
     pub judge: Judge,
-    /// Its problems, in their order.
+    /// Its problems, in order.
     pub problems: Vec<Problem>,
-    /// The longest completion worth sampling, where no other limit is given.
+    /// The default limit on completion length, in tokens.
     pub max_tokens: usize,
 }
 
 impl Part {
-    /// A part of a data set's problems.
+    /// A part with problems from a data set.
     ///
     /// # Errors
-    /// Reference answers that are no JSON.
+    /// A reference answer that can't be written as JSON.
     pub fn of_rows(
         name: String,
         prompting: Prompting,
@@ -178,7 +178,7 @@ impl Part {
         Ok(Self { name, kind, prompt: prompting.of(kind), prompting, judge, problems, max_tokens })
     }
 
-    /// A part of mazes.
+    /// A part with mazes.
     pub fn of_mazes(name: String, mazes: impl IntoIterator<Item = Maze>, reward: MazeReward) -> Self {
         Self::of_maze_problems(name, mazes.into_iter().map(maze_problem).collect(), reward)
     }
@@ -196,8 +196,8 @@ impl Part {
     }
 }
 
-/// The first `limit` problems of each part, each with a key of its own: a problem that comes twice, in a small maze's
-/// copies or in two parts, is sampled twice, and samples are keyed by the problem.
+/// Keeps the first `limit` problems of each part and gives each a unique id. A problem that occurs twice, as two equal
+/// small mazes or in two parts, is sampled twice, because samples are keyed by this id.
 pub fn keyed(parts: &mut Vec<Part>, limit: Option<usize>) {
     parts.retain(|p| !p.problems.is_empty());
     let mut seen = HashSet::new();
@@ -216,24 +216,24 @@ pub fn keyed(parts: &mut Vec<Part>, limit: Option<usize>) {
     }
 }
 
-/// What replaces parts of the task.
+/// Overrides of task settings.
 pub struct Overrides<'a> {
-    /// Of the prompt.
+    /// Overrides of the prompt.
     pub prompting: &'a dyn Fn(Prompting) -> Prompting,
-    /// Of the verifier.
+    /// Overrides of the verifier.
     pub grading: &'a dyn Fn(Settings) -> anyhow::Result<Settings>,
-    /// A file of mazes in place of generated ones.
+    /// A file of mazes that replaces the generated ones.
     pub mazes: Option<&'a Path>,
-    /// Only the first problems of each part.
+    /// Use only the first problems of each part.
     pub limit: Option<usize>,
 }
 
-/// The held-out problems of a task with all that asks and grades them. `language` is what tells the length of prompts
-/// and of demonstrations; without one no problem is too long. `train`: whether the task is also trained on; without,
+/// The held-out problems of a task, with everything needed to prompt and grade them. `language` measures the length of
+/// prompts and demonstrations; without it, no problem is too long. If `train` is false, the task isn't trained on and
 /// all problems of its data are held out.
 ///
 /// # Errors
-/// Bad input in data and settings; a command that can't be started.
+/// Bad input for invalid data and settings; a command that can't be started.
 pub fn open(
     task: &TaskConfig,
     language: Option<&Language>,
@@ -302,7 +302,7 @@ fn of_one(
     }
 }
 
-/// The held-out mazes of a configuration, or those of a file.
+/// The held-out mazes of a configuration, or those in a file.
 fn mazes(config: &MazeConfig, file: Option<&Path>) -> anyhow::Result<Part> {
     match file {
         Some(path) => Ok(Part::of_maze_problems(files::stem(path), mazes_of(path)?, config.reward)),
@@ -321,29 +321,29 @@ pub struct Judge {
     tag: String,
 }
 
-/// Who decides.
+/// The grader behind a judge.
 #[derive(Clone)]
 enum By {
     Grader(Arc<Grader>),
     Maze(MazeReward),
 }
 
-/// What a completion is worth.
+/// The grade of a completion.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Judged {
     /// The verdict.
     pub verdict: Verdict,
     /// Its reason code.
     pub reason: String,
-    /// The answer given, for majority votes; the outer `None` where this kind of problem has no votes.
+    /// The answer, for majority votes; the outer option is `None` if this kind of problem has no votes.
     pub answer: Option<Option<String>>,
 }
 
 impl Judge {
-    /// A judge that asks a grader, which may be a trainer's too.
+    /// A judge that uses a grader, possibly shared with a trainer.
     ///
     /// # Errors
-    /// Settings that are no JSON.
+    /// Settings that can't be written as JSON.
     pub fn new(grader: Arc<Grader>) -> anyhow::Result<Self> {
         let how = serde_json::to_string(grader.settings()).context("settings of a verifier")?;
         Ok(Self { kind: grader.kind(), tag: tag(grader.kind(), &how), by: By::Grader(grader) })
@@ -354,7 +354,7 @@ impl Judge {
         Self { kind: TaskKind::Maze, tag: tag(TaskKind::Maze, &format!("{reward:?}")), by: By::Maze(reward) }
     }
 
-    /// Has a grader of the user's own answer for the first problem, before anything is sampled.
+    /// For `command`, asks the user's program to grade the first problem before anything is sampled.
     ///
     /// # Errors
     /// Same as [`Grader::check_start`].
@@ -365,7 +365,7 @@ impl Judge {
         }
     }
 
-    /// What decides the verdicts on a problem: verifier, its version and settings, the reference answer.
+    /// What decides the verdicts on a problem: verifier, version, settings and reference answer.
     pub fn tag(&self, problem: &Problem) -> String {
         format!("{}/{}", self.tag, &problem.truth[..8])
     }
@@ -383,7 +383,7 @@ impl Judge {
     }
 }
 
-/// What tells judges apart: kind, version, settings.
+/// What distinguishes judges: kind, version and settings.
 fn tag(kind: TaskKind, how: &str) -> String {
     format!("{kind}/{}/{}", env!("CARGO_PKG_VERSION"), &short_hash(how)[..8])
 }

@@ -1,7 +1,8 @@
-//! Kinds of problems that have a reference answer in a file: one file each, for the columns it is read from, the
-//! verifier that checks it and the answers that majority votes count.
+//! Kinds of problems with a reference answer in a file. Each kind has one file with its columns, its verifier and its
+//! answers for majority votes.
 //!
-//! A kind is added with a file here and a variant in each enum of this one; the compiler lists the matches.
+//! To add a kind, add a file here and a variant to each enum in this file; the compiler then lists the matches to
+//! extend.
 
 pub mod choice;
 pub mod ifeval;
@@ -12,21 +13,21 @@ use crate::problem::row::{Row, Table};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What kind of answer a data set asks for, and so which verifier grades it.
+/// The kind of answer that a data set asks for; it determines the verifier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TaskKind {
-    /// A mathematical answer in a box.
+    /// A mathematical answer in a `\boxed{}`.
     Math,
     /// The letter of an option.
     Choice,
-    /// Instructions that a program can check.
+    /// Instructions that can be checked by a program.
     IfEval,
     /// The 35 logic tasks.
     SynLogic,
-    /// Whatever the user's own program grades.
+    /// Graded by the user's own program.
     Command,
-    /// Mazes, which are made here and need no file.
+    /// Mazes; they are generated and need no file.
     Maze,
 }
 
@@ -39,19 +40,19 @@ named!(TaskKind {
     Maze = "maze": "mazes, which are made here and need no file",
 });
 
-/// What the verifier of a problem needs.
+/// The data that a problem's verifier needs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Truth {
     /// The reference answer.
     Math(math::Truth),
-    /// The options and the right letter.
+    /// The options and the correct letter.
     Choice(choice::Truth),
     /// Instructions and their arguments.
     IfEval(ifeval::Truth),
     /// A puzzle.
     SynLogic(synlogic::Truth),
-    /// The whole row, which the user's program receives.
+    /// The whole row, which is passed to the user's program.
     Command {
         /// The row.
         row: Value,
@@ -59,7 +60,7 @@ pub enum Truth {
 }
 
 impl Truth {
-    /// The question as it is put to a model: with what the truth says has to be shown.
+    /// The question as shown to a model, with the parts of the truth that must be shown, such as options.
     pub fn shown_below(&self, question: &str) -> Option<String> {
         match self {
             Self::Choice(truth) => Some(truth.shown_below(question)),
@@ -67,7 +68,7 @@ impl Truth {
         }
     }
 
-    /// The reference answer as text, where it is one.
+    /// The reference answer, if it is text.
     pub fn gold(&self) -> Option<String> {
         match self {
             Self::Math(truth) => Some(truth.gold.clone()),
@@ -76,11 +77,11 @@ impl Truth {
         }
     }
 
-    /// The answer that a completion gives, as text, for majority votes: `None` where this kind of problem has no
-    /// votes, `Some(None)` where there is no answer.
+    /// The answer in a completion as text, for majority votes. `None` if this kind of problem has no votes,
+    /// `Some(None)` if the completion has no answer.
     ///
-    /// Verifiers decide what is correct; here only wrong answers are told apart. Two spellings of one wrong
-    /// answer that differ by more than spaces, dollar signs and sizing commands count as two votes.
+    /// Verifiers decide what is correct; this only distinguishes wrong answers from each other. Two spellings of the
+    /// same wrong answer count as two votes if they differ by more than spaces, dollar signs and sizing commands.
     pub fn vote(&self, completion: &str) -> Option<Option<String>> {
         let found = match self {
             Self::Math(_) | Self::Choice(_) => {
@@ -92,8 +93,8 @@ impl Truth {
         Some(found.map(math::plain).filter(|a| !a.is_empty() && a.len() <= LONGEST_VOTE))
     }
 
-    /// Whether two copies of a problem want the same answer, spacing aside. A command's rows are only
-    /// compared as a whole, since what is an answer in them is the user's affair.
+    /// Whether two copies of a problem have the same answer, ignoring spacing. Rows for a command are compared as a
+    /// whole, because only the user's program knows which part is the answer.
     pub fn agrees_with(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Math(a), Self::Math(b)) => {
@@ -105,10 +106,10 @@ impl Truth {
     }
 }
 
-/// Longest answer that votes count, in bytes; a longer one is no answer anyone repeats.
+/// Longest answer that counts as a vote, in bytes; longer answers don't repeat.
 const LONGEST_VOTE: usize = 200;
 
-/// The columns that a data set's reference answers are read from.
+/// The columns with a data set's reference answers.
 #[derive(Debug)]
 pub(super) enum Columns {
     Math(math::Columns),
@@ -119,11 +120,11 @@ pub(super) enum Columns {
     Command,
 }
 
-/// What a data set has beside the columns of its kind.
+/// Columns of a data set besides those of its kind.
 pub(super) struct Beside<'a> {
-    /// The column of answers that the user named.
+    /// The answer column named by the user.
     pub(super) answer: Option<&'a str>,
-    /// Whether rows have a worked solution, or end with an answer of the assistant.
+    /// Whether rows have a worked solution, or end with an assistant message.
     pub(super) worked: bool,
 }
 
@@ -131,14 +132,14 @@ impl Columns {
     /// Finds the columns that a kind needs.
     ///
     /// # Errors
-    /// Bad input where one is missing, naming what was found and what was wanted.
+    /// Bad input if one is missing; the message says what was found and what was wanted.
     pub(super) fn find(table: &Table<'_>, beside: &Beside<'_>) -> anyhow::Result<Self> {
         Ok(match table.kind {
             TaskKind::Math => Self::Math(math::Columns::find(table, beside)?),
             TaskKind::Choice => Self::Choice(choice::Columns::find(table, beside)?),
             TaskKind::IfEval => Self::IfEval(ifeval::Columns::find(table)?),
             TaskKind::SynLogic => Self::SynLogic(synlogic::Columns::find(table)?),
-            // Mazes are made, not read; no file of them gets here.
+            // Mazes are generated, so no maze file is read here.
             TaskKind::Command | TaskKind::Maze => Self::Command,
         })
     }

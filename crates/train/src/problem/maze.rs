@@ -1,4 +1,4 @@
-//! The single-solution maze as a task: problems from (seed, index), answers as moves.
+//! The single-solution maze as a task: problems generated from (seed, index), answers as moves.
 
 use super::Graded;
 use super::Prompt;
@@ -13,7 +13,7 @@ use fgrpo_verify::verdict::Verdict;
 use std::borrow::Cow;
 use std::path::Path;
 
-/// What held-out mazes of a size are called.
+/// The name of held-out mazes of a size.
 pub fn name(size: usize) -> String {
     format!("maze-{size}")
 }
@@ -29,7 +29,7 @@ impl MazeTask {
     /// The task that the configuration describes.
     ///
     /// # Errors
-    /// Bad input for a grid so small that the held-out mazes leave none to train on.
+    /// Bad input if the grid is so small that the held-out mazes leave none to train on.
     pub fn new(config: MazeConfig) -> anyhow::Result<Self> {
         let held_out = HeldOut::new(config.size, config.seed, config.held_out);
         if (0..256.min(config.train)).any(|i| held_out.training(i).is_none()) {
@@ -42,7 +42,7 @@ impl MazeTask {
         Ok(Self { config, held_out })
     }
 
-    /// Problem `id` of a split and its maze index. No training maze equals a held-out one.
+    /// Problem `id` of a split, and its maze index. No training maze equals a held-out one.
     pub fn maze(&self, split: Split, id: u64) -> (u64, Cow<'_, Maze>) {
         match split {
             Split::Train => {
@@ -158,10 +158,10 @@ pub fn graded(maze: &Maze, completion: &[u32], reward: MazeReward) -> Graded {
     Graded { verdict, reason: Cow::Borrowed(grade.reason()), reward: None }
 }
 
-/// The paper's longest path at 17x17; no simple path in a smaller maze comes near it.
+/// The paper's longest path at 17x17; no path in a smaller maze is nearly as long.
 pub const MAX_NEW_TOKENS: usize = 180;
 
-/// A word-level tokenizer over the 32 tokens, words separated by spaces.
+/// A word-level tokenizer over the 32 tokens; words are separated by spaces.
 fn tokenizer_json() -> String {
     let special = [Token::Pad, Token::Bos, Token::Eos, Token::Unknown];
     let added: Vec<serde_json::Value> = special

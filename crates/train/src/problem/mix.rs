@@ -1,9 +1,8 @@
 //! Several sources of problems, mixed by weight.
 //!
-//! A problem's number counts through the parts in order. The sequence of prompts is endless: at every
-//! position the part that is due next by its weight takes its turn, so that after any number of prompts
-//! each part has had its share to within one, and each part goes through its own problems epoch by epoch.
-//! The sequence is a function of the order's key and the position alone.
+//! A problem's number counts through the parts in order. The sequence of prompts is endless. At every position the
+//! part is chosen by weight, so that after any number of prompts each part has had its share to within one. Each part
+//! goes through its own problems epoch by epoch. The sequence depends only on the order's key and the position.
 
 use super::Graded;
 use super::Prompt;
@@ -38,10 +37,10 @@ struct Part {
 
 /// Opens every part with the same tokenizer. `model` is the policy's folder.
 ///
-/// No part's held-out problem is trained on, whichever part brings it.
+/// A problem that is held out in any part isn't trained on in any part.
 ///
 /// # Errors
-/// Bad input naming the part: as [`text::open`], or nothing left to train on.
+/// Bad input that names the part: as in [`text::open`], or no problems left to train on.
 pub fn open(config: &MixConfig, model: Option<&PathBuf>) -> anyhow::Result<MixTask> {
     let language = Arc::new(language(config, model)?);
     let mut parts = Vec::new();
@@ -71,10 +70,10 @@ pub fn open(config: &MixConfig, model: Option<&PathBuf>) -> anyhow::Result<MixTa
     Ok(MixTask { parts })
 }
 
-/// The one tokenizer of all parts.
+/// The tokenizer shared by all parts.
 ///
 /// # Errors
-/// Bad input: no folder is named, or none with a tokenizer.
+/// Bad input: no folder is named, or the folder has no tokenizer.
 pub fn language(config: &MixConfig, model: Option<&PathBuf>) -> anyhow::Result<Language> {
     if let Some(folder) = config.tokenizer.as_ref().or(model) {
         return Language::open(folder, &config.stop);
@@ -91,8 +90,8 @@ pub fn language(config: &MixConfig, model: Option<&PathBuf>) -> anyhow::Result<L
     }
 }
 
-/// Whose turn it is, by weight: Tijdeman's rule for the chairman assignment problem. After any number of
-/// turns each has had its share to within one.
+/// Selects the next part by weight: Tijdeman's rule for the chairman assignment problem. After any number of turns
+/// each part has had its share to within one.
 #[derive(Debug, Clone)]
 struct Turns {
     shares: Vec<f64>,
@@ -106,13 +105,13 @@ impl Turns {
         Self { had: vec![0; shares.len()], shares }
     }
 
-    /// Who is next, and how many turns it had before.
+    /// The next part, and the number of turns it had before.
     fn next(&mut self) -> (usize, u64) {
         let turn = (self.had.iter().sum::<u64>() + 1) as f64;
         let sharing = self.shares.iter().filter(|s| **s > 0.0).count();
         let slack = if sharing > 1 { 1.0 / (2 * sharing - 2) as f64 } else { 0.0 };
         let behind = |i: usize| self.shares[i] * turn - self.had[i] as f64;
-        // Among those that may take their turn already, the one whose deadline comes first.
+        // Among the parts that may take their turn already, choose the one with the earliest deadline.
         let deadline = |i: usize| (1.0 - slack - behind(i)) / self.shares[i];
         let all = || (0..self.shares.len()).filter(|&i| self.shares[i] > 0.0);
         let next = all()
@@ -126,7 +125,7 @@ impl Turns {
 }
 
 impl MixTask {
-    /// The first number of each part's problems in a split, and the number of all.
+    /// The first problem number of each part in a split, and the total.
     fn bounds(&self, split: Split) -> Vec<u64> {
         let mut bounds = vec![0];
         for part in &self.parts {
@@ -135,7 +134,7 @@ impl MixTask {
         bounds
     }
 
-    /// The part of a problem, and its number there.
+    /// The part of a problem, and the problem's number in it.
     fn locate(&self, split: Split, id: u64) -> (&TextTask, u64) {
         let (part, own) = self.part_of(split, id);
         (&part.task, own)
@@ -153,7 +152,7 @@ impl MixTask {
         panic!("problem {id} of {}", self.len(split));
     }
 
-    /// What all parts have in common.
+    /// A part, for settings that all parts share.
     fn any(&self) -> &TextTask {
         &self.parts[0].task
     }
@@ -324,7 +323,7 @@ mod tests {
         assert!(!text(Split::Train, 29).contains("Choose."));
         assert!(text(Split::Train, 30).contains("Choose."));
         assert_eq!(task.prompt(Split::HeldOut, 7).id, 7);
-        // A letter in a box is an answer to one of them, a number to the other.
+        // One part expects a letter in a box, the other a number.
         let language = task.language().unwrap();
         for id in [3, 30] {
             let answer = language.encode(&format!("\\boxed{{{}}}", task.target(Split::Train, id).unwrap()));
@@ -348,7 +347,7 @@ mod tests {
             assert_eq!(epoch.iter().collect::<HashSet<_>>().len(), 30, "a pass shows every problem once");
         }
         assert_ne!(of_a[..30], of_a[30..], "each pass is an order of its own");
-        // Any stretch of the sequence is what it is in the whole.
+        // A slice of the sequence equals the same slice of the whole sequence.
         assert_eq!(task.training(Key::new(5), 37..52), ids[37..52]);
         assert_ne!(task.training(Key::new(6), 0..90), ids);
     }

@@ -1,4 +1,4 @@
-//! Rows of a data set, and how columns are found in them.
+//! Rows of a data set, and how columns are found.
 
 use crate::bad_input;
 use serde_json::{Map, Value};
@@ -6,24 +6,24 @@ use serde_json::{Map, Value};
 /// One row: values by column.
 pub type Row = Map<String, Value>;
 
-/// The rows of one data set, whose columns are looked for.
+/// The rows of one data set, in which columns are looked up.
 pub struct Table<'a> {
-    /// What kind of problems they hold, for messages.
+    /// The kind of problems in them, for messages.
     pub kind: super::kind::TaskKind,
     /// The rows.
     pub rows: &'a [Row],
 }
 
 impl Table<'_> {
-    /// The first of these names that the rows have.
+    /// The first of these names that exists in the rows.
     pub fn first_of(&self, names: &[&str]) -> Option<String> {
         names.iter().find_map(|name| self.spelling(name))
     }
 
-    /// The column that the user named, which the rows must have, or the first of the usual names.
+    /// The column named by the user, which must exist, or the first of the usual names.
     ///
     /// # Errors
-    /// Bad input where the rows lack the named column.
+    /// Bad input if the named column doesn't exist.
     pub fn column(&self, what: &str, given: Option<&str>, usual: &[&str]) -> anyhow::Result<Option<String>> {
         let Some(given) = given else { return Ok(self.first_of(usual)) };
         match self.spelling(given) {
@@ -32,10 +32,10 @@ impl Table<'_> {
         }
     }
 
-    /// Refuses data without a column that the kind needs.
+    /// Fails if a column that the kind needs is missing.
     ///
     /// # Errors
-    /// Bad input that names what was found and what was wanted.
+    /// Bad input; the message says what was found and what was wanted.
     pub fn require(&self, what: &str, found: Option<String>, usual: &[&str]) -> anyhow::Result<String> {
         match found {
             Some(name) => Ok(name),
@@ -48,9 +48,9 @@ impl Table<'_> {
         }
     }
 
-    /// The actual spelling of a column that rows have, whatever its case.
+    /// The actual spelling of a column name, ignoring case.
     pub fn spelling(&self, wanted: &str) -> Option<String> {
-        // The first rows decide; a column that only later rows have is named by its user.
+        // Only the first rows are searched; a column that appears later must be named by the user.
         self.rows.iter().take(50).find_map(|row| find(row, wanted))
     }
 
@@ -70,7 +70,7 @@ impl Table<'_> {
     }
 }
 
-/// The value of a column; a dot reaches into objects and into texts that hold JSON.
+/// The value of a column; a dot reaches into objects and into texts that contain JSON.
 pub fn value<'a>(row: &'a Row, name: &str) -> Option<&'a Value> {
     if let Some(found) = row.get(name) {
         return Some(found);
@@ -89,7 +89,7 @@ fn find(row: &Row, wanted: &str) -> Option<String> {
     Some(format!("{outer}.{inner}"))
 }
 
-/// A value, or what it holds as JSON where it is a text (CSV has nothing else).
+/// A value; a text that contains JSON is parsed (CSV has only texts).
 pub fn structured(value: &Value) -> Value {
     match value {
         Value::String(text) if text.trim_start().starts_with(['[', '{']) => {
@@ -104,7 +104,7 @@ pub fn plain_text(value: &Value) -> Option<String> {
     match value {
         Value::String(s) => Some(s.clone()),
         Value::Number(n) => Some(match n.as_f64() {
-            // 27.0 is what a column of numbers makes of 27.
+            // A column of numbers turns 27 into 27.0.
             Some(x) if n.as_i64().is_none() && x.fract() == 0.0 && x.abs() < 9e15 => {
                 format!("{x:.0}")
             }
@@ -115,7 +115,7 @@ pub fn plain_text(value: &Value) -> Option<String> {
     }
 }
 
-/// What a value is, for messages.
+/// The type of a value, for messages.
 pub fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -127,7 +127,7 @@ pub fn type_name(value: &Value) -> &'static str {
     }
 }
 
-/// A list of texts as Python prints it, such as `['a', "it's"]`; `None` for anything else.
+/// A list of texts in Python syntax, such as `['a', "it's"]`; `None` for anything else.
 pub fn python_list(text: &str) -> Option<Vec<String>> {
     let mut chars = text.trim().strip_prefix('[')?.strip_suffix(']')?.chars().peekable();
     let mut list = Vec::new();

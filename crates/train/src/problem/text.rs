@@ -1,6 +1,6 @@
-//! Problems in text: read from files, put to the model by its chat template, graded by the verifiers.
+//! Text problems: read from files, prompted through the chat template, graded by the verifiers.
 //!
-//! Prompts are tokenized once, when the task opens, since the filter on their length needs it.
+//! Prompts are tokenized once, when the task opens, because the length filter needs it.
 
 use super::Graded;
 use super::Prompt;
@@ -25,19 +25,19 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The paper's longest completion; `rollout.max_new_tokens` changes it.
+/// The paper's longest completion; `rollout.max_new_tokens` overrides it.
 pub const MAX_NEW_TOKENS: usize = 8192;
 
-/// A problem with its prompt's tokens.
+/// A problem with its tokenized prompt.
 #[derive(Debug)]
 struct Item {
     problem: Problem,
     prompt: Vec<u32>,
 }
 
-/// Problems in text with their verifier.
+/// Text problems with their verifier.
 pub struct TextTask {
-    /// What its held-out problems are called.
+    /// The name of its held-out problems.
     name: String,
     language: Arc<Language>,
     grader: Arc<Grader>,
@@ -53,10 +53,10 @@ impl std::fmt::Debug for TextTask {
     }
 }
 
-/// Opens the files of a configuration. `model` is the policy's folder, which holds the tokenizer
-/// unless the task names another.
+/// Opens the files of a configuration. `model` is the policy's folder, which has the tokenizer unless the task names
+/// another one.
 ///
-/// What was dropped is reported to stderr.
+/// Dropped rows are reported to the log.
 ///
 /// # Errors
 /// Bad input naming the file, column or folder: no data, no usable row, no tokenizer or template.
@@ -65,8 +65,8 @@ pub fn open(kind: TaskKind, config: &TextConfig, model: Option<&PathBuf>) -> any
     open_with(kind, config, Arc::new(language), true)
 }
 
-/// [`open`] with a language that is there; without `train`, all problems of `data` are held out unless
-/// `held_out` names a file.
+/// [`open`] with an existing language. Without `train`, all problems of `data` are held out unless `held_out` names a
+/// file.
 ///
 /// # Errors
 /// Same as [`open`].
@@ -115,8 +115,8 @@ pub fn open_with(
     })
 }
 
-/// What the held-out problems of a configuration are called: their file, or the file they are a share of where `train`
-/// says that the rest is trained on.
+/// The name of a configuration's held-out problems: the `held_out` file, or `data`, with `-held-out` added if `train`
+/// says that the rest of it is trained on.
 pub fn held_out_name(config: &TextConfig, train: bool) -> String {
     match &config.held_out {
         Some(path) => files::stem(path),
@@ -125,9 +125,8 @@ pub fn held_out_name(config: &TextConfig, train: bool) -> String {
     }
 }
 
-/// The held-out problems of a configuration, those that a policy is evaluated on while it trains, without their
-/// tokens. Without a `language` none is dropped for its length; without `train`, all problems of `data` are held
-/// out unless `held_out` names a file.
+/// The held-out problems of a configuration, without their tokens. Without a `language`, none is dropped for its
+/// length. Without `train`, all problems of `data` are held out unless `held_out` names a file.
 ///
 /// # Errors
 /// Same as [`open`].
@@ -150,9 +149,9 @@ pub fn held_out(
 struct Found<'a> {
     held_out: Vec<Problem>,
     report: FilterReport,
-    /// The file they are from.
+    /// The file that they are from.
     path: &'a Path,
-    /// What else is in that file, where it is the training data's.
+    /// The other problems of that file, if it is the training data.
     rest: Option<(Vec<Problem>, FilterReport)>,
 }
 
@@ -181,13 +180,13 @@ fn find(kind: TaskKind, config: &TextConfig, train: bool) -> anyhow::Result<Foun
     Ok(Found { held_out, report: share, path, rest: Some((rest, report)) })
 }
 
-/// Whether a problem belongs to the share held out: its id, a hash, as a number in [0, 1).
+/// Whether a problem is in the held-out share: its id, a hash, is read as a number in [0, 1).
 fn is_held_out(problem: &Problem, share: f64) -> bool {
     let hash = u64::from_str_radix(&problem.id, 16).expect("an id is 16 hexadecimal digits");
     ((hash >> 11) as f64 / (1u64 << 53) as f64) < share
 }
 
-/// Tokenizes prompts, drops those above the limit and says so.
+/// Tokenizes prompts, drops those above the limit and reports it.
 fn short_enough(
     problems: Vec<Problem>,
     mut report: FilterReport,
@@ -224,16 +223,16 @@ fn items(problems: Vec<Problem>, language: &Language, prompting: &Preset) -> any
         .collect()
 }
 
-/// The messages that a chat template renders for a problem.
+/// The messages of a problem, as input to the chat template.
 fn conversation(problem: &Problem, prompting: &Preset) -> Vec<Message> {
     problem.conversation(prompting.system.as_deref())
 }
 
 impl TextTask {
-    /// A task of problems made in memory, with a mathematical answer each.
+    /// A task with problems made in memory, each with a mathematical answer.
     ///
     /// # Errors
-    /// What template and tokenizer report.
+    /// Errors from the template and the tokenizer.
     pub fn of_math(
         name: &str,
         language: Arc<Language>,
@@ -258,7 +257,7 @@ impl TextTask {
         self.held_out.iter().map(|i| i.problem.id.as_str())
     }
 
-    /// Drops the training problems that `keep` refuses by their id; returns how many.
+    /// Drops the training problems whose id `keep` rejects; returns how many.
     pub fn retain_training(&mut self, keep: impl Fn(&str) -> bool) -> usize {
         let before = self.train.len();
         self.train.retain(|i| keep(&i.problem.id));
@@ -402,7 +401,7 @@ mod tests {
     use crate::language::chat::{ChatOptions, ChatTemplate};
     use crate::problem::arithmetic;
 
-    /// A folder with a tokenizer and a template, no weights.
+    /// A folder with a tokenizer and a template, but no weights.
     fn model() -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         let config: ArithmeticConfig = toml::from_str("train = 2\nheld_out = 1").unwrap();
@@ -427,7 +426,7 @@ mod tests {
     #[test]
     fn prompts_are_what_the_chat_template_renders_and_have_no_second_beginning() {
         let folder = model();
-        // A template that writes the beginning, and a tokenizer that would write it again.
+        // The template writes the beginning-of-sequence token, and the tokenizer would add it again.
         let template = "{{ bos_token }}{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}>{{ enable_thinking }}";
         std::fs::write(folder.path().join("chat_template.jinja"), template).unwrap();
         let names = r#"{"bos_token": "<|endoftext|>", "eos_token": "<|im_end|>"}"#;
@@ -470,7 +469,7 @@ mod tests {
     fn a_completion_is_graded_up_to_its_stop_text() {
         let folder = model();
         let file = data(folder.path(), &[SUM]);
-        // Without the stop text the later box would be the answer; an added token stays a token.
+        // Without the stop text the later box would be the answer; an added token remains a token.
         let config = config(&file, "stop = [\"\\nQ:\", \"<|im_start|>\"]");
         let task = open(TaskKind::Math, &config, Some(&folder.path().to_owned())).unwrap();
         assert_eq!(task.stop_texts(), ["\nQ:"]);
@@ -573,7 +572,7 @@ mod tests {
             let file = data(folder.path(), &[row]);
             let task = open(kind, &config(&file, settings), Some(&folder.path().to_owned())).unwrap();
             let right = match kind {
-                // The options are shuffled; the letter is the file's to say.
+                // The options are shuffled, so the correct letter is looked up.
                 TaskKind::Choice => format!("\\boxed{{{}}}", task.target(Split::Train, 0).unwrap()),
                 _ => right.to_owned(),
             };

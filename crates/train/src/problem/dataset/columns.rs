@@ -1,4 +1,4 @@
-//! Which column holds what, and what a row's columns say.
+//! Which column has which role, and how its values are read.
 
 use super::Message;
 use crate::problem::kind::{self, Beside};
@@ -6,8 +6,7 @@ use crate::problem::row::{Row, Table, structured, value};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Names of columns, where they are not the usual ones. A dot reaches into an object:
-/// `reward_model.ground_truth`.
+/// Column names that differ from the usual ones. A dot reaches into an object: `reward_model.ground_truth`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Columns {
@@ -21,14 +20,14 @@ pub struct Columns {
     pub subject: Option<String>,
     /// Level or difficulty.
     pub level: Option<String>,
-    /// The file's own id.
+    /// The id in the file.
     pub id: Option<String>,
 }
 
 impl std::str::FromStr for Columns {
     type Err = String;
 
-    /// `prompt=question,answer=final_answer`
+    /// Parses `prompt=question,answer=final_answer`.
     fn from_str(text: &str) -> Result<Self, String> {
         let mut columns = Self::default();
         for part in text.split(',').filter(|part| !part.trim().is_empty()) {
@@ -76,12 +75,12 @@ const ID: &[&str] = &["unique_id", "id", "problem_id", "key", "record id", "task
 /// Finds the columns that a task needs.
 ///
 /// # Errors
-/// If one is missing; the message names what was found and what was wanted.
+/// If one is missing; the message says what was found and what was wanted.
 pub(super) fn resolve(table: &Table<'_>, given: &Columns) -> anyhow::Result<Found> {
     let prompt = table.column("prompt", given.prompt.as_deref(), PROMPT)?;
     let prompt = table.require("the prompt", prompt, PROMPT)?;
     let solution = table.column("solution", given.solution.as_deref(), SOLUTION)?;
-    // A named column has to be there, whether this kind reads it or not.
+    // A column named by the user must exist, even if this kind doesn't read it.
     table.column("answer", given.answer.as_deref(), &[])?;
     let answered =
         |row| messages(row, &prompt).is_some_and(|m| m.last().is_some_and(|m| m.role == "assistant"));
@@ -99,8 +98,8 @@ pub(super) fn resolve(table: &Table<'_>, given: &Columns) -> anyhow::Result<Foun
     })
 }
 
-/// The prompt as messages: a text is one user message; a list holds `role` and `content`, or
-/// `from` and `value` as in ShareGPT.
+/// The prompt as messages. A text is one user message; a list has `role` and `content`, or `from` and `value` as in
+/// ShareGPT.
 pub(super) fn messages(row: &Row, column: &str) -> Option<Vec<Message>> {
     let prompt = value(row, column)?;
     let list = match prompt {

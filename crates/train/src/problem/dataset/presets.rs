@@ -1,4 +1,4 @@
-//! The prompts of the paper, as data. Source: F-GRPO, table of evaluation prompt settings.
+//! The paper's prompts. Source: F-GRPO, table of evaluation prompt settings.
 
 use crate::problem::kind::TaskKind;
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ pub const BOXED: &str = "Please reason step by step, and put your final answer w
 /// The plain system prompt.
 pub const ASSISTANT: &str = "You are a helpful assistant.";
 
-/// The model families that the paper evaluates.
+/// The model families evaluated in the paper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Family {
@@ -18,7 +18,7 @@ pub enum Family {
     Qwen25,
     /// Qwen3.
     Qwen3,
-    /// Llama 3.2. Its chat template writes the date header by itself.
+    /// Llama 3.2. Its chat template adds the date header by itself.
     #[serde(rename = "llama3.2")]
     Llama32,
 }
@@ -29,19 +29,19 @@ named!(Family {
     Llama32 = "llama3.2": "Llama 3.2",
 });
 
-/// What decides the prompts of a data set: a family's preset and what replaces parts of it.
+/// Prompt settings for a data set: a family's preset, and overrides.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Prompting {
-    /// The paper's prompts for a model family; without one there is no system prompt.
+    /// The paper's prompts for a model family. If absent, there is no system prompt.
     pub preset: Option<Family>,
-    /// System prompt, in place of the preset's; an empty one sends none.
+    /// System prompt that replaces the preset's; an empty string means none.
     pub system: Option<String>,
-    /// `enable_thinking` of the chat template, in place of the preset's.
+    /// `enable_thinking` for the chat template; replaces the preset's.
     pub thinking: Option<bool>,
 }
 
 impl Prompting {
-    /// How a problem of this kind is put to a model.
+    /// The prompt settings for a kind of problem.
     pub fn of(&self, kind: TaskKind) -> Preset {
         let preset = self.preset.map(|family| Preset::paper(family, kind));
         let (system, thinking) = preset.map_or((None, None), |p| (p.system, p.thinking));
@@ -52,12 +52,12 @@ impl Prompting {
     }
 }
 
-/// How a problem is put to a model.
+/// Prompt settings for a problem.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Preset {
-    /// The system prompt; `None` sends none.
+    /// The system prompt; `None` means none.
     pub system: Option<String>,
-    /// `enable_thinking` of the chat template; `None` leaves it unset.
+    /// `enable_thinking` for the chat template; `None` leaves it unset.
     pub thinking: Option<bool>,
 }
 

@@ -1,5 +1,5 @@
-//! Files into rows of named values: JSON lines, a JSON array, CSV or TSV, compressed or not, Parquet, or a folder of
-//! such files.
+//! Reads files into rows of named values: JSON lines, a JSON array, CSV or TSV (plain or compressed), Parquet, or a
+//! folder of such files.
 
 use crate::bad_input;
 use crate::failure::OrBadInput;
@@ -15,16 +15,16 @@ use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::Path;
 
-/// What a data set may be, for messages.
+/// Accepted forms of a data set, for messages.
 pub(super) const FORMATS: &str = "a file ending in .jsonl, .ndjson, .json, .csv or .tsv (with .gz or .zst behind it too) or .parquet, a folder of such files, or a split of one";
 
-/// Most columns of a row. Data sets have tens; a file of numbers for another purpose may have millions.
+/// Largest number of columns. Data sets have tens; a file of numbers for another purpose may have millions.
 pub const MOST_COLUMNS: usize = 10_000;
 
-/// Reads all rows of a file, of a folder's files in the order of their names, or of one split of a folder.
+/// Reads all rows of a file, of a folder's files in name order, or of one split of a folder.
 ///
 /// # Errors
-/// If a file cannot be opened or is not what its name says, or the path means several splits.
+/// If a file can't be opened or doesn't match its extension, or if the path means several splits.
 pub fn read(path: &Path) -> anyhow::Result<Vec<Row>> {
     let mut rows = Vec::new();
     for file in super::shards::files(path)? {
@@ -49,7 +49,7 @@ fn rows_of(path: &Path) -> anyhow::Result<Vec<Row>> {
             path.display()
         );
     }
-    // A compressed file or a page of Parquet may unfold to any size, and rows take more than their text.
+    // A compressed file or a Parquet page may decompress to any size, and rows take more memory than their text.
     let owned = path.to_owned();
     confined::run(Limits::for_file(length), move || match format {
         Format::Json => json(&text(&owned)?),
@@ -66,12 +66,12 @@ enum Format {
     Parquet,
 }
 
-/// Whether a path means a table that is read as a whole, not JSON lines: CSV, Parquet, or a folder of files.
+/// Whether a path is read as a whole table and not as JSON lines: CSV, Parquet, or a folder of files.
 pub fn is_table(path: &Path) -> bool {
     path.is_dir() || matches!(format_of(path), Some(Format::Separated(_) | Format::Parquet))
 }
 
-/// Refuses a table where a command reads JSON lines alone.
+/// Rejects a table if a command only reads JSON lines.
 ///
 /// # Errors
 /// Bad input.
@@ -86,11 +86,11 @@ pub fn require_lines(path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Hands over the rows of a table or the objects of JSON lines, each with its number from 1; lines one by one, so that a file of
-/// any length fits.
+/// Calls `visit` with each row of a table or each object of JSON lines, and its number from 1. JSON lines are
+/// streamed, so files of any length work.
 ///
 /// # Errors
-/// Bad input as [`read`], or naming a line that is no JSON object; what `visit` returns.
+/// Bad input as in [`read`], or a line that isn't a JSON object; errors from `visit`.
 pub fn each(path: &Path, mut visit: impl FnMut(usize, Row) -> anyhow::Result<()>) -> anyhow::Result<()> {
     if is_table(path) {
         return read(path)?.into_iter().zip(1..).try_for_each(|(row, number)| visit(number, row));
@@ -114,7 +114,7 @@ pub fn each(path: &Path, mut visit: impl FnMut(usize, Row) -> anyhow::Result<()>
     Ok(())
 }
 
-/// Whether a file's name says that it holds rows.
+/// Whether a file's extension is that of a data file.
 pub fn is_data(path: &Path) -> bool {
     format_of(path).is_some()
 }
@@ -126,13 +126,13 @@ fn format_of(path: &Path) -> Option<Format> {
         "jsonl" | "ndjson" | "json" => Some(Format::Json),
         "csv" => Some(Format::Separated(b',')),
         "tsv" => Some(Format::Separated(b'\t')),
-        // Parquet compresses its own pages.
+        // Parquet compresses its pages itself.
         "parquet" if plain.len() == name.len() => Some(Format::Parquet),
         _ => None,
     }
 }
 
-/// The text of a file, without a byte-order mark. A missing file is the caller's mistake.
+/// The text of a file, without a byte-order mark. A missing file is bad input.
 fn text(path: &Path) -> anyhow::Result<String> {
     let mut bytes = Vec::new();
     files::open(path).and_then(|mut file| file.read_to_end(&mut bytes))?;
@@ -140,7 +140,7 @@ fn text(path: &Path) -> anyhow::Result<String> {
     Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
 }
 
-/// An array of objects, an object with such an array under `data`, or an object on every line.
+/// An array of objects, an object with such an array under `data`, or one object per line.
 fn json(text: &str) -> anyhow::Result<Vec<Row>> {
     let objects = |values: Vec<Value>| {
         let row = |(i, value)| match value {
@@ -205,7 +205,7 @@ fn parquet_rows(path: &Path) -> anyhow::Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// A Parquet field as JSON.
+/// A Parquet value as JSON.
 fn field(value: &Field) -> Value {
     match value {
         Field::Null => Value::Null,
@@ -224,7 +224,7 @@ fn field(value: &Field) -> Value {
         Field::Float(x) => (*x).into(),
         Field::Double(x) => (*x).into(),
         Field::Str(x) => x.clone().into(),
-        // Writers that do not mark text as such leave it as bytes.
+        // Some writers store text as bytes without marking it as text.
         Field::Bytes(x) => String::from_utf8_lossy(x.data()).into_owned().into(),
         Field::Group(row) => {
             Value::Object(row.get_column_iter().map(|(name, value)| (name.clone(), field(value))).collect())

@@ -1,4 +1,4 @@
-//! Which files the path of a data set means: a file, a pattern, a folder as Hugging Face lays it out, or one split of it.
+//! Resolves a data set's path to files: a file, a pattern, a folder in Hugging Face's layout, or one split of it.
 //!
 //! ```text
 //! gsm8k/main/train-00000-of-00002.parquet     the file
@@ -14,25 +14,25 @@ use anyhow::Context;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Names of splits that a file may have without being a shard.
+/// Split names that a file may have without being a shard.
 const SPLITS: [&str; 10] =
     ["train", "test", "validation", "valid", "val", "dev", "eval", "held-out", "held_out", "heldout"];
 
-/// Files that stand beside data and are none.
+/// Files found next to data that aren't data.
 const BESIDE: [&str; 3] = ["dataset_info.json", "dataset_infos.json", "state.json"];
 
-/// Where Hugging Face puts a data set's files inside its folder.
+/// Folders inside a Hugging Face data set that contain its files.
 const DATA: &str = "data";
 
-/// The files of a data set, in the order of their names.
+/// The files of a data set, in name order.
 ///
 /// # Errors
-/// Bad input: nothing there, several splits or configurations to choose from, or a shard that is missing.
+/// Bad input: no files, several splits or configurations to choose from, or a missing shard.
 pub(super) fn files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     if path.is_dir() {
         return folder(path);
     }
-    // A pipe or device is refused where it is opened.
+    // Pipes and devices are rejected when they are opened.
     if path.exists() {
         return Ok(vec![path.to_owned()]);
     }
@@ -71,7 +71,7 @@ pub(super) fn files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     whole(found)
 }
 
-/// All files of a folder, which must be of one split.
+/// All files of a folder; they must belong to one split.
 fn folder(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let found = data_files(path)?;
     if found.is_empty() {
@@ -103,7 +103,7 @@ fn folder(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     whole(found)
 }
 
-/// Refuses the files of a split that lack a shard.
+/// Fails if a shard of a split is missing.
 fn whole(files: Vec<PathBuf>) -> anyhow::Result<Vec<PathBuf>> {
     let mut shards: BTreeMap<(String, usize), BTreeSet<usize>> = BTreeMap::new();
     for file in &files {
@@ -127,7 +127,7 @@ fn file_name(path: &Path) -> String {
     path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// The split that a file belongs to by its name.
+/// The split of a file, by its name.
 fn split(name: &str) -> Option<&str> {
     if let Some((split, _, _)) = shard(name) {
         return Some(split);
@@ -136,7 +136,7 @@ fn split(name: &str) -> Option<&str> {
     SPLITS.contains(&stem).then_some(stem)
 }
 
-/// Split, number and number of shards of a name such as `train-00000-of-00005.parquet`.
+/// Split, shard index and number of shards of a name such as `train-00000-of-00005.parquet`.
 fn shard(name: &str) -> Option<(&str, usize, usize)> {
     let (rest, of) = name.split('.').next()?.rsplit_once("-of-")?;
     let (split, number) = rest.rsplit_once('-')?;
@@ -147,7 +147,7 @@ fn shard(name: &str) -> Option<(&str, usize, usize)> {
     Some((split, number.parse().ok()?, of.parse().ok()?))
 }
 
-/// What is in a folder, hidden files left out, in the order of their names.
+/// The entries of a folder without hidden files, in name order.
 fn entries(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     if !folder.is_dir() {
         return Ok(Vec::new());
@@ -168,7 +168,7 @@ fn folders(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(entries(folder)?.into_iter().filter(|p| p.is_dir()).collect())
 }
 
-/// Whether there is data in a folder or the folders inside it, two deep as repositories have it.
+/// Whether a folder contains data, up to two levels deep as in data set repositories.
 fn holds_data(folder: &Path) -> anyhow::Result<bool> {
     if !data_files(folder)?.is_empty() {
         return Ok(true);
@@ -181,7 +181,7 @@ fn holds_data(folder: &Path) -> anyhow::Result<bool> {
     Ok(false)
 }
 
-/// Whether a name matches a pattern in which `*` stands for any characters.
+/// Whether a name matches a pattern; `*` matches any characters.
 fn matches(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();

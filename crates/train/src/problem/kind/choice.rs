@@ -1,4 +1,4 @@
-//! Multiple choice: the options as shown, and the right letter.
+//! Multiple choice: the options as shown, and the correct letter.
 
 use super::Beside;
 use crate::problem::row::{Row, Table, plain_text, structured, value};
@@ -6,14 +6,14 @@ use fgrpo_verify::choice;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The right letter, the options as shown, and where each came from.
+/// The correct letter, the options as shown, and the original index of each option.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Truth {
     /// The letter.
     pub gold: char,
     /// The options, A first.
     pub options: Vec<String>,
-    /// `order[i]` is the place, in the file, of the option shown in place `i`.
+    /// `order[i]` is the index, in the file, of the option shown at position `i`.
     pub order: Vec<usize>,
 }
 
@@ -26,7 +26,7 @@ impl Truth {
         choice::Problem::new(&self.gold.to_string(), &self.options, matching)
     }
 
-    /// A question with its options, one to a line.
+    /// A question followed by its options, one per line.
     pub fn shown_below(&self, question: &str) -> String {
         let mut prompt = question.trim_end().to_owned();
         prompt.push('\n');
@@ -38,7 +38,7 @@ impl Truth {
     }
 }
 
-/// Where a row has its options and the right one.
+/// The columns of the options and the correct answer.
 #[derive(Debug)]
 pub struct Columns {
     answer: String,
@@ -47,9 +47,9 @@ pub struct Columns {
 
 #[derive(Debug)]
 enum Options {
-    /// A list, shown as it is, since its answers may refer to its letters.
+    /// A list, shown in its original order, because its answers may refer to its letters.
     List(String),
-    /// The wrong ones, each in a column of its own; shuffled by the question.
+    /// The wrong options, each in its own column; the display order is a shuffle that depends on the question.
     Wrong(Vec<String>),
 }
 
@@ -82,7 +82,7 @@ impl Columns {
                 let mut options = vec![answer];
                 options.extend(columns.iter().filter_map(text));
                 let options: Vec<&str> = options.iter().map(String::as_str).collect();
-                // The first is the right one.
+                // The first option is the correct one.
                 let shown = choice::show(question, &options).map_err(|_| FEW_OR_MANY)?;
                 Ok(Truth { gold: shown.gold, options: shown.options, order: shown.order })
             }
@@ -93,11 +93,11 @@ impl Columns {
 
 const FEW_OR_MANY: &str = "fewer than 2 or more than 26 options";
 
-/// A list of options and an answer that is one of them, a letter or a place.
+/// A list of options, and an answer that is an option, a letter or an index.
 fn listed(list: Option<Value>, answer: &str) -> Result<Truth, &'static str> {
     let list = match &list {
         Some(Value::Array(list)) => list,
-        // ARC keeps the texts of its choices under `text`.
+        // ARC stores the texts of its choices under `text`.
         Some(Value::Object(object)) => {
             object.get("text").and_then(Value::as_array).ok_or("no list of options")?
         }

@@ -1,4 +1,4 @@
-//! Instructions that a program can check, as IFEval has them.
+//! Instructions that can be checked by a program, in the format of IFEval.
 
 use crate::problem::row::{Row, Table, structured, value};
 use fgrpo_verify::ifeval;
@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 pub struct Truth {
     /// The instruction types.
     pub instruction_id_list: Vec<String>,
-    /// One object for each, without nulls.
+    /// One object of arguments per instruction, without nulls.
     pub kwargs: Vec<Value>,
 }
 
@@ -18,13 +18,13 @@ impl Truth {
     /// The verifier of this problem.
     ///
     /// # Errors
-    /// An instruction that isn't known, or whose arguments have no meaning.
+    /// An unknown instruction, or invalid arguments.
     pub fn verifier(&self) -> Result<ifeval::Problem, ifeval::Error> {
         ifeval::Problem::new(&self.instruction_id_list, &self.kwargs)
     }
 }
 
-/// Where a row has its instructions and their arguments.
+/// The columns of the instructions and their arguments.
 #[derive(Debug)]
 pub struct Columns {
     instructions: String,

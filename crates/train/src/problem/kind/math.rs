@@ -1,4 +1,4 @@
-//! Mathematics: reference answers as data sets write them, brought into the form that the verifier reads.
+//! Mathematics: converts reference answers from data sets to the form that the verifier reads.
 
 use super::Beside;
 use crate::problem::row::{Row, Table, plain_text, python_list, value};
@@ -21,7 +21,7 @@ impl Truth {
     }
 }
 
-/// Usual names of the column of answers.
+/// Usual names of the answer column.
 pub(super) const ANSWER: &[&str] = &[
     "answer",
     "final_answer",
@@ -33,7 +33,7 @@ pub(super) const ANSWER: &[&str] = &[
     "reward_model.ground_truth",
 ];
 
-/// Where a row has its answer. Without a column of answers they are those of the worked solutions.
+/// The column of the answer. Without one, answers are taken from the worked solutions.
 #[derive(Debug)]
 pub struct Columns {
     answer: Option<String>,
@@ -56,12 +56,12 @@ impl Columns {
     }
 }
 
-/// What stands in the last box of a completion whose braces close.
+/// The content of the last box in a completion with closed braces.
 pub(super) fn boxed(completion: &str) -> Option<&str> {
     boxed::last_closed(completion, &["\\boxed{"])
 }
 
-/// An answer without spaces, dollar signs and the commands that only change how it looks.
+/// An answer without spaces, dollar signs and LaTeX commands that only affect its appearance.
 pub(super) fn plain(answer: &str) -> String {
     let mut text = answer.to_owned();
     for noise in ["\\left", "\\right", "\\,", "\\;", "\\!", "$", "dfrac", "tfrac"] {
@@ -70,8 +70,8 @@ pub(super) fn plain(answer: &str) -> String {
     text.split_whitespace().collect()
 }
 
-/// A mathematical reference answer: a text, a number, a list of texts, or a text that holds such a
-/// list as JSON or Python writes it.
+/// A mathematical reference answer: a text, a number, a list of texts, or a text that contains such a list in JSON or
+/// Python syntax.
 fn math_answer(value: &Value) -> Option<String> {
     match value {
         Value::Array(list) => {
@@ -92,13 +92,12 @@ fn math_answer(value: &Value) -> Option<String> {
     }
 }
 
-/// The reference answer inside a gold text: what stands behind `####` on its last line, as GSM8K
-/// ends its worked answers, without thousands separators and the dollar sign of a price; any other
-/// text as it is.
+/// The reference answer in a gold text. If the last line has `####`, as in GSM8K's worked answers, this is the text
+/// after it, without thousands separators and a dollar sign. Otherwise it is the whole text.
 pub fn gold(text: &str) -> Cow<'_, str> {
     let marked = text.trim_end().rsplit_once("####").map(|(_, last)| last.trim());
     match marked {
-        // A heading in Markdown has lines behind it.
+        // A Markdown heading is followed by more lines.
         Some(last) if !last.is_empty() && !last.contains('\n') => {
             plain_number(last).map_or(Cow::Borrowed(last), Cow::Owned)
         }
@@ -106,16 +105,16 @@ pub fn gold(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Whether the verifier of mathematics reads a reference answer as a value. Prose is none, though its letters can be
-/// read as a product.
+/// Whether the math verifier parses a reference answer as a value. Prose doesn't count, even if its letters can be
+/// parsed as a product.
 pub fn is_mathematics(gold: &str) -> bool {
     words(gold) < PROSE && math::Problem::new(gold, &math::Options::default()).is_parsed()
 }
 
-/// Words that make an answer prose; fewer are a unit, a name or an option.
+/// Number of words from which an answer is prose; fewer words are a unit, a name or an option.
 const PROSE: usize = 3;
 
-/// Words of a text that are neither LaTeX's own nor the name of a function.
+/// Words of a text that aren't LaTeX commands or function names.
 fn words(text: &str) -> usize {
     const NAMES: [&str; 14] =
         ["sin", "cos", "tan", "cot", "sec", "csc", "log", "exp", "max", "min", "gcd", "lcm", "mod", "and"];
@@ -129,7 +128,7 @@ fn words(text: &str) -> usize {
     count
 }
 
-/// A number as people write amounts, `-$1,234.50` for one, as digits; `None` for anything else.
+/// Converts a number as people write amounts, e.g. `-$1,234.50`, to plain digits; `None` for anything else.
 fn plain_number(text: &str) -> Option<String> {
     let (negative, rest) = match text.strip_prefix(['-', '\u{2212}']) {
         Some(rest) => (true, rest.trim_start()),
@@ -157,8 +156,8 @@ fn plain_number(text: &str) -> Option<String> {
     Some(number)
 }
 
-/// A textual answer without the marks around it: dollar signs, an integer's leading zeros ("073",
-/// as competitions print them) and its empty decimals ("27.0").
+/// A text answer without dollar signs, an integer's leading zeros ("073", as in competitions) and empty decimals
+/// ("27.0").
 fn plain_answer(text: &str) -> String {
     let inner = gold(text);
     let mut text = inner.trim();
@@ -178,7 +177,7 @@ fn plain_answer(text: &str) -> String {
     text.to_owned()
 }
 
-/// The answer of a worked solution: what stands in its last box, or behind `####` on its last line.
+/// The answer of a worked solution: the content of its last box, or the text after `####` on its last line.
 fn of_solution(solution: &str) -> Option<String> {
     let boxed = synlogic::extract::last_boxed(solution).filter(|inside| !inside.is_empty());
     boxed.map(str::to_owned).or_else(|| match gold(solution) {

@@ -18,13 +18,13 @@ impl Truth {
     /// The verifier of this problem.
     ///
     /// # Errors
-    /// A task that isn't known, or a puzzle that can't be read.
+    /// An unknown task, or a puzzle that can't be read.
     pub fn verifier(&self) -> Result<synlogic::Problem, synlogic::Error> {
         self.task.parse().and_then(|task| synlogic::Problem::parse(task, &self.game_data_str))
     }
 }
 
-/// Where a row has its task and its puzzle.
+/// The columns of the task and the puzzle.
 #[derive(Debug)]
 pub struct Columns {
     task: String,
@@ -48,13 +48,13 @@ impl Columns {
             _ => return Err("no puzzle"),
         };
         let task = value(row, &self.task).and_then(Value::as_str).ok_or("no task")?;
-        // The task may stand behind the name of a split: `val/sudoku`.
+        // The task may follow the name of a split: `val/sudoku`.
         let task = task.rsplit('/').next().unwrap_or(task).to_owned();
         Ok(Truth { task, game_data_str })
     }
 }
 
-/// What stands in the last `<answer>` tags of a completion.
+/// The content of the last `<answer>` tags in a completion.
 pub(super) fn tagged(text: &str) -> Option<&str> {
     let (_, after) = text.rsplit_once("<answer>")?;
     after.split_once("</answer>").map(|(inside, _)| inside)

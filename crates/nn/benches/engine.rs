@@ -1,6 +1,6 @@
-//! The engine's parts and whole steps: `cargo bench -p fgrpo-nn`. Each is checked before it is timed.
+//! Parts of the engine and whole steps: `cargo bench -p fgrpo-nn`. Each is checked before it is timed.
 //!
-//! Attention and head are timed through decoders in which little else happens. For ratios against PyTorch see `peers/`.
+//! Attention and the output layer are timed in decoders that do little else. For ratios against PyTorch see `peers/`.
 
 use std::ops::ControlFlow;
 
@@ -25,7 +25,7 @@ fn engine(config: &Config) -> Engine {
     Engine::init(config, 0.02, &normal, &Device::cpu(THREADS)).unwrap()
 }
 
-/// `rows` sequences of `len`, predictions at the last `predicted` places of each.
+/// `rows` sequences of `len` tokens, with predictions at the last `predicted` positions of each.
 fn sequences(config: &Config, rows: usize, len: usize, predicted: usize) -> Batch {
     let token = |index: usize| ((number(index) + 0.5) * config.vocab_size as f32) as u32;
     let mut batch = Batch::default();
@@ -83,7 +83,7 @@ fn products_of(c: &mut Criterion, products: Products) {
     group.finish();
 }
 
-/// Scores a batch, then takes a whole training step on it.
+/// Scores a batch, then does a whole training step on it.
 fn passes(c: &mut Criterion, name: &str, config: &Config, batch: &Batch) {
     let mut engine = engine(config);
     let scores = engine.score(batch, 1.0).unwrap();

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Each case runs once to warm up, then `repeats` times; `ms` is the median, `best_ms` the fastest, `cpu_ms` the median of the processor time of all
-//! threads (Linux), which a busy machine disturbs less. Weights are random.
+//! threads (Linux), which other work on the machine affects less. Weights are random.
 
 use std::ops::ControlFlow;
 use std::time::Instant;
@@ -37,7 +37,7 @@ impl Numbers {
     }
 }
 
-/// A language model of about 50M parameters in Qwen3's form.
+/// A Qwen3 language model of about 50M parameters.
 fn language() -> Config {
     Config {
         architecture: Architecture::Qwen3,
@@ -54,7 +54,7 @@ fn language() -> Config {
     }
 }
 
-/// Seconds of repeats, sorted each for itself.
+/// Seconds of the repeats, each list sorted.
 struct Times {
     wall: Vec<f64>,
     cpu: Vec<f64>,
@@ -70,7 +70,7 @@ impl Times {
     }
 }
 
-/// Processor time of all threads of this process, in seconds; 0 where the system doesn't tell.
+/// Processor time of all threads of this process, in seconds; 0 if the system doesn't provide it.
 fn cpu_seconds() -> f64 {
     let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return 0.0 };
     tasks
@@ -154,7 +154,7 @@ impl Bench {
         println!("{line}");
     }
 
-    /// Random sequences, every token predicted but the first.
+    /// Random sequences with predictions for every token but the first.
     fn sequences(&mut self, config: &Config, rows: usize, len: usize) -> Batch {
         let mut batch = Batch::default();
         for _ in 0..rows {
@@ -203,7 +203,7 @@ impl Bench {
         self.print(case, &times, rows * len, json!({}));
     }
 
-    /// Samples `new` tokens after each of `rows` different prompts; prefill is timed apart and subtracted.
+    /// Samples `new` tokens after each of `rows` different prompts; prefill is timed separately and subtracted.
     fn decode(&mut self, case: &str, config: &Config, rows: usize, prompt: usize, new: usize) {
         let mut engine = self.engine(config);
         let prompts: Vec<Vec<u32>> =
@@ -221,8 +221,8 @@ impl Bench {
         self.print(case, &times, rows * (new - 1), more);
     }
 
-    /// The maze's reinforcement step: `samples` of 32 tokens for each of 8 prompts of 310, then one update on all of them. The temperature
-    /// sets how often samples part: a trained policy is nearly certain at most positions.
+    /// The maze's reinforcement step: `samples` of 32 tokens for each of 8 prompts of 310, then one update on all of them. The temperature determines
+    /// how often samples diverge: a trained policy is nearly certain at most positions.
     fn maze(&mut self, case: &str, samples: usize, temperature: f32) {
         let config = small(1024);
         let mut engine = self.engine(&config);

@@ -1,7 +1,7 @@
 //! The engine: one decoder on one device, its weights, gradient and optimizer.
 //!
-//! Within one device and number of threads everything is repeatable bit for bit. Between one thread and more, gradients differ by rounding only, since
-//! they are summed in two parts then.
+//! On the same device with the same number of threads, results repeat bit for bit. With more than one thread, gradients are summed in two parts and
+//! differ from those of one thread by rounding.
 
 mod adapters;
 mod any;
@@ -23,8 +23,8 @@ use adapters::Adapters;
 pub use any::Engine;
 pub use device::{Device, DeviceName, Precision, Products};
 
-/// The caller's loss: prediction indices, their log-probabilities and entropies; fills the derivatives, which come zeroed. It is called for
-/// disjoint sets of predictions, a family's never cut apart, possibly from several threads at a time.
+/// The caller's loss: prediction indices, their log-probabilities and entropies; fills the derivatives, which are zero at first. It is called for
+/// disjoint sets of predictions (a family is never split), possibly from several threads at the same time.
 pub type LossFn<'a> = dyn Fn(&[usize], &[f32], &[f32], &mut [f32], &mut [f32]) + Sync + 'a;
 
 /// Per prediction, of softmax(logits / temperature).
@@ -32,11 +32,11 @@ pub type LossFn<'a> = dyn Fn(&[usize], &[f32], &[f32], &mut [f32], &mut [f32]) +
 pub struct Scores {
     /// Log-probability of the predicted token.
     pub logp: Vec<f32>,
-    /// Entropy of the distribution it was predicted from, in nats.
+    /// Entropy of the predicting distribution, in nats.
     pub entropy: Vec<f32>,
 }
 
-/// AdamW's state, enough to resume exactly.
+/// AdamW's state, sufficient to resume exactly.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OptimizerState<'a> {
     /// Updates applied.
@@ -48,7 +48,7 @@ pub struct OptimizerState<'a> {
 /// A named tensor: (Hugging Face name, shape, values).
 pub type NamedTensor<'a> = (&'a str, &'a [usize], Cow<'a, [f32]>);
 
-/// Tokens that an executor takes through the network at a time, unless told otherwise.
+/// Default number of tokens per pass of an executor.
 pub const DEFAULT_CHUNK_TOKENS: usize = 1024;
 
 /// One executor's buffers.
@@ -56,7 +56,7 @@ struct Worker<X: Executor> {
     workspace: Workspace<X>,
     chunk: Chunk,
     lists: X::Lists,
-    /// Memory only: what it holds means nothing outside of a request.
+    /// Only memory: its content is meaningless outside of a request.
     cache: X::Cache,
     decoding: X::Decoding,
 }
@@ -126,7 +126,7 @@ impl<D: Backend> EngineOn<D> {
         self.backend.check()
     }
 
-    /// Every tensor as `read` writes it.
+    /// Fills every tensor by `read`.
     pub(crate) fn fill_with(
         &mut self,
         read: &mut dyn FnMut(&TensorLayout, &mut [f32]) -> Result<(), Error>,
@@ -151,7 +151,7 @@ impl<D: Backend> EngineOn<D> {
         &self.decoder.layout.tensors
     }
 
-    /// What is trained.
+    /// The trained parameters.
     pub(crate) fn trained(&self) -> &[TensorLayout] {
         match &self.adapters {
             Some(adapters) => &adapters.layout.tensors,

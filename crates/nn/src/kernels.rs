@@ -1,4 +1,4 @@
-//! Single operations and a model's sizes, for this crate's benchmarks alone: no part of its interface.
+//! Single operations and a model's sizes, only for this crate's benchmarks; not part of its interface.
 
 use crate::config::{Architecture, Config, RopeScaling};
 use crate::cpu::panels;

@@ -1,4 +1,4 @@
-//! A decoder and its engine: forward, backward, sampling and AdamW over token ids. Knows no RL.
+//! A decoder and its engine: forward, backward, sampling and AdamW over token ids. Does not know RL.
 //!
 //! Shapes in these docs: `T` tokens, `D` hidden, `H` heads, `K` KV heads, `E` head size,
 //! `F` intermediate, `V` vocabulary, `L` layers.

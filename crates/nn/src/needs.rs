@@ -1,4 +1,4 @@
-//! What a run will need: bytes by purpose, and floating-point operations by kind of work. Computed from sizes alone, before anything is allocated.
+//! The needs of a run: bytes by purpose, and floating-point operations by kind of work. Computed only from sizes, before anything is allocated.
 //!
 //! The sizes mirror what the engine allocates: weights and optimizer by the parameters, activations buffer by buffer for the largest chunk that an
 //! executor takes through the network. Not counted: the program itself, the batch, tokenizer and data.
@@ -19,7 +19,7 @@ use crate::generate::pages_needed;
 use crate::layout::Layout;
 use crate::lora::{AdapterLayout, LoraConfig};
 
-/// What will be done with a model.
+/// The workload of a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Workload {
     /// Threads of the CPU, which count where it is the device.
@@ -36,9 +36,10 @@ pub struct Workload {
     pub decode_copies: bool,
     /// As given to [`Engine::adapt`](crate::Engine::adapt).
     pub lora: Option<LoraConfig>,
-    /// Rows of the largest family of a training batch: a prompt and all its completions. Without shared beginnings, at most. 0: nothing is trained.
+    /// Rows of the largest family of a training batch: a prompt and all its completions. An upper bound, without shared prefixes. 0: nothing is
+    /// trained.
     pub family_tokens: usize,
-    /// How many of these rows predict.
+    /// The number of these rows that predict.
     pub predicting_rows: usize,
     /// Prompts of one `generate` call; 0: nothing is generated.
     pub prompts: usize,
@@ -151,14 +152,14 @@ impl Needs {
         }
     }
 
-    /// All of it: from the second step on, everything is held while completions are generated.
+    /// The total: from the second step on, everything is in memory while completions are generated.
     pub fn total(&self) -> u64 {
         let Needs { weights, base_weights, decode_copies, gradient, optimizer, activations, cache } = *self;
         weights + base_weights + decode_copies + gradient + optimizer + activations + cache
     }
 }
 
-/// Tokens whose keys and values are held at a time, at most, over all executors.
+/// Largest number of cached tokens over all executors.
 fn cached_tokens(workload: &Workload, executors: usize, token_bytes: usize, cache_bytes: usize) -> usize {
     let Workload { prompts, prompt_tokens, samples, new_tokens, .. } = *workload;
     let wanted = prompts * prompt_tokens.next_multiple_of(PAGE) + samples * new_tokens.next_multiple_of(PAGE);
@@ -214,14 +215,14 @@ pub struct Flops {
     pub forward_pair: f64,
     /// Its backward pass.
     pub backward_pair: f64,
-    /// What a predicting row needs beside: the rest of the last layer and the vocabulary head.
+    /// Additional work of a predicting row: the rest of the last layer and the vocabulary head.
     pub forward_prediction: f64,
     /// Its backward pass.
     pub backward_prediction: f64,
 }
 
 impl Flops {
-    /// The operations of a model. Norms, exponentials and the like are not counted: a tenth of the time, not of the operations.
+    /// The operations of a model. Norms, exponentials and similar work are not counted: they take a tenth of the time, but few operations.
     pub fn of(config: &Config, checkpointing: bool, lora: Option<&LoraConfig>) -> Flops {
         let layout = Layout::new(config);
         let adapters = lora.map(|lora| AdapterLayout::new(&layout, lora));

@@ -9,7 +9,7 @@ use fgrpo_nn::weights::{Checkpoint, Dtype, TensorFile, write_checkpoint};
 use fgrpo_nn::{AdamW, Batch, Engine};
 use golden::Sequence;
 
-/// How the sequences become a batch. The result must not depend on it.
+/// The layout of the sequences in a batch. The result must not depend on it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Packing {
     /// Each sequence a segment of its own.

@@ -1,4 +1,4 @@
-//! Computed needs against what is allocated, counted by an allocator of our own.
+//! Computed needs against the memory allocated, measured by a counting allocator.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ops::ControlFlow;
@@ -87,7 +87,7 @@ fn workload(threads: usize, checkpointing: bool, lora: Option<LoraConfig>) -> Wo
     }
 }
 
-/// Trains and generates, twice; the most bytes that were held beyond those of before.
+/// Trains and generates twice; returns the peak of additional bytes.
 fn run(config: &Config, w: &Workload) -> usize {
     let before = HELD.load(Relaxed);
     MOST.store(before, Relaxed);

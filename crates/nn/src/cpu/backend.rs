@@ -1,6 +1,6 @@
-//! The CPU's memory and executors: two teams of threads, each with a gradient of its own, or one team of all threads.
+//! The CPU's memory and executors: two teams of threads, each with its own gradient, or one team of all threads.
 //!
-//! With more than two threads a gradient for each would cost more memory than it saves time: a team shares one.
+//! With more than two threads, one gradient per thread would cost too much memory for the time it saves, so a team shares one.
 
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex};
@@ -26,7 +26,7 @@ use crate::lora::AdapterLayout;
 
 /// Elements per block of the loops over all parameters.
 const BLOCK: usize = 1 << 16;
-/// Memory for packed weights that is kept through an update; larger ones are given back before it.
+/// Largest memory of packed weights that is kept during an update; larger ones are freed before it.
 const KEPT_PACKED_BYTES: usize = 64 << 20;
 
 /// Executors of a device of `threads` threads.
@@ -60,7 +60,7 @@ impl Base {
     }
 }
 
-/// LoRA's factors, and the adapted matrices without them.
+/// LoRA's factors, and the base weights of the adapted matrices.
 struct Adapters {
     values: Buffer,
     base: Vec<Base>,
@@ -71,7 +71,7 @@ struct Packed {
     layout: Layout,
     head: Head,
     made: Option<PackedWeights>,
-    /// Whether they are the present weights'.
+    /// Whether they belong to the current weights.
     fresh: bool,
     wanted: bool,
 }
@@ -87,7 +87,7 @@ pub(crate) struct CpuBackend {
     rope: Arc<Rope>,
     weights: Buffer,
     adapters: Option<Adapters>,
-    /// By executor; empty until it is needed.
+    /// By executor; empty until needed.
     gradients: Vec<Buffer>,
     /// Empty before the first update.
     moments: [Buffer; 2],
@@ -135,13 +135,13 @@ impl CpuBackend {
         })
     }
 
-    /// What `question` answers on the thread that leads the whole device.
+    /// The result of `question` on the main thread of the whole device.
     #[cfg(test)]
     pub(crate) fn in_thread<T: Send>(&self, question: impl FnOnce() -> T + Send) -> T {
         self.whole.leader().install(question)
     }
 
-    /// Length of what is trained.
+    /// Number of trained parameters.
     fn trained(&self) -> usize {
         self.adapters.as_ref().map_or(self.weights.len(), |adapters| adapters.values.len())
     }
@@ -177,7 +177,7 @@ impl CpuBackend {
         self.gradients.iter().filter(|gradient| !gradient.is_empty()).map(|gradient| &gradient[..]).collect()
     }
 
-    /// Calls `body(block)` for the blocks of `len` numbers, by all threads; what each answers, in order.
+    /// Calls `body(block)` for the blocks of `len` numbers on all threads, and returns the results in order.
     fn blocks<T: Send>(&self, len: usize, body: impl Fn(std::ops::Range<usize>) -> T + Sync) -> Vec<T> {
         let count = len.div_ceil(BLOCK);
         let parts: Vec<Mutex<Vec<T>>> = (0..self.whole.size()).map(|_| Mutex::default()).collect();
@@ -188,7 +188,7 @@ impl CpuBackend {
         parts.into_iter().flat_map(|part| part.into_inner().expect("no panic")).collect()
     }
 
-    /// The present weights in panels, taken out of their place.
+    /// Takes the panels of the current weights.
     fn take_packed(&mut self) -> Option<Arc<PackedWeights>> {
         if !self.packed.wanted {
             return None;

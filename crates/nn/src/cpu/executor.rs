@@ -1,4 +1,4 @@
-//! The operations by one team of threads.
+//! The operations, run by one team of threads.
 
 mod attention;
 mod linear;
@@ -39,22 +39,22 @@ pub(crate) struct CpuExecutor {
     /// Of linear maps and the head.
     products: Products,
     rope: Arc<Rope>,
-    /// The panels of the weights that are being read, while there are any.
+    /// The panels of the weights in use, if there are any.
     packed: Option<Arc<PackedWeights>>,
-    /// By part of an operation, so that no two threads meet at one.
+    /// One per part of an operation, so that threads don't share one.
     scratch: Vec<Mutex<Scratch>>,
     head: head::Scratch,
     logits: Vec<f32>,
     lse: Buffer,
     delta: Buffer,
-    /// Where derivatives go that nobody wants.
+    /// Destination of derivatives that aren't needed.
     spare: Vec<f32>,
-    /// Rows times rank, between LoRA's factors.
+    /// Intermediate rows times rank, between LoRA's factors.
     low_rank: Buffer,
 }
 
 impl CpuExecutor {
-    /// An executor that never gets a team larger than `largest`.
+    /// An executor for teams of up to `largest` threads.
     pub(super) fn new(team: Team, largest: usize, products: Products, rope: Arc<Rope>) -> CpuExecutor {
         CpuExecutor {
             team,
@@ -71,17 +71,17 @@ impl CpuExecutor {
         }
     }
 
-    /// Works with another team from now on.
+    /// Switches to another team.
     pub(super) fn set_team(&mut self, team: Team) {
         self.team = team;
     }
 
-    /// Reads these panels in place of the matrices from now on.
+    /// Uses these panels in place of the matrices from now on.
     pub(super) fn set_packed(&mut self, packed: Option<Arc<PackedWeights>>) {
         self.packed = packed;
     }
 
-    /// Takes larger tables.
+    /// Replaces the rotary tables by larger ones.
     pub(super) fn set_rope(&mut self, rope: Arc<Rope>) {
         self.rope = rope;
     }
@@ -96,7 +96,7 @@ impl CpuExecutor {
         self.team.split(width, 16, rows * width, |_, columns| body(columns));
     }
 
-    /// The scratch of part `part` of an operation.
+    /// The scratch memory of part `part` of an operation.
     fn scratch(&self, part: usize) -> std::sync::MutexGuard<'_, Scratch> {
         self.scratch[part].lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }

@@ -1,7 +1,7 @@
 //! The vocabulary head: log-probabilities, entropies and their derivatives, tile by tile.
 //!
-//! Rows are cut into chunks and the vocabulary into tiles, and the sums of softmax and entropy run over the tiles. Few logits are kept for the backward pass;
-//! where there are many, each tile is computed a second time. A weight is read once per chunk of rows.
+//! Rows are divided into chunks and the vocabulary into tiles; the sums of softmax and entropy run over the tiles. If there are few logits, they are
+//! kept for the backward pass; otherwise each tile is computed again. A weight is read once per chunk of rows.
 
 use super::product::{Into, View, team_product};
 use super::simd;
@@ -16,7 +16,7 @@ const ROWS: usize = 256;
 /// Tokens per tile.
 const TILE: usize = 2048;
 
-/// Logits that a pass keeps at most, 64 MiB of them.
+/// Largest number of logits that a pass keeps: 64 MiB.
 pub(crate) const KEPT: usize = 1 << 24;
 
 /// Numbers in a tile of logits.
@@ -27,11 +27,11 @@ pub(crate) const SCRATCH: usize = ROWS * TILE;
 pub(crate) struct Scratch {
     logits: Vec<f32>,
     coefficients: Vec<[f32; 2]>,
-    /// Per row while tiles pass: maximum, Σ exp, Σ exp·z.
+    /// Running statistics per row: maximum, Σ exp, Σ exp·z.
     state: Vec<f32>,
 }
 
-/// Where a tile's logits lie: rows of `stride` numbers.
+/// Layout of a tile's logits: rows of `stride` numbers.
 struct Tile<'a> {
     first_row: usize,
     rows: usize,
@@ -42,14 +42,14 @@ struct Tile<'a> {
     stride: usize,
 }
 
-/// Whether the logits of a pass are computed, or there from before.
+/// Whether the logits of a pass must be computed, or were kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Logits {
     Compute,
     Kept,
 }
 
-/// Visits tiles of logits, which lie in `kept` as a whole, or one after another in `scratch`.
+/// Visits tiles of logits, which are all in `kept`, or one after another in `scratch`.
 fn tiles(
     team: &Team,
     products: Products,
@@ -152,7 +152,7 @@ pub(crate) fn forward(
     }
 }
 
-/// The error of a row whose softmax isn't one.
+/// The error for a row whose softmax is invalid.
 pub(crate) fn non_finite(found: f32, row: usize) -> Error {
     Error::NonFinite {
         what: format!("log-probabilities of predicting row {row}"),
@@ -161,7 +161,8 @@ pub(crate) fn non_finite(found: f32, row: usize) -> Error {
     }
 }
 
-/// Replaces `dx` and adds to the weight's gradient, where it has one. `derivatives` are those of `scores` in [`forward`], and `kept` what that kept, which is lost.
+/// Overwrites `dx` and adds to the weight's gradient, if it has one. `derivatives` are those of `scores` in [`forward`]. `kept` has the logits that
+/// it kept, and is overwritten.
 pub(crate) fn backward(
     team: &Team,
     products: Products,

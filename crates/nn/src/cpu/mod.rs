@@ -1,6 +1,6 @@
 //! The CPU, in f32 but for products that are asked for otherwise: a team of threads works on each operation together, and nothing is allocated once buffers have grown.
 //!
-//! Every operation is cut so that each element is computed as one thread would: results don't depend on the size of the team.
+//! Every operation is divided so that each element is computed as by one thread: results don't depend on the size of the team.
 
 pub(crate) mod attention;
 pub(crate) mod backend;

@@ -12,10 +12,10 @@ use crate::engine::Products;
 use crate::executor::Head;
 use crate::layout::{Layout, Linear};
 
-/// A matrix and its panels' place.
+/// A matrix and the location of its panels.
 #[derive(Debug, Clone, Copy)]
 struct Place {
-    /// Offset of the matrix in the store, by which it is found.
+    /// Offset of the matrix in the store, which is its key.
     weight: usize,
     outputs: usize,
     inputs: usize,
@@ -23,13 +23,13 @@ struct Place {
     len: usize,
 }
 
-/// Panels of every linear map and of the head.
+/// Panels of every linear map and of the output layer.
 pub(crate) struct PackedWeights {
     places: Vec<Place>,
     panels: Buffer,
 }
 
-/// Where the matrices' panels lie, and their whole length.
+/// The locations of the matrices' panels, and their total length.
 fn places(products: Products, layout: &Layout, head: Head) -> (Vec<Place>, usize) {
     let linears = layout.layers.iter().flat_map(|layer| layer.linears());
     let sizes = linears

@@ -1,11 +1,11 @@
-//! Products with the right operand in panels: in the order in which the kernel reads it.
+//! Products with the right operand in panels, which have the order in which the kernel reads it.
 //!
 //! What a panel is says a [`Format`]. Weights can be packed once and used for every product of a `generate` call; other operands are packed block by block as they
 //! are needed.
 //!
-//! In f32 a panel holds as many columns as a tile of the kernel (the last one fewer, in whole registers), row by row. Each element of a result is one chain of
-//! multiply-adds over `k` in ascending order, whatever the blocks and the number of rows: a row's result doesn't depend on the rows beside it, nor on who packed, to
-//! the last bit. In other formats too an element's sums are formed in an order that depends on `k` alone.
+//! In f32 a panel holds as many columns as a tile of the kernel (the last one fewer, in whole registers), row by row. Each element of a result is one
+//! chain of multiply-adds over `k` in ascending order, regardless of the blocks and the number of rows. A row's result doesn't depend on the other
+//! rows or on who packed, to the last bit. In other formats too an element's sums are formed in an order that depends on `k` alone.
 
 use std::cell::RefCell;
 
@@ -20,14 +20,14 @@ pub(crate) const CUT: usize = 64;
 const DEEP: usize = 512;
 /// Rows of the left operand per block.
 const BAND: usize = 32 * microkernel::TALL;
-/// Distance of a packed left operand's columns: an odd number of cache lines, so that they don't compete for places in the cache.
+/// Distance of a packed left operand's columns: an odd number of cache lines, to avoid cache conflicts.
 const LEFT: usize = BAND + 16;
 /// Columns packed at a time.
 const COLUMNS: usize = 1024;
 
 /// Numbers that a thread holds for a packed left operand, at most.
 pub(crate) const LEFT_SCRATCH: usize = LEFT * DEEP;
-/// Numbers that a thread holds for packing, at most.
+/// Largest packing buffer of a thread, in numbers.
 pub(crate) const SCRATCH: usize = COLUMNS * DEEP + LEFT_SCRATCH;
 
 thread_local! {

@@ -11,7 +11,7 @@ use super::panels::{self, Operand, Right};
 use super::team::{Shared, Team};
 use crate::engine::Products;
 
-/// Columns by which a product is cut for a team.
+/// Number of columns at whose multiples a product is divided for a team.
 const COLUMNS: usize = panels::CUT;
 /// Rows by which one of numbers in bfloat16 is cut.
 const BF16_ROWS: usize = 32;
@@ -41,18 +41,18 @@ impl View {
     }
 }
 
-/// What a product does with what is in its result already.
+/// Whether a product overwrites its result or adds to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Into {
     Replace,
     Add,
 }
 
-/// Up to this many rows the left operand is too short for packing the right one to pay.
+/// Up to this many rows of the left operand, packing the right one doesn't pay off.
 const FEW_ROWS: usize = 64;
-/// Up to this many rows a right operand that lies in rows is read where it lies.
+/// Up to this many rows, a row-major right operand is read in place.
 const FEW_READS: usize = 24;
-/// Up to this many terms, sums are those of attention's blocks, whose operands are small.
+/// Products of up to this many terms are those of attention's blocks, whose operands are small.
 const FEW_TERMS: usize = 64;
 
 #[cfg(test)]
@@ -60,7 +60,7 @@ thread_local! {
     static COUNTED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
-/// Floating-point operations of the products that this thread has asked for so far.
+/// Floating-point operations of this thread's products so far.
 #[cfg(test)]
 pub(crate) fn counted() -> u64 {
     COUNTED.get()
@@ -73,13 +73,13 @@ fn count(m: usize, n: usize, k: usize) {
     let _ = (m, n, k);
 }
 
-/// A right operand and how to multiply by it, decided by the whole product's sizes: a part of it is computed as the whole would be.
+/// A right operand and the method to multiply by it, chosen by the sizes of the whole product, so that a part is computed like the whole.
 #[derive(Clone, Copy)]
 enum Kernel<'a> {
     Dot,
     Outer,
     Packing,
-    /// The right operand's panels, of this many columns in all.
+    /// The right operand's panels, with this many columns in total.
     Panels(&'a [f32], usize),
     General,
 }
@@ -130,7 +130,7 @@ impl Operands<'_> {
     /// Rows `rows` and columns `columns` of the result `c`.
     ///
     /// # Safety
-    /// The whole product's operands and result must lie inside their memory; nobody else may touch this part of the result.
+    /// The whole product's operands and result must be within their memory, and no other thread may access this part of the result.
     unsafe fn part(&self, rows: &Range<usize>, columns: &Range<usize>, c: *mut f32) {
         let Operands { k, av, bv, cv, add, products, .. } = *self;
         let (m, n) = (rows.len(), columns.len());
@@ -194,8 +194,8 @@ impl Operands<'_> {
     }
 }
 
-/// How to cut a result of `rows` by `columns` tiles for a team of `size`: the cut whose largest part is the smallest, with as few cuts of rows as that allows, since
-/// each part packs its own columns.
+/// How to divide a result of `rows` by `columns` tiles for a team of `size`: the division whose largest part is the smallest, with as few row
+/// divisions as possible, because each part packs its own columns.
 fn grid(size: usize, rows: usize, columns: usize) -> (usize, usize) {
     (1..=size.min(rows))
         .map(|tall| (tall, (size / tall).min(columns)))
@@ -206,7 +206,7 @@ fn grid(size: usize, rows: usize, columns: usize) -> (usize, usize) {
 /// `c = a b`, or added to `c`, in f32 on this thread; sizes `[m, k] [k, n]`.
 ///
 /// # Panics
-/// If a view leaves its slice, or `k` is 0.
+/// If a view exceeds its slice, or `k` is 0.
 pub(crate) fn product(
     m: usize,
     n: usize,
@@ -290,7 +290,7 @@ pub(crate) fn product_with_panels(
 /// [`product`] by the `gemm` crate; the pointers are those of the views' first elements.
 ///
 /// # Safety
-/// All three matrices must lie inside their memory, and the result apart from the others.
+/// All three matrices must be within their memory, and the result must not overlap the others.
 unsafe fn general(
     m: usize,
     n: usize,

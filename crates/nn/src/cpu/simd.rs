@@ -1,4 +1,4 @@
-//! Element-wise loops, compiled for AVX-512, AVX2 and neither, chosen when the program runs.
+//! Element-wise loops, compiled for AVX-512, AVX2 and the baseline, selected at run time.
 //!
 //! The bodies are plain Rust that the compiler turns into vectors: sums run in independent lanes, and `exp` is a polynomial. A result depends on
 //! the instruction set only by rounding.
@@ -159,7 +159,7 @@ vectorised! {
         sums[0] + rest
     }
 
-    /// The largest element; `-inf` of none. A NaN is passed over.
+    /// The largest element; `-inf` of none. NaN is ignored.
     fn max(x: &[f32]) -> f32 {
         let mut lanes = [f32::NEG_INFINITY; LANES];
         let mut chunks = x.chunks_exact(LANES);
@@ -195,7 +195,7 @@ vectorised! {
         scale
     }
 
-    /// The row again from its `1 / rms`.
+    /// Recomputes the row from its `1 / rms`.
     fn rms_norm_again(x: &[f32], weight: &[f32], scale: f32, y: &mut [f32]) {
         let n = x.len();
         let (weight, y) = (&weight[..n], &mut y[..n]);
@@ -280,7 +280,7 @@ vectorised! {
         }
     }
 
-    /// `gate` and `up` become their derivatives, `act` (its derivative) becomes the activation again.
+    /// `gate` and `up` become their derivatives, and `act` (its derivative) becomes the activation.
     fn swiglu_backward(gate: &mut [f32], up: &mut [f32], act: &mut [f32]) {
         let n = gate.len();
         let (up, act) = (&mut up[..n], &mut act[..n]);
@@ -367,7 +367,7 @@ vectorised! {
         [fold(&sums), fold(&weighted)]
     }
 
-    /// Logits become their derivative, but for the picked tokens: `-p (a + b (log p + entropy)) * factor`.
+    /// Logits become their derivative, except for the picked tokens: `-p (a + b (log p + entropy)) * factor`.
     fn logit_backward(logits: &mut [f32], factor: f32, lse: f32, entropy: f32, a: f32, b: f32) {
         for logit in logits {
             let logp = fma::<FMA>(*logit, factor, -lse);

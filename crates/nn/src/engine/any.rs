@@ -32,7 +32,7 @@ enum Any {
 /// A decoder with its weights, gradient and optimizer, on a device.
 pub struct Engine(Any);
 
-/// What `$body` makes of the engine, whatever its device.
+/// The result of `$body` for the engine on any device.
 macro_rules! on_device {
     ($any:expr, $engine:ident => $body:expr) => {
         match $any {
@@ -50,7 +50,7 @@ impl std::fmt::Debug for Engine {
 
 impl Engine {
     /// A decoder with fresh weights: matrices normal with standard deviation `std`, biases 0, norms 1. `normal` gives the standard normal number of
-    /// an index; it is asked from several threads at a time.
+    /// an index; it is called from several threads at the same time.
     ///
     /// # Errors
     /// If the threads can't be started, the environment variable `FGRPO_SIMD` names an instruction set that isn't there, or there is no such GPU or too
@@ -122,7 +122,7 @@ impl Engine {
         self.trained().iter().map(|tensor| tensor.span.len).sum()
     }
 
-    /// What `question` answers on the thread that leads.
+    /// The result of `question` on the main thread.
     #[cfg(test)]
     pub(crate) fn in_thread<T: Send>(&self, question: impl FnOnce() -> T + Send) -> T {
         let Any::Cpu(engine) = &self.0 else { panic!("an engine on the CPU") };
@@ -137,7 +137,7 @@ impl Engine {
         on_device!(&self.0, engine => engine.read(store, tensor.span))
     }
 
-    /// About how many tokens are taken through the network at a time, by each of at most two executors (a family is never cut); the default is
+    /// Sets the approximate number of tokens per pass of each of at most two executors (a family is never split); the default is
     /// [`DEFAULT_CHUNK_TOKENS`](crate::DEFAULT_CHUNK_TOKENS). More is a little faster, less needs less memory; results differ by rounding.
     pub fn set_chunk_tokens(&mut self, tokens: usize) {
         on_device!(&mut self.0, engine => engine.set_chunk_tokens(tokens));
@@ -184,7 +184,7 @@ impl Engine {
         on_device!(&mut self.0, engine => engine.set_tensor(name, values))
     }
 
-    /// Log-probabilities and entropies of the batch's predictions.
+    /// Computes log-probabilities and entropies of the batch's predictions.
     ///
     /// # Errors
     /// If they aren't finite, or the device fails.
@@ -195,8 +195,7 @@ impl Engine {
         on_device!(&mut self.0, engine => engine.pass(batch, temperature, None))
     }
 
-    /// Scores the batch, asks `loss` for the derivatives and ADDS what they make to the gradient. Families whose derivatives are all zero cost no
-    /// backward pass.
+    /// Scores the batch, calls `loss` for the derivatives and ADDS their gradient. Families whose derivatives are all zero need no backward pass.
     ///
     /// # Errors
     /// If the scores aren't finite, or the device fails; the gradient is then incomplete and must be zeroed.
@@ -223,7 +222,7 @@ impl Engine {
         on_device!(&mut self.0, engine => engine.logits(batch))
     }
 
-    /// Forgets the gradient.
+    /// Resets the gradient.
     pub fn zero_gradient(&mut self) {
         on_device!(&mut self.0, engine => engine.zero_gradient());
     }
@@ -238,8 +237,8 @@ impl Engine {
         self.named(Store::Gradient, self.trained())
     }
 
-    /// Clips the gradient to `max_norm`, takes an AdamW step and zeroes the gradient. A gradient that isn't finite changes nothing but
-    /// is zeroed as well, and the report says so.
+    /// Clips the gradient to `max_norm`, takes an AdamW step and zeroes the gradient. If the gradient isn't finite, the weights don't change, but the
+    /// gradient is still zeroed, and the report says so.
     ///
     /// # Errors
     /// If the device fails. The weights are then unknown.
@@ -247,12 +246,12 @@ impl Engine {
         on_device!(&mut self.0, engine => engine.update(adamw, max_norm))
     }
 
-    /// What a resumed run needs beside the tensors (with LoRA: beside the adapter).
+    /// The state that a resumed run needs in addition to the tensors (with LoRA: in addition to the adapter).
     pub fn optimizer_state(&self) -> OptimizerState<'_> {
         on_device!(&self.0, engine => engine.optimizer_state())
     }
 
-    /// Takes up a state that [`Engine::optimizer_state`] gave.
+    /// Loads a state from [`Engine::optimizer_state`].
     ///
     /// # Errors
     /// If a tensor is missing, unknown, or of another length; nothing has changed then.
@@ -265,7 +264,7 @@ impl Engine {
         })
     }
 
-    /// Takes up the state of an optimizer tensor by tensor, so that it is never held twice: `tensors` are the names and lengths of
+    /// Loads the state of an optimizer tensor by tensor, so that there is never a second copy: `tensors` are the names and lengths of
     /// [`OptimizerState::tensors`], and `read` writes the values of the one with an index.
     ///
     /// # Errors
@@ -281,9 +280,9 @@ impl Engine {
 
     /// Samples completions of `prompts`.
     ///
-    /// Every draw is `uniform(prompt, sample, position)`, so a sample does not depend on what else is sampled. `stop`, where given, sees
-    /// a completion's tokens after each draw and ends it by `true`. `on_done` receives completions as they finish, in an order that may differ
-    /// between runs, and ends everything by breaking.
+    /// Every draw is `uniform(prompt, sample, position)`, so a sample does not depend on what else is sampled. `stop`, if given, is called with a
+    /// completion's tokens after each draw and ends it by returning `true`. `on_done` receives completions as they finish, in an order that may
+    /// differ between runs, and ends generation by breaking.
     ///
     /// # Errors
     /// If a setting is out of range, the bound on cached tokens is too small for one sequence, or logits are not finite.
@@ -303,7 +302,7 @@ impl Engine {
 
     /// Adds LoRA's factors to the matrices that `lora` names. From now on only the factors are trained; nothing else has a gradient or optimizer state.
     /// The weights are unchanged at first: `B` is 0, and `A` uniform within `1 / √inputs` from `uniform`, which gives numbers in [0, 1), as in PEFT.
-    /// A gradient or optimizer state of before is dropped.
+    /// An existing gradient or optimizer state is dropped.
     ///
     /// # Errors
     /// If a setting is impossible ([`LoraConfig::check`]), or the engine has adapters already.
@@ -332,7 +331,7 @@ impl Engine {
     }
 
     /// Writes the factors as PEFT does: `adapter_model.safetensors`, in f32, and `adapter_config.json` with `base` as the base model's name or path.
-    /// The folder is made if need be and must not hold an adapter.
+    /// The folder is created if necessary and must not contain an adapter.
     ///
     /// # Errors
     /// If the folder can't be written or holds an adapter, or a factor is not finite.
@@ -343,7 +342,7 @@ impl Engine {
         on_device!(&self.0, engine => engine.write_adapter(dir, base))
     }
 
-    /// Takes up an adapter in PEFT's layout. An engine without adapters is adapted as the folder says; one with adapters must have the same settings.
+    /// Loads an adapter in PEFT's layout. An engine without adapters gets the folder's settings; one with adapters must have the same settings.
     ///
     /// # Errors
     /// If the folder is not an adapter of this model, uses what is not supported (the setting is named), or has other settings. Nothing has changed then.

@@ -1,4 +1,4 @@
-//! What executes, and its name on a command line.
+//! The device, and its name on a command line.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::cpu::bf16::Unit;
 use crate::error::Error;
 
-/// What executes.
+/// The device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Device {
@@ -26,7 +26,7 @@ pub enum Device {
         /// Of weights and activations.
         precision: Precision,
     },
-    /// A GPU that the processor emulates, for tests: slow and strict.
+    /// A GPU emulated on the CPU, for tests: slow and strict.
     #[cfg(feature = "cuda-emulator")]
     CudaEmulated {
         /// Bytes of its memory.
@@ -102,7 +102,7 @@ impl FromStr for Products {
     }
 }
 
-/// A device by name, before it is known how many threads the CPU may use: `cpu`, `cuda`, `cuda:1`.
+/// A device by name, without the number of CPU threads: `cpu`, `cuda`, `cuda:1`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DeviceName {
@@ -119,7 +119,7 @@ pub enum DeviceName {
     CudaEmulated,
 }
 
-/// What to do without a GPU.
+/// Advice without a GPU.
 pub(super) const NO_GPU: &str = "`fgrpo devices` lists what is found; --device cpu works everywhere";
 
 impl DeviceName {

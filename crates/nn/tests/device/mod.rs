@@ -1,6 +1,7 @@
 //! The device that the engine's tests run on, so that each is written once.
 //!
-//! `FGRPO_TEST_PRODUCTS=bf16x3` (or `bf16`) is how the processor multiplies. `FGRPO_TEST_DEVICE=cuda-emulated` takes the emulated GPU (feature `cuda-emulator`), `cuda` a real one; unset, it is the processor.
+//! `FGRPO_TEST_PRODUCTS=bf16x3` (or `bf16`) is how the processor multiplies. `FGRPO_TEST_DEVICE=cuda-emulated` selects the emulated GPU (feature
+//! `cuda-emulator`), `cuda` a real one. If unset, it is the CPU.
 
 use fgrpo_nn::{Device, Precision, Products};
 

@@ -1,4 +1,4 @@
-//! The emulated GPU beside the processor: the same numbers to rounding, state that goes from one to the other, and its own faults.
+//! The emulated GPU compared with the CPU: the same numbers to rounding, state that moves between them, and its own faults.
 
 use std::ops::ControlFlow;
 

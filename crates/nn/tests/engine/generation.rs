@@ -9,7 +9,7 @@ use fgrpo_nn::{AdamW, Batch, Completion, Engine, Error, Finish, Prompt, Sampling
 use crate::device::tolerance;
 use crate::reference::{Numbers, configs, engine};
 
-/// A draw's uniform number, by hashing its place.
+/// A draw's uniform number, by hashing its coordinates.
 fn uniform(prompt: usize, sample: usize, position: usize) -> f64 {
     Numbers::new((prompt as u64 * 1009 + sample as u64) * 4099 + position as u64).uniform()
 }

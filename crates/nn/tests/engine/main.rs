@@ -1,4 +1,4 @@
-//! The engine against the decoder's definition, against itself in other shapes, and against PyTorch's numbers for the optimizer.
+//! The engine against the decoder's definition, against itself with other shapes, and against PyTorch's numbers for the optimizer.
 
 #[cfg(feature = "cuda-emulator")]
 mod cuda;

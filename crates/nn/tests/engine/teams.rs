@@ -38,7 +38,7 @@ fn batch(config: &Config, families: usize) -> Batch {
     batch
 }
 
-/// Everything that a batch makes of the engine: scores, and the gradient.
+/// The results of a batch: scores and the gradient.
 fn results(engine: &mut Engine, batch: &Batch) -> [Vec<f32>; 2] {
     let scores = engine
         .accumulate(batch, 0.9, &|indices, _, _, dlogp, dentropy| {

@@ -1,4 +1,4 @@
-//! Logits and draws.
+//! Logits and sampling.
 
 use std::sync::Mutex;
 

@@ -1,11 +1,11 @@
-//! Products of numbers in bfloat16, with sums in f32: how numbers are split, how operands lie in memory, and what multiplies them.
+//! Products in bfloat16 with sums in f32: the split of numbers, the memory layout of operands, and the units that multiply them.
 //!
-//! A strip holds 16 lines of an operand (rows of the left one, columns of the right one) in blocks of 32 terms. A block is a tile of 16 x 16 pairs of terms, one
-//! KiB: `[row][pair]` on the left, `[pair][column]` on the right, as AMX reads them. Where a number has two parts, a block's tile of first parts is followed by
-//! one of second parts, and a product of two numbers is the sum of the three products in which a first part occurs.
+//! A strip has 16 lines of an operand (rows of the left one, columns of the right one) in blocks of 32 terms. A block is a tile of 16 x 16 pairs of
+//! terms, one KiB: `[row][pair]` on the left, `[pair][column]` on the right, as AMX reads them. If a number has two parts, a block's tile of first
+//! parts is followed by a tile of second parts, and a product of two numbers is the sum of the three products that contain a first part.
 //!
-//! AMX multiplies where the processor has it, else AVX-512's instruction for bfloat16, else loops in Rust. The loops are slow: they are there so that every machine
-//! can compute what another has, up to the rounding of sums (the instructions also take numbers below 1e-38 for 0).
+//! The units are AMX if the processor has it, otherwise AVX-512's bfloat16 instruction, otherwise loops in Rust. The loops are slow; with them, every
+//! machine can compute the same products, up to the rounding of sums (the instructions also treat numbers below 1e-38 as 0).
 
 #[cfg(target_arch = "x86_64")]
 mod amx;
@@ -23,10 +23,10 @@ use super::panels::{Format, LEFT_SCRATCH, Operand};
 const SIDE: usize = 16;
 /// Terms of a block.
 const BLOCK: usize = 2 * SIDE;
-/// Pairs in a tile. A pair takes the place of an `f32`.
+/// Pairs in a tile. A pair has the size of an `f32`.
 const TILE: usize = SIDE * SIDE;
 
-/// What multiplies numbers in bfloat16.
+/// The unit that multiplies numbers in bfloat16.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unit {
     /// AMX, by tiles.
@@ -37,7 +37,7 @@ pub(crate) enum Unit {
     Portable,
 }
 
-/// The best unit that the processor and the instruction set in use allow. AMX needs the system's permission, which is asked for here.
+/// The best unit that the processor and the instruction set in use allow. AMX needs the system's permission, which this function requests.
 pub(crate) fn unit() -> Unit {
     static UNIT: OnceLock<Unit> = OnceLock::new();
     *UNIT.get_or_init(|| {
@@ -49,22 +49,22 @@ pub(crate) fn unit() -> Unit {
     })
 }
 
-/// On which side of a product an operand stands.
+/// The side of an operand in a product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Hand {
     Left,
     Right,
 }
 
-/// Each number as `PARTS` numbers in bfloat16: 1 rounds it, 2 keeps what rounding takes away as a second number.
+/// Each number as `PARTS` numbers in bfloat16: 1 rounds it, 2 keeps the rounding error as a second number.
 pub(crate) struct Bf16<const PARTS: usize>;
 
-/// Which parts of a left and of a right number are multiplied. What is small comes first.
+/// The pairs of parts of a left and a right number that are multiplied, small ones first.
 const fn part_products(parts: usize) -> &'static [(usize, usize)] {
     if parts == 1 { &[(0, 0)] } else { &[(1, 0), (0, 0), (0, 1)] }
 }
 
-/// Numbers of memory that `k` terms of a line take.
+/// Memory of `k` terms of a line, in numbers.
 fn depth<const PARTS: usize>(k: usize) -> usize {
     k.next_multiple_of(BLOCK) / 2 * PARTS
 }
@@ -106,8 +106,8 @@ unsafe fn pack<const PARTS: usize>(
     }
 }
 
-/// Covers a result of `m` by `n` by squares of `side`, of [`SIDE`] where a part is no larger: `square(side, row, column, c, c_stride)`. A square that leaves the result
-/// is computed elsewhere and copied.
+/// Covers a result of `m` by `n` by squares of `side`, of [`SIDE`] where a part is no larger: `square(side, row, column, c, c_stride)`. A square that
+/// exceeds the result is computed in scratch memory and copied.
 ///
 /// # Safety
 /// `m` rows of `n` numbers of `c` must be readable and writable.
@@ -154,7 +154,7 @@ unsafe fn squares(
     }
 }
 
-/// `c = a b`, or added to `c`, over strips that lie `a_strip` and `b_strip` numbers apart.
+/// `c = a b`, or added to `c`, over strips that are `a_strip` and `b_strip` numbers apart.
 ///
 /// # Safety
 /// The unit must be this processor's, the strips those of `m` rows and `n` columns of `k` terms, `m` rows of `n` numbers of `c` readable and writable.

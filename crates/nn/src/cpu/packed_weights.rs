@@ -1,7 +1,7 @@
 //! The weights in panels, for generation.
 //!
-//! Decoding multiplies few rows by every matrix, step after step, and all steps of a request by the same matrices: packing each once spares
-//! every step the copying. It costs as much memory as the matrices themselves, or half of that for products of numbers in bfloat16 without second parts.
+//! Decoding multiplies few rows by every matrix in each step, and all steps of a request use the same matrices. Packing each matrix once avoids
+//! copying it in every step. It needs as much memory as the matrices themselves, or half of that for products in bfloat16 without second parts.
 
 use std::sync::Mutex;
 

@@ -1,11 +1,11 @@
 //! Products with the right operand in panels, which have the order in which the kernel reads it.
 //!
-//! What a panel is says a [`Format`]. Weights can be packed once and used for every product of a `generate` call; other operands are packed block by block as they
-//! are needed.
+//! A [`Format`] defines the panels. Weights can be packed once and used for every product of a `generate` call; other operands are packed block by
+//! block as they are needed.
 //!
 //! In f32 a panel holds as many columns as a tile of the kernel (the last one fewer, in whole registers), row by row. Each element of a result is one
 //! chain of multiply-adds over `k` in ascending order, regardless of the blocks and the number of rows. A row's result doesn't depend on the other
-//! rows or on who packed, to the last bit. In other formats too an element's sums are formed in an order that depends on `k` alone.
+//! rows or on who packed, to the last bit. In other formats too, the summation order of an element depends only on `k`.
 
 use std::cell::RefCell;
 
@@ -25,7 +25,7 @@ const LEFT: usize = BAND + 16;
 /// Columns packed at a time.
 const COLUMNS: usize = 1024;
 
-/// Numbers that a thread holds for a packed left operand, at most.
+/// Largest buffer of a thread for a packed left operand, in numbers.
 pub(crate) const LEFT_SCRATCH: usize = LEFT * DEEP;
 /// Largest packing buffer of a thread, in numbers.
 pub(crate) const SCRATCH: usize = COLUMNS * DEEP + LEFT_SCRATCH;
@@ -35,7 +35,8 @@ thread_local! {
     static PACKED: RefCell<[Buffer; 2]> = RefCell::default();
 }
 
-/// An operand where it lies: its lines, which are rows on the left and columns on the right, are `line` numbers apart, and a line's terms `term`. One of the two is 1.
+/// An operand in place. Its lines, which are rows on the left and columns on the right, are `line` numbers apart, and the terms of a line are `term`
+/// apart. One of the two is 1.
 #[derive(Clone, Copy)]
 pub(crate) struct Operand {
     pub(crate) first: *const f32,
@@ -44,7 +45,7 @@ pub(crate) struct Operand {
 }
 
 impl Operand {
-    /// The operand from a line and a term on. Only an address: it may lie outside.
+    /// The operand from a line and a term on. This is only an address, which may be out of bounds.
     pub(crate) fn at(self, line: usize, term: usize) -> Operand {
         Operand { first: self.first.wrapping_add(line * self.line + term * self.term), ..self }
     }
@@ -68,30 +69,30 @@ pub(crate) enum Right<'a> {
     Panels(&'a [f32]),
 }
 
-/// How operands are packed, and the kernel that multiplies them so.
+/// The packing of operands, and the kernel that multiplies packed operands.
 pub(crate) trait Format {
-    /// Columns that the kernel takes at a time: a divisor of [`CUT`].
+    /// Columns that the kernel processes together: a divisor of [`CUT`].
     fn columns() -> usize;
 
     /// Numbers in the panels of a right operand of `n` columns of `k` terms.
     fn len(n: usize, k: usize) -> usize;
 
-    /// Where the panel with column `column` of `of` begins, from term `term` of `k` on, and the stride that the kernel needs.
+    /// The start of the panel with column `column` of `of`, from term `term` of `k` on, and the stride for the kernel.
     fn panel(of: usize, k: usize, column: usize, term: usize) -> (usize, usize);
 
     /// Packs a right operand of `n` columns of `k` terms.
     ///
     /// # Safety
-    /// The operand must be readable, [`Format::len`] numbers writable, the processor able to.
+    /// The operand must be readable, [`Format::len`] numbers writable, and the processor must support the format.
     unsafe fn pack_right(n: usize, k: usize, b: Operand, to: *mut f32);
 
-    /// `m` rows of `k` terms as the kernel reads them: where they lie, or packed. They are a block's at most.
+    /// `m` rows of `k` terms in the kernel's order: in place, or packed. There is at most one block.
     ///
     /// # Safety
-    /// The operand must be readable, the processor able to.
+    /// The operand must be readable, and the processor must support the format.
     unsafe fn left(m: usize, k: usize, a: Operand, packed: &mut Buffer) -> Operand;
 
-    /// `c = a b`, or added to `c`, with one panel. From `ahead` on the next one begins.
+    /// `c = a b`, or added to `c`, with one panel. The next panel begins at `ahead`.
     ///
     /// # Safety
     /// `a` must come from [`Format::left`], `b` from [`Format::panel`], `m` rows of `n` numbers of `c` be readable and writable.
@@ -304,7 +305,7 @@ impl Format for F32 {
         }
     }
 
-    /// One that lies in columns is copied closer together: column by column, [`LEFT`] apart.
+    /// A column-major operand is copied closer together: column by column, [`LEFT`] apart.
     unsafe fn left(m: usize, k: usize, a: Operand, packed: &mut Buffer) -> Operand {
         if a.term == 1 {
             return a;

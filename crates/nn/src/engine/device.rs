@@ -16,7 +16,7 @@ pub enum Device {
     Cpu {
         /// At least 1.
         threads: usize,
-        /// How linear maps and the vocabulary head are multiplied.
+        /// The products of linear maps and the vocabulary head.
         products: Products,
     },
     /// An NVIDIA GPU.
@@ -47,28 +47,30 @@ pub enum Precision {
 }
 
 impl Device {
-    /// The CPU with so many threads, in f32.
+    /// The CPU with this number of threads, in f32.
     pub const fn cpu(threads: usize) -> Device {
         Device::Cpu { threads, products: Products::F32 }
     }
 }
 
-/// How the CPU multiplies in linear maps and the vocabulary head, forward and backward. Weights, activations, gradients, sums, attention and the optimizer are f32 in all.
+/// The CPU's products in linear maps and the vocabulary head, forward and backward. Weights, activations, gradients, sums, attention and the
+/// optimizer are f32 in all.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Products {
     /// Numbers in f32.
     #[default]
     F32,
-    /// Each number as the sum of two in bfloat16, whose products are summed but for that of the two small ones: a result is off by about 1e-5 of its terms' size.
+    /// Each number is the sum of two in bfloat16; the product of the two small parts is left out. A result is off by about 1e-5 of the size of its
+    /// terms.
     Bf16x3,
-    /// Numbers rounded to bfloat16: off by about 4e-3.
+    /// Numbers are rounded to bfloat16; a result is off by about 4e-3 of the size of its terms.
     Bf16,
 }
 
 impl Products {
-    /// The instructions that multiply on this processor: those in use for f32, else AMX or AVX-512 BF16. `None` where numbers in bfloat16 are emulated, which is much
-    /// slower than f32.
+    /// The instructions that multiply on this processor: those in use for f32, otherwise AMX or AVX-512 BF16. `None` if bfloat16 is emulated, which
+    /// is much slower than f32.
     pub fn unit(self) -> Option<&'static str> {
         match (self, crate::cpu::bf16::unit()) {
             (Products::F32, _) => Some(crate::cpu::level::level().name()),
@@ -136,7 +138,7 @@ impl DeviceName {
         }
     }
 
-    /// The device: the CPU with so many threads and such products, a GPU with this precision.
+    /// The device: the CPU with this number of threads and these products, or a GPU with this precision.
     pub fn device(self, threads: usize, products: Products, precision: Precision) -> Device {
         match self {
             DeviceName::Cpu => Device::Cpu { threads, products },

@@ -1,7 +1,7 @@
-//! Numbers in bfloat16 by AMX: 16 x 16 sums in a register, 8,192 multiplications in an instruction.
+//! Products in bfloat16 by AMX: 16 x 16 sums per register, 8,192 multiplications per instruction.
 //!
-//! The compiler's own functions for AMX are not stable yet, so the instructions stand here as assembly. Tiles are configured at the start of a product and released
-//! at its end, so that no thread carries them through a change of context.
+//! The compiler's intrinsics for AMX are not stable yet, so the instructions are written as assembly. Tiles are configured at the start of a product
+//! and released at its end, so that context switches don't have to save them.
 
 use std::arch::asm;
 
@@ -16,7 +16,7 @@ pub(super) fn permitted() -> bool {
     has && system_permits()
 }
 
-/// Linux gives each process the tiles' registers on request. The request is for all threads, those to come included.
+/// Linux enables the tile registers of a process on request. The request applies to all threads, including future ones.
 #[cfg(target_os = "linux")]
 fn system_permits() -> bool {
     const GET: libc::c_long = 0x1022;
@@ -31,13 +31,13 @@ fn system_permits() -> bool {
     }
 }
 
-/// Other systems are not asked.
+/// Other systems are not supported.
 #[cfg(not(target_os = "linux"))]
 fn system_permits() -> bool {
     false
 }
 
-/// What `ldtilecfg` reads: eight tiles of 16 rows of 64 bytes.
+/// The operand of `ldtilecfg`: eight tiles of 16 rows of 64 bytes.
 #[repr(C, align(64))]
 struct Tiles {
     palette: u8,
@@ -57,7 +57,7 @@ static TILES: Tiles = {
     Tiles { palette: 1, start_row: 0, reserved: [0; 14], row_bytes, rows }
 };
 
-/// Makes this thread's tiles usable.
+/// Enables this thread's tiles.
 ///
 /// # Safety
 /// AMX must be [`permitted`].
@@ -66,7 +66,7 @@ pub(super) unsafe fn begin() {
     unsafe { asm!("ldtilecfg [{}]", in(reg) &raw const TILES, options(nostack, readonly, preserves_flags)) }
 }
 
-/// Gives them back.
+/// Releases the tiles.
 ///
 /// # Safety
 /// After [`begin`], on the same thread.
@@ -75,7 +75,7 @@ pub(super) unsafe fn end() {
     unsafe { asm!("tilerelease", options(nostack, nomem, preserves_flags)) }
 }
 
-/// Assembly whose tiles are all taken for overwritten. `s` is the distance of a tile's rows in bytes, `cs` that of the result's.
+/// Assembly that clobbers all tiles. `s` is the distance of a tile's rows in bytes, `cs` that of the result's.
 macro_rules! tiles {
     ($($line:literal)*; $($operands:tt)*) => {
         asm!(

@@ -1,4 +1,4 @@
-//! Numbers in bfloat16 by AVX-512 with its extension for them.
+//! Products in bfloat16 by AVX-512 with its bfloat16 extension.
 
 use std::arch::x86_64::*;
 
@@ -6,7 +6,7 @@ use super::super::microkernel::{self, Rows};
 use super::super::panels::Operand;
 use super::{Hand, SIDE, TILE, part_products};
 
-/// Two registers of numbers as one of numbers in bfloat16, rounded to even.
+/// Converts two registers of numbers to one register in bfloat16, rounded to even.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bf16")]
 fn rounded(low: __m512, high: __m512) -> __m512i {
@@ -27,7 +27,7 @@ fn first(count: usize) -> u16 {
     ((1u32 << count.min(SIDE)) - 1) as u16
 }
 
-/// Packs a tile for each part; what is beyond the lines and terms becomes 0.
+/// Packs one tile per part; elements beyond the lines and terms become 0.
 ///
 /// # Safety
 /// The processor must have AVX-512 and its extension; the lines and terms must be readable, `PARTS` tiles writable.

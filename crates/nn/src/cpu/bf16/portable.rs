@@ -1,4 +1,4 @@
-//! Numbers in bfloat16 by loops in Rust.
+//! Products in bfloat16 by loops in Rust.
 
 use half::bf16;
 
@@ -6,7 +6,7 @@ use super::super::panels::Operand;
 use super::super::simd;
 use super::{BLOCK, Hand, SIDE, TILE, part_products};
 
-/// Packs a tile for each part; what is beyond the lines and terms becomes 0.
+/// Packs one tile per part; elements beyond the lines and terms become 0.
 ///
 /// # Safety
 /// The lines and terms must be readable, `PARTS` tiles writable.

@@ -1,7 +1,7 @@
-//! The training configuration: TOML, typed, validated once, written resolved into the run folder.
+//! The training configuration: read from TOML, validated once, written resolved into the run folder.
 //!
-//! Each default lives here and nowhere else. `--set key=value` changes the TOML before it is typed,
-//! so a wrong key or value is refused in the same words wherever it came from.
+//! Each default is defined only here. `--set key=value` changes the TOML before it is parsed into types, so an invalid
+//! key or value gives the same error message wherever it came from.
 
 use crate::bad_input;
 use crate::failure::OrBadInput;
@@ -46,29 +46,29 @@ pub use task::{MazeConfig, MazeReward, TaskConfig};
 pub use text::{ArithmeticConfig, TextConfig};
 pub use update::UpdateConfig;
 
-/// A whole run: task, model, supervised stage, reinforcement learning, evaluation, saving.
+/// A whole run: task, model, supervised stage, RL, evaluation, checkpoints.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Seed of everything random: weights, data order, samples.
+    /// Seed of all randomness: weights, data order, samples.
     #[serde(default = "defaults::seed")]
     pub seed: u64,
-    /// RL steps. A step is one rollout batch, however many optimizer updates it is cut into. Absent or 0:
-    /// no RL, which `fgrpo sft` doesn't need and `fgrpo train` refuses.
+    /// RL steps. A step is one rollout batch, whatever its number of optimizer updates. Absent or 0: no RL, which
+    /// `fgrpo sft` accepts and `fgrpo train` rejects.
     #[serde(default)]
     pub steps: u64,
-    /// Passes over the training problems, in place of `steps`; with `steps` too, whichever ends first. A
-    /// pass is problems / `rollout.prompts` steps, rounded down; what is left over opens the next pass.
+    /// Passes over the training problems, instead of `steps`; if both are set, training ends at the first one reached.
+    /// A pass is problems / `rollout.prompts` steps, rounded down; the remaining problems come first in the next pass.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epochs: Option<u64>,
-    /// What is asked and how answers are graded.
+    /// The problems, and how answers are graded.
     pub task: TaskConfig,
     /// Where the policy comes from.
     pub model: ModelConfig,
-    /// Low-rank factors trained in place of the weights; absent: every weight is trained.
+    /// Train low-rank factors instead of the weights; absent: all weights are trained.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lora: Option<LoraTable>,
-    /// Fitting demonstrations before RL; absent: RL starts from the model as it is.
+    /// Supervised fitting before RL; absent: RL starts from the model as it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sft: Option<SftConfig>,
     /// Sampling of completions.
@@ -77,10 +77,10 @@ pub struct Config {
     /// Advantages, focal weight and policy loss.
     #[serde(default)]
     pub algorithm: AlgorithmConfig,
-    /// The optimizer's side.
+    /// Optimizer settings.
     #[serde(default)]
     pub update: UpdateConfig,
-    /// When graders fail.
+    /// What to do if graders fail.
     #[serde(default)]
     pub grade: GradeConfig,
     /// Evaluation on held-out problems while training.
@@ -89,19 +89,19 @@ pub struct Config {
     /// Checkpoints.
     #[serde(default)]
     pub save: SaveConfig,
-    /// What is logged beside the metrics.
+    /// What is logged besides the metrics.
     #[serde(default)]
     pub log: LogConfig,
-    /// Where the work is done.
+    /// Device settings.
     #[serde(default)]
     pub compute: ComputeConfig,
 }
 
-/// When graders fail.
+/// What to do if graders fail.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct GradeConfig {
-    /// Steps in a row in which no completion could be graded, after which the run stops.
+    /// The run stops after this many consecutive steps in which no completion could be graded.
     pub max_unscorable: u64,
 }
 
@@ -115,29 +115,29 @@ impl Default for GradeConfig {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SaveConfig {
-    /// Every so many steps or `"epoch"`; the last step and an interruption always save. 0 is only then.
+    /// Interval in steps, or `"epoch"`; 0 is never. The last step and an interruption always save.
     pub every: Every,
-    /// Checkpoints kept beside the best and the last: a number or `"all"`, which later comparisons choose from.
+    /// Checkpoints kept besides the best and the last: a number, or `"all"` to compare them later.
     pub keep: Keep,
 }
 
-/// What is logged beside the metrics.
+/// What is logged besides the metrics.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LogConfig {
-    /// Share of rollouts written to `rollouts.jsonl`.
+    /// Fraction of rollouts written to `rollouts.jsonl`.
     pub rollout_share: f64,
-    /// TensorBoard events.
+    /// Whether to write TensorBoard event files.
     pub tensorboard: bool,
 }
 
-/// Where the work is done.
+/// Device settings.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ComputeConfig {
-    /// Worker threads; 0 is one per core. Part of what makes a run repeatable bit for bit.
+    /// Worker threads; 0 is one per core. Bit-for-bit repeatability requires the same number.
     pub threads: usize,
-    /// Keep only each layer's input for the backward pass and compute the rest again.
+    /// Gradient checkpointing: store only each layer's input for the backward pass and recompute the rest.
     pub checkpoint_activations: bool,
     /// Number type of weights and activations on a GPU.
     pub precision: PrecisionName,
@@ -169,15 +169,15 @@ impl Default for LogConfig {
 }
 
 impl Config {
-    /// Reads a TOML file, applies `--set key=value` overrides, checks types, names and ranges.
+    /// Reads a TOML file, applies `--set key=value` overrides, and checks types, names and ranges.
     ///
     /// # Errors
-    /// [`crate::failure::BadInput`] naming the file, the key, what was found and what was wanted.
+    /// [`crate::failure::BadInput`]; the message says which file and key, what was found and what was wanted.
     pub fn load(path: &Path, overrides: &[String]) -> anyhow::Result<Self> {
         Self::load_with(path, &Override::of("--set", overrides))
     }
 
-    /// [`Config::load`] with overrides of several flags.
+    /// [`Config::load`] with overrides from several flags.
     ///
     /// # Errors
     /// Same as [`Config::load`].
@@ -185,7 +185,7 @@ impl Config {
         read(path, |text| Self::parse_with(text, overrides))
     }
 
-    /// [`Config::load`] on the text itself.
+    /// [`Config::load`] for a configuration given as text.
     ///
     /// # Errors
     /// Same as [`Config::load`].
@@ -199,10 +199,10 @@ impl Config {
         Ok(config)
     }
 
-    /// The configuration in steps alone: epochs resolved for this number of training problems.
+    /// The configuration with all epochs converted to steps, for this number of training problems.
     ///
     /// # Errors
-    /// Bad input where the steps or the problems come to nothing.
+    /// Bad input if there are no steps or no problems.
     pub fn resolved(&self, problems: u64) -> anyhow::Result<Self> {
         let epoch = problems / self.rollout.prompts as u64;
         let mut every = vec![self.eval.every, self.save.every];
@@ -233,22 +233,22 @@ impl Config {
         self.eval.deciding().is_some_and(|e| ends(&e))
     }
 
-    /// Whether there is reinforcement learning at all.
+    /// Whether the run has RL steps.
     pub fn has_steps(&self) -> bool {
         self.steps > 0 || self.epochs.is_some()
     }
 
-    /// The resolved configuration as TOML, every default written out.
+    /// The resolved configuration as TOML, including every default.
     pub fn to_toml(&self) -> String {
         toml::to_string_pretty(self).expect("a configuration is always TOML")
     }
 
-    /// Seed of what RL starts from: fresh weights, adapters, and the order of the demonstrations.
+    /// Seed of the starting policy: new weights, adapters, and the order of the demonstrations.
     pub fn start_seed(&self) -> u64 {
         self.sft.as_ref().and_then(|s| s.seed).unwrap_or(self.seed)
     }
 
-    /// Threads to work with.
+    /// Number of threads to use.
     pub fn threads(&self) -> usize {
         match self.compute.threads {
             0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
@@ -292,10 +292,10 @@ impl Config {
     }
 }
 
-/// Reads a flag's number of threads.
+/// Parses the number of threads from a flag.
 ///
 /// # Errors
-/// What was wanted, for a flag's message.
+/// What was wanted, for the flag's error message.
 pub fn threads(text: &str) -> Result<usize, String> {
     match text.parse::<u64>() {
         Ok(n) if n <= THREADS => Ok(n as usize),
@@ -303,10 +303,10 @@ pub fn threads(text: &str) -> Result<usize, String> {
     }
 }
 
-/// A configuration file, read and parsed.
+/// Reads and parses a configuration file.
 ///
 /// # Errors
-/// Bad input naming the file.
+/// Bad input that names the file.
 pub fn read<T>(path: &Path, parse: impl FnOnce(&str) -> anyhow::Result<T>) -> anyhow::Result<T> {
     input::read_to_string(path, input::SETTINGS)
         .map_err(anyhow::Error::from)
@@ -315,7 +315,7 @@ pub fn read<T>(path: &Path, parse: impl FnOnce(&str) -> anyhow::Result<T>) -> an
         .or_bad_input()
 }
 
-/// Names the file in an error that is about a key and found only once the problems or the model are at hand.
+/// Adds the file name to an error about a key that was only found after the problems or the model were loaded.
 pub fn in_file(error: anyhow::Error, path: &Path) -> anyhow::Error {
     const TABLES: [&str; 12] = [
         "algorithm.",
@@ -338,14 +338,14 @@ pub fn in_file(error: anyhow::Error, path: &Path) -> anyhow::Error {
     error
 }
 
-/// Applies `a.b.c=value`. The value is TOML where it parses as such, with or without a list's brackets, and a
-/// string otherwise, so that `--set algorithm.loss=dapo` and `--set eval.k=1,8` need no quotes.
+/// Applies `a.b.c=value`. The value is TOML if it parses as TOML, with or without a list's brackets, and otherwise a
+/// string. So `--set algorithm.loss=dapo` and `--set eval.k=1,8` need no quotes.
 fn set(table: &mut toml::Table, change: &Override<'_>) -> anyhow::Result<()> {
     let Some((key, value)) = change.assignment.split_once('=') else {
         bad_input!("{change}: wanted key=value");
     };
     let value = value.trim();
-    // One value and nothing behind it: a table would take a second line as another key.
+    // Only one value: a second line would be parsed as another key.
     let parse = |text: &str| text.parse::<toml::Value>().ok();
     let list = || if value.contains(',') { parse(&format!("[{value}]")) } else { None };
     let value = parse(value).or_else(list).unwrap_or_else(|| toml::Value::String(value.to_owned()));
@@ -381,7 +381,7 @@ fn set(table: &mut toml::Table, change: &Override<'_>) -> anyhow::Result<()> {
         };
         here = next;
     }
-    // An integer where a float was meant is as good.
+    // An integer is accepted for a float.
     let value = match (here.get(last), value) {
         (Some(toml::Value::Float(_)), toml::Value::Integer(i)) => toml::Value::Float(i as f64),
         (_, v) => v,

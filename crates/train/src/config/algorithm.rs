@@ -17,13 +17,13 @@ pub struct AlgorithmConfig {
     /// The estimator: `grpo`, `dr_grpo`, `rloo`, `max_rl` or `pkpo`.
     #[serde(deserialize_with = "named_or_table")]
     pub advantage: Advantage,
-    /// Exponent of the focal weight `(1 - X/N)^gamma`; 0 is the estimator alone.
+    /// Exponent of the focal weight `(1 - X/N)^gamma`; 0 turns it off.
     pub focal_gamma: f64,
     /// Reward of a correct completion, `R_c`.
     pub reward_correct: f64,
     /// Reward of a wrong completion, `R_w`.
     pub reward_wrong: f64,
-    /// For graded rewards: what counts as correct for the focal weight.
+    /// For graded rewards: the lowest reward that counts as correct for the focal weight.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub correct_threshold: Option<f64>,
     /// The policy loss: `grpo`, `dapo`, `cispo`, `cispo_cap` or `gspo`.
@@ -33,68 +33,70 @@ pub struct AlgorithmConfig {
     pub aggregation: AggregationName,
     /// Coefficient of the entropy bonus.
     pub entropy_coef: f64,
-    /// Coefficient of the KL penalty against the model RL started from.
+    /// Coefficient of the KL penalty against the model that RL started from.
     pub kl_coef: f64,
     /// `k1`, `k2` or `k3`.
     pub kl: Kl,
-    /// Drop groups whose rewards are all equal before counting tokens (DAPO's dynamic sampling,
-    /// without drawing replacements).
+    /// Drop groups whose rewards are all equal before tokens are counted (DAPO's dynamic sampling without drawing
+    /// replacements).
     pub drop_inactive_groups: bool,
     /// `none`, `unlikely` (Rewarding the Unlikely, RUL) or `smoothing` (differential smoothing, DS-GRPO).
     #[serde(deserialize_with = "named_or_table")]
     pub shaping: Shaping,
-    /// DARO: the policy loss is a sum over the mixed success rates of their token means, each with a learned weight.
+    /// DARO: the policy loss is a sum over the mixed success rates of their token means, with a learned weight for
+    /// each.
     pub daro: bool,
-    /// Learning rate of DARO's weights, by plain gradient descent once an optimizer update; its paper publishes none.
+    /// Learning rate of DARO's weights (plain gradient descent, one step per optimizer update). DARO's paper gives no
+    /// value.
     pub daro_lr: f64,
-    /// Weight of tokens that another engine sampled: `off`, `tis` or `mask`.
+    /// Weight of tokens sampled by another engine: `off`, `tis` or `mask`.
     #[serde(deserialize_with = "named_or_table")]
     pub correction: Correction,
 }
 
-/// A policy loss by the name of its method, with the method's own clip widths.
+/// A policy loss, by the name of its method, with its clip settings.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Loss {
-    /// Clipped below and above alike.
+    /// Symmetric clip.
     Grpo {
-        /// Widths of the clip below and above 1.
+        /// Clip widths below and above 1.
         #[serde(default = "default::grpo", deserialize_with = "pair")]
         clip: [f64; 2],
         /// Dual clip's constant for negative advantages, above 1; 0 is off.
         #[serde(default = "default::dual")]
         dual_clip: f64,
     },
-    /// Clipped higher above.
+    /// Clip-higher: a wider clip above.
     Dapo {
-        /// Widths of the clip below and above 1.
+        /// Clip widths below and above 1.
         #[serde(default = "default::dapo", deserialize_with = "pair")]
         clip: [f64; 2],
         /// Dual clip's constant for negative advantages, above 1; 0 is off.
         #[serde(default = "default::dual")]
         dual_clip: f64,
     },
-    /// The weight of REINFORCE is clipped.
+    /// Clips the importance weight of REINFORCE.
     Cispo {
-        /// Widths of the clip below and above 1.
+        /// Clip widths below and above 1.
         #[serde(default = "default::cispo", deserialize_with = "pair")]
         clip: [f64; 2],
     },
-    /// The same with a cap on the ratio itself and no lower bound.
+    /// The same, but with a cap on the ratio itself and no lower bound.
     CispoCap {
         /// The largest ratio.
         #[serde(default = "default::cap")]
         cap: f64,
     },
-    /// Clipped by the ratio of whole completions.
+    /// Clips the ratio of whole completions.
     Gspo {
-        /// Widths of the clip below and above 1.
+        /// Clip widths below and above 1.
         #[serde(default = "default::gspo", deserialize_with = "pair")]
         clip: [f64; 2],
     },
 }
 
-/// The numbers of a loss that gives none.
+/// Default settings of each loss.
 mod default {
     pub(super) fn grpo() -> [f64; 2] {
         [0.2, 0.2]
@@ -128,7 +130,7 @@ impl Default for Loss {
 }
 
 impl Loss {
-    /// The loss as its formula takes it.
+    /// The loss in the form that the formulas use.
     pub fn policy(&self) -> PolicyLoss {
         match *self {
             Self::Grpo { clip: [low, high], dual_clip } | Self::Dapo { clip: [low, high], dual_clip } => {
@@ -175,7 +177,7 @@ impl Default for AlgorithmConfig {
 }
 
 impl AlgorithmConfig {
-    /// From rewards to advantages, focal weight included.
+    /// Settings for rewards to advantages, including the focal weight.
     pub fn credit(&self) -> Credit {
         Credit {
             advantage: self.advantage,
@@ -189,7 +191,7 @@ impl AlgorithmConfig {
         }
     }
 
-    /// From log-probabilities to the loss and its derivative.
+    /// Settings for log-probabilities to the loss and its derivative.
     pub fn objective(&self, max_new_tokens: usize) -> Objective {
         Objective {
             policy: self.loss.policy(),

@@ -1,4 +1,4 @@
-//! Defaults of single keys, for tables that have no default as a whole.
+//! Defaults of single keys in tables that have no overall default.
 
 pub(super) fn seed() -> u64 {
     1

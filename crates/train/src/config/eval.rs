@@ -1,51 +1,51 @@
-//! Evaluations while training: a frequent one and, where there is a table for it, a full one.
+//! Evaluations during training: a frequent one and, if `[eval.full]` is set, a full one.
 
 use super::ranges::{MANY, sampling, within};
 use super::{Every, TaskConfig};
 use crate::bad_input;
 use serde::{Deserialize, Serialize};
 
-/// Evaluation on held-out problems while training.
+/// Evaluation on held-out problems during training.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct EvalConfig {
-    /// Every so many steps or `"epoch"`, and before the first and after the last; 0 is never.
+    /// Interval in steps, or `"epoch"`; 0 is never. Also runs before the first step and after the last.
     pub every: Every,
-    /// Also wherever `save.every` saves a checkpoint, so that the best of them can be chosen.
+    /// Also evaluate whenever `save.every` saves a checkpoint, so that the best checkpoint can be chosen.
     pub at_checkpoints: bool,
     /// Samples per problem.
     pub samples: usize,
-    /// The k of pass@k; those above `samples` are refused. 1 is always among the results.
+    /// Values of k for pass@k, at most `samples`. Results always include k = 1.
     pub k: Vec<usize>,
     /// Sampling temperature.
     pub temperature: f32,
-    /// Problems used, from the first, of each part where there are several; all where absent.
+    /// Evaluate only the first problems, of each part if there are several; absent: all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problems: Option<usize>,
-    /// With `task.kind = "mix"`: pass@k is the mean over the `problems` of all parts, or over the `parts`, as
-    /// an average of benchmarks is. The best checkpoint has the best pass@1 by this.
+    /// With `task.kind = "mix"`: pass@k is the mean over the `problems` of all parts, or over the `parts`, like an
+    /// average over benchmarks. The best checkpoint is the one with the best pass@1 by this mean.
     pub average: Average,
-    /// Whether an evaluation's folder keeps the completions' texts, for `fgrpo nll`, `diversity` and people; the scores stay.
+    /// Whether to keep the completions' texts, for `fgrpo nll`, `diversity` and reading; the scores are always kept.
     pub keep_texts: bool,
-    /// A larger evaluation beside this one, made less often.
+    /// A larger, less frequent evaluation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub full: Option<FullEvalConfig>,
 }
 
-/// A larger evaluation that is made less often, with more samples or more problems. What isn't here is as in `[eval]`.
+/// A larger, less frequent evaluation, with more samples or more problems. Other settings are those of `[eval]`.
 ///
-/// Where there is one it decides which checkpoint is best, and `eval.at_checkpoints` means it: the best of many small
-/// evaluations is best by chance.
+/// If present, it decides which checkpoint is best, and `eval.at_checkpoints` applies to it, because the best of many
+/// small evaluations is often best by chance.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct FullEvalConfig {
-    /// Every so many steps or `"epoch"`, and before the first and after the last.
+    /// Interval in steps, or `"epoch"`. Also runs before the first step and after the last.
     pub every: Every,
     /// Samples per problem.
     pub samples: usize,
-    /// The k of pass@k; those above `samples` are refused. 1 is always among the results.
+    /// Values of k for pass@k, at most `samples`. Results always include k = 1.
     pub k: Vec<usize>,
-    /// Problems used, from the first, of each part where there are several; all where absent.
+    /// Evaluate only the first problems, of each part if there are several; absent: all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problems: Option<usize>,
 }
@@ -57,19 +57,19 @@ impl Default for FullEvalConfig {
 }
 
 impl EvalConfig {
-    /// Whether there is any evaluation while training.
+    /// Whether there is any evaluation during training.
     pub fn happens(&self) -> bool {
         self.deciding().is_some()
     }
 
-    /// The evaluation of `[eval]` alone, where there is one.
+    /// The evaluation of `[eval]` alone, if it ever runs.
     pub fn usual(&self) -> Option<Self> {
         let at_checkpoints = self.at_checkpoints && self.full.is_none();
         let usual = Self { at_checkpoints, full: None, ..self.clone() };
         (at_checkpoints || !usual.every.is_never()).then_some(usual)
     }
 
-    /// The evaluation of `[eval.full]` with what `[eval]` says beside it, where there is one.
+    /// The evaluation of `[eval.full]` combined with `[eval]`, if there is one.
     pub fn full(&self) -> Option<Self> {
         let FullEvalConfig { every, samples, k, problems } = self.full.clone()?;
         let full = Self { every, samples, k, problems, full: None, ..self.clone() };
@@ -123,15 +123,15 @@ impl Default for EvalConfig {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Average {
-    /// All problems alike.
+    /// All problems equally.
     #[default]
     Problems,
-    /// The parts' own means.
+    /// The means of the parts.
     Parts,
 }
 
 impl Average {
-    /// Whether it is the usual one.
+    /// Whether it is the default.
     pub fn is_over_problems(&self) -> bool {
         *self == Self::Problems
     }

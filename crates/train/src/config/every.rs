@@ -1,24 +1,24 @@
-//! How often something is done: every so many steps, or at the end of each epoch.
+//! Intervals: a number of steps, or the end of each epoch.
 
 use serde::de::{Error, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// How often something is done.
+/// An interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Every {
-    /// Every so many steps; 0 is never.
+    /// This number of steps; 0 is never.
     Steps(u64),
-    /// At the end of each pass over the training problems; steps once their number is known.
+    /// The end of each pass over the training problems; converted to steps once the number of problems is known.
     Epoch,
 }
 
 impl Every {
-    /// Whether it is never done.
+    /// Whether the action never happens.
     pub fn is_never(self) -> bool {
         self == Self::Steps(0)
     }
 
-    /// In steps, an epoch being `epoch` of them.
+    /// Converts to steps, with `epoch` steps per epoch.
     pub fn steps(self, epoch: u64) -> u64 {
         match self {
             Self::Steps(steps) => steps,

@@ -1,19 +1,19 @@
-//! How many checkpoints stay.
+//! How many checkpoints are kept.
 
 use serde::de::{Error, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// How many checkpoints stay beside the newest.
+/// How many checkpoints are kept besides the newest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keep {
-    /// Every one.
+    /// All of them.
     All,
-    /// So many of the newest.
+    /// This number of the newest.
     Newest(usize),
 }
 
 impl Keep {
-    /// Whether the checkpoint stays that `newer` others are newer than.
+    /// Whether a checkpoint is kept if `newer` checkpoints are newer than it.
     pub fn keeps(self, newer: usize) -> bool {
         match self {
             Self::All => true,

@@ -1,4 +1,4 @@
-//! Messages about keys that aren't known: where each stands, and which was probably meant.
+//! Error messages about unknown keys: the line, and the key that was probably meant.
 
 use super::Config;
 use crate::bad_input;
@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use strsim::damerau_levenshtein;
 use toml::de::Error;
 
-/// Names that other trainers give to keys of ours. Sources: TRL's `GRPOConfig` and verl's `ppo_trainer.yaml`.
+/// Names that other trainers use for our keys. Sources: TRL's `GRPOConfig` and verl's `ppo_trainer.yaml`.
 const ELSEWHERE: [(&str, &str); 45] = [
     ("learning_rate", "update.lr"),
     ("num_generations", "rollout.group_size"),
@@ -55,12 +55,12 @@ const ELSEWHERE: [(&str, &str); 45] = [
     ("save_total_limit", "save.keep"),
 ];
 
-/// Every key that a small configuration resolves to; it stands for those of all.
+/// A small configuration that resolves to all the keys suggested in messages.
 const SMALLEST: &str =
     "steps = 1\n[task]\nkind = \"arithmetic\"\n[sft]\nsteps = 1\n[lora]\n[model]\npath = \"model\"\n";
 
-/// The whole names of the keys that a name may stand for, the likeliest first: a key of that name, another
-/// trainer's name for one, or a key spelt nearly so.
+/// Full names of the keys that `name` may mean, most likely first: keys with that name, the key for another trainer's
+/// name, or keys with a similar spelling.
 pub fn meant(name: &str) -> Vec<String> {
     let name = name.trim_start_matches('-').replace('-', "_");
     let known = known();
@@ -71,7 +71,7 @@ pub fn meant(name: &str) -> Vec<String> {
     if all.is_empty() {
         all = known.into_iter().filter(|key| near(&last(key), &name)).collect();
     }
-    // What RL is about comes before its supervised stage.
+    // RL keys come before those of the supervised stage.
     all.sort_by_key(|key| key.starts_with("sft."));
     all.truncate(3);
     all
@@ -84,7 +84,7 @@ fn known() -> Vec<String> {
             match value {
                 toml::Value::Table(inner) => {
                     names(&name, inner, found);
-                    // A kind may stand by its name alone.
+                    // A kind may be given by its name alone.
                     found.extend(inner.contains_key("kind").then_some(name));
                 }
                 _ => found.push(name),
@@ -97,18 +97,18 @@ fn known() -> Vec<String> {
     found
 }
 
-/// Whether one word may be a slip of the other.
+/// Whether one word may be a misspelling of the other.
 fn near(a: &str, b: &str) -> bool {
     let (m, n) = (a.chars().count(), b.chars().count());
     let most = (m.max(n) / 4).max(1);
-    // They are at least as far apart as their lengths: a word of megabytes isn't worth the comparison.
+    // The distance is at least the difference in length; this avoids comparing very long words.
     m.abs_diff(n) <= most && damerau_levenshtein(a, b) <= most
 }
 
-/// Most characters of an unknown key in a message.
+/// Maximum number of characters of an unknown key shown in a message.
 const SHOWN: usize = 80;
 
-/// A key and its value, `a.b=c`, and the flag that gives them.
+/// An assignment `a.b=c`, and the flag that it came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Override<'a> {
     /// The flag's name, for messages.
@@ -118,7 +118,7 @@ pub struct Override<'a> {
 }
 
 impl<'a> Override<'a> {
-    /// The assignments of a flag.
+    /// The assignments from a flag.
     pub fn of(flag: &'static str, assignments: &'a [String]) -> Vec<Self> {
         assignments.iter().map(|assignment| Self { flag, assignment }).collect()
     }
@@ -130,11 +130,11 @@ impl std::fmt::Display for Override<'_> {
     }
 }
 
-/// A TOML text with its overrides, as a typed table. `elsewhere` knows the whole names of keys that a key may be
-/// meant for where its own table has no such key.
+/// Parses a TOML text with overrides into a typed table. `elsewhere` suggests full key names for a key that its own
+/// table doesn't have.
 ///
 /// # Errors
-/// Bad input for a key or value that isn't known, with the line of the text or the override where it stands.
+/// Bad input for an unknown key or invalid value, with its line in the text or the override that it came from.
 pub fn typed<T: DeserializeOwned>(
     text: &str,
     overrides: &[Override<'_>],
@@ -147,7 +147,7 @@ pub fn typed<T: DeserializeOwned>(
         }
         Ok(toml::from_str(&toml::to_string(&table)?))
     };
-    // The text alone first, for messages with its lines.
+    // Parse the text without overrides first, so that messages can give line numbers.
     let alone = toml::from_str::<T>(text);
     if overrides.is_empty() {
         return alone.or_else(|e| refuse(Some(text), &e, "", elsewhere));
@@ -156,7 +156,7 @@ pub fn typed<T: DeserializeOwned>(
         Ok(config) => return Ok(config),
         Err(error) => error,
     };
-    // An override is to blame if the message goes without it.
+    // An override is the cause if the error disappears without it.
     for blamed in overrides {
         let others = with(&mut overrides.iter().filter(|o| *o != blamed));
         let gone = others.map_or(true, |other| other.err().is_none_or(|e| e.message() != error.message()));
@@ -170,7 +170,7 @@ pub fn typed<T: DeserializeOwned>(
     }
 }
 
-/// Fails with what is wrong, where, and what was probably meant.
+/// Fails with the error, its place, and what was probably meant.
 fn refuse<T>(
     text: Option<&str>,
     error: &Error,
@@ -182,13 +182,13 @@ fn refuse<T>(
     let unknown = message.starts_with("unknown field").then(|| quoted.next()).flatten();
     let line = text.zip(error.span()).map(|(text, span)| {
         let line = text[..span.start].matches('\n').count();
-        // A table read as a whole is to blame for what stands in it.
+        // For a table that is read as a whole, find the line inside it.
         line + unknown.and_then(|key| text.lines().skip(line).position(|l| assigns(l, key))).unwrap_or(0) + 1
     });
     let place = line.map_or_else(|| place.to_owned(), |line| format!("{place}line {line}: "));
     let Some(unknown) = unknown else {
         match (text, message.contains("unknown variant")) {
-            // With the line itself, as TOML's own messages have it.
+            // Includes the line itself, as in TOML's own messages.
             (Some(_), false) => bad_input!("{}", error.to_string().trim_end()),
             _ => bad_input!("{place}{}{}", message.trim_end(), nearest(message)),
         }
@@ -212,7 +212,7 @@ fn refuse<T>(
     bad_input!("{place}unknown key `{unknown}`; did you mean `{}`?", meant.join("` or `"))
 }
 
-/// What may have been meant by an unknown value, as the end of a message that lists the known ones.
+/// Suggests a known value for an unknown one, as the end of a message that lists the known values.
 fn nearest(message: &str) -> String {
     let mut quoted = message.split('`').skip(1).step_by(2);
     let Some(found) = quoted.next() else { return String::new() };
@@ -220,7 +220,7 @@ fn nearest(message: &str) -> String {
     best.map_or_else(String::new, |name| format!("; did you mean `{name}`?"))
 }
 
-/// Whether a line of TOML gives a key a value, or opens its table.
+/// Whether a line of TOML assigns a key or opens its table.
 fn assigns(line: &str, key: &str) -> bool {
     let line = line.trim_start();
     let header = line.trim_start_matches('[').split(']').next().unwrap_or_default();
@@ -274,7 +274,7 @@ mod tests {
             "{}",
             said(&good, &["update.lr=fast"])
         );
-        // In a table that is read as a whole, by its kind.
+        // In a table that is read as a whole because it has a kind.
         let task = good.replace("kind = \"maze\"", "kind = \"maze\"\nheldout = 5");
         assert_eq!(said(&task, &[]), "line 5: unknown key `heldout`; did you mean `held_out`?");
         let loss = good.replace("[model]", "loss = \"dappo\"\n[model]");

@@ -1,9 +1,9 @@
-//! A kind with its settings: by its name alone, or as a table in which nothing stands that the kind doesn't have.
+//! A kind with its settings: either its name alone, or a table that contains only settings of that kind.
 
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// Reads `"pkpo"` or `{ kind = "pkpo", k = 8 }`; a table without a kind is of the default one.
+/// Reads `"pkpo"` or `{ kind = "pkpo", k = 8 }`. A table without `kind` has the default kind.
 pub(super) fn named_or_table<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -25,7 +25,7 @@ where
     }
     let kind: T = given.clone().try_into().map_err(|e: toml::de::Error| D::Error::custom(e.message()))?;
     let known = toml::Table::try_from(&kind).map_err(D::Error::custom)?;
-    // As serde says it of structs, which it can't of a kind without settings.
+    // serde does this check for structs, but not for a kind without settings.
     if let Some(key) = given.keys().find(|key| !known.contains_key(*key)) {
         let known: Vec<String> = known.keys().map(|k| format!("`{k}`")).collect();
         let kind = given["kind"].as_str().unwrap_or_default();
@@ -37,7 +37,7 @@ where
     Ok(kind)
 }
 
-/// The table of a name that stands where a table is asked for, as `--set algorithm.advantage.k=8` does.
+/// Converts a name to a table where a table is needed, e.g. for `--set algorithm.advantage.k=8`.
 pub(super) fn table_of(value: &mut toml::Value) {
     if let toml::Value::String(_) = value {
         let name = std::mem::replace(value, toml::Value::Boolean(false));

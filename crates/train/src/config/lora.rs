@@ -1,28 +1,28 @@
-//! LoRA: low-rank factors trained in place of the weights.
+//! LoRA: low-rank factors are trained instead of the weights.
 
 use crate::failure::OrBadInput;
 use anyhow::Context;
 use fgrpo_nn::LoraConfig;
 use serde::{Deserialize, Serialize};
 
-/// Low-rank factors trained in place of the weights of `model.path`.
+/// Low-rank factors, trained instead of the weights of `model.path`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LoraTable {
     /// Rank of the factors (PEFT's `r`).
     pub rank: usize,
-    /// The factors' product is scaled by `alpha / rank` (PEFT's `lora_alpha`).
+    /// The product of the factors is scaled by `alpha / rank` (PEFT's `lora_alpha`).
     pub alpha: f64,
-    /// The matrices that get factors, by the last part of their names, or `"all-linear"`: those of every layer.
+    /// The matrices with factors, by the last part of their names, or `"all-linear"`: those of every layer.
     pub targets: Targets,
-    /// Scale by `alpha / sqrt(rank)` instead.
+    /// Scale by `alpha / sqrt(rank)` instead (rsLoRA).
     pub use_rslora: bool,
-    /// Write the merged weights into each checkpoint, beside the adapter. Without them a checkpoint is small, goes on
-    /// from `model.path`, and becomes a model by `fgrpo merge`.
+    /// Also write the merged weights into each checkpoint. Otherwise a checkpoint is small, depends on `model.path`,
+    /// and becomes a full model with `fgrpo merge`.
     pub save_merged: bool,
 }
 
-/// Names of matrices, or the word for all of them.
+/// Names of matrices, or `all-linear`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Targets {
@@ -35,7 +35,7 @@ pub enum Targets {
 /// The word `all-linear`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AllLinear {
-    /// Every matrix of a layer.
+    /// All linear layers.
     #[serde(rename = "all-linear")]
     AllLinear,
 }
@@ -53,7 +53,7 @@ impl Default for LoraTable {
 }
 
 impl LoraTable {
-    /// The engine's settings.
+    /// The engine's LoRA settings.
     pub fn engine(&self) -> LoraConfig {
         LoraConfig {
             rank: self.rank,

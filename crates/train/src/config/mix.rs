@@ -7,15 +7,15 @@ use anyhow::Context;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// Several sources of problems, mixed by weight; one model, one tokenizer.
+/// Several sources of problems, mixed by weight, with one model and one tokenizer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MixConfig {
-    /// Folder of the tokenizer and the chat template; `model.path` where absent, and the one that the
-    /// first arithmetic part trains where that is absent too.
+    /// Folder of the tokenizer and the chat template. If absent, `model.path`; if that is absent too, the tokenizer
+    /// trained by the first arithmetic part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokenizer: Option<PathBuf>,
-    /// Texts that end a completion, of every part.
+    /// Texts that end a completion, for every part.
     #[serde(default)]
     pub stop: Vec<String>,
     /// The sources.
@@ -25,13 +25,13 @@ pub struct MixConfig {
 /// One source of problems.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MixPart {
-    /// Its name in evaluations; its kind where absent.
+    /// Its name in evaluations; if absent, its kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Its share of the prompts, relative to the other parts'. 0: for evaluation alone, all its problems held out.
+    /// Its share of the prompts, relative to the other parts. 0: only evaluated, with all its problems held out.
     #[serde(default = "defaults::part_weight")]
     pub weight: f64,
-    /// The problems: any kind of task in text.
+    /// The problems: any text task.
     #[serde(flatten)]
     pub task: TaskConfig,
 }

@@ -8,18 +8,18 @@ use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-/// Sizes of a decoder. The largest published ones have a vocabulary of 262,144, a width of 53,248, 126 layers, 128
-/// heads of size 256.
+/// Allowed sizes of a decoder. The largest published models have a vocabulary of 262,144, a width of 53,248, 126
+/// layers, and 128 heads of size 256.
 const VOCABULARY: RangeInclusive<u64> = 1..=1 << 24;
 const WIDTH: RangeInclusive<u64> = 1..=1 << 20;
 const LAYERS: RangeInclusive<u64> = 1..=10_000;
 const HEADS: RangeInclusive<u64> = 1..=1 << 16;
 
-/// Parameters of a model: a hundred times the largest.
+/// Maximum number of parameters: a hundred times the largest model.
 const PARAMETERS: f64 = 1e15;
 
-/// Refuses sizes whose product no machine holds. `sizes`: vocabulary, width, inner width, layers, query heads,
-/// key/value heads, size of a head.
+/// Rejects sizes with an impossible number of parameters. `sizes`: vocabulary, width, inner width, layers, query
+/// heads, key/value heads, head size.
 fn countable(table: &str, sizes: [usize; 7]) -> anyhow::Result<()> {
     let [vocabulary, width, inner, layers, heads, kv_heads, head] = sizes.map(|n| n as f64);
     let layer = width * (2.0 * (heads + kv_heads) * head + 3.0 * inner);
@@ -30,22 +30,23 @@ fn countable(table: &str, sizes: [usize; 7]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Where the policy comes from: a folder, or sizes for a new one.
+/// Where the policy comes from: a checkpoint folder, or sizes for a new model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelConfig {
     /// A Hugging Face checkpoint folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<PathBuf>,
-    /// Sizes of a randomly initialised model. The vocabulary is the task's.
+    /// Sizes of a randomly initialised model. The vocabulary size comes from the task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub init: Option<InitConfig>,
-    /// Sizes of the checkpoint in `path`, for `--dry-run` before it is there; once it is, it must have them.
+    /// Sizes of the checkpoint in `path`, for `--dry-run` without the checkpoint; an existing checkpoint must match
+    /// them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<SizeConfig>,
 }
 
-/// Sizes of a checkpoint, under the names of its `config.json`.
+/// Sizes of a checkpoint, with the names of its `config.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SizeConfig {
@@ -63,15 +64,15 @@ pub struct SizeConfig {
     pub num_attention_heads: usize,
     /// Key/value heads.
     pub num_key_value_heads: usize,
-    /// Size of a head; `hidden_size / num_attention_heads` where absent.
+    /// Size of a head; if absent, `hidden_size / num_attention_heads`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub head_dim: Option<usize>,
-    /// Whether the head shares the embedding's weights.
+    /// Whether the LM head shares the embedding's weights.
     pub tie_word_embeddings: bool,
 }
 
 impl SizeConfig {
-    /// A decoder of these sizes, for as many positions as needed.
+    /// A decoder of these sizes with this number of positions.
     pub fn config(&self) -> fgrpo_nn::config::Config {
         fgrpo_nn::config::Config {
             architecture: self.architecture,
@@ -132,10 +133,10 @@ impl SizeConfig {
 }
 
 impl ModelConfig {
-    /// Refuses a checkpoint of other sizes than `[model.size]` says.
+    /// Fails if a checkpoint has other sizes than `[model.size]`.
     ///
     /// # Errors
-    /// Bad input naming the first size that differs.
+    /// Bad input that names the first size that differs.
     pub fn check_size(&self, found: &fgrpo_nn::config::Config) -> anyhow::Result<()> {
         let Some(size) = &self.size else { return Ok(()) };
         let wanted = size.config();
@@ -201,13 +202,13 @@ pub struct InitConfig {
     pub num_attention_heads: usize,
     /// Key/value heads; divides the query heads.
     pub num_key_value_heads: usize,
-    /// Size of a head; `hidden_size / num_attention_heads` where absent.
+    /// Size of a head; if absent, `hidden_size / num_attention_heads`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub head_dim: Option<usize>,
     /// Base of the rotary frequencies.
     #[serde(default = "defaults::rope_theta")]
     pub rope_theta: f64,
-    /// Whether the head shares the embedding's weights.
+    /// Whether the LM head shares the embedding's weights.
     #[serde(default = "defaults::yes")]
     pub tie_word_embeddings: bool,
     /// Standard deviation of the initial matrices.

@@ -1,4 +1,4 @@
-//! Two numbers in a list: no third one is ignored.
+//! Lists of exactly two numbers; a third number is an error.
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};

@@ -1,13 +1,13 @@
-//! Ranges of numbers, refused in the same words everywhere: key, found, wanted.
+//! Range checks with a uniform error message: key, found, wanted.
 //!
-//! Each whole number sizes something: memory, a loop, a product with another. Its most is where that can't be meant,
-//! so that nothing computed from such numbers overflows.
+//! Each whole number is a size: of memory, of a loop, or as a factor in a product. The maximum is far above any
+//! sensible value and low enough that no computation with such numbers overflows.
 
 use crate::bad_input;
 use crate::grade::LARGEST_REWARD;
 use std::ops::RangeInclusive;
 
-/// Steps of a stage. Times the prompts of a step they still count in 64 bits.
+/// Steps of a stage. Multiplied by the prompts of a step they still fit in 64 bits.
 pub(super) const STEPS: u64 = 1 << 40;
 /// Prompts or demonstrations of a step, problems of a held-out set that is kept in memory, samples of a problem.
 pub(super) const MANY: u64 = 1 << 20;
@@ -15,14 +15,14 @@ pub(super) const MANY: u64 = 1 << 20;
 pub(super) const GROUP: u64 = 1 << 16;
 /// Completions of a step, prompts times group.
 pub(super) const COMPLETIONS: u64 = 1 << 26;
-/// Tokens of a prompt or a completion; the longest contexts of published models are a tenth.
+/// Tokens of a prompt or a completion; ten times the longest context of published models.
 pub(super) const TOKENS: u64 = 1 << 24;
-/// Tokens of a piece of work, or in a cache.
+/// Tokens in one pass, or in a cache.
 pub(super) const TOKENS_AT_ONCE: u64 = 1 << 32;
 /// Threads; a machine has hundreds of cores.
 pub const THREADS: u64 = 1 << 10;
 
-/// Checks the whole numbers of one table: key, value, and what is allowed.
+/// Checks the whole numbers of one table: key, value, allowed range.
 pub(super) fn whole(
     table: &str,
     numbers: impl IntoIterator<Item = (&'static str, u64, RangeInclusive<u64>)>,
@@ -73,7 +73,7 @@ pub(super) fn betas(name: &str, found: [f64; 2]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A reward that advantages and metrics can be computed of without overflow.
+/// Checks that a reward is small enough to compute advantages and metrics without overflow.
 pub(super) fn reward(name: &str, found: f64) -> anyhow::Result<()> {
     let largest = LARGEST_REWARD;
     if !(-largest..=largest).contains(&found) {

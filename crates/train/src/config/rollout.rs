@@ -13,22 +13,23 @@ pub struct RolloutConfig {
     pub prompts: usize,
     /// Completions per prompt, `N`.
     pub group_size: usize,
-    /// Sampling temperature; log-probabilities in the loss are of the tempered policy.
+    /// Sampling temperature; the loss uses log-probabilities of the tempered policy.
     pub temperature: f32,
-    /// Nucleus sampling; 1 is off.
+    /// Top-p (nucleus) sampling; 1 is off.
     pub top_p: f32,
-    /// Sampling among the `k` likeliest; 0 is off.
+    /// Top-k sampling; 0 is off.
     pub top_k: usize,
-    /// Sampling among tokens at least this share as likely as the likeliest; 0 is off.
+    /// Min-p sampling: tokens need at least this fraction of the most likely token's probability; 0 is off.
     pub min_p: f32,
-    /// Longest completion in tokens; the task's own limit where absent.
+    /// Maximum completion length in tokens; if absent, the task's own limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_new_tokens: Option<usize>,
-    /// Tokens the key/value cache may hold at once, over all threads; as many as fit in a third of the memory that the
-    /// machine has beside the model where absent. Fewer run at once when it is full; the samples stay the same.
+    /// Maximum number of tokens in the key/value cache, over all threads; if absent, as many as fit in a third of the
+    /// memory that remains beside the model. When it is full, fewer completions run at once; the samples stay the
+    /// same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_cached_tokens: Option<usize>,
-    /// A server that samples in place of the embedded engine; the trainer scores what it drew.
+    /// A server that samples instead of the embedded engine; the trainer computes the log-probabilities.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<ServerConfig>,
 }

@@ -1,59 +1,59 @@
-//! A server that samples completions in place of the embedded engine.
+//! A server that samples completions instead of the embedded engine.
 
 use super::rollout::RolloutConfig;
 use crate::bad_input;
 use crate::io::server::{RetryPolicy, check_address};
 use serde::{Deserialize, Serialize};
 
-/// An OpenAI-compatible server that completions are sampled from.
+/// An OpenAI-compatible server for sampling completions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ServerConfig {
     /// Its address, e.g. `http://localhost:8000`.
     pub url: String,
-    /// The served model's name; the only one that the server lists where absent.
+    /// Name of the served model; if absent, the only model that the server lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// What the server is: `vllm`, `sglang`, `llama.cpp`, or `openai` for the standard fields alone.
+    /// The server software: `vllm`, `sglang`, `llama.cpp`, or `openai` for only the standard fields.
     #[serde(default)]
     pub api: ServerApi,
-    /// What the server's log-probabilities are of.
+    /// The distribution of the server's log-probabilities.
     #[serde(default)]
     pub logprobs: LogprobsOf,
-    /// Requests under way at once.
+    /// Number of concurrent requests.
     #[serde(default = "concurrency")]
     pub concurrency: usize,
-    /// The environment variable that holds the server's key; `OPENAI_API_KEY` where absent, if it is set.
+    /// The environment variable with the server's API key; if absent, `OPENAI_API_KEY` if it is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_env: Option<String>,
-    /// Seconds one attempt may take.
+    /// Timeout of one attempt, in seconds.
     #[serde(default = "timeout")]
     pub timeout: f64,
-    /// Attempts after the first.
+    /// Number of retries.
     #[serde(default = "retries")]
     pub retries: u32,
-    /// Seconds before the first retry; doubled for each further one, at most 30.
+    /// Seconds before the first retry; doubles with each retry, up to 30.
     #[serde(default = "retry_wait")]
     pub retry_wait: f64,
-    /// A shell command run after each checkpoint and when a run is resumed, `{checkpoint}` being the folder:
-    /// the place to make the server load the new weights. The run goes on when it has ended.
+    /// A shell command that is run after each checkpoint and on resume, with `{checkpoint}` replaced by the folder.
+    /// Use it to load the new weights into the server. The run continues when the command has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_checkpoint: Option<String>,
 }
 
-/// Which fields beyond the standard ones a server knows.
+/// Which fields a server supports beyond the standard ones.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ServerApi {
-    /// vLLM: token ids by `return_token_ids`, in versions before 0.10.2 by `return_tokens_as_token_ids`.
+    /// vLLM: token ids with `return_token_ids`, or `return_tokens_as_token_ids` before version 0.10.2.
     #[default]
     Vllm,
-    /// SGLang: token ids by `return_token_ids`.
+    /// SGLang: token ids with `return_token_ids`.
     Sglang,
-    /// llama.cpp's server: each token's id beside its log-probability.
+    /// llama.cpp's server: each log-probability comes with the token's id.
     #[serde(rename = "llama.cpp")]
     LlamaCpp,
-    /// Nothing but the standard: tokens as pieces of text.
+    /// Only the standard fields: tokens as pieces of text.
     Openai,
 }
 
@@ -64,14 +64,14 @@ named!(ServerApi {
     Openai = "openai": "the standard fields alone",
 });
 
-/// What a server's log-probabilities are of.
+/// The distribution of a server's log-probabilities.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogprobsOf {
     /// The model's own distribution, before temperature, top-p, top-k and min-p (vLLM's `raw_logprobs`, its default).
     #[default]
     Raw,
-    /// The distribution that tokens are drawn from (vLLM's `--logprobs-mode processed_logprobs`).
+    /// The distribution that tokens are sampled from (vLLM's `--logprobs-mode processed_logprobs`).
     Processed,
 }
 
@@ -92,7 +92,7 @@ fn retry_wait() -> f64 {
 }
 
 impl ServerConfig {
-    /// How long the server is tried.
+    /// The retry policy for requests.
     pub fn retry(&self) -> RetryPolicy {
         RetryPolicy::of(self.timeout, self.retries, self.retry_wait)
     }

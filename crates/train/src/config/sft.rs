@@ -6,14 +6,14 @@ use super::ranges::{MANY, STEPS, betas, learning_rate, not_negative, positive, w
 use crate::bad_input;
 use serde::{Deserialize, Serialize};
 
-/// Supervised fitting of demonstrations; loss on the completion only.
+/// Supervised fitting of demonstrations; the loss covers only the completion.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SftConfig {
-    /// Optimizer steps. With `epochs` too, whichever ends first.
+    /// Optimizer steps. If `epochs` is set too, training ends at the first one reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steps: Option<u64>,
-    /// Passes over the demonstrations, in place of `steps`; a fraction is part of a pass.
+    /// Passes over the demonstrations, instead of `steps`; may be fractional.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epochs: Option<f64>,
     /// Demonstrations per step.
@@ -28,32 +28,32 @@ pub struct SftConfig {
     /// Decoupled weight decay.
     #[serde(default = "defaults::weight_decay")]
     pub weight_decay: f64,
-    /// Largest global gradient norm.
+    /// Maximum global gradient norm.
     #[serde(default = "defaults::max_grad_norm")]
     pub max_grad_norm: f64,
     /// Steps of linear warm-up.
     #[serde(default)]
     pub warmup_steps: u64,
-    /// What the learning rate does after warm-up.
+    /// Learning-rate schedule after warm-up.
     #[serde(default)]
     pub schedule: Schedule,
-    /// Loss on held-out demonstrations every so many steps and after the last; 0 is never.
+    /// Interval in steps of the loss on held-out demonstrations; 0 is never. Also computed after the last step.
     #[serde(default = "defaults::sft_eval_every")]
     pub eval_every: u64,
-    /// Held-out demonstrations used for it, from the first.
+    /// Number of held-out demonstrations for this loss; the first ones are used.
     #[serde(default = "defaults::sft_eval_problems")]
     pub eval_problems: usize,
-    /// A checkpoint every so many steps; the last step and an interruption always save. 0 is only then.
+    /// Interval of checkpoints in steps; 0 is never. The last step and an interruption always save.
     #[serde(default = "defaults::sft_save_every")]
     pub save_every: u64,
-    /// Seed of the demonstrations' order and of the initial weights; the run's own where absent.
-    /// Runs that differ in seed but share this one share the cached result.
+    /// Seed of the demonstrations' order and of the initial weights; if absent, the run's seed. Runs with different
+    /// seeds that share this one share the cached result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
 }
 
 impl SftConfig {
-    /// Optimizer steps over `demonstrations` of them.
+    /// Number of optimizer steps for this number of demonstrations.
     pub fn optimizer_steps(&self, demonstrations: u64) -> u64 {
         let of_epochs =
             self.epochs.map(|e| (e * demonstrations as f64 / self.batch_size as f64).ceil() as u64);
@@ -87,21 +87,21 @@ impl SftConfig {
     }
 }
 
-/// What the learning rate does after warm-up.
+/// Learning-rate schedule after warm-up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Schedule {
-    /// Stays.
+    /// Constant.
     #[default]
     Constant,
-    /// Falls linearly to 0 at the last step.
+    /// Linear decay to 0 at the last step.
     Linear,
-    /// Falls as a half cosine to 0 at the last step.
+    /// Half-cosine decay to 0 at the last step.
     Cosine,
 }
 
 impl Schedule {
-    /// The factor on the learning rate at `step` (from 1) of `steps`.
+    /// The factor on the learning rate at `step` (starting at 1) of `steps`.
     pub fn factor(self, step: u64, warmup_steps: u64, steps: u64) -> f64 {
         if step <= warmup_steps {
             return step as f64 / warmup_steps as f64;
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn epochs_become_steps_and_the_shorter_of_both_ends_the_stage() {
         let sft = |text: &str| toml::from_str::<SftConfig>(text).unwrap();
-        // 100 demonstrations in batches of 8 are 12.5 steps a pass.
+        // 100 demonstrations in batches of 8 are 12.5 steps per pass.
         assert_eq!(sft("epochs = 2\nbatch_size = 8").optimizer_steps(100), 25);
         assert_eq!(sft("epochs = 0.5\nbatch_size = 8").optimizer_steps(100), 7);
         assert_eq!(sft("epochs = 2\nsteps = 10\nbatch_size = 8").optimizer_steps(100), 10);

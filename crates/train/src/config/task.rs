@@ -1,4 +1,4 @@
-//! What is asked and how answers are graded.
+//! The problems, and how answers are graded.
 
 use super::defaults;
 use super::mix::MixConfig;
@@ -10,30 +10,30 @@ use fgrpo_core::maze::{self, HeldOut};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// What is asked and how answers are graded.
+/// The problems, and how answers are graded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub enum TaskConfig {
     /// The single-solution maze.
     Maze(MazeConfig),
-    /// Arithmetic in several steps, in text.
+    /// Multi-step arithmetic as text.
     Arithmetic(ArithmeticConfig),
-    /// A mathematical answer in a box.
+    /// Mathematics with the answer in a `\boxed{}`.
     Math(TextConfig),
-    /// The letter of an option.
+    /// Multiple choice: the answer is the letter of an option.
     Choice(TextConfig),
-    /// Instructions that a program can check.
+    /// Instructions that can be checked by a program.
     IfEval(TextConfig),
     /// The logic tasks of SynLogic.
     SynLogic(TextConfig),
-    /// Whatever the user's own program grades.
+    /// Graded by the user's own program.
     Command(TextConfig),
-    /// Several of the others that are in text.
+    /// A mix of several text tasks.
     Mix(MixConfig),
 }
 
 impl TaskConfig {
-    /// The kind and settings of a task that reads its problems from files.
+    /// The kind and settings of a task with problems from files.
     pub fn text(&self) -> Option<(TaskKind, &TextConfig)> {
         match self {
             Self::Maze(_) | Self::Arithmetic(_) | Self::Mix(_) => None,
@@ -67,7 +67,7 @@ impl TaskConfig {
         }
     }
 
-    /// Files and folders that it names.
+    /// The files and folders that it names.
     pub fn paths(&self) -> Vec<&PathBuf> {
         match self {
             Self::Mix(mix) => {
@@ -79,7 +79,7 @@ impl TaskConfig {
         }
     }
 
-    /// The longest prompt that it lets through, where it has such a limit.
+    /// The maximum prompt length, if the task has such a limit.
     pub fn max_prompt_tokens(&self) -> Option<usize> {
         match self {
             Self::Mix(mix) => mix.parts.iter().filter_map(|p| p.task.max_prompt_tokens()).max(),
@@ -119,7 +119,7 @@ pub struct MazeConfig {
     /// Number of held-out mazes; their indices never overlap with training.
     #[serde(default = "defaults::maze_held_out")]
     pub held_out: u64,
-    /// Seed of the mazes, apart from the run's seed so that runs share their problems.
+    /// Seed of the mazes; separate from the run's seed, so that runs share their problems.
     #[serde(default)]
     pub seed: u64,
     /// `exact`: the completion equals the shortest path; `reaches_goal`: it walks to the goal.
@@ -131,14 +131,14 @@ pub struct MazeConfig {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MazeReward {
-    /// The paper's: equal to the unique shortest action sequence.
+    /// The paper's criterion: equal to the unique shortest action sequence.
     #[default]
     Exact,
-    /// MaxRL's: valid moves only, and the walk touches the goal.
+    /// MaxRL's criterion: all moves are valid, and the walk reaches the goal.
     ReachesGoal,
 }
 
-/// Cells of all held-out mazes, which are kept in memory.
+/// Total cells of all held-out mazes, which are kept in memory.
 const CELLS: u64 = 1 << 28;
 
 impl MazeConfig {

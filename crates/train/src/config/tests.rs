@@ -1,4 +1,4 @@
-//! The keys against their page, `docs/configuration.md`, and the controls against their formulas.
+//! Tests that `docs/configuration.md` matches the keys, and that the controls match their formulas.
 
 use super::*;
 use fgrpo_core::credit::Assigned;
@@ -23,7 +23,7 @@ fn minimal(kind: &str) -> String {
     }
 }
 
-/// Keys that stand in no minimal configuration, as `--set` takes them, by kind of task.
+/// Keys that aren't in any minimal configuration, in `--set` form, by kind of task.
 const OPTIONAL: [(&str, &str); 5] = [
     (
         "",
@@ -41,7 +41,7 @@ const OPTIONAL: [(&str, &str); 5] = [
     ),
 ];
 
-/// The section of the page that describes a kind's keys.
+/// The section of the page with a kind's keys.
 fn section(kind: &str) -> &'static str {
     match kind {
         "maze" => "maze",
@@ -57,7 +57,7 @@ fn flatten(prefix: &str, table: &toml::Table, found: &mut BTreeMap<String, toml:
         match value {
             toml::Value::Table(inner) => {
                 flatten(&name, inner, found);
-                // A kind with its settings goes by its name.
+                // A kind with its settings is listed under its name.
                 if prefix == "algorithm"
                     && let Some(kind) = found.remove(&format!("{name}.kind"))
                 {
@@ -86,7 +86,7 @@ fn resolved(text: &str, overrides: &[String]) -> BTreeMap<String, toml::Value> {
     found
 }
 
-/// (section, key) -> default, as the page's tables say; a task's keys stand in the section of its kind.
+/// (section, key) -> default, from the page's tables; a task's keys are in the section of its kind.
 fn page() -> BTreeMap<(String, String), String> {
     let mut found = BTreeMap::new();
     let mut here = String::new();
@@ -139,7 +139,7 @@ fn defaults_on_the_page_are_the_defaults() {
     let page = page();
     for kind in ["maze", "arithmetic", "mix", "math"] {
         let mut overrides = vec!["rollout.server.url=http://a".to_owned()];
-        // An adapter's base is a checkpoint.
+        // An adapter needs a checkpoint as its base.
         overrides.extend((kind == "math").then(|| "lora.rank=16".to_owned()));
         for (key, value) in resolved(&minimal(kind), &overrides) {
             if key == "steps" {
@@ -158,7 +158,7 @@ fn algorithm(keys: &str) -> Config {
     Config::parse(&text, &[]).unwrap()
 }
 
-/// Two correct, two wrong; the second completion is the likeliest.
+/// Two correct, two wrong; the second completion is the most likely.
 fn assigned(keys: &str) -> Assigned {
     let group = Group {
         rewards: &[1.0, 1.0, 0.0, 0.0],
@@ -213,7 +213,7 @@ fn controls_out_of_range_are_refused_by_their_keys() {
         ("algorithm.shaping=unlikely algorithm.shaping.beta=2.0", "algorithm.shaping.beta: found 2"),
         ("algorithm.shaping=unlikely algorithm.advantage=max_rl", "algorithm.advantage: found max_rl"),
         ("algorithm.shaping=smoothing algorithm.shaping.wrong=nan", "algorithm.shaping.wrong: found NaN"),
-        // What belongs to another kind is no setting of this one.
+        // A setting of another kind is unknown for this one.
         ("algorithm.advantage.k=8", "algorithm.advantage.k=8: unknown key `k`"),
         ("algorithm.advantage=dr_grpo algorithm.advantage.ddof=0", "unknown key `ddof`"),
         ("algorithm.loss=cispo algorithm.loss.dual_clip=2.0", "unknown key `dual_clip`"),
@@ -244,7 +244,7 @@ fn epochs_become_steps_when_the_problems_are_counted() {
         let set: Vec<String> = set.iter().map(|s| (*s).to_owned()).collect();
         Config::parse(&text, &set).unwrap()
     };
-    // The paper's: 39,202 problems, 256 prompts, ten epochs.
+    // The paper's run: 39,202 problems, 256 prompts, ten epochs.
     let paper = config("epochs = 10", &["save.every=epoch", "eval.at_checkpoints=true"]);
     let resolved = paper.resolved(39_202).unwrap();
     assert_eq!((resolved.steps, resolved.epochs, resolved.save.every), (1530, None, Every::Steps(153)));
@@ -302,7 +302,7 @@ fn a_kind_stands_by_its_name_or_as_a_table_and_resolves_to_the_same() {
         assert_eq!(other, &parsed[0]);
         assert_eq!(Config::parse(&other.to_toml(), &[]).unwrap(), *other, "{}", other.to_toml());
     }
-    // A table without a kind is of the default one.
+    // A table without `kind` has the default kind.
     let clip = algorithm("[algorithm.loss]\nclip = [0.1, 0.3]").algorithm.loss;
     assert_eq!(clip, Loss::Grpo { clip: [0.1, 0.3], dual_clip: 3.0 });
 }

@@ -1,4 +1,4 @@
-//! What a run on text is asked: files of problems, or generated arithmetic.
+//! Text tasks: problems from files, or generated arithmetic.
 
 use super::defaults;
 use super::ranges::{MANY, TOKENS, whole, within};
@@ -10,39 +10,39 @@ use crate::problem::kind::TaskKind;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// Problems from a file, put to a language model by its chat template.
+/// Problems from a file, prompted through the model's chat template.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TextConfig {
     /// Problems to train on: JSON lines, a JSON array, CSV or Parquet, or a folder of such files.
     pub data: PathBuf,
-    /// Held-out problems; without a file, `held_out_share` of `data` is held out.
+    /// Held-out problems; if absent, `held_out_share` of `data` is held out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_out: Option<PathBuf>,
-    /// Share of `data` that is held out where `held_out` names no file. Which problems is decided by
-    /// a hash of the prompt, so that it stays when the file grows.
+    /// Fraction of `data` that is held out if `held_out` names no file. A hash of the prompt decides which problems,
+    /// so they stay the same when the file grows.
     #[serde(default = "defaults::held_out_share")]
     pub held_out_share: f64,
-    /// Folder of the tokenizer and the chat template; `model.path` where absent.
+    /// Folder of the tokenizer and the chat template; if absent, `model.path`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokenizer: Option<PathBuf>,
-    /// The paper's prompt for a model family (`qwen2.5`, `qwen3`, `llama3.2`) and this kind of task.
+    /// The paper's prompt for this kind of task and a model family (`qwen2.5`, `qwen3`, `llama3.2`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preset: Option<Family>,
-    /// System prompt, in place of the preset's; an empty one sends none.
+    /// System prompt that replaces the preset's; an empty string means none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<String>,
-    /// `enable_thinking` of the chat template, in place of the preset's.
+    /// `enable_thinking` for the chat template; replaces the preset's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enable_thinking: Option<bool>,
-    /// Problems whose prompt has more tokens are dropped, and counted.
+    /// Problems with a longer prompt are dropped and counted.
     #[serde(default = "defaults::max_prompt_tokens")]
     pub max_prompt_tokens: usize,
-    /// Texts that end a completion beside the model's own end tokens: an added token of the tokenizer by its
-    /// name, any other text wherever token boundaries fall. What is graded ends before it.
+    /// Texts that end a completion, besides the model's own end tokens: an added token of the tokenizer by its name,
+    /// or any other text, which may cross token boundaries. Only the text before it is graded.
     #[serde(default)]
     pub stop: Vec<String>,
-    /// Names of columns, where they are not the usual ones.
+    /// Column names that differ from the usual ones.
     #[serde(default)]
     pub columns: Columns,
     /// How completions are graded.
@@ -51,7 +51,7 @@ pub struct TextConfig {
 }
 
 impl TextConfig {
-    /// The problems of a data set with every default.
+    /// The settings for a data set with all defaults.
     pub fn of(data: &Path) -> Self {
         Self {
             data: data.to_owned(),
@@ -68,15 +68,15 @@ impl TextConfig {
         }
     }
 
-    /// What decides the prompts.
+    /// The prompt settings.
     pub fn prompting(&self) -> Prompting {
         Prompting { preset: self.preset, system: self.system.clone(), thinking: self.enable_thinking }
     }
 
-    /// The folder of tokenizer and chat template.
+    /// The folder of the tokenizer and the chat template.
     ///
     /// # Errors
-    /// Bad input where neither the task nor the model names one.
+    /// Bad input if neither the task nor the model names one.
     pub fn tokenizer_folder(&self, model: Option<&PathBuf>) -> anyhow::Result<PathBuf> {
         let Some(folder) = self.tokenizer.as_ref().or(model) else {
             bad_input!(
@@ -108,17 +108,17 @@ impl TextConfig {
     }
 }
 
-/// Arithmetic in several steps, generated from (seed, index).
+/// Multi-step arithmetic, generated from (seed, index).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ArithmeticConfig {
-    /// Operations of a problem: the fewest.
+    /// Minimum number of operations of a problem.
     #[serde(default = "defaults::fewest_operations")]
     pub fewest_operations: usize,
-    /// Operations of a problem: the most.
+    /// Maximum number of operations of a problem.
     #[serde(default = "defaults::most_operations")]
     pub most_operations: usize,
-    /// No value on the way is larger; none is below 0.
+    /// Maximum of every intermediate value; the minimum is 0.
     #[serde(default = "defaults::largest")]
     pub largest: u64,
     /// Training problems.
@@ -127,10 +127,10 @@ pub struct ArithmeticConfig {
     /// Held-out problems; none of them is trained on.
     #[serde(default = "defaults::maze_held_out")]
     pub held_out: u64,
-    /// Size of the tokenizer's vocabulary, which is trained on generated text: at least 300.
+    /// Vocabulary size of the tokenizer, which is trained on generated text: at least 300.
     #[serde(default = "defaults::vocabulary")]
     pub vocab_size: usize,
-    /// Seed of the problems, apart from the run's seed so that runs share their problems.
+    /// Seed of the problems; separate from the run's seed, so that runs share their problems.
     #[serde(default)]
     pub seed: u64,
 }

@@ -1,4 +1,4 @@
-//! The optimizer's side of a step.
+//! Optimizer settings of a step.
 
 use super::Schedule;
 use super::pair::pair;
@@ -7,16 +7,16 @@ use crate::bad_input;
 use fgrpo_core::theory::advantage::low_lr_multiplier;
 use serde::{Deserialize, Serialize};
 
-/// The optimizer's side of a step.
+/// Optimizer settings of a step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct UpdateConfig {
     /// Peak learning rate.
     pub lr: f64,
-    /// The low-LR control: `lr` times `m_gamma`, the average factor by which a focal weight of this exponent
-    /// shrinks advantages (0.679 at 0.5); 0 leaves `lr` alone.
+    /// The low-LR control: multiplies `lr` by `m_gamma`, the average factor by which a focal weight with this exponent
+    /// shrinks advantages (0.679 at 0.5); 0 leaves `lr` unchanged.
     pub low_lr_gamma: f64,
-    /// Prompts per optimizer update; the whole rollout batch where absent.
+    /// Prompts per optimizer update; if absent, the whole rollout batch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mini_batch: Option<usize>,
     /// Passes over each rollout batch.
@@ -28,16 +28,16 @@ pub struct UpdateConfig {
     pub eps: f64,
     /// Decoupled weight decay.
     pub weight_decay: f64,
-    /// Largest global gradient norm.
+    /// Maximum global gradient norm.
     pub max_grad_norm: f64,
     /// Steps (rollout batches) of linear warm-up.
     pub warmup_steps: u64,
-    /// What the learning rate does after warm-up.
+    /// Learning-rate schedule after warm-up.
     pub schedule: Schedule,
-    /// Tokens that one prompt and its completions may take together in one piece of work; a larger
-    /// group is cut. Bounds memory, never changes the gradient beyond rounding.
+    /// Maximum number of tokens of a prompt and its completions in one pass; a larger group is split. Limits memory,
+    /// and changes the gradient only by rounding.
     pub micro_batch_tokens: usize,
-    /// Updates skipped in a row for a gradient that isn't finite, after which the run stops.
+    /// The run stops after this many consecutive updates skipped because the gradient wasn't finite.
     pub max_skipped: u64,
 }
 
@@ -61,7 +61,7 @@ impl Default for UpdateConfig {
 }
 
 impl UpdateConfig {
-    /// The peak learning rate, the low-LR control's factor included.
+    /// The peak learning rate, including the low-LR control's factor.
     pub fn peak_lr(&self) -> f64 {
         match self.low_lr_gamma {
             0.0 => self.lr,
@@ -69,7 +69,7 @@ impl UpdateConfig {
         }
     }
 
-    /// The learning rate of a step out of so many.
+    /// The learning rate at `step` of `steps`.
     pub fn lr_at(&self, step: u64, steps: u64) -> f64 {
         self.peak_lr() * self.schedule.factor(step, self.warmup_steps, steps)
     }

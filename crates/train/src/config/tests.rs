@@ -27,7 +27,7 @@ fn minimal(kind: &str) -> String {
 const OPTIONAL: [(&str, &str); 5] = [
     (
         "",
-        "rollout.server.url=http://a rollout.server.model=m rollout.server.key_env=K rollout.server.on_checkpoint={checkpoint} epochs=1 sft.seed=1 sft.epochs=1.0 rollout.max_new_tokens=1 rollout.max_cached_tokens=1 algorithm.correct_threshold=1.0 update.mini_batch=1 eval.problems=1",
+        "rollout.server.url=http://a rollout.server.model=m rollout.server.key_env=K rollout.server.on_checkpoint={checkpoint} epochs=1 sft.seed=1 sft.epochs=1.0 rollout.max_new_tokens=1 rollout.max_cached_tokens=1 algorithm.correct_threshold=1.0 update.mini_batch=1 eval.problems=1 eval.full.problems=1",
     ),
     (
         "maze",
@@ -245,10 +245,12 @@ fn epochs_become_steps_when_the_problems_are_counted() {
         Config::parse(&text, &set).unwrap()
     };
     // The paper's run: 39,202 problems, 256 prompts, ten epochs.
-    let paper = config("epochs = 10", &["save.every=epoch", "eval.at_checkpoints=true"]);
+    let paper =
+        config("epochs = 10", &["save.every=epoch", "eval.at_checkpoints=true", "eval.full.every=epoch"]);
     let resolved = paper.resolved(39_202).unwrap();
     assert_eq!((resolved.steps, resolved.epochs, resolved.save.every), (1530, None, Every::Steps(153)));
     assert_eq!(resolved.eval.every, Every::Steps(25));
+    assert_eq!(resolved.eval.full.as_ref().map(|full| full.every), Some(Every::Steps(153)));
     assert_eq!(resolved.resolved(1).unwrap(), resolved, "what is resolved stays");
     assert_eq!(Config::parse(&resolved.to_toml(), &[]).unwrap(), resolved);
     assert_eq!(Config::parse(&paper.to_toml(), &[]).unwrap(), paper);

@@ -345,6 +345,19 @@ fn smoothed(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     points.iter().map(next).collect()
 }
 
+/// Points of a curve that can be told apart in a figure.
+const VISIBLE: usize = 250;
+
+/// Means over windows of steps, so that a long run's noise stays a line.
+fn window_means(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let mean = |window: &[(f64, f64)]| {
+        let n = window.len() as f64;
+        let (x, y) = window.iter().fold((0.0, 0.0), |(x, y), p| (x + p.0, y + p.1));
+        (x / n, y / n)
+    };
+    points.chunks(points.len().div_ceil(VISIBLE).max(1)).map(mean).collect()
+}
+
 /// The mean over seeds of what each logs at a step, at the steps that all have.
 fn mean_over(runs: &[&Run], of: impl Fn(&Run) -> Vec<(f64, f64)>) -> Vec<(f64, f64)> {
     let mut sums: BTreeMap<u64, (f64, usize)> = BTreeMap::new();
@@ -389,8 +402,9 @@ fn training_panels(groups: &[(String, RGBColor, Vec<&Source>)], ks: &[u64], titl
         let runs: Vec<&Run> = seeds.iter().filter_map(|s| s.run.as_ref()).collect();
         let raw = reward(&runs);
         let faint = RGBColor(lighter(colour.0), lighter(colour.1), lighter(colour.2));
-        rewards.insert(0, Curve { name: None, ..Curve::new("", faint, raw.clone()) });
-        rewards.push(Curve::new(name.clone(), *colour, smoothed(&raw)));
+        let smooth = smoothed(&raw);
+        rewards.insert(0, Curve { name: None, ..Curve::new("", faint, window_means(&raw)) });
+        rewards.push(Curve::new(name.clone(), *colour, window_means(&smooth)));
     }
     rewards.retain(|c| !c.points.is_empty());
     let mut panels = Vec::new();

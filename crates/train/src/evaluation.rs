@@ -1,5 +1,5 @@
-//! Evaluation: problems, samples from an engine, a server or a file, their store, their grades, and what is counted.
-//! The run's own evaluations and the command's are these same stages on the same files.
+//! Evaluation in stages: problems, samples from an engine, a server or a file, storage, grades and counts. A run's own
+//! evaluations and the command's evaluations use the same stages and the same files.
 
 pub mod estimate;
 pub mod folder;

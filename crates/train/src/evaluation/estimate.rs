@@ -1,4 +1,4 @@
-//! pass@k of counted samples: the unbiased estimate of each problem, its mean, and the bootstrap over problems.
+//! pass@k from counted samples: the unbiased estimate per problem, its mean, and the bootstrap over problems.
 
 use super::samples::Problem;
 use fgrpo_core::rng::Key;
@@ -7,22 +7,22 @@ use fgrpo_core::stats::pass_at_k::{PassAtK, pass_at_k};
 use rayon::prelude::*;
 use std::collections::HashMap;
 
-/// Resamples of every bootstrap that has no number of its own.
+/// Default number of bootstrap resamples.
 pub const RESAMPLES: u64 = 10_000;
 
-/// The key of the resamples of a set of problems, the `index`-th of those looked at together. Whoever looks at the same
-/// samples, a run or a command, finds the same interval.
+/// The random key of the resamples for the `index`-th set of problems. Runs and commands use the same key, so the same
+/// samples always give the same interval.
 pub fn resamples(seed: u64, index: u64) -> Key {
     Key::new(seed).with(index).with(0)
 }
 
-/// The key of the resamples of the problems of all sets together.
+/// The random key of the resamples for the problems of all sets together.
 pub fn resamples_of_all(seed: u64) -> Key {
     Key::new(seed).with(u64::MAX)
 }
 
-/// The mean of the sets' mean differences, and its 95 % interval by a bootstrap that draws problems anew within each set.
-/// None without sets, or with an empty one.
+/// The mean of the sets' mean differences, with a 95 % interval from a bootstrap that resamples problems within each
+/// set. `None` if there are no sets or one is empty.
 pub fn change(sets: &[Vec<f64>]) -> Option<(f64, [f64; 2])> {
     if sets.is_empty() || sets.iter().any(Vec::is_empty) {
         return None;
@@ -37,15 +37,15 @@ pub fn change(sets: &[Vec<f64>]) -> Option<(f64, [f64; 2])> {
     Some((mean, [low, high]))
 }
 
-/// Samples of a problem up to which there is a table; of so many more there are few problems.
+/// Maximum number of samples per problem for which a table is made; few problems have more.
 const TABULATED: u64 = 1 << 14;
 
-/// pass@k of problems with differing n and c, one table per (n, k).
+/// pass@k for problems with different n and c, with one table per (n, k).
 #[derive(Default)]
 pub struct Tables(HashMap<(u64, u64), PassAtK>);
 
 impl Tables {
-    /// pass@k of one problem, which has at least k samples.
+    /// pass@k of one problem, which must have at least k samples.
     pub fn of(&mut self, problem: &Problem, k: u64) -> f64 {
         if problem.samples > TABULATED {
             return pass_at_k(problem.samples as usize, problem.correct as usize, k as usize);
@@ -57,22 +57,22 @@ impl Tables {
     }
 }
 
-/// A set of problems measured at several k.
+/// The results for a set of problems at several k.
 #[derive(Debug, Clone)]
 pub struct Measured {
-    /// Benchmark, average or subject.
+    /// Name of the benchmark, average or subject.
     pub name: String,
     /// Number of problems.
     pub problems: usize,
     /// pass@k as a fraction, per k.
     pub values: Vec<f64>,
-    /// 95 % interval of the problem bootstrap, per k.
+    /// 95 % interval from the bootstrap over problems, per k.
     pub intervals: Vec<(f64, f64)>,
-    /// Resampled values, per k: for averages over benchmarks.
+    /// Resampled values per k, for averages over benchmarks.
     pub resampled: Vec<Vec<f64>>,
 }
 
-/// Measures `problems`: mean and bootstrap over problems of pass@k for each k.
+/// Evaluates `problems`: pass@k with a bootstrap over problems, for each k.
 pub fn measure(name: &str, problems: &[&Problem], ks: &[u64], resamples: u64, key: Key) -> Measured {
     let mut tables = Tables::default();
     let each: Vec<Vec<f64>> =
@@ -97,7 +97,7 @@ pub fn measure(name: &str, problems: &[&Problem], ks: &[u64], resamples: u64, ke
     Measured { name: name.to_owned(), problems: problems.len(), values, intervals, resampled }
 }
 
-/// The mean of several benchmarks' values, each resampled on its own.
+/// The mean over several benchmarks, each resampled independently.
 pub fn average_of(label: &str, parts: &[&Measured]) -> Measured {
     let count = parts.len() as f64;
     let ks = parts[0].values.len();

@@ -1,10 +1,10 @@
-//! An evaluation folder: what it belongs to, who may write to it, and its files.
+//! An evaluation folder: its identity, its lock, and its files.
 //!
 //! ```text
-//! evaluation.json    model, prompt preset, sampling settings: what every sample in here was made with
+//! evaluation.json    model, prompt preset, sampling settings: the settings of every sample in this folder
 //! generations.jsonl  the samples, append-only
 //! samples.jsonl      their scores, made again whenever a verifier changes
-//! summary.json       the numbers of the last report; report.html beside it
+//! summary.json       the numbers of the last report; report.html is next to it
 //! ```
 
 use super::prompts;
@@ -18,20 +18,20 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
-/// The file of what every sample was made with.
+/// The file with the settings of the samples.
 pub const IDENTITY: &str = "evaluation.json";
 
 /// The file of the samples.
 pub const GENERATIONS: &str = "generations.jsonl";
 
-/// Field of the model's name in a server's answers, which the first answer tells.
+/// Field with the model's name in a server's answers; set by the first answer.
 const ANSWERS_AS: &str = "answers_as";
 
 /// An open evaluation folder, locked against other processes until dropped.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
-    /// Held for its lock.
+    /// Kept open for its lock.
     _lock: File,
 }
 
@@ -39,7 +39,7 @@ impl Folder {
     /// Opens or creates the folder and takes its lock.
     ///
     /// # Errors
-    /// Bad input: a path that can't be a folder, or another process at work in it.
+    /// Bad input: the path can't be a folder, or another process is using it.
     pub fn open(path: &Path) -> anyhow::Result<Self> {
         std::fs::create_dir_all(path)
             .with_context(|| format!("{}: cannot create", path.display()))
@@ -52,10 +52,10 @@ impl Folder {
         self.path.join(name)
     }
 
-    /// What the folder's samples were made with, if it holds any.
+    /// The settings that the folder's samples were made with, if it has any.
     ///
     /// # Errors
-    /// Bad input: a file that isn't JSON.
+    /// Bad input: a file that isn't valid JSON.
     pub fn identity(&self) -> anyhow::Result<Option<Value>> {
         let path = self.file(IDENTITY);
         match std::fs::read_to_string(&path) {
@@ -68,7 +68,7 @@ impl Folder {
         }
     }
 
-    /// Makes the folder `identity`'s, or checks that it is.
+    /// Sets the folder's identity, or checks that it equals `identity`.
     ///
     /// # Errors
     /// Bad input that names every difference.
@@ -92,7 +92,7 @@ impl Folder {
         Ok(())
     }
 
-    /// The name under which a server's answers knew the model, if any came.
+    /// The model's name in a server's answers, if there were any.
     ///
     /// # Errors
     /// Same as [`Folder::identity`].
@@ -100,20 +100,20 @@ impl Folder {
         Ok(self.identity()?.and_then(|i| i[ANSWERS_AS].as_str().map(str::to_owned)))
     }
 
-    /// Notes the name under which a server's answers know the model.
+    /// Records the model's name in a server's answers.
     ///
     /// # Errors
-    /// As [`Folder::identity`], and when the disk refuses.
+    /// Same as [`Folder::identity`], and I/O errors.
     pub fn note_served(&self, name: &str) -> anyhow::Result<()> {
         let mut identity = self.identity()?.unwrap_or_default();
         identity[ANSWERS_AS] = name.into();
         self.write(IDENTITY, (serde_json::to_string_pretty(&identity)? + "\n").as_bytes())
     }
 
-    /// Deletes the samples, their scores and what they belong to.
+    /// Deletes the samples, their scores and the folder's identity.
     ///
     /// # Errors
-    /// When the disk refuses.
+    /// I/O errors.
     pub fn clear(&self) -> anyhow::Result<()> {
         for name in [GENERATIONS, SCORED, prompts::FILE, IDENTITY] {
             match std::fs::remove_file(self.file(name)) {
@@ -126,16 +126,16 @@ impl Folder {
         Ok(())
     }
 
-    /// Writes a file, whole or not at all.
+    /// Writes a file atomically.
     ///
     /// # Errors
-    /// When the disk refuses.
+    /// I/O errors.
     pub fn write(&self, name: &str, bytes: &[u8]) -> anyhow::Result<()> {
         write_whole(&self.file(name), bytes)
     }
 }
 
-/// Each leaf that differs, as `name: the folder has X, this command has Y`.
+/// Lists each leaf that differs, as `name: the folder has X, this command has Y`.
 fn differences(found: &Value, wanted: &Value) -> Vec<String> {
     fn walk(name: &str, found: &Value, wanted: &Value, out: &mut Vec<String>) {
         let empty = Map::new();
@@ -157,12 +157,11 @@ fn differences(found: &Value, wanted: &Value) -> Vec<String> {
     out
 }
 
-/// Calls `visit` with the number and bytes of each line that ends in a newline, and returns the length of
-/// the file up to the end of the last such line. A last line that `visit` refuses counts as torn
-/// if nothing follows it.
+/// Calls `visit` with the number and bytes of each line that ends in a newline, and returns the file's length up to
+/// the end of the last such line. If `visit` rejects the last line, that line counts as torn.
 ///
 /// # Errors
-/// A file that can't be read, and what `visit` returns for an earlier line.
+/// A file that can't be read, and errors from `visit` for an earlier line.
 pub fn whole_lines(
     file: &File,
     path: &Path,

@@ -14,29 +14,29 @@ use fgrpo_nn::{Engine, Finish, Prompt, Sampling, StopFn};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-/// Which samples to make, and how.
+/// Which samples to generate, and how.
 pub struct Request<'a> {
     /// The model.
     pub engine: &'a mut Engine,
-    /// Puts problems to it and ends responses; mazes alone need none.
+    /// Tokenizer, chat template and end tokens; not needed if there are only mazes.
     pub language: Option<&'a Language>,
-    /// The problems, and how each is put to the model.
+    /// The problems, with their prompt settings.
     pub problems: &'a [(&'a Problem, &'a Preset)],
     /// Samples per problem.
     pub n: u64,
-    /// How tokens are drawn; stop tokens are added to it.
+    /// Sampling settings; stop tokens are added to them.
     pub sampling: Sampling,
     /// Seed of the draws.
     pub seed: u64,
 }
 
-/// Samples stored at a time.
+/// Number of samples stored at a time.
 const BATCH: usize = 64;
 
-/// Generates what `store` lacks. Returns whether everything asked for is there now.
+/// Generates the samples missing in `store`. Returns whether all requested samples are now stored.
 ///
 /// # Errors
-/// Problems that don't fit the model, and what the engine reports.
+/// Problems that don't fit the model, and errors from the engine.
 pub fn generate(
     request: Request<'_>,
     store: &mut Generations,
@@ -84,7 +84,7 @@ pub fn generate(
         }
         encoded.push(ids);
     }
-    // A response ends where the model's positions do; prompts of one limit are sampled together.
+    // A response can't exceed the model's positions; prompts with the same limit are sampled together.
     let mut limits: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for (i, (at, _)) in wanted.iter().enumerate() {
         let limit = request.sampling.max_new_tokens.min(room - encoded[*at].len());
@@ -123,7 +123,7 @@ pub fn generate(
             &|prompt, sample, position| keys[prompt].with(sample as u64).uniform(position as u64),
             Some(stop),
             &mut |completion| {
-                // It may be cut short by the stop, and will be made again.
+                // This sample may be cut short by the stop; it will be generated again.
                 if interrupt::asked() {
                     return ControlFlow::Break(());
                 }

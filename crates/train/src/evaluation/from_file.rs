@@ -1,8 +1,9 @@
-//! Samples made elsewhere: a file of completions, matched to the problems.
+//! Samples from another program: a file of completions, matched to the problems.
 //!
-//! Lines of JSON, or the rows of a table (CSV, Parquet). A line is `{"problem": ..., "sample": i, "text": "..."}`, or `{"problem": ..., "texts": [...]}` with all of a problem's
-//! samples. A problem is named by its hash, by the id in the data set's file, by its number in the file (from 0), or by
-//! its question. The text may also be called `response`, `completion` or `output`, the list by their plurals.
+//! The file has lines of JSON or is a table (CSV, Parquet). A line is `{"problem": ..., "sample": i, "text": "..."}`,
+//! or `{"problem": ..., "texts": [...]}` with all samples of a problem. A problem is identified by its hash, by the id
+//! in the data set's file, by its number in the file (from 0), or by its question. The text may also be called
+//! `response`, `completion` or `output`, and the list by the plural.
 
 use super::generations::{Generation, Generations};
 use crate::bad_input;
@@ -18,12 +19,12 @@ const TEXT: [&str; 5] = ["text", "response", "completion", "output", "generation
 const TEXTS: [&str; 5] = ["texts", "responses", "completions", "outputs", "generations"];
 const PROBLEM: [&str; 5] = ["problem", "id", "problem_id", "question", "prompt"];
 
-/// Where the samples of a file went.
+/// Counts of the samples in a file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Imported {
     /// Samples that were new.
     pub new: usize,
-    /// Samples that were stored before.
+    /// Samples that were already stored.
     pub known: usize,
     /// Samples of problems that aren't in the data set.
     pub foreign: usize,
@@ -32,7 +33,7 @@ pub struct Imported {
 /// Stores the samples of `path`.
 ///
 /// # Errors
-/// Bad input that names the line: malformed, of no problem, doubled.
+/// Bad input that names the line: malformed, unknown problem, duplicate.
 pub fn import(path: &Path, problems: &[&Problem], store: &mut Generations) -> anyhow::Result<Imported> {
     let names = names(problems);
     let mut imported = Imported::default();
@@ -64,7 +65,7 @@ pub fn import(path: &Path, problems: &[&Problem], store: &mut Generations) -> an
         };
         let stated = match row.get("sample") {
             None | Some(Value::Null) => None,
-            // An empty cell of a table.
+            // An empty table cell.
             Some(Value::String(text)) if text.trim().is_empty() => None,
             Some(value) => match integer(value).filter(|n| *n < MOST_SAMPLES) {
                 Some(index) => Some(index),
@@ -123,7 +124,7 @@ pub fn import(path: &Path, problems: &[&Problem], store: &mut Generations) -> an
     Ok(imported)
 }
 
-/// A whole number as JSON, CSV, or a table whose column also has gaps writes it.
+/// A whole number as written in JSON, CSV, or a table column with gaps.
 fn integer(value: &Value) -> Option<u64> {
     match value {
         Value::String(text) => text.trim().parse().ok(),
@@ -142,7 +143,7 @@ fn scalar(value: &Value) -> Option<String> {
     }
 }
 
-/// Everything that a problem may be called; a name that two problems share is nobody's.
+/// All names of all problems; a name shared by two problems identifies neither.
 fn names(problems: &[&Problem]) -> HashMap<String, usize> {
     let mut names: HashMap<String, Option<usize>> = HashMap::new();
     let mut call = |name: String, at: usize, sure: bool| {
@@ -166,7 +167,7 @@ fn names(problems: &[&Problem]) -> HashMap<String, usize> {
             call(data.question().to_owned(), at, false);
         }
     }
-    // Numbers only where the file's own ids don't use them.
+    // Numbers only where they don't conflict with the file's own ids.
     let ids: std::collections::HashSet<&str> = problems.iter().filter_map(|p| p.source_id()).collect();
     for at in 0..problems.len() {
         let number = at.to_string();

@@ -1,5 +1,5 @@
-//! Samples from an OpenAI-compatible server: a queue of requests, a bounded number of threads that send
-//! them, one writer.
+//! Samples from an OpenAI-compatible server: a queue of requests, a bounded number of threads that send them, and one
+//! writer.
 
 use super::generations::{Generation, Generations};
 use crate::events::Events;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-/// Which of the server's interfaces is asked.
+/// The server interface to use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Api {
     /// `/v1/chat/completions`: the server applies the chat template.
@@ -20,54 +20,54 @@ pub enum Api {
     Completions,
 }
 
-// The names are also those of the folder's identity.
+// These names are also part of the folder's identity.
 named!(Api {
     Chat = "chat": "/v1/chat/completions: the server applies the chat template",
     Completions = "completions": "/v1/completions: the prompt is sent as text",
 });
 
-/// One problem as it is asked.
+/// One problem, in the form that is sent.
 #[derive(Debug, Clone)]
 pub struct Ask {
     /// The problem's hash.
     pub problem: String,
-    /// `messages` of the chat interface, or the prompt as text.
+    /// `messages` for the chat interface, or the prompt as text.
     pub content: Value,
     /// Further fields of the request, such as `chat_template_kwargs`.
     pub extra: Map<String, Value>,
 }
 
-/// How requests are made.
+/// Request options.
 #[derive(Debug, Clone)]
 pub struct RequestOptions {
     /// Chat or completions.
     pub api: Api,
     /// The served model's name.
     pub model: String,
-    /// Sampling fields of a request: temperature, top_p, max_tokens and the like.
+    /// Sampling fields of a request, such as temperature, top_p and max_tokens.
     pub sampling: Map<String, Value>,
-    /// With a seed, sample i of a problem is asked for with a seed of its own.
+    /// If set, sample i of a problem is requested with its own seed.
     pub seed: Option<u64>,
-    /// Requests under way at once.
+    /// Number of concurrent requests.
     pub concurrency: usize,
-    /// Samples per request at most; servers that don't know `n` are found out.
+    /// Maximum number of samples per request; servers that don't support `n` are detected.
     pub per_request: u64,
-    /// The name under which the model answered in earlier runs.
+    /// The model's name in the answers of earlier runs.
     pub served: Option<String>,
 }
 
-/// What came of it.
+/// The result of sampling.
 #[derive(Debug, Default)]
 pub struct Outcome {
     /// Samples stored.
     pub stored: u64,
     /// Samples without any text.
     pub empty: u64,
-    /// Problems that the server refuses, with its words.
+    /// Problems that the server refused, with its error messages.
     pub refused: Vec<(String, String)>,
     /// Error of the last request that failed after all retries.
     pub exhausted: Option<String>,
-    /// Another model answered than at first: its name. Its answers aren't stored.
+    /// The name of another model that answered later than the first one. Its answers aren't stored.
     pub other_model: Option<String>,
     /// The program was asked to stop.
     pub stopped: bool,
@@ -79,14 +79,14 @@ struct Job {
     ask: usize,
     first: u64,
     count: u64,
-    /// Answers without the samples asked for so far.
+    /// Number of answers so far without the requested samples.
     tries: u32,
 }
 
-/// How often an answer without samples is asked for again.
+/// Attempts for an answer without samples.
 const TRIES: u32 = 5;
 
-/// The runs of consecutive numbers in `missing`.
+/// Splits `missing` into ranges of consecutive numbers.
 pub(super) fn runs(missing: &[u64]) -> Vec<(u64, u64)> {
     let mut runs: Vec<(u64, u64)> = Vec::new();
     for &i in missing {
@@ -110,33 +110,32 @@ struct Shared {
     queue: Mutex<Queue>,
     changed: Condvar,
     per_request: AtomicU64,
-    /// Requests that ended without an answer since the last one that had one.
+    /// Requests that failed since the last one that was answered.
     fruitless: AtomicU64,
     answered: AtomicBool,
-    /// Whether several samples in one request were ever granted.
+    /// Whether the server has ever returned several samples for one request.
     takes_several: AtomicBool,
-    /// The model's name in the answers: the first one's, or that of earlier runs.
+    /// The model's name in the answers: from the first answer, or from earlier runs.
     served: Mutex<Option<String>>,
     stop: AtomicBool,
 }
 
 enum Event {
     Samples(Vec<Generation>),
-    /// The name that the first answer gives the model.
+    /// The model's name in the first answer.
     Served(String),
     OtherModel(String),
     Refused(usize, Failure),
     Exhausted(Failure),
 }
 
-/// Generates what `store` lacks of `n` samples of each problem and appends it as it comes. Where no earlier run
-/// knows the name under which the model answers, `note_served` is told the first one.
+/// Generates the missing samples, up to `n` for each problem, and appends them as they arrive. If no earlier run has
+/// recorded the model's name, `note_served` is called with the name in the first answer.
 ///
-/// When the program is asked to stop, nobody waits for the requests under way: an answer may take as long as the
-/// timeout.
+/// If the program is asked to stop, this doesn't wait for pending requests: an answer may take as long as the timeout.
 ///
 /// # Errors
-/// When the store can't be written, and what `note_served` returns.
+/// If the store can't be written, and errors from `note_served`.
 pub fn generate(
     server: &Server,
     asks: Vec<Ask>,
@@ -215,7 +214,7 @@ pub fn generate(
             }
         };
         if let Err(error) = written {
-            // Nothing more can be kept.
+            // Nothing more can be stored.
             stop(&shared);
             return Err(error);
         }
@@ -240,7 +239,7 @@ impl Shared {
         }
     }
 
-    /// The next request: at most as many samples as the server takes at once.
+    /// The next request, with at most as many samples as the server accepts at once.
     fn take(&self) -> Option<Job> {
         let mut queue = lock(&self.queue);
         loop {
@@ -256,7 +255,7 @@ impl Shared {
                 queue.under_way += 1;
                 return Some(job);
             }
-            // Others may still hand work back.
+            // Other threads may still return work to the queue.
             if queue.under_way == 0 {
                 return None;
             }
@@ -303,7 +302,7 @@ impl Shared {
                     self.takes_several.fetch_or(job.count > 1, Ordering::Relaxed);
                     let got = samples.len() as u64;
                     if got < job.count {
-                        // The server takes fewer at once than asked.
+                        // The server returned fewer samples than requested.
                         self.per_request.fetch_min(got.max(1), Ordering::Relaxed);
                         self.give_back(Job { first: job.first + got, count: job.count - got, ..*job });
                     }
@@ -319,7 +318,7 @@ impl Shared {
                 }
             },
             Err(Failure::Refused { .. }) if job.count > 1 && !self.takes_several.load(Ordering::Relaxed) => {
-                // It may be `n` that is refused.
+                // The server may have refused `n`.
                 self.per_request.store(1, Ordering::Relaxed);
                 self.give_back(*job);
                 Vec::new()
@@ -328,7 +327,7 @@ impl Shared {
                 let mut queue = lock(&self.queue);
                 queue.jobs.retain(|j| j.ask != job.ask);
                 if !self.answered.load(Ordering::Relaxed) {
-                    // Nothing was ever answered: the request itself is wrong, not this problem.
+                    // Nothing was ever answered, so the request itself is wrong, not this problem.
                     queue.jobs.clear();
                 }
                 vec![Event::Refused(job.ask, failure)]
@@ -338,8 +337,8 @@ impl Shared {
         }
     }
 
-    /// Compares the model's name in an answer with the first answer's, which is returned once. Servers may have
-    /// another name for a model than the one it was asked by, but none changes it.
+    /// Compares the model's name in an answer with that in the first answer, and returns the name once. It may differ
+    /// from the requested name, but a server doesn't change it.
     fn model_of(&self, answer: &Value) -> Result<Option<Event>, String> {
         let Some(name) = answer["model"].as_str().filter(|m| !m.is_empty()) else { return Ok(None) };
         let mut served = lock(&self.served);
@@ -353,7 +352,8 @@ impl Shared {
         }
     }
 
-    /// Leaves a request's samples for the next run; after as many as there are threads in a row, all.
+    /// Leaves a request's samples for the next run. After as many failures in a row as there are threads, leaves all
+    /// samples.
     fn give_up(&self, failure: Failure) -> Vec<Event> {
         let fruitless = self.fruitless.fetch_add(1, Ordering::Relaxed) + 1;
         if fruitless >= self.options.concurrency as u64 {
@@ -362,13 +362,13 @@ impl Shared {
         vec![Event::Exhausted(failure)]
     }
 
-    /// The samples in an answer, or why it holds none.
+    /// The samples in an answer, or why there are none.
     fn choices(&self, job: &Job, answer: &Value) -> Result<Vec<Generation>, String> {
         let Some(choices) = answer["choices"].as_array().filter(|c| !c.is_empty()) else {
             return Err("an answer without choices".to_owned());
         };
         let count = choices.len().min(job.count as usize);
-        // The sum is all that servers tell of several choices' tokens.
+        // Servers report only the total number of tokens over several choices.
         let total = answer["usage"]["completion_tokens"].as_u64();
         let share = |i: usize| total.map(|t| (t + i as u64) / count as u64);
         choices[..count]
@@ -413,14 +413,14 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// The seed of a request whose first sample is `first`: choice j of it has the seed of sample first + j.
+/// The seed of a request whose first sample is `first`: its choice j has the seed of sample first + j.
 fn request_seed(seed: u64, problem: &str, first: u64) -> u64 {
     let key = crate::problem::held_out::problem_key(seed, problem);
-    // Below 2^31: some servers keep seeds in 32 bits.
+    // Below 2^31, because some servers keep seeds in 32 bits.
     (key.bits(0) >> 34) + first
 }
 
-/// How sampling goes, told while samples come in.
+/// Progress of sampling, reported while samples arrive.
 pub(super) struct Sampled {
     wanted: u64,
     start: Instant,

@@ -1,7 +1,7 @@
-//! The append-only store of an evaluation's samples: one JSON line each, keyed by problem and sample index.
+//! The append-only store of an evaluation's samples: one JSON line per sample, keyed by problem and sample index.
 //!
-//! A line is written whole or, by a process that dies, torn at the end of the file; the next one to open
-//! the file cuts the torn end off. A key is never stored twice.
+//! If a process dies while writing, the last line of the file may be torn; the next process that opens the file
+//! removes it. A key is never stored twice.
 
 use crate::bad_input;
 use crate::evaluation::folder;
@@ -15,7 +15,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-/// One sample as it was generated.
+/// One generated sample.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Generation {
     /// The problem's hash.
@@ -24,18 +24,18 @@ pub struct Generation {
     pub sample: u64,
     /// The completion.
     pub text: String,
-    /// What a reasoning parser of the server kept apart.
+    /// The reasoning text that the server's reasoning parser separated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<String>,
-    /// Why it ended: `stop`, `length` or what the server says.
+    /// The finish reason: `stop`, `length` or what the server reports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finish: Option<String>,
-    /// Tokens generated.
+    /// Number of generated tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
 }
 
-/// What is needed of a line to know that its sample is there.
+/// The fields needed to index a line.
 #[derive(Deserialize)]
 struct Key<'a> {
     #[serde(borrow)]
@@ -64,7 +64,7 @@ impl Present {
     }
 }
 
-/// The store, open for appending. The folder's lock keeps other processes out.
+/// The store, open for appending. The folder's lock excludes other processes.
 #[derive(Debug)]
 pub struct Generations {
     path: PathBuf,
@@ -73,11 +73,11 @@ pub struct Generations {
     since_sync: usize,
 }
 
-/// Bytes after which the file is brought to the disk, so that a power cut loses little.
+/// The file is synced after this number of bytes, so that a power failure loses little.
 const SYNC_BYTES: usize = 8 << 20;
 
 impl Generations {
-    /// Opens or creates the store and indexes it. A torn last line is cut off, with a note on stderr.
+    /// Opens or creates the store and indexes it. A torn last line is removed, and this is logged.
     ///
     /// # Errors
     /// A file that can't be read or written; bad input for a malformed line that isn't the last.
@@ -130,7 +130,7 @@ impl Generations {
         self.present.get(problem).is_some_and(|p| p.contains(sample))
     }
 
-    /// The indices below `n` that a problem lacks.
+    /// The missing sample indices below `n` of a problem.
     pub fn missing(&self, problem: &str, n: u64) -> Vec<u64> {
         match self.present.get(problem) {
             Some(p) => (0..n).filter(|&i| !p.contains(i)).collect(),
@@ -138,10 +138,10 @@ impl Generations {
         }
     }
 
-    /// Appends samples that aren't there yet and returns how many were new.
+    /// Appends samples that aren't stored yet and returns how many were new.
     ///
     /// # Errors
-    /// When the file can't be written. What was written of a line is then cut off.
+    /// If the file can't be written. A partly written line is then removed.
     pub fn append(&mut self, samples: &[Generation]) -> anyhow::Result<usize> {
         let mut lines = Vec::new();
         let mut new = 0;
@@ -164,18 +164,18 @@ impl Generations {
         Ok(new)
     }
 
-    /// Deletes the store: whoever keeps the scores alone wants no texts.
+    /// Deletes the store, for evaluations that keep only the scores.
     ///
     /// # Errors
-    /// When the disk refuses.
+    /// I/O errors.
     pub fn remove(self) -> anyhow::Result<()> {
         std::fs::remove_file(&self.path).with_context(|| format!("{}: cannot remove", self.path.display()))
     }
 
-    /// Brings everything to the disk.
+    /// Syncs the file to disk.
     ///
     /// # Errors
-    /// When the disk refuses.
+    /// I/O errors.
     pub fn sync(&mut self) -> anyhow::Result<()> {
         self.since_sync = 0;
         self.file
@@ -183,10 +183,10 @@ impl Generations {
             .with_context(|| format!("{}: cannot be brought to the disk", self.path.display()))
     }
 
-    /// Calls `visit` with each stored sample in file order, the first of each key only.
+    /// Calls `visit` with each stored sample in file order; only the first one of each key.
     ///
     /// # Errors
-    /// A file that can't be read, and what `visit` returns.
+    /// A file that can't be read, and errors from `visit`.
     pub fn each(&self, mut visit: impl FnMut(Generation) -> anyhow::Result<()>) -> anyhow::Result<()> {
         let file = File::open(&self.path).with_context(|| format!("{}: cannot open", self.path.display()))?;
         let mut seen: HashMap<String, Present> = HashMap::new();
@@ -271,7 +271,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("g.jsonl");
         let line = |sample: u64| format!("{{\"problem\":\"a\",\"sample\":{sample},\"text\":\"\"}}\n");
-        // As the last line it would be a torn one.
+        // As the last line, it would be treated as torn.
         std::fs::write(&path, line(9223372036854775807) + &line(0)).unwrap();
         let error = Generations::open(&path).unwrap_err();
         assert!(error.to_string().contains("line 1: sample: found 9223372036854775807, wanted"), "{error:#}");

@@ -1,4 +1,4 @@
-//! A run's evaluations while it trains: the stages of every evaluation, with the policy in memory as the model.
+//! A run's evaluations during training: the same stages as any evaluation, with the policy in memory as the model.
 
 use super::folder::{Folder, GENERATIONS};
 use super::from_engine::{self, Request};
@@ -17,13 +17,13 @@ use fgrpo_nn::Engine;
 use std::collections::HashMap;
 use std::path::Path;
 
-/// Completions that a line of `eval.jsonl` shows.
+/// Number of completions shown in a line of `eval.jsonl`.
 const EXAMPLES: usize = 8;
 
-/// Refuses a task without the problems that the configuration's evaluations need, before any work is done.
+/// Fails before any work is done if the task lacks the problems for the configuration's evaluations.
 ///
 /// # Errors
-/// Bad input naming the split's size and how to change it.
+/// Bad input with the split's size and how to change it.
 pub fn check_held_out(config: &Config, task: &dyn Task) -> anyhow::Result<()> {
     if config.eval.happens() && task.is_empty(Split::HeldOut) {
         bad_input!(
@@ -38,21 +38,21 @@ pub fn check_held_out(config: &Config, task: &dyn Task) -> anyhow::Result<()> {
 pub struct Policy<'a> {
     /// The weights.
     pub engine: &'a mut Engine,
-    /// Puts problems to it; mazes have none.
+    /// Tokenizer and chat template; mazes have none.
     pub language: Option<&'a Language>,
-    /// Tokens kept in the engine's cache at most; as many as the machine has room for where absent.
+    /// Maximum number of tokens in the engine's cache; if absent, as many as fit in memory.
     pub max_cached_tokens: Option<usize>,
-    /// RL steps behind it.
+    /// RL steps so far.
     pub step: u64,
 }
 
-/// A series of evaluations of one kind through a run.
+/// A series of evaluations of one kind in a run.
 pub struct Series {
-    /// What its problems are called in `eval.jsonl`.
+    /// The name of its problems in `eval.jsonl`.
     pub set: &'static str,
-    /// The folder in the run's folder with one evaluation a step.
+    /// The folder in the run folder that contains one evaluation per step.
     pub folder: &'static str,
-    /// When, and how the results are kept and averaged.
+    /// Its interval, and how the results are stored and averaged.
     pub eval: EvalConfig,
     plan: Plan,
     /// Whether the problems come from several parts.
@@ -60,7 +60,7 @@ pub struct Series {
 }
 
 impl Series {
-    /// The series of a run, the deciding one last.
+    /// The series of a run; the one that decides the best checkpoint is last.
     ///
     /// # Errors
     /// Same as [`Task::held_out`].
@@ -74,11 +74,11 @@ impl Series {
         series.collect()
     }
 
-    /// Samples, grades and counts in a folder that `fgrpo eval` could have left; the problems of a mix are also
-    /// counted part by part. `None` when asked to stop; the next call goes on from what is there.
+    /// Samples, grades and counts in the same folder layout as `fgrpo eval`. The problems of a mix are also counted by
+    /// part. `None` if asked to stop; the next call continues from the stored samples.
     ///
     /// # Errors
-    /// A folder that holds another evaluation or can't be written, and what the engine reports.
+    /// A folder that has another evaluation or can't be written, and errors from the engine.
     pub fn evaluate(
         &self,
         policy: Policy<'_>,
@@ -89,7 +89,7 @@ impl Series {
         let plan = &self.plan;
         let folder = Folder::open(folder)?;
         let identity = plan.identity(Origin::Training, &format!("step-{step:06}"));
-        // Begun before a resume with other settings: the folder is the run's own, so it begins anew.
+        // This evaluation started before a resume with other settings. The folder belongs to the run, so start over.
         if folder.identity()?.is_some_and(|found| found != identity) {
             folder.clear()?;
         }
@@ -150,7 +150,7 @@ fn examples(plan: &Plan, folder: &Folder, store: &Generations) -> anyhow::Result
     Ok(found)
 }
 
-/// An evaluation within a stage of its own run: it is something done at a step, not a stage.
+/// Progress of an evaluation inside a stage of the run: it is reported as an activity at a step, not as a stage.
 struct Within<'a> {
     events: &'a mut dyn Events,
     of: u64,

@@ -1,4 +1,4 @@
-//! What an evaluation asks for: problems, how many samples of each, and how they are drawn.
+//! What an evaluation needs: problems, number of samples, and sampling settings.
 
 use super::from_server::Api;
 use crate::config::{Config, EvalConfig, ServerApi};
@@ -13,13 +13,13 @@ use std::collections::BTreeSet;
 
 /// An evaluation.
 pub struct Plan {
-    /// What is asked, and who grades.
+    /// The problems and their graders.
     pub parts: Vec<Part>,
     /// Samples per problem.
     pub n: u64,
-    /// Values of k asked for, in order; empty: the usual ones.
+    /// Requested values of k, in order; empty: the defaults.
     pub ks: Vec<u64>,
-    /// How tokens are drawn.
+    /// Sampling settings.
     pub sampling: RequestSampling,
     /// Texts that end a response.
     pub stop: Vec<String>,
@@ -27,10 +27,10 @@ pub struct Plan {
     pub seed: Option<u64>,
 }
 
-/// Where an evaluation's samples come from, as its folder says.
+/// The source of an evaluation's samples, as recorded in its folder.
 #[derive(Debug, Clone, Copy)]
 pub enum Origin {
-    /// The policy of a run while it trains.
+    /// The policy of a run during training.
     Training,
     /// A checkpoint folder.
     Checkpoint,
@@ -41,14 +41,14 @@ pub enum Origin {
 }
 
 impl Plan {
-    /// What one of a run's evaluations asks.
+    /// The plan of one of a run's evaluations.
     ///
     /// # Errors
     /// Same as [`Task::held_out`].
     pub fn of_run(config: &Config, eval: &EvalConfig, task: &dyn Task) -> anyhow::Result<Self> {
         let mut parts = task.held_out()?;
         keyed(&mut parts, eval.problems);
-        // pass@1 chooses the best policy, whatever else is asked for.
+        // pass@1 decides the best policy, so k = 1 is always included.
         let ks: BTreeSet<u64> = eval.k.iter().map(|&k| k as u64).chain([1]).collect();
         let sampling = RequestSampling {
             temperature: f64::from(eval.temperature),
@@ -67,7 +67,7 @@ impl Plan {
         })
     }
 
-    /// Every problem with the prompt it is put with.
+    /// Each problem with its prompt settings.
     pub fn posed(&self) -> Vec<(&Problem, &Preset)> {
         self.parts.iter().flat_map(|part| part.problems.iter().map(move |p| (p, &part.prompt))).collect()
     }
@@ -77,7 +77,7 @@ impl Plan {
         self.parts.iter().map(|p| p.name.as_str()).collect::<Vec<_>>().join(", ")
     }
 
-    /// Sampling for the embedded engine.
+    /// Sampling settings for the embedded engine.
     pub fn engine_sampling(&self) -> Sampling {
         Sampling {
             temperature: self.sampling.temperature as f32,
@@ -89,7 +89,7 @@ impl Plan {
         }
     }
 
-    /// Sampling as the source is told it, which decides the samples.
+    /// The sampling settings that determine the samples, as given to the source.
     pub fn sampling_fields(&self, origin: Origin) -> Map<String, Value> {
         let mut fields = match origin {
             Origin::Server(_, kind) => self.sampling.fields(kind),
@@ -101,7 +101,7 @@ impl Plan {
         fields
     }
 
-    /// What all samples of a folder have in common.
+    /// The settings that all samples of a folder share.
     pub fn identity(&self, origin: Origin, model: &str) -> Value {
         let source = match origin {
             Origin::Training => "training",
@@ -111,12 +111,12 @@ impl Plan {
         };
         let mut identity = json!({"format": 2, "source": source, "model": model});
         if matches!(origin, Origin::Samples) {
-            // How they were made is not known here.
+            // It isn't known how these samples were made.
             return identity;
         }
         identity["prompt"] = match self.parts.as_slice() {
             [Part { kind: TaskKind::Maze, .. }] => json!({"preset": "maze"}),
-            // The preset decides by task; only what replaces it is the folder's own.
+            // The preset depends on the task, so only overrides are part of the folder's identity.
             [only] => json!(only.prompting),
             several => {
                 let parts = several.iter().map(|p| (p.name.clone(), json!(p.prompting)));

@@ -1,4 +1,4 @@
-//! How each problem of an evaluation folder was put to the model.
+//! The prompt of each problem in an evaluation folder.
 
 use super::folder::Folder;
 use crate::bad_input;
@@ -8,17 +8,17 @@ use crate::problem::kind::TaskKind;
 use anyhow::Context;
 use std::path::Path;
 
-/// The file of an evaluation folder with the prompt of each problem.
+/// The file with the prompt of each problem.
 pub const FILE: &str = "prompts.jsonl";
 
-/// How a problem was put to the model: a line of `prompts.jsonl`.
+/// The prompt of a problem: a line of `prompts.jsonl`.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct PromptRecord {
     /// Data set.
     pub benchmark: String,
     /// The problem's hash.
     pub problem: String,
-    /// What it is.
+    /// The kind of problem.
     pub task: TaskKind,
     /// The conversation up to the answer.
     pub messages: Vec<Message>,
@@ -28,7 +28,7 @@ pub struct PromptRecord {
 }
 
 impl Part {
-    /// How one of its problems is put to the model.
+    /// The prompt of one of this part's problems.
     pub fn record(&self, problem: &Problem) -> PromptRecord {
         PromptRecord {
             benchmark: self.name.clone(),
@@ -40,10 +40,10 @@ impl Part {
     }
 }
 
-/// The prompts in a folder's file; none where there is no file.
+/// The prompts in a folder's file; empty if there is no file.
 ///
 /// # Errors
-/// Bad input: a line that is no prompt.
+/// Bad input: an invalid line.
 pub fn read(path: &Path) -> anyhow::Result<Vec<PromptRecord>> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
@@ -60,7 +60,7 @@ pub fn read(path: &Path) -> anyhow::Result<Vec<PromptRecord>> {
     Ok(records)
 }
 
-/// Writes the prompt of each problem into the folder, beside those of other data sets.
+/// Writes the prompt of each problem to the folder, and keeps those of other data sets.
 ///
 /// # Errors
 /// Files that can't be read or written.

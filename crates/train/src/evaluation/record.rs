@@ -1,5 +1,5 @@
-//! What a run's evaluation found, a line of `eval.jsonl`: pass@k over held-out problems with problem-bootstrap intervals.
-//! It is counted from the folder that the evaluation leaves, by the estimator of every other command.
+//! The result of a run's evaluation, a line of `eval.jsonl`: pass@k over held-out problems with problem-bootstrap
+//! intervals. It is computed from the evaluation's folder, with the same estimator as in every command.
 
 use super::estimate::{RESAMPLES, average_of, change, measure, resamples, resamples_of_all};
 use super::plan::Plan;
@@ -12,13 +12,14 @@ use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// What the problems of a run's evaluations are called.
+/// The name of the problems in a run's evaluations.
 pub const USUAL: &str = "held-out";
 
-/// What the problems of its full evaluations are called, those of `[eval.full]`.
+/// The name of the problems in a run's full evaluations (`[eval.full]`).
 pub const FULL: &str = "held-out in full";
 
-/// The evaluations of a run that decide which checkpoint is best, by its `eval.jsonl`: the full ones where it has any.
+/// The evaluations of a run that decide which checkpoint is best, from its `eval.jsonl`: the full ones if there are
+/// any.
 ///
 /// # Errors
 /// Naming the file, and the line that can't be read.
@@ -33,47 +34,47 @@ pub fn deciding(path: &Path) -> anyhow::Result<Vec<Evaluation>> {
 /// One line of `eval.jsonl`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Evaluation {
-    /// After this RL step; 0 is before the first.
+    /// The RL step; 0 is before the first step.
     pub step: u64,
-    /// Which problems.
+    /// The name of the problems.
     pub set: String,
-    /// Problems evaluated.
+    /// Number of problems evaluated.
     pub problems: usize,
     /// Samples per problem.
     pub samples: usize,
     /// What `pass_at_k` is a mean over: problems, or parts.
     #[serde(default, skip_serializing_if = "Average::is_over_problems")]
     pub average: Average,
-    /// Unbiased pass@k, mean over problems (or over the parts, where the configuration says so), fractions.
+    /// Unbiased pass@k as fractions: mean over problems, or over the parts if the configuration says so.
     pub pass_at_k: BTreeMap<usize, f64>,
-    /// 95 % problem-bootstrap intervals of the same.
+    /// 95 % problem-bootstrap intervals of `pass_at_k`.
     pub interval: BTreeMap<usize, [f64; 2]>,
-    /// What tells these problems from others: a hash of their texts and answers. Evaluations are compared problem by
-    /// problem only where it is the same.
+    /// Identifies the problems: a hash of their texts and answers. Evaluations are compared problem by problem only if
+    /// they have the same hash.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub problem_set: String,
     /// Correct samples of each problem.
     pub per_problem: Vec<usize>,
-    /// Scored samples of each problem, where a verifier failed on some.
+    /// Scored samples of each problem, if a verifier failed on some.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scored_per_problem: Vec<usize>,
     /// Mean completion length in tokens.
     pub completion_length_mean: f64,
-    /// Samples that no verifier could score; they shrink their problem's sample count.
+    /// Samples that couldn't be scored; they reduce their problem's sample count.
     pub unscorable: usize,
-    /// Problems left out of pass@k, by k: those with fewer than k scored samples.
+    /// Number of problems excluded from pass@k, by k: those with fewer than k scored samples.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub left_out: BTreeMap<usize, usize>,
     /// A few completions of the first problems, as text, for the report.
     pub examples: Vec<Example>,
-    /// The same by part, where the problems come from several.
+    /// Results by part, if the problems come from several parts.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub parts: BTreeMap<String, PartEvaluation>,
 }
 
 impl Evaluation {
-    /// The share of correct samples of each problem, in the sets that `pass_at_k` is a mean over; none for a problem
-    /// without a scored sample.
+    /// The fraction of correct samples of each problem, by the sets that `pass_at_k` is a mean over; `None` for a
+    /// problem without a scored sample.
     fn rates(&self) -> Vec<Vec<Option<f64>>> {
         let of = |correct: &[usize], scored: &[usize]| -> Vec<Option<f64>> {
             let rate = |(i, &correct): (usize, &usize)| {
@@ -90,7 +91,7 @@ impl Evaluation {
         }
     }
 
-    /// pass@1; none where nothing could be scored.
+    /// pass@1; `None` if nothing could be scored.
     pub fn pass_at_1(&self) -> Option<f64> {
         self.pass_at_k.get(&1).copied()
     }
@@ -99,21 +100,21 @@ impl Evaluation {
 /// One part of an evaluation.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct PartEvaluation {
-    /// Problems evaluated.
+    /// Number of problems evaluated.
     pub problems: usize,
-    /// Unbiased pass@k, mean over its problems, fractions.
+    /// Unbiased pass@k as fractions: mean over its problems.
     pub pass_at_k: BTreeMap<usize, f64>,
-    /// 95 % problem-bootstrap intervals of the same.
+    /// 95 % problem-bootstrap intervals of `pass_at_k`.
     pub interval: BTreeMap<usize, [f64; 2]>,
     /// Correct samples of each of its problems.
     #[serde(default)]
     pub per_problem: Vec<usize>,
-    /// Scored samples of each of them, where a verifier failed on some.
+    /// Scored samples of each of its problems, if a verifier failed on some.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scored_per_problem: Vec<usize>,
-    /// Samples that no verifier could score.
+    /// Samples that couldn't be scored.
     pub unscorable: usize,
-    /// Problems left out of pass@k, by k: those with fewer than k scored samples.
+    /// Number of problems excluded from pass@k, by k: those with fewer than k scored samples.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub left_out: BTreeMap<usize, usize>,
 }
@@ -131,11 +132,11 @@ pub struct Example {
     pub correct: bool,
 }
 
-/// A part's counted samples, or nothing where it has none.
+/// A part's counted samples; empty if it has none.
 type Counts<'a> = Vec<&'a Problem>;
 
 impl Evaluation {
-    /// Counts the samples of a plan's problems. `mixed` problems are also counted part by part.
+    /// Counts the samples of a plan's problems. If `mixed`, problems are also counted by part.
     pub fn of(step: u64, plan: &Plan, counted: &[Benchmark], average: Average, mixed: bool) -> Self {
         let of_part = |name: &str| -> Counts<'_> {
             counted.iter().filter(|b| b.name == name).flat_map(|b| &b.problems).collect()
@@ -184,7 +185,7 @@ impl Evaluation {
     }
 }
 
-/// Problems counted on their own.
+/// The counts of one set of problems.
 fn part(problems: &[&Problem], plan: &Plan, key: Key) -> PartEvaluation {
     let Estimate { pass_at_k, interval } = estimate(&[(problems, key)], &plan.ks);
     let all_scored = problems.iter().all(|p| p.samples == plan.n);
@@ -210,9 +211,9 @@ struct Estimate {
     interval: BTreeMap<usize, [f64; 2]>,
 }
 
-/// pass@k with its interval: the mean over the sets of their problems' means. Absent where no problem of a set
-/// has k scored samples, which can't be estimated without bias. Problems are drawn anew within each set: the sets are
-/// what they are.
+/// pass@k with its interval: the mean over the sets of the mean over each set's problems. Absent if no problem of a
+/// set has k scored samples, because then there is no unbiased estimate. The bootstrap resamples problems within each
+/// set; the sets are fixed.
 fn estimate(sets: &[(&[&Problem], Key)], ks: &[u64]) -> Estimate {
     let Estimate { mut pass_at_k, mut interval } = Estimate::default();
     for &k in ks {
@@ -230,7 +231,7 @@ fn estimate(sets: &[(&[&Problem], Key)], ks: &[u64]) -> Estimate {
 }
 
 impl Evaluation {
-    /// Every pass@k under the name that TensorBoard shows.
+    /// Each pass@k with its name for TensorBoard.
     pub fn scalars(&self) -> Vec<(String, f64)> {
         let parts = self.parts.iter().map(|(name, part)| (name.as_str(), &part.pass_at_k));
         std::iter::once((self.set.as_str(), &self.pass_at_k))
@@ -239,7 +240,7 @@ impl Evaluation {
             .collect()
     }
 
-    /// The smallest and the largest k, so that a line fits a terminal, and what could not be counted.
+    /// The smallest and the largest k, so that a line fits in a terminal, and what couldn't be counted.
     pub fn in_short(&self) -> String {
         let percent = |name: &str, (k, p): (&usize, &f64)| format!("{name}pass@{k} {:.1} %", 100.0 * p);
         let (first, last) = (self.pass_at_k.first_key_value(), self.pass_at_k.last_key_value());
@@ -261,7 +262,7 @@ impl Evaluation {
         words.join(", ")
     }
 
-    /// What is missing of the estimate, in words: samples that could not be scored and the problems that lack them.
+    /// Describes what is missing from the estimate: samples that couldn't be scored and the problems excluded for it.
     pub fn warning(&self) -> Option<String> {
         if self.unscorable == 0 {
             return None;
@@ -276,7 +277,7 @@ impl Evaluation {
     }
 }
 
-/// What is missing of estimates over so many problems, in words.
+/// Describes what is missing from estimates over this number of problems.
 fn left_out_words(
     name: &str,
     problems: usize,
@@ -285,7 +286,7 @@ fn left_out_words(
 ) -> String {
     let words = |(k, few): (&usize, &usize)| match problems - few {
         0 => format!("; {name}no pass@{k}: no problem has {k} scored samples"),
-        // An average over parts needs all of them.
+        // An average over parts needs a value for each part.
         _ if !pass_at_k.contains_key(k) => {
             format!("; {name}no pass@{k}: no problem of a part has {k} scored samples")
         }
@@ -294,8 +295,8 @@ fn left_out_words(
     left_out.iter().map(words).collect()
 }
 
-/// What training changed, in words: pass@k before and after, and the paired difference of pass@1
-/// over problems with its 95 % bootstrap interval.
+/// Describes what training changed: pass@k before and after, and the paired difference of pass@1 over problems with
+/// its 95 % bootstrap interval.
 pub fn summary(first: &Evaluation, last: &Evaluation) -> String {
     use std::fmt::Write;
     let mut text = format!("{}, {} problems x {} samples\n", last.set, last.problems, last.samples);
@@ -454,7 +455,7 @@ mod tests {
             other => panic!("{other:?}"),
         };
         assert!(pooled == 0.75 && low < 0.5 && high == 1.0, "{pooled} [{low}, {high}]");
-        // Each part's problems are all alike: drawing them anew changes nothing.
+        // All problems of a part are equal, so resampling them changes nothing.
         assert_eq!(estimated(&[&all[..3], &all[3..]]), (Some(0.5), Some([0.5, 0.5])));
         let few = Problem::counted(String::new(), 1, 1);
         assert_eq!(

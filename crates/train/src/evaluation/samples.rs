@@ -1,9 +1,9 @@
 //! Scored samples: the JSON lines that `eval` writes and `pass-at-k`, `compare`, `plan` and `table` read.
 //!
 //! One line per sample, `{"problem": id, "sample": i, "correct": bool, ...}`, or one per problem,
-//! `{"problem": id, "n": 1024, "c": 17}`. Lines may name their `benchmark`; otherwise it's the file's stem.
-//! An unscorable sample (`"verdict": "unscorable"`, or `"correct": null`) leaves its problem's n and is
-//! counted apart: it's never a wrong one.
+//! `{"problem": id, "n": 1024, "c": 17}`. Lines may name their `benchmark`; the default is the file's stem. An
+//! unscorable sample (`"verdict": "unscorable"`, or `"correct": null`) isn't part of its problem's n. It is counted
+//! separately and never as wrong.
 
 use crate::bad_input;
 use crate::failure::OrBadInput;
@@ -19,16 +19,16 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
-/// The file of an evaluation folder that holds its scored samples.
+/// The file in an evaluation folder with its scored samples.
 pub const SCORED: &str = "samples.jsonl";
 
-/// Most samples of a problem, as many as `fgrpo eval -n` makes. A wrong column has more.
+/// Maximum number of samples per problem, as in `fgrpo eval -n`. More suggests that a wrong column was read.
 pub const MOST_SAMPLES: u64 = 1_000_000;
 
-/// Most tokens that a line may count, so that all lines' sum is a number.
+/// Maximum token count of a line, so that the sum over all lines doesn't overflow.
 const MOST_TOKENS: u64 = 1 << 40;
 
-/// One problem's samples, counted.
+/// Counts of one problem's samples.
 #[derive(Debug, Clone, Default)]
 pub struct Problem {
     /// Its name in the file.
@@ -39,35 +39,35 @@ pub struct Problem {
     pub correct: u64,
     /// Samples whose verifier failed.
     pub unscorable: u64,
-    /// Samples that ended at the length limit, of the samples that say how they ended.
+    /// Samples that ended at the length limit, among those with a finish reason.
     pub truncated: (u64, u64),
-    /// Tokens generated, and the number of samples that say so.
+    /// Number of generated tokens, and the number of samples that report it.
     pub tokens: (u64, u64),
-    /// Subject, where the data has one.
+    /// Subject, if the data has one.
     pub subject: Option<String>,
-    /// Wrong answers by their text, with the number of samples of each.
+    /// Number of samples of each wrong answer, by its text.
     wrong_answers: BTreeMap<String, u64>,
-    /// Wrong samples with an answer field that is null: no answer was found.
+    /// Wrong samples with a null answer: no answer was found.
     silent: u64,
 }
 
 impl Problem {
-    /// A problem of which the counts alone are known.
+    /// A problem with counts only.
     pub fn counted(id: String, samples: u64, correct: u64) -> Self {
         Self { id, samples, correct, ..Self::default() }
     }
 
-    /// n and c as the statistics take them.
+    /// n and c in the form that the statistics use.
     pub fn counts(&self) -> Counts {
         Counts { samples: self.samples, correct: self.correct }
     }
 
-    /// Samples in all, scored or not.
+    /// Total number of samples, scored or not.
     pub fn planned(&self) -> u64 {
         self.samples + self.unscorable
     }
 
-    /// The answers' votes, where every wrong sample says what it answered.
+    /// The answers' votes, if every wrong sample has an answer field.
     pub fn votes(&self) -> Option<Votes> {
         let wrong: u64 = self.wrong_answers.values().sum();
         (wrong + self.silent == self.samples - self.correct).then(|| Votes {
@@ -78,19 +78,19 @@ impl Problem {
     }
 }
 
-/// The problems of one data set under one model.
+/// The problems of one data set, for one model.
 #[derive(Debug, Clone)]
 pub struct Benchmark {
     /// Name of the data set.
     pub name: String,
-    /// Where it was read.
+    /// The path that it was read from.
     pub path: PathBuf,
-    /// In the order of their first line.
+    /// The problems, in the order of their first line.
     pub problems: Vec<Problem>,
 }
 
 impl Benchmark {
-    /// Refuses problems with different numbers of samples, naming two of them.
+    /// Fails if problems have different numbers of samples; names two of them.
     ///
     /// # Errors
     /// Bad input.
@@ -109,7 +109,7 @@ impl Benchmark {
         Ok(())
     }
 
-    /// Refuses a k that a problem has too few scored samples for.
+    /// Fails if a problem has fewer than k scored samples.
     ///
     /// # Errors
     /// Bad input.
@@ -130,7 +130,7 @@ impl Benchmark {
         Ok(())
     }
 
-    /// Refuses a problem without any scored sample, of which nothing can be said.
+    /// Fails if a problem has no scored sample, because it has no estimate.
     ///
     /// # Errors
     /// Bad input.
@@ -150,31 +150,31 @@ impl Benchmark {
         );
     }
 
-    /// Smallest number of scored samples of a problem.
+    /// Smallest number of scored samples of any problem.
     pub fn fewest(&self) -> u64 {
         self.problems.iter().map(|p| p.samples).min().unwrap_or(0)
     }
 
-    /// Share of unscorable samples.
+    /// Fraction of unscorable samples.
     pub fn unscorable_share(&self) -> f64 {
         let all: u64 = self.problems.iter().map(Problem::planned).sum();
         self.problems.iter().map(|p| p.unscorable).sum::<u64>() as f64 / (all as f64).max(1.0)
     }
 
-    /// Share of samples that ended at the length limit, where the samples say.
+    /// Fraction of samples that ended at the length limit, if the samples have a finish reason.
     pub fn truncated_share(&self) -> Option<f64> {
         let (cut, all) =
             self.problems.iter().fold((0, 0), |(cut, all), p| (cut + p.truncated.0, all + p.truncated.1));
         (all > 0).then(|| cut as f64 / all as f64)
     }
 
-    /// Average over problems of the tokens spent on all samples of one, where the samples say.
+    /// Mean over problems of the total tokens of a problem's samples, if the samples report tokens.
     pub fn tokens_per_problem(&self) -> Option<f64> {
         let (tokens, said) = self.problems.iter().fold((0, 0), |(t, s), p| (t + p.tokens.0, s + p.tokens.1));
         (said > 0).then(|| tokens as f64 / self.problems.len() as f64)
     }
 
-    /// The problems of each subject, sorted by name; empty where the data has none.
+    /// The problems of each subject, sorted by name; empty if the data has no subjects.
     pub fn subjects(&self) -> BTreeMap<&str, Vec<&Problem>> {
         let mut subjects: BTreeMap<&str, Vec<&Problem>> = BTreeMap::new();
         for p in &self.problems {
@@ -209,7 +209,7 @@ struct Line<'a> {
     answer: Option<Option<String>>,
 }
 
-/// Tells a null from an absent field.
+/// Distinguishes a null from an absent field.
 fn present<'de, D: serde::Deserializer<'de>, T: Deserialize<'de>>(
     d: D,
 ) -> Result<Option<Option<T>>, D::Error> {
@@ -239,7 +239,7 @@ enum Truth {
     Number(f64),
 }
 
-/// What a line says of its sample.
+/// The fields of a line for its sample.
 enum Score {
     Correct,
     Wrong,
@@ -271,7 +271,7 @@ fn score(line: &Line<'_>) -> Result<Score, String> {
 #[derive(Default)]
 struct Gathered {
     problem: Problem,
-    /// The sample indices seen, 64 in a word; empty for a problem given by its counts.
+    /// The sample indices seen so far, 64 per word; empty for a problem given by its counts.
     seen: HashMap<u64, u64>,
     counted: bool,
 }
@@ -350,11 +350,11 @@ impl Gathered {
     }
 }
 
-/// Gathers lines into benchmarks and problems, in the order of their first appearance.
+/// Collects lines by benchmark and problem, in order of first appearance.
 #[derive(Default)]
 struct Gathering {
     order: Vec<(String, PathBuf, Vec<Gathered>)>,
-    /// By benchmark and problem: where they stand in `order`.
+    /// Index in `order`, by benchmark and problem.
     benchmarks: HashMap<String, (usize, HashMap<String, usize>)>,
 }
 
@@ -427,8 +427,8 @@ impl Gathering {
     }
 }
 
-/// The files that a path on the command line stands for: itself, an evaluation folder's scored
-/// samples, a folder's `*.jsonl` in alphabetical order, or the evaluation folders in it.
+/// The files for a path on the command line: the file itself, an evaluation folder's scored samples, a folder's
+/// `*.jsonl` in alphabetical order, or the evaluation folders inside it.
 fn files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
@@ -444,7 +444,7 @@ fn files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
         .filter(|p| p.extension().is_some_and(|e| e == "jsonl"))
         .collect();
     if files.is_empty() {
-        // Evaluations of one model, a folder for each benchmark.
+        // Evaluations of one model, with a folder for each benchmark.
         let folders = std::fs::read_dir(path).with_context(|| format!("{}: cannot list", path.display()))?;
         files = folders.filter_map(|entry| entry.ok().map(|e| e.path().join(SCORED))).collect();
         files.retain(|p| p.is_file());
@@ -462,7 +462,7 @@ fn files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
 /// Reads the samples of one path: a file, an evaluation folder, or a folder with a file per benchmark.
 ///
 /// # Errors
-/// Bad input that names file and line: malformed lines, duplicated samples, c > n, no sample at all.
+/// Bad input that names file and line: malformed lines, duplicate samples, c > n, no samples.
 pub fn read(path: &Path) -> anyhow::Result<Vec<Benchmark>> {
     let mut gathering = Gathering::default();
     for file in files(path)? {
@@ -480,7 +480,7 @@ pub fn read(path: &Path) -> anyhow::Result<Vec<Benchmark>> {
     Ok(benchmarks)
 }
 
-/// Reads several paths, each with benchmarks of its own; or, with `merge`, as parts of the same ones.
+/// Reads several paths, each with its own benchmarks; with `merge`, as parts of the same benchmarks.
 ///
 /// # Errors
 /// Same as [`read`].
@@ -500,7 +500,7 @@ pub fn read_all(paths: &[PathBuf], merge: bool) -> anyhow::Result<Vec<Benchmark>
     }
     let mut benchmarks = gathering.finish();
     if paths.len() > 1 && benchmarks.len() > 1 {
-        // Parts are told apart by their file names only; one set of samples has one name.
+        // These benchmarks are only named after their files; parts of one benchmark need the same name.
         let names: Vec<&str> = benchmarks.iter().map(|b| b.name.as_str()).collect();
         if names
             .iter()

@@ -1,7 +1,7 @@
-//! From stored samples to scores: grades what isn't graded yet, or was by another verifier.
+//! From stored samples to scores: grades the samples that aren't graded yet or were graded by another verifier.
 //!
-//! Scores are appended as they are made, so that a stopped scoring goes on; at the end the file is
-//! written anew in order, which makes it a function of the samples alone.
+//! Scores are appended as they are computed, so interrupted scoring can continue. At the end the file is rewritten in
+//! order, so it depends only on the samples.
 
 use super::folder::{self, Folder};
 use super::generations::{Generation, Generations};
@@ -32,10 +32,10 @@ pub struct Scored {
     pub verdict: Verdict,
     /// Its reason code.
     pub reason: String,
-    /// The answer given, where this kind of problem has votes: null for none.
+    /// The extracted answer, if this kind of problem has votes; `null` if there is no answer.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     pub answer: Option<Option<String>>,
-    /// Subject, where the data has one.
+    /// Subject, if the data has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
     /// The id in the data set's file.
@@ -44,28 +44,28 @@ pub struct Scored {
     /// Tokens generated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
-    /// Why it ended.
+    /// The finish reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finish: Option<String>,
-    /// Verifier, version, settings and reference answer that the verdict is of.
+    /// Verifier, version, settings and reference answer behind the verdict.
     pub verifier: String,
 }
 
-/// Tells a null answer from no answer field.
+/// Distinguishes a null answer from an absent answer field.
 fn present<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Option<Option<String>>, D::Error> {
     Option::<String>::deserialize(d).map(Some)
 }
 
-/// What came of scoring.
+/// The result of scoring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tally {
-    /// Scores that were there and still hold.
+    /// Existing scores that are still valid.
     pub kept: u64,
-    /// Scores made now.
+    /// Scores computed now.
     pub made: u64,
-    /// Samples of these problems without any text.
+    /// Samples of these problems with an empty text.
     pub empty: u64,
-    /// Samples of these problems.
+    /// Total samples of these problems.
     pub samples: u64,
 }
 
@@ -78,34 +78,34 @@ impl std::ops::AddAssign for Tally {
     }
 }
 
-/// Samples graded at a time.
+/// Number of samples graded at a time.
 const BATCH: usize = 2048;
 
-/// Scores every stored sample of a part's problems and leaves the folder's scores in order. With `anew`, old
-/// scores are made again whatever made them.
+/// Scores every stored sample of a part's problems and sorts the folder's scores. With `anew`, all existing scores are
+/// recomputed.
 ///
 /// # Errors
-/// Files that can't be read or written; a stop on request.
+/// I/O errors; a stop on request.
 pub fn score(folder: &Folder, store: &Generations, part: &Part, anew: bool) -> anyhow::Result<Tally> {
     let Part { name: benchmark, judge, problems, .. } = part;
     let place: HashMap<&str, usize> = problems.iter().enumerate().map(|(i, p)| (p.id.as_str(), i)).collect();
     let tags: Vec<String> = problems.iter().map(|p| judge.tag(p)).collect();
     let mut scores: Vec<Scored> = Vec::new();
     let mut tally = Tally::default();
-    // Scores that hold: of other data sets as they are, of this one if they are of this verifier.
+    // Valid scores: those of other data sets, and those of this one that were made by this verifier.
     let mut held: HashMap<(usize, u64), ()> = HashMap::new();
     let path = folder.file(SCORED);
     if path.exists() {
         let file = std::fs::File::open(&path).with_context(|| format!("{}: cannot open", path.display()))?;
         folder::whole_lines(&file, &path, |_, line| {
-            // A line that another version wrote is made again.
+            // A line written by another version is recomputed.
             let Ok(old) = serde_json::from_slice::<Scored>(line) else { return Ok(()) };
             if old.benchmark != *benchmark {
                 scores.push(old);
                 return Ok(());
             }
             let Some(&at) = place.get(old.problem.as_str()) else { return Ok(()) };
-            // A verifier that failed is asked again.
+            // If the verifier failed, try again.
             let holds = !anew && old.verifier == tags[at] && old.verdict != Verdict::Unscorable;
             if holds && held.insert((at, old.sample), ()).is_none() {
                 scores.push(old);
@@ -114,7 +114,7 @@ pub fn score(folder: &Folder, store: &Generations, part: &Part, anew: bool) -> a
             Ok(())
         })?;
     }
-    // What holds is written back before anything is added, so that a torn end can't be added to.
+    // Rewrite the valid scores first, so that nothing is appended to a torn last line.
     write_all(folder, &scores)?;
     let mut file = OpenOptions::new()
         .append(true)
@@ -130,7 +130,7 @@ pub fn score(folder: &Folder, store: &Generations, part: &Part, anew: bool) -> a
                 }
                 let problem = &problems[*at];
                 let judged = judge.grade(problem, &g.text);
-                // A verifier that was stopped half-way says nothing of its sample.
+                // An interrupted verifier gives no verdict.
                 if judged.verdict == Verdict::Unscorable && interrupt::asked() {
                     return None;
                 }
@@ -177,7 +177,7 @@ pub fn score(folder: &Folder, store: &Generations, part: &Part, anew: bool) -> a
         Ok(())
     })?;
     grade(&mut batch, &mut scores)?;
-    // Other data sets first, in the order they were; then this one in the order of its problems.
+    // Other data sets come first, in their previous order; then this one, in the order of its problems.
     scores.sort_by_key(|s| {
         if s.benchmark == *benchmark { (1, place[s.problem.as_str()], s.sample) } else { (0, 0, 0) }
     });
@@ -185,7 +185,7 @@ pub fn score(folder: &Folder, store: &Generations, part: &Part, anew: bool) -> a
     Ok(tally)
 }
 
-/// Calls `visit` with each score of a folder, in their order.
+/// Calls `visit` with each score in a folder, in order.
 ///
 /// # Errors
 /// A file that can't be read.

@@ -18,11 +18,11 @@ pub struct Correct {
     pub sample: u64,
     /// The completion.
     pub text: String,
-    /// Whether it ended by itself, not at the length limit.
+    /// Whether it ended by itself and not at the length limit.
     pub completed: bool,
 }
 
-/// Correct samples by data set and problem, in the order of their indices.
+/// Correct samples by data set and problem, ordered by index.
 pub type ByProblem = BTreeMap<String, BTreeMap<String, Vec<Correct>>>;
 
 fn each<T: DeserializeOwned>(path: &Path, mut visit: impl FnMut(T)) -> anyhow::Result<()> {

@@ -1,6 +1,6 @@
-//! Numbers of bytes and seconds, for people.
+//! Human-readable numbers of bytes and seconds.
 
-/// A number of bytes for people.
+/// A human-readable number of bytes.
 pub fn bytes(n: u64) -> String {
     match n as f64 {
         n if n >= 1e9 => format!("{:.2} GB", n / 1e9),
@@ -9,7 +9,7 @@ pub fn bytes(n: u64) -> String {
     }
 }
 
-/// Seconds as people say them: `8s`, `3m 20s`, `2h 05m`.
+/// A human-readable duration: `8s`, `3m 20s`, `2h 05m`.
 pub fn duration(seconds: f64) -> String {
     let s = seconds.max(0.0).round() as u64;
     match s {

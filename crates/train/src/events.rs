@@ -1,30 +1,30 @@
-//! What happens in a run, told to whoever runs it. This crate itself prints nothing.
+//! Events of a run, reported to the caller. This crate itself prints nothing.
 //!
-//! What a stage of a run reaches is told through [`Events`]. What any function notices in passing, such as rows of
-//! a file that are left out, is a `tracing` event of level `INFO` or `WARN`.
+//! The progress of a run's stages is reported through [`Events`]. Other notices, such as rows of a file that are left
+//! out, are `tracing` events of level `INFO` or `WARN`.
 
 use std::path::Path;
 
-/// Who is told. Every method but [`Events::say`] may be left out; `()` hears nothing.
+/// Receives events. Every method except [`Events::say`] is optional; `()` ignores everything.
 pub trait Events {
-    /// The run's folder is open; a log may be kept there.
+    /// The run folder is open; a log may be written there.
     ///
     /// # Errors
-    /// When that log can't be opened, which ends the run.
+    /// If that log can't be opened, which ends the run.
     fn opened(&mut self, folder: &Path) -> anyhow::Result<()> {
         let _ = folder;
         Ok(())
     }
 
-    /// A line for people and for the run's log.
+    /// A message for the user and the run's log.
     fn say(&mut self, line: &str);
 
-    /// A line for the run's log alone.
+    /// A message only for the run's log.
     fn note(&mut self, line: &str) {
         let _ = line;
     }
 
-    /// A stage of `length` parts begins, `done` of them already behind.
+    /// A stage of `length` parts begins; `done` of them are already complete.
     fn begin(&mut self, stage: &'static str, done: u64, length: u64) {
         let _ = (stage, done, length);
     }
@@ -34,7 +34,7 @@ pub trait Events {
         let _ = (position, message);
     }
 
-    /// What is being done at this position.
+    /// The activity at the current position.
     fn doing(&mut self, what: &str) {
         let _ = what;
     }

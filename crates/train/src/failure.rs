@@ -1,4 +1,4 @@
-//! What separates a caller's mistake (exit code 2) from a failure of the work itself (exit code 1).
+//! Distinguishes bad input (exit code 2) from failures of the work itself (exit code 1).
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ impl fmt::Display for BadInput {
 
 impl std::error::Error for BadInput {}
 
-/// Stopped on request, with what there is saved: no mistake and no failure, but not done either (exit code 1).
+/// Stopped on request with its state saved: neither bad input nor a failure, but not complete (exit code 1).
 #[derive(Debug)]
 pub struct Stopped(pub String);
 
@@ -26,7 +26,7 @@ impl fmt::Display for Stopped {
 
 impl std::error::Error for Stopped {}
 
-/// What the program says of an error before it ends.
+/// The message that the program prints for an error before it ends.
 pub fn last_words(error: &anyhow::Error) -> String {
     if error.chain().any(|c| c.is::<Stopped>()) { format!("{error:#}") } else { format!("error: {error:#}") }
 }
@@ -39,9 +39,9 @@ macro_rules! bad_input {
     };
 }
 
-/// Marks an error as the user's to mend, keeping its message and causes.
+/// Marks an error as bad input, keeping its message and causes.
 pub trait OrBadInput<T> {
-    /// Turns the error into [`BadInput`], its whole chain of causes in one line.
+    /// Converts the error to [`BadInput`], with its whole chain of causes in one line.
     fn or_bad_input(self) -> anyhow::Result<T>;
 }
 
@@ -58,7 +58,7 @@ impl<T, E: Into<anyhow::Error>> OrBadInput<T> for Result<T, E> {
     }
 }
 
-/// The exit code that an error ends the program with: 2 for bad input, 1 for everything else.
+/// The exit code for an error: 2 for bad input, 1 for everything else.
 pub fn exit_code(error: &anyhow::Error) -> u8 {
     if error.chain().any(|c| c.is::<BadInput>()) { 2 } else { 1 }
 }

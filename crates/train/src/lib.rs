@@ -1,8 +1,8 @@
-//! Group-relative RL from verifiable rewards: everything a run is.
+//! Group-relative RL from verifiable rewards: complete training runs as a library.
 //!
-//! Start reading at [`trainer`]. The mathematics is `fgrpo-core`'s, the decoder `fgrpo-nn`'s, the verifiers'
-//! `fgrpo-verify`'s. This crate parses no command line, prints nothing and draws nothing: what happens in a run is
-//! told through [`events::Events`]. A run, in full:
+//! Start reading at [`trainer`]. The RL formulas are in `fgrpo-core`, the decoder in `fgrpo-nn` and the verifiers in
+//! `fgrpo-verify`. This crate parses no command line, prints nothing and draws nothing; it reports events through
+//! [`events::Events`]. A complete run:
 //!
 //! ```
 //! use fgrpo_train::{config::Config, device::DeviceName, run::folder::IfExists, trainer};
@@ -24,9 +24,9 @@
 //! # }
 //! ```
 //!
-//! In place of `()` stands whoever wants to hear of the run.
+//! Instead of `()`, pass your own [`events::Events`] to receive the run's events.
 
-// First, for its macro.
+// First, because the other modules use its macro.
 #[macro_use]
 pub mod names;
 
@@ -48,7 +48,7 @@ pub mod sft;
 pub mod trainer;
 pub mod update;
 
-/// Counts the memory of work on files that may be hostile. A program that opens files of others does the same.
+/// Counts the memory used to read files that may be hostile. A program that opens files from others needs this too.
 #[cfg(test)]
 #[global_allocator]
 static ALLOCATOR: io::confined::Counting = io::confined::Counting;

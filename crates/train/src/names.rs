@@ -1,20 +1,20 @@
-//! Enums whose values have names, in files, flags and messages alike.
+//! Enums whose values have names, used in files, flags and messages.
 
 /// A choice among named values.
 pub trait Named: Copy + Send + Sync + 'static {
-    /// Every value, with its name and one line about it.
+    /// Every value, with its name and a one-line description.
     const NAMES: &'static [(Self, &'static str, &'static str)];
 
-    /// The value's name.
+    /// The name of the value.
     fn name(self) -> &'static str;
 
-    /// The value of a name.
+    /// The value with this name.
     fn from_name(name: &str) -> Option<Self> {
         Self::NAMES.iter().find(|(_, own, _)| *own == name).map(|(value, _, _)| *value)
     }
 }
 
-/// Gives an enum its names: each variant once, or it doesn't compile.
+/// Gives an enum its names; fails to compile unless each variant occurs exactly once.
 macro_rules! named {
     ($kind:ident { $($variant:ident = $name:literal: $about:literal,)+ }) => {
         impl $crate::names::Named for $kind {

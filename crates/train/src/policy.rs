@@ -1,5 +1,4 @@
-//! The policy that RL starts from: a checkpoint or fresh weights, fitted to demonstrations where the
-//! configuration says so.
+//! The policy that RL starts from: a checkpoint or new weights, fitted to demonstrations if the configuration says so.
 
 use crate::bad_input;
 use crate::config::{Config, InitConfig};
@@ -17,11 +16,11 @@ use fgrpo_nn::weights::Checkpoint;
 use fgrpo_nn::{Device, Engine};
 use std::path::Path;
 
-/// The starting policy of a run. Made again from the same configuration it is the same, bit for bit.
-/// `None`: interrupted in the supervised stage, whose state is saved.
+/// The starting policy of a run. The same configuration gives the same policy, bit for bit. `None` if interrupted in
+/// the supervised stage, with its state saved.
 ///
 /// # Errors
-/// For a checkpoint that can't be opened, or what the supervised stage fails with.
+/// If the checkpoint can't be opened, or errors from the supervised stage.
 pub fn starting(
     config: &Config,
     task: &dyn Task,
@@ -35,10 +34,10 @@ pub fn starting(
     }
 }
 
-/// The policy before any fitting: a checkpoint's, or with new weights.
+/// The policy before any fitting: from a checkpoint, or with new weights.
 ///
 /// # Errors
-/// For a checkpoint that can't be opened or whose vocabulary is smaller than the task's.
+/// If the checkpoint can't be opened or its vocabulary is smaller than the task's.
 pub fn fresh(config: &Config, task: &dyn Task, device: &Device) -> anyhow::Result<Engine> {
     let mut engine = match (&config.model.path, &config.model.init) {
         (Some(path), _) => open(path, None, device)?,
@@ -68,13 +67,13 @@ pub fn fresh(config: &Config, task: &dyn Task, device: &Device) -> anyhow::Resul
     Ok(engine)
 }
 
-/// A checkpoint's policy, with an adapter where one is given.
+/// A checkpoint's policy, with its adapter if there is one.
 ///
 /// # Errors
-/// Bad input for a folder that is no checkpoint, or no adapter of it.
+/// Bad input if the folder isn't a checkpoint, or the adapter doesn't belong to it.
 pub fn open(folder: &Path, adapter: Option<&Path>, device: &Device) -> anyhow::Result<Engine> {
     let checkpoint = Checkpoint::open(folder).with_context(|| {
-        // What the checkpoints of a LoRA run look like without their merged weights.
+        // This is the layout of a LoRA run's checkpoint without merged weights.
         match folder.join(checkpoint::ADAPTER).is_dir() && !folder.join("config.json").exists() {
             true => format!(
                 "{} holds an adapter alone; name its base model with --model and {} with --adapter",
@@ -94,7 +93,7 @@ pub fn open(folder: &Path, adapter: Option<&Path>, device: &Device) -> anyhow::R
 /// The sizes of the policy, without its weights.
 ///
 /// # Errors
-/// For a checkpoint that can't be opened.
+/// If the checkpoint can't be opened.
 pub fn sizes(config: &Config, task: &dyn Task) -> anyhow::Result<ModelConfig> {
     match (&config.model.path, &config.model.init) {
         (Some(path), _) => Ok(Checkpoint::open(path).or_bad_input()?.config().clone()),

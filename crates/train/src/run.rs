@@ -1,4 +1,4 @@
-//! A run: its folder, checkpoints, files, seeds and needs.
+//! A run: its folder, checkpoints, files, seeds and resource estimates.
 
 pub mod checkpoint;
 pub mod fingerprint;

@@ -1,8 +1,7 @@
-//! Supervised fitting of demonstrations: as a run of its own, and as the first stage of training where the
-//! configuration has one.
+//! Supervised fitting of demonstrations (SFT): as a run of its own, or as the first stage of training.
 //!
-//! Cross-entropy of the completion, in the same batches and with the same engine as RL. Inside `train`
-//! the result is cached by content beside the runs, so runs that differ only in what comes after share it.
+//! The loss is the cross-entropy of the completion, with the same batches and engine as RL. Inside `train`, the result
+//! is cached next to the runs by a hash of its inputs, so runs with the same supervised stage share it.
 
 mod demonstrations;
 mod fit;
@@ -28,8 +27,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 
-/// One line of `sft.jsonl`. Its measured numbers are `f64` where they are made, and may be missing where they are read:
-/// JSON has no number for one that isn't finite.
+/// One line of `sft.jsonl`. Measured numbers are `f64` when written, and optional when read, because JSON has no value
+/// for a non-finite number.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, bound(deserialize = "N: Default + Deserialize<'de>"))]
 pub struct SftLine<N = f64> {
@@ -37,7 +36,7 @@ pub struct SftLine<N = f64> {
     pub step: u64,
     /// Mean cross-entropy of the completions' tokens, in nats.
     pub loss: N,
-    /// The same of held-out demonstrations, after the step; absent where it isn't due.
+    /// Mean cross-entropy on held-out demonstrations after the step; absent if it isn't due.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held_out_loss: Option<f64>,
     /// Passes over the demonstrations so far.
@@ -46,14 +45,14 @@ pub struct SftLine<N = f64> {
     pub lr: N,
     /// Global gradient norm before clipping.
     pub gradient_norm: N,
-    /// Tokens learned from a second, prompts included.
+    /// Tokens trained on per second, including prompts.
     pub tokens_per_second: N,
 }
 
-/// Fits the demonstrations of `config` into the run folder `out`, as a run of its own.
+/// Fits the demonstrations of `config` in the run folder `out`, as a run of its own.
 ///
 /// # Errors
-/// Bad input as [`RunDir::open`], or a configuration without `[sft]`; otherwise what fails on the way.
+/// Bad input as in [`RunDir::open`], or a configuration without `[sft]`; otherwise the error that stopped the run.
 pub fn run(
     config: &Config,
     out: &Path,
@@ -91,7 +90,7 @@ pub fn run(
 /// The table `[sft]` of a configuration.
 ///
 /// # Errors
-/// Bad input where there is none.
+/// Bad input if there is none.
 pub fn settings(config: &Config) -> anyhow::Result<&SftConfig> {
     match &config.sft {
         Some(sft) => Ok(sft),
@@ -99,7 +98,7 @@ pub fn settings(config: &Config) -> anyhow::Result<&SftConfig> {
     }
 }
 
-/// What a finished stage reached, in words.
+/// A summary of a finished stage's result.
 fn summary(lines: &[SftLine]) -> String {
     let Some(last) = lines.last() else { return String::new() };
     let first = lines.first().map_or(last.loss, |l| l.loss);
@@ -110,11 +109,11 @@ fn summary(lines: &[SftLine]) -> String {
     )
 }
 
-/// Fits the demonstrations as the first stage of a training run, or takes the result of an equal stage
-/// from the cache. Writes `sft.jsonl`. `None`: interrupted, with a checkpoint that a resume goes on from.
+/// Fits the demonstrations as the first stage of a training run, or loads the cached result of an identical stage.
+/// Writes `sft.jsonl`. `None` if interrupted, with a checkpoint for a resume.
 ///
 /// # Errors
-/// A task without demonstrations, a loss that isn't finite, a file that can't be written.
+/// A task without demonstrations, a loss that isn't finite, or a file that can't be written.
 pub fn stage(
     config: &Config,
     sft: &SftConfig,
@@ -127,7 +126,7 @@ pub fn stage(
     let name = fingerprint(config, sft, task, device, &policy::sizes(config, task)?)?;
     let cached = folder.join(&name);
     let lines = run.file("sft.jsonl");
-    // What a stopped stage goes on from; of no use once the stage is done.
+    // Checkpoints for resuming the stage; not needed once it is finished.
     const CHECKPOINTS: &str = "sft";
     clear_partial(&folder);
     if cached.exists() {
@@ -156,14 +155,14 @@ pub fn stage(
         let Some(engine) = fit(place, || policy::fresh(config, task, device), events)? else {
             return Ok(None);
         };
-        // Runs that start at the same time make the same result; the first one's stays.
+        // Runs that start at the same time compute the same result; the first one is kept.
         publish(&folder, &name, Existing::Keep, |dir| {
             Contents::of(config, task).write(dir, &engine)?;
             copy(&lines, &dir.join("sft.jsonl"))
         })?;
     }
     checkpoint::remove_all(&run.file(CHECKPOINTS))?;
-    // RL starts with an optimizer of its own, from the file in either case.
+    // RL starts with a new optimizer, and loads the weights from the file in both cases.
     let mut engine = checkpoint::read_policy(&cached, config, device, || policy::fresh(config, task, device))
         .with_context(|| format!("{} can't be used; remove it and it is made again", cached.display()))?;
     engine.set_checkpointing(config.compute.checkpoint_activations);
@@ -182,7 +181,7 @@ impl SftLine {
     }
 }
 
-/// Where the results of supervised stages are kept: beside the runs.
+/// The cache of supervised stages: next to the runs.
 fn cache_folder(run: &Path) -> PathBuf {
     run.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).join("sft-cache")
 }
@@ -194,7 +193,7 @@ fn fingerprint(
     device: &Device,
     model: &ModelConfig,
 ) -> anyhow::Result<String> {
-    // Another model may stand at the same path by now.
+    // The model at this path may have changed.
     let fingerprint = |path| crate::run::fingerprint::of_checkpoint(path, None);
     let weights = config.model.path.as_deref().map(fingerprint).transpose()?;
     let seed = config.start_seed();

@@ -1,7 +1,7 @@
-//! Checkpoints of a run: a Hugging Face folder plus what an exact resume needs.
+//! Checkpoints of a run: a Hugging Face folder, plus the state for an exact resume.
 //!
-//! A checkpoint is written under a temporary name, synced and renamed, and loses its name before it is
-//! removed, so a folder that bears its name is whole; a kill at any moment leaves the last good one.
+//! A checkpoint is written under a temporary name, synced and then renamed. Before it is deleted, it is renamed again.
+//! So a folder with a checkpoint's name is always complete, and a kill at any moment leaves the last good checkpoint.
 
 use crate::bad_input;
 use crate::config::{Config, Keep};
@@ -18,19 +18,19 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
 const STATE: &str = "trainer_state.json";
-/// Where the adapter of a policy with LoRA lies in its checkpoint, in PEFT's layout.
+/// The folder of a LoRA policy's adapter in its checkpoint, in PEFT's layout.
 pub const ADAPTER: &str = "adapter";
 const OPTIMIZER: &str = "optimizer.safetensors";
 
-/// What a resume needs beside weights and optimizer. Everything else is a function of the step.
+/// The state for a resume, besides weights and optimizer. Everything else is a function of the step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TrainerState {
-    /// The stage that the steps are of: a run goes on only with its own.
+    /// The stage of these steps; a run resumes only from its own stage.
     #[serde(default)]
     pub stage: Stage,
     /// Steps done.
     pub step: u64,
-    /// What one update hands to the next.
+    /// State carried from one update to the next.
     #[serde(flatten)]
     pub update: UpdateState,
     /// The best evaluation so far.
@@ -39,29 +39,29 @@ pub struct TrainerState {
     pub optimizer_step: u64,
 }
 
-/// What a run's steps do.
+/// What the steps of a stage do.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Stage {
     /// Reinforcement learning.
     #[default]
     Rl,
-    /// Fitting demonstrations.
+    /// Supervised fitting.
     Sft,
 }
 
-/// What a policy's checkpoints hold beside its trained parameters.
+/// What a policy's checkpoints contain besides its trained parameters.
 #[derive(Clone)]
 pub struct Contents<'a> {
     task: &'a dyn Task,
-    /// The base model's path, for adapters.
+    /// The base model's path, for an adapter.
     base: String,
-    /// Whether a policy with an adapter is also written as a whole model.
+    /// Whether a policy with an adapter is also written as a merged model.
     merged: bool,
 }
 
 impl<'a> Contents<'a> {
-    /// As the configuration says.
+    /// The contents that the configuration asks for.
     pub fn of(config: &Config, task: &'a dyn Task) -> Self {
         let path = config.model.path.as_deref();
         let absolute = path.map(|p| std::path::absolute(p).unwrap_or_else(|_| p.to_owned()));
@@ -72,10 +72,10 @@ impl<'a> Contents<'a> {
         }
     }
 
-    /// Writes a policy into `folder`: weights, adapter, tokenizer.
+    /// Writes a policy to `folder`: weights, adapter, tokenizer.
     ///
     /// # Errors
-    /// Naming the file that couldn't be written.
+    /// An I/O error that names the file.
     pub fn write(&self, folder: &Path, engine: &Engine) -> anyhow::Result<()> {
         if engine.lora().is_some() {
             engine.write_adapter(&folder.join(ADAPTER), &self.base)?;
@@ -88,11 +88,12 @@ impl<'a> Contents<'a> {
     }
 }
 
-/// The policy that [`Contents::write`] left in `folder`. Of one with an adapter, `base` gives the engine that the
-/// adapter belongs to.
+/// Reads the policy that [`Contents::write`] wrote to `folder`. For an adapter, `base` makes the engine of the base
+/// model.
 ///
 /// # Errors
-/// Bad input where one of configuration and folder has an adapter and the other none; otherwise naming what can't be read.
+/// Bad input if only one of the configuration and the folder has an adapter; otherwise an error that names what can't
+/// be read.
 pub fn read_policy(
     folder: &Path,
     config: &Config,
@@ -122,7 +123,7 @@ pub fn read_policy(
 /// The best evaluation so far.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Best {
-    /// After this step.
+    /// The step of the evaluation.
     pub step: u64,
     /// pass@1.
     pub pass_at_1: f64,
@@ -131,17 +132,17 @@ pub struct Best {
 /// The checkpoints of a run, oldest first.
 ///
 /// # Errors
-/// When the folder can't be read.
+/// If the folder can't be read.
 pub fn list(folder: &Path) -> anyhow::Result<Vec<(u64, PathBuf)>> {
     numbered(folder, "step-")
 }
 
-/// Whether a run can go on from a checkpoint: whether it holds the optimizer's state.
+/// Whether a run can resume from a checkpoint, i.e. whether it has the optimizer state.
 pub fn is_resumable(checkpoint: &Path) -> bool {
     checkpoint.join(OPTIMIZER).exists()
 }
 
-/// Where the checkpoint of a step lies.
+/// The path of a step's checkpoint.
 pub fn path(folder: &Path, step: u64) -> PathBuf {
     folder.join(format!("step-{step:06}"))
 }
@@ -161,14 +162,14 @@ fn numbered(folder: &Path, prefix: &str) -> anyhow::Result<Vec<(u64, PathBuf)>> 
     Ok(found)
 }
 
-/// Newest checkpoints that hold the optimizer's state, which a run goes on from: the newest, and one in case that it
-/// is lost. Older ones are there to be compared and hold the policy alone.
+/// Number of newest checkpoints with the optimizer state, from which a run can resume: the newest, and one as a
+/// backup. Older checkpoints are kept for comparison and have only the policy.
 pub const RESUMABLE: usize = 2;
 
-/// Writes weights, tokenizer, optimizer and state, to become `folder/step-NNNNNN`.
+/// Writes weights, tokenizer, optimizer and state; the result later becomes `folder/step-NNNNNN`.
 ///
 /// # Errors
-/// Naming the file that couldn't be written.
+/// An I/O error that names the file.
 pub fn prepare_step(
     folder: &Path,
     engine: &Engine,
@@ -182,10 +183,11 @@ pub fn prepare_step(
     })
 }
 
-/// Gives a prepared checkpoint its name, records its step beside the folder, and thins out older checkpoints.
+/// Renames a prepared checkpoint to its final name, records its step next to the folder, and deletes older
+/// checkpoints.
 ///
 /// # Errors
-/// Naming the file that couldn't be written; the checkpoints before stay.
+/// An I/O error that names the file; earlier checkpoints remain.
 pub fn publish_step(folder: &Path, prepared: Prepared, step: u64, keep: Keep) -> anyhow::Result<PathBuf> {
     let path = prepared.publish(Existing::Replace)?;
     write_whole(&record(folder), format!("{step}\n").as_bytes())?;
@@ -193,10 +195,10 @@ pub fn publish_step(folder: &Path, prepared: Prepared, step: u64, keep: Keep) ->
     Ok(path)
 }
 
-/// [`prepare_step`] and [`publish_step`].
+/// [`prepare_step`] followed by [`publish_step`].
 ///
 /// # Errors
-/// Naming the file that couldn't be written; the checkpoints before stay.
+/// An I/O error that names the file; earlier checkpoints remain.
 pub fn save(
     folder: &Path,
     engine: &Engine,
@@ -208,11 +210,11 @@ pub fn save(
     publish_step(folder, prepared, state.step, keep)
 }
 
-/// Removes the checkpoints that `keep` leaves out, and the optimizer's state of those older than the
-/// [`RESUMABLE`] newest.
+/// Deletes the checkpoints that `keep` doesn't cover, and the optimizer state of those older than the [`RESUMABLE`]
+/// newest.
 ///
 /// # Errors
-/// Naming what couldn't be removed.
+/// An I/O error that names what couldn't be deleted.
 fn thin_out(folder: &Path, keep: Keep) -> anyhow::Result<()> {
     for (newer, (_, old)) in list(folder)?.iter().rev().enumerate() {
         let optimizer = old.join(OPTIMIZER);
@@ -225,30 +227,30 @@ fn thin_out(folder: &Path, keep: Keep) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes the state of a checkpoint that is there already, whole or not at all.
+/// Rewrites the state of an existing checkpoint atomically.
 ///
 /// # Errors
-/// Naming the file that couldn't be written.
+/// An I/O error that names the file.
 pub fn write_state(checkpoint: &Path, engine: &Engine, state: &TrainerState) -> anyhow::Result<()> {
     let state = TrainerState { optimizer_step: engine.optimizer_state().step, ..state.clone() };
     write_whole(&checkpoint.join(STATE), &serde_json::to_vec_pretty(&state)?)
 }
 
-/// Where the step of the newest checkpoint is recorded: beside their folder, so that checkpoints that were
-/// taken away can be told from checkpoints that never were.
+/// The file with the step of the newest checkpoint. It is next to the checkpoint folder, so that deleted checkpoints
+/// can be distinguished from checkpoints that never existed.
 fn record(folder: &Path) -> PathBuf {
     folder.with_extension("latest")
 }
 
-/// The step of the newest checkpoint ever saved in `folder`, whether it is still there or not.
+/// The step of the newest checkpoint ever saved in `folder`, even if it no longer exists.
 pub fn recorded(folder: &Path) -> Option<u64> {
     std::fs::read_to_string(record(folder)).ok()?.trim().parse().ok()
 }
 
-/// Removes all checkpoints of `folder` with the folder and the record of them.
+/// Deletes all checkpoints in `folder`, the folder itself and the record of the newest step.
 ///
 /// # Errors
-/// Naming what can't be removed.
+/// An I/O error that names what couldn't be deleted.
 pub fn remove_all(folder: &Path) -> anyhow::Result<()> {
     if folder.exists() {
         remove_folder(folder)?;
@@ -261,11 +263,11 @@ pub fn remove_all(folder: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// Writes weights and tokenizer as `folder/best-NNNNNN`. The best before it stays: a resume may go on from
-/// before this step, and [`keep_best`] removes it when no resume can.
+/// Writes weights and tokenizer as `folder/best-NNNNNN`. The previous best policy remains, because a resume may start
+/// before this step; [`keep_best`] deletes it when no resume can need it.
 ///
 /// # Errors
-/// Naming the file that couldn't be written.
+/// An I/O error that names the file.
 pub fn save_best(
     folder: &Path,
     step: u64,
@@ -275,10 +277,10 @@ pub fn save_best(
     publish(folder, &best_name(step), Existing::Replace, |dir| contents.write(dir, engine))
 }
 
-/// Removes every best policy but that of `best`. The checkpoint that knows `best` has to be saved before.
+/// Deletes every best policy except `best`. A checkpoint that records `best` must be saved first.
 ///
 /// # Errors
-/// Naming what can't be removed.
+/// An I/O error that names what couldn't be deleted.
 pub fn keep_best(folder: &Path, best: Best) -> anyhow::Result<()> {
     if has_best(folder, best) {
         for (_, old) in numbered(folder, "best-")?.into_iter().filter(|(s, _)| *s != best.step) {
@@ -288,7 +290,7 @@ pub fn keep_best(folder: &Path, best: Best) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether the policy of `best` is there.
+/// Whether the policy of `best` exists.
 pub fn has_best(folder: &Path, best: Best) -> bool {
     folder.join(best_name(best.step)).is_dir()
 }
@@ -306,7 +308,7 @@ fn write_optimizer(path: &Path, state: &OptimizerState<'_>) -> anyhow::Result<()
         })
         .collect::<Result<Vec<_>, safetensors::SafeTensorError>>()?;
     let write = || {
-        // The library's file is private to its owner; this one is for everyone that the umask lets in.
+        // The library makes the file private to its owner; use the umask's permissions instead.
         let permissions = std::fs::File::create(path)?.metadata()?.permissions();
         safetensors::serialize_to_file(views, None, path)?;
         std::fs::set_permissions(path, permissions)?;
@@ -315,11 +317,11 @@ fn write_optimizer(path: &Path, state: &OptimizerState<'_>) -> anyhow::Result<()
     write().with_context(|| format!("writing {}", path.display()))
 }
 
-/// The engine and the state of a checkpoint of `stage`, to go on from; `base` as in [`read_policy`].
+/// The engine and the state of a checkpoint of `stage`, for a resume; `base` as in [`read_policy`].
 ///
 /// # Errors
-/// Bad input for a checkpoint of another stage and for one without the optimizer's state; otherwise naming the file
-/// and what is wrong with it.
+/// Bad input for a checkpoint of another stage or without optimizer state; otherwise an error that names the file and
+/// what is wrong with it.
 pub fn open(
     folder: &Path,
     stage: Stage,
@@ -346,7 +348,7 @@ pub fn open(
         );
     }
     let mut engine = read_policy(folder, config, device, base).map_err(|error| match exit_code(&error) {
-        // Of a policy that is whole, but not this configuration's.
+        // The policy is complete, but belongs to another configuration.
         2 => error,
         _ => error.context(unusable(folder)),
     })?;
@@ -355,7 +357,7 @@ pub fn open(
     Ok((engine, state))
 }
 
-/// What is said of a run's newest checkpoint when it is damaged.
+/// Error context for a damaged newest checkpoint.
 fn unusable(newest: &Path) -> String {
     let all = newest.parent().map(list).and_then(Result::ok).unwrap_or_default();
     match all.iter().rfind(|(_, path)| path != newest && is_resumable(path)) {
@@ -366,20 +368,20 @@ fn unusable(newest: &Path) -> String {
     }
 }
 
-/// The state of a checkpoint folder.
+/// Reads the state of a checkpoint folder.
 ///
 /// # Errors
-/// Naming the file and what is wrong with it.
+/// An error that names the file and what is wrong with it.
 fn read_state(folder: &Path) -> anyhow::Result<TrainerState> {
     let path = folder.join(STATE);
     let bytes = std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
     serde_json::from_slice(&bytes).with_context(|| format!("reading {}", path.display()))
 }
 
-/// Reads the optimizer's state into the engine, tensor by tensor, so that memory holds it once.
+/// Reads the optimizer state into the engine tensor by tensor, so it is in memory only once.
 ///
 /// # Errors
-/// Naming the file and what is wrong with it. Moments that are not there are never taken for zeros.
+/// An error that names the file and what is wrong with it. Missing moments are an error, never zeros.
 fn read_optimizer(path: &Path, engine: &mut Engine, step: u64) -> anyhow::Result<()> {
     let file = TensorFile::open(path)?;
     let tensors: Vec<(&str, usize)> =

@@ -1,8 +1,8 @@
-//! What identifies a model: a hash of every byte of its weights, its configuration and the files that say how it
-//! reads and ends text.
+//! Identifies a model by a hash of its weights, its configuration, and the files that determine tokenization and end
+//! tokens.
 //!
-//! Blocks are hashed in parallel. An evaluation folder remembers the result with each file's size, times and inode: a
-//! file that was changed since has another status-change time, which no program can set back.
+//! Blocks are hashed in parallel. An evaluation folder caches the result with each file's size, times and inode. A
+//! file that was changed later has another status-change time, which programs can't set back.
 
 use crate::bad_input;
 use crate::failure::OrBadInput;
@@ -16,7 +16,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Files beside the weights that decide what a model answers.
+/// Files besides the weights that affect a model's answers.
 const BESIDE: [&str; 6] = [
     "config.json",
     "generation_config.json",
@@ -26,21 +26,21 @@ const BESIDE: [&str; 6] = [
     "chat_template.jinja",
 ];
 
-/// Bytes hashed at a time.
+/// Block size for hashing, in bytes.
 const BLOCK: u64 = 4 << 20;
 
-/// A file that changed so shortly before it was hashed may change again within the same tick of the clock.
+/// A file changed this shortly before it was hashed may change again within the same clock tick.
 const SETTLED: i128 = 2_000_000_000;
 
-/// The fingerprint of a checkpoint's folder. `memory` is a file to remember it in.
+/// The fingerprint of a checkpoint folder. `memory` is the cache file.
 ///
 /// # Errors
-/// Bad input: a folder without weights, a file that can't be read.
+/// Bad input: a folder without weights, or a file that can't be read.
 pub fn of_checkpoint(dir: &Path, memory: Option<&Path>) -> anyhow::Result<String> {
     of("--model", dir, "config.json", memory)
 }
 
-/// The fingerprint of an adapter's folder in PEFT's layout.
+/// The fingerprint of an adapter folder in PEFT's layout.
 ///
 /// # Errors
 /// Same as [`of_checkpoint`].
@@ -48,14 +48,15 @@ pub fn of_adapter(dir: &Path) -> anyhow::Result<String> {
     of("--adapter", dir, "adapter_config.json", None)
 }
 
-/// One file as it was when it was hashed.
+/// A file's metadata at the time it was hashed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Seen {
     name: String,
     device: u64,
     inode: u64,
     size: u64,
-    /// Nanoseconds since 1970 of the last change of content and of status, as text: JSON numbers end at 2^53.
+    /// Time of the last content change and of the last status change, in nanoseconds since 1970; text, because JSON
+    /// numbers are exact only up to 2^53.
     modified: String,
     changed: String,
 }
@@ -116,7 +117,7 @@ fn of(flag: &str, dir: &Path, config: &str, memory: Option<&Path>) -> anyhow::Re
     Ok(fingerprint)
 }
 
-/// Names, sizes and the hashes of all blocks, hashed.
+/// A hash of the names, sizes and block hashes.
 fn hash(paths: &[PathBuf], files: &[File], seen: &[Seen]) -> anyhow::Result<String> {
     let blocks: Vec<(usize, u64)> = seen
         .iter()
@@ -182,7 +183,7 @@ mod tests {
         std::thread::sleep(std::time::Duration::from_millis(2100));
         assert_eq!(of_checkpoint(&model, Some(&memory)).unwrap(), first);
         assert!(memory.exists());
-        // The same size, and a modification time that was set back.
+        // Same size, and a modification time that was set back.
         let path = model.join("model.safetensors");
         let before = std::fs::metadata(&path).unwrap().modified().unwrap();
         std::fs::write(&path, "bbbb").unwrap();

@@ -1,4 +1,4 @@
-//! The run folder: one run, one process, and files that a resume continues without gap or duplicate.
+//! The run folder: used by one process at a time, with files that a resume continues without gaps or duplicates.
 
 use crate::bad_input;
 use crate::config::{Config, Every};
@@ -12,38 +12,38 @@ use anyhow::Context;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// A run folder held by this process.
+/// A run folder that this process has locked.
 #[derive(Debug)]
 pub struct RunDir {
-    /// The folder, as it was named when the run started.
+    /// The folder's path when the run started.
     pub path: PathBuf,
-    /// The folder itself, wherever it is by now.
+    /// An open handle to the folder, which stays valid if it is moved.
     folder: File,
-    // Held for its lock.
+    // Kept open for its lock.
     _lock: File,
 }
 
-/// What to do with a folder that holds a run already.
+/// What to do if the folder already has a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IfExists {
-    /// Refuse it.
+    /// Fail.
     Refuse,
-    /// Go on with it; with another configuration only where `accept_changes`.
+    /// Resume it; with a different configuration only if `accept_changes`.
     Resume {
-        /// Take the configuration as it is now.
+        /// Accept the changed configuration.
         accept_changes: bool,
     },
-    /// Delete it and start over.
+    /// Delete it and start from scratch.
     Restart,
 }
 
-/// The folder of a run's evaluations, a folder `step-000200` each, as `fgrpo eval` leaves them.
+/// The folder of a run's evaluations, with a folder per step such as `step-000200`, in the layout of `fgrpo eval`.
 pub const EVALUATIONS: &str = "evaluations";
 
-/// The same of its full evaluations, those of `[eval.full]`.
+/// The folder of the full evaluations (`[eval.full]`), in the same layout.
 pub const FULL_EVALUATIONS: &str = "full-evaluations";
 
-/// What a run writes into its folder, beside `config.toml`, the lock and its checkpoints. `--restart` deletes these.
+/// What a run writes to its folder besides `config.toml`, the lock and the checkpoints. `--restart` deletes these.
 const OUTPUTS: [&str; 13] = [
     "metrics.jsonl",
     "eval.jsonl",
@@ -61,12 +61,12 @@ const OUTPUTS: [&str; 13] = [
 ];
 
 impl RunDir {
-    /// Opens the folder for a new run, or does with the one it holds as `held` says.
+    /// Opens the folder for a new run. `if_exists` says what to do if it already has one.
     ///
     /// # Errors
-    /// Bad input for a folder that holds another run, another configuration (naming the keys that
-    /// differ, unless changes are accepted), or is in use by another process, and for a run to resume whose
-    /// checkpoints are gone; a failure for one that can't be written.
+    /// Bad input if the folder has another run, has another configuration (the message names the keys that differ,
+    /// unless changes are accepted), is in use by another process, or has a run to resume whose checkpoints are gone.
+    /// I/O errors if it can't be written.
     pub fn open(path: &Path, config: &Config, if_exists: IfExists) -> anyhow::Result<Self> {
         std::fs::create_dir_all(path).with_context(|| format!("creating run folder {}", path.display()))?;
         let lock = lock(path)?;
@@ -108,14 +108,14 @@ impl RunDir {
         Ok(run)
     }
 
-    /// Refuses to go on with a run whose checkpoints were taken away: it would start over and drop what it logged. A
+    /// Fails if the checkpoints of the run to resume were deleted: it would start from scratch and drop its logs. A
     /// run that was killed before its first checkpoint has nothing to lose.
     fn refuse_lost_checkpoints(&self, config: &Config) -> anyhow::Result<()> {
         if self.latest()?.is_some() {
             return Ok(());
         }
         let logged = self.logged()?;
-        // A run of a version without the record saved a checkpoint before it logged the step after.
+        // An older version without this record saved a checkpoint before it logged the next step.
         let due = match config.save.every {
             Every::Steps(n) if n > 0 && logged > n => Some((logged - 1) / n * n),
             _ => None,
@@ -128,10 +128,10 @@ impl RunDir {
         )
     }
 
-    /// The last RL step in `metrics.jsonl`; 0 where there is none.
+    /// The last RL step in `metrics.jsonl`; 0 if there is none.
     ///
     /// # Errors
-    /// When the file can't be read.
+    /// If the file can't be read.
     pub fn logged(&self) -> anyhow::Result<u64> {
         let path = self.file("metrics.jsonl");
         match std::fs::read(&path) {
@@ -141,7 +141,7 @@ impl RunDir {
         }
     }
 
-    /// Deletes what the run wrote, and says what that is.
+    /// Deletes the files that the run wrote, and logs their names.
     fn clear(&self) -> anyhow::Result<()> {
         let there: Vec<&str> = OUTPUTS.into_iter().filter(|name| self.file(name).exists()).collect();
         let checkpoints = checkpoint::list(&self.checkpoints())?.len();
@@ -151,7 +151,7 @@ impl RunDir {
             self.logged()?,
             there.join(", ")
         );
-        // The checkpoints first: a resume of what a kill leaves here must not go on from one of them.
+        // Checkpoints first: if this is killed, a resume must not start from one of them.
         checkpoint::remove_all(&self.checkpoints())?;
         for name in there {
             let path = self.file(name);
@@ -165,10 +165,10 @@ impl RunDir {
         Ok(())
     }
 
-    /// Where the folder is now, if it was moved away since the run started.
+    /// The folder's current path, if it was moved since the run started.
     ///
     /// # Errors
-    /// When it was removed, or can't be found.
+    /// If it was deleted or can't be found.
     pub fn moved(&self) -> anyhow::Result<Option<PathBuf>> {
         if same_file(&self.folder, &self.path) {
             return Ok(None);
@@ -182,7 +182,7 @@ impl RunDir {
         }
     }
 
-    /// Where the folder is now.
+    /// The folder's current path.
     ///
     /// # Errors
     /// Same as [`RunDir::moved`].
@@ -190,10 +190,11 @@ impl RunDir {
         Ok(self.moved()?.unwrap_or_else(|| self.path.clone()))
     }
 
-    /// Does work that writes into the folder by its path, and once more at its new place where it was moved meanwhile.
+    /// Runs `work`, which writes into the folder by path. If the folder was moved meanwhile, runs it again at the new
+    /// path.
     ///
     /// # Errors
-    /// What the work fails with.
+    /// Errors from `work`.
     pub fn in_place<T>(&self, mut work: impl FnMut(&Path) -> anyhow::Result<T>) -> anyhow::Result<T> {
         let home = self.whereabouts()?;
         match work(&home) {
@@ -205,11 +206,11 @@ impl RunDir {
         }
     }
 
-    /// Ends a run whose folder was moved, once its state is saved there: a name can't be followed for good, and two
-    /// folders with half a run each would be worse.
+    /// Fails if the run's folder was moved, after its state was saved there. Following a moved folder isn't reliable,
+    /// and two folders with half a run each would be worse.
     ///
     /// # Errors
-    /// When it was moved, saying how to go on.
+    /// If it was moved; the message says how to continue.
     pub fn check_place(&self) -> anyhow::Result<()> {
         match self.moved()? {
             None => Ok(()),
@@ -222,26 +223,26 @@ impl RunDir {
         }
     }
 
-    /// A file of the run.
+    /// The path of a file of the run.
     pub fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
-    /// The folder of checkpoints.
+    /// The path of the checkpoint folder.
     pub fn checkpoints(&self) -> PathBuf {
         self.path.join("checkpoints")
     }
 
-    /// The newest checkpoint, if there is one.
+    /// The newest checkpoint, if any.
     ///
     /// # Errors
-    /// When the folder can't be read.
+    /// If the folder can't be read.
     pub fn latest(&self) -> anyhow::Result<Option<(u64, PathBuf)>> {
         Ok(checkpoint::list(&self.checkpoints())?.pop())
     }
 
-    /// Drops every logged line and every evaluation after `step`, so that a resumed run leaves no duplicate. Without a
-    /// checkpoint (`None`) nothing is kept. Returns what is wrong with the lines before, in words.
+    /// Drops every logged line and every evaluation after `step`, so that a resumed run has no duplicates. Without a
+    /// checkpoint (`None`) nothing is kept. Returns messages about damaged or missing earlier lines.
     ///
     /// # Errors
     /// An I/O error that names the file.
@@ -279,13 +280,13 @@ impl RunDir {
     }
 }
 
-/// The steps of the lines of a file, those that can be read.
+/// The steps of a file's readable lines.
 fn steps(bytes: &[u8]) -> impl Iterator<Item = u64> {
     let line = |line| serde_json::from_slice::<serde_json::Value>(line).ok()?["step"].as_u64();
     bytes.split(|&b| b == b'\n').filter_map(line)
 }
 
-/// The steps from 1 to `last` that are not among `found`, as `3, 5-6`.
+/// The steps from 1 to `last` that aren't in `found`, as `3, 5-6`.
 pub fn missing_steps(found: &[u64], last: u64) -> String {
     let mut found = found.to_vec();
     found.sort_unstable();
@@ -301,14 +302,14 @@ pub fn missing_steps(found: &[u64], last: u64) -> String {
     gaps.join(", ")
 }
 
-/// The path of an open folder, as the system knows it.
+/// The path of an open folder, from the operating system.
 #[cfg(target_os = "linux")]
 fn path_of(folder: &File) -> Option<PathBuf> {
     use std::os::fd::AsRawFd;
     std::fs::read_link(format!("/proc/self/fd/{}", folder.as_raw_fd())).ok()
 }
 
-/// The path of an open folder, as the system knows it.
+/// The path of an open folder, from the operating system.
 #[cfg(target_os = "macos")]
 fn path_of(folder: &File) -> Option<PathBuf> {
     use std::os::fd::AsRawFd;
@@ -320,7 +321,7 @@ fn path_of(folder: &File) -> Option<PathBuf> {
     (done == 0).then(|| std::ffi::OsString::from_vec(path).into())
 }
 
-/// The path of an open folder, where the system tells none.
+/// The path of an open folder, on systems that can't report it.
 #[cfg(not(any(target_os = "linux", target_os = "macos")))]
 fn path_of(_: &File) -> Option<PathBuf> {
     None

@@ -1,4 +1,4 @@
-//! One line of metrics a step; the table in `docs/metrics.md` explains each field.
+//! The metrics of a step, one line each; `docs/metrics.md` explains each field.
 
 use crate::credit::Credited;
 use crate::io::files::read_lines;
@@ -12,11 +12,11 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Bins of the success-rate histogram at most: one per possible success rate up to this many.
+/// Maximum number of bins in the success-rate histogram; up to this number there is one bin per possible success rate.
 const MOST_BINS: usize = 33;
 
-/// A line of `metrics.jsonl`, the one type that it is written from and read into. Its measured numbers are `f64` where
-/// they are made, and may be missing where they are read: JSON has no number for one that isn't finite.
+/// A line of `metrics.jsonl`, used for both writing and reading. Measured numbers are `f64` when written, and optional
+/// when read, because JSON has no value for a non-finite number.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, bound(deserialize = "N: Default + Deserialize<'de>"))]
 pub struct Line<N> {
@@ -24,38 +24,38 @@ pub struct Line<N> {
     pub step: u64,
     /// Mean reward of the scored completions.
     pub reward_mean: N,
-    /// The same by source of problems, where there are several.
+    /// Mean reward by source of problems, if there are several.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub reward_by_part: BTreeMap<String, N>,
-    /// Share of groups whose rewards are not all equal.
+    /// Fraction of groups whose rewards are not all equal.
     pub active_fraction: N,
-    /// Groups by success rate, in bins evenly from 0 to 1: one per possible rate of a group, 33 at most.
+    /// Histogram of groups by success rate, with even bins from 0 to 1: one per possible rate, at most 33.
     pub success_rate_histogram: Vec<u64>,
     /// Mean focal weight of the active groups.
     pub focal_weight_mean: N,
     /// Mean absolute advantage of the scored completions.
     pub advantage_abs_mean: N,
-    /// Mean entropy of the sampled tokens' distributions, in nats.
+    /// Mean entropy of the distributions of the sampled tokens, in nats.
     pub entropy: N,
-    /// Distinct completions among all of them, a share.
+    /// Fraction of completions that are distinct.
     pub distinct_fraction: N,
-    /// Aggregated policy loss, mean over the step's updates.
+    /// Aggregated policy loss, averaged over the step's updates.
     pub policy_loss: N,
-    /// Aggregated KL penalty before its coefficient, mean over the step's updates.
+    /// Aggregated KL penalty before its coefficient, averaged over the step's updates.
     pub kl_loss: N,
-    /// Mean ratio `exp(logp - old_logp)` over the tokens of the update.
+    /// Mean ratio `exp(logp - old_logp)` over the tokens in the update.
     pub ratio_mean: N,
     /// Largest ratio.
     pub ratio_max: N,
-    /// Share of tokens clipped from below.
+    /// Fraction of tokens clipped at the lower bound.
     pub clip_fraction_low: N,
-    /// Share of tokens clipped from above.
+    /// Fraction of tokens clipped at the upper bound.
     pub clip_fraction_high: N,
-    /// Mean of `old_logp - logp` over the tokens of the update.
+    /// Mean of `old_logp - logp` over the tokens in the update.
     pub kl_to_sampler: N,
-    /// Largest |logp - old_logp| in the first update, where sampler and learner are the same weights.
+    /// Largest `|logp - old_logp|` in the first update, when sampler and learner have the same weights.
     pub logp_difference_max: N,
-    /// Global gradient norm before clipping, mean over the step's updates.
+    /// Global gradient norm before clipping, averaged over the step's updates.
     pub gradient_norm: N,
     /// Learning rate.
     pub lr: N,
@@ -63,11 +63,11 @@ pub struct Line<N> {
     pub completion_length_mean: N,
     /// Longest completion in tokens.
     pub completion_length_max: u64,
-    /// Share of completions cut off by the length limit.
+    /// Fraction of completions cut off by the length limit.
     pub truncated_fraction: N,
-    /// Completion tokens sampled a second.
+    /// Completion tokens sampled per second.
     pub rollout_tokens_per_second: N,
-    /// Completion tokens learned from a second.
+    /// Completion tokens trained on per second.
     pub update_tokens_per_second: N,
     /// Seconds by phase.
     pub seconds: Seconds<N>,
@@ -77,17 +77,17 @@ pub struct Line<N> {
     /// Completions by the verifier's reason code.
     #[serde(deserialize_with = "counts")]
     pub reasons: BTreeMap<String, u64>,
-    /// Updates of this step skipped for a gradient that wasn't finite.
+    /// Updates of this step skipped because the gradient wasn't finite.
     pub skipped_updates: u64,
-    /// DARO's weights after the step, by number of correct completions from 1; empty without DARO.
+    /// DARO's weights after the step, by number of correct completions, starting at 1; empty without DARO.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub daro_weights: Vec<N>,
-    /// Where a server samples: how far it is from the trainer.
+    /// If a server samples: how far its log-probabilities are from the trainer's.
     #[serde(flatten)]
     pub sampler: Option<SamplerMetrics<N>>,
 }
 
-/// Counts by name; one that is null is left out.
+/// Counts by name; null counts are left out.
 fn counts<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, u64>, D::Error> {
     let found = BTreeMap::<String, Option<u64>>::deserialize(deserializer)?;
     Ok(found.into_iter().filter_map(|(name, count)| Some((name, count?))).collect())
@@ -96,24 +96,24 @@ fn counts<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<
 /// The metrics of one RL step.
 pub type Metrics = Line<f64>;
 
-/// What the log says of one RL step.
+/// The logged form of the metrics of one RL step.
 pub type Logged = Line<Option<f64>>;
 
-/// How far the engine that sampled is from the trainer.
+/// How far the sampling engine's log-probabilities are from the trainer's.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct SamplerMetrics<N = f64> {
     /// Mean over tokens of |trainer's log-probability - server's|.
     pub sampler_logp_difference_mean: N,
-    /// The largest.
+    /// Largest such difference.
     pub sampler_logp_difference_max: N,
-    /// Mean over tokens of the correction's weight, as the loss uses it; 1 where it is off.
+    /// Mean weight of the correction over tokens, as used in the loss; 1 if the correction is off.
     pub correction_mean: N,
-    /// Share of tokens whose weight was cut (`tis`) or that were dropped (`mask`).
+    /// Fraction of tokens whose weight was truncated (`tis`) or set to 0 (`mask`).
     pub correction_bounded_fraction: N,
 }
 
 impl SamplerMetrics {
-    /// Of a step's groups; `None` where the trainer's own engine sampled.
+    /// Computed from a step's groups; `None` if the trainer's own engine sampled.
     pub fn of_step(groups: &[Credited], correction: Correction) -> Option<Self> {
         let (mut m, mut tokens) = (Self::default(), 0u64);
         for group in groups {
@@ -161,12 +161,12 @@ pub struct Seconds<N = f64> {
 }
 
 impl Metrics {
-    /// The step on a line of progress.
+    /// A summary of the step for the progress line.
     pub fn in_short(&self) -> String {
         format!("reward {:.3} entropy {:.3} |g| {:.2}", self.reward_mean, self.entropy, self.gradient_norm)
     }
 
-    /// The metrics of a step, from its groups and what the update saw; its evaluation and saving come later.
+    /// The metrics of a step, from its groups and the update's sums; evaluation and saving are added later.
     pub fn of_step(step: u64, lr: f64, groups: &[Credited], sums: &Sums, seconds: &Seconds) -> Self {
         let mut m = Self { step, lr, seconds: *seconds, ..Self::default() };
         let scored = || groups.iter().flat_map(|g| g.scored().map(move |i| (g, i)));
@@ -217,7 +217,7 @@ impl Metrics {
         m
     }
 
-    /// Mean reward of the scored completions of each source of problems; empty where there is one.
+    /// Mean reward of the scored completions by source of problems; empty if there is only one source.
     pub fn reward_by_part(task: &dyn Task, groups: &[Credited]) -> BTreeMap<String, f64> {
         let mut rewards: BTreeMap<String, Vec<f64>> = BTreeMap::new();
         for group in groups {
@@ -229,13 +229,13 @@ impl Metrics {
         rewards.into_iter().map(|(part, rewards)| (part, mean(rewards.into_iter()))).collect()
     }
 
-    /// The line that is logged. A value that isn't finite is null.
+    /// The logged line. Non-finite values become null.
     pub fn line(&self) -> Value {
         serde_json::to_value(self).expect("metrics are JSON")
     }
 }
 
-/// The fields of a line that are scalars, by name, for TensorBoard. Those that weren't finite are left out.
+/// The scalar fields of a line by name, for TensorBoard. Non-finite ones are left out.
 pub fn scalars(line: &Value) -> Vec<(String, f64)> {
     let mut out = Vec::new();
     flatten("", line, &mut |name, value| out.extend(value.as_f64().map(|x| (name, x))));
@@ -243,7 +243,7 @@ pub fn scalars(line: &Value) -> Vec<(String, f64)> {
     out
 }
 
-/// The names of a line's fields that weren't finite.
+/// The names of a line's non-finite fields.
 pub fn not_finite(line: &Value) -> Vec<String> {
     let mut out = Vec::new();
     flatten("", line, &mut |name, value| out.extend(value.is_null().then_some(name)));
@@ -260,10 +260,10 @@ pub fn read(path: &Path) -> anyhow::Result<Vec<Metrics>> {
     lines.into_iter().enumerate().map(parse).collect()
 }
 
-/// A line as metrics; a value that wasn't finite reads as 0.
+/// Converts a line to metrics; a non-finite value is read as 0.
 ///
 /// # Errors
-/// For a line of something else.
+/// If the line has another format.
 pub fn of_line(mut line: Value) -> serde_json::Result<Metrics> {
     finite(&mut line);
     serde_json::from_value(line)
@@ -283,7 +283,7 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
     if n == 0 { 0.0 } else { sum / n as f64 }
 }
 
-/// Calls `each` with the name of every number and null, those of nested tables included.
+/// Calls `each` with the name of every number and null, including those in nested tables.
 fn flatten(prefix: &str, value: &Value, each: &mut impl FnMut(String, &Value)) {
     match value {
         Value::Number(_) | Value::Null => each(prefix.to_owned(), value),

@@ -1,6 +1,6 @@
-//! What a run needs: memory against what this machine has, disk, and time by a measurement of a tenth of a second.
+//! Estimates what a run needs: memory, disk, and time based on a speed measurement of a tenth of a second.
 //!
-//! Without the checkpoint a table [model.size] says how large it will be.
+//! If there is no checkpoint yet, a table `[model.size]` gives the model's size.
 
 mod disk;
 mod memory;
@@ -19,10 +19,10 @@ use fgrpo_nn::config::Config as ModelConfig;
 use fgrpo_nn::weights::Checkpoint;
 use std::path::PathBuf;
 
-/// Problems looked at for typical lengths.
+/// Number of problems sampled to estimate typical lengths.
 const SAMPLE: u64 = 256;
 
-/// The sizes of the policy, where they are known.
+/// The sizes of the policy, if they are known.
 pub fn model(config: &Config, task: Option<&dyn Task>) -> anyhow::Result<Option<ModelConfig>> {
     match (&config.model.path, &config.model.init) {
         (_, Some(init)) => Ok(task.map(|task| model_config(init, task))),
@@ -35,7 +35,7 @@ pub fn model(config: &Config, task: Option<&dyn Task>) -> anyhow::Result<Option<
     }
 }
 
-/// Files and folders that the configuration names and that aren't there.
+/// Files and folders that the configuration names and that don't exist.
 pub fn missing(config: &Config) -> Vec<PathBuf> {
     let mut paths: Vec<&PathBuf> = config.model.path.iter().collect();
     paths.extend(config.task.paths());
@@ -51,20 +51,20 @@ pub struct Lengths {
     pub prompt_mean: f64,
     /// The longest completion.
     pub completion_longest: usize,
-    /// The completion that the estimate of time is for.
+    /// The completion length used for the time estimate.
     pub completion_likely: f64,
-    /// What that is.
+    /// Where that length comes from.
     pub likely_is: &'static str,
-    /// Held-out problems of one evaluation, where they are there to be counted.
+    /// Number of held-out problems in one evaluation, if the data exists.
     pub held_out: Option<usize>,
-    /// The same of one full evaluation.
+    /// Number of held-out problems in one full evaluation, if the data exists.
     pub held_out_in_full: Option<usize>,
-    /// Whether the data was there, and is part of this process.
+    /// Whether the data exists; if so, it is in this process's memory.
     pub measured: bool,
 }
 
 impl Lengths {
-    /// The lengths of a configuration's task; without it the configured limits.
+    /// The lengths for a configuration's task; without a task, the configured limits.
     pub fn of(config: &Config, task: Option<&dyn Task>) -> Self {
         let limit = config.rollout.max_new_tokens;
         let Some(task) = task else {
@@ -109,7 +109,7 @@ impl Lengths {
         }
     }
 
-    /// The kinds of evaluation that a configuration makes, each with its number of problems.
+    /// The evaluations of a configuration, each with its number of problems.
     fn evaluations(&self, config: &Config) -> Vec<(EvalConfig, usize)> {
         let usual = config.eval.usual().map(|e| (e, self.held_out.unwrap_or(0)));
         let full = config.eval.full().map(|e| (e, self.held_out_in_full.unwrap_or(0)));
@@ -117,7 +117,7 @@ impl Lengths {
     }
 }
 
-/// Tokens of a rollout batch at most.
+/// Maximum number of tokens in a rollout batch.
 pub fn tokens_per_step(config: &Config, lengths: &Lengths) -> u64 {
     let r = &config.rollout;
     (r.prompts * (lengths.prompt_longest + r.group_size * lengths.completion_longest)) as u64
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn the_papers_configurations_are_read_with_the_papers_settings() {
-        // The parameters of the published checkpoints.
+        // The parameter counts of the published checkpoints.
         for (text, length, wanted) in [
             (include_str!("../../../../configs/qwen2.5-7b-math.toml"), 8192, 7_615_616_512),
             (include_str!("../../../../configs/qwen3-4b-base-math.toml"), 4096, 4_022_468_096),
@@ -163,7 +163,7 @@ mod tests {
             assert_eq!((config.rollout.prompts, config.rollout.group_size), (256, 8));
             assert_eq!((config.update.mini_batch, config.update.lr), (Some(64), 1e-6));
             assert_eq!(config.rollout.max_new_tokens, Some(length));
-            // Nothing of it is there, and what is missing is said instead of failing.
+            // No files exist, so the missing ones are listed instead of an error.
             let synlogic = config.task.kind() == "synlogic";
             assert_eq!(missing(&config).len(), if synlogic { 2 } else { 3 });
             assert_eq!((config.epochs, config.save.every), (Some(10), Every::Epoch));
@@ -229,7 +229,7 @@ mod tests {
         };
         let (_, model, _) = small(&[]);
         let policy = 4 * parameters(&model) as u64;
-        // 4 checkpoints and the best; an optimizer's state is two policies.
+        // 4 checkpoints and the best; an optimizer state is twice the size of the policy.
         assert_eq!(disk(&["steps=100", "save.every=30"]), (4, policy, (4 + 1 + 3 * 2) * policy));
         assert_eq!(
             disk(&["steps=100", "save.every=30", "save.keep=1"]),

@@ -1,16 +1,16 @@
-//! The completions that a run logs.
+//! Logged completions.
 
 use fgrpo_verify::verdict::Verdict;
 use serde::{Deserialize, Serialize};
 
-/// A line of `rollouts.jsonl`. A number that wasn't finite is null.
+/// A line of `rollouts.jsonl`. A non-finite number is null.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RolloutLine {
     /// RL step, from 1.
     pub step: u64,
-    /// The prompt's number among the training problems; of mazes their index.
+    /// The prompt's number among the training problems; for mazes, their index.
     pub prompt_id: u64,
-    /// Its source, where there are several.
+    /// Its source, if there are several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<String>,
     /// Index in its group.
@@ -20,9 +20,9 @@ pub struct RolloutLine {
     pub prompt: String,
     /// The completion as text.
     pub completion: String,
-    /// The reference answer, where there is one.
+    /// The reference answer, if there is one.
     pub target: Option<String>,
-    /// Its reward; none in an evaluation's example.
+    /// Its reward; `None` for an example in an evaluation.
     pub reward: Option<f64>,
     /// The verifier's verdict.
     pub verdict: Verdict,
@@ -30,14 +30,14 @@ pub struct RolloutLine {
     pub reason: String,
     /// Its advantage.
     pub advantage: Option<f64>,
-    /// Tokens.
+    /// Number of tokens.
     pub length: Option<u64>,
-    /// Mean log-probability of a token when it was sampled.
+    /// Mean log-probability of its tokens when sampled.
     pub old_logp_mean: Option<f64>,
 }
 
 impl RolloutLine {
-    /// Whether the verifier found it correct.
+    /// Whether the verdict is correct.
     pub fn is_correct(&self) -> bool {
         self.verdict == Verdict::Correct
     }

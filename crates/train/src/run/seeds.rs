@@ -1,4 +1,4 @@
-//! The families of random draws of a run. Each is a function of the run's seed alone.
+//! Random keys of a run by purpose. Each depends only on the run's seed.
 
 use fgrpo_core::rng::Key;
 

@@ -1,7 +1,7 @@
-//! TensorBoard event files: scalars only, written straight in the record format.
+//! TensorBoard event files with scalars, written directly in the record format.
 //!
-//! A record is length, masked CRC-32C of the length, bytes, masked CRC-32C of the bytes; the bytes
-//! are an `Event` protocol buffer. The file is flushed record by record, so a kill tears at most one.
+//! A record consists of a length, the masked CRC-32C of the length, bytes, and the masked CRC-32C of the bytes. The
+//! bytes are an `Event` protocol buffer. The file is flushed after each record, so a kill tears at most one.
 
 use anyhow::Context;
 use std::fs::File;
@@ -20,7 +20,7 @@ pub struct TensorBoard {
 }
 
 impl TensorBoard {
-    /// Creates `events.out.tfevents.<name>` in `folder`, replacing one of that name.
+    /// Creates `events.out.tfevents.<name>` in `folder`, replacing any file with that name.
     ///
     /// # Errors
     /// An I/O error that names the file.
@@ -34,8 +34,8 @@ impl TensorBoard {
         Ok(events)
     }
 
-    /// Opens the file that [`TensorBoard::create`] made and drops what stands in it after `step`, so that a resumed run
-    /// writes no step twice. Creates it where there is none.
+    /// Opens the file made by [`TensorBoard::create`] and drops everything after `step`, so that a resumed run writes
+    /// no step twice. Creates it if it doesn't exist.
     ///
     /// # Errors
     /// An I/O error that names the file.
@@ -64,7 +64,7 @@ impl TensorBoard {
     /// Writes scalars of one step.
     ///
     /// # Errors
-    /// Naming the file, when the disk is full.
+    /// An I/O error that names the file.
     pub fn scalars<'a>(
         &mut self,
         step: u64,
@@ -97,7 +97,7 @@ impl TensorBoard {
     }
 }
 
-/// The beginning of an event: now, in seconds since 1970.
+/// The beginning of an event: the current time, in seconds since 1970.
 fn wall_time() -> Vec<u8> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
     let mut event = vec![(1 << 3) | 1];
@@ -105,13 +105,13 @@ fn wall_time() -> Vec<u8> {
     event
 }
 
-/// The whole records at the beginning of a file.
+/// The complete records at the beginning of a file.
 fn records(mut bytes: &[u8]) -> Vec<&[u8]> {
     let mut found = Vec::new();
     while let Some((length, rest)) = bytes.split_first_chunk::<8>() {
         let length = u64::from_le_bytes(*length);
         let Some(length) = usize::try_from(length).ok().filter(|l| *l <= rest.len()) else { break };
-        // A checksum stands before the bytes and one behind them.
+        // There is one checksum before the bytes and one after them.
         let Some(event) = rest.get(4..).and_then(|r| r.get(..length)) else { break };
         let Some(after) = rest.get(4 + length + 4..) else { break };
         if masked(event).to_le_bytes() != rest[4 + length..][..4] {
@@ -123,7 +123,7 @@ fn records(mut bytes: &[u8]) -> Vec<&[u8]> {
     found
 }
 
-/// The step of an event as [`TensorBoard::scalars`] writes it; none for the file's first.
+/// The step of an event in the format of [`TensorBoard::scalars`]; `None` for the file's first event.
 fn step_of(event: &[u8]) -> Option<u64> {
     let mut rest = event.get(9..)?.strip_prefix(&[2 << 3])?.iter();
     let mut step = 0;

@@ -1,24 +1,24 @@
-//! Which problems have a demonstration, and the order in which they are shown.
+//! Which problems have a demonstration, and in which order they are used.
 
 use crate::bad_input;
 use crate::problem::{Split, Task};
 use fgrpo_core::rng::Key;
 use fgrpo_nn::Batch;
 
-/// The problems of a split that have a demonstration.
+/// The problems of a split with a demonstration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Demonstrations {
     split: Split,
-    /// The problems, where some lack one; else all of them.
+    /// The indices of these problems; `None` if all problems have one.
     those: Option<Vec<u64>>,
     problems: u64,
 }
 
 impl Demonstrations {
-    /// Looks through the problems of a split.
+    /// Finds the demonstrations in a split.
     ///
     /// # Errors
-    /// Bad input where no training problem has a demonstration.
+    /// Bad input if no training problem has a demonstration.
     pub fn of(task: &dyn Task, split: Split) -> anyhow::Result<Self> {
         let problems = task.len(split);
         let those: Vec<u64> = (0..problems).filter(|&id| task.demonstrates(split, id)).collect();
@@ -31,27 +31,27 @@ impl Demonstrations {
         Ok(Self { split, those: (!all).then_some(those), problems })
     }
 
-    /// How many there are.
+    /// Number of demonstrations.
     pub fn len(&self) -> u64 {
         self.those.as_ref().map_or(self.problems, |those| those.len() as u64)
     }
 
-    /// Whether there is none.
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Problems without one.
+    /// Number of problems without one.
     pub fn lacking(&self) -> u64 {
         self.problems - self.len()
     }
 
-    /// The problem of the demonstration at a place, from 0.
+    /// The problem of the demonstration at an index, from 0.
     pub fn problem(&self, place: u64) -> u64 {
         self.those.as_ref().map_or(place, |those| those[place as usize])
     }
 
-    /// The problem shown at a position of the training order: each pass is an order of its own.
+    /// The problem at a position of the training order; each pass has its own order.
     pub fn shown(&self, order: Key, position: u64) -> u64 {
         let n = self.len();
         self.problem(order.with(position / n).permute(position % n, n))
@@ -60,7 +60,7 @@ impl Demonstrations {
     /// A batch of the prompts and demonstrations of some problems.
     ///
     /// # Errors
-    /// Bad input naming a problem whose demonstration can't be made into tokens, or is empty.
+    /// Bad input that names a problem whose demonstration can't be tokenized or is empty.
     pub fn batch(&self, task: &dyn Task, problems: impl Iterator<Item = u64>) -> anyhow::Result<Batch> {
         let mut batch = Batch::default();
         for id in problems {

@@ -1,7 +1,7 @@
-//! The loop of the supervised stage: batches of demonstrations in, checkpoints and lines out.
+//! The loop of the supervised stage: reads batches of demonstrations, writes checkpoints and log lines.
 //!
-//! Everything but weights and optimizer is a function of the step, so a stage that was stopped or killed
-//! goes on from its last checkpoint and ends as it would have, bit for bit.
+//! Everything except weights and optimizer is a function of the step, so a stage that was stopped or killed resumes
+//! from its last checkpoint and ends with the same result, bit for bit.
 
 use super::Demonstrations;
 use super::SftLine;
@@ -21,28 +21,28 @@ use fgrpo_nn::{AdamW, Device, Engine};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// A stage and where it leaves its files.
+/// A stage and its output files.
 pub(super) struct Fit<'a> {
     pub(super) config: &'a Config,
     pub(super) sft: &'a SftConfig,
     pub(super) task: &'a dyn Task,
     pub(super) device: &'a Device,
     pub(super) run: &'a RunDir,
-    /// Folder of its checkpoints, in the run's.
+    /// Checkpoint folder inside the run folder.
     pub(super) checkpoints: &'static str,
-    /// Checkpoints kept beside the last.
+    /// Number of checkpoints kept besides the last.
     pub(super) keep: Keep,
     /// `sft.jsonl`.
     pub(super) lines: PathBuf,
-    /// Folder of its TensorBoard file, where it is wanted.
+    /// Folder of the TensorBoard file, if enabled.
     pub(super) tensorboard: Option<&'a Path>,
 }
 
-/// Fits the demonstrations, from the last checkpoint where there is one, else from what `fresh` makes.
-/// `None`: interrupted, with the state saved.
+/// Fits the demonstrations, starting from the last checkpoint, or from `fresh` if there is none. `None` if
+/// interrupted, with the state saved.
 ///
 /// # Errors
-/// No demonstrations, a loss that isn't finite (the state before it is saved), files that can't be written.
+/// No demonstrations, a loss that isn't finite (the state before it is saved), or files that can't be written.
 pub(super) fn fit(
     place: Fit<'_>,
     fresh: impl FnOnce() -> anyhow::Result<Engine>,
@@ -96,7 +96,7 @@ pub(super) fn fit(
         let line = match place.step(&mut engine, &shown, &held_out, order, done + 1, steps) {
             Ok(line) => line,
             Err(e) => {
-                // The weights are still those of the step before.
+                // The weights are still those from the previous step.
                 place.save(&engine, &log, done, &mut saved)?;
                 return Err(e);
             }
@@ -145,7 +145,7 @@ impl Fit<'_> {
         Ok(())
     }
 
-    /// One optimizer step; an error leaves the weights as they were.
+    /// One optimizer step; on an error, the weights are unchanged.
     fn step(
         &self,
         engine: &mut Engine,

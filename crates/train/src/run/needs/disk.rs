@@ -1,4 +1,4 @@
-//! What a run's checkpoints and evaluations take on the disk.
+//! Disk space for a run's checkpoints and evaluations.
 
 use super::Lengths;
 use super::Memory;
@@ -7,28 +7,28 @@ use crate::config::{Config, EvalConfig, Every, Keep};
 use crate::run::checkpoint::RESUMABLE;
 use fgrpo_nn::config::Config as ModelConfig;
 
-/// Bytes of a token in text, and of what stands beside a sample's text and its score.
+/// Bytes per token of text, and per sample for its other fields and its score.
 const TOKEN: f64 = 4.0;
 const SAMPLE_LINE: f64 = 140.0;
 const SCORE_LINE: f64 = 260.0;
 
-/// The checkpoints and evaluations of a run.
+/// The disk space of a run's checkpoints and evaluations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Disk {
-    /// Checkpoints of steps at the end of the run.
+    /// Number of checkpoints at the end of the run.
     pub checkpoints: u64,
     /// Bytes of one policy.
     pub policy: u64,
-    /// Bytes of the evaluations' samples and scores, with completions of the likely length.
+    /// Bytes of the evaluations' samples and scores, for completions of typical length.
     pub evaluations: u64,
-    /// Bytes of all of it, at most.
+    /// Upper bound of the total in bytes.
     pub total: u64,
 }
 
 impl Disk {
-    /// The checkpoints of a configuration for a model.
+    /// The estimate for a configuration and a model.
     pub fn of(config: &Config, model: &ModelConfig, memory: &Memory, lengths: &Lengths) -> Self {
-        // The data that would say how long an epoch is isn't there where it is not resolved to steps.
+        // An epoch's length is unknown if the data doesn't exist.
         let times = |every: Every| match (every, config.epochs) {
             (Every::Steps(0), _) => 0,
             (Every::Steps(n), _) => config.steps.div_ceil(n),
@@ -39,7 +39,7 @@ impl Disk {
             Keep::All => made,
             Keep::Newest(n) => made.min(n as u64 + 1),
         };
-        // AdamW keeps two numbers for each trained one.
+        // AdamW stores two numbers for each trained parameter.
         let (optimizer, trained) = (memory.engine.optimizer, memory.engine.optimizer / 2);
         let whole = 4 * parameters(model) as u64;
         let policy = match &config.lora {
@@ -48,7 +48,7 @@ impl Disk {
             Some(_) => trained,
         };
         let best = u64::from(config.eval.happens());
-        // A new one is whole before an old one goes.
+        // A new checkpoint is complete before an old one is deleted.
         let resumable = made.min(RESUMABLE as u64 + 1);
         let samples = |(eval, problems): (EvalConfig, usize)| {
             let of_checkpoints = if eval.at_checkpoints { made } else { 0 };

@@ -1,4 +1,4 @@
-//! The memory of a run, at most: every completion of full length, no beginnings shared.
+//! Upper bound of a run's memory: every completion has full length, and no prefixes are shared.
 
 use super::Lengths;
 use crate::bad_input;
@@ -7,30 +7,30 @@ use crate::io::machine::resident;
 use fgrpo_nn::config::Config as ModelConfig;
 use fgrpo_nn::{DEFAULT_CHUNK_TOKENS, Needs, Precision, Workload};
 
-/// Bytes that a token of a rollout batch takes outside the engine: ids, log-probabilities, entropies and
-/// their copies on the way to the update.
+/// Bytes per token of a rollout batch outside the engine: ids, log-probabilities, entropies and their copies on the
+/// way to the update.
 const BATCH_TOKEN: u64 = 64;
 
-/// Bytes that a sample of an evaluation takes while the samples are scored and counted.
+/// Bytes per sample of an evaluation while it is scored and counted.
 const SCORED_SAMPLE: u64 = 512;
 
 /// The memory of a run, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// What the engine holds.
+    /// The engine.
     pub engine: Needs,
-    /// The model that RL started from, where it is kept for the KL penalty.
+    /// The reference model, if the KL penalty needs a copy.
     pub reference: u64,
-    /// Completions waiting for grades and the update, or an evaluation's scores.
+    /// Completions that wait for grading and the update, or an evaluation's scores.
     pub batch: u64,
-    /// Program, tokenizer and data: what this process holds now. 0 where the data isn't there.
+    /// Program, tokenizer and data: the current memory of this process. 0 if the data doesn't exist.
     pub program: u64,
 }
 
-/// Refuses sizes that go together so badly that a step would take an exabyte: sums of them would leave 64 bits.
+/// Rejects settings whose step would take an exabyte, because sums of such sizes would overflow 64 bits.
 ///
 /// # Errors
-/// Bad input: the settings that size a step.
+/// Bad input: names the settings that determine the size of a step.
 pub fn refuse_uncountable(config: &Config, model: &ModelConfig, lengths: &Lengths) -> anyhow::Result<()> {
     let [step, evaluation] = workloads(config, lengths, None);
     let tokens = |w: &Workload| {
@@ -51,7 +51,7 @@ pub fn refuse_uncountable(config: &Config, model: &ModelConfig, lengths: &Length
 }
 
 impl Memory {
-    /// The memory of a configuration for a model, on the CPU or on a GPU of some precision.
+    /// The estimate for a configuration and a model, on the CPU or on a GPU with some precision.
     pub fn of(config: &Config, model: &ModelConfig, lengths: &Lengths, gpu: Option<Precision>) -> Self {
         let [rollout, evaluation] = workloads(config, lengths, gpu);
         let (a, b) = (Needs::of(model, &rollout), Needs::of(model, &evaluation));
@@ -62,7 +62,7 @@ impl Memory {
             ..a
         };
         Self {
-            // With adapters on the model that RL starts from, that model is in the engine.
+            // With an adapter on the model that RL starts from, the reference model is already in the engine.
             reference: match (config.algorithm.kl_coef == 0.0, &config.lora, &config.sft) {
                 (true, ..) | (_, Some(_), None) => 0,
                 _ => engine.weights + engine.base_weights,
@@ -74,29 +74,29 @@ impl Memory {
         }
     }
 
-    /// All of it.
+    /// The total.
     pub fn total(&self) -> u64 {
         self.on_device() + self.on_host()
     }
 
-    /// What the models take: the memory of a GPU, where there is one.
+    /// Memory of the models; on a GPU, this is the GPU memory.
     pub fn on_device(&self) -> u64 {
         self.engine.total() + self.reference
     }
 
-    /// What is held beside the models.
+    /// Memory besides the models.
     pub fn on_host(&self) -> u64 {
         self.batch + self.program
     }
 }
 
-/// What the engine does in a step, and in an evaluation.
+/// The engine's work in a step and in an evaluation.
 fn workloads(config: &Config, lengths: &Lengths, gpu: Option<Precision>) -> [Workload; 2] {
     let r = &config.rollout;
     let (prompt, new) = (lengths.prompt_longest, lengths.completion_longest);
     let group = prompt + r.group_size * new;
     let family = group.min(config.update.micro_batch_tokens.max(prompt + new));
-    // A pass never takes more than there is.
+    // A pass can't be larger than the total work.
     let mini_batch = config.update.mini_batch.unwrap_or(r.prompts) * group;
     let fitted = config.sft.as_ref().map_or(0, |sft| sft.batch_size * (prompt + new));
     let train = Workload {
@@ -109,7 +109,7 @@ fn workloads(config: &Config, lengths: &Lengths, gpu: Option<Precision>) -> [Wor
         lora: config.lora.as_ref().map(|lora| lora.engine()),
         family_tokens: family,
         predicting_rows: family - prompt + 1,
-        // A server samples elsewhere.
+        // The server samples, so the engine doesn't.
         prompts: if r.server.is_some() { 0 } else { r.prompts },
         prompt_tokens: prompt,
         samples: if r.server.is_some() { 0 } else { r.prompts * r.group_size },

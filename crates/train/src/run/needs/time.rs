@@ -1,36 +1,36 @@
-//! The time of a step: its floating-point operations over the speed of products that this machine shows now.
+//! The time of a step: its floating-point operations divided by the matrix-product speed measured on this machine.
 
 use super::Lengths;
 use crate::config::{Config, EvalConfig};
 use fgrpo_nn::Flops;
 use fgrpo_nn::config::Config as ModelConfig;
 
-/// Decoding, bound by memory more than by arithmetic, reaches about this share of the speed of large products.
+/// Decoding is limited by memory bandwidth; it reaches about this fraction of the speed of large products.
 const DECODING: f64 = 0.5;
 
 /// Seconds by phase.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Time {
-    /// Sampling of a step; with a server, scoring what it sampled.
+    /// Sampling in a step; with a server, computing the log-probabilities of its samples.
     pub rollout: f64,
-    /// The optimizer updates of a step, with the reference model's scores where there is one.
+    /// The optimizer updates of a step, including the reference model's log-probabilities if needed.
     pub update: f64,
-    /// One evaluation; 0 where the held-out problems aren't there to be counted.
+    /// One evaluation; 0 if the held-out problems don't exist.
     pub evaluation: f64,
-    /// One full evaluation, likewise.
+    /// One full evaluation; 0 if the held-out problems don't exist.
     pub full_evaluation: f64,
 }
 
 impl Time {
-    /// The time of a configuration for a model at `rate` operations a second: every group active, no beginnings
-    /// shared, completions of the likely length.
+    /// The estimate for a configuration and a model at `rate` operations per second. It assumes that every group is
+    /// active, that no prefixes are shared, and that completions have typical length.
     pub fn of(config: &Config, model: &ModelConfig, lengths: &Lengths, rate: f64) -> Self {
         let lora = config.lora.as_ref().map(|lora| lora.engine());
         let flops = Flops::of(model, config.compute.checkpoint_activations, lora.as_ref());
         let (p, c) = (lengths.prompt_mean, lengths.completion_likely);
         let r = &config.rollout;
         let (prompts, samples) = (r.prompts as f64, (r.prompts * r.group_size) as f64);
-        // Keys seen by a prompt's tokens, and by a completion's.
+        // Number of keys attended by a prompt's tokens, and by a completion's.
         let (of_prompt, of_completion) = (p * (p + 1.0) / 2.0, c * p + c * (c + 1.0) / 2.0);
         let prefill = flops.forward_token * p + flops.forward_pair * of_prompt + flops.forward_prediction;
         let completion =

@@ -1,6 +1,6 @@
-//! What stands between text and a model's tokens: tokenizer, chat template, the tokens that end an answer.
+//! Converts between text and a model's tokens: tokenizer, chat template, end tokens.
 //!
-//! The files are kept as they were read, so that a checkpoint's folder gets them byte for byte.
+//! The files are kept exactly as read, so that checkpoint folders get identical copies.
 
 pub mod chat;
 pub mod stop;
@@ -17,7 +17,7 @@ use serde_json::Value;
 use std::path::Path;
 use tokenizers::Tokenizer;
 
-/// Files that tell other programs how a model reads text. `generation_config.json` is left to the checkpoint.
+/// Files with which other programs tokenize and prompt a model. The checkpoint writes `generation_config.json` itself.
 const FILES: [&str; 7] = [
     "tokenizer.json",
     "tokenizer_config.json",
@@ -28,19 +28,19 @@ const FILES: [&str; 7] = [
     "merges.txt",
 ];
 
-/// Most bytes of one of them.
+/// Maximum size of each of these files, in bytes.
 const LARGEST_FILE: u64 = 1 << 30;
 
-/// Token ids from here on are refused: a model has a row of weights for each id below its largest.
+/// Token ids from this value on are rejected: a model has one row of weights for each id up to its largest.
 const LARGEST_VOCABULARY: u32 = 1 << 24;
 
 /// Tokenizer, chat template and special tokens of one model.
 #[derive(Debug, Clone)]
 pub struct Language {
-    /// The tokenizer's file, for messages.
+    /// The path of the tokenizer file, for messages.
     place: String,
     tokenizer: Tokenizer,
-    /// Absent in a base model's folder.
+    /// `None` for a base model's folder without a template.
     template: Option<ChatTemplate>,
     stop: Vec<u32>,
     stop_texts: StopTexts,
@@ -50,15 +50,15 @@ pub struct Language {
 }
 
 impl Language {
-    /// Reads a model folder. Completions end at the tokens that `generation_config.json`, `config.json`
-    /// or the tokenizer name, at the added tokens that `stop` names, and where they contain another text of `stop`.
+    /// Reads a model folder. Completions end at the tokens that `generation_config.json`, `config.json` or the
+    /// tokenizer name, at added tokens listed in `stop`, and where they contain any other text in `stop`.
     ///
     /// # Errors
-    /// Bad input naming the folder or file: no tokenizer, no template, no end token, an empty text.
+    /// Bad input that names the folder or file: no tokenizer, no template, no end token, or an empty stop text.
     pub fn open(folder: &Path, stop: &[String]) -> anyhow::Result<Self> {
         let mut language = Self::read(folder, stop)?;
         if language.template.is_none() {
-            // There is none, and this says so.
+            // There is no template; this call returns the error that says so.
             language.template = Some(ChatTemplate::open(folder)?);
         }
         if language.stop.is_empty() && language.stop_texts.is_empty() {
@@ -70,11 +70,11 @@ impl Language {
         Ok(language)
     }
 
-    /// [`Language::open`] for any model, a base model without template or end token included: it is
-    /// asked in plain text and stops at its limit.
+    /// [`Language::open`] for any model, including a base model without a template or end token. Such a model is
+    /// prompted with plain text and stops at the length limit.
     ///
     /// # Errors
-    /// Bad input naming the folder or file: no tokenizer, an empty text.
+    /// Bad input that names the folder or file: no tokenizer, or an empty stop text.
     pub fn read(folder: &Path, stop: &[String]) -> anyhow::Result<Self> {
         if !folder.is_dir() {
             bad_input!(
@@ -113,7 +113,7 @@ impl Language {
         Ok(language)
     }
 
-    /// A language from its files' contents.
+    /// A language from the contents of its files.
     ///
     /// # Errors
     /// Same as [`Language::open`].
@@ -142,8 +142,8 @@ impl Language {
             stop.iter().partition(|text| added.contains_key(text.as_str()));
         ends.extend(tokens.into_iter().map(|text| added[text.as_str()]));
         let stop_texts = StopTexts::new("task.stop", texts.into_iter().cloned().collect())?;
-        // What the chat template ends a turn with comes first: a demonstration ends with it. The first of
-        // `eos_token_id` may be the end of a whole text (Llama's instruct models).
+        // The token with which the chat template ends a turn comes first, because demonstrations end with it. The
+        // first `eos_token_id` may be the end of a whole text (Llama's instruct models).
         if let Some(end) = template.as_ref().and_then(|t| turn_end(&tokenizer, t, &ends)) {
             ends.insert(0, end);
         }
@@ -166,11 +166,11 @@ impl Language {
         })
     }
 
-    /// A prompt's token ids: the conversation as the chat template renders it, up to where the answer begins. Without a
-    /// template the messages' texts, with the special tokens that the tokenizer adds.
+    /// A prompt's token ids: the conversation rendered by the chat template, with the generation prompt. Without a
+    /// template, the messages' texts with the special tokens that the tokenizer adds.
     ///
     /// # Errors
-    /// What the template raises or the tokenizer reports.
+    /// Errors from the template or the tokenizer.
     pub fn prompt(&self, messages: &[Message], thinking: Option<bool>) -> anyhow::Result<Vec<u32>> {
         if let Some(template) = &self.template {
             let options = ChatOptions { enable_thinking: thinking, ..ChatOptions::default() };
@@ -179,7 +179,7 @@ impl Language {
         self.plain(&messages.iter().map(|m| m.content.as_str()).collect::<Vec<_>>().join("\n\n"))
     }
 
-    /// Token ids of a text to be continued, with the special tokens that the tokenizer adds.
+    /// Token ids of a text to be continued, including the special tokens that the tokenizer adds.
     ///
     /// # Errors
     /// Errors from the tokenizer.
@@ -192,8 +192,8 @@ impl Language {
         self.template.is_some()
     }
 
-    /// Token ids of a text, special tokens written in it included and none added: the template wrote
-    /// the beginning-of-sequence token where the model wants one.
+    /// Token ids of a text. Special tokens in the text are recognised, and none are added: the template has already
+    /// written the beginning-of-sequence token if the model needs one.
     ///
     /// # Errors
     /// Errors from the tokenizer.
@@ -205,12 +205,12 @@ impl Language {
         encode(&self.tokenizer, text, special).with_context(|| self.place.clone()).or_bad_input()
     }
 
-    /// Token ids as text, special tokens included.
+    /// Token ids as text, including special tokens.
     pub fn text(&self, tokens: &[u32]) -> String {
         decode(&self.tokenizer, tokens, true).unwrap_or_else(|e| format!("<not text: {e}>"))
     }
 
-    /// A completion as its verifier reads it: without special tokens, up to its end token or stop text.
+    /// A completion as text for its verifier: without special tokens, up to its end token or stop text.
     ///
     /// # Errors
     /// Errors from the tokenizer.
@@ -224,12 +224,12 @@ impl Language {
         &self.stop_texts
     }
 
-    /// Whether the last token of a completion brought a stop text to its end.
+    /// Whether the last token of a completion completed a stop text.
     pub fn ended(&self, completion: &[u32]) -> bool {
         self.stop_texts.ended(&self.tokenizer, completion)
     }
 
-    /// A worked answer as a completion: its tokens, then what ends it.
+    /// A worked answer as a completion: its tokens, followed by the end token.
     ///
     /// # Errors
     /// Errors from the tokenizer.
@@ -243,41 +243,41 @@ impl Language {
         Ok(tokens)
     }
 
-    /// Tokens that end a completion, the model's own first.
+    /// Tokens that end a completion, with the model's own first.
     pub fn stop_tokens(&self) -> &[u32] {
         &self.stop
     }
 
-    /// The token that begins a sequence, where there is one.
+    /// The beginning-of-sequence token, if there is one.
     pub fn bos_token(&self) -> Option<u32> {
         self.bos
     }
 
-    /// The token for padding, where there is one.
+    /// The padding token, if there is one.
     pub fn pad_token(&self) -> Option<u32> {
         self.pad
     }
 
-    /// Size of the vocabulary, added tokens included.
+    /// Vocabulary size, including added tokens.
     pub fn vocab_size(&self) -> usize {
-        // Ids may have gaps; a model must hold the largest.
+        // Ids may have gaps; a model needs a row for the largest.
         self.tokenizer.get_vocab(true).values().max().map_or(0, |&id| id as usize + 1)
     }
 
-    /// Writes the files into a folder, byte for byte.
+    /// Writes identical copies of the files to a folder.
     ///
     /// # Errors
-    /// Naming the file that couldn't be written.
+    /// An I/O error that names the file.
     pub fn write(&self, folder: &Path) -> anyhow::Result<()> {
         self.files.iter().try_for_each(|(name, bytes)| write_whole(&folder.join(name), bytes))
     }
 }
 
-/// The tokenizer of a `tokenizer.json`, tried once: a file may parse and yet make the library panic at any text.
+/// Parses a `tokenizer.json` and tries it once, because a file may parse and then make the library panic on any text.
 fn tokenizer(json: Vec<u8>) -> anyhow::Result<Tokenizer> {
     confined::run(Limits::for_file(json.len() as u64), move || {
         let mut tokenizer = Tokenizer::from_bytes(&json).map_err(|e| anyhow::anyhow!("{e}"))?;
-        // A file may ask for cut or padded prompts; a prompt here is the whole text and nothing else.
+        // The file may enable truncation or padding; prompts here are always complete and unpadded.
         tokenizer.with_padding(None);
         tokenizer.with_truncation(None).map_err(|e| anyhow::anyhow!("{e}"))?;
         let largest = tokenizer.get_vocab(true).values().max().copied().unwrap_or(0);
@@ -285,7 +285,7 @@ fn tokenizer(json: Vec<u8>) -> anyhow::Result<Tokenizer> {
             anyhow::bail!("found the token id {largest}, wanted ids below {LARGEST_VOCABULARY}");
         }
         for text in ["", "2 + 2 = 4.\n\nSo it is.", " \u{df}\u{6f22}\u{1f642}\0"] {
-            // A text that a vocabulary can't express is no fault of the file.
+            // A text that the vocabulary can't express isn't an error in the file.
             if let Ok(encoding) = tokenizer.encode_fast(text, true) {
                 let _ = tokenizer.decode(encoding.get_ids(), false);
             }
@@ -305,13 +305,13 @@ fn encode(tokenizer: &Tokenizer, text: &str, special: bool) -> anyhow::Result<Ve
     })
 }
 
-/// `special`: with the special tokens' texts.
+/// `special`: keep the text of special tokens.
 pub(super) fn decode(tokenizer: &Tokenizer, tokens: &[u32], special: bool) -> anyhow::Result<String> {
     confined::catch(|| tokenizer.decode(tokens, !special).map_err(|e| anyhow::anyhow!("{e}")))
         .context("tokenizer")
 }
 
-/// The first of `ends` that the chat template writes behind an answer.
+/// The first of `ends` that the chat template writes after an answer.
 fn turn_end(tokenizer: &Tokenizer, template: &ChatTemplate, ends: &[u32]) -> Option<u32> {
     const ANSWER: &str = "fgrpoanswer";
     let messages = [Message::new("user", "question"), Message::new("assistant", ANSWER)];
@@ -330,7 +330,7 @@ fn answer(tokenizer: &Tokenizer, completion: &[u32], stop: &StopTexts) -> anyhow
     if stop.is_empty() {
         return Ok(plain);
     }
-    // A text may name a special token, so it is looked for with those in place.
+    // A stop text may name a special token, so search with special tokens included.
     let whole = decode(tokenizer, completion, true)?;
     let mut cut = stop.cut(&whole).to_owned();
     if cut.len() == whole.len() {
@@ -342,7 +342,7 @@ fn answer(tokenizer: &Tokenizer, completion: &[u32], stop: &StopTexts) -> anyhow
     Ok(cut)
 }
 
-/// `eos_token_id` of a JSON file, one or several; none where there is no such file.
+/// `eos_token_id` of a JSON file, one or several; empty if there is no such file.
 fn end_ids(path: &Path) -> anyhow::Result<Vec<u32>> {
     let bytes = match input::read(path, input::SETTINGS) {
         Ok(bytes) => bytes,

@@ -1,12 +1,12 @@
-//! Third-party code on files that may be damaged or hostile: on a thread of its own, with bounded memory and time,
-//! where a panic is an error.
+//! Runs third-party code on files that may be damaged or hostile: on its own thread, with limits on memory and time. A
+//! panic becomes an error.
 //!
-//! A template engine or a parser of a binary format may panic, allocate without end, or never return. Here each of
-//! these becomes a message, and the caller names the file.
+//! A template engine or a parser of a binary format may panic, allocate without limit, or never return. Here each of
+//! these becomes an error message, to which the caller adds the file name.
 //!
-//! How memory is bounded: the program's allocator counts what a confined thread holds. A thread that goes over its
-//! limit stops inside that allocation and never goes on. What it held stays until the program ends, which follows
-//! soon: its input is refused. Threads that the work starts itself are not counted.
+//! The program's allocator counts the memory of a confined thread. A thread that exceeds its limit stops inside that
+//! allocation and never continues. Its memory isn't freed, but the program ends soon after, because it rejects the
+//! input. Threads that the work itself starts aren't counted.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::any::Any;
@@ -20,20 +20,21 @@ use std::time::Duration;
 #[cfg(not(panic = "unwind"))]
 compile_error!("a panic on bad input must become an error, which needs panic = \"unwind\"");
 
-/// What a piece of work may take.
+/// Limits for a piece of work.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Bytes that it may hold at a time.
+    /// Maximum memory at any time, in bytes.
     pub memory: usize,
-    /// How long it may run. Time in which the whole program is stopped doesn't count.
+    /// Time limit. Time in which the whole program is suspended doesn't count.
     pub time: Duration,
-    /// Bytes of its stack; only what is used is taken.
+    /// Stack size in bytes; only used pages take memory.
     pub stack: usize,
 }
 
 impl Limits {
-    /// For reading a file of `bytes` bytes: honest files, compressed ones included, take some ten times their size,
-    /// and less than a second per megabyte. Never more memory than the machine has left.
+    /// Limits for reading a file of `bytes` bytes. Valid files, even compressed ones, take about ten times their size
+    /// in memory, and less than a second per megabyte. The memory limit never exceeds the memory available on the
+    /// machine.
     pub fn for_file(bytes: u64) -> Self {
         let there = crate::io::machine::available().unwrap_or(u64::MAX);
         let memory = bytes.saturating_mul(100).saturating_add(1 << 30).min(there);
@@ -45,10 +46,10 @@ impl Limits {
     }
 }
 
-/// Runs `work` on a thread of its own within the limits.
+/// Runs `work` on its own thread within the limits.
 ///
 /// # Errors
-/// What `work` fails with, or that it panicked, took too much memory or took too long.
+/// Errors from `work`, or a panic, too much memory or too much time.
 pub fn run<T: Send + 'static>(
     limits: Limits,
     work: impl FnOnce() -> anyhow::Result<T> + Send + 'static,
@@ -61,7 +62,7 @@ pub fn run<T: Send + 'static>(
         // The caller may have given up.
         let _ = sender.send(result);
     })?;
-    // Ticks, not a clock: a program that was suspended goes on where it was.
+    // Counts ticks instead of reading a clock, so that a suspended program doesn't time out.
     const TICK: Duration = Duration::from_millis(20);
     let mut left = limits.time;
     loop {
@@ -80,10 +81,10 @@ pub fn run<T: Send + 'static>(
     }
 }
 
-/// Runs `work` where it is; a panic in it is an error and prints nothing.
+/// Runs `work` on this thread; a panic becomes an error and prints nothing.
 ///
 /// # Errors
-/// What `work` fails with, or the panic's message.
+/// Errors from `work`, or the panic's message.
 pub fn catch<T>(work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -109,13 +110,13 @@ fn words(panic: &(dyn Any + Send)) -> String {
 }
 
 thread_local! {
-    /// Whether panics of this thread are told to the caller alone.
+    /// Whether panics of this thread are reported only to the caller.
     static QUIET: Cell<bool> = const { Cell::new(false) };
-    /// Bytes that this thread may still take, and what says that it wanted more; null: as many as there are.
+    /// Bytes that this thread may still allocate, and the flag for exceeding them; null: no limit.
     static LEFT: Cell<(isize, *const AtomicBool)> = const { Cell::new((0, std::ptr::null())) };
 }
 
-/// Runs `work` with this thread's memory counted.
+/// Runs `work` and counts this thread's memory.
 fn counted<T>(excess: &AtomicBool, memory: usize, work: impl FnOnce() -> T) -> T {
     LEFT.set((isize::try_from(memory).unwrap_or(isize::MAX), excess));
     let result = work();
@@ -123,7 +124,7 @@ fn counted<T>(excess: &AtomicBool, memory: usize, work: impl FnOnce() -> T) -> T
     result
 }
 
-/// The system's allocator, which counts the memory of confined threads.
+/// The system allocator, with the memory of confined threads counted.
 #[derive(Debug)]
 pub struct Counting;
 
@@ -146,11 +147,11 @@ impl Counting {
     }
 }
 
-// SAFETY: each method hands over to the system's allocator as it was called, or doesn't return.
+// SAFETY: each method passes its call on to the system allocator, or doesn't return.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         Self::take(layout.size() as isize);
-        // SAFETY: the caller's duties are those of the system's allocator.
+        // SAFETY: the caller's obligations are those of the system allocator.
         unsafe { System.alloc(layout) }
     }
 

@@ -1,4 +1,4 @@
-//! Files that are whole or absent, and line files that survive a kill.
+//! Files that are either complete or absent, and line files that survive a kill.
 
 use crate::bad_input;
 use crate::io::input;
@@ -11,10 +11,10 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use tempfile::{NamedTempFile, TempDir};
 
-/// Opens a file for reading; one whose name ends in `.gz` or `.zst` is decompressed on the way.
+/// Opens a file for reading; a `.gz` or `.zst` file is decompressed while reading.
 ///
 /// # Errors
-/// As [`input::open`]; reading fails where the file isn't what its name says.
+/// Same as [`input::open`]; reading fails if the content doesn't match the extension.
 pub fn open(path: &Path) -> std::io::Result<Box<dyn Read + Send>> {
     let file = input::open(path)?;
     Ok(match compression(path) {
@@ -24,7 +24,7 @@ pub fn open(path: &Path) -> std::io::Result<Box<dyn Read + Send>> {
     })
 }
 
-/// How a file is compressed, by its name.
+/// The compression of a file, by its name.
 enum Compression {
     Gzip,
     Zstd,
@@ -43,19 +43,19 @@ pub fn is_compressed(path: &Path) -> bool {
     compression(path).is_some()
 }
 
-/// The name of a file without its endings: `train` of `train.jsonl.gz`.
+/// A file name without its extensions: `train` for `train.jsonl.gz`.
 pub fn stem(path: &Path) -> String {
     let plain = if is_compressed(path) { path.with_extension("") } else { path.to_owned() };
     plain.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// How the temporary files of [`write_whole`] are called. One that a kill left behind is no result.
+/// Name prefix of the temporary files of [`write_whole`]. A file left over from a kill isn't a result.
 pub const PARTIAL: &str = ".partial-";
 
-/// Writes `bytes` under a temporary name, syncs, and renames: a reader sees the old file or the new.
+/// Writes `bytes` to a temporary file, syncs and renames it, so readers see either the old file or the new one.
 ///
 /// # Errors
-/// Naming the file, for a folder that can't be written or a disk that is full.
+/// An I/O error that names the file.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let folder = parent(path);
     let mut file = partial_file(folder).with_context(|| format!("writing {}", path.display()))?;
@@ -63,12 +63,12 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
         .and_then(|()| file.as_file().sync_all())
         .with_context(|| format!("writing {}", path.display()))?;
     file.persist(path).map_err(|e| e.error).with_context(|| format!("writing {}", path.display()))?;
-    // Not every file system syncs folders; where it doesn't, the file is there all the same.
+    // Some file systems can't sync folders; the file exists anyway.
     let _ = sync_folder(folder);
     Ok(())
 }
 
-/// Copies a file and syncs it, into a folder that is being prepared.
+/// Copies a file into a folder that is being prepared, and syncs it.
 ///
 /// # Errors
 /// An I/O error that names the file.
@@ -78,22 +78,22 @@ pub fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
         .with_context(|| format!("copying {} to {}", from.display(), to.display()))
 }
 
-/// The folder that a path lies in.
+/// The parent folder of a path.
 fn parent(path: &Path) -> &Path {
     path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// A file in `folder` with a temporary name of its own, locked while it is open: [`clear_partial`] passes over it.
+/// A file in `folder` with a unique temporary name. It is locked while open, so [`clear_partial`] skips it.
 ///
 /// # Errors
-/// When the folder can't be written.
+/// If the folder isn't writable.
 pub fn partial_file(folder: &Path) -> std::io::Result<NamedTempFile> {
     loop {
-        // Temporary files are private to their owner; a result is for everyone that the umask lets in.
+        // Temporary files are private to their owner; results get the umask's permissions.
         let mut builder = tempfile::Builder::new();
         builder.permissions(std::fs::Permissions::from_mode(0o666));
         let file = builder.prefix(PARTIAL).tempfile_in(folder)?;
-        // Where there are no locks, nobody can get one and take the file for debris.
+        // Without file locks, no process can lock the file and mistake it for a leftover.
         let _ = file.as_file().lock();
         if file.as_file().metadata()?.nlink() > 0 {
             return Ok(file);
@@ -101,11 +101,11 @@ pub fn partial_file(folder: &Path) -> std::io::Result<NamedTempFile> {
     }
 }
 
-/// A folder with a temporary name of its own, removed when dropped; locked while it is being filled.
+/// A folder with a unique temporary name, deleted when dropped. It is locked while it is being filled.
 #[derive(Debug)]
 struct PartialFolder {
     folder: TempDir,
-    // Held for its lock.
+    // Kept open for its lock.
     _lock: File,
 }
 
@@ -124,7 +124,7 @@ impl PartialFolder {
     }
 }
 
-/// Whether an open file or folder is still the one that `path` names.
+/// Whether `path` still refers to this open file or folder.
 pub fn same_file(open: &File, path: &Path) -> bool {
     let identity = |m: std::fs::Metadata| (m.dev(), m.ino());
     match (open.metadata(), std::fs::metadata(path)) {
@@ -133,7 +133,7 @@ pub fn same_file(open: &File, path: &Path) -> bool {
     }
 }
 
-/// Removes what killed processes left in `folder` under temporary names; what a living one fills stays.
+/// Deletes temporary files and folders of killed processes in `folder`; those of running processes remain.
 pub fn clear_partial(folder: &Path) {
     clear(folder, PARTIAL);
 }
@@ -147,25 +147,25 @@ fn clear(folder: &Path, prefix: &str) {
         let path = entry.path();
         let Ok(lock) = File::open(&path) else { continue };
         if lock.try_lock().is_ok() {
-            // Debris that can't be removed harms nobody.
+            // A leftover that can't be deleted does no harm.
             let _ = if path.is_dir() { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
         }
     }
 }
 
-/// What [`publish`] does with a folder that has the name already.
+/// What [`publish`] does if a folder with the name exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Existing {
-    /// It stays, and the new one is dropped: another process was first with the same contents.
+    /// Keep it and drop the new one: another process was first with the same contents.
     Keep,
-    /// The new one takes its place.
+    /// Replace it.
     Replace,
 }
 
-/// Fills a temporary folder, syncs it and gives it its name. Any number of processes may do so at once.
+/// Fills a temporary folder, syncs it and renames it. Safe for concurrent processes.
 ///
 /// # Errors
-/// Those of `fill` and of the file system; nothing half-written bears the name.
+/// Errors from `fill` and I/O errors; an incomplete folder never gets the final name.
 pub fn publish(
     folder: &Path,
     name: &str,
@@ -175,7 +175,7 @@ pub fn publish(
     prepare(folder, name, fill)?.publish(existing)
 }
 
-/// A folder that is whole and on the disk, but doesn't bear its name yet. Dropping it removes it.
+/// A complete, synced folder that doesn't have its final name yet. Dropping it deletes it.
 #[derive(Debug)]
 #[must_use]
 pub struct Prepared {
@@ -187,13 +187,13 @@ pub struct Prepared {
 /// Fills a temporary folder and syncs it.
 ///
 /// # Errors
-/// Those of `fill` and of the file system.
+/// Errors from `fill` and I/O errors.
 pub fn prepare(
     folder: &Path,
     name: &str,
     fill: impl FnOnce(&Path) -> anyhow::Result<()>,
 ) -> anyhow::Result<Prepared> {
-    // Not its parents: they would come back where a run folder was moved away.
+    // Doesn't create parent folders, which would recreate a run folder at its old place after a move.
     match std::fs::create_dir(folder) {
         Err(e) if e.kind() != ErrorKind::AlreadyExists => {
             Err(e).with_context(|| format!("creating {}", folder.display()))?;
@@ -208,10 +208,10 @@ pub fn prepare(
 }
 
 impl Prepared {
-    /// Gives the folder its name.
+    /// Gives the folder its final name.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// I/O errors.
     pub fn publish(self, existing: Existing) -> anyhow::Result<PathBuf> {
         let Self { partial, folder, name } = self;
         let path = folder.join(name);
@@ -229,7 +229,7 @@ impl Prepared {
     }
 }
 
-/// Removes a folder: it loses its name first, so that a kill leaves no part of it under that name.
+/// Deletes a folder. It is renamed first, so a kill never leaves an incomplete folder under its name.
 ///
 /// # Errors
 /// An I/O error that names the folder.
@@ -238,23 +238,23 @@ pub fn remove_folder(path: &Path) -> anyhow::Result<()> {
     aside.folder.close().with_context(|| format!("removing {}", path.display()))
 }
 
-/// Gives a folder a temporary name; dropping the result removes it.
+/// Gives a folder a temporary name; dropping the result deletes it.
 fn set_aside(path: &Path) -> anyhow::Result<PartialFolder> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let context = || format!("removing {}", path.display());
     let aside = PartialFolder::create(parent(path), &name).with_context(context)?;
-    // A folder may be renamed to an empty one.
+    // A rename may replace an empty folder.
     std::fs::rename(path, aside.folder.path()).with_context(context)?;
     Ok(aside)
 }
 
-/// The file that [`lock`] holds.
+/// The lock file used by [`lock`].
 const LOCK: &str = "lock";
 
-/// Locks a folder against other processes, until the result is dropped.
+/// Locks a folder against other processes until the result is dropped.
 ///
 /// # Errors
-/// Bad input where another process holds it, naming that one; otherwise naming the file.
+/// Bad input if another process holds the lock (the message names it); otherwise an I/O error that names the file.
 pub fn lock(folder: &Path) -> anyhow::Result<File> {
     let path = folder.join(LOCK);
     let mut file = File::options()
@@ -284,10 +284,10 @@ pub fn lock(folder: &Path) -> anyhow::Result<File> {
     }
 }
 
-/// A file in the folder that is neither its lock nor left behind by a kill within [`write_whole`].
+/// A file in the folder that is neither the lock file nor a leftover of [`write_whole`].
 ///
 /// # Errors
-/// Naming the folder, when it can't be read.
+/// An I/O error that names the folder.
 pub fn stray_file(folder: &Path) -> anyhow::Result<Option<PathBuf>> {
     let entries = std::fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))?;
     let strays = entries.flatten().map(|e| e.file_name());
@@ -302,10 +302,10 @@ pub struct JsonLines {
 }
 
 impl JsonLines {
-    /// Opens or creates the file. A torn last line, left by a kill, is cut off.
+    /// Opens or creates the file. A torn last line, left by a kill, is removed.
     ///
     /// # Errors
-    /// Naming the file, when it can't be read or written.
+    /// An I/O error that names the file.
     pub fn append(path: &Path) -> anyhow::Result<Self> {
         let context = || format!("opening {}", path.display());
         let file = OpenOptions::new()
@@ -333,29 +333,29 @@ impl JsonLines {
         Ok(Self { path: path.to_owned(), file })
     }
 
-    /// Appends one line in a single write.
+    /// Appends one line with a single write.
     ///
     /// # Errors
-    /// Naming the file, when the disk is full.
+    /// An I/O error that names the file.
     pub fn push<T: Serialize>(&mut self, line: &T) -> anyhow::Result<()> {
         let mut bytes = serde_json::to_vec(line)?;
         bytes.push(b'\n');
         self.file.write_all(&bytes).with_context(|| format!("writing {}", self.path.display()))
     }
 
-    /// Brings every line to the disk, before something that refers to them is written.
+    /// Syncs the file, before anything that refers to its lines is written.
     ///
     /// # Errors
-    /// Naming the file, when the disk refuses.
+    /// An I/O error that names the file.
     pub fn sync(&self) -> anyhow::Result<()> {
         self.file.sync_data().with_context(|| format!("writing {}", self.path.display()))
     }
 }
 
-/// Reads the whole lines of a JSON-lines file; a missing file is empty, a torn last line is left out.
+/// Reads the complete lines of a JSON-lines file. A missing file counts as empty, and a torn last line is skipped.
 ///
 /// # Errors
-/// Naming file and line, for a line that isn't the JSON expected.
+/// An error that names file and line, if a line doesn't have the expected format.
 pub fn read_lines<T: DeserializeOwned>(path: &Path) -> anyhow::Result<Vec<T>> {
     let bytes = match std::fs::read(path) {
         Ok(bytes) => bytes,
@@ -373,11 +373,11 @@ pub fn read_lines<T: DeserializeOwned>(path: &Path) -> anyhow::Result<Vec<T>> {
         .collect()
 }
 
-/// Keeps the lines that `keep` accepts, as they are, and drops the rest; the file is changed whole or not at all.
-/// A line that is no JSON, as a power cut leaves them, is dropped too. Returns the numbers of those, from 1.
+/// Keeps the lines that `keep` accepts, unchanged, and drops the rest atomically. Lines that aren't JSON, as after a
+/// power failure, are dropped too; returns their numbers, from 1.
 ///
 /// # Errors
-/// Naming the file, when it can't be read or written.
+/// An I/O error that names the file.
 pub fn retain_lines(path: &Path, keep: impl Fn(&serde_json::Value) -> bool) -> anyhow::Result<Vec<usize>> {
     let bytes = match std::fs::read(path) {
         Ok(bytes) => bytes,
@@ -387,7 +387,7 @@ pub fn retain_lines(path: &Path, keep: impl Fn(&serde_json::Value) -> bool) -> a
     let (mut kept, mut unreadable) = (Vec::new(), Vec::new());
     for (i, line) in bytes.split_inclusive(|&b| b == b'\n').enumerate() {
         match serde_json::from_slice(line) {
-            // The last one may be torn.
+            // The last line may be torn.
             _ if line.last() != Some(&b'\n') || line.trim_ascii().is_empty() => {}
             Ok(value) if keep(&value) => kept.extend_from_slice(line),
             Ok(_) => {}
@@ -400,7 +400,7 @@ pub fn retain_lines(path: &Path, keep: impl Fn(&serde_json::Value) -> bool) -> a
     Ok(unreadable)
 }
 
-/// Syncs a folder, so that the names in it survive a power cut.
+/// Syncs a folder, so that the names in it survive a power failure.
 ///
 /// # Errors
 /// An I/O error that names the folder.

@@ -1,7 +1,7 @@
-//! Texts of others, as a terminal can be shown them.
+//! Makes text from other programs safe to print in a terminal.
 
-/// A text of somebody else's for a terminal: control characters but line ends and tabs as their escapes, so that it
-/// can't clear, rename or recolour what it is shown on.
+/// Escapes control characters except line ends and tabs, so that the text can't clear, rename or recolour the
+/// terminal.
 pub fn harmless(text: &str) -> String {
     let shown = |c: char| match c {
         '\n' | '\t' => c.to_string(),

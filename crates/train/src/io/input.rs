@@ -1,19 +1,19 @@
-//! Reading files that people name: regular ones, no larger than what they hold can be, line by line within bounds.
+//! Reads files named by the user: only regular files, up to a size limit, line by line within limits.
 
 use anyhow::Context;
 pub use fgrpo_nn::input::{SETTINGS, open, read, read_to_string};
 use std::io::{BufRead, Read};
 
-/// Most bytes of one line. Longer ones are no JSON line but a file of another kind.
+/// Maximum bytes of one line. A file with longer lines isn't JSON lines.
 pub const LINE: u64 = 256 << 20;
 
-/// Most bytes of one text that is put to a model: a million tokens, beyond any context.
+/// Maximum bytes of one text for a model: about a million tokens, beyond any context.
 pub const PROMPT: usize = 4 << 20;
 
-/// Reads the next line into `line`, with its end; `false` where there is none left.
+/// Reads the next line into `line`, including its line end; `false` at the end of the file.
 ///
 /// # Errors
-/// What the system says, or for a line of more than [`LINE`] bytes.
+/// I/O errors, or a line of more than [`LINE`] bytes.
 pub fn next_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> anyhow::Result<bool> {
     line.clear();
     let read = reader.by_ref().take(LINE).read_until(b'\n', line).context("cannot read")?;

@@ -1,19 +1,20 @@
-//! Ctrl-C, termination and a lost terminal: the first asks the work to save and stop, the second ends it.
+//! Ctrl-C, termination and hang-up: the first signal asks the work to save and stop, the second ends the program.
 //!
-//! A lost terminal that was ignored when the program started stays ignored, as under `nohup`. It often says so twice, and `timeout` sends its signal twice, so neither a hang-up nor a signal on the heels of the
-//! first one counts as the second.
+//! A hang-up signal that was ignored at program start stays ignored, as with `nohup`. A lost terminal often sends it
+//! twice, and `timeout` sends its signal twice. So a hang-up never counts as the second signal, nor does a signal that
+//! follows the first one immediately.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Milliseconds of the monotonic clock when the first signal came; 0 before.
+/// Time of the first signal in milliseconds of the monotonic clock; 0 if there was none.
 static ASKED: AtomicU64 = AtomicU64::new(0);
 static INSTALL: Once = Once::new();
 
-/// Within so many milliseconds a repeated signal is the same request.
+/// A signal repeated within this number of milliseconds counts as the same request.
 const SAME_REQUEST_MS: u64 = 100;
 
-/// Listens from now on. Calling it again does nothing.
+/// Installs the signal handlers. Later calls do nothing.
 pub fn listen() {
     INSTALL.call_once(|| {
         for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
@@ -35,15 +36,15 @@ pub fn listen() {
     });
 }
 
-/// Whether somebody asked to stop.
+/// Whether a stop was requested.
 pub fn asked() -> bool {
     ASKED.load(Ordering::SeqCst) > 0
 }
 
 extern "C" fn heard(signal: libc::c_int) {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: clock_gettime, poll, write and _exit may be called in a signal handler; the pointers are those
-    // of locals and of a constant.
+    // SAFETY: clock_gettime, poll, write and _exit are allowed in a signal handler; the pointers are to locals and to
+    // a constant.
     unsafe {
         libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now);
         let now = (now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000).max(1);
@@ -52,7 +53,7 @@ extern "C" fn heard(signal: libc::c_int) {
                 const TEXT: &[u8] = b"\nstopping after the work at hand; once more ends at once\n";
                 let errno = *errno();
                 let mut stderr = libc::pollfd { fd: 2, events: libc::POLLOUT, revents: 0 };
-                // A reader of stderr that has stalled must not hold up the stop.
+                // A blocked reader of stderr must not delay the stop.
                 if libc::poll(&mut stderr, 1, 0) == 1 {
                     libc::write(2, TEXT.as_ptr().cast(), TEXT.len());
                 }
@@ -66,10 +67,10 @@ extern "C" fn heard(signal: libc::c_int) {
     }
 }
 
-/// This thread's error number, which a signal handler has to leave as it was.
+/// This thread's errno, which a signal handler must preserve.
 unsafe fn errno() -> *mut libc::c_int {
     #[cfg(target_os = "linux")]
-    // SAFETY: always a valid pointer to this thread's own number.
+    // SAFETY: always a valid pointer to this thread's errno.
     return unsafe { libc::__errno_location() };
     #[cfg(not(target_os = "linux"))]
     // SAFETY: as above.

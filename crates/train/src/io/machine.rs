@@ -1,10 +1,10 @@
-//! What this machine and this process have of memory. Read from Linux's files; elsewhere nothing is known.
+//! Memory of this machine and this process, read from Linux's files; unknown on other systems.
 
 use crate::amounts::bytes;
 use crate::bad_input;
 
-/// Bytes that this program may still take: what the machine has left, or less where a control group or a limit on
-/// its address space bounds it.
+/// Bytes that this program may still allocate: the machine's available memory, or less if a control group or an
+/// address-space limit applies.
 pub fn available() -> Option<u64> {
     let machine = field("/proc/meminfo", "MemAvailable:")?;
     let number = |path: &str| std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
@@ -14,10 +14,10 @@ pub fn available() -> Option<u64> {
     [group, own_limit()].into_iter().flatten().chain([machine]).min()
 }
 
-/// What a limit on the address space (`ulimit -v`) leaves this process; none without one.
+/// What an address-space limit (`ulimit -v`) leaves for this process; `None` if there is no limit.
 fn own_limit() -> Option<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: writes into a place of our own.
+    // SAFETY: writes to a local variable.
     let found = unsafe { libc::getrlimit(libc::RLIMIT_AS, &mut limit) } == 0;
     if !found || limit.rlim_cur == libc::RLIM_INFINITY {
         return None;
@@ -25,10 +25,10 @@ fn own_limit() -> Option<u64> {
     Some(limit.rlim_cur.saturating_sub(field("/proc/self/status", "VmSize:")?))
 }
 
-/// Refuses a model whose parameters, at `each` bytes, take more memory than the machine has left, before any is taken.
+/// Fails before allocation if a model's parameters, with `each` bytes each, need more memory than is available.
 ///
 /// # Errors
-/// Bad input: what sizes it, what it takes, and what there is.
+/// Bad input: the message says what determines the size, the memory needed and the memory available.
 pub fn fits(what: &str, parameters: u64, each: u64) -> anyhow::Result<()> {
     let needed = parameters.saturating_mul(each);
     match available() {
@@ -41,17 +41,17 @@ pub fn fits(what: &str, parameters: u64, each: u64) -> anyhow::Result<()> {
     }
 }
 
-/// Bytes that this process holds now.
+/// Current memory of this process, in bytes.
 pub fn resident() -> Option<u64> {
     field("/proc/self/status", "VmRSS:")
 }
 
-/// The most bytes that this process has held.
+/// Peak memory of this process, in bytes.
 pub fn peak() -> Option<u64> {
     field("/proc/self/status", "VmHWM:")
 }
 
-/// A line `Name:   123 kB`.
+/// Parses a line `Name:   123 kB`.
 fn field(path: &str, name: &str) -> Option<u64> {
     let text = std::fs::read_to_string(path).ok()?;
     let value = text.lines().find_map(|line| line.strip_prefix(name))?;

@@ -1,15 +1,15 @@
-//! Work on a stream of batches by many threads, results in the order of the input, in bounded
-//! memory: at most a fixed number of batches is anywhere between reader and writer.
+//! Processes a stream of batches on several threads, with results in input order. Memory is bounded: only a fixed
+//! number of batches is in progress.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{channel, sync_channel};
 use std::sync::{Mutex, PoisonError};
 
-/// Batches under way for each thread.
+/// Batches in progress per thread.
 const BATCHES_PER_THREAD: usize = 4;
 
-/// Applies `work` to every batch on `threads` threads and gives the results to `sink` in order.
-/// Reading stops at the first error of either end.
+/// Applies `work` to every batch on `threads` threads and passes the results to `sink` in order. Stops at the first
+/// error.
 ///
 /// # Errors
 /// The first error of `batches` or of `sink`.
@@ -26,7 +26,7 @@ where
 {
     let threads = threads.max(1);
     let under_way = threads * BATCHES_PER_THREAD;
-    // A permit travels with each batch and comes back when its result was written.
+    // A permit is taken for each batch and returned when its result is written.
     let (permit_back, permits) = sync_channel::<()>(under_way);
     for _ in 0..under_way {
         let _ = permit_back.send(());
@@ -40,7 +40,7 @@ where
             for (number, batch) in (0u64..).zip(batches) {
                 match batch {
                     Ok(batch) => {
-                        // The writer is gone, or the workers are: nothing more to do.
+                        // The writer or the workers have ended, so there is nothing left to do.
                         if permits.recv().is_err() || to_work.send((number, batch)).is_err() {
                             return;
                         }
@@ -54,7 +54,7 @@ where
         });
         for _ in 0..threads {
             let (queue, work, results_in) = (&queue, &work, results_in.clone());
-            // Verifiers recurse a little; a deep answer must not overflow a small stack.
+            // Verifiers are recursive; a deeply nested answer must not overflow a small stack.
             let worker = std::thread::Builder::new().stack_size(64 << 20);
             let spawned = worker.spawn_scoped(scope, move || {
                 loop {
@@ -68,7 +68,7 @@ where
             drop(spawned);
         }
         drop(results_in);
-        // Moved in here, so that an early return lets the other threads end.
+        // Moved here, so that an early return lets the other threads end.
         let (permit_back, results) = (permit_back, results);
         let mut waiting: BTreeMap<u64, R> = BTreeMap::new();
         let mut next = 0;
@@ -78,7 +78,7 @@ where
                 Ok((number, result)) => {
                     waiting.insert(number, result);
                 }
-                // What was read before the error is still written.
+                // Batches read before the error are still written.
                 Err(error) => failed = Some(error),
             }
             while let Some(result) = waiting.remove(&next) {
@@ -139,7 +139,7 @@ mod tests {
             },
         );
         assert_eq!(written, 300);
-        // The window, and the batch in the reader's hand.
+        // The batches in progress, plus the one that the reader holds.
         assert!(most <= 2 * BATCHES_PER_THREAD + 1, "{most}");
     }
 

@@ -1,8 +1,8 @@
-//! Programs of the user, each in a process group of its own, that never outlive this process.
+//! Runs the user's programs, each in its own process group, and ends them with this process.
 //!
-//! Dropping a group kills it with all its children. For a process that is killed itself, and so can drop nothing, a
-//! watchdog kills them: a small shell that hears of each group through a pipe and acts when the pipe closes. A
-//! program that moves its own children into other sessions has to end them itself.
+//! Dropping a group kills it with all its children. If this process is itself killed, a watchdog kills them: a small
+//! shell that learns of each group through a pipe and acts when the pipe closes. A program that moves its children
+//! into other sessions must end them itself.
 
 use crate::io::interrupt;
 use std::io::{self, Write};
@@ -12,8 +12,8 @@ use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// A number is a group to watch, one with a minus before it is done with. When the lines end, so has the process that
-/// wrote them. Signals to a whole job, as from a terminal, must not end the watch.
+/// Each line is a group to watch, or the negative of a group that has ended. The end of the input means that this
+/// process has ended. The watchdog ignores signals to a whole job, such as from a terminal.
 const WATCH: &str = r#"
 trap '' HUP INT TERM QUIT
 groups=
@@ -29,7 +29,7 @@ for g in $groups; do kill -s KILL -- "-$g"; done
 /// The pipe to this process's watchdog.
 static WATCHDOG: Mutex<Option<ChildStdin>> = Mutex::new(None);
 
-/// A program and its children. Dropping it kills them.
+/// A program and its children. Dropping it kills them all.
 #[derive(Debug)]
 pub struct ProcessGroup {
     child: Child,
@@ -40,33 +40,33 @@ impl ProcessGroup {
     /// Starts the program.
     ///
     /// # Errors
-    /// Where it, or the shell that watches, can't be started.
+    /// If the program or the watchdog shell can't be started.
     pub fn spawn(command: &mut Command) -> io::Result<Self> {
         let mut watchdog = WATCHDOG.lock().unwrap_or_else(|e| e.into_inner());
-        // An empty line says nothing, but not to a watchdog that was killed.
+        // An empty line means nothing, but writing it detects a watchdog that was killed.
         let mut known = watchdog.take();
         let pipe = match known.take_if(|pipe| pipe.write_all(b"\n").is_ok()) {
             Some(pipe) => pipe,
             None => watch()?,
         };
         let fd = pipe.as_raw_fd();
-        // SAFETY: between fork and exec only getpid and write are called, and nothing is allocated. The pipe is
-        // open until the lock is given back, after the exec.
+        // SAFETY: between fork and exec only getpid and write are called, and nothing is allocated. The pipe stays
+        // open until the lock is released, after the exec.
         unsafe { command.process_group(0).pre_exec(move || announce(fd)) };
         let child = command.spawn();
         *watchdog = Some(pipe);
         Ok(Self { child: child?, ended: false })
     }
 
-    /// The program itself.
+    /// The program's process.
     pub fn child(&mut self) -> &mut Child {
         &mut self.child
     }
 
-    /// Waits for the program's end; what it left in the background lives on. `None` when asked to stop before.
+    /// Waits until the program ends; its background processes keep running. `None` if asked to stop first.
     ///
     /// # Errors
-    /// Where the program can't be waited for.
+    /// If waiting fails.
     pub fn wait(mut self) -> io::Result<Option<ExitStatus>> {
         loop {
             if let Some(status) = self.child.try_wait()? {
@@ -100,12 +100,12 @@ impl Drop for ProcessGroup {
 fn watch() -> io::Result<ChildStdin> {
     let mut shell = Command::new("/bin/sh");
     shell.args(["-c", WATCH]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-    // In a group of its own, which a kill of this process's group doesn't reach.
+    // In its own group, so that killing this process's group doesn't kill it.
     let mut child = shell.process_group(0).spawn()?;
     child.stdin.take().ok_or_else(|| io::Error::other("no pipe to the watchdog"))
 }
 
-/// Tells the watchdog this process's number, in a line.
+/// Sends this process's number to the watchdog as a line.
 fn announce(watchdog: RawFd) -> io::Result<()> {
     // SAFETY: getpid has no arguments.
     let mut number = unsafe { libc::getpid() };
@@ -116,7 +116,7 @@ fn announce(watchdog: RawFd) -> io::Result<()> {
         line[at] = b'0' + (number % 10) as u8;
         number /= 10;
     }
-    // SAFETY: the pointer and the length are those of the rest of the array.
+    // SAFETY: the pointer and the length are from the rest of the array.
     let written = unsafe { libc::write(watchdog, line[at..].as_ptr().cast(), line.len() - at) };
     if written < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

@@ -1,12 +1,13 @@
-//! A client of OpenAI-compatible servers (vLLM, SGLang, llama.cpp, transformers): one request at a time
-//! with retries. Whoever wants concurrency calls it from several threads.
+//! A client for OpenAI-compatible servers (vLLM, SGLang, llama.cpp, transformers). It sends one request at a time,
+//! with retries; for concurrency, call it from several threads.
 //!
-//! What may pass is tried again with exponential, jittered waits: 408, 409, 425, 429 and 5xx, timeouts, connections
-//! refused or cut, answers that aren't JSON. Another 4xx is the caller's to mend and is returned as
-//! [`Failure::Refused`] at once. A failure is never an answer.
+//! Temporary failures are retried with exponential backoff and jitter: 408, 409, 425, 429 and 5xx, timeouts, refused
+//! or lost connections, answers that aren't JSON. Any other 4xx is returned at once as [`Failure::Refused`], because
+//! the caller must fix the request. A failure is never treated as an answer.
 //!
-//! Servers aren't trusted: redirects aren't followed, since another address would get the prompts and the key; an answer
-//! is read only as far as the request can explain; what a server says is printed without control characters and keys.
+//! Servers aren't trusted. Redirects aren't followed, because another address would receive the prompts and the key.
+//! The size of an answer is limited by what the request can produce. Messages from the server are printed without
+//! control characters and keys.
 
 pub mod sampling;
 
@@ -21,42 +22,42 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 use ureq::Agent;
 
-/// Bytes that any answer may have, whatever was asked.
+/// Smallest size limit of an answer in bytes, whatever the request.
 const LEAST_BODY: u64 = 1 << 20;
-/// Bytes of an answer for each generated token, and for each whose log-probability was asked for.
+/// Maximum bytes per generated token, and per token with log-probabilities.
 const TOKEN_BYTES: u64 = 512;
 const SCORED_TOKEN_BYTES: u64 = 2048;
-/// Bytes of an answer for each text that is embedded: 16,384 numbers.
+/// Maximum bytes per embedded text: 16,384 numbers.
 const EMBEDDING_BYTES: u64 = 16_384 * 32;
-/// Tokens that an answer may have where the request sets no limit.
+/// Maximum number of tokens in an answer if the request has no limit.
 const TOKENS: u64 = 32_768;
-/// Limit of one attempt to list the models, in seconds: nothing is generated for it.
+/// Timeout in seconds for listing the models, which needs no generation.
 const LIST_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How long and how often a request is tried.
+/// The retry policy of a request.
 #[derive(Debug, Clone, Copy)]
 pub struct RetryPolicy {
-    /// Limit of one attempt, from connecting to the last byte.
+    /// Timeout of one attempt, from connecting to the last byte.
     pub timeout: Duration,
-    /// Attempts after the first.
+    /// Number of retries.
     pub retries: u32,
-    /// Wait before the first retry; doubled for each further one.
+    /// Wait before the first retry; doubled for each further retry.
     pub first_wait: Duration,
-    /// Longest wait.
+    /// Maximum wait.
     pub longest_wait: Duration,
 }
 
 /// Why a request has no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// The server refuses this request and would do so again.
+    /// The server refused this request and would refuse it again.
     #[error("{url} answered {status}: {message}")]
     Refused {
         /// Address of the request.
         url: String,
         /// HTTP status.
         status: u16,
-        /// The server's own words.
+        /// The server's error message.
         message: String,
     },
     /// Every attempt failed.
@@ -66,21 +67,21 @@ pub enum Failure {
         url: String,
         /// Number of attempts.
         attempts: u32,
-        /// What the last one met.
+        /// Error of the last attempt.
         last: String,
-        /// Whether the last one was answered at all.
+        /// Whether the server answered the last attempt.
         answered: bool,
     },
-    /// The program is asked to stop.
+    /// The program was asked to stop.
     #[error("stopped")]
     Stopped,
 }
 
-/// The longest wait before a retry.
+/// Maximum wait before a retry.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 impl RetryPolicy {
-    /// From settings in seconds; waits grow up to 30 s.
+    /// From settings in seconds; the maximum wait is 30 s.
     pub fn of(timeout: f64, retries: u32, first_wait: f64) -> Self {
         Self {
             timeout: Duration::from_secs_f64(timeout),
@@ -91,32 +92,32 @@ impl RetryPolicy {
     }
 }
 
-/// A server's address, the key to it and the retry with it.
+/// A server's address and key, with the retry policy.
 #[derive(Debug, Clone)]
 pub struct Server {
     agent: Agent,
     base: String,
     key: Option<String>,
     retry: RetryPolicy,
-    /// Attempts that failed and were tried again.
+    /// Number of failed attempts that were retried.
     faults: Arc<AtomicU64>,
 }
 
-/// One failed attempt that may pass.
+/// One failed attempt that can be retried.
 struct Fault {
     what: String,
-    /// Whether it is an answer of the server.
+    /// Whether the server answered.
     answered: bool,
-    /// The server's own wish for the wait.
+    /// The wait that the server asked for.
     wait: Option<Duration>,
 }
 
 impl Server {
-    /// A client of the server at `url` (with or without `/v1`), with the key that the environment
-    /// variable `key_variable` holds.
+    /// A client for the server at `url` (with or without `/v1`), with the API key in the environment variable
+    /// `key_variable`.
     ///
     /// # Errors
-    /// Bad input: an address that isn't http or https, a named variable that isn't set.
+    /// Bad input: an address that isn't http or https, or a named variable that isn't set.
     pub fn new(url: &str, key_variable: Option<&str>, retry: RetryPolicy) -> anyhow::Result<Self> {
         check_address("--server", url)?;
         let trimmed = url.trim_end_matches('/');
@@ -137,35 +138,35 @@ impl Server {
             .max_idle_connections(256)
             .max_idle_connections_per_host(256);
         if ["127.", "localhost", "[::1]"].iter().any(|local| host.starts_with(local)) {
-            // A proxy of the environment doesn't know this machine's own servers.
+            // A proxy from the environment can't reach servers on this machine.
             config = config.proxy(None);
         }
         Ok(Self { agent: config.build().new_agent(), base, key, retry, faults: Arc::default() })
     }
 
-    /// Attempts that failed and were tried again so far.
+    /// Number of failed attempts that were retried so far.
     pub fn faults(&self) -> u64 {
         self.faults.load(Ordering::Relaxed)
     }
 
-    /// The address that paths are joined to, ending in `/v1`.
+    /// The base address, ending in `/v1`.
     pub fn base(&self) -> &str {
         &self.base
     }
 
-    /// The names of the served models. An unreachable server is tried for a few seconds only.
+    /// The names of the served models. Gives up on an unreachable server after a few seconds.
     ///
     /// # Errors
-    /// Bad input: nobody answers at the address, the key is missing or wrong, or there is no such list.
+    /// Bad input: no answer from the address, a missing or wrong key, or no list of models.
     pub fn models(&self) -> anyhow::Result<Vec<String>> {
         self.list().or_else(|failure| self.unlisted(failure))
     }
 
-    /// Whether anybody answers at the address, with whatever list of models there is: some servers have none, and some
-    /// fail over it and answer everything else.
+    /// Checks that a server answers at the address, whether or not it lists its models: some servers have no such
+    /// list, or fail on it, but answer everything else.
     ///
     /// # Errors
-    /// Bad input: nobody answers, or the key is missing or wrong.
+    /// Bad input: no answer, or a missing or wrong key.
     pub fn reach(&self) -> anyhow::Result<Vec<String>> {
         match self.list() {
             Ok(models) => Ok(models),
@@ -182,7 +183,7 @@ impl Server {
             timeout: self.retry.timeout.min(LIST_TIMEOUT),
             ..self.retry
         };
-        // A thread of its own, so that nobody who asked the program to stop waits for a server that hangs.
+        // On its own thread, so that a request to stop doesn't wait for a server that hangs.
         let (server, stop) = (self.clone(), Arc::new(AtomicBool::new(false)));
         let (send, receive) = mpsc::channel();
         let stopped = Arc::clone(&stop);
@@ -202,8 +203,8 @@ impl Server {
         Ok(answer["data"].as_array().map(names).unwrap_or_default())
     }
 
-    /// A server's words as they may be shown: without the key and without control characters, which could command
-    /// a terminal.
+    /// A server's message, safe for display: without the key and without control characters, which could control a
+    /// terminal.
     pub fn shown(&self, words: &str) -> String {
         harmless(&self.without_key(words)).replace(['\n', '\t'], " ")
     }
@@ -225,22 +226,22 @@ impl Server {
         }
     }
 
-    /// Posts `body` to `path` below the base address and returns the answer, trying again as long as
-    /// retry lasts. `salt` sets this request's jitter apart from others'.
+    /// Posts `body` to `path` below the base address and returns the answer, with retries. `salt` makes this request's
+    /// jitter different from that of others.
     ///
     /// # Errors
-    /// When the server refuses, retry ends, or `stop` is set.
+    /// If the server refuses, all retries fail, or `stop` is set.
     pub fn post(&self, path: &str, body: &Value, stop: &AtomicBool, salt: u64) -> Result<Value, Failure> {
         self.attempts(&format!("{}/{path}", self.base), Some(body), stop, salt, self.retry)
     }
 
-    /// Posts every (path, body) with at most `concurrency` under way and hands each answer to `done` on this
-    /// thread, in the order of their arrival. Ends early, without the rest, when `done` fails, or when the program is
-    /// asked to stop: `done` then gets [`Failure::Stopped`] for one request without an answer. Nobody waits for the
-    /// requests under way then: an answer may take as long as the retry with it.
+    /// Posts every (path, body) with at most `concurrency` requests at once, and passes each answer to `done` on this
+    /// thread, in order of arrival. Ends early if `done` fails, or if the program is asked to stop: `done` then gets
+    /// [`Failure::Stopped`] for one request without an answer. Pending requests aren't waited for, because an answer
+    /// may take as long as all retries.
     ///
     /// # Errors
-    /// What `done` returns.
+    /// Errors from `done`.
     pub fn post_all(
         &self,
         requests: &[(&str, Value)],
@@ -327,7 +328,7 @@ impl Server {
         }
     }
 
-    /// One attempt: the answer, a fault that may pass, or a refusal.
+    /// One attempt: the answer, a temporary failure, or a refusal.
     fn once(
         &self,
         url: &str,
@@ -401,7 +402,7 @@ impl Server {
         }
     }
 
-    /// The key as a bearer's; one that names its scheme, `Basic ...`, as it is.
+    /// The key as a bearer token; a key with its own scheme, `Basic ...`, is sent unchanged.
     fn authorised<T>(&self, request: ureq::RequestBuilder<T>) -> ureq::RequestBuilder<T> {
         match &self.key {
             Some(key) if key.starts_with("Basic ") => request.header("authorization", key),
@@ -411,8 +412,8 @@ impl Server {
     }
 }
 
-/// Refuses what is no address of a server, and one with a password in it: addresses are printed and kept.
-/// `name` is where the address comes from.
+/// Rejects anything that isn't a server address, and addresses with a password, because addresses are printed and
+/// stored. `name` says where the address comes from.
 ///
 /// # Errors
 /// Bad input.
@@ -431,8 +432,8 @@ pub fn check_address(name: &str, url: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Bytes that an answer to `body` may have: so many for each token, with or without its log-probability, or for each
-/// embedding, and for the prompt, which some servers repeat.
+/// Maximum bytes of an answer to `body`: a number for each token, with or without log-probabilities, or for each
+/// embedding, plus the prompt, which some servers repeat.
 fn longest_answer(body: &Value) -> u64 {
     let count = |name: &str| body[name].as_u64();
     let samples = count("n").unwrap_or(1).max(1);
@@ -454,7 +455,7 @@ fn longest_answer(body: &Value) -> u64 {
     LEAST_BODY.saturating_add(asked).saturating_add(samples.saturating_mul(prompt).saturating_mul(2))
 }
 
-/// Waits in short naps, so that a stop is heeded soon.
+/// Waits in short intervals, so that a stop takes effect soon.
 fn sleep(wait: Duration, stop: &AtomicBool) {
     let end = Instant::now() + wait;
     while !stop.load(Ordering::Relaxed) {
@@ -466,7 +467,7 @@ fn sleep(wait: Duration, stop: &AtomicBool) {
     }
 }
 
-/// The error message inside a server's answer, wherever it keeps it.
+/// The error message in a server's answer, in any of the usual places.
 fn message_of(text: &str) -> String {
     let value: Value = serde_json::from_str(text).unwrap_or(Value::Null);
     let candidates = [&value["error"]["message"], &value["error"], &value["message"], &value["detail"]];
@@ -508,7 +509,7 @@ mod tests {
                 let (mut stream, _) = listener.accept().unwrap();
                 let mut buffer = [0; 65536];
                 let mut seen = 0;
-                // The whole request: headers, then as many bytes as they say.
+                // Reads the whole request: headers, then the body with the length that they give.
                 loop {
                     let got = stream.read(&mut buffer[seen..]).unwrap();
                     seen += got;
@@ -523,7 +524,7 @@ mod tests {
                     }
                 }
                 served += 1;
-                // Whoever has read enough hangs up.
+                // A client that has read enough closes the connection.
                 let _ = stream.write_all(answer.as_bytes());
             }
             served
@@ -597,7 +598,7 @@ mod tests {
         let scored = asked(serde_json::json!({"messages": [], "max_tokens": 8192, "n": 8, "logprobs": 1}));
         assert!(scored > 2 * text);
         assert_eq!(asked(serde_json::json!({"n": u64::MAX, "max_tokens": u64::MAX})), u64::MAX);
-        // A body beyond it is a fault that says so.
+        // A longer body gives an error that says so.
         let body = format!("{{\"x\": \"{}\"}}", "y".repeat(2 << 20));
         let good =
             format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len());
@@ -627,7 +628,7 @@ mod tests {
 
     #[test]
     fn patience_ends_and_says_what_it_met() {
-        // Nobody listens on a port that was just given back.
+        // Nobody listens on a port that was just released.
         let url = format!("http://{}", TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap());
         let server = Server::new(&url, None, retry()).unwrap();
         let failure = server.post("x", &Value::Null, &AtomicBool::new(false), 1).unwrap_err();

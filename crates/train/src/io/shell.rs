@@ -1,6 +1,6 @@
-//! Words as a POSIX shell reads them back.
+//! Quotes words for a POSIX shell.
 
-/// A word, in quotes where a shell would read it as something else.
+/// A word, quoted if a shell would otherwise interpret it.
 pub fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_./=,:+@%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
@@ -9,7 +9,7 @@ pub fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// The command line of this process with `--resume`, to go on where it stopped.
+/// The command line of this process with `--resume` added, for continuing a stopped run.
 pub fn resuming_command() -> String {
     let own = std::env::args_os().map(|word| quoted(&word.to_string_lossy()));
     let mut words: Vec<String> = own.filter(|word| word != "--restart").collect();

@@ -1,12 +1,12 @@
-//! Chat templates, rendered as transformers renders them.
+//! Chat templates, rendered like in transformers.
 //!
-//! The template is Jinja with `trim_blocks` and `lstrip_blocks`, Python's string and list methods,
-//! loop controls, `raise_exception`, `strftime_now`, a `tojson` that writes like Python's
-//! `json.dumps`, and `{% generation %}` tags, which mark the assistant's words and render nothing.
-//! Departure from transformers: the date is a setting, so that a prompt doesn't change overnight.
+//! The template is Jinja with `trim_blocks` and `lstrip_blocks`, Python's string and list methods, loop controls,
+//! `raise_exception`, `strftime_now`, a `tojson` that writes like Python's `json.dumps`, and `{% generation %}` tags,
+//! which mark the assistant's text and render nothing. Difference from transformers: the date is a setting, so that a
+//! prompt doesn't change from day to day.
 //!
-//! A template is a program that came with a model. It runs within bounds of instructions, memory, time and output,
-//! which no honest template comes near.
+//! A template is a program that comes with a model. It runs with limits on instructions, memory, time and output, far
+//! above the needs of any real template.
 
 use crate::bad_input;
 use crate::failure::OrBadInput;
@@ -22,15 +22,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Most bytes of a template. The longest of published models has some 30,000.
+/// Maximum bytes of a template. The longest template of a published model has about 30,000.
 const SOURCE: u64 = 1 << 20;
 
-/// Instructions that a template may take, and more for each message. Qwen3's takes some 150 a message.
+/// Instruction limit of a template, plus a number for each message. Qwen3's takes about 150 per message.
 const INSTRUCTIONS: u64 = 50_000;
 const INSTRUCTIONS_PER_MESSAGE: u64 = 5_000;
 
-/// Bytes of stack for each instruction, since each may put a value into another, and values are dropped, compared
-/// and written recursively.
+/// Stack bytes per instruction: each instruction may nest a value in another, and values are dropped, compared and
+/// written recursively.
 const STACK_PER_INSTRUCTION: usize = 1 << 10;
 
 /// One message of a conversation.
@@ -38,27 +38,27 @@ const STACK_PER_INSTRUCTION: usize = 1 << 10;
 pub struct Message {
     /// `system`, `user` or `assistant`.
     pub role: String,
-    /// What it says.
+    /// Its text.
     pub content: String,
 }
 
 impl Message {
-    /// A message of this role.
+    /// A message with this role.
     pub fn new(role: &str, content: impl Into<String>) -> Self {
         Self { role: role.to_owned(), content: content.into() }
     }
 }
 
-/// What a template may ask for beside the messages.
+/// Template inputs besides the messages.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ChatOptions {
-    /// Begin the assistant's turn after the messages.
+    /// Whether to begin the assistant's turn after the messages.
     pub add_generation_prompt: bool,
-    /// Qwen3's switch between thinking and answering at once; absent: the template's own default.
+    /// Qwen3's switch for thinking; absent: the template's own default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enable_thinking: Option<bool>,
-    /// The date that `strftime_now` and `date_string` give, as YYYY-MM-DD.
+    /// The date for `strftime_now` and `date_string`, as YYYY-MM-DD.
     pub date: String,
 }
 
@@ -71,7 +71,7 @@ impl Default for ChatOptions {
 /// A model's chat template.
 #[derive(Debug, Clone)]
 pub struct ChatTemplate {
-    /// The file it stands in, for messages.
+    /// The path of its file, for messages.
     place: String,
     source: Arc<str>,
     bos: String,
@@ -82,7 +82,7 @@ impl ChatTemplate {
     /// Reads `chat_template.jinja`, or the template inside `tokenizer_config.json`.
     ///
     /// # Errors
-    /// Bad input naming the folder, where there is no template or several and none called default.
+    /// Bad input that names the folder, if there is no template, or if there are several and none is called default.
     pub fn open(folder: &Path) -> anyhow::Result<Self> {
         let config_path = folder.join("tokenizer_config.json");
         let config: serde_json::Value = match input::read(&config_path, input::SETTINGS) {
@@ -118,22 +118,22 @@ impl ChatTemplate {
         Ok(template)
     }
 
-    /// A template given as text, with its special tokens.
+    /// A template from a text, with the model's special tokens.
     pub fn new(source: &str, bos: &str, eos: &str) -> Self {
         Self { place: "its text".to_owned(), source: source.into(), bos: bos.to_owned(), eos: eos.to_owned() }
     }
 
-    /// The conversation as the model reads it.
+    /// Renders a conversation.
     ///
     /// # Errors
-    /// Bad input naming the template's file: what the template raises, a construct that it uses wrongly, or more
+    /// Bad input that names the template's file: an exception from the template, invalid use of a construct, or more
     /// work, memory or output than a prompt can need.
     pub fn render(&self, messages: &[Message], options: &ChatOptions) -> anyhow::Result<String> {
         let options = options.clone();
         self.confined(messages, move |template, messages| template.rendered(messages, &options))
     }
 
-    /// Runs `work` within the bounds for these messages.
+    /// Runs `work` within the limits for these messages.
     fn confined<T: Send + 'static>(
         &self,
         messages: &[Message],
@@ -198,12 +198,12 @@ impl ChatTemplate {
     }
 }
 
-/// Instructions that a template may take for a conversation.
+/// Instruction limit for a conversation.
 fn instructions(messages: usize) -> u64 {
     INSTRUCTIONS + INSTRUCTIONS_PER_MESSAGE * messages as u64
 }
 
-/// The message of `raise_exception` or of the parser, without the engine's own words around it.
+/// The message of `raise_exception` or of the parser, without what the template engine adds.
 fn raised(error: &Error) -> String {
     error.detail().map_or_else(|| error.to_string(), str::to_owned)
 }
@@ -220,8 +220,8 @@ fn in_config(field: &serde_json::Value) -> Option<String> {
     }
 }
 
-/// Turns `{% generation %}` and `{% endgeneration %}` into blocks that render what they hold. An `if`
-/// keeps the whitespace rules of a tag.
+/// Turns `{% generation %}` and `{% endgeneration %}` into blocks that render their content. An `if` block has the
+/// same whitespace rules.
 fn without_generation_tags(source: &str) -> String {
     let mut out = String::with_capacity(source.len());
     let mut rest = source;
@@ -241,7 +241,7 @@ fn without_generation_tags(source: &str) -> String {
     out
 }
 
-/// Python's `json.dumps(value, ensure_ascii=False)` with the keywords that transformers passes on.
+/// Python's `json.dumps(value, ensure_ascii=False)` with the keyword arguments that transformers passes.
 fn tojson(value: &Value, options: Kwargs) -> Result<Value, Error> {
     let indent: Option<usize> = options.get("indent")?;
     let ascii: Option<bool> = options.get("ensure_ascii")?;

@@ -1,14 +1,14 @@
-//! Texts that end a completion, wherever token boundaries fall.
+//! Texts that end a completion; they may cross token boundaries.
 //!
-//! Only a tail of the tokens is decoded, as long as the longest text needs, so that a check costs the same
-//! at every length. Whether a completion has ended depends on its own tokens alone.
+//! Only the last tokens are decoded, as many as the longest text needs, so a check costs the same at every length.
+//! Whether a completion has ended depends only on its own tokens.
 
 use crate::bad_input;
 use crate::language::decode;
 use tokenizers::Tokenizer;
 
-/// Tokens decoded beyond what a text needs: a tokenizer may read the first one differently, and the first
-/// bytes of the tail may be the end of a character.
+/// Extra tokens to decode beyond a text's length: a tokenizer may decode the first token differently, and the first
+/// bytes may belong to an incomplete character.
 const MARGIN: usize = 4;
 
 /// Texts that end a completion.
@@ -18,10 +18,10 @@ pub struct StopTexts {
 }
 
 impl StopTexts {
-    /// `key` is where the texts come from, for the message.
+    /// `key` is the configuration key of the texts, for messages.
     ///
     /// # Errors
-    /// Bad input: an empty text, which would end every completion at once.
+    /// Bad input: an empty text, which would end every completion immediately.
     pub fn new(key: &str, texts: Vec<String>) -> anyhow::Result<Self> {
         if texts.iter().any(String::is_empty) {
             bad_input!("{key}: found an empty text, wanted texts of at least one character");
@@ -34,19 +34,19 @@ impl StopTexts {
         &self.texts
     }
 
-    /// Whether there is none.
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.texts.is_empty()
     }
 
-    /// Whether the last token brought one of the texts to its end.
+    /// Whether the last token completed one of the texts.
     pub fn ended(&self, tokenizer: &Tokenizer, completion: &[u32]) -> bool {
         let Some(longest) = self.texts.iter().map(String::len).max() else { return false };
-        // A token is a byte at least, but for ids that the tokenizer doesn't know: those make the tail longer.
+        // A token is at least one byte, except for unknown ids, which make the tail longer.
         let mut tail = longest + MARGIN;
         loop {
             let from = completion.len().saturating_sub(tail);
-            // Special tokens are kept: a text may name one.
+            // Special tokens are kept, because a text may name one.
             let Ok(text) = decode(tokenizer, &completion[from..], true) else { return false };
             if from == 0 || text.len() >= longest + MARGIN {
                 return self.first(&text).is_some();
@@ -55,7 +55,7 @@ impl StopTexts {
         }
     }
 
-    /// The text before the first of the texts; all of it where none occurs.
+    /// The text before the first of the texts; the whole text if none occurs.
     pub fn cut<'a>(&self, text: &'a str) -> &'a str {
         self.first(text).map_or(text, |at| &text[..at])
     }

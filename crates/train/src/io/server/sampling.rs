@@ -1,28 +1,28 @@
-//! The sampling part of a request, of rollouts and evaluations alike.
+//! The sampling fields of a request, for rollouts and evaluations.
 //!
-//! Every setting is sent, the neutral ones too: what a request leaves out a server fills in with its own defaults
-//! (llama.cpp: `top_k` 40 and `min_p` 0.05) or with the model's `generation_config.json` (vLLM).
+//! Every setting is sent, even neutral ones. For a missing field a server uses its own default (llama.cpp: `top_k` 40
+//! and `min_p` 0.05) or the model's `generation_config.json` (vLLM).
 
 use crate::config::ServerApi;
 use serde_json::{Map, Value, json};
 
-/// How tokens are to be drawn.
+/// Sampling settings.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RequestSampling {
     /// Sampling temperature.
     pub temperature: f64,
-    /// Nucleus; 1 is off.
+    /// Top-p (nucleus); 1 is off.
     pub top_p: f64,
-    /// Most likely tokens kept; 0 is off.
+    /// Top-k; 0 is off.
     pub top_k: usize,
-    /// Tokens kept relative to the most likely one; 0 is off.
+    /// Min-p: minimum probability relative to the most likely token; 0 is off.
     pub min_p: f64,
-    /// Longest completion in tokens.
+    /// Maximum completion length in tokens.
     pub max_tokens: usize,
 }
 
 impl RequestSampling {
-    /// The settings themselves, for a record of what a sampler without defaults of its own was told.
+    /// The settings as a record, for a sampler without its own defaults.
     pub fn own_fields(&self) -> Map<String, Value> {
         let mut fields = Map::new();
         fields.insert("temperature".to_owned(), json!(self.temperature));
@@ -33,8 +33,8 @@ impl RequestSampling {
         fields
     }
 
-    /// The fields of a request. Without an `api`, the fields of vLLM, SGLang and llama.cpp together: each of them
-    /// ignores what it doesn't know.
+    /// The fields of a request. Without an `api`, includes the fields of vLLM, SGLang and llama.cpp together; each
+    /// ignores unknown fields.
     pub fn fields(&self, api: Option<ServerApi>) -> Map<String, Value> {
         let mut fields = Map::new();
         let mut set = |name: &str, value: Value| fields.insert(name.to_owned(), value);
@@ -46,7 +46,7 @@ impl RequestSampling {
         if api == Some(ServerApi::Openai) {
             return fields;
         }
-        // All three take -1 for no limit; vLLM and SGLang don't agree about 0.
+        // All three accept -1 for no limit; vLLM and SGLang differ in the meaning of 0.
         set("top_k", if self.top_k == 0 { json!(-1) } else { json!(self.top_k) });
         set("min_p", json!(self.min_p));
         if api != Some(ServerApi::LlamaCpp) {

@@ -1,16 +1,20 @@
 //! The operations as kernel launches, for activations in f32 or bf16. Sums, statistics, logits and parameter gradients are f32 in both.
 
+mod attention;
+mod head;
+mod linear;
+mod norms;
+
 use std::ops::Range;
 use std::sync::Arc;
 
 use fgrpo_cuda::{Argument, Matrix, Memory, Numbers, Product, Shape};
 
 use super::buffer::Buffer;
-use super::lists::{List, Lists, Plan};
+use super::lists::{List, Lists};
 use super::sampler::Decoding;
 use super::stream::{Purpose, Stream};
 use super::weights::Weights;
-use crate::cpu::head::non_finite;
 use crate::engine::Precision;
 use crate::error::Error;
 use crate::executor::{DecodeChanges, Executor, Head, HeadRows, Heads, Holds, Rotation, Rows, Write};
@@ -38,8 +42,8 @@ pub(super) use args;
 macro_rules! kernel {
     ($precision:expr, $name:literal) => {
         match $precision {
-            Precision::F32 => concat!($name, "_f32"),
-            Precision::Bf16 => concat!($name, "_bf16"),
+            $crate::engine::Precision::F32 => concat!($name, "_f32"),
+            $crate::engine::Precision::Bf16 => concat!($name, "_bf16"),
         }
     };
 }
@@ -195,31 +199,6 @@ impl CudaExecutor {
         let shape = Shape::of(rows.len, row_threads(width), 0);
         self.stream.launch(kernel, shape, args![x, lists.words.at(rows, 0), y, width as u32]);
     }
-
-    /// Rows of logits that are held at a time.
-    pub(super) fn logit_rows(&self, head: Head, rows: usize) -> usize {
-        (LOGITS / head.vocabulary).clamp(1, rows.max(1))
-    }
-
-    /// Logits of rows `first..first + m` of `x`.
-    pub(super) fn logits_of(
-        &self,
-        weights: &Weights,
-        head: Head,
-        first: usize,
-        m: usize,
-        x: &Buffer,
-        to: &mut Buffer,
-    ) {
-        let Head { weight, vocabulary: v, width: d } = head;
-        to.reserve(&self.stream, FULL, m * v, Purpose::Pass);
-        let (x, w) = (x.rows(first * d, d), weights.rows(weight.offset, d).transposed());
-        self.product_full([m, v, d], x, w, to.rows(0, v), Write::Replace);
-    }
-
-    fn attention_arguments(lists: &Lists, plan: &Plan) -> [Argument; 3] {
-        [plan.rows, plan.by_query.first, plan.by_query.pieces].map(|list| lists.words.at(list, 0).into())
-    }
 }
 
 impl Executor for CudaExecutor {
@@ -312,8 +291,7 @@ impl Executor for CudaExecutor {
         y: &mut Buffer,
         scale: &mut Buffer,
     ) {
-        let arguments = args![x, weights.at(weight.offset), eps, &*y, &*scale, weight.len as u32];
-        self.stream.launch(kernel!(self.precision, "rms_norm"), row_shape(rows, weight.len), arguments);
+        self.rms_norm(weights, weight, eps, rows, x, y, scale)
     }
 
     fn rms_norm_again(
@@ -325,8 +303,7 @@ impl Executor for CudaExecutor {
         scale: &Buffer,
         y: &mut Buffer,
     ) {
-        let arguments = args![x, weights.at(weight.offset), scale, &*y, weight.len as u32];
-        self.stream.launch(kernel!(self.precision, "rms_norm_again"), row_shape(rows, weight.len), arguments);
+        self.rms_norm_again(weights, weight, rows, x, scale, y)
     }
 
     fn rms_norm_backward(
@@ -340,16 +317,7 @@ impl Executor for CudaExecutor {
         dy: &Buffer,
         dx: &mut Buffer,
     ) {
-        if let Some(gradient) = gradient {
-            let to = gradient.at(weight.offset).into();
-            self.sum_columns(Columns::Norm { x, scale, dy }, rows, weight.len, to);
-        }
-        let arguments = args![x, weights.at(weight.offset), scale, dy, &*dx, weight.len as u32];
-        self.stream.launch(
-            kernel!(self.precision, "rms_norm_backward"),
-            row_shape(rows, weight.len),
-            arguments,
-        );
+        self.rms_norm_backward(weights, gradient, weight, rows, x, scale, dy, dx)
     }
 
     fn head_norm(
@@ -362,23 +330,7 @@ impl Executor for CudaExecutor {
         raw: &mut Buffer,
         scale: &mut Buffer,
     ) {
-        let HeadRows { rows, stride, count, size } = heads;
-        let each = rows * count;
-        self.stream.launch(
-            kernel!(self.precision, "head_norm"),
-            warp_shape(each),
-            args![
-                weights.at(weight.offset),
-                eps,
-                &*x,
-                &*raw,
-                &*scale,
-                count as u32,
-                stride as u32,
-                size as u32,
-                each as u32
-            ],
-        );
+        self.head_norm(weights, weight, eps, heads, x, raw, scale)
     }
 
     fn head_norm_backward(
@@ -391,29 +343,7 @@ impl Executor for CudaExecutor {
         scale: &Buffer,
         dx: &mut Buffer,
     ) {
-        let HeadRows { rows, stride, count, size } = heads;
-        let each = rows * count;
-        let mut shares = std::mem::take(&mut self.shares);
-        shares.reserve(&self.stream, FULL, each * size, Purpose::Pass);
-        self.stream.launch(
-            kernel!(self.precision, "head_norm_backward"),
-            warp_shape(each),
-            args![
-                weights.at(weight.offset),
-                raw,
-                scale,
-                &*dx,
-                &shares,
-                count as u32,
-                stride as u32,
-                size as u32,
-                each as u32
-            ],
-        );
-        if let Some(gradient) = gradient {
-            self.sum_columns(Columns::Full(&shares), each, size, gradient.at(weight.offset).into());
-        }
-        self.shares = shares;
+        self.head_norm_backward(weights, gradient, weight, heads, raw, scale, dx)
     }
 
     fn rotate(&mut self, direction: Rotation, heads: HeadRows, lists: &Lists, rows: Rows, x: &mut Buffer) {
@@ -446,17 +376,7 @@ impl Executor for CudaExecutor {
         write: Write,
         y: &mut Buffer,
     ) {
-        let Linear { weight, bias, outputs, inputs } = linear;
-        let w = weights.rows(weight.offset, inputs).transposed();
-        self.product([rows, outputs, inputs], x.rows(0, inputs), w, y.rows(0, outputs), 1.0, write);
-        if let Some(bias) = bias {
-            let shape = Shape::of(rows, row_threads(outputs), 0);
-            self.stream.launch(
-                kernel!(self.precision, "add_bias"),
-                shape,
-                args![weights.at(bias.offset), &*y, outputs as u32],
-            );
-        }
+        self.linear(weights, linear, rows, x, write, y)
     }
 
     fn linear_backward_input(
@@ -468,9 +388,7 @@ impl Executor for CudaExecutor {
         write: Write,
         dx: &mut Buffer,
     ) {
-        let Linear { weight, outputs, inputs, .. } = linear;
-        let w = weights.rows(weight.offset, inputs);
-        self.product([rows, inputs, outputs], dy.rows(0, outputs), w, dx.rows(0, inputs), 1.0, write);
+        self.linear_backward_input(weights, linear, rows, dy, write, dx)
     }
 
     fn low_rank_backward(
@@ -483,18 +401,7 @@ impl Executor for CudaExecutor {
         dy: &Buffer,
         x: &Buffer,
     ) {
-        if rows == 0 {
-            return;
-        }
-        let Adapted { outputs, inputs, rank, a, b, stride, first, .. } = *adapted;
-        self.low_rank.reserve(&self.stream, self.precision, rows * rank, Purpose::Pass);
-        let (low, x, dy) = (self.low_rank.rows(0, rank), x.rows(0, inputs), dy.rows(first, stride));
-        let (at_a, at_b) = (factors.rows(a.offset, inputs), factors.rows(b.offset, rank));
-        let (da, db) = (gradient.rows(a.offset, inputs), gradient.rows(b.offset, rank));
-        self.product([rows, rank, inputs], x, at_a.transposed(), low, scale, Write::Replace);
-        self.product_full([outputs, rank, rows], dy.transposed(), low, db, Write::Add);
-        self.product([rows, rank, outputs], dy, at_b, low, scale, Write::Replace);
-        self.product_full([rank, inputs, rows], low.transposed(), x, da, Write::Add);
+        self.low_rank_backward(factors, gradient, adapted, scale, rows, dy, x)
     }
 
     fn linear_backward_weight(
@@ -505,16 +412,7 @@ impl Executor for CudaExecutor {
         dy: &Buffer,
         x: &Buffer,
     ) {
-        if rows == 0 {
-            return;
-        }
-        let Linear { weight, bias, outputs, inputs } = linear;
-        let (dyt, x) = (dy.rows(0, outputs).transposed(), x.rows(0, inputs));
-        let dw = gradient.rows(weight.offset, inputs);
-        self.product_full([outputs, inputs, rows], dyt, x, dw, Write::Add);
-        if let Some(bias) = bias {
-            self.sum_columns(Columns::Of(dy), rows, outputs, gradient.at(bias.offset).into());
-        }
+        self.linear_backward_weight(gradient, linear, rows, dy, x)
     }
 
     fn attention(
@@ -527,29 +425,7 @@ impl Executor for CudaExecutor {
         out: &mut Buffer,
         lse: &mut Buffer,
     ) {
-        let Heads { queries, keys, size } = heads;
-        let plan = lists.plan(rows);
-        let count = plan.rows.len;
-        let [rows, first, pieces] = Self::attention_arguments(lists, plan);
-        let sizes = [queries, keys, size, count].map(|n| Argument::U32(n as u32));
-        let [heads, key_heads, size_, count_] = sizes;
-        let scale = 1.0 / (size as f32).sqrt();
-        let on_tensor_cores = match (self.precision, size) {
-            (Precision::Bf16, 64) => Some("attention_bf16_64"),
-            (Precision::Bf16, 128) => Some("attention_bf16_128"),
-            _ => None,
-        };
-        if let Some(kernel) = on_tensor_cores {
-            let grid = [plan.by_query.first.len as u32 - 1, queries as u32, 1];
-            let shape = Shape { grid, threads: 128, shared: 3 * 64 * (size as u32 + 8) * 2 };
-            let arguments = args![rows, first, pieces, q, kv, &*out, &*lse, heads, key_heads, count_, scale];
-            return self.stream.launch(kernel, shape, arguments);
-        }
-        self.stream.launch(
-            kernel!(self.precision, "attention"),
-            warp_shape(count * queries),
-            args![rows, first, pieces, q, kv, &*out, &*lse, heads, key_heads, size_, count_, scale],
-        );
+        self.attention(heads, lists, rows, q, kv, out, lse)
     }
 
     fn attention_backward(
@@ -566,30 +442,7 @@ impl Executor for CudaExecutor {
         dq: &mut Buffer,
         dkv: &mut Buffer,
     ) {
-        let plan = *lists.plan(rows);
-        let (count, size) = (plan.rows.len, heads.size);
-        self.delta.reserve(&self.stream, FULL, count * heads.queries, Purpose::Pass);
-        let each = count * heads.queries;
-        self.stream.launch(
-            kernel!(self.precision, "attention_delta"),
-            warp_shape(each),
-            args![out, dout, &self.delta, size as u32, each as u32],
-        );
-        let scale = 1.0 / (size as f32).sqrt();
-        let [h, k, e] = [heads.queries, heads.keys, size].map(|n| n as u32);
-        let [at, first, pieces] = Self::attention_arguments(lists, &plan);
-        self.stream.launch(
-            kernel!(self.precision, "attention_dq"),
-            warp_shape(each),
-            args![at, first, pieces, q, kv, lse, &self.delta, dout, &*dq, h, k, e, count as u32, scale],
-        );
-        let [first, pieces] =
-            [plan.by_key.first, plan.by_key.pieces].map(|list| Argument::from(lists.words.at(list, 0)));
-        self.stream.launch(
-            kernel!(self.precision, "attention_dkv"),
-            warp_shape(keys * heads.keys),
-            args![at, first, pieces, q, kv, lse, &self.delta, dout, &*dkv, h, k, e, keys as u32, scale],
-        );
+        self.attention_backward(heads, lists, rows, keys, q, kv, out, lse, dout, dq, dkv)
     }
 
     fn swiglu(&mut self, rows: usize, width: usize, gate_up: &Buffer, act: &mut Buffer) {
@@ -626,41 +479,7 @@ impl Executor for CudaExecutor {
         saved: &mut Buffer,
         scores: &mut Buffer,
     ) {
-        let (v, factor) = (head.vocabulary, 1.0 / temperature);
-        let picks = lists.pick_rows.len;
-        let chunk = if kept.is_some() { rows.max(1) } else { self.logit_rows(head, rows) };
-        let mut scratch = std::mem::take(&mut self.logits);
-        let logits = kept.unwrap_or(&mut scratch);
-        let first_picks = lists.words.host(lists.pick_first);
-        for first in (0..rows).step_by(chunk) {
-            let m = chunk.min(rows - first);
-            self.logits_of(weights, head, first, m, x, logits);
-            self.stream.launch(
-                "head_scores",
-                row_shape(m, v),
-                args![&*logits, saved.at(2 * first), v as u32, factor],
-            );
-            let [from, to] = [first_picks[first], first_picks[first + m]].map(|pick| pick as usize);
-            let [pick_rows, tokens] =
-                [lists.pick_rows, lists.pick_tokens].map(|list| lists.words.at(list, from));
-            self.stream.launch(
-                "head_picks",
-                Shape::covering(to - from, THREADS),
-                args![
-                    &*logits,
-                    &*saved,
-                    pick_rows,
-                    tokens,
-                    scores.at(from),
-                    scores.at(picks + from),
-                    (to - from) as u32,
-                    first as u32,
-                    v as u32,
-                    factor
-                ],
-            );
-        }
-        self.logits = scratch;
+        self.head(weights, head, temperature, rows, x, lists, kept, saved, scores)
     }
 
     fn scores(
@@ -670,20 +489,7 @@ impl Executor for CudaExecutor {
         logp: &mut [f32],
         entropy: &mut [f32],
     ) -> Result<(), Error> {
-        let count = lists.pick_rows.len;
-        let mut found = vec![0.0; 2 * count];
-        scores.read(&self.stream, 0, &mut found);
-        self.stream.check()?;
-        logp.copy_from_slice(&found[..count]);
-        entropy.copy_from_slice(&found[count..]);
-        for (index, &row) in lists.words.host(lists.pick_rows).iter().enumerate() {
-            for found in [logp[index], entropy[index]] {
-                if !found.is_finite() {
-                    return Err(non_finite(found, row as usize));
-                }
-            }
-        }
-        Ok(())
+        self.scores(lists, scores, logp, entropy)
     }
 
     fn derivatives(&mut self, dlogp: &[f32], dentropy: &[f32], to: &mut Buffer) {
@@ -694,7 +500,7 @@ impl Executor for CudaExecutor {
     fn head_backward(
         &mut self,
         weights: &Weights,
-        mut gradient: Option<&mut Buffer>,
+        gradient: Option<&mut Buffer>,
         head: Head,
         temperature: f32,
         rows: usize,
@@ -705,63 +511,11 @@ impl Executor for CudaExecutor {
         derivatives: &Buffer,
         dx: &mut Buffer,
     ) {
-        let Head { weight, vocabulary: v, width: d } = head;
-        let factor = 1.0 / temperature;
-        let picks = lists.pick_rows.len;
-        let chunk = if kept.is_some() { rows.max(1) } else { self.logit_rows(head, rows) };
-        let computed = kept.is_some();
-        let mut scratch = std::mem::take(&mut self.logits);
-        let logits = kept.unwrap_or(&mut scratch);
-        for first in (0..rows).step_by(chunk) {
-            let m = chunk.min(rows - first);
-            if !computed {
-                self.logits_of(weights, head, first, m, x, logits);
-            }
-            let logits = &*logits;
-            self.stream.launch(
-                "head_backward",
-                Shape::of(m, row_threads(v), 0),
-                args![
-                    logits,
-                    saved.at(2 * first),
-                    lists.words.at(lists.pick_first, first),
-                    lists.words.at(lists.pick_tokens, 0),
-                    derivatives.at(0),
-                    derivatives.at(picks),
-                    v as u32,
-                    factor
-                ],
-            );
-            let dz = match self.precision {
-                Precision::F32 => logits,
-                Precision::Bf16 => {
-                    self.dlogits.reserve(&self.stream, Precision::Bf16, m * v, Purpose::Pass);
-                    let arguments = args![logits, &self.dlogits, (m * v) as u64];
-                    self.stream.launch("to_bf16", Shape::covering(m * v, THREADS), arguments);
-                    &self.dlogits
-                }
-            };
-            let (dz, w) = (dz.rows(0, v), weights.rows(weight.offset, d));
-            self.product([m, d, v], dz, w, dx.rows(first * d, d), 1.0, Write::Replace);
-            if let Some(gradient) = &mut gradient {
-                let (x, dw) = (x.rows(first * d, d), gradient.rows(weight.offset, d));
-                self.product_full([v, d, m], dz.transposed(), x, dw, Write::Add);
-            }
-        }
-        self.logits = scratch;
+        self.head_backward(weights, gradient, head, temperature, rows, x, lists, kept, saved, derivatives, dx)
     }
 
     fn logits(&mut self, weights: &Weights, head: Head, rows: usize, x: &Buffer, logits: &mut Vec<f32>) {
-        let v = head.vocabulary;
-        logits.resize(logits.len().max(rows * v), 0.0);
-        let chunk = self.logit_rows(head, rows);
-        let mut scratch = std::mem::take(&mut self.logits);
-        for first in (0..rows).step_by(chunk) {
-            let m = chunk.min(rows - first);
-            self.logits_of(weights, head, first, m, x, &mut scratch);
-            scratch.read(&self.stream, 0, &mut logits[first * v..(first + m) * v]);
-        }
-        self.logits = scratch;
+        self.logits(weights, head, rows, x, logits)
     }
 
     fn grow_cache(&mut self, heads: Heads, layers: usize, cache: &mut Cache, slots: usize) {

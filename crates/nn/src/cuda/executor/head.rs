@@ -1,0 +1,188 @@
+//! The vocabulary head: logits, log-probabilities, entropies and their derivatives.
+
+use fgrpo_cuda::Shape;
+
+use super::super::buffer::Buffer;
+use super::super::lists::Lists;
+use super::super::stream::Purpose;
+use super::super::weights::Weights;
+use super::{CudaExecutor, FULL, LOGITS, THREADS, args, row_shape, row_threads};
+use crate::cpu::head::non_finite;
+use crate::engine::Precision;
+use crate::error::Error;
+use crate::executor::{Head, Write};
+
+impl CudaExecutor {
+    /// Rows of logits that are held at a time.
+    pub(in crate::cuda) fn logit_rows(&self, head: Head, rows: usize) -> usize {
+        (LOGITS / head.vocabulary).clamp(1, rows.max(1))
+    }
+
+    /// Logits of rows `first..first + m` of `x`.
+    pub(in crate::cuda) fn logits_of(
+        &self,
+        weights: &Weights,
+        head: Head,
+        first: usize,
+        m: usize,
+        x: &Buffer,
+        to: &mut Buffer,
+    ) {
+        let Head { weight, vocabulary: v, width: d } = head;
+        to.reserve(&self.stream, FULL, m * v, Purpose::Pass);
+        let (x, w) = (x.rows(first * d, d), weights.rows(weight.offset, d).transposed());
+        self.product_full([m, v, d], x, w, to.rows(0, v), Write::Replace);
+    }
+
+    pub(super) fn head(
+        &mut self,
+        weights: &Weights,
+        head: Head,
+        temperature: f32,
+        rows: usize,
+        x: &Buffer,
+        lists: &Lists,
+        kept: Option<&mut Buffer>,
+        saved: &mut Buffer,
+        scores: &mut Buffer,
+    ) {
+        let (v, factor) = (head.vocabulary, 1.0 / temperature);
+        let picks = lists.pick_rows.len;
+        let chunk = if kept.is_some() { rows.max(1) } else { self.logit_rows(head, rows) };
+        let mut scratch = std::mem::take(&mut self.logits);
+        let logits = kept.unwrap_or(&mut scratch);
+        let first_picks = lists.words.host(lists.pick_first);
+        for first in (0..rows).step_by(chunk) {
+            let m = chunk.min(rows - first);
+            self.logits_of(weights, head, first, m, x, logits);
+            self.stream.launch(
+                "head_scores",
+                row_shape(m, v),
+                args![&*logits, saved.at(2 * first), v as u32, factor],
+            );
+            let [from, to] = [first_picks[first], first_picks[first + m]].map(|pick| pick as usize);
+            let [pick_rows, tokens] =
+                [lists.pick_rows, lists.pick_tokens].map(|list| lists.words.at(list, from));
+            self.stream.launch(
+                "head_picks",
+                Shape::covering(to - from, THREADS),
+                args![
+                    &*logits,
+                    &*saved,
+                    pick_rows,
+                    tokens,
+                    scores.at(from),
+                    scores.at(picks + from),
+                    (to - from) as u32,
+                    first as u32,
+                    v as u32,
+                    factor
+                ],
+            );
+        }
+        self.logits = scratch;
+    }
+
+    pub(super) fn scores(
+        &mut self,
+        lists: &Lists,
+        scores: &Buffer,
+        logp: &mut [f32],
+        entropy: &mut [f32],
+    ) -> Result<(), Error> {
+        let count = lists.pick_rows.len;
+        let mut found = vec![0.0; 2 * count];
+        scores.read(&self.stream, 0, &mut found);
+        self.stream.check()?;
+        logp.copy_from_slice(&found[..count]);
+        entropy.copy_from_slice(&found[count..]);
+        for (index, &row) in lists.words.host(lists.pick_rows).iter().enumerate() {
+            for found in [logp[index], entropy[index]] {
+                if !found.is_finite() {
+                    return Err(non_finite(found, row as usize));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn head_backward(
+        &mut self,
+        weights: &Weights,
+        mut gradient: Option<&mut Buffer>,
+        head: Head,
+        temperature: f32,
+        rows: usize,
+        x: &Buffer,
+        lists: &Lists,
+        kept: Option<&mut Buffer>,
+        saved: &Buffer,
+        derivatives: &Buffer,
+        dx: &mut Buffer,
+    ) {
+        let Head { weight, vocabulary: v, width: d } = head;
+        let factor = 1.0 / temperature;
+        let picks = lists.pick_rows.len;
+        let chunk = if kept.is_some() { rows.max(1) } else { self.logit_rows(head, rows) };
+        let computed = kept.is_some();
+        let mut scratch = std::mem::take(&mut self.logits);
+        let logits = kept.unwrap_or(&mut scratch);
+        for first in (0..rows).step_by(chunk) {
+            let m = chunk.min(rows - first);
+            if !computed {
+                self.logits_of(weights, head, first, m, x, logits);
+            }
+            let logits = &*logits;
+            self.stream.launch(
+                "head_backward",
+                Shape::of(m, row_threads(v), 0),
+                args![
+                    logits,
+                    saved.at(2 * first),
+                    lists.words.at(lists.pick_first, first),
+                    lists.words.at(lists.pick_tokens, 0),
+                    derivatives.at(0),
+                    derivatives.at(picks),
+                    v as u32,
+                    factor
+                ],
+            );
+            let dz = match self.precision {
+                Precision::F32 => logits,
+                Precision::Bf16 => {
+                    self.dlogits.reserve(&self.stream, Precision::Bf16, m * v, Purpose::Pass);
+                    let arguments = args![logits, &self.dlogits, (m * v) as u64];
+                    self.stream.launch("to_bf16", Shape::covering(m * v, THREADS), arguments);
+                    &self.dlogits
+                }
+            };
+            let (dz, w) = (dz.rows(0, v), weights.rows(weight.offset, d));
+            self.product([m, d, v], dz, w, dx.rows(first * d, d), 1.0, Write::Replace);
+            if let Some(gradient) = &mut gradient {
+                let (x, dw) = (x.rows(first * d, d), gradient.rows(weight.offset, d));
+                self.product_full([v, d, m], dz.transposed(), x, dw, Write::Add);
+            }
+        }
+        self.logits = scratch;
+    }
+
+    pub(super) fn logits(
+        &mut self,
+        weights: &Weights,
+        head: Head,
+        rows: usize,
+        x: &Buffer,
+        logits: &mut Vec<f32>,
+    ) {
+        let v = head.vocabulary;
+        logits.resize(logits.len().max(rows * v), 0.0);
+        let chunk = self.logit_rows(head, rows);
+        let mut scratch = std::mem::take(&mut self.logits);
+        for first in (0..rows).step_by(chunk) {
+            let m = chunk.min(rows - first);
+            self.logits_of(weights, head, first, m, x, &mut scratch);
+            scratch.read(&self.stream, 0, &mut logits[first * v..(first + m) * v]);
+        }
+        self.logits = scratch;
+    }
+}

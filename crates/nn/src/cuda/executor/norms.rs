@@ -1,0 +1,124 @@
+//! RMSNorm, of rows and of heads, and its derivatives.
+
+use super::super::buffer::Buffer;
+use super::super::stream::Purpose;
+use super::super::weights::Weights;
+use super::{Columns, CudaExecutor, FULL, args, kernel, row_shape, warp_shape};
+use crate::executor::HeadRows;
+use crate::layout::Span;
+
+impl CudaExecutor {
+    pub(super) fn rms_norm(
+        &mut self,
+        weights: &Weights,
+        weight: Span,
+        eps: f32,
+        rows: usize,
+        x: &Buffer,
+        y: &mut Buffer,
+        scale: &mut Buffer,
+    ) {
+        let arguments = args![x, weights.at(weight.offset), eps, &*y, &*scale, weight.len as u32];
+        self.stream.launch(kernel!(self.precision, "rms_norm"), row_shape(rows, weight.len), arguments);
+    }
+
+    pub(super) fn rms_norm_again(
+        &mut self,
+        weights: &Weights,
+        weight: Span,
+        rows: usize,
+        x: &Buffer,
+        scale: &Buffer,
+        y: &mut Buffer,
+    ) {
+        let arguments = args![x, weights.at(weight.offset), scale, &*y, weight.len as u32];
+        self.stream.launch(kernel!(self.precision, "rms_norm_again"), row_shape(rows, weight.len), arguments);
+    }
+
+    pub(super) fn rms_norm_backward(
+        &mut self,
+        weights: &Weights,
+        gradient: Option<&mut Buffer>,
+        weight: Span,
+        rows: usize,
+        x: &Buffer,
+        scale: &Buffer,
+        dy: &Buffer,
+        dx: &mut Buffer,
+    ) {
+        if let Some(gradient) = gradient {
+            let to = gradient.at(weight.offset).into();
+            self.sum_columns(Columns::Norm { x, scale, dy }, rows, weight.len, to);
+        }
+        let arguments = args![x, weights.at(weight.offset), scale, dy, &*dx, weight.len as u32];
+        self.stream.launch(
+            kernel!(self.precision, "rms_norm_backward"),
+            row_shape(rows, weight.len),
+            arguments,
+        );
+    }
+
+    pub(super) fn head_norm(
+        &mut self,
+        weights: &Weights,
+        weight: Span,
+        eps: f32,
+        heads: HeadRows,
+        x: &mut Buffer,
+        raw: &mut Buffer,
+        scale: &mut Buffer,
+    ) {
+        let HeadRows { rows, stride, count, size } = heads;
+        let each = rows * count;
+        self.stream.launch(
+            kernel!(self.precision, "head_norm"),
+            warp_shape(each),
+            args![
+                weights.at(weight.offset),
+                eps,
+                &*x,
+                &*raw,
+                &*scale,
+                count as u32,
+                stride as u32,
+                size as u32,
+                each as u32
+            ],
+        );
+    }
+
+    pub(super) fn head_norm_backward(
+        &mut self,
+        weights: &Weights,
+        gradient: Option<&mut Buffer>,
+        weight: Span,
+        heads: HeadRows,
+        raw: &Buffer,
+        scale: &Buffer,
+        dx: &mut Buffer,
+    ) {
+        let HeadRows { rows, stride, count, size } = heads;
+        let each = rows * count;
+        let mut shares = std::mem::take(&mut self.shares);
+        shares.reserve(&self.stream, FULL, each * size, Purpose::Pass);
+        self.stream.launch(
+            kernel!(self.precision, "head_norm_backward"),
+            warp_shape(each),
+            args![
+                weights.at(weight.offset),
+                raw,
+                scale,
+                &*dx,
+                &shares,
+                count as u32,
+                stride as u32,
+                size as u32,
+                each as u32
+            ],
+        );
+        if let Some(gradient) = gradient {
+            self.sum_columns(Columns::Full(&shares), each, size, gradient.at(weight.offset).into());
+        }
+        self.shares = shares;
+    }
+}

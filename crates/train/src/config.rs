@@ -141,7 +141,8 @@ pub struct ComputeConfig {
     pub checkpoint_activations: bool,
     /// Number type of weights and activations on a GPU.
     pub precision: PrecisionName,
-    /// How a CPU multiplies in linear maps and the vocabulary head. Part of what makes a run repeatable bit for bit.
+    /// Number format of matrix products on a CPU, in linear layers and the LM head. Bit-for-bit repeatability requires
+    /// the same setting.
     pub products: Products,
 }
 

@@ -1,4 +1,4 @@
-//! Where a run computes, and in which numbers.
+//! The device of a run, and its number formats.
 
 use crate::bad_input;
 use crate::config::{Config, PrecisionName};
@@ -9,7 +9,8 @@ use fgrpo_nn::{Device, Precision, Products};
 /// The device that a run of `config` computes on.
 ///
 /// # Errors
-/// Bad input: a device that isn't on this machine or can't be used, or a precision or kind of products that the device doesn't have.
+/// Bad input: a device that doesn't exist or can't be used, or a precision or kind of products that it doesn't
+/// support.
 pub fn of_run(name: DeviceName, config: &Config) -> anyhow::Result<Device> {
     named(name, config.threads(), config.compute.products, precision(name, config)?)
 }
@@ -17,7 +18,7 @@ pub fn of_run(name: DeviceName, config: &Config) -> anyhow::Result<Device> {
 /// The precision of a run.
 ///
 /// # Errors
-/// Bad input: one that the device doesn't have, or such products.
+/// Bad input: a precision or kind of products that the device doesn't support.
 pub fn precision(name: DeviceName, config: &Config) -> anyhow::Result<Precision> {
     check_products(name, config.compute.products)?;
     Ok(match config.compute.precision {
@@ -31,7 +32,7 @@ pub fn precision(name: DeviceName, config: &Config) -> anyhow::Result<Precision>
     })
 }
 
-/// Notes in the run's log how the CPU multiplies, and says it where that is not what a user expects.
+/// Logs how the CPU computes matrix products, and tells the user if this isn't what they would expect.
 pub fn tell(device: &Device, events: &mut dyn Events) {
     let Device::Cpu { products, .. } = *device else { return };
     match products.unit() {
@@ -42,10 +43,10 @@ pub fn tell(device: &Device, events: &mut dyn Events) {
     }
 }
 
-/// A device by its name, with so many threads and such products where it is the CPU.
+/// A device by its name, with this number of threads and kind of products on the CPU.
 ///
 /// # Errors
-/// Bad input: a device that isn't on this machine or can't be used, or products other than f32 on a GPU.
+/// Bad input: a device that doesn't exist or can't be used, or products other than f32 on a GPU.
 pub fn named(
     name: DeviceName,
     threads: usize,
@@ -59,7 +60,7 @@ pub fn named(
     Ok(name.device(threads, products, precision))
 }
 
-/// Refuses products on a device that has only one kind.
+/// Rejects a setting for products on a device that supports only one kind.
 fn check_products(name: DeviceName, products: Products) -> anyhow::Result<()> {
     if name != DeviceName::Cpu && products != Products::F32 {
         bad_input!(

@@ -115,7 +115,7 @@ impl Default for GradeConfig {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SaveConfig {
-    /// Interval in steps, or `"epoch"`; 0 is never. The last step and an interruption always save.
+    /// Interval in steps, or `"epoch"`. The last step and an interruption always save; 0 saves only then.
     pub every: Every,
     /// Checkpoints kept besides the best and the last: a number, or `"all"` to compare them later.
     pub keep: Keep,

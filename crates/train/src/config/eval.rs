@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct EvalConfig {
-    /// Interval in steps, or `"epoch"`; 0 is never. Also runs before the first step and after the last.
+    /// Interval in steps, or `"epoch"`; also runs before the first step and after the last. 0 is never.
     pub every: Every,
     /// Also evaluate whenever `save.every` saves a checkpoint, so that the best checkpoint can be chosen.
     pub at_checkpoints: bool,

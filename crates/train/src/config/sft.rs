@@ -37,13 +37,13 @@ pub struct SftConfig {
     /// Learning-rate schedule after warm-up.
     #[serde(default)]
     pub schedule: Schedule,
-    /// Interval in steps of the loss on held-out demonstrations; 0 is never. Also computed after the last step.
+    /// Interval in steps of the loss on held-out demonstrations; also computed after the last step. 0 is never.
     #[serde(default = "defaults::sft_eval_every")]
     pub eval_every: u64,
     /// Number of held-out demonstrations for this loss; the first ones are used.
     #[serde(default = "defaults::sft_eval_problems")]
     pub eval_problems: usize,
-    /// Interval of checkpoints in steps; 0 is never. The last step and an interruption always save.
+    /// Interval of checkpoints in steps. The last step and an interruption always save; 0 saves only then.
     #[serde(default = "defaults::sft_save_every")]
     pub save_every: u64,
     /// Seed of the demonstrations' order and of the initial weights; if absent, the run's seed. Runs with different

@@ -1,8 +1,10 @@
 //! A language model trained end to end by the binary: tokenizer, demonstrations, verifier, checkpoints.
 
-use assert_cmd::Command;
+mod support;
+
 use predicates::prelude::*;
 use std::path::Path;
+use support::{fgrpo, sets, small_run};
 
 const TINY: [&str; 13] = [
     "steps=2",
@@ -20,10 +22,6 @@ const TINY: [&str; 13] = [
     "eval.k=[1,2]",
 ];
 
-fn fgrpo() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_fgrpo"))
-}
-
 #[test]
 fn arithmetic_trains_and_its_checkpoint_reads_as_a_model_of_problems_in_files() {
     let folder = tempfile::tempdir().unwrap();
@@ -31,10 +29,7 @@ fn arithmetic_trains_and_its_checkpoint_reads_as_a_model_of_problems_in_files() 
     let out = folder.path().join("runs/arithmetic");
     let mut command = fgrpo();
     command.arg("train").arg(configs.join("arithmetic-quick.toml")).arg("--out").arg(&out);
-    for set in TINY {
-        command.args(["--set", set]);
-    }
-    command.assert().success().stdout(predicate::str::contains("pass@1"));
+    command.args(sets(&TINY)).assert().success().stdout(predicate::str::contains("pass@1"));
     let checkpoint = out.join("checkpoints/step-000002");
     for file in ["tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "config.json"] {
         assert!(checkpoint.join(file).exists(), "{file}");
@@ -89,50 +84,26 @@ fn a_dry_run_says_what_is_missing_and_succeeds() {
 }
 
 /// Two sources of problems with one tokenizer, completions that end at a text.
-const MIX: &str = r#"
-steps = 4
-[task]
-kind = "mix"
-stop = [" ="]
-[[task.parts]]
-kind = "arithmetic"
-train = 64
-held_out = 3
-weight = 2.0
-[[task.parts]]
-name = "options"
-kind = "choice"
-data = "DATA"
-held_out_share = 0.3
-[model.init]
-architecture = "qwen3"
-hidden_size = 16
-intermediate_size = 32
-num_hidden_layers = 1
-num_attention_heads = 2
-num_key_value_heads = 1
-[sft]
-steps = 60
-batch_size = 8
-lr = 1e-2
-[rollout]
-prompts = 6
-group_size = 2
-max_new_tokens = 24
-[update]
-lr = 1e-3
-[eval]
-every = 2
-samples = 2
-k = [1, 2]
-average = "parts"
-[save]
-every = 2
-[compute]
-threads = 2
-[log]
-rollout_share = 1.0
-"#;
+fn mix(data: &Path) -> String {
+    let arithmetic = r#"{kind = "arithmetic", train = 64, held_out = 3, weight = 2.0}"#;
+    let options = format!(r#"{{name = "options", kind = "choice", data = {data:?}, held_out_share = 0.3}}"#);
+    let task = format!(r#"task={{kind = "mix", stop = [" ="], parts = [{arithmetic}, {options}]}}"#);
+    small_run(&[
+        &task,
+        r#"model.init.architecture="qwen3""#,
+        "sft.steps=60",
+        "sft.batch_size=8",
+        "sft.lr=1e-2",
+        "rollout.prompts=6",
+        "rollout.group_size=2",
+        "rollout.max_new_tokens=24",
+        "eval.samples=2",
+        "eval.k=[1, 2]",
+        r#"eval.average="parts""#,
+        "compute.threads=2",
+        "log.rollout_share=1.0",
+    ])
+}
 
 #[test]
 fn a_mixed_run_resumes_bit_for_bit_evaluates_by_part_and_stops_at_its_text() {
@@ -145,7 +116,7 @@ fn a_mixed_run_resumes_bit_for_bit_evaluates_by_part_and_stops_at_its_text() {
     };
     std::fs::write(&data, (0..20).map(row).collect::<Vec<_>>().join("\n")).unwrap();
     let config = folder.path().join("mix.toml");
-    std::fs::write(&config, MIX.replace("DATA", &data.display().to_string())).unwrap();
+    std::fs::write(&config, mix(&data)).unwrap();
     let (whole, resumed) = (folder.path().join("whole"), folder.path().join("resumed"));
     let run = |out: &Path, more: &[&str]| {
         fgrpo().arg("train").arg(&config).args(more).arg("--out").arg(out).assert().success();

@@ -6,43 +6,26 @@ mod support;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use support::{ends_with, fgrpo, lines};
+use support::{ends_with, fgrpo, lines, small_run};
 
-const CONFIG: &str = r#"
-steps = 4
-[task]
-kind = "maze"
-size = 7
-train = 50
-held_out = 6
-[model.init]
-hidden_size = 16
-intermediate_size = 32
-num_hidden_layers = 1
-num_attention_heads = 2
-num_key_value_heads = 1
-[rollout]
-prompts = 4
-group_size = 4
-max_new_tokens = 8
-[update]
-lr = 1e-3
-[eval]
-every = 1
-samples = 4
-k = [2, 4]
-[save]
-every = 2
-[compute]
-threads = 2
-"#;
+fn config() -> String {
+    small_run(&[
+        "task.size=7",
+        "task.train=50",
+        "task.held_out=6",
+        "rollout.max_new_tokens=8",
+        "eval.every=1",
+        "eval.k=[2, 4]",
+        "compute.threads=2",
+    ])
+}
 
 struct Place(tempfile::TempDir);
 
 impl Place {
     fn new() -> Self {
         let place = Self(tempfile::tempdir().unwrap());
-        std::fs::write(place.path("small.toml"), CONFIG).unwrap();
+        std::fs::write(place.path("small.toml"), config()).unwrap();
         place
     }
 
@@ -381,7 +364,7 @@ fn a_judges_useless_reply_is_shown_without_control_characters() {
 fn a_wrong_key_of_a_grid_is_blamed_on_the_grid() {
     let place = Place::new();
     let config = place.text("small.toml");
-    std::fs::write(&config, CONFIG).unwrap();
+    std::fs::write(&config, self::config()).unwrap();
     let out = place.text("sweep");
     let said = |grid: &str, set: &str| {
         ends_with(2, &["sweep", &config, "--grid", grid, "--set", set, "--out", &out])

@@ -9,38 +9,9 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
-use support::{ended, fgrpo, model, signal, spawned, wait_until};
+use support::{ended, fgrpo, model, signal, small_run, spawned, wait_until};
 
-const CONFIG: &str = r#"
-steps = 4
-[task]
-kind = "maze"
-size = 5
-train = 20
-held_out = 4
-[model.init]
-hidden_size = 16
-intermediate_size = 32
-num_hidden_layers = 1
-num_attention_heads = 2
-num_key_value_heads = 1
-[rollout]
-prompts = 4
-group_size = 4
-max_new_tokens = 6
-[update]
-lr = 1e-3
-[eval]
-every = 2
-samples = 4
-k = [1]
-[save]
-every = 2
-[compute]
-threads = 1
-"#;
-
-const SFT: &str = "[sft]\nsteps = 30\nbatch_size = 4\nlr = 5e-3\n";
+const SFT: [&str; 3] = ["sft.steps=30", "sft.batch_size=4", "sft.lr=5e-3"];
 
 fn write(folder: &Path, name: &str, text: &str) -> String {
     let path = folder.join(name);
@@ -68,7 +39,7 @@ const LAST: [&str; 3] = [
 #[test]
 fn runs_at_once_share_one_cache_and_end_in_the_same_bits() {
     let folder = tempfile::tempdir().unwrap();
-    let config = write(folder.path(), "c.toml", &format!("{CONFIG}{SFT}"));
+    let config = write(folder.path(), "c.toml", &small_run(&SFT));
     for round in 0..3 {
         let home = folder.path().join(round.to_string());
         // What a run that was killed at the cache's door leaves.
@@ -92,7 +63,7 @@ fn runs_at_once_share_one_cache_and_end_in_the_same_bits() {
 fn the_best_policy_survives_a_checkpoint_of_before_its_evaluation() {
     let folder = tempfile::tempdir().unwrap();
     // A learning rate that changes nothing, so that the first evaluation stays the best.
-    let config = write(folder.path(), "c.toml", &CONFIG.replace("lr = 1e-3", "lr = 1e-30"));
+    let config = write(folder.path(), "c.toml", &small_run(&["update.lr=1e-30"]));
     let out = folder.path().join("run");
     let train = |more: &[&str]| {
         fgrpo().args(["train", &config, "--out"]).arg(&out).args(more).assert().success();
@@ -112,7 +83,7 @@ fn the_best_policy_survives_a_checkpoint_of_before_its_evaluation() {
 #[test]
 fn a_better_policy_replaces_the_best_only_with_its_checkpoint() {
     let folder = tempfile::tempdir().unwrap();
-    let config = write(folder.path(), "c.toml", &CONFIG.replace("every = 2\nsamples", "every = 1\nsamples"));
+    let config = write(folder.path(), "c.toml", &small_run(&["eval.every=1"]));
     let (whole, killed) = (folder.path().join("whole"), folder.path().join("killed"));
     let more = ["--set", "save.every=4", "--set", "steps=4"];
     fgrpo().args(["train", &config, "--out"]).arg(&whole).args(more).assert().success();
@@ -141,7 +112,7 @@ fn a_better_policy_replaces_the_best_only_with_its_checkpoint() {
 #[test]
 fn a_resume_without_the_checkpoints_is_refused_and_a_restart_says_what_it_deletes() {
     let folder = tempfile::tempdir().unwrap();
-    let config = write(folder.path(), "c.toml", CONFIG);
+    let config = write(folder.path(), "c.toml", &small_run(&[]));
     let out = folder.path().join("run");
     let train = |more: &[&str]| fgrpo().args(["train", &config, "--out"]).arg(&out).args(more).assert();
     train(&[]).success();
@@ -178,7 +149,7 @@ fn a_resume_without_the_checkpoints_is_refused_and_a_restart_says_what_it_delete
 #[test]
 fn a_resume_says_which_steps_and_numbers_are_missing_and_so_does_the_report() {
     let folder = tempfile::tempdir().unwrap();
-    let config = write(folder.path(), "c.toml", CONFIG);
+    let config = write(folder.path(), "c.toml", &small_run(&[]));
     let out = folder.path().join("run");
     fgrpo().args(["train", &config, "--out"]).arg(&out).assert().success();
     let metrics = out.join("metrics.jsonl");
@@ -200,7 +171,7 @@ fn a_resume_says_which_steps_and_numbers_are_missing_and_so_does_the_report() {
 #[test]
 fn rewards_that_overflow_are_refused_at_the_door() {
     let folder = tempfile::tempdir().unwrap();
-    let config = write(folder.path(), "c.toml", CONFIG);
+    let config = write(folder.path(), "c.toml", &small_run(&[]));
     for (set, says) in [
         ("algorithm.reward_correct=1e308", "algorithm.reward_correct: found 1"),
         ("algorithm.reward_wrong=-inf", "algorithm.reward_wrong: found -inf"),
@@ -221,7 +192,7 @@ fn rewards_that_overflow_are_refused_at_the_door() {
 #[test]
 fn broken_streams_end_no_training() {
     let folder = tempfile::tempdir().unwrap();
-    let config = write(folder.path(), "c.toml", &format!("{CONFIG}{SFT}"));
+    let config = write(folder.path(), "c.toml", &small_run(&SFT));
     let whole = folder.path().join("whole/run");
     fgrpo().args(["train", &config, "--out"]).arg(&whole).assert().success();
     let full = || Stdio::from(File::options().write(true).open("/dev/full").unwrap());
@@ -284,7 +255,7 @@ fn data_on_a_closed_stdout_ends_quietly_and_on_a_full_one_fails() {
 #[test]
 fn a_lost_terminal_saves_and_nohup_goes_on() {
     let folder = tempfile::tempdir().unwrap();
-    let config = write(folder.path(), "c.toml", CONFIG);
+    let config = write(folder.path(), "c.toml", &small_run(&[]));
     let set = ["--set", "steps=100000", "--set", "save.every=0", "--set", "eval.every=0"];
     for ignored in [false, true] {
         let out = folder.path().join(format!("run {ignored}"));
@@ -321,7 +292,7 @@ fn a_lost_terminal_saves_and_nohup_goes_on() {
 #[test]
 fn the_printed_command_goes_on_whatever_the_folder_is_called() {
     let folder = tempfile::tempdir().unwrap();
-    let config = write(folder.path(), "a c.toml", CONFIG);
+    let config = write(folder.path(), "a c.toml", &small_run(&[]));
     let out = folder.path().join("it's a \"run\" $x");
     let child = spawned(&["train", &config, "--out", out.to_str().unwrap()])
         .args(["--set", "steps=3000", "--set", "eval.every=0", "--set", "save.every=1000000"])
@@ -340,7 +311,7 @@ fn the_printed_command_goes_on_whatever_the_folder_is_called() {
 #[test]
 fn a_moved_run_folder_stops_the_run_with_its_state_saved_there() {
     let folder = tempfile::tempdir().unwrap();
-    let config = write(folder.path(), "c.toml", &format!("{CONFIG}{SFT}"));
+    let config = write(folder.path(), "c.toml", &small_run(&SFT));
     for (command, file, set) in [
         ("train", "metrics.jsonl", ["--set", "steps=100000", "--set", "eval.every=0"]),
         ("sft", "sft.jsonl", ["--set", "sft.steps=100000", "--set", "sft.save_every=10"]),
@@ -361,7 +332,7 @@ fn a_moved_run_folder_stops_the_run_with_its_state_saved_there() {
 #[test]
 fn debris_of_kills_is_removed_at_the_next_start() {
     let folder = tempfile::tempdir().unwrap();
-    let config = write(folder.path(), "c.toml", CONFIG);
+    let config = write(folder.path(), "c.toml", &small_run(&[]));
     let out = folder.path().join("run");
     fgrpo().args(["train", &config, "--out"]).arg(&out).assert().success();
     let debris = [out.join(".partial-abc"), out.join("checkpoints/.partial-step-000002-x")];

@@ -4,40 +4,20 @@ mod support;
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use support::{done, ended, ends_with, file, lines, signal, spawned, wait_until};
+use support::{done, ended, ends_with, file, lines, signal, small_run, spawned, wait_until};
 
-const CONFIG: &str = r#"
-steps = 4
-[task]
-kind = "maze"
-size = 5
-train = 20
-held_out = 6
-[model.init]
-hidden_size = 16
-intermediate_size = 32
-num_hidden_layers = 1
-num_attention_heads = 2
-num_key_value_heads = 1
-[sft]
-steps = 60
-batch_size = 8
-lr = 3e-3
-[rollout]
-prompts = 4
-group_size = 4
-max_new_tokens = 8
-[update]
-lr = 1e-3
-[eval]
-every = 1
-samples = 8
-k = [1, 2, 4]
-[save]
-every = 2
-[compute]
-threads = 1
-"#;
+fn config() -> String {
+    small_run(&[
+        "task.held_out=6",
+        "sft.steps=60",
+        "sft.batch_size=8",
+        "sft.lr=3e-3",
+        "rollout.max_new_tokens=8",
+        "eval.every=1",
+        "eval.samples=8",
+        "eval.k=[1, 2, 4]",
+    ])
+}
 
 fn step(run: &Path, step: u64) -> PathBuf {
     run.join(format!("evaluations/step-{step:06}"))
@@ -48,7 +28,7 @@ fn text(path: &Path) -> &str {
 }
 
 fn train(folder: &Path, name: &str, more: &[&str]) -> PathBuf {
-    let config = file(folder, "c.toml", CONFIG);
+    let config = file(folder, "c.toml", &config());
     let out = folder.join(name);
     ends_with(0, &[&["train", text(&config), "--out", text(&out)][..], more].concat());
     out
@@ -184,7 +164,7 @@ fn an_evaluation_that_was_stopped_goes_on_from_its_samples() {
 #[test]
 fn an_evaluation_that_was_begun_with_other_settings_begins_anew() {
     let folder = tempfile::tempdir().unwrap();
-    let config = file(folder.path(), "c.toml", CONFIG);
+    let config = file(folder.path(), "c.toml", &config());
     let run = folder.path().join("run");
     let more = ["--set", "eval.samples=4000", "--set", "eval.every=4"];
     let args = [&["train", text(&config), "--out", text(&run)][..], &more].concat();

@@ -5,7 +5,7 @@ mod support;
 use assert_cmd::Command;
 use std::fmt::Write;
 use std::path::Path;
-use support::done;
+use support::{done, sets};
 
 /// Exit code, stdout and stderr.
 fn fgrpo(args: &[&str]) -> (i32, String, String) {
@@ -234,35 +234,14 @@ fn run_folders_give_the_mazes_table_and_figures() {
     let at = |name: &str| folder.path().join(name);
     let runs = at("runs").display().to_string();
     let small = [
-        "--set",
-        "steps=4",
-        "--set",
-        "task.size=7",
-        "--set",
-        "task.held_out=8",
-        "--set",
-        "task.train=200",
-        "--set",
-        "sft.steps=200",
-        "--set",
-        "sft.lr=3e-3",
-        "--set",
-        "eval.every=2",
-        "--set",
-        "eval.samples=8",
-        "--set",
-        "eval.k=[1, 8]",
-        "--set",
-        "rollout.prompts=8",
-        "--set",
-        "model.init.hidden_size=32",
-        "--set",
-        "model.init.intermediate_size=64",
+        &SMALL[..],
+        &["steps=4", "task.size=7", "sft.steps=200", "sft.lr=3e-3", "rollout.prompts=8"],
+        &["model.init.intermediate_size=64"],
     ];
     let config = concat!(env!("CARGO_MANIFEST_DIR"), "/../../configs/maze-long.toml");
     let grid =
         ["--grid", "rollout.group_size=4,8", "--grid", "algorithm.focal_gamma=0,0.5", "--grid", "seed=1,2"];
-    done(&[&["sweep", config, "--out", &runs], &grid[..], &small[..]].concat());
+    done(&[&["sweep", config, "--out", &runs], &grid[..], &sets(&small.concat())].concat());
     let out = at("out").display().to_string();
     let text = done(&["paper", "table-5", "--from", &runs, "--out", &out]);
     assert!(text.contains("pass@128 needs 128 scored samples of every problem, found 8"), "{text}");
@@ -385,31 +364,22 @@ fn dumps_of_verl_and_lm_eval_are_graded_and_what_they_do_not_hold_is_said() {
     assert!(error.contains("compares likelihoods"), "{error}");
 }
 
-/// Flags that make the laptop's runs tiny.
-const TINY: [&str; 22] = [
-    "--set",
-    "steps=2",
-    "--set",
-    "save.every=2",
-    "--set",
-    "sft.steps=150",
-    "--set",
+/// What runs of both kinds are made small by.
+const SMALL: [&str; 6] = [
     "eval.every=2",
-    "--set",
     "eval.samples=8",
-    "--set",
     "eval.k=[1, 8]",
-    "--set",
-    "rollout.prompts=2",
-    "--set",
     "task.train=200",
-    "--set",
     "task.held_out=8",
-    "--set",
     "model.init.hidden_size=32",
-    "--set",
-    "model.init.num_hidden_layers=1",
 ];
+
+/// Flags that make the laptop's runs tiny.
+fn tiny() -> Vec<&'static str> {
+    let own =
+        ["steps=2", "save.every=2", "sft.steps=150", "rollout.prompts=2", "model.init.num_hidden_layers=1"];
+    sets(&[&SMALL[..], &own].concat())
+}
 
 #[test]
 fn the_laptop_measures_what_lies_beyond_its_runs_own_evaluations() {
@@ -418,7 +388,7 @@ fn the_laptop_measures_what_lies_beyond_its_runs_own_evaluations() {
     let plan = done(&["paper", "table-2", "--out", &out, "--dry-run"]);
     assert_eq!(plan.matches("--name arithmetic-larger").count(), 6, "{plan}");
     assert!(plan.contains("--name arithmetic-train") && plan.contains("fgrpo nll"), "{plan}");
-    let text = done(&[&["paper", "table-2", "--out", &out][..], &TINY].concat());
+    let text = done(&[&["paper", "table-2", "--out", &out][..], &tiny()].concat());
     // Out of domain, and an increase of the NLL for each of the six settings.
     assert!(text.contains("arithmetic (paper: Avg. Math)"), "{text}");
     assert!(text.contains("arithmetic-larger (paper: Avg. OOD)"), "{text}");
@@ -430,7 +400,7 @@ fn the_laptop_measures_what_lies_beyond_its_runs_own_evaluations() {
     assert_eq!(filled("ΔNLL rare"), 6, "{csv}");
     assert_eq!(filled("arithmetic-larger (paper: Avg. OOD),1,"), 6, "{csv}");
     // Another table goes on with the same runs, whose policies are too weak for it: that is said.
-    let (code, _, err) = fgrpo(&[&["paper", "table-14", "--out", &out][..], &TINY].concat());
+    let (code, _, err) = fgrpo(&[&["paper", "table-14", "--out", &out][..], &tiny()].concat());
     assert_eq!((code, err.matches(": done").count()), (2, 2), "{err}");
     assert!(err.contains("no problem has 2 correct responses under every model"), "{err}");
     let (code, _, err) = fgrpo(&["paper", "figure-3", "--set", "steps=2"]);

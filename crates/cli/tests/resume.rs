@@ -5,34 +5,7 @@ mod support;
 use serde_json::Value;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use support::{ended, ends_with, fgrpo, file, model, signal, spawned, wait_until};
-
-const MAZE: &str = r#"
-steps = 8
-[task]
-kind = "maze"
-size = 5
-train = 20
-held_out = 4
-[model.init]
-hidden_size = 16
-intermediate_size = 32
-num_hidden_layers = 1
-num_attention_heads = 2
-num_key_value_heads = 1
-[rollout]
-prompts = 4
-group_size = 4
-max_new_tokens = 6
-[update]
-lr = 1e-3
-[eval]
-every = 0
-[save]
-every = 2
-[compute]
-threads = 1
-"#;
+use support::{ended, ends_with, fgrpo, file, model, signal, small_run, spawned, wait_until};
 
 fn bytes(folder: &Path, name: &str) -> Vec<u8> {
     std::fs::read(folder.join(name)).unwrap_or_else(|e| panic!("{}: {e}", folder.join(name).display()))
@@ -116,7 +89,7 @@ fn seconds_of_sampling(run: &Path) -> f64 {
 #[test]
 fn a_checkpoint_without_its_optimizer_or_with_a_damaged_one_is_never_gone_on_from() {
     let folder = tempfile::tempdir().unwrap();
-    let config = file(folder.path(), "maze.toml", MAZE);
+    let config = file(folder.path(), "maze.toml", &small_run(&["steps=8", "eval.every=0"]));
     let run = folder.path().join("run");
     let line = ["train", config.to_str().unwrap(), "--out", run.to_str().unwrap()];
     ends_with(0, &line);

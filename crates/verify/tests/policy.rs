@@ -82,32 +82,19 @@ fn equal_functions_stay_equal() {
 
 #[test]
 fn an_inequality_is_looked_at_where_its_own_bounds_are() {
-    for (gold, answer) in [
-        ("x > 30", "\\emptyset"),
-        ("x < -50", "\\emptyset"),
-        ("x < 100", "\\mathbb{R}"),
-        ("x \\geq -1000", "(-\\infty,\\infty)"),
-        ("(x-5)(x-1000)(x-1001)<0", "(-\\infty,5)"),
+    for (gold, answer, wanted) in [
+        ("x > 30", "\\emptyset", Verdict::Wrong),
+        ("x < -50", "\\emptyset", Verdict::Wrong),
+        ("x < 100", "\\mathbb{R}", Verdict::Wrong),
+        ("x \\geq -1000", "(-\\infty,\\infty)", Verdict::Wrong),
+        ("(x-5)(x-1000)(x-1001)<0", "(-\\infty,5)", Verdict::Wrong),
+        ("x > 30", "(30,\\infty)", Verdict::Correct),
+        ("x < -50", "(-\\infty,-50)", Verdict::Correct),
+        ("(x-5)(x-1000)(x-1001)<0", "(-\\infty,5)\\cup(1000,1001)", Verdict::Correct),
     ] {
+        let response = format!("\\boxed{{{answer}}}");
         for mode in MODES {
-            assert_eq!(
-                verdict(gold, &format!("\\boxed{{{answer}}}"), mode),
-                Verdict::Wrong,
-                "{gold} | {answer} | {mode:?}"
-            );
-        }
-    }
-    for (gold, answer) in [
-        ("x > 30", "(30,\\infty)"),
-        ("x < -50", "(-\\infty,-50)"),
-        ("(x-5)(x-1000)(x-1001)<0", "(-\\infty,5)\\cup(1000,1001)"),
-    ] {
-        for mode in MODES {
-            assert_eq!(
-                verdict(gold, &format!("\\boxed{{{answer}}}"), mode),
-                Verdict::Correct,
-                "{gold} | {answer} | {mode:?}"
-            );
+            assert_eq!(verdict(gold, &response, mode), wanted, "{gold} | {answer} | {mode:?}");
         }
     }
 }

@@ -55,7 +55,7 @@ pub(crate) fn model() -> &'static Path {
                 Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs/arithmetic-quick.toml");
             let mut command = fgrpo();
             command.arg("sft").arg(arithmetic).arg("--out").arg(&out);
-            for set in [
+            command.args(sets(&[
                 "sft.steps=1",
                 "sft.eval_every=0",
                 "task.train=8",
@@ -63,14 +63,66 @@ pub(crate) fn model() -> &'static Path {
                 "model.init.hidden_size=16",
                 "model.init.intermediate_size=32",
                 "model.init.num_hidden_layers=1",
-            ] {
-                command.args(["--set", set]);
-            }
+            ]));
             command.assert().success();
             let model = out.join("checkpoints/step-000001");
             (folder, model)
         })
         .1
+}
+
+/// A configuration that trains on small mazes within seconds.
+const SMALL: &str = r#"
+steps = 4
+[task]
+kind = "maze"
+size = 5
+train = 20
+held_out = 4
+[model.init]
+hidden_size = 16
+intermediate_size = 32
+num_hidden_layers = 1
+num_attention_heads = 2
+num_key_value_heads = 1
+[rollout]
+prompts = 4
+group_size = 4
+max_new_tokens = 6
+[update]
+lr = 1e-3
+[eval]
+every = 2
+samples = 4
+k = [1]
+[save]
+every = 2
+[compute]
+threads = 1
+"#;
+
+/// The text of a configuration for a small run on mazes. `changes` are like those of `--set`: a dotted key and its value.
+#[track_caller]
+pub(crate) fn small_run(changes: &[&str]) -> String {
+    let mut config: toml::Table = SMALL.parse().unwrap();
+    for change in changes {
+        let (path, value) = change.split_once('=').unwrap();
+        let (tables, key) = path.rsplit_once('.').unwrap_or(("", path));
+        let mut table = &mut config;
+        for name in tables.split('.').filter(|name| !name.is_empty()) {
+            let inner = table.entry(name).or_insert_with(|| toml::Table::new().into());
+            table = inner.as_table_mut().unwrap();
+        }
+        let parsed: toml::Table =
+            format!("value = {value}").parse().unwrap_or_else(|e| panic!("{change}: {e}"));
+        table.insert(key.to_owned(), parsed["value"].clone());
+    }
+    config.to_string()
+}
+
+/// The flags that change these keys.
+pub(crate) fn sets<'a>(changes: &[&'a str]) -> Vec<&'a str> {
+    changes.iter().flat_map(|change| ["--set", change]).collect()
 }
 
 /// Writes a file into a folder, which is made where it is missing, and returns its path.

@@ -1,9 +1,16 @@
 //! `fgrpo diversity`: how different a model's correct solutions of one problem are.
 //!
 //! Three measures: the mean pairwise cosine distance of embeddings (from a server or a file), as in the paper; a 0 to 3
-//! rubric on mathematical strategy, judged by a chat server over groups of eight; and, with no model at all, the same distance of
-//! character n-gram counts, which sees wording rather than ideas. Prompts count where every model has enough
-//! correct responses. Replies of servers are kept and never asked for twice.
+//! rubric on mathematical strategy, judged by a chat server over groups of eight; and, with no model at all, the same
+//! distance of character n-gram counts, which sees wording rather than ideas. A problem counts if every model has
+//! enough correct responses to it. Server replies are cached in the evaluation folder.
+
+mod distance;
+mod judge;
+mod replies;
+
+pub use distance::{mean_cosine_distance, ngrams};
+pub use judge::{GROUP, read_score};
 
 use crate::analysis::benchmarks;
 use crate::args::named::named;
@@ -13,20 +20,15 @@ use clap::ValueEnum;
 use fgrpo_train::bad_input;
 use fgrpo_train::config::ServerApi;
 use fgrpo_train::evaluation::texts::{self, ByProblem, Correct};
-use fgrpo_train::failure::Stopped;
-use fgrpo_train::io::files::write_whole;
 use fgrpo_train::io::interrupt;
-use fgrpo_train::io::server::sampling::RequestSampling;
-use fgrpo_train::io::server::{Failure, RetryPolicy, Server};
+use fgrpo_train::io::server::{RetryPolicy, Server};
 use fgrpo_train::problem::dataset;
 use fgrpo_train::problem::dataset::columns::Columns;
 use fgrpo_train::problem::kind::TaskKind;
-use serde::{Deserialize, Serialize};
+use replies::{Cache, Question, ask};
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, HashMap};
-use std::fs::OpenOptions;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -76,7 +78,7 @@ pub struct Args {
     /// Columns of --data that have unusual names, e.g. prompt=question,answer=final.
     #[arg(long, value_name = "WHAT=COLUMN,...")]
     pub columns: Option<Columns>,
-    /// What the judge's server is, and so which sampling fields it is sent [default: those of vLLM, SGLang and llama.cpp together].
+    /// The judge's server software, which decides the sampling fields it is sent [default: those of vLLM, SGLang and llama.cpp together].
     #[arg(long, value_parser = named::<ServerApi>())]
     pub server_api: Option<ServerApi>,
     /// Environment variable that holds the server's key [default: OPENAI_API_KEY where it is set].
@@ -101,235 +103,6 @@ pub enum Measure {
     Judge,
 }
 
-/// Correct responses that a judge sees at a time.
-pub const GROUP: usize = 8;
-
-/// Mean pairwise cosine distance of vectors, from their normalised sum; a zero vector is at distance 1 from all.
-///
-/// `None` for fewer than two vectors.
-pub fn mean_cosine_distance(vectors: &[HashMap<u64, f64>]) -> Option<f64> {
-    let m = vectors.len() as f64;
-    if vectors.len() < 2 {
-        return None;
-    }
-    let mut sum: HashMap<u64, f64> = HashMap::new();
-    let mut own = 0.0;
-    for v in vectors {
-        let norm = v.values().map(|x| x * x).sum::<f64>().sqrt();
-        if norm > 0.0 {
-            own += 1.0;
-            for (&i, x) in v {
-                *sum.entry(i).or_default() += x / norm;
-            }
-        }
-    }
-    // |sum|^2 = vectors with themselves + twice the pairs.
-    let square: f64 = sum.values().map(|x| x * x).sum();
-    Some((1.0 - (square - own) / (m * (m - 1.0))).max(0.0))
-}
-
-/// Counts of the character n-grams of a text.
-pub fn ngrams(text: &str, n: usize) -> HashMap<u64, f64> {
-    let characters: Vec<char> = text.chars().collect();
-    let mut counts = HashMap::new();
-    for window in characters.windows(n.min(characters.len()).max(1)) {
-        // FNV-1a over the characters: collisions of 64 bits don't matter here.
-        let hash = window
-            .iter()
-            .fold(0xcbf2_9ce4_8422_2325u64, |h, &c| (h ^ u64::from(c)).wrapping_mul(0x0100_0000_01b3));
-        *counts.entry(hash).or_default() += 1.0;
-    }
-    counts
-}
-
-/// A reply of a server, kept in the folder.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct Reply {
-    model: String,
-    problem: String,
-    /// Samples it is about: one for an embedding, eight for a judgement.
-    samples: Vec<u64>,
-    /// Hash of the request: a reply to another one is no answer to this.
-    #[serde(default)]
-    asked: String,
-    /// How a judge was told to sample; empty for embeddings.
-    #[serde(default, skip_serializing_if = "Map::is_empty")]
-    sampling: Map<String, Value>,
-    value: Value,
-}
-
-/// The replies of one folder, appended as they come.
-struct Cache {
-    path: PathBuf,
-    /// The newest reply with the hash of its request, by model, problem and samples.
-    known: HashMap<(String, String, Vec<u64>), (String, Value)>,
-}
-
-impl Cache {
-    fn open(path: PathBuf) -> anyhow::Result<Self> {
-        let mut known = HashMap::new();
-        let text = match std::fs::read(&path) {
-            Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => String::new(),
-            Err(e) => return Err(e).with_context(|| format!("{}: cannot read", path.display())),
-        };
-        // A torn last line is a reply to ask for again; what stands before it is whole.
-        let whole = text.rfind('\n').map_or(0, |i| i + 1);
-        for (i, line) in text[..whole].lines().enumerate() {
-            match serde_json::from_str::<Reply>(line) {
-                Ok(r) => known.insert((r.model, r.problem, r.samples), (r.asked, r.value)),
-                Err(e) => bad_input!("{} line {}: {e}", path.display(), i + 1),
-            };
-        }
-        if whole < text.len() {
-            write_whole(&path, &text.as_bytes()[..whole])?;
-        }
-        Ok(Self { path, known })
-    }
-
-    fn put(&mut self, reply: Reply) -> anyhow::Result<()> {
-        let line = serde_json::to_string(&reply)? + "\n";
-        OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(&self.path)
-            .and_then(|mut f| f.write_all(line.as_bytes()))
-            .with_context(|| format!("{}: cannot append", self.path.display()))?;
-        self.known.insert((reply.model, reply.problem, reply.samples), (reply.asked, reply.value));
-        Ok(())
-    }
-}
-
-/// What is to be asked of a server: by problem, which samples and the request.
-struct Question {
-    problem: String,
-    samples: Vec<u64>,
-    sampling: Map<String, Value>,
-    body: Value,
-}
-
-impl Question {
-    fn hash(&self) -> String {
-        Sha256::digest(self.body.to_string().as_bytes()).iter().take(8).map(|b| format!("{b:02x}")).collect()
-    }
-}
-
-/// Asks what the cache lacks. `read` takes the value out of an answer; an answer that it refuses is asked again a few times.
-fn ask(
-    server: &Server,
-    path: &str,
-    model: &str,
-    questions: Vec<Question>,
-    concurrency: usize,
-    cache: &mut Cache,
-    read: impl Fn(&Value) -> Option<Value>,
-) -> anyhow::Result<()> {
-    let known = |cache: &Cache, q: &Question| {
-        let reply = cache.known.get(&(model.to_owned(), q.problem.clone(), q.samples.clone()));
-        reply.is_some_and(|(asked, _)| *asked == q.hash())
-    };
-    let mut open: Vec<Question> = questions.into_iter().filter(|q| !known(cache, q)).collect();
-    for round in 0..4 {
-        let requests: Vec<(&str, Value)> = open.iter().map(|q| (path, q.body.clone())).collect();
-        let mut useless = None;
-        server.post_all(&requests, concurrency, |at, answer| {
-            let answer = answer.map_err(|failure| given_up(path, failure))?;
-            match read(&answer) {
-                Some(value) => cache.put(Reply {
-                    model: model.to_owned(),
-                    problem: open[at].problem.clone(),
-                    samples: open[at].samples.clone(),
-                    asked: open[at].hash(),
-                    sampling: open[at].sampling.clone(),
-                    value,
-                }),
-                None => {
-                    let start: String = answer.to_string().chars().take(300).collect();
-                    useless = Some(server.shown(&start));
-                    Ok(())
-                }
-            }
-        })?;
-        open.retain(|q| !known(cache, q));
-        match useless {
-            Some(text) if round == 3 => {
-                anyhow::bail!("{} of {model}'s replies can't be used, for one: {text}", open.len())
-            }
-            _ if open.is_empty() => return Ok(()),
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
-/// What to do about a request without an answer.
-fn given_up(path: &str, failure: Failure) -> anyhow::Error {
-    match failure {
-        Failure::Stopped => Stopped(
-            "stopped on request; the replies so far are kept, and the same command goes on".to_owned(),
-        )
-        .into(),
-        // Embeddings have no sampling fields.
-        Failure::Refused { status: 400 | 422, .. } if path.starts_with("chat") => anyhow::Error::new(failure)
-            .context(
-                "the judge is refused; if its server takes the standard fields alone: --server-api openai",
-            ),
-        other => anyhow::Error::new(other),
-    }
-}
-
-/// How a judge samples: the likeliest tokens, nothing cut off and nothing penalised. The length is left to the server,
-/// since a judge may think first; a reply that was cut off is not used.
-fn judge_sampling(api: Option<ServerApi>) -> Map<String, Value> {
-    let greedy = RequestSampling { temperature: 0.0, top_p: 1.0, top_k: 0, min_p: 0.0, max_tokens: 0 };
-    let mut fields = greedy.fields(api);
-    fields.remove("max_tokens");
-    fields
-}
-
-const RUBRIC: &str = "You are given a problem and eight correct solutions of it. Compare the solutions and rate how diverse their mathematical strategies are. \
-Wording, order, notation and length don't count, only the mathematics.\n\
-0: all follow the same line of reasoning, rephrased.\n\
-1: the same approach with small differences in the steps.\n\
-2: clearly different derivations among them.\n\
-3: fundamentally different mathematical approaches among them.\n\
-Answer with one line: Score: 0, Score: 1, Score: 2 or Score: 3.";
-
-fn judge_request(model: &str, sampling: &Map<String, Value>, problem: &str, group: &[&Correct]) -> Value {
-    let mut text = format!("### Problem\n{}\n\n", problem.trim());
-    for (i, c) in group.iter().enumerate() {
-        text.push_str(&format!("### Solution {}\n{}\n\n", i + 1, c.text.trim()));
-    }
-    let mut body = sampling.clone();
-    body.insert("model".to_owned(), model.into());
-    let messages = json!([{"role": "system", "content": RUBRIC}, {"role": "user", "content": text}]);
-    body.insert("messages".to_owned(), messages);
-    body.into()
-}
-
-/// The score in a judge's answer; none where its reply was cut off.
-fn judged(answer: &Value) -> Option<Value> {
-    let choice = &answer["choices"][0];
-    if choice["finish_reason"] == "length" {
-        return None;
-    }
-    read_score(choice["message"]["content"].as_str()?).map(Value::from)
-}
-
-/// The score in a judge's reply: the digit behind the last "Score:", or a reply that is nothing but a digit.
-pub fn read_score(reply: &str) -> Option<u64> {
-    let (named, tail) = reply.rsplit_once("Score:").map_or((false, reply), |(_, tail)| (true, tail));
-    let tail = tail.trim_start_matches(|c: char| c.is_whitespace() || "*_`$([".contains(c));
-    let end = tail.find(|c: char| !c.is_ascii_digit()).unwrap_or(tail.len());
-    let (digits, rest) = tail.split_at(end);
-    let other = match named {
-        // Neither 2.5 nor 2nd.
-        true => rest.trim_start_matches('.').starts_with(char::is_alphanumeric),
-        false => rest.contains(char::is_alphanumeric),
-    };
-    digits.parse().ok().filter(|&s| s <= 3 && !other)
-}
-
 /// One model's correct responses and what is known about them.
 struct Side {
     folder: PathBuf,
@@ -347,7 +120,7 @@ fn value_of(
     side: &Side,
 ) -> anyhow::Result<f64> {
     let model = args.model.clone().unwrap_or_default();
-    let of = |samples: Vec<u64>| Some(&cache?.known.get(&(model.clone(), problem.to_owned(), samples))?.1);
+    let of = |samples: Vec<u64>| cache?.value(&model, problem, samples);
     let vectors: Vec<HashMap<u64, f64>> = match args.by {
         Measure::Ngram => samples.iter().map(|c| ngrams(&c.text, args.ngram as usize)).collect(),
         Measure::Embeddings => samples
@@ -515,7 +288,7 @@ fn statements(args: &Args) -> anyhow::Result<HashMap<String, String>> {
     Ok(found)
 }
 
-/// The folder's cache after everything missing was asked for.
+/// The folder's cache, after the server was asked for everything it lacked.
 fn asked(
     args: &Args,
     server: &Server,
@@ -524,15 +297,15 @@ fn asked(
     problems: &HashMap<String, String>,
 ) -> anyhow::Result<Cache> {
     let model = args.model.clone().unwrap_or_default();
-    let judge = args.by == Measure::Judge;
-    let name = if judge { "judgements.jsonl" } else { "embeddings.jsonl" };
+    let judging = args.by == Measure::Judge;
+    let name = if judging { "judgements.jsonl" } else { "embeddings.jsonl" };
     let mut cache = Cache::open(side.folder.join(name))?;
-    let sampling = if judge { judge_sampling(args.server_api) } else { Map::new() };
+    let sampling = if judging { judge::sampling(args.server_api) } else { Map::new() };
     let mut questions = Vec::new();
     for (benchmark, ids) in common {
         for id in ids {
             let samples = &side.correct[benchmark][id];
-            if judge {
+            if judging {
                 let Some(problem) = problems.get(id) else {
                     bad_input!(
                         "--data: found no problem {id} of {benchmark}, wanted the file it was evaluated with"
@@ -542,7 +315,7 @@ fn asked(
                     problem: id.clone(),
                     samples: group.iter().map(|c| c.sample).collect(),
                     sampling: sampling.clone(),
-                    body: judge_request(&model, &sampling, problem, &group.iter().collect::<Vec<_>>()),
+                    body: judge::request(&model, &sampling, problem, &group.iter().collect::<Vec<_>>()),
                 }));
             } else {
                 questions.extend(samples.iter().map(|c| {
@@ -555,8 +328,8 @@ fn asked(
             }
         }
     }
-    if judge {
-        ask(server, "chat/completions", &model, questions, args.concurrency, &mut cache, judged)?;
+    if judging {
+        ask(server, "chat/completions", &model, questions, args.concurrency, &mut cache, judge::judged)?;
     } else {
         ask(server, "embeddings", &model, questions, args.concurrency, &mut cache, |answer| {
             Some(answer["data"][0]["embedding"].clone())
@@ -600,7 +373,7 @@ fn as_json(args: &Args, results: &[Found]) -> Value {
         .collect();
     let mut all = json!({"folders": folders, "diversity": list});
     if args.by == Measure::Judge {
-        all["sampling"] = judge_sampling(args.server_api).into();
+        all["sampling"] = judge::sampling(args.server_api).into();
     }
     all
 }
@@ -619,61 +392,5 @@ fn print_results(args: &Args, results: &[Found]) {
     out!("{}", table.render(args.format));
     if args.by == Measure::Ngram {
         say!("distances of character {}-grams: they see wording, not ideas", args.ngram);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn vector(values: &[f64]) -> HashMap<u64, f64> {
-        values.iter().enumerate().map(|(i, &x)| (i as u64, x)).collect()
-    }
-
-    #[test]
-    fn mean_distance_equals_the_mean_over_pairs() {
-        let vectors = [vector(&[1.0, 0.0]), vector(&[3.0, 3.0]), vector(&[0.0, 2.0]), vector(&[0.0, 0.0])];
-        let cosine = |a: &HashMap<u64, f64>, b: &HashMap<u64, f64>| {
-            let dot: f64 = a.iter().map(|(i, x)| x * b.get(i).unwrap_or(&0.0)).sum();
-            let norm = |v: &HashMap<u64, f64>| v.values().map(|x| x * x).sum::<f64>().sqrt();
-            if norm(a) * norm(b) > 0.0 { dot / (norm(a) * norm(b)) } else { 0.0 }
-        };
-        let (mut total, mut pairs) = (0.0, 0.0);
-        for i in 0..vectors.len() {
-            for j in 0..i {
-                total += 1.0 - cosine(&vectors[i], &vectors[j]);
-                pairs += 1.0;
-            }
-        }
-        let found = mean_cosine_distance(&vectors).unwrap();
-        assert!((found - total / pairs).abs() < 1e-12, "{found} {}", total / pairs);
-        assert_eq!(mean_cosine_distance(&vectors[..1]), None);
-    }
-
-    #[test]
-    fn equal_texts_are_at_distance_zero_and_unrelated_ones_at_one() {
-        let texts = |a: &str, b: &str| mean_cosine_distance(&[ngrams(a, 4), ngrams(b, 4)]).unwrap();
-        assert!(texts("the same words", "the same words").abs() < 1e-12);
-        assert!((texts("abcdefgh", "stuvwxyz") - 1.0).abs() < 1e-12);
-        assert!(texts("", "something") > 0.99);
-    }
-
-    #[test]
-    fn scores_are_read_from_replies_and_nothing_else_is_one() {
-        for (reply, wanted) in [
-            ("Score: 2", Some(2)),
-            ("They differ. Score: 1 at first...\nScore: **3**", Some(3)),
-            ("0", Some(0)),
-            ("**2**.", Some(2)),
-            ("Score: 2. They differ", Some(2)),
-            ("Score: 7", None),
-            ("Score: 2.5", None),
-            ("Score: -1", None),
-            ("3 of the solutions use induction", None),
-            ("I can't tell", None),
-            ("", None),
-        ] {
-            assert_eq!(read_score(reply), wanted, "{reply}");
-        }
     }
 }

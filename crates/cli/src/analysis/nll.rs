@@ -1,4 +1,4 @@
-//! `fgrpo nll`: what trained models think of correct solutions that the base model found unlikely.
+//! `fgrpo nll`: how likely trained models find correct solutions that were rare under the base model.
 //!
 //! From the base model's correct samples the least likely by length-normalised NLL are the rare set; its mean NLL under
 //! each model, and the increase over the base, say how far training moved away from them. Beside it, per problem with a
@@ -34,7 +34,7 @@ pub struct Args {
     /// The base model's checkpoint.
     #[arg(long, value_name = "DIR")]
     pub base: PathBuf,
-    /// A trained model, NAME=DIR; may be given several times, the first is what others are held against.
+    /// A trained model, NAME=DIR; repeatable. The others are compared with the first.
     #[arg(long = "model", value_name = "NAME=DIR", required = true, value_parser = named)]
     pub models: Vec<(String, PathBuf)>,
     /// The rare share of the correct samples.

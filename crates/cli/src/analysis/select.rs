@@ -1,9 +1,9 @@
-//! `fgrpo select`: which checkpoints to compare, by the paper's rule. Of the base run the one with the best
-//! held-out metric; of each run compared with it the best that took no more compute.
+//! `fgrpo select`: which checkpoints to compare, by the paper's rule. For the base run: the one with the best held-out
+//! metric. For each other run: the best one that took no more compute.
 //!
-//! Candidates are the checkpoints of `save.every`: with `"epoch"` those at epoch ends, as in the paper. What a run
-//! evaluates between them, and `best-N`, are the maximum of many noisy values and never chosen from. The metric is what
-//! the runs recorded while they trained, or comes from folders of `fgrpo eval`.
+//! Candidates are the checkpoints of `save.every`: with `"epoch"` those at epoch ends, as in the paper. Evaluations
+//! between them, and `best-N`, are maxima of many noisy values, so they are never candidates. The metric is what the runs
+//! recorded during training, or comes from folders of `fgrpo eval`.
 
 mod folders;
 
@@ -87,7 +87,7 @@ struct Candidates {
     others: usize,
 }
 
-/// What was chosen of a run.
+/// The checkpoint chosen from a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Chosen {
     /// The run's folder.
@@ -172,7 +172,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What the rule chooses of each run, in order.
+/// The checkpoint that the rule chooses from each run, in order.
 ///
 /// # Errors
 /// As [`run`].
@@ -241,7 +241,7 @@ fn is_regular(config: &Config, step: u64) -> bool {
     step > 0 && (every || step == config.steps)
 }
 
-/// What each step took.
+/// The compute of each step.
 fn costs(args: &Args, run: &Path, config: &Config) -> anyhow::Result<Vec<(u64, f64)>> {
     let metrics: Vec<Metrics> = metrics::read(&run.join("metrics.jsonl")).or_bad_input()?;
     let batch = (config.rollout.prompts * config.rollout.group_size) as f64;

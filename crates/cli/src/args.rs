@@ -3,7 +3,7 @@
 pub mod grading;
 pub mod named;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use fgrpo_train::config::in_file;
 
 mod tips;
@@ -104,6 +104,6 @@ pub fn run(cli: &Cli) -> anyhow::Result<()> {
         Command::Report(args) => crate::report::run(args),
         Command::Generate(args) => crate::commands::generate::run(args),
         Command::Devices(args) => crate::commands::devices::run(args),
-        Command::Completions(args) => crate::commands::completions::run(args),
+        Command::Completions(args) => crate::commands::completions::run(args, Cli::command()),
     }
 }

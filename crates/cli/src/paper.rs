@@ -10,12 +10,17 @@ mod full;
 mod further;
 mod items;
 mod laptop;
+mod layout;
 mod list;
 mod marks;
 mod measured;
 mod numbers;
+mod panels;
+mod reproduced;
 mod retention;
+mod runs;
 mod settings;
+mod significance;
 pub mod simulate;
 mod sources;
 mod stand;
@@ -129,7 +134,7 @@ fn without_runs(item: &Item, args: &Args) -> anyhow::Result<()> {
 fn from_results(item: &Item, sources: &Sources, args: &Args, at: Option<&Stand>) -> anyhow::Result<()> {
     match item {
         Item::Table(table) => {
-            let made = measured::beside(table, sources, at)?;
+            let made = reproduced::beside(table, sources, at)?;
             beside::write(&made, &item.name(), &args.out)
         }
         Item::Figure(figure) => curves::make(figure, sources, at, &args.out),

@@ -1,8 +1,7 @@
 //! `fgrpo completions`: what a shell needs to complete commands and flags, and the manual pages.
 
-use crate::args::Cli;
 use anyhow::Context;
-use clap::{Command, CommandFactory};
+use clap::Command;
 use clap_complete::{Generator, Shell, generate};
 use clap_mangen::Man;
 use fgrpo_train::io::files::write_whole;
@@ -53,15 +52,15 @@ impl What {
     }
 }
 
-/// Runs the command.
+/// Runs the command; `program` is the command line that is completed and described.
 ///
 /// # Errors
 /// Where the folder can't be written.
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub fn run(args: &Args, program: Command) -> anyhow::Result<()> {
     let Some(folder) = &args.out else {
         let text = match args.what.shell() {
-            Some(shell) => script(shell),
-            None => page(Cli::command())?,
+            Some(shell) => script(shell, program),
+            None => page(program)?,
         };
         out!("{}", String::from_utf8_lossy(&text));
         return Ok(());
@@ -70,13 +69,13 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     match args.what.shell() {
         Some(shell) => {
             let path = folder.join(shell.file_name(NAME));
-            write_whole(&path, &script(shell))?;
+            write_whole(&path, &script(shell, program))?;
             say!("{}", path.display());
         }
         None => {
-            let mut command = Cli::command().disable_help_subcommand(true);
-            command.build();
-            write_pages(&command, folder)?;
+            let mut program = program.disable_help_subcommand(true);
+            program.build();
+            write_pages(&program, folder)?;
         }
     }
     Ok(())
@@ -85,9 +84,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 /// What the program is called.
 const NAME: &str = "fgrpo";
 
-fn script(shell: Shell) -> Vec<u8> {
+fn script(shell: Shell, mut program: Command) -> Vec<u8> {
     let mut text = Vec::new();
-    generate(shell, &mut Cli::command(), NAME, &mut text);
+    generate(shell, &mut program, NAME, &mut text);
     text
 }
 

@@ -1,6 +1,7 @@
-//! A table here beside the paper's: in the terminal, as Markdown, LaTeX and CSV.
+//! A reproduced table beside the paper's: in the terminal, as Markdown, LaTeX and CSV.
 
-use super::marks::{Mark, Marking};
+use super::marks::Mark;
+use super::numbers::Marking;
 use crate::output::table::{self, Format, Part, Table};
 use anyhow::Context;
 use fgrpo_train::io::files::write_whole;
@@ -137,8 +138,8 @@ impl Beside {
         self.parts.is_empty()
     }
 
-    /// The paper's layout, and of each row what is here, what the paper has, and the difference, with ‡ where the
-    /// paper's value lies outside the interval here.
+    /// The table in the paper's layout: each row as it is here, as it is in the paper, and the difference. ‡ marks a paper's
+    /// value outside the interval found here.
     fn layout(&self) -> Table {
         let compared = self.lines.iter().flat_map(|l| &l.cells).flatten().any(|c| c.here.is_some());
         let whose = (!self.is_of_words() || compared).then(String::new);
@@ -244,7 +245,7 @@ impl Beside {
         Some(table)
     }
 
-    /// What the cells are, and how to read them.
+    /// Explains the cells.
     fn legend(&self, format: Format) -> String {
         let count = |wanted| {
             self.lines.iter().flat_map(|l| &l.cells).flatten().filter(|c| c.agrees() == Some(wanted)).count()

@@ -4,6 +4,7 @@ use super::beside::signed;
 use super::figures::write_both;
 use super::measured::{Measured, Resampled, pass_at_k};
 use super::numbers::{Asked, Drawn, Measure, NUMBERS, Setting};
+use super::panels::{banded, panel, sizes_axis};
 use super::settings;
 use super::sources::{Run, Source, Sources, counted};
 use super::stand::Stand;
@@ -44,25 +45,6 @@ pub(super) fn make(
         7 => maze_dynamics(figure, sources, out),
         _ => dynamics(figure, sources, stand, out),
     }
-}
-
-/// Values by x with their band.
-pub(super) fn banded(name: impl Into<String>, colour: RGBColor, points: &[(f64, Resampled)]) -> Curve {
-    Curve {
-        dots: true,
-        band: points.iter().map(|(_, r)| r.interval()).collect(),
-        ..Curve::new(name, colour, points.iter().map(|(x, r)| (*x, r.value)).collect())
-    }
-}
-
-pub(super) fn panel(title: impl Into<String>, x: Axis, y: Axis, curves: Vec<Curve>, legend: Legend) -> Panel {
-    Panel { title: title.into(), x, y, curves, zone: None, styles: vec![], legend }
-}
-
-pub(super) fn sizes_axis(sizes: &[f64]) -> Axis {
-    let low = sizes.iter().copied().fold(f64::INFINITY, f64::min);
-    let high = sizes.iter().copied().fold(2.0, f64::max);
-    Axis::new("Group size N", Scale::Log2, low.min(high) / 1.19, high * 1.19)
 }
 
 /// An axis that holds every point and band of the curves with some room.

@@ -124,7 +124,7 @@ fn one_action() -> anyhow::Result<Findings> {
     ]))
 }
 
-/// Runs the simulation, or goes on with it, and reads its results.
+/// Runs or resumes the simulation, and reads its results.
 fn simulation(figure: &Drawn, out: &Path) -> anyhow::Result<Findings> {
     let config = out.join("simulation.toml");
     write_whole(&config, SIMULATION.as_bytes())?;

@@ -3,8 +3,9 @@
 use super::Args;
 use super::estimate::{Estimator, words};
 use super::items::Item;
-use super::laptop::{self, Run};
+use super::laptop;
 use super::numbers::Setting;
+use super::runs::Run;
 use super::settings;
 use super::suite::{self, BENCHMARKS, Benchmark, DEEPSCALER};
 use crate::analysis::benchmarks::Domain;
@@ -195,7 +196,7 @@ fn counted(run: &Run) -> anyhow::Result<Config> {
     run.config.resolved(DEEPSCALER)
 }
 
-/// Says what is needed, and trains where nothing is missing.
+/// Prints what is needed, and trains if nothing is missing.
 ///
 /// # Errors
 /// Bad input that lists everything that is missing; what a training fails with.

@@ -2,12 +2,12 @@
 //! diversity of correct solutions, and the NLL of the start's rare correct solutions.
 //!
 //! Out of domain are problems whose values go up to 299, where training stays below 100: the same instructions, digits and lengths of
-//! working, on numbers that it never met. More operations would not do, since the policy has no positions for them, nor would mazes, whose tokens
-//! it doesn't have.
+//! working, on numbers that it has never seen. Longer problems would not fit the policy's positions, and it has no
+//! tokens for mazes.
 
 use super::items::Item;
-use super::laptop::Run;
 use super::numbers::{Measure, Printed, Setting};
+use super::runs::Run;
 use super::settings;
 use super::sources::Sources;
 use super::stand::LARGER;
@@ -99,7 +99,7 @@ fn data(all: &Path, asked: Asked) -> PathBuf {
     all.join(format!("{}.jsonl", asked.name()))
 }
 
-/// Evaluates a checkpoint, or goes on with that; returns the evaluation folder.
+/// Evaluates a checkpoint, or resumes its evaluation; returns the evaluation folder.
 fn evaluate(run: &Run, checkpoint: &Path, asked: Asked, all: &Path, name: &str) -> anyhow::Result<PathBuf> {
     let (data, out) = (data(all, asked), all.join(name).join(asked.name()));
     let TaskConfig::Arithmetic(config) = &run.config.task else {
@@ -180,7 +180,7 @@ pub(super) fn measure(item: &Item, runs: &[Run], sources: &mut Sources) -> anyho
     Ok(())
 }
 
-/// What will be done after training, as commands.
+/// The commands that measure the runs after training.
 pub(super) fn plan(item: &Item, runs: &[Run]) -> Vec<String> {
     let needed = Needed::of(item);
     let all = folder(runs);

@@ -7,16 +7,15 @@ use super::Args;
 use super::estimate::{Estimator, words};
 use super::further;
 use super::items::Item;
-use super::numbers::Setting;
+use super::runs::Run;
 use super::settings;
 use super::sources::Sources;
 use super::stand::Stand;
-use crate::commands::runs::{State, state, train_unfinished};
+use crate::commands::runs::{State, train_unfinished};
 use fgrpo_train::config::Config;
 use fgrpo_train::device::DeviceName;
 use fgrpo_train::failure::Stopped;
 use fgrpo_train::io::shell::quoted;
-use std::path::PathBuf;
 
 /// The paper's maze.
 pub(super) const MAZE_17: &str = include_str!("../../../../configs/maze-17.toml");
@@ -33,27 +32,6 @@ const ARITHMETIC_SET: [&str; 3] =
 /// What stands in for an item.
 fn stand(item: &Item) -> Stand {
     if item.is_maze() { Stand::maze() } else { Stand::arithmetic() }
-}
-
-/// One training.
-pub(super) struct Run {
-    /// The setting of the paper that it is of.
-    pub(super) setting: Setting,
-    /// Its configuration.
-    pub(super) config: Config,
-    /// What is changed in the file.
-    pub(super) set: Vec<String>,
-    /// The file under configs/.
-    pub(super) file: &'static str,
-    /// Its run folder.
-    pub(super) folder: PathBuf,
-}
-
-impl Run {
-    /// What its folder holds.
-    fn state(&self) -> anyhow::Result<State> {
-        state(&self.config, &self.folder)
-    }
 }
 
 /// The runs of an item, shared with every other item that needs the same.
@@ -142,7 +120,7 @@ pub(super) fn run(item: &Item, args: &Args) -> anyhow::Result<()> {
     super::from_results(item, &sources, args, Some(&stand(item)))
 }
 
-/// Trains what isn't finished; an unfinished run goes on from its last checkpoint.
+/// Trains what isn't finished; an unfinished run resumes from its last checkpoint.
 ///
 /// # Errors
 /// Bad input for a folder that holds a run of another configuration; what a run fails with; a stop on request.

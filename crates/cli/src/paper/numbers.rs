@@ -1,6 +1,5 @@
 //! The paper's numbers: its tables cell by cell, and what its figures state. The file beside this one holds them.
 
-use super::marks::Marking;
 use crate::analysis::benchmarks::Domain;
 use crate::output::table::Part;
 use serde::Deserialize;
@@ -46,6 +45,57 @@ pub(super) struct Printed {
     /// What holds for all cells.
     #[serde(flatten)]
     pub(super) fixed: Fixed,
+}
+
+/// How a table marks its values.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+pub(super) struct Marking {
+    /// Among which values the best is bold; none marks nothing.
+    #[serde(default)]
+    best: Option<Among>,
+    /// Whether the second best has a dagger.
+    #[serde(default)]
+    pub(super) second: bool,
+    /// Whether a pair's better value is underlined where the paired test finds the difference significant.
+    #[serde(default)]
+    pub(super) tested: bool,
+}
+
+/// Values that are compared with one another. They are always of the same model, benchmark, k and measure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Among {
+    /// A baseline and its focal form.
+    Pair,
+    /// All focal exponents of one method and group size.
+    Gamma,
+    /// All rows of the table.
+    All,
+}
+
+impl Marking {
+    /// Whether anything is marked.
+    pub(super) fn is_none(self) -> bool {
+        self.best.is_none()
+    }
+
+    /// What bold means, for a legend.
+    pub(super) fn bold(self) -> &'static str {
+        match self.best {
+            Some(Among::Pair) => "better of baseline and focal form",
+            Some(Among::Gamma) => "best over \u{3b3}",
+            _ => "best",
+        }
+    }
+
+    /// Whether two values are compared with one another.
+    pub(super) fn compares(self, a: &Asked, b: &Asked) -> bool {
+        let same = (&a.setting.model, &a.of, a.k, a.measure) == (&b.setting.model, &b.of, b.k, b.measure);
+        same && match self.best {
+            Some(Among::All) => true,
+            _ => (&a.setting.method, a.setting.n) == (&b.setting.method, b.setting.n),
+        }
+    }
 }
 
 /// A column of values.

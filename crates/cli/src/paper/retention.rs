@@ -1,7 +1,7 @@
 //! Which problems training loses, by group size, beside the theory's tail misses at the success rates that training began with.
 
-use super::curves::{banded, panel, sizes_axis};
 use super::measured::{Resampled, pass_at_k};
+use super::panels::{banded, panel, sizes_axis};
 use super::sources::{Source, Sources, counted};
 use crate::output::plot::{Axis, Curve, Legend, PALETTE, Panel, Scale};
 use crate::output::table::Table;
@@ -35,7 +35,7 @@ fn start(source: &Source) -> Option<Benchmark> {
 /// Percent of the problems that every run solved at its start and no sample solves at the end, by group size; and the mean
 /// probability that a group of N is active and misses the tail, over the problems at their starting success rates.
 ///
-/// None without starts, two group sizes and a problem that every start solves.
+/// None unless every run evaluated its start, there are two group sizes, and every start solves some problem.
 pub(super) fn lost(sources: &Sources, rows: &mut Table) -> Option<Panel> {
     let sizes = by_size(sources);
     let starts: Vec<Benchmark> = sizes.values().flatten().filter_map(|s| start(s)).collect();

@@ -1,4 +1,4 @@
-//! Results that are there already: evaluations and run folders, each with the setting of the paper that it is of.
+//! Existing results: evaluations and run folders, each with its setting of the paper.
 
 use super::items::Item;
 use super::numbers::{Measure, Setting};
@@ -16,7 +16,7 @@ use fgrpo_train::run::metrics::{self, Metrics};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// How deep below a folder results are looked for.
+/// How many levels of folders are searched for results.
 const DEPTH: usize = 4;
 
 /// One trained model's results.
@@ -165,8 +165,8 @@ impl Sources {
         Ok(())
     }
 
-    /// The results of a setting, one for each seed. `settings` are those that the names are told apart among; `anywhere`
-    /// passes over which model a run trained.
+    /// The results of a setting, one for each seed. A name counts if it means this setting and no other of `settings`;
+    /// with `anywhere`, runs of any model count.
     pub(super) fn of(&self, setting: &Setting, settings: &[Setting], anywhere: bool) -> Vec<&Source> {
         let is = |source: &&Source| {
             let ran = source.run.as_ref().is_some_and(|run| {

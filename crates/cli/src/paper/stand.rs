@@ -8,7 +8,7 @@ use super::sources::Sources;
 pub(super) struct Stand {
     /// The benchmark in the domain of training, by its name in the results.
     pub(super) of: &'static str,
-    /// The one out of it.
+    /// The benchmark out of that domain.
     out_of_domain: Option<&'static str>,
     /// Group sizes of the maze that are shown; all where absent.
     group_sizes: Option<Vec<u64>>,
@@ -93,7 +93,7 @@ impl Stand {
         [Some(self.of), self.out_of_domain].into_iter().flatten().map(str::to_owned).collect()
     }
 
-    /// What a reader must know of a table made here.
+    /// A note for the reader of a table made here.
     pub(super) fn says(&self, table: &Printed) -> String {
         let paper = match table.number {
             5 => "17x17 mazes after 20,000 steps",

@@ -1,8 +1,8 @@
 //! The paper's nine benchmarks: which files they are, how many problems each has, and their evaluation in one go
 //! (`fgrpo eval --suite paper`).
 //!
-//! Every model and benchmark has a folder of its own, `OUT/MODEL/BENCHMARK`, made by the same evaluation as a single one; the same
-//! command goes on. Files are looked at before anything is sampled, and everything that is wrong is said at once.
+//! Every model and benchmark has a folder of its own, `OUT/MODEL/BENCHMARK`, made as by a single evaluation; the same
+//! command resumes it. All files are checked before anything is sampled, and all problems are reported at once.
 
 use crate::analysis::benchmarks::canonical;
 use crate::commands::eval;
@@ -31,11 +31,11 @@ const DEEPSCALER_NAMES: [&str; 3] = ["deepscaler", "deepscalerpreviewdataset", "
 pub(super) struct Benchmark {
     /// Its name in results.
     pub(super) name: &'static str,
-    /// Who grades it.
+    /// Its verifier.
     pub(super) kind: TaskKind,
     /// Its problems; none where the paper and the data set don't say.
     pub(super) problems: Option<u64>,
-    /// Where it is found.
+    /// Where to get it.
     pub(super) home: &'static str,
     /// Names that its file or folder may have, as [`canonical`] writes them.
     names: &'static [&'static str],
@@ -115,7 +115,7 @@ impl Benchmark {
     }
 }
 
-/// What became of a file.
+/// The result of looking at a file.
 struct Checked {
     name: String,
     file: String,
@@ -241,7 +241,7 @@ pub struct EvalArgs {
     /// Evaluate files that hold other numbers of problems than the paper's.
     #[arg(long, requires = "suite", help_heading = "Suite")]
     pub accept_counts: bool,
-    /// Look at the files and say what is found, missing or of another size; sample nothing.
+    /// Check the files: report which are found, missing or of another size. Sample nothing.
     #[arg(long, requires = "suite", help_heading = "Suite")]
     pub dry_run: bool,
 }
@@ -401,7 +401,7 @@ fn name_of(path: &Path) -> String {
     }
 }
 
-/// Whose prompts are asked with: --preset's, or those of the checkpoints' own architecture.
+/// The family whose prompts are used: --preset's, or that of the checkpoints' architecture.
 fn family(args: &EvalArgs, models: &[(String, Option<PathBuf>)]) -> anyhow::Result<Family> {
     if let Some(family) = args.eval.preset {
         return Ok(family);

@@ -25,7 +25,7 @@ pub struct Args {
     /// Methods in the order of their rows: NAME=samples file, evaluation folder or folder of files.
     #[arg(required = true, value_name = "NAME=SAMPLES", value_parser = named)]
     pub methods: Vec<(String, PathBuf)>,
-    /// A baseline and the method to hold against it, by their names.
+    /// A baseline and the method compared with it, by name.
     #[arg(long = "pair", value_name = "BASE,FOCAL", value_parser = pair)]
     pub pairs: Vec<(String, String)>,
     /// Rows to print grey.

@@ -21,7 +21,7 @@ pub struct Args {
     pub formula: Formula,
 }
 
-/// How a formula's values leave the program.
+/// How a formula's values are printed or drawn.
 #[derive(Debug, clap::Args)]
 pub struct Output {
     /// Print one JSON value.
@@ -52,7 +52,7 @@ pub enum Formula {
         /// Curves of a figure without --tau: rho = tau / mu.
         #[arg(long, value_delimiter = ',', default_values_t = [0.1, 0.03, 0.01, 0.001], allow_negative_numbers = true)]
         rho: Vec<f64>,
-        /// How the values leave the program.
+        /// How the values are printed or drawn.
         #[command(flatten)]
         output: Output,
     },
@@ -65,7 +65,7 @@ pub enum Formula {
         /// Group sizes.
         #[arg(long, value_delimiter = ',', required_unless_present = "plot")]
         n: Vec<u64>,
-        /// How the values leave the program.
+        /// How the values are printed or drawn.
         #[command(flatten)]
         output: Output,
     },
@@ -78,7 +78,7 @@ pub enum Formula {
         /// Probability of the rare correct subset, less than mu.
         #[arg(long, allow_negative_numbers = true)]
         tau: f64,
-        /// How the values leave the program.
+        /// How the values are printed or drawn.
         #[command(flatten)]
         output: Output,
     },
@@ -100,7 +100,7 @@ pub enum Formula {
         /// Show the change of these actions' mass as well.
         #[arg(long, value_delimiter = ',')]
         subset: Vec<usize>,
-        /// How the values leave the program.
+        /// How the values are printed or drawn.
         #[command(flatten)]
         output: Output,
     },
@@ -116,7 +116,7 @@ pub enum Formula {
         /// Numbers of correct completions; all from 0 to N that can happen, when left out.
         #[arg(long, short, value_delimiter = ',')]
         k: Vec<u64>,
-        /// How the values leave the program.
+        /// How the values are printed or drawn.
         #[command(flatten)]
         output: Output,
     },
@@ -134,7 +134,7 @@ pub enum Formula {
         /// Group size: the trainer's value (sample deviation, eps 1e-6) instead of the population's.
         #[arg(long)]
         n: Option<u64>,
-        /// How the values leave the program.
+        /// How the values are printed or drawn.
         #[command(flatten)]
         output: Output,
     },
@@ -144,7 +144,7 @@ pub enum Formula {
         /// Focal exponents.
         #[arg(long, value_delimiter = ',', required_unless_present = "plot", allow_negative_numbers = true)]
         gamma: Vec<f64>,
-        /// How the values leave the program.
+        /// How the values are printed or drawn.
         #[command(flatten)]
         output: Output,
     },

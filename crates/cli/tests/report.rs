@@ -234,7 +234,7 @@ fn several_runs_are_compared_with_paired_intervals() {
     let sentence = "<p class=\"lead\">Against GRPO on held_out, F-GRPO gamma 0.5 ends with pass@1 ";
     assert!(html.contains(sentence) && html.contains("beyond chance"), "no opening sentence");
     // KL and ratios of the made run are rounding: told, not drawn.
-    assert!(html.contains("0 but for rounding: KL to the sampling policy (at most "));
+    assert!(html.contains("Zero up to rounding: KL to the sampling policy (at most "));
     assert!(!html.contains("<b>KL to the sampling policy</b>"));
     assert!(html.contains("focal_gamma 0.5") && html.contains("<code>algorithm.focal_gamma</code>"));
     assert!(

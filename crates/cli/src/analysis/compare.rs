@@ -101,7 +101,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let comparisons = compare_all(&pairs, &plan, &averages);
     let (a, b) = labels(args);
     if let Some(path) = &args.html {
-        let page = page(args, &pairs, &comparisons, (&a, &b));
+        let page = page(args, &pairs, &comparisons, (&a, &b))?;
         std::fs::write(path, page).with_context(|| format!("{}: cannot write", path.display()))?;
     }
     if args.json || args.format == Format::Json {

@@ -1,4 +1,4 @@
-//! What the library notices in passing (`tracing` events), as lines on stderr.
+//! The library's `tracing` events, as lines on stderr.
 
 use std::fmt::{Debug, Write};
 use tracing::field::{Field, Visit};

@@ -47,25 +47,25 @@ pub fn ordered_colour(i: usize, n: usize) -> RGBColor {
     RGBColor(mix(a.0, b.0), mix(a.1, b.1), mix(a.2, b.2))
 }
 
-/// How an axis places its numbers.
+/// The scale of an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
-    /// Evenly.
+    /// Linear.
     Linear,
-    /// By logarithm, marked at powers of two.
+    /// Logarithmic, with ticks at powers of two.
     Log2,
-    /// By logarithm, marked at powers of ten.
+    /// Logarithmic, with ticks at powers of ten.
     Log10,
 }
 
 /// One axis.
 #[derive(Debug, Clone)]
 pub struct Axis {
-    /// What it shows.
+    /// Its label.
     pub label: String,
-    /// First and last number.
+    /// The first and the last value.
     pub range: (f64, f64),
-    /// How numbers are placed.
+    /// Its scale.
     pub scale: Scale,
 }
 
@@ -83,7 +83,7 @@ impl Axis {
         }
     }
 
-    /// Marked numbers, where they stand, and how they are written.
+    /// Ticks: value, place and label.
     fn ticks(&self) -> Vec<(f64, String)> {
         let (low, high) = (self.place(self.range.0), self.place(self.range.1));
         let rough = (high - low) / 6.0;
@@ -125,7 +125,7 @@ fn short(x: f64) -> String {
     }
 }
 
-/// Axis as plotters wants it: linear over placed numbers, marked where we say.
+/// An axis for plotters: linear over the placed values, with our ticks.
 struct Marked {
     axis: RangedCoordf64,
     ticks: Vec<(f64, String)>,
@@ -229,7 +229,7 @@ pub enum Legend {
 /// One panel.
 #[derive(Debug, Clone)]
 pub struct Panel {
-    /// Above it.
+    /// Its title.
     pub title: String,
     /// Horizontal axis.
     pub x: Axis,
@@ -239,7 +239,7 @@ pub struct Panel {
     pub curves: Vec<Curve>,
     /// Shaded stretch.
     pub zone: Option<Zone>,
-    /// Entries of the legend without a curve of their own: name, colour, dashed.
+    /// Legend entries without a curve: name, colour, dashed.
     pub styles: Vec<(String, RGBColor, bool)>,
     /// Where the legend stands.
     pub legend: Legend,
@@ -255,7 +255,7 @@ pub struct Figure {
 const PANEL: (u32, u32) = (430, 360);
 
 impl Figure {
-    /// Refuses a file name that ends neither in `.svg` nor in `.png`; to be asked before long work.
+    /// Refuses a file name that ends neither in `.svg` nor in `.png`; call it before long work.
     ///
     /// # Errors
     /// Bad input, naming the file.

@@ -1,5 +1,5 @@
-//! Progress for people: a bar with time left on a terminal, a line now and then elsewhere, and
-//! everything said also in the run's `log.txt`.
+//! Progress of a run: a bar with the remaining time on a terminal, an occasional line elsewhere. Everything is also
+//! written to the run's `log.txt`.
 
 use anyhow::Context;
 use fgrpo_train::amounts::duration;
@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 /// Full, partly full and empty cells of a bar.
 const CHARACTERS: &str = "█▉▊▋▌▍▎▏░";
 
-/// Off a terminal, progress is told no more often than this.
+/// Without a terminal, progress is printed at most this often.
 const BETWEEN_LINES: Duration = Duration::from_secs(10);
 
-/// What a run tells, on stderr and in its log.
+/// Prints the events of a run to stderr and writes them to its log.
 #[derive(Debug)]
 pub struct Console {
     log: Option<File>,
@@ -37,7 +37,7 @@ struct Stage {
 }
 
 impl Console {
-    /// Speaks to stderr, and to a log once a run folder is open.
+    /// Prints to stderr, and to a log once a run folder is open.
     pub fn new() -> Self {
         Self {
             log: None,

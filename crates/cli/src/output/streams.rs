@@ -1,9 +1,9 @@
-//! Standard output and standard error. Writing to people never ends work: a stream that is closed, full or
-//! lost is passed over, where the standard macros would panic.
+//! Standard output and standard error. A failed write never ends the program: a stream that is closed or full is
+//! ignored, where the standard macros would panic.
 //!
-//! `say!` writes a line to stderr. `out!` and `outln!` write a command's data to stdout. A reader of
-//! stdout that has seen enough (`| head`) ends nothing; data that was lost for another reason makes the
-//! command fail at its end.
+//! `say!` writes a line to stderr. `out!` and `outln!` write a command's data to stdout. It is
+//! no error if the reader of stdout stops early (`| head`). If data is lost for another reason, the command fails at
+//! its end.
 
 use fgrpo_train::io::harmless::harmless;
 use std::fmt::Arguments;
@@ -45,7 +45,7 @@ pub fn to_stdout(text: Arguments<'_>) {
     stream(&text.to_string());
 }
 
-/// Writes to stdout as [`to_stdout`]. Returns whether anybody reads on, for data that is made as it is written.
+/// Writes to stdout as [`to_stdout`]. Returns whether the reader is still there, so that a caller can stop making data.
 pub fn stream(text: &str) -> bool {
     let mut stdout = std::io::stdout().lock();
     let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());

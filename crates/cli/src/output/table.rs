@@ -1,8 +1,9 @@
-//! Tables of results: one form in memory, printed for the terminal, as CSV, Markdown or LaTeX.
+//! Tables of results: one value, printed as aligned text, CSV, Markdown, LaTeX or JSON.
 
 mod text;
 
 use clap::ValueEnum;
+use serde::Serialize;
 use std::fmt::Write as _;
 use std::io::IsTerminal;
 
@@ -22,16 +23,16 @@ pub enum Format {
 }
 
 /// One entry of a table.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Cell {
     /// Parts that are marked on their own, printed with `/` between them.
     pub parts: Vec<Part>,
 }
 
 /// A piece of text with the marks of the paper's tables.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Part {
-    /// What it says.
+    /// The text.
     pub text: String,
     /// The better one of a pair, or the best of a column.
     pub bold: bool,
@@ -48,7 +49,7 @@ impl<T: Into<String>> From<T> for Cell {
 }
 
 /// One row.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Row {
     /// Entries, the row's name first.
     pub cells: Vec<Cell>,
@@ -59,7 +60,7 @@ pub struct Row {
 }
 
 /// A table with a header line.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Table {
     /// Names of the columns.
     pub header: Vec<String>,
@@ -218,36 +219,6 @@ impl Table {
         out + "\\bottomrule\n\\end{tabular}\n"
     }
 
-    /// The table as HTML; `escape` makes text safe.
-    pub fn html(&self, escape: impl Fn(&str) -> String) -> String {
-        let mut out = String::from("<div class=\"scroll\"><table><thead><tr>");
-        for h in &self.header {
-            write!(out, "<th>{}</th>", escape(h)).ok();
-        }
-        out += "</tr></thead><tbody>";
-        for row in &self.rows {
-            out += "<tr>";
-            for cell in &row.cells {
-                let parts = cell.parts.iter().map(|p| {
-                    let mut text = escape(&p.text);
-                    if p.dagger {
-                        text.push('\u{2020}');
-                    }
-                    if p.bold {
-                        text = format!("<b>{text}</b>");
-                    }
-                    if p.underline {
-                        text = format!("<u>{text}</u>");
-                    }
-                    text
-                });
-                write!(out, "<td>{}</td>", parts.collect::<Vec<_>>().join("/")).ok();
-            }
-            out += "</tr>";
-        }
-        out + "</tbody></table></div>"
-    }
-
     fn json(&self) -> String {
         let rows: Vec<serde_json::Value> = self
             .rows
@@ -261,7 +232,7 @@ impl Table {
     }
 }
 
-/// Characters of a line of the terminal that stdout is.
+/// The width in characters of the terminal that stdout is connected to.
 fn terminal_width() -> Option<usize> {
     terminal_size::terminal_size_of(std::io::stdout()).map(|(width, _)| usize::from(width.0))
 }

@@ -1,19 +1,18 @@
-//! What a practitioner would want to be told before reading any plot. Each finding states its threshold.
+//! Warnings that a run's numbers give cause for, shown before the plots. Each states its threshold.
 
-use super::chart::{Format, number};
-use super::input::Run;
-use super::summary::paired;
+use super::difference::paired;
+use super::format::{number, percent};
+use super::input::{Metrics, Run};
 
 /// The findings of one run, the notes of reading it included.
 pub(super) fn of(run: &Run) -> Vec<String> {
     let mut found: Vec<String> = run.notes.clone();
     found.extend(evaluation(run));
     let recent = &run.metrics[run.metrics.len() - run.metrics.len().min(20)..];
-    let mean = |value: &dyn Fn(&super::input::Metrics) -> Option<f64>| {
+    let mean = |value: &dyn Fn(&Metrics) -> Option<f64>| {
         let values: Vec<f64> = recent.iter().filter_map(value).filter(|v| v.is_finite()).collect();
         (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
     };
-    let percent = |x| Format::Percent.text(x);
     if let Some(active) = mean(&|m| m.active_fraction).filter(|a| *a < 0.1) {
         found.push(format!(
             "Only {} of groups were active over the last {} steps (below 10 %): nearly all completions of a group agree, so there is little left to learn from. {}",
@@ -59,7 +58,7 @@ pub(super) fn of(run: &Run) -> Vec<String> {
 }
 
 /// What to do about groups whose completions all agree: it depends on what they agree on.
-fn inactive_advice(recent: &[super::input::Metrics]) -> &'static str {
+fn inactive_advice(recent: &[Metrics]) -> &'static str {
     let total = |key: &str| recent.iter().filter_map(|m| m.verdicts.get(key)).sum::<u64>() as f64;
     let correct = total("correct");
     let graded = correct + total("wrong") + total("unparsed");
@@ -88,7 +87,6 @@ fn evaluation(run: &Run) -> Vec<String> {
         let Some(&k) = last.ks().last().filter(|k| **k > 1 && first.step < last.step) else { continue };
         let moved = |k| Some((first.pass_at(k)?, last.pass_at(k)?));
         let (Some(one), Some(many)) = (moved(1), moved(k)) else { continue };
-        let percent = |x| Format::Percent.text(x);
         let change = |k| paired(first.problems_at(k), last.problems_at(k));
         let (Some(change_one), Some(change_many)) = (change(1), change(k)) else { continue };
         if change_one.low > 0.0 && change_many.high < 0.0 {

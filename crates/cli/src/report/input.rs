@@ -3,16 +3,17 @@
 use anyhow::Context;
 use fgrpo_core::maze::Split;
 use fgrpo_core::stats::pass_at_k::PassAtK;
+use fgrpo_train::bad_input;
 use fgrpo_train::config::Average;
 use fgrpo_train::evaluation::record::{Evaluation, Example, PartEvaluation};
-use fgrpo_train::failure::{BadInput, OrBadInput};
+use fgrpo_train::failure::OrBadInput;
 use fgrpo_train::run::folder::missing_steps;
 pub(super) use fgrpo_train::run::metrics::Logged as Metrics;
 use fgrpo_train::run::rollouts::RolloutLine;
 use fgrpo_train::sft::SftLine;
 use fgrpo_verify::verdict::Verdict;
 use serde::de::DeserializeOwned;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
@@ -22,10 +23,10 @@ pub(super) const FILES: [&str; 4] = ["metrics.jsonl", "sft.jsonl", "eval.jsonl",
 /// A line of `sft.jsonl` as it is read.
 pub(super) type Sft = SftLine<Option<f64>>;
 
-/// So many of the latest completions are kept for the page.
+/// At most this many of the latest completions are read.
 const LATEST: usize = 4_000;
 
-/// A rollout is shown with at most so many characters of its prompt and of its completion.
+/// Prompts and completions are cut to this many characters.
 const SHOWN_CHARACTERS: usize = 6_000;
 
 /// Whether a folder holds what a run writes.
@@ -39,20 +40,16 @@ pub(super) struct Eval {
     pub(super) step: u64,
     pub(super) set: String,
     pub(super) samples: usize,
-    pub(super) pass_at_k: BTreeMap<usize, f64>,
-    interval: BTreeMap<usize, [f64; 2]>,
-    pub(super) per_problem: Vec<usize>,
-    /// Scored samples of each problem, where a verifier failed on some.
-    pub(super) scored_per_problem: Vec<usize>,
     /// What tells the problems from others; empty in files that don't say.
     pub(super) problem_set: String,
+    pub(super) counts: PartEvaluation,
     pub(super) examples: Vec<Example>,
 }
 
 impl Eval {
     /// pass@k as recorded, or from the problems' counts.
     pub(super) fn pass_at(&self, k: usize) -> Option<f64> {
-        if let Some(p) = self.pass_at_k.get(&k) {
+        if let Some(p) = self.counts.pass_at_k.get(&k) {
             return Some(*p);
         }
         let problems: Vec<f64> = self.problems_at(k)?.into_iter().flatten().collect();
@@ -61,35 +58,35 @@ impl Eval {
 
     /// pass@k of each problem, where it has k scored samples; nothing without counts.
     pub(super) fn problems_at(&self, k: usize) -> Option<Vec<Option<f64>>> {
-        if self.per_problem.is_empty() || !(1..=self.samples).contains(&k) {
+        if self.counts.per_problem.is_empty() || !(1..=self.samples).contains(&k) {
             return None;
         }
         let whole = PassAtK::new(self.samples, k);
         let at = |(i, &correct): (usize, &usize)| {
-            let scored = self.scored_per_problem.get(i).copied().unwrap_or(self.samples);
+            let scored = self.counts.scored_per_problem.get(i).copied().unwrap_or(self.samples);
             match scored {
                 n if n < k || correct > n => None,
                 n if n == self.samples => Some(whole.at(correct)),
                 n => Some(PassAtK::new(n, k).at(correct)),
             }
         };
-        Some(self.per_problem.iter().enumerate().map(at).collect())
+        Some(self.counts.per_problem.iter().enumerate().map(at).collect())
     }
 
     /// The ks recorded, ascending.
     pub(super) fn ks(&self) -> Vec<usize> {
-        self.pass_at_k.keys().copied().collect()
+        self.counts.pass_at_k.keys().copied().collect()
     }
 
     /// The interval recorded for k.
     pub(super) fn interval_at(&self, k: usize) -> Option<[f64; 2]> {
-        self.interval.get(&k).copied()
+        self.counts.interval.get(&k).copied()
     }
 }
 
 /// Everything a report says about one run.
 #[derive(Debug, Clone, Default)]
-pub struct Run {
+pub(super) struct Run {
     /// The folder's name, made longer where several runs share it.
     pub(super) name: String,
     pub(super) path: String,
@@ -102,7 +99,7 @@ pub struct Run {
     pub(super) rollouts: Vec<RolloutLine>,
     /// Completions of the last evaluation of each set.
     pub(super) examples: Vec<RolloutLine>,
-    /// What had to be tolerated in reading it.
+    /// What was tolerated while reading it.
     pub(super) notes: Vec<String>,
 }
 
@@ -112,7 +109,7 @@ impl Run {
     /// # Errors
     /// Bad input: a line, other than a torn last one, that is no such record; a configuration that is no TOML; a
     /// folder without a single record. A file that can't be read.
-    pub fn read(folder: &Path) -> anyhow::Result<Self> {
+    pub(super) fn read(folder: &Path) -> anyhow::Result<Self> {
         let full = folder.canonicalize().unwrap_or_else(|_| folder.to_path_buf());
         let mut run = Self {
             name: full.file_name().map_or_else(|| full.display().to_string(), |n| n.to_string_lossy().into()),
@@ -133,38 +130,7 @@ impl Run {
         let mut notes = std::mem::take(&mut run.notes);
         read_lines(&folder.join("metrics.jsonl"), &mut notes, |m: Metrics| run.metrics.push(m))?;
         read_lines(&folder.join("sft.jsonl"), &mut notes, |s: Sft| run.sft.push(s))?;
-        read_lines(&folder.join("eval.jsonl"), &mut notes, |mut e: Evaluation| {
-            let parts = std::mem::take(&mut e.parts);
-            if e.average == Average::Parts && !parts.is_empty() {
-                // A mean over parts is no mean over problems: what is compared problem by problem are the parts.
-                e.per_problem.clear();
-                e.scored_per_problem.clear();
-            }
-            let of_part = |(name, part): (String, PartEvaluation)| Eval {
-                step: e.step,
-                samples: e.samples,
-                set: format!("{}, {name}", e.set),
-                problem_set: e.problem_set.clone(),
-                pass_at_k: part.pass_at_k,
-                interval: part.interval,
-                per_problem: part.per_problem,
-                scored_per_problem: part.scored_per_problem,
-                examples: Vec::new(),
-            };
-            let parts: Vec<Eval> = parts.into_iter().map(of_part).collect();
-            run.evals.push(Eval {
-                step: e.step,
-                samples: e.samples,
-                set: e.set,
-                problem_set: e.problem_set,
-                pass_at_k: e.pass_at_k,
-                interval: e.interval,
-                per_problem: e.per_problem,
-                scored_per_problem: e.scored_per_problem,
-                examples: e.examples,
-            });
-            run.evals.extend(parts);
-        })?;
+        read_lines(&folder.join("eval.jsonl"), &mut notes, |e: Evaluation| run.add(e))?;
         let mut latest = VecDeque::new();
         read_lines(&folder.join("rollouts.jsonl"), &mut notes, |mut r: RolloutLine| {
             shorten(&mut r.prompt);
@@ -176,10 +142,10 @@ impl Run {
         })?;
         run.rollouts = latest.into();
         if run.metrics.is_empty() && run.sft.is_empty() && run.evals.is_empty() {
-            return Err(anyhow::Error::new(BadInput(format!(
+            bad_input!(
                 "{}: nothing to report yet: metrics.jsonl, sft.jsonl and eval.jsonl are missing or empty",
                 folder.display()
-            ))));
+            );
         }
         if run.metrics.is_empty() {
             notes.push("metrics.jsonl has no step yet: only demonstrations or evaluations are shown.".into());
@@ -197,6 +163,34 @@ impl Run {
         run.notes = notes;
         run.examples = run.last_examples();
         Ok(run)
+    }
+
+    /// Adds an evaluation, and each of its parts as one of its own.
+    fn add(&mut self, e: Evaluation) {
+        let Evaluation { step, samples, problem_set, .. } = e;
+        // A mean over parts is no mean over problems: what is compared problem by problem are the parts.
+        let (per_problem, scored_per_problem) = match e.average {
+            Average::Parts if !e.parts.is_empty() => (Vec::new(), Vec::new()),
+            _ => (e.per_problem, e.scored_per_problem),
+        };
+        let whole = PartEvaluation {
+            pass_at_k: e.pass_at_k,
+            interval: e.interval,
+            per_problem,
+            scored_per_problem,
+            ..PartEvaluation::default()
+        };
+        let of = |set, counts, examples| Eval {
+            step,
+            set,
+            samples,
+            problem_set: problem_set.clone(),
+            counts,
+            examples,
+        };
+        self.evals.push(of(e.set.clone(), whole, e.examples));
+        let parts = e.parts.into_iter();
+        self.evals.extend(parts.map(|(name, counts)| of(format!("{}, {name}", e.set), counts, Vec::new())));
     }
 
     /// The last evaluations' examples, as completions with nothing but what an evaluation knows.
@@ -269,102 +263,6 @@ impl Run {
     }
 }
 
-/// The settings that decide which problems a run is evaluated on, for files whose evaluations don't say it.
-fn problem_settings(run: &Run) -> BTreeMap<&str, &str> {
-    let decides = |key: &str| key == "eval.problems" || key.starts_with("task.");
-    run.config.iter().filter(|(k, _)| decides(k)).map(|(k, v)| (k.as_str(), v.as_str())).collect()
-}
-
-/// Gives sets of one name but different problems names of their own, so that nothing on the page compares runs over
-/// different problems. Returns a sentence for each name that this happened to.
-pub(super) fn tell_sets_apart(runs: &mut [Run]) -> Vec<String> {
-    let mut names: Vec<String> = Vec::new();
-    for set in runs.iter().flat_map(Run::sets) {
-        if !names.iter().any(|n| n == set) {
-            names.push(set.to_owned());
-        }
-    }
-    let mut sentences = Vec::new();
-    for name in names {
-        // What a run's problems of this name are: what its evaluations say, or else its settings.
-        let said = |run: &Run| {
-            let last = run.evals_of(&name).next_back()?;
-            Some(match last.problem_set.as_str() {
-                "" => format!("{:?}, {}", problem_settings(run), last.per_problem.len()),
-                said => said.to_owned(),
-            })
-        };
-        let of_run: Vec<Option<String>> = runs.iter().map(said).collect();
-        let mut kinds: Vec<&String> = Vec::new();
-        for kind in of_run.iter().flatten() {
-            if !kinds.contains(&kind) {
-                kinds.push(kind);
-            }
-        }
-        if kinds.len() < 2 {
-            continue;
-        }
-        let first = |kind: &String| of_run.iter().position(|k| k.as_ref() == Some(kind)).unwrap_or_default();
-        let settings: Vec<BTreeMap<&str, &str>> =
-            kinds.iter().map(|kind| problem_settings(&runs[first(kind)])).collect();
-        let labels: Vec<String> = (0..kinds.len()).map(|i| label(&settings, i)).collect();
-        let of_kind = |kind: &Option<String>| kinds.iter().position(|k| Some(*k) == kind.as_ref());
-        let renamed: Vec<Option<String>> =
-            of_run.iter().map(|kind| Some(format!("{name}, {}", labels[of_kind(kind)?]))).collect();
-        sentences.push(format!(
-            "The runs were evaluated on different problems ({name}: {}), so runs are compared only where their problems are the same.",
-            labels.join("; ")
-        ));
-        for (run, renamed) in runs.iter_mut().zip(renamed) {
-            for eval in run.evals.iter_mut().filter(|e| e.set == name) {
-                eval.set = renamed.clone().unwrap_or_default();
-            }
-        }
-    }
-    sentences
-}
-
-/// What settings of problems differ from the others in, in words.
-fn label(settings: &[BTreeMap<&str, &str>], i: usize) -> String {
-    let kinds: Vec<&str> = settings.iter().filter_map(|s| s.get("task.kind").copied()).collect();
-    let alone = |value: &str| kinds.iter().filter(|k| **k == value).count() == 1;
-    if let Some(kind) = settings[i].get("task.kind").filter(|k| alone(k)) {
-        return (*kind).to_owned();
-    }
-    let differs = |key: &str| settings.iter().any(|s| s.get(key) != settings[i].get(key));
-    let keys: BTreeSet<&str> = settings.iter().flat_map(BTreeMap::keys).copied().collect();
-    let parts: Vec<String> = keys
-        .into_iter()
-        .filter(|key| differs(key))
-        .take(3)
-        .map(|key| {
-            let value = settings[i].get(key).copied().unwrap_or("absent");
-            format!("{} {value}", key.rsplit('.').next().unwrap_or(key))
-        })
-        .collect();
-    if parts.is_empty() { format!("problems {}", i + 1) } else { parts.join(", ") }
-}
-
-/// Makes the names of runs that share one different, by their parent folder or else by a number.
-pub(super) fn name_apart(runs: &mut [Run]) {
-    let names: Vec<String> = runs.iter().map(|r| r.name.clone()).collect();
-    for (i, run) in runs.iter_mut().enumerate() {
-        if names.iter().filter(|n| **n == names[i]).count() > 1 {
-            let parent = Path::new(&run.path).parent().and_then(Path::file_name);
-            if let Some(parent) = parent {
-                run.name = format!("{}/{}", parent.to_string_lossy(), run.name);
-            }
-        }
-    }
-    let names: Vec<String> = runs.iter().map(|r| r.name.clone()).collect();
-    for (i, run) in runs.iter_mut().enumerate() {
-        let before = names[..i].iter().filter(|n| **n == names[i]).count();
-        if before > 0 {
-            run.name = format!("{} ({})", run.name, before + 1);
-        }
-    }
-}
-
 /// Hands over every record of a JSON lines file; a missing file has none.
 fn read_lines<T: DeserializeOwned>(
     path: &Path,
@@ -379,18 +277,20 @@ fn read_lines<T: DeserializeOwned>(
     };
     let mut reader = BufReader::new(file);
     let mut torn: Option<(usize, serde_json::Error)> = None;
+    let mut ends_whole = true;
     let mut line = Vec::new();
     for number in 1.. {
         line.clear();
         if reader.read_until(b'\n', &mut line).with_context(|| format!("reading {}", path.display()))? == 0 {
             break;
         }
+        ends_whole = line.ends_with(b"\n");
         if line.trim_ascii().is_empty() {
             continue;
         }
         // A line that doesn't parse is forgiven only if nothing follows it.
         if let Some((at, error)) = torn {
-            return Err(anyhow::Error::new(BadInput(format!("{}, line {at}: {error}", path.display()))));
+            bad_input!("{}, line {at}: {error}", path.display());
         }
         match serde_json::from_slice(line.trim_ascii()) {
             Ok(value) => {
@@ -401,27 +301,15 @@ fn read_lines<T: DeserializeOwned>(
         }
     }
     if let Some((at, error)) = torn {
-        if line_ends_whole(path)? && !error.is_eof() {
-            return Err(anyhow::Error::new(BadInput(format!("{}, line {at}: {error}", path.display()))));
+        // A record that is complete but wrong is no torn one.
+        if ends_whole && !error.is_eof() {
+            bad_input!("{}, line {at}: {error}", path.display());
         }
         notes.push(format!(
             "{name}: the last line ({at}) is torn and was left out; the run was interrupted while writing it."
         ));
     }
     Ok(())
-}
-
-/// Whether the file's last byte ends a line: a record that is complete but wrong is no torn one.
-fn line_ends_whole(path: &Path) -> anyhow::Result<bool> {
-    use std::io::{Read, Seek, SeekFrom};
-    let mut file = std::fs::File::open(path)?;
-    if file.seek(SeekFrom::End(0))? == 0 {
-        return Ok(true);
-    }
-    file.seek(SeekFrom::End(-1))?;
-    let mut last = [0u8];
-    file.read_exact(&mut last)?;
-    Ok(last[0] == b'\n')
 }
 
 /// Sorts by key and keeps the last record of each: a resumed run may have written a step twice.

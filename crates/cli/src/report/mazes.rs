@@ -1,11 +1,13 @@
 //! Mazes with the target and a sampled path, for runs on the maze task.
 
+use super::chart::maze::drawing;
 use super::input::Run;
-use super::page::{Group, escape, groups};
-use fgrpo_core::maze::{Maze, Move, Position, Scoring, Split, generate, grade, tokens, valid_size};
+use super::runs::{Group, Runs};
+use super::templates::Markup;
+use fgrpo_core::maze::{Maze, Scoring, Split, generate, grade, tokens, valid_size};
 use fgrpo_train::run::rollouts::RolloutLine;
+use serde::Serialize;
 use std::collections::HashSet;
-use std::fmt::Write;
 
 /// Mazes shown of a run alone.
 const SHOWN: usize = 10;
@@ -16,39 +18,63 @@ const ENOUGH_SHARED: usize = 3;
 /// Runs shown.
 const SINGLE: usize = 6;
 
-/// The section; empty unless a run is on the maze task and has kept completions.
-pub(super) fn section(runs: &[Run]) -> String {
-    let groups = groups(runs);
-    let shown: Vec<(&Group, &Run)> = groups.iter().take(SINGLE).map(|g| (g, &runs[g.runs[0]])).collect();
-    let candidates: Vec<Vec<&RolloutLine>> = shown.iter().map(|s| latest_of_each(s.1)).collect();
+/// What `mazes.html` shows.
+#[derive(Debug, Serialize)]
+pub(super) struct Mazes<'a> {
+    groups: Vec<OfGroup<'a>>,
+}
+
+/// Mazes of a group's first run.
+#[derive(Debug, Serialize)]
+struct OfGroup<'a> {
+    group: &'a Group,
+    held_out: bool,
+    mazes: Vec<Drawn>,
+}
+
+#[derive(Debug, Serialize)]
+struct Drawn {
+    drawing: Markup,
+    correct: bool,
+    reason: String,
+    name: String,
+    step: u64,
+}
+
+/// The section; none unless a run is on the maze task and has kept completions.
+pub(super) fn section(runs: &Runs) -> Option<Mazes<'_>> {
+    let shown: Vec<&Group> = runs.groups.iter().take(SINGLE).collect();
+    let candidates: Vec<Vec<&RolloutLine>> = shown.iter().map(|g| latest_of_each(runs.first(g))).collect();
     let shared = shared(&candidates);
-    let mut html = String::new();
-    for ((group, run), mut rollouts) in shown.into_iter().zip(candidates) {
+    let mut groups = Vec::new();
+    for (group, mut rollouts) in shown.into_iter().zip(candidates) {
         if shared.len() >= ENOUGH_SHARED {
             rollouts = shared
                 .iter()
                 .filter_map(|id| rollouts.iter().find(|r| r.prompt_id == *id).copied())
                 .collect();
         } else {
-            balance(&mut rollouts, if groups.len() > 1 { SHOWN / 2 + 1 } else { SHOWN });
+            balance(&mut rollouts, if runs.several() { SHOWN / 2 + 1 } else { SHOWN });
         }
-        html.push_str(&of_run(run, group, &rollouts));
+        let run = runs.first(group);
+        let mazes: Vec<Drawn> = rollouts.iter().filter_map(|r| drawn(run, r)).collect();
+        if !mazes.is_empty() {
+            groups.push(OfGroup { group, held_out: rollouts.iter().any(|r| is_held_out(r)), mazes });
+        }
     }
-    if html.is_empty() {
-        return html;
-    }
-    format!(
-        "<p class=\"soft\">Wide: the one shortest path. Narrow: what the policy sampled, at the latest step kept. A cross marks a move into a wall.</p>{html}"
-    )
+    (!groups.is_empty()).then_some(Mazes { groups })
+}
+
+fn is_held_out(rollout: &RolloutLine) -> bool {
+    Split::of(rollout.prompt_id) == Split::HeldOut
 }
 
 /// The latest completion of each maze, latest first; of held-out mazes alone where there are any.
 fn latest_of_each(run: &Run) -> Vec<&RolloutLine> {
-    let held_out = |r: &RolloutLine| Split::of(r.prompt_id) == Split::HeldOut;
-    let only_held_out = run.rollouts.iter().chain(&run.examples).any(held_out);
+    let only_held_out = run.rollouts.iter().chain(&run.examples).any(is_held_out);
     let mut seen = HashSet::new();
     let latest = run.examples.iter().chain(run.rollouts.iter().rev());
-    let kept = latest.filter(|r| !only_held_out || held_out(r));
+    let kept = latest.filter(|r| !only_held_out || is_held_out(r));
     kept.filter(|r| seen.insert(r.prompt_id)).take(4 * SHOWN * SHOWN).collect()
 }
 
@@ -80,53 +106,37 @@ fn balance(rollouts: &mut Vec<&RolloutLine>, shown: usize) {
     *rollouts = good;
 }
 
-fn of_run(run: &Run, group: &Group, rollouts: &[&RolloutLine]) -> String {
-    let held_out = |r: &&RolloutLine| Split::of(r.prompt_id) == Split::HeldOut;
-    let what = if rollouts.iter().any(held_out) { "held-out mazes" } else { "training mazes" };
+fn drawn(run: &Run, rollout: &RolloutLine) -> Option<Drawn> {
+    let maze = maze_of(run, rollout)?;
+    let completion = tokens::read(&rollout.completion);
     let scoring = match run.setting("task.reward") {
         Some("reaches_goal") => Scoring::ReachesGoal,
         _ => Scoring::Exact,
     };
-    let mut figures = String::new();
-    for rollout in rollouts {
-        let Some(maze) = maze_of(run, rollout) else { continue };
-        let completion = tokens::read(&rollout.completion);
-        let reason = if rollout.reason.is_empty() {
-            grade(&maze, &completion, scoring).reason().replace('_', " ")
-        } else {
-            said(rollout)
-        };
-        let _ = write!(
-            figures,
-            "<figure class=\"maze {}\">{}<figcaption><span class=\"verdict {}\">{}</span><small>{}, step {}</small></figcaption></figure>",
-            group.key(),
-            drawing(&maze, &tokens::moves(&completion)),
-            if rollout.is_correct() { "good" } else { "bad" },
-            escape(&reason),
-            escape(&called(rollout)),
-            rollout.step
-        );
-    }
-    if figures.is_empty() {
-        return figures;
-    }
-    format!(
-        "<div class=\"g{}\"><h3>{}: {what}</h3><div class=\"maze-list\">{figures}</div></div>",
-        group.colour,
-        escape(&group.name)
-    )
+    let reason = if rollout.reason.is_empty() {
+        grade(&maze, &completion, scoring).reason().replace('_', " ")
+    } else {
+        verdict_or_reason(rollout)
+    };
+    Some(Drawn {
+        drawing: drawing(&maze, &tokens::moves(&completion)),
+        correct: rollout.is_correct(),
+        reason,
+        name: name(rollout),
+        step: rollout.step,
+    })
 }
 
 /// The maze's name: its place in its split.
-pub(super) fn called(rollout: &RolloutLine) -> String {
+pub(super) fn name(rollout: &RolloutLine) -> String {
     match (rollout.prompt_id, Split::of(rollout.prompt_id)) {
         (index, Split::HeldOut) => format!("held-out {}", index - Split::LEN),
         (index, Split::Train) => format!("training {index}"),
     }
 }
 
-/// The verdict in words: the reason, where there is one.
-pub(super) fn said(rollout: &RolloutLine) -> String {
+/// The reason of the verdict in words; where there is none, the verdict.
+pub(super) fn verdict_or_reason(rollout: &RolloutLine) -> String {
     let word = if rollout.reason.is_empty() { rollout.verdict.name() } else { &rollout.reason };
     word.replace('_', " ")
 }
@@ -159,55 +169,6 @@ fn read(prompt: &str) -> Option<Maze> {
     Maze::from_ascii(&drawing)
 }
 
-/// A maze with its target and a walk, as SVG.
-pub(super) fn drawing(maze: &Maze, moves: &[Move]) -> String {
-    let size = maze.size();
-    let mut svg = format!(
-        "<svg viewBox=\"0 0 {0} {0}\" role=\"img\" aria-label=\"maze\"><rect class=\"wall\" width=\"{0}\" height=\"{0}\"/><path class=\"floor\" d=\"",
-        size * 10
-    );
-    for row in 0..size {
-        let mut column = 0;
-        while column < size {
-            let run = (column..size).take_while(|&c| maze.is_open((row, c))).count();
-            if run > 0 {
-                let _ = write!(svg, "M{} {}h{}v10h-{}z", column * 10, row * 10, run * 10, run * 10);
-            }
-            column += run.max(1);
-        }
-    }
-    svg.push_str("\"/>");
-    let line = |cells: &[Position]| {
-        cells.iter().map(|&(r, c)| format!("{} {}", c * 10 + 5, r * 10 + 5)).collect::<Vec<_>>().join("L")
-    };
-    if let Some(target) = maze.solve() {
-        let _ =
-            write!(svg, "<path class=\"target\" stroke-width=\"7\" d=\"M{}\"/>", line(&maze.walk(&target)));
-    }
-    let walk = maze.walk(moves);
-    if walk.len() > 1 {
-        let _ = write!(svg, "<path class=\"sampled\" stroke-width=\"2.4\" d=\"M{}\"/>", line(&walk));
-    }
-    let dot = |svg: &mut String, class: &str, (r, c): Position| {
-        let _ =
-            write!(svg, "<circle class=\"{class}\" cx=\"{}\" cy=\"{}\" r=\"3\"/>", c * 10 + 5, r * 10 + 5);
-    };
-    dot(&mut svg, "spot", maze.start());
-    dot(&mut svg, "goal", maze.goal());
-    if let Some(step) = moves.get(walk.len() - 1)
-        && let Some((r, c)) = step.from(walk[walk.len() - 1], 1)
-    {
-        let (x, y) = (c * 10 + 5, r * 10 + 5);
-        let _ = write!(
-            svg,
-            "<path class=\"stop\" stroke-width=\"2.4\" d=\"M{} {}l6 6m0 -6l-6 6\"/>",
-            x.saturating_sub(3),
-            y.saturating_sub(3)
-        );
-    }
-    svg + "</svg>"
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -217,13 +178,5 @@ mod tests {
         let maze = generate(9, 3, 5);
         assert_eq!(read(&tokens::spell(&tokens::prompt(&maze))), Some(maze));
         assert_eq!(read("<bos> GRID_START WALL DOOR GRID_END PATH_START"), None);
-    }
-
-    #[test]
-    fn a_move_into_a_wall_ends_the_walk_with_a_cross() {
-        let maze = generate(9, 3, 5);
-        let target = maze.solve().unwrap();
-        assert!(!drawing(&maze, &target).contains("stop"));
-        assert!(drawing(&maze, &[Move::Up, Move::Down]).contains("stop"));
     }
 }

@@ -1,27 +1,35 @@
 //! `fgrpo report`: one HTML file about one or several runs.
 //!
 //! The file opens from disk without a network: style, script and plots are inside it. It reads what a run
-//! folder holds and nothing else; it computes no statistic that `eval` and `compare` don't, save smoothing.
+//! folder holds and nothing else; apart from smoothing, it computes only statistics that `eval` and `compare` compute too.
 
+mod card;
 mod chart;
 mod configuration;
-mod dynamics;
+mod difference;
 mod evaluation;
 mod findings;
+mod format;
 mod input;
 mod mazes;
 mod page;
 mod rollouts;
+mod runs;
 pub(crate) mod sampled;
 mod summary;
-mod timing;
+mod templates;
+mod time;
+mod training;
 
 use anyhow::Context;
 use fgrpo_train::bad_input;
 use fgrpo_train::io::files::write_whole;
+use input::Run;
+use page::{Section, page};
+use runs::Runs;
+use serde::Serialize;
 use std::path::{Path, PathBuf};
-
-pub use input::Run;
+use templates::Templates;
 
 /// Write an HTML report of one or several runs.
 #[derive(Debug, clap::Args)]
@@ -65,10 +73,7 @@ pub fn write_report(runs: &[PathBuf], out: &Path) -> anyhow::Result<()> {
         held.sort_by(|a, b| a.focal_gamma().total_cmp(&b.focal_gamma()));
         loaded.append(&mut held);
     }
-    input::name_apart(&mut loaded);
-    let apart = input::tell_sets_apart(&mut loaded);
-    let html = html(&loaded, &apart);
-    write_whole(out, html.as_bytes())
+    write_whole(out, html(&Runs::new(loaded))?.as_bytes())
 }
 
 /// The folder itself, or the run folders that it holds, by name.
@@ -95,16 +100,34 @@ fn run_folders(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(held)
 }
 
-/// The whole page. `apart` says which runs can't be compared.
-fn html(runs: &[Run], apart: &[String]) -> String {
-    let sections = [
-        ("summary", "Summary", summary::section(runs, apart)),
-        ("evaluation", "Evaluation", evaluation::section(runs)),
-        ("training", "Training", dynamics::section(runs)),
-        ("time", "Time", timing::section(runs)),
-        ("mazes", "Mazes", mazes::section(runs)),
-        ("rollouts", "Rollouts", rollouts::section(runs)),
-        ("configuration", "Configuration", configuration::section(runs)),
-    ];
-    page::page(runs, &sections)
+/// The whole page.
+fn html(runs: &Runs) -> anyhow::Result<String> {
+    let templates = Templates::new()?;
+    let mut sections = Vec::new();
+    let mut add = |section: Option<Section>| sections.extend(section);
+    add(section(&templates, "Summary", Some(summary::section(runs)))?);
+    add(section(&templates, "Evaluation", evaluation::section(runs))?);
+    add(section(&templates, "Training", training::section(runs))?);
+    add(section(&templates, "Time", time::section(runs))?);
+    add(section(&templates, "Mazes", mazes::section(runs))?);
+    add(section(&templates, "Rollouts", rollouts::section(runs))?);
+    add(section(&templates, "Configuration", configuration::section(runs))?);
+    let title = match runs.all.as_slice() {
+        [one] => one.name.clone(),
+        _ => runs.groups.iter().map(|g| g.name.as_str()).collect::<Vec<_>>().join(" \u{b7} "),
+    };
+    let sources: Vec<&str> = runs.all.iter().map(|r| r.path.as_str()).collect();
+    page(&templates, &title, &runs.groups, &sections, &sources)
+}
+
+/// A section whose address and template are named like it; none where it has nothing to show.
+fn section(
+    templates: &Templates,
+    title: &str,
+    content: Option<impl Serialize>,
+) -> anyhow::Result<Option<Section>> {
+    let Some(content) = content else { return Ok(None) };
+    let anchor = title.to_lowercase();
+    let content = templates.render(&format!("{anchor}.html"), &content)?;
+    Ok(Some(Section { anchor, title: title.to_owned(), content }))
 }

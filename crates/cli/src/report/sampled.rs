@@ -1,11 +1,13 @@
 //! Pages about samples rather than runs: an evaluation folder, or two models compared.
 
+use super::card::Card;
 use super::chart::lines::{Curve, Lines, Stroke};
-use super::chart::{Format, Scale, Words, bars};
-use super::page::{escape, frame};
+use super::chart::{Figure, Format, Key, Labels, Scale, bars};
+use super::page::{Section, page};
+use super::templates::Templates;
 use crate::output::table::Table;
 use fgrpo_verify::verdict::Verdict;
-use std::fmt::Write;
+use serde::Serialize;
 
 /// One model's pass@k on a data set.
 pub(crate) struct PassCurve {
@@ -55,130 +57,96 @@ pub(crate) struct Example {
     pub(crate) response: String,
 }
 
-/// The page. `facts` are what all samples have in common; `source` is where they were read.
-pub(crate) fn page(title: &str, facts: &[(String, String)], sets: &[Set], source: &[&str]) -> String {
-    let mut about = String::new();
+/// What `samples.html` shows of a data set.
+#[derive(Debug, Serialize)]
+struct Content<'a> {
+    lead: &'a [String],
+    table: &'a Table,
+    plots: Vec<Figure>,
+    notes: &'a [String],
+    by_problem: Option<&'a Table>,
+    examples: Vec<(&'static str, Vec<Card>)>,
+}
+
+/// What `about.html` shows.
+#[derive(Debug, Serialize)]
+struct About<'a> {
+    facts: &'a [(String, String)],
+}
+
+/// The page. `facts` are what all samples have in common; `sources` is where they were read.
+///
+/// # Errors
+/// As for [`Templates::render`].
+pub(crate) fn samples_page(
+    title: &str,
+    facts: &[(String, String)],
+    sets: &[Set],
+    sources: &[&str],
+) -> anyhow::Result<String> {
+    let templates = Templates::new()?;
+    let mut sections = Vec::new();
+    for (i, set) in sets.iter().enumerate() {
+        let content = templates.render("samples.html", &content(set))?;
+        sections.push(Section { anchor: format!("set{i}"), title: set.name.clone(), content });
+    }
     if !facts.is_empty() {
-        about.push_str("<div class=\"card scroll\"><table class=\"facts\"><tbody>");
-        for (name, value) in facts {
-            let _ = write!(about, "<tr><td>{}</td><td>{}</td></tr>", escape(name), escape(value));
-        }
-        about.push_str("</tbody></table></div>");
+        let content = templates.render("about.html", &About { facts })?;
+        sections.push(Section { anchor: "about".into(), title: "About the samples".into(), content });
     }
-    let titles: Vec<String> = sets.iter().map(|s| escape(&s.name)).collect();
-    let anchors: Vec<String> = (0..sets.len()).map(|i| format!("set{i}")).collect();
-    let mut sections: Vec<(&str, &str, String)> = Vec::new();
-    for ((set, title), anchor) in sets.iter().zip(&titles).zip(&anchors) {
-        sections.push((anchor, title, content(set)));
-    }
-    sections.push(("about", "About the samples", about));
-    frame(title, "", &sections, source)
+    page(&templates, title, &[], &sections, sources)
 }
 
-fn content(set: &Set) -> String {
-    let mut html = String::new();
-    for sentence in &set.lead {
-        let _ = write!(html, "<p class=\"lead\">{}</p>", escape(sentence));
+fn content(set: &Set) -> Content<'_> {
+    let examples = set.examples.chunk_by(|a, b| a.kind == b.kind);
+    Content {
+        lead: &set.lead,
+        table: &set.table,
+        plots: [pass_at_k(&set.curves), by_success_rate(&set.curves)].into_iter().flatten().collect(),
+        notes: &set.notes,
+        by_problem: set.by_problem.as_ref(),
+        examples: examples.map(|e| (e[0].kind, e.iter().map(card).collect())).collect(),
     }
-    let card = |table: &Table| format!("<div class=\"card\">{}</div>", table.html(escape));
-    html.push_str(&card(&set.table));
-    let class = |i: usize| format!("c{}", i % 8);
-    let legend: Vec<(String, String, bool)> = match set.curves.as_slice() {
-        [_] => Vec::new(),
-        many => many.iter().enumerate().map(|(i, c)| (class(i), c.name.clone(), false)).collect(),
+}
+
+/// The colour class of a curve.
+fn class(i: usize) -> String {
+    format!("c{}", i % 8)
+}
+
+fn pass_at_k(models: &[PassCurve]) -> Option<Figure> {
+    let note = "The chance that one of k samples is correct, mean over problems; shaded: the 95 % interval of the problem bootstrap.";
+    let mut labels = Labels::new("pass@k", note, "k", "pass@k");
+    if models.len() > 1 {
+        let key = |(i, c): (usize, &PassCurve)| Key { class: class(i), name: c.name.clone(), dashed: false };
+        labels.legend = models.iter().enumerate().map(key).collect();
+    }
+    let curve = |(i, c): (usize, &PassCurve)| Curve {
+        band: c.points.iter().map(|p| (p.0, p.2, p.3)).collect(),
+        ..Curve::new(&c.name, class(i), Stroke::Dotted, c.points.iter().map(|p| (p.0, p.1)).collect())
     };
-    let curves = set
-        .curves
-        .iter()
-        .enumerate()
-        .map(|(i, c)| Curve {
-            name: c.name.clone(),
-            class: class(i),
-            stroke: Stroke::Dotted,
-            points: c.points.iter().map(|p| (p.0, p.1)).collect(),
-            band: c.points.iter().map(|p| (p.0, p.2, p.3)).collect(),
-        })
-        .collect();
-    let words = Words {
-        title: "pass@k".to_owned(),
-        note: "The chance that one of k samples is correct, mean over problems; shaded: the 95 % interval of the problem bootstrap.".to_owned(),
-        x: "k".to_owned(),
-        y: "pass@k".to_owned(),
-        legend,
-    };
-    html.push_str("<div class=\"grid2\">");
-    html.push_str(
-        &Lines { words, curves, x: Scale::Log2, y: Scale::Linear, format: Format::Percent, show: Vec::new() }
-            .html(),
+    let curves = models.iter().enumerate().map(curve).collect();
+    Lines { labels, curves, x: Scale::Log2, format: Format::Percent, ..Lines::default() }.draw()
+}
+
+/// The plot beside it names the colours.
+fn by_success_rate(models: &[PassCurve]) -> Option<Figure> {
+    let labels = Labels::new(
+        "Problems by success rate",
+        "Share of the problems by the share of their samples that is correct.",
+        "success rate",
+        "share of problems",
     );
-    let labels = bars::LABELS.map(String::from);
-    let sets: Vec<bars::Set> = set
-        .curves
-        .iter()
-        .enumerate()
-        .map(|(i, c)| {
-            let mut shares = vec![0.0; labels.len()];
-            for &rate in &c.rates {
-                let bin = match rate {
-                    r if r <= 0.0 => 0,
-                    r if r >= 1.0 => 5,
-                    r => (4.0 * r).ceil() as usize,
-                };
-                shares[bin] += 1.0 / c.rates.len() as f64;
-            }
-            bars::Set { name: c.name.clone(), class: class(i), shares }
-        })
-        .collect();
-    let words = Words {
-        title: "Problems by success rate".to_owned(),
-        note: "Share of the problems by the share of their samples that is correct.".to_owned(),
-        x: "success rate".to_owned(),
-        y: "share of problems".to_owned(),
-        // The plot beside it names the colours.
-        legend: Vec::new(),
-    };
-    html.push_str(&bars::html(&words, &labels, &sets));
-    html.push_str("</div>");
-    if !set.notes.is_empty() {
-        let _ = write!(html, "<p class=\"soft\">{}.</p>", escape(&set.notes.join("; ")));
-    }
-    if let Some(table) = &set.by_problem {
-        let _ = write!(html, "<details><summary>Each problem</summary>{}</details>", card(table));
-    }
-    for of_one_kind in set.examples.chunk_by(|a, b| a.kind == b.kind) {
-        let _ = write!(html, "<h3>{}</h3><div class=\"rollouts\">", escape(of_one_kind[0].kind));
-        html.extend(of_one_kind.iter().map(response));
-        html.push_str("</div>");
-    }
-    html
+    let set = |(i, c): (usize, &PassCurve)| bars::Set::new(&c.name, class(i), &c.rates);
+    bars::draw(labels, &models.iter().enumerate().map(set).collect::<Vec<_>>())
 }
 
-fn response(example: &Example) -> String {
-    let (class, verdict) = match example.verdict {
-        Verdict::Correct => ("good", "correct"),
-        Verdict::Wrong => ("bad", "wrong"),
-        Verdict::Unparsed => ("bad", "unparsed"),
-        Verdict::Unscorable => ("muted", "unscorable"),
-    };
-    let target = example
-        .target
-        .as_ref()
-        .map_or_else(String::new, |target| format!("<span>reference <b>{}</b></span>", escape(target)));
-    let prompt = match example.prompt.as_str() {
-        "" => String::new(),
-        prompt => format!(
-            "<details><summary><small>prompt</small></summary><pre>{}</pre></details>",
-            escape(prompt)
-        ),
-    };
-    format!(
-        "<article class=\"card rollout\"><div class=\"facts\"><span class=\"verdict {class}\">{verdict}</span><span>{}</span>{target}\
-         <span>problem {}, sample {}</span></div><div><pre>{}</pre>{prompt}</div></article>",
-        escape(&example.reason),
-        escape(&example.problem),
-        example.sample,
-        escape(&example.response),
-    )
+fn card(example: &Example) -> Card {
+    Card::new(example.verdict, &example.response)
+        .fact(&example.reason)
+        .value("reference", example.target.as_ref())
+        .fact(format!("problem {}, sample {}", example.problem, example.sample))
+        .folded("prompt", &example.prompt)
 }
 
 #[cfg(test)]
@@ -211,7 +179,7 @@ mod tests {
                 response: "<no>".into(),
             }],
         };
-        let html = page("eval", &[("model".into(), "a&b".into())], &[set], &["folder"]);
+        let html = samples_page("eval", &[("model".into(), "a&b".into())], &[set], &["folder"]).unwrap();
         for part in [
             "aime&lt;24&gt;",
             "a&amp;b",

@@ -16,7 +16,7 @@ pub(super) fn page(
     pairs: &[Matched],
     comparisons: &[Comparison],
     (a, b): (&str, &str),
-) -> String {
+) -> anyhow::Result<String> {
     let key = Key::new(args.seed);
     let mut sets: Vec<sampled::Set> = pairs
         .iter()
@@ -51,5 +51,5 @@ pub(super) fn page(
         first.notes.extend(averages.iter().map(|c| c.verdict(a, b)));
     }
     let sources = [args.a.display().to_string(), args.b.display().to_string()];
-    sampled::page(&format!("{a} and {b}"), &[], &sets, &sources.each_ref().map(String::as_str))
+    sampled::samples_page(&format!("{a} and {b}"), &[], &sets, &sources.each_ref().map(String::as_str))
 }

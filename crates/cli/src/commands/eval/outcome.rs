@@ -211,7 +211,7 @@ fn page(
         })
         .collect::<anyhow::Result<Vec<_>>>()?;
     let title = format!("Evaluation of {model}");
-    Ok(sampled::page(&title, &facts, &sets, &[&folder.file("").display().to_string()]))
+    sampled::samples_page(&title, &facts, &sets, &[&folder.file("").display().to_string()])
 }
 
 /// Each leaf of a JSON value with its path.

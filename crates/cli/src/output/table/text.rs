@@ -5,7 +5,7 @@ use super::{Cell, Row, Table, mark};
 
 /// Space between columns.
 const GAP: usize = 2;
-/// No column of words is wrapped to less.
+/// A wrapped column of words is at least this wide.
 const NARROWEST: usize = 10;
 
 fn length(text: &str) -> usize {

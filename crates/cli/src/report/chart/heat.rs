@@ -1,21 +1,17 @@
 //! A distribution over time as a heat map.
 
-use super::Axis;
-use super::Format;
-use super::Scale;
-use super::Words;
-use super::figure;
+use super::{Axis, Figure, Format, Labels, Scale, figure};
 use std::fmt::Write;
 
 /// Columns that a map shows at most; more steps are averaged.
 const COLUMNS: usize = 110;
 
-/// The map of `rows`, each a step and the counts of the bins from 0 to 1. Empty when there is none.
-pub(in super::super) fn html(words: &Words, class: &str, rows: &[(f64, &[u64])]) -> String {
-    let Some((first, last)) = super::range(rows.iter().map(|r| r.0)) else { return String::new() };
+/// The map of `rows`, each a step and the counts of the bins from 0 to 1. `class` is its colour. None without rows.
+pub(in super::super) fn draw(labels: Labels, class: &str, rows: &[(f64, &[u64])]) -> Option<Figure> {
+    let (first, last) = super::range(rows.iter().map(|r| r.0))?;
     let bins = rows.iter().map(|r| r.1.len()).max().unwrap_or(0);
     if bins < 2 {
-        return String::new();
+        return None;
     }
     let per_column = rows.len().div_ceil(COLUMNS);
     let columns: Vec<(f64, f64, Vec<f64>)> = rows
@@ -38,8 +34,7 @@ pub(in super::super) fn html(words: &Words, class: &str, rows: &[(f64, &[u64])])
     let bin = 1.0 / (bins - 1) as f64;
     let x = Axis::x(Scale::Linear, first - half, last + half);
     let y = Axis::y(Scale::Linear, -bin / 2.0, 1.0 + bin / 2.0);
-    let hidden = class.split(' ').nth(1).unwrap_or_default();
-    let html = figure(words, x, y, Format::Percent, |svg| {
+    Some(figure(labels, x, y, Format::Percent, |svg| {
         let edge = |i: usize| match i {
             0 => first - half,
             i if i == columns.len() => last + half,
@@ -66,7 +61,5 @@ pub(in super::super) fn html(words: &Words, class: &str, rows: &[(f64, &[u64])])
                 );
             }
         }
-    });
-    // The figure goes with its run when that is hidden.
-    html.replacen("<figure>", &format!("<figure class=\"{hidden}\">"), 1)
+    }))
 }

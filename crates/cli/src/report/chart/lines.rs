@@ -1,12 +1,6 @@
 //! Curves over steps or over k.
 
-use super::Axis;
-use super::Format;
-use super::Scale;
-use super::Words;
-use super::figure;
-use super::padded;
-use super::range;
+use super::{Axis, Figure, Format, Labels, Scale, escape, figure, padded, range};
 use std::fmt::Write;
 
 /// A plot draws at most so many points of a curve; the largest and smallest of each stretch are kept.
@@ -38,10 +32,22 @@ pub(in super::super) struct Curve {
     pub(in super::super) band: Vec<(f64, f64, f64)>,
 }
 
+impl Curve {
+    /// A curve without an interval.
+    pub(in super::super) fn new(
+        name: impl Into<String>,
+        class: impl Into<String>,
+        stroke: Stroke,
+        points: Vec<(f64, f64)>,
+    ) -> Self {
+        Self { name: name.into(), class: class.into(), stroke, points, band: Vec::new() }
+    }
+}
+
 /// A plot of curves.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(in super::super) struct Lines {
-    pub(in super::super) words: Words,
+    pub(in super::super) labels: Labels,
     pub(in super::super) curves: Vec<Curve>,
     pub(in super::super) x: Scale,
     pub(in super::super) y: Scale,
@@ -51,8 +57,8 @@ pub(in super::super) struct Lines {
 }
 
 impl Lines {
-    /// The figure; empty when there is nothing to draw.
-    pub(in super::super) fn html(&self) -> String {
+    /// The plot; none when there is nothing to draw.
+    pub(in super::super) fn draw(&self) -> Option<Figure> {
         let drawable = |&(x, y): &(f64, f64)| {
             x.is_finite()
                 && y.is_finite()
@@ -60,21 +66,10 @@ impl Lines {
                 && (self.y == Scale::Linear || y > 0.0)
         };
         let points = || self.curves.iter().flat_map(|c| &c.points).copied().filter(|p| drawable(p));
-        let (Some(xs), Some(ys)) = (
-            range(points().map(|p| p.0)),
-            range(
-                points()
-                    .map(|p| p.1)
-                    .chain(self.show.iter().copied())
-                    .chain(self.curves.iter().flat_map(|c| &c.band).flat_map(|b| [b.1, b.2]))
-                    .filter(|&y| self.y == Scale::Linear || y > 0.0),
-            ),
-        ) else {
-            return String::new();
-        };
-        if points().next().is_none() {
-            return String::new();
-        }
+        let xs = range(points().map(|p| p.0))?;
+        let bands = self.curves.iter().flat_map(|c| &c.band).flat_map(|b| [b.1, b.2]);
+        let ys = points().map(|p| p.1).chain(self.show.iter().copied()).chain(bands);
+        let ys = range(ys.filter(|&y| self.y == Scale::Linear || y > 0.0))?;
         let xs = match (self.x, xs.1 > xs.0) {
             (_, true) => xs,
             (Scale::Linear, false) => (xs.0 - 1.0, xs.1 + 1.0),
@@ -90,7 +85,7 @@ impl Lines {
             _ => (ys.0 / 2.0, ys.1 * 2.0),
         };
         let (x, y) = (Axis::x(self.x, xs.0, xs.1), Axis::y(self.y, ys.0, ys.1));
-        figure(&self.words, x, y, self.format, |svg| {
+        Some(figure(self.labels.clone(), x, y, self.format, |svg| {
             for curve in &self.curves {
                 self.band(svg, curve, x, y);
             }
@@ -99,7 +94,7 @@ impl Lines {
             for curve in under.into_iter().chain(over) {
                 path(svg, curve, x, y, drawable);
             }
-        })
+        }))
     }
 
     fn band(&self, svg: &mut String, curve: &Curve, x: Axis, y: Axis) {
@@ -142,7 +137,7 @@ fn path(svg: &mut String, curve: &Curve, x: Axis, y: Axis, drawable: impl Fn(&(f
         Stroke::Dashed => "dash",
         Stroke::Faint => "faint",
     };
-    let name = super::escape(&curve.name);
+    let name = escape(&curve.name);
     let _ = write!(svg, "<path class=\"{} curve {kind}\" data-name=\"{name}\" d=\"{d}\"/>", curve.class);
     let drawn = points.iter().filter(|p| drawable(p)).count();
     if (curve.stroke == Stroke::Dotted || drawn == 1) && drawn <= 60 {
@@ -185,20 +180,9 @@ fn thinned(points: &[(f64, f64)], limit: usize) -> Vec<(f64, f64)> {
 mod tests {
     use super::*;
 
-    fn curve(points: Vec<(f64, f64)>) -> Curve {
-        Curve { name: "a <b>".into(), class: "c0".into(), stroke: Stroke::Solid, points, band: Vec::new() }
-    }
-
     fn plot(points: Vec<(f64, f64)>, y: Scale) -> String {
-        Lines {
-            words: Words { title: "t".into(), ..Words::default() },
-            curves: vec![curve(points)],
-            x: Scale::Linear,
-            y,
-            format: Format::Number,
-            show: Vec::new(),
-        }
-        .html()
+        let curves = vec![Curve::new("a <b>", "c0", Stroke::Solid, points)];
+        Lines { curves, y, ..Lines::default() }.draw().map_or_else(String::new, |f| f.svg.0)
     }
 
     #[test]

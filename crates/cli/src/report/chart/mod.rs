@@ -6,9 +6,12 @@
 pub(super) mod bars;
 pub(super) mod heat;
 pub(super) mod lines;
+pub(super) mod maze;
 pub(super) mod stack;
 
-use super::page::escape;
+use super::format::{escape, number, percent};
+use super::templates::Markup;
+use serde::Serialize;
 use std::fmt::Write;
 
 /// Width of a plot's drawing in its own units.
@@ -21,19 +24,23 @@ const TOP: f64 = 26.0;
 const BOTTOM: f64 = 42.0;
 
 /// How an axis maps values to places.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Scale {
+    #[default]
     Linear,
     /// Logarithmic with ticks at powers of two.
     Log2,
     /// Logarithmic with ticks at powers of ten.
     Log10,
+    /// A list of bins, which are named where they are drawn: without ticks.
+    Bins,
 }
 
 /// How values read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Format {
     /// Three or four digits.
+    #[default]
     Number,
     /// A fraction as a percentage.
     Percent,
@@ -43,11 +50,7 @@ impl Format {
     pub(super) fn text(self, value: f64) -> String {
         match self {
             Self::Number => number(value),
-            // A tenth of a percent is as fine as samples resolve; shares below one percent keep their digits.
-            Self::Percent if value.abs() >= 0.01 => {
-                format!("{}\u{a0}%", number((value * 1_000.0).round() / 10.0))
-            }
-            Self::Percent => format!("{}\u{a0}%", number(value * 100.0)),
+            Self::Percent => percent(value),
         }
     }
 
@@ -57,33 +60,6 @@ impl Format {
             Self::Percent => "percent",
         }
     }
-}
-
-/// A number as people read it: up to four digits, no trailing zeros, k and M for thousands and millions.
-pub(super) fn number(value: f64) -> String {
-    let size = value.abs();
-    if !value.is_finite() {
-        return value.to_string();
-    }
-    if size == 0.0 {
-        return "0".into();
-    }
-    let trimmed = |x: f64, digits: usize| {
-        let text = format!("{x:.digits$}");
-        if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_string() } else { text }
-    };
-    match size {
-        s if s >= 1e7 => format!("{}M", trimmed(value / 1e6, 0)),
-        s if s >= 1e6 => format!("{}M", trimmed(value / 1e6, 1)),
-        s if s >= 1e5 => format!("{}k", trimmed(value / 1e3, 0)),
-        s if s >= 1e4 => format!("{}k", trimmed(value / 1e3, 1)),
-        s if s >= 100.0 => trimmed(value, 0),
-        s if s >= 10.0 => trimmed(value, 1),
-        s if s >= 1.0 => trimmed(value, 2),
-        s if s >= 1e-3 => trimmed(value, (2.0 - s.log10().floor()) as usize),
-        _ => format!("{value:.1e}").replace(".0e", "e"),
-    }
-    .replace('-', "\u{2212}")
 }
 
 /// One axis: its range of values on a range of places.
@@ -107,7 +83,7 @@ impl Axis {
 
     fn inner(&self, value: f64) -> f64 {
         match self.scale {
-            Scale::Linear => value,
+            Scale::Linear | Scale::Bins => value,
             Scale::Log2 | Scale::Log10 => value.log2(),
         }
     }
@@ -127,11 +103,12 @@ impl Axis {
                 let ticks = power_ticks(10.0, self.from, self.to, wanted);
                 if ticks.len() < 2 { linear_ticks(self.from, self.to, wanted) } else { ticks }
             }
+            Scale::Bins => Vec::new(),
         }
     }
 
     fn attributes(&self, axis: char) -> String {
-        let kind = if self.scale == Scale::Linear { "linear" } else { "log" };
+        let kind = if matches!(self.scale, Scale::Log2 | Scale::Log10) { "log" } else { "linear" };
         format!("data-{axis}=\"{kind} {} {} {} {}\"", self.from, self.to, self.start, self.end)
     }
 }
@@ -155,30 +132,70 @@ fn power_ticks(base: f64, from: f64, to: f64, wanted: usize) -> Vec<f64> {
     (first..=last).filter(|i| (i - first) % every == 0).map(|i| base.powi(i)).collect()
 }
 
-/// What stands around a drawing.
+/// What stands around a plot's drawing.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Words {
+pub(super) struct Labels {
     pub(super) title: String,
     /// One sentence under the title: what is shown, and what to look for.
     pub(super) note: String,
+    /// The name of the horizontal axis.
     pub(super) x: String,
+    /// The name of the vertical axis.
     pub(super) y: String,
-    /// (colour class, name, dashed) of each thing that needs naming.
-    pub(super) legend: Vec<(String, String, bool)>,
+    pub(super) legend: Vec<Key>,
 }
 
-/// A figure with its title, legend, axes and what `draw` puts between them.
-fn figure(words: &Words, x: Axis, y: Axis, format: Format, draw: impl FnOnce(&mut String)) -> String {
+impl Labels {
+    /// Labels without a legend.
+    pub(super) fn new(
+        title: impl Into<String>,
+        note: impl Into<String>,
+        x: impl Into<String>,
+        y: impl Into<String>,
+    ) -> Self {
+        Self { title: title.into(), note: note.into(), x: x.into(), y: y.into(), legend: Vec::new() }
+    }
+}
+
+/// An entry of a legend.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Key {
+    /// Colour class.
+    pub(super) class: String,
+    pub(super) name: String,
+    pub(super) dashed: bool,
+}
+
+/// A plot as the page shows it.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Figure {
+    title: String,
+    note: String,
+    legend: Vec<Key>,
+    /// The class by which the page hides the plot with its group of runs; empty for a plot of all groups.
+    class: String,
+    svg: Markup,
+}
+
+impl Figure {
+    /// A plot of one group of runs, by its colour.
+    pub(super) fn of_group(self, colour: usize) -> Self {
+        Self { class: format!("g{colour}"), ..self }
+    }
+}
+
+/// A plot with its title, legend, axes and what `draw` puts between them.
+fn figure(labels: Labels, x: Axis, y: Axis, format: Format, draw: impl FnOnce(&mut String)) -> Figure {
     let mut svg = String::new();
     let (left, right, top, bottom) = (LEFT, WIDTH - RIGHT, TOP, HEIGHT - BOTTOM);
     let _ = write!(
         svg,
         "<svg class=\"plot\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\" {} {} data-format=\"{}\" data-xname=\"{}\">",
-        escape(&words.title),
+        escape(&labels.title),
         x.attributes('x'),
         y.attributes('y'),
         format.name(),
-        escape(&words.x),
+        escape(&labels.x),
     );
     for (value, label) in labelled(&y.ticks(5), format) {
         let at = y.at(value);
@@ -194,7 +211,7 @@ fn figure(words: &Words, x: Axis, y: Axis, format: Format, draw: impl FnOnce(&mu
         let at = x.at(value);
         let _ = write!(
             svg,
-            "<line class=\"mark xt\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{bottom}\" y2=\"{:.1}\"/><text class=\"tick mid xt\" x=\"{at:.1}\" y=\"{:.1}\">{}</text>",
+            "<line class=\"mark\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{bottom}\" y2=\"{:.1}\"/><text class=\"tick mid\" x=\"{at:.1}\" y=\"{:.1}\">{}</text>",
             bottom + 4.0,
             bottom + 17.0,
             number(value),
@@ -205,16 +222,17 @@ fn figure(words: &Words, x: Axis, y: Axis, format: Format, draw: impl FnOnce(&mu
         "<text class=\"axis mid\" x=\"{:.1}\" y=\"{:.1}\">{}</text><text class=\"axis\" x=\"2\" y=\"{:.1}\">{}</text>",
         (left + right) / 2.0,
         HEIGHT - 4.0,
-        escape(&words.x),
+        escape(&labels.x),
         top - 11.0,
-        escape(&words.y),
+        escape(&labels.y),
     );
     draw(&mut svg);
     let _ = write!(
         svg,
         "<line class=\"base\" x1=\"{left}\" x2=\"{right}\" y1=\"{bottom}\" y2=\"{bottom}\"/></svg>"
     );
-    framed(words, &svg)
+    let Labels { title, note, legend, .. } = labels;
+    Figure { title, note, legend, class: String::new(), svg: Markup(svg) }
 }
 
 /// Ticks with their labels; where short ones read alike, with as many digits as tell them apart.
@@ -231,23 +249,6 @@ fn labelled(ticks: &[f64], format: Format) -> Vec<(f64, String)> {
         }
     };
     ticks.iter().zip(short).map(|(&t, short)| (t, if alike { long(t) } else { short })).collect()
-}
-
-/// The figure around a drawing.
-fn framed(words: &Words, svg: &str) -> String {
-    let mut html = format!("<figure><figcaption><b>{}</b>", escape(&words.title));
-    if !words.legend.is_empty() {
-        html.push_str("<span class=\"legend\">");
-        for (class, name, dashed) in &words.legend {
-            let line = if *dashed { "key dashed" } else { "key" };
-            let _ = write!(html, "<span class=\"{class}\"><i class=\"{line}\"></i>{}</span>", escape(name));
-        }
-        html.push_str("</span>");
-    }
-    if !words.note.is_empty() {
-        let _ = write!(html, "<small>{}</small>", escape(&words.note));
-    }
-    format!("{html}</figcaption>{svg}</figure>")
 }
 
 /// The range of values, nothing if there is none that is finite.
@@ -274,33 +275,6 @@ fn padded((low, high): (f64, f64)) -> (f64, f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_read_short() {
-        let table = [
-            (0.0, "0"),
-            (1.0, "1"),
-            (0.5, "0.5"),
-            (12.345, "12.3"),
-            (123.45, "123"),
-            (1234.5, "1234"),
-            (12_345.0, "12.3k"),
-            (2_500_000.0, "2.5M"),
-            (0.01234, "0.0123"),
-            (0.000_001, "1e\u{2212}6"),
-            (-0.25, "\u{2212}0.25"),
-        ];
-        for (value, wanted) in table {
-            assert_eq!(number(value), wanted);
-        }
-    }
-
-    #[test]
-    fn shares_read_as_percentages() {
-        let words: Vec<String> =
-            [0.0758, 0.5, 1.0, 0.000_25].iter().map(|&v| Format::Percent.text(v)).collect();
-        assert_eq!(words, ["7.6\u{a0}%", "50\u{a0}%", "100\u{a0}%", "0.025\u{a0}%"]);
-    }
 
     #[test]
     fn ticks_are_round_and_inside_the_axis() {

@@ -1,10 +1,6 @@
 //! Parts of a whole over time, stacked.
 
-use super::Axis;
-use super::Format;
-use super::Scale;
-use super::Words;
-use super::figure;
+use super::{Axis, Figure, Format, Key, Labels, Scale, escape, figure};
 use std::fmt::Write;
 
 /// Columns that a plot shows at most; more steps are averaged.
@@ -19,10 +15,10 @@ pub(in super::super) struct Part {
 }
 
 /// Bars of the parts' mean values over stretches of steps. With `shares` each bar is divided by its height.
-/// Empty when nothing is above 0.
-pub(in super::super) fn html(words: &Words, steps: &[f64], parts: &[Part], shares: bool) -> String {
+/// None when nothing is above 0.
+pub(in super::super) fn draw(labels: Labels, steps: &[f64], parts: &[Part], shares: bool) -> Option<Figure> {
     if steps.is_empty() || parts.iter().all(|p| p.values.iter().all(|v| *v <= 0.0)) {
-        return String::new();
+        return None;
     }
     let stretch = steps.len().div_ceil(COLUMNS);
     let mean = |values: &[f64]| values.iter().map(|v| v.max(0.0)).sum::<f64>() / values.len() as f64;
@@ -42,9 +38,9 @@ pub(in super::super) fn html(words: &Words, steps: &[f64], parts: &[Part], share
     let x = Axis::x(Scale::Linear, first - half, last + half);
     let y = Axis::y(Scale::Linear, 0.0, if shares { 1.0 } else { top * 1.04 });
     let format = if shares { Format::Percent } else { Format::Number };
-    let mut words = words.clone();
-    words.legend = parts.iter().map(|p| (p.class.clone(), p.name.clone(), false)).collect();
-    figure(&words, x, y, format, |svg| {
+    let key = |p: &Part| Key { class: p.class.clone(), name: p.name.clone(), dashed: false };
+    let labels = Labels { legend: parts.iter().map(key).collect(), ..labels };
+    Some(figure(labels, x, y, format, |svg| {
         for (i, column) in columns.iter().enumerate() {
             let (from, to) = (steps[i * stretch], steps[((i + 1) * stretch).min(steps.len()) - 1]);
             let (left, right) = (x.at(from - half), x.at(to + half));
@@ -58,10 +54,10 @@ pub(in super::super) fn html(words: &Words, steps: &[f64], parts: &[Part], share
                     part.class,
                     right - left + 0.2,
                     low - high,
-                    super::escape(&part.name),
+                    escape(&part.name),
                     format.text(*value),
                 );
             }
         }
-    })
+    }))
 }

@@ -1,0 +1,70 @@
+//! A completion to read, with what is known of it.
+
+use super::format::number;
+use super::runs::Group;
+use super::templates::Markup;
+use fgrpo_verify::verdict::Verdict;
+use serde::Serialize;
+
+/// What the macro of `card.html` shows.
+#[derive(Debug, Serialize)]
+pub(super) struct Card {
+    /// Colour class of the verdict.
+    class: &'static str,
+    verdict: &'static str,
+    facts: Vec<Fact>,
+    text: String,
+    /// Texts that are folded away, by name.
+    folded: Vec<(&'static str, String)>,
+    /// A drawing beside the text, in the colour of its group.
+    maze: Option<(usize, Markup)>,
+}
+
+/// A fact in words, or a name with its value.
+#[derive(Debug, Serialize)]
+struct Fact {
+    name: String,
+    value: Option<String>,
+}
+
+impl Card {
+    pub(super) fn new(verdict: Verdict, text: &str) -> Self {
+        let class = match verdict {
+            Verdict::Correct => "good",
+            Verdict::Wrong | Verdict::Unparsed => "bad",
+            Verdict::Unscorable => "muted",
+        };
+        let (facts, folded) = (Vec::new(), Vec::new());
+        Self { class, verdict: verdict.name(), facts, text: text.to_owned(), folded, maze: None }
+    }
+
+    /// Adds a fact in words.
+    pub(super) fn fact(mut self, words: impl Into<String>) -> Self {
+        self.facts.push(Fact { name: words.into(), value: None });
+        self
+    }
+
+    /// Adds a value with its name, where there is one.
+    pub(super) fn value(mut self, name: &str, value: Option<impl Into<String>>) -> Self {
+        self.facts.extend(value.map(|v| Fact { name: name.to_owned(), value: Some(v.into()) }));
+        self
+    }
+
+    /// Adds a number with its name, where there is one.
+    pub(super) fn number(self, name: &str, value: Option<f64>) -> Self {
+        self.value(name, value.map(number))
+    }
+
+    /// Adds a text that is folded away, unless it is empty.
+    pub(super) fn folded(mut self, name: &'static str, text: &str) -> Self {
+        if !text.is_empty() {
+            self.folded.push((name, text.to_owned()));
+        }
+        self
+    }
+
+    /// Puts the drawing of a maze beside the text.
+    pub(super) fn maze(self, group: &Group, drawing: Option<Markup>) -> Self {
+        Self { maze: drawing.map(|d| (group.colour, d)), ..self }
+    }
+}

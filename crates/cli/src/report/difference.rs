@@ -1,0 +1,78 @@
+//! Differences of pass@k between evaluations, paired by problem.
+
+use super::format::{points, signed};
+use super::input::Eval;
+use super::runs::{Group, Runs};
+use fgrpo_train::evaluation::estimate::change;
+use serde::Serialize;
+
+/// A mean difference with its 95 % interval over problems.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(super) struct Difference {
+    mean: f64,
+    pub(super) low: f64,
+    pub(super) high: f64,
+}
+
+impl Difference {
+    /// "3.1 points higher (95 % interval +1.0 to +5.2, beyond chance)".
+    pub(super) fn words(self) -> String {
+        let direction = if self.mean >= 0.0 { "higher" } else { "lower" };
+        let chance = if self.low > 0.0 || self.high < 0.0 { "beyond chance" } else { "within chance" };
+        format!(
+            "{} points {direction} (95 % interval {} to {}, {chance})",
+            points(self.mean.abs()),
+            signed(self.low),
+            signed(self.high)
+        )
+    }
+}
+
+/// `b - a`, paired by problem, over the problems that both have. The caller knows that the problems are the same:
+/// evaluations of one set are (see [`Runs::new`]).
+pub(super) fn paired(a: Option<Vec<Option<f64>>>, b: Option<Vec<Option<f64>>>) -> Option<Difference> {
+    let (a, b) = a.zip(b).filter(|(a, b)| a.len() == b.len())?;
+    let difference: Vec<f64> = b.iter().zip(&a).filter_map(|(b, a)| Some((*b)? - (*a)?)).collect();
+    let (mean, [low, high]) = change(&[difference])?;
+    Some(Difference { mean, low, high })
+}
+
+/// Which of a set's evaluations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum When {
+    First,
+    Last,
+}
+
+/// pass@k of each problem at one evaluation of each run, meaned over a group's seeds; none for a problem that one run
+/// has too few scored samples of.
+fn per_problem(runs: &Runs, group: &Group, set: &str, k: usize, when: When) -> Option<Vec<Option<f64>>> {
+    let each = runs.of(group).map(|run| {
+        let mut evals = run.evals_of(set);
+        let eval = match when {
+            When::First => evals.next(),
+            When::Last => evals.next_back(),
+        };
+        eval.and_then(|e: &Eval| e.problems_at(k))
+    });
+    let values: Vec<Vec<Option<f64>>> = each.collect::<Option<_>>()?;
+    let count = values[0].len();
+    if values.iter().any(|v| v.len() != count) {
+        return None;
+    }
+    let mean = |p: usize| Some(values.iter().map(|v| v[p]).sum::<Option<f64>>()? / values.len() as f64);
+    Some((0..count).map(mean).collect())
+}
+
+/// How a group's pass@k changed from its first to its last evaluation; none where a run has only one.
+pub(super) fn since_start(runs: &Runs, group: &Group, set: &str, k: usize) -> Option<Difference> {
+    let trained = runs.of(group).all(|run| run.evals_of(set).nth(1).is_some());
+    let at = |when| per_problem(runs, group, set, k, when).filter(|_| trained);
+    paired(at(When::First), at(When::Last))
+}
+
+/// How a group's last pass@k differs from that of `base`.
+pub(super) fn at_end(runs: &Runs, base: &Group, group: &Group, set: &str, k: usize) -> Option<Difference> {
+    let last = |group| per_problem(runs, group, set, k, When::Last);
+    paired(last(base), last(group))
+}

@@ -1,0 +1,272 @@
+//! The runs of one page beside each other: what they are called, which differ in their seed alone, and what they were
+//! all evaluated on.
+
+use super::chart::lines::{Curve, Stroke};
+use super::input::{Eval, Run};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// The runs of a page, by group.
+#[derive(Debug)]
+pub(super) struct Runs {
+    pub(super) all: Vec<Run>,
+    pub(super) groups: Vec<Group>,
+    /// Sentences that say which runs can't be compared.
+    pub(super) apart: Vec<String>,
+}
+
+/// Runs that differ only in their seed, or a run alone: one colour.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Group {
+    pub(super) name: String,
+    /// Indices of the runs.
+    #[serde(skip)]
+    pub(super) runs: Vec<usize>,
+    pub(super) colour: usize,
+}
+
+impl Group {
+    /// The class of the group's curves: its colour, and a name by which the page can hide them.
+    pub(super) fn class(&self) -> String {
+        format!("c{0} g{0}", self.colour)
+    }
+}
+
+impl Runs {
+    /// Names the runs and groups them; sets of one name but different problems get names of their own.
+    pub(super) fn new(mut all: Vec<Run>) -> Self {
+        name_apart(&mut all);
+        let apart = tell_sets_apart(&mut all);
+        Self { groups: groups(&all), all, apart }
+    }
+
+    /// Whether there is more than one group.
+    pub(super) fn several(&self) -> bool {
+        self.groups.len() > 1
+    }
+
+    /// The runs of a group.
+    pub(super) fn of<'a>(&'a self, group: &'a Group) -> impl Iterator<Item = &'a Run> {
+        group.runs.iter().map(|&i| &self.all[i])
+    }
+
+    /// The first run of a group.
+    pub(super) fn first(&self, group: &Group) -> &Run {
+        &self.all[group.runs[0]]
+    }
+
+    /// The first run of each group.
+    pub(super) fn firsts(&self) -> Vec<&Run> {
+        self.groups.iter().map(|g| self.first(g)).collect()
+    }
+
+    /// The sets that any run was evaluated on.
+    pub(super) fn sets(&self) -> Vec<&str> {
+        sets(&self.all)
+    }
+
+    /// The ks that every last evaluation of a set has, ascending.
+    pub(super) fn shared_ks(&self, set: &str) -> Vec<usize> {
+        let mut last = self.all.iter().filter_map(|r| r.evals_of(set).next_back()).map(Eval::ks);
+        let first = last.next().unwrap_or_default();
+        last.fold(first, |all, ks| all.into_iter().filter(|k| ks.contains(k)).collect())
+    }
+
+    /// One curve per group of what `points` reads from a run; for several seeds their mean over the xs that
+    /// all have, with the single runs faint behind it.
+    pub(super) fn curves(&self, points: impl Fn(&Run) -> Vec<(f64, f64)>) -> Vec<Curve> {
+        let mut curves = Vec::new();
+        for group in &self.groups {
+            let each: Vec<(&Run, Vec<(f64, f64)>)> =
+                self.of(group).map(|run| (run, points(run))).filter(|(_, p)| !p.is_empty()).collect();
+            let mean = mean_curve(&each.iter().map(|e| &e.1[..]).collect::<Vec<_>>());
+            if each.len() > 1 {
+                curves.extend(
+                    each.into_iter()
+                        .map(|(run, points)| Curve::new(&run.name, group.class(), Stroke::Faint, points)),
+                );
+            }
+            if !mean.is_empty() {
+                curves.push(Curve::new(&group.name, group.class(), Stroke::Solid, mean));
+            }
+        }
+        curves
+    }
+}
+
+/// The mean of curves over the xs that all of them have.
+fn mean_curve(each: &[&[(f64, f64)]]) -> Vec<(f64, f64)> {
+    let [first, rest @ ..] = each else { return Vec::new() };
+    let rest: Vec<BTreeMap<u64, f64>> =
+        rest.iter().map(|points| points.iter().map(|p| (p.0.to_bits(), p.1)).collect()).collect();
+    let at = |&(x, y): &(f64, f64)| {
+        let others = rest.iter().map(|r| r.get(&x.to_bits()).copied()).sum::<Option<f64>>()?;
+        Some((x, (y + others) / each.len() as f64))
+    };
+    first.iter().filter_map(at).collect()
+}
+
+/// The groups, in order of their first run.
+fn groups(runs: &[Run]) -> Vec<Group> {
+    let mut groups: Vec<(Option<BTreeMap<&str, &str>>, Group)> = Vec::new();
+    for (i, run) in runs.iter().enumerate() {
+        let key = (!run.config.is_empty()).then(|| without_seeds(run));
+        match groups.iter_mut().find(|g| key.is_some() && g.0 == key) {
+            Some((_, group)) => group.runs.push(i),
+            None => groups.push((key, Group { name: run.name.clone(), runs: vec![i], colour: groups.len() })),
+        }
+    }
+    let mut groups: Vec<Group> = groups.into_iter().map(|g| g.1).collect();
+    let names: Vec<String> = (0..groups.len()).map(|i| name(runs, &groups, i)).collect();
+    for (group, name) in groups.iter_mut().zip(names) {
+        group.name = name;
+    }
+    groups
+}
+
+/// A group's name: its method; where others share that, with the settings that tell them apart.
+fn name(runs: &[Run], groups: &[Group], i: usize) -> String {
+    let (group, run) = (&groups[i], &runs[groups[i].runs[0]]);
+    let seeds = if group.runs.len() > 1 { format!(" ({} seeds)", group.runs.len()) } else { String::new() };
+    let Some(method) = run.method().filter(|_| groups.len() > 1 || group.runs.len() > 1) else {
+        return format!("{}{seeds}", group.name);
+    };
+    let like: Vec<&Run> =
+        groups.iter().map(|g| &runs[g.runs[0]]).filter(|r| r.method().as_ref() == Some(&method)).collect();
+    if like.len() == 1 {
+        return format!("{method}{seeds}");
+    }
+    let settings: Vec<String> = differing(&like)
+        .into_iter()
+        .filter(|key| is_setting(key))
+        .map(|key| {
+            let value = run.setting(&key).unwrap_or("\u{2013}");
+            format!("{} {value}", key.rsplit('.').next().unwrap_or(&key).replace('_', " "))
+        })
+        .collect();
+    match settings.len() {
+        1..=3 => format!("{method}, {}{seeds}", settings.join(", ")),
+        // Nothing short tells them apart: the folder does.
+        _ => format!("{method}, {}{seeds}", group.name),
+    }
+}
+
+/// The keys whose values are not the same in all runs.
+pub(super) fn differing(runs: &[&Run]) -> Vec<String> {
+    let keys: BTreeSet<&String> = runs.iter().flat_map(|r| r.config.keys()).collect();
+    let differs = |key: &&String| runs.windows(2).any(|w| w[0].config.get(*key) != w[1].config.get(*key));
+    keys.into_iter().filter(differs).cloned().collect()
+}
+
+/// Whether a key says what a run does, not where, or by which draws.
+pub(super) fn is_setting(key: &str) -> bool {
+    // The seed of a task decides its problems.
+    let seed = key == "seed" || (key.ends_with(".seed") && !key.starts_with("task."));
+    !seed && key != "out"
+}
+
+fn without_seeds(run: &Run) -> BTreeMap<&str, &str> {
+    run.config.iter().filter(|(k, _)| is_setting(k)).map(|(k, v)| (k.as_str(), v.as_str())).collect()
+}
+
+fn sets(runs: &[Run]) -> Vec<&str> {
+    let mut sets: Vec<&str> = Vec::new();
+    for set in runs.iter().flat_map(Run::sets) {
+        if !sets.contains(&set) {
+            sets.push(set);
+        }
+    }
+    sets
+}
+
+/// The settings that decide which problems a run is evaluated on, for files whose evaluations don't say it.
+fn problem_settings(run: &Run) -> BTreeMap<&str, &str> {
+    let decides = |key: &str| key == "eval.problems" || key.starts_with("task.");
+    run.config.iter().filter(|(k, _)| decides(k)).map(|(k, v)| (k.as_str(), v.as_str())).collect()
+}
+
+/// Gives sets of one name but different problems names of their own, so that nothing on the page compares runs over
+/// different problems. Returns a sentence for each name that this happened to.
+fn tell_sets_apart(runs: &mut [Run]) -> Vec<String> {
+    let names: Vec<String> = sets(runs).into_iter().map(str::to_owned).collect();
+    let mut sentences = Vec::new();
+    for name in names {
+        // What a run's problems of this name are: what its evaluations say, or else its settings.
+        let said = |run: &Run| {
+            let last = run.evals_of(&name).next_back()?;
+            Some(match last.problem_set.as_str() {
+                "" => format!("{:?}, {}", problem_settings(run), last.counts.per_problem.len()),
+                said => said.to_owned(),
+            })
+        };
+        let of_run: Vec<Option<String>> = runs.iter().map(said).collect();
+        let mut kinds: Vec<&String> = Vec::new();
+        for kind in of_run.iter().flatten() {
+            if !kinds.contains(&kind) {
+                kinds.push(kind);
+            }
+        }
+        if kinds.len() < 2 {
+            continue;
+        }
+        let first = |kind: &String| of_run.iter().position(|k| k.as_ref() == Some(kind)).unwrap_or_default();
+        let settings: Vec<BTreeMap<&str, &str>> =
+            kinds.iter().map(|kind| problem_settings(&runs[first(kind)])).collect();
+        let labels: Vec<String> = (0..kinds.len()).map(|i| label(&settings, i)).collect();
+        let of_kind = |kind: &Option<String>| kinds.iter().position(|k| Some(*k) == kind.as_ref());
+        let renamed: Vec<Option<String>> =
+            of_run.iter().map(|kind| Some(format!("{name}, {}", labels[of_kind(kind)?]))).collect();
+        sentences.push(format!(
+            "The runs were evaluated on different problems ({name}: {}), so runs are compared only where their problems are the same.",
+            labels.join("; ")
+        ));
+        for (run, renamed) in runs.iter_mut().zip(renamed) {
+            for eval in run.evals.iter_mut().filter(|e| e.set == name) {
+                eval.set = renamed.clone().unwrap_or_default();
+            }
+        }
+    }
+    sentences
+}
+
+/// What settings of problems differ from the others in, in words.
+fn label(settings: &[BTreeMap<&str, &str>], i: usize) -> String {
+    let kinds: Vec<&str> = settings.iter().filter_map(|s| s.get("task.kind").copied()).collect();
+    let alone = |value: &str| kinds.iter().filter(|k| **k == value).count() == 1;
+    if let Some(kind) = settings[i].get("task.kind").filter(|k| alone(k)) {
+        return (*kind).to_owned();
+    }
+    let differs = |key: &str| settings.iter().any(|s| s.get(key) != settings[i].get(key));
+    let keys: BTreeSet<&str> = settings.iter().flat_map(BTreeMap::keys).copied().collect();
+    let parts: Vec<String> = keys
+        .into_iter()
+        .filter(|key| differs(key))
+        .take(3)
+        .map(|key| {
+            let value = settings[i].get(key).copied().unwrap_or("absent");
+            format!("{} {value}", key.rsplit('.').next().unwrap_or(key))
+        })
+        .collect();
+    if parts.is_empty() { format!("problems {}", i + 1) } else { parts.join(", ") }
+}
+
+/// Makes the names of runs that share one different, by their parent folder or else by a number.
+fn name_apart(runs: &mut [Run]) {
+    let names: Vec<String> = runs.iter().map(|r| r.name.clone()).collect();
+    for (i, run) in runs.iter_mut().enumerate() {
+        if names.iter().filter(|n| **n == names[i]).count() > 1 {
+            let parent = Path::new(&run.path).parent().and_then(Path::file_name);
+            if let Some(parent) = parent {
+                run.name = format!("{}/{}", parent.to_string_lossy(), run.name);
+            }
+        }
+    }
+    let names: Vec<String> = runs.iter().map(|r| r.name.clone()).collect();
+    for (i, run) in runs.iter_mut().enumerate() {
+        let before = names[..i].iter().filter(|n| **n == names[i]).count();
+        if before > 0 {
+            run.name = format!("{} ({})", run.name, before + 1);
+        }
+    }
+}

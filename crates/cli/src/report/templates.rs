@@ -1,0 +1,64 @@
+//! The templates of the pages, `templates/*.html`: one for each section and one for the page around them.
+//!
+//! Everything that a template prints is escaped; only [`Markup`], which code of this folder writes, is printed as it is.
+
+use super::format::{duration, escape, number, percent, points, signed};
+use anyhow::Context;
+use minijinja::value::{Serde, Value};
+use minijinja::{AutoEscape, Environment, UndefinedBehavior, escape_formatter};
+use serde::{Serialize, Serializer};
+
+/// The templates' names and texts.
+macro_rules! templates {
+    ($($name:literal)*) => { [$(($name, include_str!(concat!("templates/", $name)))),*] };
+}
+
+/// HTML or SVG that needs no escaping.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Markup(pub(super) String);
+
+impl Serialize for Markup {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Value::from_safe_string(self.0.clone()).serialize(serializer)
+    }
+}
+
+/// All templates, compiled.
+#[derive(Debug)]
+pub(super) struct Templates(Environment<'static>);
+
+impl Templates {
+    /// # Errors
+    /// A template that doesn't parse.
+    pub(super) fn new() -> anyhow::Result<Self> {
+        let mut all = Environment::new();
+        all.set_auto_escape_callback(|_| AutoEscape::Html);
+        all.set_undefined_behavior(UndefinedBehavior::Strict);
+        // One rule of escaping for templates and plots.
+        all.set_formatter(|out, state, value| match value.as_str() {
+            Some(text) if !value.is_safe() => Ok(out.write_str(&escape(text))?),
+            _ => escape_formatter(out, state, value),
+        });
+        all.add_filter("number", number);
+        all.add_filter("percent", percent);
+        all.add_filter("points", points);
+        all.add_filter("signed", signed);
+        all.add_filter("duration", duration);
+        for (name, source) in templates!(
+            "about.html" "card.html" "configuration.html" "evaluation.html" "mazes.html" "page.html"
+            "parts.html" "rollouts.html" "samples.html" "summary.html" "time.html" "training.html"
+        ) {
+            all.add_template(name, source).with_context(|| format!("the report's template {name}"))?;
+        }
+        Ok(Self(all))
+    }
+
+    /// The template `name` with the fields of `value`.
+    ///
+    /// # Errors
+    /// A template that asks for what `value` doesn't have.
+    pub(super) fn render(&self, name: &str, value: &impl Serialize) -> anyhow::Result<Markup> {
+        let rendered = self.0.get_template(name).and_then(|t| t.render(Value::from(Serde(value))));
+        Ok(Markup(rendered.with_context(|| format!("the report's template {name}"))?))
+    }
+}

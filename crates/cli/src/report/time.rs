@@ -1,0 +1,125 @@
+//! Where the time went.
+
+use super::chart::lines::Lines;
+use super::chart::{Figure, Labels, stack};
+use super::input::{Metrics, Run};
+use super::runs::{Group, Runs};
+use fgrpo_train::run::metrics::Seconds;
+use serde::Serialize;
+
+/// Seconds of one phase of a step.
+type Phase = fn(&Seconds<Option<f64>>) -> Option<f64>;
+
+/// The phases in the order of the loop, with their colour classes.
+const PHASES: [(&str, &str, Phase); 5] = [
+    ("rollout", "c0", |s| s.rollout),
+    ("grade", "c4", |s| s.grade),
+    ("update", "c1", |s| s.update),
+    ("evaluate", "c3", |s| s.evaluate),
+    ("save", "c2", |s| s.save),
+];
+
+/// What no phase accounts for.
+const OTHER: &str = "other";
+
+/// Stacks are drawn for so many groups of runs.
+const SINGLE: usize = 6;
+
+/// What `time.html` shows.
+#[derive(Debug, Serialize)]
+pub(super) struct Time<'a> {
+    /// Names of the table's columns.
+    phases: Vec<&'static str>,
+    rows: Vec<Row<'a>>,
+    plots: Vec<Figure>,
+}
+
+/// A run's time.
+#[derive(Debug, Serialize)]
+struct Row<'a> {
+    group: &'a Group,
+    run: &'a str,
+    steps: usize,
+    /// Seconds of all steps.
+    seconds: f64,
+    /// Share of each phase.
+    shares: Vec<f64>,
+}
+
+/// The section; none where no step carries its time.
+pub(super) fn section(runs: &Runs) -> Option<Time<'_>> {
+    let mut plots: Vec<Figure> =
+        runs.groups.iter().take(SINGLE).filter_map(|group| stacked(runs, group)).collect();
+    for (title, field) in [
+        ("Rollout throughput", (|m| m.rollout_tokens_per_second) as fn(&Metrics) -> Option<f64>),
+        ("Update throughput", |m| m.update_tokens_per_second),
+    ] {
+        let curves =
+            runs.curves(|run| run.metrics.iter().filter_map(|m| Some((m.step as f64, field(m)?))).collect());
+        let labels = Labels::new(title, "", "step", "tokens per second");
+        plots.extend(Lines { labels, curves, show: vec![0.0], ..Lines::default() }.draw());
+    }
+    let phases: Vec<&str> = PHASES.iter().map(|p| p.0).chain([OTHER]).collect();
+    let each = runs.groups.iter().flat_map(|group| runs.of(group).map(move |run| (group, run)));
+    let rows = each.filter_map(|(group, run)| row(group, run, &phases)).collect();
+    (!plots.is_empty()).then_some(Time { rows, phases, plots })
+}
+
+fn row<'a>(group: &'a Group, run: &'a Run, phases: &[&str]) -> Option<Row<'a>> {
+    let seconds = total_seconds(run);
+    let parts = parts(run);
+    let share = |name: &&str| {
+        let part = parts.iter().find(|p| p.name == **name).map_or(0.0, |p| p.values.iter().sum());
+        (part / seconds * 1_000.0).round() / 1_000.0
+    };
+    (seconds > 0.0).then(|| Row {
+        group,
+        run: &run.name,
+        steps: run.metrics.len(),
+        seconds,
+        shares: phases.iter().map(share).collect(),
+    })
+}
+
+fn seconds(m: &Metrics, phase: Phase) -> f64 {
+    phase(&m.seconds).unwrap_or(0.0)
+}
+
+/// Time that the phases of a step took.
+fn known(m: &Metrics) -> f64 {
+    PHASES.iter().map(|p| seconds(m, p.2)).sum()
+}
+
+/// Time of a step: as recorded, or the sum of its phases.
+fn total(m: &Metrics) -> f64 {
+    seconds(m, |s| s.total).max(known(m))
+}
+
+/// Time that all RL steps of a run took.
+pub(super) fn total_seconds(run: &Run) -> f64 {
+    run.metrics.iter().map(total).sum()
+}
+
+/// Each phase's values, and what no phase accounts for.
+fn parts(run: &Run) -> Vec<stack::Part> {
+    let part = |name: &str, class: &str, value: &dyn Fn(&Metrics) -> f64| stack::Part {
+        name: name.into(),
+        class: class.into(),
+        values: run.metrics.iter().map(value).collect(),
+    };
+    let mut parts: Vec<stack::Part> =
+        PHASES.iter().map(|(name, class, of)| part(name, class, &|m| seconds(m, *of))).collect();
+    parts.push(part(OTHER, "muted", &|m| (total(m) - known(m)).max(0.0)));
+    parts.retain(|p| p.values.iter().any(|v| *v > 0.0));
+    parts
+}
+
+/// The phases of the group's first run.
+fn stacked(runs: &Runs, group: &Group) -> Option<Figure> {
+    let run = runs.first(group);
+    let steps: Vec<f64> = run.metrics.iter().map(|m| m.step as f64).collect();
+    let title =
+        if runs.several() { format!("Time of a step: {}", group.name) } else { "Time of a step".into() };
+    let plot = stack::draw(Labels::new(title, "", "step", "seconds"), &steps, &parts(run), false)?;
+    Some(plot.of_group(group.colour))
+}

@@ -1,0 +1,309 @@
+//! What happened at each step.
+
+use super::chart::lines::{Curve, Lines, Stroke};
+use super::chart::{Figure, Format, Labels, Scale, heat, stack};
+use super::format::number;
+use super::input::{Metrics, Run, Sft};
+use super::runs::{Group, Runs};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Weight of the newest value in the smoothed reward, as in the paper's plots.
+const EMA: f64 = 0.08;
+
+/// Heat maps and stacks are drawn for so many groups of runs.
+const SINGLE: usize = 6;
+
+/// What `training.html` shows.
+#[derive(Debug, Serialize)]
+pub(super) struct Training {
+    plots: Vec<Figure>,
+    /// Where several groups are compared, a plot for each of them.
+    distributions: Vec<Distribution>,
+    /// Quantities that are 0 but for rounding, each with its largest size.
+    rounding: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Distribution {
+    title: &'static str,
+    plots: Vec<Figure>,
+}
+
+type Field = fn(&Metrics) -> Option<f64>;
+
+/// A plot of one quantity.
+struct Plot {
+    title: &'static str,
+    note: &'static str,
+    /// Name of the vertical axis.
+    y: &'static str,
+    format: Format,
+    /// Values shown whatever the data.
+    show: &'static [f64],
+    /// Sizes up to this are rounding: they are reported in a sentence and not drawn.
+    rounding: f64,
+    field: Field,
+}
+
+const fn plot(title: &'static str, note: &'static str, y: &'static str, field: Field) -> Plot {
+    Plot { title, note, y, format: Format::Number, show: &[0.0], rounding: 0.0, field }
+}
+
+const PLOTS: [Plot; 12] = [
+    Plot {
+        format: Format::Percent,
+        ..plot(
+            "Active groups",
+            "Groups with both correct and wrong completions: the others give no gradient.",
+            "share of groups",
+            |m| m.active_fraction,
+        )
+    },
+    Plot {
+        show: &[1.0],
+        ..plot("Focal weight", "Mean over groups; 1 without focal weighting.", "mean weight", |m| {
+            m.focal_weight_mean
+        })
+    },
+    plot("Advantage", "Mean size over completions, focal weight included.", "mean |advantage|", |m| {
+        m.advantage_abs_mean
+    }),
+    plot("Entropy", "Mean per token of the policy that sampled.", "nats", |m| m.entropy),
+    Plot {
+        format: Format::Percent,
+        ..plot("Distinct completions", "Different completions among all of a step.", "share", |m| {
+            m.distinct_fraction
+        })
+    },
+    Plot { show: &[], ..plot("Gradient norm", "Before clipping.", "norm", |m| m.gradient_norm) },
+    plot("Policy loss", "After aggregation, without entropy and KL terms.", "loss", |m| m.policy_loss),
+    Plot {
+        show: &[],
+        rounding: 1e-5,
+        ..plot(
+            "KL to the sampling policy",
+            "How far the updates of a step moved the policy that sampled it.",
+            "nats per token",
+            |m| m.kl_to_sampler,
+        )
+    },
+    Plot {
+        show: &[],
+        rounding: 1e-3,
+        ..plot(
+            "Largest importance ratio minus 1",
+            "0 up to rounding on the first update.",
+            "ratio \u{2212} 1",
+            |m| m.ratio_max.map(|r| r - 1.0),
+        )
+    },
+    Plot {
+        show: &[],
+        rounding: 1e-3,
+        ..plot(
+            "Sampler against learner",
+            "Largest |logp \u{2212} old_logp| on the first update: the weights are the same, so only rounding is left.",
+            "nats",
+            |m| m.logp_difference_max,
+        )
+    },
+    Plot {
+        format: Format::Percent,
+        ..plot("Truncated completions", "Stopped by the length limit.", "share", |m| m.truncated_fraction)
+    },
+    plot("Learning rate", "", "lr", |m| m.lr),
+];
+
+/// The section; none without RL steps and demonstrations.
+pub(super) fn section(runs: &Runs) -> Option<Training> {
+    let mut plots: Vec<Figure> = reward(runs).into_iter().collect();
+    let mut rounding: Vec<String> = Vec::new();
+    for plot in &PLOTS {
+        let values = runs.all.iter().flat_map(|r| &r.metrics).filter_map(plot.field);
+        let largest = values.filter(|v| v.is_finite()).map(f64::abs).fold(0.0, f64::max);
+        // A quantity that is always zero needs no plot.
+        if largest > plot.rounding || matches!(plot.title, "Active groups" | "Entropy") {
+            plots.extend(line(runs, plot));
+        } else if largest > 0.0 {
+            rounding.push(format!("{} (at most {})", plot.title, number(largest)));
+        }
+    }
+    plots.extend([clipping(runs), length(runs), demonstrations(runs)].into_iter().flatten());
+    let mut distributions = Vec::new();
+    for (title, draw) in [
+        ("Success rates of groups", success_rates as fn(&Run, &Group, &str) -> Option<Figure>),
+        ("Verdicts by reason", reasons),
+    ] {
+        let of = |g: &Group| draw(runs.first(g), g, if runs.several() { &g.name } else { title });
+        let each: Vec<Figure> = runs.groups.iter().take(SINGLE).filter_map(of).collect();
+        // One run's distributions stand among its other plots; those of several form rows of their own.
+        if !runs.several() {
+            plots.extend(each);
+        } else if !each.is_empty() {
+            distributions.push(Distribution { title, plots: each });
+        }
+    }
+    let any = !plots.is_empty() || !distributions.is_empty();
+    any.then_some(Training { plots, distributions, rounding })
+}
+
+fn points(run: &Run, field: Field) -> Vec<(f64, f64)> {
+    let all: Vec<_> = run.metrics.iter().map(|m| (m.step as f64, field(m).unwrap_or(f64::NAN))).collect();
+    if all.iter().all(|p| p.1.is_nan()) { Vec::new() } else { all }
+}
+
+fn line(runs: &Runs, plot: &Plot) -> Option<Figure> {
+    let curves = runs.curves(|run| points(run, plot.field));
+    let values = || curves.iter().flat_map(|c| &c.points).map(|p| p.1).filter(|v| v.is_finite());
+    let smallest = values().fold(f64::INFINITY, f64::min);
+    let widest = values().fold(0.0, f64::max) / smallest;
+    // Spikes of a norm or a KL flatten everything else on a linear axis.
+    let log = plot.show.is_empty() && smallest > 0.0 && widest > 50.0;
+    let labels = Labels::new(plot.title, plot.note, "step", plot.y);
+    let y = if log { Scale::Log10 } else { Scale::Linear };
+    Lines { labels, curves, y, format: plot.format, show: plot.show.to_vec(), ..Lines::default() }.draw()
+}
+
+/// Exponential moving average `y = 0.08 x + 0.92 y`, from the first value; gaps are stepped over.
+fn smoothed(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let mut mean: Option<f64> = None;
+    let mut smooth = Vec::with_capacity(points.len());
+    for &(x, value) in points.iter().filter(|p| p.1.is_finite()) {
+        let next = mean.map_or(value, |m| EMA * value + (1.0 - EMA) * m);
+        mean = Some(next);
+        smooth.push((x, next));
+    }
+    smooth
+}
+
+fn reward(runs: &Runs) -> Option<Figure> {
+    let mut curves = runs.curves(|run| smoothed(&points(run, |m| m.reward_mean)));
+    for group in runs.groups.iter().filter(|g| g.runs.len() == 1) {
+        let raw = points(runs.first(group), |m| m.reward_mean);
+        curves.push(Curve::new(format!("{} raw", group.name), group.class(), Stroke::Faint, raw));
+    }
+    let note = format!("Mean of a step's completions: raw, and smoothed by y = {EMA} x + {} y.", 1.0 - EMA);
+    let labels = Labels::new("Reward", note, "step", "mean reward");
+    Lines { labels, curves, ..Lines::default() }.draw()
+}
+
+/// Two quantities of every group in one plot: solid and dashed.
+fn pair(
+    runs: &Runs,
+    labels: Labels,
+    format: Format,
+    (solid, solid_name): (Field, &str),
+    (dashed, dashed_name): (Field, &str),
+) -> Option<Figure> {
+    let mut curves = runs.curves(|run| points(run, solid));
+    for curve in &mut curves {
+        curve.name = format!("{} {solid_name}", curve.name);
+    }
+    curves.extend(second(runs.curves(|run| points(run, dashed)), dashed_name));
+    Lines { labels, curves, format, show: vec![0.0], ..Lines::default() }.draw()
+}
+
+/// The curves to read, dashed and with `what` behind their names.
+fn second(curves: Vec<Curve>, what: &str) -> impl Iterator<Item = Curve> {
+    curves.into_iter().filter(|c| c.stroke == Stroke::Solid).map(move |c| Curve {
+        stroke: Stroke::Dashed,
+        name: format!("{} {what}", c.name),
+        ..c
+    })
+}
+
+fn clipping(runs: &Runs) -> Option<Figure> {
+    let clipped =
+        |m: &Metrics| m.clip_fraction_low.unwrap_or(0.0) > 0.0 || m.clip_fraction_high.unwrap_or(0.0) > 0.0;
+    let labels =
+        Labels::new("Clipped tokens", "Solid: upper clip; dashed: lower clip.", "step", "share of tokens");
+    let (high, low): (Field, Field) = (|m| m.clip_fraction_high, |m| m.clip_fraction_low);
+    let any = runs.all.iter().flat_map(|r| &r.metrics).any(clipped);
+    any.then(|| pair(runs, labels, Format::Percent, (high, "upper"), (low, "lower")))?
+}
+
+fn length(runs: &Runs) -> Option<Figure> {
+    let labels = Labels::new("Completion length", "Solid: mean; dashed: longest.", "step", "tokens");
+    let (mean, longest): (Field, Field) =
+        (|m| m.completion_length_mean, |m| Some(m.completion_length_max as f64));
+    pair(runs, labels, Format::Number, (mean, "mean"), (longest, "longest"))
+}
+
+fn demonstrations(runs: &Runs) -> Option<Figure> {
+    let of = |loss: fn(&Sft) -> Option<f64>| {
+        runs.curves(|run| run.sft.iter().filter_map(|s| Some((s.step as f64, loss(s)?))).collect())
+    };
+    let mut curves = of(|s| s.loss);
+    let held_out = of(|s| s.held_out_loss);
+    let mut note = "Loss per completion token.".to_owned();
+    if !held_out.is_empty() {
+        note.push_str(" Dashed: the same of held-out demonstrations.");
+    }
+    curves.extend(second(held_out, "held-out"));
+    let positive = curves.iter().flat_map(|c| &c.points).all(|p| p.1 > 0.0);
+    let y = if positive { Scale::Log10 } else { Scale::Linear };
+    Lines {
+        labels: Labels::new("Demonstrations (SFT)", note, "SFT step", "loss"),
+        curves,
+        y,
+        ..Lines::default()
+    }
+    .draw()
+}
+
+fn success_rates(run: &Run, group: &Group, title: &str) -> Option<Figure> {
+    let histograms = run.metrics.iter().filter(|m| !m.success_rate_histogram.is_empty());
+    let rows: Vec<(f64, &[u64])> =
+        histograms.map(|m| (m.step as f64, &m.success_rate_histogram[..])).collect();
+    let note =
+        "Each column is one stretch of steps; darker: more groups with that share of correct completions.";
+    let labels = Labels::new(title, note, "step", "correct completions of a group");
+    Some(heat::draw(labels, &group.class(), &rows)?.of_group(group.colour))
+}
+
+fn reasons(run: &Run, group: &Group, title: &str) -> Option<Figure> {
+    let value = |m: &Metrics, name: &str| m.reasons.get(name).copied().unwrap_or(0) as f64;
+    let mut totals: BTreeMap<&str, f64> = BTreeMap::new();
+    for (name, count) in run.metrics.iter().flat_map(|m| &m.reasons) {
+        *totals.entry(name).or_default() += *count as f64;
+    }
+    let mut names: Vec<&str> = totals.iter().filter(|t| *t.1 > 0.0).map(|t| *t.0).collect();
+    // The correct ones at the bottom, where their share is read off the axis.
+    names.sort_by(|a, b| (*b == "correct").cmp(&(*a == "correct")).then(totals[b].total_cmp(&totals[a])));
+    let (shown, rest) = names.split_at(names.len().min(7));
+    let mut parts: Vec<stack::Part> = shown
+        .iter()
+        .enumerate()
+        .map(|(i, name)| stack::Part {
+            name: name.replace('_', " "),
+            class: match *name {
+                "correct" => "c2".into(),
+                // No second green beside that of the correct ones.
+                _ => format!("c{}", [1, 3, 4, 5, 6, 0, 7][i % 7]),
+            },
+            values: run.metrics.iter().map(|m| value(m, name)).collect(),
+        })
+        .collect();
+    if !rest.is_empty() {
+        let values = run.metrics.iter().map(|m| rest.iter().map(|n| value(m, n)).sum()).collect();
+        parts.push(stack::Part { name: "other".into(), class: "muted".into(), values });
+    }
+    let steps: Vec<f64> = run.metrics.iter().map(|m| m.step as f64).collect();
+    let labels = Labels::new(title, "", "step", "share of completions");
+    Some(stack::draw(labels, &steps, &parts, true)?.of_group(group.colour))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reward_is_smoothed_as_in_the_papers_plots() {
+        let found = smoothed(&[(1.0, 1.0), (2.0, 0.0), (3.0, f64::NAN), (4.0, 1.0)]);
+        assert_eq!(found.iter().map(|p| p.0).collect::<Vec<_>>(), [1.0, 2.0, 4.0]);
+        for (found, wanted) in found.iter().zip([1.0, 0.92, 0.08 + 0.92 * 0.92]) {
+            assert!((found.1 - wanted).abs() < 1e-15);
+        }
+    }
+}

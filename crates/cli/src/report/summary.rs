@@ -186,7 +186,8 @@ fn of_set<'a>(runs: &'a Runs, set: &'a str) -> Set<'a> {
     let ks = shown_ks(&runs.shared_ks(set));
     let evaluated = |g: &&Group| runs.of(g).any(|run| run.evals_of(set).next().is_some());
     let groups: Vec<&Group> = runs.groups.iter().filter(evaluated).collect();
-    let mut rows: Vec<Row<'_>> = groups.iter().filter_map(|group| row(runs, group, set, &ks)).collect();
+    let mut rows: Vec<Row<'_>> =
+        groups.iter().filter_map(|group| row(runs, &groups, group, set, &ks)).collect();
     for column in 0..ks.len() {
         let cells = || rows.iter().filter_map(|r| r.cells[column].as_ref());
         let best = cells().map(|c| c.pass_at_k).fold(f64::NEG_INFINITY, f64::max);
@@ -213,7 +214,7 @@ fn of_set<'a>(runs: &'a Runs, set: &'a str) -> Set<'a> {
     }
 }
 
-fn row<'a>(runs: &Runs, group: &'a Group, set: &str, ks: &[usize]) -> Option<Row<'a>> {
+fn row<'a>(runs: &Runs, groups: &[&Group], group: &'a Group, set: &str, ks: &[usize]) -> Option<Row<'a>> {
     let run = runs.first(group);
     let last = run.evals_of(set).next_back()?;
     let cell = |&k: &usize| {
@@ -229,7 +230,8 @@ fn row<'a>(runs: &Runs, group: &'a Group, set: &str, ks: &[usize]) -> Option<Row
         let value = run.setting(&key).unwrap_or("\u{2013}");
         format!("{} {value}", key.rsplit('.').next().unwrap_or(&key))
     };
-    let keys = differing(&runs.firsts()).into_iter().filter(|k| is_setting(k));
+    let firsts: Vec<&Run> = groups.iter().map(|g| runs.first(g)).collect();
+    let keys = differing(&firsts).into_iter().filter(|k| is_setting(k));
     Some(Row {
         group,
         settings: keys.take(6).map(setting).collect(),

@@ -377,7 +377,7 @@ fn a_wrong_key_of_a_grid_is_blamed_on_the_grid() {
     let wrong = said("algorithm.focal_gamma=0,1", "stepz=2");
     assert!(wrong.contains("--set stepz=2: unknown key") && !wrong.contains("--grid"), "{wrong}");
     let wrong = said("update.lr=fast,1e-3", "steps=2");
-    assert!(wrong.contains("--grid update.lr=fast: invalid type"), "{wrong}");
+    assert!(wrong.contains("--grid update.lr=fast: found string"), "{wrong}");
 }
 
 #[test]

@@ -143,7 +143,12 @@ impl Config {
         for (field, value) in sizes {
             // Token ids and positions are u32 in the engine; no real size comes near.
             // The list of tensors grows with the layers; a damaged count must not exhaust memory.
-            let most = if field == "num_hidden_layers" { 10_000 } else { i32::MAX as usize };
+            // The tables of rotary angles grow with a head, before any weights are held; the largest published is 512.
+            let most = match field {
+                "num_hidden_layers" => 10_000,
+                "head_dim" => 1 << 16,
+                _ => i32::MAX as usize,
+            };
             if value == 0 || value > most {
                 return refuse(field, value.to_string(), format!("1 to {most}"));
             }
@@ -360,7 +365,7 @@ pub(crate) mod tests {
                     hidden_size: i32::MAX as usize,
                     intermediate_size: i32::MAX as usize,
                     vocab_size: i32::MAX as usize,
-                    head_dim: i32::MAX as usize - 1,
+                    head_dim: 1 << 16,
                     ..maze()
                 },
                 &["hidden_size", "2147483647", "fits"],

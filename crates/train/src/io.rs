@@ -5,6 +5,7 @@ pub mod files;
 pub mod harmless;
 pub mod input;
 pub mod interrupt;
+pub mod json;
 pub mod machine;
 pub mod ordered;
 pub mod process_group;

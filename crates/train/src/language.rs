@@ -9,11 +9,12 @@ use crate::bad_input;
 use crate::failure::OrBadInput;
 use crate::io::confined::{self, Limits};
 use crate::io::files::write_whole;
-use crate::io::input;
+use crate::io::{input, json};
 use crate::language::chat::{ChatOptions, ChatTemplate, Message};
 use crate::language::stop::StopTexts;
 use anyhow::Context;
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
 use std::path::Path;
 use tokenizers::Tokenizer;
 
@@ -128,15 +129,12 @@ impl Language {
             bad_input!("found no tokenizer.json, wanted one beside the weights");
         };
         let tokenizer = tokenizer(json.clone()).context("tokenizer.json").or_bad_input()?;
-        let config: Value = match contents("tokenizer_config.json") {
-            Some(bytes) => serde_json::from_slice(bytes).context("tokenizer_config.json").or_bad_input()?,
-            None => Value::Null,
+        let config: SpecialTokens = match contents("tokenizer_config.json") {
+            Some(bytes) => json::parse(bytes).context("tokenizer_config.json").or_bad_input()?,
+            None => SpecialTokens::default(),
         };
-        let named = |name: &str| {
-            let text = config[name].as_str().or_else(|| config[name]["content"].as_str())?;
-            tokenizer.token_to_id(text)
-        };
-        ends.extend(named("eos_token"));
+        let named = |token: Option<SpecialToken>| tokenizer.token_to_id(&token?.text());
+        ends.extend(named(config.eos_token));
         let added = tokenizer.get_added_vocabulary().get_vocab();
         let (tokens, texts): (Vec<&String>, Vec<&String>) =
             stop.iter().partition(|text| added.contains_key(text.as_str()));
@@ -153,7 +151,7 @@ impl Language {
                 stop.push(id);
             }
         }
-        let (bos, pad) = (named("bos_token"), named("pad_token"));
+        let (bos, pad) = (named(config.bos_token), named(config.pad_token));
         Ok(Self {
             place: "tokenizer.json".to_owned(),
             tokenizer,
@@ -276,7 +274,7 @@ impl Language {
 /// Parses a `tokenizer.json` and tries it once, because a file may parse and then make the library panic on any text.
 fn tokenizer(json: Vec<u8>) -> anyhow::Result<Tokenizer> {
     confined::run(Limits::for_file(json.len() as u64), move || {
-        let mut tokenizer = Tokenizer::from_bytes(&json).map_err(|e| anyhow::anyhow!("{e}"))?;
+        let mut tokenizer = Tokenizer::from_bytes(&json).map_err(|e| refused(&json, &e.to_string()))?;
         // The file may enable truncation or padding; prompts here are always complete and unpadded.
         tokenizer.with_padding(None);
         tokenizer.with_truncation(None).map_err(|e| anyhow::anyhow!("{e}"))?;
@@ -293,6 +291,46 @@ fn tokenizer(json: Vec<u8>) -> anyhow::Result<Tokenizer> {
         let _ = tokenizer.decode(&(0..256).collect::<Vec<u32>>(), true);
         Ok(tokenizer)
     })
+}
+
+/// Why the library refuses a `tokenizer.json`: the part of it without which it doesn't.
+fn refused(bytes: &[u8], said: &str) -> anyhow::Error {
+    let mut whole: Map<String, Value> = match json::parse(bytes) {
+        Ok(whole) => whole,
+        Err(why) => return why.into(),
+    };
+    let fails = |whole: &Map<String, Value>| {
+        serde_json::to_vec(whole).is_ok_and(|bytes| Tokenizer::from_bytes(bytes).is_err())
+    };
+    // The vocabulary, which is most of the file, is left out while the other parts are tried.
+    let empty = json!({"type": "BPE", "vocab": {}, "merges": []});
+    let mut found = whole.insert("model".to_owned(), empty).map(|model| ("model", model));
+    if fails(&whole) {
+        let parts = [
+            "normalizer",
+            "pre_tokenizer",
+            "post_processor",
+            "decoder",
+            "added_tokens",
+            "truncation",
+            "padding",
+        ];
+        found = parts.into_iter().find_map(|part| {
+            let mut without = whole.clone();
+            let value = without.remove(part)?;
+            if part == "added_tokens" {
+                without.insert(part.to_owned(), json!([]));
+            }
+            (!fails(&without)).then_some((part, value))
+        });
+    }
+    match found {
+        Some((part, value)) => {
+            let value: String = value.to_string().chars().take(80).collect();
+            anyhow::anyhow!("{part}: found {value}, wanted what the tokenizers library knows ({said})")
+        }
+        None => anyhow::anyhow!("found no tokenizer, wanted the tokenizers library's file ({said})"),
+    }
 }
 
 fn encode(tokenizer: &Tokenizer, text: &str, special: bool) -> anyhow::Result<Vec<u32>> {
@@ -342,6 +380,30 @@ fn answer(tokenizer: &Tokenizer, completion: &[u32], stop: &StopTexts) -> anyhow
     Ok(cut)
 }
 
+/// The special tokens that a `tokenizer_config.json` names.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct SpecialTokens {
+    bos_token: Option<SpecialToken>,
+    eos_token: Option<SpecialToken>,
+    pad_token: Option<SpecialToken>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "wanted a text, or an object with `content`")]
+enum SpecialToken {
+    Text(String),
+    Added { content: String },
+}
+
+impl SpecialToken {
+    fn text(self) -> String {
+        match self {
+            Self::Text(text) | Self::Added { content: text } => text,
+        }
+    }
+}
+
 /// `eos_token_id` of a JSON file, one or several; empty if there is no such file.
 fn end_ids(path: &Path) -> anyhow::Result<Vec<u32>> {
     let bytes = match input::read(path, input::SETTINGS) {
@@ -349,11 +411,21 @@ fn end_ids(path: &Path) -> anyhow::Result<Vec<u32>> {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(e) => return Err(e).with_context(|| format!("reading {}", path.display())).or_bad_input(),
     };
-    let json: Value =
-        serde_json::from_slice(&bytes).with_context(|| path.display().to_string()).or_bad_input()?;
-    let id = |v: &Value| v.as_u64().and_then(|id| u32::try_from(id).ok());
-    Ok(match &json["eos_token_id"] {
-        Value::Array(ids) => ids.iter().filter_map(id).collect(),
-        one => id(one).into_iter().collect(),
+    #[derive(Deserialize)]
+    struct Ends {
+        #[serde(default)]
+        eos_token_id: Option<Ids>,
+    }
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "wanted a token id or a list of them")]
+    enum Ids {
+        One(u32),
+        Several(Vec<u32>),
+    }
+    let ends: Ends = json::parse(&bytes).with_context(|| path.display().to_string()).or_bad_input()?;
+    Ok(match ends.eos_token_id {
+        Some(Ids::Several(ids)) => ids,
+        Some(Ids::One(id)) => vec![id],
+        None => Vec::new(),
     })
 }

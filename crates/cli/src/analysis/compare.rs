@@ -14,8 +14,7 @@ use crate::analysis::dumps;
 use crate::output::table::Format;
 use anyhow::Context;
 use fgrpo_train::evaluation::folder::IDENTITY;
-use fgrpo_train::failure::OrBadInput;
-use fgrpo_train::io::input;
+use fgrpo_train::io::json;
 use fgrpo_train::run::folder::differences;
 use page::page;
 use print::{as_json, named, table};
@@ -155,11 +154,7 @@ fn sampled_otherwise(a: &Path, b: &Path) -> anyhow::Result<Option<String>> {
         if !path.is_file() {
             return Ok(None);
         }
-        let mut value: Value = input::read(&path, input::SETTINGS)
-            .map_err(anyhow::Error::from)
-            .and_then(|bytes| Ok(serde_json::from_slice(&bytes)?))
-            .with_context(|| path.display().to_string())
-            .or_bad_input()?;
+        let mut value: Value = json::read(&path)?;
         if let Some(map) = value.as_object_mut() {
             ["format", "source", "model", "api"].iter().for_each(|key| drop(map.remove(*key)));
         }

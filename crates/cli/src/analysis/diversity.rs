@@ -20,8 +20,9 @@ use clap::ValueEnum;
 use fgrpo_train::bad_input;
 use fgrpo_train::config::ServerApi;
 use fgrpo_train::evaluation::texts::{self, ByProblem, Correct};
-use fgrpo_train::io::interrupt;
+use fgrpo_train::failure::OrBadInput;
 use fgrpo_train::io::server::{RetryPolicy, Server};
+use fgrpo_train::io::{interrupt, json};
 use fgrpo_train::problem::dataset;
 use fgrpo_train::problem::dataset::columns::Columns;
 use fgrpo_train::problem::kind::TaskKind;
@@ -128,7 +129,9 @@ fn value_of(
             .map(|c| {
                 let dense: Vec<f64> =
                     match (of(vec![c.sample]), side.given.get(&(problem.to_owned(), c.sample))) {
-                        (Some(value), _) => serde_json::from_value(value.clone())?,
+                        (Some(value), _) => {
+                            json::of_value(value.clone()).context("a kept reply").or_bad_input()?
+                        }
                         (None, Some(given)) => given.clone(),
                         (None, None) => bad_input!(
                             "{}: no embedding of sample {} of problem {problem}",
@@ -352,10 +355,8 @@ fn read_embeddings(path: &Path) -> anyhow::Result<HashMap<(String, u64), Vec<f64
     };
     let mut found = HashMap::new();
     for (i, line) in text.lines().enumerate().filter(|(_, l)| !l.trim().is_empty()) {
-        match serde_json::from_str::<Line>(line) {
-            Ok(l) => found.insert((l.problem, l.sample), l.embedding),
-            Err(e) => bad_input!("{} line {}: {e}", path.display(), i + 1),
-        };
+        let l: Line = json::line(path, i + 1, line.as_bytes())?;
+        found.insert((l.problem, l.sample), l.embedding);
     }
     Ok(found)
 }

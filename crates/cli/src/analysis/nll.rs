@@ -16,6 +16,7 @@ use fgrpo_train::evaluation::folder::IDENTITY;
 use fgrpo_train::evaluation::prompts::{self, PromptRecord};
 use fgrpo_train::evaluation::texts;
 use fgrpo_train::failure::OrBadInput;
+use fgrpo_train::io::json;
 use fgrpo_train::language::Language;
 use fgrpo_train::problem::kind::TaskKind;
 use serde_json::{Value, json};
@@ -142,7 +143,7 @@ fn records(args: &Args) -> anyhow::Result<Vec<PromptRecord>> {
     asked.ks.clear();
     let plan = flags::plan(&asked, training.as_ref(), &Source::Checkpoint(args.base.clone()))?;
     let kept: BTreeMap<&str, &PromptRecord> = kept.iter().map(|r| (r.problem.as_str(), r)).collect();
-    let made_elsewhere = identity(&args.folder)["source"] == "samples";
+    let made_elsewhere = identity(&args.folder)?["source"] == "samples";
     let mut records = Vec::new();
     for record in plan.parts.iter().flat_map(|part| part.problems.iter().map(|p| part.record(p))) {
         let Some(&known) = kept.get(record.problem.as_str()) else {
@@ -162,9 +163,9 @@ fn records(args: &Args) -> anyhow::Result<Vec<PromptRecord>> {
 }
 
 /// What all samples of the folder have in common; null in a folder that doesn't say.
-fn identity(folder: &Path) -> Value {
-    let text = std::fs::read_to_string(folder.join(IDENTITY)).unwrap_or_default();
-    serde_json::from_str(&text).unwrap_or_default()
+fn identity(folder: &Path) -> anyhow::Result<Value> {
+    let path = folder.join(IDENTITY);
+    if path.exists() { json::read(&path) } else { Ok(Value::Null) }
 }
 
 fn read_pools(args: &Args, records: &[PromptRecord]) -> anyhow::Result<Vec<Pool>> {
@@ -177,7 +178,7 @@ fn read_pools(args: &Args, records: &[PromptRecord]) -> anyhow::Result<Vec<Pool>
     let text = if mazes { None } else { Some(Language::read(&args.base, &[])?) };
     // What ends the model's turn in its chat template.
     let end = text.as_ref().and_then(|t| t.stop_tokens().first().copied());
-    let stops = &identity(&args.folder)["sampling"]["stop"];
+    let stops = &identity(&args.folder)?["sampling"]["stop"];
     let end = match stops.as_array().is_some_and(|texts| !texts.is_empty()) {
         true => {
             say!(

@@ -3,7 +3,7 @@
 use anyhow::Context;
 use fgrpo_nn::{Batch, DeviceName, Engine, Precision, Products};
 use fgrpo_train::failure::OrBadInput;
-use fgrpo_train::io::{files, input};
+use fgrpo_train::io::{files, input, json};
 use fgrpo_train::problem::dataset::rows;
 use fgrpo_train::{bad_input, device, policy};
 use serde::{Deserialize, Serialize};
@@ -87,9 +87,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         if line.trim_ascii().is_empty() {
             continue;
         }
-        let line: Line = serde_json::from_slice(&line)
-            .with_context(|| format!("{} line {}", args.input.display(), number + 1))
-            .or_bad_input()?;
+        let line: Line = json::line(&args.input, number + 1, &line)?;
         if line.tokens.len() < 2 {
             bad_input!(
                 "{} line {}: found {} tokens, wanted at least 2",

@@ -10,7 +10,7 @@ use clap::ValueEnum;
 use fgrpo_train::bad_input;
 use fgrpo_train::grade::command::CommandVerifier;
 use fgrpo_train::grade::{self, Graded, guarded, math_options, synlogic_options, unscorable};
-use fgrpo_train::io::{files, ordered};
+use fgrpo_train::io::{files, json, ordered};
 use fgrpo_train::problem::dataset::rows;
 use fgrpo_train::problem::kind;
 use fgrpo_verify::verdict::Verdict;
@@ -466,10 +466,7 @@ impl Verifier {
 
     fn read_and_check(&self, text: &[u8]) -> Result<Answer, BadLine> {
         fn read<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, BadLine> {
-            // The line's number within itself says nothing.
-            let place =
-                |error: serde_json::Error| error.to_string().replace(" at line 1 column ", " at byte ");
-            serde_json::from_slice(text).map_err(place)
+            json::parse(text).map_err(|why| why.to_string())
         }
         Ok(match self.kind {
             Kind::Math => {

@@ -11,7 +11,7 @@ use fgrpo_train::config::Config;
 use fgrpo_train::evaluation::record::{self, Evaluation};
 use fgrpo_train::evaluation::samples::{self, Benchmark, Problem};
 use fgrpo_train::failure::OrBadInput;
-use fgrpo_train::io::files;
+use fgrpo_train::io::{files, json};
 use fgrpo_train::run::metrics::{self, Metrics};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -75,9 +75,7 @@ impl Sources {
                 _ => None,
             };
             if let Some(measure) = measure {
-                let text = std::fs::read(path).with_context(|| path.display().to_string()).or_bad_input()?;
-                let value = serde_json::from_slice(&text).with_context(|| path.display().to_string());
-                sources.reported.push((measure, value.or_bad_input()?));
+                sources.reported.push((measure, json::read(path)?));
                 continue;
             }
             if !path.exists() {

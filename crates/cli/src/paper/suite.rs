@@ -9,7 +9,7 @@ use crate::commands::eval;
 use crate::output::table::{Format, Table};
 use anyhow::Context;
 use fgrpo_train::bad_input;
-use fgrpo_train::failure::OrBadInput;
+use fgrpo_train::io::json;
 use fgrpo_train::io::shell::quoted;
 use fgrpo_train::language::Language;
 use fgrpo_train::problem::dataset::presets::{Family, Prompting};
@@ -410,9 +410,7 @@ fn family(args: &EvalArgs, models: &[(String, Option<PathBuf>)]) -> anyhow::Resu
     for (name, path) in models {
         let Some(path) = path else { continue };
         let file = path.join("config.json");
-        let text = std::fs::read(&file).with_context(|| file.display().to_string()).or_bad_input()?;
-        let config: serde_json::Value =
-            serde_json::from_slice(&text).with_context(|| file.display().to_string()).or_bad_input()?;
+        let config: serde_json::Value = json::read(&file)?;
         let family = match config["model_type"].as_str() {
             Some("qwen2") => Family::Qwen25,
             Some("qwen3") => Family::Qwen3,

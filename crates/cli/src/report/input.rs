@@ -7,6 +7,7 @@ use fgrpo_train::bad_input;
 use fgrpo_train::config::Average;
 use fgrpo_train::evaluation::record::{Evaluation, Example, PartEvaluation};
 use fgrpo_train::failure::OrBadInput;
+use fgrpo_train::io::json::{self, Misfit};
 use fgrpo_train::run::folder::missing_steps;
 pub(super) use fgrpo_train::run::metrics::Logged as Metrics;
 use fgrpo_train::run::rollouts::RolloutLine;
@@ -276,7 +277,7 @@ fn read_lines<T: DeserializeOwned>(
         Err(e) => return Err(e).with_context(|| format!("reading {}", path.display())),
     };
     let mut reader = BufReader::new(file);
-    let mut torn: Option<(usize, serde_json::Error)> = None;
+    let mut torn: Option<(usize, Misfit)> = None;
     let mut ends_whole = true;
     let mut line = Vec::new();
     for number in 1.. {
@@ -290,9 +291,9 @@ fn read_lines<T: DeserializeOwned>(
         }
         // A line that doesn't parse is forgiven only if nothing follows it.
         if let Some((at, error)) = torn {
-            bad_input!("{}, line {at}: {error}", path.display());
+            bad_input!("{} line {at}: {error}", path.display());
         }
-        match serde_json::from_slice(line.trim_ascii()) {
+        match json::parse(line.trim_ascii()) {
             Ok(value) => {
                 record(value);
                 torn = None;
@@ -302,8 +303,8 @@ fn read_lines<T: DeserializeOwned>(
     }
     if let Some((at, error)) = torn {
         // A record that is complete but wrong is no torn one.
-        if ends_whole && !error.is_eof() {
-            bad_input!("{}, line {at}: {error}", path.display());
+        if ends_whole && !error.is_torn() {
+            bad_input!("{} line {at}: {error}", path.display());
         }
         notes.push(format!(
             "{name}: the last line ({at}) is torn and was left out; the run was interrupted while writing it."

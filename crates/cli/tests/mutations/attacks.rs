@@ -16,7 +16,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 use std::sync::Arc;
 
-fn run(folder: &Path, line: &str) -> Ended {
+pub(crate) fn run(folder: &Path, line: &str) -> Ended {
     let arguments: Vec<OsString> = line.split(' ').map(OsString::from).collect();
     confine::run(&arguments, folder, TIME, MEMORY)
 }
@@ -33,7 +33,7 @@ fn refused(folder: &Path, line: &str, says: &[&str]) -> Ended {
     ended
 }
 
-fn text_config(folder: &Path, data: &str, model: &str) {
+pub(crate) fn text_config(folder: &Path, data: &str, model: &str) {
     let text = format!(
         "steps = 1\n[task]\nkind = \"math\"\ndata = \"{data}\"\nheld_out_share = 0\n[model]\npath = \"{model}\"\n\
          [rollout]\nmax_new_tokens = 4\n[eval]\nevery = 0\n[compute]\nthreads = 1\n"
@@ -73,6 +73,13 @@ fn hostile_templates_and_tokenizers_are_refused_by_file() {
             ended.stderr
         );
     }
+}
+
+#[test]
+fn a_head_whose_rotary_tables_take_gigabytes_is_refused_before_they_are_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = "init --arch llama --hidden-size 16 --head-dim 1000000 --out new";
+    refused(folder.path(), line, &["--head-dim: found 1000000, wanted 1 to 65536"]);
 }
 
 /// A file of a few kilobytes whose rows take gigabytes: one long text, told once and referred to.

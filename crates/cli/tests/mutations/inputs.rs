@@ -35,7 +35,7 @@ const SAMPLES: &str = r#"{"problem": "a", "sample": 0, "correct": true, "tokens"
 {"benchmark": "other", "problem": 7, "n": 8, "c": 8}
 "#;
 
-const VERIFY: [(&str, &str); 4] = [
+pub(crate) const VERIFY: [(&str, &str); 4] = [
     ("math", r#"{"gold": "\\frac{1}{2}", "response": "so \\boxed{0.5}", "precision": 6, "strict": true}"#),
     ("choice", r#"{"gold": "B", "response": "The answer is \\boxed{B}"}"#),
     (
@@ -72,12 +72,39 @@ pub(crate) const TEMPLATES: [&str; 20] = [
     "{{ strftime_now('%Y' * 99999999) }}",
 ];
 
+/// Settings of an algorithm's kinds.
+const TABLES: [&str; 9] = [
+    r#"loss={kind="grpo",clip=[#,#],dual_clip=#}"#,
+    r#"loss={kind="cispo",clip=[#,#]}"#,
+    r#"loss={kind="cispo_cap",cap=#}"#,
+    r#"loss={kind="gspo",clip=[#,#]}"#,
+    r#"advantage={kind="pkpo",k=#}"#,
+    r#"advantage={kind="grpo",eps=#,ddof=#}"#,
+    r#"shaping={kind="unlikely",beta=#}"#,
+    r#"shaping={kind="smoothing",correct=#,wrong=#}"#,
+    r#"correction={kind="mask",low=#,high=#}"#,
+];
+
+const VERL: &str = r#"{"input": "user
+2+2?
+assistant
+", "output": "\boxed{4}", "gts": "4", "score": 1.0, "step": 1, "uid": "a_0_1", "data_source": "gsm8k"}
+{"input": "user
+2+2?
+assistant
+", "output": "\boxed{5}", "gts": "4", "score": 0.0, "step": 1, "uid": "a_0_2", "data_source": "gsm8k"}
+"#;
+
+const LM_EVAL: &str = r#"{"doc_id": 0, "doc": {"problem": "2+2?", "answer": "4"}, "target": "4", "arguments": [["2+2?", {}]], "resps": [["\boxed{4}", "\boxed{5}"]], "filtered_resps": ["4"], "exact_match": 1}
+{"doc_id": 1, "doc": {"problem": "3+3?", "answer": "6"}, "target": "6", "arguments": [["3+3?", {}]], "resps": [["\boxed{6}", "\boxed{6}"]], "filtered_resps": ["6"], "exact_match": 1}
+"#;
+
 const COMMANDS: [&str; 31] = [
     "init --arch llama --heads # --kv-heads # --out new",
     "init --arch qwen3 --layers # --out new",
     "init --arch qwen2 --hidden-size # --out new",
-    "init --arch llama --hidden-size 16 --head-dim # --out new",
-    "init --arch llama --hidden-size 16 --vocab-size # --intermediate-size # --out new",
+    "init --arch llama --hidden-size 2 --heads 1 --kv-heads 1 --layers 1 --head-dim # --out new",
+    "init --arch llama --hidden-size 2 --heads 1 --kv-heads 1 --layers 1 --vocab-size # --intermediate-size # --out new",
     "init --arch llama --context # --rope-theta # --llama3-scaling # --std # --out new",
     "init --arch llama --seed # --hidden-size 16 --out new",
     "maze show --size # --seed # --index #",
@@ -112,7 +139,7 @@ fn fgrpo(arguments: &[&str], folder: &Path) {
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-fn copy(from: &Path, to: &Path) {
+pub(crate) fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {
         let path = entry.unwrap().path();
@@ -160,7 +187,7 @@ impl Inputs {
         let mut draws = Draws::new(number);
         std::fs::create_dir_all(place).unwrap();
         let draws = &mut draws;
-        match number % 12 {
+        match number % 13 {
             0 => self.configuration(draws, place),
             1 => self.setting(draws),
             2 => self.samples(draws, place),
@@ -172,6 +199,7 @@ impl Inputs {
             8 => self.lines(draws, place),
             9 => self.run_folder(draws, place),
             10 => self.evaluation(draws, place),
+            11 => self.dumps(draws, place),
             _ => self.command(draws),
         }
     }
@@ -221,6 +249,16 @@ impl Inputs {
             ]
             .map(str::to_owned),
         );
+        if draws.below(6) == 0 {
+            let table = draws.of(&TABLES);
+            let parts = table.split('#').map(str::to_owned);
+            let table = parts.reduce(|text, part| format!("{text}{}{part}", draws.of(&NUMBERS))).unwrap();
+            let config = self.at("maze.toml");
+            let mut case =
+                case("--set", &format!("train {config} --dry-run --set algorithm.{table}"), &["algorithm."]);
+            case.names.push("rollout.".to_owned());
+            return case;
+        }
         let (key, value) = (draws.of(&keys).clone(), draws.of(&NUMBERS));
         let value =
             if draws.below(8) == 0 { format!("{value},{value},{value}") } else { (*value).to_owned() };
@@ -394,6 +432,18 @@ impl Inputs {
         };
         // Compared, the problems may be others than those of the good folder.
         case("evaluation", &line, &["bad", "problem", "benchmark"])
+    }
+
+    /// What verl and lm-eval write.
+    fn dumps(&self, draws: &mut Draws, place: &Path) -> Case {
+        let (name, good) = *draws.of(&[("bad.jsonl", VERL), ("samples_bad_2026-11-22.jsonl", LM_EVAL)]);
+        std::fs::write(place.join(name), damage(good.as_bytes(), draws)).unwrap();
+        let line = match draws.below(3) {
+            0 => format!("pass-at-k {name} --uneven --resamples 100"),
+            1 => format!("table base={name} -k 1 --uneven"),
+            _ => format!("compare {} {name} --uneven --resamples 100", self.at("samples.jsonl")),
+        };
+        case("dumps", &line, &["bad", "problem", "benchmark"])
     }
 
     fn command(&self, draws: &mut Draws) -> Case {

@@ -2,7 +2,7 @@
 
 use super::kind::named_or_table;
 use super::pair::pair;
-use super::ranges::{not_negative, reward};
+use super::ranges::{coefficient, reward};
 use crate::bad_input;
 use fgrpo_core::advantage::Advantage;
 use fgrpo_core::credit::{Credit, Shaping};
@@ -214,9 +214,13 @@ impl AlgorithmConfig {
         reward("algorithm.reward_wrong", self.reward_wrong)?;
         let checked = self.credit().check(group_size).and_then(|()| self.objective(1).check());
         checked.or_else(|e| bad_input!("algorithm.{e}"))?;
-        not_negative("algorithm.entropy_coef", self.entropy_coef)?;
-        not_negative("algorithm.kl_coef", self.kl_coef)?;
-        not_negative("algorithm.daro_lr", self.daro_lr)?;
+        coefficient("algorithm.entropy_coef", self.entropy_coef)?;
+        coefficient("algorithm.kl_coef", self.kl_coef)?;
+        coefficient("algorithm.daro_lr", self.daro_lr)?;
+        if let Shaping::Smoothing { correct, wrong } = self.shaping {
+            reward("algorithm.shaping.correct", correct)?;
+            reward("algorithm.shaping.wrong", wrong)?;
+        }
         if self.daro && self.aggregation != AggregationName::TokenMean {
             bad_input!(
                 "algorithm.aggregation: found {}, wanted token-mean beside daro, whose loss is a token mean of each success rate",

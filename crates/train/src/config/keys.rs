@@ -2,6 +2,7 @@
 
 use super::Config;
 use crate::bad_input;
+use crate::io::json;
 use serde::de::DeserializeOwned;
 use strsim::damerau_levenshtein;
 use toml::de::Error;
@@ -150,7 +151,7 @@ pub fn typed<T: DeserializeOwned>(
     // Parse the text without overrides first, so that messages can give line numbers.
     let alone = toml::from_str::<T>(text);
     if overrides.is_empty() {
-        return alone.or_else(|e| refuse(Some(text), &e, "", elsewhere));
+        return alone.or_else(|e| misfit::<T>(text, &e).and_then(|()| refuse(Some(text), &e, "", elsewhere)));
     }
     let error = match with(&mut overrides.iter())? {
         Ok(config) => return Ok(config),
@@ -161,13 +162,77 @@ pub fn typed<T: DeserializeOwned>(
         let others = with(&mut overrides.iter().filter(|o| *o != blamed));
         let gone = others.map_or(true, |other| other.err().is_none_or(|e| e.message() != error.message()));
         if gone {
-            return refuse(None, &error, &format!("{blamed}: "), elsewhere);
+            let place = format!("{blamed}: ");
+            if let Some((found, wanted)) = json::found_wanted(error.message()) {
+                bad_input!("{place}found {found}, wanted {wanted}");
+            }
+            return refuse(None, &error, &place, elsewhere);
         }
     }
     match alone {
-        Err(same) if same.message() == error.message() => refuse(Some(text), &same, "", elsewhere),
+        Err(same) if same.message() == error.message() => {
+            misfit::<T>(text, &same).and_then(|()| refuse(Some(text), &same, "", elsewhere))
+        }
         _ => refuse(None, &error, "", elsewhere),
     }
+}
+
+/// Longest text whose keys are tried one by one.
+const MOST_TRIED: usize = 1 << 14;
+
+/// Fails by the key of a value of another type than it should have. Where a table is read as a whole, by its kind, the
+/// error itself knows neither key nor line.
+fn misfit<T: DeserializeOwned>(text: &str, error: &Error) -> anyhow::Result<()> {
+    // Each key is tried, so not where somebody gave thousands.
+    if text.len() > MOST_TRIED {
+        return Ok(());
+    }
+    let (Some((found, wanted)), Ok(table)) = (json::found_wanted(error.message()), text.parse()) else {
+        return Ok(());
+    };
+    let Some(key) = culprit::<T>(&table, &table, &mut Vec::new(), error.message()) else { return Ok(()) };
+    let name = key.rsplit('.').next().unwrap_or_default();
+    let start = error.span().map_or(0, |span| text[..span.start].matches('\n').count());
+    let line = text.lines().skip(start).position(|line| assigns(line, name)).map(|line| start + line + 1);
+    let place = line.map_or_else(String::new, |line| format!("line {line}: "));
+    bad_input!("{place}{key}: found {found}, wanted {wanted}")
+}
+
+/// The key that an error about a type means: without it the error is another one or none, and with a value of another
+/// kind there the same is wanted of it.
+fn culprit<T: DeserializeOwned>(
+    whole: &toml::Table,
+    table: &toml::Table,
+    path: &mut Vec<String>,
+    message: &str,
+) -> Option<String> {
+    let wanted = |message: &str| json::found_wanted(message).map(|(_, wanted)| wanted);
+    for (key, value) in table {
+        path.push(key.clone());
+        let inner = value.as_table().and_then(|inner| culprit::<T>(whole, inner, path, message));
+        let found = inner.or_else(|| {
+            let read = |value: Option<toml::Value>| -> Option<Option<Error>> {
+                let mut changed = whole.clone();
+                let (last, parents) = path.split_last()?;
+                let parent =
+                    parents.iter().try_fold(&mut changed, |table, key| table.get_mut(key)?.as_table_mut())?;
+                match value {
+                    Some(value) => parent.insert(last.clone(), value),
+                    None => parent.remove(last),
+                };
+                Some(changed.try_into::<T>().err())
+            };
+            let gone = read(None)?.is_none_or(|error| error.message() != message);
+            let odd = if value.is_bool() { toml::Value::from("odd") } else { toml::Value::from(true) };
+            let same = gone && wanted(read(Some(odd))??.message()) == wanted(message);
+            same.then(|| path.join("."))
+        });
+        path.pop();
+        if found.is_some() {
+            return found;
+        }
+    }
+    None
 }
 
 /// Fails with the error, its place, and what was probably meant.
@@ -187,6 +252,9 @@ fn refuse<T>(
     });
     let place = line.map_or_else(|| place.to_owned(), |line| format!("{place}line {line}: "));
     let Some(unknown) = unknown else {
+        if let Some(key) = message.strip_prefix("missing field ") {
+            bad_input!("{place}found no key {}, wanted it: it has no default", key.trim_end());
+        }
         match (text, message.contains("unknown variant")) {
             // Includes the line itself, as in TOML's own messages.
             (Some(_), false) => bad_input!("{}", error.to_string().trim_end()),
@@ -270,9 +338,27 @@ mod tests {
             "--set lr=1: unknown key `lr`; did you mean `update.lr` or `sft.lr`?"
         );
         assert!(
-            said(&good, &["update.lr=fast"]).starts_with("--set update.lr=fast: invalid type"),
+            said(&good, &["update.lr=fast"])
+                .starts_with("--set update.lr=fast: found string \"fast\", wanted a number"),
             "{}",
             said(&good, &["update.lr=fast"])
+        );
+        // A table that is read as a whole because it has a kind, and one that is read key by key.
+        let task = good.replace("kind = \"maze\"", "kind = \"maze\"\nsize = 9\nseed = nan");
+        assert_eq!(
+            said(&task, &[]),
+            "line 6: task.seed: found floating point `NaN`, wanted a whole number from 0 to 2^64 - 1"
+        );
+        let steps = good.replace("steps = 1", "steps = \"two\"");
+        assert_eq!(
+            said(&steps, &["update.lr=1e-5"]),
+            "line 1: steps: found string \"two\", wanted a whole number from 0 to 2^64 - 1"
+        );
+        let clip = good.replace("[algorithm]", "[algorithm]\nloss = { kind = \"dapo\", clip = \"x\" }");
+        assert!(
+            said(&clip, &[]).contains("algorithm.loss.clip: found string \"x\", wanted a list"),
+            "{}",
+            said(&clip, &[])
         );
         // In a table that is read as a whole because it has a kind.
         let task = good.replace("kind = \"maze\"", "kind = \"maze\"\nheldout = 5");

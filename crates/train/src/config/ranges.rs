@@ -73,6 +73,15 @@ pub(super) fn betas(name: &str, found: [f64; 2]) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Checks a factor of a loss or an advantage: the product must stay finite.
+pub(super) fn coefficient(name: &str, found: f64) -> anyhow::Result<()> {
+    let largest = LARGEST_REWARD;
+    if !(0.0..=largest).contains(&found) {
+        bad_input!("{name}: found {found}, wanted a number from 0 to {largest}");
+    }
+    Ok(())
+}
+
 /// Checks that a reward is small enough to compute advantages and metrics without overflow.
 pub(super) fn reward(name: &str, found: f64) -> anyhow::Result<()> {
     let largest = LARGEST_REWARD;

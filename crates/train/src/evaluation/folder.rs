@@ -12,6 +12,7 @@ use super::samples::SCORED;
 use crate::bad_input;
 use crate::failure::OrBadInput;
 use crate::io::files::{lock, write_whole};
+use crate::io::json;
 use anyhow::Context;
 use serde_json::{Map, Value};
 use std::fs::File;
@@ -58,13 +59,12 @@ impl Folder {
     /// Bad input: a file that isn't valid JSON.
     pub fn identity(&self) -> anyhow::Result<Option<Value>> {
         let path = self.file(IDENTITY);
-        match std::fs::read_to_string(&path) {
-            Ok(text) => serde_json::from_str(&text)
-                .with_context(|| path.display().to_string())
-                .or_bad_input()
-                .map(Some),
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(e).with_context(|| format!("{}: cannot read", path.display())),
+        if !path.exists() {
+            return Ok(None);
+        }
+        match json::read(&path) {
+            Ok(identity) => Ok(Some(identity)),
+            Err(e) => bad_input!("{e:#}; restore this file, or evaluate into another folder"),
         }
     }
 

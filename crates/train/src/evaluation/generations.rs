@@ -7,6 +7,7 @@ use crate::bad_input;
 use crate::evaluation::folder;
 use crate::evaluation::samples::MOST_SAMPLES;
 use crate::failure::OrBadInput;
+use crate::io::json;
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -92,10 +93,7 @@ impl Generations {
         let mut present: HashMap<String, Present> = HashMap::new();
         let mut repeated = 0usize;
         let whole = folder::whole_lines(&file, path, |number, line| {
-            let key: Key<'_> = match serde_json::from_slice(line) {
-                Ok(key) => key,
-                Err(e) => bad_input!("{} line {number}: {e}", path.display()),
-            };
+            let key: Key<'_> = json::line(path, number, line)?;
             if key.sample >= MOST_SAMPLES {
                 bad_input!(
                     "{} line {number}: sample: found {}, wanted an index below {MOST_SAMPLES}",
@@ -192,10 +190,7 @@ impl Generations {
         let mut seen: HashMap<String, Present> = HashMap::new();
         for (i, line) in BufReader::with_capacity(1 << 20, file).lines().enumerate() {
             let line = line.with_context(|| format!("{}: cannot read", self.path.display()))?;
-            let sample: Generation = match serde_json::from_str(&line) {
-                Ok(sample) => sample,
-                Err(e) => bad_input!("{} line {}: {e}", self.path.display(), i + 1),
-            };
+            let sample: Generation = json::line(&self.path, i + 1, line.as_bytes())?;
             if seen.entry(sample.problem.clone()).or_default().insert(sample.sample) {
                 visit(sample)?;
             }

@@ -1,7 +1,7 @@
 //! The prompt of each problem in an evaluation folder.
 
 use super::folder::Folder;
-use crate::bad_input;
+use crate::io::json;
 use crate::language::chat::Message;
 use crate::problem::held_out::{Part, Problem};
 use crate::problem::kind::TaskKind;
@@ -52,10 +52,7 @@ pub fn read(path: &Path) -> anyhow::Result<Vec<PromptRecord>> {
     };
     let mut records = Vec::new();
     for (i, line) in text.lines().enumerate() {
-        match serde_json::from_str(line) {
-            Ok(record) => records.push(record),
-            Err(e) => bad_input!("{} line {}: {e}", path.display(), i + 1),
-        }
+        records.push(json::line(path, i + 1, line.as_bytes())?);
     }
     Ok(records)
 }

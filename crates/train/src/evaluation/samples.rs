@@ -9,6 +9,7 @@ use crate::bad_input;
 use crate::failure::OrBadInput;
 use crate::io::files;
 use crate::io::input;
+use crate::io::json;
 use crate::problem::dataset::rows;
 use anyhow::Context;
 use fgrpo_core::stats::hypergeometric::Counts;
@@ -217,7 +218,7 @@ fn present<'de, D: serde::Deserializer<'de>, T: Deserialize<'de>>(
 }
 
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "wanted a text or a number")]
 enum Id<'a> {
     Text(Cow<'a, str>),
     Number(serde_json::Number),
@@ -233,7 +234,7 @@ impl std::fmt::Display for Id<'_> {
 }
 
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "wanted true, false or a number")]
 enum Truth {
     Bool(bool),
     Number(f64),
@@ -375,10 +376,7 @@ impl Gathering {
             if text.iter().all(u8::is_ascii_whitespace) {
                 continue;
             }
-            let line: Line<'_> = match serde_json::from_slice(&text) {
-                Ok(line) => line,
-                Err(e) => bad_input!("{} line {number}: {e}", path.display()),
-            };
+            let line: Line<'_> = json::line(path, number, &text)?;
             if let Err(reason) = self.add(&line, &stem, path) {
                 bad_input!("{} line {number}: {reason}", path.display());
             }
@@ -594,7 +592,7 @@ mod tests {
             ("{\"problem\":1,\"correct\":true}", "no \"sample\" index"),
             ("{\"problem\":1,\"n\":4}", "only one of"),
             ("{\"problem\":1,\"sam", "line 1: EOF"),
-            ("{\"sample\":1,\"correct\":true}", "line 1: missing field `problem`"),
+            ("{\"sample\":1,\"correct\":true}", "line 1: problem: found no such field"),
             ("{\"problem\":1,\"n\":4,\"c\":1}\n{\"problem\":1,\"n\":4,\"c\":1}", "given before"),
             ("{\"problem\":1,\"n\":0,\"c\":0}", "problem 1 has no samples"),
         ] {

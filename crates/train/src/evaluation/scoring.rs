@@ -7,7 +7,7 @@ use super::folder::{self, Folder};
 use super::generations::{Generation, Generations};
 use crate::evaluation::samples::SCORED;
 use crate::failure::Stopped;
-use crate::io::interrupt;
+use crate::io::{interrupt, json};
 use crate::problem::held_out::Part;
 use anyhow::Context;
 use fgrpo_verify::verdict::Verdict;
@@ -193,7 +193,7 @@ pub fn each(folder: &Folder, mut visit: impl FnMut(Scored)) -> anyhow::Result<()
     let path = folder.file(SCORED);
     let file = std::fs::File::open(&path).with_context(|| format!("{}: cannot open", path.display()))?;
     folder::whole_lines(&file, &path, |number, line| {
-        visit(serde_json::from_slice(line).with_context(|| format!("{} line {number}", path.display()))?);
+        visit(json::line(&path, number, line)?);
         Ok(())
     })?;
     Ok(())

@@ -5,6 +5,7 @@ use super::generations::Generation;
 use super::scoring::Scored;
 use crate::bad_input;
 use crate::evaluation::samples::SCORED;
+use crate::io::json;
 use anyhow::Context;
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -35,10 +36,7 @@ fn each<T: DeserializeOwned>(path: &Path, mut visit: impl FnMut(T)) -> anyhow::R
     };
     for (i, line) in BufReader::with_capacity(1 << 20, file).lines().enumerate() {
         let line = line.with_context(|| format!("{}: cannot read", path.display()))?;
-        match serde_json::from_str(&line) {
-            Ok(value) => visit(value),
-            Err(e) => bad_input!("{} line {}: {e}", path.display(), i + 1),
-        }
+        visit(json::line(path, i + 1, line.as_bytes())?);
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Files that are either complete or absent, and line files that survive a kill.
 
 use crate::bad_input;
-use crate::io::input;
+use crate::io::{input, json};
 use anyhow::Context;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -355,7 +355,7 @@ impl JsonLines {
 /// Reads the complete lines of a JSON-lines file. A missing file counts as empty, and a torn last line is skipped.
 ///
 /// # Errors
-/// An error that names file and line, if a line doesn't have the expected format.
+/// Bad input that names file, line and field, if a line doesn't have the expected format.
 pub fn read_lines<T: DeserializeOwned>(path: &Path) -> anyhow::Result<Vec<T>> {
     let bytes = match std::fs::read(path) {
         Ok(bytes) => bytes,
@@ -367,9 +367,7 @@ pub fn read_lines<T: DeserializeOwned>(path: &Path) -> anyhow::Result<Vec<T>> {
         .split(|&b| b == b'\n')
         .enumerate()
         .filter(|(_, line)| !line.is_empty())
-        .map(|(i, line)| {
-            serde_json::from_slice(line).with_context(|| format!("{} line {}", path.display(), i + 1))
-        })
+        .map(|(i, line)| json::line(path, i + 1, line))
         .collect()
 }
 

@@ -11,7 +11,7 @@
 use crate::bad_input;
 use crate::failure::OrBadInput;
 use crate::io::confined::{self, Limits};
-use crate::io::input;
+use crate::io::{input, json};
 use anyhow::Context;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Kwargs, Serde, ValueKind};
@@ -86,7 +86,7 @@ impl ChatTemplate {
     pub fn open(folder: &Path) -> anyhow::Result<Self> {
         let config_path = folder.join("tokenizer_config.json");
         let config: serde_json::Value = match input::read(&config_path, input::SETTINGS) {
-            Ok(bytes) => serde_json::from_slice(&bytes)
+            Ok(bytes) => json::parse(&bytes)
                 .with_context(|| format!("reading {}", config_path.display()))
                 .or_bad_input()?,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => serde_json::Value::Null,

@@ -5,7 +5,7 @@ use super::{arithmetic, maze as maze_task, text};
 use crate::bad_input;
 use crate::config::{MazeConfig, MazeReward, TaskConfig};
 use crate::grade::{Grader, Settings};
-use crate::io::files;
+use crate::io::{files, json};
 use crate::language::Language;
 use crate::problem::dataset::presets::{Preset, Prompting};
 use crate::problem::dataset::{self, Message, rows};
@@ -116,10 +116,7 @@ fn mazes_of(path: &Path) -> anyhow::Result<Vec<Problem>> {
     };
     let mut problems = Vec::new();
     for (i, line) in text.lines().enumerate().filter(|(_, l)| !l.trim().is_empty()) {
-        let line: MazeLine = match serde_json::from_str(line) {
-            Ok(line) => line,
-            Err(e) => bad_input!("{} line {}: {e}", path.display(), i + 1),
-        };
+        let line: MazeLine = json::line(path, i + 1, line.as_bytes())?;
         if !maze::valid_size(line.size) {
             bad_input!(
                 "{} line {}: size: found {}, wanted {}",

@@ -7,6 +7,7 @@ use crate::bad_input;
 use crate::config::{Config, Keep};
 use crate::failure::exit_code;
 use crate::io::files::{Existing, Prepared, prepare, publish, remove_folder, sync_folder, write_whole};
+use crate::io::json;
 use crate::io::shell::quoted;
 use crate::problem::Task;
 use crate::update::UpdateState;
@@ -375,7 +376,7 @@ fn unusable(newest: &Path) -> String {
 fn read_state(folder: &Path) -> anyhow::Result<TrainerState> {
     let path = folder.join(STATE);
     let bytes = std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
-    serde_json::from_slice(&bytes).with_context(|| format!("reading {}", path.display()))
+    json::parse(&bytes).with_context(|| path.display().to_string())
 }
 
 /// Reads the optimizer state into the engine tensor by tensor, so it is in memory only once.

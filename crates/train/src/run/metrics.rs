@@ -2,6 +2,7 @@
 
 use crate::credit::Credited;
 use crate::io::files::read_lines;
+use crate::io::json::{self, Misfit};
 use crate::problem::{Split, Task};
 use crate::update::Sums;
 use anyhow::Context;
@@ -264,9 +265,9 @@ pub fn read(path: &Path) -> anyhow::Result<Vec<Metrics>> {
 ///
 /// # Errors
 /// If the line has another format.
-pub fn of_line(mut line: Value) -> serde_json::Result<Metrics> {
+pub fn of_line(mut line: Value) -> Result<Metrics, Misfit> {
     finite(&mut line);
-    serde_json::from_value(line)
+    json::of_value(line)
 }
 
 fn finite(value: &mut Value) {

@@ -128,9 +128,7 @@ pub(super) fn fit(
 impl Fit<'_> {
     fn save(&self, engine: &Engine, log: &JsonLines, done: u64, saved: &mut u64) -> anyhow::Result<()> {
         if done > *saved {
-            let home = self.run.whereabouts()?;
             log.sync()?;
-            sync_folder(&home)?;
             let state = TrainerState {
                 stage: Stage::Sft,
                 step: done,
@@ -139,7 +137,10 @@ impl Fit<'_> {
                 optimizer_step: done,
             };
             let contents = Contents::of(self.config, self.task);
-            checkpoint::save(&home.join(self.checkpoints), engine, &contents, &state, self.keep)?;
+            self.run.in_place(|home| {
+                sync_folder(home)?;
+                checkpoint::save(&home.join(self.checkpoints), engine, &contents, &state, self.keep)
+            })?;
             *saved = done;
         }
         Ok(())

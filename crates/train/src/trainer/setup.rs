@@ -8,6 +8,7 @@ use crate::config::Config;
 use crate::evaluation::in_training::Series;
 use crate::evaluation::record::deciding;
 use crate::events::Events;
+use crate::failure::OrBadInput;
 use crate::io::files::{JsonLines, read_lines};
 use crate::policy;
 use crate::problem::Task;
@@ -150,8 +151,9 @@ fn replay(
 ) -> anyhow::Result<Stall> {
     let there = tensorboard.as_ref().and_then(|t| t.last_step()).unwrap_or(0);
     let mut stall = Stall::default();
-    for line in lines {
-        let m = metrics::of_line(line.clone()).context("metrics.jsonl")?;
+    for (i, line) in lines.iter().enumerate() {
+        let place = || format!("metrics.jsonl line {}", i + 1);
+        let m = metrics::of_line(line.clone()).with_context(place).or_bad_input()?;
         stall.step(&m);
         if let Some(tensorboard) = tensorboard.as_mut().filter(|_| m.step > there) {
             write_scalars(tensorboard, line)?;

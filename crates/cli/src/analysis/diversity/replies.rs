@@ -1,9 +1,9 @@
 //! Server replies, cached in the evaluation folder.
 
 use anyhow::Context;
-use fgrpo_train::bad_input;
 use fgrpo_train::failure::Stopped;
 use fgrpo_train::io::files::write_whole;
+use fgrpo_train::io::json;
 use fgrpo_train::io::server::{Failure, Server};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -49,10 +49,8 @@ impl Cache {
         // A torn last line is a reply to ask for again; what stands before it is whole.
         let whole = text.rfind('\n').map_or(0, |i| i + 1);
         for (i, line) in text[..whole].lines().enumerate() {
-            match serde_json::from_str::<Reply>(line) {
-                Ok(r) => known.insert((r.model, r.problem, r.samples), (r.asked, r.value)),
-                Err(e) => bad_input!("{} line {}: {e}", path.display(), i + 1),
-            };
+            let r: Reply = json::line(&path, i + 1, line.as_bytes())?;
+            known.insert((r.model, r.problem, r.samples), (r.asked, r.value));
         }
         if whole < text.len() {
             write_whole(&path, &text.as_bytes()[..whole])?;

@@ -12,6 +12,7 @@ use fgrpo_train::evaluation::estimate::Tables;
 use fgrpo_train::evaluation::folder::IDENTITY;
 use fgrpo_train::evaluation::samples;
 use fgrpo_train::failure::OrBadInput;
+use fgrpo_train::io::json;
 use fgrpo_train::run::checkpoint::{self, ADAPTER};
 use fgrpo_train::run::fingerprint;
 use std::collections::{BTreeMap, BTreeSet};
@@ -177,9 +178,7 @@ fn evaluation_folders(path: &Path, found: &mut Vec<PathBuf>) -> anyhow::Result<(
 /// The model that an evaluation folder belongs to.
 fn model_of(folder: &Path) -> anyhow::Result<String> {
     let path = folder.join(IDENTITY);
-    let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-    let identity: serde_json::Value =
-        serde_json::from_str(&text).with_context(|| path.display().to_string()).or_bad_input()?;
+    let identity: serde_json::Value = json::read(&path)?;
     match identity["model"].as_str() {
         // A run's own evaluation, `evaluations/step-000200` beside `checkpoints/step-000200`.
         Some(model) if identity["source"] == "training" => {

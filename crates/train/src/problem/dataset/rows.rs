@@ -5,7 +5,7 @@ use crate::bad_input;
 use crate::failure::OrBadInput;
 use crate::io::confined::{self, Limits};
 use crate::io::files;
-use crate::io::input;
+use crate::io::{input, json};
 use crate::problem::row::{Row, type_name};
 use anyhow::Context;
 use parquet::file::reader::{FileReader, SerializedFileReader};
@@ -106,10 +106,7 @@ pub fn each(path: &Path, mut visit: impl FnMut(usize, Row) -> anyhow::Result<()>
         if line.iter().all(u8::is_ascii_whitespace) {
             continue;
         }
-        match serde_json::from_slice(&line) {
-            Ok(row) => visit(number, row)?,
-            Err(e) => bad_input!("{} line {number}: {e}", path.display()),
-        }
+        visit(number, json::line(path, number, &line)?)?;
     }
     Ok(())
 }
@@ -136,7 +133,10 @@ fn format_of(path: &Path) -> Option<Format> {
 fn text(path: &Path) -> anyhow::Result<String> {
     let mut bytes = Vec::new();
     files::open(path).and_then(|mut file| file.read_to_end(&mut bytes))?;
-    let text = String::from_utf8(bytes).context("not UTF-8")?;
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        anyhow::anyhow!("found a byte that isn't UTF-8 at {at}, wanted text")
+    })?;
     Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
 }
 
@@ -150,15 +150,13 @@ fn json(text: &str) -> anyhow::Result<Vec<Row>> {
         values.into_iter().enumerate().map(row).collect()
     };
     if text.trim_start().starts_with('[') {
-        return objects(serde_json::from_str(text).context("as a JSON array")?);
+        return objects(json::parse(text.as_bytes())?);
     }
     let lines: Result<Vec<Row>, anyhow::Error> = text
         .lines()
         .enumerate()
         .filter(|(_, line)| !line.trim().is_empty())
-        .map(|(i, line)| {
-            serde_json::from_str(line).with_context(|| format!("line {}: not a JSON object", i + 1))
-        })
+        .map(|(i, line)| json::parse(line.as_bytes()).with_context(|| format!("line {}", i + 1)))
         .collect();
     match lines {
         Ok(rows) => Ok(rows),

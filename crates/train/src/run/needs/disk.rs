@@ -37,7 +37,7 @@ impl Disk {
         let made = times(config.save.every).max(1);
         let checkpoints = match config.save.keep {
             Keep::All => made,
-            Keep::Newest(n) => made.min(n as u64 + 1),
+            Keep::Newest(n) => made.min((n as u64).saturating_add(1)),
         };
         // AdamW stores two numbers for each trained parameter.
         let (optimizer, trained) = (memory.engine.optimizer, memory.engine.optimizer / 2);

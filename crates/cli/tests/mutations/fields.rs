@@ -1,0 +1,263 @@
+//! A wrong value in any file of JSON is refused by its file, line and field, with what was found and what was wanted.
+
+use crate::attacks::{run, text_config};
+use crate::confine::Ended;
+use crate::inputs::{Inputs, VERIFY, copy};
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// Puts `value` in the place of what stands at `pointer` in the file, or in its line from 1.
+fn spoil(path: &Path, line: usize, pointer: &str, value: &Value) {
+    let text = std::fs::read_to_string(path).unwrap();
+    let changed = |text: &str| {
+        let mut json: Value = serde_json::from_str(text).unwrap();
+        *json.pointer_mut(pointer).unwrap_or_else(|| panic!("{}: no {pointer} in {text}", path.display())) =
+            value.clone();
+        json.to_string()
+    };
+    let spoiled = match line {
+        0 => changed(&text),
+        _ => {
+            let lines = text.lines().enumerate();
+            let lines = lines.map(|(i, l)| if i + 1 == line { changed(l) } else { l.to_owned() });
+            lines.map(|l| l + "\n").collect()
+        }
+    };
+    std::fs::write(path, spoiled).unwrap();
+}
+
+/// A damaged checkpoint is a failure (1), anything else bad input (2).
+fn refused(folder: &Path, line: &str, says: &[&str]) -> Ended {
+    let ended = run(folder, line);
+    let code = if ended.stderr.contains("can't be used") { 1 } else { 2 };
+    assert_eq!(ended.code, Some(code), "{line}: {}", ended.stderr);
+    for text in says {
+        assert!(ended.stderr.contains(text), "{line}: wanted {text:?} in: {}", ended.stderr);
+    }
+    ended
+}
+
+const SCORE: &str = "score --model model tokens.jsonl --threads 1";
+const TEXT: &str = "train text.toml --dry-run";
+const COUNT: &str = "pass-at-k samples.jsonl --uneven --resamples 100";
+const RESUME: &str = "train maze.toml --out run --resume --set steps=3 --accept-changes";
+const NLL: &str = "nll evaluated --base model --model x=model";
+const MAZES: &str = "eval --model model --task maze --data mazes.jsonl -n 1 --out new";
+const AGAIN: &str = "eval --samples made.jsonl --data data.jsonl --task math -n 3 --out evaluated";
+const STATE: &str = "run/checkpoints/step-000002/trainer_state.json";
+
+/// File, line (0 for none), field, wrong value, the command that reads the file, and what its message says.
+type Case<'a> = (&'a str, usize, &'a str, Value, &'a str, &'a [&'a str]);
+
+#[test]
+fn a_wrong_value_in_any_file_is_named_by_its_field() {
+    let folder = tempfile::tempdir().unwrap();
+    let good = folder.path().join("good");
+    std::fs::create_dir(&good).unwrap();
+    Inputs::make(&good);
+    text_config(&good, "data.jsonl", "model");
+    std::fs::write(good.join("mazes.jsonl"), "{\"size\": 9, \"seed\": 0, \"index\": 3}\n").unwrap();
+    std::fs::write(good.join("lines.jsonl"), format!("{}\n", VERIFY[0].1)).unwrap();
+    let rollout = json!({"step": 1, "prompt_id": 0, "prompt": "p", "completion": "c", "verdict": "correct", "reason": "equal"});
+    std::fs::write(good.join("run/rollouts.jsonl"), format!("{rollout}\n")).unwrap();
+    let vectors = "{\"problem\": \"a\", \"sample\": 0, \"embedding\": [1, 2]}\n";
+    std::fs::write(good.join("vectors.jsonl"), vectors).unwrap();
+
+    let whole = "wanted a whole number from 0 to ";
+    let cases: &[Case<'_>] = &[
+        (
+            "model/config.json",
+            0,
+            "/hidden_size",
+            json!("wide"),
+            SCORE,
+            &["hidden_size: found \"wide\", wanted"],
+        ),
+        (
+            "model/config.json",
+            0,
+            "/eos_token_id",
+            json!("x"),
+            TEXT,
+            &["eos_token_id: found \"x\", wanted a token id"],
+        ),
+        (
+            "model/tokenizer_config.json",
+            0,
+            "/eos_token",
+            json!(5),
+            TEXT,
+            &["eos_token: found 5, wanted a text"],
+        ),
+        (
+            "model/tokenizer_config.json",
+            0,
+            "",
+            json!(5),
+            TEXT,
+            &["tokenizer_config.json: found 5, wanted an object"],
+        ),
+        ("samples.jsonl", 1, "/tokens", json!("many"), COUNT, &["line 1: tokens: found \"many\"", whole]),
+        (
+            "samples.jsonl",
+            1,
+            "/problem",
+            json!([]),
+            COUNT,
+            &["line 1: problem: found a list of 0, wanted a text or a number"],
+        ),
+        (
+            "samples.jsonl",
+            2,
+            "/correct",
+            json!("yes"),
+            COUNT,
+            &["line 2: correct: found \"yes\", wanted true, false or a number"],
+        ),
+        ("samples.jsonl", 5, "/n", json!(-4), COUNT, &["line 5: n: found -4", whole]),
+        (
+            "run/eval.jsonl",
+            1,
+            "/per_problem/2",
+            json!("x"),
+            "report run",
+            &["line 1: per_problem[2]: found \"x\"", whole],
+        ),
+        (
+            "run/eval.jsonl",
+            2,
+            "/pass_at_k/4",
+            json!("x"),
+            "select run",
+            &["line 2: pass_at_k.4: found \"x\", wanted a number"],
+        ),
+        (
+            "run/metrics.jsonl",
+            1,
+            "/seconds/total",
+            json!("x"),
+            "report run",
+            &["line 1: seconds.total: found \"x\", wanted a number"],
+        ),
+        ("run/metrics.jsonl", 1, "/step", json!(0.5), "select run", &["line 1: step: found 0.5", whole]),
+        (
+            "run/metrics.jsonl",
+            2,
+            "/verdicts",
+            json!([1]),
+            RESUME,
+            &["verdicts: found a list of 1, wanted an object"],
+        ),
+        (
+            "run/sft.jsonl",
+            1,
+            "/loss",
+            json!([1]),
+            "report run",
+            &["line 1: loss: found a list of 1, wanted a number"],
+        ),
+        ("run/rollouts.jsonl", 1, "/step", json!("x"), "report run", &["line 1: step: found \"x\"", whole]),
+        (STATE, 0, "/step", json!("x"), RESUME, &["step: found \"x\"", whole, "can't be used; move it away"]),
+        (STATE, 0, "/skipped_in_a_row", json!(-1), RESUME, &["skipped_in_a_row: found ", "-1", whole]),
+        (STATE, 0, "/best", json!({"step": 1}), RESUME, &["best.pass_at_1: found no such field"]),
+        ("data.jsonl", 2, "", json!(5), TEXT, &["line 2: found 5, wanted an object"]),
+        (
+            "data.jsonl",
+            2,
+            "",
+            json!(5),
+            "generate data.jsonl --model model --max-tokens 4",
+            &["line 2: found 5, wanted an object"],
+        ),
+        ("tokens.jsonl", 1, "/tokens/1", json!("x"), SCORE, &["line 1: tokens[1]: found \"x\"", whole]),
+        ("evaluated/generations.jsonl", 1, "/text", json!(5), NLL, &["line 1: text: found 5, wanted a text"]),
+        (
+            "evaluated/generations.jsonl",
+            2,
+            "/sample",
+            json!("x"),
+            AGAIN,
+            &["line 2: sample: found \"x\"", whole],
+        ),
+        (
+            "evaluated/prompts.jsonl",
+            1,
+            "/messages/0/role",
+            json!(5),
+            NLL,
+            &["line 1: messages[0].role: found 5, wanted a text"],
+        ),
+        (
+            "evaluated/samples.jsonl",
+            1,
+            "/verdict",
+            json!("maybe"),
+            "diversity evaluated",
+            &["line 1: verdict: found \"maybe\", wanted \"correct\""],
+        ),
+        (
+            "lines.jsonl",
+            1,
+            "/response",
+            json!(5),
+            "verify math lines.jsonl",
+            &["line 1: response: found 5, wanted a text"],
+        ),
+        (
+            "lines.jsonl",
+            1,
+            "/precision",
+            json!("x"),
+            "verify math lines.jsonl",
+            &["line 1: precision: found \"x\"", whole],
+        ),
+        ("mazes.jsonl", 1, "/size", json!("x"), MAZES, &["line 1: size: found \"x\"", whole]),
+        (
+            "vectors.jsonl",
+            1,
+            "/embedding/1",
+            json!("x"),
+            "diversity evaluated --by embeddings --embeddings vectors.jsonl",
+            &["line 1: embedding[1]: found \"x\", wanted a number"],
+        ),
+    ];
+    let place = folder.path().join("place");
+    let fresh = || {
+        let _ = std::fs::remove_dir_all(&place);
+        copy(&good, &place);
+        for folder in
+            ["model", "run", "run/checkpoints/step-000001", "run/checkpoints/step-000002", "evaluated"]
+        {
+            if good.join(folder).is_dir() {
+                copy(&good.join(folder), &place.join(folder));
+            }
+        }
+    };
+    for (file, line, pointer, value, command, says) in cases {
+        fresh();
+        spoil(&place.join(file), *line, pointer, value);
+        let ended = refused(&place, command, says);
+        let name = Path::new(file).file_name().unwrap().to_str().unwrap();
+        assert!(ended.stderr.contains(name), "{command}: wanted {file} in: {}", ended.stderr);
+        assert!(ended.stderr.lines().count() <= 3, "{command}: {}", ended.stderr);
+    }
+    for (file, command, says) in [
+        (
+            "samples.jsonl",
+            COUNT,
+            "samples.jsonl line 1: found no JSON at byte 15, before \", }\" (key must be a string)",
+        ),
+        ("data.jsonl", TEXT, "data.jsonl: line 1: found no JSON at byte 15"),
+        ("run/metrics.jsonl", "report run", "metrics.jsonl line 1: found no JSON at byte 15"),
+        ("evaluated/evaluation.json", AGAIN, "restore this file, or evaluate into another folder"),
+        ("evaluated/evaluation.json", NLL, "evaluation.json: found no JSON at "),
+        ("model/tokenizer_config.json", TEXT, "tokenizer_config.json: found no JSON at "),
+        (STATE, RESUME, "trainer_state.json: found no JSON at "),
+    ] {
+        fresh();
+        let text = std::fs::read_to_string(place.join(file)).unwrap();
+        let rest = text.split_once('\n').map_or("", |(_, rest)| rest);
+        std::fs::write(place.join(file), format!("{{\"problem\": 1,, }}\n{rest}")).unwrap();
+        refused(&place, command, &[says]);
+    }
+}

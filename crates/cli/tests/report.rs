@@ -297,10 +297,10 @@ fn broken_line_before_the_end_is_refused_with_file_and_line() {
     Made { gamma: 0.0, steps: 5, seed: 1 }.write(&run);
     fs::write(run.join("metrics.jsonl"), "{\"step\": 1}\n{\"step\": \n{\"step\": 3}\n").unwrap();
     let error = refused(&[&run]);
-    assert!(error.contains("metrics.jsonl, line 2:"), "{error}");
+    assert!(error.contains("metrics.jsonl line 2:"), "{error}");
     fs::write(run.join("metrics.jsonl"), "{\"step\": 1}\n{\"step\": \"two\"}\n").unwrap();
     let error = refused(&[&run]);
-    assert!(error.contains("metrics.jsonl, line 2:"), "a whole last line that is wrong is not torn: {error}");
+    assert!(error.contains("metrics.jsonl line 2:"), "a whole last line that is wrong is not torn: {error}");
 }
 
 #[test]

@@ -591,7 +591,7 @@ mod tests {
             ("{\"problem\":1,\"sample\":0,\"correct\":0.5}", "line 1: correct: found 0.5"),
             ("{\"problem\":1,\"correct\":true}", "no \"sample\" index"),
             ("{\"problem\":1,\"n\":4}", "only one of"),
-            ("{\"problem\":1,\"sam", "line 1: EOF"),
+            ("{\"problem\":1,\"sam", "line 1: found JSON that is cut off at byte 17"),
             ("{\"sample\":1,\"correct\":true}", "line 1: problem: found no such field"),
             ("{\"problem\":1,\"n\":4,\"c\":1}\n{\"problem\":1,\"n\":4,\"c\":1}", "given before"),
             ("{\"problem\":1,\"n\":0,\"c\":0}", "problem 1 has no samples"),

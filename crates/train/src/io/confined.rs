@@ -57,7 +57,8 @@ pub fn run<T: Send + 'static>(
     let excess = Arc::new(AtomicBool::new(false));
     let (sender, receiver) = channel();
     let inside = excess.clone();
-    std::thread::Builder::new().name("confined".to_owned()).stack_size(limits.stack).spawn(move || {
+    let builder = std::thread::Builder::new().name("confined".to_owned()).stack_size(limits.stack);
+    let thread = builder.spawn(move || {
         let result = counted(&inside, limits.memory, || catch(work));
         // The caller may have given up.
         let _ = sender.send(result);
@@ -67,7 +68,12 @@ pub fn run<T: Send + 'static>(
     let mut left = limits.time;
     loop {
         match receiver.recv_timeout(TICK) {
-            Ok(result) => return result,
+            Ok(result) => {
+                // To detach a thread that ends at the same moment is a crash with glibc before 2.41 (its bug 19951),
+                // where the thread's stack is too large to be kept.
+                let _ = thread.join();
+                return result;
+            }
             Err(RecvTimeoutError::Disconnected) => anyhow::bail!("the work on it ended without a result"),
             Err(RecvTimeoutError::Timeout) => {}
         }

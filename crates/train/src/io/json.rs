@@ -111,7 +111,7 @@ fn misfit<'a, T: Deserialize<'a>>(value: Value) -> Option<Misfit> {
     // What a flattened struct or a table chosen by its `kind` refuses is told of the object around it.
     let inside = at.and_then(Value::as_object).filter(|_| says_type(&said) && !said.contains(": map, "));
     if let Some(key) =
-        inside.and_then(|object| object.keys().find(|key| is_culprit::<T>(&value, &field, key, &said)))
+        inside.and_then(|object| object.keys().rev().find(|key| is_culprit::<T>(&value, &field, key, &said)))
     {
         join(&mut field, key);
         at = None;
@@ -131,7 +131,8 @@ fn says_type(said: &str) -> bool {
 }
 
 /// Whether the outermost object is refused for this key, whose own path is lost: with a value of another kind in its
-/// place the refusal is still told of the object, and is another one.
+/// place the refusal is still told of the object, and is another one. This also holds for keys that are read before the
+/// culprit, but for none after it: the last such key is meant.
 fn is_culprit<'a, T: Deserialize<'a>>(value: &Value, field: &str, key: &str, said: &str) -> bool {
     let mut other = value.clone();
     let Some(object) = other.as_object_mut().filter(|_| field.is_empty()) else { return false };
@@ -343,9 +344,9 @@ mod tests {
         assert!(cut.is_torn() && cut.to_string().contains("cut off at byte 10"), "{cut}");
         assert!(said::<Record>(" ").starts_with("found nothing, wanted one whole JSON value"));
         assert!(
-            said::<Value>("{\n\"a\": tru\n}").contains("at line 2, byte 9"),
+            said::<Value>("{\n\"a\": x\n}").contains("at line 2, byte 6"),
             "{}",
-            said::<Value>("{\n\"a\": tru\n}")
+            said::<Value>("{\n\"a\": x\n}")
         );
     }
 

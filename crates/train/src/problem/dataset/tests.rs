@@ -267,7 +267,7 @@ fn broken_files_are_bad_input_with_their_place() {
     for (name, text, wanted) in [
         ("a.jsonl", "{\"problem\": 1}\n{oops\n", "line 2"),
         ("a.json", "[1]", "entry 1"),
-        ("a.json", "[{]", "JSON array"),
+        ("a.json", "[{]", "found no JSON at byte 3"),
         ("a.jsonl", "\n\n", "no rows"),
         ("a.parquet", "nope", "Parquet"),
         ("a.txt", "x", "format not recognised"),

@@ -41,7 +41,7 @@ pub struct Args {
     /// Change a key of the training configuration; repeatable.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub set: Vec<String>,
-    /// Ask what the configuration's [eval.full] says, in place of [eval].
+    /// Evaluate as the configuration's table `eval.full` says, in place of `eval`.
     #[arg(long)]
     pub full: bool,
     /// A checkpoint folder; with --server, the served model's name; with --samples, the samples' model.

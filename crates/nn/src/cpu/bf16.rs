@@ -16,8 +16,8 @@ mod portable;
 use std::sync::OnceLock;
 
 use super::buffer::Buffer;
+use super::format::{Format, LEFT_SCRATCH, Operand};
 use super::microkernel::Rows;
-use super::panels::{Format, LEFT_SCRATCH, Operand};
 
 /// Lines of a strip, and pairs of terms of a block.
 const SIDE: usize = 16;

@@ -8,6 +8,7 @@ pub(crate) mod bf16;
 pub(crate) mod buffer;
 pub(crate) mod decoding;
 pub(crate) mod executor;
+pub(crate) mod format;
 pub(crate) mod head;
 pub(crate) mod level;
 pub(crate) mod memory;

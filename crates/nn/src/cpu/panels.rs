@@ -11,22 +11,13 @@ use std::cell::RefCell;
 
 use super::bf16::Bf16;
 use super::buffer::Buffer;
+use super::format::{BAND, CUT, DEEP, Format, LEFT, LEFT_SCRATCH, Operand};
 use super::microkernel::{self, Rows};
 use crate::engine::Products;
 
-/// The columns of every format's panels divide this: products are cut at its multiples.
-pub(crate) const CUT: usize = 64;
-/// Terms per block: a panel's block and the rows that pass it stay in the second-level cache.
-const DEEP: usize = 512;
-/// Rows of the left operand per block.
-const BAND: usize = 32 * microkernel::TALL;
-/// Distance of a packed left operand's columns: an odd number of cache lines, to avoid cache conflicts.
-const LEFT: usize = BAND + 16;
 /// Columns packed at a time.
 const COLUMNS: usize = 1024;
 
-/// Largest buffer of a thread for a packed left operand, in numbers.
-pub(crate) const LEFT_SCRATCH: usize = LEFT * DEEP;
 /// Largest packing buffer of a thread, in numbers.
 pub(crate) const SCRATCH: usize = COLUMNS * DEEP + LEFT_SCRATCH;
 
@@ -35,78 +26,12 @@ thread_local! {
     static PACKED: RefCell<[Buffer; 2]> = RefCell::default();
 }
 
-/// An operand in place. Its lines, which are rows on the left and columns on the right, are `line` numbers apart, and the terms of a line are `term`
-/// apart. One of the two is 1.
-#[derive(Clone, Copy)]
-pub(crate) struct Operand {
-    pub(crate) first: *const f32,
-    pub(crate) line: usize,
-    pub(crate) term: usize,
-}
-
-impl Operand {
-    /// The operand from a line and a term on. This is only an address, which may be out of bounds.
-    pub(crate) fn at(self, line: usize, term: usize) -> Operand {
-        Operand { first: self.first.wrapping_add(line * self.line + term * self.term), ..self }
-    }
-
-    /// By its lines, if their terms are next to each other.
-    fn lines(self) -> Rows {
-        Rows { first: self.first, stride: self.line }
-    }
-
-    /// By its terms, if lines are next to each other.
-    fn terms(self) -> Rows {
-        Rows { first: self.first, stride: self.term }
-    }
-}
-
 /// A right operand.
 #[derive(Clone, Copy)]
 pub(crate) enum Right<'a> {
     Operand(Operand),
     /// Its panels.
     Panels(&'a [f32]),
-}
-
-/// The packing of operands, and the kernel that multiplies packed operands.
-pub(crate) trait Format {
-    /// Columns that the kernel processes together: a divisor of [`CUT`].
-    fn columns() -> usize;
-
-    /// Numbers in the panels of a right operand of `n` columns of `k` terms.
-    fn len(n: usize, k: usize) -> usize;
-
-    /// The start of the panel with column `column` of `of`, from term `term` of `k` on, and the stride for the kernel.
-    fn panel(of: usize, k: usize, column: usize, term: usize) -> (usize, usize);
-
-    /// Packs a right operand of `n` columns of `k` terms.
-    ///
-    /// # Safety
-    /// The operand must be readable, [`Format::len`] numbers writable, and the processor must support the format.
-    unsafe fn pack_right(n: usize, k: usize, b: Operand, to: *mut f32);
-
-    /// `m` rows of `k` terms in the kernel's order: in place, or packed. There is at most one block.
-    ///
-    /// # Safety
-    /// The operand must be readable, and the processor must support the format.
-    unsafe fn left(m: usize, k: usize, a: Operand, packed: &mut Buffer) -> Operand;
-
-    /// `c = a b`, or added to `c`, with one panel. The next panel begins at `ahead`.
-    ///
-    /// # Safety
-    /// `a` must come from [`Format::left`], `b` from [`Format::panel`], `m` rows of `n` numbers of `c` be readable and writable.
-    unsafe fn multiply(
-        m: usize,
-        n: usize,
-        k: usize,
-        a: Operand,
-        b: Rows,
-        add: bool,
-        c: *mut f32,
-        c_stride: usize,
-        ahead: *const f32,
-    );
 }
 
 /// Calls a function of the format of these [`Products`].

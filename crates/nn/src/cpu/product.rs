@@ -6,13 +6,14 @@ use std::ops::Range;
 
 use gemm::Parallelism;
 
+use super::format::{self, Operand};
 use super::microkernel::{self, Rows};
-use super::panels::{self, Operand, Right};
+use super::panels::{self, Right};
 use super::team::{Shared, Team};
 use crate::engine::Products;
 
 /// Number of columns at whose multiples a product is divided for a team.
-const COLUMNS: usize = panels::CUT;
+const COLUMNS: usize = format::CUT;
 /// Rows by which one of numbers in bfloat16 is cut.
 const BF16_ROWS: usize = 32;
 /// Floating-point operations below which a second thread costs more than it gains.

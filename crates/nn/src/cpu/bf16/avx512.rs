@@ -2,8 +2,8 @@
 
 use std::arch::x86_64::*;
 
+use super::super::format::Operand;
 use super::super::microkernel::{self, Rows};
-use super::super::panels::Operand;
 use super::{Hand, SIDE, TILE, part_products};
 
 /// Converts two registers of numbers to one register in bfloat16, rounded to even.

@@ -2,7 +2,7 @@
 
 use half::bf16;
 
-use super::super::panels::Operand;
+use super::super::format::Operand;
 use super::super::simd;
 use super::{BLOCK, Hand, SIDE, TILE, part_products};
 

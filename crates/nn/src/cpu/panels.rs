@@ -303,8 +303,9 @@ mod tests {
             let mut wanted = before.clone();
             // SAFETY: all of the sizes they were made with.
             unsafe { product(products, m, n, k, lefts[0], Right::Panels(&panels), 0, n, add, wanted.as_mut_ptr(), n) };
-            // Sums of products of operands that are off by this much each, or both.
-            let off = [0.0, 1.2e-5, 8e-3][which];
+            // Each operand is off by its rounding, 2^-8 in one part and 2^-17 in two. Bf16x3 also leaves out the product of the second parts. Then the
+            // sum itself is rounded.
+            let off = [0.0, 2f64.powi(-15), 2f64.powi(-7) + 2f64.powi(-16)][which] + 3.0 * k as f64 * f64::from(f32::EPSILON);
             for row in 0..m {
                 for column in 0..n {
                     let found = wanted[row * n + column];

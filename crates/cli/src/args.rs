@@ -1,5 +1,6 @@
 //! The command line: one variant per subcommand, each handing over to its module.
 
+pub mod compute;
 pub mod grading;
 pub mod named;
 

@@ -61,8 +61,9 @@ fn a_run_with_products_of_any_kind_resumes_bit_for_bit_and_with_no_other_kind() 
         let whole = weights(&out, 2);
         std::fs::remove_dir_all(out.join("checkpoints/step-000002")).unwrap();
         let resume = arguments(&["train", &config, "--out", path, "--resume"], &settings);
-        let other = if products == "f32" { "compute.products=bf16" } else { "compute.products=f32" };
-        let said = ends_with(2, &[&resume[..], &["--set", other]].concat());
+        let other_products = if products == "f32" { "bf16" } else { "f32" };
+        let other = format!("compute.products={other_products}");
+        let said = ends_with(2, &[&resume[..], &["--set", &other]].concat());
         assert!(said.contains("products"), "{said}");
         done(&resume);
         assert!(weights(&out, 2) == whole, "{products}: the resumed run's weights differ");
@@ -78,6 +79,18 @@ fn a_run_with_products_of_any_kind_resumes_bit_for_bit_and_with_no_other_kind() 
             samples(&again) == samples(&out.join("evaluations/step-000002")),
             "{products}: other samples"
         );
+        // With products of another kind the seed draws other samples, which don't belong into the same folder.
+        let identity = |folder: &Path| -> serde_json::Value {
+            serde_json::from_slice(&std::fs::read(folder.join("evaluation.json")).unwrap()).unwrap()
+        };
+        let numbers = (products != "f32").then(|| format!("{products} products"));
+        for folder in [&again, &out.join("evaluations/step-000002")] {
+            assert_eq!(identity(folder)["numbers"].as_str(), numbers.as_deref());
+        }
+        let mixed =
+            [&words[..], &["-n", "8", "--products", other_products, "--out", again.to_str().unwrap()]];
+        let said = ends_with(2, &mixed.concat());
+        assert!(said.contains("numbers") && said.contains("bf16"), "{said}");
     }
     assert!(reached[0] != reached[1] && reached[1] != reached[2], "a kind of products that changes nothing");
 }
@@ -108,4 +121,33 @@ fn products_of_a_gpu_follow_its_precision() {
     assert!(done(&words).lines().any(|line| line == "products = \"bf16\""));
     let said = ends_with(2, &[&words[..], &["--device", "cuda"]].concat());
     assert!(said.contains("compute.products") && said.contains("compute.precision"), "{said}");
+}
+
+#[test]
+fn an_evaluation_computes_in_the_configurations_numbers_unless_a_flag_says_otherwise() {
+    let folder = tempfile::tempdir().unwrap();
+    let (config, out) = (config(), folder.path().join("eval"));
+    let words =
+        ["eval", &config, "--model", model().to_str().unwrap(), "-n", "1", "--out", out.to_str().unwrap()];
+    let said = ends_with(2, &[&words[..], &["--set", "compute.precision=bf16"]].concat());
+    assert!(said.contains("compute.precision") && said.contains("--device cuda"), "{said}");
+    let said = ends_with(2, &[&words[..], &["--precision", "bf16"]].concat());
+    assert!(said.contains("compute.precision"), "{said}");
+    assert!(!out.join("generations.jsonl").exists());
+    // Where nothing is computed, a flag that says how would be ignored.
+    let given = file(folder.path(), "given.jsonl", "{\"problem\":0,\"sample\":0,\"text\":\"\"}\n");
+    for flags in [["--threads", "2"], ["--device", "cpu"], ["--products", "bf16"], ["--precision", "f32"]] {
+        let words = [
+            "eval",
+            &config,
+            "--samples",
+            given.to_str().unwrap(),
+            "-n",
+            "1",
+            "--out",
+            out.to_str().unwrap(),
+        ];
+        let said = ends_with(2, &[&words[..], &flags].concat());
+        assert!(said.contains(flags[0]) && said.contains("--model"), "{said}");
+    }
 }

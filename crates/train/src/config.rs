@@ -7,7 +7,7 @@ use crate::bad_input;
 use crate::failure::OrBadInput;
 use crate::io::input;
 use anyhow::Context;
-use fgrpo_nn::Products;
+use fgrpo_nn::{Precision, Products};
 use ranges::{STEPS, THREADS, whole};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -140,21 +140,29 @@ pub struct ComputeConfig {
     /// Gradient checkpointing: store only each layer's input for the backward pass and recompute the rest.
     pub checkpoint_activations: bool,
     /// Number type of weights and activations on a GPU.
-    pub precision: PrecisionName,
+    pub precision: Precision,
     /// Number format of matrix products on a CPU, in linear layers and the LM head. Bit-for-bit repeatability requires
     /// the same setting.
     pub products: Products,
 }
 
-/// Number type of weights and activations.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum PrecisionName {
-    /// 32 bits.
-    #[default]
-    F32,
-    /// bfloat16, with exact f32 weights for the optimizer.
-    Bf16,
+impl ComputeConfig {
+    /// Number of threads to use.
+    pub fn threads(&self) -> usize {
+        match self.threads {
+            0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
+            n => n,
+        }
+    }
+
+    /// The number format that results are rounded to, if it isn't f32: with it, the same seed draws other samples.
+    pub fn rounding(&self) -> Option<String> {
+        match (self.products, self.precision) {
+            (Products::F32, Precision::F32) => None,
+            (Products::F32, precision) => Some(precision.to_string()),
+            (products, _) => Some(format!("{products} products")),
+        }
+    }
 }
 
 impl Default for SaveConfig {
@@ -251,10 +259,7 @@ impl Config {
 
     /// Number of threads to use.
     pub fn threads(&self) -> usize {
-        match self.compute.threads {
-            0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
-            n => n,
-        }
+        self.compute.threads()
     }
 
     fn check(&self) -> anyhow::Result<()> {

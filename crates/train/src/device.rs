@@ -1,7 +1,7 @@
 //! The device of a run, and its number formats.
 
 use crate::bad_input;
-use crate::config::{Config, PrecisionName};
+use crate::config::{ComputeConfig, Config};
 use crate::events::Events;
 pub use fgrpo_nn::DeviceName;
 use fgrpo_nn::{Device, Precision, Products};
@@ -9,27 +9,40 @@ use fgrpo_nn::{Device, Precision, Products};
 /// The device that a run of `config` computes on.
 ///
 /// # Errors
-/// Bad input: a device that doesn't exist or can't be used, or a precision or kind of products that it doesn't
-/// support.
+/// Same as [`named`].
 pub fn of_run(name: DeviceName, config: &Config) -> anyhow::Result<Device> {
-    named(name, config.threads(), config.compute.products, precision(name, config)?)
+    named(name, &config.compute)
 }
 
-/// The precision of a run.
+/// A device by its name, with these settings.
 ///
 /// # Errors
-/// Bad input: a precision or kind of products that the device doesn't support.
-pub fn precision(name: DeviceName, config: &Config) -> anyhow::Result<Precision> {
-    check_products(name, config.compute.products)?;
-    Ok(match config.compute.precision {
-        PrecisionName::F32 => Precision::F32,
-        PrecisionName::Bf16 if name == DeviceName::Cpu => {
-            bad_input!(
-                "compute.precision: found \"bf16\" with --device cpu, wanted \"f32\", or --device cuda"
-            )
-        }
-        PrecisionName::Bf16 => Precision::Bf16,
-    })
+/// Bad input: a device that doesn't exist or can't be used, or a number format that it doesn't support.
+pub fn named(name: DeviceName, compute: &ComputeConfig) -> anyhow::Result<Device> {
+    check_formats(name, compute)?;
+    if let Err(why) = name.check() {
+        bad_input!("--device {name}: {why}");
+    }
+    Ok(name.device(compute.threads(), compute.products, compute.precision))
+}
+
+/// Rejects a number format that belongs to another kind of device.
+///
+/// # Errors
+/// Bad input.
+pub fn check_formats(name: DeviceName, compute: &ComputeConfig) -> anyhow::Result<()> {
+    let ComputeConfig { products, precision, .. } = *compute;
+    if name == DeviceName::Cpu && precision != Precision::F32 {
+        bad_input!(
+            "compute.precision: found \"{precision}\" with --device cpu, wanted \"f32\", or --device cuda; compute.products rounds on a CPU"
+        );
+    }
+    if name != DeviceName::Cpu && products != Products::F32 {
+        bad_input!(
+            "compute.products: found \"{products}\" with --device {name}, wanted \"f32\": a GPU's products follow compute.precision"
+        );
+    }
+    Ok(())
 }
 
 /// Logs how the CPU computes matrix products, and tells the user if this isn't what they would expect.
@@ -41,31 +54,4 @@ pub fn tell(device: &Device, events: &mut dyn Events) {
             "products: {products}, emulated and so slower than f32: this processor has neither AMX nor AVX-512 BF16, or FGRPO_SIMD rules them out"
         )),
     }
-}
-
-/// A device by its name, with this number of threads and kind of products on the CPU.
-///
-/// # Errors
-/// Bad input: a device that doesn't exist or can't be used, or products other than f32 on a GPU.
-pub fn named(
-    name: DeviceName,
-    threads: usize,
-    products: Products,
-    precision: Precision,
-) -> anyhow::Result<Device> {
-    check_products(name, products)?;
-    if let Err(why) = name.check() {
-        bad_input!("--device {name}: {why}");
-    }
-    Ok(name.device(threads, products, precision))
-}
-
-/// Rejects a setting for products on a device that supports only one kind.
-fn check_products(name: DeviceName, products: Products) -> anyhow::Result<()> {
-    if name != DeviceName::Cpu && products != Products::F32 {
-        bad_input!(
-            "compute.products: found \"{products}\" with --device {name}, wanted \"f32\": a GPU's products follow compute.precision"
-        );
-    }
-    Ok(())
 }

@@ -30,8 +30,8 @@ pub fn run(config: &Config, device: DeviceName) -> anyhow::Result<Option<Box<dyn
     };
     fgrpo_train::run::needs::refuse_uncountable(config, &model, &lengths)?;
     say!("parameters            {:>12}", parameters(&model));
-    let precision = device::precision(device, config)?;
-    let gpu = (device != DeviceName::Cpu).then_some(precision);
+    device::check_formats(device, &config.compute)?;
+    let gpu = (device != DeviceName::Cpu).then_some(config.compute.precision);
     let memory = Memory::of(config, &model, &lengths, gpu);
     say_memory(config, &memory, device);
     say_disk(config, &Disk::of(config, &model, &memory, &lengths));

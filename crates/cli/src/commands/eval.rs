@@ -44,6 +44,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let source = args.source()?;
     interrupt::listen();
     let plan = flags::plan(args, training.as_ref(), &source)?;
+    // A device that can't be used is refused before the folder belongs to its number format.
+    let device = match &source {
+        Source::Checkpoint(_) if !args.score_only => Some(args.compute.device(training.as_ref())?),
+        _ => None,
+    };
     let folder = Folder::open(out)?;
     let (model, server) = model_of(args, &source, &folder)?;
     folder.claim(&plan.identity(args.origin(&source), &model))?;
@@ -58,12 +63,12 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     say!("{title}: {} problems x {} samples, {} of {total} are there", posed.len(), plan.n, total - lacking);
     let mut trouble: Option<String> = None;
     if lacking > 0 && !args.score_only {
-        trouble = match &source {
-            Source::Server(_) => match server {
+        trouble = match (&source, device) {
+            (Source::Server(_), _) => match server {
                 Some(server) => from_the_server(args, &plan, &source, &server, &model, &folder, &mut store)?,
                 None => None,
             },
-            Source::Samples(path) => {
+            (Source::Samples(path), _) => {
                 let problems: Vec<&Problem> = posed.iter().map(|(p, _)| *p).collect();
                 let imported = from_file::import(path, &problems, &mut store)?;
                 say!(
@@ -75,9 +80,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
                 );
                 None
             }
-            Source::Checkpoint(dir) => {
-                let mut engine =
-                    policy::open(dir, args.adapter.as_deref(), &args.device(training.as_ref())?)?;
+            // Only --score-only has no device.
+            (Source::Checkpoint(_), None) => None,
+            (Source::Checkpoint(dir), Some(device)) => {
+                let mut engine = policy::open(dir, args.adapter.as_deref(), &device)?;
                 let mazes = posed.iter().all(|(p, _)| matches!(p.question, Question::Maze(_)));
                 let language = (!mazes).then(|| Language::read(dir, &plan.stop)).transpose()?;
                 let request = from_engine::Request {

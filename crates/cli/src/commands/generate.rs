@@ -3,11 +3,12 @@
 //! A prompt is put as the chat template puts it, unless the model has none or `--raw` says otherwise, and the
 //! answer is streamed to standard output. Everything random follows from the seed.
 
+use crate::args::compute;
 use crate::args::grading::Switch;
 use crate::output::streams;
 use anyhow::Context;
 use fgrpo_core::rng::Key;
-use fgrpo_nn::{Completion, Device, Engine, Finish, Products, Prompt, Sampling, StopFn};
+use fgrpo_nn::{Completion, Engine, Finish, Prompt, Sampling, StopFn};
 use fgrpo_train::bad_input;
 use fgrpo_train::failure::{OrBadInput, Stopped};
 use fgrpo_train::io::input;
@@ -85,12 +86,9 @@ pub struct Args {
     /// Seed of the draws.
     #[arg(long, default_value_t = 0, help_heading = "Sampling")]
     pub seed: u64,
-    /// Threads [default: all].
-    #[arg(long, value_parser = fgrpo_train::config::threads)]
-    pub threads: Option<usize>,
-    /// How the CPU multiplies matrices: f32, bf16x3 (1e-5 off, faster with AMX) or bf16 [default: f32].
-    #[arg(long, default_value_t, hide_default_value = true)]
-    pub products: Products,
+    /// Where the engine computes.
+    #[command(flatten)]
+    pub compute: compute::Flags,
 }
 
 /// Prompts of a file sampled at a time.
@@ -142,9 +140,6 @@ impl Args {
         range("min-p", self.min_p, (0.0..1.0).contains(&self.min_p), "at least 0 and less than 1")?;
         if self.max_tokens == 0 {
             bad_input!("--max-tokens: found 0, wanted at least 1");
-        }
-        if self.threads == Some(0) {
-            bad_input!("--threads: found 0, wanted at least 1");
         }
         Ok(())
     }
@@ -211,8 +206,7 @@ impl<'a> Speaker<'a> {
                 args.model.display()
             );
         }
-        let all = std::thread::available_parallelism().map_or(1, usize::from);
-        let device = Device::Cpu { threads: args.threads.unwrap_or(all), products: args.products };
+        let device = args.compute.device(None)?;
         Ok(Self { args, engine: policy::open(&args.model, args.adapter.as_deref(), &device)?, language })
     }
 

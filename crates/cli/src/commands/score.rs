@@ -1,11 +1,12 @@
 //! `fgrpo score`: per-token log-probabilities and entropies of token sequences under a checkpoint.
 
+use crate::args::compute;
 use anyhow::Context;
-use fgrpo_nn::{Batch, DeviceName, Engine, Precision, Products};
+use fgrpo_nn::{Batch, Engine};
 use fgrpo_train::failure::OrBadInput;
 use fgrpo_train::io::{files, input, json};
 use fgrpo_train::problem::dataset::rows;
-use fgrpo_train::{bad_input, device, policy};
+use fgrpo_train::{bad_input, policy};
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
@@ -28,15 +29,9 @@ pub struct Args {
     /// Temperature of the distribution.
     #[arg(long, default_value_t = 1.0)]
     pub temperature: f32,
-    /// Where to compute: cpu, cuda, or cuda:N for the GPU with number N.
-    #[arg(long, default_value = "cpu")]
-    pub device: DeviceName,
-    /// Threads; 0 is one per core.
-    #[arg(long, default_value_t = 0, value_parser = fgrpo_train::config::threads)]
-    pub threads: usize,
-    /// How the CPU multiplies matrices: f32, bf16x3 (1e-5 off, faster with AMX) or bf16 [default: f32].
-    #[arg(long, default_value_t, hide_default_value = true)]
-    pub products: Products,
+    /// Where the engine computes.
+    #[command(flatten)]
+    pub compute: compute::Flags,
 }
 
 #[derive(Deserialize)]
@@ -61,12 +56,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if !(args.temperature.is_finite() && args.temperature > 0.0) {
         bad_input!("--temperature: found {}, wanted a number above 0", args.temperature);
     }
-    let threads = match args.threads {
-        0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
-        n => n,
-    };
-    let device = device::named(args.device, threads, args.products, Precision::F32)?;
-    let mut engine = policy::open(&args.model, args.adapter.as_deref(), &device)?;
+    let mut engine = policy::open(&args.model, args.adapter.as_deref(), &args.compute.device(None)?)?;
     let mut lines: Box<dyn BufRead> = if args.input.as_os_str() == "-" {
         Box::new(std::io::stdin().lock())
     } else {

@@ -37,7 +37,8 @@ pub enum Device {
 }
 
 /// Number type of weights and activations on a GPU. The optimizer works on f32 in both, and statistics, sums, logits and gradients of parameters are f32.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Precision {
     /// 32 bits.
     #[default]
@@ -50,6 +51,30 @@ impl Device {
     /// The CPU with this number of threads, in f32.
     pub const fn cpu(threads: usize) -> Device {
         Device::Cpu { threads, products: Products::F32 }
+    }
+}
+
+impl fmt::Display for Precision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Precision::F32 => "f32",
+            Precision::Bf16 => "bf16",
+        })
+    }
+}
+
+impl FromStr for Precision {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Precision, Error> {
+        [Precision::F32, Precision::Bf16]
+            .into_iter()
+            .find(|precision| precision.to_string() == name)
+            .ok_or_else(|| Error::Request {
+                field: "precision",
+                found: name.to_string(),
+                wanted: "f32 or bf16".into(),
+            })
     }
 }
 

@@ -25,6 +25,8 @@ pub struct Plan {
     pub stop: Vec<String>,
     /// Seed of the draws.
     pub seed: Option<u64>,
+    /// Number format of the engine that samples, if it isn't f32 ([`rounding`](crate::config::ComputeConfig::rounding)).
+    pub rounding: Option<String>,
 }
 
 /// The source of an evaluation's samples, as recorded in its folder.
@@ -64,6 +66,7 @@ impl Plan {
             sampling,
             stop: config.task.stop().to_vec(),
             seed: Some(config.seed),
+            rounding: config.compute.rounding(),
         })
     }
 
@@ -126,6 +129,9 @@ impl Plan {
         let mut sampling = self.sampling_fields(origin);
         sampling.insert("seed".into(), json!(self.seed));
         identity["sampling"] = sampling.into();
+        if let Some(rounding) = &self.rounding {
+            identity["numbers"] = json!(rounding);
+        }
         if let Origin::Server(api, _) = origin {
             identity["api"] = json!(api.to_string());
         }

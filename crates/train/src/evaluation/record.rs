@@ -359,7 +359,7 @@ mod tests {
 
     fn plan(n: u64, ks: &[u64]) -> Plan {
         let sampling = RequestSampling { temperature: 1.0, top_p: 1.0, top_k: 0, min_p: 0.0, max_tokens: 1 };
-        Plan { parts: Vec::new(), n, ks: ks.to_vec(), sampling, stop: Vec::new(), seed: None }
+        Plan { parts: Vec::new(), n, ks: ks.to_vec(), sampling, stop: Vec::new(), seed: None, rounding: None }
     }
 
     #[test]

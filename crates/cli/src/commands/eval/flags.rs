@@ -24,6 +24,11 @@ pub fn plan(args: &Args, training: Option<&Config>, source: &Source) -> anyhow::
         _ => None,
     };
     args.check()?;
+    if let (None, Some(flag)) = (checkpoint, args.compute.given()) {
+        bad_input!(
+            "{flag}: found with --server or --samples, wanted it with a checkpoint (--model DIR): here nothing is computed"
+        );
+    }
     let eval = match (training, args.full) {
         (Some(config), true) => match config.eval.full() {
             Some(full) => Some(full),
@@ -92,7 +97,8 @@ pub fn plan(args: &Args, training: Option<&Config>, source: &Source) -> anyhow::
     let sampling = RequestSampling { temperature, top_p, top_k, min_p, max_tokens };
     // A run's evaluations have its seed; a server is sent one only where it is asked for.
     let seed = args.seed.or(training.filter(|_| checkpoint.is_some()).map(|c| c.seed));
-    Ok(Plan { parts, n, ks, sampling, stop, seed })
+    let rounding = checkpoint.and_then(|_| args.compute.settings(training).rounding());
+    Ok(Plan { parts, n, ks, sampling, stop, seed, rounding })
 }
 
 /// The tokenizer that tells which problems training drops, and how long a completion may be.

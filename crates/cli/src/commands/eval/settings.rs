@@ -1,14 +1,13 @@
 //! The flags of `fgrpo eval`, on the command line or in a TOML file, and what follows from them.
 
+use crate::args::compute;
 use crate::args::grading::{Flags, Switch};
 use crate::args::named::named;
 use crate::output::table::Format;
 use clap::parser::ValueSource;
 use clap::{CommandFactory, Parser, ValueEnum};
-use fgrpo_nn::{Device, DeviceName, Precision, Products};
 use fgrpo_train::bad_input;
 use fgrpo_train::config::{Config, ServerApi};
-use fgrpo_train::device;
 use fgrpo_train::evaluation::from_server::Api;
 use fgrpo_train::evaluation::plan::Origin;
 use fgrpo_train::io::server::RetryPolicy;
@@ -110,16 +109,9 @@ pub struct Args {
     /// Seed. Without it checkpoints are sampled with the training configuration's, or 0; servers are sent one per sample only with it.
     #[arg(long, help_heading = "Sampling")]
     pub seed: Option<u64>,
-    /// Threads of the embedded engine [default: all].
-    #[arg(long, value_parser = fgrpo_train::config::threads, help_heading = "Sampling")]
-    pub threads: Option<usize>,
-    /// Where a checkpoint is sampled: cpu, cuda, or cuda:N for the GPU with number N [default: cpu].
-    #[arg(long, help_heading = "Sampling")]
-    pub device: Option<DeviceName>,
-    /// How the CPU multiplies matrices: f32, bf16x3 (1e-5 off, faster with AMX) or bf16 [default: the
-    /// configuration's, or f32].
-    #[arg(long, help_heading = "Sampling")]
-    pub products: Option<Products>,
+    /// Where the engine computes.
+    #[command(flatten)]
+    pub compute: compute::Flags,
 
     /// The server's interface.
     #[arg(long, value_parser = named::<Api>(), default_value = "chat", help_heading = "Server")]
@@ -367,17 +359,6 @@ impl Args {
     /// Whether the flags say anything about the prompt.
     pub fn asks_for_a_prompt(&self) -> bool {
         self.preset.is_some() || self.system.is_some() || self.thinking.is_some()
-    }
-
-    /// Where the embedded engine runs.
-    ///
-    /// # Errors
-    /// Bad input: a device that isn't on this machine or can't be used.
-    pub fn device(&self, training: Option<&Config>) -> anyhow::Result<Device> {
-        let all = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let threads = self.threads.unwrap_or(all).max(1);
-        let products = self.products.or(training.map(|config| config.compute.products)).unwrap_or_default();
-        device::named(self.device.unwrap_or_default(), threads, products, Precision::F32)
     }
 
     /// How long a server is tried.

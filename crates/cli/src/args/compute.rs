@@ -1,0 +1,56 @@
+//! Where the embedded engine computes, as flags: the same for every command that opens a checkpoint.
+
+use fgrpo_nn::{Device, DeviceName, Precision, Products};
+use fgrpo_train::config::{ComputeConfig, Config, threads};
+use fgrpo_train::device;
+
+/// Where the embedded engine computes. What the flags leave out comes from a training configuration, where the command has one.
+#[derive(Debug, Clone, Default, clap::Args)]
+#[command(next_help_heading = "Compute")]
+#[group(id = "compute")]
+pub struct Flags {
+    /// Where to compute: cpu, cuda, or cuda:N for the GPU with number N [default: cpu].
+    #[arg(long)]
+    pub device: Option<DeviceName>,
+    /// Threads of the CPU; 0 is one per core [default: the configuration's, or 0].
+    #[arg(long, value_parser = threads)]
+    pub threads: Option<usize>,
+    /// How the CPU multiplies matrices: f32, bf16x3 (1e-5 off, faster with AMX) or bf16 [default: the configuration's, or f32].
+    #[arg(long)]
+    pub products: Option<Products>,
+    /// Number type of weights and activations on a GPU: f32 or bf16 [default: the configuration's, or f32].
+    #[arg(long)]
+    pub precision: Option<Precision>,
+}
+
+impl Flags {
+    /// The settings: those of the flags, else of the configuration.
+    pub fn settings(&self, config: Option<&Config>) -> ComputeConfig {
+        let base = config.map(|config| config.compute.clone()).unwrap_or_default();
+        ComputeConfig {
+            threads: self.threads.unwrap_or(base.threads),
+            products: self.products.unwrap_or(base.products),
+            precision: self.precision.unwrap_or(base.precision),
+            ..base
+        }
+    }
+
+    /// The device.
+    ///
+    /// # Errors
+    /// Bad input: a device that isn't on this machine or can't be used, or a number format that it doesn't support.
+    pub fn device(&self, config: Option<&Config>) -> anyhow::Result<Device> {
+        device::named(self.device.unwrap_or_default(), &self.settings(config))
+    }
+
+    /// The first flag that is given, by its name.
+    pub fn given(&self) -> Option<&'static str> {
+        let flags = [
+            ("--device", self.device.is_some()),
+            ("--threads", self.threads.is_some()),
+            ("--products", self.products.is_some()),
+            ("--precision", self.precision.is_some()),
+        ];
+        flags.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
+    }
+}

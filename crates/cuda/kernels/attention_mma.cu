@@ -22,6 +22,47 @@ __device__ inline void load_tile(bf16* to, const bf16* from, unsigned stride, un
     cp_async_commit();
 }
 
+/// A lane's part of a 16 x 8 result of a warp: rows lane / 4 and 8 below, columns lane % 4 * 2 and its neighbour.
+typedef float Fragment[4];
+
+template <int N>
+__device__ inline void clear(Fragment* f) {
+    for (int n = 0; n < N; n++)
+        for (int i = 0; i < 4; i++) f[n][i] = 0;
+}
+
+/// to = a bᵀ: dot products of 16 rows of `a` with 8 N rows of `b`, all of E numbers in shared memory.
+template <int E, int N>
+__device__ inline void dot_rows(Fragment* to, const bf16* a, const bf16* b) {
+    const int STRIDE = TileRow<E>::STRIDE;
+    unsigned lane = threadIdx.x % WARP;
+    clear<N>(to);
+    for (int k = 0; k < E; k += 16) {
+        unsigned x[4];
+        ldmatrix_x4(x, a + (lane % 16) * STRIDE + k + (lane / 16) * 8);
+        for (int n = 0; n < N; n += 2) {
+            unsigned y[4];
+            ldmatrix_x4(y, b + (n * 8 + (lane / 16) * 8 + lane % 8) * STRIDE + k + (lane / 8 % 2) * 8);
+            mma_16816(to[n], x, y);
+            mma_16816(to[n + 1], x, y + 2);
+        }
+    }
+}
+
+/// to += weights rows: 16 x 16 weights, rounded to bf16, times 16 rows of E numbers in shared memory.
+template <int E>
+__device__ inline void add_rows(Fragment* to, const Fragment* weights, const bf16* rows) {
+    unsigned lane = threadIdx.x % WARP;
+    unsigned x[4] = {pack_bf16(weights[0][0], weights[0][1]), pack_bf16(weights[0][2], weights[0][3]),
+                     pack_bf16(weights[1][0], weights[1][1]), pack_bf16(weights[1][2], weights[1][3])};
+    for (int n = 0; n < E / 8; n += 2) {
+        unsigned y[4];
+        ldmatrix_x4_transposed(y, rows + (lane % 16) * TileRow<E>::STRIDE + n * 8 + (lane / 16) * 8);
+        mma_16816(to[n], x, y);
+        mma_16816(to[n + 1], x, y + 2);
+    }
+}
+
 template <int E>
 __device__ inline void attention_tile(Plan plan, const bf16* q, const bf16* kv, bf16* out, float* lse, unsigned heads, unsigned key_heads,
                                       unsigned queries, float scale) {
@@ -40,9 +81,9 @@ __device__ inline void attention_tile(Plan plan, const bf16* q, const bf16* kv, 
         query[h] = first + warp * 16 + lane / 4 + 8 * h;
         row[h] = query[h] < queries ? plan.rows[query[h]] : 0;
     }
-    float most[2] = {MINUS_INFINITY, MINUS_INFINITY}, total[2] = {0, 0}, sum[E / 8][4];
-    for (int n = 0; n < E / 8; n++)
-        for (int i = 0; i < 4; i++) sum[n][i] = 0;
+    float most[2] = {MINUS_INFINITY, MINUS_INFINITY}, total[2] = {0, 0};
+    Fragment sum[E / 8];
+    clear<E / 8>(sum);
 
     for (unsigned p = plan.tile_first[tile]; p < plan.tile_first[tile + 1]; p++) {
         uint4 piece = plan.pieces[p];
@@ -63,19 +104,8 @@ __device__ inline void attention_tile(Plan plan, const bf16* q, const bf16* kv, 
             barrier();
 
             // S = Q Kᵀ: 16 x 64 per warp.
-            float s[8][4];
-            for (int n = 0; n < 8; n++)
-                for (int i = 0; i < 4; i++) s[n][i] = 0;
-            for (int k = 0; k < E; k += 16) {
-                unsigned a[4];
-                ldmatrix_x4(a, shared_q + (warp * 16 + lane % 16) * STRIDE + k + (lane / 16) * 8);
-                for (int n = 0; n < 8; n += 2) {
-                    unsigned b[4];
-                    ldmatrix_x4(b, shared_k + (n * 8 + (lane / 16) * 8 + lane % 8) * STRIDE + k + (lane / 8 % 2) * 8);
-                    mma_16816(s[n], a, b);
-                    mma_16816(s[n + 1], a, b + 2);
-                }
-            }
+            Fragment s[8];
+            dot_rows<E, 8>(s, shared_q + warp * 16 * STRIDE, shared_k);
             // Softmax as it comes, row by row.
             float above[2], keep[2];
             for (int h = 0; h < 2; h++) {
@@ -110,16 +140,7 @@ __device__ inline void attention_tile(Plan plan, const bf16* q, const bf16* kv, 
             cp_async_wait<0>();
             barrier();
             // out += P V.
-            for (int k = 0; k < 4; k++) {
-                unsigned a[4] = {pack_bf16(s[2 * k][0], s[2 * k][1]), pack_bf16(s[2 * k][2], s[2 * k][3]),
-                                 pack_bf16(s[2 * k + 1][0], s[2 * k + 1][1]), pack_bf16(s[2 * k + 1][2], s[2 * k + 1][3])};
-                for (int n = 0; n < E / 8; n += 2) {
-                    unsigned b[4];
-                    ldmatrix_x4_transposed(b, shared_v + (k * 16 + (lane / 8 % 2) * 8 + lane % 8) * STRIDE + n * 8 + (lane / 16) * 8);
-                    mma_16816(sum[n], a, b);
-                    mma_16816(sum[n + 1], a, b + 2);
-                }
-            }
+            for (int k = 0; k < 4; k++) add_rows<E>(sum, s + 2 * k, shared_v + k * 16 * STRIDE);
         }
     }
     // A tile without pieces still has its queries' copies under way.

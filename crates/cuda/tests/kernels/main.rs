@@ -13,17 +13,18 @@ use fgrpo_cuda::{Argument, Driver, Gpu, Memory, Shape};
 use poisoned::Poisoned;
 use std::sync::Arc;
 
+/// The emulator with threads in some order, or a GPU.
+fn device(order: u32) -> Arc<dyn Driver> {
+    if std::env::var("FGRPO_TEST_DEVICE").is_ok_and(|device| device == "cuda") {
+        Arc::new(Poisoned(Gpu::open(0, None).expect("a GPU")))
+    } else {
+        Arc::new(Emulated::new(order))
+    }
+}
+
 /// Runs a test three times, on the emulator in three orders of threads; all must give the same bits.
 fn in_every_order<T: PartialEq + std::fmt::Debug>(test: impl Fn(&Arc<dyn Driver>) -> T) -> T {
-    let gpu = std::env::var("FGRPO_TEST_DEVICE").is_ok_and(|device| device == "cuda");
-    let mut results = [0, 1, 7].map(|order| {
-        let driver: Arc<dyn Driver> = if gpu {
-            Arc::new(Poisoned(Gpu::open(0, None).expect("a GPU")))
-        } else {
-            Arc::new(Emulated::new(order))
-        };
-        Some(test(&driver))
-    });
+    let mut results = [0, 1, 7].map(|order| Some(test(&device(order))));
     assert_eq!(results[0], results[1], "the result depends on the order of threads");
     assert_eq!(results[0], results[2], "the result depends on the order of threads");
     results[0].take().expect("it ran")

@@ -8,7 +8,7 @@ use crate::executor::Rows;
 use crate::segments::{AttentionPlan, Chunk, Piece};
 
 /// Queries, or keys, of a tile of attention's plan.
-const TILE: usize = 64;
+pub(super) const TILE: usize = 64;
 /// The bit of a causal piece, whose queries see keys only up to their own row.
 const CAUSAL: u32 = 1 << 31;
 /// Keys of an item of decoding.

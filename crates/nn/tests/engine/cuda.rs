@@ -233,6 +233,37 @@ fn in_bf16_weights_stay_exact_and_steps_agree_to_the_rounding_of_16_bits() {
 }
 
 #[test]
+fn in_bf16_gradients_through_tensor_cores_are_those_of_f32_to_the_rounding_of_16_bits() {
+    let (_, config) = configs().swap_remove(1);
+    for (head_dim, num_attention_heads) in [(64, 4), (128, 2)] {
+        let config = fgrpo_nn::config::Config {
+            head_dim,
+            num_attention_heads,
+            num_key_value_heads: 2,
+            num_hidden_layers: 2,
+            ..config.clone()
+        };
+        // Trees with segments of up to 30 tokens: several tiles of attention.
+        let batch = forest(&mut Numbers::new(31), config.vocab_size, 3, 4, 30);
+        let [exact, half] = [CPU, GPU_BF16].map(|device| {
+            let mut engine = engine_on(&config, 17, &device);
+            engine
+                .accumulate(&batch, 1.0, &|indices, _, _, dlogp, _| {
+                    indices.iter().zip(dlogp).for_each(|(&index, d)| *d = (index % 7) as f32 - 3.0);
+                })
+                .unwrap();
+            let own = |(name, _, values): fgrpo_nn::NamedTensor<'_>| (name.to_owned(), values.into_owned());
+            engine.gradients().map(own).collect::<Vec<_>>()
+        });
+        for ((name, exact), (_, half)) in exact.iter().zip(&half) {
+            let norm = |x: &mut dyn Iterator<Item = f32>| x.map(|v| f64::from(v).powi(2)).sum::<f64>().sqrt();
+            let off = norm(&mut exact.iter().zip(half).map(|(a, b)| a - b)) / norm(&mut exact.iter().copied());
+            assert!(off < 0.03, "heads of {head_dim}: {name}: {off} of its norm off");
+        }
+    }
+}
+
+#[test]
 fn in_bf16_a_resumed_engine_goes_on_bit_for_bit_and_its_adapter_comes_off() {
     let (_, config) = configs().swap_remove(0);
     let mut gpu = engine_on(&config, 6, &GPU_BF16);

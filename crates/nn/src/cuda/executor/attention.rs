@@ -3,11 +3,35 @@
 use fgrpo_cuda::{Argument, Shape};
 
 use super::super::buffer::Buffer;
-use super::super::lists::{Lists, Plan};
+use super::super::lists::{Lists, Plan, TILE};
 use super::super::stream::Purpose;
 use super::{CudaExecutor, FULL, args, kernel, warp_shape};
 use crate::engine::Precision;
 use crate::executor::{Heads, Rows};
+
+/// The kernels on tensor cores for one size of heads.
+struct TensorCores {
+    forward: &'static str,
+    dq: &'static str,
+    dkv: &'static str,
+}
+
+/// The kernels on tensor cores, for the precision and the sizes that have them.
+fn on_tensor_cores(precision: Precision, size: usize) -> Option<TensorCores> {
+    let (forward, dq, dkv) = match (precision, size) {
+        (Precision::Bf16, 64) => ("attention_bf16_64", "attention_dq_bf16_64", "attention_dkv_bf16_64"),
+        (Precision::Bf16, 128) => ("attention_bf16_128", "attention_dq_bf16_128", "attention_dkv_bf16_128"),
+        _ => return None,
+    };
+    Some(TensorCores { forward, dq, dkv })
+}
+
+/// A block per tile of [`TILE`] rows and head, with `held` tiles of heads of this size and `more` bytes in shared memory. Rows of a tile are 8
+/// numbers longer there, so that reading them meets no memory bank twice.
+fn tile_shape(rows: usize, heads: usize, held: usize, size: usize, more: usize) -> Shape {
+    let shared = (held * TILE * (size + 8) * 2 + more) as u32;
+    Shape { grid: [rows.div_ceil(TILE) as u32, heads as u32, 1], threads: 128, shared }
+}
 
 impl CudaExecutor {
     fn attention_arguments(lists: &Lists, plan: &Plan) -> [Argument; 3] {
@@ -31,16 +55,10 @@ impl CudaExecutor {
         let sizes = [queries, keys, size, count].map(|n| Argument::U32(n as u32));
         let [heads, key_heads, size_, count_] = sizes;
         let scale = 1.0 / (size as f32).sqrt();
-        let on_tensor_cores = match (self.precision, size) {
-            (Precision::Bf16, 64) => Some("attention_bf16_64"),
-            (Precision::Bf16, 128) => Some("attention_bf16_128"),
-            _ => None,
-        };
-        if let Some(kernel) = on_tensor_cores {
-            let grid = [plan.by_query.first.len as u32 - 1, queries as u32, 1];
-            let shape = Shape { grid, threads: 128, shared: 3 * 64 * (size as u32 + 8) * 2 };
+        if let Some(kernels) = on_tensor_cores(self.precision, size) {
+            let shape = tile_shape(count, queries, 3, size, 0);
             let arguments = args![rows, first, pieces, q, kv, &*out, &*lse, heads, key_heads, count_, scale];
-            return self.stream.launch(kernel, shape, arguments);
+            return self.stream.launch(kernels.forward, shape, arguments);
         }
         self.stream.launch(
             kernel!(self.precision, "attention"),
@@ -75,13 +93,29 @@ impl CudaExecutor {
         let scale = 1.0 / (size as f32).sqrt();
         let [h, k, e] = [heads.queries, heads.keys, size].map(|n| n as u32);
         let [at, first, pieces] = Self::attention_arguments(lists, &plan);
+        let [first_by_key, pieces_by_key] =
+            [plan.by_key.first, plan.by_key.pieces].map(|list| Argument::from(lists.words.at(list, 0)));
+        if let Some(kernels) = on_tensor_cores(self.precision, size) {
+            self.stream.launch(
+                kernels.dq,
+                tile_shape(count, heads.queries, 4, size, 0),
+                args![at, first, pieces, q, kv, lse, &self.delta, dout, &*dq, h, k, count as u32, scale],
+            );
+            let (first, pieces) = (first_by_key, pieces_by_key);
+            // lse, delta and the last key of each query.
+            let more = 3 * TILE * 4;
+            return self.stream.launch(
+                kernels.dkv,
+                tile_shape(keys, heads.keys, 4, size, more),
+                args![at, first, pieces, q, kv, lse, &self.delta, dout, &*dkv, h, k, keys as u32, scale],
+            );
+        }
         self.stream.launch(
             kernel!(self.precision, "attention_dq"),
             warp_shape(each),
             args![at, first, pieces, q, kv, lse, &self.delta, dout, &*dq, h, k, e, count as u32, scale],
         );
-        let [first, pieces] =
-            [plan.by_key.first, plan.by_key.pieces].map(|list| Argument::from(lists.words.at(list, 0)));
+        let (first, pieces) = (first_by_key, pieces_by_key);
         self.stream.launch(
             kernel!(self.precision, "attention_dkv"),
             warp_shape(keys * heads.keys),

@@ -55,7 +55,10 @@ fn main() {
         };
         let work = 2.0 * (size as f64).powi(3);
         let library = seconds(&driver, || driver.product(&product).expect("a product"));
-        let ours = seconds(&driver, || product.launch(driver.as_ref()).expect("a product"));
+        let ours = seconds(&driver, || {
+            let ours = product.launch();
+            driver.launch(ours.kernel, ours.shape, &ours.arguments).expect("a product");
+        });
         println!(
             "{{\"what\": \"product\", \"numbers\": \"{name}\", \"size\": {size}, \"flops\": {:.3e}, \"flops_of_our_kernel\": {:.3e}}}",
             work / library,

@@ -1,8 +1,10 @@
-//! The kernels on this machine's CPU. Launches wait in a queue until something is read, as on a GPU, so a host that forgets to synchronise reads
-//! poison. Fresh memory is poisoned, and the pages before and after every allocation are inaccessible.
+//! The kernels on this machine's CPU. Work waits in its queue until something is read, as on a GPU, so a host that forgets to synchronise reads
+//! poison. The queues take turns at running as far as they can, so one that doesn't wait for another is found. Fresh memory is poisoned, and the pages before and after every allocation are inaccessible.
 
-use crate::launch::{Address, Argument, Driver, Error, Limits, Shape};
+use crate::driver::{Driver, Queue};
+use crate::launch::{Address, Argument, Error, Launch, Limits, Shape};
 use crate::product::Product;
+use std::collections::{HashMap, VecDeque};
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -35,11 +37,33 @@ unsafe extern "C" {
 
 /// An entry of the queue.
 enum Work {
-    Write { to: Address, bytes: Vec<u8> },
-    Copy { from: Address, to: Address, bytes: usize },
-    Zero { at: Address, bytes: usize },
-    Launch { kernel: &'static Entry, shape: Shape, arguments: Vec<Argument> },
-    Free { at: Address, bytes: usize },
+    Write {
+        to: Address,
+        bytes: Vec<u8>,
+    },
+    Copy {
+        from: Address,
+        to: Address,
+        bytes: usize,
+    },
+    Zero {
+        at: Address,
+        bytes: usize,
+    },
+    Launch {
+        kernel: &'static Entry,
+        shape: Shape,
+        arguments: Vec<Argument>,
+    },
+    Free {
+        at: Address,
+        bytes: usize,
+    },
+    /// Until so much work of a queue is done.
+    Wait {
+        queue: Queue,
+        until: u64,
+    },
 }
 
 /// The emulator as a device.
@@ -53,11 +77,31 @@ pub struct Emulated {
     used: AtomicUsize,
 }
 
-/// Submitted work that has not run yet, and the first failure.
+/// One queue: work that has not run yet, and how much was submitted and done.
+#[derive(Default)]
+struct Line {
+    work: VecDeque<Work>,
+    submitted: u64,
+    done: u64,
+}
+
+/// The queues, and the first failure.
 #[derive(Default)]
 struct Pending {
-    queue: Vec<Work>,
+    lines: [Line; Queue::ALL.len()],
+    /// By number: a queue, and the work submitted to it when it was marked.
+    events: HashMap<usize, (Queue, u64)>,
+    /// How often the queues have run, which decides which runs first.
+    turns: u64,
     failure: Option<Error>,
+}
+
+impl Pending {
+    fn submit(&mut self, queue: Queue, work: Work) {
+        let line = &mut self.lines[queue as usize];
+        line.submitted += 1;
+        line.work.push_back(work);
+    }
 }
 
 impl std::fmt::Debug for Emulated {
@@ -83,7 +127,44 @@ impl Emulated {
     }
 
     fn queue(&self, work: Work) {
-        self.work().queue.push(work);
+        self.work().submit(Queue::Compute, work);
+    }
+
+    /// Runs a queue until so much of its work is done, and of the others what it waits for.
+    fn advance(&self, pending: &mut Pending, queue: Queue, until: u64) {
+        while pending.lines[queue as usize].done < until {
+            let work = pending.lines[queue as usize].work.pop_front().expect("work that was submitted");
+            match work {
+                Work::Wait { queue: other, until } => self.advance(pending, other, until),
+                // SAFETY: the address and size of an allocation that nobody uses any more.
+                Work::Free { at, bytes } => unsafe { fgrpo_emulator_free(at.0 as *mut c_void, bytes) },
+                _ if pending.failure.is_some() => {}
+                work => pending.failure = self.perform(work).err(),
+            }
+            pending.lines[queue as usize].done += 1;
+        }
+    }
+
+    fn perform(&self, work: Work) -> Result<(), Error> {
+        match work {
+            Work::Write { to, bytes } => {
+                // SAFETY: as in `read`.
+                unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to.0 as *mut u8, bytes.len()) };
+            }
+            Work::Copy { from, to, bytes } => {
+                let apart = from.0 + bytes as u64 <= to.0 || to.0 + bytes as u64 <= from.0;
+                assert!(apart, "a copy of {bytes} bytes from {from:?} to {to:?} overlaps");
+                // SAFETY: both places hold that many bytes, and they are apart.
+                unsafe { std::ptr::copy_nonoverlapping(from.0 as *const u8, to.0 as *mut u8, bytes) };
+            }
+            Work::Zero { at, bytes } => {
+                // SAFETY: the place holds that many bytes.
+                unsafe { std::ptr::write_bytes(at.0 as *mut u8, 0, bytes) };
+            }
+            Work::Launch { kernel, shape, arguments } => return self.run(kernel, &shape, &arguments),
+            Work::Free { .. } | Work::Wait { .. } => unreachable!("done by `advance`"),
+        }
+        Ok(())
     }
 
     /// Number of kernels run so far.
@@ -193,7 +274,8 @@ impl Driver for Emulated {
 
     fn product(&self, product: &Product) -> Result<(), Error> {
         product.check()?;
-        product.launch(self)
+        let Launch { kernel, shape, arguments } = product.launch();
+        self.launch(kernel, shape, &arguments)
     }
 
     fn launch(&self, kernel: &'static str, shape: Shape, arguments: &[Argument]) -> Result<(), Error> {
@@ -211,37 +293,50 @@ impl Driver for Emulated {
         Ok(())
     }
 
+    fn allocate_host(&self, bytes: usize) -> Result<Address, Error> {
+        // SAFETY: it returns fresh memory or null.
+        let at = unsafe { fgrpo_emulator_allocate(bytes) };
+        if at.is_null() {
+            return Err(Error::OutOfHostMemory { wanted: bytes, why: "the emulator has none".to_owned() });
+        }
+        Ok(Address(at as u64))
+    }
+
+    fn free_host(&self, at: Address, bytes: usize) {
+        // SAFETY: the address and size of an allocation that nobody uses any more.
+        unsafe { fgrpo_emulator_free(at.0 as *mut c_void, bytes) };
+    }
+
+    fn transfer(&self, queue: Queue, from: Address, to: Address, bytes: usize) -> Result<(), Error> {
+        self.work().submit(queue, Work::Copy { from, to, bytes });
+        Ok(())
+    }
+
+    fn record(&self, queue: Queue, event: usize) -> Result<(), Error> {
+        let mut pending = self.work();
+        let submitted = pending.lines[queue as usize].submitted;
+        pending.events.insert(event, (queue, submitted));
+        Ok(())
+    }
+
+    fn wait(&self, queue: Queue, event: usize) -> Result<(), Error> {
+        let mut pending = self.work();
+        if let Some(&(other, until)) = pending.events.get(&event) {
+            pending.submit(queue, Work::Wait { queue: other, until });
+        }
+        Ok(())
+    }
+
     fn synchronize(&self) -> Result<(), Error> {
         let mut pending = self.work();
-        for work in std::mem::take(&mut pending.queue) {
-            if let Work::Free { at, bytes } = work {
-                // SAFETY: the address and size of an allocation that nobody uses any more.
-                unsafe { fgrpo_emulator_free(at.0 as *mut c_void, bytes) };
-                continue;
-            }
-            if pending.failure.is_some() {
-                continue;
-            }
-            match work {
-                Work::Write { to, bytes } => {
-                    // SAFETY: as in `read`.
-                    unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to.0 as *mut u8, bytes.len()) };
-                }
-                Work::Copy { from, to, bytes } => {
-                    let apart = from.0 + bytes as u64 <= to.0 || to.0 + bytes as u64 <= from.0;
-                    assert!(apart, "a copy of {bytes} bytes from {from:?} to {to:?} overlaps");
-                    // SAFETY: both places hold that many bytes, and they are apart.
-                    unsafe { std::ptr::copy_nonoverlapping(from.0 as *const u8, to.0 as *mut u8, bytes) };
-                }
-                Work::Zero { at, bytes } => {
-                    // SAFETY: the place holds that many bytes.
-                    unsafe { std::ptr::write_bytes(at.0 as *mut u8, 0, bytes) };
-                }
-                Work::Launch { kernel, shape, arguments } => {
-                    pending.failure = self.run(kernel, &shape, &arguments).err();
-                }
-                Work::Free { .. } => unreachable!("done above"),
-            }
+        pending.turns += 1;
+        // Each queue is the first at some time: it then runs before all that it doesn't wait for.
+        let turn = pending.turns.wrapping_add(u64::from(self.order));
+        let first = (turn.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) % 3;
+        for next in 0..3 {
+            let queue = Queue::ALL[(first as usize + next) % 3];
+            let until = pending.lines[queue as usize].submitted;
+            self.advance(&mut pending, queue, until);
         }
         // As on a GPU, a failure is found when somebody waits, and stays.
         pending.failure.clone().map_or(Ok(()), Err)

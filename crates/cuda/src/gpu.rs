@@ -1,11 +1,13 @@
 //! An NVIDIA GPU through its driver, which is loaded at run time.
 
 use crate::blas::Blas;
-use crate::launch::{Address, Argument, Driver, Error, Limits, Shape};
+use crate::driver::{Driver, Queue};
+use crate::launch::{Address, Argument, Error, Launch, Limits, Shape};
 use crate::product::Product;
 use cudarc::driver::{result, sys};
 use std::cell::Cell;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::ffi::{CString, c_void};
 use std::sync::{Mutex, PoisonError};
 
@@ -120,11 +122,16 @@ fn failed(call: &str, error: result::DriverError) -> Error {
     Error::Failed { call: call.to_owned(), why: words(error) }
 }
 
-/// One GPU, its context, and a stream on which all work runs in order.
+/// One GPU, its context, and a stream for each queue.
 pub struct Gpu {
     device: sys::CUdevice,
     context: sys::CUcontext,
     stream: sys::CUstream,
+    /// Of copies from and to the host.
+    upload: sys::CUstream,
+    download: sys::CUstream,
+    /// By number; made when they are first recorded.
+    events: Mutex<HashMap<usize, sys::CUevent>>,
     module: sys::CUmodule,
     functions: Mutex<HashMap<&'static str, sys::CUfunction>>,
     /// cuBLASLt, if it is found.
@@ -162,8 +169,11 @@ impl Gpu {
         unsafe {
             let context = result::primary_ctx::retain(device).map_err(|e| failed("making a context", e))?;
             result::ctx::set_current(context).map_err(|e| failed("making the context current", e))?;
-            let stream = result::stream::create(result::stream::StreamKind::NonBlocking)
-                .map_err(|e| failed("making a stream", e))?;
+            let stream = || {
+                result::stream::create(result::stream::StreamKind::NonBlocking)
+                    .map_err(|e| failed("making a stream", e))
+            };
+            let (stream, upload, download) = (stream()?, stream()?, stream()?);
             let module = result::module::load_data(ptx.as_ptr().cast::<c_void>())
                 .map_err(|e| failed("loading the kernels", e))?;
             let shared = result::device::get_attribute(
@@ -173,7 +183,8 @@ impl Gpu {
             .map_err(|e| failed("asking for its shared memory", e))?;
             let limits = Limits { threads: 1024, shared: shared as u32 };
             let blas = Blas::open(gpu.capability)?;
-            Ok(Self { device, context, stream, module, functions: Mutex::default(), blas, limits })
+            let (events, functions) = Default::default();
+            Ok(Self { device, context, stream, upload, download, events, module, functions, blas, limits })
         }
     }
 
@@ -186,6 +197,14 @@ impl Gpu {
             CURRENT.set(self.context);
         }
         Ok(())
+    }
+
+    fn stream(&self, queue: Queue) -> sys::CUstream {
+        match queue {
+            Queue::Compute => self.stream,
+            Queue::Upload => self.upload,
+            Queue::Download => self.download,
+        }
     }
 
     fn function(&self, kernel: &'static str) -> Result<sys::CUfunction, Error> {
@@ -278,7 +297,10 @@ impl Driver for Gpu {
                 self.enter()?;
                 blas.product(product, self.stream)
             }
-            None => product.launch(self),
+            None => {
+                let Launch { kernel, shape, arguments } = product.launch();
+                self.launch(kernel, shape, &arguments)
+            }
         }
     }
 
@@ -303,10 +325,62 @@ impl Driver for Gpu {
         .map_err(|e| failed(kernel, e))
     }
 
+    fn allocate_host(&self, bytes: usize) -> Result<Address, Error> {
+        self.enter()?;
+        // SAFETY: the context is current on this thread.
+        match unsafe { result::malloc_host(bytes.max(1), 0) } {
+            Ok(at) => Ok(Address(at as u64)),
+            Err(e) => Err(Error::OutOfHostMemory { wanted: bytes, why: words(e) }),
+        }
+    }
+
+    fn free_host(&self, at: Address, _bytes: usize) {
+        if self.enter().is_ok() {
+            // SAFETY: an address that `allocate_host` gave, which no work uses any more.
+            let _ = unsafe { result::free_host(at.0 as *mut c_void) };
+        }
+    }
+
+    fn transfer(&self, queue: Queue, from: Address, to: Address, bytes: usize) -> Result<(), Error> {
+        self.enter()?;
+        // SAFETY: the caller's places hold that many bytes; addresses of host and device are of one space.
+        unsafe { sys::cuMemcpyAsync(to.0, from.0, bytes, self.stream(queue)) }
+            .result()
+            .map_err(|e| failed("copying between host and device", e))
+    }
+
+    fn record(&self, queue: Queue, event: usize) -> Result<(), Error> {
+        self.enter()?;
+        let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        let event = match events.entry(event) {
+            Entry::Occupied(made) => *made.get(),
+            Entry::Vacant(place) => {
+                let kind = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING;
+                *place.insert(result::event::create(kind).map_err(|e| failed("making an event", e))?)
+            }
+        };
+        // SAFETY: event and stream are this GPU's.
+        unsafe { result::event::record(event, self.stream(queue)) }.map_err(|e| failed("marking a stream", e))
+    }
+
+    fn wait(&self, queue: Queue, event: usize) -> Result<(), Error> {
+        self.enter()?;
+        let events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(&event) = events.get(&event) else { return Ok(()) };
+        let how = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
+        // SAFETY: event and stream are this GPU's.
+        unsafe { result::stream::wait_event(self.stream(queue), event, how) }
+            .map_err(|e| failed("making a stream wait", e))
+    }
+
     fn synchronize(&self) -> Result<(), Error> {
         self.enter()?;
-        // SAFETY: the stream is this GPU's.
-        unsafe { result::stream::synchronize(self.stream) }.map_err(|e| failed("waiting for the device", e))
+        for queue in Queue::ALL {
+            // SAFETY: the stream is this GPU's.
+            unsafe { result::stream::synchronize(self.stream(queue)) }
+                .map_err(|e| failed("waiting for the device", e))?;
+        }
+        Ok(())
     }
 }
 
@@ -317,10 +391,17 @@ impl Drop for Gpu {
         }
         // SAFETY: everything was made by `open`; nothing uses it any more.
         unsafe {
-            let _ = result::stream::synchronize(self.stream);
+            for queue in Queue::ALL {
+                let _ = result::stream::synchronize(self.stream(queue));
+            }
             self.blas = None;
             let _ = result::module::unload(self.module);
-            let _ = result::stream::destroy(self.stream);
+            for event in self.events.get_mut().unwrap_or_else(PoisonError::into_inner).values() {
+                let _ = result::event::destroy(*event);
+            }
+            for queue in Queue::ALL {
+                let _ = result::stream::destroy(self.stream(queue));
+            }
             let _ = result::primary_ctx::release(self.device);
         }
         CURRENT.set(std::ptr::null_mut());

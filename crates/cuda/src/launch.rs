@@ -1,8 +1,4 @@
-//! The interface of a driver: memory, copies, launches. Work runs in submission order; only reads and [`Driver::synchronize`] wait for it.
-
-use crate::product::Product;
-use std::marker::PhantomData;
-use std::sync::Arc;
+//! What every driver is asked with: addresses, a kernel's arguments and shape, and what can go wrong.
 
 /// What can go wrong on a device.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -28,6 +24,14 @@ pub enum Error {
         /// Total bytes of the device.
         total: usize,
     },
+    /// The host has too little memory that the device can copy from.
+    #[error("CUDA: out of host memory: {wanted} bytes wanted that the device can copy from: {why}")]
+    OutOfHostMemory {
+        /// Bytes requested.
+        wanted: usize,
+        /// The message of the driver.
+        why: String,
+    },
     /// A launch that no device can run.
     #[error("CUDA: launch of {kernel}: {why}")]
     Launch {
@@ -38,7 +42,7 @@ pub enum Error {
     },
 }
 
-/// An address in a device's memory.
+/// An address in a device's memory, or in page-locked memory of the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Address(pub u64);
 
@@ -95,12 +99,6 @@ macro_rules! argument {
 }
 argument!(u32 => U32, u64 => U64, f32 => F32, Address => Address);
 
-impl<T: Copy> From<&Memory<T>> for Argument {
-    fn from(memory: &Memory<T>) -> Self {
-        Argument::Address(memory.address())
-    }
-}
-
 /// The number of blocks, the threads per block, and the shared memory per block in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
@@ -154,180 +152,13 @@ pub struct Limits {
     pub shared: u32,
 }
 
-/// A device that runs kernels. Any thread may submit work; it runs in submission order.
-pub trait Driver: Send + Sync + std::fmt::Debug {
-    /// The limits of a block on this device.
-    fn limits(&self) -> Limits;
-
-    /// Free and total memory in bytes.
-    ///
-    /// # Errors
-    /// As reported by the driver.
-    fn memory(&self) -> Result<(usize, usize), Error>;
-
-    /// Allocates `bytes` bytes with unspecified content.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`], with the free memory.
-    fn allocate(&self, bytes: usize) -> Result<Address, Error>;
-
-    /// Frees memory. Work that was submitted before may still use it.
-    fn free(&self, at: Address, bytes: usize);
-
-    /// Copies to the device, in order with launches.
-    ///
-    /// # Errors
-    /// As reported by the driver.
-    fn write(&self, to: Address, from: &[u8]) -> Result<(), Error>;
-
-    /// Waits for all work and copies from the device.
-    ///
-    /// # Errors
-    /// As reported by the driver, including a kernel's failure.
-    fn read(&self, from: Address, to: &mut [u8]) -> Result<(), Error>;
-
-    /// Copies `bytes` bytes within the device; the two ranges must not overlap.
-    ///
-    /// # Errors
-    /// As reported by the driver.
-    fn copy(&self, from: Address, to: Address, bytes: usize) -> Result<(), Error>;
-
-    /// Sets `bytes` bytes to 0.
-    ///
-    /// # Errors
-    /// As reported by the driver.
-    fn zero(&self, at: Address, bytes: usize) -> Result<(), Error>;
-
-    /// A matrix product, by the device's library or by our kernel.
-    ///
-    /// # Errors
-    /// For operands that the library would refuse, and as reported by the driver.
-    fn product(&self, product: &Product) -> Result<(), Error>;
-
-    /// Launches a kernel.
-    ///
-    /// # Errors
-    /// For an unknown kernel, wrong arguments, or a shape that no device can run.
-    fn launch(&self, kernel: &'static str, shape: Shape, arguments: &[Argument]) -> Result<(), Error>;
-
-    /// Waits for all work.
-    ///
-    /// # Errors
-    /// A kernel's failure.
-    fn synchronize(&self) -> Result<(), Error>;
-}
-
-/// Numbers in a device's memory, which is freed on drop.
-pub struct Memory<T: Copy> {
-    driver: Arc<dyn Driver>,
-    at: Address,
-    len: usize,
-    numbers: PhantomData<T>,
-}
-
-impl<T: Copy> std::fmt::Debug for Memory<T> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Memory").field("at", &self.at).field("len", &self.len).finish()
-    }
-}
-
-impl<T: Copy> Memory<T> {
-    /// Allocates `len` numbers with unspecified content.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`].
-    pub fn new(driver: &Arc<dyn Driver>, len: usize) -> Result<Self, Error> {
-        let at = driver.allocate(len * size_of::<T>())?;
-        Ok(Self { driver: Arc::clone(driver), at, len, numbers: PhantomData })
-    }
-
-    /// Copies the numbers of a slice to the device.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`], or as reported by the driver.
-    pub fn from(driver: &Arc<dyn Driver>, values: &[T]) -> Result<Self, Error> {
-        let memory = Self::new(driver, values.len())?;
-        driver.write(memory.at, bytes_of(values))?;
-        Ok(memory)
-    }
-
-    /// Its address.
-    pub fn address(&self) -> Address {
-        self.at
-    }
-
-    /// The address of number `index`.
-    ///
-    /// # Panics
-    /// If it is beyond the end.
-    pub fn at(&self, index: usize) -> Address {
-        assert!(index <= self.len, "number {index} of {}", self.len);
-        self.at.plus(index * size_of::<T>())
-    }
-
-    /// Overwrites the numbers from `first` on.
-    ///
-    /// # Errors
-    /// As reported by the driver.
-    ///
-    /// # Panics
-    /// If they don't fit.
-    pub fn write(&self, first: usize, values: &[T]) -> Result<(), Error> {
-        assert!(
-            first + values.len() <= self.len,
-            "{} numbers from {first}, room for {}",
-            values.len(),
-            self.len
-        );
-        self.driver.write(self.at(first), bytes_of(values))
-    }
-
-    /// Reads the numbers from `first` on, after all work submitted so far.
-    ///
-    /// # Errors
-    /// As reported by the driver, including a kernel's failure.
-    ///
-    /// # Panics
-    /// If there are fewer.
-    pub fn read_into(&self, first: usize, to: &mut [T]) -> Result<(), Error> {
-        assert!(first + to.len() <= self.len, "{} numbers from {first} of {}", to.len(), self.len);
-        let bytes = size_of_val(to);
-        // SAFETY: the slice covers exactly these numbers, which are plain data for every T used here.
-        let view = unsafe { std::slice::from_raw_parts_mut(to.as_mut_ptr().cast::<u8>(), bytes) };
-        self.driver.read(self.at(first), view)
-    }
-
-    /// The number of elements.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether it is empty.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// Reads all numbers, after all work submitted so far.
-    ///
-    /// # Errors
-    /// As reported by the driver, including a kernel's failure.
-    pub fn read(&self) -> Result<Vec<T>, Error>
-    where
-        T: Default,
-    {
-        let mut values = vec![T::default(); self.len];
-        self.read_into(0, &mut values)?;
-        Ok(values)
-    }
-}
-
-impl<T: Copy> Drop for Memory<T> {
-    fn drop(&mut self) {
-        self.driver.free(self.at, self.len * size_of::<T>());
-    }
-}
-
-fn bytes_of<T: Copy>(values: &[T]) -> &[u8] {
-    // SAFETY: plain data may be read as bytes; the length is the slice's own.
-    unsafe { std::slice::from_raw_parts(values.as_ptr().cast::<u8>(), size_of_val(values)) }
+/// A kernel with its shape and arguments.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Launch {
+    /// The kernel's name.
+    pub kernel: &'static str,
+    /// Its blocks.
+    pub shape: Shape,
+    /// Its arguments, in order.
+    pub arguments: Vec<Argument>,
 }

@@ -7,12 +7,16 @@
 //! This crate doesn't know the decoder: `fgrpo-nn` builds its operations from these launches.
 
 mod blas;
+mod driver;
 #[cfg(feature = "emulator")]
 pub mod emulated;
 pub mod gpu;
 mod launch;
+mod memory;
 mod product;
 
+pub use driver::{Driver, Queue};
 pub use gpu::{Found, Gpu, find, probe};
-pub use launch::{Address, Argument, Driver, Error, Limits, Memory, Shape};
+pub use launch::{Address, Argument, Error, Launch, Limits, Shape};
+pub use memory::{Memory, Pinned};
 pub use product::{Matrix, Numbers, Product};

@@ -1,6 +1,6 @@
 //! Matrix products: the memory layout of operands, and our kernel, which is used if the device's library is not found.
 
-use crate::launch::{Address, Argument, Driver, Error, Shape};
+use crate::launch::{Address, Argument, Error, Launch, Shape};
 
 /// A row-major matrix whose rows are `stride` numbers apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,11 +115,8 @@ impl Product {
         Ok(())
     }
 
-    /// Computes the product by our kernel.
-    ///
-    /// # Errors
-    /// As reported by the driver.
-    pub fn launch(&self, driver: &dyn Driver) -> Result<(), Error> {
+    /// The product by our kernel.
+    pub fn launch(&self) -> Launch {
         let kernel = match self.numbers {
             Numbers::F32 => "product_f32",
             Numbers::Bf16 => "product_bf16",
@@ -132,7 +129,7 @@ impl Product {
         let ([am, ak], [bk, bn]) = (strides(self.a), strides(self.b));
         let (rows, columns) = (self.m.div_ceil(64) as u32, self.n.div_ceil(64) as u32);
         let shape = Shape { grid: [columns, rows, 1], threads: 256, shared: 2 * 16 * 65 * 4 };
-        let arguments = [
+        let arguments = vec![
             self.a.at.into(),
             am,
             ak,
@@ -147,6 +144,6 @@ impl Product {
             self.alpha.into(),
             u32::from(self.add).into(),
         ];
-        driver.launch(kernel, shape, &arguments)
+        Launch { kernel, shape, arguments }
     }
 }

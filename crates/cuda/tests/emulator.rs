@@ -1,7 +1,7 @@
 //! The emulator finds mistakes that don't show on a GPU.
 
 use fgrpo_cuda::emulated::Emulated;
-use fgrpo_cuda::{Argument, Driver, Error, Memory, Shape};
+use fgrpo_cuda::{Argument, Driver, Error, Memory, Pinned, Queue, Shape};
 use std::sync::Arc;
 
 fn device(order: u32) -> Arc<dyn Driver> {
@@ -39,6 +39,35 @@ fn a_copy_that_nobody_waited_for_is_poison() {
     let out = Memory::<f32>::new(&driver, 32).unwrap();
     run(&driver, "fault_missing_wait", 32, 512, &[(&input).into(), (&out).into()]).unwrap();
     assert!(out.read().unwrap().iter().all(|v| v.is_nan()));
+}
+
+#[test]
+fn a_queue_that_does_not_wait_for_another_is_found() {
+    // Up, a kernel, down: without one of the waits some turn has another result.
+    for missing in [None, Some(Queue::Compute), Some(Queue::Download)] {
+        let driver = device(0);
+        let (from, to) =
+            (Memory::from(&driver, &[0.0f32; 32]).unwrap(), Memory::from(&driver, &[0.0f32; 32]).unwrap());
+        let row = Memory::from(&driver, &[0u32]).unwrap();
+        let mut host = Pinned::<f32>::new(&driver, 64).unwrap();
+        let turns = (1..=12).map(|turn| {
+            host.write(0, &[turn as f32; 32]).unwrap();
+            host.upload(0, 32, from.address()).unwrap();
+            driver.record(Queue::Upload, 0).unwrap();
+            if missing != Some(Queue::Compute) {
+                driver.wait(Queue::Compute, 0).unwrap();
+            }
+            let arguments = [(&from).into(), (&row).into(), (&to).into(), 32u32.into()];
+            driver.launch("gather_f32", Shape::of(1, 32, 0), &arguments).unwrap();
+            driver.record(Queue::Compute, 1).unwrap();
+            if missing != Some(Queue::Download) {
+                driver.wait(Queue::Download, 1).unwrap();
+            }
+            host.download(to.address(), 32, 32).unwrap();
+            host.read().unwrap()[32..] == [turn as f32; 32]
+        });
+        assert_eq!(turns.collect::<Vec<_>>().contains(&false), missing.is_some(), "without {missing:?}");
+    }
 }
 
 #[test]

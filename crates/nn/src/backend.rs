@@ -79,6 +79,9 @@ pub(crate) trait Backend: Sized {
     /// Whether generation may copy the weights into another layout.
     fn set_decode_copies(&mut self, wanted: bool);
 
+    /// Whether the moments are kept in host memory.
+    fn set_optimizer_offload(&mut self, wanted: bool);
+
     /// Overwrites a tensor.
     fn write(&mut self, store: Store, span: Span, values: &[f32]);
 

@@ -171,6 +171,10 @@ impl<D: Backend> EngineOn<D> {
         self.backend.set_decode_copies(wanted);
     }
 
+    pub(crate) fn set_optimizer_offload(&mut self, wanted: bool) {
+        self.backend.set_optimizer_offload(wanted);
+    }
+
     /// A tensor's numbers.
     pub(crate) fn read(&self, store: Store, span: Span) -> Cow<'_, [f32]> {
         self.backend.read(store, span)

@@ -14,6 +14,7 @@ use crate::cpu::memory::cache_bytes;
 use crate::cpu::product::{Into, View, team_product};
 use crate::cpu::{head, panels};
 use crate::cuda::executor::LOGITS;
+use crate::cuda::moments::staged_len;
 use crate::decoder::Keep;
 use crate::engine::{Precision, Products};
 use crate::generate::pages_needed;
@@ -35,6 +36,8 @@ pub struct Workload {
     pub checkpointing: bool,
     /// As given to [`Engine::set_decode_copies`](crate::Engine::set_decode_copies).
     pub decode_copies: bool,
+    /// As given to [`Engine::set_optimizer_offload`](crate::Engine::set_optimizer_offload).
+    pub optimizer_offload: bool,
     /// As given to [`Engine::adapt`](crate::Engine::adapt).
     pub lora: Option<LoraConfig>,
     /// Rows of the largest family of a training batch: a prompt and all its completions. An upper bound, without shared prefixes. 0: nothing is
@@ -65,8 +68,10 @@ pub struct Needs {
     pub decode_copies: u64,
     /// The gradient: one, or two with more than one thread.
     pub gradient: u64,
-    /// AdamW's two moments, and LoRA's factors.
+    /// AdamW's two moments, or the buffers through which those of host memory pass, and LoRA's factors.
     pub optimizer: u64,
+    /// AdamW's two moments in host memory.
+    pub offloaded: u64,
     /// Buffers of the executors and threads: what the forward pass keeps for the backward pass, and scratch.
     pub activations: u64,
     /// Keys and values.
@@ -140,22 +145,27 @@ impl Needs {
             _ => bytes(numbers),
         };
         let panels = if workload.gpu.is_some() { 0 } else { threads * panels::SCRATCH };
+        let moments = if training { 2 * trained } else { 0 };
+        let offload = workload.optimizer_offload && workload.gpu.is_some();
+        let staged = if training { staged_len(trained) } else { 0 };
         Needs {
             weights: bytes(layout.len),
             base_weights: bytes(base),
             decode_copies: bytes(copies),
             gradient: if training { bytes(trained * executors) } else { 0 },
-            optimizer: if training { bytes(2 * trained) } else { 0 }
+            optimizer: bytes(if offload { staged } else { moments })
                 + bytes(adapters.map_or(0, |adapters| adapters.len)),
+            offloaded: if offload { bytes(moments) } else { 0 },
             activations: of_activations(executors * buffers.iter().sum::<usize>())
                 + bytes(executors * scratch + panels + positions * config.head_dim),
             cache: of_activations(cache),
         }
     }
 
-    /// The total: from the second step on, everything is in memory while completions are generated.
+    /// The total of the device: from the second step on, everything is in memory while completions are generated.
     pub fn total(&self) -> u64 {
-        let Needs { weights, base_weights, decode_copies, gradient, optimizer, activations, cache } = *self;
+        let Needs { weights, base_weights, decode_copies, gradient, optimizer, activations, cache, .. } =
+            *self;
         weights + base_weights + decode_copies + gradient + optimizer + activations + cache
     }
 }
@@ -392,6 +402,7 @@ mod tests {
             chunk_tokens: 1024,
             checkpointing: false,
             decode_copies: true,
+            optimizer_offload: false,
             lora: None,
             family_tokens: 0,
             predicting_rows: 0,
@@ -412,5 +423,12 @@ mod tests {
         assert!(low.gradient * 10 < whole.gradient && low.optimizer * 5 < whole.optimizer);
         assert!(low.base_weights > whole.weights / 2 && low.base_weights < whole.weights);
         assert_eq!(low.activations, whole.activations);
+        // Moments in host memory leave a GPU 8 bytes per parameter, but for two buffers of a sixteenth each.
+        let gpu = Workload { gpu: Some(Precision::Bf16), ..Workload { lora: None, ..train } };
+        let (kept, offloaded) =
+            (Needs::of(&maze(), &gpu), Needs::of(&maze(), &Workload { optimizer_offload: true, ..gpu }));
+        assert_eq!((kept.offloaded, offloaded.offloaded), (0, kept.optimizer));
+        assert_eq!(offloaded.optimizer, kept.optimizer / 8);
+        assert_eq!(kept.total() - offloaded.total(), kept.optimizer - offloaded.optimizer);
     }
 }

@@ -76,6 +76,7 @@ fn workload(threads: usize, checkpointing: bool, lora: Option<LoraConfig>) -> Wo
         chunk_tokens: 1024,
         checkpointing,
         decode_copies: true,
+        optimizer_offload: false,
         lora,
         family_tokens: 250,
         predicting_rows: 50,

@@ -7,7 +7,7 @@ use crate::bad_input;
 use crate::failure::OrBadInput;
 use crate::io::input;
 use anyhow::Context;
-use fgrpo_nn::{Precision, Products};
+use fgrpo_nn::{Engine, Precision, Products};
 use ranges::{STEPS, THREADS, whole};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -141,6 +141,8 @@ pub struct ComputeConfig {
     pub checkpoint_activations: bool,
     /// Number type of weights and activations on a GPU.
     pub precision: Precision,
+    /// Keep AdamW's moments of a run on a GPU in host memory.
+    pub optimizer_offload: bool,
     /// Number format of matrix products on a CPU, in linear layers and the LM head. Bit-for-bit repeatability requires
     /// the same setting.
     pub products: Products,
@@ -162,6 +164,12 @@ impl ComputeConfig {
             (Products::F32, precision) => Some(precision.to_string()),
             (products, _) => Some(format!("{products} products")),
         }
+    }
+
+    /// Sets what an engine takes from here; before it loads an optimizer's state, which is then where it belongs.
+    pub fn apply(&self, engine: &mut Engine) {
+        engine.set_checkpointing(self.checkpoint_activations);
+        engine.set_optimizer_offload(self.optimizer_offload);
     }
 }
 

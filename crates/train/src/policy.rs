@@ -63,7 +63,7 @@ pub fn fresh(config: &Config, task: &dyn Task, device: &Device) -> anyhow::Resul
         let mut draws = seeds::adapter(config.start_seed()).stream();
         engine.adapt(&lora.engine(), &mut || draws.uniform())?;
     }
-    engine.set_checkpointing(config.compute.checkpoint_activations);
+    config.compute.apply(&mut engine);
     Ok(engine)
 }
 

@@ -163,9 +163,8 @@ pub fn stage(
     }
     checkpoint::remove_all(&run.file(CHECKPOINTS))?;
     // RL starts with a new optimizer, and loads the weights from the file in both cases.
-    let mut engine = checkpoint::read_policy(&cached, config, device, || policy::fresh(config, task, device))
+    let engine = checkpoint::read_policy(&cached, config, device, || policy::fresh(config, task, device))
         .with_context(|| format!("{} can't be used; remove it and it is made again", cached.display()))?;
-    engine.set_checkpointing(config.compute.checkpoint_activations);
     Ok(Some(engine))
 }
 

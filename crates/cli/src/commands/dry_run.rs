@@ -59,7 +59,10 @@ fn say_memory(config: &Config, memory: &Memory, device: DeviceName) {
     }
     let copies = if !on_gpu && config.threads() > 1 { "two copies, however many threads" } else { "" };
     say("gradient", engine.gradient, copies);
-    say("optimizer", engine.optimizer, "");
+    match engine.offloaded {
+        0 => say("optimizer", engine.optimizer, ""),
+        _ => say("optimizer", engine.optimizer, "buffers; the moments are in this machine's memory"),
+    }
     if memory.reference > 0 {
         say("reference", memory.reference, "the model that RL starts from, for the KL penalty");
     }
@@ -105,10 +108,14 @@ fn say_both_memories(memory: &Memory, device: DeviceName) {
     say!("{:<22}{:>12}  {note}", "GPU memory", bytes(needed));
     if room.is_ok_and(|room| needed > room) {
         say!(
-            "warning: this doesn't fit. Smaller: rollout.max_cached_tokens, update.micro_batch_tokens; compute.checkpoint_activations = true, compute.precision = \"bf16\", [lora]"
+            "warning: this doesn't fit. Smaller: rollout.max_cached_tokens, update.micro_batch_tokens; compute.checkpoint_activations = true, compute.optimizer_offload = true, compute.precision = \"bf16\", [lora]"
         );
     }
-    say!("{:<22}{:>12}  at most, of this machine", "memory", bytes(memory.on_host()));
+    let note = match memory.engine.offloaded {
+        0 => String::new(),
+        moments => format!("; of it {} for the moments, page-locked", bytes(moments)),
+    };
+    say!("{:<22}{:>12}  at most, of this machine{note}", "memory", bytes(memory.on_host()));
 }
 
 fn say_disk(config: &Config, disk: &Disk) {

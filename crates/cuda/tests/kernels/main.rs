@@ -9,7 +9,7 @@ mod poisoned;
 mod product;
 
 use fgrpo_cuda::emulated::Emulated;
-use fgrpo_cuda::{Argument, Driver, Gpu, Memory, Shape};
+use fgrpo_cuda::{Argument, Driver, Gpu, Memory, Pinned, Queue, Shape};
 use poisoned::Poisoned;
 use std::sync::Arc;
 

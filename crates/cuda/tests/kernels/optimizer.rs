@@ -110,3 +110,46 @@ fn squares_add_up_in_one_order() {
     let wanted: f64 = x.iter().map(|&v| f64::from(v) * f64::from(v)).sum();
     assert!((partial.iter().sum::<f64>() - wanted).abs() < 1e-12 * wanted);
 }
+
+#[test]
+fn numbers_of_the_host_go_there_and_back_while_the_device_computes() {
+    // Two device buffers for six parts: each comes, is gathered in reverse order, and leaves.
+    let (parts, len) = (6, 64usize);
+    let values = numbers(24, parts * len);
+    let found = in_every_order(|d| {
+        let reversed: Vec<u32> = (0..len as u32).rev().collect();
+        let reversed = memory(d, &reversed);
+        let (came, changed) = ([0; 2].map(|_| Memory::<f32>::new(d, len).unwrap()), [0; 2]);
+        let changed = changed.map(|_: i32| Memory::<f32>::new(d, len).unwrap());
+        let mut host = Pinned::<f32>::new(d, parts * len).unwrap();
+        assert!(host.read().unwrap().iter().all(|&v| v == 0.0));
+        host.write(0, &values).unwrap();
+        // Again and again, so that each queue is the first to run at some time.
+        for _ in 0..6 {
+            for part in 0..parts {
+                let slot = part % 2;
+                d.wait(Queue::Upload, 4 + slot).unwrap();
+                host.upload(part * len, len, came[slot].address()).unwrap();
+                d.record(Queue::Upload, slot).unwrap();
+                d.wait(Queue::Compute, slot).unwrap();
+                let arguments =
+                    [(&came[slot]).into(), (&reversed).into(), (&changed[slot]).into(), 1u32.into()];
+                launch(d, "gather_f32", Shape::of(len, 32, 0), &arguments);
+                d.record(Queue::Compute, 2 + slot).unwrap();
+                d.wait(Queue::Download, 2 + slot).unwrap();
+                host.download(changed[slot].address(), part * len, len).unwrap();
+                d.record(Queue::Download, 4 + slot).unwrap();
+            }
+            d.synchronize().unwrap();
+        }
+        // An odd number of times in all.
+        for part in 0..parts {
+            let (at, mut part) = (part * len, host.read().unwrap()[part * len..][..len].to_vec());
+            part.reverse();
+            host.write(at, &part).unwrap();
+        }
+        host.read().unwrap().to_vec()
+    });
+    let wanted: Vec<f32> = values.chunks(len).flat_map(|part| part.iter().rev().copied()).collect();
+    assert_eq!(found, wanted);
+}

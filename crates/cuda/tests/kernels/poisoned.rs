@@ -1,6 +1,6 @@
 //! A GPU with poisoned fresh memory, like the emulator's, which reveals a kernel that doesn't write all its results.
 
-use fgrpo_cuda::{Address, Argument, Driver, Error, Gpu, Limits, Product, Shape};
+use fgrpo_cuda::{Address, Argument, Driver, Error, Gpu, Limits, Product, Queue, Shape};
 
 #[derive(Debug)]
 pub(crate) struct Poisoned(pub(crate) Gpu);
@@ -46,6 +46,26 @@ impl Driver for Poisoned {
 
     fn launch(&self, kernel: &'static str, shape: Shape, arguments: &[Argument]) -> Result<(), Error> {
         self.0.launch(kernel, shape, arguments)
+    }
+
+    fn allocate_host(&self, bytes: usize) -> Result<Address, Error> {
+        self.0.allocate_host(bytes)
+    }
+
+    fn free_host(&self, at: Address, bytes: usize) {
+        self.0.free_host(at, bytes);
+    }
+
+    fn transfer(&self, queue: Queue, from: Address, to: Address, bytes: usize) -> Result<(), Error> {
+        self.0.transfer(queue, from, to, bytes)
+    }
+
+    fn record(&self, queue: Queue, event: usize) -> Result<(), Error> {
+        self.0.record(queue, event)
+    }
+
+    fn wait(&self, queue: Queue, event: usize) -> Result<(), Error> {
+        self.0.wait(queue, event)
     }
 
     fn synchronize(&self) -> Result<(), Error> {

@@ -31,7 +31,8 @@ fn products_of_matrices_and_their_transposes_replace_or_add() {
                 if by_library {
                     d.product(&product).unwrap();
                 } else {
-                    product.launch(d.as_ref()).unwrap();
+                    let ours = product.launch();
+                    d.launch(ours.kernel, ours.shape, &ours.arguments).unwrap();
                 }
                 mc.read().unwrap()
             });

@@ -285,6 +285,8 @@ impl Backend for CpuBackend {
         }
     }
 
+    fn set_optimizer_offload(&mut self, _: bool) {}
+
     fn set_decode_copies(&mut self, wanted: bool) {
         self.packed.wanted = wanted;
         self.packed.made = None;

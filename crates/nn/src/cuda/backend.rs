@@ -7,7 +7,9 @@ use fgrpo_cuda::{Argument, Driver, Memory, Numbers, Product, Shape};
 use rayon::prelude::*;
 
 use super::buffer::Buffer;
-use super::executor::{CudaExecutor, args, kernel};
+use super::executor::CudaExecutor;
+use super::launches::{args, kernel};
+use super::moments::Moments;
 use super::stream::{Purpose, Stream};
 use super::weights::Weights;
 use crate::adamw::AdamWStep;
@@ -46,8 +48,7 @@ pub(crate) struct CudaBackend {
     adapters: Option<Adapters>,
     /// Empty until needed.
     gradient: Buffer,
-    /// Empty before the first update.
-    moments: [Buffer; 2],
+    moments: Moments,
     partials: Memory<f64>,
 }
 
@@ -100,7 +101,7 @@ impl CudaBackend {
             weights,
             adapters: None,
             gradient: Buffer::default(),
-            moments: Default::default(),
+            moments: Moments::default(),
             partials,
         })
     }
@@ -110,34 +111,24 @@ impl CudaBackend {
         self.adapters.as_ref().map_or(self.weights.len(), |adapters| adapters.values.len())
     }
 
-    /// The trained parameters, if the store holds them; the gradient and the moments are plain f32.
-    fn parameters(&self, store: Store) -> Option<&Weights> {
+    /// The parameters of a store: all, or LoRA's factors.
+    fn parameters(&self, store: Store) -> &Weights {
         match store {
-            Store::Weights => Some(&self.weights),
-            Store::Factors => Some(&self.adapters.as_ref().expect("an engine with adapters").values),
-            Store::Gradient | Store::FirstMoment | Store::SecondMoment => None,
-        }
-    }
-
-    fn statistics(&self, store: Store) -> &Buffer {
-        match store {
-            Store::FirstMoment => &self.moments[0],
-            Store::SecondMoment => &self.moments[1],
-            _ => &self.gradient,
+            Store::Factors => &self.adapters.as_ref().expect("an engine with adapters").values,
+            _ => &self.weights,
         }
     }
 
     /// Allocates a store of zeros if there is none yet.
     fn make(&mut self, store: Store) {
         let trained = self.trained();
-        let buffer = match store {
-            Store::Gradient => &mut self.gradient,
-            Store::FirstMoment => &mut self.moments[0],
-            Store::SecondMoment => &mut self.moments[1],
-            Store::Weights | Store::Factors => return,
-        };
-        if buffer.is_empty() {
-            *buffer = Buffer::zeros(&self.stream, Precision::F32, trained, Purpose::Model);
+        match store {
+            Store::Gradient if self.gradient.is_empty() => {
+                self.gradient = Buffer::zeros(&self.stream, Precision::F32, trained, Purpose::Model);
+            }
+            Store::FirstMoment => self.moments.make(&self.stream, 0, trained),
+            Store::SecondMoment => self.moments.make(&self.stream, 1, trained),
+            Store::Gradient | Store::Weights | Store::Factors => {}
         }
     }
 
@@ -186,10 +177,10 @@ impl Backend for CudaBackend {
 
     fn cache_bytes(&self) -> usize {
         // Half of what is left beside what training takes.
-        let trained = 4 * self.trained();
-        let missing =
-            [&self.gradient, &self.moments[0], &self.moments[1]].iter().filter(|b| b.is_empty()).count();
-        self.stream.free_bytes().saturating_sub(missing * trained) / 2
+        let trained = self.trained();
+        let gradient = if self.gradient.is_empty() { 4 * trained } else { 0 };
+        let missing = gradient + self.moments.missing_bytes(trained);
+        self.stream.free_bytes().saturating_sub(missing) / 2
     }
 
     fn reach(&mut self, positions: usize) {
@@ -204,23 +195,38 @@ impl Backend for CudaBackend {
 
     fn set_decode_copies(&mut self, _: bool) {}
 
+    fn set_optimizer_offload(&mut self, wanted: bool) {
+        self.moments.set_offload(&self.stream, wanted);
+    }
+
     fn write(&mut self, store: Store, span: Span, values: &[f32]) {
         self.make(store);
-        match self.parameters(store) {
-            Some(weights) => weights.write(&self.stream, span.offset, values),
-            None => self.statistics(store).write(&self.stream, span.offset, values),
+        let stream = &self.stream;
+        match store {
+            Store::Gradient => self.gradient.write(stream, span.offset, values),
+            Store::FirstMoment => self.moments.write(stream, 0, span.offset, values),
+            Store::SecondMoment => self.moments.write(stream, 1, span.offset, values),
+            Store::Weights | Store::Factors => self.parameters(store).write(stream, span.offset, values),
         }
     }
 
     fn read(&self, store: Store, span: Span) -> Cow<'_, [f32]> {
         let mut values = vec![0.0; span.len];
-        // Statistics that aren't there yet are zeros.
-        match self.parameters(store) {
-            Some(weights) => weights.read(&self.stream, span.offset, &mut values),
-            None => self.statistics(store).read(&self.stream, span.offset, &mut values),
-        }
+        let range = span.offset..span.offset + span.len;
+        let found = match store {
+            Store::FirstMoment => self.moments.read(&self.stream, 0, range),
+            Store::SecondMoment => self.moments.read(&self.stream, 1, range),
+            _ => {
+                match store {
+                    // Zeros if there is none yet.
+                    Store::Gradient => self.gradient.read(&self.stream, span.offset, &mut values),
+                    _ => self.parameters(store).read(&self.stream, span.offset, &mut values),
+                }
+                Cow::Owned(values)
+            }
+        };
         self.demand();
-        Cow::Owned(values)
+        found
     }
 
     fn fill(
@@ -245,7 +251,7 @@ impl Backend for CudaBackend {
     }
 
     fn forget_moments(&mut self) {
-        self.moments = Default::default();
+        self.moments.forget();
     }
 
     fn adapt(&mut self, layout: &AdapterLayout) {
@@ -257,7 +263,7 @@ impl Backend for CudaBackend {
             at += adapted.weight.len;
         }
         self.adapters = Some(Adapters { values: Weights::zeros(stream, self.precision, layout.len), base });
-        self.moments = Default::default();
+        self.moments.forget();
         self.gradient = Buffer::default();
     }
 
@@ -318,19 +324,27 @@ impl Backend for CudaBackend {
         for store in [Store::Gradient, Store::FirstMoment, Store::SecondMoment] {
             self.make(store);
         }
-        let values = self.adapters.as_ref().map_or(&self.weights, |adapters| &adapters.values);
+        let trained = self.trained();
+        let CudaBackend { stream, precision, weights, adapters, gradient, moments, .. } = self;
+        let values = adapters.as_ref().map_or(&*weights, |adapters| &adapters.values);
         let AdamWStep { clip, take1, beta2, take2, eps, decay, rate, root } = *step;
-        for &(offset, len, decays) in runs {
-            let decay = if decays { decay } else { 1.0 };
-            let mut arguments = vec![values.at(offset).into()];
-            if self.precision == Precision::Bf16 {
-                arguments.push(values.rest_at(offset).into());
+        moments.step(stream, trained, |part, moments| {
+            for &(offset, len, decays) in runs {
+                let (first, last) = (offset.max(part.start), (offset + len).min(part.end));
+                if first >= last {
+                    continue;
+                }
+                let decay = if decays { decay } else { 1.0 };
+                let mut arguments = vec![values.at(first).into()];
+                if *precision == Precision::Bf16 {
+                    arguments.push(values.rest_at(first).into());
+                }
+                arguments.push(gradient.at(first).into());
+                arguments.extend(moments.map(|moment| Argument::from(moment.plus(4 * (first - part.start)))));
+                arguments.extend([clip, take1, beta2, take2, eps, decay, rate, root].map(Argument::F32));
+                arguments.push(((last - first) as u64).into());
+                stream.launch(kernel!(*precision, "adamw"), Shape::covering(last - first, 256), &arguments);
             }
-            arguments.push(self.gradient.at(offset).into());
-            arguments.extend(self.moments.each_ref().map(|moment| Argument::from(moment.at(offset))));
-            arguments.extend([clip, take1, beta2, take2, eps, decay, rate, root].map(Argument::F32));
-            arguments.push((len as u64).into());
-            self.stream.launch(kernel!(self.precision, "adamw"), Shape::covering(len, 256), &arguments);
-        }
+        });
     }
 }

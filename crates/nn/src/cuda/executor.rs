@@ -1,6 +1,7 @@
 //! The operations as kernel launches, for activations in f32 or bf16. Sums, statistics, logits and parameter gradients are f32 in both.
 
 mod attention;
+mod decoding;
 mod head;
 mod linear;
 mod norms;
@@ -11,8 +12,9 @@ use std::sync::Arc;
 use fgrpo_cuda::{Argument, Matrix, Memory, Numbers, Product, Shape};
 
 use super::buffer::Buffer;
+use super::decoding::Decoding;
+use super::launches::{FULL, THREADS, WARPS, args, kernel, row_shape, row_threads, warp_shape};
 use super::lists::{List, Lists};
-use super::sampler::Decoding;
 use super::stream::{Purpose, Stream};
 use super::weights::Weights;
 use crate::engine::Precision;
@@ -23,34 +25,10 @@ use crate::lora::Adapted;
 use crate::sampling::{Draw, Drawn, Sampling};
 use crate::segments::Chunk;
 
-/// Warps per block, for kernels with independent warps.
-pub(super) const WARPS: u32 = 4;
-/// Threads per block, for kernels with independent threads.
-const THREADS: u32 = 256;
 /// Rows of a column that a block sums.
 const SUMMED_ROWS: usize = 256;
 /// Largest number of logits that a pass keeps: 512 MiB. If there are more, this many are computed at a time.
 pub(crate) const LOGITS: usize = 1 << 27;
-
-/// A kernel's arguments.
-macro_rules! args {
-    ($($argument:expr),* $(,)?) => { &[$(fgrpo_cuda::Argument::from($argument)),*] };
-}
-pub(super) use args;
-
-/// The kernel for a precision of activations.
-macro_rules! kernel {
-    ($precision:expr, $name:literal) => {
-        match $precision {
-            $crate::engine::Precision::F32 => concat!($name, "_f32"),
-            $crate::engine::Precision::Bf16 => concat!($name, "_bf16"),
-        }
-    };
-}
-pub(super) use kernel;
-
-/// Statistics, logits, gradients of parameters.
-const FULL: Precision = Precision::F32;
 
 /// A stream and its memory.
 pub(crate) struct CudaExecutor {
@@ -74,27 +52,6 @@ pub(crate) struct CudaExecutor {
     /// Buffers for compacting rows: of activations, and of statistics.
     moved: Buffer,
     moved_full: Buffer,
-}
-
-/// Threads of a block that processes one row of `width` numbers.
-fn row_threads(width: usize) -> u32 {
-    (width.next_multiple_of(32) as u32).min(THREADS)
-}
-
-/// Bytes for one number per warp of a block.
-fn by_warp(threads: u32) -> usize {
-    threads as usize / 32 * 4
-}
-
-/// A block per row of `width` numbers.
-fn row_shape(rows: usize, width: usize) -> Shape {
-    let threads = row_threads(width);
-    Shape::of(rows, threads, by_warp(threads))
-}
-
-/// One warp per item, for `count` items.
-fn warp_shape(count: usize) -> Shape {
-    Shape::of(count.div_ceil(WARPS as usize), 32 * WARPS, 0)
 }
 
 /// The rows that the gradient of a norm's weight or a linear map's bias sums over.

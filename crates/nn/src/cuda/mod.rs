@@ -5,8 +5,10 @@
 
 pub(crate) mod backend;
 mod buffer;
+mod decoding;
 pub(crate) mod executor;
+mod launches;
 mod lists;
-mod sampler;
+pub(crate) mod moments;
 mod stream;
 mod weights;

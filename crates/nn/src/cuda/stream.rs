@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fgrpo_cuda::{Address, Argument, Driver, Memory, Product, Shape};
+use fgrpo_cuda::{Address, Argument, Driver, Memory, Pinned, Product, Queue, Shape};
 
 use crate::error::Error;
 
@@ -24,7 +24,7 @@ impl Purpose {
     fn remedy(self) -> &'static str {
         match self {
             Purpose::Model => {
-                "the model with its optimizer is too large for this GPU: train LoRA adapters ([lora]), set compute.precision = \"bf16\", or use a larger GPU"
+                "the model with its optimizer is too large for this GPU: set compute.optimizer_offload = true, train LoRA adapters ([lora]), set compute.precision = \"bf16\", or use a larger GPU"
             }
             Purpose::Pass => "lower update.micro_batch_tokens, or set compute.checkpoint_activations = true",
             Purpose::Cache => "lower rollout.max_cached_tokens",
@@ -68,7 +68,7 @@ impl Stream {
     }
 
     /// Submits work, unless something has failed.
-    fn ask(&self, work: impl FnOnce() -> Result<(), fgrpo_cuda::Error>) {
+    pub(super) fn ask(&self, work: impl FnOnce() -> Result<(), fgrpo_cuda::Error>) {
         if self.failure().is_none() {
             self.keep(work(), LOST);
         }
@@ -105,6 +105,31 @@ impl Stream {
                 None
             }
         }
+    }
+
+    /// Allocates page-locked memory of the host for `len` zeros; `None` if there is none.
+    pub(super) fn allocate_host(&self, len: usize) -> Option<Pinned<f32>> {
+        if self.failure().is_some() {
+            return None;
+        }
+        Pinned::new(&self.driver, len)
+            .map_err(|source| {
+                self.keep(
+                    Err(source),
+                    "free memory of this machine, or set compute.optimizer_offload = false",
+                )
+            })
+            .ok()
+    }
+
+    /// Marks the work of a queue so far.
+    pub(super) fn record(&self, queue: Queue, event: usize) {
+        self.ask(|| self.driver.record(queue, event));
+    }
+
+    /// Makes further work of a queue wait for what is marked.
+    pub(super) fn wait(&self, queue: Queue, event: usize) {
+        self.ask(|| self.driver.wait(queue, event));
     }
 
     pub(super) fn write<T: Copy>(&self, memory: &Memory<T>, first: usize, values: &[T]) {

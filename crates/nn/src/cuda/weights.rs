@@ -3,7 +3,7 @@
 use fgrpo_cuda::{Address, Matrix, Shape};
 
 use super::buffer::Buffer;
-use super::executor::args;
+use super::launches::args;
 use super::stream::{Purpose, Stream};
 use crate::engine::Precision;
 

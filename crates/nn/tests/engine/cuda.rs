@@ -257,10 +257,68 @@ fn in_bf16_gradients_through_tensor_cores_are_those_of_f32_to_the_rounding_of_16
         });
         for ((name, exact), (_, half)) in exact.iter().zip(&half) {
             let norm = |x: &mut dyn Iterator<Item = f32>| x.map(|v| f64::from(v).powi(2)).sum::<f64>().sqrt();
-            let off = norm(&mut exact.iter().zip(half).map(|(a, b)| a - b)) / norm(&mut exact.iter().copied());
+            let off =
+                norm(&mut exact.iter().zip(half).map(|(a, b)| a - b)) / norm(&mut exact.iter().copied());
             assert!(off < 0.03, "heads of {head_dim}: {name}: {off} of its norm off");
         }
     }
+}
+
+#[test]
+fn moments_in_host_memory_give_the_same_bits_and_spare_the_device_8_bytes_per_parameter() {
+    let (_, config) = configs().swap_remove(0);
+    let lora = LoraConfig { rank: 3, alpha: 6.0, ..LoraConfig::default() };
+    for (precision, adapted) in [(Precision::F32, false), (Precision::Bf16, false), (Precision::F32, true)] {
+        let device = Device::CudaEmulated { memory: 1 << 30, precision };
+        let [mut kept, mut offloaded] = [false, true].map(|offload| {
+            let mut engine = engine_on(&config, 6, &device);
+            engine.set_optimizer_offload(offload);
+            if adapted {
+                let mut numbers = Numbers::new(12);
+                engine.adapt(&lora, &mut || numbers.uniform()).unwrap();
+            }
+            engine
+        });
+        for number in 0..4 {
+            assert_eq!(step(&mut kept, number), step(&mut offloaded, number));
+            assert_eq!(bits(&weights(&kept)), bits(&weights(&offloaded)), "step {number}");
+        }
+        assert_eq!(state(&kept), state(&offloaded));
+        // Moved there and back, and resumed from each other's state.
+        kept.set_optimizer_offload(true);
+        offloaded.set_optimizer_offload(false);
+        assert_eq!(state(&kept), state(&offloaded));
+        assert_eq!(step(&mut kept, 4), step(&mut offloaded, 4));
+        offloaded.set_optimizer_offload(true);
+        offloaded.load_state(&state(&kept)).unwrap();
+        assert_eq!(step(&mut kept, 5), step(&mut offloaded, 5));
+        assert_eq!(bits(&weights(&kept)), bits(&weights(&offloaded)));
+    }
+
+    // The least memory in which a step runs.
+    let least = |offload: bool| {
+        let fits = |memory: usize| {
+            let device = Device::CudaEmulated { memory, precision: Precision::F32 };
+            let Ok(mut engine) = Engine::init(&config, 0.1, &|_| 0.1, &device) else { return false };
+            engine.set_optimizer_offload(offload);
+            let mut batch = Batch::default();
+            batch.push_segment(&[1, 2], None);
+            batch.predict(1, 1);
+            engine.accumulate(&batch, 1.0, &|_, _, _, dlogp, _| dlogp.fill(1.0)).is_ok()
+                && engine.update(&adamw(), None).is_ok()
+        };
+        let (mut no, mut yes) = (0usize, 1 << 20);
+        assert!(fits(yes));
+        while yes - no > 256 {
+            let middle = no.midpoint(yes);
+            if fits(middle) { yes = middle } else { no = middle }
+        }
+        yes as f64
+    };
+    let parameters = engine_on(&config, 6, &CPU).parameters() as f64;
+    // Both moments, but for the two buffers of a sixteenth of each.
+    let spared = (least(false) - least(true)) / parameters;
+    assert!((spared - 8.0 * (1.0 - 2.0 / 16.0)).abs() < 0.2, "{spared} bytes per parameter");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use strsim::damerau_levenshtein;
 use toml::de::Error;
 
 /// Names that other trainers use for our keys. Sources: TRL's `GRPOConfig` and verl's `ppo_trainer.yaml`.
-const ELSEWHERE: [(&str, &str); 45] = [
+const ELSEWHERE: [(&str, &str); 46] = [
     ("learning_rate", "update.lr"),
     ("num_generations", "rollout.group_size"),
     ("n", "rollout.group_size"),
@@ -45,6 +45,7 @@ const ELSEWHERE: [(&str, &str); 45] = [
     ("lr_scheduler_type", "update.schedule"),
     ("lr_warmup_steps", "update.warmup_steps"),
     ("gradient_checkpointing", "compute.checkpoint_activations"),
+    ("offload_optimizer", "compute.optimizer_offload"),
     ("num_train_epochs", "epochs"),
     ("total_epochs", "epochs"),
     ("max_steps", "steps"),

@@ -108,7 +108,11 @@ pub fn read_policy(
             engine.read_adapter(&adapter)?;
             Ok(engine)
         }
-        (false, false) => Ok(Engine::open(&Checkpoint::open(folder)?, device)?),
+        (false, false) => {
+            let mut engine = Engine::open(&Checkpoint::open(folder)?, device)?;
+            config.compute.apply(&mut engine);
+            Ok(engine)
+        }
         (true, false) => {
             bad_input!(
                 "{}: found an adapter, wanted a table [lora] in the configuration, as it was made with",

@@ -70,7 +70,6 @@ pub(super) fn fit(
         }
         None => (fresh()?, 0),
     };
-    engine.set_checkpointing(config.compute.checkpoint_activations);
     retain_lines(&place.lines, |line| line["step"].as_u64().is_some_and(|s| s <= done))?;
     let mut tensorboard =
         place.tensorboard.map(|folder| TensorBoard::resume(folder, "sft", done)).transpose()?;

@@ -34,7 +34,7 @@ impl<'a> Trainer<'a> {
     ) -> anyhow::Result<Option<Self>> {
         let latest = run.latest()?;
         let mut starting = || policy::starting(config, task, &device, &run, &mut *events);
-        let (mut engine, mut state) = match &latest {
+        let (engine, mut state) = match &latest {
             Some((_, folder)) => {
                 let fresh = || policy::fresh(config, task, &device);
                 checkpoint::open(folder, checkpoint::Stage::Rl, config, &device, fresh)?
@@ -62,7 +62,6 @@ impl<'a> Trainer<'a> {
         }
         state.best = best(&deciding(&run.file("eval.jsonl"))?, &state, &run.checkpoints());
         state.update.prepare(config.algorithm.daro.then_some(config.rollout.group_size));
-        engine.set_checkpointing(config.compute.checkpoint_activations);
         let mut tensorboard = match (config.log.tensorboard, &latest) {
             (false, _) => None,
             (true, Some((step, _))) => Some(TensorBoard::resume(&run.path, "fgrpo", *step)?),

@@ -1,50 +1,20 @@
 //! Decoding: attention over the cache, and sampling on the device.
 
-use fgrpo_cuda::{Argument, Memory, Shape};
+use fgrpo_cuda::{Argument, Shape};
 
-use super::buffer::Buffer;
-use super::executor::{CudaExecutor, WARPS, args, kernel};
-use super::lists::{Items, Lists, Words};
-use super::stream::{Purpose, Stream};
-use super::weights::Weights;
+use super::super::buffer::Buffer;
+use super::super::decoding::{Decoding, DrawLists};
+use super::super::lists::Items;
+use super::super::stream::Purpose;
+use super::super::weights::Weights;
+use super::{CudaExecutor, FULL, THREADS, WARPS, args, kernel};
 use crate::cpu::head::non_finite;
-use crate::decoding::Step;
-use crate::engine::Precision;
 use crate::error::Error;
-use crate::executor::{DecodeChanges, Head, Heads};
+use crate::executor::{Head, Heads};
 use crate::sampling::{Draw, Drawn, Sampling};
 
-/// Threads of a sampling block.
-const THREADS: u32 = 256;
-/// Bytes of shared memory of such a block: 768 numbers of 8 bytes.
+/// Bytes of shared memory of a sampling block: 768 numbers of 8 bytes.
 const SHARED: usize = 768 * 8;
-
-/// The executor's state between decoding steps.
-#[derive(Default)]
-pub(crate) struct Decoding {
-    step: Step,
-    pub(super) lists: Lists,
-    items: Items,
-    draws: DrawLists,
-}
-
-/// The draws of a step and their results.
-#[derive(Default)]
-struct DrawLists {
-    words: Words,
-    /// Tokens, then log-probabilities, then entropies.
-    results: Option<Memory<u32>>,
-    count: usize,
-    /// The row of each draw.
-    rows: Vec<usize>,
-}
-
-impl Decoding {
-    pub(super) fn begin(&mut self, stream: &Stream, changes: &DecodeChanges) {
-        self.step.begin(changes);
-        self.items = self.lists.stage_step(stream, &self.step);
-    }
-}
 
 impl CudaExecutor {
     pub(super) fn attend_cache(
@@ -58,7 +28,7 @@ impl CudaExecutor {
         let Heads { queries, keys, size } = heads;
         let (Items { items, place, row_first, row_parts, parts }, words) =
             (decoding.items, &decoding.lists.words);
-        self.parts.reserve(&self.stream, Precision::F32, parts * queries * (size + 2), Purpose::Pass);
+        self.parts.reserve(&self.stream, FULL, parts * queries * (size + 2), Purpose::Pass);
         let scale = 1.0 / (size as f32).sqrt();
         let shape = Shape { grid: [place.len as u32, queries as u32, 1], threads: 32 * WARPS, shared: 0 };
         self.stream.launch(

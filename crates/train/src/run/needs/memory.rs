@@ -84,9 +84,9 @@ impl Memory {
         self.engine.total() + self.reference
     }
 
-    /// Memory besides the models.
+    /// Memory besides the models, and what a GPU keeps here.
     pub fn on_host(&self) -> u64 {
-        self.batch + self.program
+        self.batch + self.program + self.engine.offloaded
     }
 }
 
@@ -106,6 +106,7 @@ fn workloads(config: &Config, lengths: &Lengths, gpu: Option<Precision>) -> [Wor
         chunk_tokens: DEFAULT_CHUNK_TOKENS.min(mini_batch.max(fitted)),
         checkpointing: config.compute.checkpoint_activations,
         decode_copies: true,
+        optimizer_offload: config.compute.optimizer_offload,
         lora: config.lora.as_ref().map(|lora| lora.engine()),
         family_tokens: family,
         predicting_rows: family - prompt + 1,

@@ -1,0 +1,111 @@
+//! The interface of a driver: memory, copies, launches, queues. Only reads and [`Driver::synchronize`] wait for work.
+
+use crate::launch::{Address, Argument, Error, Limits, Shape};
+use crate::product::Product;
+
+/// A queue of a device. Work of one queue runs in submission order. Different queues run at the same time; [`Driver::wait`] puts work of one after
+/// work of another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Queue {
+    /// Launches, and all calls that name no queue.
+    Compute,
+    /// Copies from the host.
+    Upload,
+    /// Copies to the host.
+    Download,
+}
+
+impl Queue {
+    /// All queues, by their numbers.
+    pub const ALL: [Queue; 3] = [Queue::Compute, Queue::Upload, Queue::Download];
+}
+
+/// A device that runs kernels. Any thread may submit work; the work of [`Queue::Compute`] runs in submission order.
+pub trait Driver: Send + Sync + std::fmt::Debug {
+    /// The limits of a block on this device.
+    fn limits(&self) -> Limits;
+
+    /// Free and total memory in bytes.
+    ///
+    /// # Errors
+    /// As reported by the driver.
+    fn memory(&self) -> Result<(usize, usize), Error>;
+
+    /// Allocates `bytes` bytes with unspecified content.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`], with the free memory.
+    fn allocate(&self, bytes: usize) -> Result<Address, Error>;
+
+    /// Frees memory. Work that was submitted before may still use it.
+    fn free(&self, at: Address, bytes: usize);
+
+    /// Copies to the device, in order with launches.
+    ///
+    /// # Errors
+    /// As reported by the driver.
+    fn write(&self, to: Address, from: &[u8]) -> Result<(), Error>;
+
+    /// Waits for all work and copies from the device.
+    ///
+    /// # Errors
+    /// As reported by the driver, including a kernel's failure.
+    fn read(&self, from: Address, to: &mut [u8]) -> Result<(), Error>;
+
+    /// Copies `bytes` bytes within the device; the two ranges must not overlap.
+    ///
+    /// # Errors
+    /// As reported by the driver.
+    fn copy(&self, from: Address, to: Address, bytes: usize) -> Result<(), Error>;
+
+    /// Sets `bytes` bytes to 0.
+    ///
+    /// # Errors
+    /// As reported by the driver.
+    fn zero(&self, at: Address, bytes: usize) -> Result<(), Error>;
+
+    /// A matrix product, by the device's library or by our kernel.
+    ///
+    /// # Errors
+    /// For operands that the library would refuse, and as reported by the driver.
+    fn product(&self, product: &Product) -> Result<(), Error>;
+
+    /// Launches a kernel.
+    ///
+    /// # Errors
+    /// For an unknown kernel, wrong arguments, or a shape that no device can run.
+    fn launch(&self, kernel: &'static str, shape: Shape, arguments: &[Argument]) -> Result<(), Error>;
+
+    /// Allocates page-locked memory of the host with unspecified content.
+    ///
+    /// # Errors
+    /// [`Error::OutOfHostMemory`].
+    fn allocate_host(&self, bytes: usize) -> Result<Address, Error>;
+
+    /// Frees memory of the host. No submitted work may use it any more.
+    fn free_host(&self, at: Address, bytes: usize);
+
+    /// Copies `bytes` bytes in a queue, between the device and page-locked memory of the host.
+    ///
+    /// # Errors
+    /// As reported by the driver.
+    fn transfer(&self, queue: Queue, from: Address, to: Address, bytes: usize) -> Result<(), Error>;
+
+    /// Marks the work submitted to a queue so far by a number, which marks nothing else any more.
+    ///
+    /// # Errors
+    /// As reported by the driver.
+    fn record(&self, queue: Queue, event: usize) -> Result<(), Error>;
+
+    /// Makes further work of a queue wait for the work that is marked by a number; if none is, it doesn't wait.
+    ///
+    /// # Errors
+    /// As reported by the driver.
+    fn wait(&self, queue: Queue, event: usize) -> Result<(), Error>;
+
+    /// Waits for all work of all queues.
+    ///
+    /// # Errors
+    /// A kernel's failure.
+    fn synchronize(&self) -> Result<(), Error>;
+}

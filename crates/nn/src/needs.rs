@@ -428,7 +428,7 @@ mod tests {
         let (kept, offloaded) =
             (Needs::of(&maze(), &gpu), Needs::of(&maze(), &Workload { optimizer_offload: true, ..gpu }));
         assert_eq!((kept.offloaded, offloaded.offloaded), (0, kept.optimizer));
-        assert_eq!(offloaded.optimizer, kept.optimizer / 8);
+        assert!(offloaded.optimizer.abs_diff(kept.optimizer / 8) < 64);
         assert_eq!(kept.total() - offloaded.total(), kept.optimizer - offloaded.optimizer);
     }
 }

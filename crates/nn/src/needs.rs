@@ -283,8 +283,8 @@ impl Flops {
     }
 }
 
-/// Floating-point operations per second of large f32 products on `threads` threads at once, measured for about a tenth of a second
-/// of processor time: what the machine reaches when it does nothing else.
+/// Floating-point operations per second of large products on `threads` threads at once, measured for about a tenth of a second
+/// of processor time: what the machine reaches when it does nothing else. Threads beyond its cores add nothing.
 ///
 /// # Panics
 /// If `threads` is 0 or they can't be started.
@@ -313,7 +313,8 @@ pub fn measure_flops(threads: usize, products: Products) -> f64 {
         done / (thread_time() - start).as_secs_f64()
     };
     std::thread::scope(|scope| {
-        let others: Vec<_> = (1..threads).map(|_| scope.spawn(rate)).collect();
+        let running = std::thread::available_parallelism().map_or(threads, |cores| threads.min(cores.get()));
+        let others: Vec<_> = (1..running).map(|_| scope.spawn(rate)).collect();
         rate() + others.into_iter().map(|other| other.join().expect("no panic")).sum::<f64>()
     })
 }
@@ -391,6 +392,10 @@ mod tests {
     fn measured_speed_of_products_is_that_of_some_machine() {
         let speed = measure_flops(1, Products::F32);
         assert!((1e7..1e14).contains(&speed), "{speed:e}");
+        // More threads than cores are no faster than the cores, and cost no time to measure.
+        let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
+        let most = measure_flops(4096, Products::F32);
+        assert!(most < 4.0 * cores as f64 * speed, "{most:e} with {cores} cores of {speed:e}");
     }
 
     #[test]

@@ -381,6 +381,49 @@ fn a_wrong_key_of_a_grid_is_blamed_on_the_grid() {
 }
 
 #[test]
+fn keys_that_vary_together_and_alternatives_make_one_sweep_from_one_start() {
+    let place = Place::new();
+    let (config, out) = (place.text("small.toml"), place.text("sweep"));
+    let sweep = ["sweep", &config, "--out", &out, "--set", "steps=1", "--set", "sft={steps=2, seed=1}"];
+    let runs = [
+        "--grid",
+        "rollout.group_size,rollout.prompts=2:4,4:2",
+        "--grid",
+        "seed=1,2",
+        "--alternative",
+        "algorithm.kl_coef=0.01",
+    ];
+    let said = ends_with(0, &[&sweep[..], &runs].concat());
+    assert_eq!(std::fs::read_dir(place.path("sweep/sft-cache")).unwrap().count(), 1, "{said}");
+    let written =
+        std::fs::read_to_string(place.path("sweep/group-size-4_prompts-2_seed-2_kl-coef-0.01/config.toml"))
+            .unwrap();
+    for line in ["group_size = 4", "prompts = 2", "kl_coef = 0.01", "seed = 2"] {
+        assert!(written.lines().any(|l| l == line), "{line}: {written}");
+    }
+    let table = std::fs::read_to_string(place.path("sweep/sweep.md")).unwrap();
+    let rows: Vec<&str> = table.lines().collect();
+    assert_eq!(rows.len(), 2 + 4, "{table}");
+    assert!(rows[0].starts_with("| alternative | rollout.group_size | rollout.prompts | runs |"), "{table}");
+    assert!(rows[2].starts_with("| base | 2 | 4 | 2 |"), "{table}");
+    assert!(rows[5].starts_with("| algorithm.kl_coef=0.01 | 4 | 2 | 2 |"), "{table}");
+    let refused = |more: &[&str]| ends_with(2, &[&sweep[..], more].concat());
+    let unequal = refused(&["--grid", "rollout.group_size,rollout.prompts=2:4,4"]);
+    assert!(
+        unequal.contains("found 1 value in \"4\", wanted 2")
+            && unequal.contains("rollout.group_size and rollout.prompts"),
+        "{unequal}"
+    );
+    let twice = refused(&["--grid", "seed=1,2", "--alternative", "seed=3"]);
+    assert!(twice.contains("--alternative seed=3: found seed, which another --grid sets"), "{twice}");
+    let same = refused(&["--alternative", "algorithm.kl_coef=0.0"]);
+    assert!(same.contains("found base and kl-coef-0.0") && same.contains("count twice"), "{same}");
+    let wrong = refused(&["--alternative", "algorithm.kl=0,1"]);
+    assert!(wrong.contains("--alternative algorithm.kl=0"), "{wrong}");
+    assert!(refused(&[]).contains("--grid"), "a sweep without runs");
+}
+
+#[test]
 fn theory_mass_explains_every_row_and_draws_bars() {
     let args = ["theory", "mass", "--probabilities", "0.6,0.1,0.3", "--correct", "0,1", "--sample", "0,2"];
     let (said, ..) = support::run(fgrpo().args(args).args(["--subset", "1"]));

@@ -3,6 +3,8 @@
 //! The combinations of the grid share their supervised stage through its cache. `seed` in the grid
 //! makes repetitions: the table shows mean and spread over them.
 
+mod grid;
+
 use crate::commands::runs::{State, final_evaluation, state, train_unfinished};
 use crate::commands::train::conclude;
 use fgrpo_nn::DeviceName;
@@ -10,6 +12,7 @@ use fgrpo_train::bad_input;
 use fgrpo_train::config::{Config, Override};
 use fgrpo_train::io::files::write_whole;
 use fgrpo_train::trainer::Ending;
+use grid::{Combination, combinations};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -17,14 +20,23 @@ use std::path::PathBuf;
 
 /// Trains every combination of a grid and prints the table of pass@k.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:
-  fgrpo sweep configs/maze-compare.toml --grid rollout.group_size=8,32 --grid algorithm.focal_gamma=0,0.5,1 --grid seed=1,2,3 --out runs/sweep")]
+#[command(after_help = "Examples:
+  fgrpo sweep configs/maze-compare.toml --grid rollout.group_size=8,32 --grid algorithm.focal_gamma=0,0.5,1 --grid seed=1,2,3 --out runs/sweep
+
+Group sizes with equal samples per step:
+  fgrpo sweep configs/maze-compare.toml --grid rollout.group_size,rollout.prompts=2:256,8:64,32:16 --out runs/sizes
+
+GRPO without and with each of two controls, three seeds each:
+  fgrpo sweep configs/maze-compare.toml --set algorithm.focal_gamma=0 --grid seed=1,2,3 --alternative algorithm.kl_coef=0.001 --alternative algorithm.entropy_coef=0.001 --out runs/controls")]
 pub struct Args {
     /// Configuration file (TOML) that the grid varies.
     pub config: PathBuf,
-    /// A key and its values; repeatable.
-    #[arg(long = "grid", value_name = "KEY=V1,V2", required = true)]
+    /// A key and its values; repeatable, for all combinations. Keys that vary together: KEY1,KEY2=A1:B1,A2:B2.
+    #[arg(long = "grid", value_name = "KEY=V1,V2", required_unless_present = "alternative")]
     pub grid: Vec<String>,
+    /// A change to try alone, beside the run without it; repeatable, and written like --grid. Every run of the grid is made without and with each.
+    #[arg(long = "alternative", value_name = "KEY=VALUE")]
+    pub alternative: Vec<String>,
     /// Change a key for all runs; repeatable.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub set: Vec<String>,
@@ -45,7 +57,7 @@ pub struct Args {
 /// One row of the table: a combination, over its seeds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Row {
-    /// The values of the grid's keys, seeds left out.
+    /// The values of the grid's keys, seeds left out, and the alternative.
     pub setting: BTreeMap<String, String>,
     /// Runs finished.
     pub runs: usize,
@@ -70,7 +82,7 @@ struct Run<'a> {
 /// and for a folder that holds a run of another configuration or, without `--resume`, an unfinished one; otherwise
 /// what a run fails with.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let combinations = combinations(&args.grid)?;
+    let combinations = combinations(&args.grid, &args.alternative)?;
     let out = args.out.clone().unwrap_or_else(|| {
         let stem = args.config.file_stem().and_then(|s| s.to_str()).unwrap_or("sweep");
         PathBuf::from("runs").join(format!("{stem}-sweep"))
@@ -78,16 +90,18 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     // All are checked before the first is trained.
     let mut runs: Vec<Run> = Vec::new();
     for combination in &combinations {
-        let of_grid: Vec<String> = combination.iter().map(|(k, v)| format!("{k}={v}")).collect();
         let mut overrides = Override::of("--set", &args.set);
-        overrides.extend(Override::of("--grid", &of_grid));
+        for (flag, change) in &combination.changes {
+            overrides.push(Override { flag, assignment: change });
+        }
         let config = Config::load_with(&args.config, &overrides)?;
-        let folder = out.join(name(combination));
+        let folder = out.join(&combination.name);
         if let Some(same) = runs.iter().find(|r| r.config == config || r.folder == folder) {
             bad_input!(
-                "--grid: found {} and {}, wanted combinations with different configurations and names: a run would count twice",
-                name(same.combination),
-                name(combination)
+                "{}: found {} and {}, wanted combinations with different configurations and names: a run would count twice",
+                if args.alternative.is_empty() { "--grid" } else { "--grid, --alternative" },
+                same.combination.name,
+                combination.name
             );
         }
         let state = state(&config, &folder)?;
@@ -123,49 +137,6 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-type Combination = Vec<(String, String)>;
-
-/// Most combinations of a grid, each of which is a run.
-const MOST_RUNS: usize = 10_000;
-
-fn combinations(grid: &[String]) -> anyhow::Result<Vec<Combination>> {
-    let mut all: Vec<Combination> = vec![Vec::new()];
-    for axis in grid {
-        let Some((key, values)) = axis.split_once('=') else {
-            bad_input!("--grid {axis}: wanted key=v1,v2");
-        };
-        let values: Vec<&str> = values.split(',').map(str::trim).collect();
-        if key.trim().is_empty() || values.iter().any(|v| v.is_empty()) {
-            bad_input!("--grid {axis}: wanted key=v1,v2");
-        }
-        if all[0].iter().any(|(k, _)| k == key.trim()) {
-            bad_input!("--grid {axis}: the key stands in the grid twice");
-        }
-        if all.len().saturating_mul(values.len()) > MOST_RUNS {
-            bad_input!("--grid {axis}: found more than {MOST_RUNS} combinations, wanted fewer");
-        }
-        all = all
-            .iter()
-            .flat_map(|c| {
-                values.iter().map(move |v| {
-                    let mut c = c.clone();
-                    c.push((key.trim().to_owned(), (*v).to_owned()));
-                    c
-                })
-            })
-            .collect();
-    }
-    Ok(all)
-}
-
-fn name(combination: &Combination) -> String {
-    let parts: Vec<String> = combination
-        .iter()
-        .map(|(k, v)| format!("{}-{v}", k.rsplit('.').next().unwrap_or(k).replace('_', "-")))
-        .collect();
-    parts.join("_").replace(['/', ' '], "-")
-}
-
 fn table(runs: &[Run]) -> anyhow::Result<Vec<Row>> {
     type Setting = BTreeMap<String, String>;
     type Curve = BTreeMap<usize, f64>;
@@ -174,7 +145,7 @@ fn table(runs: &[Run]) -> anyhow::Result<Vec<Row>> {
         // Epochs became steps when the run began.
         let steps = Config::load(&run.folder.join("config.toml"), &[])?.steps;
         let Some(last) = final_evaluation(&run.folder, steps)? else { continue };
-        let setting: Setting = run.combination.iter().filter(|(k, _)| k != "seed").cloned().collect();
+        let setting: Setting = run.combination.setting.iter().filter(|(k, _)| k != "seed").cloned().collect();
         match groups.iter_mut().find(|(s, _)| *s == setting) {
             Some((_, values)) => values.push(last.pass_at_k),
             None => groups.push((setting, vec![last.pass_at_k])),
@@ -234,22 +205,6 @@ fn markdown(rows: &[Row]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_grid_is_the_product_of_its_axes() {
-        let grid = ["rollout.group_size=8,32".to_owned(), "seed=1,2,3".to_owned()];
-        let all = combinations(&grid).unwrap();
-        assert_eq!(all.len(), 6);
-        assert_eq!(name(&all[4]), "group-size-32_seed-2");
-    }
-
-    #[test]
-    fn a_grid_without_values_is_refused() {
-        for bad in ["seed", "seed=", "=1", "seed=1,,2"] {
-            assert!(combinations(&[bad.to_owned()]).is_err(), "{bad}");
-        }
-        assert!(combinations(&["seed=1".to_owned(), "seed=2".to_owned()]).is_err());
-    }
 
     #[test]
     fn a_k_that_a_run_lacks_is_no_mean_of_the_others_and_moves_no_column() {

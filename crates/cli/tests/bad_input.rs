@@ -305,6 +305,77 @@ fn rows_without_an_answer_and_prompts_too_long_are_dropped_and_counted() {
     );
 }
 
+#[test]
+fn a_dry_run_explains_every_rejected_row_and_writes_all_of_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let mut rows: Vec<String> = (0..20).map(row).collect();
+    rows.push(format!(r#"{{"problem": "{}", "answer": "1"}}"#, "Add 1. ".repeat(300)));
+    rows.extend((0..5).map(|i| format!(r#"{{"problem": "No answer {i}?", "answer": " "}}"#)));
+    rows.push(r#"{"problem": "Twice?", "answer": "1"}"#.to_owned());
+    rows.push(r#"{"problem": "Twice?", "answer": "2"}"#.to_owned());
+    let data = problems(folder.path(), &rows);
+    let dry = |model: &Path, more: &[&str]| {
+        let config = config(folder.path(), model, &data, "max_prompt_tokens = 200");
+        let output = fgrpo().arg("train").arg(&config).arg("--dry-run").args(more).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (code, said) = dry(model(), &[]);
+    assert_eq!(code, Some(0), "{said}");
+    let problems = data.display().to_string();
+    for wanted in [
+        format!("{problems}: 8 of 28 rows rejected\n       5  empty answer\n          row 22: answer: \" \"\n"),
+        "          row 24: answer: \" \"\n          and 2 more\n".to_owned(),
+        "       2  copies with conflicting answers\n          row 27: answer \"1\"; row 28 has answer \"2\"\n".to_owned(),
+        "       1  prompt longer than 200 tokens\n          row 21: ".to_owned(),
+        "--rejected FILE".to_owned(),
+    ] {
+        assert!(said.contains(&wanted), "wanted {wanted:?} in: {said}");
+    }
+    let all = at("rejected.jsonl");
+    let (code, said) = dry(model(), &["--rejected", all.to_str().unwrap()]);
+    assert!(code == Some(0) && said.contains("8 rejected rows: "), "{said}");
+    let lines: Vec<Value> = std::fs::read_to_string(&all)
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let mut numbers: Vec<u64> = lines.iter().map(|line| line["row"].as_u64().unwrap()).collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, [21, 22, 23, 24, 25, 26, 27, 28]);
+    let long = lines.iter().find(|line| line["row"] == 21).unwrap();
+    assert_eq!(
+        (&long["file"], &long["reason"]),
+        (&Value::from(problems.as_str()), &"prompt longer than 200 tokens".into())
+    );
+    let found = long["found"].as_str().unwrap();
+    assert!(
+        found.contains(" tokens: \"Add 1. Add 1.") && found.ends_with("...") && found.len() < 120,
+        "{found}"
+    );
+    // Without the model, everything but the lengths is known.
+    let (code, said) = dry(&at("no-model-yet"), &[]);
+    assert!(
+        code == Some(0) && said.contains("7 of 28 rows rejected") && said.contains("without the tokenizer"),
+        "{said}"
+    );
+    // The data itself is not overwritten.
+    let (code, said) = dry(model(), &["--rejected", &problems]);
+    assert!(code == Some(2) && said.contains("--rejected: found the data file"), "{said}");
+    assert_eq!(std::fs::read_to_string(&data).unwrap().lines().count(), 28);
+}
+
+#[test]
+fn a_split_of_a_folder_is_there_for_a_dry_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let shard = folder.path().join("train-00000-of-00001.jsonl");
+    std::fs::write(&shard, (0..20).map(row).collect::<Vec<_>>().join("\n")).unwrap();
+    let config = config(folder.path(), model(), &folder.path().join("train"), "");
+    fgrpo().arg("train").arg(&config).arg("--dry-run").assert().success().stderr(
+        predicate::str::contains("20 rows read").and(predicate::str::contains("not there yet").not()),
+    );
+}
+
 /// A small maze configuration.
 const MAZE: &str = "steps = 1\n[task]\nkind = \"maze\"\nsize = 9\ntrain = 8\nheld_out = 2\n[model.init]\n\
     hidden_size = 16\nintermediate_size = 32\nnum_hidden_layers = 1\nnum_attention_heads = 2\n\

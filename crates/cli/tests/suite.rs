@@ -71,7 +71,11 @@ fn a_dry_run_says_of_every_file_whether_it_is_there_and_has_the_papers_problems(
     // What is missing with where to get it, and why the training data has another size.
     assert!(line("amc23: not in").contains("from huggingface.co/datasets/math-ai/amc23"), "{text}");
     assert!(line("DeepScaleR (training)").contains("39202"), "{text}");
-    assert!(text.contains("2 dropped: copies with conflicting answers (rows 1, 2)"), "{text}");
+    assert!(
+        text.contains("2  copies with conflicting answers\n          row 1: answer \"1\"; row 2 has answer"),
+        "{text}"
+    );
+    assert!(text.contains("2 rejected: copies with conflicting answers (rows 1, 2)"), "{text}");
     assert!(text.contains("1024 samples per problem; prompts of qwen2.5"), "{text}");
     let (code, out, err) =
         fgrpo(&["eval", "--suite", "paper", "--data-root", root, "--preset", "qwen3", "--out", root]);

@@ -256,6 +256,7 @@ mod tests {
             subject: None,
             level: None,
             source_id: None,
+            row: 0,
         }
     }
 

@@ -13,7 +13,7 @@ pub mod text;
 use crate::config::{Config, TaskConfig};
 pub use crate::grade::Graded;
 use crate::language::Language;
-use crate::problem::dataset::Problem;
+use crate::problem::dataset::{FilterReport, Problem};
 use fgrpo_core::rng::Key;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -110,6 +110,11 @@ pub trait Task: Send + Sync {
         None
     }
 
+    /// What happened to the rows of its files, one report for each file and split; empty if it reads none.
+    fn reports(&self) -> Vec<&FilterReport> {
+        Vec::new()
+    }
+
     /// The beginning-of-sequence token, if there is one.
     fn bos_token(&self) -> Option<u32>;
 
@@ -155,6 +160,26 @@ pub fn language(task: &TaskConfig, model: Option<&PathBuf>) -> anyhow::Result<Op
             let (_, text) = from_file.text().expect("every other task reads its problems from files");
             Language::open(&text.tokenizer_folder(model)?, &text.stop).map(Some)
         }
+    }
+}
+
+/// What happened to the rows of the configured files that exist, except for the filter by length, which needs a tokenizer.
+///
+/// # Errors
+/// If the data can't be read.
+pub fn reports(task: &TaskConfig) -> anyhow::Result<Vec<FilterReport>> {
+    if let TaskConfig::Mix(mix) = task {
+        let parts: Vec<_> =
+            mix.parts.iter().map(|part| reports(&part.task)).collect::<anyhow::Result<_>>()?;
+        return Ok(parts.into_iter().flatten().collect());
+    }
+    match task.text() {
+        Some((kind, text))
+            if std::iter::once(&text.data).chain(&text.held_out).all(|path| dataset::exists(path)) =>
+        {
+            text::reports(kind, text)
+        }
+        _ => Ok(Vec::new()),
     }
 }
 

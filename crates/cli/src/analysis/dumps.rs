@@ -374,6 +374,7 @@ fn graded(name: String, path: &Path, responses: &[Response]) -> anyhow::Result<R
             subject: None,
             level: None,
             source_id: None,
+            row: 0,
         };
         Ok(grader.grade(&problem, &response.text).verdict)
     };

@@ -1,23 +1,48 @@
-//! `--dry-run`: the resolved configuration and what a run of it needs.
+//! `--dry-run`: the resolved configuration, the rejected rows of its data files, and what a run of it needs.
+
+pub mod rejected;
 
 use fgrpo_nn::DeviceName;
 use fgrpo_train::amounts::{bytes, duration};
 use fgrpo_train::config::Config;
 use fgrpo_train::device;
 use fgrpo_train::io::machine::available;
+use fgrpo_train::problem::dataset::FilterReport;
 use fgrpo_train::problem::{self, Split, Task};
-use fgrpo_train::run::needs::{Disk, Lengths, Memory, Time, missing, model, parameters, tokens_per_step};
+use fgrpo_train::run::needs::{
+    ACTIVE, Disk, Lengths, Memory, Time, missing, model, parameters, tokens_per_step,
+};
+use std::path::Path;
 
-/// Prints the resolved configuration to stdout and the needs to stderr, also those of a GPU that isn't there. Returns the task where its files are there.
+/// Prints the resolved configuration to stdout, and to stderr the rejected rows and the needs, also those of a GPU that isn't
+/// there. `all_rejected` is the file for all rejected rows. Returns the task where its files are there.
 ///
 /// # Errors
-/// For a checkpoint folder that is there and can't be read, or has other sizes than [model.size].
-pub fn run(config: &Config, device: DeviceName) -> anyhow::Result<Option<Box<dyn Task>>> {
+/// For a checkpoint folder that is there and can't be read, or has other sizes than [model.size]; a file that can't be written.
+pub fn run(
+    config: &Config,
+    device: DeviceName,
+    all_rejected: Option<&Path>,
+) -> anyhow::Result<Option<Box<dyn Task>>> {
     let missing = missing(config);
     for path in &missing {
         say!("not there yet: {}", path.display());
     }
     let task = missing.is_empty().then(|| problem::open(config)).transpose()?;
+    match &task {
+        Some(task) => say_rejected(&task.reports(), all_rejected)?,
+        None => {
+            // Only the filter by length needs the tokenizer.
+            let reports = problem::reports(&config.task)?;
+            reports.iter().for_each(FilterReport::tell);
+            say_rejected(&reports.iter().collect::<Vec<_>>(), all_rejected)?;
+            if !reports.is_empty() {
+                say!(
+                    "the length of prompts is not known without the tokenizer; rows that are too long are not among the rejected ones"
+                );
+            }
+        }
+    }
     // Epochs become steps once the problems are counted.
     let resolved = task.as_ref().map(|task| config.resolved(task.len(Split::Train))).transpose()?;
     let config = resolved.as_ref().unwrap_or(config);
@@ -42,6 +67,21 @@ pub fn run(config: &Config, device: DeviceName) -> anyhow::Result<Option<Box<dyn
     let rate = fgrpo_nn::measure_flops(config.threads(), config.compute.products);
     say_time(config, &lengths, &Time::of(config, &model, &lengths, rate), rate);
     Ok(task)
+}
+
+/// The rejected rows of data files: the first ones, and a file with all of them.
+fn say_rejected(reports: &[&FilterReport], all_rejected: Option<&Path>) -> anyhow::Result<()> {
+    let texts: Vec<String> = reports.iter().map(|report| rejected::explained(report)).collect();
+    texts.iter().filter(|text| !text.is_empty()).for_each(|text| say!("{}", text.trim_end()));
+    match all_rejected {
+        Some(out) => rejected::write(reports, out),
+        None => {
+            if texts.iter().any(|text| !text.is_empty()) {
+                say!("--rejected FILE writes all rejected rows as JSON lines");
+            }
+            Ok(())
+        }
+    }
 }
 
 fn say_memory(config: &Config, memory: &Memory, device: DeviceName) {
@@ -147,6 +187,9 @@ fn say_time(config: &Config, lengths: &Lengths, time: &Time, rate: f64) {
     let say = |name: &str, seconds: f64, note: &str| {
         say!("{name:<22}{:>12}  {note}", format!("~{}", for_people(seconds)));
     };
+    if time.sft > 0.0 {
+        say("time of sft", time.sft, "once; runs with the same start share it");
+    }
     let step = time.rollout + time.update;
     let phases = format!("rollout {}, update {}", for_people(time.rollout), for_people(time.update));
     say("time per step", step, &phases);
@@ -157,13 +200,18 @@ fn say_time(config: &Config, lengths: &Lengths, time: &Time, rate: f64) {
         say("time per full one", time.full_evaluation, "[eval.full]");
     }
     if config.steps > 0 {
-        say(&format!("time of {} steps", config.steps), step * config.steps as f64, "without evaluations");
+        say(
+            &format!("time of {} steps", config.steps),
+            step * config.steps as f64,
+            "without sft and evaluations",
+        );
     }
     say!(
-        "  from {:.0} GFLOP/s, measured now on {} threads, decoding at half of that, and completions of {:.0} tokens, {}; at most, for every group active and no beginnings shared",
+        "  from {:.0} GFLOP/s, measured now on {} threads, decoding at half of that; completions of {:.0} tokens, {}; {:.0} % of the groups active",
         rate / 1e9,
         config.threads(),
         lengths.completion_likely,
-        lengths.likely_is
+        lengths.likely_is,
+        100.0 * ACTIVE
     );
 }

@@ -156,7 +156,7 @@ impl Args {
                 }
                 let (problems, report) =
                     dataset::load(path, TaskKind::Command, &self.columns.clone().unwrap_or_default())?;
-                report.tell(path);
+                report.tell();
                 return Ok(Question::Rows(problems));
             }
             (Some(_), Some(path)) if path.is_file() => Some(

@@ -31,7 +31,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let settings =
         sft::settings(&config).with_context(|| args.config.display().to_string()).or_bad_input()?;
     if args.dry_run {
-        if let Some(task) = crate::commands::dry_run::run(&config, args.device)? {
+        if let Some(task) = crate::commands::dry_run::run(&config, args.device, args.rejected.as_deref())? {
             let demonstrations = Demonstrations::of(task.as_ref(), Split::Train)?;
             say!("demonstrations        {:>12}", demonstrations.len());
             say!("sft steps             {:>12}", settings.optimizer_steps(demonstrations.len()));

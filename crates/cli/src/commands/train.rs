@@ -36,9 +36,12 @@ pub struct Args {
     /// Where to compute: cpu, cuda, or cuda:N for the GPU with number N.
     #[arg(long, default_value = "cpu")]
     pub device: DeviceName,
-    /// Print the resolved configuration and what it needs; do nothing else.
+    /// Print the resolved configuration, the rejected rows of data files, and what a run needs; do nothing else.
     #[arg(long)]
     pub dry_run: bool,
+    /// With --dry-run: write every rejected row to this file of JSON lines, with its file, row, reason and what was found.
+    #[arg(long, value_name = "FILE", requires = "dry_run")]
+    pub rejected: Option<PathBuf>,
 }
 
 /// Examples of `fgrpo train`.
@@ -46,7 +49,8 @@ pub const EXAMPLES: &str = "Examples:
   fgrpo train configs/maze-quick.toml
   fgrpo train configs/maze-quick.toml --set algorithm.focal_gamma=0 --out runs/grpo
   fgrpo train configs/maze-quick.toml --out runs/grpo --resume
-  fgrpo train configs/maze-quick.toml --device cuda";
+  fgrpo train configs/maze-quick.toml --device cuda
+  fgrpo train math.toml --dry-run --rejected rejected.jsonl    why rows of the data became no problem";
 
 /// The command `fgrpo train`.
 ///
@@ -56,7 +60,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let config = Config::load(&args.config, &args.set)?;
     has_steps(&config)?;
     if args.dry_run {
-        return crate::commands::dry_run::run(&config, args.device).map(drop);
+        return crate::commands::dry_run::run(&config, args.device, args.rejected.as_deref()).map(drop);
     }
     let out = args.out.clone().unwrap_or_else(|| {
         PathBuf::from("runs").join(args.config.file_stem().unwrap_or(args.config.as_os_str()))

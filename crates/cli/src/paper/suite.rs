@@ -5,6 +5,7 @@
 //! command resumes it. All files are checked before anything is sampled, and all problems are reported at once.
 
 use crate::analysis::benchmarks::canonical;
+use crate::commands::dry_run::rejected;
 use crate::commands::eval;
 use crate::output::table::{Format, Table};
 use anyhow::Context;
@@ -123,15 +124,15 @@ struct Checked {
     wanted: String,
     /// What is wrong with it.
     wrong: Option<String>,
-    /// What was left out of it.
-    dropped: Option<String>,
+    /// What happened to its rows, if it can be read.
+    report: Option<dataset::FilterReport>,
 }
 
 impl Checked {
     fn missing(name: &str, wanted: Option<u64>, why: String) -> Self {
         let wanted = wanted.map_or_else(|| "not stated".to_owned(), |n| n.to_string());
         let none = || "--".to_owned();
-        Self { name: name.to_owned(), file: none(), found: none(), wanted, wrong: Some(why), dropped: None }
+        Self { name: name.to_owned(), file: none(), found: none(), wanted, wrong: Some(why), report: None }
     }
 
     fn counted(
@@ -139,7 +140,7 @@ impl Checked {
         file: &Path,
         found: usize,
         wanted: Option<u64>,
-        report: &dataset::FilterReport,
+        report: dataset::FilterReport,
     ) -> Self {
         let differs = wanted.is_some_and(|n| n != found as u64);
         Self {
@@ -154,7 +155,7 @@ impl Checked {
                     wanted.unwrap_or(0)
                 )
             }),
-            dropped: (report.read > found).then(|| format!("{}: {report}", file.display())),
+            report: Some(report),
         }
     }
 }
@@ -176,7 +177,7 @@ fn check(benchmark: &Benchmark, root: &Path) -> Checked {
     };
     match dataset::load(&file, benchmark.kind, &Default::default()) {
         Ok((problems, report)) => {
-            Checked::counted(benchmark.name, &file, problems.len(), benchmark.problems, &report)
+            Checked::counted(benchmark.name, &file, problems.len(), benchmark.problems, report)
         }
         Err(error) => missing(format!("{}: {error:#}", benchmark.name)),
     }
@@ -191,18 +192,20 @@ fn check_training(root: &Path, model: Option<&Path>, family: Family) -> anyhow::
     match model {
         Some(model) => {
             let language = Language::read(model, &[])?;
-            let fits = |p: &dataset::Problem| {
+            let length = |p: &dataset::Problem| {
                 let conversation = p.conversation(prompt.system.as_deref());
-                language.prompt(&conversation, prompt.thinking).map(|t| t.len() <= LONGEST_PROMPT)
+                language.prompt(&conversation, prompt.thinking).map(|t| t.len())
             };
-            let fits: Vec<bool> = problems.par_iter().map(fits).collect::<anyhow::Result<_>>()?;
-            let mut each = fits.into_iter();
-            let reason = format!("prompt of more than {LONGEST_PROMPT} tokens");
-            report.drop(&mut problems, &reason, |_| each.next().unwrap_or(true));
+            let lengths: Vec<usize> = problems.par_iter().map(length).collect::<anyhow::Result<_>>()?;
+            let mut each = lengths.into_iter();
+            let reason = format!("prompt longer than {LONGEST_PROMPT} tokens");
+            report.retain(&mut problems, &reason, |_| {
+                each.next().filter(|n| *n > LONGEST_PROMPT).map(|n| format!("{n} tokens"))
+            });
         }
-        None => name = "DeepScaleR (training), long prompts not dropped without a --model",
+        None => name = "DeepScaleR (training), long prompts not rejected without a --model",
     }
-    Ok(Some(Checked::counted(name, &file, problems.len(), Some(DEEPSCALER), &report)))
+    Ok(Some(Checked::counted(name, &file, problems.len(), Some(DEEPSCALER), report)))
 }
 
 /// The suites that there are.
@@ -244,6 +247,9 @@ pub struct EvalArgs {
     /// Check the files: report which are found, missing or of another size. Sample nothing.
     #[arg(long, requires = "suite", help_heading = "Suite")]
     pub dry_run: bool,
+    /// With --dry-run: write every rejected row to this file of JSON lines, with its file, row, reason and what was found.
+    #[arg(long, value_name = "FILE", requires = "dry_run", help_heading = "Suite")]
+    pub rejected: Option<PathBuf>,
 }
 
 fn model(text: &str) -> Result<(String, PathBuf), String> {
@@ -453,8 +459,17 @@ fn dry_run(
         table.push([c.name.as_str(), &c.found, &c.wanted, verdict, &c.file]);
     }
     out!("{}", table.render(Format::Text));
-    for line in checked.iter().filter_map(|c| c.wrong.as_ref().or(c.dropped.as_ref())) {
-        outln!("{line}");
+    let reports: Vec<&dataset::FilterReport> = checked.iter().filter_map(|c| c.report.as_ref()).collect();
+    for c in checked {
+        c.wrong.iter().for_each(|line| outln!("{line}"));
+        c.report.iter().for_each(|report| out!("{}", rejected::explained(report)));
+    }
+    match &args.rejected {
+        Some(out) => rejected::write(&reports, out)?,
+        None if reports.iter().any(|report| !report.rejected.is_empty()) => {
+            outln!("--rejected FILE writes all rejected rows as JSON lines");
+        }
+        None => {}
     }
     let n = args.eval.n.unwrap_or(SAMPLES);
     outln!("{n} samples per problem; prompts of {family}:");

@@ -52,7 +52,7 @@ fn hostile_templates_and_tokenizers_are_refused_by_file() {
         std::fs::write(root.join("model/chat_template.jinja"), template).unwrap();
         let ended = run(root, "train text.toml --dry-run");
         let said = &ended.stderr;
-        // Some of them only write long prompts, which are dropped and counted.
+        // Some of them only write long prompts, which are rejected and counted.
         let named = said.contains("model/chat_template.jinja") || said.contains("prompt longer than");
         assert!(ended.code == Some(2) && named, "{template}: {:?} {said}", ended.code);
         assert!(!said.contains("panicked"), "{template}: {said}");
@@ -136,7 +136,7 @@ fn data_made_to_exhaust_memory_or_time_is_refused_by_file() {
     (0..100).for_each(|_| long.write_all(&[b'a'; 1 << 20]).unwrap());
     writeln!(long, "\"}}").unwrap();
     text_config(root, "long.jsonl", "model");
-    refused(root, "train text.toml --dry-run", &["long.jsonl", "1 dropped: prompt of more than 4 MB"]);
+    refused(root, "train text.toml --dry-run", &["long.jsonl", "1 rejected: prompt of more than 4 MB"]);
 
     parquet_bomb(&root.join("bomb.parquet"));
     text_config(root, "bomb.parquet", "model");

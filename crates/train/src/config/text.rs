@@ -35,7 +35,7 @@ pub struct TextConfig {
     /// `enable_thinking` for the chat template; replaces the preset's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enable_thinking: Option<bool>,
-    /// Problems with a longer prompt are dropped and counted.
+    /// Problems with a longer prompt are rejected and counted.
     #[serde(default = "defaults::max_prompt_tokens")]
     pub max_prompt_tokens: usize,
     /// Texts that end a completion, besides the model's own end tokens: an added token of the tokenizer by its name,

@@ -158,6 +158,7 @@ fn problem(config: &ArithmeticConfig, key: Key) -> Problem {
         subject: None,
         level: Some(operations.to_string()),
         source_id: None,
+        row: 0,
     }
 }
 

@@ -1,13 +1,14 @@
 //! Data sets in common formats: problems with a prompt and the data that a verifier needs.
 //!
 //! Files are JSON lines, a JSON array, CSV or Parquet, or a folder of such files in Hugging Face's layout. Columns are
-//! recognised by the names that public data sets use, or named by the caller. Dropped rows are counted by reason in a
-//! [`FilterReport`]; nothing is dropped silently.
+//! recognised by the names that public data sets use, or named by the caller. A [`FilterReport`] lists every rejected
+//! row with its reason; nothing is rejected silently.
 //!
-//! This module has no tokenizer. The code that has one drops prompts that are too long and adds them to the same
-//! report ([`FilterReport::drop`]).
+//! This module has no tokenizer. The code that has one rejects prompts that are too long and adds them to the same
+//! report ([`FilterReport::retain`]).
 
 pub mod columns;
+mod filter;
 pub mod presets;
 pub mod rows;
 mod shards;
@@ -17,14 +18,14 @@ use crate::io::input;
 pub use crate::language::chat::Message;
 use crate::problem::kind::math::is_mathematics;
 use crate::problem::kind::{TaskKind, Truth};
-use crate::problem::row::{Row, Table, plain_text, value};
+use crate::problem::row::{Row, Table, Unusable, plain_text, shown, shown_text, value};
 use anyhow::Context;
 use columns::Columns;
+pub use filter::{FilterReport, Rejected, TextGolds};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use std::collections::{BTreeMap, HashMap};
-use std::fmt;
+use std::collections::HashMap;
 use std::path::Path;
 
 /// One problem.
@@ -44,6 +45,9 @@ pub struct Problem {
     pub level: Option<String>,
     /// The id in the file.
     pub source_id: Option<String>,
+    /// Row in the data set, counted from 1 over its files; 0 for a problem that isn't from a data set.
+    #[serde(skip)]
+    pub row: usize,
 }
 
 impl Problem {
@@ -77,122 +81,19 @@ pub fn id_of(messages: &[Message]) -> String {
     hash.finalize().iter().take(8).map(|b| format!("{b:02x}")).collect()
 }
 
-/// What happened to the rows of a file.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct FilterReport {
-    /// Rows read.
-    pub read: usize,
-    /// Problems kept.
-    pub kept: usize,
-    /// Rows dropped, by reason, with the numbers (from 1) of the first few.
-    pub dropped: BTreeMap<String, Dropped>,
-    /// Reference answers to math problems that the verifier reads as plain text.
-    pub text_golds: Option<TextGolds>,
+/// Whether a path is a data set: a file, a folder, a pattern with matches, or a split of a folder.
+pub fn exists(path: &Path) -> bool {
+    path.exists() || shards::files(path).is_ok()
 }
 
-/// Reference answers to math problems that the verifier reads as plain text: a completion is only correct if it writes
-/// the same text.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct TextGolds {
-    /// How many.
-    pub count: usize,
-    /// Total number of reference answers.
-    pub of: usize,
-    /// Row of the first one, counted from 1.
-    pub first_row: usize,
-    /// The text of the first one.
-    pub example: String,
-}
-
-/// Rows dropped for one reason.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Dropped {
-    /// How many.
-    pub count: usize,
-    /// Rows of the first few, counted from 1.
-    pub first_rows: Vec<usize>,
-}
-
-impl FilterReport {
-    /// Counts a dropped row.
-    pub fn note(&mut self, reason: &str, row: usize) {
-        let dropped = self.dropped.entry(reason.to_owned()).or_default();
-        dropped.count += 1;
-        if dropped.first_rows.len() < 5 {
-            dropped.first_rows.push(row);
-        }
-    }
-
-    /// Drops the problems for which `keep` is false and counts them under `reason`.
-    pub fn drop(
-        &mut self,
-        problems: &mut Vec<Problem>,
-        reason: &str,
-        mut keep: impl FnMut(&Problem) -> bool,
-    ) {
-        let before = problems.len();
-        problems.retain(|problem| keep(problem));
-        let gone = before - problems.len();
-        if gone > 0 {
-            self.dropped.entry(reason.to_owned()).or_default().count += gone;
-        }
-        self.kept = problems.len();
-    }
-
-    /// Reports what happened to the file's rows, and warns if its reference answers don't look like mathematics.
-    pub fn tell(&self, path: &Path) {
-        tracing::info!("{}: {self}", path.display());
-        if let Some(golds) = &self.text_golds
-            && golds.count as f64 >= TEXT_GOLDS_WARNED * golds.of as f64
-        {
-            tracing::warn!(
-                "{}: {golds}. A completion must repeat such an answer word for word to be correct. Is \
-                 the answer in another column (task.columns.answer, --columns answer=NAME), or is it a task of another kind? \
-                 `fgrpo data show` prints how each answer is read",
-                path.display()
-            );
-        }
-    }
-}
-
-/// Fraction of reference answers read as plain text from which a warning is given: math data sets have a few, such as
-/// names and words.
-const TEXT_GOLDS_WARNED: f64 = 0.1;
-
-impl fmt::Display for TextGolds {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let percent = 100.0 * self.count as f64 / self.of.max(1) as f64;
-        write!(
-            f,
-            "{} of {} reference answers ({percent:.0} %) read as plain text, not as mathematics; the first in row {}: {:?}",
-            self.count, self.of, self.first_row, self.example
-        )
-    }
-}
-
-impl fmt::Display for FilterReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} rows read, {} problems kept", self.read, self.kept)?;
-        for (reason, dropped) in &self.dropped {
-            write!(f, "; {} dropped: {reason}", dropped.count)?;
-            if !dropped.first_rows.is_empty() {
-                let rows: Vec<String> = dropped.first_rows.iter().map(usize::to_string).collect();
-                let more = if dropped.count > rows.len() { ", ..." } else { "" };
-                write!(f, " (rows {}{more})", rows.join(", "))?;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Reads a data set and drops unusable rows: rows without a prompt or an answer, repeated copies of a problem, and
+/// Reads a data set and rejects unusable rows: rows without a prompt or an answer, repeated copies of a problem, and
 /// every copy of a problem whose copies have different answers.
 ///
 /// # Errors
 /// If the path can't be read, has an unknown format, or lacks a column that the task needs. The last two are bad
 /// input; the message says what was found and what was wanted.
 pub fn load(path: &Path, kind: TaskKind, columns: &Columns) -> anyhow::Result<(Vec<Problem>, FilterReport)> {
-    let rows = rows::read(path)?;
+    let (rows, files) = rows::read_files(path)?;
     if rows.is_empty() {
         bad_input!("{}: found no rows, wanted at least one", path.display());
     }
@@ -210,12 +111,12 @@ pub fn load(path: &Path, kind: TaskKind, columns: &Columns) -> anyhow::Result<(V
     }
     let table = Table { kind, rows: &rows };
     let found = columns::resolve(&table, columns).with_context(|| format!("{}", path.display()))?;
-    let mut report = FilterReport { read: rows.len(), ..FilterReport::default() };
-    let mut problems: Vec<(usize, Problem)> = Vec::with_capacity(rows.len());
+    let mut report = FilterReport::new(path, files, rows.len());
+    let mut problems: Vec<Problem> = Vec::with_capacity(rows.len());
     for (i, row) in rows.iter().enumerate() {
         match problem_of(row, &found) {
-            Ok(problem) => problems.push((i + 1, problem)),
-            Err(reason) => report.note(reason, i + 1),
+            Ok(problem) => problems.push(Problem { row: i + 1, ..problem }),
+            Err(unusable) => report.reject(i + 1, unusable.reason, unusable.found),
         }
     }
     report.text_golds = text_golds(&problems);
@@ -223,27 +124,30 @@ pub fn load(path: &Path, kind: TaskKind, columns: &Columns) -> anyhow::Result<(V
     problems.shrink_to_fit();
     report.kept = problems.len();
     if problems.is_empty() {
-        bad_input!("{}: no row can be used: {report}", path.display());
+        bad_input!("{}: no row can be used: {report}{}", path.display(), report.first_examples());
     }
     Ok((problems, report))
 }
 
 /// Converts one row to a problem, or says why it can't be one.
-fn problem_of(row: &Row, found: &columns::Found) -> Result<Problem, &'static str> {
+fn problem_of(row: &Row, found: &columns::Found) -> Result<Problem, Unusable> {
     let text =
         |column: &Option<String>| column.as_ref().and_then(|name| value(row, name)).and_then(plain_text);
     let solution = text(&found.solution).filter(|s| !s.trim().is_empty());
-    let mut messages = columns::messages(row, &found.prompt).ok_or("no prompt")?;
+    let prompt = || shown(row, &found.prompt);
+    let mut messages =
+        columns::messages(row, &found.prompt).ok_or_else(|| Unusable::new("no prompt", prompt()))?;
     // A conversation that ends with an assistant message is a demonstration.
     let mut last_answer = None;
     if messages.last().is_some_and(|m| m.role == "assistant") {
         last_answer = messages.pop().map(|m| m.content);
     }
     if messages.iter().all(|m| m.content.trim().is_empty()) {
-        return Err("empty prompt");
+        return Err(Unusable::new("empty prompt", prompt()));
     }
-    if messages.iter().map(|m| m.content.len()).sum::<usize>() > input::PROMPT {
-        return Err("prompt of more than 4 MB");
+    let bytes = messages.iter().map(|m| m.content.len()).sum::<usize>();
+    if bytes > input::PROMPT {
+        return Err(Unusable::new("prompt of more than 4 MB", format!("{bytes} bytes: {}", prompt())));
     }
     let worked = solution.as_deref().or(last_answer.as_deref());
     let question = messages.last().map_or("", |m| m.content.as_str());
@@ -260,14 +164,15 @@ fn problem_of(row: &Row, found: &columns::Found) -> Result<Problem, &'static str
         subject: text(&found.subject),
         level: text(&found.level),
         source_id: text(&found.id),
+        row: 0,
         messages,
     })
 }
 
 /// The reference answers that the math verifier reads as plain text.
-fn text_golds(problems: &[(usize, Problem)]) -> Option<TextGolds> {
-    let golds = problems.par_iter().filter_map(|(row, problem)| match &problem.truth {
-        Truth::Math(truth) => Some((*row, &truth.gold)),
+fn text_golds(problems: &[Problem]) -> Option<TextGolds> {
+    let golds = problems.par_iter().filter_map(|problem| match &problem.truth {
+        Truth::Math(truth) => Some((problem.row, &truth.gold)),
         _ => None,
     });
     let of = golds.clone().count();
@@ -283,31 +188,43 @@ fn text_golds(problems: &[(usize, Problem)]) -> Option<TextGolds> {
 /// Number of characters of a reference answer shown in a warning.
 const EXAMPLE_LENGTH: usize = 60;
 
-/// Keeps the first copy of each problem, and drops problems whose copies have different answers.
-fn without_copies(problems: Vec<(usize, Problem)>, report: &mut FilterReport) -> Vec<Problem> {
-    let mut first: HashMap<String, (usize, bool)> = HashMap::with_capacity(problems.len());
-    for (at, (_, problem)) in problems.iter().enumerate() {
-        match first.get_mut(&problem.id) {
+/// Keeps the first copy of each problem, and rejects problems whose copies have different answers.
+fn without_copies(problems: Vec<Problem>, report: &mut FilterReport) -> Vec<Problem> {
+    // The index of each problem's first copy, and of the first copy with another answer.
+    let mut first: HashMap<&str, (usize, Option<usize>)> = HashMap::with_capacity(problems.len());
+    for (at, problem) in problems.iter().enumerate() {
+        let (other, conflict) = first.entry(&problem.id).or_insert((at, None));
+        if conflict.is_none() && !problems[*other].truth.agrees_with(&problem.truth) {
+            *conflict = Some(at);
+        }
+    }
+    let answer = |problem: &Problem| match problem.truth.gold() {
+        Some(gold) => format!("answer {}", shown_text(&gold)),
+        None => "other data for the verifier".to_owned(),
+    };
+    let verdict = |(at, problem): (usize, &Problem)| {
+        let (one, conflict) = first[problem.id.as_str()];
+        let found = match conflict {
+            // The first copy is compared with the first one that differs, the others with the first.
+            Some(differing) => {
+                let other = &problems[if one == at { differing } else { one }];
+                format!("{}; {} has {}", answer(problem), report.place(other.row), answer(other))
+            }
+            None if one == at => return None,
             None => {
-                first.insert(problem.id.clone(), (at, false));
+                format!("equals {}: {}", report.place(problems[one].row), shown_text(problem.question()))
             }
-            Some((other, conflict)) => {
-                *conflict |= !problems[*other].1.truth.agrees_with(&problem.truth);
-            }
-        }
+        };
+        let reason =
+            if conflict.is_some() { "copies with conflicting answers" } else { "copy of an earlier row" };
+        Some((problem.row, reason, found))
+    };
+    let rejected: Vec<_> = problems.iter().enumerate().filter_map(verdict).collect();
+    let rows: std::collections::HashSet<usize> = rejected.iter().map(|(row, ..)| *row).collect();
+    for (row, reason, found) in rejected {
+        report.reject(row, reason, found);
     }
-    let mut kept = Vec::with_capacity(first.len());
-    for (at, (row, problem)) in problems.into_iter().enumerate() {
-        let (one, conflict) = first[&problem.id];
-        if conflict {
-            report.note("copies with conflicting answers", row);
-        } else if one != at {
-            report.note("copy of an earlier row", row);
-        } else {
-            kept.push(problem);
-        }
-    }
-    kept
+    problems.into_iter().filter(|problem| !rows.contains(&problem.row)).collect()
 }
 
 #[cfg(test)]

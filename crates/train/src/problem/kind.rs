@@ -9,7 +9,7 @@ pub mod ifeval;
 pub mod math;
 pub mod synlogic;
 
-use crate::problem::row::{Row, Table};
+use crate::problem::row::{Row, Table, Unusable};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -145,12 +145,7 @@ impl Columns {
     }
 
     /// The truth of a row, or why it has none. `worked` is its worked solution.
-    pub(super) fn read(
-        &self,
-        row: &Row,
-        question: &str,
-        worked: Option<&str>,
-    ) -> Result<Truth, &'static str> {
+    pub(super) fn read(&self, row: &Row, question: &str, worked: Option<&str>) -> Result<Truth, Unusable> {
         Ok(match self {
             Self::Math(columns) => Truth::Math(columns.read(row, worked)?),
             Self::Choice(columns) => Truth::Choice(columns.read(row, question)?),

@@ -14,7 +14,7 @@ use super::text::{self, TextTask};
 use crate::bad_input;
 use crate::config::{MixConfig, TaskConfig};
 use crate::language::Language;
-use crate::problem::dataset::Problem;
+use crate::problem::dataset::{FilterReport, Problem};
 use anyhow::Context;
 use fgrpo_core::rng::Key;
 use std::collections::HashSet;
@@ -59,9 +59,10 @@ pub fn open(config: &MixConfig, model: Option<&PathBuf>) -> anyhow::Result<MixTa
     let apart: HashSet<String> =
         parts.iter().flat_map(|p| p.task.held_out_ids().map(str::to_owned).collect::<Vec<_>>()).collect();
     for part in &mut parts {
-        let dropped = part.task.retain_training(|id| !apart.contains(id));
-        if dropped > 0 {
-            tracing::info!("{}: {dropped} training problems dropped: held out by another part", part.name);
+        let reason = "held out by another part";
+        let rejected = part.task.retain_training(reason, |id| !apart.contains(id));
+        if rejected > 0 {
+            tracing::info!("{}: {rejected} training problems rejected: {reason}", part.name);
         }
         if part.weight > 0.0 && part.task.is_empty(Split::Train) {
             bad_input!("task.parts, {}: no problem is left to train on", part.name);
@@ -190,6 +191,10 @@ impl Task for MixTask {
 
     fn language(&self) -> Option<&Language> {
         self.any().language()
+    }
+
+    fn reports(&self) -> Vec<&FilterReport> {
+        self.parts.iter().flat_map(|part| part.task.reports()).collect()
     }
 
     fn part(&self, split: Split, id: u64) -> Option<&str> {

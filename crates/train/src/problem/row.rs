@@ -6,6 +6,47 @@ use serde_json::{Map, Value};
 /// One row: values by column.
 pub type Row = Map<String, Value>;
 
+/// Why a row is no problem.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unusable {
+    /// The reason, the same text for all rows with this reason.
+    pub reason: &'static str,
+    /// What was found in the row, shortened.
+    pub found: String,
+}
+
+impl Unusable {
+    /// A reason, and what was found.
+    pub fn new(reason: &'static str, found: String) -> Self {
+        Self { reason, found }
+    }
+}
+
+/// Characters of a value that a message shows.
+const SHOWN: usize = 80;
+
+/// A column with its value as JSON, shortened: `answer: null`.
+pub fn shown(row: &Row, column: &str) -> String {
+    match value(row, column) {
+        Some(value) => format!("{column}: {}", shortened(&value.to_string())),
+        None => format!("no column {column}"),
+    }
+}
+
+/// A text in quotes, shortened.
+pub fn shown_text(text: &str) -> String {
+    // Only the beginning is escaped: a prompt may have megabytes.
+    let start: String = text.chars().take(SHOWN + 1).collect();
+    shortened(&Value::String(start).to_string())
+}
+
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
 /// The rows of one data set, in which columns are looked up.
 pub struct Table<'a> {
     /// The kind of problems in them, for messages.

@@ -16,12 +16,13 @@ use crate::language::chat::Message;
 use crate::problem::dataset::presets::{Preset, Prompting};
 use crate::problem::dataset::{self, FilterReport, Problem};
 use crate::problem::kind::TaskKind;
+use crate::problem::row::shown_text;
 use anyhow::Context;
 use fgrpo_verify::verdict::Verdict;
 use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -44,6 +45,9 @@ pub struct TextTask {
     prompting: Prompting,
     train: Vec<Item>,
     held_out: Vec<Item>,
+    /// What happened to the rows of the training file, if there is one.
+    train_report: Option<FilterReport>,
+    held_out_report: Option<FilterReport>,
     max_new_tokens: usize,
 }
 
@@ -56,7 +60,7 @@ impl std::fmt::Debug for TextTask {
 /// Opens the files of a configuration. `model` is the policy's folder, which has the tokenizer unless the task names
 /// another one.
 ///
-/// Dropped rows are reported to the log.
+/// Rejected rows are reported to the log.
 ///
 /// # Errors
 /// Bad input naming the file, column or folder: no data, no usable row, no tokenizer or template.
@@ -76,30 +80,24 @@ pub fn open_with(
     language: Arc<Language>,
     train: bool,
 ) -> anyhow::Result<TextTask> {
-    let prompt = config.prompting().of(kind);
-    let short =
-        |problems, report, path: &Path| short_enough(problems, report, config, &language, &prompt, path);
-    let Found { held_out, report, path, rest } = find(kind, config, train)?;
-    let held_out = if held_out.is_empty() { Vec::new() } else { short(held_out, report, path)? };
-    let train = if train {
-        let (mut problems, mut report) = match rest {
-            Some(rest) => rest,
-            None => read(kind, config, &config.data, "task.data")?,
-        };
-        if problems.is_empty() {
-            bad_input!(
-                "{}: all {} problems are held out, with task.held_out_share {}; wanted some to train on: a smaller share, more problems, or a file of its own in task.held_out",
-                config.data.display(),
-                held_out.len(),
-                config.held_out_share
-            );
+    let prompting = config.prompting().of(kind);
+    let short = |file: Option<Read>| match file {
+        None => Ok((Vec::new(), None)),
+        Some(file) => {
+            short_enough(file, config, &language, &prompting).map(|(items, report)| (items, Some(report)))
         }
-        let apart: HashSet<&str> = held_out.iter().map(|i| i.problem.id.as_str()).collect();
-        report.drop(&mut problems, "also a held-out problem", |p| !apart.contains(p.id.as_str()));
-        short(problems, report, &config.data)?
-    } else {
-        Vec::new()
     };
+    let Files { held_out, train } = files(kind, config, train)?;
+    let (held_out, held_out_report) = short(held_out.filter(|(problems, _)| !problems.is_empty()))?;
+    if train.as_ref().is_some_and(|(problems, _)| problems.is_empty()) {
+        bad_input!(
+            "{}: all {} problems are held out, with task.held_out_share {}; wanted some to train on: a smaller share, more problems, or a file of its own in task.held_out",
+            config.data.display(),
+            held_out.len(),
+            config.held_out_share
+        );
+    }
+    let (train, train_report) = short(train)?;
     let grader = Arc::new(Grader::new(kind, config.verifier.clone())?);
     if let Some(item) = train.first().or(held_out.first()) {
         grader.check_start(&item.problem)?;
@@ -111,6 +109,8 @@ pub fn open_with(
         language,
         train,
         held_out,
+        train_report,
+        held_out_report,
         max_new_tokens: MAX_NEW_TOKENS,
     })
 }
@@ -136,48 +136,62 @@ pub fn held_out(
     language: Option<&Language>,
     train: bool,
 ) -> anyhow::Result<Vec<Problem>> {
-    let Found { held_out, report, path, .. } = find(kind, config, train)?;
-    let Some(language) = language.filter(|_| !held_out.is_empty()) else {
-        report.tell(path);
-        return Ok(held_out);
+    let Some((problems, report)) = files(kind, config, train)?.held_out else { return Ok(Vec::new()) };
+    let Some(language) = language.filter(|_| !problems.is_empty()) else {
+        report.tell();
+        return Ok(problems);
     };
-    let items = short_enough(held_out, report, config, language, &config.prompting().of(kind), path)?;
+    let (items, _) = short_enough((problems, report), config, language, &config.prompting().of(kind))?;
     Ok(items.into_iter().map(|i| i.problem).collect())
 }
 
-/// The held-out problems of a configuration's files.
-struct Found<'a> {
-    held_out: Vec<Problem>,
-    report: FilterReport,
-    /// The file that they are from.
-    path: &'a Path,
-    /// The other problems of that file, if it is the training data.
-    rest: Option<(Vec<Problem>, FilterReport)>,
+/// What happened to the rows of a configuration's files, except for the filter by length, which needs a tokenizer.
+///
+/// # Errors
+/// Same as [`open`], for the files alone.
+pub fn reports(kind: TaskKind, config: &TextConfig) -> anyhow::Result<Vec<FilterReport>> {
+    let Files { held_out, train } = files(kind, config, true)?;
+    Ok(held_out.into_iter().chain(train).map(|(_, report)| report).collect())
 }
 
-fn read(
-    kind: TaskKind,
-    config: &TextConfig,
-    path: &Path,
-    key: &'static str,
-) -> anyhow::Result<(Vec<Problem>, FilterReport)> {
-    dataset::load(path, kind, &config.columns).context(key)
+/// Problems of a file, and what happened to its rows.
+type Read = (Vec<Problem>, FilterReport);
+
+/// The problems of a configuration's files, of any length.
+struct Files {
+    held_out: Option<Read>,
+    train: Option<Read>,
 }
 
-fn find(kind: TaskKind, config: &TextConfig, train: bool) -> anyhow::Result<Found<'_>> {
+/// Reads a configuration's files and sets held-out problems apart.
+fn files(kind: TaskKind, config: &TextConfig, train: bool) -> anyhow::Result<Files> {
+    let read = |path: &Path, key: &'static str| dataset::load(path, kind, &config.columns).context(key);
+    let of_data = || read(&config.data, "task.data");
     if let Some(path) = &config.held_out {
-        let (held_out, report) = read(kind, config, path, "task.held_out")?;
-        return Ok(Found { held_out, report, path, rest: None });
+        let held_out = read(path, "task.held_out")?;
+        let train = if train { Some(without(of_data()?, &held_out.0)) } else { None };
+        return Ok(Files { held_out: Some(held_out), train });
     }
-    let path = config.data.as_path();
-    let (problems, report) = read(kind, config, path, "task.data")?;
+    let (problems, mut report) = of_data()?;
     if !train {
-        return Ok(Found { held_out: problems, report, path, rest: None });
+        return Ok(Files { held_out: Some((problems, report)), train: None });
     }
     let (rest, held_out): (Vec<_>, Vec<_>) =
         problems.into_iter().partition(|p| !is_held_out(p, config.held_out_share));
-    let share = FilterReport { read: held_out.len(), kept: held_out.len(), ..FilterReport::default() };
-    Ok(Found { held_out, report: share, path, rest: Some((rest, report)) })
+    let share = report.of_part(held_out.len());
+    report.kept = rest.len();
+    Ok(Files { held_out: Some((held_out, share)), train: Some((rest, report)) })
+}
+
+/// The training problems that aren't held out.
+fn without((mut problems, mut report): Read, held_out: &[Problem]) -> Read {
+    let apart: HashMap<&str, usize> = held_out.iter().map(|p| (p.id.as_str(), p.row)).collect();
+    report.retain(&mut problems, "also a held-out problem", |p| {
+        apart
+            .get(p.id.as_str())
+            .map(|row| format!("row {row} of task.held_out: {}", shown_text(p.question())))
+    });
+    (problems, report)
 }
 
 /// Whether a problem is in the held-out share: its id, a hash, is read as a number in [0, 1).
@@ -186,31 +200,30 @@ fn is_held_out(problem: &Problem, share: f64) -> bool {
     ((hash >> 11) as f64 / (1u64 << 53) as f64) < share
 }
 
-/// Tokenizes prompts, drops those above the limit and reports it.
+/// Tokenizes prompts, rejects those above the limit and reports it.
 fn short_enough(
-    problems: Vec<Problem>,
-    mut report: FilterReport,
+    (problems, mut report): Read,
     config: &TextConfig,
     language: &Language,
     prompting: &Preset,
-    path: &Path,
-) -> anyhow::Result<Vec<Item>> {
+) -> anyhow::Result<(Vec<Item>, FilterReport)> {
     let mut items = items(problems, language, prompting)?;
-    let before = items.len();
-    items.retain(|i| i.prompt.len() <= config.max_prompt_tokens);
-    report.kept = items.len();
-    if items.len() < before {
-        let reason = format!("prompt longer than {} tokens", config.max_prompt_tokens);
-        report.dropped.entry(reason).or_default().count += before - items.len();
+    let longest = config.max_prompt_tokens;
+    let reason = format!("prompt longer than {longest} tokens");
+    for item in items.iter().filter(|i| i.prompt.len() > longest) {
+        let found = format!("{} tokens: {}", item.prompt.len(), shown_text(item.problem.question()));
+        report.reject(item.problem.row, &reason, found);
     }
-    report.tell(path);
+    items.retain(|i| i.prompt.len() <= longest);
+    report.kept = items.len();
+    report.tell();
     if items.is_empty() {
         bad_input!(
             "{}: no problem is left: {report}. Raise task.max_prompt_tokens or change the data",
-            path.display()
+            report.source.display()
         );
     }
-    Ok(items)
+    Ok((items, report))
 }
 
 fn items(problems: Vec<Problem>, language: &Language, prompting: &Preset) -> anyhow::Result<Vec<Item>> {
@@ -246,6 +259,8 @@ impl TextTask {
             prompting: Prompting::default(),
             train: items(train, &language, &none)?,
             held_out: items(held_out, &language, &none)?,
+            train_report: None,
+            held_out_report: None,
             grader: Arc::new(Grader::new(TaskKind::Math, grade::Settings::default())?),
             language,
             max_new_tokens,
@@ -257,10 +272,18 @@ impl TextTask {
         self.held_out.iter().map(|i| i.problem.id.as_str())
     }
 
-    /// Drops the training problems whose id `keep` rejects; returns how many.
-    pub fn retain_training(&mut self, keep: impl Fn(&str) -> bool) -> usize {
+    /// Rejects the training problems whose id `keep` refuses, for `reason`; returns how many.
+    pub fn retain_training(&mut self, reason: &str, keep: impl Fn(&str) -> bool) -> usize {
         let before = self.train.len();
+        if let Some(report) = &mut self.train_report {
+            for item in self.train.iter().filter(|i| !keep(&i.problem.id)) {
+                report.reject(item.problem.row, reason, shown_text(item.problem.question()));
+            }
+        }
         self.train.retain(|i| keep(&i.problem.id));
+        if let Some(report) = &mut self.train_report {
+            report.kept = self.train.len();
+        }
         before - self.train.len()
     }
 
@@ -345,6 +368,10 @@ impl Task for TextTask {
     fn context(&self) -> usize {
         let prompts = self.train.iter().chain(&self.held_out).map(|i| i.prompt.len());
         prompts.max().unwrap_or(0) + self.max_new_tokens
+    }
+
+    fn reports(&self) -> Vec<&FilterReport> {
+        self.held_out_report.iter().chain(&self.train_report).collect()
     }
 
     fn source(&self, split: Split, id: u64) -> Option<&Problem> {

@@ -8,11 +8,12 @@ mod time;
 
 pub use disk::Disk;
 pub use memory::{Memory, refuse_uncountable};
-pub use time::Time;
+pub use time::{ACTIVE, Time};
 
 use crate::config::{Config, EvalConfig};
 use crate::failure::OrBadInput;
 use crate::policy::model_config;
+use crate::problem::dataset;
 use crate::problem::text::MAX_NEW_TOKENS;
 use crate::problem::{Split, Task};
 use fgrpo_nn::config::Config as ModelConfig;
@@ -39,7 +40,7 @@ pub fn model(config: &Config, task: Option<&dyn Task>) -> anyhow::Result<Option<
 pub fn missing(config: &Config) -> Vec<PathBuf> {
     let mut paths: Vec<&PathBuf> = config.model.path.iter().collect();
     paths.extend(config.task.paths());
-    paths.into_iter().filter(|p| !p.exists()).cloned().collect()
+    paths.into_iter().filter(|p| !dataset::exists(p)).cloned().collect()
 }
 
 /// Lengths of prompts and completions, in tokens.
@@ -55,6 +56,8 @@ pub struct Lengths {
     pub completion_likely: f64,
     /// Where that length comes from.
     pub likely_is: &'static str,
+    /// Number of training problems, if the data exists.
+    pub train: Option<u64>,
     /// Number of held-out problems in one evaluation, if the data exists.
     pub held_out: Option<usize>,
     /// Number of held-out problems in one full evaluation, if the data exists.
@@ -76,6 +79,7 @@ impl Lengths {
                 completion_longest: longest,
                 completion_likely: longest as f64,
                 likely_is: "the longest allowed",
+                train: None,
                 held_out: config.eval.problems,
                 held_out_in_full: config.eval.full.as_ref().and_then(|full| full.problems),
                 measured: false,
@@ -103,6 +107,7 @@ impl Lengths {
             } else {
                 "the longest allowed"
             },
+            train: Some(task.len(Split::Train)),
             held_out: Some(held_out(config.eval.problems)),
             held_out_in_full: config.eval.full.as_ref().map(|full| held_out(full.problems)),
             measured: true,
@@ -279,7 +284,10 @@ mod tests {
         assert!(close(time(&["update.epochs=3"]).update, 3.0 * base.update));
         assert!(time(&["algorithm.kl_coef=0.1"]).update > 1.2 * base.update);
         let samples = 2 * config.eval.samples;
-        assert!(time(&[&format!("eval.samples={samples}")]).evaluation > 1.5 * base.evaluation);
-        assert!(base.evaluation > 0.0 && base.rollout > 0.0);
+        let more = time(&[&format!("eval.samples={samples}")]).evaluation;
+        assert!(more > 1.1 * base.evaluation && more < 2.0 * base.evaluation);
+        assert!(base.evaluation > 0.0 && base.rollout > 0.0 && base.sft > 0.0);
+        let steps = 2 * config.sft.as_ref().and_then(|sft| sft.steps).unwrap();
+        assert!(close(time(&[&format!("sft.steps={steps}")]).sft, 2.0 * base.sft));
     }
 }

@@ -13,7 +13,7 @@ use parquet::record::Field;
 use serde_json::Value;
 use std::fs::File;
 use std::io::{BufReader, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Accepted forms of a data set, for messages.
 pub(super) const FORMATS: &str = "a file ending in .jsonl, .ndjson, .json, .csv or .tsv (with .gz or .zst behind it too) or .parquet, a folder of such files, or a split of one";
@@ -26,11 +26,21 @@ pub const MOST_COLUMNS: usize = 10_000;
 /// # Errors
 /// If a file can't be opened or doesn't match its extension, or if the path means several splits.
 pub fn read(path: &Path) -> anyhow::Result<Vec<Row>> {
-    let mut rows = Vec::new();
+    read_files(path).map(|(rows, _)| rows)
+}
+
+/// A file and its number of rows.
+pub(super) type FileRows = (PathBuf, usize);
+
+/// [`read`], and the files with the number of rows of each.
+pub(super) fn read_files(path: &Path) -> anyhow::Result<(Vec<Row>, Vec<FileRows>)> {
+    let (mut rows, mut files) = (Vec::new(), Vec::new());
     for file in super::shards::files(path)? {
-        rows.append(&mut rows_of(&file)?);
+        let mut own = rows_of(&file)?;
+        files.push((file, own.len()));
+        rows.append(&mut own);
     }
-    Ok(rows)
+    Ok((rows, files))
 }
 
 /// The rows of one file.

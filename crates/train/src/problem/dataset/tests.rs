@@ -75,7 +75,7 @@ fn other_editions_spell_their_columns_otherwise() {
 }
 
 #[test]
-fn copies_with_conflicting_answers_are_dropped_whole_and_counted() {
+fn copies_with_conflicting_answers_are_rejected_whole_and_explained() {
     let (_folder, path) = file(
         "d.jsonl",
         &lines(&[
@@ -91,7 +91,7 @@ fn copies_with_conflicting_answers_are_dropped_whole_and_counted() {
     let (problems, report) = load(&path, TaskKind::Math, &Columns::default()).unwrap();
     assert_eq!(problems.len(), 1);
     let counts: Vec<(&str, usize)> =
-        report.dropped.iter().map(|(reason, d)| (reason.as_str(), d.count)).collect();
+        report.by_reason().into_iter().map(|(reason, rows)| (reason, rows.len())).collect();
     assert_eq!(
         counts,
         [
@@ -102,8 +102,20 @@ fn copies_with_conflicting_answers_are_dropped_whole_and_counted() {
             ("no prompt", 1),
         ]
     );
-    assert_eq!(report.dropped["copies with conflicting answers"].first_rows, [1, 3]);
-    assert!(report.to_string().starts_with("7 rows read, 1 problems kept; 2 dropped: copies"));
+    assert!(report.to_string().starts_with("7 rows read, 1 problems kept; 2 rejected: copies"));
+    let mut found: Vec<(usize, &str)> = report.rejected.iter().map(|r| (r.row, r.found.as_str())).collect();
+    found.sort_unstable();
+    assert_eq!(
+        found,
+        [
+            (1, "answer \"1\"; row 3 has answer \"2\""),
+            (3, "answer \"2\"; row 1 has answer \"1\""),
+            (4, "equals row 2: \"b\""),
+            (5, "answer: \"\""),
+            (6, "problem: \" \""),
+            (7, "no column problem"),
+        ]
+    );
 }
 
 #[test]
@@ -147,7 +159,8 @@ fn a_list_of_options_keeps_its_order() {
     let golds: Vec<char> =
         problems.iter().map(|p| if let Truth::Choice(truth) = &p.truth { truth.gold } else { '?' }).collect();
     assert_eq!(golds, ['C', 'B', 'A']);
-    assert_eq!(report.dropped["the answer is no option"].count, 1);
+    assert_eq!(report.rejected[0].reason, "the answer is no option");
+    assert_eq!(report.rejected[0].found, "answer \"7\" of 2 options");
 }
 
 #[test]
@@ -165,7 +178,8 @@ fn ifeval_drops_nulls_and_refuses_instructions_it_cannot_check() {
     let Truth::IfEval(kind::ifeval::Truth { kwargs, .. }) = &problems[0].truth else { panic!() };
     assert_eq!(kwargs, &[json!({})]);
     assert_eq!(problems[0].source_id.as_deref(), Some("1000"));
-    assert_eq!(report.dropped["instructions that cannot be checked"].count, 1);
+    assert_eq!(report.rejected[0].reason, "instructions that cannot be checked");
+    assert!(report.rejected[0].found.contains("num_words"), "{:?}", report.rejected);
 }
 
 #[test]
@@ -217,6 +231,7 @@ fn a_system_prompt_takes_the_place_of_the_files_own() {
         subject: None,
         level: None,
         source_id: None,
+        row: 0,
     };
     assert_eq!(problem.conversation(Some("new")), [Message::new("system", "new"), Message::new("user", "q")]);
     assert_eq!(problem.conversation(None), problem.messages);
@@ -260,6 +275,29 @@ fn parquet_with_nested_columns_is_read_like_json() {
     assert_eq!(problems[0].messages, [Message::new("system", "be brief"), Message::new("user", "2+2")]);
     assert_eq!(problems[1].truth, Truth::Math(kind::math::Truth { gold: "5".into() }));
     assert_eq!(problems[1].level.as_deref(), Some("2"));
+}
+
+#[test]
+fn a_rejected_row_of_a_folder_is_named_by_its_file_and_long_values_are_shortened() {
+    let (folder, _) = file(
+        "train-00000-of-00002.jsonl",
+        &lines(&[json!({"problem": "a", "answer": "1"}), json!({"problem": "b", "answer": "1"})]),
+    );
+    let long = "x".repeat(200);
+    let rows = [
+        json!({"problem": "c", "answer": null}),
+        json!({"problem": "b", "answer": "1"}),
+        json!({"problem": [long], "answer": "1"}),
+    ];
+    std::fs::write(folder.path().join("train-00001-of-00002.jsonl"), lines(&rows)).unwrap();
+    let (_, report) = load(folder.path(), TaskKind::Math, &Columns::default()).unwrap();
+    let second = folder.path().join("train-00001-of-00002.jsonl");
+    assert!(report.rejected.iter().all(|r| r.file == second), "{report:?}");
+    let found: Vec<(usize, &str)> = report.rejected.iter().map(|r| (r.row, r.found.as_str())).collect();
+    let shortened = format!("problem: [\"{}...", "x".repeat(78));
+    let first =
+        format!("equals row 2 of {}: \"b\"", folder.path().join("train-00000-of-00002.jsonl").display());
+    assert_eq!(found, [(1, "answer: null"), (3, shortened.as_str()), (2, first.as_str())]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Multiple choice: the options as shown, and the correct letter.
 
 use super::Beside;
-use crate::problem::row::{Row, Table, plain_text, structured, value};
+use crate::problem::row::{Row, Table, Unusable, plain_text, shown, shown_text, structured, value};
 use fgrpo_verify::choice;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -72,40 +72,47 @@ impl Columns {
         Ok(Self { answer: table.require("the answer", answer, &["Correct Answer", "answer"])?, options })
     }
 
-    pub(super) fn read(&self, row: &Row, question: &str) -> Result<Truth, &'static str> {
+    pub(super) fn read(&self, row: &Row, question: &str) -> Result<Truth, Unusable> {
         let text = |name: &String| {
             value(row, name).and_then(plain_text).map(|t| t.trim().to_owned()).filter(|t| !t.is_empty())
         };
-        let answer = text(&self.answer).ok_or("empty answer")?;
+        let answer =
+            text(&self.answer).ok_or_else(|| Unusable::new("empty answer", shown(row, &self.answer)))?;
         match &self.options {
             Options::Wrong(columns) => {
                 let mut options = vec![answer];
                 options.extend(columns.iter().filter_map(text));
                 let options: Vec<&str> = options.iter().map(String::as_str).collect();
                 // The first option is the correct one.
-                let shown = choice::show(question, &options).map_err(|_| FEW_OR_MANY)?;
+                let shown = choice::show(question, &options)
+                    .map_err(|_| Unusable::new(FEW_OR_MANY, format!("{} options", options.len())))?;
                 Ok(Truth { gold: shown.gold, options: shown.options, order: shown.order })
             }
-            Options::List(column) => listed(value(row, column).map(structured), &answer),
+            Options::List(column) => {
+                listed(value(row, column).map(structured), &answer).map_err(|(reason, found)| {
+                    Unusable::new(reason, found.unwrap_or_else(|| shown(row, column)))
+                })
+            }
         }
     }
 }
 
 const FEW_OR_MANY: &str = "fewer than 2 or more than 26 options";
 
-/// A list of options, and an answer that is an option, a letter or an index.
-fn listed(list: Option<Value>, answer: &str) -> Result<Truth, &'static str> {
+/// A list of options, and an answer that is an option, a letter or an index; or a reason, with what was found where that
+/// is not the list.
+fn listed(list: Option<Value>, answer: &str) -> Result<Truth, (&'static str, Option<String>)> {
     let list = match &list {
         Some(Value::Array(list)) => list,
         // ARC stores the texts of its choices under `text`.
         Some(Value::Object(object)) => {
-            object.get("text").and_then(Value::as_array).ok_or("no list of options")?
+            object.get("text").and_then(Value::as_array).ok_or(("no list of options", None))?
         }
-        _ => return Err("no list of options"),
+        _ => return Err(("no list of options", None)),
     };
     let options: Vec<String> = list.iter().filter_map(plain_text).collect();
     if !(2..=choice::MOST_OPTIONS).contains(&options.len()) {
-        return Err(FEW_OR_MANY);
+        return Err((FEW_OR_MANY, None));
     }
     let place = options
         .iter()
@@ -115,7 +122,10 @@ fn listed(list: Option<Value>, answer: &str) -> Result<Truth, &'static str> {
             _ => answer.parse().ok(),
         })
         .filter(|&i| i < options.len())
-        .ok_or("the answer is no option")?;
+        .ok_or_else(|| {
+            let found = format!("answer {} of {} options", shown_text(answer), options.len());
+            ("the answer is no option", Some(found))
+        })?;
     let order = (0..options.len()).collect();
     Ok(Truth { gold: choice::letter(place), options, order })
 }

@@ -1,6 +1,6 @@
 //! Instructions that can be checked by a program, in the format of IFEval.
 
-use crate::problem::row::{Row, Table, structured, value};
+use crate::problem::row::{Row, Table, Unusable, shown, structured, value};
 use fgrpo_verify::ifeval;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -40,16 +40,17 @@ impl Columns {
         })
     }
 
-    pub(super) fn read(&self, row: &Row) -> Result<Truth, &'static str> {
+    pub(super) fn read(&self, row: &Row) -> Result<Truth, Unusable> {
         let list = |name: &str| match value(row, name).map(structured) {
             Some(Value::Array(list)) => Some(list),
             _ => None,
         };
-        let ids = list(&self.instructions).ok_or("no list of instructions")?;
+        let no_ids = || Unusable::new("no list of instructions", shown(row, &self.instructions));
+        let ids = list(&self.instructions).ok_or_else(no_ids)?;
         let ids: Option<Vec<String>> = ids.iter().map(|v| v.as_str().map(str::to_owned)).collect();
-        let instruction_id_list = ids.filter(|ids| !ids.is_empty()).ok_or("no list of instructions")?;
+        let instruction_id_list = ids.filter(|ids| !ids.is_empty()).ok_or_else(no_ids)?;
         let kwargs = list(&self.arguments)
-            .ok_or("no list of arguments")?
+            .ok_or_else(|| Unusable::new("no list of arguments", shown(row, &self.arguments)))?
             .iter()
             .map(|entry| match structured(entry) {
                 Value::Object(object) => {
@@ -59,7 +60,9 @@ impl Columns {
             })
             .collect();
         let truth = Truth { instruction_id_list, kwargs };
-        truth.verifier().map_err(|_| "instructions that cannot be checked")?;
+        truth
+            .verifier()
+            .map_err(|error| Unusable::new("instructions that cannot be checked", error.to_string()))?;
         Ok(truth)
     }
 }

@@ -1,7 +1,7 @@
 //! Mathematics: converts reference answers from data sets to the form that the verifier reads.
 
 use super::Beside;
-use crate::problem::row::{Row, Table, plain_text, python_list, value};
+use crate::problem::row::{Row, Table, Unusable, plain_text, python_list, shown, shown_text, value};
 use fgrpo_verify::{boxed, math, synlogic};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -48,10 +48,18 @@ impl Columns {
         Ok(Self { answer })
     }
 
-    pub(super) fn read(&self, row: &Row, worked: Option<&str>) -> Result<Truth, &'static str> {
+    pub(super) fn read(&self, row: &Row, worked: Option<&str>) -> Result<Truth, Unusable> {
         let stated = self.answer.as_ref().and_then(|name| value(row, name));
         let stated = stated.and_then(math_answer).filter(|gold| !gold.is_empty());
-        let gold = stated.or_else(|| worked.and_then(of_solution)).ok_or("empty answer")?;
+        let gold = stated.or_else(|| worked.and_then(of_solution)).ok_or_else(|| {
+            let answer = self.answer.as_ref().map(|name| shown(row, name));
+            let solution = worked.map(|text| format!("a solution without a box: {}", shown_text(text)));
+            let found: Vec<String> = answer.into_iter().chain(solution).collect();
+            Unusable::new(
+                "empty answer",
+                if found.is_empty() { "no solution".to_owned() } else { found.join("; ") },
+            )
+        })?;
         Ok(Truth { gold })
     }
 }

@@ -1,6 +1,6 @@
 //! The logic tasks of SynLogic.
 
-use crate::problem::row::{Row, Table, value};
+use crate::problem::row::{Row, Table, Unusable, shown, value};
 use fgrpo_verify::synlogic;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -40,14 +40,16 @@ impl Columns {
         })
     }
 
-    pub(super) fn read(&self, row: &Row) -> Result<Truth, &'static str> {
-        let game = value(row, &self.game).ok_or("no puzzle")?;
+    pub(super) fn read(&self, row: &Row) -> Result<Truth, Unusable> {
+        let no_puzzle = || Unusable::new("no puzzle", shown(row, &self.game));
+        let game = value(row, &self.game).ok_or_else(no_puzzle)?;
         let game_data_str = match game {
             Value::String(text) if !text.trim().is_empty() => text.clone(),
             Value::Object(_) => game.to_string(),
-            _ => return Err("no puzzle"),
+            _ => return Err(no_puzzle()),
         };
-        let task = value(row, &self.task).and_then(Value::as_str).ok_or("no task")?;
+        let task = value(row, &self.task).and_then(Value::as_str);
+        let task = task.ok_or_else(|| Unusable::new("no task", shown(row, &self.task)))?;
         // The task may follow the name of a split: `val/sudoku`.
         let task = task.rsplit('/').next().unwrap_or(task).to_owned();
         Ok(Truth { task, game_data_str })

@@ -1,0 +1,64 @@
+//! The rows of data files that became no problem: the first of each reason in the terminal, all of them in a file.
+
+use anyhow::Context;
+use fgrpo_train::bad_input;
+use fgrpo_train::io::files::write_whole;
+use fgrpo_train::io::harmless::harmless;
+use fgrpo_train::problem::dataset::FilterReport;
+use std::fmt::Write;
+use std::path::Path;
+
+/// Rows of each reason that the terminal shows.
+const SHOWN: usize = 3;
+
+/// The rejected rows of a data set by reason, the most frequent first: how many, and the first few with what was found. Empty if
+/// there are none.
+pub fn explained(report: &FilterReport) -> String {
+    if report.rejected.is_empty() {
+        return String::new();
+    }
+    let source = report.source.display().to_string();
+    let mut text = format!("{source}: {} of {} rows rejected\n", report.rejected.len(), report.read);
+    let mut reasons: Vec<_> = report.by_reason().into_iter().collect();
+    reasons.sort_by_key(|(_, rows)| std::cmp::Reverse(rows.len()));
+    for (reason, rows) in reasons {
+        let _ = writeln!(text, "{:>8}  {reason}", rows.len());
+        for row in rows.iter().take(SHOWN) {
+            let file =
+                if row.file == report.source { String::new() } else { format!("{}, ", row.file.display()) };
+            let _ = writeln!(text, "          {file}row {}: {}", row.row, row.found);
+        }
+        if rows.len() > SHOWN {
+            let _ = writeln!(text, "          and {} more", rows.len() - SHOWN);
+        }
+    }
+    harmless(&text)
+}
+
+/// Writes all rejected rows as JSON lines and says how many.
+///
+/// # Errors
+/// Bad input if the file is one of the data files; a file that can't be written.
+pub fn write(reports: &[&FilterReport], out: &Path) -> anyhow::Result<()> {
+    let mut lines = String::new();
+    let mut count = 0;
+    for report in reports {
+        if report.files().any(|file| is_same(file, out)) {
+            bad_input!("--rejected: found the data file {}, wanted another file", out.display());
+        }
+        let mut rows: Vec<_> = report.rejected.iter().collect();
+        rows.sort_by_key(|row| (&row.file, row.row));
+        for row in rows {
+            lines += &serde_json::to_string(row)?;
+            lines.push('\n');
+            count += 1;
+        }
+    }
+    write_whole(out, lines.as_bytes()).with_context(|| format!("writing {}", out.display()))?;
+    say!("{count} rejected rows: {}", out.display());
+    Ok(())
+}
+
+fn is_same(a: &Path, b: &Path) -> bool {
+    a.canonicalize().ok().zip(b.canonicalize().ok()).is_some_and(|(a, b)| a == b)
+}

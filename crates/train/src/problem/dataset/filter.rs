@@ -1,0 +1,174 @@
+//! What happened to the rows of a data set: how many became problems, and why each of the others did not.
+
+use super::Problem;
+use super::rows::FileRows;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// What happened to the rows of a data set.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FilterReport {
+    /// The data set: a file, or a folder of files.
+    pub source: PathBuf,
+    /// Rows read.
+    pub read: usize,
+    /// Problems kept.
+    pub kept: usize,
+    /// The rows that became no problem, in the order in which they were rejected.
+    pub rejected: Vec<Rejected>,
+    /// Reference answers to math problems that the verifier reads as plain text.
+    pub text_golds: Option<TextGolds>,
+    /// The files with the number of rows of each.
+    files: Vec<FileRows>,
+}
+
+/// A row that became no problem.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Rejected {
+    /// The file.
+    pub file: PathBuf,
+    /// Row in the file, counted from 1. Header and blank lines don't count.
+    pub row: usize,
+    /// Why it was rejected; the same text for all rows with the same reason.
+    pub reason: String,
+    /// What was found in it, shortened.
+    pub found: String,
+}
+
+/// Reference answers to math problems that the verifier reads as plain text: a completion is only correct if it writes
+/// the same text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct TextGolds {
+    /// How many.
+    pub count: usize,
+    /// Total number of reference answers.
+    pub of: usize,
+    /// Row of the first one, counted from 1.
+    pub first_row: usize,
+    /// The text of the first one.
+    pub example: String,
+}
+
+/// Rows of each reason that are named in one line.
+const NAMED: usize = 5;
+
+impl FilterReport {
+    /// A report of `read` rows of these files.
+    pub(super) fn new(source: &Path, files: Vec<FileRows>, read: usize) -> Self {
+        Self { source: source.to_owned(), read, files, ..Self::default() }
+    }
+
+    /// A report of problems set apart from those of this report: the same files, and none rejected yet.
+    pub fn of_part(&self, problems: usize) -> Self {
+        Self { read: problems, kept: problems, ..Self::new(&self.source, self.files.clone(), problems) }
+    }
+
+    /// The files.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        self.files.iter().map(|(file, _)| file.as_path())
+    }
+
+    /// The file of a row, and the row's number in it.
+    fn locate(&self, mut row: usize) -> (&Path, usize) {
+        for (file, rows) in &self.files {
+            if row <= *rows {
+                return (file, row);
+            }
+            row -= rows;
+        }
+        (&self.source, row)
+    }
+
+    /// A row in words: with its file if there are several.
+    pub(super) fn place(&self, row: usize) -> String {
+        let (file, own) = self.locate(row);
+        match self.files.len() {
+            0 | 1 => format!("row {own}"),
+            _ => format!("row {own} of {}", file.display()),
+        }
+    }
+
+    /// Adds a rejected row, counted over all files.
+    pub fn reject(&mut self, row: usize, reason: &str, found: String) {
+        let (file, row) = self.locate(row);
+        let file = file.to_owned();
+        self.rejected.push(Rejected { file, row, reason: reason.to_owned(), found });
+    }
+
+    /// Rejects problems for `reason` and counts what is left. `found` says what is wrong with a problem, if anything is.
+    pub fn retain(
+        &mut self,
+        problems: &mut Vec<Problem>,
+        reason: &str,
+        mut found: impl FnMut(&Problem) -> Option<String>,
+    ) {
+        problems.retain(|problem| match found(problem) {
+            None => true,
+            Some(found) => {
+                self.reject(problem.row, reason, found);
+                false
+            }
+        });
+        self.kept = problems.len();
+    }
+
+    /// The rejected rows by reason.
+    pub fn by_reason(&self) -> BTreeMap<&str, Vec<&Rejected>> {
+        let mut all: BTreeMap<&str, Vec<&Rejected>> = BTreeMap::new();
+        for rejected in &self.rejected {
+            all.entry(&rejected.reason).or_default().push(rejected);
+        }
+        all
+    }
+
+    /// The first rejected row of each reason, to follow the report's line.
+    pub(super) fn first_examples(&self) -> String {
+        let each =
+            self.by_reason().into_values().map(|rows| format!("\n  row {}: {}", rows[0].row, rows[0].found));
+        each.collect()
+    }
+
+    /// Reports what happened to the rows, and warns if the reference answers don't look like mathematics.
+    pub fn tell(&self) {
+        tracing::info!("{}: {self}", self.source.display());
+        if let Some(golds) = &self.text_golds
+            && golds.count as f64 >= TEXT_GOLDS_WARNED * golds.of as f64
+        {
+            tracing::warn!(
+                "{}: {golds}. A completion must repeat such an answer word for word to be correct. Is \
+                 the answer in another column (task.columns.answer, --columns answer=NAME), or is it a task of another kind? \
+                 `fgrpo data show` prints how each answer is read",
+                self.source.display()
+            );
+        }
+    }
+}
+
+/// Fraction of reference answers read as plain text from which a warning is given: math data sets have a few, such as
+/// names and words.
+const TEXT_GOLDS_WARNED: f64 = 0.1;
+
+impl fmt::Display for TextGolds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let percent = 100.0 * self.count as f64 / self.of.max(1) as f64;
+        write!(
+            f,
+            "{} of {} reference answers ({percent:.0} %) read as plain text, not as mathematics; the first in row {}: {:?}",
+            self.count, self.of, self.first_row, self.example
+        )
+    }
+}
+
+impl fmt::Display for FilterReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} rows read, {} problems kept", self.read, self.kept)?;
+        for (reason, rows) in self.by_reason() {
+            let named: Vec<String> = rows.iter().take(NAMED).map(|r| r.row.to_string()).collect();
+            let more = if rows.len() > NAMED { ", ..." } else { "" };
+            write!(f, "; {} rejected: {reason} (rows {}{more})", rows.len(), named.join(", "))?;
+        }
+        Ok(())
+    }
+}

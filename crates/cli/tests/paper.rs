@@ -215,6 +215,12 @@ fn full_scale_lists_all_that_is_missing_and_resolves_for_all_models() {
         assert!(plan.contains(model), "{plan}");
         assert_eq!(plan.matches("  fgrpo train configs/").count(), trainings, "{item}: {plan}");
     }
+    // Items share runs with the same model and setting, and no others.
+    for (item, model) in [("table-3", "Qwen3-1.7B"), ("table-14", "Qwen2.5-7B"), ("table-1", "Qwen2.5-7B")] {
+        let plan = done(&["paper", item, "--scale", "full", "--dry-run", "--out", "out"]);
+        assert!(plan.contains(&format!("--out out/full/{model}/grpo-gamma-0-N8 ")), "{plan}");
+        assert!(plan.contains(&format!("=out/full/{model}/grpo-gamma-0-N8/checkpoints/STEP")), "{plan}");
+    }
 }
 
 #[test]
@@ -226,6 +232,8 @@ fn the_laptop_plans_runs_as_commands() {
     assert!(plan.contains("--set algorithm.daro=true"), "{plan}");
     let plan = done(&["paper", "table-5", "--dry-run", "--out", out]);
     assert_eq!(plan.matches("fgrpo train configs/maze-long.toml").count(), 9, "{plan}");
+    let plan = done(&["paper", "table-14", "--dry-run", "--out", out]);
+    assert!(plan.contains("grpo-gamma-0-N8/checkpoints/step-000400 --data"), "{plan}");
 }
 
 #[test]
@@ -266,6 +274,20 @@ fn run_folders_give_the_mazes_table_and_figures() {
     assert!(!values.contains("NaN"), "{values}");
     let values = std::fs::read_to_string(at("out/figure-6-values.csv")).unwrap();
     assert!(values.lines().any(|l| l.starts_with("8,0.5,1,2,")), "two seeds: {values}");
+    // A run that was stopped after its first evaluations is not taken for a trained one.
+    let stopped = at("runs/group-size-8_focal-gamma-0.5_seed-2");
+    let evaluations = std::fs::read_to_string(stopped.join("eval.jsonl")).unwrap();
+    let kept: Vec<&str> = evaluations.lines().filter(|l| !l.contains("\"step\":4,")).collect();
+    assert_eq!(kept.len() + 1, evaluations.lines().count());
+    std::fs::write(stopped.join("eval.jsonl"), kept.join("\n") + "\n").unwrap();
+    let (code, text, err) = fgrpo(&["paper", "figure-6", "--from", &runs, "--out", &out]);
+    let said = "isn't finished: its last evaluation is at step 2 of 4";
+    assert!(code == 0 && err.contains(said), "{text}{err}");
+    let values = std::fs::read_to_string(at("out/figure-6-values.csv")).unwrap();
+    assert!(values.lines().any(|l| l.starts_with("8,0.5,1,1,")), "one seed: {values}");
+    assert!(done(&["paper", "table-5", "--from", &runs, "--out", &out]).contains(said));
+    let error = refused(&["paper", "figure-6", "--from", stopped.to_str().unwrap(), "--out", &out]);
+    assert!(error.contains("found nothing finished") && error.contains(said), "{error}");
 }
 
 /// The value of a problem's samples in a dump: `correct` of `n` responses box the answer.

@@ -5,8 +5,11 @@
 //! looks the same on a machine without fonts. Pixels are drawn `FINENESS` times too fine, because
 //! plotters rounds to whole pixels: an SVG then scales down by its view box, a PNG by averaging.
 
+mod legend;
+
 use fgrpo_train::bad_input;
 use fgrpo_train::io::files::write_whole;
+pub use legend::Legend;
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, ValueFormatter};
 use plotters::coord::types::RangedCoordf64;
@@ -207,25 +210,6 @@ pub struct Zone {
     pub names: [String; 3],
 }
 
-/// Where the legend stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Legend {
-    /// In the upper left corner of the panel.
-    UpperLeft,
-    /// In the middle of the upper edge.
-    Upper,
-    /// In the upper right corner.
-    UpperRight,
-    /// In the lower left corner.
-    LowerLeft,
-    /// In the lower right corner.
-    LowerRight,
-    /// In the middle of the left edge.
-    Left,
-    /// In the middle of the right edge.
-    Right,
-}
-
 /// One panel.
 #[derive(Debug, Clone)]
 pub struct Panel {
@@ -395,6 +379,13 @@ impl Panel {
             let upper = curve.points.iter().zip(&curve.band).map(|(p, b)| place((p.0, b.1)));
             let lower = curve.points.iter().zip(&curve.band).map(|(p, b)| place((p.0, b.0)));
             let outline: Vec<_> = upper.chain(lower.rev()).filter(inside).collect();
+            if let (true, [high, low]) = (curve.points.len() == 1, outline.as_slice()) {
+                // The band of a single point has no width.
+                let style = stroke(curve.colour, 1.2);
+                chart.draw_series(LineSeries::new([*low, *high], style))?;
+                let cap = || PathElement::new([(pixels(-4.0), 0), (pixels(4.0), 0)], style);
+                chart.draw_series([*low, *high].map(|end| EmptyElement::at(end) + cap()))?;
+            }
             if outline.len() > 3 {
                 let strength = if curve.bar { 0.85 } else { 0.16 };
                 chart.draw_series([Polygon::new(outline, curve.colour.mix(strength).filled())])?;
@@ -443,53 +434,6 @@ impl Panel {
             }
         }
         self.draw_legend(&plot, (width, height))
-    }
-
-    fn draw_legend<DB: DrawingBackend>(
-        &self,
-        plot: &DrawingArea<DB, Shift>,
-        (width, height): (i32, i32),
-    ) -> Result<(), DrawingAreaErrorKind<DB::ErrorType>> {
-        let curves = self.curves.iter().filter_map(|c| Some((c.name.clone()?, c.colour, c.dashed)));
-        let entries: Vec<_> = curves.chain(self.styles.iter().cloned()).collect();
-        let (row, sample, gap) = (pixels(16.0), pixels(24.0), pixels(6.0));
-        let mut widest = 0;
-        for (name, ..) in &entries {
-            widest = widest.max(plot.estimate_text_size(name, &text(12.5))?.0 as i32);
-        }
-        let size = (sample + 3 * gap + widest, row * entries.len() as i32 + gap);
-        if entries.is_empty() {
-            return Ok(());
-        }
-        let margin = pixels(7.0);
-        let below_names = if self.zone.is_some() { pixels(20.0) } else { 0 };
-        let x = match self.legend {
-            Legend::UpperLeft | Legend::LowerLeft | Legend::Left => margin,
-            Legend::UpperRight | Legend::LowerRight | Legend::Right => width - size.0 - margin,
-            Legend::Upper => (width - size.0) / 2,
-        };
-        let y = match self.legend {
-            Legend::UpperLeft | Legend::Upper | Legend::UpperRight => margin + below_names,
-            Legend::LowerLeft | Legend::LowerRight => height - size.1 - margin,
-            Legend::Left | Legend::Right => (height - size.1) / 2,
-        };
-        let corners = [(x, y), (x + size.0, y + size.1)];
-        plot.draw(&Rectangle::new(corners, WHITE.mix(0.85).filled()))?;
-        plot.draw(&Rectangle::new(corners, stroke(RGBColor(205, 205, 205), 0.75)))?;
-        for (i, (name, colour, dashed)) in entries.into_iter().enumerate() {
-            let middle = y + gap / 2 + row * i as i32 + row / 2;
-            let (from, to) = (x + gap, x + gap + sample);
-            let (dash, space) = if dashed { (pixels(DASH.0), pixels(DASH.1)) } else { (sample, 1) };
-            let mut at = from;
-            while at < to {
-                let end = (at + dash).min(to);
-                plot.draw(&PathElement::new([(at, middle), (end, middle)], stroke(colour, 1.8)))?;
-                at = end + space;
-            }
-            let style = text(12.5).pos(Pos::new(HPos::Left, VPos::Center));
-            plot.draw(&Text::new(name, (to + gap, middle), style))?;
-        }
-        Ok(())
     }
 }
 

@@ -34,7 +34,7 @@ pub(super) fn make(figure: &Drawn, out: &Path) -> anyhow::Result<()> {
     if let Some(drawn) = drawn {
         write_both(&drawn, &out.join(figure.name()))?;
     }
-    write(figure, &found, out)
+    write(figure, &found, true, out)
 }
 
 /// As SVG and PNG.

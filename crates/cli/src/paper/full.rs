@@ -13,6 +13,7 @@ use fgrpo_train::bad_input;
 use fgrpo_train::config::Config;
 use fgrpo_train::io::shell::quoted;
 use fgrpo_train::problem::dataset::presets::Family;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// A model of the paper.
@@ -116,8 +117,9 @@ fn needs(item: &Item, args: &Args) -> anyhow::Result<Needs> {
         };
         let set: Vec<String> = set.into_iter().chain(places(&Config::parse(text, &[])?, args)).collect();
         let config = Config::parse(text, &set)?;
-        let name = settings::name(setting, &shown).replace(['/', ' '], "-");
-        needs.runs.push(Run { setting: setting.clone(), config, set, file, folder: folder.join(name) });
+        // Every item that needs this run finds it here.
+        let folder = folder.join(setting.model.as_deref().unwrap_or("maze-17")).join(setting.folder());
+        needs.runs.push(Run { setting: setting.clone(), config, set, file, folder });
     }
     let mut path = |path: PathBuf, home: &'static str| {
         if !needs.paths.iter().any(|p| p.0 == path) {
@@ -184,14 +186,11 @@ pub(super) fn in_words(item: &Item) -> String {
 
 /// The seconds that its trainings would take on this machine; none where nothing is trained.
 pub(super) fn seconds(item: &Item, args: &Args, estimator: &mut Estimator) -> anyhow::Result<f64> {
-    let mut sum = 0.0;
-    for run in needs(item, args)?.runs {
-        sum += estimator.seconds(&counted(&run)?)?;
-    }
-    Ok(sum)
+    let configs: Vec<Config> = needs(item, args)?.runs.iter().map(counted).collect::<anyhow::Result<_>>()?;
+    Ok(estimator.seconds(&configs)?.into_iter().sum())
 }
 
-/// The configuration in steps.
+/// The configuration in steps. The paper doesn't say how many problems of SynLogic it trains on; as many as of DeepScaleR are assumed.
 fn counted(run: &Run) -> anyhow::Result<Config> {
     run.config.resolved(DEEPSCALER)
 }
@@ -228,7 +227,7 @@ pub(super) fn run(item: &Item, args: &Args) -> anyhow::Result<()> {
         say!(
             "trained; the commands above evaluate, then: fgrpo paper {} --from {}",
             item.name(),
-            evaluated(args).display()
+            evaluated(&needs, args).display()
         );
         return Ok(());
     }
@@ -236,8 +235,14 @@ pub(super) fn run(item: &Item, args: &Args) -> anyhow::Result<()> {
     super::from_results(item, &super::Sources::open(&from)?, args, None)
 }
 
-fn evaluated(args: &Args) -> PathBuf {
-    args.out.join("full-evaluations")
+/// The folder of an item's evaluations. Where its rows don't name their model, the folder does.
+fn evaluated(needs: &Needs, args: &Args) -> PathBuf {
+    let all = args.out.join("full-evaluations");
+    let models: BTreeSet<Option<&str>> = needs.runs.iter().map(|run| run.setting.model.as_deref()).collect();
+    match models.into_iter().collect::<Vec<_>>().as_slice() {
+        [Some(only)] => all.join(only),
+        _ => all,
+    }
 }
 
 /// The commands that evaluate the trained models.
@@ -253,21 +258,18 @@ fn evaluations(needs: &Needs, args: &Args) -> Vec<String> {
             &checkpoint,
             family,
             &needs.benchmarks,
-            &evaluated(args),
+            &evaluated(needs, args),
         )
     };
     needs.runs.iter().map(of).collect()
 }
 
 fn dry_run(item: &Item, needs: &Needs, missing: &[String], args: &Args) -> anyhow::Result<()> {
-    let mut estimator = Estimator::new();
     outln!("{}: {}", item.number(), item.title());
     outln!("\ntrainings");
-    let mut all = 0.0;
-    for run in &needs.runs {
-        let config = counted(run)?;
-        let seconds = estimator.seconds(&config)?;
-        all += seconds;
+    let configs: Vec<Config> = needs.runs.iter().map(counted).collect::<anyhow::Result<_>>()?;
+    let all = Estimator::new().seconds(&configs)?;
+    for ((run, config), seconds) in needs.runs.iter().zip(&configs).zip(&all) {
         let sets: Vec<String> = run.set.iter().map(|s| format!("--set {}", quoted(s))).collect();
         outln!(
             "  fgrpo train configs/{} {} --out {}    # {} steps, {} here",
@@ -275,13 +277,23 @@ fn dry_run(item: &Item, needs: &Needs, missing: &[String], args: &Args) -> anyho
             sets.join(" "),
             quoted(&run.folder.display().to_string()),
             config.steps,
-            words(seconds)
+            words(*seconds)
         );
     }
     outln!(
-        "  {} in all on this machine, every group active and no beginnings shared, without evaluations",
-        words(all)
+        "  {} in all on this machine, {}",
+        words(all.iter().sum()),
+        if item.is_maze() {
+            "with the evaluations"
+        } else {
+            "without evaluations, every completion of the longest length"
+        }
     );
+    if needs.runs.iter().any(|run| run.config.task.kind() == "synlogic") {
+        outln!(
+            "  steps and times are for {DEEPSCALER} training problems, DeepScaleR's: the paper doesn't say how many of SynLogic it has"
+        );
+    }
     if !needs.benchmarks.is_empty() {
         outln!(
             "\nevaluations of each chosen checkpoint (`fgrpo select` has the paper's rule), 1,024 samples per problem"

@@ -192,7 +192,7 @@ pub(super) fn plan(item: &Item, runs: &[Run]) -> Vec<String> {
     };
     for run in runs {
         let name = run.folder.file_name().unwrap_or_default().to_string_lossy();
-        let checkpoint = checkpoint::path(&run.folder, run.config.steps);
+        let checkpoint = checkpoint::path(&run.folder.join("checkpoints"), run.config.steps);
         if needed.out_of_domain {
             line(&checkpoint, Asked::Larger, &name);
         }

@@ -51,18 +51,12 @@ pub(super) fn runs(item: &Item, args: &Args) -> anyhow::Result<Vec<Run>> {
         let Some(own) = settings::overrides(setting) else { continue };
         let set: Vec<String> =
             fixed.iter().map(ToString::to_string).chain(own).chain(args.set.iter().cloned()).collect();
-        let name = format!(
-            "{}-gamma-{}-N{}",
-            setting.method.to_lowercase().replace(' ', "-"),
-            setting.gamma,
-            setting.n
-        );
         runs.push(Run {
             setting: setting.clone(),
             config: Config::parse(text, &set)?,
             set,
             file,
-            folder: args.out.join("laptop").join(stand.of).join(name),
+            folder: args.out.join("laptop").join(stand.of).join(setting.folder()),
         });
     }
     // A few steps of a small group first: what is wrong shows early.
@@ -70,15 +64,18 @@ pub(super) fn runs(item: &Item, args: &Args) -> anyhow::Result<Vec<Run>> {
     Ok(runs)
 }
 
+/// The seconds that each run takes on this machine; none of one that is finished.
+fn seconds_of_each(runs: &[Run], estimator: &mut Estimator) -> anyhow::Result<Vec<Option<f64>>> {
+    let states: Vec<State> = runs.iter().map(Run::state).collect::<anyhow::Result<_>>()?;
+    let is_open: Vec<bool> = states.iter().map(|state| *state != State::Finished).collect();
+    let open = runs.iter().zip(&is_open).filter(|(_, open)| **open).map(|(run, _)| &run.config);
+    let mut seconds = estimator.seconds(open)?.into_iter();
+    Ok(is_open.iter().map(|open| if *open { seconds.next() } else { None }).collect())
+}
+
 /// The seconds that the runs of an item take on this machine, finished ones left out.
 pub(super) fn seconds(item: &Item, args: &Args, estimator: &mut Estimator) -> anyhow::Result<f64> {
-    let mut sum = 0.0;
-    for run in runs(item, args)?.iter() {
-        if run.state()? != State::Finished {
-            sum += estimator.seconds(&run.config)?;
-        }
-    }
-    Ok(sum)
+    Ok(seconds_of_each(&runs(item, args)?, estimator)?.into_iter().flatten().sum())
 }
 
 /// What the list says an item is made of.
@@ -94,30 +91,29 @@ pub(super) fn in_words(item: &Item, args: &Args) -> anyhow::Result<String> {
 pub(super) fn run(item: &Item, args: &Args) -> anyhow::Result<()> {
     let runs = runs(item, args)?;
     if args.dry_run {
-        let mut estimator = Estimator::new();
-        let mut all = 0.0;
-        for run in &runs {
-            let done = run.state()? == State::Finished;
-            let seconds = if done { 0.0 } else { estimator.seconds(&run.config)? };
-            all += seconds;
+        let all = seconds_of_each(&runs, &mut Estimator::new())?;
+        for (run, seconds) in runs.iter().zip(&all) {
             let sets: Vec<String> = run.set.iter().map(|s| format!("--set {}", quoted(s))).collect();
             outln!(
                 "fgrpo train configs/{} {} --out {}    # {}",
                 run.file,
                 sets.join(" "),
                 quoted(&run.folder.display().to_string()),
-                if done { "done".to_owned() } else { words(seconds) }
+                seconds.map_or_else(|| "done".to_owned(), words)
             );
         }
         further::plan(item, &runs).iter().for_each(|line| outln!("{line}"));
-        outln!("{} of training in all on this machine at most", words(all));
+        outln!(
+            "{} of training in all on this machine, when it does nothing else",
+            words(all.iter().flatten().sum())
+        );
         return Ok(());
     }
     train_all(&runs)?;
     let from: Vec<String> = runs.iter().map(|r| r.folder.display().to_string()).collect();
     let mut sources = Sources::open(&from)?;
     further::measure(item, &runs, &mut sources)?;
-    super::from_results(item, &sources, args, Some(&stand(item)))
+    super::from_results(item, &sources, args, Some(&stand(item).changed(&args.set)))
 }
 
 /// Trains what isn't finished; an unfinished run resumes from its last checkpoint.

@@ -71,7 +71,7 @@ pub(super) fn print(as_markdown: bool) -> anyhow::Result<()> {
     let text = table.render(Format::Text);
     out!("{}", text.splitn(3, '\n').nth(2).unwrap_or_default());
     say!(
-        "times are of this machine now, at most, as --dry-run estimates them: every group active and no beginnings shared; finished runs in {} are left out",
+        "times are of training on this machine when it does nothing else, as --dry-run estimates them; at full scale of language models every completion has the longest length; finished runs in {} are left out",
         args.out.display()
     );
     Ok(())

@@ -190,6 +190,12 @@ pub(super) struct Setting {
 }
 
 impl Setting {
+    /// The name of its run's folder, below that of what is trained.
+    pub(super) fn folder(&self) -> String {
+        let method = self.method.to_lowercase().replace(' ', "-");
+        format!("{method}-gamma-{}-N{}", self.gamma, self.n)
+    }
+
     /// The method as the paper prints it: with F- before it where a focal weight is on.
     pub(super) fn method(&self) -> String {
         if self.gamma > 0.0 { format!("F-{}", self.method) } else { self.method.clone() }

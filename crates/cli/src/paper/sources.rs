@@ -48,7 +48,7 @@ pub(super) struct Run {
 pub(super) struct Sources {
     /// The trained models.
     pub(super) all: Vec<Source>,
-    /// What of dumps could not be scored.
+    /// What of dumps could not be scored, and runs that aren't finished.
     pub(super) left_out: Vec<String>,
     /// Values that aren't of samples: measure, who or which benchmark, method, value.
     reported: Vec<(Measure, Value)>,
@@ -84,9 +84,15 @@ impl Sources {
                     path.display()
                 );
             }
-            let before = sources.all.len();
+            let before = (sources.all.len(), sources.left_out.len());
             sources.gather(name, path, DEPTH)?;
-            if sources.all.len() == before {
+            if sources.all.len() == before.0 && sources.left_out.len() > before.1 {
+                bad_input!(
+                    "--from {text}: found nothing finished:\n  {}",
+                    sources.left_out[before.1..].join("\n  ")
+                );
+            }
+            if sources.all.len() == before.0 {
                 bad_input!(
                     "--from {text}: found neither samples of fgrpo eval, verl or lm-eval nor a run with an evaluation; `fgrpo eval --samples FILE --data FILE --task KIND --out DIR` scores responses of other programs"
                 );
@@ -152,6 +158,16 @@ impl Sources {
         let log = path.join("metrics.jsonl");
         let metrics = if log.is_file() { metrics::read(&log)? } else { Vec::new() };
         let Some(last) = evaluations.last() else { return Ok(()) };
+        // Its start or its middle would pass for its end.
+        if config.evaluates_at_the_end() && last.step < config.steps {
+            self.left_out.push(format!(
+                "{}, which isn't finished: its last evaluation is at step {} of {}",
+                path.display(),
+                last.step,
+                config.steps
+            ));
+            return Ok(());
+        }
         let held_out = config.task.text().and_then(|(_, t)| t.held_out.as_ref()).map(|p| files::stem(p));
         let of = held_out.unwrap_or_else(|| config.task.kind().to_owned());
         self.all.push(Source {

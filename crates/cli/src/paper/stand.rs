@@ -41,6 +41,14 @@ impl Stand {
         }
     }
 
+    /// The same, with changed settings.
+    pub(super) fn changed(mut self, set: &[String]) -> Self {
+        if !set.is_empty() {
+            self.what += &format!("; here with {}", set.join(", "));
+        }
+        self
+    }
+
     /// What runs of `fgrpo train` and `fgrpo sweep` on our own tasks stand in for; none where other results are among them.
     pub(super) fn of_runs(sources: &Sources) -> Option<Self> {
         let first = sources.all.iter().find_map(|s| s.run.as_ref().map(|_| s.benchmarks[0].name.as_str()))?;

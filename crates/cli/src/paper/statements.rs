@@ -1,6 +1,6 @@
 //! What the paper states of a figure, and whether it holds here.
 
-use super::numbers::Drawn;
+use super::numbers::{Drawn, Statement};
 use crate::output::table::{Format, Table};
 use fgrpo_train::io::files::write_whole;
 use std::collections::BTreeMap;
@@ -25,9 +25,9 @@ impl Found {
     }
 }
 
-fn table(figure: &Drawn, found: &BTreeMap<&'static str, Found>) -> Table {
+fn table(figure: &Drawn, found: &BTreeMap<&'static str, Found>, all: bool) -> Table {
     let mut table = Table::new(["the paper states", "line", "its number", "here", "holds"]);
-    for statement in &figure.states {
+    for statement in shown(figure, found, all) {
         let (words, holds) = match found.get(statement.check.as_str()) {
             Some(f) => (f.words.clone(), f.holds.map_or("open", |h| if h { "yes" } else { "no" })),
             None => ("nothing to tell it by".to_owned(), "open"),
@@ -38,15 +38,30 @@ fn table(figure: &Drawn, found: &BTreeMap<&'static str, Found>) -> Table {
     table
 }
 
-/// Prints the statements and writes them as `NAME.md`, `NAME.tex` and `NAME.csv` into `out`.
+/// The statements that are shown: those that something was found of, or all.
+fn shown<'a>(
+    figure: &'a Drawn,
+    found: &'a BTreeMap<&'static str, Found>,
+    all: bool,
+) -> impl Iterator<Item = &'a Statement> {
+    figure.states.iter().filter(move |s| all || found.contains_key(s.check.as_str()))
+}
+
+/// Prints the statements and writes them as `NAME.md`, `NAME.tex` and `NAME.csv` into `out`. Without `all`, those of which nothing
+/// was found are left out.
 ///
 /// # Errors
 /// A file that can't be written.
-pub(super) fn write(figure: &Drawn, found: &BTreeMap<&'static str, Found>, out: &Path) -> anyhow::Result<()> {
+pub(super) fn write(
+    figure: &Drawn,
+    found: &BTreeMap<&'static str, Found>,
+    all: bool,
+    out: &Path,
+) -> anyhow::Result<()> {
     if figure.states.is_empty() {
         return Ok(());
     }
-    let table = table(figure, found);
+    let table = table(figure, found, all);
     let title = format!("Figure {}: {}", figure.number, figure.title);
     for (ending, format) in [("md", Format::Markdown), ("tex", Format::Latex), ("csv", Format::Csv)] {
         let head = match format {
@@ -60,7 +75,7 @@ pub(super) fn write(figure: &Drawn, found: &BTreeMap<&'static str, Found>, out: 
         )?;
     }
     outln!("{title} (the paper's source, line {})\n", figure.line);
-    for statement in &figure.states {
+    for statement in shown(figure, found, all) {
         let (words, holds) = match found.get(statement.check.as_str()) {
             Some(f) => {
                 (f.words.as_str(), f.holds.map_or("open", |h| if h { "holds" } else { "does not hold" }))

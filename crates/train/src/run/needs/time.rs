@@ -137,6 +137,6 @@ mod tests {
         let long = distinct(8, 100.0, 8192.0);
         assert!((8.0 * 8192.0 * 0.99..=8.0 * 8192.0).contains(&long.tokens), "{}", long.tokens);
         let one = distinct(1, 5.0, 2.5);
-        assert_eq!((one.tokens, one.pairs), (2.5, 6.0 + 7.0 + 0.5 * 8.5));
+        assert_eq!((one.tokens, one.pairs), (2.5, 6.0 + 7.0 + 0.5 * 8.0));
     }
 }

@@ -1,0 +1,219 @@
+//! The mass of a categorical policy in one surrogate step: `fgrpo theory mass` and `sampled-mass`.
+
+use super::{Output, each, figures, number, plot, say};
+use fgrpo_core::theory::mass::{Policy, Rewards, Step, subset_change};
+use fgrpo_core::theory::sampled;
+use fgrpo_train::bad_input;
+use fgrpo_train::failure::OrBadInput;
+use serde_json::{Value, json};
+use std::fmt::Write;
+
+/// A categorical policy on the command line.
+#[derive(Debug, clap::Args)]
+pub struct PolicyArgs {
+    /// Probability of every action; they add up to 1.
+    #[arg(
+        long,
+        value_name = "P,...",
+        value_delimiter = ',',
+        required_unless_present = "logits",
+        conflicts_with = "logits",
+        allow_negative_numbers = true
+    )]
+    pub probabilities: Vec<f64>,
+    /// Logit of every action, instead.
+    #[arg(long, value_name = "Z,...", value_delimiter = ',', allow_negative_numbers = true)]
+    pub logits: Vec<f64>,
+    /// The correct actions.
+    #[arg(long, value_name = "ACTION,...", value_delimiter = ',', required = true)]
+    pub correct: Vec<usize>,
+    /// Reward of a correct action.
+    #[arg(long, default_value_t = 1.0, allow_negative_numbers = true)]
+    pub reward_correct: f64,
+    /// Reward of a wrong action.
+    #[arg(long, default_value_t = 0.0, allow_negative_numbers = true)]
+    pub reward_wrong: f64,
+}
+
+impl PolicyArgs {
+    fn policy(&self) -> anyhow::Result<(Policy, Rewards)> {
+        let actions = self.probabilities.len().max(self.logits.len());
+        let correct = members("correct", &self.correct, actions)?;
+        let policy = if self.logits.is_empty() {
+            Policy::new(self.probabilities.clone(), correct)
+        } else {
+            Policy::from_logits(&self.logits, correct)
+        };
+        let rewards = Rewards { correct: self.reward_correct, wrong: self.reward_wrong };
+        Ok((policy.or_bad_input()?, rewards.checked().or_bad_input()?))
+    }
+}
+
+fn members(name: &str, indices: &[usize], actions: usize) -> anyhow::Result<Vec<bool>> {
+    let mut member = vec![false; actions];
+    for &i in indices {
+        match member.get_mut(i) {
+            Some(m) => *m = true,
+            None => bad_input!("--{name}: found action {i}, wanted one of 0..{actions}"),
+        }
+    }
+    Ok(member)
+}
+
+/// `fgrpo theory mass`.
+pub(super) fn mass(
+    policy: &PolicyArgs,
+    sample: &[usize],
+    lr: f64,
+    subset: &[usize],
+    output: &Output,
+) -> anyhow::Result<()> {
+    let (policy, rewards) = policy.policy()?;
+    let step = Step::new(&policy, sample, rewards, lr).or_bad_input()?;
+    let (balance, change) = (step.mass_balance(), step.unsampled_correct());
+    let mut value = json!({
+        "q_pos": step.q_pos, "q_neg": step.q_neg, "p_pos": step.p_pos, "p_neg": step.p_neg,
+        "q_unsampled_pos": step.q_unsampled_pos, "s_r": step.baseline,
+        "s_pos_2": step.sampled_pos2, "s_neg_2": step.sampled_neg2,
+        "u_pos_2": step.unsampled_pos2, "u_neg_2": step.unsampled_neg2,
+        "delta_q_pos": {
+            "promotion": balance.promotion, "demotion": balance.demotion, "coupling": balance.coupling,
+            "total": balance.total(),
+        },
+        "delta_q_unsampled_pos": {
+            "direct_drift": change.direct_drift, "from_promotion": change.from_promotion,
+            "from_demotion": change.from_demotion, "from_baseline": change.from_baseline,
+            "normalization_coupling": change.normalization_coupling(), "total": change.total(),
+        },
+        "logit_change": step.logit_change,
+    });
+    if !subset.is_empty() {
+        let member = members("subset", subset, policy.probabilities().len())?;
+        let change = subset_change(&policy, &step.logit_change, |i| member[i]).or_bad_input()?;
+        value["delta_subset"] =
+            json!({"direct": change.direct, "normalization": change.normalization, "total": change.total()});
+    }
+    plot(output, || figures::mass_terms(&step))?;
+    if output.json {
+        outln!("{value}");
+    } else {
+        out!("{}", explained(&value));
+    }
+    Ok(())
+}
+
+/// A title, and the keys of the rows below it with their meaning.
+type Section = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
+
+/// What the rows of `mass` mean, by the key of the JSON value: before the step, and term by term.
+const MASS: [Section; 4] = [
+    (
+        "",
+        "before the step",
+        &[
+            ("q_pos", "Q_pos: mass of the correct actions"),
+            ("q_neg", "Q_neg: mass of the wrong actions"),
+            ("p_pos", "P_pos: mass of the distinct correct actions drawn"),
+            ("p_neg", "P_neg: mass of the distinct wrong actions drawn"),
+            ("q_unsampled_pos", "Q_u,pos: mass of the correct actions not drawn"),
+            ("s_r", "S_R: the baseline, R_c P_pos + R_w P_neg"),
+            ("s_pos_2", "S_+,2: sum of p^2 over the correct actions drawn"),
+            ("s_neg_2", "S_-,2: sum of p^2 over the wrong actions drawn"),
+            ("u_pos_2", "U_pos,2: sum of p^2 over the correct actions not drawn"),
+            ("u_neg_2", "U_neg,2: sum of p^2 over the wrong actions not drawn"),
+        ],
+    ),
+    (
+        "delta_q_pos",
+        "change of the correct mass, Q_pos",
+        &[
+            ("promotion", "drawn correct actions gain"),
+            ("demotion", "drawn wrong actions lose"),
+            ("coupling", "the baseline moves the actions not drawn"),
+            ("total", "to first order in the learning rate"),
+        ],
+    ),
+    (
+        "delta_q_unsampled_pos",
+        "change of the correct mass not drawn, Q_u,pos",
+        &[
+            ("direct_drift", "the baseline lowers their own logits"),
+            ("from_promotion", "what drawn correct actions gain is taken from them"),
+            ("from_demotion", "what drawn wrong actions lose goes to them"),
+            ("from_baseline", "what the baseline takes from all actions not drawn"),
+            ("normalization_coupling", "the three terms above together"),
+            ("total", "direct drift and coupling"),
+        ],
+    ),
+    (
+        "delta_subset",
+        "change of the mass of --subset",
+        &[
+            ("direct", "the subset's own logits"),
+            ("normalization", "what all logits take from it"),
+            ("total", "both"),
+        ],
+    ),
+];
+
+/// The rows with their meaning; terms also as bars from a common 0.
+fn explained(value: &Value) -> String {
+    let mut text = String::new();
+    for (key, title, rows) in MASS {
+        let table = if key.is_empty() { value } else { &value[key] };
+        let values: Vec<f64> = rows.iter().filter_map(|(name, _)| table[*name].as_f64()).collect();
+        if values.is_empty() {
+            continue;
+        }
+        let bars = if key.is_empty() { vec![String::new(); values.len()] } else { bars(&values) };
+        let _ = writeln!(text, "{}{title}", if text.is_empty() { "" } else { "\n" });
+        for (((name, meaning), value), bar) in rows.iter().zip(&values).zip(bars) {
+            let _ = writeln!(text, "  {name:<22} {:>12}  {bar}{meaning}", number(*value));
+        }
+    }
+    text
+}
+
+/// Cells to each side of a bar's 0.
+const CELLS: f64 = 8.0;
+
+/// A bar for each value, to the left of the middle for negative ones; the largest takes all cells.
+fn bars(values: &[f64]) -> Vec<String> {
+    let largest = values.iter().map(|v| v.abs()).fold(f64::MIN_POSITIVE, f64::max);
+    let bar = |v: &f64| {
+        let cells = (v.abs() / largest * CELLS).round() as usize;
+        let side = |cells: usize| "\u{2588}".repeat(cells);
+        let (left, right) =
+            if *v < 0.0 { (side(cells), String::new()) } else { (String::new(), side(cells)) };
+        format!("{left:>width$}\u{2502}{right:<width$}  ", width = CELLS as usize)
+    };
+    values.iter().map(bar).collect()
+}
+
+/// `fgrpo theory sampled-mass`.
+pub(super) fn sampled_masses(policy: &PolicyArgs, n: u64, k: &[u64], output: &Output) -> anyhow::Result<()> {
+    let (policy, rewards) = policy.policy()?;
+    let all: Vec<u64> = if k.is_empty() {
+        if n > 1_000_000 {
+            bad_input!("--n: found {n}, wanted at most 1000000 without --k (one row per count)");
+        }
+        let possible = policy.correct();
+        let (low, high) =
+            (if possible.contains(&false) { 0 } else { n }, if possible.contains(&true) { n } else { 0 });
+        (low..=high).collect()
+    } else {
+        k.to_vec()
+    };
+    let rows = each(&all, |&k| Ok((k, sampled::sampled_mass(&policy, n, k, rewards).or_bad_input()?)))?;
+    plot(output, || figures::sampled_mass(&rows))?;
+    let list = rows
+        .iter()
+        .map(|(k, m)| json!({"k": k, "p_pos": m.correct, "p_neg": m.wrong, "s_r": m.baseline}))
+        .collect();
+    say(
+        output,
+        Value::Array(list),
+        ["k", "E[P_pos|X=k]", "E[P_neg|X=k]", "E[S_R|X=k]"],
+        rows.iter().map(|(k, m)| [k.to_string(), number(m.correct), number(m.wrong), number(m.baseline)]),
+    )
+}

@@ -1,12 +1,10 @@
-//! Files that are either complete or absent, and line files that survive a kill.
+//! Files and folders that are either complete or absent.
 
 use crate::bad_input;
-use crate::io::{input, json};
+use crate::io::input;
 use anyhow::Context;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{BufRead, BufReader, ErrorKind, Read, Seek, Write};
+use std::fs::{File, TryLockError};
+use std::io::{BufReader, ErrorKind, Read, Seek, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use tempfile::{NamedTempFile, TempDir};
@@ -172,7 +170,7 @@ pub fn publish(
     existing: Existing,
     fill: impl FnOnce(&Path) -> anyhow::Result<()>,
 ) -> anyhow::Result<PathBuf> {
-    prepare(folder, name, fill)?.publish(existing)
+    prepare(folder, name, fill)?.publish(folder, existing)
 }
 
 /// A complete, synced folder that doesn't have its final name yet. Dropping it deletes it.
@@ -180,8 +178,8 @@ pub fn publish(
 #[must_use]
 pub struct Prepared {
     partial: PartialFolder,
-    folder: PathBuf,
     name: String,
+    published: bool,
 }
 
 /// Fills a temporary folder and syncs it.
@@ -204,26 +202,31 @@ pub fn prepare(
         .with_context(|| format!("creating a folder in {}", folder.display()))?;
     fill(partial.folder.path())?;
     sync_folder(partial.folder.path())?;
-    Ok(Prepared { partial, folder: folder.to_owned(), name: name.to_owned() })
+    Ok(Prepared { partial, name: name.to_owned(), published: false })
 }
 
 impl Prepared {
-    /// Gives the folder its final name.
+    /// Gives the folder its final name in `folder`: the parent that it was prepared in, at its current path. After an
+    /// error it may be called again, with another path if the parent was moved meanwhile.
     ///
     /// # Errors
     /// I/O errors.
-    pub fn publish(self, existing: Existing) -> anyhow::Result<PathBuf> {
-        let Self { partial, folder, name } = self;
-        let path = folder.join(name);
+    pub fn publish(&mut self, folder: &Path, existing: Existing) -> anyhow::Result<PathBuf> {
+        let path = folder.join(&self.name);
+        let context = || format!("writing {}", path.display());
         let replaced = match existing {
-            Existing::Replace if path.exists() => Some(set_aside(&path)?),
+            Existing::Replace if path.exists() && !self.published => Some(set_aside(&path)?),
             _ => None,
         };
-        match std::fs::rename(partial.folder.path(), &path) {
-            Err(_) if existing == Existing::Keep && path.is_dir() => return Ok(path),
-            renamed => renamed.with_context(|| format!("writing {}", path.display()))?,
+        if !self.published {
+            let partial = folder.join(self.partial.folder.path().file_name().unwrap_or_default());
+            match std::fs::rename(partial, &path) {
+                Err(_) if existing == Existing::Keep && path.is_dir() => return Ok(path),
+                renamed => renamed.with_context(context)?,
+            }
+            self.published = true;
         }
-        sync_folder(&folder)?;
+        sync_folder(folder)?;
         drop(replaced);
         Ok(path)
     }
@@ -294,110 +297,6 @@ pub fn stray_file(folder: &Path) -> anyhow::Result<Option<PathBuf>> {
     Ok(strays.map(PathBuf::from).find(|n| n.as_os_str() != LOCK && !n.to_string_lossy().starts_with(PARTIAL)))
 }
 
-/// An append-only file of JSON lines.
-#[derive(Debug)]
-pub struct JsonLines {
-    path: PathBuf,
-    file: File,
-}
-
-impl JsonLines {
-    /// Opens or creates the file. A torn last line, left by a kill, is removed.
-    ///
-    /// # Errors
-    /// An I/O error that names the file.
-    pub fn append(path: &Path) -> anyhow::Result<Self> {
-        let context = || format!("opening {}", path.display());
-        let file = OpenOptions::new()
-            .create(true)
-            .read(true)
-            .write(true)
-            .truncate(false)
-            .open(path)
-            .with_context(context)?;
-        let whole = {
-            let mut reader = BufReader::new(&file);
-            let (mut whole, mut line) = (0u64, Vec::new());
-            loop {
-                line.clear();
-                let n = reader.read_until(b'\n', &mut line).with_context(context)?;
-                if n == 0 || line.last() != Some(&b'\n') {
-                    break whole;
-                }
-                whole += n as u64;
-            }
-        };
-        file.set_len(whole).with_context(context)?;
-        drop(file);
-        let file = OpenOptions::new().append(true).open(path).with_context(context)?;
-        Ok(Self { path: path.to_owned(), file })
-    }
-
-    /// Appends one line with a single write.
-    ///
-    /// # Errors
-    /// An I/O error that names the file.
-    pub fn push<T: Serialize>(&mut self, line: &T) -> anyhow::Result<()> {
-        let mut bytes = serde_json::to_vec(line)?;
-        bytes.push(b'\n');
-        self.file.write_all(&bytes).with_context(|| format!("writing {}", self.path.display()))
-    }
-
-    /// Syncs the file, before anything that refers to its lines is written.
-    ///
-    /// # Errors
-    /// An I/O error that names the file.
-    pub fn sync(&self) -> anyhow::Result<()> {
-        self.file.sync_data().with_context(|| format!("writing {}", self.path.display()))
-    }
-}
-
-/// Reads the complete lines of a JSON-lines file. A missing file counts as empty, and a torn last line is skipped.
-///
-/// # Errors
-/// Bad input that names file, line and field, if a line doesn't have the expected format.
-pub fn read_lines<T: DeserializeOwned>(path: &Path) -> anyhow::Result<Vec<T>> {
-    let bytes = match std::fs::read(path) {
-        Ok(bytes) => bytes,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(e) => return Err(e).with_context(|| format!("reading {}", path.display())),
-    };
-    let whole = bytes.iter().rposition(|&b| b == b'\n').map_or(0, |i| i + 1);
-    bytes[..whole]
-        .split(|&b| b == b'\n')
-        .enumerate()
-        .filter(|(_, line)| !line.is_empty())
-        .map(|(i, line)| json::line(path, i + 1, line))
-        .collect()
-}
-
-/// Keeps the lines that `keep` accepts, unchanged, and drops the rest atomically. Lines that aren't JSON, as after a
-/// power failure, are dropped too; returns their numbers, from 1.
-///
-/// # Errors
-/// An I/O error that names the file.
-pub fn retain_lines(path: &Path, keep: impl Fn(&serde_json::Value) -> bool) -> anyhow::Result<Vec<usize>> {
-    let bytes = match std::fs::read(path) {
-        Ok(bytes) => bytes,
-        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(e) => return Err(e).with_context(|| format!("reading {}", path.display())),
-    };
-    let (mut kept, mut unreadable) = (Vec::new(), Vec::new());
-    for (i, line) in bytes.split_inclusive(|&b| b == b'\n').enumerate() {
-        match serde_json::from_slice(line) {
-            // The last line may be torn.
-            _ if line.last() != Some(&b'\n') || line.trim_ascii().is_empty() => {}
-            Ok(value) if keep(&value) => kept.extend_from_slice(line),
-            Ok(_) => {}
-            Err(_) => unreadable.push(i + 1),
-        }
-    }
-    if kept != bytes {
-        write_whole(path, &kept)?;
-    }
-    Ok(unreadable)
-}
-
 /// Syncs a folder, so that the names in it survive a power failure.
 ///
 /// # Errors
@@ -411,46 +310,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_torn_last_line_is_cut_off_before_appending() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("metrics.jsonl");
-        std::fs::write(&path, "{\"step\":1}\n{\"step\":2}\n{\"ste").unwrap();
-        JsonLines::append(&path).unwrap().push(&serde_json::json!({"step": 3})).unwrap();
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n");
-    }
-
-    #[test]
-    fn reading_names_the_line_that_is_not_json() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("eval.jsonl");
-        std::fs::write(&path, "{}\nnonsense\n").unwrap();
-        let error = format!("{:#}", read_lines::<serde_json::Value>(&path).unwrap_err());
-        assert!(error.contains("eval.jsonl line 2"), "{error}");
-    }
-
-    #[test]
     fn writing_into_a_missing_folder_names_the_file() {
         let error = write_whole(Path::new("/nonexistent/report.html"), b"x").unwrap_err();
         assert!(format!("{error:#}").contains("/nonexistent/report.html"));
-    }
-
-    #[test]
-    fn numbers_survive_retaining_lines_unchanged() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("metrics.jsonl");
-        let text = "{\"step\":1,\"loss\":0.1}\n{\"step\":2,\"loss\":1e-17}\n";
-        std::fs::write(&path, format!("{text}{{\"step\":3}}\n")).unwrap();
-        retain_lines(&path, |v| v["step"].as_u64() <= Some(2)).unwrap();
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
-    }
-
-    #[test]
-    fn lines_that_a_power_cut_spoiled_are_dropped_by_number() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("metrics.jsonl");
-        std::fs::write(&path, "{\"step\":1}\n\0\0\0\n{\"step\":2}\n\0\0").unwrap();
-        assert_eq!(retain_lines(&path, |_| true).unwrap(), [2]);
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "{\"step\":1}\n{\"step\":2}\n");
     }
 
     #[test]

@@ -115,7 +115,7 @@ pub fn read_policy(
         }
         (true, false) => {
             bad_input!(
-                "{}: found an adapter, wanted a table [lora] in the configuration, as it was made with",
+                "{}: found an adapter, wanted the table [lora] in the configuration that it was trained with",
                 folder.display()
             )
         }
@@ -189,12 +189,17 @@ pub fn prepare_step(
 }
 
 /// Renames a prepared checkpoint to its final name, records its step next to the folder, and deletes older
-/// checkpoints.
+/// checkpoints. After an error it may be called again, with another path if the run was moved meanwhile.
 ///
 /// # Errors
 /// An I/O error that names the file; earlier checkpoints remain.
-pub fn publish_step(folder: &Path, prepared: Prepared, step: u64, keep: Keep) -> anyhow::Result<PathBuf> {
-    let path = prepared.publish(Existing::Replace)?;
+pub fn publish_step(
+    folder: &Path,
+    prepared: &mut Prepared,
+    step: u64,
+    keep: Keep,
+) -> anyhow::Result<PathBuf> {
+    let path = prepared.publish(folder, Existing::Replace)?;
     write_whole(&record(folder), format!("{step}\n").as_bytes())?;
     thin_out(folder, keep)?;
     Ok(path)
@@ -211,8 +216,8 @@ pub fn save(
     state: &TrainerState,
     keep: Keep,
 ) -> anyhow::Result<PathBuf> {
-    let prepared = prepare_step(folder, engine, contents, state)?;
-    publish_step(folder, prepared, state.step, keep)
+    let mut prepared = prepare_step(folder, engine, contents, state)?;
+    publish_step(folder, &mut prepared, state.step, keep)
 }
 
 /// Deletes the checkpoints that `keep` doesn't cover, and the optimizer state of those older than the [`RESUMABLE`]
@@ -347,7 +352,7 @@ pub fn open(
     }
     if !is_resumable(folder) {
         bad_input!(
-            "{}: found no {OPTIMIZER}, wanted one: only the newest {RESUMABLE} checkpoints keep the optimizer's state, and no run goes on without it. Put one of those back, or start a new run from these weights with --set {} and another --out",
+            "{}: found no {OPTIMIZER}, wanted one: only the newest {RESUMABLE} checkpoints keep the optimizer's state, and a run can't resume without it. Restore one of those, or start a new run from these weights with --set {} and another --out",
             folder.display(),
             quoted(&format!("model.path={}", folder.display()))
         );
@@ -367,7 +372,10 @@ fn unusable(newest: &Path) -> String {
     let all = newest.parent().map(list).and_then(Result::ok).unwrap_or_default();
     match all.iter().rfind(|(_, path)| path != newest && is_resumable(path)) {
         Some((step, _)) => {
-            format!("{} can't be used; move it away, and --resume goes on from step {step}", newest.display())
+            format!(
+                "{} can't be used; move it away, and --resume continues from step {step}",
+                newest.display()
+            )
         }
         None => format!("{} can't be used, and no other checkpoint can be resumed", newest.display()),
     }

@@ -3,9 +3,8 @@
 use crate::bad_input;
 use crate::config::{Config, Every};
 use crate::failure::OrBadInput;
-use crate::io::files::{
-    clear_partial, lock, read_lines, remove_folder, retain_lines, same_file, stray_file, write_whole,
-};
+use crate::io::files::{clear_partial, lock, remove_folder, same_file, stray_file, write_whole};
+use crate::io::lines;
 use crate::io::shell::quoted;
 use crate::run::checkpoint;
 use anyhow::Context;
@@ -79,11 +78,10 @@ impl RunDir {
                 path.display()
             ),
             (Ok(text), IfExists::Resume { accept_changes }) => {
-                let before = text.parse().with_context(|| format!("reading {}", written.display()));
-                let differing = differences(&before.or_bad_input()?, &config.to_toml().parse()?);
+                let differing = changed_keys(&written, &text, config)?;
                 if !differing.is_empty() && !accept_changes {
                     bad_input!(
-                        "{} holds a run of another configuration. Different, there -> here: {}. Resume with --accept-changes to go on with the new values",
+                        "{} holds a run of another configuration. Different, there -> here: {}. Resume with --accept-changes to continue with the new values",
                         path.display(),
                         differing.join("; ")
                     );
@@ -122,23 +120,26 @@ impl RunDir {
         };
         let Some(saved) = checkpoint::recorded(&self.checkpoints()).or(due) else { return Ok(()) };
         bad_input!(
-            "{}: found no checkpoint in {}, wanted that of step {saved} or one before it. Put it back, or start over with --restart in place of --resume, which deletes the run's metrics, evaluations and rollouts ({logged} steps)",
+            "{}: found no checkpoint in {}, wanted that of step {saved} or one before it. Restore it, or start over with --restart instead of --resume, which deletes the run's metrics, evaluations and rollouts ({logged} steps)",
             self.path.display(),
             self.checkpoints().display()
         )
     }
 
-    /// The last RL step in `metrics.jsonl`; 0 if there is none.
+    /// The last RL step in `metrics.jsonl`, among the lines that can be read; 0 if there is none.
     ///
     /// # Errors
     /// If the file can't be read.
     pub fn logged(&self) -> anyhow::Result<u64> {
-        let path = self.file("metrics.jsonl");
-        match std::fs::read(&path) {
-            Ok(bytes) => Ok(steps(&bytes).max().unwrap_or(0)),
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(0),
-            Err(e) => Err(e).with_context(|| format!("reading {}", path.display())),
-        }
+        let mut last = 0;
+        lines::complete(&self.file("metrics.jsonl"), |line| {
+            let step = serde_json::from_slice(line.text)
+                .ok()
+                .and_then(|line: serde_json::Value| line["step"].as_u64());
+            last = last.max(step.unwrap_or(0));
+            Ok(())
+        })?;
+        Ok(last)
     }
 
     /// Deletes the files that the run wrote, and logs their names.
@@ -215,7 +216,7 @@ impl RunDir {
         match self.moved()? {
             None => Ok(()),
             Some(to) => anyhow::bail!(
-                "{} was moved to {} while the run wrote to it; stopped, with the newest checkpoint there. Go on with --resume --out {}",
+                "{} was moved to {} while the run wrote to it; stopped, with the newest checkpoint there. Continue with --resume --out {}",
                 self.path.display(),
                 to.display(),
                 quoted(&to.to_string_lossy())
@@ -249,12 +250,12 @@ impl RunDir {
     pub fn rewind(&self, step: Option<u64>) -> anyhow::Result<Vec<String>> {
         let mut wrong = Vec::new();
         for name in ["metrics.jsonl", "eval.jsonl", "rollouts.jsonl"] {
-            let unreadable = retain_lines(&self.file(name), |line| {
+            let unreadable = lines::retain(&self.file(name), |line| {
                 step.is_some_and(|step| line["step"].as_u64().is_some_and(|s| s <= step))
             })?;
             if let (Some(first), Some(_)) = (unreadable.first(), step) {
                 wrong.push(format!(
-                    "{name}: {} lines that are no JSON were dropped, the first is line {first}",
+                    "{name}: {} lines that aren't JSON were dropped, the first of them line {first}",
                     unreadable.len()
                 ));
             }
@@ -267,23 +268,17 @@ impl RunDir {
             }
         }
         if let Some(step) = step {
-            let lines = read_lines::<serde_json::Value>(&self.file("metrics.jsonl"))?;
+            let lines = lines::read::<serde_json::Value>(&self.file("metrics.jsonl"))?;
             let logged: Vec<u64> = lines.iter().filter_map(|line| line["step"].as_u64()).collect();
             let gaps = missing_steps(&logged, step);
             if !gaps.is_empty() {
                 wrong.push(format!(
-                    "metrics.jsonl: no lines of steps {gaps}: they were lost, as after a power cut"
+                    "metrics.jsonl: no lines of steps {gaps}: they were lost, as after a power failure"
                 ));
             }
         }
         Ok(wrong)
     }
-}
-
-/// The steps of a file's readable lines.
-fn steps(bytes: &[u8]) -> impl Iterator<Item = u64> {
-    let line = |line| serde_json::from_slice::<serde_json::Value>(line).ok()?["step"].as_u64();
-    bytes.split(|&b| b == b'\n').filter_map(line)
 }
 
 /// The steps from 1 to `last` that aren't in `found`, as `3, 5-6`.
@@ -327,6 +322,15 @@ fn path_of(_: &File) -> Option<PathBuf> {
     None
 }
 
+/// The keys in which `config` differs from the `text` of a run's `config.toml`, as `key: before -> after`.
+///
+/// # Errors
+/// Bad input if the text isn't TOML.
+pub fn changed_keys(path: &Path, text: &str, config: &Config) -> anyhow::Result<Vec<String>> {
+    let before = text.parse().with_context(|| format!("reading {}", path.display())).or_bad_input()?;
+    Ok(differences(&before, &config.to_toml().parse()?))
+}
+
 /// The keys in which two configurations differ, as `key: before -> after`.
 pub fn differences(before: &toml::Table, after: &toml::Table) -> Vec<String> {
     let mut found = Vec::new();
@@ -352,6 +356,7 @@ fn walk(prefix: &str, before: &toml::Table, after: &toml::Table, found: &mut Vec
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::io::files::{Existing, prepare};
 
     #[test]
     fn differences_name_nested_keys_with_both_values() {
@@ -368,6 +373,35 @@ mod tests {
         assert_eq!(missing_steps(&[1, 2, 3, 4, 7, 8], 8), "5-6");
         assert_eq!(missing_steps(&[2, 4], 6), "1, 3, 5-6");
         assert_eq!(missing_steps(&[1, 1, 2, 9], 3), "3");
+    }
+
+    #[test]
+    fn a_checkpoint_is_published_where_the_run_was_moved_to_whenever_it_is_moved() {
+        let text = include_str!("../../../../configs/maze-quick.toml");
+        let config = Config::parse(text, &[]).unwrap();
+        // Moved before the rename, by the rename, and after it.
+        for moment in 0..3 {
+            let parent = tempfile::tempdir().unwrap();
+            let (from, to) = (parent.path().join("run"), parent.path().join("moved"));
+            let run = RunDir::open(&from, &config, IfExists::Refuse).unwrap();
+            let fill = |dir: &Path| Ok(std::fs::write(dir.join("weights"), "new")?);
+            let mut prepared = prepare(&run.checkpoints(), "step-000001", fill).unwrap();
+            let mut calls = 0;
+            let moves = |now: bool| now.then(|| std::fs::rename(&from, &to).unwrap());
+            moves(moment == 0);
+            run.in_place(|home| {
+                calls += 1;
+                moves(moment == 1 && calls == 1);
+                prepared.publish(&home.join("checkpoints"), Existing::Replace)?;
+                moves(moment == 2 && calls == 1);
+                std::fs::write(home.join("checkpoints.latest"), "1").context("the record")
+            })
+            .unwrap();
+            drop(prepared);
+            assert_eq!(run.moved().unwrap(), Some(to.clone()), "moment {moment}");
+            assert_eq!(std::fs::read_to_string(to.join("checkpoints/step-000001/weights")).unwrap(), "new");
+            assert!(to.join("checkpoints.latest").exists() && !from.exists());
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::Trainer;
 use crate::io::files::{Prepared, sync_folder};
 use crate::run::checkpoint::{self, Contents};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 impl<'a> Trainer<'a> {
     /// What a checkpoint contains besides the parameters.
@@ -20,9 +20,12 @@ impl<'a> Trainer<'a> {
         match self.saved {
             // The run was stopped during this step's evaluation and resumed; the evaluation is now done.
             Some((saved, _)) if saved == step => {
-                let checkpoints = self.sync_lines()?;
-                checkpoint::write_state(&checkpoint::path(&checkpoints, step), &self.engine, &self.state)?;
-                self.saved_now(&checkpoints)
+                let (engine, state) = (&self.engine, &self.state);
+                self.commit(|checkpoints| {
+                    checkpoint::write_state(&checkpoint::path(checkpoints, step), engine, state)
+                })?;
+                self.saved = Some((step, self.state.best));
+                Ok(())
             }
             _ => {
                 let prepared = self.prepare_checkpoint()?;
@@ -39,41 +42,41 @@ impl<'a> Trainer<'a> {
         })
     }
 
-    /// Renames a written state to its final name, after the log lines that it refers to are on disk.
-    pub(super) fn publish_checkpoint(&mut self, prepared: Prepared) -> anyhow::Result<()> {
-        let checkpoints = self.sync_lines()?;
-        checkpoint::publish_step(&checkpoints, prepared, self.state.step, self.config.save.keep)?;
-        self.saved_now(&checkpoints)
-    }
-
-    /// Syncs the log files to disk: the lines that a resume keeps must be there before the checkpoint that it starts
-    /// from. Returns the checkpoint folder at the run's current location.
-    fn sync_lines(&self) -> anyhow::Result<PathBuf> {
-        let home = self.run.whereabouts()?;
-        for lines in [&self.metrics, &self.evaluations, &self.rollouts] {
-            lines.sync()?;
-        }
-        sync_folder(&home)?;
-        Ok(home.join("checkpoints"))
-    }
-
-    fn saved_now(&mut self, checkpoints: &Path) -> anyhow::Result<()> {
-        if let Some(best) = self.state.best {
-            checkpoint::keep_best(checkpoints, best)?;
-        }
-        self.saved = Some((self.state.step, self.state.best));
+    /// Renames a written state to its final name.
+    pub(super) fn publish_checkpoint(&mut self, mut prepared: Prepared) -> anyhow::Result<()> {
+        let (step, keep) = (self.state.step, self.config.save.keep);
+        self.commit(|checkpoints| {
+            checkpoint::publish_step(checkpoints, &mut prepared, step, keep)?;
+            Ok(())
+        })?;
+        self.saved = Some((step, self.state.best));
         Ok(())
     }
 
+    /// Runs `write` on the checkpoint folder, at the run's current path. Before that, syncs the log files to disk: the
+    /// lines that a resume keeps must be there before the checkpoint that it starts from. After that, removes the best
+    /// policy before this one.
+    fn commit(&self, mut write: impl FnMut(&Path) -> anyhow::Result<()>) -> anyhow::Result<()> {
+        for lines in [&self.metrics, &self.evaluations, &self.rollouts] {
+            lines.sync()?;
+        }
+        self.run.in_place(|home| {
+            sync_folder(home)?;
+            let checkpoints = home.join("checkpoints");
+            write(&checkpoints)?;
+            self.state.best.map_or(Ok(()), |best| checkpoint::keep_best(&checkpoints, best))
+        })
+    }
+
     /// Runs the user's command on the newest checkpoint, unless training is finished.
-    pub(super) fn tell_server(&mut self) -> anyhow::Result<()> {
+    pub(super) fn notify_server(&mut self) -> anyhow::Result<()> {
         let (Some(server), true) = (&self.server, self.state.step < self.config.steps) else { return Ok(()) };
         let checkpoints = checkpoint::list(&self.run.checkpoints())?;
         // Older checkpoints are only kept for comparison; no run resumes from them.
         let resumable = &checkpoints[checkpoints.len().saturating_sub(checkpoint::RESUMABLE)..];
         if let (Some((oldest, _)), Some((_, newest))) = (resumable.first(), resumable.last()) {
             server.forget(*oldest)?;
-            server.tell(newest)?;
+            server.notify(newest)?;
         }
         Ok(())
     }

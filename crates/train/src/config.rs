@@ -20,7 +20,7 @@ mod keep;
 mod keys;
 mod kind;
 mod lora;
-mod mix;
+mod maze;
 mod model;
 mod pair;
 pub mod ranges;
@@ -35,14 +35,14 @@ pub use algorithm::{AggregationName, AlgorithmConfig, Loss};
 pub use eval::{Average, EvalConfig, FullEvalConfig};
 pub use every::Every;
 pub use keep::Keep;
-pub use keys::{Override, meant, typed};
+pub use keys::{Override, suggestions, typed};
 pub use lora::{AllLinear, LoraTable, Targets};
-pub use mix::{MixConfig, MixPart};
+pub use maze::{MazeConfig, MazeReward};
 pub use model::{InitConfig, ModelConfig, SizeConfig};
 pub use rollout::RolloutConfig;
 pub use server::{LogprobsOf, ServerApi, ServerConfig};
 pub use sft::{Schedule, SftConfig};
-pub use task::{MazeConfig, MazeReward, TaskConfig};
+pub use task::{MixConfig, MixPart, TaskConfig};
 pub use text::{ArithmeticConfig, TextConfig};
 pub use update::UpdateConfig;
 
@@ -211,7 +211,7 @@ impl Config {
     }
 
     fn parse_with(text: &str, overrides: &[Override<'_>]) -> anyhow::Result<Self> {
-        let config: Self = typed(text, overrides, keys::meant)?;
+        let config: Self = typed(text, overrides, keys::suggestions)?;
         config.check()?;
         Ok(config)
     }
@@ -377,7 +377,7 @@ fn set(table: &mut toml::Table, change: &Override<'_>) -> anyhow::Result<()> {
                 let Some(table) = place.parse().ok().and_then(|i: usize| list.get_mut(i)?.as_table_mut())
                 else {
                     bad_input!(
-                        "{change}: `{part}` is a list of {length}, and `{place}` is no place of a table in it; wanted {part}.0 to {part}.{}",
+                        "{change}: `{part}` is a list of {length}, and `{place}` is not an index of it; wanted {part}.0 to {part}.{}",
                         length.saturating_sub(1)
                     );
                 };

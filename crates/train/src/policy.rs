@@ -1,38 +1,17 @@
-//! The policy that RL starts from: a checkpoint or new weights, fitted to demonstrations if the configuration says so.
+//! A policy before any training: a checkpoint or new weights. It knows no supervised stage.
 
 use crate::bad_input;
 use crate::config::{Config, InitConfig};
-use crate::events::Events;
 use crate::failure::OrBadInput;
 use crate::io::machine::fits;
 use crate::problem::Task;
 use crate::run::checkpoint;
-use crate::run::folder::RunDir;
 use crate::run::seeds;
-use crate::sft;
 use anyhow::Context;
 use fgrpo_nn::config::{Architecture, Config as ModelConfig, RopeScaling};
 use fgrpo_nn::weights::Checkpoint;
 use fgrpo_nn::{Device, Engine};
 use std::path::Path;
-
-/// The starting policy of a run. The same configuration gives the same policy, bit for bit. `None` if interrupted in
-/// the supervised stage, with its state saved.
-///
-/// # Errors
-/// If the checkpoint can't be opened, or errors from the supervised stage.
-pub fn starting(
-    config: &Config,
-    task: &dyn Task,
-    device: &Device,
-    run: &RunDir,
-    events: &mut dyn Events,
-) -> anyhow::Result<Option<Engine>> {
-    match &config.sft {
-        Some(sft) => sft::stage(config, sft, task, device, run, events),
-        None => fresh(config, task, device).map(Some),
-    }
-}
 
 /// The policy before any fitting: from a checkpoint, or with new weights.
 ///
@@ -76,7 +55,7 @@ pub fn open(folder: &Path, adapter: Option<&Path>, device: &Device) -> anyhow::R
         // This is the layout of a LoRA run's checkpoint without merged weights.
         match folder.join(checkpoint::ADAPTER).is_dir() && !folder.join("config.json").exists() {
             true => format!(
-                "{} holds an adapter alone; name its base model with --model and {} with --adapter",
+                "{} has only an adapter; pass its base model with --model, and {} with --adapter",
                 folder.display(),
                 folder.join(checkpoint::ADAPTER).display()
             ),

@@ -12,7 +12,7 @@ use fgrpo_core::maze::tokens;
 use fgrpo_nn::weights::Checkpoint;
 use fgrpo_nn::{Batch, Device, Engine};
 use fgrpo_train::bad_input;
-use fgrpo_train::evaluation::folder::IDENTITY;
+use fgrpo_train::evaluation::folder::{IDENTITY, PROMPTS};
 use fgrpo_train::evaluation::prompts::{self, PromptRecord};
 use fgrpo_train::evaluation::texts;
 use fgrpo_train::failure::OrBadInput;
@@ -127,13 +127,13 @@ pub fn log_sum(values: impl Iterator<Item = f64> + Clone) -> f64 {
 /// How each problem was put to the base model: as the folder says, of all its problems or of those that the flags name.
 /// Flags for the prompt are for samples made elsewhere, of which the folder doesn't know it.
 fn records(args: &Args) -> anyhow::Result<Vec<PromptRecord>> {
-    let kept = prompts::read(&args.folder.join(prompts::FILE))?;
+    let kept = prompts::read(&args.folder.join(PROMPTS))?;
     if args.rest.is_empty() {
         if kept.is_empty() {
             bad_input!(
                 "{}: found no {}, wanted an evaluation folder with the prompts of its problems, or the data set and the prompt by the flags of fgrpo eval behind --",
                 args.folder.display(),
-                prompts::FILE
+                PROMPTS
             );
         }
         return Ok(kept);

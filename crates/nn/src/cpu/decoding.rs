@@ -1,6 +1,6 @@
 //! The state of the CPU's executor between decoding steps.
 
-use super::executor::Lists;
+use super::lists::Lists;
 use crate::decoding::Step;
 use crate::error::Error;
 use crate::executor::DecodeChanges;

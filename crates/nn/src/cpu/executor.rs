@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex};
 use super::attention::Scratch as AttentionScratch;
 use super::buffer::Buffer;
 use super::decoding::Decoding;
+use super::lists::Lists;
 use super::packed_weights::PackedWeights;
 use super::product::{Into, View, team_product};
 use super::rope::Rope;
@@ -23,7 +24,7 @@ use crate::executor::{DecodeChanges, Executor, Head, HeadRows, Heads, Holds, Rot
 use crate::layout::{Linear, Span};
 use crate::lora::Adapted;
 use crate::sampling::{Draw, Drawn, Sampling};
-use crate::segments::{AttentionPlan, Chunk, Pick};
+use crate::segments::Chunk;
 
 /// Scratch of one thread.
 #[derive(Default)]
@@ -116,28 +117,6 @@ impl CpuExecutor {
         cv: View,
     ) {
         team_product(Some(&self.team), self.products, m, n, k, a, av, b, bv, into, c, cv);
-    }
-}
-
-/// The lists of a pass, or of a decoding step.
-#[derive(Default)]
-pub(crate) struct Lists {
-    pub(super) tokens: Vec<u32>,
-    pub(super) positions: Vec<u32>,
-    /// Positions of the predicting rows.
-    pub(super) query_positions: Vec<u32>,
-    all: AttentionPlan,
-    predicting: AttentionPlan,
-    picks: Vec<Pick>,
-    pub(super) slots: Vec<u32>,
-}
-
-impl Lists {
-    fn plan(&self, rows: Rows) -> &AttentionPlan {
-        match rows {
-            Rows::All => &self.all,
-            Rows::Predicting => &self.predicting,
-        }
     }
 }
 

@@ -11,6 +11,7 @@ pub(crate) mod executor;
 pub(crate) mod format;
 pub(crate) mod head;
 pub(crate) mod level;
+pub(crate) mod lists;
 pub(crate) mod memory;
 pub(crate) mod microkernel;
 pub(crate) mod packed_weights;

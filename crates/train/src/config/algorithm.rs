@@ -223,7 +223,7 @@ impl AlgorithmConfig {
         }
         if self.daro && self.aggregation != AggregationName::TokenMean {
             bad_input!(
-                "algorithm.aggregation: found {}, wanted token-mean beside daro, whose loss is a token mean of each success rate",
+                "algorithm.aggregation: found {}, wanted token-mean with daro, whose loss is a token mean for each success rate",
                 serde_json::json!(self.aggregation)
             );
         }

@@ -58,7 +58,7 @@ impl Default for FullEvalConfig {
 
 impl EvalConfig {
     /// Whether there is any evaluation during training.
-    pub fn happens(&self) -> bool {
+    pub fn is_enabled(&self) -> bool {
         self.deciding().is_some()
     }
 

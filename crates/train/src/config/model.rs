@@ -176,7 +176,7 @@ impl ModelConfig {
             (Some(_), Some(_)) => bad_input!("model: found both `path` and [model.init], wanted one of them"),
             (None, Some(init)) => {
                 if self.size.is_some() {
-                    bad_input!("model.size: found beside [model.init], wanted it with `path` alone");
+                    bad_input!("model.size: found together with [model.init], wanted it only with `path`");
                 }
                 init.check()
             }
@@ -243,7 +243,7 @@ impl InitConfig {
                 self.hidden_size
             ),
             None if !(self.hidden_size / self.num_attention_heads).is_multiple_of(2) => bad_input!(
-                "model.init: head size hidden_size / num_attention_heads = {} is odd, wanted an even one (rotary embedding turns pairs)",
+                "model.init: head size hidden_size / num_attention_heads = {} is odd, wanted an even one (rotary embedding rotates pairs)",
                 self.hidden_size / self.num_attention_heads
             ),
             Some(e) if e == 0 || !e.is_multiple_of(2) => {

@@ -1,7 +1,7 @@
 //! Sampling of completions.
 
 use super::ranges::{COMPLETIONS, GROUP, MANY, TOKENS, TOKENS_AT_ONCE, sampling, whole, within};
-use super::server::ServerConfig;
+use super::server::{LogprobsOf, ServerApi, ServerConfig};
 use crate::bad_input;
 use serde::{Deserialize, Serialize};
 
@@ -70,6 +70,28 @@ impl RolloutConfig {
         let completions = (self.prompts * self.group_size) as u64;
         within("rollout.prompts times rollout.group_size", completions, 1..=COMPLETIONS)?;
         sampling("rollout", self.temperature, self.top_p, self.min_p)?;
-        self.server.as_ref().map_or(Ok(()), |server| server.check(self))
+        self.server.as_ref().map_or(Ok(()), |server| server.check().and_then(|()| self.fits(server)))
+    }
+
+    /// Fails for settings of sampling that the server can't follow, or that its log-probabilities don't fit.
+    fn fits(&self, server: &ServerConfig) -> anyhow::Result<()> {
+        let name = "rollout.server";
+        let truncated = self.top_p < 1.0 || self.top_k > 0 || self.min_p > 0.0;
+        match server.logprobs {
+            LogprobsOf::Raw if self.temperature != 1.0 => bad_input!(
+                "{name}.logprobs: found raw with rollout.temperature {}, wanted processed (vLLM: --logprobs-mode processed_logprobs): log-probabilities at temperature 1 can't be compared with the trainer's",
+                self.temperature
+            ),
+            LogprobsOf::Processed if truncated => bad_input!(
+                "{name}.logprobs: found processed with top_p, top_k or min_p in [rollout], wanted raw: the trainer's log-probabilities are of the whole distribution"
+            ),
+            _ => {}
+        }
+        if server.api == ServerApi::Openai && (self.top_k > 0 || self.min_p > 0.0) {
+            bad_input!(
+                "{name}.api: found openai with rollout.top_k or min_p, which the standard doesn't know; wanted vllm, sglang or llama.cpp"
+            );
+        }
+        Ok(())
     }
 }

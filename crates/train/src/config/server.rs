@@ -1,6 +1,5 @@
 //! A server that samples completions instead of the embedded engine.
 
-use super::rollout::RolloutConfig;
 use crate::bad_input;
 use crate::io::server::{RetryPolicy, check_address};
 use serde::{Deserialize, Serialize};
@@ -97,7 +96,7 @@ impl ServerConfig {
         RetryPolicy::of(self.timeout, self.retries, self.retry_wait)
     }
 
-    pub(super) fn check(&self, rollout: &RolloutConfig) -> anyhow::Result<()> {
+    pub(super) fn check(&self) -> anyhow::Result<()> {
         let name = "rollout.server";
         check_address(&format!("{name}.url"), &self.url)?;
         if self.concurrency == 0 || self.concurrency > 4096 {
@@ -112,22 +111,6 @@ impl ServerConfig {
         if self.on_checkpoint.as_ref().is_some_and(|c| !c.contains("{checkpoint}")) {
             bad_input!(
                 "{name}.on_checkpoint: found no {{checkpoint}}, wanted a command that names the folder"
-            );
-        }
-        let truncated = rollout.top_p < 1.0 || rollout.top_k > 0 || rollout.min_p > 0.0;
-        match self.logprobs {
-            LogprobsOf::Raw if rollout.temperature != 1.0 => bad_input!(
-                "{name}.logprobs: found raw with rollout.temperature {}, wanted processed (vLLM: --logprobs-mode processed_logprobs): log-probabilities at temperature 1 can't be compared with the trainer's",
-                rollout.temperature
-            ),
-            LogprobsOf::Processed if truncated => bad_input!(
-                "{name}.logprobs: found processed with top_p, top_k or min_p in [rollout], wanted raw: the trainer's log-probabilities are of the whole distribution"
-            ),
-            _ => {}
-        }
-        if self.api == ServerApi::Openai && (rollout.top_k > 0 || rollout.min_p > 0.0) {
-            bad_input!(
-                "{name}.api: found openai with rollout.top_k or min_p, which the standard doesn't know; wanted vllm, sglang or llama.cpp"
             );
         }
         Ok(())

@@ -1,12 +1,11 @@
 //! The problems, and how answers are graded.
 
 use super::defaults;
-use super::mix::MixConfig;
-use super::ranges::{MANY, whole};
+use super::maze::MazeConfig;
 use super::text::{ArithmeticConfig, TextConfig};
 use crate::bad_input;
 use crate::problem::kind::TaskKind;
-use fgrpo_core::maze::{self, HeldOut};
+use anyhow::Context;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -106,52 +105,79 @@ impl TaskConfig {
     }
 }
 
-/// Mazes, generated from (seed, index).
+/// Several sources of problems, mixed by weight, with one model and one tokenizer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct MazeConfig {
-    /// Cells along an edge: odd, at least 5.
-    #[serde(default = "defaults::maze_size")]
-    pub size: usize,
-    /// Number of training mazes.
-    #[serde(default = "defaults::maze_train")]
-    pub train: u64,
-    /// Number of held-out mazes; their indices never overlap with training.
-    #[serde(default = "defaults::maze_held_out")]
-    pub held_out: u64,
-    /// Seed of the mazes; separate from the run's seed, so that runs share their problems.
+pub struct MixConfig {
+    /// Folder of the tokenizer and the chat template. If absent, `model.path`; if that is absent too, the tokenizer
+    /// trained by the first arithmetic part.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokenizer: Option<PathBuf>,
+    /// Texts that end a completion, for every part.
     #[serde(default)]
-    pub seed: u64,
-    /// `exact`: the completion equals the shortest path; `reaches_goal`: it walks to the goal.
-    #[serde(default)]
-    pub reward: MazeReward,
+    pub stop: Vec<String>,
+    /// The sources.
+    pub parts: Vec<MixPart>,
 }
 
-/// How a maze completion is graded.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum MazeReward {
-    /// The paper's criterion: equal to the unique shortest action sequence.
-    #[default]
-    Exact,
-    /// MaxRL's criterion: all moves are valid, and the walk reaches the goal.
-    ReachesGoal,
+/// One source of problems.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MixPart {
+    /// Its name in evaluations; if absent, its kind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Its share of the prompts, relative to the other parts. 0: only evaluated, with all its problems held out.
+    #[serde(default = "defaults::part_weight")]
+    pub weight: f64,
+    /// The problems: any text task.
+    #[serde(flatten)]
+    pub task: TaskConfig,
 }
 
-/// Total cells of all held-out mazes, which are kept in memory.
-const CELLS: u64 = 1 << 28;
+impl MixPart {
+    /// Its name in evaluations.
+    pub fn name(&self) -> String {
+        self.name.clone().unwrap_or_else(|| self.task.kind().to_owned())
+    }
+}
 
-impl MazeConfig {
+impl MixConfig {
     pub(super) fn check(&self) -> anyhow::Result<()> {
-        if !maze::valid_size(self.size) {
-            bad_input!("task.size: found {}, wanted {}", self.size, maze::VALID_SIZES);
+        let mut names = Vec::new();
+        for (i, part) in self.parts.iter().enumerate() {
+            let here = format!("task.parts, number {} ({})", i + 1, part.name());
+            if matches!(part.task, TaskConfig::Maze(_) | TaskConfig::Mix(_)) {
+                bad_input!("{here}: kind: found {}, wanted a text task", part.task.kind());
+            }
+            if !(part.weight.is_finite() && part.weight >= 0.0) {
+                bad_input!("{here}: weight: found {}, wanted a number of at least 0", part.weight);
+            }
+            if let Some((_, text)) = part.task.text() {
+                if text.tokenizer.is_some() {
+                    bad_input!(
+                        "{here}: tokenizer: found in a part, wanted task.tokenizer, which is for all parts"
+                    );
+                }
+                if !text.stop.is_empty() {
+                    bad_input!(
+                        "{here}: stop: found {:?} in a part, wanted task.stop, which is for all parts",
+                        text.stop
+                    );
+                }
+            }
+            part.task.check().with_context(|| here.clone())?;
+            if names.contains(&part.name()) {
+                bad_input!("{here}: name: found {:?} twice, wanted a name for each part", part.name());
+            }
+            names.push(part.name());
         }
-        whole(
-            "task",
-            [
-                ("train", self.train, 1..=HeldOut::TRAINING),
-                ("held_out", self.held_out, 0..=MANY.min(CELLS / (self.size * self.size) as u64)),
-            ],
-        )
+        if !self.parts.iter().any(|p| p.weight > 0.0) {
+            bad_input!("task.parts: found no part with a weight above 0, wanted at least one to train on");
+        }
+        Ok(())
+    }
+
+    pub(super) fn holds_out_nothing(&self) -> bool {
+        self.parts.iter().all(|p| p.weight > 0.0 && p.task.holds_out_nothing())
     }
 }

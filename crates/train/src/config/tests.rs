@@ -225,7 +225,7 @@ fn controls_out_of_range_are_refused_by_their_keys() {
         ("algorithm.daro_lr=-1.0", "algorithm.daro_lr: found -1"),
         (
             "algorithm.daro=true algorithm.aggregation=seq-mean-token-sum",
-            "algorithm.aggregation: found \"seq-mean-token-sum\", wanted token-mean beside daro",
+            "algorithm.aggregation: found \"seq-mean-token-sum\", wanted token-mean with daro",
         ),
         ("algorithm.correction=mask algorithm.correction.high=0.25", "correction.high: found 0.5, 0.25"),
         ("algorithm.correction=tis algorithm.correction.cap=0.0", "correction.cap: found 0"),
@@ -278,9 +278,9 @@ fn a_table_of_a_list_is_set_by_its_place() {
     let TaskConfig::Mix(mix) = set("task.parts.1.weight=3").unwrap().task else { panic!("a mix") };
     assert_eq!((mix.parts[0].weight, mix.parts[1].weight), (1.0, 3.0));
     let refused = |assignment: &str| format!("{:#}", set(assignment).unwrap_err());
-    assert!(refused("task.parts.2.weight=3").contains("`parts` is a list of 2, and `2` is no place"));
+    assert!(refused("task.parts.2.weight=3").contains("`parts` is a list of 2, and `2` is not an index"));
     assert!(
-        refused("task.parts.weight=3").contains("`weight` is no place"),
+        refused("task.parts.weight=3").contains("`weight` is not an index"),
         "{}",
         refused("task.parts.weight=3")
     );

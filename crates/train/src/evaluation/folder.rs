@@ -7,7 +7,6 @@
 //! summary.json       the numbers of the last report; report.html is next to it
 //! ```
 
-use super::prompts;
 use super::samples::SCORED;
 use crate::bad_input;
 use crate::failure::OrBadInput;
@@ -16,11 +15,13 @@ use crate::io::json;
 use anyhow::Context;
 use serde_json::{Map, Value};
 use std::fs::File;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 /// The file with the settings of the samples.
 pub const IDENTITY: &str = "evaluation.json";
+
+/// The file with the prompt of each problem.
+pub const PROMPTS: &str = "prompts.jsonl";
 
 /// The file of the samples.
 pub const GENERATIONS: &str = "generations.jsonl";
@@ -84,7 +85,7 @@ impl Folder {
         let differences = differences(&comparable, identity);
         if !differences.is_empty() {
             bad_input!(
-                "{}: the samples in this folder were made otherwise: {}; choose another --out",
+                "{}: the samples in this folder were made with other settings: {}; choose another --out",
                 self.path.display(),
                 differences.join("; ")
             );
@@ -115,7 +116,7 @@ impl Folder {
     /// # Errors
     /// I/O errors.
     pub fn clear(&self) -> anyhow::Result<()> {
-        for name in [GENERATIONS, SCORED, prompts::FILE, IDENTITY] {
+        for name in [GENERATIONS, SCORED, PROMPTS, IDENTITY] {
             match std::fs::remove_file(self.file(name)) {
                 Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
                     return Err(e).with_context(|| format!("{}: cannot remove", self.file(name).display()));
@@ -155,38 +156,6 @@ fn differences(found: &Value, wanted: &Value) -> Vec<String> {
     let mut out = Vec::new();
     walk("", found, wanted, &mut out);
     out
-}
-
-/// Calls `visit` with the number and bytes of each line that ends in a newline, and returns the file's length up to
-/// the end of the last such line. If `visit` rejects the last line, that line counts as torn.
-///
-/// # Errors
-/// A file that can't be read, and errors from `visit` for an earlier line.
-pub fn whole_lines(
-    file: &File,
-    path: &Path,
-    mut visit: impl FnMut(usize, &[u8]) -> anyhow::Result<()>,
-) -> anyhow::Result<u64> {
-    let mut reader = BufReader::with_capacity(1 << 20, file);
-    let (mut line, mut number, mut whole) = (Vec::new(), 0, 0u64);
-    loop {
-        line.clear();
-        let read = reader
-            .read_until(b'\n', &mut line)
-            .with_context(|| format!("{}: cannot read", path.display()))?;
-        if read == 0 || line.last() != Some(&b'\n') {
-            return Ok(whole);
-        }
-        number += 1;
-        if let Err(error) = visit(number, &line[..read - 1]) {
-            let rest = reader.fill_buf().with_context(|| format!("{}: cannot read", path.display()))?;
-            if rest.is_empty() {
-                return Ok(whole);
-            }
-            return Err(error);
-        }
-        whole += read as u64;
-    }
 }
 
 #[cfg(test)]

@@ -1,15 +1,11 @@
 //! The prompt of each problem in an evaluation folder.
 
-use super::folder::Folder;
-use crate::io::json;
+use super::folder::{Folder, PROMPTS};
+use crate::io::lines;
 use crate::language::chat::Message;
 use crate::problem::held_out::{Part, Problem};
 use crate::problem::kind::TaskKind;
-use anyhow::Context;
 use std::path::Path;
-
-/// The file with the prompt of each problem.
-pub const FILE: &str = "prompts.jsonl";
 
 /// The prompt of a problem: a line of `prompts.jsonl`.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -45,16 +41,7 @@ impl Part {
 /// # Errors
 /// Bad input: an invalid line.
 pub fn read(path: &Path) -> anyhow::Result<Vec<PromptRecord>> {
-    let text = match std::fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(e) => return Err(e).with_context(|| format!("{}: cannot read", path.display())),
-    };
-    let mut records = Vec::new();
-    for (i, line) in text.lines().enumerate() {
-        records.push(json::line(path, i + 1, line.as_bytes())?);
-    }
-    Ok(records)
+    lines::read(path)
 }
 
 /// Writes the prompt of each problem to the folder, and keeps those of other data sets.
@@ -62,15 +49,10 @@ pub fn read(path: &Path) -> anyhow::Result<Vec<PromptRecord>> {
 /// # Errors
 /// Files that can't be read or written.
 pub fn record(parts: &[Part], folder: &Folder) -> anyhow::Result<()> {
-    let path = folder.file(FILE);
+    let path = folder.file(PROMPTS);
     let ours = |name: &str| parts.iter().any(|p| p.name == name);
     let mut records = read(&path)?;
     records.retain(|r| !ours(&r.benchmark));
     records.extend(parts.iter().flat_map(|part| part.problems.iter().map(|p| part.record(p))));
-    let mut bytes = Vec::new();
-    for record in &records {
-        serde_json::to_writer(&mut bytes, record)?;
-        bytes.push(b'\n');
-    }
-    folder.write(FILE, &bytes)
+    folder.write(PROMPTS, &lines::to_bytes(&records)?)
 }

@@ -9,7 +9,7 @@ use crate::evaluation::in_training::Series;
 use crate::evaluation::record::deciding;
 use crate::events::Events;
 use crate::failure::OrBadInput;
-use crate::io::files::{JsonLines, read_lines};
+use crate::io::lines::{self, JsonLines};
 use crate::policy;
 use crate::problem::Task;
 use crate::rollout::ServerRollouts;
@@ -17,6 +17,7 @@ use crate::run::checkpoint::{self, TrainerState};
 use crate::run::folder::RunDir;
 use crate::run::metrics::{self, not_finite};
 use crate::run::tensorboard::TensorBoard;
+use crate::sft;
 use crate::update::{LossSettings, UpdateState};
 use anyhow::Context;
 use fgrpo_nn::{Device, Engine, Sampling};
@@ -33,7 +34,11 @@ impl<'a> Trainer<'a> {
         events: &'a mut dyn Events,
     ) -> anyhow::Result<Option<Self>> {
         let latest = run.latest()?;
-        let mut starting = || policy::starting(config, task, &device, &run, &mut *events);
+        // The policy that RL starts from. The same configuration gives the same one, bit for bit.
+        let mut starting = || match &config.sft {
+            Some(sft) => sft::stage(config, sft, task, &device, &run, &mut *events),
+            None => policy::fresh(config, task, &device).map(Some),
+        };
         let (engine, mut state) = match &latest {
             Some((_, folder)) => {
                 let fresh = || policy::fresh(config, task, &device);
@@ -53,7 +58,7 @@ impl<'a> Trainer<'a> {
                 events.say(&format!("resumed after step {step} from {}", folder.display()));
             }
             None if logged > 0 => events.say(&format!(
-                "no checkpoint had been saved yet: the {logged} steps logged are made again from the start"
+                "no checkpoint was saved before the stop: the {logged} logged steps are repeated from the start"
             )),
             None => {}
         }
@@ -67,7 +72,7 @@ impl<'a> Trainer<'a> {
             (true, Some((step, _))) => Some(TensorBoard::resume(&run.path, "fgrpo", *step)?),
             (true, None) => Some(TensorBoard::create(&run.path, "fgrpo")?),
         };
-        let stall = replay(&read_lines(&run.file("metrics.jsonl"))?, tensorboard.as_mut(), events)?;
+        let stall = replay(&lines::read(&run.file("metrics.jsonl"))?, tensorboard.as_mut(), events)?;
         let server = config.rollout.server.as_ref();
         let max_new_tokens = config.rollout.max_new_tokens.unwrap_or(task.max_new_tokens());
         let mut trainer = Self {
@@ -86,7 +91,7 @@ impl<'a> Trainer<'a> {
             tensorboard,
             collapsed: 0,
             stall,
-            said_not_finite: false,
+            warned_not_finite: false,
             saved: latest.map(|(step, _)| (step, state.best)),
             config,
             task,
@@ -97,7 +102,7 @@ impl<'a> Trainer<'a> {
             state,
         };
         if trainer.saved.is_some() {
-            trainer.tell_server()?;
+            trainer.notify_server()?;
         }
         Ok(Some(trainer))
     }
@@ -160,7 +165,7 @@ fn replay(
     }
     if let Some(line) = lines.iter().find(|line| !not_finite(line).is_empty()) {
         events.say(&format!(
-            "warning: metrics.jsonl, step {}: {} is null, which stands for a number that wasn't finite; left out",
+            "warning: metrics.jsonl, step {}: {} is null, which means that it was not finite; left out",
             line["step"],
             not_finite(line).join(", ")
         ));

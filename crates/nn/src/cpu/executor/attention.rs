@@ -3,8 +3,9 @@
 use super::super::attention::{self, Keys};
 use super::super::buffer::Buffer;
 use super::super::decoding::Decoding;
+use super::super::lists::Lists;
 use super::super::team::Shared;
-use super::{Cache, CpuExecutor, Lists};
+use super::{Cache, CpuExecutor};
 use crate::executor::{Heads, Rows};
 
 /// Attention's plan, of a pass or of a decoding step.

@@ -1,9 +1,10 @@
 //! Row operations: copies, gathers, the embedding.
 
 use super::super::buffer::Buffer;
+use super::super::lists::Lists;
 use super::super::simd;
 use super::super::team::Shared;
-use super::{CpuExecutor, Lists, part, part_mut};
+use super::{CpuExecutor, part, part_mut};
 use crate::layout::Span;
 
 impl CpuExecutor {

@@ -1,0 +1,26 @@
+//! The lists of a pass: which tokens, where, and what attends to what.
+
+use crate::executor::Rows;
+use crate::segments::{AttentionPlan, Pick};
+
+/// The lists of a pass, or of a decoding step.
+#[derive(Default)]
+pub(crate) struct Lists {
+    pub(super) tokens: Vec<u32>,
+    pub(super) positions: Vec<u32>,
+    /// Positions of the predicting rows.
+    pub(super) query_positions: Vec<u32>,
+    pub(super) all: AttentionPlan,
+    pub(super) predicting: AttentionPlan,
+    pub(super) picks: Vec<Pick>,
+    pub(super) slots: Vec<u32>,
+}
+
+impl Lists {
+    pub(super) fn plan(&self, rows: Rows) -> &AttentionPlan {
+        match rows {
+            Rows::All => &self.all,
+            Rows::Predicting => &self.predicting,
+        }
+    }
+}

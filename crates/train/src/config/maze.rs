@@ -1,0 +1,57 @@
+//! The single-solution maze.
+
+use super::defaults;
+use super::ranges::{MANY, whole};
+use crate::bad_input;
+use fgrpo_core::maze::{self, HeldOut};
+use serde::{Deserialize, Serialize};
+
+/// Mazes, generated from (seed, index).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MazeConfig {
+    /// Cells along an edge: odd, at least 5.
+    #[serde(default = "defaults::maze_size")]
+    pub size: usize,
+    /// Number of training mazes.
+    #[serde(default = "defaults::maze_train")]
+    pub train: u64,
+    /// Number of held-out mazes; their indices never overlap with training.
+    #[serde(default = "defaults::maze_held_out")]
+    pub held_out: u64,
+    /// Seed of the mazes; separate from the run's seed, so that runs share their problems.
+    #[serde(default)]
+    pub seed: u64,
+    /// `exact`: the completion equals the shortest path; `reaches_goal`: it walks to the goal.
+    #[serde(default)]
+    pub reward: MazeReward,
+}
+
+/// How a maze completion is graded.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MazeReward {
+    /// The paper's criterion: equal to the unique shortest action sequence.
+    #[default]
+    Exact,
+    /// MaxRL's criterion: all moves are valid, and the walk reaches the goal.
+    ReachesGoal,
+}
+
+/// Total cells of all held-out mazes, which are kept in memory.
+const CELLS: u64 = 1 << 28;
+
+impl MazeConfig {
+    pub(super) fn check(&self) -> anyhow::Result<()> {
+        if !maze::valid_size(self.size) {
+            bad_input!("task.size: found {}, wanted {}", self.size, maze::VALID_SIZES);
+        }
+        whole(
+            "task",
+            [
+                ("train", self.train, 1..=HeldOut::TRAINING),
+                ("held_out", self.held_out, 0..=MANY.min(CELLS / (self.size * self.size) as u64)),
+            ],
+        )
+    }
+}

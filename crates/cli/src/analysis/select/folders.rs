@@ -1,9 +1,7 @@
 //! Candidates from folders of `fgrpo eval`: which checkpoint each belongs to, and its average.
 
-use super::Args;
-use super::Candidate;
-use super::Candidates;
-use super::is_regular;
+use super::recorded::is_regular;
+use super::{Args, Candidate, Candidates};
 use crate::analysis::benchmarks::{self, Average, Domain, canonical};
 use anyhow::Context;
 use fgrpo_train::bad_input;

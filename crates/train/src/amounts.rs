@@ -9,11 +9,12 @@ pub fn bytes(n: u64) -> String {
     }
 }
 
-/// A human-readable duration: `8s`, `3m 20s`, `2h 05m`.
+/// A human-readable duration: `8.4s`, `42s`, `3m 20s`, `2h 05m`.
 pub fn duration(seconds: f64) -> String {
     let s = seconds.max(0.0).round() as u64;
     match s {
-        0..60 => format!("{s}s"),
+        0..10 => format!("{:.1}s", seconds.max(0.0)),
+        10..60 => format!("{s}s"),
         60..3600 => format!("{}m {:02}s", s / 60, s % 60),
         _ => format!("{}h {:02}m", s / 3600, s % 3600 / 60),
     }
@@ -23,7 +24,8 @@ pub fn duration(seconds: f64) -> String {
 mod tests {
     #[test]
     fn durations_read_naturally() {
-        assert_eq!(super::duration(8.4), "8s");
+        assert_eq!(super::duration(8.42), "8.4s");
+        assert_eq!(super::duration(42.4), "42s");
         assert_eq!(super::duration(200.0), "3m 20s");
         assert_eq!(super::duration(7_500.0), "2h 05m");
     }

@@ -12,7 +12,8 @@ use crate::bad_input;
 use crate::config::{Config, Keep, SftConfig};
 use crate::device;
 use crate::events::Events;
-use crate::io::files::{Existing, clear_partial, copy, publish, read_lines, write_whole};
+use crate::io::files::{Existing, clear_partial, copy, publish, write_whole};
+use crate::io::lines;
 use crate::policy;
 use crate::problem::{self, Task};
 use crate::run::checkpoint::{self, Contents};
@@ -65,7 +66,7 @@ pub fn run(
     let task = problem::open(config)?;
     let run = RunDir::open(out, config, if_exists)?;
     events.opened(&run.path)?;
-    device::tell(&device, events);
+    device::announce(&device, events);
     let place = Fit {
         config,
         sft,
@@ -125,7 +126,7 @@ pub fn stage(
     let folder = cache_folder(&run.path);
     let name = fingerprint(config, sft, task, device, &policy::sizes(config, task)?)?;
     let cached = folder.join(&name);
-    let lines = run.file("sft.jsonl");
+    let log = run.file("sft.jsonl");
     // Checkpoints for resuming the stage; not needed once it is finished.
     const CHECKPOINTS: &str = "sft";
     clear_partial(&folder);
@@ -133,10 +134,10 @@ pub fn stage(
         events.say(&format!("sft: taken from {}", cached.display()));
         let of_cache = cached.join("sft.jsonl");
         let bytes = std::fs::read(&of_cache).with_context(|| format!("reading {}", of_cache.display()))?;
-        write_whole(&lines, &bytes)?;
+        write_whole(&log, &bytes)?;
         if config.log.tensorboard {
             let mut tensorboard = TensorBoard::create(&run.path, "sft")?;
-            for line in read_lines::<SftLine>(&lines)? {
+            for line in lines::read::<SftLine>(&log)? {
                 line.write_to(&mut tensorboard)?;
             }
         }
@@ -149,7 +150,7 @@ pub fn stage(
             run,
             checkpoints: CHECKPOINTS,
             keep: Keep::Newest(0),
-            lines: lines.clone(),
+            lines: log.clone(),
             tensorboard: config.log.tensorboard.then_some(run.path.as_path()),
         };
         let Some(engine) = fit(place, || policy::fresh(config, task, device), events)? else {
@@ -158,13 +159,15 @@ pub fn stage(
         // Runs that start at the same time compute the same result; the first one is kept.
         publish(&folder, &name, Existing::Keep, |dir| {
             Contents::of(config, task).write(dir, &engine)?;
-            copy(&lines, &dir.join("sft.jsonl"))
+            copy(&log, &dir.join("sft.jsonl"))
         })?;
     }
     checkpoint::remove_all(&run.file(CHECKPOINTS))?;
     // RL starts with a new optimizer, and loads the weights from the file in both cases.
     let engine = checkpoint::read_policy(&cached, config, device, || policy::fresh(config, task, device))
-        .with_context(|| format!("{} can't be used; remove it and it is made again", cached.display()))?;
+        .with_context(|| {
+            format!("{} can't be used; remove it, and it will be made again", cached.display())
+        })?;
     Ok(Some(engine))
 }
 
@@ -211,7 +214,7 @@ fn fingerprint(
 /// The lines of a stage.
 ///
 /// # Errors
-/// Same as [`read_lines`].
+/// Same as [`lines::read`].
 pub fn lines(run: &Path) -> anyhow::Result<Vec<SftLine>> {
-    read_lines(&run.join("sft.jsonl"))
+    lines::read(&run.join("sft.jsonl"))
 }

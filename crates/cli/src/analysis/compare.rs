@@ -12,8 +12,8 @@ pub use pairing::{Matched, matched};
 use crate::analysis::benchmarks::{self, AverageArgs};
 use crate::analysis::dumps;
 use crate::output::table::Format;
-use anyhow::Context;
 use fgrpo_train::evaluation::folder::IDENTITY;
+use fgrpo_train::io::files::write_whole;
 use fgrpo_train::io::json;
 use fgrpo_train::run::folder::differences;
 use page::page;
@@ -101,7 +101,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let (a, b) = labels(args);
     if let Some(path) = &args.html {
         let page = page(args, &pairs, &comparisons, (&a, &b))?;
-        std::fs::write(path, page).with_context(|| format!("{}: cannot write", path.display()))?;
+        write_whole(path, page.as_bytes())?;
     }
     if args.json || args.format == Format::Json {
         let list: Vec<Value> = comparisons.iter().map(|c| as_json(c, &plan, &a, &b)).collect();

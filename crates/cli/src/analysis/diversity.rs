@@ -21,6 +21,7 @@ use fgrpo_train::bad_input;
 use fgrpo_train::config::ServerApi;
 use fgrpo_train::evaluation::texts::{self, ByProblem, Correct};
 use fgrpo_train::failure::OrBadInput;
+use fgrpo_train::io::lines::Lines;
 use fgrpo_train::io::server::{RetryPolicy, Server};
 use fgrpo_train::io::{interrupt, json};
 use fgrpo_train::problem::dataset;
@@ -349,14 +350,11 @@ fn read_embeddings(path: &Path) -> anyhow::Result<HashMap<(String, u64), Vec<f64
         sample: u64,
         embedding: Vec<f64>,
     }
-    let text = match fgrpo_train::io::input::read_to_string(path, 1 << 32) {
-        Ok(text) => text,
-        Err(e) => bad_input!("{}: cannot read: {e}", path.display()),
-    };
     let mut found = HashMap::new();
-    for (i, line) in text.lines().enumerate().filter(|(_, l)| !l.trim().is_empty()) {
-        let l: Line = json::line(path, i + 1, line.as_bytes())?;
-        found.insert((l.problem, l.sample), l.embedding);
+    let mut lines = Lines::open(path)?;
+    while let Some(line) = lines.next_line()? {
+        let Line { problem, sample, embedding } = line.parse()?;
+        found.insert((problem, sample), embedding);
     }
     Ok(found)
 }

@@ -11,7 +11,8 @@ use fgrpo_train::bad_input;
 use fgrpo_train::evaluation::samples::{self, Benchmark};
 use fgrpo_train::failure::OrBadInput;
 use fgrpo_train::grade::{Grader, Settings};
-use fgrpo_train::io::{files, input};
+use fgrpo_train::io::files;
+use fgrpo_train::io::lines::Lines;
 use fgrpo_train::problem::dataset::Problem;
 use fgrpo_train::problem::dataset::rows;
 use fgrpo_train::problem::kind::{self, TaskKind, Truth};
@@ -20,7 +21,6 @@ use fgrpo_verify::verdict::Verdict;
 use rayon::prelude::*;
 use serde_json::Value;
 use std::collections::HashMap;
-use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 /// Which program wrote a dump.
@@ -64,22 +64,15 @@ pub fn format_of(path: &Path) -> anyhow::Result<Option<Format>> {
     if rows::is_table(path) {
         return Ok(None);
     }
-    let at = || path.display().to_string();
-    let mut reader = BufReader::new(files::open(path).with_context(at).or_bad_input()?);
-    let mut line = Vec::new();
-    while input::next_line(&mut reader, &mut line).with_context(at)? {
-        if line.iter().all(u8::is_ascii_whitespace) {
-            continue;
-        }
-        let first: Row = serde_json::from_slice(&line).unwrap_or_default();
-        let has = |keys: [&str; 2]| keys.iter().all(|k| first.contains_key(*k));
-        return Ok(match () {
-            () if has(["doc_id", "resps"]) => Some(Format::LmEval),
-            () if has(["output", "gts"]) => Some(Format::Verl),
-            () => None,
-        });
-    }
-    Ok(None)
+    let mut lines = Lines::open(path)?;
+    let Some(line) = lines.next_line()? else { return Ok(None) };
+    let first: Row = serde_json::from_slice(line.text).unwrap_or_default();
+    let has = |keys: [&str; 2]| keys.iter().all(|k| first.contains_key(*k));
+    Ok(match () {
+        () if has(["doc_id", "resps"]) => Some(Format::LmEval),
+        () if has(["output", "gts"]) => Some(Format::Verl),
+        () => None,
+    })
 }
 
 /// The dumps that a path stands for: itself, the dumps in a folder, or lm-eval's in the folders below it. Empty where there are none.

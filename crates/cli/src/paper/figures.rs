@@ -145,7 +145,7 @@ fn simulation(figure: &Drawn, out: &Path) -> anyhow::Result<Findings> {
     }
     say!("written: {0}.svg, {0}.png", out.join(figure.name()).display());
     let config = simulate::Config::load(&config, &[])?;
-    let lines: Vec<Line> = fgrpo_train::io::files::read_lines(&folder.join("curves.jsonl"))?;
+    let lines: Vec<Line> = fgrpo_train::io::lines::read(&folder.join("curves.jsonl"))?;
     let at = |n: u64, gamma: f64, step: u64, of: fn(&Line) -> f64| {
         let own: Vec<f64> =
             lines.iter().filter(|l| (l.n, l.gamma, l.step) == (n, gamma, step)).map(of).collect();

@@ -63,16 +63,6 @@ pub(super) fn signed(fraction: f64) -> String {
     if fraction > 0.0 && text != "0.0" { format!("+{text}") } else { text }
 }
 
-/// A length of time: seconds, minutes or hours by its size.
-pub(super) fn duration(seconds: f64) -> String {
-    let whole = seconds.round() as u64;
-    match whole {
-        0..=59 => format!("{seconds:.1} s"),
-        60..=3_599 => format!("{} min {} s", whole / 60, whole % 60),
-        _ => format!("{} h {} min", whole / 3_600, whole % 3_600 / 60),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -102,13 +92,6 @@ mod tests {
         let words: Vec<String> = [0.0758, 0.5, 1.0, 0.000_25].into_iter().map(percent).collect();
         assert_eq!(words, ["7.6\u{a0}%", "50\u{a0}%", "100\u{a0}%", "0.025\u{a0}%"]);
         assert_eq!([signed(0.031), signed(-0.031), signed(0.0001)], ["+3.1", "\u{2212}3.1", "0.0"]);
-    }
-
-    #[test]
-    fn durations_read_as_people_say_them() {
-        assert_eq!(duration(4.25), "4.2 s");
-        assert_eq!(duration(125.0), "2 min 5 s");
-        assert_eq!(duration(7_260.0), "2 h 1 min");
     }
 
     #[test]

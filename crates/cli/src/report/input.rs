@@ -7,7 +7,7 @@ use fgrpo_train::bad_input;
 use fgrpo_train::config::Average;
 use fgrpo_train::evaluation::record::{Evaluation, Example, PartEvaluation};
 use fgrpo_train::failure::OrBadInput;
-use fgrpo_train::io::json::{self, Misfit};
+use fgrpo_train::io::{input, lines};
 use fgrpo_train::run::folder::missing_steps;
 pub(super) use fgrpo_train::run::metrics::Logged as Metrics;
 use fgrpo_train::run::rollouts::RolloutLine;
@@ -15,7 +15,6 @@ use fgrpo_train::sft::SftLine;
 use fgrpo_verify::verdict::Verdict;
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, VecDeque};
-use std::io::{BufRead, BufReader};
 use std::path::Path;
 
 /// The files that make a folder a run folder: one of them is enough.
@@ -119,9 +118,8 @@ impl Run {
         };
         let config = folder.join("config.toml");
         if config.is_file() {
-            run.config_text =
-                fgrpo_train::io::input::read_to_string(&config, fgrpo_train::io::input::SETTINGS)
-                    .with_context(|| format!("reading {}", config.display()))?;
+            run.config_text = input::read_to_string(&config, input::SETTINGS)
+                .with_context(|| format!("reading {}", config.display()))?;
             let table: toml::Table =
                 run.config_text.parse().with_context(|| config.display().to_string()).or_bad_input()?;
             flatten("", &toml::Value::Table(table), &mut run.config);
@@ -158,7 +156,7 @@ impl Run {
         let missing = missing_steps(&steps, steps.last().copied().unwrap_or(0));
         if !missing.is_empty() {
             notes.push(format!(
-                "metrics.jsonl has no lines of steps {missing}: they were lost, as after a power cut."
+                "metrics.jsonl has no lines of steps {missing}: they were lost, as after a power failure."
             ));
         }
         run.notes = notes;
@@ -264,50 +262,20 @@ impl Run {
     }
 }
 
-/// Hands over every record of a JSON lines file; a missing file has none.
+/// Hands over every record of a file of the run; a missing file has none. A torn last line becomes a note.
 fn read_lines<T: DeserializeOwned>(
     path: &Path,
     notes: &mut Vec<String>,
     mut record: impl FnMut(T),
 ) -> anyhow::Result<()> {
-    let name = path.file_name().map_or_else(String::new, |n| n.to_string_lossy().into());
-    let file = match fgrpo_train::io::input::open(path) {
-        Ok(file) => file,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        Err(e) => return Err(e).with_context(|| format!("reading {}", path.display())),
-    };
-    let mut reader = BufReader::new(file);
-    let mut torn: Option<(usize, Misfit)> = None;
-    let mut ends_whole = true;
-    let mut line = Vec::new();
-    for number in 1.. {
-        line.clear();
-        if reader.read_until(b'\n', &mut line).with_context(|| format!("reading {}", path.display()))? == 0 {
-            break;
-        }
-        ends_whole = line.ends_with(b"\n");
-        if line.trim_ascii().is_empty() {
-            continue;
-        }
-        // A line that doesn't parse is forgiven only if nothing follows it.
-        if let Some((at, error)) = torn {
-            bad_input!("{} line {at}: {error}", path.display());
-        }
-        match json::parse(line.trim_ascii()) {
-            Ok(value) => {
-                record(value);
-                torn = None;
-            }
-            Err(error) => torn = Some((number, error)),
-        }
-    }
-    if let Some((at, error)) = torn {
-        // A record that is complete but wrong is no torn one.
-        if ends_whole && !error.is_torn() {
-            bad_input!("{} line {at}: {error}", path.display());
-        }
+    let end = lines::each(path, |line| {
+        record(line);
+        Ok(())
+    })?;
+    if let Some(line) = end.torn {
+        let name = path.file_name().map_or_else(String::new, |n| n.to_string_lossy().into());
         notes.push(format!(
-            "{name}: the last line ({at}) is torn and was left out; the run was interrupted while writing it."
+            "{name}: the last line ({line}) is torn and was left out; the run was interrupted while writing it."
         ));
     }
     Ok(())

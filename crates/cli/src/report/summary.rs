@@ -2,10 +2,11 @@
 
 use super::difference::{Difference, at_end, since_start};
 use super::findings;
-use super::format::{duration, number, percent};
+use super::format::{number, percent};
 use super::input::Run;
 use super::runs::{Group, Runs, differing, is_setting};
 use super::time::total_seconds;
+use fgrpo_train::amounts::duration;
 use fgrpo_train::evaluation::estimate::RESAMPLES;
 use serde::Serialize;
 

@@ -2,8 +2,9 @@
 //!
 //! Everything that a template prints is escaped; only [`Markup`], which code of this folder writes, is printed as it is.
 
-use super::format::{duration, escape, number, percent, points, signed};
+use super::format::{escape, number, percent, points, signed};
 use anyhow::Context;
+use fgrpo_train::amounts::duration;
 use minijinja::value::{Serde, Value};
 use minijinja::{AutoEscape, Environment, UndefinedBehavior, escape_formatter};
 use serde::{Serialize, Serializer};

@@ -160,6 +160,26 @@ fn a_wrong_value_in_any_file_is_named_by_its_field() {
         (STATE, 0, "/step", json!("x"), RESUME, &["step: found \"x\"", whole, "can't be used; move it away"]),
         (STATE, 0, "/skipped_in_a_row", json!(-1), RESUME, &["skipped_in_a_row: found ", "-1", whole]),
         (STATE, 0, "/best", json!({"step": 1}), RESUME, &["best.pass_at_1: found no such field"]),
+        // Derived readers take a list for a struct, field by field.
+        (STATE, 0, "/best", json!([1, 0.5]), RESUME, &["best: found a list of 2, wanted an object"]),
+        ("tokens.jsonl", 1, "", json!([[1, 2]]), SCORE, &["line 1: found a list of 1, wanted an object"]),
+        ("mazes.jsonl", 1, "", json!([9, 0, 3]), MAZES, &["line 1: found a list of 3, wanted an object"]),
+        (
+            "run/metrics.jsonl",
+            1,
+            "/seconds",
+            json!([1, 2, 3, 4, 5, 6]),
+            "report run",
+            &["line 1: seconds: found a list of 6, wanted an object"],
+        ),
+        (
+            "evaluated/prompts.jsonl",
+            1,
+            "/messages/0",
+            json!(["user", "x"]),
+            NLL,
+            &["line 1: messages[0]: found a list of 2, wanted an object"],
+        ),
         ("data.jsonl", 2, "", json!(5), TEXT, &["line 2: found 5, wanted an object"]),
         (
             "data.jsonl",

@@ -32,6 +32,34 @@ fn an_unknown_key_names_the_users_file_line_and_the_nearest_key() {
 }
 
 #[test]
+fn a_value_of_another_type_is_named_by_its_full_key_and_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = file(folder.path(), "d.jsonl", "{\"problem\": \"a\", \"answer\": \"1\"}\n");
+    for (start, end, wanted) in [
+        // Derived readers take a list for a struct, field by field.
+        ("save = [1, 2]\n", "", "line 1: save: found a list, wanted a table"),
+        ("compute = 5\n", "", "line 1: compute: found integer `5`, wanted a table"),
+        (
+            "",
+            "[algorithm]\nloss = { kind = \"dapo\", clip = [0.2, \"x\"] }\n",
+            "algorithm.loss.clip[1]: found string \"x\", wanted a number",
+        ),
+        (
+            "",
+            "[algorithm]\nloss = \"grpo\"\nfocal_gamma = \"x\"\n",
+            "algorithm.focal_gamma: found string \"x\"",
+        ),
+    ] {
+        let path = config(folder.path(), "math", &data, "");
+        let text = format!("{start}{}{end}", std::fs::read_to_string(&path).unwrap());
+        std::fs::write(&path, text).unwrap();
+        let (_, said, code) = run(fgrpo().arg("train").arg(&path));
+        assert_eq!(code, 2, "{said}");
+        assert!(said.contains(wanted), "wanted {wanted:?} in: {said}");
+    }
+}
+
+#[test]
 fn flags_of_other_programs_get_the_tip_that_leads_on() {
     for (words, wanted) in [
         (&["train", "a.toml", "--lr", "1e-6"][..], "--set update.lr=VALUE"),

@@ -114,7 +114,7 @@ fn data_show_prints_prompts_as_the_model_sees_them_and_golds_as_they_are_read() 
         " tokens ---",
         "<|im_start|>system\nThink.<|im_end|>",
         "How many?<|im_end|>\n<|im_start|>assistant",
-        "gold: 72\n--- read as: mathematics; itself in a box is graded correct",
+        "gold: 72\n--- read as: mathematics; graded correct when put in a box",
         "read as: plain text, which an answer has to repeat",
     ] {
         assert!(out.contains(wanted), "wanted {wanted:?} in: {out}");
@@ -130,8 +130,7 @@ fn data_show_prints_prompts_as_the_model_sees_them_and_golds_as_they_are_read() 
 
 #[test]
 fn data_show_works_for_every_shipped_configuration_that_needs_no_file() {
-    for (name, wanted) in [("maze-quick", "gold"), ("arithmetic-quick", "itself in a box is graded correct")]
-    {
+    for (name, wanted) in [("maze-quick", "gold"), ("arithmetic-quick", "graded correct when put in a box")] {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../configs/{name}.toml"));
         let (out, said, code) = run(fgrpo().args(["data", "show", "--limit", "1"]).arg(path));
         assert_eq!(code, 0, "{said}");

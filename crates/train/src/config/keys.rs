@@ -2,7 +2,10 @@
 
 use super::Config;
 use crate::bad_input;
+use crate::io::culprit::{Place, culprit};
+use crate::io::harmless::shortened;
 use crate::io::json;
+use crate::io::objects::Objects;
 use serde::de::DeserializeOwned;
 use strsim::damerau_levenshtein;
 use toml::de::Error;
@@ -63,7 +66,7 @@ const SMALLEST: &str =
 
 /// Full names of the keys that `name` may mean, most likely first: keys with that name, the key for another trainer's
 /// name, or keys with a similar spelling.
-pub fn meant(name: &str) -> Vec<String> {
+pub fn suggestions(name: &str) -> Vec<String> {
     let name = name.trim_start_matches('-').replace('-', "_");
     let known = known();
     let last = |key: &str| key.rsplit('.').next().unwrap_or(key).to_owned();
@@ -147,10 +150,10 @@ pub fn typed<T: DeserializeOwned>(
         for change in overrides {
             super::set(&mut table, change)?;
         }
-        Ok(toml::from_str(&toml::to_string(&table)?))
+        Ok(read(&toml::to_string(&table)?))
     };
     // Parse the text without overrides first, so that messages can give line numbers.
-    let alone = toml::from_str::<T>(text);
+    let alone = read::<T>(text);
     if overrides.is_empty() {
         return alone.or_else(|e| misfit::<T>(text, &e).and_then(|()| refuse(Some(text), &e, "", elsewhere)));
     }
@@ -178,62 +181,30 @@ pub fn typed<T: DeserializeOwned>(
     }
 }
 
-/// Longest text whose keys are tried one by one.
-const MOST_TRIED: usize = 1 << 14;
+fn read<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
+    T::deserialize(Objects(toml::Deserializer::parse(text)?))
+}
 
-/// Fails by the key of a value of another type than it should have. Where a table is read as a whole, by its kind, the
-/// error itself knows neither key nor line.
+/// Fails with the key whose value has the wrong type. Where a table is read as a whole, because it has a kind, the error
+/// itself has neither key nor line.
 fn misfit<T: DeserializeOwned>(text: &str, error: &Error) -> anyhow::Result<()> {
-    // Each key is tried, so not where somebody gave thousands.
-    if text.len() > MOST_TRIED {
-        return Ok(());
-    }
     let (Some((found, wanted)), Ok(table)) = (json::found_wanted(error.message()), text.parse()) else {
         return Ok(());
     };
-    let Some(key) = culprit::<T>(&table, &table, &mut Vec::new(), error.message()) else { return Ok(()) };
-    let name = key.rsplit('.').next().unwrap_or_default();
-    let start = error.span().map_or(0, |span| text[..span.start].matches('\n').count());
-    let line = text.lines().skip(start).position(|line| assigns(line, name)).map(|line| start + line + 1);
-    let place = line.map_or_else(String::new, |line| format!("line {line}: "));
-    bad_input!("{place}{key}: found {found}, wanted {wanted}")
-}
-
-/// The key that an error about a type means: without it the error is another one or none, and with a value of another
-/// kind there the same is wanted of it.
-fn culprit<T: DeserializeOwned>(
-    whole: &toml::Table,
-    table: &toml::Table,
-    path: &mut Vec<String>,
-    message: &str,
-) -> Option<String> {
-    let wanted = |message: &str| json::found_wanted(message).map(|(_, wanted)| wanted);
-    for (key, value) in table {
-        path.push(key.clone());
-        let inner = value.as_table().and_then(|inner| culprit::<T>(whole, inner, path, message));
-        let found = inner.or_else(|| {
-            let read = |value: Option<toml::Value>| -> Option<Option<Error>> {
-                let mut changed = whole.clone();
-                let (last, parents) = path.split_last()?;
-                let parent =
-                    parents.iter().try_fold(&mut changed, |table, key| table.get_mut(key)?.as_table_mut())?;
-                match value {
-                    Some(value) => parent.insert(last.clone(), value),
-                    None => parent.remove(last),
-                };
-                Some(changed.try_into::<T>().err())
-            };
-            let gone = read(None)?.is_none_or(|error| error.message() != message);
-            let odd = if value.is_bool() { toml::Value::from("odd") } else { toml::Value::from(true) };
-            let same = gone && wanted(read(Some(odd))??.message()) == wanted(message);
-            same.then(|| path.join("."))
-        });
-        path.pop();
-        if found.is_some() {
-            return found;
-        }
+    let refusal = |table: toml::Value| Some(T::deserialize(Objects(table)).err()?.message().to_owned());
+    let whole = toml::Value::Table(table);
+    // With several errors, the first one in the sorted table may differ from the first one in the text.
+    if refusal(whole.clone()).is_none_or(|message| message != error.message()) {
+        return Ok(());
     }
-    None
+    let wants = |message: &str| json::found_wanted(message).map(|(_, wanted)| wanted);
+    let Some(place) = culprit(&whole, Place::default(), refusal, wants) else { return Ok(()) };
+    let start = error.span().map_or(0, |span| text[..span.start].matches('\n').count());
+    let line = place
+        .key()
+        .and_then(|key| text.lines().skip(start).position(|line| assigns(line, key)))
+        .map_or_else(String::new, |line| format!("line {}: ", start + line + 1));
+    bad_input!("{line}{place}: found {found}, wanted {wanted}")
 }
 
 /// Fails with the error, its place, and what was probably meant.
@@ -254,7 +225,7 @@ fn refuse<T>(
     let place = line.map_or_else(|| place.to_owned(), |line| format!("{place}line {line}: "));
     let Some(unknown) = unknown else {
         if let Some(key) = message.strip_prefix("missing field ") {
-            bad_input!("{place}found no key {}, wanted it: it has no default", key.trim_end());
+            bad_input!("{place}found no key {}, wanted a value: it has no default", key.trim_end());
         }
         match (text, message.contains("unknown variant")) {
             // Includes the line itself, as in TOML's own messages.
@@ -263,7 +234,7 @@ fn refuse<T>(
         }
     };
     let known: Vec<&str> = quoted.collect();
-    let meant: Vec<String> = match known
+    let suggested: Vec<String> = match known
         .iter()
         .filter(|key| near(key, unknown))
         .min_by_key(|key| damerau_levenshtein(key, unknown))
@@ -271,14 +242,11 @@ fn refuse<T>(
         Some(key) => vec![(*key).to_owned()],
         None => elsewhere(unknown),
     };
-    let unknown = match unknown.char_indices().nth(SHOWN) {
-        Some((end, _)) => format!("{}…", &unknown[..end]),
-        None => unknown.to_owned(),
-    };
-    if meant.is_empty() {
+    let unknown = shortened(unknown, SHOWN);
+    if suggested.is_empty() {
         bad_input!("{place}unknown key `{unknown}`, wanted one of {}", known.join(", "));
     }
-    bad_input!("{place}unknown key `{unknown}`; did you mean `{}`?", meant.join("` or `"))
+    bad_input!("{place}unknown key `{unknown}`; did you mean `{}`?", suggested.join("` or `"))
 }
 
 /// Suggests a known value for an unknown one, as the end of a message that lists the known values.
@@ -311,12 +279,12 @@ mod tests {
         let page = include_str!("../../../../docs/configuration.md");
         for (theirs, ours) in ELSEWHERE {
             assert!(page.contains(&format!("| `{ours}` |")), "{ours}");
-            assert!(!meant(theirs).is_empty(), "{theirs}");
+            assert!(!suggestions(theirs).is_empty(), "{theirs}");
         }
-        assert_eq!(meant("--lr"), ["update.lr", "sft.lr"]);
-        assert_eq!(meant("num-generations"), ["rollout.group_size"]);
-        assert_eq!(meant("focal_gama"), ["algorithm.focal_gamma"]);
-        assert!(meant("colour").is_empty());
+        assert_eq!(suggestions("--lr"), ["update.lr", "sft.lr"]);
+        assert_eq!(suggestions("num-generations"), ["rollout.group_size"]);
+        assert_eq!(suggestions("focal_gama"), ["algorithm.focal_gamma"]);
+        assert!(suggestions("colour").is_empty());
     }
 
     #[test]

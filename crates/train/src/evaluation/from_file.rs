@@ -50,7 +50,7 @@ pub fn import(path: &Path, problems: &[&Problem], store: &mut Generations) -> an
             (Some(list), _) => match list.iter().map(Value::as_str).collect::<Option<Vec<_>>>() {
                 Some(texts) => texts,
                 None => {
-                    bad_input!("{} line {number}: a list of texts with something else in it", path.display())
+                    bad_input!("{} line {number}: found a list with an element that isn't a text, wanted texts", path.display())
                 }
             },
             (None, Some(text)) => vec![text],
@@ -83,7 +83,7 @@ pub fn import(path: &Path, problems: &[&Problem], store: &mut Generations) -> an
             *free = (*free).max(sample + 1);
             if let Some(before) = given.insert((at, sample), number) {
                 bad_input!(
-                    "{} line {number}: sample {sample} of problem {name} was given in line {before}",
+                    "{} line {number}: sample {sample} of problem {name} is also in line {before}",
                     path.display()
                 );
             }
@@ -117,7 +117,7 @@ pub fn import(path: &Path, problems: &[&Problem], store: &mut Generations) -> an
     if given.is_empty() {
         let found = match imported.foreign {
             0 => "found no samples".to_owned(),
-            n => format!("none of the {n} samples is of a problem in the data set"),
+            n => format!("none of the {n} samples belongs to a problem of the data set"),
         };
         bad_input!("--samples {}: {found}", path.display());
     }

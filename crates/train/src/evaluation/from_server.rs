@@ -438,7 +438,7 @@ impl Sampled {
 
     fn rate(&self, stored: u64, faults: u64) -> String {
         let rate = stored as f64 / self.start.elapsed().as_secs_f64().max(1e-9);
-        let retried = if faults == 0 { String::new() } else { format!(", {faults} faults tried again") };
+        let retried = if faults == 0 { String::new() } else { format!(", {faults} failures retried") };
         format!("{rate:.1} per second{retried}")
     }
 

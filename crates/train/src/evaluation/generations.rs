@@ -4,16 +4,14 @@
 //! removes it. A key is never stored twice.
 
 use crate::bad_input;
-use crate::evaluation::folder;
 use crate::evaluation::samples::MOST_SAMPLES;
-use crate::failure::OrBadInput;
-use crate::io::json;
+use crate::io::lines;
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
+use std::fs::File;
+use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 /// One generated sample.
@@ -81,25 +79,14 @@ impl Generations {
     /// Opens or creates the store and indexes it. A torn last line is removed, and this is logged.
     ///
     /// # Errors
-    /// A file that can't be read or written; bad input for a malformed line that isn't the last.
+    /// A file that can't be read or written; bad input for a malformed line.
     pub fn open(path: &Path) -> anyhow::Result<Self> {
-        let file = OpenOptions::new()
-            .read(true)
-            .append(true)
-            .create(true)
-            .open(path)
-            .with_context(|| format!("{}: cannot open", path.display()))
-            .or_bad_input()?;
         let mut present: HashMap<String, Present> = HashMap::new();
         let mut repeated = 0usize;
-        let whole = folder::whole_lines(&file, path, |number, line| {
-            let key: Key<'_> = json::line(path, number, line)?;
+        let file = lines::append(path, |line| {
+            let key: Key<'_> = line.parse()?;
             if key.sample >= MOST_SAMPLES {
-                bad_input!(
-                    "{} line {number}: sample: found {}, wanted an index below {MOST_SAMPLES}",
-                    path.display(),
-                    key.sample
-                );
+                bad_input!("{line}: sample: found {}, wanted an index below {MOST_SAMPLES}", key.sample);
             }
             if !present.contains_key(key.problem.as_ref()) {
                 present.insert(key.problem.clone().into_owned(), Present::default());
@@ -113,12 +100,6 @@ impl Generations {
                 "{}: {repeated} samples are stored twice; the first of each counts",
                 path.display()
             );
-        }
-        let length = file.metadata().with_context(|| format!("{}: cannot read", path.display()))?.len();
-        if length > whole {
-            tracing::info!("{}: cut off a torn last line of {} bytes", path.display(), length - whole);
-            file.set_len(whole)
-                .with_context(|| format!("{}: cannot cut off the torn last line", path.display()))?;
         }
         Ok(Self { path: path.to_owned(), file, present, since_sync: 0 })
     }
@@ -141,15 +122,10 @@ impl Generations {
     /// # Errors
     /// If the file can't be written. A partly written line is then removed.
     pub fn append(&mut self, samples: &[Generation]) -> anyhow::Result<usize> {
-        let mut lines = Vec::new();
-        let mut new = 0;
-        for sample in samples {
-            if self.present.entry(sample.problem.clone()).or_default().insert(sample.sample) {
-                serde_json::to_writer(&mut lines, sample)?;
-                lines.push(b'\n');
-                new += 1;
-            }
-        }
+        let mut is_new =
+            |s: &&Generation| self.present.entry(s.problem.clone()).or_default().insert(s.sample);
+        let new: Vec<&Generation> = samples.iter().filter(|s| is_new(s)).collect();
+        let lines = lines::to_bytes(&new)?;
         let before = self.file.seek(SeekFrom::End(0))?;
         if let Err(error) = self.file.write_all(&lines) {
             self.file.set_len(before).ok();
@@ -159,7 +135,7 @@ impl Generations {
         if self.since_sync >= SYNC_BYTES {
             self.sync()?;
         }
-        Ok(new)
+        Ok(new.len())
     }
 
     /// Deletes the store, for evaluations that keep only the scores.
@@ -176,9 +152,7 @@ impl Generations {
     /// I/O errors.
     pub fn sync(&mut self) -> anyhow::Result<()> {
         self.since_sync = 0;
-        self.file
-            .sync_data()
-            .with_context(|| format!("{}: cannot be brought to the disk", self.path.display()))
+        self.file.sync_data().with_context(|| format!("{}: cannot be synced to disk", self.path.display()))
     }
 
     /// Calls `visit` with each stored sample in file order; only the first one of each key.
@@ -186,15 +160,13 @@ impl Generations {
     /// # Errors
     /// A file that can't be read, and errors from `visit`.
     pub fn each(&self, mut visit: impl FnMut(Generation) -> anyhow::Result<()>) -> anyhow::Result<()> {
-        let file = File::open(&self.path).with_context(|| format!("{}: cannot open", self.path.display()))?;
         let mut seen: HashMap<String, Present> = HashMap::new();
-        for (i, line) in BufReader::with_capacity(1 << 20, file).lines().enumerate() {
-            let line = line.with_context(|| format!("{}: cannot read", self.path.display()))?;
-            let sample: Generation = json::line(&self.path, i + 1, line.as_bytes())?;
-            if seen.entry(sample.problem.clone()).or_default().insert(sample.sample) {
-                visit(sample)?;
+        lines::each(&self.path, |sample: Generation| {
+            match seen.entry(sample.problem.clone()).or_default().insert(sample.sample) {
+                true => visit(sample),
+                false => Ok(()),
             }
-        }
+        })?;
         Ok(())
     }
 }
@@ -266,8 +238,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("g.jsonl");
         let line = |sample: u64| format!("{{\"problem\":\"a\",\"sample\":{sample},\"text\":\"\"}}\n");
-        // As the last line, it would be treated as torn.
-        std::fs::write(&path, line(9223372036854775807) + &line(0)).unwrap();
+        std::fs::write(&path, line(9223372036854775807)).unwrap();
         let error = Generations::open(&path).unwrap_err();
         assert!(error.to_string().contains("line 1: sample: found 9223372036854775807, wanted"), "{error:#}");
         assert_eq!(crate::failure::exit_code(&error), 2);

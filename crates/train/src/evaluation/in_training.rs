@@ -25,7 +25,7 @@ const EXAMPLES: usize = 8;
 /// # Errors
 /// Bad input with the split's size and how to change it.
 pub fn check_held_out(config: &Config, task: &dyn Task) -> anyhow::Result<()> {
-    if config.eval.happens() && task.is_empty(Split::HeldOut) {
+    if config.eval.is_enabled() && task.is_empty(Split::HeldOut) {
         bad_input!(
             "task.held_out: found 0 held-out problems beside {} to train on, wanted at least 1: a larger task.held_out_share, a file in task.held_out, more rows, or eval.every = 0",
             task.len(Split::Train)
@@ -98,9 +98,9 @@ impl Series {
         let mut store = Generations::open(&folder.file(GENERATIONS))?;
         let mut sampling = plan.engine_sampling();
         sampling.max_cached_tokens = max_cached_tokens;
-        let posed = plan.posed();
+        let problems = plan.problems();
         let seed = plan.seed.unwrap_or(0);
-        let request = Request { engine, language, problems: &posed, n: plan.n, sampling, seed };
+        let request = Request { engine, language, problems: &problems, n: plan.n, sampling, seed };
         let whole = from_engine::generate(request, &mut store, &mut Within { events, of: 0 })?;
         if !whole {
             return Ok(None);
@@ -125,9 +125,9 @@ impl Series {
 
 /// The first completion of each of the first problems.
 fn examples(plan: &Plan, folder: &Folder, store: &Generations) -> anyhow::Result<Vec<Example>> {
-    let posed = plan.posed();
+    let problems = plan.problems();
     let first: HashMap<&str, usize> =
-        posed.iter().take(EXAMPLES).enumerate().map(|(i, (p, _))| (p.id.as_str(), i)).collect();
+        problems.iter().take(EXAMPLES).enumerate().map(|(i, (p, _))| (p.id.as_str(), i)).collect();
     let mut correct = HashMap::new();
     scoring::each(folder, |s| {
         if let (Some(&i), 0) = (first.get(s.problem.as_str()), s.sample) {
@@ -140,7 +140,7 @@ fn examples(plan: &Plan, folder: &Folder, store: &Generations) -> anyhow::Result
             found.push(Example {
                 problem: i as u64,
                 completion: g.text,
-                target: posed[i].0.target(),
+                target: problems[i].0.target(),
                 correct: correct.get(&i).copied().unwrap_or(false),
             });
         }

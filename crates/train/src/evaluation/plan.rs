@@ -71,7 +71,7 @@ impl Plan {
     }
 
     /// Each problem with its prompt settings.
-    pub fn posed(&self) -> Vec<(&Problem, &Preset)> {
+    pub fn problems(&self) -> Vec<(&Problem, &Preset)> {
         self.parts.iter().flat_map(|part| part.problems.iter().map(move |p| (p, &part.prompt))).collect()
     }
 

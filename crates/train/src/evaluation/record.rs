@@ -5,7 +5,7 @@ use super::estimate::{RESAMPLES, average_of, change, measure, resamples, resampl
 use super::plan::Plan;
 use super::samples::{Benchmark, Problem};
 use crate::config::Average;
-use crate::io::files::read_lines;
+use crate::io::lines;
 use fgrpo_core::rng::Key;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -24,7 +24,7 @@ pub const FULL: &str = "held-out in full";
 /// # Errors
 /// Naming the file, and the line that can't be read.
 pub fn deciding(path: &Path) -> anyhow::Result<Vec<Evaluation>> {
-    let mut evaluations: Vec<Evaluation> = read_lines(path)?;
+    let mut evaluations: Vec<Evaluation> = lines::read(path)?;
     if evaluations.iter().any(|e| e.set == FULL) {
         evaluations.retain(|e| e.set == FULL);
     }

@@ -8,8 +8,7 @@
 use crate::bad_input;
 use crate::failure::OrBadInput;
 use crate::io::files;
-use crate::io::input;
-use crate::io::json;
+use crate::io::lines::Lines;
 use crate::problem::dataset::rows;
 use anyhow::Context;
 use fgrpo_core::stats::hypergeometric::Counts;
@@ -17,7 +16,6 @@ use fgrpo_core::stats::majority::Votes;
 use serde::Deserialize;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
-use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 /// The file in an evaluation folder with its scored samples.
@@ -140,7 +138,7 @@ impl Benchmark {
         let Some(first) = without.first() else { return Ok(()) };
         let unscorable = match first.unscorable {
             0 => "it has no sample at all".to_owned(),
-            u => format!("all {u} are unscorable: mend the grader and evaluate with --rescore"),
+            u => format!("all {u} are unscorable: fix the grader and evaluate with --rescore"),
         };
         bad_input!(
             "{}: {} of {} problems have no scored sample, wanted at least 1 of every problem; problem {}: {unscorable}",
@@ -291,7 +289,7 @@ impl Gathered {
                 return Err("found only one of \"n\" and \"c\"".to_owned());
             };
             if self.counted || !self.seen.is_empty() {
-                return Err(format!("problem {} was given before", p.id));
+                return Err(format!("problem {} appears twice", p.id));
             }
             if c > n {
                 return Err(format!("problem {}: found c = {c} correct of n = {n} samples", p.id));
@@ -316,7 +314,7 @@ impl Gathered {
             return Err(format!("problem {}: no \"sample\" index", p.id));
         };
         if self.counted {
-            return Err(format!("problem {} was given by its counts before", p.id));
+            return Err(format!("problem {} already has a line of counts", p.id));
         }
         if index >= MOST_SAMPLES {
             return Err(format!("sample: found {index}, wanted an index below {MOST_SAMPLES}"));
@@ -362,25 +360,14 @@ struct Gathering {
 impl Gathering {
     fn read(&mut self, path: &Path) -> anyhow::Result<()> {
         rows::require_lines(path)?;
-        let file =
-            files::open(path).with_context(|| format!("{}: cannot open", path.display())).or_bad_input()?;
         let stem = files::stem(path);
-        let mut reader = BufReader::with_capacity(1 << 20, file);
-        let mut text = Vec::new();
-        let mut number = 0usize;
-        loop {
-            if !input::next_line(&mut reader, &mut text).with_context(|| path.display().to_string())? {
-                return Ok(());
-            }
-            number += 1;
-            if text.iter().all(u8::is_ascii_whitespace) {
-                continue;
-            }
-            let line: Line<'_> = json::line(path, number, &text)?;
-            if let Err(reason) = self.add(&line, &stem, path) {
-                bad_input!("{} line {number}: {reason}", path.display());
+        let mut lines = Lines::open(path)?;
+        while let Some(line) = lines.next_line()? {
+            if let Err(reason) = self.add(&line.parse()?, &stem, path) {
+                bad_input!("{line}: {reason}");
             }
         }
+        Ok(())
     }
 
     fn add(&mut self, line: &Line<'_>, stem: &str, path: &Path) -> Result<(), String> {
@@ -450,7 +437,7 @@ fn files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     files.sort();
     if files.is_empty() {
         bad_input!(
-            "{}: the folder holds neither {SCORED} nor any other .jsonl file nor evaluation folders",
+            "{}: found an empty folder, wanted {SCORED}, other .jsonl files or evaluation folders",
             path.display()
         );
     }
@@ -505,7 +492,7 @@ pub fn read_all(paths: &[PathBuf], merge: bool) -> anyhow::Result<Vec<Benchmark>
             .all(|n| paths.iter().any(|p| p.file_stem().is_some_and(|s| s.to_string_lossy() == *n)))
         {
             bad_input!(
-                "--merge joins lines of the same \"benchmark\"; these files name none and would stay {} benchmarks ({})",
+                "--merge joins lines of the same \"benchmark\"; these files name none and would remain {} benchmarks ({})",
                 names.len(),
                 names.join(", ")
             );
@@ -593,7 +580,7 @@ mod tests {
             ("{\"problem\":1,\"n\":4}", "only one of"),
             ("{\"problem\":1,\"sam", "line 1: found JSON that is cut off at byte 17"),
             ("{\"sample\":1,\"correct\":true}", "line 1: problem: found no such field"),
-            ("{\"problem\":1,\"n\":4,\"c\":1}\n{\"problem\":1,\"n\":4,\"c\":1}", "given before"),
+            ("{\"problem\":1,\"n\":4,\"c\":1}\n{\"problem\":1,\"n\":4,\"c\":1}", "problem 1 appears twice"),
             ("{\"problem\":1,\"n\":0,\"c\":0}", "problem 1 has no samples"),
         ] {
             let found = refusal(text);

@@ -3,11 +3,11 @@
 //! Scores are appended as they are computed, so interrupted scoring can continue. At the end the file is rewritten in
 //! order, so it depends only on the samples.
 
-use super::folder::{self, Folder};
+use super::folder::Folder;
 use super::generations::{Generation, Generations};
 use crate::evaluation::samples::SCORED;
 use crate::failure::Stopped;
-use crate::io::{interrupt, json};
+use crate::io::{interrupt, lines};
 use crate::problem::held_out::Part;
 use anyhow::Context;
 use fgrpo_verify::verdict::Verdict;
@@ -95,25 +95,22 @@ pub fn score(folder: &Folder, store: &Generations, part: &Part, anew: bool) -> a
     // Valid scores: those of other data sets, and those of this one that were made by this verifier.
     let mut held: HashMap<(usize, u64), ()> = HashMap::new();
     let path = folder.file(SCORED);
-    if path.exists() {
-        let file = std::fs::File::open(&path).with_context(|| format!("{}: cannot open", path.display()))?;
-        folder::whole_lines(&file, &path, |_, line| {
-            // A line written by another version is recomputed.
-            let Ok(old) = serde_json::from_slice::<Scored>(line) else { return Ok(()) };
-            if old.benchmark != *benchmark {
-                scores.push(old);
-                return Ok(());
-            }
-            let Some(&at) = place.get(old.problem.as_str()) else { return Ok(()) };
-            // If the verifier failed, try again.
-            let holds = !anew && old.verifier == tags[at] && old.verdict != Verdict::Unscorable;
-            if holds && held.insert((at, old.sample), ()).is_none() {
-                scores.push(old);
-                tally.kept += 1;
-            }
-            Ok(())
-        })?;
-    }
+    lines::complete(&path, |line| {
+        // A line written by another version is recomputed.
+        let Ok(old) = serde_json::from_slice::<Scored>(line.text) else { return Ok(()) };
+        if old.benchmark != *benchmark {
+            scores.push(old);
+            return Ok(());
+        }
+        let Some(&at) = place.get(old.problem.as_str()) else { return Ok(()) };
+        // If the verifier failed, try again.
+        let holds = !anew && old.verifier == tags[at] && old.verdict != Verdict::Unscorable;
+        if holds && held.insert((at, old.sample), ()).is_none() {
+            scores.push(old);
+            tally.kept += 1;
+        }
+        Ok(())
+    })?;
     // Rewrite the valid scores first, so that nothing is appended to a torn last line.
     write_all(folder, &scores)?;
     let mut file = OpenOptions::new()
@@ -152,11 +149,12 @@ pub fn score(folder: &Folder, store: &Generations, part: &Part, anew: bool) -> a
             })
             .collect();
         let graded = new.len();
-        file.write_all(&lines(&new)?).with_context(|| format!("{}: cannot append", path.display()))?;
+        file.write_all(&lines::to_bytes(&new)?)
+            .with_context(|| format!("{}: cannot append", path.display()))?;
         scores.extend(new);
         if graded < batch.len() {
             let words = format!(
-                "{benchmark}: stopped on request while grading; the scores so far are kept, and the same command goes on"
+                "{benchmark}: stopped on request while grading; the scores so far are kept, and the same command continues"
             );
             return Err(Stopped(words).into());
         }
@@ -190,24 +188,13 @@ pub fn score(folder: &Folder, store: &Generations, part: &Part, anew: bool) -> a
 /// # Errors
 /// A file that can't be read.
 pub fn each(folder: &Folder, mut visit: impl FnMut(Scored)) -> anyhow::Result<()> {
-    let path = folder.file(SCORED);
-    let file = std::fs::File::open(&path).with_context(|| format!("{}: cannot open", path.display()))?;
-    folder::whole_lines(&file, &path, |number, line| {
-        visit(json::line(&path, number, line)?);
+    lines::each(&folder.file(SCORED), |score| {
+        visit(score);
         Ok(())
     })?;
     Ok(())
 }
 
-fn lines(scores: &[Scored]) -> anyhow::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    for score in scores {
-        serde_json::to_writer(&mut bytes, score)?;
-        bytes.push(b'\n');
-    }
-    Ok(bytes)
-}
-
 fn write_all(folder: &Folder, scores: &[Scored]) -> anyhow::Result<()> {
-    folder.write(SCORED, &lines(scores)?)
+    folder.write(SCORED, &lines::to_bytes(scores)?)
 }

@@ -5,11 +5,9 @@ use super::generations::Generation;
 use super::scoring::Scored;
 use crate::bad_input;
 use crate::evaluation::samples::SCORED;
-use crate::io::json;
-use anyhow::Context;
+use crate::io::lines;
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::io::{BufRead, BufReader};
 use std::path::Path;
 
 /// One correct sample.
@@ -27,16 +25,18 @@ pub struct Correct {
 pub type ByProblem = BTreeMap<String, BTreeMap<String, Vec<Correct>>>;
 
 fn each<T: DeserializeOwned>(path: &Path, mut visit: impl FnMut(T)) -> anyhow::Result<()> {
-    let file = match crate::io::input::open(path) {
-        Ok(file) => file,
-        Err(e) => bad_input!(
+    if let Err(e) = crate::io::input::open(path) {
+        bad_input!(
             "{}: cannot open: {e}; wanted a folder that fgrpo eval made, or a run's evaluation with eval.keep_texts = true",
             path.display()
-        ),
-    };
-    for (i, line) in BufReader::with_capacity(1 << 20, file).lines().enumerate() {
-        let line = line.with_context(|| format!("{}: cannot read", path.display()))?;
-        visit(json::line(path, i + 1, line.as_bytes())?);
+        );
+    }
+    let end = lines::each(path, |record| {
+        visit(record);
+        Ok(())
+    })?;
+    if let Some(line) = end.torn {
+        bad_input!("{} line {line}: found an incomplete line, wanted a finished evaluation", path.display());
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Makes text from other programs safe to print in a terminal.
+//! Text from files and other programs, as messages show it.
 
 /// Escapes control characters except line ends and tabs, so that the text can't clear, rename or recolour the
 /// terminal.
@@ -11,12 +11,22 @@ pub fn harmless(text: &str) -> String {
     text.chars().map(shown).collect()
 }
 
+/// The first `most` characters of a text, with an ellipsis if there are more.
+pub fn shortened(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn escapes_for_terminals_are_shown_and_lines_stay() {
+    fn escapes_are_shown_lines_stay_and_long_texts_are_cut() {
+        assert_eq!(shortened("é12", 3), "é12");
+        assert_eq!(shortened("é123", 3), "é12…");
         assert_eq!(harmless("a\tb\n\u{1b}[2J\r\u{9b}é"), "a\tb\n\\u{1b}[2J\\r\\u{9b}é");
     }
 }

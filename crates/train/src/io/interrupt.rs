@@ -50,7 +50,7 @@ extern "C" fn heard(signal: libc::c_int) {
         let now = (now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000).max(1);
         match ASKED.compare_exchange(0, now, Ordering::SeqCst, Ordering::SeqCst) {
             Ok(_) => {
-                const TEXT: &[u8] = b"\nstopping after the work at hand; once more ends at once\n";
+                const TEXT: &[u8] = b"\nstopping after the current work; press Ctrl-C again to end at once\n";
                 let errno = *errno();
                 let mut stderr = libc::pollfd { fd: 2, events: libc::POLLOUT, revents: 0 };
                 // A blocked reader of stderr must not delay the stop.

@@ -1,10 +1,12 @@
-//! The one door for JSON in files: what doesn't fit is refused by its field, what was found there and what was wanted.
+//! Reads JSON. An error names the field, what was found there and what was wanted.
 //!
-//! A text that fits is read once, as fast as `serde_json` reads it. Only one that doesn't is read again, with its path.
+//! A valid text is read once, as fast as `serde_json` reads it. Only an invalid one is read again, to find the field.
 
-use crate::bad_input;
 use crate::failure::OrBadInput;
+use crate::io::culprit::{Place, Step, culprit};
+use crate::io::harmless::shortened;
 use crate::io::input;
+use crate::io::objects::Objects;
 use anyhow::Context;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -16,21 +18,13 @@ use std::path::Path;
 /// Longest text that a message quotes, in characters.
 const QUOTED: usize = 60;
 
-/// Why a JSON text isn't what was wanted.
+/// Why a JSON text is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Misfit {
-    /// The field's path, as `seconds.total` or `tokens[3]`; empty for the whole.
+    /// The field's path, such as `seconds.total` or `tokens[3]`; empty for the value itself.
     field: String,
     found: String,
     wanted: String,
-    torn: bool,
-}
-
-impl Misfit {
-    /// Whether the text ends before its JSON does, as a line that was being written when its process died.
-    pub fn is_torn(&self) -> bool {
-        self.torn
-    }
 }
 
 impl fmt::Display for Misfit {
@@ -47,9 +41,11 @@ impl std::error::Error for Misfit {}
 /// Reads a JSON text.
 ///
 /// # Errors
-/// Naming the field, or the place of what is no JSON.
+/// Names the field, or the place where the text isn't JSON.
 pub fn parse<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, Misfit> {
-    serde_json::from_slice(text).map_err(|error| {
+    let mut deserializer = serde_json::Deserializer::from_slice(text);
+    let read = T::deserialize(Objects(&mut deserializer)).and_then(|read| deserializer.end().map(|()| read));
+    read.map_err(|error| {
         let whole = serde_json::from_slice::<Value>(text);
         match whole {
             Ok(value) => misfit::<T>(value).unwrap_or_else(|| Misfit::of(String::new(), None, &error)),
@@ -61,22 +57,11 @@ pub fn parse<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, Misfit> {
 /// Reads a JSON value.
 ///
 /// # Errors
-/// Naming the field.
+/// Names the field.
 pub fn of_value<T: DeserializeOwned>(value: Value) -> Result<T, Misfit> {
-    match T::deserialize(&value) {
+    match T::deserialize(Objects(&value)) {
         Ok(read) => Ok(read),
         Err(error) => Err(misfit::<T>(value).unwrap_or_else(|| Misfit::of(String::new(), None, &error))),
-    }
-}
-
-/// Reads a line of a file of JSON lines; `number` counts from 1.
-///
-/// # Errors
-/// Bad input naming file, line and field.
-pub fn line<'a, T: Deserialize<'a>>(path: &Path, number: usize, text: &'a [u8]) -> anyhow::Result<T> {
-    match parse(text.trim_ascii_end()) {
-        Ok(read) => Ok(read),
-        Err(why) => bad_input!("{} line {number}: {why}", path.display()),
     }
 }
 
@@ -90,62 +75,45 @@ pub fn read<T: DeserializeOwned>(path: &Path) -> anyhow::Result<T> {
     parse(&text).with_context(place).or_bad_input()
 }
 
-/// Why a value that is JSON isn't a `T`; nothing where it is one.
+/// Why a value isn't a `T`; `None` if it is one.
 fn misfit<'a, T: Deserialize<'a>>(value: Value) -> Option<Misfit> {
     let mut track = Track::new();
-    let error = T::deserialize(serde_path_to_error::Deserializer::new(value.clone(), &mut track)).err()?;
-    let (mut field, mut at) = (String::new(), Some(&value));
-    for segment in track.path().iter() {
-        match segment {
-            Segment::Seq { index } => field += &format!("[{index}]"),
-            Segment::Map { key } => join(&mut field, key),
-            Segment::Enum { .. } | Segment::Unknown => continue,
-        }
-        at = at.and_then(|value| match segment {
-            Segment::Seq { index } => value.get(*index),
-            Segment::Map { key } => value.get(key),
-            _ => None,
-        });
-    }
+    let deserializer = serde_path_to_error::Deserializer::new(value.clone(), &mut track);
+    let error = T::deserialize(Objects(deserializer)).err()?;
+    let path = track.path();
+    let steps = path.iter().filter_map(|segment| match segment {
+        Segment::Seq { index } => Some(Step::Index(*index)),
+        Segment::Map { key } => Some(Step::Key(key.clone())),
+        Segment::Enum { .. } | Segment::Unknown => None,
+    });
+    let mut place = Place(steps.collect());
+    let mut at = place.of(&value);
     let said = error.to_string();
-    // What a flattened struct or a table chosen by its `kind` refuses is told of the object around it.
-    let inside = at.and_then(Value::as_object).filter(|_| says_type(&said) && !said.contains(": map, "));
-    if let Some(key) =
-        inside.and_then(|object| object.keys().rev().find(|key| is_culprit::<T>(&value, &field, key, &said)))
-    {
-        join(&mut field, key);
-        at = None;
+    // An error in a flattened part, or in a table chosen by its `kind`, is reported for the object around it.
+    if at.as_ref().is_some_and(Value::is_object) && !said.contains(": map, ") {
+        let refusal = |value: Value| Some(T::deserialize(Objects(value)).err()?.to_string());
+        let wanted = |said: &str| found_wanted(said).map(|(_, wanted)| wanted);
+        match culprit(&value, place.clone(), refusal, wanted) {
+            Some(field) => (at, place) = (field.of(&value), field),
+            None => at = at.filter(|_| !says_type(&said)),
+        }
     }
-    Some(Misfit::of(field, at, &error))
+    Some(Misfit::of(place.to_string(), at.as_ref(), &error))
 }
 
 fn join(field: &mut String, key: &str) {
     if !field.is_empty() {
         field.push('.');
     }
-    field.extend(key.chars().take(QUOTED));
+    field.push_str(key);
 }
 
 fn says_type(said: &str) -> bool {
     ["invalid type: ", "invalid value: ", "invalid length "].iter().any(|start| said.starts_with(start))
 }
 
-/// Whether the outermost object is refused for this key, whose own path is lost: with a value of another kind in its
-/// place the refusal is still told of the object, and is another one. This also holds for keys that are read before the
-/// culprit, but for none after it: the last such key is meant.
-fn is_culprit<'a, T: Deserialize<'a>>(value: &Value, field: &str, key: &str, said: &str) -> bool {
-    let mut other = value.clone();
-    let Some(object) = other.as_object_mut().filter(|_| field.is_empty()) else { return false };
-    let odd = if object[key].is_boolean() { Value::from("odd") } else { Value::from(true) };
-    object.insert(key.to_owned(), odd);
-    let mut track = Track::new();
-    let refused = T::deserialize(serde_path_to_error::Deserializer::new(other, &mut track)).err();
-    let of_object = !track.path().iter().any(|segment| matches!(segment, Segment::Map { .. }));
-    of_object && refused.is_some_and(|error| error.to_string() != said)
-}
-
 impl Misfit {
-    /// From what `serde` says of the value at `field`.
+    /// From `serde`'s error about the value at `field`.
     fn of(mut field: String, value: Option<&Value>, error: &serde_json::Error) -> Self {
         let said = error.to_string();
         let said = said.rsplit_once(" at line ").map_or(said.as_str(), |(said, _)| said);
@@ -153,26 +121,26 @@ impl Misfit {
         let shown = value.map(describe);
         let (found, wanted) = if said.starts_with("missing field ") {
             join(&mut field, &quoted());
-            ("no such field".to_owned(), "it: it has no default".to_owned())
+            ("no such field".to_owned(), "a value: it has no default".to_owned())
         } else if said.starts_with("duplicate field ") {
             join(&mut field, &quoted());
-            ("it twice".to_owned(), "it once".to_owned())
+            ("the field twice".to_owned(), "it once".to_owned())
         } else if let Some((_, wanted)) = said.strip_prefix("unknown field ").and_then(|s| s.split_once(", "))
         {
             (format!("the unknown field {:?}", quoted()), wanted.trim_start_matches("expected ").to_owned())
         } else if let Some((kind, wanted)) = said.split_once(", expected ") {
             let kind =
                 kind.split_once(": ").map_or(kind, |(_, found)| found).trim_start_matches("unknown variant ");
-            (shown.unwrap_or_else(|| shortened(kind)), plain(wanted))
+            (shown.unwrap_or_else(|| shortened(kind, QUOTED)), plain(wanted))
         } else {
             let found = shown.unwrap_or_else(|| "another value".to_owned());
             (found, said.trim_start_matches("wanted ").to_owned())
         };
-        Self { field, found, wanted, torn: false }
+        Self { field, found, wanted }
     }
 }
 
-/// A text that is no JSON.
+/// A text that isn't JSON.
 fn broken(text: &[u8], error: &serde_json::Error) -> Misfit {
     let said = error.to_string();
     let said = said.rsplit_once(" at line ").map_or(said.as_str(), |(said, _)| said);
@@ -196,34 +164,32 @@ fn broken(text: &[u8], error: &serde_json::Error) -> Misfit {
         let near = near.lines().next().unwrap_or_default();
         format!("no JSON at {place}, before {near:?} ({said})")
     };
-    Misfit { field: String::new(), found, wanted: "one whole JSON value".to_owned(), torn: error.is_eof() }
+    Misfit { field: String::new(), found, wanted: "one whole JSON value".to_owned() }
 }
 
-/// What serde's message about a value of another type says was found, and what was wanted; for TOML as well.
+/// What serde's message about a value of another type in TOML says was found, and what was wanted.
 pub fn found_wanted(message: &str) -> Option<(String, String)> {
     let (kind, wanted) = message.lines().next()?.split_once(", expected ")?;
     says_type(message).then_some(())?;
-    Some((shortened(kind.split_once(": ").map_or(kind, |(_, found)| found)), plain(wanted)))
+    let found = match kind.split_once(": ").map_or(kind, |(_, found)| found) {
+        "sequence" => "a list".to_owned(),
+        "map" => "a table".to_owned(),
+        found => shortened(found, QUOTED),
+    };
+    Some((found, plain(wanted).replace("an object", "a table")))
 }
 
 /// A value as a message shows it.
 fn describe(value: &Value) -> String {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => value.to_string(),
-        Value::String(text) => shortened(&format!("{text:?}")),
+        Value::String(text) => shortened(&format!("{text:?}"), QUOTED),
         Value::Array(list) => format!("a list of {}", list.len()),
         Value::Object(object) => format!("an object of {} fields", object.len()),
     }
 }
 
-fn shortened(text: &str) -> String {
-    match text.char_indices().nth(QUOTED) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
-}
-
-/// The types of Rust in plain words.
+/// Rust types in plain words.
 fn plain(wanted: &str) -> String {
     let range = |least: &str, most: &str| format!("a whole number from {least} to {most}");
     match wanted {
@@ -303,31 +269,40 @@ mod tests {
             ),
             (r#"{"step": 1, "seconds": [2]}"#, "seconds: found a list of 1, wanted an object"),
             (r#"{"step": 1, "kind": "ppo"}"#, r#"kind: found "ppo", wanted "rl" or "sft""#),
-            ("{}", "step: found no such field, wanted it: it has no default"),
-            (r#"{"step": 1, "step": 2}"#, "step: found it twice, wanted it once"),
+            ("{}", "step: found no such field, wanted a value: it has no default"),
+            (r#"{"step": 1, "step": 2}"#, "step: found the field twice, wanted it once"),
             ("[1]", "found a list of 1, wanted an object"),
             ("7", "found 7, wanted an object"),
         ] {
-            let said = said::<Record>(text);
-            // Serde reads a list as a struct, field by field.
-            let as_list = text == "[1]" && said.starts_with("found ");
-            assert!(said == wanted || as_list, "{text}: {said}");
+            assert_eq!(said::<Record>(text), wanted, "{text}");
         }
+    }
+
+    #[test]
+    fn a_list_is_no_object_wherever_it_stands() {
+        assert_eq!(said::<Inner>("[0, null]"), "found a list of 2, wanted an object");
+        assert_eq!(
+            said::<Vec<Inner>>(r#"[{"skipped": 1}, [0, null]]"#),
+            "[1]: found a list of 2, wanted an object"
+        );
+        let why = of_value::<BTreeMap<String, Inner>>(json!({"a": [0, null]})).unwrap_err();
+        assert_eq!(why.to_string(), "a: found a list of 2, wanted an object");
+        assert_eq!(parse::<(u64, [f64; 2])>(b"[1, [2, 3]]").unwrap(), (1, [2.0, 3.0]));
     }
 
     #[test]
     fn a_field_of_a_flattened_part_is_named_as_well() {
         assert_eq!(
             said::<Flat>(r#"{"step": 1, "skipped": "many", "weights": null}"#),
-            r#"skipped: found string "many", wanted a whole number from 0 to 2^64 - 1"#
+            r#"skipped: found "many", wanted a whole number from 0 to 2^64 - 1"#
         );
         assert_eq!(
             said::<Flat>(r#"{"step": 1, "skipped": 0, "weights": [1, true]}"#),
-            "weights: found boolean `true`, wanted a number"
+            "weights[1]: found true, wanted a number"
         );
         assert_eq!(
             said::<Flat>(r#"{"step": 1}"#),
-            "skipped: found no such field, wanted it: it has no default"
+            "skipped: found no such field, wanted a value: it has no default"
         );
     }
 
@@ -341,7 +316,7 @@ mod tests {
             "{broken}"
         );
         let cut = parse::<Record>(b"{\"step\": 1").unwrap_err();
-        assert!(cut.is_torn() && cut.to_string().contains("cut off at byte 10"), "{cut}");
+        assert!(cut.to_string().contains("cut off at byte 10"), "{cut}");
         assert!(said::<Record>(" ").starts_with("found nothing, wanted one whole JSON value"));
         assert!(
             said::<Value>("{\n\"a\": x\n}").contains("at line 2, byte 6"),

@@ -33,7 +33,7 @@ pub fn fits(what: &str, parameters: u64, each: u64) -> anyhow::Result<()> {
     let needed = parameters.saturating_mul(each);
     match available() {
         Some(left) if needed > left => bad_input!(
-            "{what}: found {parameters} parameters, which take {}, wanted at most the {} that this machine has left",
+            "{what}: found {parameters} parameters, which take {}, wanted at most the {} that this machine has free",
             bytes(needed),
             bytes(left)
         ),

@@ -13,7 +13,7 @@ pub mod sampling;
 
 use crate::bad_input;
 use crate::failure::Stopped;
-use crate::io::harmless::harmless;
+use crate::io::harmless::{harmless, shortened};
 use crate::io::interrupt;
 use fgrpo_core::rng::Key;
 use serde_json::Value;
@@ -31,6 +31,8 @@ const SCORED_TOKEN_BYTES: u64 = 2048;
 const EMBEDDING_BYTES: u64 = 16_384 * 32;
 /// Maximum number of tokens in an answer if the request has no limit.
 const TOKENS: u64 = 32_768;
+/// Characters of an answer that a message quotes.
+const QUOTED: usize = 300;
 /// Timeout in seconds for listing the models, which needs no generation.
 const LIST_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -216,7 +218,7 @@ impl Server {
     fn unlisted<T>(&self, failure: Failure) -> anyhow::Result<T> {
         match failure {
             Failure::Refused { status: 401 | 403, url, message } => bad_input!(
-                "{url} wants a key ({message}); set OPENAI_API_KEY, or name the variable that holds it with --key-env"
+                "{url} requires a key ({message}); set OPENAI_API_KEY, or name the variable that holds it with --key-env"
             ),
             Failure::Stopped => {
                 Err(Stopped(format!("stopped on request while reaching {}; nothing was done", self.base))
@@ -360,7 +362,7 @@ impl Server {
             let to = response.headers().get("location").and_then(|v| v.to_str().ok()).unwrap_or("nowhere");
             let what = format!(
                 "a redirect to {}, which is not followed, since another address would get the prompts and the key; wanted the server's own address",
-                shortened(to)
+                shortened(to, QUOTED)
             );
             return refused(status, &what);
         }
@@ -392,12 +394,12 @@ impl Server {
         match serde_json::from_str::<Value>(&text) {
             Ok(answer) if answer.get("error").is_some_and(|e| !e.is_null()) => {
                 let message = message_of(&self.without_key(&text));
-                fault(format!("an error in a good answer: {message}"), true)
+                fault(format!("a successful answer that reports an error: {message}"), true)
             }
             Ok(answer) => Ok(answer),
             Err(error) => {
                 let text = self.without_key(&text);
-                fault(format!("an answer that isn't JSON ({error}): {}", shortened(&text)), true)
+                fault(format!("an answer that isn't JSON ({error}): {}", shortened(&text, QUOTED)), true)
             }
         }
     }
@@ -423,7 +425,7 @@ pub fn check_address(name: &str, url: &str) -> anyhow::Result<()> {
     let authority = host.and_then(|h| h.split('/').next()).unwrap_or(url);
     if authority.contains('@') {
         bad_input!(
-            "{name}: found a user or a password in the address, wanted the host alone, since addresses are printed; put \"Basic \" and the two in base64 into the environment variable of the key"
+            "{name}: found a user name or password in the address, wanted the host alone, because addresses are printed; put \"Basic \" and user:password in base64 into the key's environment variable"
         );
     }
     if host.is_none_or(|h| h.is_empty() || h.contains(|c: char| c.is_whitespace() || c.is_control())) {
@@ -472,15 +474,7 @@ fn message_of(text: &str) -> String {
     let value: Value = serde_json::from_str(text).unwrap_or(Value::Null);
     let candidates = [&value["error"]["message"], &value["error"], &value["message"], &value["detail"]];
     let found = candidates.into_iter().find_map(Value::as_str).map(str::to_owned);
-    shortened(&found.unwrap_or_else(|| text.trim().to_owned()))
-}
-
-fn shortened(text: &str) -> String {
-    let mut short: String = text.chars().take(300).collect();
-    if short.len() < text.len() {
-        short.push_str("...");
-    }
-    short
+    shortened(&found.unwrap_or_else(|| text.trim().to_owned()), QUOTED)
 }
 
 #[cfg(test)]

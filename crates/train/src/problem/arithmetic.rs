@@ -99,7 +99,7 @@ pub fn problems(config: &ArithmeticConfig) -> anyhow::Result<(Vec<Problem>, Vec<
     for index in 0..config.held_out {
         let Some(problem) = draw(config, Split::HeldOut, index, |p| !apart.contains(&p.id)) else {
             bad_input!(
-                "task.held_out: found {}, wanted fewer: so many different problems there are not",
+                "task.held_out: found {}, wanted fewer: there are not that many different problems",
                 config.held_out
             );
         };
@@ -111,7 +111,7 @@ pub fn problems(config: &ArithmeticConfig) -> anyhow::Result<(Vec<Problem>, Vec<
         .collect::<Option<Vec<_>>>();
     let Some(train) = train else {
         bad_input!(
-            "task.held_out: found {}, wanted fewer: they leave no problem to train on",
+            "task.held_out: found {}, wanted fewer: no problem would be left for training",
             config.held_out
         );
     };

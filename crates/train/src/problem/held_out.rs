@@ -5,7 +5,8 @@ use super::{arithmetic, maze as maze_task, text};
 use crate::bad_input;
 use crate::config::{MazeConfig, MazeReward, TaskConfig};
 use crate::grade::{Grader, Settings};
-use crate::io::{files, json};
+use crate::io::files;
+use crate::io::lines::Lines;
 use crate::language::Language;
 use crate::problem::dataset::presets::{Preset, Prompting};
 use crate::problem::dataset::{self, Message, rows};
@@ -110,23 +111,14 @@ fn maze_problem(maze: Maze) -> Problem {
 /// Bad input that names the line.
 fn mazes_of(path: &Path) -> anyhow::Result<Vec<Problem>> {
     rows::require_lines(path)?;
-    let text = match files::open(path).and_then(std::io::read_to_string) {
-        Ok(text) => text,
-        Err(e) => bad_input!("{}: cannot read: {e}", path.display()),
-    };
     let mut problems = Vec::new();
-    for (i, line) in text.lines().enumerate().filter(|(_, l)| !l.trim().is_empty()) {
-        let line: MazeLine = json::line(path, i + 1, line.as_bytes())?;
-        if !maze::valid_size(line.size) {
-            bad_input!(
-                "{} line {}: size: found {}, wanted {}",
-                path.display(),
-                i + 1,
-                line.size,
-                maze::VALID_SIZES
-            );
+    let mut lines = Lines::open(path)?;
+    while let Some(line) = lines.next_line()? {
+        let MazeLine { size, seed, index } = line.parse()?;
+        if !maze::valid_size(size) {
+            bad_input!("{line}: size: found {size}, wanted {}", maze::VALID_SIZES);
         }
-        problems.push(maze_problem(maze::generate(line.size, line.seed, line.index)));
+        problems.push(maze_problem(maze::generate(size, seed, index)));
     }
     if problems.is_empty() {
         bad_input!("{}: found no mazes", path.display());

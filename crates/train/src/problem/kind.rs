@@ -36,8 +36,8 @@ named!(TaskKind {
     Choice = "choice": "the letter of an option",
     IfEval = "ifeval": "instructions that a program can check",
     SynLogic = "synlogic": "the 35 logic tasks",
-    Command = "command": "whatever your own program grades",
-    Maze = "maze": "mazes, which are made here and need no file",
+    Command = "command": "graded by your own program",
+    Maze = "maze": "mazes, which are generated and need no file",
 });
 
 /// The data that a problem's verifier needs.

@@ -34,7 +34,7 @@ impl MazeTask {
         let held_out = HeldOut::new(config.size, config.seed, config.held_out);
         if (0..256.min(config.train)).any(|i| held_out.training(i).is_none()) {
             bad_input!(
-                "task.held_out: found {}, wanted fewer: mazes of size {} are so few that none is left to train on",
+                "task.held_out: found {}, wanted fewer: there are so few mazes of size {} that none is left for training",
                 config.held_out,
                 config.size
             );

@@ -379,12 +379,12 @@ mod tests {
             (format!("{ARITHMETIC}weight = 0.0\n"), "found no part with a weight above 0"),
             (format!("{ARITHMETIC}weight = -1.0\n"), "number 1 (arithmetic): weight: found -1"),
             (format!("{ARITHMETIC}{ARITHMETIC}"), "number 2 (arithmetic): name: found \"arithmetic\" twice"),
-            ("[[task.parts]]\nkind = \"maze\"\n".to_owned(), "kind: found maze, wanted a task in text"),
+            ("[[task.parts]]\nkind = \"maze\"\n".to_owned(), "kind: found maze, wanted a text task"),
             (format!("{ARITHMETIC}most_operations = 99\n"), "task.most_operations: found 99"),
             (format!("{ARITHMETIC}colour = 1\n"), "colour"),
             (
                 "[[task.parts]]\nkind = \"math\"\ndata = \"d\"\ntokenizer = \"t\"\n".to_owned(),
-                "tokenizer: found one, wanted it as task.tokenizer",
+                "tokenizer: found in a part, wanted task.tokenizer",
             ),
         ] {
             let error = format!("{:#}", parse(&parts).unwrap_err());

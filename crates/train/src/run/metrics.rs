@@ -1,8 +1,8 @@
 //! The metrics of a step, one line each; `docs/metrics.md` explains each field.
 
 use crate::credit::Credited;
-use crate::io::files::read_lines;
 use crate::io::json::{self, Misfit};
+use crate::io::lines;
 use crate::problem::{Split, Task};
 use crate::update::Sums;
 use anyhow::Context;
@@ -254,9 +254,9 @@ pub fn not_finite(line: &Value) -> Vec<String> {
 /// The lines of a run.
 ///
 /// # Errors
-/// As [`read_lines`] and [`of_line`].
+/// As [`lines::read`] and [`of_line`].
 pub fn read(path: &Path) -> anyhow::Result<Vec<Metrics>> {
-    let lines: Vec<Value> = read_lines(path)?;
+    let lines: Vec<Value> = lines::read(path)?;
     let parse = |(i, line)| of_line(line).with_context(|| format!("{} line {}", path.display(), i + 1));
     lines.into_iter().enumerate().map(parse).collect()
 }

@@ -42,7 +42,7 @@ impl Demonstrations {
     }
 
     /// Number of problems without one.
-    pub fn lacking(&self) -> u64 {
+    pub fn missing(&self) -> u64 {
         self.problems - self.len()
     }
 
@@ -52,7 +52,7 @@ impl Demonstrations {
     }
 
     /// The problem at a position of the training order; each pass has its own order.
-    pub fn shown(&self, order: Key, position: u64) -> u64 {
+    pub fn problem_at(&self, order: Key, position: u64) -> u64 {
         let n = self.len();
         self.problem(order.with(position / n).permute(position % n, n))
     }
@@ -65,7 +65,7 @@ impl Demonstrations {
         let mut batch = Batch::default();
         for id in problems {
             let Some(completion) = task.demonstration(self.split, id).filter(|c| !c.is_empty()) else {
-                bad_input!("sft: the demonstration of problem {id} can't be made into tokens");
+                bad_input!("sft: the demonstration of problem {id} can't be tokenized");
             };
             batch.push_group(&task.prompt(self.split, id).tokens, &[&completion]);
         }

@@ -8,8 +8,9 @@ use super::SftLine;
 use crate::amounts::duration;
 use crate::config::{Config, Keep, SftConfig};
 use crate::events::Events;
-use crate::io::files::{JsonLines, clear_partial, read_lines, retain_lines, sync_folder};
+use crate::io::files::{clear_partial, sync_folder};
 use crate::io::interrupt;
+use crate::io::lines::{self, JsonLines};
 use crate::problem::{Split, Task};
 use crate::run::checkpoint::{self, Contents, Stage, TrainerState};
 use crate::run::folder::RunDir;
@@ -52,12 +53,12 @@ pub(super) fn fit(
     let shown = Demonstrations::of(task, Split::Train)?;
     let held_out = Demonstrations::of(task, Split::HeldOut)?;
     let steps = sft.optimizer_steps(shown.len());
-    let lacking = match shown.lacking() {
+    let missing = match shown.missing() {
         0 => String::new(),
         n => format!("; {n} training problems have none and are left out"),
     };
     events.say(&format!(
-        "sft: {} demonstrations, {} held out{lacking}; {steps} steps",
+        "sft: {} demonstrations, {} held out{missing}; {steps} steps",
         shown.len(),
         held_out.len()
     ));
@@ -70,12 +71,12 @@ pub(super) fn fit(
         }
         None => (fresh()?, 0),
     };
-    retain_lines(&place.lines, |line| line["step"].as_u64().is_some_and(|s| s <= done))?;
+    lines::retain(&place.lines, |line| line["step"].as_u64().is_some_and(|s| s <= done))?;
     let mut tensorboard =
         place.tensorboard.map(|folder| TensorBoard::resume(folder, "sft", done)).transpose()?;
     if let Some(tensorboard) = &mut tensorboard {
         let there = tensorboard.last_step().unwrap_or(0);
-        for line in read_lines::<SftLine>(&place.lines)?.iter().filter(|l| l.step > there) {
+        for line in lines::read::<SftLine>(&place.lines)?.iter().filter(|l| l.step > there) {
             line.write_to(tensorboard)?;
         }
     }
@@ -159,7 +160,7 @@ impl Fit<'_> {
         let clock = Instant::now();
         let size = sft.batch_size as u64;
         let first = (step - 1) * size;
-        let batch = shown.batch(task, (first..first + size).map(|at| shown.shown(order, at)))?;
+        let batch = shown.batch(task, (first..first + size).map(|at| shown.problem_at(order, at)))?;
         let tokens = batch.tokens.len();
         let share = 1.0 / batch.predictions.len() as f32;
         let scores = engine
@@ -169,7 +170,7 @@ impl Fit<'_> {
         let lr = sft.lr * sft.schedule.factor(step, sft.warmup_steps, steps);
         let not_finite = |norm: f64| {
             format!(
-                "sft: step {step}: loss {loss}, gradient norm {norm}: not finite, stopped with the state before it saved. Lower sft.lr (now {})",
+                "sft: step {step}: loss {loss}, gradient norm {norm}: not finite; stopped, with the state before this step saved. Lower sft.lr (now {})",
                 sft.lr
             )
         };

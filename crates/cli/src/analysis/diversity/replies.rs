@@ -1,16 +1,13 @@
 //! Server replies, cached in the evaluation folder.
 
-use anyhow::Context;
 use fgrpo_train::failure::Stopped;
-use fgrpo_train::io::files::write_whole;
-use fgrpo_train::io::json;
+use fgrpo_train::io::harmless::shortened;
+use fgrpo_train::io::lines::{self, JsonLines};
 use fgrpo_train::io::server::{Failure, Server};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
-use std::fs::OpenOptions;
-use std::io::Write;
 use std::path::PathBuf;
 
 /// A reply of a server, kept in the folder.
@@ -32,6 +29,8 @@ struct Reply {
 /// The replies of one folder, appended as they come.
 pub(super) struct Cache {
     path: PathBuf,
+    /// Opened by the first new reply.
+    log: Option<JsonLines>,
     /// The newest reply with the hash of its request, by model, problem and samples.
     known: HashMap<(String, String, Vec<u64>), (String, Value)>,
 }
@@ -41,21 +40,12 @@ impl Cache {
     /// A file that can't be read, a line that is no reply.
     pub(super) fn open(path: PathBuf) -> anyhow::Result<Self> {
         let mut known = HashMap::new();
-        let text = match std::fs::read(&path) {
-            Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => String::new(),
-            Err(e) => return Err(e).with_context(|| format!("{}: cannot read", path.display())),
-        };
-        // A torn last line is a reply to ask for again; what stands before it is whole.
-        let whole = text.rfind('\n').map_or(0, |i| i + 1);
-        for (i, line) in text[..whole].lines().enumerate() {
-            let r: Reply = json::line(&path, i + 1, line.as_bytes())?;
+        // A torn last line is a reply to request again.
+        lines::each(&path, |r: Reply| {
             known.insert((r.model, r.problem, r.samples), (r.asked, r.value));
-        }
-        if whole < text.len() {
-            write_whole(&path, &text.as_bytes()[..whole])?;
-        }
-        Ok(Self { path, known })
+            Ok(())
+        })?;
+        Ok(Self { path, log: None, known })
     }
 
     /// The newest reply about these samples of a problem.
@@ -64,13 +54,9 @@ impl Cache {
     }
 
     fn put(&mut self, reply: Reply) -> anyhow::Result<()> {
-        let line = serde_json::to_string(&reply)? + "\n";
-        OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(&self.path)
-            .and_then(|mut f| f.write_all(line.as_bytes()))
-            .with_context(|| format!("{}: cannot append", self.path.display()))?;
+        let mut log = self.log.take().map_or_else(|| JsonLines::append(&self.path), Ok)?;
+        log.push(&reply)?;
+        self.log = Some(log);
         self.known.insert((reply.model, reply.problem, reply.samples), (reply.asked, reply.value));
         Ok(())
     }
@@ -123,7 +109,7 @@ pub(super) fn ask(
                     value,
                 }),
                 None => {
-                    let start: String = answer.to_string().chars().take(300).collect();
+                    let start = shortened(&answer.to_string(), 300);
                     useless = Some(server.shown(&start));
                     Ok(())
                 }

@@ -5,6 +5,7 @@ use crate::bad_input;
 use crate::failure::OrBadInput;
 use crate::io::confined::{self, Limits};
 use crate::io::files;
+use crate::io::lines::Lines;
 use crate::io::{input, json};
 use crate::problem::row::{Row, type_name};
 use anyhow::Context;
@@ -12,7 +13,7 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 use serde_json::Value;
 use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Accepted forms of a data set, for messages.
@@ -105,18 +106,9 @@ pub fn each(path: &Path, mut visit: impl FnMut(usize, Row) -> anyhow::Result<()>
     if is_table(path) {
         return read(path)?.into_iter().zip(1..).try_for_each(|(row, number)| visit(number, row));
     }
-    let at = || path.display().to_string();
-    let file = files::open(path).with_context(at).or_bad_input()?;
-    let mut reader = BufReader::with_capacity(1 << 20, file);
-    let mut line = Vec::new();
-    for number in 1.. {
-        if !input::next_line(&mut reader, &mut line).with_context(at)? {
-            break;
-        }
-        if line.iter().all(u8::is_ascii_whitespace) {
-            continue;
-        }
-        visit(number, json::line(path, number, &line)?)?;
+    let mut lines = Lines::open(path)?;
+    while let Some(line) = lines.next_line()? {
+        visit(line.number, line.parse()?)?;
     }
     Ok(())
 }

@@ -47,7 +47,7 @@ impl Disk {
             Some(lora) if lora.save_merged => whole + trained,
             Some(_) => trained,
         };
-        let best = u64::from(config.eval.happens());
+        let best = u64::from(config.eval.is_enabled());
         // A new checkpoint is complete before an old one is deleted.
         let resumable = made.min(RESUMABLE as u64 + 1);
         let samples = |(eval, problems): (EvalConfig, usize)| {

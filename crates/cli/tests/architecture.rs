@@ -258,10 +258,7 @@ fn imports(name: &[String], code: &str, modules: &BTreeMap<Vec<String>, String>)
 }
 
 /// Pairs that import each other, as they are. A pair may leave this list, none may join it.
-const CIRCLES: [&str; 10] = [
-    "cuda: launch <-> product",
-    "nn: cuda::executor <-> cuda::sampler",
-    "nn: cuda::executor <-> cuda::weights",
+const CIRCLES: [&str; 7] = [
     "train: problem::dataset::rows <-> problem::dataset::shards",
     "train: problem::held_out <-> problem::maze",
     "train: problem::held_out <-> problem::text",

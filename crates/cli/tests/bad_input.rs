@@ -453,7 +453,7 @@ fn a_key_found_wrong_only_with_the_problems_at_hand_is_blamed_on_its_file() {
     let config = folder.path().join("maze.toml");
     std::fs::write(&config, MAZE.replace("size = 9", "size = 5").replace("held_out = 2", "held_out = 64"))
         .unwrap();
-    let says = "maze.toml: task.held_out: found 64, wanted fewer: mazes of size 5";
+    let says = "maze.toml: task.held_out: found 64, wanted fewer: there are so few mazes of size 5";
     for line in [&["train", "--dry-run"][..], &["train"], &["sft"], &["sweep", "--grid", "seed=1,2"]] {
         let mut command = fgrpo();
         command.arg(line[0]).arg(&config).args(&line[1..]).arg("--out").arg(folder.path().join("out"));

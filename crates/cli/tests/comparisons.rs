@@ -103,7 +103,7 @@ fn a_sweep_goes_on_over_lines_that_a_power_cut_spoiled_and_prints_the_command_to
         std::fs::write(&path, [&whole[..], b"\0\0\0\n"].concat()).unwrap();
         assert!(ends_with(2, &sweep).contains("unfinished run"));
         let said = ends_with(0, &[&sweep[..], &["--resume"]].concat());
-        assert!(said.contains("1 lines that are no JSON were dropped"), "{said}");
+        assert!(said.contains("1 lines that aren't JSON were dropped"), "{said}");
         assert_eq!(std::fs::read(&path).unwrap(), whole);
         assert_eq!(std::fs::read(place.path("two words/sweep.json")).unwrap(), table);
     }

@@ -142,7 +142,9 @@ fn a_resume_without_the_checkpoints_is_refused_and_a_restart_says_what_it_delete
     std::fs::remove_file(out.join("checkpoints.latest")).unwrap();
     let first = std::fs::read_to_string(out.join("metrics.jsonl")).unwrap();
     std::fs::write(out.join("metrics.jsonl"), first.lines().next().unwrap().to_owned() + "\n").unwrap();
-    train(&["--resume"]).success().stderr(predicate::str::contains("no checkpoint had been saved yet"));
+    train(&["--resume"])
+        .success()
+        .stderr(predicate::str::contains("no checkpoint was saved before the stop"));
     assert_eq!(lines(&out.join("metrics.jsonl")), 4);
 }
 
@@ -160,7 +162,7 @@ fn a_resume_says_which_steps_and_numbers_are_missing_and_so_does_the_report() {
     std::fs::write(&metrics, format!("{}\n\0\0\0\n{}\n", all[0], all[3])).unwrap();
     fgrpo().args(["train", &config, "--resume", "--out"]).arg(&out).assert().success().stderr(
         predicate::str::contains("no lines of steps 2-3")
-            .and(predicate::str::contains("dropped, the first is line 2"))
+            .and(predicate::str::contains("dropped, the first of them line 2"))
             .and(predicate::str::contains("step 1: reward_mean, reasons/x is null")),
     );
     fgrpo().arg("report").arg(&out).assert().success();
@@ -301,7 +303,7 @@ fn the_printed_command_goes_on_whatever_the_folder_is_called() {
     wait_until("two steps", || lines(&out.join("metrics.jsonl")) >= 2);
     signal(&child, libc::SIGINT);
     let (_, said) = ended(child);
-    let command = said.split("Go on with: ").nth(1).unwrap_or_else(|| panic!("{said}")).trim();
+    let command = said.split("Continue with: ").nth(1).unwrap_or_else(|| panic!("{said}")).trim();
     let again = command.replace("steps=3000", "steps=1 --accept-changes");
     let shell = std::process::Command::new("sh").args(["-c", &again]).output().unwrap();
     let said = String::from_utf8_lossy(&shell.stderr);
@@ -434,6 +436,6 @@ fn a_stop_while_a_verifier_works_saves_at_once() {
     let (code, said) = ended(child);
     assert!(asked.elapsed() < Duration::from_secs(2), "took {:?}", asked.elapsed());
     assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains("Go on with:"), "{said}");
+    assert!(said.contains("Continue with:"), "{said}");
     assert_eq!(lines(&out.join("metrics.jsonl")), 0, "a step with verdicts that never came");
 }

@@ -256,7 +256,7 @@ fn refusals_missing_keys_and_wrong_addresses_end_with_two() {
     let locked = FaultServer::start(Manners { key: Some("s3cret".into()), ..Manners::default() });
     let output = run(&mut command(&locked.url(), &data, 2, &out));
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("wants a key"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("requires a key"), "{}", stderr(&output));
     let output = run(command(&locked.url(), &data, 2, &out).args(["--key-env", "SUMS_KEY"]));
     assert!(stderr(&output).contains("SUMS_KEY isn't set"), "{}", stderr(&output));
     let output =
@@ -339,7 +339,7 @@ fn samples_made_elsewhere_are_scored_by_problem_id_number_or_question() {
     let output = evaluate(&doubled, "other");
     assert_eq!(output.status.code(), Some(2));
     assert!(
-        stderr(&output).contains("line 2: sample 0 of problem 0 was given in line 1"),
+        stderr(&output).contains("line 2: sample 0 of problem 0 is also in line 1"),
         "{}",
         stderr(&output)
     );
@@ -437,7 +437,7 @@ fn another_model_in_an_answer_is_noticed_and_not_mixed_with_the_first_ones_sampl
         let output = run(command(&server.url(), &data, 1, &out).args(["--concurrency", "1"]));
         assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
         assert!(
-            stderr(&output).contains("the server now answers as model second, and answered as first before"),
+            stderr(&output).contains("the server now answers as model second, but answered as first before"),
             "{}",
             stderr(&output)
         );
@@ -445,7 +445,7 @@ fn another_model_in_an_answer_is_noticed_and_not_mixed_with_the_first_ones_sampl
     }
     let output = run(&mut command(&server.url(), &data, 1, &dir.path().join("other")));
     assert!(
-        stderr(&output).contains("asked for model adder, the server answers as second"),
+        stderr(&output).contains("requested model adder, but the server answers as second"),
         "{}",
         stderr(&output)
     );

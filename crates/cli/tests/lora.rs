@@ -213,7 +213,7 @@ fn an_adapter_scores_evaluates_and_merges_as_the_merged_model_does() {
     for name in ["model.safetensors", "config.json", "tokenizer.json", "chat_template.jinja"] {
         assert!(read(&merged, name) == read(&last, name), "{name} differs from the checkpoint's");
     }
-    merge().assert().code(2).stderr(predicate::str::contains("is there already"));
+    merge().assert().code(2).stderr(predicate::str::contains("exists already"));
 
     let sequences = folder.path().join("tokens.jsonl");
     std::fs::write(&sequences, "{\"tokens\": [5, 6, 7, 8]}\n").unwrap();
@@ -284,9 +284,14 @@ fn adapters_and_settings_that_do_not_fit_are_refused() {
     let last = run.join("checkpoints/step-000001");
     let sequences = folder.path().join("tokens.jsonl");
     std::fs::write(&sequences, "{\"tokens\": [5, 6]}\n").unwrap();
-    fgrpo().arg("score").arg("--model").arg(&last).arg(&sequences).assert().code(2).stderr(
-        predicate::str::contains("holds an adapter alone").and(predicate::str::contains("--adapter")),
-    );
+    fgrpo()
+        .arg("score")
+        .arg("--model")
+        .arg(&last)
+        .arg(&sequences)
+        .assert()
+        .code(2)
+        .stderr(predicate::str::contains("has only an adapter").and(predicate::str::contains("--adapter")));
     // One of another rank, one that isn't there, and a run that goes on without it.
     fgrpo()
         .arg("train")

@@ -115,7 +115,7 @@ fn a_checkpoint_without_its_optimizer_or_with_a_damaged_one_is_never_gone_on_fro
         std::fs::write(checkpoint(8).join("optimizer.safetensors"), damaged).unwrap();
         let said = ends_with(1, &resume);
         assert!(
-            said.contains("step-000008 can't be used; move it away, and --resume goes on from step 6"),
+            said.contains("step-000008 can't be used; move it away, and --resume continues from step 6"),
             "{said}"
         );
         assert!(said.contains("step-000008/optimizer.safetensors: found"), "{said}");

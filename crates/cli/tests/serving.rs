@@ -328,7 +328,7 @@ fn servers_that_cannot_be_trained_on_are_refused_by_what_they_answer() {
     refused(fixed(pieces), "api = \"openai\"", 2, "wanted token ids");
     let foreign =
         json!({"finish_reason": "stop", "token_ids": [100_000], "logprobs": {"token_logprobs": [-1.0]}});
-    refused(fixed(foreign), "", 2, "the server serves another model's tokens");
+    refused(fixed(foreign), "", 2, "the server's model has another vocabulary");
     refused(Arc::new(|_| Some(json!({"choices": []}))), "", 1, "are still missing after 5 answers each");
     for (set, says) in [
         ("rollout.server.url=localhost:8000", "rollout.server.url: found \"localhost:8000\""),
@@ -400,7 +400,7 @@ fn an_interruption_does_not_wait_for_a_server_that_hangs() {
     assert!(asked.elapsed() < Duration::from_secs(60), "{:?} from the signal to the end", asked.elapsed());
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("Go on with:"), "{said}");
+    assert!(said.contains("Continue with:"), "{said}");
     assert!(out.join("checkpoints/step-000001").exists(), "the first step is not saved: {said}");
 }
 
@@ -456,5 +456,5 @@ fn completions_of_a_real_llama_cpp_server_are_learned_from_or_refused() {
     // All tokens of so small a model, bytes among them that are no whole character: the server leaves out their ids.
     train("all", &["rollout.max_new_tokens=64"])
         .failure()
-        .stderr(predicate::str::contains("some of the tokens that were drawn are missing"));
+        .stderr(predicate::str::contains("some sampled tokens are missing"));
 }

@@ -172,7 +172,7 @@ fn an_interrupted_stage_saves_at_once_and_the_result_is_a_model_for_train() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("Go on with:") && said.contains("--resume"), "{said}");
+    assert!(said.contains("Continue with:") && said.contains("--resume"), "{said}");
     let logged = lines(&out.join("sft.jsonl"));
     let checkpoint = out.join(format!("checkpoints/step-{logged:06}"));
     assert!(checkpoint.exists(), "no checkpoint after step {logged}");

@@ -123,7 +123,7 @@ fn a_suite_is_resumed_and_its_folders_are_rows_of_the_papers_tables() {
     let first = std::fs::read(folder.path().join("evals/F-GRPO/aime24/generations.jsonl")).unwrap();
     let (code, _, err) = fgrpo(&args);
     assert_eq!(code, 0, "{err}");
-    assert!(err.contains("4 of 4 are there"), "{err}");
+    assert!(err.contains("4 of 4 are stored"), "{err}");
     assert_eq!(first, std::fs::read(folder.path().join("evals/F-GRPO/aime24/generations.jsonl")).unwrap());
     let table =
         done(&["table", &format!("GRPO={}", at("evals/GRPO-KL")), &format!("F-GRPO={}", at("evals/F-GRPO"))]);

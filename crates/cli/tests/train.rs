@@ -225,7 +225,7 @@ fn interrupted_run_saves_and_says_how_to_go_on() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("Go on with:") && said.contains("--resume"), "{said}");
+    assert!(said.contains("Continue with:") && said.contains("--resume"), "{said}");
     let logged = lines(&out.join("metrics.jsonl"));
     assert!(out.join(format!("checkpoints/step-{logged:06}")).exists(), "no checkpoint after step {logged}");
 }

@@ -91,7 +91,7 @@ fn a_user_trains_stops_resumes_evaluates_compares_and_reads_the_report() {
 
     // Train, Ctrl-C, and the command that it prints.
     let said = interrupted(&config, &run, &[]);
-    assert!(said.contains("Go on with:") && said.contains("--resume"), "{said}");
+    assert!(said.contains("Continue with:") && said.contains("--resume"), "{said}");
     assert!(!said.contains("error"), "a stop on request is no error: {said}");
     fgrpo()
         .arg("train")

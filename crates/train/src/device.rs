@@ -45,13 +45,13 @@ pub fn check_formats(name: DeviceName, compute: &ComputeConfig) -> anyhow::Resul
     Ok(())
 }
 
-/// Logs how the CPU computes matrix products, and tells the user if this isn't what they would expect.
-pub fn tell(device: &Device, events: &mut dyn Events) {
+/// Logs how the CPU computes matrix products; if it emulates them, prints that.
+pub fn announce(device: &Device, events: &mut dyn Events) {
     let Device::Cpu { products, .. } = *device else { return };
     match products.unit() {
         Some(unit) => events.note(&format!("products: {products} ({unit})")),
         None => events.say(&format!(
-            "products: {products}, emulated and so slower than f32: this processor has neither AMX nor AVX-512 BF16, or FGRPO_SIMD rules them out"
+            "products: {products}, emulated, so slower than f32: this processor has neither AMX nor AVX-512 BF16, or FGRPO_SIMD disables them"
         )),
     }
 }

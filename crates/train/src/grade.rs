@@ -29,7 +29,7 @@ pub enum Mode {
 }
 
 named!(Mode {
-    Parity = "parity": "as the reference does, its quirks included",
+    Parity = "parity": "as the reference implementation, quirks included",
     Strict = "strict": "what is mathematically right, or right by the rules of the puzzle",
 });
 

@@ -9,6 +9,7 @@ use crate::bad_input;
 use crate::failure::OrBadInput;
 use crate::io::confined::{self, Limits};
 use crate::io::files::write_whole;
+use crate::io::harmless::shortened;
 use crate::io::{input, json};
 use crate::language::chat::{ChatOptions, ChatTemplate, Message};
 use crate::language::stop::StopTexts;
@@ -126,7 +127,7 @@ impl Language {
     ) -> anyhow::Result<Self> {
         let contents = |name: &str| files.iter().find(|(n, _)| n == name).map(|(_, bytes)| bytes);
         let Some(json) = contents("tokenizer.json") else {
-            bad_input!("found no tokenizer.json, wanted one beside the weights");
+            bad_input!("found no tokenizer.json, wanted one next to the weights");
         };
         let tokenizer = tokenizer(json.clone()).context("tokenizer.json").or_bad_input()?;
         let config: SpecialTokens = match contents("tokenizer_config.json") {
@@ -326,8 +327,10 @@ fn refused(bytes: &[u8], said: &str) -> anyhow::Error {
     }
     match found {
         Some((part, value)) => {
-            let value: String = value.to_string().chars().take(80).collect();
-            anyhow::anyhow!("{part}: found {value}, wanted what the tokenizers library knows ({said})")
+            let value = shortened(&value.to_string(), 80);
+            anyhow::anyhow!(
+                "{part}: found {value}, wanted a value that the tokenizers library supports ({said})"
+            )
         }
         None => anyhow::anyhow!("found no tokenizer, wanted the tokenizers library's file ({said})"),
     }

@@ -11,8 +11,8 @@ use crate::credit::{Credited, credit, samples};
 use crate::device;
 use crate::evaluation::in_training::{Series, check_held_out};
 use crate::events::Events;
-use crate::io::files::JsonLines;
 use crate::io::interrupt;
+use crate::io::lines::JsonLines;
 use crate::problem::{self, Prompt, Split, Task};
 use crate::rollout::{Rollouts, ServerRollouts, grade, sample};
 use crate::run::checkpoint::{Best, TrainerState};
@@ -71,7 +71,7 @@ pub fn train(
     check_held_out(config, task.as_ref())?;
     let run = RunDir::open(out, config, if_exists)?;
     events.opened(&run.path)?;
-    device::tell(&device, events);
+    device::announce(&device, events);
     let Some(mut trainer) = Trainer::start(config, task.as_ref(), device, run, events)? else {
         return Ok(Ending::Interrupted);
     };
@@ -120,7 +120,7 @@ struct Trainer<'a> {
     /// Consecutive steps without a correct completion, or without any verdict.
     stall: Stall,
     /// Whether the warning about a non-finite metric was already given.
-    said_not_finite: bool,
+    warned_not_finite: bool,
     /// Step of the newest checkpoint, and the best policy recorded in it.
     saved: Option<(u64, Option<Best>)>,
 }
@@ -169,9 +169,9 @@ impl Trainer<'_> {
             self.stop_if_moved()?;
             if let Some(checkpoint) = checkpoint {
                 self.publish_checkpoint(checkpoint)?;
-                self.tell_server()?;
+                self.notify_server()?;
             }
-            self.stop_if_hopeless(&m)?;
+            self.stop_if_stalled(&m)?;
             self.events.progress(step, m.in_short());
             if evaluated.is_none() || (interrupt::asked() && step < config.steps) {
                 return self.interrupted();
@@ -244,7 +244,7 @@ impl Trainer<'_> {
     }
 
     /// Saves and stops if the run can't learn any more.
-    fn stop_if_hopeless(&mut self, m: &Metrics) -> anyhow::Result<()> {
+    fn stop_if_stalled(&mut self, m: &Metrics) -> anyhow::Result<()> {
         check_skipped(self.state.update.skipped_in_a_row, self.config.update.max_skipped)
             .and_then(|()| self.stall.check(self.config.grade.max_unscorable, m))
             .or_else(|e| {

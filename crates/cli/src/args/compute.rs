@@ -15,7 +15,7 @@ pub struct Flags {
     /// Threads of the CPU; 0 is one per core [default: the configuration's, or 0].
     #[arg(long, value_parser = threads)]
     pub threads: Option<usize>,
-    /// How the CPU multiplies matrices: f32, bf16x3 (1e-5 off, faster with AMX) or bf16 [default: the configuration's, or f32].
+    /// Number format of the CPU's matrix products: f32, bf16x3 (error 1e-5, faster with AMX) or bf16 [default: the configuration's, or f32].
     #[arg(long)]
     pub products: Option<Products>,
     /// Number type of weights and activations on a GPU: f32 or bf16 [default: the configuration's, or f32].

@@ -118,7 +118,7 @@ fn tip(words: &[String], flag: &str) -> Option<String> {
     if !WITH_CONFIGURATION.contains(&called.first()?.as_str()) {
         return None;
     }
-    let mut keys = config::meant(name);
+    let mut keys = config::suggestions(name);
     if called[0] == "sft" {
         keys.sort_by_key(|key| !key.starts_with("sft."));
     }

@@ -25,7 +25,7 @@ pub struct Args {
     pub out: Option<PathBuf>,
 }
 
-/// For whom.
+/// The shell, or the manual pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 #[allow(missing_docs)]
 #[value(rename_all = "lower")]
@@ -81,7 +81,7 @@ pub fn run(args: &Args, program: Command) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What the program is called.
+/// The program's name.
 const NAME: &str = "fgrpo";
 
 fn script(shell: Shell, mut program: Command) -> Vec<u8> {

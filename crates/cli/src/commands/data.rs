@@ -1,4 +1,5 @@
-//! `fgrpo data`: makes training data (logic problems of the SynLogic tasks, arithmetic) and shows any.
+//! `fgrpo data`: generates training data (logic problems of the SynLogic tasks, arithmetic), and shows any data set as a
+//! model sees it.
 //!
 //! A problem is a function of (seed, task, difficulty, index), so the first hundred of a thousand are the same as a hundred,
 //! whatever the number of threads.
@@ -19,21 +20,21 @@ mod arithmetic;
 mod parquet_file;
 mod show;
 
-/// Make training data, or show it as a model sees it.
+/// Generate training data, or show a data set as a model sees it.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// What to do.
+    /// The subcommand.
     #[command(subcommand)]
     pub kind: Kind,
 }
 
-/// What can be done.
+/// The subcommands.
 #[derive(Debug, clap::Subcommand)]
 pub enum Kind {
     /// Logic problems of the SynLogic tasks, in the columns of the public data.
     #[command(name = "synlogic")]
     SynLogic(SynLogic),
-    /// The problems of an arithmetic configuration, as a file like people have theirs.
+    /// The problems of an arithmetic configuration, as a data file.
     Arithmetic(arithmetic::Arithmetic),
     /// Problems as a model sees them: rendered prompts, token counts, reference answers and how they are read.
     Show(show::Show),
@@ -46,25 +47,25 @@ pub enum Kind {
     fgrpo data synlogic --task all --n 33000 --difficulty 5 --seed 1 --ask-format --out train.parquet\n\n\
     Columns: data_source, prompt, ability, reward_model, extra_info.game_data_str.")]
 pub struct SynLogic {
-    /// The task, several separated by commas, or all that have a generator. Several take turns.
+    /// The task, several separated by commas, or `all` for those with a generator. Several tasks alternate.
     #[arg(long, value_name = "TASK,...", value_delimiter = ',', required = true)]
     pub task: Vec<String>,
-    /// How many problems.
+    /// Number of problems.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub n: u64,
     /// From 1 (easy) to 10 (hard).
     #[arg(long, value_name = "D", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10))]
     pub difficulty: u32,
-    /// Equal seeds make equal problems.
+    /// Seed of the problems.
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
-    /// Where to write: .jsonl or .parquet.
+    /// Output file: .jsonl or .parquet.
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
-    /// Ask for `<think>` and `<answer>` tags in the prompt, as the verifier's format gate wants them.
+    /// Ask for `<think>` and `<answer>` tags in the prompt, as the verifier's format gate requires.
     #[arg(long)]
     pub ask_format: bool,
-    /// Store a right answer in reward_model.ground_truth (the verifiers don't read it).
+    /// Store a correct answer in reward_model.ground_truth (the verifiers don't read it).
     #[arg(long)]
     pub with_solution: bool,
 }
@@ -81,9 +82,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
 }
 
-/// Problems made between two writes.
+/// Problems generated between two writes.
 const CHUNK: u64 = 512;
-/// How often a problem that was there before is drawn again.
+/// Maximum number of redraws of a duplicate problem.
 const REDRAWS: u64 = 20;
 
 const FORMAT: &str = "\n\nThink first, between <think> and </think>. Then write your answer, in the form asked for, between \
@@ -105,7 +106,7 @@ fn tasks(names: &[String]) -> anyhow::Result<Vec<Task>> {
     Ok(tasks)
 }
 
-/// Draws the problem at `index`, at its `attempt`-th drawing.
+/// Draws the problem at `index`; `attempt` counts the redraws.
 fn draw(args: &SynLogic, task: Task, index: u64, attempt: u64) -> anyhow::Result<Generated> {
     let root = Key::new(args.seed).with(u64::from(args.difficulty));
     let key = task.name().bytes().fold(root, |key, byte| key.with(u64::from(byte))).with(index).with(attempt);
@@ -126,7 +127,7 @@ fn row(args: &SynLogic, index: u64, made: &Generated) -> Value {
     })
 }
 
-/// Where rows go.
+/// The output file.
 enum Sink {
     Lines(BufWriter<std::fs::File>),
     Parquet(Box<parquet_file::Writer>),
@@ -168,7 +169,7 @@ fn synlogic(args: &SynLogic) -> anyhow::Result<()> {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
-    // The file appears under its name when it is whole.
+    // The file gets its name when it is complete.
     let temporary = partial_file(folder)
         .with_context(|| format!("--out: {}: the folder can't be written to", folder.display()))
         .or_bad_input()?;
@@ -211,7 +212,7 @@ fn synlogic(args: &SynLogic) -> anyhow::Result<()> {
     );
     if repeated > 0 {
         say!(
-            "{repeated} problems occur more than once: at difficulty {} there are not enough others",
+            "{repeated} problems occur more than once: at difficulty {} there aren't enough different ones",
             args.difficulty
         );
     }

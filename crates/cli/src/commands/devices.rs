@@ -1,10 +1,10 @@
-//! `fgrpo devices`: what `--device` can be here, or why not.
+//! `fgrpo devices`: the devices of this machine, and why some can't be used.
 
 use fgrpo_train::amounts::bytes;
 use fgrpo_train::io::machine;
 use serde_json::{Value, json};
 
-/// Print what `--device` can be here, or why not.
+/// Print the devices that --device accepts on this machine, and why others can't be used.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  fgrpo devices\n  fgrpo devices --json")]
 pub struct Args {
@@ -16,7 +16,7 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// None today.
+/// None at present.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let mut devices: Vec<(String, Result<Vec<String>, String>)> = vec![("cpu".to_owned(), Ok(processor()))];
     match fgrpo_nn::gpus() {
@@ -53,7 +53,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What is known of a GPU.
+/// The properties of a GPU.
 fn properties(gpu: &fgrpo_nn::Gpu) -> Vec<String> {
     let (major, minor) = gpu.capability;
     vec![
@@ -63,7 +63,7 @@ fn properties(gpu: &fgrpo_nn::Gpu) -> Vec<String> {
     ]
 }
 
-/// What is known of the processor.
+/// The properties of the processor.
 fn processor() -> Vec<String> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let mut known: Vec<String> = cpu_name().into_iter().collect();
@@ -88,7 +88,7 @@ fn cpu_name() -> Option<String> {
     Some(line.split_once(':')?.1.trim().to_owned())
 }
 
-/// The vector instructions that this processor has, of those that matter here.
+/// The relevant vector instructions of this processor.
 #[cfg(target_arch = "x86_64")]
 fn instruction_sets() -> Vec<&'static str> {
     [
@@ -103,7 +103,7 @@ fn instruction_sets() -> Vec<&'static str> {
     .collect()
 }
 
-/// The vector instructions that this processor has, of those that matter here.
+/// The relevant vector instructions of this processor.
 #[cfg(not(target_arch = "x86_64"))]
 fn instruction_sets() -> Vec<&'static str> {
     if cfg!(target_arch = "aarch64") { vec!["neon"] } else { Vec::new() }

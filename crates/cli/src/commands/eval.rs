@@ -1,7 +1,7 @@
-//! `fgrpo eval`: samples and scores of one model on data sets, kept in a folder that any stop leaves whole.
+//! `fgrpo eval`: samples and scores of one model on data sets, kept in a folder that stays usable after any stop.
 //!
-//! The stages: problems -> what is missing -> samples (server, checkpoint or file) -> scores -> tables. Each finds what
-//! earlier runs left and does the rest. Samples are never made twice, and a score is made again only when its verifier changed.
+//! The stages: problems -> what is missing -> samples (server, checkpoint or file) -> scores -> tables. Each
+//! continues where earlier runs stopped. A sample is never drawn twice, and is scored again only after its verifier changed.
 
 mod examples;
 pub mod flags;
@@ -34,9 +34,9 @@ use std::ffi::OsString;
 /// Runs the command.
 ///
 /// # Errors
-/// Bad input in settings, data or samples; a server that gives up; samples that can't be scored beyond the allowed share.
+/// Bad input in settings, data or samples; a server that keeps failing; more unscorable samples than allowed.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    // The words behind the subcommand's name, for what they say beside a file of flags.
+    // The arguments of the subcommand, which override a file of flags.
     let words: Vec<OsString> = std::env::args_os().skip_while(|a| a != "eval").skip(1).collect();
     let (args, training) = settings::with_file(args, &words)?;
     let args = &args;
@@ -54,22 +54,27 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     folder.claim(&plan.identity(args.origin(&source), &model))?;
     prompts::record(&plan.parts, &folder)?;
     let mut store = Generations::open(&folder.file(GENERATIONS))?;
-    let posed = plan.posed();
+    let problems = plan.problems();
     let missing = |store: &Generations| -> u64 {
-        posed.iter().map(|(p, _)| store.missing(&p.id, plan.n).len() as u64).sum()
+        problems.iter().map(|(p, _)| store.missing(&p.id, plan.n).len() as u64).sum()
     };
-    let (title, total) = (plan.title(), plan.n * posed.len() as u64);
+    let (title, total) = (plan.title(), plan.n * problems.len() as u64);
     let lacking = missing(&store);
-    say!("{title}: {} problems x {} samples, {} of {total} are there", posed.len(), plan.n, total - lacking);
-    let mut trouble: Option<String> = None;
+    say!(
+        "{title}: {} problems x {} samples, {} of {total} are stored",
+        problems.len(),
+        plan.n,
+        total - lacking
+    );
+    let mut failure: Option<String> = None;
     if lacking > 0 && !args.score_only {
-        trouble = match (&source, device) {
+        failure = match (&source, device) {
             (Source::Server(_), _) => match server {
                 Some(server) => from_the_server(args, &plan, &source, &server, &model, &folder, &mut store)?,
                 None => None,
             },
             (Source::Samples(path), _) => {
-                let problems: Vec<&Problem> = posed.iter().map(|(p, _)| *p).collect();
+                let problems: Vec<&Problem> = problems.iter().map(|(p, _)| *p).collect();
                 let imported = from_file::import(path, &problems, &mut store)?;
                 say!(
                     "{}: {} new samples, {} known, {} of problems not in the data",
@@ -84,12 +89,12 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             (Source::Checkpoint(_), None) => None,
             (Source::Checkpoint(dir), Some(device)) => {
                 let mut engine = policy::open(dir, args.adapter.as_deref(), &device)?;
-                let mazes = posed.iter().all(|(p, _)| matches!(p.question, Question::Maze(_)));
+                let mazes = problems.iter().all(|(p, _)| matches!(p.question, Question::Maze(_)));
                 let language = (!mazes).then(|| Language::read(dir, &plan.stop)).transpose()?;
                 let request = from_engine::Request {
                     engine: &mut engine,
                     language: language.as_ref(),
-                    problems: &posed,
+                    problems: &problems,
                     n: plan.n,
                     sampling: plan.engine_sampling(),
                     seed: plan.seed.unwrap_or(0),
@@ -120,17 +125,17 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         say!("{title}: {} of {} responses are empty", tally.empty, tally.samples);
     }
     if lacking > 0 {
-        let why = trouble.map(|t| format!(" ({t})")).unwrap_or_default();
+        let why = failure.map(|t| format!(" ({t})")).unwrap_or_default();
         let words = format!(
-            "{lacking} of {total} samples of {title} are still missing{why}; the same command goes on"
+            "{lacking} of {total} samples of {title} are still missing{why}; the same command continues"
         );
         return Err(if interrupt::asked() { Stopped(words).into() } else { anyhow::anyhow!(words) });
     }
     plan.parts.iter().try_for_each(|p| outcome::check_unscorable(&folder, &p.name, args.max_unscorable))
 }
 
-/// What the samples' model is called in the folder, and the server where there is one. A folder that lacks
-/// nothing doesn't need its server, so an unreachable one isn't an error yet.
+/// The model's name in the folder, and the server if there is one. A complete folder doesn't need its server, so an
+/// unreachable one isn't an error yet.
 fn model_of(args: &Args, source: &Source, folder: &Folder) -> anyhow::Result<(String, Option<Server>)> {
     match source {
         Source::Checkpoint(dir) => {
@@ -163,7 +168,7 @@ fn model_of(args: &Args, source: &Source, folder: &Folder) -> anyhow::Result<(St
     }
 }
 
-/// Generates from a server; returns what went wrong, if anything did.
+/// Samples from a server; returns what went wrong, if anything did.
 fn from_the_server(
     args: &Args,
     plan: &Plan,
@@ -189,7 +194,7 @@ fn from_the_server(
         };
         Ask { problem: problem.id.clone(), content, extra }
     };
-    let asks: Vec<Ask> = plan.posed().into_iter().map(ask).collect();
+    let asks: Vec<Ask> = plan.problems().into_iter().map(ask).collect();
     let options = RequestOptions {
         api: args.api,
         model: model.to_owned(),
@@ -201,7 +206,7 @@ fn from_the_server(
     };
     let note_served = |name: &str| {
         if name != model {
-            say!("warning: asked for model {model}, the server answers as {}", server.shown(name));
+            say!("warning: requested model {model}, but the server answers as {}", server.shown(name));
         }
         folder.note_served(name)
     };
@@ -209,7 +214,7 @@ fn from_the_server(
     let outcome = from_server::generate(server, asks, plan.n, options, store, &mut console, note_served)?;
     if let Some(other) = outcome.other_model {
         return Ok(Some(format!(
-            "the server now answers as model {}, and answered as {} before; its answers are not stored",
+            "the server now answers as model {}, but answered as {} before; its answers are not stored",
             server.shown(&other),
             server.shown(&folder.served()?.unwrap_or_default())
         )));
@@ -223,7 +228,7 @@ fn from_the_server(
             bad_input!("the server refuses: {words}{hint}");
         }
         return Ok(Some(format!(
-            "the server refuses {} problems, {problem} for one: {words}",
+            "the server refuses {} problems, among them {problem}: {words}",
             outcome.refused.len()
         )));
     }

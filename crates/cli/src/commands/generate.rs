@@ -1,7 +1,7 @@
-//! `fgrpo generate`: ask a checkpoint one prompt, a file of prompts, or a conversation.
+//! `fgrpo generate`: samples answers to a prompt, to a file of prompts, or in a conversation.
 //!
-//! A prompt is put as the chat template puts it, unless the model has none or `--raw` says otherwise, and the
-//! answer is streamed to standard output. Everything random follows from the seed.
+//! The chat template renders the prompt, unless the model has none or `--raw` is given. The answer is streamed to
+//! standard output. Everything random follows from the seed.
 
 use crate::args::compute;
 use crate::args::grading::Switch;
@@ -29,7 +29,7 @@ use stream::Stream;
 mod conversation;
 mod stream;
 
-/// Ask a checkpoint: a prompt, a file of prompts, or a conversation.
+/// Sample a checkpoint's answers to a prompt, to a file of prompts, or in a conversation.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   fgrpo generate --model models/Qwen3-1.7B 'What is 7 * 8?'
@@ -39,7 +39,7 @@ mod stream;
   fgrpo generate --model models/Qwen3-1.7B -i                                 a conversation; Ctrl-D ends it
 
 A file of rows (.jsonl, .csv, .parquet, ...) is a file of prompts; of any other file the text is the prompt.
-The lines printed for a file are what `fgrpo eval --samples` reads.")]
+`fgrpo eval --samples` reads the lines printed for a file.")]
 pub struct Args {
     /// The prompt, a file with prompts, or - for a prompt on standard input.
     #[arg(value_name = "PROMPT|FILE")]
@@ -47,43 +47,43 @@ pub struct Args {
     /// Checkpoint folder with its tokenizer.
     #[arg(long, value_name = "DIR")]
     pub model: PathBuf,
-    /// A LoRA adapter of it, in PEFT's layout.
+    /// A LoRA adapter for it, in PEFT's format.
     #[arg(long, value_name = "DIR")]
     pub adapter: Option<PathBuf>,
-    /// Hold a conversation: a line is a message.
+    /// Chat interactively; each line is a message.
     #[arg(short, long, conflicts_with = "raw")]
     pub interactive: bool,
     /// A system prompt.
     #[arg(long, help_heading = "Prompt")]
     pub system: Option<String>,
-    /// Thinking of the chat template [default: the template's own].
+    /// Thinking mode of the chat template [default: the template's own].
     #[arg(long, value_enum, help_heading = "Prompt")]
     pub thinking: Option<Switch>,
     /// Continue the text as it is, without the chat template.
     #[arg(long, conflicts_with_all = ["system", "thinking"], help_heading = "Prompt")]
     pub raw: bool,
-    /// Columns of a file that have unusual names, e.g. prompt=question.
+    /// Columns of the file by name, if they aren't found by themselves, e.g. prompt=question.
     #[arg(long, value_name = "WHAT=COLUMN,...", help_heading = "Prompt")]
     pub columns: Option<Columns>,
-    /// Sampling temperature; 0 takes the likeliest token.
+    /// Sampling temperature; 0 picks the most likely token.
     #[arg(long, default_value_t = 1.0, help_heading = "Sampling")]
     pub temperature: f32,
-    /// Nucleus; 1 is off.
+    /// Top-p (nucleus) sampling; 1 is off.
     #[arg(long, default_value_t = 1.0, help_heading = "Sampling")]
     pub top_p: f32,
-    /// Most likely tokens kept; 0 keeps all.
+    /// Top-k sampling; 0 is off.
     #[arg(long, default_value_t = 0, help_heading = "Sampling")]
     pub top_k: usize,
-    /// Tokens kept relative to the most likely one; 0 keeps all.
+    /// Min-p sampling: tokens need at least this fraction of the most likely token's probability; 0 is off.
     #[arg(long, default_value_t = 0.0, help_heading = "Sampling")]
     pub min_p: f32,
-    /// Longest answer in tokens; the model's own positions may end it earlier.
+    /// Maximum answer length in tokens; the model's context may end it earlier.
     #[arg(long, default_value_t = 1024, help_heading = "Sampling")]
     pub max_tokens: usize,
-    /// A text that ends an answer beside the model's own end tokens; repeatable.
+    /// A text that ends an answer, in addition to the model's end tokens; repeatable.
     #[arg(long, help_heading = "Sampling")]
     pub stop: Vec<String>,
-    /// Seed of the draws.
+    /// Seed of the sampling.
     #[arg(long, default_value_t = 0, help_heading = "Sampling")]
     pub seed: u64,
     /// Where the engine computes.
@@ -103,26 +103,26 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     args.check()?;
     let question = args.question()?;
     interrupt::listen();
-    let mut speaker = Speaker::open(args)?;
+    let mut generator = Generator::open(args)?;
     match question {
-        Question::Conversation(first) => conversation::hold(&mut speaker, first),
+        Question::Conversation(first) => conversation::hold(&mut generator, first),
         Question::Text(text) => {
-            let (completion, seconds) = speaker.say(&speaker.encode_text(&text)?, Key::new(args.seed))?;
-            speaker.conclude(&completion, seconds);
+            let (completion, seconds) = generator.say(&generator.encode_text(&text)?, Key::new(args.seed))?;
+            generator.conclude(&completion, seconds);
             if interrupt::asked() {
-                return Err(Stopped("stopped on request; the answer isn't whole".to_owned()).into());
+                return Err(Stopped("stopped on request; the answer is incomplete".to_owned()).into());
             }
             Ok(())
         }
-        Question::Rows(problems) => speaker.rows(&problems),
+        Question::Rows(problems) => generator.rows(&problems),
     }
 }
 
-/// What is asked.
+/// The input.
 enum Question {
     Text(String),
     Rows(Vec<Problem>),
-    /// With its first message, where one was given.
+    /// A conversation, with its first message if one was given.
     Conversation(Option<String>),
 }
 
@@ -172,13 +172,13 @@ impl Args {
             (true, first) => Ok(Question::Conversation(first)),
             (false, Some(text)) if !text.trim().is_empty() => Ok(Question::Text(text)),
             (false, _) => bad_input!(
-                "found no prompt, wanted one as an argument, in a file or on standard input (-i holds a conversation)"
+                "found no prompt, wanted one as an argument, in a file or on standard input (-i starts a conversation)"
             ),
         }
     }
 }
 
-/// The prompt on standard input, whose end may never come.
+/// The prompt on standard input, which may never end.
 fn stdin() -> anyhow::Result<String> {
     let mut text = String::new();
     let most = input::PROMPT as u64;
@@ -190,21 +190,18 @@ fn stdin() -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// A model that answers.
-struct Speaker<'a> {
+/// A model with the settings of its answers.
+struct Generator<'a> {
     args: &'a Args,
     engine: Engine,
     language: Language,
 }
 
-impl<'a> Speaker<'a> {
+impl<'a> Generator<'a> {
     fn open(args: &'a Args) -> anyhow::Result<Self> {
         let language = Language::read(&args.model, &args.stop)?;
         if args.interactive && !language.has_template() {
-            bad_input!(
-                "--interactive: {} has no chat template, wanted a model made for conversations",
-                args.model.display()
-            );
+            bad_input!("--interactive: {} has no chat template, wanted a chat model", args.model.display());
         }
         let device = args.compute.device(None)?;
         Ok(Self { args, engine: policy::open(&args.model, args.adapter.as_deref(), &device)?, language })
@@ -217,7 +214,7 @@ impl<'a> Speaker<'a> {
         self.encode(&self.with_system([Message::new("user", text)]))
     }
 
-    /// Messages with the system prompt asked for in front.
+    /// Messages after the system prompt of --system.
     fn with_system(&self, messages: impl IntoIterator<Item = Message>) -> Vec<Message> {
         let system = self.args.system.as_ref().map(|s| Message::new("system", s.as_str()));
         system.into_iter().chain(messages).collect()
@@ -227,7 +224,7 @@ impl<'a> Speaker<'a> {
         self.language.prompt(messages, self.args.thinking.map(Switch::on))
     }
 
-    /// How tokens are drawn behind a prompt of this length.
+    /// The sampling settings after a prompt of this length.
     fn sampling(&self, prompt: &[u32]) -> anyhow::Result<Sampling> {
         let config = self.engine.config();
         if prompt.is_empty() || prompt.iter().any(|&t| t as usize >= config.vocab_size) {
@@ -251,7 +248,7 @@ impl<'a> Speaker<'a> {
         })
     }
 
-    /// Streams the answer to one prompt to standard output, and how long it took.
+    /// Streams the answer to one prompt to standard output, then prints its length and speed.
     fn say(&mut self, prompt: &[u32], key: Key) -> anyhow::Result<(Completion, f64)> {
         let sampling = self.sampling(prompt)?;
         let clock = Instant::now();
@@ -276,7 +273,7 @@ impl<'a> Speaker<'a> {
         Ok((answer, clock.elapsed().as_secs_f64()))
     }
 
-    /// How an answer ended, for people.
+    /// Prints how an answer ended, and the speed.
     fn conclude(&self, completion: &Completion, seconds: f64) {
         if io::stderr().is_terminal() {
             let n = completion.tokens.len();
@@ -285,7 +282,7 @@ impl<'a> Speaker<'a> {
                 Finish::Stop => "ended by itself",
                 Finish::Length => "cut off by --max-tokens",
             };
-            say!("\n[{n} tokens, {:.1} a second, {why}]", n as f64 / seconds.max(1e-9));
+            say!("\n[{n} tokens, {:.1} tokens/s, {why}]", n as f64 / seconds.max(1e-9));
         }
     }
 
@@ -348,7 +345,7 @@ impl<'a> Speaker<'a> {
             )?;
             match failure {
                 Some(error) => return Err(error),
-                // Whoever reads our output has seen enough, or lost it, which is said at the end.
+                // Standard output was closed, or failed; a failure is reported at the end.
                 None if !read_on => return Ok(()),
                 None => {}
             }

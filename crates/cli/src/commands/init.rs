@@ -12,7 +12,7 @@ use fgrpo_train::io::machine::fits;
 use fgrpo_train::language::Language;
 use std::path::{Path, PathBuf};
 
-/// Makes a randomly initialised Hugging Face checkpoint.
+/// Create a randomly initialised Hugging Face checkpoint.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   fgrpo init --arch qwen3 --vocab-size 512 --out models/tiny
@@ -27,7 +27,7 @@ pub struct Args {
     /// Width of the residual stream.
     #[arg(long, default_value_t = 128)]
     pub hidden_size: usize,
-    /// Inner width of the SwiGLU block; 3 x hidden size where absent.
+    /// Inner width of the SwiGLU block [default: 3 x hidden size].
     #[arg(long)]
     pub intermediate_size: Option<usize>,
     /// Decoder layers.
@@ -39,7 +39,7 @@ pub struct Args {
     /// Key/value heads.
     #[arg(long, default_value_t = 2)]
     pub kv_heads: usize,
-    /// Size of a head; hidden size / heads where absent.
+    /// Size of a head [default: hidden size / heads].
     #[arg(long)]
     pub head_dim: Option<usize>,
     /// Base of the rotary frequencies.
@@ -51,22 +51,22 @@ pub struct Args {
     /// Longest context.
     #[arg(long, default_value_t = 4096)]
     pub context: usize,
-    /// A head with weights of its own instead of the embedding's.
+    /// Give the vocabulary head its own weights, instead of the embedding's.
     #[arg(long)]
     pub untied: bool,
-    /// Standard deviation of the matrices.
+    /// Standard deviation of the initial weights.
     #[arg(long, default_value_t = 0.02)]
     pub std: f32,
-    /// Number format of the file.
+    /// Number format of the weights.
     #[arg(long, value_enum, default_value_t = DtypeName::F32)]
     pub dtype: DtypeName,
     /// Seed of the weights.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// A folder whose tokenizer files are copied along; the model ends where its chat template's answers do.
+    /// Folder with the tokenizer files to copy; the end tokens are those of its chat template.
     #[arg(long, value_name = "DIR")]
     pub tokenizer: Option<PathBuf>,
-    /// The checkpoint folder to make.
+    /// Checkpoint folder to create.
     #[arg(long)]
     pub out: PathBuf,
 }
@@ -100,7 +100,7 @@ impl DtypeName {
     }
 }
 
-/// What a model folder holds beside configuration and weights.
+/// The files of a model folder besides configuration and weights.
 pub(crate) const TOKENIZER_FILES: [&str; 7] = [
     "tokenizer.json",
     "tokenizer_config.json",
@@ -133,7 +133,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         bad_input!("--std: found {}, wanted a number of at least 0", args.std);
     }
     let Some(name) = args.out.file_name() else {
-        bad_input!("--out: {} names no folder", args.out.display())
+        bad_input!("--out: found {}, wanted the name of a folder", args.out.display())
     };
     let Some(name) = name.to_str() else {
         bad_input!("--out: found {name:?}, wanted a name in UTF-8");
@@ -192,7 +192,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// An impossible size under the name of the flag that it comes from.
+/// An error about an impossible size, with the name of its flag.
 fn in_flags(error: Error) -> Error {
     let Error::Config { field, found, wanted, .. } = error else { return error };
     let flag = |field: &str| match field {

@@ -6,12 +6,12 @@ use fgrpo_train::bad_input;
 /// Mazes.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// What to do.
+    /// The subcommand.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// What to do with mazes.
+/// The subcommands.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
     /// Draw a maze, its target and its tokens.
@@ -31,10 +31,10 @@ pub struct ShowArgs {
     /// Index in its split.
     #[arg(long, default_value_t = 0)]
     pub index: u64,
-    /// A held-out maze instead of a training maze.
+    /// Draw a held-out maze instead of a training maze.
     #[arg(long)]
     pub held_out: bool,
-    /// One JSON object instead of a drawing.
+    /// Print one JSON object instead of a drawing.
     #[arg(long)]
     pub json: bool,
 }

@@ -1,4 +1,4 @@
-//! `fgrpo merge`: a base model and a LoRA adapter into one checkpoint folder.
+//! `fgrpo merge`: merges a LoRA adapter into its base model.
 
 use crate::commands::init::{DtypeName, TOKENIZER_FILES};
 use anyhow::Context;
@@ -10,12 +10,12 @@ use fgrpo_train::io::files::{Existing, copy, publish};
 use fgrpo_train::policy;
 use std::path::{Path, PathBuf};
 
-/// Merges a LoRA adapter into its base model.
+/// Merge a LoRA adapter into its base model.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:
   fgrpo merge --model models/qwen2.5-7b --adapter runs/math/checkpoints/step-000100/adapter --out models/math
 
-The adapter is in PEFT's layout: adapter_config.json and adapter_model.safetensors.")]
+The adapter is in PEFT's format: adapter_config.json and adapter_model.safetensors.")]
 pub struct Args {
     /// The base model's checkpoint folder.
     #[arg(long, value_name = "DIR")]
@@ -23,10 +23,10 @@ pub struct Args {
     /// The adapter's folder.
     #[arg(long, value_name = "DIR")]
     pub adapter: PathBuf,
-    /// The checkpoint folder to make.
+    /// Checkpoint folder to create.
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
-    /// Number format of the file.
+    /// Number format of the weights.
     #[arg(long, value_enum, default_value_t = DtypeName::F32)]
     pub dtype: DtypeName,
     /// Threads; 0 is one per core.
@@ -37,13 +37,13 @@ pub struct Args {
 /// Runs the command; the folder's path goes to stdout.
 ///
 /// # Errors
-/// Bad input: folders that are no checkpoint or no adapter of it, a folder that is there already.
+/// Bad input: a folder that isn't a checkpoint, or isn't an adapter of it; an output folder that exists already.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     if args.out.exists() {
-        bad_input!("--out: {} is there already, wanted a new folder", args.out.display());
+        bad_input!("--out: {} exists already, wanted a new folder", args.out.display());
     }
     let Some(name) = args.out.file_name() else {
-        bad_input!("--out: {} names no folder", args.out.display())
+        bad_input!("--out: found {}, wanted the name of a folder", args.out.display())
     };
     let Some(name) = name.to_str() else {
         bad_input!("--out: found {name:?}, wanted a name in UTF-8");

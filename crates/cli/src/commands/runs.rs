@@ -9,7 +9,7 @@ use fgrpo_train::config::{Config, Every};
 use fgrpo_train::evaluation::record::{self, Evaluation};
 use fgrpo_train::io::interrupt;
 use fgrpo_train::problem::{self, Split};
-use fgrpo_train::run::folder::{IfExists, differences};
+use fgrpo_train::run::folder::{IfExists, changed_keys};
 use fgrpo_train::run::metrics::{self, Metrics};
 use fgrpo_train::trainer::Ending;
 use std::path::Path;
@@ -25,11 +25,11 @@ pub enum State {
     Finished,
 }
 
-/// Trains what isn't finished, each run with its report; a run that was begun goes on from its last checkpoint. Returns
-/// whether all are done: a request to stop leaves some.
+/// Trains the unfinished runs, each with its report; a run that was started resumes from its last checkpoint. Returns
+/// whether all are done: after a request to stop, some are not.
 ///
 /// # Errors
-/// What a run fails with.
+/// The error of a run that fails.
 pub fn train_unfinished<'a>(
     runs: impl ExactSizeIterator<Item = (&'a Config, &'a Path, State)>,
     device: DeviceName,
@@ -72,8 +72,7 @@ pub fn state(config: &Config, folder: &Path) -> anyhow::Result<State> {
         Err(e) => return Err(e).with_context(|| format!("reading {}", written.display())),
     };
     let config = resolved(config)?;
-    let parsed: toml::Table = text.parse().with_context(|| written.display().to_string())?;
-    let differing = differences(&parsed, &config.to_toml().parse()?);
+    let differing = changed_keys(&written, &text, &config)?;
     if !differing.is_empty() {
         bad_input!(
             "{} holds a run of another configuration. Different, there -> here: {}. Choose another folder with --out",
@@ -81,7 +80,7 @@ pub fn state(config: &Config, folder: &Path) -> anyhow::Result<State> {
             differing.join("; ")
         );
     }
-    // Lines that a power cut spoiled are for a resume to drop and to make again.
+    // A resume drops lines that a power failure damaged, and repeats their steps.
     let reaches = |m: &Metrics| m.step >= config.steps;
     let logged = metrics::read(&folder.join("metrics.jsonl")).is_ok_and(|m| m.last().is_some_and(reaches));
     let saved = fgrpo_train::run::checkpoint::list(&folder.join("checkpoints"))?

@@ -4,15 +4,16 @@ use crate::args::compute;
 use anyhow::Context;
 use fgrpo_nn::{Batch, Engine};
 use fgrpo_train::failure::OrBadInput;
-use fgrpo_train::io::{files, input, json};
+use fgrpo_train::io::files;
+use fgrpo_train::io::lines::Lines;
 use fgrpo_train::problem::dataset::rows;
 use fgrpo_train::{bad_input, policy};
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 
-/// Prints log-probabilities and entropies: `{"tokens":[...]}` per line in, `{"logp":[...],"entropy":[...]}`
-/// per line out, `logp[t]` of `tokens[t+1]` given those before.
+/// Print per-token log-probabilities and entropies. Each input line is `{"tokens":[...]}`, each output line
+/// `{"logp":[...],"entropy":[...]}`; `logp[t]` belongs to `tokens[t+1]`, given those before it.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Example:\n  echo '{\"tokens\":[1,5,7]}' | fgrpo score --model runs/maze-quick/checkpoints/step-000100 -"
@@ -21,7 +22,7 @@ pub struct Args {
     /// Checkpoint folder.
     #[arg(long)]
     pub model: PathBuf,
-    /// A LoRA adapter of it, in PEFT's layout.
+    /// A LoRA adapter for it, in PEFT's format.
     #[arg(long, value_name = "DIR")]
     pub adapter: Option<PathBuf>,
     /// JSON lines; `-` is standard input.
@@ -57,7 +58,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         bad_input!("--temperature: found {}, wanted a number above 0", args.temperature);
     }
     let mut engine = policy::open(&args.model, args.adapter.as_deref(), &args.compute.device(None)?)?;
-    let mut lines: Box<dyn BufRead> = if args.input.as_os_str() == "-" {
+    let input: Box<dyn BufRead> = if args.input.as_os_str() == "-" {
         Box::new(std::io::stdin().lock())
     } else {
         rows::require_lines(&args.input)?;
@@ -66,42 +67,22 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             .or_bad_input()?;
         Box::new(BufReader::new(file))
     };
+    let mut lines = Lines::new(input, &args.input);
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     let (vocab, room) = (engine.config().vocab_size, engine.config().max_position_embeddings);
     let mut waiting: Vec<Vec<u32>> = Vec::new();
-    let mut line = Vec::new();
-    for number in 0usize.. {
-        if !input::next_line(&mut lines, &mut line).with_context(|| args.input.display().to_string())? {
-            break;
+    while let Some(line) = lines.next_line()? {
+        let Line { tokens } = line.parse()?;
+        if tokens.len() < 2 {
+            bad_input!("{line}: found {} tokens, wanted at least 2", tokens.len());
         }
-        if line.trim_ascii().is_empty() {
-            continue;
+        if let Some(t) = tokens.iter().find(|&&t| t as usize >= vocab) {
+            bad_input!("{line}: found token {t}, wanted one below vocab_size = {vocab}");
         }
-        let line: Line = json::line(&args.input, number + 1, &line)?;
-        if line.tokens.len() < 2 {
-            bad_input!(
-                "{} line {}: found {} tokens, wanted at least 2",
-                args.input.display(),
-                number + 1,
-                line.tokens.len()
-            );
+        if tokens.len() > room {
+            bad_input!("{line}: found {} tokens, wanted at most the model's {room} positions", tokens.len());
         }
-        if let Some(t) = line.tokens.iter().find(|&&t| t as usize >= vocab) {
-            bad_input!(
-                "{} line {}: found token {t}, wanted one below vocab_size = {vocab}",
-                args.input.display(),
-                number + 1
-            );
-        }
-        if line.tokens.len() > room {
-            bad_input!(
-                "{} line {}: found {} tokens, wanted at most the model's {room} positions",
-                args.input.display(),
-                number + 1,
-                line.tokens.len()
-            );
-        }
-        waiting.push(line.tokens);
+        waiting.push(tokens);
         if waiting.iter().map(Vec::len).sum::<usize>() >= AT_ONCE
             && !flush(&mut engine, &mut waiting, args.temperature, &mut out)?
         {
@@ -112,7 +93,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Scores what waits and writes it. Returns whether anybody still reads the output.
+/// Scores the waiting sequences and writes the results. Returns `false` if the output was closed.
 fn flush(
     engine: &mut Engine,
     waiting: &mut Vec<Vec<u32>>,

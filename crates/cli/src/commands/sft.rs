@@ -1,4 +1,4 @@
-//! `fgrpo sft`: fit a policy to demonstrations alone.
+//! `fgrpo sft`: supervised fine-tuning on demonstrations.
 
 use crate::commands::train::{Args, conclude};
 use crate::output::progress::Console;
@@ -19,13 +19,14 @@ pub const EXAMPLES: &str = "Examples:
   fgrpo sft math.toml --set sft.epochs=2 --out runs/sft
   fgrpo sft math.toml --set sft.epochs=2 --out runs/sft --resume
 
-The configuration is that of `fgrpo train`; its table [sft] says how, and `steps` may be absent. The last
-checkpoint under checkpoints/ is a Hugging Face folder: `model.path` of an RL run, or `fgrpo eval --model`.";
+The configuration is the same as for `fgrpo train`: the table [sft] has the settings, and `steps` may be absent.
+The last checkpoint under checkpoints/ is a Hugging Face folder. Use it as `model.path` of an RL run, or with
+`fgrpo eval --model`.";
 
 /// The command `fgrpo sft`.
 ///
 /// # Errors
-/// Bad input as [`Config::load`] and [`sft::run`]; otherwise what fails on the way.
+/// Bad input as [`Config::load`] and [`sft::run`]; otherwise the error that stopped the run.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let config = Config::load(&args.config, &args.set)?;
     let settings =

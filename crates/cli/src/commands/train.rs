@@ -21,22 +21,22 @@ pub struct Args {
     /// Change a key of the configuration; repeatable.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub set: Vec<String>,
-    /// Run folder; where absent `runs/<name of the configuration>`, for `fgrpo sft` with `-sft` behind it.
+    /// Run folder; by default `runs/NAME` for the configuration NAME.toml, and `runs/NAME-sft` for `fgrpo sft`.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Go on from the folder's last checkpoint.
+    /// Resume from the folder's last checkpoint.
     #[arg(long)]
     pub resume: bool,
-    /// Delete the run that the folder holds, and start over.
+    /// Delete the run in the folder and start over.
     #[arg(long, conflicts_with = "resume")]
     pub restart: bool,
-    /// With --resume: take the configuration as it is now, though the run was made with another.
+    /// With --resume: accept a configuration that differs from the run's.
     #[arg(long, requires = "resume")]
     pub accept_changes: bool,
     /// Where to compute: cpu, cuda, or cuda:N for the GPU with number N.
     #[arg(long, default_value = "cpu")]
     pub device: DeviceName,
-    /// Print the resolved configuration, the rejected rows of data files, and what a run needs; do nothing else.
+    /// Print the resolved configuration, the rejected rows of data files, and the memory, disk and time needed, and exit.
     #[arg(long)]
     pub dry_run: bool,
     /// With --dry-run: write every rejected row to this file of JSON lines, with its file, row, reason and what was found.
@@ -55,7 +55,7 @@ pub const EXAMPLES: &str = "Examples:
 /// The command `fgrpo train`.
 ///
 /// # Errors
-/// Bad input as [`Config::load`] and [`fgrpo_train::run::folder::RunDir::open`]; otherwise what fails on the way.
+/// Bad input as [`Config::load`] and [`fgrpo_train::run::folder::RunDir::open`]; otherwise the error that stopped the run.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let config = Config::load(&args.config, &args.set)?;
     has_steps(&config)?;
@@ -73,7 +73,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 /// Trains, and writes the run's report, also of a run that was stopped.
 ///
 /// # Errors
-/// What the run fails with, or else its report.
+/// The error of the run, or else of its report.
 pub fn run_and_report(
     config: &Config,
     out: &Path,
@@ -82,14 +82,14 @@ pub fn run_and_report(
     console: &mut Console,
 ) -> anyhow::Result<Ending> {
     let ended = train(config, out, if_exists, device, console);
-    // Nothing was begun in a folder that was refused.
+    // A folder that was refused has nothing new to report.
     if !console.opened_folder(out) {
         return ended;
     }
     let page = out.join("report.html");
     let report = write_report(std::slice::from_ref(&out.to_owned()), &page);
     match ended? {
-        // Before the first step there is nothing to report, and why a run stopped matters more.
+        // Before the first step there is nothing to report, and the run's error matters more than the report's.
         Ending::Interrupted => Ok(Ending::Interrupted),
         done => {
             report?;
@@ -100,7 +100,7 @@ pub fn run_and_report(
 }
 
 impl Args {
-    /// What to do with a run that is there already.
+    /// What to do with an existing run.
     pub fn if_exists(&self) -> IfExists {
         match (self.resume, self.restart) {
             (true, _) => IfExists::Resume { accept_changes: self.accept_changes },
@@ -110,19 +110,19 @@ impl Args {
     }
 }
 
-/// Prints what a command reached; of one that was stopped, how it goes on.
+/// Prints the summary of a finished command, or how to continue a stopped one.
 ///
 /// # Errors
 /// When it was stopped on request.
 pub fn conclude(ending: Ending) -> anyhow::Result<()> {
     match ending {
         Ending::Done(summary) => {
-            // The run folder holds everything: a stdout that can't be written to makes a finished run no failure.
+            // The run folder has everything, so a finished run is no failure if stdout can't be written to.
             let _ = writeln!(std::io::stdout(), "{summary}");
             Ok(())
         }
         Ending::Interrupted => {
-            let words = format!("stopped on request, state saved. Go on with: {}", resuming_command());
+            let words = format!("stopped on request, state saved. Continue with: {}", resuming_command());
             Err(Stopped(words).into())
         }
     }

@@ -1,8 +1,8 @@
-//! `fgrpo verify`: one line in, one line out, in order, on all cores, in constant memory.
+//! `fgrpo verify`: grades each input line, in order, on all cores, in constant memory.
 //!
-//! A line that cannot be read is answered with an unscorable verdict whose reason begins with
-//! `bad_input`, so that lines keep their numbers; the command then ends with exit code 2. A
-//! verifier that panics makes its line unscorable, never the run fail.
+//! A line that cannot be read gets an unscorable verdict whose reason begins with `bad_input`, so that input and output
+//! lines correspond; the command then exits with code 2. If a verifier panics, its line is unscorable and the run
+//! continues.
 
 use crate::args::grading;
 use anyhow::Context;
@@ -39,7 +39,7 @@ pub enum Kind {
     Command,
 }
 
-/// Check answers: one JSON line in, one JSON line out, in the same order.
+/// Grade answers: one JSON line in, one JSON line out, in the same order.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -49,7 +49,7 @@ Examples:
   fgrpo verify ifeval responses.jsonl > verdicts.jsonl
   fgrpo verify command rows.jsonl --command 'python3 grade.py' --timeout-s 5
 
-Exit code 2 if any line was not what the verifier reads, 1 if none could be graded; the lines of output say why.")]
+Exit code 2 if any input line is invalid, 1 if no line could be graded; the output lines give the reasons.")]
 pub struct Args {
     /// The verifier.
     pub kind: Kind,
@@ -63,14 +63,14 @@ pub struct Args {
     pub threads: Option<usize>,
 }
 
-/// Lines that one thread takes at a time.
+/// Maximum lines of a batch.
 const LINES_PER_BATCH: usize = 64;
-/// A batch ends after so many bytes, however few its lines.
+/// A batch ends after this number of bytes, even if it has few lines.
 const BYTES_PER_BATCH: usize = 1 << 20;
-/// Longest line that is looked at.
+/// Maximum length of a line in bytes.
 const LONGEST_LINE: usize = 64 << 20;
 
-/// Most decimals that a line may ask to be compared.
+/// Maximum `precision` of a line.
 const MOST_DECIMALS: usize = 100;
 
 /// Runs the command.
@@ -82,12 +82,12 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let threads = match args.threads {
         Some(0) => bad_input!("threads: found 0, wanted at least 1"),
         Some(n) => n,
-        // A verifier of the user's own works in its child, which needs the core more.
+        // A user's verifier is a child process, which needs the core.
         None => std::thread::available_parallelism().map_or(1, usize::from),
     };
     let (input, bytes) = open(&args.input)?;
     let mut batches = Batches { input, next_line: 1, done: false };
-    // The first lines are read before the work begins: a grader that can't do it is found at once.
+    // The first lines are read before grading starts, so that a broken grader is found at once.
     let first = batches.next();
     if let Some(Ok(batch)) = &first {
         verifier.check_start(batch)?;
@@ -109,7 +109,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     .and_then(|()| output.flush());
     progress.finish_and_clear();
     match written {
-        // Whoever read our output has seen enough.
+        // The output was closed.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
         other => other.with_context(|| format!("{}", args.input.display()))?,
     }
@@ -152,13 +152,13 @@ fn open(path: &Path) -> anyhow::Result<(Box<dyn BufRead + Send>, Option<u64>)> {
         Ok(file) => file,
         Err(error) => bad_input!("{}: {error}", path.display()),
     };
-    // The length of a compressed file says little about its contents'.
+    // The length of a compressed file says little about the length of its contents.
     let plain = path.metadata().ok().filter(|m| m.is_file() && !files::is_compressed(path));
     let bytes = plain.map(|m| m.len());
     Ok((Box::new(BufReader::with_capacity(1 << 16, file)), bytes))
 }
 
-/// A bar on a terminal, nothing elsewhere, and nothing where the verdicts themselves go to the terminal.
+/// A progress bar on a terminal; hidden elsewhere, and if the verdicts go to the terminal.
 fn progress(bytes: Option<u64>) -> ProgressBar {
     if !io::stderr().is_terminal() || io::stdout().is_terminal() {
         return ProgressBar::hidden();
@@ -236,7 +236,7 @@ fn read_line(input: &mut dyn BufRead) -> io::Result<Option<(Line, u64)>> {
     if read <= LONGEST_LINE {
         return Ok(Some((Line::Text(text), bytes)));
     }
-    // The rest of the line is passed over piece by piece.
+    // Skip the rest of the line piece by piece.
     drop(text);
     loop {
         let buffer = input.fill_buf()?;
@@ -333,14 +333,14 @@ enum Gold<'a> {
 }
 
 impl Gold<'_> {
-    /// The answer as data sets of mathematics have it: see [`kind::math::gold`].
+    /// The answer as in data sets of mathematics: see [`kind::math::gold`].
     fn text(&self) -> Result<Cow<'_, str>, BadLine> {
         match self {
             Self::Text(text) => Ok(kind::math::gold(text)),
             // JSON's numbers are read in double precision: of larger integers digits are lost.
             Self::Number(number) => match number.as_f64().filter(|_| number.is_f64()) {
                 Some(value) if value.abs() >= 1e15 || (value != 0.0 && value.abs() < 1e-5) => Err(format!(
-                    "gold: found the number {number}, wanted a text, because so large or small a number may have lost digits"
+                    "gold: found the number {number}, wanted a text, because a number this large or small may have lost digits"
                 )),
                 _ => Ok(Cow::Owned(number.to_string())),
             },
@@ -406,7 +406,7 @@ struct Verifier {
 
 impl Verifier {
     fn new(args: &Args) -> anyhow::Result<Self> {
-        // A response is the answer itself unless the gate is asked for.
+        // A response is the answer itself, unless the format gate is on.
         let settings = grade::Settings { format_gate: false, ..grade::Settings::default() };
         let settings = args.grading.over(settings)?;
         let command = match (args.kind, &settings.command) {
@@ -420,7 +420,7 @@ impl Verifier {
         Ok(Self { kind: args.kind, settings, command })
     }
 
-    /// Has a program of the user's own answer for the first problem that can be read.
+    /// Runs the user's program on the first problem that can be read.
     fn check_start(&self, batch: &Batch) -> anyhow::Result<()> {
         let Some(command) = &self.command else { return Ok(()) };
         let first = batch.lines.iter().find_map(|line| match line {
@@ -459,7 +459,7 @@ impl Verifier {
         answers
     }
 
-    /// One line; a panic of the verifier is its answer.
+    /// Grades one line; a panic of the verifier becomes its verdict.
     fn line(&self, text: &[u8]) -> Result<Answer, BadLine> {
         guarded(|| self.read_and_check(text)).unwrap_or_else(|| Ok(unscorable("panic").into()))
     }
@@ -511,7 +511,7 @@ impl Verifier {
         })
     }
 
-    /// The line's own options over the mode's.
+    /// The mode's options, overridden by the line's own.
     fn math_options(&self, line: &MathLine<'_>) -> Result<math::Options, BadLine> {
         let mut options = math_options(&self.settings);
         if let Some(types) = &line.match_types {

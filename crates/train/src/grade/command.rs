@@ -96,7 +96,7 @@ fn words(line: &str) -> anyhow::Result<Vec<String>> {
         }
     }
     if quote.is_some() {
-        bad_input!("command: found an open quote in {line:?}");
+        bad_input!("command: found an unclosed quote in {line:?}");
     }
     words.extend(word);
     if words.is_empty() {
@@ -184,7 +184,7 @@ impl CommandVerifier {
             }
         }
         bad_input!(
-            "command {}: {last} when it was asked about the first problem. It must read lines such as {} and answer each with a line {{\"score\": 0.5}}; what it wrote to stderr stands above",
+            "command {}: {last} when it was asked about the first problem. It must read lines such as {} and answer each with a line {{\"score\": 0.5}}; its stderr is above",
             self.shown(),
             r#"{"id": 1, "problem": {...}, "completion": "..."}"#
         )

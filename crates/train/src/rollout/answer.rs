@@ -28,7 +28,7 @@ pub(super) struct Answer {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Unusable {
     /// A retry may succeed.
-    Passing(String),
+    Transient(String),
     /// The server's answer format can't be used.
     Form(String),
 }
@@ -54,15 +54,15 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn read(&self, prompt: &[u32], answer: &Value) -> Result<Answer, Unusable> {
-        let passing = |what: &str| Err(Unusable::Passing(what.to_owned()));
+        let transient = |what: &str| Err(Unusable::Transient(what.to_owned()));
         let Some(choice) = answer["choices"].as_array().and_then(|c| c.first()) else {
-            return passing("an answer without choices");
+            return transient("an answer without choices");
         };
         if let Some(read) = ids(&choice["prompt_token_ids"])
             && read != prompt
         {
             return Err(Unusable::Form(format!(
-                "the server read a prompt of {} tokens that is not the one sent, of {} tokens",
+                "the server read another prompt (of {} tokens) than the one sent (of {} tokens)",
                 read.len(),
                 prompt.len()
             )));
@@ -70,13 +70,13 @@ impl<'a> Reader<'a> {
         let mut finish = match choice["finish_reason"].as_str() {
             Some("stop") => Finish::Stop,
             Some("length") => Finish::Length,
-            other => return passing(&format!("finish_reason {}", other.unwrap_or("missing"))),
+            other => return transient(&format!("finish_reason {}", other.unwrap_or("missing"))),
         };
         let (mut tokens, mut logp) = self.tokens(choice)?;
         self.check_count(&tokens, finish, choice, &answer["usage"]["completion_tokens"])?;
         if let Some(token) = tokens.iter().find(|&&t| t as usize >= self.task.vocab_size()) {
             return Err(Unusable::Form(format!(
-                "token {token}, wanted one below the vocabulary's {}: the server serves another model's tokens",
+                "token {token}, wanted one below the vocabulary's {}: the server's model has another vocabulary",
                 self.task.vocab_size()
             )));
         }
@@ -99,7 +99,7 @@ impl<'a> Reader<'a> {
         }
         logp.truncate(tokens.len());
         if tokens.is_empty() {
-            return passing("an answer without tokens");
+            return transient("an answer without tokens");
         }
         Ok(Answer { tokens, logp, finish })
     }
@@ -124,7 +124,7 @@ impl<'a> Reader<'a> {
             return Ok(());
         }
         Err(Unusable::Form(format!(
-            "{listed} token ids where usage counts {counted}: some of the tokens that were drawn are missing, and training on the others would be wrong (llama.cpp leaves out bytes that are no whole character); wanted a server that lists every token, vLLM or SGLang"
+            "{listed} token ids where usage counts {counted}: some sampled tokens are missing, and training on the rest would be wrong (llama.cpp leaves out bytes that aren't a whole character); wanted a server that lists every token, vLLM or SGLang"
         )))
     }
 
@@ -188,7 +188,7 @@ impl<'a> Reader<'a> {
             return Ok(tokens);
         }
         Err(Unusable::Form(format!(
-            "tokens as pieces of text that can't be told from others ({}), wanted token ids: vLLM 0.10.2 or newer, SGLang or llama.cpp as rollout.server.api",
+            "tokens as ambiguous pieces of text ({}), wanted token ids: vLLM 0.10.2 or newer, SGLang or llama.cpp as rollout.server.api",
             pieces
                 .iter()
                 .find(|p| known.get(**p).copied().flatten().is_none())
@@ -373,7 +373,10 @@ mod tests {
                 json!({"token_ids": [999_999], "logprobs": {"token_logprobs": [-1.0]}, "finish_reason": "stop"}),
                 "token 999999",
             ),
-            (json!({"prompt_token_ids": [1, 5], "finish_reason": "stop"}), "not the one sent"),
+            (
+                json!({"prompt_token_ids": [1, 5], "finish_reason": "stop"}),
+                "another prompt (of 2 tokens) than the one sent",
+            ),
         ] {
             match reader.read(&[5], &choice(given)) {
                 Err(Unusable::Form(what)) => assert!(what.contains(says), "{what}, wanted {says}"),
@@ -381,7 +384,7 @@ mod tests {
             }
         }
         for given in [json!({"choices": []}), choice(json!({"finish_reason": "abort"}))] {
-            assert!(matches!(reader.read(&[5], &given), Err(Unusable::Passing(_))), "{given}");
+            assert!(matches!(reader.read(&[5], &given), Err(Unusable::Transient(_))), "{given}");
         }
     }
 }

@@ -9,8 +9,8 @@ use super::Rollouts;
 use super::answer::{Answer, Reader, Unusable};
 use crate::bad_input;
 use crate::config::{ServerApi, ServerConfig};
-use crate::io::files::{JsonLines, read_lines};
 use crate::io::interrupt;
+use crate::io::lines::{self, JsonLines};
 use crate::io::process_group::ProcessGroup;
 use crate::io::server::sampling::RequestSampling;
 use crate::io::server::{Failure, Server};
@@ -95,7 +95,7 @@ impl ServerRollouts {
         let names: Vec<String> = bodies.iter().map(fingerprint).collect();
         let path = self.folder.join(format!("step-{step:06}.jsonl"));
         let mut answers: HashMap<String, Answer> =
-            read_lines::<StoredAnswer>(&path)?.into_iter().map(|k| (k.request.clone(), k.into())).collect();
+            lines::read::<StoredAnswer>(&path)?.into_iter().map(|k| (k.request.clone(), k.into())).collect();
         let reader = Reader::new(task, self.config.api, &sampling.stop_tokens, sampling.max_new_tokens);
         let mut trouble = String::new();
         for round in 0..=TRIES {
@@ -146,7 +146,7 @@ impl ServerRollouts {
                         bad_input!("rollout.server: the server refuses: {failure}")
                     }
                     Err(failure) => bail!(
-                        "rollout.server: {failure}. The state is saved; go on with --resume when the server answers again"
+                        "rollout.server: {failure}. The state is saved; continue with --resume when the server answers again"
                     ),
                 };
                 self.notice_model(&model, &answer);
@@ -156,7 +156,7 @@ impl ServerRollouts {
                         answers.insert(names[i].clone(), answer);
                         Ok(())
                     }
-                    Err(Unusable::Passing(what)) => {
+                    Err(Unusable::Transient(what)) => {
                         trouble = server.shown(&what);
                         Ok(())
                     }
@@ -197,7 +197,7 @@ impl ServerRollouts {
     ///
     /// # Errors
     /// If it can't be run or its exit code isn't 0.
-    pub fn tell(&self, checkpoint: &Path) -> anyhow::Result<()> {
+    pub fn notify(&self, checkpoint: &Path) -> anyhow::Result<()> {
         let Some(command) = &self.config.on_checkpoint else { return Ok(()) };
         let folder = std::path::absolute(checkpoint).unwrap_or_else(|_| checkpoint.to_owned());
         let command = command.replace("{checkpoint}", &quoted(&folder.to_string_lossy()));
@@ -214,7 +214,7 @@ impl ServerRollouts {
             let said = String::from_utf8_lossy(&said);
             let said: Vec<&str> = said.trim().lines().rev().take(5).collect();
             bail!(
-                "rollout.server.on_checkpoint: `{command}` ended with {}, wanted 0: {}. The state is saved; go on with --resume",
+                "rollout.server.on_checkpoint: `{command}` ended with {}, wanted 0: {}. The state is saved; continue with --resume",
                 status,
                 said.into_iter().rev().collect::<Vec<_>>().join(" | ")
             );
@@ -243,7 +243,7 @@ impl ServerRollouts {
             && self.other_models.insert(other.to_owned())
         {
             tracing::warn!(
-                "rollout.server: asked for model {asked}, answered as {}: see that it is the policy that is trained",
+                "rollout.server: asked for model {asked}, answered as {}: make sure that it serves the policy being trained",
                 self.server.shown(other)
             );
         }

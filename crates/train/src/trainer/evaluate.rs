@@ -3,7 +3,7 @@
 use super::Trainer;
 use crate::evaluation::in_training::Policy;
 use crate::evaluation::record::Evaluation;
-use crate::io::files::read_lines;
+use crate::io::lines;
 use crate::run::checkpoint::{self, Best, TrainerState};
 use std::path::Path;
 
@@ -14,7 +14,7 @@ impl Trainer<'_> {
         if due.is_empty() {
             return Ok(Some(()));
         }
-        let there: Vec<Evaluation> = read_lines(&self.run.file("eval.jsonl"))?;
+        let there: Vec<Evaluation> = lines::read(&self.run.file("eval.jsonl"))?;
         for i in due {
             let set = self.series[i].set;
             if there.iter().any(|e| e.step == self.state.step && e.set == set) {

@@ -21,10 +21,10 @@ impl Trainer<'_> {
             write_scalars(tensorboard, &line)?;
         }
         let lost = not_finite(&line);
-        if !lost.is_empty() && !self.said_not_finite {
-            self.said_not_finite = true;
+        if !lost.is_empty() && !self.warned_not_finite {
+            self.warned_not_finite = true;
             let text = format!(
-                "warning: step {}: {} is not finite and logged as null; said once",
+                "warning: step {}: {} is not finite and logged as null; this warning is given once",
                 m.step,
                 lost.join(", ")
             );
@@ -76,14 +76,14 @@ impl Trainer<'_> {
         };
         if self.collapsed == 5 {
             self.events.say(&format!(
-                    "warning: for five steps every group's completions have been all the same (reward {:.3}): the policy has collapsed and can't learn. Lower update.lr (now {})",
+                    "warning: for five steps, all completions of every group have been identical (reward {:.3}): the policy has collapsed and can't learn. Lower update.lr (now {})",
                     m.reward_mean, self.config.update.lr
                 ),
             );
         }
         if m.skipped_updates > 0 {
             self.events.say(&format!(
-                "warning: step {}: {} updates skipped, their loss or gradient isn't finite",
+                "warning: step {}: {} updates skipped because their loss or gradient isn't finite",
                 m.step, m.skipped_updates
             ));
         }

@@ -46,7 +46,7 @@ impl Stall {
     pub(super) fn check(&self, most: u64, m: &Metrics) -> anyhow::Result<()> {
         if self.nothing_graded >= most {
             anyhow::bail!(
-                "no completion could be graded for {} steps (grade.max_unscorable = {most}): {}. The reasons of every step stand in metrics.jsonl; mend the grader and go on with --resume",
+                "no completion could be graded for {} steps (grade.max_unscorable = {most}): {}. The reasons of every step are in metrics.jsonl; fix the grader and continue with --resume",
                 self.nothing_graded,
                 reasons(m)
             );
@@ -64,7 +64,7 @@ impl Stall {
         }
         Ok((self.steps > 0 && self.nothing_correct == self.steps).then(|| {
             format!(
-                "warning: no completion was correct in any of the {} steps: the policy has learned nothing. Look at rollouts.jsonl, and at `fgrpo data show` for how the reference answers are read",
+                "warning: no completion was correct in any of the {} steps: the policy has learned nothing. See rollouts.jsonl, and `fgrpo data show` for how the reference answers are read",
                 self.steps
             )
         }))
@@ -85,7 +85,7 @@ fn causes(m: &Metrics) -> String {
     if 2 * count("unparsed") > all {
         causes.push("no answer was found in most completions: the prompt must ask for the form that the verifier reads (task.preset, task.system, task.verifier)".to_owned());
     }
-    causes.push("reference answers that are not read as meant, or a verifier of another kind than the data (`fgrpo data show CONFIG` shows both)".to_owned());
+    causes.push("reference answers that are read wrongly, or a verifier that doesn't fit the data (`fgrpo data show CONFIG` shows both)".to_owned());
     causes.push(
         "problems too hard for this model: easier ones, a larger group, or demonstrations first ([sft])"
             .to_owned(),

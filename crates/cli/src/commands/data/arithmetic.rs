@@ -1,4 +1,4 @@
-//! `fgrpo data arithmetic`: the problems of the arithmetic task as a file, as people have theirs.
+//! `fgrpo data arithmetic`: the problems of the arithmetic task as a data file.
 
 use fgrpo_train::bad_input;
 use fgrpo_train::config::{ArithmeticConfig, Config, TaskConfig};
@@ -14,28 +14,28 @@ use std::path::PathBuf;
     fgrpo data arithmetic configs/arithmetic-quick.toml --out train.jsonl --limit 5000\n\n\
     Columns: problem, answer, solution. The held-out problems are never among the training ones.")]
 pub struct Arithmetic {
-    /// A training configuration whose task is arithmetic: its problems are written.
+    /// A training configuration with an arithmetic task.
     pub config: PathBuf,
     /// Change a key of the configuration; repeatable.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub set: Vec<String>,
-    /// Which problems.
+    /// Split to write.
     #[arg(long, value_enum, default_value_t = SplitName::Train)]
     pub split: SplitName,
-    /// Only the first problems.
+    /// Write only this number of problems, from the first.
     #[arg(long, value_name = "PROBLEMS")]
     pub limit: Option<usize>,
-    /// Where to write JSON lines.
+    /// Output file of JSON lines.
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
 }
 
-/// Which problems.
+/// A split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum SplitName {
-    /// Those trained on.
+    /// The training problems.
     Train,
-    /// Those kept apart.
+    /// The held-out problems.
     HeldOut,
 }
 

@@ -24,7 +24,7 @@ const SCHEMA: &str = "message row {
     }
 }";
 
-/// Where each text column of [`SCHEMA`] stands in a row; the prompt's are of its one message. The index comes seventh.
+/// The place of each text column of [`SCHEMA`] in a row; the prompt has one message. The index is the seventh column.
 const TEXTS: [&str; 8] = [
     "/data_source",
     "/prompt/0/role",

@@ -26,7 +26,7 @@ use std::path::PathBuf;
     fgrpo data show gsm8k/main/train --model models/Qwen3-1.7B --preset qwen3\n  \
     fgrpo data show problems.jsonl --columns answer=final            no model: messages without their template\n\n\
     Prompts are rendered by the chat template, special tokens included, as training and evaluation send them;\n    \
-    control characters are shown as escapes, with --json they are exact.")]
+    control characters are shown as escapes; --json prints them exactly.")]
 pub struct Show {
     /// A training configuration (.toml), or a data set: a file, a folder or a split of it.
     #[arg(value_name = "CONFIG|FILE")]
@@ -34,10 +34,10 @@ pub struct Show {
     /// Change a key of the configuration; repeatable.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub set: Vec<String>,
-    /// Which problems of a configuration [default: train, or held-out where nothing is trained on].
+    /// Split of a configuration [default: train, or held-out if there is no training problem].
     #[arg(long, value_enum)]
     pub split: Option<super::arithmetic::SplitName>,
-    /// How many problems, from the first.
+    /// Number of problems, from the first.
     #[arg(long, value_name = "PROBLEMS", default_value_t = 3)]
     pub limit: u64,
     /// Print one JSON line for each problem.
@@ -46,19 +46,19 @@ pub struct Show {
     /// Folder of the tokenizer and the chat template.
     #[arg(long, value_name = "DIR", help_heading = "For a data set")]
     pub model: Option<PathBuf>,
-    /// What the problems are.
+    /// Kind of the problems.
     #[arg(long, value_parser = named::<TaskKind>(), default_value = "math", help_heading = "For a data set")]
     pub task: TaskKind,
-    /// Columns that have unusual names, e.g. prompt=question,answer=final.
+    /// Columns by name, if they aren't found by themselves, e.g. prompt=question,answer=final.
     #[arg(long, value_name = "WHAT=COLUMN,...", help_heading = "For a data set")]
     pub columns: Option<Columns>,
     /// The paper's prompts for a model family.
     #[arg(long, value_parser = named::<Family>(), help_heading = "For a data set")]
     pub preset: Option<Family>,
-    /// A system prompt in place of the preset's; empty for none.
+    /// System prompt, instead of the preset's; empty for none.
     #[arg(long, help_heading = "For a data set")]
     pub system: Option<String>,
-    /// Thinking of the chat template, in place of the preset's.
+    /// Thinking mode of the chat template, instead of the preset's.
     #[arg(long, value_enum, help_heading = "For a data set")]
     pub thinking: Option<Switch>,
 }
@@ -66,15 +66,15 @@ pub struct Show {
 /// One problem, as it is printed.
 #[derive(Debug)]
 struct Shown {
-    /// The source of problems that it belongs to, where there are several.
+    /// The part of a mix that it belongs to.
     part: Option<String>,
-    /// The prompt; messages without their template where no tokenizer is known.
+    /// The rendered prompt; without a tokenizer, the messages.
     prompt: String,
-    /// Tokens of the prompt, where a tokenizer is known.
+    /// Length of the prompt in tokens, if there is a tokenizer.
     tokens: Option<usize>,
-    /// What decides whether an answer is right.
+    /// The reference answer, or what else decides whether an answer is correct.
     gold: Option<String>,
-    /// How that is read.
+    /// How the verifier reads it.
     read_as: Option<String>,
 }
 
@@ -134,7 +134,7 @@ fn of_data(args: &Show) -> anyhow::Result<(u64, Vec<Shown>)> {
     text.preset = args.preset;
     text.system.clone_from(&args.system);
     text.enable_thinking = args.thinking.map(Switch::on);
-    // Nothing is graded, so a program that would grade isn't asked for.
+    // Nothing is graded, so no grading program is needed.
     let language = Language::open(model, &[]).or_bad_input()?;
     let prompting = text.prompting().of(args.task);
     report.tell();
@@ -155,7 +155,7 @@ fn of_task(task: &dyn Task, split: Split, limit: u64) -> (u64, Vec<Shown>) {
             Some(problem) => reading(problem),
             None => (task.target(split, id), None),
         };
-        // The configured verifier itself has the last word.
+        // Grade the reference answer with the configured verifier.
         let boxed = gold.as_ref().and_then(|g| task.tokens(&format!("\\boxed{{{g}}}")));
         if let (Some(Truth::Math(_) | Truth::Choice(_)), Some(tokens)) =
             (task.source(split, id).map(|p| &p.truth), boxed)
@@ -167,7 +167,7 @@ fn of_task(task: &dyn Task, split: Split, limit: u64) -> (u64, Vec<Shown>) {
                 Verdict::Unparsed => "UNPARSED",
                 Verdict::Unscorable => "UNSCORABLE",
             };
-            let said = format!("itself in a box is graded {verdict} ({})", graded.reason);
+            let said = format!("graded {verdict} when put in a box ({})", graded.reason);
             read_as = Some(read_as.map_or_else(|| said.clone(), |r| format!("{r}; {said}")));
         }
         Shown {
@@ -181,7 +181,7 @@ fn of_task(task: &dyn Task, split: Split, limit: u64) -> (u64, Vec<Shown>) {
     (all, shown.collect())
 }
 
-/// What decides whether an answer to a problem is right, and how it is read.
+/// What decides whether an answer to a problem is correct, and how it is read.
 fn reading(problem: &Problem) -> (Option<String>, Option<String>) {
     let gold = problem.truth.gold();
     match &problem.truth {
@@ -208,7 +208,7 @@ fn reading(problem: &Problem) -> (Option<String>, Option<String>) {
         Truth::Command { row } => {
             let columns: Vec<&str> =
                 row.as_object().map(|row| row.keys().map(String::as_str).collect()).unwrap_or_default();
-            (gold, Some(format!("your program grades, which receives the columns {}", columns.join(", "))))
+            (gold, Some(format!("graded by your program, which receives the columns {}", columns.join(", "))))
         }
     }
 }

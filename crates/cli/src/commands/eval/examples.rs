@@ -1,4 +1,4 @@
-//! Responses worth reading: that is where a verifier's errors and a model's luck are found.
+//! Responses worth reading, because they show errors of the verifier and lucky guesses of the model.
 
 use crate::report::sampled::Example;
 use fgrpo_train::evaluation::folder::Folder;
@@ -12,8 +12,8 @@ use std::collections::HashMap;
 /// Responses of each kind.
 const EACH: usize = 4;
 
-/// A few responses of `benchmark`: wrong ones to the problems it usually solves, correct ones to those it hardly
-/// ever solves, and ones without a readable answer. `problems` are those of the data set at hand, for their text.
+/// A few responses of `benchmark`: wrong ones to problems that the model usually solves, correct ones to problems
+/// that it rarely solves, and ones without a readable answer. `problems` are those of the data set, for their text.
 ///
 /// # Errors
 /// Files that can't be read.
@@ -74,7 +74,7 @@ pub(super) fn of(
     Ok(examples)
 }
 
-/// Titles of the kinds, with what they are good for.
-const SLIP: &str = "Wrong, where the model is usually right: slips, and the verifier's errors";
-const RARE: &str = "Correct, where the model hardly ever is: rare solutions, and lucky guesses";
+/// Titles of the kinds, with what each shows.
+const SLIP: &str = "Wrong where the model is usually right: slips, and errors of the verifier";
+const RARE: &str = "Correct where the model rarely is: rare solutions, and lucky guesses";
 const UNREAD: &str = "No answer could be read, or none could be scored";

@@ -1,4 +1,4 @@
-//! From flags, with or without a training configuration, to what an evaluation asks for.
+//! From flags, with or without a training configuration, to the plan of an evaluation.
 
 use super::settings::{Args, RewardFlag, Source};
 use anyhow::Context;
@@ -13,8 +13,8 @@ use fgrpo_train::problem::held_out::{Overrides, open};
 use fgrpo_train::problem::kind::TaskKind;
 use std::path::{Path, PathBuf};
 
-/// The plan of the flags, or of a training configuration with the flags in its place where they are given. A
-/// checkpoint as the `source` has a tokenizer where the configuration's own is not on this machine.
+/// The plan of the flags, or of a training configuration, overridden by the flags. If the configuration's tokenizer
+/// isn't on this machine, that of a checkpoint as the `source` is used.
 ///
 /// # Errors
 /// Bad input in flags and data.
@@ -46,13 +46,13 @@ pub fn plan(args: &Args, training: Option<&Config>, source: &Source) -> anyhow::
         bad_input!("-k: found {k}, wanted 1 to the {n} samples of -n");
     }
     let ks = match eval {
-        // Those of the configuration wait where fewer samples are asked for.
+        // With fewer samples than configured, the larger k of the configuration are left out.
         Some(e) if args.ks.is_empty() => e.k.iter().map(|&k| k as u64).filter(|&k| k <= n).collect(),
         _ => args.ks.clone(),
     };
     let task = task_of(args, training.map(|c| &c.task))?;
-    // A file that is named is evaluated whole; of a configuration's own problems those that training drops for
-    // their length are dropped here too.
+    // A file is evaluated in full. Of a configuration's own problems, those that training drops for their length are
+    // dropped here too.
     let own = training.is_some() && args.data.is_none();
     let language = match training {
         Some(config) if own => language(config, &task, checkpoint)?,
@@ -61,7 +61,7 @@ pub fn plan(args: &Args, training: Option<&Config>, source: &Source) -> anyhow::
     let whole = training.is_none();
     let overrides = Overrides {
         prompting: &|base| {
-            // Without a family: the boxed prompt where the paper has it, no system prompt elsewhere.
+            // Without a family: the boxed prompt for the kinds where the paper uses it, otherwise no system prompt.
             let base = match whole {
                 true => Prompting { preset: Some(Family::Llama32), ..base },
                 false => base,
@@ -95,13 +95,13 @@ pub fn plan(args: &Args, training: Option<&Config>, source: &Source) -> anyhow::
     let temperature = args.temperature.or(eval.map(|e| f64::from(e.temperature))).unwrap_or(1.0);
     let (top_p, top_k, min_p) = (args.top_p, args.top_k, args.min_p);
     let sampling = RequestSampling { temperature, top_p, top_k, min_p, max_tokens };
-    // A run's evaluations have its seed; a server is sent one only where it is asked for.
+    // A run's evaluations have its seed; a server gets one only with --seed.
     let seed = args.seed.or(training.filter(|_| checkpoint.is_some()).map(|c| c.seed));
     let rounding = checkpoint.and_then(|_| args.compute.settings(training).rounding());
     Ok(Plan { parts, n, ks, sampling, stop, seed, rounding })
 }
 
-/// The tokenizer that tells which problems training drops, and how long a completion may be.
+/// The tokenizer that decides which problems training drops, and the maximum length of a completion.
 fn language(
     config: &Config,
     task: &TaskConfig,
@@ -110,10 +110,10 @@ fn language(
     let own = config.model.path.clone().filter(|p| p.is_dir());
     let model = own.or(checkpoint.map(PathBuf::from)).or(config.model.path.clone());
     problem::language(task, model.as_ref())
-        .context("the tokenizer tells which problems training drops for their length")
+        .context("the tokenizer decides which problems training drops for their length")
 }
 
-/// The task: the configuration's with what the flags put in its place, or the flags' own.
+/// The task: the configuration's, overridden by the flags, or the flags' own.
 fn task_of(args: &Args, training: Option<&TaskConfig>) -> anyhow::Result<TaskConfig> {
     let kind_of = |task: &TaskConfig| match task {
         TaskConfig::Maze(_) => Some(TaskKind::Maze),
@@ -152,14 +152,14 @@ fn task_of(args: &Args, training: Option<&TaskConfig>) -> anyhow::Result<TaskCon
             ),
         };
     };
-    // Another file, asked and graded as the configuration says.
+    // Another file, with the configuration's prompt and verifier.
     let text = training.and_then(TaskConfig::text).map(|(_, text)| text.clone());
     let stop = match training {
         Some(TaskConfig::Mix(mix)) => mix.stop.clone(),
         _ => text.as_ref().map_or_else(Vec::new, |t| t.stop.clone()),
     };
     let base = text.unwrap_or_else(|| TextConfig { max_prompt_tokens: usize::MAX, ..TextConfig::of(data) });
-    // Columns name those of the configuration's own files.
+    // The configuration's columns are those of its own files.
     let columns = args.columns.clone().unwrap_or_default();
     let text = TextConfig { data: data.clone(), held_out: None, held_out_share: 0.0, stop, columns, ..base };
     Ok(match kind {

@@ -1,4 +1,4 @@
-//! What an evaluation folder says: tables on stdout, `summary.json`, `report.html`.
+//! The results of an evaluation folder: tables on stdout, `summary.json`, `report.html`.
 
 use super::examples;
 use super::settings::Args;
@@ -13,8 +13,8 @@ use fgrpo_train::evaluation::plan::Plan;
 use fgrpo_train::evaluation::samples::{self, Benchmark, Problem, SCORED};
 use serde_json::Value;
 
-/// Prints the tables of the plan's data sets and writes the summary of all the folder's. Of several parts the average
-/// stands last: over their problems, or over the parts where the configuration says so.
+/// Prints the tables of the plan's data sets and writes the summary of the whole folder. With several parts, the average
+/// comes last: over their problems, or over the parts if the configuration says so.
 ///
 /// # Errors
 /// Samples that can't be read, files that can't be written.
@@ -29,7 +29,7 @@ pub fn report(
     let mut reports: Vec<(&Benchmark, Report, Vec<u64>)> = Vec::new();
     for (i, b) in all.iter().enumerate() {
         let fewest = b.fewest();
-        // A -k beyond what is there yet waits for the rest of the samples.
+        // A -k beyond the stored samples is left out until the rest is there.
         let (asked, beyond): (Vec<u64>, Vec<u64>) = plan.ks.iter().partition(|&&k| k <= fewest);
         let ks = if asked.is_empty() && !beyond.is_empty() {
             Vec::new()
@@ -93,7 +93,7 @@ pub fn report(
     Ok(())
 }
 
-/// All parts of a mix as one, at the k that all of them have.
+/// All parts of a mix together, at the values of k that all of them have.
 fn together(
     parts: &[&(&Benchmark, Report, Vec<u64>)],
     plan: &Plan,
@@ -124,7 +124,7 @@ fn together(
     Some((measured, ks))
 }
 
-/// pass@k with intervals, maj@k beside it, subjects below.
+/// pass@k with intervals, then maj@k, then the subjects.
 fn table(benchmark: &Benchmark, report: &Report, ks: &[u64], format: Format) -> Table {
     let mut table = header(ks);
     let rows = std::iter::once((&report.all, "pass".to_owned()))
@@ -163,9 +163,9 @@ fn page(
     let identity = folder.identity()?.unwrap_or_default();
     let mut facts = Vec::new();
     leaves("", &identity, &mut facts);
-    // Of interest to the program alone.
+    // Only for the program.
     facts.retain(|(name, _)| name != "format");
-    // A checkpoint's identity is a fingerprint; people know it by its folder.
+    // A checkpoint's identity is a fingerprint; show its folder instead.
     let model = args.model.clone().unwrap_or_else(|| {
         let known = identity["model"].as_str().filter(|_| identity["source"] != "checkpoint");
         let folder = folder.file("").file_name().map(|n| n.to_string_lossy().into_owned());
@@ -182,7 +182,7 @@ fn page(
                 let rate = p.correct as f64 / (p.samples as f64).max(1.0);
                 by_problem.push([p.id.clone(), p.samples.to_string(), p.correct.to_string(), percent(rate)]);
             }
-            // The curve has every power of two, whatever the table was asked for.
+            // The curve has every power of two, whatever -k is.
             let mut every = pass_at_k::powers_of_two(b.fewest());
             every.extend(ks);
             every.sort_unstable();
@@ -229,7 +229,7 @@ fn leaves(name: &str, value: &Value, out: &mut Vec<(String, String)>) {
     }
 }
 
-/// What came out, in one sentence.
+/// The result in one sentence.
 fn lead(b: &Benchmark, report: &Report, ks: &[u64]) -> String {
     let of = |at: usize| {
         let (value, (low, high)) = (report.all.values[at], report.all.intervals[at]);
@@ -243,7 +243,7 @@ fn lead(b: &Benchmark, report: &Report, ks: &[u64]) -> String {
     )
 }
 
-/// What belongs beside pass@k, in words.
+/// Notes about the result: truncation, tokens, unscorable samples.
 fn notes(b: &Benchmark) -> Vec<String> {
     let mut notes = Vec::new();
     if let Some(share) = b.truncated_share() {
@@ -262,7 +262,7 @@ fn notes(b: &Benchmark) -> Vec<String> {
 /// Fails when more than `most` of a data set's samples are unscorable.
 ///
 /// # Errors
-/// A failure that names the commonest reason.
+/// A failure that names the most common reason.
 pub fn check_unscorable(folder: &Folder, benchmark: &str, most: f64) -> anyhow::Result<()> {
     let all = samples::read(&folder.file(SCORED))?;
     let Some(b) = all.iter().find(|b| b.name == benchmark) else { return Ok(()) };

@@ -20,8 +20,9 @@ use std::path::PathBuf;
 
 /// Sample a model on a data set, score the samples and report pass@k.
 ///
-/// The folder --out keeps every sample. Stopped anywhere, the same command goes on; a larger -n adds samples; a changed
-/// verifier scores anew without sampling. It belongs to one model, prompt preset and sampling setting.
+/// The folder --out keeps every sample. If the command is stopped, the same command continues. A larger -n adds samples.
+/// After a change of the verifier, samples are scored again without sampling. A folder belongs to one model, prompt
+/// preset and sampling setting.
 #[derive(Debug, Clone, clap::Args)]
 #[command(
     args_override_self = true,
@@ -34,19 +35,19 @@ use std::path::PathBuf;
     Then: fgrpo compare eval-base eval-b -k 1,256"
 )]
 pub struct Args {
-    /// A training configuration: its held-out problems, asked and graded as in training; flags override it. Or a TOML file with any of these flags by their long names, e.g. max-tokens = 4096.
+    /// A training configuration: its held-out problems, with the prompts and the verifier of training; flags override it. Or a TOML file with any of these flags by their long names, e.g. max-tokens = 4096.
     #[arg(value_name = "CONFIG")]
     pub config: Option<PathBuf>,
     /// Change a key of the training configuration; repeatable.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub set: Vec<String>,
-    /// Evaluate as the configuration's table `eval.full` says, in place of `eval`.
+    /// Use the configuration's table `eval.full` instead of `eval`.
     #[arg(long)]
     pub full: bool,
-    /// A checkpoint folder; with --server, the served model's name; with --samples, the samples' model.
+    /// A checkpoint folder; with --server, the served model's name; with --samples, the name of the model that made them.
     #[arg(long, value_name = "DIR|NAME")]
     pub model: Option<String>,
-    /// A LoRA adapter of the checkpoint, in PEFT's layout.
+    /// A LoRA adapter for the checkpoint, in PEFT's format.
     #[arg(long, value_name = "DIR", requires = "model", conflicts_with_all = ["server", "samples"])]
     pub adapter: Option<PathBuf>,
     /// An OpenAI-compatible server, e.g. http://localhost:8000.
@@ -58,7 +59,7 @@ pub struct Args {
     /// The data set: JSON lines, JSON, CSV or Parquet; mazes may come as {"size", "seed", "index"} lines.
     #[arg(long, value_name = "FILE")]
     pub data: Option<PathBuf>,
-    /// What the problems are, and so who grades.
+    /// Kind of the problems, which selects the verifier.
     #[arg(long, value_parser = named::<TaskKind>())]
     pub task: Option<TaskKind>,
     /// Samples per problem.
@@ -70,43 +71,43 @@ pub struct Args {
     /// Name of the benchmark in tables [default: the data file's stem].
     #[arg(long)]
     pub name: Option<String>,
-    /// Columns that have unusual names, e.g. prompt=question,answer=final.
+    /// Columns by name, if they aren't found by themselves, e.g. prompt=question,answer=final.
     #[arg(long, value_name = "WHAT=COLUMN,...")]
     pub columns: Option<Columns>,
-    /// Only the first problems.
+    /// Evaluate only this number of problems, from the first.
     #[arg(long, value_name = "PROBLEMS")]
     pub limit: Option<usize>,
 
     /// The paper's prompts for a model family [default: the boxed prompt for math and choice, none elsewhere].
     #[arg(long, value_parser = named::<Family>(), help_heading = "Prompt")]
     pub preset: Option<Family>,
-    /// A system prompt in place of the preset's; empty for none.
+    /// System prompt, instead of the preset's; empty for none.
     #[arg(long, help_heading = "Prompt")]
     pub system: Option<String>,
-    /// Thinking of the chat template, in place of the preset's.
+    /// Thinking mode of the chat template, instead of the preset's.
     #[arg(long, value_enum, help_heading = "Prompt")]
     pub thinking: Option<Switch>,
 
     /// Sampling temperature [default: 1].
     #[arg(long, help_heading = "Sampling")]
     pub temperature: Option<f64>,
-    /// Nucleus.
+    /// Top-p (nucleus) sampling; 1 is off.
     #[arg(long, default_value_t = 1.0, help_heading = "Sampling")]
     pub top_p: f64,
-    /// Most likely tokens kept; 0 keeps all.
+    /// Top-k sampling; 0 is off.
     #[arg(long, default_value_t = 0, help_heading = "Sampling")]
     pub top_k: usize,
-    /// Tokens kept relative to the most likely one; 0 keeps all.
+    /// Min-p sampling: tokens need at least this fraction of the most likely token's probability; 0 is off.
     #[arg(long, default_value_t = 0.0, help_heading = "Sampling")]
     pub min_p: f64,
-    /// Longest response in tokens; a checkpoint's own positions may end it earlier [default: 8192; 4096
+    /// Maximum response length in tokens; a checkpoint's context may end it earlier [default: 8192; 4096
     /// with --preset qwen3; 180 for mazes].
     #[arg(long, help_heading = "Sampling")]
     pub max_tokens: Option<usize>,
-    /// Texts that end a response.
+    /// A text that ends a response; repeatable.
     #[arg(long, help_heading = "Sampling")]
     pub stop: Vec<String>,
-    /// Seed. Without it checkpoints are sampled with the training configuration's, or 0; servers are sent one per sample only with it.
+    /// Seed of the sampling [default: the training configuration's, or 0]. A server gets seeds, one per sample, only with this flag.
     #[arg(long, help_heading = "Sampling")]
     pub seed: Option<u64>,
     /// Where the engine computes.
@@ -116,38 +117,38 @@ pub struct Args {
     /// The server's interface.
     #[arg(long, value_parser = named::<Api>(), default_value = "chat", help_heading = "Server")]
     pub api: Api,
-    /// What the server is, and so which sampling fields it is sent [default: those of vLLM, SGLang and llama.cpp together].
+    /// The server software, which decides the sampling fields that it is sent [default: those of vLLM, SGLang and llama.cpp together].
     #[arg(long, value_parser = named::<ServerApi>(), help_heading = "Server")]
     pub server_api: Option<ServerApi>,
-    /// Requests under way at once.
+    /// Number of concurrent requests.
     #[arg(long, default_value_t = 32, help_heading = "Server")]
     pub concurrency: usize,
-    /// Samples asked for per request, where the server allows.
+    /// Samples per request, if the server supports several.
     #[arg(long, default_value_t = 8, help_heading = "Server")]
     pub per_request: u64,
-    /// Seconds one attempt may take.
+    /// Timeout of one attempt, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 1800.0, help_heading = "Server")]
     pub timeout: f64,
-    /// Attempts after the first.
+    /// Number of retries.
     #[arg(long, default_value_t = 10, help_heading = "Server")]
     pub retries: u32,
-    /// Seconds before the first retry; doubled for each further one, at most 30.
+    /// Seconds before the first retry; doubles with each retry, up to 30.
     #[arg(long, value_name = "SECONDS", default_value_t = 0.5, help_heading = "Server")]
     pub retry_wait: f64,
-    /// Environment variable that holds the key [default: OPENAI_API_KEY where it is set].
+    /// Environment variable with the API key [default: OPENAI_API_KEY, if it is set].
     #[arg(long, value_name = "VARIABLE", help_heading = "Server")]
     pub key_env: Option<String>,
 
     /// How to grade.
     #[command(flatten)]
     pub grading: Flags,
-    /// Score anew what was scored before.
+    /// Score all samples again.
     #[arg(long, help_heading = "Scoring")]
     pub rescore: bool,
-    /// Sample nothing; score and report what is there.
+    /// Don't sample; score and report the stored samples.
     #[arg(long, help_heading = "Scoring")]
     pub score_only: bool,
-    /// End with 1 when a larger share of the samples is unscorable.
+    /// Largest share of unscorable samples; with more, the exit code is 1.
     #[arg(long, value_name = "SHARE", default_value_t = 0.01, help_heading = "Scoring")]
     pub max_unscorable: f64,
 
@@ -175,7 +176,7 @@ pub struct Args {
     pub format: Format,
 }
 
-/// What makes a maze's completion correct.
+/// When a maze completion is correct.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum RewardFlag {
     /// It equals the shortest path.
@@ -202,8 +203,8 @@ struct Standalone {
     args: Args,
 }
 
-/// The flags, with those of a TOML file of flags where the command line doesn't give them, and the training
-/// configuration where the file is one.
+/// The flags of the command line, completed by those of a TOML file of flags; or the training configuration, if the file
+/// is one.
 ///
 /// # Errors
 /// Bad input: a file that can't be read, isn't TOML, or has a key that is no flag.
@@ -229,7 +230,7 @@ pub fn with_file(args: &Args, words: &[OsString]) -> anyhow::Result<(Args, Optio
         Ok(given) => given,
         Err(e) => bad_input!("{}", e.to_string().trim()),
     };
-    // What the command line gives replaces what the file says, lists as a whole.
+    // A flag of the command line replaces that of the file; lists are replaced as a whole.
     let replaced = |flag: &str| {
         let arg = command.get_arguments().find(|a| a.get_long() == Some(flag));
         arg.is_some_and(|a| given.value_source(a.get_id().as_str()) == Some(ValueSource::CommandLine))
@@ -296,7 +297,7 @@ impl Args {
         })
     }
 
-    /// Where the samples of a source come from, as the folder says it.
+    /// The source of the samples, as recorded in the folder.
     pub fn origin(&self, source: &Source) -> Origin {
         match source {
             Source::Server(_) => Origin::Server(self.api, self.server_api),
@@ -342,9 +343,9 @@ impl Args {
         StopTexts::new("--stop", self.stop.clone()).map(drop)
     }
 
-    /// What the flags leave of a prompt's settings.
+    /// A prompt's settings, overridden by the flags.
     pub fn prompting(&self, base: Prompting) -> Prompting {
-        // Another family's prompt replaces the whole.
+        // Another family's prompt replaces all of it.
         let base = match self.preset {
             Some(family) => Prompting { preset: Some(family), ..Prompting::default() },
             None => base,
@@ -356,12 +357,12 @@ impl Args {
         }
     }
 
-    /// Whether the flags say anything about the prompt.
+    /// Whether any flag is about the prompt.
     pub fn asks_for_a_prompt(&self) -> bool {
         self.preset.is_some() || self.system.is_some() || self.thinking.is_some()
     }
 
-    /// How long a server is tried.
+    /// The retry policy of requests.
     pub fn retry(&self) -> RetryPolicy {
         RetryPolicy::of(self.timeout, self.retries, self.retry_wait)
     }

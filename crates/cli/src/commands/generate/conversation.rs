@@ -1,6 +1,6 @@
 //! `fgrpo generate -i`: a conversation, line by line.
 
-use super::Speaker;
+use super::Generator;
 use fgrpo_core::rng::Key;
 use fgrpo_train::bad_input;
 use fgrpo_train::io::input::PROMPT;
@@ -9,19 +9,19 @@ use fgrpo_train::language::chat::Message;
 use std::io::{self, IsTerminal, Read, Write};
 use std::os::fd::AsRawFd;
 
-/// Begins the conversation anew.
+/// Starts the conversation over.
 const RESET: &str = "/reset";
 
 /// Answers line after line until the input ends or Ctrl-C.
 ///
 /// # Errors
 /// A conversation longer than the model's positions, and what the engine reports.
-pub(super) fn hold(speaker: &mut Speaker<'_>, first: Option<String>) -> anyhow::Result<()> {
+pub(super) fn hold(generator: &mut Generator<'_>, first: Option<String>) -> anyhow::Result<()> {
     let terminal = io::stdin().is_terminal();
     if terminal {
-        say!("A line is a message. {RESET} begins anew, Ctrl-D ends.");
+        say!("Each line is a message. {RESET} starts over, Ctrl-D ends.");
     }
-    let key = Key::new(speaker.args.seed);
+    let key = Key::new(generator.args.seed);
     let mut messages: Vec<Message> = Vec::new();
     let mut input = Lines::default();
     let mut given = first;
@@ -48,10 +48,10 @@ pub(super) fn hold(speaker: &mut Speaker<'_>, first: Option<String>) -> anyhow::
             _ => {}
         }
         messages.push(Message::new("user", line));
-        let prompt = speaker.encode(&speaker.with_system(messages.iter().cloned()))?;
-        let (completion, seconds) = speaker.say(&prompt, key.with(turn))?;
-        speaker.conclude(&completion, seconds);
-        messages.push(Message::new("assistant", speaker.language.answer(&completion.tokens)?));
+        let prompt = generator.encode(&generator.with_system(messages.iter().cloned()))?;
+        let (completion, seconds) = generator.say(&prompt, key.with(turn))?;
+        generator.conclude(&completion, seconds);
+        messages.push(Message::new("assistant", generator.language.answer(&completion.tokens)?));
         if interrupt::asked() {
             break;
         }
@@ -62,7 +62,7 @@ pub(super) fn hold(speaker: &mut Speaker<'_>, first: Option<String>) -> anyhow::
     Ok(())
 }
 
-/// Lines of standard input, read so that Ctrl-C is noticed while nothing comes.
+/// Lines of standard input, read so that Ctrl-C works while waiting.
 #[derive(Default)]
 struct Lines {
     read: Vec<u8>,
@@ -91,7 +91,7 @@ impl Lines {
             }
             if readable(io::stdin().as_raw_fd())? {
                 let mut buffer = [0; 1 << 14];
-                // As large as this, the read goes past the buffer of standard input, which `poll` can't see.
+                // A read of this size bypasses the buffer of standard input, which `poll` can't see.
                 let n = io::stdin().lock().read(&mut buffer)?;
                 self.ended = n == 0;
                 self.read.extend_from_slice(&buffer[..n]);

@@ -6,7 +6,7 @@ use fgrpo_train::language::Language;
 use std::io::IsTerminal;
 use std::sync::Mutex;
 
-/// What a completion is printed as while it grows.
+/// The printed text of a completion while it grows.
 pub(super) struct Stream<'a> {
     language: &'a Language,
     state: Mutex<State>,
@@ -14,13 +14,13 @@ pub(super) struct Stream<'a> {
 
 #[derive(Default)]
 struct State {
-    /// Tokens before this one are printed and out of sight.
+    /// Tokens before this one are printed and no longer needed for decoding.
     from: usize,
     /// Tokens before this one are printed.
     shown: usize,
-    /// Printed so far, where texts end an answer.
+    /// The text printed so far, if texts can end an answer.
     text: String,
-    /// Nobody reads any more.
+    /// The output was closed.
     closed: bool,
 }
 
@@ -29,19 +29,19 @@ impl<'a> Stream<'a> {
         Self { language, state: Mutex::default() }
     }
 
-    /// Prints what the tokens so far say and isn't printed yet. Returns whether anybody reads it.
+    /// Prints the new part of the text. Returns `false` if the output was closed.
     pub(super) fn show(&self, tokens: &[u32]) -> bool {
         let mut state = self.state.lock().unwrap_or_else(|e| e.into_inner());
         let new = match self.language.stop_texts().is_empty() {
             true => state.grown(self.language, tokens),
-            // What may be the beginning of a text that ends the answer waits for the rest.
+            // A possible beginning of a text that ends the answer waits for the rest.
             false => state.whole(self.language, tokens, true),
         };
         state.print(&new);
         !state.closed
     }
 
-    /// Prints what is left of a finished completion, and a line's end.
+    /// Prints the rest of a finished completion, and a line end.
     pub(super) fn end(&self, tokens: &[u32]) {
         let mut state = self.state.lock().unwrap_or_else(|e| e.into_inner());
         let new = match self.language.stop_texts().is_empty() {
@@ -58,10 +58,10 @@ impl<'a> Stream<'a> {
 }
 
 impl State {
-    /// The text of the tokens behind those shown; none while its last character is incomplete.
+    /// The text of the tokens after those printed; `None` while its last character is incomplete.
     fn grown(&mut self, language: &Language, tokens: &[u32]) -> String {
         let text = |range: &[u32]| language.answer(range).unwrap_or_default();
-        // A token may read differently behind another: the ones shown last are decoded along.
+        // A token's text may depend on the one before it, so the last printed tokens are decoded too.
         let old = text(&tokens[self.from..self.shown]);
         let all = text(&tokens[self.from..]);
         match all.strip_prefix(&old) {
@@ -73,7 +73,7 @@ impl State {
         }
     }
 
-    /// The same by reading all tokens, up to a text that ends the answer.
+    /// The same, decoded from all tokens, up to a text that ends the answer.
     fn whole(&mut self, language: &Language, tokens: &[u32], growing: bool) -> String {
         let all = language.answer(tokens).unwrap_or_default();
         let mut end = all.len();

@@ -172,7 +172,11 @@ pub(super) fn check(benchmark: &Benchmark, root: &Path) -> Checked {
 }
 
 /// The training data of the paper's mathematics by the paper's filter, where its file is there. The filter needs the model's tokenizer.
-pub(super) fn check_training(root: &Path, model: Option<&Path>, family: Family) -> anyhow::Result<Option<Checked>> {
+pub(super) fn check_training(
+    root: &Path,
+    model: Option<&Path>,
+    family: Family,
+) -> anyhow::Result<Option<Checked>> {
     let Some(file) = locate(root, &DEEPSCALER_NAMES)? else { return Ok(None) };
     let (mut problems, mut report) = dataset::load(&file, TaskKind::Math, &Default::default())?;
     let prompt = Prompting { preset: Some(family), ..Prompting::default() }.of(TaskKind::Math);

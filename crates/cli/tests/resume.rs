@@ -124,7 +124,7 @@ fn a_checkpoint_without_its_optimizer_or_with_a_damaged_one_is_never_gone_on_fro
     let damaged = bytes(&checkpoint(8), "trainer_state.json");
     std::fs::write(checkpoint(8).join("trainer_state.json"), "{").unwrap();
     let said = ends_with(1, &resume);
-    assert!(said.contains("goes on from step 6") && said.contains("trainer_state.json"), "{said}");
+    assert!(said.contains("continues from step 6") && said.contains("trainer_state.json"), "{said}");
     std::fs::write(checkpoint(8).join("trainer_state.json"), damaged).unwrap();
 
     // Moved away, step 6 goes on to the same bits.

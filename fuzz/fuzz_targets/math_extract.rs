@@ -26,6 +26,7 @@ fn problem(choice: u8) -> Problem {
         precision: if choice & 8 == 0 { 6 } else { 2 },
         strict: choice & 16 == 0,
         allow_set_relation_comp: choice & 32 != 0,
+        percent_as_number: choice & 64 != 0,
         boxed_match_priority: i32::from(choice >> 6) * 100 - 50,
     };
     // A gold between dollars is found whatever notation is looked for; without LaTeX it is text.

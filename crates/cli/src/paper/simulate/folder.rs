@@ -9,6 +9,7 @@ use anyhow::Context;
 use fgrpo_core::sim::Metrics;
 use fgrpo_train::bad_input;
 use fgrpo_train::io::files::{lock, stray_file, write_whole};
+use fgrpo_train::io::lines::to_bytes;
 use fgrpo_train::run::folder::differences;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -86,7 +87,7 @@ impl Folder {
         }
         let curves = path.join("curves.jsonl");
         let lines = complete_runs(&curves, config)?;
-        write_whole(&curves, &json_lines(&lines)?)?;
+        write_whole(&curves, &to_bytes(&lines)?)?;
         let file = OpenOptions::new()
             .append(true)
             .open(&curves)
@@ -96,7 +97,7 @@ impl Folder {
 
     /// Adds a finished run.
     pub(super) fn append(&self, run: &[Line]) -> anyhow::Result<()> {
-        (&self.curves).write_all(&json_lines(run)?).with_context(|| self.writing())
+        (&self.curves).write_all(&to_bytes(run)?).with_context(|| self.writing())
     }
 
     /// Makes sure that what was appended survives.
@@ -107,7 +108,7 @@ impl Folder {
     /// Puts the lines in order, in the file too.
     pub(super) fn finish(&self, lines: &mut [Line]) -> anyhow::Result<()> {
         lines.sort_by_key(Line::key);
-        write_whole(&self.path.join("curves.jsonl"), &json_lines(lines)?)
+        write_whole(&self.path.join("curves.jsonl"), &to_bytes(&*lines)?)
     }
 
     fn writing(&self) -> String {
@@ -170,15 +171,6 @@ fn complete_runs(path: &Path, config: &Config) -> anyhow::Result<Vec<Line>> {
     let recorded: Vec<u64> = (0..=config.steps).filter(|&s| s == 0 || config.records(s)).collect();
     runs.retain(|_, lines| lines.iter().map(|l| l.step).eq(recorded.iter().copied()));
     Ok(runs.into_values().flatten().collect())
-}
-
-fn json_lines(lines: &[Line]) -> anyhow::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    for line in lines {
-        serde_json::to_writer(&mut bytes, line)?;
-        bytes.push(b'\n');
-    }
-    Ok(bytes)
 }
 
 #[cfg(test)]

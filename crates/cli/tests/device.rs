@@ -49,8 +49,10 @@ fn a_gpu_that_is_not_there_is_refused_with_the_reason_before_anything_is_written
         assert!(said.contains("--device cuda:99") && said.contains("--device cpu"), "{said}");
         assert!(!out.exists());
     }
-    let said = ends_with(2, &["score", "--model", "nowhere", "-", "--device", "cuda:99"]);
-    assert!(said.contains("--device cuda:99"), "{said}");
+    for device in ["cuda:99", "cuda:99,100"] {
+        let said = ends_with(2, &["score", "--model", "nowhere", "-", "--device", device]);
+        assert!(said.contains(&format!("--device {device}")), "{said}");
+    }
 }
 
 #[test]
@@ -58,6 +60,12 @@ fn names_that_are_no_device_and_precisions_that_a_device_lacks_are_refused() {
     let config = config();
     let said = ends_with(2, &["train", &config, "--dry-run", "--device", "gpu"]);
     assert!(said.contains("gpu") && said.contains("cuda:N"), "{said}");
+    for (device, wanted) in
+        [("cuda:0-3", "cuda:0,1"), ("cuda:all", "cuda:0,1"), ("cuda:1,0,1", "GPU 1 twice")]
+    {
+        let said = ends_with(2, &["train", &config, "--dry-run", "--device", device]);
+        assert!(said.contains("--device") && said.contains(wanted), "{said}");
+    }
     let bf16 = ["--set", "compute.precision=bf16"];
     let said = ends_with(2, &[&["train", config.as_str(), "--dry-run"][..], &bf16].concat());
     assert!(said.contains("compute.precision") && said.contains("--device cuda"), "{said}");
@@ -71,6 +79,20 @@ fn a_dry_run_says_what_a_gpu_needs_without_one() {
     let half =
         ends_with(0, &["train", &config, "--dry-run", "--device", "cuda", "--set", "compute.precision=bf16"]);
     assert_ne!(said, half, "activations and the cache take half");
+    // Each of two GPUs has half of the moments and of the cache, and the whole of the rest.
+    let two = ends_with(0, &["train", &config, "--dry-run", "--device", "cuda:0,1"]);
+    let line = |said: &str, name: &str| said.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
+    assert!(
+        line(&two, "GPU memory").contains("on each") && line(&two, "weights").contains("on each"),
+        "{two}"
+    );
+    for (name, equal) in [("optimizer", false), ("key/value cache", false), ("batch", true), ("disk", true)] {
+        assert_eq!(line(&two, name) == line(&said, name), equal, "{name}: {two}");
+    }
+    let offload = ["--dry-run", "--device", "cuda", "--set", "compute.optimizer_offload=true"];
+    let said = ends_with(0, &[&["train", config.as_str()][..], &offload].concat());
+    assert!(said.contains("buffers; the moments are in this machine's memory"), "{said}");
+    assert!(said.contains("for the moments, page-locked"), "{said}");
 }
 
 /// The lines of a file without what depends on the machine.
@@ -114,24 +136,54 @@ fn a_run_on_the_emulated_gpu_has_the_processors_metrics_and_goes_on_there() {
     }
     let folder = tempfile::tempdir().unwrap();
     let out = |device: &str| folder.path().join(device);
-    for device in ["cpu", "cuda-emulated"] {
+    let two = "cuda-emulated:0,1";
+    for device in ["cpu", "cuda-emulated", two] {
         let folder = out(device);
         let place = ["train", config.as_str(), "--out", folder.to_str().unwrap(), "--device", device];
         fgrpo().args(place).args(tiny()).assert().success();
     }
-    for file in ["sft.jsonl", "metrics.jsonl", "eval.jsonl"] {
-        let (found, wanted) = (numbers(&out("cuda-emulated").join(file)), numbers(&out("cpu").join(file)));
-        assert!(!wanted.is_empty());
-        assert_eq!(found.len(), wanted.len());
-        for (line, (found, wanted)) in found.into_iter().zip(wanted).enumerate() {
-            near(&found.into(), &wanted.into(), &format!("{file}:{line}"));
+    for device in ["cuda-emulated", two] {
+        for file in ["sft.jsonl", "metrics.jsonl", "eval.jsonl"] {
+            let (found, wanted) = (numbers(&out(device).join(file)), numbers(&out("cpu").join(file)));
+            assert!(!wanted.is_empty());
+            assert_eq!(found.len(), wanted.len());
+            for (line, (found, wanted)) in found.into_iter().zip(wanted).enumerate() {
+                near(&found.into(), &wanted.into(), &format!("{device}: {file}:{line}"));
+            }
         }
     }
-    // What the GPU saved goes on on the processor, and is scored on both.
+    // It goes on to the same bits with the moments on the GPU and in host memory.
+    let [kept, offloaded] = ["false", "true"].map(|offload| {
+        let copy = out(offload);
+        let copied = std::process::Command::new("cp").arg("-r").args([&out("cuda-emulated"), &copy]).status();
+        assert!(copied.unwrap().success());
+        let set = format!("compute.optimizer_offload={offload}");
+        let more =
+            ["--resume", "--accept-changes", "--device", "cuda-emulated", "--set", "steps=3", "--set", &set];
+        fgrpo()
+            .args(["train", &config, "--out", copy.to_str().unwrap()])
+            .args(tiny())
+            .args(more)
+            .assert()
+            .success();
+        let files =
+            std::fs::read_dir(copy.join("checkpoints/step-000003")).unwrap().map(|e| e.unwrap().path());
+        let mut files: Vec<_> =
+            files.filter(|file| file.extension().is_some_and(|e| e == "safetensors")).collect();
+        files.sort();
+        files.iter().map(|file| std::fs::read(file).unwrap()).collect::<Vec<_>>()
+    });
+    assert!(kept.len() >= 2 && kept == offloaded, "weights and moments");
+    // What the GPU saved goes on on the processor, what two saved on one and then on two, and it is scored on both.
+    for (folder, device, steps) in
+        [("cuda-emulated", "cpu", 3), (two, "cuda-emulated", 3), (two, two, 4), (two, "cpu", 5)]
+    {
+        let (folder, steps) = (out(folder), format!("steps={steps}"));
+        let more = ["--resume", "--accept-changes", "--device", device, "--set", &steps];
+        let place = ["train", config.as_str(), "--out", folder.to_str().unwrap()];
+        fgrpo().args(place).args(tiny()).args(more).assert().success();
+    }
     let folder = out("cuda-emulated");
-    let more = ["--resume", "--accept-changes", "--device", "cpu", "--set", "steps=3"];
-    let place = ["train", config.as_str(), "--out", folder.to_str().unwrap()];
-    fgrpo().args(place).args(tiny()).args(more).assert().success();
     let policy = folder.join("checkpoints/step-000002");
     let scored = |device: &str| -> Value {
         let command = ["score", "--model", policy.to_str().unwrap(), "-", "--device", device];

@@ -21,6 +21,9 @@ impl Queue {
 }
 
 /// A device that runs kernels. Any thread may submit work; the work of [`Queue::Compute`] runs in submission order.
+///
+/// Devices that are opened together are connected: each can wait for work of the others and copy from their memory. They are named by their place in
+/// the list that was opened, from 0.
 pub trait Driver: Send + Sync + std::fmt::Debug {
     /// The limits of a block on this device.
     fn limits(&self) -> Limits;
@@ -102,6 +105,19 @@ pub trait Driver: Send + Sync + std::fmt::Debug {
     /// # Errors
     /// As reported by the driver.
     fn wait(&self, queue: Queue, event: usize) -> Result<(), Error>;
+
+    /// Makes further work of a queue wait for the work that a connected device has marked by a number, as [`Driver::wait`].
+    ///
+    /// # Errors
+    /// As reported by the driver.
+    fn wait_for(&self, queue: Queue, device: usize, event: usize) -> Result<(), Error>;
+
+    /// Copies `bytes` bytes from the memory of a connected device, in order with launches on this one. It is ordered with work of the other device only
+    /// by [`Driver::wait_for`].
+    ///
+    /// # Errors
+    /// As reported by the driver.
+    fn copy_from(&self, device: usize, from: Address, to: Address, bytes: usize) -> Result<(), Error>;
 
     /// Waits for all work of all queues.
     ///

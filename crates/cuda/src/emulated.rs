@@ -1,13 +1,14 @@
 //! The kernels on this machine's CPU. Work waits in its queue until something is read, as on a GPU, so a host that forgets to synchronise reads
-//! poison. The queues take turns at running as far as they can, so one that doesn't wait for another is found. Fresh memory is poisoned, and the pages before and after every allocation are inaccessible.
+//! poison. The queues, of all connected devices, take turns at running as far as they can, so one that doesn't wait for another is found. Fresh memory
+//! is poisoned, the pages before and after every allocation are inaccessible, and a kernel's arguments must be in its device's memory.
 
 use crate::driver::{Driver, Queue};
 use crate::launch::{Address, Argument, Error, Launch, Limits, Shape};
 use crate::product::Product;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ffi::{CStr, c_char, c_void};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 #[repr(C)]
 struct Entry {
@@ -59,22 +60,45 @@ enum Work {
         at: Address,
         bytes: usize,
     },
-    /// Until so much work of a queue is done.
+    /// Until so much work of a line is done.
     Wait {
-        queue: Queue,
+        line: usize,
         until: u64,
+    },
+}
+
+/// A fault that is planted, for tests of what has to find it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// A device is lost after so many launches of its own.
+    Lost {
+        /// Its place.
+        device: usize,
+        /// Launches that it still runs.
+        launches: u64,
+    },
+    /// Of every `of` calls of [`Driver::wait_for`], the one with this number does nothing.
+    ForgottenWait {
+        /// Its number, from 0.
+        number: u64,
+        /// The calls that are counted.
+        of: u64,
     },
 }
 
 /// The emulator as a device.
 pub struct Emulated {
-    work: Mutex<Pending>,
+    /// Of all connected devices.
+    work: Arc<Mutex<Pending>>,
+    /// Its place among them.
+    place: usize,
     /// Order in which a block's threads run: 0 ascending, 1 descending, others shuffled.
     order: u32,
-    launched: AtomicU64,
     /// Bytes that may be allocated, and bytes that are allocated.
     total: usize,
     used: AtomicUsize,
+    /// Its allocations: bytes by address.
+    owned: Mutex<BTreeMap<u64, usize>>,
 }
 
 /// One queue: work that has not run yet, and how much was submitted and done.
@@ -85,22 +109,45 @@ struct Line {
     done: u64,
 }
 
-/// The queues, and the first failure.
-#[derive(Default)]
+/// The queues of all connected devices.
 struct Pending {
-    lines: [Line; Queue::ALL.len()],
-    /// By number: a queue, and the work submitted to it when it was marked.
-    events: HashMap<usize, (Queue, u64)>,
+    /// Each device has one for each of its queues.
+    lines: Vec<Line>,
+    /// By device and number: a line, and the work submitted to it when it was marked.
+    events: HashMap<(usize, usize), (usize, u64)>,
     /// How often the queues have run, which decides which runs first.
     turns: u64,
-    failure: Option<Error>,
+    /// By device: kernels run so far, and the first failure.
+    launched: Vec<u64>,
+    failures: Vec<Option<Error>>,
+    fault: Option<Fault>,
+    /// Calls of `wait_for`.
+    waits: u64,
 }
 
 impl Pending {
-    fn submit(&mut self, queue: Queue, work: Work) {
-        let line = &mut self.lines[queue as usize];
+    fn new(devices: usize, fault: Option<Fault>) -> Self {
+        Self {
+            lines: (0..devices * Queue::ALL.len()).map(|_| Line::default()).collect(),
+            events: HashMap::new(),
+            turns: 0,
+            launched: vec![0; devices],
+            failures: vec![None; devices],
+            fault,
+            waits: 0,
+        }
+    }
+
+    fn submit(&mut self, line: usize, work: Work) {
+        let line = &mut self.lines[line];
         line.submitted += 1;
         line.work.push_back(work);
+    }
+
+    fn wait(&mut self, line: usize, device: usize, event: usize) {
+        if let Some(&(other, until)) = self.events.get(&(device, event)) {
+            self.submit(line, Work::Wait { line: other, until });
+        }
     }
 }
 
@@ -118,30 +165,63 @@ impl Emulated {
 
     /// A device with this many bytes of memory.
     pub fn with_memory(order: u32, total: usize) -> Self {
-        let (launched, used) = (AtomicU64::new(0), AtomicUsize::new(0));
-        Self { work: Mutex::default(), order, launched, total, used }
+        Self::connected(1, order, total, None).remove(0)
+    }
+
+    /// So many connected devices, each with this many bytes of memory.
+    pub fn connected(devices: usize, order: u32, total: usize, fault: Option<Fault>) -> Vec<Self> {
+        let work = Arc::new(Mutex::new(Pending::new(devices, fault)));
+        (0..devices)
+            .map(|place| Self {
+                work: Arc::clone(&work),
+                place,
+                order,
+                total,
+                used: AtomicUsize::new(0),
+                owned: Mutex::default(),
+            })
+            .collect()
     }
 
     fn work(&self) -> MutexGuard<'_, Pending> {
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn queue(&self, work: Work) {
-        self.work().submit(Queue::Compute, work);
+    fn line(&self, queue: Queue) -> usize {
+        self.place * Queue::ALL.len() + queue as usize
     }
 
-    /// Runs a queue until so much of its work is done, and of the others what it waits for.
-    fn advance(&self, pending: &mut Pending, queue: Queue, until: u64) {
-        while pending.lines[queue as usize].done < until {
-            let work = pending.lines[queue as usize].work.pop_front().expect("work that was submitted");
+    fn queue(&self, work: Work) {
+        self.work().submit(self.line(Queue::Compute), work);
+    }
+
+    /// Whether an address is in this device's memory, or null.
+    fn owns(&self, at: Address) -> bool {
+        let owned = self.owned.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = owned.range(..=at.0).next_back();
+        at.0 == 0 || before.is_some_and(|(first, bytes)| at.0 <= first + *bytes as u64)
+    }
+
+    /// Runs a line until so much of its work is done, and of the others what it waits for.
+    fn advance(&self, pending: &mut Pending, line: usize, until: u64) {
+        let device = line / Queue::ALL.len();
+        while pending.lines[line].done < until {
+            let work = pending.lines[line].work.pop_front().expect("work that was submitted");
             match work {
-                Work::Wait { queue: other, until } => self.advance(pending, other, until),
+                Work::Wait { line: other, until } => self.advance(pending, other, until),
                 // SAFETY: the address and size of an allocation that nobody uses any more.
                 Work::Free { at, bytes } => unsafe { fgrpo_emulator_free(at.0 as *mut c_void, bytes) },
-                _ if pending.failure.is_some() => {}
-                work => pending.failure = self.perform(work).err(),
+                _ if pending.failures[device].is_some() => {}
+                work => {
+                    let launch = matches!(work, Work::Launch { .. });
+                    let lost = matches!(pending.fault, Some(Fault::Lost { device: lost, launches })
+                        if launch && lost == device && pending.launched[device] >= launches);
+                    pending.launched[device] += u64::from(launch);
+                    let done = if lost { Err(lost_gpu()) } else { self.perform(work) };
+                    pending.failures[device] = done.err();
+                }
             }
-            pending.lines[queue as usize].done += 1;
+            pending.lines[line].done += 1;
         }
     }
 
@@ -169,7 +249,7 @@ impl Emulated {
 
     /// Number of kernels run so far.
     pub fn launched(&self) -> u64 {
-        self.launched.load(Ordering::Relaxed)
+        self.work().launched[self.place]
     }
 
     /// The names of all kernels.
@@ -195,7 +275,6 @@ impl Emulated {
                 self.order,
             )
         };
-        self.launched.fetch_add(1, Ordering::Relaxed);
         if failed.is_null() {
             return Ok(());
         }
@@ -203,6 +282,11 @@ impl Emulated {
         let why = unsafe { CStr::from_ptr(failed) }.to_string_lossy().into_owned();
         Err(Error::Failed { call: name_of(kernel).to_owned(), why })
     }
+}
+
+/// The planted failure of a device.
+fn lost_gpu() -> Error {
+    Error::Failed { call: "running a kernel".to_owned(), why: "the GPU was lost, as planted".to_owned() }
 }
 
 fn entries() -> impl Iterator<Item = &'static Entry> {
@@ -242,11 +326,13 @@ impl Driver for Emulated {
             return Err(Error::OutOfMemory { wanted: bytes, free, total });
         }
         self.used.fetch_add(bytes, Ordering::Relaxed);
+        self.owned.lock().unwrap_or_else(PoisonError::into_inner).insert(at as u64, bytes);
         Ok(Address(at as u64))
     }
 
     fn free(&self, at: Address, bytes: usize) {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
+        self.owned.lock().unwrap_or_else(PoisonError::into_inner).remove(&at.0);
         self.queue(Work::Free { at, bytes });
     }
 
@@ -289,6 +375,11 @@ impl Driver for Emulated {
         if given != sizes {
             return Err(wrong(format!("arguments of {given:?} bytes, wanted {sizes:?}")));
         }
+        for (index, argument) in arguments.iter().enumerate() {
+            if matches!(argument, Argument::Address(at) if !self.owns(*at)) {
+                return Err(wrong(format!("argument {index} is not in this device's memory")));
+            }
+        }
         self.queue(Work::Launch { kernel: entry, shape, arguments: arguments.to_vec() });
         Ok(())
     }
@@ -308,38 +399,57 @@ impl Driver for Emulated {
     }
 
     fn transfer(&self, queue: Queue, from: Address, to: Address, bytes: usize) -> Result<(), Error> {
-        self.work().submit(queue, Work::Copy { from, to, bytes });
+        self.work().submit(self.line(queue), Work::Copy { from, to, bytes });
         Ok(())
     }
 
     fn record(&self, queue: Queue, event: usize) -> Result<(), Error> {
         let mut pending = self.work();
-        let submitted = pending.lines[queue as usize].submitted;
-        pending.events.insert(event, (queue, submitted));
+        let line = self.line(queue);
+        let submitted = pending.lines[line].submitted;
+        pending.events.insert((self.place, event), (line, submitted));
         Ok(())
     }
 
     fn wait(&self, queue: Queue, event: usize) -> Result<(), Error> {
+        self.work().wait(self.line(queue), self.place, event);
+        Ok(())
+    }
+
+    fn wait_for(&self, queue: Queue, device: usize, event: usize) -> Result<(), Error> {
         let mut pending = self.work();
-        if let Some(&(other, until)) = pending.events.get(&event) {
-            pending.submit(queue, Work::Wait { queue: other, until });
+        let number = pending.waits;
+        pending.waits += 1;
+        match pending.fault {
+            Some(Fault::ForgottenWait { number: forgotten, of }) if number % of == forgotten => {}
+            _ => pending.wait(self.line(queue), device, event),
         }
         Ok(())
+    }
+
+    fn copy_from(&self, _device: usize, from: Address, to: Address, bytes: usize) -> Result<(), Error> {
+        self.copy(from, to, bytes)
     }
 
     fn synchronize(&self) -> Result<(), Error> {
         let mut pending = self.work();
         pending.turns += 1;
-        // Each queue is the first at some time: it then runs before all that it doesn't wait for.
+        // Each line is the first at some time: it then runs before all that it doesn't wait for. Those of other devices run before some of ours, or later.
         let turn = pending.turns.wrapping_add(u64::from(self.order));
-        let first = (turn.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) % 3;
-        for next in 0..3 {
-            let queue = Queue::ALL[(first as usize + next) % 3];
-            let until = pending.lines[queue as usize].submitted;
-            self.advance(&mut pending, queue, until);
+        let lines = pending.lines.len();
+        let first = (turn.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize % lines;
+        let own = self.line(Queue::Compute)..self.line(Queue::Compute) + Queue::ALL.len();
+        let mut missing = own.len();
+        for line in (first..first + lines).map(|line| line % lines) {
+            let until = pending.lines[line].submitted;
+            self.advance(&mut pending, line, until);
+            missing -= usize::from(own.contains(&line));
+            if missing == 0 {
+                break;
+            }
         }
         // As on a GPU, a failure is found when somebody waits, and stays.
-        pending.failure.clone().map_or(Ok(()), Err)
+        pending.failures[self.place].clone().map_or(Ok(()), Err)
     }
 }
 

@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::ffi::{CString, c_void};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The kernels for compute capability 8.0 and higher as PTX; the driver compiles them for the GPU.
 const PTX: &str = include_str!("../ptx/kernels.ptx");
@@ -130,8 +130,9 @@ pub struct Gpu {
     /// Of copies from and to the host.
     upload: sys::CUstream,
     download: sys::CUstream,
-    /// By number; made when they are first recorded.
-    events: Mutex<HashMap<usize, sys::CUevent>>,
+    /// Its place among the connected GPUs.
+    place: usize,
+    connected: Arc<Connected>,
     module: sys::CUmodule,
     functions: Mutex<HashMap<&'static str, sys::CUfunction>>,
     /// cuBLASLt, if it is found.
@@ -139,10 +140,22 @@ pub struct Gpu {
     limits: Limits,
 }
 
-// SAFETY: the driver's handles may be used from any thread that has made the context current, which every call does; the map is locked.
+/// What GPUs that were opened together know of each other.
+struct Connected {
+    /// By place.
+    contexts: Vec<sys::CUcontext>,
+    /// By place and number; made when they are first recorded.
+    events: Mutex<HashMap<(usize, usize), sys::CUevent>>,
+}
+
+// SAFETY: the driver's handles may be used from any thread that has made the context current, which every call does; the maps are locked.
 unsafe impl Send for Gpu {}
 // SAFETY: as above.
 unsafe impl Sync for Gpu {}
+// SAFETY: as above.
+unsafe impl Send for Connected {}
+// SAFETY: as above.
+unsafe impl Sync for Connected {}
 
 thread_local! {
     /// The context that is current on this thread.
@@ -161,6 +174,52 @@ impl Gpu {
     /// # Errors
     /// As [`probe`], or if the GPU doesn't exist or can't be used.
     pub fn open(ordinal: usize, ptx: Option<&str>) -> Result<Self, Error> {
+        Ok(Self::open_connected(&[ordinal], ptx)?.remove(0))
+    }
+
+    /// Opens GPUs by their numbers and connects them: where the machine allows it, copies between them don't pass through the host's memory.
+    ///
+    /// # Errors
+    /// As [`Gpu::open`].
+    pub fn open_connected(ordinals: &[usize], ptx: Option<&str>) -> Result<Vec<Self>, Error> {
+        let mut gpus =
+            ordinals.iter().map(|&ordinal| Self::open_alone(ordinal, ptx)).collect::<Result<Vec<_>, _>>()?;
+        let contexts = gpus.iter().map(|gpu| gpu.context).collect();
+        let connected = Arc::new(Connected { contexts, events: Mutex::default() });
+        for (place, gpu) in gpus.iter_mut().enumerate() {
+            (gpu.place, gpu.connected) = (place, Arc::clone(&connected));
+        }
+        for gpu in &gpus {
+            for other in gpus.iter().filter(|other| other.place != gpu.place) {
+                gpu.reach(other)?;
+            }
+        }
+        Ok(gpus)
+    }
+
+    /// Allows direct copies from another GPU where the machine can do them.
+    fn reach(&self, other: &Self) -> Result<(), Error> {
+        use sys::CUresult as R;
+        let mut can = 0;
+        // SAFETY: writes one number.
+        unsafe { sys::cuDeviceCanAccessPeer(&raw mut can, self.device, other.device) }
+            .result()
+            .map_err(|e| failed("asking whether GPUs can access each other", e))?;
+        if can == 0 {
+            return Ok(());
+        }
+        self.enter()?;
+        // SAFETY: both contexts are retained.
+        match unsafe { sys::cuCtxEnablePeerAccess(other.context, 0) } {
+            // By another engine on these GPUs, or by more GPUs than connect directly, which copy through the host.
+            R::CUDA_SUCCESS | R::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED | R::CUDA_ERROR_TOO_MANY_PEERS => {
+                Ok(())
+            }
+            other => other.result().map_err(|e| failed("letting GPUs access each other", e)),
+        }
+    }
+
+    fn open_alone(ordinal: usize, ptx: Option<&str>) -> Result<Self, Error> {
         let gpu = find(ordinal)?;
         let device = result::device::get(ordinal as i32).map_err(|e| failed("opening a device", e))?;
         let ptx = CString::new(ptx.unwrap_or(PTX))
@@ -169,6 +228,7 @@ impl Gpu {
         unsafe {
             let context = result::primary_ctx::retain(device).map_err(|e| failed("making a context", e))?;
             result::ctx::set_current(context).map_err(|e| failed("making the context current", e))?;
+            CURRENT.set(context);
             let stream = || {
                 result::stream::create(result::stream::StreamKind::NonBlocking)
                     .map_err(|e| failed("making a stream", e))
@@ -183,8 +243,20 @@ impl Gpu {
             .map_err(|e| failed("asking for its shared memory", e))?;
             let limits = Limits { threads: 1024, shared: shared as u32 };
             let blas = Blas::open(gpu.capability)?;
-            let (events, functions) = Default::default();
-            Ok(Self { device, context, stream, upload, download, events, module, functions, blas, limits })
+            let connected = Arc::new(Connected { contexts: vec![context], events: Mutex::default() });
+            Ok(Self {
+                device,
+                context,
+                stream,
+                upload,
+                download,
+                place: 0,
+                connected,
+                module,
+                functions: Mutex::default(),
+                blas,
+                limits,
+            })
         }
     }
 
@@ -351,8 +423,8 @@ impl Driver for Gpu {
 
     fn record(&self, queue: Queue, event: usize) -> Result<(), Error> {
         self.enter()?;
-        let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
-        let event = match events.entry(event) {
+        let mut events = self.connected.events.lock().unwrap_or_else(PoisonError::into_inner);
+        let event = match events.entry((self.place, event)) {
             Entry::Occupied(made) => *made.get(),
             Entry::Vacant(place) => {
                 let kind = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING;
@@ -364,13 +436,26 @@ impl Driver for Gpu {
     }
 
     fn wait(&self, queue: Queue, event: usize) -> Result<(), Error> {
+        self.wait_for(queue, self.place, event)
+    }
+
+    fn wait_for(&self, queue: Queue, device: usize, event: usize) -> Result<(), Error> {
         self.enter()?;
-        let events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(&event) = events.get(&event) else { return Ok(()) };
+        let events = self.connected.events.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(&event) = events.get(&(device, event)) else { return Ok(()) };
         let how = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
-        // SAFETY: event and stream are this GPU's.
+        // SAFETY: the stream is this GPU's; it may wait for any GPU's event.
         unsafe { result::stream::wait_event(self.stream(queue), event, how) }
             .map_err(|e| failed("making a stream wait", e))
+    }
+
+    fn copy_from(&self, device: usize, from: Address, to: Address, bytes: usize) -> Result<(), Error> {
+        self.enter()?;
+        let source = self.connected.contexts[device];
+        // SAFETY: the caller's places hold that many bytes, each in the memory of its GPU.
+        unsafe { sys::cuMemcpyPeerAsync(to.0, self.context, from.0, source, bytes, self.stream) }
+            .result()
+            .map_err(|e| failed("copying from another GPU", e))
     }
 
     fn synchronize(&self) -> Result<(), Error> {
@@ -396,8 +481,9 @@ impl Drop for Gpu {
             }
             self.blas = None;
             let _ = result::module::unload(self.module);
-            for event in self.events.get_mut().unwrap_or_else(PoisonError::into_inner).values() {
-                let _ = result::event::destroy(*event);
+            let mut events = self.connected.events.lock().unwrap_or_else(PoisonError::into_inner);
+            for (_, event) in events.extract_if(|(place, _), _| *place == self.place) {
+                let _ = result::event::destroy(event);
             }
             for queue in Queue::ALL {
                 let _ = result::stream::destroy(self.stream(queue));

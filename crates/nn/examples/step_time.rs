@@ -13,7 +13,7 @@ use std::time::Instant;
 use fgrpo_nn::config::{Architecture, Config};
 use fgrpo_nn::kernels::small_decoder as small;
 use fgrpo_nn::{
-    AdamW, Batch, Completion, Device, Engine, Flops, LoraConfig, Precision, Products, Prompt, Sampling,
+    AdamW, Batch, Completion, Device, Engine, Flops, Gpus, LoraConfig, Precision, Products, Prompt, Sampling,
 };
 use serde_json::json;
 
@@ -284,8 +284,8 @@ fn main() {
     while let Some(argument) = arguments.next() {
         let mut number = || arguments.next().and_then(|n| n.parse().ok()).expect("a number after the option");
         match argument.as_str() {
-            "--gpu" => bench.device = Device::Cuda { ordinal: 0, precision: Precision::F32 },
-            "--gpu-bf16" => bench.device = Device::Cuda { ordinal: 0, precision: Precision::Bf16 },
+            "--gpu" => bench.device = Device::Cuda { gpus: Gpus::one(0), precision: Precision::F32 },
+            "--gpu-bf16" => bench.device = Device::Cuda { gpus: Gpus::one(0), precision: Precision::Bf16 },
             "--threads" => cores = number(),
             "--products" => products = arguments.next().expect("f32, bf16x3 or bf16").parse().unwrap(),
             "--repeats" => bench.repeats = number(),

@@ -1,12 +1,13 @@
 //! The engine: one decoder on one device, its weights, gradient and optimizer.
 //!
 //! On the same device with the same number of threads, results repeat bit for bit. With more than one thread, gradients are summed in two parts and
-//! differ from those of one thread by rounding.
+//! differ from those of one thread by rounding. The same holds for the number of GPUs.
 
 mod adapters;
 mod any;
 mod device;
 mod generate;
+mod gpus;
 mod pass;
 mod update;
 
@@ -22,6 +23,7 @@ use crate::segments::Chunk;
 use adapters::Adapters;
 pub use any::Engine;
 pub use device::{Device, DeviceName, Precision, Products};
+pub use gpus::Gpus;
 
 /// The caller's loss: prediction indices, their log-probabilities and entropies; fills the derivatives, which are zero at first. It is called for
 /// disjoint sets of predictions (a family is never split), possibly from several threads at the same time.
@@ -141,7 +143,6 @@ impl<D: Backend> EngineOn<D> {
         &self.decoder.config
     }
 
-    #[cfg(test)]
     pub(crate) fn backend(&self) -> &D {
         &self.backend
     }

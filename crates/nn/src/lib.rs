@@ -34,13 +34,13 @@ mod segments;
 
 pub use adamw::{AdamW, UpdateReport};
 pub use engine::{
-    DEFAULT_CHUNK_TOKENS, Device, DeviceName, Engine, LossFn, NamedTensor, OptimizerState, Precision,
+    DEFAULT_CHUNK_TOKENS, Device, DeviceName, Engine, Gpus, LossFn, NamedTensor, OptimizerState, Precision,
     Products, Scores,
 };
 pub use error::Error;
 pub use fgrpo_cuda::{Found as Gpu, probe as gpus};
 pub use generate::{Completion, Finish, Prompt, StopFn, UniformFn};
 pub use lora::LoraConfig;
-pub use needs::{Flops, Needs, Workload, measure_flops};
+pub use needs::{Flops, Needs, Replicas, Workload, measure_flops};
 pub use sampling::Sampling;
 pub use segments::{Batch, Prediction, Segment};

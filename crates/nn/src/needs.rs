@@ -15,11 +15,21 @@ use crate::cpu::product::{Into, View, team_product};
 use crate::cpu::{head, panels};
 use crate::cuda::executor::LOGITS;
 use crate::cuda::moments::staged_len;
+use crate::cuda::slices::{inbox_len, slice_len};
 use crate::decoder::Keep;
 use crate::engine::{Precision, Products};
 use crate::generate::pages_needed;
 use crate::layout::Layout;
 use crate::lora::{AdapterLayout, LoraConfig};
+
+/// GPUs, each with a replica of the weights.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Replicas {
+    /// How many, at least 1.
+    pub gpus: usize,
+    /// Of weights and activations.
+    pub precision: Precision,
+}
 
 /// The workload of a model.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,8 +38,8 @@ pub struct Workload {
     pub threads: usize,
     /// Of the CPU.
     pub products: Products,
-    /// The device is a GPU, of this precision.
-    pub gpu: Option<Precision>,
+    /// The GPUs, if the device isn't the CPU.
+    pub gpu: Option<Replicas>,
     /// As given to [`Engine::set_chunk_tokens`](crate::Engine::set_chunk_tokens).
     pub chunk_tokens: usize,
     /// As given to [`Engine::set_checkpointing`](crate::Engine::set_checkpointing).
@@ -57,7 +67,7 @@ pub struct Workload {
     pub max_cached_tokens: Option<usize>,
 }
 
-/// Bytes by purpose.
+/// Bytes by purpose; on GPUs, of each of them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Needs {
     /// The weights, in f32.
@@ -70,8 +80,10 @@ pub struct Needs {
     pub gradient: u64,
     /// AdamW's two moments, or the buffers through which those of host memory pass, and LoRA's factors.
     pub optimizer: u64,
-    /// AdamW's two moments in host memory.
+    /// AdamW's two moments in host memory, of all GPUs together.
     pub offloaded: u64,
+    /// AdamW's two moments, wherever they are: the optimizer's state in a checkpoint.
+    pub moments: u64,
     /// Buffers of the executors and threads: what the forward pass keeps for the backward pass, and scratch.
     pub activations: u64,
     /// Keys and values.
@@ -82,10 +94,14 @@ impl Needs {
     /// The needs of a workload.
     ///
     /// # Panics
-    /// If the workload has no threads.
+    /// If the workload has no threads, or GPUs that are none.
     pub fn of(config: &Config, workload: &Workload) -> Needs {
         let Workload { threads, chunk_tokens, .. } = *workload;
         assert!(threads > 0, "a workload of 0 threads");
+        let (precision, replicas) =
+            (workload.gpu.map(|gpu| gpu.precision), workload.gpu.map_or(1, |g| g.gpus));
+        assert!(replicas > 0, "a workload of 0 GPUs");
+        let workload = &workload.share(replicas);
         let layout = Layout::new(config);
         let adapters = workload.lora.as_ref().map(|lora| AdapterLayout::new(&layout, lora));
         let base: usize =
@@ -140,22 +156,24 @@ impl Needs {
         };
         let scratch = logits + if training { kept } else { 0 };
         let bytes = |numbers: usize| 4 * numbers as u64;
-        let of_activations = |numbers: usize| match workload.gpu {
+        let of_activations = |numbers: usize| match precision {
             Some(Precision::Bf16) => 2 * numbers as u64,
             _ => bytes(numbers),
         };
         let panels = if workload.gpu.is_some() { 0 } else { threads * panels::SCRATCH };
-        let moments = if training { 2 * trained } else { 0 };
+        let (slice, inbox) = (slice_len(trained, replicas).min(trained), inbox_len(trained, replicas));
+        let moments = |trained: usize| if training { bytes(2 * trained) } else { 0 };
         let offload = workload.optimizer_offload && workload.gpu.is_some();
-        let staged = if training { staged_len(trained) } else { 0 };
+        let staged = if training { bytes(staged_len(slice)) } else { 0 };
         Needs {
             weights: bytes(layout.len),
             base_weights: bytes(base),
             decode_copies: bytes(copies),
-            gradient: if training { bytes(trained * executors) } else { 0 },
-            optimizer: bytes(if offload { staged } else { moments })
+            gradient: if training { bytes(trained * executors + inbox) } else { 0 },
+            optimizer: if offload { staged } else { moments(slice) }
                 + bytes(adapters.map_or(0, |adapters| adapters.len)),
-            offloaded: if offload { bytes(moments) } else { 0 },
+            offloaded: if offload { moments(trained) } else { 0 },
+            moments: moments(trained),
             activations: of_activations(executors * buffers.iter().sum::<usize>())
                 + bytes(executors * scratch + panels + positions * config.head_dim),
             cache: of_activations(cache),
@@ -167,6 +185,18 @@ impl Needs {
         let Needs { weights, base_weights, decode_copies, gradient, optimizer, activations, cache, .. } =
             *self;
         weights + base_weights + decode_copies + gradient + optimizer + activations + cache
+    }
+}
+
+impl Workload {
+    /// The part of the largest of so many replicas.
+    fn share(&self, replicas: usize) -> Workload {
+        Workload {
+            prompts: self.prompts.div_ceil(replicas),
+            samples: self.samples.div_ceil(replicas),
+            max_cached_tokens: self.max_cached_tokens.map(|tokens| tokens / replicas),
+            ..self.clone()
+        }
     }
 }
 
@@ -429,11 +459,31 @@ mod tests {
         assert!(low.base_weights > whole.weights / 2 && low.base_weights < whole.weights);
         assert_eq!(low.activations, whole.activations);
         // Moments in host memory leave a GPU 8 bytes per parameter, but for two buffers of a sixteenth each.
-        let gpu = Workload { gpu: Some(Precision::Bf16), ..Workload { lora: None, ..train } };
-        let (kept, offloaded) =
-            (Needs::of(&maze(), &gpu), Needs::of(&maze(), &Workload { optimizer_offload: true, ..gpu }));
+        let gpus = |gpus| Some(Replicas { gpus, precision: Precision::Bf16 });
+        let gpu = Workload { gpu: gpus(1), ..Workload { lora: None, ..train } };
+        let (kept, offloaded) = (
+            Needs::of(&maze(), &gpu),
+            Needs::of(&maze(), &Workload { optimizer_offload: true, ..gpu.clone() }),
+        );
         assert_eq!((kept.offloaded, offloaded.offloaded), (0, kept.optimizer));
         assert!(offloaded.optimizer.abs_diff(kept.optimizer / 8) < 64);
         assert_eq!(kept.total() - offloaded.total(), kept.optimizer - offloaded.optimizer);
+        // Of several GPUs each has half of the moments and of the completions, and a buffer for a part of the other's gradient.
+        let generating =
+            Workload { prompts: 10, prompt_tokens: 20, samples: 80, new_tokens: 30, ..gpu.clone() };
+        let one = Needs::of(&maze(), &generating);
+        let two = Needs::of(&maze(), &Workload { gpu: gpus(2), ..generating.clone() });
+        assert!(two.optimizer.abs_diff(one.optimizer / 2) < 1024);
+        assert_eq!((two.cache, two.moments, two.weights), (one.cache / 2, one.moments, one.weights));
+        assert!((two.gradient - one.gradient).abs_diff(one.gradient / 32) < 1024);
+        // Where only one completion is asked for, each GPU may be the one that has it.
+        let single = Workload { prompts: 1, samples: 1, ..generating };
+        assert_eq!(
+            Needs::of(&maze(), &single).cache,
+            Needs::of(&maze(), &Workload { gpu: gpus(2), ..single }).cache
+        );
+        // Moments in host memory are those of all GPUs.
+        let both = Needs::of(&maze(), &Workload { optimizer_offload: true, gpu: gpus(2), ..gpu });
+        assert_eq!(both.offloaded, offloaded.offloaded);
     }
 }

@@ -9,7 +9,7 @@ use fgrpo_train::device;
 #[command(next_help_heading = "Compute")]
 #[group(id = "compute")]
 pub struct Flags {
-    /// Where to compute: cpu, cuda, or cuda:N for the GPU with number N [default: cpu].
+    /// Where to compute: cpu, cuda, cuda:N for the GPU with number N, or cuda:0,1 for several [default: cpu].
     #[arg(long)]
     pub device: Option<DeviceName>,
     /// Threads of the CPU; 0 is one per core [default: the configuration's, or 0].

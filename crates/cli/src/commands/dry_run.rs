@@ -2,7 +2,7 @@
 
 pub mod rejected;
 
-use fgrpo_nn::DeviceName;
+use fgrpo_nn::{DeviceName, Gpus, Replicas};
 use fgrpo_train::amounts::{bytes, duration};
 use fgrpo_train::config::Config;
 use fgrpo_train::device;
@@ -56,12 +56,14 @@ pub fn run(
     fgrpo_train::run::needs::refuse_uncountable(config, &model, &lengths)?;
     say!("parameters            {:>12}", parameters(&model));
     device::check_formats(device, &config.compute)?;
-    let gpu = (device != DeviceName::Cpu).then_some(config.compute.precision);
+    let precision = config.compute.precision;
+    let gpu = device.gpus().map(|gpus| Replicas { gpus: gpus.count(), precision });
     let memory = Memory::of(config, &model, &lengths, gpu);
     say_memory(config, &memory, device);
     say_disk(config, &Disk::of(config, &model, &memory, &lengths));
     say_tokens(config, &lengths);
     if gpu.is_some() {
+        say!("time                  not estimated: no speed of a GPU is measured here");
         return Ok(task);
     }
     let rate = fgrpo_nn::measure_flops(config.threads(), config.compute.products);
@@ -89,11 +91,16 @@ fn say_memory(config: &Config, memory: &Memory, device: DeviceName) {
         say!("{}", format!("{name:<22}{:>12}  {note}", bytes(n)).trim_end());
     };
     let engine = &memory.engine;
-    say("weights", engine.weights, "");
+    let several = device.gpus().is_some_and(|gpus| gpus.count() > 1);
+    say(
+        "weights",
+        engine.weights,
+        if several { "on each GPU, as all up to the key/value cache" } else { "" },
+    );
     if engine.base_weights > 0 {
         say("base weights", engine.base_weights, "the adapted matrices without their adapters, at most");
     }
-    let on_gpu = device != DeviceName::Cpu;
+    let on_gpu = device.gpus().is_some();
     if !on_gpu {
         say("decode copies", engine.decode_copies, "the weights in the order in which decoding reads them");
     }
@@ -132,18 +139,22 @@ fn say_memory(config: &Config, memory: &Memory, device: DeviceName) {
     }
 }
 
-/// A GPU's memory and the machine's, each against what is there.
+/// The memory of the GPUs and of the machine, each against what is there.
 fn say_both_memories(memory: &Memory, device: DeviceName) {
     let found = match device {
-        DeviceName::Cuda { ordinal } => fgrpo_nn::gpus().map_err(|why| why.to_string()).and_then(|gpus| {
-            gpus.get(ordinal).cloned().ok_or_else(|| format!("no GPU with number {ordinal}"))
-        }),
+        DeviceName::Cuda(gpus) => smallest(gpus),
         _ => Err("it is emulated".to_owned()),
     };
     let (needed, room) = (memory.on_device(), found.as_ref().map(|gpu| gpu.memory as u64));
+    let several = device.gpus().is_some_and(|gpus| gpus.count() > 1);
     let note = match &found {
+        Ok(gpu) if several => {
+            format!("at most on each, of {} that the smallest has: {}", bytes(gpu.memory as u64), gpu.name)
+        }
         Ok(gpu) => format!("at most, of {} that {} has", bytes(gpu.memory as u64), gpu.name),
-        Err(why) => format!("at most; not compared with a GPU: {why}"),
+        Err(why) => {
+            format!("at most{}; not compared with a GPU: {why}", if several { " on each" } else { "" })
+        }
     };
     say!("{:<22}{:>12}  {note}", "GPU memory", bytes(needed));
     if room.is_ok_and(|room| needed > room) {
@@ -156,6 +167,14 @@ fn say_both_memories(memory: &Memory, device: DeviceName) {
         moments => format!("; of it {} for the moments, page-locked", bytes(moments)),
     };
     say!("{:<22}{:>12}  at most, of this machine{note}", "memory", bytes(memory.on_host()));
+}
+
+/// The GPU with the least memory, or why it isn't known.
+fn smallest(gpus: Gpus) -> Result<fgrpo_nn::Gpu, String> {
+    let found = fgrpo_nn::gpus().map_err(|why| why.to_string())?;
+    let one = |number: usize| found.get(number).ok_or_else(|| format!("no GPU with number {number}"));
+    let all = gpus.numbers().map(one).collect::<Result<Vec<_>, _>>()?;
+    Ok(all.into_iter().min_by_key(|gpu| gpu.memory).expect("a set of GPUs has one").clone())
 }
 
 fn say_disk(config: &Config, disk: &Disk) {

@@ -33,7 +33,7 @@ pub struct Args {
     /// With --resume: accept a configuration that differs from the run's.
     #[arg(long, requires = "resume")]
     pub accept_changes: bool,
-    /// Where to compute: cpu, cuda, or cuda:N for the GPU with number N.
+    /// Where to compute: cpu, cuda, cuda:N for the GPU with number N, or cuda:0,1 for several.
     #[arg(long, default_value = "cpu")]
     pub device: DeviceName,
     /// Print the resolved configuration, the rejected rows of data files, and the memory, disk and time needed, and exit.

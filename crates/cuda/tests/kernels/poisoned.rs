@@ -68,6 +68,14 @@ impl Driver for Poisoned {
         self.0.wait(queue, event)
     }
 
+    fn wait_for(&self, queue: Queue, device: usize, event: usize) -> Result<(), Error> {
+        self.0.wait_for(queue, device, event)
+    }
+
+    fn copy_from(&self, device: usize, from: Address, to: Address, bytes: usize) -> Result<(), Error> {
+        self.0.copy_from(device, from, to, bytes)
+    }
+
     fn synchronize(&self) -> Result<(), Error> {
         self.0.synchronize()
     }

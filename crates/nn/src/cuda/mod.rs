@@ -1,4 +1,4 @@
-//! An NVIDIA GPU, in f32 or bf16: one stream on which all work runs in order, and one executor that submits it.
+//! NVIDIA GPUs, in f32 or bf16: on each a stream on which all work runs in order, and an executor that submits it.
 //!
 //! All code here uses only a [`fgrpo_cuda::Driver`], so the emulated driver of the tests runs the same code as a GPU. The host transfers the lists of
 //! a pass in one copy and waits only for results: scores, samples, norms.
@@ -6,9 +6,12 @@
 pub(crate) mod backend;
 mod buffer;
 mod decoding;
+mod exchange;
 pub(crate) mod executor;
 mod launches;
 mod lists;
 pub(crate) mod moments;
+mod replica;
+pub(crate) mod slices;
 mod stream;
 mod weights;

@@ -85,7 +85,7 @@ impl Engine {
 
     fn zeros(config: &Config, device: &Device) -> Result<Engine, Error> {
         let decoder = Decoder::new(config);
-        let (driver, precision): (Arc<dyn fgrpo_cuda::Driver>, Precision) = match *device {
+        let (gpus, drivers, precision): (_, Vec<Arc<dyn fgrpo_cuda::Driver>>, Precision) = match *device {
             Device::Cpu { threads, products } => {
                 assert!(threads > 0, "a device of 0 threads");
                 crate::cpu::level::check()?;
@@ -93,17 +93,21 @@ impl Engine {
                 let backend = CpuBackend::new(config, &decoder.layout, decoder.head(), threads, products)?;
                 return Ok(Engine(Any::Cpu(EngineOn::new(decoder, backend))));
             }
-            Device::Cuda { ordinal, precision } => match fgrpo_cuda::Gpu::open(ordinal, None) {
-                Ok(gpu) => (Arc::new(gpu), precision),
-                Err(source) => return Err(Error::Device { source, remedy: NO_GPU }),
-            },
+            Device::Cuda { gpus, precision } => {
+                let numbers: Vec<usize> = gpus.numbers().collect();
+                let opened = fgrpo_cuda::Gpu::open_connected(&numbers, None)
+                    .map_err(|source| Error::Device { gpu: None, source, remedy: NO_GPU })?;
+                (gpus, opened.into_iter().map(|gpu| Arc::new(gpu) as _).collect(), precision)
+            }
             #[cfg(feature = "cuda-emulator")]
-            Device::CudaEmulated { memory, precision } => {
-                (Arc::new(fgrpo_cuda::emulated::Emulated::with_memory(0, memory)), precision)
+            Device::CudaEmulated { gpus, memory, precision, fault } => {
+                let made = fgrpo_cuda::emulated::Emulated::connected(gpus.count(), 0, memory, fault);
+                (gpus, made.into_iter().map(|gpu| Arc::new(gpu) as _).collect(), precision)
             }
         };
         EngineOn::<CudaBackend>::check(config);
-        let backend = CudaBackend::new(config, &decoder.layout, precision, driver)?;
+        let gpus = gpus.numbers().zip(drivers).collect();
+        let backend = CudaBackend::new(config, &decoder.layout, precision, gpus)?;
         Ok(Engine(Any::Cuda(EngineOn::new(decoder, backend))))
     }
 
@@ -137,7 +141,7 @@ impl Engine {
         on_device!(&self.0, engine => engine.read(store, tensor.span))
     }
 
-    /// Sets the approximate number of tokens per pass of each of at most two executors (a family is never split); the default is
+    /// Sets the approximate number of tokens per pass of each executor, of which a CPU has at most two (a family is never split); the default is
     /// [`DEFAULT_CHUNK_TOKENS`](crate::DEFAULT_CHUNK_TOKENS). More is a little faster, less needs less memory; results differ by rounding.
     pub fn set_chunk_tokens(&mut self, tokens: usize) {
         on_device!(&mut self.0, engine => engine.set_chunk_tokens(tokens));
@@ -282,6 +286,15 @@ impl Engine {
         read: &mut dyn FnMut(usize, &mut [f32]) -> Result<(), Error>,
     ) -> Result<(), Error> {
         on_device!(&mut self.0, engine => engine.load_optimizer(step, tensors, read))
+    }
+
+    /// Whether all GPUs have the same parameters, bit for bit. For tests.
+    #[doc(hidden)]
+    pub fn replicas_are_equal(&self) -> bool {
+        match &self.0 {
+            Any::Cpu(_) => true,
+            Any::Cuda(engine) => engine.backend().replicas_are_equal(),
+        }
     }
 
     /// Samples completions of `prompts`.

@@ -5,8 +5,11 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use super::gpus::Gpus;
 use crate::cpu::bf16::Unit;
 use crate::error::Error;
+#[cfg(feature = "cuda-emulator")]
+use fgrpo_cuda::emulated::Fault;
 
 /// The device.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,20 +22,24 @@ pub enum Device {
         /// The products of linear maps and the vocabulary head.
         products: Products,
     },
-    /// An NVIDIA GPU.
+    /// NVIDIA GPUs of this machine, each with a replica of the weights.
     Cuda {
-        /// Its number, from 0.
-        ordinal: usize,
+        /// Their numbers.
+        gpus: Gpus,
         /// Of weights and activations.
         precision: Precision,
     },
-    /// A GPU emulated on the CPU, for tests: slow and strict.
+    /// GPUs emulated on the CPU, for tests: slow and strict.
     #[cfg(feature = "cuda-emulator")]
     CudaEmulated {
-        /// Bytes of its memory.
+        /// Their numbers.
+        gpus: Gpus,
+        /// Bytes of memory of each.
         memory: usize,
         /// Of weights and activations.
         precision: Precision,
+        /// What goes wrong.
+        fault: Option<Fault>,
     },
 }
 
@@ -51,6 +58,12 @@ impl Device {
     /// The CPU with this number of threads, in f32.
     pub const fn cpu(threads: usize) -> Device {
         Device::Cpu { threads, products: Products::F32 }
+    }
+
+    /// Emulated GPUs, each with so many bytes of memory.
+    #[cfg(feature = "cuda-emulator")]
+    pub const fn emulated(gpus: Gpus, memory: usize, precision: Precision) -> Device {
+        Device::CudaEmulated { gpus, memory, precision, fault: None }
     }
 }
 
@@ -129,21 +142,18 @@ impl FromStr for Products {
     }
 }
 
-/// A device by name, without the number of CPU threads: `cpu`, `cuda`, `cuda:1`.
+/// A device by name, without the number of CPU threads: `cpu`, `cuda`, `cuda:1`, `cuda:0,1`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DeviceName {
     /// `cpu`.
     #[default]
     Cpu,
-    /// `cuda` or `cuda:0`, `cuda:1` and so on.
-    Cuda {
-        /// The GPU's number, from 0.
-        ordinal: usize,
-    },
-    /// `cuda-emulated`.
+    /// `cuda` or `cuda:0`, `cuda:1`, `cuda:0,1` and so on.
+    Cuda(Gpus),
+    /// `cuda-emulated`, or `cuda-emulated:0,1` and so on.
     #[cfg(feature = "cuda-emulator")]
-    CudaEmulated,
+    CudaEmulated(Gpus),
 }
 
 /// Advice without a GPU.
@@ -156,20 +166,31 @@ impl DeviceName {
     /// No driver, one that is too old, no such GPU, or one that can't be used.
     pub fn check(self) -> Result<(), Error> {
         match self {
-            DeviceName::Cuda { ordinal } => {
-                fgrpo_cuda::find(ordinal).map(drop).map_err(|source| Error::Device { source, remedy: NO_GPU })
-            }
+            DeviceName::Cuda(gpus) => gpus
+                .numbers()
+                .try_for_each(|number| fgrpo_cuda::find(number).map(drop))
+                .map_err(|source| Error::Device { gpu: None, source, remedy: NO_GPU }),
             _ => Ok(()),
         }
     }
 
-    /// The device: the CPU with this number of threads and these products, or a GPU with this precision.
+    /// The GPUs, if it isn't the CPU.
+    pub fn gpus(self) -> Option<Gpus> {
+        match self {
+            DeviceName::Cpu => None,
+            DeviceName::Cuda(gpus) => Some(gpus),
+            #[cfg(feature = "cuda-emulator")]
+            DeviceName::CudaEmulated(gpus) => Some(gpus),
+        }
+    }
+
+    /// The device: the CPU with this number of threads and these products, or GPUs with this precision.
     pub fn device(self, threads: usize, products: Products, precision: Precision) -> Device {
         match self {
             DeviceName::Cpu => Device::Cpu { threads, products },
-            DeviceName::Cuda { ordinal } => Device::Cuda { ordinal, precision },
+            DeviceName::Cuda(gpus) => Device::Cuda { gpus, precision },
             #[cfg(feature = "cuda-emulator")]
-            DeviceName::CudaEmulated => Device::CudaEmulated { memory: 4 << 30, precision },
+            DeviceName::CudaEmulated(gpus) => Device::emulated(gpus, 4 << 30, precision),
         }
     }
 }
@@ -178,9 +199,9 @@ impl fmt::Display for DeviceName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             DeviceName::Cpu => f.pad("cpu"),
-            DeviceName::Cuda { ordinal } => f.pad(&format!("cuda:{ordinal}")),
+            DeviceName::Cuda(gpus) => f.pad(&format!("cuda:{gpus}")),
             #[cfg(feature = "cuda-emulator")]
-            DeviceName::CudaEmulated => f.pad("cuda-emulated"),
+            DeviceName::CudaEmulated(gpus) => f.pad(&format!("cuda-emulated:{gpus}")),
         }
     }
 }
@@ -192,19 +213,21 @@ impl FromStr for DeviceName {
         let wrong = |wanted: &str| {
             Err(Error::Request { field: "device", found: name.to_string(), wanted: wanted.into() })
         };
-        match name {
-            "cpu" => Ok(DeviceName::Cpu),
-            "cuda" => Ok(DeviceName::Cuda { ordinal: 0 }),
+        let (kind, gpus) = match name.split_once(':') {
+            Some((kind, gpus)) => (kind, Some(gpus)),
+            None => (name, None),
+        };
+        let gpus = || gpus.map_or(Ok(Gpus::one(0)), str::parse);
+        match kind {
+            "cpu" if name == kind => Ok(DeviceName::Cpu),
+            "cuda" => gpus().map(DeviceName::Cuda),
             #[cfg(feature = "cuda-emulator")]
-            "cuda-emulated" => Ok(DeviceName::CudaEmulated),
+            "cuda-emulated" => gpus().map(DeviceName::CudaEmulated),
             #[cfg(not(feature = "cuda-emulator"))]
             "cuda-emulated" => {
                 wrong("cpu or cuda: this build has no emulator (feature cuda-emulator, for tests)")
             }
-            _ => match name.strip_prefix("cuda:").map(str::parse) {
-                Some(Ok(ordinal)) => Ok(DeviceName::Cuda { ordinal }),
-                _ => wrong("cpu, cuda, or cuda:N for the GPU with number N"),
-            },
+            _ => wrong("cpu, cuda, cuda:N for the GPU with number N, or cuda:0,1 for several"),
         }
     }
 }
@@ -215,12 +238,16 @@ mod tests {
 
     #[test]
     fn names_of_devices_are_read_and_written_and_others_refused() {
-        for (name, written) in [("cpu", "cpu"), ("cuda", "cuda:0"), ("cuda:3", "cuda:3")] {
+        for (name, written) in
+            [("cpu", "cpu"), ("cuda", "cuda:0"), ("cuda:3", "cuda:3"), ("cuda:2,0", "cuda:0,2")]
+        {
             let device: DeviceName = name.parse().unwrap();
             assert_eq!(device.to_string(), written);
             assert_eq!(written.parse::<DeviceName>().unwrap(), device);
         }
-        for name in ["", "gpu", "cuda:", "cuda:-1", "cuda:x", "CPU"] {
+        for name in
+            ["", "gpu", "cuda:", "cuda:-1", "cuda:x", "cuda:0,", "cuda:0-3", "cuda:all", "CPU", "cpu:0"]
+        {
             let message = name.parse::<DeviceName>().unwrap_err().to_string();
             assert!(message.contains("cuda:N"), "{message}");
         }

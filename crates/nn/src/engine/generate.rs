@@ -56,7 +56,7 @@ impl<D: Backend> EngineOn<D> {
                 }
                 limit
             }
-            None => (self.backend.cache_bytes() / token_bytes / PAGE / executors.max(1)).max(needed),
+            None => (self.backend.cache_bytes(executors.max(1)) / token_bytes / PAGE).max(needed),
         };
         let request = Request { sampling, uniform, stop };
         let (decoder, chunk_tokens) = (&self.decoder, self.chunk_tokens);
@@ -89,6 +89,10 @@ impl<D: Backend> EngineOn<D> {
             let mut generator =
                 Generator { decoder, executor, weights, workspace, cache, lists, decoding, chunk_tokens };
             *result = generate::generate(&mut generator, jobs, limit, &request, &mut emit);
+            // After a failed GPU the others need not go on.
+            if matches!(result, Err(Error::Device { .. })) {
+                cancelled.store(true, Ordering::Relaxed);
+            }
             executor.shrink_cache(cache, KEPT_CACHE_BYTES);
         };
         self.backend.run(Work::Generate, &mut tasks, &body, &mut || {

@@ -1,19 +1,15 @@
 //! The device that the engine's tests run on, so that each is written once.
 //!
 //! `FGRPO_TEST_PRODUCTS=bf16x3` (or `bf16`) is how the processor multiplies. `FGRPO_TEST_DEVICE=cuda-emulated` selects the emulated GPU (feature
-//! `cuda-emulator`), `cuda` a real one. If unset, it is the CPU.
+//! `cuda-emulator`), `cuda` a real one, and `cuda:0,1` or `cuda-emulated:0,1` two. If unset, it is the CPU.
 
-use fgrpo_nn::{Device, Precision, Products};
+use fgrpo_nn::{Device, DeviceName, Precision, Products};
 
 /// The device; on the processor, of so many threads.
 pub(crate) fn device(threads: usize) -> Device {
-    match std::env::var("FGRPO_TEST_DEVICE").as_deref() {
-        Err(_) | Ok("cpu") => Device::Cpu { threads, products: products() },
-        Ok("cuda") => Device::Cuda { ordinal: 0, precision: Precision::F32 },
-        #[cfg(feature = "cuda-emulator")]
-        Ok("cuda-emulated") => Device::CudaEmulated { memory: 1 << 30, precision: Precision::F32 },
-        Ok(other) => panic!("FGRPO_TEST_DEVICE: {other:?} is no device of this build"),
-    }
+    let name = std::env::var("FGRPO_TEST_DEVICE").unwrap_or_else(|_| "cpu".to_owned());
+    let name: DeviceName = name.parse().unwrap_or_else(|error| panic!("FGRPO_TEST_DEVICE: {error}"));
+    name.device(threads, products(), Precision::F32)
 }
 
 /// How the processor multiplies.

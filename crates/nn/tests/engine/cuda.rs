@@ -3,21 +3,21 @@
 use std::ops::ControlFlow;
 
 use fgrpo_nn::{
-    AdamW, Batch, Device, Engine, Error, LoraConfig, OptimizerState, Precision, Prompt, Sampling,
+    AdamW, Batch, Device, Engine, Error, Gpus, LoraConfig, OptimizerState, Precision, Prompt, Sampling,
 };
 
 use crate::reference::{Numbers, configs, engine_on, forest};
 
 const CPU: Device = Device::cpu(1);
-const GPU: Device = Device::CudaEmulated { memory: 1 << 30, precision: Precision::F32 };
-const GPU_BF16: Device = Device::CudaEmulated { memory: 1 << 30, precision: Precision::Bf16 };
+const GPU: Device = Device::emulated(Gpus::one(0), 1 << 30, Precision::F32);
+const GPU_BF16: Device = Device::emulated(Gpus::one(0), 1 << 30, Precision::Bf16);
 
 fn adamw() -> AdamW {
     AdamW { lr: 1e-2, ..AdamW::default() }
 }
 
 /// One step on a batch of its own: the scores and the gradient's norm.
-fn step(engine: &mut Engine, number: u64) -> (Vec<f32>, f64) {
+pub(crate) fn step(engine: &mut Engine, number: u64) -> (Vec<f32>, f64) {
     let batch: Batch = forest(&mut Numbers::new(100 + number), engine.config().vocab_size, 3, 5, 5);
     let scores = engine
         .accumulate(&batch, 0.8, &|indices, logp, _, dlogp, dentropy| {
@@ -32,12 +32,12 @@ fn step(engine: &mut Engine, number: u64) -> (Vec<f32>, f64) {
     (scores.logp, report.gradient_norm)
 }
 
-fn weights(engine: &Engine) -> Vec<f32> {
+pub(crate) fn weights(engine: &Engine) -> Vec<f32> {
     engine.tensors().flat_map(|(_, _, values)| values.into_owned()).collect()
 }
 
 /// A state of its own, as a checkpoint keeps it.
-fn state(engine: &Engine) -> OptimizerState<'static> {
+pub(crate) fn state(engine: &Engine) -> OptimizerState<'static> {
     let OptimizerState { step, tensors } = engine.optimizer_state();
     let own = |(name, shape, values): (String, Vec<usize>, std::borrow::Cow<'_, [f32]>)| {
         (name, shape, values.into_owned().into())
@@ -46,7 +46,7 @@ fn state(engine: &Engine) -> OptimizerState<'static> {
 }
 
 /// An engine on a device with what another one holds.
-fn copy_to(device: &Device, from: &Engine) -> Engine {
+pub(crate) fn copy_to(device: &Device, from: &Engine) -> Engine {
     let mut to = Engine::init(from.config(), 0.0, &|_| 0.0, device).unwrap();
     for (name, _, values) in from.tensors() {
         to.set_tensor(name, &values).unwrap();
@@ -55,11 +55,11 @@ fn copy_to(device: &Device, from: &Engine) -> Engine {
     to
 }
 
-fn bits(values: &[f32]) -> Vec<u32> {
+pub(crate) fn bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(|v| v.to_bits()).collect()
 }
 
-fn near(found: &[f32], wanted: &[f32], tolerance: f32, what: &str) {
+pub(crate) fn near(found: &[f32], wanted: &[f32], tolerance: f32, what: &str) {
     assert_eq!(found.len(), wanted.len(), "{what}");
     for (i, (f, w)) in found.iter().zip(wanted).enumerate() {
         assert!((f - w).abs() <= tolerance * (1.0 + w.abs()), "{what}[{i}]: found {f}, wanted {w}");
@@ -137,12 +137,12 @@ fn too_little_memory_names_the_setting_to_lower() {
         assert!(message.contains("out of memory"), "{message}");
         message
     };
-    let few = Device::CudaEmulated { memory: 2 * parameters, precision: Precision::F32 };
+    let few = Device::emulated(Gpus::one(0), 2 * parameters, Precision::F32);
     let error = Engine::init(&config, 0.1, &|_| 0.1, &few).unwrap_err();
     assert!(message(error).contains("[lora]"));
 
     // Room for weights, gradient and moments, but not for a pass.
-    let some = Device::CudaEmulated { memory: 16 * parameters + (300 << 10), precision: Precision::F32 };
+    let some = Device::emulated(Gpus::one(0), 16 * parameters + (300 << 10), Precision::F32);
     let mut engine = Engine::init(&config, 0.1, &|_| 0.1, &some).unwrap();
     let mut batch = Batch::default();
     batch.push_segment(&Numbers::new(10).tokens(3000, config.vocab_size), None);
@@ -200,10 +200,14 @@ fn heads_beyond_the_kernels_and_devices_that_are_not_there_are_refused_by_name()
     let message = Engine::init(&large, 0.1, &|_| 0.1, &GPU).unwrap_err().to_string();
     assert!(message.contains("head_dim") && message.contains("512"), "{message}");
     if fgrpo_nn::gpus().map_or(true, |found| found.len() < 64) {
-        let message =
-            Engine::init(&config, 0.1, &|_| 0.1, &Device::Cuda { ordinal: 63, precision: Precision::F32 })
-                .unwrap_err()
-                .to_string();
+        let message = Engine::init(
+            &config,
+            0.1,
+            &|_| 0.1,
+            &Device::Cuda { gpus: Gpus::one(63), precision: Precision::F32 },
+        )
+        .unwrap_err()
+        .to_string();
         assert!(message.contains("CUDA") && message.contains("--device cpu"), "{message}");
     }
 }
@@ -269,7 +273,7 @@ fn moments_in_host_memory_give_the_same_bits_and_spare_the_device_8_bytes_per_pa
     let (_, config) = configs().swap_remove(0);
     let lora = LoraConfig { rank: 3, alpha: 6.0, ..LoraConfig::default() };
     for (precision, adapted) in [(Precision::F32, false), (Precision::Bf16, false), (Precision::F32, true)] {
-        let device = Device::CudaEmulated { memory: 1 << 30, precision };
+        let device = Device::emulated(Gpus::one(0), 1 << 30, precision);
         let [mut kept, mut offloaded] = [false, true].map(|offload| {
             let mut engine = engine_on(&config, 6, &device);
             engine.set_optimizer_offload(offload);
@@ -298,7 +302,7 @@ fn moments_in_host_memory_give_the_same_bits_and_spare_the_device_8_bytes_per_pa
     // The least memory in which a step runs.
     let least = |offload: bool| {
         let fits = |memory: usize| {
-            let device = Device::CudaEmulated { memory, precision: Precision::F32 };
+            let device = Device::emulated(Gpus::one(0), memory, Precision::F32);
             let Ok(mut engine) = Engine::init(&config, 0.1, &|_| 0.1, &device) else { return false };
             engine.set_optimizer_offload(offload);
             let mut batch = Batch::default();

@@ -11,6 +11,8 @@ mod levels;
 mod lora;
 mod optimizer;
 mod reference;
+#[cfg(feature = "cuda-emulator")]
+mod replicas;
 mod teams;
 
 #[test]

@@ -40,7 +40,7 @@ impl Disk {
             Keep::Newest(n) => made.min((n as u64).saturating_add(1)),
         };
         // AdamW stores two numbers for each trained parameter.
-        let (optimizer, trained) = (memory.engine.optimizer, memory.engine.optimizer / 2);
+        let (optimizer, trained) = (memory.engine.moments, memory.engine.moments / 2);
         let whole = 4 * parameters(model) as u64;
         let policy = match &config.lora {
             None => whole,

@@ -5,7 +5,7 @@ use crate::bad_input;
 use crate::config::{Config, EvalConfig};
 use crate::io::machine::resident;
 use fgrpo_nn::config::Config as ModelConfig;
-use fgrpo_nn::{DEFAULT_CHUNK_TOKENS, Needs, Precision, Workload};
+use fgrpo_nn::{DEFAULT_CHUNK_TOKENS, Needs, Replicas, Workload};
 
 /// Bytes per token of a rollout batch outside the engine: ids, log-probabilities, entropies and their copies on the
 /// way to the update.
@@ -51,8 +51,8 @@ pub fn refuse_uncountable(config: &Config, model: &ModelConfig, lengths: &Length
 }
 
 impl Memory {
-    /// The estimate for a configuration and a model, on the CPU or on a GPU with some precision.
-    pub fn of(config: &Config, model: &ModelConfig, lengths: &Lengths, gpu: Option<Precision>) -> Self {
+    /// The estimate for a configuration and a model, on the CPU or on GPUs.
+    pub fn of(config: &Config, model: &ModelConfig, lengths: &Lengths, gpu: Option<Replicas>) -> Self {
         let [rollout, evaluation] = workloads(config, lengths, gpu);
         let (a, b) = (Needs::of(model, &rollout), Needs::of(model, &evaluation));
         let engine = Needs {
@@ -79,7 +79,7 @@ impl Memory {
         self.on_device() + self.on_host()
     }
 
-    /// Memory of the models; on a GPU, this is the GPU memory.
+    /// Memory of the models; on GPUs, this is the memory of each.
     pub fn on_device(&self) -> u64 {
         self.engine.total() + self.reference
     }
@@ -91,7 +91,7 @@ impl Memory {
 }
 
 /// The engine's work in a step and in an evaluation.
-fn workloads(config: &Config, lengths: &Lengths, gpu: Option<Precision>) -> [Workload; 2] {
+fn workloads(config: &Config, lengths: &Lengths, gpu: Option<Replicas>) -> [Workload; 2] {
     let r = &config.rollout;
     let (prompt, new) = (lengths.prompt_longest, lengths.completion_longest);
     let group = prompt + r.group_size * new;

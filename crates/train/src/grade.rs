@@ -6,6 +6,7 @@ use crate::bad_input;
 use crate::problem::dataset::Problem;
 use crate::problem::kind::{TaskKind, Truth};
 use command::CommandVerifier;
+use fgrpo_core::maze::{self, Maze, Scoring};
 use fgrpo_verify::verdict::{Outcome, Verdict};
 use fgrpo_verify::{choice, ifeval, math, synlogic};
 use serde::{Deserialize, Serialize};
@@ -197,6 +198,17 @@ pub fn unscorable(reason: impl Into<Cow<'static, str>>) -> Graded {
 /// Runs a verifier; a panic in it makes one completion unscorable and doesn't stop the run.
 pub fn guarded<T>(check: impl FnOnce() -> T) -> Option<T> {
     crate::io::confined::catch(|| Ok(check())).ok()
+}
+
+/// Grades a maze's completion: token ids.
+pub fn maze(maze: &Maze, completion: &[u32], scoring: Scoring) -> Graded {
+    let grade = maze::grade(maze, completion, scoring);
+    let verdict = match grade {
+        g if g.correct() => Verdict::Correct,
+        g if g.parsed() => Verdict::Wrong,
+        _ => Verdict::Unparsed,
+    };
+    Graded { verdict, reason: Cow::Borrowed(grade.reason()), reward: None }
 }
 
 /// SynLogic's options from the mode and the format requirement.

@@ -114,13 +114,13 @@ const AGAIN: u64 = 1 << 32;
 /// verifier gives no verdict.
 pub fn grade(task: &dyn Task, split: Split, rollouts: &[Rollouts]) -> Option<Vec<Vec<Graded>>> {
     let one = |id: u64, c: &Completion| {
-        (!interrupt::asked()).then(|| task.grade(split, id, &c.tokens, c.finish == Finish::Length))
+        (!interrupt::requested()).then(|| task.grade(split, id, &c.tokens, c.finish == Finish::Length))
     };
     let grades = rollouts
         .par_iter()
         .map(|r| r.completions.iter().map(|c| one(r.prompt.id, c)).collect())
         .collect::<Option<Vec<Vec<Graded>>>>()?;
-    (!interrupt::asked()).then_some(grades)
+    (!interrupt::requested()).then_some(grades)
 }
 
 #[cfg(test)]

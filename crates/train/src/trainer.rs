@@ -173,7 +173,7 @@ impl Trainer<'_> {
             }
             self.stop_if_stalled(&m)?;
             self.events.progress(step, m.in_short());
-            if evaluated.is_none() || (interrupt::asked() && step < config.steps) {
+            if evaluated.is_none() || (interrupt::requested() && step < config.steps) {
                 return self.interrupted();
             }
         }
@@ -206,7 +206,7 @@ impl Trainer<'_> {
         let (key, group_size) = (seeds::rollout(self.config.seed, step), self.config.rollout.group_size);
         let sampling = &self.sampling;
         let Some(server) = &mut self.server else {
-            let go_on = || !interrupt::asked();
+            let go_on = || !interrupt::requested();
             return sample(&mut self.engine, self.task, prompts, group_size, sampling, key, &go_on);
         };
         let sampled = server.sample(&mut self.engine, self.task, prompts, group_size, sampling, (step, key));

@@ -34,7 +34,7 @@ pub fn run(
         None => {
             // Only the filter by length needs the tokenizer.
             let reports = problem::reports(&config.task)?;
-            reports.iter().for_each(FilterReport::tell);
+            reports.iter().for_each(FilterReport::log);
             say_rejected(&reports.iter().collect::<Vec<_>>(), all_rejected)?;
             if !reports.is_empty() {
                 say!(

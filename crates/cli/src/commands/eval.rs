@@ -129,7 +129,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         let words = format!(
             "{lacking} of {total} samples of {title} are still missing{why}; the same command continues"
         );
-        return Err(if interrupt::asked() { Stopped(words).into() } else { anyhow::anyhow!(words) });
+        return Err(if interrupt::requested() { Stopped(words).into() } else { anyhow::anyhow!(words) });
     }
     plan.parts.iter().try_for_each(|p| outcome::check_unscorable(&folder, &p.name, args.max_unscorable))
 }

@@ -16,7 +16,7 @@ use fgrpo_train::io::interrupt;
 use fgrpo_train::language::Language;
 use fgrpo_train::language::chat::Message;
 use fgrpo_train::policy;
-use fgrpo_train::problem::dataset::{self, Problem, columns::Columns, rows};
+use fgrpo_train::problem::dataset::{self, Problem, columns::Columns, format::Format};
 use fgrpo_train::problem::kind::TaskKind;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -109,7 +109,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         Question::Text(text) => {
             let (completion, seconds) = generator.say(&generator.encode_text(&text)?, Key::new(args.seed))?;
             generator.conclude(&completion, seconds);
-            if interrupt::asked() {
+            if interrupt::requested() {
                 return Err(Stopped("stopped on request; the answer is incomplete".to_owned()).into());
             }
             Ok(())
@@ -147,7 +147,7 @@ impl Args {
     fn question(&self) -> anyhow::Result<Question> {
         let path = self.prompt.as_deref().map(Path::new);
         let text = match (&self.prompt, path) {
-            (Some(_), Some(path)) if path.is_dir() || (path.is_file() && rows::is_data(path)) => {
+            (Some(_), Some(path)) if path.is_dir() || (path.is_file() && Format::of(path).is_some()) => {
                 if self.interactive {
                     bad_input!(
                         "--interactive: found the file {}, wanted a first message or none",
@@ -156,7 +156,7 @@ impl Args {
                 }
                 let (problems, report) =
                     dataset::load(path, TaskKind::Command, &self.columns.clone().unwrap_or_default())?;
-                report.tell();
+                report.log();
                 return Ok(Question::Rows(problems));
             }
             (Some(_), Some(path)) if path.is_file() => Some(
@@ -256,7 +256,7 @@ impl<'a> Generator<'a> {
         let mut answer = None;
         let stop: &StopFn<'_> = &|tokens| {
             let reader_left = !stream.show(tokens);
-            reader_left || self.language.ended(tokens) || interrupt::asked()
+            reader_left || self.language.ended(tokens) || interrupt::requested()
         };
         self.engine.generate(
             &[Prompt { tokens: prompt, samples: 0..1 }],
@@ -278,7 +278,7 @@ impl<'a> Generator<'a> {
         if io::stderr().is_terminal() {
             let n = completion.tokens.len();
             let why = match completion.finish {
-                _ if interrupt::asked() => "stopped",
+                _ if interrupt::requested() => "stopped",
                 Finish::Stop => "ended by itself",
                 Finish::Length => "cut off by --max-tokens",
             };
@@ -315,7 +315,7 @@ impl<'a> Generator<'a> {
                 .collect();
             let language = &self.language;
             let texts = !language.stop_texts().is_empty();
-            let stop: &StopFn<'_> = &|tokens| interrupt::asked() || texts && language.ended(tokens);
+            let stop: &StopFn<'_> = &|tokens| interrupt::requested() || texts && language.ended(tokens);
             let mut waiting: BTreeMap<usize, Completion> = BTreeMap::new();
             let mut next = 0;
             let (mut failure, mut read_on) = (None, true);
@@ -326,7 +326,7 @@ impl<'a> Generator<'a> {
                 Some(stop),
                 &mut |completion| {
                     // It may be cut short by the stop.
-                    if interrupt::asked() {
+                    if interrupt::requested() {
                         return ControlFlow::Break(());
                     }
                     waiting.insert(completion.prompt, completion);
@@ -349,7 +349,7 @@ impl<'a> Generator<'a> {
                 None if !read_on => return Ok(()),
                 None => {}
             }
-            if interrupt::asked() {
+            if interrupt::requested() {
                 progress.finish_and_clear();
                 let words =
                     format!("stopped on request after {} of {} prompts", start + next, problems.len());

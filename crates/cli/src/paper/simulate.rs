@@ -152,7 +152,7 @@ fn sweep(
     );
     let (started, mut spoken) = (Instant::now(), Instant::now());
     let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
-    let stop = || interrupt::asked() || failed.load(Ordering::Relaxed);
+    let stop = || interrupt::requested() || failed.load(Ordering::Relaxed);
     let finished = std::thread::scope(|scope| {
         let (sender, results) = mpsc::channel();
         for _ in 0..threads {

@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use gemm::Parallelism;
+use gemm_common::Parallelism;
 
 use super::format::{self, Operand};
 use super::microkernel::{self, Rows};
@@ -288,7 +288,7 @@ pub(crate) fn product_with_panels(
     unsafe { operands.run(team, m, n, y) }
 }
 
-/// [`product`] by the `gemm` crate; the pointers are those of the views' first elements.
+/// [`product`] by the `gemm-f32` crate; the pointers are those of the views' first elements.
 ///
 /// # Safety
 /// All three matrices must be within their memory, and the result must not overlap the others.
@@ -304,9 +304,14 @@ unsafe fn general(
     c: *mut f32,
     cv: View,
 ) {
+    // Its kernels want results by columns: by rows, it computes the transposed product.
+    if cv.column < cv.row {
+        // SAFETY: the caller's promises.
+        return unsafe { general(n, m, k, b, bv.transposed(), a, av.transposed(), add, c, cv.transposed()) };
+    }
     // SAFETY: the caller's promises.
     unsafe {
-        gemm::gemm(
+        gemm_f32::gemm::f32::get_gemm_fn()(
             m,
             n,
             k,

@@ -3,7 +3,7 @@
 use super::defaults;
 use super::ranges::{MANY, whole};
 use crate::bad_input;
-use fgrpo_core::maze::{self, HeldOut};
+use fgrpo_core::maze::{self, HeldOut, Scoring};
 use serde::{Deserialize, Serialize};
 
 /// Mazes, generated from (seed, index).
@@ -36,6 +36,16 @@ pub enum MazeReward {
     Exact,
     /// MaxRL's criterion: all moves are valid, and the walk reaches the goal.
     ReachesGoal,
+}
+
+impl MazeReward {
+    /// The criterion in the terms of the verifier.
+    pub fn scoring(self) -> Scoring {
+        match self {
+            Self::Exact => Scoring::Exact,
+            Self::ReachesGoal => Scoring::ReachesGoal,
+        }
+    }
 }
 
 /// Total cells of all held-out mazes, which are kept in memory.

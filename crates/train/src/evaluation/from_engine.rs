@@ -104,7 +104,7 @@ pub fn generate(
     let mut stored = 0u64;
     let mut failure = None;
     for (limit, members) in limits.into_iter().rev() {
-        if failure.is_some() || interrupt::asked() {
+        if failure.is_some() || interrupt::requested() {
             break;
         }
         sampling.max_new_tokens = limit;
@@ -116,7 +116,7 @@ pub fn generate(
         let problems: Vec<&Problem> = members.iter().map(|&i| request.problems[wanted[i].0].0).collect();
         let keys: Vec<Key> = problems.iter().map(|p| problem_key(request.seed, &p.id)).collect();
         let texts = text.filter(|t| !t.stop_texts().is_empty());
-        let stop: &StopFn<'_> = &|tokens| interrupt::asked() || texts.is_some_and(|t| t.ended(tokens));
+        let stop: &StopFn<'_> = &|tokens| interrupt::requested() || texts.is_some_and(|t| t.ended(tokens));
         engine.generate(
             &prompts,
             &sampling,
@@ -124,7 +124,7 @@ pub fn generate(
             Some(stop),
             &mut |completion| {
                 // This sample may be cut short by the stop; it will be generated again.
-                if interrupt::asked() {
+                if interrupt::requested() {
                     return ControlFlow::Break(());
                 }
                 let problem = problems[completion.prompt];

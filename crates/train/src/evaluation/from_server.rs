@@ -181,7 +181,7 @@ pub fn generate(
     drop(send);
     let stop = |shared: &Shared| shared.stop.store(true, Ordering::Relaxed);
     loop {
-        if interrupt::asked() {
+        if interrupt::requested() {
             stop(&shared);
             outcome.stopped = true;
             break;

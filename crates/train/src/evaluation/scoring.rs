@@ -122,13 +122,13 @@ pub fn score(folder: &Folder, store: &Generations, part: &Part, anew: bool) -> a
         let new: Vec<Scored> = batch
             .par_iter()
             .filter_map(|(at, g)| {
-                if interrupt::asked() {
+                if interrupt::requested() {
                     return None;
                 }
                 let problem = &problems[*at];
                 let judged = judge.grade(problem, &g.text);
                 // An interrupted verifier gives no verdict.
-                if judged.verdict == Verdict::Unscorable && interrupt::asked() {
+                if judged.verdict == Verdict::Unscorable && interrupt::requested() {
                     return None;
                 }
                 Some(Scored {

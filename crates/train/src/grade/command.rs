@@ -342,7 +342,7 @@ impl Worker {
             if self.read.len() > LONGEST_ANSWER {
                 return Err(Failure::TooLong);
             }
-            if interrupt::asked() {
+            if interrupt::requested() {
                 return Err(Failure::Stopped);
             }
             let Some(left) = deadline.checked_duration_since(Instant::now()).filter(|d| !d.is_zero()) else {

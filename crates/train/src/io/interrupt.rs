@@ -37,7 +37,7 @@ pub fn listen() {
 }
 
 /// Whether a stop was requested.
-pub fn asked() -> bool {
+pub fn requested() -> bool {
     ASKED.load(Ordering::SeqCst) > 0
 }
 

@@ -73,7 +73,7 @@ impl ProcessGroup {
                 self.ended = true;
                 return Ok(Some(status));
             }
-            if interrupt::asked() {
+            if interrupt::requested() {
                 return Ok(None);
             }
             std::thread::sleep(Duration::from_millis(20));

@@ -193,7 +193,7 @@ impl Server {
         let answer = loop {
             match receive.recv_timeout(Duration::from_millis(50)) {
                 Ok(answer) => break answer?,
-                Err(mpsc::RecvTimeoutError::Timeout) if !interrupt::asked() => {}
+                Err(mpsc::RecvTimeoutError::Timeout) if !interrupt::requested() => {}
                 Err(_) => {
                     stop.store(true, Ordering::Relaxed);
                     return Err(Failure::Stopped);
@@ -276,7 +276,7 @@ impl Server {
             let (at, answer) = match receive.recv_timeout(Duration::from_millis(100)) {
                 Ok(answer) => answer,
                 Err(mpsc::RecvTimeoutError::Disconnected) => return Ok(()),
-                Err(mpsc::RecvTimeoutError::Timeout) if interrupt::asked() => {
+                Err(mpsc::RecvTimeoutError::Timeout) if interrupt::requested() => {
                     stop.store(true, Ordering::Relaxed);
                     return match answered.iter().position(|a| !a) {
                         Some(at) => done(at, Err(Failure::Stopped)),

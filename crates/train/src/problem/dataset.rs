@@ -9,6 +9,7 @@
 
 pub mod columns;
 mod filter;
+pub mod format;
 pub mod presets;
 pub mod rows;
 mod shards;
@@ -16,6 +17,7 @@ mod shards;
 use crate::bad_input;
 use crate::io::input;
 pub use crate::language::chat::Message;
+use crate::names::Named;
 use crate::problem::kind::math::is_mathematics;
 use crate::problem::kind::{TaskKind, Truth};
 use crate::problem::row::{Row, Table, Unusable, plain_text, shown, shown_text, value};
@@ -109,8 +111,8 @@ pub fn load(path: &Path, kind: TaskKind, columns: &Columns) -> anyhow::Result<(V
     if kind == TaskKind::Maze {
         bad_input!("{}: found a file of mazes, wanted none: mazes are made, not read", path.display());
     }
-    let table = Table { kind, rows: &rows };
-    let found = columns::resolve(&table, columns).with_context(|| format!("{}", path.display()))?;
+    let table = Table { kind: kind.name(), rows: &rows };
+    let found = columns::resolve(kind, &table, columns).with_context(|| format!("{}", path.display()))?;
     let mut report = FilterReport::new(path, files, rows.len());
     let mut problems: Vec<Problem> = Vec::with_capacity(rows.len());
     for (i, row) in rows.iter().enumerate() {

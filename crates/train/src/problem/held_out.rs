@@ -1,24 +1,19 @@
 //! Held-out problems with everything needed to prompt and grade them: one type for those of a run, a configuration or
 //! a file.
 
-use super::{arithmetic, maze as maze_task, text};
-use crate::bad_input;
-use crate::config::{MazeConfig, MazeReward, TaskConfig};
-use crate::grade::{Grader, Settings};
-use crate::io::files;
-use crate::io::lines::Lines;
-use crate::language::Language;
+pub mod open;
+
+use crate::config::MazeReward;
+use crate::grade::{self, Grader};
 use crate::problem::dataset::presets::{Preset, Prompting};
-use crate::problem::dataset::{self, Message, rows};
+use crate::problem::dataset::{self, Message};
 use crate::problem::kind::TaskKind;
 use anyhow::Context;
-use fgrpo_core::maze::{self, HeldOut, Maze, tokens};
+use fgrpo_core::maze::{Maze, tokens};
 use fgrpo_core::rng::Key;
 use fgrpo_verify::verdict::Verdict;
-use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use std::collections::HashSet;
-use std::path::Path;
 use std::sync::Arc;
 
 /// One problem to evaluate.
@@ -91,39 +86,9 @@ fn short_hash(text: &str) -> String {
     Sha256::digest(text.as_bytes()).iter().take(8).map(|b| format!("{b:02x}")).collect()
 }
 
-/// One line of a file of mazes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct MazeLine {
-    size: usize,
-    seed: u64,
-    index: u64,
-}
-
 fn maze_problem(maze: Maze) -> Problem {
     let prompt = tokens::spell(&tokens::prompt(&maze));
     Problem { id: short_hash(&prompt), truth: short_hash(&maze.ascii(&[])), question: Question::Maze(maze) }
-}
-
-/// Mazes from a file of `{"size": 17, "seed": 0, "index": 3}` lines.
-///
-/// # Errors
-/// Bad input that names the line.
-fn mazes_of(path: &Path) -> anyhow::Result<Vec<Problem>> {
-    rows::require_lines(path)?;
-    let mut problems = Vec::new();
-    let mut lines = Lines::open(path)?;
-    while let Some(line) = lines.next_line()? {
-        let MazeLine { size, seed, index } = line.parse()?;
-        if !maze::valid_size(size) {
-            bad_input!("{line}: size: found {size}, wanted {}", maze::VALID_SIZES);
-        }
-        problems.push(maze_problem(maze::generate(size, seed, index)));
-    }
-    if problems.is_empty() {
-        bad_input!("{}: found no mazes", path.display());
-    }
-    Ok(problems)
 }
 
 fn data_problem(problem: dataset::Problem) -> anyhow::Result<Problem> {
@@ -168,19 +133,20 @@ impl Part {
     }
 
     /// A part with mazes.
-    pub fn of_mazes(name: String, mazes: impl IntoIterator<Item = Maze>, reward: MazeReward) -> Self {
-        Self::of_maze_problems(name, mazes.into_iter().map(maze_problem).collect(), reward)
-    }
-
-    fn of_maze_problems(name: String, problems: Vec<Problem>, reward: MazeReward) -> Self {
+    pub fn of_mazes(
+        name: String,
+        mazes: impl IntoIterator<Item = Maze>,
+        reward: MazeReward,
+        max_tokens: usize,
+    ) -> Self {
         Self {
             name,
             kind: TaskKind::Maze,
             prompting: Prompting::default(),
             prompt: Prompting::default().of(TaskKind::Maze),
             judge: Judge::of_mazes(reward),
-            problems,
-            max_tokens: maze_task::MAX_NEW_TOKENS,
+            problems: mazes.into_iter().map(maze_problem).collect(),
+            max_tokens,
         }
     }
 }
@@ -201,103 +167,6 @@ pub fn keyed(parts: &mut Vec<Part>, limit: Option<usize>) {
                 copy += 1;
                 problem.id = short_hash(&format!("{original} {copy}"));
             }
-        }
-    }
-}
-
-/// Overrides of task settings.
-pub struct Overrides<'a> {
-    /// Overrides of the prompt.
-    pub prompting: &'a dyn Fn(Prompting) -> Prompting,
-    /// Overrides of the verifier.
-    pub grading: &'a dyn Fn(Settings) -> anyhow::Result<Settings>,
-    /// A file of mazes that replaces the generated ones.
-    pub mazes: Option<&'a Path>,
-    /// Use only the first problems of each part.
-    pub limit: Option<usize>,
-}
-
-/// The held-out problems of a task, with everything needed to prompt and grade them. `language` measures the length of
-/// prompts and demonstrations; without it, no problem is too long. If `train` is false, the task isn't trained on and
-/// all problems of its data are held out.
-///
-/// # Errors
-/// Bad input for invalid data and settings; a command that can't be started.
-pub fn open(
-    task: &TaskConfig,
-    language: Option<&Language>,
-    train: bool,
-    overrides: &Overrides<'_>,
-) -> anyhow::Result<Vec<Part>> {
-    let mut parts = match task {
-        TaskConfig::Mix(mix) => {
-            let parts = mix.parts.iter().map(|part| {
-                let opened = of_one(&part.task, language, part.weight > 0.0, overrides);
-                let opened = opened.with_context(|| format!("task.parts, {}", part.name()))?;
-                Ok(Part { name: part.name(), ..opened })
-            });
-            parts.collect::<anyhow::Result<Vec<_>>>()?
-        }
-        other => vec![of_one(other, language, train, overrides)?],
-    };
-    keyed(&mut parts, overrides.limit);
-    for part in &parts {
-        part.judge.check_start(&part.problems)?;
-    }
-    if parts.iter().all(|p| p.problems.is_empty()) {
-        bad_input!("found no held-out problem to evaluate on");
-    }
-    Ok(parts)
-}
-
-fn of_one(
-    task: &TaskConfig,
-    language: Option<&Language>,
-    train: bool,
-    overrides: &Overrides<'_>,
-) -> anyhow::Result<Part> {
-    let part = |name: String, kind, prompting, settings, problems: Vec<dataset::Problem>, max_tokens| {
-        let judge = Judge::new(Arc::new(Grader::new(kind, (overrides.grading)(settings)?)?))?;
-        Part::of_rows(name, (overrides.prompting)(prompting), judge, problems, max_tokens)
-    };
-    match task {
-        TaskConfig::Maze(config) => mazes(config, overrides.mazes),
-        TaskConfig::Arithmetic(config) => {
-            let (mut train_on, held_out) = arithmetic::problems(config)?;
-            if !train {
-                train_on.clear();
-            }
-            let limit = match language {
-                Some(l) => arithmetic::max_new_tokens(l, train_on.iter().chain(&held_out))?,
-                None => text::MAX_NEW_TOKENS,
-            };
-            let settings = Settings::default();
-            part(arithmetic::NAME.into(), TaskKind::Math, Prompting::default(), settings, held_out, limit)
-        }
-        TaskConfig::Mix(_) => bad_input!("task.parts: found a mix within a mix"),
-        from_file => {
-            let (kind, config) = from_file.text().expect("every other task reads its problems from files");
-            let problems = text::held_out(kind, config, language, train)?;
-            let settings = config.verifier.clone();
-            part(
-                text::held_out_name(config, train),
-                kind,
-                config.prompting(),
-                settings,
-                problems,
-                text::MAX_NEW_TOKENS,
-            )
-        }
-    }
-}
-
-/// The held-out mazes of a configuration, or those in a file.
-fn mazes(config: &MazeConfig, file: Option<&Path>) -> anyhow::Result<Part> {
-    match file {
-        Some(path) => Ok(Part::of_maze_problems(files::stem(path), mazes_of(path)?, config.reward)),
-        None => {
-            let held_out = HeldOut::new(config.size, config.seed, config.held_out);
-            Ok(Part::of_mazes(maze_task::name(config.size), held_out.mazes().iter().cloned(), config.reward))
         }
     }
 }
@@ -363,10 +232,10 @@ impl Judge {
     pub fn grade(&self, problem: &Problem, text: &str) -> Judged {
         let (graded, answer) = match (&problem.question, &self.by) {
             (Question::Maze(maze), By::Maze(reward)) => {
-                (maze_task::graded(maze, &tokens::read(text), *reward), Some(Some(text.trim().to_owned())))
+                (grade::maze(maze, &tokens::read(text), reward.scoring()), Some(Some(text.trim().to_owned())))
             }
             (Question::Data(data), By::Grader(grader)) => (grader.grade(data, text), data.truth.vote(text)),
-            _ => (crate::grade::unscorable("no_grader"), None),
+            _ => (grade::unscorable("no_grader"), None),
         };
         Judged { verdict: graded.verdict, reason: graded.reason.into_owned(), answer }
     }
@@ -375,35 +244,4 @@ impl Judge {
 /// What distinguishes judges: kind, version and settings.
 fn tag(kind: TaskKind, how: &str) -> String {
     format!("{kind}/{}/{}", env!("CARGO_PKG_VERSION"), &short_hash(how)[..8])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn held_out_mazes(size: usize, held_out: u64, reward: MazeReward) -> Part {
-        mazes(&MazeConfig { size, train: 1, held_out, seed: 3, reward }, None).unwrap()
-    }
-
-    #[test]
-    fn a_maze_is_solved_by_its_shortest_path_as_text() {
-        let part = held_out_mazes(7, 4, MazeReward::Exact);
-        for problem in &part.problems {
-            let Question::Maze(maze) = &problem.question else { panic!("wanted a maze") };
-            let path = tokens::spell(&tokens::completion(&maze.solve().unwrap()));
-            assert_eq!(part.judge.grade(problem, &path).verdict, Verdict::Correct, "{path}");
-            assert_ne!(part.judge.grade(problem, "UP DONE").verdict, Verdict::Correct);
-            assert_eq!(problem.text(None), tokens::spell(&tokens::prompt(maze)));
-        }
-    }
-
-    #[test]
-    fn a_judge_of_other_settings_has_another_tag() {
-        let tag = |reward| {
-            let part = held_out_mazes(5, 1, reward);
-            part.judge.tag(&part.problems[0])
-        };
-        assert_ne!(tag(MazeReward::Exact), tag(MazeReward::ReachesGoal));
-        assert_eq!(tag(MazeReward::Exact), tag(MazeReward::Exact));
-    }
 }

@@ -133,8 +133,8 @@ impl Columns {
     ///
     /// # Errors
     /// Bad input if one is missing; the message says what was found and what was wanted.
-    pub(super) fn find(table: &Table<'_>, beside: &Beside<'_>) -> anyhow::Result<Self> {
-        Ok(match table.kind {
+    pub(super) fn find(kind: TaskKind, table: &Table<'_>, beside: &Beside<'_>) -> anyhow::Result<Self> {
+        Ok(match kind {
             TaskKind::Math => Self::Math(math::Columns::find(table, beside)?),
             TaskKind::Choice => Self::Choice(choice::Columns::find(table, beside)?),
             TaskKind::IfEval => Self::IfEval(ifeval::Columns::find(table)?),

@@ -6,10 +6,10 @@ use super::Split;
 use super::Task;
 use super::held_out;
 use crate::bad_input;
-use crate::config::{MazeConfig, MazeReward};
+use crate::config::MazeConfig;
+use crate::grade;
 use crate::io::files::write_whole;
-use fgrpo_core::maze::{self, Grade, HeldOut, Maze, Scoring, Token, tokens};
-use fgrpo_verify::verdict::Verdict;
+use fgrpo_core::maze::{self, HeldOut, Maze, Token, tokens};
 use std::borrow::Cow;
 use std::path::Path;
 
@@ -79,7 +79,7 @@ impl Task for MazeTask {
 
     fn held_out(&self) -> anyhow::Result<Vec<held_out::Part>> {
         let mazes = self.held_out.mazes().iter().cloned();
-        Ok(vec![held_out::Part::of_mazes(name(self.config.size), mazes, self.config.reward)])
+        Ok(vec![held_out::Part::of_mazes(name(self.config.size), mazes, self.config.reward, MAX_NEW_TOKENS)])
     }
 
     fn number(&self, split: Split, id: u64) -> u64 {
@@ -95,7 +95,7 @@ impl Task for MazeTask {
     }
 
     fn grade(&self, split: Split, id: u64, completion: &[u32], _truncated: bool) -> Graded {
-        graded(&self.maze(split, id).1, completion, self.config.reward)
+        grade::maze(&self.maze(split, id).1, completion, self.config.reward.scoring())
     }
 
     fn stop_tokens(&self) -> &[u32] {
@@ -143,21 +143,6 @@ impl Task for MazeTask {
     }
 }
 
-/// Grades a completion of a maze.
-pub fn graded(maze: &Maze, completion: &[u32], reward: MazeReward) -> Graded {
-    let scoring = match reward {
-        MazeReward::Exact => Scoring::Exact,
-        MazeReward::ReachesGoal => Scoring::ReachesGoal,
-    };
-    let grade: Grade = maze::grade(maze, completion, scoring);
-    let verdict = match grade {
-        g if g.correct() => Verdict::Correct,
-        g if g.parsed() => Verdict::Wrong,
-        _ => Verdict::Unparsed,
-    };
-    Graded { verdict, reason: Cow::Borrowed(grade.reason()), reward: None }
-}
-
 /// The paper's longest path at 17x17; no path in a smaller maze is nearly as long.
 pub const MAX_NEW_TOKENS: usize = 180;
 
@@ -202,6 +187,8 @@ const TOKENIZER_CONFIG: &str = r#"{
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::MazeReward;
+    use fgrpo_verify::verdict::Verdict;
 
     fn task() -> MazeTask {
         MazeTask::new(MazeConfig { size: 9, train: 100, held_out: 10, seed: 0, reward: MazeReward::Exact })

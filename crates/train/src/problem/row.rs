@@ -50,7 +50,7 @@ fn shortened(text: &str) -> String {
 /// The rows of one data set, in which columns are looked up.
 pub struct Table<'a> {
     /// The kind of problems in them, for messages.
-    pub kind: super::kind::TaskKind,
+    pub kind: &'a str,
     /// The rows.
     pub rows: &'a [Row],
 }

@@ -138,7 +138,7 @@ pub fn held_out(
 ) -> anyhow::Result<Vec<Problem>> {
     let Some((problems, report)) = files(kind, config, train)?.held_out else { return Ok(Vec::new()) };
     let Some(language) = language.filter(|_| !problems.is_empty()) else {
-        report.tell();
+        report.log();
         return Ok(problems);
     };
     let (items, _) = short_enough((problems, report), config, language, &config.prompting().of(kind))?;
@@ -216,7 +216,7 @@ fn short_enough(
     }
     items.retain(|i| i.prompt.len() <= longest);
     report.kept = items.len();
-    report.tell();
+    report.log();
     if items.is_empty() {
         bad_input!(
             "{}: no problem is left: {report}. Raise task.max_prompt_tokens or change the data",

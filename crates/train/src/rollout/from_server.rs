@@ -165,7 +165,7 @@ impl ServerRollouts {
                     }
                 }
             })?;
-            if stopped || (interrupt::asked() && names.iter().any(|n| !answers.contains_key(n))) {
+            if stopped || (interrupt::requested() && names.iter().any(|n| !answers.contains_key(n))) {
                 return Ok(None);
             }
         }

@@ -87,7 +87,7 @@ pub(super) fn fit(
     events.begin("sft", done, steps);
     let started = Instant::now();
     while done < steps {
-        if interrupt::asked() {
+        if interrupt::requested() {
             events.end();
             place.save(&engine, &log, done, &mut saved)?;
             events.say(&format!("sft: interrupted after step {done} of {steps}"));

@@ -3,9 +3,9 @@
 //! Mantissas are integers of a chosen number of bits. A ball that excludes zero proves a difference; a ball that
 //! contains zero proves nothing. All functions use principal branches.
 
-use dashu::base::{BitTest, Sign, SquareRoot, UnsignedAbs};
-use dashu::integer::IBig;
-use dashu::rational::RBig;
+use dashu_base::{BitTest, Sign, SquareRoot, UnsignedAbs};
+use dashu_int::IBig;
+use dashu_ratio::RBig;
 use std::sync::OnceLock;
 
 /// Larger exponents are refused.

@@ -7,8 +7,8 @@
 use std::collections::VecDeque;
 
 use super::budget::MAX_CANDIDATES;
+use super::candidate::{Candidate, Found};
 use super::environments::{Ahead, environment, joined};
-use super::extract::{Candidate, Found};
 
 const OPENING: &str = "\\boxed{";
 /// Largest number of boxes in one answer.

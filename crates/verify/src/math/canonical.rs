@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use dashu::base::BitTest;
-use dashu::rational::RBig;
+use dashu_base::BitTest;
+use dashu_ratio::RBig;
 
 use super::budget::{Exhausted, Fuel};
 use super::expr::Expr;

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::budget::MAX_CANDIDATES;
-use super::extract::{Candidate, Found};
+use super::candidate::{Candidate, Found};
 
 /// The environments that can be tried: those after an anchor, and the last ones of the text. This limits memory.
 pub(super) struct Kept<'a> {

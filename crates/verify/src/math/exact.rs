@@ -1,8 +1,8 @@
 //! Exact evaluation in the rationals, with bounded size.
 
-use dashu::base::{BitTest, Gcd, Sign, SquareRoot, UnsignedAbs};
-use dashu::integer::{IBig, UBig};
-use dashu::rational::RBig;
+use dashu_base::{BitTest, Gcd, Sign, SquareRoot, UnsignedAbs};
+use dashu_int::{IBig, UBig};
+use dashu_ratio::RBig;
 
 use super::budget::{Exhausted, Fuel, MAX_BITS};
 use super::canonical;

@@ -2,8 +2,8 @@
 //!
 //! Nothing is simplified: the tree has the order of the text, because some comparisons depend on it.
 
-use dashu::integer::IBig;
-use dashu::rational::RBig;
+use dashu_int::IBig;
+use dashu_ratio::RBig;
 
 /// Named constants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

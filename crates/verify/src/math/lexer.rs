@@ -2,9 +2,9 @@
 //!
 //! A command is the longest known name, as in the reference: `\cosx` is `\cos` and `x`.
 
-use dashu::base::UnsignedAbs;
-use dashu::integer::IBig;
-use dashu::rational::RBig;
+use dashu_base::UnsignedAbs;
+use dashu_int::IBig;
+use dashu_ratio::RBig;
 
 use super::budget::{MAX_DIGITS, MAX_TOKENS, ParseError};
 use super::expr::{Function, NumberSet, Relation};

@@ -19,6 +19,7 @@
 mod ball;
 mod boxes;
 mod budget;
+mod candidate;
 mod canonical;
 mod compare;
 mod environments;
@@ -37,9 +38,10 @@ use std::borrow::Cow;
 use crate::verdict::{Outcome, Verdict};
 use boxes::Which;
 use budget::{MAX_ANSWER, MAX_CANDIDATES, ParseError};
+use candidate::Found;
 use compare::{Evidence, Subject};
 use expr::Expr;
-use extract::{Found, Search};
+use extract::Search;
 
 /// When two answers are equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

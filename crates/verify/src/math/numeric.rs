@@ -1,8 +1,8 @@
 //! Numeric evaluation in balls, with unknowns at pseudo-random points.
 
-use dashu::base::Sign;
-use dashu::integer::IBig;
-use dashu::rational::RBig;
+use dashu_base::Sign;
+use dashu_int::IBig;
+use dashu_ratio::RBig;
 
 use super::ball::{Ball, Complex, Precision};
 use super::budget::{Exhausted, Fuel};
@@ -195,7 +195,7 @@ fn evaluate_node(
             Constant::Pi => Some(precision.pi().into()),
             Constant::EulerGamma => {
                 let digits = IBig::from(5_772_156_649_015_328_606_065_120_900_824_024_310i128);
-                let scale = dashu::integer::UBig::from(10u8).pow(37);
+                let scale = dashu_int::UBig::from(10u8).pow(37);
                 Some(Ball::from_rational(&RBig::from_parts(digits, scale), precision).into())
             }
             Constant::ImaginaryUnit => Some(Complex::integer(1).times_i()),
@@ -288,7 +288,7 @@ fn power(
             if base.is_real() || whole.unsigned_abs() < 64 {
                 return Ok(base.power(whole, precision));
             }
-        } else if *value.denominator() == dashu::integer::UBig::from(2u8) {
+        } else if *value.denominator() == dashu_int::UBig::from(2u8) {
             let Ok(whole) = i64::try_from(value.numerator()) else { return Err(Exhausted) };
             fuel.spend(8)?;
             return Ok(base.sqrt(precision).and_then(|root| root.power(whole, precision)));

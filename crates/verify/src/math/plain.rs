@@ -1,7 +1,7 @@
 //! Expressions written without LaTeX: digits, points, the four operations, powers and parentheses.
 
-use dashu::integer::IBig;
-use dashu::rational::RBig;
+use dashu_int::IBig;
+use dashu_ratio::RBig;
 
 use super::budget::{MAX_DEPTH, MAX_DIGITS, ParseError};
 use super::expr::Expr;

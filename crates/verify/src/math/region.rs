@@ -1,7 +1,7 @@
 //! Sets of real numbers: unions of intervals and points, and the solutions of inequalities in one unknown.
 
-use dashu::base::Sign;
-use dashu::rational::RBig;
+use dashu_base::Sign;
+use dashu_ratio::RBig;
 use std::cmp::Ordering;
 
 use super::ball::{Ball, Complex, Precision};

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use dashu::integer::IBig;
+use dashu_int::IBig;
 
 use super::game::Game;
 use super::python::{self, EvalError};

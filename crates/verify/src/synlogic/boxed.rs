@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use dashu::integer::IBig;
+use dashu_int::IBig;
 
 use super::extract::{last_boxed, last_boxed_simple};
 use super::game::{self, Game};

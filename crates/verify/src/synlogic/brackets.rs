@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use dashu::integer::IBig;
+use dashu_int::IBig;
 
 use super::game::{self, Game};
 use super::text::{is_space, regex, strip};

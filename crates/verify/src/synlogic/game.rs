@@ -1,6 +1,6 @@
 //! A problem's stored data (`game_data_str`): question, answer, metadata.
 
-use dashu::integer::IBig;
+use dashu_int::IBig;
 
 use super::json;
 use super::value::Value;

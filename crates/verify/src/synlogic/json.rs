@@ -1,7 +1,7 @@
 //! JSON as in Python's `json.loads`: `NaN` and infinities are numbers, integers are exact, and the last of equal keys
 //! wins.
 
-use dashu::integer::IBig;
+use dashu_int::IBig;
 
 use super::value::{DictBuilder, Value};
 

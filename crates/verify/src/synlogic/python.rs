@@ -5,8 +5,8 @@
 //! [`MAX_BITS`]; beyond, and beyond [`WORK`] in total, the answer is [`EvalError::Budget`]. Names, calls, slices,
 //! attributes, comprehensions and lambdas are not evaluated: puzzle answers don't need them.
 
-use dashu::base::{Abs, BitTest, Sign, Signed};
-use dashu::integer::IBig;
+use dashu_base::{Abs, BitTest, Sign, Signed};
+use dashu_int::IBig;
 
 use super::json::MAX_DIGITS;
 use super::value::{DictBuilder, Value, float_to_int};

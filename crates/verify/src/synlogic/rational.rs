@@ -1,7 +1,7 @@
 //! Exact arithmetic for strict mode: `+ - * / // % **` over rational numbers, with bounded work.
 
-use dashu::base::{Abs, BitTest, Signed};
-use dashu::integer::IBig;
+use dashu_base::{Abs, BitTest, Signed};
+use dashu_int::IBig;
 
 use super::python::{EvalError, MAX_BITS, floor_division};
 
@@ -19,7 +19,7 @@ impl From<IBig> for Rational {
 }
 
 fn gcd(a: &IBig, b: &IBig) -> IBig {
-    use dashu::base::Gcd;
+    use dashu_base::Gcd;
     IBig::from(a.clone().abs().gcd(b.clone().abs()))
 }
 

@@ -6,8 +6,8 @@
 
 use std::collections::HashMap;
 
-use dashu::base::Sign;
-use dashu::integer::IBig;
+use dashu_base::Sign;
+use dashu_int::IBig;
 
 /// A Python value.
 #[derive(Debug, Clone)]

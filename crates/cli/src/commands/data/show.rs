@@ -119,7 +119,7 @@ fn of_data(args: &Show) -> anyhow::Result<(u64, Vec<Shown>)> {
     let columns = args.columns.clone().unwrap_or_default();
     let (problems, report) = dataset::load(&args.source, args.task, &columns)?;
     let Some(model) = &args.model else {
-        report.tell();
+        report.log();
         let shown = problems.iter().take(args.limit as usize).map(|p| {
             let system = args.system.as_deref().filter(|s| !s.is_empty());
             let messages = p.conversation(system);
@@ -137,7 +137,7 @@ fn of_data(args: &Show) -> anyhow::Result<(u64, Vec<Shown>)> {
     // Nothing is graded, so no grading program is needed.
     let language = Language::open(model, &[]).or_bad_input()?;
     let prompting = text.prompting().of(args.task);
-    report.tell();
+    report.log();
     let shown = problems.iter().take(args.limit as usize).map(|p| {
         let tokens = language.prompt(&p.conversation(prompting.system.as_deref()), prompting.thinking)?;
         let (gold, read_as) = reading(p);

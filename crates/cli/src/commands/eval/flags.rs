@@ -9,7 +9,7 @@ use fgrpo_train::io::server::sampling::RequestSampling;
 use fgrpo_train::language::Language;
 use fgrpo_train::problem;
 use fgrpo_train::problem::dataset::presets::{Family, Prompting};
-use fgrpo_train::problem::held_out::{Overrides, open};
+use fgrpo_train::problem::held_out::open::{Overrides, open};
 use fgrpo_train::problem::kind::TaskKind;
 use std::path::{Path, PathBuf};
 

@@ -52,7 +52,7 @@ pub(super) fn hold(generator: &mut Generator<'_>, first: Option<String>) -> anyh
         let (completion, seconds) = generator.say(&prompt, key.with(turn))?;
         generator.conclude(&completion, seconds);
         messages.push(Message::new("assistant", generator.language.answer(&completion.tokens)?));
-        if interrupt::asked() {
+        if interrupt::requested() {
             break;
         }
     }
@@ -86,7 +86,7 @@ impl Lines {
                 let rest = std::mem::take(&mut self.read);
                 return Ok((!rest.is_empty()).then(|| String::from_utf8_lossy(&rest).into_owned()));
             }
-            if interrupt::asked() {
+            if interrupt::requested() {
                 return Ok(None);
             }
             if readable(io::stdin().as_raw_fd())? {

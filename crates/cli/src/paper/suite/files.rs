@@ -4,7 +4,7 @@ use crate::analysis::benchmarks::canonical;
 use fgrpo_train::bad_input;
 use fgrpo_train::language::Language;
 use fgrpo_train::problem::dataset::presets::{Family, Prompting};
-use fgrpo_train::problem::dataset::{self, rows};
+use fgrpo_train::problem::dataset::{self, format::Format};
 use fgrpo_train::problem::kind::TaskKind;
 use rayon::prelude::*;
 use std::path::{Path, PathBuf};
@@ -80,7 +80,7 @@ fn locate(root: &Path, names: &[&str]) -> anyhow::Result<Option<PathBuf>> {
     let Ok(entries) = std::fs::read_dir(root) else { return Ok(None) };
     let mut found: Vec<PathBuf> = entries
         .filter_map(|e| e.ok().map(|e| e.path()))
-        .filter(|p| p.is_dir() || rows::is_data(p))
+        .filter(|p| p.is_dir() || Format::of(p).is_some())
         .filter(|p| {
             let name = p.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let stem = if p.is_dir() { &name } else { name.split('.').next().unwrap_or(&name) };

@@ -1,7 +1,7 @@
 //! Which column has which role, and how its values are read.
 
 use super::Message;
-use crate::problem::kind::{self, Beside};
+use crate::problem::kind::{self, Beside, TaskKind};
 use crate::problem::row::{Row, Table, structured, value};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -76,7 +76,7 @@ const ID: &[&str] = &["unique_id", "id", "problem_id", "key", "record id", "task
 ///
 /// # Errors
 /// If one is missing; the message says what was found and what was wanted.
-pub(super) fn resolve(table: &Table<'_>, given: &Columns) -> anyhow::Result<Found> {
+pub(super) fn resolve(kind: TaskKind, table: &Table<'_>, given: &Columns) -> anyhow::Result<Found> {
     let prompt = table.column("prompt", given.prompt.as_deref(), PROMPT)?;
     let prompt = table.require("the prompt", prompt, PROMPT)?;
     let solution = table.column("solution", given.solution.as_deref(), SOLUTION)?;
@@ -92,7 +92,7 @@ pub(super) fn resolve(table: &Table<'_>, given: &Columns) -> anyhow::Result<Foun
         subject: table.column("subject", given.subject.as_deref(), SUBJECT)?,
         level: table.column("level", given.level.as_deref(), LEVEL)?,
         id: table.column("id", given.id.as_deref(), ID)?,
-        truth: kind::Columns::find(table, &beside)?,
+        truth: kind::Columns::find(kind, table, &beside)?,
         prompt,
         solution,
     })

@@ -131,7 +131,7 @@ impl FilterReport {
     }
 
     /// Reports what happened to the rows, and warns if the reference answers don't look like mathematics.
-    pub fn tell(&self) {
+    pub fn log(&self) {
         tracing::info!("{}: {self}", self.source.display());
         if let Some(golds) = &self.text_golds
             && golds.count as f64 >= TEXT_GOLDS_WARNED * golds.of as f64

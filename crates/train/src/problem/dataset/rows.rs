@@ -1,6 +1,7 @@
 //! Reads files into rows of named values: JSON lines, a JSON array, CSV or TSV (plain or compressed), Parquet, or a
 //! folder of such files.
 
+use super::format::{FORMATS, Format};
 use crate::bad_input;
 use crate::failure::OrBadInput;
 use crate::io::confined::{self, Limits};
@@ -15,9 +16,6 @@ use serde_json::Value;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-
-/// Accepted forms of a data set, for messages.
-pub(super) const FORMATS: &str = "a file ending in .jsonl, .ndjson, .json, .csv or .tsv (with .gz or .zst behind it too) or .parquet, a folder of such files, or a split of one";
 
 /// Largest number of columns. Data sets have tens; a file of numbers for another purpose may have millions.
 pub const MOST_COLUMNS: usize = 10_000;
@@ -47,7 +45,7 @@ pub(super) fn read_files(path: &Path) -> anyhow::Result<(Vec<Row>, Vec<FileRows>
 /// The rows of one file.
 fn rows_of(path: &Path) -> anyhow::Result<Vec<Row>> {
     let at = || format!("{}", path.display());
-    let Some(format) = format_of(path) else {
+    let Some(format) = Format::of(path) else {
         bad_input!("{}: format not recognised, wanted {FORMATS}", path.display());
     };
     let mut start = Vec::new();
@@ -71,15 +69,9 @@ fn rows_of(path: &Path) -> anyhow::Result<Vec<Row>> {
     .or_bad_input()
 }
 
-enum Format {
-    Json,
-    Separated(u8),
-    Parquet,
-}
-
 /// Whether a path is read as a whole table and not as JSON lines: CSV, Parquet, or a folder of files.
 pub fn is_table(path: &Path) -> bool {
-    path.is_dir() || matches!(format_of(path), Some(Format::Separated(_) | Format::Parquet))
+    path.is_dir() || matches!(Format::of(path), Some(Format::Separated(_) | Format::Parquet))
 }
 
 /// Rejects a table if a command only reads JSON lines.
@@ -111,24 +103,6 @@ pub fn each(path: &Path, mut visit: impl FnMut(usize, Row) -> anyhow::Result<()>
         visit(line.number, line.parse()?)?;
     }
     Ok(())
-}
-
-/// Whether a file's extension is that of a data file.
-pub fn is_data(path: &Path) -> bool {
-    format_of(path).is_some()
-}
-
-fn format_of(path: &Path) -> Option<Format> {
-    let name = path.file_name()?.to_string_lossy().to_ascii_lowercase();
-    let plain = name.strip_suffix(".gz").or_else(|| name.strip_suffix(".zst")).unwrap_or(&name);
-    match plain.rsplit_once('.')?.1 {
-        "jsonl" | "ndjson" | "json" => Some(Format::Json),
-        "csv" => Some(Format::Separated(b',')),
-        "tsv" => Some(Format::Separated(b'\t')),
-        // Parquet compresses its pages itself.
-        "parquet" if plain.len() == name.len() => Some(Format::Parquet),
-        _ => None,
-    }
 }
 
 /// The text of a file, without a byte-order mark. A missing file is bad input.

@@ -52,7 +52,7 @@ pub(crate) struct Pattern {
 impl Pattern {
     /// Compiles a pattern like `re.compile(pattern, re.IGNORECASE)`, or without the flag.
     pub(crate) fn new(pattern: &str, ignore_case: bool) -> Result<Self, PatternError> {
-        Ok(Self { program: parser::compile(pattern, ignore_case)? })
+        Ok(Self { program: program::Program::of(&parser::parse(pattern, ignore_case)?)? })
     }
 
     /// The number of capturing groups.

@@ -1,7 +1,6 @@
-//! From a Python pattern to a program for the matcher.
+//! Python's syntax of patterns, read into a tree.
 
 use super::PatternError;
-use super::program::Program;
 use crate::ifeval::python_text::{also_equal, is_digit, is_space, is_word, simple_lower, simple_upper};
 
 /// Deepest nesting of groups.
@@ -111,8 +110,17 @@ pub(super) fn refuse<T>(why: &str) -> Result<T, PatternError> {
     Err(PatternError::Syntax(why.to_owned()))
 }
 
-/// Compiles a pattern.
-pub(super) fn compile(pattern: &str, ignore_case: bool) -> Result<Program, PatternError> {
+/// A pattern as it was read.
+pub(super) struct Parsed {
+    pub(super) node: Node,
+    /// The number of capturing groups.
+    pub(super) groups: usize,
+    /// Whether it has a back-reference.
+    pub(super) captures: bool,
+}
+
+/// Reads a pattern.
+pub(super) fn parse(pattern: &str, ignore_case: bool) -> Result<Parsed, PatternError> {
     let mut parser = Parser {
         text: pattern.chars().collect(),
         at: 0,
@@ -127,7 +135,7 @@ pub(super) fn compile(pattern: &str, ignore_case: bool) -> Result<Program, Patte
     if parser.at < parser.text.len() {
         return refuse("unbalanced parenthesis");
     }
-    Program::emit(&node, parser.groups, parser.captures)
+    Ok(Parsed { node, groups: parser.groups, captures: parser.captures })
 }
 
 impl Parser {

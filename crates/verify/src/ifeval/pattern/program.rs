@@ -1,7 +1,7 @@
 //! The matcher's program, and its compilation from a parsed pattern.
 
 use super::PatternError;
-use super::parser::{At, How, Node, Set, refuse};
+use super::parser::{At, How, Node, Parsed, Set, refuse};
 use crate::ifeval::python_text::simple_lower;
 
 /// Largest number of instructions of a compiled pattern; counted repeats multiply.
@@ -108,8 +108,9 @@ impl First {
 }
 
 impl Program {
-    /// The program of a parsed pattern with this number of groups; `captures` is set if a step uses a back-reference.
-    pub(super) fn emit(node: &Node, groups: usize, captures: bool) -> Result<Self, PatternError> {
+    /// The program of a parsed pattern.
+    pub(super) fn of(pattern: &Parsed) -> Result<Self, PatternError> {
+        let Parsed { ref node, groups, captures } = *pattern;
         let slots = if captures { 2 * groups } else { 0 };
         let mut emitter = Emitter { steps: Vec::new(), captures, slots, visits: 0 };
         emitter.emit(node)?;

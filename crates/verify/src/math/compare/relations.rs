@@ -6,7 +6,7 @@ use crate::math::budget::Exhausted;
 use crate::math::canonical;
 use crate::math::expr::{Expr, Relation};
 use crate::math::numeric::{self, Field, NATURAL_POINTS, POINTS, Point};
-use dashu::base::Sign;
+use dashu_base::Sign;
 
 impl Comparer<'_> {
     pub(super) fn relations(&mut self, gold: &Expr, answer: &Expr) -> Compared {

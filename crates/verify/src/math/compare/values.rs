@@ -1,6 +1,6 @@
 //! Single values: constants by exact and ball arithmetic, expressions by polynomials and points.
 
-use dashu::rational::RBig;
+use dashu_ratio::RBig;
 
 use super::difference::{Difference, Place, is_stepped};
 use super::{Answer, Compared, Comparer, EXACTLY_DIFFERENT, EXACTLY_EQUAL, Evidence};
@@ -412,13 +412,13 @@ fn percent_rule(gold: &Expr, answer: &Expr) -> Option<bool> {
 }
 
 /// Half-even rounding to a number of decimals.
-fn round(value: &RBig, digits: usize) -> dashu::integer::IBig {
-    let scaled = value * RBig::from(dashu::integer::IBig::from(10).pow(digits));
+fn round(value: &RBig, digits: usize) -> dashu_int::IBig {
+    let scaled = value * RBig::from(dashu_int::IBig::from(10).pow(digits));
     let floor = scaled.floor();
     let rest = scaled - RBig::from(floor.clone());
     let half = RBig::from_parts(1.into(), 2u8.into());
-    let odd = dashu::base::BitTest::bit(&floor, 0);
-    if rest > half || (rest == half && odd) { floor + dashu::integer::IBig::ONE } else { floor }
+    let odd = dashu_base::BitTest::bit(&floor, 0);
+    if rest > half || (rest == half && odd) { floor + dashu_int::IBig::ONE } else { floor }
 }
 
 /// A difference that is not visible in fifteen digits.

@@ -1,7 +1,7 @@
 //! Fractions, roots, functions and logarithms with their arguments, sums, integrals, limits.
 
-use dashu::integer::IBig;
-use dashu::rational::RBig;
+use dashu_int::IBig;
+use dashu_ratio::RBig;
 
 use super::super::budget::{Fuel, ParseError};
 use super::super::exact;

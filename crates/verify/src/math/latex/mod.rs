@@ -4,9 +4,9 @@
 //! (`3 1/2`, also `3(4)`), a function without parentheses takes the whole product after it, two ends in increasing
 //! order are an interval and otherwise a tuple.
 
-use dashu::base::Sign;
-use dashu::integer::IBig;
-use dashu::rational::RBig;
+use dashu_base::Sign;
+use dashu_int::IBig;
+use dashu_ratio::RBig;
 
 use super::budget::{MAX_DEPTH, MAX_POSTFIXES, ParseError};
 use super::expr::{Constant, Expr, Fold, Function};

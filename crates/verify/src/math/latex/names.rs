@@ -1,6 +1,6 @@
 //! Names: symbols with their subscripts, and functions named by letters.
 
-use dashu::rational::RBig;
+use dashu_ratio::RBig;
 
 use super::super::budget::ParseError;
 use super::super::expr::{Constant, Expr};

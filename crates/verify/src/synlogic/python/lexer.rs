@@ -1,6 +1,6 @@
 //! The tokens of a Python expression: numbers, strings, names, operators, line ends.
 
-use dashu::integer::IBig;
+use dashu_int::IBig;
 
 use super::super::json::MAX_DIGITS;
 use super::super::value::Value;

@@ -1,7 +1,7 @@
 //! Python's operators on values, without a budget.
 
-use dashu::base::{Abs, BitTest, DivEuclid, Signed};
-use dashu::integer::IBig;
+use dashu_base::{Abs, BitTest, DivEuclid, Signed};
+use dashu_int::IBig;
 
 use super::super::value::{Value, compare_numbers, int_to_f64};
 use super::{EvalError, MAX_BRACKETS, Result};

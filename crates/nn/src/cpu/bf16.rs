@@ -28,6 +28,10 @@ const TILE: usize = SIDE * SIDE;
 
 /// The unit that multiplies numbers in bfloat16.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(
+    not(target_arch = "x86_64"),
+    expect(dead_code, reason = "other processors have only the portable unit")
+)]
 pub(crate) enum Unit {
     /// AMX, by tiles.
     Amx,

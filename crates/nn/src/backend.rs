@@ -70,8 +70,8 @@ pub(crate) trait Backend: Sized {
     /// The first failure.
     fn check(&self) -> Result<(), Error>;
 
-    /// Bytes for keys and values of each of so many executors if a request sets no limit.
-    fn cache_bytes(&self, executors: usize) -> usize;
+    /// Numbers of keys and values for each of so many executors if a request sets no limit.
+    fn cached_numbers(&self, executors: usize) -> usize;
 
     /// Extends the rotary tables to positions below `positions`.
     fn reach(&mut self, positions: usize);

@@ -407,8 +407,9 @@ pub(crate) trait Executor: Send {
         logits: &mut Vec<f32>,
     );
 
-    /// Grows the cache to `slots` tokens of `layers` layers and keeps its content.
-    fn grow_cache(&mut self, heads: Heads, layers: usize, cache: &mut Self::Cache, slots: usize);
+    /// Makes room in the cache for `slots` tokens of `layers` layers; its content of this request stays. `most` are the slots that the request can
+    /// need, the same for all its calls.
+    fn grow_cache(&mut self, heads: Heads, layers: usize, cache: &mut Self::Cache, slots: usize, most: usize);
 
     /// Frees the cache if it is larger than `bytes`.
     fn shrink_cache(&mut self, cache: &mut Self::Cache, bytes: usize);

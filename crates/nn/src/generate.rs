@@ -72,9 +72,9 @@ pub(crate) struct Request<'a> {
     pub(crate) stop: Option<&'a StopFn<'a>>,
 }
 
-/// Largest number of pages that a single sample of a prompt may need.
-pub(crate) fn pages_needed(prompt: usize, max_new_tokens: usize) -> usize {
-    prompt.div_ceil(PAGE) + future_pages(1, max_new_tokens) + 1
+/// Largest number of pages that `samples` samples of a prompt may need, at least 1.
+pub(crate) fn pages_needed(prompt: usize, samples: usize, max_new_tokens: usize) -> usize {
+    prompt.div_ceil(PAGE) + future_pages(samples, max_new_tokens) + 1
 }
 
 /// Upper bound on the additional pages of `samples` samples that now share a row, for `tokens` more tokens each: their own pages, and a partly used
@@ -128,6 +128,8 @@ pub(crate) struct Generator<'a, X: Executor> {
 
 struct Scheduler<'a, 'r, X: Executor> {
     jobs: &'a [Job<'a>],
+    /// Number of slots that the jobs can need.
+    most_slots: usize,
     request: &'a Request<'r>,
     emit: &'a mut dyn FnMut(Completion) -> ControlFlow<()>,
     pages: Pages,
@@ -159,7 +161,11 @@ pub(crate) fn generate<X: Executor>(
     request: &Request<'_>,
     emit: &mut dyn FnMut(Completion) -> ControlFlow<()>,
 ) -> Result<(), Error> {
+    let needed = |job: &Job<'_>| {
+        pages_needed(job.tokens.len(), job.samples.len().max(1), request.sampling.max_new_tokens)
+    };
     let mut scheduler = Scheduler::<X> {
+        most_slots: jobs.iter().map(needed).sum::<usize>().min(limit) * PAGE,
         jobs,
         request,
         emit,
@@ -196,7 +202,7 @@ pub(crate) fn generate<X: Executor>(
             continue;
         }
         scheduler.plan();
-        g.grow_cache(scheduler.pages.slots());
+        g.grow_cache(scheduler.pages.slots(), scheduler.most_slots);
         let rows = scheduler.leaves.len();
         let Generator { decoder, executor, weights, workspace, cache, decoding, .. } = g;
         executor.begin_step(&scheduler.changes, decoding);
@@ -217,9 +223,9 @@ pub(crate) fn generate<X: Executor>(
 }
 
 impl<X: Executor> Generator<'_, X> {
-    fn grow_cache(&mut self, slots: usize) {
+    fn grow_cache(&mut self, slots: usize, most: usize) {
         let layers = self.decoder.config.num_hidden_layers;
-        self.executor.grow_cache(self.decoder.heads(), layers, self.cache, slots);
+        self.executor.grow_cache(self.decoder.heads(), layers, self.cache, slots, most);
     }
 
     /// Samples from `rows` rows of `hidden`.
@@ -391,7 +397,7 @@ impl<X: Executor> Scheduler<'_, '_, X> {
             if fresh.is_empty() {
                 return Ok(());
             }
-            g.grow_cache(self.pages.slots());
+            g.grow_cache(self.pages.slots(), self.most_slots);
             let mut chunk = Chunk::default();
             chunk.lay_out(&batch, batch.families().iter());
             g.executor.stage(&chunk, &slots, g.lists);

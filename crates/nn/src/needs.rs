@@ -13,7 +13,8 @@ use crate::cpu::executor::rows_at_a_time;
 use crate::cpu::memory::cache_bytes;
 use crate::cpu::product::{Into, View, team_product};
 use crate::cpu::{head, panels};
-use crate::cuda::executor::LOGITS;
+use crate::cuda::executor::{LOGITS, SUMMED_ROWS};
+use crate::cuda::lists::ITEM_KEYS;
 use crate::cuda::moments::staged_len;
 use crate::cuda::slices::{inbox_len, slice_len};
 use crate::decoder::Keep;
@@ -110,12 +111,16 @@ impl Needs {
         let (training, generating) = (workload.family_tokens > 0, workload.prompts > 0);
 
         let mut buffers = Vec::new();
+        let mut beside = 0;
         if training {
             let n = chunk_tokens.max(workload.family_tokens);
             let share = workload.predicting_rows as f64 / workload.family_tokens as f64;
             let m = ((n as f64 * share).ceil() as usize).clamp(1, n);
             let keep = if workload.checkpointing { Keep::Inputs } else { Keep::Everything };
             buffers = activations(config, n, m, keep);
+            if let Some(precision) = workload.gpu {
+                beside = backward_on_gpu(config, precision, n, m);
+            }
         }
         let executors = if workload.gpu.is_some() { 1 } else { executors(threads) };
         let (mut cache, mut copies, mut logits) = (0, 0, 0);
@@ -131,6 +136,9 @@ impl Needs {
                 None => rows_at_a_time(config.vocab_size),
             };
             logits = at_a_time.min(rows) * config.vocab_size;
+            if workload.gpu.is_some() {
+                beside += decoding_on_gpu(config, workload);
+            }
             let token = 2 * config.num_key_value_heads * config.head_dim * config.num_hidden_layers;
             // A GPU takes half of what its model leaves; here nobody knows how much that is.
             let bound = if workload.gpu.is_some() { usize::MAX } else { cache_bytes(layout.len) };
@@ -175,7 +183,8 @@ impl Needs {
             offloaded: if offload { moments(trained) } else { 0 },
             moments: moments(trained),
             activations: of_activations(executors * buffers.iter().sum::<usize>())
-                + bytes(executors * scratch + panels + positions * config.head_dim),
+                + bytes(executors * scratch + panels + positions * config.head_dim)
+                + beside,
             cache: of_activations(cache),
         }
     }
@@ -203,10 +212,41 @@ impl Workload {
 /// Largest number of cached tokens over all executors.
 fn cached_tokens(workload: &Workload, executors: usize, token_bytes: usize, cache_bytes: usize) -> usize {
     let Workload { prompts, prompt_tokens, samples, new_tokens, .. } = *workload;
-    let wanted = prompts * prompt_tokens.next_multiple_of(PAGE) + samples * new_tokens.next_multiple_of(PAGE);
-    let least = pages_needed(prompt_tokens, new_tokens) * executors * PAGE;
+    let wanted = match workload.gpu {
+        // Made at once.
+        Some(_) => prompts * pages_needed(prompt_tokens, samples.div_ceil(prompts).max(1), new_tokens) * PAGE,
+        None => prompts * prompt_tokens.next_multiple_of(PAGE) + samples * new_tokens.next_multiple_of(PAGE),
+    };
+    let least = pages_needed(prompt_tokens, 1, new_tokens) * executors * PAGE;
     let limit = workload.max_cached_tokens.unwrap_or((cache_bytes / token_bytes).max(least));
     wanted.min(limit)
+}
+
+/// Bytes that only a GPU takes for a backward pass over `n` rows of which `m` predict.
+fn backward_on_gpu(config: &Config, precision: Precision, n: usize, m: usize) -> u64 {
+    let (d, f, v) = (config.hidden_size, config.intermediate_size, config.vocab_size);
+    let q = config.num_attention_heads * config.head_dim;
+    let kv = 2 * config.num_key_value_heads * config.head_dim;
+    let logits = (m * v).min(LOGITS);
+    // Rows on their way when families without a derivative are left out.
+    let moved = n * q.max(kv).max(d).max(2 * f);
+    let (full, half) = match precision {
+        Precision::F32 => (moved.max(logits), 0),
+        // The logits' derivatives too.
+        Precision::Bf16 => (logits.max(n * config.num_attention_heads), moved + logits),
+    };
+    // Each head's part of its norm's derivative, and sums of columns over blocks of rows.
+    let shares = if config.qk_norm { n * q.max(kv / 2) } else { 0 };
+    let partials = n.div_ceil(SUMMED_ROWS) * d.max(q).max(kv);
+    // Index lists: about 20 words a row.
+    let words = (20 * n).next_power_of_two();
+    4 * (full + shares + partials + words) as u64 + 2 * half as u64
+}
+
+/// Bytes that only a GPU takes for decoding: results of attention over parts of a row's keys.
+fn decoding_on_gpu(config: &Config, workload: &Workload) -> u64 {
+    let parts = (workload.prompt_tokens + workload.new_tokens).div_ceil(ITEM_KEYS) + 1;
+    4 * (workload.samples * parts * config.num_attention_heads * (config.head_dim + 2)) as u64
 }
 
 /// Lengths of one executor's buffers for a pass over `n` rows of which `m` predict: shared ones, inputs of layers, then what each layer keeps.

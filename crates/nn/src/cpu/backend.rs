@@ -272,8 +272,8 @@ impl Backend for CpuBackend {
         Ok(())
     }
 
-    fn cache_bytes(&self, executors: usize) -> usize {
-        memory::cache_bytes(self.weights.len()) / executors
+    fn cached_numbers(&self, executors: usize) -> usize {
+        memory::cache_bytes(self.weights.len()) / executors / 4
     }
 
     fn reach(&mut self, positions: usize) {

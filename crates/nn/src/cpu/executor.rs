@@ -510,7 +510,7 @@ impl Executor for CpuExecutor {
         self.product(rows, v, d, x, View::rows(0, d), weights, w, Into::Replace, logits, View::rows(0, v));
     }
 
-    fn grow_cache(&mut self, heads: Heads, layers: usize, cache: &mut Cache, slots: usize) {
+    fn grow_cache(&mut self, heads: Heads, layers: usize, cache: &mut Cache, slots: usize, _: usize) {
         cache.layers.resize_with(layers, Buffer::default);
         for layer in &mut cache.layers {
             // By an eighth at least, so that growing costs little in all and wastes little.

@@ -173,8 +173,12 @@ impl Backend for CudaBackend {
         self.replicas.iter().try_for_each(|replica| replica.stream.check())
     }
 
-    fn cache_bytes(&self, executors: usize) -> usize {
-        self.replicas[..executors].iter().map(Replica::cache_bytes).min().unwrap_or(0)
+    fn cached_numbers(&self, executors: usize) -> usize {
+        let bytes = match self.precision {
+            Precision::F32 => 4,
+            Precision::Bf16 => 2,
+        };
+        self.replicas[..executors].iter().map(Replica::cache_bytes).min().unwrap_or(0) / bytes
     }
 
     fn reach(&mut self, positions: usize) {

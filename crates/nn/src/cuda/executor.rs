@@ -26,7 +26,7 @@ use crate::sampling::{Draw, Drawn, Sampling};
 use crate::segments::Chunk;
 
 /// Rows of a column that a block sums.
-const SUMMED_ROWS: usize = 256;
+pub(crate) const SUMMED_ROWS: usize = 256;
 /// Largest number of logits that a pass keeps: 512 MiB. If there are more, this many are computed at a time.
 pub(crate) const LOGITS: usize = 1 << 27;
 
@@ -475,24 +475,17 @@ impl Executor for CudaExecutor {
         self.logits(weights, head, rows, x, logits)
     }
 
-    fn grow_cache(&mut self, heads: Heads, layers: usize, cache: &mut Cache, slots: usize) {
+    fn grow_cache(&mut self, heads: Heads, layers: usize, cache: &mut Cache, slots: usize, most: usize) {
+        assert!(slots <= most, "{slots} slots of at most {most}");
         cache.layers.resize_with(layers, Buffer::default);
         for layer in &mut cache.layers {
-            // By half at least: growing copies what is there.
-            let len = slots * heads.key_width();
-            if len > layer.len() {
-                layer.extend(
-                    &self.stream,
-                    self.precision,
-                    len.max(layer.len() + layer.len() / 2),
-                    Purpose::Cache,
-                );
-            }
+            // Made before anything is stored, for all that the request can need: growing would copy, and hold both.
+            layer.reserve(&self.stream, self.precision, most * heads.key_width(), Purpose::Cache);
         }
     }
 
     fn shrink_cache(&mut self, cache: &mut Cache, bytes: usize) {
-        if cache.layers.iter().map(|layer| layer.len() * 4).sum::<usize>() > bytes {
+        if cache.layers.iter().map(|layer| layer.bytes(layer.len())).sum::<usize>() > bytes {
             cache.layers.clear();
         }
     }

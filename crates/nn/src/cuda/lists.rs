@@ -12,7 +12,7 @@ pub(super) const TILE: usize = 64;
 /// The bit of a causal piece, whose queries see keys only up to their own row.
 const CAUSAL: u32 = 1 << 31;
 /// Keys of an item of decoding.
-const ITEM_KEYS: usize = 256;
+pub(crate) const ITEM_KEYS: usize = 256;
 
 /// A list: its first word in the memory, and its length.
 #[derive(Debug, Clone, Copy, Default)]

@@ -9,7 +9,7 @@ mod decoding;
 mod exchange;
 pub(crate) mod executor;
 mod launches;
-mod lists;
+pub(crate) mod lists;
 pub(crate) mod moments;
 mod replica;
 pub(crate) mod slices;

@@ -35,8 +35,8 @@ impl<D: Backend> EngineOn<D> {
         }
         let longest = prompts.iter().map(|prompt| prompt.tokens.len()).max().unwrap_or(0);
         self.backend.reach(longest + sampling.max_new_tokens);
-        let token_bytes = 4 * self.decoder.key_width() * self.decoder.config.num_hidden_layers;
-        let needed = generate::pages_needed(longest, sampling.max_new_tokens);
+        let token = self.decoder.key_width() * self.decoder.config.num_hidden_layers;
+        let needed = generate::pages_needed(longest, 1, sampling.max_new_tokens);
         let speeds = self.backend.executors();
         let shares = share_prompts(prompts, &speeds, sampling.max_new_tokens);
         let executors = shares.len();
@@ -56,7 +56,7 @@ impl<D: Backend> EngineOn<D> {
                 }
                 limit
             }
-            None => (self.backend.cache_bytes(executors.max(1)) / token_bytes / PAGE).max(needed),
+            None => (self.backend.cached_numbers(executors.max(1)) / token / PAGE).max(needed),
         };
         let request = Request { sampling, uniform, stop };
         let (decoder, chunk_tokens) = (&self.decoder, self.chunk_tokens);

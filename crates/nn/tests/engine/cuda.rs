@@ -2,8 +2,10 @@
 
 use std::ops::ControlFlow;
 
+use fgrpo_nn::config::Config;
 use fgrpo_nn::{
-    AdamW, Batch, Device, Engine, Error, Gpus, LoraConfig, OptimizerState, Precision, Prompt, Sampling,
+    AdamW, Batch, Device, Engine, Error, Gpus, LoraConfig, Needs, OptimizerState, Precision, Products, Prompt,
+    Sampling, Workload,
 };
 
 use crate::reference::{Numbers, configs, engine_on, forest};
@@ -196,7 +198,7 @@ fn adapters_on_both_devices_are_equal_to_rounding() {
 #[test]
 fn heads_beyond_the_kernels_and_devices_that_are_not_there_are_refused_by_name() {
     let (_, config) = configs().swap_remove(0);
-    let large = fgrpo_nn::config::Config { head_dim: 512, ..config.clone() };
+    let large = Config { head_dim: 512, ..config.clone() };
     let message = Engine::init(&large, 0.1, &|_| 0.1, &GPU).unwrap_err().to_string();
     assert!(message.contains("head_dim") && message.contains("512"), "{message}");
     if fgrpo_nn::gpus().map_or(true, |found| found.len() < 64) {
@@ -240,7 +242,7 @@ fn in_bf16_weights_stay_exact_and_steps_agree_to_the_rounding_of_16_bits() {
 fn in_bf16_gradients_through_tensor_cores_are_those_of_f32_to_the_rounding_of_16_bits() {
     let (_, config) = configs().swap_remove(1);
     for (head_dim, num_attention_heads) in [(64, 4), (128, 2)] {
-        let config = fgrpo_nn::config::Config {
+        let config = Config {
             head_dim,
             num_attention_heads,
             num_key_value_heads: 2,
@@ -326,6 +328,76 @@ fn moments_in_host_memory_give_the_same_bits_and_spare_the_device_8_bytes_per_pa
 }
 
 #[test]
+fn computed_needs_are_what_the_device_holds() {
+    let (_, config) = configs().swap_remove(1);
+    let config = Config {
+        vocab_size: 256,
+        hidden_size: 64,
+        intermediate_size: 160,
+        head_dim: 16,
+        num_hidden_layers: 2,
+        max_position_embeddings: 512,
+        ..config
+    };
+    let (prompt_tokens, new_tokens, samples, family_tokens, predicting_rows) = (60, 20, 8, 120, 40);
+    for precision in [Precision::F32, Precision::Bf16] {
+        let workload = Workload {
+            threads: 1,
+            products: Products::F32,
+            gpu: Some(precision),
+            chunk_tokens: 360,
+            checkpointing: false,
+            decode_copies: true,
+            optimizer_offload: false,
+            lora: None,
+            family_tokens,
+            predicting_rows,
+            prompts: 2,
+            prompt_tokens,
+            samples: 2 * samples,
+            new_tokens,
+            max_cached_tokens: None,
+        };
+        let computed = Needs::of(&config, &workload).total();
+        let run = |memory: u64| -> Result<(), Error> {
+            let device = Device::CudaEmulated { memory: memory as usize, precision };
+            let mut engine = Engine::init(&config, 0.1, &|i| (i % 17) as f64 / 8.0 - 1.0, &device)?;
+            engine.set_chunk_tokens(workload.chunk_tokens);
+            let mut numbers = Numbers::new(3);
+            let mut batch = Batch::default();
+            for _ in 0..3 {
+                batch.push_segment(&numbers.tokens(family_tokens, config.vocab_size), None);
+                let rows = batch.tokens.len();
+                (rows - predicting_rows..rows).for_each(|row| _ = batch.predict(row, 1));
+            }
+            // The last family has no derivative.
+            engine.accumulate(&batch, 1.0, &|indices, _, _, dlogp, _| {
+                indices
+                    .iter()
+                    .zip(dlogp)
+                    .for_each(|(&i, d)| *d = if i < 2 * predicting_rows { 1e-3 } else { 0.0 });
+            })?;
+            engine.update(&adamw(), Some(1.0))?;
+            let tokens = numbers.tokens(prompt_tokens, config.vocab_size);
+            let prompts = [(); 2].map(|()| Prompt { tokens: &tokens, samples: 0..samples });
+            // Without a bound it would be half of what is left.
+            let sampling = Sampling {
+                max_new_tokens: new_tokens,
+                max_cached_tokens: Some(1 << 16),
+                ..Sampling::default()
+            };
+            let uniform = |p: usize, s: usize, t: usize| {
+                ((p * 7919 + s * 104_729 + t * 31 + 17) % 9973) as f64 / 9973.0
+            };
+            engine.generate(&prompts, &sampling, &uniform, None, &mut |_| ControlFlow::Continue(()))
+        };
+        run(computed).unwrap();
+        let error = run(computed * 8 / 10).unwrap_err().to_string();
+        assert!(error.contains("out of memory"), "{precision:?}: {error}");
+    }
+}
+
+#[test]
 fn in_bf16_a_resumed_engine_goes_on_bit_for_bit_and_its_adapter_comes_off() {
     let (_, config) = configs().swap_remove(0);
     let mut gpu = engine_on(&config, 6, &GPU_BF16);
@@ -349,7 +421,7 @@ fn in_bf16_a_resumed_engine_goes_on_bit_for_bit_and_its_adapter_comes_off() {
 fn in_bf16_sampled_and_scored_log_probabilities_agree_to_the_rounding_of_16_bits() {
     // Heads of 64, which tensor cores take.
     let (_, config) = configs().swap_remove(1);
-    let config = fgrpo_nn::config::Config { head_dim: 64, num_hidden_layers: 2, ..config };
+    let config = Config { head_dim: 64, num_hidden_layers: 2, ..config };
     let mut engine = engine_on(&config, 13, &GPU_BF16);
     let tokens = Numbers::new(14).tokens(9, config.vocab_size);
     let prompts = [Prompt { tokens: &tokens, samples: 0..3 }];

@@ -87,6 +87,8 @@ __device__ inline void reach(const float* row, unsigned vocabulary, float factor
 extern "C" __global__ __launch_bounds__(256) void sample(const float* logits, const unsigned* draw_first, const double* uniforms, unsigned* tokens,
                                                          float* logp, float* entropy, unsigned vocabulary, float factor, unsigned top_k, float top_p,
                                                          float min_p, unsigned greedy) {
+    // A row without draws fills up the bucket of a decoding step.
+    if (draw_first[blockIdx.x] == draw_first[blockIdx.x + 1]) return;
     SHARED(double, scratch);
     double* masses = scratch + 512;
     float* small = reinterpret_cast<float*>(scratch);

@@ -13,11 +13,15 @@ __device__ inline void gather(const T* x, const unsigned* rows, T* y, unsigned w
 extern "C" __global__ void gather_f32(const float* x, const unsigned* rows, float* y, unsigned width) { gather(x, rows, y, width); }
 extern "C" __global__ void gather_bf16(const bf16* x, const unsigned* rows, bf16* y, unsigned width) { gather(x, rows, y, width); }
 
+/// The index of a row that is left out: one that only fills up a decoding step's bucket.
+#define NO_ROW 0xffffffffu
+
 template <class T>
 __device__ inline void scatter(const T* x, const unsigned* rows, T* y, unsigned width) {
-    copy_row(x + (uint64_t)blockIdx.x * width, y + (uint64_t)rows[blockIdx.x] * width, width);
+    unsigned row = rows[blockIdx.x];
+    if (row != NO_ROW) copy_row(x + (uint64_t)blockIdx.x * width, y + (uint64_t)row * width, width);
 }
-/// y[rows[i]] = x[i]; rows differ.
+/// y[rows[i]] = x[i]; rows differ, except for NO_ROW.
 extern "C" __global__ void scatter_f32(const float* x, const unsigned* rows, float* y, unsigned width) { scatter(x, rows, y, width); }
 extern "C" __global__ void scatter_bf16(const bf16* x, const unsigned* rows, bf16* y, unsigned width) { scatter(x, rows, y, width); }
 

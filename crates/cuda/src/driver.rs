@@ -1,5 +1,6 @@
 //! The interface of a driver: memory, copies, launches, queues. Only reads and [`Driver::synchronize`] wait for work.
 
+use crate::graph::Node;
 use crate::launch::{Address, Argument, Error, Limits, Shape};
 use crate::product::Product;
 
@@ -78,6 +79,21 @@ pub trait Driver: Send + Sync + std::fmt::Debug {
     /// # Errors
     /// For an unknown kernel, wrong arguments, or a shape that no device can run.
     fn launch(&self, kernel: &'static str, shape: Shape, arguments: &[Argument]) -> Result<(), Error>;
+
+    /// Makes a graph of work of [`Queue::Compute`], of which none runs yet, and returns its number. No other thread may submit work meanwhile.
+    ///
+    /// # Errors
+    /// As for each node by itself, and as reported by the driver.
+    fn capture(&self, nodes: &[Node]) -> Result<u64, Error>;
+
+    /// Submits the work of a graph to [`Queue::Compute`] in one call.
+    ///
+    /// # Errors
+    /// As reported by the driver. The emulator refuses a graph whose memory was freed.
+    fn replay(&self, graph: u64) -> Result<(), Error>;
+
+    /// Frees a graph. Work that it has submitted still runs.
+    fn free_graph(&self, graph: u64);
 
     /// Allocates page-locked memory of the host with unspecified content.
     ///

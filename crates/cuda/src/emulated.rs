@@ -3,6 +3,7 @@
 //! is poisoned, the pages before and after every allocation are inaccessible, and a kernel's arguments must be in its device's memory.
 
 use crate::driver::{Driver, Queue};
+use crate::graph::Node;
 use crate::launch::{Address, Argument, Error, Launch, Limits, Shape};
 use crate::product::Product;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -37,6 +38,7 @@ unsafe extern "C" {
 }
 
 /// An entry of the queue.
+#[derive(Clone)]
 enum Work {
     Write {
         to: Address,
@@ -123,6 +125,9 @@ struct Pending {
     fault: Option<Fault>,
     /// Calls of `wait_for`.
     waits: u64,
+    /// By number.
+    graphs: HashMap<u64, Vec<Work>>,
+    captured: u64,
 }
 
 impl Pending {
@@ -135,6 +140,8 @@ impl Pending {
             failures: vec![None; devices],
             fault,
             waits: 0,
+            graphs: HashMap::new(),
+            captured: 0,
         }
     }
 
@@ -147,6 +154,24 @@ impl Pending {
     fn wait(&mut self, line: usize, device: usize, event: usize) {
         if let Some(&(other, until)) = self.events.get(&(device, event)) {
             self.submit(line, Work::Wait { line: other, until });
+        }
+    }
+}
+
+impl Work {
+    /// The addresses of a graph's work.
+    fn addresses(&self) -> Vec<Address> {
+        match self {
+            Work::Launch { arguments, .. } => {
+                let address = |argument: &Argument| match argument {
+                    Argument::Address(at) => Some(*at),
+                    _ => None,
+                };
+                arguments.iter().filter_map(address).collect()
+            }
+            Work::Copy { from, to, .. } => vec![*from, *to],
+            Work::Zero { at, .. } => vec![*at],
+            Work::Write { .. } | Work::Free { .. } | Work::Wait { .. } => Vec::new(),
         }
     }
 }
@@ -257,6 +282,32 @@ impl Emulated {
         entries().map(name_of).collect()
     }
 
+    /// A launch that has been checked.
+    fn launch_work(&self, kernel: &str, shape: Shape, arguments: &[Argument]) -> Result<Work, Error> {
+        shape.check(kernel, &self.limits())?;
+        let wrong = |why: String| Error::Launch { kernel: kernel.to_owned(), why };
+        let entry =
+            entries().find(|e| name_of(e) == kernel).ok_or_else(|| wrong("no such kernel".to_owned()))?;
+        // SAFETY: `sizes` has `count` elements.
+        let sizes = unsafe { std::slice::from_raw_parts(entry.sizes, entry.count) };
+        let given: Vec<usize> = arguments.iter().map(|a| a.bytes().1).collect();
+        if given != sizes {
+            return Err(wrong(format!("arguments of {given:?} bytes, wanted {sizes:?}")));
+        }
+        for (index, argument) in arguments.iter().enumerate() {
+            if matches!(argument, Argument::Address(at) if !self.owns(*at)) {
+                return Err(wrong(format!("argument {index} is not in this device's memory")));
+            }
+        }
+        Ok(Work::Launch { kernel: entry, shape, arguments: arguments.to_vec() })
+    }
+
+    fn product_work(&self, product: &Product) -> Result<Work, Error> {
+        product.check()?;
+        let Launch { kernel, shape, arguments } = product.launch();
+        self.launch_work(kernel, shape, &arguments)
+    }
+
     fn run(&self, kernel: &Entry, shape: &Shape, arguments: &[Argument]) -> Result<(), Error> {
         let mut values: Vec<[u8; 8]> = arguments.iter().map(|a| a.bytes().0).collect();
         let mut pointers: Vec<*mut c_void> = values.iter_mut().map(|v| v.as_mut_ptr().cast()).collect();
@@ -359,29 +410,47 @@ impl Driver for Emulated {
     }
 
     fn product(&self, product: &Product) -> Result<(), Error> {
-        product.check()?;
-        let Launch { kernel, shape, arguments } = product.launch();
-        self.launch(kernel, shape, &arguments)
+        self.queue(self.product_work(product)?);
+        Ok(())
     }
 
     fn launch(&self, kernel: &'static str, shape: Shape, arguments: &[Argument]) -> Result<(), Error> {
-        shape.check(kernel, &self.limits())?;
-        let wrong = |why: String| Error::Launch { kernel: kernel.to_owned(), why };
-        let entry =
-            entries().find(|e| name_of(e) == kernel).ok_or_else(|| wrong("no such kernel".to_owned()))?;
-        // SAFETY: `sizes` has `count` elements.
-        let sizes = unsafe { std::slice::from_raw_parts(entry.sizes, entry.count) };
-        let given: Vec<usize> = arguments.iter().map(|a| a.bytes().1).collect();
-        if given != sizes {
-            return Err(wrong(format!("arguments of {given:?} bytes, wanted {sizes:?}")));
-        }
-        for (index, argument) in arguments.iter().enumerate() {
-            if matches!(argument, Argument::Address(at) if !self.owns(*at)) {
-                return Err(wrong(format!("argument {index} is not in this device's memory")));
+        self.queue(self.launch_work(kernel, shape, arguments)?);
+        Ok(())
+    }
+
+    fn capture(&self, nodes: &[Node]) -> Result<u64, Error> {
+        let work = |node: &Node| match node {
+            Node::Launch(Launch { kernel, shape, arguments }) => self.launch_work(kernel, *shape, arguments),
+            Node::Product(product) => self.product_work(product),
+            &Node::Copy { from, to, bytes } => Ok(Work::Copy { from, to, bytes }),
+            &Node::Zero { at, bytes } => Ok(Work::Zero { at, bytes }),
+        };
+        let work = nodes.iter().map(work).collect::<Result<Vec<Work>, Error>>()?;
+        let mut pending = self.work();
+        pending.captured += 1;
+        let number = pending.captured;
+        pending.graphs.insert(number, work);
+        Ok(number)
+    }
+
+    fn replay(&self, graph: u64) -> Result<(), Error> {
+        let refused = |why: String| Err(Error::Failed { call: "launching a graph".to_owned(), why });
+        let mut pending = self.work();
+        let Some(work) = pending.graphs.get(&graph).cloned() else {
+            return refused(format!("there is no graph {graph}"));
+        };
+        for (index, node) in work.iter().enumerate() {
+            if let Some(at) = node.addresses().into_iter().find(|&at| !self.owns(at)) {
+                return refused(format!("the memory at {:#x} of its node {index} was freed", at.0));
             }
         }
-        self.queue(Work::Launch { kernel: entry, shape, arguments: arguments.to_vec() });
+        work.into_iter().for_each(|work| pending.submit(self.line(Queue::Compute), work));
         Ok(())
+    }
+
+    fn free_graph(&self, graph: u64) {
+        self.work().graphs.remove(&graph);
     }
 
     fn allocate_host(&self, bytes: usize) -> Result<Address, Error> {

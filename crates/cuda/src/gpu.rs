@@ -2,6 +2,7 @@
 
 use crate::blas::Blas;
 use crate::driver::{Driver, Queue};
+use crate::graph::Node;
 use crate::launch::{Address, Argument, Error, Launch, Limits, Shape};
 use crate::product::Product;
 use cudarc::driver::{result, sys};
@@ -395,6 +396,40 @@ impl Driver for Gpu {
             )
         }
         .map_err(|e| failed(kernel, e))
+    }
+
+    fn capture(&self, nodes: &[Node]) -> Result<u64, Error> {
+        self.enter()?;
+        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        // SAFETY: the stream is this GPU's.
+        unsafe { result::stream::begin_capture(self.stream, mode) }
+            .map_err(|e| failed("starting a capture", e))?;
+        let submitted = nodes.iter().try_for_each(|node| node.submit(self));
+        // In any case: until then the stream takes work down instead of running it.
+        // SAFETY: the capture was begun above, on this thread.
+        let graph =
+            unsafe { result::stream::end_capture(self.stream) }.map_err(|e| failed("ending a capture", e));
+        let graph = submitted.and(graph)?;
+        // SAFETY: the graph was just made; what was instantiated doesn't need it any more.
+        unsafe {
+            let made = result::graph::instantiate(graph, sys::CUgraphInstantiate_flags_enum(0));
+            let _ = result::graph::destroy(graph);
+            made.map(|graph| graph as u64).map_err(|e| failed("instantiating a graph", e))
+        }
+    }
+
+    fn replay(&self, graph: u64) -> Result<(), Error> {
+        self.enter()?;
+        // SAFETY: `capture` gave this number, and it isn't freed.
+        unsafe { result::graph::launch(graph as sys::CUgraphExec, self.stream) }
+            .map_err(|e| failed("launching a graph", e))
+    }
+
+    fn free_graph(&self, graph: u64) {
+        if self.enter().is_ok() {
+            // SAFETY: as in `replay`. A graph under way is freed when it ends.
+            let _ = unsafe { result::graph::exec_destroy(graph as sys::CUgraphExec) };
+        }
     }
 
     fn allocate_host(&self, bytes: usize) -> Result<Address, Error> {

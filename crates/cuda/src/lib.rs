@@ -11,12 +11,14 @@ mod driver;
 #[cfg(feature = "emulator")]
 pub mod emulated;
 pub mod gpu;
+mod graph;
 mod launch;
 mod memory;
 mod product;
 
 pub use driver::{Driver, Queue};
 pub use gpu::{Found, Gpu, find, probe};
+pub use graph::{Graph, Node};
 pub use launch::{Address, Argument, Error, Launch, Limits, Shape};
 pub use memory::{Memory, Pinned};
 pub use product::{Matrix, Numbers, Product};

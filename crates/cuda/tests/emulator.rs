@@ -1,7 +1,7 @@
 //! The emulator finds mistakes that don't show on a GPU.
 
 use fgrpo_cuda::emulated::{Emulated, Fault};
-use fgrpo_cuda::{Argument, Driver, Error, Memory, Pinned, Queue, Shape};
+use fgrpo_cuda::{Argument, Driver, Error, Graph, Launch, Memory, Node, Pinned, Queue, Shape};
 use std::sync::Arc;
 
 fn device(order: u32) -> Arc<dyn Driver> {
@@ -158,6 +158,59 @@ fn launches_wait_until_somebody_reads() {
     let mut bytes = [1; 256];
     driver.read(rows, &mut bytes).unwrap();
     assert_eq!((driver.launched(), bytes), (1, [0; 256]));
+}
+
+#[test]
+fn a_graph_runs_when_it_is_replayed_on_what_memory_holds_then() {
+    let driver = device(0);
+    let (x, rows) =
+        (Memory::from(&driver, &[1.0f32; 64]).unwrap(), Memory::from(&driver, &[0u32, 1]).unwrap());
+    let y = Memory::from(&driver, &[0.0f32; 64]).unwrap();
+    let gather = |to: &Memory<f32>| {
+        let arguments = vec![(&x).into(), (&rows).into(), to.into(), 32u32.into()];
+        Node::Launch(Launch { kernel: "gather_f32", shape: Shape::of(2, 32, 0), arguments })
+    };
+    let nodes = [
+        gather(&y),
+        Node::Copy { from: x.address(), to: y.address(), bytes: 4 },
+        Node::Zero { at: y.at(32), bytes: 8 },
+    ];
+    let graph = Graph::capture(&driver, &nodes).unwrap();
+    assert_eq!(y.read().unwrap(), [0.0; 64], "a capture runs nothing");
+    for number in [2.0, 3.0] {
+        x.write(0, &[number; 64]).unwrap();
+        graph.replay().unwrap();
+        let mut wanted = [number; 64];
+        wanted[32..34].fill(0.0);
+        assert_eq!(y.read().unwrap(), wanted);
+    }
+    // What a stream of launches does, a graph does as well.
+    y.write(0, &[0.0; 64]).unwrap();
+    nodes.iter().for_each(|node| node.submit(&*driver).unwrap());
+    assert_eq!(y.read().unwrap()[..32], [3.0; 32]);
+}
+
+#[test]
+fn a_graph_whose_memory_moved_is_refused_and_so_are_wrong_nodes() {
+    let driver = device(0);
+    let memory = |len: usize| Memory::from(&driver, &vec![1.0f32; len]).unwrap();
+    let (x, y) = (memory(64), memory(64));
+    let copy = Node::Copy { from: x.address(), to: y.address(), bytes: 256 };
+    let graph = Graph::capture(&driver, &[Node::Zero { at: x.address(), bytes: 4 }, copy]).unwrap();
+    graph.replay().unwrap();
+    let at = y.address();
+    drop(y);
+    let message = graph.replay().unwrap_err().to_string();
+    assert!(
+        message.contains("graph") && message.contains("node 1") && message.contains("freed"),
+        "{message}"
+    );
+    assert!(message.contains(&format!("{:#x}", at.0)), "{message}");
+    // Refused, not run.
+    assert_eq!(x.read().unwrap()[1..], [1.0; 63]);
+    let unknown = Launch { kernel: "no_such_kernel", shape: Shape::of(1, 32, 0), arguments: Vec::new() };
+    let message = Graph::capture(&driver, &[Node::Launch(unknown)]).unwrap_err().to_string();
+    assert!(message.contains("no such kernel"), "{message}");
 }
 
 #[test]

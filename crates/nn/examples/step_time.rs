@@ -5,7 +5,8 @@
 //! ```
 //!
 //! Each case runs once to warm up, then `repeats` times; `ms` is the median, `best_ms` the fastest, `cpu_ms` the median of the processor time of all
-//! threads (Linux), which other work on the machine affects less. Weights are random.
+//! threads (Linux), which other work on the machine affects less. Weights are random. `graphs` are the decoding steps on a GPU and how many of them were
+//! submitted as CUDA graphs; `FGRPO_CUDA_GRAPHS=off` measures without.
 
 use std::ops::ControlFlow;
 use std::time::Instant;
@@ -13,7 +14,8 @@ use std::time::Instant;
 use fgrpo_nn::config::{Architecture, Config};
 use fgrpo_nn::kernels::small_decoder as small;
 use fgrpo_nn::{
-    AdamW, Batch, Completion, Device, Engine, Flops, Gpus, LoraConfig, Precision, Products, Prompt, Sampling,
+    AdamW, Batch, Completion, Device, Engine, Flops, Gpus, GraphCounts, LoraConfig, Precision, Products,
+    Prompt, Sampling,
 };
 use serde_json::json;
 
@@ -216,8 +218,11 @@ impl Bench {
         let less = |list: &[f64], before: f64| list.iter().map(|seconds| seconds - before).collect();
         let times =
             Times { wall: less(&whole.wall, prefill.median()), cpu: less(&whole.cpu, prefill.cpu_median()) };
-        let more =
-            json!({"prefill_ms": prefill.median() * 1e3, "prefill_cpu_ms": prefill.cpu_median() * 1e3});
+        let GraphCounts { steps, captured, replayed } = engine.graph_counts();
+        let more = json!({
+            "prefill_ms": prefill.median() * 1e3, "prefill_cpu_ms": prefill.cpu_median() * 1e3,
+            "graphs": {"steps": steps, "captured": captured, "replayed": replayed},
+        });
         self.print(case, &times, rows * (new - 1), more);
     }
 

@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 
 use crate::adamw::AdamWStep;
+use crate::cuda::graphs::GraphCounts;
 use crate::error::Error;
 use crate::executor::Executor;
 use crate::layout::Span;
@@ -78,6 +79,14 @@ pub(crate) trait Backend: Sized {
 
     /// Whether generation may copy the weights into another layout.
     fn set_decode_copies(&mut self, wanted: bool);
+
+    /// Whether decoding steps may be submitted as graphs; a device without them ignores it.
+    fn set_graphs(&mut self, _: bool) {}
+
+    /// How decoding steps were submitted, since [`Backend::set_graphs`].
+    fn graph_counts(&self) -> GraphCounts {
+        GraphCounts::default()
+    }
 
     /// Whether the moments are kept in host memory.
     fn set_optimizer_offload(&mut self, wanted: bool);

@@ -263,14 +263,13 @@ impl Decoder {
         &self,
         e: &mut X,
         weights: &X::Weights,
-        rows: usize,
         decoding: &X::Decoding,
         cache: &mut X::Cache,
         w: &mut Workspace<X>,
     ) {
         let layers = self.layout.layers.len();
         self.grow(Keep::Nothing, w);
-        let lists = X::step_lists(decoding);
+        let (lists, rows) = (X::step_lists(decoding), X::step_rows(decoding));
         self.embed(e, weights, lists, rows, w);
         let rows = LayerRows { lists, count: rows, queries: rows, which: Rows::All };
         for layer in 0..layers {

@@ -5,7 +5,6 @@ use std::ops::Range;
 use crate::cache::Run;
 use crate::executor::{DecodeChanges, DecodeRow, NodeChange};
 use crate::sampling::Drawn;
-use crate::segments::Piece;
 
 /// A sequence of tokens that continues its parent's.
 #[derive(Default)]
@@ -30,8 +29,6 @@ pub(crate) struct Step {
     pub(crate) positions: Vec<u32>,
     /// The slots of its keys and values.
     pub(crate) slots: Vec<u32>,
-    /// Attention of the step: slots of the cache. A row's pieces come in the order of its ancestors.
-    pub(crate) pieces: Vec<Piece>,
     /// The last sampled tokens.
     pub(crate) drawn: Vec<Drawn>,
 }
@@ -72,7 +69,6 @@ impl Step {
             list.clear();
         }
         self.spans.clear();
-        self.pieces.clear();
         let mut chain = Vec::new();
         for (index, row) in self.rows.iter().enumerate() {
             self.tokens.push(row.token);
@@ -84,7 +80,7 @@ impl Step {
                 chain.push(node);
                 next = self.nodes[node].parent;
             }
-            // From the prompt down, so that a row's pieces come in order.
+            // From the prompt down, so that a row's sequences come in order.
             for &node in chain.iter().rev() {
                 match self.spans.get_mut(self.nodes[node].span) {
                     Some((owner, rows)) if *owner == node && rows.end == index => rows.end += 1,
@@ -95,10 +91,13 @@ impl Step {
                 }
             }
         }
-        for (node, rows) in &self.spans {
-            let ranges = self.nodes[*node].run.ranges();
-            self.pieces.extend(ranges.map(|keys| Piece { queries: rows.clone(), keys, causal: false }));
-        }
+    }
+
+    /// The sequences of the step, each one's rows and its slots in order. Those of a row come in the order of its ancestors.
+    pub(crate) fn sequences(
+        &self,
+    ) -> impl Iterator<Item = (Range<usize>, impl Iterator<Item = Range<usize>> + '_)> + '_ {
+        self.spans.iter().map(|(node, rows)| (rows.clone(), self.nodes[*node].run.ranges()))
     }
 
     /// Rows of the step.

@@ -15,6 +15,7 @@ use std::borrow::Cow;
 
 use crate::backend::{Backend, NormalFn, Store};
 use crate::config::Config;
+use crate::cuda::graphs::GraphCounts;
 use crate::decoder::{Decoder, Workspace};
 use crate::error::Error;
 use crate::executor::Executor;
@@ -170,6 +171,14 @@ impl<D: Backend> EngineOn<D> {
 
     pub(crate) fn set_decode_copies(&mut self, wanted: bool) {
         self.backend.set_decode_copies(wanted);
+    }
+
+    pub(crate) fn set_cuda_graphs(&mut self, wanted: bool) {
+        self.backend.set_graphs(wanted);
+    }
+
+    pub(crate) fn graph_counts(&self) -> GraphCounts {
+        self.backend.graph_counts()
     }
 
     pub(crate) fn set_optimizer_offload(&mut self, wanted: bool) {

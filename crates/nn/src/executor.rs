@@ -424,8 +424,12 @@ pub(crate) trait Executor: Send {
         kv: &Self::Buffer,
     );
 
-    /// Applies the host's changes and builds the next decoding step.
+    /// Applies the host's changes, builds the next decoding step and transfers its lists and draws to the device. Its operations follow, up to
+    /// [`Executor::end_step`]; they must not need the host.
     fn begin_step(&mut self, changes: &DecodeChanges, decoding: &mut Self::Decoding);
+
+    /// The number of rows to compute in that step: its own, and those that a device adds to them.
+    fn step_rows(decoding: &Self::Decoding) -> usize;
 
     /// The lists of that step.
     fn step_lists(decoding: &Self::Decoding) -> &Self::Lists;
@@ -441,7 +445,10 @@ pub(crate) trait Executor: Send {
         out: &mut Self::Buffer,
     );
 
-    /// Samples tokens from rows of `x`; `draws` are in the order of their rows. The tokens stay in `decoding` for the next step.
+    /// Transfers draws from `rows` rows to the device, in the order of their rows: those of rows that are no decoding step.
+    fn stage_draws(&mut self, rows: usize, draws: &[Draw], decoding: &mut Self::Decoding);
+
+    /// Samples tokens from rows of `x`, by the draws transferred last. The tokens stay in `decoding` for the next step.
     fn sample(
         &mut self,
         weights: &Self::Weights,
@@ -449,9 +456,11 @@ pub(crate) trait Executor: Send {
         sampling: &Sampling,
         rows: usize,
         x: &Self::Buffer,
-        draws: &[Draw],
         decoding: &mut Self::Decoding,
     );
+
+    /// Ends the operations of a decoding step.
+    fn end_step(&mut self, decoding: &Self::Decoding);
 
     /// Waits for the sampled tokens and reads them.
     ///

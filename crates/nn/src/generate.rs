@@ -203,12 +203,12 @@ pub(crate) fn generate<X: Executor>(
         }
         scheduler.plan();
         g.grow_cache(scheduler.pages.slots(), scheduler.most_slots);
-        let rows = scheduler.leaves.len();
         let Generator { decoder, executor, weights, workspace, cache, decoding, .. } = g;
         executor.begin_step(&scheduler.changes, decoding);
-        decoder.step(*executor, weights, rows, decoding, cache, workspace);
-        let (head, draws) = (decoder.head(), &scheduler.changes.draws);
-        executor.sample(weights, head, request.sampling, rows, workspace.hidden(), draws, decoding);
+        decoder.step(*executor, weights, decoding, cache, workspace);
+        let rows = X::step_rows(decoding);
+        executor.sample(weights, decoder.head(), request.sampling, rows, workspace.hidden(), decoding);
+        executor.end_step(decoding);
         executor.drawn(decoding, &mut drawn)?;
         scheduler.changes.clear();
         scheduler.changed = false;
@@ -239,7 +239,8 @@ impl<X: Executor> Generator<'_, X> {
         let hidden = hidden.unwrap_or(self.workspace.hidden());
         let mut drawn = Vec::new();
         let (head, decoding) = (self.decoder.head(), &mut *self.decoding);
-        self.executor.sample(self.weights, head, sampling, rows, hidden, draws, decoding);
+        self.executor.stage_draws(rows, draws, decoding);
+        self.executor.sample(self.weights, head, sampling, rows, hidden, decoding);
         self.executor.drawn(decoding, &mut drawn)?;
         Ok(drawn)
     }

@@ -33,6 +33,7 @@ mod sampling;
 mod segments;
 
 pub use adamw::{AdamW, UpdateReport};
+pub use cuda::graphs::GraphCounts;
 pub use engine::{
     DEFAULT_CHUNK_TOKENS, Device, DeviceName, Engine, Gpus, LossFn, NamedTensor, OptimizerState, Precision,
     Products, Scores,

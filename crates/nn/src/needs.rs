@@ -13,9 +13,11 @@ use crate::cpu::executor::rows_at_a_time;
 use crate::cpu::memory::cache_bytes;
 use crate::cpu::product::{Into, View, team_product};
 use crate::cpu::{head, panels};
+use crate::cuda::backend::POSITIONS;
 use crate::cuda::executor::{LOGITS, SUMMED_ROWS};
-use crate::cuda::lists::ITEM_KEYS;
+use crate::cuda::lists::{ITEM_KEYS, bucket};
 use crate::cuda::moments::staged_len;
+use crate::cuda::replica::NORM_BLOCKS;
 use crate::cuda::slices::{inbox_len, slice_len};
 use crate::decoder::Keep;
 use crate::engine::{Precision, Products};
@@ -118,27 +120,32 @@ impl Needs {
             let m = ((n as f64 * share).ceil() as usize).clamp(1, n);
             let keep = if workload.checkpointing { Keep::Inputs } else { Keep::Everything };
             buffers = activations(config, n, m, keep);
-            if let Some(precision) = workload.gpu {
+            if let Some(Replicas { precision, .. }) = workload.gpu {
                 beside = backward_on_gpu(config, precision, n, m);
             }
         }
         let executors = if workload.gpu.is_some() { 1 } else { executors(threads) };
         let (mut cache, mut copies, mut logits) = (0, 0, 0);
+        let mut listed = if training { chunk_tokens.max(workload.family_tokens) } else { 0 };
         if generating {
             let share = workload.prompts.div_ceil(executors);
             let n = chunk_tokens.max(workload.prompt_tokens).min(share * workload.prompt_tokens);
+            listed = listed.max(n);
             let prefill = activations(config, n, share.min(n), Keep::Nothing);
             buffers.resize(buffers.len().max(prefill.len()), 0);
             buffers.iter_mut().zip(prefill).for_each(|(buffer, other)| *buffer = other.max(*buffer));
-            let rows = workload.samples.div_ceil(executors);
+            let mut rows = workload.samples.div_ceil(executors);
+            if workload.gpu.is_some() {
+                rows = bucket(rows);
+                let step = activations(config, rows, rows, Keep::Nothing);
+                buffers.iter_mut().zip(step).for_each(|(buffer, other)| *buffer = other.max(*buffer));
+                beside += decoding_on_gpu(config, workload);
+            }
             let at_a_time = match workload.gpu {
                 Some(_) => (LOGITS / config.vocab_size).max(1),
                 None => rows_at_a_time(config.vocab_size),
             };
             logits = at_a_time.min(rows) * config.vocab_size;
-            if workload.gpu.is_some() {
-                beside += decoding_on_gpu(config, workload);
-            }
             let token = 2 * config.num_key_value_heads * config.head_dim * config.num_hidden_layers;
             // A GPU takes half of what its model leaves; here nobody knows how much that is.
             let bound = if workload.gpu.is_some() { usize::MAX } else { cache_bytes(layout.len) };
@@ -150,9 +157,14 @@ impl Needs {
                     + len(config.vocab_size, config.hidden_size);
             }
         }
-        let positions = config.max_position_embeddings.min(
+        let mut positions = config.max_position_embeddings.min(
             workload.family_tokens.max(workload.prompt_tokens + workload.new_tokens).next_power_of_two(),
         );
+        if workload.gpu.is_some() {
+            positions = positions.max(POSITIONS);
+            // Index lists, about 20 words a row, and the sums of the gradient's norm.
+            beside += 4 * (20 * listed).next_power_of_two() as u64 + 8 * NORM_BLOCKS as u64;
+        }
         // Logits are kept for a pass, or computed tile by tile.
         let pass_rows = if training { chunk_tokens.max(workload.family_tokens) } else { 0 };
         let share = workload.predicting_rows as f64 / workload.family_tokens.max(1) as f64;
@@ -238,15 +250,20 @@ fn backward_on_gpu(config: &Config, precision: Precision, n: usize, m: usize) ->
     // Each head's part of its norm's derivative, and sums of columns over blocks of rows.
     let shares = if config.qk_norm { n * q.max(kv / 2) } else { 0 };
     let partials = n.div_ceil(SUMMED_ROWS) * d.max(q).max(kv);
-    // Index lists: about 20 words a row.
-    let words = (20 * n).next_power_of_two();
-    4 * (full + shares + partials + words) as u64 + 2 * half as u64
+    4 * (full + shares + partials) as u64 + 2 * half as u64
 }
 
-/// Bytes that only a GPU takes for decoding: results of attention over parts of a row's keys.
+/// Bytes that only a GPU takes for decoding: results of attention over parts of a row's tokens, the lists of a step and its draws.
 fn decoding_on_gpu(config: &Config, workload: &Workload) -> u64 {
-    let parts = (workload.prompt_tokens + workload.new_tokens).div_ceil(ITEM_KEYS) + 1;
-    4 * (workload.samples * parts * config.num_attention_heads * (config.head_dim + 2)) as u64
+    let Workload { prompts, prompt_tokens, samples, new_tokens, .. } = *workload;
+    // With one part more: the first tokens of a completion are often those of others, too.
+    let own = prompt_tokens.div_ceil(ITEM_KEYS) + new_tokens.div_ceil(ITEM_KEYS) + 1;
+    let parts = (samples * own).next_power_of_two();
+    let rows = bucket(samples);
+    let pages = prompts * prompt_tokens.div_ceil(PAGE) + samples * new_tokens.div_ceil(PAGE);
+    // By row: token, position, slot, draws and parts before it, uniform number. By part at most: an item, its place, the part's number.
+    let words = (7 * rows + 6 * parts + 2 * pages).next_power_of_two() + (3 * rows).next_power_of_two();
+    4 * (parts * config.num_attention_heads * (config.head_dim + 2) + words) as u64
 }
 
 /// Lengths of one executor's buffers for a pass over `n` rows of which `m` predict: shared ones, inputs of layers, then what each layer keeps.

@@ -196,28 +196,37 @@ fn decoding_in_parts_of_a_tree_equals_attention_over_all_keys() {
     // Three rows: the first two share 300 slots; then 5 and 290 of their own; the third has 10 alone.
     let (heads, key_heads, size) = (4usize, 2usize, 24usize);
     let slots = 700usize;
-    let (q, cache) = (numbers(45, 3 * heads * size), numbers(46, slots * 2 * key_heads * size));
-    let seen: [Vec<usize>; 3] =
-        [(0..300).chain(300..305).collect(), (0..300).chain(310..600).collect(), (650..660).collect()];
-    // Cut at 256 keys: (first slot, last slot, first row, last row).
-    let items = [
-        [0u32, 256, 0, 2],
-        [256, 300, 0, 2],
-        [300, 305, 0, 1],
-        [310, 566, 1, 2],
-        [566, 600, 1, 2],
-        [650, 660, 2, 3],
+    let (q, cache) = (numbers(45, 4 * heads * size), numbers(46, slots * 2 * key_heads * size));
+    let seen: [Vec<usize>; 3] = [
+        (0..300).chain(300..305).collect(),
+        (0..300).chain(310..400).chain(416..616).collect(),
+        (650..660).collect(),
     ];
-    let place = [0u32, 2, 4, 5, 6, 7];
-    let (row_first, row_parts) = ([0u32, 3, 7, 8], [0u32, 2, 4, 1, 3, 5, 6, 7]);
+    // Of the 290, one page lies elsewhere.
+    let ranges = [[0u32, 256], [256, 300], [300, 305], [310, 400], [416, 582], [582, 616], [650, 660]];
+    // Cut at every 256th token: (first range, last range, first row, last row). The last two fill up a bucket.
+    let items = [
+        [0u32, 1, 0, 2],
+        [1, 2, 0, 2],
+        [2, 3, 0, 1],
+        [3, 5, 1, 2],
+        [5, 6, 1, 2],
+        [6, 7, 2, 3],
+        [0, 0, 0, 0],
+        [0, 0, 0, 0],
+    ];
+    let place = [0u32, 2, 4, 5, 6, 7, 0, 0];
+    // The fourth row fills up a bucket.
+    let (row_first, row_parts) = ([0u32, 3, 7, 8, 8], [0u32, 2, 4, 1, 3, 5, 6, 7]);
     let out = in_every_order(|d| {
-        let (items, place) = (memory(d, &items), memory(d, &place));
+        let (items, place, ranges) = (memory(d, &items), memory(d, &place), memory(d, &ranges));
         let (mq, mc) = (memory(d, &q), memory(d, &cache));
         let parts = Memory::<f32>::new(d, 8 * heads * (size + 2)).unwrap();
-        let out = Memory::<f32>::new(d, 3 * heads * size).unwrap();
+        let out = Memory::<f32>::new(d, 4 * heads * size).unwrap();
         let sizes: [Argument; 3] = [(heads as u32).into(), (key_heads as u32).into(), (size as u32).into()];
-        let shape = Shape { grid: [6, heads as u32, 1], threads: 64, shared: 0 };
-        let arguments = [(&items).into(), (&place).into(), (&mq).into(), (&mc).into(), (&parts).into()];
+        let shape = Shape { grid: [8, heads as u32, 1], threads: 64, shared: 0 };
+        let arguments =
+            [(&items).into(), (&place).into(), (&ranges).into(), (&mq).into(), (&mc).into(), (&parts).into()];
         let scale = Argument::F32(1.0 / (size as f32).sqrt());
         launch(d, "decode_parts_f32", shape, &[&arguments[..], &sizes, &[scale]].concat());
         let (first, list) = (memory(d, &row_first), memory(d, &row_parts));
@@ -228,12 +237,14 @@ fn decoding_in_parts_of_a_tree_equals_attention_over_all_keys() {
             (&out).into(),
             sizes[0],
             sizes[2],
-            3u32.into(),
+            4u32.into(),
         ];
-        launch(d, "decode_merge_f32", Shape::of(3 * heads, 32, 0), &arguments);
+        launch(d, "decode_merge_f32", Shape::of(4 * heads, 32, 0), &arguments);
         out.read().unwrap()
     });
     let laid = Laid { keys: slots, rows: vec![0, 1, 2], pieces: Vec::new(), seen: seen.to_vec() };
     let (wanted, _) = reference(&laid, &Sizes { heads, key_heads, size }, &wide(&q), &wide(&cache));
-    close(&out, &wanted, 1e-5, "out");
+    let (out, padding) = out.split_at(3 * heads * size);
+    close(out, &wanted, 1e-5, "out");
+    assert!(padding.iter().all(|&v| v == 0.0));
 }

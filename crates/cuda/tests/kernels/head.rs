@@ -176,7 +176,10 @@ fn greedy_takes_the_lowest_id_of_the_most_likely() {
     logits[400] = 3.0;
     logits[123] = 3.0;
     let tokens = in_every_order(|d| {
-        let (z, first, u) = (memory(d, &logits), memory(d, &[0u32, 1]), memory(d, &[0.9f64]));
+        // A second row without draws, whose logits (poison) nobody reads.
+        let z = Memory::<f32>::new(d, 1000).unwrap();
+        z.write(0, &logits).unwrap();
+        let (first, u) = (memory(d, &[0u32, 1, 1]), memory(d, &[0.9f64]));
         let out = Memory::<u32>::new(d, 1).unwrap();
         let [lp, en] = [0; 2].map(|_| Memory::<f32>::new(d, 1).unwrap());
         let arguments = [
@@ -193,7 +196,7 @@ fn greedy_takes_the_lowest_id_of_the_most_likely() {
             0.0f32.into(),
             1u32.into(),
         ];
-        launch(d, "sample", Shape::of(1, 256, (512 + 256) * 8), &arguments);
+        launch(d, "sample", Shape::of(2, 256, (512 + 256) * 8), &arguments);
         out.read().unwrap()
     });
     assert_eq!(tokens, [123]);

@@ -8,6 +8,8 @@ fn rows_are_gathered_scattered_and_added() {
     let x = numbers(1, 6 * width);
     let found = in_every_order(|d| {
         let (from, index) = (memory(d, &x), memory(d, &rows));
+        // A row that is left out.
+        let with_none = memory(d, &[rows[0], u32::MAX, rows[2]]);
         let (y, z) = (Memory::<f32>::new(d, 3 * width).unwrap(), memory(d, &x));
         let shape = Shape::of(3, 64, 0);
         launch(
@@ -29,7 +31,10 @@ fn rows_are_gathered_scattered_and_added() {
             shape,
             &[(&y).into(), (&index).into(), (&back).into(), (width as u32).into()],
         );
-        (y.read().unwrap(), z.read().unwrap(), back.read().unwrap())
+        let fewer = memory(d, &vec![0.0f32; 6 * width]);
+        let arguments = [(&y).into(), (&with_none).into(), (&fewer).into(), (width as u32).into()];
+        launch(d, "scatter_f32", shape, &arguments);
+        (y.read().unwrap(), z.read().unwrap(), back.read().unwrap(), fewer.read().unwrap())
     });
     for (i, &row) in rows.iter().enumerate() {
         assert_eq!(found.0[i * width..(i + 1) * width], x[row as usize * width..][..width]);
@@ -38,6 +43,7 @@ fn rows_are_gathered_scattered_and_added() {
         let hit = rows.contains(&((i / width) as u32));
         assert_eq!(found.1[i], if hit { 2.0 * x } else { x });
         assert_eq!(found.2[i], if hit { x } else { 0.0 });
+        assert_eq!(found.3[i], if hit && i / width != 0 { x } else { 0.0 });
     }
 }
 

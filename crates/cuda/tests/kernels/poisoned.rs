@@ -1,6 +1,6 @@
 //! A GPU with poisoned fresh memory, like the emulator's, which reveals a kernel that doesn't write all its results.
 
-use fgrpo_cuda::{Address, Argument, Driver, Error, Gpu, Limits, Product, Queue, Shape};
+use fgrpo_cuda::{Address, Argument, Driver, Error, Gpu, Limits, Node, Product, Queue, Shape};
 
 #[derive(Debug)]
 pub(crate) struct Poisoned(pub(crate) Gpu);
@@ -46,6 +46,18 @@ impl Driver for Poisoned {
 
     fn launch(&self, kernel: &'static str, shape: Shape, arguments: &[Argument]) -> Result<(), Error> {
         self.0.launch(kernel, shape, arguments)
+    }
+
+    fn capture(&self, nodes: &[Node]) -> Result<u64, Error> {
+        self.0.capture(nodes)
+    }
+
+    fn replay(&self, graph: u64) -> Result<(), Error> {
+        self.0.replay(graph)
+    }
+
+    fn free_graph(&self, graph: u64) {
+        self.0.free_graph(graph);
     }
 
     fn allocate_host(&self, bytes: usize) -> Result<Address, Error> {

@@ -4,12 +4,17 @@ use super::lists::Lists;
 use crate::decoding::Step;
 use crate::error::Error;
 use crate::executor::DecodeChanges;
+use crate::sampling::Draw;
+use crate::segments::Piece;
 
-/// The step, its lists, and a stored error.
+/// The step, its lists, attention and draws, and a stored error.
 #[derive(Default)]
 pub(crate) struct Decoding {
     pub(super) step: Step,
     pub(super) lists: Lists,
+    /// Attention of the step over slots of the cache.
+    pub(super) pieces: Vec<Piece>,
+    pub(super) draws: Vec<Draw>,
     pub(super) failed: Option<Error>,
 }
 
@@ -17,10 +22,22 @@ impl Decoding {
     /// Applies changes and prepares the next step.
     pub(super) fn begin_step(&mut self, changes: &DecodeChanges) {
         self.step.begin(changes);
+        self.stage_draws(&changes.draws);
+        self.pieces.clear();
+        for (queries, slots) in self.step.sequences() {
+            let piece = |keys| Piece { queries: queries.clone(), keys, causal: false };
+            self.pieces.extend(slots.map(piece));
+        }
         let Lists { tokens, positions, query_positions, slots, .. } = &mut self.lists;
         tokens.clone_from(&self.step.tokens);
         positions.clone_from(&self.step.positions);
         query_positions.clone_from(&self.step.positions);
         slots.clone_from(&self.step.slots);
+    }
+
+    /// Keeps the draws of the next sampling.
+    pub(super) fn stage_draws(&mut self, draws: &[Draw]) {
+        self.draws.clear();
+        self.draws.extend_from_slice(draws);
     }
 }

@@ -543,6 +543,10 @@ impl Executor for CpuExecutor {
         decoding.begin_step(changes);
     }
 
+    fn step_rows(decoding: &Decoding) -> usize {
+        decoding.step.rows()
+    }
+
     fn step_lists(decoding: &Decoding) -> &Lists {
         &decoding.lists
     }
@@ -559,6 +563,10 @@ impl Executor for CpuExecutor {
         self.cached_attention(heads, decoding, cache, layer, q, out)
     }
 
+    fn stage_draws(&mut self, _: usize, draws: &[Draw], decoding: &mut Decoding) {
+        decoding.stage_draws(draws);
+    }
+
     fn sample(
         &mut self,
         weights: &[f32],
@@ -566,11 +574,12 @@ impl Executor for CpuExecutor {
         sampling: &Sampling,
         rows: usize,
         x: &Buffer,
-        draws: &[Draw],
         decoding: &mut Decoding,
     ) {
-        self.sample(weights, head, sampling, rows, x, draws, decoding)
+        self.sample(weights, head, sampling, rows, x, decoding)
     }
+
+    fn end_step(&mut self, _: &Decoding) {}
 
     fn drawn(&mut self, decoding: &mut Decoding, drawn: &mut Vec<Drawn>) -> Result<(), Error> {
         if let Some(error) = decoding.failed.take() {

@@ -12,6 +12,7 @@ use rayon::prelude::*;
 
 use super::exchange::{others, share_parameters, sum_gradients};
 use super::executor::CudaExecutor;
+use super::graphs::GraphCounts;
 use super::replica::Replica;
 use super::weights::Weights;
 use crate::adamw::AdamWStep;
@@ -25,6 +26,8 @@ use crate::lora::AdapterLayout;
 
 /// Numbers that are transferred through host memory at a time.
 const STAGED: usize = 1 << 22;
+/// The least number of positions in the table of angles.
+pub(crate) const POSITIONS: usize = 512;
 /// The largest head size of the attention kernels.
 const LARGEST_HEAD: usize = 256;
 
@@ -75,7 +78,7 @@ impl CudaBackend {
                 wanted: format!("at most {LARGEST_HEAD} on a GPU"),
             });
         }
-        let positions = 512;
+        let positions = POSITIONS;
         let (rows, count) = (angles(config, positions), gpus.len());
         let replica = |(place, (number, driver))| {
             let named = (count > 1).then_some(number);
@@ -174,11 +177,7 @@ impl Backend for CudaBackend {
     }
 
     fn cached_numbers(&self, executors: usize) -> usize {
-        let bytes = match self.precision {
-            Precision::F32 => 4,
-            Precision::Bf16 => 2,
-        };
-        self.replicas[..executors].iter().map(Replica::cache_bytes).min().unwrap_or(0) / bytes
+        self.replicas[..executors].iter().map(Replica::cached_numbers).min().unwrap_or(0)
     }
 
     fn reach(&mut self, positions: usize) {
@@ -192,6 +191,14 @@ impl Backend for CudaBackend {
     }
 
     fn set_decode_copies(&mut self, _: bool) {}
+
+    fn set_graphs(&mut self, wanted: bool) {
+        self.replicas.iter_mut().for_each(|replica| replica.set_graphs(wanted));
+    }
+
+    fn graph_counts(&self) -> GraphCounts {
+        self.replicas.iter().map(Replica::graph_counts).fold(GraphCounts::default(), GraphCounts::plus)
+    }
 
     fn set_optimizer_offload(&mut self, wanted: bool) {
         self.replicas.iter_mut().for_each(|replica| replica.set_offload(wanted));

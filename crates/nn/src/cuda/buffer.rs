@@ -51,7 +51,8 @@ impl Buffer {
     /// Grows to at least `len`; if it grows, its content is lost.
     pub(super) fn reserve(&mut self, stream: &Stream, precision: Precision, len: usize, purpose: Purpose) {
         if len > self.len() {
-            // The old memory goes first.
+            // The old memory goes first, and before it the work that uses it.
+            stream.submit_recorded_work();
             self.0 = None;
             *self = Buffer::new(stream, precision, len, purpose);
         }

@@ -13,6 +13,7 @@ use fgrpo_cuda::{Argument, Matrix, Memory, Numbers, Product, Shape};
 
 use super::buffer::Buffer;
 use super::decoding::Decoding;
+use super::graphs::Graphs;
 use super::launches::{FULL, THREADS, WARPS, args, kernel, row_shape, row_threads, warp_shape};
 use super::lists::{List, Lists};
 use super::stream::{Purpose, Stream};
@@ -52,6 +53,7 @@ pub(crate) struct CudaExecutor {
     /// Buffers for compacting rows: of activations, and of statistics.
     moved: Buffer,
     moved_full: Buffer,
+    pub(super) graphs: Graphs,
 }
 
 /// The rows that the gradient of a norm's weight or a linear map's bias sums over.
@@ -66,7 +68,12 @@ enum Columns<'a> {
 }
 
 impl CudaExecutor {
-    pub(super) fn new(stream: Arc<Stream>, precision: Precision, angles: Arc<Memory<f32>>) -> CudaExecutor {
+    pub(super) fn new(
+        stream: Arc<Stream>,
+        precision: Precision,
+        angles: Arc<Memory<f32>>,
+        graphs: Graphs,
+    ) -> CudaExecutor {
         let [logits, dlogits, parts, delta, partials, shares, low_rank, moved, moved_full] =
             [(); 9].map(|()| Buffer::default());
         CudaExecutor {
@@ -82,6 +89,7 @@ impl CudaExecutor {
             low_rank,
             moved,
             moved_full,
+            graphs,
         }
     }
 
@@ -497,6 +505,11 @@ impl Executor for CudaExecutor {
 
     fn begin_step(&mut self, changes: &DecodeChanges, decoding: &mut Decoding) {
         decoding.begin(&self.stream, changes);
+        self.graphs.begin(&self.stream, decoding.bucket);
+    }
+
+    fn step_rows(decoding: &Decoding) -> usize {
+        decoding.bucket.rows
     }
 
     fn step_lists(decoding: &Decoding) -> &Lists {
@@ -515,6 +528,10 @@ impl Executor for CudaExecutor {
         self.attend_cache(heads, decoding, &cache.layers[layer], q, out);
     }
 
+    fn stage_draws(&mut self, rows: usize, draws: &[Draw], decoding: &mut Decoding) {
+        decoding.begin_draws(&self.stream, rows, draws);
+    }
+
     fn sample(
         &mut self,
         weights: &Weights,
@@ -522,10 +539,13 @@ impl Executor for CudaExecutor {
         sampling: &Sampling,
         rows: usize,
         x: &Buffer,
-        draws: &[Draw],
         decoding: &mut Decoding,
     ) {
-        self.draw(weights, head, sampling, rows, x, draws, decoding);
+        self.draw(weights, head, sampling, rows, x, decoding);
+    }
+
+    fn end_step(&mut self, decoding: &Decoding) {
+        self.graphs.submit(&self.stream, decoding.bucket);
     }
 
     fn drawn(&mut self, decoding: &mut Decoding, drawn: &mut Vec<Drawn>) -> Result<(), Error> {

@@ -5,13 +5,16 @@ use fgrpo_cuda::{Address, Memory};
 use super::stream::{Purpose, Stream};
 use crate::decoding::Step;
 use crate::executor::Rows;
+use crate::sampling::Draw;
 use crate::segments::{AttentionPlan, Chunk, Piece};
 
 /// Queries, or keys, of a tile of attention's plan.
 pub(super) const TILE: usize = 64;
 /// The bit of a causal piece, whose queries see keys only up to their own row.
 const CAUSAL: u32 = 1 << 31;
-/// Keys of an item of decoding.
+/// The slot of a row that only fills up a bucket: its keys are not stored.
+const NO_ROW: u32 = u32::MAX;
+/// Tokens of an item of decoding.
 pub(crate) const ITEM_KEYS: usize = 256;
 
 /// A list: its first word in the memory, and its length.
@@ -39,6 +42,17 @@ impl Words {
         let first = self.host.len();
         self.host.extend(words);
         List { first, len: self.host.len() - first }
+    }
+
+    /// Appends a list, filled up to `len` words with `fill`.
+    ///
+    /// # Panics
+    /// If it is longer.
+    fn put_padded(&mut self, words: impl IntoIterator<Item = u32>, len: usize, fill: u32) -> List {
+        let list = self.put(words);
+        assert!(list.len <= len, "{} words in a bucket of {len}", list.len);
+        self.host.resize(list.first + len, fill);
+        List { len, ..list }
     }
 
     /// Transfers all lists to the device.
@@ -184,37 +198,98 @@ fn tiles(
     Tiles { first: words.put(first), pieces: words.put(list.into_iter().flatten()) }
 }
 
-/// The work of a decoding step's attention: ranges of at most [`ITEM_KEYS`] slots with the rows that see them, and the ordered parts of each row.
+/// The lengths to which the lists of a decoding step are filled up. Launches and the places of all lists depend only on these, so that the work of
+/// most steps is that of the step before. What fills a list up changes nothing: rows whose keys are not stored, whose attention has no parts and
+/// that nobody draws from; items without rows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub(super) struct Bucket {
+    pub(super) rows: usize,
+    /// Items of attention.
+    items: usize,
+    /// Their parts, one for each row of an item.
+    pub(super) parts: usize,
+    pub(super) draws: usize,
+}
+
+/// The length of the bucket for `len`: a power of two up to 64, because products read the same weights (and compute the same tile) for any number of
+/// rows up to that; beyond, the next eighth between two powers of two, so that at most an eighth is added.
+pub(crate) fn bucket(len: usize) -> usize {
+    if len <= 64 {
+        len.next_power_of_two()
+    } else {
+        len.next_multiple_of((len / 2 + 1).next_power_of_two() / 8)
+    }
+}
+
+/// The work of a decoding step's attention: items of at most [`ITEM_KEYS`] tokens of one sequence with the rows that see them, and the ordered parts of
+/// each row.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Items {
-    /// Four words each: first and last slot, first and last row.
+    /// Four words each: first and last range, first and last row.
     pub(super) items: List,
     /// The first part of each item; it has one for each of its rows.
     pub(super) place: List,
     pub(super) row_first: List,
     pub(super) row_parts: List,
-    pub(super) parts: usize,
+    /// The slots of an item's tokens: two words each, first and last slot.
+    pub(super) ranges: List,
+}
+
+/// Draws: the two words of each one's uniform number, and the start of each row's draws, and the end.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct DrawLists {
+    pub(super) uniforms: List,
+    pub(super) first: List,
+}
+
+impl DrawLists {
+    /// Puts draws of `rows` rows, in buckets of `row_bucket` rows and `draw_bucket` draws.
+    fn put(
+        words: &mut Words,
+        draws: &[Draw],
+        rows: usize,
+        row_bucket: usize,
+        draw_bucket: usize,
+    ) -> DrawLists {
+        let before = |row: usize| draws.partition_point(|draw| draw.row < row) as u32;
+        let first = words.put_padded((0..=rows).map(before), row_bucket + 1, draws.len() as u32);
+        let halves = |draw: &Draw| {
+            let bits = draw.uniform.to_bits();
+            [bits as u32, (bits >> 32) as u32]
+        };
+        DrawLists { first, uniforms: words.put_padded(draws.iter().flat_map(halves), 2 * draw_bucket, 0) }
+    }
 }
 
 impl Lists {
-    /// The lists of a decoding step.
-    pub(super) fn stage_step(&mut self, stream: &Stream, step: &Step) -> Items {
-        let words = &mut self.words;
-        words.clear();
-        self.tokens = words.put(step.tokens.iter().copied());
-        self.positions = words.put(step.positions.iter().copied());
-        self.all = Plan { positions: self.positions, ..Plan::default() };
-        self.slots = words.put(step.slots.iter().copied());
-        let (mut items, mut place, mut parts) = (Vec::new(), Vec::new(), 0u32);
+    /// The lists of a decoding step and its draws.
+    pub(super) fn stage_step(
+        &mut self,
+        stream: &Stream,
+        step: &Step,
+        draws: &[Draw],
+    ) -> (Bucket, Items, DrawLists) {
+        let (mut items, mut place, mut ranges, mut parts) = (Vec::new(), Vec::new(), Vec::new(), 0u32);
         let mut of_row: Vec<Vec<u32>> = vec![Vec::new(); step.rows()];
-        for Piece { queries, keys, .. } in &step.pieces {
-            for first in keys.clone().step_by(ITEM_KEYS) {
-                let last = keys.end.min(first + ITEM_KEYS);
-                items.extend([first, last, queries.start, queries.end].map(|n| n as u32));
-                place.push(parts);
-                for row in queries.clone() {
-                    of_row[row].push(parts);
-                    parts += 1;
+        for (rows, slots) in step.sequences() {
+            // Tokens of the last item, and what is left of each range of slots.
+            let mut tokens = 0;
+            for mut slots in slots {
+                while !slots.is_empty() {
+                    if tokens == 0 {
+                        let range = ranges.len() as u32;
+                        items.push([range, range, rows.start as u32, rows.end as u32]);
+                        place.push(parts);
+                        for row in rows.clone() {
+                            of_row[row].push(parts);
+                            parts += 1;
+                        }
+                    }
+                    let end = slots.end.min(slots.start + ITEM_KEYS - tokens);
+                    ranges.push([slots.start as u32, end as u32]);
+                    items.last_mut().expect("an item was begun")[1] += 1;
+                    tokens = (tokens + end - slots.start) % ITEM_KEYS;
+                    slots.start = end;
                 }
             }
         }
@@ -223,21 +298,56 @@ impl Lists {
             *sum += parts.len() as u32;
             Some(*sum)
         }));
+        let bucket = Bucket {
+            rows: bucket(step.rows()),
+            items: bucket(items.len()),
+            // Only places in memory depend on them.
+            parts: (parts as usize).next_power_of_two(),
+            draws: bucket(draws.len()),
+        };
+        let words = &mut self.words;
+        words.clear();
+        self.tokens = words.put_padded(step.tokens.iter().copied(), bucket.rows, 0);
+        self.positions = words.put_padded(step.positions.iter().copied(), bucket.rows, 0);
+        self.all = Plan { positions: self.positions, ..Plan::default() };
+        self.slots = words.put_padded(step.slots.iter().copied(), bucket.rows, NO_ROW);
+        let draws = DrawLists::put(words, draws, step.rows(), bucket.rows, bucket.draws);
         let items = Items {
-            items: words.put(items),
-            place: words.put(place),
-            row_first: words.put(row_first),
-            row_parts: words.put(of_row.into_iter().flatten()),
-            parts: parts as usize,
+            items: words.put_padded(items.into_iter().flatten(), 4 * bucket.items, 0),
+            place: words.put_padded(place, bucket.items, 0),
+            row_first: words.put_padded(row_first, bucket.rows + 1, parts),
+            row_parts: words.put_padded(of_row.into_iter().flatten(), bucket.parts, 0),
+            // The last list: its length moves no other one.
+            ranges: words.put(ranges.into_iter().flatten()),
         };
         words.stage(stream);
-        items
+        (bucket, items, draws)
+    }
+
+    /// The lists of draws from rows that are no decoding step.
+    pub(super) fn stage_draws(&mut self, stream: &Stream, rows: usize, draws: &[Draw]) -> DrawLists {
+        self.words.clear();
+        let lists = DrawLists::put(&mut self.words, draws, rows, rows, draws.len());
+        self.words.stage(stream);
+        lists
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn buckets_hold_what_they_are_for_and_at_most_an_eighth_more_beyond_64() {
+        let lengths: Vec<usize> = (1..=10_000).map(bucket).collect();
+        assert!(lengths.is_sorted() && (1..).zip(&lengths).all(|(len, &bucket)| bucket >= len));
+        assert!((65..).zip(&lengths[64..]).all(|(len, &bucket)| bucket <= len + len / 8));
+        let mut different = lengths[..256].to_vec();
+        different.dedup();
+        assert_eq!(different[..9], [1, 2, 4, 8, 16, 32, 64, 72, 80]);
+        assert_eq!((different.len(), different[14..17].to_vec()), (23, vec![128, 144, 160]));
+        assert!(lengths.iter().all(|&len| bucket(len) == len));
+    }
 
     #[test]
     fn a_piece_stands_in_every_tile_that_it_reaches_and_pieces_keep_their_order() {

@@ -1,17 +1,18 @@
 //! NVIDIA GPUs, in f32 or bf16: on each a stream on which all work runs in order, and an executor that submits it.
 //!
 //! All code here uses only a [`fgrpo_cuda::Driver`], so the emulated driver of the tests runs the same code as a GPU. The host transfers the lists of
-//! a pass in one copy and waits only for results: scores, samples, norms.
+//! a pass in one copy and waits only for results: scores, samples, norms. A decoding step that repeats an earlier one is submitted as a graph.
 
 pub(crate) mod backend;
 mod buffer;
 mod decoding;
 mod exchange;
 pub(crate) mod executor;
+pub(crate) mod graphs;
 mod launches;
 pub(crate) mod lists;
 pub(crate) mod moments;
-mod replica;
+pub(crate) mod replica;
 pub(crate) mod slices;
 mod stream;
 mod weights;

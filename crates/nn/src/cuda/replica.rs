@@ -8,6 +8,7 @@ use fgrpo_cuda::{Argument, Driver, Memory, Numbers, Product, Shape};
 
 use super::buffer::Buffer;
 use super::executor::CudaExecutor;
+use super::graphs::{self, GraphCounts, Graphs};
 use super::launches::{args, kernel};
 use super::moments::Moments;
 use super::slices::{inbox_len, slice_len};
@@ -21,7 +22,7 @@ use crate::layout::{Layout, Span};
 use crate::lora::AdapterLayout;
 
 /// Number of blocks that sum squares.
-const NORM_BLOCKS: usize = 1024;
+pub(crate) const NORM_BLOCKS: usize = 1024;
 /// Threads per such block.
 const NORM_THREADS: u32 = 256;
 /// LoRA's factors, and the base weights of the adapted matrices, one after another.
@@ -69,13 +70,14 @@ impl Replica {
         precision: Precision,
         rows: &[f32],
     ) -> Result<Replica, Error> {
+        let graphs = Graphs::new(graphs::wanted()?);
         let stream = Arc::new(Stream::new(driver, gpu));
         let table = angles(&stream, rows);
         let partials = stream.allocate(NORM_BLOCKS, Purpose::Model);
         let weights = Weights::zeros(&stream, precision, layout.len);
         stream.check()?;
         let (table, partials) = table.zip(partials).expect("memory, or a failure");
-        let executor = CudaExecutor::new(Arc::clone(&stream), precision, table);
+        let executor = CudaExecutor::new(Arc::clone(&stream), precision, table, graphs);
         Ok(Replica {
             stream,
             place,
@@ -140,13 +142,25 @@ impl Replica {
         }
     }
 
-    /// Bytes for keys and values: half of what is left beside what training takes.
-    pub(super) fn cache_bytes(&self) -> usize {
+    pub(super) fn set_graphs(&mut self, wanted: bool) {
+        self.executor.graphs.set(wanted);
+    }
+
+    pub(super) fn graph_counts(&self) -> GraphCounts {
+        self.executor.graphs.counts
+    }
+
+    /// Numbers of keys and values in half of what is left beside what training takes.
+    pub(super) fn cached_numbers(&self) -> usize {
         let trained = self.trained();
         let gradient =
             if self.gradient.is_empty() { 4 * (trained + inbox_len(trained, self.replicas)) } else { 0 };
         let missing = gradient + self.moments.missing_bytes(self.slice().len());
-        self.stream.free_bytes().saturating_sub(missing) / 2
+        let bytes = match self.precision {
+            Precision::F32 => 4,
+            Precision::Bf16 => 2,
+        };
+        self.stream.free_bytes().saturating_sub(missing) / 2 / bytes
     }
 
     /// Replaces the table of angles; returns whether there was memory for it.

@@ -2,11 +2,14 @@
 //!
 //! Operations return no status, because a device reports failures late, and results are meaningless after a failed allocation. The first failure is
 //! stored, later work is dropped, and the next call that waits for results returns the failure.
+//!
+//! The work of a decoding step is recorded before it is submitted ([`super::graphs`]). Meanwhile the host can neither read, write nor allocate.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use fgrpo_cuda::{Address, Argument, Driver, Memory, Pinned, Product, Queue, Shape};
+use fgrpo_cuda::{Address, Argument, Driver, Graph, Launch, Memory, Node, Pinned, Product, Queue, Shape};
 
+use super::graphs::Sequence;
 use crate::error::Error;
 
 /// The purpose of memory, which determines the advice if there is too little.
@@ -46,11 +49,70 @@ pub(super) struct Stream {
     /// Its number, if the engine is on several.
     gpu: Option<usize>,
     failure: Mutex<Option<Failure>>,
+    /// The work of a step, while it is recorded.
+    recording: Mutex<Option<Sequence>>,
 }
 
 impl Stream {
     pub(super) fn new(driver: Arc<dyn Driver>, gpu: Option<usize>) -> Stream {
-        Stream { driver, gpu, failure: Mutex::default() }
+        Stream { driver, gpu, failure: Mutex::default(), recording: Mutex::default() }
+    }
+
+    fn recording(&self) -> MutexGuard<'_, Option<Sequence>> {
+        self.recording.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From here on, launches, products, copies and zeros are recorded instead of submitted.
+    pub(super) fn record_work(&self, sequence: Sequence) {
+        *self.recording() = Some(sequence);
+    }
+
+    /// Ends recording; `None` if nothing is being recorded.
+    pub(super) fn recorded_work(&self) -> Option<Sequence> {
+        self.recording().take()
+    }
+
+    /// Ends recording, and submits what was recorded: memory that it uses is about to be freed.
+    pub(super) fn submit_recorded_work(&self) {
+        if let Some(sequence) = self.recorded_work() {
+            self.submit(sequence.nodes());
+        }
+    }
+
+    /// Records work, or submits it if nothing is being recorded.
+    fn record_or_ask(
+        &self,
+        same: impl FnOnce(&Node) -> bool,
+        make: impl FnOnce() -> Node,
+        work: impl FnOnce() -> Result<(), fgrpo_cuda::Error>,
+    ) {
+        let mut recording = self.recording();
+        if let Some(sequence) = recording.as_mut() {
+            return sequence.record(same, make);
+        }
+        drop(recording);
+        self.ask(work);
+    }
+
+    /// Submits work node by node.
+    pub(super) fn submit(&self, nodes: &[Node]) {
+        nodes.iter().for_each(|node| self.ask(|| node.submit(&*self.driver)));
+    }
+
+    /// Makes a graph; `None` if something has failed.
+    pub(super) fn capture(&self, nodes: &[Node]) -> Option<Graph> {
+        if self.failure().is_some() {
+            return None;
+        }
+        let graph = Graph::capture(&self.driver, nodes);
+        graph
+            .map_err(|source| self.keep(Err(source), "set the environment variable FGRPO_CUDA_GRAPHS=off"))
+            .ok()
+    }
+
+    /// Submits a graph.
+    pub(super) fn replay(&self, graph: &Graph) {
+        self.ask(|| graph.replay());
     }
 
     /// Free memory in bytes.
@@ -70,7 +132,11 @@ impl Stream {
     }
 
     /// Submits work, unless something has failed.
+    ///
+    /// # Panics
+    /// While the work of a step is recorded: this would run before it.
     pub(super) fn ask(&self, work: impl FnOnce() -> Result<(), fgrpo_cuda::Error>) {
+        assert!(self.recording().is_none(), "only launches, products, copies and zeros can be recorded");
         if self.failure().is_none() {
             self.keep(work(), LOST);
         }
@@ -86,17 +152,32 @@ impl Stream {
 
     pub(super) fn launch(&self, kernel: &'static str, shape: Shape, arguments: &[Argument]) {
         // Nothing to do is no launch.
-        if !shape.grid.contains(&0) {
-            self.ask(|| self.driver.launch(kernel, shape, arguments));
+        if shape.grid.contains(&0) {
+            return;
         }
+        let same = |node: &Node| {
+            matches!(node, Node::Launch(other)
+                if other.kernel == kernel && other.shape == shape && other.arguments == arguments)
+        };
+        let make = || Node::Launch(Launch { kernel, shape, arguments: arguments.to_vec() });
+        self.record_or_ask(same, make, || self.driver.launch(kernel, shape, arguments));
+    }
+
+    /// Work other than launches.
+    fn node(&self, node: Node) {
+        self.record_or_ask(|other| *other == node, || node.clone(), || node.submit(&*self.driver));
     }
 
     pub(super) fn product(&self, product: &Product) {
-        self.ask(|| self.driver.product(product));
+        self.node(Node::Product(*product));
     }
 
     /// Allocates `len` numbers; `None` if there is no memory.
+    ///
+    /// # Panics
+    /// While the work of a step is recorded.
     pub(super) fn allocate<T: Copy>(&self, len: usize, purpose: Purpose) -> Option<Memory<T>> {
+        assert!(self.recording().is_none(), "an allocation while work is recorded");
         if self.failure().is_some() {
             return None;
         }
@@ -166,13 +247,13 @@ impl Stream {
 
     pub(super) fn copy(&self, from: Address, to: Address, bytes: usize) {
         if bytes > 0 {
-            self.ask(|| self.driver.copy(from, to, bytes));
+            self.node(Node::Copy { from, to, bytes });
         }
     }
 
     pub(super) fn zero(&self, at: Address, bytes: usize) {
         if bytes > 0 {
-            self.ask(|| self.driver.zero(at, bytes));
+            self.node(Node::Zero { at, bytes });
         }
     }
 }

@@ -12,6 +12,7 @@ use crate::backend::Store;
 use crate::config::Config;
 use crate::cpu::backend::CpuBackend;
 use crate::cuda::backend::CudaBackend;
+use crate::cuda::graphs::GraphCounts;
 use crate::decoder::Decoder;
 use crate::error::Error;
 use crate::generate::{Completion, Prompt, StopFn, UniformFn};
@@ -254,6 +255,17 @@ impl Engine {
     /// If the device fails. The weights are then unknown.
     pub fn update(&mut self, adamw: &AdamW, max_norm: Option<f64>) -> Result<UpdateReport, Error> {
         on_device!(&mut self.0, engine => engine.update(adamw, max_norm))
+    }
+
+    /// Whether a GPU's decoding steps are submitted as CUDA graphs. They are at first, unless the environment variable `FGRPO_CUDA_GRAPHS` is `off`. Results
+    /// are the same bits; for measuring. The CPU ignores it.
+    pub fn set_cuda_graphs(&mut self, wanted: bool) {
+        on_device!(&mut self.0, engine => engine.set_cuda_graphs(wanted));
+    }
+
+    /// How decoding steps were submitted to a GPU since the engine was made, or since [`Engine::set_cuda_graphs`].
+    pub fn graph_counts(&self) -> GraphCounts {
+        on_device!(&self.0, engine => engine.graph_counts())
     }
 
     /// The state that a resumed run needs in addition to the tensors (with LoRA: in addition to the adapter).

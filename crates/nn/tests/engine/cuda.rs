@@ -1,11 +1,12 @@
 //! The emulated GPU compared with the CPU: the same numbers to rounding, state that moves between them, and its own faults.
 
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use fgrpo_nn::config::Config;
 use fgrpo_nn::{
-    AdamW, Batch, Device, Engine, Error, Gpus, LoraConfig, Needs, OptimizerState, Precision, Products, Prompt,
-    Sampling, Workload,
+    AdamW, Batch, Device, Engine, Error, Gpus, LoraConfig, Needs, OptimizerState, Precision, Products,
+    Prompt, Replicas, Sampling, Workload,
 };
 
 use crate::reference::{Numbers, configs, engine_on, forest};
@@ -339,18 +340,22 @@ fn computed_needs_are_what_the_device_holds() {
         max_position_embeddings: 512,
         ..config
     };
-    let (prompt_tokens, new_tokens, samples, family_tokens, predicting_rows) = (60, 20, 8, 120, 40);
-    for precision in [Precision::F32, Precision::Bf16] {
+    let (prompt_tokens, family_tokens, predicting_rows) = (60, 120, 40);
+    // A step with a small rollout; a rollout in which keys and values are much of the memory.
+    let cases = [Precision::F32, Precision::Bf16]
+        .map(|precision| [(precision, true, 8, 20), (precision, false, 12, 80)])
+        .concat();
+    for (precision, trains, samples, new_tokens) in cases {
         let workload = Workload {
             threads: 1,
             products: Products::F32,
-            gpu: Some(precision),
+            gpu: Some(Replicas { gpus: 1, precision }),
             chunk_tokens: 360,
             checkpointing: false,
             decode_copies: true,
             optimizer_offload: false,
             lora: None,
-            family_tokens,
+            family_tokens: if trains { family_tokens } else { 0 },
             predicting_rows,
             prompts: 2,
             prompt_tokens,
@@ -358,26 +363,27 @@ fn computed_needs_are_what_the_device_holds() {
             new_tokens,
             max_cached_tokens: None,
         };
-        let computed = Needs::of(&config, &workload).total();
+        let needs = Needs::of(&config, &workload);
+        let computed = needs.total();
         let run = |memory: u64| -> Result<(), Error> {
-            let device = Device::CudaEmulated { memory: memory as usize, precision };
+            let device = Device::emulated(Gpus::one(0), memory as usize, precision);
             let mut engine = Engine::init(&config, 0.1, &|i| (i % 17) as f64 / 8.0 - 1.0, &device)?;
             engine.set_chunk_tokens(workload.chunk_tokens);
             let mut numbers = Numbers::new(3);
-            let mut batch = Batch::default();
-            for _ in 0..3 {
-                batch.push_segment(&numbers.tokens(family_tokens, config.vocab_size), None);
-                let rows = batch.tokens.len();
-                (rows - predicting_rows..rows).for_each(|row| _ = batch.predict(row, 1));
+            if trains {
+                let mut batch = Batch::default();
+                for _ in 0..3 {
+                    batch.push_segment(&numbers.tokens(family_tokens, config.vocab_size), None);
+                    let rows = batch.tokens.len();
+                    (rows - predicting_rows..rows).for_each(|row| _ = batch.predict(row, 1));
+                }
+                // The last family has no derivative.
+                engine.accumulate(&batch, 1.0, &|indices, _, _, dlogp, _| {
+                    let derivative = |index| if index < 2 * predicting_rows { 1e-3 } else { 0.0 };
+                    indices.iter().zip(dlogp).for_each(|(&index, d)| *d = derivative(index));
+                })?;
+                engine.update(&adamw(), Some(1.0))?;
             }
-            // The last family has no derivative.
-            engine.accumulate(&batch, 1.0, &|indices, _, _, dlogp, _| {
-                indices
-                    .iter()
-                    .zip(dlogp)
-                    .for_each(|(&i, d)| *d = if i < 2 * predicting_rows { 1e-3 } else { 0.0 });
-            })?;
-            engine.update(&adamw(), Some(1.0))?;
             let tokens = numbers.tokens(prompt_tokens, config.vocab_size);
             let prompts = [(); 2].map(|()| Prompt { tokens: &tokens, samples: 0..samples });
             // Without a bound it would be half of what is left.
@@ -391,10 +397,41 @@ fn computed_needs_are_what_the_device_holds() {
             };
             engine.generate(&prompts, &sampling, &uniform, None, &mut |_| ControlFlow::Continue(()))
         };
-        run(computed).unwrap();
+        assert!(trains || 5 * needs.cache > 2 * computed, "{needs:?}");
+        run(computed).unwrap_or_else(|error| panic!("{precision:?}, {needs:?}: {error}"));
         let error = run(computed * 8 / 10).unwrap_err().to_string();
         assert!(error.contains("out of memory"), "{precision:?}: {error}");
     }
+}
+
+#[test]
+fn without_a_bound_half_of_the_free_memory_holds_keys_and_values_in_their_precision() {
+    let (_, config) = configs().swap_remove(0);
+    let prompt = Numbers::new(15).tokens(8, config.vocab_size);
+    let prompts = [Prompt { tokens: &prompt, samples: 0..5000 }];
+    let sampling = Sampling { max_new_tokens: 64, ..Sampling::default() };
+    // How many samples run when the first one ends.
+    let [full, half] = [Precision::F32, Precision::Bf16].map(|precision| {
+        let device = Device::emulated(Gpus::one(0), 4 << 20, precision);
+        let mut engine = engine_on(&config, 16, &device);
+        let (started, running) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let uniform = |_: usize, sample: usize, position: usize| {
+            started.fetch_max(sample + 1, Relaxed);
+            Numbers::new((sample * 97 + position) as u64).uniform()
+        };
+        let stop = |tokens: &[u32]| {
+            if tokens.len() == 2 && running.load(Relaxed) == 0 {
+                running.store(started.load(Relaxed), Relaxed);
+            }
+            tokens.len() == 2
+        };
+        engine.generate(&prompts, &sampling, &uniform, Some(&stop), &mut |_| ControlFlow::Break(())).unwrap();
+        running.into_inner() as f64
+    });
+    // A sample is expected to take 6 pages of 16 tokens at most, of 24 numbers in each of 2 layers.
+    let bytes = 6.0 * 16.0 * 24.0 * 2.0 * 4.0;
+    assert!(full * bytes > (1 << 20) as f64 && full * bytes < (5 << 19) as f64, "{full} samples");
+    assert!((half / full - 2.0).abs() < 0.1, "{half} samples in bf16, {full} in f32");
 }
 
 #[test]

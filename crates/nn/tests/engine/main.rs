@@ -6,6 +6,8 @@ mod cuda;
 mod device;
 mod generation;
 mod gradient;
+#[cfg(feature = "cuda-emulator")]
+mod graphs;
 #[path = "../levels/mod.rs"]
 mod levels;
 mod lora;

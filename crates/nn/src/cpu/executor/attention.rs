@@ -128,14 +128,7 @@ impl CpuExecutor {
         let queries = decoding.step.rows();
         let mut lse = std::mem::take(&mut self.lse);
         lse.reserve(queries * heads.queries);
-        self.attend(
-            heads,
-            Plan { queries, rows: &[], pieces: &decoding.step.pieces },
-            q,
-            keys,
-            out,
-            &mut lse,
-        );
+        self.attend(heads, Plan { queries, rows: &[], pieces: &decoding.pieces }, q, keys, out, &mut lse);
         self.lse = lse;
     }
 }

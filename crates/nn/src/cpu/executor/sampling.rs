@@ -8,7 +8,7 @@ use super::super::product::{Into, View, product_with_panels};
 use super::super::sampler;
 use super::{CpuExecutor, Scratch, rows_at_a_time};
 use crate::executor::Head;
-use crate::sampling::{Draw, Sampling};
+use crate::sampling::Sampling;
 
 impl CpuExecutor {
     pub(super) fn sample(
@@ -18,7 +18,6 @@ impl CpuExecutor {
         sampling: &Sampling,
         rows: usize,
         x: &Buffer,
-        draws: &[Draw],
         decoding: &mut Decoding,
     ) {
         // Rows at a time such that the logits of a large vocabulary stay small.
@@ -26,7 +25,8 @@ impl CpuExecutor {
         let mut logits = std::mem::take(&mut self.logits);
         let (v, d) = (head.vocabulary, head.width);
         logits.resize(chunk.min(rows.max(1)) * v, 0.0);
-        decoding.step.drawn.clear();
+        let Decoding { step, draws, failed: failure, .. } = decoding;
+        step.drawn.clear();
         for first in (0..rows).step_by(chunk) {
             let m = chunk.min(rows - first);
             if let Some(packed) = &self.packed {
@@ -57,11 +57,11 @@ impl CpuExecutor {
             });
             for part in 0..parts.into_inner().expect("no panic") {
                 let drawn = std::mem::take(&mut self.scratch(part).drawn);
-                decoding.step.drawn.extend_from_slice(&drawn);
+                step.drawn.extend_from_slice(&drawn);
                 self.scratch(part).drawn = drawn;
             }
-            decoding.failed = failed.into_inner().expect("no panic");
-            if decoding.failed.is_some() {
+            *failure = failed.into_inner().expect("no panic");
+            if failure.is_some() {
                 break;
             }
         }

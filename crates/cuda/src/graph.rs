@@ -1,0 +1,81 @@
+//! CUDA graphs: a fixed sequence of work that is submitted in one call.
+//!
+//! A graph is made of a closed list of nodes, so a capture can't meet what is forbidden in one: a wait, a read, an allocation, or a copy from the host's
+//! pageable memory. It keeps the addresses of its nodes, whose memory must not be freed as long as the graph is replayed.
+
+use crate::driver::Driver;
+use crate::launch::{Address, Error, Launch};
+use crate::product::Product;
+use std::sync::Arc;
+
+/// Work of [`Queue::Compute`](crate::Queue::Compute) that needs nothing from the host.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Node {
+    /// As [`Driver::launch`].
+    Launch(Launch),
+    /// As [`Driver::product`].
+    Product(Product),
+    /// As [`Driver::copy`].
+    Copy {
+        /// The first byte that is read.
+        from: Address,
+        /// The first byte that is written.
+        to: Address,
+        /// How many.
+        bytes: usize,
+    },
+    /// As [`Driver::zero`].
+    Zero {
+        /// The first byte.
+        at: Address,
+        /// How many.
+        bytes: usize,
+    },
+}
+
+impl Node {
+    /// Submits it by itself.
+    ///
+    /// # Errors
+    /// As the driver's function.
+    pub fn submit(&self, driver: &dyn Driver) -> Result<(), Error> {
+        match self {
+            Node::Launch(Launch { kernel, shape, arguments }) => driver.launch(kernel, *shape, arguments),
+            Node::Product(product) => driver.product(product),
+            Node::Copy { from, to, bytes } => driver.copy(*from, *to, *bytes),
+            Node::Zero { at, bytes } => driver.zero(*at, *bytes),
+        }
+    }
+}
+
+/// A graph, which is freed on drop.
+#[derive(Debug)]
+pub struct Graph {
+    driver: Arc<dyn Driver>,
+    number: u64,
+}
+
+impl Graph {
+    /// Makes a graph of work in this order; none of it runs.
+    ///
+    /// # Errors
+    /// As [`Driver::capture`].
+    pub fn capture(driver: &Arc<dyn Driver>, nodes: &[Node]) -> Result<Graph, Error> {
+        let number = driver.capture(nodes)?;
+        Ok(Graph { driver: Arc::clone(driver), number })
+    }
+
+    /// Submits its work.
+    ///
+    /// # Errors
+    /// As [`Driver::replay`].
+    pub fn replay(&self) -> Result<(), Error> {
+        self.driver.replay(self.number)
+    }
+}
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        self.driver.free_graph(self.number);
+    }
+}

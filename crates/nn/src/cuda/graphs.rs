@@ -1,0 +1,221 @@
+//! Decoding steps as CUDA graphs.
+//!
+//! A step is hundreds of short launches, and submitting them takes longer than a small model needs to run them. So the stream records a step's work
+//! before it submits anything, and compares it with the last step of the same bucket. If all of it is the same (kernels, grids, operands, and
+//! arguments with their addresses), one call submits it as a graph. A graph is made when the same work comes for the second time: the first time, buffers
+//! grow and libraries load their kernels, which a capture doesn't allow.
+//!
+//! Because the work itself is compared, nobody has to know what it depends on: buffers that have grown, another cache, other sampling settings or
+//! weights at other addresses are other work, for which another graph is made.
+
+use std::collections::HashMap;
+
+use fgrpo_cuda::{Graph, Node};
+
+use super::lists::Bucket;
+use super::stream::Stream;
+use crate::error::Error;
+
+/// Buckets whose work is kept; beyond them, that of the least recently used one is dropped.
+const KEPT: usize = 64;
+/// The environment variable that turns graphs off, for measuring and debugging. Results don't depend on it.
+const VARIABLE: &str = "FGRPO_CUDA_GRAPHS";
+
+/// How decoding steps were submitted to a GPU.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct GraphCounts {
+    /// All steps.
+    pub steps: u64,
+    /// Graphs that were captured.
+    pub captured: u64,
+    /// Steps that were submitted as a graph.
+    pub replayed: u64,
+}
+
+impl GraphCounts {
+    /// Of two GPUs.
+    pub(super) fn plus(self, other: GraphCounts) -> GraphCounts {
+        GraphCounts {
+            steps: self.steps + other.steps,
+            captured: self.captured + other.captured,
+            replayed: self.replayed + other.replayed,
+        }
+    }
+}
+
+/// Whether graphs are wanted: the setting of the environment variable.
+///
+/// # Errors
+/// If it is neither `on` nor `off`.
+pub(super) fn wanted() -> Result<bool, Error> {
+    asked(std::env::var(VARIABLE).ok().as_deref())
+}
+
+fn asked(setting: Option<&str>) -> Result<bool, Error> {
+    match setting {
+        None | Some("" | "on") => Ok(true),
+        Some("off") => Ok(false),
+        Some(other) => Err(Error::Request {
+            field: VARIABLE,
+            found: other.into(),
+            wanted: "on, off, or no setting".into(),
+        }),
+    }
+}
+
+/// The work of a decoding step, compared with that of an earlier one while it is recorded.
+#[derive(Debug, Default)]
+pub(super) struct Sequence {
+    nodes: Vec<Node>,
+    /// How many nodes have been recorded since [`Sequence::begin`].
+    recorded: usize,
+    /// Whether they differ from the earlier ones.
+    changed: bool,
+    /// Of exactly these nodes.
+    graph: Option<Graph>,
+}
+
+impl Sequence {
+    fn begin(&mut self) {
+        (self.recorded, self.changed) = (0, false);
+    }
+
+    /// Records a node. `same` compares it with an earlier one; `make` makes it, unless the earlier one is the same.
+    pub(super) fn record(&mut self, same: impl FnOnce(&Node) -> bool, make: impl FnOnce() -> Node) {
+        if self.changed || !self.nodes.get(self.recorded).is_some_and(same) {
+            self.change();
+            self.nodes.push(make());
+        }
+        self.recorded += 1;
+    }
+
+    /// From here on the work is another one.
+    fn change(&mut self) {
+        self.changed = true;
+        self.graph = None;
+        self.nodes.truncate(self.recorded);
+    }
+
+    /// The nodes recorded since [`Sequence::begin`].
+    pub(super) fn nodes(&self) -> &[Node] {
+        &self.nodes[..self.recorded]
+    }
+
+    /// Whether they are the nodes of the earlier step.
+    fn came_before(&mut self) -> bool {
+        if self.recorded < self.nodes.len() {
+            self.change();
+        }
+        !self.changed
+    }
+}
+
+/// The graphs of an executor.
+#[derive(Debug)]
+pub(super) struct Graphs {
+    wanted: bool,
+    /// By bucket: when it was used last (the number of the step), and its work then.
+    sequences: HashMap<Bucket, (u64, Sequence)>,
+    pub(super) counts: GraphCounts,
+}
+
+impl Graphs {
+    pub(super) fn new(wanted: bool) -> Graphs {
+        Graphs { wanted, sequences: HashMap::new(), counts: GraphCounts::default() }
+    }
+
+    /// Turns graphs on or off, and frees those there are.
+    pub(super) fn set(&mut self, wanted: bool) {
+        (self.wanted, self.counts) = (wanted, GraphCounts::default());
+        self.sequences.clear();
+    }
+
+    /// Begins a step: from here on the stream records.
+    pub(super) fn begin(&mut self, stream: &Stream, bucket: Bucket) {
+        self.counts.steps += 1;
+        if self.wanted {
+            let mut sequence =
+                self.sequences.remove(&bucket).map_or_else(Sequence::default, |(_, kept)| kept);
+            sequence.begin();
+            stream.record_work(sequence);
+        }
+    }
+
+    /// Submits the step's work.
+    pub(super) fn submit(&mut self, stream: &Stream, bucket: Bucket) {
+        // Nothing is recorded without graphs, or after a buffer has grown.
+        let Some(mut sequence) = stream.recorded_work() else { return };
+        if sequence.came_before() {
+            if sequence.graph.is_none() {
+                sequence.graph = stream.capture(sequence.nodes());
+                self.counts.captured += 1;
+            }
+            if let Some(graph) = &sequence.graph {
+                stream.replay(graph);
+                self.counts.replayed += 1;
+            }
+        } else {
+            stream.submit(sequence.nodes());
+        }
+        let oldest = |sequences: &HashMap<Bucket, (u64, Sequence)>| {
+            sequences.iter().min_by_key(|(_, (used, _))| *used).map(|(bucket, _)| *bucket)
+        };
+        if self.sequences.len() == KEPT
+            && let Some(bucket) = oldest(&self.sequences)
+        {
+            self.sequences.remove(&bucket);
+        }
+        self.sequences.insert(bucket, (self.counts.steps, sequence));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fgrpo_cuda::{Address, Argument, Launch, Shape};
+
+    use super::*;
+
+    fn launch(kernel: &'static str, blocks: usize, address: u64, number: f32) -> Node {
+        let arguments = vec![Argument::Address(Address(address)), Argument::F32(number)];
+        Node::Launch(Launch { kernel, shape: Shape::of(blocks, 32, 0), arguments })
+    }
+
+    /// Whether a step of these nodes is the same as the one before.
+    fn record(sequence: &mut Sequence, nodes: &[Node]) -> bool {
+        sequence.begin();
+        nodes.iter().for_each(|node| sequence.record(|other| other == node, || node.clone()));
+        assert_eq!(sequence.nodes(), nodes);
+        sequence.came_before()
+    }
+
+    #[test]
+    fn work_is_the_same_only_if_every_kernel_grid_argument_and_the_length_are() {
+        let step = [launch("a", 4, 64, 1.0), launch("b", 8, 128, 0.5), launch("a", 4, 64, 1.0)];
+        let mut others = vec![step[..2].to_vec(), [&step[..], &step[..1]].concat(), Vec::new()];
+        for other in [
+            launch("c", 8, 128, 0.5),
+            launch("b", 9, 128, 0.5),
+            launch("b", 8, 132, 0.5),
+            launch("b", 8, 128, 0.25),
+            Node::Zero { at: Address(128), bytes: 8 },
+        ] {
+            others.push(vec![step[0].clone(), other, step[2].clone()]);
+        }
+        let mut sequence = Sequence::default();
+        assert!(!record(&mut sequence, &step), "the first time");
+        for other in others {
+            assert!(record(&mut sequence, &step), "again");
+            assert!(!record(&mut sequence, &other), "{other:?}");
+            assert!(record(&mut sequence, &other), "{other:?} again");
+            assert!(!record(&mut sequence, &step), "after {other:?}");
+        }
+    }
+
+    #[test]
+    fn the_variable_turns_graphs_off_and_other_settings_are_refused_by_name() {
+        assert!(asked(None).unwrap() && asked(Some("")).unwrap() && asked(Some("on")).unwrap());
+        assert!(!asked(Some("off")).unwrap());
+        let message = asked(Some("0")).unwrap_err().to_string();
+        assert!(message.contains(VARIABLE) && message.contains("on, off"), "{message}");
+    }
+}

@@ -1,7 +1,7 @@
 //! The interface of a driver: memory, copies, launches, queues. Only reads and [`Driver::synchronize`] wait for work.
 
-use crate::graph::Node;
 use crate::launch::{Address, Argument, Error, Limits, Shape};
+use crate::node::Node;
 use crate::product::Product;
 
 /// A queue of a device. Work of one queue runs in submission order. Different queues run at the same time; [`Driver::wait`] puts work of one after

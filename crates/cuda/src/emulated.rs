@@ -3,8 +3,8 @@
 //! is poisoned, the pages before and after every allocation are inaccessible, and a kernel's arguments must be in its device's memory.
 
 use crate::driver::{Driver, Queue};
-use crate::graph::Node;
 use crate::launch::{Address, Argument, Error, Launch, Limits, Shape};
+use crate::node::Node;
 use crate::product::Product;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ffi::{CStr, c_char, c_void};

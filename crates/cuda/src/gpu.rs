@@ -2,8 +2,8 @@
 
 use crate::blas::Blas;
 use crate::driver::{Driver, Queue};
-use crate::graph::Node;
 use crate::launch::{Address, Argument, Error, Launch, Limits, Shape};
+use crate::node::Node;
 use crate::product::Product;
 use cudarc::driver::{result, sys};
 use std::cell::Cell;

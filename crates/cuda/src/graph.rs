@@ -4,34 +4,9 @@
 //! pageable memory. It keeps the addresses of its nodes, whose memory must not be freed as long as the graph is replayed.
 
 use crate::driver::Driver;
-use crate::launch::{Address, Error, Launch};
-use crate::product::Product;
+use crate::launch::{Error, Launch};
+use crate::node::Node;
 use std::sync::Arc;
-
-/// Work of [`Queue::Compute`](crate::Queue::Compute) that needs nothing from the host.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Node {
-    /// As [`Driver::launch`].
-    Launch(Launch),
-    /// As [`Driver::product`].
-    Product(Product),
-    /// As [`Driver::copy`].
-    Copy {
-        /// The first byte that is read.
-        from: Address,
-        /// The first byte that is written.
-        to: Address,
-        /// How many.
-        bytes: usize,
-    },
-    /// As [`Driver::zero`].
-    Zero {
-        /// The first byte.
-        at: Address,
-        /// How many.
-        bytes: usize,
-    },
-}
 
 impl Node {
     /// Submits it by itself.

@@ -14,11 +14,13 @@ pub mod gpu;
 mod graph;
 mod launch;
 mod memory;
+mod node;
 mod product;
 
 pub use driver::{Driver, Queue};
 pub use gpu::{Found, Gpu, find, probe};
-pub use graph::{Graph, Node};
+pub use graph::Graph;
 pub use launch::{Address, Argument, Error, Launch, Limits, Shape};
 pub use memory::{Memory, Pinned};
+pub use node::Node;
 pub use product::{Matrix, Numbers, Product};

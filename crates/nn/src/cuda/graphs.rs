@@ -10,9 +10,8 @@
 
 use std::collections::HashMap;
 
-use fgrpo_cuda::{Graph, Node};
-
 use super::lists::Bucket;
+use super::sequence::Sequence;
 use super::stream::Stream;
 use crate::error::Error;
 
@@ -60,53 +59,6 @@ fn asked(setting: Option<&str>) -> Result<bool, Error> {
             found: other.into(),
             wanted: "on, off, or no setting".into(),
         }),
-    }
-}
-
-/// The work of a decoding step, compared with that of an earlier one while it is recorded.
-#[derive(Debug, Default)]
-pub(super) struct Sequence {
-    nodes: Vec<Node>,
-    /// How many nodes have been recorded since [`Sequence::begin`].
-    recorded: usize,
-    /// Whether they differ from the earlier ones.
-    changed: bool,
-    /// Of exactly these nodes.
-    graph: Option<Graph>,
-}
-
-impl Sequence {
-    fn begin(&mut self) {
-        (self.recorded, self.changed) = (0, false);
-    }
-
-    /// Records a node. `same` compares it with an earlier one; `make` makes it, unless the earlier one is the same.
-    pub(super) fn record(&mut self, same: impl FnOnce(&Node) -> bool, make: impl FnOnce() -> Node) {
-        if self.changed || !self.nodes.get(self.recorded).is_some_and(same) {
-            self.change();
-            self.nodes.push(make());
-        }
-        self.recorded += 1;
-    }
-
-    /// From here on the work is another one.
-    fn change(&mut self) {
-        self.changed = true;
-        self.graph = None;
-        self.nodes.truncate(self.recorded);
-    }
-
-    /// The nodes recorded since [`Sequence::begin`].
-    pub(super) fn nodes(&self) -> &[Node] {
-        &self.nodes[..self.recorded]
-    }
-
-    /// Whether they are the nodes of the earlier step.
-    fn came_before(&mut self) -> bool {
-        if self.recorded < self.nodes.len() {
-            self.change();
-        }
-        !self.changed
     }
 }
 
@@ -171,45 +123,7 @@ impl Graphs {
 
 #[cfg(test)]
 mod tests {
-    use fgrpo_cuda::{Address, Argument, Launch, Shape};
-
     use super::*;
-
-    fn launch(kernel: &'static str, blocks: usize, address: u64, number: f32) -> Node {
-        let arguments = vec![Argument::Address(Address(address)), Argument::F32(number)];
-        Node::Launch(Launch { kernel, shape: Shape::of(blocks, 32, 0), arguments })
-    }
-
-    /// Whether a step of these nodes is the same as the one before.
-    fn record(sequence: &mut Sequence, nodes: &[Node]) -> bool {
-        sequence.begin();
-        nodes.iter().for_each(|node| sequence.record(|other| other == node, || node.clone()));
-        assert_eq!(sequence.nodes(), nodes);
-        sequence.came_before()
-    }
-
-    #[test]
-    fn work_is_the_same_only_if_every_kernel_grid_argument_and_the_length_are() {
-        let step = [launch("a", 4, 64, 1.0), launch("b", 8, 128, 0.5), launch("a", 4, 64, 1.0)];
-        let mut others = vec![step[..2].to_vec(), [&step[..], &step[..1]].concat(), Vec::new()];
-        for other in [
-            launch("c", 8, 128, 0.5),
-            launch("b", 9, 128, 0.5),
-            launch("b", 8, 132, 0.5),
-            launch("b", 8, 128, 0.25),
-            Node::Zero { at: Address(128), bytes: 8 },
-        ] {
-            others.push(vec![step[0].clone(), other, step[2].clone()]);
-        }
-        let mut sequence = Sequence::default();
-        assert!(!record(&mut sequence, &step), "the first time");
-        for other in others {
-            assert!(record(&mut sequence, &step), "again");
-            assert!(!record(&mut sequence, &other), "{other:?}");
-            assert!(record(&mut sequence, &other), "{other:?} again");
-            assert!(!record(&mut sequence, &step), "after {other:?}");
-        }
-    }
 
     #[test]
     fn the_variable_turns_graphs_off_and_other_settings_are_refused_by_name() {

@@ -13,6 +13,7 @@ mod launches;
 pub(crate) mod lists;
 pub(crate) mod moments;
 pub(crate) mod replica;
+mod sequence;
 pub(crate) mod slices;
 mod stream;
 mod weights;

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fgrpo_cuda::{Address, Argument, Driver, Graph, Launch, Memory, Node, Pinned, Product, Queue, Shape};
 
-use super::graphs::Sequence;
+use super::sequence::Sequence;
 use crate::error::Error;
 
 /// The purpose of memory, which determines the advice if there is too little.

@@ -6,11 +6,11 @@ use crate::product::Product;
 /// Work of [`Queue::Compute`](crate::Queue::Compute) that needs nothing from the host.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Node {
-    /// As [`Driver::launch`].
+    /// As [`Driver::launch`](crate::Driver::launch).
     Launch(Launch),
-    /// As [`Driver::product`].
+    /// As [`Driver::product`](crate::Driver::product).
     Product(Product),
-    /// As [`Driver::copy`].
+    /// As [`Driver::copy`](crate::Driver::copy).
     Copy {
         /// The first byte that is read.
         from: Address,
@@ -19,7 +19,7 @@ pub enum Node {
         /// How many.
         bytes: usize,
     },
-    /// As [`Driver::zero`].
+    /// As [`Driver::zero`](crate::Driver::zero).
     Zero {
         /// The first byte.
         at: Address,

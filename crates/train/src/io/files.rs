@@ -113,7 +113,11 @@ impl PartialFolder {
             let mut builder = tempfile::Builder::new();
             builder.permissions(std::fs::Permissions::from_mode(0o777));
             let folder = builder.prefix(&format!("{PARTIAL}{name}-")).tempdir_in(parent)?;
-            let lock = File::open(folder.path())?;
+            // Before it is locked, another process may take it for a leftover and delete it.
+            let lock = match File::open(folder.path()) {
+                Err(e) if e.kind() == ErrorKind::NotFound => continue,
+                opened => opened?,
+            };
             let _ = lock.lock();
             if same_file(&lock, folder.path()) {
                 return Ok(Self { folder, _lock: lock });
@@ -349,6 +353,22 @@ mod tests {
         clear_partial(folder.path());
         assert!(!left("dead").exists() && !left("file").exists());
         assert!(filling.folder.path().exists() && writing.path().exists());
+    }
+
+    #[test]
+    fn a_folder_that_is_cleared_before_it_is_locked_is_made_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                    clear_partial(folder.path());
+                }
+            });
+            let failed = (0..3000).find_map(|_| PartialFolder::create(folder.path(), "x").err());
+            done.store(true, std::sync::atomic::Ordering::Relaxed);
+            assert!(failed.is_none(), "{failed:?}");
+        });
     }
 
     #[test]

@@ -212,6 +212,10 @@ impl Emulated {
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn owned(&self) -> MutexGuard<'_, BTreeMap<u64, usize>> {
+        self.owned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn line(&self, queue: Queue) -> usize {
         self.place * Queue::ALL.len() + queue as usize
     }
@@ -222,7 +226,7 @@ impl Emulated {
 
     /// Whether an address is in this device's memory, or null.
     fn owns(&self, at: Address) -> bool {
-        let owned = self.owned.lock().unwrap_or_else(PoisonError::into_inner);
+        let owned = self.owned();
         let before = owned.range(..=at.0).next_back();
         at.0 == 0 || before.is_some_and(|(first, bytes)| at.0 <= first + *bytes as u64)
     }
@@ -377,13 +381,13 @@ impl Driver for Emulated {
             return Err(Error::OutOfMemory { wanted: bytes, free, total });
         }
         self.used.fetch_add(bytes, Ordering::Relaxed);
-        self.owned.lock().unwrap_or_else(PoisonError::into_inner).insert(at as u64, bytes);
+        self.owned().insert(at as u64, bytes);
         Ok(Address(at as u64))
     }
 
     fn free(&self, at: Address, bytes: usize) {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
-        self.owned.lock().unwrap_or_else(PoisonError::into_inner).remove(&at.0);
+        self.owned().remove(&at.0);
         self.queue(Work::Free { at, bytes });
     }
 

@@ -25,6 +25,7 @@ use crate::lora::AdapterLayout;
 pub(crate) const NORM_BLOCKS: usize = 1024;
 /// Threads per such block.
 const NORM_THREADS: u32 = 256;
+
 /// LoRA's factors, and the base weights of the adapted matrices, one after another.
 struct Adapters {
     values: Weights,

@@ -12,7 +12,7 @@ where it trains, with weights, keys and values of 16 bits where it generates.
 Each PyTorch program runs twice: as installed, and "tuned": MKL told that the CPU is Intel's (on AMD it otherwise leaves
 AVX-512 unused and runs at half speed) and malloc told to keep freed memory (glibc otherwise returns each large tensor to the system).
 
-`--simd avx2` holds all of them to AVX2: what most laptops and desktops have. The processor and the instruction sets in use are printed first.
+A PyTorch program that fails leaves a row that says so. `--simd avx2` holds all of them to AVX2: what most laptops and desktops have. The processor and the instruction sets in use are printed first.
 """
 
 import argparse
@@ -62,6 +62,10 @@ def processor():
     return " ".join(fields[key].strip() for key in ("model name\t", "cpu family\t", "model\t\t") if key in fields)
 
 
+class Failed(Exception):
+    """A program that ended with an error, which stands on standard error."""
+
+
 def output(command, environment=None):
     """A child's standard output and peak memory in GB."""
     environment = {**os.environ, **(environment or {})}
@@ -70,7 +74,7 @@ def output(command, environment=None):
         _, status, usage = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(status)
     if child.returncode:
-        sys.exit(f"{command} failed with {child.returncode}")
+        raise Failed(f"{' '.join(map(str, command))} failed with {child.returncode}")
     return text, usage.ru_maxrss / 2**20
 
 
@@ -99,6 +103,19 @@ def name_of(products):
 
 def lowest(rounds, name, key):
     return min(r[name][key] for r in rounds)
+
+
+def rows(case, rounds, mine):
+    """The table's lines of one case. Programs that failed in a round have no figures."""
+    tokens = rounds[0][mine[0]]["tokens"]
+    for name in rounds[0]:
+        label = name if name in mine else f"PyTorch {name}"
+        if any(r[name] is None for r in rounds):
+            yield f"| {case} | {label} | failed | | | |{' |' * len(mine)}"
+            continue
+        best, peak, cpu = lowest(rounds, name, "best"), max(r[name]["peak_gb"] for r in rounds), lowest(rounds, name, "cpu")
+        ratios = " | ".join("" if name == own else ratio(rounds, name, own) for own in mine)
+        yield f"| {case} | {label} | {best * 1e3:.0f} | {tokens / best:.0f} | {cpu * 1e3:.0f} | {peak:.2f} | {ratios} |"
 
 
 def ratio(rounds, name, own):
@@ -143,18 +160,21 @@ def main():
             tokens = results[mine[0]]["tokens"]
             for variant in variants:
                 for name, environment in settings.items():
-                    results[variant + name] = peer(case, variant, args, environment, tokens)
+                    try:
+                        results[variant + name] = peer(case, variant, args, environment, tokens)
+                    except Failed as failure:
+                        print(failure, file=sys.stderr)
+                        results[variant + name] = None
             rounds.append(results)
-            print(f"{case}: {({k: round(v['best'], 3) for k, v in rounds[-1].items()})}", file=sys.stderr)
+            print(f"{case}: {({k: v and round(v['best'], 3) for k, v in rounds[-1].items()})}", file=sys.stderr)
         everything.append(dict(case=case, rounds=rounds))
-        for name in rounds[0]:
-            best, peak, cpu = lowest(rounds, name, "best"), max(r[name]["peak_gb"] for r in rounds), lowest(rounds, name, "cpu")
-            ratios = " | ".join("" if name == own else ratio(rounds, name, own) for own in mine)
-            label = name if name in mine else f"PyTorch {name}"
-            print(f"| {case} | {label} | {best * 1e3:.0f} | {tokens / best:.0f} | {cpu * 1e3:.0f} | {peak:.2f} | {ratios} |", flush=True)
+        print("\n".join(rows(case, rounds, mine)), flush=True)
     if args.json:
         args.json.write_text(json.dumps(dict(processor=processor(), simd=own, threads=args.threads, repeats=args.repeats, cases=everything), indent=1))
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except Failed as failure:
+        sys.exit(str(failure))

@@ -81,6 +81,31 @@ fn the_best_policy_survives_a_checkpoint_of_before_its_evaluation() {
 }
 
 #[test]
+fn a_run_of_a_version_without_some_keys_is_resumed_if_their_defaults_are_wanted() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = write(folder.path(), "c.toml", &small_run(&["update.lr=2e-3"]));
+    let (whole, older) = (folder.path().join("whole"), folder.path().join("older"));
+    let train =
+        |out: &Path, more: &[&str]| fgrpo().args(["train", &config, "--out"]).arg(out).args(more).assert();
+    train(&whole, &[]).success();
+    train(&older, &["--set", "steps=2"]).success();
+    let written = older.join("config.toml");
+    let without = |key: &str| {
+        let text = std::fs::read_to_string(&written).unwrap();
+        let kept: Vec<&str> = text.lines().filter(|line| !line.starts_with(key)).collect();
+        assert!(kept.len() < text.lines().count(), "{text}");
+        std::fs::write(&written, kept.join("\n").replace("steps = 2", "steps = 4")).unwrap();
+    };
+    without("optimizer_offload =");
+    train(&older, &["--resume"]).success();
+    same(&whole, &older, &LAST);
+    // Not the default.
+    without("lr =");
+    let error = String::from_utf8(train(&older, &["--resume"]).code(2).get_output().stderr.clone()).unwrap();
+    assert!(error.contains("update.lr: ") && error.contains("-> 0.002") && !error.contains(';'), "{error}");
+}
+
+#[test]
 fn a_better_policy_replaces_the_best_only_with_its_checkpoint() {
     let folder = tempfile::tempdir().unwrap();
     let config = write(folder.path(), "c.toml", &small_run(&["eval.every=1"]));

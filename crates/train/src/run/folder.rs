@@ -322,12 +322,15 @@ fn path_of(_: &File) -> Option<PathBuf> {
     None
 }
 
-/// The keys in which `config` differs from the `text` of a run's `config.toml`, as `key: before -> after`.
+/// The keys in which `config` differs from the `text` of a run's `config.toml`, as `key: before -> after`. A key that an older version didn't have
+/// counts as its default, which is what the older version did.
 ///
 /// # Errors
 /// Bad input if the text isn't TOML.
 pub fn changed_keys(path: &Path, text: &str, config: &Config) -> anyhow::Result<Vec<String>> {
-    let before = text.parse().with_context(|| format!("reading {}", path.display())).or_bad_input()?;
+    let read = Config::parse(text, &[]).map(|before| before.to_toml());
+    let before = read.as_deref().unwrap_or(text);
+    let before = before.parse().with_context(|| format!("reading {}", path.display())).or_bad_input()?;
     Ok(differences(&before, &config.to_toml().parse()?))
 }
 

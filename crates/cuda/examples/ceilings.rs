@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use fgrpo_cuda::{Driver, Gpu, Matrix, Memory, Numbers, Product};
+use fgrpo_cuda::{DeviceMemory, Driver, Gpu, Matrix, Memory, Numbers, Product};
 
 /// The shortest of several times of `work` in seconds, after two warm-up runs.
 fn seconds(driver: &Arc<dyn Driver>, work: impl Fn()) -> f64 {
@@ -26,7 +26,7 @@ fn main() {
             std::process::exit(1);
         }
     };
-    let (free, total) = driver.memory().expect("memory");
+    let DeviceMemory { free, total, .. } = driver.memory().expect("memory");
     println!("{{\"what\": \"memory\", \"free\": {free}, \"total\": {total}}}");
     const BYTES: usize = 2 << 30;
     let [from, to] = [0; 2].map(|_| Memory::<u8>::new(&driver, BYTES).expect("4 GiB"));

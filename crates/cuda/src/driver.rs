@@ -21,6 +21,17 @@ impl Queue {
     pub const ALL: [Queue; 3] = [Queue::Compute, Queue::Upload, Queue::Download];
 }
 
+/// A device's memory in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeviceMemory {
+    /// What is free.
+    pub free: usize,
+    /// All there is.
+    pub total: usize,
+    /// What was allocated through this driver and not freed.
+    pub allocated: usize,
+}
+
 /// A device that runs kernels. Any thread may submit work; the work of [`Queue::Compute`] runs in submission order.
 ///
 /// Devices that are opened together are connected: each can wait for work of the others and copy from their memory. They are named by their place in
@@ -29,11 +40,11 @@ pub trait Driver: Send + Sync + std::fmt::Debug {
     /// The limits of a block on this device.
     fn limits(&self) -> Limits;
 
-    /// Free and total memory in bytes.
+    /// The device's memory.
     ///
     /// # Errors
     /// As reported by the driver.
-    fn memory(&self) -> Result<(usize, usize), Error>;
+    fn memory(&self) -> Result<DeviceMemory, Error>;
 
     /// Allocates `bytes` bytes with unspecified content.
     ///

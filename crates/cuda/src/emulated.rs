@@ -2,7 +2,7 @@
 //! poison. The queues, of all connected devices, take turns at running as far as they can, so one that doesn't wait for another is found. Fresh memory
 //! is poisoned, the pages before and after every allocation are inaccessible, and a kernel's arguments must be in its device's memory.
 
-use crate::driver::{Driver, Queue};
+use crate::driver::{DeviceMemory, Driver, Queue};
 use crate::launch::{Address, Argument, Error, Launch, Limits, Shape};
 use crate::node::Node;
 use crate::product::Product;
@@ -366,12 +366,13 @@ impl Driver for Emulated {
         Limits { threads: 1024, shared: 99 << 10 }
     }
 
-    fn memory(&self) -> Result<(usize, usize), Error> {
-        Ok((self.total - self.used.load(Ordering::Relaxed), self.total))
+    fn memory(&self) -> Result<DeviceMemory, Error> {
+        let allocated = self.used.load(Ordering::Relaxed);
+        Ok(DeviceMemory { free: self.total - allocated, total: self.total, allocated })
     }
 
     fn allocate(&self, bytes: usize) -> Result<Address, Error> {
-        let (free, total) = self.memory()?;
+        let DeviceMemory { free, total, .. } = self.memory()?;
         if bytes > free {
             return Err(Error::OutOfMemory { wanted: bytes, free, total });
         }

@@ -1,7 +1,7 @@
 //! An NVIDIA GPU through its driver, which is loaded at run time.
 
 use crate::blas::Blas;
-use crate::driver::{Driver, Queue};
+use crate::driver::{DeviceMemory, Driver, Queue};
 use crate::launch::{Address, Argument, Error, Launch, Limits, Shape};
 use crate::node::Node;
 use crate::product::Product;
@@ -10,6 +10,7 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::ffi::{CString, c_void};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The kernels for compute capability 8.0 and higher as PTX; the driver compiles them for the GPU.
@@ -136,6 +137,8 @@ pub struct Gpu {
     connected: Arc<Connected>,
     module: sys::CUmodule,
     functions: Mutex<HashMap<&'static str, sys::CUfunction>>,
+    /// Bytes that were allocated and not freed.
+    allocated: AtomicUsize,
     /// cuBLASLt, if it is found.
     blas: Option<Blas>,
     limits: Limits,
@@ -255,6 +258,7 @@ impl Gpu {
                 connected,
                 module,
                 functions: Mutex::default(),
+                allocated: AtomicUsize::new(0),
                 blas,
                 limits,
             })
@@ -308,16 +312,20 @@ impl Driver for Gpu {
         self.limits
     }
 
-    fn memory(&self) -> Result<(usize, usize), Error> {
+    fn memory(&self) -> Result<DeviceMemory, Error> {
         self.enter()?;
-        result::mem_get_info().map_err(|e| failed("asking for free memory", e))
+        let (free, total) = result::mem_get_info().map_err(|e| failed("asking for free memory", e))?;
+        Ok(DeviceMemory { free, total, allocated: self.allocated.load(Ordering::Relaxed) })
     }
 
     fn allocate(&self, bytes: usize) -> Result<Address, Error> {
         self.enter()?;
         // SAFETY: the context is current on this thread.
         match unsafe { result::malloc_sync(bytes.max(1)) } {
-            Ok(at) => Ok(Address(at)),
+            Ok(at) => {
+                self.allocated.fetch_add(bytes, Ordering::Relaxed);
+                Ok(Address(at))
+            }
             Err(e) if e.0 == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
                 let (free, total) = result::mem_get_info().unwrap_or((0, 0));
                 Err(Error::OutOfMemory { wanted: bytes, free, total })
@@ -326,7 +334,8 @@ impl Driver for Gpu {
         }
     }
 
-    fn free(&self, at: Address, _bytes: usize) {
+    fn free(&self, at: Address, bytes: usize) {
+        self.allocated.fetch_sub(bytes, Ordering::Relaxed);
         if self.enter().is_err() {
             return;
         }
@@ -409,13 +418,16 @@ impl Driver for Gpu {
         // SAFETY: the capture was begun above, on this thread.
         let graph =
             unsafe { result::stream::end_capture(self.stream) }.map_err(|e| failed("ending a capture", e));
-        let graph = submitted.and(graph)?;
         // SAFETY: the graph was just made; what was instantiated doesn't need it any more.
-        unsafe {
-            let made = result::graph::instantiate(graph, sys::CUgraphInstantiate_flags_enum(0));
+        let instantiate = |graph| unsafe {
+            let made = submitted.and_then(|()| {
+                result::graph::instantiate(graph, sys::CUgraphInstantiate_flags_enum(0))
+                    .map_err(|e| failed("instantiating a graph", e))
+            });
             let _ = result::graph::destroy(graph);
-            made.map(|graph| graph as u64).map_err(|e| failed("instantiating a graph", e))
-        }
+            made.map(|graph| graph as u64)
+        };
+        graph.and_then(instantiate)
     }
 
     fn replay(&self, graph: u64) -> Result<(), Error> {

@@ -17,7 +17,7 @@ mod memory;
 mod node;
 mod product;
 
-pub use driver::{Driver, Queue};
+pub use driver::{DeviceMemory, Driver, Queue};
 pub use gpu::{Found, Gpu, find, probe};
 pub use graph::Graph;
 pub use launch::{Address, Argument, Error, Launch, Limits, Shape};

@@ -46,6 +46,28 @@ pub(crate) enum Work {
     Generate,
 }
 
+/// The sizes of a `generate` call, or of the largest part of it that one executor gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Rollout {
+    pub(crate) prompts: usize,
+    /// The longest of them.
+    pub(crate) prompt_tokens: usize,
+    /// Completions, over all prompts.
+    pub(crate) samples: usize,
+    pub(crate) new_tokens: usize,
+    /// Tokens of a forward pass over prompts.
+    pub(crate) chunk_tokens: usize,
+    /// Tokens whose keys and values are cached at the same time, at most.
+    pub(crate) cached_tokens: usize,
+}
+
+impl Rollout {
+    /// Rows of the largest forward pass over prompts.
+    pub(crate) fn prefilled(&self) -> usize {
+        self.chunk_tokens.max(self.prompt_tokens).min(self.prompts * self.prompt_tokens)
+    }
+}
+
 /// A standard normal number by its index.
 pub(crate) type NormalFn<'a> = dyn Fn(u64) -> f64 + Sync + 'a;
 
@@ -71,8 +93,21 @@ pub(crate) trait Backend: Sized {
     /// The first failure.
     fn check(&self) -> Result<(), Error>;
 
-    /// Numbers of keys and values for each of so many executors if a request sets no limit.
-    fn cached_numbers(&self, executors: usize) -> usize;
+    /// Tokens whose keys and values each of so many executors has memory for, if a request sets no limit.
+    fn cached_tokens(&self, executors: usize, rollout: &Rollout) -> usize;
+
+    /// Whether a rollout fits beside the gradient and the buffers of passes.
+    fn fits(&self, _executors: usize, _rollout: &Rollout) -> bool {
+        true
+    }
+
+    /// Frees the gradient, if nothing has been accumulated, and buffers of passes, until they are needed again.
+    fn free_update(&mut self) {}
+
+    /// Whether memory for the gradient is allocated.
+    fn has_gradient(&self) -> bool {
+        true
+    }
 
     /// Extends the rotary tables to positions below `positions`.
     fn reach(&mut self, positions: usize);

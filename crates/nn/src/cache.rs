@@ -3,8 +3,17 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use crate::config::Config;
+
 /// Tokens per page.
 pub(crate) const PAGE: usize = 16;
+/// Memory for keys and values that an executor keeps between requests: on the CPU it avoids page faults, on a GPU the same addresses are the same work.
+pub(crate) const KEPT_BYTES: usize = 64 << 20;
+
+/// A token's keys and values in all layers, in numbers.
+pub(crate) fn numbers_per_token(config: &Config) -> usize {
+    2 * config.num_key_value_heads * config.head_dim * config.num_hidden_layers
+}
 
 /// Allocates pages, the lowest free one first, so that a sequence's pages tend to be adjacent.
 #[derive(Debug, Default)]

@@ -220,11 +220,6 @@ impl Decoder {
         self.heads
     }
 
-    /// Width of a row of keys and values.
-    pub(crate) fn key_width(&self) -> usize {
-        self.heads.key_width()
-    }
-
     fn query_heads(&self, rows: usize) -> HeadRows {
         HeadRows { rows, stride: self.heads.query_width(), count: self.heads.queries, size: self.heads.size }
     }

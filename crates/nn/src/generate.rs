@@ -77,6 +77,12 @@ pub(crate) fn pages_needed(prompt: usize, samples: usize, max_new_tokens: usize)
     prompt.div_ceil(PAGE) + future_pages(samples, max_new_tokens) + 1
 }
 
+/// Largest number of tokens whose keys and values jobs may need to have in the cache at the same time.
+pub(crate) fn slots_needed(jobs: &[Job<'_>], max_new_tokens: usize) -> usize {
+    let pages = |job: &Job<'_>| pages_needed(job.tokens.len(), job.samples.len().max(1), max_new_tokens);
+    jobs.iter().map(pages).sum::<usize>() * PAGE
+}
+
 /// Upper bound on the additional pages of `samples` samples that now share a row, for `tokens` more tokens each: their own pages, and a partly used
 /// page for both sides of each of the at most `samples - 1` separations.
 fn future_pages(samples: usize, tokens: usize) -> usize {
@@ -161,11 +167,8 @@ pub(crate) fn generate<X: Executor>(
     request: &Request<'_>,
     emit: &mut dyn FnMut(Completion) -> ControlFlow<()>,
 ) -> Result<(), Error> {
-    let needed = |job: &Job<'_>| {
-        pages_needed(job.tokens.len(), job.samples.len().max(1), request.sampling.max_new_tokens)
-    };
     let mut scheduler = Scheduler::<X> {
-        most_slots: jobs.iter().map(needed).sum::<usize>().min(limit) * PAGE,
+        most_slots: slots_needed(jobs, request.sampling.max_new_tokens).min(limit * PAGE),
         jobs,
         request,
         emit,

@@ -14,6 +14,7 @@ pub mod error;
 pub mod input;
 pub mod weights;
 
+mod activations;
 mod adamw;
 mod backend;
 mod cache;
@@ -23,6 +24,7 @@ mod decoder;
 mod decoding;
 mod engine;
 mod executor;
+mod flops;
 mod generate;
 #[doc(hidden)]
 pub mod kernels;
@@ -40,8 +42,9 @@ pub use engine::{
 };
 pub use error::Error;
 pub use fgrpo_cuda::{Found as Gpu, probe as gpus};
+pub use flops::{Flops, measure_flops};
 pub use generate::{Completion, Finish, Prompt, StopFn, UniformFn};
 pub use lora::LoraConfig;
-pub use needs::{Flops, Needs, Replicas, Workload, measure_flops};
+pub use needs::{Needs, Replicas, Workload};
 pub use sampling::Sampling;
 pub use segments::{Batch, Prediction, Segment};

@@ -57,9 +57,14 @@ pub fn run(
     say!("parameters            {:>12}", parameters(&model));
     device::check_formats(device, &config.compute)?;
     let precision = config.compute.precision;
-    let gpu = device.gpus().map(|gpus| Replicas { gpus: gpus.count(), precision });
+    let found = match device {
+        DeviceName::Cuda(gpus) => smallest(gpus),
+        _ => Err("it is emulated".to_owned()),
+    };
+    let room = found.as_ref().ok().map(|gpu| gpu.memory as u64);
+    let gpu = device.gpus().map(|gpus| Replicas { gpus: gpus.count(), precision, memory: room });
     let memory = Memory::of(config, &model, &lengths, gpu);
-    say_memory(config, &memory, device);
+    say_memory(config, &memory, device, found);
     say_disk(config, &Disk::of(config, &model, &memory, &lengths));
     say_tokens(config, &lengths);
     if gpu.is_some() {
@@ -86,7 +91,7 @@ fn say_rejected(reports: &[&FilterReport], all_rejected: Option<&Path>) -> anyho
     }
 }
 
-fn say_memory(config: &Config, memory: &Memory, device: DeviceName) {
+fn say_memory(config: &Config, memory: &Memory, device: DeviceName, gpu: Result<fgrpo_nn::Gpu, String>) {
     let say = |name: &str, n: u64, note: &str| {
         say!("{}", format!("{name:<22}{:>12}  {note}", bytes(n)).trim_end());
     };
@@ -116,13 +121,17 @@ fn say_memory(config: &Config, memory: &Memory, device: DeviceName) {
     let checkpointed =
         if config.compute.checkpoint_activations { "" } else { "; less with compute.checkpoint_activations" };
     say("activations", engine.activations, &format!("at most{checkpointed}"));
-    say("key/value cache", engine.cache, "at most; rollout.max_cached_tokens bounds it");
+    let place = match engine.rollout {
+        Some(_) => "; instead of gradient and activations if there is too little memory for both",
+        None => "; rollout.max_cached_tokens bounds it",
+    };
+    say("key/value cache", engine.cache, &format!("at most{place}"));
     say("batch", memory.batch, "at most: completions on their way to the update");
     if memory.program > 0 {
         say("program and data", memory.program, "");
     }
     if on_gpu {
-        return say_both_memories(memory, device);
+        return say_both_memories(memory, device, gpu);
     }
     let total = memory.total();
     match available().map(|left| left + memory.program) {
@@ -140,11 +149,7 @@ fn say_memory(config: &Config, memory: &Memory, device: DeviceName) {
 }
 
 /// The memory of the GPUs and of the machine, each against what is there.
-fn say_both_memories(memory: &Memory, device: DeviceName) {
-    let found = match device {
-        DeviceName::Cuda(gpus) => smallest(gpus),
-        _ => Err("it is emulated".to_owned()),
-    };
+fn say_both_memories(memory: &Memory, device: DeviceName, found: Result<fgrpo_nn::Gpu, String>) {
     let (needed, room) = (memory.on_device(), found.as_ref().map(|gpu| gpu.memory as u64));
     let several = device.gpus().is_some_and(|gpus| gpus.count() > 1);
     let note = match &found {

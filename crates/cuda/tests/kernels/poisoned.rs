@@ -1,6 +1,6 @@
 //! A GPU with poisoned fresh memory, like the emulator's, which reveals a kernel that doesn't write all its results.
 
-use fgrpo_cuda::{Address, Argument, Driver, Error, Gpu, Limits, Node, Product, Queue, Shape};
+use fgrpo_cuda::{Address, Argument, DeviceMemory, Driver, Error, Gpu, Limits, Node, Product, Queue, Shape};
 
 #[derive(Debug)]
 pub(crate) struct Poisoned(pub(crate) Gpu);
@@ -16,7 +16,7 @@ impl Driver for Poisoned {
         self.0.limits()
     }
 
-    fn memory(&self) -> Result<(usize, usize), Error> {
+    fn memory(&self) -> Result<DeviceMemory, Error> {
         self.0.memory()
     }
 

@@ -16,7 +16,8 @@ use super::rope::Rope;
 use super::simd;
 use super::team::{Shared, Team};
 use crate::adamw::AdamWStep;
-use crate::backend::{Backend, Lane, NormalFn, Store, Work};
+use crate::backend::{Backend, Lane, NormalFn, Rollout, Store, Work};
+use crate::cache::numbers_per_token;
 use crate::config::Config;
 use crate::engine::Products;
 use crate::error::Error;
@@ -272,8 +273,8 @@ impl Backend for CpuBackend {
         Ok(())
     }
 
-    fn cached_numbers(&self, executors: usize) -> usize {
-        memory::cache_bytes(self.weights.len()) / executors / 4
+    fn cached_tokens(&self, executors: usize, _: &Rollout) -> usize {
+        memory::cache_bytes(self.weights.len()) / executors / (4 * numbers_per_token(&self.config))
     }
 
     fn reach(&mut self, positions: usize) {

@@ -13,10 +13,12 @@ use rayon::prelude::*;
 use super::exchange::{others, share_parameters, sum_gradients};
 use super::executor::CudaExecutor;
 use super::graphs::GraphCounts;
+use super::needs;
 use super::replica::Replica;
 use super::weights::Weights;
 use crate::adamw::AdamWStep;
-use crate::backend::{Backend, Lane, NormalFn, Store, Work};
+use crate::backend::{Backend, Lane, NormalFn, Rollout, Store, Work};
+use crate::cache::{PAGE, numbers_per_token};
 use crate::config::Config;
 use crate::cpu::rope::Rope;
 use crate::engine::Precision;
@@ -36,8 +38,11 @@ pub(crate) struct CudaBackend {
     config: Config,
     /// Number of positions in the table of angles.
     positions: usize,
+    precision: Precision,
     /// In the order of the GPUs' numbers.
     replicas: Vec<Replica>,
+    /// Whether the gradient may be other than 0.
+    accumulated: bool,
 }
 
 /// The table of angles: by position, cosines and then sines.
@@ -85,7 +90,7 @@ impl CudaBackend {
             Replica::new(driver, named, (place, count), layout, precision, &rows)
         };
         let replicas = gpus.into_iter().enumerate().map(replica).collect::<Result<_, _>>()?;
-        Ok(CudaBackend { config: config.clone(), positions, replicas })
+        Ok(CudaBackend { config: config.clone(), positions, precision, replicas, accumulated: false })
     }
 
     fn make(&mut self, store: Store) {
@@ -162,6 +167,7 @@ impl Backend for CudaBackend {
         assert!(tasks.len() <= self.replicas.len(), "{} tasks", tasks.len());
         if work == Work::Accumulate {
             self.make(Store::Gradient);
+            self.accumulated = true;
         }
         std::thread::scope(|scope| {
             for (replica, task) in self.replicas.iter_mut().zip(tasks) {
@@ -176,8 +182,27 @@ impl Backend for CudaBackend {
         self.replicas.iter().try_for_each(|replica| replica.stream.check())
     }
 
-    fn cached_numbers(&self, executors: usize) -> usize {
-        self.replicas[..executors].iter().map(Replica::cached_numbers).min().unwrap_or(0)
+    fn cached_tokens(&self, executors: usize, rollout: &Rollout) -> usize {
+        let room = self.replicas[..executors].iter().map(Replica::room).min().unwrap_or(0);
+        PAGE * needs::cached_pages(&self.config, self.precision, rollout, room)
+    }
+
+    fn fits(&self, executors: usize, rollout: &Rollout) -> bool {
+        let Rollout { samples, cached_tokens, .. } = *rollout;
+        let rollout = Rollout { samples: samples.min(cached_tokens / PAGE), ..*rollout };
+        let cached = needs::bytes_of(self.precision, cached_tokens * numbers_per_token(&self.config));
+        let wanted = cached + needs::rollout_bytes(&self.config, self.precision, &rollout);
+        self.replicas[..executors].iter().all(|replica| wanted <= replica.free_bytes())
+    }
+
+    fn free_update(&mut self) {
+        if !self.accumulated {
+            self.replicas.iter_mut().for_each(Replica::free_update);
+        }
+    }
+
+    fn has_gradient(&self) -> bool {
+        !self.replicas[0].gradient.is_empty()
     }
 
     fn reach(&mut self, positions: usize) {
@@ -215,6 +240,7 @@ impl Backend for CudaBackend {
                 }
             }
             (Store::Gradient, _) => {
+                self.accumulated = true;
                 for (place, Replica { stream, gradient, .. }) in self.replicas.iter().enumerate() {
                     match place {
                         0 => gradient.write(stream, offset, values),
@@ -279,6 +305,7 @@ impl Backend for CudaBackend {
     }
 
     fn adapt(&mut self, layout: &AdapterLayout) {
+        self.accumulated = false;
         self.replicas.iter_mut().for_each(|replica| replica.adapt(layout));
     }
 
@@ -298,6 +325,7 @@ impl Backend for CudaBackend {
 
     fn zero_gradient(&mut self) {
         self.replicas.iter().for_each(Replica::zero_gradient);
+        self.accumulated = false;
     }
 
     fn reduce(&mut self) -> f64 {
@@ -309,6 +337,7 @@ impl Backend for CudaBackend {
             self.make(store);
         }
         self.replicas.iter_mut().for_each(|replica| replica.adamw(runs, step));
+        self.accumulated = false;
         share_parameters(&self.replicas);
     }
 }

@@ -9,7 +9,7 @@ mod norms;
 use std::ops::Range;
 use std::sync::Arc;
 
-use fgrpo_cuda::{Argument, Matrix, Memory, Numbers, Product, Shape};
+use fgrpo_cuda::{Argument, Matrix, Numbers, Product, Shape};
 
 use super::buffer::Buffer;
 use super::decoding::Decoding;
@@ -37,7 +37,7 @@ pub(crate) struct CudaExecutor {
     /// Of activations.
     pub(super) precision: Precision,
     /// By position: cosines, then sines.
-    angles: Arc<Memory<f32>>,
+    angles: Buffer,
     pub(super) logits: Buffer,
     /// Their derivatives in bf16.
     dlogits: Buffer,
@@ -68,15 +68,16 @@ enum Columns<'a> {
 }
 
 impl CudaExecutor {
+    /// `rows` is the table of angles.
     pub(super) fn new(
         stream: Arc<Stream>,
         precision: Precision,
-        angles: Arc<Memory<f32>>,
+        rows: &[f32],
         graphs: Graphs,
     ) -> CudaExecutor {
-        let [logits, dlogits, parts, delta, partials, shares, low_rank, moved, moved_full] =
-            [(); 9].map(|()| Buffer::default());
-        CudaExecutor {
+        let [angles, logits, dlogits, parts, delta, partials, shares, low_rank, moved, moved_full] =
+            [(); 10].map(|()| Buffer::default());
+        let mut executor = CudaExecutor {
             stream,
             precision,
             angles,
@@ -90,12 +91,30 @@ impl CudaExecutor {
             moved,
             moved_full,
             graphs,
-        }
+        };
+        executor.set_angles(rows);
+        executor
     }
 
-    /// Replaces the rotary tables by larger ones.
-    pub(super) fn set_angles(&mut self, angles: Arc<Memory<f32>>) {
-        self.angles = angles;
+    /// Numbers of the table of angles.
+    pub(super) fn table_len(&self) -> usize {
+        self.angles.len()
+    }
+
+    /// Replaces the table of angles by a larger one.
+    pub(super) fn set_angles(&mut self, rows: &[f32]) {
+        self.angles.reserve(&self.stream, FULL, rows.len(), Purpose::Model);
+        self.angles.write(&self.stream, 0, rows);
+    }
+
+    /// Frees the buffers that grow when they are needed.
+    pub(super) fn free_buffers(&mut self) {
+        let CudaExecutor {
+            logits, dlogits, parts, delta, partials, shares, low_rank, moved, moved_full, ..
+        } = self;
+        for buffer in [logits, dlogits, parts, delta, partials, shares, low_rank, moved, moved_full] {
+            *buffer = Buffer::default();
+        }
     }
 
     /// `c = alpha a b`, or added to `c`, where all are activations or weights.
@@ -320,7 +339,7 @@ impl Executor for CudaExecutor {
             kernel!(self.precision, "rotate"),
             Shape::covering(pairs, THREADS),
             args![
-                &*self.angles,
+                &self.angles,
                 positions,
                 &*x,
                 per_row as u32,

@@ -12,6 +12,7 @@ pub(crate) mod graphs;
 mod launches;
 pub(crate) mod lists;
 pub(crate) mod moments;
+pub(crate) mod needs;
 pub(crate) mod replica;
 mod sequence;
 pub(crate) mod slices;

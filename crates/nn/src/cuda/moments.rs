@@ -73,13 +73,13 @@ impl Moments {
         }
     }
 
-    /// Bytes on the device that a step still takes.
-    pub(super) fn missing_bytes(&self, trained: usize) -> usize {
-        if self.offload {
-            let held = self.staged.iter().flatten().map(Buffer::len).sum();
-            return 4 * staged_len(trained).saturating_sub(held);
+    /// Numbers that a step has on the device, if there are moments.
+    pub(super) fn len_on_device(&self, trained: usize) -> usize {
+        match (self.len(0), self.offload) {
+            (0, _) => 0,
+            (_, true) => staged_len(trained),
+            (_, false) => 2 * trained,
         }
-        self.device.iter().filter(|moment| moment.is_empty()).count() * 4 * trained
     }
 
     /// Overwrites numbers of a moment that was made.

@@ -11,6 +11,7 @@ use super::executor::CudaExecutor;
 use super::graphs::{self, GraphCounts, Graphs};
 use super::launches::{args, kernel};
 use super::moments::Moments;
+use super::needs;
 use super::slices::{inbox_len, slice_len};
 use super::stream::{Purpose, Stream};
 use super::weights::Weights;
@@ -51,13 +52,6 @@ pub(super) struct Replica {
     partials: Memory<f64>,
 }
 
-/// Uploads rows of the table of angles.
-fn angles(stream: &Stream, rows: &[f32]) -> Option<Arc<Memory<f32>>> {
-    let memory = stream.allocate(rows.len(), Purpose::Model)?;
-    stream.write(&memory, 0, rows);
-    Some(Arc::new(memory))
-}
-
 impl Replica {
     /// The replica at a place among so many, with weights of 0. `gpu` is its number where messages should name it; `rows` is the table of angles.
     ///
@@ -73,12 +67,11 @@ impl Replica {
     ) -> Result<Replica, Error> {
         let graphs = Graphs::new(graphs::wanted()?);
         let stream = Arc::new(Stream::new(driver, gpu));
-        let table = angles(&stream, rows);
+        let executor = CudaExecutor::new(Arc::clone(&stream), precision, rows, graphs);
         let partials = stream.allocate(NORM_BLOCKS, Purpose::Model);
         let weights = Weights::zeros(&stream, precision, layout.len);
         stream.check()?;
-        let (table, partials) = table.zip(partials).expect("memory, or a failure");
-        let executor = CudaExecutor::new(Arc::clone(&stream), precision, table, graphs);
+        let partials = partials.expect("memory, or a failure");
         Ok(Replica {
             stream,
             place,
@@ -151,25 +144,35 @@ impl Replica {
         self.executor.graphs.counts
     }
 
-    /// Numbers of keys and values in half of what is left beside what training takes.
-    pub(super) fn cached_numbers(&self) -> usize {
-        let trained = self.trained();
-        let gradient =
-            if self.gradient.is_empty() { 4 * (trained + inbox_len(trained, self.replicas)) } else { 0 };
-        let missing = gradient + self.moments.missing_bytes(self.slice().len());
-        let bytes = match self.precision {
-            Precision::F32 => 4,
-            Precision::Bf16 => 2,
-        };
-        self.stream.free_bytes().saturating_sub(missing) / 2 / bytes
+    /// Bytes for a rollout if everything goes that a rollout doesn't use: gradient and buffers of passes. It depends on nothing that is there only
+    /// at times, so that a resumed run has the same bound on its cache.
+    pub(super) fn room(&self) -> u64 {
+        let Some(memory) = self.stream.memory() else { return 0 };
+        let factors =
+            self.adapters.as_ref().map_or(0, |adapters| adapters.values.len() + adapters.base.len());
+        let kept = 4 * (self.weights.len() + factors + self.moments.len_on_device(self.slice().len()));
+        let used = kept + 4 * self.executor.table_len() + 8 * NORM_BLOCKS;
+        let by_others = memory.total.saturating_sub(memory.free + memory.allocated);
+        let reserved = needs::reserved(memory.total as u64, by_others as u64);
+        (memory.total as u64).saturating_sub(reserved + used as u64)
+    }
+
+    /// Free bytes, without a small rest for the driver and its libraries.
+    pub(super) fn free_bytes(&self) -> u64 {
+        self.stream.memory().map_or(0, |memory| memory.free.saturating_sub(memory.total / 64) as u64)
+    }
+
+    /// Frees the gradient's memory and the executor's buffers.
+    pub(super) fn free_update(&mut self) {
+        self.gradient = Buffer::default();
+        self.inbox = Buffer::default();
+        self.executor.free_buffers();
     }
 
     /// Replaces the table of angles; returns whether there was memory for it.
     pub(super) fn set_angles(&mut self, rows: &[f32]) -> bool {
-        let table = angles(&self.stream, rows);
-        let made = table.is_some();
-        table.into_iter().for_each(|table| self.executor.set_angles(table));
-        made
+        self.executor.set_angles(rows);
+        self.stream.check().is_ok()
     }
 
     pub(super) fn set_offload(&mut self, wanted: bool) {

@@ -7,7 +7,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use fgrpo_cuda::{Address, Argument, Driver, Graph, Launch, Memory, Node, Pinned, Product, Queue, Shape};
+use fgrpo_cuda::{
+    Address, Argument, DeviceMemory, Driver, Graph, Launch, Memory, Node, Pinned, Product, Queue, Shape,
+};
 
 use super::sequence::Sequence;
 use crate::error::Error;
@@ -115,9 +117,9 @@ impl Stream {
         self.ask(|| graph.replay());
     }
 
-    /// Free memory in bytes.
-    pub(super) fn free_bytes(&self) -> usize {
-        self.driver.memory().map_or(0, |(free, _)| free)
+    /// The device's memory; `None` if the device has failed.
+    pub(super) fn memory(&self) -> Option<DeviceMemory> {
+        self.driver.memory().ok()
     }
 
     fn failure(&self) -> Option<Failure> {

@@ -5,15 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 
 use super::{EngineOn, Worker};
-use crate::backend::{Backend, Lane, Work};
-use crate::cache::PAGE;
+use crate::backend::{Backend, Lane, Rollout, Work};
+use crate::cache::{KEPT_BYTES, PAGE};
 use crate::error::Error;
 use crate::executor::Executor;
 use crate::generate::{self, Completion, Generator, Job, Prompt, Request, StopFn, UniformFn};
 use crate::sampling::Sampling;
-
-/// Memory for keys and values that an executor keeps between requests, to avoid page faults.
-const KEPT_CACHE_BYTES: usize = 64 << 20;
 
 impl<D: Backend> EngineOn<D> {
     pub(crate) fn generate(
@@ -35,11 +32,11 @@ impl<D: Backend> EngineOn<D> {
         }
         let longest = prompts.iter().map(|prompt| prompt.tokens.len()).max().unwrap_or(0);
         self.backend.reach(longest + sampling.max_new_tokens);
-        let token = self.decoder.key_width() * self.decoder.config.num_hidden_layers;
         let needed = generate::pages_needed(longest, 1, sampling.max_new_tokens);
         let speeds = self.backend.executors();
         let shares = share_prompts(prompts, &speeds, sampling.max_new_tokens);
         let executors = shares.len();
+        let mut rollout = largest_share(&shares, sampling.max_new_tokens, self.chunk_tokens);
         let limit = match sampling.max_cached_tokens {
             Some(tokens) => {
                 let limit = tokens / PAGE / executors.max(1);
@@ -56,8 +53,14 @@ impl<D: Backend> EngineOn<D> {
                 }
                 limit
             }
-            None => (self.backend.cached_numbers(executors.max(1)) / token / PAGE).max(needed),
+            None => (self.backend.cached_tokens(executors.max(1), &rollout) / PAGE).max(needed),
         };
+        rollout.cached_tokens = rollout.cached_tokens.min(limit * PAGE);
+        if !self.backend.fits(executors, &rollout) {
+            // Gradient and activations of an update are not needed now: keys and values take their place.
+            self.workers.iter_mut().for_each(|worker| *worker = Worker::default());
+            self.backend.free_update();
+        }
         let request = Request { sampling, uniform, stop };
         let (decoder, chunk_tokens) = (&self.decoder, self.chunk_tokens);
         let cancelled = AtomicBool::new(false);
@@ -93,7 +96,7 @@ impl<D: Backend> EngineOn<D> {
             if matches!(result, Err(Error::Device { .. })) {
                 cancelled.store(true, Ordering::Relaxed);
             }
-            executor.shrink_cache(cache, KEPT_CACHE_BYTES);
+            executor.shrink_cache(cache, KEPT_BYTES);
         };
         self.backend.run(Work::Generate, &mut tasks, &body, &mut || {
             for completion in &receiver {
@@ -103,6 +106,20 @@ impl<D: Backend> EngineOn<D> {
             }
         });
         tasks.into_iter().try_for_each(|(_, _, _, result)| result)
+    }
+}
+
+/// The sizes of the largest share: the maximum of each.
+fn largest_share(shares: &[Vec<Job<'_>>], new_tokens: usize, chunk_tokens: usize) -> Rollout {
+    let most = |size: &dyn Fn(&[Job<'_>]) -> usize| shares.iter().map(|jobs| size(jobs)).max().unwrap_or(0);
+    let cached = |jobs: &[Job<'_>]| generate::slots_needed(jobs, new_tokens);
+    Rollout {
+        prompts: most(&|jobs| jobs.len()),
+        prompt_tokens: most(&|jobs| jobs.iter().map(|job| job.tokens.len()).max().unwrap_or(0)),
+        samples: most(&|jobs| jobs.iter().map(|job| job.samples.len()).sum()),
+        new_tokens,
+        chunk_tokens,
+        cached_tokens: most(&cached),
     }
 }
 

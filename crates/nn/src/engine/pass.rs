@@ -44,6 +44,10 @@ impl<D: Backend> EngineOn<D> {
             (Some(_), true) => Keep::Inputs,
             (Some(_), false) => Keep::Everything,
         };
+        if loss.is_some() && !self.backend.has_gradient() {
+            // The gradient may need the place of keys and values that were kept for the next rollout.
+            self.workers.iter_mut().for_each(|worker| worker.cache = Default::default());
+        }
         let request = Request {
             decoder: &self.decoder,
             adapters: self.adapters.as_ref().map(|adapters| &adapters.layout),

@@ -53,20 +53,32 @@ pub fn refuse_uncountable(config: &Config, model: &ModelConfig, lengths: &Length
 impl Memory {
     /// The estimate for a configuration and a model, on the CPU or on GPUs.
     pub fn of(config: &Config, model: &ModelConfig, lengths: &Lengths, gpu: Option<Replicas>) -> Self {
-        let [rollout, evaluation] = workloads(config, lengths, gpu);
-        let (a, b) = (Needs::of(model, &rollout), Needs::of(model, &evaluation));
+        // With an adapter on the model that RL starts from, the reference model is already in the engine.
+        let reference = match (config.algorithm.kl_coef == 0.0, &config.lora, &config.sft) {
+            (true, ..) | (_, Some(_), None) => 0,
+            _ => {
+                let [rollout, _] = workloads(config, lengths, gpu);
+                let needs = Needs::of(model, &rollout);
+                needs.weights + needs.base_weights
+            }
+        };
+        let left = |memory: u64| memory.saturating_sub(reference);
+        let gpu = gpu.map(|gpu| Replicas { memory: gpu.memory.map(left), ..gpu });
+        let [rollout, mut evaluation] = workloads(config, lengths, gpu);
+        let a = Needs::of(model, &rollout);
+        if let Some(Replicas { memory: Some(memory), .. }) = &mut evaluation.gpu {
+            *memory = memory.saturating_sub(a.optimizer);
+        }
+        let b = Needs::of(model, &evaluation);
         let engine = Needs {
             decode_copies: a.decode_copies.max(b.decode_copies),
             activations: a.activations.max(b.activations),
             cache: a.cache.max(b.cache),
+            rollout: a.rollout.max(b.rollout),
             ..a
         };
         Self {
-            // With an adapter on the model that RL starts from, the reference model is already in the engine.
-            reference: match (config.algorithm.kl_coef == 0.0, &config.lora, &config.sft) {
-                (true, ..) | (_, Some(_), None) => 0,
-                _ => engine.weights + engine.base_weights,
-            },
+            reference,
             batch: (BATCH_TOKEN * super::tokens_per_step(config, lengths))
                 .max(SCORED_SAMPLE * evaluation.samples as u64),
             program: if lengths.measured { resident().unwrap_or(0) } else { 0 },

@@ -1,0 +1,100 @@
+//! What kinds of work take of a GPU's memory, in bytes.
+
+use super::executor::{LOGITS, SUMMED_ROWS};
+use super::lists::{ITEM_KEYS, bucket};
+use crate::activations::{activations, largest, prefill};
+use crate::backend::Rollout;
+use crate::cache::{PAGE, numbers_per_token};
+use crate::config::Config;
+use crate::decoder::Keep;
+use crate::engine::Precision;
+
+/// Bytes of so many activations, or keys and values.
+pub(crate) fn bytes_of(precision: Precision, numbers: usize) -> u64 {
+    match precision {
+        Precision::F32 => 4 * numbers as u64,
+        Precision::Bf16 => 2 * numbers as u64,
+    }
+}
+
+/// The index lists of a pass over so many rows: about 20 words a row.
+pub(crate) fn listed(rows: usize) -> u64 {
+    4 * (20 * rows).next_power_of_two() as u64
+}
+
+/// All that a rollout takes besides keys and values.
+pub(crate) fn rollout_bytes(config: &Config, precision: Precision, rollout: &Rollout) -> u64 {
+    bytes_of(precision, rollout_buffers(config, rollout).iter().sum())
+        + 4 * sampled_logits(config, rollout) as u64
+        + listed(rollout.prefilled())
+        + decoding(config, rollout)
+}
+
+/// The lengths of a rollout's buffers, for prompts and for decoding steps.
+pub(crate) fn rollout_buffers(config: &Config, rollout: &Rollout) -> Vec<usize> {
+    let rows = bucket(rollout.samples);
+    largest(prefill(config, rollout), activations(config, rows, rows, Keep::Nothing))
+}
+
+/// Logits from which a rollout samples at a time.
+pub(crate) fn sampled_logits(config: &Config, rollout: &Rollout) -> usize {
+    (LOGITS / config.vocab_size).max(1).min(bucket(rollout.samples)) * config.vocab_size
+}
+
+/// Bytes of a GPU's memory that are left to others, who have taken `used` so far: the driver, its libraries, a screen, other programs. In sixteenths of
+/// the total, so that it seldom depends on when it is asked for.
+pub(crate) fn reserved(total: u64, used: u64) -> u64 {
+    let part = (total / 16).max(1);
+    (used + total / 64).div_ceil(part) * part
+}
+
+/// Pages of keys and values that find room in so many bytes beside the rest of the rollout.
+pub(crate) fn cached_pages(config: &Config, precision: Precision, rollout: &Rollout, room: u64) -> usize {
+    let page = bytes_of(precision, PAGE * numbers_per_token(config));
+    // A row has at least one page.
+    let fits = |pages: usize| {
+        let rollout =
+            Rollout { samples: rollout.samples.min(pages), cached_tokens: PAGE * pages, ..*rollout };
+        rollout_bytes(config, precision, &rollout) + pages as u64 * page <= room
+    };
+    let (mut fitting, mut most) = (0, usize::try_from(room / page).unwrap_or(usize::MAX));
+    while fitting < most {
+        let middle = most - (most - fitting) / 2;
+        if fits(middle) { fitting = middle } else { most = middle - 1 }
+    }
+    fitting
+}
+
+/// What only a GPU takes for a backward pass over `n` rows of which `m` predict.
+pub(crate) fn backward(config: &Config, precision: Precision, n: usize, m: usize) -> u64 {
+    let (d, f, v) = (config.hidden_size, config.intermediate_size, config.vocab_size);
+    let q = config.num_attention_heads * config.head_dim;
+    let kv = 2 * config.num_key_value_heads * config.head_dim;
+    let logits = (m * v).min(LOGITS);
+    // Rows on their way when families without a derivative are left out.
+    let moved = n * q.max(kv).max(d).max(2 * f);
+    let (full, half) = match precision {
+        Precision::F32 => (moved.max(logits), 0),
+        // The logits' derivatives too.
+        Precision::Bf16 => (logits.max(n * config.num_attention_heads), moved + logits),
+    };
+    // Each head's part of its norm's derivative, and sums of columns over blocks of rows.
+    let shares = if config.qk_norm { n * q.max(kv / 2) } else { 0 };
+    let partials = n.div_ceil(SUMMED_ROWS) * d.max(q).max(kv);
+    4 * (full + shares + partials) as u64 + 2 * half as u64
+}
+
+/// What only a GPU takes for decoding: results of attention over parts of a row's tokens, the lists of a step and its draws.
+pub(crate) fn decoding(config: &Config, rollout: &Rollout) -> u64 {
+    let Rollout { prompts, prompt_tokens, samples, new_tokens, cached_tokens, .. } = *rollout;
+    // With one part more: the first tokens of a completion are often those of others, too. Own tokens are in the cache, so there are no more than fit.
+    let shared = samples * (prompt_tokens.div_ceil(ITEM_KEYS) + 1);
+    let own = (samples * new_tokens.div_ceil(ITEM_KEYS)).min(samples + cached_tokens / ITEM_KEYS);
+    let parts = (shared + own).next_power_of_two();
+    let rows = bucket(samples);
+    let pages = prompts * prompt_tokens.div_ceil(PAGE) + samples * new_tokens.div_ceil(PAGE);
+    let pages = pages.min(cached_tokens.div_ceil(PAGE));
+    // By row: token, position, slot, draws and parts before it, uniform number. By part at most: an item, its place, the part's number.
+    let words = (7 * rows + 6 * parts + 2 * pages).next_power_of_two() + (3 * rows).next_power_of_two();
+    4 * (parts * config.num_attention_heads * (config.head_dim + 2) + words) as u64
+}

@@ -196,6 +196,44 @@ fn weights_that_are_not_numbers_end_the_work_and_say_so() {
     }
 }
 
+/// Overwrites a tensor of a safetensors file in f32.
+fn fill(file: &Path, tensor: &str, value: f32) {
+    let mut bytes = std::fs::read(file).unwrap();
+    let n = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    let header: Value = serde_json::from_slice(&bytes[8..8 + n]).unwrap();
+    let ends: Vec<usize> = serde_json::from_value(header[tensor]["data_offsets"].clone()).unwrap();
+    let part = &mut bytes[8 + n + ends[0]..8 + n + ends[1]];
+    part.chunks_exact_mut(4).for_each(|b| b.copy_from_slice(&value.to_le_bytes()));
+    std::fs::write(file, bytes).unwrap();
+}
+
+#[test]
+fn numbers_that_grow_too_large_are_named_with_their_layer_on_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let broken = folder.path().join("broken");
+    copy(model(), &broken);
+    fill(&broken.join("model.safetensors"), "model.layers.0.mlp.gate_proj.weight", 3e38);
+    let score = |setting: &str, code: i32| {
+        let output = fgrpo()
+            .args(["score", "-", "--model"])
+            .arg(&broken)
+            .env("FGRPO_CHECK_LAYERS", setting)
+            .write_stdin("{\"tokens\": [1, 2, 3]}\n")
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        said
+    };
+    let plain = score("off", 1);
+    assert!(plain.contains("lm_head") && plain.contains("FGRPO_CHECK_LAYERS=on"), "{plain}");
+    let checked = score("on", 1);
+    let wanted = "forward pass, layer 0: output of model.layers.0.mlp.gate_proj, row 0 of 2, column 0";
+    assert!(checked.contains(wanted) && checked.contains("all weights are finite"), "{checked}");
+    let refused = score("1", 2);
+    assert!(refused.contains("FGRPO_CHECK_LAYERS: found 1, wanted on, off, or no setting"), "{refused}");
+}
+
 #[test]
 fn a_learning_rate_that_destroys_the_policy_stops_with_the_state_saved() {
     let folder = tempfile::tempdir().unwrap();

@@ -9,6 +9,7 @@
 
 use std::ops::Range;
 
+use crate::checks::{Checks, Stage};
 use crate::config::Config;
 use crate::error::Error;
 use crate::executor::{Executor, Head, HeadRows, Heads, Holds, Rotation, Rows, Write};
@@ -163,6 +164,8 @@ impl<X: Executor> Workspace<X> {
 pub(crate) struct Decoder {
     pub(crate) config: Config,
     pub(crate) layout: Layout,
+    /// Whether activations are searched for numbers that are not finite, for debugging.
+    pub(crate) check_layers: bool,
     heads: Heads,
     eps: f32,
 }
@@ -201,6 +204,7 @@ impl Decoder {
         Decoder {
             config: config.clone(),
             layout: Layout::new(config),
+            check_layers: false,
             heads: Heads {
                 queries: config.num_attention_heads,
                 keys: config.num_key_value_heads,
@@ -213,6 +217,11 @@ impl Decoder {
     /// The vocabulary head.
     pub(crate) fn head(&self) -> Head {
         Head { weight: self.layout.head, vocabulary: self.config.vocab_size, width: self.config.hidden_size }
+    }
+
+    /// The checks of a pass.
+    pub(crate) fn checks(&self, stage: Stage) -> Checks {
+        Checks::new(self.check_layers, stage)
     }
 
     /// Attention's sizes.
@@ -229,6 +238,9 @@ impl Decoder {
     }
 
     /// From tokens to the final norm of the predicting rows, in `w.hidden`.
+    ///
+    /// # Errors
+    /// Only with layer checks: if an activation is not finite.
     pub(crate) fn forward<X: Executor>(
         &self,
         e: &mut X,
@@ -237,23 +249,27 @@ impl Decoder {
         keep: Keep,
         mut cache: Option<&mut X::Cache>,
         w: &mut Workspace<X>,
-    ) {
+    ) -> Result<(), Error> {
         let layers = self.layout.layers.len();
+        let checks = self.checks(if cache.is_some() { Stage::Prompts } else { Stage::Forward });
         self.grow(keep, w);
-        self.embed(e, weights, pass.lists, pass.rows, w);
+        self.embed(e, weights, pass.lists, pass.rows, &checks, w)?;
         for layer in 0..layers {
             let rows = self.rows(layer, pass);
             let source = match &mut cache {
                 Some(cache) => Source::StoredRows(&mut **cache),
                 None => Source::Rows,
             };
-            self.through(e, weights, layer, &rows, source, keep, w);
+            self.through(e, weights, layer, &rows, source, keep, &checks, w)?;
         }
         let last = if keep == Keep::Nothing { layers % 2 } else { layers };
-        self.final_norm(e, weights, pass.predicting, last, w);
+        self.final_norm(e, weights, (Rows::Predicting, pass.predicting), last, &checks, w)
     }
 
     /// Computes one new token per row of a decoding step, with the cache; `w.hidden` gets the final norm of every row.
+    ///
+    /// # Errors
+    /// Only with layer checks: if an activation is not finite.
     pub(crate) fn step<X: Executor>(
         &self,
         e: &mut X,
@@ -261,16 +277,18 @@ impl Decoder {
         decoding: &X::Decoding,
         cache: &mut X::Cache,
         w: &mut Workspace<X>,
-    ) {
+    ) -> Result<(), Error> {
         let layers = self.layout.layers.len();
+        let checks = self.checks(Stage::Decoding);
         self.grow(Keep::Nothing, w);
         let (lists, rows) = (X::step_lists(decoding), X::step_rows(decoding));
-        self.embed(e, weights, lists, rows, w);
+        self.embed(e, weights, lists, rows, &checks, w)?;
         let rows = LayerRows { lists, count: rows, queries: rows, which: Rows::All };
         for layer in 0..layers {
-            self.through(e, weights, layer, &rows, Source::Cache(cache, decoding), Keep::Nothing, w);
+            let source = Source::Cache(cache, decoding);
+            self.through(e, weights, layer, &rows, source, Keep::Nothing, &checks, w)?;
         }
-        self.final_norm(e, weights, rows.count, layers % 2, w);
+        self.final_norm(e, weights, (Rows::All, rows.count), layers % 2, &checks, w)
     }
 
     /// Grows the buffers that a pass keeps.
@@ -292,11 +310,13 @@ impl Decoder {
         weights: &X::Weights,
         lists: &X::Lists,
         rows: usize,
+        checks: &Checks,
         w: &mut Workspace<X>,
-    ) {
+    ) -> Result<(), Error> {
         let d = self.config.hidden_size;
         e.reserve(&mut w.inputs[0], Holds::Activations, rows * d);
         e.embed(weights, self.layout.embedding, d, lists, &mut w.inputs[0]);
+        checks.finite(e, (Rows::All, rows), &[("model.embed_tokens", d)], &w.inputs[0])
     }
 
     /// A layer from its input in the workspace to its output there.
@@ -308,32 +328,38 @@ impl Decoder {
         rows: &LayerRows<'_, X>,
         source: Source<'_, X>,
         keep: Keep,
+        checks: &Checks,
         w: &mut Workspace<X>,
-    ) {
+    ) -> Result<(), Error> {
         let (from, to) =
             if keep == Keep::Nothing { (layer % 2, (layer + 1) % 2) } else { (layer, layer + 1) };
         let place = if keep == Keep::Everything { layer } else { 0 };
         let input = std::mem::take(&mut w.inputs[from]);
         let mut output = std::mem::take(&mut w.inputs[to]);
         let mut saved = std::mem::take(&mut w.saved[place]);
-        self.layer(e, weights, layer, rows, source, &input, &mut saved, w, Some(&mut output));
+        let output_too = Some(&mut output);
+        let checked = self.layer(e, weights, layer, rows, source, &input, &mut saved, checks, w, output_too);
         w.inputs[from] = input;
         w.inputs[to] = output;
         w.saved[place] = saved;
+        checked
     }
 
     fn final_norm<X: Executor>(
         &self,
         e: &mut X,
         weights: &X::Weights,
-        rows: usize,
+        (which, rows): (Rows, usize),
         input: usize,
+        checks: &Checks,
         w: &mut Workspace<X>,
-    ) {
-        e.reserve(&mut w.hidden, Holds::Activations, rows * self.config.hidden_size);
+    ) -> Result<(), Error> {
+        let d = self.config.hidden_size;
+        e.reserve(&mut w.hidden, Holds::Activations, rows * d);
         e.reserve(&mut w.hidden_scale, Holds::Statistics, rows);
         let Workspace { inputs, hidden, hidden_scale, .. } = w;
         e.rms_norm(weights, self.layout.norm, self.eps, rows, &inputs[input], hidden, hidden_scale);
+        checks.finite(e, (which, rows), &[("model.norm", d)], hidden)
     }
 
     fn rows<'a, X: Executor>(&self, layer: usize, pass: &Pass<'a, X>) -> LayerRows<'a, X> {
@@ -370,10 +396,14 @@ impl Decoder {
         let kept = w.logits_kept.then_some(logits);
         e.head(weights, head, temperature, rows, hidden, pass.lists, kept, head_saved, scores);
         e.scores(pass.lists, scores, logp, entropy)
+            .map_err(|error| self.checks(Stage::Forward).at_head(error))
     }
 
     /// Adds the gradient for the derivatives of the picks' log-probabilities and entropies to `gradients`. The forward pass must have kept its
     /// activations, and [`Decoder::score`] must have run.
+    ///
+    /// # Errors
+    /// Only with layer checks: if a derivative is not finite.
     pub(crate) fn backward<X: Executor>(
         &self,
         e: &mut X,
@@ -385,7 +415,8 @@ impl Decoder {
         dlogp: &[f32],
         dentropy: &[f32],
         w: &mut Workspace<X>,
-    ) {
+    ) -> Result<(), Error> {
+        let checks = self.checks(Stage::Backward);
         let (layers, d) = (self.layout.layers.len(), self.config.hidden_size);
         let (rows, lists) = (pass.predicting, pass.lists);
         e.reserve(&mut w.dnormed, Holds::Activations, pass.rows * d);
@@ -407,27 +438,34 @@ impl Decoder {
             scores,
             dnormed,
         );
+        checks.finite(e, (Rows::Predicting, rows), &[("lm_head", d)], dnormed)?;
         e.zero(rows * d, dx);
         let (x, norm) = (&inputs[layers], self.layout.norm);
         e.rms_norm_backward(weights, gradients.all(), norm, rows, x, hidden_scale, dnormed, dx);
+        checks.finite(e, (Rows::Predicting, rows), &[("model.norm", d)], dx)?;
         for layer in (0..layers).rev() {
             let rows = self.rows(layer, pass);
             let input = std::mem::take(&mut w.inputs[layer]);
             let place = if keep == Keep::Everything { layer } else { 0 };
             let mut saved = std::mem::take(&mut w.saved[place]);
             if keep == Keep::Inputs {
-                self.layer(e, weights, layer, &rows, Source::Rows, &input, &mut saved, w, None);
+                let again = self.checks(Stage::Forward);
+                self.layer(e, weights, layer, &rows, Source::Rows, &input, &mut saved, &again, w, None)?;
             }
             // Frozen, the embedding has no use for the first layer's derivative.
             let through = layer > 0 || gradients.all().is_some();
+            let checks = checks.of_layer(layer);
             let layout = &self.layout.layers[layer];
-            self.layer_backward(e, weights, gradients, through, layout, &rows, &input, &mut saved, w);
+            self.layer_backward(
+                e, weights, gradients, through, layout, &rows, &input, &mut saved, &checks, w,
+            )?;
             w.inputs[layer] = input;
             w.saved[place] = saved;
         }
         if let Some(gradient) = gradients.all() {
             e.embed_backward(gradient, self.layout.embedding, d, lists, &w.dx);
         }
+        Ok(())
     }
 
     /// Removes the rows of families without a derivative from the kept activations; `chunk` must be rebuilt afterwards. `rows` and `queries` are the
@@ -483,17 +521,23 @@ impl Decoder {
         mut source: Source<'_, X>,
         x: &X::Buffer,
         saved: &mut SavedActivations<X>,
+        checks: &Checks,
         w: &mut Workspace<X>,
         output: Option<&mut X::Buffer>,
-    ) {
+    ) -> Result<(), Error> {
         let layer = &self.layout.layers[index];
         let (n, m, lists) = (rows.count, rows.queries, rows.lists);
         let (d, f) = (self.config.hidden_size, self.config.intermediate_size);
+        let (q_width, kv_width) = (self.heads.query_width(), self.heads.key_width());
+        let (checks, all, own) = (checks.of_layer(index), (Rows::All, n), (rows.which, m));
         e.reserve(&mut w.normed, Holds::Activations, n * d);
         e.reserve(&mut saved.attention_scale, Holds::Statistics, n);
         e.rms_norm(weights, layer.attention_norm, self.eps, n, x, &mut w.normed, &mut saved.attention_scale);
+        checks.finite(e, all, &[("input_layernorm", d)], &w.normed)?;
         e.reserve(&mut saved.kv, Holds::Activations, n * self.heads.key_width());
         e.linear(weights, layer.kv, n, &w.normed, Write::Replace, &mut saved.kv);
+        let keys_and_values = [("self_attn.k_proj", kv_width / 2), ("self_attn.v_proj", kv_width / 2)];
+        checks.finite(e, all, &keys_and_values, &saved.kv)?;
         e.reserve(&mut saved.q, Holds::Activations, m * self.heads.query_width());
         e.reserve(&mut saved.middle, Holds::Activations, m * d);
         match rows.which {
@@ -508,6 +552,7 @@ impl Decoder {
                 e.copy(m * d, x, &mut saved.middle);
             }
         }
+        checks.finite(e, own, &[("self_attn.q_proj", q_width)], &saved.q)?;
         let (queries, keys) = (self.query_heads(m), self.key_heads(n));
         if let Some(weight) = layer.q_norm {
             e.reserve(&mut saved.q_raw, Holds::Activations, m * self.heads.query_width());
@@ -521,14 +566,18 @@ impl Decoder {
                 &mut saved.q_raw,
                 &mut saved.q_scale,
             );
+            checks.finite(e, own, &[("self_attn.q_norm", q_width)], &saved.q)?;
         }
         if let Some(weight) = layer.k_norm {
             e.reserve(&mut saved.k_raw, Holds::Activations, n * keys.count * keys.size);
             e.reserve(&mut saved.k_scale, Holds::Statistics, n * keys.count);
             e.head_norm(weights, weight, self.eps, keys, &mut saved.kv, &mut saved.k_raw, &mut saved.k_scale);
+            checks.finite(e, all, &[("self_attn.k_norm", kv_width)], &saved.kv)?;
         }
         e.rotate(Rotation::Forward, queries, lists, rows.which, &mut saved.q);
         e.rotate(Rotation::Forward, keys, lists, Rows::All, &mut saved.kv);
+        checks.finite(e, own, &[("self_attn (rotary embedding of queries)", q_width)], &saved.q)?;
+        checks.finite(e, all, &[("self_attn (rotary embedding of keys)", kv_width)], &saved.kv)?;
         e.reserve(&mut saved.out, Holds::Activations, m * self.heads.query_width());
         e.reserve(&mut saved.lse, Holds::Statistics, m * self.heads.queries);
         match source {
@@ -546,7 +595,9 @@ impl Decoder {
                 e.cached_attention(self.heads, decoding, cache, index, q, out);
             }
         }
+        checks.finite(e, own, &[("self_attn (attention)", q_width)], &saved.out)?;
         e.linear(weights, layer.o, m, &saved.out, Write::Add, &mut saved.middle);
+        checks.finite(e, own, &[("self_attn.o_proj (with the residual)", d)], &saved.middle)?;
         e.reserve(&mut w.normed_rows, Holds::Activations, m * d);
         e.reserve(&mut saved.mlp_scale, Holds::Statistics, m);
         e.rms_norm(
@@ -558,15 +609,20 @@ impl Decoder {
             &mut w.normed_rows,
             &mut saved.mlp_scale,
         );
+        checks.finite(e, own, &[("post_attention_layernorm", d)], &w.normed_rows)?;
         e.reserve(&mut saved.gate_up, Holds::Activations, m * 2 * f);
         e.linear(weights, layer.gate_up, m, &w.normed_rows, Write::Replace, &mut saved.gate_up);
+        checks.finite(e, own, &[("mlp.gate_proj", f), ("mlp.up_proj", f)], &saved.gate_up)?;
         if let Some(output) = output {
             e.reserve(&mut w.act, Holds::Activations, m * f);
             e.swiglu(m, f, &saved.gate_up, &mut w.act);
+            checks.finite(e, own, &[("mlp (SwiGLU)", f)], &w.act)?;
             e.reserve(output, Holds::Activations, m * d);
             e.copy(m * d, &saved.middle, output);
             e.linear(weights, layer.down, m, &w.act, Write::Add, output);
+            checks.finite(e, own, &[("mlp.down_proj (with the residual)", d)], output)?;
         }
+        Ok(())
     }
 
     /// `w.dx` from the derivative of the layer's output to that of its input; the latter only with `through`.
@@ -580,20 +636,26 @@ impl Decoder {
         rows: &LayerRows<'_, X>,
         x: &X::Buffer,
         saved: &mut SavedActivations<X>,
+        checks: &Checks,
         w: &mut Workspace<X>,
-    ) {
+    ) -> Result<(), Error> {
         let (n, m, lists) = (rows.count, rows.queries, rows.lists);
         let (d, f) = (self.config.hidden_size, self.config.intermediate_size);
+        let (q_width, kv_width) = (self.heads.query_width(), self.heads.key_width());
+        let (all, own) = ((Rows::All, n), (rows.which, m));
         // The MLP.
         e.reserve(&mut w.act, Holds::Activations, m * f);
         e.linear_backward_input(weights, layer.down, m, &w.dx, Write::Replace, &mut w.act);
+        checks.finite(e, own, &[("mlp.down_proj", f)], &w.act)?;
         e.swiglu_backward(m, f, &mut saved.gate_up, &mut w.act);
+        checks.finite(e, own, &[("mlp (SwiGLU)", 2 * f)], &saved.gate_up)?;
         gradients.linear(e, layer.down, m, &w.dx, &w.act);
         e.reserve(&mut w.normed_rows, Holds::Activations, m * d);
         e.rms_norm_again(weights, layer.mlp_norm, m, &saved.middle, &saved.mlp_scale, &mut w.normed_rows);
         gradients.linear(e, layer.gate_up, m, &saved.gate_up, &w.normed_rows);
         e.reserve(&mut w.dnormed, Holds::Activations, n * d);
         e.linear_backward_input(weights, layer.gate_up, m, &saved.gate_up, Write::Replace, &mut w.dnormed);
+        checks.finite(e, own, &[("mlp.gate_proj and up_proj", d)], &w.dnormed)?;
         e.rms_norm_backward(
             weights,
             gradients.all(),
@@ -604,16 +666,22 @@ impl Decoder {
             &w.dnormed,
             &mut w.dx,
         );
+        checks.finite(e, own, &[("post_attention_layernorm (with the residual)", d)], &w.dx)?;
         // Attention.
         e.reserve(&mut w.dout, Holds::Activations, m * self.heads.query_width());
         gradients.linear(e, layer.o, m, &w.dx, &saved.out);
         e.linear_backward_input(weights, layer.o, m, &w.dx, Write::Replace, &mut w.dout);
+        checks.finite(e, own, &[("self_attn.o_proj", q_width)], &w.dout)?;
         e.reserve(&mut w.dq, Holds::Activations, m * self.heads.query_width());
         e.reserve(&mut w.dkv, Holds::Activations, n * self.heads.key_width());
         e.attention_backward(
             self.heads, lists, rows.which, n, &saved.q, &saved.kv, &saved.out, &saved.lse, &w.dout,
             &mut w.dq, &mut w.dkv,
         );
+        let keys_and_values =
+            [("self_attn (attention, keys)", kv_width / 2), ("self_attn (attention, values)", kv_width / 2)];
+        checks.finite(e, own, &[("self_attn (attention, queries)", q_width)], &w.dq)?;
+        checks.finite(e, all, &keys_and_values, &w.dkv)?;
         let (queries, keys) = (self.query_heads(m), self.key_heads(n));
         e.rotate(Rotation::Backward, queries, lists, rows.which, &mut w.dq);
         e.rotate(Rotation::Backward, keys, lists, Rows::All, &mut w.dkv);
@@ -627,6 +695,7 @@ impl Decoder {
                 &saved.q_scale,
                 &mut w.dq,
             );
+            checks.finite(e, own, &[("self_attn.q_norm", q_width)], &w.dq)?;
         }
         if let Some(weight) = layer.k_norm {
             e.head_norm_backward(
@@ -638,6 +707,7 @@ impl Decoder {
                 &saved.k_scale,
                 &mut w.dkv,
             );
+            checks.finite(e, all, &[("self_attn.k_norm", kv_width)], &w.dkv)?;
         }
         e.reserve(&mut w.normed, Holds::Activations, n * d);
         e.rms_norm_again(weights, layer.attention_norm, n, x, &saved.attention_scale, &mut w.normed);
@@ -650,7 +720,7 @@ impl Decoder {
                 e.gather(d, lists, &w.normed, &mut w.normed_rows);
                 gradients.linear(e, layer.q, m, &w.dq, &w.normed_rows);
                 if !through {
-                    return;
+                    return Ok(());
                 }
                 e.linear_backward_input(weights, layer.q, m, &w.dq, Write::Replace, &mut w.normed_rows);
                 e.scatter_add(d, lists, &w.normed_rows, &mut w.dnormed);
@@ -661,11 +731,12 @@ impl Decoder {
             Rows::All => {
                 gradients.linear(e, layer.q, m, &w.dq, &w.normed);
                 if !through {
-                    return;
+                    return Ok(());
                 }
                 e.linear_backward_input(weights, layer.q, m, &w.dq, Write::Add, &mut w.dnormed);
             }
         }
+        checks.finite(e, all, &[("self_attn.q_proj, k_proj and v_proj", d)], &w.dnormed)?;
         e.rms_norm_backward(
             weights,
             gradients.all(),
@@ -676,5 +747,6 @@ impl Decoder {
             &w.dnormed,
             &mut w.dx,
         );
+        checks.finite(e, all, &[("input_layernorm (with the residual)", d)], &w.dx)
     }
 }

@@ -174,7 +174,46 @@ impl<D: Backend> EngineOn<D> {
     }
 
     pub(crate) fn set_cuda_graphs(&mut self, wanted: bool) {
-        self.backend.set_graphs(wanted);
+        self.backend.set_graphs(wanted && !self.decoder.check_layers);
+    }
+
+    pub(crate) fn set_layer_checks(&mut self, wanted: bool) {
+        self.decoder.check_layers = wanted;
+        if wanted {
+            self.backend.set_graphs(false);
+        }
+    }
+
+    /// (Tensor, index, value) of the first number of a store that is not finite.
+    fn first_non_finite<'a>(
+        &self,
+        store: Store,
+        tensors: &'a [TensorLayout],
+    ) -> Option<(&'a str, usize, f32)> {
+        tensors.iter().find_map(|tensor| {
+            let values = self.backend.read(store, tensor.span);
+            let index = values.iter().position(|value| !value.is_finite())?;
+            Some((tensor.name.as_str(), index, values[index]))
+        })
+    }
+
+    /// With layer checks, adds to the error of a number that is not finite whether a weight is the cause.
+    fn diagnose(&self, error: Error) -> Error {
+        match error {
+            Error::NonFinite { what, found, .. } if self.decoder.check_layers => {
+                if let Err(failed) = self.backend.check() {
+                    return failed;
+                }
+                let remedy = match self.first_non_finite(Store::Weights, &self.decoder.layout.tensors) {
+                    Some((name, index, value)) => {
+                        format!("the weight {name} has {value} at index {index}: go back to an earlier checkpoint")
+                    }
+                    None => "all weights are finite, so the numbers have grown too large here: go back to an earlier checkpoint, and lower the learning rate".into(),
+                };
+                Error::NonFinite { what, found, remedy }
+            }
+            error => error,
+        }
     }
 
     pub(crate) fn graph_counts(&self) -> GraphCounts {

@@ -53,12 +53,12 @@ pub enum Error {
     /// A value that is not finite.
     #[error("{what}: found {found}, wanted finite numbers; {remedy}")]
     NonFinite {
-        /// The quantity, such as `logits of row 7`.
+        /// The quantity, such as `lm_head: log-probabilities of predicting row 7`.
         what: String,
         /// The value.
         found: f32,
         /// Advice for the user.
-        remedy: &'static str,
+        remedy: String,
     },
     /// A GPU that is missing, failed, or has too little memory.
     #[error("{}{source}; {remedy}", gpu.map_or_else(String::new, |gpu| format!("GPU {gpu}: ")))]

@@ -366,6 +366,10 @@ pub(crate) trait Executor: Send {
         scores: &mut Self::Buffer,
     );
 
+    /// Index and value of the first of `len` numbers that is not finite; also `None` if the device has failed. Waits for the work so far. For
+    /// debugging.
+    fn first_non_finite(&mut self, len: usize, x: &Self::Buffer) -> Option<(usize, f32)>;
+
     /// Waits for the pass and reads the results of [`Executor::head`].
     ///
     /// # Errors

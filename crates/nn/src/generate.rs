@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 use std::ops::{ControlFlow, Range};
 
 use crate::cache::{PAGE, Pages, Run};
+use crate::checks::Stage;
 use crate::decoder::{Decoder, Keep, Pass, Workspace};
 use crate::error::Error;
 use crate::executor::{DecodeChanges, DecodeRow, Executor, Holds, NodeChange};
@@ -208,11 +209,12 @@ pub(crate) fn generate<X: Executor>(
         g.grow_cache(scheduler.pages.slots(), scheduler.most_slots);
         let Generator { decoder, executor, weights, workspace, cache, decoding, .. } = g;
         executor.begin_step(&scheduler.changes, decoding);
-        decoder.step(*executor, weights, decoding, cache, workspace);
+        decoder.step(*executor, weights, decoding, cache, workspace)?;
         let rows = X::step_rows(decoding);
         executor.sample(weights, decoder.head(), request.sampling, rows, workspace.hidden(), decoding);
         executor.end_step(decoding);
-        executor.drawn(decoding, &mut drawn)?;
+        let drew = executor.drawn(decoding, &mut drawn);
+        drew.map_err(|error| decoder.checks(Stage::Decoding).at_head(error))?;
         scheduler.changes.clear();
         scheduler.changed = false;
         let mut from = 0;
@@ -244,7 +246,8 @@ impl<X: Executor> Generator<'_, X> {
         let (head, decoding) = (self.decoder.head(), &mut *self.decoding);
         self.executor.stage_draws(rows, draws, decoding);
         self.executor.sample(self.weights, head, sampling, rows, hidden, decoding);
-        self.executor.drawn(decoding, &mut drawn)?;
+        let drew = self.executor.drawn(decoding, &mut drawn);
+        drew.map_err(|error| self.decoder.checks(Stage::Prompts).at_head(error))?;
         Ok(drawn)
     }
 }
@@ -406,7 +409,7 @@ impl<X: Executor> Scheduler<'_, '_, X> {
             chunk.lay_out(&batch, batch.families().iter());
             g.executor.stage(&chunk, &slots, g.lists);
             let pass = Pass::new(&chunk, &*g.lists);
-            g.decoder.forward(g.executor, g.weights, &pass, Keep::Nothing, Some(g.cache), g.workspace);
+            g.decoder.forward(g.executor, g.weights, &pass, Keep::Nothing, Some(g.cache), g.workspace)?;
             let draws: Vec<Draw> = fresh
                 .iter()
                 .enumerate()

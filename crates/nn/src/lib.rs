@@ -18,6 +18,7 @@ mod activations;
 mod adamw;
 mod backend;
 mod cache;
+mod checks;
 mod cpu;
 mod cuda;
 mod decoder;
@@ -35,6 +36,7 @@ mod sampling;
 mod segments;
 
 pub use adamw::{AdamW, UpdateReport};
+pub use checks::CHECK_LAYERS;
 pub use cuda::graphs::GraphCounts;
 pub use engine::{
     DEFAULT_CHUNK_TOKENS, Device, DeviceName, Engine, Gpus, LossFn, NamedTensor, OptimizerState, Precision,

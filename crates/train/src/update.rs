@@ -8,8 +8,7 @@ use crate::config::UpdateConfig;
 use anyhow::bail;
 use fgrpo_core::loss::daro::{Daro, Levels};
 use fgrpo_core::loss::{Correction, Counts, Objective, TokenTerm, Tokens};
-use fgrpo_nn::Batch;
-use fgrpo_nn::{AdamW, Engine, Scores};
+use fgrpo_nn::{AdamW, Batch, CHECK_LAYERS, Engine, Scores};
 use serde::{Deserialize, Serialize};
 
 /// A completion ready for the update.
@@ -398,7 +397,7 @@ impl<'a> Packed<'a> {
 pub fn check_skipped(skipped_in_a_row: u64, limit: u64) -> anyhow::Result<()> {
     if skipped_in_a_row >= limit {
         bail!(
-            "{skipped_in_a_row} updates in a row had a loss or gradient that isn't finite; stopped with the state saved. Lower update.lr or raise update.max_skipped"
+            "{skipped_in_a_row} updates in a row had a loss or gradient that isn't finite; stopped with the state saved. Lower update.lr or raise update.max_skipped; {CHECK_LAYERS}=on names the layer or tensor where the first such number is"
         );
     }
     Ok(())

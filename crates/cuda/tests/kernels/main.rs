@@ -2,6 +2,7 @@
 //! `FGRPO_TEST_DEVICE=cuda` three times on a GPU with poisoned fresh memory.
 
 mod attention;
+mod checks;
 mod head;
 mod optimizer;
 mod pointwise;

@@ -441,6 +441,11 @@ impl Executor for CpuExecutor {
         );
     }
 
+    fn first_non_finite(&mut self, len: usize, x: &Buffer) -> Option<(usize, f32)> {
+        let index = x[..len].iter().position(|value| !value.is_finite())?;
+        Some((index, x[index]))
+    }
+
     fn scores(
         &mut self,
         lists: &Lists,

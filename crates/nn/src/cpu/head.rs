@@ -6,6 +6,7 @@
 use super::product::{Into, View, team_product};
 use super::simd;
 use super::team::{Shared, Team};
+use crate::checks::CHECK_LAYERS;
 use crate::engine::Products;
 use crate::error::Error;
 use crate::executor::Head;
@@ -155,9 +156,11 @@ pub(crate) fn forward(
 /// The error for a row whose softmax is invalid.
 pub(crate) fn non_finite(found: f32, row: usize) -> Error {
     Error::NonFinite {
-        what: format!("log-probabilities of predicting row {row}"),
+        what: format!("lm_head: log-probabilities of predicting row {row}"),
         found,
-        remedy: "the weights have diverged or are damaged: go back to an earlier checkpoint, and lower the learning rate",
+        remedy: format!(
+            "the weights have diverged or are damaged: go back to an earlier checkpoint, and lower the learning rate. To find the layer, run again with {CHECK_LAYERS}=on"
+        ),
     }
 }
 

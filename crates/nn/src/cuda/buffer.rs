@@ -1,7 +1,8 @@
 //! A growing block of device memory.
 
-use fgrpo_cuda::{Address, Argument, Matrix, Memory};
+use fgrpo_cuda::{Address, Argument, Matrix, Memory, Shape};
 
+use super::launches::{THREADS, args};
 use super::stream::{Purpose, Stream};
 use crate::engine::Precision;
 
@@ -94,6 +95,39 @@ impl Buffer {
         if let Some(memory) = self.full() {
             stream.read(memory, first, to);
         }
+    }
+}
+
+/// Largest number of blocks that search for a number.
+const SEARCH_BLOCKS: usize = 1024;
+
+impl Buffer {
+    /// Index and value of the first of `len` numbers that is not finite; also `None` if the device has failed. Waits.
+    pub(super) fn first_non_finite(&self, stream: &Stream, len: usize) -> Option<(usize, f32)> {
+        let blocks = len.div_ceil(THREADS as usize).min(SEARCH_BLOCKS);
+        let partials: Memory<u64> = stream.allocate(blocks, Purpose::Pass)?;
+        let kernel = match self.0.as_ref()? {
+            Numbers::Full(_) => "first_non_finite_f32",
+            Numbers::Half(_) => "first_non_finite_bf16",
+        };
+        let shape = Shape::of(blocks, THREADS, 8 * THREADS as usize);
+        stream.launch(kernel, shape, args![self, &partials, len as u64]);
+        let mut least = vec![len as u64; blocks];
+        stream.read(&partials, 0, &mut least);
+        let index = least.into_iter().min().map(|index| index as usize).filter(|&index| index < len)?;
+        let value = match self.0.as_ref()? {
+            Numbers::Full(memory) => {
+                let mut value = [0.0];
+                stream.read(memory, index, &mut value);
+                value[0]
+            }
+            Numbers::Half(memory) => {
+                let mut value = [0];
+                stream.read(memory, index, &mut value);
+                f32::from_bits(u32::from(value[0]) << 16)
+            }
+        };
+        Some((index, value))
     }
 }
 

@@ -466,6 +466,10 @@ impl Executor for CudaExecutor {
         self.head(weights, head, temperature, rows, x, lists, kept, saved, scores)
     }
 
+    fn first_non_finite(&mut self, len: usize, x: &Buffer) -> Option<(usize, f32)> {
+        x.first_non_finite(&self.stream, len)
+    }
+
     fn scores(
         &mut self,
         lists: &Lists,

@@ -9,6 +9,7 @@ use super::device::NO_GPU;
 use super::{Device, EngineOn, LossFn, NamedTensor, OptimizerState, Precision, Scores};
 use crate::adamw::{AdamW, UpdateReport};
 use crate::backend::Store;
+use crate::checks;
 use crate::config::Config;
 use crate::cpu::backend::CpuBackend;
 use crate::cuda::backend::CudaBackend;
@@ -85,6 +86,14 @@ impl Engine {
     }
 
     fn zeros(config: &Config, device: &Device) -> Result<Engine, Error> {
+        let checks = checks::wanted()?;
+        let mut engine = Engine::unchecked(config, device)?;
+        engine.set_layer_checks(checks);
+        Ok(engine)
+    }
+
+    /// The engine without layer checks, with weights of 0.
+    fn unchecked(config: &Config, device: &Device) -> Result<Engine, Error> {
         let decoder = Decoder::new(config);
         let (gpus, drivers, precision): (_, Vec<Arc<dyn fgrpo_cuda::Driver>>, Precision) = match *device {
             Device::Cpu { threads, products } => {
@@ -261,6 +270,13 @@ impl Engine {
     /// are the same bits; for measuring. The CPU ignores it.
     pub fn set_cuda_graphs(&mut self, wanted: bool) {
         on_device!(&mut self.0, engine => engine.set_cuda_graphs(wanted));
+    }
+
+    /// Whether the results of all operations of a pass are searched for numbers that are not finite, so that the error names the layer and the operation, and
+    /// an update with a gradient that is not finite is an error that names the tensor. For debugging: slower, CUDA graphs are turned off, results are the
+    /// same bits. Off at first, unless the environment variable [`CHECK_LAYERS`](crate::CHECK_LAYERS) is `on`.
+    pub fn set_layer_checks(&mut self, wanted: bool) {
+        on_device!(&mut self.0, engine => engine.set_layer_checks(wanted));
     }
 
     /// How decoding steps were submitted to a GPU since the engine was made, or since [`Engine::set_cuda_graphs`].

@@ -105,7 +105,8 @@ impl<D: Backend> EngineOn<D> {
                 }
             }
         });
-        tasks.into_iter().try_for_each(|(_, _, _, result)| result)
+        let results: Vec<_> = tasks.into_iter().map(|(_, _, _, result)| result).collect();
+        results.into_iter().try_for_each(|result| result.map_err(|error| self.diagnose(error)))
     }
 }
 

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::{EngineOn, LossFn, Scores, Worker};
 use crate::backend::{Backend, Lane, Work};
+use crate::checks::Stage;
 use crate::decoder::{Decoder, Gradients, Keep, Pass, Workspace};
 use crate::error::Error;
 use crate::executor::Executor;
@@ -73,8 +74,9 @@ impl<D: Backend> EngineOn<D> {
         self.backend.check()?;
         let mut scores =
             Scores { logp: vec![0.0; batch.predictions.len()], entropy: vec![0.0; batch.predictions.len()] };
-        for (_, _, result) in tasks {
-            for (index, logp, entropy) in result? {
+        let results: Vec<_> = tasks.into_iter().map(|(_, _, result)| result).collect();
+        for result in results {
+            for (index, logp, entropy) in result.map_err(|error| self.diagnose(error))? {
                 scores.logp[index] = logp;
                 scores.entropy[index] = entropy;
             }
@@ -117,15 +119,18 @@ impl<D: Backend> EngineOn<D> {
         let v = self.decoder.config.vocab_size;
         let mut all = vec![0.0; batch.predictions.len() * v];
         let decoder = &self.decoder;
-        let mut tasks = [(&mut self.workers[0], &mut all)];
-        let body = |lane: Lane<'_, D::Executor>, task: &mut (&mut Worker<D::Executor>, &mut Vec<f32>)| {
-            let (Worker { workspace, chunk, lists, .. }, all) = task;
+        let mut tasks = [(&mut self.workers[0], &mut all, Ok(()))];
+        let body = |lane: Lane<'_, D::Executor>, task: &mut (&mut Worker<D::Executor>, &mut Vec<f32>, _)| {
+            let (Worker { workspace, chunk, lists, .. }, all, result) = task;
             let mut rows = Vec::new();
             for family in families.iter().filter(|family| !family.predictions.is_empty()) {
                 chunk.lay_out(batch, std::iter::once(family));
                 lane.executor.stage(chunk, &[], lists);
                 let pass = Pass::new(chunk, lists);
-                decoder.forward(lane.executor, lane.weights, &pass, Keep::Nothing, None, workspace);
+                *result = decoder.forward(lane.executor, lane.weights, &pass, Keep::Nothing, None, workspace);
+                if result.is_err() {
+                    return;
+                }
                 let (head, hidden) = (decoder.head(), workspace.hidden());
                 lane.executor.logits(lane.weights, head, pass.predicting, hidden, &mut rows);
                 for (pick, &index) in chunk.picks.iter().zip(&chunk.indices) {
@@ -135,6 +140,8 @@ impl<D: Backend> EngineOn<D> {
         };
         self.backend.run(Work::Score, &mut tasks, &body, &mut || {});
         self.backend.check()?;
+        let [(.., result)] = tasks;
+        result.map_err(|error| self.diagnose(error))?;
         Ok(all)
     }
 
@@ -172,7 +179,7 @@ impl Request<'_> {
             chunk.lay_out(batch, group.iter().copied());
             e.stage(chunk, &[], lists);
             let pass = Pass::new(chunk, &*lists);
-            decoder.forward(e, weights, &pass, keep, None, workspace);
+            decoder.forward(e, weights, &pass, keep, None, workspace)?;
             for list in [&mut logp, &mut entropy, &mut dlogp, &mut dentropy] {
                 list.clear();
                 list.resize(chunk.picks.len(), 0.0f32);
@@ -182,6 +189,7 @@ impl Request<'_> {
                 .extend(chunk.indices.iter().zip(logp.iter().zip(&entropy)).map(|(&i, (&l, &e))| (i, l, e)));
             let Some(loss) = loss else { continue };
             loss(&chunk.indices, &logp, &entropy, &mut dlogp, &mut dentropy);
+            decoder.checks(Stage::Backward).finite_loss(&chunk.indices, &dlogp, &dentropy)?;
             if !drop_idle(decoder, e, workspace, chunk, lists, batch, group, keep, &mut dlogp, &mut dentropy)
             {
                 continue;
@@ -193,7 +201,17 @@ impl Request<'_> {
                 _ => Gradients::All(gradient),
             };
             let gradients = &mut gradients;
-            decoder.backward(e, weights, gradients, &pass, keep, temperature, &dlogp, &dentropy, workspace);
+            decoder.backward(
+                e,
+                weights,
+                gradients,
+                &pass,
+                keep,
+                temperature,
+                &dlogp,
+                &dentropy,
+                workspace,
+            )?;
         }
         Ok(scores)
     }

@@ -20,10 +20,24 @@ impl<D: Backend> EngineOn<D> {
             self.backend.adamw(&runs, &AdamWStep::new(adamw, self.step, clip));
             self.merge();
         } else {
+            let found = if self.decoder.check_layers { self.find_in_gradient() } else { Ok(()) };
             self.backend.zero_gradient();
+            found?;
         }
         self.backend.check()?;
         Ok(UpdateReport { gradient_norm, applied })
+    }
+
+    /// Fails with the first number of the gradient that is not finite.
+    fn find_in_gradient(&self) -> Result<(), Error> {
+        let Some((name, index, found)) = self.first_non_finite(Store::Gradient, self.trained()) else {
+            return Ok(());
+        };
+        Err(Error::NonFinite {
+            what: format!("update: gradient of {name}, index {index}"),
+            found,
+            remedy: "the derivatives of all passes are finite, so their sum has grown too large: go back to an earlier checkpoint, and lower the learning rate".into(),
+        })
     }
 
     pub(crate) fn optimizer_state(&self) -> OptimizerState<'_> {

@@ -1,5 +1,6 @@
 //! The engine against the decoder's definition, against itself with other shapes, and against PyTorch's numbers for the optimizer.
 
+mod checks;
 #[cfg(feature = "cuda-emulator")]
 mod cuda;
 #[path = "../device/mod.rs"]

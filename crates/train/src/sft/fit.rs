@@ -18,7 +18,7 @@ use crate::run::seeds;
 use crate::run::tensorboard::TensorBoard;
 use crate::update::UpdateState;
 use anyhow::{Context, bail};
-use fgrpo_nn::{AdamW, Device, Engine};
+use fgrpo_nn::{AdamW, CHECK_LAYERS, Device, Engine};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -170,7 +170,7 @@ impl Fit<'_> {
         let lr = sft.lr * sft.schedule.factor(step, sft.warmup_steps, steps);
         let not_finite = |norm: f64| {
             format!(
-                "sft: step {step}: loss {loss}, gradient norm {norm}: not finite; stopped, with the state before this step saved. Lower sft.lr (now {})",
+                "sft: step {step}: loss {loss}, gradient norm {norm}: not finite; stopped, with the state before this step saved. Lower sft.lr (now {}); {CHECK_LAYERS}=on names the layer or tensor where the first such number is",
                 sft.lr
             )
         };

@@ -1,4 +1,5 @@
-//! The interface of a driver: memory, copies, launches, queues. Only reads and [`Driver::synchronize`] wait for work.
+//! The interface of a driver: memory, copies, launches, queues. Only reads, [`Driver::wait_here`] and
+//! [`Driver::synchronize`] wait for work.
 
 use crate::launch::{Address, Argument, Error, Limits, Shape};
 use crate::node::Node;
@@ -132,6 +133,12 @@ pub trait Driver: Send + Sync + std::fmt::Debug {
     /// # Errors
     /// As reported by the driver.
     fn wait(&self, queue: Queue, event: usize) -> Result<(), Error>;
+
+    /// Waits until the work that is marked by a number is done; if none is, it doesn't wait.
+    ///
+    /// # Errors
+    /// As reported by the driver, including a kernel's failure.
+    fn wait_here(&self, event: usize) -> Result<(), Error>;
 
     /// Makes further work of a queue wait for the work that a connected device has marked by a number, as [`Driver::wait`].
     ///

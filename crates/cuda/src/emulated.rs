@@ -117,7 +117,7 @@ struct Pending {
     lines: Vec<Line>,
     /// By device and number: a line, and the work submitted to it when it was marked.
     events: HashMap<(usize, usize), (usize, u64)>,
-    /// How often the queues have run, which decides which runs first.
+    /// How often the host has waited.
     turns: u64,
     /// By device: kernels run so far, and the first failure.
     launched: Vec<u64>,
@@ -143,6 +143,12 @@ impl Pending {
             graphs: HashMap::new(),
             captured: 0,
         }
+    }
+
+    /// A number that decides what runs first now.
+    fn turn(&mut self, order: u32) -> u64 {
+        self.turns += 1;
+        self.turns.wrapping_add(u64::from(order)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40
     }
 
     fn submit(&mut self, line: usize, work: Work) {
@@ -501,17 +507,26 @@ impl Driver for Emulated {
         Ok(())
     }
 
+    fn wait_here(&self, event: usize) -> Result<(), Error> {
+        let mut pending = self.work();
+        let choice = pending.turn(self.order);
+        let Some(&(line, until)) = pending.events.get(&(self.place, event)) else { return Ok(()) };
+        self.advance(&mut pending, line, until);
+        let failure = pending.failures[self.place].clone();
+        // A device is at times far ahead of what the host waits for.
+        drop(pending);
+        if choice.is_multiple_of(2) { self.synchronize() } else { failure.map_or(Ok(()), Err) }
+    }
+
     fn copy_from(&self, _device: usize, from: Address, to: Address, bytes: usize) -> Result<(), Error> {
         self.copy(from, to, bytes)
     }
 
     fn synchronize(&self) -> Result<(), Error> {
         let mut pending = self.work();
-        pending.turns += 1;
         // Each line is the first at some time: it then runs before all that it doesn't wait for. Those of other devices run before some of ours, or later.
-        let turn = pending.turns.wrapping_add(u64::from(self.order));
         let lines = pending.lines.len();
-        let first = (turn.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize % lines;
+        let first = pending.turn(self.order) as usize % lines;
         let own = self.line(Queue::Compute)..self.line(Queue::Compute) + Queue::ALL.len();
         let mut missing = own.len();
         for line in (first..first + lines).map(|line| line % lines) {

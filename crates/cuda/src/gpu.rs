@@ -496,6 +496,15 @@ impl Driver for Gpu {
             .map_err(|e| failed("making a stream wait", e))
     }
 
+    fn wait_here(&self, event: usize) -> Result<(), Error> {
+        self.enter()?;
+        let events = self.connected.events.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(event) = events.get(&(self.place, event)).copied() else { return Ok(()) };
+        drop(events);
+        // SAFETY: an event of this GPU, which lives as long as the connection.
+        unsafe { result::event::synchronize(event) }.map_err(|e| failed("waiting for the device", e))
+    }
+
     fn copy_from(&self, device: usize, from: Address, to: Address, bytes: usize) -> Result<(), Error> {
         self.enter()?;
         let source = self.connected.contexts[device];

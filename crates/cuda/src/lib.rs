@@ -21,6 +21,6 @@ pub use driver::{DeviceMemory, Driver, Queue};
 pub use gpu::{Found, Gpu, find, probe};
 pub use graph::Graph;
 pub use launch::{Address, Argument, Error, Launch, Limits, Shape};
-pub use memory::{Memory, Pinned};
+pub use memory::{Memory, Message, Pinned};
 pub use node::Node;
 pub use product::{Matrix, Numbers, Product};

@@ -1,5 +1,9 @@
 //! Memory as arrays of numbers: the device's, and page-locked memory of the host.
 
+mod message;
+
+pub use message::Message;
+
 use crate::driver::{Driver, Queue};
 use crate::launch::{Address, Argument, Error};
 use std::marker::PhantomData;

@@ -1,7 +1,7 @@
 //! The emulator finds mistakes that don't show on a GPU.
 
 use fgrpo_cuda::emulated::{Emulated, Fault};
-use fgrpo_cuda::{Argument, Driver, Error, Graph, Launch, Memory, Node, Pinned, Queue, Shape};
+use fgrpo_cuda::{Argument, Driver, Error, Graph, Launch, Memory, Message, Node, Pinned, Queue, Shape};
 use std::sync::Arc;
 
 fn device(order: u32) -> Arc<dyn Driver> {
@@ -68,6 +68,31 @@ fn a_queue_that_does_not_wait_for_another_is_found() {
         });
         assert_eq!(turns.collect::<Vec<_>>().contains(&false), missing.is_some(), "without {missing:?}");
     }
+}
+
+#[test]
+fn a_message_waits_for_the_work_before_it_and_not_for_the_work_after_it() {
+    let driver = Arc::new(Emulated::new(0));
+    let device = Arc::clone(&driver) as Arc<dyn Driver>;
+    let [from, to] = [0, 1].map(|_| Memory::from(&device, &[0.0f32; 32]).unwrap());
+    let row = Memory::from(&device, &[0u32]).unwrap();
+    let mut there = Message::<f32>::new(&device, 32).unwrap();
+    let mut back = [0, 1].map(|_| Message::<f32>::new(&device, 64).unwrap());
+    let mut unfinished = 0;
+    for turn in 0..12 {
+        let number = |step: usize| (2 * turn + step) as f32;
+        for (step, back) in back.iter_mut().enumerate() {
+            // The second one must not overwrite the first before it has left.
+            there.send(&[number(step); 32], from.address()).unwrap();
+            let arguments = [(&from).into(), (&row).into(), (&to).into(), 32u32.into()];
+            driver.launch("gather_f32", Shape::of(1, 32, 0), &arguments).unwrap();
+            back.receive(to.address(), 32).unwrap();
+        }
+        assert_eq!(back[0].read().unwrap(), [number(0); 32]);
+        unfinished += u64::from(driver.launched() < 2 * turn as u64 + 2);
+        assert_eq!(back[1].read().unwrap(), [number(1); 32]);
+    }
+    assert!(unfinished > 0, "the first message never came before the second launch");
 }
 
 /// Connected devices.

@@ -218,10 +218,10 @@ impl Bench {
         let less = |list: &[f64], before: f64| list.iter().map(|seconds| seconds - before).collect();
         let times =
             Times { wall: less(&whole.wall, prefill.median()), cpu: less(&whole.cpu, prefill.cpu_median()) };
-        let GraphCounts { steps, captured, replayed } = engine.graph_counts();
+        let GraphCounts { steps, captured, replayed, ahead } = engine.graph_counts();
         let more = json!({
             "prefill_ms": prefill.median() * 1e3, "prefill_cpu_ms": prefill.cpu_median() * 1e3,
-            "graphs": {"steps": steps, "captured": captured, "replayed": replayed},
+            "steps": {"all": steps, "captured": captured, "replayed": replayed, "ahead": ahead},
         });
         self.print(case, &times, rows * (new - 1), more);
     }

@@ -1,10 +1,9 @@
-//! The state of decoding that every executor keeps: sequences of tokens in the cache, the rows of a step, and their sampled tokens.
+//! The state of decoding that every executor keeps: sequences of tokens in the cache, and the rows of a step.
 
 use std::ops::Range;
 
 use crate::cache::Run;
 use crate::executor::{DecodeChanges, DecodeRow, NodeChange};
-use crate::sampling::Drawn;
 
 /// A sequence of tokens that continues its parent's.
 #[derive(Default)]
@@ -19,18 +18,12 @@ struct Node {
 #[derive(Default)]
 pub(crate) struct Step {
     nodes: Vec<Node>,
-    rows: Vec<DecodeRow>,
-    /// Each row's first draw in the step.
-    first_draws: Vec<usize>,
     /// (node, its rows).
     spans: Vec<(usize, Range<usize>)>,
     /// By row.
-    pub(crate) tokens: Vec<u32>,
     pub(crate) positions: Vec<u32>,
     /// The slots of its keys and values.
     pub(crate) slots: Vec<u32>,
-    /// The last sampled tokens.
-    pub(crate) drawn: Vec<Drawn>,
 }
 
 impl Step {
@@ -50,32 +43,16 @@ impl Step {
                 NodeChange::Page { node, page } => self.nodes[node].run.pages.push(page),
             }
         }
-        match &changes.rows {
-            Some(rows) => self.rows.clone_from(rows),
-            None => {
-                for (row, &first) in self.rows.iter_mut().zip(&self.first_draws) {
-                    row.position += 1;
-                    row.token = self.drawn[first].token;
-                }
-            }
-        }
-        self.first_draws.clear();
-        for (index, draw) in changes.draws.iter().enumerate() {
-            if draw.row == self.first_draws.len() {
-                self.first_draws.push(index);
-            }
-        }
-        for list in [&mut self.tokens, &mut self.positions, &mut self.slots] {
+        for list in [&mut self.positions, &mut self.slots] {
             list.clear();
         }
         self.spans.clear();
         let mut chain = Vec::new();
-        for (index, row) in self.rows.iter().enumerate() {
-            self.tokens.push(row.token);
-            self.positions.push(row.position);
-            self.slots.push(self.nodes[row.node].run.push());
+        for (index, &DecodeRow { node, position }) in changes.rows.iter().enumerate() {
+            self.positions.push(position);
+            self.slots.push(self.nodes[node].run.push());
             chain.clear();
-            let mut next = Some(row.node);
+            let mut next = Some(node);
             while let Some(node) = next {
                 chain.push(node);
                 next = self.nodes[node].parent;
@@ -102,6 +79,6 @@ impl Step {
 
     /// Rows of the step.
     pub(crate) fn rows(&self) -> usize {
-        self.rows.len()
+        self.positions.len()
     }
 }

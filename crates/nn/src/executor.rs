@@ -92,8 +92,20 @@ pub(crate) struct DecodeRow {
     pub(crate) node: usize,
     /// Its position.
     pub(crate) position: u32,
-    /// The token, whose keys are not stored yet.
-    pub(crate) token: u32,
+}
+
+/// The tokens of a step's rows, whose keys are not stored yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum StepTokens {
+    Known(Vec<u32>),
+    /// Those that these draws of the last step sample. The host has not read them: it runs ahead.
+    Sampled(Vec<u32>),
+}
+
+impl Default for StepTokens {
+    fn default() -> Self {
+        StepTokens::Known(Vec::new())
+    }
 }
 
 /// A change of the token sequences in the cache.
@@ -110,8 +122,9 @@ pub(crate) enum NodeChange {
 pub(crate) struct DecodeChanges {
     /// In order.
     pub(crate) nodes: Vec<NodeChange>,
-    /// The rows of the step. `None` means the rows of the last step, each with its sampled token.
-    pub(crate) rows: Option<Vec<DecodeRow>>,
+    /// The rows of the step.
+    pub(crate) rows: Vec<DecodeRow>,
+    pub(crate) tokens: StepTokens,
     /// The step's draws, in the order of their rows.
     pub(crate) draws: Vec<Draw>,
 }
@@ -120,7 +133,7 @@ impl DecodeChanges {
     /// Nothing.
     pub(crate) fn clear(&mut self) {
         self.nodes.clear();
-        self.rows = None;
+        self.rows.clear();
         self.draws.clear();
     }
 }
@@ -428,6 +441,9 @@ pub(crate) trait Executor: Send {
         kv: &Self::Buffer,
     );
 
+    /// Whether the host may submit a step before it has read what the last one sampled.
+    const RUNS_AHEAD: bool;
+
     /// Applies the host's changes, builds the next decoding step and transfers its lists and draws to the device. Its operations follow, up to
     /// [`Executor::end_step`]; they must not need the host.
     fn begin_step(&mut self, changes: &DecodeChanges, decoding: &mut Self::Decoding);
@@ -452,7 +468,7 @@ pub(crate) trait Executor: Send {
     /// Transfers draws from `rows` rows to the device, in the order of their rows: those of rows that are no decoding step.
     fn stage_draws(&mut self, rows: usize, draws: &[Draw], decoding: &mut Self::Decoding);
 
-    /// Samples tokens from rows of `x`, by the draws transferred last. The tokens stay in `decoding` for the next step.
+    /// Samples tokens from rows of `x`, by the draws transferred last.
     fn sample(
         &mut self,
         weights: &Self::Weights,
@@ -463,10 +479,10 @@ pub(crate) trait Executor: Send {
         decoding: &mut Self::Decoding,
     );
 
-    /// Ends the operations of a decoding step.
-    fn end_step(&mut self, decoding: &Self::Decoding);
+    /// Ends the operations of a decoding step, or of other draws. What they sample can be read from now on.
+    fn end_step(&mut self, decoding: &mut Self::Decoding);
 
-    /// Waits for the sampled tokens and reads them.
+    /// Waits for what was sampled, and reads it: once for each [`Executor::end_step`], in their order.
     ///
     /// # Errors
     /// If a row's logits are not finite.

@@ -14,7 +14,7 @@ use crate::cache::{PAGE, Pages, Run};
 use crate::checks::Stage;
 use crate::decoder::{Decoder, Keep, Pass, Workspace};
 use crate::error::Error;
-use crate::executor::{DecodeChanges, DecodeRow, Executor, Holds, NodeChange};
+use crate::executor::{DecodeChanges, DecodeRow, Executor, Holds, NodeChange, StepTokens};
 use crate::sampling::{Draw, Drawn, Sampling};
 use crate::segments::{Batch, Chunk};
 
@@ -156,8 +156,6 @@ struct Scheduler<'a, 'r, X: Executor> {
     cancelled: bool,
     /// Changes that the executor doesn't have yet.
     changes: DecodeChanges,
-    /// Whether the rows of the next step differ from those of the last one.
-    changed: bool,
 }
 
 /// Runs `jobs` to the end, or until `emit` breaks. `limit` bounds the pages in use; each job fits on its own.
@@ -189,7 +187,6 @@ pub(crate) fn generate<X: Executor>(
         full: false,
         cancelled: false,
         changes: DecodeChanges::default(),
-        changed: true,
     };
     let mut drawn = Vec::new();
     while !scheduler.cancelled {
@@ -205,24 +202,17 @@ pub(crate) fn generate<X: Executor>(
         if scheduler.leaves.is_empty() {
             continue;
         }
-        scheduler.plan();
-        g.grow_cache(scheduler.pages.slots(), scheduler.most_slots);
-        let Generator { decoder, executor, weights, workspace, cache, decoding, .. } = g;
-        executor.begin_step(&scheduler.changes, decoding);
-        decoder.step(*executor, weights, decoding, cache, workspace)?;
-        let rows = X::step_rows(decoding);
-        executor.sample(weights, decoder.head(), request.sampling, rows, workspace.hidden(), decoding);
-        executor.end_step(decoding);
-        let drew = executor.drawn(decoding, &mut drawn);
-        drew.map_err(|error| decoder.checks(Stage::Decoding).at_head(error))?;
-        scheduler.changes.clear();
-        scheduler.changed = false;
-        let mut from = 0;
-        for leaf in std::mem::take(&mut scheduler.leaves) {
-            let to = from + leaf.samples.len();
-            scheduler.part(leaf, &drawn[from..to]);
-            from = to;
+        let mut step = scheduler.plan();
+        scheduler.submit(g)?;
+        while X::RUNS_AHEAD && scheduler.may_run_ahead() {
+            let ahead = scheduler.plan_ahead(&step);
+            scheduler.submit(g)?;
+            g.drawn(Stage::Decoding, &mut drawn)?;
+            let before = scheduler.part_all(&step, &drawn);
+            step = before.into_iter().map(|row| ahead[row]).collect();
         }
+        g.drawn(Stage::Decoding, &mut drawn)?;
+        scheduler.part_all(&step, &drawn);
     }
     Ok(())
 }
@@ -231,6 +221,23 @@ impl<X: Executor> Generator<'_, X> {
     fn grow_cache(&mut self, slots: usize, most: usize) {
         let layers = self.decoder.config.num_hidden_layers;
         self.executor.grow_cache(self.decoder.heads(), layers, self.cache, slots, most);
+    }
+
+    /// Submits a decoding step.
+    fn step(&mut self, sampling: &Sampling, changes: &DecodeChanges) -> Result<(), Error> {
+        let Generator { decoder, executor, weights, workspace, cache, decoding, .. } = self;
+        executor.begin_step(changes, decoding);
+        decoder.step(*executor, weights, decoding, cache, workspace)?;
+        let rows = X::step_rows(decoding);
+        executor.sample(weights, decoder.head(), sampling, rows, workspace.hidden(), decoding);
+        executor.end_step(decoding);
+        Ok(())
+    }
+
+    /// Waits for the tokens of the oldest step, or of the oldest draws, that have not been read.
+    fn drawn(&mut self, stage: Stage, drawn: &mut Vec<Drawn>) -> Result<(), Error> {
+        let read = self.executor.drawn(self.decoding, drawn);
+        read.map_err(|error| self.decoder.checks(stage).at_head(error))
     }
 
     /// Samples from `rows` rows of `hidden`.
@@ -246,8 +253,8 @@ impl<X: Executor> Generator<'_, X> {
         let (head, decoding) = (self.decoder.head(), &mut *self.decoding);
         self.executor.stage_draws(rows, draws, decoding);
         self.executor.sample(self.weights, head, sampling, rows, hidden, decoding);
-        let drew = self.executor.drawn(decoding, &mut drawn);
-        drew.map_err(|error| self.decoder.checks(Stage::Prompts).at_head(error))?;
+        self.executor.end_step(decoding);
+        self.drawn(Stage::Prompts, &mut drawn)?;
         Ok(drawn)
     }
 }
@@ -315,12 +322,14 @@ impl<X: Executor> Scheduler<'_, '_, X> {
         self.limit.saturating_sub(self.used + self.leaves.iter().map(future).sum::<usize>())
     }
 
+    /// Pages that the next step needs.
+    fn new_pages(&self) -> usize {
+        self.leaves.iter().filter(|leaf| self.nodes[leaf.node].run.is_full()).count()
+    }
+
     /// Removes samples, the latest first, until there are enough pages for the next step.
     fn make_room(&mut self) {
-        let needed = |leaves: &[Leaf], nodes: &[Node]| {
-            leaves.iter().filter(|leaf| nodes[leaf.node].run.is_full()).count()
-        };
-        while self.used + needed(&self.leaves, &self.nodes) > self.limit {
+        while self.used + self.new_pages() > self.limit {
             self.full = true;
             if let Some(open) = self.open.take() {
                 self.waiting.push_front((open.job, open.next..open.end));
@@ -336,27 +345,43 @@ impl<X: Executor> Scheduler<'_, '_, X> {
                 self.waiting.push_front((leaf.job, run[0]..run[run.len() - 1] + 1));
             }
             self.release(leaf.node);
-            self.changed = true;
         }
         self.full &= !self.leaves.is_empty();
     }
 
+    /// Pages that a sample to be started is expected to need: `future_pages(n, expected) + 1` is at most `n` times as many, and just that for one.
+    fn pages_each(&self) -> usize {
+        self.expected(0).div_ceil(PAGE) + 2
+    }
+
+    /// Samples that so many pages have room for.
+    fn fitting(&self, room: usize) -> usize {
+        let each = self.pages_each();
+        if room + 1 >= each { (room + 1) / each } else { 0 }
+    }
+
+    /// Samples of the prompt that is next that can start now.
+    fn startable(&self) -> usize {
+        match (&self.open, self.waiting.front()) {
+            _ if self.full => 0,
+            (Some(open), _) => self.fitting(self.room()).min(open.end - open.next),
+            (None, Some((job, samples))) => {
+                let prompt = self.jobs[*job].tokens.len().div_ceil(PAGE);
+                self.fitting(self.room().saturating_sub(prompt)).min(samples.len())
+            }
+            (None, None) => 0,
+        }
+    }
+
     /// Starts as many samples as fit, in the order of prompts.
     fn admit(&mut self, g: &mut Generator<'_, X>) -> Result<(), Error> {
-        if self.full {
-            return Ok(());
-        }
         let d = g.decoder.config.hidden_size;
         loop {
-            // `future_pages(n, expected) + 1` is at most `n * each`, and just that for one sample.
-            let each = self.expected(0).div_ceil(PAGE) + 2;
-            let fitting = |room: usize| if room + 1 >= each { (room + 1) / each } else { 0 };
+            let count = self.startable();
+            if count == 0 {
+                return Ok(());
+            }
             if let Some(mut open) = self.open.take() {
-                let count = fitting(self.room()).min(open.end - open.next);
-                if count == 0 {
-                    self.open = Some(open);
-                    return Ok(());
-                }
                 let samples = open.next..open.next + count;
                 let draws: Vec<Draw> = self.draws(0, open.job, samples.clone());
                 let drawn = g.draw(self.request.sampling, 1, Some(&open.hidden), &draws)?;
@@ -384,11 +409,11 @@ impl<X: Executor> Scheduler<'_, '_, X> {
                     break;
                 }
                 let prompt = job.tokens.len().div_ceil(PAGE);
-                let count = fitting(room.saturating_sub(prompt)).min(samples.len());
+                let count = self.fitting(room.saturating_sub(prompt)).min(samples.len());
                 if count == 0 {
                     break;
                 }
-                room -= (prompt + count * each).min(room);
+                room -= (prompt + count * self.pages_each()).min(room);
                 let node = self.node(Node { holders: 1, ..Node::default() });
                 let stored = job.tokens.len();
                 self.changes.nodes.push(NodeChange::Begin { node, parent: None, stored });
@@ -400,9 +425,6 @@ impl<X: Executor> Scheduler<'_, '_, X> {
                 if count < samples.len() {
                     break;
                 }
-            }
-            if fresh.is_empty() {
-                return Ok(());
             }
             g.grow_cache(self.pages.slots(), self.most_slots);
             let mut chunk = Chunk::default();
@@ -445,27 +467,71 @@ impl<X: Executor> Scheduler<'_, '_, X> {
     /// Samples the first token of samples of a prompt.
     fn start(&mut self, job: usize, node: usize, samples: Range<usize>, drawn: &[Drawn]) {
         self.nodes[node].holders += 1;
-        self.changed = true;
         self.admissions += 1;
         let admitted = self.admissions;
         self.part(Leaf { node, job, samples: samples.collect(), tokens: Vec::new(), admitted }, drawn);
     }
 
-    /// Records the executor's changes for the next step, with a slot for each row's last token.
-    fn plan(&mut self) {
-        let mut rows = Vec::with_capacity(self.leaves.len());
+    /// Plans the next step of all rows, after their tokens have been read, and returns each one's first draw.
+    fn plan(&mut self) -> Vec<usize> {
+        let last = |leaf: &Leaf| *leaf.tokens.last().expect("a row has drawn a token");
+        self.changes.tokens = StepTokens::Known(self.leaves.iter().map(last).collect());
+        self.plan_rows(0)
+    }
+
+    /// Plans the step after the one that is under way, whose draws of the rows are `step`.
+    fn plan_ahead(&mut self, step: &[usize]) -> Vec<usize> {
+        self.changes.tokens = StepTokens::Sampled(step.iter().map(|&draw| draw as u32).collect());
+        self.plan_rows(1)
+    }
+
+    /// Records the executor's changes for a step, with a slot for each row's input token. `unread` tokens of each row have not been read yet.
+    fn plan_rows(&mut self, unread: usize) -> Vec<usize> {
+        let mut first_draws = Vec::with_capacity(self.leaves.len());
         for index in 0..self.leaves.len() {
             let Leaf { node, job, ref tokens, .. } = self.leaves[index];
-            let (drawn, token) = (tokens.len(), *tokens.last().expect("a row has drawn a token"));
-            let job = &self.jobs[job];
+            let (drawn, job) = (tokens.len() + unread, &self.jobs[job]);
             self.push_slot(node);
-            rows.push(DecodeRow { node, position: (job.tokens.len() + drawn - 1) as u32, token });
+            self.changes.rows.push(DecodeRow { node, position: (job.tokens.len() + drawn - 1) as u32 });
+            first_draws.push(self.changes.draws.len());
             self.changes.draws.extend(self.leaves[index].samples.iter().map(|&sample| Draw {
                 row: index,
                 uniform: (self.request.uniform)(job.prompt, sample, drawn),
             }));
         }
-        self.changes.rows = self.changed.then_some(rows);
+        first_draws
+    }
+
+    /// Submits the planned step.
+    fn submit(&mut self, g: &mut Generator<'_, X>) -> Result<(), Error> {
+        g.grow_cache(self.pages.slots(), self.most_slots);
+        g.step(self.request.sampling, &self.changes)?;
+        self.changes.clear();
+        Ok(())
+    }
+
+    /// Whether the next step can be planned before the tokens of the one under way are read: every row is one sample, so it goes on as it is or
+    /// ends, and what ends is computed in vain for one step; none ends by its length; there are slots; and no sample is waiting that could start.
+    fn may_run_ahead(&self) -> bool {
+        let goes_on = |leaf: &Leaf| {
+            leaf.samples.len() == 1 && leaf.tokens.len() + 1 < self.request.sampling.max_new_tokens
+        };
+        !self.cancelled
+            && !self.leaves.is_empty()
+            && self.leaves.iter().all(goes_on)
+            && self.used + self.new_pages() <= self.limit
+            && self.startable() == 0
+    }
+
+    /// Continues the samples of all rows with what a step drew, where `step` has each row's first draw. Returns the row that each row now was.
+    fn part_all(&mut self, step: &[usize], drawn: &[Drawn]) -> Vec<usize> {
+        let mut before = Vec::with_capacity(step.len());
+        for (row, leaf) in std::mem::take(&mut self.leaves).into_iter().enumerate() {
+            let draws = step[row]..step[row] + leaf.samples.len();
+            self.part(leaf, &drawn[draws]);
+            before.resize(self.leaves.len(), row);
+        }
+        before
     }
 
     /// Continues the samples of a row with their sampled tokens: together if the tokens are the same, otherwise separately.
@@ -495,13 +561,11 @@ impl<X: Executor> Scheduler<'_, '_, X> {
             let node = &mut self.nodes[leaf.node];
             node.logp.push(drawn.logp);
             node.entropy.push(drawn.entropy);
-            self.changed |= samples.len() < leaf.samples.len();
             leaf.tokens.push(drawn.token);
             leaf.samples = samples;
             self.leaves.push(leaf);
             return;
         }
-        self.changed = true;
         for (drawn, samples) in parts {
             self.nodes[leaf.node].holders += 1;
             let node = self.node(Node {

@@ -80,6 +80,9 @@ impl Driver for Poisoned {
         self.0.wait(queue, event)
     }
 
+    fn wait_here(&self, event: usize) -> Result<(), Error> {
+        self.0.wait_here(event)
+    }
     fn wait_for(&self, queue: Queue, device: usize, event: usize) -> Result<(), Error> {
         self.0.wait_for(queue, device, event)
     }

@@ -3,8 +3,8 @@
 use super::lists::Lists;
 use crate::decoding::Step;
 use crate::error::Error;
-use crate::executor::DecodeChanges;
-use crate::sampling::Draw;
+use crate::executor::{DecodeChanges, StepTokens};
+use crate::sampling::{Draw, Drawn};
 use crate::segments::Piece;
 
 /// The step, its lists, attention and draws, and a stored error.
@@ -15,6 +15,8 @@ pub(crate) struct Decoding {
     /// Attention of the step over slots of the cache.
     pub(super) pieces: Vec<Piece>,
     pub(super) draws: Vec<Draw>,
+    /// What they sampled.
+    pub(super) drawn: Vec<Drawn>,
     pub(super) failed: Option<Error>,
 }
 
@@ -29,7 +31,10 @@ impl Decoding {
             self.pieces.extend(slots.map(piece));
         }
         let Lists { tokens, positions, query_positions, slots, .. } = &mut self.lists;
-        tokens.clone_from(&self.step.tokens);
+        match &changes.tokens {
+            StepTokens::Known(known) => tokens.clone_from(known),
+            StepTokens::Sampled(_) => unreachable!("this executor doesn't run ahead"),
+        }
         positions.clone_from(&self.step.positions);
         query_positions.clone_from(&self.step.positions);
         slots.clone_from(&self.step.slots);

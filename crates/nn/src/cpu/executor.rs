@@ -544,6 +544,9 @@ impl Executor for CpuExecutor {
         });
     }
 
+    /// The step is done when it has been submitted: there is nothing to overlap with.
+    const RUNS_AHEAD: bool = false;
+
     fn begin_step(&mut self, changes: &DecodeChanges, decoding: &mut Decoding) {
         decoding.begin_step(changes);
     }
@@ -584,13 +587,13 @@ impl Executor for CpuExecutor {
         self.sample(weights, head, sampling, rows, x, decoding)
     }
 
-    fn end_step(&mut self, _: &Decoding) {}
+    fn end_step(&mut self, _: &mut Decoding) {}
 
     fn drawn(&mut self, decoding: &mut Decoding, drawn: &mut Vec<Drawn>) -> Result<(), Error> {
         if let Some(error) = decoding.failed.take() {
             return Err(error);
         }
-        drawn.clone_from(&decoding.step.drawn);
+        drawn.clone_from(&decoding.drawn);
         Ok(())
     }
 }

@@ -1,34 +1,55 @@
 //! The state of decoding between its steps: the lists of a step on the device, its draws and their results.
 
+use std::collections::VecDeque;
+
 use fgrpo_cuda::Memory;
 
 use super::lists::{Bucket, DrawLists, Items, Lists};
+use super::messages::Messages;
 use super::stream::{Purpose, Stream};
+use crate::cpu::head::non_finite;
 use crate::decoding::Step;
-use crate::executor::DecodeChanges;
-use crate::sampling::Draw;
+use crate::error::Error;
+use crate::executor::{DecodeChanges, StepTokens};
+use crate::sampling::{Draw, Drawn};
 
 /// The executor's state between decoding steps.
 #[derive(Default)]
 pub(crate) struct Decoding {
-    pub(super) step: Step,
+    step: Step,
     /// The sizes of the step.
     pub(super) bucket: Bucket,
     /// Of the step, or of draws from other rows.
     pub(super) lists: Lists,
     pub(super) items: Items,
     pub(super) draws: Draws,
+    results: Results,
 }
 
-/// Draws and their results.
+/// Draws and, on the device, their results.
 #[derive(Default)]
 pub(super) struct Draws {
     pub(super) lists: DrawLists,
     /// The row of each draw.
-    pub(super) rows: Vec<usize>,
+    rows: Vec<usize>,
     /// Tokens, then log-probabilities, then entropies, `room` of each.
     pub(super) results: Option<Memory<u32>>,
     pub(super) room: usize,
+}
+
+/// Results on their way to the host.
+#[derive(Default)]
+struct Results {
+    messages: Messages,
+    /// The oldest first. After an error, those that nobody reads stay until the next rollout.
+    pending: VecDeque<Pending>,
+}
+
+struct Pending {
+    message: usize,
+    /// The row of each draw.
+    rows: Vec<usize>,
+    room: usize,
 }
 
 impl Draws {
@@ -46,15 +67,59 @@ impl Draws {
 impl Decoding {
     /// Applies changes, builds the next step and transfers its lists.
     pub(super) fn begin(&mut self, stream: &Stream, changes: &DecodeChanges) {
+        if let StepTokens::Known(_) = changes.tokens {
+            self.results.pending.clear();
+        }
         self.step.begin(changes);
         let lists;
-        (self.bucket, self.items, lists) = self.lists.stage_step(stream, &self.step, &changes.draws);
+        (self.bucket, self.items, lists) = self.lists.stage_step(stream, &self.step, changes);
+        if let Some(results) = &self.draws.results {
+            // Before they are overwritten.
+            self.lists.take_sampled(stream, results.at(0));
+        }
         self.draws.begin(stream, lists, &changes.draws, self.bucket.draws);
     }
 
     /// Transfers draws from rows that are no decoding step.
     pub(super) fn begin_draws(&mut self, stream: &Stream, rows: usize, draws: &[Draw]) {
+        self.results.pending.clear();
         let lists = self.lists.stage_draws(stream, rows, draws);
         self.draws.begin(stream, lists, draws, draws.len());
+    }
+
+    /// Sends the results to the host once they are there.
+    pub(super) fn send_results(&mut self, stream: &Stream) {
+        let Draws { rows, results: Some(results), room, .. } = &self.draws else { return };
+        let message = self.results.messages.receive(stream, results.at(0), 2 * room + rows.len());
+        self.results.pending.push_back(Pending { message, rows: rows.clone(), room: *room });
+    }
+
+    /// Waits for the oldest results on their way, and reads them.
+    ///
+    /// # Errors
+    /// If the device has failed, or a row's logits are not finite.
+    pub(super) fn read_results(&mut self, stream: &Stream, drawn: &mut Vec<Drawn>) -> Result<(), Error> {
+        let Results { messages, pending } = &mut self.results;
+        match pending.pop_front() {
+            Some(results) => results.read(messages, stream, drawn),
+            None => stream.check(),
+        }
+    }
+}
+
+impl Pending {
+    fn read(self, messages: &Messages, stream: &Stream, drawn: &mut Vec<Drawn>) -> Result<(), Error> {
+        let words = messages.read(stream, self.message);
+        stream.check()?;
+        let (logp, entropy) = (&words[self.room..], &words[2 * self.room..]);
+        drawn.clear();
+        for (index, &row) in self.rows.iter().enumerate() {
+            let [logp, entropy] = [logp[index], entropy[index]].map(f32::from_bits);
+            if !(logp.is_finite() && entropy.is_finite()) {
+                return Err(non_finite(logp, row));
+            }
+            drawn.push(Drawn { token: words[index], logp, entropy });
+        }
+        Ok(())
     }
 }

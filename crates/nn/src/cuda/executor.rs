@@ -20,7 +20,9 @@ use super::stream::{Purpose, Stream};
 use super::weights::Weights;
 use crate::engine::Precision;
 use crate::error::Error;
-use crate::executor::{DecodeChanges, Executor, Head, HeadRows, Heads, Holds, Rotation, Rows, Write};
+use crate::executor::{
+    DecodeChanges, Executor, Head, HeadRows, Heads, Holds, Rotation, Rows, StepTokens, Write,
+};
 use crate::layout::{Linear, Span};
 use crate::lora::Adapted;
 use crate::sampling::{Draw, Drawn, Sampling};
@@ -526,9 +528,12 @@ impl Executor for CudaExecutor {
         self.rows(kernel!(self.precision, "scatter"), heads.key_width(), lists, lists.slots, kv.into(), to);
     }
 
+    const RUNS_AHEAD: bool = true;
+
     fn begin_step(&mut self, changes: &DecodeChanges, decoding: &mut Decoding) {
         decoding.begin(&self.stream, changes);
-        self.graphs.begin(&self.stream, decoding.bucket);
+        let ahead = matches!(changes.tokens, StepTokens::Sampled(_));
+        self.graphs.begin(&self.stream, decoding.bucket, ahead);
     }
 
     fn step_rows(decoding: &Decoding) -> usize {
@@ -567,12 +572,13 @@ impl Executor for CudaExecutor {
         self.draw(weights, head, sampling, rows, x, decoding);
     }
 
-    fn end_step(&mut self, decoding: &Decoding) {
+    fn end_step(&mut self, decoding: &mut Decoding) {
         self.graphs.submit(&self.stream, decoding.bucket);
+        decoding.send_results(&self.stream);
     }
 
     fn drawn(&mut self, decoding: &mut Decoding, drawn: &mut Vec<Drawn>) -> Result<(), Error> {
-        self.fetch_drawn(decoding, drawn)
+        decoding.read_results(&self.stream, drawn)
     }
 }
 

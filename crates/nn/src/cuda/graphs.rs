@@ -29,6 +29,8 @@ pub struct GraphCounts {
     pub captured: u64,
     /// Steps that were submitted as a graph.
     pub replayed: u64,
+    /// Steps that were submitted before the tokens of the step before were read.
+    pub ahead: u64,
 }
 
 impl GraphCounts {
@@ -38,6 +40,7 @@ impl GraphCounts {
             steps: self.steps + other.steps,
             captured: self.captured + other.captured,
             replayed: self.replayed + other.replayed,
+            ahead: self.ahead + other.ahead,
         }
     }
 }
@@ -83,8 +86,9 @@ impl Graphs {
     }
 
     /// Begins a step: from here on the stream records.
-    pub(super) fn begin(&mut self, stream: &Stream, bucket: Bucket) {
+    pub(super) fn begin(&mut self, stream: &Stream, bucket: Bucket, ahead: bool) {
         self.counts.steps += 1;
+        self.counts.ahead += u64::from(ahead);
         if self.wanted {
             let mut sequence =
                 self.sequences.remove(&bucket).map_or_else(Sequence::default, |(_, kept)| kept);

@@ -1,10 +1,12 @@
 //! The index lists of a pass or of a decoding step: built on the host, transferred to the device in one copy.
 
-use fgrpo_cuda::{Address, Memory};
+use fgrpo_cuda::{Address, Memory, Shape};
 
+use super::launches::{args, row_threads};
+use super::messages::Messages;
 use super::stream::{Purpose, Stream};
 use crate::decoding::Step;
-use crate::executor::Rows;
+use crate::executor::{DecodeChanges, Rows, StepTokens};
 use crate::sampling::Draw;
 use crate::segments::{AttentionPlan, Chunk, Piece};
 
@@ -29,6 +31,7 @@ pub(super) struct List {
 pub(super) struct Words {
     host: Vec<u32>,
     device: Option<Memory<u32>>,
+    messages: Messages,
 }
 
 impl Words {
@@ -62,7 +65,7 @@ impl Words {
             self.device = stream.allocate(self.host.len().next_power_of_two(), Purpose::Pass);
         }
         if let Some(device) = &self.device {
-            stream.write(device, 0, &self.host);
+            self.messages.send(stream, &self.host, device.at(0));
         }
     }
 
@@ -99,6 +102,8 @@ pub(super) struct Plan {
 pub(crate) struct Lists {
     pub(super) words: Words,
     pub(super) tokens: List,
+    /// The draws of the last step that sample the tokens, if the host has not read them.
+    pub(super) sampled: List,
     pub(super) positions: List,
     all: Plan,
     predicting: Plan,
@@ -267,7 +272,7 @@ impl Lists {
         &mut self,
         stream: &Stream,
         step: &Step,
-        draws: &[Draw],
+        changes: &DecodeChanges,
     ) -> (Bucket, Items, DrawLists) {
         let (mut items, mut place, mut ranges, mut parts) = (Vec::new(), Vec::new(), Vec::new(), 0u32);
         let mut of_row: Vec<Vec<u32>> = vec![Vec::new(); step.rows()];
@@ -303,25 +308,38 @@ impl Lists {
             items: bucket(items.len()),
             // Only places in memory depend on them.
             parts: (parts as usize).next_power_of_two(),
-            draws: bucket(draws.len()),
+            draws: bucket(changes.draws.len()),
+        };
+        let (known, sampled): (&[u32], &[u32]) = match &changes.tokens {
+            StepTokens::Known(tokens) => (tokens, &[]),
+            StepTokens::Sampled(draws) => (&[], draws),
         };
         let words = &mut self.words;
         words.clear();
-        self.tokens = words.put_padded(step.tokens.iter().copied(), bucket.rows, 0);
+        self.tokens = words.put_padded(known.iter().copied(), bucket.rows, 0);
         self.positions = words.put_padded(step.positions.iter().copied(), bucket.rows, 0);
         self.all = Plan { positions: self.positions, ..Plan::default() };
         self.slots = words.put_padded(step.slots.iter().copied(), bucket.rows, NO_ROW);
-        let draws = DrawLists::put(words, draws, step.rows(), bucket.rows, bucket.draws);
+        let draws = DrawLists::put(words, &changes.draws, step.rows(), bucket.rows, bucket.draws);
         let items = Items {
             items: words.put_padded(items.into_iter().flatten(), 4 * bucket.items, 0),
             place: words.put_padded(place, bucket.items, 0),
             row_first: words.put_padded(row_first, bucket.rows + 1, parts),
             row_parts: words.put_padded(of_row.into_iter().flatten(), bucket.parts, 0),
-            // The last list: its length moves no other one.
+            // The last lists: their lengths move no other one.
             ranges: words.put(ranges.into_iter().flatten()),
         };
+        self.sampled = words.put(sampled.iter().copied());
         words.stage(stream);
         (bucket, items, draws)
+    }
+
+    /// Puts the step's tokens into their list, if the host has not read them: those of the last step's results.
+    pub(super) fn take_sampled(&self, stream: &Stream, results: Address) {
+        let Lists { words, sampled, tokens, .. } = self;
+        // A copy of 32-bit words, which never become numbers.
+        let arguments = args![results, words.at(*sampled, 0), words.at(*tokens, 0), 1u32];
+        stream.launch("gather_f32", Shape::of(sampled.len, row_threads(1), 0), arguments);
     }
 
     /// The lists of draws from rows that are no decoding step.

@@ -1,7 +1,8 @@
 //! NVIDIA GPUs, in f32 or bf16: on each a stream on which all work runs in order, and an executor that submits it.
 //!
 //! All code here uses only a [`fgrpo_cuda::Driver`], so the emulated driver of the tests runs the same code as a GPU. The host transfers the lists of
-//! a pass in one copy and waits only for results: scores, samples, norms. A decoding step that repeats an earlier one is submitted as a graph.
+//! a pass in one copy and waits only for results: scores, samples, norms. A decoding step that repeats an earlier one is submitted as a graph, and where
+//! rows only go on, before the tokens of the step before it are read.
 
 pub(crate) mod backend;
 mod buffer;
@@ -11,6 +12,7 @@ pub(crate) mod executor;
 pub(crate) mod graphs;
 mod launches;
 pub(crate) mod lists;
+mod messages;
 pub(crate) mod moments;
 pub(crate) mod needs;
 pub(crate) mod replica;

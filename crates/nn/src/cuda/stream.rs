@@ -8,7 +8,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fgrpo_cuda::{
-    Address, Argument, DeviceMemory, Driver, Graph, Launch, Memory, Node, Pinned, Product, Queue, Shape,
+    Address, Argument, DeviceMemory, Driver, Graph, Launch, Memory, Message, Node, Pinned, Product, Queue,
+    Shape,
 };
 
 use super::sequence::Sequence;
@@ -205,6 +206,15 @@ impl Stream {
                 )
             })
             .ok()
+    }
+
+    /// Allocates room for messages of at least `len` words; `None` if there is no memory.
+    pub(super) fn allocate_message(&self, len: usize) -> Option<Message<u32>> {
+        if self.failure().is_some() {
+            return None;
+        }
+        let message = Message::new(&self.driver, len.next_power_of_two());
+        message.map_err(|source| self.keep(Err(source), "free memory of this machine")).ok()
     }
 
     /// Marks the work of a queue so far.

@@ -112,9 +112,9 @@ fn samples_are_the_same_bits_with_and_without_graphs_whatever_changes_between_st
             println!("{device:?}, {name}, round {number}: {:?}", with.graph_counts());
             assert!(found.len() >= 10 && found == wanted, "{device:?}, {name}: round {number}");
         }
-        let GraphCounts { steps, captured, replayed } = with.graph_counts();
-        assert_eq!(without.graph_counts(), GraphCounts { steps, captured: 0, replayed: 0 });
-        assert!(captured > 5 && 2 * replayed > steps, "{:?}", with.graph_counts());
+        let GraphCounts { steps, captured, replayed, ahead } = with.graph_counts();
+        assert_eq!(without.graph_counts(), GraphCounts { steps, captured: 0, replayed: 0, ahead });
+        assert!(captured > 5 && 2 * replayed > steps && ahead > 20, "{:?}", with.graph_counts());
     }
 }
 
@@ -143,5 +143,43 @@ fn rows_that_fill_up_a_bucket_and_places_in_the_cache_change_no_bit_of_a_sample(
                 }
             }
         }
+    }
+}
+
+#[test]
+fn steps_ahead_of_the_tokens_that_are_read_change_no_bit_of_a_sample() {
+    for (device, (name, config)) in devices().into_iter().zip(configs()) {
+        let mut engine = engine_on(&config, 65, &device);
+        let mut numbers = Numbers::new(66);
+        let prompts: Vec<Vec<u32>> =
+            [2, 9, 30, 4, 17, 1].map(|len| numbers.tokens(len, config.vocab_size)).into();
+        let request = |samples: usize| -> Vec<Prompt<'_>> {
+            prompts.iter().map(|tokens| Prompt { tokens, samples: 0..samples }).collect()
+        };
+        // Two greedy samples of a prompt are one row to their end, and a row of two samples can part: no step is ahead.
+        let greedy = Sampling { temperature: 0.0, max_new_tokens: 40, ..Sampling::default() };
+        let ends = |tokens: &[u32]| tokens.iter().sum::<u32>().is_multiple_of(11);
+        let together = sample(&mut engine, &request(2), &greedy, Some(&ends));
+        let before = engine.graph_counts();
+        assert_eq!(before.ahead, 0);
+        let alone = sample(&mut engine, &request(1), &greedy, Some(&ends));
+        let counts = engine.graph_counts();
+        let steps = counts.steps - before.steps;
+        assert!(steps > 5 && counts.ahead >= steps - 2, "{device:?}, {name}: {counts:?}");
+        let lengths: Vec<usize> = alone.values().map(|completion| completion.tokens.len()).collect();
+        assert!(lengths.iter().any(|len| *len != lengths[0]), "{name}: {lengths:?}");
+        for (key, found) in &alone {
+            assert!(*found == together[key], "{device:?}, {name}: {key:?}");
+        }
+
+        // Ended by the caller, with a step under way: what it samples belongs to nobody.
+        let mut one = 0;
+        let mut first = |_: Completion| {
+            one += 1;
+            ControlFlow::Break(())
+        };
+        engine.generate(&request(1), &greedy, &uniform, Some(&ends), &mut first).unwrap();
+        assert_eq!(one, 1);
+        assert!(sample(&mut engine, &request(1), &greedy, Some(&ends)) == alone, "{device:?}, {name}");
     }
 }

@@ -25,8 +25,8 @@ impl CpuExecutor {
         let mut logits = std::mem::take(&mut self.logits);
         let (v, d) = (head.vocabulary, head.width);
         logits.resize(chunk.min(rows.max(1)) * v, 0.0);
-        let Decoding { step, draws, failed: failure, .. } = decoding;
-        step.drawn.clear();
+        let Decoding { draws, drawn: all, failed: failure, .. } = decoding;
+        all.clear();
         for first in (0..rows).step_by(chunk) {
             let m = chunk.min(rows - first);
             if let Some(packed) = &self.packed {
@@ -57,7 +57,7 @@ impl CpuExecutor {
             });
             for part in 0..parts.into_inner().expect("no panic") {
                 let drawn = std::mem::take(&mut self.scratch(part).drawn);
-                step.drawn.extend_from_slice(&drawn);
+                all.extend_from_slice(&drawn);
                 self.scratch(part).drawn = drawn;
             }
             *failure = failed.into_inner().expect("no panic");

@@ -8,10 +8,8 @@ use super::super::lists::Items;
 use super::super::stream::Purpose;
 use super::super::weights::Weights;
 use super::{CudaExecutor, FULL, THREADS, WARPS, args, kernel};
-use crate::cpu::head::non_finite;
-use crate::error::Error;
 use crate::executor::{Head, Heads};
-use crate::sampling::{Drawn, Sampling};
+use crate::sampling::Sampling;
 
 /// Bytes of shared memory of a sampling block: 768 numbers of 8 bytes.
 const SHARED: usize = 768 * 8;
@@ -103,25 +101,5 @@ impl CudaExecutor {
             );
         }
         self.logits = logits;
-    }
-
-    pub(super) fn fetch_drawn(&self, decoding: &mut Decoding, drawn: &mut Vec<Drawn>) -> Result<(), Error> {
-        let Draws { results, room, rows, .. } = &decoding.draws;
-        let mut words = vec![0u32; 2 * room + rows.len()];
-        if let Some(results) = results {
-            self.stream.read(results, 0, &mut words);
-        }
-        self.stream.check()?;
-        let (logp, entropy) = (&words[*room..], &words[2 * room..]);
-        drawn.clear();
-        for (index, &token) in words[..rows.len()].iter().enumerate() {
-            let [logp, entropy] = [logp[index], entropy[index]].map(f32::from_bits);
-            if !(logp.is_finite() && entropy.is_finite()) {
-                return Err(non_finite(logp, rows[index]));
-            }
-            drawn.push(Drawn { token, logp, entropy });
-        }
-        decoding.step.drawn.clone_from(drawn);
-        Ok(())
     }
 }

@@ -95,6 +95,45 @@ fn a_dry_run_says_what_a_gpu_needs_without_one() {
     assert!(said.contains("for the moments, page-locked"), "{said}");
 }
 
+#[test]
+fn a_dry_run_plans_for_a_gpu_that_is_not_there() {
+    let config = format!("{}/../../configs/qwen3-1.7b-synlogic.toml", env!("CARGO_MANIFEST_DIR"));
+    let plan = |code: i32, more: &[&str]| {
+        let base = ["train", config.as_str(), "--dry-run", "--set", "update.micro_batch_tokens=8192"];
+        ends_with(code, &[&base[..], more].concat())
+    };
+    let bf16 = ["--device", "cuda", "--set", "compute.precision=bf16", "--mean-tokens", "500,3000"];
+    let with = |more: &[&str]| plan(0, &[&bf16[..], more].concat());
+    let line = |said: &str, name: &str| said.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
+
+    let (small, large) = (with(&["--gpu", "rtx-4090"]), with(&["--gpu", "h200"]));
+    assert!(line(&small, "GPU memory").contains("of 24.00 GB that rtx-4090 has"), "{small}");
+    assert!(small.contains("this doesn't fit") && !large.contains("this doesn't fit"), "{small}{large}");
+    let cached = |said: &str| -> u64 {
+        let line = line(said, "key/value cache");
+        line.split("at most, ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap()
+    };
+    assert!(cached(&small) < 100_000 && cached(&large) > 500_000, "{small}{large}");
+    assert!(line(&large, "time per step").contains("rollout") && large.contains("Not measured"), "{large}");
+    assert!(
+        large.contains("prompts of 500 and completions of 3000 tokens, as --mean-tokens says"),
+        "{large}"
+    );
+    let two = plan(0, &["--gpu", "h200", "--device", "cuda:0,1", "--set", "compute.precision=bf16"]);
+    assert!(line(&two, "GPU memory").contains("on each"), "{two}");
+
+    let said = plan(0, &["--device", "cuda", "--gpu", "h200"]);
+    assert!(said.contains("not estimated") && said.contains("bf16"), "{said}");
+    let said = plan(2, &["--gpu", "h200"]);
+    assert!(said.contains("--gpu: found h200 with --device cpu, wanted --device cuda"), "{said}");
+    let said = plan(2, &["--device", "cuda", "--gpu", "h900"]);
+    assert!(said.contains("h900") && said.contains("rtx-4090"), "{said}");
+    for wrong in ["150", "150,", "150,-1", "1,2,3", "nan,1"] {
+        let said = plan(2, &["--mean-tokens", wrong]);
+        assert!(said.contains("--mean-tokens") && said.contains("150,1000"), "{wrong}: {said}");
+    }
+}
+
 /// The lines of a file without what depends on the machine.
 fn numbers(file: &Path) -> Vec<serde_json::Map<String, Value>> {
     let machine = ["seconds", "per_second", "time", "memory", "bytes", "threads"];

@@ -2,28 +2,60 @@
 
 pub mod rejected;
 
-use fgrpo_nn::{DeviceName, Gpus, Replicas};
+use crate::args::named::named;
+use fgrpo_nn::{DeviceName, Gpus, Precision, Replicas};
 use fgrpo_train::amounts::{bytes, duration};
+use fgrpo_train::bad_input;
 use fgrpo_train::config::Config;
 use fgrpo_train::device;
 use fgrpo_train::io::machine::available;
+use fgrpo_train::names::Named;
 use fgrpo_train::problem::dataset::FilterReport;
 use fgrpo_train::problem::{self, Split, Task};
 use fgrpo_train::run::needs::{
-    ACTIVE, Disk, Lengths, Memory, Time, missing, model, parameters, tokens_per_step,
+    ACTIVE, BANDWIDTH_SHARE, Card, CardTime, Disk, Lengths, Memory, PRODUCTS_SHARE, Time, missing, model,
+    parameters, token_bytes, tokens_per_step,
 };
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// The flags of a dry run.
+#[derive(Debug, clap::Args)]
+pub struct Flags {
+    /// Print the resolved configuration, the rejected rows of data files, and the memory, disk and time needed, and exit.
+    #[arg(long = "dry-run", id = "dry_run")]
+    pub wanted: bool,
+    /// With --dry-run: write every rejected row to this file of JSON lines, with its file, row, reason and what was found.
+    #[arg(long, value_name = "FILE", requires = "dry_run")]
+    pub rejected: Option<PathBuf>,
+    /// With --dry-run --device cuda: plan for GPUs of this kind instead of those of this machine.
+    #[arg(long, value_name = "KIND", requires = "dry_run", value_parser = named::<Card>())]
+    pub gpu: Option<Card>,
+    /// With --dry-run: mean numbers of tokens of a prompt and of a completion, for the time [default: from the data, else the longest].
+    #[arg(long, value_name = "PROMPT,COMPLETION", requires = "dry_run", value_parser = mean_tokens)]
+    pub mean_tokens: Option<[f64; 2]>,
+}
+
+/// Two numbers of tokens.
+fn mean_tokens(text: &str) -> Result<[f64; 2], String> {
+    let number = |part: &str| part.trim().parse::<f64>().ok().filter(|n| (0.0..=1e9).contains(n));
+    let numbers: Option<Vec<f64>> = text.split(',').map(number).collect();
+    numbers
+        .and_then(|numbers| numbers.try_into().ok())
+        .ok_or_else(|| "wanted two numbers of tokens, as in 150,1000".to_owned())
+}
 
 /// Prints the resolved configuration to stdout, and to stderr the rejected rows and the needs, also those of a GPU that isn't
-/// there. `all_rejected` is the file for all rejected rows. Returns the task where its files are there.
+/// there. Returns the task where its files are there.
 ///
 /// # Errors
-/// For a checkpoint folder that is there and can't be read, or has other sizes than [model.size]; a file that can't be written.
-pub fn run(
-    config: &Config,
-    device: DeviceName,
-    all_rejected: Option<&Path>,
-) -> anyhow::Result<Option<Box<dyn Task>>> {
+/// For `--gpu` without `--device cuda`; a checkpoint folder that is there and can't be read, or has other sizes than [model.size]; a file that can't be written.
+pub fn run(config: &Config, device: DeviceName, flags: &Flags) -> anyhow::Result<Option<Box<dyn Task>>> {
+    let all_rejected = flags.rejected.as_deref();
+    if let Some(card) = flags.gpu
+        && !matches!(device, DeviceName::Cuda(_))
+    {
+        bad_input!("--gpu: found {card} with --device {device}, wanted --device cuda");
+    }
     let missing = missing(config);
     for path in &missing {
         say!("not there yet: {}", path.display());
@@ -48,6 +80,7 @@ pub fn run(
     let config = resolved.as_ref().unwrap_or(config);
     out!("{}", config.to_toml());
     let lengths = Lengths::of(config, task.as_deref());
+    let lengths = flags.mean_tokens.map_or(lengths, |means| lengths.with_means(means));
     let Some(model) = model(config, task.as_deref())? else {
         say!("the model's size is not known without these; a table [model.size] would say it");
         say_tokens(config, &lengths);
@@ -57,18 +90,33 @@ pub fn run(
     say!("parameters            {:>12}", parameters(&model));
     device::check_formats(device, &config.compute)?;
     let precision = config.compute.precision;
-    let found = match device {
-        DeviceName::Cuda(gpus) => smallest(gpus),
+    let found = match (flags.gpu, device) {
+        (Some(card), _) => Ok(Room { memory: card.memory(), name: card.to_string() }),
+        (None, DeviceName::Cuda(gpus)) => smallest(gpus),
         _ => Err("it is emulated".to_owned()),
     };
-    let room = found.as_ref().ok().map(|gpu| gpu.memory as u64);
+    let room = found.as_ref().ok().map(|gpu| gpu.memory);
     let gpu = device.gpus().map(|gpus| Replicas { gpus: gpus.count(), precision, memory: room });
     let memory = Memory::of(config, &model, &lengths, gpu);
-    say_memory(config, &memory, device, found);
+    let cached = memory.engine.cache / token_bytes(&model, precision);
+    say_memory(config, &memory, cached, device, found);
     say_disk(config, &Disk::of(config, &model, &memory, &lengths));
     say_tokens(config, &lengths);
-    if gpu.is_some() {
-        say!("time                  not estimated: no speed of a GPU is measured here");
+    if let Some(Replicas { gpus, .. }) = gpu {
+        match flags.gpu {
+            None => say!(
+                "time                  not estimated: no speed of a GPU is measured here; --gpu KIND assumes one"
+            ),
+            Some(_) if precision == Precision::F32 => {
+                say!(
+                    "time                  not estimated: --gpu has speeds for compute.precision = \"bf16\" alone"
+                );
+            }
+            Some(card) => {
+                let time = CardTime::of(config, &model, &lengths, &memory, card, gpus);
+                say_card_time(config, &lengths, &time, card);
+            }
+        }
         return Ok(task);
     }
     let rate = fgrpo_nn::measure_flops(config.threads(), config.compute.products);
@@ -91,7 +139,14 @@ fn say_rejected(reports: &[&FilterReport], all_rejected: Option<&Path>) -> anyho
     }
 }
 
-fn say_memory(config: &Config, memory: &Memory, device: DeviceName, gpu: Result<fgrpo_nn::Gpu, String>) {
+/// A GPU's memory in bytes, and whose it is.
+struct Room {
+    memory: u64,
+    name: String,
+}
+
+/// `cached` are the tokens of the cache.
+fn say_memory(config: &Config, memory: &Memory, cached: u64, device: DeviceName, gpu: Result<Room, String>) {
     let say = |name: &str, n: u64, note: &str| {
         say!("{}", format!("{name:<22}{:>12}  {note}", bytes(n)).trim_end());
     };
@@ -125,7 +180,7 @@ fn say_memory(config: &Config, memory: &Memory, device: DeviceName, gpu: Result<
         Some(_) => "; instead of gradient and activations if there is too little memory for both",
         None => "; rollout.max_cached_tokens bounds it",
     };
-    say("key/value cache", engine.cache, &format!("at most{place}"));
+    say("key/value cache", engine.cache, &format!("at most, {cached} tokens{place}"));
     say("batch", memory.batch, "at most: completions on their way to the update");
     if memory.program > 0 {
         say("program and data", memory.program, "");
@@ -149,14 +204,14 @@ fn say_memory(config: &Config, memory: &Memory, device: DeviceName, gpu: Result<
 }
 
 /// The memory of the GPUs and of the machine, each against what is there.
-fn say_both_memories(memory: &Memory, device: DeviceName, found: Result<fgrpo_nn::Gpu, String>) {
-    let (needed, room) = (memory.on_device(), found.as_ref().map(|gpu| gpu.memory as u64));
+fn say_both_memories(memory: &Memory, device: DeviceName, found: Result<Room, String>) {
+    let (needed, room) = (memory.on_device(), found.as_ref().map(|gpu| gpu.memory));
     let several = device.gpus().is_some_and(|gpus| gpus.count() > 1);
     let note = match &found {
         Ok(gpu) if several => {
-            format!("at most on each, of {} that the smallest has: {}", bytes(gpu.memory as u64), gpu.name)
+            format!("at most on each, of {} that the smallest has: {}", bytes(gpu.memory), gpu.name)
         }
-        Ok(gpu) => format!("at most, of {} that {} has", bytes(gpu.memory as u64), gpu.name),
+        Ok(gpu) => format!("at most, of {} that {} has", bytes(gpu.memory), gpu.name),
         Err(why) => {
             format!("at most{}; not compared with a GPU: {why}", if several { " on each" } else { "" })
         }
@@ -175,11 +230,12 @@ fn say_both_memories(memory: &Memory, device: DeviceName, found: Result<fgrpo_nn
 }
 
 /// The GPU with the least memory, or why it isn't known.
-fn smallest(gpus: Gpus) -> Result<fgrpo_nn::Gpu, String> {
+fn smallest(gpus: Gpus) -> Result<Room, String> {
     let found = fgrpo_nn::gpus().map_err(|why| why.to_string())?;
     let one = |number: usize| found.get(number).ok_or_else(|| format!("no GPU with number {number}"));
     let all = gpus.numbers().map(one).collect::<Result<Vec<_>, _>>()?;
-    Ok(all.into_iter().min_by_key(|gpu| gpu.memory).expect("a set of GPUs has one").clone())
+    let least = all.into_iter().min_by_key(|gpu| gpu.memory).expect("a set of GPUs has one");
+    Ok(Room { memory: least.memory as u64, name: least.name.clone() })
 }
 
 fn say_disk(config: &Config, disk: &Disk) {
@@ -206,29 +262,46 @@ fn say_tokens(config: &Config, lengths: &Lengths) {
     );
 }
 
+fn say_seconds(name: &str, seconds: f64, note: &str) {
+    say!("{name:<22}{:>12}  {note}", format!("~{}", duration(seconds)));
+}
+
+/// The time of a step and of all steps.
+fn say_steps(config: &Config, rollout: f64, update: f64) {
+    let (step, phases) = (rollout + update, [rollout, update].map(duration));
+    say_seconds("time per step", step, &format!("rollout {}, update {}", phases[0], phases[1]));
+    if config.steps > 0 {
+        let name = format!("time of {} steps", config.steps);
+        say_seconds(&name, step * config.steps as f64, "without sft and evaluations");
+    }
+}
+
+fn say_card_time(config: &Config, lengths: &Lengths, time: &CardTime, card: Card) {
+    say_steps(config, time.rollout, time.update);
+    say!(
+        "  from the data sheet of {card} ({}), assuming {:.0} % of its bandwidth for decoding and {:.0} % of its bf16 products elsewhere; {:.0} samples at the same time on a GPU; prompts of {:.0} and completions of {:.0} tokens, {}; {:.0} % of the groups active. Not measured",
+        card.about(),
+        100.0 * BANDWIDTH_SHARE,
+        100.0 * PRODUCTS_SHARE,
+        time.rows,
+        lengths.prompt_mean,
+        lengths.completion_likely,
+        lengths.likely_is,
+        100.0 * ACTIVE
+    );
+}
+
 fn say_time(config: &Config, lengths: &Lengths, time: &Time, rate: f64) {
-    let for_people = |s: f64| if s < 10.0 { format!("{s:.1}s") } else { duration(s) };
-    let say = |name: &str, seconds: f64, note: &str| {
-        say!("{name:<22}{:>12}  {note}", format!("~{}", for_people(seconds)));
-    };
+    let say = say_seconds;
     if time.sft > 0.0 {
         say("time of sft", time.sft, "once; runs with the same start share it");
     }
-    let step = time.rollout + time.update;
-    let phases = format!("rollout {}, update {}", for_people(time.rollout), for_people(time.update));
-    say("time per step", step, &phases);
+    say_steps(config, time.rollout, time.update);
     if time.evaluation > 0.0 {
         say("time per evaluation", time.evaluation, "");
     }
     if time.full_evaluation > 0.0 {
         say("time per full one", time.full_evaluation, "[eval.full]");
-    }
-    if config.steps > 0 {
-        say(
-            &format!("time of {} steps", config.steps),
-            step * config.steps as f64,
-            "without sft and evaluations",
-        );
     }
     say!(
         "  from {:.0} GFLOP/s, measured now on {} threads, decoding at half of that; completions of {:.0} tokens, {}; {:.0} % of the groups active",

@@ -31,8 +31,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let config = Config::load(&args.config, &args.set)?;
     let settings =
         sft::settings(&config).with_context(|| args.config.display().to_string()).or_bad_input()?;
-    if args.dry_run {
-        if let Some(task) = crate::commands::dry_run::run(&config, args.device, args.rejected.as_deref())? {
+    if args.dry_run.wanted {
+        if let Some(task) = crate::commands::dry_run::run(&config, args.device, &args.dry_run)? {
             let demonstrations = Demonstrations::of(task.as_ref(), Split::Train)?;
             say!("demonstrations        {:>12}", demonstrations.len());
             say!("sft steps             {:>12}", settings.optimizer_steps(demonstrations.len()));

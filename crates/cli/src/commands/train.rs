@@ -1,5 +1,6 @@
 //! `fgrpo train`: train a policy into a run folder, with its report.
 
+use crate::commands::dry_run;
 use crate::output::progress::Console;
 use crate::report::write_report;
 use fgrpo_nn::DeviceName;
@@ -36,12 +37,9 @@ pub struct Args {
     /// Where to compute: cpu, cuda, cuda:N for the GPU with number N, or cuda:0,1 for several.
     #[arg(long, default_value = "cpu")]
     pub device: DeviceName,
-    /// Print the resolved configuration, the rejected rows of data files, and the memory, disk and time needed, and exit.
-    #[arg(long)]
-    pub dry_run: bool,
-    /// With --dry-run: write every rejected row to this file of JSON lines, with its file, row, reason and what was found.
-    #[arg(long, value_name = "FILE", requires = "dry_run")]
-    pub rejected: Option<PathBuf>,
+    /// The dry run.
+    #[command(flatten)]
+    pub dry_run: dry_run::Flags,
 }
 
 /// Examples of `fgrpo train`.
@@ -50,7 +48,8 @@ pub const EXAMPLES: &str = "Examples:
   fgrpo train configs/maze-quick.toml --set algorithm.focal_gamma=0 --out runs/grpo
   fgrpo train configs/maze-quick.toml --out runs/grpo --resume
   fgrpo train configs/maze-quick.toml --device cuda
-  fgrpo train math.toml --dry-run --rejected rejected.jsonl    why rows of the data became no problem";
+  fgrpo train math.toml --dry-run --rejected rejected.jsonl    why rows of the data became no problem
+  fgrpo train math.toml --dry-run --device cuda --gpu h200     what fits on a GPU that isn't here, and how long a step takes";
 
 /// The command `fgrpo train`.
 ///
@@ -59,8 +58,8 @@ pub const EXAMPLES: &str = "Examples:
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let config = Config::load(&args.config, &args.set)?;
     has_steps(&config)?;
-    if args.dry_run {
-        return crate::commands::dry_run::run(&config, args.device, args.rejected.as_deref()).map(drop);
+    if args.dry_run.wanted {
+        return dry_run::run(&config, args.device, &args.dry_run).map(drop);
     }
     let out = args.out.clone().unwrap_or_else(|| {
         PathBuf::from("runs").join(args.config.file_stem().unwrap_or(args.config.as_os_str()))

@@ -2,10 +2,12 @@
 //!
 //! If there is no checkpoint yet, a table `[model.size]` gives the model's size.
 
+mod card;
 mod disk;
 mod memory;
 mod time;
 
+pub use card::{BANDWIDTH_SHARE, Card, CardTime, PRODUCTS_SHARE};
 pub use disk::Disk;
 pub use memory::{Memory, refuse_uncountable};
 pub use time::{ACTIVE, Time};
@@ -16,6 +18,7 @@ use crate::policy::model_config;
 use crate::problem::dataset;
 use crate::problem::text::MAX_NEW_TOKENS;
 use crate::problem::{Split, Task};
+use fgrpo_nn::Precision;
 use fgrpo_nn::config::Config as ModelConfig;
 use fgrpo_nn::weights::Checkpoint;
 use std::path::PathBuf;
@@ -115,6 +118,16 @@ impl Lengths {
     }
 
     /// The evaluations of a configuration, each with its number of problems.
+    /// The same with other mean lengths of prompts and completions, in tokens; none is longer than the longest.
+    pub fn with_means(self, [prompt, completion]: [f64; 2]) -> Self {
+        Self {
+            prompt_mean: prompt.min(self.prompt_longest as f64),
+            completion_likely: completion.min(self.completion_longest as f64),
+            likely_is: "as --mean-tokens says",
+            ..self
+        }
+    }
+
     fn evaluations(&self, config: &Config) -> Vec<(EvalConfig, usize)> {
         let usual = config.eval.usual().map(|e| (e, self.held_out.unwrap_or(0)));
         let full = config.eval.full().map(|e| (e, self.held_out_in_full.unwrap_or(0)));
@@ -126,6 +139,15 @@ impl Lengths {
 pub fn tokens_per_step(config: &Config, lengths: &Lengths) -> u64 {
     let r = &config.rollout;
     (r.prompts * (lengths.prompt_longest + r.group_size * lengths.completion_longest)) as u64
+}
+
+/// Bytes of a token's keys and values in all layers.
+pub fn token_bytes(c: &ModelConfig, precision: Precision) -> u64 {
+    let bytes = match precision {
+        Precision::F32 => 4,
+        Precision::Bf16 => 2,
+    };
+    (2 * c.num_hidden_layers * c.num_key_value_heads * c.head_dim * bytes) as u64
 }
 
 /// Number of parameters of a decoder.

@@ -44,34 +44,81 @@ struct Size {
     pairs: f64,
 }
 
+/// Operations per prompt.
+pub(super) struct Costs {
+    flops: Flops,
+    prompt: f64,
+    completion: f64,
+}
+
+impl Costs {
+    pub(super) fn of(config: &Config, model: &ModelConfig, lengths: &Lengths) -> Self {
+        let lora = config.lora.as_ref().map(|lora| lora.engine());
+        Self {
+            flops: Flops::of(model, config.compute.checkpoint_activations, lora.as_ref()),
+            prompt: lengths.prompt_mean,
+            completion: lengths.completion_likely,
+        }
+    }
+
+    fn prompt_pairs(&self) -> f64 {
+        self.prompt * (self.prompt + 1.0) / 2.0
+    }
+
+    /// Of the prompt itself.
+    pub(super) fn prefill(&self) -> f64 {
+        let Self { flops, prompt, .. } = self;
+        flops.forward_token * prompt + flops.forward_pair * self.prompt_pairs() + flops.forward_prediction
+    }
+
+    fn forward(&self, group: Size) -> f64 {
+        self.flops.forward_token * group.tokens
+            + self.flops.forward_pair * group.pairs
+            + self.flops.forward_prediction * group.tokens
+    }
+
+    fn backward(&self, group: Size) -> f64 {
+        self.flops.backward_token * (self.prompt + group.tokens)
+            + self.flops.backward_pair * (self.prompt_pairs() + group.pairs)
+            + self.flops.backward_prediction * group.tokens
+    }
+
+    fn group(&self, samples: usize) -> Size {
+        distinct(samples, self.prompt, self.completion)
+    }
+
+    /// Of so many completions, without the prompt.
+    pub(super) fn completions(&self, samples: usize) -> f64 {
+        self.forward(self.group(samples))
+    }
+
+    /// Log-probabilities of a group.
+    pub(super) fn scored(&self, samples: usize) -> f64 {
+        self.prefill() + self.completions(samples)
+    }
+
+    /// Scores and gradient of a group.
+    fn trained(&self, samples: usize) -> f64 {
+        self.scored(samples) + self.backward(self.group(samples))
+    }
+
+    /// All updates of a step, and the reference model's log-probabilities if needed.
+    pub(super) fn update(&self, config: &Config) -> f64 {
+        let samples = config.rollout.group_size;
+        let reference = if config.algorithm.kl_coef == 0.0 { 0.0 } else { self.scored(samples) };
+        config.update.epochs as f64 * ACTIVE * self.trained(samples) + reference
+    }
+}
+
 impl Time {
     /// The estimate for a configuration and a model at `rate` operations per second. It assumes completions of typical
     /// length, that half of the groups are active, and that samples share beginnings as those of our mazes do.
     pub fn of(config: &Config, model: &ModelConfig, lengths: &Lengths, rate: f64) -> Self {
-        let lora = config.lora.as_ref().map(|lora| lora.engine());
-        let flops = Flops::of(model, config.compute.checkpoint_activations, lora.as_ref());
-        let (p, c) = (lengths.prompt_mean, lengths.completion_likely);
+        let costs = Costs::of(config, model, lengths);
         let r = &config.rollout;
         let prompts = r.prompts as f64;
-        let of_prompt = p * (p + 1.0) / 2.0;
-        let prefill = flops.forward_token * p + flops.forward_pair * of_prompt + flops.forward_prediction;
-        let forward = |group: Size| {
-            flops.forward_token * group.tokens
-                + flops.forward_pair * group.pairs
-                + flops.forward_prediction * group.tokens
-        };
-        let backward = |group: Size| {
-            flops.backward_token * (p + group.tokens)
-                + flops.backward_pair * (of_prompt + group.pairs)
-                + flops.backward_prediction * group.tokens
-        };
-        let sampled = |samples: usize| prefill + forward(distinct(samples, p, c)) / DECODING;
-        let group = distinct(r.group_size, p, c);
-        let scored = prefill + forward(group);
-        let mut update = config.update.epochs as f64 * ACTIVE * (scored + backward(group));
-        if config.algorithm.kl_coef != 0.0 {
-            update += scored;
-        }
+        let sampled = |samples: usize| costs.prefill() + costs.completions(samples) / DECODING;
+        let rollout = if r.server.is_some() { costs.scored(r.group_size) } else { sampled(r.group_size) };
         let evaluation = |eval: Option<EvalConfig>, problems: Option<usize>| match (eval, problems) {
             (Some(eval), Some(n)) => n as f64 * sampled(eval.samples) / rate,
             _ => 0.0,
@@ -81,17 +128,15 @@ impl Time {
                 (Some(_), None) => return 0.0,
                 (_, problems) => sft.optimizer_steps(problems.unwrap_or(0)),
             };
-            let one = distinct(1, p, c);
-            let shown = prefill + forward(one);
             let checks = steps.checked_div(sft.eval_every).unwrap_or(0);
             let checked = sft.eval_problems.min(lengths.held_out.unwrap_or(0)) as f64;
-            let trained = (steps * sft.batch_size as u64) as f64 * (shown + backward(one));
-            (trained + checks as f64 * checked * shown) / rate
+            let trained = (steps * sft.batch_size as u64) as f64 * costs.trained(1);
+            (trained + checks as f64 * checked * costs.scored(1)) / rate
         };
         Self {
             sft: config.sft.as_ref().map_or(0.0, fitted),
-            rollout: prompts * if r.server.is_some() { scored } else { sampled(r.group_size) } / rate,
-            update: prompts * update / rate,
+            rollout: prompts * rollout / rate,
+            update: prompts * costs.update(config) / rate,
             evaluation: evaluation(config.eval.usual(), lengths.held_out),
             full_evaluation: evaluation(config.eval.full(), lengths.held_out_in_full),
         }

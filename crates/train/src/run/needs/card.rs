@@ -1,0 +1,176 @@
+//! Kinds of GPUs that a run can be planned for, and the time of a step on them.
+//!
+//! Everything is computed from data sheets and assumed shares of what they promise. Nothing here was measured.
+
+use super::time::Costs;
+use super::{Lengths, Memory, parameters, token_bytes};
+use crate::config::Config;
+use fgrpo_nn::config::Config as ModelConfig;
+
+/// Assumed share of the peak of products that prefill and updates reach.
+pub const PRODUCTS_SHARE: f64 = 0.45;
+
+/// Assumed share of the peak bandwidth of memory that decoding and the optimizer reach.
+pub const BANDWIDTH_SHARE: f64 = 0.5;
+
+/// Bytes that the optimizer moves per trained parameter in bf16: weight with its lower half there and back, gradient read twice and zeroed, moments
+/// there and back.
+const OPTIMIZER_BYTES: f64 = 8.0 + 12.0 + 16.0;
+
+/// A kind of GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Card {
+    /// GeForce RTX 4090.
+    Rtx4090,
+    /// L40S.
+    L40s,
+    /// A100 80GB SXM.
+    A100,
+    /// H100 SXM.
+    H100,
+    /// H200 SXM.
+    H200,
+}
+
+named!(Card {
+    Rtx4090 = "rtx-4090": "24 GB, 1.01 TB/s, 165 TFLOP/s",
+    L40s = "l40s": "48 GB, 0.86 TB/s, 362 TFLOP/s",
+    A100 = "a100": "80 GB, 2.04 TB/s, 312 TFLOP/s",
+    H100 = "h100": "80 GB, 3.35 TB/s, 989 TFLOP/s",
+    H200 = "h200": "141 GB, 4.8 TB/s, 989 TFLOP/s",
+});
+
+/// What NVIDIA's data sheet says of a card, in bytes and operations, per second where it is a speed.
+struct Sheet {
+    memory: f64,
+    bandwidth: f64,
+    /// Products in bf16 with sums in f32, without sparsity.
+    products: f64,
+    /// To the machine's memory, one direction: PCIe 4 or 5 at about 80 % of its peak.
+    host: f64,
+    /// To other GPUs, one direction: NVLink, or PCIe.
+    peers: f64,
+}
+
+impl Card {
+    fn sheet(self) -> Sheet {
+        let (memory, bandwidth, products, host, peers) = match self {
+            Card::Rtx4090 => (24e9, 1.008e12, 165e12, 25e9, 25e9),
+            Card::L40s => (48e9, 0.864e12, 362e12, 25e9, 25e9),
+            Card::A100 => (80e9, 2.039e12, 312e12, 25e9, 300e9),
+            Card::H100 => (80e9, 3.35e12, 989e12, 50e9, 450e9),
+            Card::H200 => (141e9, 4.8e12, 989e12, 50e9, 450e9),
+        };
+        Sheet { memory, bandwidth, products, host, peers }
+    }
+
+    /// Bytes of its memory.
+    pub fn memory(self) -> u64 {
+        self.sheet().memory as u64
+    }
+}
+
+/// Seconds of a step in bf16 on GPUs of one kind.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct CardTime {
+    /// Sampling, or with a server computing the log-probabilities of its samples.
+    pub rollout: f64,
+    /// The optimizer updates, including the reference model's log-probabilities if needed.
+    pub update: f64,
+    /// Samples that each GPU decodes at the same time.
+    pub rows: f64,
+}
+
+impl CardTime {
+    /// The estimate for so many GPUs, each with the memory that `memory` was computed for. It assumes completions of the mean length but for one of the longest, and
+    /// as much memory for each sample at the same time as a completion of the mean length takes.
+    pub fn of(
+        config: &Config,
+        model: &ModelConfig,
+        lengths: &Lengths,
+        memory: &Memory,
+        card: Card,
+        gpus: usize,
+    ) -> Self {
+        let Sheet { bandwidth, products, host, peers, .. } = card.sheet();
+        let (bandwidth, products) = (BANDWIDTH_SHARE * bandwidth, PRODUCTS_SHARE * products);
+        let (costs, r, gpus) = (Costs::of(config, model, lengths), &config.rollout, gpus as f64);
+        let (prompt, completion) = (lengths.prompt_mean, lengths.completion_likely);
+        let prompts = r.prompts as f64 / gpus;
+        let samples = prompts * r.group_size as f64;
+
+        // Decoding reads all weights in every step (of an untied embedding only some rows), and for every token the keys and values before it.
+        let token = token_bytes(model, config.compute.precision) as f64;
+        let held = prompt / r.group_size as f64 + completion;
+        let rows = (memory.engine.cache as f64 / token / held).floor().clamp(1.0, samples.max(1.0));
+        let steps = (samples * completion / rows).max(lengths.completion_longest as f64);
+        let unread = if model.tie_word_embeddings { 0 } else { model.vocab_size * model.hidden_size };
+        let weights = 2.0 * (parameters(model) - unread) as f64;
+        let cached = samples * completion * (prompt + completion / 2.0) * token;
+        let decoding = ((steps * weights + cached) / bandwidth)
+            .max(prompts * costs.completions(r.group_size) / products);
+        let rollout = match r.server {
+            Some(_) => prompts * costs.scored(r.group_size) / products,
+            None => prompts * costs.prefill() / products + decoding,
+        };
+
+        let trained = memory.engine.moments as f64 / 8.0;
+        let own = trained / gpus;
+        let offloaded = if memory.engine.offloaded > 0 { 8.0 * own / host } else { 0.0 };
+        let exchange = 8.0 * (trained - own) / peers;
+        let optimizer = (OPTIMIZER_BYTES * own / bandwidth).max(offloaded) + exchange;
+        let mini_batch = config.update.mini_batch.unwrap_or(r.prompts);
+        let updates = (config.update.epochs * r.prompts.div_ceil(mini_batch)) as f64;
+        let update = prompts * costs.update(config) / products + updates * optimizer;
+        Self { rollout, update, rows }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::model;
+    use super::*;
+    use fgrpo_nn::{Precision, Replicas};
+
+    fn time(card: Card, gpus: usize, set: &[&str]) -> CardTime {
+        let set: Vec<String> =
+            ["compute.precision=bf16"].iter().chain(set).map(|s| (*s).to_owned()).collect();
+        let config =
+            Config::parse(include_str!("../../../../../configs/qwen3-1.7b-synlogic.toml"), &set).unwrap();
+        let lengths = Lengths::of(&config, None).with_means([500.0, 3000.0]);
+        let model = model(&config, None).unwrap().unwrap();
+        let replicas = Replicas { gpus, precision: Precision::Bf16, memory: Some(card.memory()) };
+        let memory = Memory::of(&config, &model, &lengths, Some(replicas));
+        CardTime::of(&config, &model, &lengths, &memory, card, gpus)
+    }
+
+    #[test]
+    fn a_step_of_the_papers_smallest_model_is_what_a_calculation_by_hand_gives() {
+        let time = time(Card::H200, 1, &["update.micro_batch_tokens=8192"]);
+        // 2048 samples of 3000 tokens: 112 KiB of keys and values each; mean context 500 + 1500.
+        let cached = 2048.0 * 3000.0 * 2000.0 * 114_688.0;
+        // 1.7e9 weights of 2 bytes in every step of `rows` samples.
+        let steps = (2048.0 * 3000.0 / time.rows).max(4096.0);
+        let wanted = (cached + steps * 2.0 * 1_720_574_976.0) / 2.4e12;
+        assert!(time.rollout > wanted && time.rollout < 1.1 * wanted, "{time:?}, wanted {wanted}");
+        // Half of the groups, forward and backward: 6 operations per weight and token, and attention's.
+        let products = 0.5 * 2048.0 * 3000.0 * 6.0 * 1.72e9 / (0.45 * 989e12);
+        assert!(time.update > products && time.update < 2.0 * products, "{time:?}, products {products}");
+    }
+
+    #[test]
+    fn time_follows_the_card_their_number_and_the_settings() {
+        let small = "update.micro_batch_tokens=8192";
+        let one = time(Card::H200, 1, &[small]);
+        let slow = time(Card::H100, 1, &[small]);
+        assert!(slow.rows < one.rows && slow.rollout > 1.2 * one.rollout);
+        let two = time(Card::H200, 2, &[small]);
+        assert!(two.rollout < 0.7 * one.rollout && two.update < 0.6 * one.update);
+        let offloaded = time(Card::H200, 1, &[small, "compute.optimizer_offload=true"]);
+        assert!(offloaded.update > one.update && offloaded.rows > one.rows);
+        let low = time(Card::H200, 1, &[small, "lora.rank=16"]);
+        assert!(low.update < one.update);
+        let penalty = time(Card::H200, 1, &[small, "algorithm.kl_coef=0.1"]);
+        assert!(penalty.update > 1.2 * one.update);
+    }
+}

@@ -56,6 +56,29 @@ fn language() -> Config {
     }
 }
 
+/// Qwen3-0.6B's shape.
+fn qwen() -> Config {
+    Config {
+        vocab_size: 151_936,
+        hidden_size: 1024,
+        intermediate_size: 3072,
+        num_hidden_layers: 28,
+        num_attention_heads: 16,
+        num_key_value_heads: 8,
+        head_dim: 128,
+        ..language()
+    }
+}
+
+/// Prompts with completions, and one update on all of them.
+struct Step {
+    prompts: usize,
+    samples: usize,
+    prompt: usize,
+    new: usize,
+    temperature: f32,
+}
+
 /// Seconds of the repeats, each list sorted.
 struct Times {
     wall: Vec<f64>,
@@ -219,20 +242,33 @@ impl Bench {
         let times =
             Times { wall: less(&whole.wall, prefill.median()), cpu: less(&whole.cpu, prefill.cpu_median()) };
         let GraphCounts { steps, captured, replayed, ahead } = engine.graph_counts();
+        // The weights in every step, and for every token the keys and values before it.
+        let number =
+            if matches!(self.device, Device::Cuda { precision: Precision::Bf16, .. }) { 2 } else { 4 };
+        let token = 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim;
+        let context = prompt * (new - 1) + new * (new - 1) / 2;
+        let bytes = number * ((new - 1) * engine.parameters() + rows * context * token);
         let more = json!({
+            "bytes_per_second": bytes as f64 / times.median(),
             "prefill_ms": prefill.median() * 1e3, "prefill_cpu_ms": prefill.cpu_median() * 1e3,
             "steps": {"all": steps, "captured": captured, "replayed": replayed, "ahead": ahead},
         });
         self.print(case, &times, rows * (new - 1), more);
     }
 
-    /// The maze's reinforcement step: `samples` of 32 tokens for each of 8 prompts of 310, then one update on all of them. The temperature determines
-    /// how often samples diverge: a trained policy is nearly certain at most positions.
+    /// The maze's reinforcement step. The temperature determines how often samples diverge: a trained policy is nearly certain at most positions.
     fn maze(&mut self, case: &str, samples: usize, temperature: f32) {
-        let config = small(1024);
-        let mut engine = self.engine(&config);
-        let prompts: Vec<Vec<u32>> = (0..8).map(|_| self.numbers.tokens(310, config.vocab_size)).collect();
-        let sampling = Sampling { temperature, max_new_tokens: 32, ..Sampling::default() };
+        let step = Step { prompts: 8, samples, prompt: 310, new: 32, temperature };
+        self.step(case, &small(1024), step);
+    }
+
+    /// A reinforcement step: rollout and update.
+    fn step(&mut self, case: &str, config: &Config, step: Step) {
+        let Step { prompts: count, samples, prompt, new, temperature } = step;
+        let mut engine = self.engine(config);
+        let prompts: Vec<Vec<u32>> =
+            (0..count).map(|_| self.numbers.tokens(prompt, config.vocab_size)).collect();
+        let sampling = Sampling { temperature, max_new_tokens: new, ..Sampling::default() };
         let (mut rollout, mut update) = (Vec::new(), Vec::new());
         let (mut rows, mut entropy) = (0, 0.0);
         let seconds = time(self.repeats, || {
@@ -250,11 +286,13 @@ impl Bench {
                 for (sample, indices) in indices.iter().enumerate() {
                     // An advantage of either sign, as a group with one success in four has.
                     let advantage = if sample % 4 == 0 { 1.5 } else { -0.5 };
-                    indices.iter().for_each(|&index| weights[index] -= advantage / (samples * 8 * 32) as f32);
+                    indices
+                        .iter()
+                        .for_each(|&index| weights[index] -= advantage / (samples * count * new) as f32);
                 }
             }
             rows = batch.tokens.len();
-            entropy = done.iter().flat_map(|c| &c.entropy).sum::<f32>() / (done.len() * 32) as f32;
+            entropy = done.iter().flat_map(|c| &c.entropy).sum::<f32>() / (done.len() * new) as f32;
             engine
                 .accumulate(&batch, temperature, &|indices, _, _, dlogp, _| {
                     indices.iter().zip(dlogp).for_each(|(&index, d)| *d = weights[index]);
@@ -268,13 +306,21 @@ impl Bench {
             list.sort_by(f64::total_cmp);
             list[list.len() / 2] * 1e3
         };
-        let dense = 8 * samples * (310 + 32);
+        let dense = count * samples * (prompt + new);
+        let update_ms = median(&mut update);
+        let per = Flops::of(config, false, None);
+        let seen = prompt * (prompt + 1) / 2 + samples * new * (2 * prompt + new + 1) / 2;
+        let flops = (count * (prompt + samples * new)) as f64 * (per.forward_token + per.backward_token)
+            + (count * seen) as f64 * (per.forward_pair + per.backward_pair)
+            + (count * samples * new) as f64 * (per.forward_prediction + per.backward_prediction);
         self.print(
             case,
             &seconds,
             dense,
             json!({
-                "rollout_ms": median(&mut rollout), "update_ms": median(&mut update), "rows": rows,
+                "rollout_ms": median(&mut rollout), "update_ms": update_ms, "rows": rows,
+                // Of prompts once and completions one by one: more than is computed where they share beginnings.
+                "update_gflops": flops / update_ms / 1e6,
                 "rows_without_sharing": dense, "mean_entropy": entropy,
             }),
         );
@@ -314,10 +360,11 @@ fn main() {
         "lm-prefill",
         "lm-decode",
     ];
-    for case in cases {
-        if !wanted.is_empty() && !wanted.iter().any(|name| name == case) {
-            continue;
-        }
+    // Large: only if they are named.
+    let large = ["qwen3-0.6b-decode", "qwen3-0.6b-step"];
+    let named = |case: &&str| wanted.iter().any(|name| name == case);
+    let all = wanted.is_empty();
+    for case in cases.into_iter().filter(|_| all).chain(cases.into_iter().chain(large).filter(named)) {
         match case {
             "train" => bench.train(case, &small(688), 64, 160, None),
             "prefill" => bench.prefill(case, &small(688), 256, 96),
@@ -328,6 +375,11 @@ fn main() {
             "maze-128-sure" => bench.maze(case, 128, 0.02),
             "lm-train" => bench.train(case, &language(), 8, 256, None),
             "lm-train-lora" => bench.train(case, &language(), 8, 256, Some(&LoraConfig::default())),
+            "qwen3-0.6b-decode" => bench.decode(case, &qwen(), 256, 100, 128),
+            "qwen3-0.6b-step" => {
+                let step = Step { prompts: 8, samples: 8, prompt: 128, new: 256, temperature: 1.0 };
+                bench.step(case, &qwen(), step);
+            }
             "lm-prefill" => bench.prefill(case, &language(), 16, 256),
             _ => bench.decode(case, &language(), 64, 64, 32),
         }

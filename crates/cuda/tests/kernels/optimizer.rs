@@ -1,6 +1,7 @@
-//! AdamW in f32 and over split masters, and the norm of the gradient.
+//! AdamW in f32, over split masters and over rounded moments, and the norm of the gradient.
 
 use super::*;
+use fgrpo_cuda::Address;
 
 #[test]
 fn a_master_splits_into_two_halves_and_comes_back_bit_for_bit() {
@@ -97,6 +98,267 @@ fn adamw_over_split_masters_takes_the_steps_of_f32() {
         }
         close(&[plain[i]], &[x], 1e-5, "w");
     }
+}
+
+/// The numbers of a step as kernels take them.
+struct Numbers {
+    clip: f32,
+    take1: f32,
+    beta2: f32,
+    take2: f32,
+    rate: f32,
+    root: f32,
+}
+
+/// A step on `count` numbers. `rounded`: the step and the first parameter, for moments of 16 bits.
+fn adamw(
+    d: &Arc<dyn Driver>,
+    kernel: &'static str,
+    (count, threads): (usize, u32),
+    places: &[Address],
+    numbers: &Numbers,
+    rounded: Option<[u64; 2]>,
+) {
+    let Numbers { clip, take1, beta2, take2, rate, root } = *numbers;
+    let (eps, decay) = (1e-8, 0.999);
+    let mut arguments: Vec<Argument> = places.iter().map(|&place| place.into()).collect();
+    arguments.extend([clip, take1, beta2, take2, eps, decay, rate, root].map(Argument::F32));
+    arguments.push(Argument::U64(count as u64));
+    arguments.extend(rounded.into_iter().flatten().map(Argument::U64));
+    launch(d, kernel, Shape::covering(count, threads), &arguments);
+}
+
+/// The bits that round a parameter's moments in a step: the low 16 of the first one, the high 16 of the second.
+fn random_bits(step: u64, parameter: u64) -> [u32; 2] {
+    let mut z =
+        step.wrapping_mul(0xd134_2543_de82_ef95).wrapping_add(parameter.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^= z >> 31;
+    [(z & 0xffff) as u32, (z >> 48) as u32]
+}
+
+fn round_stochastically(v: f32, random: u32) -> u16 {
+    if !v.is_finite() {
+        return to_bf16(&[v])[0];
+    }
+    let sum = f32::from_bits(v.to_bits() + random);
+    ((if sum.is_finite() { sum } else { v }).to_bits() >> 16) as u16
+}
+
+#[test]
+fn rounded_moments_are_those_of_f32_rounded_by_bits_of_step_and_parameter_in_every_launch() {
+    let count = 300;
+    let (w, g) = (numbers(31, count), numbers(32, 4 * count));
+    for (first, split) in [(0, false), ((1 << 33) + 5, false), ((1 << 33) + 5, true)] {
+        let found = in_every_order(|d| {
+            let f32s = || memory(d, &vec![0.0f32; count]);
+            let [m, v, m_parts, v_parts] = [0; 4].map(|_| memory(d, &vec![0u16; count]));
+            let stores = [0; 3].map(|_| (memory(d, &w), memory(d, &vec![0u16; count])));
+            let high = [0; 3].map(|_| memory(d, &vec![0u16; count]));
+            let n = Argument::U64(count as u64);
+            let shape = Shape::covering(count, 64);
+            for ((full, low), high) in stores.iter().zip(&high) {
+                launch(d, "split_master", shape, &[full.into(), high.into(), low.into(), n]);
+            }
+            let mut rounded = Vec::new();
+            for step in 1..=4u64 {
+                let [left1, left2] = [0.9f32, 0.999].map(|beta| 1.0 - beta.powi(step as i32));
+                let numbers = Numbers {
+                    clip: 0.5,
+                    take1: 0.1,
+                    beta2: 0.999,
+                    take2: 1e-3,
+                    rate: 1e-2 / left1,
+                    root: 1.0 / left2.sqrt(),
+                };
+                let gradient = || memory(d, &g[(step as usize - 1) * count..][..count]);
+                let of = |place: usize, from: usize| match split {
+                    false => vec![stores[place].0.at(from)],
+                    true => vec![high[place].at(from), stores[place].1.at(from)],
+                };
+                let [plain, kernel] = match split {
+                    false => ["adamw_f32", "adamw_rounded_f32"],
+                    true => ["adamw_bf16", "adamw_rounded_bf16"],
+                };
+                // In f32 from the same moments.
+                let (m_full, v_full, g_full) = (f32s(), f32s(), gradient());
+                m_full.write(0, &from_bf16(&m.read().unwrap())).unwrap();
+                v_full.write(0, &from_bf16(&v.read().unwrap())).unwrap();
+                let places = [of(0, 0), vec![g_full.at(0), m_full.at(0), v_full.at(0)]].concat();
+                adamw(d, plain, (count, 64), &places, &numbers, None);
+                // At once, and as two launches of other shapes.
+                let (g_whole, g_parts) = (gradient(), gradient());
+                let places = [of(1, 0), vec![g_whole.at(0), m.at(0), v.at(0)]].concat();
+                adamw(d, kernel, (count, 64), &places, &numbers, Some([step, first]));
+                for (from, part, threads) in [(0, 100, 32), (100, count - 100, 96)] {
+                    let places = [of(2, from), vec![g_parts.at(from), m_parts.at(from), v_parts.at(from)]];
+                    let rounded = Some([step, first + from as u64]);
+                    adamw(d, kernel, (part, threads), &places.concat(), &numbers, rounded);
+                }
+                for gradient in [&g_whole, &g_parts] {
+                    assert!(gradient.read().unwrap().iter().all(|&g| g == 0.0));
+                }
+                let exact = [m_full.read().unwrap(), v_full.read().unwrap()];
+                let wanted = [0, 1].map(|moment| {
+                    let bits = |i: usize| random_bits(step, first + i as u64)[moment];
+                    (0..count).map(|i| round_stochastically(exact[moment][i], bits(i))).collect::<Vec<u16>>()
+                });
+                assert_eq!([m.read().unwrap(), v.read().unwrap()], wanted, "step {step}");
+                assert_eq!([m_parts.read().unwrap(), v_parts.read().unwrap()], wanted, "step {step}");
+                rounded.push(wanted);
+                // The weights' step is computed before the moments are rounded.
+                let weights = [0, 1, 2].map(|place| match split {
+                    false => stores[place].0.read().unwrap().iter().map(|w| w.to_bits()).collect::<Vec<_>>(),
+                    true => {
+                        let halves = [high[place].read().unwrap(), stores[place].1.read().unwrap()];
+                        halves.concat().into_iter().map(u32::from).collect()
+                    }
+                });
+                assert!(weights[0] == weights[1] && weights[0] == weights[2], "step {step}");
+            }
+            rounded
+        });
+        // A moment is as often above as below.
+        assert!(found.iter().flatten().flatten().any(|&bits| bits != 0));
+    }
+}
+
+/// Settings with which the first moment becomes the gradient and the second one its square.
+const GRADIENT: Numbers = Numbers { clip: 1.0, take1: 1.0, beta2: 0.0, take2: 1.0, rate: 0.0, root: 1.0 };
+
+/// The moments after a step from zeros by [`GRADIENT`].
+fn rounded_gradient(d: &Arc<dyn Driver>, gradient: &[f32], step: u64) -> [Vec<u16>; 2] {
+    let count = gradient.len();
+    let [m, v] = [0; 2].map(|_| memory(d, &vec![0u16; count]));
+    let (w, g) = (memory(d, &vec![0.0f32; count]), memory(d, gradient));
+    let places = [w.at(0), g.at(0), m.at(0), v.at(0)];
+    adamw(d, "adamw_rounded_f32", (count, 256), &places, &GRADIENT, Some([step, 0]));
+    [m, v].map(|moment| moment.read().unwrap())
+}
+
+#[test]
+fn stochastic_rounding_keeps_numbers_of_16_bits_signs_and_what_is_not_finite() {
+    let most = f32::from_bits(0x7f7f_ffff);
+    let values =
+        [0.0, 1.0, -2.5, 1e-40, -1e-40, 3e-39, most, -most, f32::INFINITY, f32::NEG_INFINITY, f32::NAN];
+    let gradient: Vec<f32> = values.into_iter().flat_map(|value| [value; 100]).collect();
+    let [m, _] = in_every_order(|d| rounded_gradient(d, &gradient, 3));
+    for (i, (&found, &value)) in from_bf16(&m).iter().zip(&gradient).enumerate() {
+        if value.is_nan() {
+            assert!(found.is_nan(), "NaN became {found}");
+            continue;
+        }
+        assert_eq!(m[i], round_stochastically(value, random_bits(3, i as u64)[0]), "{value}");
+        if value.to_bits() & 0xffff == 0 {
+            assert_eq!(found.to_bits(), value.to_bits());
+        }
+        assert_eq!(found.is_finite(), value.is_finite(), "{value}");
+        assert_eq!(found.is_sign_positive(), value.is_sign_positive(), "{value}");
+    }
+}
+
+#[test]
+fn the_mean_of_stochastically_rounded_numbers_is_the_number() {
+    let (count, steps) = (2048, 32);
+    // Six standard deviations of a number of events of probability p; pairs overlap, so each event is in two of them.
+    let near = |found: usize, p: f64, of: usize, pairs: bool, what: &str| {
+        let deviation = (of as f64 * p * (1.0 - p) * if pairs { 3.0 } else { 1.0 }).sqrt();
+        let off = (found as f64 - p * of as f64).abs();
+        assert!(off <= 6.0 * deviation, "{what}: {found} of {of}, wanted {p}");
+    };
+    for gradient in [1.000_1f32, 1.6, -0.7, 3.003e-3, -1.2e-20] {
+        let exact = [gradient, gradient * gradient];
+        let below = exact.map(|x| (x.to_bits() >> 16) as u16);
+        let share = exact.map(|x| f64::from(x.to_bits() & 0xffff) / 65536.0);
+        // Whether each was rounded away from 0, by moment, step and parameter.
+        let mut away = [Vec::new(), Vec::new()];
+        let d = device(0);
+        for step in 1..=steps {
+            let found = rounded_gradient(&d, &vec![gradient; count], step);
+            for (moment, found) in found.into_iter().enumerate() {
+                assert!(found.iter().all(|&x| x == below[moment] || x == below[moment] + 1));
+                away[moment].extend(found.into_iter().map(|x| x != below[moment]));
+            }
+        }
+        let pairs = |a: &[bool], b: &[bool]| a.iter().zip(b).filter(|(a, b)| **a && **b).count();
+        for (moment, away) in away.iter().enumerate() {
+            let (what, p, of) = (format!("moment {moment} of {gradient}"), share[moment], away.len());
+            near(away.iter().filter(|&&away| away).count(), p, of, false, &what);
+            // Independent of the next parameter, and of the next step.
+            near(pairs(away, &away[1..]), p * p, of - 1, true, &what);
+            near(pairs(away, &away[count..]), p * p, of - count, true, &what);
+        }
+        // Independent of each other.
+        near(pairs(&away[0], &away[1]), share[0] * share[1], away[0].len(), false, "both moments");
+    }
+}
+
+#[test]
+fn a_rounded_second_moment_reaches_the_square_of_a_constant_gradient_where_rounding_to_nearest_stays_behind()
+{
+    let (count, steps) = (128, 5000);
+    let (gradient, beta2, take2) = (0.95f32, 0.999f32, 1e-3f32);
+    let square = f64::from(gradient).powi(2);
+    // The distance between numbers of 16 bits from 0.5 to 1, where the second moment goes.
+    let spacing = 2f64.powi(-8);
+    let mut nearest = 0u16;
+    for _ in 0..steps {
+        nearest = to_bf16(&[gradient * take2 * gradient + from_bf16(&[nearest])[0] * beta2])[0];
+    }
+    let nearest = f64::from(from_bf16(&[nearest])[0]);
+    assert!(nearest < square / 2.0, "to nearest: {nearest} of {square}");
+
+    let d = device(0);
+    let [m, v] = [0; 2].map(|_| memory(&d, &vec![0u16; count]));
+    let (w, g) = (memory(&d, &vec![0.0f32; count]), memory(&d, &vec![gradient; count]));
+    let settings = Numbers { clip: 1.0, take1: 0.1, beta2, take2, rate: 0.0, root: 1.0 };
+    // Rounding has the exact number as its mean, so the mean of v is that of f32. A change by x is rounded with a variance of at most x * spacing,
+    // and v changes by take2 * |square - v|.
+    let (mut mean, mut variance) = (0.0, 0.0f64);
+    for step in 1..=steps {
+        g.write(0, &vec![gradient; count]).unwrap();
+        let places = [w.at(0), g.at(0), m.at(0), v.at(0)];
+        adamw(&d, "adamw_rounded_f32", (count, 128), &places, &settings, Some([step, 0]));
+        let (beta2, take2) = (f64::from(beta2), f64::from(take2));
+        variance = beta2 * beta2 * variance + take2 * ((square - mean).abs() + variance.sqrt()) * spacing;
+        mean = beta2 * mean + take2 * square;
+    }
+    let found: Vec<f64> = from_bf16(&v.read().unwrap()).into_iter().map(f64::from).collect();
+    let off = found.iter().sum::<f64>() / count as f64 - mean;
+    assert!(off.abs() <= 6.0 * (variance / count as f64).sqrt(), "{off} off {mean}");
+    let error = (found.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / count as f64).sqrt();
+    assert!(error <= 1.5 * variance.sqrt(), "{error}, bound {}", variance.sqrt());
+    assert!(mean > 0.99 * square && variance.sqrt() < 0.01 * square);
+}
+
+#[test]
+fn rounding_moves_a_second_moment_of_random_gradients_by_less_than_5_percent_and_not_to_one_side() {
+    let (count, steps) = (256, 4000);
+    let (beta2, take2) = (0.999f32, 1e-3f32);
+    let d = device(0);
+    let [m, v] = [0; 2].map(|_| memory(&d, &vec![0u16; count]));
+    let zeros = vec![0.0f32; count];
+    let [w, m_full, v_full, g, g_full] = [0; 5].map(|_| memory(&d, &zeros));
+    let settings = Numbers { clip: 1.0, take1: 0.1, beta2, take2, rate: 0.0, root: 1.0 };
+    for step in 1..=steps {
+        // Uniform in [-1, 1): the second moment goes to 1/3.
+        let gradient = numbers(1000 + step, count);
+        g.write(0, &gradient).unwrap();
+        g_full.write(0, &gradient).unwrap();
+        let places = [&w, &g].map(|numbers| numbers.at(0));
+        let rounded = [&places[..], &[m.at(0), v.at(0)]].concat();
+        adamw(&d, "adamw_rounded_f32", (count, 128), &rounded, &settings, Some([step, 0]));
+        let full = [w.at(0), g_full.at(0), m_full.at(0), v_full.at(0)];
+        adamw(&d, "adamw_f32", (count, 128), &full, &settings, None);
+    }
+    let (v, wanted) = (from_bf16(&v.read().unwrap()), v_full.read().unwrap());
+    let off: Vec<f64> = v.iter().zip(&wanted).map(|(v, w)| f64::from(v / w) - 1.0).collect();
+    let error = (off.iter().map(|off| off * off).sum::<f64>() / count as f64).sqrt();
+    let mean = off.iter().sum::<f64>() / count as f64;
+    // By the reasoning above the error is at most the root of half of the spacing, 2^-9, times the mean of |g^2 - v|, 0.26: 0.016 of 0.33.
+    assert!(error > 0.001 && error < 0.05, "{error}");
+    assert!(mean.abs() <= 6.0 * error / (count as f64).sqrt(), "{mean}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ mod support;
 
 use serde_json::Value;
 use std::path::Path;
-use support::{ends_with, fgrpo, run};
+use support::{done, ends_with, fgrpo, run};
 
 /// A maze run of a few steps that the emulator does in seconds.
 fn tiny() -> Vec<&'static str> {
@@ -69,6 +69,18 @@ fn names_that_are_no_device_and_precisions_that_a_device_lacks_are_refused() {
     let bf16 = ["--set", "compute.precision=bf16"];
     let said = ends_with(2, &[&["train", config.as_str(), "--dry-run"][..], &bf16].concat());
     assert!(said.contains("compute.precision") && said.contains("--device cuda"), "{said}");
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    for command in ["train", "sft"] {
+        for how in [vec!["--dry-run"], vec!["--out", out.to_str().unwrap()]] {
+            let set = ["--set", "compute.moments=bf16"];
+            let said = ends_with(2, &[&[command, config.as_str()][..], &how, &set].concat());
+            assert!(said.contains("compute.moments: found \"bf16\" with --device cpu"), "{said}");
+            assert!(said.contains("--device cuda") && !out.exists(), "{said}");
+        }
+    }
+    let said = ends_with(2, &["train", &config, "--dry-run", "--set", "compute.moments=f16"]);
+    assert!(said.contains("compute.moments") && said.contains("bf16"), "{said}");
 }
 
 #[test]
@@ -132,6 +144,35 @@ fn a_dry_run_plans_for_a_gpu_that_is_not_there() {
         let said = plan(2, &["--mean-tokens", wrong]);
         assert!(said.contains("--mean-tokens") && said.contains("150,1000"), "{wrong}: {said}");
     }
+}
+
+#[test]
+fn a_dry_run_counts_4_bytes_per_parameter_for_moments_in_bf16_and_8_for_their_checkpoint() {
+    let config = config();
+    let said = |more: &[&str]| {
+        let set = ["--set", "compute.moments=bf16"];
+        [&[][..], &set].map(|set| {
+            ends_with(0, &[&["train", config.as_str(), "--dry-run", "--device", "cuda"], more, set].concat())
+        })
+    };
+    let line = |said: &str, name: &str| said.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
+    let [full, half] = said(&[]);
+    for (set, resolved) in
+        [(&[][..], "moments = \"f32\""), (&["--set", "compute.moments=bf16"], "moments = \"bf16\"")]
+    {
+        let words = [&["train", config.as_str(), "--dry-run", "--device", "cuda"], set].concat();
+        assert!(done(&words).lines().any(|line| line == resolved), "{resolved}");
+    }
+    // In f32 the moments are two copies of the gradient, in bf16 one.
+    let size = |line: &str| line.split_whitespace().skip(1).take(2).collect::<Vec<_>>().join(" ");
+    assert_eq!(size(&line(&half, "optimizer")), size(&line(&half, "gradient")), "{half}");
+    assert_ne!(line(&half, "optimizer"), line(&full, "optimizer"));
+    for name in ["weights", "gradient", "activations", "key/value cache", "disk"] {
+        assert_eq!(line(&half, name), line(&full, name));
+    }
+    let [full, half] = said(&["--set", "compute.optimizer_offload=true"]);
+    assert_ne!(line(&half, "optimizer"), line(&full, "optimizer"));
+    assert_ne!(line(&half, "memory"), line(&full, "memory"));
 }
 
 /// The lines of a file without what depends on the machine.
@@ -213,6 +254,27 @@ fn a_run_on_the_emulated_gpu_has_the_processors_metrics_and_goes_on_there() {
         files.iter().map(|file| std::fs::read(file).unwrap()).collect::<Vec<_>>()
     });
     assert!(kept.len() >= 2 && kept == offloaded, "weights and moments");
+    // With moments in bf16 a stopped run ends in the bits of one that wasn't, and so does one with these in host memory.
+    let rounded = |out: &Path, more: &[&str]| {
+        let place = ["train", config.as_str(), "--out", out.to_str().unwrap(), "--device", "cuda-emulated"];
+        let set = ["--set", "compute.moments=bf16"];
+        fgrpo().args(place).args(tiny()).args(set).args(more).assert().success();
+    };
+    let [whole, stopped, in_host] = ["whole", "stopped", "in-host"].map(out);
+    rounded(&whole, &[]);
+    rounded(&stopped, &["--set", "steps=1"]);
+    rounded(&stopped, &["--resume", "--accept-changes"]);
+    rounded(&in_host, &["--set", "compute.optimizer_offload=true"]);
+    let [whole, stopped, in_host, in_f32] = [whole, stopped, in_host, out("cuda-emulated")].map(|out| {
+        let step = out.join("checkpoints/step-000002");
+        ["model.safetensors", "optimizer.safetensors"].map(|file| std::fs::read(step.join(file)).unwrap())
+    });
+    assert!(whole == stopped && whole == in_host && whole != in_f32, "weights and moments");
+    // An evaluation has no optimizer, so the run's configuration is good for one on the processor.
+    let (evaluated, trained, resolved) = (out("evaluated"), out("whole"), out("whole").join("config.toml"));
+    let last = trained.join("checkpoints/step-000002");
+    let words = ["eval", resolved.to_str().unwrap(), "--model", last.to_str().unwrap(), "--device", "cpu"];
+    done(&[&words[..], &["--out", evaluated.to_str().unwrap()]].concat());
     // What the GPU saved goes on on the processor, what two saved on one and then on two, and it is scored on both.
     for (folder, device, steps) in
         [("cuda-emulated", "cpu", 3), (two, "cuda-emulated", 3), (two, two, 4), (two, "cpu", 5)]

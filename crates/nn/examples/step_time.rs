@@ -327,6 +327,11 @@ impl Bench {
     }
 }
 
+/// The first GPU, with moments in f32.
+fn gpu(precision: Precision) -> Device {
+    Device::Cuda { gpus: Gpus::one(0), precision, moments: Precision::F32 }
+}
+
 fn main() {
     let mut bench = Bench { device: Device::cpu(2), repeats: 5, chunk: None, numbers: Numbers(7) };
     let (mut cores, mut products) = (2, Products::F32);
@@ -335,8 +340,8 @@ fn main() {
     while let Some(argument) = arguments.next() {
         let mut number = || arguments.next().and_then(|n| n.parse().ok()).expect("a number after the option");
         match argument.as_str() {
-            "--gpu" => bench.device = Device::Cuda { gpus: Gpus::one(0), precision: Precision::F32 },
-            "--gpu-bf16" => bench.device = Device::Cuda { gpus: Gpus::one(0), precision: Precision::Bf16 },
+            "--gpu" => bench.device = gpu(Precision::F32),
+            "--gpu-bf16" => bench.device = gpu(Precision::Bf16),
             "--threads" => cores = number(),
             "--products" => products = arguments.next().expect("f32, bf16x3 or bf16").parse().unwrap(),
             "--repeats" => bench.repeats = number(),

@@ -64,6 +64,8 @@ pub(crate) fn decay_runs(tensors: &[TensorLayout], settings: &AdamW) -> Vec<(usi
 /// The values of one step, the same for every parameter.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AdamWStep {
+    /// The step's number, from 1. Moments of 16 bits are rounded by it.
+    pub(crate) number: u64,
     /// Factor of the gradient.
     pub(crate) clip: f32,
     /// `1 - beta1`.
@@ -81,10 +83,11 @@ pub(crate) struct AdamWStep {
 }
 
 impl AdamWStep {
-    /// The values of step `step`, from 1, for a gradient that is multiplied by `clip`.
-    pub(crate) fn new(settings: &AdamW, step: u64, clip: f64) -> AdamWStep {
-        let step = step as f64;
+    /// The values of step `number`, from 1, for a gradient that is multiplied by `clip`.
+    pub(crate) fn new(settings: &AdamW, number: u64, clip: f64) -> AdamWStep {
+        let step = number as f64;
         AdamWStep {
+            number,
             clip: clip as f32,
             take1: (1.0 - settings.beta1) as f32,
             beta2: settings.beta2 as f32,

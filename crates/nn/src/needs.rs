@@ -30,6 +30,8 @@ pub struct Replicas {
     pub gpus: usize,
     /// Of weights and activations.
     pub precision: Precision,
+    /// Of AdamW's two moments.
+    pub moments: Precision,
     /// Bytes of memory of the smallest, if known: keys and values take no more than it has room for.
     pub memory: Option<u64>,
 }
@@ -85,7 +87,7 @@ pub struct Needs {
     pub optimizer: u64,
     /// AdamW's two moments in host memory, of all GPUs together.
     pub offloaded: u64,
-    /// AdamW's two moments, wherever they are: the optimizer's state in a checkpoint.
+    /// AdamW's two moments in f32, whatever they are in memory: the optimizer's state in a checkpoint.
     pub moments: u64,
     /// Buffers of the executors and threads: what the forward pass keeps for the backward pass, and scratch.
     pub activations: u64,
@@ -124,18 +126,18 @@ impl Needs {
             positions = positions.max(POSITIONS);
         }
         let (slice, inbox) = (slice_len(trained, replicas).min(trained), inbox_len(trained, replicas));
-        let moments = |trained: usize| if training { bytes(2 * trained) } else { 0 };
+        let of_moments = workload.gpu.map_or(Precision::F32, |gpu| gpu.moments);
+        let held = |numbers: usize| if training { gpu::bytes_of(of_moments, numbers) } else { 0 };
         let offload = workload.optimizer_offload && precision.is_some();
-        let staged = if training { bytes(staged_len(slice)) } else { 0 };
         let mut needs = Needs {
             // With the table of angles.
             weights: bytes(layout.len + positions * config.head_dim),
             base_weights: bytes(base),
             gradient: if training { bytes(trained * executors + inbox) } else { 0 },
-            optimizer: if offload { staged } else { moments(slice) }
+            optimizer: held(if offload { staged_len(slice) } else { 2 * slice })
                 + bytes(adapters.map_or(0, |adapters| adapters.len)),
-            offloaded: if offload { moments(trained) } else { 0 },
-            moments: moments(trained),
+            offloaded: if offload { held(2 * trained) } else { 0 },
+            moments: if training { bytes(2 * trained) } else { 0 },
             ..Needs::default()
         };
 
@@ -285,7 +287,8 @@ mod tests {
         assert!(low.base_weights > whole.weights / 2 && low.base_weights < whole.weights);
         assert_eq!(low.activations, whole.activations);
         // Moments in host memory leave a GPU 8 bytes per parameter, but for two buffers of a sixteenth each.
-        let gpus = |gpus| Some(Replicas { gpus, precision: Precision::Bf16, memory: None });
+        let gpus =
+            |gpus| Some(Replicas { gpus, precision: Precision::Bf16, moments: Precision::F32, memory: None });
         let gpu = Workload { gpu: gpus(1), ..Workload { lora: None, ..train } };
         let (kept, offloaded) = (
             Needs::of(&maze(), &gpu),
@@ -294,6 +297,16 @@ mod tests {
         assert_eq!((kept.offloaded, offloaded.offloaded), (0, kept.optimizer));
         assert!(offloaded.optimizer.abs_diff(kept.optimizer / 8) < 64);
         assert_eq!(kept.total() - offloaded.total(), kept.optimizer - offloaded.optimizer);
+        // Moments in bf16 take half of that, wherever they are, but not in a checkpoint.
+        let half = |workload: &Workload| {
+            let gpu = workload.gpu.map(|gpu| Replicas { moments: Precision::Bf16, ..gpu });
+            Needs::of(&maze(), &Workload { gpu, ..workload.clone() })
+        };
+        let (half_kept, half_offloaded) =
+            (half(&gpu), half(&Workload { optimizer_offload: true, ..gpu.clone() }));
+        assert_eq!(half_kept, Needs { optimizer: kept.optimizer / 2, ..kept });
+        let halves = (offloaded.optimizer / 2, offloaded.offloaded / 2);
+        assert_eq!(half_offloaded, Needs { optimizer: halves.0, offloaded: halves.1, ..offloaded });
         // Of several GPUs each has half of the moments and of the completions, and a buffer for a part of the other's gradient.
         let generating =
             Workload { prompts: 10, prompt_tokens: 20, samples: 80, new_tokens: 30, ..gpu.clone() };

@@ -141,6 +141,8 @@ pub struct ComputeConfig {
     pub checkpoint_activations: bool,
     /// Number type of weights and activations on a GPU.
     pub precision: Precision,
+    /// Number type of AdamW's moments on a GPU; in bf16 they are rounded stochastically.
+    pub moments: Precision,
     /// Keep AdamW's moments of a run on a GPU in host memory.
     pub optimizer_offload: bool,
     /// Number format of matrix products on a CPU, in linear layers and the LM head. Bit-for-bit repeatability requires

@@ -9,12 +9,13 @@ use fgrpo_nn::{Device, Precision, Products};
 /// The device that a run of `config` computes on.
 ///
 /// # Errors
-/// Same as [`named`].
+/// Same as [`check_run`] and [`named`].
 pub fn of_run(name: DeviceName, config: &Config) -> anyhow::Result<Device> {
+    check_run(name, &config.compute)?;
     named(name, &config.compute)
 }
 
-/// A device by its name, with these settings.
+/// A device by its name, with these settings. Those of the optimizer have no effect where nothing is trained.
 ///
 /// # Errors
 /// Bad input: a device that doesn't exist or can't be used, or a number format that it doesn't support.
@@ -23,14 +24,26 @@ pub fn named(name: DeviceName, compute: &ComputeConfig) -> anyhow::Result<Device
     if let Err(why) = name.check() {
         bad_input!("--device {name}: {why}");
     }
-    Ok(name.device(compute.threads(), compute.products, compute.precision))
+    Ok(name.device(compute.threads(), compute.products, compute.precision, compute.moments))
 }
 
-/// Rejects a number format that belongs to another kind of device.
+/// Rejects a number format that belongs to another kind of device than the one that a run trains on.
 ///
 /// # Errors
 /// Bad input.
-pub fn check_formats(name: DeviceName, compute: &ComputeConfig) -> anyhow::Result<()> {
+pub fn check_run(name: DeviceName, compute: &ComputeConfig) -> anyhow::Result<()> {
+    check_formats(name, compute)?;
+    if name == DeviceName::Cpu && compute.moments != Precision::F32 {
+        bad_input!(
+            "compute.moments: found \"{}\" with --device cpu, wanted \"f32\", or --device cuda",
+            compute.moments
+        );
+    }
+    Ok(())
+}
+
+/// Rejects a number format of computations that belongs to another kind of device.
+fn check_formats(name: DeviceName, compute: &ComputeConfig) -> anyhow::Result<()> {
     let ComputeConfig { products, precision, .. } = *compute;
     if name == DeviceName::Cpu && precision != Precision::F32 {
         bad_input!(

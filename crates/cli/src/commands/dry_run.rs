@@ -88,15 +88,15 @@ pub fn run(config: &Config, device: DeviceName, flags: &Flags) -> anyhow::Result
     };
     fgrpo_train::run::needs::refuse_uncountable(config, &model, &lengths)?;
     say!("parameters            {:>12}", parameters(&model));
-    device::check_formats(device, &config.compute)?;
-    let precision = config.compute.precision;
+    device::check_run(device, &config.compute)?;
+    let (precision, moments) = (config.compute.precision, config.compute.moments);
     let found = match (flags.gpu, device) {
         (Some(card), _) => Ok(Room { memory: card.memory(), name: card.to_string() }),
         (None, DeviceName::Cuda(gpus)) => smallest(gpus),
         _ => Err("it is emulated".to_owned()),
     };
     let room = found.as_ref().ok().map(|gpu| gpu.memory);
-    let gpu = device.gpus().map(|gpus| Replicas { gpus: gpus.count(), precision, memory: room });
+    let gpu = device.gpus().map(|gpus| Replicas { gpus: gpus.count(), precision, moments, memory: room });
     let memory = Memory::of(config, &model, &lengths, gpu);
     let cached = memory.engine.cache / token_bytes(&model, precision);
     say_memory(config, &memory, cached, device, found);
@@ -219,7 +219,7 @@ fn say_both_memories(memory: &Memory, device: DeviceName, found: Result<Room, St
     say!("{:<22}{:>12}  {note}", "GPU memory", bytes(needed));
     if room.is_ok_and(|room| needed > room) {
         say!(
-            "warning: this doesn't fit. Smaller: rollout.max_cached_tokens, update.micro_batch_tokens; compute.checkpoint_activations = true, compute.optimizer_offload = true, compute.precision = \"bf16\", [lora]"
+            "warning: this doesn't fit. Smaller: rollout.max_cached_tokens, update.micro_batch_tokens; compute.checkpoint_activations = true, compute.optimizer_offload = true, compute.moments = \"bf16\", compute.precision = \"bf16\", [lora]"
         );
     }
     let note = match memory.engine.offloaded {

@@ -377,7 +377,7 @@ vectorised! {
 
     /// One AdamW step; the gradient becomes 0.
     fn adamw(w: &mut [f32], g: &mut [f32], m: &mut [f32], v: &mut [f32], step: &AdamWStep) {
-        let AdamWStep { clip, take1, beta2, take2, eps, decay, rate, root } = *step;
+        let AdamWStep { number: _, clip, take1, beta2, take2, eps, decay, rate, root } = *step;
         let n = w.len();
         let (g, m, v) = (&mut g[..n], &mut m[..n], &mut v[..n]);
         for i in 0..n {

@@ -65,7 +65,7 @@ fn moment_of(store: Store) -> Option<usize> {
 }
 
 impl CudaBackend {
-    /// A device of GPUs, by number and in this order, with weights of 0.
+    /// A device of GPUs, by number and in this order, with weights of 0. `moments`: the number type of AdamW's moments.
     ///
     /// # Errors
     /// If the model doesn't fit, or its heads are too large for the kernels.
@@ -73,6 +73,7 @@ impl CudaBackend {
         config: &Config,
         layout: &Layout,
         precision: Precision,
+        moments: Precision,
         gpus: Vec<(usize, Arc<dyn Driver>)>,
     ) -> Result<CudaBackend, Error> {
         if config.head_dim > LARGEST_HEAD {
@@ -87,7 +88,7 @@ impl CudaBackend {
         let (rows, count) = (angles(config, positions), gpus.len());
         let replica = |(place, (number, driver))| {
             let named = (count > 1).then_some(number);
-            Replica::new(driver, named, (place, count), layout, precision, &rows)
+            Replica::new(driver, named, (place, count), layout, precision, moments, &rows)
         };
         let replicas = gpus.into_iter().enumerate().map(replica).collect::<Result<_, _>>()?;
         Ok(CudaBackend { config: config.clone(), positions, precision, replicas, accumulated: false })

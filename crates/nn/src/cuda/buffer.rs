@@ -1,6 +1,7 @@
 //! A growing block of device memory.
 
 use fgrpo_cuda::{Address, Argument, Matrix, Memory, Shape};
+use half::bf16;
 
 use super::launches::{THREADS, args};
 use super::stream::{Purpose, Stream};
@@ -11,6 +12,16 @@ use crate::engine::Precision;
 enum Numbers {
     Full(Memory<f32>),
     Half(Memory<u16>),
+}
+
+/// Numbers of 16 bits, rounded to nearest.
+pub(super) fn rounded(values: &[f32]) -> Vec<u16> {
+    values.iter().map(|&value| bf16::from_f32(value).to_bits()).collect()
+}
+
+/// A number from 16 bits.
+pub(super) fn widened(bits: u16) -> f32 {
+    bf16::from_bits(bits).to_f32()
 }
 
 /// An array of numbers of one type. New memory has unspecified content.
@@ -73,27 +84,25 @@ impl Buffer {
         Matrix::rows(self.at(first), stride)
     }
 
-    fn full(&self) -> Option<&Memory<f32>> {
-        match &self.0 {
-            Some(Numbers::Full(memory)) => Some(memory),
-            Some(Numbers::Half(_)) => panic!("numbers of 16 bits, wanted f32"),
-            None => None,
-        }
-    }
-
-    /// # Panics
-    /// If its numbers have 16 bits.
+    /// Overwrites the numbers from `first` on; those of 16 bits are rounded to nearest.
     pub(super) fn write(&self, stream: &Stream, first: usize, values: &[f32]) {
-        if let Some(memory) = self.full() {
-            stream.write(memory, first, values);
+        match &self.0 {
+            Some(Numbers::Full(memory)) => stream.write(memory, first, values),
+            Some(Numbers::Half(memory)) => stream.write(memory, first, &rounded(values)),
+            None => {}
         }
     }
 
-    /// # Panics
-    /// If its numbers have 16 bits.
+    /// Waits. `to` is unchanged without memory, unspecified if something has failed.
     pub(super) fn read(&self, stream: &Stream, first: usize, to: &mut [f32]) {
-        if let Some(memory) = self.full() {
-            stream.read(memory, first, to);
+        match &self.0 {
+            Some(Numbers::Full(memory)) => stream.read(memory, first, to),
+            Some(Numbers::Half(memory)) => {
+                let mut bits = vec![0; to.len()];
+                stream.read(memory, first, &mut bits);
+                to.iter_mut().zip(bits).for_each(|(to, bits)| *to = widened(bits));
+            }
+            None => {}
         }
     }
 }
@@ -115,19 +124,9 @@ impl Buffer {
         let mut least = vec![len as u64; blocks];
         stream.read(&partials, 0, &mut least);
         let index = least.into_iter().min().map(|index| index as usize).filter(|&index| index < len)?;
-        let value = match self.0.as_ref()? {
-            Numbers::Full(memory) => {
-                let mut value = [0.0];
-                stream.read(memory, index, &mut value);
-                value[0]
-            }
-            Numbers::Half(memory) => {
-                let mut value = [0];
-                stream.read(memory, index, &mut value);
-                f32::from_bits(u32::from(value[0]) << 16)
-            }
-        };
-        Some((index, value))
+        let mut value = [0.0];
+        self.read(stream, index, &mut value);
+        Some((index, value[0]))
     }
 }
 

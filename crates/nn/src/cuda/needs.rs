@@ -11,10 +11,7 @@ use crate::engine::Precision;
 
 /// Bytes of so many activations, or keys and values.
 pub(crate) fn bytes_of(precision: Precision, numbers: usize) -> u64 {
-    match precision {
-        Precision::F32 => 4 * numbers as u64,
-        Precision::Bf16 => 2 * numbers as u64,
-    }
+    (precision.bytes() * numbers) as u64
 }
 
 /// The index lists of a pass over so many rows: about 20 words a row.

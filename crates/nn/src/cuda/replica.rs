@@ -53,7 +53,8 @@ pub(super) struct Replica {
 }
 
 impl Replica {
-    /// The replica at a place among so many, with weights of 0. `gpu` is its number where messages should name it; `rows` is the table of angles.
+    /// The replica at a place among so many, with weights of 0. `gpu` is its number where messages should name it; `moments` the number type of AdamW's
+    /// moments; `rows` the table of angles.
     ///
     /// # Errors
     /// If the model doesn't fit.
@@ -63,6 +64,7 @@ impl Replica {
         (place, replicas): (usize, usize),
         layout: &Layout,
         precision: Precision,
+        moments: Precision,
         rows: &[f32],
     ) -> Result<Replica, Error> {
         let graphs = Graphs::new(graphs::wanted()?);
@@ -82,7 +84,7 @@ impl Replica {
             adapters: None,
             gradient: Buffer::default(),
             inbox: Buffer::default(),
-            moments: Moments::default(),
+            moments: Moments::new(moments),
             partials,
         })
     }
@@ -150,8 +152,8 @@ impl Replica {
         let Some(memory) = self.stream.memory() else { return 0 };
         let factors =
             self.adapters.as_ref().map_or(0, |adapters| adapters.values.len() + adapters.base.len());
-        let kept = 4 * (self.weights.len() + factors + self.moments.len_on_device(self.slice().len()));
-        let used = kept + 4 * self.executor.table_len() + 8 * NORM_BLOCKS;
+        let numbers = self.weights.len() + factors + self.executor.table_len();
+        let used = 4 * numbers + self.moments.bytes_on_device(self.slice().len()) + 8 * NORM_BLOCKS;
         let by_others = memory.total.saturating_sub(memory.free + memory.allocated);
         let reserved = needs::reserved(memory.total as u64, by_others as u64);
         (memory.total as u64).saturating_sub(reserved + used as u64)
@@ -266,7 +268,8 @@ impl Replica {
         let slice = self.slice();
         let Replica { stream, precision, weights, adapters, gradient, moments, .. } = self;
         let values = adapters.as_ref().map_or(&*weights, |adapters| &adapters.values);
-        let AdamWStep { clip, take1, beta2, take2, eps, decay, rate, root } = *step;
+        let AdamWStep { number, clip, take1, beta2, take2, eps, decay, rate, root } = *step;
+        let of_moments = moments.precision();
         moments.step(stream, slice.len(), |part, moments| {
             let part = slice.start + part.start..slice.start + part.end;
             for &(offset, len, decays) in runs {
@@ -280,10 +283,19 @@ impl Replica {
                     arguments.push(values.rest_at(first).into());
                 }
                 arguments.push(gradient.at(first).into());
-                arguments.extend(moments.map(|moment| Argument::from(moment.plus(4 * (first - part.start)))));
+                let before = of_moments.bytes() * (first - part.start);
+                arguments.extend(moments.map(|moment| Argument::from(moment.plus(before))));
                 arguments.extend([clip, take1, beta2, take2, eps, decay, rate, root].map(Argument::F32));
                 arguments.push(((last - first) as u64).into());
-                stream.launch(kernel!(*precision, "adamw"), Shape::covering(last - first, 256), &arguments);
+                let kernel = match of_moments {
+                    Precision::F32 => kernel!(*precision, "adamw"),
+                    Precision::Bf16 => {
+                        // How they are rounded.
+                        arguments.extend([number, first as u64].map(Argument::U64));
+                        kernel!(*precision, "adamw_rounded")
+                    }
+                };
+                stream.launch(kernel, Shape::covering(last - first, 256), &arguments);
             }
         });
     }

@@ -30,7 +30,7 @@ impl Purpose {
     fn remedy(self) -> &'static str {
         match self {
             Purpose::Model => {
-                "the model with its optimizer is too large for this GPU: set compute.optimizer_offload = true, train LoRA adapters ([lora]), set compute.precision = \"bf16\", or use a larger GPU"
+                "the model with its optimizer is too large for this GPU: set compute.optimizer_offload = true or compute.moments = \"bf16\", train LoRA adapters ([lora]), set compute.precision = \"bf16\", or use a larger GPU"
             }
             Purpose::Pass => "lower update.micro_batch_tokens, or set compute.checkpoint_activations = true",
             Purpose::Cache => "lower rollout.max_cached_tokens",
@@ -194,7 +194,7 @@ impl Stream {
     }
 
     /// Allocates page-locked memory of the host for `len` zeros; `None` if there is none.
-    pub(super) fn allocate_host(&self, len: usize) -> Option<Pinned<f32>> {
+    pub(super) fn allocate_host<T: Copy + Default>(&self, len: usize) -> Option<Pinned<T>> {
         if self.failure().is_some() {
             return None;
         }
@@ -202,7 +202,7 @@ impl Stream {
             .map_err(|source| {
                 self.keep(
                     Err(source),
-                    "free memory of this machine, or set compute.optimizer_offload = false",
+                    "free memory of this machine, or set compute.optimizer_offload = false or compute.moments = \"bf16\"",
                 )
             })
             .ok()

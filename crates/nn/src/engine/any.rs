@@ -95,7 +95,7 @@ impl Engine {
     /// The engine without layer checks, with weights of 0.
     fn unchecked(config: &Config, device: &Device) -> Result<Engine, Error> {
         let decoder = Decoder::new(config);
-        let (gpus, drivers, precision): (_, Vec<Arc<dyn fgrpo_cuda::Driver>>, Precision) = match *device {
+        let (gpus, drivers, numbers): (_, Vec<Arc<dyn fgrpo_cuda::Driver>>, [Precision; 2]) = match *device {
             Device::Cpu { threads, products } => {
                 assert!(threads > 0, "a device of 0 threads");
                 crate::cpu::level::check()?;
@@ -103,21 +103,22 @@ impl Engine {
                 let backend = CpuBackend::new(config, &decoder.layout, decoder.head(), threads, products)?;
                 return Ok(Engine(Any::Cpu(EngineOn::new(decoder, backend))));
             }
-            Device::Cuda { gpus, precision } => {
+            Device::Cuda { gpus, precision, moments } => {
                 let numbers: Vec<usize> = gpus.numbers().collect();
                 let opened = fgrpo_cuda::Gpu::open_connected(&numbers, None)
                     .map_err(|source| Error::Device { gpu: None, source, remedy: NO_GPU })?;
-                (gpus, opened.into_iter().map(|gpu| Arc::new(gpu) as _).collect(), precision)
+                (gpus, opened.into_iter().map(|gpu| Arc::new(gpu) as _).collect(), [precision, moments])
             }
             #[cfg(feature = "cuda-emulator")]
-            Device::CudaEmulated { gpus, memory, precision, fault } => {
+            Device::CudaEmulated { gpus, memory, precision, moments, fault } => {
                 let made = fgrpo_cuda::emulated::Emulated::connected(gpus.count(), 0, memory, fault);
-                (gpus, made.into_iter().map(|gpu| Arc::new(gpu) as _).collect(), precision)
+                (gpus, made.into_iter().map(|gpu| Arc::new(gpu) as _).collect(), [precision, moments])
             }
         };
         EngineOn::<CudaBackend>::check(config);
         let gpus = gpus.numbers().zip(drivers).collect();
-        let backend = CudaBackend::new(config, &decoder.layout, precision, gpus)?;
+        let [precision, moments] = numbers;
+        let backend = CudaBackend::new(config, &decoder.layout, precision, moments, gpus)?;
         Ok(Engine(Any::Cuda(EngineOn::new(decoder, backend))))
     }
 
@@ -170,8 +171,8 @@ impl Engine {
         on_device!(&mut self.0, engine => engine.set_decode_copies(wanted));
     }
 
-    /// Whether AdamW's moments of a GPU's engine are kept in page-locked host memory: 8 bytes less per trained parameter on the GPU, but for buffers of at most
-    /// 256 MiB, and every update copies them there and back. The results are the same bit for bit. On the CPU it does nothing. Off at first.
+    /// Whether AdamW's moments of a GPU's engine are kept in page-locked host memory: 8 bytes less per trained parameter on the GPU (4 if they are bf16), but
+    /// for buffers of at most 256 MiB, and every update copies them there and back. The results are the same bit for bit. On the CPU it does nothing. Off at first.
     pub fn set_optimizer_offload(&mut self, wanted: bool) {
         on_device!(&mut self.0, engine => engine.set_optimizer_offload(wanted));
     }
@@ -289,7 +290,7 @@ impl Engine {
         on_device!(&self.0, engine => engine.optimizer_state())
     }
 
-    /// Loads a state from [`Engine::optimizer_state`].
+    /// Loads a state from [`Engine::optimizer_state`]. A GPU with moments in bf16 rounds them to nearest, which changes none that were bf16.
     ///
     /// # Errors
     /// If a tensor is missing, unknown, or of another length; nothing has changed then.

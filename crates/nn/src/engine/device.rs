@@ -28,6 +28,9 @@ pub enum Device {
         gpus: Gpus,
         /// Of weights and activations.
         precision: Precision,
+        /// Of AdamW's two moments. In bf16 they take half of the memory. They are rounded stochastically after each step: the mean is the exact number, and
+        /// the random bits follow from the step, the parameter and the moment alone.
+        moments: Precision,
     },
     /// GPUs emulated on the CPU, for tests: slow and strict.
     #[cfg(feature = "cuda-emulator")]
@@ -38,20 +41,33 @@ pub enum Device {
         memory: usize,
         /// Of weights and activations.
         precision: Precision,
+        /// Of AdamW's two moments.
+        moments: Precision,
         /// What goes wrong.
         fault: Option<Fault>,
     },
 }
 
-/// Number type of weights and activations on a GPU. The optimizer works on f32 in both, and statistics, sums, logits and gradients of parameters are f32.
+/// Number type on a GPU: of weights and activations, or of AdamW's moments. The optimizer updates f32 weights in each, and statistics, sums, logits and
+/// gradients of parameters are f32.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Precision {
     /// 32 bits.
     #[default]
     F32,
-    /// bfloat16 for the network; the 16 bits that rounding takes from each weight are kept beside it, so that no update is lost.
+    /// bfloat16. The 16 bits that rounding takes from each weight are kept beside it, so that no update is lost.
     Bf16,
+}
+
+impl Precision {
+    /// Bytes of a number.
+    pub const fn bytes(self) -> usize {
+        match self {
+            Precision::F32 => 4,
+            Precision::Bf16 => 2,
+        }
+    }
 }
 
 impl Device {
@@ -60,10 +76,10 @@ impl Device {
         Device::Cpu { threads, products: Products::F32 }
     }
 
-    /// Emulated GPUs, each with so many bytes of memory.
+    /// Emulated GPUs, each with so many bytes of memory. The moments are f32.
     #[cfg(feature = "cuda-emulator")]
     pub const fn emulated(gpus: Gpus, memory: usize, precision: Precision) -> Device {
-        Device::CudaEmulated { gpus, memory, precision, fault: None }
+        Device::CudaEmulated { gpus, memory, precision, moments: Precision::F32, fault: None }
     }
 }
 
@@ -184,13 +200,21 @@ impl DeviceName {
         }
     }
 
-    /// The device: the CPU with this number of threads and these products, or GPUs with this precision.
-    pub fn device(self, threads: usize, products: Products, precision: Precision) -> Device {
+    /// The device: the CPU with this number of threads and these products, or GPUs with this precision and moments of this number type.
+    pub fn device(
+        self,
+        threads: usize,
+        products: Products,
+        precision: Precision,
+        moments: Precision,
+    ) -> Device {
         match self {
             DeviceName::Cpu => Device::Cpu { threads, products },
-            DeviceName::Cuda(gpus) => Device::Cuda { gpus, precision },
+            DeviceName::Cuda(gpus) => Device::Cuda { gpus, precision, moments },
             #[cfg(feature = "cuda-emulator")]
-            DeviceName::CudaEmulated(gpus) => Device::emulated(gpus, 4 << 30, precision),
+            DeviceName::CudaEmulated(gpus) => {
+                Device::CudaEmulated { gpus, memory: 4 << 30, precision, moments, fault: None }
+            }
         }
     }
 }

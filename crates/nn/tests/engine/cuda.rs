@@ -15,6 +15,18 @@ const CPU: Device = Device::cpu(1);
 const GPU: Device = Device::emulated(Gpus::one(0), 1 << 30, Precision::F32);
 const GPU_BF16: Device = Device::emulated(Gpus::one(0), 1 << 30, Precision::Bf16);
 
+/// A GPU with moments in bf16.
+pub(crate) fn with_rounded_moments(device: Device) -> Device {
+    let moments = Precision::Bf16;
+    match device {
+        Device::Cuda { gpus, precision, .. } => Device::Cuda { gpus, precision, moments },
+        Device::CudaEmulated { gpus, memory, precision, fault, .. } => {
+            Device::CudaEmulated { gpus, memory, precision, moments, fault }
+        }
+        _ => panic!("a GPU, not {device:?}"),
+    }
+}
+
 fn adamw() -> AdamW {
     AdamW { lr: 1e-2, ..AdamW::default() }
 }
@@ -207,7 +219,7 @@ fn heads_beyond_the_kernels_and_devices_that_are_not_there_are_refused_by_name()
             &config,
             0.1,
             &|_| 0.1,
-            &Device::Cuda { gpus: Gpus::one(63), precision: Precision::F32 },
+            &Device::Cuda { gpus: Gpus::one(63), precision: Precision::F32, moments: Precision::F32 },
         )
         .unwrap_err()
         .to_string();
@@ -271,12 +283,68 @@ fn in_bf16_gradients_through_tensor_cores_are_those_of_f32_to_the_rounding_of_16
     }
 }
 
+/// All numbers of an optimizer's state, first and second moments in turn.
+fn moments(engine: &Engine) -> Vec<Vec<f32>> {
+    state(engine).tensors.into_iter().map(|(_, _, values)| values.into_owned()).collect()
+}
+
+#[test]
+fn moments_in_bf16_are_those_of_f32_to_their_rounding_and_resume_bit_for_bit() {
+    let (_, config) = configs().swap_remove(1);
+    for device in [GPU, GPU_BF16] {
+        let rounded = with_rounded_moments(device.clone());
+        let (mut full, mut half) = (engine_on(&config, 6, &device), engine_on(&config, 6, &rounded));
+        // Weights are updated before moments are rounded, so the first step is the same.
+        assert_eq!(step(&mut full, 0), step(&mut half, 0));
+        assert_eq!(bits(&weights(&full)), bits(&weights(&half)));
+        let mut moved = 0;
+        for (full, half) in moments(&full).iter().zip(moments(&half)) {
+            for (full, half) in full.iter().zip(half) {
+                assert_eq!(half.to_bits() & 0xffff, 0, "{half}");
+                assert!((full - half).abs() <= full.abs() / 128.0, "{half} for {full}");
+                moved += usize::from(*full != half);
+            }
+        }
+        assert!(moved > 1000, "{moved} numbers were rounded");
+
+        // Through a checkpoint's f32 and the CPU.
+        step(&mut half, 1);
+        let on_cpu = copy_to(&CPU, &half);
+        let (mut resumed, mut again) = (copy_to(&rounded, &half), copy_to(&rounded, &on_cpu));
+        for engine in [&on_cpu, &resumed, &again] {
+            assert_eq!(state(&half), state(engine));
+        }
+        for number in 2..4 {
+            let wanted = step(&mut half, number);
+            for engine in [&mut resumed, &mut again] {
+                assert_eq!(wanted, step(engine, number));
+                assert_eq!(bits(&weights(&half)), bits(&weights(engine)));
+                assert_eq!(state(&half), state(engine));
+            }
+        }
+        // Moments in f32 are rounded to nearest when they are loaded.
+        let loaded = copy_to(&rounded, &full);
+        for (full, loaded) in moments(&full).iter().zip(moments(&loaded)) {
+            for (full, loaded) in full.iter().zip(loaded) {
+                assert_eq!(loaded.to_bits() & 0xffff, 0);
+                assert!((full - loaded).abs() <= full.abs() / 256.0, "{loaded} for {full}");
+            }
+        }
+        // And from bf16 they go on in f32.
+        let mut back = copy_to(&device, &loaded);
+        assert_eq!(state(&loaded), state(&back));
+        step(&mut back, 1);
+        assert!(moments(&back).iter().flatten().any(|value| value.to_bits() & 0xffff != 0));
+    }
+}
+
 #[test]
 fn moments_in_host_memory_give_the_same_bits_and_spare_the_device_8_bytes_per_parameter() {
     let (_, config) = configs().swap_remove(0);
     let lora = LoraConfig { rank: 3, alpha: 6.0, ..LoraConfig::default() };
-    for (precision, adapted) in [(Precision::F32, false), (Precision::Bf16, false), (Precision::F32, true)] {
-        let device = Device::emulated(Gpus::one(0), 1 << 30, precision);
+    let cases = [(GPU, false), (GPU_BF16, false), (GPU, true)];
+    let rounded = cases.clone().map(|(device, adapted)| (with_rounded_moments(device), adapted));
+    for (device, adapted) in cases.into_iter().chain(rounded) {
         let [mut kept, mut offloaded] = [false, true].map(|offload| {
             let mut engine = engine_on(&config, 6, &device);
             engine.set_optimizer_offload(offload);
@@ -303,9 +371,10 @@ fn moments_in_host_memory_give_the_same_bits_and_spare_the_device_8_bytes_per_pa
     }
 
     // The least memory in which a step runs.
-    let least = |offload: bool| {
+    let least = |moments: Precision, offload: bool| {
         let fits = |memory: usize| {
-            let device = Device::emulated(Gpus::one(0), memory, Precision::F32);
+            let (gpus, precision) = (Gpus::one(0), Precision::F32);
+            let device = Device::CudaEmulated { gpus, memory, precision, moments, fault: None };
             let Ok(mut engine) = Engine::init(&config, 0.1, &|_| 0.1, &device) else { return false };
             engine.set_optimizer_offload(offload);
             let mut batch = Batch::default();
@@ -324,8 +393,15 @@ fn moments_in_host_memory_give_the_same_bits_and_spare_the_device_8_bytes_per_pa
     };
     let parameters = engine_on(&config, 6, &CPU).parameters() as f64;
     // Both moments, but for the two buffers of a sixteenth of each.
-    let spared = (least(false) - least(true)) / parameters;
-    assert!((spared - 8.0 * (1.0 - 2.0 / 16.0)).abs() < 0.2, "{spared} bytes per parameter");
+    let [full, half] = [Precision::F32, Precision::Bf16].map(|moments| {
+        let (kept, offloaded) = (least(moments, false), least(moments, true));
+        let (spared, wanted) =
+            ((kept - offloaded) / parameters, if moments == Precision::F32 { 8.0 } else { 4.0 });
+        assert!((spared - wanted * (1.0 - 2.0 / 16.0)).abs() < 0.2, "{spared} bytes per parameter");
+        kept
+    });
+    let spared = (full - half) / parameters;
+    assert!((spared - 4.0).abs() < 0.2, "{spared} bytes per parameter");
 }
 
 #[test]
@@ -343,17 +419,19 @@ fn computed_needs_are_what_the_device_holds() {
     let (prompt_tokens, family_tokens, predicting_rows) = (60, 120, 40);
     // A step with a small rollout; a rollout in which keys and values are much of the memory; one whose keys and values take the place of an update's
     // gradient and activations, since there is no memory for both.
+    let (full, half) = (Precision::F32, Precision::Bf16);
     let cases = [
-        (Precision::F32, true, 8, 20),
-        (Precision::F32, false, 12, 80),
-        (Precision::Bf16, true, 8, 20),
-        (Precision::F32, true, 40, 3900),
+        (full, full, true, 8, 20),
+        (full, full, false, 12, 80),
+        (half, full, true, 8, 20),
+        (half, half, true, 8, 20),
+        (full, full, true, 40, 3900),
     ];
-    for (precision, trains, samples, new_tokens) in cases {
+    for (precision, moments, trains, samples, new_tokens) in cases {
         let workload = Workload {
             threads: 1,
             products: Products::F32,
-            gpu: Some(Replicas { gpus: 1, precision, memory: None }),
+            gpu: Some(Replicas { gpus: 1, precision, moments, memory: None }),
             chunk_tokens: 360,
             checkpointing: false,
             decode_copies: true,
@@ -372,7 +450,8 @@ fn computed_needs_are_what_the_device_holds() {
         let computed = needs.total();
         let overlaid = needs.cache > 64 << 20;
         let run = |memory: u64| -> Result<(), Error> {
-            let device = Device::emulated(Gpus::one(0), memory as usize, precision);
+            let (gpus, memory) = (Gpus::one(0), memory as usize);
+            let device = Device::CudaEmulated { gpus, memory, precision, moments, fault: None };
             let mut engine = Engine::init(&config, 0.1, &|i| (i % 17) as f64 / 8.0 - 1.0, &device)?;
             engine.set_chunk_tokens(workload.chunk_tokens);
             let mut numbers = Numbers::new(3);
@@ -415,7 +494,8 @@ fn computed_needs_are_what_the_device_holds() {
                 || computed
                     < needs.weights + needs.gradient + needs.optimizer + needs.activations + needs.cache
         );
-        run(computed).unwrap_or_else(|error| panic!("{precision:?}, {needs:?}: {error}"));
+        run(computed)
+            .unwrap_or_else(|error| panic!("{precision:?}, moments in {moments:?}, {needs:?}: {error}"));
         let error = run(computed * 8 / 10).unwrap_err().to_string();
         assert!(error.contains("out of memory"), "{precision:?}: {error}");
     }

@@ -13,7 +13,7 @@ use crate::reference::{Numbers, configs, engine_on};
 
 fn devices() -> [Device; 2] {
     [Precision::F32, Precision::Bf16].map(|precision| match device(1) {
-        Device::Cuda { gpus, .. } => Device::Cuda { gpus, precision },
+        Device::Cuda { gpus, moments, .. } => Device::Cuda { gpus, precision, moments },
         _ => Device::emulated(Gpus::one(0), 1 << 30, precision),
     })
 }

@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use fgrpo_cuda::emulated::Fault;
 use fgrpo_nn::{AdamW, Batch, Completion, Device, Engine, Gpus, LoraConfig, Precision, Prompt, Sampling};
 
-use crate::cuda::{bits, copy_to, near, state, step, weights};
+use crate::cuda::{bits, copy_to, near, state, step, weights, with_rounded_moments};
 use crate::reference::{Numbers, configs, engine_on, forest};
 
 /// The first GPUs, so many.
@@ -16,14 +16,14 @@ fn gpus(count: usize, precision: Precision) -> Option<Device> {
     let gpus = Gpus::first(count);
     if std::env::var("FGRPO_TEST_DEVICE").is_ok_and(|name| name == "cuda" || name.starts_with("cuda:")) {
         let found = fgrpo_nn::gpus().map_or(0, |found| found.len());
-        return (found >= count).then_some(Device::Cuda { gpus, precision });
+        return (found >= count).then_some(Device::Cuda { gpus, precision, moments: Precision::F32 });
     }
     Some(Device::emulated(gpus, 1 << 30, precision))
 }
 
 fn emulated(numbers: &str, fault: Fault) -> Device {
-    let gpus = numbers.parse().unwrap();
-    Device::CudaEmulated { gpus, memory: 1 << 30, precision: Precision::F32, fault: Some(fault) }
+    let (gpus, [precision, moments]) = (numbers.parse().unwrap(), [Precision::F32; 2]);
+    Device::CudaEmulated { gpus, memory: 1 << 30, precision, moments, fault: Some(fault) }
 }
 
 fn adapt(engine: &mut Engine) {
@@ -118,7 +118,7 @@ fn the_gradient_is_the_sum_over_replicas_and_its_norm_changes_nothing() {
 fn a_batch_of_one_tree_on_three_replicas_gives_what_one_gives_bit_for_bit() {
     let (Some(one), Some(three)) = (gpus(1, Precision::F32), gpus(3, Precision::F32)) else { return };
     let (_, config) = configs().swap_remove(0);
-    let [one, three] = [one, three].map(|device| {
+    let steps = |device: Device| {
         let mut engine = engine_on(&config, 4, &device);
         for seed in 0..2 {
             let batch = forest(&mut Numbers::new(seed), config.vocab_size, 1, 6, 4);
@@ -126,9 +126,13 @@ fn a_batch_of_one_tree_on_three_replicas_gives_what_one_gives_bit_for_bit() {
             engine.update(&AdamW { lr: 1e-2, ..AdamW::default() }, None).unwrap();
         }
         assert!(engine.replicas_are_equal());
-        bits(&weights(&engine))
-    });
-    assert!(one == three);
+        (bits(&weights(&engine)), state(&engine))
+    };
+    let rounded = [one.clone(), three.clone()].map(with_rounded_moments).map(steps);
+    let full = [one, three].map(steps);
+    assert!(full[0] == full[1]);
+    assert!(rounded[0] == rounded[1], "how moments are rounded depends on the number of GPUs");
+    assert!(rounded[0].1 != full[0].1);
 }
 
 #[test]
@@ -170,8 +174,11 @@ fn several_replicas_draw_the_samples_of_one() {
 
 #[test]
 fn state_moves_between_numbers_of_replicas_and_goes_on_bit_for_bit_on_as_many() {
-    for precision in [Precision::F32, Precision::Bf16] {
-        let (Some(one), Some(two)) = (gpus(1, precision), gpus(2, precision)) else { return };
+    for (precision, rounded) in [(Precision::F32, false), (Precision::Bf16, false), (Precision::F32, true)] {
+        let (Some(mut one), Some(mut two)) = (gpus(1, precision), gpus(2, precision)) else { return };
+        if rounded {
+            [one, two] = [one, two].map(with_rounded_moments);
+        }
         let (_, config) = configs().swap_remove(1);
         let mut first = engine_on(&config, 6, &two);
         step(&mut first, 0);
@@ -195,15 +202,17 @@ fn state_moves_between_numbers_of_replicas_and_goes_on_bit_for_bit_on_as_many() 
 fn moments_in_host_memory_give_the_same_bits_on_two_replicas() {
     let Some(two) = gpus(2, Precision::F32) else { return };
     let (_, config) = configs().swap_remove(0);
-    let [kept, offloaded] = [false, true].map(|offload| {
-        let mut engine = engine_on(&config, 6, &two);
-        engine.set_optimizer_offload(offload);
-        let steps: Vec<_> = (0..3).map(|number| step(&mut engine, number)).collect();
-        assert!(engine.replicas_are_equal());
-        engine.set_optimizer_offload(!offload);
-        (steps, bits(&weights(&engine)), state(&engine))
-    });
-    assert!(kept == offloaded);
+    for device in [two.clone(), with_rounded_moments(two)] {
+        let [kept, offloaded] = [false, true].map(|offload| {
+            let mut engine = engine_on(&config, 6, &device);
+            engine.set_optimizer_offload(offload);
+            let steps: Vec<_> = (0..3).map(|number| step(&mut engine, number)).collect();
+            assert!(engine.replicas_are_equal());
+            engine.set_optimizer_offload(!offload);
+            (steps, bits(&weights(&engine)), state(&engine))
+        });
+        assert!(kept == offloaded, "{device:?}");
+    }
 }
 
 #[test]

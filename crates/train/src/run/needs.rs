@@ -143,11 +143,7 @@ pub fn tokens_per_step(config: &Config, lengths: &Lengths) -> u64 {
 
 /// Bytes of a token's keys and values in all layers.
 pub fn token_bytes(c: &ModelConfig, precision: Precision) -> u64 {
-    let bytes = match precision {
-        Precision::F32 => 4,
-        Precision::Bf16 => 2,
-    };
-    (2 * c.num_hidden_layers * c.num_key_value_heads * c.head_dim * bytes) as u64
+    (2 * c.num_hidden_layers * c.num_key_value_heads * c.head_dim * precision.bytes()) as u64
 }
 
 /// Number of parameters of a decoder.

@@ -13,9 +13,9 @@ pub const PRODUCTS_SHARE: f64 = 0.45;
 /// Assumed share of the peak bandwidth of memory that decoding and the optimizer reach.
 pub const BANDWIDTH_SHARE: f64 = 0.5;
 
-/// Bytes that the optimizer moves per trained parameter in bf16: weight with its lower half there and back, gradient read twice and zeroed, moments
-/// there and back.
-const OPTIMIZER_BYTES: f64 = 8.0 + 12.0 + 16.0;
+/// Bytes that the optimizer moves per trained parameter in bf16 besides moments: weight with its lower half there and back, gradient read twice and
+/// zeroed.
+const OPTIMIZER_BYTES: f64 = 8.0 + 12.0;
 
 /// A kind of GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,9 +116,10 @@ impl CardTime {
 
         let trained = memory.engine.moments as f64 / 8.0;
         let own = trained / gpus;
-        let offloaded = if memory.engine.offloaded > 0 { 8.0 * own / host } else { 0.0 };
+        let moments = 2.0 * config.compute.moments.bytes() as f64;
+        let offloaded = if memory.engine.offloaded > 0 { moments * own / host } else { 0.0 };
         let exchange = 8.0 * (trained - own) / peers;
-        let optimizer = (OPTIMIZER_BYTES * own / bandwidth).max(offloaded) + exchange;
+        let optimizer = ((OPTIMIZER_BYTES + 2.0 * moments) * own / bandwidth).max(offloaded) + exchange;
         let mini_batch = config.update.mini_batch.unwrap_or(r.prompts);
         let updates = (config.update.epochs * r.prompts.div_ceil(mini_batch)) as f64;
         let update = prompts * costs.update(config) / products + updates * optimizer;
@@ -139,7 +140,8 @@ mod tests {
             Config::parse(include_str!("../../../../../configs/qwen3-1.7b-synlogic.toml"), &set).unwrap();
         let lengths = Lengths::of(&config, None).with_means([500.0, 3000.0]);
         let model = model(&config, None).unwrap().unwrap();
-        let replicas = Replicas { gpus, precision: Precision::Bf16, memory: Some(card.memory()) };
+        let moments = config.compute.moments;
+        let replicas = Replicas { gpus, precision: Precision::Bf16, moments, memory: Some(card.memory()) };
         let memory = Memory::of(&config, &model, &lengths, Some(replicas));
         CardTime::of(&config, &model, &lengths, &memory, card, gpus)
     }
@@ -168,6 +170,8 @@ mod tests {
         assert!(two.rollout < 0.7 * one.rollout && two.update < 0.6 * one.update);
         let offloaded = time(Card::H200, 1, &[small, "compute.optimizer_offload=true"]);
         assert!(offloaded.update > one.update && offloaded.rows > one.rows);
+        let half = time(Card::H200, 1, &[small, "compute.moments=bf16"]);
+        assert!(half.update < one.update && half.rows > one.rows && half.rows < offloaded.rows);
         let low = time(Card::H200, 1, &[small, "lora.rank=16"]);
         assert!(low.update < one.update);
         let penalty = time(Card::H200, 1, &[small, "algorithm.kl_coef=0.1"]);

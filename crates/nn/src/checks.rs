@@ -10,26 +10,6 @@ use crate::executor::{Executor, Rows};
 /// The environment variable that turns layer checks on.
 pub const CHECK_LAYERS: &str = "FGRPO_CHECK_LAYERS";
 
-/// Whether checks are wanted: the setting of the environment variable.
-///
-/// # Errors
-/// If it is neither `on` nor `off`.
-pub(crate) fn wanted() -> Result<bool, Error> {
-    asked(std::env::var(CHECK_LAYERS).ok().as_deref())
-}
-
-fn asked(setting: Option<&str>) -> Result<bool, Error> {
-    match setting {
-        None | Some("" | "off") => Ok(false),
-        Some("on") => Ok(true),
-        Some(other) => Err(Error::Request {
-            field: CHECK_LAYERS,
-            found: other.into(),
-            wanted: "on, off, or no setting".into(),
-        }),
-    }
-}
-
 /// What is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
@@ -130,18 +110,5 @@ impl Checks {
         };
         let layer = self.layer.map_or_else(String::new, |layer| format!(", layer {layer}"));
         Error::NonFinite { what: format!("{stage}{layer}: {what}"), found, remedy: String::new() }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_variable_turns_checks_on_and_other_settings_are_refused_by_name() {
-        assert!(!asked(None).unwrap() && !asked(Some("")).unwrap() && !asked(Some("off")).unwrap());
-        assert!(asked(Some("on")).unwrap());
-        let message = asked(Some("1")).unwrap_err().to_string();
-        assert!(message.contains(CHECK_LAYERS) && message.contains("on, off"), "{message}");
     }
 }

@@ -34,6 +34,7 @@ mod lora;
 mod needs;
 mod sampling;
 mod segments;
+mod switch;
 
 pub use adamw::{AdamW, UpdateReport};
 pub use checks::CHECK_LAYERS;

@@ -14,6 +14,7 @@ use super::lists::Bucket;
 use super::sequence::Sequence;
 use super::stream::Stream;
 use crate::error::Error;
+use crate::switch;
 
 /// Buckets whose work is kept; beyond them, that of the least recently used one is dropped.
 const KEPT: usize = 64;
@@ -50,19 +51,7 @@ impl GraphCounts {
 /// # Errors
 /// If it is neither `on` nor `off`.
 pub(super) fn wanted() -> Result<bool, Error> {
-    asked(std::env::var(VARIABLE).ok().as_deref())
-}
-
-fn asked(setting: Option<&str>) -> Result<bool, Error> {
-    match setting {
-        None | Some("" | "on") => Ok(true),
-        Some("off") => Ok(false),
-        Some(other) => Err(Error::Request {
-            field: VARIABLE,
-            found: other.into(),
-            wanted: "on, off, or no setting".into(),
-        }),
-    }
+    switch::is_on(VARIABLE, true)
 }
 
 /// The graphs of an executor.
@@ -122,18 +111,5 @@ impl Graphs {
             self.sequences.remove(&bucket);
         }
         self.sequences.insert(bucket, (self.counts.steps, sequence));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_variable_turns_graphs_off_and_other_settings_are_refused_by_name() {
-        assert!(asked(None).unwrap() && asked(Some("")).unwrap() && asked(Some("on")).unwrap());
-        assert!(!asked(Some("off")).unwrap());
-        let message = asked(Some("0")).unwrap_err().to_string();
-        assert!(message.contains(VARIABLE) && message.contains("on, off"), "{message}");
     }
 }

@@ -9,7 +9,7 @@ use super::device::NO_GPU;
 use super::{Device, EngineOn, LossFn, NamedTensor, OptimizerState, Precision, Scores};
 use crate::adamw::{AdamW, UpdateReport};
 use crate::backend::Store;
-use crate::checks;
+use crate::checks::CHECK_LAYERS;
 use crate::config::Config;
 use crate::cpu::backend::CpuBackend;
 use crate::cuda::backend::CudaBackend;
@@ -21,6 +21,7 @@ use crate::layout::TensorLayout;
 use crate::lora::LoraConfig;
 use crate::sampling::Sampling;
 use crate::segments::Batch;
+use crate::switch;
 use crate::weights::Checkpoint;
 
 // One lives as long as a run: its size in place is no cost.
@@ -86,7 +87,7 @@ impl Engine {
     }
 
     fn zeros(config: &Config, device: &Device) -> Result<Engine, Error> {
-        let checks = checks::wanted()?;
+        let checks = switch::is_on(CHECK_LAYERS, false)?;
         let mut engine = Engine::unchecked(config, device)?;
         engine.set_layer_checks(checks);
         Ok(engine)

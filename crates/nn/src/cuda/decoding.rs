@@ -2,8 +2,9 @@
 
 use std::collections::VecDeque;
 
-use fgrpo_cuda::Memory;
+use fgrpo_cuda::{Memory, Shape};
 
+use super::launches::{args, row_threads};
 use super::lists::{Bucket, DrawLists, Items, Lists};
 use super::messages::Messages;
 use super::stream::{Purpose, Stream};
@@ -74,8 +75,10 @@ impl Decoding {
         let lists;
         (self.bucket, self.items, lists) = self.lists.stage_step(stream, &self.step, changes);
         if let Some(results) = &self.draws.results {
-            // Before they are overwritten.
-            self.lists.take_sampled(stream, results.at(0));
+            // Tokens that the host has not read, before they are overwritten: a copy of 32-bit words, which never become numbers.
+            let Lists { words, sampled, tokens, .. } = &self.lists;
+            let arguments = args![results, words.at(*sampled, 0), words.at(*tokens, 0), 1u32];
+            stream.launch("gather_f32", Shape::of(sampled.len, row_threads(1), 0), arguments);
         }
         self.draws.begin(stream, lists, &changes.draws, self.bucket.draws);
     }

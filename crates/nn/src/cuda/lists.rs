@@ -1,8 +1,7 @@
 //! The index lists of a pass or of a decoding step: built on the host, transferred to the device in one copy.
 
-use fgrpo_cuda::{Address, Memory, Shape};
+use fgrpo_cuda::{Address, Memory};
 
-use super::launches::{args, row_threads};
 use super::messages::Messages;
 use super::stream::{Purpose, Stream};
 use crate::decoding::Step;
@@ -332,14 +331,6 @@ impl Lists {
         self.sampled = words.put(sampled.iter().copied());
         words.stage(stream);
         (bucket, items, draws)
-    }
-
-    /// Puts the step's tokens into their list, if the host has not read them: those of the last step's results.
-    pub(super) fn take_sampled(&self, stream: &Stream, results: Address) {
-        let Lists { words, sampled, tokens, .. } = self;
-        // A copy of 32-bit words, which never become numbers.
-        let arguments = args![results, words.at(*sampled, 0), words.at(*tokens, 0), 1u32];
-        stream.launch("gather_f32", Shape::of(sampled.len, row_threads(1), 0), arguments);
     }
 
     /// The lists of draws from rows that are no decoding step.

@@ -1,4 +1,4 @@
-//! The decoder: embedding, layers of attention and SwiGLU, vocabulary head; forward and backward side by side.
+//! The decoder: embedding, layers of attention and SwiGLU, vocabulary head; forward and backward passes.
 //!
 //! The same code implements Qwen2 (bias on q, k, v), Qwen3 (norm of each head's query and key) and Llama. Each backward function is below its forward
 //! function, takes the values that it kept, and runs in the opposite order. Normalised inputs and MLP activations are not kept but recomputed, which
@@ -7,15 +7,22 @@
 //! The last layer needs outputs only for the rows that predict. Keys and values are computed for all rows, everything else only for those rows. With
 //! long prompts this saves most of a layer.
 
+mod layer;
+mod workspace;
+
 use std::ops::Range;
 
 use crate::checks::{Checks, Stage};
 use crate::config::Config;
 use crate::error::Error;
-use crate::executor::{Executor, Head, HeadRows, Heads, Holds, Rotation, Rows, Write};
-use crate::layout::{LayerLayout, Layout, Linear};
+use crate::executor::{Executor, Head, Heads, Holds, Rows};
+use crate::layout::{Layout, Linear};
 use crate::lora::AdapterLayout;
 use crate::segments::Chunk;
+
+pub(crate) use workspace::Workspace;
+
+use layer::{LayerRows, Source};
 
 /// The activations that the forward pass keeps for the backward pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,107 +65,6 @@ impl<X: Executor> Gradients<'_, X> {
     }
 }
 
-/// The source of a layer's keys.
-pub(crate) enum Source<'a, X: Executor> {
-    /// The rows themselves.
-    Rows,
-    /// The rows themselves, which are also stored in the cache.
-    StoredRows(&'a mut X::Cache),
-    /// The cache, including the rows of a decoding step.
-    Cache(&'a mut X::Cache, &'a X::Decoding),
-}
-
-/// The activations of one layer for the backward pass.
-struct SavedActivations<X: Executor> {
-    attention_scale: X::Buffer,
-    q: X::Buffer,
-    q_raw: X::Buffer,
-    q_scale: X::Buffer,
-    kv: X::Buffer,
-    k_raw: X::Buffer,
-    k_scale: X::Buffer,
-    out: X::Buffer,
-    lse: X::Buffer,
-    middle: X::Buffer,
-    mlp_scale: X::Buffer,
-    gate_up: X::Buffer,
-}
-
-impl<X: Executor> Default for SavedActivations<X> {
-    fn default() -> Self {
-        SavedActivations {
-            attention_scale: Default::default(),
-            q: Default::default(),
-            q_raw: Default::default(),
-            q_scale: Default::default(),
-            kv: Default::default(),
-            k_raw: Default::default(),
-            k_scale: Default::default(),
-            out: Default::default(),
-            lse: Default::default(),
-            middle: Default::default(),
-            mlp_scale: Default::default(),
-            gate_up: Default::default(),
-        }
-    }
-}
-
-/// Buffers of one executor, which grow to the largest pass and are reused.
-pub(crate) struct Workspace<X: Executor> {
-    /// Input of each layer, then of the final norm.
-    inputs: Vec<X::Buffer>,
-    saved: Vec<SavedActivations<X>>,
-    normed: X::Buffer,
-    normed_rows: X::Buffer,
-    act: X::Buffer,
-    /// Output of the final norm: rows that predict.
-    hidden: X::Buffer,
-    hidden_scale: X::Buffer,
-    head_saved: X::Buffer,
-    /// Logits of the last pass, if they are kept.
-    logits: X::Buffer,
-    logits_kept: bool,
-    /// Scores of the picks, then their derivatives.
-    scores: X::Buffer,
-    dx: X::Buffer,
-    dx_rows: X::Buffer,
-    dnormed: X::Buffer,
-    dout: X::Buffer,
-    dq: X::Buffer,
-    dkv: X::Buffer,
-}
-
-impl<X: Executor> Default for Workspace<X> {
-    fn default() -> Self {
-        Workspace {
-            inputs: Vec::new(),
-            saved: Vec::new(),
-            normed: Default::default(),
-            normed_rows: Default::default(),
-            act: Default::default(),
-            hidden: Default::default(),
-            hidden_scale: Default::default(),
-            head_saved: Default::default(),
-            logits: Default::default(),
-            logits_kept: false,
-            scores: Default::default(),
-            dx: Default::default(),
-            dx_rows: Default::default(),
-            dnormed: Default::default(),
-            dout: Default::default(),
-            dq: Default::default(),
-            dkv: Default::default(),
-        }
-    }
-}
-
-impl<X: Executor> Workspace<X> {
-    /// The final norm's output, one row per predicting row of the last pass.
-    pub(crate) fn hidden(&self) -> &X::Buffer {
-        &self.hidden
-    }
-}
-
 /// The decoder's sizes and the layout of its parameters.
 #[derive(Debug, Clone)]
 pub(crate) struct Decoder {
@@ -189,16 +95,6 @@ impl<'a, X: Executor> Pass<'a, X> {
     }
 }
 
-/// The rows of one pass through a layer.
-struct LayerRows<'a, X: Executor> {
-    lists: &'a X::Lists,
-    /// Rows with keys.
-    count: usize,
-    /// Rows that are computed after the keys: all, or those that predict.
-    queries: usize,
-    which: Rows,
-}
-
 impl Decoder {
     pub(crate) fn new(config: &Config) -> Decoder {
         Decoder {
@@ -227,14 +123,6 @@ impl Decoder {
     /// Attention's sizes.
     pub(crate) fn heads(&self) -> Heads {
         self.heads
-    }
-
-    fn query_heads(&self, rows: usize) -> HeadRows {
-        HeadRows { rows, stride: self.heads.query_width(), count: self.heads.queries, size: self.heads.size }
-    }
-
-    fn key_heads(&self, rows: usize) -> HeadRows {
-        HeadRows { rows, stride: self.heads.key_width(), count: self.heads.keys, size: self.heads.size }
     }
 
     /// From tokens to the final norm of the predicting rows, in `w.hidden`.
@@ -509,244 +397,5 @@ impl Decoder {
             e.keep_rows(1, queries, &mut saved.mlp_scale);
             e.keep_rows(2 * self.config.intermediate_size, queries, &mut saved.gate_up);
         }
-    }
-
-    /// One layer. Without `output` it stops once all activations for the backward pass are computed.
-    fn layer<X: Executor>(
-        &self,
-        e: &mut X,
-        weights: &X::Weights,
-        index: usize,
-        rows: &LayerRows<'_, X>,
-        mut source: Source<'_, X>,
-        x: &X::Buffer,
-        saved: &mut SavedActivations<X>,
-        checks: &Checks,
-        w: &mut Workspace<X>,
-        output: Option<&mut X::Buffer>,
-    ) -> Result<(), Error> {
-        let layer = &self.layout.layers[index];
-        let (n, m, lists) = (rows.count, rows.queries, rows.lists);
-        let (d, f) = (self.config.hidden_size, self.config.intermediate_size);
-        let (q_width, kv_width) = (self.heads.query_width(), self.heads.key_width());
-        let (checks, all, own) = (checks.of_layer(index), (Rows::All, n), (rows.which, m));
-        e.reserve(&mut w.normed, Holds::Activations, n * d);
-        e.reserve(&mut saved.attention_scale, Holds::Statistics, n);
-        e.rms_norm(weights, layer.attention_norm, self.eps, n, x, &mut w.normed, &mut saved.attention_scale);
-        checks.finite(e, all, &[("input_layernorm", d)], &w.normed)?;
-        e.reserve(&mut saved.kv, Holds::Activations, n * self.heads.key_width());
-        e.linear(weights, layer.kv, n, &w.normed, Write::Replace, &mut saved.kv);
-        let keys_and_values = [("self_attn.k_proj", kv_width / 2), ("self_attn.v_proj", kv_width / 2)];
-        checks.finite(e, all, &keys_and_values, &saved.kv)?;
-        e.reserve(&mut saved.q, Holds::Activations, m * self.heads.query_width());
-        e.reserve(&mut saved.middle, Holds::Activations, m * d);
-        match rows.which {
-            Rows::Predicting => {
-                e.reserve(&mut w.normed_rows, Holds::Activations, m * d);
-                e.gather(d, lists, &w.normed, &mut w.normed_rows);
-                e.linear(weights, layer.q, m, &w.normed_rows, Write::Replace, &mut saved.q);
-                e.gather(d, lists, x, &mut saved.middle);
-            }
-            Rows::All => {
-                e.linear(weights, layer.q, m, &w.normed, Write::Replace, &mut saved.q);
-                e.copy(m * d, x, &mut saved.middle);
-            }
-        }
-        checks.finite(e, own, &[("self_attn.q_proj", q_width)], &saved.q)?;
-        let (queries, keys) = (self.query_heads(m), self.key_heads(n));
-        if let Some(weight) = layer.q_norm {
-            e.reserve(&mut saved.q_raw, Holds::Activations, m * self.heads.query_width());
-            e.reserve(&mut saved.q_scale, Holds::Statistics, m * queries.count);
-            e.head_norm(
-                weights,
-                weight,
-                self.eps,
-                queries,
-                &mut saved.q,
-                &mut saved.q_raw,
-                &mut saved.q_scale,
-            );
-            checks.finite(e, own, &[("self_attn.q_norm", q_width)], &saved.q)?;
-        }
-        if let Some(weight) = layer.k_norm {
-            e.reserve(&mut saved.k_raw, Holds::Activations, n * keys.count * keys.size);
-            e.reserve(&mut saved.k_scale, Holds::Statistics, n * keys.count);
-            e.head_norm(weights, weight, self.eps, keys, &mut saved.kv, &mut saved.k_raw, &mut saved.k_scale);
-            checks.finite(e, all, &[("self_attn.k_norm", kv_width)], &saved.kv)?;
-        }
-        e.rotate(Rotation::Forward, queries, lists, rows.which, &mut saved.q);
-        e.rotate(Rotation::Forward, keys, lists, Rows::All, &mut saved.kv);
-        checks.finite(e, own, &[("self_attn (rotary embedding of queries)", q_width)], &saved.q)?;
-        checks.finite(e, all, &[("self_attn (rotary embedding of keys)", kv_width)], &saved.kv)?;
-        e.reserve(&mut saved.out, Holds::Activations, m * self.heads.query_width());
-        e.reserve(&mut saved.lse, Holds::Statistics, m * self.heads.queries);
-        match source {
-            Source::Rows => {}
-            Source::StoredRows(ref mut cache) | Source::Cache(ref mut cache, _) => {
-                e.store_cache(self.heads, cache, index, lists, &saved.kv);
-            }
-        }
-        let SavedActivations { q, kv, out, lse, .. } = saved;
-        match source {
-            Source::Rows | Source::StoredRows(_) => {
-                e.attention(self.heads, lists, rows.which, q, kv, out, lse);
-            }
-            Source::Cache(cache, decoding) => {
-                e.cached_attention(self.heads, decoding, cache, index, q, out);
-            }
-        }
-        checks.finite(e, own, &[("self_attn (attention)", q_width)], &saved.out)?;
-        e.linear(weights, layer.o, m, &saved.out, Write::Add, &mut saved.middle);
-        checks.finite(e, own, &[("self_attn.o_proj (with the residual)", d)], &saved.middle)?;
-        e.reserve(&mut w.normed_rows, Holds::Activations, m * d);
-        e.reserve(&mut saved.mlp_scale, Holds::Statistics, m);
-        e.rms_norm(
-            weights,
-            layer.mlp_norm,
-            self.eps,
-            m,
-            &saved.middle,
-            &mut w.normed_rows,
-            &mut saved.mlp_scale,
-        );
-        checks.finite(e, own, &[("post_attention_layernorm", d)], &w.normed_rows)?;
-        e.reserve(&mut saved.gate_up, Holds::Activations, m * 2 * f);
-        e.linear(weights, layer.gate_up, m, &w.normed_rows, Write::Replace, &mut saved.gate_up);
-        checks.finite(e, own, &[("mlp.gate_proj", f), ("mlp.up_proj", f)], &saved.gate_up)?;
-        if let Some(output) = output {
-            e.reserve(&mut w.act, Holds::Activations, m * f);
-            e.swiglu(m, f, &saved.gate_up, &mut w.act);
-            checks.finite(e, own, &[("mlp (SwiGLU)", f)], &w.act)?;
-            e.reserve(output, Holds::Activations, m * d);
-            e.copy(m * d, &saved.middle, output);
-            e.linear(weights, layer.down, m, &w.act, Write::Add, output);
-            checks.finite(e, own, &[("mlp.down_proj (with the residual)", d)], output)?;
-        }
-        Ok(())
-    }
-
-    /// `w.dx` from the derivative of the layer's output to that of its input; the latter only with `through`.
-    fn layer_backward<X: Executor>(
-        &self,
-        e: &mut X,
-        weights: &X::Weights,
-        gradients: &mut Gradients<'_, X>,
-        through: bool,
-        layer: &LayerLayout,
-        rows: &LayerRows<'_, X>,
-        x: &X::Buffer,
-        saved: &mut SavedActivations<X>,
-        checks: &Checks,
-        w: &mut Workspace<X>,
-    ) -> Result<(), Error> {
-        let (n, m, lists) = (rows.count, rows.queries, rows.lists);
-        let (d, f) = (self.config.hidden_size, self.config.intermediate_size);
-        let (q_width, kv_width) = (self.heads.query_width(), self.heads.key_width());
-        let (all, own) = ((Rows::All, n), (rows.which, m));
-        // The MLP.
-        e.reserve(&mut w.act, Holds::Activations, m * f);
-        e.linear_backward_input(weights, layer.down, m, &w.dx, Write::Replace, &mut w.act);
-        checks.finite(e, own, &[("mlp.down_proj", f)], &w.act)?;
-        e.swiglu_backward(m, f, &mut saved.gate_up, &mut w.act);
-        checks.finite(e, own, &[("mlp (SwiGLU)", 2 * f)], &saved.gate_up)?;
-        gradients.linear(e, layer.down, m, &w.dx, &w.act);
-        e.reserve(&mut w.normed_rows, Holds::Activations, m * d);
-        e.rms_norm_again(weights, layer.mlp_norm, m, &saved.middle, &saved.mlp_scale, &mut w.normed_rows);
-        gradients.linear(e, layer.gate_up, m, &saved.gate_up, &w.normed_rows);
-        e.reserve(&mut w.dnormed, Holds::Activations, n * d);
-        e.linear_backward_input(weights, layer.gate_up, m, &saved.gate_up, Write::Replace, &mut w.dnormed);
-        checks.finite(e, own, &[("mlp.gate_proj and up_proj", d)], &w.dnormed)?;
-        e.rms_norm_backward(
-            weights,
-            gradients.all(),
-            layer.mlp_norm,
-            m,
-            &saved.middle,
-            &saved.mlp_scale,
-            &w.dnormed,
-            &mut w.dx,
-        );
-        checks.finite(e, own, &[("post_attention_layernorm (with the residual)", d)], &w.dx)?;
-        // Attention.
-        e.reserve(&mut w.dout, Holds::Activations, m * self.heads.query_width());
-        gradients.linear(e, layer.o, m, &w.dx, &saved.out);
-        e.linear_backward_input(weights, layer.o, m, &w.dx, Write::Replace, &mut w.dout);
-        checks.finite(e, own, &[("self_attn.o_proj", q_width)], &w.dout)?;
-        e.reserve(&mut w.dq, Holds::Activations, m * self.heads.query_width());
-        e.reserve(&mut w.dkv, Holds::Activations, n * self.heads.key_width());
-        e.attention_backward(
-            self.heads, lists, rows.which, n, &saved.q, &saved.kv, &saved.out, &saved.lse, &w.dout,
-            &mut w.dq, &mut w.dkv,
-        );
-        let keys_and_values =
-            [("self_attn (attention, keys)", kv_width / 2), ("self_attn (attention, values)", kv_width / 2)];
-        checks.finite(e, own, &[("self_attn (attention, queries)", q_width)], &w.dq)?;
-        checks.finite(e, all, &keys_and_values, &w.dkv)?;
-        let (queries, keys) = (self.query_heads(m), self.key_heads(n));
-        e.rotate(Rotation::Backward, queries, lists, rows.which, &mut w.dq);
-        e.rotate(Rotation::Backward, keys, lists, Rows::All, &mut w.dkv);
-        if let Some(weight) = layer.q_norm {
-            e.head_norm_backward(
-                weights,
-                gradients.all(),
-                weight,
-                queries,
-                &saved.q_raw,
-                &saved.q_scale,
-                &mut w.dq,
-            );
-            checks.finite(e, own, &[("self_attn.q_norm", q_width)], &w.dq)?;
-        }
-        if let Some(weight) = layer.k_norm {
-            e.head_norm_backward(
-                weights,
-                gradients.all(),
-                weight,
-                keys,
-                &saved.k_raw,
-                &saved.k_scale,
-                &mut w.dkv,
-            );
-            checks.finite(e, all, &[("self_attn.k_norm", kv_width)], &w.dkv)?;
-        }
-        e.reserve(&mut w.normed, Holds::Activations, n * d);
-        e.rms_norm_again(weights, layer.attention_norm, n, x, &saved.attention_scale, &mut w.normed);
-        gradients.linear(e, layer.kv, n, &w.dkv, &w.normed);
-        if through {
-            e.linear_backward_input(weights, layer.kv, n, &w.dkv, Write::Replace, &mut w.dnormed);
-        }
-        match rows.which {
-            Rows::Predicting => {
-                e.gather(d, lists, &w.normed, &mut w.normed_rows);
-                gradients.linear(e, layer.q, m, &w.dq, &w.normed_rows);
-                if !through {
-                    return Ok(());
-                }
-                e.linear_backward_input(weights, layer.q, m, &w.dq, Write::Replace, &mut w.normed_rows);
-                e.scatter_add(d, lists, &w.normed_rows, &mut w.dnormed);
-                e.reserve(&mut w.dx_rows, Holds::Activations, n * d);
-                e.scatter(d, lists, &w.dx, n, &mut w.dx_rows);
-                std::mem::swap(&mut w.dx, &mut w.dx_rows);
-            }
-            Rows::All => {
-                gradients.linear(e, layer.q, m, &w.dq, &w.normed);
-                if !through {
-                    return Ok(());
-                }
-                e.linear_backward_input(weights, layer.q, m, &w.dq, Write::Add, &mut w.dnormed);
-            }
-        }
-        checks.finite(e, all, &[("self_attn.q_proj, k_proj and v_proj", d)], &w.dnormed)?;
-        e.rms_norm_backward(
-            weights,
-            gradients.all(),
-            layer.attention_norm,
-            n,
-            x,
-            &saved.attention_scale,
-            &w.dnormed,
-            &mut w.dx,
-        );
-        checks.finite(e, all, &[("input_layernorm (with the residual)", d)], &w.dx)
     }
 }

@@ -80,13 +80,13 @@ fn step(policy: PolicyLoss, micro: usize) -> (f64, f64, usize, Vec<(String, Vec<
             first_token += sequence.len();
         }
         engine
-            .accumulate(&batch, 1.0, &|indices, logp, _, dlogp, _| {
-                let at = |prediction: &usize| indices.iter().position(|i| i == prediction);
+            .accumulate(&batch, 1.0, &|family| {
+                let at = |prediction: &usize| family.predictions.iter().position(|i| i == prediction);
                 for (sequence, &(which, old)) in predictions.iter().zip(&places) {
                     let Some(mine) = sequence.iter().map(at).collect::<Option<Vec<usize>>>() else {
                         continue;
                     };
-                    let logp: Vec<f32> = mine.iter().map(|&i| logp[i]).collect();
+                    let logp: Vec<f32> = mine.iter().map(|&i| family.logp[i]).collect();
                     let tokens = Tokens {
                         logp: &logp,
                         old_logp: &old_logp[old..old + logp.len()],
@@ -97,7 +97,7 @@ fn step(policy: PolicyLoss, micro: usize) -> (f64, f64, usize, Vec<(String, Vec<
                     };
                     let mut totals = totals.lock().unwrap();
                     objective.completion(&tokens, &counts, |t, term| {
-                        dlogp[mine[t]] += term.dlogp as f32;
+                        family.dlogp[mine[t]] += term.dlogp as f32;
                         totals.0 += term.loss;
                         totals.1 += usize::from(term.dlogp == 0.0 && advantages[which] != 0.0);
                     });

@@ -203,7 +203,7 @@ impl Bench {
         let batch = self.sequences(config, rows, len);
         let weight = -1.0 / batch.predictions.len() as f32;
         let seconds = time(self.repeats, || {
-            engine.accumulate(&batch, 1.0, &|_, _, _, dlogp, _| dlogp.fill(weight)).unwrap();
+            engine.accumulate(&batch, 1.0, &|family| family.dlogp.fill(weight)).unwrap();
             assert!(engine.update(&AdamW { lr: 1e-4, ..AdamW::default() }, Some(1.0)).unwrap().applied);
         });
         let per = Flops::of(config, false, lora);
@@ -294,8 +294,9 @@ impl Bench {
             rows = batch.tokens.len();
             entropy = done.iter().flat_map(|c| &c.entropy).sum::<f32>() / (done.len() * new) as f32;
             engine
-                .accumulate(&batch, temperature, &|indices, _, _, dlogp, _| {
-                    indices.iter().zip(dlogp).for_each(|(&index, d)| *d = weights[index]);
+                .accumulate(&batch, temperature, &|family| {
+                    let own = family.predictions.iter().zip(family.dlogp);
+                    own.for_each(|(&index, d)| *d = weights[index]);
                 })
                 .unwrap();
             // A rate of 0: every repeat is the same work.

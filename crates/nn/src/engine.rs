@@ -26,9 +26,27 @@ pub use any::Engine;
 pub use device::{Device, DeviceName, Precision, Products};
 pub use gpus::Gpus;
 
-/// The caller's loss: prediction indices, their log-probabilities and entropies; fills the derivatives, which are zero at first. It is called for
-/// disjoint sets of predictions (a family is never split), possibly from several threads at the same time.
-pub type LossFn<'a> = dyn Fn(&[usize], &[f32], &[f32], &mut [f32], &mut [f32]) + Sync + 'a;
+/// A family (a tree of segments) of a batch, as a loss gets it: scores of its predictions, and the place of the loss's derivatives by them. All slices
+/// are in the order of `predictions`.
+#[derive(Debug)]
+pub struct FamilyScores<'a> {
+    /// Which tree of the batch, counted by their first segments.
+    pub family: usize,
+    /// Indices of its predictions, by row, depth first: ascending and without a gap if [`Batch::push_group`](crate::Batch::push_group) made the
+    /// family.
+    pub predictions: &'a [usize],
+    /// Log-probabilities of the predicted tokens.
+    pub logp: &'a [f32],
+    /// Entropies of the predicting distributions, in nats.
+    pub entropy: &'a [f32],
+    /// Derivatives of the loss by `logp`; zero at first.
+    pub dlogp: &'a mut [f32],
+    /// Derivatives of the loss by `entropy`; zero at first.
+    pub dentropy: &'a mut [f32],
+}
+
+/// A loss: called once for each family with predictions, possibly from several threads at the same time.
+type LossFn<'a> = dyn Fn(FamilyScores<'_>) + Sync + 'a;
 
 /// Per prediction, of softmax(logits / temperature).
 #[derive(Debug, Clone, Default, PartialEq)]

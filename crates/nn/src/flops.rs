@@ -170,7 +170,7 @@ mod tests {
                 + predictions * flops.forward_prediction;
             assert!((forward / wanted - 1.0).abs() < 0.05, "forward {forward:e}, computed {wanted:e}");
             let before = done(&engine);
-            engine.accumulate(&batch, 1.0, &|_, _, _, dlogp, _| dlogp.fill(1.0)).unwrap();
+            engine.accumulate(&batch, 1.0, &|family| family.dlogp.fill(1.0)).unwrap();
             let backward = done(&engine) - before - forward;
             let wanted = rows * flops.backward_token
                 + pairs * flops.backward_pair

@@ -40,8 +40,8 @@ pub use adamw::{AdamW, UpdateReport};
 pub use checks::CHECK_LAYERS;
 pub use cuda::graphs::GraphCounts;
 pub use engine::{
-    DEFAULT_CHUNK_TOKENS, Device, DeviceName, Engine, Gpus, LossFn, NamedTensor, OptimizerState, Precision,
-    Products, Scores,
+    DEFAULT_CHUNK_TOKENS, Device, DeviceName, Engine, FamilyScores, Gpus, NamedTensor, OptimizerState,
+    Precision, Products, Scores,
 };
 pub use error::Error;
 pub use fgrpo_cuda::{Found as Gpu, probe as gpus};

@@ -195,6 +195,7 @@ impl Batch {
                 None => {
                     family_of.push(families.len());
                     families.push(Family {
+                        index: families.len(),
                         segments: Vec::new(),
                         tokens: 0,
                         pairs: 0,
@@ -226,6 +227,8 @@ impl Batch {
 /// One tree of a batch.
 #[derive(Debug, Clone)]
 pub(crate) struct Family {
+    /// Its place among the trees of the batch.
+    pub(crate) index: usize,
     /// Depth first.
     pub(crate) segments: Vec<Placed>,
     pub(crate) tokens: usize,

@@ -37,11 +37,11 @@ fn accumulate(engine: &mut Engine, expected: &TensorFile) -> f64 {
     for (token, &prediction) in of.iter().enumerate() {
         tokens_of[prediction].push(token);
     }
-    let scores = engine
-        .accumulate(&batch, temperature, &|predictions, logp, _, dlogp, dentropy| {
-            for (i, &prediction) in predictions.iter().enumerate() {
-                dlogp[i] = tokens_of[prediction].iter().map(|&t| a[t] + c[t] * logp[i]).sum();
-                dentropy[i] = tokens_of[prediction].iter().map(|&t| b[t]).sum();
+    let (scores, _) = engine
+        .accumulate(&batch, temperature, &|family| {
+            for (i, &prediction) in family.predictions.iter().enumerate() {
+                family.dlogp[i] = tokens_of[prediction].iter().map(|&t| a[t] + c[t] * family.logp[i]).sum();
+                family.dentropy[i] = tokens_of[prediction].iter().map(|&t| b[t]).sum();
             }
         })
         .unwrap();

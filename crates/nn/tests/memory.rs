@@ -119,7 +119,7 @@ fn run(config: &Config, w: &Workload) -> usize {
         |p: usize, s: usize, t: usize| ((p * 7919 + s * 104_729 + t * 31 + 17) % 9973) as f64 / 9973.0;
     for _ in 0..2 {
         engine.generate(&prompts, &sampling, &uniform, None, &mut |_| ControlFlow::Continue(())).unwrap();
-        engine.accumulate(&batch, 1.0, &|_, _, _, dlogp, _| dlogp.fill(1e-3)).unwrap();
+        engine.accumulate(&batch, 1.0, &|family| family.dlogp.fill(1e-3)).unwrap();
         assert!(engine.update(&AdamW::default(), Some(1.0)).unwrap().applied);
     }
     MOST.load(Relaxed) - before

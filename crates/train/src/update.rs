@@ -8,7 +8,7 @@ use crate::config::UpdateConfig;
 use anyhow::bail;
 use fgrpo_core::loss::daro::{Daro, Levels};
 use fgrpo_core::loss::{Correction, Counts, Objective, TokenTerm, Tokens};
-use fgrpo_nn::{AdamW, Batch, CHECK_LAYERS, Engine, Scores};
+use fgrpo_nn::{AdamW, Batch, CHECK_LAYERS, Engine};
 use serde::{Deserialize, Serialize};
 
 /// A completion ready for the update.
@@ -60,16 +60,20 @@ pub struct UpdateState {
     pub daro: Option<Vec<f64>>,
 }
 
-/// Sums over a step's updates, for the metrics.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Sums {
+/// Sums over the tokens of a family, a mini-batch or a step.
+#[derive(Debug, Clone, Default)]
+pub struct TokenSums {
     /// Completion tokens in the loss.
     pub tokens: u64,
-    /// Aggregated policy loss, summed over updates.
+    /// Aggregated loss.
+    pub loss: f64,
+    /// Aggregated policy loss: without entropy bonus and KL penalty.
     pub policy_loss: f64,
-    /// KL estimates, summed over tokens.
+    /// Policy losses by DARO's level; empty without DARO.
+    pub level_losses: Vec<f64>,
+    /// KL estimates.
     pub kl: f64,
-    /// Ratios, summed over tokens.
+    /// Ratios.
     pub ratio: f64,
     /// Largest ratio.
     pub ratio_max: f64,
@@ -77,8 +81,56 @@ pub struct Sums {
     pub clipped_low: u64,
     /// Tokens clipped at the upper bound.
     pub clipped_high: u64,
-    /// `old_logp - logp`, summed over tokens.
+    /// `old_logp - logp`.
     pub kl_to_sampler: f64,
+    /// Largest `|logp - old_logp|`.
+    pub logp_difference_max: f64,
+}
+
+impl TokenSums {
+    fn add_logp(&mut self, logp: &[f32], old_logp: &[f32]) {
+        self.tokens += logp.len() as u64;
+        for (new, old) in logp.iter().zip(old_logp) {
+            let d = f64::from(*old) - f64::from(*new);
+            self.kl_to_sampler += d;
+            self.logp_difference_max = self.logp_difference_max.max(d.abs());
+        }
+    }
+
+    fn add_term(&mut self, term: &TokenTerm, level: Option<usize>) {
+        self.loss += term.loss;
+        self.policy_loss += term.policy_loss;
+        if let Some(level) = level {
+            self.level_losses[level] += term.correction * term.policy.loss;
+        }
+        self.kl += term.kl;
+        self.ratio += term.policy.ratio;
+        self.ratio_max = self.ratio_max.max(term.policy.ratio);
+        self.clipped_low += u64::from(term.policy.clipped_low);
+        self.clipped_high += u64::from(term.policy.clipped_high);
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.tokens += other.tokens;
+        self.loss += other.loss;
+        self.policy_loss += other.policy_loss;
+        self.level_losses.resize(other.level_losses.len(), 0.0);
+        self.level_losses.iter_mut().zip(&other.level_losses).for_each(|(sum, loss)| *sum += loss);
+        self.kl += other.kl;
+        self.ratio += other.ratio;
+        self.ratio_max = self.ratio_max.max(other.ratio_max);
+        self.clipped_low += other.clipped_low;
+        self.clipped_high += other.clipped_high;
+        self.kl_to_sampler += other.kl_to_sampler;
+        self.logp_difference_max = self.logp_difference_max.max(other.logp_difference_max);
+    }
+}
+
+/// Sums over a step's updates, for the metrics.
+#[derive(Debug, Clone, Default)]
+pub struct Sums {
+    /// Sums over the tokens of all updates.
+    pub of_tokens: TokenSums,
     /// Largest `|logp - old_logp|` in the first update.
     pub logp_difference_max: f64,
     /// Gradient norms before clipping, summed over updates.
@@ -141,10 +193,12 @@ pub fn update(
             let daro = state.daro.as_ref().filter(|_| loss.daro_lr.is_some());
             let daro = daro.map(|raw| Daro { raw: raw.clone() });
             let packed = Packed::new(mini_batch, objective, daro.as_ref(), config.micro_batch_tokens);
-            let scores = packed.accumulate(engine, objective, loss.temperature)?;
-            let first = sums.applied + sums.skipped == 0;
-            let (finite, levels) = packed.add_to(&mut sums, objective, &scores, first);
-            let report = if finite {
+            let found = packed.accumulate(engine, objective, loss.temperature)?;
+            if sums.applied + sums.skipped == 0 {
+                sums.logp_difference_max = found.logp_difference_max;
+            }
+            sums.of_tokens.add(&found);
+            let report = if found.loss.is_finite() {
                 engine.update(&adamw, Some(config.max_grad_norm))?
             } else {
                 engine.zero_gradient();
@@ -154,8 +208,9 @@ pub fn update(
                 sums.applied += 1;
                 sums.gradient_norm += report.gradient_norm;
                 state.skipped_in_a_row = 0;
-                if let (Some(mut daro), Some(levels), Some(lr)) = (daro, levels, loss.daro_lr) {
-                    daro.step(&levels, lr);
+                if let (Some((daro, tokens)), Some(lr)) = (packed.daro, loss.daro_lr) {
+                    let mut daro = daro.clone();
+                    daro.step(&Levels { loss: found.level_losses, tokens }, lr);
                     state.daro = Some(daro.raw);
                 }
             } else {
@@ -216,8 +271,6 @@ struct Packed<'a> {
     completions: Vec<Placed<'a>>,
     /// The completions of each family, as a range of `completions`.
     families: Vec<std::ops::Range<usize>>,
-    /// The family of each prediction.
-    family_of: Vec<u32>,
     /// DARO's weights, and the number of tokens at each success rate.
     daro: Option<(&'a Daro, Vec<usize>)>,
 }
@@ -225,8 +278,8 @@ struct Packed<'a> {
 /// A completion in a mini-batch.
 struct Placed<'a> {
     sample: &'a Sample,
-    /// The prediction index of each of its tokens.
-    indices: Vec<usize>,
+    /// Among its family's predictions, that of each of its tokens.
+    predictions: Vec<usize>,
     /// Its group's DARO level; `None` for groups that are all correct or all wrong.
     level: Option<usize>,
 }
@@ -248,7 +301,6 @@ impl<'a> Packed<'a> {
             counts,
             completions: Vec::new(),
             families: Vec::new(),
-            family_of: Vec::new(),
         };
         let silent = objective.entropy_coef == 0.0 && objective.kl.is_none();
         for group in groups {
@@ -275,46 +327,46 @@ impl<'a> Packed<'a> {
 
     fn push_family(&mut self, prompt: &[u32], samples: &[&'a Sample], level: Option<usize>) {
         let tokens: Vec<&[u32]> = samples.iter().map(|s| s.tokens.as_slice()).collect();
+        let earlier = self.batch.predictions.len();
         let indices = self.batch.push_group(prompt, &tokens);
         let first = self.completions.len();
-        let placed = samples.iter().zip(indices);
-        self.completions.extend(placed.map(|(sample, indices)| Placed { sample, indices, level }));
-        self.family_of.resize(self.batch.predictions.len(), self.families.len() as u32);
+        for (&sample, indices) in samples.iter().zip(indices) {
+            let predictions = indices.into_iter().map(|index| index - earlier).collect();
+            self.completions.push(Placed { sample, predictions, level });
+        }
         self.families.push(first..self.completions.len());
     }
 
+    /// Adds the mini-batch's gradient to the engine's. The sums don't depend on threads: each family has its own, and they are added in order.
     fn accumulate(
         &self,
         engine: &mut Engine,
         objective: &Objective,
         temperature: f32,
-    ) -> anyhow::Result<Scores> {
+    ) -> anyhow::Result<TokenSums> {
+        let levels = self.daro.as_ref().map_or(0, |(daro, _)| daro.raw.len());
+        let zero = || TokenSums { level_losses: vec![0.0; levels], ..TokenSums::default() };
+        let mut all = zero();
         if self.completions.is_empty() {
-            return Ok(Scores { logp: Vec::new(), entropy: Vec::new() });
+            return Ok(all);
         }
-        Ok(engine.accumulate(&self.batch, temperature, &|predictions, logp, entropy, dlogp, dentropy| {
-            // The engine requests whole families; `place` maps a prediction to its index in the request.
-            let low = predictions.iter().min().copied().unwrap_or(0);
-            let high = predictions.iter().max().copied().unwrap_or(0);
-            let mut place = vec![u32::MAX; high - low + 1];
-            for (i, &p) in predictions.iter().enumerate() {
-                place[p - low] = i as u32;
+        let (_, families) = engine.accumulate(&self.batch, temperature, &|family| {
+            let mut sums = zero();
+            for placed in &self.completions[self.families[family.family].clone()] {
+                let of = |scores: &[f32]| placed.predictions.iter().map(|&i| scores[i]).collect::<Vec<f32>>();
+                let (logp, entropy) = (of(family.logp), of(family.entropy));
+                sums.add_logp(&logp, &placed.sample.old_logp);
+                self.terms(objective, placed, &logp, &entropy, |t, term| {
+                    // Several completions may share a prediction.
+                    family.dlogp[placed.predictions[t]] += term.dlogp as f32;
+                    family.dentropy[placed.predictions[t]] += term.dentropy as f32;
+                    sums.add_term(&term, placed.level);
+                });
             }
-            let mut families: Vec<u32> = predictions.iter().map(|&p| self.family_of[p]).collect();
-            families.sort_unstable();
-            families.dedup();
-            for family in families {
-                for placed in &self.completions[self.families[family as usize].clone()] {
-                    let at = |i: usize| place[placed.indices[i] - low] as usize;
-                    let own_logp: Vec<f32> = (0..placed.indices.len()).map(|i| logp[at(i)]).collect();
-                    let own_entropy: Vec<f32> = (0..placed.indices.len()).map(|i| entropy[at(i)]).collect();
-                    self.terms(objective, placed, &own_logp, &own_entropy, |t, term| {
-                        dlogp[at(t)] += term.dlogp as f32;
-                        dentropy[at(t)] += term.dentropy as f32;
-                    });
-                }
-            }
-        })?)
+            sums
+        })?;
+        families.iter().for_each(|family| all.add(family));
+        Ok(all)
     }
 
     fn terms(
@@ -345,48 +397,6 @@ impl<'a> Packed<'a> {
                 objective.completion_scaled(&tokens, policy, rest, each);
             }
         }
-    }
-
-    /// Adds this mini-batch to the sums, in the order of the completions, so the metrics don't depend on threads.
-    /// Returns whether the loss is finite, and DARO's losses by success rate.
-    fn add_to(
-        &self,
-        sums: &mut Sums,
-        objective: &Objective,
-        scores: &Scores,
-        first: bool,
-    ) -> (bool, Option<Levels>) {
-        let mut loss = 0.0;
-        let mut levels = self
-            .daro
-            .as_ref()
-            .map(|(_, tokens)| Levels { loss: vec![0.0; tokens.len()], tokens: tokens.clone() });
-        for placed in &self.completions {
-            let sample = placed.sample;
-            let logp: Vec<f32> = placed.indices.iter().map(|&i| scores.logp[i]).collect();
-            let entropy: Vec<f32> = placed.indices.iter().map(|&i| scores.entropy[i]).collect();
-            sums.tokens += logp.len() as u64;
-            for (new, old) in logp.iter().zip(&sample.old_logp) {
-                let d = f64::from(*old) - f64::from(*new);
-                sums.kl_to_sampler += d;
-                if first {
-                    sums.logp_difference_max = sums.logp_difference_max.max(d.abs());
-                }
-            }
-            self.terms(objective, placed, &logp, &entropy, |_, term| {
-                if let (Some(levels), Some(level)) = (&mut levels, placed.level) {
-                    levels.loss[level] += term.correction * term.policy.loss;
-                }
-                loss += term.loss;
-                sums.policy_loss += term.policy_loss;
-                sums.kl += term.kl;
-                sums.ratio += term.policy.ratio;
-                sums.ratio_max = sums.ratio_max.max(term.policy.ratio);
-                sums.clipped_low += u64::from(term.policy.clipped_low);
-                sums.clipped_high += u64::from(term.policy.clipped_high);
-            });
-        }
-        (loss.is_finite(), levels)
     }
 }
 

@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::device::NO_GPU;
-use super::{Device, EngineOn, LossFn, NamedTensor, OptimizerState, Precision, Scores};
+use super::{Device, EngineOn, FamilyScores, NamedTensor, OptimizerState, Precision, Scores};
 use crate::adamw::{AdamW, UpdateReport};
 use crate::backend::Store;
 use crate::checks::CHECK_LAYERS;
@@ -217,20 +217,30 @@ impl Engine {
         on_device!(&mut self.0, engine => engine.pass(batch, temperature, None))
     }
 
-    /// Scores the batch, calls `loss` for the derivatives and ADDS their gradient. Families whose derivatives are all zero need no backward pass.
+    /// Scores the batch, calls `loss` for each family's derivatives and ADDS their gradient. Families whose derivatives are all zero need no backward
+    /// pass. Returns the scores and what `loss` returned for each family with predictions, in their order.
     ///
     /// # Errors
     /// If the scores aren't finite, or the device fails; the gradient is then incomplete and must be zeroed.
     ///
     /// # Panics
     /// As [`Engine::score`].
-    pub fn accumulate(
+    pub fn accumulate<S: Send>(
         &mut self,
         batch: &Batch,
         temperature: f32,
-        loss: &LossFn<'_>,
-    ) -> Result<Scores, Error> {
-        on_device!(&mut self.0, engine => engine.pass(batch, temperature, Some(loss)))
+        loss: &(impl Fn(FamilyScores<'_>) -> S + Sync + ?Sized),
+    ) -> Result<(Scores, Vec<S>), Error> {
+        let returned = Mutex::new(Vec::new());
+        let loss = |scores: FamilyScores<'_>| {
+            let family = scores.family;
+            let own = loss(scores);
+            returned.lock().unwrap_or_else(PoisonError::into_inner).push((family, own));
+        };
+        let scores = on_device!(&mut self.0, engine => engine.pass(batch, temperature, Some(&loss)))?;
+        let mut returned = returned.into_inner().unwrap_or_else(PoisonError::into_inner);
+        returned.sort_unstable_by_key(|(family, _)| *family);
+        Ok((scores, returned.into_iter().map(|(_, own)| own).collect()))
     }
 
     /// The logits of the batch's predictions, untempered: `[predictions, V]`. For tests and small inputs.

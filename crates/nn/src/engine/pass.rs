@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{EngineOn, LossFn, Scores, Worker};
+use super::{EngineOn, FamilyScores, LossFn, Scores, Worker};
 use crate::backend::{Backend, Lane, Work};
 use crate::checks::Stage;
 use crate::decoder::{Decoder, Gradients, Keep, Pass, Workspace};
@@ -188,7 +188,18 @@ impl Request<'_> {
             scores
                 .extend(chunk.indices.iter().zip(logp.iter().zip(&entropy)).map(|(&i, (&l, &e))| (i, l, e)));
             let Some(loss) = loss else { continue };
-            loss(&chunk.indices, &logp, &entropy, &mut dlogp, &mut dentropy);
+            let mut first = 0;
+            for (family, &(.., end)) in group.iter().zip(&chunk.ends) {
+                loss(FamilyScores {
+                    family: family.index,
+                    predictions: &chunk.indices[first..end],
+                    logp: &logp[first..end],
+                    entropy: &entropy[first..end],
+                    dlogp: &mut dlogp[first..end],
+                    dentropy: &mut dentropy[first..end],
+                });
+                first = end;
+            }
             decoder.checks(Stage::Backward).finite_loss(&chunk.indices, &dlogp, &dentropy)?;
             if !drop_idle(decoder, e, workspace, chunk, lists, batch, group, keep, &mut dlogp, &mut dentropy)
             {

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use fgrpo_nn::config::Config;
-use fgrpo_nn::{AdamW, Batch, CHECK_LAYERS, Completion, Engine, LoraConfig, Prompt, Sampling};
+use fgrpo_nn::{AdamW, Batch, CHECK_LAYERS, Completion, Engine, FamilyScores, LoraConfig, Prompt, Sampling};
 
 use crate::reference::{Numbers, configs, engine, forest};
 
@@ -40,7 +40,7 @@ fn generate(engine: &mut Engine, prompt: &[u32]) -> Result<Vec<Completion>, Stri
 }
 
 fn accumulate(engine: &mut Engine, batch: &Batch, derivative: f32) -> Result<(), String> {
-    let loss = |_: &[usize], _: &[f32], _: &[f32], dlogp: &mut [f32], _: &mut [f32]| dlogp.fill(derivative);
+    let loss = |family: FamilyScores<'_>| family.dlogp.fill(derivative);
     engine.accumulate(batch, 1.0, &loss).map(|_| ()).map_err(|error| error.to_string())
 }
 

@@ -34,11 +34,11 @@ fn adamw() -> AdamW {
 /// One step on a batch of its own: the scores and the gradient's norm.
 pub(crate) fn step(engine: &mut Engine, number: u64) -> (Vec<f32>, f64) {
     let batch: Batch = forest(&mut Numbers::new(100 + number), engine.config().vocab_size, 3, 5, 5);
-    let scores = engine
-        .accumulate(&batch, 0.8, &|indices, logp, _, dlogp, dentropy| {
-            for (i, &index) in indices.iter().enumerate() {
-                dlogp[i] = (index % 5) as f32 - 2.0 + 0.1 * logp[i];
-                dentropy[i] = (index % 3) as f32 * 0.1;
+    let (scores, _) = engine
+        .accumulate(&batch, 0.8, &|family| {
+            for (i, &index) in family.predictions.iter().enumerate() {
+                family.dlogp[i] = (index % 5) as f32 - 2.0 + 0.1 * family.logp[i];
+                family.dentropy[i] = (index % 3) as f32 * 0.1;
             }
         })
         .unwrap();
@@ -162,7 +162,7 @@ fn too_little_memory_names_the_setting_to_lower() {
     let mut batch = Batch::default();
     batch.push_segment(&Numbers::new(10).tokens(3000, config.vocab_size), None);
     batch.predict(2999, 1);
-    let error = engine.accumulate(&batch, 1.0, &|_, _, _, dlogp, _| dlogp.fill(1.0)).unwrap_err();
+    let error = engine.accumulate(&batch, 1.0, &|family| family.dlogp.fill(1.0)).unwrap_err();
     assert!(message(error).contains("update.micro_batch_tokens"));
     // What failed stays failed, and nothing is taken for numbers.
     assert!(engine.score(&batch, 1.0).is_err());
@@ -267,8 +267,9 @@ fn in_bf16_gradients_through_tensor_cores_are_those_of_f32_to_the_rounding_of_16
         let [exact, half] = [CPU, GPU_BF16].map(|device| {
             let mut engine = engine_on(&config, 17, &device);
             engine
-                .accumulate(&batch, 1.0, &|indices, _, _, dlogp, _| {
-                    indices.iter().zip(dlogp).for_each(|(&index, d)| *d = (index % 7) as f32 - 3.0);
+                .accumulate(&batch, 1.0, &|family| {
+                    let own = family.predictions.iter().zip(family.dlogp);
+                    own.for_each(|(&index, d)| *d = (index % 7) as f32 - 3.0);
                 })
                 .unwrap();
             let own = |(name, _, values): fgrpo_nn::NamedTensor<'_>| (name.to_owned(), values.into_owned());
@@ -380,7 +381,7 @@ fn moments_in_host_memory_give_the_same_bits_and_spare_the_device_8_bytes_per_pa
             let mut batch = Batch::default();
             batch.push_segment(&[1, 2], None);
             batch.predict(1, 1);
-            engine.accumulate(&batch, 1.0, &|_, _, _, dlogp, _| dlogp.fill(1.0)).is_ok()
+            engine.accumulate(&batch, 1.0, &|family| family.dlogp.fill(1.0)).is_ok()
                 && engine.update(&adamw(), None).is_ok()
         };
         let (mut no, mut yes) = (0usize, 1 << 20);
@@ -464,9 +465,13 @@ fn computed_needs_are_what_the_device_holds() {
                         (rows - predicting_rows..rows).for_each(|row| _ = batch.predict(row, 1));
                     }
                     // The last family has no derivative.
-                    engine.accumulate(&batch, 1.0, &|indices, _, _, dlogp, _| {
+                    engine.accumulate(&batch, 1.0, &|family| {
                         let derivative = |index| if index < 2 * predicting_rows { 1e-3 } else { 0.0 };
-                        indices.iter().zip(dlogp).for_each(|(&index, d)| *d = derivative(index));
+                        family
+                            .predictions
+                            .iter()
+                            .zip(family.dlogp)
+                            .for_each(|(&index, d)| *d = derivative(index));
                     })?;
                     engine.update(&adamw(), Some(1.0))?;
                 }
@@ -511,8 +516,8 @@ fn round(
 ) -> Result<String, Error> {
     let vocabulary = engine.config().vocab_size;
     let batch = forest(&mut Numbers::new(100 + number), vocabulary, 3, 5, 5);
-    let scores = engine.accumulate(&batch, 0.8, &|indices, _, _, dlogp, _| {
-        indices.iter().zip(dlogp).for_each(|(index, d)| *d = (index % 5) as f32 - 2.0);
+    let (scores, _) = engine.accumulate(&batch, 0.8, &|family| {
+        family.predictions.iter().zip(family.dlogp).for_each(|(index, d)| *d = (index % 5) as f32 - 2.0);
     })?;
     if update {
         engine.update(&adamw(), Some(1.0))?;

@@ -269,7 +269,7 @@ fn samples_with_and_without_copied_weights_are_the_same_also_after_the_weights_c
                     let mut batch = Batch::default();
                     batch.push_segment(&prompts[1], None);
                     batch.predict(16, 3);
-                    engine.accumulate(&batch, 1.0, &|_, _, _, dlogp, _| dlogp.fill(-1.0)).unwrap();
+                    engine.accumulate(&batch, 1.0, &|family| family.dlogp.fill(-1.0)).unwrap();
                     assert!(engine.update(&AdamW { lr: 0.05, ..AdamW::default() }, None).unwrap().applied);
                 } else {
                     let norm = vec![0.5; config.hidden_size];

@@ -2,17 +2,17 @@
 
 use crate::device::tolerance;
 use crate::reference::{Numbers, Weights, configs, engine, forest, path, score, weights};
-use fgrpo_nn::{AdamW, Batch, Engine, LossFn};
+use fgrpo_nn::{AdamW, Batch, Engine, FamilyScores};
 use proptest::prelude::*;
 
 /// Derivatives that make `Σ a·logp + b·entropy` the loss, by prediction.
-fn linear_loss<'a>(a: &'a [f32], b: &'a [f32]) -> Box<LossFn<'a>> {
-    Box::new(move |indices, _, _, dlogp, dentropy| {
-        for (i, &index) in indices.iter().enumerate() {
-            dlogp[i] = a[index];
-            dentropy[i] = b[index];
+fn linear_loss(a: &[f32], b: &[f32]) -> impl Fn(FamilyScores<'_>) + Sync {
+    move |family| {
+        for (i, &index) in family.predictions.iter().enumerate() {
+            family.dlogp[i] = a[index];
+            family.dentropy[i] = b[index];
         }
-    })
+    }
 }
 
 fn coefficients(numbers: &mut Numbers, count: usize) -> (Vec<f32>, Vec<f32>) {
@@ -26,11 +26,47 @@ fn gradient(
     engine: &mut Engine,
     batch: &Batch,
     temperature: f32,
-    loss: &LossFn<'_>,
+    loss: &(dyn Fn(FamilyScores<'_>) + Sync),
 ) -> Vec<(String, Vec<f32>)> {
     engine.zero_gradient();
     engine.accumulate(batch, temperature, loss).unwrap();
     engine.gradients().map(|(name, _, data)| (name.to_string(), data.into_owned())).collect()
+}
+
+#[test]
+fn a_loss_gets_each_family_once_in_order_and_what_it_returns_comes_in_order() {
+    let (_, config) = configs().swap_remove(0);
+    let mut numbers = Numbers::new(3);
+    let mut batch = Batch::default();
+    let mut ends = Vec::new();
+    for family in 0..7 {
+        let prompt = numbers.tokens(1 + 5 * (family % 3), config.vocab_size);
+        let completions: Vec<Vec<u32>> = (0..4).map(|i| numbers.tokens(2 + i, 3)).collect();
+        let completions: Vec<&[u32]> = completions.iter().map(Vec::as_slice).collect();
+        // A family without predictions in between.
+        batch.push_group(&prompt, if family == 3 { &[] } else { &completions });
+        ends.push(batch.predictions.len());
+    }
+    let wanted: Vec<(usize, Vec<usize>)> = (0..7)
+        .map(|family| (family, (if family == 0 { 0 } else { ends[family - 1] }..ends[family]).collect()))
+        .filter(|(_, predictions): &(usize, Vec<usize>)| !predictions.is_empty())
+        .collect();
+    for (threads, chunk_tokens) in [(1, 1), (1, 1 << 20), (2, 30)] {
+        let mut engine = engine(&config, 5, threads);
+        engine.set_chunk_tokens(chunk_tokens);
+        let (scores, found) = engine
+            .accumulate(&batch, 1.0, &|family| {
+                assert!(family.dlogp.iter().chain(&*family.dentropy).all(|&d| d == 0.0));
+                (family.family, family.predictions.to_vec(), family.logp.to_vec(), family.entropy.to_vec())
+            })
+            .unwrap();
+        assert_eq!(found.len(), wanted.len());
+        for ((family, predictions, logp, entropy), wanted) in found.into_iter().zip(&wanted) {
+            let of = |all: &[f32]| predictions.iter().map(|&i| all[i]).collect::<Vec<f32>>();
+            assert_eq!((of(&scores.logp), of(&scores.entropy)), (logp, entropy));
+            assert_eq!((family, predictions), *wanted);
+        }
+    }
 }
 
 /// Largest difference over the largest element, tensor by tensor.
@@ -282,7 +318,7 @@ fn weights_that_are_not_finite_are_an_error_and_a_gradient_that_is_not_skips_the
     let mut engine = engine(&config, 14, 2);
     let batch = forest(&mut Numbers::new(15), config.vocab_size, 2, 3, 4);
     let before: Vec<Vec<f32>> = engine.tensors().map(|(_, _, data)| data.into_owned()).collect();
-    engine.accumulate(&batch, 1.0, &|_, _, _, dlogp, _| dlogp.fill(f32::NAN)).unwrap();
+    engine.accumulate(&batch, 1.0, &|family| family.dlogp.fill(f32::NAN)).unwrap();
     let report = engine.update(&AdamW::default(), Some(1.0)).unwrap();
     assert!(!report.applied && !report.gradient_norm.is_finite());
     let after: Vec<Vec<f32>> = engine.tensors().map(|(_, _, data)| data.into_owned()).collect();

@@ -44,7 +44,7 @@ fn train(engine: &mut Engine, tokens: &[u32]) {
     let mut batch = Batch::default();
     batch.push_segment(tokens, None);
     batch.predict(tokens.len() - 1, 3);
-    engine.accumulate(&batch, 1.0, &|_, _, _, dlogp, _| dlogp.fill(-1.0)).unwrap();
+    engine.accumulate(&batch, 1.0, &|family| family.dlogp.fill(-1.0)).unwrap();
     assert!(engine.update(&AdamW { lr: 0.02, ..AdamW::default() }, None).unwrap().applied);
 }
 

@@ -24,10 +24,10 @@ fn adapted(mut engine: Engine, lora: &LoraConfig) -> Engine {
 
 fn accumulate(engine: &mut Engine, batch: &Batch) {
     engine
-        .accumulate(batch, 0.9, &|indices, _, _, dlogp, dentropy| {
-            for (i, &index) in indices.iter().enumerate() {
-                dlogp[i] = (index % 5) as f32 - 2.0;
-                dentropy[i] = (index % 3) as f32 - 1.0;
+        .accumulate(batch, 0.9, &|family| {
+            for (i, &index) in family.predictions.iter().enumerate() {
+                family.dlogp[i] = (index % 5) as f32 - 2.0;
+                family.dentropy[i] = (index % 3) as f32 - 1.0;
             }
         })
         .unwrap();

@@ -5,7 +5,7 @@ use fgrpo_nn::{AdamW, Batch, Engine};
 use crate::reference::{Numbers, configs, engine, forest};
 
 fn step(engine: &mut Engine, batch: &Batch, adamw: &AdamW, max_norm: Option<f64>) -> f64 {
-    engine.accumulate(batch, 1.0, &|_, _, _, dlogp, _| dlogp.fill(-1.0)).unwrap();
+    engine.accumulate(batch, 1.0, &|family| family.dlogp.fill(-1.0)).unwrap();
     engine.update(adamw, max_norm).unwrap().gradient_norm
 }
 
@@ -28,7 +28,7 @@ fn three_updates_equal_the_rule_with_clipping_and_decoupled_decay() {
         let mut m: Vec<Vec<f64>> = w.iter().map(|t| vec![0.0; t.len()]).collect();
         let mut v = m.clone();
         for t in 1..=3 {
-            engine.accumulate(&batch, 1.0, &|_, _, _, dlogp, _| dlogp.fill(-1.0)).unwrap();
+            engine.accumulate(&batch, 1.0, &|family| family.dlogp.fill(-1.0)).unwrap();
             let gradient: Vec<Vec<f32>> = engine.gradients().map(|(_, _, data)| data.into_owned()).collect();
             let norm = gradient.iter().flatten().map(|&g| f64::from(g).powi(2)).sum::<f64>().sqrt();
             let report = engine.update(&adamw, max_norm).unwrap();

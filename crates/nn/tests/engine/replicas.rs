@@ -6,7 +6,9 @@ use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use fgrpo_cuda::emulated::Fault;
-use fgrpo_nn::{AdamW, Batch, Completion, Device, Engine, Gpus, LoraConfig, Precision, Prompt, Sampling};
+use fgrpo_nn::{
+    AdamW, Batch, Completion, Device, Engine, FamilyScores, Gpus, LoraConfig, Precision, Prompt, Sampling,
+};
 
 use crate::cuda::{bits, copy_to, near, state, step, weights, with_rounded_moments};
 use crate::reference::{Numbers, configs, engine_on, forest};
@@ -81,8 +83,8 @@ fn gradients(engine: &Engine) -> Vec<f32> {
 /// Adds the gradient of a batch of several trees.
 fn accumulate(engine: &mut Engine, seed: u64) {
     let batch = forest(&mut Numbers::new(seed), engine.config().vocab_size, 5, 6, 4);
-    let loss = |indices: &[usize], _: &[f32], _: &[f32], dlogp: &mut [f32], _: &mut [f32]| {
-        indices.iter().zip(dlogp).for_each(|(&index, d)| *d = (index % 5) as f32 - 2.0);
+    let loss = |family: FamilyScores<'_>| {
+        family.predictions.iter().zip(family.dlogp).for_each(|(&index, d)| *d = (index % 5) as f32 - 2.0);
     };
     engine.accumulate(&batch, 1.0, &loss).unwrap();
 }
@@ -122,7 +124,7 @@ fn a_batch_of_one_tree_on_three_replicas_gives_what_one_gives_bit_for_bit() {
         let mut engine = engine_on(&config, 4, &device);
         for seed in 0..2 {
             let batch = forest(&mut Numbers::new(seed), config.vocab_size, 1, 6, 4);
-            engine.accumulate(&batch, 1.0, &|_, _, _, dlogp, _| dlogp.fill(1.0)).unwrap();
+            engine.accumulate(&batch, 1.0, &|family| family.dlogp.fill(1.0)).unwrap();
             engine.update(&AdamW { lr: 1e-2, ..AdamW::default() }, None).unwrap();
         }
         assert!(engine.replicas_are_equal());
@@ -225,7 +227,7 @@ fn a_lost_gpu_is_named_and_what_was_reported_as_done_is_done() {
         for seed in 0..3 {
             let batch = forest(&mut Numbers::new(seed), config.vocab_size, 4, 2, 3);
             let updated = engine
-                .accumulate(&batch, 1.0, &|_, _, _, dlogp, _| dlogp.fill(1.0))
+                .accumulate(&batch, 1.0, &|family| family.dlogp.fill(1.0))
                 .and_then(|_| engine.update(&AdamW { lr: 1e-2, ..AdamW::default() }, None));
             match updated {
                 Ok(report) => done.push((report.gradient_norm, bits(&weights(&engine)))),
@@ -266,7 +268,7 @@ fn replicas_that_do_not_wait_for_each_other_are_found() {
         let mut engine = engine_on(&config, 3, device);
         for seed in 0..10 {
             let batch: Batch = forest(&mut Numbers::new(seed), config.vocab_size, 4, 2, 3);
-            engine.accumulate(&batch, 1.0, &|_, _, _, dlogp, _| dlogp.fill(1.0)).unwrap();
+            engine.accumulate(&batch, 1.0, &|family| family.dlogp.fill(1.0)).unwrap();
             engine.update(&AdamW { lr: 1e-2, ..AdamW::default() }, None).unwrap();
         }
         (engine.replicas_are_equal(), bits(&weights(&engine)))

@@ -40,11 +40,11 @@ fn batch(config: &Config, families: usize) -> Batch {
 
 /// The results of a batch: scores and the gradient.
 fn results(engine: &mut Engine, batch: &Batch) -> [Vec<f32>; 2] {
-    let scores = engine
-        .accumulate(batch, 0.9, &|indices, _, _, dlogp, dentropy| {
-            for (i, &index) in indices.iter().enumerate() {
-                dlogp[i] = (index % 7) as f32 - 3.0;
-                dentropy[i] = (index % 3) as f32 * 0.1;
+    let (scores, _) = engine
+        .accumulate(batch, 0.9, &|family| {
+            for (i, &index) in family.predictions.iter().enumerate() {
+                family.dlogp[i] = (index % 7) as f32 - 3.0;
+                family.dentropy[i] = (index % 3) as f32 * 0.1;
             }
         })
         .unwrap();

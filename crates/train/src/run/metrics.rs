@@ -201,15 +201,16 @@ impl Metrics {
         let distinct =
             |g: &Credited| g.rollouts.completions.iter().map(|c| &c.tokens).collect::<BTreeSet<_>>().len();
         m.distinct_fraction = groups.iter().map(distinct).sum::<usize>() as f64 / n;
-        let seen = sums.tokens.max(1) as f64;
+        let of_tokens = &sums.of_tokens;
+        let seen = of_tokens.tokens.max(1) as f64;
         let updates = (sums.applied + sums.skipped).max(1) as f64;
-        m.policy_loss = sums.policy_loss / updates;
-        m.kl_loss = sums.kl / seen;
-        m.ratio_mean = if sums.tokens == 0 { 1.0 } else { sums.ratio / seen };
-        m.ratio_max = if sums.tokens == 0 { 1.0 } else { sums.ratio_max };
-        m.clip_fraction_low = sums.clipped_low as f64 / seen;
-        m.clip_fraction_high = sums.clipped_high as f64 / seen;
-        m.kl_to_sampler = sums.kl_to_sampler / seen;
+        m.policy_loss = of_tokens.policy_loss / updates;
+        m.kl_loss = of_tokens.kl / seen;
+        m.ratio_mean = if of_tokens.tokens == 0 { 1.0 } else { of_tokens.ratio / seen };
+        m.ratio_max = if of_tokens.tokens == 0 { 1.0 } else { of_tokens.ratio_max };
+        m.clip_fraction_low = of_tokens.clipped_low as f64 / seen;
+        m.clip_fraction_high = of_tokens.clipped_high as f64 / seen;
+        m.kl_to_sampler = of_tokens.kl_to_sampler / seen;
         m.logp_difference_max = sums.logp_difference_max;
         m.gradient_norm = sums.gradient_norm / sums.applied.max(1) as f64;
         m.skipped_updates = sums.skipped;

@@ -163,8 +163,8 @@ impl Fit<'_> {
         let batch = shown.batch(task, (first..first + size).map(|at| shown.problem_at(order, at)))?;
         let tokens = batch.tokens.len();
         let share = 1.0 / batch.predictions.len() as f32;
-        let scores = engine
-            .accumulate(&batch, 1.0, &|_, _, _, dlogp, _| dlogp.fill(-share))
+        let (scores, _) = engine
+            .accumulate(&batch, 1.0, &|family| family.dlogp.fill(-share))
             .with_context(|| format!("sft: step {step}"))?;
         let loss = -scores.logp.iter().map(|&l| f64::from(l)).sum::<f64>() * f64::from(share);
         let lr = sft.lr * sft.schedule.factor(step, sft.warmup_steps, steps);

@@ -119,7 +119,8 @@ fn daro_weights_step_by_the_losses_of_the_same_pass() {
     let mean: Vec<f64> = groups.iter().map(|g| loss(g) / tokens(g)).collect();
     let softplus = |x: f64| (1.0 + x.exp()).ln() + 1e-8;
     let wanted = softplus(0.3) * mean[0] + softplus(-0.5) * mean[1];
-    assert!((sums.policy_loss - wanted).abs() < 1e-4, "found {}, wanted {wanted}", sums.policy_loss);
+    let found = sums.of_tokens.policy_loss;
+    assert!((found - wanted).abs() < 1e-4, "found {found}, wanted {wanted}");
     let stepped = |raw: f64, mean: f64| raw - 0.1 * (mean - 1.0 / softplus(raw)) / (1.0 + (-raw).exp());
     let found = state.daro.unwrap();
     assert!((found[0] - stepped(0.3, mean[0])).abs() < 1e-4, "{found:?}");

@@ -65,6 +65,9 @@ impl Advantage {
     /// The GRPO estimator with the constants of the paper's trainer: eps 1e-6, ddof 1.
     pub const GRPO: Self = Self::Grpo { eps: 1e-6, ddof: 1 };
 
+    /// One of each estimator, with settings that fit every group of at least 2.
+    pub const ALL: [Self; 5] = [Self::GRPO, Self::DrGrpo, Self::Rloo, Self::MaxRl, Self::Pkpo { k: 2 }];
+
     /// The name in a configuration.
     pub const fn name(&self) -> &'static str {
         match self {
@@ -78,7 +81,18 @@ impl Advantage {
 
     /// Whether the estimator uses the value of a reward, and not only whether the completion is correct.
     pub const fn reads_rewards(&self) -> bool {
-        matches!(self, Self::Grpo { .. } | Self::DrGrpo | Self::Rloo)
+        match self {
+            Self::Grpo { .. } | Self::DrGrpo | Self::Rloo => true,
+            Self::MaxRl | Self::Pkpo { .. } => false,
+        }
+    }
+
+    /// Whether the estimator uses the lengths of completions. No estimator here does. Callers that don't know lengths, as the Python package, refuse
+    /// those that do.
+    pub const fn reads_lengths(&self) -> bool {
+        match self {
+            Self::Grpo { .. } | Self::DrGrpo | Self::Rloo | Self::MaxRl | Self::Pkpo { .. } => false,
+        }
     }
 
     /// Refuses settings that can't work with groups of `group_size`.
@@ -186,9 +200,6 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const ALL: [Advantage; 5] =
-        [Advantage::GRPO, Advantage::DrGrpo, Advantage::Rloo, Advantage::MaxRl, Advantage::Pkpo { k: 2 }];
-
     fn of(estimator: Advantage, rewards: &[f64], scored: &[bool]) -> Vec<f64> {
         let n = rewards.len();
         let group = Group { rewards, lengths: &vec![1; n], mean_old_logp: &vec![-1.0; n], scored };
@@ -244,7 +255,7 @@ mod tests {
         {
             assert_eq!(of(estimator, &[0.1; 3], &[true; 3]), [0.0; 3]);
         }
-        for estimator in ALL {
+        for estimator in Advantage::ALL {
             assert_eq!(of(estimator, &[1.0; 3], &[true; 3]), [0.0; 3], "{estimator:?}, all correct");
             assert_eq!(of(estimator, &[0.0; 3], &[true; 3]), [0.0; 3], "{estimator:?}, none correct");
         }
@@ -252,7 +263,7 @@ mod tests {
 
     #[test]
     fn unscorable_completions_leave_the_statistics_and_get_zero() {
-        for estimator in ALL {
+        for estimator in Advantage::ALL {
             let found = of(estimator, &[1.0, f64::NAN, 0.0, 0.0], &[true, false, true, true]);
             let without = of(estimator, &[1.0, 0.0, 0.0], &[true; 3]);
             assert_eq!(found, [without[0], 0.0, without[1], without[2]], "{estimator:?}");
@@ -262,7 +273,8 @@ mod tests {
     #[test]
     fn group_shrunk_to_one_gets_zero_advantage() {
         for estimator in
-            [ALL.as_slice(), &[Advantage::Grpo { eps: 1e-6, ddof: 0 }, Advantage::Pkpo { k: 1 }]].concat()
+            [Advantage::ALL.as_slice(), &[Advantage::Grpo { eps: 1e-6, ddof: 0 }, Advantage::Pkpo { k: 1 }]]
+                .concat()
         {
             assert_eq!(of(estimator, &[1.0, 1.0, 0.0], &[true, false, false]), [0.0; 3], "{estimator:?}");
             assert_eq!(of(estimator, &[1.0, 1.0, 0.0], &[false; 3]), [0.0; 3], "{estimator:?}");
@@ -329,7 +341,7 @@ mod tests {
         );
         assert!(message(Advantage::Grpo { eps: -1.0, ddof: 1 }, 8).starts_with("advantage.eps"));
         assert!(message(Advantage::Grpo { eps: 0.0, ddof: 2 }, 8).starts_with("advantage.ddof"));
-        assert!(ALL.iter().all(|a| a.check(2).is_ok()));
+        assert!(Advantage::ALL.iter().all(|a| a.check(2).is_ok()));
     }
 
     #[test]
@@ -340,7 +352,7 @@ mod tests {
             mean_old_logp: &[0.0; 2],
             scored: &[true; 2],
         };
-        for estimator in ALL {
+        for estimator in Advantage::ALL {
             let found = estimator.advantages(&group, &Rewards::default()).unwrap_err();
             assert!(matches!(found, Error::NonFiniteReward { completion: 1, .. }), "{estimator:?}");
         }
@@ -355,7 +367,7 @@ mod tests {
             let rewards: Vec<f64> = outcome.iter().map(|o| f64::from(u8::from(o.0))).collect();
             let scored: Vec<bool> = outcome.iter().map(|o| o.1).collect();
             let turn = |v: &mut dyn FnMut(usize)| v(rotate % rewards.len());
-            for estimator in ALL {
+            for estimator in Advantage::ALL {
                 let mut wanted = of(estimator, &rewards, &scored);
                 let (mut r, mut s) = (rewards.clone(), scored.clone());
                 turn(&mut |k| { r.rotate_left(k); s.rotate_left(k); wanted.rotate_left(k); });

@@ -32,18 +32,19 @@ pub(crate) fn named(error: &Error) -> String {
 }
 
 fn estimator(name: &str, eps: f64, ddof: usize, k: Option<usize>) -> PyResult<Advantage> {
-    match name {
-        "grpo" => Ok(Advantage::Grpo { eps, ddof }),
-        "dr_grpo" => Ok(Advantage::DrGrpo),
-        "rloo" => Ok(Advantage::Rloo),
-        "max_rl" => Ok(Advantage::MaxRl),
-        "pkpo" => match k {
-            Some(k) => Ok(Advantage::Pkpo { k }),
-            None => Err(bad("k: found None, wanted the k of pass@k that the estimator \"pkpo\" optimises")),
-        },
-        _ => Err(bad(format!(
-            "estimator: found {name:?}, wanted \"grpo\", \"dr_grpo\", \"rloo\", \"max_rl\" or \"pkpo\""
-        ))),
+    // `credit` has no lengths.
+    let all = || Advantage::ALL.into_iter().filter(|estimator| !estimator.reads_lengths());
+    let Some(found) = all().find(|estimator| estimator.name() == name) else {
+        let names: Vec<String> = all().map(|estimator| format!("{:?}", estimator.name())).collect();
+        return Err(bad(format!("estimator: found {name:?}, wanted one of {}", names.join(", "))));
+    };
+    match (found, k) {
+        (Advantage::Grpo { .. }, _) => Ok(Advantage::Grpo { eps, ddof }),
+        (Advantage::Pkpo { .. }, Some(k)) => Ok(Advantage::Pkpo { k }),
+        (Advantage::Pkpo { .. }, None) => {
+            Err(bad("k: found None, wanted the k of pass@k that the estimator \"pkpo\" optimises"))
+        }
+        (found, _) => Ok(found),
     }
 }
 

@@ -1,9 +1,12 @@
 import itertools
+import re
+from typing import get_args
 
 import numpy as np
 import pytest
 
 import fgrpo
+from fgrpo._credit import Estimator
 
 REWARDS = np.array([[1, 0, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1], [0, 0, 0, 0]], float)
 
@@ -18,7 +21,13 @@ def test_grpo_is_the_reward_less_the_mean_over_the_deviation():
     np.testing.assert_array_equal(found.group, np.repeat(np.arange(4), 4))
 
 
-@pytest.mark.parametrize("estimator", ["grpo", "dr_grpo", "rloo", "max_rl", "pkpo"])
+def test_the_type_names_every_estimator():
+    with pytest.raises(ValueError, match='estimator: found "ppo"') as refused:
+        fgrpo.credit(REWARDS, estimator="ppo")
+    assert re.findall(r'"(\w+)"', str(refused.value).split("wanted")[1]) == list(get_args(Estimator))
+
+
+@pytest.mark.parametrize("estimator", get_args(Estimator))
 def test_the_focal_weight_multiplies_the_advantages_of_every_estimator(estimator):
     base = fgrpo.credit(REWARDS, estimator=estimator, k=2)
     focal = fgrpo.credit(REWARDS, estimator=estimator, k=2, gamma=0.5)

@@ -1,6 +1,9 @@
 //! Tests that `docs/configuration.md` matches the keys, and that the controls match their formulas.
 
 use super::*;
+use crate::names::Named;
+use crate::problem::kind::TaskKind;
+use fgrpo_core::advantage::Advantage;
 use fgrpo_core::credit::Assigned;
 use fgrpo_core::group::Group;
 use std::collections::{BTreeMap, BTreeSet};
@@ -113,10 +116,24 @@ fn place(kind: &str, key: &str) -> (String, String) {
 }
 
 #[test]
+fn every_estimator_is_in_the_list_of_all_and_on_the_page() {
+    // Serde's own list of the variants.
+    let refused = toml::from_str::<Advantage>("kind = \"?\"").unwrap_err().message().to_owned();
+    let known: Vec<&str> = refused.split('`').skip(3).step_by(2).collect();
+    assert_eq!(known, Advantage::ALL.map(|estimator| estimator.name()), "{refused}");
+    let row = PAGE.lines().find(|line| line.starts_with("| `algorithm.advantage` |")).unwrap();
+    let named: Vec<&str> = row.rsplit('|').nth(1).unwrap().split('`').skip(1).step_by(2).collect();
+    assert_eq!(known, named, "{row}");
+}
+
+#[test]
 fn every_key_stands_on_the_page_and_every_key_of_the_page_exists() {
     let page = page();
     let mut known = BTreeSet::new();
-    for kind in ["maze", "arithmetic", "mix", "math", "choice", "ifeval", "synlogic", "command"] {
+    let heading = PAGE.lines().find(|line| line.starts_with("## `[task]`, kinds `math`")).unwrap();
+    let named = TaskKind::NAMES.iter().map(|(_, name, _)| *name);
+    for kind in ["arithmetic", "mix"].into_iter().chain(named) {
+        assert!(section(kind) == kind || heading.contains(&format!("`{kind}`")), "{heading} lacks {kind}");
         let overrides: Vec<String> = OPTIONAL
             .iter()
             .filter(|(k, _)| (k.is_empty() && kind != "math") || *k == kind)

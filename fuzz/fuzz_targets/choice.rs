@@ -3,7 +3,7 @@
 //! `cargo +nightly fuzz run choice -- -max_total_time=660`
 #![no_main]
 
-use fgrpo_verify::choice::{Match, Problem, letter, show};
+use fgrpo_verify::choice::{Match, Verifier, letter, show};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
@@ -17,18 +17,18 @@ fuzz_target!(|data: &[u8]| {
     if let Ok(shown) = show(response, &borrowed) {
         let place = shown.order.iter().position(|&given| given == 0).expect("the first option is shown");
         assert_eq!(shown.gold, letter(place));
-        let problem =
-            Problem::new(&shown.gold.to_string(), &shown.options, Match::Letter).expect("an option's letter");
-        assert!(problem.check(&format!("\\boxed{{{}}}", shown.gold)).is_correct());
+        let verifier =
+            Verifier::new(&shown.gold.to_string(), &shown.options, Match::Letter).expect("an option's letter");
+        assert!(verifier.check(&format!("\\boxed{{{}}}", shown.gold)).is_correct());
     }
     for given in [&options[..], &[]] {
         for compare in [Match::Letter, Match::LetterOrContent] {
-            let Ok(problem) = Problem::new(gold, given, compare) else { continue };
-            problem.check(response);
+            let Ok(verifier) = Verifier::new(gold, given, compare) else { continue };
+            verifier.check(response);
         }
         // Who counts words counts letters too.
         if let (Ok(letters), Ok(words)) =
-            (Problem::new(gold, given, Match::Letter), Problem::new(gold, given, Match::LetterOrContent))
+            (Verifier::new(gold, given, Match::Letter), Verifier::new(gold, given, Match::LetterOrContent))
         {
             assert!(!letters.check(response).is_correct() || words.check(response).is_correct());
         }

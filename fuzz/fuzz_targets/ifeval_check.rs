@@ -4,7 +4,7 @@
 //! `cargo +nightly fuzz run ifeval_check -- -max_total_time=660`
 #![no_main]
 
-use fgrpo_verify::ifeval::Problem;
+use fgrpo_verify::ifeval::Verifier;
 use fgrpo_verify::verdict::Verdict;
 use libfuzzer_sys::fuzz_target;
 use serde_json::{Value, json};
@@ -57,7 +57,7 @@ fn instruction(choice: u8, text: &str) -> (&'static str, Value) {
 /// The profiles of languages are read once, which takes long under a sanitizer.
 fn read_profiles() {
     let (id, kwargs) = instruction(4, "en");
-    Problem::new(&[id], &[kwargs]).expect("sound arguments").check("A sentence in English.");
+    Verifier::new(&[id], &[kwargs]).expect("sound arguments").check("A sentence in English.");
 }
 
 fuzz_target!(init: read_profiles(), |data: &[u8]| {
@@ -65,9 +65,9 @@ fuzz_target!(init: read_profiles(), |data: &[u8]| {
     let text = String::from_utf8_lossy(rest);
     let (argument, response) = text.split_once('\0').unwrap_or(("the", &text));
     let (id, kwargs) = instruction(*choice, argument);
-    let Ok(problem) = Problem::new(&[id], &[kwargs]) else { return };
-    let checked = problem.check_both(response);
-    assert_eq!(checked.outcome, problem.check(response));
+    let Ok(verifier) = Verifier::new(&[id], &[kwargs]) else { return };
+    let checked = verifier.check_both(response);
+    assert_eq!(checked.outcome, verifier.check(response));
     if checked.outcome.verdict == Verdict::Unscorable {
         assert_eq!(checked.outcome.reason, "budget");
     } else {

@@ -5,13 +5,13 @@
 
 use std::sync::LazyLock;
 
-use fgrpo_verify::ifeval::Problem;
+use fgrpo_verify::ifeval::Verifier;
 use libfuzzer_sys::fuzz_target;
 use serde::de::IgnoredAny;
 use serde_json::json;
 
-static PROBLEM: LazyLock<Option<Problem>> =
-    LazyLock::new(|| Problem::new(&["detectable_format:json_format"], &[json!({})]).ok());
+static PROBLEM: LazyLock<Option<Verifier>> =
+    LazyLock::new(|| Verifier::new(&["detectable_format:json_format"], &[json!({})]).ok());
 
 fuzz_target!(|text: &str| {
     let followed = PROBLEM.as_ref().expect("a known instruction").check(text).is_correct();

@@ -4,15 +4,15 @@
 //! `cargo +nightly fuzz run ifeval_pattern -- -max_total_time=660`
 #![no_main]
 
-use fgrpo_verify::ifeval::Problem;
+use fgrpo_verify::ifeval::Verifier;
 use fgrpo_verify::verdict::Verdict;
 use libfuzzer_sys::fuzz_target;
 use serde_json::json;
 
 fn verdict(pattern: &str, frequency: u32, response: &str) -> Option<Verdict> {
     let kwargs = json!({"keyword": pattern, "frequency": frequency, "relation": "at least"});
-    let problem = Problem::new(&["keywords:frequency"], &[kwargs]).ok()?;
-    Some(problem.check(response).verdict).filter(|verdict| *verdict != Verdict::Unscorable)
+    let verifier = Verifier::new(&["keywords:frequency"], &[kwargs]).ok()?;
+    Some(verifier.check(response).verdict).filter(|verdict| *verdict != Verdict::Unscorable)
 }
 
 fuzz_target!(|text: &str| {

@@ -4,7 +4,7 @@
 //! `cargo +nightly fuzz run math_check -- -max_total_time=660`
 #![no_main]
 
-use fgrpo_verify::math::{Mode, Options, Problem};
+use fgrpo_verify::math::{Mode, Options, Verifier};
 use fgrpo_verify::verdict::Verdict;
 use libfuzzer_sys::fuzz_target;
 
@@ -12,11 +12,11 @@ fuzz_target!(|data: &[u8]| {
     let text = String::from_utf8_lossy(data);
     let (gold, response) = text.split_once('\0').unwrap_or((&text, &text));
     for mode in [Mode::Parity, Mode::Strict] {
-        let problem = Problem::new(gold, &Options { mode, ..Options::default() });
-        let first = problem.check(response);
-        assert_eq!(first, problem.check(response));
-        let boxed = problem.check(&format!("\\boxed{{{response}}}"));
-        let gold_alone = problem.is_too_expensive() || !problem.is_parsed();
+        let verifier = Verifier::new(gold, &Options { mode, ..Options::default() });
+        let first = verifier.check(response);
+        assert_eq!(first, verifier.check(response));
+        let boxed = verifier.check(&format!("\\boxed{{{response}}}"));
+        let gold_alone = verifier.is_too_expensive() || !verifier.is_parsed();
         for outcome in [&first, &boxed] {
             assert!(outcome.verdict != Verdict::Unscorable || gold_alone, "{gold} | {response}: {outcome:?}");
         }

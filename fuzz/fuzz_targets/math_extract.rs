@@ -6,14 +6,14 @@
 
 use std::sync::LazyLock;
 
-use fgrpo_verify::math::{MatchTypes, Mode, Options, Problem};
+use fgrpo_verify::math::{MatchTypes, Mode, Options, Verifier};
 use libfuzzer_sys::fuzz_target;
 
 const GOLDS: [&str; 4] = ["42", "\\frac{1}{2}", "\\{1, 2, x\\}", "x^2 < \\sqrt{3}"];
 
-static PROBLEMS: LazyLock<Vec<Problem>> = LazyLock::new(|| (0..=255).map(problem).collect());
+static PROBLEMS: LazyLock<Vec<Verifier>> = LazyLock::new(|| (0..=255).map(verifier).collect());
 
-fn problem(choice: u8) -> Problem {
+fn verifier(choice: u8) -> Verifier {
     let types = |latex, expr| Some(MatchTypes { latex, expr });
     let options = Options {
         mode: if choice & 1 == 0 { Mode::Parity } else { Mode::Strict },
@@ -32,12 +32,12 @@ fn problem(choice: u8) -> Problem {
     // A gold between dollars is found whatever notation is looked for; without LaTeX it is text.
     let gold = GOLDS[choice.count_ones() as usize % GOLDS.len()];
     let wrapped = format!("${gold}$");
-    Problem::new(if options.match_types.is_some() { &wrapped } else { gold }, &options)
+    Verifier::new(if options.match_types.is_some() { &wrapped } else { gold }, &options)
 }
 
 fuzz_target!(|data: &[u8]| {
     let [choice, rest @ ..] = data else { return };
-    let problem = &PROBLEMS[usize::from(*choice)];
+    let verifier = &PROBLEMS[usize::from(*choice)];
     let response = String::from_utf8_lossy(rest);
-    assert_eq!(problem.check(&response), problem.check(&response));
+    assert_eq!(verifier.check(&response), verifier.check(&response));
 });

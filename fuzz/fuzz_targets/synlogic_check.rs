@@ -6,10 +6,10 @@
 
 use std::sync::LazyLock;
 
-use fgrpo_verify::synlogic::{Mode, Options, Problem, Task, generate};
+use fgrpo_verify::synlogic::{Mode, Options, Verifier, Task, generate};
 use libfuzzer_sys::fuzz_target;
 
-static PROBLEMS: LazyLock<Vec<(Task, Option<Problem>)>> = LazyLock::new(|| {
+static PROBLEMS: LazyLock<Vec<(Task, Option<Verifier>)>> = LazyLock::new(|| {
     let mut state = 1_u64;
     let mut random = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -23,12 +23,12 @@ static PROBLEMS: LazyLock<Vec<(Task, Option<Problem>)>> = LazyLock::new(|| {
         };
         format!(r#"{{"question": "", "answer": {answer}, "difficulty": 1, "metadata": {{}}}}"#)
     };
-    let problem = |task| {
+    let verifier = |task| {
         let data =
             generate(task, 1, 0, &mut random).map_or_else(|_| by_hand(task), |made| made.game_data_str());
-        (task, Problem::parse(task, &data).ok())
+        (task, Verifier::parse(task, &data).ok())
     };
-    Task::ALL.into_iter().map(problem).collect()
+    Task::ALL.into_iter().map(verifier).collect()
 });
 
 fuzz_target!(|data: &[u8]| {
@@ -36,15 +36,15 @@ fuzz_target!(|data: &[u8]| {
     let text = String::from_utf8_lossy(rest);
     let (task, sound) = &PROBLEMS[usize::from(*choice) % PROBLEMS.len()];
     let read;
-    let (problem, response) = if kind % 4 == 0 {
-        read = Problem::parse(*task, &text).ok();
+    let (verifier, response) = if kind % 4 == 0 {
+        read = Verifier::parse(*task, &text).ok();
         (&read, "[[1 2,2 1]] ```python\n[[1, 2], [2, 1]]\n``` \\boxed{1} (1,2)")
     } else {
         (sound, &*text)
     };
-    if let Some(problem) = problem {
+    if let Some(verifier) = verifier {
         for mode in [Mode::Parity, Mode::Strict] {
-            problem.check(response, &Options { mode, format_gate: kind % 8 == 1 });
+            verifier.check(response, &Options { mode, format_gate: kind % 8 == 1 });
         }
     }
 });

@@ -4,7 +4,7 @@ use crate::call::{bad, with_own_threads, without_gil};
 use fgrpo::analysis::compare::{self as paired, Comparison, Method, Plan};
 use fgrpo::analysis::dumps;
 use fgrpo_core::stats::pass_at_k::PassAtK;
-use fgrpo_train::evaluation::samples::{self, Benchmark, Problem};
+use fgrpo_train::evaluation::samples::{self, Benchmark, ProblemCounts};
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use std::collections::HashMap;
@@ -57,7 +57,7 @@ impl Columns {
         let mut benchmarks: Vec<Benchmark> = Vec::new();
         let counts = self.n.into_iter().zip(self.c).zip(self.unscorable);
         for ((name, id), ((n, c), unscorable)) in self.benchmark.into_iter().zip(self.problem).zip(counts) {
-            let mut problem = Problem::default();
+            let mut problem = ProblemCounts::default();
             (problem.id, problem.samples, problem.correct, problem.unscorable) = (id, n, c, unscorable);
             match benchmarks.iter_mut().find(|b| b.name == name) {
                 Some(benchmark) => benchmark.problems.push(problem),
@@ -178,7 +178,7 @@ pub(crate) fn plan(py: Python<'_>, samples: Columns, group_sizes: Vec<u64>, tail
         return Err(bad(format!("group_sizes: found {n}, wanted at least 2")));
     }
     let benchmarks = samples.benchmarks("samples");
-    let problems: Vec<&Problem> =
+    let problems: Vec<&ProblemCounts> =
         benchmarks.iter().flat_map(|b| &b.problems).filter(|p| p.samples > 0).collect();
     if problems.is_empty() {
         return Err(bad("samples: no problem has a scored sample"));
@@ -197,7 +197,7 @@ type Rows = Vec<(String, String, u64, u64, u64)>;
 #[pyfunction]
 pub(crate) fn read_samples(py: Python<'_>, path: PathBuf) -> PyResult<Rows> {
     let benchmarks = without_gil(py, || samples::read(&path))?.map_err(|e| bad(format!("{e:#}")))?;
-    let row = |name: &str, p: Problem| (name.to_owned(), p.id, p.samples, p.correct, p.unscorable);
+    let row = |name: &str, p: ProblemCounts| (name.to_owned(), p.id, p.samples, p.correct, p.unscorable);
     Ok(benchmarks
         .into_iter()
         .flat_map(|b| b.problems.into_iter().map(move |p| row(&b.name, p)).collect::<Rows>())

@@ -48,7 +48,7 @@ fn text<'a>(strings: &'a [Bound<'_, PyString>]) -> Vec<Cow<'a, str>> {
 
 /// Checks every response against its problem. A problem that occurs several times is parsed once.
 ///
-/// `make` parses a problem. If it fails, the responses are unscorable, with its message as the reason.
+/// `make` makes the verifier of a problem. If it fails, the responses are unscorable, with its message as the reason.
 fn check_all<'py, K, P>(
     py: Python<'py>,
     problems: &[K],
@@ -81,7 +81,7 @@ where
         let read: Vec<OnceLock<Result<P, String>>> = (0..known.len()).map(|_| OnceLock::new()).collect();
         let one = |i: usize| {
             let work = || match read[which[i]].get_or_init(|| make(&problems[i])) {
-                Ok(problem) => check(problem, &responses[i]),
+                Ok(verifier) => check(verifier, &responses[i]),
                 Err(why) => {
                     Outcome { verdict: Verdict::Unscorable, reason: format!("bad_input: {why}").into() }
                 }
@@ -150,8 +150,8 @@ pub(crate) fn verify_math<'py>(
         &text(&golds),
         &text(&responses),
         threads,
-        |gold| Ok(math::Problem::new(gold, &options)),
-        math::Problem::check,
+        |gold| Ok(math::Verifier::new(gold, &options)),
+        math::Verifier::check,
     )
 }
 
@@ -190,8 +190,8 @@ pub(crate) fn verify_choice<'py>(
         &problems,
         &text(&responses),
         threads,
-        |(gold, options)| choice::Problem::new(gold, options, compare).map_err(|e| e.to_string()),
-        choice::Problem::check,
+        |(gold, options)| choice::Verifier::new(gold, options, compare).map_err(|e| e.to_string()),
+        choice::Verifier::check,
     )
 }
 
@@ -214,9 +214,9 @@ pub(crate) fn verify_ifeval<'py>(
         |(ids, arguments)| {
             let arguments: Vec<serde_json::Value> =
                 serde_json::from_str(arguments).map_err(|e| e.to_string())?;
-            ifeval::Problem::new(ids, &arguments).map_err(|e| e.to_string())
+            ifeval::Verifier::new(ids, &arguments).map_err(|e| e.to_string())
         },
-        ifeval::Problem::check,
+        ifeval::Verifier::check,
     )
 }
 
@@ -254,9 +254,9 @@ pub(crate) fn verify_synlogic<'py>(
         threads,
         |(task, data)| {
             let task = task.parse().map_err(|e: synlogic::Error| e.to_string())?;
-            synlogic::Problem::parse(task, data).map_err(|e| e.to_string())
+            synlogic::Verifier::parse(task, data).map_err(|e| e.to_string())
         },
-        |problem, response| problem.check(response, &options),
+        |verifier, response| verifier.check(response, &options),
     )
 }
 
@@ -264,7 +264,7 @@ pub(crate) fn verify_synlogic<'py>(
 #[pyclass(frozen, subclass, module = "fgrpo._native")]
 pub(crate) struct MathProblem {
     /// None if parsing the gold panicked; then every response is unscorable.
-    problem: Option<math::Problem>,
+    verifier: Option<math::Verifier>,
     gold: String,
 }
 
@@ -275,15 +275,15 @@ impl MathProblem {
     fn new(py: Python<'_>, gold: Bound<'_, PyString>, mode: &str) -> PyResult<Self> {
         let options = math_options(mode)?;
         let gold = gold.to_string_lossy().into_owned();
-        let problem = without_gil(py, || math::Problem::new(&gold, &options)).ok();
-        Ok(Self { problem, gold })
+        let verifier = without_gil(py, || math::Verifier::new(&gold, &options)).ok();
+        Ok(Self { verifier, gold })
     }
 
     /// The verdict's code (its index in fgrpo.VERDICTS) and its reason.
     fn check(&self, py: Python<'_>, response: Bound<'_, PyString>) -> (u8, Cow<'static, str>) {
         let response = response.to_string_lossy();
-        let check = || match &self.problem {
-            Some(problem) => problem.check(&response),
+        let check = || match &self.verifier {
+            Some(verifier) => verifier.check(&response),
             None => Outcome::new(Verdict::Unscorable, "panic"),
         };
         let outcome = py.detach(|| guarded(check));

@@ -80,13 +80,13 @@ impl From<Outcome> for Graded {
     }
 }
 
-/// A problem's reference answer, parsed once and checked for every completion.
+/// The verifier of one problem, prepared once for all its completions.
 enum Prepared {
     /// With a cache of answers already checked: completions of one problem often repeat them.
-    Math(math::Problem, Mutex<math::Memo>),
-    Choice(choice::Problem),
-    IfEval(ifeval::Problem),
-    SynLogic(synlogic::Problem),
+    Math(math::Verifier, Mutex<math::Memo>),
+    Choice(choice::Verifier),
+    IfEval(ifeval::Verifier),
+    SynLogic(synlogic::Verifier),
     Command(Value),
     /// The problem's data is invalid; every completion is unscorable for this reason.
     Unusable(Cow<'static, str>),
@@ -166,17 +166,17 @@ impl Grader {
     fn check(&self, prepared: &Prepared, completion: &str) -> Graded {
         match prepared {
             // If another thread holds the cache, check without it; waiting would take longer.
-            Prepared::Math(problem, memo) => match memo.try_lock() {
-                Ok(mut memo) => problem.check_with(completion, &mut memo).into(),
-                Err(_) => problem.check(completion).into(),
+            Prepared::Math(verifier, memo) => match memo.try_lock() {
+                Ok(mut memo) => verifier.check_with(completion, &mut memo).into(),
+                Err(_) => verifier.check(completion).into(),
             },
-            Prepared::Choice(problem) => problem.check(completion).into(),
-            Prepared::IfEval(problem) => problem.check(completion).into(),
-            Prepared::SynLogic(problem) => {
+            Prepared::Choice(verifier) => verifier.check(completion).into(),
+            Prepared::IfEval(verifier) => verifier.check(completion).into(),
+            Prepared::SynLogic(verifier) => {
                 let options = synlogic_options(self.settings.mode, self.settings.format_gate);
                 let tagged = !self.settings.format_gate && completion.contains("<answer>");
                 let text = if tagged { synlogic::extract::answer_text(completion) } else { completion };
-                problem.check(text, &options).into()
+                verifier.check(text, &options).into()
             }
             Prepared::Command(row) => match &self.command {
                 Some(command) => {
@@ -234,15 +234,15 @@ fn prepare(truth: &Truth, settings: &Settings) -> Prepared {
     match truth {
         Truth::Math(truth) => Prepared::Math(truth.verifier(&math_options(settings)), Mutex::default()),
         Truth::Choice(truth) => match truth.verifier(settings.choice) {
-            Ok(problem) => Prepared::Choice(problem),
+            Ok(verifier) => Prepared::Choice(verifier),
             Err(error) => unusable("bad_gold", error.to_string()),
         },
         Truth::IfEval(truth) => match truth.verifier() {
-            Ok(problem) => Prepared::IfEval(problem),
+            Ok(verifier) => Prepared::IfEval(verifier),
             Err(error) => unusable(error.code(), error.to_string()),
         },
         Truth::SynLogic(truth) => match truth.verifier() {
-            Ok(problem) => Prepared::SynLogic(problem),
+            Ok(verifier) => Prepared::SynLogic(verifier),
             Err(error) => unusable("bad_puzzle", error.to_string()),
         },
         Truth::Command { row } => Prepared::Command(row.clone()),

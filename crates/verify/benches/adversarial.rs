@@ -120,9 +120,9 @@ fn math_checks() -> Vec<(String, Check<'static>)> {
     let mut checks: Vec<(String, Check<'static>)> = Vec::new();
     for gold in golds {
         for mode in [math::Mode::Parity, math::Mode::Strict] {
-            let problem = math::Problem::new(gold, &math::Options { mode, ..math::Options::default() });
+            let verifier = math::Verifier::new(gold, &math::Options { mode, ..math::Options::default() });
             let check = move |text: &str| {
-                black_box(problem.check(text));
+                black_box(verifier.check(text));
             };
             checks.push((format!("gold {gold} ({mode:?})"), Box::new(check)));
         }
@@ -355,9 +355,9 @@ fn synlogic_checks() -> Vec<(String, Check<'static>)> {
             }
         };
         for mode in [synlogic::Mode::Parity, synlogic::Mode::Strict] {
-            let problem = synlogic::Problem::parse(task, &data).expect("a made problem is sound");
+            let verifier = synlogic::Verifier::parse(task, &data).expect("a made problem is sound");
             let check = move |text: &str| {
-                black_box(problem.check(text, &synlogic::Options { mode, format_gate: false }));
+                black_box(verifier.check(text, &synlogic::Options { mode, format_gate: false }));
             };
             checks.push((format!("{task} ({mode:?})"), Box::new(check)));
         }
@@ -497,9 +497,9 @@ fn ifeval_checks() -> Vec<(String, Check<'static>)> {
     ];
     let mut checks: Vec<(String, Check<'static>)> = Vec::new();
     for (id, kwargs) in kinds {
-        let problem = ifeval::Problem::new(&[id], &[kwargs]).expect("sound arguments");
+        let verifier = ifeval::Verifier::new(&[id], &[kwargs]).expect("sound arguments");
         let check = move |text: &str| {
-            black_box(problem.check(text));
+            black_box(verifier.check(text));
         };
         checks.push((id.to_owned(), Box::new(check)));
     }
@@ -586,9 +586,9 @@ fn choice_checks() -> Vec<(String, Check<'static>)> {
     [choice::Match::Letter, choice::Match::LetterOrContent]
         .into_iter()
         .map(|compare| {
-            let problem = choice::Problem::new("B", &options, compare).expect("a sound problem");
+            let verifier = choice::Verifier::new("B", &options, compare).expect("a sound problem");
             let check = move |text: &str| {
-                black_box(problem.check(text));
+                black_box(verifier.check(text));
             };
             (format!("{compare:?}"), Box::new(check) as Check<'static>)
         })

@@ -1,12 +1,12 @@
 //! Time of IFEval's checks on this project's own cases, after comparing every label.
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use fgrpo_verify::ifeval::Problem;
+use fgrpo_verify::ifeval::Verifier;
 use serde_json::Value;
 use std::hint::black_box;
 
 struct Case {
-    problem: Problem,
+    verifier: Verifier,
     response: String,
     strict: Vec<bool>,
     loose: Vec<bool>,
@@ -24,7 +24,7 @@ fn cases() -> Vec<Case> {
             let ids: Vec<&str> =
                 case["instruction_id_list"].as_array().unwrap().iter().map(|v| v.as_str().unwrap()).collect();
             Case {
-                problem: Problem::new(&ids, case["kwargs"].as_array().unwrap()).unwrap(),
+                verifier: Verifier::new(&ids, case["kwargs"].as_array().unwrap()).unwrap(),
                 response: case["response"].as_str().unwrap().to_owned(),
                 strict: flags(&case["strict"]),
                 loose: flags(&case["loose"]),
@@ -36,19 +36,19 @@ fn cases() -> Vec<Case> {
 fn ifeval(c: &mut Criterion) {
     let cases = cases();
     for case in &cases {
-        let checked = case.problem.check_both(&case.response);
+        let checked = case.verifier.check_both(&case.response);
         assert_eq!((&checked.strict, &checked.loose), (&case.strict, &case.loose));
     }
     c.bench_function("ifeval: strict, all own cases", |b| {
         b.iter(|| {
-            cases.iter().filter(|case| case.problem.check(black_box(&case.response)).is_correct()).count()
+            cases.iter().filter(|case| case.verifier.check(black_box(&case.response)).is_correct()).count()
         });
     });
     c.bench_function("ifeval: strict and loose, all own cases", |b| {
         b.iter(|| {
             cases
                 .iter()
-                .map(|case| case.problem.check_both(black_box(&case.response)).loose.len())
+                .map(|case| case.verifier.check_both(black_box(&case.response)).loose.len())
                 .sum::<usize>()
         });
     });

@@ -3,7 +3,7 @@
 //! Each case is checked for its verdict before it is timed.
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use fgrpo_verify::math::{Memo, Options, Problem};
+use fgrpo_verify::math::{Memo, Options, Verifier};
 use std::hint::black_box;
 
 const CASES: &[(&str, &str, &str, bool)] = &[
@@ -23,28 +23,29 @@ const CASES: &[(&str, &str, &str, bool)] = &[
 fn math(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("math");
     for (name, gold, response, correct) in CASES {
-        let problem = Problem::new(gold, &Options::default());
-        assert_eq!(problem.check(response).is_correct(), *correct, "{name}");
-        group
-            .bench_function(*name, |bencher| bencher.iter(|| black_box(&problem).check(black_box(response))));
+        let verifier = Verifier::new(gold, &Options::default());
+        assert_eq!(verifier.check(response).is_correct(), *correct, "{name}");
+        group.bench_function(*name, |bencher| {
+            bencher.iter(|| black_box(&verifier).check(black_box(response)))
+        });
     }
     for (name, gold, response, _) in
         CASES.iter().filter(|case| ["surd", "polynomial", "trigonometric"].contains(&case.0))
     {
-        let problem = Problem::new(gold, &Options::default());
+        let verifier = Verifier::new(gold, &Options::default());
         let mut memo = Memo::new();
         let repeated = format!("{name}, met before");
         group.bench_function(repeated, |bencher| {
-            bencher.iter(|| black_box(&problem).check_with(black_box(response), &mut memo));
+            bencher.iter(|| black_box(&verifier).check_with(black_box(response), &mut memo));
         });
     }
     let step = "First, we note that the sum of the terms is a constant, so we can write the expression in a simpler \
                 form and continue with the next step of the derivation, where $a_n = 3n + 1$ holds.\n";
     let response = format!("{}Therefore the final answer is $\\boxed{{\\frac{{6}}{{8}}}}$.", step.repeat(12));
-    let problem = Problem::new("\\frac{3}{4}", &Options::default());
-    assert!(problem.check(&response).is_correct());
+    let verifier = Verifier::new("\\frac{3}{4}", &Options::default());
+    assert!(verifier.check(&response).is_correct());
     group.bench_function("full response", |bencher| {
-        bencher.iter(|| black_box(&problem).check(black_box(&response)))
+        bencher.iter(|| black_box(&verifier).check(black_box(&response)))
     });
     group.finish();
 }

@@ -1,14 +1,14 @@
 //! Time of SynLogic's checks on this project's own cases, after comparing every label with the reference's.
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use fgrpo_verify::synlogic::{Mode, Options, Problem, Task};
+use fgrpo_verify::synlogic::{Mode, Options, Task, Verifier};
 use serde_json::Value;
 use std::hint::black_box;
 
 struct Puzzle {
     task: Task,
     data: String,
-    problem: Problem,
+    verifier: Verifier,
     cases: Vec<(String, bool)>,
 }
 
@@ -20,12 +20,12 @@ fn puzzles() -> Vec<Puzzle> {
         .map(|line| {
             let task: Task = line["task"].as_str().unwrap().parse().unwrap();
             let data = line["game_data_str"].as_str().unwrap().to_owned();
-            let problem = Problem::parse(task, &data).unwrap();
+            let verifier = Verifier::parse(task, &data).unwrap();
             let case = |case: &Value| (case[0].as_str().unwrap().to_owned(), case[1] == 1);
             Puzzle {
                 task,
                 data,
-                problem,
+                verifier,
                 cases: line["cases"].as_array().unwrap().iter().map(case).collect(),
             }
         })
@@ -37,14 +37,14 @@ fn synlogic(c: &mut Criterion) {
     let options = |mode| Options { mode, format_gate: false };
     for puzzle in &puzzles {
         for (response, correct) in &puzzle.cases {
-            let outcome = puzzle.problem.check(response, &options(Mode::Parity));
+            let outcome = puzzle.verifier.check(response, &options(Mode::Parity));
             assert_eq!(outcome.is_correct(), *correct, "{}: {response}", puzzle.task);
         }
     }
     let check_all = |mode| {
         let one = |puzzle: &Puzzle| {
             let correct = |(response, _): &&(String, bool)| {
-                puzzle.problem.check(black_box(response), &options(mode)).is_correct()
+                puzzle.verifier.check(black_box(response), &options(mode)).is_correct()
             };
             puzzle.cases.iter().filter(correct).count()
         };
@@ -58,12 +58,12 @@ fn synlogic(c: &mut Criterion) {
         b.iter(|| check_all(Mode::Strict))
     });
     c.bench_function(&format!("synlogic: decoding, all {} own problems", puzzles.len()), |b| {
-        b.iter(|| puzzles.iter().filter(|p| Problem::parse(p.task, black_box(&p.data)).is_ok()).count());
+        b.iter(|| puzzles.iter().filter(|p| Verifier::parse(p.task, black_box(&p.data)).is_ok()).count());
     });
     let sudoku = puzzles.iter().find(|puzzle| puzzle.task == Task::Sudoku).unwrap();
     let (right, _) = sudoku.cases.iter().find(|(_, correct)| *correct).unwrap();
     c.bench_function("synlogic: one right sudoku", |b| {
-        b.iter(|| sudoku.problem.check(black_box(right), &options(Mode::Parity)));
+        b.iter(|| sudoku.verifier.check(black_box(right), &options(Mode::Parity)));
     });
 }
 

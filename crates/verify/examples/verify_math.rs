@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use fgrpo_verify::math::{Options, Problem};
+use fgrpo_verify::math::{Options, Verifier};
 use serde_json::Value;
 
 /// Processor time of this thread, which doesn't include other work on the machine.
@@ -35,7 +35,7 @@ fn main() {
     let start = processor_time();
     let mut correct = 0;
     for (gold, response) in &pairs {
-        correct += usize::from(Problem::new(gold, &Options::default()).check(response).is_correct());
+        correct += usize::from(Verifier::new(gold, &Options::default()).check(response).is_correct());
     }
     let seconds = (processor_time() - start).as_secs_f64();
     println!(

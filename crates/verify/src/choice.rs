@@ -94,16 +94,16 @@ pub fn show(question: &str, options: &[&str]) -> Result<Shown, Error> {
     })
 }
 
-/// A question's reference answer, ready to check responses.
+/// The verifier of one question: its reference answer, ready to check responses.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
+pub struct Verifier {
     gold: char,
     /// The options as shown, in the form for comparison; empty if not known.
     options: Vec<String>,
     compare: Match,
 }
 
-impl Problem {
+impl Verifier {
     /// Parses the gold. `options` are the options as shown; without them only letters are recognised.
     ///
     /// # Errors
@@ -267,7 +267,7 @@ mod tests {
 
     fn verdict(gold: &str, response: &str, compare: Match) -> (Verdict, String) {
         let options = ["London", "Paris", "Rome", "A dog"].map(str::to_owned);
-        let outcome = Problem::new(gold, &options, compare).unwrap().check(response);
+        let outcome = Verifier::new(gold, &options, compare).unwrap().check(response);
         (outcome.verdict, outcome.reason.into_owned())
     }
 
@@ -345,9 +345,9 @@ mod tests {
     #[test]
     fn a_gold_that_is_no_option_is_refused() {
         let options = ["x", "y"].map(str::to_owned);
-        assert!(Problem::new("C", &options, Match::Letter).is_err());
-        assert!(Problem::new("Paris", &[], Match::Letter).is_err());
-        assert!(Problem::new(" (B) ", &options, Match::Letter).is_ok());
+        assert!(Verifier::new("C", &options, Match::Letter).is_err());
+        assert!(Verifier::new("Paris", &[], Match::Letter).is_err());
+        assert!(Verifier::new(" (B) ", &options, Match::Letter).is_ok());
         assert_eq!(show("q", &["one"]), Err(Error::Count { found: 1 }));
     }
 

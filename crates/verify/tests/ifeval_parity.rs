@@ -1,7 +1,7 @@
 //! Agreement with the reference checkers (lm-eval over NLTK and langdetect) on GPT-4's responses
 //! and on this project's own cases.
 
-use fgrpo_verify::ifeval::Problem;
+use fgrpo_verify::ifeval::Verifier;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,7 +15,7 @@ fn compare(file: &Path) -> BTreeMap<String, (usize, usize)> {
         let list = |name: &str| case[name].as_array().unwrap().clone();
         let ids: Vec<String> =
             list("instruction_id_list").iter().map(|v| v.as_str().unwrap().to_owned()).collect();
-        let found = Problem::new(&ids, &list("kwargs"))
+        let found = Verifier::new(&ids, &list("kwargs"))
             .unwrap_or_else(|e| panic!("{}: {e}", case["key"]))
             .check_both(case["response"].as_str().unwrap());
         for (how, found) in [("strict", &found.strict), ("loose", &found.loose)] {

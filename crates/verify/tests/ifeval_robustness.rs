@@ -1,6 +1,6 @@
 //! IFEval's checkers on any text and any keyword: no panic, bounded work, the same answer twice.
 
-use fgrpo_verify::ifeval::Problem;
+use fgrpo_verify::ifeval::Verifier;
 use fgrpo_verify::verdict::Verdict;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -48,10 +48,10 @@ fn everything(keyword: &str) -> Vec<(&'static str, Value)> {
 
 fn check_all(keyword: &str, response: &str) {
     for (id, kwargs) in everything(keyword) {
-        let Ok(problem) = Problem::new(&[id], &[kwargs]) else { continue };
-        let checked = problem.check_both(response);
-        assert_eq!(checked, problem.check_both(response));
-        assert_eq!(checked.outcome, problem.check(response));
+        let Ok(verifier) = Verifier::new(&[id], &[kwargs]) else { continue };
+        let checked = verifier.check_both(response);
+        assert_eq!(checked, verifier.check_both(response));
+        assert_eq!(checked.outcome, verifier.check(response));
         // No response takes itself out of its group.
         assert_ne!(checked.outcome.verdict, Verdict::Unscorable);
         // What is followed strictly is followed loosely.

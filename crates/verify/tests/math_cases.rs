@@ -1,6 +1,6 @@
 //! Our own cases: labelled by hand (strict), adversarial, and random bytes.
 
-use fgrpo_verify::math::{Memo, Mode, Options, Problem};
+use fgrpo_verify::math::{Memo, Mode, Options, Verifier};
 use fgrpo_verify::verdict::Verdict;
 use proptest::prelude::*;
 
@@ -30,7 +30,7 @@ fn strict_mode_has_no_known_false_positive() {
         ("[1,2]", "$(1,2)$"),
         ("(1,2,3)", "$(3,2,1)$"),
     ] {
-        let outcome = Problem::new(gold, &strict()).check(pred);
+        let outcome = Verifier::new(gold, &strict()).check(pred);
         assert_eq!(outcome.verdict, Verdict::Wrong, "{gold} and {pred}: {}", outcome.reason);
     }
 }
@@ -54,7 +54,7 @@ fn strict_mode_accepts_what_is_equal() {
         ("\\int_0^1 x^2 dx", "$\\frac13$"),
         ("\\sum_{k=1}^{5}(3k+5)", "70"),
     ] {
-        let outcome = Problem::new(gold, &strict()).check(pred);
+        let outcome = Verifier::new(gold, &strict()).check(pred);
         assert!(outcome.is_correct(), "{gold} and {pred}: {:?} {}", outcome.verdict, outcome.reason);
     }
 }
@@ -73,7 +73,7 @@ fn an_answer_beyond_the_budget_is_wrong_and_never_unscorable() {
         &sum,
         &nested,
     ] {
-        let outcome = Problem::new("\\frac{1}{3}", &Options::default()).check(response);
+        let outcome = Verifier::new("\\frac{1}{3}", &Options::default()).check(response);
         let head: String = response.chars().take(60).collect();
         assert_eq!((outcome.verdict, &*outcome.reason), (Verdict::Wrong, "budget"), "{head}");
     }
@@ -119,30 +119,30 @@ fn megabytes_of_one_character_are_read_without_trouble() {
     // Boxes in boxes were opened one by one, each by a search of the whole.
     texts.push(format!("{}1{}", "\\boxed{".repeat(2_000), "}".repeat(2_000)));
     let golds = ["\\frac{1}{2}", "x^2+1", "(1,2)\\cup(3,4)", "x<3"]
-        .map(|gold| Problem::new(gold, &Options::default()));
+        .map(|gold| Verifier::new(gold, &Options::default()));
     for text in &texts {
-        for problem in &golds {
-            problem.check(text);
+        for verifier in &golds {
+            verifier.check(text);
         }
-        Problem::new(text, &Options::default()).check("\\boxed{1}");
+        Verifier::new(text, &Options::default()).check("\\boxed{1}");
     }
 }
 
 #[test]
 fn a_bare_number_longer_than_any_answer_is_wrong() {
-    let problem = Problem::new("42", &Options::default());
+    let verifier = Verifier::new("42", &Options::default());
     for text in ["7".repeat(20_000), format!("1{}", "+1".repeat(20_000)), format!("0.{}", "3".repeat(20_000))]
     {
-        assert_eq!(problem.check(&text).verdict, Verdict::Wrong, "{}..", &text[..20]);
+        assert_eq!(verifier.check(&text).verdict, Verdict::Wrong, "{}..", &text[..20]);
         // What stands behind it is the answer all the same.
-        assert_eq!(problem.check(&format!("{text} so it is 42")).verdict, Verdict::Correct);
+        assert_eq!(verifier.check(&format!("{text} so it is 42")).verdict, Verdict::Correct);
     }
 }
 
 #[test]
 fn a_memo_changes_no_outcome() {
     for gold in ["\\frac{1}{2}", "0.5", "\\sin 2x", "50\\%", "5", "i"] {
-        let problem = Problem::new(gold, &Options::default());
+        let verifier = Verifier::new(gold, &Options::default());
         let mut memo = Memo::new();
         // Twice, and texts that are alike but mean different things.
         for response in [
@@ -166,8 +166,8 @@ fn a_memo_changes_no_outcome() {
         .repeat(2)
         {
             assert_eq!(
-                problem.check_with(response, &mut memo),
-                problem.check(response),
+                verifier.check_with(response, &mut memo),
+                verifier.check(response),
                 "{gold}: {response}"
             );
         }
@@ -177,11 +177,11 @@ fn a_memo_changes_no_outcome() {
 
 #[test]
 fn a_memo_is_bounded() {
-    let problem = Problem::new("x+1", &Options::default());
+    let verifier = Verifier::new("x+1", &Options::default());
     let mut memo = Memo::new();
     for n in 0..1000 {
-        problem.check_with(&format!("$x+{n}$"), &mut memo);
-        problem.check_with(&format!("$x{}$", format!("+{n}").repeat(100)), &mut memo);
+        verifier.check_with(&format!("$x+{n}$"), &mut memo);
+        verifier.check_with(&format!("$x{}$", format!("+{n}").repeat(100)), &mut memo);
     }
     assert_eq!(memo.len(), 64);
 }
@@ -189,7 +189,7 @@ fn a_memo_is_bounded() {
 #[test]
 fn problems_are_shared_between_threads() {
     fn shared<T: Send + Sync>() {}
-    shared::<Problem>();
+    shared::<Verifier>();
 }
 
 /// Pieces that exercise the parsers deeply when combined at random.
@@ -280,17 +280,17 @@ proptest! {
         response in prop::collection::vec(piece(), 0..40).prop_map(|pieces| pieces.concat()),
     ) {
         for options in [Options::default(), strict()] {
-            let problem = Problem::new(&gold, &options);
-            let first = problem.check(&response);
-            prop_assert_eq!(problem.check(&response), first);
-            problem.check(&format!("\\boxed{{{response}}}"));
+            let verifier = Verifier::new(&gold, &options);
+            let first = verifier.check(&response);
+            prop_assert_eq!(verifier.check(&response), first);
+            verifier.check(&format!("\\boxed{{{response}}}"));
         }
     }
 
     #[test]
     fn an_answer_equals_itself(answer in prop::collection::vec(piece(), 1..24).prop_map(|pieces| pieces.concat())) {
-        let problem = Problem::new(&answer, &Options::default());
-        let outcome = problem.check(&format!("\\boxed{{{answer}}}"));
-        prop_assert!(outcome.verdict != Verdict::Wrong || !problem.is_parsed(), "{}", answer);
+        let verifier = Verifier::new(&answer, &Options::default());
+        let outcome = verifier.check(&format!("\\boxed{{{answer}}}"));
+        prop_assert!(outcome.verdict != Verdict::Wrong || !verifier.is_parsed(), "{}", answer);
     }
 }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use fgrpo_verify::math::{MatchTypes, Options, Problem};
+use fgrpo_verify::math::{MatchTypes, Options, Verifier};
 use fgrpo_verify::verdict::Verdict;
 use serde_json::Value;
 
@@ -99,8 +99,8 @@ fn agreement(name: &str, rows: &[Value], judge: impl Fn(&Value) -> (Verdict, boo
 fn reference_suite_agrees_to_ninety_nine_percent() {
     let Some(rows) = corpus("math_verify_suite.jsonl") else { return };
     let share = agreement("math_verify_suite", &rows, |row| {
-        let problem = Problem::new(text(row, "gold"), &options(row));
-        (problem.check(text(row, "pred")).verdict, row["math_verify"] == 1)
+        let verifier = Verifier::new(text(row, "gold"), &options(row));
+        (verifier.check(text(row, "pred")).verdict, row["math_verify"] == 1)
     });
     assert!(share >= 0.99, "{share}");
 }
@@ -109,8 +109,8 @@ fn reference_suite_agrees_to_ninety_nine_percent() {
 fn labelled_pairs_agree_to_ninety_eight_percent() {
     let Some(rows) = corpus("math_pairs.jsonl") else { return };
     let share = agreement("math_pairs", &rows, |row| {
-        let problem = Problem::new(text(row, "gold"), &options(row));
-        (problem.check(text(row, "pred")).verdict, row["expected"] == 1)
+        let verifier = Verifier::new(text(row, "gold"), &options(row));
+        (verifier.check(text(row, "pred")).verdict, row["expected"] == 1)
     });
     assert!(share >= 0.98, "{share}");
 }
@@ -120,8 +120,8 @@ fn labelled_pairs_agree_to_ninety_eight_percent() {
 fn natural_variants_agree_to_ninety_nine_point_three_percent() {
     let Some(rows) = corpus("math_natural.jsonl") else { return };
     let share = agreement("math_natural", &rows, |row| {
-        let problem = Problem::new(text(row, "gold"), &options(row));
-        (problem.check(text(row, "pred")).verdict, row["expected"] == 1)
+        let verifier = Verifier::new(text(row, "gold"), &options(row));
+        (verifier.check(text(row, "pred")).verdict, row["expected"] == 1)
     });
     assert!(share >= 0.993, "{share}");
 }
@@ -131,8 +131,8 @@ fn other_suites_agree_with_the_reference() {
     let Some(rows) = corpus("math_other_suites.jsonl") else { return };
     let both = Options { match_types: Some(MatchTypes { latex: true, expr: true }), ..Options::default() };
     let share = agreement("math_other_suites", &rows, |row| {
-        let problem = Problem::new(text(row, "mv_gold_input"), &both);
-        (problem.check(text(row, "mv_pred_input")).verdict, row["math_verify"] == 1)
+        let verifier = Verifier::new(text(row, "mv_gold_input"), &both);
+        (verifier.check(text(row, "mv_pred_input")).verdict, row["math_verify"] == 1)
     });
     assert!(share >= 0.97, "{share}");
 }
@@ -142,8 +142,8 @@ fn other_suites_agree_with_the_reference() {
 fn own_pairs_agree_with_the_reference_to_ninety_nine_percent() {
     let rows = rows(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/math.jsonl"));
     let share = agreement("math own cases", &rows, |row| {
-        let problem = Problem::new(text(row, "gold"), &Options::default());
-        (problem.check(text(row, "pred")).verdict, row["expected"] == 1)
+        let verifier = Verifier::new(text(row, "gold"), &Options::default());
+        (verifier.check(text(row, "pred")).verdict, row["expected"] == 1)
     });
     assert!(share >= 0.99, "{share}");
 }

@@ -3,7 +3,7 @@
 //! Their verdict is wrong or unparsed in both modes, never correct and never unscorable.
 
 use fgrpo_verify::choice;
-use fgrpo_verify::math::{Mode, Options, Problem};
+use fgrpo_verify::math::{Mode, Options, Verifier};
 use fgrpo_verify::verdict::Verdict;
 use proptest::prelude::*;
 use serde_json::Value;
@@ -15,7 +15,7 @@ fn options(mode: Mode) -> Options {
 }
 
 fn verdict(gold: &str, response: &str, mode: Mode) -> Verdict {
-    Problem::new(gold, &options(mode)).check(response).verdict
+    Verifier::new(gold, &options(mode)).check(response).verdict
 }
 
 /// `fixtures/math_empty.jsonl`: kinds of empty answers against golds of every kind.
@@ -26,7 +26,7 @@ fn no_empty_answer_of_the_corpus_is_correct_or_unscorable() {
         let row: Value = serde_json::from_str(line).unwrap();
         let (gold, response) = (row["gold"].as_str().unwrap(), row["pred"].as_str().unwrap());
         for mode in MODES {
-            let outcome = Problem::new(gold, &options(mode)).check(response);
+            let outcome = Verifier::new(gold, &options(mode)).check(response);
             if !matches!(outcome.verdict, Verdict::Wrong | Verdict::Unparsed) {
                 failures.push(format!("{gold} | {response} | {mode:?}: {outcome:?}"));
             }
@@ -114,7 +114,7 @@ fn the_last_of_several_boxes_between_delimiters_is_the_answer() {
         ("\\fbox{13}", false),
     ] {
         for mode in MODES {
-            let found = Problem::new("13", &options(mode)).check(response).is_correct();
+            let found = Verifier::new("13", &options(mode)).check(response).is_correct();
             assert_eq!(found, parity, "{response} | {mode:?}");
         }
     }
@@ -148,9 +148,9 @@ fn spellings_of_the_right_answer_are_read() {
         }
     }
     let percent = Options { percent_as_number: true, ..options(Strict) };
-    assert!(Problem::new("35", &percent).check("\\boxed{35\\%}").is_correct());
-    assert!(Problem::new("35\\%", &percent).check("\\boxed{35}").is_correct());
-    assert!(Problem::new("35", &percent).check("\\boxed{0.35\\%}").verdict == Verdict::Wrong);
+    assert!(Verifier::new("35", &percent).check("\\boxed{35\\%}").is_correct());
+    assert!(Verifier::new("35\\%", &percent).check("\\boxed{35}").is_correct());
+    assert!(Verifier::new("35", &percent).check("\\boxed{0.35\\%}").verdict == Verdict::Wrong);
 }
 
 /// Golds of every kind. None of them is an identity, a universal set, a word or unevaluated.
@@ -249,10 +249,10 @@ proptest! {
     #[test]
     fn an_empty_answer_is_wrong_or_unparsed(gold in gold(), answer in empty()) {
         for mode in MODES {
-            let problem = Problem::new(&gold, &options(mode));
-            prop_assert!(problem.is_parsed(), "{}", gold);
+            let verifier = Verifier::new(&gold, &options(mode));
+            prop_assert!(verifier.is_parsed(), "{}", gold);
             for response in [format!("So the answer is $\\boxed{{{answer}}}$."), format!("\\({answer}\\)")] {
-                let outcome = problem.check(&response);
+                let outcome = verifier.check(&response);
                 prop_assert!(
                     matches!(outcome.verdict, Verdict::Wrong | Verdict::Unparsed),
                     "{} | {} | {:?}: {:?}", gold, response, mode, outcome
@@ -268,16 +268,16 @@ proptest! {
         letters in "[A-Da-d ,.()]{0,12}",
     ) {
         for mode in MODES {
-            let problem = Problem::new(&gold, &options(mode));
+            let verifier = Verifier::new(&gold, &options(mode));
             for text in [response.clone(), format!("\\boxed{{{response}}}"), format!("${response}$")] {
-                let outcome = problem.check(&text);
+                let outcome = verifier.check(&text);
                 prop_assert!(outcome.verdict != Verdict::Unscorable, "{} | {} | {:?}", gold, text, outcome);
             }
         }
         for compare in [choice::Match::Letter, choice::Match::LetterOrContent] {
-            let problem = choice::Problem::new("B", &[], compare).unwrap();
+            let verifier = choice::Verifier::new("B", &[], compare).unwrap();
             for text in [response.clone(), format!("\\boxed{{{response}}}"), format!("\\boxed{{{letters}}}")] {
-                prop_assert!(problem.check(&text).verdict != Verdict::Unscorable);
+                prop_assert!(verifier.check(&text).verdict != Verdict::Unscorable);
             }
         }
     }

@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use fgrpo_verify::synlogic::{Mode, Options, Problem, Task, generate, has_generator};
+use fgrpo_verify::synlogic::{Mode, Options, Task, Verifier, generate, has_generator};
 use proptest::prelude::*;
 
 fn problems() -> Vec<(Task, String)> {
@@ -35,11 +35,11 @@ fn problems() -> Vec<(Task, String)> {
     Task::ALL.into_iter().map(one).collect()
 }
 
-fn both_modes(problem: &Problem, response: &str) {
+fn both_modes(verifier: &Verifier, response: &str) {
     for mode in [Mode::Parity, Mode::Strict] {
-        problem.check(response, &Options { mode, format_gate: false });
+        verifier.check(response, &Options { mode, format_gate: false });
     }
-    problem.check(response, &Options { mode: Mode::Parity, format_gate: true });
+    verifier.check(response, &Options { mode: Mode::Parity, format_gate: true });
 }
 
 #[test]
@@ -120,10 +120,10 @@ fn long_adversarial_responses_end() {
     texts.push(format!("```python\n{}\n```", "[0]*1000 + ".repeat(9999)));
     let mut slowest: Vec<(Duration, Task, String)> = Vec::new();
     for (task, data) in problems() {
-        let problem = Problem::parse(task, &data).unwrap_or_else(|e| panic!("{e}"));
+        let verifier = Verifier::parse(task, &data).unwrap_or_else(|e| panic!("{e}"));
         for text in &texts {
             let start = Instant::now();
-            both_modes(&problem, text);
+            both_modes(&verifier, text);
             slowest.push((start.elapsed(), task, text.chars().take(24).collect()));
         }
     }
@@ -145,8 +145,8 @@ fn damaged_problems_are_refused_or_read_but_never_panic() {
                 2 => damaged[cut] = b'9',
                 _ => damaged.splice(cut..cut, *b"-1,[\"").for_each(drop),
             }
-            if let Ok(problem) = Problem::parse(task, &String::from_utf8_lossy(&damaged)) {
-                both_modes(&problem, "[[1 2,2 1]] ```python\n[[1, 2], [2, 1]]\n``` \\boxed{1} (1,2)");
+            if let Ok(verifier) = Verifier::parse(task, &String::from_utf8_lossy(&damaged)) {
+                both_modes(&verifier, "[[1 2,2 1]] ```python\n[[1, 2], [2, 1]]\n``` \\boxed{1} (1,2)");
             }
         }
     }
@@ -177,9 +177,9 @@ proptest! {
     #[test]
     fn random_responses_never_panic(texts in proptest::collection::vec(pieces(), 4)) {
         for (task, data) in problems() {
-            let problem = Problem::parse(task, &data).unwrap_or_else(|e| panic!("{e}"));
+            let verifier = Verifier::parse(task, &data).unwrap_or_else(|e| panic!("{e}"));
             for text in &texts {
-                both_modes(&problem, text);
+                both_modes(&verifier, text);
             }
         }
     }

@@ -382,10 +382,10 @@ fn graded(name: String, path: &Path, responses: &[Response]) -> anyhow::Result<R
         }
     };
     let mut places: HashMap<&str, usize> = HashMap::new();
-    let mut problems: Vec<samples::Problem> = Vec::new();
+    let mut problems: Vec<samples::ProblemCounts> = Vec::new();
     for (response, verdict) in responses.iter().zip(verdicts) {
         let at = *places.entry(&response.problem).or_insert_with(|| {
-            problems.push(samples::Problem::counted(response.problem.clone(), 0, 0));
+            problems.push(samples::ProblemCounts::counted(response.problem.clone(), 0, 0));
             problems.len() - 1
         });
         let problem = &mut problems[at];

@@ -9,7 +9,7 @@ use fgrpo_train::bad_input;
 use fgrpo_train::evaluation::estimate::{
     Measured, RESAMPLES, Tables, average_of, measure, resamples, resamples_of_all,
 };
-use fgrpo_train::evaluation::samples::{Benchmark, Problem};
+use fgrpo_train::evaluation::samples::{Benchmark, ProblemCounts};
 use rayon::prelude::*;
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
@@ -66,8 +66,8 @@ pub fn powers_of_two(most: u64) -> Vec<u64> {
 }
 
 /// maj@k per k, where every problem's wrong samples say what they answered.
-pub fn majority(problems: &[Problem], ks: &[u64], key: Key) -> Option<Vec<f64>> {
-    let votes: Vec<_> = problems.iter().map(Problem::votes).collect::<Option<_>>()?;
+pub fn majority(problems: &[ProblemCounts], ks: &[u64], key: Key) -> Option<Vec<f64>> {
+    let votes: Vec<_> = problems.iter().map(ProblemCounts::votes).collect::<Option<_>>()?;
     let sizes: Vec<usize> = ks.iter().map(|&k| k as usize).collect();
     let each: Vec<Vec<f64>> = votes
         .par_iter()
@@ -102,7 +102,7 @@ pub fn report(
         benchmark.require_samples(k)?;
     }
     let key = Key::new(seed).with(index);
-    let problems: Vec<&Problem> = benchmark.problems.iter().collect();
+    let problems: Vec<&ProblemCounts> = benchmark.problems.iter().collect();
     let all = measure(&benchmark.name, &problems, ks, draws, resamples(seed, index));
     let subjects = benchmark
         .subjects()
@@ -145,7 +145,8 @@ pub fn report_json(benchmark: &Benchmark, report: &Report, ks: &[u64], by_proble
     let mut object = Map::new();
     object.insert("benchmark".into(), benchmark.name.clone().into());
     object.extend(measured_json(&report.all, ks));
-    object.insert("samples".into(), benchmark.problems.iter().map(Problem::planned).sum::<u64>().into());
+    object
+        .insert("samples".into(), benchmark.problems.iter().map(ProblemCounts::planned).sum::<u64>().into());
     object.insert("unscorable".into(), benchmark.problems.iter().map(|p| p.unscorable).sum::<u64>().into());
     if let Some(majority) = &report.majority {
         object.insert("maj_at_k".into(), by_k(ks, majority.iter().copied()));
@@ -235,7 +236,7 @@ fn json_of(
         return only.clone();
     }
     // All problems together, whatever their benchmark.
-    let problems: Vec<&Problem> = benchmarks.iter().flat_map(|b| &b.problems).collect();
+    let problems: Vec<&ProblemCounts> = benchmarks.iter().flat_map(|b| &b.problems).collect();
     let pooled = measure("all", &problems, ks, args.resamples, resamples_of_all(args.seed));
     let Value::Object(mut object) = together_json(&pooled, ks, each) else { unreachable!("it is an object") };
     let averages = averages.iter().map(|m| (m.name.clone(), measured_json(m, ks).into()));

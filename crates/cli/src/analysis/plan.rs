@@ -5,7 +5,7 @@ use crate::output::table::{Format, Table, percent};
 use fgrpo_core::stats::hypergeometric::{Counts, subsample_distribution};
 use fgrpo_core::theory::tail_miss;
 use fgrpo_train::bad_input;
-use fgrpo_train::evaluation::samples::Problem;
+use fgrpo_train::evaluation::samples::ProblemCounts;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -62,7 +62,7 @@ impl Outlook {
 ///
 /// # Errors
 /// If the theory refuses its arguments.
-pub fn outlook(problems: &[&Problem], group_size: u64, tail: f64) -> anyhow::Result<Outlook> {
+pub fn outlook(problems: &[&ProblemCounts], group_size: u64, tail: f64) -> anyhow::Result<Outlook> {
     let (mut active, mut tail_miss) = (0.0, 0.0);
     for p in problems {
         let (n, c) = (p.samples, p.correct);
@@ -120,7 +120,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         bad_input!("--group-sizes: found {n}, wanted at least 2");
     }
     let benchmarks = dumps::read_all(&args.samples, false)?;
-    let problems: Vec<&Problem> =
+    let problems: Vec<&ProblemCounts> =
         benchmarks.iter().flat_map(|b| &b.problems).filter(|p| p.samples > 0).collect();
     if problems.is_empty() {
         bad_input!("no problem has a scored sample");
@@ -187,8 +187,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 mod tests {
     use super::*;
 
-    fn problem(n: u64, c: u64) -> Problem {
-        let mut p = Problem::default();
+    fn problem(n: u64, c: u64) -> ProblemCounts {
+        let mut p = ProblemCounts::default();
         (p.samples, p.correct) = (n, c);
         p
     }
@@ -214,13 +214,13 @@ mod tests {
         for case in 0..60 {
             let key = Key::new(case);
             // Problems with few samples and many, so that group sizes lie on both sides.
-            let problems: Vec<Problem> = (0..1 + key.below(0, 12))
+            let problems: Vec<ProblemCounts> = (0..1 + key.below(0, 12))
                 .map(|i| {
                     let n = 1 + key.with(i).below(1, 70);
                     problem(n, key.with(i).below(2, n + 1))
                 })
                 .collect();
-            let problems: Vec<&Problem> = problems.iter().collect();
+            let problems: Vec<&ProblemCounts> = problems.iter().collect();
             let tail = [0.01, 0.1, 0.7, 1.0][key.below(3, 4) as usize];
             let all: Vec<Outlook> = (2..=140).map(|size| outlook(&problems, size, tail).unwrap()).collect();
             for pair in all.windows(2) {

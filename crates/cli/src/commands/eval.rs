@@ -5,7 +5,7 @@
 
 mod examples;
 pub mod flags;
-pub mod outcome;
+pub mod report;
 pub mod settings;
 
 pub use settings::Args;
@@ -25,7 +25,7 @@ use fgrpo_train::io::server::Server;
 use fgrpo_train::language::Language;
 use fgrpo_train::policy;
 use fgrpo_train::problem::dataset::presets::Preset;
-use fgrpo_train::problem::held_out::{Problem, Question};
+use fgrpo_train::problem::held_out::{EvalProblem, Question};
 use fgrpo_train::run::fingerprint;
 use serde_json::{Map, json};
 use settings::Source;
@@ -74,7 +74,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
                 None => None,
             },
             (Source::Samples(path), _) => {
-                let problems: Vec<&Problem> = problems.iter().map(|(p, _)| *p).collect();
+                let problems: Vec<&EvalProblem> = problems.iter().map(|(p, _)| *p).collect();
                 let imported = from_file::import(path, &problems, &mut store)?;
                 say!(
                     "{}: {} new samples, {} known, {} of problems not in the data",
@@ -111,7 +111,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         tally += of_part;
     }
     if tally.samples > 0 {
-        outcome::report(args, (&folder, &store), &plan, training.as_ref().map(|c| c.eval.average))?;
+        report::write(args, (&folder, &store), &plan, training.as_ref().map(|c| c.eval.average))?;
     }
     let lacking = missing(&store);
     if tally.samples > 0 && tally.empty == tally.samples {
@@ -131,7 +131,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         );
         return Err(if interrupt::requested() { Stopped(words).into() } else { anyhow::anyhow!(words) });
     }
-    plan.parts.iter().try_for_each(|p| outcome::check_unscorable(&folder, &p.name, args.max_unscorable))
+    plan.parts.iter().try_for_each(|p| report::check_unscorable(&folder, &p.name, args.max_unscorable))
 }
 
 /// The model's name in the folder, and the server if there is one. A complete folder doesn't need its server, so an
@@ -182,7 +182,7 @@ fn from_the_server(
     if !models.is_empty() && !models.iter().any(|m| m == model) {
         say!("note: {} lists {}, not {model}", server.base(), server.shown(&models.join(", ")));
     }
-    let ask = |(problem, prompt): (&Problem, &Preset)| {
+    let ask = |(problem, prompt): (&EvalProblem, &Preset)| {
         let system = prompt.system.as_deref();
         let mut extra = Map::new();
         if let (Api::Chat, Some(thinking)) = (args.api, prompt.thinking) {
@@ -211,16 +211,16 @@ fn from_the_server(
         folder.note_served(name)
     };
     let mut console = Console::new();
-    let outcome = from_server::generate(server, asks, plan.n, options, store, &mut console, note_served)?;
-    if let Some(other) = outcome.other_model {
+    let received = from_server::generate(server, asks, plan.n, options, store, &mut console, note_served)?;
+    if let Some(other) = received.other_model {
         return Ok(Some(format!(
             "the server now answers as model {}, but answered as {} before; its answers are not stored",
             server.shown(&other),
             server.shown(&folder.served()?.unwrap_or_default())
         )));
     }
-    if let Some((problem, words)) = outcome.refused.first() {
-        if outcome.stored == 0 {
+    if let Some((problem, words)) = received.refused.first() {
+        if received.stored == 0 {
             let hint = match args.server_api {
                 Some(_) => "",
                 None => ". If it takes the standard fields alone: --server-api openai",
@@ -229,11 +229,11 @@ fn from_the_server(
         }
         return Ok(Some(format!(
             "the server refuses {} problems, among them {problem}: {words}",
-            outcome.refused.len()
+            received.refused.len()
         )));
     }
-    if outcome.stopped {
+    if received.stopped {
         return Ok(Some("stopped".to_owned()));
     }
-    Ok(outcome.exhausted)
+    Ok(received.exhausted)
 }

@@ -472,7 +472,7 @@ impl Verifier {
             Kind::Math => {
                 let line: MathLine<'_> = read(text)?;
                 let options = self.math_options(&line)?;
-                Graded::from(math::Problem::new(&line.gold.text()?, &options).check(&line.response)).into()
+                Graded::from(math::Verifier::new(&line.gold.text()?, &options).check(&line.response)).into()
             }
             Kind::SynLogic => {
                 let line: SynLogicLine<'_> = read(text)?;
@@ -483,9 +483,9 @@ impl Verifier {
             }
             Kind::IfEval => {
                 let line: IfEvalLine<'_> = read(text)?;
-                let problem = ifeval::Problem::new(&line.instruction_id_list, &line.kwargs)
+                let verifier = ifeval::Verifier::new(&line.instruction_id_list, &line.kwargs)
                     .map_err(|error| error.to_string())?;
-                let checked = problem.check_both(&line.response);
+                let checked = verifier.check_both(&line.response);
                 Answer {
                     strict: Some(checked.strict),
                     loose: Some(checked.loose),
@@ -494,9 +494,9 @@ impl Verifier {
             }
             Kind::Choice => {
                 let line: ChoiceLine<'_> = read(text)?;
-                let problem = choice::Problem::new(&line.gold, &line.options, self.settings.choice)
+                let verifier = choice::Verifier::new(&line.gold, &line.options, self.settings.choice)
                     .map_err(|error| error.to_string())?;
-                Graded::from(problem.check(&line.response)).into()
+                Graded::from(verifier.check(&line.response)).into()
             }
             Kind::Command => {
                 let line: CommandLine<'_> = read(text)?;

@@ -12,7 +12,7 @@ use crate::analysis::benchmarks::{self, canonical};
 use fgrpo_core::rng::Key;
 use fgrpo_core::stats::bootstrap::{Simulated, resample};
 use fgrpo_train::evaluation::estimate::Tables;
-use fgrpo_train::evaluation::samples::{Benchmark, Problem};
+use fgrpo_train::evaluation::samples::{Benchmark, ProblemCounts};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Resamples of the bootstrap.
@@ -60,11 +60,11 @@ impl Resampled {
 /// pass@k of one benchmark over seeds, in percent; the reason where there is none.
 pub(super) fn pass_at_k(seeds: &[&Benchmark], k: u64) -> Result<Resampled, String> {
     let Some(first) = seeds.first() else { return Err("no samples".to_owned()) };
-    let sorted = |b: &Benchmark| -> BTreeMap<String, Problem> {
+    let sorted = |b: &Benchmark| -> BTreeMap<String, ProblemCounts> {
         b.problems.iter().map(|p| (p.id.clone(), p.clone())).collect()
     };
-    let problems: Vec<BTreeMap<String, Problem>> = seeds.iter().map(|b| sorted(b)).collect();
-    let ids = |m: &BTreeMap<String, Problem>| m.keys().cloned().collect::<BTreeSet<_>>();
+    let problems: Vec<BTreeMap<String, ProblemCounts>> = seeds.iter().map(|b| sorted(b)).collect();
+    let ids = |m: &BTreeMap<String, ProblemCounts>| m.keys().cloned().collect::<BTreeSet<_>>();
     if let Some(at) = problems.iter().position(|m| ids(m) != ids(&problems[0])) {
         return Err(format!(
             "{} and {} hold different problems",
@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     fn benchmark(correct: &[u64]) -> Benchmark {
-        let problem = |(i, &c): (usize, &u64)| Problem::counted(i.to_string(), 10, c);
+        let problem = |(i, &c): (usize, &u64)| ProblemCounts::counted(i.to_string(), 10, c);
         let problems = correct.iter().enumerate().map(problem).collect();
         Benchmark { name: "x".into(), path: "x".into(), problems }
     }

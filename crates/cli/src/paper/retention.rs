@@ -6,7 +6,7 @@ use super::sources::{Source, Sources, counted};
 use crate::output::plot::{Axis, Curve, Legend, PALETTE, Panel, Scale};
 use crate::output::table::Table;
 use fgrpo_core::theory::tail_miss;
-use fgrpo_train::evaluation::samples::{Benchmark, Problem};
+use fgrpo_train::evaluation::samples::{Benchmark, ProblemCounts};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The tail of a problem's correct mass, as `fgrpo plan` takes it.
@@ -113,7 +113,7 @@ fn lost_by(
 }
 
 /// The success rate of a problem that is neither always nor never solved; the others are never active.
-fn rate(problem: &Problem) -> Option<f64> {
+fn rate(problem: &ProblemCounts) -> Option<f64> {
     let rate = problem.correct as f64 / (problem.samples as f64).max(1.0);
     (rate > 0.0 && rate < 1.0).then_some(rate)
 }

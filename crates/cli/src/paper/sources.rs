@@ -9,7 +9,7 @@ use anyhow::Context;
 use fgrpo_train::bad_input;
 use fgrpo_train::config::Config;
 use fgrpo_train::evaluation::record::{self, Evaluation};
-use fgrpo_train::evaluation::samples::{self, Benchmark, Problem};
+use fgrpo_train::evaluation::samples::{self, Benchmark, ProblemCounts};
 use fgrpo_train::failure::OrBadInput;
 use fgrpo_train::io::{files, json};
 use fgrpo_train::run::metrics::{self, Metrics};
@@ -287,7 +287,7 @@ impl Sources {
 /// The samples of an evaluation as counts.
 pub(super) fn counted(of: &str, path: &Path, evaluation: &Evaluation) -> Benchmark {
     let problem = |(i, (scored, correct)): (usize, (usize, usize))| {
-        Problem::counted(format!("{}:{i:06}", evaluation.problem_set), scored as u64, correct as u64)
+        ProblemCounts::counted(format!("{}:{i:06}", evaluation.problem_set), scored as u64, correct as u64)
     };
     let scored = |i: usize| evaluation.scored_per_problem.get(i).copied().unwrap_or(evaluation.samples);
     let counts = evaluation.per_problem.iter().enumerate().map(|(i, &correct)| (i, (scored(i), correct)));

@@ -1,6 +1,6 @@
 //! pass@k from counted samples: the unbiased estimate per problem, its mean, and the bootstrap over problems.
 
-use super::samples::Problem;
+use super::samples::ProblemCounts;
 use fgrpo_core::rng::Key;
 use fgrpo_core::stats::bootstrap::{Simulated, resample, resampled_mean};
 use fgrpo_core::stats::pass_at_k::{PassAtK, pass_at_k};
@@ -46,7 +46,7 @@ pub struct Tables(HashMap<(u64, u64), PassAtK>);
 
 impl Tables {
     /// pass@k of one problem, which must have at least k samples.
-    pub fn of(&mut self, problem: &Problem, k: u64) -> f64 {
+    pub fn of(&mut self, problem: &ProblemCounts, k: u64) -> f64 {
         if problem.samples > TABULATED {
             return pass_at_k(problem.samples as usize, problem.correct as usize, k as usize);
         }
@@ -73,7 +73,7 @@ pub struct Measured {
 }
 
 /// Evaluates `problems`: pass@k with a bootstrap over problems, for each k.
-pub fn measure(name: &str, problems: &[&Problem], ks: &[u64], resamples: u64, key: Key) -> Measured {
+pub fn measure(name: &str, problems: &[&ProblemCounts], ks: &[u64], resamples: u64, key: Key) -> Measured {
     let mut tables = Tables::default();
     let each: Vec<Vec<f64>> =
         ks.iter().map(|&k| problems.iter().map(|p| tables.of(p, k)).collect()).collect();

@@ -6,7 +6,7 @@ use crate::events::Events;
 use crate::io::interrupt;
 use crate::language::Language;
 use crate::problem::dataset::presets::Preset;
-use crate::problem::held_out::{Problem, Question, problem_key};
+use crate::problem::held_out::{EvalProblem, Question, problem_key};
 use anyhow::Context;
 use fgrpo_core::maze::tokens;
 use fgrpo_core::rng::Key;
@@ -21,7 +21,7 @@ pub struct Request<'a> {
     /// Tokenizer, chat template and end tokens; not needed if there are only mazes.
     pub language: Option<&'a Language>,
     /// The problems, with their prompt settings.
-    pub problems: &'a [(&'a Problem, &'a Preset)],
+    pub problems: &'a [(&'a EvalProblem, &'a Preset)],
     /// Samples per problem.
     pub n: u64,
     /// Sampling settings; stop tokens are added to them.
@@ -113,7 +113,7 @@ pub fn generate(
             .map(|&i| &wanted[i])
             .map(|(at, r)| Prompt { tokens: &encoded[*at], samples: r.start as usize..r.end as usize })
             .collect();
-        let problems: Vec<&Problem> = members.iter().map(|&i| request.problems[wanted[i].0].0).collect();
+        let problems: Vec<&EvalProblem> = members.iter().map(|&i| request.problems[wanted[i].0].0).collect();
         let keys: Vec<Key> = problems.iter().map(|p| problem_key(request.seed, &p.id)).collect();
         let texts = text.filter(|t| !t.stop_texts().is_empty());
         let stop: &StopFn<'_> = &|tokens| interrupt::requested() || texts.is_some_and(|t| t.ended(tokens));

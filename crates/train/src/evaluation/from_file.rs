@@ -9,7 +9,7 @@ use super::generations::{Generation, Generations};
 use crate::bad_input;
 use crate::evaluation::samples::MOST_SAMPLES;
 use crate::problem::dataset::rows;
-use crate::problem::held_out::{Problem, Question};
+use crate::problem::held_out::{EvalProblem, Question};
 use anyhow::Context;
 use serde_json::Value;
 use std::collections::HashMap;
@@ -34,7 +34,7 @@ pub struct Imported {
 ///
 /// # Errors
 /// Bad input that names the line: malformed, unknown problem, duplicate.
-pub fn import(path: &Path, problems: &[&Problem], store: &mut Generations) -> anyhow::Result<Imported> {
+pub fn import(path: &Path, problems: &[&EvalProblem], store: &mut Generations) -> anyhow::Result<Imported> {
     let names = names(problems);
     let mut imported = Imported::default();
     let mut given: HashMap<(usize, u64), usize> = HashMap::new();
@@ -144,7 +144,7 @@ fn scalar(value: &Value) -> Option<String> {
 }
 
 /// All names of all problems; a name shared by two problems identifies neither.
-fn names(problems: &[&Problem]) -> HashMap<String, usize> {
+fn names(problems: &[&EvalProblem]) -> HashMap<String, usize> {
     let mut names: HashMap<String, Option<usize>> = HashMap::new();
     let mut call = |name: String, at: usize, sure: bool| {
         names

@@ -58,7 +58,7 @@ pub struct RequestOptions {
 
 /// The result of sampling.
 #[derive(Debug, Default)]
-pub struct Outcome {
+pub struct Received {
     /// Samples stored.
     pub stored: u64,
     /// Samples without any text.
@@ -144,7 +144,7 @@ pub fn generate(
     store: &mut Generations,
     events: &mut dyn Events,
     mut note_served: impl FnMut(&str) -> anyhow::Result<()>,
-) -> anyhow::Result<Outcome> {
+) -> anyhow::Result<Received> {
     let mut jobs = VecDeque::new();
     for (ask, a) in asks.iter().enumerate() {
         jobs.extend(runs(&store.missing(&a.problem, n)).iter().map(|&(first, count)| Job {
@@ -155,9 +155,9 @@ pub fn generate(
         }));
     }
     let wanted: u64 = jobs.iter().map(|j| j.count).sum();
-    let mut outcome = Outcome::default();
+    let mut received = Received::default();
     if wanted == 0 {
-        return Ok(outcome);
+        return Ok(received);
     }
     let shared = Arc::new(Shared {
         server: server.clone(),
@@ -183,7 +183,7 @@ pub fn generate(
     loop {
         if interrupt::requested() {
             stop(&shared);
-            outcome.stopped = true;
+            received.stopped = true;
             break;
         }
         let event = match receive.recv_timeout(Duration::from_millis(100)) {
@@ -193,23 +193,23 @@ pub fn generate(
         };
         let written = match event {
             Event::Samples(samples) => {
-                outcome.empty += samples.iter().filter(|s| s.text.trim().is_empty()).count() as u64;
-                let appended = store.append(&samples).map(|new| outcome.stored += new as u64);
-                sampled.show(outcome.stored, server.faults(), events);
+                received.empty += samples.iter().filter(|s| s.text.trim().is_empty()).count() as u64;
+                let appended = store.append(&samples).map(|new| received.stored += new as u64);
+                sampled.show(received.stored, server.faults(), events);
                 appended
             }
             Event::Served(name) => note_served(&name),
             Event::OtherModel(name) => {
                 stop(&shared);
-                outcome.other_model = Some(name);
+                received.other_model = Some(name);
                 break;
             }
             Event::Refused(ask, failure) => {
-                outcome.refused.push((shared.asks[ask].problem.clone(), failure.to_string()));
+                received.refused.push((shared.asks[ask].problem.clone(), failure.to_string()));
                 Ok(())
             }
             Event::Exhausted(failure) => {
-                outcome.exhausted = Some(failure.to_string());
+                received.exhausted = Some(failure.to_string());
                 Ok(())
             }
         };
@@ -220,8 +220,8 @@ pub fn generate(
         }
     }
     store.sync()?;
-    sampled.end(outcome.stored, server.faults(), events);
-    Ok(outcome)
+    sampled.end(received.stored, server.faults(), events);
+    Ok(received)
 }
 
 impl Shared {

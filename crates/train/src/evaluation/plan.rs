@@ -5,7 +5,7 @@ use crate::config::{Config, EvalConfig, ServerApi};
 use crate::io::server::sampling::RequestSampling;
 use crate::problem::Task;
 use crate::problem::dataset::presets::Preset;
-use crate::problem::held_out::{Part, Problem, keyed};
+use crate::problem::held_out::{EvalProblem, Part, keyed};
 use crate::problem::kind::TaskKind;
 use fgrpo_nn::Sampling;
 use serde_json::{Map, Value, json};
@@ -71,7 +71,7 @@ impl Plan {
     }
 
     /// Each problem with its prompt settings.
-    pub fn problems(&self) -> Vec<(&Problem, &Preset)> {
+    pub fn problems(&self) -> Vec<(&EvalProblem, &Preset)> {
         self.parts.iter().flat_map(|part| part.problems.iter().map(move |p| (p, &part.prompt))).collect()
     }
 

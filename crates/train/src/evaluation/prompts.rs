@@ -3,7 +3,7 @@
 use super::folder::{Folder, PROMPTS};
 use crate::io::lines;
 use crate::language::chat::Message;
-use crate::problem::held_out::{Part, Problem};
+use crate::problem::held_out::{EvalProblem, Part};
 use crate::problem::kind::TaskKind;
 use std::path::Path;
 
@@ -25,7 +25,7 @@ pub struct PromptRecord {
 
 impl Part {
     /// The prompt of one of this part's problems.
-    pub fn record(&self, problem: &Problem) -> PromptRecord {
+    pub fn record(&self, problem: &EvalProblem) -> PromptRecord {
         PromptRecord {
             benchmark: self.name.clone(),
             problem: problem.id.clone(),

@@ -3,7 +3,7 @@
 
 use super::estimate::{RESAMPLES, average_of, change, measure, resamples, resamples_of_all};
 use super::plan::Plan;
-use super::samples::{Benchmark, Problem};
+use super::samples::{Benchmark, ProblemCounts};
 use crate::config::Average;
 use crate::io::lines;
 use fgrpo_core::rng::Key;
@@ -133,7 +133,7 @@ pub struct Example {
 }
 
 /// A part's counted samples; empty if it has none.
-type Counts<'a> = Vec<&'a Problem>;
+type Counts<'a> = Vec<&'a ProblemCounts>;
 
 impl Evaluation {
     /// Counts the samples of a plan's problems. If `mixed`, problems are also counted by part.
@@ -146,7 +146,7 @@ impl Evaluation {
         let all: Counts<'_> = parts.iter().flat_map(|(_, problems)| problems.iter().copied()).collect();
         let own = |i: usize| resamples(0, i as u64);
         let together = if mixed { resamples_of_all(0) } else { own(0) };
-        let sets: Vec<(&[&Problem], Key)> = match average {
+        let sets: Vec<(&[&ProblemCounts], Key)> = match average {
             Average::Parts if mixed => parts.iter().enumerate().map(|(i, (_, p))| (&p[..], own(i))).collect(),
             _ => vec![(&all, together)],
         };
@@ -186,7 +186,7 @@ impl Evaluation {
 }
 
 /// The counts of one set of problems.
-fn part(problems: &[&Problem], plan: &Plan, key: Key) -> PartEvaluation {
+fn part(problems: &[&ProblemCounts], plan: &Plan, key: Key) -> PartEvaluation {
     let Estimate { pass_at_k, interval } = estimate(&[(problems, key)], &plan.ks);
     let all_scored = problems.iter().all(|p| p.samples == plan.n);
     let few = |k: u64| problems.iter().filter(|p| p.samples < k).count();
@@ -214,7 +214,7 @@ struct Estimate {
 /// pass@k with its interval: the mean over the sets of the mean over each set's problems. Absent if no problem of a
 /// set has k scored samples, because then there is no unbiased estimate. The bootstrap resamples problems within each
 /// set; the sets are fixed.
-fn estimate(sets: &[(&[&Problem], Key)], ks: &[u64]) -> Estimate {
+fn estimate(sets: &[(&[&ProblemCounts], Key)], ks: &[u64]) -> Estimate {
     let Estimate { mut pass_at_k, mut interval } = Estimate::default();
     for &k in ks {
         let measured = sets.iter().map(|(set, key)| {
@@ -364,7 +364,7 @@ mod tests {
 
     #[test]
     fn problems_without_enough_scored_samples_are_counted_and_said() {
-        let problems = [4, 4, 3, 1].map(|scored| Problem::counted(String::new(), scored, 1));
+        let problems = [4, 4, 3, 1].map(|scored| ProblemCounts::counted(String::new(), scored, 1));
         let left_out = part(&problems.each_ref(), &plan(4, &[1, 2, 4, 5]), resamples(0, 0)).left_out;
         assert_eq!(left_out, BTreeMap::from([(2, 1), (4, 2), (5, 4)]));
         let evaluation = Evaluation {
@@ -441,10 +441,10 @@ mod tests {
 
     #[test]
     fn an_average_over_parts_weighs_them_alike_and_draws_problems_within_each() {
-        let count = |correct| Problem::counted(String::new(), 4, correct);
+        let count = |correct| ProblemCounts::counted(String::new(), 4, correct);
         let (solved, missed) = ([count(4), count(4), count(4)], [count(0)]);
-        let all: Vec<&Problem> = solved.iter().chain(&missed).collect();
-        let estimated = |sets: &[&[&Problem]]| {
+        let all: Vec<&ProblemCounts> = solved.iter().chain(&missed).collect();
+        let estimated = |sets: &[&[&ProblemCounts]]| {
             let sets: Vec<_> =
                 sets.iter().enumerate().map(|(i, set)| (*set, resamples(0, i as u64))).collect();
             let Estimate { pass_at_k, interval } = estimate(&sets, &[2]);
@@ -457,7 +457,7 @@ mod tests {
         assert!(pooled == 0.75 && low < 0.5 && high == 1.0, "{pooled} [{low}, {high}]");
         // All problems of a part are equal, so resampling them changes nothing.
         assert_eq!(estimated(&[&all[..3], &all[3..]]), (Some(0.5), Some([0.5, 0.5])));
-        let few = Problem::counted(String::new(), 1, 1);
+        let few = ProblemCounts::counted(String::new(), 1, 1);
         assert_eq!(
             estimated(&[&all[..3], &[&few]]),
             (None, None),

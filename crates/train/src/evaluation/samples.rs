@@ -29,7 +29,7 @@ const MOST_TOKENS: u64 = 1 << 40;
 
 /// Counts of one problem's samples.
 #[derive(Debug, Clone, Default)]
-pub struct Problem {
+pub struct ProblemCounts {
     /// Its name in the file.
     pub id: String,
     /// Scored samples, n.
@@ -50,7 +50,7 @@ pub struct Problem {
     silent: u64,
 }
 
-impl Problem {
+impl ProblemCounts {
     /// A problem with counts only.
     pub fn counted(id: String, samples: u64, correct: u64) -> Self {
         Self { id, samples, correct, ..Self::default() }
@@ -85,7 +85,7 @@ pub struct Benchmark {
     /// The path that it was read from.
     pub path: PathBuf,
     /// The problems, in the order of their first line.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<ProblemCounts>,
 }
 
 impl Benchmark {
@@ -134,7 +134,7 @@ impl Benchmark {
     /// # Errors
     /// Bad input.
     pub fn require_scored(&self) -> anyhow::Result<()> {
-        let without: Vec<&Problem> = self.problems.iter().filter(|p| p.samples == 0).collect();
+        let without: Vec<&ProblemCounts> = self.problems.iter().filter(|p| p.samples == 0).collect();
         let Some(first) = without.first() else { return Ok(()) };
         let unscorable = match first.unscorable {
             0 => "it has no sample at all".to_owned(),
@@ -156,7 +156,7 @@ impl Benchmark {
 
     /// Fraction of unscorable samples.
     pub fn unscorable_share(&self) -> f64 {
-        let all: u64 = self.problems.iter().map(Problem::planned).sum();
+        let all: u64 = self.problems.iter().map(ProblemCounts::planned).sum();
         self.problems.iter().map(|p| p.unscorable).sum::<u64>() as f64 / (all as f64).max(1.0)
     }
 
@@ -174,8 +174,8 @@ impl Benchmark {
     }
 
     /// The problems of each subject, sorted by name; empty if the data has no subjects.
-    pub fn subjects(&self) -> BTreeMap<&str, Vec<&Problem>> {
-        let mut subjects: BTreeMap<&str, Vec<&Problem>> = BTreeMap::new();
+    pub fn subjects(&self) -> BTreeMap<&str, Vec<&ProblemCounts>> {
+        let mut subjects: BTreeMap<&str, Vec<&ProblemCounts>> = BTreeMap::new();
         for p in &self.problems {
             if let Some(subject) = &p.subject {
                 subjects.entry(subject).or_default().push(p);
@@ -269,7 +269,7 @@ fn score(line: &Line<'_>) -> Result<Score, String> {
 
 #[derive(Default)]
 struct Gathered {
-    problem: Problem,
+    problem: ProblemCounts,
     /// The sample indices seen so far, 64 per word; empty for a problem given by its counts.
     seen: HashMap<u64, u64>,
     counted: bool,
@@ -391,7 +391,7 @@ impl Gathering {
             None => {
                 problems.insert(id.to_owned(), list.len());
                 list.push(Gathered {
-                    problem: Problem { id: id.to_owned(), ..Problem::default() },
+                    problem: ProblemCounts { id: id.to_owned(), ..ProblemCounts::default() },
                     ..Gathered::default()
                 });
                 list.len() - 1

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 /// One problem to evaluate.
 #[derive(Debug, Clone)]
-pub struct Problem {
+pub struct EvalProblem {
     /// Hash of the prompt; samples are keyed by it.
     pub id: String,
     /// The question.
@@ -36,7 +36,7 @@ pub enum Question {
     Maze(Maze),
 }
 
-impl Problem {
+impl EvalProblem {
     /// Subject, if the data has one.
     pub fn subject(&self) -> Option<&str> {
         match &self.question {
@@ -86,15 +86,19 @@ fn short_hash(text: &str) -> String {
     Sha256::digest(text.as_bytes()).iter().take(8).map(|b| format!("{b:02x}")).collect()
 }
 
-fn maze_problem(maze: Maze) -> Problem {
+fn maze_problem(maze: Maze) -> EvalProblem {
     let prompt = tokens::spell(&tokens::prompt(&maze));
-    Problem { id: short_hash(&prompt), truth: short_hash(&maze.ascii(&[])), question: Question::Maze(maze) }
+    EvalProblem {
+        id: short_hash(&prompt),
+        truth: short_hash(&maze.ascii(&[])),
+        question: Question::Maze(maze),
+    }
 }
 
-fn data_problem(problem: dataset::Problem) -> anyhow::Result<Problem> {
+fn data_problem(problem: dataset::Problem) -> anyhow::Result<EvalProblem> {
     let truth = serde_json::to_string(&problem.truth).context("a reference answer")?;
     let (id, truth) = (problem.id.clone(), short_hash(&truth));
-    Ok(Problem { id, truth, question: Question::Data(Box::new(problem)) })
+    Ok(EvalProblem { id, truth, question: Question::Data(Box::new(problem)) })
 }
 
 /// One source of problems.
@@ -110,7 +114,7 @@ pub struct Part {
     /// Grades completions.
     pub judge: Judge,
     /// Its problems, in order.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<EvalProblem>,
     /// The default limit on completion length, in tokens.
     pub max_tokens: usize,
 }
@@ -216,7 +220,7 @@ impl Judge {
     ///
     /// # Errors
     /// Same as [`Grader::check_start`].
-    pub fn check_start(&self, problems: &[Problem]) -> anyhow::Result<()> {
+    pub fn check_start(&self, problems: &[EvalProblem]) -> anyhow::Result<()> {
         match (&self.by, problems.first().map(|p| &p.question)) {
             (By::Grader(grader), Some(Question::Data(problem))) => grader.check_start(problem),
             _ => Ok(()),
@@ -224,12 +228,12 @@ impl Judge {
     }
 
     /// What decides the verdicts on a problem: verifier, version, settings and reference answer.
-    pub fn tag(&self, problem: &Problem) -> String {
+    pub fn tag(&self, problem: &EvalProblem) -> String {
         format!("{}/{}", self.tag, &problem.truth[..8])
     }
 
     /// Grades one completion.
-    pub fn grade(&self, problem: &Problem, text: &str) -> Judged {
+    pub fn grade(&self, problem: &EvalProblem, text: &str) -> Judged {
         let (graded, answer) = match (&problem.question, &self.by) {
             (Question::Maze(maze), By::Maze(reward)) => {
                 (grade::maze(maze, &tokens::read(text), reward.scoring()), Some(Some(text.trim().to_owned())))

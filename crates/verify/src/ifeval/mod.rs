@@ -84,14 +84,14 @@ pub struct Checked {
     pub loose: Vec<bool>,
 }
 
-/// The parsed instructions of one prompt, which can check any number of responses.
+/// The verifier of one prompt: its parsed instructions, which can check any number of responses.
 #[derive(Debug, Clone)]
-pub struct Problem {
+pub struct Verifier {
     ids: Vec<String>,
     instructions: Vec<Instruction>,
 }
 
-impl Problem {
+impl Verifier {
     /// Parses the instructions and their arguments. Arguments that are null, zero or empty count as absent; arguments
     /// that no instruction uses are ignored.
     ///
@@ -196,7 +196,7 @@ mod tests {
     use serde_json::json;
 
     fn check(id: &str, kwargs: Value, response: &str) -> (bool, bool) {
-        let checked = Problem::new(&[id], &[kwargs]).unwrap().check_both(response);
+        let checked = Verifier::new(&[id], &[kwargs]).unwrap().check_both(response);
         (checked.strict[0], checked.loose[0])
     }
 
@@ -216,25 +216,25 @@ mod tests {
 
     #[test]
     fn an_outcome_names_the_first_instruction_not_followed() {
-        let problem = Problem::new(
+        let verifier = Verifier::new(
             &["punctuation:no_comma", "detectable_format:title"],
             &[json!({}), json!({"num_words": null})],
         )
         .unwrap();
-        assert_eq!(problem.check("no title here").reason, "detectable_format:title");
-        assert!(problem.check("<<A title>> and text").is_correct());
+        assert_eq!(verifier.check("no title here").reason, "detectable_format:title");
+        assert!(verifier.check("<<A title>> and text").is_correct());
     }
 
     #[test]
     fn what_the_reference_would_draw_at_random_is_refused() {
-        let missing = Problem::new(
+        let missing = Verifier::new(
             &["length_constraints:number_words"],
             &[json!({"num_words": 0, "relation": "at least"})],
         );
         assert_eq!(missing.unwrap_err().code(), "bad_arguments");
-        let keyword = Problem::new(&["keywords:existence"], &[json!({"keywords": ["a("]})]);
+        let keyword = Verifier::new(&["keywords:existence"], &[json!({"keywords": ["a("]})]);
         assert_eq!(keyword.unwrap_err().code(), "bad_keyword");
-        assert_eq!(Problem::new(&["x:y"], &[json!({})]).unwrap_err().code(), "unknown_instruction");
+        assert_eq!(Verifier::new(&["x:y"], &[json!({})]).unwrap_err().code(), "unknown_instruction");
     }
 
     #[test]

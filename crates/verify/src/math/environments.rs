@@ -6,7 +6,7 @@ use super::budget::MAX_CANDIDATES;
 use super::candidate::{Candidate, Found};
 
 /// The environments that can be tried: those after an anchor, and the last ones of the text. This limits memory.
-pub(super) struct Kept<'a> {
+pub(super) struct Shortlist<'a> {
     /// Starts of windows after anchors in increasing order, each with the largest end of a window that begins there or
     /// before.
     windows: Vec<(usize, usize)>,
@@ -14,7 +14,7 @@ pub(super) struct Kept<'a> {
     last: VecDeque<Candidate<'a>>,
 }
 
-impl<'a> Kept<'a> {
+impl<'a> Shortlist<'a> {
     pub(super) fn new(mut windows: Vec<(usize, usize)>) -> Self {
         windows.sort_unstable();
         let mut furthest = 0;
@@ -45,7 +45,7 @@ impl<'a> Kept<'a> {
 }
 
 /// LaTeX between delimiters; up to six environments joined by connectives.
-pub(super) fn environments<'a>(text: &'a str, mut kept: Kept<'a>) -> Vec<Candidate<'a>> {
+pub(super) fn environments<'a>(text: &'a str, mut shortlist: Shortlist<'a>) -> Vec<Candidate<'a>> {
     let bytes = text.as_bytes();
     let mut ahead = Ahead::default();
     let mut at = 0;
@@ -66,10 +66,10 @@ pub(super) fn environments<'a>(text: &'a str, mut kept: Kept<'a>) -> Vec<Candida
             contents.push((next.content, next.percent));
             end = next.end;
         }
-        kept.push(Candidate { found: Found::Latex(contents), start, end });
+        shortlist.push(Candidate { found: Found::Latex(contents), start, end });
         at = end;
     }
-    kept.all()
+    shortlist.all()
 }
 
 /// Cached searches: the end of a line, and delimiters without a closing one. Repeated searches would make the work

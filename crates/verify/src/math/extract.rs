@@ -15,7 +15,7 @@ use super::Options;
 use super::boxes;
 use super::budget::{MAX_ANSWER, MAX_CANDIDATES};
 use super::candidate::{Candidate, Found};
-use super::environments::{Kept, environments};
+use super::environments::{Shortlist, environments};
 
 /// Number of occurrences of "answer" that are tried, from the last.
 const MAX_ANCHORS: usize = 63;
@@ -194,7 +194,7 @@ impl<'a> Search<'a> {
                 let offsets = self.answers.iter().filter_map(|end| self.tail_of(stage, *end));
                 windows.extend(offsets.filter_map(|offset| self.latex_window(stage, offset)));
             }
-            self.environments = Some(environments(self.text, Kept::new(windows)));
+            self.environments = Some(environments(self.text, Shortlist::new(windows)));
         }
         self.environments.as_deref().unwrap_or_default()
     }

@@ -1,16 +1,16 @@
 //! Mathematical answers: extraction from a completion, parsing, and comparison with a reference answer.
 //!
-//! A [`Problem`] is made once from the reference answer and then checks any number of completions. It is immutable
+//! A [`Verifier`] is made once from the reference answer and then checks any number of completions. It is immutable
 //! and `Send + Sync`; nothing inside does I/O, reads a clock or starts a thread, and the work on one completion is
 //! bounded (see `budget`). A completion that exceeds the bounds is wrong, with reason `budget`: a policy can't make its
 //! completion unscorable. If the gold itself exceeds them, every other answer is [`Verdict::Unscorable`].
 //!
 //! ```
-//! use fgrpo_verify::math::{Options, Problem};
+//! use fgrpo_verify::math::{Options, Verifier};
 //!
-//! let problem = Problem::new("\\frac{1}{2}", &Options::default());
-//! assert!(problem.check("so the answer is \\boxed{0.5}").is_correct());
-//! assert!(!problem.check("so the answer is \\boxed{0.6}").is_correct());
+//! let verifier = Verifier::new("\\frac{1}{2}", &Options::default());
+//! assert!(verifier.check("so the answer is \\boxed{0.5}").is_correct());
+//! assert!(!verifier.check("so the answer is \\boxed{0.6}").is_correct());
 //! ```
 //!
 //! It deliberately does not simplify, solve or integrate: equality is decided by exact arithmetic, by ball arithmetic
@@ -106,9 +106,9 @@ struct Reading {
     over_budget: bool,
 }
 
-/// A parsed reference answer.
+/// The verifier of one reference answer, which is parsed once.
 #[derive(Debug, Clone)]
-pub struct Problem {
+pub struct Verifier {
     gold: Reading,
     options: Options,
 }
@@ -144,7 +144,7 @@ impl Memo {
     }
 }
 
-impl Problem {
+impl Verifier {
     /// Parses a reference answer.
     ///
     /// A gold that is not mathematics equals only the same text. With an empty gold, every check is
@@ -392,7 +392,7 @@ fn has_lone_i(text: &str) -> bool {
     text.match_indices('i').any(|(at, _)| !text[..at].ends_with(part) && !text[at + 1..].starts_with(part))
 }
 
-impl Problem {
+impl Verifier {
     /// The parsed values of the gold and of a completion, for debugging disagreements.
     #[doc(hidden)]
     pub fn explain(&self, response: &str) -> String {

@@ -1,6 +1,6 @@
 //! SynLogic: 35 logic tasks, their verifiers and, for all but three, their generators.
 //!
-//! A problem is a task and its `game_data_str` (JSON with question, answer, difficulty and metadata). [`Problem`] decodes
+//! A problem is a task and its `game_data_str` (JSON with question, answer, difficulty and metadata). [`Verifier`] decodes
 //! it once and checks any number of responses; [`check`] does both. `Mode::Parity` gives the verdicts of the Python
 //! reference (MiniMax-AI/SynLogic, commit 6794f97), including its quirks; each quirk is documented at its verifier.
 //! `Mode::Strict` follows the rules of the puzzle.
@@ -207,19 +207,19 @@ enum Rules {
     ZebraPuzzle(external::ZebraPuzzle),
 }
 
-/// A decoded problem, which checks any number of responses.
-pub struct Problem {
+/// The verifier of one problem: its decoded data, which can check any number of responses.
+pub struct Verifier {
     task: Task,
     rules: Rules,
 }
 
-impl fmt::Debug for Problem {
+impl fmt::Debug for Verifier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Problem").field("task", &self.task).finish_non_exhaustive()
+        f.debug_struct("Verifier").field("task", &self.task).finish_non_exhaustive()
     }
 }
 
-impl Problem {
+impl Verifier {
     /// Decodes a problem's stored data.
     ///
     /// # Errors
@@ -324,13 +324,13 @@ impl Problem {
     }
 }
 
-/// Checks one response to one problem. To check several, parse the [`Problem`] once.
+/// Checks one response to one problem. To check several, parse the [`Verifier`] once.
 ///
 /// # Errors
 /// If the task is unknown or the problem's data can't be parsed. The caller must report it and not treat it as a
 /// verdict.
 pub fn check(task: &str, game_data_str: &str, response: &str, options: &Options) -> Result<Outcome, Error> {
-    Ok(Problem::parse(task.parse()?, game_data_str)?.check(response, options))
+    Ok(Verifier::parse(task.parse()?, game_data_str)?.check(response, options))
 }
 
 const fn correct(reason: &'static str) -> Outcome {

@@ -8,7 +8,7 @@ use crate::verdict::{Outcome, Verdict};
 /// The value of the expression.
 pub(crate) struct Operation {
     answer: String,
-    strict: math::Problem,
+    strict: math::Verifier,
 }
 
 impl Operation {
@@ -19,7 +19,7 @@ impl Operation {
             _ => game.answer_text()?,
         };
         let options = math::Options { mode: math::Mode::Strict, ..math::Options::default() };
-        let strict = math::Problem::new(&answer, &options);
+        let strict = math::Verifier::new(&answer, &options);
         Ok(Self { answer, strict })
     }
 
@@ -30,7 +30,7 @@ impl Operation {
             Mode::Parity => {
                 let types = MatchTypes { latex: true, expr: true };
                 let options = math::Options { match_types: Some(types), ..math::Options::default() };
-                let swapped = math::Problem::new(text, &options).check(&self.answer);
+                let swapped = math::Verifier::new(text, &options).check(&self.answer);
                 match swapped.verdict {
                     // The response stands in the gold's place: that it can't be read or computed is its own fault.
                     Verdict::Unscorable if swapped.reason == "gold" => unparsed("no_answer"),

@@ -28,9 +28,9 @@ fn data(answer: &str, question: &str, metadata: &str) -> String {
 
 /// The verdicts in parity and strict mode.
 fn verdicts(task: Task, data: &str, response: &str) -> [Verdict; 2] {
-    let problem = Problem::parse(task, data).unwrap();
+    let verifier = Verifier::parse(task, data).unwrap();
     [Mode::Parity, Mode::Strict]
-        .map(|mode| problem.check(response, &Options { mode, format_gate: false }).verdict)
+        .map(|mode| verifier.check(response, &Options { mode, format_gate: false }).verdict)
 }
 
 use Verdict::{Correct, Unparsed, Wrong};

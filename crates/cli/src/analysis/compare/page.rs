@@ -8,7 +8,7 @@ use crate::analysis::pass_at_k::powers_of_two;
 use crate::report::sampled;
 use fgrpo_core::rng::Key;
 use fgrpo_train::evaluation::estimate::measure;
-use fgrpo_train::evaluation::samples::{Benchmark, Problem};
+use fgrpo_train::evaluation::samples::{Benchmark, ProblemCounts};
 
 /// Both models' curves and what the tests say, benchmark by benchmark.
 pub(super) fn page(
@@ -23,7 +23,7 @@ pub(super) fn page(
         .map(|pair| {
             let ks = powers_of_two(pair.a.fewest().min(pair.b.fewest()));
             let curve = |benchmark: &Benchmark, name: &str| {
-                let problems: Vec<&Problem> = benchmark.problems.iter().collect();
+                let problems: Vec<&ProblemCounts> = benchmark.problems.iter().collect();
                 let measured = measure(name, &problems, &ks, args.resamples, key);
                 let points = ks.iter().zip(&measured.values).zip(&measured.intervals);
                 sampled::PassCurve {

@@ -5,7 +5,7 @@ use fgrpo_train::evaluation::folder::Folder;
 use fgrpo_train::evaluation::generations::Generations;
 use fgrpo_train::evaluation::samples::Benchmark;
 use fgrpo_train::evaluation::scoring::{self, Scored};
-use fgrpo_train::problem::held_out::Problem;
+use fgrpo_train::problem::held_out::EvalProblem;
 use fgrpo_verify::verdict::Verdict;
 use std::collections::HashMap;
 
@@ -21,7 +21,7 @@ pub(super) fn of(
     folder: &Folder,
     store: &Generations,
     benchmark: &Benchmark,
-    problems: &[Problem],
+    problems: &[EvalProblem],
 ) -> anyhow::Result<Vec<Example>> {
     let rate = |i: usize| benchmark.problems[i].correct as f64 / benchmark.problems[i].samples.max(1) as f64;
     let mut by_rate: Vec<usize> =
@@ -53,7 +53,7 @@ pub(super) fn of(
             wanted.insert((scored.problem.clone(), scored.sample), (kind, scored));
         }
     })?;
-    let known: HashMap<&str, &Problem> = problems.iter().map(|p| (p.id.as_str(), p)).collect();
+    let known: HashMap<&str, &EvalProblem> = problems.iter().map(|p| (p.id.as_str(), p)).collect();
     let mut examples = Vec::new();
     store.each(|made| {
         let Some((kind, scored)) = wanted.remove(&(made.problem, made.sample)) else { return Ok(()) };

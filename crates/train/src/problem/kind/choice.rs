@@ -22,8 +22,8 @@ impl Truth {
     ///
     /// # Errors
     /// A letter that isn't among the options.
-    pub fn verifier(&self, matching: choice::Match) -> Result<choice::Problem, choice::Error> {
-        choice::Problem::new(&self.gold.to_string(), &self.options, matching)
+    pub fn verifier(&self, matching: choice::Match) -> Result<choice::Verifier, choice::Error> {
+        choice::Verifier::new(&self.gold.to_string(), &self.options, matching)
     }
 
     /// A question followed by its options, one per line.

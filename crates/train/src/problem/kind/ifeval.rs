@@ -19,8 +19,8 @@ impl Truth {
     ///
     /// # Errors
     /// An unknown instruction, or invalid arguments.
-    pub fn verifier(&self) -> Result<ifeval::Problem, ifeval::Error> {
-        ifeval::Problem::new(&self.instruction_id_list, &self.kwargs)
+    pub fn verifier(&self) -> Result<ifeval::Verifier, ifeval::Error> {
+        ifeval::Verifier::new(&self.instruction_id_list, &self.kwargs)
     }
 }
 

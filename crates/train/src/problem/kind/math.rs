@@ -16,8 +16,8 @@ pub struct Truth {
 
 impl Truth {
     /// The verifier of this problem.
-    pub fn verifier(&self, options: &math::Options) -> math::Problem {
-        math::Problem::new(&self.gold, options)
+    pub fn verifier(&self, options: &math::Options) -> math::Verifier {
+        math::Verifier::new(&self.gold, options)
     }
 }
 
@@ -116,7 +116,7 @@ pub fn gold(text: &str) -> Cow<'_, str> {
 /// Whether the math verifier parses a reference answer as a value. Prose doesn't count, even if its letters can be
 /// parsed as a product.
 pub fn is_mathematics(gold: &str) -> bool {
-    words(gold) < PROSE && math::Problem::new(gold, &math::Options::default()).is_parsed()
+    words(gold) < PROSE && math::Verifier::new(gold, &math::Options::default()).is_parsed()
 }
 
 /// Number of words from which an answer is prose; fewer words are a unit, a name or an option.

@@ -19,8 +19,8 @@ impl Truth {
     ///
     /// # Errors
     /// An unknown task, or a puzzle that can't be read.
-    pub fn verifier(&self) -> Result<synlogic::Problem, synlogic::Error> {
-        self.task.parse().and_then(|task| synlogic::Problem::parse(task, &self.game_data_str))
+    pub fn verifier(&self) -> Result<synlogic::Verifier, synlogic::Error> {
+        self.task.parse().and_then(|task| synlogic::Verifier::parse(task, &self.game_data_str))
     }
 }
 

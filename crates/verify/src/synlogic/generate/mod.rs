@@ -19,7 +19,7 @@ mod words;
 
 use serde_json::{Value, json};
 
-use super::{Mode, Options, Problem, Task};
+use super::{Mode, Options, Task, Verifier};
 
 /// Largest number of attempts.
 const ATTEMPTS: usize = 200;
@@ -112,9 +112,9 @@ pub fn generate(
             metadata,
             solution: draft.solution,
         };
-        let Ok(problem) = Problem::parse(task, &made.game_data_str()) else { continue };
+        let Ok(verifier) = Verifier::parse(task, &made.game_data_str()) else { continue };
         let accepted =
-            |mode| problem.check(&made.solution, &Options { mode, format_gate: false }).is_correct();
+            |mode| verifier.check(&made.solution, &Options { mode, format_gate: false }).is_correct();
         if accepted(Mode::Parity) && accepted(Mode::Strict) {
             return Ok(made);
         }

@@ -20,7 +20,7 @@ fn every_task_has_problems_at_every_difficulty_and_damaged_answers_fail() {
             for index in 0..4 {
                 let mut random = splitmix(1000 * u64::from(difficulty) + index);
                 let made = generate(task, difficulty, index, &mut random).unwrap();
-                let problem = Problem::parse(task, &made.game_data_str()).unwrap();
+                let verifier = Verifier::parse(task, &made.game_data_str()).unwrap();
                 let strict = Options { mode: Mode::Strict, format_gate: false };
                 for change in 0..6 {
                     let at = change * made.solution.len() / 6;
@@ -36,12 +36,12 @@ fn every_task_has_problems_at_every_difficulty_and_damaged_answers_fail() {
                     };
                     let text: String = text.into_iter().collect();
                     damaged += 1;
-                    wrong += usize::from(problem.check(&text, &strict).verdict != Verdict::Correct);
+                    wrong += usize::from(verifier.check(&text, &strict).verdict != Verdict::Correct);
                 }
                 // The public data's questions ask for an empty answer where no step is wrong.
                 if task != Task::DyckLanguageReasoningErrors {
                     assert_ne!(
-                        problem.check("", &strict).verdict,
+                        verifier.check("", &strict).verdict,
                         Verdict::Correct,
                         "{task}: the empty answer"
                     );

@@ -10,7 +10,7 @@ use fgrpo_train::evaluation::estimate::{self, Measured, RESAMPLES, resamples, re
 use fgrpo_train::evaluation::folder::Folder;
 use fgrpo_train::evaluation::generations::Generations;
 use fgrpo_train::evaluation::plan::Plan;
-use fgrpo_train::evaluation::samples::{self, Benchmark, Problem, SCORED};
+use fgrpo_train::evaluation::samples::{self, Benchmark, ProblemCounts, SCORED};
 use serde_json::Value;
 
 /// Prints the tables of the plan's data sets and writes the summary of the whole folder. With several parts, the average
@@ -18,7 +18,7 @@ use serde_json::Value;
 ///
 /// # Errors
 /// Samples that can't be read, files that can't be written.
-pub fn report(
+pub fn write(
     args: &Args,
     (folder, store): (&Folder, &Generations),
     plan: &Plan,
@@ -236,7 +236,7 @@ fn lead(b: &Benchmark, report: &Report, ks: &[u64]) -> String {
         format!("pass@{} is {} % ({} to {})", ks[at], percent(value), percent(low), percent(high))
     };
     let ends = if ks.len() > 1 { format!("{} and {}", of(0), of(ks.len() - 1)) } else { of(0) };
-    let samples = b.problems.iter().map(Problem::planned).max().unwrap_or(0);
+    let samples = b.problems.iter().map(ProblemCounts::planned).max().unwrap_or(0);
     format!(
         "{ends} over {} problems with {samples} samples each; in parentheses the 95 % interval.",
         b.problems.len()

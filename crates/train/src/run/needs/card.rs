@@ -131,7 +131,19 @@ impl CardTime {
 mod tests {
     use super::super::model;
     use super::*;
+    use crate::names::Named;
     use fgrpo_nn::{Precision, Replicas};
+
+    #[test]
+    fn what_is_said_of_a_card_is_its_sheet() {
+        for (card, name, about) in Card::NAMES {
+            let Sheet { memory, bandwidth, products, .. } = card.sheet();
+            let bandwidth = format!("{:.2}", bandwidth / 1e12);
+            let bandwidth = bandwidth.trim_end_matches('0');
+            let said = format!("{} GB, {bandwidth} TB/s, {} TFLOP/s", memory / 1e9, products / 1e12);
+            assert_eq!(*about, said, "{name}");
+        }
+    }
 
     fn time(card: Card, gpus: usize, set: &[&str]) -> CardTime {
         let set: Vec<String> =

@@ -14,7 +14,7 @@ import time
 import torch
 
 from decoder import Config, Decoder
-from work import adamw, apply, decode_rows, policy_loss, prefill_rows
+from work import adamw, apply, decode_rows, policy_loss, prefill_once, prefill_rows
 
 QWEN = Config(151_936, 1024, 3072, 28, 16, 8, 128, qkv_bias=False, qk_norm=True)
 SMALL = Config(512, 64, 128, 2, 4, 2, 16, qkv_bias=False, qk_norm=True)
@@ -54,11 +54,8 @@ def step(config, device, prompts=8, n=8, prompt=128, new=256, micro=16):
     def rollout(x):
         for own, trained in zip(sampler.parameters(), model.parameters()):
             own.copy_(trained)
-        once, cache = sampler.new_cache(prompts, prompt), sampler.new_cache(rows, prompt + new)
-        logits = prefill_rows(sampler, x, once, micro).repeat_interleave(n, 0)
-        for whole, part in zip(cache, once):
-            for w, p in zip(whole, part):
-                w[:, :, :prompt] = p.repeat_interleave(n, 0)
+        cache = sampler.new_cache(rows, prompt + new)
+        logits = prefill_once(sampler, x, cache, n, micro)
         return decode_rows(sampler.decode, logits, cache, prompt, new, generator)
 
     def update(x, completions, old_logp, advantage):

@@ -66,6 +66,18 @@ def prefill_rows(model, prompts, cache, micro):
 
 
 @torch.no_grad()
+def prefill_once(model, prompts, cache, n, micro):
+    """Logits after each of `n` rows per prompt. Each prompt is computed once, and its keys and values are copied to its rows of the cache."""
+    count, length = prompts.shape
+    once = model.new_cache(count, length)
+    logits = prefill_rows(model, prompts, once, micro).repeat_interleave(n, 0)
+    for rows, prompt in zip(cache, once):
+        for r, p in zip(rows, prompt):
+            r[:, :, :length] = p.repeat_interleave(n, 0)
+    return logits
+
+
+@torch.no_grad()
 def decode_rows(decode, logits, cache, prompt_length, new_tokens, generator):
     """All rows in step: tokens [B, new] and their log-probabilities."""
     tokens, logp = sample(logits.float(), generator)
@@ -139,12 +151,7 @@ def rl_step(variant, config=MAZE, prompts=8, n=8, prompt=310, new=32, micro=32):
         if variant == "separate":
             logits = prefill_rows(model, x.repeat_interleave(n, 0), cache, micro)
         else:
-            small = model.new_cache(prompts, prompt)
-            logits = prefill_rows(model, x, small, micro).repeat_interleave(n, 0)
-            with torch.no_grad():
-                for whole, part in zip(cache, small):
-                    for w, p in zip(whole, part):
-                        w[:, :, :prompt] = p.repeat_interleave(n, 0)
+            logits = prefill_once(model, x, cache, n, micro)
         return decode_rows(model.decode, logits, cache, prompt, new, generator)
 
     def update_rows(x, completions, old_logp, advantage):

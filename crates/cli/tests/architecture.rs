@@ -127,6 +127,32 @@ fn defines(text: &str, name: &str) -> bool {
     })
 }
 
+/// The quoted parts of a cell.
+fn quoted(cell: &str) -> Vec<String> {
+    cell.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+/// Whether `cargo test -p CRATE [--test FILE] [FILTER]` runs the test `name`.
+fn selects(command: &str, name: &str) -> bool {
+    let words: Vec<&str> = command.split(' ').collect();
+    let (package, rest) = (words[3], &words[4..]);
+    let folder = match package.strip_prefix("fgrpo-") {
+        Some(name) => root().join("crates").join(name),
+        None => root().join("crates/cli"),
+    };
+    let (file, filter) = match rest {
+        ["--test", file, filter @ ..] => (Some(*file), filter),
+        filter => (None, filter),
+    };
+    sources(&folder).iter().any(|path| {
+        let module = path.strip_prefix(&folder).unwrap().with_extension("").to_string_lossy().into_owned();
+        let module = module.strip_prefix("src/").unwrap_or(&module);
+        std::fs::read_to_string(path).unwrap().contains(&format!("fn {name}("))
+            && file.is_none_or(|file| module.starts_with(&format!("tests/{file}")))
+            && filter.iter().all(|word| name.contains(word) || module.contains(word))
+    })
+}
+
 #[test]
 fn every_row_of_paper_md_names_an_existing_function_and_test() {
     let paper = std::fs::read_to_string(root().join("PAPER.md")).unwrap();
@@ -137,12 +163,12 @@ fn every_row_of_paper_md_names_an_existing_function_and_test() {
     for row in rows {
         let cells: Vec<&str> = row.split('|').map(str::trim).collect();
         assert_eq!(cells.len(), 6, "wanted four columns: {row}");
-        let quoted = |cell: &str| -> Vec<String> {
-            let parts: Vec<String> = cell.split('`').skip(1).step_by(2).map(str::to_owned).collect();
+        let named = |cell: &str| {
+            let parts = quoted(cell);
             assert!(!parts.is_empty(), "nothing is named in a cell: {row}");
             parts
         };
-        for path in quoted(cells[2]) {
+        for path in named(cells[2]) {
             let parts: Vec<&str> = path.split("::").collect();
             let source = match parts[0] {
                 "fgrpo_core" => "core",
@@ -158,9 +184,12 @@ fn every_row_of_paper_md_names_an_existing_function_and_test() {
                 assert!(exists, "{part} of {path} does not exist: {row}");
             }
         }
-        for test in quoted(cells[3]) {
+        for test in named(cells[3]) {
             let name = test.rsplit("::").next().unwrap();
             assert!(everything.contains(&format!("fn {name}(")), "test {name} does not exist: {row}");
+            if let Some(command) = quoted(cells[4]).iter().find(|c| c.starts_with("cargo test -p ")) {
+                assert!(selects(command, name), "`{command}` does not run {name}: {row}");
+            }
         }
     }
 }

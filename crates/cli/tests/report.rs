@@ -4,12 +4,21 @@ use assert_cmd::Command;
 use fgrpo_core::maze::{Move, Split, generate, tokens};
 use fgrpo_core::rng::Key;
 use fgrpo_core::stats::pass_at_k::mean_pass_at_k;
+use fgrpo_train::run::metrics::Metrics;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 const PROBLEMS: usize = 96;
 const SAMPLES: usize = 64;
+
+/// A line of `metrics.jsonl` with these fields, the others as a step without anything has them.
+fn logged(fields: Value) -> Value {
+    let mut line = Metrics::default().line();
+    let (Value::Object(line_fields), Value::Object(fields)) = (&mut line, fields) else { unreachable!() };
+    line_fields.extend(fields);
+    line
+}
 
 /// A run as a policy might make it: each problem has a success rate that training moves, the easy ones up, and
 /// without a focal weight some of the hard ones down.
@@ -79,7 +88,8 @@ impl Made {
         let focal = rates.iter().map(|r| (1.0 - r).powf(self.gamma)).sum::<f64>() / 64.0;
         let evaluate = if step.is_multiple_of(25) { 6.0 } else { 0.0 };
         let correct = (512.0 * reward).round() as u64;
-        json!({"step": step, "reward_mean": reward, "active_fraction": active, "success_rate_histogram": histogram,
+        logged(
+            json!({"step": step, "reward_mean": reward, "active_fraction": active, "success_rate_histogram": histogram,
             "focal_weight_mean": focal, "advantage_abs_mean": 0.6 * active * focal, "entropy": (0.42 - 0.3 * p) * noise(3, 0.04),
             "policy_loss": -0.01 * noise(4, 0.6), "ratio_mean": 1.0, "ratio_max": 1.0 + 1e-6 * noise(5, 0.2).abs(),
             "clip_fraction_low": 0.0, "clip_fraction_high": 0.0, "kl_to_sampler": 1e-9 * noise(6, 0.3).abs(),
@@ -91,7 +101,8 @@ impl Made {
             "verdicts": {"correct": correct, "wrong": 500 - correct, "unparsed": 12, "unscorable": 0},
             "reasons": {"correct": correct, "hits_wall": 350 - 7 * correct / 10, "detour": 50 - correct / 10,
                         "misses_goal": 100 - correct / 5, "no_done": 9, "not_a_move": 3},
-            "skipped_updates": 0})
+            "skipped_updates": 0}),
+        )
     }
 
     fn rollout(&self, step: u64, i: u64) -> Value {
@@ -134,7 +145,7 @@ impl Made {
                 .flat_map(|s| (0..8).map(move |i| (s, i)))
                 .map(|(s, i)| self.rollout(s, i)),
         );
-        lines("sft.jsonl", &mut (1..=400u64).map(|s| json!({"step": s, "loss": 0.25 + 1.3 * (-(s as f64) / 60.0).exp() * (1.0 + 0.05 * Key::new(4).normal(s)), "lr": 5e-4, "gradient_norm": 0.8, "tokens_per_second": 15000.0})));
+        lines("sft.jsonl", &mut (1..=400u64).map(|s| json!({"step": s, "loss": 0.25 + 1.3 * (-(s as f64) / 60.0).exp() * (1.0 + 0.05 * Key::new(4).normal(s)), "epoch": 0.0, "lr": 5e-4, "gradient_norm": 0.8, "tokens_per_second": 15000.0})));
     }
 }
 
@@ -295,10 +306,11 @@ fn torn_last_line_is_left_out_with_a_note() {
 fn broken_line_before_the_end_is_refused_with_file_and_line() {
     let run = folder("broken").join("run");
     Made { gamma: 0.0, steps: 5, seed: 1 }.write(&run);
-    fs::write(run.join("metrics.jsonl"), "{\"step\": 1}\n{\"step\": \n{\"step\": 3}\n").unwrap();
+    let first = format!("{}\n", logged(json!({"step": 1})));
+    fs::write(run.join("metrics.jsonl"), first.clone() + "{\"step\": \n{\"step\": 3}\n").unwrap();
     let error = refused(&[&run]);
     assert!(error.contains("metrics.jsonl line 2:"), "{error}");
-    fs::write(run.join("metrics.jsonl"), "{\"step\": 1}\n{\"step\": \"two\"}\n").unwrap();
+    fs::write(run.join("metrics.jsonl"), first + "{\"step\": \"two\"}\n").unwrap();
     let error = refused(&[&run]);
     assert!(error.contains("metrics.jsonl line 2:"), "a whole last line that is wrong is not torn: {error}");
 }
@@ -314,11 +326,11 @@ fn folder_that_is_no_run_or_has_nothing_to_report_is_refused() {
 }
 
 #[test]
-fn fields_that_a_run_does_not_have_leave_their_plots_out() {
+fn numbers_that_are_never_finite_leave_their_plots_out() {
     let run = folder("bare").join("run");
     fs::create_dir_all(&run).unwrap();
-    let lines: String =
-        (1..=9).map(|s| format!("{{\"step\":{s},\"reward_mean\":0.{s},\"entropy\":null}}\n")).collect();
+    let line = |s: u64| logged(json!({"step": s, "reward_mean": 0.1 * s as f64, "entropy": null}));
+    let lines: String = (1..=9).map(|s| format!("{}\n", line(s))).collect();
     fs::write(run.join("metrics.jsonl"), lines).unwrap();
     let html = report(&[&run]);
     assert_well_formed(&html);
@@ -330,11 +342,10 @@ fn fields_that_a_run_does_not_have_leave_their_plots_out() {
 fn repeated_step_of_a_resumed_run_counts_once() {
     let run = folder("repeated").join("run");
     fs::create_dir_all(&run).unwrap();
-    fs::write(
-        run.join("metrics.jsonl"),
-        "{\"step\":1,\"reward_mean\":0}\n{\"step\":2,\"reward_mean\":0}\n{\"step\":2,\"reward_mean\":1}\n",
-    )
-    .unwrap();
+    let line =
+        |(step, reward): (u64, f64)| format!("{}\n", logged(json!({"step": step, "reward_mean": reward})));
+    let lines: String = [(1, 0.0), (2, 0.0), (2, 1.0)].map(line).concat();
+    fs::write(run.join("metrics.jsonl"), lines).unwrap();
     let html = report(&[&run]);
     assert!(html.contains("metrics.jsonl: 1 repeated steps"));
     assert!(
@@ -347,7 +358,8 @@ fn repeated_step_of_a_resumed_run_counts_once() {
 fn text_of_a_completion_cannot_become_part_of_the_page() {
     let run = folder("hostile").join("run");
     fs::create_dir_all(&run).unwrap();
-    fs::write(run.join("metrics.jsonl"), "{\"step\":1,\"reward_mean\":0.5}\n").unwrap();
+    let line = logged(json!({"step": 1, "reward_mean": 0.5}));
+    fs::write(run.join("metrics.jsonl"), format!("{line}\n")).unwrap();
     let rollout = json!({"step": 1, "prompt_id": 1, "target": "<b>p</b>", "prompt": "</pre><script>alert(1)</script>", "completion": "<img src=x onerror=alert(2)>",
                          "reward": 1.0, "verdict": "correct", "reason": "\"><i>", "advantage": 1.0, "length": 3, "old_logp_mean": -0.5});
     fs::write(run.join("rollouts.jsonl"), format!("{rollout}\n")).unwrap();

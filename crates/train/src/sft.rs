@@ -28,10 +28,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 
-/// One line of `sft.jsonl`. Measured numbers are `f64` when written, and optional when read, because JSON has no value
-/// for a non-finite number.
+/// One line of `sft.jsonl`. Measured numbers are `f64` when written, and [`Number`](crate::run::metrics::Number) when read.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, bound(deserialize = "N: Default + Deserialize<'de>"))]
 pub struct SftLine<N = f64> {
     /// Optimizer step, from 1.
     pub step: u64,

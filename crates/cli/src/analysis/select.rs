@@ -13,7 +13,7 @@ use anyhow::Context;
 use fgrpo_train::bad_input;
 use fgrpo_train::config::Config;
 use fgrpo_train::failure::OrBadInput;
-use fgrpo_train::run::metrics::{self, Metrics};
+use fgrpo_train::run::metrics::{self, Logged};
 use folders::Folders;
 use recorded::recorded;
 use serde::Serialize;
@@ -233,14 +233,18 @@ fn choose(args: &Args, folders: Option<&Folders>) -> anyhow::Result<Vec<Chosen>>
 
 /// The compute of each step.
 fn costs(args: &Args, run: &Path, config: &Config) -> anyhow::Result<Vec<(u64, f64)>> {
-    let metrics: Vec<Metrics> = metrics::read(&run.join("metrics.jsonl")).or_bad_input()?;
+    let metrics = metrics::read(&run.join("metrics.jsonl")).or_bad_input()?;
     let batch = (config.rollout.prompts * config.rollout.group_size) as f64;
-    let cost = |m: &Metrics| match args.compute {
-        Compute::Samples => batch,
-        Compute::Tokens => batch * m.completion_length_mean,
-        Compute::Seconds => m.seconds.rollout + m.seconds.grade + m.seconds.update,
+    let cost = |m: &Logged| match args.compute {
+        Compute::Samples => Some(batch),
+        Compute::Tokens => Some(batch * m.completion_length_mean.0?),
+        Compute::Seconds => Some(m.seconds.rollout.0? + m.seconds.grade.0? + m.seconds.update.0?),
     };
-    Ok(metrics.iter().map(|m| (m.step, cost(m))).collect())
+    let of_step = |m: &Logged| match cost(m) {
+        Some(cost) => Ok((m.step, cost)),
+        None => bad_input!("metrics.jsonl, step {}: found null, wanted a number for --compute", m.step),
+    };
+    metrics.iter().map(of_step).collect()
 }
 
 #[cfg(test)]
@@ -248,6 +252,7 @@ mod tests {
     use super::*;
     use fgrpo_train::config::Average;
     use fgrpo_train::evaluation::record::{Evaluation, PartEvaluation};
+    use fgrpo_train::run::metrics::Metrics;
     use std::collections::BTreeMap;
 
     /// A run with evaluations (step, pass@1, pass@1 of the part "logic") and the checkpoints that are kept.

@@ -10,7 +10,7 @@ use fgrpo_train::evaluation::record::{self, Evaluation};
 use fgrpo_train::io::interrupt;
 use fgrpo_train::problem::{self, Split};
 use fgrpo_train::run::folder::{IfExists, changed_keys};
-use fgrpo_train::run::metrics::{self, Metrics};
+use fgrpo_train::run::metrics::{self, Logged};
 use fgrpo_train::trainer::Ending;
 use std::path::Path;
 
@@ -81,7 +81,7 @@ pub fn state(config: &Config, folder: &Path) -> anyhow::Result<State> {
         );
     }
     // A resume drops lines that a power failure damaged, and repeats their steps.
-    let reaches = |m: &Metrics| m.step >= config.steps;
+    let reaches = |m: &Logged| m.step >= config.steps;
     let logged = metrics::read(&folder.join("metrics.jsonl")).is_ok_and(|m| m.last().is_some_and(reaches));
     let saved = fgrpo_train::run::checkpoint::list(&folder.join("checkpoints"))?
         .last()

@@ -12,7 +12,7 @@ use fgrpo_train::evaluation::record::{self, Evaluation};
 use fgrpo_train::evaluation::samples::{self, Benchmark, ProblemCounts};
 use fgrpo_train::failure::OrBadInput;
 use fgrpo_train::io::{files, json};
-use fgrpo_train::run::metrics::{self, Metrics};
+use fgrpo_train::run::metrics::{self, Logged};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -38,7 +38,7 @@ pub(super) struct Run {
     /// Its seed.
     pub(super) seed: u64,
     /// One line a step.
-    pub(super) metrics: Vec<Metrics>,
+    pub(super) metrics: Vec<Logged>,
     /// Its evaluations in the order of their steps.
     pub(super) evaluations: Vec<Evaluation>,
 }

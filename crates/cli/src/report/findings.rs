@@ -13,7 +13,7 @@ pub(super) fn of(run: &Run) -> Vec<String> {
         let values: Vec<f64> = recent.iter().filter_map(value).filter(|v| v.is_finite()).collect();
         (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
     };
-    if let Some(active) = mean(&|m| m.active_fraction).filter(|a| *a < 0.1) {
+    if let Some(active) = mean(&|m| m.active_fraction.0).filter(|a| *a < 0.1) {
         found.push(format!(
             "Only {} of groups were active over the last {} steps (below 10 %): nearly all completions of a group agree, so there is little left to learn from. {}",
             percent(active),
@@ -21,7 +21,7 @@ pub(super) fn of(run: &Run) -> Vec<String> {
             inactive_advice(recent)
         ));
     }
-    if let (Some(first), Some(last)) = (run.metrics.iter().find_map(|m| m.entropy), mean(&|m| m.entropy))
+    if let (Some(first), Some(last)) = (run.metrics.iter().find_map(|m| m.entropy.0), mean(&|m| m.entropy.0))
         && first > 0.0
         && last < 0.05 * first
     {
@@ -32,7 +32,7 @@ pub(super) fn of(run: &Run) -> Vec<String> {
             number(last)
         ));
     }
-    if let Some(truncated) = mean(&|m| m.truncated_fraction).filter(|t| *t > 0.1) {
+    if let Some(truncated) = mean(&|m| m.truncated_fraction.0).filter(|t| *t > 0.1) {
         found.push(format!(
             "{} of completions hit the length limit over the last {} steps (above 10 %): they count as wrong however they would have ended.",
             percent(truncated),

@@ -10,6 +10,7 @@ use fgrpo_train::failure::OrBadInput;
 use fgrpo_train::io::{input, lines};
 use fgrpo_train::run::folder::missing_steps;
 pub(super) use fgrpo_train::run::metrics::Logged as Metrics;
+use fgrpo_train::run::metrics::Number;
 use fgrpo_train::run::rollouts::RolloutLine;
 use fgrpo_train::sft::SftLine;
 use fgrpo_verify::verdict::Verdict;
@@ -21,7 +22,7 @@ use std::path::Path;
 pub(super) const FILES: [&str; 4] = ["metrics.jsonl", "sft.jsonl", "eval.jsonl", "config.toml"];
 
 /// A line of `sft.jsonl` as it is read.
-pub(super) type Sft = SftLine<Option<f64>>;
+pub(super) type Sft = SftLine<Number>;
 
 /// At most this many of the latest completions are read.
 const LATEST: usize = 4_000;

@@ -162,13 +162,13 @@ fn tiles(run: &Run) -> Vec<(String, String)> {
     }
     if let Some(last) = run.metrics.last() {
         tiles.push((last.step.to_string(), "steps".into()));
-        let recent: Vec<f64> = run.metrics.iter().rev().take(20).filter_map(|m| m.reward_mean).collect();
+        let recent: Vec<f64> = run.metrics.iter().rev().take(20).filter_map(|m| m.reward_mean.0).collect();
         if !recent.is_empty() {
             tiles.push((number(mean(&recent)), format!("mean reward, last {} steps", recent.len())));
         }
     } else if let Some(last) = run.sft.last() {
         tiles.push((last.step.to_string(), "steps on demonstrations".into()));
-        tiles.extend(last.loss.map(|l| (number(l), "loss, last step".into())));
+        tiles.extend(last.loss.0.map(|l| (number(l), "loss, last step".into())));
         let held_out = run.sft.iter().rev().find_map(|s| s.held_out_loss);
         tiles.extend(held_out.map(|l| (number(l), "loss on held-out demonstrations".into())));
     }

@@ -4,19 +4,19 @@ use super::chart::lines::Lines;
 use super::chart::{Figure, Labels, stack};
 use super::input::{Metrics, Run};
 use super::runs::{Group, Runs};
-use fgrpo_train::run::metrics::Seconds;
+use fgrpo_train::run::metrics::{Number, Seconds};
 use serde::Serialize;
 
 /// Seconds of one phase of a step.
-type Phase = fn(&Seconds<Option<f64>>) -> Option<f64>;
+type Phase = fn(&Seconds<Number>) -> Option<f64>;
 
 /// The phases in the order of the loop, with their colour classes.
 const PHASES: [(&str, &str, Phase); 5] = [
-    ("rollout", "c0", |s| s.rollout),
-    ("grade", "c4", |s| s.grade),
-    ("update", "c1", |s| s.update),
-    ("evaluate", "c3", |s| s.evaluate),
-    ("save", "c2", |s| s.save),
+    ("rollout", "c0", |s| s.rollout.0),
+    ("grade", "c4", |s| s.grade.0),
+    ("update", "c1", |s| s.update.0),
+    ("evaluate", "c3", |s| s.evaluate.0),
+    ("save", "c2", |s| s.save.0),
 ];
 
 /// What no phase accounts for.
@@ -51,8 +51,8 @@ pub(super) fn section(runs: &Runs) -> Option<Time<'_>> {
     let mut plots: Vec<Figure> =
         runs.groups.iter().take(SINGLE).filter_map(|group| stacked(runs, group)).collect();
     for (title, field) in [
-        ("Rollout throughput", (|m| m.rollout_tokens_per_second) as fn(&Metrics) -> Option<f64>),
-        ("Update throughput", |m| m.update_tokens_per_second),
+        ("Rollout throughput", (|m| m.rollout_tokens_per_second.0) as fn(&Metrics) -> Option<f64>),
+        ("Update throughput", |m| m.update_tokens_per_second.0),
     ] {
         let curves =
             runs.curves(|run| run.metrics.iter().filter_map(|m| Some((m.step as f64, field(m)?))).collect());
@@ -92,7 +92,7 @@ fn known(m: &Metrics) -> f64 {
 
 /// Time of a step: as recorded, or the sum of its phases.
 fn total(m: &Metrics) -> f64 {
-    seconds(m, |s| s.total).max(known(m))
+    seconds(m, |s| s.total.0).max(known(m))
 }
 
 /// Time that all RL steps of a run took.

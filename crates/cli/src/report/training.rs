@@ -57,27 +57,27 @@ const PLOTS: [Plot; 12] = [
             "Active groups",
             "Groups with both correct and wrong completions: the others give no gradient.",
             "share of groups",
-            |m| m.active_fraction,
+            |m| m.active_fraction.0,
         )
     },
     Plot {
         show: &[1.0],
         ..plot("Focal weight", "Mean over groups; 1 without focal weighting.", "mean weight", |m| {
-            m.focal_weight_mean
+            m.focal_weight_mean.0
         })
     },
     plot("Advantage", "Mean size over completions, focal weight included.", "mean |advantage|", |m| {
-        m.advantage_abs_mean
+        m.advantage_abs_mean.0
     }),
-    plot("Entropy", "Mean per token of the policy that sampled.", "nats", |m| m.entropy),
+    plot("Entropy", "Mean per token of the policy that sampled.", "nats", |m| m.entropy.0),
     Plot {
         format: Format::Percent,
         ..plot("Distinct completions", "Different completions among all of a step.", "share", |m| {
-            m.distinct_fraction
+            m.distinct_fraction.0
         })
     },
-    Plot { show: &[], ..plot("Gradient norm", "Before clipping.", "norm", |m| m.gradient_norm) },
-    plot("Policy loss", "After aggregation, without entropy and KL terms.", "loss", |m| m.policy_loss),
+    Plot { show: &[], ..plot("Gradient norm", "Before clipping.", "norm", |m| m.gradient_norm.0) },
+    plot("Policy loss", "After aggregation, without entropy and KL terms.", "loss", |m| m.policy_loss.0),
     Plot {
         show: &[],
         rounding: 1e-5,
@@ -85,7 +85,7 @@ const PLOTS: [Plot; 12] = [
             "KL to the sampling policy",
             "How far the updates of a step moved the policy that sampled it.",
             "nats per token",
-            |m| m.kl_to_sampler,
+            |m| m.kl_to_sampler.0,
         )
     },
     Plot {
@@ -95,7 +95,7 @@ const PLOTS: [Plot; 12] = [
             "Largest importance ratio minus 1",
             "0 up to rounding on the first update.",
             "ratio \u{2212} 1",
-            |m| m.ratio_max.map(|r| r - 1.0),
+            |m| m.ratio_max.0.map(|r| r - 1.0),
         )
     },
     Plot {
@@ -105,14 +105,14 @@ const PLOTS: [Plot; 12] = [
             "Sampler against learner",
             "Largest |logp \u{2212} old_logp| on the first update: the weights are the same, so only rounding is left.",
             "nats",
-            |m| m.logp_difference_max,
+            |m| m.logp_difference_max.0,
         )
     },
     Plot {
         format: Format::Percent,
-        ..plot("Truncated completions", "Stopped by the length limit.", "share", |m| m.truncated_fraction)
+        ..plot("Truncated completions", "Stopped by the length limit.", "share", |m| m.truncated_fraction.0)
     },
-    plot("Learning rate", "", "lr", |m| m.lr),
+    plot("Learning rate", "", "lr", |m| m.lr.0),
 ];
 
 /// The section; none without RL steps and demonstrations.
@@ -178,9 +178,9 @@ fn smoothed(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
 }
 
 fn reward(runs: &Runs) -> Option<Figure> {
-    let mut curves = runs.curves(|run| smoothed(&points(run, |m| m.reward_mean)));
+    let mut curves = runs.curves(|run| smoothed(&points(run, |m| m.reward_mean.0)));
     for group in runs.groups.iter().filter(|g| g.runs.len() == 1) {
-        let raw = points(runs.first(group), |m| m.reward_mean);
+        let raw = points(runs.first(group), |m| m.reward_mean.0);
         curves.push(Curve::new(format!("{} raw", group.name), group.class(), Stroke::Faint, raw));
     }
     let note = format!("Mean of a step's completions: raw, and smoothed by y = {EMA} x + {} y.", 1.0 - EMA);
@@ -214,11 +214,12 @@ fn second(curves: Vec<Curve>, what: &str) -> impl Iterator<Item = Curve> {
 }
 
 fn clipping(runs: &Runs) -> Option<Figure> {
-    let clipped =
-        |m: &Metrics| m.clip_fraction_low.unwrap_or(0.0) > 0.0 || m.clip_fraction_high.unwrap_or(0.0) > 0.0;
+    let clipped = |m: &Metrics| {
+        m.clip_fraction_low.0.unwrap_or(0.0) > 0.0 || m.clip_fraction_high.0.unwrap_or(0.0) > 0.0
+    };
     let labels =
         Labels::new("Clipped tokens", "Solid: upper clip; dashed: lower clip.", "step", "share of tokens");
-    let (high, low): (Field, Field) = (|m| m.clip_fraction_high, |m| m.clip_fraction_low);
+    let (high, low): (Field, Field) = (|m| m.clip_fraction_high.0, |m| m.clip_fraction_low.0);
     let any = runs.all.iter().flat_map(|r| &r.metrics).any(clipped);
     any.then(|| pair(runs, labels, Format::Percent, (high, "upper"), (low, "lower")))?
 }
@@ -226,7 +227,7 @@ fn clipping(runs: &Runs) -> Option<Figure> {
 fn length(runs: &Runs) -> Option<Figure> {
     let labels = Labels::new("Completion length", "Solid: mean; dashed: longest.", "step", "tokens");
     let (mean, longest): (Field, Field) =
-        (|m| m.completion_length_mean, |m| Some(m.completion_length_max as f64));
+        (|m| m.completion_length_mean.0, |m| Some(m.completion_length_max as f64));
     pair(runs, labels, Format::Number, (mean, "mean"), (longest, "longest"))
 }
 
@@ -234,7 +235,7 @@ fn demonstrations(runs: &Runs) -> Option<Figure> {
     let of = |loss: fn(&Sft) -> Option<f64>| {
         runs.curves(|run| run.sft.iter().filter_map(|s| Some((s.step as f64, loss(s)?))).collect())
     };
-    let mut curves = of(|s| s.loss);
+    let mut curves = of(|s| s.loss.0);
     let held_out = of(|s| s.held_out_loss);
     let mut note = "Loss per completion token.".to_owned();
     if !held_out.is_empty() {

@@ -139,6 +139,24 @@ fn a_wrong_value_in_any_file_is_named_by_its_field() {
             "report run",
             &["line 1: seconds.total: found \"x\", wanted a number"],
         ),
+        // Absent, as if a version had another name for it: no plot of nothing, no compute of 0.
+        (
+            "run/metrics.jsonl",
+            1,
+            "",
+            json!({"step": 1}),
+            "report run",
+            &["line 1: reward_mean: found no such field"],
+        ),
+        (
+            "run/metrics.jsonl",
+            2,
+            "/seconds",
+            json!({"rollout": 1.0}),
+            "select run",
+            &["line 2: seconds.grade: found no such field"],
+        ),
+        ("run/sft.jsonl", 1, "", json!({"step": 1}), "report run", &["line 1: loss: found no such field"]),
         ("run/metrics.jsonl", 1, "/step", json!(0.5), "select run", &["line 1: step: found 0.5", whole]),
         (
             "run/metrics.jsonl",

@@ -5,7 +5,6 @@ use crate::io::json::{self, Misfit};
 use crate::io::lines;
 use crate::problem::{Split, Task};
 use crate::update::Sums;
-use anyhow::Context;
 use fgrpo_core::loss::Correction;
 use fgrpo_nn::Finish;
 use serde::{Deserialize, Serialize};
@@ -16,17 +15,22 @@ use std::path::Path;
 /// Maximum number of bins in the success-rate histogram; up to this number there is one bin per possible success rate.
 const MOST_BINS: usize = 33;
 
-/// A line of `metrics.jsonl`, used for both writing and reading. Measured numbers are `f64` when written, and optional
-/// when read, because JSON has no value for a non-finite number.
+/// A measured number of a line that was read; `None` if it was not finite, which JSON can't represent. Unlike an `Option`, its field can't be absent: a
+/// renamed field is an error and not a run of missing numbers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
+pub struct Number(pub Option<f64>);
+
+/// A line of `metrics.jsonl`, used for both writing and reading. Measured numbers are `f64` when written, and [`Number`] when read.
+///
+/// All fields are required. One that is added later gets a serde default, so that lines of earlier versions can be read.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, bound(deserialize = "N: Default + Deserialize<'de>"))]
 pub struct Line<N> {
     /// RL step, from 1.
     pub step: u64,
     /// Mean reward of the scored completions.
     pub reward_mean: N,
     /// Mean reward by source of problems, if there are several.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default = "BTreeMap::new", skip_serializing_if = "BTreeMap::is_empty")]
     pub reward_by_part: BTreeMap<String, N>,
     /// Fraction of groups whose rewards are not all equal.
     pub active_fraction: N,
@@ -81,7 +85,7 @@ pub struct Line<N> {
     /// Updates of this step skipped because the gradient wasn't finite.
     pub skipped_updates: u64,
     /// DARO's weights after the step, by number of correct completions, starting at 1; empty without DARO.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default = "Vec::new", skip_serializing_if = "Vec::is_empty")]
     pub daro_weights: Vec<N>,
     /// If a server samples: how far its log-probabilities are from the trainer's.
     #[serde(flatten)]
@@ -98,7 +102,7 @@ fn counts<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<
 pub type Metrics = Line<f64>;
 
 /// The logged form of the metrics of one RL step.
-pub type Logged = Line<Option<f64>>;
+pub type Logged = Line<Number>;
 
 /// How far the sampling engine's log-probabilities are from the trainer's.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
@@ -145,7 +149,6 @@ impl SamplerMetrics {
 
 /// Seconds by phase of one step.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, bound(deserialize = "N: Default + Deserialize<'de>"))]
 pub struct Seconds<N = f64> {
     /// Sampling.
     pub rollout: N,
@@ -255,14 +258,12 @@ pub fn not_finite(line: &Value) -> Vec<String> {
 /// The lines of a run.
 ///
 /// # Errors
-/// As [`lines::read`] and [`of_line`].
-pub fn read(path: &Path) -> anyhow::Result<Vec<Metrics>> {
-    let lines: Vec<Value> = lines::read(path)?;
-    let parse = |(i, line)| of_line(line).with_context(|| format!("{} line {}", path.display(), i + 1));
-    lines.into_iter().enumerate().map(parse).collect()
+/// As [`lines::read`].
+pub fn read(path: &Path) -> anyhow::Result<Vec<Logged>> {
+    lines::read(path)
 }
 
-/// Converts a line to metrics; a non-finite value is read as 0.
+/// Converts a line to metrics, to go on from it; a non-finite value is read as 0.
 ///
 /// # Errors
 /// If the line has another format.

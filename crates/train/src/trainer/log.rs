@@ -107,7 +107,7 @@ impl Trainer<'_> {
     pub(super) fn summary(&mut self) -> anyhow::Result<String> {
         let evaluations = record::deciding(&self.run.file("eval.jsonl"))?;
         let seconds: f64 =
-            metrics::read(&self.run.file("metrics.jsonl"))?.iter().map(|m| m.seconds.total).sum();
+            metrics::read(&self.run.file("metrics.jsonl"))?.iter().filter_map(|m| m.seconds.total.0).sum();
         self.events.say(&format!("{} RL steps in {}", self.state.step, duration(seconds)));
         if let Some(peak) = peak() {
             self.events.say(&format!("memory: {} at most", bytes(peak)));

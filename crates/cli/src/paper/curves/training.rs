@@ -59,7 +59,7 @@ fn mean_over(runs: &[&Run], of: impl Fn(&Run) -> Vec<(f64, f64)>) -> Vec<(f64, f
 }
 
 fn reward(runs: &[&Run]) -> Vec<(f64, f64)> {
-    mean_over(runs, |r| r.metrics.iter().map(|m| (m.step as f64, m.reward_mean)).collect())
+    mean_over(runs, |r| r.metrics.iter().filter_map(|m| Some((m.step as f64, m.reward_mean.0?))).collect())
 }
 
 /// pass@k by step over seeds, at the steps that all evaluated.

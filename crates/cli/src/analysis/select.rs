@@ -13,6 +13,7 @@ use anyhow::Context;
 use fgrpo_train::bad_input;
 use fgrpo_train::config::Config;
 use fgrpo_train::failure::OrBadInput;
+use fgrpo_train::run::folder::missing_steps;
 use fgrpo_train::run::metrics::{self, Logged};
 use folders::Folders;
 use recorded::recorded;
@@ -202,7 +203,8 @@ fn choose(args: &Args, folders: Option<&Folders>) -> anyhow::Result<Vec<Chosen>>
                 found.others
             );
         }
-        let costs = costs(args, run, &config).with_context(here)?;
+        let last = found.all.iter().map(|c| c.step).max().unwrap_or(0);
+        let costs = costs(args, run, &config, last).with_context(here)?;
         let all = found.all.into_iter().map(|c| {
             let compute = costs.iter().filter(|(step, _)| *step <= c.step).map(|(_, cost)| cost).sum();
             Candidate { compute, ..c }
@@ -231,9 +233,8 @@ fn choose(args: &Args, folders: Option<&Folders>) -> anyhow::Result<Vec<Chosen>>
     Ok(chosen)
 }
 
-/// The compute of each step.
-fn costs(args: &Args, run: &Path, config: &Config) -> anyhow::Result<Vec<(u64, f64)>> {
-    let metrics = metrics::read(&run.join("metrics.jsonl")).or_bad_input()?;
+/// The compute of each step up to `last`.
+fn costs(args: &Args, run: &Path, config: &Config, last: u64) -> anyhow::Result<Vec<(u64, f64)>> {
     let batch = (config.rollout.prompts * config.rollout.group_size) as f64;
     let cost = |m: &Logged| match args.compute {
         Compute::Samples => Some(batch),
@@ -244,6 +245,13 @@ fn costs(args: &Args, run: &Path, config: &Config) -> anyhow::Result<Vec<(u64, f
         Some(cost) => Ok((m.step, cost)),
         None => bad_input!("metrics.jsonl, step {}: found null, wanted a number for --compute", m.step),
     };
+    let metrics = metrics::read(&run.join("metrics.jsonl")).or_bad_input()?;
+    let gaps = missing_steps(&metrics.iter().map(|m| m.step).collect::<Vec<_>>(), last);
+    if !gaps.is_empty() {
+        bad_input!(
+            "metrics.jsonl: found no lines of steps {gaps}, wanted one for each: compute is their sum"
+        );
+    }
     metrics.iter().map(of_step).collect()
 }
 
@@ -379,6 +387,14 @@ mod tests {
     fn what_cannot_be_chosen_from_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let error = |args: &Args| format!("{:#}", select(args).unwrap_err());
+        let torn = write(folder.path(), "torn", "seed=1", &[(10, 0.3, 0.0), (20, 0.4, 0.0)], &ALL);
+        let lines = std::fs::read_to_string(torn.join("metrics.jsonl")).unwrap();
+        let kept: Vec<&str> =
+            lines.lines().enumerate().filter(|(i, _)| *i != 4).map(|(_, line)| line).collect();
+        std::fs::write(torn.join("metrics.jsonl"), kept.join("\n") + "\n").unwrap();
+        assert!(
+            error(&args(&[&torn])).contains("metrics.jsonl: found no lines of steps 5, wanted one for each")
+        );
         let none = write(folder.path(), "none", "seed=1", &[(10, 0.3, 0.0)], &[]);
         assert!(error(&args(&[&none])).contains("eval.at_checkpoints = true"));
         let late = write(folder.path(), "late", "seed=1", &[(20, 0.3, 0.0)], &ALL);

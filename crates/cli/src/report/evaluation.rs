@@ -120,7 +120,7 @@ fn problems(runs: &Runs, set: &str) -> Option<Figure> {
     let mut labels = Labels::new(
         "Problems by success rate at the end",
         "Sharpening moves problems from the middle to both ends: never solved or always solved.",
-        "share of a problem's samples that are correct",
+        "correct samples of a problem, %",
         "problems",
     );
     let starts: Vec<&Eval> = runs.firsts().into_iter().filter_map(|run| first_of_several(run, set)).collect();

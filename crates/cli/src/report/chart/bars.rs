@@ -3,8 +3,8 @@
 use super::{Axis, Figure, Format, Labels, Scale, escape, figure};
 use std::fmt::Write;
 
-/// Names of the bins of a success rate: never, four quarters, always.
-const BINS: [&str; 6] = ["0 %", "\u{2264} 25 %", "\u{2264} 50 %", "\u{2264} 75 %", "< 100 %", "100 %"];
+/// Names of the bins of a success rate in percent: never, four quarters, always.
+const BINS: [&str; 6] = ["0", "\u{2264} 25", "\u{2264} 50", "\u{2264} 75", "< 100", "100"];
 
 /// One run's share of problems in each bin.
 #[derive(Debug, Clone)]
@@ -47,7 +47,7 @@ pub(in super::super) fn draw(labels: Labels, sets: &[Set]) -> Option<Figure> {
                 let right = x.at(b as f64 + 0.1 + (s + 1) as f64 * width);
                 let _ = write!(
                     svg,
-                    "<rect class=\"{} fill\" x=\"{left:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\"><title>{}: {} of problems, success rate {}</title></rect>",
+                    "<rect class=\"{} fill\" x=\"{left:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\"><title>{}: {} of problems, success rate {} %</title></rect>",
                     set.class,
                     y.at(*share),
                     (right - left - 1.0).max(0.5),

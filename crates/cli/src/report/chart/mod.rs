@@ -100,8 +100,12 @@ impl Axis {
             Scale::Linear => linear_ticks(self.from, self.to, wanted),
             Scale::Log2 => power_ticks(2.0, self.from, self.to, 2 * wanted),
             Scale::Log10 => {
-                let ticks = power_ticks(10.0, self.from, self.to, wanted);
-                if ticks.len() < 2 { linear_ticks(self.from, self.to, wanted) } else { ticks }
+                let powers = power_ticks(10.0, self.from, self.to, wanted);
+                // With fewer than two powers of ten, 1, 2 and 5 times them; with fewer than two of those, even steps.
+                [powers, decade_ticks(self.from, self.to)]
+                    .into_iter()
+                    .find(|ticks| ticks.len() > 1)
+                    .unwrap_or_else(|| linear_ticks(self.from, self.to, wanted))
             }
             Scale::Bins => Vec::new(),
         }
@@ -130,6 +134,13 @@ fn power_ticks(base: f64, from: f64, to: f64, wanted: usize) -> Vec<f64> {
     let (first, last) = ((exponent(from) - 1e-9).ceil() as i32, (exponent(to) + 1e-9).floor() as i32);
     let every = ((last - first).max(0) as usize / wanted.max(1) + 1) as i32;
     (first..=last).filter(|i| (i - first) % every == 0).map(|i| base.powi(i)).collect()
+}
+
+/// 1, 2 and 5 times powers of ten.
+fn decade_ticks(from: f64, to: f64) -> Vec<f64> {
+    let exponents = from.log10().floor() as i32..=to.log10().ceil() as i32;
+    let all = exponents.flat_map(|e| [1.0, 2.0, 5.0].map(|m| m * 10f64.powi(e)));
+    all.filter(|t| (from * (1.0 - 1e-9)..=to * (1.0 + 1e-9)).contains(t)).collect()
 }
 
 /// What stands around a plot's drawing.
@@ -282,6 +293,7 @@ mod tests {
         assert_eq!(linear_ticks(3.0, 97.0, 5), [20.0, 40.0, 60.0, 80.0]);
         assert_eq!(power_ticks(2.0, 1.0, 64.0, 12), [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0]);
         assert_eq!(power_ticks(10.0, 0.05, 200.0, 5), [0.1, 1.0, 10.0, 100.0]);
+        assert_eq!(decade_ticks(0.15, 3.0), [0.2, 0.5, 1.0, 2.0]);
     }
 
     #[test]

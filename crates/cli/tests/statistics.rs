@@ -14,6 +14,10 @@ fn json(args: &[&str]) -> Value {
     serde_json::from_slice(&output).unwrap()
 }
 
+fn stdout(args: &[&str]) -> String {
+    String::from_utf8(fgrpo(args).success().get_output().stdout.clone()).unwrap()
+}
+
 fn refusal(args: &[&str]) -> String {
     let output = fgrpo(args).code(2).get_output().clone();
     assert!(output.stdout.is_empty(), "{}", String::from_utf8_lossy(&output.stdout));
@@ -350,6 +354,49 @@ fn compare_of_folders_corrects_over_benchmarks_and_averages() {
     std::fs::remove_file(b.join("gpqa.jsonl")).unwrap();
     let message = refusal(&["compare", a.to_str().unwrap(), b.to_str().unwrap(), "-k", "1"]);
     assert!(message.contains("benchmark gpqa is in A but not in B"), "{message}");
+}
+
+#[test]
+fn subsamples_of_every_sample_are_no_test_and_change_no_other_test() {
+    let dir = Folder::new();
+    let (a, b) = (
+        dir.counts("a.jsonl", &problems(64, &[20, 30, 10])),
+        dir.counts("b.jsonl", &problems(64, &[21, 31, 11])),
+    );
+    let (a, b) = (a.to_str().unwrap(), b.to_str().unwrap());
+    let alone = json(&["compare", a, b, "-k", "1", "--json"]);
+    let both = json(&["compare", a, b, "-k", "1,64", "--json"]);
+    assert_eq!((&alone[0]["m"], &both[0]["m"], &both[1]["m"]), (&16.into(), &16.into(), &64.into()));
+    assert_eq!(alone[0]["p_value"], both[0]["p_value"]);
+    let verdict = both[0]["verdict"].as_str().unwrap();
+    assert!(verdict.contains("so none is shown for other problems"), "{verdict}");
+    // pass@64 of 64 samples doesn't vary: 1 on both sides.
+    assert_eq!(both[1]["p_value"], 1.0);
+    let whole = json(&["compare", a, b, "-k", "1", "--m", "64", "--json"]);
+    assert!(whole[0]["p_value"].is_null() && whole[0]["holm_p_value"].is_null(), "{whole}");
+    assert!(whole[0]["verdict"].as_str().unwrap().contains("not tested"), "{whole}");
+    let (a, b) = (format!("A={a}"), format!("B={b}"));
+    for format in ["text", "latex"] {
+        let printed = stdout(&["table", &a, &b, "--pair", "A,B", "--format", format]);
+        assert!(!printed.contains('_') && !printed.contains("underline"), "{printed}");
+    }
+}
+
+#[test]
+fn files_of_one_benchmark_under_other_names_share_a_column() {
+    let dir = Folder::new();
+    dir.counts("b.jsonl", &problems(64, &[20, 30, 10]));
+    dir.counts("g.jsonl", &problems(64, &[50, 60, 40]));
+    dir.counts("other.jsonl", &problems(64, &[50, 60]));
+    let [b, g, other] =
+        ["b", "g", "other"].map(|name| format!("{name}={}", dir.path().join(name).display()) + ".jsonl");
+    let table = json(&["table", &b, &g, "-k", "1", "--format", "json"]);
+    assert_eq!(table.as_array().unwrap().len(), 2, "{table}");
+    assert_eq!(table[0].as_object().unwrap().len(), 2, "{table}");
+    let marked = stdout(&["table", &b, &g, "--pair", "b,g", "-k", "1"]);
+    assert!(marked.contains("_*78.1*_"), "{marked}");
+    let message = refusal(&["table", &b, &other, "-k", "1"]);
+    assert!(message.contains("wanted the same problems under every method"), "{message}");
 }
 
 #[test]

@@ -82,8 +82,8 @@ pub(crate) struct Compared {
     a: f64,
     b: f64,
     difference: f64,
-    p_value: f64,
-    holm_p_value: f64,
+    p_value: Option<f64>,
+    holm_p_value: Option<f64>,
     interval: (f64, f64),
     p_bounds: Option<(f64, f64)>,
     bootstrap_p_value: f64,
@@ -154,8 +154,8 @@ pub(crate) fn compare(
     }
     let found = with_own_threads(py, || {
         let pairs = paired::matched(a, b)?;
-        let (m, ks) = paired::plan_sizes(&pairs, m, &ks)?;
-        let plan = Plan { ks, m, method, iterations, resamples, seed, level };
+        let sizes = paired::sizes(&pairs, m, &ks)?;
+        let plan = Plan { sizes, method, iterations, resamples, seed, level };
         Ok(paired::compare_all(
             &pairs,
             &plan,

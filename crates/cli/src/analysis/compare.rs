@@ -6,7 +6,7 @@ mod paired_test;
 mod pairing;
 mod print;
 
-pub use paired_test::{Comparison, LEVEL, Method, Plan, compare_all, plan_sizes};
+pub use paired_test::{Comparison, LEVEL, Method, Plan, Size, compare_all, sizes};
 pub use pairing::{Matched, matched};
 
 use crate::analysis::benchmarks::{self, AverageArgs};
@@ -37,7 +37,8 @@ pub struct Args {
     /// Values of k [default: 1 and the largest power of two up to 256 and the subsample's size].
     #[arg(short = 'k', long = "k", value_name = "K,...", value_delimiter = ',')]
     pub ks: Vec<u64>,
-    /// Size m of a subsample [default: 256 for 512 samples or more, else a quarter of the samples].
+    /// Size m of a subsample [default: 256 for 512 samples or more, else a quarter of the samples; k where
+    /// that is larger].
     #[arg(long, value_name = "M")]
     pub m: Option<u64>,
     /// How the test is computed.
@@ -84,10 +85,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if let Some(note) = sampled_otherwise(&args.a, &args.b)? {
         say!("note: {note}");
     }
-    let (m, ks) = plan_sizes(&pairs, args.m, &args.ks)?;
     let plan = Plan {
-        ks,
-        m,
+        sizes: sizes(&pairs, args.m, &args.ks)?,
         method: args.method,
         iterations: args.iterations,
         resamples: args.resamples,

@@ -30,10 +30,10 @@ pub(super) fn p_values(
     if let [only] = pairs.as_mut_slice() {
         only.name = name;
     }
-    let Ok((m, ks)) = compare::plan_sizes(&pairs, None, &ks) else { return HashMap::new() };
-    let plan = Plan { ks, m, method: Method::Exact, iterations: 0, resamples: 100, seed: 0, level: 0.95 };
+    let Ok(sizes) = compare::sizes(&pairs, None, &ks) else { return HashMap::new() };
+    let plan = Plan { sizes, method: Method::Exact, iterations: 0, resamples: 100, seed: 0, level: 0.95 };
     let compared = compare::compare_all(&pairs, &plan, averages).into_iter();
-    compared.map(|c| ((c.name, c.k), c.p_value)).collect()
+    compared.filter_map(|c| Some(((c.name, c.k), c.p_value?))).collect()
 }
 
 /// Whether a p-value is significant.

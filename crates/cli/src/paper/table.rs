@@ -3,15 +3,15 @@
 //! With pairs (baseline, focal), bold is the better of a pair and underlined what the paired test finds
 //! significant; without, bold is the best of a column and a dagger the second best. Values that print the same are equal.
 
-use crate::analysis::benchmarks::{self, Average, AverageArgs, canonical};
-use crate::analysis::compare::{self, LEVEL, Method, Plan};
+use crate::analysis::benchmarks::{self, Average, AverageArgs, canonical, is_known};
+use crate::analysis::compare::{self, Comparison, Method, Plan};
 use crate::analysis::dumps;
 use crate::analysis::pass_at_k::powers_of_two;
 use crate::output::table::{Cell, Format, Part, Row, Table, percent};
 use fgrpo_train::bad_input;
 use fgrpo_train::evaluation::estimate::Tables;
 use fgrpo_train::evaluation::samples::Benchmark;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
 
 /// A table of methods by benchmarks, as the paper prints them.
@@ -112,6 +112,17 @@ fn columns(methods: &[(String, Vec<Benchmark>)], averages: &[Average]) -> Vec<Co
     columns
 }
 
+/// One benchmark under each method is the same one, whatever the files are called, unless they are named after different
+/// benchmarks of the paper. [`same_problems`] sees whether it is.
+fn one_name(methods: &mut [(String, Vec<Benchmark>)]) {
+    let names: BTreeSet<String> = methods.iter().flat_map(|m| &m.1).map(|b| canonical(&b.name)).collect();
+    let known: Vec<&String> = names.iter().filter(|name| is_known(name)).collect();
+    if methods.iter().all(|m| m.1.len() == 1) && names.len() > 1 && known.len() < 2 {
+        let name = known.first().map_or("all", |name| name.as_str());
+        methods.iter_mut().flat_map(|m| &mut m.1).for_each(|b| name.clone_into(&mut b.name));
+    }
+}
+
 /// Refuses a column of values over different problems.
 fn same_problems(methods: &[(String, Vec<Benchmark>)]) -> anyhow::Result<()> {
     type First<'a> = (&'a str, BTreeSet<&'a str>);
@@ -210,6 +221,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             );
         }
     }
+    one_name(&mut read);
     same_problems(&read)?;
     let averages = args.averages.all();
     let columns = columns(&read, &averages);
@@ -284,26 +296,21 @@ fn mark_pair(
     marks: &mut HashMap<(usize, usize, usize), Part>,
 ) -> anyhow::Result<()> {
     let pairs = compare::matched(methods[a].benchmarks.clone(), methods[b].benchmarks.clone())?;
-    let (m, ks) = compare::plan_sizes(&pairs, args.m, &args.ks)?;
-    let plan = Plan { ks, m, method: Method::Exact, iterations: 0, resamples: 100, seed: 0, level: 0.95 };
-    let p_values: HashMap<(String, u64), f64> = compare::compare_all(&pairs, &plan, averages)
+    let sizes = compare::sizes(&pairs, args.m, &args.ks)?;
+    let plan = Plan { sizes, method: Method::Exact, iterations: 0, resamples: 100, seed: 0, level: 0.95 };
+    let significant: HashSet<(String, u64)> = compare::compare_all(&pairs, &plan, averages)
         .into_iter()
-        .map(|c| {
-            let key = if c.average_of.is_empty() { canonical(&c.name) } else { c.name };
-            ((key, c.k), c.p_value)
-        })
+        .filter(Comparison::significant)
+        .map(|c| (if c.average_of.is_empty() { canonical(&c.name) } else { c.name }, c.k))
         .collect();
-    // One benchmark on either side may go by two names.
-    let only = (pairs.len() == 1)
-        .then(|| p_values.iter().map(|((_, k), p)| (*k, *p)).collect::<HashMap<u64, f64>>());
     for (c, column) in columns.iter().enumerate() {
         for (i, &k) in args.ks.iter().enumerate() {
             let (Some(x), Some(y)) = (methods[a].values[c][i], methods[b].values[c][i]) else { continue };
             if percent(x) == percent(y) {
                 continue;
             }
-            let p = p_values.get(&(column.key.clone(), k)).or_else(|| only.as_ref()?.get(&k));
-            let part = Part { bold: true, underline: p.is_some_and(|&p| p < LEVEL), ..Part::default() };
+            let underline = significant.contains(&(column.key.clone(), k));
+            let part = Part { bold: true, underline, ..Part::default() };
             marks.insert((if x > y { a } else { b }, c, i), part);
         }
     }

@@ -24,6 +24,8 @@ const CUT: f64 = 1e-20;
 const SLACK: f64 = 1e-8;
 /// Approximate number of points of a quantised distribution.
 const POINTS: f64 = 131_072.0;
+/// Most points of a distribution for k between 1 and m that isn't quantised, and of all its terms.
+const EXACT_POINTS: (f64, f64) = (1_048_576.0, 4_194_304.0);
 
 /// The samples of one problem under both models.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,8 +87,8 @@ impl Difference {
         (2.0 * low.min(high)).min(1.0)
     }
 
-    /// Bounds of the exact p-value. If the lattice is exact (k = 1 and k = m) they are within about `1e-15` of it; for
-    /// other k they include the largest effect of rounding to the grid.
+    /// Bounds of the exact p-value. If the lattice is exact they are within about `1e-12` of it (k = 1 and
+    /// k = m: `1e-15`); otherwise they include the largest effect of rounding to the grid.
     pub fn p_bounds(&self) -> (f64, f64) {
         // The rounded value is D + e with e within drift +- blur, so D <= 0 lies between
         // "rounded <= drift - blur" and "rounded <= drift + blur".
@@ -132,7 +134,9 @@ fn values(pairs: &[Pair], m: u64, k: u64) -> Vec<f64> {
 /// The distribution of the difference, computed without simulation.
 ///
 /// k = 1 uses a lattice of step 1/(m P) and k = m one of step 1/P; both are exact except for removed tails of `1e-20`.
-/// Other k are rounded to a grid of about 130,000 points; [`Difference::p_bounds`] bounds the effect.
+/// So is that of step 1/(C(m, k) P) for other k, where it takes no more than a million points: few problems or small
+/// m or k, where ties (a difference of exactly 0) have a probability to speak of. Otherwise values are rounded to a grid
+/// of about 130,000 points, on which such ties come apart; [`Difference::p_bounds`] bounds the effect.
 ///
 /// # Panics
 /// If there are no pairs, k is 0 or above m, or m exceeds a problem's samples.
@@ -173,14 +177,22 @@ pub fn exact(pairs: &[Pair], m: u64, k: u64) -> Difference {
         variance += (second - first * first).max(0.0);
     }
     let width = (24.0 * variance.sqrt() + 2.0).min(2.0 * problems);
-    // A whole number of steps per unit, so that pass@k of 0 and 1 need no rounding.
-    let per_unit = (POINTS / width).floor().clamp(256.0, 65_536.0);
+    // pass@k in a subsample is a multiple of 1 / C(m, k).
+    let draws = choose(m, k);
+    let exact = draws * width <= EXACT_POINTS.0 && draws * 2.0 * problems <= EXACT_POINTS.1;
+    // Otherwise a whole number of steps per unit, so that pass@k of 0 and 1 need no rounding.
+    let per_unit = if exact { draws } else { (POINTS / width).floor().clamp(256.0, 65_536.0) };
     let rounded: Vec<f64> = value.iter().map(|v| (v * per_unit).round()).collect();
     let mut quantised: HashMap<Counts, Rounded> = HashMap::new();
     for (&counts, law) in &laws {
         quantised.insert(counts, Rounded::new(law, &value, &rounded, per_unit));
     }
     let law = lattice::sum(signed(&|counts| quantised[&counts].law.clone()), CUT, Accuracy::Absolute);
+    let step = 1.0 / (per_unit * problems);
+    if exact {
+        let slack = law.dropped + 1e-12;
+        return Difference { law, step, drift: 0.0, blur: 0.0, slack, tie: 0.0 };
+    }
     let drift = pairs.iter().map(|p| quantised[&p.b].drift - quantised[&p.a].drift).sum::<f64>();
     // Bernstein's inequality for the sum of the independent rounding errors, none further than a step from its mean.
     let spread: f64 = pairs.iter().map(|p| quantised[&p.a].spread + quantised[&p.b].spread).sum();
@@ -191,11 +203,17 @@ pub fn exact(pairs: &[Pair], m: u64, k: u64) -> Difference {
     Difference {
         tie: 0.0,
         law,
-        step: 1.0 / (per_unit * problems),
+        step,
         drift: drift / problems,
         blur: blur / problems,
         slack,
     }
+}
+
+/// C(m, k), rounded where it has more than 53 bits.
+fn choose(m: u64, k: u64) -> f64 {
+    // Every factor leaves a whole number.
+    (0..k.min(m - k)).fold(1.0, |c, i| c * (m - i) as f64 / (i + 1) as f64)
 }
 
 /// One problem's pass@k in a subsample, rounded to the grid.
@@ -412,6 +430,23 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    /// Few problems have differences of exactly 0 with a probability to speak of, also where the values aren't the same
+    /// ones: at k = 2, 1/120 of pass@2 may stand against three others.
+    #[test]
+    fn ties_between_different_values_count_on_both_sides() {
+        for (n, m, a, b, wanted) in [
+            // From integer convolutions in Python.
+            (64, 16, vec![53, 38, 56], vec![56, 64, 54], 0.053_300),
+            (16, 4, vec![13, 11, 6, 8, 8], vec![16, 10, 4, 14, 10], 0.942_0),
+        ] {
+            let pairs: Vec<Pair> = a.iter().zip(&b).map(|(&a, &b)| pair(n, a, b)).collect();
+            let law = exact(&pairs, m, 2);
+            let (p, (low, high)) = (law.two_sided_p(), law.p_bounds());
+            assert!((p - wanted).abs() < 5e-5, "{p} {wanted}");
+            assert!(high - low < 1e-9, "{low} {high}");
         }
     }
 

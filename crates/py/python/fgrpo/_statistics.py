@@ -35,8 +35,8 @@ class Comparison(NamedTuple):
     """Two models' pass@k on one benchmark, or averaged over several, as fractions. Differences are b - a.
 
     p_value, interval: from the paired subsampling test, which is about these problems. holm_p_value: corrected for the number
-    of benchmarks. p_bounds: bounds of the exact p-value (None with ``monte-carlo``). bootstrap_p_value,
-    bootstrap_interval: from the bootstrap over problems, which is about other problems of the kind. gained, lost: names of the
+    of benchmarks. Both are None where every subsample has the same difference (such as m = n). p_bounds: bounds of the exact
+    p-value (None with ``monte-carlo``). bootstrap_p_value, bootstrap_interval: from the bootstrap over problems, which is about other problems of the kind. gained, lost: names of the
     problems that only b, or only a, ever solves. verdict: the result in words.
     """
 
@@ -48,8 +48,8 @@ class Comparison(NamedTuple):
     a: float
     b: float
     difference: float
-    p_value: float
-    holm_p_value: float
+    p_value: float | None
+    holm_p_value: float | None
     interval: tuple[float, float]
     p_bounds: tuple[float, float] | None
     bootstrap_p_value: float
@@ -75,7 +75,7 @@ def compare(
     """Is model b better than model a? The paper's paired subsampling test, and a bootstrap over problems.
 
     a, b: samples of the same problems: :func:`read_samples`, a path, ``(n, c)``, a ``(P, N)`` array of 1, 0 and NaN, a frame.
-    k: one or several. m: subsample size (default: 256 for at least 512 samples, else a quarter of them).
+    k: one or several. m: subsample size (default: 256 for at least 512 samples, else a quarter of them; k where that is larger).
     method: ``exact`` (by convolution) or ``monte-carlo`` (``iterations``, as in the paper).
     level: confidence level. seed: for simulation and bootstrap. uneven: allow problems with different numbers of samples.
 

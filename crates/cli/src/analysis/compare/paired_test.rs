@@ -39,10 +39,10 @@ pub struct Comparison {
     pub problems: usize,
     /// Unbiased pass@k of A and B, fractions.
     pub values: (f64, f64),
-    /// p-value of the paired subsampling test.
-    pub p_value: f64,
+    /// p-value of the paired subsampling test; none where all subsamples have the same difference, which isn't 0.
+    pub p_value: Option<f64>,
     /// p-value after Holm's correction over the benchmarks at this k.
-    pub holm: f64,
+    pub holm: Option<f64>,
     /// Percentile interval of the difference, at the plan's level.
     pub interval: (f64, f64),
     /// Bounds of the exact p-value; none for a simulation.
@@ -61,18 +61,25 @@ impl Comparison {
         self.values.1 - self.values.0
     }
 
-    /// Whether all subsamples are the same, so that the subsampling test has nothing to say.
-    pub(super) fn fixed(&self) -> bool {
-        self.interval.0 == self.interval.1
+    /// Whether the subsampling test finds a difference, without correction for the number of benchmarks.
+    pub fn significant(&self) -> bool {
+        self.p_value.is_some_and(|p| p < LEVEL)
     }
+}
+
+/// A test: pass@k from subsamples of size m.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Size {
+    /// k of pass@k.
+    pub k: u64,
+    /// Size of a subsample, at least k.
+    pub m: u64,
 }
 
 /// What a comparison needs besides the samples.
 pub struct Plan {
-    /// Values of k.
-    pub ks: Vec<u64>,
-    /// Size of a subsample.
-    pub m: u64,
+    /// The tests.
+    pub sizes: Vec<Size>,
     /// How the test is computed.
     pub method: Method,
     /// Iterations of a simulation.
@@ -85,48 +92,45 @@ pub struct Plan {
     pub level: f64,
 }
 
-/// The subsample's size and the values of k, checked against the samples.
+/// The tests for the values of k, checked against the samples. Without `m`, a subsample has 256 of at least 512 samples, else a
+/// quarter; where k is larger, k: one k doesn't change the test of another.
 ///
 /// # Errors
 /// Bad input: k > m, m > n.
-pub fn plan_sizes(pairs: &[Matched], m: Option<u64>, ks: &[u64]) -> anyhow::Result<(u64, Vec<u64>)> {
+pub fn sizes(pairs: &[Matched], m: Option<u64>, ks: &[u64]) -> anyhow::Result<Vec<Size>> {
     for p in pairs {
         p.a.require_scored()?;
         p.b.require_scored()?;
-    }
-    let fewest = pairs.iter().map(|p| p.a.fewest().min(p.b.fewest())).min().unwrap_or(0);
-    let most_k = ks.iter().copied().max().unwrap_or(1);
-    for &k in ks {
-        for p in pairs {
+        for &k in ks {
             p.a.require_samples(k)?;
             p.b.require_samples(k)?;
         }
     }
-    let m = match m {
-        Some(m) => m,
-        None if fewest >= 512 => most_k.max(256),
-        None => most_k.max(fewest / 4).max(1),
-    };
-    if m == 0 || m > fewest {
+    let fewest = pairs.iter().map(|p| p.a.fewest().min(p.b.fewest())).min().unwrap_or(0);
+    let usual = m.unwrap_or(if fewest >= 512 { 256 } else { (fewest / 4).max(1) });
+    if usual == 0 || usual > fewest {
         bad_input!(
-            "--m: a subsample of {m} needs 1 <= m <= {fewest}, the fewest scored samples of a problem"
+            "--m: a subsample of {usual} needs 1 <= m <= {fewest}, the fewest scored samples of a problem"
         );
     }
     let ks = if ks.is_empty() {
-        let largest = (0..9).map(|i| 1 << i).filter(|&k| k <= m).max().unwrap_or(1);
+        let largest = (0..9).map(|i| 1 << i).filter(|&k| k <= usual).max().unwrap_or(1);
         choose_ks(&[1, largest], fewest)?
     } else {
         choose_ks(ks, fewest)?
     };
-    if let Some(k) = ks.iter().find(|&&k| k > m) {
-        bad_input!("-k: pass@{k} cannot be formed from subsamples of --m {m}; wanted k <= m");
+    if m.is_some()
+        && let Some(k) = ks.iter().find(|&&k| k > usual)
+    {
+        bad_input!("-k: pass@{k} cannot be formed from subsamples of --m {usual}; wanted k <= m");
     }
-    if m == fewest {
+    let sizes: Vec<Size> = ks.into_iter().map(|k| Size { k, m: usual.max(k) }).collect();
+    for Size { k, .. } in sizes.iter().filter(|size| size.m == fewest) {
         say!(
-            "note: subsamples of m = {m} take every sample of a problem, so they don't vary; take more samples or a smaller --m"
+            "note: pass@{k} isn't tested: subsamples of m = {fewest} take every sample of a problem, so they don't vary; take more samples or a smaller k or --m"
         );
     }
-    Ok((m, ks))
+    Ok(sizes)
 }
 
 /// A comparison with the distributions it came from: the test's and the bootstrap's.
@@ -141,11 +145,14 @@ enum Found {
 /// Compares every benchmark at every k, then the averages whose benchmarks are all there.
 pub fn compare_all(pairs: &[Matched], plan: &Plan, averages: &[Average]) -> Vec<Comparison> {
     let mut out: Vec<Comparison> = Vec::new();
-    for &k in &plan.ks {
-        let results: Vec<Evidence> =
-            pairs.iter().enumerate().map(|(i, pair)| compare_one(pair, k, plan, i as u64)).collect();
+    for &size in &plan.sizes {
+        let mut results: Vec<Evidence> =
+            pairs.iter().enumerate().map(|(i, pair)| compare_one(pair, size, plan, i as u64)).collect();
         let names: Vec<&str> = pairs.iter().map(|p| p.name.as_str()).collect();
-        let adjusted = holm(&results.iter().map(|r| r.0.p_value).collect::<Vec<_>>());
+        // What isn't tested is no member of the family.
+        let adjusted = holm(&results.iter().filter_map(|r| r.0.p_value).collect::<Vec<_>>());
+        let tested = results.iter_mut().map(|r| &mut r.0).filter(|c| c.p_value.is_some());
+        tested.zip(adjusted).for_each(|(c, p)| c.holm = Some(p));
         let averaged: Vec<Comparison> = averages
             .iter()
             .filter_map(|a| {
@@ -153,16 +160,13 @@ pub fn compare_all(pairs: &[Matched], plan: &Plan, averages: &[Average]) -> Vec<
                 Some(average(&members, a.name.clone(), plan.level))
             })
             .collect();
-        for ((mut c, _, _), p) in results.into_iter().zip(adjusted) {
-            c.holm = p;
-            out.push(c);
-        }
+        out.extend(results.into_iter().map(|r| r.0));
         out.extend(averaged);
     }
     out
 }
 
-fn compare_one(pair: &Matched, k: u64, plan: &Plan, index: u64) -> Evidence {
+fn compare_one(pair: &Matched, Size { k, m }: Size, plan: &Plan, index: u64) -> Evidence {
     let mut tables = Tables::default();
     let both = || pair.a.problems.iter().zip(&pair.b.problems);
     let each: Vec<(f64, f64)> = both().map(|(a, b)| (tables.of(a, k), tables.of(b, k))).collect();
@@ -171,9 +175,9 @@ fn compare_one(pair: &Matched, k: u64, plan: &Plan, index: u64) -> Evidence {
     let counts: Vec<Pair> = both().map(|(a, b)| Pair { a: a.counts(), b: b.counts() }).collect();
     let key = Key::new(plan.seed).with(index).with(k);
     let found = match plan.method {
-        Method::Exact => Found::Exact(paired::exact(&counts, plan.m, k)),
+        Method::Exact => Found::Exact(paired::exact(&counts, m, k)),
         Method::MonteCarlo => {
-            let sampler = Subsampler::new(&counts, plan.m, k);
+            let sampler = Subsampler::new(&counts, m, k);
             let key = key.with(0);
             Found::Simulated((0..plan.iterations).into_par_iter().map(|i| sampler.draw(key, i)).collect())
         }
@@ -189,7 +193,7 @@ fn compare_one(pair: &Matched, k: u64, plan: &Plan, index: u64) -> Evidence {
         name: pair.name.clone(),
         average_of: Vec::new(),
         k,
-        m: plan.m,
+        m,
         problems: each.len(),
         values: (
             each.iter().map(|e| e.0).sum::<f64>() / count,
@@ -211,6 +215,7 @@ fn summary(found: &Found, resampled: &[f64], level: f64) -> Comparison {
             (s.two_sided_p(), s.interval(level), None)
         }
     };
+    let p_value = (interval.0 != interval.1 || p_value >= 1.0).then_some(p_value);
     let bootstrap = Simulated::new(resampled.to_vec());
     Comparison {
         name: String::new(),

@@ -11,25 +11,33 @@ impl Comparison {
         let d = self.difference();
         let size = format!("{:.1} points", 100.0 * d.abs());
         let (better, other) = if d >= 0.0 { (b, a) } else { (a, b) };
-        let p = p_text(self.holm);
-        let on_these = if self.fixed() {
-            format!(
-                "{better} is ahead of {other} by {size} on these samples, all of which every subsample holds"
-            )
-        } else if self.p_value < LEVEL && self.holm < LEVEL {
-            format!("{better} is better than {other} by {size} on these problems ({p})")
-        } else if self.p_value < LEVEL {
-            format!(
-                "{better} is ahead of {other} by {size} on these problems ({}), but not after correction for the number of benchmarks ({p})",
-                p_text(self.p_value)
-            )
-        } else {
-            format!("no difference shown on these problems: {size} in favour of {better} ({p})")
+        let on_these = match (self.p_value, self.holm) {
+            (Some(alone), Some(holm)) if self.significant() => {
+                let p = p_text(holm);
+                if holm < LEVEL {
+                    format!("{better} is better than {other} by {size} on these problems ({p})")
+                } else {
+                    format!(
+                        "{better} is ahead of {other} by {size} on these problems ({}), but not after correction for the number of benchmarks ({p})",
+                        p_text(alone)
+                    )
+                }
+            }
+            (Some(_), Some(_)) if d == 0.0 => "no difference on these problems".to_owned(),
+            (Some(_), Some(holm)) => {
+                format!("no difference shown on these problems: {size} in favour of {better} ({})", p_text(holm))
+            }
+            _ => format!(
+                "{better} is ahead of {other} by {size} on these samples; not tested, because every subsample has this difference"
+            ),
         };
         let (p, (low, high)) = self.bootstrap;
         let interval = format!("{} to {}, {}", points(low), points(high), p_text(p));
         let beyond = if self.problems < 2 {
             "one problem says nothing about others".to_owned()
+        } else if self.p_value.is_some() && !self.significant() {
+            // The bootstrap takes each problem's samples as they are.
+            format!("so none is shown for other problems of the kind either (bootstrap {interval})")
         } else if p < LEVEL {
             format!("it holds for other problems of the kind too (bootstrap {interval})")
         } else {
@@ -100,14 +108,18 @@ pub(super) fn table(format: Format, comparisons: &[Comparison]) -> Table {
             "lost",
         ]);
         for c in comparisons {
-            let numbers =
-                [c.values.0, c.values.1, c.difference(), c.p_value, c.holm, c.interval.0, c.interval.1];
+            let tested = |p: Option<f64>| p.map(|p| p.to_string()).unwrap_or_default();
+            let values = [c.values.0, c.values.1, c.difference()].map(|v| v.to_string());
+            let interval = [c.interval.0, c.interval.1].map(|v| v.to_string());
             let bootstrap = [c.bootstrap.0, c.bootstrap.1.0, c.bootstrap.1.1];
             let counts = [c.problems, c.gained.len(), c.lost.len()];
             table.push(
                 [c.name.clone(), c.k.to_string()]
                     .into_iter()
-                    .chain(numbers.iter().chain(&bootstrap).map(ToString::to_string))
+                    .chain(values)
+                    .chain([tested(c.p_value), tested(c.holm)])
+                    .chain(interval)
+                    .chain(bootstrap.map(|v| v.to_string()))
                     .chain(counts.map(|n| n.to_string())),
             );
         }
@@ -132,11 +144,12 @@ pub(super) fn table(format: Format, comparisons: &[Comparison]) -> Table {
         let part = |v: f64, better: bool| Part {
             text: percent(v),
             bold: better,
-            underline: better && !c.fixed() && c.p_value < LEVEL,
+            underline: better && c.significant(),
             dagger: false,
         };
         let d = c.difference();
-        let holm = if c.average_of.is_empty() { format!("{:.4}", c.holm) } else { String::new() };
+        let tested = |p: Option<f64>| p.map_or("-".to_owned(), |p| format!("{p:.4}"));
+        let holm = if c.average_of.is_empty() { tested(c.holm) } else { String::new() };
         let changed = |n: usize| if c.average_of.is_empty() { n.to_string() } else { String::new() };
         let name = if c.name.is_empty() { "all".to_owned() } else { c.name.clone() };
         let cell = |part: Part| Cell { parts: vec![part] };
@@ -148,7 +161,7 @@ pub(super) fn table(format: Format, comparisons: &[Comparison]) -> Table {
                 cell(part(c.values.1, d > 0.0)),
                 points(d).into(),
                 interval(c.interval).into(),
-                format!("{:.4}", c.p_value).into(),
+                tested(c.p_value).into(),
                 holm.into(),
                 interval(c.bootstrap.1).into(),
                 format!("{:.4}", c.bootstrap.0).into(),

@@ -293,7 +293,7 @@ fn a_model_without_a_word_is_bad_input_and_its_samples_are_kept() {
 }
 
 #[test]
-fn samples_made_elsewhere_are_scored_by_problem_id_number_or_question() {
+fn samples_made_elsewhere_are_scored_by_problem_id_or_question() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("plain.jsonl");
     let rows: Vec<String> = (0..3)
@@ -303,7 +303,7 @@ fn samples_made_elsewhere_are_scored_by_problem_id_number_or_question() {
     let samples = dir.path().join("made.jsonl");
     std::fs::write(
         &samples,
-        "{\"problem\":0,\"sample\":0,\"text\":\"Plain.\"}\n{\"problem\":0,\"sample\":1,\"response\":\"One, two.\"}\n\
+        "{\"problem\":70,\"sample\":0,\"text\":\"Plain.\"}\n{\"problem\":70,\"sample\":1,\"response\":\"One, two.\"}\n\
          {\"question\":\"Say something, number 1.\",\"responses\":[\"Good.\",\"Better.\"]}\n\
          {\"id\":72,\"completions\":[\"A, B\",\"C\"]}\n{\"problem\":\"elsewhere\",\"text\":\"x\"}\n",
     )
@@ -333,13 +333,13 @@ fn samples_made_elsewhere_are_scored_by_problem_id_number_or_question() {
     let doubled = dir.path().join("doubled.jsonl");
     std::fs::write(
         &doubled,
-        "{\"problem\":0,\"sample\":0,\"text\":\"a\"}\n{\"problem\":0,\"sample\":0,\"text\":\"b\"}\n",
+        "{\"problem\":70,\"sample\":0,\"text\":\"a\"}\n{\"problem\":70,\"sample\":0,\"text\":\"b\"}\n",
     )
     .unwrap();
     let output = evaluate(&doubled, "other");
     assert_eq!(output.status.code(), Some(2));
     assert!(
-        stderr(&output).contains("line 2: sample 0 of problem 0 is also in line 1"),
+        stderr(&output).contains("line 2: sample 0 of problem 70 is also in line 1"),
         "{}",
         stderr(&output)
     );

@@ -1,5 +1,8 @@
 //! Names of the paper's benchmarks and the averages over them.
 
+use fgrpo_train::bad_input;
+use fgrpo_train::evaluation::samples::Benchmark;
+
 /// A named average over benchmarks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Average {
@@ -40,15 +43,67 @@ impl AverageArgs {
     pub fn all(&self) -> Vec<Average> {
         paper(self.trained_on).into_iter().chain(self.averages.iter().cloned()).collect()
     }
+
+    /// Fails unless each average of the command line can be formed over the benchmarks `names` and has a name of its own.
+    /// The paper's averages may be incomplete: nobody asked for them.
+    ///
+    /// # Errors
+    /// Bad input that names the average and its member.
+    pub fn require(&self, names: &[&str]) -> anyhow::Result<()> {
+        let canonical: Vec<String> = names.iter().map(|n| self::canonical(n)).collect();
+        for average in &self.averages {
+            let name = &average.name;
+            for member in &average.members {
+                match canonical.iter().filter(|c| *c == member).count() {
+                    1 => {}
+                    0 => {
+                        let near = |n: &&&str| strsim::damerau_levenshtein(&self::canonical(n), member);
+                        let nearest = names.iter().min_by_key(near).copied().unwrap_or_default();
+                        bad_input!(
+                            "--average {name}: found no benchmark {member}; did you mean {nearest}? There are {}",
+                            names.join(", ")
+                        );
+                    }
+                    n => bad_input!(
+                        "--average {name}: found {n} benchmarks {member}, wanted one: give the samples of one model"
+                    ),
+                }
+            }
+            let formed = self.all().into_iter().filter(|a| a.name == *name && a.among(names).is_some());
+            if formed.count() > 1 {
+                bad_input!("--average {name}: found another average of this name, wanted another name");
+            }
+        }
+        Ok(())
+    }
 }
 
-/// One spelling per benchmark: lower case, letters and digits only, known aliases resolved.
+/// Fails if two benchmarks of one model have the same name in different spellings: nothing says which one is meant.
+///
+/// # Errors
+/// Bad input that names both.
+pub fn require_distinct(benchmarks: &[Benchmark]) -> anyhow::Result<()> {
+    for (i, b) in benchmarks.iter().enumerate() {
+        if let Some(other) = benchmarks[..i].iter().find(|o| canonical(&o.name) == canonical(&b.name)) {
+            bad_input!(
+                "found the benchmark {} in {} and {} in {}, wanted each benchmark once for one model",
+                other.name,
+                other.path.display(),
+                b.name,
+                b.path.display()
+            );
+        }
+    }
+    Ok(())
+}
+
+/// One spelling per benchmark: lower case, letters and digits only (where there are any), known aliases resolved.
 pub fn canonical(name: &str) -> String {
     // Data sets have their owner's name in front.
     let name = name.rsplit('/').next().unwrap_or(name);
-    let plain: String =
-        name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
+    let plain: String = name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect();
     match plain.as_str() {
+        "" => name,
         "aime2024" => "aime24",
         "aime2025" => "aime25",
         "amc" | "amc2023" => "amc23",
@@ -92,14 +147,29 @@ pub fn parse(text: &str) -> Result<Average, String> {
     if name.is_empty() || members.is_empty() {
         return Err("wanted NAME=benchmark,benchmark,...".to_owned());
     }
+    if let Some((_, twice)) = members.iter().enumerate().find(|(i, m)| members[..*i].contains(m)) {
+        return Err(format!("found {twice} twice, wanted each benchmark once"));
+    }
     Ok(Average { name: name.to_owned(), members })
 }
 
 impl Average {
-    /// Where its members stand among `names`; nothing unless all are there.
+    /// Where its members stand among `names`; nothing unless each is there once.
     pub fn among(&self, names: &[&str]) -> Option<Vec<usize>> {
         let canonical: Vec<String> = names.iter().map(|n| self::canonical(n)).collect();
-        self.members.iter().map(|m| canonical.iter().position(|c| c == m)).collect()
+        let place = |m: &String| {
+            let mut places = canonical.iter().enumerate().filter(|(_, c)| *c == m).map(|(i, _)| i);
+            places.next().filter(|_| places.next().is_none())
+        };
+        self.members.iter().map(place).collect()
+    }
+
+    /// The first member that is there more than once, where none is missing.
+    fn repeated(&self, names: &[&str]) -> Option<&str> {
+        let count = |m: &String| names.iter().filter(|n| canonical(n) == *m).count();
+        let counts: Vec<usize> = self.members.iter().map(count).collect();
+        let at = counts.iter().position(|&n| n > 1).filter(|_| !counts.contains(&0))?;
+        Some(&self.members[at])
     }
 
     /// The members that `names` lack, where two or more are there: an average that a reader would look for.
@@ -114,6 +184,9 @@ impl Average {
 /// A sentence for each average that can't be formed, with what it lacks.
 pub fn incomplete(averages: &[Average], names: &[&str]) -> Vec<String> {
     let sentence = |a: &Average| {
+        if let Some(member) = a.repeated(names) {
+            return Some(format!("no average {}: found several benchmarks {member}", a.name));
+        }
         let missing = a.lacking(names)?.join(", ");
         Some(format!("no average {}: missing {missing} (it is the mean of {})", a.name, a.members.join(", ")))
     };

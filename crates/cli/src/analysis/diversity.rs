@@ -30,6 +30,7 @@ use fgrpo_train::problem::kind::TaskKind;
 use replies::{Cache, Question, ask};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -105,6 +106,9 @@ pub enum Measure {
     Judge,
 }
 
+/// The file of an evaluation folder with a server's embeddings.
+const EMBEDDINGS: &str = "embeddings.jsonl";
+
 /// One model's correct responses and what is known about them.
 struct Side {
     folder: PathBuf,
@@ -125,24 +129,32 @@ fn value_of(
     let of = |samples: Vec<u64>| cache?.value(&model, problem, samples);
     let vectors: Vec<HashMap<u64, f64>> = match args.by {
         Measure::Ngram => samples.iter().map(|c| ngrams(&c.text, args.ngram as usize)).collect(),
-        Measure::Embeddings => samples
-            .iter()
-            .map(|c| {
-                let dense: Vec<f64> =
-                    match (of(vec![c.sample]), side.given.get(&(problem.to_owned(), c.sample))) {
-                        (Some(value), _) => {
-                            json::of_value(value.clone()).context("a kept reply").or_bad_input()?
-                        }
-                        (None, Some(given)) => given.clone(),
-                        (None, None) => bad_input!(
-                            "{}: no embedding of sample {} of problem {problem}",
-                            side.folder.display(),
-                            c.sample
-                        ),
-                    };
-                Ok(dense.into_iter().enumerate().map(|(i, x)| (i as u64, x)).collect())
-            })
-            .collect::<anyhow::Result<_>>()?,
+        Measure::Embeddings => {
+            let dense = samples.iter().map(|c| -> anyhow::Result<Vec<f64>> {
+                Ok(match (of(vec![c.sample]), side.given.get(&(problem.to_owned(), c.sample))) {
+                    (Some(value), _) => {
+                        json::of_value(value.clone()).context("a kept reply").or_bad_input()?
+                    }
+                    (None, Some(given)) => given.clone(),
+                    (None, None) => bad_input!(
+                        "{}: no embedding of sample {} of problem {problem}",
+                        side.folder.display(),
+                        c.sample
+                    ),
+                })
+            });
+            let dense = dense.collect::<anyhow::Result<Vec<_>>>()?;
+            // A file's vectors were compared as it was read; these are a server's.
+            if let Some(other) = dense.iter().find(|v| v.len() != dense[0].len()) {
+                bad_input!(
+                    "{}: problem {problem} has embeddings of {} and of {} numbers, wanted those of one model; without this file they are requested again",
+                    side.folder.join(EMBEDDINGS).display(),
+                    dense[0].len(),
+                    other.len()
+                );
+            }
+            dense.into_iter().map(|v| v.into_iter().zip(0..).map(|(x, i)| (i, x)).collect()).collect()
+        }
         Measure::Judge => {
             let scores: Vec<f64> = samples
                 .chunks_exact(GROUP)
@@ -183,6 +195,11 @@ fn results(args: &Args) -> anyhow::Result<Vec<Found>> {
             args.folders.len()
         );
     }
+    if !args.files.is_empty() && (args.by != Measure::Embeddings || args.server.is_some()) {
+        bad_input!(
+            "--embeddings: found with another source, wanted it with --by embeddings and without --server"
+        );
+    }
     let server = match (args.by, &args.server, args.files.is_empty()) {
         (Measure::Ngram, _, _) | (Measure::Embeddings, None, false) => None,
         (_, Some(url), _) => {
@@ -209,9 +226,10 @@ fn results(args: &Args) -> anyhow::Result<Vec<Found>> {
         _ => HashMap::new(),
     };
     let mut sides = Vec::new();
+    let mut length = None;
     for (i, folder) in args.folders.iter().enumerate() {
         let given = match args.files.get(i) {
-            Some(path) => read_embeddings(path)?,
+            Some(path) => read_embeddings(path, &mut length)?,
             None => HashMap::new(),
         };
         sides.push(Side { folder: folder.clone(), correct: texts::correct(folder)?, given });
@@ -302,7 +320,7 @@ fn asked(
 ) -> anyhow::Result<Cache> {
     let model = args.model.clone().unwrap_or_default();
     let judging = args.by == Measure::Judge;
-    let name = if judging { "judgements.jsonl" } else { "embeddings.jsonl" };
+    let name = if judging { "judgements.jsonl" } else { EMBEDDINGS };
     let mut cache = Cache::open(side.folder.join(name))?;
     let sampling = if judging { judge::sampling(args.server_api) } else { Map::new() };
     let mut questions = Vec::new();
@@ -343,7 +361,11 @@ fn asked(
     Ok(cache)
 }
 
-fn read_embeddings(path: &Path) -> anyhow::Result<HashMap<(String, u64), Vec<f64>>> {
+/// The embeddings of a file, by problem and sample. All vectors have the length of the first one, in all files.
+fn read_embeddings(
+    path: &Path,
+    length: &mut Option<usize>,
+) -> anyhow::Result<HashMap<(String, u64), Vec<f64>>> {
     #[derive(Deserialize)]
     struct Line {
         problem: String,
@@ -354,7 +376,25 @@ fn read_embeddings(path: &Path) -> anyhow::Result<HashMap<(String, u64), Vec<f64
     let mut lines = Lines::open(path)?;
     while let Some(line) = lines.next_line()? {
         let Line { problem, sample, embedding } = line.parse()?;
-        found.insert((problem, sample), embedding);
+        if embedding.is_empty() {
+            bad_input!("{line}: embedding: found no numbers, wanted a vector");
+        }
+        let wanted = *length.get_or_insert(embedding.len());
+        if embedding.len() != wanted {
+            bad_input!(
+                "{line}: embedding: found {} numbers, wanted {wanted} as in the vectors before it",
+                embedding.len()
+            );
+        }
+        match found.entry((problem, sample)) {
+            Entry::Vacant(place) => place.insert(embedding),
+            Entry::Occupied(place) => {
+                bad_input!(
+                    "{line}: sample {sample} of problem {} appears twice, wanted each once",
+                    place.key().0
+                )
+            }
+        };
     }
     Ok(found)
 }

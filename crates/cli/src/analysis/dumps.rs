@@ -5,7 +5,7 @@
 //! of mathematics, of choice for GPQA, of instructions for IFEval. This is the one reader of these formats; the Python
 //! package uses it too.
 
-use crate::analysis::benchmarks::canonical;
+use crate::analysis::benchmarks::{canonical, require_distinct};
 use anyhow::Context;
 use fgrpo_train::bad_input;
 use fgrpo_train::evaluation::samples::{self, Benchmark};
@@ -20,7 +20,8 @@ use fgrpo_train::problem::row::Row;
 use fgrpo_verify::verdict::Verdict;
 use rayon::prelude::*;
 use serde_json::Value;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// Which program wrote a dump.
@@ -39,7 +40,7 @@ pub struct Response {
     pub benchmark: Option<String>,
     /// What tells the problem from others, the same in every dump of the data set: its prompt, or its number in the data set.
     pub problem: String,
-    /// The reference answer.
+    /// The reference answer, as [`kind::math::gold`] finds it.
     pub gold: String,
     /// IFEval: instruction types and their arguments, where the dump has them.
     pub instructions: Option<(Vec<String>, Vec<Value>)>,
@@ -75,10 +76,36 @@ pub fn format_of(path: &Path) -> anyhow::Result<Option<Format>> {
     })
 }
 
+/// A file of JSON lines in a folder.
+struct Found {
+    format: Option<Format>,
+    /// Folders between the named one and the file.
+    depth: usize,
+    file: PathBuf,
+}
+
+impl Found {
+    /// What it is read with: dumps at any depth below the folder, samples at one depth.
+    fn kind(&self) -> (Option<Format>, usize) {
+        (self.format, if self.format.is_some() { self.depth.min(1) } else { self.depth })
+    }
+}
+
+impl std::fmt::Display for Found {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let what = match self.format {
+            Some(Format::LmEval) => "a log of lm-eval",
+            Some(Format::Verl) => "a dump of verl",
+            None => "the file",
+        };
+        write!(f, "{what} {}", self.file.display())
+    }
+}
+
 /// The dumps that a path stands for: itself, the dumps in a folder, or lm-eval's in the folders below it. Empty where there are none.
 ///
 /// # Errors
-/// Bad input: dumps of both kinds, of several training steps, or several logs of one task.
+/// Bad input: a folder in which some files would go unread, dumps of several training steps, or several logs of one task.
 pub fn dumps(path: &Path) -> anyhow::Result<Vec<(Format, PathBuf)>> {
     if !path.is_dir() {
         return Ok(format_of(path)?.map(|format| (format, path.to_owned())).into_iter().collect());
@@ -88,25 +115,26 @@ pub fn dumps(path: &Path) -> anyhow::Result<Vec<(Format, PathBuf)>> {
         return Ok(Vec::new());
     }
     let mut found = Vec::new();
-    gather(path, false, &mut found)?;
-    if found.is_empty() {
-        gather(path, true, &mut found)?;
-    }
-    if let Some((_, other)) = found.iter().find(|(format, _)| *format != found[0].0) {
+    gather(path, 0, &mut found)?;
+    if let Some(other) = found.iter().find(|f| f.kind() != found[0].kind()) {
         bad_input!(
-            "{}: found dumps of verl and of lm-eval, {} and {}; wanted those of one program",
+            "{}: found {} and {other}; wanted files of one kind in one place, because only those of one kind are read: name them by file or by folder",
             path.display(),
-            found[0].1.display(),
-            other.display()
+            found[0]
         );
     }
     let mut known: HashMap<String, &Path> = HashMap::new();
-    for (format, file) in &found {
+    for Found { format, depth, file } in &found {
         let stem = files::stem(file);
         let (key, what) = match format {
-            Format::LmEval => (task_of(file), "logs of the task"),
-            Format::Verl if is_step(&stem) => ("a step".to_owned(), "dumps, each of"),
-            Format::Verl => continue,
+            Some(Format::LmEval) => (task_of(file), "logs of the task"),
+            Some(Format::Verl) if *depth > 0 => bad_input!(
+                "{}: found dumps of verl in folders below it, {}; wanted the folder of one model",
+                path.display(),
+                file.display()
+            ),
+            Some(Format::Verl) if is_step(&stem) => ("a step".to_owned(), "dumps, each of"),
+            _ => continue,
         };
         if let Some(other) = known.insert(key.clone(), file) {
             bad_input!(
@@ -117,32 +145,39 @@ pub fn dumps(path: &Path) -> anyhow::Result<Vec<(Format, PathBuf)>> {
             );
         }
     }
-    Ok(found)
+    Ok(found.into_iter().filter_map(|f| Some((f.format?, f.file))).collect())
 }
 
-fn gather(folder: &Path, below: bool, found: &mut Vec<(Format, PathBuf)>) -> anyhow::Result<()> {
+/// The files of JSON lines in a folder. In the folders below it, only those that are read from there: dumps and
+/// evaluations.
+fn gather(folder: &Path, depth: usize, found: &mut Vec<Found>) -> anyhow::Result<()> {
     let entries = std::fs::read_dir(folder).with_context(|| format!("{}: cannot list", folder.display()));
     let mut entries: Vec<PathBuf> =
         entries.or_bad_input()?.filter_map(|e| e.ok().map(|e| e.path())).collect();
     entries.sort();
+    let scored = folder.join(samples::SCORED);
+    if depth > 0 && scored.is_file() && format_of(&scored)?.is_none() {
+        found.push(Found { format: None, depth, file: scored });
+        return Ok(());
+    }
     for entry in entries {
         if entry.is_dir() {
-            if below {
-                gather(&entry, true, found)?;
+            gather(&entry, depth + 1, found)?;
+        } else if samples::is_lines(&entry) {
+            let format = format_of(&entry)?;
+            if depth == 0 || format.is_some() {
+                found.push(Found { format, depth, file: entry });
             }
-        } else if entry.extension().is_some_and(|e| e == "jsonl")
-            && let Some(format) = format_of(&entry)?
-            && (!below || format == Format::LmEval)
-        {
-            found.push((format, entry));
         }
     }
     Ok(())
 }
 
-/// verl names a dump by its training step.
+/// verl names a dump by its training step; some people put "step" before the number.
 fn is_step(stem: &str) -> bool {
-    !stem.is_empty() && stem.bytes().all(|b| b.is_ascii_digit())
+    let stem = stem.strip_prefix("global_").unwrap_or(stem);
+    let number = stem.strip_prefix("step").map_or(stem, |rest| rest.trim_start_matches(['_', '-']));
+    !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit())
 }
 
 /// The task in `samples_TASK_2026-01-01T00-00-00.000000.jsonl`.
@@ -168,40 +203,34 @@ fn data_set(task: String) -> String {
 /// # Errors
 /// Bad input that names file and line.
 pub fn responses(path: &Path, format: Format) -> anyhow::Result<Vec<Response>> {
-    let mut all = Vec::new();
-    // Tasks with several filters log each problem once for each of them, with the same responses.
-    let mut filter: Option<Value> = None;
+    let mut all: Vec<Response> = Vec::new();
+    // lm-eval: where the responses of each problem are.
+    let mut logged: HashMap<String, Range<usize>> = HashMap::new();
+    let mut step: Option<Value> = None;
     rows::each(path, |number, row| {
+        let at = |name: &str| format!("{} line {number}: {name}", path.display());
         let field = |name: &str| match row.get(name) {
             None | Some(Value::Null) => {
-                bad_input!(
-                    "{} line {number}: {name}: found none, wanted what this format keeps there",
-                    path.display()
-                )
+                bad_input!("{}: found none, wanted what this format keeps there", at(name))
             }
             Some(value) => Ok(value),
         };
+        let texts = |name: &str| text(field(name)?).with_context(|| at(name)).or_bad_input();
         match format {
             Format::LmEval => {
-                let own = row.get("filter").cloned().unwrap_or_default();
-                if *filter.get_or_insert_with(|| own.clone()) != own {
-                    return Ok(());
-                }
-                let (gold, problem) = (text(field("target")?), text(field("doc_id")?));
+                let (gold, problem) = (reference(&texts("target")?), texts("doc_id")?);
                 let instructions = row.get("doc").and_then(instructions);
                 let Some(lists) = field("resps")?.as_array() else {
-                    bad_input!(
-                        "{} line {number}: resps: found no list, wanted the responses",
-                        path.display()
-                    );
+                    bad_input!("{}: found no list, wanted the responses", at("resps"));
                 };
+                let first = all.len();
                 for value in
                     lists.iter().flat_map(|r| r.as_array().map_or(std::slice::from_ref(r), Vec::as_slice))
                 {
                     let Some(response) = value.as_str() else {
                         bad_input!(
-                            "{} line {number}: resps: found {value}, wanted texts: a task that compares likelihoods has no responses to grade",
-                            path.display()
+                            "{}: found {value}, wanted texts: a task that compares likelihoods has no responses to grade",
+                            at("resps")
                         );
                     };
                     all.push(Response {
@@ -212,27 +241,70 @@ pub fn responses(path: &Path, format: Format) -> anyhow::Result<Vec<Response>> {
                         text: response.to_owned(),
                     });
                 }
+                if all.len() == first {
+                    bad_input!(
+                        "{}: found no response to the problem with doc_id {problem}, wanted at least one",
+                        at("resps")
+                    );
+                }
+                match logged.get(&problem) {
+                    // Tasks with several filters log each problem once for each of them, with the same responses.
+                    Some(before) if all[before.clone()] == all[first..] => all.truncate(first),
+                    Some(_) => bad_input!(
+                        "{}: found {problem} before, with other responses or another target, wanted each problem once: logs of several runs are files of their own",
+                        at("doc_id")
+                    ),
+                    None => drop(logged.insert(problem, first..all.len())),
+                }
             }
             Format::Verl => {
-                let gold = text(field("gts")?);
+                if let Some(own) = row.get("step").filter(|s| !s.is_null()) {
+                    let first = step.get_or_insert_with(|| own.clone());
+                    if first != own {
+                        bad_input!("{}: found {own} after {first}, wanted one step per file", at("step"));
+                    }
+                }
                 // The uid is drawn anew in each run; the prompt is the same under every model.
                 let problem = match row.get("input") {
                     Some(Value::String(input)) if !input.is_empty() => input.clone(),
-                    _ => uid(&text(field("uid")?)).to_owned(),
+                    _ => uid(&texts("uid")?).to_owned(),
                 };
                 let source = row.get("data_source").and_then(Value::as_str).filter(|s| !s.is_empty());
                 all.push(Response {
                     benchmark: source.map(str::to_owned),
                     problem,
-                    gold,
+                    gold: reference(&texts("gts")?),
                     instructions: None,
-                    text: text(field("output")?),
+                    text: texts("output")?,
                 });
             }
         }
         Ok(())
     })?;
+    tell_apart(&mut all);
     Ok(all)
+}
+
+/// A prompt that comes with several reference answers is that of several problems: their names get the answer too.
+fn tell_apart(all: &mut [Response]) {
+    let name = |r: &Response| (r.benchmark.clone(), r.problem.clone());
+    let mut first: HashMap<(Option<&str>, &str), &str> = HashMap::new();
+    let several: HashSet<_> = all
+        .iter()
+        .filter(|r| *first.entry((r.benchmark.as_deref(), &r.problem)).or_insert(&r.gold) != r.gold)
+        .map(name)
+        .collect();
+    if several.is_empty() {
+        return;
+    }
+    for response in all.iter_mut().filter(|r| several.contains(&name(r))) {
+        response.problem = format!("{} (reference answer {})", response.problem, response.gold);
+    }
+}
+
+/// The reference answer in a text, as everywhere.
+fn reference(text: &str) -> String {
+    kind::math::gold(text).into_owned()
 }
 
 /// The prompt's part of verl's `PROMPT_SESSION_OUTPUT`.
@@ -240,8 +312,18 @@ fn uid(uid: &str) -> &str {
     uid.rsplitn(3, '_').last().unwrap_or(uid)
 }
 
-fn text(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+/// A value as text; several are joined by commas, as in data sets. JSON's numbers are read in double precision, in which
+/// large and small ones lose digits.
+fn text(value: &Value) -> anyhow::Result<String> {
+    let inexact = |x: f64| x.abs() >= 1e15 || (x != 0.0 && x.abs() < 1e-5);
+    match value {
+        Value::String(text) => Ok(text.clone()),
+        Value::Array(list) => Ok(list.iter().map(text).collect::<anyhow::Result<Vec<_>>>()?.join(", ")),
+        Value::Number(n) if n.is_f64() && n.as_f64().is_none_or(inexact) => anyhow::bail!(
+            "found the number {n}, wanted a text, because a number this large or small may have lost digits"
+        ),
+        other => Ok(other.to_string()),
+    }
 }
 
 /// The instructions of an IFEval row; unused arguments are nulls there.
@@ -260,11 +342,13 @@ fn instructions(doc: &Value) -> Option<(Vec<String>, Vec<Value>)> {
 /// Scored samples of one path: those that `fgrpo eval` wrote, or a dump, graded.
 ///
 /// # Errors
-/// Bad input as [`samples::read`], [`dumps`] and [`responses`].
+/// Bad input as [`samples::read`], [`dumps`] and [`responses`], and two benchmarks of one name.
 pub fn read(path: &Path) -> anyhow::Result<Scored> {
     let dumps = dumps(path)?;
     if dumps.is_empty() {
-        return Ok(Scored { benchmarks: samples::read(path)?, left_out: Vec::new() });
+        let benchmarks = samples::read(path)?;
+        require_distinct(&benchmarks)?;
+        return Ok(Scored { benchmarks, left_out: Vec::new() });
     }
     let mut scored = Scored::default();
     for (format, file) in dumps {
@@ -286,14 +370,33 @@ pub fn read(path: &Path) -> anyhow::Result<Scored> {
             }
         }
     }
+    require_distinct(&scored.benchmarks)?;
     Ok(scored)
 }
 
 /// The samples of several paths, for commands that take our own and dumps alike; what can't be scored is said.
 ///
 /// # Errors
-/// As [`read`] and [`samples::read_all`].
+/// As [`read`] and [`samples::read_all`]; bad input for a file that is named twice.
 pub fn read_all(paths: &[PathBuf], merge: bool) -> anyhow::Result<Vec<Benchmark>> {
+    let mut known: HashMap<PathBuf, &Path> = HashMap::new();
+    for path in paths {
+        let mut files: Vec<PathBuf> = dumps(path)?.into_iter().map(|(_, file)| file).collect();
+        if files.is_empty() {
+            files = samples::files(path)?;
+        }
+        for file in files {
+            let place = file.canonicalize().unwrap_or_else(|_| file.clone());
+            if let Some(before) = known.insert(place, path) {
+                bad_input!(
+                    "{}: found the file {} in {} too, wanted it once",
+                    path.display(),
+                    file.display(),
+                    before.display()
+                );
+            }
+        }
+    }
     if merge {
         return samples::read_all(paths, true);
     }
@@ -345,6 +448,7 @@ fn truth(kind: TaskKind, response: &Response) -> Result<Truth, &'static str> {
             None => Err("the dump doesn't hold its instructions"),
         },
         TaskKind::SynLogic => Err("the dump doesn't hold its puzzles"),
+        _ if response.gold.trim().is_empty() => Err("a problem's reference answer is empty"),
         _ => Ok(Truth::Math(kind::math::Truth { gold: response.gold.clone() })),
     }
 }
@@ -385,7 +489,10 @@ fn graded(name: String, path: &Path, responses: &[Response]) -> anyhow::Result<R
     let mut problems: Vec<samples::ProblemCounts> = Vec::new();
     for (response, verdict) in responses.iter().zip(verdicts) {
         let at = *places.entry(&response.problem).or_insert_with(|| {
-            problems.push(samples::ProblemCounts::counted(response.problem.clone(), 0, 0));
+            let mut problem = samples::ProblemCounts::counted(response.problem.clone(), 0, 0);
+            // lm-eval shuffles the options of a choice, so the letter may be another in each log.
+            problem.reference = (kind == TaskKind::Math).then(|| response.gold.clone());
+            problems.push(problem);
             problems.len() - 1
         });
         let problem = &mut problems[at];

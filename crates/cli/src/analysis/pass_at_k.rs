@@ -179,10 +179,20 @@ pub fn together_json(all: &Measured, ks: &[u64], each: Vec<Value>) -> Value {
     object.into()
 }
 
+/// Says on stderr which share of each benchmark's samples is left out.
+pub fn say_unscorable(benchmarks: &[Benchmark]) {
+    for b in benchmarks {
+        let share = b.unscorable_share();
+        if share > 0.0 {
+            say!("{}: {} % of the samples are unscorable and left out", b.name, percent(share));
+        }
+    }
+}
+
 /// Runs the command.
 ///
 /// # Errors
-/// Bad input in the samples or in k.
+/// Bad input in the samples, in k or in an average.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let benchmarks = dumps::read_all(&args.samples, args.merge)?;
     if !args.uneven {
@@ -202,6 +212,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         .map(|(i, b)| report(b, &ks, args.resamples, args.seed, i as u64))
         .collect::<anyhow::Result<Vec<_>>>()?;
     let names: Vec<&str> = benchmarks.iter().map(|b| b.name.as_str()).collect();
+    args.averages.require(&names)?;
     let wanted = args.averages.all();
     let average = |a: &benchmarks::Average| {
         let members = a.among(&names)?;
@@ -209,12 +220,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     };
     let averages: Vec<Measured> = wanted.iter().filter_map(average).collect();
     benchmarks::incomplete(&wanted, &names).iter().for_each(|note| say!("{note}"));
-    for b in &benchmarks {
-        let share = b.unscorable_share();
-        if share > 0.0 {
-            say!("{}: {} % of the samples are unscorable and left out", b.name, percent(share));
-        }
-    }
+    say_unscorable(&benchmarks);
     if args.json || args.format == Format::Json {
         outln!("{}", json_of(args, &benchmarks, &reports, &averages, &ks));
         return Ok(());

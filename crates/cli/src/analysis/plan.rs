@@ -1,6 +1,7 @@
 //! `fgrpo plan`: which group size would suit these problems under this model?
 
 use crate::analysis::dumps;
+use crate::analysis::pass_at_k::say_unscorable;
 use crate::output::table::{Format, Table, percent};
 use fgrpo_core::stats::hypergeometric::{Counts, subsample_distribution};
 use fgrpo_core::theory::tail_miss;
@@ -124,6 +125,17 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         benchmarks.iter().flat_map(|b| &b.problems).filter(|p| p.samples > 0).collect();
     if problems.is_empty() {
         bad_input!("no problem has a scored sample");
+    }
+    say_unscorable(&benchmarks);
+    for b in &benchmarks {
+        let without = b.problems.iter().filter(|p| p.samples == 0).count();
+        if without > 0 {
+            say!(
+                "{}: {without} of {} problems have no scored sample and are left out",
+                b.name,
+                b.problems.len()
+            );
+        }
     }
     let mut sizes = args.group_sizes.clone();
     sizes.sort_unstable();

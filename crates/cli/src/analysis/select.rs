@@ -18,6 +18,7 @@ use fgrpo_train::run::metrics::{self, Logged};
 use folders::Folders;
 use recorded::recorded;
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// The checkpoints to compare: the base run's best, and of the others the best at equal or less compute.
@@ -204,7 +205,7 @@ fn choose(args: &Args, folders: Option<&Folders>) -> anyhow::Result<Vec<Chosen>>
             );
         }
         let last = found.all.iter().map(|c| c.step).max().unwrap_or(0);
-        let costs = costs(args, run, &config, last).with_context(here)?;
+        let costs = costs(args, run, last).with_context(here)?;
         let all = found.all.into_iter().map(|c| {
             let compute = costs.iter().filter(|(step, _)| *step <= c.step).map(|(_, cost)| cost).sum();
             Candidate { compute, ..c }
@@ -234,18 +235,22 @@ fn choose(args: &Args, folders: Option<&Folders>) -> anyhow::Result<Vec<Chosen>>
 }
 
 /// The compute of each step up to `last`.
-fn costs(args: &Args, run: &Path, config: &Config, last: u64) -> anyhow::Result<Vec<(u64, f64)>> {
-    let batch = (config.rollout.prompts * config.rollout.group_size) as f64;
-    let cost = |m: &Logged| match args.compute {
-        Compute::Samples => Some(batch),
-        Compute::Tokens => Some(batch * m.completion_length_mean.0?),
-        Compute::Seconds => Some(m.seconds.rollout.0? + m.seconds.grade.0? + m.seconds.update.0?),
+fn costs(args: &Args, run: &Path, last: u64) -> anyhow::Result<Vec<(u64, f64)>> {
+    let cost = |m: &Logged| {
+        // Not from the configuration: an earlier part of the run may have had another one.
+        let batch = m.verdicts.values().sum::<u64>() as f64;
+        match args.compute {
+            Compute::Samples => Some(batch),
+            Compute::Tokens => Some(batch * m.completion_length_mean.0?),
+            Compute::Seconds => Some(m.seconds.rollout.0? + m.seconds.grade.0? + m.seconds.update.0?),
+        }
     };
     let of_step = |m: &Logged| match cost(m) {
         Some(cost) => Ok((m.step, cost)),
         None => bad_input!("metrics.jsonl, step {}: found null, wanted a number for --compute", m.step),
     };
     let metrics = metrics::read(&run.join("metrics.jsonl")).or_bad_input()?;
+    require_once("metrics.jsonl", metrics.iter().map(|m| m.step))?;
     let gaps = missing_steps(&metrics.iter().map(|m| m.step).collect::<Vec<_>>(), last);
     if !gaps.is_empty() {
         bad_input!(
@@ -253,6 +258,19 @@ fn costs(args: &Args, run: &Path, config: &Config, last: u64) -> anyhow::Result<
         );
     }
     metrics.iter().map(of_step).collect()
+}
+
+/// Fails if a file of the run has two lines of one step.
+fn require_once(file: &str, steps: impl Iterator<Item = u64>) -> anyhow::Result<()> {
+    let mut known = BTreeSet::new();
+    for step in steps {
+        if !known.insert(step) {
+            bad_input!(
+                "{file}, step {step}: found two lines, wanted one: two runs wrote into this folder, or the file was edited"
+            );
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -298,9 +316,11 @@ mod tests {
         };
         let evals: Vec<String> = evals.iter().map(line).collect();
         std::fs::write(run.join("eval.jsonl"), evals.join("\n") + "\n").unwrap();
+        let rollout = Config::load(&run.join("config.toml"), &[]).unwrap().rollout;
         let metrics: Vec<String> = (1..=40)
             .map(|step| {
                 let mut m = Metrics { step, completion_length_mean: 10.0, ..Metrics::default() };
+                m.verdicts.insert("wrong".into(), (rollout.prompts * rollout.group_size) as u64);
                 m.seconds.rollout = 2.0;
                 serde_json::to_string(&m).unwrap()
             })
@@ -409,6 +429,68 @@ mod tests {
         let other = std::fs::read_to_string(&path).unwrap().replace("\"problems\":4", "\"problems\":5");
         std::fs::write(&path, other).unwrap();
         assert!(error(&args(&[&early, &late])).contains("found evaluations on 5 problems"));
+        assert_eq!(select(&args(&[&late])).unwrap()[0].step, 20);
         assert!(error(&args(&[&folder.path().join("nowhere")])).contains("nowhere"));
+    }
+
+    #[test]
+    fn a_step_that_is_logged_twice_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = |args: &Args| format!("{:#}", select(args).unwrap_err());
+        let evals = [(10, 0.3, 0.0), (20, 0.4, 0.0), (10, 0.9, 0.0)];
+        let run = write(folder.path(), "evals", "seed=1", &evals, &ALL);
+        assert!(error(&args(&[&run])).contains("eval.jsonl, step 10: found two lines, wanted one"));
+        let run = write(folder.path(), "metrics", "seed=1", &evals[..2], &ALL);
+        let path = run.join("metrics.jsonl");
+        let lines = std::fs::read_to_string(&path).unwrap();
+        let fifth = lines.lines().nth(4).unwrap();
+        std::fs::write(&path, format!("{lines}{fifth}\n")).unwrap();
+        assert!(error(&args(&[&run])).contains("metrics.jsonl, step 5: found two lines, wanted one"));
+    }
+
+    #[test]
+    fn candidates_evaluated_on_other_problems_or_samples_are_refused_by_step() {
+        let folder = tempfile::tempdir().unwrap();
+        let evals =
+            [(0, 0.5, 0.0), (10, 0.3, 0.0), (15, 0.3, 0.0), (20, 0.4, 0.0), (30, 0.9, 0.0), (40, 0.3, 0.0)];
+        let run = write(folder.path(), "a", "seed=1", &evals, &ALL);
+        let path = run.join("eval.jsonl");
+        let whole = std::fs::read_to_string(&path).unwrap();
+        // Changes the evaluation at one step.
+        let changed = |step: u64, from: &str, to: &str| {
+            let is_it = |line: &&str| line.starts_with(&format!("{{\"step\":{step},"));
+            let line = whole.lines().find(is_it).unwrap();
+            assert!(line.contains(from), "{line}");
+            std::fs::write(&path, whole.replace(line, &line.replace(from, to))).unwrap();
+            select(&args(&[&run])).map_err(|e| format!("{e:#}"))
+        };
+        for (from, to) in [
+            ("\"problems\":4", "\"problems\":40"),
+            ("\"samples\":8", "\"samples\":80"),
+            ("\"set\":", "\"problem_set\":\"other\",\"set\":"),
+        ] {
+            let error = changed(30, from, to).unwrap_err();
+            assert!(error.contains("eval.jsonl, step 30: found an evaluation on"), "{error}");
+            assert!(error.contains("as at step 10") && error.contains("--evals"), "{error}");
+        }
+        // Nothing is chosen from an evaluation between checkpoints; a start on other problems is no start.
+        let found = changed(15, "\"problems\":4", "\"problems\":40").unwrap();
+        assert_eq!((found[0].step, found[0].start), (30, Some(0.5)));
+        let found = changed(0, "\"problems\":4", "\"problems\":40").unwrap();
+        assert_eq!((found[0].step, found[0].start), (30, None));
+    }
+
+    #[test]
+    fn compute_is_what_each_step_sampled_also_under_an_earlier_configuration() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = write(folder.path(), "a", "seed=1", &[(20, 0.4, 0.0)], &ALL);
+        let batch = select(&args(&[&run])).unwrap()[0].compute / 20.0;
+        let path = run.join("metrics.jsonl");
+        let lines = std::fs::read_to_string(&path).unwrap();
+        let (one, half) = (format!("\"wrong\":{batch}"), format!("\"wrong\":{}", batch / 2.0));
+        let first: String = lines.lines().take(10).map(|l| l.replace(&one, &half) + "\n").collect();
+        let rest: String = lines.lines().skip(10).map(|l| format!("{l}\n")).collect();
+        std::fs::write(&path, first + &rest).unwrap();
+        assert_eq!(select(&args(&[&run])).unwrap()[0].compute, 15.0 * batch);
     }
 }

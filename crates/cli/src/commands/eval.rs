@@ -49,6 +49,12 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         Source::Checkpoint(_) if !args.score_only => Some(args.compute.device(training.as_ref())?),
         _ => None,
     };
+    // A wrong path is refused before the folder belongs to its name.
+    if let (Source::Samples(path), false) = (&source, args.score_only)
+        && !path.exists()
+    {
+        bad_input!("--samples {}: found no such file", path.display());
+    }
     let folder = Folder::open(out)?;
     let (model, server) = model_of(args, &source, &folder)?;
     folder.claim(&plan.identity(args.origin(&source), &model))?;
@@ -67,7 +73,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         total - lacking
     );
     let mut failure: Option<String> = None;
-    if lacking > 0 && !args.score_only {
+    // A file is read even if nothing is missing: it may have more samples, or other texts than the folder.
+    if !args.score_only && (lacking > 0 || matches!(source, Source::Samples(_))) {
         failure = match (&source, device) {
             (Source::Server(_), _) => match server {
                 Some(server) => from_the_server(args, &plan, &source, &server, &model, &folder, &mut store)?,
@@ -76,13 +83,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             (Source::Samples(path), _) => {
                 let problems: Vec<&EvalProblem> = problems.iter().map(|(p, _)| *p).collect();
                 let imported = from_file::import(path, &problems, &mut store)?;
-                say!(
-                    "{}: {} new samples, {} known, {} of problems not in the data",
-                    path.display(),
-                    imported.new,
-                    imported.known,
-                    imported.foreign
-                );
+                say!("{}: {imported}", path.display());
                 None
             }
             // Only --score-only has no device.

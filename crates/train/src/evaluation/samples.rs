@@ -44,6 +44,9 @@ pub struct ProblemCounts {
     pub tokens: (u64, u64),
     /// Subject, if the data has one.
     pub subject: Option<String>,
+    /// Its reference answer, if the samples came with one that is the same in every file of the data set. Problems of two
+    /// files with equal ids and other reference answers are different problems.
+    pub reference: Option<String>,
     /// Number of samples of each wrong answer, by its text.
     wrong_answers: BTreeMap<String, u64>,
     /// Wrong samples with a null answer: no answer was found.
@@ -167,10 +170,11 @@ impl Benchmark {
         (all > 0).then(|| cut as f64 / all as f64)
     }
 
-    /// Mean over problems of the total tokens of a problem's samples, if the samples report tokens.
+    /// Mean over problems of the total tokens of a problem's samples, if every sample reports its tokens.
     pub fn tokens_per_problem(&self) -> Option<f64> {
-        let (tokens, said) = self.problems.iter().fold((0, 0), |(t, s), p| (t + p.tokens.0, s + p.tokens.1));
-        (said > 0).then(|| tokens as f64 / self.problems.len() as f64)
+        let all = !self.problems.is_empty() && self.problems.iter().all(|p| p.tokens.1 == p.planned());
+        let tokens: u64 = self.problems.iter().map(|p| p.tokens.0).sum();
+        all.then(|| tokens as f64 / self.problems.len() as f64)
     }
 
     /// The problems of each subject, sorted by name; empty if the data has no subjects.
@@ -215,18 +219,24 @@ fn present<'de, D: serde::Deserializer<'de>, T: Deserialize<'de>>(
     Option::<T>::deserialize(d).map(Some)
 }
 
+/// A name. Other numbers are read in double precision, in which two of them may become one.
 #[derive(Deserialize)]
-#[serde(untagged, expecting = "wanted a text or a number")]
+#[serde(
+    untagged,
+    expecting = "wanted a text or a number that is whole and below 2^64 (put quotation marks around others)"
+)]
 enum Id<'a> {
     Text(Cow<'a, str>),
-    Number(serde_json::Number),
+    Whole(u64),
+    Negative(i64),
 }
 
 impl std::fmt::Display for Id<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Id::Text(text) => f.write_str(text),
-            Id::Number(number) => number.fmt(f),
+            Id::Whole(number) => number.fmt(f),
+            Id::Negative(number) => number.fmt(f),
         }
     }
 }
@@ -306,7 +316,7 @@ impl Gathered {
             self.counted = true;
             (p.samples, p.correct, p.unscorable) = (n, c, unscorable);
             if let Some(tokens) = line.tokens {
-                p.tokens = (tokens, n);
+                p.tokens = (tokens, p.planned());
             }
             return Ok(());
         }
@@ -362,10 +372,15 @@ impl Gathering {
         rows::require_lines(path)?;
         let stem = files::stem(path);
         let mut lines = Lines::open(path)?;
+        let mut empty = true;
         while let Some(line) = lines.next_line()? {
+            empty = false;
             if let Err(reason) = self.add(&line.parse()?, &stem, path) {
                 bad_input!("{line}: {reason}");
             }
+        }
+        if empty {
+            bad_input!("{}: found no samples", path.display());
         }
         Ok(())
     }
@@ -381,8 +396,8 @@ impl Gathering {
         let owned;
         let id = match &line.problem {
             Id::Text(text) => text.as_ref(),
-            Id::Number(n) => {
-                owned = n.to_string();
+            number => {
+                owned = number.to_string();
                 &owned
             }
         };
@@ -412,9 +427,18 @@ impl Gathering {
     }
 }
 
+/// Whether a file is JSON lines by its name, compressed or not.
+pub fn is_lines(path: &Path) -> bool {
+    let plain = if files::is_compressed(path) { path.with_extension("") } else { path.to_owned() };
+    plain.extension().is_some_and(|e| e == "jsonl")
+}
+
 /// The files for a path on the command line: the file itself, an evaluation folder's scored samples, a folder's
-/// `*.jsonl` in alphabetical order, or the evaluation folders inside it.
-fn files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
+/// files of JSON lines in alphabetical order, or the evaluation folders inside it.
+///
+/// # Errors
+/// Bad input: a folder that can't be listed or has no such file.
+pub fn files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
@@ -426,7 +450,7 @@ fn files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
         .with_context(|| format!("{}: cannot list", path.display()))
         .or_bad_input()?
         .filter_map(|entry| entry.ok().map(|e| e.path()))
-        .filter(|p| p.extension().is_some_and(|e| e == "jsonl"))
+        .filter(|p| is_lines(p))
         .collect();
     if files.is_empty() {
         // Evaluations of one model, with a folder for each benchmark.
@@ -437,7 +461,7 @@ fn files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     files.sort();
     if files.is_empty() {
         bad_input!(
-            "{}: found an empty folder, wanted {SCORED}, other .jsonl files or evaluation folders",
+            "{}: found no samples in the folder, wanted {SCORED}, other files of JSON lines (.jsonl, with .gz or .zst behind it too) or evaluation folders",
             path.display()
         );
     }
@@ -454,9 +478,6 @@ pub fn read(path: &Path) -> anyhow::Result<Vec<Benchmark>> {
         gathering.read(&file)?;
     }
     let benchmarks = gathering.finish();
-    if benchmarks.is_empty() {
-        bad_input!("{}: found no samples", path.display());
-    }
     for b in &benchmarks {
         if let Some(p) = b.problems.iter().find(|p| p.planned() == 0) {
             bad_input!("{}: problem {} has no samples", b.path.display(), p.id);
@@ -478,30 +499,24 @@ pub fn read_all(paths: &[PathBuf], merge: bool) -> anyhow::Result<Vec<Benchmark>
         return Ok(all);
     }
     let mut gathering = Gathering::default();
+    let mut read = 0;
     for path in paths {
         for file in files(path)? {
             gathering.read(&file)?;
+            read += 1;
         }
     }
-    let mut benchmarks = gathering.finish();
-    if paths.len() > 1 && benchmarks.len() > 1 {
-        // These benchmarks are only named after their files; parts of one benchmark need the same name.
-        let names: Vec<&str> = benchmarks.iter().map(|b| b.name.as_str()).collect();
-        if names
-            .iter()
-            .all(|n| paths.iter().any(|p| p.file_stem().is_some_and(|s| s.to_string_lossy() == *n)))
-        {
-            bad_input!(
-                "--merge joins lines of the same \"benchmark\"; these files name none and would remain {} benchmarks ({})",
-                names.len(),
-                names.join(", ")
-            );
-        }
+    let benchmarks = gathering.finish();
+    // These benchmarks are only named after their files; parts of one benchmark need the same name.
+    if benchmarks.len() > 1
+        && benchmarks.len() == read
+        && benchmarks.iter().all(|b| b.name == files::stem(&b.path))
+    {
+        bad_input!(
+            "--merge joins lines of the same \"benchmark\"; these files name none and would remain {read} benchmarks ({})",
+            benchmarks.iter().map(|b| b.name.as_str()).collect::<Vec<_>>().join(", ")
+        );
     }
-    if benchmarks.is_empty() {
-        bad_input!("found no samples in {} files", paths.len());
-    }
-    benchmarks.retain(|b| !b.problems.is_empty());
     Ok(benchmarks)
 }
 
@@ -582,6 +597,11 @@ mod tests {
             ("{\"sample\":1,\"correct\":true}", "line 1: problem: found no such field"),
             ("{\"problem\":1,\"n\":4,\"c\":1}\n{\"problem\":1,\"n\":4,\"c\":1}", "problem 1 appears twice"),
             ("{\"problem\":1,\"n\":0,\"c\":0}", "problem 1 has no samples"),
+            (
+                "{\"problem\":18446744073709551616,\"n\":1,\"c\":0}",
+                "wanted a text or a number that is whole and below 2^64",
+            ),
+            ("{\"problem\":0.5,\"n\":1,\"c\":0}", "line 1: problem: found 0.5, wanted a text"),
         ] {
             let found = refusal(text);
             assert!(found.contains(wanted), "{text}: {found}");

@@ -24,17 +24,17 @@ pub struct Correct {
 /// Correct samples by data set and problem, ordered by index.
 pub type ByProblem = BTreeMap<String, BTreeMap<String, Vec<Correct>>>;
 
-fn each<T: DeserializeOwned>(path: &Path, mut visit: impl FnMut(T)) -> anyhow::Result<()> {
+fn each<T: DeserializeOwned>(
+    path: &Path,
+    mut visit: impl FnMut(T) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
     if let Err(e) = crate::io::input::open(path) {
         bad_input!(
             "{}: cannot open: {e}; wanted a folder that fgrpo eval made, or a run's evaluation with eval.keep_texts = true",
             path.display()
         );
     }
-    let end = lines::each(path, |record| {
-        visit(record);
-        Ok(())
-    })?;
+    let end = lines::each(path, &mut visit)?;
     if let Some(line) = end.torn {
         bad_input!("{} line {line}: found an incomplete line, wanted a finished evaluation", path.display());
     }
@@ -44,29 +44,51 @@ fn each<T: DeserializeOwned>(path: &Path, mut visit: impl FnMut(T)) -> anyhow::R
 /// Reads the correct samples of an evaluation folder.
 ///
 /// # Errors
-/// Bad input: a folder without samples or scores.
+/// Bad input: a folder without samples or scores, a score given twice, or a correct sample without its text.
 pub fn correct(folder: &Path) -> anyhow::Result<ByProblem> {
     // A problem may belong to several data sets.
     let mut wanted: HashMap<(String, u64), Vec<String>> = HashMap::new();
-    each(&folder.join(SCORED), |s: Scored| {
-        if s.correct == Some(true) {
-            wanted.entry((s.problem, s.sample)).or_default().push(s.benchmark);
+    let scores = folder.join(SCORED);
+    each(&scores, |s: Scored| {
+        if s.correct != Some(true) {
+            return Ok(());
         }
+        let Scored { benchmark, problem, sample, .. } = s;
+        let benchmarks = wanted.entry((problem.clone(), sample)).or_default();
+        if benchmarks.contains(&benchmark) {
+            bad_input!(
+                "{}: sample {sample} of problem {problem} of {benchmark} appears twice, wanted each once",
+                scores.display()
+            );
+        }
+        benchmarks.push(benchmark);
+        Ok(())
     })?;
     let mut found = ByProblem::new();
     let mut seen: HashSet<(String, u64)> = HashSet::new();
-    each(&folder.join(GENERATIONS), |g: Generation| {
+    let generations = folder.join(GENERATIONS);
+    each(&generations, |g: Generation| {
         let key = (g.problem, g.sample);
-        let Some(benchmarks) = wanted.get(&key) else { return };
+        let Some(benchmarks) = wanted.get(&key) else { return Ok(()) };
         if !seen.insert(key.clone()) {
-            return;
+            return Ok(());
         }
         let completed = g.finish.as_deref() != Some("length");
         for b in benchmarks {
             let one = Correct { sample: key.1, text: g.text.clone(), completed };
             found.entry(b.clone()).or_default().entry(key.0.clone()).or_default().push(one);
         }
+        Ok(())
     })?;
+    // Whatever is computed from the rest would look like a result of all.
+    if let Some((problem, sample)) = wanted.keys().filter(|key| !seen.contains(*key)).min() {
+        bad_input!(
+            "{}: found no text of {} of the {} correct samples, for one of sample {sample} of problem {problem}; wanted all of them: restore the file, or evaluate into another folder",
+            generations.display(),
+            wanted.len() - seen.len(),
+            wanted.len()
+        );
+    }
     for problem in found.values_mut().flat_map(BTreeMap::values_mut) {
         problem.sort_by_key(|c| c.sample);
     }

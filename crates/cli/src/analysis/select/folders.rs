@@ -126,7 +126,14 @@ impl Folders {
                 || adapted.as_ref().is_some_and(|a| model.ends_with(&format!("+{a}")))
                 || place.is_some() && Path::new(model).canonicalize().ok() == place
         };
-        let Some((_, own)) = self.models.iter().find(|(model, _)| is_it(model)) else { return Ok(None) };
+        let mut named = self.models.iter().filter(|(model, _)| is_it(model));
+        let Some((model, own)) = named.next() else { return Ok(None) };
+        if let Some((other, _)) = named.next() {
+            bad_input!(
+                "--evals: found evaluations of {} as {model} and as {other}, wanted those of one",
+                checkpoint.display()
+            );
+        }
         let values = self.members.iter().map(|m| own[m].value);
         Ok(Some(values.sum::<f64>() / self.members.len() as f64))
     }

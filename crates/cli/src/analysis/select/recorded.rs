@@ -1,6 +1,6 @@
 //! Candidates from the evaluations that a run recorded during training.
 
-use super::{Args, Candidate, Candidates};
+use super::{Args, Candidate, Candidates, require_once};
 use fgrpo_train::bad_input;
 use fgrpo_train::config::{Config, Every};
 use fgrpo_train::evaluation::record::{self, Evaluation};
@@ -19,6 +19,16 @@ pub(super) fn is_regular(config: &Config, step: u64) -> bool {
     step > 0 && (every || step == config.steps)
 }
 
+/// What an evaluation is on: values on anything else are no better or worse than its value.
+fn setting(e: &Evaluation) -> String {
+    let parts: Vec<&String> = e.parts.keys().collect();
+    let mean = if e.average.is_over_problems() { "problems" } else { "parts" };
+    format!(
+        "{} problems x {} samples, parts {parts:?}, mean over {mean}, problem set {}",
+        e.problems, e.samples, e.problem_set
+    )
+}
+
 /// The candidates that a run recorded while it trained. `evaluated` is what the first run was evaluated on.
 pub(super) fn recorded(
     args: &Args,
@@ -27,20 +37,7 @@ pub(super) fn recorded(
     evaluated: &mut Option<String>,
 ) -> anyhow::Result<Candidates> {
     let evaluations = record::deciding(&run.join("eval.jsonl")).or_bad_input()?;
-    if let Some(last) = evaluations.last() {
-        let parts: Vec<&String> = last.parts.keys().collect();
-        let what = format!(
-            "{} problems x {} samples, parts {parts:?}, problem set {}",
-            last.problems, last.samples, last.problem_set
-        );
-        match evaluated {
-            Some(first) if *first != what => bad_input!(
-                "found evaluations on {what}, wanted those of {}, on {first}",
-                args.runs[0].display()
-            ),
-            _ => *evaluated = Some(what),
-        }
-    }
+    require_once("eval.jsonl", evaluations.iter().map(|e| e.step))?;
     let value = |e: &Evaluation| -> anyhow::Result<f64> {
         let values = match &args.part {
             None => &e.pass_at_k,
@@ -58,18 +55,33 @@ pub(super) fn recorded(
         }
     };
     let mut found = Candidates::default();
-    for e in &evaluations {
-        if e.step == 0 {
-            found.start = Some(value(e)?);
-            continue;
-        }
+    let mut first: Option<(u64, String)> = None;
+    for e in evaluations.iter().filter(|e| e.step > 0) {
         let path = checkpoint::path(&run.join("checkpoints"), e.step);
         let checkpoint = Some(path).filter(|p| p.is_dir());
-        if args.any_step || (checkpoint.is_some() && is_regular(config, e.step)) {
-            found.all.push(Candidate { step: e.step, value: value(e)?, compute: 0.0, checkpoint });
-        } else {
+        if !args.any_step && (checkpoint.is_none() || !is_regular(config, e.step)) {
             found.others += 1;
+            continue;
         }
+        // A run that was resumed with other settings has evaluations on both.
+        let (step, wanted) = first.get_or_insert_with(|| (e.step, setting(e)));
+        if setting(e) != *wanted {
+            bad_input!(
+                "eval.jsonl, step {}: found an evaluation on {}, wanted one as at step {step}, on {wanted}: evaluate the checkpoints alike with fgrpo eval, and choose by them with --evals",
+                e.step,
+                setting(e)
+            );
+        }
+        found.all.push(Candidate { step: e.step, value: value(e)?, compute: 0.0, checkpoint });
     }
+    let Some((_, own)) = first else { return Ok(found) };
+    match evaluated {
+        Some(wanted) if *wanted != own => {
+            bad_input!("found evaluations on {own}, wanted those of {}, on {wanted}", args.runs[0].display())
+        }
+        _ => *evaluated = Some(own.clone()),
+    }
+    let start = evaluations.iter().find(|e| e.step == 0 && setting(e) == own);
+    found.start = start.map(value).transpose()?;
     Ok(found)
 }

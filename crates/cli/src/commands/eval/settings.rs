@@ -145,7 +145,7 @@ pub struct Args {
     /// Score all samples again.
     #[arg(long, help_heading = "Scoring")]
     pub rescore: bool,
-    /// Don't sample; score and report the stored samples.
+    /// Don't sample, and don't read --samples; score and report the stored samples.
     #[arg(long, help_heading = "Scoring")]
     pub score_only: bool,
     /// Largest share of unscorable samples; with more, the exit code is 1.

@@ -150,6 +150,12 @@ fn json(text: &str) -> anyhow::Result<Vec<Row>> {
 }
 
 fn separated(text: &str, separator: u8) -> anyhow::Result<Vec<Row>> {
+    // The reader takes a field that is cut off within its quotes as whole.
+    if let Some(line) = unclosed_quote(text, separator) {
+        anyhow::bail!(
+            "line {line}: found a quoted field without its closing quote, wanted a whole file: it may be cut off"
+        );
+    }
     let mut reader = csv::ReaderBuilder::new().delimiter(separator).from_reader(text.as_bytes());
     let header = reader.headers()?.clone();
     if header.len() > MOST_COLUMNS {
@@ -167,6 +173,25 @@ fn separated(text: &str, separator: u8) -> anyhow::Result<Vec<Row>> {
         );
     }
     Ok(rows)
+}
+
+/// The line, from 1, of a quote that opens a field and is never closed. Quotes within a quoted field are doubled, and
+/// those within another field are part of it.
+fn unclosed_quote(text: &str, separator: u8) -> Option<usize> {
+    let mut bytes = text.bytes().enumerate().peekable();
+    let (mut opened, mut field_starts) = (None, true);
+    while let Some((at, byte)) = bytes.next() {
+        match (opened, byte) {
+            (Some(_), b'"') if bytes.next_if(|(_, next)| *next == b'"').is_none() => opened = None,
+            (Some(_), _) => {}
+            (None, b'"') if field_starts => {
+                opened = Some(at);
+                field_starts = false;
+            }
+            (None, _) => field_starts = byte == separator || byte == b'\n' || byte == b'\r',
+        }
+    }
+    opened.map(|at| 1 + text[..at].bytes().filter(|&b| b == b'\n').count())
 }
 
 fn parquet_rows(path: &Path) -> anyhow::Result<Vec<Row>> {
@@ -217,5 +242,37 @@ fn field(value: &Field) -> Value {
                 .collect(),
         ),
         Field::Decimal(_) => Value::String(value.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quote_that_is_never_closed_is_found_by_its_line_and_quotes_that_mean_themselves_are_not() {
+        for (text, wanted) in [
+            ("a,b\n1,2", None),
+            ("a,b\n\"1\",\"2\"", None),
+            ("a,b\n1,\"2", Some(2)),
+            ("a,b\r\n1,\"so\r\n2\"\r\n3,\"so\r\n4", Some(4)),
+            ("a,\"b", Some(1)),
+            ("a,b\n1,\"", Some(2)),
+            ("a,b\n1,\"\"", None),
+            ("a,b\n1,\"\"\"", Some(2)),
+            ("a,b\n1,\"say \"\"two\"\"\"", None),
+            ("a,b\n1,\"say \"\"two\"\"", Some(2)),
+            ("a,b\n1,5\" and 6", None),
+            ("a,b\n1,\"5\" and \"6", None),
+            ("a,b\n1, \"2", None),
+        ] {
+            assert_eq!(unclosed_quote(text, b','), wanted, "{text}");
+            // The reader agrees about where fields end: behind a closed quote, another row is a row of its own.
+            let more = format!("{text}\n7,8\n");
+            let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(more.as_bytes());
+            let last = reader.records().last().and_then(Result::ok);
+            let row = last.is_some_and(|last| last.iter().eq(["7", "8"]));
+            assert_eq!(row, wanted.is_none(), "{text}");
+        }
     }
 }

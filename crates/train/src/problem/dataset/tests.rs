@@ -309,7 +309,8 @@ fn broken_files_are_bad_input_with_their_place() {
         ("a.jsonl", "\n\n", "no rows"),
         ("a.parquet", "nope", "Parquet"),
         ("a.txt", "x", "format not recognised"),
-        ("a.csv", "problem,answer\n\"a\n", "CSV error"),
+        ("a.csv", "problem,answer\n1\n", "CSV error"),
+        ("a.csv", "problem,answer\n\"a\n", "line 2: found a quoted field without its closing quote"),
     ] {
         let (_folder, path) = file(name, text);
         let error = load(&path, TaskKind::Math, &Columns::default()).unwrap_err();

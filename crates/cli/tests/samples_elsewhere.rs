@@ -1,0 +1,306 @@
+//! Samples and vectors that other programs made: what is matched with which problem, and what is refused.
+
+mod support;
+
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
+use support::{ends_with, fgrpo, file, run};
+
+fn lines(rows: impl IntoIterator<Item = Value>) -> String {
+    rows.into_iter().map(|row| format!("{row}\n")).collect()
+}
+
+fn boxed(n: usize) -> String {
+    format!("so \\boxed{{{n}}}")
+}
+
+/// Problems "i+1?" with answer i + 1.
+fn sums(range: impl IntoIterator<Item = usize>) -> Vec<Value> {
+    range.into_iter().map(|i| json!({"problem": format!("{i}+1?"), "answer": (i + 1).to_string()})).collect()
+}
+
+/// `fgrpo eval --samples samples --data data.jsonl` in a folder: the report, what was said and the exit code.
+fn eval(root: &Path, samples: &str, n: usize, out: &str, more: &[&str]) -> (Option<f64>, String, i32) {
+    let mut command = fgrpo();
+    command.current_dir(root).args(["eval", "--data", "data.jsonl", "--task", "math", "--json"]);
+    command.args(["--samples", samples, "-n", &n.to_string(), "--out", out]).args(more);
+    let (printed, said, code) = run(command);
+    let report: Value = serde_json::from_str(&printed).unwrap_or_default();
+    (report["pass_at_k"]["1"].as_f64(), said, code)
+}
+
+/// `fgrpo diversity` with these arguments in a folder: the value of the first data set, what was said and the exit code.
+fn diversity(root: &Path, args: &[&str]) -> (Option<f64>, String, i32) {
+    let (printed, said, code) =
+        run(fgrpo().current_dir(root).args(["diversity", "--json", "eval"]).args(args));
+    let report: Value = serde_json::from_str(&printed).unwrap_or_default();
+    (report["diversity"][0]["values"][0].as_f64(), said, code)
+}
+
+#[test]
+fn the_number_of_a_problem_is_that_of_its_row_with_rejected_rows_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    // The third row is a copy of the second, and the last one has no answer.
+    let mut rows = sums([0, 1, 1, 2, 3]);
+    rows.push(json!({"problem": "Why?", "answer": null}));
+    file(root, "data.jsonl", &lines(rows));
+    let answers = [1, 2, 2, 3, 4, 9];
+    let samples =
+        answers.iter().enumerate().map(|(i, &a)| json!({"problem": i, "sample": 0, "text": boxed(a)}));
+    file(root, "made.jsonl", &lines(samples));
+    let (share, said, code) = eval(root, "made.jsonl", 1, "out", &[]);
+    assert_eq!((share, code), (Some(1.0), 0), "{said}");
+    let wanted = "4 new samples, 0 known, 0 of problems not in the data, 2 of rows that were rejected or aren't evaluated";
+    assert!(said.contains(wanted), "{said}");
+    // With a limit, the rows behind it are left out.
+    let (share, said, code) = eval(root, "made.jsonl", 1, "fewer", &["--limit", "2"]);
+    assert_eq!((share, code), (Some(1.0), 0), "{said}");
+    assert!(said.contains("2 new samples") && said.contains("4 of rows"), "{said}");
+}
+
+#[test]
+fn numbers_of_rows_name_no_problem_where_the_data_has_ids() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    let with_ids = |ids: [Value; 4]| {
+        let rows = sums(0..4).into_iter().zip(ids).map(|(mut row, id)| {
+            row["id"] = id;
+            row
+        });
+        file(root, "data.jsonl", &lines(rows));
+    };
+    with_ids([json!(5), json!(6), json!(7), json!(8)]);
+    // Right for ids, and wrong where ids are taken for rows.
+    let samples = (0..10usize).map(|id| json!({"problem": id, "text": boxed(id.saturating_sub(4))}));
+    file(root, "made.jsonl", &lines(samples));
+    let (share, said, code) = eval(root, "made.jsonl", 1, "out", &[]);
+    assert_eq!((share, code), (Some(1.0), 0), "{said}");
+    assert!(said.contains("4 new samples, 0 known, 6 of problems not in the data"), "{said}");
+    // Rows without an id don't make the other programs' ids into rows.
+    with_ids([json!(5), json!(6), Value::Null, Value::Null]);
+    let (_, said, code) = eval(root, "made.jsonl", 1, "some", &[]);
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("2 of 4 samples of data are still missing"), "{said}");
+    // A column of numbers with gaps holds them as 5.0.
+    file(root, "floats.jsonl", "{\"problem\": 5.0, \"text\": \"x\"}\n");
+    assert!(eval(root, "floats.jsonl", 1, "floats", &[]).1.contains("1 new samples"));
+    file(root, "foreign.jsonl", "{\"problem\": 0, \"text\": \"x\"}\n");
+    let (_, said, code) = eval(root, "foreign.jsonl", 1, "foreign", &[]);
+    assert_eq!(code, 2, "{said}");
+    assert!(said.contains("none of the 1 samples belongs") && said.contains("ids such as \"5\""), "{said}");
+}
+
+#[test]
+fn a_problem_has_one_name_in_a_file_and_a_name_means_one_problem() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    file(root, "data.jsonl", &lines(sums(0..3)));
+    let samples = [json!({"problem": 1, "text": boxed(2)}), json!({"problem": "1+1?", "text": boxed(2)})];
+    file(root, "made.jsonl", &lines(samples));
+    let (_, said, code) = eval(root, "made.jsonl", 2, "out", &[]);
+    assert_eq!(code, 2, "{said}");
+    assert!(
+        said.contains(
+            "made.jsonl line 2: found \"1+1?\" for the problem that is \"1\" in line 1, wanted one name"
+        ),
+        "{said}"
+    );
+    assert_eq!(
+        std::fs::read(root.join("out/generations.jsonl")).unwrap(),
+        b"",
+        "a refused file stores nothing"
+    );
+    let twice = sums(0..2).into_iter().map(|mut row| {
+        row["id"] = "same".into();
+        row
+    });
+    file(root, "data.jsonl", &lines(twice));
+    file(root, "made.jsonl", "{\"problem\": \"same\", \"text\": \"x\"}\n");
+    let (_, said, code) = eval(root, "made.jsonl", 1, "shared", &[]);
+    assert_eq!(code, 2, "{said}");
+    assert!(
+        said.contains("made.jsonl line 1: problem: found \"same\", which names several problems"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_complete_folder_still_reads_the_file_and_refuses_other_texts() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    file(root, "data.jsonl", &lines(sums(0..3)));
+    let made = |name: &str, n: usize, off: usize| {
+        let rows = (0..n).flat_map(|j| {
+            (0..3).map(move |i| json!({"problem": i, "sample": j, "text": boxed(i + 1 + if i == 2 { off } else { 0 })}))
+        });
+        file(root, name, &lines(rows))
+    };
+    made("made.jsonl", 1, 0);
+    let (share, said, code) = eval(root, "made.jsonl", 1, "out", &[]);
+    assert_eq!((share, code), (Some(1.0), 0), "{said}");
+    let before = std::fs::read(root.join("out/generations.jsonl")).unwrap();
+    // The same again.
+    let (share, said, code) = eval(root, "made.jsonl", 1, "out", &[]);
+    assert_eq!((share, code), (Some(1.0), 0), "{said}");
+    assert!(said.contains("0 new samples, 3 known"), "{said}");
+    // Another file of this name, which has new samples too.
+    std::fs::create_dir(root.join("other")).unwrap();
+    made("other/made.jsonl", 2, 5);
+    let (share, said, code) = eval(root, "other/made.jsonl", 2, "out", &[]);
+    assert_eq!((share, code), (None, 2), "{said}");
+    for wanted in
+        ["other/made.jsonl line 3: sample 0 of problem \"2\"", "another text", "choose another --out"]
+    {
+        assert!(said.contains(wanted), "{wanted}: {said}");
+    }
+    assert_eq!(std::fs::read(root.join("out/generations.jsonl")).unwrap(), before, "nothing is stored");
+    // A file that grew.
+    made("made.jsonl", 2, 0);
+    let (share, said, code) = eval(root, "made.jsonl", 2, "out", &[]);
+    assert_eq!((share, code), (Some(1.0), 0), "{said}");
+    assert!(said.contains("3 new samples, 3 known"), "{said}");
+    // A file that has a part of the stored samples.
+    made("made.jsonl", 1, 0);
+    let (_, said, code) = eval(root, "made.jsonl", 2, "out", &[]);
+    assert_eq!(code, 0, "{said}");
+    assert!(
+        said.contains("0 new samples, 3 known, 0 of problems not in the data; 3 stored samples are not"),
+        "{said}"
+    );
+    // A missing file, unless only what is stored is asked for.
+    std::fs::remove_file(root.join("made.jsonl")).unwrap();
+    let (share, said, code) = eval(root, "made.jsonl", 2, "out", &[]);
+    assert_eq!((share, code), (None, 2), "{said}");
+    assert!(said.contains("--samples made.jsonl: found no such file"), "{said}");
+    assert_eq!(eval(root, "made.jsonl", 2, "out", &["--score-only"]).0, Some(1.0));
+    eval(root, "typo.jsonl", 2, "new", &[]);
+    assert!(!root.join("new").exists(), "a wrong path makes no folder");
+}
+
+#[test]
+fn a_table_that_is_cut_off_within_quotes_is_refused_by_the_line_of_the_quote() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    file(root, "data.jsonl", &lines(sums(0..2)));
+    let whole = "problem,sample,text\n0,0,\"so\n\\boxed{1}\"\n1,0,\"so\n\\boxed{2}\"\n";
+    file(root, "made.csv", whole);
+    assert_eq!(eval(root, "made.csv", 1, "whole", &[]).0, Some(1.0));
+    file(root, "made.csv", &whole[..whole.len() - 6]);
+    let (share, said, code) = eval(root, "made.csv", 1, "torn", &[]);
+    assert_eq!((share, code), (None, 2), "{said}");
+    assert!(said.contains("made.csv: line 4: found a quoted field without its closing quote"), "{said}");
+    // Data are read the same way.
+    file(root, "d.tsv", "problem\tanswer\n1+1?\t2\n2+1?\t\"3");
+    let said = ends_with(2, &["data", "show", root.join("d.tsv").to_str().unwrap()]);
+    assert!(said.contains("d.tsv: line 3: found a quoted field without its closing quote"), "{said}");
+}
+
+/// An evaluation folder with three correct samples of one problem; the problem's hash.
+fn evaluated(root: &Path) -> String {
+    file(root, "data.jsonl", &lines(sums([0])));
+    let texts = ["one", "another way", "and a third"].map(|way| format!("{way} \\boxed{{1}}"));
+    file(root, "made.jsonl", &lines([json!({"problem": 0, "texts": texts})]));
+    assert_eq!(eval(root, "made.jsonl", 3, "eval", &[]).0, Some(1.0));
+    support::lines(&root.join("eval/samples.jsonl"))[0]["problem"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn vectors_of_other_lengths_empty_ones_and_repeated_samples_are_refused_by_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    let problem = evaluated(root);
+    let vectors = |rows: &[(u64, &[f64])]| {
+        lines(rows.iter().map(|(i, v)| json!({"problem": problem, "sample": i, "embedding": v})))
+    };
+    let measured = ["--by", "embeddings", "--embeddings", "vectors.jsonl"];
+    file(root, "vectors.jsonl", &vectors(&[(0, &[1.0, 0.0]), (1, &[0.0, 1.0]), (2, &[1.0, 0.0])]));
+    let (value, said, code) = diversity(root, &measured);
+    assert_eq!(code, 0, "{said}");
+    assert!((value.unwrap() - 2.0 / 3.0).abs() < 1e-12, "{value:?}");
+    for (rows, wanted) in [
+        (&[(0, &[1.0, 0.0][..]), (1, &[0.0, 1.0, 0.5]), (2, &[1.0, 0.0])], "found 3 numbers, wanted 2"),
+        (&[(0, &[1.0, 0.0]), (1, &[]), (2, &[1.0, 0.0])], "found no numbers"),
+        (&[(0, &[1.0, 0.0]), (0, &[0.0, 1.0]), (2, &[1.0, 0.0])], "sample 0 of problem"),
+    ] {
+        file(root, "vectors.jsonl", &vectors(rows));
+        let (value, said, code) = diversity(root, &measured);
+        assert_eq!((value, code), (None, 2), "{said}");
+        assert!(said.contains("vectors.jsonl line 2: ") && said.contains(wanted), "{wanted}: {said}");
+    }
+    // A second file has vectors of the same model.
+    file(root, "vectors.jsonl", &vectors(&[(0, &[1.0]), (1, &[0.5]), (2, &[0.25])]));
+    file(root, "longer.jsonl", &vectors(&[(0, &[1.0, 1.0]), (1, &[0.5, 1.0]), (2, &[0.25, 1.0])]));
+    let (_, said, code) =
+        diversity(root, &[&["eval"][..], &measured, &["--embeddings", "longer.jsonl"]].concat());
+    assert_eq!(code, 2, "{said}");
+    assert!(said.contains("longer.jsonl line 1: embedding: found 2 numbers, wanted 1"), "{said}");
+    // A measure that needs no vectors would ignore them.
+    let (_, said, code) = diversity(root, &["--embeddings", "vectors.jsonl"]);
+    assert_eq!(code, 2, "{said}");
+    assert!(said.contains("wanted it with --by embeddings"), "{said}");
+}
+
+#[test]
+fn correct_samples_without_their_text_are_counted_and_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    evaluated(root);
+    assert_eq!(diversity(root, &[]).2, 0);
+    let generations = root.join("eval/generations.jsonl");
+    let all = std::fs::read_to_string(&generations).unwrap();
+    std::fs::write(&generations, all.lines().take(2).map(|l| format!("{l}\n")).collect::<String>()).unwrap();
+    let (value, said, code) = diversity(root, &[]);
+    assert_eq!((value, code), (None, 2), "{said}");
+    assert!(
+        said.contains("generations.jsonl: found no text of 1 of the 3 correct samples, for one of sample 2"),
+        "{said}"
+    );
+    // A sample that is listed twice would be at distance 0 from itself.
+    std::fs::write(&generations, &all).unwrap();
+    let scores = root.join("eval/samples.jsonl");
+    let all = std::fs::read_to_string(&scores).unwrap();
+    std::fs::write(&scores, format!("{all}{}\n", all.lines().next().unwrap())).unwrap();
+    let (value, said, code) = diversity(root, &[]);
+    assert_eq!((value, code), (None, 2), "{said}");
+    assert!(said.contains("samples.jsonl: sample 0 of problem") && said.contains("appears twice"), "{said}");
+}
+
+/// An OpenAI-compatible server whose n-th vector has n numbers.
+fn growing(requests: usize) -> (String, std::thread::JoinHandle<()>) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let serve = move || {
+        for (n, stream) in (1..=requests).zip(listener.incoming()) {
+            let mut stream = BufReader::new(stream.unwrap());
+            let (mut line, mut length) = (String::new(), 0);
+            while stream.read_line(&mut line).unwrap() > 2 {
+                if let Some(value) = line.to_lowercase().strip_prefix("content-length:") {
+                    length = value.trim().parse().unwrap();
+                }
+                line.clear();
+            }
+            stream.read_exact(&mut vec![0; length]).unwrap();
+            let answer = json!({"data": [{"embedding": vec![1.0; n]}]}).to_string();
+            let head =
+                format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", answer.len());
+            stream.get_mut().write_all((head + &answer).as_bytes()).unwrap();
+        }
+    };
+    (address, std::thread::spawn(serve))
+}
+
+#[test]
+fn a_servers_vectors_of_several_lengths_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    let problem = evaluated(root);
+    let (address, server) = growing(3);
+    let (value, said, code) =
+        diversity(root, &["--by", "embeddings", "--server", &address, "--model", "e", "--concurrency", "1"]);
+    server.join().unwrap();
+    assert_eq!((value, code), (None, 2), "{said}");
+    let wanted = format!("embeddings.jsonl: problem {problem} has embeddings of 1 and of 2 numbers");
+    assert!(said.contains(&wanted), "{said}");
+}

@@ -275,3 +275,18 @@ fn tokens_are_reported_only_where_every_sample_has_them() {
     let counted = json!({"problem": "p", "n": 3, "c": 1, "unscorable": 1, "tokens": 40});
     assert_eq!(pass_at_1(&[&folder.write("counts.jsonl", &[counted])])["tokens_per_problem"], 40.0);
 }
+
+#[test]
+fn logs_of_other_problems_under_the_same_numbers_are_not_compared() {
+    let folder = Folder::new();
+    let a = folder.write("a/log.jsonl", &[logged(0, "1", &["\\boxed{1}"]), logged(1, "2", &["\\boxed{1}"])]);
+    let b = folder.write("b/log.jsonl", &[logged(0, "7", &["\\boxed{7}"]), logged(1, "8", &["\\boxed{8}"])]);
+    refused(&["compare", &a, &b, "-k", "1"], &["problem 0: found reference answer \"1\"", "and \"7\" in"]);
+}
+
+#[test]
+fn a_byte_order_mark_at_the_beginning_is_no_part_of_the_first_line() {
+    let folder = Folder::new();
+    let file = folder.text("a.jsonl", "\u{feff}{\"problem\":1,\"n\":4,\"c\":4}\n");
+    assert_eq!(pass_at_1(&[&file])["pass_at_k"]["1"], 1.0);
+}

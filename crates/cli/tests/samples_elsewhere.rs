@@ -304,3 +304,26 @@ fn a_servers_vectors_of_several_lengths_are_refused() {
     let wanted = format!("embeddings.jsonl: problem {problem} has embeddings of 1 and of 2 numbers");
     assert!(said.contains(&wanted), "{said}");
 }
+
+#[test]
+fn flags_that_would_change_nothing_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    file(root, "data.jsonl", &lines(sums(0..2)));
+    file(root, "samples.jsonl", &lines((0..2).map(|i| json!({"problem": i, "text": boxed(i + 1)}))));
+    for (flags, wanted) in [
+        (&["--command", "./yes.py"][..], "--command: found with math, wanted it with command"),
+        (&["--choice", "letter-or-content"], "--choice: found with math, wanted it with choice"),
+        (&["--format-gate", "off"], "--format-gate: found with math"),
+        (&["--maze-size", "9"], "--maze-size: found without mazes"),
+        (&["--per-request", "2"], "--per-request: found without --server"),
+        (&["--key-env", "KEY"], "--key-env: found without --server"),
+    ] {
+        let (_, said, code) = eval(root, "samples.jsonl", 1, "out", flags);
+        assert_eq!(code, 2, "{flags:?}: {said}");
+        assert!(said.contains(wanted), "{flags:?}: {said}");
+        assert!(!root.join("out").exists(), "{flags:?}");
+    }
+    let (found, said, code) = eval(root, "samples.jsonl", 1, "out", &["--mode", "strict"]);
+    assert_eq!((found, code), (Some(1.0), 0), "{said}");
+}

@@ -95,6 +95,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     };
     let averages = args.averages.all();
     let names: Vec<&str> = pairs.iter().map(|p| p.name.as_str()).collect();
+    args.averages.require(&names)?;
     benchmarks::incomplete(&averages, &names).iter().for_each(|note| say!("{note}"));
     let comparisons = compare_all(&pairs, &plan, &averages);
     let (a, b) = labels(args);

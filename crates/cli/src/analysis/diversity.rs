@@ -275,6 +275,7 @@ fn results(args: &Args) -> anyhow::Result<Vec<Found>> {
         results.push((benchmark.clone(), ids.len(), values));
     }
     let names: Vec<&str> = results.iter().map(|r| r.0.as_str()).collect();
+    args.averages.require(&names)?;
     let wanted = args.averages.all();
     benchmarks::incomplete(&wanted, &names).iter().for_each(|note| say!("{note}"));
     let averages: Vec<Found> = wanted

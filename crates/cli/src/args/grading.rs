@@ -3,6 +3,7 @@
 use crate::args::named::named;
 use fgrpo_train::bad_input;
 use fgrpo_train::grade::{Mode, Settings, command};
+use fgrpo_train::problem::kind::TaskKind;
 use fgrpo_verify::choice;
 
 /// On or off.
@@ -62,6 +63,42 @@ pub struct Flags {
 }
 
 impl Flags {
+    /// Refuses flags of kinds that aren't among `kinds`: they would change nothing.
+    ///
+    /// # Errors
+    /// Bad input that names the flag.
+    pub fn for_kinds(&self, kinds: &[TaskKind]) -> anyhow::Result<()> {
+        use TaskKind::{Choice, Command, Math, SynLogic};
+        // Field by field and without `..`: a flag added later doesn't compile until it is decided about here.
+        let Self {
+            mode,
+            format_gate,
+            percent_as_number,
+            choice,
+            command,
+            timeout_s,
+            startup_s,
+            correct_from,
+        } = self;
+        for (flag, given, of) in [
+            ("--mode", mode.is_some(), &[Math, SynLogic][..]),
+            ("--format-gate", format_gate.is_some(), &[SynLogic]),
+            ("--percent-as-number", percent_as_number.is_some(), &[Math]),
+            ("--choice", choice.is_some(), &[Choice]),
+            ("--command", command.is_some(), &[Command]),
+            ("--timeout-s", timeout_s.is_some(), &[Command]),
+            ("--startup-s", startup_s.is_some(), &[Command]),
+            ("--correct-from", correct_from.is_some(), &[Command]),
+        ] {
+            if given && !kinds.iter().any(|kind| of.contains(kind)) {
+                let [of, found] = [of, kinds]
+                    .map(|list| list.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or "));
+                bad_input!("{flag}: found with {found}, wanted it with {of}: it would change nothing here");
+            }
+        }
+        Ok(())
+    }
+
     /// `settings` with what the flags say in place of it.
     ///
     /// # Errors

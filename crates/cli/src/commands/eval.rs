@@ -26,16 +26,17 @@ use fgrpo_train::language::Language;
 use fgrpo_train::policy;
 use fgrpo_train::problem::dataset::presets::Preset;
 use fgrpo_train::problem::held_out::{EvalProblem, Question};
+use fgrpo_train::problem::kind::TaskKind;
 use fgrpo_train::run::fingerprint;
 use serde_json::{Map, json};
 use settings::Source;
 use std::ffi::OsString;
 
-/// Runs the command.
+/// Runs the command. `beside` are the kinds of other evaluations that its flags are meant for too.
 ///
 /// # Errors
 /// Bad input in settings, data or samples; a server that keeps failing; more unscorable samples than allowed.
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub fn run(args: &Args, beside: &[TaskKind]) -> anyhow::Result<()> {
     // The arguments of the subcommand, which override a file of flags.
     let words: Vec<OsString> = std::env::args_os().skip_while(|a| a != "eval").skip(1).collect();
     let (args, training) = settings::with_file(args, &words)?;
@@ -44,6 +45,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let source = args.source()?;
     interrupt::listen();
     let plan = flags::plan(args, training.as_ref(), &source)?;
+    flags::require_used(args, &plan, &source, beside)?;
     // A device that can't be used is refused before the folder belongs to its number format.
     let device = match &source {
         Source::Checkpoint(_) if !args.score_only => Some(args.compute.device(training.as_ref())?),
@@ -127,9 +129,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     if lacking > 0 {
         let why = failure.map(|t| format!(" ({t})")).unwrap_or_default();
-        let words = format!(
-            "{lacking} of {total} samples of {title} are still missing{why}; the same command continues"
-        );
+        let next = match args.score_only {
+            true => "without --score-only the same command continues",
+            false => "the same command continues",
+        };
+        let words = format!("{lacking} of {total} samples of {title} are still missing{why}; {next}");
         return Err(if interrupt::requested() { Stopped(words).into() } else { anyhow::anyhow!(words) });
     }
     plan.parts.iter().try_for_each(|p| report::check_unscorable(&folder, &p.name, args.max_unscorable))

@@ -111,7 +111,7 @@ fn evaluate(run: &Run, checkpoint: &Path, asked: Asked, all: &Path, name: &str) 
     write_whole(&data, lines.as_bytes())?;
     let (args, _) = eval::settings::of_words(&words(checkpoint, asked, &data, &out))?;
     say!("{}", out.display());
-    eval::run(&args)?;
+    eval::run(&args, &[])?;
     Ok(out)
 }
 

@@ -15,6 +15,7 @@ use fgrpo_train::io::json;
 use fgrpo_train::io::shell::quoted;
 use fgrpo_train::problem::dataset;
 use fgrpo_train::problem::dataset::presets::{Family, Prompting};
+use fgrpo_train::problem::kind::TaskKind;
 use std::path::{Path, PathBuf};
 
 pub(super) use files::{BENCHMARKS, Benchmark, DEEPSCALER};
@@ -81,7 +82,7 @@ fn model(text: &str) -> Result<(String, PathBuf), String> {
 pub fn run(args: &EvalArgs) -> anyhow::Result<()> {
     match (args.suite, &args.data_root) {
         (Some(Suite::Paper), Some(root)) => all(args, root),
-        _ => eval::run(&args.eval),
+        _ => eval::run(&args.eval, &[]),
     }
 }
 
@@ -116,6 +117,7 @@ fn all(args: &EvalArgs, root: &Path) -> anyhow::Result<()> {
     if models.is_empty() {
         bad_input!("--models: wanted NAME=DIR for each checkpoint, or --model, or --server with --model");
     }
+    let kinds: Vec<TaskKind> = chosen.iter().map(|b| b.kind).collect();
     let total = models.len() * chosen.len();
     for (i, (name, path)) in models.iter().enumerate() {
         for (j, (benchmark, file)) in chosen.iter().zip(&checked).enumerate() {
@@ -132,7 +134,7 @@ fn all(args: &EvalArgs, root: &Path) -> anyhow::Result<()> {
             }
             std::fs::create_dir_all(out.join(name)).with_context(|| format!("creating {}", out.display()))?;
             one.out = Some(folder);
-            eval::run(&one)?;
+            eval::run(&one, &kinds)?;
         }
     }
     say!("all {total} evaluations are done. Tables: fgrpo table {}", table_arguments(out, &models));

@@ -224,6 +224,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     one_name(&mut read);
     same_problems(&read)?;
     let averages = args.averages.all();
+    let mut names: Vec<&str> = read.iter().flat_map(|m| &m.1).map(|b| b.name.as_str()).collect();
+    names.sort_unstable_by_key(|name| canonical(name));
+    names.dedup_by_key(|name| canonical(name));
+    args.averages.require(&names)?;
     let columns = columns(&read, &averages);
     lacking(&read, &averages).iter().for_each(|note| say!("{note}"));
     let methods: Vec<Measured> = read

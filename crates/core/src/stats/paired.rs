@@ -200,14 +200,7 @@ pub fn exact(pairs: &[Pair], m: u64, k: u64) -> Difference {
     let reach = log / (3.0 * per_unit);
     let blur = reach + (reach * reach + 2.0 * spread * log).sqrt();
     let slack = law.dropped + SLACK + 1e-12;
-    Difference {
-        tie: 0.0,
-        law,
-        step,
-        drift: drift / problems,
-        blur: blur / problems,
-        slack,
-    }
+    Difference { tie: 0.0, law, step, drift: drift / problems, blur: blur / problems, slack }
 }
 
 /// C(m, k), rounded where it has more than 53 bits.

@@ -107,7 +107,13 @@ impl<R: BufRead> Lines<R> {
             Some(line) => (line.len(), true),
             None => (self.text.len(), false),
         };
-        Ok(Some(Line { path: &self.path, number: self.number, text: &self.text[..end], terminated }))
+        let text = &self.text[..end];
+        // Some editors begin a file with a byte order mark.
+        let text = match self.number {
+            1 => text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text),
+            _ => text,
+        };
+        Ok(Some(Line { path: &self.path, number: self.number, text, terminated }))
     }
 }
 

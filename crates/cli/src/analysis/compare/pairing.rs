@@ -2,7 +2,7 @@
 
 use crate::analysis::benchmarks;
 use fgrpo_train::bad_input;
-use fgrpo_train::evaluation::samples::Benchmark;
+use fgrpo_train::evaluation::samples::{Benchmark, ProblemCounts};
 use std::collections::HashMap;
 
 /// Two models' samples of the same problems, in A's order.
@@ -20,6 +20,8 @@ pub struct Matched {
 /// # Errors
 /// Bad input that names what only one side has.
 pub fn matched(a: Vec<Benchmark>, b: Vec<Benchmark>) -> anyhow::Result<Vec<Matched>> {
+    benchmarks::require_distinct(&a)?;
+    benchmarks::require_distinct(&b)?;
     // One benchmark on either side is the same one, whatever the files are called.
     if let ([only_a], [only_b]) = (a.as_slice(), b.as_slice()) {
         let [x, y] = [only_a, only_b].map(|side| benchmarks::canonical(&side.name));
@@ -80,7 +82,21 @@ fn align(name: String, a: Benchmark, b: &Benchmark) -> anyhow::Result<Matched> {
         }
         bad_input!("the two sides have different problems; {}", parts.join("; "));
     }
-    let problems = a.problems.iter().map(|p| b.problems[in_b[p.id.as_str()]].clone()).collect();
+    let problems: Vec<ProblemCounts> =
+        a.problems.iter().map(|p| b.problems[in_b[p.id.as_str()]].clone()).collect();
+    // Names may be mere numbers, which every data set has.
+    for (p, q) in a.problems.iter().zip(&problems) {
+        if let (Some(x), Some(y)) = (&p.reference, &q.reference)
+            && x != y
+        {
+            bad_input!(
+                "problem {}: found reference answer {x:?} in {} and {y:?} in {}, wanted the same problems on both sides",
+                p.id,
+                a.path.display(),
+                b.path.display()
+            );
+        }
+    }
     let b = Benchmark { name: b.name.clone(), path: b.path.clone(), problems };
     Ok(Matched { name, a, b })
 }

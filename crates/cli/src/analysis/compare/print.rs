@@ -25,7 +25,10 @@ impl Comparison {
             }
             (Some(_), Some(_)) if d == 0.0 => "no difference on these problems".to_owned(),
             (Some(_), Some(holm)) => {
-                format!("no difference shown on these problems: {size} in favour of {better} ({})", p_text(holm))
+                format!(
+                    "no difference shown on these problems: {size} in favour of {better} ({})",
+                    p_text(holm)
+                )
             }
             _ => format!(
                 "{better} is ahead of {other} by {size} on these samples; not tested, because every subsample has this difference"

@@ -101,6 +101,39 @@ pub fn plan(args: &Args, training: Option<&Config>, source: &Source) -> anyhow::
     Ok(Plan { parts, n, ks, sampling, stop, seed, rounding })
 }
 
+/// Refuses flags that would change nothing, with these problems, those `beside` them, and this source.
+///
+/// # Errors
+/// Bad input that names the flag.
+pub fn require_used(args: &Args, plan: &Plan, source: &Source, beside: &[TaskKind]) -> anyhow::Result<()> {
+    let mut kinds: Vec<TaskKind> = plan.parts.iter().map(|part| part.kind).collect();
+    kinds.extend(beside);
+    kinds.dedup();
+    args.grading.for_kinds(&kinds)?;
+    let mazes = [
+        ("--maze-size", args.maze_size.is_some()),
+        ("--maze-seed", args.maze_seed.is_some()),
+        ("--maze-problems", args.maze_problems.is_some()),
+        ("--maze-reward", args.maze_reward.is_some()),
+    ];
+    let prompts = [
+        ("--preset", args.preset.is_some()),
+        ("--system", args.system.is_some()),
+        ("--thinking", args.thinking.is_some()),
+    ];
+    let given = |flags: &[(&'static str, bool)]| flags.iter().find(|f| f.1).map(|f| f.0);
+    if let (Some(flag), false) = (given(&mazes), kinds.contains(&TaskKind::Maze)) {
+        bad_input!("{flag}: found without mazes, wanted it with --task maze");
+    }
+    if let (Some(flag), [TaskKind::Maze]) = (given(&prompts), kinds.as_slice()) {
+        bad_input!("{flag}: found with mazes, which have no such prompt");
+    }
+    if let (Some(flag), false) = (args.of_server(), matches!(source, Source::Server(_))) {
+        bad_input!("{flag}: found without --server, whose requests it is about");
+    }
+    Ok(())
+}
+
 /// The tokenizer that decides which problems training drops, and the maximum length of a completion.
 fn language(
     config: &Config,

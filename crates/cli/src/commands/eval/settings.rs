@@ -306,6 +306,22 @@ impl Args {
         }
     }
 
+    /// The first flag of requests to a server that isn't as it is by default.
+    pub fn of_server(&self) -> Option<&'static str> {
+        let default = Standalone::parse_from(["fgrpo eval"]).args;
+        let flags = [
+            ("--api", self.api != default.api),
+            ("--server-api", self.server_api != default.server_api),
+            ("--concurrency", self.concurrency != default.concurrency),
+            ("--per-request", self.per_request != default.per_request),
+            ("--timeout", self.timeout != default.timeout),
+            ("--retries", self.retries != default.retries),
+            ("--retry-wait", self.retry_wait != default.retry_wait),
+            ("--key-env", self.key_env != default.key_env),
+        ];
+        flags.into_iter().find(|f| f.1).map(|f| f.0)
+    }
+
     /// Checks the ranges that clap can't.
     ///
     /// # Errors

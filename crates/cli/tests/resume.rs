@@ -113,7 +113,7 @@ fn a_checkpoint_without_its_optimizer_or_with_a_damaged_one_is_never_gone_on_fro
     let other = b"\x02\0\0\0\0\0\0\0[]".to_vec();
     for damaged in [&state[..state.len() - 4], &header, &other, b""] {
         std::fs::write(checkpoint(8).join("optimizer.safetensors"), damaged).unwrap();
-        let said = ends_with(1, &resume);
+        let said = ends_with(2, &resume);
         assert!(
             said.contains("step-000008 can't be used; move it away, and --resume continues from step 6"),
             "{said}"
@@ -123,7 +123,7 @@ fn a_checkpoint_without_its_optimizer_or_with_a_damaged_one_is_never_gone_on_fro
     std::fs::write(checkpoint(8).join("optimizer.safetensors"), &state).unwrap();
     let damaged = bytes(&checkpoint(8), "trainer_state.json");
     std::fs::write(checkpoint(8).join("trainer_state.json"), "{").unwrap();
-    let said = ends_with(1, &resume);
+    let said = ends_with(2, &resume);
     assert!(said.contains("continues from step 6") && said.contains("trainer_state.json"), "{said}");
     std::fs::write(checkpoint(8).join("trainer_state.json"), damaged).unwrap();
 

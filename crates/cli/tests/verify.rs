@@ -202,6 +202,13 @@ fn wrong_flags_and_missing_files_are_bad_input() {
 }
 
 #[test]
-fn an_empty_input_gives_an_empty_output() {
-    assert_eq!(verify(&["ifeval", "-"], ""), (Vec::new(), 0, String::new()));
+fn an_input_without_a_line_is_bad_input() {
+    let folder = tempfile::tempdir().unwrap();
+    let empty = folder.path().join("empty.jsonl");
+    std::fs::write(&empty, "").unwrap();
+    for input in ["-", empty.to_str().unwrap()] {
+        let (lines, code, said) = verify(&["ifeval", input], "");
+        assert_eq!((lines.len(), code), (0, 2), "{said}");
+        assert!(said.contains(&format!("{input}: found no line, wanted at least one")), "{said}");
+    }
 }

@@ -287,7 +287,7 @@ impl Config {
             }
         }
         self.rollout.check()?;
-        self.algorithm.check(self.rollout.group_size)?;
+        self.algorithm.check(self.rollout.group_size, self.task.has_binary_rewards())?;
         self.update.check(self.rollout.prompts)?;
         whole(
             "",

@@ -28,7 +28,25 @@ impl std::error::Error for Stopped {}
 
 /// The message that the program prints for an error before it ends.
 pub fn last_words(error: &anyhow::Error) -> String {
-    if error.chain().any(|c| c.is::<Stopped>()) { format!("{error:#}") } else { format!("error: {error:#}") }
+    let line = in_one_line(error);
+    if error.chain().any(|c| c.is::<Stopped>()) { line } else { format!("error: {line}") }
+}
+
+/// An error and its causes in one line, without repeating what a message already has of its cause or its context.
+pub fn in_one_line(error: &anyhow::Error) -> String {
+    let mut line: Vec<String> = Vec::new();
+    for cause in error.chain().map(ToString::to_string) {
+        match line.last() {
+            Some(above) if above.ends_with(&cause) => continue,
+            // The cause names the file itself.
+            Some(above) if cause.strip_prefix(above).is_some_and(|rest| rest.starts_with([':', '/'])) => {
+                line.pop();
+            }
+            _ => {}
+        }
+        line.push(cause);
+    }
+    line.join(": ")
 }
 
 /// Returns from the function with a [`BadInput`] error whose message is formatted like `format!`.
@@ -52,7 +70,7 @@ impl<T, E: Into<anyhow::Error>> OrBadInput<T> for Result<T, E> {
             if e.chain().any(|c| c.is::<BadInput>()) {
                 e
             } else {
-                anyhow::Error::new(BadInput(format!("{e:#}")))
+                anyhow::Error::new(BadInput(in_one_line(&e)))
             }
         })
     }
@@ -77,6 +95,19 @@ mod tests {
         let error = refuse().context("run.toml").unwrap_err();
         assert_eq!(exit_code(&error), 2);
         assert_eq!(format!("{error:#}"), "run.toml: steps: found 0, wanted at least 1");
+    }
+
+    #[test]
+    fn a_cause_or_a_file_is_said_once() {
+        let line = |messages: &[&'static str]| {
+            let (first, contexts) = messages.split_last().unwrap();
+            let error = contexts.iter().rev().fold(anyhow::anyhow!(*first), |error, m| error.context(*m));
+            in_one_line(&error)
+        };
+        assert_eq!(line(&["run", "cannot write x: full", "full"]), "run: cannot write x: full");
+        assert_eq!(line(&["bad", "bad/config.json: no field"]), "bad/config.json: no field");
+        assert_eq!(line(&["bad", "bad: no tensor"]), "bad: no tensor");
+        assert_eq!(line(&["bad", "badly made", "found 1"]), "bad: badly made: found 1");
     }
 
     #[test]

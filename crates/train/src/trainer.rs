@@ -33,6 +33,8 @@ mod save;
 mod setup;
 mod stall;
 
+pub use setup::check_cache;
+
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ending {
@@ -65,10 +67,12 @@ pub fn train(
     events: &mut dyn Events,
 ) -> anyhow::Result<Ending> {
     has_steps(config)?;
-    let device = device::of_run(device, config)?;
+    let name = device;
+    let device = device::of_run(name, config)?;
     let task = problem::open(config)?;
     let config = &config.resolved(task.len(Split::Train))?;
     check_held_out(config, task.as_ref())?;
+    check_cache(config, task.as_ref(), name)?;
     let run = RunDir::open(out, config, if_exists)?;
     events.opened(&run.path)?;
     device::announce(&device, events);

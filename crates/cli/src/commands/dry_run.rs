@@ -45,11 +45,16 @@ fn mean_tokens(text: &str) -> Result<[f64; 2], String> {
 }
 
 /// Prints the resolved configuration to stdout, and to stderr the rejected rows and the needs, also those of a GPU that isn't
-/// there. Returns the task where its files are there.
+/// there. Returns the task where its files are there; `check` gets it first, with the configuration in steps.
 ///
 /// # Errors
-/// For `--gpu` without `--device cuda`; a checkpoint folder that is there and can't be read, or has other sizes than [model.size]; a file that can't be written.
-pub fn run(config: &Config, device: DeviceName, flags: &Flags) -> anyhow::Result<Option<Box<dyn Task>>> {
+/// What `check` refuses; for `--gpu` without `--device cuda`; a checkpoint folder that is there and can't be read, or has other sizes than [model.size]; a file that can't be written.
+pub fn run(
+    config: &Config,
+    device: DeviceName,
+    flags: &Flags,
+    check: impl FnOnce(&Config, &dyn Task) -> anyhow::Result<()>,
+) -> anyhow::Result<Option<Box<dyn Task>>> {
     let all_rejected = flags.rejected.as_deref();
     if let Some(card) = flags.gpu
         && !matches!(device, DeviceName::Cuda(_))
@@ -78,6 +83,9 @@ pub fn run(config: &Config, device: DeviceName, flags: &Flags) -> anyhow::Result
     // Epochs become steps once the problems are counted.
     let resolved = task.as_ref().map(|task| config.resolved(task.len(Split::Train))).transpose()?;
     let config = resolved.as_ref().unwrap_or(config);
+    if let Some(task) = &task {
+        check(config, task.as_ref())?;
+    }
     out!("{}", config.to_toml());
     let lengths = Lengths::of(config, task.as_deref());
     let lengths = flags.mean_tokens.map_or(lengths, |means| lengths.with_means(means));

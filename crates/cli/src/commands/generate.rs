@@ -155,7 +155,8 @@ impl Args {
                     );
                 }
                 let (problems, report) =
-                    dataset::load(path, TaskKind::Command, &self.columns.clone().unwrap_or_default())?;
+                    dataset::load(path, TaskKind::Command, &self.columns.clone().unwrap_or_default())
+                        .context("a file of prompts is read like data of kind command")?;
                 report.log();
                 return Ok(Question::Rows(problems));
             }

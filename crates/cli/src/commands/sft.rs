@@ -1,5 +1,6 @@
 //! `fgrpo sft`: supervised fine-tuning on demonstrations.
 
+use crate::commands::dry_run;
 use crate::commands::train::{Args, conclude};
 use crate::output::progress::Console;
 use crate::report::write_report;
@@ -8,7 +9,7 @@ use fgrpo_train::config::Config;
 use fgrpo_train::events::Events;
 use fgrpo_train::failure::OrBadInput;
 use fgrpo_train::io::interrupt;
-use fgrpo_train::problem::Split;
+use fgrpo_train::problem::{Split, Task};
 use fgrpo_train::sft::{self, Demonstrations};
 use fgrpo_train::trainer::Ending;
 use std::path::PathBuf;
@@ -31,19 +32,22 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let config = Config::load(&args.config, &args.set)?;
     let settings =
         sft::settings(&config).with_context(|| args.config.display().to_string()).or_bad_input()?;
+    let out = args.out.clone().unwrap_or_else(|| {
+        let stem = args.config.file_stem().unwrap_or(args.config.as_os_str());
+        PathBuf::from("runs").join(format!("{}-sft", stem.to_string_lossy()))
+    });
     if args.dry_run.wanted {
-        if let Some(task) = crate::commands::dry_run::run(&config, args.device, &args.dry_run)? {
+        // A run of demonstrations keeps its configuration as it is, epochs included.
+        let check = |_: &Config, _: &dyn Task| args.check_folder(&out, &config);
+        if let Some(task) = dry_run::run(&config, args.device, &args.dry_run, check)? {
             let demonstrations = Demonstrations::of(task.as_ref(), Split::Train)?;
             say!("demonstrations        {:>12}", demonstrations.len());
             say!("sft steps             {:>12}", settings.optimizer_steps(demonstrations.len()));
         }
         return Ok(());
     }
+    args.say_if_new(&out);
     interrupt::listen();
-    let out = args.out.clone().unwrap_or_else(|| {
-        let stem = args.config.file_stem().unwrap_or(args.config.as_os_str());
-        PathBuf::from("runs").join(format!("{}-sft", stem.to_string_lossy()))
-    });
     let mut console = Console::new();
     let ending = sft::run(&config, &out, args.if_exists(), args.device, &mut console)?;
     if !sft::lines(&out)?.is_empty() {
@@ -53,5 +57,5 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             console.say(&format!("report: {}", page.display()));
         }
     }
-    conclude(ending)
+    conclude(ending, &[&out])
 }

@@ -16,7 +16,7 @@ use grid::{Combination, combinations};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Trains every combination of a grid and prints the table of pass@k.
 #[derive(Debug, clap::Args)]
@@ -25,6 +25,9 @@ use std::path::PathBuf;
 
 Group sizes with equal samples per step:
   fgrpo sweep configs/maze-compare.toml --grid rollout.group_size,rollout.prompts=2:256,8:64,32:16 --out runs/sizes
+
+Lists and tables are values too; a comma or colon inside brackets, braces or quotes separates nothing:
+  fgrpo sweep configs/maze-compare.toml --grid 'algorithm.loss.clip=[0.2, 0.2],[0.2, 0.28]' --out runs/clip
 
 GRPO without and with each of two controls, three seeds each:
   fgrpo sweep configs/maze-compare.toml --set algorithm.focal_gamma=0 --grid seed=1,2,3 --alternative algorithm.kl_coef=0.001 --alternative algorithm.entropy_coef=0.001 --out runs/controls")]
@@ -37,7 +40,7 @@ pub struct Args {
     /// A change to try alone, beside the run without it; repeatable, and written like --grid. Every run of the grid is made without and with each.
     #[arg(long = "alternative", value_name = "KEY=VALUE")]
     pub alternative: Vec<String>,
-    /// Change a key for all runs; repeatable.
+    /// Change a key for all runs; repeatable. An --alternative may change it again, but not a --grid.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub set: Vec<String>,
     /// Folder of the runs; `runs/<name of the configuration>-sweep` where absent.
@@ -78,11 +81,11 @@ struct Run<'a> {
 /// Runs the command.
 ///
 /// # Errors
-/// Bad input for a grid that isn't one, for a combination that is no configuration or that stands in the grid twice,
+/// Bad input for a grid that isn't one or that sets a key of `--set`, for a combination that is no configuration or that stands in the grid twice,
 /// and for a folder that holds a run of another configuration or, without `--resume`, an unfinished one; otherwise
 /// what a run fails with.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let combinations = combinations(&args.grid, &args.alternative)?;
+    let combinations = combinations(&args.set, &args.grid, &args.alternative)?;
     let out = args.out.clone().unwrap_or_else(|| {
         let stem = args.config.file_stem().and_then(|s| s.to_str()).unwrap_or("sweep");
         PathBuf::from("runs").join(format!("{stem}-sweep"))
@@ -119,9 +122,13 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         }
         return Ok(());
     }
+    if args.resume && runs.iter().all(|run| run.state == State::Absent) {
+        say!("nothing to resume in {}: starting with the first run", out.display());
+    }
     let planned = runs.iter().map(|run| (&run.config, run.folder.as_path(), run.state));
     if !train_unfinished(planned, args.device)? {
-        return conclude(Ending::Interrupted);
+        let folders: Vec<&Path> = runs.iter().map(|run| run.folder.as_path()).collect();
+        return conclude(Ending::Interrupted, &folders);
     }
     let rows = table(&runs)?;
     write_whole(&out.join("sweep.json"), &serde_json::to_vec_pretty(&rows)?)?;

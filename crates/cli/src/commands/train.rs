@@ -3,14 +3,19 @@
 use crate::commands::dry_run;
 use crate::output::progress::Console;
 use crate::report::write_report;
+use anyhow::Context;
 use fgrpo_nn::DeviceName;
+use fgrpo_train::bad_input;
 use fgrpo_train::config::Config;
+use fgrpo_train::evaluation::in_training::check_held_out;
 use fgrpo_train::events::Events;
 use fgrpo_train::failure::Stopped;
 use fgrpo_train::io::interrupt;
 use fgrpo_train::io::shell::resuming_command;
-use fgrpo_train::run::folder::IfExists;
-use fgrpo_train::trainer::{Ending, has_steps, train};
+use fgrpo_train::problem::Task;
+use fgrpo_train::run::folder::{IfExists, changed_keys};
+use fgrpo_train::run::{checkpoint, metrics};
+use fgrpo_train::trainer::{Ending, check_cache, has_steps, train};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -58,15 +63,21 @@ pub const EXAMPLES: &str = "Examples:
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let config = Config::load(&args.config, &args.set)?;
     has_steps(&config)?;
-    if args.dry_run.wanted {
-        return dry_run::run(&config, args.device, &args.dry_run).map(drop);
-    }
     let out = args.out.clone().unwrap_or_else(|| {
         PathBuf::from("runs").join(args.config.file_stem().unwrap_or(args.config.as_os_str()))
     });
+    if args.dry_run.wanted {
+        let check = |config: &Config, task: &dyn Task| {
+            check_held_out(config, task)?;
+            check_cache(config, task, args.device)?;
+            args.check_folder(&out, config)
+        };
+        return dry_run::run(&config, args.device, &args.dry_run, check).map(drop);
+    }
+    args.say_if_new(&out);
     interrupt::listen();
     let mut console = Console::new();
-    conclude(run_and_report(&config, &out, args.if_exists(), args.device, &mut console)?)
+    conclude(run_and_report(&config, &out, args.if_exists(), args.device, &mut console)?, &[&out])
 }
 
 /// Trains, and writes the run's report, also of a run that was stopped.
@@ -107,13 +118,57 @@ impl Args {
             _ => IfExists::Refuse,
         }
     }
+
+    /// Says so if `--resume` finds nothing: its folder may be misspelt. Of logged steps without a checkpoint the trainer tells.
+    pub fn say_if_new(&self, out: &Path) {
+        let logged = std::fs::metadata(out.join("metrics.jsonl")).is_ok_and(|file| file.len() > 0);
+        if self.resume && !has_state(out) && !logged {
+            say!("nothing to resume in {}: starting at step 0", out.display());
+        }
+    }
+
+    /// What `--resume` or `--restart` would do with the run folder, for a dry run.
+    ///
+    /// # Errors
+    /// Bad input: with `--resume`, a run of another configuration, unless changes are accepted.
+    pub fn check_folder(&self, out: &Path, config: &Config) -> anyhow::Result<()> {
+        self.say_if_new(out);
+        let written = out.join(CONFIGURATION);
+        if !(self.resume || self.restart) || !written.exists() {
+            return Ok(());
+        }
+        if self.restart {
+            let logged = metrics::read(&out.join("metrics.jsonl")).unwrap_or_default();
+            say!(
+                "--restart would delete the run in {}: {} RL steps, {} checkpoints, with its evaluations, rollouts, logs and report",
+                out.display(),
+                logged.last().map_or(0, |m| m.step),
+                checkpoint::list(&out.join("checkpoints"))?.len()
+            );
+            return Ok(());
+        }
+        let text =
+            std::fs::read_to_string(&written).with_context(|| format!("reading {}", written.display()))?;
+        let differing = changed_keys(&written, &text, config)?;
+        if !differing.is_empty() && !self.accept_changes {
+            bad_input!(
+                "{} holds a run of another configuration. Different, there -> here: {}. Resume with --accept-changes to continue with the new values",
+                out.display(),
+                differing.join("; ")
+            );
+        }
+        Ok(())
+    }
 }
 
-/// Prints the summary of a finished command, or how to continue a stopped one.
+/// A run's own configuration in its folder.
+const CONFIGURATION: &str = "config.toml";
+
+/// Prints the summary of a finished command, or how to continue a stopped one. `runs` are its run folders.
 ///
 /// # Errors
 /// When it was stopped on request.
-pub fn conclude(ending: Ending) -> anyhow::Result<()> {
+pub fn conclude(ending: Ending, runs: &[&Path]) -> anyhow::Result<()> {
     match ending {
         Ending::Done(summary) => {
             // The run folder has everything, so a finished run is no failure if stdout can't be written to.
@@ -121,8 +176,18 @@ pub fn conclude(ending: Ending) -> anyhow::Result<()> {
             Ok(())
         }
         Ending::Interrupted => {
-            let words = format!("stopped on request, state saved. Continue with: {}", resuming_command());
+            let saved = match runs.iter().any(|run| has_state(run)) {
+                true => ", state saved",
+                false => " before the first checkpoint",
+            };
+            let words = format!("stopped on request{saved}. Continue with: {}", resuming_command());
             Err(Stopped(words).into())
         }
     }
+}
+
+/// Whether a run has a checkpoint, of its own or of its supervised stage.
+fn has_state(run: &Path) -> bool {
+    let holds = |folder: &str| checkpoint::list(&run.join(folder)).is_ok_and(|found| !found.is_empty());
+    holds("checkpoints") || holds("sft")
 }

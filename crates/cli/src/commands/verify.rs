@@ -49,7 +49,7 @@ Examples:
   fgrpo verify ifeval responses.jsonl > verdicts.jsonl
   fgrpo verify command rows.jsonl --command 'python3 grade.py' --timeout-s 5
 
-Exit code 2 if any input line is invalid, 1 if no line could be graded; the output lines give the reasons.")]
+Exit code 2 if any input line is invalid or there is none, 1 if no line could be graded; the output lines give the reasons.")]
 pub struct Args {
     /// The verifier.
     pub kind: Kind,
@@ -76,7 +76,7 @@ const MOST_DECIMALS: usize = 100;
 /// Runs the command.
 ///
 /// # Errors
-/// If the input cannot be read or the output not written (1), or a flag or a line is bad (2).
+/// If the input cannot be read or the output not written (1), or a flag or a line is bad or there is no line (2).
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let verifier = Verifier::new(args)?;
     let threads = match args.threads {
@@ -123,6 +123,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             total.bad,
             total.lines
         );
+    }
+    if total.lines == 0 {
+        bad_input!("{}: found no line, wanted at least one to grade", args.input.display());
     }
     if let (Some(reason), true) = (&total.first_unscorable, total.counts[3] == total.lines) {
         anyhow::bail!(

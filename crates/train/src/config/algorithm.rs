@@ -23,7 +23,8 @@ pub struct AlgorithmConfig {
     pub reward_correct: f64,
     /// Reward of a wrong completion, `R_w`.
     pub reward_wrong: f64,
-    /// For graded rewards: the lowest reward that counts as correct for the focal weight.
+    /// For graded rewards: the lowest reward that counts as correct for the focal weight. Where verdicts are the rewards,
+    /// it must be above `reward_wrong` and at most `reward_correct`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub correct_threshold: Option<f64>,
     /// The policy loss: `grpo`, `dapo`, `cispo`, `cispo_cap` or `gspo`.
@@ -209,11 +210,24 @@ impl AlgorithmConfig {
         }
     }
 
-    pub(super) fn check(&self, group_size: usize) -> anyhow::Result<()> {
+    /// `binary`: whether some completions have no reward but that of their verdict.
+    pub(super) fn check(&self, group_size: usize, binary: bool) -> anyhow::Result<()> {
         reward("algorithm.reward_correct", self.reward_correct)?;
         reward("algorithm.reward_wrong", self.reward_wrong)?;
+        self.correct_threshold.map_or(Ok(()), |t| reward("algorithm.correct_threshold", t))?;
         let checked = self.credit().check(group_size).and_then(|()| self.objective(1).check());
         checked.or_else(|e| bad_input!("algorithm.{e}"))?;
+        // Another threshold would make wrong completions correct, or no completion.
+        if let Some(found) = self.correct_threshold
+            && binary
+            && (found <= self.reward_wrong || found > self.reward_correct)
+        {
+            bad_input!(
+                "algorithm.correct_threshold: found {found}, wanted above algorithm.reward_wrong, {}, and at most algorithm.reward_correct, {}, which are the rewards of the verdicts; or no threshold, which only the scores of task.kind command need",
+                self.reward_wrong,
+                self.reward_correct
+            );
+        }
         coefficient("algorithm.entropy_coef", self.entropy_coef)?;
         coefficient("algorithm.kl_coef", self.kl_coef)?;
         coefficient("algorithm.daro_lr", self.daro_lr)?;

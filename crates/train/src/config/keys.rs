@@ -1,11 +1,16 @@
 //! Error messages about unknown keys: the line, and the key that was probably meant.
 
-use super::Config;
+use super::kind::named_or_table;
+use super::{Config, Loss, TaskConfig};
 use crate::bad_input;
 use crate::io::culprit::{Place, culprit};
 use crate::io::harmless::shortened;
 use crate::io::json;
 use crate::io::objects::Objects;
+use fgrpo_core::advantage::Advantage;
+use fgrpo_core::credit::Shaping;
+use fgrpo_core::loss::Correction;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use strsim::damerau_levenshtein;
 use toml::de::Error;
@@ -234,6 +239,12 @@ fn refuse<T>(
         }
     };
     let known: Vec<&str> = quoted.collect();
+    if let Some((table, kinds)) = kinds_with(unknown, message, &known) {
+        bad_input!(
+            "{place}unknown key `{unknown}` for this {table}, wanted {table}.kind = \"{}\", which has it",
+            kinds.join("\" or \"")
+        );
+    }
     let suggested: Vec<String> = match known
         .iter()
         .filter(|key| near(key, unknown))
@@ -247,6 +258,60 @@ fn refuse<T>(
         bad_input!("{place}unknown key `{unknown}`, wanted one of {}", known.join(", "));
     }
     bad_input!("{place}unknown key `{unknown}`; did you mean `{}`?", suggested.join("` or `"))
+}
+
+/// A table of which each kind has its own keys.
+struct OfKinds {
+    table: &'static str,
+    /// Reads it; an error for an unknown key or kind lists those that are known.
+    read: fn(toml::Value) -> Result<(), Error>,
+}
+
+const OF_KINDS: [OfKinds; 5] = [
+    OfKinds { table: "task", read: |value| TaskConfig::deserialize(value).map(drop) },
+    OfKinds { table: "algorithm.advantage", read: |value| named_or_table::<_, Advantage>(value).map(drop) },
+    OfKinds { table: "algorithm.loss", read: |value| named_or_table::<_, Loss>(value).map(drop) },
+    OfKinds { table: "algorithm.shaping", read: |value| named_or_table::<_, Shaping>(value).map(drop) },
+    OfKinds { table: "algorithm.correction", read: |value| named_or_table::<_, Correction>(value).map(drop) },
+];
+
+impl OfKinds {
+    /// The message for a kind with a key that no kind has.
+    fn refusal(&self, kind: &str) -> String {
+        let text = |text: &str| toml::Value::String(text.to_owned());
+        let table = [("kind", text(kind)), ("?", text(""))].map(|(key, value)| (key.to_owned(), value));
+        let error = (self.read)(toml::Value::Table(toml::Table::from_iter(table))).err();
+        error.map(|error| error.message().to_owned()).unwrap_or_default()
+    }
+
+    /// Its kinds, each with its keys and how a message about them ends.
+    fn kinds(&self) -> Vec<(String, Vec<String>, String)> {
+        let one = |kind: String| {
+            let refusal = self.refusal(&kind);
+            let ending = refusal.rsplit('`').next().unwrap_or_default().to_owned();
+            (kind, listed(&refusal), ending)
+        };
+        listed(&self.refusal("?")).into_iter().map(one).collect()
+    }
+}
+
+/// The names that a message about an unknown one lists.
+fn listed(message: &str) -> Vec<String> {
+    message.split('`').skip(1).step_by(2).skip(1).map(str::to_owned).collect()
+}
+
+/// For a key that is unknown in a table with a kind: the table, and its kinds that have the key.
+fn kinds_with(unknown: &str, message: &str, known: &[&str]) -> Option<(&'static str, Vec<String>)> {
+    OF_KINDS.iter().find_map(|of| {
+        let kinds = of.kinds();
+        let is_here = |(_, keys, ending): &(String, Vec<String>, String)| {
+            keys.iter().eq(known) && message.trim_end().ends_with(ending.as_str())
+        };
+        kinds.iter().find(|kind| is_here(kind))?;
+        let have = kinds.iter().filter(|(_, keys, _)| keys.iter().any(|key| key == unknown));
+        let have: Vec<String> = have.map(|(kind, ..)| kind.clone()).collect();
+        (!have.is_empty()).then_some((of.table, have))
+    })
 }
 
 /// Suggests a known value for an unknown one, as the end of a message that lists the known values.
@@ -273,6 +338,40 @@ fn assigns(line: &str, key: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_key_of_another_kind_leads_to_that_kind() {
+        let said = |text: &str, set: &[&str]| {
+            let set: Vec<String> = set.iter().map(|s| (*s).to_owned()).collect();
+            format!("{:#}", Config::parse(text, &set).unwrap_err())
+        };
+        let text =
+            "steps = 1\n[task]\nkind = \"maze\"\n[algorithm]\nfocal_gamma = 0.5\n[model]\npath = \"m\"\n";
+        assert_eq!(
+            said(text, &["algorithm.advantage.k=3"]),
+            "--set algorithm.advantage.k=3: unknown key `k` for this algorithm.advantage, wanted algorithm.advantage.kind = \"pkpo\", which has it"
+        );
+        let remedy = ["algorithm.advantage.kind=pkpo", "algorithm.advantage.k=3"].map(str::to_owned);
+        assert_eq!(Config::parse(text, &remedy).unwrap().algorithm.advantage, Advantage::Pkpo { k: 3 });
+        for (set, wanted) in [
+            ("algorithm.loss.cap=3", "algorithm.loss.kind = \"cispo_cap\""),
+            ("algorithm.shaping.beta=0.5", "algorithm.shaping.kind = \"unlikely\""),
+            ("algorithm.correction.low=0.5", "algorithm.correction.kind = \"mask\""),
+            ("task.vocab_size=400", "task.kind = \"arithmetic\""),
+            ("task.data=x.jsonl", "task.kind = \"math\" or \"choice\" or \"ifeval\""),
+        ] {
+            assert!(said(text, &[set]).contains(wanted), "{}", said(text, &[set]));
+        }
+        // These kinds have no keys of their own, as kinds of other tables.
+        let set = ["algorithm.advantage=rloo", "algorithm.advantage.k=3"];
+        assert!(said(text, &set).contains("algorithm.advantage.kind = \"pkpo\""), "{}", said(text, &set));
+        let file = text.replace("[algorithm]", "[algorithm]\nloss = { kind = \"cispo\", dual_clip = 3 }");
+        assert!(
+            said(&file, &[]).starts_with("line 5: unknown key `dual_clip` for this algorithm.loss, wanted algorithm.loss.kind = \"grpo\" or \"dapo\""),
+            "{}",
+            said(&file, &[])
+        );
+    }
 
     #[test]
     fn other_trainers_names_lead_to_keys_of_the_page() {

@@ -95,6 +95,15 @@ impl TaskConfig {
         }
     }
 
+    /// Whether it trains on completions whose reward is that of their verdict. Only a user's own program gives scores.
+    pub(super) fn has_binary_rewards(&self) -> bool {
+        match self {
+            Self::Command(_) => false,
+            Self::Mix(mix) => mix.parts.iter().any(|p| p.weight > 0.0 && p.task.has_binary_rewards()),
+            _ => true,
+        }
+    }
+
     pub(super) fn holds_out_nothing(&self) -> bool {
         match self {
             Self::Maze(maze) => maze.held_out == 0,

@@ -255,6 +255,34 @@ fn controls_out_of_range_are_refused_by_their_keys() {
 }
 
 #[test]
+fn a_threshold_outside_the_rewards_of_verdicts_is_refused() {
+    let parsed = |kind: &str, set: &[&str]| {
+        let set: Vec<String> = set.iter().map(|s| format!("algorithm.{s}")).collect();
+        Config::parse(&minimal(kind), &set).map(drop).map_err(|e| format!("{e:#}"))
+    };
+    for kind in ["maze", "arithmetic", "math", "choice", "ifeval", "synlogic", "mix"] {
+        for wrong in ["0", "-0.5", "1.5"] {
+            let said = parsed(kind, &[&format!("correct_threshold={wrong}")]).unwrap_err();
+            let says = format!("algorithm.correct_threshold: found {wrong}, wanted above");
+            assert!(said.contains(&says), "{kind}: {said}");
+        }
+        for good in [&["correct_threshold=1"][..], &["correct_threshold=0", "reward_wrong=-1"]] {
+            assert_eq!(parsed(kind, good), Ok(()), "{kind}");
+        }
+    }
+    // Scores of the user's own program may lie anywhere.
+    assert_eq!(parsed("command", &["correct_threshold=0"]), Ok(()));
+    let said = parsed("command", &["correct_threshold=nan"]).unwrap_err();
+    assert!(said.contains("algorithm.correct_threshold: found NaN"), "{said}");
+    let part = "\n[[task.parts]]\nkind = \"command\"\ndata = \"d\"\n[task.parts.verifier.command]\ncommand = [\"x\"]\n";
+    let mix = minimal("mix").replace("[model.init]", &format!("{part}[model.init]"));
+    let set = |more: &[&str]| more.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>();
+    assert!(Config::parse(&mix, &set(&["algorithm.correct_threshold=0"])).is_err());
+    let only = ["algorithm.correct_threshold=0", "task.parts.0.weight=0", "task.parts.1.weight=0"];
+    assert!(Config::parse(&mix, &set(&only)).is_ok(), "the other parts are only evaluated");
+}
+
+#[test]
 fn epochs_become_steps_when_the_problems_are_counted() {
     let config = |keys: &str, set: &[&str]| {
         let text = minimal("maze").replace("steps = 1\n[task]", &format!("{keys}\n[task]"));

@@ -273,14 +273,16 @@ pub fn lock(folder: &Path) -> anyhow::Result<File> {
         .with_context(|| format!("opening {}", path.display()))?;
     match file.try_lock() {
         Ok(()) => {
-            file.set_len(0)?;
-            write!(file, "{}", std::process::id())?;
+            file.set_len(0)
+                .and_then(|()| write!(file, "{}", std::process::id()))
+                .with_context(|| format!("writing {}", path.display()))?;
             Ok(file)
         }
         Err(TryLockError::WouldBlock) => {
             let mut holder = String::new();
-            file.rewind()?;
-            file.read_to_string(&mut holder)?;
+            file.rewind()
+                .and_then(|()| file.read_to_string(&mut holder))
+                .with_context(|| format!("reading {}", path.display()))?;
             bad_input!(
                 "{} is in use by another process ({}). Wait for it, or choose another folder with --out",
                 folder.display(),
@@ -382,6 +384,15 @@ mod tests {
         assert_eq!(std::fs::read_to_string(path.join("a")).unwrap(), "new");
         remove_folder(&path).unwrap();
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_lock_that_cannot_be_written_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        // It can be opened, but neither truncated nor written to.
+        std::os::unix::fs::symlink("/dev/full", folder.path().join(LOCK)).unwrap();
+        let error = format!("{:#}", lock(folder.path()).unwrap_err());
+        assert!(error.starts_with(&format!("writing {}/lock: ", folder.path().display())), "{error}");
     }
 
     #[test]

@@ -90,6 +90,13 @@ pub fn open_with(
     let Files { held_out, train } = files(kind, config, train)?;
     let (held_out, held_out_report) = short(held_out.filter(|(problems, _)| !problems.is_empty()))?;
     if train.as_ref().is_some_and(|(problems, _)| problems.is_empty()) {
+        if let Some(path) = &config.held_out {
+            bad_input!(
+                "task.data: {}: all of its problems are also in task.held_out, {}; wanted some to train on: more problems, or a file of other problems in task.held_out",
+                config.data.display(),
+                path.display()
+            );
+        }
         bad_input!(
             "{}: all {} problems are held out, with task.held_out_share {}; wanted some to train on: a smaller share, more problems, or a file of its own in task.held_out",
             config.data.display(),
@@ -519,6 +526,15 @@ mod tests {
         let task = open(TaskKind::Math, &config, Some(&folder.path().to_owned())).unwrap();
         assert_eq!((task.len(Split::Train), task.len(Split::HeldOut)), (1, 1));
         assert_eq!(task.problem(Split::Train, 0).question(), "Half of 7?");
+    }
+
+    #[test]
+    fn a_held_out_file_with_all_training_problems_is_blamed() {
+        let folder = model();
+        let file = data(folder.path(), &[HALF, SUM]);
+        let config = TextConfig { held_out: Some(file.clone()), ..config(&file, "") };
+        let error = open(TaskKind::Math, &config, Some(&folder.path().to_owned())).unwrap_err().to_string();
+        assert!(error.contains("also in task.held_out") && !error.contains("held_out_share"), "{error}");
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use crate::bad_input;
 use crate::config::{Config, Keep};
-use crate::failure::exit_code;
+use crate::failure::{BadInput, exit_code, in_one_line};
 use crate::io::files::{Existing, Prepared, prepare, publish, remove_folder, sync_folder, write_whole};
 use crate::io::json;
 use crate::io::shell::quoted;
@@ -330,8 +330,8 @@ fn write_optimizer(path: &Path, state: &OptimizerState<'_>) -> anyhow::Result<()
 /// The engine and the state of a checkpoint of `stage`, for a resume; `base` as in [`read_policy`].
 ///
 /// # Errors
-/// Bad input for a checkpoint of another stage or without optimizer state; otherwise an error that names the file and
-/// what is wrong with it.
+/// Bad input for a checkpoint that is damaged, of another stage or without optimizer state, naming the file and what is
+/// wrong with it; otherwise the error of the device.
 pub fn open(
     folder: &Path,
     stage: Stage,
@@ -339,7 +339,7 @@ pub fn open(
     device: &Device,
     base: impl FnOnce() -> anyhow::Result<Engine>,
 ) -> anyhow::Result<(Engine, TrainerState)> {
-    let state = read_state(folder).with_context(|| unusable(folder))?;
+    let state = read_state(folder).map_err(|error| unusable(folder, error))?;
     if state.stage != stage {
         let (found, wanted) = match stage {
             Stage::Rl => ("demonstrations (fgrpo sft)", "RL (fgrpo train)"),
@@ -357,28 +357,26 @@ pub fn open(
             quoted(&format!("model.path={}", folder.display()))
         );
     }
-    let mut engine = read_policy(folder, config, device, base).map_err(|error| match exit_code(&error) {
-        // The policy is complete, but belongs to another configuration.
-        2 => error,
-        _ => error.context(unusable(folder)),
-    })?;
+    let mut engine = read_policy(folder, config, device, base).map_err(|error| unusable(folder, error))?;
     read_optimizer(&folder.join(OPTIMIZER), &mut engine, state.optimizer_step)
-        .with_context(|| unusable(folder))?;
+        .map_err(|error| unusable(folder, error))?;
     Ok((engine, state))
 }
 
-/// Error context for a damaged newest checkpoint.
-fn unusable(newest: &Path) -> String {
-    let all = newest.parent().map(list).and_then(Result::ok).unwrap_or_default();
-    match all.iter().rfind(|(_, path)| path != newest && is_resumable(path)) {
-        Some((step, _)) => {
-            format!(
-                "{} can't be used; move it away, and --resume continues from step {step}",
-                newest.display()
-            )
-        }
-        None => format!("{} can't be used, and no other checkpoint can be resumed", newest.display()),
+/// Bad input for a damaged newest checkpoint, with what can be done about it.
+fn unusable(newest: &Path, error: anyhow::Error) -> anyhow::Error {
+    let of_the_device =
+        error.chain().any(|cause| matches!(cause.downcast_ref(), Some(fgrpo_nn::Error::Device { .. })));
+    // The checkpoint is complete, but belongs to another configuration, or a GPU failed.
+    if of_the_device || exit_code(&error) == 2 {
+        return error;
     }
+    let all = newest.parent().map(list).and_then(Result::ok).unwrap_or_default();
+    let remedy = match all.iter().rfind(|(_, path)| path != newest && is_resumable(path)) {
+        Some((step, _)) => format!("; move it away, and --resume continues from step {step}"),
+        None => ", and no other checkpoint can be resumed".to_owned(),
+    };
+    BadInput(format!("{} can't be used{remedy}: {}", newest.display(), in_one_line(&error))).into()
 }
 
 /// Reads the state of a checkpoint folder.

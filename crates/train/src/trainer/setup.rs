@@ -4,6 +4,7 @@ use super::evaluate::best;
 use super::log::write_scalars;
 use super::stall::Stall;
 use super::{Reference, Trainer};
+use crate::bad_input;
 use crate::config::Config;
 use crate::evaluation::in_training::Series;
 use crate::evaluation::record::deciding;
@@ -20,8 +21,31 @@ use crate::run::tensorboard::TensorBoard;
 use crate::sft;
 use crate::update::{LossSettings, UpdateState};
 use anyhow::Context;
-use fgrpo_nn::{Device, Engine, Sampling};
+use fgrpo_nn::{Device, DeviceName, Engine, Sampling};
 use serde_json::Value;
+
+/// Tokens of a page, in which the engine's cache is divided.
+const PAGE: usize = 16;
+
+/// Fails before any work is done if the key/value cache is too small for the longest prompt and completion.
+///
+/// # Errors
+/// Bad input: names `rollout.max_cached_tokens` and its smallest value.
+pub fn check_cache(config: &Config, task: &dyn Task, device: DeviceName) -> anyhow::Result<()> {
+    let Some(found) = config.rollout.max_cached_tokens else { return Ok(()) };
+    // A CPU samples two batches at the same time, if it has a thread for each.
+    let batches = device.gpus().map_or(config.threads().min(2), |gpus| gpus.count());
+    let prompt = task.context() - task.max_new_tokens();
+    let completion = config.rollout.max_new_tokens.unwrap_or(task.max_new_tokens());
+    // The engine keeps a page in reserve for each batch.
+    let wanted = batches * PAGE * (prompt.div_ceil(PAGE) + completion.div_ceil(PAGE) + 1);
+    if found < wanted {
+        bad_input!(
+            "rollout.max_cached_tokens: found {found}, wanted at least {wanted}: a prompt of {prompt} tokens and a completion of {completion} in pages of {PAGE}, and a spare page, for each of {batches} batches side by side"
+        );
+    }
+    Ok(())
+}
 
 impl<'a> Trainer<'a> {
     /// A trainer at the run's last checkpoint, or at step 0. `None` if interrupted before RL, with the supervised
@@ -171,4 +195,45 @@ fn replay(
         ));
     }
     Ok(stall)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::problem;
+    use fgrpo_nn::Prompt;
+    use std::ops::ControlFlow;
+
+    #[test]
+    fn the_smallest_cache_is_the_one_that_the_engine_accepts() {
+        for threads in [1, 2, 3] {
+            let text = include_str!("../../../../configs/maze-quick.toml");
+            let set = ["task.held_out=2", "rollout.max_new_tokens=20", "rollout.max_cached_tokens=1"];
+            let mut set = set.map(str::to_owned).to_vec();
+            set.push(format!("compute.threads={threads}"));
+            let mut config = Config::parse(text, &set).unwrap();
+            let task = problem::open(&config).unwrap();
+            let refused = check_cache(&config, task.as_ref(), DeviceName::Cpu).unwrap_err().to_string();
+            let wanted = refused.split("wanted at least ").nth(1).and_then(|rest| rest.split(':').next());
+            let wanted: usize = wanted.unwrap().parse().unwrap();
+            config.rollout.max_cached_tokens = Some(wanted);
+            check_cache(&config, task.as_ref(), DeviceName::Cpu).unwrap();
+            let device = DeviceName::Cpu.device(
+                threads,
+                config.compute.products,
+                config.compute.precision,
+                config.compute.moments,
+            );
+            let mut engine = policy::fresh(&config, task.as_ref(), &device).unwrap();
+            let prompt = task.prompt(crate::problem::Split::Train, 0);
+            let mut generate = |tokens| {
+                let mut sampling = sampling(&config, task.as_ref(), 20);
+                sampling.max_cached_tokens = Some(tokens);
+                let prompts = [Prompt { tokens: &prompt.tokens, samples: 0..4 }];
+                let go_on = &mut |_| ControlFlow::Continue(());
+                engine.generate(&prompts, &sampling, &|_, _, _| 0.5, None, go_on)
+            };
+            assert!(generate(wanted - 1).is_err() && generate(wanted).is_ok(), "{threads} threads: {wanted}");
+        }
+    }
 }

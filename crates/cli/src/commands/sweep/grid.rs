@@ -27,9 +27,35 @@ const ALTERNATIVE: &str = "alternative";
 
 const WANTED: &str = "wanted KEY=V1,V2, or KEY1,KEY2=A1:B1,A2:B2 for keys that vary together";
 
+/// The parts of a text between separators, except those inside brackets, braces or quotes, as in `[1,8],"a,b"`.
+fn split(text: &str, separator: char) -> Vec<&str> {
+    let (mut parts, mut start) = (Vec::new(), 0);
+    let (mut depth, mut quote) = (0usize, None);
+    for (i, c) in text.char_indices() {
+        // An apostrophe inside a word quotes nothing.
+        let begins =
+            || text[start..i].trim_end().is_empty() || text[..i].trim_end().ends_with(['[', '{', ',', '=']);
+        match (quote, c) {
+            (Some(open), _) if c == open => quote = None,
+            (Some(_), _) => {}
+            (None, '"' | '\'') if begins() => quote = Some(c),
+            (None, '[' | '{') => depth += 1,
+            (None, ']' | '}') => depth = depth.saturating_sub(1),
+            _ if c == separator && depth == 0 => {
+                parts.push(&text[start..i]);
+                start = i + c.len_utf8();
+            }
+            _ => {}
+        }
+    }
+    parts.push(&text[start..]);
+    parts
+}
+
 /// The values of one `--grid` or `--alternative`, in order.
 ///
 /// `seed=1,2,3` has three values. `rollout.group_size,rollout.prompts=2:256,4:128` has two, and each sets both keys.
+/// `eval.k=[1,8],[1,64]` has two, which are lists.
 fn values(flag: &str, text: &str) -> anyhow::Result<Vec<Change>> {
     let Some((keys, values)) = text.split_once('=') else {
         bad_input!("{flag} {text}: found no =, {WANTED}")
@@ -45,7 +71,7 @@ fn values(flag: &str, text: &str) -> anyhow::Result<Vec<Change>> {
         // The value of a single key may have colons in it.
         let parts: Vec<&str> = match keys.len() {
             1 => vec![value.trim()],
-            _ => value.split(':').map(str::trim).collect(),
+            _ => split(value, ':').into_iter().map(str::trim).collect(),
         };
         if parts.iter().any(|part| part.is_empty()) {
             bad_input!("{flag} {text}: found an empty value, {WANTED}");
@@ -62,15 +88,17 @@ fn values(flag: &str, text: &str) -> anyhow::Result<Vec<Change>> {
         }
         Ok(keys.iter().zip(parts).map(|(key, part)| ((*key).to_owned(), part.to_owned())).collect())
     };
-    values.split(',').map(change).collect()
+    split(values, ',').into_iter().map(change).collect()
 }
 
 /// The part of a folder's name that a change stands for.
 fn label(change: &Change) -> String {
     let part = |(key, value): &(String, String)| {
-        format!("{}-{value}", key.rsplit('.').next().unwrap_or(key).replace('_', "-"))
+        let value = value.replace(['[', ']', '{', '}', '"', '\''], "").replace(", ", ",").replace(" = ", "=");
+        let key = key.rsplit('.').next().unwrap_or(key).replace('_', "-");
+        format!("{key}-{}", value.trim().replace(['/', ' ', ',', '='], "-"))
     };
-    change.iter().map(part).collect::<Vec<_>>().join("_").replace(['/', ' '], "-")
+    change.iter().map(part).collect::<Vec<_>>().join("_")
 }
 
 impl Combination {
@@ -94,10 +122,17 @@ fn refuse_too_many(runs: usize, by: usize, flag: &str, text: &str) -> anyhow::Re
     Ok(())
 }
 
-/// Refuses an axis with a key of those that are `set` by another.
-fn refuse_twice(set: &[String], axis: &[Change], flag: &str, text: &str) -> anyhow::Result<()> {
-    if let Some((key, _)) = axis.iter().flatten().find(|(key, _)| set.contains(key)) {
-        bad_input!("{flag} {text}: found {key}, which another --grid sets too, wanted it in one place");
+/// Refuses an axis with a key that is `set` in another place too, or with the table that such a key is in: one of the
+/// two values would have no effect. Each of `set` is a key with its flag.
+fn refuse_twice(set: &[(String, &str)], axis: &[Change], flag: &str, text: &str) -> anyhow::Result<()> {
+    let replaces = |key: &str, other: &str| {
+        other.strip_prefix(key).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    for (key, _) in axis.iter().flatten() {
+        if let Some((other, by)) = set.iter().find(|(other, _)| replaces(key, other)) {
+            let part = if other == key { String::new() } else { format!(" in {other}") };
+            bad_input!("{flag} {text}: found {key}, which {by} sets too{part}, wanted it in one place");
+        }
     }
     Ok(())
 }
@@ -105,15 +140,23 @@ fn refuse_twice(set: &[String], axis: &[Change], flag: &str, text: &str) -> anyh
 /// All runs: the product of the grid's axes; with alternatives, each of these as it is and once with every alternative.
 ///
 /// # Errors
-/// Bad input for a text that is no axis, for a key that two axes set, and for too many runs.
-pub(super) fn combinations(grid: &[String], alternatives: &[String]) -> anyhow::Result<Vec<Combination>> {
+/// Bad input for a text that is no axis, for a key that two axes or an axis of the grid and one of `fixed`, the
+/// assignments of `--set`, change, and for too many runs.
+pub(super) fn combinations(
+    fixed: &[String],
+    grid: &[String],
+    alternatives: &[String],
+) -> anyhow::Result<Vec<Combination>> {
     let mut runs = vec![Combination::default()];
-    let mut set: Vec<String> = Vec::new();
+    let fixed: Vec<(String, &str)> =
+        fixed.iter().filter_map(|set| Some((set.split_once('=')?.0.trim().to_owned(), "--set"))).collect();
+    let mut set: Vec<(String, &str)> = Vec::new();
     for text in grid {
         let axis = values("--grid", text)?;
+        refuse_twice(&fixed, &axis, "--grid", text)?;
         refuse_twice(&set, &axis, "--grid", text)?;
         refuse_too_many(runs.len(), axis.len(), "--grid", text)?;
-        set.extend(axis[0].iter().map(|(key, _)| key.clone()));
+        set.extend(axis[0].iter().map(|(key, _)| (key.clone(), "another --grid")));
         let each = |run: &Combination| {
             let run = run.clone();
             axis.iter()
@@ -127,6 +170,7 @@ pub(super) fn combinations(grid: &[String], alternatives: &[String]) -> anyhow::
     }
     let mut axis = vec![(Change::new(), BASE.to_owned(), BASE.to_owned())];
     for text in alternatives {
+        // It may change what --set says for the other runs.
         let changes = values("--alternative", text)?;
         refuse_twice(&set, &changes, "--alternative", text)?;
         for change in changes {
@@ -151,7 +195,7 @@ mod tests {
 
     fn names(grid: &[&str], alternatives: &[&str]) -> Vec<String> {
         let owned = |texts: &[&str]| texts.iter().map(|t| (*t).to_owned()).collect::<Vec<_>>();
-        combinations(&owned(grid), &owned(alternatives)).unwrap().into_iter().map(|c| c.name).collect()
+        combinations(&[], &owned(grid), &owned(alternatives)).unwrap().into_iter().map(|c| c.name).collect()
     }
 
     #[test]
@@ -176,9 +220,46 @@ mod tests {
     }
 
     #[test]
+    fn lists_tables_and_quoted_texts_are_values() {
+        let values = |text: &str| -> Vec<String> {
+            values("--grid", text).unwrap().into_iter().flatten().map(|(_, value)| value).collect()
+        };
+        assert_eq!(values("eval.k=[1, 8],[1,[64]]"), ["[1, 8]", "[1,[64]]"]);
+        assert_eq!(
+            values("algorithm.loss=grpo,{ kind = \"dapo\", clip = [0.1, 0.3] }"),
+            ["grpo", "{ kind = \"dapo\", clip = [0.1, 0.3] }"]
+        );
+        assert_eq!(values("task.system=\"a,b\",'c:d, [e',don't,do"), ["\"a,b\"", "'c:d, [e'", "don't", "do"]);
+        assert_eq!(values("eval.k,task.system=[1,8]:\"a:b\",[1]:c"), ["[1,8]", "\"a:b\"", "[1]", "c"]);
+        let loss = "algorithm.loss=grpo,{ kind = \"dapo\", clip = [0.1, 0.3] }";
+        assert_eq!(names(&["eval.k=[1, 8]", loss], &[])[1], "k-1-8_loss-kind-dapo-clip-0.1-0.3");
+    }
+
+    #[test]
+    fn a_key_that_has_its_value_from_two_flags_is_refused() {
+        let owned = |texts: &[&str]| texts.iter().map(|t| (*t).to_owned()).collect::<Vec<_>>();
+        let made = |set: &[&str], grid: &[&str], alternatives: &[&str]| {
+            combinations(&owned(set), &owned(grid), &owned(alternatives)).map(drop).map_err(|e| e.to_string())
+        };
+        assert_eq!(
+            made(&["steps=2", "update.lr=1"], &["seed=1,2", "update.lr=2,3"], &[]),
+            Err("--grid update.lr=2,3: found update.lr, which --set sets too, wanted it in one place"
+                .to_owned())
+        );
+        // The name of a kind replaces its table.
+        assert!(made(&["algorithm.loss.dual_clip=0"], &["algorithm.loss=grpo,dapo"], &[]).is_err());
+        assert!(made(&[], &["algorithm.loss.clip=1,2", "algorithm.loss=grpo,dapo"], &[]).is_err());
+        assert_eq!(made(&["algorithm.loss=dapo"], &["algorithm.loss.dual_clip=0,3"], &[]), Ok(()));
+        assert_eq!(made(&["algorithm.loss=dapo"], &["algorithm.loss_x=0,3"], &[]), Ok(()));
+        // An alternative is to a value, which --set may say.
+        assert_eq!(made(&["update.lr=1"], &["seed=1,2"], &["update.lr=2"]), Ok(()));
+        assert!(made(&[], &["update.lr=1,2"], &["update.lr=3"]).is_err());
+    }
+
+    #[test]
     fn a_grid_without_values_is_refused() {
         let refused = |grid: &[&str]| {
-            combinations(&grid.iter().map(|g| (*g).to_owned()).collect::<Vec<_>>(), &[]).is_err()
+            combinations(&[], &grid.iter().map(|g| (*g).to_owned()).collect::<Vec<_>>(), &[]).is_err()
         };
         for bad in ["seed", "seed=", "=1", "seed=1,,2", "a,=1:2", "a,b=1:", "a,b=1", "a,b=1:2:3", "a,a=1:2"] {
             assert!(refused(&[bad]), "{bad}");

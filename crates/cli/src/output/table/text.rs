@@ -2,6 +2,7 @@
 //! next columns, and a table of words wraps its cells.
 
 use super::{Cell, Row, Table, mark};
+use std::collections::HashSet;
 
 /// Space between columns.
 const GAP: usize = 2;
@@ -88,9 +89,35 @@ impl Table {
         }
     }
 
-    /// Which columns stand side by side: those that name a row in every block, and of the others as many as fit.
+    /// How many of the first columns tell the rows apart, at least those that name them; an empty name is that of the row
+    /// above. If all columns are needed, or there is no room beside them, only those that name a row.
+    fn identifying(&self, widths: &[usize], width: usize) -> usize {
+        let named = self.names.min(widths.len());
+        let mut seen: Vec<Vec<String>> = Vec::new();
+        for row in &self.rows {
+            let mut cells: Vec<String> = row.cells.iter().map(|cell| shown(cell, false)).collect();
+            if let Some(above) = seen.last() {
+                for (cell, above) in cells.iter_mut().zip(above).take(named).take_while(|(c, _)| c.is_empty())
+                {
+                    cell.clone_from(above);
+                }
+            }
+            seen.push(cells);
+        }
+        let distinct = |columns: &usize| {
+            let leading = seen.iter().map(|cells| &cells[..cells.len().min(*columns)]);
+            leading.collect::<HashSet<_>>().len() == seen.len()
+        };
+        let fits = |columns: &usize| {
+            let next = widths[*columns..].iter().max().unwrap_or(&0);
+            total(widths[..*columns].iter().copied()) + GAP + next <= width
+        };
+        (named..widths.len()).find(distinct).filter(fits).unwrap_or(named)
+    }
+
+    /// Which columns stand side by side: those that identify a row in every block, and of the others as many as fit.
     fn blocks(&self, widths: &[usize], width: usize) -> Vec<Vec<usize>> {
-        let names: Vec<usize> = (0..self.names.min(widths.len())).collect();
+        let names: Vec<usize> = (0..self.identifying(widths, width)).collect();
         let mut blocks = vec![names.clone()];
         for column in names.len()..widths.len() {
             let Some(block) = blocks.last_mut() else { break };
@@ -185,6 +212,24 @@ mod tests {
              Model       Method     AIME25\n-----------------------------\nQwen2.5-7B  GRPO     6.7/40.8\n            F-GRPO  10.1/52.6\n"
         );
         assert!(table.text(false, None).lines().next().unwrap().ends_with("AIME24     AIME25"));
+    }
+
+    #[test]
+    fn rows_of_one_name_are_told_apart_in_every_block() {
+        let mut table = Table::new(["benchmark", "k", "first", "second"]);
+        table.push(["aime", "1", "10.0", "11.0"]);
+        table.push(["aime", "8", "20.0", "21.0"]);
+        assert_eq!(
+            table.text(false, Some(20)),
+            "benchmark  k  first\n-------------------\naime       1   10.0\naime       8   20.0\n\n\
+             benchmark  k  second\n--------------------\naime       1    11.0\naime       8    21.0\n"
+        );
+        // No room for both columns beside another.
+        assert!(table.text(false, Some(17)).starts_with("benchmark  k\n"), "{}", table.text(false, Some(17)));
+        let mut equal = Table::new(["name", "a", "b"]);
+        equal.push(["x", "1", "2"]);
+        equal.push(["x", "1", "2"]);
+        assert!(equal.text(false, Some(8)).starts_with("name  a\n"), "{}", equal.text(false, Some(8)));
     }
 
     #[test]

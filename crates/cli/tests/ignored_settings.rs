@@ -1,0 +1,173 @@
+//! Settings that would have no effect, or another than the one meant, are refused or said.
+
+mod support;
+
+use std::path::Path;
+use support::{done, ends_with, file, model, run, sets, signal, small_run, spawned, wait_until};
+
+/// A folder with a small configuration of mazes; its path and that of the configuration.
+struct Place {
+    folder: tempfile::TempDir,
+    config: String,
+}
+
+impl Place {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let config = file(folder.path(), "small.toml", &small_run(&[])).to_str().unwrap().to_owned();
+        Self { folder, config }
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.folder.path().join(name).to_str().unwrap().to_owned()
+    }
+}
+
+#[test]
+fn a_threshold_that_calls_every_completion_correct_or_none_is_refused() {
+    let place = Place::new();
+    let out = place.path("run");
+    for (threshold, rewards) in [("0", "0"), ("1.5", "0"), ("-1", "-1")] {
+        let threshold = format!("algorithm.correct_threshold={threshold}");
+        let rewards = format!("algorithm.reward_wrong={rewards}");
+        let set = sets(&[&threshold, &rewards, "algorithm.focal_gamma=0.5"]);
+        for command in [&["train", "--dry-run"][..], &["train"], &["sweep", "--grid", "seed=1,2"]] {
+            let line = [&command[..1], &[&place.config, "--out", &out], &command[1..], &set].concat();
+            let said = ends_with(2, &line);
+            assert!(said.contains("algorithm.correct_threshold: found"), "{said}");
+        }
+    }
+    assert!(!Path::new(&out).exists());
+}
+
+#[test]
+fn a_cache_without_room_for_a_completion_is_refused_before_there_is_a_run() {
+    let place = Place::new();
+    let out = place.path("run");
+    for tokens in ["rollout.max_cached_tokens=10", "rollout.max_cached_tokens=40"] {
+        for dry in [&["--dry-run"][..], &[]] {
+            let line = [&["train", &place.config, "--out", &out, "--set", tokens], dry].concat();
+            let said = ends_with(2, &line);
+            assert!(said.contains("rollout.max_cached_tokens: found"), "{said}");
+            assert!(said.contains("wanted at least"), "{said}");
+        }
+    }
+    assert!(!Path::new(&out).exists());
+    done(&["train", &place.config, "--out", &out, "--set", "rollout.max_cached_tokens=200", "--set=steps=1"]);
+}
+
+#[test]
+fn a_dry_run_refuses_an_evaluation_without_problems_as_the_run_does() {
+    let place = Place::new();
+    let line = ["train", &place.config, "--set=task.held_out=0", "--out", &place.path("run")];
+    let said = ends_with(2, &line);
+    assert_eq!(ends_with(2, &[&line[..], &["--dry-run"]].concat()), said);
+}
+
+#[test]
+fn a_key_set_for_all_runs_and_by_the_grid_is_refused() {
+    let place = Place::new();
+    let sweep = ["sweep", &place.config, "--out", &place.path("sweep"), "--dry-run"];
+    let twice = ["--set", "algorithm.focal_gamma=2", "--grid", "algorithm.focal_gamma=0,1"];
+    let said = ends_with(2, &[&sweep[..], &twice].concat());
+    assert!(said.contains("found algorithm.focal_gamma, which --set sets too"), "{said}");
+    let other = ["--set", "algorithm.focal_gamma=0", "--grid", "seed=1"];
+    let alternative = ["--alternative", "algorithm.focal_gamma=0.5"];
+    let folders = done(&[&sweep[..], &other, &alternative].concat());
+    assert!(folders.contains("seed-1_base") && folders.contains("seed-1_focal-gamma-0.5"), "{folders}");
+}
+
+#[test]
+fn a_grid_of_lists_and_tables_makes_a_run_of_each() {
+    let place = Place::new();
+    let out = place.path("sweep");
+    let grid = [
+        "--grid",
+        "eval.k=[1, 2],[1, 4]",
+        "--grid",
+        "algorithm.loss=grpo,{ kind = \"dapo\", clip = [0.1, 0.3] }",
+    ];
+    let sweep = ["sweep", &place.config, "--out", &out, "--set=steps=1", "--set=eval.every=1"];
+    let folders = done(&[&sweep[..], &grid, &["--dry-run"]].concat());
+    assert_eq!(folders.lines().count(), 4, "{folders}");
+    assert_eq!(folders.lines().nth(3), Some(&*format!("{out}/k-1-4_loss-kind-dapo-clip-0.1-0.3")));
+    done(&[&sweep[..], &["--grid", "eval.k=[1, 2],[1, 4]"]].concat());
+    let written = std::fs::read_to_string(format!("{out}/k-1-4/config.toml")).unwrap();
+    let written: toml::Table = written.parse().unwrap();
+    assert_eq!(written["eval"]["k"], toml::Value::from(vec![1, 4]));
+}
+
+#[test]
+fn a_key_of_another_kind_is_said_with_that_kind() {
+    let place = Place::new();
+    let line = ["train", &place.config, "--dry-run", "--set", "algorithm.advantage.k=3"];
+    let said = ends_with(2, &line);
+    assert!(said.contains("wanted algorithm.advantage.kind = \"pkpo\", which has it"), "{said}");
+    let kind = ["--set", "algorithm.advantage.kind=pkpo"];
+    done(&[&line[..], &kind].concat());
+}
+
+#[test]
+fn a_resume_of_nothing_says_so_and_starts() {
+    let place = Place::new();
+    let out = place.path("run");
+    let says = format!("nothing to resume in {out}: starting at step 0");
+    for command in ["train", "sft"] {
+        let more = ["--set", "sft={steps=1}", "--set=steps=1", "--resume"];
+        let line = [&[command, &place.config, "--out", &out][..], &more].concat();
+        assert!(ends_with(0, &line).contains(&says), "{command}");
+        let again = ends_with(0, &line);
+        assert!(!again.contains("nothing to resume"), "{command}: {again}");
+        std::fs::remove_dir_all(&out).unwrap();
+    }
+    let sweep = ["sweep", &place.config, "--out", &out, "--set=steps=1", "--grid=seed=1", "--resume"];
+    assert!(
+        ends_with(0, &sweep).contains(&format!("nothing to resume in {out}: starting with the first run"))
+    );
+    assert!(!ends_with(0, &sweep).contains("nothing to resume"));
+}
+
+#[test]
+fn a_dry_run_says_what_resume_and_restart_would_do() {
+    let place = Place::new();
+    for command in ["train", "sft"] {
+        let out = place.path(command);
+        let more = ["--set", "sft={steps=1}", "--out", &out];
+        let line = [&[command, &place.config][..], &more].concat();
+        done(&line);
+        let changed = [&line[..], &["--set", "update.lr=0.5", "--resume"]].concat();
+        let refused = ends_with(2, &changed);
+        assert!(refused.contains("update.lr: 0.001 -> 0.5"), "{refused}");
+        assert_eq!(ends_with(2, &[&changed[..], &["--dry-run"]].concat()), refused);
+        ends_with(0, &[&changed[..], &["--accept-changes", "--dry-run"]].concat());
+        ends_with(0, &[&line[..], &["--resume", "--dry-run"]].concat());
+        let restart = ends_with(0, &[&line[..], &["--restart", "--dry-run"]].concat());
+        let says = if command == "train" { "4 RL steps, 2 checkpoints" } else { "0 RL steps, 1 checkpoints" };
+        assert!(restart.contains(&format!("--restart would delete the run in {out}: {says}")), "{restart}");
+        assert!(Path::new(&out).join("config.toml").exists());
+    }
+}
+
+#[test]
+fn a_run_stopped_before_its_first_checkpoint_does_not_claim_one() {
+    let place = Place::new();
+    let out = place.path("run");
+    let long = ["--set=eval.samples=1000000", "--set=task.held_out=64", "--set=task.size=9"];
+    let child = spawned(&[&["train", &place.config, "--out", &out][..], &long].concat()).spawn().unwrap();
+    wait_until("the evaluation", || Path::new(&out).join("evaluations").exists());
+    signal(&child, libc::SIGINT);
+    let (code, said) = support::ended(child);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("stopped on request before the first checkpoint. Continue with:"), "{said}");
+    assert!(!said.contains("state saved"), "{said}");
+}
+
+#[test]
+fn a_file_without_prompts_is_refused_in_the_words_of_generate() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows = file(folder.path(), "wrong.jsonl", "{\"colour\": \"red\"}\n");
+    let said = ends_with(2, &["generate", "--model", model().to_str().unwrap(), rows.to_str().unwrap()]);
+    assert!(said.contains("error: a file of prompts is read like data of kind command: "), "{said}");
+    let (_, said, code) = run(support::fgrpo().args(["score", "--model", "/none/such", "-"]));
+    assert_eq!((code, said.matches("No such file").count()), (2, 1), "{said}");
+}

@@ -14,11 +14,15 @@ mod layout;
 mod list;
 mod marks;
 mod measured;
+mod models;
 mod numbers;
 mod panels;
+mod problems;
+mod reports;
 mod reproduced;
 mod retention;
 mod runs;
+mod seeds;
 mod settings;
 mod significance;
 pub mod simulate;
@@ -39,7 +43,7 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = "Examples:\n  \
     fgrpo paper list                                              every table and figure, and what it needs\n  \
-    fgrpo paper figure-2                                          theory and simulation: at once\n  \
+    fgrpo paper figure-3                                          theory: at once; figure-2 simulates for about 20 s\n  \
     fgrpo paper table-5 --scale laptop --out runs/paper           small runs here, resumable\n  \
     fgrpo paper table-1 --from evaluations/                       evaluations/Qwen2.5-7B/F-GRPO/..., as eval made them\n  \
     fgrpo paper table-4 --from GRPO-KL=eval-kl --from F-GRPO=eval-focal\n  \
@@ -100,17 +104,23 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if !args.set.is_empty() && (!item.trains() || !args.from.is_empty() || args.scale == Some(Scale::Full)) {
         bad_input!("--set: found without runs of --scale laptop, wanted with them alone");
     }
+    if !item.trains() && !args.from.is_empty() {
+        bad_input!("--from: found with {}, which is made without results, wanted without", item.name());
+    }
     if !item.trains() {
         return without_runs(&item, args);
     }
     match args.scale {
         _ if !args.from.is_empty() => {
             let sources = Sources::open(&args.from)?;
+            let stand = match item.is_maze() {
+                true => Stand::of_mazes(&sources)?,
+                false => Stand::of_runs(&sources),
+            };
             if args.dry_run {
-                outln!("{}", sources.describe(&item));
+                outln!("{}", sources.describe(&item, stand.is_some())?);
                 return Ok(());
             }
-            let stand = if item.is_maze() { None } else { Stand::of_runs(&sources) };
             from_results(&item, &sources, args, stand.as_ref())
         }
         Some(Scale::Full) => full::run(&item, args),

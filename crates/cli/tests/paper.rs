@@ -156,7 +156,11 @@ fn a_name_says_which_row_a_folder_is_and_fewer_samples_leave_cells_empty() {
     assert!(text.contains("not used: samples of gsm8k"), "{text}");
     let dry = done(&[&base[..], &["--dry-run"]].concat());
     assert!(dry.contains("DARO: nothing") && dry.contains(a.to_str().unwrap()), "{dry}");
-    // No row of the table, no samples at all, and no such path.
+    // No row of the table, no benchmark of it, no samples at all, and no such path.
+    counts(&at("next/F-GRPO/aime26.jsonl"), 30, 256, |_| 32);
+    let unknown = refused(&["paper", "table-13", "--from", at("next").to_str().unwrap()]);
+    assert!(unknown.contains("not used: samples of aime26"), "{unknown}");
+    assert!(!unknown.contains("no results"), "{unknown}");
     let nothing = refused(&["paper", "table-13", "--from", &format!("mine={}", a.display())]);
     assert!(nothing.contains("wanted folders named after its rows: Base, GRPO low-LR"), "{nothing}");
     std::fs::create_dir(at("empty")).unwrap();
@@ -174,11 +178,13 @@ fn a_name_says_which_row_a_folder_is_and_fewer_samples_leave_cells_empty() {
 fn reported_values_fill_the_columns_that_are_not_of_samples() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).display().to_string();
-    std::fs::write(at("nll.json"), r#"{"models": [{"model": "GRPO-N2", "nll": 1.2, "increase": 0.21}]}"#)
+    std::fs::write(at("nll.json"), r#"{"models": [{"model": "GRPO-N2", "nll": 1.2, "increase": 0.21}, {"model": "GRPO", "increase": 0.3}]}"#)
         .unwrap();
     let text = done(&["paper", "table-2", "--from", &format!("nll={}", at("nll.json")), "--out", &at("out")]);
     let row = text.lines().find(|l| l.starts_with("GRPO N=2")).unwrap();
     assert!(row.ends_with(" 0.21") && row.contains("--/--"), "{row}");
+    assert!(text.contains("no samples, so their pass@k stays empty: GRPO-N2"), "{text}");
+    assert!(text.contains("not used: GRPO of --from nll=, which name no row or several"), "{text}");
     std::fs::write(
         at("distances.json"),
         r#"{"folders": ["x/GRPO", "x/F-GRPO"], "diversity": [{"benchmark": "AIME24", "values": [0.01, 0.02]}, {"benchmark": "All Math", "values": [0.03, 0.04]}]}"#,
@@ -214,6 +220,23 @@ fn full_scale_lists_all_that_is_missing_and_resolves_for_all_models() {
         let plan = done(&["paper", item, "--scale", "full", "--dry-run"]);
         assert!(plan.contains(model), "{plan}");
         assert_eq!(plan.matches("  fgrpo train configs/").count(), trainings, "{item}: {plan}");
+    }
+    // The base model has a row, and two tables need more than samples.
+    for (item, wanted) in [
+        ("table-4", "--models Base=./models/Qwen2.5-7B "),
+        ("table-2", "then: fgrpo paper table-2 --from runs/paper/full-evaluations/Qwen2.5-7B --from nll="),
+        ("table-2", " --limit 256 -n 800 "),
+        ("table-14", "then: fgrpo paper table-14 --from embeddings="),
+    ] {
+        let plan = done(&["paper", item, "--scale", "full", "--dry-run"]);
+        assert!(plan.contains(wanted), "{item}: {plan}");
+        let reports = [plan.matches("fgrpo nll ").count(), plan.matches("fgrpo diversity ").count()];
+        let wanted = match item {
+            "table-2" => [1, 0],
+            "table-14" => [0, 6 + 4],
+            _ => [0, 0],
+        };
+        assert_eq!(reports, wanted, "{item}: {plan}");
     }
     // Items share runs with the same model and setting, and no others.
     for (item, model) in [("table-3", "Qwen3-1.7B"), ("table-14", "Qwen2.5-7B"), ("table-1", "Qwen2.5-7B")] {
@@ -254,7 +277,15 @@ fn run_folders_give_the_mazes_table_and_figures() {
     let text = done(&["paper", "table-5", "--from", &runs, "--out", &out]);
     assert!(text.contains("pass@128 needs 128 scored samples of every problem, found 8"), "{text}");
     assert!(text.contains("F-GRPO-gamma-0.5-N8 against GRPO-N8"), "{text}");
-    done(&["paper", "figure-6", "--from", &runs, "--out", &out]);
+    // These mazes aren't the paper's.
+    let other = "here: 7x7 mazes, 4 steps, 8 runs; the paper: 17x17 mazes after 20,000 steps";
+    assert!(
+        text.contains(other) && !text.contains("difference") && !text.contains("hold the paper's"),
+        "{text}"
+    );
+    assert!(done(&["paper", "figure-6", "--from", &runs, "--out", &out]).contains(other));
+    let found = done(&["paper", "table-13", "--from", &runs, "--dry-run"]);
+    assert!(found.contains("\nF-GRPO-N8: /") && found.contains("focal-gamma-0.5_seed-2"), "{found}");
     done(&["paper", "figure-7", "--from", &runs, "--out", &out]);
     for file in ["figure-6.svg", "figure-6-values.csv", "figure-7-N4.svg", "figure-7-N8.png", "figure-7.md"] {
         assert!(at("out").join(file).exists(), "{file}");
@@ -288,6 +319,219 @@ fn run_folders_give_the_mazes_table_and_figures() {
     assert!(done(&["paper", "table-5", "--from", &runs, "--out", &out]).contains(said));
     let error = refused(&["paper", "figure-6", "--from", stopped.to_str().unwrap(), "--out", &out]);
     assert!(error.contains("found nothing finished") && error.contains(said), "{error}");
+}
+
+/// Evaluations of `set` by a run: at each step this many of the samples of each problem are correct.
+fn evaluated(set: &str, samples: u64, correct: &[(u64, u64)]) -> String {
+    let line = |&(step, correct): &(u64, u64)| {
+        let pass_at_1 = correct as f64 / samples as f64;
+        let line = serde_json::json!({
+            "step": step, "set": set, "problems": 3, "samples": samples, "pass_at_k": {"1": pass_at_1}, "interval": {},
+            "problem_set": "a", "per_problem": [correct, correct, correct], "completion_length_mean": 1.0,
+            "unscorable": 0, "examples": [],
+        });
+        format!("{line}\n")
+    };
+    correct.iter().map(line).collect()
+}
+
+/// A run folder as a training leaves it.
+fn run_folder(folder: &Path, config: &str, evaluations: &str) {
+    std::fs::create_dir_all(folder).unwrap();
+    std::fs::write(folder.join("config.toml"), config).unwrap();
+    std::fs::write(folder.join("eval.jsonl"), evaluations).unwrap();
+}
+
+/// The column `here` of a table's CSV: by the start of a row, the column and which of its parts.
+fn here(folder: &Path, table: &str, row: &str, column: &str, part: u32) -> String {
+    let csv = std::fs::read_to_string(folder.join(format!("{table}.csv"))).unwrap();
+    let is = |l: &&str| l.starts_with(&format!("{row},")) && l.contains(&format!(",{column},{part},"));
+    let line = csv.lines().find(is).unwrap_or_else(|| panic!("no {row}, {column}: {csv}"));
+    let after = line.split(&format!(",{column},{part},")).nth(1).unwrap();
+    after.split(',').next().unwrap().to_owned()
+}
+
+#[test]
+fn a_dot_in_a_folders_name_is_no_ending() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let config = include_str!("../../../configs/qwen3-4b-base-math.toml");
+    for (name, gamma, correct) in [("grpo-gamma-0-N8", "0", 8), ("grpo-gamma-0.5-N8", "0.5", 16)] {
+        let config = config.replace("focal_gamma = 0.5", &format!("focal_gamma = {gamma}"));
+        let config = config.replace("epochs = 10", "steps = 50").replace("every = \"epoch\"", "every = 50");
+        let evaluations = evaluated("held-out", 64, &[(0, 4), (25, correct), (50, correct)]);
+        run_folder(&folder.path().join(name), &config, &evaluations);
+    }
+    let (base, focal, out) = (at("grpo-gamma-0-N8"), at("grpo-gamma-0.5-N8"), at("out"));
+    let found = done(&["paper", "figure-8", "--from", &base, "--from", &focal, "--dry-run"]);
+    assert_eq!(found, format!("GRPO: {base}\nF-GRPO: {focal}\n"));
+    // Evaluations by the same names.
+    counts(&folder.path().join("e/GRPO/math500.jsonl"), 500, 256, |_| 64);
+    counts(&folder.path().join("e/GRPO-gamma-0.5/math500.jsonl"), 500, 256, |_| 128);
+    done(&["paper", "table-11", "--from", &at("e/GRPO"), "--from", &at("e/GRPO-gamma-0.5"), "--out", &out]);
+    let value = |row: &str| here(&folder.path().join("out"), "table-11", row, "MATH500", 1);
+    assert_eq!(
+        (value("GRPO"), value("F-GRPO \u{3b3}=0.5")),
+        ("25.000000".to_owned(), "50.000000".to_owned())
+    );
+}
+
+#[test]
+fn results_of_one_name_are_its_seeds_or_other_benchmarks_and_a_path_counts_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    let at = |name: &str| folder.path().join(name);
+    counts(&at("a/aime24.jsonl"), 30, 256, |_| 64);
+    counts(&at("b/aime24/aime24.jsonl"), 30, 256, |_| 128);
+    counts(&at("b/math500.jsonl"), 500, 256, |_| 64);
+    let table = |from: &[&str]| {
+        let mut args = vec!["paper".to_owned(), "table-13".to_owned(), "--out".to_owned()];
+        args.push(out.display().to_string());
+        for text in from {
+            let (name, path) = text.split_once('=').unwrap();
+            args.extend(["--from".to_owned(), format!("{name}={}", at(path).display())]);
+        }
+        let text = done(&args.iter().map(String::as_str).collect::<Vec<_>>());
+        let value = |of: &str| here(&out, "table-13", "F-GRPO", of, 1);
+        (value("AIME24"), value("MATH500"), text)
+    };
+    let seeds = table(&["F-GRPO=a", "F-GRPO=b"]);
+    assert_eq!((seeds.0.as_str(), seeds.1.as_str()), ("37.500000", "25.000000"));
+    let spelled = table(&["F-GRPO=a", "f_grpo=b"]);
+    assert_eq!((seeds.0, seeds.1), (spelled.0, spelled.1));
+    // The file beside the folder of another benchmark was read too.
+    let parts = table(&["F-GRPO=a/aime24.jsonl", "F-GRPO=b/math500.jsonl"]);
+    assert_eq!((parts.0.as_str(), parts.1.as_str()), ("25.000000", "25.000000"));
+    for again in ["F-GRPO=b", "F-GRPO=b/../b", "f-grpo=b/aime24"] {
+        let twice = table(&["F-GRPO=a", "F-GRPO=b", again]);
+        assert_eq!(twice.0, "37.500000", "{again}");
+        assert!(twice.2.contains("gives again: each counts once"), "{}", twice.2);
+    }
+}
+
+#[test]
+fn runs_of_one_row_differ_in_their_seeds_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let config = include_str!("../../../configs/maze-17.toml");
+    let evaluations = |correct| evaluated("held-out", 256, &[(0, 8), (20_000, correct)]);
+    let run = |name: &str, was: &str, is: &str, correct: u64| {
+        assert!(config.contains(was), "{was}");
+        run_folder(&folder.path().join(name), &config.replace(was, is), &evaluations(correct));
+    };
+    run("seeds/1", "seed = 1\nsteps", "seed = 1\nsteps", 64);
+    run("seeds/2", "seed = 1\nsteps", "seed = 2\nsteps", 128);
+    run("rates/1", "lr = 1e-4", "lr = 1e-4", 64);
+    run("rates/2", "lr = 1e-4", "lr = 1e-3", 128);
+    run("lengths/1", "every = 250", "every = 500", 64);
+    run("lengths/2", "steps = 20_000", "steps = 10_000", 128);
+    let value = || here(&folder.path().join("out"), "table-5", "8", "pass@1 \u{3b3}=0.5", 1);
+    let text = done(&["paper", "table-5", "--from", &at("seeds"), "--out", &at("out")]);
+    assert_eq!(value(), "37.500000");
+    // The paper's mazes and steps.
+    assert!(text.contains("difference") && !text.contains("Values differ"), "{text}");
+    for (of, key) in [("rates", "update.lr: 0.0001 -> 0.001"), ("lengths", "steps: 20000 -> 10000")] {
+        for item in ["table-5", "figure-6", "figure-7"] {
+            let error = refused(&["paper", item, "--from", &at(of), "--out", &at("out")]);
+            let named =
+                [key, &at(&format!("{of}/1")), &at(&format!("{of}/2"))].map(|part| error.contains(part));
+            assert_eq!(named, [true; 3], "{item}: {error}");
+            assert!(!error.contains("every"), "{error}");
+        }
+    }
+    // One run under two paths is no second seed.
+    run("copy", "seed = 1\nsteps", "seed = 1\nsteps", 64);
+    for again in ["seeds/1", "copy"] {
+        let text =
+            done(&["paper", "table-5", "--from", &at("seeds"), "--from", &at(again), "--out", &at("out")]);
+        assert!(value() == "37.500000" && text.contains("counts once"), "{again}: {text}");
+    }
+}
+
+#[test]
+fn values_on_different_problems_are_compared_neither_with_one_another_nor_with_the_paper() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    for of in ["aime24", "aime25", "amc23", "math500", "minerva", "olympiad"] {
+        counts(&folder.path().join(format!("F-GRPO/{of}.jsonl")), 5, 256, |_| 128);
+        counts(&folder.path().join(format!("GRPO-KL/{of}.jsonl")), 30, 256, |_| 64);
+    }
+    let text = done(&["paper", "table-13", "--from", &at(""), "--out", &at("out")]);
+    let note = "GRPO-KL and F-GRPO are not compared where their problems differ: aime24 (30 and 5 problems, 5 in both)";
+    assert!(text.contains(note) && !text.contains("F-GRPO against GRPO-KL"), "{text}");
+    assert!(text.contains("on other problems: aime24 (5 problems, the paper 30)"), "{text}");
+    let row: Vec<&str> = text.lines().skip_while(|l| !l.starts_with("F-GRPO  ")).take(3).collect();
+    assert!(row[0].contains(" 50.0/100.0") && !row[0].contains('*'), "{text}");
+    assert!(row[2].contains("difference") && !row[2].contains('\u{2021}'), "{text}");
+    // GRPO-KL has as many problems as the paper on AIME24 and AIME25 alone.
+    let kl: Vec<&str> = text.lines().skip_while(|l| !l.starts_with("GRPO-KL ")).take(3).collect();
+    assert_eq!(kl[2].matches('+').count(), 4, "{text}");
+}
+
+#[test]
+fn curves_through_training_are_of_the_frequent_evaluations_that_have_the_samples() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = include_str!("../../../configs/qwen3-4b-base-math.toml");
+    // The paper's figures 8 to 10: every 25 steps, 64 samples.
+    let wanted = "[eval]\nevery = 25\nproblems = 30\nsamples = 64\nk = [1, 64]\n";
+    assert!(config.contains(wanted), "{config}");
+    let config = config.replace("focal_gamma = 0.5", "focal_gamma = 0");
+    let config = config.replace("epochs = 10", "steps = 50").replace("every = \"epoch\"", "every = 50");
+    let (run, out) = (folder.path().join("run"), folder.path().join("out"));
+    let points = |frequent: u64| {
+        let often = evaluated("held-out", frequent, &[(0, 4), (25, 8), (50, 16)]);
+        run_folder(&run, &config, &(often + &evaluated("held-out in full", 64, &[(0, 4), (50, 16)])));
+        let args = ["paper", "figure-8", "--from", run.to_str().unwrap(), "--out", out.to_str().unwrap()];
+        let (code, _, err) = fgrpo(&args);
+        assert_eq!(code, 0, "{err}");
+        let values = std::fs::read_to_string(out.join("figure-8-values.csv")).unwrap();
+        let count = |k: u64| values.lines().filter(|l| l.split(',').nth(2) == Some(&k.to_string())).count();
+        (count(1), count(64), err.contains("pass@64 is of the evaluations in full"))
+    };
+    assert_eq!(points(64), (3, 3, false));
+    assert_eq!(points(16), (3, 2, true));
+}
+
+#[test]
+fn a_name_that_fits_several_rows_and_a_folder_of_another_model_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    counts(&folder.path().join("Qwen2.5-7B/GRPO/aime25.jsonl"), 30, 256, |_| 64);
+    counts(&folder.path().join("Qwen2.5-7B/F-GRPO/aime25.jsonl"), 30, 256, |_| 64);
+    let (model, out) = (at("Qwen2.5-7B"), at("out"));
+    let error = refused(&["paper", "table-12", "--from", &format!("GRPO={model}/GRPO"), "--out", &out]);
+    assert!(error.contains("fits several rows, GRPO-N2, GRPO-N4, GRPO-N8"), "{error}");
+    let note = "GRPO, whose names fit several rows; NAME=PATH says which: GRPO-N2, GRPO-N4";
+    let text = done(&["paper", "table-12", "--from", &model, "--out", &out]);
+    assert!(text.contains(note), "{text}");
+    let (code, _, err) = fgrpo(&["paper", "figure-1", "--from", &model, "--out", &out]);
+    assert!(code == 0 && err.contains(note), "{err}");
+    let error = refused(&["paper", "table-16", "--from", &model, "--out", &out]);
+    assert!(error.contains("in a folder of Qwen2.5-7B, for the row"), "{error}");
+    done(&["paper", "table-15", "--from", &model, "--out", &out]);
+}
+
+#[test]
+fn unfinished_evaluations_have_no_value_and_unscorable_samples_are_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let lines = |problem: &dyn Fn(u64) -> (u64, u64)| -> String {
+        let line = |i| {
+            let (n, unscorable) = problem(i);
+            format!("{{\"problem\": {i}, \"n\": {n}, \"c\": 8, \"unscorable\": {unscorable}}}\n")
+        };
+        (0..30).map(line).collect()
+    };
+    std::fs::create_dir_all(at("F-GRPO")).unwrap();
+    std::fs::write(at("F-GRPO/aime24.jsonl"), lines(&|i| (if i < 15 { 256 } else { 512 }, 0))).unwrap();
+    let error = refused(&["paper", "table-13", "--from", &at("F-GRPO"), "--out", &at("out")]);
+    assert!(
+        error.contains("has 256 samples and problem") && error.contains("finish the evaluation"),
+        "{error}"
+    );
+    std::fs::write(at("F-GRPO/aime24.jsonl"), lines(&|_| (256, 256))).unwrap();
+    let text = done(&["paper", "table-13", "--from", &at("F-GRPO"), "--out", &at("out")]);
+    assert!(text.contains("aime24: 50.0 % of the samples are unscorable and left out"), "{text}");
 }
 
 /// The value of a problem's samples in a dump: `correct` of `n` responses box the answer.
@@ -425,6 +669,7 @@ fn the_laptop_measures_what_lies_beyond_its_runs_own_evaluations() {
     let (code, _, err) = fgrpo(&[&["paper", "table-14", "--out", &out][..], &tiny()].concat());
     assert_eq!((code, err.matches(": done").count()), (2, 2), "{err}");
     assert!(err.contains("no problem has 2 correct responses under every model"), "{err}");
-    let (code, _, err) = fgrpo(&["paper", "figure-3", "--set", "steps=2"]);
-    assert_eq!(code, 2, "{err}");
+    for flag in ["--set", "--from"] {
+        assert!(refused(&["paper", "figure-3", flag, "steps=2"]).contains(flag));
+    }
 }

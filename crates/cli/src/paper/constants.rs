@@ -1,7 +1,7 @@
 //! The tables of constants: the paper's, beside what the configurations and prompts here have.
 
 use super::beside::{Beside, Cell, Here, Line};
-use super::full::{MODELS, Model};
+use super::models::{MODELS, Model};
 use super::numbers::{Printed, printed};
 use crate::output::table::Part;
 use fgrpo_train::config::{Config, Schedule};

@@ -3,6 +3,7 @@
 mod by_size;
 mod training;
 
+use super::items::Item;
 use super::numbers::Drawn;
 use super::sources::{Source, Sources};
 use super::stand::Stand;
@@ -24,7 +25,7 @@ type Findings = BTreeMap<&'static str, Found>;
 /// # Errors
 /// Bad input where the results have nothing to do with it; a file that can't be written.
 pub(super) fn make(
-    figure: &Drawn,
+    figure: &'static Drawn,
     sources: &Sources,
     stand: Option<&Stand>,
     out: &Path,
@@ -33,9 +34,20 @@ pub(super) fn make(
         say!("left out: {why}");
     }
     std::fs::create_dir_all(out).with_context(|| format!("creating {}", out.display()))?;
+    let settings = sources.settings(&Item::Figure(figure), stand.is_some());
+    for why in sources.check(&settings, stand.is_some())? {
+        say!("{why}");
+    }
+    let used = sources.rows(&settings, stand.is_some()).into_iter().flatten();
+    for said in Sources::unscorable(used) {
+        say!("{said}");
+    }
+    if let (Some(stand), 6 | 7) = (stand, figure.number) {
+        outln!("{}", stand.says_of(figure));
+    }
     match figure.number {
         1 => by_size::group_sizes(figure, sources, stand, out),
-        6 => by_size::mazes(figure, sources, out),
+        6 => by_size::mazes(figure, sources, stand, out),
         7 => training::mazes(figure, sources, out),
         _ => training::methods(figure, sources, stand, out),
     }
@@ -56,7 +68,7 @@ fn maze_runs(sources: &Sources) -> anyhow::Result<BTreeMap<(u64, u64), Vec<&Sour
         );
     }
     for seeds in runs.values_mut() {
-        seeds.sort_by_key(|s| s.run.as_ref().map(|r| r.seed));
+        seeds.sort_by_key(|s| s.run.as_ref().map(|r| r.config.seed));
     }
     Ok(runs)
 }

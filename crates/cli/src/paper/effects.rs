@@ -4,14 +4,17 @@ use super::beside::Effect;
 use super::layout::Shown;
 use super::measured::Measured;
 use super::numbers::{Asked, Measure, Printed, Setting};
+use super::problems::Problems;
 use super::settings::name;
 
-/// Each focal setting against its baseline; where the paper's table has no baseline, against every setting without a focal weight.
+/// Each focal setting against its baseline; where the paper's table has no baseline, against every setting without a focal weight. Rows on
+/// different problems have none.
 pub(super) fn effects(
     table: &Printed,
     rows: &[Shown],
     settings: &[Setting],
     measured: &mut Measured<'_>,
+    problems: &mut Problems<'_>,
 ) -> Vec<Effect> {
     let mut asked: Vec<&Asked> = Vec::new();
     for row in rows {
@@ -37,7 +40,8 @@ pub(super) fn effects(
         });
         for reference in references {
             let (Ok(a), Ok(b)) = (measured.pass(reference), measured.pass(focal)) else { continue };
-            let difference = b.minus(&a);
+            problems.are_same((&reference.setting, &a), (&focal.setting, &b));
+            let Ok(difference) = b.minus(&a) else { continue };
             let paper = table.value(focal).zip(table.value(reference)).map(|(f, r)| f - r);
             all.push(Effect {
                 what: format!(

@@ -4,9 +4,11 @@ use super::Args;
 use super::estimate::{Estimator, words};
 use super::items::Item;
 use super::laptop;
-use super::numbers::Setting;
+use super::models::{MODELS, Model};
+use super::numbers::{Asked, Measure, Setting};
 use super::runs::Run;
 use super::settings;
+use super::stand::MAZE_17;
 use super::suite::{self, BENCHMARKS, Benchmark, DEEPSCALER};
 use crate::analysis::benchmarks::Domain;
 use fgrpo_train::bad_input;
@@ -15,67 +17,6 @@ use fgrpo_train::io::shell::quoted;
 use fgrpo_train::problem::dataset::presets::Family;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-
-/// A model of the paper.
-pub(super) struct Model {
-    /// Its name in the paper, and of its folder under models/.
-    pub(super) name: &'static str,
-    /// Its configuration under configs/.
-    file: &'static str,
-    /// The same.
-    text: &'static str,
-    /// Its prompts.
-    pub(super) family: Family,
-    /// Where its checkpoint is found.
-    home: &'static str,
-}
-
-/// The four models.
-pub(super) const MODELS: [Model; 4] = [
-    Model {
-        name: "Qwen2.5-7B",
-        file: "qwen2.5-7b-math.toml",
-        text: include_str!("../../../../configs/qwen2.5-7b-math.toml"),
-        family: Family::Qwen25,
-        home: "huggingface.co/Qwen/Qwen2.5-7B",
-    },
-    Model {
-        name: "Qwen3-4B-Base",
-        file: "qwen3-4b-base-math.toml",
-        text: include_str!("../../../../configs/qwen3-4b-base-math.toml"),
-        family: Family::Qwen3,
-        home: "huggingface.co/Qwen/Qwen3-4B-Base",
-    },
-    Model {
-        name: "Llama-3.2-3B-Instruct",
-        file: "llama-3.2-3b-math.toml",
-        text: include_str!("../../../../configs/llama-3.2-3b-math.toml"),
-        family: Family::Llama32,
-        home: "huggingface.co/meta-llama/Llama-3.2-3B-Instruct (asks for consent to its licence)",
-    },
-    Model {
-        name: "Qwen3-1.7B",
-        file: "qwen3-1.7b-synlogic.toml",
-        text: include_str!("../../../../configs/qwen3-1.7b-synlogic.toml"),
-        family: Family::Qwen3,
-        home: "huggingface.co/Qwen/Qwen3-1.7B",
-    },
-];
-
-impl Model {
-    /// The model of this name.
-    fn of(name: &str) -> Option<&'static Self> {
-        MODELS.iter().find(|m| m.name == name)
-    }
-
-    /// Its configuration with changes.
-    ///
-    /// # Errors
-    /// Changes that are no settings.
-    pub(super) fn config(&self, set: &[String]) -> anyhow::Result<Config> {
-        Config::parse(self.text, set)
-    }
-}
 
 /// What an item needs at full scale.
 struct Needs {
@@ -113,7 +54,7 @@ fn needs(item: &Item, args: &Args) -> anyhow::Result<Needs> {
         let Some(set) = settings::overrides(setting) else { continue };
         let (text, file) = match setting.model.as_deref().and_then(Model::of) {
             Some(model) => (model.text, model.file),
-            None => (laptop::MAZE_17, "maze-17.toml"),
+            None => (MAZE_17, "maze-17.toml"),
         };
         let set: Vec<String> = set.into_iter().chain(places(&Config::parse(text, &[])?, args)).collect();
         let config = Config::parse(text, &set)?;
@@ -221,14 +162,11 @@ pub(super) fn run(item: &Item, args: &Args) -> anyhow::Result<()> {
     }
     laptop::train_all(&needs.runs)?;
     if !needs.benchmarks.is_empty() {
-        for line in evaluations(&needs, args) {
+        let (lines, then) = evaluations(item, &needs, args);
+        for line in lines {
             outln!("{line}");
         }
-        say!(
-            "trained; the commands above evaluate, then: fgrpo paper {} --from {}",
-            item.name(),
-            evaluated(&needs, args).display()
-        );
+        say!("trained; the commands above evaluate, then: {then}");
         return Ok(());
     }
     let from: Vec<String> = needs.runs.iter().map(|r| r.folder.display().to_string()).collect();
@@ -245,23 +183,86 @@ fn evaluated(needs: &Needs, args: &Args) -> PathBuf {
     }
 }
 
-/// The commands that evaluate the trained models.
-fn evaluations(needs: &Needs, args: &Args) -> Vec<String> {
-    let shown: Vec<Setting> = needs.runs.iter().map(|r| r.setting.clone()).collect();
-    let of = |run: &Run| {
-        let family = run.setting.model.as_deref().and_then(Model::of).map_or(Family::Qwen25, |m| m.family);
-        let name = settings::name(&run.setting, &shown);
-        let checkpoint = run.folder.join("checkpoints/STEP");
-        suite::command(
-            &args.root.join("data"),
-            &name,
-            &checkpoint,
-            family,
-            &needs.benchmarks,
-            &evaluated(needs, args),
-        )
+/// The paper's samples of the base model behind the NLL: training prompts, and rollouts of each.
+const RARE: (u64, u64) = (256, 800);
+
+/// The commands that evaluate the base and the trained models, and the one that makes the item from what they write.
+fn evaluations(item: &Item, needs: &Needs, args: &Args) -> (Vec<String>, String) {
+    let shown = settings::shown(item);
+    let (out, data) = (evaluated(needs, args), args.root.join("data"));
+    let model = |setting: &Setting| setting.model.as_deref().and_then(Model::of);
+    let base =
+        |setting: &Setting| args.root.join("models").join(setting.model.as_deref().unwrap_or_default());
+    let checkpoint = |run: &Run| run.folder.join("checkpoints/STEP");
+    let family = |setting: &Setting| model(setting).map_or(Family::Qwen25, |m| m.family);
+    let command = |setting: &Setting, checkpoint: &Path| {
+        let name = settings::name(setting, &shown);
+        suite::command(&data, &name, checkpoint, family(setting), &needs.benchmarks, &out)
     };
-    needs.runs.iter().map(of).collect()
+    let path = |path: &Path| quoted(&path.display().to_string()).to_string();
+    let mut lines: Vec<String> =
+        shown.iter().filter(|s| s.method == "Base").map(|s| command(s, &base(s))).collect();
+    lines.extend(needs.runs.iter().map(|run| command(&run.setting, &checkpoint(run))));
+    let mut from = Vec::new();
+    let Item::Table(table) = item else {
+        return (lines, then(item, &[path(&out)]));
+    };
+    let prints = |of: &str, measure: Measure| {
+        let asked = |s: &Setting| Asked { setting: s.clone(), of: of.to_owned(), k: 1, measure };
+        shown.iter().any(|s| table.value(&asked(s)).is_some())
+    };
+    if needs.benchmarks.iter().any(|b| prints(b.name, Measure::Pass))
+        || prints("Math", Measure::Pass)
+        || prints("OOD", Measure::Pass)
+    {
+        from.push(path(&out));
+    }
+    if let Some(first) = needs.runs.first().filter(|_| prints("", Measure::Nll)) {
+        let (of, samples) = (path(&base(&first.setting)), path(&args.out.join("full-training-samples")));
+        lines.push(format!(
+            "fgrpo eval --model {of} --data {} --task math --preset {} --limit {} -n {} --name deepscaler --out {samples}",
+            path(&data.join("deepscaler.json")),
+            family(&first.setting),
+            RARE.0,
+            RARE.1
+        ));
+        let named = |run: &Run| {
+            let model = format!("{}={}", settings::name(&run.setting, &shown), checkpoint(run).display());
+            format!(" --model {}", quoted(&model))
+        };
+        let models: String = needs.runs.iter().map(named).collect();
+        let file = out.join("nll.json");
+        lines.push(format!("fgrpo nll {samples} --base {of}{models} --json > {}", path(&file)));
+        from.push(quoted(&format!("nll={}", file.display())).to_string());
+    }
+    for (measure, name, flags) in [
+        (Measure::Embeddings, "embeddings", "--model Qwen3-Embedding-8B --max-tokens 8192"),
+        (Measure::Judge, "judge", "--model JUDGE"),
+    ] {
+        for benchmark in needs.benchmarks.iter().filter(|b| prints(b.name, measure)) {
+            let folder = |run: &Run| out.join(settings::name(&run.setting, &shown)).join(benchmark.name);
+            let folders: Vec<String> = needs.runs.iter().map(|run| path(&folder(run))).collect();
+            let file = out.join(format!("{name}-{}.json", benchmark.name));
+            // A judge sees the problems.
+            let asked = match needs.paths.iter().find(|(_, home)| *home == benchmark.home) {
+                Some((data, _)) if measure == Measure::Judge => format!(" --data {}", path(data)),
+                _ => String::new(),
+            };
+            lines.push(format!(
+                "fgrpo diversity {} --by {name} --server URL {flags}{asked} --json > {}",
+                folders.join(" "),
+                path(&file)
+            ));
+            from.push(quoted(&format!("{name}={}", file.display())).to_string());
+        }
+    }
+    (lines, then(item, &from))
+}
+
+/// The command that makes an item from results.
+fn then(item: &Item, from: &[String]) -> String {
+    let from: String = from.iter().map(|f| format!(" --from {f}")).collect();
+    format!("fgrpo paper {}{from}", item.name())
 }
 
 fn dry_run(item: &Item, needs: &Needs, missing: &[String], args: &Args) -> anyhow::Result<()> {
@@ -303,9 +304,11 @@ fn dry_run(item: &Item, needs: &Needs, missing: &[String], args: &Args) -> anyho
                 b.problems.map_or_else(|| "the validation problems".to_owned(), |n| format!("{n} problems"));
             outln!("  {}: --task {}, {count}", b.name, b.kind);
         }
-        for line in evaluations(needs, args) {
+        let (lines, then) = evaluations(item, needs, args);
+        for line in lines {
             outln!("  {line}");
         }
+        outln!("  then: {then}");
     }
     outln!("\nfiles and folders");
     for (path, _) in needs.paths.iter().filter(|(p, _)| p.exists()) {

@@ -162,7 +162,7 @@ pub(super) fn measure(item: &Item, runs: &[Run], sources: &mut Sources) -> anyho
         let args = Diversity::try_parse_from(std::iter::once("diversity".to_owned()).chain(words))?.args;
         let mut found = diversity::measure(&args)?;
         found["folders"] = json!(names);
-        sources.report(Measure::Embeddings, found);
+        sources.reports.add(Measure::Embeddings, found);
     }
     if needed.nll {
         let start = start(runs)?;
@@ -175,7 +175,7 @@ pub(super) fn measure(item: &Item, runs: &[Run], sources: &mut Sources) -> anyho
                 format!("{}={}", name(&run.setting), last_checkpoint(run)?.display()),
             ]);
         }
-        sources.report(Measure::Nll, nll::measure(&Nll::try_parse_from(words)?.args)?);
+        sources.reports.add(Measure::Nll, nll::measure(&Nll::try_parse_from(words)?.args)?);
     }
     Ok(())
 }

@@ -17,8 +17,6 @@ use fgrpo_train::device::DeviceName;
 use fgrpo_train::failure::Stopped;
 use fgrpo_train::io::shell::quoted;
 
-/// The paper's maze.
-pub(super) const MAZE_17: &str = include_str!("../../../../configs/maze-17.toml");
 const MAZE: (&str, &str) = ("maze-long.toml", include_str!("../../../../configs/maze-long.toml"));
 const ARITHMETIC: (&str, &str) =
     ("arithmetic-quick.toml", include_str!("../../../../configs/arithmetic-quick.toml"));

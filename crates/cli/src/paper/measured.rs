@@ -8,17 +8,22 @@ use super::settings::name;
 use super::significance::{is_significant, p_values};
 use super::sources::{Source, Sources};
 use super::stand::Stand;
+use super::suite::BENCHMARKS;
 use crate::analysis::benchmarks::{self, canonical};
 use fgrpo_core::rng::Key;
 use fgrpo_core::stats::bootstrap::{Simulated, resample};
 use fgrpo_train::evaluation::estimate::Tables;
 use fgrpo_train::evaluation::samples::{Benchmark, ProblemCounts};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::rc::Rc;
 
 /// Resamples of the bootstrap.
 const RESAMPLES: u64 = 2_000;
 /// Its seed.
 const SEED: u64 = 0;
+
+/// The ids of a benchmark's problems.
+type Ids = Rc<BTreeSet<String>>;
 
 /// A value and its bootstrap resamples, in percent.
 #[derive(Debug, Clone)]
@@ -26,6 +31,8 @@ pub(super) struct Resampled {
     /// Mean over problems and seeds.
     pub(super) value: f64,
     draws: Vec<f64>,
+    /// Its benchmarks with the ids of their problems.
+    problems: Vec<(String, Ids)>,
 }
 
 impl Resampled {
@@ -35,16 +42,47 @@ impl Resampled {
     }
 
     /// This minus another, resample by resample.
-    pub(super) fn minus(&self, other: &Self) -> Self {
-        Self {
+    ///
+    /// # Errors
+    /// The benchmarks whose problems differ.
+    pub(super) fn minus(&self, other: &Self) -> Result<Self, String> {
+        let unlike = self.unlike(other);
+        if !unlike.is_empty() {
+            return Err(format!("different problems: {}", unlike.join(", ")));
+        }
+        Ok(Self {
             value: self.value - other.value,
             draws: self.draws.iter().zip(&other.draws).map(|(a, b)| a - b).collect(),
+            problems: self.problems.clone(),
+        })
+    }
+
+    /// The benchmarks on which this and another have different problems, with their numbers.
+    pub(super) fn unlike(&self, other: &Self) -> Vec<String> {
+        let mut said = Vec::new();
+        for ((of, a), (_, b)) in self.problems.iter().zip(&other.problems) {
+            if a != b {
+                let both = a.intersection(b).count();
+                said.push(format!("{of} ({} and {} problems, {both} in both)", a.len(), b.len()));
+            }
         }
+        said
+    }
+
+    /// The paper's benchmarks in this that have another number of problems than in the paper.
+    pub(super) fn of_other_size(&self) -> Vec<String> {
+        let other = |(of, ids): &(String, Ids)| {
+            let wanted = BENCHMARKS.iter().find(|b| b.name == of)?.problems?;
+            let found = ids.len() as u64;
+            (found != wanted).then(|| format!("{of} ({found} problems, the paper {wanted})"))
+        };
+        self.problems.iter().filter_map(other).collect()
     }
 
     /// 100 minus this.
     pub(super) fn lost(&self) -> Self {
-        Self { value: 100.0 - self.value, draws: self.draws.iter().map(|d| 100.0 - d).collect() }
+        let draws = self.draws.iter().map(|d| 100.0 - d).collect();
+        Self { value: 100.0 - self.value, draws, problems: self.problems.clone() }
     }
 
     fn mean(all: &[Self]) -> Self {
@@ -53,6 +91,7 @@ impl Resampled {
         Self {
             value: all.iter().map(|r| r.value).sum::<f64>() / count,
             draws: (0..RESAMPLES as usize).map(draw).collect(),
+            problems: all.iter().flat_map(|r| r.problems.clone()).collect(),
         }
     }
 }
@@ -71,6 +110,20 @@ pub(super) fn pass_at_k(seeds: &[&Benchmark], k: u64) -> Result<Resampled, Strin
             first.path.display(),
             seeds[at].path.display()
         ));
+    }
+    for b in seeds {
+        let planned = |p: &&ProblemCounts| p.planned();
+        let ends = b.problems.iter().min_by_key(planned).zip(b.problems.iter().max_by_key(planned));
+        if let Some((few, many)) = ends.filter(|(few, many)| few.planned() < many.planned()) {
+            return Err(format!(
+                "{}: problem {} has {} samples and problem {} has {}, wanted equal numbers: finish the evaluation",
+                b.path.display(),
+                few.id,
+                few.planned(),
+                many.id,
+                many.planned()
+            ));
+        }
     }
     let fewest = problems.iter().flat_map(BTreeMap::values).map(|p| p.samples).min().unwrap_or(0);
     if fewest < k {
@@ -93,13 +146,16 @@ pub(super) fn pass_at_k(seeds: &[&Benchmark], k: u64) -> Result<Resampled, Strin
         let total: f64 = values.iter().zip(&seed_times).map(|(v, &t)| drawn(v) * f64::from(t)).sum();
         total / (count * values.len()) as f64
     });
-    Ok(Resampled { value, draws: draws.collect() })
+    let ids = Rc::new(ids(&problems[0]));
+    Ok(Resampled { value, draws: draws.collect(), problems: vec![(canonical(&first.name), ids)] })
 }
 
 /// Measures the values of a table's cells, each once.
 pub(super) struct Measured<'a> {
     settings: Vec<Setting>,
     sources: &'a Sources,
+    /// The results of each setting.
+    rows: Vec<Vec<&'a Source>>,
     stand: Option<&'a Stand>,
     trained_on: benchmarks::Domain,
     known: HashMap<String, Result<Resampled, String>>,
@@ -113,12 +169,19 @@ impl<'a> Measured<'a> {
         stand: Option<&'a Stand>,
         trained_on: benchmarks::Domain,
     ) -> Self {
-        Self { settings, sources, stand, trained_on, known: HashMap::new(), tested: HashMap::new() }
+        let rows = sources.rows(&settings, stand.is_some());
+        Self { settings, sources, rows, stand, trained_on, known: HashMap::new(), tested: HashMap::new() }
     }
 
     /// The results of a setting.
-    fn found(&self, setting: &Setting) -> Vec<&'a Source> {
-        self.sources.of(setting, &self.settings, self.stand.is_some())
+    fn found(&self, setting: &Setting) -> &[&'a Source] {
+        let at = self.settings.iter().position(|s| s == setting);
+        at.map_or(&[], |at| &self.rows[at])
+    }
+
+    /// All results that are of a setting.
+    pub(super) fn used(&self) -> impl Iterator<Item = &'a Source> {
+        self.rows.iter().flatten().copied()
     }
 
     /// pass@k of what is asked, or why there is none.
@@ -182,7 +245,7 @@ impl<'a> Measured<'a> {
         for member in &members {
             let seeds: Vec<&Benchmark> = sources
                 .iter()
-                .filter_map(|s| s.benchmarks.iter().find(|b| canonical(&b.name) == *member))
+                .flat_map(|s| s.benchmarks.iter().filter(|b| canonical(&b.name) == *member))
                 .collect();
             if seeds.is_empty() {
                 return Err(format!("{who}: no samples of {member}"));
@@ -216,7 +279,7 @@ mod tests {
     fn a_difference_is_of_the_same_draws() {
         // Each problem is better by one sample of ten: the difference has no spread, though the values have.
         let (a, b) = (benchmark(&[0, 4, 9]), benchmark(&[1, 5, 10]));
-        let difference = pass_at_k(&[&b], 1).unwrap().minus(&pass_at_k(&[&a], 1).unwrap());
+        let difference = pass_at_k(&[&b], 1).unwrap().minus(&pass_at_k(&[&a], 1).unwrap()).unwrap();
         let (low, high) = difference.interval();
         assert!(
             (difference.value - 10.0).abs() < 1e-9 && (low - 10.0).abs() < 1e-9 && (high - 10.0).abs() < 1e-9
@@ -228,5 +291,21 @@ mod tests {
         let a = benchmark(&[1, 2]);
         assert!(pass_at_k(&[&a], 11).unwrap_err().contains("needs 11 scored samples"));
         assert!(pass_at_k(&[&a, &benchmark(&[1])], 1).unwrap_err().contains("different problems"));
+    }
+
+    #[test]
+    fn values_on_other_problems_have_no_difference() {
+        let (few, many) =
+            (pass_at_k(&[&benchmark(&[1])], 1).unwrap(), pass_at_k(&[&benchmark(&[1, 2])], 1).unwrap());
+        let why = few.minus(&many).unwrap_err();
+        assert_eq!(why, "different problems: x (1 and 2 problems, 1 in both)");
+    }
+
+    #[test]
+    fn an_unfinished_evaluation_has_no_value() {
+        let mut uneven = benchmark(&[1, 2]);
+        uneven.problems[1].samples = 7;
+        let why = pass_at_k(&[&uneven], 1).unwrap_err();
+        assert!(why.contains("problem 1 has 7 samples and problem 0 has 10"), "{why}");
     }
 }

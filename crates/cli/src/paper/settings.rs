@@ -108,12 +108,42 @@ fn spellings(setting: &Setting) -> Vec<String> {
     all
 }
 
+/// Those of `settings` that a name can stand for.
+pub(super) fn fitting<'a>(name: &str, settings: &'a [Setting]) -> Vec<&'a Setting> {
+    let wanted = plain(name);
+    settings.iter().filter(|s| spellings(s).contains(&wanted)).collect()
+}
+
 /// Which of `settings` a name stands for; none where it names no setting, or more than one.
 pub(super) fn named<'a>(name: &str, settings: &'a [Setting]) -> Option<&'a Setting> {
-    let wanted = plain(name);
-    let mut found = settings.iter().filter(|s| spellings(s).contains(&wanted));
-    let first = found.next()?;
-    found.next().is_none().then_some(first)
+    match fitting(name, settings).as_slice() {
+        [only] => Some(only),
+        _ => None,
+    }
+}
+
+/// Those of `settings` that a folder's name with its parents' before it, `Qwen2.5-7B/F-GRPO/aime24`, can stand for: one where it or
+/// a parent names one, several where that is all there is, or where a folder in between is named after another setting.
+pub(super) fn meant<'a>(name: &str, settings: &'a [Setting]) -> Vec<&'a Setting> {
+    let parents = std::iter::successors(Some(name), |n| n.rsplit_once('/').map(|(parent, _)| parent));
+    let mut found: Vec<&Setting> = Vec::new();
+    for fits in parents.map(|n| fitting(n, settings)) {
+        match (found.len(), fits.len()) {
+            (_, 1) => {
+                found = fits;
+                break;
+            }
+            (0, _) => found = fits,
+            _ => {}
+        }
+    }
+    if found.len() == 1 {
+        let parts = name.split('/').map(|part| fitting(part, settings));
+        let others: Vec<&Setting> =
+            parts.filter(|fits| !fits.is_empty() && !fits.contains(&found[0])).flatten().collect();
+        found.extend(others);
+    }
+    found
 }
 
 /// The shortest name of a setting that no other of `settings` has.
@@ -161,6 +191,19 @@ mod tests {
         assert_eq!(of("F-GRPO \u{3b3}=1.0", 11), Some(("F-GRPO".to_owned(), 1.0, 8)));
         assert_eq!(of("qwen2.5-7b/grpo", 1), Some(("GRPO".to_owned(), 0.0, 8)));
         assert_eq!(of("F-GRPO", 1), None, "three models");
+    }
+
+    #[test]
+    fn a_folder_stands_for_the_row_that_it_or_a_parent_names_and_no_other_between() {
+        let of = |name: &str, number| -> Vec<String> {
+            let settings = NUMBERS.table(number).settings();
+            meant(name, &settings).iter().map(|s| super::name(s, &settings)).collect()
+        };
+        assert_eq!(of("Qwen2.5-7B/F-GRPO/aime24", 1), ["Qwen2.5-7B/F-GRPO"]);
+        assert_eq!(of("F-GRPO/aime24", 13), ["F-GRPO"]);
+        assert_eq!(of("GRPO/aime24", 12).len(), 5, "five group sizes");
+        assert_eq!(of("F-GRPO/DARO/aime24", 13), ["F-GRPO", "DARO"]);
+        assert_eq!(of("mine/aime24", 13), Vec::<String>::new());
     }
 
     #[test]

@@ -1,19 +1,23 @@
 //! Existing results: evaluations and run folders, each with its setting of the paper.
 
 use super::items::Item;
+use super::models::MODELS;
 use super::numbers::{Measure, Setting};
+use super::reports::Reports;
+use super::seeds::require_one_configuration;
 use super::settings;
-use crate::analysis::benchmarks::canonical;
-use crate::analysis::dumps;
+use crate::analysis::benchmarks::require_distinct;
+use crate::analysis::dumps::{self, Scored};
+use crate::output::table::percent;
 use anyhow::Context;
 use fgrpo_train::bad_input;
 use fgrpo_train::config::Config;
 use fgrpo_train::evaluation::record::{self, Evaluation};
 use fgrpo_train::evaluation::samples::{self, Benchmark, ProblemCounts};
 use fgrpo_train::failure::OrBadInput;
-use fgrpo_train::io::{files, json};
+use fgrpo_train::io::{files, json, lines};
 use fgrpo_train::run::metrics::{self, Logged};
-use serde_json::Value;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// How many levels of folders are searched for results.
@@ -23,6 +27,8 @@ const DEPTH: usize = 4;
 pub(super) struct Source {
     /// The name that was given, or the folder's below the one that was.
     pub(super) name: String,
+    /// The flag's text, where `NAME=` gave it.
+    given: Option<String>,
     /// Where it was read.
     pub(super) path: PathBuf,
     /// Scored samples by benchmark; of a run, those of its last evaluation.
@@ -35,12 +41,14 @@ pub(super) struct Source {
 pub(super) struct Run {
     /// What it trains.
     pub(super) setting: Setting,
-    /// Its seed.
-    pub(super) seed: u64,
+    /// Its configuration.
+    pub(super) config: Config,
     /// One line a step.
     pub(super) metrics: Vec<Logged>,
-    /// Its evaluations in the order of their steps.
+    /// The evaluations that decide which checkpoint is best, in the order of their steps.
     pub(super) evaluations: Vec<Evaluation>,
+    /// Those of `[eval]`; the same where there is no `[eval.full]`.
+    pub(super) frequent: Vec<Evaluation>,
 }
 
 /// Everything that `--from` names.
@@ -48,17 +56,53 @@ pub(super) struct Run {
 pub(super) struct Sources {
     /// The trained models.
     pub(super) all: Vec<Source>,
-    /// What of dumps could not be scored, and runs that aren't finished.
+    /// What of dumps could not be scored, runs that aren't finished, and what was given twice.
     pub(super) left_out: Vec<String>,
-    /// Values that aren't of samples: measure, who or which benchmark, method, value.
-    reported: Vec<(Measure, Value)>,
+    /// Values that aren't of samples.
+    pub(super) reports: Reports,
+}
+
+/// The name of a folder, in which a dot is no ending, or of a file without its ending.
+fn own_name(path: &Path) -> String {
+    if !path.is_dir() {
+        return files::stem(path);
+    }
+    // `.` and `..` have no name of their own.
+    let whole = if path.file_name().is_some() { path.to_owned() } else { real(path) };
+    whole.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+/// One path for every spelling of it.
+fn real(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+}
+
+impl Source {
+    /// Whether its samples of a benchmark are those of `other`, given twice.
+    fn holds(&self, other: &Benchmark) -> bool {
+        self.benchmarks.iter().any(|b| b.name == other.name && real(&b.path) == real(&other.path))
+    }
+
+    /// Whether it is a copy of another run. Two runs of one seed and configuration are no two seeds.
+    fn copies(&self, other: &Self) -> bool {
+        let Some((own, other)) = self.run.as_ref().zip(other.run.as_ref()) else { return false };
+        own.config == other.config && own.evaluations == other.evaluations
+    }
+
+    /// A model of the paper that a folder above the results is named after; none where their name says what they are.
+    fn model_by_path(&self) -> Option<&'static str> {
+        let named = self.path.ancestors().filter_map(Path::file_name);
+        let mut models =
+            named.filter_map(|n| MODELS.iter().map(|m| m.name).find(|m| n.eq_ignore_ascii_case(m)));
+        models.next().filter(|_| self.run.is_none())
+    }
 }
 
 impl Sources {
     /// Reads what the flags name.
     ///
     /// # Errors
-    /// Bad input for paths without results.
+    /// Bad input for paths without results, and for files that can't be read.
     pub(super) fn open(from: &[String]) -> anyhow::Result<Self> {
         let mut sources = Self::default();
         for text in from {
@@ -75,7 +119,7 @@ impl Sources {
                 _ => None,
             };
             if let Some(measure) = measure {
-                sources.reported.push((measure, json::read(path)?));
+                sources.reports.add(measure, json::read(path)?);
                 continue;
             }
             if !path.exists() {
@@ -84,19 +128,18 @@ impl Sources {
                     path.display()
                 );
             }
-            let before = (sources.all.len(), sources.left_out.len());
-            sources.gather(name, path, DEPTH)?;
-            if sources.all.len() == before.0 && sources.left_out.len() > before.1 {
-                bad_input!(
-                    "--from {text}: found nothing finished:\n  {}",
-                    sources.left_out[before.1..].join("\n  ")
-                );
+            let mut here = Self::default();
+            here.gather(name, path, DEPTH)?;
+            if here.all.is_empty() && !here.left_out.is_empty() {
+                bad_input!("--from {text}: found nothing finished:\n  {}", here.left_out.join("\n  "));
             }
-            if sources.all.len() == before.0 {
+            if here.all.is_empty() {
                 bad_input!(
                     "--from {text}: found neither samples of fgrpo eval, verl or lm-eval nor a run with an evaluation; `fgrpo eval --samples FILE --data FILE --task KIND --out DIR` scores responses of other programs"
                 );
             }
+            here.all.iter_mut().for_each(|s| s.given = (!name.is_empty()).then(|| text.clone()));
+            sources.join(here, text);
         }
         Ok(sources)
     }
@@ -109,6 +152,31 @@ impl Sources {
         self.gather(name, path, DEPTH)
     }
 
+    /// Adds other results. What is there already counts once, under its last name: twice, it would pass for another seed.
+    fn join(&mut self, other: Self, text: &str) {
+        self.left_out.extend(other.left_out);
+        let mut again: Vec<PathBuf> = Vec::new();
+        for source in other.all {
+            for known in &mut self.all {
+                let copied = known.copies(&source);
+                known.benchmarks.retain(|b| {
+                    let twice = copied || source.holds(b);
+                    again.extend(twice.then(|| b.path.clone()));
+                    !twice
+                });
+            }
+            self.all.retain(|s| !s.benchmarks.is_empty());
+            self.all.push(source);
+        }
+        if let Some((first, rest)) = again.split_first() {
+            let rest = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
+            self.left_out.push(format!(
+                "{}{rest}, which --from {text} gives again: each counts once, under its last name",
+                first.display()
+            ));
+        }
+    }
+
     /// Adds the results at `path` and below.
     fn gather(&mut self, name: &str, path: &Path, depth: usize) -> anyhow::Result<()> {
         if path.join("eval.jsonl").is_file() && path.join("config.toml").is_file() {
@@ -118,29 +186,24 @@ impl Sources {
         if path.join("config.toml").is_file() || path.join("sft.jsonl").is_file() {
             return Ok(());
         }
-        let is_samples = |p: &Path| p.extension().is_some_and(|e| e == "jsonl");
-        let direct = if path.is_dir() { path.join(samples::SCORED).is_file() } else { true };
-        let entries = match path.is_dir() {
-            true => listed(path)?,
-            false => Vec::new(),
-        };
-        if direct || entries.iter().any(|e| e.is_file() && is_samples(e)) {
-            let scored = dumps::read(path)?;
-            let benchmarks = scored.benchmarks;
+        let direct = !path.is_dir() || path.join(samples::SCORED).is_file();
+        let entries = if path.is_dir() { listed(path)? } else { Vec::new() };
+        let of_lines: Vec<&PathBuf> =
+            entries.iter().filter(|e| e.is_file() && samples::is_lines(e)).collect();
+        if direct || !of_lines.is_empty() {
+            let scored = if direct { dumps::read(path)? } else { scored(path, &of_lines)? };
             self.left_out.extend(scored.left_out);
-            // Evaluations of one model, a folder for each benchmark, are one source.
-            match self.all.iter_mut().find(|s| s.run.is_none() && s.name == name && !name.is_empty()) {
-                Some(source) => source.benchmarks.extend(benchmarks),
-                None => self.all.push(Source {
-                    name: if name.is_empty() { files::stem(path) } else { name.to_owned() },
+            if !scored.benchmarks.is_empty() {
+                self.all.push(Source {
+                    name: if name.is_empty() { own_name(path) } else { name.to_owned() },
+                    given: None,
                     path: path.to_owned(),
-                    benchmarks,
+                    benchmarks: scored.benchmarks,
                     run: None,
-                }),
+                });
             }
-            return Ok(());
         }
-        if depth == 0 {
+        if direct || depth == 0 {
             return Ok(());
         }
         for entry in entries.iter().filter(|e| e.is_dir()) {
@@ -153,8 +216,12 @@ impl Sources {
 
     fn gather_run(&mut self, name: &str, path: &Path) -> anyhow::Result<()> {
         let config = Config::load(&path.join("config.toml"), &[])?;
-        let evaluations =
-            record::deciding(&path.join("eval.jsonl")).with_context(|| path.display().to_string())?;
+        let file = path.join("eval.jsonl");
+        let evaluations = record::deciding(&file).with_context(|| path.display().to_string())?;
+        let mut frequent: Vec<Evaluation> = lines::read(&file)?;
+        if frequent.iter().any(|e| e.set != record::FULL) {
+            frequent.retain(|e| e.set != record::FULL);
+        }
         let log = path.join("metrics.jsonl");
         let metrics = if log.is_file() { metrics::read(&log)? } else { Vec::new() };
         let Some(last) = evaluations.last() else { return Ok(()) };
@@ -171,34 +238,118 @@ impl Sources {
         let held_out = config.task.text().and_then(|(_, t)| t.held_out.as_ref()).map(|p| files::stem(p));
         let of = held_out.unwrap_or_else(|| config.task.kind().to_owned());
         self.all.push(Source {
-            name: if name.is_empty() { files::stem(path) } else { name.to_owned() },
+            name: if name.is_empty() { own_name(path) } else { name.to_owned() },
+            given: None,
             path: path.to_owned(),
             benchmarks: vec![counted(&of, path, last)],
-            run: Some(Run { setting: settings::of(&config), seed: config.seed, metrics, evaluations }),
+            run: Some(Run { setting: settings::of(&config), config, metrics, evaluations, frequent }),
         });
         Ok(())
     }
 
-    /// The results of a setting, one for each seed. A name counts if it means this setting and no other of `settings`;
-    /// with `anywhere`, runs of any model count.
+    /// The results of each of `settings`. A name counts if it means this setting and no other; a run says itself how it was trained, and
+    /// its name at most which model it is of. With `anywhere`, runs of any model count.
+    pub(super) fn rows(&self, settings: &[Setting], anywhere: bool) -> Vec<Vec<&Source>> {
+        let mut rows: Vec<Vec<&Source>> = settings.iter().map(|_| Vec::new()).collect();
+        for source in &self.all {
+            let meant = settings::meant(&source.name, settings);
+            for (row, setting) in rows.iter_mut().zip(settings) {
+                let named = matches!(meant.as_slice(), [only] if *only == setting);
+                let is_of = match &source.run {
+                    None => named,
+                    Some(run) => {
+                        let same =
+                            Setting { model: setting.model.clone(), ..run.setting.clone() } == *setting;
+                        let own = run.setting.model.as_deref();
+                        let known = MODELS.iter().any(|m| own == Some(m.name));
+                        let by_name = named && own.is_some() && !known;
+                        let model = anywhere || setting.model.is_none() || own == setting.model.as_deref();
+                        same && (model || by_name)
+                    }
+                };
+                if is_of {
+                    row.push(source);
+                }
+            }
+        }
+        rows
+    }
+
+    /// The results of one of the settings, one for each seed and part of the benchmarks.
     pub(super) fn of(&self, setting: &Setting, settings: &[Setting], anywhere: bool) -> Vec<&Source> {
-        let is = |source: &&Source| {
-            let ran = source.run.as_ref().is_some_and(|run| {
-                let same = Setting { model: setting.model.clone(), ..run.setting.clone() } == *setting;
-                same && (anywhere || setting.model.is_none() || run.setting.model == setting.model)
-            });
-            // A folder below the one of its setting holds a part of its benchmarks.
-            let mut name = source.name.as_str();
-            let named = std::iter::from_fn(|| {
-                let now = (!name.is_empty()).then_some(name);
-                name = name.rsplit_once('/').map_or("", |(parent, _)| parent);
-                now
-            });
-            // Runs on our own tasks say themselves what they are, whatever their folders are called.
-            let ours = source.run.as_ref().is_some_and(|run| run.setting.model.is_none());
-            ran || !ours && named.into_iter().any(|n| settings::named(n, settings) == Some(setting))
+        let at = settings.iter().position(|s| s == setting);
+        at.map(|at| self.rows(settings, anywhere).swap_remove(at)).unwrap_or_default()
+    }
+
+    /// Checks which rows the results are of, and returns a sentence for each result whose name leaves that open.
+    ///
+    /// # Errors
+    /// Bad input: a given name that fits several rows, or another setting than its run's; results of another model of the paper; runs of one row
+    /// with different configurations.
+    pub(super) fn check(&self, settings: &[Setting], anywhere: bool) -> anyhow::Result<Vec<String>> {
+        let names = |meant: &[&Setting]| -> String {
+            meant.iter().map(|s| settings::name(s, settings)).collect::<Vec<_>>().join(", ")
         };
-        self.all.iter().filter(is).collect()
+        // By the rows that a name fits: the results that have one.
+        let mut open: BTreeMap<String, Vec<&Source>> = BTreeMap::new();
+        for source in self.all.iter().filter(|s| !anywhere || s.given.is_some()) {
+            let meant = settings::meant(&source.name, settings);
+            let path = source.path.display();
+            match (meant.as_slice(), &source.run, &source.given) {
+                ([only], Some(run), Some(given)) => {
+                    let trained = Setting { model: only.model.clone(), ..run.setting.clone() };
+                    if trained != **only {
+                        bad_input!(
+                            "--from {given}: found a run of {} with gamma {} and group size {} in {path}, wanted one of {}",
+                            trained.method,
+                            trained.gamma,
+                            trained.n,
+                            names(&meant)
+                        );
+                    }
+                }
+                ([only], None, _) => {
+                    if let (Some(other), Some(wanted)) = (source.model_by_path(), &only.model)
+                        && other != wanted
+                    {
+                        bad_input!(
+                            "--from: found {path}, in a folder of {other}, for the row {} of {wanted}; wanted results of that model, or a folder without another model's name",
+                            names(&meant)
+                        );
+                    }
+                }
+                ([_, _, ..], None, Some(given)) => bad_input!(
+                    "--from {given}: the name of {path} fits several rows, {}; wanted one of them",
+                    names(&meant)
+                ),
+                ([_, _, ..], None, None) => open.entry(names(&meant)).or_default().push(source),
+                _ => {}
+            }
+        }
+        for (setting, row) in settings.iter().zip(self.rows(settings, anywhere)) {
+            let runs: Vec<_> =
+                row.iter().filter_map(|s| Some((s.path.as_path(), &s.run.as_ref()?.config))).collect();
+            require_one_configuration(&settings::name(setting, settings), &runs)?;
+        }
+        let said = |(rows, sources): (String, Vec<&Source>)| {
+            let paths: Vec<String> = sources.iter().map(|s| s.path.display().to_string()).collect();
+            format!(
+                "not used: {}, whose names fit several rows; NAME=PATH says which: {rows}",
+                paths.join(", ")
+            )
+        };
+        Ok(open.into_iter().map(said).collect())
+    }
+
+    /// A sentence for each benchmark of these results with samples that could not be scored.
+    pub(super) fn unscorable<'s>(found: impl IntoIterator<Item = &'s Source>) -> Vec<String> {
+        let benchmarks = found.into_iter().flat_map(|s| &s.benchmarks);
+        let some = benchmarks.map(|b| (b, b.unscorable_share())).filter(|(_, share)| *share > 0.0);
+        let said = some.map(|(b, share)| {
+            let (path, share) = (b.path.display(), percent(share));
+            format!("{}: {share} % of the samples are unscorable and left out ({path})", b.name)
+        });
+        said.collect()
     }
 
     /// The start of training: what runs evaluated before their first step.
@@ -221,73 +372,61 @@ impl Sources {
         found
     }
 
-    /// Adds what `fgrpo nll --json` or `fgrpo diversity --json` would print.
-    pub(super) fn report(&mut self, measure: Measure, value: Value) {
-        self.reported.push((measure, value));
-    }
-
-    /// A value that `fgrpo nll --json` or `fgrpo diversity --json` reported, or why there is none.
-    pub(super) fn reported(
-        &self,
-        measure: Measure,
-        setting: &Setting,
-        settings: &[Setting],
-        of: &str,
-    ) -> Result<f64, String> {
-        self.in_reports(measure, setting, settings, of).ok_or_else(|| match measure {
-            Measure::Nll => "no NLL: --from nll=FILE takes what `fgrpo nll --json` printed".to_owned(),
-            Measure::Judge => "no strategy score: --from judge=FILE takes what `fgrpo diversity --by judge --json` printed".to_owned(),
-            _ => "no distance: --from embeddings=FILE takes what `fgrpo diversity --by embeddings --json` printed".to_owned(),
-        })
-    }
-
-    fn in_reports(&self, measure: Measure, setting: &Setting, settings: &[Setting], of: &str) -> Option<f64> {
-        let named = |name: &Value| {
-            let name = name.as_str().unwrap_or_default();
-            settings::named(&files::stem(Path::new(name)), settings) == Some(setting)
-                || settings::named(name, settings) == Some(setting)
-        };
-        self.reported.iter().filter(|(m, _)| *m == measure).find_map(|(_, value)| match measure {
-            Measure::Nll => {
-                let models = value["models"].as_array()?;
-                models.iter().find(|m| named(&m["model"]))?["increase"].as_f64()
-            }
-            _ => {
-                let at = value["folders"].as_array()?.iter().position(named)?;
-                let row = value["diversity"].as_array()?.iter().find(|row| {
-                    let name = row["benchmark"].as_str().unwrap_or_default();
-                    canonical(name) == of || name == format!("All {of}")
-                })?;
-                row["values"][at].as_f64()
-            }
-        })
-    }
-
     /// What was found, and which of the item's settings it is of.
-    pub(super) fn describe(&self, item: &Item) -> String {
-        let settings = settings::shown(item);
+    ///
+    /// # Errors
+    /// Bad input as [`Sources::check`].
+    pub(super) fn describe(&self, item: &Item, anywhere: bool) -> anyhow::Result<String> {
+        let settings = self.settings(item, anywhere);
         let mut lines = Vec::new();
-        for setting in &settings {
-            let found = self.of(setting, &settings, false);
+        for (setting, found) in settings.iter().zip(self.rows(&settings, anywhere)) {
             let places: Vec<String> = found.iter().map(|s| s.path.display().to_string()).collect();
             let places = if places.is_empty() { "nothing".to_owned() } else { places.join(", ") };
             lines.push(format!("{}: {places}", settings::name(setting, &settings)));
         }
-        lines.join("\n")
+        lines.extend(self.check(&settings, anywhere)?);
+        lines.extend(self.left_out.iter().map(|why| format!("left out: {why}")));
+        Ok(lines.join("\n"))
     }
 
-    /// Sources that are of none of the settings.
+    /// The settings of an item; with those of further runs where runs on our own tasks stand for the paper's models.
+    pub(super) fn settings(&self, item: &Item, anywhere: bool) -> Vec<Setting> {
+        let mut all = settings::shown(item);
+        if anywhere || item.is_maze() {
+            let model = all.first().and_then(|s| s.model.clone());
+            all.extend(self.further(&all, model.as_ref()));
+        }
+        all
+    }
+
+    /// Sources that are of none of the settings, and whose name doesn't fit several.
     pub(super) fn others(&self, settings: &[Setting], anywhere: bool) -> Vec<&Source> {
         let used: Vec<*const Source> =
-            settings.iter().flat_map(|s| self.of(s, settings, anywhere)).map(std::ptr::from_ref).collect();
-        self.all.iter().filter(|s| !used.contains(&std::ptr::from_ref(*s))).collect()
+            self.rows(settings, anywhere).into_iter().flatten().map(std::ptr::from_ref).collect();
+        let is_open = |s: &Source| s.run.is_none() && settings::meant(&s.name, settings).len() > 1;
+        self.all.iter().filter(|s| !used.contains(&std::ptr::from_ref(*s)) && !is_open(s)).collect()
     }
+}
+
+/// The samples in a folder's files. Ours leave the folders below it to be read after them; dumps are read with those below.
+fn scored(path: &Path, files: &[&PathBuf]) -> anyhow::Result<Scored> {
+    for file in files {
+        if dumps::format_of(file)?.is_some() {
+            return dumps::read(path);
+        }
+    }
+    let benchmarks = samples::read(path)?;
+    require_distinct(&benchmarks)?;
+    Ok(Scored { benchmarks, left_out: Vec::new() })
 }
 
 /// The samples of an evaluation as counts.
 pub(super) fn counted(of: &str, path: &Path, evaluation: &Evaluation) -> Benchmark {
     let problem = |(i, (scored, correct)): (usize, (usize, usize))| {
-        ProblemCounts::counted(format!("{}:{i:06}", evaluation.problem_set), scored as u64, correct as u64)
+        let id = format!("{}:{i:06}", evaluation.problem_set);
+        let mut counts = ProblemCounts::counted(id, scored as u64, correct as u64);
+        counts.unscorable = evaluation.samples.saturating_sub(scored) as u64;
+        counts
     };
     let scored = |i: usize| evaluation.scored_per_problem.get(i).copied().unwrap_or(evaluation.samples);
     let counts = evaluation.per_problem.iter().enumerate().map(|(i, &correct)| (i, (scored(i), correct)));

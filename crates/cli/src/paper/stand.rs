@@ -3,6 +3,8 @@
 
 use super::numbers::{Drawn, Printed};
 use super::sources::Sources;
+use fgrpo_train::config::{Config, TaskConfig};
+use std::collections::BTreeSet;
 
 /// What stands in for the paper's models and benchmarks.
 pub(super) struct Stand {
@@ -15,6 +17,12 @@ pub(super) struct Stand {
     /// What is trained, in words.
     what: String,
 }
+
+/// The paper's maze.
+pub(super) const MAZE_17: &str = include_str!("../../../../configs/maze-17.toml");
+
+/// The mazes of table 5 and figures 6 and 7.
+const PAPERS_MAZES: &str = "17x17 mazes after 20,000 steps";
 
 /// Problems out of the domain of the arithmetic policy, by their name in the results.
 pub(super) const LARGER: &str = "arithmetic-larger";
@@ -65,6 +73,26 @@ impl Stand {
         })
     }
 
+    /// What runs on mazes stand in for whose mazes or steps aren't the paper's; none where all are.
+    pub(super) fn of_mazes(sources: &Sources) -> anyhow::Result<Option<Self>> {
+        let size = |config: &Config| match &config.task {
+            TaskConfig::Maze(maze) => Some((maze.size, config.steps)),
+            _ => None,
+        };
+        let paper = size(&Config::parse(MAZE_17, &[])?);
+        let configs = sources.all.iter().filter_map(|s| s.run.as_ref()).map(|run| &run.config);
+        let runs: Vec<(usize, u64)> = configs.filter_map(size).collect();
+        if runs.iter().all(|run| Some(*run) == paper) {
+            return Ok(None);
+        }
+        let listed = |all: BTreeSet<String>| all.into_iter().collect::<Vec<_>>().join(", ");
+        let sizes = listed(runs.iter().map(|(size, _)| format!("{size}x{size}")).collect());
+        let steps = listed(runs.iter().map(|(_, steps)| steps.to_string()).collect());
+        let plural = if runs.len() == 1 { "" } else { "s" };
+        let what = format!("{sizes} mazes, {steps} steps, {} run{plural}", runs.len());
+        Ok(Some(Self { of: "maze", out_of_domain: None, group_sizes: None, what }))
+    }
+
     /// The group sizes that are trained here, of those of an item.
     pub(super) fn has_size(&self, n: u64) -> bool {
         self.group_sizes.as_ref().is_none_or(|sizes| sizes.contains(&n))
@@ -104,7 +132,7 @@ impl Stand {
     /// A note for the reader of a table made here.
     pub(super) fn says(&self, table: &Printed) -> String {
         let paper = match table.number {
-            5 => "17x17 mazes after 20,000 steps",
+            5 => PAPERS_MAZES,
             _ => "language models and their benchmarks",
         };
         let diversity = match table.number {
@@ -121,6 +149,11 @@ impl Stand {
 
     /// The same for a figure.
     pub(super) fn says_of(&self, figure: &Drawn) -> String {
-        format!("here: {}; figure {} of the paper is of language models", self.what, figure.number)
+        match figure.number {
+            6 | 7 => {
+                format!("here: {}; the paper: {PAPERS_MAZES}. Values differ in what they measure", self.what)
+            }
+            n => format!("here: {}; figure {n} of the paper is of language models", self.what),
+        }
     }
 }

@@ -8,6 +8,7 @@ use crate::paper::figures::write_both;
 use crate::paper::measured::{Measured, Resampled, pass_at_k};
 use crate::paper::numbers::{Asked, Drawn, Measure, NUMBERS, Setting};
 use crate::paper::panels::{around, banded, panel, sizes_axis};
+use crate::paper::problems::Problems;
 use crate::paper::settings;
 use crate::paper::sources::Sources;
 use crate::paper::stand::Stand;
@@ -22,18 +23,16 @@ use std::path::Path;
 
 /// (a) the theory's curve, (b) and (c) pass@1 and pass@256 by group size, beside the paper's points.
 pub(super) fn group_sizes(
-    figure: &Drawn,
+    figure: &'static Drawn,
     sources: &Sources,
     stand: Option<&Stand>,
     out: &Path,
 ) -> anyhow::Result<()> {
     let table = NUMBERS.table(12);
-    let mut all = settings::shown(&crate::paper::items::Item::Figure(NUMBERS.figure(1)));
-    if stand.is_some() {
-        let model = all.first().and_then(|s| s.model.clone());
-        all.extend(sources.further(&all, model.as_ref()).into_iter().filter(|s| s.method == "GRPO"));
-    }
+    let mut all = sources.settings(&crate::paper::items::Item::Figure(figure), stand.is_some());
+    all.retain(|s| s.method == "GRPO");
     let mut measured = Measured::new(all.clone(), sources, stand, table.trained_on);
+    let mut problems = Problems::new(&all);
     let mut found = Findings::new();
     let mut panels = theory::tail_miss_panels(&[0.5], &[0.1, 0.01])?.panels;
     panels[0].title = "(a) Tail-miss probability, \u{3bc} = 0.5".to_owned();
@@ -65,6 +64,9 @@ pub(super) fn group_sizes(
                 let focal = setting.gamma > 0.0;
                 let printed = table.value(&asked(setting)).filter(|_| stand.is_none());
                 let value = measured.pass(&asked(setting));
+                if let (Ok(value), None) = (&value, stand) {
+                    problems.are_the_papers(setting, value);
+                }
                 let numbers = match &value {
                     Ok(r) => [r.value, r.interval().0, r.interval().1].map(|v| format!("{v:.3}")),
                     Err(_) => [const { String::new() }; 3],
@@ -118,7 +120,10 @@ pub(super) fn group_sizes(
             panels.push(panel(title, sizes_axis(&xs), y, curves, Legend::Free));
         }
         let told = |a: (bool, u64, u64), b: (bool, u64, u64), wanted: fn(f64, f64, f64) -> Option<bool>| {
-            let d = values.get(&a)?.minus(values.get(&b)?);
+            let d = match values.get(&a)?.minus(values.get(&b)?) {
+                Ok(d) => d,
+                Err(why) => return Some(Found::open(why)),
+            };
             let (low, high) = d.interval();
             let on = stand.map_or_else(String::new, |stand| format!("pass@{} on {}: ", a.2, stand.of));
             let words =
@@ -149,13 +154,21 @@ pub(super) fn group_sizes(
     for reason in &reasons {
         say!("left out: {reason}");
     }
+    for note in problems.notes() {
+        say!("{note}");
+    }
     write_both(&Figure { panels }, &out.join(figure.name()))?;
     write_whole(&out.join(format!("{}-values.csv", figure.name())), rows.render(Format::Csv).as_bytes())?;
     write(figure, &found, stand.is_none(), out)
 }
 
 /// -log pass@K at the end of training by group size, one panel for each K.
-pub(super) fn mazes(figure: &Drawn, sources: &Sources, out: &Path) -> anyhow::Result<()> {
+pub(super) fn mazes(
+    figure: &Drawn,
+    sources: &Sources,
+    stand: Option<&Stand>,
+    out: &Path,
+) -> anyhow::Result<()> {
     let runs = maze_runs(sources)?;
     let gammas: Vec<u64> = runs.keys().map(|k| k.1).collect::<BTreeSet<_>>().into_iter().collect();
     let sizes: Vec<f64> = runs.keys().map(|k| k.0 as f64).collect();
@@ -190,7 +203,10 @@ pub(super) fn mazes(figure: &Drawn, sources: &Sources, out: &Path) -> anyhow::Re
                     format!("{low:.3}"),
                     format!("{high:.3}"),
                     format!("{:.5}", minus_log(value.value)),
-                    table.value(&asked).map_or_else(String::new, |v| v.to_string()),
+                    table
+                        .value(&asked)
+                        .filter(|_| stand.is_none())
+                        .map_or_else(String::new, |v| v.to_string()),
                 ]);
                 points.push((n as f64, value.clone()));
                 values.insert((n, g, k), value);
@@ -217,7 +233,14 @@ pub(super) fn mazes(figure: &Drawn, sources: &Sources, out: &Path) -> anyhow::Re
         for &n in &sizes.iter().map(|n| *n as u64).collect::<BTreeSet<_>>() {
             let pair = values.get(&(n, 0.5f64.to_bits(), k)).zip(values.get(&(n, 0f64.to_bits(), k)));
             let Some((focal, base)) = pair else { continue };
-            let d = focal.minus(base);
+            let d = match focal.minus(base) {
+                Ok(d) => d,
+                Err(why) => {
+                    words.push(format!("N = {n}: {why}"));
+                    holds = holds.filter(|h| !h);
+                    continue;
+                }
+            };
             let (low, high) = d.interval();
             words.push(format!(
                 "N = {n}: {} ({} to {})",

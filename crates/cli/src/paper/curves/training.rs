@@ -13,6 +13,7 @@ use crate::paper::sources::{Run, Source, Sources, counted};
 use crate::paper::stand::Stand;
 use crate::paper::statements::{Found, write};
 use fgrpo_train::bad_input;
+use fgrpo_train::evaluation::record::Evaluation;
 use fgrpo_train::evaluation::samples::Benchmark;
 use fgrpo_train::io::files::write_whole;
 use plotters::style::RGBColor;
@@ -62,19 +63,46 @@ fn reward(runs: &[&Run]) -> Vec<(f64, f64)> {
     mean_over(runs, |r| r.metrics.iter().filter_map(|m| Some((m.step as f64, m.reward_mean.0?))).collect())
 }
 
-/// pass@k by step over seeds, at the steps that all evaluated.
-fn evaluated(seeds: &[&Source], k: u64) -> Vec<(f64, Resampled)> {
-    let runs: Vec<&Run> = seeds.iter().filter_map(|s| s.run.as_ref()).collect();
+/// Whether every evaluation drew k samples of each problem.
+fn have(evaluations: &[Evaluation], k: u64) -> bool {
+    evaluations.iter().all(|e| e.samples as u64 >= k)
+}
+
+/// The largest k that a run's frequent or full evaluations have samples for.
+fn largest(run: &Run) -> u64 {
+    let fewest = |all: &[Evaluation]| all.iter().map(|e| e.samples as u64).min().unwrap_or(1);
+    fewest(&run.frequent).max(fewest(&run.evaluations))
+}
+
+/// pass@k by step over seeds, at the steps that all evaluated: of the frequent evaluations, or of the full ones where the frequent ones
+/// have fewer samples than k.
+fn evaluated<'s>(seeds: &[&'s Source], k: u64) -> Vec<(f64, Resampled)> {
+    let runs: Vec<&'s Run> = seeds.iter().filter_map(|s| s.run.as_ref()).collect();
     let Some(first) = runs.first() else { return Vec::new() };
+    let frequent = runs.iter().all(|r| have(&r.frequent, k));
+    let of = |run: &'s Run| if frequent { &run.frequent } else { &run.evaluations };
     let at = |step: u64| -> Option<(f64, Resampled)> {
         let each: Option<Vec<Benchmark>> = runs
             .iter()
-            .map(|r| r.evaluations.iter().find(|e| e.step == step).map(|e| counted("x", &seeds[0].path, e)))
+            .map(|r| of(r).iter().find(|e| e.step == step).map(|e| counted("x", &seeds[0].path, e)))
             .collect();
         let each = each?;
         Some((step as f64, pass_at_k(&each.iter().collect::<Vec<_>>(), k).ok()?))
     };
-    first.evaluations.iter().filter_map(|e| at(e.step)).collect()
+    of(first).iter().filter_map(|e| at(e.step)).collect()
+}
+
+/// Says which of these k are of full evaluations, which are at fewer steps.
+fn say_full<'s>(sources: impl Iterator<Item = &'s Source> + Clone, ks: &[u64]) {
+    let runs = sources.filter_map(|s| s.run.as_ref());
+    for &k in ks {
+        if let Some(run) = runs.clone().find(|r| !have(&r.frequent, k)) {
+            let samples = run.frequent.iter().map(|e| e.samples).min().unwrap_or(0);
+            say!(
+                "pass@{k} is of the evaluations in full (eval.full), which are at fewer steps: those of eval.every have {samples} samples"
+            );
+        }
+    }
 }
 
 fn steps_axis(curves: &[Curve]) -> Axis {
@@ -126,6 +154,7 @@ pub(super) fn mazes(figure: &Drawn, sources: &Sources, out: &Path) -> anyhow::Re
     let runs = maze_runs(sources)?;
     let ks = maze_ks(&runs);
     let shown = [ks[0], ks[ks.len() - 1]];
+    say_full(runs.values().flatten().copied(), &ks);
     let sizes: BTreeSet<u64> = runs.keys().map(|k| k.0).collect();
     let (mut drops, mut recoveries, mut softer) = (Vec::new(), Vec::new(), Vec::new());
     let mut rows = Table::new(["N", "gamma", "runs", "step", "k", "pass@k", "low", "high"]);
@@ -162,7 +191,7 @@ pub(super) fn mazes(figure: &Drawn, sources: &Sources, out: &Path) -> anyhow::Re
         let lowest = |curve: &[(f64, Resampled)]| {
             let start = curve.first()?.1.clone();
             let low = curve.iter().min_by(|a, b| a.1.value.total_cmp(&b.1.value))?.clone();
-            Some((low.1.minus(&start), curve.last()?.1.minus(&low.1), low.0))
+            Some((low.1.minus(&start).ok()?, curve.last()?.1.minus(&low.1).ok()?, low.0))
         };
         let base = curves.get(&0f64.to_bits()).and_then(|c| lowest(c));
         if let Some((drop, back, step)) = &base {
@@ -174,7 +203,13 @@ pub(super) fn mazes(figure: &Drawn, sources: &Sources, out: &Path) -> anyhow::Re
                 .push((back.interval().0 > 0.0, format!("N = {n}: {} by the end", signed(back.value, 1))));
             for (g, curve) in curves.iter().filter(|(g, _)| gamma(**g) > 0.0) {
                 let Some((own, _, _)) = lowest(curve) else { continue };
-                let d = own.minus(drop);
+                let d = match own.minus(drop) {
+                    Ok(d) => d,
+                    Err(why) => {
+                        say!("N = {n}, \u{3b3} = {} and GRPO are not compared: {why}", gamma(*g));
+                        continue;
+                    }
+                };
                 softer.push((
                     d.interval().0 > 0.0,
                     format!("N = {n}, \u{3b3} = {}: {} points less", gamma(*g), signed(d.value, 1)),
@@ -222,8 +257,10 @@ pub(super) fn methods(
             shown.iter().map(|s| settings::name(s, &shown)).collect::<Vec<_>>().join(" or ")
         );
     }
-    let fewest = groups.iter().flat_map(|g| &g.2).map(|s| s.benchmarks[0].fewest()).min().unwrap_or(1);
+    let runs = groups.iter().flat_map(|g| &g.2).copied();
+    let fewest = runs.clone().filter_map(|s| s.run.as_ref()).map(largest).min().unwrap_or(1);
     let large = [64, 16, 8, 4, 2].into_iter().find(|&k| k <= fewest).unwrap_or(1);
+    say_full(runs, &[1, large]);
     let panels = training_panels(&groups, &[1, large], "");
     write_both(&Figure { panels }, &out.join(figure.name()))?;
     let mut rows = Table::new(["method", "step", "k", "pass@k", "low", "high"]);

@@ -54,6 +54,87 @@ fn a_gold_that_is_an_identity_or_everything_equals_its_like() {
 }
 
 #[test]
+fn strictly_an_identity_and_a_list_that_goes_on_are_no_answer() {
+    for (gold, answer, parity) in [
+        ("0", "0=0", Verdict::Correct),
+        ("x", "x=x", Verdict::Correct),
+        ("5", "5=5", Verdict::Correct),
+        ("0", "1=1", Verdict::Wrong),
+        ("(1,2)", "\\{1,2,\\ldots\\}", Verdict::Correct),
+        ("\\{1,2\\}", "\\{1,2,\\ldots\\}", Verdict::Correct),
+        ("\\{1,2,\\ldots\\}", "\\{1,2\\}", Verdict::Correct),
+        ("\\{1,2,10\\}", "\\{1,2,\\ldots,10\\}", Verdict::Correct),
+    ] {
+        let response = format!("\\boxed{{{answer}}}");
+        assert_eq!(verdict(gold, &response, Mode::Parity), parity, "{gold} | {answer}");
+        assert_ne!(verdict(gold, &response, Mode::Strict), Verdict::Correct, "{gold} | {answer}");
+    }
+    for (gold, answer) in [
+        ("5", "2+3=5"),
+        ("139", "\\frac{278}{2} = 139"),
+        ("0=0", "0=0"),
+        ("0", "1-1=0"),
+        ("\\{1,2,\\ldots\\}", "\\{1, 2, \\dots\\}"),
+        ("\\{1,2,\\ldots,n\\}", "\\{1,2,\\ldots,n\\}"),
+        ("3.14", "3.14\\ldots"),
+    ] {
+        let response = format!("\\boxed{{{answer}}}");
+        assert_eq!(verdict(gold, &response, Mode::Strict), Verdict::Correct, "{gold} | {answer}");
+    }
+}
+
+/// The reference can't read these, or rounds them; strict mode has the mathematical verdict.
+#[test]
+fn quirks_of_the_reference_are_in_parity_mode_only() {
+    use Mode::{Parity, Strict};
+    for (gold, answer, correct_in) in [
+        ("(x+1)", "\\bigl(x+1\\bigr)", Strict),
+        ("(1,2)", "\\Big(1,2\\Big)", Strict),
+        ("253", "2.53\\times 10^{2}", Strict),
+        ("\\frac{3}{10000}", "3.0\\times 10^{-4}", Strict),
+        ("x=5", "x={5}", Strict),
+        ("x=5", "x \\in \\{5\\}", Strict),
+        ("x=(0.5,1)", "x=(\\frac12,1)", Strict),
+        ("(1,2)", "f(x) = (1,2)", Strict),
+        ("\\{1,2\\}", "x \\approx \\{1,2\\}", Strict),
+        ("(1,2),5", "M=(1,2), d=5", Strict),
+        ("60^\\circ", "60^ \\circ", Strict),
+        ("50\\%", "50\\,\\%", Strict),
+        ("\\{1,2\\}", "\\lbrace 1,2\\rbrace", Strict),
+        ("\\ln x", "\\log_e x", Strict),
+        ("\\frac{x+1}{2}", "x+1 \\over 2", Strict),
+        ("1000", "\\text{\\$}1,000", Strict),
+        ("90", "90^T", Parity),
+        ("A", "A^{T}", Parity),
+        ("x+\\frac12", "x+1 \\over 2", Parity),
+    ] {
+        for mode in MODES {
+            let correct = verdict(gold, &format!("\\boxed{{{answer}}}"), mode) == Verdict::Correct;
+            assert_eq!(correct, mode == correct_in, "{gold} | {answer} | {mode:?}");
+        }
+    }
+    for (gold, answer) in [
+        ("1500", "1.5\\times 10^{3}"),
+        ("453000", "4.53\\times 10^{5}"),
+        ("\\theta", "θ"),
+        ("2\\theta+1", "2θ+1"),
+        ("\\Delta", "Δ"),
+        ("\\pi", "\\text{π}"),
+        ("\\dot{x}+1", "1+\\dot{x}"),
+        ("x=2", "{x}={2}"),
+        ("0<x<4", "{0}<x<{4}"),
+        ("60^\\circ", "60 ^\\circ"),
+        ("50\\%", "50\\ \\%"),
+        ("\\ln x", "\\log_{e} x"),
+    ] {
+        for mode in MODES {
+            let found = verdict(gold, &format!("\\boxed{{{answer}}}"), mode);
+            assert_eq!(found, Verdict::Correct, "{gold} | {answer} | {mode:?}");
+        }
+    }
+}
+
+#[test]
 fn equal_functions_stay_equal() {
     for (gold, response) in [
         ("y=2x+3", "\\boxed{2x-y+3=0}"),
@@ -126,7 +207,8 @@ fn spellings_of_the_right_answer_are_read() {
     for (gold, answer, modes) in [
         ("\\frac12", "{1 \\over 2}", &MODES[..]),
         ("\\frac12", "1 \\over 2", &MODES),
-        ("\\frac{a+1}{b}", "{a+1 \\over b}", &MODES),
+        ("\\frac{a+1}{b}", "{a+1 \\over b}", &[Strict]),
+        ("a+\\frac{1}{b}", "{a+1 \\over b}", &[Parity]),
         ("x+\\frac12", "x+{1 \\over 2}", &MODES),
         ("\\frac12", "\\boldsymbol{\\frac{1}{2}}", &MODES),
         ("17", "\\boldsymbol{17}", &[Strict]),

@@ -6,6 +6,7 @@ use dashu_base::UnsignedAbs;
 use dashu_int::IBig;
 use dashu_ratio::RBig;
 
+use super::Mode;
 use super::budget::{MAX_DIGITS, MAX_TOKENS, ParseError};
 use super::expr::{Function, NumberSet, Relation};
 
@@ -77,6 +78,9 @@ pub(super) enum Token {
     /// `\{`
     OpenSet,
     CloseSet,
+    /// A brace that only groups.
+    OpenGroup,
+    CloseGroup,
     Bar,
     OpenBar,
     CloseBar,
@@ -116,6 +120,8 @@ const COMMANDS: &[(&str, Option<Token>)] = &[
     ("varpi", Some(Token::Greek("varpi"))),
     ("varnothing", Some(Token::Greek("varnothing"))),
     ("epsilon", Some(Token::Greek("epsilon"))),
+    // Dots, which only strict mode keeps.
+    ("ldots", Some(Token::Greek("ldots"))),
     ("upsilon", Some(Token::Greek("upsilon"))),
     ("Upsilon", Some(Token::Greek("upsilon"))),
     ("omicron", Some(Token::Greek("omicron"))),
@@ -156,7 +162,7 @@ const COMMANDS: &[(&str, Option<Token>)] = &[
     ("Xi", Some(Token::Greek("xi"))),
     ("Re", Some(Token::Greek("re"))),
     ("Im", Some(Token::Greek("im"))),
-    ("Pi", Some(Token::Greek("pi"))),
+    ("Pi", Some(Token::Pi)),
     ("pi", Some(Token::Pi)),
     ("arcsinh", Some(Token::Function(Function::Asinh))),
     ("arccosh", Some(Token::Function(Function::Acosh))),
@@ -243,10 +249,6 @@ const COMMANDS: &[(&str, Option<Token>)] = &[
     ("mright", None),
     ("left", None),
     ("right", None),
-    ("bigl", None),
-    ("bigr", None),
-    ("Bigl", None),
-    ("Bigr", None),
     ("qquad", None),
     ("quad", None),
     ("limits", None),
@@ -258,9 +260,19 @@ const COMMANDS: &[(&str, Option<Token>)] = &[
     ("mathcal", Some(Token::Accent("math"))),
     ("mathscr", Some(Token::Accent("math"))),
     ("mathfrak", Some(Token::Accent("math"))),
+    ("mathring", Some(Token::Accent("math"))),
     ("mathop", Some(Token::Accent("math"))),
+    ("mathsf", Some(Token::Accent("math"))),
+    ("mathtt", Some(Token::Accent("math"))),
     ("widehat", Some(Token::Accent("hat"))),
+    ("widetilde", Some(Token::Accent("tilde"))),
     ("tilde", Some(Token::Accent("tilde"))),
+    ("acute", Some(Token::Accent("acute"))),
+    ("breve", Some(Token::Accent("breve"))),
+    ("check", Some(Token::Accent("check"))),
+    ("grave", Some(Token::Accent("grave"))),
+    ("ddot", Some(Token::Accent("ddot"))),
+    ("dot", Some(Token::Accent("dot"))),
     ("bar", Some(Token::Accent("bar"))),
     ("vec", Some(Token::Accent("vec"))),
     ("hat", Some(Token::Accent("hat"))),
@@ -276,8 +288,63 @@ const COMMANDS: &[(&str, Option<Token>)] = &[
     ("in", Some(Token::Element)),
 ];
 
+/// Greek letters and the commands for them.
+const GREEK: &[(char, &str)] = &[
+    ('α', "alpha"),
+    ('β', "beta"),
+    ('γ', "gamma"),
+    ('Γ', "Gamma"),
+    ('δ', "delta"),
+    ('Δ', "Delta"),
+    ('ε', "epsilon"),
+    ('ϵ', "varepsilon"),
+    ('ζ', "zeta"),
+    ('η', "eta"),
+    ('θ', "theta"),
+    ('Θ', "Theta"),
+    ('ϑ', "vartheta"),
+    ('ι', "iota"),
+    ('κ', "kappa"),
+    ('λ', "lambda"),
+    ('Λ', "Lambda"),
+    ('μ', "mu"),
+    ('ν', "nu"),
+    ('ξ', "xi"),
+    ('Ξ', "Xi"),
+    ('ο', "omicron"),
+    ('π', "pi"),
+    ('Π', "Pi"),
+    ('ϖ', "varpi"),
+    ('ρ', "rho"),
+    ('ϱ', "varrho"),
+    ('σ', "sigma"),
+    ('Σ', "Sigma"),
+    ('ς', "varsigma"),
+    ('τ', "tau"),
+    ('υ', "upsilon"),
+    ('Υ', "Upsilon"),
+    ('φ', "phi"),
+    ('Φ', "Phi"),
+    ('ϕ', "varphi"),
+    ('χ', "chi"),
+    ('ψ', "psi"),
+    ('Ψ', "Psi"),
+    ('ω', "omega"),
+    ('Ω', "Omega"),
+];
+
+/// The command for a Greek letter.
+fn greek(letter: char) -> Option<&'static str> {
+    GREEK.iter().find(|(known, _)| *known == letter).map(|(_, name)| *name)
+}
+
+/// Sizes of brackets, which the reference can't read.
+const SIZES: &[&str] = &[
+    "biggl", "biggr", "Biggl", "Biggr", "bigg", "Bigg", "bigl", "bigr", "Bigl", "Bigr", "bigm", "big", "Big",
+];
+
 /// Splits a normalised answer into tokens.
-pub(super) fn tokenize(text: &str) -> Result<Vec<Spanned>, ParseError> {
+pub(super) fn tokenize(text: &str, mode: Mode) -> Result<Vec<Spanned>, ParseError> {
     let bytes = text.as_bytes();
     let mut tokens: Vec<Spanned> = Vec::new();
     let mut at = 0;
@@ -298,7 +365,7 @@ pub(super) fn tokenize(text: &str) -> Result<Vec<Spanned>, ParseError> {
                 token
             }
             b'\\' => {
-                let (token, end) = command(text, at)?;
+                let (token, end) = command(text, at, mode)?;
                 at = end;
                 match token {
                     Some(token) => token,
@@ -368,8 +435,11 @@ fn single(at: &mut usize, token: Token) -> Token {
 }
 
 fn unicode(c: char) -> Result<Token, ParseError> {
+    if let Some((_, token)) = greek(c).and_then(|name| COMMANDS.iter().find(|(command, _)| *command == name))
+    {
+        return token.clone().ok_or(ParseError::Syntax);
+    }
     Ok(match c {
-        'π' => Token::Pi,
         '≤' => Token::Relation(Relation::LessEqual),
         '≥' => Token::Relation(Relation::GreaterEqual),
         '≠' => Token::Relation(Relation::NotEqual),
@@ -458,7 +528,7 @@ fn differential(text: &str, at: usize) -> Option<(Box<str>, usize)> {
     Some((greek.into(), at + skipped + 1 + length))
 }
 
-fn command(text: &str, start: usize) -> Result<(Option<Token>, usize), ParseError> {
+fn command(text: &str, start: usize, mode: Mode) -> Result<(Option<Token>, usize), ParseError> {
     let rest = &text[start + 1..];
     let after = start + 2;
     match rest.as_bytes().first() {
@@ -487,9 +557,17 @@ fn command(text: &str, start: usize) -> Result<(Option<Token>, usize), ParseErro
         return Ok((Some(token), end));
     }
     let found = COMMANDS.iter().filter(|(name, _)| rest.starts_with(name)).max_by_key(|(name, _)| name.len());
+    let strict = mode == Mode::Strict;
     match found {
+        // The reference reads them as a division and as parentheses.
+        Some(("over", _)) if !strict => Ok((Some(Token::Divide), start + 5)),
+        Some(("lbrace", _)) if !strict => Ok((Some(Token::OpenGroup), start + 7)),
+        Some(("rbrace", _)) if !strict => Ok((Some(Token::CloseGroup), start + 7)),
         Some((name, token)) => Ok((token.clone(), start + 1 + name.len())),
-        None => Err(ParseError::Syntax),
+        None => match SIZES.iter().find(|size| strict && rest.starts_with(**size)) {
+            Some(size) => Ok((None, start + 1 + size.len())),
+            None => Err(ParseError::Syntax),
+        },
     }
 }
 
@@ -501,6 +579,10 @@ fn text_name(content: &str) -> Result<Box<str>, ParseError> {
     name.make_ascii_lowercase();
     while let Some(inside) = name.strip_prefix('(').and_then(|n| n.strip_suffix(')')) {
         name = inside.to_owned();
+    }
+    let mut letters = name.chars();
+    if let (Some(name), None) = (letters.next().and_then(greek), letters.next()) {
+        return Ok(name.to_ascii_lowercase().into());
     }
     if name.is_empty() { Err(ParseError::Syntax) } else { Ok(name.into()) }
 }

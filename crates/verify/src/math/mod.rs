@@ -183,7 +183,7 @@ impl Verifier {
         };
         // The comparison depends on the two values alone; that equal texts are equal is found without it.
         let cheap = gold.expr.is_number() && subject.expr.is_number();
-        if cheap || self.same_text(&reading) {
+        if cheap || self.same_text(&reading) || self.is_empty_equation(&reading) {
             return self.judge(&reading);
         }
         if let Some((_, outcome)) = memo.outcomes.iter().find(|(known, _)| known == subject) {
@@ -207,6 +207,15 @@ impl Verifier {
         texts.is_some_and(|(gold, answer)| !gold.trim().is_empty() && gold.trim() == answer.trim())
     }
 
+    /// Whether an answer, strictly, says only that something is itself, as `5=5`.
+    fn is_empty_equation(&self, answer: &Reading) -> bool {
+        let sides = answer.text.as_deref().and_then(|text| text.split_once('='));
+        let about_values = self.gold.subject.as_ref().is_some_and(|gold| !gold.expr.is_relation());
+        self.options.mode == Mode::Strict
+            && about_values
+            && sides.is_some_and(|(left, right)| left.trim() == right.trim())
+    }
+
     fn judge(&self, answer: &Reading) -> Outcome {
         if self.same_text(answer) {
             return Outcome::new(Verdict::Correct, "exact");
@@ -228,6 +237,9 @@ impl Verifier {
                 None => Outcome::new(Verdict::Unparsed, "none"),
             };
         };
+        if self.is_empty_equation(answer) {
+            return Outcome::new(Verdict::Wrong, "exact");
+        }
         match compare::compare(gold, subject, &self.options) {
             Ok(result) => {
                 let verdict = if result.equal { Verdict::Correct } else { Verdict::Wrong };
@@ -302,7 +314,7 @@ fn read_candidate(found: &Found<'_>, mode: Mode) -> (Result<Subject, ParseError>
             if text.len() > MAX_ANSWER {
                 return (Err(ParseError::Budget), String::new());
             }
-            (Err(ParseError::Syntax), normal::normalize(text))
+            (Err(ParseError::Syntax), normal::normalize(text, mode))
         }
         Found::Boxed(contents) => {
             if contents.iter().map(|content| content.len()).sum::<usize>() > MAX_ANSWER {
@@ -354,18 +366,21 @@ fn read_candidate(found: &Found<'_>, mode: Mode) -> (Result<Subject, ParseError>
 fn read_latex(raw: &str, percent: bool, mode: Mode) -> (Result<Subject, ParseError>, String) {
     let raw = unboxed(raw);
     let raw = if mode == Mode::Strict { normal::undressed(raw) } else { raw };
-    let text = normal::normalize(&raw);
-    let mut value = latex::parse(&text);
+    let text = normal::normalize(&raw, mode);
+    let mut value = latex::parse(&text, mode);
+    let mut read = &*text;
     if value == Err(ParseError::Syntax) {
-        // A chain that cannot be read ends in its value.
-        if let Some(at) = text.rfind('=').filter(|at| text[..*at].contains('=')) {
+        // A chain that cannot be read ends in its value. For the reference, a list is no chain.
+        let list = mode == Mode::Parity && text.contains([',', ';']);
+        if let Some(at) = text.rfind('=').filter(|at| !list && text[..*at].contains('=')) {
             let tail = text[at + 1..].trim();
             if !tail.is_empty() {
-                value = latex::parse(tail);
+                value = latex::parse(tail, mode);
+                read = tail;
             }
         }
     }
-    let complex = has_lone_i(&text);
+    let complex = has_lone_i(read);
     let value = value.map(|expr| Subject {
         expr: match expr {
             expr if !percent => expr,

@@ -6,6 +6,8 @@
 
 use std::borrow::Cow;
 
+use super::Mode;
+
 /// Units and unit-like words that may end an answer. The longest match is removed, with or without a plural `s`.
 const UNITS: &[&str] = &[
     "ab",
@@ -116,14 +118,21 @@ const DOTTED_METRES: &[&str] = &["p", "a", "sq", "cu"];
 const TEXT_COMMANDS: &[&str] = &["mathrm", "mathbf", "textbf", "textit", "textrm", "textnormal", "mathit"];
 
 /// The answer's text in normal form.
-pub(super) fn normalize(raw: &str) -> String {
+pub(super) fn normalize(raw: &str, mode: Mode) -> String {
     let mut text = raw.trim().to_owned();
     if text.bytes().all(|byte| byte.is_ascii_digit()) {
         return text;
     }
     if text.contains('\\') {
-        text = latex_spelling(&text);
+        text = latex_spelling(&text, mode);
         text = blank_texts(text);
+        if text.contains("\\$") {
+            text = text.replace("\\$", "");
+            // The reference keeps the name without letters that is left of `\text{\$}`.
+            if mode == Mode::Strict {
+                text = blank_texts(text);
+            }
+        }
     }
     if text.contains('{') && text.contains(',') {
         text = braced_commas(&text);
@@ -152,7 +161,7 @@ pub(super) fn normalize(raw: &str) -> String {
 }
 
 /// One spelling for commands that differ only in looks.
-fn latex_spelling(text: &str) -> String {
+fn latex_spelling(text: &str, mode: Mode) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find('\\') {
@@ -178,7 +187,6 @@ fn latex_spelling(text: &str) -> String {
                     out.push(' ');
                     rest = &after[1..];
                 }
-                Some(b'$') => rest = &after[1..],
                 _ => {
                     out.push('\\');
                     rest = after;
@@ -192,6 +200,12 @@ fn latex_spelling(text: &str) -> String {
         rest = after;
         match name {
             "left" | "right" | "displaystyle" => {}
+            // Strictly, a list that goes on is another list. A number that goes on is its digits.
+            "ldots" | "dots" | "cdots"
+                if mode == Mode::Strict && !out.trim_end().ends_with(|c: char| c.is_ascii_digit()) =>
+            {
+                out.push_str("\\ldots");
+            }
             "ldots" => {
                 let kept = out.trim_end().trim_end_matches(',').trim_end().len();
                 out.truncate(kept);
@@ -519,14 +533,14 @@ fn bare_fractions(text: &str) -> String {
         let mut rest = body;
         if !rest.starts_with('{') {
             let Some(first) = rest.chars().next() else { continue };
-            if first == '\\' || !first.is_ascii_alphanumeric() {
+            if !first.is_alphanumeric() {
                 out.push_str(part);
                 continue;
             }
             out.push('{');
             out.push(first);
             out.push('}');
-            rest = &rest[1..];
+            rest = &rest[first.len_utf8()..];
             // The denominator: a group, a letter, or the digits that follow.
             let denominator = rest.trim_start();
             if denominator.starts_with('{') || denominator.is_empty() || denominator.starts_with('\\') {
@@ -569,11 +583,11 @@ fn bare_roots(text: &str) -> String {
         out.push_str("\\sqrt");
         let body = part.trim_start();
         match body.chars().next() {
-            Some(first) if first.is_ascii_alphanumeric() => {
+            Some(first) if first.is_alphanumeric() => {
                 out.push('{');
                 out.push(first);
                 out.push('}');
-                out.push_str(&body[1..]);
+                out.push_str(&body[first.len_utf8()..]);
             }
             _ => out.push_str(body),
         }
@@ -633,7 +647,7 @@ fn integer_ratio(text: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::normalize;
+    use super::{Mode, normalize};
 
     #[test]
     fn units_decorations_and_connectives_are_normalised() {
@@ -679,7 +693,7 @@ mod tests {
             ("\\text{}5\\text{ }", "5"),
             ("x\\,\\mathrm{d}x", "x\\,dx"),
         ] {
-            assert_eq!(normalize(raw), wanted, "{raw}");
+            assert_eq!(normalize(raw, Mode::Parity), wanted, "{raw}");
         }
     }
 }

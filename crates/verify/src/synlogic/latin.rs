@@ -410,7 +410,10 @@ impl Skyscraper {
             Mode::Strict => blocks.last(),
         };
         let Some(block) = block else { return unparsed("no_code_block") };
-        let Ok(value) = python::literal(strip(block)) else { return unparsed("not_a_literal") };
+        // A block that can't be read is read without its comments.
+        let uncommented = || regex!(r"(?m)#.*$").replace_all(block, "").into_owned();
+        let literal = python::literal(strip(block)).or_else(|_| python::literal(strip(&uncommented())));
+        let Ok(value) = literal else { return unparsed("not_a_literal") };
         let lists = value.as_list().is_some_and(|rows| rows.iter().all(|row| row.as_list().is_some()));
         if !lists || (mode == Mode::Strict && holds_bool(&value)) {
             return wrong("shape");

@@ -68,10 +68,7 @@ fn run(source: &str, literal: bool) -> Result<Value> {
         depth: 0,
         work: WORK,
     };
-    // Blank lines may stand before the expression; an indented first line may not, and neither occurs in answers.
-    while p.lexer.text[p.lexer.at..].starts_with(['\n', '\r']) {
-        p.lexer.at += 1;
-    }
+    p.lexer.skip_empty_lines()?;
     p.advance()?;
     let value = p.tuple_or_expression(true)?;
     while p.token == Token::Newline {

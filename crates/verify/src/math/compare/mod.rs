@@ -6,6 +6,7 @@
 
 mod collections;
 mod difference;
+mod floating;
 mod relations;
 mod values;
 

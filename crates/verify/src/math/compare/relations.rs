@@ -4,7 +4,7 @@ use super::{Answer, Compared, Comparer, EXACTLY_DIFFERENT, Evidence, is_collecti
 use crate::math::ball::{Complex, Precision};
 use crate::math::budget::Exhausted;
 use crate::math::canonical;
-use crate::math::expr::{Expr, Relation};
+use crate::math::expr::{Constant, Expr, NumberSet, Relation};
 use crate::math::numeric::{self, Field, NATURAL_POINTS, POINTS, Point};
 use dashu_base::Sign;
 
@@ -64,6 +64,11 @@ impl Comparer<'_> {
         if !plain {
             if gold_kind != kind {
                 return Ok(EXACTLY_DIFFERENT);
+            }
+            // The reference doesn't compare sets inside equations, except as they are written.
+            if self.parity() {
+                let equal = gold.iter().zip(answer).all(|(gold, answer)| same_writing(gold, answer));
+                return Ok(Answer { equal, evidence: Evidence::Exact });
             }
             let left = self.answers(&gold[0], &answer[0])?;
             if !left.equal {
@@ -220,6 +225,20 @@ fn first_to_last(links: &[Expr]) -> Option<Expr> {
             Some(Expr::relation(Relation::Equal, first[0].clone(), last[1].clone()))
         }
         _ => None,
+    }
+}
+
+/// Whether two values are written the same, apart from the order in sets.
+fn same_writing(first: &Expr, second: &Expr) -> bool {
+    match (first, second) {
+        (Expr::Set(a), Expr::Set(b)) | (Expr::Union(a), Expr::Union(b)) => {
+            a.len() == b.len() && a.iter().all(|part| b.iter().any(|other| same_writing(part, other)))
+        }
+        (Expr::NumberSet(NumberSet::Reals), Expr::Interval(ends, ..))
+        | (Expr::Interval(ends, ..), Expr::NumberSet(NumberSet::Reals)) => {
+            **ends == [Constant::NegativeInfinity, Constant::Infinity].map(Expr::Constant)
+        }
+        _ => first == second,
     }
 }
 

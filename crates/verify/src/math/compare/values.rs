@@ -3,6 +3,7 @@
 use dashu_ratio::RBig;
 
 use super::difference::{Difference, Place, is_stepped};
+use super::floating;
 use super::{Answer, Compared, Comparer, EXACTLY_DIFFERENT, EXACTLY_EQUAL, Evidence};
 use crate::math::Mode;
 use crate::math::ball::Precision;
@@ -103,6 +104,19 @@ impl Comparer<'_> {
         };
         let literal = |expr: &Expr| expr.is_number() || matches!(expr, Expr::Percent(_));
         if let (Some(first), Some(second)) = (&first, &second) {
+            // An exact number equals computed decimals only without their noise, a formula only with little of it.
+            let exact = |expr: &Expr| matches!(expr, Expr::Number(_));
+            let computed = |expr: &Expr| expr.any(&|node| matches!(node, Expr::Decimal(_)));
+            let neither_literal = [gold, answer].iter().all(|side| exact(side) || !literal(side));
+            let one_exact = exact(gold) || exact(answer);
+            if neither_literal
+                && (one_exact || first == second)
+                && (computed(gold) || computed(answer))
+                && let Some(noise) = floating::difference(gold, answer)
+            {
+                let equal = noise == 0.0 || (!one_exact && noise.abs() < 1e-16);
+                return Ok(Answer { equal, evidence: Evidence::Exact });
+            }
             if first == second {
                 return Ok(EXACTLY_EQUAL);
             }

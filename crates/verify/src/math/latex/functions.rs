@@ -148,6 +148,10 @@ impl Parser<'_> {
             if power.is_none() && self.peek() == Some(&Token::Caret) {
                 power = self.function_power()?;
             } else if base.is_none() && self.accept(&Token::Underscore) {
+                // The reference's grammar has no `e` there, except in braces.
+                if self.parity && self.peek() == Some(&Token::Letter('e')) {
+                    return Err(ParseError::Syntax);
+                }
                 base = Some(self.script()?);
             } else {
                 break;

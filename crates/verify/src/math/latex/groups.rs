@@ -6,7 +6,7 @@ use super::super::expr::{Constant, Expr};
 use super::super::lexer::Token;
 use super::super::numeric;
 use super::functions::binomial;
-use super::statements::{push_values, set_of};
+use super::statements::{push_values, set_of, ungrouped};
 use super::{Items, Operand, Parsed, Parser, arithmetic};
 
 impl Parser<'_> {
@@ -45,6 +45,9 @@ impl Parser<'_> {
                 return Err(ParseError::Syntax);
             }
             return items.values.pop().ok_or(ParseError::Syntax);
+        }
+        if items.values.len() == 2 && items.semicolons == 0 {
+            items.values = items.values.into_iter().map(ungrouped).collect();
         }
         let plain = items.values.iter().all(|value| !value.is_set() && !value.is_relation());
         if items.values.len() == 2 && items.semicolons == 0 && plain {

@@ -8,6 +8,7 @@ use dashu_base::Sign;
 use dashu_int::IBig;
 use dashu_ratio::RBig;
 
+use super::Mode;
 use super::budget::{MAX_DEPTH, MAX_POSTFIXES, ParseError};
 use super::expr::{Constant, Expr, Fold, Function};
 use super::lexer::{Spanned, Token, scaled, tokenize};
@@ -22,11 +23,11 @@ use functions::{binomial, quotient, raised, root};
 type Parsed<T> = Result<T, ParseError>;
 
 /// Parses a normalised LaTeX answer.
-pub(super) fn parse(text: &str) -> Parsed<Expr> {
+pub(super) fn parse(text: &str, mode: Mode) -> Parsed<Expr> {
     if let Some(number) = separated_number(text) {
         return Ok(number);
     }
-    let tokens = tokenize(text)?;
+    let tokens = tokenize(text, mode)?;
     if tokens.is_empty() {
         return Err(ParseError::Syntax);
     }
@@ -36,6 +37,7 @@ pub(super) fn parse(text: &str) -> Parsed<Expr> {
     }
     let mut parser = Parser {
         text,
+        parity: mode == Mode::Parity,
         tokens,
         bars,
         at: 0,
@@ -45,6 +47,7 @@ pub(super) fn parse(text: &str) -> Parsed<Expr> {
         modulos: 0,
         lists_tried: 0,
         plus_minus: false,
+        membership: false,
         differential: None,
     };
     let expr = parser.list()?;
@@ -102,6 +105,8 @@ fn separated_number(text: &str) -> Option<Expr> {
 
 struct Parser<'a> {
     text: &'a str,
+    /// Whether to read as the reference does.
+    parity: bool,
     tokens: Vec<Spanned>,
     /// Number of bars from a position on.
     bars: Vec<usize>,
@@ -115,6 +120,8 @@ struct Parser<'a> {
     lists_tried: usize,
     /// Whether the last value came from a plus-minus.
     plus_minus: bool,
+    /// Whether a statement said that something is an element.
+    membership: bool,
     /// The variable of integration found inside the integrand.
     differential: Option<Box<str>>,
 }
@@ -320,6 +327,7 @@ impl Parser<'_> {
             | Token::OpenBracket
             | Token::OpenBrace
             | Token::OpenSet
+            | Token::OpenGroup
             | Token::OpenBar
             | Token::OpenFloor
             | Token::OpenCeiling
@@ -379,6 +387,16 @@ impl Parser<'_> {
                         return Err(ParseError::Syntax);
                     }
                 }
+                // The reference transposes everything, also numbers.
+                Some(Token::Caret)
+                    if self.transposed() > 0
+                        && !matches!(value, Expr::Matrix(..))
+                        && arithmetical(&value) =>
+                {
+                    self.at += self.transposed();
+                    braced = false;
+                    postfix = true;
+                }
                 Some(Token::Caret) => {
                     braced = false;
                     raised = true;
@@ -396,7 +414,11 @@ impl Parser<'_> {
                         self.tokens[start].token,
                         Token::Integer(_) | Token::Decimal(_) | Token::Frac | Token::Infinity
                     );
-                    if raised || !literal || !value.is_number() && value != Expr::Constant(Constant::Infinity)
+                    let apart = self.parity && self.gap(self.at).contains('\\');
+                    if apart
+                        || raised
+                        || !literal
+                        || !value.is_number() && value != Expr::Constant(Constant::Infinity)
                     {
                         return Err(ParseError::Syntax);
                     }
@@ -415,18 +437,16 @@ impl Parser<'_> {
 
     /// The exponent after a caret.
     fn exponent(&mut self, base: Expr, start: usize) -> Parsed<Expr> {
-        // Degrees are dropped.
-        if self.accept(&Token::Circle) {
-            return if base.is_set() || base.is_relation() || matches!(base, Expr::Tuple(_)) {
-                Err(ParseError::Syntax)
-            } else {
-                Ok(base)
-            };
-        }
-        if self.peek() == Some(&Token::OpenBrace) && self.peek_at(1) == Some(&Token::Circle) {
-            self.at += 2;
-            self.expect(&Token::CloseBrace)?;
-            return if base.is_set() || base.is_relation() || matches!(base, Expr::Tuple(_)) {
+        // Degrees are dropped. For the reference they are one token.
+        let braced = self.peek() == Some(&Token::OpenBrace);
+        if self.peek_at(usize::from(braced)) == Some(&Token::Circle) {
+            let first = self.at;
+            self.at += 1 + usize::from(braced);
+            if braced {
+                self.expect(&Token::CloseBrace)?;
+            }
+            let spaced = (first..self.at).any(|at| !self.gap(at).is_empty());
+            return if (self.parity && spaced) || !arithmetical(&base) {
                 Err(ParseError::Syntax)
             } else {
                 Ok(base)
@@ -462,6 +482,23 @@ impl Parser<'_> {
             other => other,
         };
         Ok(Expr::pow(base, exponent))
+    }
+
+    /// The text between a token and the one before it.
+    fn gap(&self, at: usize) -> &str {
+        &self.text[self.tokens[at - 1].end..self.tokens[at].start]
+    }
+
+    /// The number of tokens of `^T` or `^{T}`, which the reference reads as one if there is no space in it.
+    fn transposed(&self) -> usize {
+        let capital = Token::Letter('T');
+        let length = match (self.peek_at(1), self.peek_at(2), self.peek_at(3)) {
+            (Some(token), ..) if *token == capital => 2,
+            (Some(Token::OpenBrace), Some(token), Some(Token::CloseBrace)) if *token == capital => 4,
+            _ => return 0,
+        };
+        let written = (self.at + 1..self.at + length).all(|at| self.gap(at).is_empty());
+        if self.parity && written { length } else { 0 }
     }
 
     fn transposition(&mut self, columns: usize, entries: &[Expr]) -> Option<Expr> {
@@ -557,7 +594,12 @@ impl Parser<'_> {
                 Expr::Constant(Constant::EulerGamma).into()
             }
             Token::Greek(name) => self.named(start, name.into())?,
-            Token::Text(name) => self.named(start, name)?,
+            Token::Text(name) if self.peek() == Some(&Token::Underscore) => self.named(start, name)?,
+            Token::Text(name) => match &*name {
+                "pi" => Expr::Constant(Constant::Pi).into(),
+                "gamma" => Expr::Constant(Constant::EulerGamma).into(),
+                _ => self.named(start, name)?,
+            },
             Token::Pi => match self.application()? {
                 Some(arguments) => Expr::Apply("\\pi".into(), arguments).into(),
                 None => Expr::Constant(Constant::Pi).into(),
@@ -620,6 +662,11 @@ impl Parser<'_> {
                 self.expect(&Token::CloseBrace)?;
                 value.into()
             }
+            Token::OpenGroup => {
+                let value = arithmetic(self.enclosed(|parser| parser.additive())?)?;
+                self.expect(&Token::CloseGroup)?;
+                value.into()
+            }
             Token::OpenParen | Token::OpenBracket => self.parentheses(token == Token::OpenParen)?.into(),
             Token::OpenBrace | Token::OpenSet => self.braces(token == Token::OpenSet)?,
             Token::Begin(environment) => self.matrix(&environment)?.into(),
@@ -630,9 +677,11 @@ impl Parser<'_> {
 
 /// An operand of arithmetic; sets are refused.
 fn arithmetic(operand: Operand) -> Parsed<Expr> {
-    let refused =
-        operand.expr.is_set() || operand.expr.is_relation() || matches!(operand.expr, Expr::Tuple(_));
-    if refused { Err(ParseError::Syntax) } else { Ok(operand.expr) }
+    if arithmetical(&operand.expr) { Ok(operand.expr) } else { Err(ParseError::Syntax) }
+}
+
+fn arithmetical(expr: &Expr) -> bool {
+    !expr.is_set() && !expr.is_relation() && !matches!(expr, Expr::Tuple(_))
 }
 
 /// A natural number followed by others or a fraction is their sum, unless the last is zero.

@@ -4,7 +4,7 @@ use dashu_ratio::RBig;
 
 use super::super::budget::ParseError;
 use super::super::expr::{Constant, Expr};
-use super::super::lexer::Token;
+use super::super::lexer::{Spanned, Token};
 use super::{Operand, Parsed, Parser};
 
 /// Argument lists tried in one answer.
@@ -27,7 +27,17 @@ impl Parser<'_> {
 
     /// A symbol with its subscript, or the application of a function of that name.
     pub(super) fn named(&mut self, start: usize, name: Box<str>) -> Parsed<Operand> {
-        let name = if self.peek() == Some(&Token::Underscore) { self.subscripted(&name)? } else { name };
+        let subscripted = self.peek() == Some(&Token::Underscore);
+        let name = match &self.tokens[start] {
+            // The reference maps a Greek letter to its name only where it stands alone.
+            Spanned { start, end, .. }
+                if subscripted && self.parity && !self.text[*start..*end].is_ascii() =>
+            {
+                self.text[*start..*end].to_lowercase().into()
+            }
+            _ => name,
+        };
+        let name = if subscripted { self.subscripted(&name)? } else { name };
         let written = self.function_name(start, &name);
         Ok(match self.application()? {
             Some(arguments) => Expr::Apply(written, arguments).into(),

@@ -2,7 +2,7 @@
 
 use super::{Operand, Parsed, Parser};
 use crate::math::budget::ParseError;
-use crate::math::expr::{Expr, Relation};
+use crate::math::expr::{Constant, Expr, Relation};
 use crate::math::lexer::Token;
 
 impl Parser<'_> {
@@ -10,9 +10,11 @@ impl Parser<'_> {
     pub(super) fn list(&mut self) -> Parsed<Expr> {
         let mut rows: Vec<Vec<Expr>> = vec![Vec::new()];
         let mut commas = false;
+        let mut first_both = None;
         loop {
             let value = self.statement()?;
             let both = std::mem::take(&mut self.plus_minus);
+            first_both.get_or_insert(both);
             let row = rows.last_mut().ok_or(ParseError::Syntax)?;
             push_values(row, value, both);
             match self.peek() {
@@ -33,16 +35,29 @@ impl Parser<'_> {
                 return Ok(collapse(row));
             }
             // `x = 1, 2` gives x both values.
-            let assigns = matches!(&row[0], Expr::Relation(Relation::Equal, pair)
-                if names_list(&pair[0]) && !pair[1].is_set());
+            let assigns = match &row[0] {
+                Expr::Relation(Relation::Equal, pair) if self.parity => {
+                    is_atom(&pair[0]) && !pair[1].is_relation()
+                }
+                Expr::Relation(Relation::Equal, pair) => names_list(&pair[0]) && !pair[1].is_set(),
+                _ => false,
+            };
             if assigns
                 && row.len() > 1
                 && row[1..].iter().all(|value| !value.is_relation())
                 && let Expr::Relation(kind, pair) = row.remove(0)
             {
                 let [left, first] = *pair;
-                row.insert(0, first);
-                return Ok(Expr::relation(kind, left, set_of(row)));
+                let mut values = Vec::new();
+                push_values(&mut values, first, self.parity && first_both == Some(true));
+                values.extend(row);
+                return Ok(Expr::relation(kind, left, set_of(values)));
+            }
+            // For the reference, a relation in a list is between values.
+            let about_sets = matches!(&row[0], Expr::Relation(_, pair)
+                if is_collection(&pair[1]) || pair[1].is_relation());
+            if self.parity && row.len() > 1 && (self.membership || about_sets) {
+                return Err(ParseError::Syntax);
             }
             return Ok(set_of(row));
         }
@@ -57,6 +72,7 @@ impl Parser<'_> {
     /// A value or a chain of relations.
     pub(super) fn statement(&mut self) -> Parsed<Expr> {
         self.plus_minus = false;
+        let start = self.at;
         let mut sides = vec![self.side(false)?];
         let mut kinds = Vec::new();
         loop {
@@ -73,12 +89,20 @@ impl Parser<'_> {
             if element && sides[sides.len() - 1].is_number() {
                 return Err(ParseError::Syntax);
             }
+            self.membership |= element;
+            if self.parity && element && (start > 0 || !sides.iter().all(is_atom)) {
+                return Err(ParseError::Syntax);
+            }
             if negated {
                 let left = sides.pop().ok_or(ParseError::Syntax)?;
                 return Ok(Expr::Not(Box::new(Expr::relation(Relation::Equal, left, right))));
             }
             kinds.push(kind);
             sides.push(right);
+        }
+        if !kinds.is_empty() {
+            let alone = start == 0 && self.peek().is_none();
+            sides = self.settled(sides, &kinds, start == 0, alone)?;
         }
         match kinds.len() {
             0 => Ok(sides.swap_remove(0)),
@@ -120,13 +144,32 @@ impl Parser<'_> {
         }
     }
 
+    /// The sides of a relation, where braces around one value are a group.
+    ///
+    /// For the reference they are a set on the right of a name that is all of the answer. Sets equal nothing but such names.
+    fn settled(&self, sides: Vec<Expr>, kinds: &[Relation], first: bool, alone: bool) -> Parsed<Vec<Expr>> {
+        let (last, left) = sides.split_last().ok_or(ParseError::Syntax)?;
+        let names = kinds.iter().all(|kind| *kind == Relation::Equal) && left.iter().all(is_atom);
+        if self.parity && alone && names && left.len() == 1 && is_collection(last) {
+            return Ok(sides);
+        }
+        let sides: Vec<Expr> = sides.into_iter().map(ungrouped).collect();
+        let (last, left) = sides.split_last().ok_or(ParseError::Syntax)?;
+        let about_sets = is_collection(last) || (!names && left.iter().any(is_collection));
+        if self.parity && about_sets && !(first && names) {
+            return Err(ParseError::Syntax);
+        }
+        Ok(sides)
+    }
+
     /// One side of a relation, with approximations and plus-minus resolved. A name is replaced by its approximation,
     /// unless it is kept.
     pub(super) fn side(&mut self, keeps_name: bool) -> Parsed<Expr> {
         let mut value = self.plus_minus()?;
         while self.accept(&Token::Approximately) {
             let right = self.plus_minus()?;
-            if value.is_set() || matches!(value, Expr::Tuple(_)) {
+            let right = if self.parity { ungrouped(right) } else { right };
+            if is_collection(&value) || (self.parity && is_collection(&right)) {
                 return Err(ParseError::Syntax);
             }
             if value.names_only() && !keeps_name {
@@ -192,6 +235,34 @@ fn names_list(left: &Expr) -> bool {
         Expr::Symbol(_) | Expr::Apply(..) => true,
         Expr::Pow(pair) => matches!(pair[0], Expr::Symbol(_)) && pair[1].is_number(),
         _ => false,
+    }
+}
+
+/// What the reference takes for a name: a letter with its exponent, or several in parentheses.
+fn is_atom(left: &Expr) -> bool {
+    match left {
+        Expr::Symbol(_) => true,
+        Expr::Constant(Constant::Pi | Constant::ImaginaryUnit | Constant::EulerGamma) => true,
+        Expr::Pow(pair) => matches!(pair[0], Expr::Symbol(_)),
+        Expr::Tuple(parts) => parts.iter().all(is_atom),
+        Expr::Interval(ends, true, true) => ends.iter().all(is_atom),
+        _ => false,
+    }
+}
+
+fn is_collection(value: &Expr) -> bool {
+    value.is_set() || matches!(value, Expr::Tuple(_))
+}
+
+/// The value inside braces that hold a single one.
+pub(super) fn ungrouped(value: Expr) -> Expr {
+    match value {
+        Expr::Set(mut values)
+            if values.len() == 1 && !is_collection(&values[0]) && !values[0].is_relation() =>
+        {
+            values.swap_remove(0)
+        }
+        other => other,
     }
 }
 

@@ -84,8 +84,11 @@ fn first_error(sequence: &[char]) -> Option<usize> {
 pub(super) fn dyck_language_errors(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
     let types = types(difficulty);
     let mut sequence: Vec<char> = balanced(8 + 4 * difficulty, types, source).chars().collect();
+    // As many valid ones as in the reference: a fifth.
     if source.chance(4, 5) {
-        for _ in 0..=source.below(2) {
+        let mut changes = 1 + source.below(2);
+        while changes > 0 || first_error(&sequence).is_none() {
+            changes = changes.saturating_sub(1);
             let at = source.below(sequence.len());
             let (open, close) = PAIRS[source.below(types)];
             sequence[at] = if source.chance(1, 2) { open } else { close };
@@ -130,7 +133,8 @@ pub(super) fn dyck_language_reasoning_errors(difficulty: usize, source: &mut Sou
     // Thoughts 1 and 2 open the walk; bracket i is thought i + 3.
     let mut errors: Vec<usize> =
         source.sample(&(0..stacks.len()).collect::<Vec<_>>(), source_errors(difficulty));
-    errors.truncate(source.below(errors.len() + 1));
+    // One at least, as in the reference, whose verifier takes any text without digits where there is none.
+    errors.truncate(1 + source.below(errors.len()));
     errors.sort_unstable();
     for &at in &errors {
         let right = stacks[at].clone();

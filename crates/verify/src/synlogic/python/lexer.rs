@@ -32,6 +32,26 @@ pub(super) struct Lexer<'a> {
 }
 
 impl Lexer<'_> {
+    /// Skips blank lines and lines with only a comment, at any indentation. The line after them may not be indented.
+    pub(super) fn skip_empty_lines(&mut self) -> Result<()> {
+        let mut first = true;
+        loop {
+            let rest = &self.text[self.at..];
+            let line = rest.trim_start_matches([' ', '\t', '\u{c}']);
+            let content = if line.starts_with('#') {
+                &line[line.find(['\n', '\r']).unwrap_or(line.len())..]
+            } else {
+                line
+            };
+            if !content.starts_with(['\n', '\r']) {
+                let indented = rest.trim_start_matches('\u{c}').len() > line.len();
+                return if first || !indented { Ok(()) } else { Err(EvalError::Syntax) };
+            }
+            self.at += rest.len() - content.len() + 1;
+            first = false;
+        }
+    }
+
     pub(super) fn next(&mut self) -> Result<Token> {
         loop {
             let rest = &self.text[self.at..];
@@ -44,7 +64,7 @@ impl Lexer<'_> {
                         return Ok(Token::Newline);
                     }
                 }
-                '#' => self.at += rest.find('\n').unwrap_or(rest.len()),
+                '#' => self.at += rest.find(['\n', '\r']).unwrap_or(rest.len()),
                 '\\' => {
                     let step = if rest.starts_with("\\\n") {
                         2

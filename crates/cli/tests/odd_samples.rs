@@ -206,8 +206,10 @@ fn every_file_of_a_folder_is_read_or_the_folder_is_refused() {
         ("evaluated", [("sub/samples.jsonl", sample("p", 0)), ("log/y.jsonl", logged(0, "1", &["1"]))]),
         ("deeper", [("a/samples.jsonl", sample("p", 0)), ("b/c/samples.jsonl", sample("p", 0))]),
     ] {
-        let paths: Vec<String> =
-            files.iter().map(|(file, row)| folder.write(&format!("{name}/{file}"), &[row.clone()])).collect();
+        let paths: Vec<String> = files
+            .iter()
+            .map(|(file, row)| folder.write(&format!("{name}/{file}"), std::slice::from_ref(row)))
+            .collect();
         refused(&["pass-at-k", &folder.at(name)], &[&paths[0], &paths[1], "wanted files of one kind"]);
     }
     // A file without a line would leave its benchmark out.

@@ -257,7 +257,21 @@ fn unmarked(cell: &Cell) -> String {
 
 fn escape_latex(text: &str) -> String {
     let mut out = String::new();
-    for c in text.chars() {
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        // A combining accent follows its letter.
+        let accented = match (c, chars.peek()) {
+            ('\u{c2}', _) => Some(('A', "hat")),
+            (_, Some('\u{302}')) => Some((c, "hat")),
+            (_, Some('\u{304}')) => Some((c, "bar")),
+            _ => None,
+        };
+        if let Some((letter, accent)) = accented {
+            chars.next_if(|next| matches!(next, '\u{302}' | '\u{304}'));
+            let letter = symbol(letter).map_or_else(|| letter.to_string(), |name| format!("\\{name}"));
+            out += &format!("$\\{accent}{{{letter}}}$");
+            continue;
+        }
         match c {
             '&' | '%' | '$' | '#' | '_' | '{' | '}' => {
                 out.push('\\');
@@ -267,14 +281,33 @@ fn escape_latex(text: &str) -> String {
             '~' => out.push_str("\\textasciitilde{}"),
             '^' => out.push_str("\\textasciicircum{}"),
             '\u{2212}' => out.push_str("$-$"),
-            '\u{3b3}' => out.push_str("$\\gamma$"),
-            '\u{3bc}' => out.push_str("$\\mu$"),
-            '\u{394}' => out.push_str("$\\Delta$"),
             '\u{2021}' => out.push_str("$^\\ddagger$"),
-            c => out.push(c),
+            c => match symbol(c) {
+                Some(name) => out += &format!("$\\{name}$"),
+                None => out.push(c),
+            },
         }
     }
     out
+}
+
+/// LaTeX's name of a mathematical symbol.
+fn symbol(c: char) -> Option<&'static str> {
+    Some(match c {
+        '\u{394}' => "Delta",
+        '\u{3a9}' => "Omega",
+        '\u{3b3}' => "gamma",
+        '\u{3b5}' => "varepsilon",
+        '\u{3b7}' => "eta",
+        '\u{3b8}' => "theta",
+        '\u{3bc}' => "mu",
+        '\u{3c0}' => "pi",
+        '\u{3c1}' => "rho",
+        '\u{3c3}' => "sigma",
+        '\u{3c4}' => "tau",
+        '\u{b7}' => "cdot",
+        _ => return None,
+    })
 }
 
 /// A fraction as a percentage with one decimal, as the paper prints it.
@@ -292,6 +325,18 @@ pub fn points(difference: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn symbols_and_accents_have_latex_commands() {
+        for (text, wanted) in [
+            ("\u{3bc}\u{302}_pos", "$\\hat{\\mu}$\\_pos"),
+            ("(R - R\u{304})/\u{3c3}", "(R - $\\bar{R}$)/$\\sigma$"),
+            ("\u{c2}_i", "$\\hat{A}$\\_i"),
+            ("a \u{b7} 5 %", "a $\\cdot$ 5 \\%"),
+        ] {
+            assert_eq!(escape_latex(text), wanted);
+        }
+    }
 
     fn marked() -> Table {
         let mut table = Table::new(["Method", "AIME_24"]);

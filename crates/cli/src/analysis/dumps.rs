@@ -264,6 +264,7 @@ pub fn responses(path: &Path, format: Format) -> anyhow::Result<Vec<Response>> {
                         bad_input!("{}: found {own} after {first}, wanted one step per file", at("step"));
                     }
                 }
+                let gold = reference(&texts("gts")?);
                 // The uid is drawn anew in each run; the prompt is the same under every model.
                 let problem = match row.get("input") {
                     Some(Value::String(input)) if !input.is_empty() => input.clone(),
@@ -273,7 +274,7 @@ pub fn responses(path: &Path, format: Format) -> anyhow::Result<Vec<Response>> {
                 all.push(Response {
                     benchmark: source.map(str::to_owned),
                     problem,
-                    gold: reference(&texts("gts")?),
+                    gold,
                     instructions: None,
                     text: texts("output")?,
                 });

@@ -5,7 +5,6 @@ use crate::output::progress::Console;
 use crate::report::write_report;
 use anyhow::Context;
 use fgrpo_nn::DeviceName;
-use fgrpo_train::bad_input;
 use fgrpo_train::config::Config;
 use fgrpo_train::evaluation::in_training::check_held_out;
 use fgrpo_train::events::Events;
@@ -13,7 +12,7 @@ use fgrpo_train::failure::Stopped;
 use fgrpo_train::io::interrupt;
 use fgrpo_train::io::shell::resuming_command;
 use fgrpo_train::problem::Task;
-use fgrpo_train::run::folder::{IfExists, changed_keys};
+use fgrpo_train::run::folder::{CONFIGURATION, IfExists, refuse_changes};
 use fgrpo_train::run::{checkpoint, metrics};
 use fgrpo_train::trainer::{Ending, check_cache, has_steps, train};
 use std::io::Write;
@@ -149,20 +148,9 @@ impl Args {
         }
         let text =
             std::fs::read_to_string(&written).with_context(|| format!("reading {}", written.display()))?;
-        let differing = changed_keys(&written, &text, config)?;
-        if !differing.is_empty() && !self.accept_changes {
-            bad_input!(
-                "{} holds a run of another configuration. Different, there -> here: {}. Resume with --accept-changes to continue with the new values",
-                out.display(),
-                differing.join("; ")
-            );
-        }
-        Ok(())
+        refuse_changes(out, &text, config, self.accept_changes)
     }
 }
-
-/// A run's own configuration in its folder.
-const CONFIGURATION: &str = "config.toml";
 
 /// Prints the summary of a finished command, or how to continue a stopped one. `runs` are its run folders.
 ///

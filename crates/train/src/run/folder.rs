@@ -36,6 +36,8 @@ pub enum IfExists {
     Restart,
 }
 
+/// The file in a run folder with the run's own configuration.
+pub const CONFIGURATION: &str = "config.toml";
 /// The folder of a run's evaluations, with a folder per step such as `step-000200`, in the layout of `fgrpo eval`.
 pub const EVALUATIONS: &str = "evaluations";
 
@@ -71,21 +73,14 @@ impl RunDir {
         let lock = lock(path)?;
         let folder = File::open(path).with_context(|| format!("opening {}", path.display()))?;
         let run = Self { path: path.to_owned(), folder, _lock: lock };
-        let written = run.file("config.toml");
+        let written = run.file(CONFIGURATION);
         match (std::fs::read_to_string(&written), if_exists) {
             (Ok(_), IfExists::Refuse) => bad_input!(
                 "{} already holds a run. Continue it with --resume, delete it and start over with --restart, or choose another folder with --out",
                 path.display()
             ),
             (Ok(text), IfExists::Resume { accept_changes }) => {
-                let differing = changed_keys(&written, &text, config)?;
-                if !differing.is_empty() && !accept_changes {
-                    bad_input!(
-                        "{} holds a run of another configuration. Different, there -> here: {}. Resume with --accept-changes to continue with the new values",
-                        path.display(),
-                        differing.join("; ")
-                    );
-                }
+                refuse_changes(path, &text, config, accept_changes)?;
                 run.refuse_lost_checkpoints(config)?;
             }
             (Ok(_), IfExists::Restart) => run.clear()?,
@@ -332,6 +327,27 @@ pub fn changed_keys(path: &Path, text: &str, config: &Config) -> anyhow::Result<
     let before = read.as_deref().unwrap_or(text);
     let before = before.parse().with_context(|| format!("reading {}", path.display())).or_bad_input()?;
     Ok(differences(&before, &config.to_toml().parse()?))
+}
+
+/// Fails if the run in `folder`, whose configuration is `text`, would be resumed with another one, unless changes are accepted.
+///
+/// # Errors
+/// Bad input that names the keys that differ; a text that isn't TOML.
+pub fn refuse_changes(
+    folder: &Path,
+    text: &str,
+    config: &Config,
+    accept_changes: bool,
+) -> anyhow::Result<()> {
+    let differing = changed_keys(&folder.join(CONFIGURATION), text, config)?;
+    if !differing.is_empty() && !accept_changes {
+        bad_input!(
+            "{} holds a run of another configuration. Different, there -> here: {}. Resume with --accept-changes to continue with the new values",
+            folder.display(),
+            differing.join("; ")
+        );
+    }
+    Ok(())
 }
 
 /// The keys in which two configurations differ, as `key: before -> after`.

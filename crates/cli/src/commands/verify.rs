@@ -94,7 +94,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if io::stderr().is_terminal() {
         say!("{total}");
     }
-    if let Some((line, why)) = total.first_bad.take() {
+    if let Some((line, why)) = &total.first_bad {
         bad_input!(
             "{}: {} of {} lines could not be read, first line {line}: {why}",
             args.input.display(),

@@ -83,6 +83,39 @@ fn cases_are_exported() {
     std::fs::write(path, lines.join("\n") + "\n").unwrap();
 }
 
+/// With the setting that accepts unfinished answers, a comparison doesn't depend on which side is the gold.
+#[test]
+fn comparison_is_symmetric() {
+    let options = Options { accept_unfinished: true, ..options(Mode::Strict) };
+    let judge = |gold: &str, answer: &str| {
+        Verifier::new(gold, &options).check(&format!("\\boxed{{{answer}}}")).is_correct()
+    };
+    let inside = |case: &Case| {
+        let from = case.response.find("\\boxed{")? + 7;
+        let to = from + case.response[from..].rfind('}')?;
+        Some(case.response[from..to].to_owned())
+    };
+    let mut compared = 0;
+    for case in honest::cases(EACH).iter().chain(&dishonest::cases(EACH)) {
+        let Some(answer) = inside(case).filter(|answer| !answer.is_empty() && !answer.contains("boxed"))
+        else {
+            continue;
+        };
+        // `5=5` is no answer, whatever it is compared with.
+        let empty =
+            |text: &str| text.split_once('=').is_some_and(|(left, right)| left.trim() == right.trim());
+        if empty(&case.gold) || empty(&answer) {
+            continue;
+        }
+        if !Verifier::new(&answer, &options).is_parsed() || !Verifier::new(&case.gold, &options).is_parsed() {
+            continue;
+        }
+        compared += 1;
+        assert_eq!(judge(&case.gold, &answer), judge(&answer, &case.gold), "{} | {answer}", case.gold);
+    }
+    assert!(compared > 5_000, "{compared}");
+}
+
 /// Whether a problem is unscorable depends on its gold alone.
 #[test]
 fn unscorable_is_decided_by_the_gold() {

@@ -30,16 +30,26 @@ struct Family {
     text: Box<dyn Fn(usize) -> String>,
 }
 
-fn repeated(unit: &'static str) -> Family {
-    Family {
-        name: unit.escape_debug().to_string(),
-        text: Box::new(move |size| unit.repeat(size / unit.len())),
-    }
-}
-
-fn framed(before: &'static str, unit: &'static str, after: &'static str) -> Family {
-    let name = format!("{before}{unit}..{after}").escape_debug().to_string();
-    Family { name, text: Box::new(move |size| format!("{before}{}{after}", unit.repeat(size / unit.len()))) }
+/// The families in `tests/fixtures/adversarial.json`: units that are repeated, also between a beginning and an end, and
+/// texts of fixed length.
+fn listed(kind: &str) -> Vec<Family> {
+    let listed: Value =
+        serde_json::from_str(include_str!("../tests/fixtures/adversarial.json")).expect("a table of texts");
+    let of = |form: &str| listed[kind][form].as_array().cloned().unwrap_or_default();
+    let text = |value: &Value| value.as_str().expect("text").to_owned();
+    let framed = |[before, unit, after]: [String; 3]| Family {
+        name: format!("{before}{unit}..{after}").escape_debug().to_string(),
+        text: Box::new(move |size| format!("{before}{}{after}", unit.repeat(size / unit.len()))),
+    };
+    let repeated = |unit: &Value| Family {
+        name: text(unit).escape_debug().to_string(),
+        ..framed([String::new(), text(unit), String::new()])
+    };
+    let parts = |parts: &Value| framed([text(&parts[0]), text(&parts[1]), text(&parts[2])]);
+    let mut families: Vec<Family> = of("repeated").iter().map(repeated).collect();
+    families.extend(of("framed").iter().map(parts));
+    families.extend(of("fixed").iter().map(|value| fixed(text(value))));
+    families
 }
 
 fn fixed(text: impl Into<String>) -> Family {
@@ -131,161 +141,8 @@ fn math_checks() -> Vec<(String, Check<'static>)> {
 }
 
 fn math_families() -> Vec<Family> {
-    let mut families: Vec<Family> = [
-        "7",
-        "1+",
-        "1+1 ",
-        "1 ",
-        "1, ",
-        "1,000 ",
-        "1 000 ",
-        "1,000,",
-        "1.",
-        ".5",
-        "1.5 ",
-        "-1 ",
-        "=1 ",
-        "=1",
-        "$1",
-        "$1$ ",
-        "$1$, ",
-        "$x$ and ",
-        "$$1$$",
-        "$",
-        "$$",
-        "$ ",
-        "\\(",
-        "\\(1\\) ",
-        "\\[",
-        "\\[1\\]\n",
-        "[1] ",
-        " [1] ",
-        "[ ",
-        "{",
-        "}",
-        "{}",
-        "\\boxed{",
-        "\\boxed{1}",
-        "\\boxed{1} and ",
-        "\\boxed{\\boxed{1}}",
-        "\\boxed",
-        "\\frac{",
-        "\\frac{1}{2}",
-        "\\frac{1}{2} and ",
-        "\\frac12 ",
-        "answer ",
-        "answer: ",
-        "answer: 1 ",
-        "answer is 1 = ",
-        "final answer is ",
-        "final answer is 1. I hope ",
-        "final answer is $1$ ",
-        "final answer is: 1 ",
-        "the answer is $x$. ",
-        "is ",
-        "= ",
-        "\n",
-        " ",
-        "\t1\t",
-        "-",
-        "(1",
-        "(",
-        "(1)+",
-        ")",
-        ",",
-        "%",
-        "1% ",
-        "1 percent ",
-        "\u{e9}",
-        "\u{1d7d9}",
-        "\0",
-        "and ",
-        "\\sqrt{",
-        "\\sqrt{2} ",
-        "^",
-        "2^",
-        "!",
-        "1!",
-        "w",
-        "answ",
-        "ANSWER",
-        "\\left(",
-        "\\text{a}",
-        "\\\\",
-        "\\$",
-        "**1**",
-        "a",
-        "the sum of 3 and 4 is 7. ",
-        "x=1, ",
-        "€5 ",
-        "1/2 ",
-        "1/",
-        "1*",
-        "(1+",
-        "1 - 1 ",
-    ]
-    .into_iter()
-    .map(repeated)
-    .collect();
-    for (before, unit, after) in [
-        ("\\boxed{", "{", "}"),
-        ("\\boxed{", "1+", "1}"),
-        ("\\boxed{", "1,", "1}"),
-        ("\\boxed{", "7", "}"),
-        ("\\boxed{", "\\frac{1}{", "}"),
-        ("\\boxed{", "\\text{ and }", "1}"),
-        ("\\boxed{", "m ", "}"),
-        ("\\boxed{", "1 percent ", "}"),
-        ("\\boxed{", "\\ldots,", "}"),
-        ("\\boxed{", "or ", "}"),
-        ("$", "1+", "1$"),
-        ("$", "x", "$"),
-        ("1", "0", ""),
-        ("0.", "3", ""),
-        ("answer: ", "1+", "1"),
-        ("answer is ", "7", ""),
-        ("final answer is ", "1 ", "I hope"),
-        ("final answer is ", " ", "1"),
-        ("answer", " ", "1"),
-        ("answer: ", "(", "1"),
-    ] {
-        families.push(framed(before, unit, after));
-    }
+    let mut families = listed("math");
     let boxed = |inside: &str| fixed(format!("\\boxed{{{inside}}}"));
-    for inside in [
-        "5^(5^(5^5))",
-        "5^{5^{5^{5}}}",
-        "2^{119999}",
-        "3^{70000}+1",
-        "9^{9^{9}}",
-        "x^{100000}",
-        "(x+1)^{100000}",
-        "(x+y+z+1)^{200}",
-        "(1+\\sqrt{2})^{1000}",
-        "10000!",
-        "3000!",
-        "\\binom{100000}{50000}",
-        "\\binom{4000}{2000}",
-        "\\sum_{i=1}^{1000000} i^{100}",
-        "\\sum_{i=1}^{500} \\frac{1}{i}",
-        "\\prod_{i=1}^{1000} (x+i)",
-        "\\sum_{i=1}^{1000} \\sin(i x)",
-        "\\int_0^1 x^{1000} dx",
-        "\\gcd(2^{1000}-1, 3^{500}-1)",
-        "\\sqrt[1000]{2}",
-        "\\sin(10^{1000})",
-        "e^{10000}",
-        "\\log(10^{4000})",
-        "\\tan(\\frac{\\pi}{2})",
-        "\\zeta(2)",
-        "10^{-10^{10}}",
-        "1E4000",
-        "1E-4000",
-        "(-8)^{1/3}",
-        "\\cos(\\cos(\\cos(\\cos(\\cos(1)))))",
-    ] {
-        families.push(boxed(inside));
-    }
     let grown: &[(&str, Term, usize, &str)] = &[
         ("sum of 10,000 ones", |_| "1".to_owned(), 10_000, "+"),
         ("sum of 2,000 integers", |i| i.to_string(), 2_000, "+"),
@@ -365,90 +222,6 @@ fn synlogic_checks() -> Vec<(String, Check<'static>)> {
     checks
 }
 
-fn synlogic_families() -> Vec<Family> {
-    let mut families: Vec<Family> = [
-        "[",
-        "(",
-        "{",
-        "[[",
-        "]]",
-        "((1,",
-        "[[1,",
-        "[[1 2,",
-        "```python\n",
-        "```python\n[[1]]\n```\n",
-        "```",
-        "\\boxed{",
-        "}",
-        "\\boxed{1}",
-        "<think>",
-        "</think>",
-        "<answer>",
-        "1",
-        "9.99",
-        "1 ",
-        "1,",
-        "1+",
-        "1+1=2 ",
-        "9**",
-        "-",
-        "not ",
-        "(1,2),",
-        "(1,2)(",
-        "\"X\",",
-        "[\"X\",",
-        "['A','A'],",
-        "yes, ",
-        "yes no ",
-        "答案是：**",
-        "**a",
-        "the answer is ",
-        "\"",
-        "'",
-        "\\",
-        "\n",
-        " ",
-        "\0",
-        "是",
-        "Row 1: 1 2 3\n",
-        "第1行：1 2\n",
-        "{\"a\":",
-        "{1:2,",
-        "*[1],",
-        "a=b{",
-        "[1,*",
-        "if ",
-        "[[1]]",
-        "```json\n{}\n```\n",
-        "''",
-        "\"\"\"",
-    ]
-    .into_iter()
-    .map(repeated)
-    .collect();
-    for (before, unit, after) in [
-        ("[[", "1 2,", "]]"),
-        ("[", "[1, 2],", "[1]]"),
-        ("```python\n", "1+", "\n```"),
-        ("```python\n[[", "1,", "1]]\n```"),
-        ("```python\n(", "('a','b'),", "('a','b'))\n```"),
-        ("```python\n(", "(a,b),", "(a,b))\n```"),
-        ("```json\n{", "\"a\": 1,", "\"z\": 1}\n```"),
-        ("```python\n[['", "a", "']]\n```"),
-        ("```python\n", "'a' ", "\n```"),
-        ("[[", "9**9999*", "1 = 1]]"),
-        ("```python\n", "[0]*1000 + ", "\n```"),
-        ("\\boxed{", "a,", "}"),
-        ("[[", "1+", "1 = 1]]"),
-    ] {
-        families.push(framed(before, unit, after));
-    }
-    families.push(fixed("[[9**9**9**9 = 1]]"));
-    families.push(fixed("```python\n9**9**9**9\n```"));
-    families.push(fixed("```python\n'a'*10**9\n```"));
-    families
-}
-
 // ---- IFEval ----
 
 fn ifeval_checks() -> Vec<(String, Check<'static>)> {
@@ -506,79 +279,6 @@ fn ifeval_checks() -> Vec<(String, Check<'static>)> {
     checks
 }
 
-fn ifeval_families() -> Vec<Family> {
-    [
-        "a",
-        ".",
-        ". ",
-        "! ",
-        "?!",
-        "*",
-        "* \n",
-        "\n",
-        "\n\n",
-        " ",
-        "[",
-        "[]",
-        "[a] ",
-        "-",
-        "- a\n",
-        "'",
-        "\"",
-        "<<",
-        "<<a>>\n",
-        "<",
-        "{\"a\":",
-        "[1,",
-        "p.",
-        "P.",
-        "A.",
-        "A. ",
-        "\u{2019}",
-        "`",
-        ") ",
-        "a.b",
-        "1,",
-        "\\",
-        "\0",
-        "***",
-        "***\n",
-        "* * *\n",
-        "*a",
-        "*a*",
-        "**a**",
-        "**a",
-        "e.g. ",
-        "\u{1c}",
-        "cannot ",
-        "Section 1\n",
-        "Section ",
-        "p.p.s ",
-        "P. P. S",
-        "word ",
-        "Mr. X. Y. ",
-        "... ",
-        "A",
-        "日本語。",
-        "é",
-        "quick lazy ",
-        "quick",
-        "cc",
-        "A b ",
-        "1. ",
-        "U.S. ",
-        "(a) ",
-        "İ",
-        "ß",
-        "\r\n",
-        "n't ",
-        "a\u{301}",
-    ]
-    .into_iter()
-    .map(repeated)
-    .collect()
-}
-
 // ---- multiple choice ----
 
 fn choice_checks() -> Vec<(String, Check<'static>)> {
@@ -595,33 +295,6 @@ fn choice_checks() -> Vec<(String, Check<'static>)> {
         .collect()
 }
 
-fn choice_families() -> Vec<Family> {
-    let mut families: Vec<Family> = [
-        "\\boxed{",
-        "\\fbox{",
-        "\\boxed{}",
-        "\\boxed{A}",
-        "{",
-        "}",
-        "a",
-        "answer is ",
-        "answer: ",
-        "(",
-        "$",
-        "\\text{",
-        "\n",
-        "**",
-    ]
-    .into_iter()
-    .map(repeated)
-    .collect();
-    families.push(framed("\\boxed{", "a ", "}"));
-    families.push(framed("\\boxed{", "{", ""));
-    families.push(framed("\\boxed{", "{}", "}"));
-    families.push(framed("answer is ", "*", ""));
-    families
-}
-
 fn main() {
     let wanted: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let asked =
@@ -630,12 +303,12 @@ fn main() {
         table("mathematics", &math_checks(), &math_families());
     }
     if asked("synlogic") {
-        table("SynLogic", &synlogic_checks(), &synlogic_families());
+        table("SynLogic", &synlogic_checks(), &listed("synlogic"));
     }
     if asked("ifeval") {
-        table("IFEval", &ifeval_checks(), &ifeval_families());
+        table("IFEval", &ifeval_checks(), &listed("ifeval"));
     }
     if asked("choice") {
-        table("multiple choice", &choice_checks(), &choice_families());
+        table("multiple choice", &choice_checks(), &listed("choice"));
     }
 }

@@ -2,4 +2,5 @@
 
 mod balance;
 mod problems;
+mod robustness;
 mod strict;

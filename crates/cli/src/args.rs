@@ -1,5 +1,6 @@
 //! The command line: one variant per subcommand, each handing over to its module.
 
+pub mod averages;
 pub mod compute;
 pub mod grading;
 pub mod named;
@@ -42,29 +43,29 @@ pub enum Command {
     /// Print per-token log-probabilities and entropies under a checkpoint.
     Score(crate::commands::score::Args),
     /// Sample a model on a data set, score the samples and report pass@k.
-    Eval(Box<crate::paper::suite::EvalArgs>),
+    Eval(Box<crate::commands::suite::EvalArgs>),
     /// Unbiased pass@k of scored samples.
-    PassAtK(crate::analysis::pass_at_k::Args),
+    PassAtK(crate::commands::pass_at_k::Args),
     /// Compare two models' pass@k on the same problems.
-    Compare(crate::analysis::compare::Args),
+    Compare(crate::commands::compare::Args),
     /// The paper's formulas: tail misses, mass balance, advantage curves.
-    Theory(crate::paper::theory::Args),
+    Theory(crate::commands::theory::Args),
     /// The paper's categorical simulation: a sweep over group sizes, gammas and seeds.
     Simulate(crate::paper::simulate::Args),
     /// Any table or figure of the paper by its name, beside the paper's numbers.
     Paper(crate::paper::Args),
     /// A table of methods by benchmarks, as the paper prints them.
-    Table(crate::paper::table::Args),
+    Table(crate::commands::table::Args),
     /// Trained models' NLL of correct solutions that were rare under the base model.
-    Nll(crate::analysis::nll::Args),
+    Nll(crate::commands::nll::Args),
     /// Diversity of correct solutions: embeddings, a judge, or character n-grams offline.
-    Diversity(crate::analysis::diversity::Args),
+    Diversity(crate::commands::diversity::Args),
     /// Active groups and missed tails by group size, from samples.
-    Plan(crate::analysis::plan::Args),
+    Plan(crate::commands::plan::Args),
     /// Make training data (logic problems, arithmetic), or show any as a model sees it.
     Data(crate::commands::data::Args),
     /// The checkpoints to compare: the base run's best, and of the others the best at equal or less compute.
-    Select(crate::analysis::select::Args),
+    Select(crate::commands::select::Args),
     /// Write an HTML report of one or several runs.
     Report(crate::report::Args),
     /// Ask a checkpoint: a prompt, a file of prompts, or a conversation.
@@ -90,18 +91,18 @@ pub fn run(cli: &Cli) -> anyhow::Result<()> {
         Command::Init(args) => crate::commands::init::run(args),
         Command::Merge(args) => crate::commands::merge::run(args),
         Command::Score(args) => crate::commands::score::run(args),
-        Command::Eval(args) => crate::paper::suite::run(args),
-        Command::PassAtK(args) => crate::analysis::pass_at_k::run(args),
-        Command::Compare(args) => crate::analysis::compare::run(args),
-        Command::Theory(args) => crate::paper::theory::run(args),
+        Command::Eval(args) => crate::commands::suite::run(args),
+        Command::PassAtK(args) => crate::commands::pass_at_k::run(args),
+        Command::Compare(args) => crate::commands::compare::run(args),
+        Command::Theory(args) => crate::commands::theory::run(args),
         Command::Simulate(args) => crate::paper::simulate::run(args),
         Command::Paper(args) => crate::paper::run(args),
-        Command::Table(args) => crate::paper::table::run(args),
-        Command::Nll(args) => crate::analysis::nll::run(args),
-        Command::Diversity(args) => crate::analysis::diversity::run(args),
-        Command::Plan(args) => crate::analysis::plan::run(args),
+        Command::Table(args) => crate::commands::table::run(args),
+        Command::Nll(args) => crate::commands::nll::run(args),
+        Command::Diversity(args) => crate::commands::diversity::run(args),
+        Command::Plan(args) => crate::commands::plan::run(args),
         Command::Data(args) => crate::commands::data::run(args),
-        Command::Select(args) => crate::analysis::select::run(args),
+        Command::Select(args) => crate::commands::select::run(args),
         Command::Report(args) => crate::report::run(args),
         Command::Generate(args) => crate::commands::generate::run(args),
         Command::Devices(args) => crate::commands::devices::run(args),

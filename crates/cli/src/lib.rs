@@ -1,11 +1,10 @@
-//! The binary `fgrpo`: commands, analysis, reports and figures over the library `fgrpo-train`.
+//! The binary `fgrpo`: commands, reports and figures over the libraries `fgrpo-train` and `fgrpo-eval`.
 //!
 //! Start reading at [`args`]: one variant per command, each handing over to its module.
 
 #[macro_use]
 pub mod output;
 
-pub mod analysis;
 pub mod args;
 mod chart;
 pub mod commands;

@@ -1,42 +1,30 @@
 //! `fgrpo paper`: every table and figure of the paper by its name, made here and put beside the paper's numbers.
 
-mod beside;
-mod constants;
-mod curves;
-mod effects;
-mod estimate;
+mod checks;
+mod data;
 mod figures;
+mod fill;
 mod full;
-mod further;
-mod items;
 mod laptop;
-mod layout;
 mod list;
-mod marks;
 mod measured;
-mod models;
-mod numbers;
-mod panels;
-mod problems;
 mod reports;
-mod reproduced;
-mod retention;
 mod runs;
 mod seeds;
 mod settings;
-mod significance;
+mod sheet;
 pub mod simulate;
 mod sources;
-mod stand;
-mod statements;
-pub mod suite;
-pub mod table;
-pub mod theory;
+mod substitute;
+pub(crate) mod theory;
 
+pub(crate) use data::{Benchmark, benchmarks};
+pub(crate) use full::locate;
+pub(crate) use runs::DEEPSCALER;
+
+use data::{Item, Substitute, paper};
 use fgrpo_eval::bad_input;
-use items::Item;
 use sources::Sources;
-use stand::Stand;
 use std::path::PathBuf;
 
 /// A table or figure of the paper, made here and put beside the paper's numbers.
@@ -75,6 +63,21 @@ pub struct Args {
     pub markdown: bool,
 }
 
+impl Default for Args {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            scale: None,
+            from: Vec::new(),
+            out: "runs/paper".into(),
+            set: Vec::new(),
+            root: ".".into(),
+            dry_run: false,
+            markdown: false,
+        }
+    }
+}
+
 /// How much is spent on a table or figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Scale {
@@ -95,7 +98,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if args.markdown {
         bad_input!("--markdown: found with {}, wanted with `list`", args.name);
     }
-    let item = items::find(&args.name)?;
+    let item = paper().find(&args.name)?;
     if !args.from.is_empty() && args.scale.is_some() {
         bad_input!(
             "--scale: found with --from, wanted one of them: results that are there have their own size"
@@ -105,48 +108,38 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         bad_input!("--set: found without runs of --scale laptop, wanted with them alone");
     }
     if !item.trains() && !args.from.is_empty() {
-        bad_input!("--from: found with {}, which is made without results, wanted without", item.name());
+        bad_input!("--from: found with {}, which is made without results, wanted without", item.name);
     }
-    if !item.trains() {
-        return without_runs(&item, args);
-    }
-    match args.scale {
-        _ if !args.from.is_empty() => {
-            let sources = Sources::open(&args.from)?;
-            let stand = match item.is_maze() {
-                true => Stand::of_mazes(&sources)?,
-                false => Stand::of_runs(&sources),
-            };
-            if args.dry_run {
-                outln!("{}", sources.describe(&item, stand.is_some())?);
-                return Ok(());
-            }
-            from_results(&item, &sources, args, stand.as_ref())
-        }
-        Some(Scale::Full) => full::run(&item, args),
-        _ => laptop::run(&item, args),
-    }
-}
-
-/// Makes what needs no trained model.
-fn without_runs(item: &Item, args: &Args) -> anyhow::Result<()> {
-    if args.dry_run {
-        outln!("{}: {}, {}", item.name(), item.made_by(), list::time(item, Scale::Laptop, None)?);
+    if !item.trains() && args.dry_run {
+        outln!("{}: {}, {}", item.name, item.made_by, list::time_without_training(item));
         return Ok(());
     }
-    match item {
-        Item::Table(table) => beside::write(&constants::beside(table)?, &item.name(), &args.out),
-        Item::Figure(figure) => figures::make(figure, &args.out),
+    match args.scale {
+        _ if !item.trains() && item.is_table() => fill::from_constants(item)?.write(&args.out),
+        _ if !item.trains() => figures::from_theory(item, &args.out),
+        _ if !args.from.is_empty() => {
+            let sources = Sources::open(&args.from)?;
+            let stand = Substitute::of_results(item, &sources)?;
+            if args.dry_run {
+                outln!("{}", sources.describe(item, stand.is_some())?);
+                return Ok(());
+            }
+            from_results(item, &sources, args, stand.as_ref())
+        }
+        Some(Scale::Full) => full::run(item, args),
+        _ => laptop::run(item, args),
     }
 }
 
-/// Makes a table or figure from results; `at` is the laptop's substitute for the paper's benchmarks.
-fn from_results(item: &Item, sources: &Sources, args: &Args, at: Option<&Stand>) -> anyhow::Result<()> {
-    match item {
-        Item::Table(table) => {
-            let made = reproduced::beside(table, sources, at)?;
-            beside::write(&made, &item.name(), &args.out)
-        }
-        Item::Figure(figure) => curves::make(figure, sources, at, &args.out),
+/// Makes a table or figure from results; `stand` is what stands in for the paper's models and benchmarks.
+fn from_results(
+    item: &'static Item,
+    sources: &Sources,
+    args: &Args,
+    stand: Option<&Substitute>,
+) -> anyhow::Result<()> {
+    match item.is_table() {
+        true => fill::from_results(item, sources, stand)?.write(&args.out),
+        false => figures::from_results(item, sources, stand, &args.out),
     }
 }

@@ -123,6 +123,22 @@ fn libraries_parse_no_command_line_print_nothing_and_draw_nothing() {
     }
 }
 
+#[test]
+fn problems_are_resampled_in_one_place() {
+    let places =
+        ["crates/core/src/stats/bootstrap.rs", "crates/eval/src/estimate.rs"].map(|p| root().join(p));
+    let crates =
+        std::fs::read_dir(root().join("crates")).unwrap().map(|entry| entry.unwrap().path().join("src"));
+    for path in crates.flat_map(|folder| sources(&folder)).filter(|path| !places.contains(path)) {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let resamples = text.lines().any(|line| {
+            let line = line.split("//").next().unwrap();
+            line.contains("bootstrap::") && line.contains("resample")
+        });
+        assert!(!resamples, "{} has a bootstrap of its own", path.display());
+    }
+}
+
 /// Whether `text` defines an item of this name.
 fn defines(text: &str, name: &str) -> bool {
     ["fn ", "struct ", "enum ", "const ", "mod "].iter().any(|kind| {

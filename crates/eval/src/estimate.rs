@@ -1,11 +1,13 @@
-//! pass@k from counted samples: the unbiased estimate per problem, its mean, and the bootstrap over problems.
+//! Means over problems with their intervals: the one bootstrap over problems, and pass@k from counted samples.
 
 use super::samples::ProblemCounts;
 use fgrpo_core::rng::Key;
-use fgrpo_core::stats::bootstrap::{Simulated, resample, resampled_mean};
+use fgrpo_core::stats::bootstrap::{Simulated, resample};
 use fgrpo_core::stats::pass_at_k::{PassAtK, pass_at_k};
 use rayon::prelude::*;
-use std::collections::HashMap;
+use serde::Serialize;
+use serde::ser::{SerializeStruct, Serializer};
+use std::collections::{BTreeMap, HashMap};
 
 /// Default number of bootstrap resamples.
 pub const RESAMPLES: u64 = 10_000;
@@ -21,20 +23,107 @@ pub fn resamples_of_all(seed: u64) -> Key {
     Key::new(seed).with(u64::MAX)
 }
 
-/// The mean of the sets' mean differences, with a 95 % interval from a bootstrap that resamples problems within each
-/// set. `None` if there are no sets or one is empty.
-pub fn change(sets: &[Vec<f64>]) -> Option<(f64, [f64; 2])> {
+/// A mean over problems with its 95 % interval.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Measured {
+    /// The mean.
+    pub value: f64,
+    /// Percentile interval of the bootstrap over problems, 95 %.
+    pub interval: [f64; 2],
+    /// Number of problems.
+    pub problems: usize,
+    /// The mean on each resample of the problems.
+    draws: Vec<f64>,
+}
+
+impl Measured {
+    fn new(value: f64, problems: usize, draws: Vec<f64>) -> Self {
+        let (low, high) = Simulated::new(draws.clone()).interval(0.95);
+        Self { value, interval: [low, high], problems, draws }
+    }
+
+    /// The mean of several, each with resamples of its own.
+    ///
+    /// # Panics
+    /// If there are none, or their numbers of resamples differ.
+    pub fn mean(parts: &[&Self]) -> Self {
+        let count = parts.len() as f64;
+        let draws = 0..parts[0].draws.len();
+        Self::new(
+            parts.iter().map(|p| p.value).sum::<f64>() / count,
+            parts.iter().map(|p| p.problems).sum(),
+            draws.map(|i| parts.iter().map(|p| p.draws[i]).sum::<f64>() / count).collect(),
+        )
+    }
+
+    /// This minus another, which was measured on the same resamples of the same problems.
+    #[must_use]
+    pub fn minus(&self, other: &Self) -> Self {
+        let draws = self.draws.iter().zip(&other.draws).map(|(a, b)| a - b).collect();
+        Self::new(self.value - other.value, self.problems, draws)
+    }
+
+    /// The mean on each resample of the problems.
+    pub fn draws(&self) -> &[f64] {
+        &self.draws
+    }
+
+    /// The resampled means, for statistics beyond the interval.
+    pub fn simulated(&self) -> Simulated {
+        Simulated::new(self.draws.clone())
+    }
+}
+
+/// The means of several quantities over the same problems, with a bootstrap that draws the same problems for all of
+/// them. A quantity has a list of values, one per problem, for each seed of a training; its value is the mean over
+/// seeds, and seeds are drawn as well.
+///
+/// # Panics
+/// If a quantity has no seed, or lists differ in length.
+pub fn bootstrap(quantities: &[Vec<Vec<f64>>], draws: u64, key: Key) -> Vec<Measured> {
+    let Some(problems) = quantities.first().map(|seeds| seeds[0].len()) else { return Vec::new() };
+    let count = problems as f64;
+    // All sets of problems are measured under the same models, so seeds are drawn alike for every set.
+    let of_seeds = Key::new(0).with(u64::MAX).with(0);
+    let drawn = |seeds: &Vec<Vec<f64>>, times: &[u32], i: u64| {
+        let sum = |values: &Vec<f64>| values.iter().zip(times).map(|(v, &t)| v * f64::from(t)).sum::<f64>();
+        if let [only] = seeds.as_slice() {
+            return sum(only) / count;
+        }
+        let mut seed_times = vec![0; seeds.len()];
+        resample(of_seeds, i, &mut seed_times);
+        let total: f64 = seeds.iter().zip(seed_times).map(|(v, t)| sum(v) * f64::from(t)).sum();
+        total / (count * seeds.len() as f64)
+    };
+    let by_draw: Vec<Vec<f64>> = (0..draws)
+        .into_par_iter()
+        .map_init(
+            || vec![0u32; problems],
+            |times, i| {
+                resample(key, i, times);
+                quantities.iter().map(|seeds| drawn(seeds, times, i)).collect()
+            },
+        )
+        .collect();
+    let measured = |(j, seeds): (usize, &Vec<Vec<f64>>)| {
+        let means = seeds.iter().map(|values| values.iter().sum::<f64>() / count);
+        let value = means.sum::<f64>() / seeds.len() as f64;
+        Measured::new(value, problems, by_draw.iter().map(|values| values[j]).collect())
+    };
+    quantities.iter().enumerate().map(measured).collect()
+}
+
+/// The mean of the sets' mean differences, with an interval from a bootstrap that resamples problems within each set.
+/// `None` if there are no sets or one is empty.
+pub fn change(sets: &[Vec<f64>]) -> Option<Measured> {
     if sets.is_empty() || sets.iter().any(Vec::is_empty) {
         return None;
     }
-    let n = sets.len() as f64;
-    let mean = sets.iter().map(|set| set.iter().sum::<f64>() / set.len() as f64).sum::<f64>() / n;
-    let resampled = |i: u64| {
-        let means = sets.iter().enumerate().map(|(s, v)| resampled_mean(v, resamples(0, s as u64), i));
-        means.fold(0.0, |a, p| a + p) / n
+    let of_set = |(i, set): (usize, &Vec<f64>)| {
+        bootstrap(&[vec![set.clone()]], RESAMPLES, resamples(0, i as u64)).swap_remove(0)
     };
-    let (low, high) = Simulated::new((0..RESAMPLES).map(resampled).collect()).interval(0.95);
-    Some((mean, [low, high]))
+    let each: Vec<Measured> = sets.iter().enumerate().map(of_set).collect();
+    Some(Measured::mean(&each.iter().collect::<Vec<_>>()))
 }
 
 /// Maximum number of samples per problem for which a table is made; few problems have more.
@@ -55,60 +144,96 @@ impl Tables {
             .or_insert_with(|| PassAtK::new(problem.samples as usize, k as usize))
             .at(problem.correct as usize)
     }
+
+    /// pass@k of each problem.
+    pub fn each(&mut self, problems: &[&ProblemCounts], k: u64) -> Vec<f64> {
+        problems.iter().map(|p| self.of(p, k)).collect()
+    }
 }
 
-/// The results for a set of problems at several k.
-#[derive(Debug, Clone)]
-pub struct Measured {
+/// pass@k of a set of problems, by k. As JSON: `{"problems", "pass_at_k": {k: p}, "interval": {k: [low, high]}}`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Curve {
     /// Name of the benchmark, average or subject.
     pub name: String,
+    /// pass@k as fractions.
+    pub points: BTreeMap<u64, Measured>,
+}
+
+impl Curve {
+    /// Measures pass@k of problems, each of which has at least k scored samples.
+    pub fn of(name: &str, problems: &[&ProblemCounts], ks: &[u64], draws: u64, key: Key) -> Self {
+        Self::over_seeds(name, &[problems.to_vec()], ks, draws, key)
+    }
+
+    /// The same for a model that was trained with several seeds: the same problems in the same order for each.
+    ///
+    /// # Panics
+    /// If there is no seed, or numbers of problems differ.
+    pub fn over_seeds(name: &str, seeds: &[Vec<&ProblemCounts>], ks: &[u64], draws: u64, key: Key) -> Self {
+        let mut tables = Tables::default();
+        let mut of_k = |&k: &u64| seeds.iter().map(|problems| tables.each(problems, k)).collect();
+        let quantities: Vec<Vec<Vec<f64>>> = ks.iter().map(&mut of_k).collect();
+        let points = ks.iter().copied().zip(bootstrap(&quantities, draws, key)).collect();
+        Self { name: name.to_owned(), points }
+    }
+
+    /// The mean over several benchmarks, at the values of k that all of them have.
+    ///
+    /// # Panics
+    /// If there are none.
+    pub fn mean(name: &str, parts: &[&Self]) -> Self {
+        let point = |&k: &u64| {
+            let each: Option<Vec<&Measured>> = parts.iter().map(|p| p.points.get(&k)).collect();
+            Some((k, Measured::mean(&each?)))
+        };
+        Self { name: name.to_owned(), points: parts[0].points.keys().filter_map(point).collect() }
+    }
+
     /// Number of problems.
-    pub problems: usize,
-    /// pass@k as a fraction, per k.
-    pub values: Vec<f64>,
-    /// 95 % interval from the bootstrap over problems, per k.
-    pub intervals: Vec<(f64, f64)>,
-    /// Resampled values per k, for averages over benchmarks.
-    pub resampled: Vec<Vec<f64>>,
+    pub fn problems(&self) -> usize {
+        self.points.values().map(|m| m.problems).max().unwrap_or(0)
+    }
 }
 
-/// Evaluates `problems`: pass@k with a bootstrap over problems, for each k.
-pub fn measure(name: &str, problems: &[&ProblemCounts], ks: &[u64], resamples: u64, key: Key) -> Measured {
-    let mut tables = Tables::default();
-    let each: Vec<Vec<f64>> =
-        ks.iter().map(|&k| problems.iter().map(|p| tables.of(p, k)).collect()).collect();
-    let count = problems.len() as f64;
-    let values: Vec<f64> = each.iter().map(|e| e.iter().sum::<f64>() / count).collect();
-    let by_iteration: Vec<Vec<f64>> = (0..resamples)
-        .into_par_iter()
-        .map_init(
-            || vec![0u32; problems.len()],
-            |times, i| {
-                resample(key, i, times);
-                each.iter()
-                    .map(|e| e.iter().zip(times.iter()).map(|(v, &t)| v * f64::from(t)).sum::<f64>() / count)
-                    .collect()
-            },
-        )
-        .collect();
-    let resampled: Vec<Vec<f64>> =
-        (0..ks.len()).map(|j| by_iteration.iter().map(|values| values[j]).collect()).collect();
-    let intervals = resampled.iter().map(|r| Simulated::new(r.clone()).interval(0.95)).collect();
-    Measured { name: name.to_owned(), problems: problems.len(), values, intervals, resampled }
+impl Serialize for Curve {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut curve = serializer.serialize_struct("Curve", 3)?;
+        let by_k = |(k, m): (&u64, &Measured)| ((*k, m.value), (*k, m.interval));
+        let (values, intervals): (BTreeMap<u64, f64>, BTreeMap<u64, [f64; 2]>) =
+            self.points.iter().map(by_k).unzip();
+        curve.serialize_field("problems", &self.problems())?;
+        curve.serialize_field("pass_at_k", &values)?;
+        curve.serialize_field("interval", &intervals)?;
+        curve.end()
+    }
 }
 
-/// The mean over several benchmarks, each resampled independently.
-pub fn average_of(label: &str, parts: &[&Measured]) -> Measured {
-    let count = parts.len() as f64;
-    let ks = parts[0].values.len();
-    let values = (0..ks).map(|j| parts.iter().map(|p| p.values[j]).sum::<f64>() / count).collect();
-    let resampled: Vec<Vec<f64>> = (0..ks)
-        .map(|j| {
-            let iterations = 0..parts[0].resampled[j].len();
-            iterations.map(|i| parts.iter().map(|p| p.resampled[j][i]).sum::<f64>() / count).collect()
-        })
-        .collect();
-    let intervals = resampled.iter().map(|r| Simulated::new(r.clone()).interval(0.95)).collect();
-    let problems = parts.iter().map(|p| p.problems).sum();
-    Measured { name: label.to_owned(), problems, values, intervals, resampled }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(seeds: &[&[f64]]) -> Measured {
+        let quantity: Vec<Vec<f64>> = seeds.iter().map(|v| v.to_vec()).collect();
+        bootstrap(&[quantity], 2000, resamples(0, 0)).swap_remove(0)
+    }
+
+    #[test]
+    fn a_mean_is_over_problems_and_seeds_and_seeds_widen_its_interval() {
+        let (a, b) = (one(&[&[0.0, 1.0]]), one(&[&[0.0, 1.0], &[0.25, 0.75]]));
+        assert_eq!((a.value, b.value, b.problems), (0.5, 0.5, 2));
+        assert_eq!(a.interval, [0.0, 1.0]);
+        let (equal, different) = (one(&[&[0.5, 0.5]]), one(&[&[0.25, 0.25], &[0.75, 0.75]]));
+        assert_eq!((equal.interval, different.interval), ([0.5, 0.5], [0.25, 0.75]));
+    }
+
+    #[test]
+    fn a_difference_is_of_the_same_draws() {
+        // Every problem is better by the same amount: the difference has no spread, though the values have.
+        let (a, b) = (one(&[&[0.0, 0.5, 0.75]]), one(&[&[0.125, 0.625, 0.875]]));
+        let difference = b.minus(&a);
+        assert!((difference.interval[0] - 0.125).abs() < 1e-12 && (difference.value - 0.125).abs() < 1e-12);
+        assert!(a.interval[0] < a.value && a.interval[1] > a.value);
+        assert_eq!(difference.simulated().two_sided_p(), 0.0);
+    }
 }

@@ -8,7 +8,11 @@
 pub mod names;
 
 pub mod amounts;
+pub mod benchmarks;
+pub mod compare;
 pub mod dataset;
+pub mod diversity;
+pub mod dumps;
 pub mod estimate;
 pub mod events;
 pub mod failure;
@@ -19,8 +23,10 @@ pub mod from_server;
 pub mod generations;
 pub mod grade;
 pub mod graded;
+pub mod group_size;
 pub mod io;
 pub mod kind;
+pub mod pass_at_k;
 pub mod plan;
 pub mod problems;
 pub mod program;

@@ -1,7 +1,7 @@
 //! The result of a run's evaluation, a line of `eval.jsonl`: pass@k over held-out problems with problem-bootstrap
 //! intervals. It is computed from the evaluation's folder, with the same estimator as in every command.
 
-use super::estimate::{RESAMPLES, average_of, change, measure, resamples, resamples_of_all};
+use super::estimate::{Curve, Measured, RESAMPLES, change, resamples, resamples_of_all};
 use super::plan::Plan;
 use super::samples::{Benchmark, ProblemCounts};
 use crate::io::lines;
@@ -49,7 +49,7 @@ impl Average {
 }
 
 /// One line of `eval.jsonl`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Evaluation {
     /// The RL step; 0 is before the first step.
     pub step: u64,
@@ -236,13 +236,12 @@ fn estimate(sets: &[(&[&ProblemCounts], Key)], ks: &[u64]) -> Estimate {
     for &k in ks {
         let measured = sets.iter().map(|(set, key)| {
             let enough: Counts<'_> = set.iter().copied().filter(|p| p.samples >= k).collect();
-            (!enough.is_empty()).then(|| measure("", &enough, &[k], RESAMPLES, *key))
+            (!enough.is_empty()).then(|| Curve::of("", &enough, &[k], RESAMPLES, *key).points.remove(&k))?
         });
         let Some(measured) = measured.collect::<Option<Vec<_>>>() else { continue };
-        let mean = average_of("", &measured.iter().collect::<Vec<_>>());
-        let (low, high) = mean.intervals[0];
-        pass_at_k.insert(k as usize, mean.values[0]);
-        interval.insert(k as usize, [low, high]);
+        let mean = Measured::mean(&measured.iter().collect::<Vec<_>>());
+        pass_at_k.insert(k as usize, mean.value);
+        interval.insert(k as usize, mean.interval);
     }
     Estimate { pass_at_k, interval }
 }
@@ -357,7 +356,7 @@ pub fn summary(first: &Evaluation, last: &Evaluation) -> String {
         .zip(&after)
         .map(|(a, b)| a.iter().zip(b).filter_map(|(a, b)| Some((*b)? - (*a)?)).collect())
         .collect();
-    if same && let Some((gain, [low, high])) = change(&gains) {
+    if same && let Some(Measured { value: gain, interval: [low, high], .. }) = change(&gains) {
         let _ = write!(
             text,
             "pass@1 changed by {:+.1} points, 95 % interval over problems [{:+.1}, {:+.1}]",
@@ -389,17 +388,10 @@ mod tests {
             set: "held-out".into(),
             problems: 4,
             samples: 4,
-            average: Average::Problems,
             pass_at_k: BTreeMap::from([(2, 0.5), (4, 0.75)]),
-            interval: BTreeMap::new(),
-            per_problem: vec![1; 4],
-            completion_length_mean: 1.0,
             unscorable: 4,
             left_out,
-            problem_set: String::new(),
-            scored_per_problem: Vec::new(),
-            examples: Vec::new(),
-            parts: BTreeMap::new(),
+            ..Evaluation::default()
         };
         let said = evaluation.warning().unwrap();
         for part in [
@@ -421,15 +413,7 @@ mod tests {
             problems: 4,
             samples: 4,
             average,
-            pass_at_k: BTreeMap::new(),
-            interval: BTreeMap::new(),
             per_problem: correct.to_vec(),
-            completion_length_mean: 1.0,
-            unscorable: 0,
-            left_out: BTreeMap::new(),
-            problem_set: String::new(),
-            scored_per_problem: Vec::new(),
-            examples: Vec::new(),
             parts: [("a", &correct[..3]), ("b", &correct[3..])]
                 .map(|(name, own)| {
                     (
@@ -438,6 +422,7 @@ mod tests {
                     )
                 })
                 .into(),
+            ..Evaluation::default()
         };
         let said = |average| {
             let (first, last) = (evaluation(0, [0; 4], average), evaluation(1, [4, 4, 4, 0], average));

@@ -1,9 +1,11 @@
 //! pass@k, the paired test and the planner, for counted samples.
 
 use crate::call::{bad, with_own_threads, without_gil};
-use fgrpo::analysis::compare::{self as paired, Comparison, Method, Plan};
-use fgrpo::analysis::dumps;
 use fgrpo_core::stats::pass_at_k::PassAtK;
+use fgrpo_eval::benchmarks::{self, Domain};
+use fgrpo_eval::compare::{self as paired, Comparison, Method, Scope, Settings};
+use fgrpo_eval::dumps;
+use fgrpo_eval::group_size;
 use fgrpo_eval::samples::{self, Benchmark, ProblemCounts};
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
@@ -95,24 +97,28 @@ pub(crate) struct Compared {
 
 impl From<Comparison> for Compared {
     fn from(c: Comparison) -> Self {
+        let (average_of, gained, lost) = match c.scope {
+            Scope::Benchmark { gained, lost } => (Vec::new(), gained, lost),
+            Scope::Average { average_of } => (average_of, Vec::new(), Vec::new()),
+        };
         Self {
-            difference: c.difference(),
-            verdict: c.verdict("A", "B").trim_start_matches(", ").to_owned(),
+            difference: c.difference,
+            verdict: c.verdict,
             benchmark: c.name,
-            average_of: c.average_of,
+            average_of,
             k: c.k,
             m: c.m,
             problems: c.problems,
-            a: c.values.0,
-            b: c.values.1,
+            a: c.a,
+            b: c.b,
             p_value: c.p_value,
-            holm_p_value: c.holm,
+            holm_p_value: c.holm_p_value,
             interval: c.interval,
             p_bounds: c.p_bounds,
-            bootstrap_p_value: c.bootstrap.0,
-            bootstrap_interval: c.bootstrap.1,
-            gained: c.gained,
-            lost: c.lost,
+            bootstrap_p_value: c.bootstrap.p_value,
+            bootstrap_interval: c.bootstrap.interval,
+            gained,
+            lost,
         }
     }
 }
@@ -154,13 +160,9 @@ pub(crate) fn compare(
     }
     let found = with_own_threads(py, || {
         let pairs = paired::matched(a, b)?;
-        let sizes = paired::sizes(&pairs, m, &ks)?;
-        let plan = Plan { sizes, method, iterations, resamples, seed, level };
-        Ok(paired::compare_all(
-            &pairs,
-            &plan,
-            &fgrpo::analysis::benchmarks::paper(fgrpo::analysis::benchmarks::Domain::Math),
-        ))
+        let labels = ["A", "B"].map(str::to_owned);
+        let settings = Settings { ks, m, method, iterations, resamples, seed, level, labels };
+        paired::compare(&pairs, &settings, &benchmarks::paper(Domain::Math))
     })?;
     Ok(found.into_iter().map(Compared::from).collect())
 }
@@ -183,11 +185,11 @@ pub(crate) fn plan(py: Python<'_>, samples: Columns, group_sizes: Vec<u64>, tail
     if problems.is_empty() {
         return Err(bad("samples: no problem has a scored sample"));
     }
-    let outlook = |&n: &u64| fgrpo::analysis::plan::outlook(&problems, n, tail);
+    let outlook = |&n: &u64| group_size::outlook(&problems, n, tail);
     let outlooks = without_gil(py, || group_sizes.iter().map(outlook).collect::<anyhow::Result<Vec<_>>>())?
         .map_err(|e| bad(format!("{e:#}")))?;
-    let rows = outlooks.iter().map(|o| (o.active, o.tail_miss, o.missing_share())).collect();
-    Ok((rows, fgrpo::analysis::plan::suggest(&outlooks)))
+    let rows = outlooks.iter().map(|o| (o.active, o.tail_miss, o.missing_share)).collect();
+    Ok((rows, group_size::suggest(&outlooks).map(|s| (s.group_size, s.focal_gamma))))
 }
 
 /// Benchmark, problem, n, c and number of unscorable samples, one row per problem.

@@ -1,194 +1,656 @@
-//! The figures of the theory and of the simulation, and what the paper states of them.
+//! The figures: of the theory, of the simulation, and of trained models by group size and through their steps.
 
-use super::beside::signed as shown;
-use super::numbers::Drawn;
-use super::statements::{Found, write};
+use super::checks::{self, Finding, Findings};
+use super::data::{Fill, Item, Measure, Quantity, Setting, Substitute};
+use super::measured::{Estimate, Matched, pass_at_k};
+use super::settings;
+use super::sheet::signed;
+use super::simulate::{self, Line};
+use super::sources::{Run, Source, Sources, counted};
+use super::theory;
 use crate::chart::alone;
-use crate::paper::simulate::{self, Line};
-use crate::paper::theory::figures as theory;
+use crate::output::table::{Format, Render};
 use anyhow::Context;
-use fgrpo_core::theory::{advantage, tail_miss};
-use fgrpo_eval::figure::Figure;
+use fgrpo_core::theory::tail_miss;
+use fgrpo_eval::bad_input;
+use fgrpo_eval::figure::{Axis, Colour, Curve, Figure, Legend, PALETTE, Panel, Scale, ordered_colour};
 use fgrpo_eval::io::files::write_whole;
-use std::collections::BTreeMap;
+use fgrpo_eval::record::Evaluation;
+use fgrpo_eval::samples::{Benchmark, ProblemCounts};
+use fgrpo_eval::table::Table;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-const MU: [f64; 3] = [0.8, 0.5, 0.2];
-const RHO: [f64; 4] = [0.1, 0.03, 0.01, 0.001];
-const GAMMAS: [f64; 4] = [0.0, 0.5, 1.0, 2.0];
-/// Success rate of the simulation's start, and the probability of a correct action that is no anchor.
-const SIMULATED: (f64, f64) = (0.64, 6.3e-5);
 const SIMULATION: &str = include_str!("../../../../configs/simulation.toml");
+/// k of the maze's figures in the paper; the largest that the samples allow stand in for what they don't.
+const MAZE_KS: [u64; 4] = [1, 128, 1024, 2048];
+/// The tail of a problem's correct mass, as `fgrpo plan` takes it.
+const TAIL: f64 = 0.1;
+/// Weight of the newest value in a smoothed reward, the paper's.
+const EMA: f64 = 0.08;
+/// Windows that can be told apart in a figure.
+const VISIBLE: usize = 250;
 
 /// Makes a figure that needs no trained model.
 ///
 /// # Errors
 /// A file that can't be written; what the simulation fails with.
-pub(super) fn make(figure: &Drawn, out: &Path) -> anyhow::Result<()> {
+pub(super) fn from_theory(item: &Item, out: &Path) -> anyhow::Result<()> {
     std::fs::create_dir_all(out).with_context(|| format!("creating {}", out.display()))?;
-    let (drawn, found) = match figure.number {
-        3 => (Some(theory::tail_miss_panels(&MU, &RHO)?), peaks()?),
-        4 => (Some(theory::advantage_magnitude(&GAMMAS)?), attenuation()?),
-        5 => (Some(theory::tail_miss_curve(SIMULATED.0, SIMULATED.1)?), one_action()?),
-        _ => (None, simulation(figure, out)?),
+    let (drawn, found) = match item.fill {
+        Fill::TailMissPanels => (theory::tail_miss_panels(&checks::MU, &checks::RHO)?, checks::peaks()?),
+        Fill::AdvantageMagnitude => (theory::advantage_magnitude(&checks::GAMMAS)?, checks::attenuation()?),
+        Fill::TailMissCurve => {
+            (theory::tail_miss_curve(checks::SIMULATED.0, checks::SIMULATED.1)?, checks::one_action()?)
+        }
+        _ => return simulation(item, out),
     };
-    if let Some(drawn) = drawn {
-        write_both(&drawn, &out.join(figure.name()))?;
+    write_both(&drawn, &out.join(&item.name))?;
+    checks::write(item, &found, true, out)
+}
+
+/// Runs or resumes the simulation, and reads its results.
+fn simulation(item: &Item, out: &Path) -> anyhow::Result<()> {
+    let (file, folder, name) = (out.join("simulation.toml"), out.join("simulation"), out.join(&item.name));
+    write_whole(&file, SIMULATION.as_bytes())?;
+    simulate::run(&simulate::Args::of(file.clone(), folder.clone()))?;
+    for ending in ["svg", "png"] {
+        std::fs::copy(folder.join("figure").with_extension(ending), name.with_extension(ending))
+            .with_context(|| format!("writing {}.{ending}", name.display()))?;
     }
-    write(figure, &found, true, out)
+    say!("written: {0}.svg, {0}.png", name.display());
+    let lines: Vec<Line> = fgrpo_eval::io::lines::read(&folder.join("curves.jsonl"))?;
+    checks::write(item, &checks::simulation(&simulate::Config::load(&file, &[])?, &lines), true, out)
 }
 
 /// As SVG and PNG.
-pub(super) fn write_both(figure: &Figure, path: &Path) -> anyhow::Result<()> {
+fn write_both(figure: &Figure, path: &Path) -> anyhow::Result<()> {
     alone::write_both(figure, path)?;
     say!("written: {0}.svg, {0}.png", path.display());
     Ok(())
 }
 
-type Findings = BTreeMap<&'static str, Found>;
+fn write_values(item: &Item, rows: &Table, out: &Path) -> anyhow::Result<()> {
+    write_whole(&out.join(format!("{}-values.csv", item.name)), rows.render(Format::Csv).as_bytes())
+}
 
-fn peaks() -> anyhow::Result<Findings> {
-    let mut between = true;
-    let mut rarer = true;
-    let mut words = Vec::new();
-    for mu in MU {
-        let peaks: Vec<_> = RHO.iter().map(|r| tail_miss::peak(mu, mu * r)).collect::<Result<_, _>>()?;
-        for (peak, rho) in peaks.iter().zip(RHO) {
-            // Less at the smallest group that can be active, and at one that holds the tail surely.
-            let ends = [2, (50.0 / (mu * rho)) as u64];
-            for n in ends {
-                between &= tail_miss::tail_miss_probability(mu, mu * rho, n)? < peak.tail_miss;
+/// Makes a figure from results.
+///
+/// # Errors
+/// Bad input where the results have nothing to do with it; a file that can't be written.
+pub(super) fn from_results(
+    item: &Item,
+    sources: &Sources,
+    stand: Option<&Substitute>,
+    out: &Path,
+) -> anyhow::Result<()> {
+    sources.left_out.iter().for_each(|why| say!("left out: {why}"));
+    std::fs::create_dir_all(out).with_context(|| format!("creating {}", out.display()))?;
+    let settings = sources.settings(item, stand.is_some());
+    sources.check(&settings, stand.is_some())?.iter().for_each(|why| say!("{why}"));
+    let mut matched = Matched::new(item, settings, sources, stand);
+    Sources::unscorable(matched.used()).iter().for_each(|said| say!("{said}"));
+    if let (Some(stand), true) = (stand, item.is_maze()) {
+        outln!("{}", stand.says(item));
+    }
+    match item.fill {
+        Fill::MazeSizes => maze_sizes(item, sources, stand, out),
+        Fill::MazeTraining => maze_training(item, sources, out),
+        Fill::GroupSizes => {
+            matched.settings.retain(|s| s.method == "GRPO");
+            let settings = matched.settings;
+            group_sizes(item, Matched::new(item, settings, sources, stand), sources, stand, out)
+        }
+        _ => training(item, &matched, stand, out),
+    }
+}
+
+/// Values by x with their band.
+fn banded(name: impl Into<String>, colour: Colour, points: &[(f64, Estimate)]) -> Curve {
+    Curve {
+        dots: true,
+        band: points.iter().map(|(_, e)| e.interval()).collect(),
+        ..Curve::new(name, colour, points.iter().map(|(x, e)| (*x, e.value)).collect())
+    }
+}
+
+/// A panel whose legend covers least of its curves.
+fn panel(title: impl Into<String>, x: Axis, y: Axis, curves: Vec<Curve>) -> Panel {
+    theory::panel(title, x, y, curves, Legend::Free)
+}
+
+/// The axis of group sizes, in powers of two, that holds every point.
+fn sizes_axis(curves: &[Curve]) -> Axis {
+    let xs = || curves.iter().flat_map(|c| &c.points).map(|p| p.0);
+    let (low, high) = (xs().fold(f64::INFINITY, f64::min), xs().fold(2.0, f64::max));
+    Axis::new("Group size N", Scale::Log2, low.min(high) / 1.19, high * 1.19)
+}
+
+fn steps_axis(curves: &[Curve]) -> Axis {
+    let last = curves.iter().flat_map(|c| &c.points).map(|p| p.0).fold(1.0, f64::max);
+    Axis::new("Step", Scale::Linear, 0.0, last)
+}
+
+/// An axis that holds every point and band of the curves with some room, and at least 2 % of the highest value, so that
+/// rounding isn't drawn as a curve.
+fn around(label: impl Into<String>, curves: &[Curve], at_most: f64) -> Axis {
+    let bands = curves.iter().flat_map(|c| &c.band).flat_map(|b| [b.0, b.1]);
+    let all = curves.iter().flat_map(|c| &c.points).map(|p| p.1).chain(bands);
+    let all: Vec<f64> = all.filter(|v| v.is_finite()).collect();
+    let low = all.iter().copied().fold(f64::INFINITY, f64::min);
+    let high = all.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let (height, least) = (high - low, (0.02 * high.abs()).max(1e-3));
+    let room = (0.08 * height).max((least - height) / 2.0);
+    Axis::new(label, Scale::Linear, (low - room).max(0.0), (high + room).min(at_most))
+}
+
+/// The `i`-th of `n` colours: apart for few, ordered for more than there are.
+fn colour(i: usize, n: usize) -> Colour {
+    if n <= PALETTE.len() { PALETTE[i] } else { ordered_colour(i, n) }
+}
+
+/// A difference with its interval, and whether it is as `holds` says.
+fn told(on: &str, d: &Estimate, holds: Option<bool>) -> Finding {
+    let (low, high) = d.interval();
+    let [value, low, high] = [d.value, low, high].map(|v| signed(v, 1));
+    Finding(format!("{on}{value} points, {low} to {high}"), holds)
+}
+
+/// (a) the theory's curve, (b) and (c) pass@1 and pass@256 by group size, beside the paper's points.
+fn group_sizes(
+    item: &Item,
+    mut matched: Matched<'_>,
+    sources: &Sources,
+    stand: Option<&Substitute>,
+    out: &Path,
+) -> anyhow::Result<()> {
+    let mut panels = theory::tail_miss_panels(&[0.5], &[0.1, 0.01])?.panels;
+    panels[0].title = "(a) Tail-miss probability, \u{3bc} = 0.5".to_owned();
+    let peak = tail_miss::peak(0.5, 0.05)?;
+    let words = format!("one peak, at N = {} for \u{3c4} = 0.05", peak.n);
+    let mut found = Findings::from([("single-peak".to_owned(), Finding(words, Some(peak.n > 2)))]);
+    let mut rows = Table::new(["benchmark", "setting", "k", "here", "low", "high", "paper"]);
+    let mut reasons = BTreeSet::new();
+    // Runs of our own may have fewer samples than the paper's k.
+    let fewest = || sources.all.iter().flat_map(|s| &s.benchmarks).map(Benchmark::fewest).min().unwrap_or(1);
+    let large = if stand.is_some() { 1u64 << fewest().clamp(1, 256).ilog2() } else { 256 };
+    let mut made = false;
+    // One benchmark stands for all of the paper's.
+    let shown = if stand.is_some() { 1 } else { item.benchmarks.len() };
+    for (letter, of) in ["b", "c"].into_iter().zip(&item.benchmarks[..shown]) {
+        let mut curves = Vec::new();
+        let mut values: BTreeMap<(bool, u64, u64), Estimate> = BTreeMap::new();
+        for (j, k) in [1, large].into_iter().enumerate() {
+            let mut paper = Vec::new();
+            for setting in matched.settings.clone() {
+                let focal = setting.gamma > 0.0;
+                let name = matched.name(&setting);
+                let quantity = Quantity { setting, of: of.clone(), k, measure: Measure::Pass };
+                let (setting, printed) =
+                    (&quantity.setting, item.value(&quantity).filter(|_| stand.is_none()));
+                let value = matched.pass(&quantity);
+                if let (Ok(value), None) = (&value, stand) {
+                    matched.note_other_size(setting, value);
+                }
+                let numbers = value.as_ref().map_or_else(|_| Default::default(), |e| e.columns());
+                let head = [matched.place(of).to_owned(), name, k.to_string()];
+                let printed_text = printed.map_or_else(String::new, |p| p.to_string());
+                rows.push(head.into_iter().chain(numbers).chain([printed_text]));
+                paper.extend(printed.filter(|_| !focal).map(|p| (setting.n as f64, p)));
+                made |= value.is_ok();
+                match value {
+                    Ok(e) if [0.0, 0.5].contains(&setting.gamma) => {
+                        values.insert((focal, setting.n, k), (*e).clone());
+                    }
+                    Ok(_) => {}
+                    Err(why) => drop(reasons.insert(why)),
+                }
+            }
+            for (focal, name, colour) in [(false, "GRPO", PALETTE[j]), (true, "F-GRPO", PALETTE[j + 2])] {
+                let own = values.iter().filter(|(key, _)| (key.0, key.2) == (focal, k));
+                let points: Vec<_> = own.map(|(key, e)| (key.1 as f64, e.clone())).collect();
+                // The paper has one group size with a focal weight, which a star marks.
+                let star = points.first().filter(|_| focal && points.len() == 1).map(|(n, e)| (*n, e.value));
+                if !points.is_empty() {
+                    curves.push(Curve { star, ..banded(format!("{name} pass@{k}"), colour, &points) });
+                }
+            }
+            if stand.is_none() {
+                let name = format!("paper, pass@{k}");
+                curves.push(Curve { dashed: true, ..Curve::new(name, PALETTE[j], paper) });
             }
         }
-        rarer &= peaks.windows(2).all(|w| w[0].n < w[1].n && w[0].tail_miss < w[1].tail_miss);
-        let sizes: Vec<String> = peaks.iter().map(|p| p.n.to_string()).collect();
-        words.push(format!("\u{3bc} = {mu}: N = {}", sizes.join(", ")));
-    }
-    let words = format!("peaks for \u{3c1} = 0.1, 0.03, 0.01, 0.001; {}", words.join("; "));
-    Ok(Findings::from([
-        ("peaks-between", Found::new(words.clone(), between)),
-        ("rarer-later-higher", Found::new(words, rarer)),
-    ]))
-}
-
-fn attenuation() -> anyhow::Result<Findings> {
-    let mut shrinks = true;
-    for gamma in &GAMMAS[1..] {
-        let ratio = |rate: f64| -> anyhow::Result<f64> {
-            let scaled = advantage::population_advantage(rate, *gamma)?.correct;
-            Ok(scaled / advantage::population_advantage(rate, 0.0)?.correct)
-        };
-        for i in 1..99 {
-            shrinks &= ratio(f64::from(i + 1) / 100.0)? < ratio(f64::from(i) / 100.0)?;
+        let column = item.table().columns.iter().find(|c| c.fixed.of.as_ref() == Some(of));
+        let title = stand.map_or_else(|| column.map_or("", |c| &c.title), |stand| &stand.of);
+        if curves.iter().any(|c| !c.points.is_empty()) {
+            let y = around("pass@k, %", &curves, 105.0);
+            panels.push(panel(format!("({letter}) {title}"), sizes_axis(&curves), y, curves));
+        }
+        let apart = |low: f64, high: f64| low > 0.0 || high < 0.0;
+        type Holds = fn(f64, f64) -> bool;
+        let checks: [(&str, u64, (bool, u64), (bool, u64), bool, Holds); 3] = [
+            ("pass1-rises", 1, (false, 8), (false, 2), true, |low, _| low > 0.0),
+            ("pass256-falls", large, (false, 8), (false, 2), true, |_, high| high < 0.0),
+            ("focal-matches", large, (true, 8), (false, 32), false, |low, high| low <= 0.0 && high >= 0.0),
+        ];
+        for (check, k, a, b, must_differ, holds) in checks {
+            let (Some(a), Some(b)) = (values.get(&(a.0, a.1, k)), values.get(&(b.0, b.1, k))) else {
+                continue;
+            };
+            let on = stand.map_or_else(String::new, |stand| format!("pass@{k} on {}: ", stand.of));
+            let finding = match a.minus(b) {
+                Ok(d) => {
+                    let (low, high) = d.interval();
+                    told(&on, &d, (!must_differ || apart(low, high)).then(|| holds(low, high)))
+                }
+                Err(why) => Finding(why, None),
+            };
+            found.insert(format!("{check}-{of}"), finding);
         }
     }
-    let kept = |gamma| -> anyhow::Result<f64> {
-        Ok(advantage::population_advantage(0.75, gamma)?.correct
-            / advantage::population_advantage(0.75, 0.0)?.correct)
-    };
-    let words = format!(
-        "a group with 3 of 4 correct keeps {:.2}, {:.2}, {:.2} at \u{3b3} = 0.5, 1, 2",
-        kept(0.5)?,
-        kept(1.0)?,
-        kept(2.0)?
-    );
-    let multiplier = advantage::low_lr_multiplier(0.5)?;
-    Ok(Findings::from([
-        ("gamma-attenuates", Found::new(words, shrinks)),
-        ("low-lr", Found::new(format!("{multiplier:.4}"), (multiplier - 0.68).abs() < 0.005)),
-    ]))
-}
-
-fn one_action() -> anyhow::Result<Findings> {
-    let (mu, tau) = SIMULATED;
-    let miss = |n: u64| tail_miss::tail_miss_probability(mu, tau, n);
-    let largest = miss(131_072)?;
-    let peak = tail_miss::peak(mu, tau)?;
-    let (at, later) = (miss(1 << 12)?, miss(1 << 16)?);
-    let half =
-        (0..=20).map(|i| 1u64 << i).find(|&n| n > peak.n && miss(n).is_ok_and(|p| p < 0.5)).unwrap_or(0);
-    Ok(Findings::from([
-        ("below-at-131072", Found::new(format!("{largest:.2e}"), largest < 1e-3)),
-        (
-            "plateau",
-            Found::new(format!("peak {:.4} at N = {}", peak.tail_miss, peak.n), peak.tail_miss > 0.99),
-        ),
-        (
-            "declines-late",
-            Found::new(
-                format!("{at:.2} at N = 2^12, {later:.3} at N = 2^16; below 1/2 from N = {half} on"),
-                (1 << 13..=1 << 15).contains(&half),
-            ),
-        ),
-    ]))
-}
-
-/// Runs or resumes the simulation, and reads its results.
-fn simulation(figure: &Drawn, out: &Path) -> anyhow::Result<Findings> {
-    let config = out.join("simulation.toml");
-    write_whole(&config, SIMULATION.as_bytes())?;
-    let folder = out.join("simulation");
-    simulate::run(&simulate::Args {
-        config: config.clone(),
-        set: Vec::new(),
-        out: Some(folder.clone()),
-        beside: Vec::new(),
-        threads: None,
-        json: false,
-        dry_run: false,
-    })?;
-    for ending in ["svg", "png"] {
-        let name = out.join(figure.name()).with_extension(ending);
-        std::fs::copy(folder.join("figure").with_extension(ending), &name)
-            .with_context(|| format!("writing {}", name.display()))?;
+    if let Some(stand) = stand {
+        outln!("{}", stand.says(item));
+        panels.extend(lost(sources, &mut rows));
     }
-    say!("written: {0}.svg, {0}.png", out.join(figure.name()).display());
-    let config = simulate::Config::load(&config, &[])?;
-    let lines: Vec<Line> = fgrpo_eval::io::lines::read(&folder.join("curves.jsonl"))?;
-    let at = |n: u64, gamma: f64, step: u64, of: fn(&Line) -> f64| {
-        let own: Vec<f64> =
-            lines.iter().filter(|l| (l.n, l.gamma, l.step) == (n, gamma, step)).map(of).collect();
-        own.iter().sum::<f64>() / own.len() as f64
+    if !made {
+        let reasons: Vec<String> = reasons.into_iter().take(4).collect();
+        bad_input!("--from: nothing of {} can be made: {}", item.name, reasons.join("; "));
+    }
+    reasons.iter().for_each(|reason| say!("left out: {reason}"));
+    matched.notes().iter().for_each(|note| say!("{note}"));
+    write_both(&Figure { panels }, &out.join(&item.name))?;
+    write_values(item, &rows, out)?;
+    checks::write(item, &found, stand.is_none(), out)
+}
+
+/// Percent of the problems that every run solved at its start and no sample solves at the end, by group size, for GRPO and
+/// F-GRPO; and the mean probability that a group of N is active and misses the tail, over the problems at their starting
+/// success rates.
+///
+/// None unless every run evaluated its start, there are two group sizes, and every start solves some problem.
+fn lost(sources: &Sources, rows: &mut Table) -> Option<Panel> {
+    let by_size = |gamma: f64| {
+        let mut sizes: BTreeMap<u64, Vec<&Source>> = BTreeMap::new();
+        for (source, s) in sources.all.iter().filter_map(|s| Some((s, &s.run.as_ref()?.setting))) {
+            if s.method == "GRPO" && s.gamma == gamma {
+                sizes.entry(s.n).or_default().push(source);
+            }
+        }
+        sizes
     };
-    let last = config.steps;
-    let sizes = &config.group_sizes;
-    let (smallest, largest) = (sizes[0], *sizes.last().unwrap_or(&2));
-    let kept: Vec<f64> = sizes.iter().map(|&n| at(n, 0.0, last, |l| l.retained)).collect();
-    let focal: Vec<f64> = sizes.iter().map(|&n| at(n, 1.0, last, |l| l.retained)).collect();
-    let zone: Vec<usize> = (0..sizes.len()).filter(|&i| kept[i] < 0.5).collect();
-    let rises = sizes.iter().filter(|&&n| at(n, 0.0, last, |l| l.q_pos) > at(n, 0.0, 0, |l| l.q_pos)).count();
-    let start = config.setup().start();
-    let (q_pos, anchor, leaf) = (start.q_pos, start.anchor, start.correct);
-    let lowest = kept.iter().copied().fold(1.0, f64::min);
-    let ends = (kept[0], kept[kept.len() - 1]);
-    let better = zone.iter().filter(|&&i| focal[i] > kept[i]).count();
-    let largest_kept = at(largest, 0.0, last, |l| l.retained);
-    let near = |here: f64, paper: f64, digits: usize| shown(here, digits) == shown(paper, digits);
-    Ok(Findings::from([
-        ("start-q-pos", Found::new(format!("{q_pos:.4}"), near(q_pos, 0.63, 2))),
-        ("start-anchor", Found::new(format!("{anchor:.2e}"), near(1e4 * anchor, 4.7, 1))),
-        ("start-leaf", Found::new(format!("{leaf:.2e}"), near(1e5 * leaf, 6.3, 1))),
-        (
-            "q-pos-rises",
-            Found::new(format!("at {rises} of {} group sizes", sizes.len()), rises == sizes.len()),
-        ),
-        (
-            "three-regimes",
-            Found::new(
-                format!(
-                    "{:.3} at N = {smallest}, {lowest:.3} at the lowest, {:.3} at N = {largest}",
-                    ends.0, ends.1
-                ),
-                ends.0 > 0.9 && lowest < 0.1 && ends.1 > 0.9,
-            ),
-        ),
-        ("largest-keeps", Found::new(format!("{largest_kept:.3}"), largest_kept > 0.99)),
-        (
-            "gamma-keeps-more",
-            Found::new(
-                format!("at {better} of the {} group sizes that keep less than half", zone.len()),
-                better == zone.len() && !zone.is_empty(),
-            ),
-        ),
-    ]))
+    let (plain, focal) = (by_size(0.0), by_size(0.5));
+    let runs = || plain.values().chain(focal.values()).flatten();
+    let start = |source: &&Source| {
+        let first = source.run.as_ref()?.evaluations.first().filter(|e| e.step == 0)?;
+        Some(counted(&source.benchmarks[0].name, &source.path, first))
+    };
+    let starts: Vec<Benchmark> = runs().filter_map(start).collect();
+    if plain.len() < 2 || starts.len() < runs().count() {
+        return None;
+    }
+    let solved = |b: &Benchmark| -> BTreeSet<String> {
+        b.problems.iter().filter(|p| p.correct > 0).map(|p| p.id.clone()).collect()
+    };
+    let in_all = starts.iter().map(solved).reduce(|a, b| &a & &b).filter(|all| !all.is_empty())?;
+    let mut curves = Vec::new();
+    for (name, colour, sizes) in [("GRPO", PALETTE[1], &plain), ("F-GRPO", PALETTE[3], &focal)] {
+        let mut points = Vec::new();
+        for (n, seeds) in sizes {
+            // What no sample solves at the end.
+            let of_these = |source: &&Source| {
+                let all = &source.benchmarks[0];
+                let kept = all.problems.iter().filter(|p| in_all.contains(&p.id)).cloned();
+                Benchmark { problems: kept.collect(), ..all.clone() }
+            };
+            let ends: Vec<Benchmark> = seeds.iter().map(of_these).collect();
+            let samples = ends.iter().map(Benchmark::fewest).min()?;
+            let lost = pass_at_k(&ends.iter().collect::<Vec<_>>(), samples, 0).ok()?.lost();
+            let head = ["lost of the start".to_owned(), format!("{name} N={n}"), samples.to_string()];
+            rows.push(head.into_iter().chain(lost.columns()).chain([String::new()]));
+            points.push((*n as f64, lost));
+        }
+        if !points.is_empty() {
+            curves.push(banded(format!("lost by {name}"), colour, &points));
+        }
+    }
+    // The same problem under several starts counts once for each. One that is always or never solved is never active.
+    let rate = |p: &ProblemCounts| p.correct as f64 / (p.samples as f64).max(1.0);
+    let rates = starts.iter().flat_map(|b| &b.problems).map(rate);
+    let rates: Vec<f64> = rates.filter(|rate| *rate > 0.0 && *rate < 1.0).collect();
+    let mut theory = Vec::new();
+    let (smallest, largest) = (*plain.keys().next()?, *plain.keys().next_back()?);
+    for n in (0..=20).map(|i| 1u64 << i).filter(|n| (smallest.max(2)..=largest).contains(n)) {
+        let misses = rates.iter().map(|&mu| tail_miss::tail_miss_probability(mu, TAIL * mu, n));
+        let mean = 100.0 * misses.sum::<Result<f64, _>>().ok()? / rates.len() as f64;
+        rows.push(["tail miss, theory", &format!("N={n}"), "", &format!("{mean:.3}"), "", "", ""]);
+        theory.push((n as f64, mean));
+    }
+    curves.push(Curve { dashed: true, dots: true, ..Curve::new("tail miss, theory", PALETTE[6], theory) });
+    let highest = curves.iter().flat_map(|c| c.points.iter().map(|p| p.1).chain(c.band.iter().map(|b| b.1)));
+    let top = (1.1 * highest.fold(1.0, f64::max)).min(105.0);
+    let y = Axis::new("probability, share of problems, %", Scale::Linear, 0.0, top);
+    let title = format!("(c) lost of {} problems solved at the start", in_all.len());
+    Some(panel(title, sizes_axis(&curves), y, curves))
+}
+
+/// Runs of GRPO on mazes by group size and the bits of gamma, whatever their method's other settings; the seeds in order.
+type MazeRuns<'a> = BTreeMap<(u64, u64), Vec<&'a Source>>;
+
+/// The runs, and the k that are shown: the paper's where the samples allow, 1, 16, 64 and 256 otherwise.
+fn maze_runs(sources: &Sources) -> anyhow::Result<(MazeRuns<'_>, Vec<u64>)> {
+    let mut runs = MazeRuns::new();
+    for source in &sources.all {
+        let Some(run) = &source.run else { continue };
+        if run.setting.method == "GRPO" && source.benchmarks[0].name == "maze" {
+            runs.entry((run.setting.n, run.setting.gamma.to_bits())).or_default().push(source);
+        }
+    }
+    if runs.is_empty() {
+        bad_input!(
+            "--from: found no run of GRPO on mazes, wanted run folders of `fgrpo train` or `fgrpo sweep`"
+        );
+    }
+    runs.values_mut().for_each(|seeds| seeds.sort_by_key(|s| s.run.as_ref().map(|r| r.config.seed)));
+    let fewest = runs.values().flatten().map(|s| s.benchmarks[0].fewest()).min().unwrap_or(1);
+    let ks = if fewest >= MAZE_KS[3] { MAZE_KS } else { [1, 16, 64, 256] };
+    Ok((runs, ks.into_iter().filter(|&k| k <= fewest).collect()))
+}
+
+/// A setting of mazes as a curve's name.
+fn maze_name(gamma: f64) -> String {
+    if gamma == 0.0 { "GRPO".to_owned() } else { format!("F-GRPO \u{3b3} = {gamma}") }
+}
+
+/// -ln of a percentage; pass@k of 0 is drawn as that of a tenth of a percent.
+fn minus_log(percent: f64) -> f64 {
+    -(percent.max(0.1) / 100.0).ln()
+}
+
+/// -log pass@K at the end of training by group size, one panel for each K.
+fn maze_sizes(item: &Item, sources: &Sources, stand: Option<&Substitute>, out: &Path) -> anyhow::Result<()> {
+    let (runs, ks) = maze_runs(sources)?;
+    let gammas: Vec<u64> = runs.keys().map(|k| k.1).collect::<BTreeSet<_>>().into_iter().collect();
+    let mut panels = Vec::new();
+    let heads = ["N", "gamma", "K", "runs", "pass@K", "low", "high", "-log pass@K", "paper's pass@K"];
+    let mut rows = Table::new(heads);
+    let mut values: BTreeMap<(u64, u64, u64), Estimate> = BTreeMap::new();
+    for &k in &ks {
+        let mut curves = Vec::new();
+        for (i, &bits) in gammas.iter().enumerate() {
+            let (gamma, mut points, mut band) = (f64::from_bits(bits), Vec::new(), Vec::new());
+            for (&(n, _), seeds) in runs.iter().filter(|(key, _)| key.1 == bits) {
+                let benchmarks: Vec<&Benchmark> = seeds.iter().map(|s| &s.benchmarks[0]).collect();
+                let value = match pass_at_k(&benchmarks, k, 0) {
+                    Ok(value) => value,
+                    Err(why) => bad_input!("N = {n}, gamma {gamma}: {why}"),
+                };
+                let setting = Setting { model: None, method: "GRPO".into(), gamma, n };
+                let quantity = Quantity { setting, of: "maze".into(), k, measure: Measure::Pass };
+                let printed = item.value(&quantity).filter(|_| stand.is_none());
+                let head = [n.to_string(), gamma.to_string(), k.to_string(), seeds.len().to_string()];
+                let printed = printed.map_or_else(String::new, |v| v.to_string());
+                let last = [format!("{:.5}", minus_log(value.value)), printed];
+                rows.push(head.into_iter().chain(value.columns()).chain(last));
+                let (low, high) = value.interval();
+                points.push((n as f64, minus_log(value.value)));
+                band.push((minus_log(high), minus_log(low)));
+                values.insert((n, bits, k), value);
+            }
+            let curve = Curve::new(maze_name(gamma), colour(i, gammas.len()), points);
+            curves.push(Curve { dots: true, band, ..curve });
+        }
+        let y = around(format!("-log pass@{k}"), &curves, f64::INFINITY);
+        panels.push(panel(format!("K = {k}"), sizes_axis(&curves), y, curves));
+    }
+    write_both(&Figure { panels }, &out.join(&item.name))?;
+    write_values(item, &rows, out)?;
+    let sizes: BTreeSet<u64> = runs.keys().map(|k| k.0).collect();
+    let mut found = Findings::new();
+    for (check, k) in [("focal-pass1", 1), ("focal-pass256", 256)] {
+        let mut words = Vec::new();
+        let mut holds = Some(true);
+        for &n in &sizes {
+            let of = |gamma: f64| values.get(&(n, gamma.to_bits(), k));
+            let Some((focal, base)) = of(0.5).zip(of(0.0)) else { continue };
+            let (word, here) = match focal.minus(base) {
+                Err(why) => (why, None),
+                Ok(d) => {
+                    let (low, high) = d.interval();
+                    let [value, from, to] = [d.value, low, high].map(|v| signed(v, 1));
+                    (
+                        format!("{value} ({from} to {to})"),
+                        if low > 0.0 {
+                            Some(true)
+                        } else if high < 0.0 {
+                            Some(false)
+                        } else {
+                            None
+                        },
+                    )
+                }
+            };
+            words.push(format!("N = {n}: {word}"));
+            // One that doesn't hold decides; one that is open leaves it open.
+            holds = if holds == Some(false) || here == Some(false) { Some(false) } else { holds.and(here) };
+        }
+        if !words.is_empty() {
+            found.insert(check.to_owned(), Finding(words.join("; "), holds));
+        }
+    }
+    checks::write(item, &found, true, out)
+}
+
+/// Runs of one setting with their curve's name and colour.
+type Group<'a> = (String, Colour, Vec<&'a Source>);
+
+/// Means over windows of an axis of `steps`, so that noise stays a line.
+fn window_means(points: &[(f64, f64)], steps: usize) -> Vec<(f64, f64)> {
+    let mean = |window: &[(f64, f64)]| {
+        let n = window.len() as f64;
+        let (x, y) = window.iter().fold((0.0, 0.0), |(x, y), p| (x + p.0, y + p.1));
+        (x / n, y / n)
+    };
+    points.chunks(steps.div_ceil(VISIBLE).max(1)).map(mean).collect()
+}
+
+/// The mean reward over seeds, at the steps that all have.
+fn reward(seeds: &[&Source]) -> Vec<(f64, f64)> {
+    let mut sums: BTreeMap<u64, (f64, usize)> = BTreeMap::new();
+    let runs: Vec<&Run> = seeds.iter().filter_map(|s| s.run.as_ref()).collect();
+    for line in runs.iter().flat_map(|r| &r.metrics) {
+        if let Some(value) = line.reward_mean.0 {
+            let entry = sums.entry(line.step).or_default();
+            *entry = (entry.0 + value, entry.1 + 1);
+        }
+    }
+    let full = sums.into_iter().filter(|(_, (_, n))| *n == runs.len());
+    full.map(|(step, (sum, n))| (step as f64, sum / n as f64)).collect()
+}
+
+/// Samples of each problem in the evaluation with fewest.
+fn fewest(evaluations: &[Evaluation]) -> u64 {
+    evaluations.iter().map(|e| e.samples as u64).min().unwrap_or(u64::MAX)
+}
+
+/// pass@k by step over seeds, at the steps that all evaluated: of the frequent evaluations, or of the full ones where the
+/// frequent ones have fewer samples than k.
+fn evaluated<'s>(seeds: &[&'s Source], k: u64) -> Vec<(f64, Estimate)> {
+    let runs: Vec<&'s Run> = seeds.iter().filter_map(|s| s.run.as_ref()).collect();
+    let Some(first) = runs.first() else { return Vec::new() };
+    let frequent = runs.iter().all(|r| fewest(&r.frequent) >= k);
+    let of = |run: &'s Run| if frequent { &run.frequent } else { &run.evaluations };
+    let at = |step: u64| -> Option<(f64, Estimate)> {
+        let of_run =
+            |r: &&'s Run| of(r).iter().find(|e| e.step == step).map(|e| counted("x", &seeds[0].path, e));
+        let each: Vec<Benchmark> = runs.iter().map(of_run).collect::<Option<_>>()?;
+        Some((step as f64, pass_at_k(&each.iter().collect::<Vec<_>>(), k, 0).ok()?))
+    };
+    of(first).iter().filter_map(|e| at(e.step)).collect()
+}
+
+/// Says which of these k are of full evaluations, which are at fewer steps.
+fn say_full<'s>(sources: impl Iterator<Item = &'s Source> + Clone, ks: &[u64]) {
+    for &k in ks {
+        let mut samples = sources.clone().filter_map(|s| s.run.as_ref()).map(|r| fewest(&r.frequent));
+        if let Some(samples) = samples.find(|&samples| samples < k) {
+            say!(
+                "pass@{k} is of the evaluations in full (eval.full), which are at fewer steps: those of eval.every have {samples} samples"
+            );
+        }
+    }
+}
+
+/// Reward, pass@1 and pass@k by step: one panel each, one curve for each group of runs. The reward has the paper's
+/// smoothing, `y = 0.08 x + 0.92 y` from the first value, over the values themselves.
+fn training_panels(groups: &[Group<'_>], ks: &[u64], title: &str) -> Vec<Panel> {
+    let all: Vec<Vec<(f64, f64)>> = groups.iter().map(|group| reward(&group.2)).collect();
+    let steps = all.iter().map(Vec::len).max().unwrap_or(0);
+    let mut rewards = Vec::new();
+    for ((name, colour, _), raw) in groups.iter().zip(all) {
+        let mut mean = raw.first().map_or(0.0, |p| p.1);
+        let smooth: Vec<(f64, f64)> = raw
+            .iter()
+            .enumerate()
+            .map(|(i, &(x, value))| {
+                mean = if i == 0 { value } else { EMA * value + (1.0 - EMA) * mean };
+                (x, mean)
+            })
+            .collect();
+        rewards.insert(
+            0,
+            Curve { name: None, faint: true, ..Curve::new("", *colour, window_means(&raw, steps)) },
+        );
+        rewards.push(Curve::new(name.clone(), *colour, window_means(&smooth, steps)));
+    }
+    let mut panels =
+        vec![("training reward".to_owned(), "mean reward, smoothed".to_owned(), f64::INFINITY, rewards)];
+    panels.extend(ks.iter().map(|&k| {
+        let curve = |(name, colour, seeds): &Group<'_>| banded(name.clone(), *colour, &evaluated(seeds, k));
+        (format!("pass@{k}"), format!("pass@{k}, %"), 100.0, groups.iter().map(curve).collect())
+    }));
+    let drawn = panels.into_iter().filter_map(|(name, label, at_most, mut curves)| {
+        curves.retain(|c| !c.points.is_empty());
+        let y = (!curves.is_empty()).then(|| around(label, &curves, at_most))?;
+        Some(panel(format!("{title}{name}"), steps_axis(&curves), y, curves))
+    });
+    drawn.collect()
+}
+
+/// Mazes through training: a figure for each group size, its runs by gamma.
+fn maze_training(item: &Item, sources: &Sources, out: &Path) -> anyhow::Result<()> {
+    let (runs, ks) = maze_runs(sources)?;
+    let shown = [ks[0], ks[ks.len() - 1]];
+    say_full(runs.values().flatten().copied(), &ks);
+    let sizes: BTreeSet<u64> = runs.keys().map(|k| k.0).collect();
+    let (mut drops, mut recoveries, mut softer) = (Vec::new(), Vec::new(), Vec::new());
+    let mut rows = Table::new(["N", "gamma", "runs", "step", "k", "pass@k", "low", "high"]);
+    for &n in &sizes {
+        let own: Vec<(f64, &Vec<&Source>)> =
+            runs.iter().filter(|(k, _)| k.0 == n).map(|(k, seeds)| (f64::from_bits(k.1), seeds)).collect();
+        let groups = own.iter().enumerate();
+        let groups: Vec<Group<'_>> =
+            groups.map(|(i, (g, seeds))| (maze_name(*g), colour(i, own.len()), (*seeds).clone())).collect();
+        let panels = training_panels(&groups, &shown, &format!("N = {n}: "));
+        write_both(&Figure { panels }, &out.join(format!("{}-N{n}", item.name)))?;
+        // The lowest point, what it is below the start, and how much of it came back.
+        let lowest = |curve: &[(f64, Estimate)]| {
+            let low = curve.iter().min_by(|a, b| a.1.value.total_cmp(&b.1.value))?;
+            Some((low.1.minus(&curve.first()?.1).ok()?, curve.last()?.1.minus(&low.1).ok()?, low.0))
+        };
+        let mut base = None;
+        for (gamma, seeds) in &own {
+            for &k in &ks {
+                for (step, e) in evaluated(seeds, k) {
+                    let head = [n.to_string(), gamma.to_string(), seeds.len().to_string()];
+                    rows.push(head.into_iter().chain([step.to_string(), k.to_string()]).chain(e.columns()));
+                }
+            }
+            let Some((drop, back, step)) = lowest(&evaluated(seeds, shown[1])) else { continue };
+            if *gamma == 0.0 {
+                let (down, up) = (signed(drop.value, 1), signed(back.value, 1));
+                drops.push((drop.interval().1 < 0.0, format!("N = {n}: {down} at step {step}")));
+                recoveries.push((back.interval().0 > 0.0, format!("N = {n}: {up} by the end")));
+                base = Some(drop);
+            } else if let Some(base) = &base {
+                match drop.minus(base) {
+                    Ok(d) => softer.push((
+                        d.interval().0 > 0.0,
+                        format!("N = {n}, \u{3b3} = {gamma}: {} points less", signed(d.value, 1)),
+                    )),
+                    Err(why) => say!("N = {n}, \u{3b3} = {gamma} and GRPO are not compared: {why}"),
+                }
+            }
+        }
+    }
+    write_values(item, &rows, out)?;
+    let mut found = Findings::new();
+    for (check, all) in [("early-drop", drops), ("recovery", recoveries), ("focal-softens", softer)] {
+        let words: Vec<&str> = all.iter().map(|a| a.1.as_str()).collect();
+        if !words.is_empty() {
+            let words = format!("pass@{}: {}", shown[1], words.join("; "));
+            found.insert(check.to_owned(), Finding(words, Some(all.iter().all(|a| a.0))));
+        }
+    }
+    checks::write(item, &found, true, out)
+}
+
+/// One method and its focal form through training.
+fn training(
+    item: &Item,
+    matched: &Matched<'_>,
+    stand: Option<&Substitute>,
+    out: &Path,
+) -> anyhow::Result<()> {
+    let shown = item.settings();
+    let mut groups: Vec<Group<'_>> = Vec::new();
+    for (setting, colour) in shown.iter().zip(PALETTE) {
+        let seeds: Vec<&Source> = matched.of(setting).iter().copied().filter(|s| s.run.is_some()).collect();
+        if seeds.is_empty() {
+            say!("left out: no run of {}", settings::name(setting, &shown));
+        } else {
+            groups.push((setting.method(), colour, seeds));
+        }
+    }
+    if groups.is_empty() {
+        let names: Vec<String> = shown.iter().map(|s| settings::name(s, &shown)).collect();
+        let (item, names) = (&item.name, names.join(" or "));
+        bad_input!("--from: nothing of {item} can be made: found no run folder of {names}");
+    }
+    let runs = groups.iter().flat_map(|g| &g.2).copied();
+    let largest = |r: &Run| fewest(&r.frequent).max(fewest(&r.evaluations));
+    let allowed = runs.clone().filter_map(|s| s.run.as_ref()).map(largest).min().unwrap_or(1);
+    let large = [64, 16, 8, 4, 2].into_iter().find(|&k| k <= allowed).unwrap_or(1);
+    say_full(runs, &[1, large]);
+    write_both(&Figure { panels: training_panels(&groups, &[1, large], "") }, &out.join(&item.name))?;
+    let mut rows = Table::new(["method", "step", "k", "pass@k", "low", "high"]);
+    for (name, _, seeds) in &groups {
+        for k in [1, large] {
+            for (step, e) in evaluated(seeds, k) {
+                rows.push([name.clone(), step.to_string(), k.to_string()].into_iter().chain(e.columns()));
+            }
+        }
+    }
+    write_values(item, &rows, out)?;
+    outln!("{}", item.heading());
+    if let Some(stand) = stand {
+        outln!("{}", stand.says(item));
+    }
+    outln!("the paper states no numbers of this figure; values in {}-values.csv", item.name);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_axis_of_a_flat_curve_is_no_magnifier() {
+        let height = |values: [f64; 2]| {
+            let points = (0..).map(f64::from).zip(values).collect();
+            let axis = around("y", &[Curve::new("", PALETTE[0], points)], 100.0);
+            axis.range.1 - axis.range.0
+        };
+        assert!(height([50.0, 50.0]) >= 0.999 && height([100.0, 99.9999]) >= 0.999);
+        assert!((height([10.0, 20.0]) - 11.6).abs() < 1e-9);
+    }
 }

@@ -1,324 +1,295 @@
-//! The paper's own setting: which trainings and evaluations a table or figure needs, what is missing for them, and what they take.
+//! The paper's own setting: which trainings and evaluations a table or figure needs, what is missing for them, and what they
+//! take.
 
-use super::Args;
-use super::estimate::{Estimator, words};
-use super::items::Item;
-use super::laptop;
-use super::models::{MODELS, Model};
-use super::numbers::{Asked, Measure, Setting};
-use super::runs::Run;
-use super::settings;
-use super::stand::MAZE_17;
-use super::suite::{self, BENCHMARKS, Benchmark, DEEPSCALER};
-use crate::analysis::benchmarks::Domain;
+use super::data::{Benchmark, Fill, Item, Measure, Model, Quantity, Setting, paper};
+use super::runs::{self, DEEPSCALER, Estimator, Training, words};
+use super::sources::Sources;
+use super::{Args, Scale, from_results, settings};
 use fgrpo_eval::bad_input;
+use fgrpo_eval::benchmarks::canonical;
+use fgrpo_eval::dataset::format::Format;
 use fgrpo_eval::dataset::presets::Family;
 use fgrpo_eval::io::shell::quoted;
-use fgrpo_train::config::Config;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+/// The paper's samples of the base model behind the NLL: training prompts, and rollouts of each.
+const RARE: (u64, u64) = (256, 800);
+
 /// What an item needs at full scale.
 struct Needs {
-    /// The trainings.
-    runs: Vec<Run>,
+    item: &'static Item,
+    runs: Vec<Training>,
     /// Files and folders with where they are found, each once.
     paths: Vec<(PathBuf, &'static str)>,
-    /// What the trained models are evaluated on.
+    /// What the trained models are evaluated on; training dynamics are of the evaluations while training.
     benchmarks: Vec<&'static Benchmark>,
 }
 
-/// Whether training through its steps is what an item shows.
-fn is_dynamics(item: &Item) -> bool {
-    matches!(item, Item::Figure(f) if f.number > 7)
-}
-
-/// The benchmarks that an item needs.
-fn benchmarks(item: &Item) -> Vec<&'static Benchmark> {
-    let needed = |name: &str| match item {
-        _ if item.is_maze() => false,
-        _ if is_dynamics(item) => name == "aime25",
-        Item::Figure(_) => name == "aime25" || name == "ifeval",
-        Item::Table(t) if t.trained_on == Domain::Synlogic => name != "minerva" && name != "olympiad",
-        Item::Table(t) if t.number == 14 => !["ifeval", "synlogic", "gpqa"].contains(&name),
-        Item::Table(_) => true,
-    };
-    BENCHMARKS.iter().filter(|b| needed(b.name)).collect()
-}
-
-fn needs(item: &Item, args: &Args) -> anyhow::Result<Needs> {
-    let shown = settings::shown(item);
-    let mut needs = Needs { runs: Vec::new(), paths: Vec::new(), benchmarks: Vec::new() };
-    let folder = args.out.join("full");
-    for setting in &shown {
-        let Some(set) = settings::overrides(setting) else { continue };
-        let (text, file) = match setting.model.as_deref().and_then(Model::of) {
-            Some(model) => (model.text, model.file),
-            None => (MAZE_17, "maze-17.toml"),
-        };
-        let set: Vec<String> = set.into_iter().chain(places(&Config::parse(text, &[])?, args)).collect();
-        let config = Config::parse(text, &set)?;
-        // Every item that needs this run finds it here.
-        let folder = folder.join(setting.model.as_deref().unwrap_or("maze-17")).join(setting.folder());
-        needs.runs.push(Run { setting: setting.clone(), config, set, file, folder });
+/// The file or folder below `root` that has one of these names; several are refused.
+///
+/// # Errors
+/// Bad input: several.
+pub(crate) fn locate<S: AsRef<str>>(root: &Path, names: &[S]) -> anyhow::Result<Option<PathBuf>> {
+    let Ok(entries) = std::fs::read_dir(root) else { return Ok(None) };
+    let mut found: Vec<PathBuf> = entries
+        .filter_map(|e| e.ok().map(|e| e.path()))
+        .filter(|p| p.is_dir() || Format::of(p).is_some())
+        .filter(|p| {
+            let name = p.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let stem = if p.is_dir() { &name } else { name.split('.').next().unwrap_or(&name) };
+            names.iter().any(|name| name.as_ref() == canonical(stem))
+        })
+        .collect();
+    found.sort();
+    if let [first, second, ..] = found.as_slice() {
+        bad_input!("found {} and {}, wanted one of them", first.display(), second.display());
     }
-    let mut path = |path: PathBuf, home: &'static str| {
-        if !needs.paths.iter().any(|p| p.0 == path) {
-            needs.paths.push((path, home));
+    Ok(found.pop())
+}
+
+fn benchmarks(item: &Item) -> impl Iterator<Item = &'static Benchmark> {
+    paper().benchmarks.iter().filter(|b| item.benchmarks.contains(&b.name))
+}
+
+fn models(item: &Item) -> Vec<&'static Model> {
+    let settings = item.settings();
+    let models = paper().models.iter();
+    models.filter(|m| settings.iter().any(|s| s.model.as_ref() == Some(&m.name))).collect()
+}
+
+fn needs(item: &'static Item, args: &Args) -> anyhow::Result<Needs> {
+    let mut paths: Vec<(PathBuf, &'static str)> = Vec::new();
+    let mut add = |path: PathBuf, home: &'static str| {
+        if !paths.iter().any(|p| p.0 == path) {
+            paths.push((path, home));
         }
     };
-    for model in MODELS.iter().filter(|m| shown.iter().any(|s| s.model.as_deref() == Some(m.name))) {
-        path(args.root.join("models").join(model.name), model.home);
-        let (data, home) = match model.name {
-            "Qwen3-1.7B" => ("data/synlogic.parquet", "huggingface.co/datasets/MiniMaxAI/SynLogic"),
-            _ => ("data/deepscaler.json", "huggingface.co/datasets/agentica-org/DeepScaleR-Preview-Dataset"),
-        };
-        path(args.root.join(data), home);
+    for model in models(item) {
+        add(args.root.join("models").join(&model.name), &model.home);
+        add(args.root.join(&model.data), &paper().data[&model.data].home);
     }
     let data = args.root.join("data");
     for benchmark in benchmarks(item) {
-        let file = benchmark.locate(&data)?.unwrap_or_else(|| data.join(format!("{}.jsonl", benchmark.name)));
-        path(file, benchmark.home);
+        let file = locate(&data, &benchmark.files)?;
+        add(file.unwrap_or_else(|| data.join(format!("{}.jsonl", benchmark.name))), &benchmark.home);
     }
-    // Training dynamics are of the evaluations while training.
-    if !item.is_maze() && !is_dynamics(item) {
-        needs.benchmarks = benchmarks(item);
-    }
-    Ok(needs)
-}
-
-/// What `--set` takes to read models and data below `--root`.
-fn places(config: &Config, args: &Args) -> Vec<String> {
-    if args.root == Path::new(".") {
-        return Vec::new();
-    }
-    let text = config.task.text().map(|(_, text)| text);
-    let paths = [
-        ("model.path", config.model.path.as_ref()),
-        ("task.data", text.map(|t| &t.data)),
-        ("task.held_out", text.and_then(|t| t.held_out.as_ref())),
-    ];
-    let placed = |(key, path): (&str, Option<&PathBuf>)| {
-        Some(format!("{key}={:?}", args.root.join(path?).display().to_string()))
-    };
-    paths.into_iter().filter_map(placed).collect()
+    let after = benchmarks(item).filter(|_| item.fill != Fill::Training).collect();
+    Ok(Needs { item, runs: runs::of(item, Scale::Full, args)?, paths, benchmarks: after })
 }
 
 /// What the list says an item needs.
-pub(super) fn in_words(item: &Item) -> String {
-    let shown = settings::shown(item);
-    let runs = shown.iter().filter(|s| settings::overrides(s).is_some()).count();
+pub(super) fn in_words(item: &'static Item, args: &Args) -> anyhow::Result<String> {
+    let runs = runs::of(item, Scale::Full, args)?.len();
     if item.is_maze() {
-        return format!("nothing but time: {runs} trainings of maze-17.toml");
+        return Ok(format!("nothing but time: {runs} trainings of maze-17.toml"));
     }
-    let models: Vec<&str> = MODELS
-        .iter()
-        .map(|m| m.name)
-        .filter(|m| shown.iter().any(|s| s.model.as_deref() == Some(*m)))
-        .collect();
-    let trained_on = if models == ["Qwen3-1.7B"] { "SynLogic" } else { "DeepScaleR" };
-    let benchmarks = match benchmarks(item).len() {
+    let models = models(item);
+    let names: Vec<&str> = models.iter().map(|m| m.name.as_str()).collect();
+    let benchmarks = match benchmarks(item).count() {
         1 => "AIME25".to_owned(),
         2 => "AIME25 and IFEval".to_owned(),
         n => format!("{n} benchmarks"),
     };
-    format!("{}; {trained_on}, {benchmarks}; {runs} trainings", models.join(", "))
-}
-
-/// The seconds that its trainings would take on this machine; none where nothing is trained.
-pub(super) fn seconds(item: &Item, args: &Args, estimator: &mut Estimator) -> anyhow::Result<f64> {
-    let configs: Vec<Config> = needs(item, args)?.runs.iter().map(counted).collect::<anyhow::Result<_>>()?;
-    Ok(estimator.seconds(&configs)?.into_iter().sum())
-}
-
-/// The configuration in steps. The paper doesn't say how many problems of SynLogic it trains on; as many as of DeepScaleR are assumed.
-fn counted(run: &Run) -> anyhow::Result<Config> {
-    run.config.resolved(DEEPSCALER)
+    let trained_on = &paper().data[&models[0].data].name;
+    Ok(format!("{}; {trained_on}, {benchmarks}; {runs} trainings", names.join(", ")))
 }
 
 /// Prints what is needed, and trains if nothing is missing.
 ///
 /// # Errors
 /// Bad input that lists everything that is missing; what a training fails with.
-pub(super) fn run(item: &Item, args: &Args) -> anyhow::Result<()> {
+pub(super) fn run(item: &'static Item, args: &Args) -> anyhow::Result<()> {
     let needs = needs(item, args)?;
-    let missing: Vec<String> = needs
-        .paths
-        .iter()
-        .filter(|(path, _)| !path.exists())
-        .map(|(path, home)| format!("{} from {home}", path.display()))
-        .collect();
+    let missing = needs.paths.iter().filter(|(path, _)| !path.exists());
+    let missing: Vec<String> =
+        missing.map(|(path, home)| format!("{} from {home}", path.display())).collect();
     if args.dry_run {
-        return dry_run(item, &needs, &missing, args);
+        return needs.print(&missing, args);
     }
     if !missing.is_empty() {
         bad_input!(
             "{} --scale full: {} of {} files and folders are missing:\n  {}\nPut them there, or name another folder with --root. `--scale laptop` needs none of them; `--from` takes results made elsewhere",
-            item.name(),
+            item.name,
             missing.len(),
             needs.paths.len(),
             missing.join("\n  ")
         );
     }
-    laptop::train_all(&needs.runs)?;
+    runs::train_all(&needs.runs)?;
     if !needs.benchmarks.is_empty() {
-        let (lines, then) = evaluations(item, &needs, args);
-        for line in lines {
-            outln!("{line}");
-        }
+        let (lines, then) = needs.evaluations(args);
+        lines.iter().for_each(|line| outln!("{line}"));
         say!("trained; the commands above evaluate, then: {then}");
         return Ok(());
     }
     let from: Vec<String> = needs.runs.iter().map(|r| r.folder.display().to_string()).collect();
-    super::from_results(item, &super::Sources::open(&from)?, args, None)
+    from_results(item, &Sources::open(&from)?, args, None)
 }
 
-/// The folder of an item's evaluations. Where its rows don't name their model, the folder does.
-fn evaluated(needs: &Needs, args: &Args) -> PathBuf {
-    let all = args.out.join("full-evaluations");
-    let models: BTreeSet<Option<&str>> = needs.runs.iter().map(|run| run.setting.model.as_deref()).collect();
-    match models.into_iter().collect::<Vec<_>>().as_slice() {
-        [Some(only)] => all.join(only),
-        _ => all,
-    }
+fn path(path: &Path) -> String {
+    quoted(&path.display().to_string()).to_string()
 }
 
-/// The paper's samples of the base model behind the NLL: training prompts, and rollouts of each.
-const RARE: (u64, u64) = (256, 800);
-
-/// The commands that evaluate the base and the trained models, and the one that makes the item from what they write.
-fn evaluations(item: &Item, needs: &Needs, args: &Args) -> (Vec<String>, String) {
-    let shown = settings::shown(item);
-    let (out, data) = (evaluated(needs, args), args.root.join("data"));
-    let model = |setting: &Setting| setting.model.as_deref().and_then(Model::of);
-    let base =
-        |setting: &Setting| args.root.join("models").join(setting.model.as_deref().unwrap_or_default());
-    let checkpoint = |run: &Run| run.folder.join("checkpoints/STEP");
-    let family = |setting: &Setting| model(setting).map_or(Family::Qwen25, |m| m.family);
-    let command = |setting: &Setting, checkpoint: &Path| {
-        let name = settings::name(setting, &shown);
-        suite::command(&data, &name, checkpoint, family(setting), &needs.benchmarks, &out)
-    };
-    let path = |path: &Path| quoted(&path.display().to_string()).to_string();
-    let mut lines: Vec<String> =
-        shown.iter().filter(|s| s.method == "Base").map(|s| command(s, &base(s))).collect();
-    lines.extend(needs.runs.iter().map(|run| command(&run.setting, &checkpoint(run))));
-    let mut from = Vec::new();
-    let Item::Table(table) = item else {
-        return (lines, then(item, &[path(&out)]));
-    };
-    let prints = |of: &str, measure: Measure| {
-        let asked = |s: &Setting| Asked { setting: s.clone(), of: of.to_owned(), k: 1, measure };
-        shown.iter().any(|s| table.value(&asked(s)).is_some())
-    };
-    if needs.benchmarks.iter().any(|b| prints(b.name, Measure::Pass))
-        || prints("Math", Measure::Pass)
-        || prints("OOD", Measure::Pass)
-    {
-        from.push(path(&out));
+impl Needs {
+    /// The folder of an item's evaluations. Where its rows don't name their model, the folder does.
+    fn evaluated(&self, args: &Args) -> PathBuf {
+        let all = args.out.join("full-evaluations");
+        let models: BTreeSet<Option<&str>> = self.runs.iter().map(|r| r.setting.model.as_deref()).collect();
+        match models.into_iter().collect::<Vec<_>>().as_slice() {
+            [Some(only)] => all.join(only),
+            _ => all,
+        }
     }
-    if let Some(first) = needs.runs.first().filter(|_| prints("", Measure::Nll)) {
-        let (of, samples) = (path(&base(&first.setting)), path(&args.out.join("full-training-samples")));
-        lines.push(format!(
-            "fgrpo eval --model {of} --data {} --task math --preset {} --limit {} -n {} --name deepscaler --out {samples}",
-            path(&data.join("deepscaler.json")),
-            family(&first.setting),
-            RARE.0,
-            RARE.1
-        ));
-        let named = |run: &Run| {
-            let model = format!("{}={}", settings::name(&run.setting, &shown), checkpoint(run).display());
-            format!(" --model {}", quoted(&model))
+
+    /// The commands that evaluate the base and the trained models, and the one that makes the item from what they write.
+    fn evaluations(&self, args: &Args) -> (Vec<String>, String) {
+        let shown = self.item.settings();
+        let (out, data) = (self.evaluated(args), args.root.join("data"));
+        let name = |setting: &Setting| settings::name(setting, &shown);
+        let base = |s: &Setting| args.root.join("models").join(s.model.as_deref().unwrap_or_default());
+        let checkpoint = |run: &Training| run.folder.join("checkpoints/STEP");
+        let family = |s: &Setting| {
+            let model = s.model.as_deref().and_then(|name| paper().model(name));
+            model.map_or(Family::Qwen25, |m| m.family)
         };
-        let models: String = needs.runs.iter().map(named).collect();
-        let file = out.join("nll.json");
-        lines.push(format!("fgrpo nll {samples} --base {of}{models} --json > {}", path(&file)));
-        from.push(quoted(&format!("nll={}", file.display())).to_string());
-    }
-    for (measure, name, flags) in [
-        (Measure::Embeddings, "embeddings", "--model Qwen3-Embedding-8B --max-tokens 8192"),
-        (Measure::Judge, "judge", "--model JUDGE"),
-    ] {
-        for benchmark in needs.benchmarks.iter().filter(|b| prints(b.name, measure)) {
-            let folder = |run: &Run| out.join(settings::name(&run.setting, &shown)).join(benchmark.name);
-            let folders: Vec<String> = needs.runs.iter().map(|run| path(&folder(run))).collect();
-            let file = out.join(format!("{name}-{}.json", benchmark.name));
-            // A judge sees the problems.
-            let asked = match needs.paths.iter().find(|(_, home)| *home == benchmark.home) {
-                Some((data, _)) if measure == Measure::Judge => format!(" --data {}", path(data)),
-                _ => String::new(),
-            };
+        let command = |s: &Setting, checkpoint: &Path| {
+            let model = quoted(&format!("{}={}", name(s), checkpoint.display())).to_string();
+            let some = self.benchmarks.iter().map(|b| format!(" --benchmark {}", b.name));
+            let some: String = some.filter(|_| self.benchmarks.len() < paper().benchmarks.len()).collect();
+            let (data, family, out) = (path(&data), family(s), path(&out));
+            format!(
+                "fgrpo eval --suite paper --data-root {data} --models {model} --preset {family}{some} --out {out}"
+            )
+        };
+        let mut lines: Vec<String> =
+            shown.iter().filter(|s| s.method == "Base").map(|s| command(s, &base(s))).collect();
+        lines.extend(self.runs.iter().map(|run| command(&run.setting, &checkpoint(run))));
+        let mut from = Vec::new();
+        let prints = |of: &str, measure: Measure| {
+            let quantity = |s: &Setting| Quantity { setting: s.clone(), of: of.to_owned(), k: 1, measure };
+            shown.iter().any(|s| self.item.value(&quantity(s)).is_some())
+        };
+        let names = self.benchmarks.iter().map(|b| b.name.as_str());
+        if !self.item.is_table() || names.chain(["Math", "OOD"]).any(|of| prints(of, Measure::Pass)) {
+            from.push(path(&out));
+        }
+        if let Some(first) = self.runs.first().filter(|_| prints("", Measure::Nll)) {
+            let (of, samples) = (path(&base(&first.setting)), path(&args.out.join("full-training-samples")));
             lines.push(format!(
-                "fgrpo diversity {} --by {name} --server URL {flags}{asked} --json > {}",
-                folders.join(" "),
-                path(&file)
+                "fgrpo eval --model {of} --data {} --task math --preset {} --limit {} -n {} --name deepscaler --out {samples}",
+                path(&data.join("deepscaler.json")),
+                family(&first.setting),
+                RARE.0,
+                RARE.1
             ));
-            from.push(quoted(&format!("{name}={}", file.display())).to_string());
+            let model = |run: &Training| {
+                let model = format!("{}={}", name(&run.setting), checkpoint(run).display());
+                format!(" --model {}", quoted(&model))
+            };
+            let models: String = self.runs.iter().map(model).collect();
+            let file = out.join("nll.json");
+            lines.push(format!("fgrpo nll {samples} --base {of}{models} --json > {}", path(&file)));
+            from.push(quoted(&format!("nll={}", file.display())).to_string());
         }
+        for (measure, by, flags) in [
+            (Measure::Embeddings, "embeddings", "--model Qwen3-Embedding-8B --max-tokens 8192"),
+            (Measure::Judge, "judge", "--model JUDGE"),
+        ] {
+            for benchmark in self.benchmarks.iter().filter(|b| prints(&b.name, measure)) {
+                let folder = |run: &Training| path(&out.join(name(&run.setting)).join(&benchmark.name));
+                let folders: Vec<String> = self.runs.iter().map(folder).collect();
+                let file = out.join(format!("{by}-{}.json", benchmark.name));
+                // A judge sees the problems.
+                let asked = match self.paths.iter().find(|(_, home)| *home == benchmark.home) {
+                    Some((data, _)) if measure == Measure::Judge => format!(" --data {}", path(data)),
+                    _ => String::new(),
+                };
+                lines.push(format!(
+                    "fgrpo diversity {} --by {by} --server URL {flags}{asked} --json > {}",
+                    folders.join(" "),
+                    path(&file)
+                ));
+                from.push(quoted(&format!("{by}={}", file.display())).to_string());
+            }
+        }
+        let from: String = from.iter().map(|f| format!(" --from {f}")).collect();
+        (lines, format!("fgrpo paper {}{from}", self.item.name))
     }
-    (lines, then(item, &from))
+
+    fn print(&self, missing: &[String], args: &Args) -> anyhow::Result<()> {
+        outln!("{}: {}\n\ntrainings", self.item.numbered, self.item.title);
+        let all = Estimator::default().seconds(&self.runs, Scale::Full)?;
+        for (run, seconds) in self.runs.iter().zip(all.iter().flatten()) {
+            outln!("  {}    # {} steps, {} here", run.command(), run.counted()?.steps, words(*seconds));
+        }
+        outln!(
+            "  {} in all on this machine, {}",
+            words(all.iter().flatten().sum()),
+            if self.item.is_maze() {
+                "with the evaluations"
+            } else {
+                "without evaluations, every completion of the longest length"
+            }
+        );
+        if self.runs.iter().any(|run| run.config.task.kind() == "synlogic") {
+            outln!(
+                "  steps and times are for {DEEPSCALER} training problems, DeepScaleR's: the paper doesn't say how many of SynLogic it has"
+            );
+        }
+        if !self.benchmarks.is_empty() {
+            outln!(
+                "\nevaluations of each chosen checkpoint (`fgrpo select` has the paper's rule), 1,024 samples per problem"
+            );
+            for b in &self.benchmarks {
+                let count = b.problems.map(|n| format!("{n} problems"));
+                outln!(
+                    "  {}: --task {}, {}",
+                    b.name,
+                    b.kind,
+                    count.as_deref().unwrap_or("the validation problems")
+                );
+            }
+            let (lines, then) = self.evaluations(args);
+            lines.iter().for_each(|line| outln!("  {line}"));
+            outln!("  then: {then}");
+        }
+        outln!("\nfiles and folders");
+        let there = self.paths.iter().filter(|(p, _)| p.exists());
+        there.for_each(|(path, _)| outln!("  there: {}", path.display()));
+        missing.iter().for_each(|line| outln!("  missing: {line}"));
+        if self.paths.is_empty() {
+            outln!("  none are needed");
+        }
+        Ok(())
+    }
 }
 
-/// The command that makes an item from results.
-fn then(item: &Item, from: &[String]) -> String {
-    let from: String = from.iter().map(|f| format!(" --from {f}")).collect();
-    format!("fgrpo paper {}{from}", item.name())
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fgrpo_eval::io::files;
 
-fn dry_run(item: &Item, needs: &Needs, missing: &[String], args: &Args) -> anyhow::Result<()> {
-    outln!("{}: {}", item.number(), item.title());
-    outln!("\ntrainings");
-    let configs: Vec<Config> = needs.runs.iter().map(counted).collect::<anyhow::Result<_>>()?;
-    let all = Estimator::new().seconds(&configs)?;
-    for ((run, config), seconds) in needs.runs.iter().zip(&configs).zip(&all) {
-        let sets: Vec<String> = run.set.iter().map(|s| format!("--set {}", quoted(s))).collect();
-        outln!(
-            "  fgrpo train configs/{} {} --out {}    # {} steps, {} here",
-            run.file,
-            sets.join(" "),
-            quoted(&run.folder.display().to_string()),
-            config.steps,
-            words(*seconds)
-        );
-    }
-    outln!(
-        "  {} in all on this machine, {}",
-        words(all.iter().sum()),
-        if item.is_maze() {
-            "with the evaluations"
-        } else {
-            "without evaluations, every completion of the longest length"
+    #[test]
+    fn files_are_found_by_their_usual_names_and_two_of_one_benchmark_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for name in
+            ["aime_2024.parquet", "MATH-500.jsonl.gz", "gpqa_diamond.csv", "synlogic.parquet", "notes.txt"]
+        {
+            std::fs::write(at(name), "").unwrap();
         }
-    );
-    if needs.runs.iter().any(|run| run.config.task.kind() == "synlogic") {
-        outln!(
-            "  steps and times are for {DEEPSCALER} training problems, DeepScaleR's: the paper doesn't say how many of SynLogic it has"
-        );
+        std::fs::create_dir(at("OlympiadBench")).unwrap();
+        let found = |name: &str| {
+            let benchmark = paper().benchmarks.iter().find(|b| b.name == name).unwrap();
+            locate(folder.path(), &benchmark.files).map(|p| p.map(|p| files::stem(&p)))
+        };
+        assert!(found("aime24").unwrap().is_some() && found("math500").unwrap().is_some());
+        assert!(found("gpqa").unwrap().is_some() && found("olympiad").unwrap().is_some());
+        // SynLogic's training problems are not its validation problems.
+        assert_eq!(found("synlogic").unwrap(), None);
+        assert_eq!(found("aime25").unwrap(), None);
+        std::fs::write(at("aime24.jsonl"), "").unwrap();
+        assert!(found("aime24").unwrap_err().to_string().contains("wanted one of them"));
     }
-    if !needs.benchmarks.is_empty() {
-        outln!(
-            "\nevaluations of each chosen checkpoint (`fgrpo select` has the paper's rule), 1,024 samples per problem"
-        );
-        for b in &needs.benchmarks {
-            let count =
-                b.problems.map_or_else(|| "the validation problems".to_owned(), |n| format!("{n} problems"));
-            outln!("  {}: --task {}, {count}", b.name, b.kind);
-        }
-        let (lines, then) = evaluations(item, needs, args);
-        for line in lines {
-            outln!("  {line}");
-        }
-        outln!("  then: {then}");
-    }
-    outln!("\nfiles and folders");
-    for (path, _) in needs.paths.iter().filter(|(p, _)| p.exists()) {
-        outln!("  there: {}", path.display());
-    }
-    for line in missing {
-        outln!("  missing: {line}");
-    }
-    if needs.paths.is_empty() {
-        outln!("  none are needed");
-    }
-    Ok(())
 }

@@ -1,44 +1,45 @@
 //! pass@k of the paper's settings from results, with intervals.
 //!
-//! Values are means over problems and, where a setting was trained with several seeds, over seeds. Intervals are of a bootstrap that
-//! draws problems and seeds again; two settings are compared on the same draws of problems.
+//! Values are means over problems and, where a setting was trained with several seeds, over seeds. Intervals are
+//! `estimate`'s bootstrap over both; two settings are compared on the same draws of problems.
 
-use super::numbers::{Asked, Setting};
+use super::data::{Item, Quantity, Setting, Substitute, benchmarks};
 use super::settings::name;
-use super::significance::{is_significant, p_values};
 use super::sources::{Source, Sources};
-use super::stand::Stand;
-use super::suite::BENCHMARKS;
-use crate::analysis::benchmarks::{self, canonical};
-use fgrpo_core::rng::Key;
-use fgrpo_core::stats::bootstrap::{Simulated, resample};
-use fgrpo_eval::estimate::Tables;
+use fgrpo_core::stats::bootstrap::Simulated;
+use fgrpo_eval::benchmarks::{Average, canonical, paper as averages};
+use fgrpo_eval::compare::{self, LEVEL, Settings};
+use fgrpo_eval::estimate::{Curve, RESAMPLES, resamples};
 use fgrpo_eval::samples::{Benchmark, ProblemCounts};
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 
-/// Resamples of the bootstrap.
-const RESAMPLES: u64 = 2_000;
-/// Its seed.
-const SEED: u64 = 0;
-
-/// The ids of a benchmark's problems.
-type Ids = Rc<BTreeSet<String>>;
-
 /// A value and its bootstrap resamples, in percent.
 #[derive(Debug, Clone)]
-pub(super) struct Resampled {
+pub(super) struct Estimate {
     /// Mean over problems and seeds.
     pub(super) value: f64,
     draws: Vec<f64>,
     /// Its benchmarks with the ids of their problems.
-    problems: Vec<(String, Ids)>,
+    problems: Vec<(String, Rc<BTreeSet<String>>)>,
+    interval: OnceCell<(f64, f64)>,
 }
 
-impl Resampled {
+impl Estimate {
+    fn new(value: f64, draws: Vec<f64>, problems: Vec<(String, Rc<BTreeSet<String>>)>) -> Self {
+        Self { value, draws, problems, interval: OnceCell::new() }
+    }
+
     /// The 95 % interval.
     pub(super) fn interval(&self) -> (f64, f64) {
-        Simulated::new(self.draws.clone()).interval(0.95)
+        *self.interval.get_or_init(|| Simulated::new(self.draws.clone()).interval(0.95))
+    }
+
+    /// Value and interval for a file of values.
+    pub(super) fn columns(&self) -> [String; 3] {
+        let (low, high) = self.interval();
+        [self.value, low, high].map(|v| format!("{v:.3}"))
     }
 
     /// This minus another, resample by resample.
@@ -50,29 +51,24 @@ impl Resampled {
         if !unlike.is_empty() {
             return Err(format!("different problems: {}", unlike.join(", ")));
         }
-        Ok(Self {
-            value: self.value - other.value,
-            draws: self.draws.iter().zip(&other.draws).map(|(a, b)| a - b).collect(),
-            problems: self.problems.clone(),
-        })
+        let draws = self.draws.iter().zip(&other.draws).map(|(a, b)| a - b).collect();
+        Ok(Self::new(self.value - other.value, draws, self.problems.clone()))
     }
 
     /// The benchmarks on which this and another have different problems, with their numbers.
-    pub(super) fn unlike(&self, other: &Self) -> Vec<String> {
-        let mut said = Vec::new();
-        for ((of, a), (_, b)) in self.problems.iter().zip(&other.problems) {
-            if a != b {
-                let both = a.intersection(b).count();
-                said.push(format!("{of} ({} and {} problems, {both} in both)", a.len(), b.len()));
-            }
-        }
-        said
+    fn unlike(&self, other: &Self) -> Vec<String> {
+        let differing = self.problems.iter().zip(&other.problems).filter(|((_, a), (_, b))| a != b);
+        let said = differing.map(|((of, a), (_, b))| {
+            let both = a.intersection(b).count();
+            format!("{of} ({} and {} problems, {both} in both)", a.len(), b.len())
+        });
+        said.collect()
     }
 
     /// The paper's benchmarks in this that have another number of problems than in the paper.
-    pub(super) fn of_other_size(&self) -> Vec<String> {
-        let other = |(of, ids): &(String, Ids)| {
-            let wanted = BENCHMARKS.iter().find(|b| b.name == of)?.problems?;
+    fn of_other_size(&self) -> Vec<String> {
+        let other = |(of, ids): &(String, Rc<BTreeSet<String>>)| {
+            let wanted = benchmarks().iter().find(|b| b.name == *of)?.problems?;
             let found = ids.len() as u64;
             (found != wanted).then(|| format!("{of} ({found} problems, the paper {wanted})"))
         };
@@ -82,34 +78,28 @@ impl Resampled {
     /// 100 minus this.
     pub(super) fn lost(&self) -> Self {
         let draws = self.draws.iter().map(|d| 100.0 - d).collect();
-        Self { value: 100.0 - self.value, draws, problems: self.problems.clone() }
+        Self::new(100.0 - self.value, draws, self.problems.clone())
     }
 
     fn mean(all: &[Self]) -> Self {
         let count = all.len() as f64;
         let draw = |i: usize| all.iter().map(|r| r.draws[i]).sum::<f64>() / count;
-        Self {
-            value: all.iter().map(|r| r.value).sum::<f64>() / count,
-            draws: (0..RESAMPLES as usize).map(draw).collect(),
-            problems: all.iter().flat_map(|r| r.problems.clone()).collect(),
-        }
+        let value = all.iter().map(|r| r.value).sum::<f64>() / count;
+        let problems = all.iter().flat_map(|r| r.problems.clone()).collect();
+        Self::new(value, (0..RESAMPLES as usize).map(draw).collect(), problems)
     }
 }
 
-/// pass@k of one benchmark over seeds, in percent; the reason where there is none.
-pub(super) fn pass_at_k(seeds: &[&Benchmark], k: u64) -> Result<Resampled, String> {
+/// pass@k of one benchmark over seeds; the reason where there is none. `index` is its place in an average.
+pub(super) fn pass_at_k(seeds: &[&Benchmark], k: u64, index: u64) -> Result<Estimate, String> {
     let Some(first) = seeds.first() else { return Err("no samples".to_owned()) };
-    let sorted = |b: &Benchmark| -> BTreeMap<String, ProblemCounts> {
+    let by_id = |b: &&'_ Benchmark| -> BTreeMap<String, ProblemCounts> {
         b.problems.iter().map(|p| (p.id.clone(), p.clone())).collect()
     };
-    let problems: Vec<BTreeMap<String, ProblemCounts>> = seeds.iter().map(|b| sorted(b)).collect();
-    let ids = |m: &BTreeMap<String, ProblemCounts>| m.keys().cloned().collect::<BTreeSet<_>>();
-    if let Some(at) = problems.iter().position(|m| ids(m) != ids(&problems[0])) {
-        return Err(format!(
-            "{} and {} hold different problems",
-            first.path.display(),
-            seeds[at].path.display()
-        ));
+    let problems: Vec<BTreeMap<String, ProblemCounts>> = seeds.iter().map(by_id).collect();
+    if let Some(at) = problems.iter().position(|m| !m.keys().eq(problems[0].keys())) {
+        let (a, b) = (first.path.display(), seeds[at].path.display());
+        return Err(format!("{a} and {b} hold different problems"));
     }
     for b in seeds {
         let planned = |p: &&ProblemCounts| p.planned();
@@ -125,58 +115,61 @@ pub(super) fn pass_at_k(seeds: &[&Benchmark], k: u64) -> Result<Resampled, Strin
             ));
         }
     }
-    let fewest = problems.iter().flat_map(BTreeMap::values).map(|p| p.samples).min().unwrap_or(0);
+    let fewest = seeds.iter().map(|b| b.fewest()).min().unwrap_or(0);
     if fewest < k {
         return Err(format!("pass@{k} needs {k} scored samples of every problem, found {fewest}"));
     }
-    let mut tables = Tables::default();
-    let values: Vec<Vec<f64>> =
-        problems.iter().map(|m| m.values().map(|p| 100.0 * tables.of(p, k)).collect()).collect();
-    let count = values[0].len();
-    let mean = |v: &[f64]| v.iter().sum::<f64>() / count as f64;
-    let value = values.iter().map(|v| mean(v)).sum::<f64>() / values.len() as f64;
-    // The same problems are drawn for every setting, so that differences are of pairs.
-    let of_problems = Key::new(SEED).with(0).with(count as u64);
-    let of_seeds = Key::new(SEED).with(1);
-    let (mut times, mut seed_times) = (vec![0u32; count], vec![0u32; values.len()]);
-    let draws = (0..RESAMPLES).map(|i| {
-        resample(of_problems, i, &mut times);
-        resample(of_seeds, i, &mut seed_times);
-        let drawn = |v: &Vec<f64>| v.iter().zip(&times).map(|(x, &t)| x * f64::from(t)).sum::<f64>();
-        let total: f64 = values.iter().zip(&seed_times).map(|(v, &t)| drawn(v) * f64::from(t)).sum();
-        total / (count * values.len()) as f64
-    });
-    let ids = Rc::new(ids(&problems[0]));
-    Ok(Resampled { value, draws: draws.collect(), problems: vec![(canonical(&first.name), ids)] })
+    let in_order: Vec<Vec<&ProblemCounts>> = problems.iter().map(|m| m.values().collect()).collect();
+    let found = Curve::over_seeds(&first.name, &in_order, &[k], RESAMPLES, resamples(0, index));
+    let found = &found.points[&k];
+    let draws = found.draws().iter().map(|d| 100.0 * d).collect();
+    let ids = Rc::new(problems[0].keys().cloned().collect());
+    Ok(Estimate::new(100.0 * found.value, draws, vec![(canonical(&first.name), ids)]))
 }
 
-/// Measures the values of a table's cells, each once.
-pub(super) struct Measured<'a> {
-    settings: Vec<Setting>,
+/// The results of an item's settings, from which each value is measured once.
+pub(super) struct Matched<'a> {
+    pub(super) settings: Vec<Setting>,
     sources: &'a Sources,
     /// The results of each setting.
     rows: Vec<Vec<&'a Source>>,
-    stand: Option<&'a Stand>,
-    trained_on: benchmarks::Domain,
-    known: HashMap<String, Result<Resampled, String>>,
+    stand: Option<&'a Substitute>,
+    averages: Vec<Average>,
+    known: HashMap<String, Result<Rc<Estimate>, String>>,
     tested: HashMap<String, HashMap<(String, u64), f64>>,
+    /// By two rows: benchmarks whose problems differ.
+    unlike: BTreeMap<(usize, usize), BTreeSet<String>>,
+    /// By row: benchmarks with another number of problems than in the paper.
+    of_other_size: BTreeMap<usize, BTreeSet<String>>,
 }
 
-impl<'a> Measured<'a> {
+impl<'a> Matched<'a> {
     pub(super) fn new(
+        item: &Item,
         settings: Vec<Setting>,
         sources: &'a Sources,
-        stand: Option<&'a Stand>,
-        trained_on: benchmarks::Domain,
+        stand: Option<&'a Substitute>,
     ) -> Self {
-        let rows = sources.rows(&settings, stand.is_some());
-        Self { settings, sources, rows, stand, trained_on, known: HashMap::new(), tested: HashMap::new() }
+        Self {
+            rows: sources.rows(&settings, stand.is_some()),
+            averages: averages(item.table().trained_on),
+            settings,
+            sources,
+            stand,
+            known: HashMap::new(),
+            tested: HashMap::new(),
+            unlike: BTreeMap::new(),
+            of_other_size: BTreeMap::new(),
+        }
+    }
+
+    fn at(&self, setting: &Setting) -> Option<usize> {
+        self.settings.iter().position(|s| s == setting)
     }
 
     /// The results of a setting.
-    fn found(&self, setting: &Setting) -> &[&'a Source] {
-        let at = self.settings.iter().position(|s| s == setting);
-        at.map_or(&[], |at| &self.rows[at])
+    pub(super) fn of(&self, setting: &Setting) -> &[&'a Source] {
+        self.at(setting).map_or(&[], |at| &self.rows[at])
     }
 
     /// All results that are of a setting.
@@ -184,15 +177,18 @@ impl<'a> Measured<'a> {
         self.rows.iter().flatten().copied()
     }
 
-    /// pass@k of what is asked, or why there is none.
-    pub(super) fn pass(&mut self, asked: &Asked) -> Result<Resampled, String> {
-        let key = format!("{asked:?}");
-        if let Some(known) = self.known.get(&key) {
-            return known.clone();
+    pub(super) fn name(&self, setting: &Setting) -> String {
+        name(setting, &self.settings)
+    }
+
+    /// pass@k, or why there is none.
+    pub(super) fn pass(&mut self, of: &Quantity) -> Result<Rc<Estimate>, String> {
+        let key = format!("{of:?}");
+        if !self.known.contains_key(&key) {
+            let found = self.measure(of).map(Rc::new);
+            self.known.insert(key.clone(), found);
         }
-        let found = self.measure(asked);
-        self.known.insert(key, found.clone());
-        found
+        self.known[&key].clone()
     }
 
     /// The benchmark or average that stands for the paper's.
@@ -200,59 +196,112 @@ impl<'a> Measured<'a> {
         self.stand.map_or(of, |stand| stand.place(of))
     }
 
-    /// Whether a focal setting differs from its baseline, both trained once, by the paper's test.
-    pub(super) fn differs(&mut self, focal: &Asked, ks: &[u64]) -> bool {
-        let key = format!("{:?}", focal.setting);
-        if !self.tested.contains_key(&key) {
-            let of = |setting: &Setting| -> Vec<Benchmark> {
-                let all: Vec<&Benchmark> = self.found(setting).iter().flat_map(|s| &s.benchmarks).collect();
-                let once = |b: &&&Benchmark| {
-                    all.iter().filter(|o| canonical(&o.name) == canonical(&b.name)).count() == 1
-                };
-                all.iter().filter(once).map(|b| (*b).clone()).collect()
-            };
-            let averages = benchmarks::paper(self.trained_on);
-            let found = p_values(of(&focal.setting.baseline()), of(&focal.setting), ks, &averages);
-            self.tested.insert(key.clone(), found);
-        }
-        let averages = ["Math", "OOD"];
-        let of = self.place(&focal.of);
-        let of = if averages.contains(&of) { of.to_owned() } else { canonical(of) };
-        let p = self.tested[&key].get(&(of, focal.k));
-        p.is_some_and(|&p| is_significant(p))
-    }
-
-    fn measure(&self, asked: &Asked) -> Result<Resampled, String> {
-        let who = name(&asked.setting, &self.settings);
-        if asked.setting.method == "Base" && self.stand.is_some() {
+    fn measure(&self, quantity: &Quantity) -> Result<Estimate, String> {
+        let (who, of) = (self.name(&quantity.setting), self.place(&quantity.of));
+        if quantity.setting.method == "Base" && self.stand.is_some() {
             let start = self.sources.start().ok_or_else(|| format!("{who}: no run evaluated its start"))?;
-            if canonical(&start.name) != self.place(&asked.of) {
+            if canonical(&start.name) != of {
                 return Err(format!("{who}: the start was evaluated on {} alone", start.name));
             }
-            return pass_at_k(&[&start], asked.k);
+            return pass_at_k(&[&start], quantity.k, 0);
         }
-        let sources = self.found(&asked.setting);
+        let sources = self.of(&quantity.setting);
         if sources.is_empty() {
             return Err(format!("{who}: no results"));
         }
-        let of = self.place(&asked.of);
-        let averages = benchmarks::paper(self.trained_on);
-        let members: Vec<String> = match averages.iter().find(|a| a.name == of) {
-            Some(average) => average.members.clone(),
-            None => vec![canonical(of)],
-        };
-        let mut each = Vec::new();
-        for member in &members {
-            let seeds: Vec<&Benchmark> = sources
-                .iter()
-                .flat_map(|s| s.benchmarks.iter().filter(|b| canonical(&b.name) == *member))
-                .collect();
+        let average = self.averages.iter().find(|a| a.name == of);
+        let members = average.map_or_else(|| vec![canonical(of)], |a| a.members.clone());
+        let each = members.iter().enumerate().map(|(i, member)| {
+            let all = sources.iter().flat_map(|s| &s.benchmarks);
+            let seeds: Vec<&Benchmark> = all.filter(|b| canonical(&b.name) == *member).collect();
             if seeds.is_empty() {
                 return Err(format!("{who}: no samples of {member}"));
             }
-            each.push(pass_at_k(&seeds, asked.k).map_err(|why| format!("{who}, {member}: {why}"))?);
+            pass_at_k(&seeds, quantity.k, i as u64).map_err(|why| format!("{who}, {member}: {why}"))
+        });
+        Ok(Estimate::mean(&each.collect::<Result<Vec<_>, _>>()?))
+    }
+
+    /// Whether a focal setting differs from its baseline, both trained once, by the paper's test.
+    pub(super) fn differs(&mut self, focal: &Quantity, ks: &[u64]) -> bool {
+        let key = format!("{:?}", focal.setting);
+        if !self.tested.contains_key(&key) {
+            let found = self.p_values(&focal.setting, ks).unwrap_or_default();
+            self.tested.insert(key.clone(), found);
         }
-        Ok(Resampled::mean(&each))
+        let of = self.place(&focal.of);
+        let of = if ["Math", "OOD"].contains(&of) { of.to_owned() } else { canonical(of) };
+        self.tested[&key].get(&(of, focal.k)).is_some_and(|&p| p < LEVEL)
+    }
+
+    /// p-values of the paired subsampling test between a focal setting and its baseline, by benchmark or average and k; none
+    /// where it can't be made: the two sides need the same problems, one model each, and twice as many samples as k.
+    fn p_values(&self, focal: &Setting, ks: &[u64]) -> Option<HashMap<(String, u64), f64>> {
+        let of = |setting: &Setting| -> BTreeMap<String, Vec<&Benchmark>> {
+            let mut all: BTreeMap<String, Vec<&Benchmark>> = BTreeMap::new();
+            for b in self.of(setting).iter().flat_map(|s| &s.benchmarks) {
+                all.entry(canonical(&b.name)).or_default().push(b);
+            }
+            all.retain(|_, seeds| seeds.len() == 1);
+            all
+        };
+        let (a, b) = (of(&focal.baseline()), of(focal));
+        let in_both = |own: &BTreeMap<String, Vec<&Benchmark>>, other: &BTreeMap<String, Vec<&Benchmark>>| {
+            let shared = own.iter().filter(|(name, _)| other.contains_key(*name));
+            shared.map(|(name, b)| Benchmark { name: name.clone(), ..b[0].clone() }).collect::<Vec<_>>()
+        };
+        let (baseline, focal) = (in_both(&a, &b), in_both(&b, &a));
+        let fewest = baseline.iter().chain(&focal).map(Benchmark::fewest).min()?;
+        let ks: Vec<u64> = ks.iter().copied().filter(|k| 2 * k <= fewest).collect();
+        let name = baseline.first().filter(|_| !ks.is_empty())?.name.clone();
+        let mut pairs = compare::matched(baseline, focal).ok()?;
+        if let [only] = pairs.as_mut_slice() {
+            only.name = name;
+        }
+        let compared = compare::compare(&pairs, &Settings::test_alone(ks, None), &self.averages).ok()?;
+        Some(compared.into_iter().filter_map(|c| Some(((c.name, c.k), c.p_value?))).collect())
+    }
+
+    /// Notes on which benchmarks the problems of two rows' values differ, and returns whether they do.
+    pub(super) fn note_unlike(&mut self, a: (&Setting, &Estimate), b: (&Setting, &Estimate)) -> bool {
+        let (Some(i), Some(j)) = (self.at(a.0), self.at(b.0)) else { return false };
+        // In the table's order, so that each pair is said once.
+        let unlike = if i <= j { a.1.unlike(b.1) } else { b.1.unlike(a.1) };
+        let differ = !unlike.is_empty();
+        if differ {
+            self.unlike.entry((i.min(j), i.max(j))).or_default().extend(unlike);
+        }
+        differ
+    }
+
+    /// Notes which benchmarks of a row's value have another number of problems than in the paper, and returns whether
+    /// any has.
+    pub(super) fn note_other_size(&mut self, setting: &Setting, value: &Estimate) -> bool {
+        let (other, at) = (value.of_other_size(), self.at(setting));
+        let differ = !other.is_empty();
+        if let Some(at) = at.filter(|_| differ) {
+            self.of_other_size.entry(at).or_default().extend(other);
+        }
+        differ
+    }
+
+    /// What was not compared, in sentences.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let joined = |all: &BTreeSet<String>| all.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+        let row = |at: usize| self.name(&self.settings[at]);
+        let unlike = self.unlike.iter().map(|((a, b), of)| {
+            let of = joined(of);
+            format!("{} and {} are not compared where their problems differ: {of}", row(*a), row(*b))
+        });
+        let mut rows: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for (at, of) in &self.of_other_size {
+            rows.entry(joined(of)).or_default().push(row(*at));
+        }
+        let others = rows.into_iter().map(|(of, rows)| {
+            let rows = rows.join(", ");
+            format!("not compared with the paper's values, which are on other problems: {of} of {rows}")
+        });
+        unlike.chain(others).collect()
     }
 }
 
@@ -266,10 +315,14 @@ mod tests {
         Benchmark { name: "x".into(), path: "x".into(), problems }
     }
 
+    fn value(correct: &[u64]) -> Estimate {
+        pass_at_k(&[&benchmark(correct)], 1, 0).unwrap()
+    }
+
     #[test]
     fn values_are_means_over_problems_and_seeds() {
         let (a, b) = (benchmark(&[0, 10]), benchmark(&[5, 5]));
-        let found = pass_at_k(&[&a, &b], 1).unwrap();
+        let found = pass_at_k(&[&a, &b], 1, 0).unwrap();
         assert!((found.value - 50.0).abs() < 1e-9);
         let (low, high) = found.interval();
         assert!(low < 50.0 && high > 50.0);
@@ -278,34 +331,22 @@ mod tests {
     #[test]
     fn a_difference_is_of_the_same_draws() {
         // Each problem is better by one sample of ten: the difference has no spread, though the values have.
-        let (a, b) = (benchmark(&[0, 4, 9]), benchmark(&[1, 5, 10]));
-        let difference = pass_at_k(&[&b], 1).unwrap().minus(&pass_at_k(&[&a], 1).unwrap()).unwrap();
+        let difference = value(&[1, 5, 10]).minus(&value(&[0, 4, 9])).unwrap();
         let (low, high) = difference.interval();
-        assert!(
-            (difference.value - 10.0).abs() < 1e-9 && (low - 10.0).abs() < 1e-9 && (high - 10.0).abs() < 1e-9
-        );
-    }
-
-    #[test]
-    fn too_few_samples_and_other_problems_are_said() {
-        let a = benchmark(&[1, 2]);
-        assert!(pass_at_k(&[&a], 11).unwrap_err().contains("needs 11 scored samples"));
-        assert!(pass_at_k(&[&a, &benchmark(&[1])], 1).unwrap_err().contains("different problems"));
-    }
-
-    #[test]
-    fn values_on_other_problems_have_no_difference() {
-        let (few, many) =
-            (pass_at_k(&[&benchmark(&[1])], 1).unwrap(), pass_at_k(&[&benchmark(&[1, 2])], 1).unwrap());
-        let why = few.minus(&many).unwrap_err();
+        for bound in [difference.value, low, high] {
+            assert!((bound - 10.0).abs() < 1e-9, "{bound}");
+        }
+        let why = value(&[1]).minus(&value(&[1, 2])).unwrap_err();
         assert_eq!(why, "different problems: x (1 and 2 problems, 1 in both)");
     }
 
     #[test]
-    fn an_unfinished_evaluation_has_no_value() {
-        let mut uneven = benchmark(&[1, 2]);
+    fn what_has_no_value_says_why() {
+        let (a, mut uneven) = (benchmark(&[1, 2]), benchmark(&[1, 2]));
+        assert!(pass_at_k(&[&a], 11, 0).unwrap_err().contains("needs 11 scored samples"));
+        assert!(pass_at_k(&[&a, &benchmark(&[1])], 1, 0).unwrap_err().contains("different problems"));
         uneven.problems[1].samples = 7;
-        let why = pass_at_k(&[&uneven], 1).unwrap_err();
+        let why = pass_at_k(&[&uneven], 1, 0).unwrap_err();
         assert!(why.contains("problem 1 has 7 samples and problem 0 has 10"), "{why}");
     }
 }

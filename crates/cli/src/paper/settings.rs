@@ -1,7 +1,6 @@
 //! The paper's settings: how one is written in a configuration, read from one, and named by a folder.
 
-use super::items::Item;
-use super::numbers::{NUMBERS, Setting};
+use super::data::Setting;
 use fgrpo_core::credit::Shaping;
 use fgrpo_train::config::{Config, Loss};
 
@@ -52,30 +51,6 @@ pub(super) fn of(config: &Config) -> Setting {
         method,
         gamma: a.focal_gamma,
         n: config.rollout.group_size as u64,
-    }
-}
-
-/// The settings that an item shows.
-pub(super) fn shown(item: &Item) -> Vec<Setting> {
-    let dynamics = |method: &str| {
-        let setting = |gamma| Setting {
-            model: Some("Qwen3-4B-Base".to_owned()),
-            method: method.to_owned(),
-            gamma,
-            n: 8,
-        };
-        vec![setting(0.0), setting(0.5)]
-    };
-    match item {
-        Item::Table(table) => table.settings(),
-        Item::Figure(figure) => match figure.number {
-            1 => NUMBERS.table(12).settings(),
-            6 | 7 => NUMBERS.table(5).settings(),
-            8 => dynamics("GRPO"),
-            9 => dynamics("DAPO"),
-            10 => dynamics("CISPO"),
-            _ => Vec::new(),
-        },
     }
 }
 
@@ -164,17 +139,16 @@ pub(super) fn name(setting: &Setting, settings: &[Setting]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::items;
+    use super::super::data::paper;
     use super::*;
 
     #[test]
     fn every_setting_of_every_item_has_a_name_that_finds_it() {
-        for item in items::all().iter().filter(|i| i.trains()) {
-            let settings = shown(item);
-            assert!(!settings.is_empty(), "{}", item.name());
+        for item in paper().items() {
+            let settings = item.settings();
             for setting in &settings {
                 let name = name(setting, &settings);
-                assert_eq!(named(&name, &settings), Some(setting), "{}: {name}", item.name());
+                assert_eq!(named(&name, &settings), Some(setting), "{}: {name}", item.name);
             }
         }
     }
@@ -182,7 +156,7 @@ mod tests {
     #[test]
     fn names_are_read_in_several_spellings_and_never_guessed() {
         let of = |name: &str, number| {
-            let settings = NUMBERS.table(number).settings();
+            let settings = paper().item(&format!("table-{number}")).settings();
             named(name, &settings).map(|s| (s.method(), s.gamma, s.n))
         };
         assert_eq!(of("f_grpo", 12), Some(("F-GRPO".to_owned(), 0.5, 8)));
@@ -196,7 +170,7 @@ mod tests {
     #[test]
     fn a_folder_stands_for_the_row_that_it_or_a_parent_names_and_no_other_between() {
         let of = |name: &str, number| -> Vec<String> {
-            let settings = NUMBERS.table(number).settings();
+            let settings = paper().item(&format!("table-{number}")).settings();
             meant(name, &settings).iter().map(|s| super::name(s, &settings)).collect()
         };
         assert_eq!(of("Qwen2.5-7B/F-GRPO/aime24", 1), ["Qwen2.5-7B/F-GRPO"]);
@@ -209,7 +183,8 @@ mod tests {
     #[test]
     fn a_setting_survives_the_way_through_a_configuration() {
         let text = include_str!("../../../../configs/qwen2.5-7b-math.toml");
-        for setting in [1, 4, 10, 12].iter().flat_map(|&n| NUMBERS.table(n).settings()) {
+        let tables = ["table-1", "table-4", "table-10", "table-12"];
+        for setting in tables.iter().flat_map(|name| paper().item(name).settings()) {
             let Some(set) = overrides(&setting) else { continue };
             let found = of(&Config::parse(text, &set).unwrap());
             assert_eq!(Setting { model: setting.model.clone(), ..found }, setting, "{set:?}");

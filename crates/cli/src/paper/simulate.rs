@@ -57,6 +57,14 @@ pub struct Args {
     pub dry_run: bool,
 }
 
+impl Args {
+    /// A sweep of this configuration into this folder.
+    pub(super) fn of(config: PathBuf, out: PathBuf) -> Self {
+        let (set, beside, out) = (Vec::new(), Vec::new(), Some(out));
+        Self { config, set, out, beside, threads: None, json: false, dry_run: false }
+    }
+}
+
 /// One run of the sweep.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Run {

@@ -1,17 +1,15 @@
 //! Existing results: evaluations and run folders, each with its setting of the paper.
 
-use super::items::Item;
-use super::models::MODELS;
-use super::numbers::{Measure, Setting};
+use super::data::{Item, Setting, paper};
 use super::reports::Reports;
 use super::seeds::require_one_configuration;
 use super::settings;
-use crate::analysis::benchmarks::require_distinct;
-use crate::analysis::dumps::{self, Scored};
 use anyhow::Context;
 use fgrpo_eval::bad_input;
+use fgrpo_eval::benchmarks::require_distinct;
+use fgrpo_eval::dumps::{self, Scored};
 use fgrpo_eval::failure::OrBadInput;
-use fgrpo_eval::io::{files, json, lines};
+use fgrpo_eval::io::{files, lines};
 use fgrpo_eval::record::{self, Evaluation};
 use fgrpo_eval::samples::{self, Benchmark, ProblemCounts};
 use fgrpo_eval::table::percent;
@@ -92,8 +90,8 @@ impl Source {
     /// A model of the paper that a folder above the results is named after; none where their name says what they are.
     fn model_by_path(&self) -> Option<&'static str> {
         let named = self.path.ancestors().filter_map(Path::file_name);
-        let mut models =
-            named.filter_map(|n| MODELS.iter().map(|m| m.name).find(|m| n.eq_ignore_ascii_case(m)));
+        let models = || paper().models.iter().map(|m| m.name.as_str());
+        let mut models = named.filter_map(|n| models().find(|m| n.eq_ignore_ascii_case(m)));
         models.next().filter(|_| self.run.is_none())
     }
 }
@@ -112,14 +110,7 @@ impl Sources {
                 }
                 _ => ("", Path::new(text)),
             };
-            let measure = match name {
-                "nll" => Some(Measure::Nll),
-                "embeddings" => Some(Measure::Embeddings),
-                "judge" => Some(Measure::Judge),
-                _ => None,
-            };
-            if let Some(measure) = measure {
-                sources.reports.add(measure, json::read(path)?);
+            if sources.reports.open(name, path)? {
                 continue;
             }
             if !path.exists() {
@@ -191,7 +182,7 @@ impl Sources {
         let of_lines: Vec<&PathBuf> =
             entries.iter().filter(|e| e.is_file() && samples::is_lines(e)).collect();
         if direct || !of_lines.is_empty() {
-            let scored = if direct { dumps::read(path)? } else { scored(path, &of_lines)? };
+            let scored = if direct { dumps::read_each(path)? } else { scored(path, &of_lines)? };
             self.left_out.extend(scored.left_out);
             if !scored.benchmarks.is_empty() {
                 self.all.push(Source {
@@ -261,7 +252,7 @@ impl Sources {
                         let same =
                             Setting { model: setting.model.clone(), ..run.setting.clone() } == *setting;
                         let own = run.setting.model.as_deref();
-                        let known = MODELS.iter().any(|m| own == Some(m.name));
+                        let known = own.is_some_and(|own| paper().model(own).is_some());
                         let by_name = named && own.is_some() && !known;
                         let model = anywhere || setting.model.is_none() || own == setting.model.as_deref();
                         same && (model || by_name)
@@ -273,12 +264,6 @@ impl Sources {
             }
         }
         rows
-    }
-
-    /// The results of one of the settings, one for each seed and part of the benchmarks.
-    pub(super) fn of(&self, setting: &Setting, settings: &[Setting], anywhere: bool) -> Vec<&Source> {
-        let at = settings.iter().position(|s| s == setting);
-        at.map(|at| self.rows(settings, anywhere).swap_remove(at)).unwrap_or_default()
     }
 
     /// Checks which rows the results are of, and returns a sentence for each result whose name leaves that open.
@@ -391,7 +376,7 @@ impl Sources {
 
     /// The settings of an item; with those of further runs where runs on our own tasks stand for the paper's models.
     pub(super) fn settings(&self, item: &Item, anywhere: bool) -> Vec<Setting> {
-        let mut all = settings::shown(item);
+        let mut all = item.settings();
         if anywhere || item.is_maze() {
             let model = all.first().and_then(|s| s.model.clone());
             all.extend(self.further(&all, model.as_ref()));
@@ -412,7 +397,7 @@ impl Sources {
 fn scored(path: &Path, files: &[&PathBuf]) -> anyhow::Result<Scored> {
     for file in files {
         if dumps::format_of(file)?.is_some() {
-            return dumps::read(path);
+            return dumps::read_each(path);
         }
     }
     let benchmarks = samples::read(path)?;

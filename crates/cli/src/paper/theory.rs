@@ -1,316 +1,192 @@
-//! `fgrpo theory`: the paper's formulas as commands, each as a table, JSON or a figure.
+//! The paper's figures of its theory.
 
-pub(crate) mod figures;
-mod mass;
-
-use crate::chart::alone;
-use crate::output::table::{Format, Render};
-use clap::Subcommand;
+use fgrpo_core::theory::mass::Step;
+use fgrpo_core::theory::sampled::SampledMass;
 use fgrpo_core::theory::{advantage, tail_miss};
 use fgrpo_eval::bad_input;
 use fgrpo_eval::failure::OrBadInput;
-use fgrpo_eval::figure::Figure;
-use fgrpo_eval::table::Table;
-pub use mass::PolicyArgs;
-use serde_json::{Value, json};
-use std::path::PathBuf;
+use fgrpo_eval::figure::{Axis, Curve, Figure, Key, Legend, PALETTE, Panel, Scale, Tile, ordered_colour};
 
-/// The paper's formulas: tail misses, mass balance, advantage curves.
-#[derive(Debug, clap::Args)]
-pub struct Args {
-    /// Which formula.
-    #[command(subcommand)]
-    pub formula: Formula,
+/// A panel with nothing but curves and a legend.
+pub(super) fn panel(title: impl Into<String>, x: Axis, y: Axis, curves: Vec<Curve>, legend: Legend) -> Panel {
+    Panel { title: title.into(), x, y, curves, legend, ..Panel::default() }
 }
 
-/// How a formula's values are printed or drawn.
-#[derive(Debug, clap::Args)]
-pub struct Output {
-    /// Print one JSON value.
-    #[arg(long)]
-    pub json: bool,
-    /// Draw a figure into this file, .svg or .png.
-    #[arg(long, value_name = "FILE")]
-    pub plot: Option<PathBuf>,
+fn alone(panel: Panel) -> Figure {
+    Figure { panels: vec![panel] }
 }
 
-/// The formulas.
-#[derive(Debug, Subcommand)]
-pub enum Formula {
-    /// Probability that a group is active and yet misses a rare correct subset.
-    #[command(after_help = "Examples:\n  fgrpo theory tail-miss --mu 0.64 --tau 6.3e-5 --n 1024,131072\n  \
-        fgrpo theory tail-miss --plot tail-miss.svg                              the paper's three panels\n  \
-        fgrpo theory tail-miss --mu 0.64 --tau 6.3e-5 --plot simulation.svg      the simulation's own curve")]
-    TailMiss {
-        /// Probability of a correct completion; for a figure, one panel each.
-        #[arg(long, value_delimiter = ',', allow_negative_numbers = true)]
-        mu: Vec<f64>,
-        /// Probability of the rare correct subset, at most mu.
-        #[arg(long, allow_negative_numbers = true)]
-        tau: Option<f64>,
-        /// Group sizes.
-        #[arg(long, value_delimiter = ',')]
-        n: Vec<u64>,
-        /// Curves of a figure without --tau: rho = tau / mu.
-        #[arg(long, value_delimiter = ',', default_values_t = [0.1, 0.03, 0.01, 0.001], allow_negative_numbers = true)]
-        rho: Vec<f64>,
-        /// How the values are printed or drawn.
-        #[command(flatten)]
-        output: Output,
-    },
-    /// Probability that a group holds both correct and wrong completions.
-    #[command(after_help = "Example:\n  fgrpo theory active --mu 0.2 --n 2,8,32")]
-    Active {
-        /// Probability of a correct completion.
-        #[arg(long, allow_negative_numbers = true)]
-        mu: f64,
-        /// Group sizes.
-        #[arg(long, value_delimiter = ',', required_unless_present = "plot")]
-        n: Vec<u64>,
-        /// How the values are printed or drawn.
-        #[command(flatten)]
-        output: Output,
-    },
-    /// The group size at which a tail miss is likeliest.
-    #[command(after_help = "Example:\n  fgrpo theory peak --mu 0.64 --tau 6.3e-5")]
-    Peak {
-        /// Probability of a correct completion.
-        #[arg(long, allow_negative_numbers = true)]
-        mu: f64,
-        /// Probability of the rare correct subset, less than mu.
-        #[arg(long, allow_negative_numbers = true)]
-        tau: f64,
-        /// How the values are printed or drawn.
-        #[command(flatten)]
-        output: Output,
-    },
-    /// One surrogate step on a categorical policy: where the mass goes, term by term.
-    #[command(
-        after_help = "Example:\n  fgrpo theory mass --probabilities 0.6,0.1,0.3 --correct 0,1 --sample 0,2 --lr 0.1\n\n\
-        Actions are numbered from 0. A repeated action in --sample counts for N but adds no mass."
-    )]
-    Mass {
-        /// The policy and its rewards.
-        #[command(flatten)]
-        policy: PolicyArgs,
-        /// The actions drawn, repeats included.
-        #[arg(long, value_delimiter = ',', required = true)]
-        sample: Vec<usize>,
-        /// Learning rate.
-        #[arg(long, default_value_t = 1.0, allow_negative_numbers = true)]
-        lr: f64,
-        /// Show the change of these actions' mass as well.
-        #[arg(long, value_delimiter = ',')]
-        subset: Vec<usize>,
-        /// How the values are printed or drawn.
-        #[command(flatten)]
-        output: Output,
-    },
-    /// Expected distinct mass sampled, given the number of correct completions.
-    #[command(after_help = "Example:\n  fgrpo theory sampled-mass --logits 5,3,3,0,0 --correct 0,1,2 --n 4")]
-    SampledMass {
-        /// The policy and its rewards.
-        #[command(flatten)]
-        policy: PolicyArgs,
-        /// Group size.
-        #[arg(long)]
-        n: u64,
-        /// Numbers of correct completions; all from 0 to N that can happen, when left out.
-        #[arg(long, short, value_delimiter = ',')]
-        k: Vec<u64>,
-        /// How the values are printed or drawn.
-        #[command(flatten)]
-        output: Output,
-    },
-    /// Focal-weighted advantages by success rate.
-    #[command(after_help = "Examples:\n  fgrpo theory advantage --success-rate 0.25 --gamma 0.5\n  \
-        fgrpo theory advantage --success-rate 0.25 --gamma 0.5 --n 8      as the trainer computes it\n  \
-        fgrpo theory advantage --plot advantage.svg                       the paper's figure")]
-    Advantage {
-        /// Success rates, from 0 to 1.
-        #[arg(long, value_delimiter = ',', required_unless_present = "plot", allow_negative_numbers = true)]
-        success_rate: Vec<f64>,
-        /// Focal exponents.
-        #[arg(long, value_delimiter = ',', allow_negative_numbers = true)]
-        gamma: Vec<f64>,
-        /// Group size: the trainer's value (sample deviation, eps 1e-6) instead of the population's.
-        #[arg(long)]
-        n: Option<u64>,
-        /// How the values are printed or drawn.
-        #[command(flatten)]
-        output: Output,
-    },
-    /// Learning-rate multiplier that shrinks updates as much as the focal weight does on average.
-    #[command(after_help = "Example:\n  fgrpo theory low-lr --gamma 0.5")]
-    LowLr {
-        /// Focal exponents.
-        #[arg(long, value_delimiter = ',', required_unless_present = "plot", allow_negative_numbers = true)]
-        gamma: Vec<f64>,
-        /// How the values are printed or drawn.
-        #[command(flatten)]
-        output: Output,
-    },
+fn unnamed(colour: usize, points: Vec<(f64, f64)>) -> Curve {
+    Curve { name: None, ..Curve::new("", PALETTE[colour], points) }
 }
 
-/// Runs `fgrpo theory`.
-///
-/// # Errors
-/// Bad input for arguments outside a formula's domain; a failure where a figure can't be written.
-pub fn run(args: &Args) -> anyhow::Result<()> {
-    match &args.formula {
-        Formula::TailMiss { mu, tau, n, rho, output } => tail_misses(mu, *tau, n, rho, output),
-        Formula::Active { mu, n, output } => actives(*mu, n, output),
-        Formula::Peak { mu, tau, output } => {
-            let peak = tail_miss::peak(*mu, *tau).or_bad_input()?;
-            plot(output, || figures::tail_miss_curve(*mu, *tau))?;
-            let value = json!({"n": peak.n, "tail_miss": peak.tail_miss});
-            say(output, value, ["n", "tail miss"], [[peak.n.to_string(), number(peak.tail_miss)]])
-        }
-        Formula::Mass { policy, sample, lr, subset, output } => {
-            mass::mass(policy, sample, *lr, subset, output)
-        }
-        Formula::SampledMass { policy, n, k, output } => mass::sampled_masses(policy, *n, k, output),
-        Formula::Advantage { success_rate, gamma, n, output } => advantages(success_rate, gamma, *n, output),
-        Formula::LowLr { gamma, output } => {
-            let rows = each(gamma, |&g| Ok((g, advantage::low_lr_multiplier(g).or_bad_input()?)))?;
-            plot(output, || figures::low_lr(gamma))?;
-            let value = one_or_list(&rows, |(_, m)| json!({"multiplier": m}), |(g, _)| json!({"gamma": g}));
-            say(output, value, ["gamma", "multiplier"], rows.iter().map(|(g, m)| [g.to_string(), number(*m)]))
-        }
+fn linear(label: &str, from: f64, to: f64) -> Axis {
+    Axis::new(label, Scale::Linear, from, to)
+}
+
+/// Group sizes from 1 to 2^`log2`.
+fn size_axis(log2: f64) -> Axis {
+    Axis::new("Group size N", Scale::Log2, 1.0, log2.exp2())
+}
+
+/// A value at the group sizes from 1 to 2^`log2`, sixteen to the octave where integers allow.
+fn by_size<E: Into<anyhow::Error>>(
+    log2: f64,
+    value: impl Fn(u64) -> Result<f64, E>,
+) -> anyhow::Result<Vec<(f64, f64)>> {
+    let mut sizes: Vec<u64> =
+        (0..=(log2 * 16.0) as u64).map(|i| (i as f64 / 16.0).exp2().round() as u64).collect();
+    sizes.dedup();
+    sizes.into_iter().map(|n| Ok((n as f64, value(n).or_bad_input()?))).collect()
+}
+
+/// The octave by which a tail of `tau` is sampled almost surely.
+fn covered(tau: f64) -> f64 {
+    (12.0 / tau).log2().ceil().clamp(4.0, 53.0)
+}
+
+/// One panel per `mu`, one curve per `rho = tau / mu`, a star at each peak.
+pub(crate) fn tail_miss_panels(mu: &[f64], rho: &[f64]) -> anyhow::Result<Figure> {
+    if mu.len() > 6 || rho.is_empty() {
+        bad_input!(
+            "found {} values of --mu and {} of --rho, wanted 1 to 6 and at least 1",
+            mu.len(),
+            rho.len()
+        );
     }
-}
-
-fn tail_misses(mu: &[f64], tau: Option<f64>, n: &[u64], rho: &[f64], output: &Output) -> anyhow::Result<()> {
-    let rows = match (mu, tau) {
-        (mu, Some(tau)) if mu.len() == 1 => {
-            plot(output, || figures::tail_miss_curve(mu[0], tau))?;
-            each(n, |&n| {
-                let active = tail_miss::active_probability(mu[0], n).or_bad_input()?;
-                Ok((n, active, tail_miss::tail_miss_probability(mu[0], tau, n).or_bad_input()?))
-            })?
+    let largest = mu.iter().flat_map(|m| rho.iter().map(move |r| covered(m * r))).fold(4.0, f64::max);
+    let one = |&mu: &f64| {
+        let mut curves = Vec::new();
+        for (i, &rho) in rho.iter().enumerate() {
+            let tau = mu * rho;
+            let points = by_size(largest, |n| tail_miss::tail_miss_probability(mu, tau, n))?;
+            let peak = tail_miss::peak(mu, tau).or_bad_input()?;
+            let star = Some((peak.n as f64, peak.tail_miss));
+            let curve = Curve::new(format!("\u{3c1} = {rho}"), PALETTE[i % PALETTE.len()], points);
+            curves.push(Curve { star, ..curve });
         }
-        (_, Some(_)) => bad_input!("--tau: found with {} values of --mu, wanted exactly one", mu.len()),
-        (mu, None) if output.plot.is_some() => {
-            if !n.is_empty() {
-                bad_input!("--n: a table of group sizes needs --tau");
-            }
-            let mu = if mu.is_empty() { &[0.8, 0.5, 0.2] } else { mu };
-            return plot(output, || figures::tail_miss_panels(mu, rho));
-        }
-        (_, None) => {
-            bad_input!("--tau: missing; wanted --mu, --tau and --n, or --plot FILE for the paper's panels")
-        }
+        let y = linear("Tail-miss probability", 0.0, 1.05);
+        Ok(panel(format!("\u{3bc} = {mu}"), size_axis(largest), y, curves, Legend::UpperRight))
     };
-    if rows.is_empty() {
-        if output.plot.is_none() {
-            bad_input!("--n: missing; wanted group sizes, such as --n 2,8,32");
-        }
-        return Ok(());
-    }
-    let value = one_or_list(
-        &rows,
-        |(_, active, miss)| json!({"active": active, "tail_miss": miss}),
-        |(n, ..)| json!({"n": n}),
-    );
-    say(
-        output,
-        value,
-        ["n", "active", "tail miss"],
-        rows.iter().map(|(n, active, miss)| [n.to_string(), number(*active), number(*miss)]),
-    )
+    Ok(Figure { panels: mu.iter().map(one).collect::<anyhow::Result<_>>()? })
 }
 
-fn actives(mu: f64, n: &[u64], output: &Output) -> anyhow::Result<()> {
-    let rows = each(n, |&n| Ok((n, tail_miss::active_probability(mu, n).or_bad_input()?)))?;
-    plot(output, || figures::active_curve(mu))?;
-    let value = one_or_list(&rows, |(_, p)| json!({"active": p}), |(n, _)| json!({"n": n}));
-    say(output, value, ["n", "active"], rows.iter().map(|(n, p)| [n.to_string(), number(*p)]))
+/// The tail-miss probability of one subset by group size, with the active probability and a star at the
+/// peak.
+pub(crate) fn tail_miss_curve(mu: f64, tau: f64) -> anyhow::Result<Figure> {
+    let largest = if tau > 0.0 { covered(tau).max(17.0) } else { 17.0 };
+    let active = by_size(largest, |n| tail_miss::active_probability(mu, n))?;
+    let miss = by_size(largest, |n| tail_miss::tail_miss_probability(mu, tau, n))?;
+    let star = tail_miss::peak(mu, tau).ok().map(|p| (p.n as f64, p.tail_miss));
+    let curves = vec![
+        Curve { dashed: true, ..Curve::new("active", PALETTE[6], active) },
+        Curve { star, ..Curve::new("tail miss", PALETTE[1], miss) },
+    ];
+    let title = format!("\u{3bc} = {mu}, \u{3c4} = {tau:e}");
+    let y = linear("Probability", 0.0, 1.05);
+    Ok(alone(panel(title, size_axis(largest), y, curves, Legend::LowerLeft)))
 }
 
-fn advantages(rates: &[f64], gammas: &[f64], n: Option<u64>, output: &Output) -> anyhow::Result<()> {
-    let drawn = if gammas.is_empty() { vec![0.0, 0.5, 1.0, 2.0] } else { gammas.to_vec() };
-    plot(output, || figures::advantage_magnitude(&drawn))?;
-    if !rates.is_empty() && gammas.is_empty() {
-        bad_input!("--gamma: missing; wanted the focal exponent, 0 for none");
-    }
-    let pairs: Vec<(f64, f64)> = rates.iter().flat_map(|&r| gammas.iter().map(move |&g| (r, g))).collect();
-    let rows = each(&pairs, |&(rate, gamma)| {
-        let found = match n {
-            Some(n) => advantage::group_advantage(rate, n, gamma),
-            None => advantage::population_advantage(rate, gamma),
+/// The active probability by group size.
+pub(crate) fn active_curve(mu: f64) -> anyhow::Result<Figure> {
+    let largest = covered(mu.min(1.0 - mu).max(1e-9));
+    let curves = vec![unnamed(0, by_size(largest, |n| tail_miss::active_probability(mu, n))?)];
+    let y = linear("Active probability", 0.0, 1.05);
+    Ok(alone(panel(format!("\u{3bc} = {mu}"), size_axis(largest), y, curves, Legend::LowerRight)))
+}
+
+/// Advantage magnitude by success rate: solid for correct completions, dashed for wrong ones.
+pub(crate) fn advantage_magnitude(gammas: &[f64]) -> anyhow::Result<Figure> {
+    let mut curves = Vec::new();
+    for (i, &gamma) in gammas.iter().enumerate() {
+        let all = (1..400)
+            .map(|i| f64::from(i) / 400.0)
+            .map(|rate| Ok((rate, advantage::population_advantage(rate, gamma).or_bad_input()?)))
+            .collect::<anyhow::Result<Vec<_>>>()?;
+        let magnitude = |value: fn(&advantage::ScaledAdvantage) -> f64| {
+            // Cut at the axis, so that no curve runs out of the panel.
+            all.iter().map(|(r, a)| (*r, value(a))).filter(|p| p.1 <= 3.0).collect::<Vec<_>>()
         };
-        Ok((rate, gamma, found.or_bad_input()?))
-    })?;
-    let value = one_or_list(
-        &rows,
-        |(.., a)| json!({"correct": a.correct, "wrong": a.wrong, "weight": a.weight}),
-        |(rate, gamma, _)| json!({"success_rate": rate, "gamma": gamma}),
-    );
-    say(
-        output,
-        value,
-        ["success rate", "gamma", "correct", "wrong", "weight"],
-        rows.iter().map(|(rate, gamma, a)| {
-            [rate.to_string(), gamma.to_string(), number(a.correct), number(a.wrong), number(a.weight)]
-        }),
-    )
-}
-
-fn each<A, B>(all: &[A], value: impl Fn(&A) -> anyhow::Result<B>) -> anyhow::Result<Vec<B>> {
-    all.iter().map(value).collect()
-}
-
-fn plot(output: &Output, figure: impl FnOnce() -> anyhow::Result<Figure>) -> anyhow::Result<()> {
-    let Some(path) = &output.plot else { return Ok(()) };
-    alone::check_name(path)?;
-    alone::write(&figure()?, path)?;
-    say!("wrote {}", path.display());
-    Ok(())
-}
-
-/// One row as its object alone; several as a list of objects that begin with what tells them apart.
-fn one_or_list<T>(rows: &[T], value: impl Fn(&T) -> Value, key: impl Fn(&T) -> Value) -> Value {
-    match rows {
-        [row] => value(row),
-        rows => rows
-            .iter()
-            .map(|row| {
-                let mut all = key(row);
-                all.as_object_mut()
-                    .expect("keys are objects")
-                    .extend(value(row).as_object().expect("values are objects").clone());
-                all
-            })
-            .collect(),
+        let colour = i % PALETTE.len();
+        curves.push(Curve::new(format!("\u{3b3} = {gamma}"), PALETTE[colour], magnitude(|a| a.correct)));
+        curves.push(Curve { dashed: true, ..unnamed(colour, magnitude(|a| -a.wrong)) });
     }
+    let (x, y) = (linear("Success probability \u{3bc}", 0.0, 1.0), linear("g |A|", 0.0, 3.0));
+    let keys = vec![Key::new("correct", PALETTE[6], false), Key::new("incorrect", PALETTE[6], true)];
+    let drawn = panel("Focal-weighted advantage", x, y, curves, Legend::Upper);
+    Ok(alone(Panel { keys, ..drawn }))
 }
 
-/// Prints the JSON value or the rows; nothing where a figure was all that was asked for.
-fn say<const N: usize>(
-    output: &Output,
-    value: Value,
-    header: [&str; N],
-    rows: impl IntoIterator<Item = [String; N]>,
-) -> anyhow::Result<()> {
-    let mut table = Table::new(header);
-    rows.into_iter().for_each(|row| table.push(row));
-    if table.rows.is_empty() {
-        return Ok(());
-    }
-    if output.json {
-        outln!("{value}");
-    } else {
-        out!("{}", table.render(Format::Text));
-    }
-    Ok(())
+/// The learning rate's multiplier by focal exponent.
+pub(crate) fn low_lr(gammas: &[f64]) -> anyhow::Result<Figure> {
+    let last = gammas.iter().copied().fold(3.0, f64::max);
+    let points = (0..=300)
+        .map(|i| f64::from(i) / 300.0 * last)
+        .map(|gamma| Ok((gamma, advantage::low_lr_multiplier(gamma).or_bad_input()?)))
+        .collect::<anyhow::Result<_>>()?;
+    let (x, y) = (linear("\u{3b3}", 0.0, last), linear("Multiplier", 0.0, 1.0));
+    let title = "Learning rate of the same average size";
+    Ok(alone(panel(title, x, y, vec![unnamed(0, points)], Legend::UpperRight)))
 }
 
-/// Six significant digits, and exponents where they are needed.
-fn number(x: f64) -> String {
-    if x != 0.0 && !(1e-4..1e7).contains(&x.abs()) {
-        format!("{x:.5e}")
-    } else {
-        let digits = 6 - if x == 0.0 { 1 } else { x.abs().log10().floor() as i32 + 1 };
-        format!("{x:.*}", digits.clamp(0, 10) as usize)
-    }
+/// The terms of both balances as bars, each on the sum of those before it, and their total from 0.
+pub(crate) fn mass_terms(step: &Step) -> anyhow::Result<Figure> {
+    let (b, u) = (step.mass_balance(), step.unsampled_correct());
+    let bars = |title: &str, label: &str, terms: &[(&str, f64)]| {
+        let bar = |place: usize, name: &str, colour, from: f64, to: f64| Tile {
+            x: (place as f64 + 0.12, place as f64 + 0.88),
+            y: (from.min(to), from.max(to)),
+            colour,
+            opacity: 0.85,
+            title: name.to_owned(),
+        };
+        let (mut sum, mut low, mut high) = (0.0f64, 0.0f64, 0.0f64);
+        let mut tiles = Vec::new();
+        for (i, (name, term)) in terms.iter().enumerate() {
+            tiles.push(bar(i, name, PALETTE[i], sum, sum + term));
+            sum += term;
+            (low, high) = (low.min(sum), high.max(sum));
+        }
+        tiles.push(bar(terms.len(), "total", PALETTE[6], 0.0, sum));
+        let places = terms.len() as f64 + 1.0;
+        let curves = vec![unnamed(6, vec![(0.0, 0.0), (places, 0.0)])];
+        let keys = tiles.iter().map(|t| Key::new(&t.title, t.colour, false)).collect();
+        let room = ((high - low) * 0.08).max(1e-300);
+        let x = linear("Terms one after another, then their total", 0.0, places);
+        let legend = if sum >= 0.0 { Legend::UpperLeft } else { Legend::LowerLeft };
+        let y = linear(label, low - room, high + room);
+        Panel { tiles, keys, ..panel(title, x, y, curves, legend) }
+    };
+    let of_all = [("promotion", b.promotion), ("demotion", b.demotion), ("coupling", b.coupling)];
+    let of_the_rest = [
+        ("direct drift", u.direct_drift),
+        ("from promotion", u.from_promotion),
+        ("from demotion", u.from_demotion),
+        ("from baseline", u.from_baseline),
+    ];
+    Ok(Figure {
+        panels: vec![
+            bars("Correct mass", "\u{394}Q_pos", &of_all),
+            bars("Correct mass not drawn", "\u{394}Q_u,pos", &of_the_rest),
+        ],
+    })
+}
+
+/// The expected distinct mass by number of correct completions.
+pub(crate) fn sampled_mass(rows: &[(u64, SampledMass)]) -> anyhow::Result<Figure> {
+    let line = |name: &str, i: usize, value: fn(&SampledMass) -> f64| {
+        let points = rows.iter().map(|(k, m)| (*k as f64, value(m))).collect();
+        Curve { dots: rows.len() <= 40, ..Curve::new(name, ordered_colour(i, 4), points) }
+    };
+    let curves = vec![
+        line("E[P_pos | X = k]", 0, |m| m.correct),
+        line("E[P_neg | X = k]", 2, |m| m.wrong),
+        Curve { dashed: true, ..line("E[S_R | X = k]", 3, |m| m.baseline) },
+    ];
+    let values = || curves.iter().flat_map(|c| &c.points).map(|p| p.1);
+    let (low, high) = (values().fold(0.0, f64::min), values().fold(0.0, f64::max));
+    let (first, last) = (rows.first().map_or(0, |r| r.0), rows.last().map_or(0, |r| r.0));
+    let x = linear("Correct completions k", first as f64, last.max(first + 1) as f64);
+    let y = linear("Expected mass", low * 1.05, (high * 1.25).max(1e-12));
+    Ok(alone(panel("Distinct mass sampled", x, y, curves, Legend::UpperLeft)))
 }

@@ -3,7 +3,7 @@
 use super::input::Eval;
 use super::runs::{Group, Runs};
 use crate::output::format::{points, signed};
-use fgrpo_eval::estimate::change;
+use fgrpo_eval::estimate::{Measured, change};
 use serde::Serialize;
 
 /// A mean difference with its 95 % interval over problems.
@@ -33,7 +33,7 @@ impl Difference {
 pub(super) fn paired(a: Option<Vec<Option<f64>>>, b: Option<Vec<Option<f64>>>) -> Option<Difference> {
     let (a, b) = a.zip(b).filter(|(a, b)| a.len() == b.len())?;
     let difference: Vec<f64> = b.iter().zip(&a).filter_map(|(b, a)| Some((*b)? - (*a)?)).collect();
-    let (mean, [low, high]) = change(&[difference])?;
+    let Measured { value: mean, interval: [low, high], .. } = change(&[difference])?;
     Some(Difference { mean, low, high })
 }
 

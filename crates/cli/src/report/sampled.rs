@@ -4,19 +4,37 @@ use super::card::Card;
 use super::page::{Section, page};
 use super::templates::Templates;
 use crate::chart::page::{Labels, Lines, Plot, success_rates};
+use fgrpo_core::rng::Key as RandomKey;
+use fgrpo_eval::estimate::{self, Measured};
 use fgrpo_eval::figure::{Colour, Curve, Format, Key, Scale};
+use fgrpo_eval::samples::{Benchmark, ProblemCounts};
 use fgrpo_eval::table::Table;
 use fgrpo_verify::verdict::Verdict;
 use serde::Serialize;
 
 /// One model's pass@k on a data set.
 pub(crate) struct PassCurve {
-    /// Model, or what else tells it apart.
-    pub(crate) name: String,
-    /// (k, pass@k, low, high), fractions.
-    pub(crate) points: Vec<(f64, f64, f64, f64)>,
-    /// Success rate of each problem.
-    pub(crate) rates: Vec<f64>,
+    /// pass@k, by the name of the model or what else tells it apart.
+    curve: estimate::Curve,
+    /// Success rate of each problem with a scored sample.
+    rates: Vec<f64>,
+}
+
+impl PassCurve {
+    /// Measures a model.
+    pub(crate) fn of(model: &str, benchmark: &Benchmark, ks: &[u64], resamples: u64, key: RandomKey) -> Self {
+        let problems: Vec<&ProblemCounts> = benchmark.problems.iter().collect();
+        let scored = problems.iter().filter(|p| p.samples > 0);
+        Self {
+            curve: estimate::Curve::of(model, &problems, ks, resamples, key),
+            rates: scored.map(|p| p.correct as f64 / p.samples as f64).collect(),
+        }
+    }
+
+    /// The parts of each point that `of` picks.
+    fn points<T>(&self, of: fn(f64, &Measured) -> T) -> Vec<T> {
+        self.curve.points.iter().map(|(&k, m)| of(k as f64, m)).collect()
+    }
 }
 
 /// One data set.
@@ -118,13 +136,13 @@ fn pass_at_k(models: &[PassCurve]) -> Option<Plot> {
     let note = "The chance that one of k samples is correct, mean over problems; shaded: the 95 % interval of the problem bootstrap.";
     let mut labels = Labels::new("pass@k", note, "k", "pass@k");
     if models.len() > 1 {
-        let key = |(i, c): (usize, &PassCurve)| Key::new(&c.name, colour(i), false);
+        let key = |(i, c): (usize, &PassCurve)| Key::new(&c.curve.name, colour(i), false);
         labels.legend = models.iter().enumerate().map(key).collect();
     }
     let curve = |(i, c): (usize, &PassCurve)| Curve {
         dots: true,
-        band: c.points.iter().map(|p| (p.2, p.3)).collect(),
-        ..Curve::new(&c.name, colour(i), c.points.iter().map(|p| (p.0, p.1)).collect())
+        band: c.points(|_, m| (m.interval[0], m.interval[1])),
+        ..Curve::new(&c.curve.name, colour(i), c.points(|k, m| (k, m.value)))
     };
     let curves = models.iter().enumerate().map(curve).collect();
     Lines { labels, curves, x: Scale::Log2, format: Format::Percent, ..Lines::default() }.draw()
@@ -138,7 +156,7 @@ fn by_success_rate(models: &[PassCurve]) -> Option<Plot> {
         "success rate",
         "share of problems",
     );
-    let set = |(i, c): (usize, &PassCurve)| (c.name.clone(), colour(i), c.rates.clone());
+    let set = |(i, c): (usize, &PassCurve)| (c.curve.name.clone(), colour(i), c.rates.clone());
     success_rates(labels, &models.iter().enumerate().map(set).collect::<Vec<_>>())
 }
 
@@ -158,13 +176,11 @@ mod tests {
     fn page_holds_every_set_and_escapes_names() {
         let mut table = Table::new(["k", "a<b"]);
         table.push(["1", "50.0"]);
+        let problems = [0, 1, 2].map(|c| ProblemCounts::counted(c.to_string(), 2, c)).into();
+        let benchmark = Benchmark { name: "x".into(), path: "x".into(), problems };
         let set = Set {
             name: "aime<24>".into(),
-            curves: vec![PassCurve {
-                name: "m".into(),
-                points: vec![(1.0, 0.5, 0.4, 0.6), (2.0, 0.7, 0.6, 0.8)],
-                rates: vec![0.0, 0.5, 1.0],
-            }],
+            curves: vec![PassCurve::of("m", &benchmark, &[1, 2], 100, RandomKey::new(0))],
             lead: vec!["pass@1 is 50".into()],
             notes: vec!["3 problems".into()],
             table,

@@ -56,13 +56,6 @@ pub fn resample(key: Key, iteration: u64, times: &mut [u32]) {
     }
 }
 
-/// The mean of `values` over resample number `iteration`.
-pub fn resampled_mean(values: &[f64], key: Key, iteration: u64) -> f64 {
-    let key = key.with(iteration);
-    let n = values.len() as u64;
-    (0..n).map(|draw| values[key.below(draw, n) as usize]).sum::<f64>() / n as f64
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -86,23 +79,15 @@ mod tests {
     }
 
     #[test]
-    fn resample_counts_and_resampled_mean_are_the_same_draw() {
-        let values: Vec<f64> = (0..37).map(f64::from).collect();
-        let key = Key::new(11);
-        let mut times = vec![0; values.len()];
-        for iteration in 0..20 {
-            resample(key, iteration, &mut times);
-            assert_eq!(times.iter().sum::<u32>(), 37);
-            let mean = values.iter().zip(&times).map(|(v, &t)| v * f64::from(t)).sum::<f64>() / 37.0;
-            assert!((mean - resampled_mean(&values, key, iteration)).abs() < 1e-12);
-        }
-    }
-
-    #[test]
     fn spread_of_resampled_means_is_the_standard_error() {
         let values: Vec<f64> = (0..100).map(|i| f64::from(i % 2)).collect();
-        let means: Vec<f64> = (0..20_000).map(|i| resampled_mean(&values, Key::new(3), i)).collect();
-        let variance = means.iter().map(|m| (m - 0.5).powi(2)).sum::<f64>() / 20_000.0;
+        let mut times = vec![0; values.len()];
+        let mut mean = |i| {
+            resample(Key::new(3), i, &mut times);
+            assert_eq!(times.iter().sum::<u32>(), 100);
+            values.iter().zip(&times).map(|(v, &t)| v * f64::from(t)).sum::<f64>() / 100.0
+        };
+        let variance = (0..20_000).map(|i| (mean(i) - 0.5).powi(2)).sum::<f64>() / 20_000.0;
         assert!((variance / 0.0025 - 1.0).abs() < 0.05, "{variance}");
     }
 }

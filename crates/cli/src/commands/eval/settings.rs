@@ -204,6 +204,13 @@ struct Standalone {
     args: Args,
 }
 
+impl Default for Args {
+    /// Without any flag.
+    fn default() -> Self {
+        Standalone::parse_from(["fgrpo eval"]).args
+    }
+}
+
 /// The flags of the command line, completed by those of a TOML file of flags; or the training configuration, if the file
 /// is one.
 ///

@@ -4,7 +4,7 @@ use super::Config;
 use super::Final;
 use super::Line;
 use super::Spread;
-use crate::paper::theory::figures::tail_miss_curve;
+use crate::paper::theory::tail_miss_curve;
 use fgrpo_core::theory::tail_miss::{active_probability, tail_miss_probability};
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::figure::{Axis, Curve, Figure, Key, Legend, PALETTE, Panel, Scale, Zone, ordered_colour};

@@ -1,0 +1,254 @@
+//! `fgrpo compare`: is model B better than model A? The paper's paired subsampling test and a bootstrap over problems, for one
+//! benchmark or many.
+
+use crate::args::averages::AverageArgs;
+use crate::args::named::named;
+use crate::output::table::{Format, Render};
+use crate::report::sampled::{PassCurve, Set, samples_page};
+use fgrpo_eval::benchmarks;
+use fgrpo_eval::compare::{Comparison, Matched, Method, Settings, compare, list, matched};
+use fgrpo_eval::dumps;
+use fgrpo_eval::estimate::resamples;
+use fgrpo_eval::folder::IDENTITY;
+use fgrpo_eval::io::files::write_whole;
+use fgrpo_eval::io::json;
+use fgrpo_eval::pass_at_k::powers_of_two;
+use fgrpo_eval::table::{Cell, Part, Row, Table, percent, points};
+use fgrpo_train::run::folder::differences;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+/// Compare two models' pass@k on the same problems.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    fgrpo compare grpo.jsonl f-grpo.jsonl -k 1,256\n  \
+    fgrpo compare eval-grpo/ eval-f-grpo/ -k 1,256 --json      several benchmarks with averages\n  \
+    fgrpo compare a.jsonl b.jsonl -k 8 --method monte-carlo --iterations 50000\n\n\
+    Differences are B - A. The test conditions on the problem set: it says whether the models differ on these\n\
+    problems. The bootstrap beside it asks whether they would on other problems of the kind.")]
+pub struct Args {
+    /// Samples of model A: a file, an evaluation folder, or a folder with a .jsonl per benchmark.
+    pub a: PathBuf,
+    /// Samples of model B.
+    pub b: PathBuf,
+    /// Values of k [default: 1 and the largest power of two up to 256 and the subsample's size].
+    #[arg(short = 'k', long = "k", value_name = "K,...", value_delimiter = ',')]
+    pub ks: Vec<u64>,
+    /// Size m of a subsample [default: 256 for 512 samples or more, else a quarter of the samples; k where
+    /// that is larger].
+    #[arg(long, value_name = "M")]
+    pub m: Option<u64>,
+    /// How the test is computed.
+    #[arg(long, value_parser = named::<Method>(), default_value = "exact")]
+    pub method: Method,
+    /// Iterations of the simulation.
+    #[arg(long, default_value_t = 50_000, value_parser = clap::value_parser!(u64).range(100..=100_000_000))]
+    pub iterations: u64,
+    /// Resamples of the problem bootstrap.
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(100..=10_000_000))]
+    pub resamples: u64,
+    /// Print one JSON value, fractions in place of percentages.
+    #[arg(long)]
+    pub json: bool,
+    /// How to print.
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: Format,
+    /// Averages over benchmarks.
+    #[command(flatten)]
+    pub averages: AverageArgs,
+    /// Allow problems with different numbers of samples.
+    #[arg(long)]
+    pub uneven: bool,
+    /// Write a page with both models' curves as well.
+    #[arg(long, value_name = "FILE.html")]
+    pub html: Option<PathBuf>,
+    /// Seed of the simulation and the bootstrap.
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// Bad input in the samples, in k or in m.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let (a, b) = (dumps::read(&args.a)?, dumps::read(&args.b)?);
+    if !args.uneven {
+        for benchmark in a.iter().chain(&b) {
+            benchmark.require_equal_samples()?;
+        }
+    }
+    let pairs = matched(a, b)?;
+    if let Some(note) = sampled_otherwise(&args.a, &args.b)? {
+        say!("note: {note}");
+    }
+    let settings = Settings {
+        ks: args.ks.clone(),
+        m: args.m,
+        method: args.method,
+        iterations: args.iterations,
+        resamples: args.resamples,
+        seed: args.seed,
+        level: 0.95,
+        labels: labels(args),
+    };
+    let averages = args.averages.averages();
+    let names: Vec<&str> = pairs.iter().map(|p| p.name.as_str()).collect();
+    averages.require(&names)?;
+    let averages = averages.all();
+    benchmarks::incomplete(&averages, &names).iter().for_each(|note| say!("{note}"));
+    let comparisons = compare(&pairs, &settings, &averages)?;
+    let [a, b] = &settings.labels;
+    if let Some(path) = &args.html {
+        write_whole(path, page(args, &pairs, &comparisons, [a, b])?.as_bytes())?;
+    }
+    if args.json || args.format == Format::Json {
+        outln!("{}", serde_json::to_string(&comparisons)?);
+        return Ok(());
+    }
+    let table = table(args.format, &comparisons);
+    out!("{}", table.render(args.format));
+    if args.format != Format::Text {
+        return Ok(());
+    }
+    let significant = "p < 0.05 by the subsampling test";
+    outln!("{}", table.legend(args.format, "the better of the two", significant, "second best"));
+    for c in &comparisons {
+        outln!("{}", c.verdict);
+        if let Some((low, high)) = c.p_bounds.filter(|(low, high)| high - low > 1e-6) {
+            outln!("  (k = {} is computed on a grid: the exact p lies between {low:.5} and {high:.5})", c.k);
+        }
+    }
+    for p in &pairs {
+        let own = comparisons.iter().find(|c| c.name == p.name).and_then(|c| c.scope.solved_by_one());
+        let Some((gained, lost)) = own.filter(|(gained, lost)| !gained.is_empty() || !lost.is_empty()) else {
+            continue;
+        };
+        let named = |ids: &[String]| match ids {
+            [] => "0".to_owned(),
+            some => format!("{} ({})", some.len(), list(some.iter())),
+        };
+        let name = if p.name.is_empty() { String::new() } else { format!("{}, ", p.name) };
+        outln!("{name}solved by {b} alone: {}; by {a} alone: {}", named(gained), named(lost));
+    }
+    Ok(())
+}
+
+/// Both models' curves and what the tests say, benchmark by benchmark.
+fn page(
+    args: &Args,
+    pairs: &[Matched],
+    comparisons: &[Comparison],
+    [a, b]: [&str; 2],
+) -> anyhow::Result<String> {
+    let set = |(i, pair): (usize, &Matched)| {
+        let ks = powers_of_two(pair.a.fewest().min(pair.b.fewest()));
+        let key = resamples(args.seed, i as u64);
+        let own: Vec<&Comparison> = comparisons.iter().filter(|c| c.name == pair.name).collect();
+        Set {
+            name: if pair.name.is_empty() { "all".to_owned() } else { pair.name.clone() },
+            curves: [(&pair.a, a), (&pair.b, b)]
+                .map(|(side, name)| PassCurve::of(name, side, &ks, args.resamples, key))
+                .into(),
+            notes: Vec::new(),
+            lead: own.iter().map(|c| c.verdict.clone()).collect(),
+            table: table(args.format, own),
+            by_problem: None,
+            examples: Vec::new(),
+        }
+    };
+    let mut sets: Vec<Set> = pairs.iter().enumerate().map(set).collect();
+    if let Some(first) = sets.first_mut() {
+        // Averages belong to no one benchmark.
+        let averages = comparisons.iter().filter(|c| c.scope.solved_by_one().is_none());
+        first.notes.extend(averages.map(|c| c.verdict.clone()));
+    }
+    let sources = [args.a.display().to_string(), args.b.display().to_string()];
+    samples_page(&format!("{a} and {b}"), &[], &sets, &sources.each_ref().map(String::as_str))
+}
+
+/// The table of the comparisons: numbers alone in CSV, formatted ones elsewhere.
+fn table<'a>(format: Format, comparisons: impl IntoIterator<Item = &'a Comparison>) -> Table {
+    let csv = format == Format::Csv;
+    let header = "benchmark,k,a,b,difference,p_value,holm_p_value,low,high,bootstrap_p_value,bootstrap_low,bootstrap_high,problems,gained,lost";
+    let words = "benchmark,k,A,B,B - A,95 %,p,p (Holm),bootstrap 95 %,p (bootstrap),gained,lost";
+    let mut table = Table::new((if csv { header } else { words }).split(','));
+    let interval = |i: (f64, f64)| format!("[{}, {}]", points(i.0), points(i.1));
+    for c in comparisons {
+        let solved = c.scope.solved_by_one();
+        let changed = solved.map_or([0, 0], |(gained, lost)| [gained.len(), lost.len()]);
+        let drawn = c.bootstrap;
+        if csv {
+            let tested = [c.p_value, c.holm_p_value].map(|p| p.map(|p| p.to_string()).unwrap_or_default());
+            let bounds = [c.interval.0, c.interval.1, drawn.p_value, drawn.interval.0, drawn.interval.1];
+            let counts = [c.problems, changed[0], changed[1]].map(|n| n.to_string());
+            let numbers = [c.a, c.b, c.difference].map(|v| v.to_string()).into_iter().chain(tested);
+            let numbers = numbers.chain(bounds.map(|v| v.to_string())).chain(counts);
+            table.push([c.name.clone(), c.k.to_string()].into_iter().chain(numbers));
+            continue;
+        }
+        let part = |v: f64, better: bool| {
+            let underline = better && c.significant();
+            Cell { parts: vec![Part { text: percent(v), bold: better, underline, dagger: false }] }
+        };
+        let tested = |p: Option<f64>| p.map_or("-".to_owned(), |p| format!("{p:.4}"));
+        // These are of single benchmarks.
+        let of_one = |text: String| if solved.is_some() { text } else { String::new() };
+        let mut cells: Vec<Cell> = vec![
+            if c.name.is_empty() { "all".into() } else { c.name.clone().into() },
+            c.k.to_string().into(),
+            part(c.a, c.difference < 0.0),
+            part(c.b, c.difference > 0.0),
+        ];
+        let texts = [
+            points(c.difference),
+            interval(c.interval),
+            tested(c.p_value),
+            of_one(tested(c.holm_p_value)),
+            interval(drawn.interval),
+            format!("{:.4}", drawn.p_value),
+        ];
+        cells.extend(texts.into_iter().chain(changed.map(|n| of_one(n.to_string()))).map(Cell::from));
+        table.rows.push(Row { cells, ..Row::default() });
+    }
+    table
+}
+
+/// How two evaluation folders differ apart from the model: prompts and sampling change what is compared.
+fn sampled_otherwise(a: &Path, b: &Path) -> anyhow::Result<Option<String>> {
+    let identity = |folder: &Path| -> anyhow::Result<Option<toml::Table>> {
+        let path = folder.join(IDENTITY);
+        if !path.is_file() {
+            return Ok(None);
+        }
+        let mut value: Value = json::read(&path)?;
+        if let Some(map) = value.as_object_mut() {
+            ["format", "source", "model", "api"].iter().for_each(|key| drop(map.remove(*key)));
+        }
+        without_nulls(&mut value);
+        Ok(toml::Table::try_from(value).ok())
+    };
+    let (Some(a), Some(b)) = (identity(a)?, identity(b)?) else { return Ok(None) };
+    let differing = differences(&a, &b);
+    Ok((!differing.is_empty())
+        .then(|| format!("A and B were sampled otherwise, A -> B: {}", differing.join("; "))))
+}
+
+/// TOML has no null.
+fn without_nulls(value: &mut Value) {
+    if let Some(map) = value.as_object_mut() {
+        map.retain(|_, v| !v.is_null());
+        map.values_mut().for_each(without_nulls);
+    }
+}
+
+/// Short names of the two sides: file stems or folder names where they tell them apart.
+fn labels(args: &Args) -> [String; 2] {
+    let name = |p: &PathBuf| {
+        // A folder's name may have dots that begin no ending.
+        let name = if p.is_dir() { p.file_name() } else { p.file_stem() };
+        name.map(|s| s.to_string_lossy().into_owned()).unwrap_or_default()
+    };
+    let (a, b) = (name(&args.a), name(&args.b));
+    if a == b || a.is_empty() || b.is_empty() { ["A", "B"].map(str::to_owned) } else { [a, b] }
+}

@@ -1,0 +1,127 @@
+//! `fgrpo diversity`: how different a model's correct solutions of one problem are.
+
+use crate::args::averages::AverageArgs;
+use crate::args::named::named;
+use crate::output::table::{Format, Render};
+use fgrpo_eval::dataset::columns::Columns;
+use fgrpo_eval::diversity::{Measure, Settings, measure};
+use fgrpo_eval::io::server::sampling::ServerApi;
+use fgrpo_eval::kind::TaskKind;
+use fgrpo_eval::table::Table;
+use std::path::PathBuf;
+
+/// Diversity of correct solutions.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    fgrpo diversity eval-grpo eval-f-grpo                         character n-grams, offline\n  \
+    fgrpo diversity eval-grpo eval-f-grpo --by embeddings --server http://localhost:8000 --model Qwen3-Embedding-8B\n  \
+    fgrpo diversity eval-grpo eval-f-grpo --by judge --server https://api.example.com --model judge --data aime24.jsonl --benchmark aime24")]
+pub struct Args {
+    /// Evaluation folders, one per model.
+    #[arg(required = true, value_name = "EVAL")]
+    pub folders: Vec<PathBuf>,
+    /// What is measured.
+    #[arg(long, value_parser = named::<Measure>(), default_value = "ngram")]
+    pub by: Measure,
+    /// An OpenAI-compatible server of embeddings or of the judge.
+    #[arg(long, value_name = "URL")]
+    pub server: Option<String>,
+    /// The served model.
+    #[arg(long)]
+    pub model: Option<String>,
+    /// Embeddings made elsewhere, a file per folder: {"problem", "sample", "embedding": [...]} per line.
+    #[arg(long = "embeddings", value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Sent as truncate_prompt_tokens with embedding requests, where the server knows it (the paper: 8192).
+    #[arg(long, value_name = "TOKENS")]
+    pub max_tokens: Option<u64>,
+    /// Only these benchmarks.
+    #[arg(long = "benchmark", value_name = "NAME")]
+    pub only: Vec<String>,
+    /// Averages over benchmarks.
+    #[command(flatten)]
+    pub averages: AverageArgs,
+    /// Length of the character n-grams.
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=16))]
+    pub ngram: u64,
+    /// Requests under way at once.
+    #[arg(long, default_value_t = 16)]
+    pub concurrency: usize,
+    /// Files of the data sets, as `fgrpo eval` took them: a judge sees the problem beside its solutions.
+    #[arg(long, value_name = "FILE")]
+    pub data: Vec<PathBuf>,
+    /// What the files of --data hold.
+    #[arg(long, value_parser = named::<TaskKind>(), default_value = "math")]
+    pub task: TaskKind,
+    /// Columns of --data that have unusual names, e.g. prompt=question,answer=final.
+    #[arg(long, value_name = "WHAT=COLUMN,...")]
+    pub columns: Option<Columns>,
+    /// The judge's server software, which decides the sampling fields it is sent [default: those of vLLM, SGLang and llama.cpp together].
+    #[arg(long, value_parser = named::<ServerApi>())]
+    pub server_api: Option<ServerApi>,
+    /// Environment variable that holds the server's key [default: OPENAI_API_KEY where it is set].
+    #[arg(long, value_name = "VARIABLE")]
+    pub key_env: Option<String>,
+    /// Print one JSON value.
+    #[arg(long)]
+    pub json: bool,
+    /// How to print.
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: Format,
+}
+
+impl Args {
+    /// The character n-grams of these folders.
+    pub fn of(folders: Vec<PathBuf>) -> Self {
+        #[derive(clap::Parser)]
+        struct Own {
+            #[command(flatten)]
+            args: Args,
+        }
+        Self { folders, ..<Own as clap::Parser>::parse_from(["diversity", "."]).args }
+    }
+
+    /// The flags as the library takes them.
+    pub fn settings(&self) -> Settings {
+        Settings {
+            folders: self.folders.clone(),
+            by: self.by,
+            server: self.server.clone(),
+            model: self.model.clone(),
+            files: self.files.clone(),
+            max_tokens: self.max_tokens,
+            only: self.only.clone(),
+            averages: self.averages.averages(),
+            ngram: self.ngram as usize,
+            concurrency: self.concurrency,
+            data: self.data.clone(),
+            task: self.task,
+            columns: self.columns.clone().unwrap_or_default(),
+            server_api: self.server_api,
+            key_env: self.key_env.clone(),
+        }
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// Bad input in folders and flags; a server that gives up.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let found = measure(&args.settings())?;
+    if args.json || args.format == Format::Json {
+        outln!("{}", serde_json::to_string(&found)?);
+        return Ok(());
+    }
+    let header = ["benchmark", "problems"].map(str::to_owned).into_iter().chain(found.folders);
+    let mut table = Table::new(header);
+    for row in found.diversity {
+        let cells = row.values.iter().map(|v| format!("{v:.4}"));
+        table.push([row.benchmark, row.problems.to_string()].into_iter().chain(cells));
+    }
+    out!("{}", table.render(args.format));
+    if args.by == Measure::Ngram {
+        say!("distances of character {}-grams: they see wording, not ideas", args.ngram);
+    }
+    Ok(())
+}

@@ -1,0 +1,149 @@
+//! `fgrpo nll`: how likely trained models find correct solutions that were rare under the base model.
+
+use super::eval::flags;
+use super::eval::settings::{self, Source};
+use crate::output::table::{Format, Render};
+use fgrpo_eval::bad_input;
+use fgrpo_eval::folder::PROMPTS;
+use fgrpo_eval::prompts::PromptRecord;
+use fgrpo_eval::table::Table;
+use fgrpo_train::evaluation::nll::{self, Nll, Settings};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// Trained models' NLL of correct solutions that were rare under the base model.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    fgrpo nll eval-base --base base/ --model GRPO=grpo/ --model F-GRPO=f-grpo/\n  \
+    fgrpo nll eval-base --base base/ --model trained=run/checkpoints/step-000800 -- --task math --data train.jsonl\n\n\
+    The paper: 256 training prompts, 800 samples each of the base model, the top 1 % of the correct ones.")]
+pub struct Args {
+    /// The base model's evaluation folder.
+    pub folder: PathBuf,
+    /// The base model's checkpoint.
+    #[arg(long, value_name = "DIR")]
+    pub base: PathBuf,
+    /// A trained model, NAME=DIR; repeatable. The others are compared with the first.
+    #[arg(long = "model", value_name = "NAME=DIR", required = true, value_parser = named)]
+    pub models: Vec<(String, PathBuf)>,
+    /// The rare share of the correct samples.
+    #[arg(long, value_name = "SHARE", default_value_t = 0.01)]
+    pub share: f64,
+    /// Smallest pool of distinct completed correct samples that a problem's rare subset is taken from.
+    #[arg(long, value_name = "SAMPLES", default_value_t = 100)]
+    pub pool: usize,
+    /// Size of a problem's rare subset.
+    #[arg(long, value_name = "SAMPLES", default_value_t = 5)]
+    pub least: usize,
+    /// Leave out samples that have more tokens than the models have positions once their text is tokenised again [default: refuse them].
+    #[arg(long)]
+    pub leave_out_long: bool,
+    /// Behind --: which of the folder's problems, by the flags of fgrpo eval or a training configuration [default: all]. The prompts are the folder's.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "EVAL FLAGS")]
+    pub rest: Vec<String>,
+    /// Print one JSON value.
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl Args {
+    /// The usual measure of these models; samples that grow too long are left out.
+    pub fn of(folder: PathBuf, base: PathBuf, models: Vec<(String, PathBuf)>) -> Self {
+        let (rest, json, leave_out_long) = (Vec::new(), false, true);
+        Self { folder, base, models, share: 0.01, pool: 100, least: 5, leave_out_long, rest, json }
+    }
+}
+
+fn named(text: &str) -> Result<(String, PathBuf), String> {
+    match text.split_once('=') {
+        Some((name, path)) if !name.is_empty() && !path.is_empty() => Ok((name.to_owned(), path.into())),
+        _ => Err("wanted NAME=DIR".to_owned()),
+    }
+}
+
+/// How each problem was put to the base model: as the folder says, of all its problems or of those that the flags name.
+/// Flags for the prompt are for samples made elsewhere, of which the folder doesn't know it.
+fn records(args: &Args) -> anyhow::Result<Vec<PromptRecord>> {
+    let kept = nll::prompts(&args.folder)?;
+    if args.rest.is_empty() {
+        if kept.is_empty() {
+            bad_input!(
+                "{}: found no {}, wanted an evaluation folder with the prompts of its problems, or the data set and the prompt by the flags of fgrpo eval behind --",
+                args.folder.display(),
+                PROMPTS
+            );
+        }
+        return Ok(kept);
+    }
+    let (mut asked, training) = settings::of_words(&args.rest)?;
+    asked.n = asked.n.or(Some(1));
+    asked.ks.clear();
+    let plan = flags::plan(&asked, training.as_ref(), &Source::Checkpoint(args.base.clone()))?;
+    let kept: BTreeMap<&str, &PromptRecord> = kept.iter().map(|r| (r.problem.as_str(), r)).collect();
+    let made_elsewhere = nll::identity(&args.folder)?["source"] == "samples";
+    let mut records = Vec::new();
+    for record in plan.parts.iter().flat_map(|part| part.problems.iter().map(|p| part.record(p))) {
+        let Some(&known) = kept.get(record.problem.as_str()) else {
+            records.push(record);
+            continue;
+        };
+        let other = (&known.messages, known.thinking) != (&record.messages, record.thinking);
+        if other && asked.asks_for_a_prompt() && !made_elsewhere {
+            bad_input!(
+                "--preset, --system, --thinking: found another prompt than that of the samples in {}, wanted none of these flags: the folder knows its prompts",
+                args.folder.display()
+            );
+        }
+        records.push(if asked.asks_for_a_prompt() { record } else { known.clone() });
+    }
+    Ok(records)
+}
+
+/// What the command finds.
+///
+/// # Errors
+/// Bad input in folders, flags and checkpoints; what the engine reports.
+pub fn measure(args: &Args) -> anyhow::Result<Nll> {
+    if !(args.share > 0.0 && args.share <= 1.0) {
+        bad_input!("--share: found {}, wanted above 0 and at most 1", args.share);
+    }
+    let settings = Settings {
+        folder: args.folder.clone(),
+        base: args.base.clone(),
+        models: args.models.clone(),
+        share: args.share,
+        pool: args.pool,
+        least: args.least,
+        leave_out_long: args.leave_out_long,
+    };
+    nll::measure(&settings, &records(args)?)
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// As [`measure`].
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let found = measure(args)?;
+    if args.json {
+        outln!("{}", serde_json::to_string(&found)?);
+        return Ok(());
+    }
+    let mut table = Table::new(["model", "NLL of the rare", "increase", "mass higher", "share higher"]);
+    let number = |v: f64| format!("{v:.4}");
+    let none = String::new;
+    table.push(["base".to_owned(), number(found.base_nll), none(), none(), none()]);
+    let count = |c: Option<usize>| c.map_or_else(none, |c| format!("{c} of {}", found.prompts));
+    for m in &found.models {
+        let counts = [count(m.mass_higher), count(m.share_higher)];
+        table.push([m.model.clone(), number(m.nll), number(m.increase)].into_iter().chain(counts));
+    }
+    out!("{}", table.render(Format::Text));
+    say!(
+        "{} rare of {} distinct correct samples; higher: than {}",
+        found.rare,
+        found.correct,
+        args.models[0].0
+    );
+    Ok(())
+}

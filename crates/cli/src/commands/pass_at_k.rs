@@ -1,0 +1,152 @@
+//! `fgrpo pass-at-k`: unbiased pass@k of scored samples with problem-bootstrap intervals.
+
+use crate::args::averages::AverageArgs;
+use crate::output::table::{Format, Render};
+use fgrpo_eval::dumps;
+use fgrpo_eval::estimate::{Curve, RESAMPLES};
+use fgrpo_eval::pass_at_k::{self, PassAtK, Settings};
+use fgrpo_eval::table::{Table, percent};
+use std::path::PathBuf;
+
+/// Unbiased pass@k of scored samples.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    fgrpo pass-at-k samples.jsonl -k 1,8,256\n  \
+    fgrpo pass-at-k eval/ --json\n  \
+    fgrpo pass-at-k aime24.jsonl aime25.jsonl math500.jsonl --format latex\n\n\
+    Lines are {\"problem\": id, \"sample\": i, \"correct\": bool} or {\"problem\": id, \"n\": 1024, \"c\": 17}.")]
+pub struct Args {
+    /// Files of scored samples, evaluation folders, or folders with a .jsonl per benchmark.
+    #[arg(required = true, value_name = "SAMPLES")]
+    pub samples: Vec<PathBuf>,
+    /// Values of k [default: 1, 2, 4, ... up to 256 and the number of samples].
+    #[arg(short = 'k', long = "k", value_name = "K,...", value_delimiter = ',')]
+    pub ks: Vec<u64>,
+    /// Print one JSON value, fractions in place of percentages.
+    #[arg(long)]
+    pub json: bool,
+    /// How to print.
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: Format,
+    /// One row per subject as well, where the samples name one.
+    #[arg(long)]
+    pub by_subject: bool,
+    /// List pass@k of every problem as well.
+    #[arg(long)]
+    pub by_problem: bool,
+    /// Averages over benchmarks.
+    #[command(flatten)]
+    pub averages: AverageArgs,
+    /// The files are parts of one set of samples, not benchmarks of their own.
+    #[arg(long)]
+    pub merge: bool,
+    /// Allow problems with different numbers of samples.
+    #[arg(long)]
+    pub uneven: bool,
+    /// Resamples of the problem bootstrap.
+    #[arg(long, value_name = "N", default_value_t = RESAMPLES, value_parser = clap::value_parser!(u64).range(100..=10_000_000))]
+    pub resamples: u64,
+    /// Seed of the bootstrap and of the majority votes' orders.
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// Bad input in the samples, in k or in an average.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let benchmarks = dumps::read_all(&args.samples, args.merge)?;
+    if !args.uneven {
+        for b in &benchmarks {
+            b.require_equal_samples()?;
+        }
+    }
+    let averages = args.averages.averages();
+    let settings = Settings { ks: args.ks.clone(), resamples: args.resamples, seed: args.seed, averages };
+    let mut found = pass_at_k::of(&benchmarks, &settings)?;
+    if !args.by_problem {
+        found.benchmarks.iter_mut().for_each(|b| b.by_problem.clear());
+    }
+    if args.json || args.format == Format::Json {
+        let json = match found.benchmarks.as_slice() {
+            [only] => serde_json::to_string(only)?,
+            _ => serde_json::to_string(&found)?,
+        };
+        outln!("{json}");
+        return Ok(());
+    }
+    let table = if args.format == Format::Csv { csv(args, &found) } else { table(args, &found) };
+    out!("{}", table.render(args.format));
+    Ok(())
+}
+
+/// A line for each number.
+fn csv(args: &Args, found: &PassAtK) -> Table {
+    let mut table = Table::new(["benchmark", "problems", "measure", "k", "value", "low", "high"]);
+    let mut push = |curve: &Curve, name: String| {
+        for (k, m) in &curve.points {
+            let numbers = [m.value, m.interval[0], m.interval[1]].map(|v| v.to_string());
+            let head = [name.clone(), m.problems.to_string(), "pass".into(), k.to_string()];
+            table.push(head.into_iter().chain(numbers));
+        }
+    };
+    for r in &found.benchmarks {
+        push(&r.all, r.benchmark.clone());
+        for s in r.subjects.iter().filter(|_| args.by_subject) {
+            push(s, format!("{}/{}", r.benchmark, s.name));
+        }
+    }
+    found.averages.iter().for_each(|a| push(a, a.name.clone()));
+    for r in &found.benchmarks {
+        for (k, v) in r.maj_at_k.iter().flatten() {
+            let head = [r.benchmark.clone(), r.all.problems().to_string(), "maj".into(), k.to_string()];
+            table.push(head.into_iter().chain([v.to_string(), String::new(), String::new()]));
+        }
+    }
+    table
+}
+
+fn table(args: &Args, found: &PassAtK) -> Table {
+    let intervals = args.format != Format::Latex;
+    let mut table = header("benchmark", "pass@", found.benchmarks[0].all.points.keys());
+    for r in &found.benchmarks {
+        table.push(row(r.benchmark.clone(), &r.all, intervals));
+        for s in r.subjects.iter().filter(|_| args.by_subject) {
+            table.push(row(format!("  {}", s.name), s, intervals));
+        }
+        for p in &r.by_problem {
+            let cells = p.pass_at_k.values().map(|&v| cell(v, intervals.then_some([v, v])));
+            let head = [format!("  {} ({} of {})", p.problem, p.c, p.n), "1".to_owned()];
+            table.push(head.into_iter().chain(cells));
+        }
+    }
+    for a in &found.averages {
+        table.push(row(a.name.clone(), a, intervals));
+    }
+    for r in &found.benchmarks {
+        let Some(majority) = &r.maj_at_k else { continue };
+        let head = [format!("{}, maj@k", r.benchmark), r.all.problems().to_string()];
+        table.push(head.into_iter().chain(majority.values().map(|&v| percent(v))));
+    }
+    table
+}
+
+/// A table of pass@k without rows: what names a row, the problems, and a column for each k.
+pub fn header<'a>(first: &str, prefix: &str, ks: impl IntoIterator<Item = &'a u64>) -> Table {
+    let ks = ks.into_iter().map(|k| format!("{prefix}{k}"));
+    Table::new([first.to_owned(), "problems".to_owned()].into_iter().chain(ks))
+}
+
+/// A row of such a table: pass@k in percent, with its intervals or without.
+pub fn row(name: String, curve: &Curve, intervals: bool) -> Vec<String> {
+    let cells = curve.points.values().map(|m| cell(m.value, intervals.then_some(m.interval)));
+    [name, curve.problems().to_string()].into_iter().chain(cells).collect()
+}
+
+fn cell(value: f64, interval: Option<[f64; 2]>) -> String {
+    match interval {
+        Some([low, high]) => format!("{} [{}, {}]", percent(value), percent(low), percent(high)),
+        None => percent(value),
+    }
+}

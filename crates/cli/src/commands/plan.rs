@@ -1,0 +1,79 @@
+//! `fgrpo plan`: which group size would suit these problems under this model?
+
+use crate::output::table::{Format, Render};
+use fgrpo_eval::dumps;
+use fgrpo_eval::group_size;
+use fgrpo_eval::table::{Table, percent};
+use std::path::PathBuf;
+
+/// Active groups and missed tails by group size, from samples.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  fgrpo plan samples.jsonl --group-sizes 2,4,8,16,32 --tail 0.1\n\n\
+    The suggestion is a rule of thumb, stated with the numbers: the smallest group size that makes 90 % of the groups\n\
+    active that the largest one listed does; gamma 1 where more than half of the updates miss the tail, 0 below 5 %,\n\
+    else 0.5, where the paper advises to start.")]
+pub struct Args {
+    /// Files of scored samples or evaluation folders.
+    #[arg(required = true, value_name = "SAMPLES")]
+    pub samples: Vec<PathBuf>,
+    /// Group sizes N to compare.
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [2, 4, 8, 16, 32, 64, 128])]
+    pub group_sizes: Vec<u64>,
+    /// Share of a problem's correct mass that is its rare tail: tau = share * mu.
+    #[arg(long, value_name = "SHARE", default_value_t = 0.1)]
+    pub tail: f64,
+    /// Print one JSON value.
+    #[arg(long)]
+    pub json: bool,
+    /// How to print.
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: Format,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// Bad input in the samples or the settings.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    group_size::check(&args.group_sizes, args.tail)?;
+    let found = group_size::compare(&dumps::read_all(&args.samples, false)?, &args.group_sizes, args.tail)?;
+    if args.json || args.format == Format::Json {
+        outln!("{}", serde_json::to_string(&found)?);
+        return Ok(());
+    }
+    let mut table = Table::new(["N", "active groups %", "tail-miss %", "of active %"]);
+    for o in &found.group_sizes {
+        table.push([
+            o.group_size.to_string(),
+            if o.at_least { format!("\u{2265} {}", percent(o.active)) } else { percent(o.active) },
+            percent(o.tail_miss),
+            percent(o.missing_share),
+        ]);
+    }
+    out!("{}", table.render(args.format));
+    if args.format != Format::Text {
+        return Ok(());
+    }
+    outln!(
+        "\n{} problems: {} never solved, {} always. The tail is {} % of each problem's correct mass.",
+        found.problems,
+        found.never_solved,
+        found.always_solved,
+        percent(found.tail)
+    );
+    if found.group_sizes.iter().any(|o| o.at_least) {
+        outln!(
+            "\u{2265}: a problem has {} samples, fewer than N; they say only how many groups are active at least.",
+            found.fewest_samples
+        );
+    }
+    match found.suggested {
+        Some(s) => outln!(
+            "Suggested: group_size = {}, focal_gamma = {} (a rule of thumb; see fgrpo plan --help)",
+            s.group_size,
+            s.focal_gamma
+        ),
+        None => outln!("No group of any size is active: these problems are all never or always solved."),
+    }
+    Ok(())
+}

@@ -1,0 +1,84 @@
+//! `fgrpo select`: which checkpoints to compare, by the paper's rule.
+
+use crate::args::named::named;
+use crate::output::table::{Format, Render};
+use fgrpo_eval::table::{Table, percent};
+use fgrpo_train::evaluation::select::{self, Chosen, Compute, Settings};
+use std::path::PathBuf;
+
+/// The checkpoints to compare: the base run's best, and of the others the best at equal or less compute.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  fgrpo select runs/grpo runs/f-grpo
+  fgrpo select runs/grpo runs/f-grpo runs/f-dapo --part synlogic --json
+  fgrpo select runs/grpo runs/f-grpo --evals evals/*      by the average of math benchmarks, from fgrpo eval
+
+Candidates are the checkpoints of save.every (\"epoch\": at epoch ends). To evaluate each while training:
+eval.at_checkpoints = true. Of equal values the earlier step is chosen.")]
+pub struct Args {
+    /// The base run, then the runs compared with it.
+    #[arg(required = true, value_name = "RUN")]
+    pub runs: Vec<PathBuf>,
+    /// Folders of `fgrpo eval`, or folders of such: choose by them. Each is matched with its checkpoint by the
+    /// model's fingerprint, or by the checkpoint's path as the name of a served model.
+    #[arg(long, value_name = "DIR", num_args = 1..)]
+    pub evals: Vec<PathBuf>,
+    /// Choose by pass@k at this k.
+    #[arg(short = 'k', default_value_t = 1)]
+    pub k: usize,
+    /// Choose by one part of the held-out problems (task.parts), or by one benchmark of --evals, by its name.
+    #[arg(long, value_name = "NAME")]
+    pub part: Option<String>,
+    /// What compute is counted in.
+    #[arg(long, value_parser = named::<Compute>(), default_value = "samples")]
+    pub compute: Compute,
+    /// Choose among all evaluations, also between checkpoints and where the checkpoint is gone: the best of many
+    /// noisy values.
+    #[arg(long, conflicts_with = "evals")]
+    pub any_step: bool,
+    /// Print one JSON value.
+    #[arg(long)]
+    pub json: bool,
+    /// How to print.
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: Format,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// Bad input: a folder that is no run, evaluations that can't be compared, nothing to choose from.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let found = select::select(&Settings {
+        runs: args.runs.clone(),
+        evals: args.evals.clone(),
+        k: args.k,
+        part: args.part.clone(),
+        compute: args.compute,
+        any_step: args.any_step,
+    })?;
+    if args.any_step {
+        say!("note: chosen among all evaluations: the best of many noisy values is too high");
+    }
+    found.chosen.iter().filter_map(Chosen::warning).for_each(|warning| say!("{warning}"));
+    if args.json || args.format == Format::Json {
+        outln!("{}", serde_json::to_string(&found)?);
+        return Ok(());
+    }
+    let metric = format!("{} %", found.metric);
+    let unit = found.compute.to_string();
+    let mut table = Table::new(["run", "step", &metric, "at step 0 %", "chosen from", &unit, "checkpoint"]);
+    for c in &found.chosen {
+        table.push([
+            c.run.display().to_string(),
+            c.step.to_string(),
+            percent(c.value),
+            c.start.map_or("-".to_owned(), percent),
+            c.candidates.to_string(),
+            format!("{:.0}", c.compute),
+            c.checkpoint.as_ref().map_or("gone".to_owned(), |p| p.display().to_string()),
+        ]);
+    }
+    out!("{}", table.render(args.format));
+    Ok(())
+}

@@ -1,0 +1,321 @@
+//! Evaluates the paper's nine benchmarks with one command (`fgrpo eval --suite paper`).
+//!
+//! Every model and benchmark has a folder of its own, `OUT/MODEL/BENCHMARK`, made as by a single evaluation; the same
+//! command resumes it. All files are checked before anything is sampled, and all problems are reported at once.
+
+mod files;
+
+use crate::commands::dry_run::rejected;
+use crate::commands::eval;
+use crate::output::table::{Format, Render};
+use crate::paper::{Benchmark, benchmarks};
+use anyhow::Context;
+use fgrpo_eval::bad_input;
+use fgrpo_eval::benchmarks::canonical;
+use fgrpo_eval::dataset;
+use fgrpo_eval::dataset::presets::{Family, Prompting};
+use fgrpo_eval::io::json;
+use fgrpo_eval::io::shell::quoted;
+use fgrpo_eval::kind::TaskKind;
+use fgrpo_eval::table::Table;
+use std::path::{Path, PathBuf};
+
+use files::{Checked, check, check_training};
+
+/// Samples per problem in the paper.
+const SAMPLES: u64 = 1_024;
+
+/// The suites that there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Suite {
+    /// AIME24, AIME25, AMC23, MATH500, Minerva Math, OlympiadBench, IFEval, SynLogic and GPQA Diamond.
+    Paper,
+}
+
+/// `fgrpo eval`: one data set, or the paper's nine.
+#[derive(Debug, Clone, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    fgrpo eval --server http://localhost:8000 --model base --data aime25.jsonl --task math -n 1024 --preset qwen2.5 --out eval-base\n  \
+    fgrpo eval --model run/checkpoints/step-000800 --task maze --maze-size 9 -n 64 --out eval-maze\n  \
+    fgrpo eval --samples completions.jsonl --data math500.jsonl --task math -n 4 --out eval-elsewhere\n  \
+    fgrpo eval aime.toml --out eval-b           flags from a file, overridden by the command line\n  \
+    fgrpo eval math.toml --model runs/math/checkpoints/step-000100 --out eval-math    a training configuration's held-out problems\n  \
+    fgrpo eval --suite paper --data-root data --models Qwen2.5-7B/GRPO=grpo/ --models Qwen2.5-7B/F-GRPO=focal/ --out evals\n\n\
+    Then: fgrpo compare eval-base eval-b -k 1,256; of a suite: fgrpo paper table-1 --from evals")]
+pub struct EvalArgs {
+    /// One evaluation.
+    #[command(flatten)]
+    pub eval: eval::Args,
+    /// All benchmarks of the paper, each as its table of settings has it: 1,024 samples per problem and the family's prompts, unless -n or --preset say otherwise.
+    #[arg(long, value_enum, requires = "data_root", help_heading = "Suite")]
+    pub suite: Option<Suite>,
+    /// Folder of the suite's files, which are found by their usual names.
+    #[arg(long, value_name = "DIR", requires = "suite", help_heading = "Suite")]
+    pub data_root: Option<PathBuf>,
+    /// A checkpoint folder and its name; repeatable. A name like Qwen2.5-7B/F-GRPO is a row of the paper's tables.
+    #[arg(long, value_name = "NAME=DIR", value_parser = model, requires = "suite", conflicts_with_all = ["model", "server"], help_heading = "Suite")]
+    pub models: Vec<(String, PathBuf)>,
+    /// Only these benchmarks of the suite.
+    #[arg(long = "benchmark", value_name = "NAME", requires = "suite", help_heading = "Suite")]
+    pub only: Vec<String>,
+    /// Evaluate files that hold other numbers of problems than the paper's.
+    #[arg(long, requires = "suite", help_heading = "Suite")]
+    pub accept_counts: bool,
+    /// Check the files: report which are found, missing or of another size. Sample nothing.
+    #[arg(long, requires = "suite", help_heading = "Suite")]
+    pub dry_run: bool,
+    /// With --dry-run: write every rejected row to this file of JSON lines, with its file, row, reason and what was found.
+    #[arg(long, value_name = "FILE", requires = "dry_run", help_heading = "Suite")]
+    pub rejected: Option<PathBuf>,
+}
+
+fn model(text: &str) -> Result<(String, PathBuf), String> {
+    match text.split_once('=') {
+        Some((name, path)) if !name.is_empty() && !path.is_empty() => Ok((name.to_owned(), path.into())),
+        _ => Err("wanted NAME=DIR".to_owned()),
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// Bad input that lists everything that is wrong with files and flags; what an evaluation fails with.
+pub fn run(args: &EvalArgs) -> anyhow::Result<()> {
+    match (args.suite, &args.data_root) {
+        (Some(Suite::Paper), Some(root)) => all(args, root),
+        _ => eval::run(&args.eval, &[]),
+    }
+}
+
+fn all(args: &EvalArgs, root: &Path) -> anyhow::Result<()> {
+    refuse_single(&args.eval)?;
+    if !root.is_dir() {
+        bad_input!("--data-root: found no folder {}, wanted the folder of the suite's files", root.display());
+    }
+    let chosen = chosen(&args.only)?;
+    let models = models(args)?;
+    let local = models.iter().find_map(|(_, path)| path.clone().filter(|_| args.eval.server.is_none()));
+    let family = family(args, &models)?;
+    let mut checked: Vec<Checked> = chosen.iter().map(|b| check(b, root)).collect();
+    if args.dry_run {
+        checked.extend(check_training(root, local.as_deref(), family)?);
+        return dry_run(args, &checked, &models, family);
+    }
+    let wrong: Vec<&str> = checked
+        .iter()
+        .filter(|c| !(args.accept_counts && c.file != "--"))
+        .filter_map(|c| c.wrong.as_deref())
+        .collect();
+    if !wrong.is_empty() {
+        bad_input!(
+            "--suite paper: {} of {} files can't be used:\n  {}\n--benchmark NAME evaluates some of the suite, --accept-counts takes files of other sizes",
+            wrong.len(),
+            checked.len(),
+            wrong.join("\n  ")
+        );
+    }
+    let Some(out) = &args.eval.out else { bad_input!("--out: wanted the folder of the evaluations") };
+    if models.is_empty() {
+        bad_input!("--models: wanted NAME=DIR for each checkpoint, or --model, or --server with --model");
+    }
+    let kinds: Vec<TaskKind> = chosen.iter().map(|b| b.kind).collect();
+    let total = models.len() * chosen.len();
+    for (i, (name, path)) in models.iter().enumerate() {
+        for (j, (benchmark, file)) in chosen.iter().zip(&checked).enumerate() {
+            let folder = out.join(name).join(&benchmark.name);
+            say!("[{}/{total}] {}", i * chosen.len() + j + 1, folder.display());
+            let mut one = args.eval.clone();
+            one.data = Some(PathBuf::from(&file.file));
+            one.task = Some(benchmark.kind);
+            one.name = Some(benchmark.name.clone());
+            one.n = one.n.or(Some(SAMPLES));
+            one.preset = Some(family);
+            if let Some(path) = path.as_ref().filter(|_| args.eval.server.is_none()) {
+                one.model = Some(path.display().to_string());
+            }
+            std::fs::create_dir_all(out.join(name)).with_context(|| format!("creating {}", out.display()))?;
+            one.out = Some(folder);
+            eval::run(&one, &kinds)?;
+        }
+    }
+    say!("all {total} evaluations are done. Tables: fgrpo table {}", table_arguments(out, &models));
+    Ok(())
+}
+
+fn table_arguments(out: &Path, models: &[(String, Option<PathBuf>)]) -> String {
+    let one = |(name, _): &(String, Option<PathBuf>)| {
+        let label = name.rsplit('/').next().unwrap_or(name);
+        quoted(&format!("{label}={}", out.join(name).display())).to_string()
+    };
+    let each: Vec<String> = models.iter().map(one).collect();
+    format!("{}, or fgrpo paper table-1 --from {}", each.join(" "), quoted(&out.display().to_string()))
+}
+
+/// Refuses flags that are of one data set.
+fn refuse_single(args: &eval::Args) -> anyhow::Result<()> {
+    let given = [
+        ("a configuration", args.config.is_some()),
+        ("--data", args.data.is_some()),
+        ("--task", args.task.is_some()),
+        ("--name", args.name.is_some()),
+        ("--columns", args.columns.is_some()),
+        ("--samples", args.samples.is_some()),
+        ("--adapter", args.adapter.is_some()),
+    ];
+    let names: Vec<&str> = given.iter().filter(|g| g.1).map(|g| g.0).collect();
+    if !names.is_empty() {
+        bad_input!("--suite: found with {}, wanted without: the suite says what is asked", names.join(", "));
+    }
+    Ok(())
+}
+
+/// The benchmarks that are asked for, in the paper's order.
+fn chosen(only: &[String]) -> anyhow::Result<Vec<&'static Benchmark>> {
+    for name in only {
+        if !benchmarks().iter().any(|b| b.name == canonical(name)) {
+            let names: Vec<&str> = benchmarks().iter().map(|b| b.name.as_str()).collect();
+            bad_input!("--benchmark: found {name}, wanted one of {}", names.join(", "));
+        }
+    }
+    let is = |b: &&Benchmark| only.is_empty() || only.iter().any(|name| canonical(name) == b.name);
+    Ok(benchmarks().iter().filter(is).collect())
+}
+
+/// The models by their names: checkpoints with their folders, or what a server serves.
+fn models(args: &EvalArgs) -> anyhow::Result<Vec<(String, Option<PathBuf>)>> {
+    let mut models: Vec<(String, Option<PathBuf>)> = Vec::new();
+    for (name, path) in &args.models {
+        let stays_below = !name.split('/').any(|part| part.is_empty() || part == "." || part == "..");
+        if !stays_below {
+            bad_input!(
+                "--models: found the name {name:?}, wanted one or more names of folders with / between them"
+            );
+        }
+        if models.iter().any(|m| m.0 == *name) {
+            bad_input!("--models: found {name} twice, wanted a name of its own for each model");
+        }
+        models.push((name.clone(), Some(path.clone())));
+    }
+    match (&args.eval.server, &args.eval.model) {
+        (Some(_), Some(name)) => models.push((name.rsplit('/').next().unwrap_or(name).to_owned(), None)),
+        (Some(_), None) => bad_input!("--model: wanted the name of the served model, which names its folder"),
+        (None, Some(path)) => {
+            let path = PathBuf::from(path);
+            models.push((name_of(&path), Some(path)));
+        }
+        (None, None) => {}
+    }
+    for (name, path) in &models {
+        if let Some(path) = path
+            && !path.join("config.json").is_file()
+        {
+            bad_input!("{name}: found no config.json in {}, wanted a checkpoint folder", path.display());
+        }
+    }
+    Ok(models)
+}
+
+/// `RUN/checkpoints/step-000800` is called `RUN-step-000800`, another folder by its name.
+fn name_of(path: &Path) -> String {
+    let name = |p: &Path| p.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+    let run = path.parent().filter(|p| name(p) == "checkpoints").and_then(Path::parent);
+    match run.map(name) {
+        Some(run) => format!("{run}-{}", name(path)),
+        None => name(path),
+    }
+}
+
+/// The family whose prompts are used: --preset's, or that of the checkpoints' architecture.
+fn family(args: &EvalArgs, models: &[(String, Option<PathBuf>)]) -> anyhow::Result<Family> {
+    if let Some(family) = args.eval.preset {
+        return Ok(family);
+    }
+    let mut known: Option<(Family, &str)> = None;
+    for (name, path) in models {
+        let Some(path) = path else { continue };
+        let file = path.join("config.json");
+        let config: serde_json::Value = json::read(&file)?;
+        let family = match config["model_type"].as_str() {
+            Some("qwen2") => Family::Qwen25,
+            Some("qwen3") => Family::Qwen3,
+            Some("llama") => Family::Llama32,
+            _ => bad_input!(
+                "{name}: model_type: found {}, wanted qwen2, qwen3 or llama; --preset says whose prompts to ask with",
+                config["model_type"]
+            ),
+        };
+        if let Some((other, of)) = known.filter(|k| k.0 != family) {
+            bad_input!(
+                "--preset: wanted for models of several families: {of} is {other}, {name} is {family}"
+            );
+        }
+        known = Some((family, name));
+    }
+    match known {
+        Some((family, _)) => Ok(family),
+        // Files can be looked at without a model.
+        None if args.dry_run => Ok(Family::Qwen25),
+        None => bad_input!(
+            "--preset: wanted qwen2.5, qwen3 or llama3.2: a server doesn't say whose prompts its model takes"
+        ),
+    }
+}
+
+fn dry_run(
+    args: &EvalArgs,
+    checked: &[Checked],
+    models: &[(String, Option<PathBuf>)],
+    family: Family,
+) -> anyhow::Result<()> {
+    let mut table = Table::new(["benchmark", "problems", "paper", "", "file"]).of_words();
+    for c in checked {
+        let verdict = match (&c.wrong, c.file == "--") {
+            (None, _) => "ok",
+            (Some(_), true) => "missing",
+            (Some(_), false) => "differs",
+        };
+        table.push([c.name.as_str(), &c.found, &c.wanted, verdict, &c.file]);
+    }
+    out!("{}", table.render(Format::Text));
+    let reports: Vec<&dataset::FilterReport> = checked.iter().filter_map(|c| c.report.as_ref()).collect();
+    for c in checked {
+        c.wrong.iter().for_each(|line| outln!("{line}"));
+        c.report.iter().for_each(|report| out!("{}", rejected::explained(report)));
+    }
+    match &args.rejected {
+        Some(out) => rejected::write(&reports, out)?,
+        None if reports.iter().any(|report| !report.rejected.is_empty()) => {
+            outln!("--rejected FILE writes all rejected rows as JSON lines");
+        }
+        None => {}
+    }
+    let n = args.eval.n.unwrap_or(SAMPLES);
+    outln!("{n} samples per problem; prompts of {family}:");
+    let mut seen = Vec::new();
+    for benchmark in benchmarks() {
+        if seen.contains(&benchmark.kind) {
+            continue;
+        }
+        seen.push(benchmark.kind);
+        let prompt = Prompting { preset: Some(family), ..Prompting::default() }.of(benchmark.kind);
+        let system = prompt.system.map_or_else(|| "no system prompt".to_owned(), |s| format!("system: {s}"));
+        let thinking = prompt.thinking.map_or("", |on| if on { "; thinking on" } else { "; thinking off" });
+        outln!("  {}: {system}{thinking}", benchmark.kind);
+    }
+    for (name, path) in models {
+        let from = path.as_ref().map_or_else(|| "served".to_owned(), |p| p.display().to_string());
+        outln!("model {name}: {from}");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checkpoint_of_a_run_is_named_by_both() {
+        assert_eq!(name_of(Path::new("runs/focal/checkpoints/step-000800")), "focal-step-000800");
+        assert_eq!(name_of(Path::new("models/Qwen2.5-7B")), "Qwen2.5-7B");
+    }
+}

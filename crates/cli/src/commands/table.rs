@@ -1,0 +1,353 @@
+//! `fgrpo table`: methods by benchmarks, pass@k in each cell, with the marks of the paper's tables.
+//!
+//! With pairs (baseline, focal), bold is the better of a pair and underlined what the paired test finds
+//! significant; without, bold is the best of a column and a dagger the second best. Values that print the same are equal.
+
+use crate::args::averages::AverageArgs;
+use crate::output::table::{Format, Render};
+use fgrpo_eval::bad_input;
+use fgrpo_eval::benchmarks::{self, Average, canonical, is_known};
+use fgrpo_eval::compare::{self, Comparison, Settings};
+use fgrpo_eval::dumps;
+use fgrpo_eval::estimate::Tables;
+use fgrpo_eval::pass_at_k::powers_of_two;
+use fgrpo_eval::samples::Benchmark;
+use fgrpo_eval::table::{Cell, Part, Row, Table, percent};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::path::PathBuf;
+
+/// A table of methods by benchmarks, as the paper prints them.
+#[derive(Debug, Clone, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    fgrpo table GRPO=eval-grpo F-GRPO=eval-f-grpo --pair GRPO,F-GRPO -k 1,256 --format latex\n  \
+    fgrpo table base=b.jsonl grpo=g.jsonl low-lr=l.jsonl --shade grpo --format markdown\n\n\
+    Bold: better of a pair, or best of a column. Underlined: p < 0.05 by the paired subsampling test.\n\
+    Dagger: second best of a column. LaTeX needs booktabs, and colortbl for shaded rows.")]
+pub struct Args {
+    /// Methods in the order of their rows: NAME=samples file, evaluation folder or folder of files.
+    #[arg(required = true, value_name = "NAME=SAMPLES", value_parser = named)]
+    pub methods: Vec<(String, PathBuf)>,
+    /// A baseline and the method compared with it, by name.
+    #[arg(long = "pair", value_name = "BASE,FOCAL", value_parser = pair)]
+    pub pairs: Vec<(String, String)>,
+    /// Rows to print grey.
+    #[arg(long, value_name = "NAME")]
+    pub shade: Vec<String>,
+    /// Values of k in a cell [default: 1 and the largest power of two up to 256 that all problems have samples for].
+    #[arg(short = 'k', long = "k", value_name = "K,...", value_delimiter = ',')]
+    pub ks: Vec<u64>,
+    /// Size m of the test's subsamples [default: as compare].
+    #[arg(long)]
+    pub m: Option<u64>,
+    /// Averages over benchmarks.
+    #[command(flatten)]
+    pub averages: AverageArgs,
+    /// Allow problems with different numbers of samples.
+    #[arg(long)]
+    pub uneven: bool,
+    /// How to print.
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: Format,
+}
+
+fn named(text: &str) -> Result<(String, PathBuf), String> {
+    match text.split_once('=') {
+        Some((name, path)) if !name.is_empty() && !path.is_empty() => Ok((name.to_owned(), path.into())),
+        _ => Err("wanted NAME=SAMPLES".to_owned()),
+    }
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once(',') {
+        Some((a, b)) if !a.is_empty() && !b.is_empty() && a != b => Ok((a.to_owned(), b.to_owned())),
+        _ => Err("wanted BASE,FOCAL".to_owned()),
+    }
+}
+
+/// One method's values: per column (benchmark or average, in the table's order) and k.
+struct Measured {
+    name: String,
+    benchmarks: Vec<Benchmark>,
+    values: Vec<Vec<Option<f64>>>,
+}
+
+/// A column: an average over columns of benchmarks, or one benchmark.
+struct Column {
+    title: String,
+    key: String,
+    /// Canonical names whose mean it is; itself for a benchmark.
+    members: Vec<String>,
+}
+
+/// The paper's order: each average before its members, then whatever else there is.
+fn columns(methods: &[(String, Vec<Benchmark>)], averages: &[Average]) -> Vec<Column> {
+    let mut names: Vec<&str> = Vec::new();
+    for b in methods.iter().flat_map(|m| &m.1) {
+        if !names.iter().any(|n| canonical(n) == canonical(&b.name)) {
+            names.push(&b.name);
+        }
+    }
+    let mut columns: Vec<Column> = Vec::new();
+    let benchmark = |columns: &mut Vec<Column>, name: &str| {
+        let key = canonical(name);
+        if !columns.iter().any(|c| c.key == key) {
+            columns.push(Column { title: name.to_owned(), members: vec![key.clone()], key });
+        }
+    };
+    for average in averages {
+        // Its column stands there without a value where only some of its benchmarks are: see [`lacking`].
+        if average.among(&names).is_none() && average.lacking(&names).is_none() {
+            continue;
+        }
+        columns.push(Column {
+            title: format!("Avg. {}", average.name),
+            key: average.name.clone(),
+            members: average.members.clone(),
+        });
+        for member in &average.members {
+            if let Some(name) = names.iter().find(|n| canonical(n) == *member) {
+                benchmark(&mut columns, name);
+            }
+        }
+    }
+    names.iter().for_each(|n| benchmark(&mut columns, n));
+    columns
+}
+
+/// One benchmark under each method is the same one, whatever the files are called, unless they are named after different
+/// benchmarks of the paper. [`same_problems`] sees whether it is.
+fn one_name(methods: &mut [(String, Vec<Benchmark>)]) {
+    let names: BTreeSet<String> = methods.iter().flat_map(|m| &m.1).map(|b| canonical(&b.name)).collect();
+    let known: Vec<&String> = names.iter().filter(|name| is_known(name)).collect();
+    if methods.iter().all(|m| m.1.len() == 1) && names.len() > 1 && known.len() < 2 {
+        let name = known.first().map_or("all", |name| name.as_str());
+        methods.iter_mut().flat_map(|m| &mut m.1).for_each(|b| name.clone_into(&mut b.name));
+    }
+}
+
+/// Refuses a column of values over different problems.
+fn same_problems(methods: &[(String, Vec<Benchmark>)]) -> anyhow::Result<()> {
+    type First<'a> = (&'a str, BTreeSet<&'a str>);
+    let mut known: HashMap<String, First<'_>> = HashMap::new();
+    for (method, benchmarks) in methods {
+        for b in benchmarks {
+            let ids: BTreeSet<&str> = b.problems.iter().map(|p| p.id.as_str()).collect();
+            match known.get(&canonical(&b.name)) {
+                Some((first, others)) if *others != ids => bad_input!(
+                    "{}: found {} problems under {first} and {} under {method}, {} of them the same; wanted the same problems under every method",
+                    b.name,
+                    others.len(),
+                    ids.len(),
+                    others.intersection(&ids).count()
+                ),
+                Some(_) => {}
+                None => drop(known.insert(canonical(&b.name), (method.as_str(), ids))),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A sentence for each method and average that it lacks benchmarks for.
+fn lacking(methods: &[(String, Vec<Benchmark>)], averages: &[Average]) -> Vec<String> {
+    let of_method = |(method, benchmarks): &(String, Vec<Benchmark>)| {
+        let names: Vec<&str> = benchmarks.iter().map(|b| b.name.as_str()).collect();
+        let sentences = benchmarks::incomplete(averages, &names);
+        sentences.into_iter().map(|s| format!("{method}: {s}")).collect::<Vec<_>>()
+    };
+    methods.iter().flat_map(of_method).collect()
+}
+
+fn values(benchmarks: &[Benchmark], columns: &[Column], ks: &[u64]) -> Vec<Vec<Option<f64>>> {
+    let mut tables = Tables::default();
+    let mut single: HashMap<(String, u64), f64> = HashMap::new();
+    for b in benchmarks {
+        for &k in ks {
+            let mean = b.problems.iter().map(|p| tables.of(p, k)).sum::<f64>() / b.problems.len() as f64;
+            single.insert((canonical(&b.name), k), mean);
+        }
+    }
+    columns
+        .iter()
+        .map(|c| {
+            ks.iter()
+                .map(|&k| {
+                    let all: Option<Vec<f64>> =
+                        c.members.iter().map(|m| single.get(&(m.clone(), k)).copied()).collect();
+                    all.map(|v| v.iter().sum::<f64>() / v.len() as f64)
+                })
+                .collect()
+        })
+        .collect()
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// Bad input in the samples, names of pairs that are no methods, benchmarks that a pair doesn't share.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let mut read: Vec<(String, Vec<Benchmark>)> = Vec::new();
+    for (name, path) in &args.methods {
+        if read.iter().any(|r| r.0 == *name) {
+            bad_input!("the method {name} is given twice");
+        }
+        let benchmarks = dumps::read(path)?;
+        for b in &benchmarks {
+            if !args.uneven {
+                b.require_equal_samples()?;
+            }
+            b.require_scored()?;
+            args.ks.iter().try_for_each(|&k| b.require_samples(k.max(1)))?;
+        }
+        read.push((name.clone(), benchmarks));
+    }
+    if args.ks.contains(&0) {
+        bad_input!("-k: found 0, wanted at least 1");
+    }
+    let mut args = args.clone();
+    if args.ks.is_empty() {
+        let fewest = read.iter().flat_map(|(_, all)| all).map(Benchmark::fewest).min().unwrap_or(0);
+        let usual = powers_of_two(fewest);
+        args.ks = match (usual.first(), usual.last()) {
+            (Some(&first), Some(&last)) if first < last => vec![first, last],
+            (Some(&first), _) => vec![first],
+            _ => bad_input!("a problem has no scored sample; its samples are all unscorable"),
+        };
+    }
+    let args = &args;
+    for name in args.pairs.iter().flat_map(|p| [&p.0, &p.1]).chain(&args.shade) {
+        if !read.iter().any(|r| r.0 == *name) {
+            bad_input!(
+                "{name} is no method; wanted one of {}",
+                read.iter().map(|r| r.0.as_str()).collect::<Vec<_>>().join(", ")
+            );
+        }
+    }
+    one_name(&mut read);
+    same_problems(&read)?;
+    let asked = args.averages.averages();
+    let averages = asked.all();
+    let mut names: Vec<&str> = read.iter().flat_map(|m| &m.1).map(|b| b.name.as_str()).collect();
+    names.sort_unstable_by_key(|name| canonical(name));
+    names.dedup_by_key(|name| canonical(name));
+    asked.require(&names)?;
+    let columns = columns(&read, &averages);
+    lacking(&read, &averages).iter().for_each(|note| say!("{note}"));
+    let methods: Vec<Measured> = read
+        .into_iter()
+        .map(|(name, benchmarks)| Measured {
+            values: values(&benchmarks, &columns, &args.ks),
+            name,
+            benchmarks,
+        })
+        .collect();
+    let mut marks: HashMap<(usize, usize, usize), Part> = HashMap::new();
+    if args.pairs.is_empty() {
+        mark_columns(&methods, &columns, args, &mut marks);
+    } else {
+        for (a, b) in &args.pairs {
+            let at = |name: &String| methods.iter().position(|m| m.name == *name).unwrap_or_default();
+            mark_pair(&methods, (at(a), at(b)), &columns, &averages, args, &mut marks)?;
+        }
+    }
+    let table = table(&methods, &columns, &marks, args);
+    out!("{}", table.render(args.format));
+    if args.format == Format::Text {
+        let bold = if args.pairs.is_empty() { "best of the column" } else { "better of its pair" };
+        let ks = args.ks.iter().map(|k| format!("pass@{k}")).collect::<Vec<_>>().join("/");
+        let legend =
+            table.legend(args.format, bold, "p < 0.05 by the subsampling test", "second best of the column");
+        outln!("{ks} in percent{}", prefixed("; ", &legend));
+    }
+    Ok(())
+}
+
+fn prefixed(prefix: &str, text: &str) -> String {
+    if text.is_empty() { String::new() } else { format!("{prefix}{text}") }
+}
+
+/// Bold the best, dagger the second best of each column, by what is printed.
+fn mark_columns(
+    methods: &[Measured],
+    columns: &[Column],
+    args: &Args,
+    marks: &mut HashMap<(usize, usize, usize), Part>,
+) {
+    for c in 0..columns.len() {
+        for k in 0..args.ks.len() {
+            let mut printed: Vec<String> =
+                methods.iter().filter_map(|m| m.values[c][k]).map(percent).collect();
+            printed
+                .sort_by(|a, b| b.parse::<f64>().unwrap_or(0.0).total_cmp(&a.parse::<f64>().unwrap_or(0.0)));
+            printed.dedup();
+            for (row, m) in methods.iter().enumerate() {
+                let Some(text) = m.values[c][k].map(percent) else { continue };
+                let part = Part {
+                    bold: methods.len() > 1 && printed.first() == Some(&text),
+                    dagger: methods.len() > 2 && printed.get(1) == Some(&text),
+                    ..Part::default()
+                };
+                marks.insert((row, c, k), part);
+            }
+        }
+    }
+}
+
+/// Bold the better of a pair by what is printed; underline it where the paired test agrees.
+fn mark_pair(
+    methods: &[Measured],
+    (a, b): (usize, usize),
+    columns: &[Column],
+    averages: &[Average],
+    args: &Args,
+    marks: &mut HashMap<(usize, usize, usize), Part>,
+) -> anyhow::Result<()> {
+    let pairs = compare::matched(methods[a].benchmarks.clone(), methods[b].benchmarks.clone())?;
+    let settings = Settings::test_alone(args.ks.clone(), args.m);
+    let significant: HashSet<(String, u64)> = compare::compare(&pairs, &settings, averages)?
+        .into_iter()
+        .filter(Comparison::significant)
+        .map(|c| (if c.scope.solved_by_one().is_some() { canonical(&c.name) } else { c.name }, c.k))
+        .collect();
+    for (c, column) in columns.iter().enumerate() {
+        for (i, &k) in args.ks.iter().enumerate() {
+            let (Some(x), Some(y)) = (methods[a].values[c][i], methods[b].values[c][i]) else { continue };
+            if percent(x) == percent(y) {
+                continue;
+            }
+            let underline = significant.contains(&(column.key.clone(), k));
+            let part = Part { bold: true, underline, ..Part::default() };
+            marks.insert((if x > y { a } else { b }, c, i), part);
+        }
+    }
+    Ok(())
+}
+
+fn table(
+    methods: &[Measured],
+    columns: &[Column],
+    marks: &HashMap<(usize, usize, usize), Part>,
+    args: &Args,
+) -> Table {
+    let mut table =
+        Table::new(std::iter::once("Method".to_owned()).chain(columns.iter().map(|c| c.title.clone())));
+    for (row, m) in methods.iter().enumerate() {
+        let cells = m.values.iter().enumerate().map(|(c, values)| Cell {
+            parts: values
+                .iter()
+                .enumerate()
+                .map(|(k, v)| Part {
+                    text: v.map_or_else(|| "--".to_owned(), percent),
+                    ..marks.get(&(row, c, k)).cloned().unwrap_or_default()
+                })
+                .collect(),
+        });
+        table.rows.push(Row {
+            cells: std::iter::once(Cell::from(m.name.clone())).chain(cells).collect(),
+            shaded: args.shade.contains(&m.name),
+            // A rule above each pair.
+            rule: args.pairs.iter().any(|p| p.0 == m.name),
+        });
+    }
+    table
+}

@@ -1,0 +1,316 @@
+//! `fgrpo theory`: the paper's formulas as commands, each as a table, JSON or a figure.
+
+mod mass;
+
+use crate::chart::alone;
+use crate::output::table::{Format, Render};
+use crate::paper::theory as figures;
+use clap::Subcommand;
+use fgrpo_core::theory::{advantage, tail_miss};
+use fgrpo_eval::bad_input;
+use fgrpo_eval::failure::OrBadInput;
+use fgrpo_eval::figure::Figure;
+use fgrpo_eval::table::Table;
+pub use mass::PolicyArgs;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+
+/// The paper's formulas: tail misses, mass balance, advantage curves.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Which formula.
+    #[command(subcommand)]
+    pub formula: Formula,
+}
+
+/// How a formula's values are printed or drawn.
+#[derive(Debug, clap::Args)]
+pub struct Output {
+    /// Print one JSON value.
+    #[arg(long)]
+    pub json: bool,
+    /// Draw a figure into this file, .svg or .png.
+    #[arg(long, value_name = "FILE")]
+    pub plot: Option<PathBuf>,
+}
+
+/// The formulas.
+#[derive(Debug, Subcommand)]
+pub enum Formula {
+    /// Probability that a group is active and yet misses a rare correct subset.
+    #[command(after_help = "Examples:\n  fgrpo theory tail-miss --mu 0.64 --tau 6.3e-5 --n 1024,131072\n  \
+        fgrpo theory tail-miss --plot tail-miss.svg                              the paper's three panels\n  \
+        fgrpo theory tail-miss --mu 0.64 --tau 6.3e-5 --plot simulation.svg      the simulation's own curve")]
+    TailMiss {
+        /// Probability of a correct completion; for a figure, one panel each.
+        #[arg(long, value_delimiter = ',', allow_negative_numbers = true)]
+        mu: Vec<f64>,
+        /// Probability of the rare correct subset, at most mu.
+        #[arg(long, allow_negative_numbers = true)]
+        tau: Option<f64>,
+        /// Group sizes.
+        #[arg(long, value_delimiter = ',')]
+        n: Vec<u64>,
+        /// Curves of a figure without --tau: rho = tau / mu.
+        #[arg(long, value_delimiter = ',', default_values_t = [0.1, 0.03, 0.01, 0.001], allow_negative_numbers = true)]
+        rho: Vec<f64>,
+        /// How the values are printed or drawn.
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Probability that a group holds both correct and wrong completions.
+    #[command(after_help = "Example:\n  fgrpo theory active --mu 0.2 --n 2,8,32")]
+    Active {
+        /// Probability of a correct completion.
+        #[arg(long, allow_negative_numbers = true)]
+        mu: f64,
+        /// Group sizes.
+        #[arg(long, value_delimiter = ',', required_unless_present = "plot")]
+        n: Vec<u64>,
+        /// How the values are printed or drawn.
+        #[command(flatten)]
+        output: Output,
+    },
+    /// The group size at which a tail miss is likeliest.
+    #[command(after_help = "Example:\n  fgrpo theory peak --mu 0.64 --tau 6.3e-5")]
+    Peak {
+        /// Probability of a correct completion.
+        #[arg(long, allow_negative_numbers = true)]
+        mu: f64,
+        /// Probability of the rare correct subset, less than mu.
+        #[arg(long, allow_negative_numbers = true)]
+        tau: f64,
+        /// How the values are printed or drawn.
+        #[command(flatten)]
+        output: Output,
+    },
+    /// One surrogate step on a categorical policy: where the mass goes, term by term.
+    #[command(
+        after_help = "Example:\n  fgrpo theory mass --probabilities 0.6,0.1,0.3 --correct 0,1 --sample 0,2 --lr 0.1\n\n\
+        Actions are numbered from 0. A repeated action in --sample counts for N but adds no mass."
+    )]
+    Mass {
+        /// The policy and its rewards.
+        #[command(flatten)]
+        policy: PolicyArgs,
+        /// The actions drawn, repeats included.
+        #[arg(long, value_delimiter = ',', required = true)]
+        sample: Vec<usize>,
+        /// Learning rate.
+        #[arg(long, default_value_t = 1.0, allow_negative_numbers = true)]
+        lr: f64,
+        /// Show the change of these actions' mass as well.
+        #[arg(long, value_delimiter = ',')]
+        subset: Vec<usize>,
+        /// How the values are printed or drawn.
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Expected distinct mass sampled, given the number of correct completions.
+    #[command(after_help = "Example:\n  fgrpo theory sampled-mass --logits 5,3,3,0,0 --correct 0,1,2 --n 4")]
+    SampledMass {
+        /// The policy and its rewards.
+        #[command(flatten)]
+        policy: PolicyArgs,
+        /// Group size.
+        #[arg(long)]
+        n: u64,
+        /// Numbers of correct completions; all from 0 to N that can happen, when left out.
+        #[arg(long, short, value_delimiter = ',')]
+        k: Vec<u64>,
+        /// How the values are printed or drawn.
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Focal-weighted advantages by success rate.
+    #[command(after_help = "Examples:\n  fgrpo theory advantage --success-rate 0.25 --gamma 0.5\n  \
+        fgrpo theory advantage --success-rate 0.25 --gamma 0.5 --n 8      as the trainer computes it\n  \
+        fgrpo theory advantage --plot advantage.svg                       the paper's figure")]
+    Advantage {
+        /// Success rates, from 0 to 1.
+        #[arg(long, value_delimiter = ',', required_unless_present = "plot", allow_negative_numbers = true)]
+        success_rate: Vec<f64>,
+        /// Focal exponents.
+        #[arg(long, value_delimiter = ',', allow_negative_numbers = true)]
+        gamma: Vec<f64>,
+        /// Group size: the trainer's value (sample deviation, eps 1e-6) instead of the population's.
+        #[arg(long)]
+        n: Option<u64>,
+        /// How the values are printed or drawn.
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Learning-rate multiplier that shrinks updates as much as the focal weight does on average.
+    #[command(after_help = "Example:\n  fgrpo theory low-lr --gamma 0.5")]
+    LowLr {
+        /// Focal exponents.
+        #[arg(long, value_delimiter = ',', required_unless_present = "plot", allow_negative_numbers = true)]
+        gamma: Vec<f64>,
+        /// How the values are printed or drawn.
+        #[command(flatten)]
+        output: Output,
+    },
+}
+
+/// Runs `fgrpo theory`.
+///
+/// # Errors
+/// Bad input for arguments outside a formula's domain; a failure where a figure can't be written.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    match &args.formula {
+        Formula::TailMiss { mu, tau, n, rho, output } => tail_misses(mu, *tau, n, rho, output),
+        Formula::Active { mu, n, output } => actives(*mu, n, output),
+        Formula::Peak { mu, tau, output } => {
+            let peak = tail_miss::peak(*mu, *tau).or_bad_input()?;
+            plot(output, || figures::tail_miss_curve(*mu, *tau))?;
+            let value = json!({"n": peak.n, "tail_miss": peak.tail_miss});
+            say(output, value, ["n", "tail miss"], [[peak.n.to_string(), number(peak.tail_miss)]])
+        }
+        Formula::Mass { policy, sample, lr, subset, output } => {
+            mass::mass(policy, sample, *lr, subset, output)
+        }
+        Formula::SampledMass { policy, n, k, output } => mass::sampled_masses(policy, *n, k, output),
+        Formula::Advantage { success_rate, gamma, n, output } => advantages(success_rate, gamma, *n, output),
+        Formula::LowLr { gamma, output } => {
+            let rows = each(gamma, |&g| Ok((g, advantage::low_lr_multiplier(g).or_bad_input()?)))?;
+            plot(output, || figures::low_lr(gamma))?;
+            let value = one_or_list(&rows, |(_, m)| json!({"multiplier": m}), |(g, _)| json!({"gamma": g}));
+            say(output, value, ["gamma", "multiplier"], rows.iter().map(|(g, m)| [g.to_string(), number(*m)]))
+        }
+    }
+}
+
+fn tail_misses(mu: &[f64], tau: Option<f64>, n: &[u64], rho: &[f64], output: &Output) -> anyhow::Result<()> {
+    let rows = match (mu, tau) {
+        (mu, Some(tau)) if mu.len() == 1 => {
+            plot(output, || figures::tail_miss_curve(mu[0], tau))?;
+            each(n, |&n| {
+                let active = tail_miss::active_probability(mu[0], n).or_bad_input()?;
+                Ok((n, active, tail_miss::tail_miss_probability(mu[0], tau, n).or_bad_input()?))
+            })?
+        }
+        (_, Some(_)) => bad_input!("--tau: found with {} values of --mu, wanted exactly one", mu.len()),
+        (mu, None) if output.plot.is_some() => {
+            if !n.is_empty() {
+                bad_input!("--n: a table of group sizes needs --tau");
+            }
+            let mu = if mu.is_empty() { &[0.8, 0.5, 0.2] } else { mu };
+            return plot(output, || figures::tail_miss_panels(mu, rho));
+        }
+        (_, None) => {
+            bad_input!("--tau: missing; wanted --mu, --tau and --n, or --plot FILE for the paper's panels")
+        }
+    };
+    if rows.is_empty() {
+        if output.plot.is_none() {
+            bad_input!("--n: missing; wanted group sizes, such as --n 2,8,32");
+        }
+        return Ok(());
+    }
+    let value = one_or_list(
+        &rows,
+        |(_, active, miss)| json!({"active": active, "tail_miss": miss}),
+        |(n, ..)| json!({"n": n}),
+    );
+    say(
+        output,
+        value,
+        ["n", "active", "tail miss"],
+        rows.iter().map(|(n, active, miss)| [n.to_string(), number(*active), number(*miss)]),
+    )
+}
+
+fn actives(mu: f64, n: &[u64], output: &Output) -> anyhow::Result<()> {
+    let rows = each(n, |&n| Ok((n, tail_miss::active_probability(mu, n).or_bad_input()?)))?;
+    plot(output, || figures::active_curve(mu))?;
+    let value = one_or_list(&rows, |(_, p)| json!({"active": p}), |(n, _)| json!({"n": n}));
+    say(output, value, ["n", "active"], rows.iter().map(|(n, p)| [n.to_string(), number(*p)]))
+}
+
+fn advantages(rates: &[f64], gammas: &[f64], n: Option<u64>, output: &Output) -> anyhow::Result<()> {
+    let drawn = if gammas.is_empty() { vec![0.0, 0.5, 1.0, 2.0] } else { gammas.to_vec() };
+    plot(output, || figures::advantage_magnitude(&drawn))?;
+    if !rates.is_empty() && gammas.is_empty() {
+        bad_input!("--gamma: missing; wanted the focal exponent, 0 for none");
+    }
+    let pairs: Vec<(f64, f64)> = rates.iter().flat_map(|&r| gammas.iter().map(move |&g| (r, g))).collect();
+    let rows = each(&pairs, |&(rate, gamma)| {
+        let found = match n {
+            Some(n) => advantage::group_advantage(rate, n, gamma),
+            None => advantage::population_advantage(rate, gamma),
+        };
+        Ok((rate, gamma, found.or_bad_input()?))
+    })?;
+    let value = one_or_list(
+        &rows,
+        |(.., a)| json!({"correct": a.correct, "wrong": a.wrong, "weight": a.weight}),
+        |(rate, gamma, _)| json!({"success_rate": rate, "gamma": gamma}),
+    );
+    say(
+        output,
+        value,
+        ["success rate", "gamma", "correct", "wrong", "weight"],
+        rows.iter().map(|(rate, gamma, a)| {
+            [rate.to_string(), gamma.to_string(), number(a.correct), number(a.wrong), number(a.weight)]
+        }),
+    )
+}
+
+fn each<A, B>(all: &[A], value: impl Fn(&A) -> anyhow::Result<B>) -> anyhow::Result<Vec<B>> {
+    all.iter().map(value).collect()
+}
+
+fn plot(output: &Output, figure: impl FnOnce() -> anyhow::Result<Figure>) -> anyhow::Result<()> {
+    let Some(path) = &output.plot else { return Ok(()) };
+    alone::check_name(path)?;
+    alone::write(&figure()?, path)?;
+    say!("wrote {}", path.display());
+    Ok(())
+}
+
+/// One row as its object alone; several as a list of objects that begin with what tells them apart.
+fn one_or_list<T>(rows: &[T], value: impl Fn(&T) -> Value, key: impl Fn(&T) -> Value) -> Value {
+    match rows {
+        [row] => value(row),
+        rows => rows
+            .iter()
+            .map(|row| {
+                let mut all = key(row);
+                all.as_object_mut()
+                    .expect("keys are objects")
+                    .extend(value(row).as_object().expect("values are objects").clone());
+                all
+            })
+            .collect(),
+    }
+}
+
+/// Prints the JSON value or the rows; nothing where a figure was all that was asked for.
+fn say<const N: usize>(
+    output: &Output,
+    value: Value,
+    header: [&str; N],
+    rows: impl IntoIterator<Item = [String; N]>,
+) -> anyhow::Result<()> {
+    let mut table = Table::new(header);
+    rows.into_iter().for_each(|row| table.push(row));
+    if table.rows.is_empty() {
+        return Ok(());
+    }
+    if output.json {
+        outln!("{value}");
+    } else {
+        out!("{}", table.render(Format::Text));
+    }
+    Ok(())
+}
+
+/// Six significant digits, and exponents where they are needed.
+fn number(x: f64) -> String {
+    if x != 0.0 && !(1e-4..1e7).contains(&x.abs()) {
+        format!("{x:.5e}")
+    } else {
+        let digits = 6 - if x == 0.0 { 1 } else { x.abs().log10().floor() as i32 + 1 };
+        format!("{x:.*}", digits.clamp(0, 10) as usize)
+    }
+}

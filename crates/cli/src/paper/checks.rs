@@ -1,0 +1,158 @@
+//! What the paper states of a figure, and whether it holds here.
+
+use super::data::{Item, Statement};
+use super::sheet::signed;
+use super::simulate::{Config, Line};
+use crate::output::table::{Format, Render};
+use fgrpo_core::theory::{advantage, tail_miss};
+use fgrpo_eval::io::files::write_whole;
+use fgrpo_eval::table::Table;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Success rates, shares of the rare subset and focal exponents of the theory's figures.
+pub(super) const MU: [f64; 3] = [0.8, 0.5, 0.2];
+pub(super) const RHO: [f64; 4] = [0.1, 0.03, 0.01, 0.001];
+pub(super) const GAMMAS: [f64; 4] = [0.0, 0.5, 1.0, 2.0];
+/// Success rate of the simulation's start, and the probability of a correct action that is no anchor.
+pub(super) const SIMULATED: (f64, f64) = (0.64, 6.3e-5);
+
+/// What was found of a statement: in words and numbers, and whether it holds; none where it can't be told.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Finding(pub(super) String, pub(super) Option<bool>);
+
+/// By what decides a statement: what was found.
+pub(super) type Findings = BTreeMap<String, Finding>;
+
+fn findings<const N: usize>(all: [(&str, String, bool); N]) -> Findings {
+    all.into_iter().map(|(check, words, holds)| (check.to_owned(), Finding(words, Some(holds)))).collect()
+}
+
+/// Prints the statements and writes them as `NAME.md`, `NAME.tex` and `NAME.csv` into `out`. Without `all`, those of which
+/// nothing was found are left out.
+///
+/// # Errors
+/// A file that can't be written.
+pub(super) fn write(item: &Item, found: &Findings, all: bool, out: &Path) -> anyhow::Result<()> {
+    if item.states.is_empty() {
+        return Ok(());
+    }
+    let nothing = Finding("nothing to tell it by".to_owned(), None);
+    let shown = item.states.iter().filter(|s| all || found.contains_key(&s.check));
+    let shown: Vec<(&Statement, &Finding)> =
+        shown.map(|s| (s, found.get(&s.check).unwrap_or(&nothing))).collect();
+    let mut table = Table::new(["the paper states", "line", "its number", "here", "holds"]);
+    for (s, Finding(words, holds)) in &shown {
+        let number = s.value.map_or_else(String::new, |v| v.to_string());
+        let holds = holds.map_or("open", |h| if h { "yes" } else { "no" }).to_owned();
+        table.push([s.says.clone(), s.line.to_string(), number, words.clone(), holds]);
+    }
+    let (title, name) = (item.heading(), &item.name);
+    for (ending, format, head) in [
+        ("md", Format::Markdown, format!("## {title}\n\n![{}]({name}.svg)\n\n", item.title)),
+        ("tex", Format::Latex, format!("% {title}\n")),
+        ("csv", Format::Csv, String::new()),
+    ] {
+        write_whole(&out.join(format!("{name}.{ending}")), (head + &table.render(format)).as_bytes())?;
+    }
+    outln!("{title} (the paper's source, line {})\n", item.line);
+    for (s, Finding(words, holds)) in shown {
+        let holds = holds.map_or("open", |h| if h { "holds" } else { "does not hold" });
+        outln!("{}\n  {holds}: {words}", s.says);
+    }
+    Ok(())
+}
+
+/// The peaks of tail-miss probability by group size.
+pub(super) fn peaks() -> anyhow::Result<Findings> {
+    let (mut between, mut rarer) = (true, true);
+    let mut words = Vec::new();
+    for mu in MU {
+        let peaks: Vec<_> = RHO.iter().map(|r| tail_miss::peak(mu, mu * r)).collect::<Result<_, _>>()?;
+        for (peak, rho) in peaks.iter().zip(RHO) {
+            // Less at the smallest group that can be active, and at one that holds the tail surely.
+            for n in [2, (50.0 / (mu * rho)) as u64] {
+                between &= tail_miss::tail_miss_probability(mu, mu * rho, n)? < peak.tail_miss;
+            }
+        }
+        rarer &= peaks.windows(2).all(|w| w[0].n < w[1].n && w[0].tail_miss < w[1].tail_miss);
+        let sizes: Vec<String> = peaks.iter().map(|p| p.n.to_string()).collect();
+        words.push(format!("\u{3bc} = {mu}: N = {}", sizes.join(", ")));
+    }
+    let words = format!("peaks for \u{3c1} = 0.1, 0.03, 0.01, 0.001; {}", words.join("; "));
+    Ok(findings([("peaks-between", words.clone(), between), ("rarer-later-higher", words, rarer)]))
+}
+
+/// How the focal weight attenuates the advantage.
+pub(super) fn attenuation() -> anyhow::Result<Findings> {
+    let kept = |rate: f64, gamma: f64| -> anyhow::Result<f64> {
+        let of = |gamma| advantage::population_advantage(rate, gamma).map(|a| a.correct);
+        Ok(of(gamma)? / of(0.0)?)
+    };
+    let mut shrinks = true;
+    for &gamma in &GAMMAS[1..] {
+        for i in 1..99 {
+            shrinks &= kept(f64::from(i + 1) / 100.0, gamma)? < kept(f64::from(i) / 100.0, gamma)?;
+        }
+    }
+    let words = format!(
+        "a group with 3 of 4 correct keeps {:.2}, {:.2}, {:.2} at \u{3b3} = 0.5, 1, 2",
+        kept(0.75, 0.5)?,
+        kept(0.75, 1.0)?,
+        kept(0.75, 2.0)?
+    );
+    let multiplier = advantage::low_lr_multiplier(0.5)?;
+    let near = (multiplier - 0.68).abs() < 0.005;
+    Ok(findings([("gamma-attenuates", words, shrinks), ("low-lr", format!("{multiplier:.4}"), near)]))
+}
+
+/// The tail-miss probability of one action of the simulation.
+pub(super) fn one_action() -> anyhow::Result<Findings> {
+    let (mu, tau) = SIMULATED;
+    let miss = |n: u64| tail_miss::tail_miss_probability(mu, tau, n);
+    let (largest, peak) = (miss(131_072)?, tail_miss::peak(mu, tau)?);
+    let (at, later) = (miss(1 << 12)?, miss(1 << 16)?);
+    let below = |&n: &u64| n > peak.n && miss(n).is_ok_and(|p| p < 0.5);
+    let half = (0..=20).map(|i| 1u64 << i).find(below).unwrap_or(0);
+    let late = format!("{at:.2} at N = 2^12, {later:.3} at N = 2^16; below 1/2 from N = {half} on");
+    Ok(findings([
+        ("below-at-131072", format!("{largest:.2e}"), largest < 1e-3),
+        ("plateau", format!("peak {:.4} at N = {}", peak.tail_miss, peak.n), peak.tail_miss > 0.99),
+        ("declines-late", late, (1 << 13..=1 << 15).contains(&half)),
+    ]))
+}
+
+/// The simulation's start and end.
+pub(super) fn simulation(config: &Config, lines: &[Line]) -> Findings {
+    let at = |n: u64, gamma: f64, step: u64, of: fn(&Line) -> f64| {
+        let own = lines.iter().filter(|l| (l.n, l.gamma, l.step) == (n, gamma, step)).map(of);
+        let own: Vec<f64> = own.collect();
+        own.iter().sum::<f64>() / own.len() as f64
+    };
+    let (last, sizes) = (config.steps, &config.group_sizes);
+    let retained = |gamma| sizes.iter().map(|&n| at(n, gamma, last, |l| l.retained)).collect::<Vec<f64>>();
+    let (kept, focal) = (retained(0.0), retained(1.0));
+    let zone: Vec<usize> = (0..sizes.len()).filter(|&i| kept[i] < 0.5).collect();
+    let better = zone.iter().filter(|&&i| focal[i] > kept[i]).count();
+    let rises = sizes.iter().filter(|&&n| at(n, 0.0, last, |l| l.q_pos) > at(n, 0.0, 0, |l| l.q_pos)).count();
+    let start = config.setup().start();
+    let (q_pos, anchor, leaf) = (start.q_pos, start.anchor, start.correct);
+    let lowest = kept.iter().copied().fold(1.0, f64::min);
+    let (first, end) = (kept[0], kept[kept.len() - 1]);
+    let regimes = format!(
+        "{first:.3} at N = {}, {lowest:.3} at the lowest, {end:.3} at N = {}",
+        sizes[0],
+        sizes[sizes.len() - 1]
+    );
+    let near = |here: f64, paper: f64, digits: usize| signed(here, digits) == signed(paper, digits);
+    let of_zone = format!("at {better} of the {} group sizes that keep less than half", zone.len());
+    findings([
+        ("start-q-pos", format!("{q_pos:.4}"), near(q_pos, 0.63, 2)),
+        ("start-anchor", format!("{anchor:.2e}"), near(1e4 * anchor, 4.7, 1)),
+        ("start-leaf", format!("{leaf:.2e}"), near(1e5 * leaf, 6.3, 1)),
+        ("q-pos-rises", format!("at {rises} of {} group sizes", sizes.len()), rises == sizes.len()),
+        ("three-regimes", regimes, first > 0.9 && lowest < 0.1 && end > 0.9),
+        ("largest-keeps", format!("{end:.3}"), end > 0.99),
+        ("gamma-keeps-more", of_zone, better == zone.len() && !zone.is_empty()),
+    ])
+}

@@ -1,0 +1,608 @@
+//! The paper as data: every table cell by cell, what its figures state, and what either is made of. `numbers.toml` holds
+//! it and says what its fields mean; nothing here knows a table or figure by its number.
+
+use fgrpo_eval::bad_input;
+use fgrpo_eval::benchmarks::Domain;
+use fgrpo_eval::dataset::presets::Family;
+use fgrpo_eval::kind::TaskKind;
+use fgrpo_eval::table::Part;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+/// Everything that the paper reports.
+#[derive(Debug, Deserialize)]
+pub(super) struct Paper {
+    #[serde(rename = "table")]
+    tables: Vec<Item>,
+    #[serde(rename = "figure")]
+    figures: Vec<Item>,
+    #[serde(rename = "model")]
+    pub(super) models: Vec<Model>,
+    /// Files of training data.
+    pub(super) data: BTreeMap<String, Data>,
+    #[serde(rename = "benchmark")]
+    pub(super) benchmarks: Vec<Benchmark>,
+    #[serde(rename = "substitute")]
+    pub(super) substitutes: Vec<Substitute>,
+}
+
+/// A model of the paper.
+#[derive(Debug, Deserialize)]
+pub(super) struct Model {
+    /// Its name in the paper, and of its folder under models/.
+    pub(super) name: String,
+    /// Its configuration under configs/.
+    pub(super) config: String,
+    pub(super) family: Family,
+    /// Where its checkpoint is found.
+    pub(super) home: String,
+    /// What it is trained on.
+    pub(super) data: String,
+}
+
+/// A file of training data.
+#[derive(Debug, Deserialize)]
+pub(super) struct Data {
+    pub(super) name: String,
+    pub(super) home: String,
+}
+
+/// A benchmark of the paper.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Benchmark {
+    /// Its name in results.
+    pub(crate) name: String,
+    /// Its verifier.
+    pub(crate) kind: TaskKind,
+    /// The number of its problems, if the paper or the data set says.
+    pub(crate) problems: Option<u64>,
+    /// Where to get it.
+    pub(crate) home: String,
+    /// Names that its file or folder may have.
+    pub(crate) files: Vec<String>,
+}
+
+/// What stands in for the paper's models and benchmarks: small runs of our own.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub(super) struct Substitute {
+    /// The benchmark in the domain of training, by its name in results.
+    pub(super) of: String,
+    /// The benchmark out of that domain.
+    pub(super) out_of_domain: Option<String>,
+    /// What is trained, under configs/, and what shortens it.
+    #[serde(default)]
+    pub(super) config: String,
+    #[serde(default)]
+    pub(super) set: Vec<String>,
+    /// Group sizes of the paper that are shown; all if absent.
+    pub(super) group_sizes: Option<Vec<u64>>,
+    /// What is trained, in words.
+    pub(super) what: String,
+}
+
+/// What makes an item.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Fill {
+    /// A table of measured values: samples, and reports.
+    #[default]
+    Samples,
+    /// A table without counterpart here.
+    Words,
+    /// A table of keys of the configurations.
+    Configuration,
+    /// A table of prompts.
+    Prompts,
+    /// Figures of the theory.
+    TailMissPanels,
+    AdvantageMagnitude,
+    TailMissCurve,
+    /// The figure of the simulation.
+    Simulation,
+    /// pass@k by group size beside the theory.
+    GroupSizes,
+    /// Mazes by group size.
+    MazeSizes,
+    /// Mazes through training.
+    MazeTraining,
+    /// A method and its focal form through training.
+    Training,
+}
+
+/// A table or figure of the paper.
+#[derive(Debug, Deserialize)]
+pub(super) struct Item {
+    /// Its name on the command line.
+    pub(super) name: String,
+    /// As the paper numbers it.
+    pub(super) numbered: String,
+    /// Its label in the source.
+    pub(super) label: String,
+    /// The line of the source where it begins.
+    pub(super) line: u32,
+    /// What it shows, in short.
+    pub(super) title: String,
+    /// The commands that make the same without `fgrpo paper`.
+    pub(super) made_by: String,
+    #[serde(default)]
+    pub(super) fill: Fill,
+    /// Titles of the columns that name a row.
+    #[serde(default)]
+    pub(super) heads: Vec<String>,
+    /// The other columns.
+    #[serde(default)]
+    pub(super) columns: Vec<Column>,
+    #[serde(default)]
+    pub(super) rows: Vec<Row>,
+    /// What the parts of a cell are; of a figure, the settings that it shows.
+    #[serde(default)]
+    pub(super) parts: Vec<Fixed>,
+    /// What its models were trained on; no average out of domain contains it.
+    #[serde(default)]
+    pub(super) trained_on: Domain,
+    /// Which of its values are marked.
+    #[serde(default)]
+    pub(super) marks: Marks,
+    /// What holds for all cells.
+    #[serde(flatten)]
+    pub(super) fixed: Fixed,
+    /// What the parts of a cell are, in words.
+    pub(super) legend: Option<String>,
+    /// What a reader must know.
+    pub(super) note: Option<String>,
+    /// What a reader must know of its substitute.
+    pub(super) laptop: Option<String>,
+    /// The benchmarks that it needs.
+    #[serde(default)]
+    pub(super) benchmarks: Vec<String>,
+    /// The table whose settings a figure shows.
+    settings_of: Option<String>,
+    /// What the paper states of a figure.
+    #[serde(default)]
+    pub(super) states: Vec<Statement>,
+}
+
+/// How a table marks its values.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub(super) struct Marks {
+    /// Among which values the best is bold; none marks nothing.
+    pub(super) best: Option<Among>,
+    /// Whether the second best has a dagger.
+    pub(super) second: bool,
+    /// Whether a pair's better value is underlined if the paired test finds the difference significant.
+    pub(super) tested: bool,
+}
+
+/// Values that are compared with one another. They are always of the same model, benchmark, k and measure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Among {
+    /// A baseline and its focal form.
+    Pair,
+    /// All focal exponents of one method and group size.
+    Gamma,
+    /// All rows of the table.
+    All,
+}
+
+impl Marks {
+    /// What bold means, for a legend.
+    pub(super) fn bold(self) -> &'static str {
+        match self.best {
+            Some(Among::Pair) => "better of baseline and focal form",
+            Some(Among::Gamma) => "best over \u{3b3}",
+            _ => "best",
+        }
+    }
+
+    /// Whether two values are compared with one another.
+    pub(super) fn compares(self, a: &Quantity, b: &Quantity) -> bool {
+        let same = (&a.setting.model, &a.of, a.k, a.measure) == (&b.setting.model, &b.of, b.k, b.measure);
+        let row = |q: &Quantity| (q.setting.method.clone(), q.setting.n);
+        same && (self.best == Some(Among::All) || row(a) == row(b))
+    }
+}
+
+/// A column of values.
+#[derive(Debug, Deserialize)]
+pub(super) struct Column {
+    pub(super) title: String,
+    /// Parts of its cells, if they aren't the table's.
+    #[serde(default)]
+    pub(super) parts: Vec<Fixed>,
+    #[serde(flatten)]
+    pub(super) fixed: Fixed,
+}
+
+/// A row.
+#[derive(Debug, Deserialize)]
+pub(super) struct Row {
+    /// The line of the source.
+    pub(super) line: u32,
+    /// Its names, one for each of the table's heads.
+    pub(super) head: Vec<String>,
+    /// Its cells as printed.
+    pub(super) cells: Vec<String>,
+    /// Parts of its cells, if they aren't the table's.
+    #[serde(default)]
+    parts: Vec<Fixed>,
+    /// The keys of a configuration that it is about.
+    #[serde(default)]
+    pub(super) keys: Vec<String>,
+    #[serde(flatten)]
+    pub(super) fixed: Fixed,
+}
+
+/// What an item, a column, a row or a part of a cell says of a value.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub(super) struct Fixed {
+    pub(super) model: Option<String>,
+    method: Option<String>,
+    gamma: Option<f64>,
+    pub(super) n: Option<u64>,
+    pub(super) of: Option<String>,
+    pub(super) k: Option<u64>,
+    pub(super) measure: Option<Measure>,
+}
+
+/// What a value measures.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Measure {
+    /// pass@k in percent.
+    #[default]
+    Pass,
+    /// Increase of the NLL of correct solutions that are rare under the base model.
+    Nll,
+    /// Mean pairwise cosine distance of embeddings.
+    Embeddings,
+    /// A judge's score from 0 to 3.
+    Judge,
+}
+
+/// What one value of the paper is of.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Quantity {
+    /// The trained model.
+    pub(super) setting: Setting,
+    /// Benchmark or average.
+    pub(super) of: String,
+    /// k of pass@k.
+    pub(super) k: u64,
+    pub(super) measure: Measure,
+}
+
+/// A trained model: what a row of the paper names.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Setting {
+    /// The model; none for the maze's.
+    pub(super) model: Option<String>,
+    /// GRPO, DAPO, CISPO, or a control.
+    pub(super) method: String,
+    /// Focal exponent; above 0 is the method's focal form.
+    pub(super) gamma: f64,
+    /// Group size.
+    pub(super) n: u64,
+}
+
+/// What the paper states of a figure.
+#[derive(Debug, Deserialize)]
+pub(super) struct Statement {
+    /// The line of the source.
+    pub(super) line: u32,
+    /// What decides it here.
+    pub(super) check: String,
+    pub(super) says: String,
+    /// Its number, if it has one.
+    pub(super) value: Option<f64>,
+}
+
+static PAPER: LazyLock<Paper> =
+    LazyLock::new(|| toml::from_str(include_str!("numbers.toml")).expect("the paper's numbers are TOML"));
+
+/// The paper.
+pub(super) fn paper() -> &'static Paper {
+    &PAPER
+}
+
+/// The paper's benchmarks.
+pub(crate) fn benchmarks() -> &'static [Benchmark] {
+    &PAPER.benchmarks
+}
+
+impl Paper {
+    /// All tables and figures.
+    pub(super) fn items(&self) -> impl Iterator<Item = &Item> {
+        self.tables.iter().chain(&self.figures)
+    }
+
+    /// The item that the data names.
+    pub(super) fn item(&self, name: &str) -> &Item {
+        self.items().find(|i| i.name == name).expect("the paper has this item")
+    }
+
+    /// The model of this name.
+    pub(super) fn model(&self, name: &str) -> Option<&Model> {
+        self.models.iter().find(|m| m.name == name)
+    }
+
+    /// The item of a name: `table-5`, `figure 2`, `fig2`, `notation`, or the label in the paper's source.
+    ///
+    /// # Errors
+    /// Bad input with the nearest name.
+    pub(super) fn find(&self, name: &str) -> anyhow::Result<&Item> {
+        let plain = |text: &str| -> String {
+            let text = text.to_lowercase().replace(|c: char| !c.is_alphanumeric(), "");
+            let cut = |(short, long): &(&str, &str)| text.starts_with(short) && !text.starts_with(long);
+            let words = [("fig", "figure"), ("tab", "table")].into_iter().find(cut);
+            words.map_or(text.clone(), |(short, long)| text.replacen(short, long, 1))
+        };
+        let wanted = plain(name);
+        // The notation has no number in the paper, but a place behind the last table.
+        let names = |(place, i): (usize, &Item)| {
+            let place =
+                if place < self.tables.len() { format!("table-{}", place + 1) } else { String::new() };
+            [&i.name, &i.label, &place].iter().any(|n| plain(n) == wanted)
+        };
+        if let Some((_, found)) = self.items().enumerate().find(|&i| names(i)) {
+            return Ok(found);
+        }
+        let nearest = self.items().min_by_key(|i| strsim::damerau_levenshtein(&plain(&i.name), &wanted));
+        bad_input!(
+            "{name}: found no table or figure of this name; did you mean {}? `fgrpo paper list` has them all",
+            nearest.map_or("", |i| &i.name)
+        )
+    }
+}
+
+impl Item {
+    /// Whether trained models are behind it.
+    pub(super) fn trains(&self) -> bool {
+        use Fill::{GroupSizes, MazeSizes, MazeTraining, Samples, Training};
+        matches!(self.fill, Samples | GroupSizes | MazeSizes | MazeTraining | Training)
+    }
+
+    /// Whether it is a table.
+    pub(super) fn is_table(&self) -> bool {
+        !self.columns.is_empty()
+    }
+
+    /// Whether it is about mazes.
+    pub(super) fn is_maze(&self) -> bool {
+        self.fixed.of.as_deref() == Some("maze")
+    }
+
+    /// The table with the numbers of what it shows; its own where there is no other.
+    pub(super) fn table(&self) -> &Self {
+        self.settings_of.as_ref().map_or(self, |name| paper().item(name))
+    }
+
+    /// Number and title.
+    pub(super) fn heading(&self) -> String {
+        if self.numbered.contains(' ') {
+            format!("{}: {}", self.numbered, self.title)
+        } else {
+            self.title.clone()
+        }
+    }
+
+    /// What a part of a cell is of, by the narrowest of these that says it.
+    fn quantity(&self, from: &[&Fixed]) -> Quantity {
+        let all = || from.iter().copied().chain([&self.fixed]);
+        let text = |of: fn(&Fixed) -> &Option<String>| all().find_map(|f| of(f).clone());
+        Quantity {
+            setting: Setting {
+                model: text(|f| &f.model),
+                method: text(|f| &f.method).unwrap_or_default(),
+                gamma: all().find_map(|f| f.gamma).unwrap_or(0.0),
+                n: all().find_map(|f| f.n).unwrap_or(8),
+            },
+            of: text(|f| &f.of).unwrap_or_default(),
+            k: all().find_map(|f| f.k).unwrap_or(1),
+            measure: all().find_map(|f| f.measure).unwrap_or_default(),
+        }
+    }
+
+    /// What the values of a cell are of; none for words.
+    pub(super) fn quantities(&self, row: &Row, column: &Column) -> Vec<Quantity> {
+        let own = [&row.parts, &column.parts].into_iter().find(|p| !p.is_empty()).unwrap_or(&self.parts);
+        own.iter().map(|part| self.quantity(&[part, &row.fixed, &column.fixed])).collect()
+    }
+
+    /// The trained models that it shows, each once, in the order of their rows.
+    pub(super) fn settings(&self) -> Vec<Setting> {
+        let table = self.table();
+        let cells = table.rows.iter().flat_map(|r| table.columns.iter().flat_map(|c| table.quantities(r, c)));
+        let parts = table.parts.iter().map(|part| table.quantity(&[part])).filter(|_| table.rows.is_empty());
+        let mut found: Vec<Setting> = Vec::new();
+        for quantity in cells.chain(parts) {
+            if !found.contains(&quantity.setting) {
+                found.push(quantity.setting);
+            }
+        }
+        found
+    }
+
+    /// The value that the paper prints, wherever in the table it stands.
+    pub(super) fn value(&self, of: &Quantity) -> Option<f64> {
+        let table = self.table();
+        table.rows.iter().find_map(|row| {
+            let cells = table.columns.iter().zip(&row.cells);
+            cells.into_iter().find_map(|(column, cell)| {
+                let at = table.quantities(row, column).iter().position(|q| q == of)?;
+                Some(number(&printed(cell)[at]))
+            })
+        })?
+    }
+}
+
+impl Setting {
+    /// The name of its run's folder, below that of what is trained.
+    pub(super) fn folder(&self) -> String {
+        let method = self.method.to_lowercase().replace(' ', "-");
+        format!("{method}-gamma-{}-N{}", self.gamma, self.n)
+    }
+
+    /// The method as the paper prints it: with F- before it where a focal weight is on.
+    pub(super) fn method(&self) -> String {
+        if self.gamma > 0.0 { format!("F-{}", self.method) } else { self.method.clone() }
+    }
+
+    /// What the setting is compared with: the same without focal weight.
+    pub(super) fn baseline(&self) -> Self {
+        Self { gamma: 0.0, ..self.clone() }
+    }
+}
+
+/// The parts of a cell with the paper's marks.
+pub(super) fn printed(cell: &str) -> Vec<Part> {
+    let part = |text: &str| Part {
+        text: text.trim_matches(['*', '_', '\u{2020}']).to_owned(),
+        bold: text.contains('*'),
+        underline: text.contains('_'),
+        dagger: text.contains('\u{2020}'),
+    };
+    cell.split('/').map(part).collect()
+}
+
+/// The number of a part; none where the paper has no value.
+pub(super) fn number(part: &Part) -> Option<f64> {
+    part.text.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fgrpo_eval::benchmarks::paper as averages;
+
+    /// All values of a table with what they are of.
+    fn values(number: u32) -> Vec<(Quantity, f64)> {
+        let table = paper().item(&format!("table-{number}"));
+        let mut all = Vec::new();
+        for row in &table.rows {
+            for (column, cell) in table.columns.iter().zip(&row.cells) {
+                let (quantities, parts) = (table.quantities(row, column), printed(cell));
+                assert_eq!(quantities.len(), parts.len(), "table {number} line {}: {cell}", row.line);
+                all.extend(
+                    quantities.into_iter().zip(parts).filter_map(|(q, p)| Some((q, super::number(&p)?))),
+                );
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn every_table_and_figure_stands_in_its_place_and_has_full_rows() {
+        let names: Vec<&str> = paper().items().map(|i| i.name.as_str()).collect();
+        let numbered = |kind: &'static str, n: u32| (1..=n).map(move |i| format!("{kind}-{i}"));
+        let wanted = numbered("table", 17).chain(["notation".to_owned()]).chain(numbered("figure", 10));
+        assert_eq!(names, wanted.collect::<Vec<_>>());
+        for item in paper().items() {
+            let lines: Vec<u32> =
+                std::iter::once(item.line).chain(item.rows.iter().map(|r| r.line)).collect();
+            assert!(lines.is_sorted_by(|a, b| a < b), "{}: {lines:?}", item.label);
+            for row in &item.rows {
+                assert_eq!(row.head.len(), item.heads.len(), "{} line {}", item.label, row.line);
+                assert_eq!(row.cells.len(), item.columns.len(), "{} line {}", item.label, row.line);
+            }
+            let known = |b: &String| benchmarks().iter().any(|known| known.name == *b);
+            assert!(item.benchmarks.iter().all(known), "{}", item.label);
+            assert_eq!(item.settings().is_empty(), !item.trains(), "{}", item.label);
+        }
+        assert_eq!(
+            paper().tables.iter().map(|t| t.rows.len()).collect::<Vec<_>>(),
+            [18, 6, 6, 8, 6, 13, 4, 4, 4, 12, 12, 6, 8, 7, 27, 27, 27, 44]
+        );
+        assert!(paper().models.iter().all(|m| paper().data.contains_key(&m.data)));
+    }
+
+    #[test]
+    fn names_are_found_in_every_spelling_and_the_nearest_is_suggested() {
+        for (name, wanted) in [
+            ("Table 5", "table-5"),
+            ("tab:maze_final_passk", "table-5"),
+            ("fig2", "figure-2"),
+            ("figure-10", "figure-10"),
+            ("notation", "notation"),
+            ("table-18", "notation"),
+            ("fig:main", "figure-1"),
+        ] {
+            assert_eq!(paper().find(name).unwrap().name, wanted, "{name}");
+        }
+        let error = paper().find("tabel-5").unwrap_err();
+        assert_eq!(fgrpo_eval::failure::exit_code(&error), 2);
+        assert!(error.to_string().contains("did you mean table-5?"), "{error}");
+    }
+
+    #[test]
+    fn the_papers_averages_are_the_means_of_its_benchmarks() {
+        let mut seen = 0;
+        for number in [1, 11, 12, 13] {
+            let all = values(number);
+            let averages = averages(paper().item(&format!("table-{number}")).trained_on);
+            for (quantity, value) in &all {
+                let Some(average) = averages.iter().find(|a| a.name == quantity.of) else { continue };
+                let of = |m: &String| Quantity { of: m.clone(), ..quantity.clone() };
+                let members = average.members.iter().map(of);
+                let members: Vec<f64> = members
+                    .map(|q| {
+                        all.iter().find(|(other, _)| *other == q).expect("the table has every benchmark").1
+                    })
+                    .collect();
+                let mean = members.iter().sum::<f64>() / members.len() as f64;
+                // Both sides are rounded to one decimal.
+                assert!(
+                    (mean - value).abs() < 0.1 + 1e-9,
+                    "table {number}: {quantity:?}: {mean} and {value}"
+                );
+                seen += 1;
+            }
+        }
+        assert_eq!(seen, 2 * (2 * 18 + 12 + 2 * 6 + 2 * 8));
+    }
+
+    #[test]
+    fn tables_agree_where_they_report_the_same_value() {
+        let pairs = [(2, 12), (4, 13), (3, 11), (10, 1), (15, 1), (16, 1), (17, 1), (12, 1), (13, 1)];
+        let mut compared = 0;
+        for (small, large) in pairs {
+            let others = values(large);
+            for (quantity, value) in values(small) {
+                for (_, other) in others.iter().filter(|(q, _)| *q == quantity) {
+                    assert_eq!(value, *other, "tables {small} and {large}: {quantity:?}");
+                    compared += 1;
+                }
+            }
+        }
+        // 2/12 24, 4/13 32, 3/11 24, 10/1 72, 15 to 17/1 324, 12/1 44, 13/1 22.
+        assert_eq!(compared, 24 + 32 + 24 + 72 + 324 + 44 + 22);
+    }
+
+    #[test]
+    fn pass_at_k_never_falls_with_k() {
+        for number in [15, 16, 17] {
+            let all = values(number);
+            for (quantity, value) in &all {
+                let next = Quantity { k: 2 * quantity.k, ..quantity.clone() };
+                let more = all.iter().find(|(q, _)| *q == next).map_or(*value, |(_, more)| *more);
+                assert!(more >= *value, "table {number}: {quantity:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn selected_exponents_are_those_of_the_rows() {
+        for row in &paper().item("table-9").rows {
+            let model = row.head[0].replace(" (SynLogic)", "");
+            let settings = paper().item(if model == "Qwen3-1.7B" { "table-3" } else { "table-1" }).settings();
+            for (method, cell) in ["GRPO", "DAPO", "CISPO"].iter().zip(&row.cells) {
+                let gamma: f64 = cell.parse().unwrap();
+                let of = |s: &Setting| s.model.as_deref() == Some(&model) && s.method == **method;
+                assert!(settings.iter().any(|s| of(s) && s.gamma == gamma), "{model} {method}");
+            }
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! Names of the paper's benchmarks and the averages over them.
+
+use crate::bad_input;
+use crate::samples::Benchmark;
+
+/// A named average over benchmarks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Average {
+    /// "Math" or "OOD", or the name the command line gave.
+    pub name: String,
+    /// Its benchmarks by their canonical names.
+    pub members: Vec<String>,
+}
+
+const MATH: [&str; 6] = ["math500", "aime24", "aime25", "amc23", "minerva", "olympiad"];
+const OOD: [&str; 3] = ["ifeval", "synlogic", "gpqa"];
+const OOD_OF_SYNLOGIC: [&str; 6] = ["aime24", "aime25", "amc23", "math500", "ifeval", "gpqa"];
+
+/// What the models were trained on. It decides what is out of their domain.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Domain {
+    /// Mathematics: "Math" over six benchmarks, "OOD" over IFEval, SynLogic and GPQA Diamond.
+    #[default]
+    Math,
+    /// SynLogic: "OOD" over AIME24, AIME25, AMC23, MATH500, IFEval and GPQA Diamond.
+    Synlogic,
+}
+
+crate::named!(Domain {
+    Math = "math": r#"Mathematics: "Math" over six benchmarks, "OOD" over IFEval, SynLogic and GPQA Diamond"#,
+    Synlogic = "synlogic": r#"SynLogic: "OOD" over AIME24, AIME25, AMC23, MATH500, IFEval and GPQA Diamond"#,
+});
+
+/// Which averages are shown.
+#[derive(Debug, Clone, Default)]
+pub struct Averages {
+    /// What the models were trained on: no OOD average contains it.
+    pub trained_on: Domain,
+    /// Averages beside the paper's.
+    pub further: Vec<Average>,
+}
+
+impl Averages {
+    /// The paper's averages, then the further ones.
+    pub fn all(&self) -> Vec<Average> {
+        paper(self.trained_on).into_iter().chain(self.further.iter().cloned()).collect()
+    }
+
+    /// The averages that can be formed over the benchmarks `names`: their names, and where their members stand. The
+    /// paper's averages may be incomplete, because nobody asked for them; what they lack is a `tracing` event.
+    ///
+    /// # Errors
+    /// As [`Averages::require`].
+    pub fn over(&self, names: &[&str]) -> anyhow::Result<Vec<(String, Vec<usize>)>> {
+        self.require(names)?;
+        let all = self.all();
+        incomplete(&all, names).iter().for_each(|note| tracing::info!("{note}"));
+        Ok(all.into_iter().filter_map(|a| Some((a.among(names)?, a.name))).map(|(m, n)| (n, m)).collect())
+    }
+
+    /// Fails unless each further average can be formed over the benchmarks `names` and has a name of its own.
+    ///
+    /// # Errors
+    /// Bad input that names the average and its member.
+    pub fn require(&self, names: &[&str]) -> anyhow::Result<()> {
+        let canonical: Vec<String> = names.iter().map(|n| self::canonical(n)).collect();
+        for average in &self.further {
+            let name = &average.name;
+            for member in &average.members {
+                match canonical.iter().filter(|c| *c == member).count() {
+                    1 => {}
+                    0 => {
+                        let near = |n: &&&str| strsim::damerau_levenshtein(&self::canonical(n), member);
+                        let nearest = names.iter().min_by_key(near).copied().unwrap_or_default();
+                        bad_input!(
+                            "--average {name}: found no benchmark {member}; did you mean {nearest}? There are {}",
+                            names.join(", ")
+                        );
+                    }
+                    n => bad_input!(
+                        "--average {name}: found {n} benchmarks {member}, wanted one: give the samples of one model"
+                    ),
+                }
+            }
+            let formed = self.all().into_iter().filter(|a| a.name == *name && a.among(names).is_some());
+            if formed.count() > 1 {
+                bad_input!("--average {name}: found another average of this name, wanted another name");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Fails if two benchmarks of one model have the same name in different spellings: nothing says which one is meant.
+///
+/// # Errors
+/// Bad input that names both.
+pub fn require_distinct(benchmarks: &[Benchmark]) -> anyhow::Result<()> {
+    for (i, b) in benchmarks.iter().enumerate() {
+        if let Some(other) = benchmarks[..i].iter().find(|o| canonical(&o.name) == canonical(&b.name)) {
+            bad_input!(
+                "found the benchmark {} in {} and {} in {}, wanted each benchmark once for one model",
+                other.name,
+                other.path.display(),
+                b.name,
+                b.path.display()
+            );
+        }
+    }
+    Ok(())
+}
+
+/// One spelling per benchmark: lower case, letters and digits only (where there are any), known aliases resolved.
+pub fn canonical(name: &str) -> String {
+    // Data sets have their owner's name in front.
+    let name = name.rsplit('/').next().unwrap_or(name);
+    let plain: String = name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect();
+    match plain.as_str() {
+        "" => name,
+        "aime2024" => "aime24",
+        "aime2025" => "aime25",
+        "amc" | "amc2023" => "amc23",
+        "minervamath" => "minerva",
+        "olympiadbench" | "olympiadbenchmath" => "olympiad",
+        name if name.starts_with("gpqadiamond") || name.starts_with("leaderboardgpqadiamond") => "gpqa",
+        "leaderboardifeval" => "ifeval",
+        "hmath500" | "huggingfaceh4math500" | "hendrycksmath500" | "minervamath500" | "fgrpomath500" => {
+            "math500"
+        }
+        other => return other.to_owned(),
+    }
+    .to_owned()
+}
+
+/// The averages of the paper's tables for models trained on `domain`.
+pub fn paper(domain: Domain) -> Vec<Average> {
+    let average = |name: &str, members: &[&str]| Average {
+        name: name.to_owned(),
+        members: members.iter().map(ToString::to_string).collect(),
+    };
+    match domain {
+        Domain::Math => vec![average("Math", &MATH), average("OOD", &OOD)],
+        Domain::Synlogic => vec![average("OOD", &OOD_OF_SYNLOGIC)],
+    }
+}
+
+/// Whether a name is one of the paper's benchmarks.
+pub fn is_known(name: &str) -> bool {
+    let name = canonical(name);
+    MATH.iter().chain(&OOD).any(|known| *known == name)
+}
+
+/// Parses `NAME=a,b,c` of the command line.
+///
+/// # Errors
+/// A message for a text without a name or members.
+pub fn parse(text: &str) -> Result<Average, String> {
+    let (name, members) = text.split_once('=').ok_or("wanted NAME=benchmark,benchmark,...")?;
+    let members: Vec<String> = members.split(',').map(canonical).filter(|m| !m.is_empty()).collect();
+    if name.is_empty() || members.is_empty() {
+        return Err("wanted NAME=benchmark,benchmark,...".to_owned());
+    }
+    if let Some((_, twice)) = members.iter().enumerate().find(|(i, m)| members[..*i].contains(m)) {
+        return Err(format!("found {twice} twice, wanted each benchmark once"));
+    }
+    Ok(Average { name: name.to_owned(), members })
+}
+
+impl Average {
+    /// Where its members stand among `names`; nothing unless each is there once.
+    pub fn among(&self, names: &[&str]) -> Option<Vec<usize>> {
+        let canonical: Vec<String> = names.iter().map(|n| self::canonical(n)).collect();
+        let place = |m: &String| {
+            let mut places = canonical.iter().enumerate().filter(|(_, c)| *c == m).map(|(i, _)| i);
+            places.next().filter(|_| places.next().is_none())
+        };
+        self.members.iter().map(place).collect()
+    }
+
+    /// The first member that is there more than once, where none is missing.
+    fn repeated(&self, names: &[&str]) -> Option<&str> {
+        let count = |m: &String| names.iter().filter(|n| canonical(n) == *m).count();
+        let counts: Vec<usize> = self.members.iter().map(count).collect();
+        let at = counts.iter().position(|&n| n > 1).filter(|_| !counts.contains(&0))?;
+        Some(&self.members[at])
+    }
+
+    /// The members that `names` lack, where two or more are there: an average that a reader would look for.
+    pub fn lacking(&self, names: &[&str]) -> Option<Vec<&str>> {
+        let canonical: Vec<String> = names.iter().map(|n| self::canonical(n)).collect();
+        let missing: Vec<&str> =
+            self.members.iter().filter(|m| !canonical.contains(m)).map(String::as_str).collect();
+        (!missing.is_empty() && missing.len() + 2 <= self.members.len()).then_some(missing)
+    }
+}
+
+/// A sentence for each average that can't be formed, with what it lacks.
+pub fn incomplete(averages: &[Average], names: &[&str]) -> Vec<String> {
+    let sentence = |a: &Average| {
+        if let Some(member) = a.repeated(names) {
+            return Some(format!("no average {}: found several benchmarks {member}", a.name));
+        }
+        let missing = a.lacking(names)?.join(", ");
+        Some(format!("no average {}: missing {missing} (it is the mean of {})", a.name, a.members.join(", ")))
+    };
+    averages.iter().filter_map(sentence).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spellings_of_one_benchmark_meet() {
+        for (name, wanted) in [
+            ("AIME_2024", "aime24"),
+            ("MATH-500", "math500"),
+            ("OlympiadBench", "olympiad"),
+            ("gpqa_diamond", "gpqa"),
+            ("gpqa_diamond_cot_zeroshot", "gpqa"),
+            ("HuggingFaceH4/MATH-500", "math500"),
+            ("math-ai/aime25", "aime25"),
+            ("my-set", "myset"),
+        ] {
+            assert_eq!(canonical(name), wanted);
+        }
+    }
+
+    #[test]
+    fn an_average_needs_all_of_its_benchmarks_and_says_which_are_missing() {
+        let averages = paper(Domain::Math);
+        let some = ["aime24", "AMC", "ifeval"];
+        assert_eq!((averages[0].among(&some), averages[1].among(&some)), (None, None));
+        let lacking = averages[0].lacking(&some).unwrap();
+        assert_eq!(lacking, ["math500", "aime25", "minerva", "olympiad"]);
+        // One benchmark alone is no attempt at an average.
+        assert_eq!(averages[1].lacking(&some), None);
+        let sentences = incomplete(&averages, &some);
+        assert!(sentences[0].starts_with("no average Math: missing math500, aime25"), "{sentences:?}");
+        assert_eq!(averages[1].among(&["GPQA-Diamond", "x", "IFEval", "synlogic"]), Some(vec![2, 3, 0]));
+        assert_eq!(parse("Mine=ifeval,aime24").unwrap().among(&some), Some(vec![2, 0]));
+        assert!(parse("=a").is_err());
+    }
+
+    #[test]
+    fn no_average_out_of_domain_contains_the_domain() {
+        let ood = |domain| paper(domain).pop().unwrap();
+        assert!(ood(Domain::Math).members.iter().all(|m| !MATH.contains(&m.as_str())));
+        let of_synlogic = ood(Domain::Synlogic);
+        assert_eq!((of_synlogic.name.as_str(), of_synlogic.members.len()), ("OOD", 6));
+        assert!(!of_synlogic.members.iter().any(|m| m == "synlogic"));
+        assert_eq!(paper(Domain::Synlogic).len(), 1);
+    }
+}

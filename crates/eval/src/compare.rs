@@ -1,0 +1,334 @@
+//! Is model B better than model A on the same problems? The paper's paired subsampling test, exact or simulated, and
+//! beside it a bootstrap over problems, for each benchmark and for averages over benchmarks.
+
+mod pairing;
+mod verdict;
+
+pub use pairing::{Matched, list, matched};
+
+use crate::bad_input;
+use crate::benchmarks::Average;
+use crate::estimate::{Measured, Tables, bootstrap};
+use crate::pass_at_k::{choose_ks, powers_of_two};
+use fgrpo_core::rng::Key;
+use fgrpo_core::stats::bootstrap::Simulated;
+use fgrpo_core::stats::holm::holm;
+use fgrpo_core::stats::paired::{self, Difference, Pair, Subsampler};
+use rayon::prelude::*;
+use serde::Serialize;
+
+/// Significance level of the paper and of this comparison.
+pub const LEVEL: f64 = 0.05;
+
+/// How the distribution of the difference is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Method {
+    /// By convolution; what rounding can change is stated.
+    Exact,
+    /// By simulation, as the paper does.
+    MonteCarlo,
+}
+
+crate::named!(Method {
+    Exact = "exact": "By convolution; what rounding can change is stated",
+    MonteCarlo = "monte-carlo": "By simulation, as the paper does",
+});
+
+/// How models are compared.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Values of k; none: 1 and the largest power of two up to 256 and m.
+    pub ks: Vec<u64>,
+    /// Size of a subsample; none: 256 of at least 512 samples, else a quarter; k where that is larger, so that one k
+    /// doesn't change the test of another.
+    pub m: Option<u64>,
+    /// How the test is computed.
+    pub method: Method,
+    /// Iterations of a simulation.
+    pub iterations: u64,
+    /// Resamples of the bootstrap.
+    pub resamples: u64,
+    /// Seed of both.
+    pub seed: u64,
+    /// Share of the distribution that the intervals hold.
+    pub level: f64,
+    /// What the two models are called.
+    pub labels: [String; 2],
+}
+
+impl Settings {
+    /// The exact test alone, as the paper's tables need it: nothing is read from the bootstrap.
+    pub fn test_alone(ks: Vec<u64>, m: Option<u64>) -> Self {
+        let labels = ["A", "B"].map(str::to_owned);
+        Self { ks, m, method: Method::Exact, iterations: 0, resamples: 100, seed: 0, level: 0.95, labels }
+    }
+}
+
+/// The comparison of one benchmark, or of an average, at one k.
+#[derive(Debug, Clone, Serialize)]
+pub struct Comparison {
+    /// Benchmark or average.
+    #[serde(rename = "benchmark")]
+    pub name: String,
+    /// k of pass@k.
+    pub k: u64,
+    /// Unbiased pass@k of A, a fraction.
+    pub a: f64,
+    /// Unbiased pass@k of B.
+    pub b: f64,
+    /// B - A.
+    pub difference: f64,
+    /// p-value of the paired subsampling test; none where all subsamples have the same difference, which isn't 0.
+    pub p_value: Option<f64>,
+    /// p-value after Holm's correction over the benchmarks at this k.
+    pub holm_p_value: Option<f64>,
+    /// Percentile interval of the difference.
+    pub interval: (f64, f64),
+    /// How the test was computed.
+    pub method: Method,
+    /// Size of a subsample.
+    pub m: u64,
+    /// Number of problems.
+    pub problems: usize,
+    /// The bootstrap over problems.
+    pub bootstrap: Bootstrap,
+    /// The finding in words.
+    pub verdict: String,
+    /// Bounds of the exact p-value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub p_bounds: Option<(f64, f64)>,
+    /// Iterations of the simulation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub iterations: Option<u64>,
+    /// What is compared.
+    #[serde(flatten)]
+    pub scope: Scope,
+}
+
+/// What a bootstrap over problems says of a difference.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Bootstrap {
+    /// Two-sided p-value.
+    pub p_value: f64,
+    /// Percentile interval.
+    pub interval: (f64, f64),
+}
+
+/// What a comparison is over.
+#[derive(Debug, Clone, Serialize)]
+#[serde(untagged)]
+pub enum Scope {
+    /// One benchmark.
+    Benchmark {
+        /// Problems that B solves at least once and A never.
+        gained: Vec<String>,
+        /// Problems that A solves at least once and B never.
+        lost: Vec<String>,
+    },
+    /// An average over benchmarks.
+    Average {
+        /// Their names.
+        average_of: Vec<String>,
+    },
+}
+
+impl Scope {
+    /// The problems that one side alone solves, B's first; none for an average.
+    pub fn solved_by_one(&self) -> Option<(&[String], &[String])> {
+        match self {
+            Self::Benchmark { gained, lost } => Some((gained, lost)),
+            Self::Average { .. } => None,
+        }
+    }
+}
+
+impl Comparison {
+    /// Whether the subsampling test finds a difference, without correction for the number of benchmarks.
+    pub fn significant(&self) -> bool {
+        self.p_value.is_some_and(|p| p < LEVEL)
+    }
+}
+
+/// A test: pass@k from subsamples of size m >= k.
+#[derive(Clone, Copy)]
+struct Size {
+    k: u64,
+    m: u64,
+}
+
+/// The tests, checked against the samples.
+fn sizes(pairs: &[Matched], Settings { ks, m, .. }: &Settings) -> anyhow::Result<Vec<Size>> {
+    for p in pairs {
+        p.a.require_scored()?;
+        p.b.require_scored()?;
+        for &k in ks {
+            p.a.require_samples(k)?;
+            p.b.require_samples(k)?;
+        }
+    }
+    let fewest = pairs.iter().map(|p| p.a.fewest().min(p.b.fewest())).min().unwrap_or(0);
+    let usual = m.unwrap_or(if fewest >= 512 { 256 } else { (fewest / 4).max(1) });
+    if usual == 0 || usual > fewest {
+        bad_input!(
+            "--m: a subsample of {usual} needs 1 <= m <= {fewest}, the fewest scored samples of a problem"
+        );
+    }
+    let ks = if ks.is_empty() {
+        choose_ks(&[1, powers_of_two(usual).pop().unwrap_or(1)], fewest)?
+    } else {
+        choose_ks(ks, fewest)?
+    };
+    if m.is_some()
+        && let Some(k) = ks.iter().find(|&&k| k > usual)
+    {
+        bad_input!("-k: pass@{k} cannot be formed from subsamples of --m {usual}; wanted k <= m");
+    }
+    let sizes: Vec<Size> = ks.into_iter().map(|k| Size { k, m: usual.max(k) }).collect();
+    for Size { k, .. } in sizes.iter().filter(|size| size.m == fewest) {
+        tracing::info!(
+            "note: pass@{k} isn't tested: subsamples of m = {fewest} take every sample of a problem, so they don't vary; take more samples or a smaller k or --m"
+        );
+    }
+    Ok(sizes)
+}
+
+/// What a comparison comes from: the test's distribution of the difference and the bootstrap's.
+struct Evidence {
+    comparison: Comparison,
+    test: Law,
+    bootstrap: Measured,
+}
+
+/// The distribution of the difference under subsampling.
+enum Law {
+    Exact(Difference),
+    Simulated(Vec<f64>),
+}
+
+/// Compares every benchmark at every k, then the averages whose benchmarks are all there.
+///
+/// # Errors
+/// Bad input: k > m, m > n.
+pub fn compare(
+    pairs: &[Matched],
+    settings: &Settings,
+    averages: &[Average],
+) -> anyhow::Result<Vec<Comparison>> {
+    let names: Vec<&str> = pairs.iter().map(|p| p.name.as_str()).collect();
+    let mut out: Vec<Comparison> = Vec::new();
+    for size in sizes(pairs, settings)? {
+        let mut results: Vec<Evidence> =
+            pairs.iter().enumerate().map(|(i, pair)| of_pair(pair, size, settings, i as u64)).collect();
+        // What isn't tested is no member of the family.
+        let adjusted = holm(&results.iter().filter_map(|r| r.comparison.p_value).collect::<Vec<_>>());
+        let tested = results.iter_mut().map(|r| &mut r.comparison).filter(|c| c.p_value.is_some());
+        tested.zip(adjusted).for_each(|(c, p)| c.holm_p_value = Some(p));
+        let averaged: Vec<Comparison> = averages
+            .iter()
+            .filter_map(|a| {
+                let members: Vec<&Evidence> = a.among(&names)?.iter().map(|&i| &results[i]).collect();
+                Some(of_average(&members, a.name.clone(), settings))
+            })
+            .collect();
+        out.extend(results.into_iter().map(|r| r.comparison));
+        out.extend(averaged);
+    }
+    for c in &mut out {
+        c.verdict = c.in_words(&settings.labels);
+    }
+    Ok(out)
+}
+
+fn of_pair(pair: &Matched, size: Size, settings: &Settings, index: u64) -> Evidence {
+    let Size { k, m } = size;
+    let mut tables = Tables::default();
+    let both = || pair.a.problems.iter().zip(&pair.b.problems);
+    let each: Vec<(f64, f64)> = both().map(|(a, b)| (tables.of(a, k), tables.of(b, k))).collect();
+    let count = each.len() as f64;
+    let counts: Vec<Pair> = both().map(|(a, b)| Pair { a: a.counts(), b: b.counts() }).collect();
+    let key = Key::new(settings.seed).with(index);
+    let test = match settings.method {
+        Method::Exact => Law::Exact(paired::exact(&counts, m, k)),
+        Method::MonteCarlo => {
+            let sampler = Subsampler::new(&counts, m, k);
+            let key = key.with(k).with(0);
+            Law::Simulated((0..settings.iterations).into_par_iter().map(|i| sampler.draw(key, i)).collect())
+        }
+    };
+    // The same problems are drawn at every k, so that curves of k move together.
+    let differences = vec![each.iter().map(|(a, b)| b - a).collect()];
+    let bootstrap = bootstrap(&[differences], settings.resamples, key.with(u64::MAX)).swap_remove(0);
+    let only = |has: fn(u64, u64) -> bool| -> Vec<String> {
+        both().filter(|(a, b)| has(a.correct, b.correct)).map(|(a, _)| a.id.clone()).collect()
+    };
+    let scope = Scope::Benchmark { gained: only(|a, b| a == 0 && b > 0), lost: only(|a, b| a > 0 && b == 0) };
+    let values =
+        (each.iter().map(|e| e.0).sum::<f64>() / count, each.iter().map(|e| e.1).sum::<f64>() / count);
+    let comparison = stated(pair.name.clone(), scope, size, values, &test, &bootstrap, settings);
+    Evidence { comparison, test, bootstrap }
+}
+
+/// What the distributions say of a difference.
+fn stated(
+    name: String,
+    scope: Scope,
+    Size { k, m }: Size,
+    (a, b): (f64, f64),
+    test: &Law,
+    bootstrap: &Measured,
+    settings: &Settings,
+) -> Comparison {
+    let (p_value, interval, p_bounds) = match test {
+        Law::Exact(d) => (d.two_sided_p(), d.interval(settings.level), Some(d.p_bounds())),
+        Law::Simulated(values) => {
+            let s = Simulated::new(values.clone());
+            (s.two_sided_p(), s.interval(settings.level), None)
+        }
+    };
+    let p_value = (interval.0 != interval.1 || p_value >= 1.0).then_some(p_value);
+    let drawn = bootstrap.simulated();
+    Comparison {
+        name,
+        k,
+        a,
+        b,
+        difference: b - a,
+        p_value,
+        holm_p_value: p_value,
+        interval,
+        method: settings.method,
+        m,
+        problems: bootstrap.problems,
+        bootstrap: Bootstrap { p_value: drawn.two_sided_p(), interval: drawn.interval(settings.level) },
+        verdict: String::new(),
+        p_bounds,
+        iterations: p_bounds.is_none().then_some(settings.iterations),
+        scope,
+    }
+}
+
+fn of_average(parts: &[&Evidence], name: String, settings: &Settings) -> Comparison {
+    let count = parts.len() as f64;
+    let mean = |of: fn(&Comparison) -> f64| parts.iter().map(|p| of(&p.comparison)).sum::<f64>() / count;
+    let exact = parts.iter().map(|p| match &p.test {
+        Law::Exact(d) => Some(d.clone()),
+        Law::Simulated(_) => None,
+    });
+    let test = match exact.collect::<Option<Vec<Difference>>>() {
+        Some(laws) => Law::Exact(paired::average(&laws)),
+        None => {
+            let simulated = parts.iter().filter_map(|p| match &p.test {
+                Law::Simulated(values) => Some(values),
+                Law::Exact(_) => None,
+            });
+            let simulated: Vec<&Vec<f64>> = simulated.collect();
+            let mean = |i: usize| simulated.iter().map(|v| v[i]).sum::<f64>() / count;
+            Law::Simulated((0..settings.iterations as usize).map(mean).collect())
+        }
+    };
+    let bootstrap = Measured::mean(&parts.iter().map(|p| &p.bootstrap).collect::<Vec<_>>());
+    let Comparison { k, m, .. } = parts[0].comparison;
+    let scope = Scope::Average { average_of: parts.iter().map(|p| p.comparison.name.clone()).collect() };
+    stated(name, scope, Size { k, m }, (mean(|c| c.a), mean(|c| c.b)), &test, &bootstrap, settings)
+}

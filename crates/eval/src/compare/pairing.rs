@@ -1,0 +1,102 @@
+//! Two models' samples of the same problems, paired problem by problem.
+
+use crate::bad_input;
+use crate::benchmarks;
+use crate::samples::{Benchmark, ProblemCounts};
+use std::collections::HashMap;
+
+/// Two models' samples of the same problems, in A's order.
+pub struct Matched {
+    /// Name of the benchmark.
+    pub name: String,
+    /// A's samples.
+    pub a: Benchmark,
+    /// B's samples, in A's order of problems.
+    pub b: Benchmark,
+}
+
+/// Pairs the benchmarks of two models and brings B's problems into A's order.
+///
+/// # Errors
+/// Bad input that names what only one side has.
+pub fn matched(a: Vec<Benchmark>, b: Vec<Benchmark>) -> anyhow::Result<Vec<Matched>> {
+    benchmarks::require_distinct(&a)?;
+    benchmarks::require_distinct(&b)?;
+    // One benchmark on either side is the same one, whatever the files are called.
+    if let ([only_a], [only_b]) = (a.as_slice(), b.as_slice()) {
+        let [x, y] = [only_a, only_b].map(|side| benchmarks::canonical(&side.name));
+        if x != y && benchmarks::is_known(&x) && benchmarks::is_known(&y) {
+            bad_input!(
+                "found samples of {} in A and of {} in B, wanted the same problems on both sides",
+                only_a.name,
+                only_b.name
+            );
+        }
+        let name = if only_a.name == only_b.name { only_a.name.clone() } else { String::new() };
+        return Ok(vec![align(name, only_a.clone(), only_b)?]);
+    }
+    let by_name: HashMap<String, &Benchmark> =
+        b.iter().map(|x| (benchmarks::canonical(&x.name), x)).collect();
+    let mut out = Vec::new();
+    for x in &a {
+        match by_name.get(&benchmarks::canonical(&x.name)) {
+            Some(y) => out.push(align(x.name.clone(), x.clone(), y)?),
+            None => {
+                bad_input!("benchmark {} is in A but not in B ({})", x.name, list(b.iter().map(|y| &y.name)))
+            }
+        }
+    }
+    for y in &b {
+        if !a.iter().any(|x| benchmarks::canonical(&x.name) == benchmarks::canonical(&y.name)) {
+            bad_input!("benchmark {} is in B but not in A ({})", y.name, list(a.iter().map(|x| &x.name)));
+        }
+    }
+    Ok(out)
+}
+
+/// The first few names, and how many more there are.
+pub fn list<'a>(names: impl Iterator<Item = &'a String>) -> String {
+    let names: Vec<&str> = names.map(String::as_str).collect();
+    let shown = names.iter().take(8).copied().collect::<Vec<_>>().join(", ");
+    if names.len() > 8 { format!("{shown} and {} more", names.len() - 8) } else { shown }
+}
+
+fn align(name: String, a: Benchmark, b: &Benchmark) -> anyhow::Result<Matched> {
+    let in_b: HashMap<&str, usize> = b.problems.iter().enumerate().map(|(i, p)| (p.id.as_str(), i)).collect();
+    let in_a: HashMap<&str, usize> = a.problems.iter().enumerate().map(|(i, p)| (p.id.as_str(), i)).collect();
+    let missing_b: Vec<&String> =
+        a.problems.iter().map(|p| &p.id).filter(|id| !in_b.contains_key(id.as_str())).collect();
+    let missing_a: Vec<&String> =
+        b.problems.iter().map(|p| &p.id).filter(|id| !in_a.contains_key(id.as_str())).collect();
+    if !missing_a.is_empty() || !missing_b.is_empty() {
+        let mut parts = Vec::new();
+        for (side, missing) in [(&a, &missing_b), (b, &missing_a)] {
+            if !missing.is_empty() {
+                parts.push(format!(
+                    "{} only in {}: {}",
+                    missing.len(),
+                    side.path.display(),
+                    list(missing.iter().copied())
+                ));
+            }
+        }
+        bad_input!("the two sides have different problems; {}", parts.join("; "));
+    }
+    let problems: Vec<ProblemCounts> =
+        a.problems.iter().map(|p| b.problems[in_b[p.id.as_str()]].clone()).collect();
+    // Names may be mere numbers, which every data set has.
+    for (p, q) in a.problems.iter().zip(&problems) {
+        if let (Some(x), Some(y)) = (&p.reference, &q.reference)
+            && x != y
+        {
+            bad_input!(
+                "problem {}: found reference answer {x:?} in {} and {y:?} in {}, wanted the same problems on both sides",
+                p.id,
+                a.path.display(),
+                b.path.display()
+            );
+        }
+    }
+    let b = Benchmark { name: b.name.clone(), path: b.path.clone(), problems };
+    Ok(Matched { name, a, b })
+}

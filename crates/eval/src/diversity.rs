@@ -1,0 +1,388 @@
+//! How different a model's correct solutions of one problem are.
+//!
+//! Three measures: the mean pairwise cosine distance of embeddings (from a server or a file), as in the paper; a 0 to 3
+//! rubric on mathematical strategy, judged by a chat server over groups of eight; and, with no model at all, the same
+//! distance of character n-gram counts, which sees wording rather than ideas. A problem counts if every model has
+//! enough correct responses to it. Server replies are cached in the evaluation folder.
+
+mod distance;
+mod judge;
+mod replies;
+
+use crate::bad_input;
+use crate::benchmarks::{self, Averages};
+use crate::dataset;
+use crate::dataset::columns::Columns;
+use crate::failure::OrBadInput;
+use crate::io::lines::Lines;
+use crate::io::server::sampling::ServerApi;
+use crate::io::server::{RetryPolicy, Server};
+use crate::io::{interrupt, json};
+use crate::kind::TaskKind;
+use crate::texts::{self, ByProblem, Correct};
+use anyhow::Context;
+use distance::{mean_cosine_distance, ngrams};
+use judge::GROUP;
+use replies::{Cache, Question, ask};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// What is measured, of what and by what.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Evaluation folders, one per model.
+    pub folders: Vec<PathBuf>,
+    /// What is measured.
+    pub by: Measure,
+    /// An OpenAI-compatible server of embeddings or of the judge.
+    pub server: Option<String>,
+    /// The served model.
+    pub model: Option<String>,
+    /// Embeddings made elsewhere, a file per folder.
+    pub files: Vec<PathBuf>,
+    /// Sent as `truncate_prompt_tokens` with embedding requests.
+    pub max_tokens: Option<u64>,
+    /// Only these benchmarks; none: all.
+    pub only: Vec<String>,
+    /// Averages over benchmarks.
+    pub averages: Averages,
+    /// Length of the character n-grams.
+    pub ngram: usize,
+    /// Requests under way at once.
+    pub concurrency: usize,
+    /// Files of the data sets: a judge sees the problem beside its solutions.
+    pub data: Vec<PathBuf>,
+    /// What they hold.
+    pub task: TaskKind,
+    /// Their columns.
+    pub columns: Columns,
+    /// The judge's server software; none: the fields of all of them.
+    pub server_api: Option<ServerApi>,
+    /// Environment variable that holds the server's key.
+    pub key_env: Option<String>,
+}
+
+/// What is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Measure {
+    /// Cosine distance of character n-gram counts: wording, not ideas.
+    Ngram,
+    /// Cosine distance of embeddings.
+    Embeddings,
+    /// A judge's rubric, 0 to 3, over groups of eight.
+    Judge,
+}
+
+crate::named!(Measure {
+    Ngram = "ngram": "Cosine distance of character n-gram counts: wording, not ideas",
+    Embeddings = "embeddings": "Cosine distance of embeddings",
+    Judge = "judge": "A judge's rubric, 0 to 3, over groups of eight",
+});
+
+/// The diversity of several models' correct solutions.
+#[derive(Debug, Clone, Serialize)]
+pub struct Diversity {
+    /// Their evaluation folders.
+    pub folders: Vec<String>,
+    /// Each benchmark, then the averages.
+    pub diversity: Vec<Row>,
+    /// How the judge sampled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sampling: Option<Map<String, Value>>,
+}
+
+/// The values of a benchmark or an average.
+#[derive(Debug, Clone, Serialize)]
+pub struct Row {
+    /// Its name.
+    pub benchmark: String,
+    /// What is measured.
+    pub measure: Measure,
+    /// Number of problems that count.
+    pub problems: usize,
+    /// The mean over these problems, under each model.
+    pub values: Vec<f64>,
+}
+
+/// The file of an evaluation folder with a server's embeddings.
+const EMBEDDINGS: &str = "embeddings.jsonl";
+
+/// One model's correct responses and what is known about them.
+struct Side {
+    folder: PathBuf,
+    correct: ByProblem,
+    /// By (problem, sample): an embedding from a file.
+    given: HashMap<(String, u64), Vec<f64>>,
+}
+
+/// The value of one problem under each model.
+fn value_of(
+    settings: &Settings,
+    problem: &str,
+    samples: &[Correct],
+    cache: Option<&Cache>,
+    side: &Side,
+) -> anyhow::Result<f64> {
+    let model = settings.model.clone().unwrap_or_default();
+    let of = |samples: Vec<u64>| cache?.value(&model, problem, samples);
+    let vectors: Vec<HashMap<u64, f64>> = match settings.by {
+        Measure::Ngram => samples.iter().map(|c| ngrams(&c.text, settings.ngram)).collect(),
+        Measure::Embeddings => {
+            let dense = samples.iter().map(|c| -> anyhow::Result<Vec<f64>> {
+                Ok(match (of(vec![c.sample]), side.given.get(&(problem.to_owned(), c.sample))) {
+                    (Some(value), _) => {
+                        json::of_value(value.clone()).context("a kept reply").or_bad_input()?
+                    }
+                    (None, Some(given)) => given.clone(),
+                    (None, None) => bad_input!(
+                        "{}: no embedding of sample {} of problem {problem}",
+                        side.folder.display(),
+                        c.sample
+                    ),
+                })
+            });
+            let dense = dense.collect::<anyhow::Result<Vec<_>>>()?;
+            // A file's vectors were compared as it was read; these are a server's.
+            if let Some(other) = dense.iter().find(|v| v.len() != dense[0].len()) {
+                bad_input!(
+                    "{}: problem {problem} has embeddings of {} and of {} numbers, wanted those of one model; without this file they are requested again",
+                    side.folder.join(EMBEDDINGS).display(),
+                    dense[0].len(),
+                    other.len()
+                );
+            }
+            dense.into_iter().map(|v| v.into_iter().zip(0..).map(|(x, i)| (i, x)).collect()).collect()
+        }
+        Measure::Judge => {
+            let scores: Vec<f64> = samples
+                .chunks_exact(GROUP)
+                .filter_map(|g| of(g.iter().map(|c| c.sample).collect())?.as_f64())
+                .collect();
+            return Ok(scores.iter().sum::<f64>() / scores.len() as f64);
+        }
+    };
+    mean_cosine_distance(&vectors).context("fewer than two correct responses")
+}
+
+/// Measures the problems that every model solves often enough. Averages that can't be formed are `tracing` events.
+///
+/// # Errors
+/// Bad input in folders and settings; a server that gives up.
+pub fn measure(settings: &Settings) -> anyhow::Result<Diversity> {
+    let needed = if settings.by == Measure::Judge { GROUP } else { 2 };
+    if !settings.files.is_empty() && settings.files.len() != settings.folders.len() {
+        bad_input!(
+            "--embeddings: found {} files, wanted one for each of {} folders",
+            settings.files.len(),
+            settings.folders.len()
+        );
+    }
+    if !settings.files.is_empty() && (settings.by != Measure::Embeddings || settings.server.is_some()) {
+        bad_input!(
+            "--embeddings: found with another source, wanted it with --by embeddings and without --server"
+        );
+    }
+    let server = match (settings.by, &settings.server, settings.files.is_empty()) {
+        (Measure::Ngram, _, _) | (Measure::Embeddings, None, false) => None,
+        (_, Some(url), _) => {
+            if settings.model.is_none() {
+                bad_input!("--model: wanted the name of the model at {url}");
+            }
+            let retry = RetryPolicy {
+                timeout: Duration::from_secs(600),
+                retries: 8,
+                first_wait: Duration::from_millis(500),
+                longest_wait: Duration::from_secs(30),
+            };
+            Some(Server::new(url, settings.key_env.as_deref(), retry)?)
+        }
+        (_, None, _) => {
+            bad_input!("--server: wanted the address of the server, or --embeddings FILE for each folder")
+        }
+    };
+    if server.is_some() {
+        interrupt::listen();
+    }
+    let problems = match settings.by {
+        Measure::Judge => statements(settings)?,
+        _ => HashMap::new(),
+    };
+    let mut sides = Vec::new();
+    let mut length = None;
+    for (i, folder) in settings.folders.iter().enumerate() {
+        let given = match settings.files.get(i) {
+            Some(path) => read_embeddings(path, &mut length)?,
+            None => HashMap::new(),
+        };
+        sides.push(Side { folder: folder.clone(), correct: texts::correct(folder)?, given });
+    }
+    // Problems that every model solves often enough.
+    let mut common: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (benchmark, problems) in &sides[0].correct {
+        if !settings.only.is_empty()
+            && !settings.only.iter().any(|o| benchmarks::canonical(o) == benchmarks::canonical(benchmark))
+        {
+            continue;
+        }
+        let enough = |id: &String| {
+            sides
+                .iter()
+                .all(|s| s.correct.get(benchmark).and_then(|p| p.get(id)).is_some_and(|c| c.len() >= needed))
+        };
+        let ids: Vec<String> = problems.keys().filter(|id| enough(id)).cloned().collect();
+        if !ids.is_empty() {
+            common.insert(benchmark.clone(), ids);
+        }
+    }
+    if common.is_empty() {
+        bad_input!("no problem has {needed} correct responses under every model");
+    }
+    let mut rows: Vec<Row> = Vec::new();
+    let mut caches = Vec::new();
+    for side in &sides {
+        caches.push(match &server {
+            Some(server) => Some(asked(settings, server, side, &common, &problems)?),
+            None => None,
+        });
+    }
+    for (benchmark, ids) in &common {
+        let mut values = Vec::new();
+        for (side, cache) in sides.iter().zip(&caches) {
+            let each = ids
+                .iter()
+                .map(|id| value_of(settings, id, &side.correct[benchmark][id], cache.as_ref(), side))
+                .collect::<anyhow::Result<Vec<f64>>>()?;
+            values.push(each.iter().sum::<f64>() / each.len() as f64);
+        }
+        let (benchmark, measure) = (benchmark.clone(), settings.by);
+        rows.push(Row { benchmark, measure, problems: ids.len(), values });
+    }
+    let names: Vec<&str> = rows.iter().map(|r| r.benchmark.as_str()).collect();
+    let averages = settings.averages.over(&names)?.into_iter().map(|(name, members)| {
+        let members: Vec<&Row> = members.iter().map(|&i| &rows[i]).collect();
+        let mean = |j: usize| members.iter().map(|r| r.values[j]).sum::<f64>() / members.len() as f64;
+        Row {
+            benchmark: format!("All {name}"),
+            measure: settings.by,
+            problems: members.iter().map(|r| r.problems).sum(),
+            values: (0..sides.len()).map(mean).collect(),
+        }
+    });
+    let averages: Vec<Row> = averages.collect();
+    rows.extend(averages);
+    Ok(Diversity {
+        folders: settings.folders.iter().map(|f| f.display().to_string()).collect(),
+        diversity: rows,
+        sampling: (settings.by == Measure::Judge).then(|| judge::sampling(settings.server_api)),
+    })
+}
+
+/// What the problems of `--data` ask, by their ids.
+fn statements(settings: &Settings) -> anyhow::Result<HashMap<String, String>> {
+    if settings.data.is_empty() {
+        bad_input!("--data: found none, wanted the data sets' files: a judge sees the problem");
+    }
+    let mut found = HashMap::new();
+    for path in &settings.data {
+        let (problems, _) = dataset::load(path, settings.task, &settings.columns)?;
+        let text = |p: &dataset::Problem| {
+            p.conversation(None).iter().map(|m| m.content.as_str()).collect::<Vec<_>>().join("\n\n")
+        };
+        found.extend(problems.iter().map(|p| (p.id.clone(), text(p))));
+    }
+    Ok(found)
+}
+
+/// The folder's cache, after the server was asked for everything it lacked.
+fn asked(
+    settings: &Settings,
+    server: &Server,
+    side: &Side,
+    common: &BTreeMap<String, Vec<String>>,
+    problems: &HashMap<String, String>,
+) -> anyhow::Result<Cache> {
+    let model = settings.model.clone().unwrap_or_default();
+    let judging = settings.by == Measure::Judge;
+    let name = if judging { "judgements.jsonl" } else { EMBEDDINGS };
+    let mut cache = Cache::open(side.folder.join(name))?;
+    let sampling = if judging { judge::sampling(settings.server_api) } else { Map::new() };
+    let mut questions = Vec::new();
+    for (benchmark, ids) in common {
+        for id in ids {
+            let samples = &side.correct[benchmark][id];
+            if judging {
+                let Some(problem) = problems.get(id) else {
+                    bad_input!(
+                        "--data: found no problem {id} of {benchmark}, wanted the file it was evaluated with"
+                    );
+                };
+                questions.extend(samples.chunks_exact(GROUP).map(|group| Question {
+                    problem: id.clone(),
+                    samples: group.iter().map(|c| c.sample).collect(),
+                    sampling: sampling.clone(),
+                    body: judge::request(&model, &sampling, problem, &group.iter().collect::<Vec<_>>()),
+                }));
+            } else {
+                questions.extend(samples.iter().map(|c| {
+                    let mut body = json!({"model": model, "input": c.text});
+                    if let Some(most) = settings.max_tokens {
+                        body["truncate_prompt_tokens"] = most.into();
+                    }
+                    Question { problem: id.clone(), samples: vec![c.sample], sampling: Map::new(), body }
+                }));
+            }
+        }
+    }
+    if judging {
+        ask(server, "chat/completions", &model, questions, settings.concurrency, &mut cache, judge::judged)?;
+    } else {
+        ask(server, "embeddings", &model, questions, settings.concurrency, &mut cache, |answer| {
+            Some(answer["data"][0]["embedding"].clone())
+                .filter(|e| e.as_array().is_some_and(|a| !a.is_empty()))
+        })?;
+    }
+    Ok(cache)
+}
+
+/// The embeddings of a file, by problem and sample. All vectors have the length of the first one, in all files.
+fn read_embeddings(
+    path: &Path,
+    length: &mut Option<usize>,
+) -> anyhow::Result<HashMap<(String, u64), Vec<f64>>> {
+    #[derive(Deserialize)]
+    struct Line {
+        problem: String,
+        sample: u64,
+        embedding: Vec<f64>,
+    }
+    let mut found = HashMap::new();
+    let mut lines = Lines::open(path)?;
+    while let Some(line) = lines.next_line()? {
+        let Line { problem, sample, embedding } = line.parse()?;
+        if embedding.is_empty() {
+            bad_input!("{line}: embedding: found no numbers, wanted a vector");
+        }
+        let wanted = *length.get_or_insert(embedding.len());
+        if embedding.len() != wanted {
+            bad_input!(
+                "{line}: embedding: found {} numbers, wanted {wanted} as in the vectors before it",
+                embedding.len()
+            );
+        }
+        match found.entry((problem, sample)) {
+            Entry::Vacant(place) => place.insert(embedding),
+            Entry::Occupied(place) => {
+                bad_input!(
+                    "{line}: sample {sample} of problem {} appears twice, wanted each once",
+                    place.key().0
+                )
+            }
+        };
+    }
+    Ok(found)
+}

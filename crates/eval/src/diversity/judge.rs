@@ -1,0 +1,91 @@
+//! A judge's rubric on mathematical strategy: its request, its sampling, its score.
+
+use crate::io::server::sampling::RequestSampling;
+use crate::io::server::sampling::ServerApi;
+use crate::texts::Correct;
+use serde_json::{Map, Value, json};
+
+/// Correct responses that a judge sees at a time.
+pub(super) const GROUP: usize = 8;
+
+/// How a judge samples: the likeliest tokens, nothing cut off and nothing penalised. The length is left to the server,
+/// since a judge may think first; a reply that was cut off is not used.
+pub(super) fn sampling(api: Option<ServerApi>) -> Map<String, Value> {
+    let greedy = RequestSampling { temperature: 0.0, top_p: 1.0, top_k: 0, min_p: 0.0, max_tokens: 0 };
+    let mut fields = greedy.fields(api);
+    fields.remove("max_tokens");
+    fields
+}
+
+const RUBRIC: &str = "You are given a problem and eight correct solutions of it. Compare the solutions and rate how diverse their mathematical strategies are. \
+Wording, order, notation and length don't count, only the mathematics.\n\
+0: all follow the same line of reasoning, rephrased.\n\
+1: the same approach with small differences in the steps.\n\
+2: clearly different derivations among them.\n\
+3: fundamentally different mathematical approaches among them.\n\
+Answer with one line: Score: 0, Score: 1, Score: 2 or Score: 3.";
+
+/// The request for a judgement of a group of solutions.
+pub(super) fn request(
+    model: &str,
+    sampling: &Map<String, Value>,
+    problem: &str,
+    group: &[&Correct],
+) -> Value {
+    let mut text = format!("### Problem\n{}\n\n", problem.trim());
+    for (i, c) in group.iter().enumerate() {
+        text.push_str(&format!("### Solution {}\n{}\n\n", i + 1, c.text.trim()));
+    }
+    let mut body = sampling.clone();
+    body.insert("model".to_owned(), model.into());
+    let messages = json!([{"role": "system", "content": RUBRIC}, {"role": "user", "content": text}]);
+    body.insert("messages".to_owned(), messages);
+    body.into()
+}
+
+/// The score in a judge's answer; none where its reply was cut off.
+pub(super) fn judged(answer: &Value) -> Option<Value> {
+    let choice = &answer["choices"][0];
+    if choice["finish_reason"] == "length" {
+        return None;
+    }
+    read_score(choice["message"]["content"].as_str()?).map(Value::from)
+}
+
+/// The score in a judge's reply: the digit behind the last "Score:", or a reply that is nothing but a digit.
+fn read_score(reply: &str) -> Option<u64> {
+    let (named, tail) = reply.rsplit_once("Score:").map_or((false, reply), |(_, tail)| (true, tail));
+    let tail = tail.trim_start_matches(|c: char| c.is_whitespace() || "*_`$([".contains(c));
+    let end = tail.find(|c: char| !c.is_ascii_digit()).unwrap_or(tail.len());
+    let (digits, rest) = tail.split_at(end);
+    let other = match named {
+        // Neither 2.5 nor 2nd.
+        true => rest.trim_start_matches('.').starts_with(char::is_alphanumeric),
+        false => rest.contains(char::is_alphanumeric),
+    };
+    digits.parse().ok().filter(|&s| s <= 3 && !other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scores_are_read_from_replies_and_nothing_else_is_one() {
+        for (reply, wanted) in [
+            ("Score: 2", Some(2)),
+            ("They differ. Score: 1 at first...\nScore: **3**", Some(3)),
+            ("0", Some(0)),
+            ("**2**.", Some(2)),
+            ("Score: 2. They differ", Some(2)),
+            ("Score: 7", None),
+            ("Score: 2.5", None),
+            ("Score: -1", None),
+            ("3 of the solutions use induction", None),
+            ("I can't tell", None),
+            ("", None),
+        ] {
+            assert_eq!(read_score(reply), wanted, "{reply}");
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Server replies, cached in the evaluation folder.
+
+use crate::failure::Stopped;
+use crate::io::harmless::shortened;
+use crate::io::lines::{self, JsonLines};
+use crate::io::server::{Failure, Server};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+/// A reply of a server, kept in the folder.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Reply {
+    model: String,
+    problem: String,
+    /// Samples it is about: one for an embedding, eight for a judgement.
+    samples: Vec<u64>,
+    /// Hash of the request: a reply counts only for the same request.
+    #[serde(default)]
+    asked: String,
+    /// How a judge was told to sample; empty for embeddings.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    sampling: Map<String, Value>,
+    value: Value,
+}
+
+/// The replies of one folder, appended as they come.
+pub(super) struct Cache {
+    path: PathBuf,
+    /// Opened by the first new reply.
+    log: Option<JsonLines>,
+    /// The newest reply with the hash of its request, by model, problem and samples.
+    known: HashMap<(String, String, Vec<u64>), (String, Value)>,
+}
+
+impl Cache {
+    /// # Errors
+    /// A file that can't be read, a line that is no reply.
+    pub(super) fn open(path: PathBuf) -> anyhow::Result<Self> {
+        let mut known = HashMap::new();
+        // A torn last line is a reply to request again.
+        lines::each(&path, |r: Reply| {
+            known.insert((r.model, r.problem, r.samples), (r.asked, r.value));
+            Ok(())
+        })?;
+        Ok(Self { path, log: None, known })
+    }
+
+    /// The newest reply about these samples of a problem.
+    pub(super) fn value(&self, model: &str, problem: &str, samples: Vec<u64>) -> Option<&Value> {
+        Some(&self.known.get(&(model.to_owned(), problem.to_owned(), samples))?.1)
+    }
+
+    fn put(&mut self, reply: Reply) -> anyhow::Result<()> {
+        let mut log = self.log.take().map_or_else(|| JsonLines::append(&self.path), Ok)?;
+        log.push(&reply)?;
+        self.log = Some(log);
+        self.known.insert((reply.model, reply.problem, reply.samples), (reply.asked, reply.value));
+        Ok(())
+    }
+}
+
+/// A request to a server, about some samples of a problem.
+pub(super) struct Question {
+    pub(super) problem: String,
+    pub(super) samples: Vec<u64>,
+    pub(super) sampling: Map<String, Value>,
+    pub(super) body: Value,
+}
+
+impl Question {
+    fn hash(&self) -> String {
+        Sha256::digest(self.body.to_string().as_bytes()).iter().take(8).map(|b| format!("{b:02x}")).collect()
+    }
+}
+
+/// Asks for what the cache lacks. `read` takes the value out of an answer; where it returns `None`, the request is repeated a few times.
+///
+/// # Errors
+/// A server that gives up, or whose answers can't be used; a stop on request.
+pub(super) fn ask(
+    server: &Server,
+    path: &str,
+    model: &str,
+    questions: Vec<Question>,
+    concurrency: usize,
+    cache: &mut Cache,
+    read: impl Fn(&Value) -> Option<Value>,
+) -> anyhow::Result<()> {
+    let known = |cache: &Cache, q: &Question| {
+        let reply = cache.known.get(&(model.to_owned(), q.problem.clone(), q.samples.clone()));
+        reply.is_some_and(|(asked, _)| *asked == q.hash())
+    };
+    let mut open: Vec<Question> = questions.into_iter().filter(|q| !known(cache, q)).collect();
+    for round in 0..4 {
+        let requests: Vec<(String, Value)> = open.iter().map(|q| (path.to_owned(), q.body.clone())).collect();
+        let mut useless = None;
+        server.post_all(
+            open.len(),
+            move |at| requests[at].clone(),
+            concurrency,
+            |at, answer| {
+                let answer = answer.map_err(|failure| given_up(path, failure))?;
+                match read(&answer) {
+                    Some(value) => cache.put(Reply {
+                        model: model.to_owned(),
+                        problem: open[at].problem.clone(),
+                        samples: open[at].samples.clone(),
+                        asked: open[at].hash(),
+                        sampling: open[at].sampling.clone(),
+                        value,
+                    })?,
+                    None => useless = Some(server.shown(&shortened(&answer.to_string(), 300))),
+                }
+                Ok(ControlFlow::Continue(()))
+            },
+        )?;
+        open.retain(|q| !known(cache, q));
+        match useless {
+            Some(text) if round == 3 => {
+                anyhow::bail!("{} of {model}'s replies can't be used, for one: {text}", open.len())
+            }
+            _ if open.is_empty() => return Ok(()),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// The error for a request without an answer, with advice.
+fn given_up(path: &str, failure: Failure) -> anyhow::Error {
+    match failure {
+        Failure::Stopped => Stopped(
+            "stopped on request; the replies so far are kept, and the same command goes on".to_owned(),
+        )
+        .into(),
+        // Embeddings have no sampling fields.
+        Failure::Refused { status: 400 | 422, .. } if path.starts_with("chat") => anyhow::Error::new(failure)
+            .context(
+                "the judge is refused; if its server takes the standard fields alone: --server-api openai",
+            ),
+        other => anyhow::Error::new(other),
+    }
+}

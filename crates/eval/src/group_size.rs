@@ -1,0 +1,239 @@
+//! Which group size suits these problems under this model: how many groups are active, and how many miss the rare tail.
+
+use crate::bad_input;
+use crate::pass_at_k::note_unscorable;
+use crate::samples::{Benchmark, ProblemCounts};
+use fgrpo_core::stats::hypergeometric::{Counts, subsample_distribution};
+use fgrpo_core::theory::tail_miss;
+use serde::Serialize;
+
+/// What a group size does on these problems.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Outlook {
+    /// Group size N.
+    pub group_size: u64,
+    /// Share of groups with both correct and wrong completions: the others give no signal.
+    pub active: f64,
+    /// Average chance that a group is active and holds no completion of the rare tail.
+    pub tail_miss: f64,
+    /// Share of the active groups that miss the tail.
+    pub missing_share: f64,
+    /// Whether a problem has fewer than N samples, so that `active` is a lower bound.
+    pub at_least: bool,
+}
+
+/// The outlook for one group size; `tail` is the rare share of each problem's correct mass.
+///
+/// Both chances are unbiased where the problem has at least N samples: N of them drawn without replacement, each
+/// correct one in the tail with chance `tail`. With fewer samples no estimate is unbiased. The active chance is then
+/// that of all the samples, below which that of a larger group can't lie, and the share of active groups that miss the
+/// tail is the theory's at the success rate c/n. So the active share never falls with N, as in theory.
+///
+/// # Errors
+/// If the theory refuses its arguments.
+pub fn outlook(problems: &[&ProblemCounts], group_size: u64, tail: f64) -> anyhow::Result<Outlook> {
+    let (mut active, mut tail_miss) = (0.0, 0.0);
+    for p in problems {
+        let (n, c) = (p.samples, p.correct);
+        if c == 0 || c == n {
+            continue;
+        }
+        if n < group_size {
+            let mu = c as f64 / n as f64;
+            let missing = tail_miss::tail_miss_probability(mu, tail * mu, group_size)?;
+            active += 1.0;
+            tail_miss += missing / tail_miss::active_probability(mu, group_size)?;
+            continue;
+        }
+        let drawn = subsample_distribution(Counts { samples: n, correct: c }, group_size);
+        for (x, chance) in (drawn.first..).zip(&drawn.mass) {
+            if x > 0 && x < group_size as i64 {
+                active += chance;
+                tail_miss += chance * (1.0 - tail).powi(x as i32);
+            }
+        }
+    }
+    let count = problems.len() as f64;
+    let (active, tail_miss) = (active / count, tail_miss / count);
+    Ok(Outlook {
+        group_size,
+        active,
+        tail_miss,
+        missing_share: if active > 0.0 { (tail_miss / active).min(1.0) } else { 0.0 },
+        at_least: problems.iter().any(|p| p.samples < group_size),
+    })
+}
+
+/// A suggestion, a rule of thumb.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Suggested {
+    /// Group size N.
+    pub group_size: u64,
+    /// Focal gamma.
+    pub focal_gamma: f64,
+}
+
+/// The smallest group size that makes 90 % of the groups active that the best one does; gamma 1 where more than half of
+/// the updates miss the tail, 0 below 5 %, else 0.5, where the paper advises to start. None if no group is active.
+pub fn suggest(outlooks: &[Outlook]) -> Option<Suggested> {
+    let most = outlooks.iter().map(|o| o.active).fold(0.0, f64::max);
+    if most <= 0.0 {
+        return None;
+    }
+    let chosen = outlooks.iter().filter(|o| o.active >= 0.9 * most).min_by_key(|o| o.group_size)?;
+    let focal_gamma = match chosen.missing_share {
+        share if share > 0.5 => 1.0,
+        share if share < 0.05 => 0.0,
+        _ => 0.5,
+    };
+    Some(Suggested { group_size: chosen.group_size, focal_gamma })
+}
+
+/// What group sizes do on a set of problems.
+#[derive(Debug, Clone, Serialize)]
+pub struct GroupSizes {
+    /// Number of problems with a scored sample.
+    pub problems: usize,
+    /// Problems without a correct sample.
+    pub never_solved: usize,
+    /// Problems without a wrong sample.
+    pub always_solved: usize,
+    /// The rare share of each problem's correct mass.
+    pub tail: f64,
+    /// Each group size.
+    pub group_sizes: Vec<Outlook>,
+    /// The suggestion; none if no group is active.
+    pub suggested: Option<Suggested>,
+    /// The smallest number of samples of a problem.
+    #[serde(skip)]
+    pub fewest_samples: u64,
+}
+
+/// Fails for settings that have no meaning.
+///
+/// # Errors
+/// Bad input that names the flag of `fgrpo plan`.
+pub fn check(group_sizes: &[u64], tail: f64) -> anyhow::Result<()> {
+    if !(tail > 0.0 && tail <= 1.0) {
+        bad_input!("--tail: found {tail}, wanted a share above 0 and at most 1");
+    }
+    if let Some(n) = group_sizes.iter().find(|&&n| n < 2) {
+        bad_input!("--group-sizes: found {n}, wanted at least 2");
+    }
+    Ok(())
+}
+
+/// Compares group sizes on the problems of some benchmarks. What is left out is a `tracing` event.
+///
+/// # Errors
+/// Bad input in the samples or the settings.
+pub fn compare(benchmarks: &[Benchmark], group_sizes: &[u64], tail: f64) -> anyhow::Result<GroupSizes> {
+    check(group_sizes, tail)?;
+    let problems: Vec<&ProblemCounts> =
+        benchmarks.iter().flat_map(|b| &b.problems).filter(|p| p.samples > 0).collect();
+    if problems.is_empty() {
+        bad_input!("no problem has a scored sample");
+    }
+    note_unscorable(benchmarks);
+    for b in benchmarks {
+        let without = b.problems.iter().filter(|p| p.samples == 0).count();
+        if without > 0 {
+            let all = b.problems.len();
+            tracing::info!("{}: {without} of {all} problems have no scored sample and are left out", b.name);
+        }
+    }
+    let mut sizes = group_sizes.to_vec();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let outlooks = sizes.iter().map(|&n| outlook(&problems, n, tail)).collect::<anyhow::Result<Vec<_>>>()?;
+    Ok(GroupSizes {
+        problems: problems.len(),
+        never_solved: problems.iter().filter(|p| p.correct == 0).count(),
+        always_solved: problems.iter().filter(|p| p.correct == p.samples).count(),
+        tail,
+        suggested: suggest(&outlooks),
+        group_sizes: outlooks,
+        fewest_samples: problems.iter().map(|p| p.samples).min().unwrap_or(0),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(n: u64, c: u64) -> ProblemCounts {
+        ProblemCounts::counted(String::new(), n, c)
+    }
+
+    #[test]
+    fn active_share_is_the_share_of_mixed_subsets() {
+        // Subsets of 2 from 4 with 1 correct: 3 of 6 are mixed.
+        let p = problem(4, 1);
+        let o = outlook(&[&p], 2, 0.5).unwrap();
+        assert!((o.active - 0.5).abs() < 1e-15, "{o:?}");
+        // The one correct sample is in the tail half of the time.
+        assert!((o.tail_miss - 0.25).abs() < 1e-15 && !o.at_least, "{o:?}");
+        // No problem is active that is never or always solved.
+        let (never, always) = (problem(8, 0), problem(8, 8));
+        let o = outlook(&[&never, &always], 4, 0.5).unwrap();
+        assert_eq!((o.active, o.tail_miss), (0.0, 0.0));
+        assert_eq!(suggest(&[o]), None);
+    }
+
+    #[test]
+    fn active_share_never_falls_with_the_group_size_and_bounds_the_tail_misses() {
+        use fgrpo_core::rng::Key;
+        for case in 0..60 {
+            let key = Key::new(case);
+            // Problems with few samples and many, so that group sizes lie on both sides.
+            let problems: Vec<ProblemCounts> = (0..1 + key.below(0, 12))
+                .map(|i| {
+                    let n = 1 + key.with(i).below(1, 70);
+                    problem(n, key.with(i).below(2, n + 1))
+                })
+                .collect();
+            let problems: Vec<&ProblemCounts> = problems.iter().collect();
+            let tail = [0.01, 0.1, 0.7, 1.0][key.below(3, 4) as usize];
+            let all: Vec<Outlook> = (2..=140).map(|size| outlook(&problems, size, tail).unwrap()).collect();
+            for pair in all.windows(2) {
+                assert!(pair[0].active <= pair[1].active + 1e-12, "case {case}: {pair:?}");
+            }
+            assert!(all.iter().all(|o| (0.0..=o.active + 1e-12).contains(&o.tail_miss)), "case {case}");
+        }
+    }
+
+    #[test]
+    fn estimates_are_the_theorys_on_average() {
+        // All samples of 6 from a success rate of 0.3, weighed by how likely they are.
+        let (mu, n, tail) = (0.3f64, 6u64, 0.25);
+        for size in 2..=n {
+            let (mut active, mut missing) = (0.0, 0.0);
+            for bits in 0..1u64 << n {
+                let c = u64::from(bits.count_ones());
+                let weight = mu.powi(c as i32) * (1.0 - mu).powi((n - c) as i32);
+                let o = outlook(&[&problem(n, c)], size, tail).unwrap();
+                active += weight * o.active;
+                missing += weight * o.tail_miss;
+            }
+            let wanted = tail_miss::active_probability(mu, size).unwrap();
+            assert!((active - wanted).abs() < 1e-12, "N = {size}: {active} {wanted}");
+            let wanted = tail_miss::tail_miss_probability(mu, tail * mu, size).unwrap();
+            assert!((missing - wanted).abs() < 1e-12, "N = {size}: {missing} {wanted}");
+        }
+    }
+
+    #[test]
+    fn suggestion_takes_the_smallest_group_that_is_active_enough() {
+        let at = |group_size, active, tail_miss: f64| Outlook {
+            group_size,
+            active,
+            tail_miss,
+            missing_share: tail_miss / active,
+            at_least: false,
+        };
+        let suggested = |outlooks: &[Outlook]| suggest(outlooks).map(|s| (s.group_size, s.focal_gamma));
+        assert_eq!(suggested(&[at(2, 0.3, 0.28), at(8, 0.6, 0.4), at(64, 0.65, 0.1)]), Some((8, 1.0)));
+        assert_eq!(suggested(&[at(2, 0.3, 0.1), at(8, 0.32, 0.0)]), Some((2, 0.5)));
+        assert_eq!(suggested(&[at(8, 0.32, 0.0)]), Some((8, 0.0)));
+    }
+}

@@ -1,0 +1,183 @@
+//! Unbiased pass@k of scored samples, with intervals of a bootstrap over problems.
+
+use crate::bad_input;
+use crate::benchmarks::Averages;
+use crate::estimate::{Curve, Tables, resamples, resamples_of_all};
+use crate::samples::{Benchmark, ProblemCounts};
+use crate::table::percent;
+use fgrpo_core::rng::Key;
+use fgrpo_core::stats::majority::majority_at_k;
+use rayon::prelude::*;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Random orders over which maj@k is averaged.
+const ORDERINGS: u64 = 1024;
+
+/// What is estimated, and how.
+pub struct Settings {
+    /// Values of k; none: 1, 2, 4, ... up to 256 and the number of samples.
+    pub ks: Vec<u64>,
+    /// Resamples of the problem bootstrap.
+    pub resamples: u64,
+    /// Seed of the bootstrap and of the majority votes' orders.
+    pub seed: u64,
+    /// Averages over benchmarks.
+    pub averages: Averages,
+}
+
+/// pass@k of several benchmarks.
+#[derive(Debug, Clone, Serialize)]
+pub struct PassAtK {
+    /// All problems together, whatever their benchmark; none with a single benchmark.
+    #[serde(flatten)]
+    pub pooled: Option<Curve>,
+    /// Each benchmark.
+    pub benchmarks: Vec<Report>,
+    /// Averages over benchmarks.
+    #[serde(serialize_with = "by_name")]
+    pub averages: Vec<Curve>,
+}
+
+/// What scored samples say of one benchmark.
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    /// Name of the benchmark.
+    pub benchmark: String,
+    /// pass@k over all its problems.
+    #[serde(flatten)]
+    pub all: Curve,
+    /// Number of samples, scored or not.
+    pub samples: u64,
+    /// Number of samples that could not be scored.
+    pub unscorable: u64,
+    /// maj@k, if the samples of every problem carry answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub maj_at_k: Option<BTreeMap<u64, f64>>,
+    /// Share of the samples that end at the length limit, if the samples have a finish reason.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub truncated: Option<f64>,
+    /// Mean tokens spent per problem, if every sample reports its tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens_per_problem: Option<f64>,
+    /// pass@k by subject, if the samples name one.
+    #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "by_name")]
+    pub subjects: Vec<Curve>,
+    /// Each problem.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub by_problem: Vec<ProblemReport>,
+}
+
+/// pass@k of one problem.
+#[derive(Debug, Clone, Serialize)]
+pub struct ProblemReport {
+    /// Its id.
+    pub problem: String,
+    /// Scored samples.
+    pub n: u64,
+    /// Correct samples.
+    pub c: u64,
+    /// Its pass@k.
+    pub pass_at_k: BTreeMap<u64, f64>,
+}
+
+fn by_name<S: serde::Serializer>(curves: &[Curve], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(curves.iter().map(|curve| (&curve.name, curve)))
+}
+
+impl Report {
+    /// Estimates one benchmark. `index` keeps its resamples apart from those of others.
+    ///
+    /// # Errors
+    /// Bad input for a k above a problem's number of scored samples.
+    pub fn of(benchmark: &Benchmark, ks: &[u64], draws: u64, seed: u64, index: u64) -> anyhow::Result<Self> {
+        ks.iter().try_for_each(|&k| benchmark.require_samples(k))?;
+        let key = Key::new(seed).with(index);
+        let problems: Vec<&ProblemCounts> = benchmark.problems.iter().collect();
+        let subject = |(i, (name, problems)): (usize, (&&str, &Vec<&ProblemCounts>))| {
+            Curve::of(name, problems, ks, draws, key.with(1).with(i as u64))
+        };
+        let mut tables = Tables::default();
+        let by_problem = problems.iter().map(|p| ProblemReport {
+            problem: p.id.clone(),
+            n: p.samples,
+            c: p.correct,
+            pass_at_k: ks.iter().map(|&k| (k, tables.of(p, k))).collect(),
+        });
+        Ok(Self {
+            benchmark: benchmark.name.clone(),
+            by_problem: by_problem.collect(),
+            all: Curve::of(&benchmark.name, &problems, ks, draws, resamples(seed, index)),
+            samples: problems.iter().map(|p| p.planned()).sum(),
+            unscorable: problems.iter().map(|p| p.unscorable).sum(),
+            maj_at_k: majority(&benchmark.problems, ks, key.with(2)),
+            truncated: benchmark.truncated_share(),
+            tokens_per_problem: benchmark.tokens_per_problem(),
+            subjects: benchmark.subjects().iter().enumerate().map(subject).collect(),
+        })
+    }
+}
+
+/// Estimates several benchmarks and the averages over them. What can't be averaged or scored is a `tracing` event.
+///
+/// # Errors
+/// Bad input in the samples, in k or in an average.
+pub fn of(benchmarks: &[Benchmark], settings: &Settings) -> anyhow::Result<PassAtK> {
+    benchmarks.iter().try_for_each(Benchmark::require_scored)?;
+    let fewest = benchmarks.iter().map(Benchmark::fewest).min().unwrap_or(0);
+    let ks = choose_ks(&settings.ks, fewest)?;
+    if ks.is_empty() {
+        bad_input!("found no problem in the samples");
+    }
+    let Settings { resamples: draws, seed, averages, .. } = settings;
+    let report = |(i, b): (usize, &Benchmark)| Report::of(b, &ks, *draws, *seed, i as u64);
+    let reports = benchmarks.iter().enumerate().map(report).collect::<anyhow::Result<Vec<_>>>()?;
+    let names: Vec<&str> = benchmarks.iter().map(|b| b.name.as_str()).collect();
+    let averages = averages.over(&names)?.into_iter().map(|(name, members)| {
+        Curve::mean(&name, &members.iter().map(|&i| &reports[i].all).collect::<Vec<_>>())
+    });
+    let averages = averages.collect();
+    note_unscorable(benchmarks);
+    let pooled = (benchmarks.len() > 1).then(|| {
+        let problems: Vec<&ProblemCounts> = benchmarks.iter().flat_map(|b| &b.problems).collect();
+        Curve::of("all", &problems, &ks, *draws, resamples_of_all(*seed))
+    });
+    Ok(PassAtK { pooled, benchmarks: reports, averages })
+}
+
+/// 1, 2, 4, ... up to 256 and at most `most`.
+pub fn powers_of_two(most: u64) -> Vec<u64> {
+    (0..9).map(|i| 1 << i).filter(|&k| k <= most).collect()
+}
+
+/// The values of k asked for, or the default ones for `fewest` samples; sorted, without repeats.
+///
+/// # Errors
+/// Bad input for k = 0.
+pub fn choose_ks(asked: &[u64], fewest: u64) -> anyhow::Result<Vec<u64>> {
+    let mut ks = if asked.is_empty() { powers_of_two(fewest) } else { asked.to_vec() };
+    if ks.contains(&0) {
+        bad_input!("-k: found 0, wanted at least 1");
+    }
+    ks.sort_unstable();
+    ks.dedup();
+    Ok(ks)
+}
+
+/// maj@k, if every problem's wrong samples say what they answered.
+fn majority(problems: &[ProblemCounts], ks: &[u64], key: Key) -> Option<BTreeMap<u64, f64>> {
+    let votes: Vec<_> = problems.iter().map(ProblemCounts::votes).collect::<Option<_>>()?;
+    let sizes: Vec<usize> = ks.iter().map(|&k| k as usize).collect();
+    let of_problem = |(i, v): (usize, &_)| majority_at_k(v, &sizes, ORDERINGS, key.with(i as u64));
+    let each: Vec<Vec<f64>> = votes.par_iter().enumerate().map(of_problem).collect();
+    let mean = |(j, &k): (usize, &u64)| (k, each.iter().map(|e| e[j]).sum::<f64>() / each.len() as f64);
+    Some(ks.iter().enumerate().map(mean).collect())
+}
+
+/// Notes which share of each benchmark's samples is left out.
+pub fn note_unscorable(benchmarks: &[Benchmark]) {
+    for b in benchmarks.iter().filter(|b| b.unscorable_share() > 0.0) {
+        let share = percent(b.unscorable_share());
+        tracing::info!("{}: {share} % of the samples are unscorable and left out", b.name);
+    }
+}

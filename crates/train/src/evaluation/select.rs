@@ -1,0 +1,444 @@
+//! Which checkpoints to compare, by the paper's rule. For the base run: the one with the best held-out
+//! metric. For each other run: the best one that took no more compute.
+//!
+//! Candidates are the checkpoints of `save.every`: with `"epoch"` those at epoch ends, as in the paper. Evaluations
+//! between them, and `best-N`, are maxima of many noisy values, so they are never candidates. The metric is what the runs
+//! recorded during training, or comes from folders of `fgrpo eval`.
+
+mod folders;
+mod recorded;
+
+use crate::config::Config;
+use crate::run::folder::missing_steps;
+use crate::run::metrics::{self, Logged};
+use anyhow::Context;
+use fgrpo_eval::bad_input;
+use fgrpo_eval::failure::OrBadInput;
+use fgrpo_eval::table::percent;
+use folders::Folders;
+use recorded::recorded;
+use serde::Serialize;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// What is chosen from, and by what.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The base run, then the runs compared with it.
+    pub runs: Vec<PathBuf>,
+    /// Folders of `fgrpo eval`, or folders of such, to choose by; none: what the runs recorded.
+    pub evals: Vec<PathBuf>,
+    /// Choose by pass@k at this k.
+    pub k: usize,
+    /// Choose by one part of the held-out problems, or by one benchmark of `evals`.
+    pub part: Option<String>,
+    /// What compute is counted in.
+    pub compute: Compute,
+    /// Choose among all evaluations, also between checkpoints and where the checkpoint is gone.
+    pub any_step: bool,
+}
+
+/// What compute is counted in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Compute {
+    /// Completions sampled: steps, where batches are equal.
+    Samples,
+    /// Completion tokens sampled.
+    Tokens,
+    /// Seconds of sampling, grading and updating.
+    Seconds,
+}
+
+fgrpo_eval::named!(Compute {
+    Samples = "samples": "Completions sampled: steps, where batches are equal",
+    Tokens = "tokens": "Completion tokens sampled",
+    Seconds = "seconds": "Seconds of sampling, grading and updating",
+});
+
+/// One evaluation that may be chosen.
+#[derive(Debug, Clone, PartialEq)]
+struct Candidate {
+    step: u64,
+    value: f64,
+    compute: f64,
+    checkpoint: Option<PathBuf>,
+}
+
+/// The candidates of one run.
+#[derive(Debug, Default)]
+struct Candidates {
+    all: Vec<Candidate>,
+    /// The metric before the first step, where it is known.
+    start: Option<f64>,
+    /// Evaluations that are no candidates.
+    others: usize,
+}
+
+/// The checkpoint chosen from a run.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Chosen {
+    /// The run's folder.
+    pub run: PathBuf,
+    /// Whether it is the run that the others are compared with.
+    pub base: bool,
+    /// The step.
+    pub step: u64,
+    /// Its value, a fraction.
+    pub value: f64,
+    /// The value before the first step, where it is known.
+    pub start: Option<f64>,
+    /// The compute up to that step.
+    pub compute: f64,
+    /// Its checkpoint's folder.
+    pub checkpoint: Option<PathBuf>,
+    /// Checkpoints that it was chosen from.
+    pub candidates: usize,
+}
+
+impl Chosen {
+    /// A warning where training made nothing better.
+    pub fn warning(&self) -> Option<String> {
+        let start = self.start.filter(|start| self.value <= *start)?;
+        Some(format!(
+            "warning: {}: no checkpoint is better than step 0: {} % at best (step {}) against {} %",
+            self.run.display(),
+            percent(self.value),
+            self.step,
+            percent(start)
+        ))
+    }
+}
+
+/// The choice.
+#[derive(Debug, Clone, Serialize)]
+pub struct Selection {
+    /// k of the metric.
+    pub k: usize,
+    /// The part or benchmark it was taken over; none: all.
+    pub part: Option<String>,
+    /// The metric in words.
+    pub metric: String,
+    /// What compute is counted in.
+    pub compute: Compute,
+    /// The checkpoint that the rule chooses from each run, in order.
+    pub chosen: Vec<Chosen>,
+}
+
+/// Applies the rule.
+///
+/// # Errors
+/// Bad input: a folder that is no run, evaluations that can't be compared, nothing to choose from.
+pub fn select(settings: &Settings) -> anyhow::Result<Selection> {
+    let folders = Folders::read(settings)?;
+    let Settings { k, part, compute, .. } = settings;
+    let metric = match (&folders, part) {
+        (Some(folders), _) => format!("{}, pass@{k}", folders.metric),
+        (None, Some(part)) => format!("{part}, pass@{k}"),
+        (None, None) => format!("pass@{k}"),
+    };
+    let chosen = choose(settings, folders.as_ref())?;
+    Ok(Selection { k: *k, part: part.clone(), metric, compute: *compute, chosen })
+}
+
+fn choose(settings: &Settings, folders: Option<&Folders>) -> anyhow::Result<Vec<Chosen>> {
+    let mut chosen: Vec<Chosen> = Vec::new();
+    let mut evaluated: Option<String> = None;
+    for run in &settings.runs {
+        let here = || format!("run {}", run.display());
+        let config = Config::load(&run.join("config.toml"), &[]).with_context(here)?;
+        let found = match folders {
+            Some(folders) => folders.candidates(run, &config).with_context(here)?,
+            None => recorded(settings, run, &config, &mut evaluated).with_context(here)?,
+        };
+        if found.all.is_empty() {
+            let instead = match folders {
+                Some(_) => "evaluate its checkpoints with fgrpo eval --model",
+                None => "train with eval.at_checkpoints = true and a larger save.keep, or give --any-step",
+            };
+            bad_input!(
+                "{}: found no evaluated checkpoint of save.every ({} other evaluations), wanted at least one: {instead}",
+                here(),
+                found.others
+            );
+        }
+        let last = found.all.iter().map(|c| c.step).max().unwrap_or(0);
+        let costs = costs(settings, run, last).with_context(here)?;
+        let all = found.all.into_iter().map(|c| {
+            let compute = costs.iter().filter(|(step, _)| *step <= c.step).map(|(_, cost)| cost).sum();
+            Candidate { compute, ..c }
+        });
+        let limit = chosen.first().map(|base| base.compute);
+        let allowed: Vec<Candidate> = all.filter(|c| limit.is_none_or(|most| c.compute <= most)).collect();
+        let Some(first) = allowed.first() else {
+            bad_input!(
+                "{}: found no checkpoint at equal or less compute than the base run's choice, of {:.0}",
+                here(),
+                limit.unwrap_or_default()
+            );
+        };
+        let best = allowed.iter().fold(first, |best, c| if c.value > best.value { c } else { best });
+        chosen.push(Chosen {
+            run: run.clone(),
+            base: limit.is_none(),
+            step: best.step,
+            value: best.value,
+            start: found.start,
+            compute: best.compute,
+            checkpoint: best.checkpoint.clone(),
+            candidates: allowed.len(),
+        });
+    }
+    Ok(chosen)
+}
+
+/// The compute of each step up to `last`.
+fn costs(settings: &Settings, run: &Path, last: u64) -> anyhow::Result<Vec<(u64, f64)>> {
+    let cost = |m: &Logged| {
+        // Not from the configuration: an earlier part of the run may have had another one.
+        let batch = m.verdicts.values().sum::<u64>() as f64;
+        match settings.compute {
+            Compute::Samples => Some(batch),
+            Compute::Tokens => Some(batch * m.completion_length_mean.0?),
+            Compute::Seconds => Some(m.seconds.rollout.0? + m.seconds.grade.0? + m.seconds.update.0?),
+        }
+    };
+    let of_step = |m: &Logged| match cost(m) {
+        Some(cost) => Ok((m.step, cost)),
+        None => bad_input!("metrics.jsonl, step {}: found null, wanted a number for --compute", m.step),
+    };
+    let metrics = metrics::read(&run.join("metrics.jsonl")).or_bad_input()?;
+    require_once("metrics.jsonl", metrics.iter().map(|m| m.step))?;
+    let gaps = missing_steps(&metrics.iter().map(|m| m.step).collect::<Vec<_>>(), last);
+    if !gaps.is_empty() {
+        bad_input!(
+            "metrics.jsonl: found no lines of steps {gaps}, wanted one for each: compute is their sum"
+        );
+    }
+    metrics.iter().map(of_step).collect()
+}
+
+/// Fails if a file of the run has two lines of one step.
+fn require_once(file: &str, steps: impl Iterator<Item = u64>) -> anyhow::Result<()> {
+    let mut known = BTreeSet::new();
+    for step in steps {
+        if !known.insert(step) {
+            bad_input!(
+                "{file}, step {step}: found two lines, wanted one: two runs wrote into this folder, or the file was edited"
+            );
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::metrics::Metrics;
+    use fgrpo_eval::record::{Evaluation, PartEvaluation};
+    use std::collections::BTreeMap;
+
+    /// A run with evaluations (step, pass@1, pass@1 of the part "logic") and the checkpoints that are kept.
+    fn write(folder: &Path, name: &str, set: &str, evals: &[(u64, f64, f64)], kept: &[&str]) -> PathBuf {
+        let run = folder.join(name);
+        std::fs::create_dir_all(run.join("checkpoints")).unwrap();
+        let text = include_str!("../../../../configs/maze-quick.toml");
+        std::fs::write(
+            run.join("config.toml"),
+            Config::parse(text, &["save.every=10".to_owned(), "steps=40".to_owned(), set.to_owned()])
+                .unwrap()
+                .to_toml(),
+        )
+        .unwrap();
+        let line = |&(step, p, part): &(u64, f64, f64)| {
+            let part = PartEvaluation { pass_at_k: BTreeMap::from([(1, part)]), ..PartEvaluation::default() };
+            let e = Evaluation {
+                step,
+                set: "held-out".into(),
+                problems: 4,
+                samples: 8,
+                pass_at_k: BTreeMap::from([(1, p), (8, 1.0 - p)]),
+                completion_length_mean: 3.0,
+                parts: BTreeMap::from([("logic".to_owned(), part)]),
+                ..Evaluation::default()
+            };
+            serde_json::to_string(&e).unwrap()
+        };
+        let evals: Vec<String> = evals.iter().map(line).collect();
+        std::fs::write(run.join("eval.jsonl"), evals.join("\n") + "\n").unwrap();
+        let rollout = Config::load(&run.join("config.toml"), &[]).unwrap().rollout;
+        let metrics: Vec<String> = (1..=40)
+            .map(|step| {
+                let mut m = Metrics { step, completion_length_mean: 10.0, ..Metrics::default() };
+                m.verdicts.insert("wrong".into(), (rollout.prompts * rollout.group_size) as u64);
+                m.seconds.rollout = 2.0;
+                serde_json::to_string(&m).unwrap()
+            })
+            .collect();
+        std::fs::write(run.join("metrics.jsonl"), metrics.join("\n") + "\n").unwrap();
+        for name in kept {
+            std::fs::create_dir(run.join("checkpoints").join(name)).unwrap();
+        }
+        run
+    }
+
+    fn args(runs: &[&PathBuf]) -> Settings {
+        Settings {
+            runs: runs.iter().map(|r| (*r).clone()).collect(),
+            evals: Vec::new(),
+            k: 1,
+            part: None,
+            compute: Compute::Samples,
+            any_step: false,
+        }
+    }
+
+    const ALL: [&str; 4] = ["step-000010", "step-000020", "step-000030", "step-000040"];
+
+    #[test]
+    fn base_is_chosen_by_its_metric_and_the_others_at_equal_or_less_compute() {
+        let folder = tempfile::tempdir().unwrap();
+        let base = [(0, 0.9, 0.0), (10, 0.3, 0.1), (20, 0.4, 0.1), (30, 0.5, 0.3), (40, 0.5, 0.4)];
+        let focal = [(10, 0.45, 0.2), (20, 0.2, 0.9), (30, 0.44, 0.2), (40, 0.8, 0.0)];
+        let a = write(folder.path(), "a", "seed=1", &base, &ALL);
+        let b = write(folder.path(), "b", "seed=1", &focal, &ALL);
+        let steps = |args: &Settings| select(args).unwrap().chosen.iter().map(|c| c.step).collect::<Vec<_>>();
+        // 30 and 40 are equal: the earlier. Its compute leaves out the other run's best, at 40.
+        assert_eq!(steps(&args(&[&a, &b])), [30, 10]);
+        let found = select(&args(&[&a, &b])).unwrap().chosen;
+        assert_eq!(found[1].checkpoint, Some(b.join("checkpoints/step-000010")));
+        assert_eq!((found[0].base, found[1].base, found[1].candidates), (true, false, 3));
+        assert_eq!(steps(&Settings { part: Some("logic".into()), ..args(&[&a, &b]) }), [40, 20]);
+        assert_eq!(steps(&Settings { k: 8, ..args(&[&a, &b]) }), [10, 10]);
+        // The other run samples half as much a step, so all its steps are within the base run's compute.
+        let half = write(folder.path(), "half", "rollout.group_size=4", &focal, &ALL);
+        let whole = Config::load(&a.join("config.toml"), &[]).unwrap().rollout.group_size;
+        assert!(whole >= 8, "maze-quick has groups of {whole}");
+        assert_eq!(steps(&args(&[&a, &half])), [30, 40]);
+        assert_eq!(steps(&Settings { compute: Compute::Seconds, ..args(&[&a, &half]) }), [30, 10]);
+        assert_eq!(select(&args(&[&a])).unwrap().chosen[0].compute, 30.0 * found[0].compute / 30.0);
+    }
+
+    #[test]
+    fn only_checkpoints_of_save_every_are_chosen_unless_asked_otherwise() {
+        let folder = tempfile::tempdir().unwrap();
+        // At 25 a stop saved; at 30 nothing but the best was kept; at 15 and 20 there was an evaluation alone.
+        let evals =
+            [(10, 0.3, 0.0), (15, 0.95, 0.0), (20, 0.9, 0.0), (25, 0.8, 0.0), (30, 0.7, 0.0), (40, 0.2, 0.0)];
+        let kept = ["step-000010", "step-000025", "best-000015", "best-000030", "step-000040"];
+        let run = write(folder.path(), "a", "seed=1", &evals, &kept);
+        let found = select(&args(&[&run])).unwrap().chosen;
+        assert_eq!((found[0].step, found[0].candidates), (10, 2));
+        assert_eq!(found[0].checkpoint, Some(run.join("checkpoints/step-000010")));
+        let any = select(&Settings { any_step: true, ..args(&[&run]) }).unwrap().chosen;
+        assert_eq!((any[0].step, any[0].checkpoint.clone()), (15, None));
+    }
+
+    #[test]
+    fn a_run_that_never_beats_its_start_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let evals = [(0, 0.5, 0.0), (10, 0.3, 0.0), (20, 0.5, 0.0)];
+        let run = write(folder.path(), "a", "seed=1", &evals, &ALL);
+        let found = &select(&args(&[&run])).unwrap().chosen[0];
+        assert_eq!((found.step, found.start), (20, Some(0.5)));
+        assert!(
+            found
+                .warning()
+                .unwrap()
+                .contains("no checkpoint is better than step 0: 50.0 % at best (step 20)")
+        );
+        let better = write(folder.path(), "b", "seed=1", &[(0, 0.5, 0.0), (10, 0.6, 0.0)], &ALL);
+        assert_eq!(select(&args(&[&better])).unwrap().chosen[0].warning(), None);
+    }
+
+    #[test]
+    fn what_cannot_be_chosen_from_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = |args: &Settings| format!("{:#}", select(args).unwrap_err());
+        let torn = write(folder.path(), "torn", "seed=1", &[(10, 0.3, 0.0), (20, 0.4, 0.0)], &ALL);
+        let lines = std::fs::read_to_string(torn.join("metrics.jsonl")).unwrap();
+        let kept: Vec<&str> =
+            lines.lines().enumerate().filter(|(i, _)| *i != 4).map(|(_, line)| line).collect();
+        std::fs::write(torn.join("metrics.jsonl"), kept.join("\n") + "\n").unwrap();
+        assert!(
+            error(&args(&[&torn])).contains("metrics.jsonl: found no lines of steps 5, wanted one for each")
+        );
+        let none = write(folder.path(), "none", "seed=1", &[(10, 0.3, 0.0)], &[]);
+        assert!(error(&args(&[&none])).contains("eval.at_checkpoints = true"));
+        let late = write(folder.path(), "late", "seed=1", &[(20, 0.3, 0.0)], &ALL);
+        let early = write(folder.path(), "early", "seed=1", &[(10, 0.3, 0.0)], &ALL);
+        assert!(error(&args(&[&early, &late])).contains("no checkpoint at equal or less compute"));
+        assert!(error(&Settings { k: 3, ..args(&[&early]) }).contains("-k 3: found pass@k for k = [1, 8]"));
+        let part = Settings { part: Some("maths".into()), ..args(&[&early]) };
+        assert!(error(&part).contains("--part maths: found parts [\"logic\"]"));
+        let lone = write(folder.path(), "lone", "seed=1", &[(15, 0.3, 0.0)], &["best-000015", "step-000015"]);
+        assert!(error(&args(&[&lone])).contains("found no evaluated checkpoint of save.every (1 other"));
+        let path = late.join("eval.jsonl");
+        let other = std::fs::read_to_string(&path).unwrap().replace("\"problems\":4", "\"problems\":5");
+        std::fs::write(&path, other).unwrap();
+        assert!(error(&args(&[&early, &late])).contains("found evaluations on 5 problems"));
+        assert_eq!(select(&args(&[&late])).unwrap().chosen[0].step, 20);
+        assert!(error(&args(&[&folder.path().join("nowhere")])).contains("nowhere"));
+    }
+
+    #[test]
+    fn a_step_that_is_logged_twice_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = |args: &Settings| format!("{:#}", select(args).unwrap_err());
+        let evals = [(10, 0.3, 0.0), (20, 0.4, 0.0), (10, 0.9, 0.0)];
+        let run = write(folder.path(), "evals", "seed=1", &evals, &ALL);
+        assert!(error(&args(&[&run])).contains("eval.jsonl, step 10: found two lines, wanted one"));
+        let run = write(folder.path(), "metrics", "seed=1", &evals[..2], &ALL);
+        let path = run.join("metrics.jsonl");
+        let lines = std::fs::read_to_string(&path).unwrap();
+        let fifth = lines.lines().nth(4).unwrap();
+        std::fs::write(&path, format!("{lines}{fifth}\n")).unwrap();
+        assert!(error(&args(&[&run])).contains("metrics.jsonl, step 5: found two lines, wanted one"));
+    }
+
+    #[test]
+    fn candidates_evaluated_on_other_problems_or_samples_are_refused_by_step() {
+        let folder = tempfile::tempdir().unwrap();
+        let evals =
+            [(0, 0.5, 0.0), (10, 0.3, 0.0), (15, 0.3, 0.0), (20, 0.4, 0.0), (30, 0.9, 0.0), (40, 0.3, 0.0)];
+        let run = write(folder.path(), "a", "seed=1", &evals, &ALL);
+        let path = run.join("eval.jsonl");
+        let whole = std::fs::read_to_string(&path).unwrap();
+        // Changes the evaluation at one step.
+        let changed = |step: u64, from: &str, to: &str| {
+            let is_it = |line: &&str| line.starts_with(&format!("{{\"step\":{step},"));
+            let line = whole.lines().find(is_it).unwrap();
+            assert!(line.contains(from), "{line}");
+            std::fs::write(&path, whole.replace(line, &line.replace(from, to))).unwrap();
+            select(&args(&[&run])).map(|s| s.chosen).map_err(|e| format!("{e:#}"))
+        };
+        for (from, to) in [
+            ("\"problems\":4", "\"problems\":40"),
+            ("\"samples\":8", "\"samples\":80"),
+            ("\"set\":", "\"problem_set\":\"other\",\"set\":"),
+        ] {
+            let error = changed(30, from, to).unwrap_err();
+            assert!(error.contains("eval.jsonl, step 30: found an evaluation on"), "{error}");
+            assert!(error.contains("as at step 10") && error.contains("--evals"), "{error}");
+        }
+        // Nothing is chosen from an evaluation between checkpoints; a start on other problems is no start.
+        let found = changed(15, "\"problems\":4", "\"problems\":40").unwrap();
+        assert_eq!((found[0].step, found[0].start), (30, Some(0.5)));
+        let found = changed(0, "\"problems\":4", "\"problems\":40").unwrap();
+        assert_eq!((found[0].step, found[0].start), (30, None));
+    }
+
+    #[test]
+    fn compute_is_what_each_step_sampled_also_under_an_earlier_configuration() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = write(folder.path(), "a", "seed=1", &[(20, 0.4, 0.0)], &ALL);
+        let batch = select(&args(&[&run])).unwrap().chosen[0].compute / 20.0;
+        let path = run.join("metrics.jsonl");
+        let lines = std::fs::read_to_string(&path).unwrap();
+        let (one, half) = (format!("\"wrong\":{batch}"), format!("\"wrong\":{}", batch / 2.0));
+        let first: String = lines.lines().take(10).map(|l| l.replace(&one, &half) + "\n").collect();
+        let rest: String = lines.lines().skip(10).map(|l| format!("{l}\n")).collect();
+        std::fs::write(&path, first + &rest).unwrap();
+        assert_eq!(select(&args(&[&run])).unwrap().chosen[0].compute, 15.0 * batch);
+    }
+}

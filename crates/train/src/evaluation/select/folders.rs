@@ -1,0 +1,211 @@
+//! Candidates from folders of `fgrpo eval`: which checkpoint each belongs to, and its average.
+
+use super::recorded::is_regular;
+use super::{Candidate, Candidates, Settings};
+use crate::config::Config;
+use crate::run::checkpoint::{self, ADAPTER};
+use crate::run::fingerprint;
+use anyhow::Context;
+use fgrpo_eval::bad_input;
+use fgrpo_eval::benchmarks::{self, Average, Domain, canonical};
+use fgrpo_eval::estimate::Tables;
+use fgrpo_eval::failure::OrBadInput;
+use fgrpo_eval::folder::IDENTITY;
+use fgrpo_eval::io::json;
+use fgrpo_eval::samples;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// Evaluations of checkpoints, by the model that they name.
+pub(super) struct Folders {
+    /// pass@k and problems by model and benchmark.
+    models: BTreeMap<String, BTreeMap<String, OnBenchmark>>,
+    /// Benchmarks whose mean is the metric.
+    members: Vec<String>,
+    /// What the metric is called.
+    pub(super) metric: String,
+}
+
+/// pass@k of one model on one benchmark.
+struct OnBenchmark {
+    value: f64,
+    problems: BTreeSet<String>,
+    folder: PathBuf,
+}
+
+impl Folders {
+    /// Reads the folders of `--evals`; nothing without any.
+    ///
+    /// # Errors
+    /// Bad input: a folder without evaluations, too few samples for k, a benchmark that one model lacks or has other
+    /// problems of.
+    pub(super) fn read(settings: &Settings) -> anyhow::Result<Option<Self>> {
+        if settings.evals.is_empty() {
+            return Ok(None);
+        }
+        let mut models: BTreeMap<String, BTreeMap<String, OnBenchmark>> = BTreeMap::new();
+        for named in &settings.evals {
+            let mut held = Vec::new();
+            evaluation_folders(named, &mut held)?;
+            if held.is_empty() {
+                bad_input!(
+                    "--evals {}: found no evaluation.json in it, wanted folders that fgrpo eval made",
+                    named.display()
+                );
+            }
+            for folder in held {
+                let own = models.entry(model_of(&folder)?).or_default();
+                for (name, measured) in measure(&folder, settings.k as u64)? {
+                    if let Some(before) = own.get(&name) {
+                        bad_input!(
+                            "--evals: found {name} of the same model in {} and {}, wanted it once",
+                            before.folder.display(),
+                            folder.display()
+                        );
+                    }
+                    own.insert(name, measured);
+                }
+            }
+        }
+        let names: BTreeSet<String> = models.values().flat_map(|m| m.keys().cloned()).collect();
+        let (members, metric) = metric(&names, settings.part.as_deref())?;
+        for (model, own) in &models {
+            for member in &members {
+                let Some(measured) = own.get(member) else {
+                    bad_input!(
+                        "--evals: found no {member} of the model {model} (in {}), wanted the same benchmarks of every checkpoint",
+                        own.values().next().map_or(String::new(), |m| m.folder.display().to_string())
+                    );
+                };
+                let first = models.values().find_map(|m| m.get(member)).unwrap_or(measured);
+                if first.problems != measured.problems {
+                    bad_input!(
+                        "--evals: found different problems of {member} in {} and {}",
+                        first.folder.display(),
+                        measured.folder.display()
+                    );
+                }
+            }
+        }
+        Ok(Some(Self { models, members, metric }))
+    }
+
+    /// The evaluated checkpoints of a run.
+    ///
+    /// # Errors
+    /// Checkpoints that can't be read.
+    pub(super) fn candidates(&self, run: &Path, config: &Config) -> anyhow::Result<Candidates> {
+        let mut found = Candidates { others: self.models.len(), ..Candidates::default() };
+        for (step, path) in checkpoint::list(&run.join("checkpoints"))? {
+            if !is_regular(config, step) {
+                continue;
+            }
+            if let Some(value) = self.value_of(&path)? {
+                found.others -= 1;
+                found.all.push(Candidate { step, value, compute: 0.0, checkpoint: Some(path) });
+            }
+        }
+        if let Some(base) = config.model.path.as_deref().filter(|p| p.is_dir() && config.sft.is_none()) {
+            found.start = self.value_of(base)?;
+        }
+        Ok(found)
+    }
+
+    /// The metric of the model in a folder, if it was evaluated.
+    fn value_of(&self, checkpoint: &Path) -> anyhow::Result<Option<f64>> {
+        let adapter = checkpoint.join(ADAPTER);
+        let whole = checkpoint
+            .join("config.json")
+            .is_file()
+            .then(|| fingerprint::of_checkpoint(checkpoint, None))
+            .transpose()?;
+        let adapted = adapter.is_dir().then(|| fingerprint::of_adapter(&adapter)).transpose()?;
+        let place = checkpoint.canonicalize().ok();
+        let is_it = |model: &str| {
+            whole.as_deref() == Some(model)
+                || adapted.as_ref().is_some_and(|a| model.ends_with(&format!("+{a}")))
+                || place.is_some() && Path::new(model).canonicalize().ok() == place
+        };
+        let mut named = self.models.iter().filter(|(model, _)| is_it(model));
+        let Some((model, own)) = named.next() else { return Ok(None) };
+        if let Some((other, _)) = named.next() {
+            bad_input!(
+                "--evals: found evaluations of {} as {model} and as {other}, wanted those of one",
+                checkpoint.display()
+            );
+        }
+        let values = self.members.iter().map(|m| own[m].value);
+        Ok(Some(values.sum::<f64>() / self.members.len() as f64))
+    }
+}
+
+/// The benchmarks whose mean is the metric, and its name: the one asked for; else the paper's average of mathematics;
+/// where that isn't whole, what there is of it, and without any the mean of everything.
+fn metric(names: &BTreeSet<String>, part: Option<&str>) -> anyhow::Result<(Vec<String>, String)> {
+    let all = names.iter().cloned().collect::<Vec<_>>().join(", ");
+    if let Some(part) = part {
+        let part = canonical(part);
+        if !names.contains(&part) {
+            bad_input!("--part {part}: found the benchmarks {all} in --evals");
+        }
+        return Ok((vec![part.clone()], part));
+    }
+    let math: Average = benchmarks::paper(Domain::Math).swap_remove(0);
+    let there: Vec<String> = math.members.iter().filter(|m| names.contains(*m)).cloned().collect();
+    let label = |members: &[String]| match members {
+        [one] => one.clone(),
+        many => format!("mean of {}", many.join(", ")),
+    };
+    Ok(match there.len() {
+        0 => (names.iter().cloned().collect(), label(&names.iter().cloned().collect::<Vec<_>>())),
+        n if n == math.members.len() => (there, "Avg. Math".to_owned()),
+        _ => {
+            let name = label(&there);
+            (there, name)
+        }
+    })
+}
+
+/// The folder itself if it is an evaluation's, else those that it holds, at any depth.
+fn evaluation_folders(path: &Path, found: &mut Vec<PathBuf>) -> anyhow::Result<()> {
+    if path.join(IDENTITY).is_file() {
+        found.push(path.to_owned());
+        return Ok(());
+    }
+    let list =
+        std::fs::read_dir(path).with_context(|| format!("--evals {}", path.display())).or_bad_input()?;
+    let mut folders: Vec<PathBuf> =
+        list.filter_map(|e| Some(e.ok()?.path())).filter(|p| p.is_dir()).collect();
+    folders.sort();
+    folders.iter().try_for_each(|folder| evaluation_folders(folder, found))
+}
+
+/// The model that an evaluation folder belongs to.
+fn model_of(folder: &Path) -> anyhow::Result<String> {
+    let path = folder.join(IDENTITY);
+    let identity: serde_json::Value = json::read(&path)?;
+    match identity["model"].as_str() {
+        // A run's own evaluation, `evaluations/step-000200` beside `checkpoints/step-000200`.
+        Some(model) if identity["source"] == "training" => {
+            Ok(folder.join("../../checkpoints").join(model).display().to_string())
+        }
+        Some(model) => Ok(model.to_owned()),
+        None => bad_input!("{}: found no \"model\"", path.display()),
+    }
+}
+
+fn measure(folder: &Path, k: u64) -> anyhow::Result<Vec<(String, OnBenchmark)>> {
+    let mut tables = Tables::default();
+    let mut measured = Vec::new();
+    for b in samples::read(folder)? {
+        b.require_samples(k)?;
+        let sum: f64 = b.problems.iter().map(|p| tables.of(p, k)).sum();
+        let one = OnBenchmark {
+            value: sum / b.problems.len() as f64,
+            problems: b.problems.iter().map(|p| p.id.clone()).collect(),
+            folder: folder.to_owned(),
+        };
+        measured.push((canonical(&b.name), one));
+    }
+    Ok(measured)
+}

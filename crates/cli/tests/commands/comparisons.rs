@@ -1,12 +1,10 @@
 //! What runs leave behind to be compared: sweeps, selected checkpoints, evaluations, times; and that nothing is compared
 //! that can't be.
 
-mod support;
-
+use crate::support::{self, ends_with, fgrpo, lines, small_run};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use support::{ends_with, fgrpo, lines, small_run};
 
 fn config() -> String {
     small_run(&[

@@ -1,12 +1,10 @@
 //! Samples that are easily counted wrong: odd dumps of other programs, folders of mixed files, names and numbers that
 //! aren't what they seem.
 
-mod support;
-
+use crate::support::{done, ends_with, fgrpo, run};
 use serde_json::{Value, json};
 use std::io::Write as _;
 use std::path::PathBuf;
-use support::{done, ends_with, fgrpo, run};
 
 struct Folder(tempfile::TempDir);
 

@@ -1,9 +1,7 @@
 //! Settings that would have no effect, or another than the one meant, are refused or said.
 
-mod support;
-
+use crate::support::{self, done, ends_with, file, model, run, sets, signal, small_run, spawned, wait_until};
 use std::path::Path;
-use support::{done, ends_with, file, model, run, sets, signal, small_run, spawned, wait_until};
 
 /// A folder with a small configuration of mazes; its path and that of the configuration.
 struct Place {

@@ -1,9 +1,7 @@
 //! `fgrpo eval --suite paper` as it is used.
 
-mod support;
-
+use crate::support::{self, done};
 use std::path::Path;
-use support::done;
 
 /// Exit code, stdout and stderr.
 fn fgrpo(args: &[&str]) -> (i32, String, String) {

@@ -1,10 +1,8 @@
 //! The folders that a run's evaluations leave: every command reads them, kills and resumes keep them true.
 
-mod support;
-
+use crate::support::{done, ended, ends_with, file, lines, signal, small_run, spawned, wait_until};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use support::{done, ended, ends_with, file, lines, signal, small_run, spawned, wait_until};
 
 fn config() -> String {
     small_run(&[

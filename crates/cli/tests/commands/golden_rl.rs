@@ -3,7 +3,7 @@
 //! The golden file comes from `crates/nn/tests/golden/make_rl.py`, which writes the published formulas down again and leaves
 //! the derivatives to autograd.
 
-#[path = "../../nn/tests/golden/mod.rs"]
+#[path = "../../../nn/tests/golden/mod.rs"]
 mod golden;
 
 use std::sync::Mutex;

@@ -1,11 +1,9 @@
 //! `fgrpo paper` as it is used.
 
-mod support;
-
+use crate::support::{self, done, sets};
 use assert_cmd::Command;
 use std::fmt::Write;
 use std::path::Path;
-use support::{done, sets};
 
 /// Exit code, stdout and stderr.
 fn fgrpo(args: &[&str]) -> (i32, String, String) {
@@ -93,7 +91,7 @@ fn sources(folder: &Path) -> String {
 
 #[test]
 fn the_notation_names_what_exists() {
-    let numbers: toml::Table = include_str!("../src/paper/numbers.toml").parse().unwrap();
+    let numbers: toml::Table = include_str!("../../src/paper/numbers.toml").parse().unwrap();
     let notation = numbers["table"].as_array().unwrap().last().unwrap();
     let mut seen = 0;
     for row in notation["rows"].as_array().unwrap() {
@@ -355,7 +353,7 @@ fn here(folder: &Path, table: &str, row: &str, column: &str, part: u32) -> Strin
 fn a_dot_in_a_folders_name_is_no_ending() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).display().to_string();
-    let config = include_str!("../../../configs/qwen3-4b-base-math.toml");
+    let config = include_str!("../../../../configs/qwen3-4b-base-math.toml");
     for (name, gamma, correct) in [("grpo-gamma-0-N8", "0", 8), ("grpo-gamma-0.5-N8", "0.5", 16)] {
         let config = config.replace("focal_gamma = 0.5", &format!("focal_gamma = {gamma}"));
         let config = config.replace("epochs = 10", "steps = 50").replace("every = \"epoch\"", "every = 50");
@@ -413,7 +411,7 @@ fn results_of_one_name_are_its_seeds_or_other_benchmarks_and_a_path_counts_once(
 fn runs_of_one_row_differ_in_their_seeds_alone() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).display().to_string();
-    let config = include_str!("../../../configs/maze-17.toml");
+    let config = include_str!("../../../../configs/maze-17.toml");
     let evaluations = |correct| evaluated("held-out", 256, &[(0, 8), (20_000, correct)]);
     let run = |name: &str, was: &str, is: &str, correct: u64| {
         assert!(config.contains(was), "{was}");
@@ -471,7 +469,7 @@ fn values_on_different_problems_are_compared_neither_with_one_another_nor_with_t
 #[test]
 fn curves_through_training_are_of_the_frequent_evaluations_that_have_the_samples() {
     let folder = tempfile::tempdir().unwrap();
-    let config = include_str!("../../../configs/qwen3-4b-base-math.toml");
+    let config = include_str!("../../../../configs/qwen3-4b-base-math.toml");
     // The paper's figures 8 to 10: every 25 steps, 64 samples.
     let wanted = "[eval]\nevery = 25\nproblems = 30\nsamples = 64\nk = [1, 64]\n";
     assert!(config.contains(wanted), "{config}");

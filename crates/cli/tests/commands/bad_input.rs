@@ -1,13 +1,11 @@
 //! What people get wrong with models and data, through the commands they use: exit code 2 and a message that names
 //! file or field, what was found and what was wanted.
 
-mod support;
-
+use crate::support::{self, fgrpo, model};
 use assert_cmd::Command;
 use predicates::prelude::*;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use support::{fgrpo, model};
 
 fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();

@@ -1,15 +1,13 @@
 //! Nothing is lost, hangs or lives on: runs at once on one cache, checkpoints taken away, broken streams, signals,
 //! moved folders and the children of verifiers, through the commands as they are used.
 
-mod support;
-
+use crate::support::{ended, fgrpo, model, signal, small_run, spawned, wait_until};
 use predicates::prelude::*;
 use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
-use support::{ended, fgrpo, model, signal, small_run, spawned, wait_until};
 
 const SFT: [&str; 3] = ["sft.steps=30", "sft.batch_size=4", "sft.lr=5e-3"];
 

@@ -29,7 +29,7 @@ struct Options {
 
 #[test]
 fn templates_render_byte_for_byte_as_transformers_renders_them() {
-    let golden: Golden = serde_json::from_str(include_str!("golden/chat.json")).unwrap();
+    let golden: Golden = serde_json::from_str(include_str!("../golden/chat.json")).unwrap();
     assert!(golden.cases.len() >= 80);
     for (i, case) in golden.cases.iter().enumerate() {
         let template = ChatTemplate::new(&golden.templates[&case.template], "<bos>", "<eos>");

@@ -1,10 +1,8 @@
 //! A language model trained end to end by the binary: tokenizer, demonstrations, verifier, checkpoints.
 
-mod support;
-
+use crate::support::{fgrpo, sets, small_run};
 use predicates::prelude::*;
 use std::path::Path;
-use support::{fgrpo, sets, small_run};
 
 const TINY: [&str; 13] = [
     "steps=2",

@@ -1,10 +1,8 @@
 //! Training on completions that an OpenAI-compatible server sampled: the correction between two engines, faults,
 //! resumes, and a server that follows the checkpoints.
 
-mod fault_server;
-
+use crate::fault_server::{FaultServer, Manners, Policy};
 use assert_cmd::Command;
-use fault_server::{FaultServer, Manners, Policy};
 use fgrpo_core::rng::Key;
 use fgrpo_nn::weights::Checkpoint;
 use fgrpo_nn::{Device, Engine, Finish, Prompt, Sampling};

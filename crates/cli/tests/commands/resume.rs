@@ -1,11 +1,9 @@
 //! Going on with a run: what a stop while sampling leaves, and what a damaged checkpoint means.
 
-mod support;
-
+use crate::support::{ended, ends_with, fgrpo, file, model, signal, small_run, spawned, wait_until};
 use serde_json::Value;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use support::{ended, ends_with, fgrpo, file, model, signal, small_run, spawned, wait_until};
 
 fn bytes(folder: &Path, name: &str) -> Vec<u8> {
     std::fs::read(folder.join(name)).unwrap_or_else(|e| panic!("{}: {e}", folder.join(name).display()))

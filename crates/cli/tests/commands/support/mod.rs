@@ -1,5 +1,4 @@
 //! What the tests of the command line share: the program, a small model, processes and their signals.
-#![allow(dead_code, reason = "each test program uses a part of it")]
 
 use assert_cmd::Command;
 use std::borrow::BorrowMut;

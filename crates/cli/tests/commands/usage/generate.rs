@@ -1,6 +1,6 @@
 //! `fgrpo generate` and what it refuses.
 
-use super::support::{self, fgrpo, file, model, run};
+use crate::support::{self, fgrpo, file, model, run};
 use assert_cmd::Command;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};

@@ -1,11 +1,9 @@
 //! Samples and vectors that other programs made: what is matched with which problem, and what is refused.
 
-mod support;
-
+use crate::support::{self, ends_with, fgrpo, file, run};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
-use support::{ends_with, fgrpo, file, run};
 
 fn lines(rows: impl IntoIterator<Item = Value>) -> String {
     rows.into_iter().map(|row| format!("{row}\n")).collect()

@@ -1,8 +1,6 @@
 //! `fgrpo eval` against a server that fails on purpose, and over kills and restarts.
 
-mod fault_server;
-
-use fault_server::{FaultServer, Manners, Policy, completion};
+use crate::fault_server::{FaultServer, Manners, Policy, completion};
 use serde_json::Value;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};

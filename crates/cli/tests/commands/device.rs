@@ -1,10 +1,8 @@
 //! `--device`: what is refused and why, what a GPU would need, and a run on the emulated GPU beside the processor's.
 
-mod support;
-
+use crate::support::{done, ends_with, fgrpo, run};
 use serde_json::Value;
 use std::path::Path;
-use support::{done, ends_with, fgrpo, run};
 
 /// A maze run of a few steps that the emulator does in seconds.
 fn tiny() -> Vec<&'static str> {

@@ -5,11 +5,8 @@ mod data_sets;
 mod generate;
 mod grading;
 
-#[path = "../support/mod.rs"]
-mod support;
-
+use crate::support::{fgrpo, file, model, run};
 use std::path::{Path, PathBuf};
-use support::{fgrpo, file, model, run};
 
 /// A small RL configuration of a kind of task on a data file.
 fn config(folder: &Path, kind: &str, data: &Path, more: &str) -> PathBuf {

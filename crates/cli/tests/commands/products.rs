@@ -1,9 +1,7 @@
 //! `compute.products` through the command line: a run's log, configuration and resumes, its evaluations, and commands that compute with a checkpoint.
 
-mod support;
-
+use crate::support::{done, ends_with, file, model};
 use std::path::Path;
-use support::{done, ends_with, file, model};
 
 fn config() -> String {
     format!("{}/../../configs/maze-quick.toml", env!("CARGO_MANIFEST_DIR"))

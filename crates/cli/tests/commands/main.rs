@@ -1,0 +1,32 @@
+//! The command line as its users meet it, one file per subject, in one program: linking thirty took minutes.
+
+mod arithmetic;
+mod bad_input;
+mod chat;
+mod comparisons;
+mod device;
+mod durable;
+mod eval_config;
+mod evaluate;
+mod evaluate_checkpoint;
+mod evaluations;
+mod fault_server;
+mod golden_rl;
+mod ignored_settings;
+mod lora;
+mod odd_samples;
+mod paper;
+mod products;
+mod report;
+mod resume;
+mod samples_elsewhere;
+mod serving;
+mod sft;
+mod simulation_commands;
+mod statistics;
+mod suite;
+mod support;
+mod train;
+mod usage;
+mod verify;
+mod walkthrough;

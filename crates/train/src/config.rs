@@ -288,7 +288,7 @@ impl Config {
             }
         }
         self.rollout.check()?;
-        self.algorithm.check(self.rollout.group_size, self.task.has_binary_rewards())?;
+        self.algorithm.check(self.rollout.group_size, &self.task)?;
         self.update.check(self.rollout.prompts)?;
         whole(
             "",

@@ -150,9 +150,6 @@ pub fn update(
 ) -> anyhow::Result<Sums> {
     let mut sums = Sums::default();
     let objective = &loss.objective;
-    if loss.daro_lr.is_some() {
-        check_levels(groups)?;
-    }
     let size = config.mini_batch.unwrap_or(groups.len()).max(1);
     let adamw = AdamW {
         lr,
@@ -197,16 +194,6 @@ pub fn update(
         }
     }
     Ok(sums)
-}
-
-/// Rejects groups with nonzero advantages and an unknown success rate.
-fn check_levels(groups: &[&Credited]) -> anyhow::Result<()> {
-    if groups.iter().any(|g| g.assigned.success_rate.is_none() && g.assigned.active()) {
-        bail!(
-            "algorithm.correct_threshold: found nothing, wanted the reward from which a completion is correct: the rewards are graded, and daro weighs groups by their success rate"
-        );
-    }
-    Ok(())
 }
 
 /// Log-probabilities of every completion under `engine`, for the KL penalty.

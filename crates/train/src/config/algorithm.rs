@@ -3,6 +3,7 @@
 use super::kind::named_or_table;
 use super::pair::pair;
 use super::ranges::{coefficient, reward};
+use super::task::TaskConfig;
 use fgrpo_core::advantage::Advantage;
 use fgrpo_core::credit::{Credit, Shaping};
 use fgrpo_core::focal::DEFAULT_GAMMA;
@@ -24,8 +25,9 @@ pub struct AlgorithmConfig {
     pub reward_correct: f64,
     /// Reward of a wrong completion, `R_w`.
     pub reward_wrong: f64,
-    /// For graded rewards: the lowest reward that counts as correct for the focal weight. Where verdicts are the
-    /// rewards, it must be above `reward_wrong` and at most `reward_correct`.
+    /// The lowest reward that counts as correct for the focal weight; by default, what the verdict of a user's own
+    /// program has as its lowest correct score. Where verdicts are the rewards, it must be above `reward_wrong` and at
+    /// most `reward_correct`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub correct_threshold: Option<f64>,
     /// The policy loss: `grpo`, `dapo`, `cispo`, `cispo_cap` or `gspo`.
@@ -182,13 +184,13 @@ impl Default for AlgorithmConfig {
 
 impl AlgorithmConfig {
     /// Settings for rewards to advantages, including the focal weight.
-    pub fn credit(&self) -> Credit {
+    pub fn credit(&self, task: &TaskConfig) -> Credit {
         Credit {
             advantage: self.advantage,
             rewards: Rewards {
                 correct: self.reward_correct,
                 wrong: self.reward_wrong,
-                threshold: self.correct_threshold,
+                threshold: self.correct_threshold.or_else(|| task.correct_from().next()),
             },
             focal_gamma: self.focal_gamma,
             shaping: self.shaping,
@@ -213,20 +215,25 @@ impl AlgorithmConfig {
         }
     }
 
-    /// `binary`: whether some completions have no reward but that of their verdict.
-    pub(super) fn check(&self, group_size: usize, binary: bool) -> anyhow::Result<()> {
+    pub(super) fn check(&self, group_size: usize, task: &TaskConfig) -> anyhow::Result<()> {
         reward("algorithm.reward_correct", self.reward_correct)?;
         reward("algorithm.reward_wrong", self.reward_wrong)?;
         self.correct_threshold.map_or(Ok(()), |t| reward("algorithm.correct_threshold", t))?;
-        let checked = self.credit().check(group_size).and_then(|()| self.objective(1).check());
+        let checked = self.credit(task).check(group_size).and_then(|()| self.objective(1).check());
         checked.or_else(|e| bad_input!("algorithm.{e}"))?;
+        let graders: Vec<f64> = task.correct_from().collect();
+        if self.correct_threshold.is_none() && graders.iter().any(|from| *from != graders[0]) {
+            bad_input!(
+                "algorithm.correct_threshold: found none, and programs whose correct_from is {graders:?}; wanted the reward from which a completion of any of them is correct"
+            );
+        }
         // Another threshold would make wrong completions correct, or no completion.
-        if let Some(found) = self.correct_threshold
-            && binary
+        if let Some(found) = self.credit(task).rewards.threshold
+            && task.has_binary_rewards()
             && (found <= self.reward_wrong || found > self.reward_correct)
         {
             bad_input!(
-                "algorithm.correct_threshold: found {found}, wanted above algorithm.reward_wrong, {}, and at most algorithm.reward_correct, {}, which are the rewards of the verdicts; or no threshold, which only the scores of task.kind command need",
+                "algorithm.correct_threshold: found {found}, wanted above algorithm.reward_wrong, {}, and at most algorithm.reward_correct, {}, which are the rewards of the verdicts; only the scores of task.kind command need another",
                 self.reward_wrong,
                 self.reward_correct
             );

@@ -113,6 +113,18 @@ impl TaskConfig {
         }
     }
 
+    /// The lowest correct score of each program that grades what is trained on.
+    pub(super) fn correct_from(&self) -> Box<dyn Iterator<Item = f64> + '_> {
+        match self {
+            Self::Command(text) => Box::new(text.verifier.command.iter().map(|program| program.correct_from)),
+            Self::Mix(mix) => {
+                let trained = mix.parts.iter().filter(|p| p.weight > 0.0);
+                Box::new(trained.flat_map(|p| p.task.correct_from()))
+            }
+            _ => Box::new(std::iter::empty()),
+        }
+    }
+
     pub(super) fn holds_out_nothing(&self) -> bool {
         match self {
             Self::Maze(maze) => maze.held_out == 0,

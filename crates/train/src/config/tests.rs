@@ -183,7 +183,8 @@ fn assigned(keys: &str) -> Assigned {
         mean_old_logp: &[-2.0, -1.0, -4.0, -3.0],
         scored: &[true; 4],
     };
-    algorithm(keys).algorithm.credit().assign(&group).unwrap()
+    let config = algorithm(keys);
+    config.algorithm.credit(&config.task).assign(&group).unwrap()
 }
 
 #[test]
@@ -273,14 +274,34 @@ fn a_threshold_outside_the_rewards_of_verdicts_is_refused() {
             assert_eq!(parsed(kind, good), Ok(()), "{kind}");
         }
     }
-    // Scores of the user's own program may lie anywhere.
+    // Scores of the user's own program may lie anywhere, and its verdicts say from where on they are correct.
     assert_eq!(parsed("command", &["correct_threshold=0"]), Ok(()));
+    let threshold = |set: &[&str]| {
+        let set: Vec<String> = set.iter().map(|s| (*s).to_owned()).collect();
+        let config = Config::parse(&minimal("command"), &set).unwrap();
+        config.algorithm.credit(&config.task).rewards.threshold
+    };
+    assert_eq!(threshold(&[]), Some(1.0));
+    assert_eq!(threshold(&["task.verifier.command.correct_from=0.7"]), Some(0.7));
+    assert_eq!(
+        threshold(&["task.verifier.command.correct_from=0.7", "algorithm.correct_threshold=0.2"]),
+        Some(0.2)
+    );
     let said = parsed("command", &["correct_threshold=nan"]).unwrap_err();
     assert!(said.contains("algorithm.correct_threshold: found NaN"), "{said}");
     let part = "\n[[task.parts]]\nkind = \"command\"\ndata = \"d\"\n[task.parts.verifier.command]\ncommand = [\"x\"]\n";
     let mix = minimal("mix").replace("[model.init]", &format!("{part}[model.init]"));
     let set = |more: &[&str]| more.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>();
     assert!(Config::parse(&mix, &set(&["algorithm.correct_threshold=0"])).is_err());
+    let second = part
+        .replace("[\"x\"]", "[\"y\"]\ncorrect_from = 0.5")
+        .replace("\"d\"\n", "\"e\"\nname = \"second\"\n");
+    let two = mix.replace("[model.init]", &format!("{second}[model.init]"));
+    let said = format!("{:#}", Config::parse(&two, &[]).unwrap_err());
+    assert!(
+        said.contains("algorithm.correct_threshold: found none") && said.contains("[1.0, 0.5]"),
+        "{said}"
+    );
     let only = ["algorithm.correct_threshold=0", "task.parts.0.weight=0", "task.parts.1.weight=0"];
     assert!(Config::parse(&mix, &set(&only)).is_ok(), "the other parts are only evaluated");
 }

@@ -99,7 +99,7 @@ impl<'a> Trainer<'a> {
             series: Series::of_run(config, task),
             server: server.map(|s| ServerRollouts::open(s, &run.path)).transpose()?,
             sampling: sampling(config, task, max_new_tokens),
-            credit: config.algorithm.credit(),
+            credit: config.algorithm.credit(&config.task),
             loss: LossSettings {
                 objective: config.algorithm.objective(max_new_tokens),
                 temperature: config.rollout.temperature,

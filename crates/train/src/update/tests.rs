@@ -149,18 +149,6 @@ fn daro_weights_step_by_the_losses_of_the_same_pass() {
 }
 
 #[test]
-fn daro_refuses_groups_of_which_nobody_knows_the_success_rate() {
-    let mut engine = engine();
-    let mut groups = groups(&mut engine);
-    groups[0].assigned.success_rate = None;
-    let settings = LossSettings { objective: objective(), temperature: 1.0, daro_lr: Some(0.1) };
-    let mut state = UpdateState { skipped_in_a_row: 0, daro: Some(vec![0.0; 3]) };
-    let all: Vec<&Credited> = groups.iter().collect();
-    let error = update(&mut engine, &all, &settings, &UpdateConfig::default(), 1e-3, &mut state);
-    assert!(format!("{:#}", error.unwrap_err()).contains("algorithm.correct_threshold: found nothing"));
-}
-
-#[test]
 fn a_checkpoint_from_before_the_weights_opens() {
     let old = r#"{"step": 3, "skipped_in_a_row": 1, "best": null, "optimizer_step": 5}"#;
     let state: crate::run::checkpoint::TrainerState = serde_json::from_str(old).unwrap();

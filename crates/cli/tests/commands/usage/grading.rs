@@ -157,6 +157,26 @@ fn a_grader_that_fails_on_empty_completions_alone_is_used_with_a_warning() {
 }
 
 #[test]
+fn graded_scores_train_by_default_and_their_program_says_which_are_correct() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = file(folder.path(), "d.jsonl", &lines(&[json!({"prompt": "a"}), json!({"prompt": "b"})]));
+    let command =
+        grader(folder.path(), "print(json.dumps({'score': sum(map(ord, d['completion'])) % 5 / 4}))");
+    let words: Vec<String> = command.split(' ').map(|w| format!("{w:?}")).collect();
+    let verifier = format!("[task.verifier.command]\ncommand = [{}]\ncorrect_from = 0.5", words.join(", "));
+    let config = config(folder.path(), "command", &data, &verifier);
+    let out = folder.path().join("run");
+    let (_, said, code) = run(fgrpo().arg("train").arg(&config).arg("--out").arg(&out));
+    assert_eq!(code, 0, "{said}");
+    let metrics = std::fs::read_to_string(out.join("metrics.jsonl")).unwrap();
+    let steps: Vec<serde_json::Value> = metrics.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    let groups = |m: &serde_json::Value| -> u64 {
+        m["success_rate_histogram"].as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).sum()
+    };
+    assert!(steps.len() == 6 && steps.iter().all(|m| groups(m) == 2), "{metrics}");
+}
+
+#[test]
 fn verify_ends_with_one_when_nothing_could_be_graded() {
     let folder = tempfile::tempdir().unwrap();
     let command = grader(folder.path(), "print(json.dumps({'unscorable': 'no tests'}))");

@@ -224,6 +224,9 @@ impl Unit {
                 }
             }
         }
+        if unit.known.iter().any(is_temperature) {
+            unit.known.retain(|(name, _)| &**name != "degree");
+        }
         unit.known.sort();
         unit
     }
@@ -234,6 +237,11 @@ impl Unit {
             [(name, 1)] if name.len() == 1 && self.words.is_empty() => Some(name),
             _ => None,
         }
+    }
+
+    /// Degrees of an angle or of any temperature.
+    fn is_degree(&self) -> bool {
+        matches!(&self.known[..], [(name, 1)] if &**name == "degree")
     }
 
     /// Whether words change the value's meaning, so that it is not the value alone.
@@ -251,11 +259,18 @@ impl Unit {
             return true;
         }
         match (self.known.is_empty(), other.known.is_empty()) {
+            (false, false) if self.is_degree() || other.is_degree() => {
+                [self, other].iter().all(|unit| unit.is_degree() || unit.known.iter().all(is_temperature))
+            }
             (false, false) => self.known == other.known,
             (true, true) => self.words.iter().any(|word| other.words.contains(word)),
             _ => false,
         }
     }
+}
+
+fn is_temperature((name, _): &(Box<str>, i32)) -> bool {
+    matches!(&**name, "celsius" | "fahrenheit")
 }
 
 #[cfg(test)]
@@ -280,6 +295,10 @@ mod tests {
             ("cm", "", true),
             ("cm", "apples", false),
             ("min", "minutes", true),
+            ("degrees", "rad", false),
+            ("degrees", "C", true),
+            ("degrees Celsius", "C", true),
+            ("F", "C", false),
         ] {
             let (a, b) = (Unit::parse(first), Unit::parse(second));
             assert_eq!((a.agrees(&b), b.agrees(&a)), (wanted, wanted), "{first} and {second}: {a:?} {b:?}");

@@ -160,6 +160,11 @@ pub(super) fn canonical(word: &str) -> Option<&'static str> {
     find(word).or_else(|| word.strip_suffix('s').filter(|stem| stem.len() > 2).and_then(find))
 }
 
+/// Whether a word changes what is said about the value beside it.
+pub(super) fn changes(word: &str) -> bool {
+    CHANGING.contains(&word) || matches!(word, "no" | "none" | "neither" | "nor" | "unknown")
+}
+
 /// Whether letters in a row are a unit when they follow a number. Single letters are variables.
 pub(super) fn is_unit(word: &str) -> bool {
     let lower = word.to_ascii_lowercase();

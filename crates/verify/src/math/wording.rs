@@ -83,6 +83,7 @@ const DROPPED: &[(&str, usize)] = &[
     ("mathnormal", 0),
     ("emph", 0),
     ("mathstrut", 0),
+    ("therefore", 0),
 ];
 
 /// Commands whose group is text.
@@ -218,7 +219,15 @@ const LEADING: &[&str] = &[
     "a",
     "our",
     "and",
+    "point",
+    "points",
+    "pair",
+    "vector",
+    "coordinates",
 ];
+
+/// Words before which a sentence names what it is about: `the number of ways is`.
+const VERBS: &[&str] = &["is", "are", "equals", "be"];
 
 /// Words that are answers by themselves, though short.
 const ANSWERS: &[&str] = &["yes", "no", "true", "false", "none", "even", "odd", "dne", "undefined"];
@@ -835,9 +844,10 @@ impl Writer {
             self.flush(content);
             return self.push(content);
         }
-        if self.after_value() && is_unit_text(content) {
+        let spaced = content.replace("\\,", " ");
+        if self.after_value() && is_unit_text(&spaced) {
             self.words.push(' ');
-            self.words.extend(content.chars().filter(|c| !matches!(c, '{' | '}' | '$' | '\\')));
+            self.words.extend(spaced.chars().filter(|c| !matches!(c, '{' | '}' | '$' | '\\')));
             return;
         }
         let symbols = ['\\', '{', '^', '=', '<', '>', '+'];
@@ -918,7 +928,7 @@ impl Writer {
                 || scale
                 || matches!(lower.as_str(), "percent" | "percentage" | "pct" | "base"));
         let spelled = run[1..].bytes().all(|byte| byte.is_ascii_lowercase());
-        let long = (length > 4 || length == 4 && spelled && !value)
+        let long = (length > 4 || length == 4 && spelled && (!value || self.out.ends_with(' ')))
             && lower.bytes().any(|byte| b"aeiou".contains(&byte));
         let known = LEADING.contains(&lower.as_str()) && length > 1 || ANSWERS.contains(&lower.as_str());
         let goes_on = !self.words.is_empty() && length > 1;
@@ -979,7 +989,10 @@ impl Writer {
         if self.at_start() {
             let named = next.starts_with(['=', '<', '>', '_', '≤', '≥', '≠', '≈'])
                 || ["\\approx", "\\in", "\\le", "\\ge", "\\ne"].iter().any(|sign| next.starts_with(sign));
-            let leading = words.split(' ').all(|word| LEADING.contains(&word.trim_matches([':', '.', ','])));
+            let word = |word: &str| word.trim_matches([':', '.', ',']).to_owned();
+            let leading = words.split(' ').all(|found| LEADING.contains(&&*word(found)))
+                || words.rsplit(' ').next().is_some_and(|last| VERBS.contains(&&*word(last)))
+                    && !words.split(' ').any(|found| units::changes(&word(found)));
             if ends || named || !leading {
                 self.out.push_str(&format!("\\text{{{words}}}"));
             }

@@ -2,7 +2,7 @@
 
     pip install math-verify[antlr4_13_2]==0.9.0
     cargo build --release -p fgrpo-verify --example verify_math
-    python peers/verify_math.py [--rows 70] [--rounds 3] [--pairs FILE] [--ours target/release/examples/verify_math]
+    python peers/verify_math.py [--rows 70] [--rounds 3] [--pairs FILE] [--mode strict] [--ours target/release/examples/verify_math]
 
 The responses are written here: the answers alone, solutions of about 2 kB with a formula in every line, and solutions of about 1.5 kB as chat
 models write them (headings, prose, displayed equations, a box at the end), which say most about training. Golds
@@ -12,6 +12,8 @@ the timed rounds fills math-verify's caches.
 
 With `--pairs`, the file of public golds and changed answers that the parity tests read (verifiers/math_pairs.jsonl), a last case has its golds
 and answers at the end of the same solutions; there the two counts are printed.
+
+With `--mode strict`, ours grades strictly, and the counts may differ everywhere: they are printed.
 """
 
 import argparse
@@ -104,13 +106,13 @@ def theirs(rows):
     return correct, len(rows) / (time.process_time() - start)
 
 
-def ours(program, rows, repeat):
+def ours(program, rows, repeat, mode):
     with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:
         for _ in range(repeat):
             for row in rows:
                 file.write(json.dumps(row) + "\n")
         file.flush()
-        result = json.loads(subprocess.run([program, file.name], check=True, capture_output=True).stdout)
+        result = json.loads(subprocess.run([program, file.name, mode], check=True, capture_output=True).stdout)
     return result["correct"] // repeat, result["per_second"]
 
 
@@ -119,6 +121,7 @@ def main():
     parser.add_argument("--rows", type=int, default=70)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--pairs")
+    parser.add_argument("--mode", choices=("parity", "strict"), default="parity")
     parser.add_argument("--ours", default="target/release/examples/verify_math")
     arguments = parser.parse_args()
     forms = [("answers alone", "alone"), ("a formula in every line", "formulas"), ("as models write", "solution")]
@@ -131,8 +134,8 @@ def main():
         ratios = []
         for _ in range(arguments.rounds):
             their_correct, their_rate = theirs(rows)
-            our_correct, our_rate = ours(arguments.ours, rows, 500)
-            if their_correct != our_correct and name.startswith("benchmarks"):
+            our_correct, our_rate = ours(arguments.ours, rows, 500, arguments.mode)
+            if their_correct != our_correct and (name.startswith("benchmarks") or arguments.mode == "strict"):
                 print(f"{name}: {our_correct} of {len(rows)} correct here, {their_correct} there")
             elif their_correct != our_correct:
                 raise SystemExit(f"{name}: {our_correct} correct here, {their_correct} there")

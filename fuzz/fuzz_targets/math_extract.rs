@@ -27,6 +27,7 @@ fn verifier(choice: u8) -> Verifier {
         strict: choice & 16 == 0,
         allow_set_relation_comp: choice & 32 != 0,
         percent_as_number: choice & 64 != 0,
+        accept_unfinished: choice & 32 != 0,
         boxed_match_priority: i32::from(choice >> 6) * 100 - 50,
     };
     // A gold between dollars is found whatever notation is looked for; without LaTeX it is text.

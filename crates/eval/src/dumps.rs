@@ -461,7 +461,7 @@ fn graded(name: String, path: &Path, responses: &[Response]) -> anyhow::Result<R
         "synlogic" => TaskKind::SynLogic,
         _ => TaskKind::Math,
     };
-    let grader = Grader::new(kind, Settings::default())?;
+    let grader = Grader::new(kind, Settings::reference())?;
     let verdict = |response: &Response| -> Result<Verdict, &'static str> {
         let problem = Problem {
             id: response.problem.clone(),

@@ -11,11 +11,10 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// Which rules the math and SynLogic verifiers follow.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
     /// The rules of the reference implementation, including its quirks; published figures were made with them.
-    #[default]
     Parity,
     /// Mathematically correct, or correct by the rules of the puzzle.
     Strict,
@@ -25,6 +24,14 @@ named!(Mode {
     Parity = "parity": "as the reference implementation, quirks included",
     Strict = "strict": "what is mathematically right, or right by the rules of the puzzle",
 });
+
+impl Mode {
+    /// The default of training, and of evaluations by a training configuration: a reward is given for what is right.
+    pub const TRAINING: Self = Self::Strict;
+    /// The default where verdicts are compared with published ones: `fgrpo verify`, and evaluations without a
+    /// configuration.
+    pub const REFERENCE: Self = Self::Parity;
+}
 
 /// Settings for grading.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -37,6 +44,8 @@ pub struct Settings {
     pub format_gate: bool,
     /// Math, strict mode: whether `35\%` also equals 35, as it does in parity mode.
     pub percent_as_number: bool,
+    /// Math, strict mode: whether an operation that is not carried out is an answer, as `12+17` for 29.
+    pub accept_unfinished: bool,
     /// Multiple choice: accept only a letter, or also the words of the option.
     pub choice: choice::Match,
     /// The user's own verifier program, for tasks of kind `command`.
@@ -46,16 +55,25 @@ pub struct Settings {
     pub maze: Scoring,
 }
 
+/// The settings of training.
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            mode: Mode::Parity,
+            mode: Mode::TRAINING,
             format_gate: true,
             percent_as_number: false,
+            accept_unfinished: false,
             choice: choice::Match::Letter,
             command: None,
             maze: Scoring::Exact,
         }
+    }
+}
+
+impl Settings {
+    /// The settings with which verdicts are comparable with published ones.
+    pub fn reference() -> Self {
+        Self { mode: Mode::REFERENCE, ..Self::default() }
     }
 }
 

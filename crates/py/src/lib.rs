@@ -16,12 +16,16 @@ mod statistics;
 mod theory;
 mod verifiers;
 
+use fgrpo_eval::names::Named;
+use fgrpo_eval::verifier::Mode;
 use pyo3::prelude::*;
 
 /// Fills the module `fgrpo._native`.
 #[pymodule(gil_used = false)]
 fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    m.add("TRAINING_MODE", Mode::TRAINING.name())?;
+    m.add("REFERENCE_MODE", Mode::REFERENCE.name())?;
     m.add("FOCAL_GAMMA", fgrpo_core::focal::DEFAULT_GAMMA)?;
     m.add_function(wrap_pyfunction!(command::run_command, m)?)?;
     m.add_function(wrap_pyfunction!(credit::credit, m)?)?;

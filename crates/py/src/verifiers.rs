@@ -1,6 +1,8 @@
 //! The verifiers for lists of answers.
 
 use crate::call::{bad, threads, without_gil};
+use fgrpo_eval::names::Named;
+use fgrpo_eval::verifier::Mode;
 use fgrpo_verify::math::parsed::{self, Answer, Target, Words};
 use fgrpo_verify::verdict::{Outcome, Verdict};
 use fgrpo_verify::{choice, ifeval, math, synlogic};
@@ -166,13 +168,13 @@ fn guarded(check: impl FnOnce() -> Outcome) -> Outcome {
     catch_unwind(AssertUnwindSafe(check)).unwrap_or(const { Outcome::new(Verdict::Unscorable, "panic") })
 }
 
-fn math_options(mode: &str) -> PyResult<math::Options> {
+fn math_options(mode: &str, accept_unfinished: bool) -> PyResult<math::Options> {
     let mode = match mode {
         "parity" => math::Mode::Parity,
         "strict" => math::Mode::Strict,
         _ => return Err(bad(format!("mode: found {mode:?}, wanted \"parity\" or \"strict\""))),
     };
-    Ok(math::Options { mode, ..math::Options::default() })
+    Ok(math::Options { mode, accept_unfinished, ..math::Options::default() })
 }
 
 /// One gold per response.
@@ -182,9 +184,10 @@ pub(crate) fn verify_math<'py>(
     golds: Bound<'py, PyAny>,
     responses: Bound<'py, PyAny>,
     mode: &str,
+    accept_unfinished: bool,
     threads: Option<usize>,
 ) -> PyResult<Verdicts<'py>> {
-    let options = math_options(mode)?;
+    let options = math_options(mode, accept_unfinished)?;
     let (golds, responses) = (self::golds(&golds)?, strings("responses", &responses)?);
     check_all(
         py,
@@ -272,7 +275,7 @@ pub(crate) fn verify_synlogic<'py>(
     format_gate: bool,
     threads: Option<usize>,
 ) -> PyResult<Verdicts<'py>> {
-    let mode = match math_options(mode)?.mode {
+    let mode = match math_options(mode, false)?.mode {
         math::Mode::Parity => synlogic::Mode::Parity,
         math::Mode::Strict => synlogic::Mode::Strict,
     };
@@ -308,17 +311,18 @@ pub(crate) struct MathProblem {
     verifier: Option<math::Verifier>,
     gold: String,
     mode: String,
+    accept_unfinished: bool,
 }
 
 #[pymethods]
 impl MathProblem {
     #[new]
-    #[pyo3(signature = (gold, *, mode = "parity"))]
-    fn new(py: Python<'_>, gold: &Bound<'_, PyAny>, mode: &str) -> PyResult<Self> {
-        let options = math_options(mode)?;
+    #[pyo3(signature = (gold, *, mode = Mode::REFERENCE.name(), accept_unfinished = false))]
+    fn new(py: Python<'_>, gold: &Bound<'_, PyAny>, mode: &str, accept_unfinished: bool) -> PyResult<Self> {
+        let options = math_options(mode, accept_unfinished)?;
         let gold = self::gold(|| "gold".to_owned(), gold)?;
         let verifier = without_gil(py, || math::Verifier::new(&gold, &options)).ok();
-        Ok(Self { verifier, gold, mode: mode.to_owned() })
+        Ok(Self { verifier, gold, mode: mode.to_owned(), accept_unfinished })
     }
 
     /// The verdict's code (its index in fgrpo.VERDICTS) and its reason.
@@ -336,11 +340,13 @@ impl MathProblem {
     fn __getnewargs_ex__<'py>(&self, py: Python<'py>) -> PyResult<((&str,), Bound<'py, PyDict>)> {
         let settings = PyDict::new(py);
         settings.set_item("mode", &self.mode)?;
+        settings.set_item("accept_unfinished", self.accept_unfinished)?;
         Ok(((&self.gold,), settings))
     }
 
     fn __repr__(&self) -> String {
-        format!("MathProblem({:?}, mode={:?})", self.gold, self.mode)
+        let unfinished = if self.accept_unfinished { ", accept_unfinished=True" } else { "" };
+        format!("MathProblem({:?}, mode={:?}{unfinished})", self.gold, self.mode)
     }
 }
 

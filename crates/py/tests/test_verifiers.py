@@ -147,13 +147,29 @@ def test_problems_are_copied_and_pickled():
     own = OwnProblem("2", mode="strict")
     own.note = "kept"
     # 35% is 35 for parity alone.
-    for problem in (fgrpo.MathProblem("35\\%"), fgrpo.MathProblem("35\\%", mode="strict"), own):
+    unfinished = fgrpo.MathProblem("35", mode="strict", accept_unfinished=True)
+    assert unfinished.check(r"\boxed{30+5}").correct
+    for problem in (fgrpo.MathProblem("35\\%"), fgrpo.MathProblem("35\\%", mode="strict"), own, unfinished):
         wanted = problem.check(r"\boxed{35}")
         copies = [copy.copy(problem), copy.deepcopy(problem), cloudpickle.loads(cloudpickle.dumps(problem))]
         copies += [pickle.loads(pickle.dumps(problem, protocol)) for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1)]
         for again in copies:
             assert type(again) is type(problem) and again.check(r"\boxed{35}") == wanted and repr(again) == repr(problem)
+            assert again.check(r"\boxed{30+5}") == problem.check(r"\boxed{30+5}")
             assert getattr(again, "note", None) == getattr(problem, "note", None)
+
+
+def test_a_restated_problem_is_no_answer_in_training_unless_that_is_asked_for():
+    from fgrpo._verifiers import problem_of
+
+    golds, responses = ["56088"] * 2, [r"\boxed{123\times 456}", r"\boxed{56088}"]
+    both, one = [True, True], [False, True]
+    assert fgrpo.verify_math(golds, responses).correct.tolist() == both, "the mode of math-verify is the default here"
+    assert fgrpo.verify_math(golds, responses, mode="strict").correct.tolist() == one
+    assert fgrpo.verify_math(golds, responses, mode="strict", accept_unfinished=True).correct.tolist() == both
+    # What the plug-ins call.
+    assert [problem_of("56088").check(r).correct for r in responses] == one
+    assert [problem_of("56088", accept_unfinished=True).check(r).correct for r in responses] == both
 
 
 def test_empty_lists_have_no_verdicts():

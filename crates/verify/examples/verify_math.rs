@@ -1,9 +1,9 @@
 //! Verdicts and processor time of the math verifier on a file of `{"gold", "response"}` (or `"pred"`) lines:
-//! `cargo run --release -p fgrpo-verify --example verify_math -- FILE.jsonl`
+//! `cargo run --release -p fgrpo-verify --example verify_math -- FILE.jsonl [strict]`
 
 use std::time::Duration;
 
-use fgrpo_verify::math::{Options, Verifier};
+use fgrpo_verify::math::{Mode, Options, Verifier};
 use serde_json::Value;
 
 /// Processor time of this thread, which doesn't include other work on the machine.
@@ -17,7 +17,7 @@ fn processor_time() -> Duration {
 
 fn main() {
     let Some(path) = std::env::args().nth(1) else {
-        eprintln!("usage: verify_math FILE.jsonl");
+        eprintln!("usage: verify_math FILE.jsonl [strict]");
         std::process::exit(2);
     };
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| {
@@ -32,10 +32,12 @@ fn main() {
             Some((row["gold"].as_str()?, response))
         })
         .collect();
+    let mode = if std::env::args().nth(2).as_deref() == Some("strict") { Mode::Strict } else { Mode::Parity };
+    let options = Options { mode, ..Options::default() };
     let start = processor_time();
     let mut correct = 0;
     for (gold, response) in &pairs {
-        correct += usize::from(Verifier::new(gold, &Options::default()).check(response).is_correct());
+        correct += usize::from(Verifier::new(gold, &options).check(response).is_correct());
     }
     let seconds = (processor_time() - start).as_secs_f64();
     println!(

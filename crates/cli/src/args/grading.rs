@@ -37,7 +37,7 @@ pub enum ChoiceMatch {
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "Grading")]
 pub struct Flags {
-    /// Math and SynLogic: judge as the reference does, quirks included, or by what is right [default: parity].
+    /// Math and SynLogic: judge as the reference does, quirks included, or by what is right [default: parity; with a training configuration, its own].
     #[arg(long, value_parser = named::<Mode>())]
     pub mode: Option<Mode>,
     /// SynLogic: demand `<think>...</think>...<answer>...</answer>` [default: on; off in fgrpo verify, where the response is the answer].
@@ -46,6 +46,9 @@ pub struct Flags {
     /// Math, mode strict: whether 35% also equals 35, as it does in mode parity [default: off].
     #[arg(long, value_enum)]
     pub percent_as_number: Option<Switch>,
+    /// Math, mode strict: whether an operation that is not carried out is an answer, as 12+17 for 29 [default: off].
+    #[arg(long, value_enum)]
+    pub accept_unfinished: Option<Switch>,
     /// Multiple choice: what counts as an answer [default: letter].
     #[arg(long, value_enum)]
     pub choice: Option<ChoiceMatch>,
@@ -76,6 +79,7 @@ impl Flags {
             mode: _,
             format_gate,
             percent_as_number,
+            accept_unfinished,
             choice,
             command,
             timeout_s,
@@ -85,6 +89,7 @@ impl Flags {
         for (flag, given, of) in [
             ("--format-gate", format_gate.is_some(), &[SynLogic][..]),
             ("--percent-as-number", percent_as_number.is_some(), &[Math]),
+            ("--accept-unfinished", accept_unfinished.is_some(), &[Math]),
             ("--choice", choice.is_some(), &[Choice]),
             ("--command", command.is_some(), &[Command]),
             ("--timeout-s", timeout_s.is_some(), &[Command]),
@@ -106,7 +111,8 @@ impl Flags {
     /// Bad input: a command line with an open quote, or seconds and scores for a command where there is none.
     pub fn over(&self, settings: Settings) -> anyhow::Result<Settings> {
         // Field by field and without `..`: a setting added later doesn't compile until it is decided about here.
-        let Settings { mode, format_gate, percent_as_number, choice, command, maze } = settings;
+        let Settings { mode, format_gate, percent_as_number, accept_unfinished, choice, command, maze } =
+            settings;
         let given = self.command.as_deref().map(program::Settings::parse).transpose()?;
         let command = match (command, given) {
             (Some(old), Some(given)) => Some(program::Settings { command: given.command, ..old }),
@@ -131,6 +137,7 @@ impl Flags {
             mode: self.mode.unwrap_or(mode),
             format_gate: self.format_gate.map_or(format_gate, Switch::on),
             percent_as_number: self.percent_as_number.map_or(percent_as_number, Switch::on),
+            accept_unfinished: self.accept_unfinished.map_or(accept_unfinished, Switch::on),
             choice: self.choice.map_or(choice, |c| match c {
                 ChoiceMatch::Letter => choice::Match::Letter,
                 ChoiceMatch::LetterOrContent => choice::Match::LetterOrContent,

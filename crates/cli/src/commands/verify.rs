@@ -235,7 +235,7 @@ struct Response {
 /// The settings and the program of all lines.
 fn grading(args: &Args) -> anyhow::Result<Grading> {
     // A response is the answer itself, unless the format gate is on.
-    let settings = args.grading.over(Settings { format_gate: false, ..Settings::default() })?;
+    let settings = args.grading.over(Settings { format_gate: false, ..Settings::reference() })?;
     match (args.kind, &settings.command) {
         (TaskKind::Command, None) => {
             bad_input!("verify command: found no --command, wanted the program that grades")

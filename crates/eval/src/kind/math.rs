@@ -81,7 +81,8 @@ fn options(settings: &Settings) -> math::Options {
         Mode::Parity => math::Mode::Parity,
         Mode::Strict => math::Mode::Strict,
     };
-    math::Options { mode, percent_as_number: settings.percent_as_number, ..math::Options::default() }
+    let Settings { percent_as_number, accept_unfinished, .. } = *settings;
+    math::Options { mode, percent_as_number, accept_unfinished, ..math::Options::default() }
 }
 
 /// A line of `fgrpo verify`: the reference answer, and options that replace those of the settings.
@@ -94,6 +95,7 @@ struct Line<'a> {
     strict: Option<bool>,
     allow_set_relation_comp: Option<bool>,
     percent_as_number: Option<bool>,
+    accept_unfinished: Option<bool>,
     boxed_match_priority: Option<i32>,
 }
 
@@ -128,6 +130,7 @@ impl Line<'_> {
         options.allow_set_relation_comp =
             self.allow_set_relation_comp.unwrap_or(options.allow_set_relation_comp);
         options.percent_as_number = self.percent_as_number.unwrap_or(options.percent_as_number);
+        options.accept_unfinished = self.accept_unfinished.unwrap_or(options.accept_unfinished);
         options.boxed_match_priority = self.boxed_match_priority.unwrap_or(options.boxed_match_priority);
         Ok(options)
     }

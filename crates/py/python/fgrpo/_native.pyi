@@ -8,7 +8,7 @@ from typing_extensions import Self
 import numpy as np
 import numpy.typing as npt
 
-from ._verifiers import Gold
+from ._verifiers import Gold, Mode
 
 _Floats = npt.NDArray[np.float64]
 _Ints = npt.NDArray[np.int64]
@@ -16,6 +16,8 @@ _Codes = npt.NDArray[np.uint8]
 
 __version__: str
 FOCAL_GAMMA: float
+REFERENCE_MODE: Mode
+TRAINING_MODE: Mode
 
 def run_command(argv: list[str]) -> int: ...
 def credit(
@@ -49,7 +51,7 @@ def policy_loss(
     max_len: int | None,
 ) -> tuple[float, _Floats]: ...
 def verify_math(
-    golds: Sequence[Gold], responses: Sequence[str], mode: str, threads: int | None
+    golds: Sequence[Gold], responses: Sequence[str], mode: str, accept_unfinished: bool, threads: int | None
 ) -> tuple[_Codes, list[str]]: ...
 def verify_choice(
     golds: Sequence[str], responses: Sequence[str], options: list[list[str]] | None, match: str, threads: int | None
@@ -67,7 +69,7 @@ def verify_synlogic(
 ) -> tuple[_Codes, list[str]]: ...
 
 class MathProblem:
-    def __new__(cls, gold: Gold, *, mode: Literal["parity", "strict"] = "parity") -> Self: ...
+    def __new__(cls, gold: Gold, *, mode: Mode = ..., accept_unfinished: bool = False) -> Self: ...
     def check(self, response: str) -> tuple[int, str]: ...
 
 class MathExtraction:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _native
+from ._native import REFERENCE_MODE, TRAINING_MODE
 
 #: A reference answer: a text, a number, or a list of them.
 Gold = str | float | Sequence[str | float]
@@ -68,6 +69,7 @@ class MathProblem(_native.MathProblem):
     gold: the reference answer as data sets have it: LaTeX or plain, a worked answer that ends in a box or in ``#### 72``, a
         number, or a list.
     mode: ``parity``: the verdict of math-verify 0.9.0, including its quirks; ``strict``: the mathematically correct one.
+    accept_unfinished: in mode ``strict``, whether an operation that is not carried out is an answer, as ``12+17`` for 29.
 
     >>> MathProblem("1/2").check(r"I get \\boxed{0.5}")
     Verdict(code=0, reason='exact')
@@ -79,20 +81,22 @@ class MathProblem(_native.MathProblem):
 
 
 @functools.lru_cache(maxsize=65536)
-def _known_problem(gold: Gold, mode: Mode) -> MathProblem:
-    return MathProblem(gold, mode=mode)
+def _known_problem(gold: Gold, mode: Mode, accept_unfinished: bool) -> MathProblem:
+    return MathProblem(gold, mode=mode, accept_unfinished=accept_unfinished)
 
 
-def problem_of(gold: Gold, mode: Mode = "strict") -> MathProblem:
+def problem_of(gold: Gold, mode: Mode = TRAINING_MODE, accept_unfinished: bool = False) -> MathProblem:
     """The problem of a reference answer, for plug-ins that grade one response at a time."""
-    return _known_problem(gold, mode) if isinstance(gold, str) else MathProblem(gold, mode=mode)
+    make = _known_problem if isinstance(gold, str) else _known_problem.__wrapped__
+    return make(gold, mode, accept_unfinished)
 
 
 def verify_math(
     golds: str | Sequence[Gold],
     responses: Sequence[str],
     *,
-    mode: Mode = "parity",
+    mode: Mode = REFERENCE_MODE,
+    accept_unfinished: bool = False,
     threads: int | None = None,
 ) -> Verdicts:
     """Grade answers to math problems.
@@ -100,6 +104,7 @@ def verify_math(
     golds: a reference answer per response (as for :class:`MathProblem`), or one text for all.
     responses: ``B`` completions; the answer is searched in boxes, after "the answer is", in LaTeX and in plain numbers.
     mode: ``parity``: the verdict of math-verify 0.9.0, including its quirks; ``strict``: the mathematically correct one.
+    accept_unfinished: in mode ``strict``, whether an operation that is not carried out is an answer, as ``12+17`` for 29.
     threads: maximum number of threads (default: one per core); they end with the call.
 
     Works in any thread, does bounded work on any text and needs no time limit.
@@ -107,7 +112,8 @@ def verify_math(
     >>> verify_math(["1/2", "x+1", "3"], [r"\\boxed{0.5}", r"\\boxed{x}", "no idea"])
     Verdicts(code=array([0, 1, 2], dtype=uint8), reason=['exact', 'exact', 'none'])
     """
-    return Verdicts(*_native.verify_math(_each(golds, responses), _list("responses", responses), mode, threads))
+    golds, responses = _each(golds, responses), _list("responses", responses)
+    return Verdicts(*_native.verify_math(golds, responses, mode, accept_unfinished, threads))
 
 
 def verify_choice(
@@ -159,7 +165,7 @@ def verify_synlogic(
     game_data: Sequence[str],
     responses: Sequence[str],
     *,
-    mode: Mode = "parity",
+    mode: Mode = REFERENCE_MODE,
     format_gate: bool = False,
     threads: int | None = None,
 ) -> Verdicts:

@@ -13,6 +13,8 @@ import torch
 
 import fgrpo
 
+from ._native import TRAINING_MODE
+
 
 def reward_func(queries: Sequence[str], prompts: Sequence[str], labels: Sequence[str], **_: Any) -> dict[str, Any]:
     """Rewards of responses (``queries`` without ``prompts``) by their reference answers ``labels``: 1 or 0, float32 ``(B,)``.
@@ -20,7 +22,7 @@ def reward_func(queries: Sequence[str], prompts: Sequence[str], labels: Sequence
     OpenRLHF can't mark a response as unscorable: such a response gets 0 and is counted in ``extra_logs``.
     """
     responses = [q.removeprefix(p) for q, p in zip(queries, prompts, strict=True)]
-    verdicts = fgrpo.verify_math(labels, responses, mode="strict")
+    verdicts = fgrpo.verify_math(labels, responses, mode=TRAINING_MODE)
     rewards = torch.tensor(verdicts.rewards(unscorable=0.0), dtype=torch.float32)
     share = lambda code: torch.tensor(verdicts.code == code, dtype=torch.float32)  # noqa: E731
     return {

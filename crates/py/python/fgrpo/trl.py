@@ -17,7 +17,7 @@ import torch
 import trl
 
 from . import Credit, Verdicts, credit, pass_at_k, verify_choice, verify_ifeval, verify_math, verify_synlogic
-from ._native import FOCAL_GAMMA
+from ._native import FOCAL_GAMMA, TRAINING_MODE
 from ._verifiers import Gold, Mode
 
 if TYPE_CHECKING:
@@ -159,14 +159,16 @@ def math_reward(
     solution: Sequence[Gold] | None = None,
     answer: Sequence[Gold] | None = None,
     log_metric: Callable[[str, float], None] | None = None,
-    mode: Mode = "strict",
+    mode: Mode = TRAINING_MODE,
+    accept_unfinished: bool = False,
     **_: Any,
 ) -> list[float | None]:
-    """Mathematics. The reference answers are in the column ``solution`` or ``answer``; ``mode`` as in ``verify_math``."""
+    """Mathematics. The reference answers are in the column ``solution`` or ``answer``; the rest as in ``verify_math``."""
     golds = solution if solution is not None else answer
     if golds is None:
         raise ValueError("math_reward: found no column solution and no column answer, wanted the reference answers in one")
-    return _rewards(verify_math(golds, _texts(completions), mode=mode), "math", log_metric)
+    verdicts = verify_math(golds, _texts(completions), mode=mode, accept_unfinished=accept_unfinished)
+    return _rewards(verdicts, "math", log_metric)
 
 
 def choice_reward(
@@ -196,7 +198,7 @@ def synlogic_reward(
     task: Sequence[str],
     game_data_str: Sequence[str],
     log_metric: Callable[[str, float], None] | None = None,
-    mode: Mode = "strict",
+    mode: Mode = TRAINING_MODE,
     **_: Any,
 ) -> list[float | None]:
     """SynLogic's puzzles. Columns: ``task`` and ``game_data_str``; ``mode`` as in ``verify_synlogic``."""

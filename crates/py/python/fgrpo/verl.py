@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from . import credit, verify_choice
-from ._native import FOCAL_GAMMA
+from ._native import FOCAL_GAMMA, TRAINING_MODE
 from ._verifiers import Gold, Mode, problem_of
 
 try:
@@ -125,7 +125,8 @@ def compute_score(
     extra_info: dict | None = None,
     *,
     verifier: str = "math",
-    mode: Mode = "strict",
+    mode: Mode = TRAINING_MODE,
+    accept_unfinished: bool = False,
     correct: float = 1.0,
     wrong: float = 0.0,
     unscorable: float = 0.0,
@@ -135,13 +136,13 @@ def compute_score(
 
     The keywords are set by ``+reward.custom_reward_function.reward_kwargs.KEY=VALUE``. ``verifier``: ``math`` or ``choice``
     (``ground_truth`` is the answer or the letter). ``mode``: ``strict`` or
-    ``parity`` (math-verify's verdicts). ``unscorable=nan`` is for the estimator ``fgrpo``, which leaves such a
+    ``parity`` (math-verify's verdicts); ``accept_unfinished`` as in ``verify_math``. ``unscorable=nan`` is for the estimator ``fgrpo``, which leaves such a
     row out of its group. Any other estimator would spread the NaN, so the default is 0. ``acc``, ``unparsed`` and ``unscorable``
     are 0 or 1 and appear in verl's metrics. verl passes further keywords of its own; one that is nearly ours is refused.
     """
-    _refuse(others, ("verifier", "mode", "correct", "wrong", "unscorable"), "reward_kwargs.", lambda key: False)
+    _refuse(others, ("verifier", "mode", "accept_unfinished", "correct", "wrong", "unscorable"), "reward_kwargs.", lambda key: False)
     if verifier == "math":
-        code = problem_of(ground_truth, mode).check(solution_str).code
+        code = problem_of(ground_truth, mode, accept_unfinished).check(solution_str).code
     elif verifier == "choice":
         code = int(verify_choice(str(ground_truth), [solution_str], threads=1).code[0])
     else:

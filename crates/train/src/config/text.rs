@@ -6,7 +6,7 @@ use fgrpo_eval::bad_input;
 use fgrpo_eval::dataset::columns::Columns;
 use fgrpo_eval::dataset::presets::{Family, Prompting};
 use fgrpo_eval::kind::TaskKind;
-use fgrpo_eval::verifier::Settings;
+use fgrpo_eval::verifier::{Mode, Settings};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -51,7 +51,7 @@ pub struct TextConfig {
 }
 
 impl TextConfig {
-    /// The settings for a data set with all defaults.
+    /// The settings for a data set without a configuration, whose verdicts are compared with published ones.
     pub fn of(data: &Path) -> Self {
         Self {
             data: data.to_owned(),
@@ -64,7 +64,7 @@ impl TextConfig {
             max_prompt_tokens: defaults::max_prompt_tokens(),
             stop: Vec::new(),
             columns: Columns::default(),
-            verifier: Settings::default(),
+            verifier: Settings::reference(),
         }
     }
 
@@ -126,6 +126,8 @@ pub struct ArithmeticConfig {
     pub vocab_size: usize,
     /// Seed of the problems; separate from the run's seed, so that runs share their problems.
     pub seed: u64,
+    /// Which rules the math verifier follows.
+    pub mode: Mode,
 }
 
 impl Default for ArithmeticConfig {
@@ -138,6 +140,7 @@ impl Default for ArithmeticConfig {
             held_out: 256,
             vocab_size: 320,
             seed: 0,
+            mode: Mode::TRAINING,
         }
     }
 }

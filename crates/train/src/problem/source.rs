@@ -115,7 +115,8 @@ impl<'a> Source<'a> {
                     None => text::MAX_NEW_TOKENS,
                 };
                 let none = Prompting::default();
-                let set = set(arithmetic::NAME.into(), TaskKind::Math, none, Settings::default(), limit)?;
+                let settings = Settings { mode: config.mode, ..Settings::default() };
+                let set = set(arithmetic::NAME.into(), TaskKind::Math, none, settings, limit)?;
                 if overrides.is_some() {
                     problems.clear();
                 }

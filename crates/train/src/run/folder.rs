@@ -254,15 +254,34 @@ pub fn missing_steps(found: &[u64], last: u64) -> String {
 }
 
 /// The keys in which `config` differs from the `text` of a run's `config.toml`, as `key: before -> after`. A key that
-/// an older version didn't have counts as its default, which is what the older version did.
+/// an older version didn't have counts as what the older version did, which is its default except for those of
+/// [`with_earlier_defaults`].
 ///
 /// # Errors
 /// Bad input if the text isn't TOML.
 pub fn changed_keys(path: &Path, text: &str, config: &Config) -> anyhow::Result<Vec<String>> {
-    let read = Config::parse(text, &[]).map(|before| before.to_toml());
-    let before = read.as_deref().unwrap_or(text);
-    let before = before.parse().with_context(|| format!("reading {}", path.display())).or_bad_input()?;
+    let written = text.parse().with_context(|| format!("reading {}", path.display())).or_bad_input()?;
+    let written = with_earlier_defaults(written);
+    let before = match Config::parse(&written.to_string(), &[]) {
+        Ok(before) => before.to_toml().parse()?,
+        Err(_) => written,
+    };
     Ok(differences(&before, &config.to_toml().parse()?))
+}
+
+/// What older versions did where a run's `config.toml` lacks a key: generated arithmetic was graded in mode parity.
+fn with_earlier_defaults(mut written: toml::Table) -> toml::Table {
+    fn add(task: &mut toml::Table) {
+        if task.get("kind").and_then(|kind| kind.as_str()) == Some("arithmetic") {
+            task.entry("mode").or_insert("parity".into());
+        }
+        let parts = task.get_mut("parts").and_then(|parts| parts.as_array_mut());
+        parts.into_iter().flatten().filter_map(|part| part.as_table_mut()).for_each(add);
+    }
+    if let Some(task) = written.get_mut("task").and_then(|task| task.as_table_mut()) {
+        add(task);
+    }
+    written
 }
 
 /// Fails if the run in `folder`, whose configuration is `text`, would be resumed with another one, unless changes are

@@ -4,7 +4,6 @@
 //! follows the last "answer is" or "answer:", and otherwise the last line if it is only mathematics, or the last formula
 //! or number. If that can't be read, nothing before it is read instead.
 
-use super::boxes::has_word;
 use super::budget::MAX_CANDIDATES;
 use super::candidate::Found;
 use super::environments::{Shortlist, environments};
@@ -29,6 +28,17 @@ pub(super) fn find(text: &str, latex: bool, plain: bool) -> Answer<'_> {
     if !boxes.is_empty() {
         return last_statement(text, &boxes);
     }
+    if let Some((before, after)) = text.rsplit_once("<answer>")
+        && let Some((inside, _)) = after.split_once("</answer>")
+        && !inside.trim().is_empty()
+    {
+        let from = before.len() + "<answer>".len();
+        let answer = segment_answer(text, (from, from + inside.len()), latex, plain);
+        return answer.unwrap_or_else(|| Answer { parts: vec![inside], hedged: false });
+    }
+    if let Some(bold) = last_bold(text).filter(|_| latex) {
+        return bold;
+    }
     for end in answer_ends(text).into_iter().rev() {
         if let Some(segment) = announced(text, end)
             && let Some(answer) = segment_answer(text, segment, latex, plain)
@@ -50,6 +60,27 @@ pub(super) fn find(text: &str, latex: bool, plain: bool) -> Answer<'_> {
         return Answer { parts: vec![&trimmed[start..]], hedged: false };
     }
     last_formula(text, latex, plain)
+}
+
+/// The bold words or formula that end a text, if nothing before them in their sentence turns them around.
+fn last_bold(text: &str) -> Option<Answer<'_>> {
+    let end = text.trim_end().trim_end_matches('.').strip_suffix("**")?;
+    let start = end.rfind("**")? + 2;
+    let bold = &end[start..];
+    let words = bold.split_whitespace().count();
+    // A heading says what follows, or follows nothing.
+    let inline = text[..start].contains(|c: char| c.is_alphanumeric());
+    let fits = (1..=3).contains(&words) && !bold.contains([':', '\n']) || is_mathematics(bold);
+    (inline && fits).then(|| Answer {
+        parts: vec![bold],
+        hedged: is_turned(&text[..start - 2]) || offers_another(&text[..start - 2], ""),
+    })
+}
+
+/// Whether the last word of a text changes the meaning of the value after it.
+fn is_turned(before: &str) -> bool {
+    let word = before.trim_end().rsplit(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
+    ["not", "least", "most", "than"].contains(&word)
 }
 
 /// A box: where its command, its content and its end are.
@@ -393,6 +424,14 @@ fn last_formula(text: &str, latex: bool, plain: bool) -> Answer<'_> {
     let last = formulas.last();
     let floor = last.map_or(0, |formula| formula.end);
     if plain && let Some((start, end)) = last_number(text, floor) {
+        // All of a quotient.
+        let start = text[..start].trim_end_matches(|c: char| c.is_ascii_digit() || c == '/').len();
+        let behind = text[end..].strip_prefix('/').unwrap_or_default();
+        let end = end
+            + match behind.bytes().take_while(u8::is_ascii_digit).count() {
+                0 => 0,
+                digits => digits + 1,
+            };
         let number = &text[start..end];
         let before = text[..start]
             .trim_end_matches(|c: char| c.is_whitespace() || matches!(c, '*' | '$'))
@@ -401,12 +440,9 @@ fn last_formula(text: &str, latex: bool, plain: bool) -> Answer<'_> {
         let after = text[end..].chars().next();
         let strange = before.is_some_and(|c| "≠≥≤<>~±^_/≈".contains(c))
             || after.is_some_and(|c| c == '^' || c == '/' || c == '!' && text[end..].starts_with("!="));
-        let words = ["not", "least", "most", "than"].iter().any(|word| {
-            text[..start].trim_end().ends_with(word) && has_word(&text[start.saturating_sub(12)..start], word)
-        });
         return Answer {
             parts: vec![number],
-            hedged: strange || words || offers_another(&text[..start], &text[end..]),
+            hedged: strange || is_turned(&text[..start]) || offers_another(&text[..start], &text[end..]),
         };
     }
     match last {

@@ -101,7 +101,7 @@ fn joins(between: &str, different: bool) -> bool {
         && (between.contains([',', ';']) || has_word(between, "and") || has_word(between, "or"))
 }
 
-pub(super) fn has_word(text: &str, word: &str) -> bool {
+fn has_word(text: &str, word: &str) -> bool {
     let part = |c: char| c.is_alphanumeric() || c == '_';
     text.match_indices(word)
         .any(|(start, _)| !text[..start].ends_with(part) && !text[start + word.len()..].starts_with(part))

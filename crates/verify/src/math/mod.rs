@@ -117,6 +117,8 @@ struct Reading {
     over_budget: bool,
     /// Strict mode: whether several answers are offered.
     hedged: bool,
+    /// Strict mode: whether it is a list in braces, which has no order.
+    braced: bool,
 }
 
 /// The verifier of one reference answer, which is parsed once.
@@ -197,7 +199,7 @@ impl Verifier {
         };
         // The comparison depends on the two values alone; that equal texts are equal is found without it.
         let cheap = gold.expr.is_number() && subject.expr.is_number();
-        if cheap || self.same_text(&reading) || self.is_empty_equation(&reading) {
+        if cheap || reading.braced || self.same_text(&reading) || self.is_empty_equation(&reading) {
             return self.judge(&reading);
         }
         if let Some((_, outcome)) = memo.outcomes.iter().find(|(known, _)| known == subject) {
@@ -255,7 +257,11 @@ impl Verifier {
                 };
             }
         };
-        if self.is_empty_equation(answer) {
+        let ordered = |expr: &Expr| matches!(expr, Expr::Tuple(_) | Expr::Interval(..));
+        if self.is_empty_equation(answer)
+            || self.gold.braced && ordered(&subject.expr)
+            || answer.braced && ordered(&gold.expr)
+        {
             return Outcome::new(Verdict::Wrong, "exact");
         }
         match compare::compare(gold, subject, &self.options) {
@@ -310,6 +316,12 @@ fn read_strictly(found: &answer::Answer) -> Reading {
         }
     }
     values.dedup();
+    reading.braced = texts.len() == 1
+        && texts[0].starts_with("\\{")
+        && texts[0].ends_with("\\}")
+        && values.iter().all(
+            |value| matches!(value, Expr::Set(inner) if inner.len() > 1 && !inner.iter().any(Expr::is_set)),
+        );
     reading.text = Some(texts.join(", ")).filter(|text| !text.is_empty());
     reading.subject = match values.len() {
         0 => None,

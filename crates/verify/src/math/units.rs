@@ -160,6 +160,11 @@ pub(super) fn canonical(word: &str) -> Option<&'static str> {
     find(word).or_else(|| word.strip_suffix('s').filter(|stem| stem.len() > 2).and_then(find))
 }
 
+/// Whether a word changes what is said about the value beside it.
+pub(super) fn changes(word: &str) -> bool {
+    CHANGING.contains(&word) || matches!(word, "no" | "none" | "neither" | "nor" | "unknown")
+}
+
 /// Whether letters in a row are a unit when they follow a number. Single letters are variables.
 pub(super) fn is_unit(word: &str) -> bool {
     let lower = word.to_ascii_lowercase();
@@ -224,6 +229,9 @@ impl Unit {
                 }
             }
         }
+        if unit.known.iter().any(is_temperature) {
+            unit.known.retain(|(name, _)| &**name != "degree");
+        }
         unit.known.sort();
         unit
     }
@@ -234,6 +242,11 @@ impl Unit {
             [(name, 1)] if name.len() == 1 && self.words.is_empty() => Some(name),
             _ => None,
         }
+    }
+
+    /// Degrees of an angle or of any temperature.
+    fn is_degree(&self) -> bool {
+        matches!(&self.known[..], [(name, 1)] if &**name == "degree")
     }
 
     /// Whether words change the value's meaning, so that it is not the value alone.
@@ -251,11 +264,18 @@ impl Unit {
             return true;
         }
         match (self.known.is_empty(), other.known.is_empty()) {
+            (false, false) if self.is_degree() || other.is_degree() => {
+                [self, other].iter().all(|unit| unit.is_degree() || unit.known.iter().all(is_temperature))
+            }
             (false, false) => self.known == other.known,
             (true, true) => self.words.iter().any(|word| other.words.contains(word)),
             _ => false,
         }
     }
+}
+
+fn is_temperature((name, _): &(Box<str>, i32)) -> bool {
+    matches!(&**name, "celsius" | "fahrenheit")
 }
 
 #[cfg(test)]
@@ -280,6 +300,10 @@ mod tests {
             ("cm", "", true),
             ("cm", "apples", false),
             ("min", "minutes", true),
+            ("degrees", "rad", false),
+            ("degrees", "C", true),
+            ("degrees Celsius", "C", true),
+            ("F", "C", false),
         ] {
             let (a, b) = (Unit::parse(first), Unit::parse(second));
             assert_eq!((a.agrees(&b), b.agrees(&a)), (wanted, wanted), "{first} and {second}: {a:?} {b:?}");

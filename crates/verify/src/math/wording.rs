@@ -83,6 +83,7 @@ const DROPPED: &[(&str, usize)] = &[
     ("mathnormal", 0),
     ("emph", 0),
     ("mathstrut", 0),
+    ("therefore", 0),
 ];
 
 /// Commands whose group is text.
@@ -218,7 +219,15 @@ const LEADING: &[&str] = &[
     "a",
     "our",
     "and",
+    "point",
+    "points",
+    "pair",
+    "vector",
+    "coordinates",
 ];
+
+/// Words before which a sentence names what it is about: `the number of ways is`.
+const VERBS: &[&str] = &["is", "are", "equals", "be"];
 
 /// Words that are answers by themselves, though short.
 const ANSWERS: &[&str] = &["yes", "no", "true", "false", "none", "even", "odd", "dne", "undefined"];
@@ -230,12 +239,42 @@ const SCALES: &[(&str, &str)] = &[
     ("million", "\\cdot 10^{6}"),
     ("billion", "\\cdot 10^{9}"),
     ("trillion", "\\cdot 10^{12}"),
-    ("dozen", "\\cdot 12"),
+    // A power, because a product of two plain numbers would be left to the reader.
+    ("dozen", "\\cdot 12^{1}"),
 ];
 
-const BASES: &[&str] = &[
-    "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen",
-    "fourteen", "fifteen", "sixteen",
+/// Numbers as words, each at its own place.
+const NUMBERS: &[&str] = &[
+    "zero",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+    "thirteen",
+    "fourteen",
+    "fifteen",
+    "sixteen",
+    "seventeen",
+    "eighteen",
+    "nineteen",
+    "twenty",
+];
+
+/// Phrases for sets.
+const PHRASES: &[(&str, &str)] = &[
+    ("all real numbers", "\\mathbb{R}"),
+    ("all reals", "\\mathbb{R}"),
+    ("all integers", "\\mathbb{Z}"),
+    ("empty set", "\\emptyset "),
+    ("infinity", "\\infty "),
 ];
 
 /// Environments of which the rows are statements, not those of a matrix.
@@ -259,7 +298,7 @@ pub(super) fn base(text: &str) -> Option<u32> {
     let name = text.trim().trim_matches(['(', ')']).to_ascii_lowercase();
     let name =
         name.strip_prefix("\\text{").and_then(|inside| inside.strip_suffix('}')).unwrap_or(&name).trim();
-    let written = BASES.iter().position(|word| *word == name).map(|at| at as u32 + 2);
+    let written = NUMBERS.iter().position(|word| *word == name).map(|at| at as u32);
     written.or_else(|| name.parse().ok()).filter(|base| (2..=36).contains(base))
 }
 
@@ -287,7 +326,11 @@ pub(super) fn rewritten(raw: &str) -> String {
         .filter(|value| value.starts_with(|c: char| c.is_ascii_digit()) && value.contains('.'))
         .unwrap_or(text);
     let text = text.trim_end_matches(|c: char| c.is_whitespace() || matches!(c, ',' | ';' | ':'));
-    normal::missing_braces(text)
+    let degrees = ["^\\circ", "^{\\circ}", "^{\\circ }"].iter().find_map(|mark| text.strip_suffix(mark));
+    if let Some(number) = degrees.filter(|number| number.bytes().all(|b| b.is_ascii_digit() || b == b'.')) {
+        return format!("{number}\\text{{ degree}}");
+    }
+    normal::missing_braces(&turned_brackets(text).unwrap_or_else(|| text.to_owned()))
 }
 
 /// Whether each comma of a text is between thousands, and the text is no tuple, interval or set.
@@ -361,6 +404,23 @@ fn condition(text: &str) -> Option<&str> {
         && name.get(1).is_none_or(|field| reals(field))
         && rest.contains(['<', '>', '\\']))
     .then_some(rest)
+}
+
+/// Open intervals with brackets turned outwards, `]0,1[`, with parentheses in their place.
+fn turned_brackets(text: &str) -> Option<String> {
+    if !text.starts_with(']') && !text.ends_with('[') || text.contains(['(', ')']) {
+        return None;
+    }
+    let mut opens = false;
+    let turned = text.chars().map(|c| {
+        opens ^= matches!(c, '[' | ']');
+        match c {
+            ']' if opens => '(',
+            '[' if !opens => ')',
+            other => other,
+        }
+    });
+    Some(turned.collect())
 }
 
 /// The end of the brace group that starts the text.
@@ -784,9 +844,10 @@ impl Writer {
             self.flush(content);
             return self.push(content);
         }
-        if self.after_value() && is_unit_text(content) {
+        let spaced = content.replace("\\,", " ");
+        if self.after_value() && is_unit_text(&spaced) {
             self.words.push(' ');
-            self.words.extend(content.chars().filter(|c| !matches!(c, '{' | '}' | '$' | '\\')));
+            self.words.extend(spaced.chars().filter(|c| !matches!(c, '{' | '}' | '$' | '\\')));
             return;
         }
         let symbols = ['\\', '{', '^', '=', '<', '>', '+'];
@@ -867,7 +928,7 @@ impl Writer {
                 || scale
                 || matches!(lower.as_str(), "percent" | "percentage" | "pct" | "base"));
         let spelled = run[1..].bytes().all(|byte| byte.is_ascii_lowercase());
-        let long = (length > 4 || length == 4 && spelled && !value)
+        let long = (length > 4 || length == 4 && spelled && (!value || self.out.ends_with(' ')))
             && lower.bytes().any(|byte| b"aeiou".contains(&byte));
         let known = LEADING.contains(&lower.as_str()) && length > 1 || ANSWERS.contains(&lower.as_str());
         let goes_on = !self.words.is_empty() && length > 1;
@@ -914,10 +975,24 @@ impl Writer {
             }
         }
         let ends = next.is_empty() || next.starts_with([',', ';', ')', ']']);
+        if self.at_start() && ends {
+            let bare = words.strip_prefix("the ").unwrap_or(words);
+            let (first, rest) = bare.split_once(' ').unwrap_or((bare, ""));
+            if let Some(number) = NUMBERS.iter().position(|word| *word == first) {
+                self.push(&number.to_string());
+                return self.place_rest(rest, next);
+            }
+            if let Some((_, symbol)) = PHRASES.iter().find(|(phrase, _)| *phrase == bare) {
+                return self.push(symbol);
+            }
+        }
         if self.at_start() {
             let named = next.starts_with(['=', '<', '>', '_', '≤', '≥', '≠', '≈'])
                 || ["\\approx", "\\in", "\\le", "\\ge", "\\ne"].iter().any(|sign| next.starts_with(sign));
-            let leading = words.split(' ').all(|word| LEADING.contains(&word.trim_matches([':', '.', ','])));
+            let word = |word: &str| word.trim_matches([':', '.', ',']).to_owned();
+            let leading = words.split(' ').all(|found| LEADING.contains(&&*word(found)))
+                || words.rsplit(' ').next().is_some_and(|last| VERBS.contains(&&*word(last)))
+                    && !words.split(' ').any(|found| units::changes(&word(found)));
             if ends || named || !leading {
                 self.out.push_str(&format!("\\text{{{words}}}"));
             }

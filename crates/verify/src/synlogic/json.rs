@@ -3,12 +3,11 @@
 
 use dashu_int::IBig;
 
+use super::text::MAX_DIGITS;
 use super::value::{DictBuilder, Value};
 
 /// Deepest nesting of brackets (Python's own limit is near 1000).
 const MAX_DEPTH: usize = 500;
-/// Largest number of digits of an integer in Python.
-pub(crate) const MAX_DIGITS: usize = 4300;
 
 /// Parses one JSON value with only blanks around it. `None` if it is not JSON or nests too deep.
 pub fn parse(text: &str) -> Option<Value> {

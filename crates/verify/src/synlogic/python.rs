@@ -8,7 +8,7 @@
 use dashu_base::{Abs, BitTest, Sign, Signed};
 use dashu_int::IBig;
 
-use super::json::MAX_DIGITS;
+use super::text::MAX_DIGITS;
 use super::value::{DictBuilder, Value, float_to_int};
 
 mod lexer;

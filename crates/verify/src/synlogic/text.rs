@@ -3,7 +3,8 @@
 use dashu_int::IBig;
 use regex::Regex;
 
-use super::json::MAX_DIGITS;
+/// Largest number of digits of an integer in Python.
+pub(crate) const MAX_DIGITS: usize = 4300;
 
 /// Whether Python's `str.isspace` holds: Rust's white space and the four separators U+001C to U+001F.
 pub(crate) fn is_space(c: char) -> bool {

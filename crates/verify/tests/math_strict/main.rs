@@ -4,6 +4,7 @@
 //! `FGRPO_STRICT_LIST=1` each case that strict mode gets wrong is printed too, and with `FGRPO_STRICT_EXPORT=FILE` the cases
 //! are written as lines of JSON for `peers/strict_math.py`, which has math-verify judge them.
 
+mod by_hand;
 mod dishonest;
 mod honest;
 mod random;
@@ -68,6 +69,18 @@ fn fewer_than_one_in_twenty_right_answers_are_refused() {
     let (_, refused) = table("honest", &cases);
     list(&refused, "refused");
     assert!(refused.len() * 20 < cases.len(), "{} of {} are refused", refused.len(), cases.len());
+}
+
+#[test]
+fn answers_judged_by_hand_are_judged_alike() {
+    let (right, wrong) = by_hand::cases();
+    let (_, refused) = table("right by hand", &right);
+    let (accepted, _) = table("wrong by hand", &wrong);
+    list(&refused, "refused");
+    list(&accepted, "accepted");
+    assert!(right.len() + wrong.len() > 500);
+    assert!(accepted.is_empty(), "{} of {} are accepted", accepted.len(), wrong.len());
+    assert!(refused.len() * 20 < right.len(), "{} of {} are refused", refused.len(), right.len());
 }
 
 /// Writes all cases for math-verify.

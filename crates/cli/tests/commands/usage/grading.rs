@@ -102,6 +102,113 @@ fn training_without_a_correct_completion_says_so_on_the_console_in_the_log_and_i
     assert!(!html.to_lowercase().contains("harder p"), "all wrong is not a reason for harder problems");
 }
 
+/// The line `mode = ..` of a configuration.
+fn mode_in(text: &str) -> &str {
+    text.lines().find_map(|line| line.trim().strip_prefix("mode = ")).unwrap_or("none")
+}
+
+#[test]
+fn training_is_strict_and_the_papers_configurations_are_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = file(folder.path(), "d.jsonl", &lines(&[json!({"problem": "a", "answer": "1"})]));
+    let resolved = |config: &str, more: &[&str]| {
+        let (out, said, code) = run(fgrpo().args(["train", config, "--dry-run"]).args(more));
+        assert_eq!(code, 0, "{said}");
+        out
+    };
+    for kind in ["math", "synlogic"] {
+        let own = config(folder.path(), kind, &data, "").display().to_string();
+        if kind == "math" {
+            assert_eq!(mode_in(&resolved(&own, &[])), "\"strict\"");
+        }
+        let configuration = fgrpo_train::config::Config::load(own.as_ref(), &[]).unwrap();
+        assert_eq!(mode_in(&configuration.to_toml()), "\"strict\"", "{kind}");
+        let gate = ["task.verifier.format_gate=false".to_owned()];
+        let configuration = fgrpo_train::config::Config::load(own.as_ref(), &gate).unwrap();
+        assert_eq!(mode_in(&configuration.to_toml()), "\"strict\"", "{kind}: beside another key");
+    }
+    let configs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs");
+    let own = |name: &str| configs.join(name).display().to_string();
+    assert_eq!(mode_in(&resolved(&own("arithmetic-quick.toml"), &[])), "\"strict\"");
+    assert_eq!(
+        mode_in(&resolved(&own("arithmetic-quick.toml"), &["--set", "task.mode=parity"])),
+        "\"parity\""
+    );
+    for name in ["qwen2.5-7b-math", "qwen3-4b-base-math", "llama-3.2-3b-math", "qwen3-1.7b-synlogic"] {
+        assert_eq!(mode_in(&resolved(&own(&format!("{name}.toml")), &[])), "\"parity\"", "{name}");
+    }
+}
+
+#[test]
+fn a_restated_problem_counts_where_verdicts_are_compared_with_published_ones_and_on_demand() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = file(folder.path(), "d.jsonl", &lines(&[json!({"problem": "a", "answer": "56088"})]));
+    let answer = "\\boxed{123\\times 456}";
+    let samples =
+        file(folder.path(), "s.jsonl", &lines(&[json!({"problem": "a", "sample": 0, "text": answer})]));
+    let config = config(folder.path(), "math", &data, "").display().to_string();
+    let line = lines(&[json!({"gold": "56088", "response": answer})]);
+    let verified = |line: &str, flags: &[&str]| {
+        let (out, said, code) = run(fgrpo().args(["verify", "math", "-"]).args(flags).write_stdin(line));
+        assert_eq!(code, 0, "{said}");
+        serde_json::from_str::<Value>(&out).unwrap()["reason"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(verified(&line, &[]), "exact");
+    assert_eq!(verified(&line, &["--mode", "strict"]), "restated");
+    assert_eq!(verified(&line, &["--mode", "strict", "--accept-unfinished", "on"]), "exact");
+    let asked = lines(&[json!({"gold": "56088", "response": answer, "accept_unfinished": true})]);
+    assert_eq!(verified(&asked, &["--mode", "strict"]), "exact");
+    let mut number = 0;
+    let mut evaluated = |arguments: &[&str]| {
+        number += 1;
+        let mut eval = fgrpo();
+        eval.args(["eval", "-n", "1", "--json"]).args(arguments).arg("--samples").arg(&samples);
+        eval.arg("--out").arg(folder.path().join(format!("out{number}")));
+        let (out, said, code) = run(&mut eval);
+        assert_eq!(code, 0, "{said}");
+        serde_json::from_str::<Value>(&out).unwrap()["pass_at_k"]["1"].as_f64().unwrap()
+    };
+    let data = data.display().to_string();
+    assert_eq!(evaluated(&["--task", "math", "--data", &data]), 1.0);
+    assert_eq!(evaluated(&["--task", "math", "--data", &data, "--mode", "strict"]), 0.0);
+    // A training configuration brings its verifier.
+    assert_eq!(evaluated(&[&config, "--data", &data]), 0.0);
+    assert_eq!(evaluated(&[&config, "--data", &data, "--accept-unfinished", "on"]), 1.0);
+    let unfinished = "task.verifier.accept_unfinished=true";
+    assert_eq!(evaluated(&[&config, "--data", &data, "--set", unfinished]), 1.0);
+    assert_eq!(evaluated(&[&config, "--data", &data, "--mode", "parity"]), 1.0);
+}
+
+#[test]
+fn a_run_of_an_older_version_is_not_resumed_in_another_mode() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = file(folder.path(), "d.jsonl", &lines(&[json!({"problem": "a", "answer": "1"})]));
+    let config = config(folder.path(), "math", &data, "");
+    let out = folder.path().join("run");
+    let train = |config: &Path, more: &[&str]| {
+        run(fgrpo().arg("train").arg(config).arg("--out").arg(&out).args(["--set", "steps=1"]).args(more))
+    };
+    // Where parity was the default, it stands in the run's configuration.
+    let (_, said, code) = train(&config, &["--set", "task.verifier.mode=parity"]);
+    assert_eq!(code, 0, "{said}");
+    let (_, said, code) = train(&config, &["--resume"]);
+    assert!(code == 2 && said.contains("task.verifier.mode: \"parity\" -> \"strict\""), "{code}: {said}");
+    let (_, said, code) = train(&out.join("config.toml"), &["--resume"]);
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(mode_in(&std::fs::read_to_string(out.join("config.toml")).unwrap()), "\"parity\"");
+    // Generated arithmetic had no such key.
+    let read = |text: &str, config: &fgrpo_train::config::Config| {
+        fgrpo_train::run::folder::changed_keys(&out.join("config.toml"), text, config).unwrap()
+    };
+    let text = include_str!("../../../../configs/arithmetic-quick.toml");
+    let now = fgrpo_train::config::Config::parse(text, &[]).unwrap();
+    assert_eq!(read(&now.to_toml(), &now), [String::new(); 0]);
+    let before = now.to_toml().replace("mode = \"strict\"\n", "");
+    assert_eq!(read(&before, &now), ["task.mode: \"parity\" -> \"strict\""]);
+    let as_before = fgrpo_train::config::Config::parse(text, &["task.mode=parity".to_owned()]).unwrap();
+    assert_eq!(read(&before, &as_before), [String::new(); 0]);
+}
+
 /// A grader in Python: `body` answers the line `d`.
 fn grader(folder: &Path, body: &str) -> String {
     let script = format!(

@@ -8,7 +8,7 @@ use super::difference::{Difference, Place, is_stepped};
 use super::floating;
 use super::{Answer, Compared, Comparer, EXACTLY_DIFFERENT, EXACTLY_EQUAL, Evidence};
 use crate::math::Mode;
-use crate::math::ball::Precision;
+use crate::math::ball::{Complex, Precision};
 use crate::math::budget::{Exhausted, MAX_DIGITS};
 use crate::math::canonical;
 use crate::math::exact;
@@ -123,16 +123,29 @@ impl Comparer<'_> {
     fn rounded_strictly(&mut self, gold: &Expr, answer: &Expr) -> Compared {
         let (first, second) = (Written::of(gold), Written::of(answer));
         let Some(place) = self.last_place(&first, &second) else { return Ok(EXACTLY_DIFFERENT) };
-        for level in 0..Precision::LEVELS {
+        let half = place as f64 * std::f64::consts::LOG2_10 - 1.0;
+        self.until_decided(gold, answer, 0, |[_, _, difference]| {
+            let known = !difference.holds_zero() || difference.log2_bound() < half - 20.0;
+            known.then(|| difference.log2_bound() <= half && difference.is_real())
+        })
+    }
+
+    /// Evaluates both sides and their difference with increasing precision, until they say whether the sides are equal.
+    fn until_decided(
+        &mut self,
+        gold: &Expr,
+        answer: &Expr,
+        first_level: usize,
+        decide: impl Fn([&Complex; 3]) -> Option<bool>,
+    ) -> Compared {
+        for level in first_level..Precision::LEVELS {
             let precision = Precision::level(level);
             let mut point = Point::new(Field::None, 0, self.imaginary());
             let a = numeric::evaluate(gold, &mut point, precision, &mut self.fuel)?;
             let b = numeric::evaluate(answer, &mut point, precision, &mut self.fuel)?;
             let (Some(a), Some(b)) = (a, b) else { return self.opaque(gold, answer) };
             let difference = a.subtract(&b, precision);
-            let half = place as f64 * std::f64::consts::LOG2_10 - 1.0;
-            if !difference.holds_zero() || difference.log2_bound() < half - 20.0 {
-                let equal = difference.log2_bound() <= half && difference.is_real();
+            if let Some(equal) = decide([&a, &b, &difference]) {
                 return Ok(Answer { equal, evidence: Evidence::Certified });
             }
         }
@@ -211,25 +224,16 @@ impl Comparer<'_> {
     fn rounded(&mut self, gold: &Expr, answer: &Expr) -> Compared {
         let digits = self.options.precision.min(30);
         let unit = 10f64.powi(digits as i32);
-        for level in 1..Precision::LEVELS {
-            let precision = Precision::level(level);
-            let mut point = Point::new(Field::None, 0, self.imaginary());
-            let a = numeric::evaluate(gold, &mut point, precision, &mut self.fuel)?;
-            let b = numeric::evaluate(answer, &mut point, precision, &mut self.fuel)?;
-            let (Some(a), Some(b)) = (a, b) else { return self.opaque(gold, answer) };
-            let difference = a.subtract(&b, precision);
+        self.until_decided(gold, answer, 1, |[a, b, difference]| {
             if !a.is_real() || !b.is_real() {
-                let equal = difference.log2_bound() < -53.0;
-                return Ok(Answer { equal, evidence: Evidence::Certified });
+                return Some(difference.log2_bound() < -53.0);
             }
-            if difference.re.error_bound() * unit < 1e-6 {
+            (difference.re.error_bound() * unit < 1e-6).then(|| {
                 let apart = difference.re.to_f64().abs() * unit;
                 let (x, y) = (a.re.to_f64() * unit, b.re.to_f64() * unit);
-                let equal = apart < 1.01 && x.round_ties_even() == y.round_ties_even();
-                return Ok(Answer { equal, evidence: Evidence::Certified });
-            }
-        }
-        self.unresolved(gold, answer)
+                apart < 1.01 && x.round_ties_even() == y.round_ties_even()
+            })
+        })
     }
 
     /// Increasing precision; a ball without zero proves a difference.

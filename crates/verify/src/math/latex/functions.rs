@@ -104,7 +104,12 @@ impl Parser<'_> {
             _ => {}
         }
         let power = self.function_power()?;
-        let argument = self.argument()?;
+        use Function::{Cos, Cot, Csc, Sec, Sin, Tan};
+        let angle = !self.parity && matches!(function, Sin | Cos | Tan | Cot | Sec | Csc);
+        let around = std::mem::replace(&mut self.angle, angle);
+        let argument = self.argument();
+        self.angle = around;
+        let argument = argument?;
         let minus_one = Expr::integer(-1);
         match (power, inverse(function)) {
             (Some(power), Some(inverse)) if power == minus_one => Ok(Expr::Call(inverse, vec![argument])),

@@ -39,6 +39,7 @@ pub(super) fn parse(text: &str, mode: Mode) -> Parsed<(Expr, Open)> {
     let mut parser = Parser {
         text,
         parity: mode == Mode::Parity,
+        angle: false,
         tokens,
         bars,
         at: 0,
@@ -109,6 +110,8 @@ struct Parser<'a> {
     text: &'a str,
     /// Whether to read as the reference does.
     parity: bool,
+    /// Whether degrees are an angle: in the argument of a trigonometric function, strictly.
+    angle: bool,
     tokens: Vec<Spanned>,
     /// Number of bars from a position on.
     bars: Vec<usize>,
@@ -467,7 +470,7 @@ impl Parser<'_> {
 
     /// The exponent after a caret.
     fn exponent(&mut self, base: Expr, start: usize) -> Parsed<Expr> {
-        // Degrees are dropped. For the reference they are one token.
+        // Degrees are dropped, but strictly not in an angle's function. For the reference they are one token.
         let braced = self.peek() == Some(&Token::OpenBrace);
         if self.peek_at(usize::from(braced)) == Some(&Token::Circle) {
             let first = self.at;
@@ -478,6 +481,9 @@ impl Parser<'_> {
             let spaced = (first..self.at).any(|at| !self.gap(at).is_empty());
             return if (self.parity && spaced) || !arithmetical(&base) {
                 Err(ParseError::Syntax)
+            } else if self.angle {
+                let radian = quotient(Expr::Constant(Constant::Pi), Expr::integer(180));
+                Ok(Expr::Mul(vec![base, radian]))
             } else {
                 Ok(base)
             };

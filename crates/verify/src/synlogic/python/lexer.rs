@@ -2,7 +2,7 @@
 
 use dashu_int::IBig;
 
-use super::super::json::MAX_DIGITS;
+use super::super::text::MAX_DIGITS;
 use super::super::value::Value;
 use super::{EvalError, MAX_BITS, MAX_BRACKETS, Result};
 

@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_setting_survives_the_way_through_a_configuration() {
-        let text = include_str!("../../../../configs/qwen2.5-7b-math.toml");
+        let text = include_str!("../../../configs/qwen2.5-7b-math.toml");
         let tables = ["table-1", "table-4", "table-10", "table-12"];
         for setting in tables.iter().flat_map(|name| paper().item(name).settings()) {
             let Some(set) = overrides(&setting) else { continue };

@@ -2,26 +2,24 @@
 
 use super::checks::{self, Finding, Findings};
 use super::data::{Fill, Item, Measure, Quantity, Setting, Substitute};
+use super::made::Made;
 use super::measured::{Estimate, Matched, pass_at_k};
 use super::settings;
 use super::sheet::signed;
-use super::simulate::{self, Line};
+use super::simulate::Sweep;
 use super::sources::{Run, Source, Sources, counted};
 use super::theory;
-use crate::chart::alone;
-use crate::output::table::{Format, Render};
-use anyhow::Context;
 use fgrpo_core::theory::tail_miss;
 use fgrpo_eval::bad_input;
 use fgrpo_eval::figure::{Axis, Colour, Curve, Figure, Legend, PALETTE, Panel, Scale, ordered_colour};
-use fgrpo_eval::io::files::write_whole;
 use fgrpo_eval::record::Evaluation;
 use fgrpo_eval::samples::{Benchmark, ProblemCounts};
 use fgrpo_eval::table::Table;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-const SIMULATION: &str = include_str!("../../../../configs/simulation.toml");
+/// The configuration of the simulation's figure.
+pub const SIMULATION: &str = include_str!("../../../configs/simulation.toml");
 /// k of the maze's figures in the paper; the largest that the samples allow stand in for what they don't.
 const MAZE_KS: [u64; 4] = [1, 128, 1024, 2048];
 /// The tail of a problem's correct mass, as `fgrpo plan` takes it.
@@ -31,47 +29,38 @@ const EMA: f64 = 0.08;
 /// Windows that can be told apart in a figure.
 const VISIBLE: usize = 250;
 
-/// Makes a figure that needs no trained model.
+/// Makes a figure that needs no trained model; `simulated` is the folder of the finished simulation.
 ///
 /// # Errors
-/// A file that can't be written; what the simulation fails with.
-pub(super) fn from_theory(item: &Item, out: &Path) -> anyhow::Result<()> {
-    std::fs::create_dir_all(out).with_context(|| format!("creating {}", out.display()))?;
+/// A folder that can't be read.
+pub(super) fn from_theory(item: &'static Item, simulated: &Path) -> anyhow::Result<Made> {
     let (drawn, found) = match item.fill {
         Fill::TailMissPanels => (theory::tail_miss_panels(&checks::MU, &checks::RHO)?, checks::peaks()?),
         Fill::AdvantageMagnitude => (theory::advantage_magnitude(&checks::GAMMAS)?, checks::attenuation()?),
         Fill::TailMissCurve => {
             (theory::tail_miss_curve(checks::SIMULATED.0, checks::SIMULATED.1)?, checks::one_action()?)
         }
-        _ => return simulation(item, out),
+        _ => {
+            let sweep = Sweep::read(simulated)?;
+            (sweep.figure(), checks::simulation(&sweep.config, &sweep.lines))
+        }
     };
-    write_both(&drawn, &out.join(&item.name))?;
-    checks::write(item, &found, true, out)
+    Ok(made(item, vec![(item.name.clone(), drawn)], None, Some((&found, true))))
 }
 
-/// Runs or resumes the simulation, and reads its results.
-fn simulation(item: &Item, out: &Path) -> anyhow::Result<()> {
-    let (file, folder, name) = (out.join("simulation.toml"), out.join("simulation"), out.join(&item.name));
-    write_whole(&file, SIMULATION.as_bytes())?;
-    simulate::run(&simulate::Args::of(file.clone(), folder.clone()))?;
-    for ending in ["svg", "png"] {
-        std::fs::copy(folder.join("figure").with_extension(ending), name.with_extension(ending))
-            .with_context(|| format!("writing {}.{ending}", name.display()))?;
-    }
-    say!("written: {0}.svg, {0}.png", name.display());
-    let lines: Vec<Line> = fgrpo_eval::io::lines::read(&folder.join("curves.jsonl"))?;
-    checks::write(item, &checks::simulation(&simulate::Config::load(&file, &[])?, &lines), true, out)
-}
-
-/// As SVG and PNG.
-fn write_both(figure: &Figure, path: &Path) -> anyhow::Result<()> {
-    alone::write_both(figure, path)?;
-    say!("written: {0}.svg, {0}.png", path.display());
-    Ok(())
-}
-
-fn write_values(item: &Item, rows: &Table, out: &Path) -> anyhow::Result<()> {
-    write_whole(&out.join(format!("{}-values.csv", item.name)), rows.render(Format::Csv).as_bytes())
+/// A figure with its values, and what was found of what the paper states; all statements or those alone of which something
+/// was found.
+fn made(
+    item: &'static Item,
+    figures: Vec<(String, Figure)>,
+    values: Option<Table>,
+    found: Option<(&Findings, bool)>,
+) -> Made {
+    let page = found.and_then(|(found, all)| checks::page(item, found, all));
+    let mut values: Vec<(String, Table)> =
+        values.into_iter().map(|rows| (format!("{}-values", item.name), rows)).collect();
+    values.extend(page.iter().map(|page| (item.name.clone(), page.table.clone())));
+    Made { item, said: Vec::new(), figures, values, page }
 }
 
 /// Makes a figure from results.
@@ -79,30 +68,28 @@ fn write_values(item: &Item, rows: &Table, out: &Path) -> anyhow::Result<()> {
 /// # Errors
 /// Bad input where the results have nothing to do with it; a file that can't be written.
 pub(super) fn from_results(
-    item: &Item,
+    item: &'static Item,
     sources: &Sources,
     stand: Option<&Substitute>,
-    out: &Path,
-) -> anyhow::Result<()> {
-    sources.left_out.iter().for_each(|why| say!("left out: {why}"));
-    std::fs::create_dir_all(out).with_context(|| format!("creating {}", out.display()))?;
+) -> anyhow::Result<Made> {
+    sources.left_out.iter().for_each(|why| tracing::info!("left out: {why}"));
     let settings = sources.settings(item, stand.is_some());
-    sources.check(&settings, stand.is_some())?.iter().for_each(|why| say!("{why}"));
+    sources.check(&settings, stand.is_some())?.iter().for_each(|why| tracing::info!("{why}"));
     let mut matched = Matched::new(item, settings, sources, stand);
-    Sources::unscorable(matched.used()).iter().for_each(|said| say!("{said}"));
-    if let (Some(stand), true) = (stand, item.is_maze()) {
-        outln!("{}", stand.says(item));
-    }
-    match item.fill {
-        Fill::MazeSizes => maze_sizes(item, sources, stand, out),
-        Fill::MazeTraining => maze_training(item, sources, out),
+    Sources::unscorable(matched.used()).iter().for_each(|said| tracing::info!("{said}"));
+    let mut made = match item.fill {
+        Fill::MazeSizes => maze_sizes(item, sources, stand)?,
+        Fill::MazeTraining => maze_training(item, sources)?,
         Fill::GroupSizes => {
             matched.settings.retain(|s| s.method == "GRPO");
             let settings = matched.settings;
-            group_sizes(item, Matched::new(item, settings, sources, stand), sources, stand, out)
+            group_sizes(item, Matched::new(item, settings, sources, stand), sources, stand)?
         }
-        _ => training(item, &matched, stand, out),
-    }
+        _ => training(item, &matched)?,
+    };
+    let at = made.said.len().min(1);
+    made.said.splice(at..at, stand.map(|stand| stand.says(item)));
+    Ok(made)
 }
 
 /// Values by x with their band.
@@ -158,12 +145,11 @@ fn told(on: &str, d: &Estimate, holds: Option<bool>) -> Finding {
 
 /// (a) the theory's curve, (b) and (c) pass@1 and pass@256 by group size, beside the paper's points.
 fn group_sizes(
-    item: &Item,
+    item: &'static Item,
     mut matched: Matched<'_>,
     sources: &Sources,
     stand: Option<&Substitute>,
-    out: &Path,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Made> {
     let mut panels = theory::tail_miss_panels(&[0.5], &[0.1, 0.01])?.panels;
     panels[0].title = "(a) Tail-miss probability, \u{3bc} = 0.5".to_owned();
     let peak = tail_miss::peak(0.5, 0.05)?;
@@ -174,7 +160,7 @@ fn group_sizes(
     // Runs of our own may have fewer samples than the paper's k.
     let fewest = || sources.all.iter().flat_map(|s| &s.benchmarks).map(Benchmark::fewest).min().unwrap_or(1);
     let large = if stand.is_some() { 1u64 << fewest().clamp(1, 256).ilog2() } else { 256 };
-    let mut made = false;
+    let mut any = false;
     // One benchmark stands for all of the paper's.
     let shown = if stand.is_some() { 1 } else { item.benchmarks.len() };
     for (letter, of) in ["b", "c"].into_iter().zip(&item.benchmarks[..shown]) {
@@ -197,7 +183,7 @@ fn group_sizes(
                 let printed_text = printed.map_or_else(String::new, |p| p.to_string());
                 rows.push(head.into_iter().chain(numbers).chain([printed_text]));
                 paper.extend(printed.filter(|_| !focal).map(|p| (setting.n as f64, p)));
-                made |= value.is_ok();
+                any |= value.is_ok();
                 match value {
                     Ok(e) if [0.0, 0.5].contains(&setting.gamma) => {
                         values.insert((focal, setting.n, k), (*e).clone());
@@ -248,19 +234,17 @@ fn group_sizes(
             found.insert(format!("{check}-{of}"), finding);
         }
     }
-    if let Some(stand) = stand {
-        outln!("{}", stand.says(item));
+    if stand.is_some() {
         panels.extend(lost(sources, &mut rows));
     }
-    if !made {
+    if !any {
         let reasons: Vec<String> = reasons.into_iter().take(4).collect();
         bad_input!("--from: nothing of {} can be made: {}", item.name, reasons.join("; "));
     }
-    reasons.iter().for_each(|reason| say!("left out: {reason}"));
-    matched.notes().iter().for_each(|note| say!("{note}"));
-    write_both(&Figure { panels }, &out.join(&item.name))?;
-    write_values(item, &rows, out)?;
-    checks::write(item, &found, stand.is_none(), out)
+    reasons.iter().for_each(|reason| tracing::info!("left out: {reason}"));
+    matched.notes().iter().for_each(|note| tracing::info!("{note}"));
+    let drawn = vec![(item.name.clone(), Figure { panels })];
+    Ok(made(item, drawn, Some(rows), Some((&found, stand.is_none()))))
 }
 
 /// Percent of the problems that every run solved at its start and no sample solves at the end, by group size, for GRPO and
@@ -367,7 +351,7 @@ fn minus_log(percent: f64) -> f64 {
 }
 
 /// -log pass@K at the end of training by group size, one panel for each K.
-fn maze_sizes(item: &Item, sources: &Sources, stand: Option<&Substitute>, out: &Path) -> anyhow::Result<()> {
+fn maze_sizes(item: &'static Item, sources: &Sources, stand: Option<&Substitute>) -> anyhow::Result<Made> {
     let (runs, ks) = maze_runs(sources)?;
     let gammas: Vec<u64> = runs.keys().map(|k| k.1).collect::<BTreeSet<_>>().into_iter().collect();
     let mut panels = Vec::new();
@@ -402,8 +386,7 @@ fn maze_sizes(item: &Item, sources: &Sources, stand: Option<&Substitute>, out: &
         let y = around(format!("-log pass@{k}"), &curves, f64::INFINITY);
         panels.push(panel(format!("K = {k}"), sizes_axis(&curves), y, curves));
     }
-    write_both(&Figure { panels }, &out.join(&item.name))?;
-    write_values(item, &rows, out)?;
+    let drawn = vec![(item.name.clone(), Figure { panels })];
     let sizes: BTreeSet<u64> = runs.keys().map(|k| k.0).collect();
     let mut found = Findings::new();
     for (check, k) in [("focal-pass1", 1), ("focal-pass256", 256)] {
@@ -437,7 +420,7 @@ fn maze_sizes(item: &Item, sources: &Sources, stand: Option<&Substitute>, out: &
             found.insert(check.to_owned(), Finding(words.join("; "), holds));
         }
     }
-    checks::write(item, &found, true, out)
+    Ok(made(item, drawn, Some(rows), Some((&found, true))))
 }
 
 /// Runs of one setting with their curve's name and colour.
@@ -493,7 +476,7 @@ fn say_full<'s>(sources: impl Iterator<Item = &'s Source> + Clone, ks: &[u64]) {
     for &k in ks {
         let mut samples = sources.clone().filter_map(|s| s.run.as_ref()).map(|r| fewest(&r.frequent));
         if let Some(samples) = samples.find(|&samples| samples < k) {
-            say!(
+            tracing::info!(
                 "pass@{k} is of the evaluations in full (eval.full), which are at fewer steps: those of eval.every have {samples} samples"
             );
         }
@@ -537,12 +520,12 @@ fn training_panels(groups: &[Group<'_>], ks: &[u64], title: &str) -> Vec<Panel> 
 }
 
 /// Mazes through training: a figure for each group size, its runs by gamma.
-fn maze_training(item: &Item, sources: &Sources, out: &Path) -> anyhow::Result<()> {
+fn maze_training(item: &'static Item, sources: &Sources) -> anyhow::Result<Made> {
     let (runs, ks) = maze_runs(sources)?;
     let shown = [ks[0], ks[ks.len() - 1]];
     say_full(runs.values().flatten().copied(), &ks);
     let sizes: BTreeSet<u64> = runs.keys().map(|k| k.0).collect();
-    let (mut drops, mut recoveries, mut softer) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut drawn, mut drops, mut recoveries, mut softer) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let mut rows = Table::new(["N", "gamma", "runs", "step", "k", "pass@k", "low", "high"]);
     for &n in &sizes {
         let own: Vec<(f64, &Vec<&Source>)> =
@@ -551,7 +534,7 @@ fn maze_training(item: &Item, sources: &Sources, out: &Path) -> anyhow::Result<(
         let groups: Vec<Group<'_>> =
             groups.map(|(i, (g, seeds))| (maze_name(*g), colour(i, own.len()), (*seeds).clone())).collect();
         let panels = training_panels(&groups, &shown, &format!("N = {n}: "));
-        write_both(&Figure { panels }, &out.join(format!("{}-N{n}", item.name)))?;
+        drawn.push((format!("{}-N{n}", item.name), Figure { panels }));
         // The lowest point, what it is below the start, and how much of it came back.
         let lowest = |curve: &[(f64, Estimate)]| {
             let low = curve.iter().min_by(|a, b| a.1.value.total_cmp(&b.1.value))?;
@@ -577,12 +560,11 @@ fn maze_training(item: &Item, sources: &Sources, out: &Path) -> anyhow::Result<(
                         d.interval().0 > 0.0,
                         format!("N = {n}, \u{3b3} = {gamma}: {} points less", signed(d.value, 1)),
                     )),
-                    Err(why) => say!("N = {n}, \u{3b3} = {gamma} and GRPO are not compared: {why}"),
+                    Err(why) => tracing::info!("N = {n}, \u{3b3} = {gamma} and GRPO are not compared: {why}"),
                 }
             }
         }
     }
-    write_values(item, &rows, out)?;
     let mut found = Findings::new();
     for (check, all) in [("early-drop", drops), ("recovery", recoveries), ("focal-softens", softer)] {
         let words: Vec<&str> = all.iter().map(|a| a.1.as_str()).collect();
@@ -591,22 +573,17 @@ fn maze_training(item: &Item, sources: &Sources, out: &Path) -> anyhow::Result<(
             found.insert(check.to_owned(), Finding(words, Some(all.iter().all(|a| a.0))));
         }
     }
-    checks::write(item, &found, true, out)
+    Ok(made(item, drawn, Some(rows), Some((&found, true))))
 }
 
 /// One method and its focal form through training.
-fn training(
-    item: &Item,
-    matched: &Matched<'_>,
-    stand: Option<&Substitute>,
-    out: &Path,
-) -> anyhow::Result<()> {
+fn training(item: &'static Item, matched: &Matched<'_>) -> anyhow::Result<Made> {
     let shown = item.settings();
     let mut groups: Vec<Group<'_>> = Vec::new();
     for (setting, colour) in shown.iter().zip(PALETTE) {
         let seeds: Vec<&Source> = matched.of(setting).iter().copied().filter(|s| s.run.is_some()).collect();
         if seeds.is_empty() {
-            say!("left out: no run of {}", settings::name(setting, &shown));
+            tracing::info!("left out: no run of {}", settings::name(setting, &shown));
         } else {
             groups.push((setting.method(), colour, seeds));
         }
@@ -621,7 +598,7 @@ fn training(
     let allowed = runs.clone().filter_map(|s| s.run.as_ref()).map(largest).min().unwrap_or(1);
     let large = [64, 16, 8, 4, 2].into_iter().find(|&k| k <= allowed).unwrap_or(1);
     say_full(runs, &[1, large]);
-    write_both(&Figure { panels: training_panels(&groups, &[1, large], "") }, &out.join(&item.name))?;
+    let drawn = Figure { panels: training_panels(&groups, &[1, large], "") };
     let mut rows = Table::new(["method", "step", "k", "pass@k", "low", "high"]);
     for (name, _, seeds) in &groups {
         for k in [1, large] {
@@ -630,13 +607,10 @@ fn training(
             }
         }
     }
-    write_values(item, &rows, out)?;
-    outln!("{}", item.heading());
-    if let Some(stand) = stand {
-        outln!("{}", stand.says(item));
-    }
-    outln!("the paper states no numbers of this figure; values in {}-values.csv", item.name);
-    Ok(())
+    let without =
+        format!("the paper states no numbers of this figure; values in {}-values.csv", item.name);
+    let said = vec![item.heading(), without];
+    Ok(Made { said, ..made(item, vec![(item.name.clone(), drawn)], Some(rows), None) })
 }
 
 #[cfg(test)]

@@ -19,6 +19,8 @@ pub(super) struct Paper {
     figures: Vec<Item>,
     #[serde(rename = "model")]
     pub(super) models: Vec<Model>,
+    /// What each method changes in a configuration, KEY=VALUE.
+    pub(super) methods: BTreeMap<String, String>,
     /// Files of training data.
     pub(super) data: BTreeMap<String, Data>,
     #[serde(rename = "benchmark")]

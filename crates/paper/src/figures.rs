@@ -3,7 +3,7 @@
 use super::checks::{self, Finding, Findings};
 use super::data::{Fill, Item, Measure, Quantity, Setting, Substitute};
 use super::made::Made;
-use super::measured::{Estimate, Matched, pass_at_k};
+use super::measured::{Estimate, Matched, Percent, columns, pass_at_k};
 use super::settings;
 use super::sheet::signed;
 use super::simulate::Sweep;
@@ -93,11 +93,11 @@ pub(super) fn from_results(
 }
 
 /// Values by x with their band.
-fn banded(name: impl Into<String>, colour: Colour, points: &[(f64, Estimate)]) -> Curve {
+fn banded(name: impl Into<String>, colour: Colour, points: &[(f64, Percent)]) -> Curve {
     Curve {
         dots: true,
-        band: points.iter().map(|(_, e)| e.interval()).collect(),
-        ..Curve::new(name, colour, points.iter().map(|(x, e)| (*x, e.value)).collect())
+        band: points.iter().map(|(_, value)| value.1).collect(),
+        ..Curve::new(name, colour, points.iter().map(|(x, value)| (*x, value.0)).collect())
     }
 }
 
@@ -139,7 +139,7 @@ fn colour(i: usize, n: usize) -> Colour {
 /// A difference with its interval, and whether it is as `holds` says.
 fn told(on: &str, d: &Estimate, holds: Option<bool>) -> Finding {
     let (low, high) = d.interval();
-    let [value, low, high] = [d.value, low, high].map(|v| signed(v, 1));
+    let [value, low, high] = [d.value(), low, high].map(|v| signed(v, 1));
     Finding(format!("{on}{value} points, {low} to {high}"), holds)
 }
 
@@ -178,7 +178,7 @@ fn group_sizes(
                 if let (Ok(value), None) = (&value, stand) {
                     matched.note_other_size(setting, value);
                 }
-                let numbers = value.as_ref().map_or_else(|_| Default::default(), |e| e.columns());
+                let numbers = value.as_ref().map_or_else(|_| Default::default(), |e| columns(e.percent()));
                 let head = [matched.place(of).to_owned(), name, k.to_string()];
                 let printed_text = printed.map_or_else(String::new, |p| p.to_string());
                 rows.push(head.into_iter().chain(numbers).chain([printed_text]));
@@ -194,9 +194,10 @@ fn group_sizes(
             }
             for (focal, name, colour) in [(false, "GRPO", PALETTE[j]), (true, "F-GRPO", PALETTE[j + 2])] {
                 let own = values.iter().filter(|(key, _)| (key.0, key.2) == (focal, k));
-                let points: Vec<_> = own.map(|(key, e)| (key.1 as f64, e.clone())).collect();
+                let points: Vec<_> = own.map(|(key, e)| (key.1 as f64, e.percent())).collect();
                 // The paper has one group size with a focal weight, which a star marks.
-                let star = points.first().filter(|_| focal && points.len() == 1).map(|(n, e)| (*n, e.value));
+                let star =
+                    points.first().filter(|_| focal && points.len() == 1).map(|(n, value)| (*n, value.0));
                 if !points.is_empty() {
                     curves.push(Curve { star, ..banded(format!("{name} pass@{k}"), colour, &points) });
                 }
@@ -290,7 +291,7 @@ fn lost(sources: &Sources, rows: &mut Table) -> Option<Panel> {
             let samples = ends.iter().map(Benchmark::fewest).min()?;
             let lost = pass_at_k(&ends.iter().collect::<Vec<_>>(), samples, 0).ok()?.lost();
             let head = ["lost of the start".to_owned(), format!("{name} N={n}"), samples.to_string()];
-            rows.push(head.into_iter().chain(lost.columns()).chain([String::new()]));
+            rows.push(head.into_iter().chain(columns(lost)).chain([String::new()]));
             points.push((*n as f64, lost));
         }
         if !points.is_empty() {
@@ -373,10 +374,10 @@ fn maze_sizes(item: &'static Item, sources: &Sources, stand: Option<&Substitute>
                 let printed = item.value(&quantity).filter(|_| stand.is_none());
                 let head = [n.to_string(), gamma.to_string(), k.to_string(), seeds.len().to_string()];
                 let printed = printed.map_or_else(String::new, |v| v.to_string());
-                let last = [format!("{:.5}", minus_log(value.value)), printed];
-                rows.push(head.into_iter().chain(value.columns()).chain(last));
+                let last = [format!("{:.5}", minus_log(value.value())), printed];
+                rows.push(head.into_iter().chain(columns(value.percent())).chain(last));
                 let (low, high) = value.interval();
-                points.push((n as f64, minus_log(value.value)));
+                points.push((n as f64, minus_log(value.value())));
                 band.push((minus_log(high), minus_log(low)));
                 values.insert((n, bits, k), value);
             }
@@ -399,7 +400,7 @@ fn maze_sizes(item: &'static Item, sources: &Sources, stand: Option<&Substitute>
                 Err(why) => (why, None),
                 Ok(d) => {
                     let (low, high) = d.interval();
-                    let [value, from, to] = [d.value, low, high].map(|v| signed(v, 1));
+                    let [value, from, to] = [d.value(), low, high].map(|v| signed(v, 1));
                     (
                         format!("{value} ({from} to {to})"),
                         if low > 0.0 {
@@ -508,7 +509,10 @@ fn training_panels(groups: &[Group<'_>], ks: &[u64], title: &str) -> Vec<Panel> 
     let mut panels =
         vec![("training reward".to_owned(), "mean reward, smoothed".to_owned(), f64::INFINITY, rewards)];
     panels.extend(ks.iter().map(|&k| {
-        let curve = |(name, colour, seeds): &Group<'_>| banded(name.clone(), *colour, &evaluated(seeds, k));
+        let curve = |(name, colour, seeds): &Group<'_>| {
+            let points = evaluated(seeds, k).into_iter().map(|(step, e)| (step, e.percent()));
+            banded(name.clone(), *colour, &points.collect::<Vec<_>>())
+        };
         (format!("pass@{k}"), format!("pass@{k}, %"), 100.0, groups.iter().map(curve).collect())
     }));
     let drawn = panels.into_iter().filter_map(|(name, label, at_most, mut curves)| {
@@ -537,7 +541,7 @@ fn maze_training(item: &'static Item, sources: &Sources) -> anyhow::Result<Made>
         drawn.push((format!("{}-N{n}", item.name), Figure { panels }));
         // The lowest point, what it is below the start, and how much of it came back.
         let lowest = |curve: &[(f64, Estimate)]| {
-            let low = curve.iter().min_by(|a, b| a.1.value.total_cmp(&b.1.value))?;
+            let low = curve.iter().min_by(|a, b| a.1.value().total_cmp(&b.1.value()))?;
             Some((low.1.minus(&curve.first()?.1).ok()?, curve.last()?.1.minus(&low.1).ok()?, low.0))
         };
         let mut base = None;
@@ -545,12 +549,14 @@ fn maze_training(item: &'static Item, sources: &Sources) -> anyhow::Result<Made>
             for &k in &ks {
                 for (step, e) in evaluated(seeds, k) {
                     let head = [n.to_string(), gamma.to_string(), seeds.len().to_string()];
-                    rows.push(head.into_iter().chain([step.to_string(), k.to_string()]).chain(e.columns()));
+                    rows.push(
+                        head.into_iter().chain([step.to_string(), k.to_string()]).chain(columns(e.percent())),
+                    );
                 }
             }
             let Some((drop, back, step)) = lowest(&evaluated(seeds, shown[1])) else { continue };
             if *gamma == 0.0 {
-                let (down, up) = (signed(drop.value, 1), signed(back.value, 1));
+                let (down, up) = (signed(drop.value(), 1), signed(back.value(), 1));
                 drops.push((drop.interval().1 < 0.0, format!("N = {n}: {down} at step {step}")));
                 recoveries.push((back.interval().0 > 0.0, format!("N = {n}: {up} by the end")));
                 base = Some(drop);
@@ -558,7 +564,7 @@ fn maze_training(item: &'static Item, sources: &Sources) -> anyhow::Result<Made>
                 match drop.minus(base) {
                     Ok(d) => softer.push((
                         d.interval().0 > 0.0,
-                        format!("N = {n}, \u{3b3} = {gamma}: {} points less", signed(d.value, 1)),
+                        format!("N = {n}, \u{3b3} = {gamma}: {} points less", signed(d.value(), 1)),
                     )),
                     Err(why) => tracing::info!("N = {n}, \u{3b3} = {gamma} and GRPO are not compared: {why}"),
                 }
@@ -603,12 +609,13 @@ fn training(item: &'static Item, matched: &Matched<'_>) -> anyhow::Result<Made> 
     for (name, _, seeds) in &groups {
         for k in [1, large] {
             for (step, e) in evaluated(seeds, k) {
-                rows.push([name.clone(), step.to_string(), k.to_string()].into_iter().chain(e.columns()));
+                rows.push(
+                    [name.clone(), step.to_string(), k.to_string()].into_iter().chain(columns(e.percent())),
+                );
             }
         }
     }
-    let without =
-        format!("the paper states no numbers of this figure; values in {}-values.csv", item.name);
+    let without = format!("the paper states no numbers of this figure; values in {}-values.csv", item.name);
     let said = vec![item.heading(), without];
     Ok(Made { said, ..made(item, vec![(item.name.clone(), drawn)], Some(rows), None) })
 }

@@ -2,11 +2,11 @@
 //! take.
 
 use super::data::{Benchmark, Fill, Item, Measure, Model, Quantity, Setting, paper};
-use super::runs::{self, DEEPSCALER, Options, Scale, Training, words};
-use super::sources::Sources;
 use super::made::Made;
 use super::make::with_substitute;
+use super::runs::{self, DEEPSCALER, Options, Scale, Training, words};
 use super::settings;
+use super::sources::Sources;
 use fgrpo_eval::bad_input;
 use fgrpo_eval::benchmarks::canonical;
 use fgrpo_eval::dataset::format::Format;
@@ -90,25 +90,25 @@ impl Plan {
     /// # Errors
     /// Bad input for two files of one benchmark.
     pub fn of(item: &'static Item, options: &Options) -> anyhow::Result<Self> {
-    let mut paths: Vec<(PathBuf, &'static str)> = Vec::new();
-    let mut add = |path: PathBuf, home: &'static str| {
-        if !paths.iter().any(|p| p.0 == path) {
-            paths.push((path, home));
+        let mut paths: Vec<(PathBuf, &'static str)> = Vec::new();
+        let mut add = |path: PathBuf, home: &'static str| {
+            if !paths.iter().any(|p| p.0 == path) {
+                paths.push((path, home));
+            }
+        };
+        for model in models(item) {
+            add(options.root.join("models").join(&model.name), &model.home);
+            add(options.root.join(&model.data), &paper().data[&model.data].home);
         }
-    };
-    for model in models(item) {
-        add(options.root.join("models").join(&model.name), &model.home);
-        add(options.root.join(&model.data), &paper().data[&model.data].home);
+        let data = options.root.join("data");
+        for benchmark in benchmarks(item) {
+            let file = locate(&data, &benchmark.files)?;
+            add(file.unwrap_or_else(|| data.join(format!("{}.jsonl", benchmark.name))), &benchmark.home);
+        }
+        let after = benchmarks(item).filter(|_| item.fill != Fill::Training).collect();
+        let runs = runs::of(item, Scale::Full, options)?;
+        Ok(Self { item, options: options.clone(), runs, paths, benchmarks: after })
     }
-    let data = options.root.join("data");
-    for benchmark in benchmarks(item) {
-        let file = locate(&data, &benchmark.files)?;
-        add(file.unwrap_or_else(|| data.join(format!("{}.jsonl", benchmark.name))), &benchmark.home);
-    }
-    let after = benchmarks(item).filter(|_| item.fill != Fill::Training).collect();
-    let runs = runs::of(item, Scale::Full, options)?;
-    Ok(Self { item, options: options.clone(), runs, paths, benchmarks: after })
-}
 
     /// Files and folders that are missing, with where they are found.
     fn missing(&self) -> Vec<String> {
@@ -162,7 +162,8 @@ impl Plan {
         let shown = self.item.settings();
         let (out, data) = (self.evaluated(), self.options.root.join("data"));
         let name = |setting: &Setting| settings::name(setting, &shown);
-        let base = |s: &Setting| self.options.root.join("models").join(s.model.as_deref().unwrap_or_default());
+        let base =
+            |s: &Setting| self.options.root.join("models").join(s.model.as_deref().unwrap_or_default());
         let checkpoint = |run: &Training| run.folder.join("checkpoints/STEP");
         let family = |s: &Setting| {
             let model = s.model.as_deref().and_then(|name| paper().model(name));
@@ -190,7 +191,8 @@ impl Plan {
             from.push(path(&out));
         }
         if let Some(first) = self.runs.first().filter(|_| prints("", Measure::Nll)) {
-            let (of, samples) = (path(&base(&first.setting)), path(&self.options.out.join("full-training-samples")));
+            let (of, samples) =
+                (path(&base(&first.setting)), path(&self.options.out.join("full-training-samples")));
             lines.push(format!(
                 "fgrpo eval --model {of} --data {} --task math --preset {} --limit {} -n {} --name deepscaler --out {samples}",
                 path(&data.join("deepscaler.json")),

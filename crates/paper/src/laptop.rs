@@ -49,8 +49,9 @@ pub struct Plan {
     item: &'static Item,
     /// The trainings.
     pub runs: Vec<Training>,
-    after: After,
     stand: Substitute,
+    /// The folder of the evaluations after training, beside the runs.
+    folder: PathBuf,
 }
 
 /// An evaluation of a checkpoint on a file of arithmetic, with [`SAMPLES`] of each problem and without a system prompt.
@@ -72,8 +73,9 @@ impl Plan {
     /// Changes that are no settings.
     pub fn of(item: &'static Item, options: &Options) -> anyhow::Result<Self> {
         let runs = runs::of(item, Scale::Laptop, options)?;
-        let stand = Substitute::of(item).changed(&options.set);
-        Ok(Self { item, after: After::of(item, &runs), runs, stand })
+        let beside = runs.first().and_then(|r| r.folder.parent()).unwrap_or(Path::new("."));
+        let folder = beside.join("evaluations");
+        Ok(Self { item, runs, stand: Substitute::of(item).changed(&options.set), folder })
     }
 
     /// What would be done as commands, and how long the training takes, a line for each.
@@ -86,7 +88,7 @@ impl Plan {
         let runs = self.runs.iter().zip(&all);
         let mut lines: Vec<String> =
             runs.map(|(run, seconds)| format!("{}    # {}", run.command(), took(seconds))).collect();
-        lines.extend(self.after.lines(&self.runs));
+        lines.extend(self.lines_after());
         let total = words(all.iter().flatten().sum());
         lines.push(format!("{total} of training in all on this machine, when it does nothing else"));
         Ok(lines)
@@ -97,37 +99,20 @@ impl Plan {
     ///
     /// # Errors
     /// What an evaluation fails with.
-    pub fn make(
-        &self,
-        evaluate: &mut dyn FnMut(&Evaluation) -> anyhow::Result<()>,
-    ) -> anyhow::Result<Made> {
+    pub fn make(&self, evaluate: &mut dyn FnMut(&Evaluation) -> anyhow::Result<()>) -> anyhow::Result<Made> {
         let from: Vec<String> = self.runs.iter().map(|r| r.folder.display().to_string()).collect();
         let mut sources = Sources::open(&from)?;
-        self.after.measure(self.item, &self.runs, &mut sources, evaluate)?;
+        self.measure(&mut sources, evaluate)?;
         with_substitute(self.item, &sources, Some(&self.stand))
     }
-}
 
-/// What an item needs of its runs after training.
-struct After {
-    /// The folder of these evaluations, beside the runs.
-    folder: PathBuf,
-    out_of_domain: bool,
-    diversity: bool,
-    nll: bool,
-}
+    /// Whether the item has a column of something.
+    fn has(&self, is: &dyn Fn(&Fixed) -> bool) -> bool {
+        self.item.columns.iter().any(|c| is(&c.fixed) || c.parts.iter().any(is))
+    }
 
-impl After {
-    fn of(item: &Item, runs: &[Training]) -> Self {
-        let beside = runs.first().and_then(|r| r.folder.parent()).unwrap_or(Path::new("."));
-        let has =
-            |is: &dyn Fn(&Fixed) -> bool| item.columns.iter().any(|c| is(&c.fixed) || c.parts.iter().any(is));
-        Self {
-            folder: beside.join("evaluations"),
-            out_of_domain: !item.is_maze() && has(&|f| f.of.as_deref() == Some("OOD")),
-            diversity: has(&|f| f.measure == Some(Measure::Embeddings)),
-            nll: has(&|f| f.measure == Some(Measure::Nll)),
-        }
+    fn measures(&self, measure: Measure) -> bool {
+        self.has(&|f| f.measure == Some(measure))
     }
 
     /// The evaluation of a checkpoint on some problems; `name` is the folder's of the checkpoint's run.
@@ -160,7 +145,9 @@ impl After {
 
     /// The evaluations of a run.
     fn asked(&self) -> impl Iterator<Item = &'static str> {
-        self.out_of_domain.then_some(LARGER).into_iter().chain(self.diversity.then_some(HELD_OUT))
+        let out_of_domain = !self.item.is_maze() && self.has(&|f| f.of.as_deref() == Some("OOD"));
+        let diversity = self.measures(Measure::Embeddings).then_some(HELD_OUT);
+        out_of_domain.then_some(LARGER).into_iter().chain(diversity)
     }
 
     /// Measures what is needed, and adds it to the results.
@@ -169,22 +156,21 @@ impl After {
     /// What an evaluation fails with; a stop on request.
     fn measure(
         &self,
-        item: &Item,
-        runs: &[Training],
         sources: &mut Sources,
         evaluate: &mut dyn FnMut(&Evaluation) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
-        let mut evaluated = |run: &Training, checkpoint: &Path, asked, name: &str| -> anyhow::Result<PathBuf> {
-            let evaluation = self.evaluation(checkpoint, asked, name);
-            self.write_problems(run, &evaluation)?;
-            tracing::info!("{}", evaluation.out.display());
-            evaluate(&evaluation)?;
-            Ok(evaluation.out)
-        };
-        let shown = item.settings();
+        let mut evaluated =
+            |run: &Training, checkpoint: &Path, asked, name: &str| -> anyhow::Result<PathBuf> {
+                let evaluation = self.evaluation(checkpoint, asked, name);
+                self.write_problems(run, &evaluation)?;
+                tracing::info!("{}", evaluation.out.display());
+                evaluate(&evaluation)?;
+                Ok(evaluation.out)
+            };
+        let shown = self.item.settings();
         let mut folders = Vec::new();
         let mut models = Vec::new();
-        for run in runs {
+        for run in &self.runs {
             let name = settings::name(&run.setting, &shown);
             let last = || match checkpoint::list(&run.folder.join("checkpoints"))?.pop() {
                 Some((_, path)) => Ok(path),
@@ -198,20 +184,23 @@ impl After {
                     folders.push((name.clone(), out));
                 }
             }
-            if self.nll {
+            if self.measures(Measure::Nll) {
                 models.push((name, last()?));
             }
         }
-        if self.diversity {
+        if self.measures(Measure::Embeddings) {
             let (names, folders): (Vec<String>, Vec<PathBuf>) = folders.into_iter().unzip();
             let found = diversity::measure(&diversity::Settings::ngrams(folders))?;
-            sources.reports.add_diversity(Measure::Embeddings, diversity::Diversity { folders: names, ..found });
+            sources
+                .reports
+                .add_diversity(Measure::Embeddings, diversity::Diversity { folders: names, ..found });
         }
-        if self.nll {
+        if self.measures(Measure::Nll) {
             let start = self.start()?;
-            let folder = evaluated(&runs[0], &start, TRAINED, "start")?;
+            let folder = evaluated(&self.runs[0], &start, TRAINED, "start")?;
             let prompts = nll::prompts(&folder)?;
-            let settings = nll::Settings { leave_out_long: true, ..nll::Settings::new(folder, start, models) };
+            let settings =
+                nll::Settings { leave_out_long: true, ..nll::Settings::new(folder, start, models) };
             sources.reports.add_nll(nll::measure(&settings, &prompts)?);
         }
         Ok(())
@@ -233,7 +222,7 @@ impl After {
     }
 
     /// The commands that measure the same.
-    fn lines(&self, runs: &[Training]) -> Vec<String> {
+    fn lines_after(&self) -> Vec<String> {
         let line = |checkpoint: &Path, asked: &'static str, name: &str| {
             let Evaluation { checkpoint, data, out, .. } = self.evaluation(checkpoint, asked, name);
             let [checkpoint, data, out] =
@@ -243,15 +232,15 @@ impl After {
             )
         };
         let mut lines = Vec::new();
-        for run in runs {
+        for run in &self.runs {
             let checkpoint = checkpoint::path(&run.folder.join("checkpoints"), run.config.steps);
             lines.extend(self.asked().map(|asked| line(&checkpoint, asked, &folder_name(run))));
         }
-        if self.nll {
+        if self.measures(Measure::Nll) {
             lines.push(line(Path::new("START"), TRAINED, "start"));
             lines.push("fgrpo nll --leave-out-long of the start's samples under each model".to_owned());
         }
-        if self.diversity {
+        if self.measures(Measure::Embeddings) {
             lines.push("fgrpo diversity of the evaluations".to_owned());
         }
         lines

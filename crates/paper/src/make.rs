@@ -12,7 +12,11 @@ use std::path::Path;
 /// # Errors
 /// A configuration or folder that can't be read.
 pub fn without_results(item: &'static Item, simulated: &Path) -> anyhow::Result<Made> {
-    if item.is_table() { Ok(fill::from_constants(item)?.made()) } else { figures::from_theory(item, simulated) }
+    if item.is_table() {
+        Ok(fill::from_constants(item)?.made())
+    } else {
+        figures::from_theory(item, simulated)
+    }
 }
 
 /// Makes a table or figure from results.

@@ -84,7 +84,9 @@ pub(super) fn of(item: &'static Item, scale: Scale, options: &Options) -> anyhow
         };
         let text = config_text(file);
         let set: Vec<String> = match scale {
-            Scale::Laptop => stand.set.iter().cloned().chain(own).chain(options.set.iter().cloned()).collect(),
+            Scale::Laptop => {
+                stand.set.iter().cloned().chain(own).chain(options.set.iter().cloned()).collect()
+            }
             Scale::Full => own.into_iter().chain(places(&Config::parse(text, &[])?, &options.root)).collect(),
         };
         let (config, folder) = (Config::parse(text, &set)?, folder.join(setting.folder()));

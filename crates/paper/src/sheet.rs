@@ -235,7 +235,11 @@ impl Sheet {
             "; of {all} values here with an interval {same} hold the paper's in it, the others have a \u{2021} (the paper prints no intervals of its own)"
         );
         let compared = all > 0 && self.same_measure;
-        Legend { before: format!("{parts}; {source}"), marks, after: if compared { after } else { String::new() } }
+        Legend {
+            before: format!("{parts}; {source}"),
+            marks,
+            after: if compared { after } else { String::new() },
+        }
     }
 
     /// The table as data.

@@ -79,8 +79,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         Ended::Done(sweep) => *sweep,
         Ended::Stopped(done) => {
             let (folder, again) = (out.display(), args.again(&out));
-            let words =
-                format!("stopped with {done} of {runs} runs done and saved in {folder}; go on with\n  {again}");
+            let words = format!(
+                "stopped with {done} of {runs} runs done and saved in {folder}; go on with\n  {again}"
+            );
             return Err(Stopped(words).into());
         }
     };

@@ -52,9 +52,8 @@ pub fn state(config: &Config, folder: &Path) -> anyhow::Result<State> {
     // A resume drops lines that a power failure damaged, and repeats their steps.
     let reaches = |m: &Logged| m.step >= config.steps;
     let logged = metrics::read(&folder.join("metrics.jsonl")).is_ok_and(|m| m.last().is_some_and(reaches));
-    let saved = checkpoint::list(&folder.join("checkpoints"))?
-        .last()
-        .is_some_and(|(s, _)| *s >= config.steps);
+    let saved =
+        checkpoint::list(&folder.join("checkpoints"))?.last().is_some_and(|(s, _)| *s >= config.steps);
     let evaluation = final_evaluation(folder, config.steps);
     let evaluated = evaluation.is_ok_and(|evaluation| evaluation.is_some() || !config.evaluates_at_the_end());
     Ok(if logged && saved && evaluated { State::Finished } else { State::Begun })

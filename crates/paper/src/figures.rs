@@ -136,6 +136,15 @@ fn colour(i: usize, n: usize) -> Colour {
     if n <= PALETTE.len() { PALETTE[i] } else { ordered_colour(i, n) }
 }
 
+/// Whether a difference is above 0; none while its interval holds 0.
+fn above((low, high): (f64, f64)) -> Option<bool> {
+    (low > 0.0 || high < 0.0).then_some(low > 0.0)
+}
+
+/// What decides a statement on group sizes: its name, k, two settings as focal or not with their group sizes, and what the
+/// interval of their difference says.
+type Check = (&'static str, u64, [(bool, u64); 2], fn((f64, f64)) -> Option<bool>);
+
 /// A difference with its interval, and whether it is as `holds` says.
 fn told(on: &str, d: &Estimate, holds: Option<bool>) -> Finding {
     let (low, high) = d.interval();
@@ -213,23 +222,18 @@ fn group_sizes(
             let y = around("pass@k, %", &curves, 105.0);
             panels.push(panel(format!("({letter}) {title}"), sizes_axis(&curves), y, curves));
         }
-        let apart = |low: f64, high: f64| low > 0.0 || high < 0.0;
-        type Holds = fn(f64, f64) -> bool;
-        let checks: [(&str, u64, (bool, u64), (bool, u64), bool, Holds); 3] = [
-            ("pass1-rises", 1, (false, 8), (false, 2), true, |low, _| low > 0.0),
-            ("pass256-falls", large, (false, 8), (false, 2), true, |_, high| high < 0.0),
-            ("focal-matches", large, (true, 8), (false, 32), false, |low, high| low <= 0.0 && high >= 0.0),
+        let checks: [Check; 3] = [
+            ("pass1-rises", 1, [(false, 8), (false, 2)], above),
+            ("pass256-falls", large, [(false, 8), (false, 2)], |i| above(i).map(|rises| !rises)),
+            ("focal-matches", large, [(true, 8), (false, 32)], |(low, high)| Some(low <= 0.0 && high >= 0.0)),
         ];
-        for (check, k, a, b, must_differ, holds) in checks {
+        for (check, k, [a, b], holds) in checks {
             let (Some(a), Some(b)) = (values.get(&(a.0, a.1, k)), values.get(&(b.0, b.1, k))) else {
                 continue;
             };
             let on = stand.map_or_else(String::new, |stand| format!("pass@{k} on {}: ", stand.of));
             let finding = match a.minus(b) {
-                Ok(d) => {
-                    let (low, high) = d.interval();
-                    told(&on, &d, (!must_differ || apart(low, high)).then(|| holds(low, high)))
-                }
+                Ok(d) => told(&on, &d, holds(d.interval())),
                 Err(why) => Finding(why, None),
             };
             found.insert(format!("{check}-{of}"), finding);
@@ -400,17 +404,8 @@ fn maze_sizes(item: &'static Item, sources: &Sources, stand: Option<&Substitute>
                 Err(why) => (why, None),
                 Ok(d) => {
                     let (low, high) = d.interval();
-                    let [value, from, to] = [d.value(), low, high].map(|v| signed(v, 1));
-                    (
-                        format!("{value} ({from} to {to})"),
-                        if low > 0.0 {
-                            Some(true)
-                        } else if high < 0.0 {
-                            Some(false)
-                        } else {
-                            None
-                        },
-                    )
+                    let [value, low, high] = [d.value(), low, high].map(|v| signed(v, 1));
+                    (format!("{value} ({low} to {high})"), above(d.interval()))
                 }
             };
             words.push(format!("N = {n}: {word}"));

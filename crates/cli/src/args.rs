@@ -51,9 +51,9 @@ pub enum Command {
     /// The paper's formulas: tail misses, mass balance, advantage curves.
     Theory(crate::commands::theory::Args),
     /// The paper's categorical simulation: a sweep over group sizes, gammas and seeds.
-    Simulate(crate::paper::simulate::Args),
+    Simulate(crate::commands::simulate::Args),
     /// Any table or figure of the paper by its name, beside the paper's numbers.
-    Paper(crate::paper::Args),
+    Paper(crate::commands::paper::Args),
     /// A table of methods by benchmarks, as the paper prints them.
     Table(crate::commands::table::Args),
     /// Trained models' NLL of correct solutions that were rare under the base model.
@@ -95,8 +95,8 @@ pub fn run(cli: &Cli) -> anyhow::Result<()> {
         Command::PassAtK(args) => crate::commands::pass_at_k::run(args),
         Command::Compare(args) => crate::commands::compare::run(args),
         Command::Theory(args) => crate::commands::theory::run(args),
-        Command::Simulate(args) => crate::paper::simulate::run(args),
-        Command::Paper(args) => crate::paper::run(args),
+        Command::Simulate(args) => crate::commands::simulate::run(args),
+        Command::Paper(args) => crate::commands::paper::run(args),
         Command::Table(args) => crate::commands::table::run(args),
         Command::Nll(args) => crate::commands::nll::run(args),
         Command::Diversity(args) => crate::commands::diversity::run(args),

@@ -1,4 +1,5 @@
-//! The binary `fgrpo`: commands, reports and figures over the libraries `fgrpo-train` and `fgrpo-eval`.
+//! The binary `fgrpo`: commands, reports and figures over the libraries `fgrpo-train`, `fgrpo-eval` and
+//! `fgrpo-paper`.
 //!
 //! Start reading at [`args`]: one variant per command, each handing over to its module.
 
@@ -8,5 +9,4 @@ pub mod output;
 pub mod args;
 mod chart;
 pub mod commands;
-pub mod paper;
 pub mod report;

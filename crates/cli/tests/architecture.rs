@@ -38,7 +38,19 @@ fn crates_know_only_whom_the_design_allows() {
         ("nn", &["fgrpo-cuda", "fgrpo-files"]),
         ("eval", &["fgrpo-core", "fgrpo-verify", "fgrpo-files"]),
         ("train", &["fgrpo-core", "fgrpo-verify", "fgrpo-files", "fgrpo-eval", "fgrpo-nn"]),
-        ("cli", &["fgrpo-core", "fgrpo-verify", "fgrpo-files", "fgrpo-eval", "fgrpo-nn", "fgrpo-train"]),
+        ("paper", &["fgrpo-core", "fgrpo-eval", "fgrpo-train"]),
+        (
+            "cli",
+            &[
+                "fgrpo-core",
+                "fgrpo-verify",
+                "fgrpo-files",
+                "fgrpo-eval",
+                "fgrpo-nn",
+                "fgrpo-train",
+                "fgrpo-paper",
+            ],
+        ),
         ("py", &["fgrpo", "fgrpo-core", "fgrpo-verify", "fgrpo-eval"]),
     ] {
         let path = root().join("crates").join(name).join("Cargo.toml");
@@ -103,7 +115,7 @@ fn nothing_prints_by_the_macros_that_panic() {
 
 #[test]
 fn libraries_parse_no_command_line_print_nothing_and_draw_nothing() {
-    for name in ["eval", "train"] {
+    for name in ["eval", "train", "paper"] {
         let folder = root().join("crates").join(name);
         let manifest: toml::Table =
             std::fs::read_to_string(folder.join("Cargo.toml")).unwrap().parse().unwrap();
@@ -179,7 +191,7 @@ fn every_row_of_paper_md_names_an_existing_function_and_test() {
     let paper = std::fs::read_to_string(root().join("PAPER.md")).unwrap();
     let folder = |name: &str| root().join("crates").join(name);
     let everything: String =
-        ["core", "verify", "eval", "nn", "train", "cli"].map(|c| text_of(&folder(c))).concat();
+        ["core", "verify", "eval", "nn", "train", "paper", "cli"].map(|c| text_of(&folder(c))).concat();
     let rows: Vec<&str> = paper.lines().filter(|l| l.starts_with("| ") && l.contains('`')).collect();
     assert!(rows.len() > 10, "PAPER.md has {} rows", rows.len());
     for row in rows {
@@ -198,6 +210,7 @@ fn every_row_of_paper_md_names_an_existing_function_and_test() {
                 "fgrpo_nn" => "nn",
                 "fgrpo_eval" => "eval",
                 "fgrpo_train" => "train",
+                "fgrpo_paper" => "paper",
                 "fgrpo" => "cli",
                 other => panic!("{other} is no crate of this project: {row}"),
             };
@@ -221,7 +234,7 @@ fn every_row_of_paper_md_names_an_existing_function_and_test() {
 fn every_source_file_stands_in_the_map_of_architecture_md() {
     let map = std::fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
     let crates = root().join("crates");
-    for name in ["core", "verify", "files", "eval", "cuda", "nn", "train", "cli", "py"] {
+    for name in ["core", "verify", "files", "eval", "cuda", "nn", "train", "paper", "cli", "py"] {
         for path in sources(&crates.join(name).join("src")) {
             let relative = path.strip_prefix(&crates).unwrap();
             // The entry of a folder below src stands for its files.
@@ -312,7 +325,7 @@ fn imports(name: &[String], code: &str, modules: &BTreeMap<Vec<String>, String>)
 #[test]
 fn no_two_files_import_each_other() {
     let mut circles = Vec::new();
-    for name in ["core", "verify", "files", "eval", "cuda", "nn", "train", "cli", "py"] {
+    for name in ["core", "verify", "files", "eval", "cuda", "nn", "train", "paper", "cli", "py"] {
         let modules = modules(&root().join("crates").join(name).join("src"));
         let graph: BTreeMap<&Vec<String>, BTreeSet<Vec<String>>> =
             modules.iter().map(|(name, code)| (name, imports(name, code, &modules))).collect();

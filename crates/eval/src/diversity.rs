@@ -66,6 +66,29 @@ pub struct Settings {
     pub key_env: Option<String>,
 }
 
+impl Settings {
+    /// The usual character n-grams of these folders.
+    pub fn ngrams(folders: Vec<PathBuf>) -> Self {
+        Self {
+            folders,
+            by: Measure::Ngram,
+            server: None,
+            model: None,
+            files: Vec::new(),
+            max_tokens: None,
+            only: Vec::new(),
+            averages: Averages::default(),
+            ngram: 4,
+            concurrency: 16,
+            data: Vec::new(),
+            task: TaskKind::Math,
+            columns: Columns::default(),
+            server_api: None,
+            key_env: None,
+        }
+    }
+}
+
 /// What is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]

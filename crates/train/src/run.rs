@@ -1,10 +1,12 @@
 //! A run: its folder, checkpoints, files, seeds and resource estimates.
 
 pub mod checkpoint;
+pub mod duration;
 pub mod fingerprint;
 pub mod folder;
 pub mod metrics;
 pub mod needs;
 pub mod rollouts;
 pub mod seeds;
+pub mod state;
 pub mod tensorboard;

@@ -71,18 +71,8 @@ pub struct Args {
 }
 
 impl Args {
-    /// The character n-grams of these folders.
-    pub fn of(folders: Vec<PathBuf>) -> Self {
-        #[derive(clap::Parser)]
-        struct Own {
-            #[command(flatten)]
-            args: Args,
-        }
-        Self { folders, ..<Own as clap::Parser>::parse_from(["diversity", "."]).args }
-    }
-
     /// The flags as the library takes them.
-    pub fn settings(&self) -> Settings {
+    fn settings(&self) -> Settings {
         Settings {
             folders: self.folders.clone(),
             by: self.by,

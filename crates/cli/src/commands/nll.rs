@@ -46,14 +46,6 @@ pub struct Args {
     pub json: bool,
 }
 
-impl Args {
-    /// The usual measure of these models; samples that grow too long are left out.
-    pub fn of(folder: PathBuf, base: PathBuf, models: Vec<(String, PathBuf)>) -> Self {
-        let (rest, json, leave_out_long) = (Vec::new(), false, true);
-        Self { folder, base, models, share: 0.01, pool: 100, least: 5, leave_out_long, rest, json }
-    }
-}
-
 fn named(text: &str) -> Result<(String, PathBuf), String> {
     match text.split_once('=') {
         Some((name, path)) if !name.is_empty() && !path.is_empty() => Ok((name.to_owned(), path.into())),
@@ -103,7 +95,7 @@ fn records(args: &Args) -> anyhow::Result<Vec<PromptRecord>> {
 ///
 /// # Errors
 /// Bad input in folders, flags and checkpoints; what the engine reports.
-pub fn measure(args: &Args) -> anyhow::Result<Nll> {
+fn measure(args: &Args) -> anyhow::Result<Nll> {
     if !(args.share > 0.0 && args.share <= 1.0) {
         bad_input!("--share: found {}, wanted above 0 and at most 1", args.share);
     }

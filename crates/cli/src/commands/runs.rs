@@ -1,29 +1,14 @@
-//! Several runs one after another: what each folder holds, and the training of what isn't finished.
+//! Several runs one after another: the training of what isn't finished.
 
 use crate::commands::train::run_and_report;
 use crate::output::progress::Console;
-use anyhow::Context;
-use fgrpo_eval::bad_input;
 use fgrpo_eval::io::interrupt;
-use fgrpo_eval::record::{self, Evaluation};
 use fgrpo_nn::DeviceName;
-use fgrpo_train::config::{Config, Every};
-use fgrpo_train::problem::{Split, Task};
-use fgrpo_train::run::folder::{IfExists, changed_keys};
-use fgrpo_train::run::metrics::{self, Logged};
+use fgrpo_train::config::Config;
+use fgrpo_train::run::folder::IfExists;
+use fgrpo_train::run::state::State;
 use fgrpo_train::trainer::Ending;
 use std::path::Path;
-
-/// What a run's folder holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
-    /// No run.
-    Absent,
-    /// A run that isn't finished.
-    Begun,
-    /// A run whose last step is logged, evaluated where the configuration asks for that, and saved.
-    Finished,
-}
 
 /// Trains the unfinished runs, each with its report; a run that was started resumes from its last checkpoint. Returns
 /// whether all are done: after a request to stop, some are not.
@@ -50,53 +35,4 @@ pub fn train_unfinished<'a>(
         }
     }
     Ok(true)
-}
-
-/// The configuration in steps, as a run folder holds it.
-fn resolved(config: &Config) -> anyhow::Result<Config> {
-    let in_epochs = config.epochs.is_some() || [config.eval.every, config.save.every].contains(&Every::Epoch);
-    // The data says how many steps an epoch is; nothing else needs it here.
-    let problems = if in_epochs { Task::open(config)?.len(Split::Train) } else { u64::MAX };
-    config.resolved(problems)
-}
-
-/// What the folder holds of a run of `config`.
-///
-/// # Errors
-/// Bad input for a run of another configuration, naming the keys that differ.
-pub fn state(config: &Config, folder: &Path) -> anyhow::Result<State> {
-    let written = folder.join("config.toml");
-    let text = match std::fs::read_to_string(&written) {
-        Ok(text) => text,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(State::Absent),
-        Err(e) => return Err(e).with_context(|| format!("reading {}", written.display())),
-    };
-    let config = resolved(config)?;
-    let differing = changed_keys(&written, &text, &config)?;
-    if !differing.is_empty() {
-        bad_input!(
-            "{} holds a run of another configuration. Different, there -> here: {}. Choose another folder with --out",
-            folder.display(),
-            differing.join("; ")
-        );
-    }
-    // A resume drops lines that a power failure damaged, and repeats their steps.
-    let reaches = |m: &Logged| m.step >= config.steps;
-    let logged = metrics::read(&folder.join("metrics.jsonl")).is_ok_and(|m| m.last().is_some_and(reaches));
-    let saved = fgrpo_train::run::checkpoint::list(&folder.join("checkpoints"))?
-        .last()
-        .is_some_and(|(s, _)| *s >= config.steps);
-    let evaluation = final_evaluation(folder, config.steps);
-    let evaluated = evaluation.is_ok_and(|evaluation| evaluation.is_some() || !config.evaluates_at_the_end());
-    Ok(if logged && saved && evaluated { State::Finished } else { State::Begun })
-}
-
-/// A run's evaluation after its last step.
-///
-/// # Errors
-/// When the file can't be read.
-pub fn final_evaluation(folder: &Path, steps: u64) -> anyhow::Result<Option<Evaluation>> {
-    let evaluations =
-        record::deciding(&folder.join("eval.jsonl")).with_context(|| format!("run {}", folder.display()))?;
-    Ok(evaluations.into_iter().rfind(|e| e.step == steps))
 }

@@ -8,7 +8,6 @@ mod files;
 use crate::commands::dry_run::rejected;
 use crate::commands::eval;
 use crate::output::table::{Format, Render};
-use crate::paper::{Benchmark, benchmarks};
 use anyhow::Context;
 use fgrpo_eval::bad_input;
 use fgrpo_eval::benchmarks::canonical;
@@ -18,6 +17,7 @@ use fgrpo_eval::io::json;
 use fgrpo_eval::io::shell::quoted;
 use fgrpo_eval::kind::TaskKind;
 use fgrpo_eval::table::Table;
+use fgrpo_paper::data::{Benchmark, benchmarks};
 use std::path::{Path, PathBuf};
 
 use files::{Checked, check, check_training};

@@ -5,12 +5,13 @@
 
 mod grid;
 
-use crate::commands::runs::{State, final_evaluation, state, train_unfinished};
+use crate::commands::runs::train_unfinished;
 use crate::commands::train::conclude;
 use fgrpo_eval::bad_input;
 use fgrpo_eval::io::files::write_whole;
 use fgrpo_nn::DeviceName;
 use fgrpo_train::config::{Config, Override};
+use fgrpo_train::run::state::{State, final_evaluation, state};
 use fgrpo_train::trainer::Ending;
 use grid::{Combination, combinations};
 use serde::Serialize;

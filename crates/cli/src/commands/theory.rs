@@ -4,13 +4,13 @@ mod mass;
 
 use crate::chart::alone;
 use crate::output::table::{Format, Render};
-use crate::paper::theory as figures;
 use clap::Subcommand;
 use fgrpo_core::theory::{advantage, tail_miss};
 use fgrpo_eval::bad_input;
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::figure::Figure;
 use fgrpo_eval::table::Table;
+use fgrpo_paper::theory as figures;
 pub use mass::PolicyArgs;
 use serde_json::{Value, json};
 use std::path::PathBuf;

@@ -91,7 +91,7 @@ fn sources(folder: &Path) -> String {
 
 #[test]
 fn the_notation_names_what_exists() {
-    let numbers: toml::Table = include_str!("../../src/paper/numbers.toml").parse().unwrap();
+    let numbers: toml::Table = include_str!("../../../paper/src/numbers.toml").parse().unwrap();
     let notation = numbers["table"].as_array().unwrap().last().unwrap();
     let mut seen = 0;
     for row in notation["rows"].as_array().unwrap() {

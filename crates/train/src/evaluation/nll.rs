@@ -40,6 +40,13 @@ pub struct Settings {
     pub leave_out_long: bool,
 }
 
+impl Settings {
+    /// The paper's measure of these models.
+    pub fn new(folder: PathBuf, base: PathBuf, models: Vec<(String, PathBuf)>) -> Self {
+        Self { folder, base, models, share: 0.01, pool: 100, least: 5, leave_out_long: false }
+    }
+}
+
 /// What became of the rare correct samples.
 #[derive(Debug, Clone, Serialize)]
 pub struct Nll {

@@ -209,6 +209,7 @@ mod tests {
     use super::*;
     use crate::config::{Config, TaskConfig};
     use crate::problem::{Split, Task};
+    use fgrpo_eval::verifier::Mode;
     use fgrpo_verify::verdict::Verdict;
 
     fn config(train: u64, held_out: u64) -> ArithmeticConfig {
@@ -220,6 +221,7 @@ mod tests {
             held_out,
             vocab_size: 320,
             seed: 0,
+            mode: Mode::TRAINING,
         }
     }
 

@@ -1,9 +1,11 @@
 //! The files of the paper's nine benchmarks and of its training data: whether they are there, and how many problems each has.
 
-use crate::paper::{Benchmark, DEEPSCALER, locate};
 use fgrpo_eval::dataset;
 use fgrpo_eval::dataset::presets::{Family, Prompting};
 use fgrpo_eval::kind::TaskKind;
+use fgrpo_paper::data::Benchmark;
+use fgrpo_paper::full::locate;
+use fgrpo_paper::runs::DEEPSCALER;
 use fgrpo_train::language::Language;
 use rayon::prelude::*;
 use std::path::Path;

@@ -200,7 +200,7 @@ fn a_run_of_an_older_version_is_not_resumed_in_another_mode() {
     let read = |text: &str, config: &fgrpo_train::config::Config| {
         fgrpo_train::run::folder::changed_keys(&out.join("config.toml"), text, config).unwrap()
     };
-    let text = include_str!("../../../../configs/arithmetic-quick.toml");
+    let text = include_str!("../../../../../configs/arithmetic-quick.toml");
     let now = fgrpo_train::config::Config::parse(text, &[]).unwrap();
     assert_eq!(read(&now.to_toml(), &now), [String::new(); 0]);
     let before = now.to_toml().replace("mode = \"strict\"\n", "");

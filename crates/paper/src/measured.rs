@@ -6,40 +6,50 @@
 use super::data::{Item, Quantity, Setting, Substitute, benchmarks};
 use super::settings::name;
 use super::sources::{Source, Sources};
-use fgrpo_core::stats::bootstrap::Simulated;
 use fgrpo_eval::benchmarks::{Average, canonical, paper as averages};
 use fgrpo_eval::compare::{self, LEVEL, Settings};
-use fgrpo_eval::estimate::{Curve, RESAMPLES, resamples};
+use fgrpo_eval::estimate::{Curve, Measured, RESAMPLES, resamples};
 use fgrpo_eval::samples::{Benchmark, ProblemCounts};
-use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 
-/// A value and its bootstrap resamples, in percent.
+/// A value in percent and its 95 % interval.
+pub(super) type Percent = (f64, (f64, f64));
+
+/// Value and interval for a file of values.
+pub(super) fn columns((value, (low, high)): Percent) -> [String; 3] {
+    [value, low, high].map(|v| format!("{v:.3}"))
+}
+
+/// pass@k over problems and seeds.
 #[derive(Debug, Clone)]
 pub(super) struct Estimate {
-    /// Mean over problems and seeds.
-    pub(super) value: f64,
-    draws: Vec<f64>,
+    measured: Measured,
     /// Its benchmarks with the ids of their problems.
     problems: Vec<(String, Rc<BTreeSet<String>>)>,
-    interval: OnceCell<(f64, f64)>,
 }
 
 impl Estimate {
-    fn new(value: f64, draws: Vec<f64>, problems: Vec<(String, Rc<BTreeSet<String>>)>) -> Self {
-        Self { value, draws, problems, interval: OnceCell::new() }
+    /// Mean over problems and seeds, in percent.
+    pub(super) fn value(&self) -> f64 {
+        100.0 * self.measured.value
     }
 
     /// The 95 % interval.
     pub(super) fn interval(&self) -> (f64, f64) {
-        *self.interval.get_or_init(|| Simulated::new(self.draws.clone()).interval(0.95))
+        let [low, high] = self.measured.interval;
+        (100.0 * low, 100.0 * high)
     }
 
-    /// Value and interval for a file of values.
-    pub(super) fn columns(&self) -> [String; 3] {
+    /// Value and interval.
+    pub(super) fn percent(&self) -> Percent {
+        (self.value(), self.interval())
+    }
+
+    /// 100 minus the value, with its interval.
+    pub(super) fn lost(&self) -> Percent {
         let (low, high) = self.interval();
-        [self.value, low, high].map(|v| format!("{v:.3}"))
+        (100.0 - self.value(), (100.0 - high, 100.0 - low))
     }
 
     /// This minus another, resample by resample.
@@ -51,8 +61,7 @@ impl Estimate {
         if !unlike.is_empty() {
             return Err(format!("different problems: {}", unlike.join(", ")));
         }
-        let draws = self.draws.iter().zip(&other.draws).map(|(a, b)| a - b).collect();
-        Ok(Self::new(self.value - other.value, draws, self.problems.clone()))
+        Ok(Self { measured: self.measured.minus(&other.measured), problems: self.problems.clone() })
     }
 
     /// The benchmarks on which this and another have different problems, with their numbers.
@@ -75,18 +84,10 @@ impl Estimate {
         self.problems.iter().filter_map(other).collect()
     }
 
-    /// 100 minus this.
-    pub(super) fn lost(&self) -> Self {
-        let draws = self.draws.iter().map(|d| 100.0 - d).collect();
-        Self::new(100.0 - self.value, draws, self.problems.clone())
-    }
-
     fn mean(all: &[Self]) -> Self {
-        let count = all.len() as f64;
-        let draw = |i: usize| all.iter().map(|r| r.draws[i]).sum::<f64>() / count;
-        let value = all.iter().map(|r| r.value).sum::<f64>() / count;
-        let problems = all.iter().flat_map(|r| r.problems.clone()).collect();
-        Self::new(value, (0..RESAMPLES as usize).map(draw).collect(), problems)
+        let each: Vec<&Measured> = all.iter().map(|e| &e.measured).collect();
+        let problems = all.iter().flat_map(|e| e.problems.clone()).collect();
+        Self { measured: Measured::mean(&each), problems }
     }
 }
 
@@ -120,11 +121,10 @@ pub(super) fn pass_at_k(seeds: &[&Benchmark], k: u64, index: u64) -> Result<Esti
         return Err(format!("pass@{k} needs {k} scored samples of every problem, found {fewest}"));
     }
     let in_order: Vec<Vec<&ProblemCounts>> = problems.iter().map(|m| m.values().collect()).collect();
-    let found = Curve::over_seeds(&first.name, &in_order, &[k], RESAMPLES, resamples(0, index));
-    let found = &found.points[&k];
-    let draws = found.draws().iter().map(|d| 100.0 * d).collect();
+    let mut found = Curve::over_seeds(&first.name, &in_order, &[k], RESAMPLES, resamples(0, index));
+    let measured = found.points.remove(&k).expect("it was asked for");
     let ids = Rc::new(problems[0].keys().cloned().collect());
-    Ok(Estimate::new(100.0 * found.value, draws, vec![(canonical(&first.name), ids)]))
+    Ok(Estimate { measured, problems: vec![(canonical(&first.name), ids)] })
 }
 
 /// The results of an item's settings, from which each value is measured once.
@@ -323,7 +323,7 @@ mod tests {
     fn values_are_means_over_problems_and_seeds() {
         let (a, b) = (benchmark(&[0, 10]), benchmark(&[5, 5]));
         let found = pass_at_k(&[&a, &b], 1, 0).unwrap();
-        assert!((found.value - 50.0).abs() < 1e-9);
+        assert!((found.value() - 50.0).abs() < 1e-9);
         let (low, high) = found.interval();
         assert!(low < 50.0 && high > 50.0);
     }
@@ -333,7 +333,7 @@ mod tests {
         // Each problem is better by one sample of ten: the difference has no spread, though the values have.
         let difference = value(&[1, 5, 10]).minus(&value(&[0, 4, 9])).unwrap();
         let (low, high) = difference.interval();
-        for bound in [difference.value, low, high] {
+        for bound in [difference.value(), low, high] {
             assert!((bound - 10.0).abs() < 1e-9, "{bound}");
         }
         let why = value(&[1]).minus(&value(&[1, 2])).unwrap_err();

@@ -2,26 +2,24 @@
 
 use super::checks::{self, Finding, Findings};
 use super::data::{Fill, Item, Measure, Quantity, Setting, Substitute};
-use super::measured::{Estimate, Matched, pass_at_k};
+use super::made::Made;
+use super::measured::{Estimate, Matched, Percent, columns, pass_at_k};
 use super::settings;
 use super::sheet::signed;
-use super::simulate::{self, Line};
+use super::simulate::Sweep;
 use super::sources::{Run, Source, Sources, counted};
 use super::theory;
-use crate::chart::alone;
-use crate::output::table::{Format, Render};
-use anyhow::Context;
 use fgrpo_core::theory::tail_miss;
 use fgrpo_eval::bad_input;
 use fgrpo_eval::figure::{Axis, Colour, Curve, Figure, Legend, PALETTE, Panel, Scale, ordered_colour};
-use fgrpo_eval::io::files::write_whole;
 use fgrpo_eval::record::Evaluation;
 use fgrpo_eval::samples::{Benchmark, ProblemCounts};
 use fgrpo_eval::table::Table;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-const SIMULATION: &str = include_str!("../../../../configs/simulation.toml");
+/// The configuration of the simulation's figure.
+pub const SIMULATION: &str = include_str!("../../../configs/simulation.toml");
 /// k of the maze's figures in the paper; the largest that the samples allow stand in for what they don't.
 const MAZE_KS: [u64; 4] = [1, 128, 1024, 2048];
 /// The tail of a problem's correct mass, as `fgrpo plan` takes it.
@@ -31,47 +29,38 @@ const EMA: f64 = 0.08;
 /// Windows that can be told apart in a figure.
 const VISIBLE: usize = 250;
 
-/// Makes a figure that needs no trained model.
+/// Makes a figure that needs no trained model; `simulated` is the folder of the finished simulation.
 ///
 /// # Errors
-/// A file that can't be written; what the simulation fails with.
-pub(super) fn from_theory(item: &Item, out: &Path) -> anyhow::Result<()> {
-    std::fs::create_dir_all(out).with_context(|| format!("creating {}", out.display()))?;
+/// A folder that can't be read.
+pub(super) fn from_theory(item: &'static Item, simulated: &Path) -> anyhow::Result<Made> {
     let (drawn, found) = match item.fill {
         Fill::TailMissPanels => (theory::tail_miss_panels(&checks::MU, &checks::RHO)?, checks::peaks()?),
         Fill::AdvantageMagnitude => (theory::advantage_magnitude(&checks::GAMMAS)?, checks::attenuation()?),
         Fill::TailMissCurve => {
             (theory::tail_miss_curve(checks::SIMULATED.0, checks::SIMULATED.1)?, checks::one_action()?)
         }
-        _ => return simulation(item, out),
+        _ => {
+            let sweep = Sweep::read(simulated)?;
+            (sweep.figure(), checks::simulation(&sweep.config, &sweep.lines))
+        }
     };
-    write_both(&drawn, &out.join(&item.name))?;
-    checks::write(item, &found, true, out)
+    Ok(made(item, vec![(item.name.clone(), drawn)], None, Some((&found, true))))
 }
 
-/// Runs or resumes the simulation, and reads its results.
-fn simulation(item: &Item, out: &Path) -> anyhow::Result<()> {
-    let (file, folder, name) = (out.join("simulation.toml"), out.join("simulation"), out.join(&item.name));
-    write_whole(&file, SIMULATION.as_bytes())?;
-    simulate::run(&simulate::Args::of(file.clone(), folder.clone()))?;
-    for ending in ["svg", "png"] {
-        std::fs::copy(folder.join("figure").with_extension(ending), name.with_extension(ending))
-            .with_context(|| format!("writing {}.{ending}", name.display()))?;
-    }
-    say!("written: {0}.svg, {0}.png", name.display());
-    let lines: Vec<Line> = fgrpo_eval::io::lines::read(&folder.join("curves.jsonl"))?;
-    checks::write(item, &checks::simulation(&simulate::Config::load(&file, &[])?, &lines), true, out)
-}
-
-/// As SVG and PNG.
-fn write_both(figure: &Figure, path: &Path) -> anyhow::Result<()> {
-    alone::write_both(figure, path)?;
-    say!("written: {0}.svg, {0}.png", path.display());
-    Ok(())
-}
-
-fn write_values(item: &Item, rows: &Table, out: &Path) -> anyhow::Result<()> {
-    write_whole(&out.join(format!("{}-values.csv", item.name)), rows.render(Format::Csv).as_bytes())
+/// A figure with its values, and what was found of what the paper states; all statements or those alone of which something
+/// was found.
+fn made(
+    item: &'static Item,
+    figures: Vec<(String, Figure)>,
+    values: Option<Table>,
+    found: Option<(&Findings, bool)>,
+) -> Made {
+    let page = found.and_then(|(found, all)| checks::page(item, found, all));
+    let mut values: Vec<(String, Table)> =
+        values.into_iter().map(|rows| (format!("{}-values", item.name), rows)).collect();
+    values.extend(page.iter().map(|page| (item.name.clone(), page.table.clone())));
+    Made { item, said: Vec::new(), figures, values, page }
 }
 
 /// Makes a figure from results.
@@ -79,38 +68,36 @@ fn write_values(item: &Item, rows: &Table, out: &Path) -> anyhow::Result<()> {
 /// # Errors
 /// Bad input where the results have nothing to do with it; a file that can't be written.
 pub(super) fn from_results(
-    item: &Item,
+    item: &'static Item,
     sources: &Sources,
     stand: Option<&Substitute>,
-    out: &Path,
-) -> anyhow::Result<()> {
-    sources.left_out.iter().for_each(|why| say!("left out: {why}"));
-    std::fs::create_dir_all(out).with_context(|| format!("creating {}", out.display()))?;
+) -> anyhow::Result<Made> {
+    sources.left_out.iter().for_each(|why| tracing::info!("left out: {why}"));
     let settings = sources.settings(item, stand.is_some());
-    sources.check(&settings, stand.is_some())?.iter().for_each(|why| say!("{why}"));
+    sources.check(&settings, stand.is_some())?.iter().for_each(|why| tracing::info!("{why}"));
     let mut matched = Matched::new(item, settings, sources, stand);
-    Sources::unscorable(matched.used()).iter().for_each(|said| say!("{said}"));
-    if let (Some(stand), true) = (stand, item.is_maze()) {
-        outln!("{}", stand.says(item));
-    }
-    match item.fill {
-        Fill::MazeSizes => maze_sizes(item, sources, stand, out),
-        Fill::MazeTraining => maze_training(item, sources, out),
+    Sources::unscorable(matched.used()).iter().for_each(|said| tracing::info!("{said}"));
+    let mut made = match item.fill {
+        Fill::MazeSizes => maze_sizes(item, sources, stand)?,
+        Fill::MazeTraining => maze_training(item, sources)?,
         Fill::GroupSizes => {
             matched.settings.retain(|s| s.method == "GRPO");
             let settings = matched.settings;
-            group_sizes(item, Matched::new(item, settings, sources, stand), sources, stand, out)
+            group_sizes(item, Matched::new(item, settings, sources, stand), sources, stand)?
         }
-        _ => training(item, &matched, stand, out),
-    }
+        _ => training(item, &matched)?,
+    };
+    let at = made.said.len().min(1);
+    made.said.splice(at..at, stand.map(|stand| stand.says(item)));
+    Ok(made)
 }
 
 /// Values by x with their band.
-fn banded(name: impl Into<String>, colour: Colour, points: &[(f64, Estimate)]) -> Curve {
+fn banded(name: impl Into<String>, colour: Colour, points: &[(f64, Percent)]) -> Curve {
     Curve {
         dots: true,
-        band: points.iter().map(|(_, e)| e.interval()).collect(),
-        ..Curve::new(name, colour, points.iter().map(|(x, e)| (*x, e.value)).collect())
+        band: points.iter().map(|(_, value)| value.1).collect(),
+        ..Curve::new(name, colour, points.iter().map(|(x, value)| (*x, value.0)).collect())
     }
 }
 
@@ -149,21 +136,29 @@ fn colour(i: usize, n: usize) -> Colour {
     if n <= PALETTE.len() { PALETTE[i] } else { ordered_colour(i, n) }
 }
 
+/// Whether a difference is above 0; none while its interval holds 0.
+fn above((low, high): (f64, f64)) -> Option<bool> {
+    (low > 0.0 || high < 0.0).then_some(low > 0.0)
+}
+
+/// What decides a statement on group sizes: its name, k, two settings as focal or not with their group sizes, and what the
+/// interval of their difference says.
+type Check = (&'static str, u64, [(bool, u64); 2], fn((f64, f64)) -> Option<bool>);
+
 /// A difference with its interval, and whether it is as `holds` says.
 fn told(on: &str, d: &Estimate, holds: Option<bool>) -> Finding {
     let (low, high) = d.interval();
-    let [value, low, high] = [d.value, low, high].map(|v| signed(v, 1));
+    let [value, low, high] = [d.value(), low, high].map(|v| signed(v, 1));
     Finding(format!("{on}{value} points, {low} to {high}"), holds)
 }
 
 /// (a) the theory's curve, (b) and (c) pass@1 and pass@256 by group size, beside the paper's points.
 fn group_sizes(
-    item: &Item,
+    item: &'static Item,
     mut matched: Matched<'_>,
     sources: &Sources,
     stand: Option<&Substitute>,
-    out: &Path,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Made> {
     let mut panels = theory::tail_miss_panels(&[0.5], &[0.1, 0.01])?.panels;
     panels[0].title = "(a) Tail-miss probability, \u{3bc} = 0.5".to_owned();
     let peak = tail_miss::peak(0.5, 0.05)?;
@@ -174,7 +169,7 @@ fn group_sizes(
     // Runs of our own may have fewer samples than the paper's k.
     let fewest = || sources.all.iter().flat_map(|s| &s.benchmarks).map(Benchmark::fewest).min().unwrap_or(1);
     let large = if stand.is_some() { 1u64 << fewest().clamp(1, 256).ilog2() } else { 256 };
-    let mut made = false;
+    let mut any = false;
     // One benchmark stands for all of the paper's.
     let shown = if stand.is_some() { 1 } else { item.benchmarks.len() };
     for (letter, of) in ["b", "c"].into_iter().zip(&item.benchmarks[..shown]) {
@@ -192,12 +187,12 @@ fn group_sizes(
                 if let (Ok(value), None) = (&value, stand) {
                     matched.note_other_size(setting, value);
                 }
-                let numbers = value.as_ref().map_or_else(|_| Default::default(), |e| e.columns());
+                let numbers = value.as_ref().map_or_else(|_| Default::default(), |e| columns(e.percent()));
                 let head = [matched.place(of).to_owned(), name, k.to_string()];
                 let printed_text = printed.map_or_else(String::new, |p| p.to_string());
                 rows.push(head.into_iter().chain(numbers).chain([printed_text]));
                 paper.extend(printed.filter(|_| !focal).map(|p| (setting.n as f64, p)));
-                made |= value.is_ok();
+                any |= value.is_ok();
                 match value {
                     Ok(e) if [0.0, 0.5].contains(&setting.gamma) => {
                         values.insert((focal, setting.n, k), (*e).clone());
@@ -208,9 +203,10 @@ fn group_sizes(
             }
             for (focal, name, colour) in [(false, "GRPO", PALETTE[j]), (true, "F-GRPO", PALETTE[j + 2])] {
                 let own = values.iter().filter(|(key, _)| (key.0, key.2) == (focal, k));
-                let points: Vec<_> = own.map(|(key, e)| (key.1 as f64, e.clone())).collect();
+                let points: Vec<_> = own.map(|(key, e)| (key.1 as f64, e.percent())).collect();
                 // The paper has one group size with a focal weight, which a star marks.
-                let star = points.first().filter(|_| focal && points.len() == 1).map(|(n, e)| (*n, e.value));
+                let star =
+                    points.first().filter(|_| focal && points.len() == 1).map(|(n, value)| (*n, value.0));
                 if !points.is_empty() {
                     curves.push(Curve { star, ..banded(format!("{name} pass@{k}"), colour, &points) });
                 }
@@ -226,41 +222,34 @@ fn group_sizes(
             let y = around("pass@k, %", &curves, 105.0);
             panels.push(panel(format!("({letter}) {title}"), sizes_axis(&curves), y, curves));
         }
-        let apart = |low: f64, high: f64| low > 0.0 || high < 0.0;
-        type Holds = fn(f64, f64) -> bool;
-        let checks: [(&str, u64, (bool, u64), (bool, u64), bool, Holds); 3] = [
-            ("pass1-rises", 1, (false, 8), (false, 2), true, |low, _| low > 0.0),
-            ("pass256-falls", large, (false, 8), (false, 2), true, |_, high| high < 0.0),
-            ("focal-matches", large, (true, 8), (false, 32), false, |low, high| low <= 0.0 && high >= 0.0),
+        let checks: [Check; 3] = [
+            ("pass1-rises", 1, [(false, 8), (false, 2)], above),
+            ("pass256-falls", large, [(false, 8), (false, 2)], |i| above(i).map(|rises| !rises)),
+            ("focal-matches", large, [(true, 8), (false, 32)], |(low, high)| Some(low <= 0.0 && high >= 0.0)),
         ];
-        for (check, k, a, b, must_differ, holds) in checks {
+        for (check, k, [a, b], holds) in checks {
             let (Some(a), Some(b)) = (values.get(&(a.0, a.1, k)), values.get(&(b.0, b.1, k))) else {
                 continue;
             };
             let on = stand.map_or_else(String::new, |stand| format!("pass@{k} on {}: ", stand.of));
             let finding = match a.minus(b) {
-                Ok(d) => {
-                    let (low, high) = d.interval();
-                    told(&on, &d, (!must_differ || apart(low, high)).then(|| holds(low, high)))
-                }
+                Ok(d) => told(&on, &d, holds(d.interval())),
                 Err(why) => Finding(why, None),
             };
             found.insert(format!("{check}-{of}"), finding);
         }
     }
-    if let Some(stand) = stand {
-        outln!("{}", stand.says(item));
+    if stand.is_some() {
         panels.extend(lost(sources, &mut rows));
     }
-    if !made {
+    if !any {
         let reasons: Vec<String> = reasons.into_iter().take(4).collect();
         bad_input!("--from: nothing of {} can be made: {}", item.name, reasons.join("; "));
     }
-    reasons.iter().for_each(|reason| say!("left out: {reason}"));
-    matched.notes().iter().for_each(|note| say!("{note}"));
-    write_both(&Figure { panels }, &out.join(&item.name))?;
-    write_values(item, &rows, out)?;
-    checks::write(item, &found, stand.is_none(), out)
+    reasons.iter().for_each(|reason| tracing::info!("left out: {reason}"));
+    matched.notes().iter().for_each(|note| tracing::info!("{note}"));
+    let drawn = vec![(item.name.clone(), Figure { panels })];
+    Ok(made(item, drawn, Some(rows), Some((&found, stand.is_none()))))
 }
 
 /// Percent of the problems that every run solved at its start and no sample solves at the end, by group size, for GRPO and
@@ -306,7 +295,7 @@ fn lost(sources: &Sources, rows: &mut Table) -> Option<Panel> {
             let samples = ends.iter().map(Benchmark::fewest).min()?;
             let lost = pass_at_k(&ends.iter().collect::<Vec<_>>(), samples, 0).ok()?.lost();
             let head = ["lost of the start".to_owned(), format!("{name} N={n}"), samples.to_string()];
-            rows.push(head.into_iter().chain(lost.columns()).chain([String::new()]));
+            rows.push(head.into_iter().chain(columns(lost)).chain([String::new()]));
             points.push((*n as f64, lost));
         }
         if !points.is_empty() {
@@ -367,7 +356,7 @@ fn minus_log(percent: f64) -> f64 {
 }
 
 /// -log pass@K at the end of training by group size, one panel for each K.
-fn maze_sizes(item: &Item, sources: &Sources, stand: Option<&Substitute>, out: &Path) -> anyhow::Result<()> {
+fn maze_sizes(item: &'static Item, sources: &Sources, stand: Option<&Substitute>) -> anyhow::Result<Made> {
     let (runs, ks) = maze_runs(sources)?;
     let gammas: Vec<u64> = runs.keys().map(|k| k.1).collect::<BTreeSet<_>>().into_iter().collect();
     let mut panels = Vec::new();
@@ -389,10 +378,10 @@ fn maze_sizes(item: &Item, sources: &Sources, stand: Option<&Substitute>, out: &
                 let printed = item.value(&quantity).filter(|_| stand.is_none());
                 let head = [n.to_string(), gamma.to_string(), k.to_string(), seeds.len().to_string()];
                 let printed = printed.map_or_else(String::new, |v| v.to_string());
-                let last = [format!("{:.5}", minus_log(value.value)), printed];
-                rows.push(head.into_iter().chain(value.columns()).chain(last));
+                let last = [format!("{:.5}", minus_log(value.value())), printed];
+                rows.push(head.into_iter().chain(columns(value.percent())).chain(last));
                 let (low, high) = value.interval();
-                points.push((n as f64, minus_log(value.value)));
+                points.push((n as f64, minus_log(value.value())));
                 band.push((minus_log(high), minus_log(low)));
                 values.insert((n, bits, k), value);
             }
@@ -402,8 +391,7 @@ fn maze_sizes(item: &Item, sources: &Sources, stand: Option<&Substitute>, out: &
         let y = around(format!("-log pass@{k}"), &curves, f64::INFINITY);
         panels.push(panel(format!("K = {k}"), sizes_axis(&curves), y, curves));
     }
-    write_both(&Figure { panels }, &out.join(&item.name))?;
-    write_values(item, &rows, out)?;
+    let drawn = vec![(item.name.clone(), Figure { panels })];
     let sizes: BTreeSet<u64> = runs.keys().map(|k| k.0).collect();
     let mut found = Findings::new();
     for (check, k) in [("focal-pass1", 1), ("focal-pass256", 256)] {
@@ -416,17 +404,8 @@ fn maze_sizes(item: &Item, sources: &Sources, stand: Option<&Substitute>, out: &
                 Err(why) => (why, None),
                 Ok(d) => {
                     let (low, high) = d.interval();
-                    let [value, from, to] = [d.value, low, high].map(|v| signed(v, 1));
-                    (
-                        format!("{value} ({from} to {to})"),
-                        if low > 0.0 {
-                            Some(true)
-                        } else if high < 0.0 {
-                            Some(false)
-                        } else {
-                            None
-                        },
-                    )
+                    let [value, low, high] = [d.value(), low, high].map(|v| signed(v, 1));
+                    (format!("{value} ({low} to {high})"), above(d.interval()))
                 }
             };
             words.push(format!("N = {n}: {word}"));
@@ -437,7 +416,7 @@ fn maze_sizes(item: &Item, sources: &Sources, stand: Option<&Substitute>, out: &
             found.insert(check.to_owned(), Finding(words.join("; "), holds));
         }
     }
-    checks::write(item, &found, true, out)
+    Ok(made(item, drawn, Some(rows), Some((&found, true))))
 }
 
 /// Runs of one setting with their curve's name and colour.
@@ -493,7 +472,7 @@ fn say_full<'s>(sources: impl Iterator<Item = &'s Source> + Clone, ks: &[u64]) {
     for &k in ks {
         let mut samples = sources.clone().filter_map(|s| s.run.as_ref()).map(|r| fewest(&r.frequent));
         if let Some(samples) = samples.find(|&samples| samples < k) {
-            say!(
+            tracing::info!(
                 "pass@{k} is of the evaluations in full (eval.full), which are at fewer steps: those of eval.every have {samples} samples"
             );
         }
@@ -525,7 +504,10 @@ fn training_panels(groups: &[Group<'_>], ks: &[u64], title: &str) -> Vec<Panel> 
     let mut panels =
         vec![("training reward".to_owned(), "mean reward, smoothed".to_owned(), f64::INFINITY, rewards)];
     panels.extend(ks.iter().map(|&k| {
-        let curve = |(name, colour, seeds): &Group<'_>| banded(name.clone(), *colour, &evaluated(seeds, k));
+        let curve = |(name, colour, seeds): &Group<'_>| {
+            let points = evaluated(seeds, k).into_iter().map(|(step, e)| (step, e.percent()));
+            banded(name.clone(), *colour, &points.collect::<Vec<_>>())
+        };
         (format!("pass@{k}"), format!("pass@{k}, %"), 100.0, groups.iter().map(curve).collect())
     }));
     let drawn = panels.into_iter().filter_map(|(name, label, at_most, mut curves)| {
@@ -537,12 +519,12 @@ fn training_panels(groups: &[Group<'_>], ks: &[u64], title: &str) -> Vec<Panel> 
 }
 
 /// Mazes through training: a figure for each group size, its runs by gamma.
-fn maze_training(item: &Item, sources: &Sources, out: &Path) -> anyhow::Result<()> {
+fn maze_training(item: &'static Item, sources: &Sources) -> anyhow::Result<Made> {
     let (runs, ks) = maze_runs(sources)?;
     let shown = [ks[0], ks[ks.len() - 1]];
     say_full(runs.values().flatten().copied(), &ks);
     let sizes: BTreeSet<u64> = runs.keys().map(|k| k.0).collect();
-    let (mut drops, mut recoveries, mut softer) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut drawn, mut drops, mut recoveries, mut softer) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let mut rows = Table::new(["N", "gamma", "runs", "step", "k", "pass@k", "low", "high"]);
     for &n in &sizes {
         let own: Vec<(f64, &Vec<&Source>)> =
@@ -551,10 +533,10 @@ fn maze_training(item: &Item, sources: &Sources, out: &Path) -> anyhow::Result<(
         let groups: Vec<Group<'_>> =
             groups.map(|(i, (g, seeds))| (maze_name(*g), colour(i, own.len()), (*seeds).clone())).collect();
         let panels = training_panels(&groups, &shown, &format!("N = {n}: "));
-        write_both(&Figure { panels }, &out.join(format!("{}-N{n}", item.name)))?;
+        drawn.push((format!("{}-N{n}", item.name), Figure { panels }));
         // The lowest point, what it is below the start, and how much of it came back.
         let lowest = |curve: &[(f64, Estimate)]| {
-            let low = curve.iter().min_by(|a, b| a.1.value.total_cmp(&b.1.value))?;
+            let low = curve.iter().min_by(|a, b| a.1.value().total_cmp(&b.1.value()))?;
             Some((low.1.minus(&curve.first()?.1).ok()?, curve.last()?.1.minus(&low.1).ok()?, low.0))
         };
         let mut base = None;
@@ -562,12 +544,14 @@ fn maze_training(item: &Item, sources: &Sources, out: &Path) -> anyhow::Result<(
             for &k in &ks {
                 for (step, e) in evaluated(seeds, k) {
                     let head = [n.to_string(), gamma.to_string(), seeds.len().to_string()];
-                    rows.push(head.into_iter().chain([step.to_string(), k.to_string()]).chain(e.columns()));
+                    rows.push(
+                        head.into_iter().chain([step.to_string(), k.to_string()]).chain(columns(e.percent())),
+                    );
                 }
             }
             let Some((drop, back, step)) = lowest(&evaluated(seeds, shown[1])) else { continue };
             if *gamma == 0.0 {
-                let (down, up) = (signed(drop.value, 1), signed(back.value, 1));
+                let (down, up) = (signed(drop.value(), 1), signed(back.value(), 1));
                 drops.push((drop.interval().1 < 0.0, format!("N = {n}: {down} at step {step}")));
                 recoveries.push((back.interval().0 > 0.0, format!("N = {n}: {up} by the end")));
                 base = Some(drop);
@@ -575,14 +559,13 @@ fn maze_training(item: &Item, sources: &Sources, out: &Path) -> anyhow::Result<(
                 match drop.minus(base) {
                     Ok(d) => softer.push((
                         d.interval().0 > 0.0,
-                        format!("N = {n}, \u{3b3} = {gamma}: {} points less", signed(d.value, 1)),
+                        format!("N = {n}, \u{3b3} = {gamma}: {} points less", signed(d.value(), 1)),
                     )),
-                    Err(why) => say!("N = {n}, \u{3b3} = {gamma} and GRPO are not compared: {why}"),
+                    Err(why) => tracing::info!("N = {n}, \u{3b3} = {gamma} and GRPO are not compared: {why}"),
                 }
             }
         }
     }
-    write_values(item, &rows, out)?;
     let mut found = Findings::new();
     for (check, all) in [("early-drop", drops), ("recovery", recoveries), ("focal-softens", softer)] {
         let words: Vec<&str> = all.iter().map(|a| a.1.as_str()).collect();
@@ -591,22 +574,17 @@ fn maze_training(item: &Item, sources: &Sources, out: &Path) -> anyhow::Result<(
             found.insert(check.to_owned(), Finding(words, Some(all.iter().all(|a| a.0))));
         }
     }
-    checks::write(item, &found, true, out)
+    Ok(made(item, drawn, Some(rows), Some((&found, true))))
 }
 
 /// One method and its focal form through training.
-fn training(
-    item: &Item,
-    matched: &Matched<'_>,
-    stand: Option<&Substitute>,
-    out: &Path,
-) -> anyhow::Result<()> {
+fn training(item: &'static Item, matched: &Matched<'_>) -> anyhow::Result<Made> {
     let shown = item.settings();
     let mut groups: Vec<Group<'_>> = Vec::new();
     for (setting, colour) in shown.iter().zip(PALETTE) {
         let seeds: Vec<&Source> = matched.of(setting).iter().copied().filter(|s| s.run.is_some()).collect();
         if seeds.is_empty() {
-            say!("left out: no run of {}", settings::name(setting, &shown));
+            tracing::info!("left out: no run of {}", settings::name(setting, &shown));
         } else {
             groups.push((setting.method(), colour, seeds));
         }
@@ -621,22 +599,20 @@ fn training(
     let allowed = runs.clone().filter_map(|s| s.run.as_ref()).map(largest).min().unwrap_or(1);
     let large = [64, 16, 8, 4, 2].into_iter().find(|&k| k <= allowed).unwrap_or(1);
     say_full(runs, &[1, large]);
-    write_both(&Figure { panels: training_panels(&groups, &[1, large], "") }, &out.join(&item.name))?;
+    let drawn = Figure { panels: training_panels(&groups, &[1, large], "") };
     let mut rows = Table::new(["method", "step", "k", "pass@k", "low", "high"]);
     for (name, _, seeds) in &groups {
         for k in [1, large] {
             for (step, e) in evaluated(seeds, k) {
-                rows.push([name.clone(), step.to_string(), k.to_string()].into_iter().chain(e.columns()));
+                rows.push(
+                    [name.clone(), step.to_string(), k.to_string()].into_iter().chain(columns(e.percent())),
+                );
             }
         }
     }
-    write_values(item, &rows, out)?;
-    outln!("{}", item.heading());
-    if let Some(stand) = stand {
-        outln!("{}", stand.says(item));
-    }
-    outln!("the paper states no numbers of this figure; values in {}-values.csv", item.name);
-    Ok(())
+    let without = format!("the paper states no numbers of this figure; values in {}-values.csv", item.name);
+    let said = vec![item.heading(), without];
+    Ok(Made { said, ..made(item, vec![(item.name.clone(), drawn)], Some(rows), None) })
 }
 
 #[cfg(test)]

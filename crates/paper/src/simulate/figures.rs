@@ -1,14 +1,13 @@
 //! The simulation's three panels and its tail-miss curve.
 
-use super::Config;
-use super::Final;
-use super::Line;
-use super::Spread;
-use crate::paper::theory::tail_miss_curve;
+use super::config::Config;
+use super::finals::{Final, Spread};
+use super::folder::Line;
+use crate::theory::tail_miss_curve;
 use fgrpo_core::theory::tail_miss::{active_probability, tail_miss_probability};
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::figure::{Axis, Curve, Figure, Key, Legend, PALETTE, Panel, Scale, Zone, ordered_colour};
-use std::path::PathBuf;
+use std::path::Path;
 
 /// Curves by step are drawn for at most this many group sizes.
 const SHOWN: usize = 7;
@@ -119,8 +118,8 @@ fn by_group_size(config: &Config, finals: &[Final]) -> Panel {
 }
 
 /// Final values of several sweeps by group size, one colour each, named after their folders.
-pub(super) fn beside(sweeps: &[(PathBuf, Vec<Final>, Config)]) -> Figure {
-    let widest = sweeps.iter().max_by_key(|s| s.2.group_sizes.iter().max()).map(|s| &s.2);
+pub(super) fn beside(sweeps: &[(&Path, &[Final], &Config)]) -> Figure {
+    let widest = sweeps.iter().max_by_key(|s| s.2.group_sizes.iter().max()).map(|s| s.2);
     let panel = |title: &str, label: &str, value: fn(&Final) -> Spread, named: bool| {
         let mut curves = Vec::new();
         for (i, (path, finals, config)) in sweeps.iter().enumerate() {
@@ -230,11 +229,11 @@ mod tests {
             Config::parse("group_sizes = [2, 4, 8]\ngammas = [0.0]\nsteps = 1\nseeds = [0]", &[]).unwrap();
         let line = |n, step| Line { n, gamma: 0.0, seed: 0, step, q_pos: 0.7, retained: 0.9, entropy: 1.0 };
         let lines: Vec<Line> = [2, 4, 8].iter().flat_map(|&n| [line(n, 0), line(n, 1)]).collect();
-        let svg = crate::chart::alone::svg(&panels(&config, &lines, &finals(&[0.9, 0.2, 0.9])));
-        for text in
-            ["(a) Total correct mass", "(b) Retained positive mass", "(c) After 1 steps", "II", "N = 8"]
-        {
-            assert!(svg.contains(text), "{text}");
-        }
+        let drawn = panels(&config, &lines, &finals(&[0.9, 0.2, 0.9])).panels;
+        let titles: Vec<&str> = drawn.iter().map(|p| p.title.as_str()).collect();
+        let wanted = ["(a) Total correct mass", "(b) Retained positive mass", "(c) After 1 steps"];
+        assert_eq!(titles, wanted);
+        assert_eq!(drawn[2].zone.as_ref().unwrap().names[1], "II");
+        assert!(drawn[0].curves.iter().any(|c| c.name.as_deref() == Some("N = 8")));
     }
 }

@@ -8,13 +8,13 @@ use std::collections::BTreeSet;
 
 /// The configurations that the data names.
 const CONFIGS: [(&str, &str); 7] = [
-    ("maze-17.toml", include_str!("../../../../configs/maze-17.toml")),
-    ("maze-long.toml", include_str!("../../../../configs/maze-long.toml")),
-    ("arithmetic-quick.toml", include_str!("../../../../configs/arithmetic-quick.toml")),
-    ("qwen2.5-7b-math.toml", include_str!("../../../../configs/qwen2.5-7b-math.toml")),
-    ("qwen3-4b-base-math.toml", include_str!("../../../../configs/qwen3-4b-base-math.toml")),
-    ("llama-3.2-3b-math.toml", include_str!("../../../../configs/llama-3.2-3b-math.toml")),
-    ("qwen3-1.7b-synlogic.toml", include_str!("../../../../configs/qwen3-1.7b-synlogic.toml")),
+    ("maze-17.toml", include_str!("../../../configs/maze-17.toml")),
+    ("maze-long.toml", include_str!("../../../configs/maze-long.toml")),
+    ("arithmetic-quick.toml", include_str!("../../../configs/arithmetic-quick.toml")),
+    ("qwen2.5-7b-math.toml", include_str!("../../../configs/qwen2.5-7b-math.toml")),
+    ("qwen3-4b-base-math.toml", include_str!("../../../configs/qwen3-4b-base-math.toml")),
+    ("llama-3.2-3b-math.toml", include_str!("../../../configs/llama-3.2-3b-math.toml")),
+    ("qwen3-1.7b-synlogic.toml", include_str!("../../../configs/qwen3-1.7b-synlogic.toml")),
 ];
 
 /// The paper's maze.

@@ -1,30 +1,25 @@
 //! `fgrpo paper list`: a row for every table and figure, in the terminal or as PAPER.md has it.
 
 use super::data::{Fill, Item, paper};
-use super::runs::{self, Estimator, words};
-use super::{Args, Scale, full, laptop};
-use crate::output::table::{Format, Render};
+use super::runs::{self, Options, Scale, words};
+use super::{full, laptop};
 use fgrpo_eval::table::Table;
+use fgrpo_train::run::duration::Estimator;
 use std::fmt::Write;
 
 /// The time of the simulation on two cores, measured; the rest without training takes no time.
 const SIMULATION: f64 = 20.0;
 
 /// How long an item without training takes.
-pub(super) fn time_without_training(item: &Item) -> String {
+pub fn time_without_training(item: &Item) -> String {
     words(if item.fill == Fill::Simulation { SIMULATION } else { 0.0 })
 }
 
-/// Prints the list: for each item its title, and what makes it at either scale with its time.
+/// The list: for each item its title, and what makes it at either scale with its time.
 ///
 /// # Errors
 /// A configuration that can't be read.
-pub(super) fn print(as_markdown: bool) -> anyhow::Result<()> {
-    if as_markdown {
-        out!("{}", markdown()?);
-        return Ok(());
-    }
-    let args = &Args::default();
+pub fn table(options: &Options) -> anyhow::Result<Table> {
     let mut estimator = Estimator::default();
     let mut table = Table::new(["name", "", ""]).of_words();
     for item in paper().items() {
@@ -34,35 +29,27 @@ pub(super) fn print(as_markdown: bool) -> anyhow::Result<()> {
             continue;
         }
         for (scale, name, made) in [
-            (Scale::Laptop, "laptop", laptop::in_words(item, args)?),
-            (Scale::Full, "full", full::in_words(item, args)?),
+            (Scale::Laptop, "laptop", laptop::in_words(item, options)?),
+            (Scale::Full, "full", full::in_words(item, options)?),
         ] {
-            let all = estimator.seconds(&runs::of(item, scale, args)?, scale)?;
+            let all = runs::seconds(&mut estimator, &runs::of(item, scale, options)?, scale)?;
             table.push(["", &format!("{name} {}", words(all.iter().flatten().sum())), &made]);
         }
     }
-    // Without a heading: the columns say what they are.
-    let text = table.render(Format::Text);
-    out!("{}", text.splitn(3, '\n').nth(2).unwrap_or_default());
-    say!(
-        "times are of training on this machine when it does nothing else, as --dry-run estimates them; at full scale of language models every completion has the longest length; finished runs in {} are left out",
-        args.out.display()
-    );
-    Ok(())
+    Ok(table)
 }
 
 /// The part of PAPER.md that this command writes.
 ///
 /// # Errors
 /// A configuration that can't be read.
-fn markdown() -> anyhow::Result<String> {
-    let args = Args::default();
+pub fn markdown(options: &Options) -> anyhow::Result<String> {
     let mut text = String::from(
         "## Tables and figures\n\nEach is made by `fgrpo paper NAME` and put beside the paper's numbers; `fgrpo paper list` says how long it takes on your machine, and [docs/paper.md](docs/paper.md) how to use your own results. Written by `fgrpo paper list --markdown`.\n\n|paper|name|shows|made by|laptop|full needs|\n|---|---|---|---|---|---|\n",
     );
     for item in paper().items() {
         let (small, large) = match item.trains() {
-            true => (laptop::in_words(item, &args)?, full::in_words(item, &args)?),
+            true => (laptop::in_words(item, options)?, full::in_words(item, options)?),
             false => ("the same".to_owned(), "nothing more".to_owned()),
         };
         let Item { numbered, name, title, made_by, .. } = item;
@@ -77,8 +64,9 @@ mod tests {
 
     #[test]
     fn paper_md_ends_with_what_the_command_prints() {
-        let page = include_str!("../../../../PAPER.md");
-        let wanted = markdown().unwrap();
+        let page = include_str!("../../../PAPER.md");
+        let options = Options { out: "runs/paper".into(), set: Vec::new(), root: ".".into() };
+        let wanted = markdown(&options).unwrap();
         assert!(
             page.ends_with(&wanted),
             "PAPER.md is old; its last section is what `fgrpo paper list --markdown` prints:\n{wanted}"

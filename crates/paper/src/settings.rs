@@ -1,29 +1,15 @@
 //! The paper's settings: how one is written in a configuration, read from one, and named by a folder.
 
-use super::data::Setting;
+use super::data::{Setting, paper};
 use fgrpo_core::credit::Shaping;
 use fgrpo_train::config::{Config, Loss};
 
-/// Coefficient of the entropy bonus and of the KL penalty that the paper selected.
-const COEFFICIENT: f64 = 0.001;
-/// Focal exponent whose average scale the low-LR control has.
-const LOW_LR_GAMMA: f64 = 0.5;
-
 /// What `--set` takes to train a setting; none for the base model, which is not trained.
 pub(super) fn overrides(setting: &Setting) -> Option<Vec<String>> {
-    let mut set =
-        vec![format!("algorithm.focal_gamma={}", setting.gamma), format!("rollout.group_size={}", setting.n)];
-    match setting.method.as_str() {
-        "Base" => return None,
-        "GRPO low-LR" => set.push(format!("update.low_lr_gamma={LOW_LR_GAMMA}")),
-        "GRPO-H" => set.push(format!("algorithm.entropy_coef={COEFFICIENT}")),
-        "GRPO-KL" => set.push(format!("algorithm.kl_coef={COEFFICIENT}")),
-        "RUL" => set.push("algorithm.shaping=unlikely".to_owned()),
-        "DS-GRPO" => set.push("algorithm.shaping=smoothing".to_owned()),
-        "DARO" => set.push("algorithm.daro=true".to_owned()),
-        loss => set.push(format!("algorithm.loss={}", loss.to_lowercase())),
-    }
-    Some(set)
+    let method = paper().methods.get(&setting.method)?;
+    let own =
+        [format!("algorithm.focal_gamma={}", setting.gamma), format!("rollout.group_size={}", setting.n)];
+    Some(own.into_iter().chain([method.clone()]).collect())
 }
 
 /// The setting that a configuration trains.
@@ -139,7 +125,6 @@ pub(super) fn name(setting: &Setting, settings: &[Setting]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::data::paper;
     use super::*;
 
     #[test]
@@ -182,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_setting_survives_the_way_through_a_configuration() {
-        let text = include_str!("../../../../configs/qwen2.5-7b-math.toml");
+        let text = include_str!("../../../configs/qwen2.5-7b-math.toml");
         let tables = ["table-1", "table-4", "table-10", "table-12"];
         for setting in tables.iter().flat_map(|name| paper().item(name).settings()) {
             let Some(set) = overrides(&setting) else { continue };

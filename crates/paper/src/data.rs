@@ -19,6 +19,8 @@ pub(super) struct Paper {
     figures: Vec<Item>,
     #[serde(rename = "model")]
     pub(super) models: Vec<Model>,
+    /// What each method changes in a configuration, KEY=VALUE.
+    pub(super) methods: BTreeMap<String, String>,
     /// Files of training data.
     pub(super) data: BTreeMap<String, Data>,
     #[serde(rename = "benchmark")]
@@ -50,17 +52,17 @@ pub(super) struct Data {
 
 /// A benchmark of the paper.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Benchmark {
+pub struct Benchmark {
     /// Its name in results.
-    pub(crate) name: String,
+    pub name: String,
     /// Its verifier.
-    pub(crate) kind: TaskKind,
+    pub kind: TaskKind,
     /// The number of its problems, if the paper or the data set says.
-    pub(crate) problems: Option<u64>,
+    pub problems: Option<u64>,
     /// Where to get it.
-    pub(crate) home: String,
+    pub home: String,
     /// Names that its file or folder may have.
-    pub(crate) files: Vec<String>,
+    pub files: Vec<String>,
 }
 
 /// What stands in for the paper's models and benchmarks: small runs of our own.
@@ -112,9 +114,9 @@ pub(super) enum Fill {
 
 /// A table or figure of the paper.
 #[derive(Debug, Deserialize)]
-pub(super) struct Item {
+pub struct Item {
     /// Its name on the command line.
-    pub(super) name: String,
+    pub name: String,
     /// As the paper numbers it.
     pub(super) numbered: String,
     /// Its label in the source.
@@ -124,7 +126,7 @@ pub(super) struct Item {
     /// What it shows, in short.
     pub(super) title: String,
     /// The commands that make the same without `fgrpo paper`.
-    pub(super) made_by: String,
+    pub made_by: String,
     #[serde(default)]
     pub(super) fill: Fill,
     /// Titles of the columns that name a row.
@@ -309,8 +311,16 @@ pub(super) fn paper() -> &'static Paper {
 }
 
 /// The paper's benchmarks.
-pub(crate) fn benchmarks() -> &'static [Benchmark] {
+pub fn benchmarks() -> &'static [Benchmark] {
     &PAPER.benchmarks
+}
+
+/// The table or figure of a name: `table-5`, `figure 2`, `fig2`, `notation`, or the label in the paper's source.
+///
+/// # Errors
+/// Bad input with the nearest name.
+pub fn item(name: &str) -> anyhow::Result<&'static Item> {
+    PAPER.find(name)
 }
 
 impl Paper {
@@ -360,13 +370,18 @@ impl Paper {
 
 impl Item {
     /// Whether trained models are behind it.
-    pub(super) fn trains(&self) -> bool {
+    pub fn trains(&self) -> bool {
         use Fill::{GroupSizes, MazeSizes, MazeTraining, Samples, Training};
         matches!(self.fill, Samples | GroupSizes | MazeSizes | MazeTraining | Training)
     }
 
+    /// Whether it is the figure of the simulation.
+    pub fn simulates(&self) -> bool {
+        self.fill == Fill::Simulation
+    }
+
     /// Whether it is a table.
-    pub(super) fn is_table(&self) -> bool {
+    pub fn is_table(&self) -> bool {
         !self.columns.is_empty()
     }
 

@@ -2,24 +2,29 @@
 //! take.
 
 use super::data::{Benchmark, Fill, Item, Measure, Model, Quantity, Setting, paper};
-use super::runs::{self, DEEPSCALER, Estimator, Training, words};
+use super::made::Made;
+use super::make::with_substitute;
+use super::runs::{self, DEEPSCALER, Options, Scale, Training, words};
+use super::settings;
 use super::sources::Sources;
-use super::{Args, Scale, from_results, settings};
 use fgrpo_eval::bad_input;
 use fgrpo_eval::benchmarks::canonical;
 use fgrpo_eval::dataset::format::Format;
 use fgrpo_eval::dataset::presets::Family;
 use fgrpo_eval::io::shell::quoted;
+use fgrpo_train::run::duration::Estimator;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// The paper's samples of the base model behind the NLL: training prompts, and rollouts of each.
 const RARE: (u64, u64) = (256, 800);
 
-/// What an item needs at full scale.
-struct Needs {
+/// What makes an item at full scale.
+pub struct Plan {
     item: &'static Item,
-    runs: Vec<Training>,
+    options: Options,
+    /// The trainings.
+    pub runs: Vec<Training>,
     /// Files and folders with where they are found, each once.
     paths: Vec<(PathBuf, &'static str)>,
     /// What the trained models are evaluated on; training dynamics are of the evaluations while training.
@@ -30,7 +35,7 @@ struct Needs {
 ///
 /// # Errors
 /// Bad input: several.
-pub(crate) fn locate<S: AsRef<str>>(root: &Path, names: &[S]) -> anyhow::Result<Option<PathBuf>> {
+pub fn locate<S: AsRef<str>>(root: &Path, names: &[S]) -> anyhow::Result<Option<PathBuf>> {
     let Ok(entries) = std::fs::read_dir(root) else { return Ok(None) };
     let mut found: Vec<PathBuf> = entries
         .filter_map(|e| e.ok().map(|e| e.path()))
@@ -58,29 +63,9 @@ fn models(item: &Item) -> Vec<&'static Model> {
     models.filter(|m| settings.iter().any(|s| s.model.as_ref() == Some(&m.name))).collect()
 }
 
-fn needs(item: &'static Item, args: &Args) -> anyhow::Result<Needs> {
-    let mut paths: Vec<(PathBuf, &'static str)> = Vec::new();
-    let mut add = |path: PathBuf, home: &'static str| {
-        if !paths.iter().any(|p| p.0 == path) {
-            paths.push((path, home));
-        }
-    };
-    for model in models(item) {
-        add(args.root.join("models").join(&model.name), &model.home);
-        add(args.root.join(&model.data), &paper().data[&model.data].home);
-    }
-    let data = args.root.join("data");
-    for benchmark in benchmarks(item) {
-        let file = locate(&data, &benchmark.files)?;
-        add(file.unwrap_or_else(|| data.join(format!("{}.jsonl", benchmark.name))), &benchmark.home);
-    }
-    let after = benchmarks(item).filter(|_| item.fill != Fill::Training).collect();
-    Ok(Needs { item, runs: runs::of(item, Scale::Full, args)?, paths, benchmarks: after })
-}
-
 /// What the list says an item needs.
-pub(super) fn in_words(item: &'static Item, args: &Args) -> anyhow::Result<String> {
-    let runs = runs::of(item, Scale::Full, args)?.len();
+pub(super) fn in_words(item: &'static Item, options: &Options) -> anyhow::Result<String> {
+    let runs = runs::of(item, Scale::Full, options)?.len();
     if item.is_maze() {
         return Ok(format!("nothing but time: {runs} trainings of maze-17.toml"));
     }
@@ -95,46 +80,76 @@ pub(super) fn in_words(item: &'static Item, args: &Args) -> anyhow::Result<Strin
     Ok(format!("{}; {trained_on}, {benchmarks}; {runs} trainings", names.join(", ")))
 }
 
-/// Prints what is needed, and trains if nothing is missing.
-///
-/// # Errors
-/// Bad input that lists everything that is missing; what a training fails with.
-pub(super) fn run(item: &'static Item, args: &Args) -> anyhow::Result<()> {
-    let needs = needs(item, args)?;
-    let missing = needs.paths.iter().filter(|(path, _)| !path.exists());
-    let missing: Vec<String> =
-        missing.map(|(path, home)| format!("{} from {home}", path.display())).collect();
-    if args.dry_run {
-        return needs.print(&missing, args);
-    }
-    if !missing.is_empty() {
-        bad_input!(
-            "{} --scale full: {} of {} files and folders are missing:\n  {}\nPut them there, or name another folder with --root. `--scale laptop` needs none of them; `--from` takes results made elsewhere",
-            item.name,
-            missing.len(),
-            needs.paths.len(),
-            missing.join("\n  ")
-        );
-    }
-    runs::train_all(&needs.runs)?;
-    if !needs.benchmarks.is_empty() {
-        let (lines, then) = needs.evaluations(args);
-        lines.iter().for_each(|line| outln!("{line}"));
-        say!("trained; the commands above evaluate, then: {then}");
-        return Ok(());
-    }
-    let from: Vec<String> = needs.runs.iter().map(|r| r.folder.display().to_string()).collect();
-    from_results(item, &Sources::open(&from)?, args, None)
-}
-
 fn path(path: &Path) -> String {
     quoted(&path.display().to_string()).to_string()
 }
 
-impl Needs {
+impl Plan {
+    /// The plan of an item.
+    ///
+    /// # Errors
+    /// Bad input for two files of one benchmark.
+    pub fn of(item: &'static Item, options: &Options) -> anyhow::Result<Self> {
+        let mut paths: Vec<(PathBuf, &'static str)> = Vec::new();
+        let mut add = |path: PathBuf, home: &'static str| {
+            if !paths.iter().any(|p| p.0 == path) {
+                paths.push((path, home));
+            }
+        };
+        for model in models(item) {
+            add(options.root.join("models").join(&model.name), &model.home);
+            add(options.root.join(&model.data), &paper().data[&model.data].home);
+        }
+        let data = options.root.join("data");
+        for benchmark in benchmarks(item) {
+            let file = locate(&data, &benchmark.files)?;
+            add(file.unwrap_or_else(|| data.join(format!("{}.jsonl", benchmark.name))), &benchmark.home);
+        }
+        let after = benchmarks(item).filter(|_| item.fill != Fill::Training).collect();
+        let runs = runs::of(item, Scale::Full, options)?;
+        Ok(Self { item, options: options.clone(), runs, paths, benchmarks: after })
+    }
+
+    /// Files and folders that are missing, with where they are found.
+    fn missing(&self) -> Vec<String> {
+        let missing = self.paths.iter().filter(|(path, _)| !path.exists());
+        missing.map(|(path, home)| format!("{} from {home}", path.display())).collect()
+    }
+
+    /// Refuses to train while files or folders are missing.
+    ///
+    /// # Errors
+    /// Bad input that lists them all.
+    pub fn require_files(&self) -> anyhow::Result<()> {
+        let missing = self.missing();
+        if !missing.is_empty() {
+            bad_input!(
+                "{} --scale full: {} of {} files and folders are missing:\n  {}\nPut them there, or name another folder with --root. `--scale laptop` needs none of them; `--from` takes results made elsewhere",
+                self.item.name,
+                missing.len(),
+                self.paths.len(),
+                missing.join("\n  ")
+            );
+        }
+        Ok(())
+    }
+
+    /// Makes the item of its finished trainings; where evaluations are needed first, their commands and the one that then
+    /// makes it.
+    ///
+    /// # Errors
+    /// What results are refused for.
+    pub fn make(&self) -> anyhow::Result<Result<Made, (Vec<String>, String)>> {
+        if !self.benchmarks.is_empty() {
+            return Ok(Err(self.evaluations()));
+        }
+        let from: Vec<String> = self.runs.iter().map(|r| r.folder.display().to_string()).collect();
+        Ok(Ok(with_substitute(self.item, &Sources::open(&from)?, None)?))
+    }
+
     /// The folder of an item's evaluations. Where its rows don't name their model, the folder does.
-    fn evaluated(&self, args: &Args) -> PathBuf {
-        let all = args.out.join("full-evaluations");
+    fn evaluated(&self) -> PathBuf {
+        let all = self.options.out.join("full-evaluations");
         let models: BTreeSet<Option<&str>> = self.runs.iter().map(|r| r.setting.model.as_deref()).collect();
         match models.into_iter().collect::<Vec<_>>().as_slice() {
             [Some(only)] => all.join(only),
@@ -143,11 +158,12 @@ impl Needs {
     }
 
     /// The commands that evaluate the base and the trained models, and the one that makes the item from what they write.
-    fn evaluations(&self, args: &Args) -> (Vec<String>, String) {
+    fn evaluations(&self) -> (Vec<String>, String) {
         let shown = self.item.settings();
-        let (out, data) = (self.evaluated(args), args.root.join("data"));
+        let (out, data) = (self.evaluated(), self.options.root.join("data"));
         let name = |setting: &Setting| settings::name(setting, &shown);
-        let base = |s: &Setting| args.root.join("models").join(s.model.as_deref().unwrap_or_default());
+        let base =
+            |s: &Setting| self.options.root.join("models").join(s.model.as_deref().unwrap_or_default());
         let checkpoint = |run: &Training| run.folder.join("checkpoints/STEP");
         let family = |s: &Setting| {
             let model = s.model.as_deref().and_then(|name| paper().model(name));
@@ -175,7 +191,8 @@ impl Needs {
             from.push(path(&out));
         }
         if let Some(first) = self.runs.first().filter(|_| prints("", Measure::Nll)) {
-            let (of, samples) = (path(&base(&first.setting)), path(&args.out.join("full-training-samples")));
+            let (of, samples) =
+                (path(&base(&first.setting)), path(&self.options.out.join("full-training-samples")));
             lines.push(format!(
                 "fgrpo eval --model {of} --data {} --task math --preset {} --limit {} -n {} --name deepscaler --out {samples}",
                 path(&data.join("deepscaler.json")),
@@ -217,51 +234,50 @@ impl Needs {
         (lines, format!("fgrpo paper {}{from}", self.item.name))
     }
 
-    fn print(&self, missing: &[String], args: &Args) -> anyhow::Result<()> {
-        outln!("{}: {}\n\ntrainings", self.item.numbered, self.item.title);
-        let all = Estimator::default().seconds(&self.runs, Scale::Full)?;
+    /// What is needed, a line for each thing.
+    ///
+    /// # Errors
+    /// A task or model that can't be read.
+    pub fn lines(&self) -> anyhow::Result<Vec<String>> {
+        let mut lines = vec![format!("{}: {}\n\ntrainings", self.item.numbered, self.item.title)];
+        let all = runs::seconds(&mut Estimator::default(), &self.runs, Scale::Full)?;
         for (run, seconds) in self.runs.iter().zip(all.iter().flatten()) {
-            outln!("  {}    # {} steps, {} here", run.command(), run.counted()?.steps, words(*seconds));
+            let (steps, time) = (run.counted()?.steps, words(*seconds));
+            lines.push(format!("  {}    # {steps} steps, {time} here", run.command()));
         }
-        outln!(
-            "  {} in all on this machine, {}",
-            words(all.iter().flatten().sum()),
-            if self.item.is_maze() {
-                "with the evaluations"
-            } else {
-                "without evaluations, every completion of the longest length"
-            }
-        );
+        let evaluations = match self.item.is_maze() {
+            true => "with the evaluations",
+            false => "without evaluations, every completion of the longest length",
+        };
+        let total = words(all.iter().flatten().sum());
+        lines.push(format!("  {total} in all on this machine, {evaluations}"));
         if self.runs.iter().any(|run| run.config.task.kind() == "synlogic") {
-            outln!(
+            lines.push(format!(
                 "  steps and times are for {DEEPSCALER} training problems, DeepScaleR's: the paper doesn't say how many of SynLogic it has"
-            );
+            ));
         }
         if !self.benchmarks.is_empty() {
-            outln!(
+            lines.push(
                 "\nevaluations of each chosen checkpoint (`fgrpo select` has the paper's rule), 1,024 samples per problem"
+                    .to_owned(),
             );
             for b in &self.benchmarks {
                 let count = b.problems.map(|n| format!("{n} problems"));
-                outln!(
-                    "  {}: --task {}, {}",
-                    b.name,
-                    b.kind,
-                    count.as_deref().unwrap_or("the validation problems")
-                );
+                let count = count.as_deref().unwrap_or("the validation problems");
+                lines.push(format!("  {}: --task {}, {count}", b.name, b.kind));
             }
-            let (lines, then) = self.evaluations(args);
-            lines.iter().for_each(|line| outln!("  {line}"));
-            outln!("  then: {then}");
+            let (commands, then) = self.evaluations();
+            lines.extend(commands.iter().map(|line| format!("  {line}")));
+            lines.push(format!("  then: {then}"));
         }
-        outln!("\nfiles and folders");
+        lines.push("\nfiles and folders".to_owned());
         let there = self.paths.iter().filter(|(p, _)| p.exists());
-        there.for_each(|(path, _)| outln!("  there: {}", path.display()));
-        missing.iter().for_each(|line| outln!("  missing: {line}"));
+        lines.extend(there.map(|(path, _)| format!("  there: {}", path.display())));
+        lines.extend(self.missing().iter().map(|line| format!("  missing: {line}")));
         if self.paths.is_empty() {
-            outln!("  none are needed");
+            lines.push("  none are needed".to_owned());
         }
-        Ok(())
+        Ok(lines)
     }
 }
 

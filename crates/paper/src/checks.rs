@@ -1,14 +1,12 @@
 //! What the paper states of a figure, and whether it holds here.
 
-use super::data::{Item, Statement};
+use super::data::Item;
+use super::made::Page;
 use super::sheet::signed;
 use super::simulate::{Config, Line};
-use crate::output::table::{Format, Render};
 use fgrpo_core::theory::{advantage, tail_miss};
-use fgrpo_eval::io::files::write_whole;
 use fgrpo_eval::table::Table;
 use std::collections::BTreeMap;
-use std::path::Path;
 
 /// Success rates, shares of the rare subset and focal exponents of the theory's figures.
 pub(super) const MU: [f64; 3] = [0.8, 0.5, 0.2];
@@ -28,39 +26,29 @@ fn findings<const N: usize>(all: [(&str, String, bool); N]) -> Findings {
     all.into_iter().map(|(check, words, holds)| (check.to_owned(), Finding(words, Some(holds)))).collect()
 }
 
-/// Prints the statements and writes them as `NAME.md`, `NAME.tex` and `NAME.csv` into `out`. Without `all`, those of which
-/// nothing was found are left out.
-///
-/// # Errors
-/// A file that can't be written.
-pub(super) fn write(item: &Item, found: &Findings, all: bool, out: &Path) -> anyhow::Result<()> {
+/// The statements beside what was found of them; none where the paper states nothing. Without `all`, those of which nothing
+/// was found are left out.
+pub(super) fn page(item: &Item, found: &Findings, all: bool) -> Option<Page> {
     if item.states.is_empty() {
-        return Ok(());
+        return None;
     }
     let nothing = Finding("nothing to tell it by".to_owned(), None);
-    let shown = item.states.iter().filter(|s| all || found.contains_key(&s.check));
-    let shown: Vec<(&Statement, &Finding)> =
-        shown.map(|s| (s, found.get(&s.check).unwrap_or(&nothing))).collect();
-    let mut table = Table::new(["the paper states", "line", "its number", "here", "holds"]);
-    for (s, Finding(words, holds)) in &shown {
-        let number = s.value.map_or_else(String::new, |v| v.to_string());
-        let holds = holds.map_or("open", |h| if h { "yes" } else { "no" }).to_owned();
-        table.push([s.says.clone(), s.line.to_string(), number, words.clone(), holds]);
-    }
     let (title, name) = (item.heading(), &item.name);
-    for (ending, format, head) in [
-        ("md", Format::Markdown, format!("## {title}\n\n![{}]({name}.svg)\n\n", item.title)),
-        ("tex", Format::Latex, format!("% {title}\n")),
-        ("csv", Format::Csv, String::new()),
-    ] {
-        write_whole(&out.join(format!("{name}.{ending}")), (head + &table.render(format)).as_bytes())?;
+    let mut table = Table::new(["the paper states", "line", "its number", "here", "holds"]);
+    let mut text = format!("{title} (the paper's source, line {})\n\n", item.line);
+    for s in item.states.iter().filter(|s| all || found.contains_key(&s.check)) {
+        let Finding(words, holds) = found.get(&s.check).unwrap_or(&nothing);
+        let number = s.value.map_or_else(String::new, |v| v.to_string());
+        let (short, long) = match holds {
+            None => ("open", "open"),
+            Some(true) => ("yes", "holds"),
+            Some(false) => ("no", "does not hold"),
+        };
+        table.push([s.says.as_str(), &s.line.to_string(), &number, words, short]);
+        text += &format!("{}\n  {long}: {words}\n", s.says);
     }
-    outln!("{title} (the paper's source, line {})\n", item.line);
-    for (s, Finding(words, holds)) in shown {
-        let holds = holds.map_or("open", |h| if h { "holds" } else { "does not hold" });
-        outln!("{}\n  {holds}: {words}", s.says);
-    }
-    Ok(())
+    let image = Some((item.title.clone(), name.clone()));
+    Some(Page { image, text: Some(text), ..Page::new(title, table) })
 }
 
 /// The peaks of tail-miss probability by group size.

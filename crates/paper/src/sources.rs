@@ -51,7 +51,7 @@ pub(super) struct Run {
 
 /// Everything that `--from` names.
 #[derive(Default)]
-pub(super) struct Sources {
+pub struct Sources {
     /// The trained models.
     pub(super) all: Vec<Source>,
     /// What of dumps could not be scored, runs that aren't finished, and what was given twice.
@@ -101,7 +101,7 @@ impl Sources {
     ///
     /// # Errors
     /// Bad input for paths without results, and for files that can't be read.
-    pub(super) fn open(from: &[String]) -> anyhow::Result<Self> {
+    pub fn open(from: &[String]) -> anyhow::Result<Self> {
         let mut sources = Self::default();
         for text in from {
             let (name, path) = match text.split_once('=') {

@@ -144,7 +144,7 @@ fn measure(cell: &mut Cell, matched: &mut Matched<'_>, sources: &Sources) -> Res
         Measure::Pass => {
             let found = matched.pass(of)?;
             cell.estimate = Some(found.clone());
-            (1, found.value)
+            (1, found.value())
         }
         measure => {
             let place = matched.place(&of.of);
@@ -243,7 +243,7 @@ fn effects(item: &Item, columns: &[usize], lines: &[SheetLine], matched: &mut Ma
             all.push(Effect {
                 what: rows.join(" against "),
                 of: format!("{}, pass@{}", matched.place(&focal.of), focal.k),
-                here: difference.value,
+                here: difference.value(),
                 interval: difference.interval(),
                 paper: item.value(focal).zip(item.value(reference)).map(|(f, r)| f - r),
             });

@@ -3,8 +3,7 @@
 //! A run's lines are appended in one write when it is done, so a kill costs the runs at hand and no
 //! more. At the end the file is put in order: its bytes don't depend on which run finished first.
 
-use super::Config;
-use super::Run;
+use super::config::Config;
 use anyhow::Context;
 use fgrpo_core::sim::Metrics;
 use fgrpo_eval::bad_input;
@@ -16,6 +15,14 @@ use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
+
+/// What tells a run of a sweep from the others.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Run {
+    pub(super) n: u64,
+    pub(super) gamma: f64,
+    pub(super) seed: u64,
+}
 
 /// A recorded step of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -133,6 +140,9 @@ fn refuse_differences(path: &Path, written: &str, config: &Config) -> anyhow::Re
 }
 
 /// The configuration and the lines of another sweep's folder.
+///
+/// # Errors
+/// Bad input for a folder without a finished sweep.
 pub(super) fn read(path: &Path) -> anyhow::Result<(Config, Vec<Line>)> {
     let config = Config::load(&path.join("config.toml"), &[])?;
     let lines = complete_runs(&path.join("curves.jsonl"), &config)?;
@@ -162,8 +172,8 @@ fn complete_runs(path: &Path, config: &Config) -> anyhow::Result<Vec<Line>> {
         }
     }
     if let Some(first) = unreadable.first() {
-        say!(
-            "warning: {}: {} lines that are no recorded steps were dropped, the first is line {first}; their runs are simulated again",
+        tracing::warn!(
+            "{}: {} lines that are no recorded steps were dropped, the first is line {first}; their runs are simulated again",
             path.display(),
             unreadable.len()
         );

@@ -234,14 +234,14 @@ mod tests {
 
     #[test]
     fn the_configuration_in_the_repository_is_the_default() {
-        let text = include_str!("../../../../../configs/simulation.toml");
+        let text = include_str!("../../../../configs/simulation.toml");
         assert_eq!(Config::parse(text, &[]).unwrap(), Config::default());
         assert_eq!(Config::default().runs(), 136);
     }
 
     #[test]
     fn the_long_configuration_differs_by_rate_length_and_recording_only() {
-        let text = include_str!("../../../../../configs/simulation-long.toml");
+        let text = include_str!("../../../../configs/simulation-long.toml");
         let found = Config::parse(text, &[]).unwrap();
         assert_eq!((found.lr, found.steps), (1e-3, 50_000));
         let wanted =

@@ -1,12 +1,9 @@
 //! A table of the paper with what was found here: in the terminal, as Markdown, LaTeX and CSV.
 
 use super::data::{Item, Quantity, number};
+use super::made::{Legend, Made, Page};
 use super::measured::Estimate;
-use crate::output::table::{Format, Render};
-use anyhow::Context;
-use fgrpo_eval::io::files::write_whole;
 use fgrpo_eval::table::{self, Part, Table};
-use std::path::Path;
 use std::rc::Rc;
 
 /// A table beside the paper's.
@@ -221,70 +218,40 @@ impl Sheet {
     }
 
     /// Explains the cells.
-    fn legend(&self, layout: &Table, format: Format) -> String {
+    fn legend(&self) -> Legend {
         let source = format!("the paper's source, line {}", self.item.line);
         let count = |wanted| self.cells().filter(|c| c.agrees() == Some(wanted)).count();
         let (same, all) = (count(true), count(true) + count(false));
+        let tested = "p < 0.05 by the paired subsampling test";
+        let marks = [self.item.marks.bold(), tested, "second best"];
         if self.is_of_words() {
             let here = format!("; {same} of {all} values here are the paper's");
-            return source + if all > 0 { &here } else { "" };
+            return Legend { before: source, marks, after: if all > 0 { here } else { String::new() } };
         }
         let ks = self.item.parts.iter().filter_map(|p| p.k).map(|k| format!("pass@{k}"));
         let ks = ks.collect::<Vec<_>>().join("/");
         let parts = self.item.legend.clone().unwrap_or_else(|| format!("{ks} in percent"));
-        let mut text = format!("{parts}; {source}");
-        let tested = "p < 0.05 by the paired subsampling test";
-        let marks = layout.legend(format, self.item.marks.bold(), tested, "second best");
-        if !marks.is_empty() {
-            text += &format!("; {marks}");
+        let after = format!(
+            "; of {all} values here with an interval {same} hold the paper's in it, the others have a \u{2021} (the paper prints no intervals of its own)"
+        );
+        let compared = all > 0 && self.same_measure;
+        Legend {
+            before: format!("{parts}; {source}"),
+            marks,
+            after: if compared { after } else { String::new() },
         }
-        if all > 0 && self.same_measure {
-            text += &format!(
-                "; of {all} values here with an interval {same} hold the paper's in it, the others have a \u{2021} (the paper prints no intervals of its own)"
-            );
-        }
-        text
     }
 
-    fn rendered(&self, format: Format) -> String {
-        let (before, after) = match format {
-            Format::Markdown => ("", "\n\n"),
-            Format::Latex => ("% ", "\n"),
-            _ => ("", "\n"),
+    /// The table as data.
+    pub(super) fn made(self) -> Made {
+        let page = Page {
+            legend: Some(self.legend()),
+            effects: self.effects(),
+            ..Page::new(self.item.heading(), self.layout())
         };
-        let layout = self.layout();
-        let mut out = match format {
-            Format::Markdown => format!("## {}\n\n", self.item.heading()),
-            Format::Latex => format!("% {}\n", self.item.heading()),
-            _ => format!("{}\n\n", self.item.heading()),
-        };
-        out += &format!("{}\n", layout.render(format));
-        for said in std::iter::once(&self.legend(&layout, format)).chain(&self.notes) {
-            out += &format!("{before}{said}{after}");
-        }
-        if !self.effects.is_empty() {
-            out += &format!("\n{}", self.effects().render(format));
-        }
-        out
-    }
-
-    /// Prints the table and writes it as `NAME.md`, `NAME.tex` and `NAME.csv` into `out`.
-    ///
-    /// # Errors
-    /// A file that can't be written.
-    pub(super) fn write(&self, out: &Path) -> anyhow::Result<()> {
-        std::fs::create_dir_all(out).with_context(|| format!("creating {}", out.display()))?;
-        let path = out.join(&self.item.name);
-        for (ending, text) in [
-            ("md", self.rendered(Format::Markdown)),
-            ("tex", self.rendered(Format::Latex)),
-            ("csv", self.values().render(Format::Csv)),
-        ] {
-            write_whole(&path.with_extension(ending), text.as_bytes())?;
-        }
-        out!("{}", self.rendered(Format::Text));
-        say!("written: {0}.md, {0}.tex, {0}.csv", path.display());
-        Ok(())
+        let values = vec![(self.item.name.clone(), self.values())];
+        let page = Some(Page { notes: self.notes, ..page });
+        Made { item: self.item, said: Vec::new(), figures: Vec::new(), values, page }
     }
 }
 

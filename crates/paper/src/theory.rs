@@ -46,7 +46,7 @@ fn covered(tau: f64) -> f64 {
 }
 
 /// One panel per `mu`, one curve per `rho = tau / mu`, a star at each peak.
-pub(crate) fn tail_miss_panels(mu: &[f64], rho: &[f64]) -> anyhow::Result<Figure> {
+pub fn tail_miss_panels(mu: &[f64], rho: &[f64]) -> anyhow::Result<Figure> {
     if mu.len() > 6 || rho.is_empty() {
         bad_input!(
             "found {} values of --mu and {} of --rho, wanted 1 to 6 and at least 1",
@@ -73,7 +73,7 @@ pub(crate) fn tail_miss_panels(mu: &[f64], rho: &[f64]) -> anyhow::Result<Figure
 
 /// The tail-miss probability of one subset by group size, with the active probability and a star at the
 /// peak.
-pub(crate) fn tail_miss_curve(mu: f64, tau: f64) -> anyhow::Result<Figure> {
+pub fn tail_miss_curve(mu: f64, tau: f64) -> anyhow::Result<Figure> {
     let largest = if tau > 0.0 { covered(tau).max(17.0) } else { 17.0 };
     let active = by_size(largest, |n| tail_miss::active_probability(mu, n))?;
     let miss = by_size(largest, |n| tail_miss::tail_miss_probability(mu, tau, n))?;
@@ -88,7 +88,7 @@ pub(crate) fn tail_miss_curve(mu: f64, tau: f64) -> anyhow::Result<Figure> {
 }
 
 /// The active probability by group size.
-pub(crate) fn active_curve(mu: f64) -> anyhow::Result<Figure> {
+pub fn active_curve(mu: f64) -> anyhow::Result<Figure> {
     let largest = covered(mu.min(1.0 - mu).max(1e-9));
     let curves = vec![unnamed(0, by_size(largest, |n| tail_miss::active_probability(mu, n))?)];
     let y = linear("Active probability", 0.0, 1.05);
@@ -96,7 +96,7 @@ pub(crate) fn active_curve(mu: f64) -> anyhow::Result<Figure> {
 }
 
 /// Advantage magnitude by success rate: solid for correct completions, dashed for wrong ones.
-pub(crate) fn advantage_magnitude(gammas: &[f64]) -> anyhow::Result<Figure> {
+pub fn advantage_magnitude(gammas: &[f64]) -> anyhow::Result<Figure> {
     let mut curves = Vec::new();
     for (i, &gamma) in gammas.iter().enumerate() {
         let all = (1..400)
@@ -118,7 +118,7 @@ pub(crate) fn advantage_magnitude(gammas: &[f64]) -> anyhow::Result<Figure> {
 }
 
 /// The learning rate's multiplier by focal exponent.
-pub(crate) fn low_lr(gammas: &[f64]) -> anyhow::Result<Figure> {
+pub fn low_lr(gammas: &[f64]) -> anyhow::Result<Figure> {
     let last = gammas.iter().copied().fold(3.0, f64::max);
     let points = (0..=300)
         .map(|i| f64::from(i) / 300.0 * last)
@@ -130,7 +130,7 @@ pub(crate) fn low_lr(gammas: &[f64]) -> anyhow::Result<Figure> {
 }
 
 /// The terms of both balances as bars, each on the sum of those before it, and their total from 0.
-pub(crate) fn mass_terms(step: &Step) -> anyhow::Result<Figure> {
+pub fn mass_terms(step: &Step) -> anyhow::Result<Figure> {
     let (b, u) = (step.mass_balance(), step.unsampled_correct());
     let bars = |title: &str, label: &str, terms: &[(&str, f64)]| {
         let bar = |place: usize, name: &str, colour, from: f64, to: f64| Tile {
@@ -173,7 +173,7 @@ pub(crate) fn mass_terms(step: &Step) -> anyhow::Result<Figure> {
 }
 
 /// The expected distinct mass by number of correct completions.
-pub(crate) fn sampled_mass(rows: &[(u64, SampledMass)]) -> anyhow::Result<Figure> {
+pub fn sampled_mass(rows: &[(u64, SampledMass)]) -> anyhow::Result<Figure> {
     let line = |name: &str, i: usize, value: fn(&SampledMass) -> f64| {
         let points = rows.iter().map(|(k, m)| (*k as f64, value(m))).collect();
         Curve { dots: rows.len() <= 40, ..Curve::new(name, ordered_colour(i, 4), points) }

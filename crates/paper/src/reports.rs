@@ -3,30 +3,26 @@
 use super::data::{Measure, Setting, paper};
 use super::settings;
 use fgrpo_eval::benchmarks::{Domain, canonical, paper as averages};
+use fgrpo_eval::diversity::{Diversity, Row};
 use fgrpo_eval::io::{files, json};
+use fgrpo_train::evaluation::nll::Nll;
 use serde::Deserialize;
 use std::path::Path;
 
-/// What `fgrpo nll` found of each model.
-#[derive(Deserialize)]
-pub(super) struct Nll {
-    #[serde(default)]
+/// What of these commands' JSON is read: the models of one, the folders with a row for each benchmark and average of the
+/// other.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Printed {
     models: Vec<ModelNll>,
+    folders: Vec<String>,
+    diversity: Vec<DiversityRow>,
 }
 
 #[derive(Deserialize)]
 struct ModelNll {
     model: String,
     increase: Option<f64>,
-}
-
-/// What `fgrpo diversity` found: a row for each benchmark and average, with a value for each folder.
-#[derive(Deserialize)]
-pub(super) struct Diversity {
-    #[serde(default)]
-    pub(super) folders: Vec<String>,
-    #[serde(default)]
-    diversity: Vec<DiversityRow>,
 }
 
 #[derive(Deserialize)]
@@ -75,23 +71,30 @@ impl Reports {
     /// A file that can't be read or is no such report.
     pub(super) fn open(&mut self, flag: &str, path: &Path) -> anyhow::Result<bool> {
         let Some((measure, ..)) = FLAGS.iter().find(|f| f.1 == flag) else { return Ok(false) };
-        match measure {
-            Measure::Nll => self.add_nll(json::read(path)?),
-            _ => self.add_diversity(*measure, json::read(path)?),
-        }
+        let Printed { models, folders, diversity } = json::read(path)?;
+        let (names, values) = match measure {
+            Measure::Nll => {
+                let (names, values) = models.into_iter().map(|m| (m.model, m.increase)).unzip();
+                (names, vec![(String::new(), values)])
+            }
+            _ => (folders, diversity.into_iter().map(|row| (row.benchmark, row.values)).collect()),
+        };
+        self.0.push(Report { measure: *measure, names, values });
         Ok(true)
     }
 
     /// Adds the result of `fgrpo nll`.
-    pub(super) fn add_nll(&mut self, report: Nll) {
-        let (names, values) = report.models.into_iter().map(|m| (m.model, m.increase)).unzip();
+    pub(super) fn add_nll(&mut self, found: Nll) {
+        let (names, values) = found.models.into_iter().map(|m| (m.model, Some(m.increase))).unzip();
         self.0.push(Report { measure: Measure::Nll, names, values: vec![(String::new(), values)] });
     }
 
-    /// Adds the result of `fgrpo diversity`.
-    pub(super) fn add_diversity(&mut self, measure: Measure, report: Diversity) {
-        let values = report.diversity.into_iter().map(|row| (row.benchmark, row.values)).collect();
-        self.0.push(Report { measure, names: report.folders, values });
+    /// Adds the result of `fgrpo diversity`. A mean over no problem is no value.
+    pub(super) fn add_diversity(&mut self, measure: Measure, found: Diversity) {
+        let known = |v: f64| Some(v).filter(|v| v.is_finite());
+        let values = |row: Row| (row.benchmark, row.values.into_iter().map(known).collect());
+        let values = found.diversity.into_iter().map(values).collect();
+        self.0.push(Report { measure, names: found.folders, values });
     }
 
     /// A setting's value on a benchmark or over several, or why there is none.
@@ -161,8 +164,9 @@ mod tests {
 
     /// A report of one folder's embeddings on one benchmark.
     fn report(folder: &str, benchmark: &str, value: f64) -> Diversity {
-        let row = DiversityRow { benchmark: benchmark.to_owned(), values: vec![Some(value)] };
-        Diversity { folders: vec![folder.to_owned()], diversity: vec![row] }
+        let measure = fgrpo_eval::diversity::Measure::Embeddings;
+        let row = Row { benchmark: benchmark.to_owned(), measure, problems: 1, values: vec![value] };
+        Diversity { folders: vec![folder.to_owned()], diversity: vec![row], sampling: None }
     }
 
     #[test]

@@ -1,0 +1,236 @@
+//! `fgrpo paper`: every table and figure of the paper by its name, made here and put beside the paper's numbers.
+
+use super::eval;
+use super::runs::train_unfinished;
+use super::simulate;
+use crate::chart::alone::write_both;
+use crate::output::table::{Format, Render};
+use anyhow::Context;
+use fgrpo_eval::bad_input;
+use fgrpo_eval::failure::Stopped;
+use fgrpo_eval::io::files::write_whole;
+use fgrpo_eval::kind::TaskKind;
+use fgrpo_nn::DeviceName;
+use fgrpo_paper::data::{self, Item};
+use fgrpo_paper::made::{Made, Page};
+use fgrpo_paper::runs::{Options, Training};
+use fgrpo_paper::sources::Sources;
+use fgrpo_paper::{SIMULATION, full, laptop, list, make};
+use fgrpo_train::run::state::{State, state};
+use std::path::{Path, PathBuf};
+
+/// A table or figure of the paper, made here and put beside the paper's numbers.
+#[derive(Debug, Clone, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    fgrpo paper list                                              every table and figure, and what it needs\n  \
+    fgrpo paper figure-3                                          theory: at once; figure-2 simulates for about 20 s\n  \
+    fgrpo paper table-5 --scale laptop --out runs/paper           small runs here, resumable\n  \
+    fgrpo paper table-1 --from evaluations/                       evaluations/Qwen2.5-7B/F-GRPO/..., as eval made them\n  \
+    fgrpo paper table-4 --from GRPO-KL=eval-kl --from F-GRPO=eval-focal\n  \
+    fgrpo paper table-1 --scale full --dry-run                    what the paper's own setting needs")]
+pub struct Args {
+    /// `list`, or a name from the list: table-1 to table-17, notation, figure-1 to figure-10.
+    pub name: String,
+    /// `laptop`: small runs on maze and arithmetic; `full`: the paper's models and data [default: laptop, where --from gives nothing].
+    #[arg(long, value_enum)]
+    pub scale: Option<Scale>,
+    /// Results that are there: evaluation folders, run folders, sweeps, or a folder of them; NAME= says which row of the
+    /// paper a folder is. nll=, embeddings= and judge= take what `fgrpo nll --json` and `fgrpo diversity --json` printed.
+    #[arg(long, value_name = "[NAME=]PATH")]
+    pub from: Vec<String>,
+    /// Folder of the results, and of the runs of --scale laptop.
+    #[arg(long, value_name = "DIR", default_value = "runs/paper")]
+    pub out: PathBuf,
+    /// Change a key of every run of --scale laptop, e.g. steps=100, in a folder --out of its own; repeatable.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// Folder that the paths of the configurations, models/ and data/, stand in (--scale full).
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub root: PathBuf,
+    /// Say what would be done and how long it takes; do nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Print the list as PAPER.md has it.
+    #[arg(long)]
+    pub markdown: bool,
+}
+
+/// How much is spent on a table or figure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Scale {
+    /// Runs on maze and arithmetic that end within about an hour on two cores.
+    Laptop,
+    /// The paper's own setting.
+    Full,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// Bad input for an unknown name and for results that don't fit; what a run or a file fails with.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let options = Options { out: args.out.clone(), set: args.set.clone(), root: args.root.clone() };
+    if args.name == "list" {
+        return print_list(args, &options);
+    }
+    if args.markdown {
+        bad_input!("--markdown: found with {}, wanted with `list`", args.name);
+    }
+    let item = data::item(&args.name)?;
+    if !args.from.is_empty() && args.scale.is_some() {
+        bad_input!(
+            "--scale: found with --from, wanted one of them: results that are there have their own size"
+        );
+    }
+    if !args.set.is_empty() && (!item.trains() || !args.from.is_empty() || args.scale == Some(Scale::Full)) {
+        bad_input!("--set: found without runs of --scale laptop, wanted with them alone");
+    }
+    if !item.trains() && !args.from.is_empty() {
+        bad_input!("--from: found with {}, which is made without results, wanted without", item.name);
+    }
+    match args.scale {
+        _ if !item.trains() => without_results(item, args),
+        _ if !args.from.is_empty() => {
+            let sources = Sources::open(&args.from)?;
+            if args.dry_run {
+                outln!("{}", make::described(item, &sources)?);
+                return Ok(());
+            }
+            show(&make::from_results(item, &sources)?, &args.out)
+        }
+        Some(Scale::Full) => in_full(&full::Plan::of(item, &options)?, args),
+        _ => on_a_laptop(&laptop::Plan::of(item, &options)?, args),
+    }
+}
+
+fn print_list(args: &Args, options: &Options) -> anyhow::Result<()> {
+    if args.markdown {
+        out!("{}", list::markdown(options)?);
+        return Ok(());
+    }
+    // Without a heading: the columns say what they are.
+    let text = list::table(options)?.render(Format::Text);
+    out!("{}", text.splitn(3, '\n').nth(2).unwrap_or_default());
+    say!(
+        "times are of training on this machine when it does nothing else, as --dry-run estimates them; at full scale of language models every completion has the longest length; finished runs in {} are left out",
+        args.out.display()
+    );
+    Ok(())
+}
+
+fn without_results(item: &'static Item, args: &Args) -> anyhow::Result<()> {
+    if args.dry_run {
+        outln!("{}: {}, {}", item.name, item.made_by, list::time_without_training(item));
+        return Ok(());
+    }
+    let (file, folder) = (args.out.join("simulation.toml"), args.out.join("simulation"));
+    if item.simulates() {
+        create(&args.out)?;
+        write_whole(&file, SIMULATION.as_bytes())?;
+        simulate::run(&simulate::Args::of(file, folder.clone()))?;
+    }
+    show(&make::without_results(item, &folder)?, &args.out)
+}
+
+fn in_full(plan: &full::Plan, args: &Args) -> anyhow::Result<()> {
+    if args.dry_run {
+        plan.lines()?.iter().for_each(|line| outln!("{line}"));
+        return Ok(());
+    }
+    plan.require_files()?;
+    train_all(&plan.runs)?;
+    match plan.make()? {
+        Ok(made) => show(&made, &args.out),
+        Err((commands, then)) => {
+            commands.iter().for_each(|line| outln!("{line}"));
+            say!("trained; the commands above evaluate, then: {then}");
+            Ok(())
+        }
+    }
+}
+
+fn on_a_laptop(plan: &laptop::Plan, args: &Args) -> anyhow::Result<()> {
+    if args.dry_run {
+        plan.lines()?.iter().for_each(|line| outln!("{line}"));
+        return Ok(());
+    }
+    train_all(&plan.runs)?;
+    let made = plan.make(&mut |asked| {
+        let args = eval::Args {
+            model: Some(asked.checkpoint.display().to_string()),
+            data: Some(asked.data.clone()),
+            task: Some(TaskKind::Math),
+            system: Some(String::new()),
+            n: Some(laptop::SAMPLES),
+            name: Some(asked.name.to_owned()),
+            out: Some(asked.out.clone()),
+            ..eval::Args::default()
+        };
+        eval::run(&args, &[])
+    })?;
+    show(&made, &args.out)
+}
+
+/// Trains what isn't finished; an unfinished run resumes from its last checkpoint.
+fn train_all(runs: &[Training]) -> anyhow::Result<()> {
+    let states: Vec<State> =
+        runs.iter().map(|r| state(&r.config, &r.folder)).collect::<anyhow::Result<_>>()?;
+    let planned = runs.iter().zip(states).map(|(run, state)| (&run.config, run.folder.as_path(), state));
+    match train_unfinished(planned, DeviceName::Cpu)? {
+        true => Ok(()),
+        false => Err(Stopped("stopped on request, state saved. The same command goes on".to_owned()).into()),
+    }
+}
+
+fn create(folder: &Path) -> anyhow::Result<()> {
+    std::fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))
+}
+
+/// Prints a table or figure and writes its files into `out`.
+fn show(made: &Made, out: &Path) -> anyhow::Result<()> {
+    create(out)?;
+    let write = |name: &str, text: String| write_whole(&out.join(name), text.as_bytes());
+    for (name, figure) in &made.figures {
+        write_both(figure, &out.join(name))?;
+        say!("written: {0}.svg, {0}.png", out.join(name).display());
+    }
+    for (name, rows) in &made.values {
+        write(&format!("{name}.csv"), rows.render(Format::Csv))?;
+    }
+    made.said.iter().for_each(|line| outln!("{line}"));
+    let Some(page) = &made.page else { return Ok(()) };
+    let name = &made.item.name;
+    write(&format!("{name}.md"), rendered(page, Format::Markdown))?;
+    write(&format!("{name}.tex"), rendered(page, Format::Latex))?;
+    out!("{}", page.text.clone().unwrap_or_else(|| rendered(page, Format::Text)));
+    if made.figures.is_empty() {
+        say!("written: {0}.md, {0}.tex, {0}.csv", out.join(name).display());
+    }
+    Ok(())
+}
+
+fn rendered(page: &Page, format: Format) -> String {
+    let (heading, before, after) = match format {
+        Format::Markdown => (format!("## {}\n\n", page.heading), "", "\n\n"),
+        Format::Latex => (format!("% {}\n", page.heading), "% ", "\n"),
+        _ => (format!("{}\n\n", page.heading), "", "\n"),
+    };
+    let mut out = heading;
+    if let (Some((title, file)), Format::Markdown) = (&page.image, format) {
+        out += &format!("![{title}]({file}.svg)\n\n");
+    }
+    out += &page.table.render(format);
+    if let Some(legend) = &page.legend {
+        let [bold, underlined, dagger] = legend.marks;
+        let marks = page.table.legend(format, bold, underlined, dagger);
+        let marks = if marks.is_empty() { marks } else { format!("; {marks}") };
+        out += &format!("\n{before}{}{marks}{}{after}", legend.before, legend.after);
+    }
+    for note in &page.notes {
+        out += &format!("{before}{note}{after}");
+    }
+    if !page.effects.rows.is_empty() {
+        out += &format!("\n{}", page.effects.render(format));
+    }
+    out
+}

@@ -1,0 +1,111 @@
+//! `fgrpo simulate`: the categorical simulation over group sizes, gammas and seeds.
+
+use crate::chart::alone::write_both;
+use crate::output::progress::Console;
+use crate::output::table::{Format, Render};
+use fgrpo_eval::failure::Stopped;
+use fgrpo_eval::io::interrupt;
+use fgrpo_eval::io::shell::quoted;
+use fgrpo_eval::table::Table;
+use fgrpo_paper::simulate::{self, Config, Ended, Sweep};
+use std::path::{Path, PathBuf};
+
+/// The paper's categorical simulation: a sweep over group sizes, gammas and seeds.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  fgrpo simulate configs/simulation.toml --out runs/simulation\n  \
+    fgrpo simulate configs/simulation.toml --set surrogate=probability --set group_sizes=2,32,1024 --out runs/printed\n\n\
+    An interrupted sweep goes on with the same command. The folder holds config.toml, curves.jsonl and curves.csv\n\
+    (every recorded step), final.csv, tail-miss.csv, and the figures as .svg and .png.")]
+pub struct Args {
+    /// Configuration, TOML.
+    pub config: PathBuf,
+    /// Change a setting: key=value.
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// Folder of the results; `runs/<name of the configuration>` when left out.
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Draw this sweep's final values beside those of other sweeps' folders, into beside.svg and .png.
+    #[arg(long, value_name = "DIR")]
+    pub beside: Vec<PathBuf>,
+    /// Threads; one per processor when left out. Results don't depend on it.
+    #[arg(long)]
+    pub threads: Option<std::num::NonZeroUsize>,
+    /// Print the final values as JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Print the resolved configuration and stop.
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+impl Args {
+    /// A sweep of this configuration into this folder.
+    pub(super) fn of(config: PathBuf, out: PathBuf) -> Self {
+        let (set, beside, out) = (Vec::new(), Vec::new(), Some(out));
+        Self { config, set, out, beside, threads: None, json: false, dry_run: false }
+    }
+
+    /// The command that continues.
+    fn again(&self, out: &Path) -> String {
+        let mut words = vec!["fgrpo simulate".to_owned(), quoted(&self.config.display().to_string())];
+        words.extend(self.set.iter().map(|s| format!("--set {}", quoted(s))));
+        words.push(format!("--out {}", quoted(&out.display().to_string())));
+        words.join(" ")
+    }
+}
+
+/// Runs `fgrpo simulate`.
+///
+/// # Errors
+/// Bad input for a configuration that can't be simulated or a folder that holds something else; a
+/// failure where results can't be written, a policy diverges, or the sweep was interrupted.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let config = Config::load(&args.config, &args.set)?;
+    if args.dry_run {
+        out!("{}", config.to_toml());
+        return Ok(());
+    }
+    let out = args
+        .out
+        .clone()
+        .unwrap_or_else(|| Path::new("runs").join(args.config.file_stem().unwrap_or("simulation".as_ref())));
+    let others = args.beside.iter().map(|path| Ok((path.clone(), Sweep::read(path)?)));
+    let mut others: Vec<(PathBuf, Sweep)> = others.collect::<anyhow::Result<_>>()?;
+    interrupt::listen();
+    let threads = args.threads.or_else(|| std::thread::available_parallelism().ok()).map_or(1, usize::from);
+    let runs = config.runs();
+    let sweep = match simulate::run(config, &out, threads, &mut Console::new())? {
+        Ended::Done(sweep) => *sweep,
+        Ended::Stopped(done) => {
+            let (folder, again) = (out.display(), args.again(&out));
+            let words = format!(
+                "stopped with {done} of {runs} runs done and saved in {folder}; go on with\n  {again}"
+            );
+            return Err(Stopped(words).into());
+        }
+    };
+    write_both(&sweep.figure(), &out.join("figure"))?;
+    write_both(&sweep.tail_miss()?, &out.join("tail-miss"))?;
+    print(&sweep, args.json)?;
+    if !others.is_empty() {
+        others.insert(0, (out.clone(), sweep));
+        write_both(&simulate::beside(&others), &out.join("beside"))?;
+    }
+    say!("results in {}", out.display());
+    Ok(())
+}
+
+fn print(sweep: &Sweep, json: bool) -> anyhow::Result<()> {
+    if json {
+        outln!("{}", serde_json::to_string(&sweep.finals)?);
+        return Ok(());
+    }
+    let mut table = Table::new(["n", "gamma", "Q_pos", "M_ret", "entropy"]);
+    for f in &sweep.finals {
+        let [q_pos, retained] = [f.q_pos, f.retained].map(|s| s.text(4));
+        table.push([f.n.to_string(), f.gamma.to_string(), q_pos, retained, f.entropy.text(2)]);
+    }
+    out!("{}", table.render(Format::Text));
+    Ok(())
+}

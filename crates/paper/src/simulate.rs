@@ -1,0 +1,235 @@
+//! The categorical simulation over group sizes, gammas and seeds, as `fgrpo simulate` runs it.
+//!
+//! Runs are independent and go over the threads one by one, the longest first. Each is a function of
+//! the configuration alone, so neither threads nor interruptions change a result.
+
+mod config;
+mod figures;
+mod finals;
+mod folder;
+
+pub use config::Config;
+pub use finals::{Final, Spread};
+pub use folder::Line;
+
+use anyhow::Context;
+use fgrpo_core::sim::Simulation;
+use fgrpo_eval::events::Events;
+use fgrpo_eval::figure::Figure;
+use fgrpo_eval::io::files::write_whole;
+use fgrpo_eval::io::interrupt;
+use finals::final_values;
+use folder::{Folder, Run};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+/// A finished sweep.
+pub struct Sweep {
+    /// Its configuration.
+    pub config: Config,
+    /// The recorded steps of all runs.
+    pub lines: Vec<Line>,
+    /// The policies at the end, over their seeds.
+    pub finals: Vec<Final>,
+}
+
+impl Sweep {
+    fn of(config: Config, lines: Vec<Line>) -> Self {
+        let finals = final_values(&config, &lines);
+        Self { config, lines, finals }
+    }
+
+    /// The sweep in a folder.
+    ///
+    /// # Errors
+    /// Bad input for a folder without a finished sweep.
+    pub fn read(path: &Path) -> anyhow::Result<Self> {
+        let (config, lines) = folder::read(path)?;
+        Ok(Self::of(config, lines))
+    }
+
+    /// The paper's figure.
+    pub fn figure(&self) -> Figure {
+        figures::panels(&self.config, &self.lines, &self.finals)
+    }
+
+    /// What the theory says of the sweep's group sizes, as a figure.
+    ///
+    /// # Errors
+    /// A start that the theory doesn't cover.
+    pub fn tail_miss(&self) -> anyhow::Result<Figure> {
+        Ok(figures::tail_miss(&self.config)?.0)
+    }
+
+    /// Writes the values as CSV into a folder.
+    fn write(&self, out: &Path) -> anyhow::Result<()> {
+        let mut values = "n,active,tail_miss\n".to_owned();
+        for r in figures::tail_miss(&self.config)?.1 {
+            values += &format!("{},{},{}\n", r.n, r.active, r.tail_miss);
+        }
+        let ends = self.lines.iter().filter(|l| l.step == self.config.steps);
+        write_whole(&out.join("final.csv"), csv(ends).as_bytes())?;
+        write_whole(&out.join("curves.csv"), csv(self.lines.iter()).as_bytes())?;
+        write_whole(&out.join("tail-miss.csv"), values.as_bytes())
+    }
+}
+
+/// The final values of several sweeps by group size, one colour each, named after their folders.
+pub fn beside(sweeps: &[(PathBuf, Sweep)]) -> Figure {
+    let all = sweeps.iter().map(|(path, s)| (path.as_path(), s.finals.as_slice(), &s.config));
+    figures::beside(&all.collect::<Vec<_>>())
+}
+
+fn csv<'a>(lines: impl Iterator<Item = &'a Line>) -> String {
+    lines.fold(format!("{}\n", Line::HEADER), |text, l| text + &l.csv() + "\n")
+}
+
+/// How a sweep ended.
+pub enum Ended {
+    /// All runs are done.
+    Done(Box<Sweep>),
+    /// It was stopped on request, with this many runs done and saved.
+    Stopped(usize),
+}
+
+/// Simulates what the folder doesn't hold yet, and writes all values into it.
+///
+/// # Errors
+/// Bad input for a folder that holds something else; a failure where results can't be written or a policy diverges.
+pub fn run(config: Config, out: &Path, threads: usize, events: &mut dyn Events) -> anyhow::Result<Ended> {
+    let (folder, mut lines) = Folder::open(out, &config)?;
+    let todo = missing(&config, &lines);
+    let finished = sweep(threads, &config, &folder, &todo, &mut lines, events)?;
+    if finished < todo.len() {
+        return Ok(Ended::Stopped(config.runs() - todo.len() + finished));
+    }
+    folder.finish(&mut lines)?;
+    let sweep = Sweep::of(config, lines);
+    sweep.write(out)?;
+    Ok(Ended::Done(Box::new(sweep)))
+}
+
+/// The runs that `lines` doesn't hold, those that take longest first.
+fn missing(config: &Config, lines: &[Line]) -> Vec<Run> {
+    let mut todo = Vec::with_capacity(config.runs());
+    for &n in &config.group_sizes {
+        for &gamma in &config.gammas {
+            for &seed in &config.seeds {
+                if !lines.iter().any(|l| (l.n, l.gamma, l.seed) == (n, gamma, seed)) {
+                    todo.push(Run { n, gamma, seed });
+                }
+            }
+        }
+    }
+    todo.sort_by_key(|r| std::cmp::Reverse(r.n));
+    todo
+}
+
+/// Simulates `todo`, adding to the folder and to `lines`; returns how many runs were finished.
+fn sweep(
+    threads: usize,
+    config: &Config,
+    folder: &Folder,
+    todo: &[Run],
+    lines: &mut Vec<Line>,
+    events: &mut dyn Events,
+) -> anyhow::Result<usize> {
+    if todo.is_empty() {
+        events.say(&format!("all {} runs are done already", config.runs()));
+        return Ok(0);
+    }
+    let threads = threads.min(todo.len());
+    let before = match config.runs() - todo.len() {
+        0 => String::new(),
+        done => format!(", {done} done before"),
+    };
+    let all = todo.len();
+    events.say(&format!("{all} runs of {} steps on {threads} threads{before}", config.steps));
+    events.begin("simulate", 0, all as u64 * config.steps);
+    let started = Instant::now();
+    let (next, steps, failed) = (AtomicUsize::new(0), AtomicU64::new(0), AtomicBool::new(false));
+    let stop = || interrupt::requested() || failed.load(Ordering::Relaxed);
+    let finished = std::thread::scope(|scope| {
+        let (sender, results) = mpsc::channel();
+        for _ in 0..threads {
+            let (sender, next, steps, stop) = (sender.clone(), &next, &steps, &stop);
+            scope.spawn(move || {
+                while let Some(&run) = todo.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let Some(result) = simulate(config, run, steps, stop).transpose() else { break };
+                    if sender.send(result).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+        drop(sender);
+        let mut finished = 0;
+        loop {
+            match results.recv_timeout(Duration::from_millis(200)) {
+                Err(RecvTimeoutError::Disconnected) => return Ok(finished),
+                Err(RecvTimeoutError::Timeout) => {}
+                Ok(result) => {
+                    let kept = result.and_then(|run: Vec<Line>| {
+                        folder.append(&run)?;
+                        lines.extend(run);
+                        Ok(())
+                    });
+                    if let Err(error) = kept {
+                        failed.store(true, Ordering::Relaxed);
+                        return Err(error);
+                    }
+                    finished += 1;
+                }
+            }
+            events.progress(steps.load(Ordering::Relaxed), format!("{finished}/{all} runs"));
+        }
+    });
+    events.end();
+    let finished = finished?;
+    folder.sync()?;
+    events.say(&format!("{finished} runs in {:.1} s", started.elapsed().as_secs_f64()));
+    Ok(finished)
+}
+
+/// One run's recorded lines; nothing if it was stopped.
+fn simulate(
+    config: &Config,
+    run: Run,
+    steps: &AtomicU64,
+    stop: &dyn Fn() -> bool,
+) -> anyhow::Result<Option<Vec<Line>>> {
+    let Run { n, gamma, seed } = run;
+    let mut policy = Simulation::new(&config.setup(), n, gamma, seed)?;
+    let mut lines = vec![Line::of(run, 0, policy.metrics())];
+    let mut shown = 0;
+    for step in 1..=config.steps {
+        policy.step().with_context(|| format!("group size {n}, gamma {gamma}, seed {seed}"))?;
+        if config.records(step) {
+            lines.push(Line::of(run, step, policy.metrics()));
+        }
+        if step % 16 == 0 || step == config.steps {
+            steps.fetch_add(step - shown, Ordering::Relaxed);
+            shown = step;
+            if stop() && step < config.steps {
+                return Ok(None);
+            }
+        }
+    }
+    Ok(Some(lines))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_missing_runs_are_left_and_the_largest_groups_come_first() {
+        let config = Config::parse("group_sizes = [2, 8]\ngammas = [0.0, 1.0]\nseeds = [3]", &[]).unwrap();
+        let policy = Simulation::new(&config.setup(), 8, 1.0, 3).unwrap();
+        let line = Line::of(Run { n: 8, gamma: 1.0, seed: 3 }, 0, policy.metrics());
+        let todo: Vec<(u64, f64)> = missing(&config, &[line]).iter().map(|r| (r.n, r.gamma)).collect();
+        assert_eq!(todo, [(8, 0.0), (2, 0.0), (2, 1.0)]);
+    }
+}

@@ -1,0 +1,54 @@
+//! How long whole runs take on this machine, by the estimate of a step.
+
+use super::needs::{self, Lengths, Time};
+use crate::config::{Config, EvalConfig, Every};
+use crate::problem::Task;
+use fgrpo_nn::Products;
+use fgrpo_nn::config::Config as ModelConfig;
+use std::collections::{HashMap, HashSet};
+
+/// How long runs take on this machine, whose speed is measured once, by the same estimate as `--dry-run`.
+#[derive(Default)]
+pub struct Estimator {
+    rates: HashMap<(usize, Products), f64>,
+    known: HashMap<String, (Lengths, Option<ModelConfig>)>,
+}
+
+impl Estimator {
+    /// Seconds of a run: its steps, its evaluations where its held-out problems are known, and its supervised stage with the
+    /// first of the runs that share it, whose starts are `starts`.
+    ///
+    /// # Errors
+    /// A task or model that can't be read.
+    pub fn seconds(&mut self, config: &Config, starts: &mut HashSet<String>) -> anyhow::Result<f64> {
+        let seed = config.sft.as_ref().and_then(|sft| sft.seed).unwrap_or(config.seed);
+        let start = format!("{:?} {:?} {:?} {seed}", config.task, config.model, config.sft);
+        let Some(time) = self.time(config)? else { return Ok(0.0) };
+        let sft = if starts.insert(start) { time.sft } else { 0.0 };
+        let times = |eval: Option<EvalConfig>| match eval.map(|e| e.every) {
+            None | Some(Every::Steps(0) | Every::Epoch) => 0.0,
+            Some(Every::Steps(every)) => (config.steps / every + 1) as f64,
+        };
+        let evaluations =
+            time.evaluation * times(config.eval.usual()) + time.full_evaluation * times(config.eval.full());
+        Ok(sft + (time.rollout + time.update) * config.steps as f64 + evaluations)
+    }
+
+    /// The time of a run's parts; none where its model's size isn't known.
+    fn time(&mut self, config: &Config) -> anyhow::Result<Option<Time>> {
+        let own = toml::to_string(&config.task)? + &toml::to_string(&config.model)?;
+        if !self.known.contains_key(&own) {
+            let there = needs::missing(config).is_empty();
+            let task = there.then(|| Task::open(config)).transpose()?;
+            let lengths = Lengths::of(config, task.as_ref());
+            let model = needs::model(config, task.as_ref())?;
+            self.known.insert(own.clone(), (lengths, model));
+        }
+        let (lengths, model) = &self.known[&own];
+        let Some(model) = model else { return Ok(None) };
+        let (threads, products) = (config.threads(), config.compute.products);
+        let rate = self.rates.entry((threads, products));
+        let rate = *rate.or_insert_with(|| fgrpo_nn::measure_flops(threads, products));
+        Ok(Some(Time::of(config, model, lengths, rate)))
+    }
+}

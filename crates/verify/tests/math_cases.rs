@@ -81,47 +81,18 @@ fn an_answer_beyond_the_budget_is_wrong_and_never_unscorable() {
 
 #[test]
 fn megabytes_of_one_character_are_read_without_trouble() {
+    let listed: serde_json::Value =
+        serde_json::from_str(include_str!("fixtures/adversarial.json")).expect("a table of texts");
+    let listed = |form: &str| listed["math"][form].as_array().expect("a list").clone();
     let mut texts = Vec::new();
-    for piece in [
-        "{",
-        "}",
-        "\\boxed{",
-        "\\boxed{1}",
-        "$",
-        "$a",
-        "\\[",
-        "\\(",
-        // Environments on one line: its end was looked for from each of them.
-        "\\(1\\) ",
-        "$1$ ",
-        " [1] ",
-        "1 - 1 ",
-        " [",
-        "(",
-        "answer ",
-        "final answer is 5. ",
-        "1+",
-        "1",
-        "1 ",
-        "123,",
-        "=",
-        "\0",
-        "|x",
-        "^2",
-        "é",
-        "\\text{a}",
-        "\\frac{1}{2}",
-        "$1$ and ",
-        "√(",
-        "\\text{",
-        "\\color{",
-        "\\quad ",
-        "\\frac",
-        "5 or ",
-        "'",
-    ] {
-        texts.push(piece.repeat(300_000 / piece.len()));
+    for piece in listed("repeated") {
+        let piece = piece.as_str().expect("a text");
+        texts.push(piece.repeat(100_000 / piece.len()));
         texts.push(format!("\\boxed{{{}}}", piece.repeat(9_000 / piece.len())));
+    }
+    for frame in listed("framed") {
+        let [before, piece, after] = [0, 1, 2].map(|at| frame[at].as_str().expect("a text"));
+        texts.push(format!("{before}{}{after}", piece.repeat(9_000 / piece.len())));
     }
     // Boxes in boxes were opened one by one, each by a search of the whole.
     texts.push(format!("{}1{}", "\\boxed{".repeat(2_000), "}".repeat(2_000)));

@@ -12,6 +12,9 @@ fn open() -> Result<Arc<dyn Driver>, Error> {
     Gpu::open(0, None).map(|gpu| Arc::new(gpu) as Arc<dyn Driver>)
 }
 
+/// Plans of products that are kept.
+const PLANS: usize = 1024;
+
 /// 2 x 2 matrices: [[1, 2], [3, 4]] times itself.
 fn product(driver: &Arc<dyn Driver>) -> Result<Vec<f32>, Error> {
     let [a, b, c] = [0; 3].map(|_| Memory::from(driver, &[1.0f32, 2.0, 3.0, 4.0]));
@@ -181,4 +184,37 @@ fn waiting_for_every_launch_names_the_kernel_that_failed() {
         }
         return;
     }
+}
+
+#[test]
+fn an_algorithm_is_chosen_once_a_shape_and_of_many_shapes_the_least_recently_used_is_dropped() {
+    const NAME: &str =
+        "an_algorithm_is_chosen_once_a_shape_and_of_many_shapes_the_least_recently_used_is_dropped";
+    if !fake::is_here(NAME, true, &[]) {
+        return;
+    }
+    let driver = open().unwrap();
+    let [a, b, c] = [PLANS + 1, 1, PLANS + 1].map(|len| Memory::from(&driver, &vec![1.0f32; len]).unwrap());
+    let chosen = || fake::report().calls.get("cublasLtMatmulAlgoGetHeuristic").copied().unwrap_or(0);
+    // Products of so many rows, and how many algorithms they chose.
+    let multiply = |rows: &mut dyn Iterator<Item = usize>| {
+        let before = chosen();
+        for m in rows {
+            let (a, b) = (Matrix::rows(a.address(), 1), Matrix::rows(b.address(), 1));
+            let (c, numbers) = (c.address(), Numbers::F32);
+            let product = Product { m, n: 1, k: 1, a, b, c, c_stride: 1, alpha: 1.0, add: false, numbers };
+            driver.product(&product).unwrap();
+        }
+        chosen() - before
+    };
+    assert_eq!(multiply(&mut (1..=PLANS)), PLANS as u64);
+    assert_eq!(multiply(&mut (1..=PLANS)), 0);
+    assert_eq!(multiply(&mut [PLANS + 1].into_iter()), 1);
+    let live = fake::report().live;
+    assert_eq!((live["description"], live["layout"]), (PLANS as u64, 3 * PLANS as u64), "{live:?}");
+    // The one of a single row was the oldest.
+    assert_eq!(multiply(&mut (2..=PLANS + 1)), 0);
+    assert_eq!(multiply(&mut [1].into_iter()), 1);
+    drop((a, b, c, driver));
+    nothing_lives("a thousand shapes");
 }

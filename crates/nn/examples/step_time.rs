@@ -50,8 +50,6 @@ fn language() -> Config {
         num_attention_heads: 8,
         num_key_value_heads: 4,
         head_dim: 64,
-        qkv_bias: false,
-        qk_norm: true,
         ..small_decoder(0)
     }
 }
@@ -73,8 +71,6 @@ fn qwen(size: &str) -> Config {
         num_attention_heads,
         num_key_value_heads,
         head_dim: 128,
-        qkv_bias: !qwen3,
-        qk_norm: qwen3,
         tie_word_embeddings: qwen3,
         ..language()
     }

@@ -7,7 +7,6 @@
 use std::borrow::Cow;
 
 use crate::adamw::AdamWStep;
-use crate::cuda::graphs::GraphCounts;
 use crate::error::Error;
 use crate::executor::Executor;
 use crate::layout::Span;
@@ -65,6 +64,31 @@ impl Rollout {
     /// Rows of the largest forward pass over prompts.
     pub(crate) fn prefilled(&self) -> usize {
         self.chunk_tokens.max(self.prompt_tokens).min(self.prompts * self.prompt_tokens)
+    }
+}
+
+/// How decoding steps were submitted to a device.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct GraphCounts {
+    /// All steps.
+    pub steps: u64,
+    /// Graphs that were captured.
+    pub captured: u64,
+    /// Steps that were submitted as a graph.
+    pub replayed: u64,
+    /// Steps that were submitted before the tokens of the step before were read.
+    pub ahead: u64,
+}
+
+impl GraphCounts {
+    /// Of two devices.
+    pub(crate) fn plus(self, other: GraphCounts) -> GraphCounts {
+        GraphCounts {
+            steps: self.steps + other.steps,
+            captured: self.captured + other.captured,
+            replayed: self.replayed + other.replayed,
+            ahead: self.ahead + other.ahead,
+        }
     }
 }
 

@@ -72,10 +72,6 @@ pub struct Config {
     pub rope_scaling: RopeScaling,
     /// Whether the output layer shares the embedding's weights.
     pub tie_word_embeddings: bool,
-    /// Whether the q, k and v projections have a bias.
-    pub qkv_bias: bool,
-    /// Whether each head's query and key have an RMSNorm.
-    pub qk_norm: bool,
     /// The checkpoint's maximum context length.
     pub max_position_embeddings: usize,
     /// Beginning-of-sequence token, if the checkpoint has one.
@@ -216,15 +212,6 @@ impl Config {
                 }
             }
         }
-        for (field, value, family) in [
-            ("qkv_bias", self.qkv_bias, self.architecture.qkv_bias()),
-            ("qk_norm", self.qk_norm, self.architecture.qk_norm()),
-        ] {
-            if value != family {
-                let wanted = format!("{family} for {}", self.architecture.class_name());
-                return refuse(field, value.to_string(), wanted);
-            }
-        }
         if self.checked_parameters().is_none() {
             return refuse(
                 "hidden_size",
@@ -235,38 +222,46 @@ impl Config {
         Ok(())
     }
 
+    /// The weights of a layer, by module, in file order; their biases, after them in a file, have the shape's first size.
+    pub(crate) fn layer(&self) -> Vec<Weight> {
+        let (d, f, e) = (self.hidden_size, self.intermediate_size, self.head_dim);
+        let (q, kv) = (self.num_attention_heads * e, self.num_key_value_heads * e);
+        let bias = self.architecture.qkv_bias();
+        let norm = |module, width| Weight { module, shape: vec![width], bias: false };
+        let matrix = |module, outputs, inputs, bias| Weight { module, shape: vec![outputs, inputs], bias };
+        let mut weights = vec![
+            norm("input_layernorm", d),
+            matrix("self_attn.q_proj", q, d, bias),
+            matrix("self_attn.k_proj", kv, d, bias),
+            matrix("self_attn.v_proj", kv, d, bias),
+            matrix("self_attn.o_proj", d, q, false),
+        ];
+        if self.architecture.qk_norm() {
+            weights.extend([norm("self_attn.q_norm", e), norm("self_attn.k_norm", e)]);
+        }
+        weights.extend([
+            norm("post_attention_layernorm", d),
+            matrix("mlp.gate_proj", f, d, false),
+            matrix("mlp.up_proj", f, d, false),
+            matrix("mlp.down_proj", d, f, false),
+        ]);
+        weights
+    }
+
     /// Name and shape of every tensor of a checkpoint with this configuration, under Hugging Face names, in file order.
     /// The output layer's `lm_head.weight` is absent if it shares the embedding.
     pub fn tensors(&self) -> Vec<(String, Vec<usize>)> {
-        let (d, f, e) = (self.hidden_size, self.intermediate_size, self.head_dim);
-        let (q, kv) = (self.num_attention_heads * e, self.num_key_value_heads * e);
-        let mut all = vec![("model.embed_tokens.weight".to_string(), vec![self.vocab_size, d])];
+        let (v, d, weights) = (self.vocab_size, self.hidden_size, self.layer());
+        let mut all = vec![("model.embed_tokens.weight".to_string(), vec![v, d])];
         for layer in 0..self.num_hidden_layers {
-            let mut push = |name: &str, shape: &[usize]| {
-                all.push((format!("model.layers.{layer}.{name}.weight"), shape.to_vec()));
-            };
-            push("input_layernorm", &[d]);
-            push("self_attn.q_proj", &[q, d]);
-            push("self_attn.k_proj", &[kv, d]);
-            push("self_attn.v_proj", &[kv, d]);
-            push("self_attn.o_proj", &[d, q]);
-            if self.qk_norm {
-                push("self_attn.q_norm", &[e]);
-                push("self_attn.k_norm", &[e]);
-            }
-            push("post_attention_layernorm", &[d]);
-            push("mlp.gate_proj", &[f, d]);
-            push("mlp.up_proj", &[f, d]);
-            push("mlp.down_proj", &[d, f]);
-            if self.qkv_bias {
-                for (name, rows) in [("q_proj", q), ("k_proj", kv), ("v_proj", kv)] {
-                    all.push((format!("model.layers.{layer}.self_attn.{name}.bias"), vec![rows]));
-                }
-            }
+            let name = |weight: &Weight, part| format!("model.layers.{layer}.{}.{part}", weight.module);
+            all.extend(weights.iter().map(|w| (name(w, "weight"), w.shape.clone())));
+            let biased = weights.iter().filter(|w| w.bias);
+            all.extend(biased.map(|w| (name(w, "bias"), vec![w.shape[0]])));
         }
         all.push(("model.norm.weight".into(), vec![d]));
         if !self.tie_word_embeddings {
-            all.push(("lm_head.weight".into(), vec![self.vocab_size, d]));
+            all.push(("lm_head.weight".into(), vec![v, d]));
         }
         all
     }
@@ -274,31 +269,33 @@ impl Config {
     /// Number of parameters; a shared output layer counts once.
     ///
     /// # Panics
-    /// If the sizes were not validated and their product overflows.
+    /// If the sizes were not validated and there are 2^62 or more.
     pub fn parameters(&self) -> u64 {
         self.checked_parameters().expect("validated sizes")
     }
 
-    fn checked_parameters(&self) -> Option<u64> {
-        let mul = |a: usize, b: usize| (a as u64).checked_mul(b as u64);
-        let (d, f, e) = (self.hidden_size, self.intermediate_size, self.head_dim);
-        let q = usize::try_from(mul(self.num_attention_heads, e)?).ok()?;
-        let kv = usize::try_from(mul(self.num_key_value_heads, e)?).ok()?;
-        let mut layer = mul(d, q)?.checked_mul(2)?.checked_add(mul(d, kv)?.checked_mul(2)?)?;
-        layer = layer.checked_add(mul(d, f)?.checked_mul(3)?)?.checked_add(2 * d as u64)?;
-        if self.qkv_bias {
-            layer = layer.checked_add((q as u64).checked_add(2 * kv as u64)?)?;
-        }
-        if self.qk_norm {
-            layer += 2 * e as u64;
-        }
+    /// [`Config::parameters`]; `None` if there are 2^62 or more.
+    pub fn checked_parameters(&self) -> Option<u64> {
+        let numbers = |shape: &[usize]| shape.iter().map(|&size| size as u128).product::<u128>();
+        let of_weight = |w: &Weight| numbers(&w.shape) + if w.bias { w.shape[0] as u128 } else { 0 };
+        let layer: u128 = self.layer().iter().map(of_weight).sum();
         let embeddings = if self.tie_word_embeddings { 1 } else { 2 };
-        let total = layer
-            .checked_mul(self.num_hidden_layers as u64)?
-            .checked_add(mul(self.vocab_size, d)?.checked_mul(embeddings)?)?
-            .checked_add(d as u64)?;
-        (total < 1 << 62).then_some(total)
+        let total = self.num_hidden_layers as u128 * layer
+            + embeddings * numbers(&[self.vocab_size, self.hidden_size])
+            + self.hidden_size as u128;
+        u64::try_from(total).ok().filter(|&total| total < 1 << 62)
     }
+}
+
+/// A weight of a layer: a matrix, or a norm.
+#[derive(Debug, Clone)]
+pub(crate) struct Weight {
+    /// Its name in the layer.
+    pub(crate) module: &'static str,
+    /// `[outputs, inputs]`, or `[width]`.
+    pub(crate) shape: Vec<usize>,
+    /// Whether a bias is added to the outputs.
+    pub(crate) bias: bool,
 }
 
 #[cfg(test)]
@@ -319,14 +316,7 @@ pub(crate) mod tests {
     fn parameter_count_is_the_sum_over_the_tensor_list_for_every_family() {
         for architecture in Architecture::ALL {
             for tie_word_embeddings in [false, true] {
-                let config = Config {
-                    architecture,
-                    tie_word_embeddings,
-                    qkv_bias: architecture.qkv_bias(),
-                    qk_norm: architecture.qk_norm(),
-                    head_dim: 34,
-                    ..maze()
-                };
+                let config = Config { architecture, tie_word_embeddings, head_dim: 34, ..maze() };
                 config.validate().unwrap();
                 let sum: usize = config.tensors().iter().map(|(_, s)| s.iter().product::<usize>()).sum();
                 assert_eq!(config.parameters(), sum as u64, "{architecture:?} tied {tie_word_embeddings}");
@@ -336,7 +326,7 @@ pub(crate) mod tests {
 
     #[test]
     fn impossible_sizes_are_refused_with_field_found_and_wanted() {
-        let cases: [(Config, &[&str]); 9] = [
+        let cases: [(Config, &[&str]); 8] = [
             (
                 Config { num_key_value_heads: 3, ..maze() },
                 &["num_key_value_heads", "found 3", "divisor", "4"],
@@ -345,11 +335,9 @@ pub(crate) mod tests {
             (Config { vocab_size: 0, ..maze() }, &["vocab_size", "found 0"]),
             (Config { num_hidden_layers: 20_000, ..maze() }, &["num_hidden_layers", "20000", "1 to 10000"]),
             (Config { rope_theta: f64::NAN, ..maze() }, &["rope_theta", "NaN", "positive"]),
-            (Config { qk_norm: true, ..maze() }, &["qk_norm", "found true", "Qwen2ForCausalLM"]),
             (
                 Config {
                     architecture: Architecture::Llama,
-                    qkv_bias: false,
                     num_attention_heads: 6,
                     num_key_value_heads: 2,
                     ..maze()

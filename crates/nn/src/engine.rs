@@ -15,11 +15,10 @@ use std::borrow::Cow;
 
 use crate::backend::{Backend, NormalFn, Store};
 use crate::config::Config;
-use crate::cuda::graphs::GraphCounts;
 use crate::decoder::{Decoder, Workspace};
 use crate::error::Error;
 use crate::executor::Executor;
-use crate::layout::{Kind, Span, TensorLayout};
+use crate::layout::{Kind, TensorLayout};
 use crate::segments::Chunk;
 use adapters::Adapters;
 pub use any::Engine;
@@ -158,37 +157,12 @@ impl<D: Backend> EngineOn<D> {
         Ok(())
     }
 
-    pub(crate) fn config(&self) -> &Config {
-        &self.decoder.config
-    }
-
-    pub(crate) fn backend(&self) -> &D {
-        &self.backend
-    }
-
-    /// The tensors of the decoder.
-    pub(crate) fn layout(&self) -> &[TensorLayout] {
-        &self.decoder.layout.tensors
-    }
-
     /// The trained parameters.
     pub(crate) fn trained(&self) -> &[TensorLayout] {
         match &self.adapters {
             Some(adapters) => &adapters.layout.tensors,
             None => &self.decoder.layout.tensors,
         }
-    }
-
-    pub(crate) fn set_chunk_tokens(&mut self, tokens: usize) {
-        self.chunk_tokens = tokens.max(1);
-    }
-
-    pub(crate) fn set_checkpointing(&mut self, checkpointing: bool) {
-        self.checkpointing = checkpointing;
-    }
-
-    pub(crate) fn set_decode_copies(&mut self, wanted: bool) {
-        self.backend.set_decode_copies(wanted);
     }
 
     pub(crate) fn set_cuda_graphs(&mut self, wanted: bool) {
@@ -232,19 +206,6 @@ impl<D: Backend> EngineOn<D> {
             }
             error => error,
         }
-    }
-
-    pub(crate) fn graph_counts(&self) -> GraphCounts {
-        self.backend.graph_counts()
-    }
-
-    pub(crate) fn set_optimizer_offload(&mut self, wanted: bool) {
-        self.backend.set_optimizer_offload(wanted);
-    }
-
-    /// A tensor's numbers.
-    pub(crate) fn read(&self, store: Store, span: Span) -> Cow<'_, [f32]> {
-        self.backend.read(store, span)
     }
 
     pub(crate) fn set_tensor(&mut self, name: &str, values: &[f32]) -> Result<(), Error> {

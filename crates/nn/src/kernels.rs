@@ -86,8 +86,6 @@ pub fn small_decoder(intermediate_size: usize) -> Config {
         rope_theta: 1e6,
         rope_scaling: RopeScaling::Default,
         tie_word_embeddings: true,
-        qkv_bias: true,
-        qk_norm: false,
         max_position_embeddings: 512,
         bos_token_id: Some(1),
         eos_token_id: vec![2],

@@ -3,7 +3,7 @@
 //! Weights, gradient and both moments of AdamW share one layout, so operations on all parameters (norm, update, reduction over threads) are a loop
 //! over one slice. Matrices with the same input are adjacent and need one product: k and v, gate and up.
 
-use crate::config::Config;
+use crate::config::{Config, Weight};
 
 /// A range of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,57 +94,54 @@ impl Builder {
         span
     }
 
-    /// Stacked matrices with the same input, then their stacked biases.
-    fn linear(&mut self, prefix: &str, parts: &[(&str, usize)], inputs: usize, bias: bool) -> Linear {
+    /// Stacked matrices of a layer with the same input, then their stacked biases.
+    fn linear(&mut self, layer: usize, parts: &[&Weight]) -> Linear {
         self.line();
-        let outputs = parts.iter().map(|part| part.1).sum();
+        let (outputs, inputs) = (parts.iter().map(|part| part.shape[0]).sum(), parts[0].shape[1]);
         let weight = Span { offset: self.len, len: outputs * inputs };
-        for (name, outputs) in parts {
-            self.put(format!("{prefix}.{name}.weight"), &[*outputs, inputs], Kind::Matrix);
+        for Weight { module, shape, .. } in parts {
+            self.put(format!("model.layers.{layer}.{module}.weight"), shape, Kind::Matrix);
         }
         self.line();
-        let start = self.len;
-        if bias {
-            for (name, outputs) in parts {
-                self.put(format!("{prefix}.{name}.bias"), &[*outputs], Kind::Bias);
-            }
+        let bias = parts[0].bias.then_some(Span { offset: self.len, len: outputs });
+        for Weight { module, shape, .. } in parts.iter().filter(|part| part.bias) {
+            self.put(format!("model.layers.{layer}.{module}.bias"), &shape[..1], Kind::Bias);
         }
-        Linear { weight, bias: bias.then_some(Span { offset: start, len: outputs }), outputs, inputs }
+        Linear { weight, bias, outputs, inputs }
     }
 
-    fn norm(&mut self, name: String, width: usize) -> Span {
+    fn norm(&mut self, name: String, shape: &[usize]) -> Span {
         self.line();
-        self.put(name, &[width], Kind::Norm)
+        self.put(name, shape, Kind::Norm)
     }
 }
 
 impl Layout {
     pub(crate) fn new(config: &Config) -> Layout {
-        let (d, f, v) = (config.hidden_size, config.intermediate_size, config.vocab_size);
-        let queries = config.num_attention_heads * config.head_dim;
-        let keys = config.num_key_value_heads * config.head_dim;
+        let (d, v, weights) = (config.hidden_size, config.vocab_size, config.layer());
+        let find = |module: &str| weights.iter().find(|weight| weight.module == module);
+        let linear = |module: &str| find(module).expect("every layer has it");
         let mut b = Builder { tensors: Vec::new(), len: 0 };
         let embedding = b.put("model.embed_tokens.weight".into(), &[v, d], Kind::Matrix);
         let layers = (0..config.num_hidden_layers)
             .map(|index| {
-                let layer = format!("model.layers.{index}");
-                let attention = format!("{layer}.self_attn");
-                let mlp = format!("{layer}.mlp");
-                let attention_norm = b.norm(format!("{layer}.input_layernorm.weight"), d);
-                let q = b.linear(&attention, &[("q_proj", queries)], d, config.qkv_bias);
-                let kv = b.linear(&attention, &[("k_proj", keys), ("v_proj", keys)], d, config.qkv_bias);
-                let q_norm =
-                    config.qk_norm.then(|| b.norm(format!("{attention}.q_norm.weight"), config.head_dim));
-                let k_norm =
-                    config.qk_norm.then(|| b.norm(format!("{attention}.k_norm.weight"), config.head_dim));
-                let o = b.linear(&attention, &[("o_proj", d)], queries, false);
-                let mlp_norm = b.norm(format!("{layer}.post_attention_layernorm.weight"), d);
-                let gate_up = b.linear(&mlp, &[("gate_proj", f), ("up_proj", f)], d, false);
-                let down = b.linear(&mlp, &[("down_proj", d)], f, false);
-                LayerLayout { attention_norm, q, kv, q_norm, k_norm, o, mlp_norm, gate_up, down }
+                let norm = |b: &mut Builder, module: &str| {
+                    find(module).map(|w| b.norm(format!("model.layers.{index}.{module}.weight"), &w.shape))
+                };
+                LayerLayout {
+                    attention_norm: norm(&mut b, "input_layernorm").expect("every layer has it"),
+                    q: b.linear(index, &[linear("self_attn.q_proj")]),
+                    kv: b.linear(index, &["self_attn.k_proj", "self_attn.v_proj"].map(linear)),
+                    q_norm: norm(&mut b, "self_attn.q_norm"),
+                    k_norm: norm(&mut b, "self_attn.k_norm"),
+                    o: b.linear(index, &[linear("self_attn.o_proj")]),
+                    mlp_norm: norm(&mut b, "post_attention_layernorm").expect("every layer has it"),
+                    gate_up: b.linear(index, &["mlp.gate_proj", "mlp.up_proj"].map(linear)),
+                    down: b.linear(index, &[linear("mlp.down_proj")]),
+                }
             })
             .collect();
-        let norm = b.norm("model.norm.weight".into(), d);
+        let norm = b.norm("model.norm.weight".into(), &[d]);
         let head = if config.tie_word_embeddings {
             embedding
         } else {

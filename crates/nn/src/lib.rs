@@ -31,13 +31,14 @@ pub mod kernels;
 mod layout;
 mod lora;
 mod needs;
+mod rope;
 mod sampling;
 mod segments;
 mod switch;
 
 pub use adamw::{AdamW, UpdateReport};
+pub use backend::GraphCounts;
 pub use checks::CHECK_LAYERS;
-pub use cuda::graphs::GraphCounts;
 pub use engine::{
     DEFAULT_CHUNK_TOKENS, Device, DeviceName, Engine, FamilyScores, Gpus, NamedTensor, OptimizerState,
     Precision, Products, Scores,

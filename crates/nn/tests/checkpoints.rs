@@ -24,8 +24,6 @@ fn config(architecture: Architecture, tied: bool) -> Config {
         rope_theta: 1e4,
         rope_scaling: RopeScaling::Default,
         tie_word_embeddings: tied,
-        qkv_bias: architecture.qkv_bias(),
-        qk_norm: architecture.qk_norm(),
         max_position_embeddings: 64,
         bos_token_id: Some(1),
         eos_token_id: vec![2, 3],

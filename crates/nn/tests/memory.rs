@@ -58,8 +58,6 @@ fn config(vocab_size: usize, num_hidden_layers: usize) -> Config {
         rope_theta: 1e6,
         rope_scaling: RopeScaling::Default,
         tie_word_embeddings: true,
-        qkv_bias: false,
-        qk_norm: true,
         max_position_embeddings: 512,
         bos_token_id: None,
         eos_token_id: vec![],

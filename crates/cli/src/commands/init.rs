@@ -161,8 +161,6 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             original_max_position_embeddings: 8192,
         }),
         tie_word_embeddings: !args.untied,
-        qkv_bias: matches!(args.arch, Arch::Qwen2),
-        qk_norm: matches!(args.arch, Arch::Qwen3),
         max_position_embeddings: args.context,
         bos_token_id: language.as_ref().and_then(Language::bos_token),
         eos_token_id: language.as_ref().map(|l| l.stop_tokens().to_vec()).unwrap_or_default(),

@@ -24,8 +24,6 @@ fn checkpoint(dir: &Path, seed: u64) {
         rope_theta: 1e6,
         rope_scaling: RopeScaling::Default,
         tie_word_embeddings: true,
-        qkv_bias: true,
-        qk_norm: false,
         max_position_embeddings: 256,
         bos_token_id: Some(1),
         eos_token_id: vec![2],

@@ -190,8 +190,6 @@ impl Config {
             rope_theta,
             rope_scaling,
             tie_word_embeddings: fields.flag("tie_word_embeddings")?.unwrap_or(false),
-            qkv_bias: architecture.qkv_bias(),
-            qk_norm: architecture.qk_norm(),
             max_position_embeddings,
             bos_token_id: match fields.map.contains_key("bos_token_id") {
                 true => fields.token("bos_token_id")?,
@@ -456,7 +454,9 @@ mod tests {
     fn published_qwen2_config_of_transformers_4_is_read() {
         let config = parse(qwen2_5_7b()).unwrap();
         assert_eq!(config.head_dim, 128);
-        assert!(config.qkv_bias && !config.qk_norm && !config.tie_word_embeddings);
+        assert!(
+            config.architecture.qkv_bias() && !config.architecture.qk_norm() && !config.tie_word_embeddings
+        );
         assert_eq!(config.rope_theta, 1e6);
         assert_eq!(config.eos_token_id, [151_645]);
         assert_eq!(config.parameters(), 7_615_616_512);
@@ -500,7 +500,6 @@ mod tests {
         let mut configs = vec![parse(qwen2_5_7b()).unwrap(), parse(llama_3_2_3b()).unwrap()];
         let mut qwen3 = configs[1].clone();
         qwen3.architecture = Architecture::Qwen3;
-        qwen3.qk_norm = true;
         qwen3.rope_scaling = RopeScaling::Linear { factor: 2.5 };
         qwen3.pad_token_id = Some(7);
         configs.push(qwen3);

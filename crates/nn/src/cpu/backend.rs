@@ -12,7 +12,6 @@ use super::executor::CpuExecutor;
 use super::memory;
 use super::packed_weights::PackedWeights;
 use super::product::{Into, View, product};
-use super::rope::Rope;
 use super::simd;
 use super::team::{Shared, Team};
 use crate::adamw::AdamWStep;
@@ -24,6 +23,7 @@ use crate::error::Error;
 use crate::executor::Head;
 use crate::layout::{Layout, Span};
 use crate::lora::AdapterLayout;
+use crate::rope::Rope;
 
 /// Elements per block of the loops over all parameters.
 const BLOCK: usize = 1 << 16;

@@ -15,7 +15,6 @@ use super::decoding::Decoding;
 use super::lists::Lists;
 use super::packed_weights::PackedWeights;
 use super::product::{Into, View, team_product};
-use super::rope::Rope;
 use super::team::{Shared, Team};
 use super::{head, sampler, simd};
 use crate::engine::Products;
@@ -23,6 +22,7 @@ use crate::error::Error;
 use crate::executor::{DecodeChanges, Executor, Head, HeadRows, Heads, Holds, Rotation, Rows, Write};
 use crate::layout::{Linear, Span};
 use crate::lora::Adapted;
+use crate::rope::Rope;
 use crate::sampling::{Draw, Drawn, Sampling};
 use crate::segments::Chunk;
 

@@ -17,7 +17,6 @@ pub(crate) mod microkernel;
 pub(crate) mod packed_weights;
 pub(crate) mod panels;
 pub(crate) mod product;
-pub(crate) mod rope;
 pub(crate) mod sampler;
 pub(crate) mod simd;
 pub(crate) mod team;

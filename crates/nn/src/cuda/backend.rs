@@ -12,19 +12,18 @@ use rayon::prelude::*;
 
 use super::exchange::{others, share_parameters, sum_gradients};
 use super::executor::CudaExecutor;
-use super::graphs::GraphCounts;
 use super::needs;
 use super::replica::Replica;
 use super::weights::Weights;
 use crate::adamw::AdamWStep;
-use crate::backend::{Backend, Lane, NormalFn, Rollout, Store, Work};
+use crate::backend::{Backend, GraphCounts, Lane, NormalFn, Rollout, Store, Work};
 use crate::cache::{PAGE, numbers_per_token};
 use crate::config::Config;
-use crate::cpu::rope::Rope;
 use crate::engine::Precision;
 use crate::error::Error;
 use crate::layout::{Layout, Span};
 use crate::lora::AdapterLayout;
+use crate::rope::Rope;
 
 /// Numbers that are transferred through host memory at a time.
 const STAGED: usize = 1 << 22;

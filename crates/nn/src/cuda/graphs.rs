@@ -13,6 +13,7 @@ use std::collections::HashMap;
 use super::lists::Bucket;
 use super::sequence::Sequence;
 use super::stream::Stream;
+use crate::backend::GraphCounts;
 use crate::error::Error;
 use crate::switch;
 
@@ -22,31 +23,6 @@ const KEPT: usize = 64;
 const VARIABLE: &str = "FGRPO_CUDA_GRAPHS";
 /// The environment variable with which the host waits for every launch, to name one that fails: a graph's can't be told apart.
 const SYNC: &str = "FGRPO_CUDA_SYNC";
-
-/// How decoding steps were submitted to a GPU.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct GraphCounts {
-    /// All steps.
-    pub steps: u64,
-    /// Graphs that were captured.
-    pub captured: u64,
-    /// Steps that were submitted as a graph.
-    pub replayed: u64,
-    /// Steps that were submitted before the tokens of the step before were read.
-    pub ahead: u64,
-}
-
-impl GraphCounts {
-    /// Of two GPUs.
-    pub(super) fn plus(self, other: GraphCounts) -> GraphCounts {
-        GraphCounts {
-            steps: self.steps + other.steps,
-            captured: self.captured + other.captured,
-            replayed: self.replayed + other.replayed,
-            ahead: self.ahead + other.ahead,
-        }
-    }
-}
 
 /// Whether graphs are wanted: the setting of the environment variable.
 ///

@@ -8,7 +8,7 @@ use fgrpo_cuda::{Argument, Driver, Memory, Numbers, Product, Shape};
 
 use super::buffer::Buffer;
 use super::executor::CudaExecutor;
-use super::graphs::{self, GraphCounts, Graphs};
+use super::graphs::{self, Graphs};
 use super::launches::{args, kernel};
 use super::moments::Moments;
 use super::needs;
@@ -16,7 +16,7 @@ use super::slices::{inbox_len, slice_len};
 use super::stream::{Purpose, Stream};
 use super::weights::Weights;
 use crate::adamw::AdamWStep;
-use crate::backend::{Lane, Store, Work};
+use crate::backend::{GraphCounts, Lane, Store, Work};
 use crate::engine::Precision;
 use crate::error::Error;
 use crate::layout::{Layout, Span};

@@ -8,12 +8,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::device::NO_GPU;
 use super::{Device, EngineOn, FamilyScores, NamedTensor, OptimizerState, Precision, Scores};
 use crate::adamw::{AdamW, UpdateReport};
-use crate::backend::Store;
+use crate::backend::{Backend, GraphCounts, Store};
 use crate::checks::CHECK_LAYERS;
 use crate::config::Config;
 use crate::cpu::backend::CpuBackend;
 use crate::cuda::backend::CudaBackend;
-use crate::cuda::graphs::GraphCounts;
 use crate::decoder::Decoder;
 use crate::error::Error;
 use crate::generate::{Completion, Prompt, StopFn, UniformFn};
@@ -133,12 +132,15 @@ impl Engine {
 
     /// The decoder's configuration.
     pub fn config(&self) -> &Config {
-        on_device!(&self.0, engine => engine.config())
+        on_device!(&self.0, engine => &engine.decoder.config)
     }
 
     /// Number of parameters; a tied head counts once.
     pub fn parameters(&self) -> usize {
-        on_device!(&self.0, engine => engine.layout()).iter().map(|tensor| tensor.span.len).sum()
+        on_device!(&self.0, engine => &engine.decoder.layout.tensors)
+            .iter()
+            .map(|tensor| tensor.span.len)
+            .sum()
     }
 
     /// Number of parameters that are trained: all, or LoRA's factors.
@@ -150,7 +152,7 @@ impl Engine {
     #[cfg(test)]
     pub(crate) fn in_thread<T: Send>(&self, question: impl FnOnce() -> T + Send) -> T {
         let Any::Cpu(engine) = &self.0 else { panic!("an engine on the CPU") };
-        engine.backend().in_thread(question)
+        engine.backend.in_thread(question)
     }
 
     fn trained(&self) -> &[TensorLayout] {
@@ -158,32 +160,32 @@ impl Engine {
     }
 
     fn read(&self, store: Store, tensor: &TensorLayout) -> Cow<'_, [f32]> {
-        on_device!(&self.0, engine => engine.read(store, tensor.span))
+        on_device!(&self.0, engine => engine.backend.read(store, tensor.span))
     }
 
     /// Sets the approximate number of tokens per pass of each executor, of which a CPU has at most two (a family is never split); the default is
     /// [`DEFAULT_CHUNK_TOKENS`](crate::DEFAULT_CHUNK_TOKENS). More is a little faster, less needs less memory; results differ by rounding.
     pub fn set_chunk_tokens(&mut self, tokens: usize) {
-        on_device!(&mut self.0, engine => engine.set_chunk_tokens(tokens));
+        on_device!(&mut self.0, engine => engine.chunk_tokens = tokens.max(1));
     }
 
     /// Whether `accumulate` keeps only each layer's input and computes the layer again in the backward pass: a third more work, a fraction of
     /// the memory, the same result. Off at first.
     pub fn set_checkpointing(&mut self, checkpointing: bool) {
-        on_device!(&mut self.0, engine => engine.set_checkpointing(checkpointing));
+        on_device!(&mut self.0, engine => engine.checkpointing = checkpointing);
     }
 
     /// Whether `generate` copies the weights into the order in which decoding reads them. With AVX-512 or AVX2 that makes decoding up to twice as fast and
     /// needs the memory of the matrices once more; elsewhere it does nothing. The copies are made when `generate` finds the weights changed, and given back
     /// when an update is being prepared, unless they are small. Samples are the same with and without, but for rounding. On at first.
     pub fn set_decode_copies(&mut self, wanted: bool) {
-        on_device!(&mut self.0, engine => engine.set_decode_copies(wanted));
+        on_device!(&mut self.0, engine => engine.backend.set_decode_copies(wanted));
     }
 
     /// Whether AdamW's moments of a GPU's engine are kept in page-locked host memory: 8 bytes less per trained parameter on the GPU (4 if they are bf16), but
     /// for buffers of at most 256 MiB, and every update copies them there and back. The results are the same bit for bit. On the CPU it does nothing. Off at first.
     pub fn set_optimizer_offload(&mut self, wanted: bool) {
-        on_device!(&mut self.0, engine => engine.set_optimizer_offload(wanted));
+        on_device!(&mut self.0, engine => engine.backend.set_optimizer_offload(wanted));
     }
 
     /// All tensors, in the checkpoint's order; with LoRA the matrices are merged, so that they are those of a model without.
@@ -191,7 +193,7 @@ impl Engine {
     /// # Panics
     /// If a GPU has failed, while the iterator runs; so do the other functions that read numbers.
     pub fn tensors(&self) -> impl Iterator<Item = NamedTensor<'_>> {
-        self.named(Store::Weights, on_device!(&self.0, engine => engine.layout()))
+        self.named(Store::Weights, on_device!(&self.0, engine => &engine.decoder.layout.tensors))
     }
 
     fn named<'a>(
@@ -264,12 +266,12 @@ impl Engine {
 
     /// Resets the gradient.
     pub fn zero_gradient(&mut self) {
-        on_device!(&mut self.0, engine => engine.zero_gradient());
+        on_device!(&mut self.0, engine => engine.backend.zero_gradient());
     }
 
     /// Norm of the whole gradient.
     pub fn gradient_norm(&self) -> f64 {
-        on_device!(&self.0, engine => engine.gradient_norm())
+        on_device!(&self.0, engine => engine.backend.gradient_norm())
     }
 
     /// The gradient of each tensor that is trained: all of them, or LoRA's factors.
@@ -301,7 +303,7 @@ impl Engine {
 
     /// How decoding steps were submitted to a GPU since the engine was made, or since [`Engine::set_cuda_graphs`].
     pub fn graph_counts(&self) -> GraphCounts {
-        on_device!(&self.0, engine => engine.graph_counts())
+        on_device!(&self.0, engine => engine.backend.graph_counts())
     }
 
     /// The state that a resumed run needs in addition to the tensors (with LoRA: in addition to the adapter).
@@ -341,7 +343,7 @@ impl Engine {
     pub fn replicas_are_equal(&self) -> bool {
         match &self.0 {
             Any::Cpu(_) => true,
-            Any::Cuda(engine) => engine.backend().replicas_are_equal(),
+            Any::Cuda(engine) => engine.backend.replicas_are_equal(),
         }
     }
 

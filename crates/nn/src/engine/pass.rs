@@ -144,14 +144,6 @@ impl<D: Backend> EngineOn<D> {
         result.map_err(|error| self.diagnose(error))?;
         Ok(all)
     }
-
-    pub(crate) fn zero_gradient(&mut self) {
-        self.backend.zero_gradient();
-    }
-
-    pub(crate) fn gradient_norm(&self) -> f64 {
-        self.backend.gradient_norm()
-    }
 }
 
 impl Request<'_> {

@@ -50,8 +50,6 @@ pub(crate) fn configs() -> Vec<(&'static str, Config)> {
         rope_theta: 10_000.0,
         rope_scaling: RopeScaling::Default,
         tie_word_embeddings: true,
-        qkv_bias: true,
-        qk_norm: false,
         max_position_embeddings: 64,
         bos_token_id: None,
         eos_token_id: vec![],
@@ -69,8 +67,6 @@ pub(crate) fn configs() -> Vec<(&'static str, Config)> {
             "qwen3, untied, odd head size",
             Config {
                 architecture: Architecture::Qwen3,
-                qkv_bias: false,
-                qk_norm: true,
                 tie_word_embeddings: false,
                 head_dim: 10,
                 num_hidden_layers: 3,
@@ -81,7 +77,6 @@ pub(crate) fn configs() -> Vec<(&'static str, Config)> {
             "llama, llama3 rope, one kv head",
             Config {
                 architecture: Architecture::Llama,
-                qkv_bias: false,
                 rope_scaling: llama3,
                 num_key_value_heads: 1,
                 tie_word_embeddings: false,

@@ -12,8 +12,6 @@ fn configs() -> Vec<(&'static str, Config)> {
     let qwen3 = Config {
         architecture: Architecture::Qwen3,
         vocab_size: 700,
-        qkv_bias: false,
-        qk_norm: true,
         num_attention_heads: 6,
         ..small_decoder(300)
     };

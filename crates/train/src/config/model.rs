@@ -16,7 +16,7 @@ const LAYERS: RangeInclusive<u64> = 1..=10_000;
 const HEADS: RangeInclusive<u64> = 1..=1 << 16;
 
 /// Maximum number of parameters: a hundred times the largest model.
-const PARAMETERS: f64 = 1e15;
+const PARAMETERS: u64 = 1_000_000_000_000_000;
 
 /// Where the policy comes from: a checkpoint folder, or sizes for a new model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -75,8 +75,6 @@ impl SizeConfig {
             rope_theta: 1e6,
             rope_scaling: RopeScaling::Default,
             tie_word_embeddings: self.tie_word_embeddings,
-            qkv_bias: self.architecture == Architecture::Qwen2,
-            qk_norm: self.architecture == Architecture::Qwen3,
             max_position_embeddings: usize::MAX,
             bos_token_id: None,
             eos_token_id: Vec::new(),
@@ -105,14 +103,8 @@ impl SizeConfig {
                 self.hidden_size
             );
         }
-        let heads = (self.num_attention_heads + self.num_key_value_heads) as f64;
-        let (width, inner) = (self.hidden_size as f64, self.intermediate_size as f64);
-        let layer = width * (2.0 * heads * head_dim as f64 + 3.0 * inner);
-        let parameters = self.num_hidden_layers as f64 * layer + 2.0 * self.vocab_size as f64 * width;
-        if parameters > PARAMETERS {
-            bad_input!(
-                "{table}: found sizes of {parameters:.1e} parameters, wanted at most {PARAMETERS:.0e}"
-            );
+        if self.config().checked_parameters().is_none_or(|parameters| parameters > PARAMETERS) {
+            bad_input!("{table}: found sizes of more than {PARAMETERS:e} parameters");
         }
         Ok(())
     }

@@ -26,8 +26,6 @@ fn engine() -> Engine {
         rope_theta: 1e4,
         rope_scaling: RopeScaling::Default,
         tie_word_embeddings: true,
-        qkv_bias: false,
-        qk_norm: true,
         max_position_embeddings: 64,
         bos_token_id: None,
         eos_token_id: vec![0],

@@ -85,8 +85,6 @@ mod tests {
             rope_theta: 500_000.0,
             rope_scaling: scaling,
             tie_word_embeddings: true,
-            qkv_bias: false,
-            qk_norm: false,
             max_position_embeddings: 64,
             bos_token_id: None,
             eos_token_id: vec![],

@@ -202,11 +202,11 @@ fn a_run_of_an_older_version_is_not_resumed_in_another_mode() {
     };
     let text = include_str!("../../../../../configs/arithmetic-quick.toml");
     let now = fgrpo_train::config::Config::parse(text, &[]).unwrap();
-    assert_eq!(read(&now.to_toml(), &now), [String::new(); 0]);
+    assert_eq!(read(&now.to_toml(), &now), Vec::<String>::new());
     let before = now.to_toml().replace("mode = \"strict\"\n", "");
     assert_eq!(read(&before, &now), ["task.mode: \"parity\" -> \"strict\""]);
     let as_before = fgrpo_train::config::Config::parse(text, &["task.mode=parity".to_owned()]).unwrap();
-    assert_eq!(read(&before, &as_before), [String::new(); 0]);
+    assert_eq!(read(&before, &as_before), Vec::<String>::new());
 }
 
 /// A grader in Python: `body` answers the line `d`.

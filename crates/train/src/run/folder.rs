@@ -255,7 +255,7 @@ pub fn missing_steps(found: &[u64], last: u64) -> String {
 
 /// The keys in which `config` differs from the `text` of a run's `config.toml`, as `key: before -> after`. A key that
 /// an older version didn't have counts as what the older version did, which is its default except for those of
-/// [`with_earlier_defaults`].
+/// `with_earlier_defaults`.
 ///
 /// # Errors
 /// Bad input if the text isn't TOML.

@@ -114,7 +114,7 @@ fn measure(args: &Args) -> anyhow::Result<Nll> {
 /// Runs the command.
 ///
 /// # Errors
-/// As [`measure`].
+/// As `fgrpo_train::evaluation::nll`.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let found = measure(args)?;
     if args.json {

@@ -13,7 +13,8 @@ import torch
 
 import fgrpo
 
-from ._native import TRAINING_MODE
+# OpenRLHF loads this file by its path, where no relative import works.
+from fgrpo._native import TRAINING_MODE
 
 
 def reward_func(queries: Sequence[str], prompts: Sequence[str], labels: Sequence[str], **_: Any) -> dict[str, Any]:

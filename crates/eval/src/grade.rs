@@ -2,7 +2,7 @@
 
 use crate::dataset::Problem;
 use crate::graded::{Graded, Verifier, guarded};
-use crate::kind::{TaskKind, Truth, short_hash};
+use crate::kind::{self, TaskKind, Truth, short_hash};
 use crate::verifier::{Grading, Settings};
 use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
@@ -14,6 +14,8 @@ type Prepared = (Truth, Arc<dyn Verifier>);
 pub struct Grader {
     kind: TaskKind,
     grading: Grading,
+    /// A hash of the settings.
+    settings: String,
     prepared: RwLock<HashMap<String, Prepared>>,
 }
 
@@ -23,7 +25,13 @@ impl Grader {
     /// # Errors
     /// If the task is `command` and no command is set or it can't be started.
     pub fn new(kind: TaskKind, settings: Settings) -> anyhow::Result<Self> {
-        Ok(Self { kind, grading: kind.grading(settings)?, prepared: RwLock::default() })
+        let written = match kind {
+            TaskKind::Maze => format!("{:?}", settings.maze),
+            _ => serde_json::to_string(&settings).expect("settings are JSON"),
+        };
+        let written = written + &kind::python::file_hash(&settings).unwrap_or_default();
+        let grading = kind.grading(settings)?;
+        Ok(Self { kind, grading, settings: short_hash(&written), prepared: RwLock::default() })
     }
 
     /// The kind of task.
@@ -41,13 +49,8 @@ impl Grader {
 
     /// What decides the verdicts on a problem: verifier, version, settings and reference answer.
     pub fn tag(&self, problem: &Problem) -> String {
-        let Settings { maze, .. } = &self.grading.settings;
-        let settings = match self.kind {
-            TaskKind::Maze => format!("{maze:?}"),
-            _ => serde_json::to_string(&self.grading.settings).expect("settings are JSON"),
-        };
-        let (settings, truth) = (short_hash(&settings), problem.truth.fingerprint());
-        format!("{}/{}/{}/{}", self.kind, env!("CARGO_PKG_VERSION"), &settings[..8], &truth[..8])
+        let truth = problem.truth.fingerprint();
+        format!("{}/{}/{}/{}", self.kind, env!("CARGO_PKG_VERSION"), &self.settings[..8], &truth[..8])
     }
 
     /// Grades one completion. Never panics: if a verifier panics, the completion is unscorable.
@@ -96,7 +99,6 @@ impl Verifier for Unusable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kind;
     use crate::program;
     use fgrpo_verify::verdict::Verdict;
     use serde_json::json;

@@ -20,6 +20,9 @@ pub struct Graded {
     /// Which instructions were followed, if the verifier was asked to explain its verdict.
     #[serde(flatten)]
     pub followed: Option<Followed>,
+    /// What a user's function printed while it graded, with the traceback if it raised.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub printed: Option<String>,
 }
 
 /// Which of a problem's instructions a completion follows.
@@ -34,7 +37,7 @@ pub struct Followed {
 impl Graded {
     /// A grade without a reward of its own.
     pub fn new(verdict: Verdict, reason: impl Into<Cow<'static, str>>) -> Self {
-        Self { verdict, reason: reason.into(), reward: None, followed: None }
+        Self { verdict, reason: reason.into(), reward: None, followed: None, printed: None }
     }
 
     /// An unscorable grade.

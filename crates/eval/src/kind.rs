@@ -8,6 +8,7 @@ pub mod command;
 pub mod ifeval;
 pub mod math;
 pub mod maze;
+pub mod python;
 pub mod synlogic;
 
 use crate::graded::Verifier;
@@ -102,6 +103,8 @@ kinds! {
     SynLogic(synlogic) = "synlogic": "the 35 logic tasks",
     /// Graded by the user's own program.
     Command(command) = "command": "graded by your own program",
+    /// Graded by the user's own Python function.
+    Python(python) = "python": "graded by your own Python function",
     /// Mazes; they are generated and need no file.
     Maze(maze) = "maze": "mazes, which are generated and need no file",
 }

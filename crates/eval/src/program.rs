@@ -16,8 +16,11 @@ use crate::graded::{Graded, LARGEST_REWARD};
 use crate::io::interrupt;
 use crate::io::process_group::ProcessGroup;
 use fgrpo_verify::verdict::Verdict;
-use serde::Deserialize;
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::de::{Error, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
+use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
@@ -33,12 +36,16 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Longest timeout that can be configured: one day.
 const LONGEST_WAIT_S: f64 = 86_400.0;
 
-/// How to run the program.
+/// How to run the program. Kind `command` has a command, kind `python` a function.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
-    /// The program and its arguments.
+    /// The program and its arguments; in a configuration also one text, split at white space.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "text_or_list")]
     pub command: Vec<String>,
+    /// The Python function that grades, as `grade.py:reward`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub function: Option<String>,
     /// Time limit for one answer, in seconds.
     #[serde(default = "Settings::default_timeout")]
     pub timeout_s: f64,
@@ -63,18 +70,78 @@ impl Settings {
         1.0
     }
 
+    fn of(command: Vec<String>, function: Option<String>) -> Self {
+        Self {
+            command,
+            function,
+            timeout_s: Self::default_timeout(),
+            startup_s: Self::default_startup(),
+            correct_from: Self::default_correct_from(),
+        }
+    }
+
     /// Settings from a command line, split at white space; quotes keep white space together.
     ///
     /// # Errors
     /// If the command line is empty, or a quote isn't closed.
     pub fn parse(line: &str) -> anyhow::Result<Self> {
-        Ok(Self {
-            command: words(line)?,
-            timeout_s: Self::default_timeout(),
-            startup_s: Self::default_startup(),
-            correct_from: Self::default_correct_from(),
-        })
+        Ok(Self::of(words(line)?, None))
     }
+
+    /// Settings for a Python function, as `grade.py:reward`.
+    pub fn of_function(function: &str) -> Self {
+        Self::of(Vec::new(), Some(function.to_owned()))
+    }
+
+    /// Reads a command as a text, a list or a table with limits.
+    ///
+    /// # Errors
+    /// Whatever else is found.
+    pub fn read_command<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Self>, D::Error> {
+        deserializer
+            .deserialize_any(TextOrTable("a command line, a list of words or a table", Self::parse))
+            .map(Some)
+    }
+
+    /// Reads a Python function as a text or a table with limits.
+    ///
+    /// # Errors
+    /// Whatever else is found.
+    pub fn read_function<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Self>, D::Error> {
+        let read = |text: &str| Ok(Self::of_function(text));
+        deserializer
+            .deserialize_any(TextOrTable("\"FILE.py:FUNCTION\" or a table with `function`", read))
+            .map(Some)
+    }
+}
+
+/// Reads [`Settings`] from a text alone, from the words of a command, or from a table.
+struct TextOrTable(&'static str, fn(&str) -> anyhow::Result<Settings>);
+
+impl<'de> Visitor<'de> for TextOrTable {
+    type Value = Settings;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Settings, E> {
+        self.1(text).map_err(E::custom)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Settings, A::Error> {
+        Ok(Settings::of(Vec::deserialize(SeqAccessDeserializer::new(list))?, None))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, table: A) -> Result<Settings, A::Error> {
+        Settings::deserialize(MapAccessDeserializer::new(table))
+    }
+}
+
+/// Reads the words of a command from a list, or from one text.
+fn text_or_list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    let wanted = "a command line or a list of words";
+    Ok(deserializer.deserialize_any(TextOrTable(wanted, Settings::parse))?.command)
 }
 
 /// Splits a command line like a shell, without expansions.
@@ -138,21 +205,24 @@ impl Program {
     /// # Errors
     /// Bad input that names the command and says what happened.
     pub fn check(&self, problem: &Value) -> anyhow::Result<()> {
-        let mut last = String::new();
+        let (mut last, mut shown) = (String::new(), String::new());
         for completion in ["", "The answer is 1."] {
-            let Graded { reason, reward, .. } = self.grade(problem, completion);
+            let Graded { reason, reward, printed, .. } = self.grade(problem, completion);
             // "unscorable" from the program itself counts as an answer too.
             let failed = reward.is_none()
-                && ["timeout", "died", "bad_answer: ", "not_started: "].iter().any(|f| reason.starts_with(f));
+                && ["timeout", "died", "bad_answer: ", "not_started: ", "raised "]
+                    .iter()
+                    .any(|f| reason.starts_with(f));
             if !failed {
                 if !last.is_empty() {
                     tracing::warn!(
-                        "command {}: {last} on an empty completion, which will be unscorable",
+                        "{}: {last} on an empty completion, which will be unscorable",
                         self.shown()
                     );
                 }
                 return Ok(());
             }
+            shown = printed.unwrap_or_default();
             last = match reason.as_ref() {
                 "died" => "ended without an answer".to_owned(),
                 "timeout" => {
@@ -165,16 +235,29 @@ impl Program {
                 break;
             }
         }
+        let wanted = match self.settings.function {
+            Some(_) => "It must return a number, a bool or None",
+            None => {
+                r#"It must read lines such as {"id": 1, "problem": {...}, "completion": "..."} and answer each with a line {"score": 0.5}"#
+            }
+        };
         bad_input!(
-            "command {}: {last} when it was asked about the first problem. It must read lines such as {} and answer each with a line {{\"score\": 0.5}}; its stderr is above",
+            "{}: {last} when it was asked about the first problem. {wanted}; {}",
             self.shown(),
-            r#"{"id": 1, "problem": {...}, "completion": "..."}"#
+            if shown.is_empty() {
+                "its stderr is above".to_owned()
+            } else {
+                format!("it printed:\n{}", shown.trim_end())
+            }
         )
     }
 
-    /// The original command.
+    /// The function or the original command.
     fn shown(&self) -> String {
-        format!("`{}`", self.settings.command.join(" "))
+        match &self.settings.function {
+            Some(function) => format!("grader {function}"),
+            None => format!("command `{}`", self.settings.command.join(" ")),
+        }
     }
 
     /// Asks the program to judge one completion. Reasons without a score: `timeout`, `died`, `bad_answer: ...`,
@@ -236,6 +319,7 @@ fn read_answer(line: &[u8], asked: u64, correct_from: f64) -> Result<Graded, Str
         score: Option<f64>,
         #[serde(alias = "reason")]
         unscorable: Option<String>,
+        printed: Option<String>,
     }
     let excerpt = || String::from_utf8_lossy(&line[..line.len().min(80)]).into_owned();
     let answer: Answer =
@@ -246,12 +330,12 @@ fn read_answer(line: &[u8], asked: u64, correct_from: f64) -> Result<Graded, Str
     match (answer.score, answer.unscorable) {
         (Some(score), _) if score.abs() <= LARGEST_REWARD => {
             let verdict = if score >= correct_from { Verdict::Correct } else { Verdict::Wrong };
-            Ok(Graded { reward: Some(score), ..Graded::new(verdict, "score") })
+            Ok(Graded { reward: Some(score), printed: answer.printed, ..Graded::new(verdict, "score") })
         }
         (Some(_), _) => {
             Err(format!("{:?}, wanted a score from -{LARGEST_REWARD} to {LARGEST_REWARD}", excerpt()))
         }
-        (None, Some(reason)) => Ok(Graded::unscorable(reason)),
+        (None, Some(reason)) => Ok(Graded { printed: answer.printed, ..Graded::unscorable(reason) }),
         _ => Err(format!("{:?}, wanted a score or a reason", excerpt())),
     }
 }

@@ -48,7 +48,9 @@ pub struct Settings {
     pub accept_unfinished: bool,
     /// Multiple choice: accept only a letter, or also the words of the option.
     pub choice: choice::Match,
-    /// The user's own verifier program, for tasks of kind `command`.
+    /// The user's own program or function, for tasks of kind `command` and `python`. The function stands in
+    /// `task.grader` of a configuration.
+    #[serde(deserialize_with = "program::Settings::read_command")]
     pub command: Option<program::Settings>,
     /// Mazes: when an answer is correct. In a configuration this is `task.reward`.
     #[serde(skip)]

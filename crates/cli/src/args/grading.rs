@@ -55,13 +55,16 @@ pub struct Flags {
     /// Kind command: the program that grades and its arguments; quotes keep white space together.
     #[arg(long, visible_alias = "verifier")]
     pub command: Option<String>,
-    /// Kind command: seconds for one answer [default: 10].
+    /// Kind python: the function that grades.
+    #[arg(long, value_name = "FILE.py:FUNCTION", conflicts_with = "command")]
+    pub grader: Option<String>,
+    /// Kinds command and python: seconds for one answer [default: 10].
     #[arg(long, value_name = "SECONDS")]
     pub timeout_s: Option<f64>,
-    /// Kind command: further seconds for a child's first answer [default: 30].
+    /// Kinds command and python: further seconds for a child's first answer [default: 30].
     #[arg(long, value_name = "SECONDS")]
     pub startup_s: Option<f64>,
-    /// Kind command: least score that counts as correct [default: 1].
+    /// Kinds command and python: least score that counts as correct [default: 1].
     #[arg(long, value_name = "SCORE")]
     pub correct_from: Option<f64>,
 }
@@ -72,7 +75,7 @@ impl Flags {
     /// # Errors
     /// Bad input that names the flag.
     pub fn for_kinds(&self, kinds: &[TaskKind]) -> anyhow::Result<()> {
-        use TaskKind::{Choice, Command, Math, SynLogic};
+        use TaskKind::{Choice, Command, Math, Python, SynLogic};
         // Field by field and without `..`: a flag added later doesn't compile until it is decided about here.
         let Self {
             // Every kind has it; some verifiers judge alike in both modes.
@@ -82,6 +85,7 @@ impl Flags {
             accept_unfinished,
             choice,
             command,
+            grader,
             timeout_s,
             startup_s,
             correct_from,
@@ -92,9 +96,10 @@ impl Flags {
             ("--accept-unfinished", accept_unfinished.is_some(), &[Math]),
             ("--choice", choice.is_some(), &[Choice]),
             ("--command", command.is_some(), &[Command]),
-            ("--timeout-s", timeout_s.is_some(), &[Command]),
-            ("--startup-s", startup_s.is_some(), &[Command]),
-            ("--correct-from", correct_from.is_some(), &[Command]),
+            ("--grader", grader.is_some(), &[Python]),
+            ("--timeout-s", timeout_s.is_some(), &[Command, Python]),
+            ("--startup-s", startup_s.is_some(), &[Command, Python]),
+            ("--correct-from", correct_from.is_some(), &[Command, Python]),
         ] {
             if given && !kinds.iter().any(|kind| of.contains(kind)) {
                 let [of, found] = [of, kinds]
@@ -113,21 +118,27 @@ impl Flags {
         // Field by field and without `..`: a setting added later doesn't compile until it is decided about here.
         let Settings { mode, format_gate, percent_as_number, accept_unfinished, choice, command, maze } =
             settings;
-        let given = self.command.as_deref().map(program::Settings::parse).transpose()?;
+        let given = match &self.grader {
+            Some(function) => Some(program::Settings::of_function(function)),
+            None => self.command.as_deref().map(program::Settings::parse).transpose()?,
+        };
         let command = match (command, given) {
-            (Some(old), Some(given)) => Some(program::Settings { command: given.command, ..old }),
+            (Some(old), Some(given)) => {
+                Some(program::Settings { command: given.command, function: given.function, ..old })
+            }
             (old, given) => given.or(old),
         };
         let of_command = [self.timeout_s, self.startup_s, self.correct_from];
         if command.is_none() && of_command.iter().any(Option::is_some) {
             bad_input!(
-                "--timeout-s, --startup-s, --correct-from: found without --command, whose answers they are about"
+                "--timeout-s, --startup-s, --correct-from: found without --command or --grader, whose answers they are about"
             );
         }
         let command = command.map(|c| {
-            let program::Settings { command, timeout_s, startup_s, correct_from } = c;
+            let program::Settings { command, function, timeout_s, startup_s, correct_from } = c;
             program::Settings {
                 command,
+                function,
                 timeout_s: self.timeout_s.unwrap_or(timeout_s),
                 startup_s: self.startup_s.unwrap_or(startup_s),
                 correct_from: self.correct_from.unwrap_or(correct_from),

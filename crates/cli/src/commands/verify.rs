@@ -28,6 +28,7 @@ Examples:
   {\"verdict\":\"correct\",\"reason\":\"...\"}
 
   fgrpo verify ifeval responses.jsonl > verdicts.jsonl
+  fgrpo verify python answers.jsonl --grader grade.py:reward
   fgrpo verify command rows.jsonl --command 'python3 grade.py' --timeout-s 5
 
 Exit code 2 if any input line is invalid or there is none, 1 if no line could be graded; the output lines give the reasons.")]
@@ -236,13 +237,8 @@ struct Response {
 fn grading(args: &Args) -> anyhow::Result<Grading> {
     // A response is the answer itself, unless the format gate is on.
     let settings = args.grading.over(Settings { format_gate: false, ..Settings::reference() })?;
-    match (args.kind, &settings.command) {
-        (TaskKind::Command, None) => {
-            bad_input!("verify command: found no --command, wanted the program that grades")
-        }
-        (TaskKind::Command, Some(_)) | (_, None) => args.kind.grading(settings),
-        (_, Some(_)) => bad_input!("--command: only verify command runs a program"),
-    }
+    args.grading.for_kinds(&[args.kind])?;
+    args.kind.grading(settings)
 }
 
 fn grade(kind: TaskKind, grading: &Grading, batch: &Batch) -> Answers {

@@ -213,6 +213,7 @@ impl Run {
                 reward: None,
                 verdict: if e.correct { Verdict::Correct } else { Verdict::Wrong },
                 reason: String::new(),
+                printed: None,
                 advantage: None,
                 length: None,
                 old_logp_mean: None,

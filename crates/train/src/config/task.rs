@@ -28,6 +28,8 @@ pub enum TaskConfig {
     SynLogic(TextConfig),
     /// Graded by the user's own program.
     Command(TextConfig),
+    /// Graded by the user's own Python function.
+    Python(TextConfig),
     /// A mix of several text tasks.
     Mix(MixConfig),
 }
@@ -42,6 +44,7 @@ impl TaskConfig {
             Self::IfEval(c) => Some((TaskKind::IfEval, c)),
             Self::SynLogic(c) => Some((TaskKind::SynLogic, c)),
             Self::Command(c) => Some((TaskKind::Command, c)),
+            Self::Python(c) => Some((TaskKind::Python, c)),
         }
     }
 
@@ -53,6 +56,7 @@ impl TaskConfig {
             TaskKind::IfEval => Self::IfEval(text),
             TaskKind::SynLogic => Self::SynLogic(text),
             TaskKind::Command => Self::Command(text),
+            TaskKind::Python => Self::Python(text),
             TaskKind::Maze => return None,
         })
     }
@@ -104,10 +108,10 @@ impl TaskConfig {
         }
     }
 
-    /// Whether it trains on completions whose reward is that of their verdict. Only a user's own program gives scores.
+    /// Whether it trains on completions whose reward is that of their verdict. Only a user's own grader gives scores.
     pub(super) fn has_binary_rewards(&self) -> bool {
         match self {
-            Self::Command(_) => false,
+            Self::Command(_) | Self::Python(_) => false,
             Self::Mix(mix) => mix.parts.iter().any(|p| p.weight > 0.0 && p.task.has_binary_rewards()),
             _ => true,
         }
@@ -116,7 +120,9 @@ impl TaskConfig {
     /// The lowest correct score of each program that grades what is trained on.
     pub(super) fn correct_from(&self) -> Box<dyn Iterator<Item = f64> + '_> {
         match self {
-            Self::Command(text) => Box::new(text.verifier.command.iter().map(|program| program.correct_from)),
+            Self::Command(text) | Self::Python(text) => {
+                Box::new(text.grading().command.into_iter().map(|program| program.correct_from))
+            }
             Self::Mix(mix) => {
                 let trained = mix.parts.iter().filter(|p| p.weight > 0.0);
                 Box::new(trained.flat_map(|p| p.task.correct_from()))

@@ -20,6 +20,8 @@ fn minimal(kind: &str) -> String {
             "kind = \"maze\"",
             "kind = \"mix\"\n[[task.parts]]\nkind = \"arithmetic\"\n[[task.parts]]\nname = \"b\"\nkind = \"arithmetic\"\n",
         ),
+        "python" => minimal("command")
+            .replace("[task]\nkind = \"command\"", "[task]\nkind = \"python\"\ngrader = \"g.py:f\""),
         _ => format!(
             "steps = 1\n[task]\nkind = \"{kind}\"\ndata = \"d\"\n[model]\npath = \"m\"\n[task.verifier.command]\ncommand = [\"x\"]\n"
         ),

@@ -6,6 +6,7 @@ use fgrpo_eval::bad_input;
 use fgrpo_eval::dataset::columns::Columns;
 use fgrpo_eval::dataset::presets::{Family, Prompting};
 use fgrpo_eval::kind::TaskKind;
+use fgrpo_eval::program;
 use fgrpo_eval::verifier::{Mode, Settings};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -45,6 +46,14 @@ pub struct TextConfig {
     /// Column names that differ from the usual ones.
     #[serde(default)]
     pub columns: Columns,
+    /// Kind `python`: the function that grades, as `"grade.py:reward"`, or a table with `function`, `timeout_s`,
+    /// `startup_s` and `correct_from`.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "program::Settings::read_function"
+    )]
+    pub grader: Option<program::Settings>,
     /// How completions are graded.
     #[serde(default)]
     pub verifier: Settings,
@@ -64,8 +73,15 @@ impl TextConfig {
             max_prompt_tokens: defaults::max_prompt_tokens(),
             stop: Vec::new(),
             columns: Columns::default(),
+            grader: None,
             verifier: Settings::reference(),
         }
+    }
+
+    /// How completions are graded, with the function if one grades.
+    pub fn grading(&self) -> Settings {
+        let command = self.grader.clone().or_else(|| self.verifier.command.clone());
+        Settings { command, ..self.verifier.clone() }
     }
 
     /// The prompt settings.
@@ -94,10 +110,20 @@ impl TextConfig {
                 self.held_out_share
             );
         }
-        if kind == TaskKind::Command && self.verifier.command.is_none() {
-            bad_input!(
-                "task.verifier.command: found nothing, wanted a table with `command`, the program that grades"
-            );
+        let command = self.verifier.command.as_ref().is_some_and(|c| !c.command.is_empty());
+        let grader = self.grader.as_ref().is_some_and(|g| g.function.is_some());
+        match kind {
+            TaskKind::Command if !command => bad_input!(
+                "task.verifier.command: found nothing, wanted the program that grades, for example \"python3 grade.py\""
+            ),
+            TaskKind::Python if !grader => bad_input!(
+                "task.grader: found nothing, wanted the function that grades, for example \"grade.py:reward\""
+            ),
+            TaskKind::Python => {}
+            _ if self.grader.is_some() => {
+                bad_input!("task.grader: found with task.kind {kind}, wanted it with python")
+            }
+            _ => {}
         }
         Ok(())
     }

@@ -134,7 +134,7 @@ impl<'a> Source<'a> {
                 let only_held_out = overrides.is_some();
                 let (held_out, listed) = text::open(kind, config, language, train, only_held_out)?;
                 let name = text::held_out_name(config, train);
-                let (prompting, settings) = (config.prompting(), config.verifier.clone());
+                let (prompting, settings) = (config.prompting(), config.grading());
                 let set = set(name, kind, prompting, settings, text::MAX_NEW_TOKENS)?;
                 if !only_held_out && let Some(problem) = listed.first().or(held_out.first()) {
                     set.grader.check_start(problem)?;

@@ -207,6 +207,10 @@ fn completions_of_every_kind_are_graded_by_its_verifier() {
         r#"{"key": 1, "prompt": "Say it.", "instruction_id_list": ["punctuation:no_comma"], "kwargs": [{}]}"#;
     let own = r#"{"prompt": "Say it.", "worth": 1}"#;
     let program = "max_prompt_tokens = 9000\n[verifier.command]\ncommand = [\"python3\", \"-u\", \"-c\", \"import sys, json\\nfor l in sys.stdin:\\n d = json.loads(l); print(json.dumps({'score': d['problem']['worth'] * ('yes' in d['completion'])}))\"]";
+    let script = "def reward(completion, worth, **columns):\n    return worth * ('yes' in completion)\n";
+    let function = folder.path().join("grade.py");
+    std::fs::write(&function, script).unwrap();
+    let function = format!("max_prompt_tokens = 9000\ngrader = \"{}:reward\"", function.display());
     let longer = "max_prompt_tokens = 9000";
     for &(kind, ..) in TaskKind::NAMES {
         let (row, settings, right, wrong) = match kind {
@@ -216,6 +220,7 @@ fn completions_of_every_kind_are_graded_by_its_verifier() {
             TaskKind::IfEval => (follow, longer, "no commas here", "one, comma"),
             TaskKind::SynLogic => (puzzle_row.as_str(), longer, solved.as_str(), unsolved),
             TaskKind::Command => (own, program, "yes", "no"),
+            TaskKind::Python => (own, function.as_str(), "yes", "no"),
         };
         let file = data(folder.path(), &[row]);
         let task = open(kind, &config(&file, settings), Some(folder.path())).unwrap();
@@ -238,8 +243,9 @@ fn completions_of_every_kind_are_graded_by_its_verifier() {
 #[test]
 fn every_kind_is_configured_by_its_name() {
     for (kind, name, _) in TaskKind::NAMES.iter().filter(|(kind, ..)| *kind != TaskKind::Maze) {
+        let grader = if *kind == TaskKind::Python { "grader = \"g.py:f\"\n" } else { "" };
         let text = format!(
-            "steps = 1\n[task]\nkind = \"{name}\"\ndata = \"d.jsonl\"\n[task.verifier.command]\ncommand = [\"true\"]\n[model]\npath = \"m\"\n"
+            "steps = 1\n[task]\nkind = \"{name}\"\ndata = \"d.jsonl\"\n{grader}[task.verifier.command]\ncommand = [\"true\"]\n[model]\npath = \"m\"\n"
         );
         let config = Config::parse(&text, &[]).unwrap();
         assert_eq!(config.task.text().unwrap().0, *kind);

@@ -28,6 +28,9 @@ pub struct RolloutLine {
     pub verdict: Verdict,
     /// Its reason code.
     pub reason: String,
+    /// What the user's function printed, with the traceback if it raised.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub printed: Option<String>,
     /// Its advantage.
     pub advantage: Option<f64>,
     /// Number of tokens.

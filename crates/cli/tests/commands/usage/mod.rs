@@ -4,6 +4,7 @@ mod command_line;
 mod data_sets;
 mod generate;
 mod grading;
+mod python;
 
 use crate::support::{fgrpo, file, model, run};
 use std::path::{Path, PathBuf};

@@ -1,0 +1,182 @@
+//! A user's own Python function as the grader.
+
+use super::{config, fgrpo, file, run};
+use serde_json::{Value, json};
+use std::path::Path;
+
+const GRADE: &str = r#"
+import os, time
+
+def reward(completion, answer, **columns):
+    if completion.startswith("do "):
+        print("asked to", completion)
+        exec(completion[3:])
+    if completion.startswith("give "):
+        return eval(completion[5:])
+    return answer in completion
+
+def trl(completions, prompts, answer, **kwargs):
+    return [len(c[0]["content"]) if isinstance(p, list) else float(a in c) for c, p, a in zip(completions, prompts, answer)]
+
+def gold(completion, gold):
+    return True
+
+number = 7
+"#;
+
+/// Grades answers to the question whose answer is 4.
+fn grade(folder: &Path, responses: &[&str], more: &[&str]) -> (Vec<Value>, String, i32) {
+    let grader = format!("{}:reward", file(folder, "grade.py", GRADE).display());
+    let input: String =
+        responses.iter().map(|r| format!("{}\n", json!({"answer": "4", "response": r}))).collect();
+    let mut command = fgrpo();
+    command.args(["verify", "python", "-", "--grader", &grader]).args(more);
+    let (out, said, code) = run(command.write_stdin(&*input));
+    (out.lines().map(|line| serde_json::from_str(line).unwrap()).collect(), said, code)
+}
+
+#[test]
+fn results_of_every_form_are_rewards_or_unscorable() {
+    let folder = tempfile::tempdir().unwrap();
+    let given = [
+        ("so 4", json!(["correct", 1.0, "score"])),
+        ("so 5", json!(["wrong", 0.0, "score"])),
+        ("give 0.25", json!(["wrong", 0.25, "score"])),
+        ("give {'score': 2, 'more': 'x'}", json!(["correct", 2.0, "score"])),
+        ("give {'reward': True}", json!(["correct", 1.0, "score"])),
+        ("give None", json!(["unscorable", null, "the grader returned None"])),
+        ("give {'score': None, 'reason': 'no tests'}", json!(["unscorable", null, "no tests"])),
+        ("give float('nan')", json!(["unscorable", null, "the grader returned NaN"])),
+        ("give {}", json!(["unscorable", null, "raised KeyError: 'reward'"])),
+    ];
+    let (answers, said, code) = grade(folder.path(), &given.each_ref().map(|g| g.0), &[]);
+    assert_eq!(code, 0, "{said}");
+    for ((response, wanted), found) in given.iter().zip(&answers) {
+        assert_eq!(json!([found["verdict"], found["reward"], found["reason"]]), *wanted, "{response}");
+    }
+}
+
+#[test]
+fn what_a_function_does_wrong_costs_its_own_completion_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let given = [
+        ("do raise ValueError('bad thing')", "raised ValueError: bad thing"),
+        ("so 4", "score"),
+        ("do import sys; sys.exit(0)", "raised SystemExit: 0"),
+        ("do os._exit(0)", "died"),
+        ("so 4", "score"),
+        ("do time.sleep(60)", "timeout"),
+        // Neither prints nor what a child prints gets between the answers.
+        ("do print('{\"score\": 1}'); os.system('echo x'); os.write(1, b'y\\n')", "score"),
+        ("so 4", "score"),
+    ];
+    let more = ["--timeout-s", "0.5", "--threads", "1"];
+    let (answers, said, code) = grade(folder.path(), &given.map(|g| g.0), &more);
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(answers.iter().map(|a| a["reason"].as_str().unwrap()).collect::<Vec<_>>(), given.map(|g| g.1));
+    let printed = answers[0]["printed"].as_str().unwrap();
+    assert!(printed.starts_with("asked to do raise") && printed.contains("in reward"), "{printed}");
+    assert!(!printed.contains("in call"), "the worker's own frames say nothing to the user: {printed}");
+    assert!(answers[6]["printed"].as_str().unwrap().ends_with("{\"score\": 1}\n") && said.contains("x\ny"));
+}
+
+#[test]
+fn a_reward_function_of_trl_is_called_as_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let grader = format!("{}:trl", file(folder.path(), "grade.py", GRADE).display());
+    let messages = json!([{"role": "user", "content": "2+2"}]);
+    let input = format!(
+        "{}\n{}\n",
+        json!({"prompt": "2+2", "answer": "4", "response": "so 4"}),
+        json!({"prompt": messages, "answer": "4", "completion": "four"}),
+    );
+    let (out, said, code) =
+        run(fgrpo().args(["verify", "python", "-", "--grader", &grader]).write_stdin(&*input));
+    let rewards: Vec<f64> =
+        out.lines().map(|l| serde_json::from_str::<Value>(l).unwrap()["reward"].as_f64().unwrap()).collect();
+    assert_eq!((code, rewards), (0, vec![1.0, 4.0]), "{said}");
+}
+
+#[test]
+fn a_grader_that_cannot_work_is_refused_before_any_work() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(folder.path(), "grade.py", GRADE);
+    let broken = file(folder.path(), "broken.py", "def reward(completion:\n");
+    let data = file(folder.path(), "d.jsonl", "{\"prompt\": \"a\", \"answer\": \"b\"}\n");
+    for (grader, wanted) in [
+        (format!("{}:gold", path.display()), "missing 1 required positional argument: 'gold'"),
+        (format!("{}:none", path.display()), "found no function none; it defines reward, trl, gold"),
+        (format!("{}:number", path.display()), "found no function number"),
+        (format!("{}:reward", broken.display()), "SyntaxError"),
+        (format!("{}:reward", folder.path().join("no.py").display()), "no.py: no such file"),
+        (path.display().to_string(), "wanted FILE.py:FUNCTION"),
+    ] {
+        let config = config(folder.path(), "python", &data, &format!("grader = {grader:?}"));
+        let out = folder.path().join("never");
+        let mut verify = fgrpo();
+        verify.args(["verify", "python", "-", "--grader", &grader]).write_stdin("{\"response\": \"x\"}\n");
+        let mut train = fgrpo();
+        train.arg("train").arg(&config).arg("--out").arg(&out);
+        for command in [&mut verify, &mut train] {
+            let (_, said, code) = run(command);
+            assert_eq!(code, 2, "{said}");
+            assert!(said.contains(wanted), "wanted {wanted:?} in: {said}");
+        }
+        assert!(!out.exists(), "a run folder without a grader");
+    }
+    for (kind, more, wanted) in [
+        ("python", "", "task.grader: found nothing"),
+        ("math", "grader = \"grade.py:reward\"", "task.grader: found with task.kind math"),
+        ("command", "", "task.verifier.command: found nothing"),
+        ("python", "grader = { function = \"g.py:f\", timeout = 1 }", "timeout_s"),
+    ] {
+        let (_, said, code) = run(fgrpo().arg("train").arg(config(folder.path(), kind, &data, more)));
+        assert_eq!(code, 2, "{said}");
+        assert!(said.contains(wanted), "wanted {wanted:?} in: {said}");
+    }
+}
+
+#[test]
+fn training_and_evaluation_call_the_function_with_the_columns_of_the_row() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows: String = (0..8)
+        .map(|i| format!("{}\n", json!({"question": format!("Say {i}"), "final": "4", "n": i})))
+        .collect();
+    let data = file(folder.path(), "d.jsonl", &rows);
+    let script = "def reward(completion, answer, n):\n    print('row', n, answer)\n    return (len(completion) * 7 + n) % 4 / 3\n";
+    let grader = format!("{}:reward", file(folder.path(), "own.py", script).display());
+    let more =
+        format!("grader = {{ function = {grader:?}, correct_from = 0.5 }}\ncolumns.answer = \"final\"");
+    let config = config(folder.path(), "python", &data, &more);
+    let out = folder.path().join("run");
+    let (_, said, code) = run(fgrpo().arg("train").arg(&config).arg("--out").arg(&out));
+    assert_eq!(code, 0, "{said}");
+    let rollouts = std::fs::read_to_string(out.join("rollouts.jsonl")).unwrap();
+    let lines: Vec<Value> = rollouts.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    assert!(lines.len() == 24 && lines.iter().all(|l| l["printed"].as_str().unwrap().ends_with(" 4\n")));
+    assert!(lines.iter().any(|l| l["reward"] == 1.0 / 3.0), "graded scores: {rollouts}");
+    assert!(lines.iter().all(|l| (l["verdict"] == "correct") == (l["reward"].as_f64() >= Some(0.5))));
+
+    let samples: String = (0..8)
+        .map(|i| format!("{}\n", json!({"problem": format!("Say {i}"), "sample": 0, "text": "x"})))
+        .collect();
+    let samples = file(folder.path(), "s.jsonl", &samples);
+    let eval = |more: &[&str]| {
+        let mut eval = fgrpo();
+        eval.args(["eval", "--task", "python", "-n", "1", "--json", "--columns", "answer=final"]);
+        eval.args(["--grader", &grader, "--correct-from", "0.5"]).args(more);
+        eval.arg("--samples")
+            .arg(&samples)
+            .arg("--data")
+            .arg(&data)
+            .arg("--out")
+            .arg(folder.path().join("e"));
+        let (out, said, code) = run(&mut eval);
+        assert_eq!(code, 0, "{said}");
+        serde_json::from_str::<Value>(&out).unwrap()["pass_at_k"]["1"].as_f64().unwrap()
+    };
+    assert_eq!(eval(&[]), 0.5, "(7 + n) % 4 / 3 >= 0.5 holds for half of the rows");
+    // The file is part of what decides a verdict.
+    file(folder.path(), "own.py", "def reward(completion):\n    return 1\n");
+    assert_eq!(eval(&[]), 1.0);
+}

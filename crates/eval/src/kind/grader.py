@@ -1,0 +1,92 @@
+"""Answers the questions of `fgrpo` with a user's function: one JSON line in, one JSON line out (program.rs)."""
+
+import contextlib
+import importlib.util
+import inspect
+import io
+import json
+import os
+import sys
+import traceback
+
+__file__ = "<string>"
+SHOWN = 4000  # characters of prints and tracebacks that are passed on
+
+
+def load(path, name):
+    folder, file = os.path.split(os.path.abspath(path))
+    sys.path.insert(0, folder)
+    spec = importlib.util.spec_from_file_location(os.path.splitext(file)[0], path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    function = getattr(module, name, None)
+    if not callable(function):
+        defined = [n for n, v in vars(module).items() if inspect.isfunction(v) and v.__module__ == spec.name]
+        sys.exit(f"{path}: found no function {name}; it defines {', '.join(defined) or 'none'}")
+    return function
+
+
+def caller(function):
+    """What calls the function for one completion: with its own arguments, or with lists as TRL does."""
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):  # a function of an extension module
+        parameters = {}
+    every = not parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    lists = "completions" in parameters
+
+    def call(row, completion):
+        if lists:
+            # TRL gives messages where the prompt is messages.
+            messages = isinstance(row.get("prompt"), list)
+            given = {name: [value] for name, value in row.items()}
+            given["prompts"] = given.pop("prompt", [None])
+            given["completions"] = [[{"role": "assistant", "content": completion}] if messages else completion]
+        else:
+            given = {**row, "completion": completion}
+        result = function(**{name: value for name, value in given.items() if every or name in parameters})
+        return result[0] if lists else result
+
+    return call
+
+
+def answer(result):
+    """The answer line of a result: number, bool, None, or a dict with `score` or `reward`."""
+    reason = None
+    if isinstance(result, dict):
+        reason = result.get("reason")
+        result = result["score"] if "score" in result else result["reward"]
+    if result is None:
+        return {"unscorable": str(reason or "the grader returned None")}
+    score = float(result)
+    return {"unscorable": "the grader returned NaN"} if score != score else {"score": score}
+
+
+def main(path, name):
+    # Prints of the function, of what it imports and of its children must not get between the answers.
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    call = caller(load(path, name))
+    for line in sys.stdin.buffer:
+        question = json.loads(line)
+        printed = io.StringIO()
+        try:
+            with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+                said = answer(call(question["problem"], question["completion"]))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # SystemExit too: a grader that gives up has not graded
+            said = {"unscorable": "raised " + "".join(traceback.format_exception_only(error)).strip()}
+            trace = error.__traceback__
+            while trace and trace.tb_frame.f_code.co_filename == __file__:
+                trace = trace.tb_next
+            printed.write("".join(traceback.format_exception(type(error), error, trace)))
+        said["id"] = question["id"]
+        if printed.tell():
+            said["printed"] = printed.getvalue()[-SHOWN:]
+        answers.write(json.dumps(said) + "\n")
+        answers.flush()
+
+
+main(*sys.argv[1:])

@@ -1,0 +1,120 @@
+//! Problems graded by the user's Python function, which worker processes call (`grader.py`).
+
+use crate::bad_input;
+use crate::graded::{Graded, Verifier};
+use crate::io::json;
+use crate::kind::short_hash;
+use crate::program::{self, Program};
+use crate::row::Table;
+use crate::verifier::{Beside, Grading, Reader, Reference, Settings, Unreadable};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::sync::Arc;
+
+/// The program that calls the function.
+const WORKER: &str = include_str!("grader.py");
+
+/// The keyword arguments of the function, besides the completion.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Truth {
+    /// The columns of the row. `answer` is also there under that name if the user named its column.
+    pub columns: Map<String, Value>,
+}
+
+/// The fields of a line of `fgrpo verify`.
+pub const LINE: Option<&str> =
+    Some("{\"response\", ...}: judged by your own Python function (--grader FILE.py:FUNCTION)");
+
+impl Reference for Truth {
+    fn verifier(&self, grading: &Grading) -> Result<Box<dyn Verifier>, Unreadable> {
+        match &grading.program {
+            Some(program) => {
+                let columns = Value::Object(self.columns.clone());
+                Ok(Box::new(Prepared { columns, program: Arc::clone(program) }))
+            }
+            None => Err(Unreadable::new("no_grader", "no function was loaded")),
+        }
+    }
+
+    fn read_as(&self) -> Option<String> {
+        let columns: Vec<&str> = self.columns.keys().map(String::as_str).collect();
+        Some(format!("graded by your function, which receives the columns {}", columns.join(", ")))
+    }
+
+    fn gold(&self) -> Option<String> {
+        self.columns.get("answer").and_then(Value::as_str).map(str::to_owned)
+    }
+
+    fn program(settings: &Settings) -> anyhow::Result<Option<program::Settings>> {
+        let Some((program, function)) =
+            settings.command.as_ref().and_then(|p| Some((p, p.function.as_ref()?)))
+        else {
+            bad_input!(
+                "task python: found no grader, wanted the function that grades, as \"grade.py:reward\""
+            );
+        };
+        let (file, name) = parts(function)?;
+        let python = std::env::var("FGRPO_PYTHON").unwrap_or_else(|_| "python3".to_owned());
+        let command = [&python, "-u", "-c", WORKER, file, name].map(str::to_owned).to_vec();
+        Ok(Some(program::Settings { command, ..program.clone() }))
+    }
+
+    fn verifier_of_line(line: &[u8], grading: &Grading) -> Result<Box<dyn Verifier>, String> {
+        let mut columns: Map<String, Value> = json::parse(line).map_err(|why| why.to_string())?;
+        for name in ["response", "completion", "pred"] {
+            columns.shift_remove(name);
+        }
+        Self { columns }.verifier(grading).map_err(|unreadable| unreadable.message)
+    }
+}
+
+/// The file and the name in `grade.py:reward`.
+fn parts(function: &str) -> anyhow::Result<(&str, &str)> {
+    match function.rsplit_once(':') {
+        Some((file, name)) if file.ends_with(".py") && !name.is_empty() => {
+            if !std::path::Path::new(file).is_file() {
+                bad_input!("grader: {file}: no such file");
+            }
+            Ok((file, name))
+        }
+        _ => {
+            bad_input!("grader: found {function:?}, wanted FILE.py:FUNCTION, for example \"grade.py:reward\"")
+        }
+    }
+}
+
+/// A hash of the function's file: verdicts are made again when it changes.
+pub(crate) fn file_hash(settings: &Settings) -> Option<String> {
+    let (file, _) = parts(settings.command.as_ref()?.function.as_ref()?).ok()?;
+    Some(short_hash(&String::from_utf8_lossy(&std::fs::read(file).ok()?)))
+}
+
+struct Prepared {
+    columns: Value,
+    program: Arc<Program>,
+}
+
+impl Verifier for Prepared {
+    fn check(&self, completion: &str) -> Graded {
+        self.program.grade(&self.columns, completion)
+    }
+
+    fn check_start(&self) -> anyhow::Result<()> {
+        self.program.check(&self.columns)
+    }
+}
+
+/// Every column is an argument.
+///
+/// # Errors
+/// Bad input if the answer column that the user named is missing.
+pub fn reader(table: &Table<'_>, beside: &Beside<'_>) -> anyhow::Result<Reader<Truth>> {
+    let answer = table.column("answer", beside.answer, &[])?;
+    Ok(Box::new(move |cells| {
+        let mut columns = cells.row.clone();
+        if let Some(value) = answer.as_deref().and_then(|name| crate::row::value(cells.row, name)) {
+            columns.insert("answer".to_owned(), value.clone());
+        }
+        Ok(Truth { columns })
+    }))
+}

@@ -70,6 +70,8 @@ pub enum Command {
     Report(crate::report::Args),
     /// Ask a checkpoint: a prompt, a file of prompts, or a conversation.
     Generate(crate::commands::generate::Args),
+    /// List the built-in configurations, or print one.
+    Configs(crate::commands::configs::Args),
     /// Print what `--device` can be here, or why not.
     Devices(crate::commands::devices::Args),
     /// Print shell completions or manual pages.
@@ -105,6 +107,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<()> {
         Command::Select(args) => crate::commands::select::run(args),
         Command::Report(args) => crate::report::run(args),
         Command::Generate(args) => crate::commands::generate::run(args),
+        Command::Configs(args) => crate::commands::configs::run(args),
         Command::Devices(args) => crate::commands::devices::run(args),
         Command::Completions(args) => crate::commands::completions::run(args, Cli::command()),
     }

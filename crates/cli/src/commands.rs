@@ -2,6 +2,7 @@
 
 pub mod compare;
 pub mod completions;
+pub mod configs;
 pub mod data;
 pub mod devices;
 pub mod diversity;

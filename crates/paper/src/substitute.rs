@@ -3,26 +3,16 @@
 
 use super::data::{Item, Substitute, paper};
 use super::sources::Sources;
+use fgrpo_train::config::builtin::builtin;
 use fgrpo_train::config::{Config, TaskConfig};
 use std::collections::BTreeSet;
-
-/// The configurations that the data names.
-const CONFIGS: [(&str, &str); 7] = [
-    ("maze-17.toml", include_str!("../../../configs/maze-17.toml")),
-    ("maze-long.toml", include_str!("../../../configs/maze-long.toml")),
-    ("arithmetic-quick.toml", include_str!("../../../configs/arithmetic-quick.toml")),
-    ("qwen2.5-7b-math.toml", include_str!("../../../configs/qwen2.5-7b-math.toml")),
-    ("qwen3-4b-base-math.toml", include_str!("../../../configs/qwen3-4b-base-math.toml")),
-    ("llama-3.2-3b-math.toml", include_str!("../../../configs/llama-3.2-3b-math.toml")),
-    ("qwen3-1.7b-synlogic.toml", include_str!("../../../configs/qwen3-1.7b-synlogic.toml")),
-];
 
 /// The paper's maze.
 pub(super) const MAZE: &str = "maze-17.toml";
 
 /// The text of a configuration under configs/.
 pub(super) fn config_text(file: &str) -> &'static str {
-    CONFIGS.iter().find(|c| c.0 == file).expect("the data names a configuration").1
+    builtin(file.trim_end_matches(".toml")).expect("the data names a configuration")
 }
 
 /// Problems out of the domain of the arithmetic policy, by their name in results.

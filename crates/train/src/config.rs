@@ -6,13 +6,13 @@
 use anyhow::Context;
 use fgrpo_eval::bad_input;
 use fgrpo_eval::failure::OrBadInput;
-use fgrpo_files as input;
 use fgrpo_nn::{Engine, Precision, Products};
 use ranges::{STEPS, THREADS, whole};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
 mod algorithm;
+pub mod builtin;
 mod defaults;
 mod eval;
 mod every;
@@ -320,13 +320,12 @@ pub fn threads(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Reads and parses a configuration file.
+/// Reads and parses a configuration file or a built-in configuration.
 ///
 /// # Errors
 /// Bad input that names the file.
 pub fn read<T>(path: &Path, parse: impl FnOnce(&str) -> anyhow::Result<T>) -> anyhow::Result<T> {
-    input::read_to_string(path, input::SETTINGS)
-        .map_err(anyhow::Error::from)
+    builtin::text(path)
         .and_then(|text| parse(&text))
         .with_context(|| format!("configuration {}", path.display()))
         .or_bad_input()

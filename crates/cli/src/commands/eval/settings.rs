@@ -4,17 +4,19 @@ use crate::args::compute;
 use crate::args::grading::{Flags, Switch};
 use crate::args::named::named;
 use crate::output::table::Format;
+use anyhow::Context;
 use clap::parser::ValueSource;
 use clap::{CommandFactory, Parser, ValueEnum};
 use fgrpo_eval::bad_input;
 use fgrpo_eval::dataset::columns::Columns;
 use fgrpo_eval::dataset::presets::{Family, Prompting};
+use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::from_server::Api;
 use fgrpo_eval::io::server::RetryPolicy;
 use fgrpo_eval::io::server::sampling::ServerApi;
 use fgrpo_eval::kind::TaskKind;
 use fgrpo_eval::plan::Origin;
-use fgrpo_train::config::Config;
+use fgrpo_train::config::{Config, builtin};
 use fgrpo_train::language::stop::StopTexts;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -218,10 +220,7 @@ impl Default for Args {
 /// Bad input: a file that can't be read, isn't TOML, or has a key that is no flag.
 pub fn with_file(args: &Args, words: &[OsString]) -> anyhow::Result<(Args, Option<Config>)> {
     let Some(path) = &args.config else { return Ok((args.clone(), None)) };
-    let text = match fgrpo_files::read_to_string(path, fgrpo_files::SETTINGS) {
-        Ok(text) => text,
-        Err(e) => bad_input!("{}: cannot read: {e}", path.display()),
-    };
+    let text = builtin::text(path).with_context(|| path.display().to_string()).or_bad_input()?;
     let table: toml::Table = match text.parse() {
         Ok(table) => table,
         Err(e) => bad_input!("{}: {e}", path.display()),

@@ -1,6 +1,7 @@
 //! What a new user does and gets wrong, through the command line.
 
 mod command_line;
+mod configs;
 mod data_sets;
 mod generate;
 mod grading;

@@ -1,0 +1,52 @@
+//! `fgrpo configs`: the configurations that the program carries.
+
+use fgrpo_eval::bad_input;
+use fgrpo_train::config::builtin;
+
+/// List the built-in configurations, or print one.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  fgrpo configs list
+  fgrpo configs show maze-quick > mine.toml
+  fgrpo train maze-quick")]
+pub struct Args {
+    /// What to print.
+    #[command(subcommand)]
+    pub what: What,
+}
+
+/// What to print.
+#[derive(Debug, clap::Subcommand)]
+pub enum What {
+    /// Their names, and what each is about.
+    List,
+    /// The text of one, to be changed and kept.
+    Show {
+        /// Its name.
+        name: String,
+    },
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// Bad input if there is no such configuration.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    match &args.what {
+        What::List => {
+            let widest = builtin::CONFIGS.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+            for (name, text) in builtin::CONFIGS {
+                outln!("{name:widest$}  {}", builtin::about(text));
+            }
+        }
+        What::Show { name } => match builtin::builtin(name.trim_end_matches(".toml")) {
+            Some(text) => out!("{text}"),
+            None => {
+                let names: Vec<&str> = builtin::CONFIGS.iter().map(|(name, _)| *name).collect();
+                bad_input!("configs show: found {name}, wanted one of {}", names.join(", "))
+            }
+        },
+    }
+    Ok(())
+}

@@ -1,0 +1,64 @@
+//! The configurations of the repository's `configs/`, which the program carries: `fgrpo train maze-quick` runs one in
+//! any folder.
+
+use fgrpo_eval::bad_input;
+use fgrpo_files as input;
+use std::path::Path;
+
+macro_rules! configs {
+    ($($name:literal)*) => {
+        /// Their names and texts, in alphabetical order.
+        pub const CONFIGS: &[(&str, &str)] =
+            &[$(($name, include_str!(concat!("../../../../configs/", $name, ".toml")))),*];
+    };
+}
+
+configs! {
+    "arithmetic-quick" "llama-3.2-3b-math" "maze-17" "maze-compare" "maze-long" "maze-quick" "qwen2.5-7b-math"
+    "qwen3-1.7b-synlogic" "qwen3-4b-base-math" "simulation" "simulation-long"
+}
+
+/// The text of a built-in configuration.
+pub fn builtin(name: &str) -> Option<&'static str> {
+    CONFIGS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+}
+
+/// What a configuration is about: the beginning of its comment.
+pub fn about(text: &str) -> &str {
+    let line = text.lines().next().unwrap_or_default().trim_start_matches('#').trim();
+    let end = line.find(": ").or_else(|| line.find(". ")).unwrap_or(line.len());
+    line[..end].trim_end_matches([':', '.'])
+}
+
+/// The text of a configuration file, or of a built-in one. A file comes first.
+///
+/// # Errors
+/// Bad input if there is neither, with the nearest names.
+pub fn text(path: &Path) -> anyhow::Result<String> {
+    if !path.exists() {
+        let found = path.to_string_lossy();
+        if let Some(text) = builtin(&found) {
+            return Ok(text.to_owned());
+        }
+        let stem = path.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
+        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let files = folder.read_dir().into_iter().flatten().flatten().map(|e| e.path());
+        let files = files.filter(|p| p.extension().is_some_and(|e| e == "toml"));
+        let here: Vec<String> =
+            files.map(|p| p.strip_prefix(".").unwrap_or(&p).display().to_string()).collect();
+        let names = here.iter().map(String::as_str).chain(CONFIGS.iter().map(|c| c.0));
+        let near = |name: &str| {
+            let of = Path::new(name).file_stem().map(|s| s.to_string_lossy().into_owned());
+            of.filter(|_| name.ends_with(".toml")).unwrap_or_else(|| name.to_owned())
+        };
+        let mut near: Vec<(usize, &str)> =
+            names.map(|name| (strsim::damerau_levenshtein(&near(name), &stem), name)).collect();
+        near.retain(|(distance, _)| *distance * 3 <= stem.len());
+        near.sort_unstable();
+        match near.first() {
+            Some((_, name)) => bad_input!("found no such file; did you mean {name}?"),
+            None => bad_input!("found no such file; `fgrpo configs list` shows the built-in configurations"),
+        }
+    }
+    Ok(input::read_to_string(path, input::SETTINGS)?)
+}

@@ -4,6 +4,7 @@ pub mod averages;
 pub mod compute;
 pub mod grading;
 pub mod named;
+pub mod places;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use fgrpo_train::config::in_file;
@@ -78,12 +79,43 @@ pub enum Command {
     Completions(crate::commands::completions::Args),
 }
 
+/// Turns the names among a command's arguments into local paths. `fgrpo eval` does so itself, once its file of flags is
+/// read, and so do commands with a training configuration.
+fn take_places(command: &mut Command) -> anyhow::Result<()> {
+    use places::{data, model};
+    match command {
+        Command::Score(args) => model("--model", &mut args.model),
+        Command::Generate(args) => model("--model", &mut args.model),
+        Command::Merge(args) => model("--model", &mut args.model),
+        Command::Nll(args) => {
+            model("--base", &mut args.base)?;
+            args.models.iter_mut().try_for_each(|(_, path)| model("--model", path))
+        }
+        Command::Diversity(args) => args.data.iter_mut().try_for_each(|path| data("--data", path)),
+        Command::Eval(args) if args.suite.is_some() => {
+            args.models.iter_mut().try_for_each(|(_, path)| model("--models", path))?;
+            args.eval.take_places()
+        }
+        Command::Data(args) => match &mut args.kind {
+            crate::commands::data::Kind::Show(show) => {
+                if show.source.extension().is_none_or(|e| e != "toml") {
+                    data("data show", &mut show.source)?;
+                }
+                show.model.iter_mut().try_for_each(|path| model("--model", path))
+            }
+            _ => Ok(()),
+        },
+        _ => Ok(()),
+    }
+}
+
 /// Runs the parsed command.
 ///
 /// # Errors
 /// Whatever the command fails with; [`fgrpo_eval::failure::exit_code`] turns it into an exit code.
-pub fn run(cli: &Cli) -> anyhow::Result<()> {
+pub fn run(mut cli: Cli) -> anyhow::Result<()> {
     crate::output::notes::listen();
+    take_places(&mut cli.command)?;
     match &cli.command {
         Command::Verify(args) => crate::commands::verify::run(args),
         Command::Train(args) => crate::commands::train::run(args).map_err(|e| in_file(e, &args.config)),

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let cli = Cli::try_parse().unwrap_or_else(|error| args::with_tip(error).exit());
-    match args::run(&cli).and_then(|()| streams::check()) {
+    match args::run(cli).and_then(|()| streams::check()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             streams::to_stderr(format_args!("{}\n", failure::last_words(&error)));

@@ -35,6 +35,7 @@ fn crates_know_only_whom_the_design_allows() {
         ("verify", &[]),
         ("cuda", &[]),
         ("files", &[]),
+        ("hub", &["fgrpo-files"]),
         ("nn", &["fgrpo-cuda", "fgrpo-files"]),
         ("eval", &["fgrpo-core", "fgrpo-verify", "fgrpo-files"]),
         ("train", &["fgrpo-core", "fgrpo-verify", "fgrpo-files", "fgrpo-eval", "fgrpo-nn"]),
@@ -45,6 +46,7 @@ fn crates_know_only_whom_the_design_allows() {
                 "fgrpo-core",
                 "fgrpo-verify",
                 "fgrpo-files",
+                "fgrpo-hub",
                 "fgrpo-eval",
                 "fgrpo-nn",
                 "fgrpo-train",
@@ -115,7 +117,7 @@ fn nothing_prints_by_the_macros_that_panic() {
 
 #[test]
 fn libraries_parse_no_command_line_print_nothing_and_draw_nothing() {
-    for name in ["eval", "train", "paper"] {
+    for name in ["hub", "eval", "train", "paper"] {
         let folder = root().join("crates").join(name);
         let manifest: toml::Table =
             std::fs::read_to_string(folder.join("Cargo.toml")).unwrap().parse().unwrap();
@@ -234,7 +236,7 @@ fn every_row_of_paper_md_names_an_existing_function_and_test() {
 fn every_source_file_stands_in_the_map_of_architecture_md() {
     let map = std::fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
     let crates = root().join("crates");
-    for name in ["core", "verify", "files", "eval", "cuda", "nn", "train", "paper", "cli", "py"] {
+    for name in ["core", "verify", "files", "hub", "eval", "cuda", "nn", "train", "paper", "cli", "py"] {
         for path in sources(&crates.join(name).join("src")) {
             let relative = path.strip_prefix(&crates).unwrap();
             // The entry of a folder below src stands for its files.

@@ -29,13 +29,14 @@ The last checkpoint under checkpoints/ is a Hugging Face folder. Use it as `mode
 /// # Errors
 /// Bad input as [`Config::load`] and [`sft::run`]; otherwise the error that stopped the run.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let config = Config::load(&args.config, &args.set)?;
-    let settings =
-        sft::settings(&config).with_context(|| args.config.display().to_string()).or_bad_input()?;
+    let mut config = Config::load(&args.config, &args.set)?;
+    sft::settings(&config).with_context(|| args.config.display().to_string()).or_bad_input()?;
     let out = args.out.clone().unwrap_or_else(|| {
         let stem = args.config.file_stem().unwrap_or(args.config.as_os_str());
         PathBuf::from("runs").join(format!("{}-sft", stem.to_string_lossy()))
     });
+    args.take_places(&mut config, &out)?;
+    let settings = sft::settings(&config)?;
     if args.dry_run.wanted {
         // A run of demonstrations keeps its configuration as it is, epochs included.
         let check = |_: &Config, _: &Task| args.check_folder(&out, &config);

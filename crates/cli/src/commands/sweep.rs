@@ -5,6 +5,7 @@
 
 mod grid;
 
+use crate::args::places::{self, Loading};
 use crate::commands::runs::train_unfinished;
 use crate::commands::train::conclude;
 use fgrpo_eval::bad_input;
@@ -99,8 +100,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         for (flag, change) in &combination.changes {
             overrides.push(Override { flag, assignment: change });
         }
-        let config = Config::load_with(&args.config, &overrides)?;
+        let mut config = Config::load_with(&args.config, &overrides)?;
         let folder = out.join(&combination.name);
+        let loading = if args.dry_run { Loading::Nothing } else { Loading::All };
+        places::configuration(&mut config, args.resume.then_some(&folder), loading)?;
         if let Some(same) = runs.iter().find(|r| r.config == config || r.folder == folder) {
             bad_input!(
                 "{}: found {} and {}, wanted combinations with different configurations and names: a run would count twice",

@@ -1,5 +1,6 @@
 //! `fgrpo train`: train a policy into a run folder, with its report.
 
+use crate::args::places::{self, Loading};
 use crate::commands::dry_run;
 use crate::output::progress::Console;
 use crate::report::write_report;
@@ -61,11 +62,12 @@ pub const EXAMPLES: &str = "Examples:
 /// Bad input as [`Config::load`] and [`fgrpo_train::run::folder::RunDir::open`]; otherwise the error that stopped the
 /// run.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let config = Config::load(&args.config, &args.set)?;
+    let mut config = Config::load(&args.config, &args.set)?;
     has_steps(&config)?;
     let out = args.out.clone().unwrap_or_else(|| {
         PathBuf::from("runs").join(args.config.file_stem().unwrap_or(args.config.as_os_str()))
     });
+    args.take_places(&mut config, &out)?;
     if args.dry_run.wanted {
         let check = |config: &Config, task: &Task| {
             check_held_out(config, task)?;
@@ -117,6 +119,15 @@ impl Args {
             (_, true) => IfExists::Restart,
             _ => IfExists::Refuse,
         }
+    }
+
+    /// Turns hub names of the configuration into local paths; a dry run loads nothing.
+    ///
+    /// # Errors
+    /// As [`places::configuration`].
+    pub fn take_places(&self, config: &mut Config, out: &Path) -> anyhow::Result<()> {
+        let loading = if self.dry_run.wanted { Loading::Nothing } else { Loading::All };
+        places::configuration(config, self.resume.then_some(out), loading)
     }
 
     /// Says so if `--resume` finds nothing: its folder may be misspelt. Of logged steps without a checkpoint the

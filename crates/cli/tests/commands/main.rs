@@ -12,6 +12,7 @@ mod evaluate_checkpoint;
 mod evaluations;
 mod fault_server;
 mod golden_rl;
+mod hub;
 mod ignored_settings;
 mod lora;
 mod odd_samples;

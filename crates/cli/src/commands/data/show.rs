@@ -2,6 +2,7 @@
 
 use crate::args::grading::Switch;
 use crate::args::named::named;
+use crate::args::places::{self, Loading};
 use fgrpo_eval::bad_input;
 use fgrpo_eval::dataset::columns::Columns;
 use fgrpo_eval::dataset::presets::Family;
@@ -100,7 +101,8 @@ pub(super) fn run(args: &Show) -> anyhow::Result<()> {
 }
 
 fn of_configuration(args: &Show) -> anyhow::Result<(u64, Vec<Shown>)> {
-    let config = Config::load(&args.source, &args.set)?;
+    let mut config = Config::load(&args.source, &args.set)?;
+    places::configuration(&mut config, None, Loading::All)?;
     let task = Task::open(&config)?;
     let split = match args.split {
         Some(super::arithmetic::SplitName::Train) => Split::Train,

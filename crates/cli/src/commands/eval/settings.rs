@@ -3,6 +3,7 @@
 use crate::args::compute;
 use crate::args::grading::{Flags, Switch};
 use crate::args::named::named;
+use crate::args::places::{self, Loading};
 use crate::output::table::Format;
 use anyhow::Context;
 use clap::parser::ValueSource;
@@ -219,6 +220,16 @@ impl Default for Args {
 /// # Errors
 /// Bad input: a file that can't be read, isn't TOML, or has a key that is no flag.
 pub fn with_file(args: &Args, words: &[OsString]) -> anyhow::Result<(Args, Option<Config>)> {
+    let (mut args, mut training) = read(args, words)?;
+    args.take_places()?;
+    if let Some(config) = &mut training {
+        // Of its model, only the tokenizer is of use, and the evaluated checkpoint has it too.
+        places::configuration(config, None, Loading::Data)?;
+    }
+    Ok((args, training))
+}
+
+fn read(args: &Args, words: &[OsString]) -> anyhow::Result<(Args, Option<Config>)> {
     let Some(path) = &args.config else { return Ok((args.clone(), None)) };
     let text = builtin::text(path).with_context(|| path.display().to_string()).or_bad_input()?;
     let table: toml::Table = match text.parse() {
@@ -289,6 +300,19 @@ pub fn of_words(words: &[String]) -> anyhow::Result<(Args, Option<Config>)> {
 }
 
 impl Args {
+    /// Turns hub names of the model and the data into local paths.
+    ///
+    /// # Errors
+    /// As [`places::model`] and [`places::data`].
+    pub fn take_places(&mut self) -> anyhow::Result<()> {
+        if let (None, None, Some(name)) = (&self.server, &self.samples, &mut self.model) {
+            let mut path = PathBuf::from(&*name);
+            places::model("--model", &mut path)?;
+            *name = path.display().to_string();
+        }
+        self.data.iter_mut().try_for_each(|path| places::data("--data", path))
+    }
+
     /// Where samples come from.
     ///
     /// # Errors

@@ -1,0 +1,209 @@
+//! Where models and data come from: what the user wrote, turned into a local path. Every `--model` and `--data`, and the
+//! paths of every training configuration, go through here before a command works with them.
+
+use crate::output::progress::Console;
+use fgrpo_eval::bad_input;
+use fgrpo_eval::dataset;
+use fgrpo_eval::events::Events;
+use fgrpo_eval::failure::Stopped;
+use fgrpo_eval::io::interrupt;
+use fgrpo_hub::{Error, Hub, Kind, Name, Watch};
+use fgrpo_train::config::{Config, SizeConfig, TaskConfig, TextConfig};
+use fgrpo_train::run::folder::CONFIGURATION;
+use std::path::{Path, PathBuf};
+
+/// The split of data where the user names none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Use {
+    /// `train`.
+    Training,
+    /// `test`, or the only split.
+    Evaluation,
+}
+
+/// What may be loaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Loading {
+    /// Models and data.
+    All,
+    /// Data; a model only if the cache has it.
+    Data,
+    /// Nothing but what the cache has.
+    Nothing,
+}
+
+/// The bar of a download.
+struct Bar {
+    console: Console,
+    file: String,
+}
+
+impl Watch for Bar {
+    fn say(&mut self, line: &str) {
+        self.console.say(line);
+    }
+
+    fn begin(&mut self, file: &str, done: u64, length: u64) {
+        file.clone_into(&mut self.file);
+        self.console.begin("load", done, length);
+    }
+
+    fn progress(&mut self, done: u64) {
+        self.console.progress(done, format!("bytes of {}", self.file));
+    }
+
+    fn end(&mut self) {
+        self.console.end();
+    }
+
+    fn stop(&self) -> bool {
+        interrupt::requested()
+    }
+}
+
+/// The local path of what stands at `key`. `pinned` is the text of a run's configuration, whose commit is kept.
+/// None where it is a hub name whose files aren't here and mustn't be loaded.
+fn place(
+    key: &str,
+    written: &Path,
+    (kind, usual): (Kind, Use),
+    pinned: Option<&str>,
+    load: bool,
+) -> anyhow::Result<Option<PathBuf>> {
+    let here = match kind {
+        Kind::Model => written.exists(),
+        Kind::Data => dataset::exists(written),
+    };
+    let text = written.to_str().filter(|_| !here);
+    let name = text.map_or(Ok(None), |text| Name::read(text, kind));
+    let mut name = match name {
+        Ok(Some(name)) => name,
+        Ok(None) => return Ok(Some(written.to_owned())),
+        Err(why) => bad_input!("{key}: {why}"),
+    };
+    let commit = pinned.and_then(|text| name.commit_in(text));
+    let cached = commit.is_some() || !load;
+    if commit.is_some() {
+        name.revision = commit;
+    }
+    let usual = match usual {
+        Use::Training => ("train", false),
+        Use::Evaluation => ("test", true),
+    };
+    let mut bar = Bar { console: Console::new(), file: String::new() };
+    let taken = Hub::from_environment().and_then(|hub| {
+        match hub.take(&name, usual, cached, &mut bar) {
+            Err(Error::Refused(_)) if cached && load => {}
+            other => return other,
+        }
+        hub.take(&name, usual, false, &mut bar)
+    });
+    let taken = match taken {
+        Ok(taken) => taken,
+        Err(Error::Refused(_)) if !load => return Ok(None),
+        Err(Error::Refused(why)) => bad_input!("{key}: {why}"),
+        Err(Error::Stopped(why)) => return Err(Stopped(why).into()),
+        Err(Error::Failed(why)) => anyhow::bail!("{key}: {why}"),
+    };
+    let part =
+        taken.part.map_or(String::new(), |(subset, split)| format!(", subset {subset}, split {split},"));
+    say!("{key}: {}{part} at {} ({})", name.repository, &taken.commit[..7], taken.path.display());
+    Ok(Some(taken.path))
+}
+
+/// Turns a model's name into its local path.
+///
+/// # Errors
+/// Bad input: a hub name that the hub or, offline, the cache doesn't have. What downloads fail with.
+pub fn model(key: &str, written: &mut PathBuf) -> anyhow::Result<()> {
+    in_place(key, written, (Kind::Model, Use::Training), None, true).map(drop)
+}
+
+/// Turns the name of data to evaluate on into its local path.
+///
+/// # Errors
+/// As [`model`]; several splits or subsets to choose from.
+pub fn data(key: &str, written: &mut PathBuf) -> anyhow::Result<()> {
+    in_place(key, written, (Kind::Data, Use::Evaluation), None, true).map(drop)
+}
+
+/// [`place`], in its place; whether it is there.
+fn in_place(
+    key: &str,
+    path: &mut PathBuf,
+    kind: (Kind, Use),
+    pinned: Option<&str>,
+    load: bool,
+) -> anyhow::Result<bool> {
+    let found =
+        if load { listening(key, path, kind, pinned)? } else { place(key, path, kind, pinned, false)? };
+    let there = found.is_some();
+    if let Some(found) = found {
+        *path = found;
+    }
+    Ok(there)
+}
+
+/// Loads, and lets Ctrl-C end a download in order.
+fn listening(
+    key: &str,
+    path: &Path,
+    kind: (Kind, Use),
+    pinned: Option<&str>,
+) -> anyhow::Result<Option<PathBuf>> {
+    if !path.exists() {
+        interrupt::listen();
+    }
+    place(key, path, kind, pinned, true)
+}
+
+/// Turns the names in a training configuration into local paths, which contain their commits. A run that is resumed,
+/// in the folder `resumed`, keeps its commits. A model that isn't loaded gets its sizes from the table of usual models.
+///
+/// # Errors
+/// As [`model`] and [`data`].
+pub fn configuration(config: &mut Config, resumed: Option<&Path>, loading: Loading) -> anyhow::Result<()> {
+    let pinned = resumed.and_then(|run| std::fs::read_to_string(run.join(CONFIGURATION)).ok());
+    let pinned = pinned.as_deref();
+    if let Some(path) = &mut config.model.path {
+        let of_model = (Kind::Model, Use::Training);
+        let there = in_place("model.path", path, of_model, pinned, loading == Loading::All)?;
+        if !there && config.model.size.is_none() {
+            let name = path.to_str().and_then(|text| Name::read(text, Kind::Model).ok()?);
+            if let Some(size) = name.and_then(|name| fgrpo_hub::sizes(&name.repository)) {
+                say!("{}: the sizes are those of the table of usual models", path.display());
+                config.model.size = Some(serde_json::from_value::<SizeConfig>(size)?);
+            }
+        }
+    }
+    task(&mut config.task, pinned, loading)
+}
+
+fn task(task_: &mut TaskConfig, pinned: Option<&str>, loading: Loading) -> anyhow::Result<()> {
+    let tokenizer = |path: &mut Option<PathBuf>| {
+        path.iter_mut().try_for_each(|path| {
+            let load = loading == Loading::All;
+            in_place("task.tokenizer", path, (Kind::Model, Use::Training), pinned, load).map(drop)
+        })
+    };
+    match task_ {
+        TaskConfig::Maze(_) | TaskConfig::Arithmetic(_) => Ok(()),
+        TaskConfig::Mix(mix) => {
+            tokenizer(&mut mix.tokenizer)?;
+            mix.parts.iter_mut().try_for_each(|part| task(&mut part.task, pinned, loading))
+        }
+        TaskConfig::Math(text)
+        | TaskConfig::Choice(text)
+        | TaskConfig::IfEval(text)
+        | TaskConfig::SynLogic(text)
+        | TaskConfig::Command(text) => {
+            let TextConfig { data, held_out, tokenizer: folder, .. } = text;
+            let load = loading != Loading::Nothing;
+            in_place("task.data", data, (Kind::Data, Use::Training), pinned, load)?;
+            for path in held_out {
+                in_place("task.held_out", path, (Kind::Data, Use::Evaluation), pinned, load)?;
+            }
+            tokenizer(folder)
+        }
+    }
+}

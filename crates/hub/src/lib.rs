@@ -1,0 +1,262 @@
+//! Models and data sets of the Hugging Face hub: from a name to files on this machine.
+//!
+//! Files lie in the cache that Python's `huggingface_hub` has, in its layout, so that each finds what the other loaded:
+//!
+//! ```text
+//! $HF_HUB_CACHE/models--ORG--NAME/refs/main                  the commit that main was
+//!                                 blobs/ETAG                 a file; ETAG.incomplete while it is loaded
+//!                                 snapshots/COMMIT/FILE      a link to it
+//! $HF_HUB_CACHE/.locks/models--ORG--NAME/ETAG.lock           held by the process that loads it
+//! ```
+//!
+//! `HF_HOME`, `HF_HUB_CACHE`, `HF_ENDPOINT`, `HF_TOKEN`, `HF_TOKEN_PATH` and `HF_HUB_OFFLINE` mean what they mean there.
+//! Nothing is uploaded, and nothing is removed from the cache.
+
+mod download;
+mod name;
+mod sizes;
+mod split;
+
+pub use name::{Kind, Name};
+pub use sizes::sizes;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Why a name has no files here.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The input is wrong: no such repository, revision or split, no access, nothing in the cache while offline.
+    #[error("{0}")]
+    Refused(String),
+    /// The network or the disk failed.
+    #[error("{0}")]
+    Failed(String),
+    /// The caller asked to stop; what is loaded stays.
+    #[error("{0}")]
+    Stopped(String),
+}
+
+/// Receives the progress of downloads.
+pub trait Watch {
+    /// A message for the user.
+    fn say(&mut self, line: &str);
+    /// A download of `length` bytes begins; `done` of them are there.
+    fn begin(&mut self, file: &str, done: u64, length: u64);
+    /// The download has `done` bytes.
+    fn progress(&mut self, done: u64);
+    /// The download has ended, or was stopped.
+    fn end(&mut self);
+    /// Whether to stop.
+    fn stop(&self) -> bool;
+}
+
+/// What a name was resolved to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Taken {
+    /// The commit's folder, or data files below it.
+    pub path: PathBuf,
+    /// The commit.
+    pub commit: String,
+    /// Data: subset and split.
+    pub part: Option<(String, String)>,
+}
+
+/// The hub and its cache, as the environment says.
+#[derive(Debug)]
+pub struct Hub {
+    cache: PathBuf,
+    endpoint: String,
+    token: Option<String>,
+    offline: bool,
+    agent: ureq::Agent,
+}
+
+/// Maximum size of a token's file in bytes.
+const TOKEN: u64 = 1 << 16;
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().map(|v| v.trim().to_owned()).filter(|v| !v.is_empty())
+}
+
+impl Hub {
+    /// The hub of the environment's variables.
+    ///
+    /// # Errors
+    /// If neither `HF_HOME` nor `HOME` says where the cache is, or a token's file can't be read.
+    pub fn from_environment() -> Result<Self, Error> {
+        let home = || -> Option<PathBuf> {
+            let under = |name: &str, rest: &str| variable(name).map(|v| Path::new(&v).join(rest));
+            under("HF_HOME", "")
+                .or_else(|| under("XDG_CACHE_HOME", "huggingface"))
+                .or_else(|| under("HOME", ".cache/huggingface"))
+        };
+        let home =
+            home().ok_or_else(|| Error::Refused("HF_HOME: wanted the folder of the hub's cache".into()))?;
+        let cache = variable("HF_HUB_CACHE").map_or_else(|| home.join("hub"), PathBuf::from);
+        let file = variable("HF_TOKEN_PATH").map_or_else(|| home.join("token"), PathBuf::from);
+        let token = match variable("HF_TOKEN") {
+            None if file.is_file() => Some(
+                fgrpo_files::read_to_string(&file, TOKEN)
+                    .map_err(|e| Error::Refused(format!("{}: {e}", file.display())))?
+                    .trim()
+                    .to_owned(),
+            ),
+            given => given,
+        };
+        let offline = variable("HF_HUB_OFFLINE")
+            .is_some_and(|v| ["1", "ON", "YES", "TRUE"].contains(&v.to_ascii_uppercase().as_str()));
+        let endpoint = variable("HF_ENDPOINT").unwrap_or_else(|| "https://huggingface.co".into());
+        let agent = ureq::Agent::config_builder()
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .http_status_as_error(false)
+            .accept_encoding("identity")
+            .timeout_connect(Some(Duration::from_secs(15)))
+            .timeout_recv_response(Some(Duration::from_secs(60)))
+            .timeout_per_read(Some(Duration::from_secs(60)))
+            .user_agent(concat!("fgrpo/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .new_agent();
+        let endpoint = endpoint.trim_end_matches('/').to_owned();
+        Ok(Self { cache, endpoint, token: token.filter(|t| !t.is_empty()), offline, agent })
+    }
+
+    /// A path made absolute: it stands in a run's configuration.
+    fn folder(&self, name: &Name) -> PathBuf {
+        let cache = std::path::absolute(&self.cache).unwrap_or_else(|_| self.cache.clone());
+        cache.join(name.folder())
+    }
+
+    /// The files of a model or of a data set's split, loaded where they aren't in the cache. `usual` is the split where
+    /// the name has none; with `or_only`, a data set's only split stands in for it. With `cached`, nothing is loaded.
+    ///
+    /// Without the network, the cache answers.
+    ///
+    /// # Errors
+    /// As [`Error`]'s kinds.
+    pub fn take(
+        &self,
+        name: &Name,
+        (usual, or_only): (&str, bool),
+        cached: bool,
+        watch: &mut dyn Watch,
+    ) -> Result<Taken, Error> {
+        let folder = self.folder(name);
+        let revision = name.revision.as_deref().unwrap_or("main");
+        let local = self.offline || cached;
+        let listed = if local { None } else { self.list(name, revision, watch)? };
+        let Some((commit, all)) = listed else {
+            let (commit, all) = self.in_cache(name, &folder, revision)?;
+            return self.chosen(name, &folder, commit, &all, (usual, or_only), None);
+        };
+        let reference = folder.join("refs").join(revision);
+        if revision != commit && std::fs::read_to_string(&reference).ok().as_ref() != Some(&commit) {
+            download::whole(&reference, commit.as_bytes())?;
+        }
+        self.chosen(name, &folder, commit, &all, (usual, or_only), Some(watch))
+    }
+
+    /// The commit of a revision and its files, by the cache alone.
+    fn in_cache(&self, name: &Name, folder: &Path, revision: &str) -> Result<(String, Vec<String>), Error> {
+        let commit = std::fs::read_to_string(folder.join("refs").join(revision))
+            .map_or_else(|_| revision.to_owned(), |text| text.trim().to_owned());
+        let snapshot = folder.join("snapshots").join(&commit);
+        let mut files = Vec::new();
+        let mut waiting = vec![snapshot.clone()];
+        while let Some(place) = waiting.pop() {
+            for path in std::fs::read_dir(place).into_iter().flatten().flatten().map(|e| e.path()) {
+                match path.is_dir() {
+                    true => waiting.push(path),
+                    false if path.exists() => {
+                        let file = path.strip_prefix(&snapshot).expect("it is below");
+                        files.push(file.to_string_lossy().into_owned());
+                    }
+                    false => {}
+                }
+            }
+        }
+        files.sort();
+        if files.is_empty() {
+            return Err(Error::Refused(format!(
+                "{} at {revision}: not in the cache {}, and the hub was not asked{}",
+                name.repository,
+                self.cache.display(),
+                if self.offline { ": HF_HUB_OFFLINE is set" } else { "" }
+            )));
+        }
+        Ok((commit, files))
+    }
+
+    /// Chooses among all files, loads the chosen ones where there is a watch, and names them.
+    fn chosen(
+        &self,
+        name: &Name,
+        folder: &Path,
+        commit: String,
+        all: &[String],
+        (usual, or_only): (&str, bool),
+        mut watch: Option<&mut dyn Watch>,
+    ) -> Result<Taken, Error> {
+        let snapshot = folder.join("snapshots").join(&commit);
+        let refused = |what: String| Error::Refused(format!("{}: {what}", name.repository));
+        let mut load = |files: &[String]| -> Result<(), Error> {
+            let Some(watch) = watch.as_deref_mut() else { return Ok(()) };
+            files.iter().try_for_each(|file| self.load(name, folder, &commit, file, watch))
+        };
+        if name.kind == Kind::Model {
+            let wanted: Vec<String> = all.iter().filter(|f| is_of_model(f)).cloned().collect();
+            let weights = wanted.iter().any(|f| f.ends_with(".safetensors"));
+            if !(weights && wanted.iter().any(|f| f == "config.json")) {
+                return Err(refused(format!(
+                    "found {}, wanted config.json and weights in .safetensors",
+                    wanted.join(", ")
+                )));
+            }
+            load(&wanted)?;
+            return Ok(Taken { path: snapshot, commit, part: None });
+        }
+        if let Some(pattern) = &name.files {
+            let wanted: Vec<String> = all.iter().filter(|f| split::matches(pattern, f)).cloned().collect();
+            if wanted.is_empty() {
+                return Err(refused(format!("found no file {pattern} at {commit}")));
+            }
+            load(&wanted)?;
+            return Ok(Taken { path: snapshot.join(pattern), commit, part: None });
+        }
+        let card: Vec<String> = all.iter().filter(|f| *f == "README.md").cloned().collect();
+        load(&card)?;
+        let card = std::fs::read_to_string(snapshot.join("README.md")).unwrap_or_default();
+        let subsets = split::subsets(all, &card);
+        let (subset, split, files) =
+            split::choose(&subsets, name.subset.as_deref(), name.split.as_deref(), usual, or_only)
+                .map_err(refused)?;
+        let Some(pattern) = split::pattern(files, all) else {
+            return Err(refused(format!(
+                "the files of split {split} are {}, wanted one file or several named alike in one folder",
+                files.join(", ")
+            )));
+        };
+        load(files)?;
+        let part = Some((subset.to_owned(), split.to_owned()));
+        Ok(Taken { path: snapshot.join(pattern), commit, part })
+    }
+}
+
+/// Whether a file belongs to a model as it is read here: no weights in other formats, none in inner folders.
+fn is_of_model(file: &str) -> bool {
+    const BESIDE: [&str; 9] = [
+        "config.json",
+        "generation_config.json",
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "special_tokens_map.json",
+        "added_tokens.json",
+        "vocab.json",
+        "merges.txt",
+        "model.safetensors.index.json",
+    ];
+    let template = file.starts_with("chat_template.");
+    let sharded = file.starts_with("model") && file.ends_with(".safetensors");
+    !file.contains('/') && (template || sharded || BESIDE.contains(&file))
+}

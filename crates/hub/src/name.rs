@@ -1,0 +1,168 @@
+//! What the user wrote: a local path, or the name of a repository with its revision and its part.
+
+use std::path::Path;
+
+/// What a repository holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A model: configuration, tokenizer, weights.
+    Model,
+    /// A data set.
+    Data,
+}
+
+impl Kind {
+    /// The prefix of its folders in the cache, and its path in the hub's API.
+    pub(crate) fn plural(self) -> &'static str {
+        match self {
+            Self::Model => "models",
+            Self::Data => "datasets",
+        }
+    }
+}
+
+/// The name of a repository on the hub, or of a part of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Name {
+    /// What it holds.
+    pub kind: Kind,
+    /// `ORG/NAME`.
+    pub repository: String,
+    /// A branch, a tag or a commit; absent: `main`.
+    pub revision: Option<String>,
+    /// Data: the subset, such as gsm8k's `socratic`.
+    pub subset: Option<String>,
+    /// Data: the split.
+    pub split: Option<String>,
+    /// Data: the file below the commit's folder, or a pattern of files, of a path into a cache.
+    pub(crate) files: Option<String>,
+}
+
+/// Endings of files: a missing file isn't looked for on the hub.
+const FILES: [&str; 9] =
+    [".jsonl", ".json", ".csv", ".tsv", ".parquet", ".toml", ".gz", ".zst", ".safetensors"];
+
+fn is_part(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+}
+
+/// Whether this is a whole commit hash.
+pub(crate) fn is_commit(text: &str) -> bool {
+    text.len() == 40 && text.bytes().all(|b| b.is_ascii_hexdigit())
+}
+
+impl Name {
+    /// Reads `ORG/NAME`, `hf:ORG/NAME[/SUBSET][@REVISION][:SPLIT]`, or a path into a Hugging Face cache,
+    /// `.../models--ORG--NAME/snapshots/COMMIT`. None for anything else, which is a local path. The caller has made
+    /// sure that there is no such local path.
+    ///
+    /// Without `hf:`, a name whose first part is a folder here, or that ends like a file, is a local path that is
+    /// missing.
+    ///
+    /// # Errors
+    /// What is wrong with a text that begins with `hf:`.
+    pub fn read(text: &str, kind: Kind) -> Result<Option<Self>, String> {
+        if let Some(name) = Self::of_snapshot(text, kind) {
+            return Ok(Some(name));
+        }
+        let named = |repository: &str| Self {
+            kind,
+            repository: repository.to_owned(),
+            revision: None,
+            subset: None,
+            split: None,
+            files: None,
+        };
+        let Some(rest) = text.strip_prefix("hf:") else {
+            let Some((organisation, name)) = text.split_once('/') else { return Ok(None) };
+            let local = Path::new(organisation).exists() || FILES.iter().any(|end| name.ends_with(end));
+            return Ok((is_part(organisation) && is_part(name) && !local).then(|| named(text)));
+        };
+        let (rest, split) = rest.split_once(':').map_or((rest, None), |(a, b)| (a, Some(b)));
+        let (rest, revision) = rest.split_once('@').map_or((rest, None), |(a, b)| (a, Some(b)));
+        let parts: Vec<&str> = rest.split('/').collect();
+        let of_data = parts.len() == 3 || split.is_some();
+        let empty = [split, revision].contains(&Some(""));
+        if !(2..=3).contains(&parts.len()) || !parts.iter().all(|p| is_part(p)) || empty {
+            return Err(format!("found {text:?}, wanted hf:ORG/NAME[/SUBSET][@REVISION][:SPLIT]"));
+        }
+        if of_data && kind == Kind::Model {
+            return Err(format!(
+                "found {text:?}, wanted hf:ORG/NAME[@REVISION]: a model has no subset or split"
+            ));
+        }
+        Ok(Some(Self {
+            revision: revision.map(str::to_owned),
+            subset: parts.get(2).map(|&s| s.to_owned()),
+            split: split.map(str::to_owned),
+            ..named(&parts[..2].join("/"))
+        }))
+    }
+
+    /// The name behind a path into a cache, of this machine or another.
+    fn of_snapshot(text: &str, kind: Kind) -> Option<Self> {
+        let (_, rest) = text.rsplit_once(&format!("/{}--", kind.plural()))?;
+        let (folder, rest) = rest.split_once("/snapshots/")?;
+        let (commit, files) = rest.split_once('/').map_or((rest, None), |(a, b)| (a, Some(b)));
+        let (organisation, name) = folder.split_once("--")?;
+        (is_commit(commit) && is_part(organisation) && is_part(name)).then(|| Self {
+            kind,
+            repository: format!("{organisation}/{name}"),
+            revision: Some(commit.to_owned()),
+            subset: None,
+            split: None,
+            files: files.filter(|f| !f.is_empty()).map(str::to_owned),
+        })
+    }
+
+    /// Its folder's name in the cache.
+    pub(crate) fn folder(&self) -> String {
+        format!("{}--{}", self.kind.plural(), self.repository.replace('/', "--"))
+    }
+
+    /// The commit of this repository that `text`, a run's resolved configuration, has in a path.
+    pub fn commit_in(&self, text: &str) -> Option<String> {
+        let mut paths = text.split(['"', '\'', '\n']).filter_map(|part| Self::of_snapshot(part, self.kind));
+        paths.find(|other| other.repository == self.repository)?.revision
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_with_subset_revision_and_split() {
+        let name = Name::read("hf:openai/gsm8k/socratic@v1:test", Kind::Data).unwrap().unwrap();
+        assert_eq!(name.repository, "openai/gsm8k");
+        let parts = [name.subset, name.revision, name.split].map(Option::unwrap);
+        assert_eq!(parts, ["socratic", "v1", "test"]);
+        assert!(Name::read("hf:Qwen/Qwen3:test", Kind::Model).is_err());
+        for wrong in ["hf:gsm8k", "hf:a/b@", "hf:a/b:", "hf:a/../b"] {
+            assert!(Name::read(wrong, Kind::Data).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn paths_and_missing_files_are_no_names() {
+        for local in ["model", "./a/b", "../a", "/a/b", "a/b/c", "nowhere/data.jsonl", "src/nothing", "~/a"] {
+            assert_eq!(Name::read(local, Kind::Data), Ok(None), "{local}");
+        }
+        assert_eq!(
+            Name::read("Qwen/Qwen3-0.6B", Kind::Model).unwrap().unwrap().repository,
+            "Qwen/Qwen3-0.6B"
+        );
+    }
+
+    #[test]
+    fn a_path_into_another_machines_cache_names_its_repository_and_commit() {
+        let commit = "0123456789abcdef0123456789abcdef01234567";
+        let path = format!("/home/a/hub/datasets--openai--gsm8k/snapshots/{commit}/main/train-*.parquet");
+        let name = Name::read(&path, Kind::Data).unwrap().unwrap();
+        assert_eq!(name.revision.as_deref(), Some(commit));
+        assert_eq!(name.files.as_deref(), Some("main/train-*.parquet"));
+        assert_eq!(name.commit_in(&format!("data = \"{path}\"\n")).unwrap(), commit);
+        assert_eq!(Name::read(&path, Kind::Model), Ok(None));
+    }
+}

@@ -82,8 +82,12 @@ pub enum Command {
 /// Turns the names among a command's arguments into local paths. `fgrpo eval` does so itself, once its file of flags is
 /// read, and so do commands with a training configuration.
 fn take_places(command: &mut Command) -> anyhow::Result<()> {
-    use places::{data, model};
+    use places::{data, model, samples};
     match command {
+        Command::Compare(args) => samples(&mut args.a).and_then(|()| samples(&mut args.b)),
+        Command::Plan(args) => args.samples.iter_mut().try_for_each(samples),
+        Command::PassAtK(args) => args.samples.iter_mut().try_for_each(samples),
+        Command::Table(args) => args.methods.iter_mut().try_for_each(|(_, path)| samples(path)),
         Command::Score(args) => model("--model", &mut args.model),
         Command::Generate(args) => model("--model", &mut args.model),
         Command::Merge(args) => model("--model", &mut args.model),

@@ -9,6 +9,7 @@ use fgrpo_eval::failure::Stopped;
 use fgrpo_eval::io::interrupt;
 use fgrpo_hub::{Error, Hub, Kind, Name, Watch};
 use fgrpo_train::config::{Config, SizeConfig, TaskConfig, TextConfig};
+use fgrpo_train::run::checkpoint;
 use fgrpo_train::run::folder::CONFIGURATION;
 use std::path::{Path, PathBuf};
 
@@ -111,12 +112,48 @@ fn place(
     Ok(Some(taken.path))
 }
 
-/// Turns a model's name into its local path.
+/// Turns a run folder into its newest checkpoint, and a model's name into its local path.
 ///
 /// # Errors
-/// Bad input: a hub name that the hub or, offline, the cache doesn't have. What downloads fail with.
+/// Bad input: a run without checkpoints, or without this one; a hub name that the hub or, offline, the cache doesn't
+/// have. What downloads fail with.
 pub fn model(key: &str, written: &mut PathBuf) -> anyhow::Result<()> {
+    of_run(key, written, "a checkpoint", &["checkpoints"])?;
     in_place(key, written, (Kind::Model, Use::Training), None, true).map(drop)
+}
+
+/// Turns a run folder into its newest evaluation, in full if it has such.
+///
+/// # Errors
+/// Bad input: a run without evaluations, or without this one.
+pub fn samples(path: &mut PathBuf) -> anyhow::Result<()> {
+    of_run("samples", path, "an evaluation", &["full-evaluations", "evaluations"])
+}
+
+/// Turns a run folder into the newest step in the first of the folders that has one. A step that is missing is answered
+/// with those that exist.
+fn of_run(key: &str, path: &mut PathBuf, wanted: &str, folders: &[&str]) -> anyhow::Result<()> {
+    if path.join(CONFIGURATION).is_file() && path.join("checkpoints").is_dir() {
+        for folder in folders {
+            if let Some((_, newest)) = checkpoint::list(&path.join(folder))?.pop() {
+                say!("{key}: {} of the run {}", newest.display(), path.display());
+                *path = newest;
+                return Ok(());
+            }
+        }
+        bad_input!("{key}: {}: found a run without {wanted} yet", path.display());
+    }
+    if !path.exists()
+        && let (Some(folder), Some(name)) = (path.parent(), path.file_name())
+        && name.to_string_lossy().starts_with("step-")
+    {
+        let steps = checkpoint::list(folder)?;
+        let names: Vec<_> = steps.iter().filter_map(|(_, path)| path.file_name()?.to_str()).collect();
+        if !names.is_empty() {
+            bad_input!("{key}: {}: found no such step, there are {}", path.display(), names.join(", "));
+        }
+    }
+    Ok(())
 }
 
 /// Turns the name of data to evaluate on into its local path.
@@ -186,24 +223,15 @@ fn task(task_: &mut TaskConfig, pinned: Option<&str>, loading: Loading) -> anyho
             in_place("task.tokenizer", path, (Kind::Model, Use::Training), pinned, load).map(drop)
         })
     };
-    match task_ {
-        TaskConfig::Maze(_) | TaskConfig::Arithmetic(_) => Ok(()),
-        TaskConfig::Mix(mix) => {
-            tokenizer(&mut mix.tokenizer)?;
-            mix.parts.iter_mut().try_for_each(|part| task(&mut part.task, pinned, loading))
-        }
-        TaskConfig::Math(text)
-        | TaskConfig::Choice(text)
-        | TaskConfig::IfEval(text)
-        | TaskConfig::SynLogic(text)
-        | TaskConfig::Command(text) => {
-            let TextConfig { data, held_out, tokenizer: folder, .. } = text;
-            let load = loading != Loading::Nothing;
-            in_place("task.data", data, (Kind::Data, Use::Training), pinned, load)?;
-            for path in held_out {
-                in_place("task.held_out", path, (Kind::Data, Use::Evaluation), pinned, load)?;
-            }
-            tokenizer(folder)
-        }
+    if let TaskConfig::Mix(mix) = task_ {
+        tokenizer(&mut mix.tokenizer)?;
+        return mix.parts.iter_mut().try_for_each(|part| task(&mut part.task, pinned, loading));
     }
+    let Some(TextConfig { data, held_out, tokenizer: folder, .. }) = task_.text_mut() else { return Ok(()) };
+    let load = loading != Loading::Nothing;
+    in_place("task.data", data, (Kind::Data, Use::Training), pinned, load)?;
+    if let Some(path) = held_out {
+        in_place("task.held_out", path, (Kind::Data, Use::Evaluation), pinned, load)?;
+    }
+    tokenizer(folder)
 }

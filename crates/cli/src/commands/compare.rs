@@ -191,7 +191,8 @@ fn table<'a>(format: Format, comparisons: impl IntoIterator<Item = &'a Compariso
             let underline = better && c.significant();
             Cell { parts: vec![Part { text: percent(v), bold: better, underline, dagger: false }] }
         };
-        let tested = |p: Option<f64>| p.map_or("-".to_owned(), |p| format!("{p:.4}"));
+        let shown = |p: f64| if p < 1e-4 { "<0.0001".to_owned() } else { format!("{p:.4}") };
+        let tested = |p: Option<f64>| p.map_or("-".to_owned(), shown);
         // These are of single benchmarks.
         let of_one = |text: String| if solved.is_some() { text } else { String::new() };
         let mut cells: Vec<Cell> = vec![
@@ -206,7 +207,7 @@ fn table<'a>(format: Format, comparisons: impl IntoIterator<Item = &'a Compariso
             tested(c.p_value),
             of_one(tested(c.holm_p_value)),
             interval(drawn.interval),
-            format!("{:.4}", drawn.p_value),
+            shown(drawn.p_value),
         ];
         cells.extend(texts.into_iter().chain(changed.map(|n| of_one(n.to_string()))).map(Cell::from));
         table.rows.push(Row { cells, ..Row::default() });
@@ -244,11 +245,18 @@ fn without_nulls(value: &mut Value) {
 
 /// Short names of the two sides: file stems or folder names where they tell them apart.
 fn labels(args: &Args) -> [String; 2] {
-    let name = |p: &PathBuf| {
+    let own = |p: &Path| {
         // A folder's name may have dots that begin no ending.
         let name = if p.is_dir() { p.file_name() } else { p.file_stem() };
         name.map(|s| s.to_string_lossy().into_owned()).unwrap_or_default()
     };
-    let (a, b) = (name(&args.a), name(&args.b));
-    if a == b || a.is_empty() || b.is_empty() { ["A", "B"].map(str::to_owned) } else { [a, b] }
+    // The evaluation of a step is told by its run, if the other is of another run.
+    let of_run = |p: &Path| match p.parent().filter(|_| own(p).starts_with("step-")) {
+        Some(all) if own(all).ends_with("evaluations") => own(all.parent().unwrap_or(all)),
+        _ => own(p),
+    };
+    let both = |name: &dyn Fn(&Path) -> String| [name(&args.a), name(&args.b)];
+    let known =
+        [both(&of_run), both(&own)].into_iter().find(|[a, b]| a != b && !a.is_empty() && !b.is_empty());
+    known.unwrap_or(["A", "B"].map(str::to_owned))
 }

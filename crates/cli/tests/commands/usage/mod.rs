@@ -6,6 +6,7 @@ mod data_sets;
 mod generate;
 mod grading;
 mod python;
+mod runs;
 
 use crate::support::{fgrpo, file, model, run};
 use std::path::{Path, PathBuf};

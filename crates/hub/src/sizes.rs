@@ -1,5 +1,5 @@
-//! Sizes of usual models, for what is planned before a download. `sizes.json` was written from memory; its values have not
-//! been compared with the published `config.json` files.
+//! Sizes of usual models, for what is planned before a download. A test of the command line compares the parameter counts
+//! that follow from them with those of the published checkpoints.
 
 /// The sizes of a model by its name on the hub, with the names of its `config.json`: an object with `architecture`.
 /// Models that differ only by their training (`-Instruct`, `-Base`, `-Math`) may share an entry.

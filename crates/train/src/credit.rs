@@ -26,6 +26,13 @@ impl Credited {
         (0..self.grades.len()).filter(|&i| self.grades[i].verdict != Verdict::Unscorable)
     }
 
+    /// Whether the rewards differ. DAPO's filter drops the other groups.
+    pub fn has_mixed_rewards(&self) -> bool {
+        let mut rewards = self.scored().map(|i| self.rewards[i]);
+        let first = rewards.next();
+        rewards.any(|reward| Some(reward) != first)
+    }
+
     /// Number of tokens of a completion.
     pub fn length(&self, completion: usize) -> usize {
         self.rollouts.completions[completion].tokens.len()

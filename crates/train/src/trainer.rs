@@ -219,7 +219,7 @@ impl Trainer<'_> {
     /// The optimizer updates of a step.
     fn update(&mut self, credited: &mut [Credited], lr: f64) -> anyhow::Result<Sums> {
         let drop_inactive = self.config.algorithm.drop_inactive_groups;
-        let learned = credited.iter_mut().filter(|group| group.assigned.active() || !drop_inactive);
+        let learned = credited.iter_mut().filter(|group| group.has_mixed_rewards() || !drop_inactive);
         let mut groups: Vec<&mut Credited> = learned.collect();
         let temperature = self.loss.temperature;
         match &mut self.reference {

@@ -235,3 +235,28 @@ fn task(task_: &mut TaskConfig, pinned: Option<&str>, loading: Loading) -> anyho
     }
     tokenizer(folder)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sizes_of_usual_models_give_their_published_parameter_counts() {
+        for (name, published) in [
+            ("Qwen/Qwen2.5-0.5B", 494_032_768),
+            ("Qwen/Qwen2.5-Math-1.5B", 1_543_714_304),
+            ("Qwen/Qwen2.5-3B-Instruct", 3_085_938_688),
+            ("Qwen/Qwen2.5-7B", 7_615_616_512),
+            ("Qwen/Qwen3-0.6B", 596_049_920),
+            ("Qwen/Qwen3-1.7B", 1_720_574_976),
+            ("Qwen/Qwen3-4B-Base", 4_022_468_096),
+            ("Qwen/Qwen3-8B", 8_190_735_360),
+            ("meta-llama/Llama-3.2-1B", 1_235_814_400),
+            ("meta-llama/Llama-3.2-3B-Instruct", 3_212_749_824),
+            ("meta-llama/Llama-3.1-8B", 8_030_261_248),
+        ] {
+            let size: SizeConfig = serde_json::from_value(fgrpo_hub::sizes(name).unwrap()).unwrap();
+            assert_eq!(size.config().parameters(), published, "{name}");
+        }
+    }
+}

@@ -404,3 +404,39 @@ fn a_sweep_resumes_and_ends_with_its_table() {
     assert_eq!(std::fs::read_dir(folder.path().join("sweep/sft-cache")).unwrap().count(), 1);
     sweep().assert().success().stdout(table).stderr(predicate::str::contains("done"));
 }
+
+#[test]
+fn inactive_groups_are_dropped_by_their_rewards_whatever_shaping_makes_of_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let norms = |name: &str, drop: bool| -> Vec<f64> {
+        let out = folder.path().join(name);
+        let drop = format!("algorithm.drop_inactive_groups={drop}");
+        // Nothing has been learned, so all rewards are 0.
+        let set = [
+            "steps=2",
+            "sft.steps=1",
+            "rollout.prompts=2",
+            "eval.every=0",
+            "model.init.num_hidden_layers=1",
+            "algorithm.shaping=smoothing",
+            &drop,
+        ];
+        let mut train = fgrpo();
+        train
+            .args(["train", "maze-quick"])
+            .args(set.iter().flat_map(|s| ["--set", s]))
+            .arg("--out")
+            .arg(&out);
+        train.assert().success();
+        let lines = std::fs::read_to_string(out.join("metrics.jsonl")).unwrap();
+        let steps = lines.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        steps
+            .map(|m| {
+                assert_eq!(m["active_fraction"], 0.0, "{m}");
+                m["gradient_norm"].as_f64().unwrap()
+            })
+            .collect()
+    };
+    assert!(norms("kept", false).iter().all(|norm| *norm > 0.0));
+    assert_eq!(norms("dropped", true), [0.0, 0.0]);
+}

@@ -10,7 +10,7 @@ mod poisoned;
 mod product;
 
 use fgrpo_cuda::emulated::Emulated;
-use fgrpo_cuda::{Argument, Driver, Gpu, Memory, Pinned, Queue, Shape};
+use fgrpo_cuda::{Argument, Driver, Gpu, Memory, Pinned, Queue, Shape, fake};
 use poisoned::Poisoned;
 use std::sync::{Arc, OnceLock};
 
@@ -21,6 +21,16 @@ fn device(order: u32) -> Arc<dyn Driver> {
         Arc::clone(OPENED.get_or_init(|| Arc::new(Poisoned(Gpu::open(0, None).expect("a GPU")))))
     } else {
         Arc::new(Emulated::new(order))
+    }
+}
+
+#[test]
+fn a_process_loads_the_kernels_once() {
+    const NAME: &str = "a_process_loads_the_kernels_once";
+    // Where these tests run on a GPU from a pack, the fake driver isn't in its place.
+    if fake::folder().exists() && fake::is_here(NAME, true, &[("FGRPO_TEST_DEVICE", "cuda")]) {
+        (0..3).for_each(|order| drop(device(order)));
+        assert_eq!(fake::report().calls["cuModuleLoadDataEx"], 1);
     }
 }
 

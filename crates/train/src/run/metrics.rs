@@ -178,12 +178,7 @@ impl Metrics {
         let scored = || groups.iter().flat_map(|g| g.scored().map(move |i| (g, i)));
         m.reward_mean = mean(scored().map(|(g, i)| g.rewards[i]));
         m.advantage_abs_mean = mean(scored().map(|(g, i)| g.assigned.advantages[i].abs()));
-        let mixed = |g: &&Credited| {
-            let mut rewards = g.scored().map(|i| g.rewards[i]);
-            let first = rewards.next();
-            rewards.any(|x| Some(x) != first)
-        };
-        let active: Vec<&Credited> = groups.iter().filter(mixed).collect();
+        let active: Vec<&Credited> = groups.iter().filter(|g| g.has_mixed_rewards()).collect();
         m.active_fraction = active.len() as f64 / groups.len().max(1) as f64;
         m.focal_weight_mean = mean(active.iter().map(|g| g.assigned.focal_weight));
         let size = groups.iter().map(|g| g.grades.len()).max().unwrap_or(1);

@@ -8,7 +8,7 @@ use fgrpo_eval::events::Events;
 use fgrpo_eval::failure::Stopped;
 use fgrpo_eval::io::interrupt;
 use fgrpo_hub::{Error, Hub, Kind, Name, Watch};
-use fgrpo_train::config::{Config, SizeConfig, TaskConfig, TextConfig};
+use fgrpo_train::config::{Config, SizeConfig, TaskConfig};
 use fgrpo_train::run::checkpoint;
 use fgrpo_train::run::folder::CONFIGURATION;
 use std::path::{Path, PathBuf};
@@ -227,13 +227,15 @@ fn task(task_: &mut TaskConfig, pinned: Option<&str>, loading: Loading) -> anyho
         tokenizer(&mut mix.tokenizer)?;
         return mix.parts.iter_mut().try_for_each(|part| task(&mut part.task, pinned, loading));
     }
-    let Some(TextConfig { data, held_out, tokenizer: folder, .. }) = task_.text_mut() else { return Ok(()) };
+    let Some((kind, mut text)) = task_.text().map(|(kind, text)| (kind, text.clone())) else { return Ok(()) };
     let load = loading != Loading::Nothing;
-    in_place("task.data", data, (Kind::Data, Use::Training), pinned, load)?;
-    if let Some(path) = held_out {
+    in_place("task.data", &mut text.data, (Kind::Data, Use::Training), pinned, load)?;
+    if let Some(path) = &mut text.held_out {
         in_place("task.held_out", path, (Kind::Data, Use::Evaluation), pinned, load)?;
     }
-    tokenizer(folder)
+    tokenizer(&mut text.tokenizer)?;
+    *task_ = TaskConfig::of_text(kind, text).expect("it is a task with problems from files");
+    Ok(())
 }
 
 #[cfg(test)]

@@ -48,19 +48,6 @@ impl TaskConfig {
         }
     }
 
-    /// The settings of a task with problems from files, to be changed.
-    pub fn text_mut(&mut self) -> Option<&mut TextConfig> {
-        match self {
-            Self::Maze(_) | Self::Arithmetic(_) | Self::Mix(_) => None,
-            Self::Math(c)
-            | Self::Choice(c)
-            | Self::IfEval(c)
-            | Self::SynLogic(c)
-            | Self::Command(c)
-            | Self::Python(c) => Some(c),
-        }
-    }
-
     /// A task with problems from files. Mazes come from no file.
     pub fn of_text(kind: TaskKind, text: TextConfig) -> Option<Self> {
         Some(match kind {

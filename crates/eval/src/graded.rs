@@ -20,6 +20,9 @@ pub struct Graded {
     /// Which instructions were followed, if the verifier was asked to explain its verdict.
     #[serde(flatten)]
     pub followed: Option<Followed>,
+    /// The number of the first test that a program failed, from 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub test: Option<u32>,
     /// What a user's function printed while it graded, with the traceback if it raised.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub printed: Option<String>,
@@ -37,7 +40,7 @@ pub struct Followed {
 impl Graded {
     /// A grade without a reward of its own.
     pub fn new(verdict: Verdict, reason: impl Into<Cow<'static, str>>) -> Self {
-        Self { verdict, reason: reason.into(), reward: None, followed: None, printed: None }
+        Self { verdict, reason: reason.into(), reward: None, followed: None, test: None, printed: None }
     }
 
     /// An unscorable grade.

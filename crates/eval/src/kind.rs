@@ -4,6 +4,7 @@
 //! To add a kind, write its file, and add its line to the table below.
 
 pub mod choice;
+pub mod code;
 pub mod command;
 pub mod ifeval;
 pub mod math;
@@ -101,6 +102,8 @@ kinds! {
     IfEval(ifeval) = "ifeval": "instructions that a program can check",
     /// The 35 logic tasks.
     SynLogic(synlogic) = "synlogic": "the 35 logic tasks",
+    /// Python programs that must pass tests.
+    Code(code) = "code": "Python programs that must pass tests, in a sandbox",
     /// Graded by the user's own program.
     Command(command) = "command": "graded by your own program",
     /// Graded by the user's own Python function.

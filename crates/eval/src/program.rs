@@ -20,6 +20,7 @@ use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
+use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
@@ -268,7 +269,7 @@ impl Program {
         let body = &body[1..];
         let mut worker = match self.take() {
             Ok(worker) => worker,
-            Err(graded) => return graded,
+            Err(error) => return Graded::unscorable(format!("not_started: {error}")),
         };
         let mut asked = worker.ask(body, &self.settings);
         // A child may have exited, or written more output, since its last answer. This completion isn't the cause.
@@ -276,7 +277,7 @@ impl Program {
             drop(worker);
             worker = match self.start() {
                 Ok(worker) => worker,
-                Err(graded) => return graded,
+                Err(error) => return Graded::unscorable(format!("not_started: {error}")),
             };
             asked = worker.ask(body, &self.settings);
         }
@@ -298,7 +299,7 @@ impl Program {
         }
     }
 
-    fn take(&self) -> Result<Worker, Graded> {
+    fn take(&self) -> io::Result<Worker> {
         let idle = self.idle.lock().unwrap_or_else(|e| e.into_inner()).pop();
         match idle {
             Some(worker) => Ok(worker),
@@ -306,8 +307,8 @@ impl Program {
         }
     }
 
-    fn start(&self) -> Result<Worker, Graded> {
-        Worker::start(&self.settings).map_err(|e| Graded::unscorable(format!("not_started: {e}")))
+    fn start(&self) -> io::Result<Worker> {
+        Worker::start(&self.settings)
     }
 }
 
@@ -317,8 +318,9 @@ fn read_answer(line: &[u8], asked: u64, correct_from: f64) -> Result<Graded, Str
     struct Answer {
         id: Option<u64>,
         score: Option<f64>,
-        #[serde(alias = "reason")]
         unscorable: Option<String>,
+        reason: Option<String>,
+        test: Option<u32>,
         printed: Option<String>,
     }
     let excerpt = || String::from_utf8_lossy(&line[..line.len().min(80)]).into_owned();
@@ -327,10 +329,12 @@ fn read_answer(line: &[u8], asked: u64, correct_from: f64) -> Result<Graded, Str
     if answer.id.is_some_and(|id| id != asked) {
         return Err(format!("{:?}, wanted the answer to {asked}", excerpt()));
     }
-    match (answer.score, answer.unscorable) {
+    match (answer.score, answer.unscorable.or_else(|| answer.reason.clone())) {
         (Some(score), _) if score.abs() <= LARGEST_REWARD => {
             let verdict = if score >= correct_from { Verdict::Correct } else { Verdict::Wrong };
-            Ok(Graded { reward: Some(score), printed: answer.printed, ..Graded::new(verdict, "score") })
+            let reason = answer.reason.map_or(Cow::Borrowed("score"), Cow::Owned);
+            let graded = Graded::new(verdict, reason);
+            Ok(Graded { reward: Some(score), test: answer.test, printed: answer.printed, ..graded })
         }
         (Some(_), _) => {
             Err(format!("{:?}, wanted a score from -{LARGEST_REWARD} to {LARGEST_REWARD}", excerpt()))

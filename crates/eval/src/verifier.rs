@@ -33,6 +33,29 @@ impl Mode {
     pub const REFERENCE: Self = Self::Parity;
 }
 
+/// What a program that is judged by tests may use.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Processor seconds for a test; all tests of a program have ten times as much.
+    pub timeout_s: f64,
+    /// Address space in MB.
+    pub memory_mb: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { timeout_s: 6.0, memory_mb: 1024 }
+    }
+}
+
+impl Limits {
+    /// Whether nothing was set.
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// Settings for grading.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -52,6 +75,9 @@ pub struct Settings {
     /// `task.grader` of a configuration.
     #[serde(deserialize_with = "program::Settings::read_command")]
     pub command: Option<program::Settings>,
+    /// Programs: what they may use.
+    #[serde(skip_serializing_if = "Limits::is_default")]
+    pub code: Limits,
     /// Mazes: when an answer is correct. In a configuration this is `task.reward`.
     #[serde(skip)]
     pub maze: Scoring,
@@ -67,6 +93,7 @@ impl Default for Settings {
             accept_unfinished: false,
             choice: choice::Match::Letter,
             command: None,
+            code: Limits::default(),
             maze: Scoring::Exact,
         }
     }

@@ -4,7 +4,7 @@ use crate::args::named::named;
 use fgrpo_eval::bad_input;
 use fgrpo_eval::kind::TaskKind;
 use fgrpo_eval::program;
-use fgrpo_eval::verifier::{Mode, Settings};
+use fgrpo_eval::verifier::{Limits, Mode, Settings};
 use fgrpo_verify::choice;
 
 /// On or off.
@@ -58,7 +58,7 @@ pub struct Flags {
     /// Kind python: the function that grades.
     #[arg(long, value_name = "FILE.py:FUNCTION", conflicts_with = "command")]
     pub grader: Option<String>,
-    /// Kinds command and python: seconds for one answer [default: 10].
+    /// Kinds command and python: seconds for one answer [default: 10]; code: processor seconds for a test [default: 6].
     #[arg(long, value_name = "SECONDS")]
     pub timeout_s: Option<f64>,
     /// Kinds command and python: further seconds for a child's first answer [default: 30].
@@ -75,7 +75,7 @@ impl Flags {
     /// # Errors
     /// Bad input that names the flag.
     pub fn for_kinds(&self, kinds: &[TaskKind]) -> anyhow::Result<()> {
-        use TaskKind::{Choice, Command, Math, Python, SynLogic};
+        use TaskKind::{Choice, Code, Command, Math, Python, SynLogic};
         // Field by field and without `..`: a flag added later doesn't compile until it is decided about here.
         let Self {
             // Every kind has it; some verifiers judge alike in both modes.
@@ -97,7 +97,7 @@ impl Flags {
             ("--choice", choice.is_some(), &[Choice]),
             ("--command", command.is_some(), &[Command]),
             ("--grader", grader.is_some(), &[Python]),
-            ("--timeout-s", timeout_s.is_some(), &[Command, Python]),
+            ("--timeout-s", timeout_s.is_some(), &[Code, Command, Python]),
             ("--startup-s", startup_s.is_some(), &[Command, Python]),
             ("--correct-from", correct_from.is_some(), &[Command, Python]),
         ] {
@@ -116,7 +116,7 @@ impl Flags {
     /// Bad input: a command line with an open quote, or seconds and scores for a command where there is none.
     pub fn over(&self, settings: Settings) -> anyhow::Result<Settings> {
         // Field by field and without `..`: a setting added later doesn't compile until it is decided about here.
-        let Settings { mode, format_gate, percent_as_number, accept_unfinished, choice, command, maze } =
+        let Settings { mode, format_gate, percent_as_number, accept_unfinished, choice, command, code, maze } =
             settings;
         let given = match &self.grader {
             Some(function) => Some(program::Settings::of_function(function)),
@@ -128,10 +128,10 @@ impl Flags {
             }
             (old, given) => given.or(old),
         };
-        let of_command = [self.timeout_s, self.startup_s, self.correct_from];
+        let of_command = [self.startup_s, self.correct_from];
         if command.is_none() && of_command.iter().any(Option::is_some) {
             bad_input!(
-                "--timeout-s, --startup-s, --correct-from: found without --command or --grader, whose answers they are about"
+                "--startup-s, --correct-from: found without --command or --grader, whose answers they are about"
             );
         }
         let command = command.map(|c| {
@@ -154,6 +154,7 @@ impl Flags {
                 ChoiceMatch::LetterOrContent => choice::Match::LetterOrContent,
             }),
             command,
+            code: Limits { timeout_s: self.timeout_s.unwrap_or(code.timeout_s), ..code },
             maze,
         })
     }

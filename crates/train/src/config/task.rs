@@ -24,6 +24,8 @@ pub enum TaskConfig {
     Choice(TextConfig),
     /// Instructions that can be checked by a program.
     IfEval(TextConfig),
+    /// Python programs judged by tests.
+    Code(TextConfig),
     /// The logic tasks of SynLogic.
     SynLogic(TextConfig),
     /// Graded by the user's own program.
@@ -42,6 +44,7 @@ impl TaskConfig {
             Self::Math(c) => Some((TaskKind::Math, c)),
             Self::Choice(c) => Some((TaskKind::Choice, c)),
             Self::IfEval(c) => Some((TaskKind::IfEval, c)),
+            Self::Code(c) => Some((TaskKind::Code, c)),
             Self::SynLogic(c) => Some((TaskKind::SynLogic, c)),
             Self::Command(c) => Some((TaskKind::Command, c)),
             Self::Python(c) => Some((TaskKind::Python, c)),
@@ -54,6 +57,7 @@ impl TaskConfig {
             TaskKind::Math => Self::Math(text),
             TaskKind::Choice => Self::Choice(text),
             TaskKind::IfEval => Self::IfEval(text),
+            TaskKind::Code => Self::Code(text),
             TaskKind::SynLogic => Self::SynLogic(text),
             TaskKind::Command => Self::Command(text),
             TaskKind::Python => Self::Python(text),

@@ -206,6 +206,7 @@ fn completions_of_every_kind_are_graded_by_its_verifier() {
     let follow =
         r#"{"key": 1, "prompt": "Say it.", "instruction_id_list": ["punctuation:no_comma"], "kwargs": [{}]}"#;
     let own = r#"{"prompt": "Say it.", "worth": 1}"#;
+    let tested = r#"{"prompt": "Add one.", "test_list": ["assert add(1) == 2"]}"#;
     let program = "max_prompt_tokens = 9000\n[verifier.command]\ncommand = [\"python3\", \"-u\", \"-c\", \"import sys, json\\nfor l in sys.stdin:\\n d = json.loads(l); print(json.dumps({'score': d['problem']['worth'] * ('yes' in d['completion'])}))\"]";
     let script = "def reward(completion, worth, **columns):\n    return worth * ('yes' in completion)\n";
     let function = folder.path().join("grade.py");
@@ -219,6 +220,7 @@ fn completions_of_every_kind_are_graded_by_its_verifier() {
             TaskKind::Choice => (choice, longer, "", "\\boxed{Z}"),
             TaskKind::IfEval => (follow, longer, "no commas here", "one, comma"),
             TaskKind::SynLogic => (puzzle_row.as_str(), longer, solved.as_str(), unsolved),
+            TaskKind::Code => (tested, longer, "def add(x): return x + 1", "def add(x): return x"),
             TaskKind::Command => (own, program, "yes", "no"),
             TaskKind::Python => (own, function.as_str(), "yes", "no"),
         };

@@ -1,0 +1,835 @@
+"""Judges programs by tests: one JSON line in, one JSON line out (program.rs).
+
+The supervisor reads the questions. Before it reads the first one it forks two zygotes: one forks a confined process
+for each program, the other one for the judge that runs a problem's assertions. A program is therefore never in a
+process that has seen a test: it gets its input, or the arguments of a call; outputs and results are compared elsewhere,
+as plain data. A program's process can start no process, open no socket and see no file but Python's own.
+"""
+
+import builtins
+import collections
+import contextlib
+import ctypes
+import decimal
+import fractions
+import importlib
+import json
+import operator
+import os
+import re
+import resource
+import select
+import signal
+import socket
+import struct
+import sys
+import sysconfig
+import threading
+import time
+import traceback
+import types
+
+# Loaded once, for all programs.
+import bisect, cmath, copy, datetime, functools, heapq, itertools, math, random, statistics, string, typing  # noqa: E401,F401,I001
+
+OUTPUT = 16 << 20  # bytes of a program's output
+MESSAGE = 64 << 20  # bytes of an argument or a result
+SCRATCH = "size=64m,nr_inodes=1024"
+SHOWN = 2000  # characters of a traceback
+LIBC = ctypes.CDLL(None, use_errno=True)
+CAPSET = {"x86_64": 126, "aarch64": 91}.get(os.uname().machine)
+
+# Linux's numbers
+NEWNS, NEWIPC, NEWUSER, NEWNET = 0x20000, 0x8000000, 0x10000000, 0x40000000
+RDONLY, NOSUID, NODEV, NOEXEC, REMOUNT, NOATIME, NODIRATIME = 1, 2, 4, 8, 32, 1024, 2048
+BIND, REC, PRIVATE, RELATIME = 4096, 16384, 1 << 18, 1 << 21
+PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 1, 22, 38
+LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446  # on every processor
+
+
+class Lost(Exception):
+    """The other process is gone."""
+
+
+class Unsupported(Exception):
+    """Tests that can't be run from outside of the program."""
+
+
+# ---- What confines a program ----
+
+
+def check(result, what):
+    if result < 0:
+        errno = ctypes.get_errno()
+        raise OSError(errno, f"{what}: {os.strerror(errno)}")
+    return result
+
+
+def readable():
+    """The folders that a Python program must read."""
+    paths = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    paths += ["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/share/zoneinfo"]
+    paths += [os.path.join(p, "lib") for p in (sys.base_prefix, sys.base_exec_prefix)]
+    found = sorted({os.path.realpath(p) for p in paths if p and os.path.isdir(p)})
+    return [p for p in found if not any(p.startswith(q + "/") for q in found)]
+
+
+def mount(source, target, kind, flags, data=None):
+    encoded = [None if x is None else os.fsencode(x) for x in (source, target, kind)]
+    check(LIBC.mount(*encoded, ctypes.c_ulong(flags), data and data.encode()), f"mount {target}")
+
+
+READABLE = readable()
+ROOT = "/proc"  # every machine has it, and nothing that a program may read lies below
+
+
+def own_namespaces():
+    """Own namespaces of users, mounts, network and IPC, with a root that has the readable folders alone."""
+    uid, gid = os.getuid(), os.getgid()
+    check(LIBC.unshare(NEWUSER | NEWNS | NEWNET | NEWIPC), "unshare")
+    for file, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
+        with open(f"/proc/self/{file}", "w") as out:
+            out.write(text)
+    mount("none", "/", None, PRIVATE | REC)
+    mount("tmpfs", ROOT, "tmpfs", NOSUID | NODEV, "size=1m")
+    for path in READABLE:
+        inside = ROOT + path
+        os.makedirs(inside, exist_ok=True)
+        mount(path, inside, None, BIND | REC)
+        had = os.statvfs(inside).f_flag  # may not be given up
+        flags = had & (NOSUID | NODEV | NOEXEC | NOATIME | NODIRATIME) | (RELATIME if had & 4096 else 0)
+        mount(None, inside, None, REMOUNT | BIND | RDONLY | NOSUID | flags)
+    for name in ("lib", "lib64"):
+        if os.path.islink("/" + name) and not os.path.lexists(f"{ROOT}/{name}"):
+            os.symlink(os.readlink("/" + name), f"{ROOT}/{name}")
+    os.mkdir(f"{ROOT}/tmp")
+    mount(None, ROOT, None, REMOUNT | BIND | RDONLY | NOSUID | NODEV)
+    os.chroot(ROOT)
+    os.chdir("/")
+
+
+def landlock(scratch):
+    """Takes away all files but the readable folders and a scratch folder; `False` where the kernel has no landlock."""
+    version = LIBC.syscall(LANDLOCK_CREATE, None, 0, 1)
+    if version < 1:
+        return False
+    every = (1 << {1: 13, 2: 14}.get(version, 15)) - 1
+    network = [3] if version >= 4 else []
+    handled = struct.pack("Q" * (1 + len(network)), every, *network)
+    rules = check(LIBC.syscall(LANDLOCK_CREATE, handled, len(handled), 0), "landlock")
+    for path, access in [(p, 4 | 8) for p in READABLE] + [(p, every) for p in scratch]:  # read files and folders
+        folder = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        check(LIBC.syscall(LANDLOCK_ADD, rules, 1, struct.pack("<Qi", access, folder), 0), "landlock")
+        os.close(folder)
+    check(LIBC.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
+    check(LIBC.syscall(LANDLOCK_RESTRICT, rules, 0), "landlock")
+    os.close(rules)
+    return True
+
+
+def seccomp(filters):
+    """Allows the system calls of the filters alone."""
+    check(LIBC.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
+    for code in filters:
+        held = ctypes.create_string_buffer(code, len(code))
+        program = struct.pack("HP", len(code) // 8, ctypes.addressof(held))
+        check(LIBC.prctl(PR_SET_SECCOMP, 2, ctypes.create_string_buffer(program, len(program)), 0, 0), "seccomp")
+
+
+def confine(own, limits):
+    """What a process gives up before it runs the code of others."""
+    if own:
+        check(LIBC.unshare(NEWNS), "unshare")
+        mount("tmpfs", "/tmp", "tmpfs", NOSUID | NODEV, SCRATCH)
+        os.chdir("/tmp")
+    locked = limits["landlock"] and landlock(["/tmp"] if own else [])
+    if not own and not locked:
+        raise OSError("the kernel offers neither namespaces nor landlock")
+    check(LIBC.syscall(CAPSET, struct.pack("Ii", 0x20080522, 0), bytes(24)), "capset")
+    memory, cpu = limits["memory_mb"] << 20, int(limits["cpu_s"]) + 1
+    for what, most in (
+        (resource.RLIMIT_AS, memory),
+        (resource.RLIMIT_CPU, cpu),
+        (resource.RLIMIT_FSIZE, 32 << 20),
+        (resource.RLIMIT_NOFILE, 64),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        resource.setrlimit(what, (most, most))
+    seccomp(limits["filters"])
+
+
+# ---- Processes ----
+
+
+def memfd(content):
+    fd = os.memfd_create("fgrpo", os.MFD_CLOEXEC)
+    with open(os.dup(fd), "wb") as out:
+        out.write(content)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
+def zygote(link, limits, body):
+    """Forks a confined process for each message."""
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    null = os.open("/dev/null", os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)
+    os.dup2(link.detach(), 3)
+    os.closerange(4, 1 << 16)
+    link, why, own = socket.socket(fileno=3), "", limits["namespaces"]
+    try:
+        if own:
+            own_namespaces()
+    except OSError as error:
+        own, why = False, f"{error}; "
+    # A trial, so that a machine which can't confine is known before the first program.
+    if os.fork() == 0:
+        try:
+            confine(own, limits)
+            os._exit(0)
+        except BaseException as error:
+            link.send(f"{why}{error}".encode())
+            os._exit(1)
+    if os.wait()[1] != 0:
+        os._exit(1)
+    link.send(b"ready")
+    while True:
+        message, fds, _, _ = socket.recv_fds(link, 64, 8)
+        if not message:
+            os._exit(0)
+        if (pid := os.fork()) == 0:
+            LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+            link.close()
+            confined(own, {**limits, "cpu_s": float(message)}, fds, body)
+        for fd in fds:
+            os.close(fd)
+        link.send(str(pid).encode())
+        _, status, usage = os.wait4(pid, 0)
+        link.send(json.dumps([os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime]).encode())
+
+
+def confined(own, limits, fds, body):
+    """Runs `body` in a process of its own. Files: input, output, errors, report and perhaps a link, from 0."""
+    with open(fds[0], encoding="utf-8", errors="surrogatepass") as given:
+        payload = given.read()
+    high = [os.dup2(fd, 100 + i) for i, fd in enumerate([fds[1], fds[2], 0, *fds[3:]])]
+    for i, fd in enumerate(high):
+        os.dup2(fd, i)
+    os.closerange(len(high), 1 << 10)
+    link, status = socket.socket(fileno=4) if len(high) > 4 else None, 1
+    try:
+        confine(own, limits)
+        sys.stdin = sys.__stdin__ = open(0, encoding="utf-8", errors="replace")
+        sys.stdout = sys.__stdout__ = open(1, "w", encoding="utf-8", errors="replace")
+        sys.stderr = sys.__stderr__ = open(2, "w", encoding="utf-8", errors="replace")
+        status = body(payload, link)
+    except MemoryError:
+        os.write(3, b'{"error": "MemoryError"}\n')
+    except BaseException as error:
+        with contextlib.suppress(BaseException):
+            tell(**described(error))
+    for out in (sys.stdout, sys.__stdout__):
+        with contextlib.suppress(BaseException):
+            out.flush()
+    os._exit(status)
+
+
+def described(error):
+    text = "".join(traceback.format_exception(error))
+    return {"error": type(error).__name__, "text": text[-SHOWN:]}
+
+
+def tell(**said):
+    """A line of this process's report."""
+    os.write(3, json.dumps(said).encode() + b"\n")
+
+
+class Zygote:
+    """The supervisor's side of a zygote."""
+
+    def __init__(self, limits, body):
+        self.link, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        if os.fork() == 0:
+            zygote(other, limits, body)
+        other.close()
+        said = self.link.recv(4096).decode()
+        if said != "ready":
+            raise OSError(said or "the process that was to be confined ended")
+
+    def start(self, payload, given=b"", cpu_s=1.0, link=None):
+        return Process(self.link, payload, given, cpu_s, link)
+
+
+class Process:
+    """A confined process: its output, its report and, at the end, its status."""
+
+    def __init__(self, zygote_link, payload, given, cpu_s, link):
+        self.zygote = zygote_link
+        self.out, out = os.pipe()
+        self.report, report = os.pipe()
+        payload = payload.encode("utf-8", "surrogatepass")
+        sent = [memfd(payload), memfd(given), out, report] + ([link.detach()] if link else [])
+        socket.send_fds(zygote_link, [str(cpu_s).encode()], sent)
+        for fd in sent:
+            os.close(fd)
+        self.pid = int(self.received())
+        self.read = {self.out: bytearray(), self.report: bytearray()}
+        self.open = {self.out, self.report}
+        self.status, self.cpu_s, self.overflow = None, 0.0, False
+
+    def received(self):
+        if not (said := self.zygote.recv(256)):
+            raise Lost("the sandbox's process ended")
+        return said
+
+    def sources(self):
+        """What to wait for: pipes, and the status while it is unknown."""
+        return [*self.open] + ([self.zygote] if self.status is None else [])
+
+    def take(self, ready):
+        """Reads what is there."""
+        for fd in self.open & set(ready):
+            piece = os.read(fd, 1 << 16)
+            self.read[fd] += piece
+            if not piece:
+                self.open.discard(fd)
+            elif len(self.read[fd]) > OUTPUT and not self.overflow:
+                self.overflow = True
+                self.kill()
+        if self.zygote in ready and self.status is None:
+            self.status, self.cpu_s = json.loads(self.received())
+
+    def wait(self, until):
+        """Waits for its end; kills it at a time."""
+        while self.status is None and (left := until - time.monotonic()) > 0:
+            self.take(select.select(self.sources(), [], [], left)[0])
+        return self.close()
+
+    def close(self):
+        """Ends it, and reads the rest. Whether it had to be ended."""
+        late = self.status is None
+        if late:
+            self.kill()
+        while self.status is None or self.open:
+            self.take(select.select(self.sources(), [], [])[0])
+        for fd in self.read:
+            os.close(fd)
+        return late
+
+    def kill(self):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+
+    def reported(self):
+        """The reports' lines."""
+        lines = bytes(self.read[self.report]).split(b"\n")[:-1]
+        said = []
+        for line in lines[:1000]:
+            with contextlib.suppress(ValueError):
+                said.append(json.loads(line))
+        return [s for s in said if isinstance(s, dict)]
+
+    def failure(self, late, limit):
+        """Why the program failed, if it did, and with which words."""
+        told = next((s for s in self.reported() if "error" in s), None)
+        if self.overflow:
+            return {"reason": "error", "text": f"more than {OUTPUT >> 20} MB of output"}
+        if late or self.status == -signal.SIGXCPU or self.cpu_s > limit:
+            return {"reason": "time"}
+        if told:
+            name, text = told["error"], str(told.get("text", ""))
+            return {"reason": REASONS.get(name, "error"), "text": text, "syntax": name in SYNTAX}
+        if self.status == -signal.SIGKILL:  # not by us
+            return {"reason": "memory"}
+        if self.status:
+            how = "signal" if self.status < 0 else "status"
+            return {"reason": "error", "text": f"ended with {how} {abs(self.status)}"}
+        return None
+
+
+REASONS = {"MemoryError": "memory", "PermissionError": "forbidden"}
+SYNTAX = ("SyntaxError", "IndentationError", "TabError")
+
+# ---- In the program's process ----
+
+
+def run_program(source, link):
+    """Runs a program with its input; or, with a link, defines its functions and answers calls."""
+    sys.argv = ["program.py"]
+    main = types.ModuleType("__main__" if link is None else "program")
+    sys.modules[main.__name__] = main
+    try:
+        exec(compile(source, "program.py", "exec"), main.__dict__)
+        if link is not None:
+            Served(link, main.__dict__).answer_all()
+    except SystemExit as error:
+        if link is not None:
+            raise
+        if error.code not in (None, 0):
+            return 1
+    except MemoryError:
+        main.__dict__.clear()
+        raise
+    finally:
+        if link is None:
+            threading._shutdown()  # waits for the program's threads, as an interpreter that ends
+    return 0
+
+
+# ---- Values between a program and its judge ----
+
+SEQUENCES = {"l": list, "t": tuple, "s": set, "z": frozenset, "q": collections.deque}
+
+
+def encode(value, other, depth=0):
+    """A value as JSON. What isn't plain data becomes what `other` makes of it."""
+    if depth > 200:
+        raise Unsupported("nested more than 200 deep")
+    kind = type(value)
+    if value is None or kind in (bool, int, float, str):
+        return value
+    for base in (int, float, str):  # enumerations and other subclasses
+        if issubclass(kind, base):
+            return base(value)
+    inner = lambda x: encode(x, other, depth + 1)  # noqa: E731
+    if issubclass(kind, dict):
+        return ["d", [[inner(k), inner(v)] for k, v in dict.items(value)]]
+    for name, base in SEQUENCES.items():
+        if issubclass(kind, base):
+            return [name, [inner(x) for x in base.__iter__(value)]]
+    if kind in (bytes, bytearray):
+        return ["b" if kind is bytes else "B", value.hex()]
+    if kind is complex:
+        return ["c", value.real, value.imag]
+    if kind is decimal.Decimal:
+        return ["D", str(value)]
+    if kind is fractions.Fraction:
+        return ["F", value.numerator, value.denominator]
+    if kind is range:
+        return ["g", value.start, value.stop, value.step]
+    if kind.__module__ == "numpy":
+        numpy = sys.modules["numpy"]
+        if issubclass(kind, numpy.generic):
+            return inner(value.item())
+        if issubclass(kind, numpy.ndarray) and value.dtype.kind in "iufb":
+            return ["n", value.dtype.str, value.tolist()]
+    return other(value)
+
+
+def decode(value, other):
+    """The value of [`encode`]'s JSON."""
+    if not isinstance(value, list):
+        return value
+    name, rest = value[0], value[1:]
+    inner = lambda x: decode(x, other)  # noqa: E731
+    if name == "d":
+        return {inner(k): inner(v) for k, v in rest[0]}
+    if name in SEQUENCES:
+        return SEQUENCES[name]([inner(x) for x in rest[0]])
+    if name in "bB":
+        return (bytes if name == "b" else bytearray).fromhex(rest[0])
+    if name == "n":
+        if rest[0][1] not in "iufb":
+            raise ValueError("array of another type")
+        return importlib.import_module("numpy").array(rest[1], dtype=rest[0])
+    simple = {"c": complex, "D": decimal.Decimal, "F": fractions.Fraction, "g": range}
+    return simple[name](*rest) if name in simple else other(name, *rest)
+
+
+class Line:
+    """JSON lines over a socket."""
+
+    def __init__(self, link):
+        self.reads, self.writes = link.makefile("rb"), link.makefile("wb")
+
+    def send(self, **said):
+        try:
+            self.writes.write(json.dumps(said).encode() + b"\n")
+            self.writes.flush()
+        except OSError:
+            raise Lost from None
+
+    def receive(self):
+        try:
+            line = self.reads.readline(MESSAGE)
+        except OSError:
+            raise Lost from None
+        if not line.endswith(b"\n"):
+            raise Lost
+        return json.loads(line)
+
+
+def raised(error):
+    """An exception for the other side: its name, its nearest built-in class and its text."""
+    base = next(c for c in type(error).__mro__ if c.__module__ == "builtins")
+    return {"raise": [type(error).__name__, base.__name__, str(error)[:SHOWN]], "text": described(error)["text"]}
+
+
+OPERATIONS = {
+    "call": lambda f, *a, **k: f(*a, **k),
+    "isinstance": lambda c, x: isinstance(x, c),
+    **{name: getattr(builtins, name) for name in ("getattr", "setattr", "len", "iter", "next", "str", "repr", "bool", "hash", "int", "float")},
+    **{name: getattr(operator, name) for name in ("getitem", "setitem", "delitem", "eq")},
+}
+
+
+class Served:
+    """The program's side: answers what the judge asks."""
+
+    def __init__(self, link, names):
+        self.line, self.names, self.objects = Line(link), names, []
+
+    def answer_all(self):
+        kinds = {name: self.kind(name, value) for name, value in list(self.names.items()) if name[:2] != "__"}
+        self.line.send(names=kinds)
+        with contextlib.suppress(Lost):
+            while True:
+                self.line.send(**self.answer(self.line.receive()))
+
+    @staticmethod
+    def kind(name, value):
+        """Where a name's value comes from, if from a module."""
+        if isinstance(value, types.ModuleType):
+            return ["module", value.__name__]
+        module, own = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
+        return ["import", module] if own == name and isinstance(module, str) and module != "program" else ["own", ""]
+
+    def answer(self, asked):
+        try:
+            if "get" in asked:
+                return {"value": self.encoded(self.names[asked["get"]])}
+            args, named = decode(asked["args"], self.theirs), decode(asked["named"], self.theirs)
+            value = OPERATIONS[asked["do"]](*args, **named)
+            said = {"value": self.encoded(value)}
+            if asked["do"] == "call":  # arguments may have been changed in place
+                said["args"] = self.encoded(args)
+            return said
+        except Lost:
+            raise
+        except BaseException as error:
+            return raised(error)
+
+    def encoded(self, value):
+        return encode(value, self.kept)
+
+    def kept(self, value):
+        self.objects.append(value)
+        return ["h", len(self.objects) - 1]
+
+    def theirs(self, name, which):
+        if name == "r":
+            return self.objects[which]
+        if name == "p":
+            return getattr(builtins, which)
+        return lambda *args: self.call_back(which, args)
+
+    def call_back(self, which, args):
+        self.line.send(callback=which, args=self.encoded(args))
+        while "do" in (said := self.line.receive()):
+            self.line.send(**self.answer(said))
+        if "raise" in said:
+            raise getattr(builtins, said["raise"][1])(said["raise"][2])
+        return decode(said["value"], self.theirs)
+
+
+# ---- In the judge's process ----
+
+
+class Judge:
+    """Runs assertions. What the program defines is used through proxies."""
+
+    def __init__(self, link):
+        self.line, self.functions = Line(link), []
+        judge = self
+
+        class Proxy:
+            """An object in the program. It never decides a comparison with a test's own value."""
+
+            __slots__ = ("which",)
+
+            def __init__(self, which):
+                object.__setattr__(self, "which", which)
+
+            def __call__(self, *args, **named):
+                return judge.ask("call", self, *args, **named)
+
+            def __getattr__(self, name):
+                return judge.ask("getattr", self, name)
+
+            def __setattr__(self, name, value):
+                judge.ask("setattr", self, name, value)
+
+            def __eq__(self, other):
+                return isinstance(other, Proxy) and judge.ask("eq", self, other) is True
+
+            def __hash__(self):
+                return hash(judge.ask("hash", self))
+
+            def __instancecheck__(self, value):
+                return isinstance(value, Proxy) and judge.ask("isinstance", self, value) is True
+
+        for name in ("len", "iter", "next", "str", "repr", "bool", "int", "float", "getitem", "setitem", "delitem"):
+            asked = lambda self, *args, name=name: judge.ask(name, self, *args)  # noqa: E731
+            setattr(Proxy, f"__{name}__", asked)
+        self.Proxy = Proxy
+
+    def ask(self, do, *args, **named):
+        given = encode(list(args), self.ours)
+        self.line.send(do=do, args=given, named=encode(named, self.ours))
+        said = self.answer()
+        if "args" in said:
+            for mine, theirs in zip(args, decode(said["args"], self.theirs)):
+                replace(mine, theirs)
+        return decode(said["value"], self.theirs)
+
+    def answer(self):
+        while "callback" in (said := self.line.receive()):
+            try:
+                args = decode(said["args"], self.theirs)
+                self.line.send(value=encode(self.functions[said["callback"]](*args), self.ours))
+            except Exception as error:
+                self.line.send(**raised(error))
+        if "raise" in said:
+            name, base, text = map(str, said["raise"])
+            kind = getattr(builtins, base, None)
+            if not (isinstance(kind, type) and issubclass(kind, Exception)):
+                kind = RuntimeError
+            try:
+                error = kind(text)
+            except Exception:  # such as UnicodeDecodeError, which takes five
+                error = RuntimeError(text)
+            error.program = {"error": name, "text": str(said.get("text", ""))[-SHOWN:]}
+            raise error
+        return said
+
+    def ours(self, value):
+        if isinstance(value, self.Proxy):
+            return ["r", value.which]
+        if getattr(builtins, getattr(value, "__name__", ""), None) is value:
+            return ["p", value.__name__]
+        if isinstance(value, (types.FunctionType, types.BuiltinFunctionType, functools.partial)):
+            self.functions.append(value)
+            return ["j", len(self.functions) - 1]
+        if isinstance(value, collections.abc.Iterator):
+            return encode(list(value), self.ours)
+        raise Unsupported(f"a {type(value).__name__} of the tests can't be given to a program")
+
+    def theirs(self, name, which):
+        if name != "h" or not isinstance(which, int):
+            raise ValueError("an unknown value")
+        return self.Proxy(which)
+
+    def get(self, name):
+        self.line.send(get=name)
+        return decode(self.answer()["value"], self.theirs)
+
+    def namespace(self, texts, entry):
+        """What tests find by name: the program's definitions, and modules that it imports."""
+        kinds = self.line.receive()["names"]
+        used = {name for text in texts for name in re.findall(r"[^\W\d]\w*", text)} | {entry, "Solution"}
+        found = {name: kind for name, kind in kinds.items() if name in used}
+        hidden = {name for name in found if hasattr(builtins, name)}
+        # A program mustn't put its own `len` under the tests, unless that is the function that was asked for.
+        if entry is None and not (found.keys() - hidden - {"Solution"}):
+            hidden = set()
+        names = {"__name__": "__main__"}
+        for name, (kind, module) in found.items():
+            if name in hidden - {entry}:
+                continue
+            top = module.split(".")[0]
+            known = top in sys.stdlib_module_names or top == "numpy"
+            if kind == "module" and known and name in (module, module.split(".")[-1], {"numpy": "np"}.get(module)):
+                names[name] = importlib.import_module(module if name != top else top)
+            elif kind == "import" and known:
+                names[name] = getattr(importlib.import_module(module), name)
+            else:
+                names[name] = self.get(name)
+        return names
+
+
+def replace(mine, theirs):
+    """Changes an argument as the program changed its copy."""
+    if type(mine) is type(theirs) and mine != theirs:
+        if isinstance(mine, (list, bytearray)):
+            mine[:] = theirs
+        elif isinstance(mine, (dict, set)):
+            mine.clear()
+            mine.update(theirs)
+        elif isinstance(mine, collections.deque):
+            mine.clear()
+            mine.extend(theirs)
+
+
+def run_tests(spec, link):
+    """Runs the assertions of a problem. Reports each start, and the first failure."""
+    spec = json.loads(spec)
+    judge, texts, entry = Judge(link), spec["asserts"], spec["entry"]
+    test = 0
+    try:
+        codes = [compile(text, "test.py", "exec") for text in (spec["setup"], *texts)]
+    except (SyntaxError, ValueError) as error:
+        tell(unscorable=f"bad_tests: {error}")
+        return 0
+    try:
+        names = judge.namespace([spec["setup"], *texts], entry)
+        function = names.get(entry)
+        if entry and function is None:
+            if "Solution" not in names:
+                raise NameError(f"name {entry!r} is not defined")
+            function = getattr(names["Solution"](), entry)
+        names["candidate"] = function
+        exec(codes[0], names)
+        for test, code in enumerate(codes[1:]):
+            tell(test=test)
+            exec(code, names)
+        for call in spec["calls"]:
+            test = call["test"]
+            tell(test=test)
+            if not same(function(*call["args"]), call["output"]):
+                raise AssertionError(f"{call['args']} gives another result than {call['output']}")
+    except AssertionError as error:
+        tell(failed=test, reason="wrong_answer", text=described(error)["text"])
+    except Unsupported as error:
+        tell(unscorable=f"bad_tests: {error}")
+    except Lost:
+        tell(failed=test, reason="lost")
+    except BaseException as error:
+        said = getattr(error, "program", None) or described(error)
+        tell(failed=test, reason=REASONS.get(said["error"], "error"), text=said["text"])
+    else:
+        tell(passed=True)
+    return 0
+
+
+def same(found, wanted):
+    """Whether a result is the wanted one, which was written as JSON: tuples are lists there."""
+    if isinstance(found, (list, tuple)) and isinstance(wanted, list):
+        return len(found) == len(wanted) and all(map(same, found, wanted))
+    if isinstance(found, dict) and isinstance(wanted, dict):
+        found = {k if isinstance(k, str) else json.dumps(k): v for k, v in found.items()}
+        return found.keys() == wanted.keys() and all(same(found[k], wanted[k]) for k in found)
+    if type(found) is float and type(wanted) in (int, float) or type(wanted) is float and type(found) is int:
+        return math.isclose(found, wanted, rel_tol=1e-6, abs_tol=1e-9)
+    return type(found) is type(wanted) and found == wanted
+
+
+# ---- The supervisor ----
+
+
+def same_output(found, wanted):
+    """Whether outputs agree: line by line, word by word; numbers with a decimal point to six digits."""
+    lines = lambda text: [line.split() for line in text.strip().splitlines()]  # noqa: E731
+    found, wanted = lines(found), lines(wanted)
+    return len(found) == len(wanted) and all(
+        len(f) == len(w) and all(map(same_word, f, w)) for f, w in zip(found, wanted)
+    )
+
+
+def same_word(found, wanted):
+    if found == wanted:
+        return True
+    number = r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"
+    if not re.search(r"[.eE]", wanted + found) or not all(re.fullmatch(number, x) for x in (found, wanted)):
+        return False
+    return math.isclose(float(found), float(wanted), rel_tol=1e-6, abs_tol=1e-9)
+
+
+class Supervisor:
+    def __init__(self, limits):
+        self.timeout = limits["timeout_s"]
+        self.programs, self.judges = Zygote(limits, run_program), Zygote(limits, run_tests)
+
+    def verdict(self, problem, source):
+        said = self.judged(problem, with_header(source, problem["header"], problem["entry"]))
+        if said.pop("syntax", False) and not problem["fenced"]:
+            return wrong("no_code")
+        return said
+
+    def judged(self, problem, source):
+        until = time.monotonic() + 10 * self.timeout
+        for test, pair in enumerate(problem["pairs"]):
+            process = self.programs.start(source, pair["input"].encode(), self.timeout)
+            late = process.wait(self.wall(until))
+            output = bytes(process.read[process.out]).decode(errors="replace")
+            if failure := process.failure(late, self.timeout):
+                return wrong(test=test, **failure)
+            if not same_output(output, pair["output"]):
+                return wrong("wrong_answer", test)
+        if problem["asserts"] or problem["calls"]:
+            return self.run_tests(source, problem, until)
+        return {"score": 1.0, "reason": "passed"}
+
+    def wall(self, until):
+        """When a test ends. Processor time is what is limited: other work on the machine mustn't count."""
+        return min(time.monotonic() + 2 * self.timeout + 1, until)
+
+    def run_tests(self, source, problem, until):
+        ours, theirs = socket.socketpair()
+        program = self.programs.start(source, cpu_s=10 * self.timeout, link=theirs)
+        spec = json.dumps({name: problem[name] for name in ("setup", "asserts", "calls", "entry")})
+        judge = self.judges.start(spec, cpu_s=10 * self.timeout, link=ours)
+        end, seen = self.wall(until), 0
+        while judge.status is None and (left := end - time.monotonic()) > 0:
+            ready = select.select(judge.sources() + program.sources(), [], [], left)[0]
+            judge.take(ready)
+            program.take(ready)
+            if (now := len(judge.read[judge.report])) != seen:
+                end, seen = self.wall(until), now
+        late = judge.close()
+        program.close()
+        said = judge.reported()
+        last = said[-1] if said else {}
+        test = next((s["test"] for s in reversed(said) if "test" in s), 0)
+        if "unscorable" in last:
+            return {"unscorable": last["unscorable"]}
+        if last.get("passed") is True:
+            return {"score": 1.0, "reason": "passed"}
+        if "reason" in last and last["reason"] != "lost":
+            return wrong(last["reason"], last["failed"], last.get("text", ""))
+        if not late and "reason" not in last:
+            return {"unscorable": f"judge_died: {last.get('text', '')}".strip()}
+        ended = {"reason": "error", "text": "the program ended before its tests did"}
+        return wrong(test=test, **(program.failure(late, 10 * self.timeout) or ended))
+
+
+def wrong(reason, test=None, text="", **more):
+    said = {"score": 0.0, "reason": reason, **more}
+    if test is not None:
+        said["test"] = test
+    if text:
+        said["printed"] = text[-SHOWN:]
+    return said
+
+
+def with_header(source, header, entry):
+    """The program that is run: a function's body alone follows the problem's header."""
+    if header and entry and not re.search(rf"^\s*(async\s+)?def\s+{re.escape(entry)}\b", source, re.M):
+        return header.rstrip("\n") + "\n" + source
+    return source
+
+
+def main():
+    limits = json.loads(sys.argv[1])
+    if limits.pop("restart", False):
+        # Without the user's environment, which may hold secrets; with one order of sets for all programs.
+        kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH", "TMPDIR") if name in os.environ}
+        arguments = [*sys.orig_argv[1:-1], json.dumps(limits)]
+        os.execve(sys.executable, [sys.executable, "-sB", *arguments], {**kept, "PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1"})
+    sys.path[:] = [p for p in sys.path if p]
+    limits["filters"] = [bytes.fromhex(f) for f in limits["filters"]]
+    limits["cpu_s"] = 1.0
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    sys.set_int_max_str_digits(0)
+    try:
+        supervisor = Supervisor(limits)
+    except OSError as error:
+        sys.exit(f"code: programs can't be confined on this machine: {error}")
+    for line in sys.stdin.buffer:
+        question = json.loads(line)
+        said = supervisor.verdict(question["problem"], question["completion"])
+        print(json.dumps({"id": question["id"], **said}), file=answers, flush=True)
+
+
+main()

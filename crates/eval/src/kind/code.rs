@@ -1,0 +1,514 @@
+//! Python programs judged by tests, in a sandbox (`code.py`).
+
+use crate::bad_input;
+use crate::graded::{Graded, Verifier};
+use crate::program::{self, Program};
+use crate::row::{Row, Table, Unusable, shown, structured, value};
+use crate::verifier::{Beside, Grading, Limits, Reader, Reference, Settings, Unreadable};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+
+/// The processes that run programs and tests.
+const SANDBOX: &str = include_str!("code.py");
+
+/// The tests of a problem. A program must pass all of them.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Truth {
+    /// Inputs, and what a program must print.
+    pub pairs: Vec<Pair>,
+    /// Statements that fail if the program is wrong.
+    pub asserts: Vec<String>,
+    /// Arguments of the function `entry`, and its result.
+    pub calls: Vec<Call>,
+    /// Statements before the asserts.
+    pub setup: String,
+    /// The function that the problem asks for.
+    pub entry: Option<String>,
+    /// The beginning of the function, if a completion may be its body alone.
+    pub header: Option<String>,
+}
+
+/// An input, and what a program must print.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Pair {
+    /// The program's standard input.
+    pub input: String,
+    /// What it must print; white space within and between words doesn't matter, lines do.
+    pub output: String,
+}
+
+/// A call of the function, and its result.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Call {
+    /// The test's number.
+    pub test: usize,
+    /// The arguments.
+    pub args: Vec<Value>,
+    /// The result; tuples are lists.
+    pub output: Value,
+}
+
+/// The fields of a line of `fgrpo verify`.
+pub const LINE: Option<&str> = Some(
+    "{\"tests\": [{\"input\", \"output\"}] or {\"asserts\": [...]}, \"entry\", \"response\"}: a Python program in a sandbox",
+);
+
+impl Truth {
+    /// The tests in a row, in any of the usual layouts; `None` if it has none.
+    fn of(row: &Row) -> Option<Self> {
+        let text = |name: &str| value(row, name).and_then(Value::as_str).map(str::to_owned);
+        let mut truth = Self {
+            entry: ["entry", "entry_point", "fn_name", "metadata.func_name", "metadata.fn_name"]
+                .into_iter()
+                .find_map(text)
+                .filter(|name| !name.is_empty()),
+            setup: ["setup", "test_setup_code"].into_iter().find_map(text).unwrap_or_default(),
+            ..Self::default()
+        };
+        if let Some(Value::Array(imports)) = value(row, "test_imports").map(structured) {
+            let imports = imports.iter().filter_map(Value::as_str).map(|line| format!("{line}\n"));
+            truth.setup = imports.collect::<String>() + &truth.setup;
+        }
+        // HumanEval and its kin: `check(candidate)`.
+        if let (Some(test), Some(_)) = (text("test"), &truth.entry) {
+            let call = if test.contains("def check(") { "\ncheck(candidate)\n" } else { "" };
+            truth.asserts.push(test + call);
+            truth.header = text("prompt");
+        }
+        for name in [
+            "tests",
+            "asserts",
+            "test_list",
+            "input_output",
+            "reward_model.ground_truth",
+            "ground_truth",
+            "test_cases",
+            "public_tests",
+            "private_tests",
+            "generated_tests",
+        ] {
+            if let Some(tests) = value(row, name) {
+                truth.add(&structured(tests));
+            }
+        }
+        let any = !(truth.pairs.is_empty() && truth.asserts.is_empty() && truth.calls.is_empty());
+        (any && (truth.calls.is_empty() || truth.entry.is_some())).then_some(truth)
+    }
+
+    /// Tests as a list of statements or objects, or as an object of lists.
+    fn add(&mut self, tests: &Value) {
+        match tests {
+            Value::Array(list) => list.iter().for_each(|test| self.add(test)),
+            Value::String(assertion) => self.asserts.push(assertion.clone()),
+            Value::Object(fields) => {
+                if let Some(name) = ["entry", "fn_name"].iter().find_map(|n| fields.get(*n)?.as_str()) {
+                    self.entry = Some(name.to_owned());
+                }
+                if let Some(asserts) = fields.get("asserts") {
+                    self.add(asserts);
+                }
+                let named = |names: [&str; 2]| names.iter().find_map(|n| fields.get(*n));
+                match (named(["inputs", "input"]), named(["outputs", "output"])) {
+                    (Some(Value::Array(inputs)), Some(Value::Array(outputs))) if fields.len() > 1 => {
+                        for (input, output) in inputs.iter().zip(outputs) {
+                            self.add_test(fields, input, output);
+                        }
+                    }
+                    (Some(input), Some(output)) => self.add_test(fields, input, output),
+                    _ => {}
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn add_test(&mut self, fields: &Map<String, Value>, input: &Value, output: &Value) {
+        let functional = fields.get("testtype").or(fields.get("type")).and_then(Value::as_str);
+        if functional.is_some_and(|kind| !kind.contains("std")) || fields.contains_key("fn_name") {
+            let parsed = |text: &str| serde_json::from_str(text).unwrap_or_else(|_| json!(text));
+            // LiveCodeBench has an argument a line.
+            let args = match input {
+                Value::Array(args) => args.clone(),
+                Value::String(lines) => lines.lines().map(parsed).collect(),
+                other => vec![other.clone()],
+            };
+            let output = match output {
+                Value::String(text) => parsed(text),
+                // TACO and APPS put a result into a list of one.
+                Value::Array(list) if fields.contains_key("fn_name") && list.len() == 1 => list[0].clone(),
+                other => other.clone(),
+            };
+            let test = self.calls.len();
+            self.calls.push(Call { test, args, output });
+        } else {
+            let [input, output] = [input, output].map(|side| match side {
+                Value::String(text) => text.clone(),
+                Value::Array(lines) => lines.iter().filter_map(Value::as_str).collect::<Vec<_>>().join("\n"),
+                other => other.to_string(),
+            });
+            self.pairs.push(Pair { input, output });
+        }
+    }
+
+    fn problem(&self, fenced: bool) -> Value {
+        let mut problem = serde_json::to_value(self).expect("tests are JSON");
+        problem["fenced"] = json!(fenced);
+        problem
+    }
+}
+
+/// The program in a completion: the last fenced block, or the whole text if it has none. Whether it was fenced.
+fn program_in(completion: &str) -> (&str, bool) {
+    let answer = completion.rsplit_once("</think>").map_or(completion, |(_, answer)| answer);
+    let (mut found, mut opened) = (None, None);
+    let mut at = 0;
+    for line in answer.split_inclusive('\n') {
+        let (start, end) = (at, at + line.len());
+        at = end;
+        let Some(tag) = line.trim().strip_prefix("```") else { continue };
+        match opened.take() {
+            None => opened = Some((end, tag.to_ascii_lowercase())),
+            Some((from, tag)) => found = python(&answer[from..start], &tag).or(found),
+        }
+    }
+    // A completion that ends within its block, as with a stop at the fence.
+    if let Some((from, tag)) = opened {
+        found = python(&answer[from..], &tag).or(found);
+    }
+    found.map_or((answer, false), |program| (program, true))
+}
+
+fn python<'a>(text: &'a str, tag: &str) -> Option<&'a str> {
+    let ours = ["", "python", "py", "python3"].contains(&tag.trim());
+    (ours && !text.trim().is_empty()).then_some(text)
+}
+
+impl Reference for Truth {
+    fn verifier(&self, grading: &Grading) -> Result<Box<dyn Verifier>, Unreadable> {
+        match &grading.program {
+            Some(program) => {
+                let problems = [false, true].map(|fenced| self.problem(fenced));
+                Ok(Box::new(Prepared { problems, program: Arc::clone(program) }))
+            }
+            None => Err(Unreadable::new("no_sandbox", "no sandbox was started")),
+        }
+    }
+
+    fn read_as(&self) -> Option<String> {
+        let counts = [
+            (self.pairs.len(), "inputs with outputs"),
+            (self.asserts.len(), "asserts"),
+            (self.calls.len(), "calls"),
+        ];
+        let counts: Vec<String> =
+            counts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();
+        let entry = self.entry.as_ref().map_or(String::new(), |name| format!(" of {name}"));
+        Some(format!("{}{entry}", counts.join(", ")))
+    }
+
+    /// The function's name, by the first assert or the header: no program can guess it.
+    fn shown_below(&self, question: &str) -> Option<String> {
+        if let Some(first) = self.asserts.first().filter(|_| self.header.is_none()) {
+            return Some(format!("Your code should pass tests such as:\n{first}"));
+        }
+        let entry = self.entry.as_ref().filter(|name| !question.contains(name.as_str()))?;
+        Some(format!("The function must be named {entry}."))
+    }
+
+    fn program(settings: &Settings) -> anyhow::Result<Option<program::Settings>> {
+        let Limits { timeout_s, memory_mb } = settings.code;
+        if !(timeout_s > 0.0 && timeout_s <= 3600.0 && memory_mb >= 64) {
+            bad_input!(
+                "code: timeout_s: found {timeout_s}, wanted above 0 to 3600; memory_mb: found {memory_mb}, wanted at least 64"
+            );
+        }
+        // For tests of the two mechanisms, each without the other.
+        let only = std::env::var("FGRPO_SANDBOX").ok();
+        let limits = json!({
+            "restart": true, "timeout_s": timeout_s, "memory_mb": memory_mb, "filters": filters()?,
+            "namespaces": only.as_deref() != Some("landlock"), "landlock": only.as_deref() != Some("namespaces"),
+        });
+        let python = std::env::var("FGRPO_PYTHON").unwrap_or_else(|_| "python3".to_owned());
+        let command = vec![python, "-c".to_owned(), SANDBOX.to_owned(), limits.to_string()];
+        // The sandbox has its own limits; this one is for a sandbox that hangs.
+        let function = Some("programs in a sandbox".to_owned());
+        let timeout_s = 20.0 * timeout_s + 60.0;
+        Ok(Some(program::Settings { command, function, timeout_s, startup_s: 30.0, correct_from: 1.0 }))
+    }
+
+    fn verifier_of_line(line: &[u8], grading: &Grading) -> Result<Box<dyn Verifier>, String> {
+        let row: Row = crate::io::json::parse(line).map_err(|why| why.to_string())?;
+        let Some(truth) = Self::of(&row) else {
+            return Err(format!(
+                "found {}, wanted tests: a list of inputs with outputs, or asserts",
+                shown(&row, "tests")
+            ));
+        };
+        truth.verifier(grading).map_err(|unreadable| unreadable.message)
+    }
+}
+
+struct Prepared {
+    /// For a program without and with a fence.
+    problems: [Value; 2],
+    program: Arc<Program>,
+}
+
+impl Verifier for Prepared {
+    fn check(&self, completion: &str) -> Graded {
+        let (program, fenced) = program_in(completion);
+        // The configuration says what a correct program is worth.
+        Graded { reward: None, ..self.program.grade(&self.problems[usize::from(fenced)], program) }
+    }
+
+    fn check_start(&self) -> anyhow::Result<()> {
+        self.program.check(&self.problems[1])
+    }
+}
+
+/// Finds the tests.
+///
+/// # Errors
+/// Bad input if no row has any.
+pub fn reader(table: &Table<'_>, beside: &Beside<'_>) -> anyhow::Result<Reader<Truth>> {
+    let answer = table.column("tests", beside.answer, &[])?;
+    if answer.is_none() && !table.rows.iter().take(50).any(|row| Truth::of(row).is_some()) {
+        let usual =
+            ["tests", "test_list", "input_output", "test with entry_point", "reward_model.ground_truth"];
+        table.require("tests", None, &usual)?;
+    }
+    Ok(Box::new(move |cells| {
+        let mut row = cells.row.clone();
+        if let Some(tests) = answer.as_deref().and_then(|name| value(cells.row, name)) {
+            row.insert("tests".to_owned(), tests.clone());
+        }
+        Truth::of(&row)
+            .ok_or_else(|| Unusable::new("no tests", shown(cells.row, answer.as_deref().unwrap_or("tests"))))
+    }))
+}
+
+/// Programs for the kernel (seccomp), each as hexadecimal digits: what a Python program without files, processes and
+/// network calls.
+#[cfg(target_os = "linux")]
+fn filters() -> anyhow::Result<Vec<String>> {
+    use seccompiler::SeccompCmpArgLen::{Dword, Qword};
+    use seccompiler::SeccompCmpOp::{Eq, MaskedEq};
+    use seccompiler::{BpfProgram, SeccompAction, SeccompCondition as Condition, SeccompFilter, SeccompRule};
+    use std::collections::BTreeMap;
+
+    let plain = [
+        libc::SYS_read,
+        libc::SYS_write,
+        libc::SYS_readv,
+        libc::SYS_writev,
+        libc::SYS_pread64,
+        libc::SYS_pwrite64,
+        libc::SYS_openat,
+        libc::SYS_close,
+        libc::SYS_lseek,
+        libc::SYS_fstat,
+        libc::SYS_newfstatat,
+        libc::SYS_statx,
+        libc::SYS_getdents64,
+        libc::SYS_getcwd,
+        libc::SYS_chdir,
+        libc::SYS_readlinkat,
+        libc::SYS_faccessat,
+        libc::SYS_faccessat2,
+        libc::SYS_mkdirat,
+        libc::SYS_unlinkat,
+        libc::SYS_renameat2,
+        libc::SYS_ftruncate,
+        libc::SYS_fsync,
+        libc::SYS_fdatasync,
+        libc::SYS_dup,
+        libc::SYS_dup3,
+        libc::SYS_pipe2,
+        libc::SYS_fcntl,
+        libc::SYS_mmap,
+        libc::SYS_munmap,
+        libc::SYS_mprotect,
+        libc::SYS_mremap,
+        libc::SYS_madvise,
+        libc::SYS_brk,
+        libc::SYS_futex,
+        libc::SYS_rt_sigaction,
+        libc::SYS_rt_sigprocmask,
+        libc::SYS_rt_sigreturn,
+        libc::SYS_sigaltstack,
+        libc::SYS_getrandom,
+        libc::SYS_clock_gettime,
+        libc::SYS_clock_getres,
+        libc::SYS_clock_nanosleep,
+        libc::SYS_nanosleep,
+        libc::SYS_gettimeofday,
+        libc::SYS_times,
+        libc::SYS_getrusage,
+        libc::SYS_sysinfo,
+        libc::SYS_uname,
+        libc::SYS_getpid,
+        libc::SYS_gettid,
+        libc::SYS_getppid,
+        libc::SYS_getuid,
+        libc::SYS_geteuid,
+        libc::SYS_getgid,
+        libc::SYS_getegid,
+        libc::SYS_sched_yield,
+        libc::SYS_sched_getaffinity,
+        libc::SYS_set_robust_list,
+        libc::SYS_rseq,
+        libc::SYS_set_tid_address,
+        libc::SYS_restart_syscall,
+        libc::SYS_setitimer,
+        libc::SYS_ppoll,
+        libc::SYS_pselect6,
+        libc::SYS_epoll_create1,
+        libc::SYS_epoll_ctl,
+        libc::SYS_epoll_pwait,
+        libc::SYS_eventfd2,
+        libc::SYS_recvfrom,
+        libc::SYS_exit,
+        libc::SYS_exit_group,
+        libc::SYS_statfs,
+        libc::SYS_fstatfs,
+        libc::SYS_membarrier,
+        // The other filter answers this one.
+        libc::SYS_clone3,
+    ];
+    #[cfg(target_arch = "x86_64")]
+    let older = [
+        libc::SYS_open,
+        libc::SYS_stat,
+        libc::SYS_lstat,
+        libc::SYS_access,
+        libc::SYS_readlink,
+        libc::SYS_mkdir,
+        libc::SYS_rmdir,
+        libc::SYS_unlink,
+        libc::SYS_rename,
+        libc::SYS_dup2,
+        libc::SYS_pipe,
+        libc::SYS_poll,
+        libc::SYS_select,
+        libc::SYS_epoll_wait,
+        libc::SYS_time,
+        libc::SYS_getrlimit,
+        libc::SYS_arch_prctl,
+    ];
+    #[cfg(not(target_arch = "x86_64"))]
+    let older = [];
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
+        plain.into_iter().chain(older).map(|call| (call, Vec::new())).collect();
+    let when = |conditions: Vec<Condition>| anyhow::Ok(SeccompRule::new(conditions)?);
+    let thread = libc::CLONE_THREAD as u64;
+    rules.insert(libc::SYS_clone, vec![when(vec![Condition::new(0, Qword, MaskedEq(thread), thread)?])?]);
+    // Whether a file is a terminal, and what Python asks of each file that it opens.
+    let asked = [0x5401, 0x5451, 0x5450]; // TCGETS, FIOCLEX, FIONCLEX
+    let asked: anyhow::Result<Vec<_>> =
+        asked.iter().map(|&ask| when(vec![Condition::new(1, Dword, Eq, ask)?])).collect();
+    rules.insert(libc::SYS_ioctl, asked?);
+    // Only one's own limits; to a connected socket alone; pairs of sockets within the process.
+    rules.insert(libc::SYS_prlimit64, vec![when(vec![Condition::new(0, Dword, Eq, 0)?])?]);
+    rules.insert(libc::SYS_sendto, vec![when(vec![Condition::new(4, Qword, Eq, 0)?])?]);
+    rules
+        .insert(libc::SYS_socketpair, vec![when(vec![Condition::new(0, Dword, Eq, libc::AF_UNIX as u64)?])?]);
+
+    let refuse = |errno: i32| SeccompAction::Errno(errno as u32);
+    let arch = std::env::consts::ARCH.try_into()?;
+    // A C library that finds no clone3 makes threads by clone, whose flags a filter can see.
+    let threads = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
+    [
+        SeccompFilter::new(threads, SeccompAction::Allow, refuse(libc::ENOSYS), arch)?,
+        SeccompFilter::new(rules, refuse(libc::EPERM), SeccompAction::Allow, arch)?,
+    ]
+    .into_iter()
+    .map(|filter| {
+        let program: BpfProgram = filter.try_into()?;
+        Ok(program
+            .iter()
+            .map(|i| {
+                let [code, k] = [i.code.to_ne_bytes().to_vec(), i.k.to_ne_bytes().to_vec()];
+                [code, vec![i.jt, i.jf], k].concat().iter().map(|b| format!("{b:02x}")).collect::<String>()
+            })
+            .collect())
+    })
+    .collect()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn filters() -> anyhow::Result<Vec<String>> {
+    bad_input!(
+        "task code: programs are confined by means of Linux (seccomp, namespaces, landlock): run it there"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_python_block_is_the_program() {
+        for (completion, program, fenced) in [
+            ("```python\na\n```\nor\n```py\nb\n```\n", "b\n", true),
+            ("<think>```\nx\n```</think>```\ny\n```", "y\n", true),
+            ("```python\na\n```\noutput:\n```text\n1\n```", "a\n", true),
+            ("```python\nprint(1)", "print(1)", true),
+            ("return x", "return x", false),
+        ] {
+            assert_eq!(program_in(completion), (program, fenced), "{completion}");
+        }
+    }
+
+    #[test]
+    fn the_usual_layouts_are_read() {
+        let of = |row: Value| Truth::of(row.as_object().unwrap());
+        let pairs = |n| Truth {
+            pairs: vec![Pair { input: "1\n".into(), output: "2".into() }; n],
+            ..Truth::default()
+        };
+        let call = Call { test: 0, args: vec![json!([1, 2])], output: json!(3) };
+        let calls = Truth { calls: vec![call], entry: Some("f".into()), ..Truth::default() };
+        let io = r#"{"inputs": ["1\n", "1\n"], "outputs": ["2", "2"]}"#;
+        let functional = r#"{"fn_name": "f", "inputs": [[[1, 2]]], "outputs": [[3]]}"#;
+        for (row, truth) in [
+            (json!({"tests": [{"input": "1\n", "output": "2"}]}), pairs(1)),
+            (json!({"input_output": io}), pairs(2)),
+            (json!({"reward_model": {"ground_truth": io}}), pairs(2)),
+            (
+                json!({"public_tests": {"input": ["1\n"], "output": ["2"]}, "private_tests": {"input": ["1\n"], "output": ["2"]}}),
+                pairs(2),
+            ),
+            (
+                json!({"tests": "[{\"input\": \"1\\n\", \"output\": \"2\", \"type\": \"stdin_stdout\"}]"}),
+                pairs(1),
+            ),
+            (json!({"input_output": functional}), calls.clone()),
+            (
+                json!({"tests": [{"input": "[1, 2]", "output": "3", "testtype": "functional"}], "metadata": {"func_name": "f"}}),
+                calls,
+            ),
+            (
+                json!({"test_list": ["assert f(1) == 2"], "test_setup_code": "import math"}),
+                Truth {
+                    asserts: vec!["assert f(1) == 2".into()],
+                    setup: "import math".into(),
+                    ..Truth::default()
+                },
+            ),
+            (
+                json!({"prompt": "def f(x):\n", "test": "def check(candidate):\n  pass\n", "entry_point": "f"}),
+                Truth {
+                    asserts: vec!["def check(candidate):\n  pass\n\ncheck(candidate)\n".into()],
+                    entry: Some("f".into()),
+                    header: Some("def f(x):\n".into()),
+                    ..Truth::default()
+                },
+            ),
+        ] {
+            assert_eq!(of(row.clone()), Some(truth), "{row}");
+        }
+        assert_eq!(of(json!({"tests": []})), None);
+    }
+}

@@ -18,6 +18,21 @@ fn seconds(driver: &Arc<dyn Driver>, work: impl Fn()) -> f64 {
     (0..8).map(once).skip(2).fold(f64::INFINITY, f64::min)
 }
 
+/// Root mean square of the first row of a product, for factors of this many random numbers of size 1.
+fn size_of_results(product: &Memory<u8>, numbers: Numbers, size: usize) -> f64 {
+    let width = if numbers == Numbers::Bf16 { 2 } else { 4 };
+    let mut row = vec![0; size * width];
+    product.read_into(0, &mut row).expect("a row");
+    // A bf16 is the upper half of an f32.
+    let value = |bytes: &[u8]| {
+        let mut whole = [0; 4];
+        whole[4 - width..].copy_from_slice(bytes);
+        f64::from(f32::from_le_bytes(whole))
+    };
+    let squares: f64 = row.chunks(width).map(|bytes| value(bytes).powi(2)).sum();
+    (squares / (size * size) as f64).sqrt()
+}
+
 fn main() {
     let driver: Arc<dyn Driver> = match Gpu::open(0, None) {
         Ok(gpu) => Arc::new(gpu),
@@ -63,6 +78,14 @@ fn main() {
             numbers,
         };
         let work = 2.0 * (size as f64).powi(3);
+        driver.product(&product).expect("a product");
+        let size_of_results = size_of_results(&to, numbers, size);
+        if !(0.2..2.0).contains(&size_of_results) {
+            eprintln!(
+                "{name}: found results of size {size_of_results}, wanted about 0.6: these are no products of random numbers"
+            );
+            std::process::exit(1);
+        }
         let library = seconds(&driver, || driver.product(&product).expect("a product"));
         let plain = product.launch();
         let ours = seconds(&driver, || {

@@ -13,69 +13,71 @@ mod tips;
 
 pub use tips::with_tip;
 
+mod groups;
+
 /// Group-relative RL from verifiable rewards: train, evaluate and explain.
 #[derive(Debug, Parser)]
-#[command(name = "fgrpo", version, about, propagate_version = true)]
+#[command(name = "fgrpo", version, propagate_version = true, help_template = groups::template())]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// The subcommands.
+/// The subcommands, in the groups of [`groups`].
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Train a policy with group-relative RL, after fitting demonstrations where the configuration says so.
+    /// Train a policy: SFT on demonstrations where asked for, then RL.
     #[command(after_help = crate::commands::train::EXAMPLES)]
     Train(crate::commands::train::Args),
     /// Fit a policy to demonstrations alone.
     #[command(after_help = crate::commands::sft::EXAMPLES)]
     Sft(crate::commands::train::Args),
-    /// Train every combination of a grid and print the table of pass@k.
+    /// Train every combination of a grid; a table of their pass@k.
     Sweep(crate::commands::sweep::Args),
-    /// Check answers: one JSON line in, one JSON line out.
-    Verify(crate::commands::verify::Args),
-    /// Draw a maze, its target and its tokens.
-    Maze(crate::commands::maze::Args),
+    /// Write an HTML report of one or several runs.
+    Report(crate::report::Args),
+    /// List the built-in configurations, or print one.
+    Configs(crate::commands::configs::Args),
     /// Make a randomly initialised Hugging Face checkpoint.
     Init(crate::commands::init::Args),
     /// Merge a LoRA adapter into its base model.
     Merge(crate::commands::merge::Args),
-    /// Print per-token log-probabilities and entropies under a checkpoint.
-    Score(crate::commands::score::Args),
-    /// Sample a model on a data set, score the samples and report pass@k.
+    /// Sample a model on a data set, grade, report pass@k.
     Eval(Box<crate::commands::suite::EvalArgs>),
-    /// Unbiased pass@k of scored samples.
+    /// Ask a checkpoint: a prompt, a file of prompts, or a conversation.
+    Generate(crate::commands::generate::Args),
+    /// Grade answers: one JSON line in, one JSON line out.
+    Verify(crate::commands::verify::Args),
+    /// Per-token log-probabilities and entropies under a checkpoint.
+    Score(crate::commands::score::Args),
+    /// Unbiased pass@k of graded samples.
     PassAtK(crate::commands::pass_at_k::Args),
     /// Compare two models' pass@k on the same problems.
     Compare(crate::commands::compare::Args),
-    /// The paper's formulas: tail misses, mass balance, advantage curves.
-    Theory(crate::commands::theory::Args),
-    /// The paper's categorical simulation: a sweep over group sizes, gammas and seeds.
-    Simulate(crate::commands::simulate::Args),
-    /// Any table or figure of the paper by its name, beside the paper's numbers.
-    Paper(crate::commands::paper::Args),
     /// A table of methods by benchmarks, as the paper prints them.
     Table(crate::commands::table::Args),
-    /// Trained models' NLL of correct solutions that were rare under the base model.
-    Nll(crate::commands::nll::Args),
-    /// Diversity of correct solutions: embeddings, a judge, or character n-grams offline.
-    Diversity(crate::commands::diversity::Args),
-    /// Active groups and missed tails by group size, from samples.
-    Plan(crate::commands::plan::Args),
-    /// Make training data (logic problems, arithmetic), or show any as a model sees it.
-    Data(crate::commands::data::Args),
-    /// The checkpoints to compare: the base run's best, and of the others the best at equal or less compute.
+    /// Choose checkpoints to compare, at equal or less compute.
     Select(crate::commands::select::Args),
-    /// Write an HTML report of one or several runs.
-    Report(crate::report::Args),
-    /// Ask a checkpoint: a prompt, a file of prompts, or a conversation.
-    Generate(crate::commands::generate::Args),
-    /// List the built-in configurations, or print one.
-    Configs(crate::commands::configs::Args),
-    /// Print what `--device` can be here, or why not.
+    /// Group size and gamma suggested from samples.
+    Plan(crate::commands::plan::Args),
+    /// Likelihood of correct solutions that the base model rarely finds.
+    Nll(crate::commands::nll::Args),
+    /// Diversity of correct solutions.
+    Diversity(crate::commands::diversity::Args),
+    /// Generate problems, or show any as a model sees them.
+    Data(crate::commands::data::Args),
+    /// Draw a maze, its target and its tokens.
+    Maze(crate::commands::maze::Args),
+    /// Any table or figure of the paper, beside the paper's numbers.
+    Paper(crate::commands::paper::Args),
+    /// The paper's formulas: tail misses, mass terms, advantages.
+    Theory(crate::commands::theory::Args),
+    /// The paper's categorical simulation.
+    Simulate(crate::commands::simulate::Args),
+    /// What `--device` can be here, or why not.
     Devices(crate::commands::devices::Args),
-    /// Print shell completions or manual pages.
+    /// Shell completions and manual pages.
     Completions(crate::commands::completions::Args),
 }
 

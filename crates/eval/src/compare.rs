@@ -260,7 +260,7 @@ fn of_pair(pair: &Matched, size: Size, settings: &Settings, index: u64) -> Evide
     let differences = vec![each.iter().map(|(a, b)| b - a).collect()];
     let bootstrap = bootstrap(&[differences], settings.resamples, key.with(u64::MAX)).swap_remove(0);
     let only = |has: fn(u64, u64) -> bool| -> Vec<String> {
-        both().filter(|(a, b)| has(a.correct, b.correct)).map(|(a, _)| a.id.clone()).collect()
+        both().filter(|(a, b)| has(a.correct, b.correct)).map(|(a, _)| a.name().to_owned()).collect()
     };
     let scope = Scope::Benchmark { gained: only(|a, b| a == 0 && b > 0), lost: only(|a, b| a > 0 && b == 0) };
     let values =

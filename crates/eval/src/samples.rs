@@ -1,7 +1,7 @@
 //! Scored samples: the JSON lines that `eval` writes and `pass-at-k`, `compare`, `plan` and `table` read.
 //!
 //! One line per sample, `{"problem": id, "sample": i, "correct": bool, ...}`, or one per problem,
-//! `{"problem": id, "n": 1024, "c": 17}`. Lines may name their `benchmark`; the default is the file's stem. An
+//! `{"problem": id, "n": 1024, "c": 17}`. Where no line of a problem has `sample`, its samples are counted in their order. Lines may name their `benchmark`; the default is the file's stem. An
 //! unscorable sample (`"verdict": "unscorable"`, or `"correct": null`) isn't part of its problem's n. It is counted
 //! separately and never as wrong.
 
@@ -32,6 +32,8 @@ const MOST_TOKENS: u64 = 1 << 40;
 pub struct ProblemCounts {
     /// Its name in the file.
     pub id: String,
+    /// Its id in the data set, where the samples come with one.
+    pub data_id: Option<String>,
     /// Scored samples, n.
     pub samples: u64,
     /// Correct samples, c.
@@ -57,6 +59,11 @@ impl ProblemCounts {
     /// A problem with counts only.
     pub fn counted(id: String, samples: u64, correct: u64) -> Self {
         Self { id, samples, correct, ..Self::default() }
+    }
+
+    /// What the data calls it, else its name in the file.
+    pub fn name(&self) -> &str {
+        self.data_id.as_deref().unwrap_or(&self.id)
     }
 
     /// n and c in the form that the statistics use.
@@ -189,12 +196,23 @@ impl Benchmark {
     }
 }
 
+/// The fields of a line, which other programs call otherwise: HumanEval's `task_id` and `passed`, `question_id` and
+/// `is_correct`.
 #[derive(Deserialize)]
 struct Line<'a> {
-    #[serde(borrow)]
+    #[serde(borrow, alias = "problem_id", alias = "question_id", alias = "task_id", alias = "doc_id")]
     problem: Id<'a>,
+    #[serde(alias = "sample_id", alias = "sample_index", alias = "completion_id", alias = "attempt")]
     sample: Option<u64>,
-    #[serde(default, deserialize_with = "present")]
+    #[serde(borrow)]
+    id: Option<DataId<'a>>,
+    #[serde(
+        default,
+        deserialize_with = "present",
+        alias = "is_correct",
+        alias = "passed",
+        alias = "success"
+    )]
     correct: Option<Option<Truth>>,
     #[serde(borrow)]
     verdict: Option<Cow<'a, str>>,
@@ -229,6 +247,14 @@ enum Id<'a> {
     Text(Cow<'a, str>),
     Whole(u64),
     Negative(i64),
+}
+
+/// The data's id is shown only, so it may be anything.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum DataId<'a> {
+    Name(#[serde(borrow)] Id<'a>),
+    Other(serde::de::IgnoredAny),
 }
 
 impl std::fmt::Display for Id<'_> {
@@ -282,6 +308,8 @@ struct Gathered {
     problem: ProblemCounts,
     /// The sample indices seen so far, 64 per word; empty for a problem given by its counts.
     seen: HashMap<u64, u64>,
+    /// Whether its lines have indices; unknown before the first.
+    numbered: Option<bool>,
     counted: bool,
 }
 
@@ -290,6 +318,12 @@ impl Gathered {
         let p = &mut self.problem;
         if let Some(tokens) = line.tokens.filter(|&t| t > MOST_TOKENS) {
             return Err(format!("problem {}: tokens: found {tokens}, wanted at most {MOST_TOKENS}", p.id));
+        }
+        if p.data_id.is_none() {
+            p.data_id = match &line.id {
+                Some(DataId::Name(id)) => Some(id.to_string()),
+                _ => None,
+            };
         }
         if p.subject.is_none() {
             p.subject = line.subject.as_ref().map(ToString::to_string);
@@ -320,9 +354,14 @@ impl Gathered {
             }
             return Ok(());
         }
-        let Some(index) = line.sample else {
-            return Err(format!("problem {}: no \"sample\" index", p.id));
-        };
+        // Without numbers they are numbered in their order, all or none of a problem's.
+        if *self.numbered.get_or_insert(line.sample.is_some()) != line.sample.is_some() {
+            return Err(format!(
+                "problem {}: found lines with \"sample\" and without, wanted it in all or none",
+                p.id
+            ));
+        }
+        let index = line.sample.unwrap_or(p.planned());
         if self.counted {
             return Err(format!("problem {} already has a line of counts", p.id));
         }
@@ -591,7 +630,10 @@ mod tests {
             ),
             ("{\"problem\":1,\"sample\":0}", "line 1: found neither \"correct\" nor"),
             ("{\"problem\":1,\"sample\":0,\"correct\":0.5}", "line 1: correct: found 0.5"),
-            ("{\"problem\":1,\"correct\":true}", "no \"sample\" index"),
+            (
+                "{\"problem\":1,\"correct\":true}\n{\"problem\":1,\"sample\":1,\"correct\":true}",
+                "found lines with \"sample\" and without",
+            ),
             ("{\"problem\":1,\"n\":4}", "only one of"),
             ("{\"problem\":1,\"sam", "line 1: found JSON that is cut off at byte 17"),
             ("{\"sample\":1,\"correct\":true}", "line 1: problem: found no such field"),

@@ -15,25 +15,32 @@ pub fn time_without_training(item: &Item) -> String {
     words(if item.fill == Fill::Simulation { SIMULATION } else { 0.0 })
 }
 
-/// The list: for each item its title, and what makes it at either scale with its time.
+/// The list: for each item its title, and what makes it at either scale; with `times` also how long that takes here.
 ///
 /// # Errors
 /// A configuration that can't be read.
-pub fn table(options: &Options) -> anyhow::Result<Table> {
+pub fn table(options: &Options, times: bool) -> anyhow::Result<Table> {
     let mut estimator = Estimator::default();
     let mut table = Table::new(["name", "", ""]).of_words();
     for item in paper().items() {
         table.push([&item.name, "shows", &item.title]);
         if !item.trains() {
-            table.push(["", &time_without_training(item), &item.made_by.replace('`', "")]);
+            let time = if times { time_without_training(item) } else { "any".to_owned() };
+            table.push(["", &time, &item.made_by.replace('`', "")]);
             continue;
         }
         for (scale, name, made) in [
             (Scale::Laptop, "laptop", laptop::in_words(item, options)?),
             (Scale::Full, "full", full::in_words(item, options)?),
         ] {
-            let all = runs::seconds(&mut estimator, &runs::of(item, scale, options)?, scale)?;
-            table.push(["", &format!("{name} {}", words(all.iter().flatten().sum())), &made]);
+            let time = match times {
+                true => {
+                    let all = runs::seconds(&mut estimator, &runs::of(item, scale, options)?, scale)?;
+                    format!(" {}", words(all.iter().flatten().sum()))
+                }
+                false => String::new(),
+            };
+            table.push(["", &format!("{name}{time}"), &made]);
         }
     }
     Ok(table)
@@ -45,7 +52,7 @@ pub fn table(options: &Options) -> anyhow::Result<Table> {
 /// A configuration that can't be read.
 pub fn markdown(options: &Options) -> anyhow::Result<String> {
     let mut text = String::from(
-        "## Tables and figures\n\nEach is made by `fgrpo paper NAME` and put beside the paper's numbers; `fgrpo paper list` says how long it takes on your machine, and [docs/paper.md](docs/paper.md) how to use your own results. Written by `fgrpo paper list --markdown`.\n\n|paper|name|shows|made by|laptop|full needs|\n|---|---|---|---|---|---|\n",
+        "## Tables and figures\n\nEach is made by `fgrpo paper NAME` and put beside the paper's numbers; `fgrpo paper list --times` says how long it takes on your machine, and [docs/paper.md](docs/paper.md) how to use your own results. Written by `fgrpo paper list --markdown`.\n\n|paper|name|shows|made by|laptop|full needs|\n|---|---|---|---|---|---|\n",
     );
     for item in paper().items() {
         let (small, large) = match item.trains() {

@@ -96,6 +96,11 @@ fn with_arguments(error: clap::Error) -> clap::Error {
 
 /// What to write in place of `flag` in a command line.
 fn tip(words: &[String], flag: &str) -> Option<String> {
+    // `--set key value`, of which the value is one argument too many.
+    let apart = words.windows(3).find(|w| w[0] == "--set" && !w[1].contains('=') && !w[2].starts_with('-'));
+    if let Some([_, key, value]) = apart {
+        return Some(format!("one argument changes a key: '--set {key}={value}'"));
+    }
     // The flag of one letter too: `-m`.
     let name = flag.trim_start_matches('-');
     let mut command = Cli::command();
@@ -148,6 +153,10 @@ mod tests {
         assert_eq!(said("eval --url x", "--url").unwrap(), "`eval` has '--server' for this");
         assert_eq!(said("eval --num-samples 4", "--num-samples").unwrap(), "`eval` has '-n' for this");
         assert_eq!(said("train --output-dir x", "--output-dir").unwrap(), "`train` has '--out' for this");
+        assert_eq!(
+            said("train a.toml --set steps 5", "5").unwrap(),
+            "one argument changes a key: '--set steps=5'"
+        );
         assert_eq!(said("verify math --colour", "--colour"), None);
     }
 }

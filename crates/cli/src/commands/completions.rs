@@ -10,11 +10,10 @@ use std::path::{Path, PathBuf};
 /// Print shell completions or manual pages.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  fgrpo completions bash > ~/.local/share/bash-completion/completions/fgrpo
-  fgrpo completions zsh > ~/.zfunc/_fgrpo            (with ~/.zfunc in fpath)
-  fgrpo completions fish > ~/.config/fish/completions/fgrpo.fish
-  fgrpo completions man --out ~/.local/share/man/man1
-  man fgrpo-train")]
+  fgrpo completions bash --out ~/.local/share/bash-completion/completions
+  fgrpo completions zsh --out ~/.zfunc                   # with ~/.zfunc in fpath
+  fgrpo completions fish --out ~/.config/fish/completions
+  fgrpo completions man --out ~/.local/share/man/man1    # then: man fgrpo-train")]
 pub struct Args {
     /// The shell, or the manual pages.
     #[arg(value_enum)]

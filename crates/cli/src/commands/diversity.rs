@@ -13,7 +13,7 @@ use std::path::PathBuf;
 /// Diversity of correct solutions.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
-    fgrpo diversity eval-grpo eval-f-grpo                         character n-grams, offline\n  \
+    fgrpo diversity eval-grpo eval-f-grpo                         # character n-grams, offline\n  \
     fgrpo diversity eval-grpo eval-f-grpo --by embeddings --server http://localhost:8000 --model Qwen3-Embedding-8B\n  \
     fgrpo diversity eval-grpo eval-f-grpo --by judge --server https://api.example.com --model judge --data aime24.jsonl --benchmark aime24")]
 pub struct Args {

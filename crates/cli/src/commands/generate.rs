@@ -35,8 +35,8 @@ mod stream;
   fgrpo generate --model models/Qwen3-1.7B 'What is 7 * 8?'
   fgrpo generate --model runs/math/checkpoints/step-000100 --temperature 0 --system 'Be brief.' 'What is 7 * 8?'
   fgrpo generate --model models/base --raw 'Once upon a time' --max-tokens 64
-  fgrpo generate --model models/Qwen3-1.7B problems.jsonl > answers.jsonl     one line for each prompt
-  fgrpo generate --model models/Qwen3-1.7B -i                                 a conversation; Ctrl-D ends it
+  fgrpo generate --model models/Qwen3-1.7B problems.jsonl > answers.jsonl     # one line for each prompt
+  fgrpo generate --model models/Qwen3-1.7B -i                                 # a conversation; Ctrl-D ends it
 
 A file of rows (.jsonl, .csv, .parquet, ...) is a file of prompts; of any other file the text is the prompt.
 `fgrpo eval --samples` reads the lines printed for a file.")]

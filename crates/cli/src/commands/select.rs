@@ -11,7 +11,7 @@ use std::path::PathBuf;
 #[command(after_help = "Examples:
   fgrpo select runs/grpo runs/f-grpo
   fgrpo select runs/grpo runs/f-grpo runs/f-dapo --part synlogic --json
-  fgrpo select runs/grpo runs/f-grpo --evals evals/*      by the average of math benchmarks, from fgrpo eval
+  fgrpo select runs/grpo runs/f-grpo --evals evals/*      # by the average of math benchmarks, from fgrpo eval
 
 Candidates are the checkpoints of save.every (\"epoch\": at epoch ends). To evaluate each while training:
 eval.at_checkpoints = true. Of equal values the earlier step is chosen.")]

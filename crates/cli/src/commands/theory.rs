@@ -39,8 +39,8 @@ pub struct Output {
 pub enum Formula {
     /// Probability that a group is active and yet misses a rare correct subset.
     #[command(after_help = "Examples:\n  fgrpo theory tail-miss --mu 0.64 --tau 6.3e-5 --n 1024,131072\n  \
-        fgrpo theory tail-miss --plot tail-miss.svg                              the paper's three panels\n  \
-        fgrpo theory tail-miss --mu 0.64 --tau 6.3e-5 --plot simulation.svg      the simulation's own curve")]
+        fgrpo theory tail-miss --plot tail-miss.svg                              # the paper's three panels\n  \
+        fgrpo theory tail-miss --mu 0.64 --tau 6.3e-5 --plot simulation.svg      # the simulation's own curve")]
     TailMiss {
         /// Probability of a correct completion; for a figure, one panel each.
         #[arg(long, value_delimiter = ',', allow_negative_numbers = true)]
@@ -124,8 +124,8 @@ pub enum Formula {
     },
     /// Focal-weighted advantages by success rate.
     #[command(after_help = "Examples:\n  fgrpo theory advantage --success-rate 0.25 --gamma 0.5\n  \
-        fgrpo theory advantage --success-rate 0.25 --gamma 0.5 --n 8      as the trainer computes it\n  \
-        fgrpo theory advantage --plot advantage.svg                       the paper's figure")]
+        fgrpo theory advantage --success-rate 0.25 --gamma 0.5 --n 8      # as the trainer computes it\n  \
+        fgrpo theory advantage --plot advantage.svg                       # the paper's figure")]
     Advantage {
         /// Success rates, from 0 to 1.
         #[arg(long, value_delimiter = ',', required_unless_present = "plot", allow_negative_numbers = true)]

@@ -12,7 +12,7 @@ use std::path::Path;
 pub(super) struct Runs {
     pub(super) all: Vec<Run>,
     pub(super) groups: Vec<Group>,
-    /// Sentences that say which runs can't be compared.
+    /// Sentences that say which runs can't be compared, and which are left out.
     pub(super) apart: Vec<String>,
 }
 
@@ -37,7 +37,8 @@ impl Runs {
     /// Names the runs and groups them; sets of one name but different problems get names of their own.
     pub(super) fn new(mut all: Vec<Run>) -> Self {
         name_apart(&mut all);
-        let apart = tell_sets_apart(&mut all);
+        let mut apart = without_copies(&mut all);
+        apart.extend(tell_sets_apart(&mut all));
         Self { groups: groups(&all), all, apart }
     }
 
@@ -106,6 +107,36 @@ fn mean_curve(each: &[&[(f64, f64)]]) -> Vec<(f64, f64)> {
         Some((x, (y + others) / each.len() as f64))
     };
     first.iter().filter_map(at).collect()
+}
+
+/// Leaves one of the runs that have all settings and seeds in common, that with the most steps: copies of a run are no
+/// further seeds. Returns a sentence for those left out.
+fn without_copies(all: &mut Vec<Run>) -> Vec<String> {
+    let mut kept: Vec<Run> = Vec::new();
+    let mut left_out: Vec<(String, String)> = Vec::new();
+    for run in all.drain(..) {
+        let same = |other: &&mut Run| {
+            !run.config.is_empty() && settings_and_seeds(other).eq(settings_and_seeds(&run))
+        };
+        let Some(other) = kept.iter_mut().find(same) else {
+            kept.push(run);
+            continue;
+        };
+        let last = |run: &Run| run.metrics.last().map(|line| line.step);
+        let is_longer = last(&run) > last(other);
+        let left = if is_longer { std::mem::replace(other, run) } else { run };
+        left_out.push((left.name, other.name.clone()));
+    }
+    *all = kept;
+    left_out
+        .into_iter()
+        .map(|(left, kept)| format!("{left} is left out: it has the configuration and the seed of {kept}."))
+        .collect()
+}
+
+/// What decides a run's result: its settings, and the seeds of its draws.
+fn settings_and_seeds(run: &Run) -> impl Iterator<Item = (&String, &String)> {
+    run.config.iter().filter(|(key, _)| *key != "out")
 }
 
 /// The groups, in order of their first run.

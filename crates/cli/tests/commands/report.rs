@@ -274,6 +274,26 @@ fn seeds_of_one_configuration_share_a_row_and_a_folder_of_runs_stands_for_all() 
 }
 
 #[test]
+fn copies_of_a_run_are_no_seeds() {
+    let sweep = folder("copies");
+    for (name, steps) in [("first", 50), ("copy", 50), ("longer", 75)] {
+        let run = sweep.join(name);
+        Made { gamma: 0.5, steps, seed: 1 }.write(&run);
+        // A run that goes on has the steps of its configuration still before it.
+        let config = fs::read_to_string(run.join("config.toml")).unwrap();
+        fs::write(run.join("config.toml"), config.replace(&format!("steps = {steps}"), "steps = 100"))
+            .unwrap();
+    }
+    let html = report(&[&sweep]);
+    assert_well_formed(&html);
+    assert!(!html.contains("seeds)") && !html.contains("standard deviation"), "copies are one run");
+    for left in ["copy", "first"] {
+        let said = format!("{left} is left out: it has the configuration and the seed of");
+        assert!(html.contains(&said), "{said}");
+    }
+}
+
+#[test]
 fn more_than_eight_groups_have_colours_of_their_own() {
     let sweep = folder("many");
     for i in 0..10 {

@@ -37,6 +37,53 @@ fn diversity(root: &Path, args: &[&str]) -> (Option<f64>, String, i32) {
 }
 
 #[test]
+fn scored_samples_of_other_programs_are_read_by_their_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let all = |problem: &str, sample: Option<&str>, correct: &str| {
+        lines((0..12u64).map(|i| {
+            let mut row =
+                json!({problem: format!("HumanEval/{}", i / 4), "completion": "x", correct: i % 4 < i / 4});
+            if let Some(sample) = sample {
+                row[sample] = json!(i % 4);
+            }
+            row
+        }))
+    };
+    for (problem, sample, correct) in [
+        ("problem", Some("sample"), "correct"),
+        ("task_id", None, "passed"),
+        ("task_id", Some("completion_id"), "passed"),
+        ("question_id", None, "is_correct"),
+        ("problem_id", Some("sample_index"), "success"),
+    ] {
+        let path = file(folder.path(), "scored.jsonl", &all(problem, sample, correct));
+        let (out, said, code) = run(fgrpo().arg("pass-at-k").arg(&path).args(["-k", "1,4", "--json"]));
+        assert_eq!(code, 0, "{problem}: {said}");
+        let report: Value = serde_json::from_str(&out).unwrap();
+        assert_eq!(report["pass_at_k"]["4"].as_f64(), Some(2.0 / 3.0), "{problem}: {report}");
+    }
+}
+
+#[test]
+fn problems_that_one_side_solves_are_named_as_the_data_names_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    let named = |i: usize| json!({"id": format!("aime-{i}"), "problem": format!("{i}+1?"), "answer": (i + 1).to_string()});
+    file(root, "data.jsonl", &lines((0..3).map(named)));
+    for (side, solved) in [("a", 1), ("b", 2)] {
+        let samples = (0..3).flat_map(|i| (0..4).map(move |s| (i, s))).map(|(i, sample)| {
+            json!({"problem": format!("aime-{i}"), "sample": sample, "text": boxed(if i == solved { i + 1 } else { 0 })})
+        });
+        file(root, &format!("{side}.jsonl"), &lines(samples));
+        let (_, said, code) = eval(root, &format!("{side}.jsonl"), 4, &format!("eval-{side}"), &[]);
+        assert_eq!(code, 0, "{said}");
+    }
+    let (out, said, code) = run(fgrpo().current_dir(root).args(["compare", "eval-a", "eval-b", "-k", "1"]));
+    assert_eq!(code, 0, "{said}");
+    assert!(out.contains("solved by eval-b alone: 1 (aime-2); by eval-a alone: 1 (aime-1)"), "{out}");
+}
+
+#[test]
 fn the_number_of_a_problem_is_that_of_its_row_with_rejected_rows_counted() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();

@@ -152,24 +152,36 @@ pub fn typed<T: DeserializeOwned>(
     elsewhere: fn(&str) -> Vec<String>,
 ) -> anyhow::Result<T> {
     let lines = DeTable::parse(text).or_else(|e| bad_input!("{}", e.to_string().trim_end()))?;
-    let without = |omitted: Option<usize>| -> anyhow::Result<Result<T, Refusal>> {
+    let without = |omitted: Option<usize>| -> anyhow::Result<Result<T, Vec<Refusal>>> {
         let mut table: toml::Table = text.parse()?;
         for (_, change) in overrides.iter().enumerate().filter(|(i, _)| Some(*i) != omitted) {
             super::set(&mut table, change)?;
         }
-        Ok(Refusal::or(&Value::Table(table)))
+        Ok(Refusal::or_all(Value::Table(table)))
     };
-    let refusal = match without(None)? {
+    let refusals = match without(None)? {
         Ok(config) => return Ok(config),
-        Err(refusal) => refusal,
+        Err(refusals) => refusals,
     };
     // An override is the cause if the error disappears without it.
-    let is_cause = |i: &usize| without(Some(*i)).map_or(true, |other| other.err().as_ref() != Some(&refusal));
-    match (0..overrides.len()).find(is_cause) {
-        Some(cause) => bad_input!("{}: {}", overrides[cause], refusal.explained(false, elsewhere)),
-        None => {
-            bad_input!("{}{}", refusal.line(text, lines.into_inner()), refusal.explained(true, elsewhere))
-        }
+    let others: Vec<_> = (0..overrides.len()).map(|i| without(Some(i))).collect();
+    let lines = lines.into_inner();
+    let said: Vec<String> = refusals
+        .iter()
+        .map(|refusal| {
+            let is_cause = |other: &anyhow::Result<Result<T, Vec<Refusal>>>| match other {
+                Ok(Err(refusals)) => !refusals.contains(refusal),
+                _ => true,
+            };
+            match others.iter().position(is_cause) {
+                Some(cause) => format!("{}: {}", overrides[cause], refusal.explained(false, elsewhere)),
+                None => refusal.line(text, &lines) + &refusal.explained(true, elsewhere),
+            }
+        })
+        .collect();
+    match said.as_slice() {
+        [one] => bad_input!("{one}"),
+        all => bad_input!("{} keys are unknown:\n  {}", all.len(), all.join("\n  ")),
     }
 }
 
@@ -193,6 +205,28 @@ fn part<'a>(value: &'a Value, step: &str) -> Option<&'a Value> {
 }
 
 impl Refusal {
+    /// Reads a value, or says why it is refused: every unknown key, or the first error of another kind.
+    fn or_all<T: DeserializeOwned>(mut whole: Value) -> Result<T, Vec<Self>> {
+        let mut all = Vec::new();
+        loop {
+            match Self::or::<T>(&whole) {
+                Ok(read) if all.is_empty() => return Ok(read),
+                Err(refusal) if refusal.is_of_a_key() && remove(&mut whole, &refusal.path) => {
+                    all.push(refusal)
+                }
+                Err(refusal) if all.is_empty() => return Err(vec![refusal]),
+                // What else is wrong may be wrong because a key has another name.
+                _ => return Err(all),
+            }
+        }
+    }
+
+    /// Whether it is about a key that isn't known, to which the path leads.
+    fn is_of_a_key(&self) -> bool {
+        self.said.starts_with("unknown field")
+            && self.path.last().map(String::as_str) == json::quoted(&self.said).next()
+    }
+
     /// Reads a value, or says why it is refused.
     fn or<T: DeserializeOwned>(whole: &Value) -> Result<T, Self> {
         let mut track = Track::new();
@@ -233,8 +267,8 @@ impl Refusal {
     }
 
     /// The line of the text that the error is about.
-    fn line(&self, text: &str, table: DeTable<'_>) -> String {
-        let (mut here, mut start) = (&DeValue::Table(table), None);
+    fn line(&self, text: &str, table: &DeTable<'_>) -> String {
+        let (mut here, mut start) = (&DeValue::Table(table.clone()), None);
         for step in &self.path {
             let inner = match here {
                 DeValue::Table(table) => {
@@ -304,6 +338,16 @@ impl Refusal {
             false => format!("unknown key `{unknown}`; did you mean `{}`?", suggested.join("` or `")),
         }
     }
+}
+
+/// Removes what stands at the path; `false` if nothing does.
+fn remove(whole: &mut Value, path: &[String]) -> bool {
+    let Some((last, outer)) = path.split_last() else { return false };
+    let inside = outer.iter().try_fold(whole, |value, step| match value {
+        Value::Array(list) => list.get_mut(step.parse::<usize>().ok()?),
+        other => other.get_mut(step),
+    });
+    inside.and_then(|value| value.as_table_mut()?.remove(last)).is_some()
 }
 
 /// The value with nothing in the table or list at `path` but the part behind `step`, and the table's kind.
@@ -417,6 +461,14 @@ mod tests {
             let set: Vec<String> = set.iter().map(|s| (*s).to_owned()).collect();
             format!("{:#}", Config::parse(text, &set).unwrap_err())
         };
+        let several = "stepps = 1\n[task]\nkind = \"maze\"\nheldout = 3\n[model]\npath = \"m\"\n[rollout]\nnum_generations = 4\n";
+        assert_eq!(
+            said(several, &["learning_rate=1"]),
+            "4 keys are unknown:\n  --set learning_rate=1: unknown key `learning_rate`; did you mean `update.lr`?\n  \
+             line 8: unknown key `num_generations`; did you mean `rollout.group_size`?\n  \
+             line 1: unknown key `stepps`; did you mean `steps`?\n  \
+             line 4: unknown key `heldout`; did you mean `held_out`?"
+        );
         let wanted = "line 7: unknown key `focal_gama`; did you mean `focal_gamma`?";
         assert_eq!(said(text, &[]), wanted);
         assert_eq!(said(text, &["update.lr=1e-5"]), wanted);

@@ -24,7 +24,7 @@ use std::path::PathBuf;
     fgrpo data show math.toml\n  \
     fgrpo data show math.toml --split held-out --limit 10\n  \
     fgrpo data show gsm8k/main/train --model models/Qwen3-1.7B --preset qwen3\n  \
-    fgrpo data show problems.jsonl --columns answer=final            no model: messages without their template\n\n\
+    fgrpo data show problems.jsonl --columns answer=final            # no model: messages without their template\n\n\
     Prompts are rendered by the chat template, special tokens included, as training and evaluation send them;\n    \
     control characters are shown as escapes; --json prints them exactly.")]
 pub struct Show {

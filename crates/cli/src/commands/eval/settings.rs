@@ -34,8 +34,8 @@ use std::path::PathBuf;
     fgrpo eval --server http://localhost:8000 --data aime25.jsonl --task math -n 1024 --preset qwen2.5 --out eval-base\n  \
     fgrpo eval --model run/checkpoints/step-000800 --task maze --maze-size 9 -n 64 --out eval-maze\n  \
     fgrpo eval --samples completions.jsonl --data math500.jsonl --task math -n 4 --out eval-elsewhere\n  \
-    fgrpo eval aime.toml --out eval-b           flags from a file, overridden by the command line\n  \
-    fgrpo eval math.toml --model runs/math/checkpoints/step-000100 --out eval-math    a training configuration's held-out problems\n\n\
+    fgrpo eval aime.toml --out eval-b           # flags from a file, overridden by the command line\n  \
+    fgrpo eval math.toml --model runs/math/checkpoints/step-000100 --out eval-math    # a training configuration's held-out problems\n\n\
     Then: fgrpo compare eval-base eval-b -k 1,256"
 )]
 pub struct Args {

@@ -61,6 +61,8 @@ fn flags_of_other_programs_get_the_tip_that_leads_on() {
         (&["train", "a.toml", "--lr", "1e-6"][..], "--set update.lr=VALUE"),
         (&["sft", "a.toml", "--learning-rate=1e-6"], "VALUE"),
         (&["sweep", "a.toml", "--num-generations", "8"], "--set rollout.group_size=VALUE"),
+        (&["train", "a.toml", "--set", "steps", "5"], "'--set steps=5'"),
+        (&["sweep", "--set", "steps", "5", "a.toml"], "'--set steps=5'"),
         (&["eval", "--url", "http://localhost:1"], "'--server'"),
         (&["eval", "--max-new-tokens", "8"], "'--max-tokens'"),
         (&["generate", "--lora", "x"], "'--adapter'"),
@@ -121,13 +123,44 @@ fn devices_says_what_there_is_and_why_not() {
 }
 
 #[test]
-fn every_command_has_help_with_an_example() {
-    for words in
-        [&["generate"][..], &["devices"], &["completions"], &["data", "show"], &["verify"], &["train"]]
-    {
-        let (out, _, code) = run(fgrpo().args(words).arg("--help"));
-        assert_eq!(code, 0);
-        assert!(out.contains("Example") && out.contains(&format!("fgrpo {}", words.join(" "))), "{out}");
+fn the_commands_are_listed_in_groups_a_line_each() {
+    let (out, ..) = run(fgrpo().arg("--help"));
+    for line in out.lines() {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+    for heading in ["Train:", "Evaluate:", "Analyse:", "Data:", "Paper:", "Options:"] {
+        assert!(out.lines().any(|line| line == heading), "{heading} in: {out}");
+    }
+    let command = <fgrpo::args::Cli as clap::CommandFactory>::command();
+    for name in command.get_subcommands().map(clap::Command::get_name) {
+        let listed = out.lines().filter(|line| line.split_whitespace().next() == Some(name)).count();
+        assert_eq!(listed, 1, "{name} in: {out}");
+    }
+}
+
+#[test]
+fn every_command_has_examples_that_can_be_pasted() {
+    // Each command without commands of its own, and its help or that of the command that it is part of.
+    fn leaves(command: &clap::Command, outer: &str, found: &mut Vec<(String, String)>) {
+        let help = command.get_after_help().map_or(outer.to_owned(), ToString::to_string);
+        let mut inner = command.get_subcommands().filter(|c| c.get_name() != "help").peekable();
+        if inner.peek().is_none() {
+            found.push((command.get_name().to_owned(), help.clone()));
+        }
+        inner.for_each(|c| leaves(c, &help, found));
+    }
+    let mut commands = Vec::new();
+    leaves(&<fgrpo::args::Cli as clap::CommandFactory>::command(), "", &mut commands);
+    for (name, text) in commands {
+        // From the program's name to what belongs to the shell.
+        let lines = text.lines().filter_map(|line| Some(&line[line.find("fgrpo ")?..]));
+        let lines: Vec<&str> = lines.filter(|line| line.split(' ').any(|word| word == name)).collect();
+        assert!(!lines.is_empty(), "{name}: no example in: {text}");
+        for line in text.lines().filter(|line| line.starts_with("  fgrpo ")) {
+            let words = shlex::split(line.split([';', '|', '>']).next().unwrap()).unwrap_or_default();
+            let parsed = <fgrpo::args::Cli as clap::Parser>::try_parse_from(&words);
+            assert!(parsed.is_ok(), "{line}: {}", parsed.unwrap_err());
+        }
     }
 }
 

@@ -14,6 +14,7 @@ use crate::rollout::{Rollouts, ServerRollouts, grade, sample};
 use crate::run::checkpoint::{Best, TrainerState};
 use crate::run::folder::{IfExists, RunDir};
 use crate::run::metrics::{Metrics, SamplerMetrics, Seconds};
+use crate::run::needs;
 use crate::run::seeds;
 use crate::run::tensorboard::TensorBoard;
 use crate::update::{LossSettings, Sums, check_skipped, reference_logp, update};
@@ -76,6 +77,9 @@ pub fn train(
     let run = RunDir::open(out, config, if_exists)?;
     events.opened(&run.path)?;
     device::announce(&device, events);
+    for warning in needs::warnings(config, task, name)? {
+        events.say(&format!("warning: {warning}"));
+    }
     let Some(mut trainer) = Trainer::start(config, task, device, run, events)? else {
         return Ok(Ending::Interrupted);
     };

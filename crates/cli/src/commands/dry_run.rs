@@ -6,14 +6,13 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use fgrpo_eval::amounts::{bytes, duration};
 use fgrpo_eval::bad_input;
 use fgrpo_eval::dataset::FilterReport;
-use fgrpo_eval::io::machine::available;
-use fgrpo_nn::{DeviceName, Gpus, Precision, Replicas};
+use fgrpo_nn::{DeviceName, Precision};
 use fgrpo_train::config::Config;
 use fgrpo_train::device;
 use fgrpo_train::problem::{self, Split, Task};
 use fgrpo_train::run::needs::{
-    ACTIVE, BANDWIDTH_SHARE, Disk, GPU_KINDS, GpuKind, GpuTime, Lengths, Memory, PRODUCTS_SHARE, Time,
-    missing, model, token_bytes, tokens_per_step,
+    ACTIVE, BANDWIDTH_SHARE, Disk, Fit, GPU_KINDS, GpuKind, GpuTime, Lengths, Memory, PRODUCTS_SHARE, Room,
+    Time, costly_evaluation, missing, model, token_bytes, tokens_per_step,
 };
 use std::path::{Path, PathBuf};
 
@@ -57,7 +56,7 @@ fn mean_tokens(text: &str) -> Result<[f64; 2], String> {
 /// isn't there. Returns the task where its files are there; `check` gets it first, with the configuration in steps.
 ///
 /// # Errors
-/// What `check` refuses; for `--gpu` without `--device cuda`; a checkpoint folder that is there and can't be read, or
+/// What `check` refuses; a run that doesn't fit into a GPU's memory; for `--gpu` without `--device cuda`; a checkpoint folder that is there and can't be read, or
 /// has other sizes than [model.size]; a file that can't be written.
 pub fn run(
     config: &Config,
@@ -107,20 +106,25 @@ pub fn run(
     fgrpo_train::run::needs::refuse_uncountable(config, &model, &lengths)?;
     say!("parameters            {:>12}", model.parameters());
     device::check_run(device, &config.compute)?;
-    let (precision, moments) = (config.compute.precision, config.compute.moments);
-    let found = match (flags.gpu, device) {
-        (Some(kind), _) => Ok(Room { memory: kind.memory as u64, name: kind.name.to_owned() }),
-        (None, DeviceName::Cuda(gpus)) => smallest(gpus),
-        _ => Err("it is emulated".to_owned()),
+    let room = match flags.gpu {
+        Some(kind) => Ok(Room { memory: kind.memory as u64, name: kind.name.to_owned() }),
+        None => Room::of(device),
     };
-    let room = found.as_ref().ok().map(|gpu| gpu.memory);
-    let gpu = device.gpus().map(|gpus| Replicas { gpus: gpus.count(), precision, moments, memory: room });
-    let memory = Memory::of(config, &model, &lengths, gpu);
+    let fit = Fit { model: &model, lengths: &lengths, device, room: room.as_ref().ok() };
+    let memory = fit.memory(config);
+    let precision = config.compute.precision;
     let cached = memory.engine.cache / token_bytes(&model, precision);
-    say_memory(config, &memory, cached, device, found);
+    say_memory(config, &memory, cached, device, &room);
+    let shortage = fit.shortage(config);
+    if let Some(shortage) = &shortage {
+        say!("warning: {shortage}");
+    }
     say_disk(config, &Disk::of(config, &model, &memory, &lengths));
     say_tokens(config, &lengths);
-    if let Some(Replicas { gpus, .. }) = gpu {
+    if let Some(costly) = costly_evaluation(config, &lengths) {
+        say!("warning: {costly}");
+    }
+    if let Some(gpus) = device.gpus().map(|gpus| gpus.count()) {
         match flags.gpu {
             None => say!(
                 "time                  not estimated: no speed of a GPU is measured here; --gpu KIND assumes one"
@@ -134,6 +138,10 @@ pub fn run(
                 let time = GpuTime::of(config, &model, &lengths, &memory, kind, gpus);
                 say_gpu_time(config, &lengths, &time, kind);
             }
+        }
+        // A GPU's memory is what it is, where a machine's is what is left at the moment.
+        if shortage.is_some() {
+            anyhow::bail!("the run doesn't fit into the GPU's memory, as the warning above says");
         }
         return Ok(task);
     }
@@ -157,14 +165,14 @@ fn say_rejected(reports: &[&FilterReport], all_rejected: Option<&Path>) -> anyho
     }
 }
 
-/// A GPU's memory in bytes, and whose it is.
-struct Room {
-    memory: u64,
-    name: String,
-}
-
 /// `cached` are the tokens of the cache.
-fn say_memory(config: &Config, memory: &Memory, cached: u64, device: DeviceName, gpu: Result<Room, String>) {
+fn say_memory(
+    config: &Config,
+    memory: &Memory,
+    cached: u64,
+    device: DeviceName,
+    room: &Result<Room, String>,
+) {
     let say = |name: &str, n: u64, note: &str| {
         say!("{}", format!("{name:<22}{:>12}  {note}", bytes(n)).trim_end());
     };
@@ -204,28 +212,20 @@ fn say_memory(config: &Config, memory: &Memory, cached: u64, device: DeviceName,
         say("program and data", memory.program, "");
     }
     if on_gpu {
-        return say_both_memories(memory, device, gpu);
+        return say_both_memories(memory, device, room);
     }
     let total = memory.total();
-    match available().map(|left| left + memory.program) {
-        None => say("memory", total, "at most"),
-        Some(left) => {
-            say("memory", total, &format!("at most, of {} that this machine has left", bytes(left)));
-            if total > left {
-                say!(
-                    "warning: this doesn't fit: {} more is needed. Smaller: compute.threads, rollout.max_cached_tokens, update.micro_batch_tokens, rollout.prompts; compute.checkpoint_activations = true",
-                    bytes(total - left)
-                );
-            }
-        }
-    }
+    let note = room
+        .as_ref()
+        .map_or(String::new(), |room| format!(", of {} that this machine has left", bytes(room.memory)));
+    say("memory", total, &format!("at most{note}"));
 }
 
 /// The memory of the GPUs and of the machine, each against what is there.
-fn say_both_memories(memory: &Memory, device: DeviceName, found: Result<Room, String>) {
-    let (needed, room) = (memory.on_device(), found.as_ref().map(|gpu| gpu.memory));
+fn say_both_memories(memory: &Memory, device: DeviceName, found: &Result<Room, String>) {
+    let needed = memory.on_device();
     let several = device.gpus().is_some_and(|gpus| gpus.count() > 1);
-    let note = match &found {
+    let note = match found {
         Ok(gpu) if several => {
             format!("at most on each, of {} that the smallest has: {}", bytes(gpu.memory), gpu.name)
         }
@@ -235,25 +235,11 @@ fn say_both_memories(memory: &Memory, device: DeviceName, found: Result<Room, St
         }
     };
     say!("{:<22}{:>12}  {note}", "GPU memory", bytes(needed));
-    if room.is_ok_and(|room| needed > room) {
-        say!(
-            "warning: this doesn't fit. Smaller: rollout.max_cached_tokens, update.micro_batch_tokens; compute.checkpoint_activations = true, compute.optimizer_offload = true, compute.moments = \"bf16\", compute.precision = \"bf16\", [lora]"
-        );
-    }
     let note = match memory.engine.offloaded {
         0 => String::new(),
         moments => format!("; of it {} for the moments, page-locked", bytes(moments)),
     };
     say!("{:<22}{:>12}  at most, of this machine{note}", "memory", bytes(memory.on_host()));
-}
-
-/// The GPU with the least memory, or why it isn't known.
-fn smallest(gpus: Gpus) -> Result<Room, String> {
-    let found = fgrpo_nn::gpus().map_err(|why| why.to_string())?;
-    let one = |number: usize| found.get(number).ok_or_else(|| format!("no GPU with number {number}"));
-    let all = gpus.numbers().map(one).collect::<Result<Vec<_>, _>>()?;
-    let least = all.into_iter().min_by_key(|gpu| gpu.memory).expect("a set of GPUs has one");
-    Ok(Room { memory: least.memory as u64, name: least.name.clone() })
 }
 
 fn say_disk(config: &Config, disk: &Disk) {

@@ -116,9 +116,15 @@ fn a_dry_run_plans_for_a_gpu_that_is_not_there() {
     let with = |more: &[&str]| plan(0, &[&bf16[..], more].concat());
     let line = |said: &str, name: &str| said.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
 
-    let (small, large) = (with(&["--gpu", "rtx-4090"]), with(&["--gpu", "h200"]));
+    let small = plan(1, &[&bf16[..], &["--gpu", "rtx-4090"]].concat());
+    let large = with(&["--gpu", "h200"]);
     assert!(line(&small, "GPU memory").contains("of 24.00 GB that rtx-4090 has"), "{small}");
     assert!(small.contains("this doesn't fit") && !large.contains("this doesn't fit"), "{small}{large}");
+    // What is proposed fits.
+    let proposed = small.split("--set ").skip(1).map(|set| set.split(' ').next().unwrap());
+    let sets: Vec<&str> = proposed.flat_map(|set| ["--set", set]).collect();
+    assert!(!sets.is_empty(), "{small}");
+    assert!(!with(&[&["--gpu", "rtx-4090"], &sets[..]].concat()).contains("doesn't fit"), "{sets:?}");
     let cached = |said: &str| -> u64 {
         let line = line(said, "key/value cache");
         line.split("at most, ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap()

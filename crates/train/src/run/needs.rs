@@ -3,11 +3,13 @@
 //! If there is no checkpoint yet, a table `[model.size]` gives the model's size.
 
 mod disk;
+mod fit;
 mod gpu;
 mod memory;
 mod time;
 
 pub use disk::Disk;
+pub use fit::{Fit, Room, costly_evaluation, warnings};
 pub use gpu::{BANDWIDTH_SHARE, GPU_KINDS, GpuKind, GpuTime, PRODUCTS_SHARE};
 pub use memory::{Memory, refuse_uncountable};
 pub use time::{ACTIVE, Time};
@@ -205,6 +207,57 @@ mod tests {
         let refused = |set: &str| format!("{:#}", Config::parse(text, &[set.to_owned()]).unwrap_err());
         assert!(refused("model.size.vocab_size=0").contains("model.size.vocab_size: found 0"));
         assert!(refused("model.size.layers=3").contains("layers"));
+    }
+
+    #[test]
+    fn settings_are_proposed_that_make_a_model_fit_its_gpu() {
+        let text = include_str!("../../../../configs/qwen3-1.7b-synlogic.toml");
+        let config = Config::parse(text, &[]).unwrap();
+        let lengths = Lengths::of(&config, None);
+        let model = model(&config, None).unwrap().unwrap();
+        let device = "cuda".parse().unwrap();
+        let said = |gigabytes: u64| {
+            let room = Room { memory: gigabytes * 1_000_000_000, name: "it".to_owned() };
+            Fit { model: &model, lengths: &lengths, device, room: Some(&room) }.shortage(&config)
+        };
+        assert_eq!(said(2000), None);
+        assert!(said(1).unwrap().contains("no three settings make it fit"), "{:?}", said(1));
+        let text = said(24).unwrap();
+        let sets: Vec<String> =
+            text.split("--set ").skip(1).map(|set| set.split(' ').next().unwrap().to_owned()).collect();
+        assert!((1..=3).contains(&sets.len()), "{text}");
+        let changed = Config::parse(&config.to_toml(), &sets).unwrap();
+        let room = Room { memory: 24_000_000_000, name: "it".to_owned() };
+        let fit = Fit { model: &model, lengths: &lengths, device, room: Some(&room) };
+        assert_eq!(fit.shortage(&changed), None, "{text}");
+    }
+
+    #[test]
+    fn an_evaluation_by_default_that_costs_more_than_a_fifth_of_training_is_told() {
+        // GSM8K's held-out part.
+        let lengths = |config: &Config| Lengths { held_out: Some(1319), ..Lengths::of(config, None) };
+        let said = |set: &[&str]| {
+            let set: Vec<String> = set.iter().map(|s| (*s).to_owned()).collect();
+            let text = "steps = 9\n[task]\nkind = \"math\"\ndata = \"x.jsonl\"\n[model]\npath = \"m\"\n[rollout]\nprompts = 256\ngroup_size = 8\n";
+            let config = Config::parse(text, &set).unwrap();
+            costly_evaluation(&config, &lengths(&config))
+        };
+        let text = said(&[]).unwrap();
+        assert!(
+            text.contains(
+                "84416 completions (1319 problems x 64) every 25 steps, in which training samples 51200"
+            ),
+            "{text}"
+        );
+        let set = text.split("--set ").nth(1).unwrap().split(' ').next().unwrap();
+        assert_eq!(set, "eval.problems=160");
+        assert_eq!(said(&[set]), None);
+        let text = said(&["rollout.prompts=8"]).unwrap();
+        let set = text.split("--set ").nth(1).unwrap().split(' ').next().unwrap();
+        assert_eq!(set, "eval.every=6595");
+        assert_eq!(said(&["rollout.prompts=8", set]), None);
+        // Who asks for it knows it.
+        assert_eq!(said(&["eval.samples=256"]), None);
     }
 
     fn small(set: &[&str]) -> (Config, ModelConfig, Lengths) {

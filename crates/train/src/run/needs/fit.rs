@@ -1,0 +1,165 @@
+//! Whether a run fits into the memory that there is, and which settings make it fit.
+
+use super::{Lengths, Memory};
+use crate::config::{Config, EvalConfig, Every};
+use crate::problem::Task;
+use fgrpo_eval::amounts::bytes;
+use fgrpo_eval::io::machine::{available, resident};
+use fgrpo_nn::config::Config as ModelConfig;
+use fgrpo_nn::{DeviceName, Replicas, least_cached_tokens};
+
+/// Memory in bytes, and whose it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Room {
+    /// Of one GPU, the smallest of several; or what this machine has left, this process included.
+    pub memory: u64,
+    /// The GPU's name, or "this machine".
+    pub name: String,
+}
+
+impl Room {
+    /// The memory that a run on this device has.
+    ///
+    /// # Errors
+    /// Why it isn't known.
+    pub fn of(device: DeviceName) -> Result<Self, String> {
+        if let DeviceName::Cuda(gpus) = device {
+            let found = fgrpo_nn::gpus().map_err(|why| why.to_string())?;
+            let one = |number: usize| found.get(number).ok_or_else(|| format!("no GPU with number {number}"));
+            let all = gpus.numbers().map(one).collect::<Result<Vec<_>, _>>()?;
+            let least = all.into_iter().min_by_key(|gpu| gpu.memory).expect("a set of GPUs has one");
+            return Ok(Self { memory: least.memory as u64, name: least.name.clone() });
+        }
+        if device.gpus().is_some() {
+            return Err("it is emulated".to_owned());
+        }
+        let memory = available().ok_or("this system doesn't say what memory it has left")?;
+        Ok(Self { memory: memory + resident().unwrap_or(0), name: "this machine".to_owned() })
+    }
+}
+
+/// A model with the lengths of its texts, on a device.
+pub struct Fit<'a> {
+    /// Its sizes.
+    pub model: &'a ModelConfig,
+    /// Of prompts and completions.
+    pub lengths: &'a Lengths,
+    /// Where it is trained.
+    pub device: DeviceName,
+    /// What is there, if that is known.
+    pub room: Option<&'a Room>,
+}
+
+impl Fit<'_> {
+    /// The memory that a configuration needs.
+    pub fn memory(&self, config: &Config) -> Memory {
+        Memory::of(config, self.model, self.lengths, self.replicas(config))
+    }
+
+    /// The GPUs, if it is on some.
+    pub fn replicas(&self, config: &Config) -> Option<Replicas> {
+        let (precision, moments) = (config.compute.precision, config.compute.moments);
+        let memory = self.room.map(|room| room.memory);
+        self.device.gpus().map(|gpus| Replicas { gpus: gpus.count(), precision, moments, memory })
+    }
+
+    /// What a configuration needs of the room, in bytes.
+    fn needed(&self, config: &Config) -> u64 {
+        let memory = self.memory(config);
+        if self.device.gpus().is_some() { memory.on_device() } else { memory.total() }
+    }
+
+    /// A sentence if the configuration may not fit: with up to three settings that make it fit.
+    pub fn shortage(&self, config: &Config) -> Option<String> {
+        let room = self.room?;
+        let needed = self.needed(config);
+        if needed <= room.memory {
+            return None;
+        }
+        let remedy = match self.remedy(config, room.memory) {
+            Some((sets, then)) => {
+                let sets: Vec<String> = sets.iter().map(|set| format!("--set {set}")).collect();
+                format!("{} would do with {}", sets.join(" "), bytes(then))
+            }
+            None => "no three settings make it fit: shorter completions (rollout.max_new_tokens), fewer prompts (rollout.prompts) or a smaller model would"
+                .to_owned(),
+        };
+        Some(format!(
+            "this doesn't fit: up to {} of the {} that {} has; {remedy}",
+            bytes(needed),
+            bytes(room.memory),
+            room.name
+        ))
+    }
+
+    /// The fewest settings that make it fit, at most three, and what it needs with them. Those that cost least come first.
+    fn remedy(&self, config: &Config, room: u64) -> Option<(Vec<String>, u64)> {
+        let (prompt, completion) = (self.lengths.prompt_longest, self.lengths.completion_longest);
+        let batches = self.device.gpus().map_or(config.threads().min(2), |gpus| gpus.count());
+        // Eight sequences at the same time.
+        let cached = 8 * least_cached_tokens(prompt, completion, batches);
+        let mut settings = vec![
+            "compute.checkpoint_activations=true".to_owned(),
+            format!("update.micro_batch_tokens={}", prompt + completion),
+            format!("rollout.max_cached_tokens={cached}"),
+            "lora.rank=16".to_owned(),
+        ];
+        if self.device.gpus().is_some() {
+            let of_gpus = ["precision=\"bf16\"", "optimizer_offload=true", "moments=\"bf16\""];
+            settings.splice(0..0, of_gpus.map(|set| format!("compute.{set}")));
+        }
+        let text = config.to_toml();
+        let with = |sets: &[usize]| {
+            let sets: Vec<String> = sets.iter().map(|&i| settings[i].clone()).collect();
+            let changed = Config::parse(&text, &sets).ok()?;
+            let needed = self.needed(&changed);
+            (needed <= room).then_some((sets, needed))
+        };
+        let all = 0..settings.len();
+        let ones = all.clone().map(|i| vec![i]);
+        let twos = all.clone().flat_map(|i| (0..i).map(move |j| vec![j, i]));
+        let threes = all.flat_map(|i| (0..i).flat_map(move |j| (0..j).map(move |k| vec![k, j, i])));
+        ones.chain(twos).chain(threes).find_map(|sets| with(&sets))
+    }
+}
+
+/// A sentence if the evaluation that nobody asked for, by the default of `[eval]`, samples more than a fifth of what
+/// training does: with a setting that doesn't.
+pub fn costly_evaluation(config: &Config, lengths: &Lengths) -> Option<String> {
+    const SHARE: u64 = 5;
+    let (eval, default) = (config.eval.usual()?, EvalConfig::default());
+    if (eval.every, eval.samples, eval.problems) != (default.every, default.samples, default.problems) {
+        return None;
+    }
+    let Every::Steps(steps) = eval.every else { return None };
+    let problems = lengths.held_out? as u64;
+    let samples = eval.samples as u64;
+    let trained = steps * (config.rollout.prompts * config.rollout.group_size) as u64;
+    let affordable = trained / SHARE / samples;
+    (problems > affordable).then(|| {
+        let set = match affordable {
+            // So few problems say little.
+            0..32 => format!("eval.every={}", (SHARE * problems * samples).div_ceil(trained / steps)),
+            _ => format!("eval.problems={affordable}"),
+        };
+        format!(
+            "an evaluation samples {} completions ({problems} problems x {samples}) every {steps} steps, in which training samples {}: --set {set} makes it a fifth",
+            problems * samples,
+            trained
+        )
+    })
+}
+
+/// What a run should be told before it starts: that it doesn't fit, or what its evaluation costs.
+///
+/// # Errors
+/// A checkpoint that can't be read.
+pub fn warnings(config: &Config, task: &Task, device: DeviceName) -> anyhow::Result<Vec<String>> {
+    let lengths = Lengths::of(config, Some(task));
+    let room = Room::of(device).ok();
+    let model = super::model(config, Some(task))?;
+    let shortage = model.and_then(|model| {
+        Fit { model: &model, lengths: &lengths, device, room: room.as_ref() }.shortage(config)
+    });
+    Ok(shortage.into_iter().chain(costly_evaluation(config, &lengths)).collect())
+}

@@ -6,10 +6,13 @@
 pub mod choice;
 pub mod code;
 pub mod command;
+mod fenced;
 pub mod ifeval;
+pub mod json_schema;
 pub mod math;
 pub mod maze;
 pub mod python;
+pub mod regex;
 pub mod synlogic;
 
 use crate::graded::Verifier;
@@ -104,6 +107,10 @@ kinds! {
     SynLogic(synlogic) = "synlogic": "the 35 logic tasks",
     /// Python programs that must pass tests.
     Code(code) = "code": "Python programs that must pass tests, in a sandbox",
+    /// JSON that must fit a schema.
+    JsonSchema(json_schema) = "json-schema": "JSON that must fit a JSON schema",
+    /// Texts that must match a pattern.
+    Regex(regex) = "regex": "texts that must match a regular expression",
     /// Graded by the user's own program.
     Command(command) = "command": "graded by your own program",
     /// Graded by the user's own Python function.

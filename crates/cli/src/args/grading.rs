@@ -61,6 +61,9 @@ pub struct Flags {
     /// Kinds command and python: seconds for one answer [default: 10]; code: processor seconds for a test [default: 6].
     #[arg(long, value_name = "SECONDS")]
     pub timeout_s: Option<f64>,
+    /// Kind code: address space of a program in MB [default: 1024].
+    #[arg(long, value_name = "MB")]
+    pub memory_mb: Option<u32>,
     /// Kinds command and python: further seconds for a child's first answer [default: 30].
     #[arg(long, value_name = "SECONDS")]
     pub startup_s: Option<f64>,
@@ -87,6 +90,7 @@ impl Flags {
             command,
             grader,
             timeout_s,
+            memory_mb,
             startup_s,
             correct_from,
         } = self;
@@ -98,6 +102,7 @@ impl Flags {
             ("--command", command.is_some(), &[Command]),
             ("--grader", grader.is_some(), &[Python]),
             ("--timeout-s", timeout_s.is_some(), &[Code, Command, Python]),
+            ("--memory-mb", memory_mb.is_some(), &[Code]),
             ("--startup-s", startup_s.is_some(), &[Command, Python]),
             ("--correct-from", correct_from.is_some(), &[Command, Python]),
         ] {
@@ -154,7 +159,10 @@ impl Flags {
                 ChoiceMatch::LetterOrContent => choice::Match::LetterOrContent,
             }),
             command,
-            code: Limits { timeout_s: self.timeout_s.unwrap_or(code.timeout_s), ..code },
+            code: Limits {
+                timeout_s: self.timeout_s.unwrap_or(code.timeout_s),
+                memory_mb: self.memory_mb.unwrap_or(code.memory_mb),
+            },
             maze,
         })
     }

@@ -1,5 +1,6 @@
 //! Python programs judged by tests, in a sandbox (`code.py`).
 
+use super::fenced;
 use crate::bad_input;
 use crate::graded::{Graded, Verifier};
 use crate::program::{self, Program};
@@ -161,28 +162,9 @@ impl Truth {
 
 /// The program in a completion: the last fenced block, or the whole text if it has none. Whether it was fenced.
 fn program_in(completion: &str) -> (&str, bool) {
-    let answer = completion.rsplit_once("</think>").map_or(completion, |(_, answer)| answer);
-    let (mut found, mut opened) = (None, None);
-    let mut at = 0;
-    for line in answer.split_inclusive('\n') {
-        let (start, end) = (at, at + line.len());
-        at = end;
-        let Some(tag) = line.trim().strip_prefix("```") else { continue };
-        match opened.take() {
-            None => opened = Some((end, tag.to_ascii_lowercase())),
-            Some((from, tag)) => found = python(&answer[from..start], &tag).or(found),
-        }
-    }
-    // A completion that ends within its block, as with a stop at the fence.
-    if let Some((from, tag)) = opened {
-        found = python(&answer[from..], &tag).or(found);
-    }
-    found.map_or((answer, false), |program| (program, true))
-}
-
-fn python<'a>(text: &'a str, tag: &str) -> Option<&'a str> {
-    let ours = ["", "python", "py", "python3"].contains(&tag.trim());
-    (ours && !text.trim().is_empty()).then_some(text)
+    let answer = fenced::answer(completion);
+    let block = fenced::last_block(answer, &["", "python", "py", "python3"]);
+    block.map_or((answer, false), |program| (program, true))
 }
 
 impl Reference for Truth {

@@ -26,6 +26,11 @@ pub enum TaskConfig {
     IfEval(TextConfig),
     /// Python programs judged by tests.
     Code(TextConfig),
+    /// JSON that must fit a schema.
+    #[serde(rename = "json-schema", alias = "json_schema")]
+    JsonSchema(TextConfig),
+    /// Texts that must match a pattern.
+    Regex(TextConfig),
     /// The logic tasks of SynLogic.
     SynLogic(TextConfig),
     /// Graded by the user's own program.
@@ -45,6 +50,8 @@ impl TaskConfig {
             Self::Choice(c) => Some((TaskKind::Choice, c)),
             Self::IfEval(c) => Some((TaskKind::IfEval, c)),
             Self::Code(c) => Some((TaskKind::Code, c)),
+            Self::JsonSchema(c) => Some((TaskKind::JsonSchema, c)),
+            Self::Regex(c) => Some((TaskKind::Regex, c)),
             Self::SynLogic(c) => Some((TaskKind::SynLogic, c)),
             Self::Command(c) => Some((TaskKind::Command, c)),
             Self::Python(c) => Some((TaskKind::Python, c)),
@@ -58,6 +65,8 @@ impl TaskConfig {
             TaskKind::Choice => Self::Choice(text),
             TaskKind::IfEval => Self::IfEval(text),
             TaskKind::Code => Self::Code(text),
+            TaskKind::JsonSchema => Self::JsonSchema(text),
+            TaskKind::Regex => Self::Regex(text),
             TaskKind::SynLogic => Self::SynLogic(text),
             TaskKind::Command => Self::Command(text),
             TaskKind::Python => Self::Python(text),

@@ -207,6 +207,8 @@ fn completions_of_every_kind_are_graded_by_its_verifier() {
         r#"{"key": 1, "prompt": "Say it.", "instruction_id_list": ["punctuation:no_comma"], "kwargs": [{}]}"#;
     let own = r#"{"prompt": "Say it.", "worth": 1}"#;
     let tested = r#"{"prompt": "Add one.", "test_list": ["assert add(1) == 2"]}"#;
+    let schema = r#"{"prompt": "Ada's age?", "schema": {"required": ["age"], "properties": {"age": {"type": "integer"}}}}"#;
+    let pattern = r#"{"prompt": "6 x 7?", "pattern": "\\b42\\b"}"#;
     let program = "max_prompt_tokens = 9000\n[verifier.command]\ncommand = [\"python3\", \"-u\", \"-c\", \"import sys, json\\nfor l in sys.stdin:\\n d = json.loads(l); print(json.dumps({'score': d['problem']['worth'] * ('yes' in d['completion'])}))\"]";
     let script = "def reward(completion, worth, **columns):\n    return worth * ('yes' in completion)\n";
     let function = folder.path().join("grade.py");
@@ -221,6 +223,8 @@ fn completions_of_every_kind_are_graded_by_its_verifier() {
             TaskKind::IfEval => (follow, longer, "no commas here", "one, comma"),
             TaskKind::SynLogic => (puzzle_row.as_str(), longer, solved.as_str(), unsolved),
             TaskKind::Code => (tested, longer, "def add(x): return x + 1", "def add(x): return x"),
+            TaskKind::JsonSchema => (schema, longer, "so:\n```json\n{\"age\": 3}\n```", "{\"age\": \"3\"}"),
+            TaskKind::Regex => (pattern, longer, "it is 42.", "it is 41."),
             TaskKind::Command => (own, program, "yes", "no"),
             TaskKind::Python => (own, function.as_str(), "yes", "no"),
         };

@@ -7,6 +7,7 @@ mod data_sets;
 mod generate;
 mod grading;
 mod python;
+mod rules;
 mod runs;
 
 use crate::support::{fgrpo, file, model, run};

@@ -1,0 +1,71 @@
+//! Texts that must match a regular expression.
+
+use super::fenced;
+use crate::graded::{Graded, Verifier};
+use crate::row::{Row, Table, Unusable, shown, value};
+use crate::verifier::{Beside, Grading, Reader, Reference, Unreadable};
+use fgrpo_verify::verdict::Verdict;
+use regex::{Regex, RegexBuilder};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Largest size of a compiled pattern, in bytes.
+const SIZE: usize = 1 << 22;
+
+/// A pattern that must occur in an answer; with `^` and `$`, it must be the answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Truth {
+    /// In the syntax of the crate `regex`: without look-around and back references, so that every search takes linear time.
+    #[serde(alias = "regex")]
+    pub pattern: String,
+}
+
+/// The fields of a line of `fgrpo verify`.
+pub const LINE: Option<&str> =
+    Some("{\"pattern\", \"response\"}: a regular expression to be found in the answer");
+
+impl Truth {
+    fn compiled(&self) -> Result<Regex, String> {
+        RegexBuilder::new(&self.pattern).size_limit(SIZE).build().map_err(|error| error.to_string())
+    }
+}
+
+impl Reference for Truth {
+    fn verifier(&self, _: &Grading) -> Result<Box<dyn Verifier>, Unreadable> {
+        match self.compiled() {
+            Ok(pattern) => Ok(Box::new(pattern)),
+            Err(error) => Err(Unreadable::new("bad_pattern", error)),
+        }
+    }
+
+    fn read_as(&self) -> Option<String> {
+        Some(format!("the pattern {}", self.pattern))
+    }
+}
+
+impl Verifier for Regex {
+    fn check(&self, completion: &str) -> Graded {
+        match self.is_match(fenced::answer(completion).trim()) {
+            true => Graded::new(Verdict::Correct, "match"),
+            false => Graded::new(Verdict::Wrong, "no_match"),
+        }
+    }
+}
+
+/// Finds the column of the pattern.
+///
+/// # Errors
+/// Bad input if it is missing.
+pub fn reader(table: &Table<'_>, beside: &Beside<'_>) -> anyhow::Result<Reader<Truth>> {
+    let usual = ["pattern", "regex"];
+    let column = table.column("the pattern", beside.answer, &usual)?;
+    let column = table.require("the pattern", column, &usual)?;
+    Ok(Box::new(move |cells| {
+        let text = |row: &Row| value(row, &column).and_then(Value::as_str).map(str::to_owned);
+        let pattern = text(cells.row).filter(|pattern| !pattern.is_empty());
+        let pattern = pattern.ok_or_else(|| Unusable::new("no pattern", shown(cells.row, &column)))?;
+        let truth = Truth { pattern };
+        truth.compiled().map_err(|error| Unusable::new("a pattern that can't be used", error))?;
+        Ok(truth)
+    }))
+}

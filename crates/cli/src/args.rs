@@ -15,9 +15,12 @@ pub use tips::with_tip;
 
 mod groups;
 
+/// The version, and in a release build from a checkout the commit with its date.
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), env!("FGRPO_COMMIT"));
+
 /// Group-relative RL from verifiable rewards: train, evaluate and explain.
 #[derive(Debug, Parser)]
-#[command(name = "fgrpo", version, propagate_version = true, help_template = groups::template())]
+#[command(name = "fgrpo", version = VERSION, propagate_version = true, help_template = groups::template())]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]

@@ -6,6 +6,7 @@ mod configs;
 mod data_sets;
 mod generate;
 mod grading;
+mod install;
 mod python;
 mod rules;
 mod runs;

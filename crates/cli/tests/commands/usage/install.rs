@@ -59,10 +59,10 @@ fn every_page_installs_the_package_in_the_way_that_works() {
     let mut found = 0;
     for page in pages {
         let text = std::fs::read_to_string(&page).unwrap();
-        for line in text.lines().filter(|line| line.contains("pip install") || line.contains("tool install"))
-        {
-            let command = line.split(" # ").next().unwrap();
-            for package in command.split(|c: char| c.is_whitespace() || c == '`') {
+        for (begin, _) in text.match_indices("pip install ").chain(text.match_indices("tool install ")) {
+            let line = text[begin..].lines().next().unwrap();
+            let command = line.split(['`', '#']).next().unwrap();
+            for package in command.split_whitespace() {
                 assert_ne!(package, UNPUBLISHED, "{}: {line}", page.display());
                 found += usize::from(package == PACKAGE);
             }

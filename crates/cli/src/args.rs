@@ -16,7 +16,7 @@ pub use tips::with_tip;
 mod groups;
 
 /// The version, and in a release build from a checkout the commit with its date.
-const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), env!("FGRPO_COMMIT"));
+pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), env!("FGRPO_COMMIT"));
 
 /// Group-relative RL from verifiable rewards: train, evaluate and explain.
 #[derive(Debug, Parser)]

@@ -140,12 +140,16 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let text = markdown(&rows);
     write_whole(&out.join("sweep.md"), text.as_bytes())?;
     let folders: Vec<PathBuf> = runs.iter().map(|r| r.folder.clone()).collect();
-    crate::report::write_report(&folders, &out.join("report.html"))?;
+    let told = crate::report::write_report(&folders, &out.join("report.html"))?;
     outln!("{text}");
+    told.iter().for_each(|sentence| outln!("{sentence}"));
     if rows.is_empty() {
         say!("no table: the runs have no evaluation after their last step (eval.every = 0)");
     }
     say!("report: {}", out.join("report.html").display());
+    if let ([first, .., last], false) = (folders.as_slice(), rows.is_empty()) {
+        say!("next: fgrpo compare {} {}", first.display(), last.display());
+    }
     Ok(())
 }
 

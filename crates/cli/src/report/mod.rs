@@ -23,17 +23,21 @@ mod training;
 use anyhow::Context;
 use fgrpo_eval::bad_input;
 use fgrpo_eval::io::files::write_whole;
+use fgrpo_eval::io::interrupt;
 use input::Run;
 use page::{Section, page};
 use runs::Runs;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 use templates::Templates;
 
 /// Write an HTML report of one or several runs.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  fgrpo report runs/grpo runs/f-grpo --out compare.html\n\n\
-    A folder that holds run folders (as `fgrpo sweep` makes them) stands for all of them.")]
+#[command(
+    after_help = "Examples:\n  fgrpo report runs/grpo runs/f-grpo --out compare.html\n  fgrpo report runs/maze-quick --watch\n\n\
+    A folder that holds run folders (as `fgrpo sweep` makes them) stands for all of them."
+)]
 pub struct Args {
     /// Run folders.
     #[arg(required = true, value_name = "RUN")]
@@ -41,7 +45,13 @@ pub struct Args {
     /// The file to write. Default: report.html in the run folder, or here for several runs.
     #[arg(long, value_name = "FILE.html")]
     pub out: Option<PathBuf>,
+    /// Keep the page fresh while the runs go on: it is written again every 15 seconds and reloads itself. Ctrl-C ends.
+    #[arg(long)]
+    pub watch: bool,
 }
+
+/// Seconds between two pages of a run that is watched.
+const WATCHED: u64 = 15;
 
 /// Runs the command; the path of the report goes to stdout.
 ///
@@ -54,16 +64,35 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         (None, [only]) => only.join("report.html"),
         (None, _) => PathBuf::from("report.html"),
     };
-    write_report(&args.runs, &out)?;
+    if args.watch {
+        interrupt::listen();
+    }
+    write(&args.runs, &out, args.watch.then_some(WATCHED))?;
     outln!("{}", out.display());
+    if args.watch {
+        let mut written = Instant::now();
+        while !interrupt::requested() {
+            std::thread::sleep(Duration::from_millis(100));
+            if written.elapsed().as_secs() >= WATCHED {
+                write(&args.runs, &out, Some(WATCHED))?;
+                written = Instant::now();
+            }
+        }
+        // A page that is left behind has nothing to reload.
+        write(&args.runs, &out, None)?;
+    }
     Ok(())
 }
 
-/// Writes the report of these runs to `out`, replacing it in one step.
+/// Writes the report of these runs to `out`, replacing it in one step. Returns its opening sentences.
 ///
 /// # Errors
 /// As for [`run`].
-pub fn write_report(runs: &[PathBuf], out: &Path) -> anyhow::Result<()> {
+pub fn write_report(runs: &[PathBuf], out: &Path) -> anyhow::Result<Vec<String>> {
+    write(runs, out, None)
+}
+
+fn write(runs: &[PathBuf], out: &Path, refresh: Option<u64>) -> anyhow::Result<Vec<String>> {
     let mut loaded = Vec::new();
     for named in runs {
         let mut held =
@@ -72,7 +101,9 @@ pub fn write_report(runs: &[PathBuf], out: &Path) -> anyhow::Result<()> {
         held.sort_by(|a, b| a.focal_gamma().total_cmp(&b.focal_gamma()));
         loaded.append(&mut held);
     }
-    write_whole(out, html(&Runs::new(loaded))?.as_bytes())
+    let runs = Runs::new(loaded);
+    write_whole(out, html(&runs, refresh)?.as_bytes())?;
+    Ok(summary::lead(&runs))
 }
 
 /// The folder itself, or the run folders that it holds, by name.
@@ -100,7 +131,7 @@ fn run_folders(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
 }
 
 /// The whole page.
-fn html(runs: &Runs) -> anyhow::Result<String> {
+fn html(runs: &Runs, refresh: Option<u64>) -> anyhow::Result<String> {
     let templates = Templates::new()?;
     let mut sections = Vec::new();
     let mut add = |section: Option<Section>| sections.extend(section);
@@ -116,7 +147,7 @@ fn html(runs: &Runs) -> anyhow::Result<String> {
         _ => runs.groups.iter().map(|g| g.name.as_str()).collect::<Vec<_>>().join(" \u{b7} "),
     };
     let sources: Vec<&str> = runs.all.iter().map(|r| r.path.as_str()).collect();
-    page(&templates, &title, &runs.groups, &sections, &sources)
+    page(&templates, &title, &runs.groups, &sections, &sources, refresh)
 }
 
 /// A section whose address and template are named like it; none where it has nothing to show.

@@ -2,6 +2,7 @@
 
 use super::runs::Group;
 use super::templates::Templates;
+use crate::args::VERSION;
 use crate::output::format::Markup;
 use serde::Serialize;
 
@@ -23,6 +24,8 @@ struct Page<'a> {
     sections: &'a [Section],
     sources: &'a [&'a str],
     version: &'static str,
+    /// Seconds after which it reloads itself.
+    refresh: Option<u64>,
     style: Markup,
     script: Markup,
 }
@@ -37,13 +40,15 @@ pub(super) fn page(
     groups: &[Group],
     sections: &[Section],
     sources: &[&str],
+    refresh: Option<u64>,
 ) -> anyhow::Result<String> {
     let page = Page {
         title,
         groups: if groups.len() > 1 { groups } else { &[] },
         sections,
         sources,
-        version: env!("CARGO_PKG_VERSION"),
+        version: VERSION,
+        refresh,
         style: Markup(include_str!("report.css").to_owned() + &further_colours(groups.len())),
         script: Markup(include_str!("report.js").to_owned()),
     };

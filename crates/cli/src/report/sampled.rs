@@ -112,7 +112,7 @@ pub(crate) fn samples_page(
         let content = templates.render("about.html", &About { facts })?;
         sections.push(Section { anchor: "about".into(), title: "About the samples".into(), content });
     }
-    page(&templates, title, &[], &sections, sources)
+    page(&templates, title, &[], &sections, sources, None)
 }
 
 fn content(set: &Set) -> Content<'_> {

@@ -85,7 +85,7 @@ pub(super) fn section(runs: &Runs) -> Summary<'_> {
         .iter()
         .flat_map(|run| findings::of(run).into_iter().map(move |text| Finding { run: &run.name, text }));
     Summary {
-        lead: runs.apart.iter().cloned().chain(lead(runs)).collect(),
+        lead: lead(runs),
         method: alone.filter(|run| !only_demonstrations(run)).and_then(Run::method),
         tiles: alone.map(tiles).unwrap_or_default(),
         sets: runs.sets().into_iter().map(|set| of_set(runs, set)).collect(),
@@ -98,8 +98,13 @@ pub(super) fn section(runs: &Runs) -> Summary<'_> {
 /// Groups that the opening sentence names.
 const NAMED: usize = 3;
 
+/// The sentences that open the page: which runs aren't compared, and what it shows.
+pub(super) fn lead(runs: &Runs) -> Vec<String> {
+    runs.apart.iter().cloned().chain(told(runs)).collect()
+}
+
 /// What the page shows, in one sentence: how the groups differ from the first, or else what training changed.
-fn lead(runs: &Runs) -> Option<String> {
+fn told(runs: &Runs) -> Option<String> {
     runs.sets().into_iter().find_map(|set| {
         let evaluated = |g: &&Group| runs.of(g).all(|run| run.evals_of(set).next().is_some());
         let here: Vec<&Group> = runs.groups.iter().filter(evaluated).collect();

@@ -274,6 +274,22 @@ fn seeds_of_one_configuration_share_a_row_and_a_folder_of_runs_stands_for_all() 
 }
 
 #[test]
+fn a_watched_page_reloads_itself_until_the_watch_ends() {
+    use crate::support::{ended, signal, spawned, wait_until};
+    let run = folder("watched").join("run");
+    Made { gamma: 0.5, steps: 25, seed: 1 }.write(&run);
+    let page = run.join("report.html");
+    let reloads = || fs::read_to_string(&page).is_ok_and(|html| html.contains("http-equiv=\"refresh\""));
+    let child = spawned(&["report", run.to_str().unwrap(), "--watch"]).spawn().unwrap();
+    wait_until("the page", reloads);
+    signal(&child, libc::SIGINT);
+    let (code, said) = ended(child);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(!reloads() && page.is_file());
+    assert_well_formed(&fs::read_to_string(&page).unwrap());
+}
+
+#[test]
 fn copies_of_a_run_are_no_seeds() {
     let sweep = folder("copies");
     for (name, steps) in [("first", 50), ("copy", 50), ("longer", 75)] {

@@ -400,6 +400,8 @@ fn a_sweep_resumes_and_ends_with_its_table() {
         command
     };
     let first = sweep().assert().success().stdout(predicate::str::contains("algorithm.focal_gamma"));
+    let first = first.stdout(predicate::str::contains("Against GRPO (2 seeds) on "));
+    let first = first.stderr(predicate::str::contains("next: fgrpo compare "));
     let table = first.get_output().stdout.clone();
     assert_eq!(std::fs::read_dir(folder.path().join("sweep/sft-cache")).unwrap().count(), 1);
     sweep().assert().success().stdout(table).stderr(predicate::str::contains("done"));

@@ -7,6 +7,7 @@ use fgrpo_core::loss::Correction;
 use fgrpo_eval::io::json::{self, Misfit};
 use fgrpo_eval::io::lines;
 use fgrpo_nn::Finish;
+use fgrpo_verify::verdict::Verdict;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -183,7 +184,13 @@ impl Metrics {
         m.focal_weight_mean = mean(active.iter().map(|g| g.assigned.focal_weight));
         let size = groups.iter().map(|g| g.grades.len()).max().unwrap_or(1);
         m.success_rate_histogram = vec![0; (size + 1).min(MOST_BINS)];
-        for rate in groups.iter().filter_map(|g| g.assigned.success_rate) {
+        // Graded rewards without a threshold have verdicts all the same.
+        let by_verdicts = |g: &Credited| {
+            let scored: Vec<usize> = g.scored().collect();
+            let correct = scored.iter().filter(|&&i| g.grades[i].verdict == Verdict::Correct).count();
+            (!scored.is_empty()).then(|| correct as f64 / scored.len() as f64)
+        };
+        for rate in groups.iter().filter_map(|g| g.assigned.success_rate.or_else(|| by_verdicts(g))) {
             let last = m.success_rate_histogram.len() - 1;
             m.success_rate_histogram[(rate * last as f64).round() as usize] += 1;
         }

@@ -155,6 +155,15 @@ fn training_and_evaluation_call_the_function_with_the_columns_of_the_row() {
     let lines: Vec<Value> = rollouts.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
     assert!(lines.len() == 24 && lines.iter().all(|l| l["printed"].as_str().unwrap().ends_with(" 4\n")));
     assert!(lines.iter().any(|l| l["reward"] == 1.0 / 3.0), "graded scores: {rollouts}");
+    let steps = crate::support::lines(&out.join("metrics.jsonl"));
+    let groups = |step: &Value| -> u64 {
+        let histogram = step["success_rate_histogram"].as_array().unwrap();
+        histogram.iter().map(|n| n.as_u64().unwrap()).sum()
+    };
+    assert!(
+        steps.len() == 6 && steps.iter().all(|step| groups(step) == 2),
+        "graded groups are counted: {steps:?}"
+    );
     assert!(lines.iter().all(|l| (l["verdict"] == "correct") == (l["reward"].as_f64() >= Some(0.5))));
 
     let samples: String = (0..8)

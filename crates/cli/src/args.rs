@@ -27,7 +27,7 @@ pub struct Cli {
     pub command: Command,
 }
 
-/// The subcommands, in the groups of [`groups`].
+/// The subcommands, in the order of their groups.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Train a policy: SFT on demonstrations where asked for, then RL.

@@ -8,6 +8,7 @@ use fgrpo_eval::bad_input;
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_nn::{Engine, Precision, Products};
 use ranges::{STEPS, THREADS, whole};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -26,6 +27,7 @@ mod number_or_word;
 mod pair;
 pub mod ranges;
 mod rollout;
+mod schema;
 mod server;
 mod sft;
 mod task;
@@ -48,7 +50,7 @@ pub use text::{ArithmeticConfig, TextConfig};
 pub use update::UpdateConfig;
 
 /// A whole run: task, model, supervised stage, RL, evaluation, checkpoints.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
     /// Seed of all randomness: weights, data order, samples.
@@ -99,7 +101,7 @@ pub struct Config {
 }
 
 /// What to do if graders fail.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct GradeConfig {
     /// The run stops after this many consecutive steps in which no completion could be graded.
@@ -113,17 +115,19 @@ impl Default for GradeConfig {
 }
 
 /// Checkpoints.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SaveConfig {
     /// Interval in steps, or `"epoch"`. The last step and an interruption always save; 0 saves only then.
+    #[schemars(schema_with = "schema::every")]
     pub every: Every,
     /// Checkpoints kept besides the best and the last: a number, or `"all"` to compare them later.
+    #[schemars(schema_with = "schema::keep")]
     pub keep: Keep,
 }
 
 /// What is logged besides the metrics.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LogConfig {
     /// Fraction of rollouts written to `rollouts.jsonl`.
@@ -133,7 +137,7 @@ pub struct LogConfig {
 }
 
 /// Device settings.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ComputeConfig {
     /// Worker threads; 0 is one per core. Bit-for-bit repeatability requires the same number.
@@ -141,13 +145,16 @@ pub struct ComputeConfig {
     /// Gradient checkpointing: store only each layer's input for the backward pass and recompute the rest.
     pub checkpoint_activations: bool,
     /// Number type of weights and activations on a GPU.
+    #[schemars(schema_with = "schema::word::<Precision>")]
     pub precision: Precision,
     /// Number type of AdamW's moments on a GPU; in bf16 they are rounded stochastically.
+    #[schemars(schema_with = "schema::word::<Precision>")]
     pub moments: Precision,
     /// Keep AdamW's moments of a run on a GPU in host memory.
     pub optimizer_offload: bool,
     /// Number format of matrix products on a CPU, in linear layers and the LM head. Bit-for-bit repeatability requires
     /// the same setting.
+    #[schemars(schema_with = "schema::word::<Products>")]
     pub products: Products,
 }
 
@@ -261,6 +268,11 @@ impl Config {
     /// The resolved configuration as TOML, including every default.
     pub fn to_toml(&self) -> String {
         toml::to_string_pretty(self).expect("a configuration is always TOML")
+    }
+
+    /// The JSON schema of a configuration, for editors.
+    pub fn schema() -> serde_json::Value {
+        schemars::schema_for!(Self).to_value()
     }
 
     /// Seed of the starting policy: new weights, adapters, and the order of the demonstrations.

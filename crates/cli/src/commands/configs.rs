@@ -1,7 +1,7 @@
 //! `fgrpo configs`: the configurations that the program carries.
 
 use fgrpo_eval::bad_input;
-use fgrpo_train::config::builtin;
+use fgrpo_train::config::{Config, builtin};
 
 /// List the built-in configurations, or print one.
 #[derive(Debug, clap::Args)]
@@ -9,6 +9,7 @@ use fgrpo_train::config::builtin;
 Examples:
   fgrpo configs list
   fgrpo configs show maze-quick > mine.toml
+  fgrpo configs schema > fgrpo.schema.json      # then, as the first line of a configuration: #:schema ./fgrpo.schema.json
   fgrpo train maze-quick")]
 pub struct Args {
     /// What to print.
@@ -26,6 +27,8 @@ pub enum What {
         /// Its name.
         name: String,
     },
+    /// The JSON schema of a configuration, by which editors complete and check it.
+    Schema,
 }
 
 /// Runs the command.
@@ -40,6 +43,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
                 outln!("{name:widest$}  {}", builtin::about(text));
             }
         }
+        What::Schema => outln!("{}", serde_json::to_string_pretty(&Config::schema())?),
         What::Show { name } => match builtin::builtin(name.trim_end_matches(".toml")) {
             Some(text) => out!("{text}"),
             None => {

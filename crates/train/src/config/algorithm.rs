@@ -3,6 +3,7 @@
 use super::kind::named_or_table;
 use super::pair::pair;
 use super::ranges::{coefficient, reward};
+use super::schema;
 use super::task::TaskConfig;
 use fgrpo_core::advantage::Advantage;
 use fgrpo_core::credit::{Credit, Shaping};
@@ -10,14 +11,16 @@ use fgrpo_core::focal::DEFAULT_GAMMA;
 use fgrpo_core::group::Rewards;
 use fgrpo_core::loss::{Aggregation, CispoBounds, Correction, Kl, Objective, PolicyLoss};
 use fgrpo_eval::bad_input;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Advantages, focal weight and policy loss.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AlgorithmConfig {
     /// The estimator: `grpo`, `dr_grpo`, `rloo`, `max_rl` or `pkpo`.
     #[serde(deserialize_with = "named_or_table")]
+    #[schemars(schema_with = "schema::kind::<Advantage>")]
     pub advantage: Advantage,
     /// Exponent of the focal weight `(1 - X/N)^gamma`; 0 turns it off.
     pub focal_gamma: f64,
@@ -32,6 +35,7 @@ pub struct AlgorithmConfig {
     pub correct_threshold: Option<f64>,
     /// The policy loss: `grpo`, `dapo`, `cispo`, `cispo_cap` or `gspo`.
     #[serde(deserialize_with = "named_or_table")]
+    #[schemars(schema_with = "schema::kind::<Loss>")]
     pub loss: Loss,
     /// `token-mean`, `seq-mean-token-sum`, `seq-mean-token-sum-norm` or `seq-mean-token-mean`.
     pub aggregation: AggregationName,
@@ -40,12 +44,14 @@ pub struct AlgorithmConfig {
     /// Coefficient of the KL penalty against the model that RL started from.
     pub kl_coef: f64,
     /// `k1`, `k2` or `k3`.
+    #[schemars(schema_with = "schema::word::<Kl>")]
     pub kl: Kl,
     /// Drop groups whose rewards are all equal before tokens are counted (DAPO's dynamic sampling without drawing
     /// replacements).
     pub drop_inactive_groups: bool,
     /// `none`, `unlikely` (Rewarding the Unlikely, RUL) or `smoothing` (differential smoothing, DS-GRPO).
     #[serde(deserialize_with = "named_or_table")]
+    #[schemars(schema_with = "schema::kind::<Shaping>")]
     pub shaping: Shaping,
     /// DARO: the policy loss is a sum over the mixed success rates of their token means, with a learned weight for
     /// each.
@@ -55,6 +61,7 @@ pub struct AlgorithmConfig {
     pub daro_lr: f64,
     /// Weight of tokens sampled by another engine: `off`, `tis` or `mask`.
     #[serde(deserialize_with = "named_or_table")]
+    #[schemars(schema_with = "schema::kind::<Correction>")]
     pub correction: Correction,
 }
 
@@ -150,7 +157,7 @@ impl Loss {
 }
 
 /// Names of the aggregation modes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs)]
 pub enum AggregationName {

@@ -1,16 +1,19 @@
 //! Evaluations during training: a frequent one and, if `[eval.full]` is set, a full one.
 
 use super::ranges::{MANY, sampling, within};
+use super::schema;
 use super::{Every, TaskConfig};
 use fgrpo_eval::bad_input;
 use fgrpo_eval::record::Average;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Evaluation on held-out problems during training.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct EvalConfig {
     /// Interval in steps, or `"epoch"`; also runs before the first step and after the last. 0 is never.
+    #[schemars(schema_with = "schema::every")]
     pub every: Every,
     /// Also evaluate whenever `save.every` saves a checkpoint, so that the best checkpoint can be chosen.
     pub at_checkpoints: bool,
@@ -25,6 +28,7 @@ pub struct EvalConfig {
     pub problems: Option<usize>,
     /// With `task.kind = "mix"`: pass@k is the mean over the `problems` of all parts, or over the `parts`, like an
     /// average over benchmarks. The best checkpoint is the one with the best pass@1 by this mean.
+    #[schemars(schema_with = "schema::word::<Average>")]
     pub average: Average,
     /// Whether to keep the completions' texts, for `fgrpo nll`, `diversity` and reading; the scores are always kept.
     pub keep_texts: bool,
@@ -37,10 +41,11 @@ pub struct EvalConfig {
 ///
 /// If present, it decides which checkpoint is best, and `eval.at_checkpoints` applies to it, because the best of many
 /// small evaluations is often best by chance.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct FullEvalConfig {
     /// Interval in steps, or `"epoch"`. Also runs before the first step and after the last.
+    #[schemars(schema_with = "schema::every")]
     pub every: Every,
     /// Samples per problem.
     pub samples: usize,

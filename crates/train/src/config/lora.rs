@@ -3,10 +3,11 @@
 use anyhow::Context;
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_nn::LoraConfig;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Low-rank factors, trained instead of the weights of `model.path`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LoraTable {
     /// Rank of the factors (PEFT's `r`).
@@ -23,7 +24,7 @@ pub struct LoraTable {
 }
 
 /// Names of matrices, or `all-linear`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "wanted a list of matrices or \"all-linear\"")]
 pub enum Targets {
     /// `"all-linear"`.
@@ -33,7 +34,7 @@ pub enum Targets {
 }
 
 /// The word `all-linear`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum AllLinear {
     /// All linear layers.
     #[serde(rename = "all-linear")]

@@ -1,12 +1,14 @@
 //! The single-solution maze.
 
 use super::ranges::{MANY, whole};
+use super::schema;
 use fgrpo_core::maze::{self, HeldOut, Scoring};
 use fgrpo_eval::bad_input;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Mazes, generated from (seed, index).
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct MazeConfig {
     /// Cells along an edge: odd, at least 5.
@@ -18,6 +20,7 @@ pub struct MazeConfig {
     /// Seed of the mazes; separate from the run's seed, so that runs share their problems.
     pub seed: u64,
     /// `exact`: the completion equals the shortest path; `reaches_goal`: it walks to the goal.
+    #[schemars(schema_with = "schema::word::<Scoring>")]
     pub reward: Scoring,
 }
 

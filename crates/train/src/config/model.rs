@@ -2,8 +2,10 @@
 
 use super::defaults;
 use super::ranges::{positive, whole};
+use super::schema;
 use fgrpo_eval::bad_input;
 use fgrpo_nn::config::{Architecture, RopeScaling};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -19,7 +21,7 @@ const HEADS: RangeInclusive<u64> = 1..=1 << 16;
 const PARAMETERS: u64 = 1_000_000_000_000_000;
 
 /// Where the policy comes from: a checkpoint folder, or sizes for a new model.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ModelConfig {
     /// A Hugging Face checkpoint folder.
@@ -35,10 +37,11 @@ pub struct ModelConfig {
 }
 
 /// Sizes of a checkpoint, with the names of its `config.json`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SizeConfig {
     /// `qwen2`, `qwen3` or `llama`.
+    #[schemars(schema_with = "schema::word::<Architecture>")]
     pub architecture: Architecture,
     /// Rows of the embedding.
     pub vocab_size: usize,
@@ -164,11 +167,12 @@ impl ModelConfig {
 }
 
 /// A randomly initialised decoder.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InitConfig {
     /// `qwen2` (QKV bias), `qwen3` (QK-norm) or `llama`.
     #[serde(default = "defaults::architecture")]
+    #[schemars(schema_with = "schema::word::<Architecture>")]
     pub architecture: Architecture,
     /// Width of the residual stream.
     pub hidden_size: usize,

@@ -4,10 +4,11 @@ use super::ranges::{COMPLETIONS, GROUP, MANY, TOKENS, TOKENS_AT_ONCE, sampling, 
 use super::server::{LogprobsOf, ServerConfig};
 use fgrpo_eval::bad_input;
 use fgrpo_eval::io::server::sampling::ServerApi;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Sampling of completions for training.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RolloutConfig {
     /// Prompts per step (the paper's global batch).

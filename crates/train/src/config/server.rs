@@ -1,12 +1,14 @@
 //! A server that samples completions instead of the embedded engine.
 
+use super::schema;
 use fgrpo_eval::bad_input;
 use fgrpo_eval::io::server::sampling::ServerApi;
 use fgrpo_eval::io::server::{RetryPolicy, check_address};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// An OpenAI-compatible server for sampling completions.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ServerConfig {
     /// Its address, e.g. `http://localhost:8000`.
@@ -16,6 +18,7 @@ pub struct ServerConfig {
     pub model: Option<String>,
     /// The server software: `vllm`, `sglang`, `llama.cpp`, or `openai` for only the standard fields.
     #[serde(default)]
+    #[schemars(schema_with = "schema::word::<ServerApi>")]
     pub api: ServerApi,
     /// The distribution of the server's log-probabilities.
     #[serde(default)]
@@ -42,7 +45,7 @@ pub struct ServerConfig {
 }
 
 /// The distribution of a server's log-probabilities.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LogprobsOf {
     /// The model's own distribution, before temperature, top-p, top-k and min-p (vLLM's `raw_logprobs`, its default).

@@ -3,10 +3,11 @@
 use super::pair::pair;
 use super::ranges::{MANY, STEPS, betas, learning_rate, not_negative, positive, whole};
 use fgrpo_eval::bad_input;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Supervised fitting of demonstrations; the loss covers only the completion.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SftConfig {
     /// Optimizer steps. If `epochs` is set too, training ends at the first one reached.
@@ -98,7 +99,7 @@ impl SftConfig {
 }
 
 /// Learning-rate schedule after warm-up.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Schedule {
     /// Constant.

@@ -7,11 +7,12 @@ use anyhow::Context;
 use fgrpo_eval::bad_input;
 use fgrpo_eval::kind::TaskKind;
 use fgrpo_eval::names::Named;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// The problems, and how answers are graded.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub enum TaskConfig {
     /// The single-solution maze.
@@ -155,7 +156,7 @@ impl TaskConfig {
 }
 
 /// Several sources of problems, mixed by weight, with one model and one tokenizer.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MixConfig {
     /// Folder of the tokenizer and the chat template. If absent, `model.path`; if that is absent too, the tokenizer
@@ -170,7 +171,7 @@ pub struct MixConfig {
 }
 
 /// One source of problems.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MixPart {
     /// Its name in evaluations; if absent, its kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -2,17 +2,19 @@
 
 use super::defaults;
 use super::ranges::{MANY, TOKENS, whole, within};
+use super::schema;
 use fgrpo_eval::bad_input;
 use fgrpo_eval::dataset::columns::Columns;
 use fgrpo_eval::dataset::presets::{Family, Prompting};
 use fgrpo_eval::kind::TaskKind;
 use fgrpo_eval::program;
 use fgrpo_eval::verifier::{Mode, Settings};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
 /// Problems from a file, prompted through the model's chat template.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TextConfig {
     /// Problems to train on: JSON lines, a JSON array, CSV or Parquet, or a folder of such files.
@@ -29,6 +31,7 @@ pub struct TextConfig {
     pub tokenizer: Option<PathBuf>,
     /// The paper's prompt for this kind of task and a model family (`qwen2.5`, `qwen3`, `llama3.2`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::word::<Family>")]
     pub preset: Option<Family>,
     /// System prompt that replaces the preset's; an empty string means none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -45,6 +48,7 @@ pub struct TextConfig {
     pub stop: Vec<String>,
     /// Column names that differ from the usual ones.
     #[serde(default)]
+    #[schemars(schema_with = "schema::table::<Columns>")]
     pub columns: Columns,
     /// Kind `python`: the function that grades, as `"grade.py:reward"`, or a table with `function`, `timeout_s`,
     /// `startup_s` and `correct_from`.
@@ -53,9 +57,11 @@ pub struct TextConfig {
         skip_serializing_if = "Option::is_none",
         deserialize_with = "program::Settings::read_function"
     )]
+    #[schemars(schema_with = "schema::text_or_table::<program::Settings>")]
     pub grader: Option<program::Settings>,
     /// How completions are graded.
     #[serde(default)]
+    #[schemars(schema_with = "schema::table::<Settings>")]
     pub verifier: Settings,
 }
 
@@ -135,7 +141,7 @@ impl TextConfig {
 }
 
 /// Multi-step arithmetic, generated from (seed, index).
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ArithmeticConfig {
     /// Minimum number of operations of a problem.
@@ -153,6 +159,7 @@ pub struct ArithmeticConfig {
     /// Seed of the problems; separate from the run's seed, so that runs share their problems.
     pub seed: u64,
     /// Which rules the math verifier follows.
+    #[schemars(schema_with = "schema::word::<Mode>")]
     pub mode: Mode,
 }
 

@@ -5,10 +5,11 @@ use super::pair::pair;
 use super::ranges::{STEPS, TOKENS_AT_ONCE, betas, learning_rate, not_negative, positive, whole};
 use fgrpo_core::theory::advantage::low_lr_multiplier;
 use fgrpo_eval::bad_input;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Optimizer settings of a step.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct UpdateConfig {
     /// Peak learning rate.

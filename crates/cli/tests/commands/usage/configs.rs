@@ -1,6 +1,8 @@
 //! Configurations by their names.
 
 use super::{fgrpo, run};
+use fgrpo_train::config::Config;
+use serde_json::Value;
 
 #[test]
 fn built_in_configurations_run_by_name_and_a_mistyped_name_is_answered_with_the_near_one() {
@@ -42,4 +44,64 @@ fn built_in_configurations_run_by_name_and_a_mistyped_name_is_answered_with_the_
     }
     let (_, said, code) = here(&["configs", "show", "maze"]);
     assert!(code == 2 && said.contains("wanted one of arithmetic-quick"), "{said}");
+}
+
+#[test]
+fn the_schema_takes_what_the_program_takes_and_marks_mistakes() {
+    let (text, said, code) = run(fgrpo().args(["configs", "schema"]));
+    assert_eq!(code, 0, "{said}");
+    let schema: Value = serde_json::from_str(&text).unwrap();
+    // What an editor shows of a key is what the page and the sources say.
+    assert!(text.contains("Exponent of the focal weight"), "{text}");
+    let schema = jsonschema::validator_for(&schema).unwrap();
+    let errors = |text: &str| -> Vec<String> {
+        let value = serde_json::to_value(text.parse::<toml::Table>().unwrap()).unwrap();
+        schema.iter_errors(&value).map(|e| format!("{}: {e}", e.instance_path())).collect()
+    };
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../configs");
+    let shipped = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let shipped = shipped.filter(|path| !path.to_string_lossy().contains("simulation"));
+    let mut right: Vec<String> = shipped.map(|path| std::fs::read_to_string(path).unwrap()).collect();
+    assert!(right.len() >= 8, "{}", right.len());
+    let model = "[model]\npath = \"m\"\n";
+    right.extend(
+        [
+            "steps = 1\n[task]\nkind = \"python\"\ndata = \"d.jsonl\"\ngrader = \"g.py:f\"\ncolumns.answer = \"a\"\n",
+            "steps = 1\n[task]\nkind = \"python\"\ndata = \"d.jsonl\"\ngrader = { function = \"g.py:f\", timeout_s = 2 }\n",
+            "steps = 1\n[task]\nkind = \"json-schema\"\ndata = \"d.jsonl\"\nverifier.mode = \"parity\"\n[save]\nevery = \"epoch\"\nkeep = 3\n",
+            "epochs = 2\n[task]\nkind = \"mix\"\nparts = [{ kind = \"arithmetic\", train = 8, weight = 2.0 }, { name = \"x\", kind = \"choice\", data = \"d\" }]\n",
+            "steps = 1\n[task]\nkind = \"maze\"\n[algorithm]\nloss = { kind = \"dapo\", clip = [0.1, 0.3] }\nadvantage = \"rloo\"\n[lora]\ntargets = [\"q_proj\"]\n",
+        ]
+        .map(|text| text.to_owned() + model),
+    );
+    for text in &right {
+        assert_eq!(errors(text), Vec::<String>::new(), "{text}");
+        let resolved = Config::parse(text, &[]).unwrap().to_toml();
+        assert_eq!(errors(&resolved), Vec::<String>::new(), "{resolved}");
+    }
+    let maze = "[task]\nkind = \"maze\"\n".to_owned() + model;
+    for wrong in [
+        "stepps = 1\n",
+        "steps = \"many\"\n",
+        "algorithm.focal_gama = 1\n",
+        "algorithm.loss = \"dappo\"\n",
+        "algorithm.kl = \"k4\"\n",
+        "algorithm.aggregation = \"mean\"\n",
+        "save.every = \"day\"\n",
+        "save.keep = -1\n",
+        "compute.precision = \"f16\"\n",
+        "update.betas = [0.9]\n",
+    ] {
+        let text = wrong.to_owned() + &maze;
+        assert!(!errors(&text).is_empty() && Config::parse(&text, &[]).is_err(), "{wrong}");
+    }
+    for wrong in [
+        "kind = \"mazes\"",
+        "kind = \"maze\"\ndata = \"x\"",
+        "kind = \"math\"",
+        "kind = \"maze\"\nreward = \"near\"",
+    ] {
+        let text = format!("steps = 1\n[task]\n{wrong}\n{model}");
+        assert!(!errors(&text).is_empty() && Config::parse(&text, &[]).is_err(), "{wrong}");
+    }
 }

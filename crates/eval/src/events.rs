@@ -16,6 +16,11 @@ pub trait Events {
         Ok(())
     }
 
+    /// Name and version of the program, for a run's record of its sessions.
+    fn program(&self) -> &str {
+        concat!("fgrpo ", env!("CARGO_PKG_VERSION"))
+    }
+
     /// A message for the user and the run's log.
     fn say(&mut self, line: &str);
 

@@ -8,5 +8,6 @@ pub mod metrics;
 pub mod needs;
 pub mod rollouts;
 pub mod seeds;
+pub mod sessions;
 pub mod state;
 pub mod tensorboard;

@@ -14,6 +14,7 @@ use crate::policy;
 use crate::problem::Task;
 use crate::run::checkpoint::{self, Contents};
 use crate::run::folder::{IfExists, RunDir};
+use crate::run::sessions;
 use crate::run::tensorboard::TensorBoard;
 use crate::trainer::Ending;
 use anyhow::Context;
@@ -60,10 +61,12 @@ pub fn run(
     events: &mut dyn Events,
 ) -> anyhow::Result<Ending> {
     let sft = settings(config)?;
-    let device = device::of_run(device, config)?;
+    let name = device;
+    let device = device::of_run(name, config)?;
     let task = Task::open(config)?;
     let run = RunDir::open(out, config, if_exists)?;
     events.opened(&run.path)?;
+    sessions::begin(&run.path, name, config.threads(), events)?;
     device::announce(&device, events);
     let place = Fit {
         config,
@@ -78,6 +81,7 @@ pub fn run(
     };
     let fitted = fit(place, || policy::fresh(config, &task, &device), events);
     let fitted = fitted.map_err(|error| run.blame(error))?;
+    sessions::end(&run.path)?;
     match (fitted, run.latest()?) {
         (Some(_), Some((_, folder))) => {
             events.say(&format!("policy: {}", folder.display()));

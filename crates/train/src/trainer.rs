@@ -16,6 +16,7 @@ use crate::run::folder::{IfExists, RunDir};
 use crate::run::metrics::{Metrics, SamplerMetrics, Seconds};
 use crate::run::needs;
 use crate::run::seeds;
+use crate::run::sessions;
 use crate::run::tensorboard::TensorBoard;
 use crate::update::{LossSettings, Sums, check_skipped, reference_logp, update};
 use fgrpo_core::credit::Credit;
@@ -76,14 +77,18 @@ pub fn train(
     check_cache(config, task, name)?;
     let run = RunDir::open(out, config, if_exists)?;
     events.opened(&run.path)?;
+    sessions::begin(&run.path, name, config.threads(), events)?;
     device::announce(&device, events);
     for warning in needs::warnings(config, task, name)? {
         events.say(&format!("warning: {warning}"));
     }
     let Some(mut trainer) = Trainer::start(config, task, device, run, events)? else {
+        sessions::end(out)?;
         return Ok(Ending::Interrupted);
     };
-    match trainer.train().map_err(|error| trainer.run.blame(error))? {
+    let done = trainer.train().map_err(|error| trainer.run.blame(error))?;
+    sessions::end(out)?;
+    match done {
         true => Ok(Ending::Done(trainer.summary()?)),
         false => Ok(Ending::Interrupted),
     }

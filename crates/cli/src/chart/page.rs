@@ -130,8 +130,26 @@ impl Lines {
             _ => (ys.0 / 2.0, ys.1 * 2.0),
         };
         let (x, y) = (Axis::new("", self.x, xs.0, xs.1), Axis::new("", self.y, ys.0, ys.1));
-        Some(Plot::new(self.labels, x, Axis { format: self.format, ..y }, self.curves, Vec::new()))
+        let mut labels = self.labels;
+        for same in identical(&self.curves) {
+            let space = if labels.note.is_empty() { "" } else { " " };
+            labels.note.push_str(&format!("{space}Equal everywhere: {}.", same.join(", ")));
+        }
+        Some(Plot::new(labels, x, Axis { format: self.format, ..y }, self.curves, Vec::new()))
     }
+}
+
+/// The names of curves to read that hide each other, because their points are the same.
+fn identical(curves: &[Curve]) -> Vec<Vec<&str>> {
+    let mut sets: Vec<(&[(f64, f64)], Vec<&str>)> = Vec::new();
+    for curve in curves.iter().filter(|curve| !curve.faint && !curve.points.is_empty()) {
+        let Some(name) = curve.name.as_deref() else { continue };
+        match sets.iter_mut().find(|(points, _)| *points == curve.points) {
+            Some((_, names)) => names.push(name),
+            None => sets.push((&curve.points, vec![name])),
+        }
+    }
+    sets.into_iter().map(|(_, names)| names).filter(|names| names.len() > 1).collect()
 }
 
 /// Names of the bins of a success rate in percent: never, four quarters, always.

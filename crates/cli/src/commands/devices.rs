@@ -72,7 +72,7 @@ fn properties(gpu: &fgrpo_nn::Gpu) -> Vec<String> {
 /// The properties of the processor.
 fn processor() -> Vec<String> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut known: Vec<String> = cpu_name().into_iter().collect();
+    let mut known: Vec<String> = machine::processor().into_iter().collect();
     known.push(format!("{threads} threads"));
     let sets = instruction_sets();
     known.push(if sets.is_empty() { "no vector instructions".to_owned() } else { sets.join(" ") });
@@ -86,12 +86,6 @@ fn processor() -> Vec<String> {
     );
     known.extend(machine::available().map(|n| format!("{} of memory free", bytes(n))));
     known
-}
-
-fn cpu_name() -> Option<String> {
-    let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
-    let line = text.lines().find(|l| l.starts_with("model name"))?;
-    Some(line.split_once(':')?.1.trim().to_owned())
 }
 
 /// The relevant vector instructions of this processor.

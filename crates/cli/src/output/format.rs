@@ -76,6 +76,15 @@ pub(crate) fn signed(fraction: f64) -> String {
     if fraction > 0.0 && text != "0.0" { format!("+{text}") } else { text }
 }
 
+/// A time in seconds since 1970, such as "2026-11-24 22:50 UTC".
+pub(crate) fn date(seconds: u64) -> String {
+    let time = i64::try_from(seconds).ok().and_then(|s| chrono::DateTime::from_timestamp(s, 0));
+    time.map_or_else(
+        || format!("second {seconds} since 1970"),
+        |t| t.format("%Y-%m-%d %H:%M UTC").to_string(),
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -70,6 +70,10 @@ impl Events for Console {
         Ok(())
     }
 
+    fn program(&self) -> &str {
+        concat!("fgrpo ", env!("CARGO_PKG_VERSION"), env!("FGRPO_COMMIT"))
+    }
+
     fn say(&mut self, line: &str) {
         match &self.stage {
             Some(stage) if self.terminal => stage.bar.println(fgrpo_eval::io::harmless::harmless(line)),

@@ -1,7 +1,7 @@
 //! pass@k through training and at its end.
 
 use super::input::{Eval, Run};
-use super::runs::Runs;
+use super::runs::{Group, Runs};
 use crate::chart::page::{Labels, Lines, Plot, success_rates};
 use fgrpo_core::stats::pass_at_k::powers_of_two_up_to;
 use fgrpo_eval::figure::{Colour, Curve, Format, Key, Scale};
@@ -22,6 +22,47 @@ struct Set<'a> {
     /// Samples of each problem.
     samples: usize,
     plots: Vec<Plot>,
+    /// Problems that training, or another setting, gained and lost.
+    moves: Vec<Moves<'a>>,
+}
+
+/// A table of problems gained and lost.
+#[derive(Debug, Serialize)]
+struct Moves<'a> {
+    title: String,
+    /// What solved the problems before.
+    before: String,
+    rows: Vec<(&'a Group, Moved)>,
+}
+
+/// Which problems have a correct sample at only one of two evaluations.
+#[derive(Debug, Serialize)]
+struct Moved {
+    /// Problems with a correct sample, before and after.
+    solved: (usize, usize),
+    /// Problems by number, with their correct samples after.
+    gained: Vec<(usize, usize)>,
+    /// Problems by number, with their correct samples before.
+    lost: Vec<(usize, usize)>,
+}
+
+impl Moved {
+    /// From the correct samples of each problem, before and after.
+    fn of(before: &[usize], after: &[usize]) -> Option<Self> {
+        if before.is_empty() || before.len() != after.len() {
+            return None;
+        }
+        let only = |with: &[usize], without: &[usize]| {
+            let pairs = with.iter().zip(without).enumerate();
+            pairs.filter(|(_, (a, b))| **a > 0 && **b == 0).map(|(problem, (a, _))| (problem, *a)).collect()
+        };
+        let solved = |counts: &[usize]| counts.iter().filter(|c| **c > 0).count();
+        Some(Self {
+            solved: (solved(before), solved(after)),
+            gained: only(after, before),
+            lost: only(before, after),
+        })
+    }
 }
 
 /// The section; none without evaluations.
@@ -45,7 +86,43 @@ fn of_set<'a>(runs: &'a Runs, set: &'a str) -> Option<Set<'a>> {
         problems: last.counts.per_problem.len(),
         samples: last.samples,
         plots,
+        moves: moves(runs, set),
     })
+}
+
+/// Problems that each group gained and lost since its first evaluation, and against the first group. The samples of
+/// several seeds count together.
+fn moves<'a>(runs: &'a Runs, set: &str) -> Vec<Moves<'a>> {
+    let counts = |group: &Group, which: fn(&Run, &str) -> Option<Vec<usize>>| {
+        let mut seeds = runs.of(group).map(|run| which(run, set));
+        let first = seeds.next()??;
+        seeds.try_fold(first, |sum, counts| {
+            let counts = counts.filter(|counts| counts.len() == sum.len())?;
+            Some(sum.into_iter().zip(counts).map(|(a, b)| a + b).collect())
+        })
+    };
+    let first = |run: &Run, set: &str| Some(first_of_several(run, set)?.counts.per_problem.clone());
+    let last = |run: &Run, set: &str| Some(run.evals_of(set).next_back()?.counts.per_problem.clone());
+    let row = |group: &'a Group, before: Option<Vec<usize>>| {
+        Some((group, Moved::of(&before?, &counts(group, last)?)?))
+    };
+    let since_start = runs.groups.iter().filter_map(|group| row(group, counts(group, first)));
+    let mut tables = vec![Moves {
+        title: "since the first evaluation".into(),
+        before: "solved at first".into(),
+        rows: since_start.collect(),
+    }];
+    if let [base, others @ ..] = runs.groups.as_slice() {
+        let same_seeds = |group: &&Group| group.runs.len() == base.runs.len();
+        let rows = others.iter().filter(same_seeds).filter_map(|group| row(group, counts(base, last)));
+        tables.push(Moves {
+            title: format!("against {}", base.name),
+            before: format!("solved by {}", base.name),
+            rows: rows.collect(),
+        });
+    }
+    tables.retain(|table| !table.rows.is_empty());
+    tables
 }
 
 fn through_training(runs: &Runs, set: &str, k: usize) -> Option<Plot> {

@@ -13,6 +13,7 @@ use fgrpo_train::run::folder::missing_steps;
 pub(super) use fgrpo_train::run::metrics::Logged as Metrics;
 use fgrpo_train::run::metrics::Number;
 use fgrpo_train::run::rollouts::RolloutLine;
+use fgrpo_train::run::sessions::{SESSIONS, Session};
 use fgrpo_train::sft::SftLine;
 use fgrpo_verify::verdict::Verdict;
 use serde::de::DeserializeOwned;
@@ -95,6 +96,7 @@ pub(super) struct Run {
     /// Values by dotted key, of the resolved configuration.
     pub(super) config: BTreeMap<String, String>,
     pub(super) config_text: String,
+    pub(super) sessions: Vec<Session>,
     pub(super) metrics: Vec<Metrics>,
     pub(super) sft: Vec<Sft>,
     pub(super) evals: Vec<Eval>,
@@ -129,6 +131,7 @@ impl Run {
             run.notes.push("config.toml is missing: settings can't be shown or compared.".into());
         }
         let mut notes = std::mem::take(&mut run.notes);
+        read_lines(&folder.join(SESSIONS), &mut notes, |s: Session| run.sessions.push(s))?;
         read_lines(&folder.join("metrics.jsonl"), &mut notes, |m: Metrics| run.metrics.push(m))?;
         read_lines(&folder.join("sft.jsonl"), &mut notes, |s: Sft| run.sft.push(s))?;
         read_lines(&folder.join("eval.jsonl"), &mut notes, |e: Evaluation| run.add(e))?;

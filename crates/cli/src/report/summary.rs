@@ -4,7 +4,7 @@ use super::difference::{Difference, at_end, since_start};
 use super::findings;
 use super::input::Run;
 use super::runs::{Group, Runs, differing, is_setting};
-use super::time::total_seconds;
+use super::time::{origin, total_seconds};
 use crate::output::format::{number, percent};
 use fgrpo_eval::amounts::duration;
 use fgrpo_eval::estimate::RESAMPLES;
@@ -17,6 +17,7 @@ pub(super) struct Summary<'a> {
     lead: Vec<String>,
     /// A run alone: its method, and its numbers with their names.
     method: Option<String>,
+    origin: Option<String>,
     tiles: Vec<(String, String)>,
     sets: Vec<Set<'a>>,
     findings: Vec<Finding<'a>>,
@@ -87,6 +88,7 @@ pub(super) fn section(runs: &Runs) -> Summary<'_> {
     Summary {
         lead: lead(runs),
         method: alone.filter(|run| !only_demonstrations(run)).and_then(Run::method),
+        origin: alone.and_then(origin),
         tiles: alone.map(tiles).unwrap_or_default(),
         sets: runs.sets().into_iter().map(|set| of_set(runs, set)).collect(),
         findings: findings.collect(),

@@ -3,8 +3,11 @@
 use super::input::{Metrics, Run};
 use super::runs::{Group, Runs};
 use crate::chart::page::{Labels, Lines, Part, Plot, stack};
+use crate::output::format::date;
+use fgrpo_eval::amounts::bytes;
 use fgrpo_eval::figure::Colour;
 use fgrpo_train::run::metrics::{Number, Seconds};
+use fgrpo_train::run::sessions::Session;
 use serde::Serialize;
 
 /// Seconds of one phase of a step.
@@ -31,7 +34,19 @@ pub(super) struct Time<'a> {
     /// Names of the table's columns.
     phases: Vec<&'static str>,
     rows: Vec<Row<'a>>,
+    sessions: Vec<SessionRow<'a>>,
     plots: Vec<Plot>,
+}
+
+/// A session of a run.
+#[derive(Debug, Serialize)]
+struct SessionRow<'a> {
+    group: &'a Group,
+    run: &'a str,
+    started: String,
+    program: &'a str,
+    machine: String,
+    memory: Option<String>,
 }
 
 /// A run's time.
@@ -62,7 +77,43 @@ pub(super) fn section(runs: &Runs) -> Option<Time<'_>> {
     let phases: Vec<&str> = PHASES.iter().map(|p| p.0).chain([OTHER]).collect();
     let each = runs.groups.iter().flat_map(|group| runs.of(group).map(move |run| (group, run)));
     let rows = each.filter_map(|(group, run)| row(group, run, &phases)).collect();
-    (!plots.is_empty()).then_some(Time { rows, phases, plots })
+    let sessions = runs.groups.iter().flat_map(|group| runs.of(group).map(move |run| (group, run)));
+    let sessions = sessions.flat_map(|(group, run)| run.sessions.iter().map(|s| session(group, run, s)));
+    (!plots.is_empty()).then_some(Time { rows, sessions: sessions.collect(), phases, plots })
+}
+
+fn session<'a>(group: &'a Group, run: &'a Run, session: &'a Session) -> SessionRow<'a> {
+    SessionRow {
+        group,
+        run: &run.name,
+        started: date(session.started),
+        program: &session.program,
+        machine: machine(session),
+        memory: session.memory_peak_bytes.map(bytes),
+    }
+}
+
+/// What a session computed on.
+fn machine(session: &Session) -> String {
+    let threads = format!("{} thread{}", session.threads, if session.threads == 1 { "" } else { "s" });
+    let device = Some(session.device.as_str()).filter(|device| *device != "cpu");
+    [device, session.processor.as_deref(), Some(&threads)]
+        .into_iter()
+        .flatten()
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+/// When, with what and where a run ran, and its memory, in a line: of the last of its sessions.
+pub(super) fn origin(run: &Run) -> Option<String> {
+    let last = run.sessions.last()?;
+    let resumed = match run.sessions.len() {
+        1 => String::new(),
+        n => format!(" (the last of {n} sessions)"),
+    };
+    let memory =
+        last.memory_peak_bytes.map_or(String::new(), |n| format!(", {} of memory at most", bytes(n)));
+    Some(format!("{}{resumed}, {}, {}{memory}", date(last.started), last.program, machine(last)))
 }
 
 fn row<'a>(group: &'a Group, run: &'a Run, phases: &[&str]) -> Option<Row<'a>> {

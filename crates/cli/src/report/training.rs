@@ -3,7 +3,7 @@
 use super::input::{Metrics, Run, Sft};
 use super::runs::{Group, Runs};
 use crate::chart::page::{Labels, Lines, Part, Plot as Chart, heat, stack};
-use crate::output::format::number;
+use crate::output::format::{number, percent};
 use fgrpo_eval::figure::{Colour, Curve, Format, Scale};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -22,6 +22,8 @@ pub(super) struct Training {
     distributions: Vec<Distribution>,
     /// Quantities that are 0 but for rounding, each with its largest size.
     rounding: Vec<String>,
+    /// Quantities that have one value throughout, with it.
+    constant: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -118,10 +120,18 @@ const PLOTS: [Plot; 12] = [
 /// The section; none without RL steps and demonstrations.
 pub(super) fn section(runs: &Runs) -> Option<Training> {
     let mut plots: Vec<Chart> = reward(runs).into_iter().collect();
-    let mut rounding: Vec<String> = Vec::new();
+    let (mut rounding, mut constant): (Vec<String>, Vec<String>) = Default::default();
     for plot in &PLOTS {
-        let values = runs.all.iter().flat_map(|r| &r.metrics).filter_map(plot.field);
-        let largest = values.filter(|v| v.is_finite()).map(f64::abs).fold(0.0, f64::max);
+        let values = || runs.all.iter().flat_map(|r| &r.metrics).map(plot.field);
+        let largest = values().flatten().filter(|v| v.is_finite()).map(f64::abs).fold(0.0, f64::max);
+        let first = values().next().flatten();
+        if let Some(value) =
+            first.filter(|&v| v != 0.0 && values().count() > 1 && values().all(|other| other == first))
+        {
+            let value = if plot.format == Format::Percent { percent(value) } else { number(value) };
+            constant.push(format!("{} ({value})", plot.title));
+            continue;
+        }
         // A quantity that is always zero needs no plot.
         if largest > plot.rounding || matches!(plot.title, "Active groups" | "Entropy") {
             plots.extend(line(runs, plot));
@@ -145,7 +155,7 @@ pub(super) fn section(runs: &Runs) -> Option<Training> {
         }
     }
     let any = !plots.is_empty() || !distributions.is_empty();
-    any.then_some(Training { plots, distributions, rounding })
+    any.then_some(Training { plots, distributions, rounding, constant })
 }
 
 fn points(run: &Run, field: Field) -> Vec<(f64, f64)> {

@@ -137,6 +137,10 @@ impl Made {
         );
         fs::write(folder.join("config.toml"), config).unwrap();
         lines("metrics.jsonl", &mut (1..=self.steps).map(|s| self.metrics(s)));
+        let session = |started: u64| json!({"started": started, "program": "fgrpo 0.1.0 (abc1234)", "device": "cpu", "processor": "A processor", "threads": 2});
+        let mut last = session(1_795_561_368);
+        last["memory_peak_bytes"] = json!(303_169_536);
+        lines("sessions.jsonl", &mut [session(1_795_500_000), last].into_iter());
         lines("eval.jsonl", &mut (0..=self.steps).step_by(25).map(|s| self.eval(s)));
         lines(
             "rollouts.jsonl",
@@ -223,6 +227,13 @@ fn page_of_one_run_holds_every_section_and_needs_no_network() {
     ] {
         assert!(html.contains(title), "{title}");
     }
+    let origin = "2026-11-24 23:02 UTC (the last of 2 sessions), fgrpo 0.1.0 (abc1234), A processor, 2 threads, 303.2 MB of memory at most";
+    assert!(html.contains(origin), "where the run was made");
+    assert!(html.contains("<td>2026-11-24 06:00 UTC</td>"), "its first session");
+    assert!(
+        html.contains("The same at every step: Learning rate (3e\u{2212}5)")
+            && !html.contains("<b>Learning rate</b>")
+    );
     let outside = html.replace("http://www.w3.org/2000/svg", "");
     assert!(
         !outside.contains("http:") && !outside.contains("https:") && !outside.contains("src="),
@@ -247,6 +258,22 @@ fn several_runs_are_compared_with_paired_intervals() {
     // KL and ratios of the made run are rounding: told, not drawn.
     assert!(html.contains("Zero up to rounding: KL to the sampling policy (at most "));
     assert!(!html.contains("<b>KL to the sampling policy</b>"));
+    // Both made runs have the same demonstrations.
+    assert!(html.contains("Equal everywhere: GRPO, F-GRPO gamma 0.5."), "a curve hides another");
+    let [start, end] = [0, 200].map(|step| Made { gamma: 0.0, steps: 200, seed: 3 }.eval(step));
+    let solved = |eval: &Value, p: usize| eval["per_problem"][p].as_u64().unwrap() > 0;
+    let lost: Vec<usize> = (0..PROBLEMS).filter(|&p| solved(&start, p) && !solved(&end, p)).collect();
+    let shown = format!(
+        "<details><summary>{}</summary>{}&nbsp;({}), ",
+        lost.len(),
+        lost[0],
+        start["per_problem"][lost[0]]
+    );
+    assert!(
+        lost.len() > 1 && html.contains("lost since the first evaluation") && html.contains(&shown),
+        "{shown}"
+    );
+    assert!(html.contains("Problems gained and lost against GRPO"));
     assert!(html.contains("focal_gamma 0.5") && html.contains("<code>algorithm.focal_gamma</code>"));
     assert!(
         html.contains("Sharpening on held_out: pass@1 rose"),

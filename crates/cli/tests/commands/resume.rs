@@ -68,6 +68,10 @@ fn a_stop_while_long_completions_grow_saves_at_once_and_resumes_to_the_same_bits
     assert!(said.contains("interrupted after step 1"), "{said}");
     ends_with(0, &[&line[..], &["--resume"]].concat());
     assert_eq!(metrics(&stopped), metrics(&undisturbed));
+    let sessions = String::from_utf8(bytes(&stopped, "sessions.jsonl")).unwrap();
+    let sessions: Vec<Value> = sessions.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(sessions.len(), 2, "one before the stop, one after");
+    assert!(sessions.iter().all(|s| s["ended"].as_u64() >= s["started"].as_u64() && s["ended"].is_u64()));
     for name in [
         "rollouts.jsonl",
         "checkpoints/step-000002/model.safetensors",

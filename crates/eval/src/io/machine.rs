@@ -1,4 +1,4 @@
-//! Memory of this machine and this process, read from Linux's files; unknown on other systems.
+//! This machine: its processor, and the memory of it and of this process, read from Linux's files; unknown on other systems.
 
 use crate::amounts::bytes;
 use crate::bad_input;
@@ -49,6 +49,13 @@ pub fn resident() -> Option<u64> {
 /// Peak memory of this process, in bytes.
 pub fn peak() -> Option<u64> {
     field("/proc/self/status", "VmHWM:")
+}
+
+/// The name of this machine's processor.
+pub fn processor() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("model name"))?;
+    Some(line.split_once(':')?.1.trim().to_owned())
 }
 
 /// Parses a line `Name:   123 kB`.

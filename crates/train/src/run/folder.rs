@@ -2,6 +2,7 @@
 
 use crate::config::{Config, Every};
 use crate::run::checkpoint;
+use crate::run::sessions::SESSIONS;
 use anyhow::{Context, bail};
 use fgrpo_eval::bad_input;
 use fgrpo_eval::failure::OrBadInput;
@@ -42,12 +43,13 @@ pub const EVALUATIONS: &str = "evaluations";
 pub const FULL_EVALUATIONS: &str = "full-evaluations";
 
 /// What a run writes to its folder besides `config.toml`, the lock and the checkpoints. `--restart` deletes these.
-const OUTPUTS: [&str; 13] = [
+const OUTPUTS: [&str; 14] = [
     "metrics.jsonl",
     "eval.jsonl",
     EVALUATIONS,
     FULL_EVALUATIONS,
     "rollouts.jsonl",
+    SESSIONS,
     "sft.jsonl",
     "log.txt",
     "report.html",

@@ -141,15 +141,16 @@ impl Lines {
 
 /// The names of curves to read that hide each other, because their points are the same.
 fn identical(curves: &[Curve]) -> Vec<Vec<&str>> {
-    let mut sets: Vec<(&[(f64, f64)], Vec<&str>)> = Vec::new();
-    for curve in curves.iter().filter(|curve| !curve.faint && !curve.points.is_empty()) {
-        let Some(name) = curve.name.as_deref() else { continue };
-        match sets.iter_mut().find(|(points, _)| *points == curve.points) {
-            Some((_, names)) => names.push(name),
-            None => sets.push((&curve.points, vec![name])),
+    let mut sets: Vec<Vec<&Curve>> = Vec::new();
+    let read = |curve: &&Curve| !curve.faint && curve.name.is_some() && !curve.points.is_empty();
+    for curve in curves.iter().filter(read) {
+        match sets.iter_mut().find(|set| set[0].points == curve.points) {
+            Some(set) => set.push(curve),
+            None => sets.push(vec![curve]),
         }
     }
-    sets.into_iter().map(|(_, names)| names).filter(|names| names.len() > 1).collect()
+    sets.retain(|set| set.len() > 1);
+    sets.iter().map(|set| set.iter().filter_map(|curve| curve.name.as_deref()).collect()).collect()
 }
 
 /// Names of the bins of a success rate in percent: never, four quarters, always.

@@ -81,6 +81,8 @@ def mount(source, target, kind, flags, data=None):
 
 READABLE = readable()
 ROOT = "/proc"  # every machine has it, and nothing that a program may read lies below
+# A program's scratch folder: the usual one, unless it would hide a Python that lies there.
+OWN = "/scratch" if any(f"{p}/".startswith("/tmp/") for p in READABLE) else "/tmp"
 
 
 def own_namespaces():
@@ -102,7 +104,7 @@ def own_namespaces():
     for name in ("lib", "lib64"):
         if os.path.islink("/" + name) and not os.path.lexists(f"{ROOT}/{name}"):
             os.symlink(os.readlink("/" + name), f"{ROOT}/{name}")
-    os.mkdir(f"{ROOT}/tmp")
+    os.mkdir(ROOT + OWN)
     mount(None, ROOT, None, REMOUNT | BIND | RDONLY | NOSUID | NODEV)
     os.chroot(ROOT)
     os.chdir("/")
@@ -140,9 +142,9 @@ def confine(own, limits):
     """What a process gives up before it runs the code of others."""
     if own:
         check(LIBC.unshare(NEWNS), "unshare")
-        mount("tmpfs", "/tmp", "tmpfs", NOSUID | NODEV, SCRATCH)
-        os.chdir("/tmp")
-    locked = limits["landlock"] and landlock(["/tmp"] if own else [])
+        mount("tmpfs", OWN, "tmpfs", NOSUID | NODEV, SCRATCH)
+        os.chdir(OWN)
+    locked = limits["landlock"] and landlock([OWN] if own else [])
     if not own and not locked:
         raise OSError("the kernel offers neither namespaces nor landlock")
     check(LIBC.syscall(CAPSET, struct.pack("Ii", 0x20080522, 0), bytes(24)), "capset")

@@ -48,6 +48,31 @@ fn each_mechanism_confines_without_the_other() {
 }
 
 #[test]
+fn programs_see_the_packages_of_a_python_that_lies_below_the_scratch_folders_usual_place() {
+    // As it does here: a temporary folder.
+    let folder = tempfile::tempdir().unwrap();
+    let environment = folder.path().join("environment");
+    let made = std::process::Command::new("python3")
+        .args(["-m", "venv", "--without-pip"])
+        .arg(&environment)
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let library = std::fs::read_dir(environment.join("lib")).unwrap().next().unwrap().unwrap().path();
+    std::fs::write(library.join("site-packages/own_package.py"), "three = 3\n").unwrap();
+    let program = "```python\nimport own_package, tempfile\ndef f(x):\n  return x + own_package.three\n```";
+    let case = json!({"asserts": ["assert f(1) == 4"], "entry": "f", "response": program}).to_string();
+    for only in ["", "landlock", "namespaces"] {
+        let (out, said, code) = run(fgrpo()
+            .args(["verify", "code", "-"])
+            .env("FGRPO_SANDBOX", only)
+            .env("FGRPO_PYTHON", environment.join("bin/python"))
+            .write_stdin(case.clone()));
+        assert!(code == 0 && out.contains("correct"), "{only}: {out}{said}");
+    }
+}
+
+#[test]
 fn a_data_set_with_tests_is_shown_and_trained_on() {
     let folder = tempfile::tempdir().unwrap();
     let rows: String = (0..4)

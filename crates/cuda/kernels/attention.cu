@@ -25,11 +25,11 @@ struct OnlineSoftmax {
         total = 0;
         for (unsigned i = 0; i < HELD; i++) sum[i] = 0;
     }
-    /// Adds values that have the total `amount` at the score `score`.
+    /// Adds values of the score `score`.
     template <class T>
-    __device__ inline void add(float score, float amount, const T* values, unsigned size) {
+    __device__ inline void add(float score, const T* values, unsigned size) {
         float above = fmaxf(most, score), keep = expf(most - above), weight = expf(score - above);
-        total = total * keep + weight * amount;
+        total = total * keep + weight;
         for (unsigned i = 0; i < HELD; i++) {
             unsigned e = threadIdx.x % WARP + WARP * i;
             if (e < size) sum[i] = sum[i] * keep + weight * to_float(values[e]);
@@ -75,7 +75,7 @@ __device__ inline void attention_rows(Plan plan, const T* q, const T* kv, T* out
         unsigned last = piece.w & CAUSAL ? min(piece.y, row + 1) : piece.y;
         for (unsigned key = piece.x; key < last; key++) {
             const T* k = kv + (uint64_t)key * stride + (uint64_t)key_head * size;
-            seen.add(warp_sum(dot_part(own, k, size)), 1.0f, k + (uint64_t)key_heads * size, size);
+            seen.add(warp_sum(dot_part(own, k, size)), k + (uint64_t)key_heads * size, size);
         }
     }
     for (unsigned i = 0; i < HELD; i++) {

@@ -5,41 +5,214 @@
 // `cache`: [slots, 2, K, E]. `ranges`: (first slot, last slot). An item: (first range, last range, first row, last row). Ends are exclusive. Items without
 // rows and rows without parts fill up the bucket of a step; the result of such a row is 0.
 
-/// One warp per (row of the item, head): grid (items, heads), a warp for each row in turn. `parts`: [place, H, E + 2] = sum, maximum, total,
-/// where `place[item] + row - first row` counts an item's rows.
+/// Lanes that share a key: each holds N numbers of a head, from N * lane on.
+#define KEY_LANES 8
+/// Keys that a block of 128 threads works on side by side.
+#define KEYS_AT_ONCE 16
+#define LOG2_E 1.4426950408889634f
+
+/// N numbers as they lie in memory, two to a register where they have 16 bits.
+template <class T, unsigned N>
+struct Packed;
+template <unsigned N>
+struct Packed<float, N> {
+    enum { WORDS = N };
+    unsigned words[WORDS];
+    __device__ inline float at(unsigned i) const { return bits_to_float(words[i]); }
+    __device__ inline void set(unsigned i, float v) { words[i] = float_to_bits(v); }
+};
+template <unsigned N>
+struct Packed<bf16, N> {
+    enum { WORDS = N / 2 };
+    unsigned words[WORDS];
+    __device__ inline float at(unsigned i) const { return bits_to_float(i % 2 ? words[i / 2] & 0xffff0000u : words[i / 2] << 16); }
+    __device__ inline void set(unsigned i, bf16 v) { words[i / 2] = i % 2 ? words[i / 2] | (unsigned)v.bits << 16 : v.bits; }
+    __device__ inline void set(unsigned i, float) { words[i / 2] = i % 2 ? words[i / 2] : 0; }
+};
+
+/// Numbers `first .. first + N` of a row, zeros beyond its `size`; by 16 bytes where `WHOLE` says that the size is a multiple of N.
+template <class T, unsigned N, bool WHOLE>
+__device__ inline Packed<T, N> load(const T* row, unsigned first, unsigned size) {
+    Packed<T, N> got;
+    if (WHOLE) {
+        const uint4* from = reinterpret_cast<const uint4*>(row + first);
+#pragma unroll
+        for (unsigned i = 0; i < got.WORDS / 4; i++) {
+            uint4 four = first < size ? from[i] : uint4{0, 0, 0, 0};
+            got.words[4 * i] = four.x, got.words[4 * i + 1] = four.y, got.words[4 * i + 2] = four.z, got.words[4 * i + 3] = four.w;
+        }
+    } else {
+#pragma unroll
+        for (unsigned i = 0; i < N; i++)
+            if (first + i < size)
+                got.set(i, row[first + i]);
+            else
+                got.set(i, 0.0f);
+    }
+    return got;
+}
+
+/// An item of one head of keys, and its rows' queries.
 template <class T>
+struct DecodeItem {
+    uint4 item;
+    const unsigned* ranges;
+    const T *q, *cache;
+    float* parts;
+    unsigned heads, key_heads, size, key_head;
+    float scale;
+
+    /// The place of pair `p` of the item's rows and the query heads of its key head, among [rows, H].
+    __device__ inline uint64_t place(unsigned p) const {
+        unsigned group = heads / key_heads;
+        return (uint64_t)(p / group) * heads + key_head * group + p % group;
+    }
+};
+
+/// `PAIRS` pairs of a row and a query head, from `first` on, against all keys of the item. Eight lanes hold a key; a unit of eight takes every 16th key by its
+/// place in the item, `KEYS` at a time, and sums in base 2. Units merge in a fixed order. Products and sums are spelled out, so that a pair's result doesn't
+/// depend on how many are computed side by side.
+template <class T, unsigned N, bool WHOLE, unsigned KEYS, unsigned PAIRS>
+__device__ inline void decode_pairs(const DecodeItem<T>& d, unsigned first, unsigned tokens) {
+    unsigned lane = threadIdx.x % KEY_LANES * N, unit = threadIdx.x / KEY_LANES, size = d.size, stride = 2 * d.key_heads * size;
+    float own[PAIRS][N], sum[PAIRS][N], most[PAIRS], total[PAIRS];
+#pragma unroll
+    for (unsigned p = 0; p < PAIRS; p++) {
+        Packed<T, N> row = load<T, N, WHOLE>(d.q + ((uint64_t)d.item.z * d.heads + d.place(first + p)) * size, lane, size);
+        most[p] = MINUS_INFINITY;
+        total[p] = 0;
+#pragma unroll
+        for (unsigned i = 0; i < N; i++) own[p][i] = times(row.at(i), d.scale * LOG2_E), sum[p][i] = 0;
+    }
+    // The range of the unit's key, from the one before the first, and how many keys lie before it.
+    unsigned range = d.item.x - 1, before = 0, slot = 0, end = 0;
+    for (unsigned start = unit; start < tokens + unit; start += KEYS_AT_ONCE * KEYS) {
+        Packed<T, N> k[KEYS], v[KEYS];
+#pragma unroll
+        for (unsigned j = 0; j < KEYS; j++) {
+            // Beyond the item, some key, which gets no weight.
+            unsigned t = min(start + KEYS_AT_ONCE * j, tokens - 1);
+            while (t - before >= end - slot) {
+                before += end - slot;
+                range++;
+                slot = d.ranges[2 * range], end = d.ranges[2 * range + 1];
+            }
+            const T* at = d.cache + (uint64_t)(slot + t - before) * stride + (uint64_t)d.key_head * size;
+            k[j] = load<T, N, WHOLE>(at, lane, size);
+            v[j] = load<T, N, WHOLE>(at + (uint64_t)d.key_heads * size, lane, size);
+        }
+#pragma unroll
+        for (unsigned p = 0; p < PAIRS; p++) {
+            float score[KEYS], above = most[p];
+#pragma unroll
+            for (unsigned j = 0; j < KEYS; j++) {
+                float dot = 0;
+#pragma unroll
+                for (unsigned i = 0; i < N; i++) dot = fmaf(own[p][i], k[j].at(i), dot);
+                for (int mask = KEY_LANES / 2; mask > 0; mask >>= 1) dot += shfl_xor(dot, mask);
+                score[j] = start + KEYS_AT_ONCE * j < tokens ? dot : MINUS_INFINITY;
+                above = fmaxf(above, score[j]);
+            }
+            float keep = exp2f(most[p] - above);
+            most[p] = above;
+            total[p] = times(total[p], keep);
+#pragma unroll
+            for (unsigned i = 0; i < N; i++) sum[p][i] = times(sum[p][i], keep);
+#pragma unroll
+            for (unsigned j = 0; j < KEYS; j++) {
+                float weight = start + KEYS_AT_ONCE * j < tokens ? exp2f(score[j] - above) : 0.0f;
+                total[p] += weight;
+#pragma unroll
+                for (unsigned i = 0; i < N; i++) sum[p][i] = fmaf(weight, v[j].at(i), sum[p][i]);
+            }
+        }
+    }
+    // The units of a warp, then the warps: [4, PAIRS, E + 2].
+    SHARED(float, merged);
+    unsigned width = size + 2, warp = threadIdx.x / WARP;
+#pragma unroll
+    for (unsigned p = 0; p < PAIRS; p++) {
+        for (int mask = KEY_LANES; mask < WARP; mask <<= 1) {
+            float other = shfl_xor(most[p], mask), above = fmaxf(most[p], other);
+            float keep = exp2f(most[p] - above), theirs = exp2f(other - above);
+            most[p] = above;
+            total[p] = fmaf(total[p], keep, times(shfl_xor(total[p], mask), theirs));
+#pragma unroll
+            for (unsigned i = 0; i < N; i++) sum[p][i] = fmaf(sum[p][i], keep, times(shfl_xor(sum[p][i], mask), theirs));
+        }
+        float* to = merged + (warp * PAIRS + p) * width;
+        if (threadIdx.x % WARP < KEY_LANES) {
+#pragma unroll
+            for (unsigned i = 0; i < N; i++)
+                if (lane + i < size) to[lane + i] = sum[p][i];
+        }
+        if (threadIdx.x % WARP == 0) to[size] = most[p], to[size + 1] = total[p];
+    }
+    barrier();
+#pragma unroll 1
+    for (unsigned index = threadIdx.x; index < PAIRS * (size + 1); index += blockDim.x) {
+        unsigned p = index / (size + 1), e = index % (size + 1);
+        float above = MINUS_INFINITY, all = 0;
+        for (unsigned w = 0; w < 4; w++) above = fmaxf(above, merged[(w * PAIRS + p) * width + size]);
+        for (unsigned w = 0; w < 4; w++) {
+            const float* from = merged + (w * PAIRS + p) * width;
+            all = fmaf(from[e < size ? e : size + 1], exp2f(from[size] - above), all);
+        }
+        float* to = d.parts + d.place(first + p) * width;
+        to[e < size ? e : size + 1] = all;
+        if (e == size) to[size] = above;
+    }
+    barrier();
+}
+
+/// A block per (item, head of keys): grid (items, key heads), 128 threads, 4 * 2 * (E + 2) numbers of shared memory. `parts`: [place, H, E + 2] = sum,
+/// maximum, total, the maximum in base 2, where `place[item] + row - first row` counts an item's rows. Heads of up to 8 N numbers.
+template <class T, unsigned N, bool WHOLE, unsigned KEYS, unsigned PAIRS>
 __device__ inline void decode_parts(const uint4* items, const unsigned* place, const unsigned* ranges, const T* q, const T* cache, float* parts, unsigned heads,
                                     unsigned key_heads, unsigned size, float scale) {
     uint4 item = items[blockIdx.x];
-    unsigned head = blockIdx.y, key_head = head / (heads / key_heads), lane = threadIdx.x % WARP, stride = 2 * key_heads * size;
-    for (unsigned row = item.z + threadIdx.x / WARP; row < item.w; row += blockDim.x / WARP) {
-        float own[HELD];
-        hold(q + ((uint64_t)row * heads + head) * size, scale, own, size);
-        OnlineSoftmax seen;
-        seen.begin();
-        for (unsigned range = item.x; range < item.y; range++)
-            for (unsigned slot = ranges[2 * range]; slot < ranges[2 * range + 1]; slot++) {
-                const T* k = cache + (uint64_t)slot * stride + (uint64_t)key_head * size;
-                seen.add(warp_sum(dot_part(own, k, size)), 1.0f, k + (uint64_t)key_heads * size, size);
-            }
-        float* to = parts + ((uint64_t)(place[blockIdx.x] + row - item.z) * heads + head) * (size + 2);
-        for (unsigned i = 0; i < HELD; i++) {
-            unsigned e = lane + WARP * i;
-            if (e < size) to[e] = seen.sum[i];
-        }
-        if (lane == 0) {
-            to[size] = seen.most;
-            to[size + 1] = seen.total;
-        }
-    }
+    unsigned pairs = (item.w - item.z) * (heads / key_heads), tokens = 0;
+    if (pairs == 0) return;
+#pragma unroll 1
+    for (unsigned range = item.x; range < item.y; range++) tokens += ranges[2 * range + 1] - ranges[2 * range];
+    DecodeItem<T> d{item, ranges, q, cache, parts + (uint64_t)place[blockIdx.x] * heads * (size + 2), heads, key_heads, size, blockIdx.y, scale};
+    unsigned p = 0;
+#pragma unroll 1
+    for (; p + PAIRS <= pairs; p += PAIRS) decode_pairs<T, N, WHOLE, KEYS, PAIRS>(d, p, tokens);
+#pragma unroll 1
+    for (; p < pairs; p++) decode_pairs<T, N, WHOLE, KEYS, 1>(d, p, tokens);
 }
-extern "C" __global__ void decode_parts_f32(const uint4* items, const unsigned* place, const unsigned* ranges, const float* q, const float* cache, float* parts,
-                                            unsigned heads, unsigned key_heads, unsigned size, float scale) {
-    decode_parts(items, place, ranges, q, cache, parts, heads, key_heads, size, scale);
+extern "C" __global__ __launch_bounds__(128, 5) void decode_parts_8_f32(const uint4* items, const unsigned* place, const unsigned* ranges, const float* q,
+                                                                           const float* cache, float* parts, unsigned heads, unsigned key_heads, unsigned size,
+                                                                           float scale) {
+    decode_parts<float, 8, true, 1, 2>(items, place, ranges, q, cache, parts, heads, key_heads, size, scale);
 }
-extern "C" __global__ void decode_parts_bf16(const uint4* items, const unsigned* place, const unsigned* ranges, const bf16* q, const bf16* cache, float* parts,
-                                             unsigned heads, unsigned key_heads, unsigned size, float scale) {
-    decode_parts(items, place, ranges, q, cache, parts, heads, key_heads, size, scale);
+extern "C" __global__ __launch_bounds__(128) void decode_parts_16_f32(const uint4* items, const unsigned* place, const unsigned* ranges, const float* q,
+                                                                           const float* cache, float* parts, unsigned heads, unsigned key_heads, unsigned size,
+                                                                           float scale) {
+    decode_parts<float, 16, true, 1, 2>(items, place, ranges, q, cache, parts, heads, key_heads, size, scale);
+}
+/// Heads of any size up to 256.
+extern "C" __global__ __launch_bounds__(128, 2) void decode_parts_f32(const uint4* items, const unsigned* place, const unsigned* ranges, const float* q,
+                                                                           const float* cache, float* parts, unsigned heads, unsigned key_heads, unsigned size,
+                                                                           float scale) {
+    decode_parts<float, 32, false, 1, 1>(items, place, ranges, q, cache, parts, heads, key_heads, size, scale);
+}
+extern "C" __global__ __launch_bounds__(128, 5) void decode_parts_8_bf16(const uint4* items, const unsigned* place, const unsigned* ranges, const bf16* q,
+                                                                           const bf16* cache, float* parts, unsigned heads, unsigned key_heads, unsigned size,
+                                                                           float scale) {
+    decode_parts<bf16, 8, true, 2, 2>(items, place, ranges, q, cache, parts, heads, key_heads, size, scale);
+}
+extern "C" __global__ __launch_bounds__(128) void decode_parts_16_bf16(const uint4* items, const unsigned* place, const unsigned* ranges, const bf16* q,
+                                                                           const bf16* cache, float* parts, unsigned heads, unsigned key_heads, unsigned size,
+                                                                           float scale) {
+    decode_parts<bf16, 16, true, 2, 2>(items, place, ranges, q, cache, parts, heads, key_heads, size, scale);
+}
+/// Heads of any size up to 256.
+extern "C" __global__ __launch_bounds__(128, 2) void decode_parts_bf16(const uint4* items, const unsigned* place, const unsigned* ranges, const bf16* q,
+                                                                           const bf16* cache, float* parts, unsigned heads, unsigned key_heads, unsigned size,
+                                                                           float scale) {
+    decode_parts<bf16, 32, false, 1, 1>(items, place, ranges, q, cache, parts, heads, key_heads, size, scale);
 }
 
 /// out of each (row, head) from its parts, one warp each: `row_parts[row_first[r] .. row_first[r + 1]]`, in this order.
@@ -49,15 +222,20 @@ __device__ inline void decode_merge(const unsigned* row_first, const unsigned* r
     unsigned index = blockIdx.x * (blockDim.x / WARP) + threadIdx.x / WARP, lane = threadIdx.x % WARP;
     if (index >= rows * heads) return;
     unsigned row = index / heads, head = index % heads, first = row_first[row], last = row_first[row + 1];
-    OnlineSoftmax seen;
-    seen.begin();
+    float sum[HELD] = {}, most = MINUS_INFINITY, total = 0;
     for (unsigned p = first; p < last; p++) {
         const float* part = parts + ((uint64_t)row_parts[p] * heads + head) * (size + 2);
-        seen.add(part[size], part[size + 1], part, size);
+        float above = fmaxf(most, part[size]), keep = exp2f(most - above), weight = exp2f(part[size] - above);
+        most = above;
+        total = total * keep + weight * part[size + 1];
+        for (unsigned i = 0; i < HELD; i++) {
+            unsigned e = lane + WARP * i;
+            if (e < size) sum[i] = sum[i] * keep + weight * part[e];
+        }
     }
     for (unsigned i = 0; i < HELD; i++) {
         unsigned e = lane + WARP * i;
-        if (e < size) put(out + (uint64_t)index * size + e, first < last ? seen.sum[i] / seen.total : 0.0f);
+        if (e < size) put(out + (uint64_t)index * size + e, first < last ? sum[i] / total : 0.0f);
     }
 }
 extern "C" __global__ void decode_merge_f32(const unsigned* row_first, const unsigned* row_parts, const float* parts, float* out, unsigned heads,

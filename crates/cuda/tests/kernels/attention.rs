@@ -191,60 +191,126 @@ fn attention_and_its_derivatives_are_by_definition() {
     }
 }
 
-#[test]
-fn decoding_in_parts_of_a_tree_equals_attention_over_all_keys() {
-    // Three rows: the first two share 300 slots; then 5 and 290 of their own; the third has 10 alone.
-    let (heads, key_heads, size) = (4usize, 2usize, 24usize);
-    let slots = 700usize;
-    let (q, cache) = (numbers(45, 4 * heads * size), numbers(46, slots * 2 * key_heads * size));
-    let seen: [Vec<usize>; 3] = [
-        (0..300).chain(300..305).collect(),
-        (0..300).chain(310..400).chain(416..616).collect(),
-        (650..660).collect(),
-    ];
-    // Of the 290, one page lies elsewhere.
-    let ranges = [[0u32, 256], [256, 300], [300, 305], [310, 400], [416, 582], [582, 616], [650, 660]];
-    // Cut at every 256th token: (first range, last range, first row, last row). The last two fill up a bucket.
-    let items = [
-        [0u32, 1, 0, 2],
-        [1, 2, 0, 2],
-        [2, 3, 0, 1],
-        [3, 5, 1, 2],
-        [5, 6, 1, 2],
-        [6, 7, 2, 3],
-        [0, 0, 0, 0],
-        [0, 0, 0, 0],
-    ];
-    let place = [0u32, 2, 4, 5, 6, 7, 0, 0];
-    // The fourth row fills up a bucket.
-    let (row_first, row_parts) = ([0u32, 3, 7, 8, 8], [0u32, 2, 4, 1, 3, 5, 6, 7]);
-    let out = in_every_order(|d| {
-        let (items, place, ranges) = (memory(d, &items), memory(d, &place), memory(d, &ranges));
-        let (mq, mc) = (memory(d, &q), memory(d, &cache));
-        let parts = Memory::<f32>::new(d, 8 * heads * (size + 2)).unwrap();
-        let out = Memory::<f32>::new(d, 4 * heads * size).unwrap();
+/// The work of a decoding step: items, the places of their parts, and the parts of each row.
+struct Step {
+    items: Vec<[u32; 4]>,
+    place: Vec<u32>,
+    row_first: Vec<u32>,
+    row_parts: Vec<u32>,
+}
+
+/// Slots of the cache, and the ranges of `Step::items`. Of the 290 tokens of row 1, one page lies elsewhere.
+const SLOTS: usize = 700;
+const RANGES: [[u32; 2]; 7] =
+    [[0, 256], [256, 300], [300, 305], [310, 400], [416, 582], [582, 616], [650, 660]];
+
+/// Three rows: the first two share 300 slots; then 5 and 290 of their own; the third has 10 alone. Cut at every 256th token: (first range, last range,
+/// first row, last row). The last two items and the fourth row fill up a bucket.
+fn three_rows() -> Step {
+    Step {
+        items: vec![
+            [0, 1, 0, 2],
+            [1, 2, 0, 2],
+            [2, 3, 0, 1],
+            [3, 5, 1, 2],
+            [5, 6, 1, 2],
+            [6, 7, 2, 3],
+            [0, 0, 0, 0],
+            [0, 0, 0, 0],
+        ],
+        place: vec![0, 2, 4, 5, 6, 7, 0, 0],
+        row_first: vec![0, 3, 7, 8, 8],
+        row_parts: vec![0, 2, 4, 1, 3, 5, 6, 7],
+    }
+}
+
+/// Row 1 alone.
+fn second_row() -> Step {
+    Step {
+        items: vec![[0, 1, 1, 2], [1, 2, 1, 2], [3, 5, 1, 2], [5, 6, 1, 2]],
+        place: vec![0, 1, 2, 3],
+        row_first: vec![0, 0, 4, 4, 4],
+        row_parts: vec![0, 1, 2, 3],
+    }
+}
+
+/// Attention of the step's rows by the kernels for this head size and these numbers, in every order of threads.
+fn decode<T: Copy + Default + PartialEq + std::fmt::Debug>(
+    step: &Step,
+    s: &Sizes,
+    parts: &'static str,
+    merge: &'static str,
+    q: &[T],
+    cache: &[T],
+) -> Vec<T> {
+    let Sizes { heads, key_heads, size } = *s;
+    in_every_order(|d| {
+        let (items, place, ranges) = (memory(d, &step.items), memory(d, &step.place), memory(d, &RANGES));
+        let (mq, mc) = (memory(d, q), memory(d, cache));
+        let between = Memory::<f32>::new(d, step.row_parts.len() * heads * (size + 2)).unwrap();
+        let out = Memory::<T>::new(d, 4 * heads * size).unwrap();
         let sizes: [Argument; 3] = [(heads as u32).into(), (key_heads as u32).into(), (size as u32).into()];
-        let shape = Shape { grid: [8, heads as u32, 1], threads: 64, shared: 0 };
-        let arguments =
-            [(&items).into(), (&place).into(), (&ranges).into(), (&mq).into(), (&mc).into(), (&parts).into()];
-        let scale = Argument::F32(1.0 / (size as f32).sqrt());
-        launch(d, "decode_parts_f32", shape, &[&arguments[..], &sizes, &[scale]].concat());
-        let (first, list) = (memory(d, &row_first), memory(d, &row_parts));
+        let grid = [step.items.len() as u32, key_heads as u32, 1];
+        let shape = Shape { grid, threads: 128, shared: (4 * 2 * (size + 2) * 4) as u32 };
+        let arguments = [
+            (&items).into(),
+            (&place).into(),
+            (&ranges).into(),
+            (&mq).into(),
+            (&mc).into(),
+            (&between).into(),
+        ];
+        let scale = Argument::F32(s.scale() as f32);
+        launch(d, parts, shape, &[&arguments[..], &sizes, &[scale]].concat());
+        let (first, list) = (memory(d, &step.row_first), memory(d, &step.row_parts));
         let arguments = [
             (&first).into(),
             (&list).into(),
-            (&parts).into(),
+            (&between).into(),
             (&out).into(),
             sizes[0],
             sizes[2],
             4u32.into(),
         ];
-        launch(d, "decode_merge_f32", Shape::of(4 * heads, 32, 0), &arguments);
+        launch(d, merge, Shape::of(4 * heads, 32, 0), &arguments);
         out.read().unwrap()
-    });
-    let laid = Laid { keys: slots, rows: vec![0, 1, 2], pieces: Vec::new(), seen: seen.to_vec() };
-    let (wanted, _) = reference(&laid, &Sizes { heads, key_heads, size }, &wide(&q), &wide(&cache));
-    let (out, padding) = out.split_at(3 * heads * size);
-    close(out, &wanted, 1e-5, "out");
-    assert!(padding.iter().all(|&v| v == 0.0));
+    })
+}
+
+/// A kernel per number of a lane, with head sizes that it takes.
+const DECODE_PARTS: [(&str, &str, &[usize]); 3] = [
+    ("decode_parts_8_f32", "decode_parts_8_bf16", &[8, 24, 64]),
+    ("decode_parts_16_f32", "decode_parts_16_bf16", &[80, 128]),
+    ("decode_parts_f32", "decode_parts_bf16", &[20, 250, 256]),
+];
+
+#[test]
+fn decoding_in_parts_of_a_tree_equals_attention_over_all_keys() {
+    let seen: [Vec<usize>; 3] = [
+        (0..300).chain(300..305).collect(),
+        (0..300).chain(310..400).chain(416..616).collect(),
+        (650..660).collect(),
+    ];
+    let laid = Laid { keys: SLOTS, rows: vec![0, 1, 2], pieces: Vec::new(), seen: seen.to_vec() };
+    for (f32_kernel, bf16_kernel, sizes) in DECODE_PARTS {
+        for &size in sizes {
+            // Three query heads a key head: pairs of a row and a head are odd in number.
+            let s = Sizes { heads: 6, key_heads: 2, size };
+            let q = from_bf16(&to_bf16(&numbers(45, 4 * s.heads * size)));
+            let cache = from_bf16(&to_bf16(&numbers(46, SLOTS * 2 * s.key_heads * size)));
+            let (wanted, _) = reference(&laid, &s, &wide(&q), &wide(&cache));
+            let out = decode(&three_rows(), &s, f32_kernel, "decode_merge_f32", &q, &cache);
+            let (rows, padding) = out.split_at(3 * s.heads * size);
+            close(rows, &wanted, 1e-5, f32_kernel);
+            assert!(padding.iter().all(|&v| v == 0.0));
+            let row = s.heads * size;
+            let alone = decode(&second_row(), &s, f32_kernel, "decode_merge_f32", &q, &cache);
+            assert_eq!(alone[row..2 * row], out[row..2 * row], "{f32_kernel}: a row depends on the others");
+            let (q, cache) = (to_bf16(&q), to_bf16(&cache));
+            let out = decode(&three_rows(), &s, bf16_kernel, "decode_merge_bf16", &q, &cache);
+            close(&from_bf16(&out[..3 * row]), &wanted, 4e-3, bf16_kernel);
+            let alone = decode(&second_row(), &s, bf16_kernel, "decode_merge_bf16", &q, &cache);
+            assert_eq!(alone[row..2 * row], out[row..2 * row], "{bf16_kernel}: a row depends on the others");
+        }
+    }
 }

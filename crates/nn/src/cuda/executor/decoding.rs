@@ -8,11 +8,21 @@ use super::super::lists::Items;
 use super::super::stream::Purpose;
 use super::super::weights::Weights;
 use super::{CudaExecutor, FULL, THREADS, WARPS, args, kernel};
+use crate::engine::Precision;
 use crate::executor::{Head, Heads};
 use crate::sampling::Sampling;
 
 /// Bytes of shared memory of a sampling block: 768 numbers of 8 bytes.
 const SHARED: usize = 768 * 8;
+
+/// The kernel for heads of this size. A key lies over eight lanes with 8 or 16 numbers each, loaded by 16 bytes; other sizes number by number.
+fn parts_kernel(precision: Precision, size: usize) -> &'static str {
+    match [8, 16].into_iter().find(|n| size.is_multiple_of(*n) && size <= 8 * n) {
+        Some(8) => kernel!(precision, "decode_parts_8"),
+        Some(16) => kernel!(precision, "decode_parts_16"),
+        _ => kernel!(precision, "decode_parts"),
+    }
+}
 
 impl CudaExecutor {
     pub(super) fn attend_cache(
@@ -29,10 +39,11 @@ impl CudaExecutor {
         let room = decoding.bucket.parts * queries * (size + 2);
         self.parts.reserve(&self.stream, FULL, room, Purpose::Pass);
         let scale = 1.0 / (size as f32).sqrt();
-        let shape = Shape { grid: [place.len as u32, queries as u32, 1], threads: 32 * WARPS, shared: 0 };
+        // Sums of four warps for two pairs of a row and a head.
+        let shared = (4 * 2 * (size + 2) * size_of::<f32>()) as u32;
         self.stream.launch(
-            kernel!(self.precision, "decode_parts"),
-            shape,
+            parts_kernel(self.precision, size),
+            Shape { grid: [place.len as u32, keys as u32, 1], threads: 128, shared },
             args![
                 words.at(items, 0),
                 words.at(place, 0),

@@ -133,6 +133,14 @@ impl PolicyLoss {
     pub const CISPO: Self = Self::Cispo(CispoBounds::Around { low: 1.0, high: Self::CISPO_MAX - 1.0 });
     /// The same upper bound, without a lower one.
     pub const CISPO_CAP: Self = Self::Cispo(CispoBounds::Cap { high: Self::CISPO_MAX });
+    /// SAPO in its paper's setting.
+    pub const SAPO: Self = Self::Sapo { positive: 1.0, negative: 1.05 };
+    /// GMPO in its paper's setting.
+    pub const GMPO: Self = Self::Gmpo { low: 0.4, high: 0.4 };
+    /// DPPO by total variation, with verl's threshold.
+    pub const DPPO_TV: Self = Self::Dppo { divergence: Divergence::Tv, low: 0.15, high: 0.15, cap: 20.0 };
+    /// DPPO by KL divergence, with verl's threshold.
+    pub const DPPO_KL: Self = Self::Dppo { divergence: Divergence::Kl, low: 0.05, high: 0.05, cap: 20.0 };
     /// GSPO in its paper's setting.
     pub const GSPO: Self = Self::Gspo { low: 3e-4, high: 4e-4 };
 

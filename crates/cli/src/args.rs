@@ -38,6 +38,8 @@ pub enum Command {
     Sft(crate::commands::train::Args),
     /// Train every combination of a grid; a table of their pass@k.
     Sweep(crate::commands::sweep::Args),
+    /// Train methods on the same small tasks and rank them.
+    Arena(crate::commands::arena::Args),
     /// Write an HTML report of one or several runs.
     Report(crate::report::Args),
     /// List the built-in configurations, or print one.
@@ -130,6 +132,7 @@ pub fn run(mut cli: Cli) -> anyhow::Result<()> {
         Command::Train(args) => crate::commands::train::run(args).map_err(|e| in_file(e, &args.config)),
         Command::Sft(args) => crate::commands::sft::run(args).map_err(|e| in_file(e, &args.config)),
         Command::Sweep(args) => crate::commands::sweep::run(args).map_err(|e| in_file(e, &args.config)),
+        Command::Arena(args) => crate::commands::arena::run(args),
         Command::Maze(args) => crate::commands::maze::run(args),
         Command::Init(args) => crate::commands::init::run(args),
         Command::Merge(args) => crate::commands::merge::run(args),

@@ -1,5 +1,6 @@
 //! The commands that do work: each turns flags into values of the library and prints what it reached.
 
+pub mod arena;
 pub mod compare;
 pub mod completions;
 pub mod configs;

@@ -2,6 +2,10 @@
 //!
 //! One enum, one arm per estimator. Estimators don't know losses; the focal weight ([`crate::focal`]) and the shaping
 //! of rewards and advantages ([`crate::credit`]) can be combined with any of them.
+//!
+//! Most estimators compare a completion with its group alone. Some also read the batch: all groups of a step. So an
+//! estimator is a formula within a group ([`Advantage::within`]) and, for the latter, one across the batch
+//! ([`Advantage::across`]).
 
 use crate::error::Error;
 use crate::group::{Group, Rewards};
@@ -9,12 +13,12 @@ use crate::group::{Group, Rewards};
 /// How a completion's reward is compared with its group's.
 ///
 /// Below, `R` is a completion's reward, `mu` and `s` the mean and standard deviation of the group's
-/// `n` scored completions, `c` the number of correct ones.
+/// `n` scored completions, `c` the number of correct ones, `p = c / n`, `T` a completion's length in tokens.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(tag = "kind", rename_all = "snake_case"))]
 pub enum Advantage {
-    /// `(R - mu) / (s + eps)`.
+    /// `(R - mu) / (s + eps)`. Source: F-GRPO, equation "GRPO advantage".
     Grpo {
         /// Added to the standard deviation.
         #[cfg_attr(feature = "serde", serde(default = "default::eps"))]
@@ -23,20 +27,92 @@ pub enum Advantage {
         #[cfg_attr(feature = "serde", serde(default = "default::ddof"))]
         ddof: usize,
     },
-    /// `R - mu`.
+    /// `R - mu`. Source: Dr. GRPO (arXiv 2503.20783).
     DrGrpo,
-    /// `(R - mu) n / (n - 1)`, which is `R` minus the mean of the others.
+    /// `(R - mu) n / (n - 1)`, which is `R` minus the mean of the others. Source: RLOO (arXiv 2402.14740).
     Rloo,
     /// `(u - mean u) / (mean u + 1e-6)`, where `u` is 1 for a correct and 0 for a wrong completion. All are 0 if no
-    /// completion is correct. For rewards 1 and 0, `u` is the reward.
+    /// completion is correct. For rewards 1 and 0, `u` is the reward. Source: MaxRL (arXiv 2602.02710).
     MaxRl,
     /// `C(n-c, k-1) / C(n-1, k-1)` for correct completions, 0 for wrong ones: the leave-one-out gradient weight of
-    /// pass@k. A group with fewer than `k` scored completions has no estimate and gets 0.
+    /// pass@k. A group with fewer than `k` scored completions has no estimate and gets 0. Source: PKPO
+    /// (arXiv 2505.15201).
     Pkpo {
         /// The k of pass@k, from 1 to the group size.
         #[cfg_attr(feature = "serde", serde(default = "default::k"))]
         k: usize,
     },
+    /// `(u - p) p^-a (1 - p)^-b`, where `u` is 1 for a correct and 0 for a wrong completion; 0 if all or none are
+    /// correct.
+    ///
+    /// It holds, for rewards 1 and 0: Dr. GRPO (0, 0); GRPO with the population's standard deviation (1/2, 1/2), and with
+    /// the focal weight of exponent gamma (1/2, 1/2 - gamma); MaxRL (1, 0); twice DGPO's normalised advantage (1, 1);
+    /// and, for many completions, PKPO less its group's mean (0, 1 - k).
+    Power {
+        /// Exponent of the success rate's inverse.
+        #[cfg_attr(feature = "serde", serde(default = "default::half"))]
+        a: f64,
+        /// Exponent of the failure rate's inverse.
+        #[cfg_attr(feature = "serde", serde(default = "default::half"))]
+        b: f64,
+    },
+    /// GRPO on groups of `k` of the `n` completions, in expectation over all such groups, where a group is rewarded if
+    /// any of its completions is correct. With `q = C(n-c, k) / C(n, k)` and `s = sqrt(q (1 - q))` it is `q / (s + 1e-6)`
+    /// for correct and `(q - C(n-c-1, k-1) / C(n-1, k-1)) / (s + 1e-6)` for wrong completions. A group with fewer than
+    /// `k` scored completions gets 0. Source: pass@k training (arXiv 2508.10751), the analytical form, and
+    /// `code/passk_adv.py` of RUCAIBox/Passk_Training.
+    PasskTraining {
+        /// The k of pass@k, from 1 to the group size.
+        #[cfg_attr(feature = "serde", serde(default = "default::k"))]
+        k: usize,
+    },
+    /// `(R - second largest) / (s + eps)` for the one completion with the largest reward, 0 for the others and where
+    /// several share it. Source: arXiv 2503.19595 as verl has it (`compute_grpo_passk_outcome_advantage`), normalised.
+    GrpoPassk {
+        /// Added to the standard deviation, which has ddof 1.
+        #[cfg_attr(feature = "serde", serde(default = "default::eps"))]
+        eps: f64,
+    },
+    /// `positive` for correct and `-negative` for wrong completions, without a baseline: W-REINFORCE with 0.1 and 1, NSR
+    /// with 0 and 1, PSR with 1 and 0. Source: arXiv 2506.01347, `compute_psr_nsr_outcome_advantage` of
+    /// TianHongZXY/RLVR-Decomposed. There, PSR and NSR leave the other completions out of the batch; here their tokens
+    /// count in the denominator of a mean.
+    WReinforce {
+        /// Advantage of a correct completion.
+        #[cfg_attr(feature = "serde", serde(default = "default::positive"))]
+        positive: f64,
+        /// Advantage of a wrong completion, negated.
+        #[cfg_attr(feature = "serde", serde(default = "default::one"))]
+        negative: f64,
+    },
+    /// `(exp(beta R) / mean exp(beta R) - 1) / beta`: risk-seeking for `beta > 0`; `R - mu` for 0. Source: RS-GRPO
+    /// (arXiv 2509.24261), `codes/risk_sensitive_adv.py` of Jackory/RS-GRPO.
+    RsGrpo {
+        /// Sensitivity to risk.
+        #[cfg_attr(feature = "serde", serde(default = "default::beta"))]
+        beta: f64,
+    },
+    /// `n (R - mu) / (sum |R - mu| + 1e-4)`, times the group's weight in the batch: the number of groups with unequal
+    /// rewards times the softmax over them of `-p / temperature`. Source: DGPO (arXiv 2601.20614), `grpo_trainer.py` of
+    /// AMAP-ML/MathForge. There, a mean over tokens leaves out groups with equal rewards; here that is the setting
+    /// `drop_inactive_groups`.
+    Dgpo {
+        /// Temperature of the weights; 0 for no weights.
+        #[cfg_attr(feature = "serde", serde(default = "default::temperature"))]
+        temperature: f64,
+    },
+    /// `R - sum(T R) / sum(T)`. Source: OPO (arXiv 2505.23585).
+    Opo,
+    /// `(R - mu) / (s + 1e-6)` with the standard deviation `s` (ddof 1) of all rewards of the batch. Source: Lite PPO
+    /// (arXiv 2508.08221), `reward_norm` of alibaba/ROLL.
+    LitePpo,
+    /// `(x - m) / sqrt(v + 1e-8)`, where `x = R - mu`, and `m` and `v` are the mean and variance (ddof 1) of `x` over all
+    /// tokens of the batch. Source: REINFORCE++ (arXiv 2501.03262), as verl has it.
+    ReinforcePlusPlusBaseline,
+    /// `(R - mu) g / m`, where `g` is the number of groups of the batch and `m` that of groups with unequal rewards.
+    /// Source: GPG (arXiv 2504.02546), `grpo_trainer.py` of AMAP-ML/GPG. verl counts completions in place of groups, and
+    /// those with a reward other than 0.
+    Gpg,
 }
 
 /// The defaults of a table's settings.
@@ -53,6 +129,26 @@ mod default {
     pub(super) fn k() -> usize {
         4
     }
+
+    pub(super) fn half() -> f64 {
+        0.5
+    }
+
+    pub(super) fn positive() -> f64 {
+        0.1
+    }
+
+    pub(super) fn one() -> f64 {
+        1.0
+    }
+
+    pub(super) fn beta() -> f64 {
+        2.0
+    }
+
+    pub(super) fn temperature() -> f64 {
+        2.0
+    }
 }
 
 impl Default for Advantage {
@@ -66,7 +162,23 @@ impl Advantage {
     pub const GRPO: Self = Self::Grpo { eps: 1e-6, ddof: 1 };
 
     /// One of each estimator, with settings that fit every group of at least 2.
-    pub const ALL: [Self; 5] = [Self::GRPO, Self::DrGrpo, Self::Rloo, Self::MaxRl, Self::Pkpo { k: 2 }];
+    pub const ALL: [Self; 15] = [
+        Self::GRPO,
+        Self::DrGrpo,
+        Self::Rloo,
+        Self::MaxRl,
+        Self::Pkpo { k: 2 },
+        Self::Power { a: 0.5, b: 0.5 },
+        Self::PasskTraining { k: 2 },
+        Self::GrpoPassk { eps: 1e-6 },
+        Self::WReinforce { positive: 0.1, negative: 1.0 },
+        Self::RsGrpo { beta: 2.0 },
+        Self::Dgpo { temperature: 2.0 },
+        Self::Opo,
+        Self::LitePpo,
+        Self::ReinforcePlusPlusBaseline,
+        Self::Gpg,
+    ];
 
     /// The name in a configuration.
     pub const fn name(&self) -> &'static str {
@@ -76,6 +188,16 @@ impl Advantage {
             Self::Rloo => "rloo",
             Self::MaxRl => "max_rl",
             Self::Pkpo { .. } => "pkpo",
+            Self::Power { .. } => "power",
+            Self::PasskTraining { .. } => "passk_training",
+            Self::GrpoPassk { .. } => "grpo_passk",
+            Self::WReinforce { .. } => "w_reinforce",
+            Self::RsGrpo { .. } => "rs_grpo",
+            Self::Dgpo { .. } => "dgpo",
+            Self::Opo => "opo",
+            Self::LitePpo => "lite_ppo",
+            Self::ReinforcePlusPlusBaseline => "reinforce_plus_plus_baseline",
+            Self::Gpg => "gpg",
         }
     }
 
@@ -83,89 +205,273 @@ impl Advantage {
     pub const fn reads_rewards(&self) -> bool {
         match self {
             Self::Grpo { .. } | Self::DrGrpo | Self::Rloo => true,
+            Self::GrpoPassk { .. } | Self::RsGrpo { .. } | Self::Dgpo { .. } | Self::Opo => true,
+            Self::LitePpo | Self::ReinforcePlusPlusBaseline | Self::Gpg => true,
             Self::MaxRl | Self::Pkpo { .. } => false,
+            Self::Power { .. } | Self::PasskTraining { .. } | Self::WReinforce { .. } => false,
         }
     }
 
-    /// Whether the estimator uses the lengths of completions. No estimator here does. Callers that don't know lengths, as the Python package, refuse
-    /// those that do.
+    /// Whether the estimator uses the lengths of completions.
     pub const fn reads_lengths(&self) -> bool {
-        match self {
-            Self::Grpo { .. } | Self::DrGrpo | Self::Rloo | Self::MaxRl | Self::Pkpo { .. } => false,
-        }
+        matches!(self, Self::Opo | Self::ReinforcePlusPlusBaseline)
+    }
+
+    /// Whether a completion is compared with others, so that equal rewards give 0.
+    pub const fn compares(&self) -> bool {
+        !matches!(self, Self::WReinforce { .. })
     }
 
     /// Refuses settings that can't work with groups of `group_size`.
     ///
     /// # Errors
     /// [`Error::Setting`]: a group of 1 (there is nothing to compare the completion with), a k outside 1..=group_size,
-    /// an eps that is negative or not finite, a ddof above 1.
+    /// a number that is not finite or outside its range.
     pub fn check(&self, group_size: usize) -> Result<(), Error> {
         if group_size < 2 {
             let wanted = format!("at least 2: {} compares the completions of a group", self.name());
             return Err(Error::setting("group_size", group_size, wanted));
         }
-        match *self {
-            Self::Grpo { eps, .. } if !(eps.is_finite() && eps >= 0.0) => {
-                Err(Error::setting("advantage.eps", eps, "a finite number of at least 0"))
+        let within = |name, x: f64, low: f64, high: f64| match x.is_finite() && low <= x && x <= high {
+            true => Ok(()),
+            false if high == f64::MAX => {
+                Err(Error::setting(name, x, format!("a finite number of at least {low}")))
             }
-            Self::Grpo { ddof, .. } if ddof > 1 => Err(Error::setting("advantage.ddof", ddof, "0 or 1")),
-            Self::Pkpo { k } if k < 1 || k > group_size => {
+            false => Err(Error::setting(name, x, format!("a number from {low} to {high}"))),
+        };
+        match *self {
+            Self::Grpo { eps, ddof } => {
+                within("advantage.eps", eps, 0.0, f64::MAX)?;
+                match ddof {
+                    0 | 1 => Ok(()),
+                    _ => Err(Error::setting("advantage.ddof", ddof, "0 or 1")),
+                }
+            }
+            Self::Pkpo { k } | Self::PasskTraining { k } if k < 1 || k > group_size => {
                 Err(Error::setting("advantage.k", k, format!("1 to the group size, {group_size}")))
             }
-            _ => Ok(()),
+            // Beyond 8, rare successes of large groups would leave the range of a number.
+            Self::Power { a, b } => {
+                within("advantage.a", a, -1024.0, 8.0)?;
+                within("advantage.b", b, -1024.0, 8.0)
+            }
+            Self::GrpoPassk { eps } => within("advantage.eps", eps, 0.0, f64::MAX),
+            Self::WReinforce { positive, negative } => {
+                within("advantage.positive", positive, 0.0, f64::MAX)?;
+                within("advantage.negative", negative, 0.0, f64::MAX)?;
+                match positive + negative > 0.0 {
+                    true => Ok(()),
+                    false => Err(Error::setting(
+                        "advantage.positive",
+                        positive,
+                        "a number above 0 where negative is 0",
+                    )),
+                }
+            }
+            Self::RsGrpo { beta } => within("advantage.beta", beta, -100.0, 100.0),
+            Self::Dgpo { temperature } => within("advantage.temperature", temperature, 0.0, f64::MAX),
+            Self::DrGrpo | Self::Rloo | Self::MaxRl | Self::Pkpo { .. } | Self::PasskTraining { .. } => {
+                Ok(())
+            }
+            Self::Opo | Self::LitePpo | Self::ReinforcePlusPlusBaseline | Self::Gpg => Ok(()),
         }
     }
 
-    /// The advantage of every completion of the group. It is 0 for unscorable completions, and for all if fewer than
-    /// two are scored.
-    ///
-    /// Source: F-GRPO, equation "GRPO advantage" for `Grpo`; Dr. GRPO (arXiv 2503.20783), RLOO
-    /// (arXiv 2402.14740), MaxRL (arXiv 2602.02710), PKPO (arXiv 2505.15201) for the others.
+    /// The advantage of every completion of the group, where the group is the whole batch: [`Advantage::of_batch`] of
+    /// one.
     ///
     /// # Errors
-    /// A reward that is not finite; for `MaxRl` and `Pkpo` one that is neither correct nor wrong.
+    /// As [`Advantage::of_batch`].
     ///
     /// # Panics
     /// If the group's slices differ in length.
     pub fn advantages(&self, group: &Group<'_>, rewards: &Rewards) -> Result<Vec<f64>, Error> {
+        self.of_batch(&[*group], rewards).map(|mut batch| batch.swap_remove(0)).map_err(|(_, e)| e)
+    }
+
+    /// The advantages of all groups of a batch. An advantage is 0 for unscorable completions, and in groups with fewer
+    /// than two scored ones, which no statistic of the batch counts.
+    ///
+    /// # Errors
+    /// The first group that failed and why: a reward that is not finite; one that is neither correct nor wrong, if the
+    /// estimator needs to know.
+    ///
+    /// # Panics
+    /// If a group's slices differ in length.
+    pub fn of_batch(&self, groups: &[Group<'_>], rewards: &Rewards) -> Result<Vec<Vec<f64>>, (usize, Error)> {
+        let within = |(g, group): (usize, &Group<'_>)| self.within(group, rewards).map_err(|e| (g, e));
+        let mut batch: Vec<Vec<f64>> = groups.iter().enumerate().map(within).collect::<Result<_, _>>()?;
+        self.across(groups, rewards, &mut batch)?;
+        Ok(batch)
+    }
+
+    /// The part of the formula that reads the group alone.
+    fn within(&self, group: &Group<'_>, rewards: &Rewards) -> Result<Vec<f64>, Error> {
         group.check()?;
         let n = group.scored_len();
         if n < 2 {
             return Ok(vec![0.0; group.len()]);
         }
-        match *self {
+        let count = |correct: &[bool]| correct.iter().filter(|&&u| u).count();
+        Ok(match *self {
             Self::Grpo { eps, ddof } => {
-                let mean = mean(group);
-                let squares: f64 = group.scored().map(|i| (group.rewards[i] - mean).powi(2)).sum();
-                let scale = (squares / (n - ddof) as f64).sqrt() + eps;
-                Ok(centred(group, mean, |x| x / scale))
+                let scale = deviation(group, ddof) + eps;
+                centred(group, mean(group), |x| x / scale)
             }
-            Self::DrGrpo => Ok(centred(group, mean(group), |x| x)),
+            Self::DrGrpo | Self::LitePpo | Self::ReinforcePlusPlusBaseline | Self::Gpg => {
+                centred(group, mean(group), |x| x)
+            }
             Self::Rloo => {
                 let factor = n as f64 / (n - 1) as f64;
-                Ok(centred(group, mean(group), |x| x * factor))
+                centred(group, mean(group), |x| x * factor)
             }
             Self::MaxRl => {
                 let correct = rewards.correct(group)?;
-                let c = correct.iter().filter(|&&u| u).count();
+                let c = count(&correct);
                 let mean = c as f64 / n as f64;
-                Ok(spread(group, |i| {
+                spread(group, |i| {
                     if c == 0 { 0.0 } else { (f64::from(u8::from(correct[i])) - mean) / (mean + 1e-6) }
-                }))
+                })
             }
             Self::Pkpo { k } => {
                 let correct = rewards.correct(group)?;
-                let c = correct.iter().filter(|&&u| u).count();
-                let weight = if k > n { 0.0 } else { pkpo_weight(n, c, k) };
-                Ok(spread(group, |i| if correct[i] { weight } else { 0.0 }))
+                let c = count(&correct);
+                let weight = if k > n || c == 0 { 0.0 } else { share(n - c, n - 1, k - 1) };
+                spread(group, |i| if correct[i] { weight } else { 0.0 })
             }
+            Self::Power { a, b } => {
+                let correct = rewards.correct(group)?;
+                let c = count(&correct);
+                if c == 0 || c == n {
+                    return Ok(vec![0.0; group.len()]);
+                }
+                let p = c as f64 / n as f64;
+                let q = (n - c) as f64 / n as f64;
+                let scale = p.powf(-a) * q.powf(-b);
+                spread(group, |i| if correct[i] { q * scale } else { -p * scale })
+            }
+            Self::PasskTraining { k } => {
+                let correct = rewards.correct(group)?;
+                let c = count(&correct);
+                if k > n || c == 0 || c == n {
+                    return Ok(vec![0.0; group.len()]);
+                }
+                let fails = share(n - c, n, k);
+                let scale = (fails * (1.0 - fails)).sqrt() + 1e-6;
+                let fails_with_wrong = share(n - c - 1, n - 1, k - 1);
+                spread(group, |i| (if correct[i] { fails } else { fails - fails_with_wrong }) / scale)
+            }
+            Self::GrpoPassk { eps } => {
+                let mut sorted: Vec<f64> = group.scored().map(|i| group.rewards[i]).collect();
+                sorted.sort_by(|x, y| y.total_cmp(x));
+                let (first, second) = (sorted[0], sorted[1]);
+                let scale = deviation(group, 1) + eps;
+                let lead = if first > second { (first - second) / scale } else { 0.0 };
+                spread(group, |i| if group.rewards[i] == first { lead } else { 0.0 })
+            }
+            Self::WReinforce { positive, negative } => {
+                let correct = rewards.correct(group)?;
+                spread(group, |i| if correct[i] { positive } else { -negative })
+            }
+            Self::RsGrpo { beta: 0.0 } => centred(group, mean(group), |x| x),
+            Self::RsGrpo { beta } => {
+                // Relative to the largest exponent, so that no exponential overflows.
+                let largest =
+                    group.scored().map(|i| beta * group.rewards[i]).fold(f64::NEG_INFINITY, f64::max);
+                let total: f64 = group.scored().map(|i| (beta * group.rewards[i] - largest).exp()).sum();
+                let soft = (largest + (total / n as f64).ln()) / beta;
+                centred(group, soft, |x| (beta * x).exp_m1() / beta)
+            }
+            Self::Dgpo { .. } => {
+                let mean = mean(group);
+                let extent: f64 = group.scored().map(|i| (group.rewards[i] - mean).abs()).sum();
+                centred(group, mean, |x| n as f64 * x / (extent + 1e-4))
+            }
+            Self::Opo => {
+                let tokens: f64 = group.scored().map(|i| length(group, i)).sum();
+                let weighted: f64 = group.scored().map(|i| length(group, i) * group.rewards[i]).sum();
+                centred(group, weighted / tokens, |x| x)
+            }
+        })
+    }
+
+    /// The part of the formula that reads the whole batch, for estimators that have one.
+    fn across(
+        &self,
+        groups: &[Group<'_>],
+        rewards: &Rewards,
+        batch: &mut [Vec<f64>],
+    ) -> Result<(), (usize, Error)> {
+        let compared: Vec<usize> = (0..groups.len()).filter(|&g| groups[g].scored_len() > 1).collect();
+        let unequal: Vec<usize> = compared.iter().copied().filter(|&g| !equal(&groups[g])).collect();
+        let mut factors = vec![1.0; groups.len()];
+        match *self {
+            Self::Dgpo { temperature } if temperature > 0.0 => {
+                let rate = |&g: &usize| {
+                    let correct = rewards.correct(&groups[g]).map_err(|e| (g, e))?;
+                    Ok(correct.iter().filter(|&&u| u).count() as f64 / groups[g].scored_len() as f64)
+                };
+                let rates: Vec<f64> = unequal.iter().map(rate).collect::<Result<_, (usize, Error)>>()?;
+                let total: f64 = rates.iter().map(|p| (-p / temperature).exp()).sum();
+                for (&g, p) in unequal.iter().zip(&rates) {
+                    factors[g] = unequal.len() as f64 * (-p / temperature).exp() / total;
+                }
+            }
+            Self::LitePpo => {
+                let all: Vec<f64> = compared
+                    .iter()
+                    .flat_map(|&g| groups[g].scored().map(move |i| groups[g].rewards[i]))
+                    .collect();
+                let mean = all.iter().sum::<f64>() / all.len() as f64;
+                let squares: f64 = all.iter().map(|r| (r - mean).powi(2)).sum();
+                let deviation = (squares / (all.len().max(2) - 1) as f64).sqrt();
+                unequal.iter().for_each(|&g| factors[g] = 1.0 / (deviation + 1e-6));
+            }
+            Self::ReinforcePlusPlusBaseline => {
+                let places = || compared.iter().flat_map(|&g| groups[g].scored().map(move |i| (g, i)));
+                let over_tokens = |value: &dyn Fn(f64) -> f64| -> f64 {
+                    places().map(|(g, i)| length(&groups[g], i) * value(batch[g][i])).sum()
+                };
+                let tokens = over_tokens(&|_| 1.0);
+                let mean = over_tokens(&|x| x) / tokens;
+                let variance = over_tokens(&|x| (x - mean).powi(2)) / (tokens - 1.0);
+                let scale = (variance + 1e-8).sqrt();
+                places().for_each(|(g, i)| batch[g][i] = (batch[g][i] - mean) / scale);
+            }
+            Self::Gpg => {
+                let factor = compared.len() as f64 / unequal.len() as f64;
+                unequal.iter().for_each(|&g| factors[g] = factor);
+            }
+            _ => return Ok(()),
         }
+        for (advantages, factor) in batch.iter_mut().zip(factors) {
+            advantages.iter_mut().for_each(|a| *a *= factor);
+        }
+        Ok(())
     }
 }
 
 fn mean(group: &Group<'_>) -> f64 {
     group.scored().map(|i| group.rewards[i]).sum::<f64>() / group.scored_len() as f64
+}
+
+/// The standard deviation of the scored rewards.
+fn deviation(group: &Group<'_>, ddof: usize) -> f64 {
+    let mean = mean(group);
+    let squares: f64 = group.scored().map(|i| (group.rewards[i] - mean).powi(2)).sum();
+    (squares / (group.scored_len() - ddof) as f64).sqrt()
+}
+
+/// A completion's length in tokens; an empty one counts as one token, so that every completion has a weight.
+fn length(group: &Group<'_>, completion: usize) -> f64 {
+    group.lengths[completion].max(1) as f64
+}
+
+/// Whether all scored rewards are equal.
+fn equal(group: &Group<'_>) -> bool {
+    let mut rewards = group.scored().map(|i| group.rewards[i]);
+    let first = rewards.next();
+    rewards.all(|r| Some(r) == first)
 }
 
 fn spread(group: &Group<'_>, value: impl Fn(usize) -> f64) -> Vec<f64> {
@@ -179,223 +485,20 @@ fn spread(group: &Group<'_>, value: impl Fn(usize) -> f64) -> Vec<f64> {
 /// `f(R - mean)`, and exactly 0 if all rewards are equal. (The mean of equal rewards may have a rounding error, which a
 /// small `eps` would amplify.)
 fn centred(group: &Group<'_>, mean: f64, f: impl Fn(f64) -> f64) -> Vec<f64> {
-    let mut rewards = group.scored().map(|i| group.rewards[i]);
-    let first = rewards.next();
-    if rewards.all(|r| Some(r) == first) {
-        return vec![0.0; group.len()];
+    match equal(group) {
+        true => vec![0.0; group.len()],
+        false => spread(group, |i| f(group.rewards[i] - mean)),
     }
-    spread(group, |i| f(group.rewards[i] - mean))
 }
 
-/// `C(n-c, k-1) / C(n-1, k-1)` for `1 <= c <= n`, `1 <= k <= n`.
-fn pkpo_weight(n: usize, c: usize, k: usize) -> f64 {
-    if c == 0 || n - c < k - 1 {
+/// `C(a, k) / C(n, k)` for `a <= n`, `k <= n`: the probability that `k` of `n` things, drawn without replacement, are all
+/// among `a` of them.
+fn share(a: usize, n: usize, k: usize) -> f64 {
+    if a < k {
         return 0.0;
     }
-    (0..k - 1).map(|j| (n - c - j) as f64 / (n - 1 - j) as f64).product()
+    (0..k).map(|j| (a - j) as f64 / (n - j) as f64).product()
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn of(estimator: Advantage, rewards: &[f64], scored: &[bool]) -> Vec<f64> {
-        let n = rewards.len();
-        let group = Group { rewards, lengths: &vec![1; n], mean_old_logp: &vec![-1.0; n], scored };
-        estimator.advantages(&group, &Rewards::default()).unwrap()
-    }
-
-    fn assert_close(found: &[f64], wanted: &[f64]) {
-        assert_eq!(found.len(), wanted.len());
-        for (f, w) in found.iter().zip(wanted) {
-            assert!((f - w).abs() < 1e-12, "found {found:?}, wanted {wanted:?}");
-        }
-    }
-
-    #[test]
-    fn estimators_match_values_worked_by_hand() {
-        // One correct of four: mean 1/4, squares 3/4, sample deviation 1/2, population sqrt(3)/4.
-        let (r, s) = ([1.0, 0.0, 0.0, 0.0], [true; 4]);
-        assert_close(
-            &of(Advantage::GRPO, &r, &s),
-            &[0.75 / 0.500001, -0.25 / 0.500001, -0.25 / 0.500001, -0.25 / 0.500001],
-        );
-        let third = 1.0 / 3f64.sqrt();
-        assert_close(
-            &of(Advantage::Grpo { eps: 0.0, ddof: 0 }, &r, &s),
-            &[3.0 * third, -third, -third, -third],
-        );
-        assert_close(&of(Advantage::DrGrpo, &r, &s), &[0.75, -0.25, -0.25, -0.25]);
-        assert_close(&of(Advantage::Rloo, &r, &s), &[1.0, -1.0 / 3.0, -1.0 / 3.0, -1.0 / 3.0]);
-        let d = 0.250001;
-        assert_close(&of(Advantage::MaxRl, &r, &s), &[0.75 / d, -0.25 / d, -0.25 / d, -0.25 / d]);
-        // Two correct of four, k = 3: C(2,2)/C(3,2) = 1/3. k = 2: C(2,1)/C(3,1) = 2/3. k = 4: none.
-        let r = [1.0, 0.0, 1.0, 0.0];
-        assert_close(&of(Advantage::Pkpo { k: 3 }, &r, &s), &[1.0 / 3.0, 0.0, 1.0 / 3.0, 0.0]);
-        assert_close(&of(Advantage::Pkpo { k: 2 }, &r, &s), &[2.0 / 3.0, 0.0, 2.0 / 3.0, 0.0]);
-        assert_close(&of(Advantage::Pkpo { k: 4 }, &r, &s), &[0.0; 4]);
-    }
-
-    #[test]
-    fn rloo_is_the_reward_less_the_mean_of_the_others() {
-        let r = [0.3, 0.9, -0.4, 1.0, 0.0];
-        let found = of(Advantage::Rloo, &r, &[true; 5]);
-        for i in 0..5 {
-            let others = (r.iter().sum::<f64>() - r[i]) / 4.0;
-            assert!((found[i] - (r[i] - others)).abs() < 1e-12);
-        }
-    }
-
-    #[test]
-    fn group_with_equal_rewards_gets_zero_advantage() {
-        // 0.1 three times: the rounded mean differs from 0.1.
-        for estimator in
-            [Advantage::Grpo { eps: 0.0, ddof: 1 }, Advantage::GRPO, Advantage::DrGrpo, Advantage::Rloo]
-        {
-            assert_eq!(of(estimator, &[0.1; 3], &[true; 3]), [0.0; 3]);
-        }
-        for estimator in Advantage::ALL {
-            assert_eq!(of(estimator, &[1.0; 3], &[true; 3]), [0.0; 3], "{estimator:?}, all correct");
-            assert_eq!(of(estimator, &[0.0; 3], &[true; 3]), [0.0; 3], "{estimator:?}, none correct");
-        }
-    }
-
-    #[test]
-    fn unscorable_completions_leave_the_statistics_and_get_zero() {
-        for estimator in Advantage::ALL {
-            let found = of(estimator, &[1.0, f64::NAN, 0.0, 0.0], &[true, false, true, true]);
-            let without = of(estimator, &[1.0, 0.0, 0.0], &[true; 3]);
-            assert_eq!(found, [without[0], 0.0, without[1], without[2]], "{estimator:?}");
-        }
-    }
-
-    #[test]
-    fn group_shrunk_to_one_gets_zero_advantage() {
-        for estimator in
-            [Advantage::ALL.as_slice(), &[Advantage::Grpo { eps: 1e-6, ddof: 0 }, Advantage::Pkpo { k: 1 }]]
-                .concat()
-        {
-            assert_eq!(of(estimator, &[1.0, 1.0, 0.0], &[true, false, false]), [0.0; 3], "{estimator:?}");
-            assert_eq!(of(estimator, &[1.0, 1.0, 0.0], &[false; 3]), [0.0; 3], "{estimator:?}");
-        }
-    }
-
-    #[test]
-    fn group_shrunk_below_k_has_no_pass_at_k_estimate() {
-        let scored = [true, true, true, false];
-        assert_eq!(of(Advantage::Pkpo { k: 4 }, &[1.0, 0.0, 0.0, 0.0], &scored), [0.0; 4]);
-        assert_eq!(of(Advantage::Pkpo { k: 3 }, &[1.0, 0.0, 0.0, 0.0], &scored), [1.0, 0.0, 0.0, 0.0]);
-    }
-
-    #[test]
-    fn max_rl_reads_correctness_so_a_negative_wrong_reward_changes_nothing() {
-        let signed = Rewards { wrong: -1.0, ..Rewards::default() };
-        let group =
-            |rewards| Group { rewards, lengths: &[1; 3], mean_old_logp: &[0.0; 3], scored: &[true; 3] };
-        let found = Advantage::MaxRl.advantages(&group(&[1.0, -1.0, -1.0]), &signed).unwrap();
-        assert_eq!(found, of(Advantage::MaxRl, &[1.0, 0.0, 0.0], &[true; 3]));
-    }
-
-    /// MaxRL's expected weight of a correct completion, over the outcomes of the others, is the population weight (1 -
-    /// (1-p)^N) / p minus 1 for the baseline (here without the 1e-6).
-    #[test]
-    fn max_rl_has_the_population_weight_in_expectation() {
-        let (n, p) = (6usize, 0.3f64);
-        let mut correct = 0.0;
-        for others in 0..1u32 << (n - 1) {
-            let c = others.count_ones();
-            let probability = p.powi(c as i32) * (1.0 - p).powi((n as u32 - 1 - c) as i32);
-            let rewards: Vec<f64> =
-                (0..n).map(|i| if i == 0 { 1.0 } else { f64::from(others >> (i - 1) & 1) }).collect();
-            correct += probability * (of(Advantage::MaxRl, &rewards, &[true; 6])[0] + 1.0);
-        }
-        let wanted = (1.0 - (1.0 - p).powi(n as i32)) / p;
-        assert!((correct - wanted).abs() < 1e-4, "found {correct}, wanted {wanted}");
-    }
-
-    /// PKPO's weights sum, over a group, to an unbiased estimate of p * d pass@k / dp; check the
-    /// expectation k p (1-p)^(k-1) by enumeration.
-    #[test]
-    fn pkpo_is_an_unbiased_gradient_of_pass_at_k() {
-        let (n, p, k) = (5usize, 0.35f64, 3usize);
-        let mut mean = 0.0;
-        for outcome in 0..1u32 << n {
-            let c = outcome.count_ones() as i32;
-            let probability = p.powi(c) * (1.0 - p).powi(n as i32 - c);
-            let rewards: Vec<f64> = (0..n).map(|i| f64::from(outcome >> i & 1)).collect();
-            mean +=
-                probability * of(Advantage::Pkpo { k }, &rewards, &[true; 5]).iter().sum::<f64>() / n as f64;
-        }
-        let wanted = p * (1.0 - p).powi(k as i32 - 1);
-        assert!((mean - wanted).abs() < 1e-12, "found {mean}, wanted {wanted}");
-    }
-
-    #[test]
-    fn impossible_settings_are_refused_by_name() {
-        let message = |a: Advantage, n| a.check(n).unwrap_err().to_string();
-        assert!(message(Advantage::GRPO, 1).starts_with("group_size: found 1, wanted at least 2"));
-        assert_eq!(
-            message(Advantage::Pkpo { k: 9 }, 8),
-            "advantage.k: found 9, wanted 1 to the group size, 8"
-        );
-        assert!(message(Advantage::Grpo { eps: -1.0, ddof: 1 }, 8).starts_with("advantage.eps"));
-        assert!(message(Advantage::Grpo { eps: 0.0, ddof: 2 }, 8).starts_with("advantage.ddof"));
-        assert!(Advantage::ALL.iter().all(|a| a.check(2).is_ok()));
-    }
-
-    #[test]
-    fn a_reward_that_is_not_finite_is_refused() {
-        let group = Group {
-            rewards: &[1.0, f64::NAN],
-            lengths: &[1; 2],
-            mean_old_logp: &[0.0; 2],
-            scored: &[true; 2],
-        };
-        for estimator in Advantage::ALL {
-            let found = estimator.advantages(&group, &Rewards::default()).unwrap_err();
-            assert!(matches!(found, Error::NonFiniteReward { completion: 1, .. }), "{estimator:?}");
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn reordering_a_group_reorders_its_advantages(
-            outcome in prop::collection::vec((any::<bool>(), prop::bool::weighted(0.8)), 2..12),
-            rotate in 0usize..12,
-        ) {
-            let rewards: Vec<f64> = outcome.iter().map(|o| f64::from(u8::from(o.0))).collect();
-            let scored: Vec<bool> = outcome.iter().map(|o| o.1).collect();
-            let turn = |v: &mut dyn FnMut(usize)| v(rotate % rewards.len());
-            for estimator in Advantage::ALL {
-                let mut wanted = of(estimator, &rewards, &scored);
-                let (mut r, mut s) = (rewards.clone(), scored.clone());
-                turn(&mut |k| { r.rotate_left(k); s.rotate_left(k); wanted.rotate_left(k); });
-                // Sums of squares are rounded in the order of the group.
-                for (found, wanted) in of(estimator, &r, &s).iter().zip(&wanted) {
-                    prop_assert!((found - wanted).abs() < 1e-12);
-                }
-            }
-        }
-
-        #[test]
-        fn centred_estimators_sum_to_zero(rewards in prop::collection::vec(-2.0f64..2.0, 2..20)) {
-            let scored = vec![true; rewards.len()];
-            for estimator in [Advantage::GRPO, Advantage::DrGrpo, Advantage::Rloo] {
-                prop_assert!(of(estimator, &rewards, &scored).iter().sum::<f64>().abs() < 1e-9);
-            }
-        }
-
-        #[test]
-        fn grpo_does_not_see_shift_or_scale_of_the_rewards(
-            rewards in prop::collection::vec(-1.0f64..1.0, 3..10), shift in -3.0f64..3.0, scale in 0.5f64..4.0,
-        ) {
-            let scored = vec![true; rewards.len()];
-            let estimator = Advantage::Grpo { eps: 0.0, ddof: 1 };
-            let moved: Vec<f64> = rewards.iter().map(|r| r * scale + shift).collect();
-            for (a, b) in of(estimator, &rewards, &scored).iter().zip(of(estimator, &moved, &scored)) {
-                prop_assert!((a - b).abs() < 1e-6 * (1.0 + a.abs()));
-            }
-        }
-    }
-}
+mod tests;

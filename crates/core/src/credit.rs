@@ -96,7 +96,7 @@ impl Credit {
             Shaping::Unlikely { .. } if !self.advantage.reads_rewards() => Err(Error::setting(
                 "advantage",
                 self.advantage.name(),
-                "grpo, dr_grpo or rloo: a shaped reward is lost on an estimator that only asks whether it is correct",
+                "an estimator that reads rewards, as grpo, dr_grpo and rloo do: a shaped reward is lost on one that only asks whether it is correct",
             )),
             Shaping::Unlikely { beta } if !(0.0..=1.0).contains(&beta) => {
                 Err(Error::setting("shaping.beta", beta, "a number from 0 to 1"))
@@ -111,21 +111,42 @@ impl Credit {
         }
     }
 
-    /// The advantages of one group.
+    /// The credit of one group, where the group is the whole batch: [`Credit::assign_batch`] of one.
+    ///
+    /// # Errors
+    /// As [`Credit::assign_batch`].
+    pub fn assign(&self, group: &Group<'_>) -> Result<Assigned, Error> {
+        self.assign_batch(&[*group]).map(|mut batch| batch.swap_remove(0)).map_err(|(_, e)| e)
+    }
+
+    /// The credit of all groups of a batch: of a training step.
     ///
     /// Source: F-GRPO, section "Integration with Group-Relative Methods": `g(x) A_i`.
     ///
     /// # Errors
-    /// A reward that is not finite, or one that is neither correct nor wrong if a setting needs to know.
-    pub fn assign(&self, group: &Group<'_>) -> Result<Assigned, Error> {
-        let mut advantages = match self.shaping {
+    /// The first group that failed and why: a reward that is not finite, or one that is neither correct nor wrong if a
+    /// setting needs to know.
+    pub fn assign_batch(&self, groups: &[Group<'_>]) -> Result<Vec<Assigned>, (usize, Error)> {
+        let batch = match self.shaping {
             Shaping::Unlikely { beta } => {
-                let correct = self.rewards.correct(group)?;
-                let rewards = unlikely_rewards(group, &correct, beta);
-                self.advantage.advantages(&Group { rewards: &rewards, ..*group }, &self.rewards)?
+                let shape = |(g, group): (usize, &Group<'_>)| {
+                    let correct = self.rewards.correct(group).map_err(|e| (g, e))?;
+                    Ok(unlikely_rewards(group, &correct, beta))
+                };
+                let shaped: Vec<Vec<f64>> = groups.iter().enumerate().map(shape).collect::<Result<_, _>>()?;
+                let both = groups.iter().zip(&shaped);
+                let shaped: Vec<Group<'_>> =
+                    both.map(|(group, rewards)| Group { rewards, ..*group }).collect();
+                self.advantage.of_batch(&shaped, &self.rewards)?
             }
-            _ => self.advantage.advantages(group, &self.rewards)?,
+            _ => self.advantage.of_batch(groups, &self.rewards)?,
         };
+        let weigh = |(g, advantages)| self.weigh(&groups[g], advantages).map_err(|e| (g, e));
+        batch.into_iter().enumerate().map(weigh).collect()
+    }
+
+    /// Smoothing and focal weight of the estimator's advantages of a group.
+    fn weigh(&self, group: &Group<'_>, mut advantages: Vec<f64>) -> Result<Assigned, Error> {
         if let Shaping::Smoothing { correct, wrong } = self.shaping
             && group.scored_len() > 1
         {
@@ -271,7 +292,7 @@ mod tests {
             let logp = vec![-1.0; rewards.len()];
             let g = group(&rewards, &logp);
             let meaning = Rewards { wrong, ..PLAIN.rewards };
-            for advantage in [Advantage::GRPO, Advantage::DrGrpo, Advantage::Rloo, Advantage::MaxRl, Advantage::Pkpo { k: 2 }] {
+            for advantage in Advantage::ALL {
                 let alone = advantage.advantages(&g, &meaning).unwrap();
                 let credit = Credit { advantage, rewards: meaning, ..PLAIN };
                 let bits = |v: &[f64]| v.iter().map(|x| x.to_bits()).collect::<Vec<_>>();

@@ -31,6 +31,7 @@ pub mod plan;
 pub mod problems;
 pub mod program;
 pub mod prompts;
+pub mod ranking;
 pub mod record;
 pub mod row;
 pub mod samples;

@@ -27,6 +27,9 @@ pub(super) fn of(config: &Config) -> Setting {
             Loss::Dapo { .. } => "DAPO",
             Loss::Cispo { .. } | Loss::CispoCap { .. } => "CISPO",
             Loss::Gspo { .. } => "GSPO",
+            Loss::Sapo { .. } => "SAPO",
+            Loss::Gmpo { .. } => "GMPO",
+            Loss::DppoTv { .. } | Loss::DppoKl { .. } => "DPPO",
         },
     };
     let heat = config.rollout.temperature;

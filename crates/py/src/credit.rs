@@ -9,6 +9,7 @@ use fgrpo_core::group::{Group, Rewards};
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
+use serde_json::{Map, Value};
 
 /// The message of `fgrpo-core` with the Python name of the argument.
 pub(crate) fn named(error: &Error) -> String {
@@ -18,6 +19,12 @@ pub(crate) fn named(error: &Error) -> String {
         "advantage.eps" => "eps",
         "advantage.ddof" => "ddof",
         "advantage.k" => "k",
+        "advantage.a"
+        | "advantage.b"
+        | "advantage.positive"
+        | "advantage.negative"
+        | "advantage.beta"
+        | "advantage.temperature" => setting.trim_start_matches("advantage."),
         "focal_gamma" => "gamma",
         "reward_correct" => "correct",
         "reward_threshold" => "threshold",
@@ -25,27 +32,47 @@ pub(crate) fn named(error: &Error) -> String {
         "loss.clip, low" => "clip_low",
         "loss.clip, high" | "loss.cap" => "clip_high",
         "loss.dual_clip" => "dual_clip",
+        "loss.tau" => "tau",
         "max_new_tokens" => "max_len",
         other => other,
     };
     format!("{name}: found {found}, wanted {wanted}")
 }
 
-fn estimator(name: &str, eps: f64, ddof: usize, k: Option<usize>) -> PyResult<Advantage> {
-    // `credit` has no lengths.
-    let all = || Advantage::ALL.into_iter().filter(|estimator| !estimator.reads_lengths());
-    let Some(found) = all().find(|estimator| estimator.name() == name) else {
-        let names: Vec<String> = all().map(|estimator| format!("{:?}", estimator.name())).collect();
-        return Err(bad(format!("estimator: found {name:?}, wanted one of {}", names.join(", "))));
+/// The estimator of a table `{"kind": NAME, SETTING: NUMBER, ...}`; `eps`, `ddof` and `k` are for tables without them.
+fn estimator(table: &str, eps: f64, ddof: usize, k: Option<usize>) -> PyResult<Advantage> {
+    let wrong = |why: &dyn std::fmt::Display| bad(format!("estimator: {why}"));
+    let given: Map<String, Value> = serde_json::from_str(table).map_err(|e| wrong(&e))?;
+    let name = given.get("kind").and_then(Value::as_str).unwrap_or_default();
+    let Some(of_kind) = Advantage::ALL.into_iter().find(|estimator| estimator.name() == name) else {
+        let names: Vec<String> = Advantage::ALL.iter().map(|e| format!("{:?}", e.name())).collect();
+        return Err(wrong(&format!("found {name:?}, wanted one of {}", names.join(", "))));
     };
-    match (found, k) {
-        (Advantage::Grpo { .. }, _) => Ok(Advantage::Grpo { eps, ddof }),
-        (Advantage::Pkpo { .. }, Some(k)) => Ok(Advantage::Pkpo { k }),
-        (Advantage::Pkpo { .. }, None) => {
-            Err(bad("k: found None, wanted the k of pass@k that the estimator \"pkpo\" optimises"))
-        }
-        (found, _) => Ok(found),
+    let known = serde_json::to_value(of_kind).map_err(|e| wrong(&e))?;
+    if let Some(key) = given.keys().find(|key| known.get(key).is_none()) {
+        let keys: Vec<&str> =
+            known.as_object().into_iter().flat_map(|k| k.keys()).map(String::as_str).collect();
+        return Err(wrong(&format!(
+            "found the setting {key:?}, wanted of {name:?} only {}",
+            keys.join(", ")
+        )));
     }
+    let absent = |key| !given.contains_key(key);
+    let mut found = serde_json::from_value(Value::Object(given.clone())).map_err(|e| wrong(&e))?;
+    match &mut found {
+        Advantage::Grpo { eps: own, ddof: own_ddof } => {
+            *own = if absent("eps") { eps } else { *own };
+            *own_ddof = if absent("ddof") { ddof } else { *own_ddof };
+        }
+        Advantage::GrpoPassk { eps: own } if absent("eps") => *own = eps,
+        Advantage::Pkpo { k: own } | Advantage::PasskTraining { k: own } if absent("k") => {
+            let wanted =
+                || format!("k: found None, wanted the k of pass@k that the estimator {name:?} optimises");
+            *own = k.ok_or_else(|| bad(wanted()))?;
+        }
+        _ => {}
+    }
+    Ok(found)
 }
 
 /// The shaping by name with its numbers, or the paper's numbers if none are given.
@@ -86,6 +113,7 @@ pub(crate) fn credit<'py>(
     threshold: Option<f64>,
     shaping: Option<(String, Vec<f64>)>,
     mean_logp: Option<PyReadonlyArray1<'py, f64>>,
+    lengths: Option<PyReadonlyArray1<'py, i64>>,
 ) -> PyResult<Arrays<'py>> {
     let credit = Credit {
         advantage: self::estimator(estimator, eps, ddof, k)?,
@@ -95,8 +123,14 @@ pub(crate) fn credit<'py>(
     };
     let (rewards, group) = (rewards.as_slice()?, group.as_slice()?);
     let logp = mean_logp.as_ref().map(|l| l.as_slice()).transpose()?;
-    if group.len() != rewards.len() || logp.is_some_and(|l| l.len() != rewards.len()) {
-        return Err(bad("rewards, groups and mean_logp differ in length"));
+    let lengths = lengths.as_ref().map(|l| l.as_slice()).transpose()?;
+    let own = [logp.map(<[f64]>::len), lengths.map(<[i64]>::len), Some(group.len())];
+    if own.into_iter().flatten().any(|n| n != rewards.len()) {
+        return Err(bad("rewards, groups, mean_logp and lengths differ in length"));
+    }
+    if lengths.is_none() && credit.advantage.reads_lengths() {
+        let name = credit.advantage.name();
+        return Err(bad(format!("lengths: found None, wanted each completion's tokens: {name} reads them")));
     }
     let mut members = vec![Vec::new(); groups];
     for (row, &g) in group.iter().enumerate() {
@@ -106,7 +140,7 @@ pub(crate) fn credit<'py>(
     // Settings are checked even where no group is large enough to use them.
     let largest = members.iter().map(Vec::len).max().unwrap_or(0).max(2);
     credit.check(largest).map_err(|e| bad(named(&e)))?;
-    let assigned = without_gil(py, || assign(&credit, rewards, logp, &members))?;
+    let assigned = without_gil(py, || assign(&credit, rewards, logp, lengths, &members))?;
     let (advantages, rate, weight) = assigned.map_err(|(g, error)| {
         let label = labels.and_then(|l| l.get_item(g).ok()?.repr().ok()).map(|r| r.to_string());
         bad(format!("group {}: {}", label.unwrap_or_else(|| g.to_string()), named(&error)))
@@ -121,24 +155,39 @@ fn assign(
     credit: &Credit,
     rewards: &[f64],
     logp: Option<&[f64]>,
+    lengths: Option<&[i64]>,
     members: &[Vec<usize>],
 ) -> Result<Values, (usize, Error)> {
-    let mut advantages = vec![0.0; rewards.len()];
-    let (mut rate, mut weight) = (vec![f64::NAN; members.len()], vec![1.0; members.len()]);
+    fn of<T, U>(rows: &[usize], values: Option<&[T]>, absent: U, read: impl Fn(&T) -> U) -> Vec<U>
+    where
+        U: Copy,
+    {
+        values.map_or_else(|| vec![absent; rows.len()], |all| rows.iter().map(|&i| read(&all[i])).collect())
+    }
+    let mut columns = Vec::with_capacity(members.len());
     for (g, rows) in members.iter().enumerate() {
         // A lone completion can't be compared: its advantage is 0.
         if rows.len() > 1 {
             credit.check(rows.len()).map_err(|e| (g, e))?;
         }
-        let of = |values: &[f64]| rows.iter().map(|&i| values[i]).collect::<Vec<f64>>();
-        let own = of(rewards);
-        let logp = logp.map_or_else(|| vec![0.0; rows.len()], of);
-        let scored: Vec<bool> = own.iter().map(|r| !r.is_nan()).collect();
-        let group =
-            Group { rewards: &own, lengths: &vec![1; rows.len()], mean_old_logp: &logp, scored: &scored };
-        let Assigned { advantages: own, success_rate, focal_weight } =
-            credit.assign(&group).map_err(|e| (g, e))?;
-        for (&row, a) in rows.iter().zip(own) {
+        let rewards: Vec<f64> = rows.iter().map(|&i| rewards[i]).collect();
+        let scored: Vec<bool> = rewards.iter().map(|r| !r.is_nan()).collect();
+        let lengths = of(rows, lengths, 1, |&n| usize::try_from(n).unwrap_or(0));
+        columns.push((rewards, of(rows, logp, 0.0, |&l| l), lengths, scored));
+    }
+    let group =
+        |(rewards, mean_old_logp, lengths, scored): &'_ (Vec<f64>, Vec<f64>, Vec<usize>, Vec<bool>)| Group {
+            rewards,
+            lengths,
+            mean_old_logp,
+            scored,
+        };
+    let groups: Vec<Group<'_>> = columns.iter().map(group).collect();
+    let mut advantages = vec![0.0; rewards.len()];
+    let (mut rate, mut weight) = (vec![f64::NAN; members.len()], vec![1.0; members.len()]);
+    for (g, found) in credit.assign_batch(&groups)?.into_iter().enumerate() {
+        let Assigned { advantages: own, success_rate, focal_weight } = found;
+        for (&row, a) in members[g].iter().zip(own) {
             advantages[row] = a;
         }
         rate[g] = success_rate.unwrap_or(f64::NAN);

@@ -13,6 +13,7 @@ fn policy(
     high: Option<f64>,
     dual: Option<f64>,
     cap: bool,
+    tau: Option<(f64, f64)>,
 ) -> PyResult<PolicyLoss> {
     let preset = match loss {
         "grpo" => PolicyLoss::GRPO,
@@ -20,9 +21,13 @@ fn policy(
         "cispo" if cap => PolicyLoss::CISPO_CAP,
         "cispo" => PolicyLoss::CISPO,
         "gspo" => PolicyLoss::GSPO,
+        "sapo" => PolicyLoss::SAPO,
+        "gmpo" => PolicyLoss::GMPO,
+        "dppo_tv" => PolicyLoss::DPPO_TV,
+        "dppo_kl" => PolicyLoss::DPPO_KL,
         _ => {
             return Err(bad(format!(
-                "loss: found {loss:?}, wanted \"grpo\", \"dapo\", \"cispo\" or \"gspo\""
+                "loss: found {loss:?}, wanted \"grpo\", \"dapo\", \"cispo\", \"gspo\", \"sapo\", \"gmpo\", \"dppo_tv\" or \"dppo_kl\""
             )));
         }
     };
@@ -43,7 +48,24 @@ fn policy(
         PolicyLoss::Cispo(CispoBounds::Cap { high }) => {
             PolicyLoss::Cispo(CispoBounds::Cap { high: bounds((0.0, high)).1 })
         }
+        PolicyLoss::Sapo { positive, negative } => {
+            let (positive, negative) = tau.unwrap_or((positive, negative));
+            PolicyLoss::Sapo { positive, negative }
+        }
+        PolicyLoss::Gmpo { low, high } => {
+            let (low, high) = bounds((low, high));
+            PolicyLoss::Gmpo { low, high }
+        }
+        PolicyLoss::Dppo { divergence, low, high, cap } => {
+            let (low, high) = bounds((low, high));
+            PolicyLoss::Dppo { divergence, low, high, cap }
+        }
     };
+    if tau.is_some() && !matches!(found, PolicyLoss::Sapo { .. }) {
+        return Err(bad(format!(
+            "tau: found a value, wanted none with the loss {loss:?}: only \"sapo\" reads it"
+        )));
+    }
     found.check().map_err(|e| bad(named(&e)))?;
     Ok(found)
 }
@@ -85,9 +107,10 @@ pub(crate) fn policy_loss<'py>(
     clip_high: Option<f64>,
     dual_clip: Option<f64>,
     absolute_cap: bool,
+    tau: Option<(f64, f64)>,
     max_len: Option<usize>,
 ) -> PyResult<(f64, Bound<'py, PyArray2<f64>>)> {
-    let policy = policy(loss, clip_low, clip_high, dual_clip, absolute_cap)?;
+    let policy = policy(loss, clip_low, clip_high, dual_clip, absolute_cap, tau)?;
     let aggregation = self::aggregation(aggregation, max_len)?;
     let (logp, old_logp, mask) = (logp.as_array(), old_logp.as_array(), mask.as_array());
     let advantages = advantages.as_slice()?;

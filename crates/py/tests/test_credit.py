@@ -29,10 +29,34 @@ def test_the_type_names_every_estimator():
 
 @pytest.mark.parametrize("estimator", get_args(Estimator))
 def test_the_focal_weight_multiplies_the_advantages_of_every_estimator(estimator):
-    base = fgrpo.credit(REWARDS, estimator=estimator, k=2)
-    focal = fgrpo.credit(REWARDS, estimator=estimator, k=2, gamma=0.5)
+    settings = {"estimator": estimator, "k": 2, "lengths": np.arange(1, 17).reshape(4, 4)}
+    base = fgrpo.credit(REWARDS, **settings)
+    focal = fgrpo.credit(REWARDS, gamma=0.5, **settings)
     np.testing.assert_array_equal(focal.focal_weight, (1 - REWARDS.mean(1)) ** 0.5)
     np.testing.assert_array_equal(focal.advantages, base.advantages * focal.focal_weight[:, None])
+
+
+def test_an_estimator_with_settings_is_a_table():
+    power = fgrpo.advantages(REWARDS, estimator={"kind": "power", "a": 0.5, "b": -0.5})
+    focal = fgrpo.advantages(REWARDS, eps=0.0, ddof=0, gamma=1.0)
+    np.testing.assert_allclose(power, focal, atol=1e-12)
+    with pytest.raises(ValueError, match='found the setting "c", wanted of "power" only kind, a, b'):
+        fgrpo.advantages(REWARDS, estimator={"kind": "power", "c": 1})
+    table = {"kind": "pkpo", "k": 2}
+    np.testing.assert_array_equal(
+        fgrpo.advantages(REWARDS, estimator=table, k=3), fgrpo.advantages(REWARDS, estimator="pkpo", k=2)
+    )
+
+
+def test_lengths_weigh_the_baseline_and_all_groups_are_one_batch():
+    found = fgrpo.advantages([[1, 0]], estimator="opo", lengths=[[1, 3]])
+    np.testing.assert_array_equal(found, [[0.75, -0.25]])
+    with pytest.raises(ValueError, match="lengths: found None"):
+        fgrpo.advantages([[1, 0]], estimator="opo")
+    with pytest.raises(ValueError, match="lengths: found shape"):
+        fgrpo.advantages([[1, 0]], estimator="opo", lengths=[1, 3])
+    # Two groups, one of them with unequal rewards.
+    np.testing.assert_array_equal(fgrpo.advantages([[1, 0], [1, 1]], estimator="gpg"), [[1, -1], [0, 0]])
 
 
 def test_interleaved_groups_give_what_rows_give():

@@ -13,7 +13,7 @@ MODES = ["token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-to
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("loss", ["grpo", "dapo", "gspo"])
+@pytest.mark.parametrize("loss", ["grpo", "dapo", "gspo", "sapo"])
 def test_the_derivative_is_that_of_the_loss(loss, mode):
     def value(logp):
         return fgrpo.policy_loss(logp, OLD, ADVANTAGES, MASK, loss=loss, aggregation=mode, max_len=20)[0]
@@ -30,6 +30,22 @@ def test_the_derivative_is_that_of_the_loss(loss, mode):
         step[at] = 1e-6
         finite = (value(LOGP + step) - value(LOGP - step)) / 2e-6
         assert finite == pytest.approx(slope[at].sum(), abs=1e-6)
+
+
+def test_sapo_and_dppo_read_their_settings():
+    def loss(name, **settings):
+        return fgrpo.policy_loss([[-1.0]], [[-1.5]], [2.0], [[1]], loss=name, aggregation="token-mean", **settings)
+
+    gate = 1 / (1 + np.exp(-2 * (np.exp(0.5) - 1)))
+    assert loss("sapo", tau=(2.0, 1.0))[0] == pytest.approx(-2 * 2 * gate)
+    moved = np.exp(-1.0) - np.exp(-1.5)
+    assert loss("dppo_tv", clip_high=moved - 1e-3)[0] == 0
+    assert loss("dppo_tv", clip_high=moved + 1e-3)[1][0, 0] == pytest.approx(-2 * np.exp(0.5))
+    assert loss("gmpo", clip_high=0.25)[0] == pytest.approx(-2 * np.exp(0.25))
+    with pytest.raises(ValueError, match="tau: found a value"):
+        loss("grpo", tau=(1.0, 1.0))
+    with pytest.raises(ValueError, match="tau: found 0"):
+        loss("sapo", tau=(0.0, 1.0))
 
 
 def test_cispo_weighs_the_gradient_of_the_log_probability():

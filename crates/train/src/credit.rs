@@ -48,25 +48,32 @@ pub fn credit(
     rollouts: Vec<Rollouts>,
     grades: Vec<Vec<Graded>>,
 ) -> anyhow::Result<Vec<Credited>> {
-    let credited = rollouts.into_iter().zip(grades).map(|(rollouts, grades)| {
-        let rewards: Vec<f64> = grades
-            .iter()
-            .map(|g| match (g.reward, g.verdict) {
-                (Some(reward), _) => reward,
-                (None, Verdict::Correct) => how.rewards.correct,
-                (None, _) => how.rewards.wrong,
-            })
-            .collect();
+    let rewards_of = |grades: &Vec<Graded>| -> Vec<f64> {
+        let reward = |g: &Graded| match (g.reward, g.verdict) {
+            (Some(reward), _) => reward,
+            (None, Verdict::Correct) => how.rewards.correct,
+            (None, _) => how.rewards.wrong,
+        };
+        grades.iter().map(reward).collect()
+    };
+    let rewards: Vec<Vec<f64>> = grades.iter().map(rewards_of).collect();
+    let of = |rollouts: &Rollouts, grades: &Vec<Graded>| {
         let lengths: Vec<usize> = rollouts.completions.iter().map(|c| c.tokens.len()).collect();
         let mean_old_logp: Vec<f64> = rollouts.completions.iter().map(mean_logp).collect();
         let scored: Vec<bool> = grades.iter().map(|g| g.verdict != Verdict::Unscorable).collect();
-        let group =
-            Group { rewards: &rewards, lengths: &lengths, mean_old_logp: &mean_old_logp, scored: &scored };
-        group.check()?;
-        let assigned = how.assign(&group)?;
-        Ok(Credited { rollouts, grades, rewards, assigned })
-    });
-    credited.collect()
+        (lengths, mean_old_logp, scored)
+    };
+    let read: Vec<_> = rollouts.iter().zip(&grades).map(|(rollouts, grades)| of(rollouts, grades)).collect();
+    let groups: Vec<Group<'_>> = rewards
+        .iter()
+        .zip(&read)
+        .map(|(rewards, (lengths, mean_old_logp, scored))| Group { rewards, lengths, mean_old_logp, scored })
+        .collect();
+    let assigned = how.assign_batch(&groups).map_err(|(_, e)| e)?;
+    let each = rollouts.into_iter().zip(grades).zip(rewards).zip(assigned);
+    Ok(each
+        .map(|(((rollouts, grades), rewards), assigned)| Credited { rollouts, grades, rewards, assigned })
+        .collect())
 }
 
 /// Mean log-probability of a completion's tokens; 0 if it is empty.

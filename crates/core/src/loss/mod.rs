@@ -14,7 +14,7 @@ pub mod policy;
 pub use aggregate::{Aggregation, Counts};
 pub use correction::Correction;
 pub use kl::Kl;
-pub use policy::{CispoBounds, PolicyLoss, TokenLoss};
+pub use policy::{CispoBounds, Divergence, PolicyLoss, TokenLoss};
 
 use crate::error::Error;
 

@@ -54,6 +54,55 @@ pub enum PolicyLoss {
         /// Distance of the upper clip from 1.
         high: f64,
     },
+    /// `-A g(r)` with the soft gate `g(r) = 4 / tau sigmoid(tau (r - 1))`, whose derivative at `r = 1` is 1. Source: SAPO
+    /// (arXiv 2511.20347).
+    Sapo {
+        /// `tau` for advantages above 0.
+        positive: f64,
+        /// `tau` for the others.
+        negative: f64,
+    },
+    /// `-A s` for every token, where `s` is the geometric mean over the completion of the tokens' ratios, each clipped to
+    /// `[exp(-low), exp(high)]` on the side where the clip lowers the objective. With the aggregation
+    /// `seq-mean-token-mean` it is GMPO (arXiv 2507.20673).
+    Gmpo {
+        /// Distance of the lower clip from 0, of the ratio's logarithm.
+        low: f64,
+        /// Distance of the upper clip from 0.
+        high: f64,
+    },
+    /// `-stopgrad(min(r, cap)) A logp`, and 0 for tokens on which the policies already differ by more than the threshold
+    /// in the direction of the advantage. Source: DPPO (arXiv 2602.04879).
+    Dppo {
+        /// How the difference is measured.
+        divergence: Divergence,
+        /// Threshold for advantages that lower the token's probability.
+        low: f64,
+        /// Threshold for advantages that raise it.
+        high: f64,
+        /// The largest ratio.
+        cap: f64,
+    },
+}
+
+/// The difference of two policies at a token, each reduced to two outcomes: the token, with probability `p` under the
+/// policy being updated and `q` under the one that sampled, and any other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Divergence {
+    /// Total variation, `|p - q|`.
+    Tv,
+    /// `q ln(q / p) + (1 - q) ln((1 - q + 1e-8) / (1 - p + 1e-8))`.
+    Kl,
+}
+
+impl Divergence {
+    fn of(self, logp: f64, old_logp: f64) -> f64 {
+        let (p, q) = (logp.exp(), old_logp.exp());
+        match self {
+            Self::Tv => (p - q).abs(),
+            Self::Kl => q * (old_logp - logp) + (1.0 - q) * ((1.0 - q + 1e-8) / (1.0 - p + 1e-8)).ln(),
+        }
+    }
 }
 
 /// Value and derivative of one token's loss, before aggregation.
@@ -63,7 +112,7 @@ pub struct TokenLoss {
     pub loss: f64,
     /// Its derivative with respect to `logp`; stop-gradients are constants.
     pub dlogp: f64,
-    /// The importance ratio: the token's, for GSPO the sequence's.
+    /// The importance ratio: the token's; for GSPO and GMPO the sequence's.
     pub ratio: f64,
     /// Whether the lower clip applied.
     pub clipped_low: bool,
@@ -84,6 +133,14 @@ impl PolicyLoss {
     pub const CISPO: Self = Self::Cispo(CispoBounds::Around { low: 1.0, high: Self::CISPO_MAX - 1.0 });
     /// The same upper bound, without a lower one.
     pub const CISPO_CAP: Self = Self::Cispo(CispoBounds::Cap { high: Self::CISPO_MAX });
+    /// SAPO in its paper's setting.
+    pub const SAPO: Self = Self::Sapo { positive: 1.0, negative: 1.05 };
+    /// GMPO in its paper's setting.
+    pub const GMPO: Self = Self::Gmpo { low: 0.4, high: 0.4 };
+    /// DPPO by total variation, with verl's threshold.
+    pub const DPPO_TV: Self = Self::Dppo { divergence: Divergence::Tv, low: 0.15, high: 0.15, cap: 20.0 };
+    /// DPPO by KL divergence, with verl's threshold.
+    pub const DPPO_KL: Self = Self::Dppo { divergence: Divergence::Kl, low: 0.05, high: 0.05, cap: 20.0 };
     /// GSPO in its paper's setting.
     pub const GSPO: Self = Self::Gspo { low: 3e-4, high: 4e-4 };
 
@@ -112,17 +169,28 @@ impl PolicyLoss {
                 distance("loss.clip, high", high)
             }
             Self::Cispo(CispoBounds::Cap { high }) => distance("loss.cap", high),
+            Self::Sapo { positive, negative } => {
+                match [positive, negative].iter().find(|tau| !(tau.is_finite() && **tau > 0.0)) {
+                    Some(tau) => Err(Error::setting("loss.tau", tau, "a finite number above 0")),
+                    None => Ok(()),
+                }
+            }
+            Self::Gmpo { low, high } => {
+                distance("loss.clip, low", low)?;
+                distance("loss.clip, high", high)
+            }
+            Self::Dppo { low, high, cap, .. } => {
+                distance("loss.clip, low", low)?;
+                distance("loss.clip, high", high)?;
+                distance("loss.cap", cap)
+            }
         }
     }
 
-    /// The loss of one token. For GSPO the token is taken as a whole sequence; use [`PolicyLoss::completion`] for
+    /// The loss of one token. For GSPO and GMPO the token is taken as a whole sequence; use [`PolicyLoss::completion`] for
     /// longer ones.
     pub fn token(&self, logp: f64, old_logp: f64, advantage: f64) -> TokenLoss {
-        let d = match self {
-            Self::Gspo { .. } => logp - old_logp,
-            _ => log_ratio(logp, old_logp),
-        };
-        self.with_log_ratio(d, logp, beyond(logp, old_logp), advantage)
+        self.at(logp, old_logp, self.part_of_sequence(logp, old_logp, advantage), advantage)
     }
 
     /// The losses of one completion's tokens, in order.
@@ -141,36 +209,90 @@ impl PolicyLoss {
         assert_eq!(logp.len(), old_logp.len(), "logp and old_logp differ in length");
         let (this, n) = (*self, logp.len());
         let pairs = logp.iter().zip(old_logp).map(|(&a, &b)| (a.into(), b.into()));
+        let parts = pairs.clone().map(|(a, b): (f64, f64)| this.part_of_sequence(a, b, advantage));
         let sequence = match this {
-            Self::Gspo { .. } => Some(pairs.clone().map(|(a, b): (f64, f64)| a - b).sum::<f64>() / n as f64),
-            _ => None,
+            Self::Gspo { .. } | Self::Gmpo { .. } => parts.sum::<f64>() / n as f64,
+            _ => 0.0,
         };
-        pairs.map(move |(a, b)| match sequence {
-            Some(d) => this.with_log_ratio(d, a, false, advantage),
-            None => this.token(a, b, advantage),
-        })
+        pairs.map(move |(a, b)| this.at(a, b, sequence, advantage))
     }
 
-    /// `d`: the logarithm of the ratio. `beyond`: whether it was clamped.
-    fn with_log_ratio(&self, d: f64, logp: f64, beyond: bool, advantage: f64) -> TokenLoss {
+    /// A token's part of the logarithm of the sequence's ratio, which is the mean of all parts; 0 for losses without one.
+    fn part_of_sequence(&self, logp: f64, old_logp: f64, advantage: f64) -> f64 {
+        match *self {
+            Self::Gspo { .. } => logp - old_logp,
+            Self::Gmpo { low, high } => {
+                let d = log_ratio(logp, old_logp);
+                if advantage > 0.0 { d.min(high) } else { d.max(-low) }
+            }
+            _ => 0.0,
+        }
+    }
+
+    /// The loss of a token, where `sequence` is the logarithm of the sequence's ratio.
+    fn at(&self, logp: f64, old_logp: f64, sequence: f64, advantage: f64) -> TokenLoss {
+        let d = log_ratio(logp, old_logp);
+        let beyond = beyond(logp, old_logp);
         match *self {
             Self::Clip { low, high, dual } => clip(d.exp(), beyond, advantage, low, high, dual),
-            Self::Gspo { low, high } => clip(d.min(10.0).exp(), d > 10.0, advantage, low, high, None),
+            Self::Gspo { low, high } => {
+                clip(sequence.min(10.0).exp(), sequence > 10.0, advantage, low, high, None)
+            }
             Self::Cispo(bounds) => {
-                let ratio = d.exp();
                 let (low, high) = bounds.range();
+                let ratio = d.exp();
                 let weight = ratio.clamp(low, high);
                 TokenLoss {
-                    loss: -weight * advantage * logp,
-                    dlogp: -weight * advantage,
-                    ratio,
                     clipped_low: ratio < low,
                     clipped_high: ratio > high,
-                    clipped_dual: false,
+                    ..weighted(ratio, weight, advantage, logp)
                 }
+            }
+            Self::Sapo { positive, negative } => {
+                let ratio = d.exp();
+                let tau = if advantage > 0.0 { positive } else { negative };
+                let gate = 1.0 / (1.0 + (-tau * (ratio - 1.0)).exp());
+                let slope = 4.0 * gate * (1.0 - gate) * ratio;
+                TokenLoss {
+                    loss: -advantage * 4.0 / tau * gate,
+                    dlogp: if beyond { 0.0 } else { -advantage * slope },
+                    ..TokenLoss::free(ratio)
+                }
+            }
+            Self::Gmpo { low, high } => {
+                let ratio = sequence.exp();
+                let (clipped_low, clipped_high) = (advantage < 0.0 && d < -low, advantage > 0.0 && d > high);
+                let constant = beyond || clipped_low || clipped_high;
+                TokenLoss {
+                    loss: -advantage * ratio,
+                    dlogp: if constant { 0.0 } else { -advantage * ratio },
+                    clipped_low,
+                    clipped_high,
+                    ..TokenLoss::free(ratio)
+                }
+            }
+            Self::Dppo { divergence, low, high, cap } => {
+                let ratio = d.exp();
+                let difference = divergence.of(logp, old_logp);
+                let clipped_low = advantage < 0.0 && logp < old_logp && difference > low;
+                let clipped_high = advantage > 0.0 && logp > old_logp && difference > high;
+                let weight = if clipped_low || clipped_high { 0.0 } else { ratio.min(cap) };
+                TokenLoss { clipped_low, clipped_high, ..weighted(ratio, weight, advantage, logp) }
             }
         }
     }
+}
+
+impl TokenLoss {
+    /// No loss, at a ratio that nothing clips.
+    const fn free(ratio: f64) -> Self {
+        Self { loss: 0.0, dlogp: 0.0, ratio, clipped_low: false, clipped_high: false, clipped_dual: false }
+    }
+}
+
+/// `-weight A logp`, where the weight is a constant.
+fn weighted(ratio: f64, weight: f64, advantage: f64, logp: f64) -> TokenLoss {
+    TokenLoss { loss: -weight * advantage * logp, dlogp: -weight * advantage, ..TokenLoss::free(ratio) }
 }
 
 /// PPO's clip at `ratio`. The ratio's derivative with respect to `logp` is the ratio itself, or 0 if it is `constant`.

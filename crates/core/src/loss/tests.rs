@@ -3,7 +3,7 @@
 use super::*;
 use proptest::prelude::*;
 
-const LOSSES: [PolicyLoss; 7] = [
+const LOSSES: [PolicyLoss; 11] = [
     PolicyLoss::GRPO,
     PolicyLoss::Clip { low: 0.2, high: 0.2, dual: None },
     PolicyLoss::DAPO,
@@ -11,6 +11,10 @@ const LOSSES: [PolicyLoss; 7] = [
     PolicyLoss::Cispo(CispoBounds::Cap { high: 5.0 }),
     PolicyLoss::Cispo(CispoBounds::Around { low: 0.5, high: 0.5 }),
     PolicyLoss::Gspo { low: 0.2, high: 0.3 },
+    PolicyLoss::Sapo { positive: 1.0, negative: 1.05 },
+    PolicyLoss::Gmpo { low: 0.3, high: 0.4 },
+    PolicyLoss::Dppo { divergence: Divergence::Tv, low: 0.1, high: 0.2, cap: 3.0 },
+    PolicyLoss::Dppo { divergence: Divergence::Kl, low: 0.02, high: 0.05, cap: 20.0 },
 ];
 
 const MODES: [Aggregation; 4] = [
@@ -94,6 +98,57 @@ fn gspo_uses_one_ratio_for_the_whole_sequence() {
 }
 
 #[test]
+fn sapo_is_gentle_where_the_clip_is_hard() {
+    let sapo = PolicyLoss::Sapo { positive: 2.0, negative: 4.0 };
+    // sigmoid(2 (1.5 - 1)) = 1 / (1 + 1/e).
+    let (gate, ratio) = (1.0 / (1.0 + (-1f64).exp()), 1.5);
+    let up = sapo.token(f64::ln(1.5) - 1.0, -1.0, 3.0);
+    close(up.loss, -3.0 * 2.0 * gate);
+    close(up.dlogp, -3.0 * 4.0 * gate * (1.0 - gate) * ratio);
+    // tau 4 at ratio 1/2: sigmoid(-2).
+    let gate = 1.0 / (1.0 + 2f64.exp());
+    let down = sapo.token(f64::ln(0.5) - 1.0, -1.0, -1.0);
+    close(down.loss, gate);
+    close(down.dlogp, 4.0 * gate * (1.0 - gate) * 0.5);
+}
+
+#[test]
+fn gmpo_clips_each_token_inside_the_geometric_mean() {
+    // Differences 0.6, -0.6 and 0.1, clipped above at 0.4 for a positive advantage: mean -1/30.
+    let gmpo = PolicyLoss::Gmpo { low: 0.4, high: 0.4 };
+    let found: Vec<_> = gmpo.completion(&[-0.4, -1.6, -0.9], &[-1.0; 3], 2.0).collect();
+    let ratio = (-0.1f64 / 3.0).exp();
+    for (token, dlogp) in found.iter().zip([0.0, -2.0 * ratio, -2.0 * ratio]) {
+        close(token.loss, -2.0 * ratio);
+        close(token.dlogp, dlogp);
+    }
+    assert!(found[0].clipped_high && !found[1].clipped_low);
+    // A negative advantage clips below: mean (0.6 - 0.4 + 0.1) / 3.
+    let found: Vec<_> = gmpo.completion(&[-0.4, -1.6, -0.9], &[-1.0; 3], -2.0).collect();
+    close(found[0].loss, 2.0 * 0.1f64.exp());
+    assert!(found[1].clipped_low && found[1].dlogp == 0.0 && found[0].dlogp > 0.0);
+}
+
+#[test]
+fn dppo_masks_tokens_that_moved_far_enough_in_the_direction_of_the_advantage() {
+    let tv = PolicyLoss::Dppo { divergence: Divergence::Tv, low: 0.1, high: 0.2, cap: 20.0 };
+    let token = |p: f64, q: f64, advantage| tv.token(p.ln(), q.ln(), advantage);
+    // 0.5 -> 0.65 is within 0.2, 0.5 -> 0.75 is not, but may be lowered again.
+    close(token(0.65, 0.5, 2.0).dlogp, -2.0 * 1.3);
+    let far = token(0.75, 0.5, 2.0);
+    assert!(far.clipped_high && far.dlogp == 0.0 && far.loss == 0.0);
+    close(token(0.75, 0.5, -1.0).dlogp, 1.5);
+    assert!(token(0.35, 0.5, -1.0).clipped_low);
+    // A rare token may grow a hundredfold, up to the cap.
+    close(token(0.1, 0.001, 1.0).dlogp, -20.0);
+    // 0.5 ln(0.5 / 0.6) + 0.5 ln(0.5 / 0.4) = 0.0204 for 0.6, and 0.1116 for 0.8.
+    let kl = PolicyLoss::Dppo { divergence: Divergence::Kl, low: 0.05, high: 0.05, cap: 20.0 };
+    close(kl.token(f64::ln(0.6), f64::ln(0.5), 1.0).dlogp, -1.2);
+    assert!(kl.token(f64::ln(0.8), f64::ln(0.5), 1.0).clipped_high);
+    assert!(!kl.token(f64::ln(0.8), f64::ln(0.5), -1.0).clipped_low);
+}
+
+#[test]
 fn ratio_beyond_twenty_is_clamped_with_derivative_zero() {
     let plain = PolicyLoss::Clip { low: 0.2, high: 0.2, dual: None };
     let up = plain.token(-1.0, -22.0, -1.0);
@@ -121,8 +176,10 @@ fn on_policy_every_loss_has_the_policy_gradient() {
 /// The function whose derivative is `dlogp`, with stop-gradients frozen at `at`.
 fn frozen(loss: PolicyLoss, at: &[f64], old: &[f64], moved: &[f64], advantage: f64) -> f64 {
     match loss {
-        PolicyLoss::Clip { .. } => loss.completion(moved, old, advantage).map(|t| t.loss).sum(),
-        PolicyLoss::Cispo(_) => {
+        PolicyLoss::Clip { .. } | PolicyLoss::Sapo { .. } | PolicyLoss::Gmpo { .. } => {
+            loss.completion(moved, old, advantage).map(|t| t.loss).sum()
+        }
+        PolicyLoss::Cispo(_) | PolicyLoss::Dppo { .. } => {
             // loss / logp is the frozen weight.
             loss.completion(at, old, advantage)
                 .zip(at.iter().zip(moved))

@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+import json
+from collections.abc import Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from . import _native
-from ._arrays import Real, flat, numbers
+from ._arrays import Real, flat, integers, numbers
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-Estimator = Literal["grpo", "dr_grpo", "rloo", "max_rl", "pkpo"]
+Estimator = Literal[
+    "grpo",
+    "dr_grpo",
+    "rloo",
+    "max_rl",
+    "pkpo",
+    "power",
+    "passk_training",
+    "grpo_passk",
+    "w_reinforce",
+    "rs_grpo",
+    "dgpo",
+    "opo",
+    "lite_ppo",
+    "reinforce_plus_plus_baseline",
+    "gpg",
+]
 
 
 class Credit(NamedTuple):
@@ -37,7 +54,7 @@ class Settings(TypedDict, total=False):
     """The settings of :func:`credit`."""
 
     groups: Iterable[Hashable] | None
-    estimator: Estimator
+    estimator: Estimator | Mapping[str, Any]
     gamma: float
     eps: float
     ddof: int
@@ -47,13 +64,14 @@ class Settings(TypedDict, total=False):
     threshold: float | None
     shaping: str | tuple | None
     mean_logp: npt.ArrayLike | None
+    lengths: npt.ArrayLike | None
 
 
 def credit(
     rewards: npt.ArrayLike,
     *,
     groups: Iterable[Hashable] | None = None,
-    estimator: Estimator = "grpo",
+    estimator: Estimator | Mapping[str, Any] = "grpo",
     gamma: float = 0.0,
     eps: float = 1e-6,
     ddof: int = 1,
@@ -63,6 +81,7 @@ def credit(
     threshold: float | None = None,
     shaping: str | tuple | None = None,
     mean_logp: npt.ArrayLike | None = None,
+    lengths: npt.ArrayLike | None = None,
 ) -> Credit:
     """Advantages of groups of completions, multiplied by the focal weight ``(1 - success_rate)^gamma`` of their group.
 
@@ -70,13 +89,16 @@ def credit(
         its group's statistics and gets advantage 0.
     groups: ``(B,)`` hashables such as prompt ids; completions of one group need not be adjacent.
     estimator: ``grpo`` (reward minus mean, divided by standard deviation + ``eps``, with ``ddof``), ``dr_grpo`` (reward minus
-        mean), ``rloo`` (reward minus the mean of the others), ``max_rl``, ``pkpo`` (optimises pass@``k``).
+        mean), ``rloo`` (reward minus the mean of the others), ``max_rl``, ``pkpo`` (optimises pass@``k``) and others; docs/methods.md
+        has their formulas. One with settings is a table as in a configuration: ``{"kind": "power", "a": 0.5, "b": -0.5}``.
+        ``dgpo``, ``lite_ppo``, ``reinforce_plus_plus_baseline`` and ``gpg`` read all groups of the call as one batch.
     gamma: exponent of the focal weight; 0 gives the plain estimator, bit for bit.
     correct, wrong: the rewards of correct and wrong completions, from which the success rate is computed.
     threshold: with graded rewards, the lowest reward of a completion that counts as correct.
     shaping: ``"unlikely"`` or ``("unlikely", beta)``: Rewarding the Unlikely; ``"smoothing"`` or
         ``("smoothing", correct, wrong)``: differential smoothing. Both need ``mean_logp``.
     mean_logp: same shape as ``rewards``: each completion's mean log-probability per token under the policy that sampled it.
+    lengths: same shape as ``rewards``: each completion's tokens, which ``opo`` and ``reinforce_plus_plus_baseline`` read.
 
     A group with a single completion gets advantage 0.
 
@@ -115,13 +137,20 @@ from which a completion counts as correct, or an estimator without one (grpo, dr
             raise ValueError(f"mean_logp: found {logp[~np.isfinite(logp)][0]}, wanted finite numbers")
     elif shaping is not None:
         raise ValueError("mean_logp: found None, wanted each completion's mean log-probability: the shaping reads it")
+    if lengths is not None:
+        lengths = integers("lengths", lengths)
+        if lengths.shape != rewards.shape:
+            raise ValueError(f"lengths: found shape {lengths.shape}, wanted the rewards' {rewards.shape}")
+        if lengths.size and lengths.min() < 0:
+            raise ValueError(f"lengths: found {lengths.min()}, wanted numbers of tokens")
+    table = {"kind": estimator} if isinstance(estimator, str) else dict(estimator)
     name, *values = (shaping,) if isinstance(shaping, str) or shaping is None else shaping
     found = _native.credit(
         flat(rewards),
         group,
         count,
         labels,
-        estimator,
+        json.dumps(table),
         gamma,
         eps,
         ddof,
@@ -131,6 +160,7 @@ from which a completion counts as correct, or an estimator without one (grpo, dr
         threshold,
         None if name is None else (name, values),
         None if logp is None else flat(logp),
+        None if lengths is None else flat(lengths),
     )
     return Credit(found[0].reshape(rewards.shape), found[1], found[2], group)
 

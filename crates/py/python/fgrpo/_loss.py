@@ -17,12 +17,13 @@ def policy_loss(
     advantages: npt.ArrayLike,
     mask: npt.ArrayLike,
     *,
-    loss: Literal["grpo", "dapo", "cispo", "gspo"],
+    loss: Literal["grpo", "dapo", "cispo", "gspo", "sapo", "gmpo", "dppo_tv", "dppo_kl"],
     aggregation: Literal["token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm"],
     clip_low: float | None = None,
     clip_high: float | None = None,
     dual_clip: float | None = 3.0,
     absolute_cap: bool = False,
+    tau: tuple[float, float] | None = None,
     max_len: int | None = None,
 ) -> tuple[float, npt.NDArray[np.float64]]:
     """The policy loss of a mini-batch and its derivative with respect to ``logp``, float64 ``(B, T)``.
@@ -31,8 +32,10 @@ def policy_loss(
         sampled.
     advantages: ``(B,)``, one per completion (``credit(...).advantages``).
     mask: ``(B, T)``, whether a token counts; the loss is normalised by these counts.
-    loss: ``grpo`` (PPO's clip, 0.2 and 0.2), ``dapo`` (0.2 and 0.28), ``cispo`` (weights in [0, 6]), ``gspo`` (3e-4 and 4e-4).
-    clip_low, clip_high: distances from 1, in place of these defaults.
+    loss: ``grpo`` (PPO's clip, 0.2 and 0.2), ``dapo`` (0.2 and 0.28), ``cispo`` (weights in [0, 6]), ``gspo`` (3e-4 and 4e-4),
+        ``sapo``, ``gmpo`` (0.4 and 0.4, of the ratio's logarithm), ``dppo_tv`` and ``dppo_kl`` (thresholds 0.15 and 0.05).
+    clip_low, clip_high: distances from 1, or the thresholds, in place of these defaults.
+    tau: the temperatures of ``sapo`` for advantages above 0 and for the others (1 and 1.05).
     dual_clip: for negative advantages, the loss of ``grpo`` and ``dapo`` is at most ``-A * dual_clip``; None: no bound.
     absolute_cap: the weight of ``cispo`` is at most ``clip_high`` (6.0), without a lower bound, like TRL's ``epsilon_high``.
     aggregation: ``seq-mean-token-sum-norm`` divides by ``max_len`` (Dr. GRPO).
@@ -71,5 +74,6 @@ def policy_loss(
         clip_high,
         dual_clip,
         absolute_cap,
+        tau,
         max_len,
     )

@@ -35,6 +35,7 @@ def credit(
     threshold: float | None,
     shaping: tuple[str, list[float]] | None,
     mean_logp: _Floats | None,
+    lengths: _Ints | None,
 ) -> tuple[_Floats, _Floats, _Floats]: ...
 def focal_weight(success_rate: _Floats, gamma: float) -> _Floats: ...
 def policy_loss(
@@ -48,6 +49,7 @@ def policy_loss(
     clip_high: float | None,
     dual_clip: float | None,
     absolute_cap: bool,
+    tau: tuple[float, float] | None,
     max_len: int | None,
 ) -> tuple[float, _Floats]: ...
 def verify_math(

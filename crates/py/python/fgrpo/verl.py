@@ -4,8 +4,8 @@ verl (0.9 and later) imports this module by itself once the wheel is installed, 
 ``algorithm.adv_estimator=fgrpo``. For older versions set ``VERL_USE_EXTERNAL_MODULES=fgrpo.verl``. The keys, all under
 ``+algorithm.``:
 
-``focal_gamma`` (0.5), ``focal_estimator`` (``grpo``, or ``dr_grpo`` with ``norm_adv_by_std_in_grpo=False``; also ``rloo``,
-``max_rl``, ``pkpo``), ``focal_k`` (for ``pkpo``), ``reward_correct`` (1.0), ``reward_wrong`` (0.0), ``reward_threshold``
+``focal_gamma`` (0.5), ``focal_estimator`` (``grpo``, or ``dr_grpo`` with ``norm_adv_by_std_in_grpo=False``; also any other of
+``fgrpo.credit``, with settings as a table: ``{kind: power, a: 0.5, b: 0.5}``), ``focal_k`` (for ``pkpo``), ``reward_correct`` (1.0), ``reward_wrong`` (0.0), ``reward_threshold``
 (none), ``focal_shaping`` (none, ``unlikely``, ``smoothing``; needs a verl that passes ``batch`` to estimators).
 """
 
@@ -81,7 +81,7 @@ def fgrpo(
             found = credit(
                 scores.double().cpu().numpy(),
                 groups=index,
-                estimator=estimator,
+                estimator=estimator if isinstance(estimator, str) else dict(estimator),
                 gamma=gamma,
                 k=setting("focal_k", None),
                 correct=float(setting("reward_correct", 1.0)),
@@ -89,6 +89,7 @@ def fgrpo(
                 threshold=setting("reward_threshold", None),
                 shaping=shaping,
                 mean_logp=None if shaping is None else _mean_logp(batch, response_mask),
+                lengths=response_mask.sum(dim=-1).long().cpu().numpy(),
             )
         except ValueError as error:
             raise ValueError(

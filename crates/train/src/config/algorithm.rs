@@ -9,7 +9,7 @@ use fgrpo_core::advantage::Advantage;
 use fgrpo_core::credit::{Credit, Shaping};
 use fgrpo_core::focal::DEFAULT_GAMMA;
 use fgrpo_core::group::Rewards;
-use fgrpo_core::loss::{Aggregation, CispoBounds, Correction, Kl, Objective, PolicyLoss};
+use fgrpo_core::loss::{Aggregation, CispoBounds, Correction, Divergence, Kl, Objective, PolicyLoss};
 use fgrpo_eval::bad_input;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AlgorithmConfig {
-    /// The estimator: `grpo`, `dr_grpo`, `rloo`, `max_rl` or `pkpo`.
+    /// The estimator, by its name: `grpo`, `dr_grpo`, `power` and others.
     #[serde(deserialize_with = "named_or_table")]
     #[schemars(schema_with = "schema::kind::<Advantage>")]
     pub advantage: Advantage,
@@ -33,7 +33,7 @@ pub struct AlgorithmConfig {
     /// most `reward_correct`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub correct_threshold: Option<f64>,
-    /// The policy loss: `grpo`, `dapo`, `cispo`, `cispo_cap` or `gspo`.
+    /// The policy loss, by its name: `grpo`, `dapo`, `cispo` and others.
     #[serde(deserialize_with = "named_or_table")]
     #[schemars(schema_with = "schema::kind::<Loss>")]
     pub loss: Loss,
@@ -105,6 +105,36 @@ pub enum Loss {
         #[serde(default = "default::gspo", deserialize_with = "pair")]
         clip: [f64; 2],
     },
+    /// A soft gate in place of the clip.
+    Sapo {
+        /// Temperatures of the gate for advantages above 0, and for the others.
+        #[serde(default = "default::sapo", deserialize_with = "pair")]
+        tau: [f64; 2],
+    },
+    /// The geometric mean of a completion's clipped ratios; with the aggregation `seq-mean-token-mean`.
+    Gmpo {
+        /// Clip widths below and above 0, of the ratio's logarithm.
+        #[serde(default = "default::gmpo", deserialize_with = "pair")]
+        clip: [f64; 2],
+    },
+    /// Masks tokens by the total variation between the policies.
+    DppoTv {
+        /// Thresholds for advantages below and above 0.
+        #[serde(default = "default::dppo_tv", deserialize_with = "pair")]
+        clip: [f64; 2],
+        /// The largest ratio.
+        #[serde(default = "default::dppo_cap")]
+        cap: f64,
+    },
+    /// Masks tokens by the KL divergence between the policies.
+    DppoKl {
+        /// Thresholds for advantages below and above 0.
+        #[serde(default = "default::dppo_kl", deserialize_with = "pair")]
+        clip: [f64; 2],
+        /// The largest ratio.
+        #[serde(default = "default::dppo_cap")]
+        cap: f64,
+    },
 }
 
 /// Default settings of each loss.
@@ -131,6 +161,26 @@ mod default {
         [3e-4, 4e-4]
     }
 
+    pub(super) fn sapo() -> [f64; 2] {
+        [1.0, 1.05]
+    }
+
+    pub(super) fn gmpo() -> [f64; 2] {
+        [0.4, 0.4]
+    }
+
+    pub(super) fn dppo_tv() -> [f64; 2] {
+        [0.15, 0.15]
+    }
+
+    pub(super) fn dppo_kl() -> [f64; 2] {
+        [0.05, 0.05]
+    }
+
+    pub(super) fn dppo_cap() -> f64 {
+        20.0
+    }
+
     pub(super) fn dual() -> f64 {
         3.0
     }
@@ -152,6 +202,14 @@ impl Loss {
             Self::Cispo { clip: [low, high] } => PolicyLoss::Cispo(CispoBounds::Around { low, high }),
             Self::CispoCap { cap } => PolicyLoss::Cispo(CispoBounds::Cap { high: cap }),
             Self::Gspo { clip: [low, high] } => PolicyLoss::Gspo { low, high },
+            Self::Sapo { tau: [positive, negative] } => PolicyLoss::Sapo { positive, negative },
+            Self::Gmpo { clip: [low, high] } => PolicyLoss::Gmpo { low, high },
+            Self::DppoTv { clip: [low, high], cap } => {
+                PolicyLoss::Dppo { divergence: Divergence::Tv, low, high, cap }
+            }
+            Self::DppoKl { clip: [low, high], cap } => {
+                PolicyLoss::Dppo { divergence: Divergence::Kl, low, high, cap }
+            }
         }
     }
 }

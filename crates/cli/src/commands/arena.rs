@@ -1,0 +1,176 @@
+//! `fgrpo arena`: methods as named settings, trained on the same small tasks and ranked.
+//!
+//! A method is a list of changes of a task's configuration, and a task is a configuration, so both are data. The runs of a
+//! task lie in one folder and share their supervised stage.
+
+mod catalogue;
+mod plan;
+mod standings;
+mod task;
+
+use crate::commands::runs::train_unfinished;
+use crate::commands::train::conclude;
+use crate::output::table::{Format, Render};
+use catalogue::{Method, add, catalogue};
+use clap::Subcommand;
+use fgrpo_eval::table::Table;
+use fgrpo_nn::DeviceName;
+use fgrpo_train::trainer::Ending;
+use plan::{Planned, Round, Wanted, planned};
+use serde_json::json;
+use standings::TableArgs;
+use std::path::Path;
+
+/// Train methods on the same small tasks and rank them.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  fgrpo arena list
+  fgrpo arena run --tasks maze --methods grpo,f-grpo-1,max-rl --seeds 2
+  fgrpo arena add mine --set 'algorithm.advantage={ kind = \"power\", a = 0.5, b = -1 }'
+  fgrpo arena run --tasks maze --methods grpo,mine --seeds 2
+  fgrpo arena table --plot front.svg")]
+pub struct Args {
+    /// What to do.
+    #[command(subcommand)]
+    pub what: What,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum What {
+    /// The methods, with their estimators, losses and sources.
+    List {
+        /// Print one JSON value.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Train what isn't trained yet, and print the table.
+    Run(RunArgs),
+    /// Keep a setting of your own as a method.
+    Add {
+        /// Its name: small letters, digits, `-`, `+` and `.`.
+        name: String,
+        /// A change of a task's configuration, which is GRPO; repeatable.
+        #[arg(long = "set", value_name = "KEY=VALUE", required = true)]
+        set: Vec<String>,
+        /// Where the method comes from.
+        #[arg(long, default_value = "your own")]
+        source: String,
+        /// Replace a method of your own with this name.
+        #[arg(long)]
+        replace: bool,
+    },
+    /// The table of what is trained.
+    Table(TableArgs),
+}
+
+/// The flags of `arena run`.
+#[derive(Debug, clap::Args)]
+pub struct RunArgs {
+    /// The methods, by name [default: all].
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    pub methods: Vec<String>,
+    /// The tasks: maze, arithmetic, or configuration files.
+    #[arg(long, value_name = "TASK,...", value_delimiter = ',', default_value = "maze")]
+    pub tasks: Vec<String>,
+    /// Number of seeds, from 1 on.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    pub seeds: u64,
+    /// Choose each method's learning rate and own parameter first, by runs of a seed that the table leaves out: three values
+    /// of each, by the mean of pass@1 and pass@k after training.
+    #[arg(long)]
+    pub tune: bool,
+    /// Change a key for all runs; repeatable.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// Where to compute.
+    #[arg(long, default_value = "cpu")]
+    pub device: DeviceName,
+    /// Check every run and print its folder; train nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// How the table is printed.
+    #[command(flatten)]
+    pub table: TableArgs,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// Bad input: an unknown method or task, a setting that is no configuration, a folder with runs of another one. Otherwise
+/// what a run fails with.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    match &args.what {
+        What::List { json } => list(*json),
+        What::Add { name, set, source, replace } => {
+            let method = Method { name: name.clone(), source: source.clone(), set: set.clone(), own: None };
+            let path = add(method, *replace)?;
+            say!("{name} is in {}", path.display());
+            say!("next: fgrpo arena run --methods grpo,{name}");
+            Ok(())
+        }
+        What::Run(args) => train(args),
+        What::Table(args) => standings::print(args),
+    }
+}
+
+fn list(json: bool) -> anyhow::Result<()> {
+    let mut table = Table::new(["method", "advantage", "loss", "source", "settings"]).of_words();
+    let mut rows = Vec::new();
+    for method in catalogue()? {
+        let algorithm = method.config(&task::text("maze")?, &[], 1)?.algorithm;
+        let loss = serde_json::to_value(algorithm.loss)?;
+        let loss = loss["kind"].as_str().unwrap_or_default().to_owned();
+        let advantage = algorithm.advantage.name();
+        table.push([method.name.as_str(), advantage, &loss, &method.source, &method.set.join(" ")]);
+        rows.push(json!({
+            "name": method.name,
+            "advantage": advantage,
+            "loss": loss,
+            "source": method.source,
+            "set": method.set,
+        }));
+    }
+    match json {
+        true => outln!("{}", serde_json::to_string(&rows)?),
+        false => out!("{}", table.render(Format::Text)),
+    }
+    Ok(())
+}
+
+fn train(args: &RunArgs) -> anyhow::Result<()> {
+    if let Some(path) = &args.table.plot {
+        crate::chart::alone::check_name(path)?;
+    }
+    let methods = catalogue::chosen(&args.methods)?;
+    let wanted = Wanted { tasks: &args.tasks, set: &args.set, out: &args.table.out };
+    let mut tuned = Vec::new();
+    if args.tune && !args.dry_run {
+        for round in [Round::Rate, Round::Own] {
+            let trials = plan::trials(&wanted, &methods, round, &tuned)?;
+            if !finish(&trials, args.device)? {
+                return Ok(());
+            }
+            tuned = plan::choices(&trials, tuned)?;
+        }
+    }
+    let runs = planned(&wanted, &methods, args.seeds, args.tune.then_some(&tuned))?;
+    if args.dry_run {
+        runs.iter().for_each(|run| outln!("{}", run.folder.display()));
+        return Ok(());
+    }
+    match finish(&runs, args.device)? {
+        true => standings::print(&args.table),
+        false => Ok(()),
+    }
+}
+
+/// Trains the runs that aren't finished. Returns whether all are.
+fn finish(runs: &[Planned], device: DeviceName) -> anyhow::Result<bool> {
+    let each = runs.iter().map(|run| (&run.config, run.folder.as_path(), run.state));
+    if train_unfinished(each, device)? {
+        return Ok(true);
+    }
+    let folders: Vec<&Path> = runs.iter().map(|run| run.folder.as_path()).collect();
+    conclude(Ending::Interrupted, &folders).map(|()| false)
+}

@@ -1,0 +1,174 @@
+//! The arena's methods: those that the program carries, and the user's own.
+
+use super::task;
+use anyhow::Context;
+use fgrpo_eval::bad_input;
+use fgrpo_eval::failure::OrBadInput;
+use fgrpo_eval::io::files::write_whole;
+use fgrpo_train::config::Config;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// A method: changes of a task's configuration.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Method {
+    /// Its name.
+    pub(super) name: String,
+    /// Where it comes from.
+    pub(super) source: String,
+    /// The changes, `KEY=VALUE`.
+    pub(super) set: Vec<String>,
+    /// Its own parameter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) own: Option<Own>,
+}
+
+/// A method's own parameter, with the values that tuning tries.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Own {
+    /// The key of the configuration.
+    pub(super) key: String,
+    /// Three values.
+    pub(super) values: [String; 3],
+}
+
+impl Method {
+    /// The configuration of a task with this method's changes.
+    ///
+    /// # Errors
+    /// Bad input that names the change.
+    pub(super) fn config(&self, task: &str, set: &[String], seed: u64) -> anyhow::Result<Config> {
+        let mut all = set.to_vec();
+        all.extend(self.set.iter().cloned());
+        all.push(format!("seed={seed}"));
+        Config::parse(task, &all).map_err(|e| e.context(format!("method {}", self.name)))
+    }
+}
+
+/// A file of methods.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    method: Vec<Method>,
+}
+
+const BUILT_IN: &str = include_str!("methods.toml");
+
+/// The file of the user's own methods.
+fn own_file() -> anyhow::Result<PathBuf> {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let folder = set("XDG_CONFIG_HOME").or_else(|| set("HOME").map(|home| home.join(".config")));
+    match folder {
+        Some(folder) => Ok(folder.join("fgrpo/arena.toml")),
+        None => bad_input!("found neither XDG_CONFIG_HOME nor HOME, wanted the folder of your own methods"),
+    }
+}
+
+fn read(text: &str) -> anyhow::Result<Vec<Method>> {
+    let file: File = toml::from_str(text)?;
+    Ok(file.method)
+}
+
+fn own() -> anyhow::Result<Vec<Method>> {
+    let Ok(path) = own_file() else { return Ok(Vec::new()) };
+    if !path.exists() {
+        return Ok(Vec::new());
+    }
+    let text = fgrpo_files::read_to_string(&path, fgrpo_files::SETTINGS)?;
+    read(&text).or_bad_input().with_context(|| path.display().to_string())
+}
+
+fn built_in() -> Vec<Method> {
+    read(BUILT_IN).expect("the built-in methods are a file of methods")
+}
+
+/// All methods: the built-in ones, then the user's own.
+///
+/// # Errors
+/// Bad input for a file of own methods that isn't one.
+pub(super) fn catalogue() -> anyhow::Result<Vec<Method>> {
+    let mut all = built_in();
+    all.extend(own()?);
+    Ok(all)
+}
+
+/// The methods of these names, in their order; all methods for no name.
+///
+/// # Errors
+/// Bad input for an unknown name or one that stands there twice.
+pub(super) fn chosen(names: &[String]) -> anyhow::Result<Vec<Method>> {
+    let all = catalogue()?;
+    if names.is_empty() {
+        return Ok(all);
+    }
+    let mut found: Vec<Method> = Vec::new();
+    for name in names {
+        let Some(method) = all.iter().find(|m| m.name == *name) else {
+            let known: Vec<&str> = all.iter().map(|m| m.name.as_str()).collect();
+            bad_input!("--methods: found {name}, wanted one of {}", known.join(", "))
+        };
+        if found.contains(method) {
+            bad_input!("--methods: found {name} twice, wanted each method once");
+        }
+        found.push(method.clone());
+    }
+    Ok(found)
+}
+
+/// Adds a method to the user's own, and returns their file.
+///
+/// # Errors
+/// Bad input: a name that is none or is taken, a change that no task's configuration can have.
+pub(super) fn add(method: Method, replace: bool) -> anyhow::Result<PathBuf> {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-+.".contains(c);
+    let name = &method.name;
+    if !name.starts_with(|c: char| c.is_ascii_lowercase()) || !name.chars().all(plain) {
+        bad_input!(
+            "arena add: found the name {name:?}, wanted small letters, digits, -, + and ., a letter first"
+        );
+    }
+    if built_in().iter().any(|m| m.name == *name) {
+        bad_input!("arena add: found {name}, which is a built-in method, wanted another name");
+    }
+    method.config(&task::text("maze")?, &[], 1)?;
+    let path = own_file()?;
+    let mut file = File { method: own()? };
+    match file.method.iter_mut().find(|m| m.name == *name) {
+        Some(_) if !replace => {
+            bad_input!("arena add: {name} is already in {}; use another name, or --replace", path.display())
+        }
+        Some(there) => *there = method,
+        None => file.method.push(method),
+    }
+    let folder = path.parent().expect("it has a folder");
+    std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+    write_whole(&path, toml::to_string(&file)?.as_bytes())?;
+    Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn every_built_in_method_is_a_configuration_of_every_task_and_differs_from_the_others() {
+        for task in ["maze", "arithmetic"] {
+            let text = task::text(task).unwrap();
+            let mut seen = HashSet::new();
+            for method in built_in() {
+                let config = method.config(&text, &[], 1).unwrap();
+                assert!(seen.insert(config.to_toml()), "{} is another method's configuration", method.name);
+                let Some(own) = &method.own else { continue };
+                for value in &own.values {
+                    let mut tuned = method.clone();
+                    tuned.set.push(format!("{}={value}", own.key));
+                    tuned.config(&text, &[], 1).unwrap_or_else(|e| panic!("{}, {value}: {e:#}", method.name));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! The arena's table: the finished runs of each task, ranked.
+
+use super::plan::{TUNED, TUNING};
+use crate::chart::alone;
+use crate::output::table::{Format, Render};
+use anyhow::Context;
+use fgrpo_eval::bad_input;
+use fgrpo_eval::figure::{Axis, Colour, Curve, Figure, Format as Values, Panel, Scale};
+use fgrpo_eval::ranking::{Method, Ranked, TrainedRun, rank};
+use fgrpo_eval::record::{self, Evaluation};
+use fgrpo_eval::samples::ProblemCounts;
+use fgrpo_eval::table::{Table, percent, points};
+use fgrpo_train::config::Config;
+use fgrpo_train::run::metrics;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// The flags of `arena table`.
+#[derive(Debug, clap::Args)]
+pub struct TableArgs {
+    /// Folder of the runs, with a folder for each task.
+    #[arg(long, value_name = "DIR", default_value = "runs/arena")]
+    pub out: PathBuf,
+    /// The method that the others are compared with.
+    #[arg(long, value_name = "NAME", default_value = "grpo")]
+    pub baseline: String,
+    /// Print one JSON value, fractions in place of percentages.
+    #[arg(long)]
+    pub json: bool,
+    /// How to print.
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: Format,
+    /// Draw pass@k against pass@1 into this file, .svg or .png.
+    #[arg(long, value_name = "FILE")]
+    pub plot: Option<PathBuf>,
+}
+
+/// The runs of a task whose settings are all defaults, or all tuned.
+struct Standings {
+    task: String,
+    tuned: bool,
+    /// The largest k.
+    k: u64,
+    ranked: Vec<Ranked>,
+    costs: BTreeMap<String, Costs>,
+}
+
+/// Means over a method's runs.
+#[derive(Default)]
+struct Costs {
+    /// Entropy of the sampled tokens' distributions in the last step, in nats.
+    entropy: f64,
+    /// Duration of all steps.
+    seconds: f64,
+}
+
+/// A finished run.
+struct Run {
+    method: String,
+    seed: u64,
+    start: Evaluation,
+    end: Evaluation,
+    costs: Costs,
+}
+
+/// Prints the table of every task in the folder.
+///
+/// # Errors
+/// Bad input: no finished run, runs of a task with different problems, a baseline without a run.
+pub(super) fn print(args: &TableArgs) -> anyhow::Result<()> {
+    let all = standings(args)?;
+    if let Some(path) = &args.plot {
+        alone::write(&figure(&all), path)?;
+    }
+    if args.json || args.format == Format::Json {
+        let rows: Vec<Value> = all.iter().flat_map(|s| s.ranked.iter().map(|r| s.row(r))).collect();
+        outln!("{}", serde_json::to_string(&rows)?);
+        return Ok(());
+    }
+    for s in &all {
+        if args.format == Format::Text {
+            outln!("{}, {}", s.task, s.settings());
+        }
+        out!("{}", s.table(&args.baseline).render(args.format));
+        if args.format == Format::Text {
+            outln!("{}", s.legend(&args.baseline));
+        }
+    }
+    Ok(())
+}
+
+/// The folders in a folder, by name.
+fn folders(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let entries = match path.read_dir() {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) => return Err(e).with_context(|| format!("reading {}", path.display())),
+    };
+    let paths = entries.map(|entry| entry.map(|e| e.path())).collect::<Result<Vec<_>, _>>();
+    let mut found = paths.with_context(|| format!("reading {}", path.display()))?;
+    found.retain(|path| path.is_dir());
+    found.sort();
+    Ok(found)
+}
+
+fn name_of(path: &Path) -> String {
+    path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+fn standings(args: &TableArgs) -> anyhow::Result<Vec<Standings>> {
+    let (mut all, mut unfinished) = (Vec::new(), 0);
+    for task in folders(&args.out)? {
+        let mut runs: [Vec<Run>; 2] = [Vec::new(), Vec::new()];
+        for folder in folders(&task)? {
+            let name = name_of(&folder);
+            let Some((method, seed)) = name.rsplit_once("_seed-") else { continue };
+            let Ok(seed) = seed.parse() else { continue };
+            if method.starts_with(TUNING) {
+                continue;
+            }
+            let tuned = method.strip_prefix(TUNED);
+            match run(&folder, tuned.unwrap_or(method), seed)? {
+                Some(run) => runs[usize::from(tuned.is_some())].push(run),
+                None => unfinished += 1,
+            }
+        }
+        for (tuned, runs) in [false, true].into_iter().zip(runs) {
+            if !runs.is_empty() {
+                all.push(ranked(name_of(&task), tuned, runs, &args.baseline)?);
+            }
+        }
+    }
+    if unfinished > 0 {
+        say!("{unfinished} runs aren't finished and are left out");
+    }
+    if all.is_empty() {
+        bad_input!(
+            "--out: found no finished run in {}, wanted a folder that `fgrpo arena run` filled",
+            args.out.display()
+        );
+    }
+    Ok(all)
+}
+
+/// The run in a folder; none if it isn't finished.
+fn run(folder: &Path, method: &str, seed: u64) -> anyhow::Result<Option<Run>> {
+    let config = folder.join("config.toml");
+    if !config.exists() {
+        return Ok(None);
+    }
+    let steps = Config::load(&config, &[])?.steps;
+    let mut evaluations = record::deciding(&folder.join("eval.jsonl"))?;
+    let logged = metrics::read(&folder.join("metrics.jsonl"))?;
+    let last = logged.last().filter(|m| m.step >= steps);
+    let end = evaluations.iter().rposition(|e| e.step == steps);
+    let (Some(last), Some(end)) = (last, end) else { return Ok(None) };
+    let costs = Costs {
+        entropy: last.entropy.0.unwrap_or(f64::NAN),
+        seconds: logged.iter().filter_map(|m| m.seconds.total.0).sum(),
+    };
+    let end = evaluations.swap_remove(end);
+    let Some(start) = evaluations.into_iter().find(|e| e.step == 0) else {
+        bad_input!("{}: found no evaluation before training, wanted one", folder.join("eval.jsonl").display())
+    };
+    Ok(Some(Run { method: method.to_owned(), seed, start, end, costs }))
+}
+
+fn counts(evaluation: &Evaluation) -> Vec<ProblemCounts> {
+    let of = |(i, &correct): (usize, &usize)| {
+        let scored = evaluation.scored_per_problem.get(i).copied().unwrap_or(evaluation.samples);
+        ProblemCounts::counted(i.to_string(), scored as u64, correct as u64)
+    };
+    evaluation.per_problem.iter().enumerate().map(of).collect()
+}
+
+fn ranked(task: String, tuned: bool, runs: Vec<Run>, baseline: &str) -> anyhow::Result<Standings> {
+    let first = &runs[0];
+    if let Some(other) = runs.iter().find(|r| r.end.problem_set != first.end.problem_set) {
+        bad_input!(
+            "{task}: found other problems in a run of {} than in one of {}, wanted the same",
+            other.method,
+            first.method
+        );
+    }
+    if !runs.iter().any(|r| r.method == baseline) {
+        bad_input!("--baseline: found no finished run of {baseline} on {task}, wanted one to compare with");
+    }
+    let has = |k: &usize| runs.iter().all(|r| r.end.pass_at_k.contains_key(k) && r.end.left_out.is_empty());
+    let Some(k) = first.end.pass_at_k.keys().copied().filter(has).max() else {
+        bad_input!("{task}: found no k that every run estimates, wanted one");
+    };
+    let mut methods: Vec<Method> = Vec::new();
+    let mut costs: BTreeMap<String, Costs> = BTreeMap::new();
+    for run in runs {
+        let sum = costs.entry(run.method.clone()).or_default();
+        sum.entropy += run.costs.entropy;
+        sum.seconds += run.costs.seconds;
+        let trained = TrainedRun { seed: run.seed, start: counts(&run.start), end: counts(&run.end) };
+        match methods.iter_mut().find(|m| m.name == run.method) {
+            Some(method) => method.runs.push(trained),
+            None => methods.push(Method { name: run.method, runs: vec![trained] }),
+        }
+    }
+    for method in &methods {
+        let costs = costs.get_mut(&method.name).expect("its runs were added");
+        costs.entropy /= method.runs.len() as f64;
+        costs.seconds /= method.runs.len() as f64;
+    }
+    let k = k as u64;
+    Ok(Standings { task, tuned, k, ranked: rank(&methods, baseline, &[1, k]), costs })
+}
+
+impl Standings {
+    fn settings(&self) -> &'static str {
+        match self.tuned {
+            true => "tuned: learning rate and own parameter, three values each, on a seed that isn't shown",
+            false => "default settings: no method was tuned",
+        }
+    }
+
+    fn row(&self, ranked: &Ranked) -> Value {
+        let mut row = Map::new();
+        let mut put = |key: String, value: Value| {
+            row.insert(key, value);
+        };
+        put("name".into(), json!(ranked.name));
+        put("task".into(), json!(self.task));
+        put("tuned".into(), json!(self.tuned));
+        put("seeds".into(), json!(ranked.seeds));
+        for (k, measured) in &ranked.pass_at_k {
+            put(format!("pass_at_{k}"), json!(measured.value));
+            put(format!("pass_at_{k}_interval"), json!(measured.interval));
+        }
+        for (k, paired) in &ranked.paired {
+            put(
+                format!("pass_at_{k}_difference"),
+                json!({
+                    "value": paired.difference.value,
+                    "interval": paired.difference.interval,
+                    "p_value": paired.p_value,
+                    "holm_p_value": paired.holm_p_value,
+                    "seeds": paired.seeds,
+                }),
+            );
+        }
+        let costs = &self.costs[&ranked.name];
+        put("lost".into(), json!(ranked.lost));
+        put("entropy".into(), json!(costs.entropy));
+        put("seconds".into(), json!(costs.seconds));
+        put("dominated_by".into(), json!(ranked.dominated_by));
+        Value::Object(row)
+    }
+
+    fn table(&self, baseline: &str) -> Table {
+        let k = self.k;
+        let mut table = Table::new([
+            "method".to_owned(),
+            "seeds".to_owned(),
+            "pass@1".to_owned(),
+            format!("pass@{k}"),
+            format!("pass@1 - {baseline}"),
+            "p".to_owned(),
+            format!("pass@{k} - {baseline}"),
+            "p".to_owned(),
+            "lost".to_owned(),
+            "entropy".to_owned(),
+            "seconds".to_owned(),
+            "front".to_owned(),
+        ]);
+        for r in &self.ranked {
+            let value = |k: u64| {
+                let m = &r.pass_at_k[&k];
+                format!("{} ({}, {})", percent(m.value), percent(m.interval[0]), percent(m.interval[1]))
+            };
+            let against = |k: u64| match r.paired.get(&k) {
+                None => ["\u{2013}".to_owned(), "\u{2013}".to_owned()],
+                Some(paired) => {
+                    let d = &paired.difference;
+                    [
+                        format!("{} ({}, {})", points(d.value), points(d.interval[0]), points(d.interval[1])),
+                        format!("{:.3}", paired.holm_p_value),
+                    ]
+                }
+            };
+            let costs = &self.costs[&r.name];
+            let ([d1, p1], [dk, pk]) = (against(1), against(k));
+            table.push([
+                r.name.clone(),
+                r.seeds.to_string(),
+                value(1),
+                value(k),
+                d1,
+                p1,
+                dk,
+                pk,
+                format!("{:.1}", r.lost),
+                format!("{:.3}", costs.entropy),
+                format!("{:.0}", costs.seconds),
+                r.dominated_by.as_ref().map_or_else(|| "yes".to_owned(), |by| format!("no: {by}")),
+            ]);
+        }
+        table
+    }
+
+    fn legend(&self, baseline: &str) -> String {
+        let one = self.ranked.iter().all(|r| r.seeds == 1);
+        format!(
+            "Percent, with 95 % intervals over problems{}. Differences are paired with {baseline} by {}; p after Holm's \
+             correction over the methods.\nlost: problems solved before training and in none of the samples after it. \
+             entropy: nats, in the last step. front: no other method is at least as good at both k.",
+            if one { " alone: one seed says nothing of others" } else { " and seeds" },
+            if one { "problem" } else { "seed and problem" },
+        )
+    }
+}
+
+/// pass@k against pass@1: a point for each method, and the front.
+fn figure(all: &[Standings]) -> Figure {
+    let panel = |s: &Standings| {
+        let place = |r: &Ranked| (r.pass_at_k[&1].value, r.pass_at_k[&s.k].value);
+        let places: Vec<(f64, f64)> = s.ranked.iter().map(place).collect();
+        let mut front: Vec<(f64, f64)> =
+            s.ranked.iter().filter(|r| r.dominated_by.is_none()).map(place).collect();
+        front.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let axis = |label: String, of: fn(&(f64, f64)) -> f64| {
+            let (low, high) =
+                places.iter().map(of).fold((f64::MAX, f64::MIN), |(l, h), v| (l.min(v), h.max(v)));
+            let margin = ((high - low) * 0.08).max(0.01);
+            let mut axis = Axis::new(label, Scale::Linear, low - margin, high + margin);
+            axis.format = Values::Percent;
+            axis
+        };
+        let mut curves = vec![Curve { dashed: true, ..Curve::new("front", Colour::Muted, front) }];
+        for (i, r) in s.ranked.iter().enumerate() {
+            let colour = Colour::Ordered(i as f64 / s.ranked.len().max(2) as f64);
+            curves.push(Curve { dots: true, ..Curve::new(r.name.clone(), colour, vec![place(r)]) });
+        }
+        let title = if s.tuned { format!("{}, tuned", s.task) } else { s.task.clone() };
+        let (x, y) = (axis("pass@1".into(), |p| p.0), axis(format!("pass@{}", s.k), |p| p.1));
+        Panel::new(title, x, y, curves)
+    };
+    Figure { panels: all.iter().map(panel).collect() }
+}

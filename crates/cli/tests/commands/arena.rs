@@ -1,0 +1,152 @@
+//! `fgrpo arena`: methods by name on a task, their table, an own method.
+
+use super::support::fgrpo;
+use predicates::prelude::predicate;
+use serde_json::Value;
+use std::path::Path;
+
+/// Mazes of a size that takes seconds.
+const SMALL: &[&str] = &[
+    "--set",
+    "steps=2",
+    "--set",
+    "task.size=5",
+    "--set",
+    "task.held_out=6",
+    "--set",
+    "sft.steps=20",
+    "--set",
+    "model.init.hidden_size=16",
+    "--set",
+    "model.init.intermediate_size=32",
+    "--set",
+    "model.init.num_hidden_layers=1",
+    "--set",
+    "model.init.num_attention_heads=2",
+    "--set",
+    "rollout.prompts=8",
+    "--set",
+    "update.mini_batch=4",
+    "--set",
+    "eval.every=2",
+    "--set",
+    "eval.samples=8",
+    "--set",
+    "eval.k=[1, 8]",
+    "--set",
+    "save.every=2",
+];
+
+fn arena(home: &Path, words: &[&str]) -> assert_cmd::assert::Assert {
+    fgrpo().env("XDG_CONFIG_HOME", home.join("settings")).current_dir(home).arg("arena").args(words).assert()
+}
+
+fn json(assert: &assert_cmd::assert::Assert) -> Vec<Value> {
+    serde_json::from_slice(&assert.get_output().stdout).unwrap()
+}
+
+#[test]
+fn every_listed_method_has_an_estimator_a_loss_and_a_source() {
+    let home = tempfile::tempdir().unwrap();
+    let rows = json(&arena(home.path(), &["list", "--json"]).success());
+    assert!(rows.len() >= 20, "{}", rows.len());
+    for row in &rows {
+        for key in ["name", "advantage", "loss", "source"] {
+            assert!(row[key].as_str().is_some_and(|text| !text.is_empty()), "{row}");
+        }
+    }
+    let of = |name: &str| rows.iter().find(|row| row["name"] == name).unwrap();
+    assert_eq!((&of("grpo")["advantage"], &of("grpo")["loss"]), (&"grpo".into(), &"grpo".into()));
+    assert_eq!((&of("gpg")["advantage"], &of("gpg")["loss"]), (&"gpg".into(), &"cispo".into()));
+    arena(home.path(), &["list"]).success().stdout(predicate::str::contains("arXiv 2508.10751"));
+}
+
+#[test]
+fn methods_run_resume_and_are_ranked_against_grpo() {
+    let home = tempfile::tempdir().unwrap();
+    let run = |more: &[&str]| arena(home.path(), &[&["run"], more, SMALL].concat());
+    let table = run(&["--methods", "grpo,lite-ppo", "--seeds", "2", "--json"]).success();
+    let rows = json(&table);
+    assert_eq!(rows.len(), 2);
+    for row in &rows {
+        assert_eq!((&row["task"], &row["seeds"], &row["tuned"]), (&"maze".into(), &2.into(), &false.into()));
+        let (one, all) = (row["pass_at_1"].as_f64().unwrap(), row["pass_at_8"].as_f64().unwrap());
+        assert!((0.0..=1.0).contains(&one) && one <= all, "{row}");
+        assert!(
+            row["pass_at_1_interval"].as_array().unwrap().len() == 2
+                && row["seconds"].as_f64().unwrap() > 0.0
+        );
+    }
+    let of = |name: &str| rows.iter().find(|row| row["name"] == name).unwrap();
+    let difference = &of("lite-ppo")["pass_at_1_difference"];
+    let wanted = of("lite-ppo")["pass_at_1"].as_f64().unwrap() - of("grpo")["pass_at_1"].as_f64().unwrap();
+    assert!((difference["value"].as_f64().unwrap() - wanted).abs() < 1e-12);
+    assert!(of("grpo").get("pass_at_1_difference").is_none());
+    // The same again trains nothing and says the same; one method more trains that one alone.
+    let again = run(&["--methods", "grpo,lite-ppo", "--seeds", "2", "--json"]).success();
+    assert_eq!(again.get_output().stdout, table.get_output().stdout);
+    let more = run(&["--methods", "grpo,gmpo", "--plot", "front.svg"]).success();
+    more.stderr(predicate::str::contains("grpo_seed-1: done")).stdout(predicate::str::contains("gmpo"));
+    assert!(std::fs::read_to_string(home.path().join("front.svg")).unwrap().contains("lite-ppo"));
+    // All runs begin at one start.
+    let runs = home.path().join("runs/arena/maze");
+    assert_eq!(std::fs::read_dir(runs.join("sft-cache")).unwrap().count(), 1);
+    // The table alone, of a run that another configuration would spoil.
+    arena(home.path(), &["table"]).success().stdout(predicate::str::contains("default settings"));
+    let other = [&["run", "--methods", "grpo"], SMALL, &["--set", "steps=3"]].concat();
+    arena(home.path(), &other).code(2).stderr(predicate::str::contains("another configuration"));
+    arena(home.path(), &["table", "--baseline", "rloo"]).code(2).stderr(predicate::str::contains("rloo"));
+}
+
+#[test]
+fn a_tuned_method_takes_the_best_of_three_values_on_a_seed_that_is_not_shown() {
+    let home = tempfile::tempdir().unwrap();
+    let words = [&["run", "--tune", "--methods", "grpo,rloo,f-grpo", "--json"], SMALL].concat();
+    let rows = json(&arena(home.path(), &words).success());
+    assert!(rows.len() == 3 && rows.iter().all(|row| row["tuned"] == true && row["seeds"] == 1), "{rows:?}");
+    let runs = home.path().join("runs/arena/maze");
+    let tried = |name: &str| (1..=3).filter(|i| runs.join(format!("tuning_{name}-{i}")).is_dir()).count();
+    let all = ["grpo_rate", "grpo_own", "rloo_rate", "rloo_own", "f-grpo_own"].map(tried);
+    assert_eq!(all, [3, 3, 3, 0, 3]);
+    // The reported run has the settings of the best trial.
+    let read = |folder: &str| -> toml::Table {
+        std::fs::read_to_string(runs.join(folder).join("config.toml")).unwrap().parse().unwrap()
+    };
+    let value = |folder: &str| {
+        let text = std::fs::read_to_string(runs.join(folder).join("eval.jsonl")).unwrap();
+        let last: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+        last["pass_at_k"]["1"].as_f64().unwrap() + last["pass_at_k"]["8"].as_f64().unwrap()
+    };
+    let trials: Vec<String> = (1..=3).map(|i| format!("tuning_rloo_rate-{i}")).collect();
+    let values: Vec<f64> = trials.iter().map(|t| value(t)).collect();
+    let best = values.iter().position(|v| values.iter().all(|other| other <= v)).unwrap();
+    assert_eq!(read("tuned_rloo_seed-1")["update"]["lr"], read(&trials[best])["update"]["lr"]);
+    assert_eq!(read(&trials[0])["seed"].as_integer(), Some(1000));
+}
+
+#[test]
+fn an_own_method_is_kept_and_bad_ones_are_refused() {
+    let home = tempfile::tempdir().unwrap();
+    let power = "algorithm.advantage={ kind = \"power\", a = 0.5, b = -1 }";
+    arena(home.path(), &["add", "mine", "--set", power]).success();
+    let rows = json(&arena(home.path(), &["list", "--json"]).success());
+    let mine = rows.iter().find(|row| row["name"] == "mine").unwrap();
+    assert_eq!((&mine["advantage"], &mine["source"]), (&"power".into(), &"your own".into()));
+    arena(home.path(), &["add", "mine", "--set", power])
+        .code(2)
+        .stderr(predicate::str::contains("--replace"));
+    arena(home.path(), &["add", "mine", "--set", "algorithm.focal_gamma=2", "--replace"]).success();
+    for (words, says) in [
+        (["add", "grpo", "--set", power], "built-in"),
+        (["add", "Mine", "--set", power], "small letters"),
+        (["add", "worse", "--set", "algorithm.advantage=worse"], "worse"),
+        (["run", "--methods", "unheard-of", "--dry-run"], "unheard-of"),
+        (["run", "--tasks", "nowhere.toml", "--dry-run"], "nowhere.toml"),
+    ] {
+        arena(home.path(), &words).code(2).stderr(predicate::str::contains(says));
+    }
+    arena(home.path(), &["table"]).code(2).stderr(predicate::str::contains("found no finished run"));
+    let dry = arena(home.path(), &["run", "--methods", "grpo,mine", "--seeds", "2", "--dry-run"]).success();
+    let folders = String::from_utf8(dry.get_output().stdout.clone()).unwrap();
+    assert_eq!(folders.lines().last().unwrap(), "runs/arena/maze/mine_seed-2");
+}

@@ -1,0 +1,365 @@
+use super::*;
+use proptest::prelude::*;
+
+fn of(estimator: Advantage, rewards: &[f64], scored: &[bool]) -> Vec<f64> {
+    let n = rewards.len();
+    let group = Group { rewards, lengths: &vec![1; n], mean_old_logp: &vec![-1.0; n], scored };
+    estimator.advantages(&group, &Rewards::default()).unwrap()
+}
+
+fn assert_close(found: &[f64], wanted: &[f64]) {
+    assert_eq!(found.len(), wanted.len());
+    for (f, w) in found.iter().zip(wanted) {
+        assert!((f - w).abs() < 1e-12, "found {found:?}, wanted {wanted:?}");
+    }
+}
+
+#[test]
+fn estimators_match_values_worked_by_hand() {
+    // One correct of four: mean 1/4, squares 3/4, sample deviation 1/2, population sqrt(3)/4.
+    let (r, s) = ([1.0, 0.0, 0.0, 0.0], [true; 4]);
+    assert_close(
+        &of(Advantage::GRPO, &r, &s),
+        &[0.75 / 0.500001, -0.25 / 0.500001, -0.25 / 0.500001, -0.25 / 0.500001],
+    );
+    let third = 1.0 / 3f64.sqrt();
+    assert_close(&of(Advantage::Grpo { eps: 0.0, ddof: 0 }, &r, &s), &[3.0 * third, -third, -third, -third]);
+    assert_close(&of(Advantage::DrGrpo, &r, &s), &[0.75, -0.25, -0.25, -0.25]);
+    assert_close(&of(Advantage::Rloo, &r, &s), &[1.0, -1.0 / 3.0, -1.0 / 3.0, -1.0 / 3.0]);
+    let d = 0.250001;
+    assert_close(&of(Advantage::MaxRl, &r, &s), &[0.75 / d, -0.25 / d, -0.25 / d, -0.25 / d]);
+    // Two correct of four, k = 3: C(2,2)/C(3,2) = 1/3. k = 2: C(2,1)/C(3,1) = 2/3. k = 4: none.
+    let r = [1.0, 0.0, 1.0, 0.0];
+    assert_close(&of(Advantage::Pkpo { k: 3 }, &r, &s), &[1.0 / 3.0, 0.0, 1.0 / 3.0, 0.0]);
+    assert_close(&of(Advantage::Pkpo { k: 2 }, &r, &s), &[2.0 / 3.0, 0.0, 2.0 / 3.0, 0.0]);
+    assert_close(&of(Advantage::Pkpo { k: 4 }, &r, &s), &[0.0; 4]);
+}
+
+#[test]
+fn rloo_is_the_reward_less_the_mean_of_the_others() {
+    let r = [0.3, 0.9, -0.4, 1.0, 0.0];
+    let found = of(Advantage::Rloo, &r, &[true; 5]);
+    for i in 0..5 {
+        let others = (r.iter().sum::<f64>() - r[i]) / 4.0;
+        assert!((found[i] - (r[i] - others)).abs() < 1e-12);
+    }
+}
+
+#[test]
+fn group_with_equal_rewards_gets_zero_advantage() {
+    // 0.1 three times: the rounded mean differs from 0.1.
+    for estimator in
+        [Advantage::Grpo { eps: 0.0, ddof: 1 }, Advantage::GRPO, Advantage::DrGrpo, Advantage::Rloo]
+    {
+        assert_eq!(of(estimator, &[0.1; 3], &[true; 3]), [0.0; 3]);
+    }
+    for estimator in Advantage::ALL.into_iter().filter(Advantage::compares) {
+        assert_eq!(of(estimator, &[1.0; 3], &[true; 3]), [0.0; 3], "{estimator:?}, all correct");
+        assert_eq!(of(estimator, &[0.0; 3], &[true; 3]), [0.0; 3], "{estimator:?}, none correct");
+    }
+}
+
+#[test]
+fn unscorable_completions_leave_the_statistics_and_get_zero() {
+    for estimator in Advantage::ALL {
+        let found = of(estimator, &[1.0, f64::NAN, 0.0, 0.0], &[true, false, true, true]);
+        let without = of(estimator, &[1.0, 0.0, 0.0], &[true; 3]);
+        assert_eq!(found, [without[0], 0.0, without[1], without[2]], "{estimator:?}");
+    }
+}
+
+#[test]
+fn group_shrunk_to_one_gets_zero_advantage() {
+    for estimator in
+        [Advantage::ALL.as_slice(), &[Advantage::Grpo { eps: 1e-6, ddof: 0 }, Advantage::Pkpo { k: 1 }]]
+            .concat()
+    {
+        assert_eq!(of(estimator, &[1.0, 1.0, 0.0], &[true, false, false]), [0.0; 3], "{estimator:?}");
+        assert_eq!(of(estimator, &[1.0, 1.0, 0.0], &[false; 3]), [0.0; 3], "{estimator:?}");
+    }
+}
+
+#[test]
+fn group_shrunk_below_k_has_no_pass_at_k_estimate() {
+    let scored = [true, true, true, false];
+    assert_eq!(of(Advantage::Pkpo { k: 4 }, &[1.0, 0.0, 0.0, 0.0], &scored), [0.0; 4]);
+    assert_eq!(of(Advantage::Pkpo { k: 3 }, &[1.0, 0.0, 0.0, 0.0], &scored), [1.0, 0.0, 0.0, 0.0]);
+}
+
+#[test]
+fn max_rl_reads_correctness_so_a_negative_wrong_reward_changes_nothing() {
+    let signed = Rewards { wrong: -1.0, ..Rewards::default() };
+    let group = |rewards| Group { rewards, lengths: &[1; 3], mean_old_logp: &[0.0; 3], scored: &[true; 3] };
+    let found = Advantage::MaxRl.advantages(&group(&[1.0, -1.0, -1.0]), &signed).unwrap();
+    assert_eq!(found, of(Advantage::MaxRl, &[1.0, 0.0, 0.0], &[true; 3]));
+}
+
+/// MaxRL's expected weight of a correct completion, over the outcomes of the others, is the population weight (1 -
+/// (1-p)^N) / p minus 1 for the baseline (here without the 1e-6).
+#[test]
+fn max_rl_has_the_population_weight_in_expectation() {
+    let (n, p) = (6usize, 0.3f64);
+    let mut correct = 0.0;
+    for others in 0..1u32 << (n - 1) {
+        let c = others.count_ones();
+        let probability = p.powi(c as i32) * (1.0 - p).powi((n as u32 - 1 - c) as i32);
+        let rewards: Vec<f64> =
+            (0..n).map(|i| if i == 0 { 1.0 } else { f64::from(others >> (i - 1) & 1) }).collect();
+        correct += probability * (of(Advantage::MaxRl, &rewards, &[true; 6])[0] + 1.0);
+    }
+    let wanted = (1.0 - (1.0 - p).powi(n as i32)) / p;
+    assert!((correct - wanted).abs() < 1e-4, "found {correct}, wanted {wanted}");
+}
+
+/// PKPO's weights sum, over a group, to an unbiased estimate of p * d pass@k / dp; check the
+/// expectation k p (1-p)^(k-1) by enumeration.
+#[test]
+fn pkpo_is_an_unbiased_gradient_of_pass_at_k() {
+    let (n, p, k) = (5usize, 0.35f64, 3usize);
+    let mut mean = 0.0;
+    for outcome in 0..1u32 << n {
+        let c = outcome.count_ones() as i32;
+        let probability = p.powi(c) * (1.0 - p).powi(n as i32 - c);
+        let rewards: Vec<f64> = (0..n).map(|i| f64::from(outcome >> i & 1)).collect();
+        mean += probability * of(Advantage::Pkpo { k }, &rewards, &[true; 5]).iter().sum::<f64>() / n as f64;
+    }
+    let wanted = p * (1.0 - p).powi(k as i32 - 1);
+    assert!((mean - wanted).abs() < 1e-12, "found {mean}, wanted {wanted}");
+}
+
+#[test]
+fn impossible_settings_are_refused_by_name() {
+    let message = |a: Advantage, n| a.check(n).unwrap_err().to_string();
+    assert!(message(Advantage::GRPO, 1).starts_with("group_size: found 1, wanted at least 2"));
+    assert_eq!(message(Advantage::Pkpo { k: 9 }, 8), "advantage.k: found 9, wanted 1 to the group size, 8");
+    assert!(message(Advantage::Grpo { eps: -1.0, ddof: 1 }, 8).starts_with("advantage.eps"));
+    assert!(message(Advantage::Grpo { eps: 0.0, ddof: 2 }, 8).starts_with("advantage.ddof"));
+    for (estimator, key) in [
+        (Advantage::Power { a: 9.0, b: 0.5 }, "advantage.a: found 9, wanted a number from -1024 to 8"),
+        (Advantage::Power { a: 0.5, b: f64::NAN }, "advantage.b"),
+        (Advantage::PasskTraining { k: 0 }, "advantage.k"),
+        (Advantage::GrpoPassk { eps: -1.0 }, "advantage.eps"),
+        (Advantage::WReinforce { positive: -0.1, negative: 1.0 }, "advantage.positive"),
+        (Advantage::WReinforce { positive: 0.0, negative: 0.0 }, "advantage.positive"),
+        (Advantage::RsGrpo { beta: f64::INFINITY }, "advantage.beta"),
+        (Advantage::Dgpo { temperature: -1.0 }, "advantage.temperature"),
+    ] {
+        assert!(message(estimator, 8).starts_with(key), "{}", message(estimator, 8));
+    }
+    assert!(Advantage::ALL.iter().all(|a| a.check(2).is_ok()));
+}
+
+#[test]
+fn a_reward_that_is_not_finite_is_refused() {
+    let group =
+        Group { rewards: &[1.0, f64::NAN], lengths: &[1; 2], mean_old_logp: &[0.0; 2], scored: &[true; 2] };
+    for estimator in Advantage::ALL {
+        let found = estimator.advantages(&group, &Rewards::default()).unwrap_err();
+        assert!(matches!(found, Error::NonFiniteReward { completion: 1, .. }), "{estimator:?}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn reordering_a_group_reorders_its_advantages(
+        outcome in prop::collection::vec((any::<bool>(), prop::bool::weighted(0.8)), 2..12),
+        rotate in 0usize..12,
+    ) {
+        let rewards: Vec<f64> = outcome.iter().map(|o| f64::from(u8::from(o.0))).collect();
+        let scored: Vec<bool> = outcome.iter().map(|o| o.1).collect();
+        let turn = |v: &mut dyn FnMut(usize)| v(rotate % rewards.len());
+        for estimator in Advantage::ALL {
+            let mut wanted = of(estimator, &rewards, &scored);
+            let (mut r, mut s) = (rewards.clone(), scored.clone());
+            turn(&mut |k| { r.rotate_left(k); s.rotate_left(k); wanted.rotate_left(k); });
+            // Sums of squares are rounded in the order of the group.
+            for (found, wanted) in of(estimator, &r, &s).iter().zip(&wanted) {
+                prop_assert!((found - wanted).abs() < 1e-12);
+            }
+        }
+    }
+
+    #[test]
+    fn centred_estimators_sum_to_zero(rewards in prop::collection::vec(-2.0f64..2.0, 2..20)) {
+        let scored = vec![true; rewards.len()];
+        for estimator in [Advantage::GRPO, Advantage::DrGrpo, Advantage::Rloo] {
+            prop_assert!(of(estimator, &rewards, &scored).iter().sum::<f64>().abs() < 1e-9);
+        }
+    }
+
+    #[test]
+    fn grpo_does_not_see_shift_or_scale_of_the_rewards(
+        rewards in prop::collection::vec(-1.0f64..1.0, 3..10), shift in -3.0f64..3.0, scale in 0.5f64..4.0,
+    ) {
+        let scored = vec![true; rewards.len()];
+        let estimator = Advantage::Grpo { eps: 0.0, ddof: 1 };
+        let moved: Vec<f64> = rewards.iter().map(|r| r * scale + shift).collect();
+        for (a, b) in of(estimator, &rewards, &scored).iter().zip(of(estimator, &moved, &scored)) {
+            prop_assert!((a - b).abs() < 1e-6 * (1.0 + a.abs()));
+        }
+    }
+}
+
+/// Rewards 1 and 0 of `c` correct of `n`.
+fn binary(n: usize, c: usize) -> Vec<f64> {
+    (0..n).map(|i| f64::from(u8::from(i < c))).collect()
+}
+
+fn assert_near(found: &[f64], wanted: impl IntoIterator<Item = f64>, share: f64) {
+    for (f, w) in found.iter().zip(wanted) {
+        assert!((f - w).abs() <= share * (1.0 + w.abs()), "found {found:?}, wanted {w}");
+    }
+}
+
+#[test]
+fn power_reproduces_the_named_methods() {
+    for n in [2usize, 8, 64] {
+        let s = vec![true; n];
+        for c in 0..=n {
+            let r = binary(n, c);
+            let p = c as f64 / n as f64;
+            let power = |a, b| of(Advantage::Power { a, b }, &r, &s);
+            assert_near(&power(0.0, 0.0), of(Advantage::DrGrpo, &r, &s), 1e-15);
+            let rloo = of(Advantage::Rloo, &r, &s);
+            assert_near(&power(0.0, 0.0), rloo.into_iter().map(|a| a * (n - 1) as f64 / n as f64), 1e-15);
+            let grpo = of(Advantage::Grpo { eps: 0.0, ddof: 0 }, &r, &s);
+            assert_near(&power(0.5, 0.5), grpo.clone(), 1e-13);
+            for gamma in [0.5, 1.0, 2.0] {
+                let weight = crate::focal::focal_weight(p, gamma);
+                assert_near(&power(0.5, 0.5 - gamma), grpo.iter().map(|a| a * weight), 1e-13);
+            }
+            // MaxRL adds 1e-6 to its denominator.
+            let max_rl = of(Advantage::MaxRl, &r, &s);
+            let without = if c == 0 { 0.0 } else { (p + 1e-6) / p };
+            assert_near(&power(1.0, 0.0), max_rl.into_iter().map(|a| a * without), 1e-13);
+            // DGPO adds 1e-4 to its denominator, which is 2 n p (1 - p).
+            let dgpo = of(Advantage::Dgpo { temperature: 0.0 }, &r, &s);
+            let extent = 2.0 * n as f64 * p * (1.0 - p);
+            let without = if c == 0 || c == n { 0.0 } else { 2.0 * (extent + 1e-4) / extent };
+            assert_near(&power(1.0, 1.0), dgpo.into_iter().map(|a| a * without), 1e-12);
+        }
+    }
+}
+
+#[test]
+fn power_is_pkpo_less_its_mean_for_many_completions() {
+    let (n, s) = (1 << 14, vec![true; 1 << 14]);
+    for (c, k) in [(2000, 2), (9000, 4), (3000, 8)] {
+        let r = binary(n, c);
+        let pkpo = of(Advantage::Pkpo { k }, &r, &s);
+        let mean = pkpo.iter().sum::<f64>() / n as f64;
+        let power = of(Advantage::Power { a: 0.0, b: 1.0 - k as f64 }, &r, &s);
+        for i in [0, n - 1] {
+            let wanted = pkpo[i] - mean;
+            assert!((power[i] / wanted - 1.0).abs() < 5e-3, "k {k}: found {}, wanted {wanted}", power[i]);
+        }
+    }
+}
+
+#[test]
+fn power_refuses_graded_rewards_without_a_threshold() {
+    let group =
+        Group { rewards: &[1.0, 0.4, 0.0], lengths: &[1; 3], mean_old_logp: &[0.0; 3], scored: &[true; 3] };
+    let power = Advantage::Power { a: 0.5, b: 0.5 };
+    assert!(matches!(power.advantages(&group, &Rewards::default()), Err(Error::GradedReward { .. })));
+    let graded = Rewards { threshold: Some(0.4), ..Rewards::default() };
+    assert_close(&power.advantages(&group, &graded).unwrap(), &of(power, &[1.0, 1.0, 0.0], &[true; 3]));
+}
+
+/// The advantage of pass@k training by its definition: the mean over all groups of k completions that contain this one,
+/// where a group's reward is 1 if any of its completions is correct, less the mean of all groups, in standard deviations.
+#[test]
+fn passk_training_is_the_mean_over_all_groups_of_k() {
+    for (n, c, k) in [(6usize, 2usize, 3usize), (5, 1, 2), (7, 4, 4), (6, 5, 3), (4, 2, 1)] {
+        let groups: Vec<u32> = (0..1u32 << n).filter(|g| g.count_ones() as usize == k).collect();
+        let reward = |g: u32| f64::from(u8::from(g & ((1 << c) - 1) != 0));
+        let mean = groups.iter().map(|&g| reward(g)).sum::<f64>() / groups.len() as f64;
+        let deviation =
+            (groups.iter().map(|&g| (reward(g) - mean).powi(2)).sum::<f64>() / groups.len() as f64).sqrt();
+        let found = of(Advantage::PasskTraining { k }, &binary(n, c), &vec![true; n]);
+        for (i, found) in found.into_iter().enumerate() {
+            let own: Vec<f64> =
+                groups.iter().filter(|&&g| g >> i & 1 == 1).map(|&g| reward(g) - mean).collect();
+            let wanted = own.iter().sum::<f64>() / own.len() as f64 / (deviation + 1e-6);
+            assert!((found - wanted).abs() < 1e-12, "n {n}, c {c}, k {k}: found {found}, wanted {wanted}");
+        }
+    }
+}
+
+#[test]
+fn batch_estimators_match_values_worked_by_hand() {
+    let group = |rewards: &'static [f64], lengths: &'static [usize]| Group {
+        rewards,
+        lengths,
+        mean_old_logp: &[0.0; 2][..rewards.len()],
+        scored: &[true; 2][..rewards.len()],
+    };
+    // One of two correct, both correct, none; and a lone completion, which counts nowhere.
+    let groups = [
+        group(&[1.0, 0.0], &[1, 3]),
+        group(&[1.0, 1.0], &[2, 2]),
+        group(&[0.0, 0.0], &[1, 1]),
+        group(&[1.0], &[9]),
+    ];
+    let batch = |estimator: Advantage| estimator.of_batch(&groups, &Rewards::default()).unwrap();
+    let gpg = batch(Advantage::Gpg);
+    assert_eq!(gpg, [vec![1.5, -1.5], vec![0.0; 2], vec![0.0; 2], vec![0.0]]);
+    // Rewards 1 0 1 1 0 0: mean 1/2, squares 6/4, deviation sqrt(3/10).
+    let scale = 0.3f64.sqrt() + 1e-6;
+    let lite = batch(Advantage::LitePpo);
+    assert_close(&lite[0], &[0.5 / scale, -0.5 / scale]);
+    assert_eq!(lite[1..], [vec![0.0; 2], vec![0.0; 2], vec![0.0]]);
+    // Over ten tokens x is 1/2 once, -1/2 three times, else 0: mean -1/10, squares 1 - 10/100.
+    let plus = batch(Advantage::ReinforcePlusPlusBaseline);
+    let scale = (0.9 / 9.0 + 1e-8f64).sqrt();
+    assert_close(&plus[0], &[0.6 / scale, -0.4 / scale]);
+    assert_close(&plus[1], &[0.1 / scale; 2]);
+    assert_eq!(plus[3], [0.0]);
+    let opo = batch(Advantage::Opo);
+    assert_eq!(opo[0], [0.75, -0.25]);
+}
+
+#[test]
+fn dgpo_weights_unequal_groups_by_difficulty_and_the_weights_have_mean_one() {
+    let (easy, hard) = (binary(4, 3), binary(4, 1));
+    let group = |rewards| Group { rewards, lengths: &[1; 4], mean_old_logp: &[0.0; 4], scored: &[true; 4] };
+    let groups = [group(&easy), group(&hard), group(&[1.0; 4])];
+    let of = |temperature| Advantage::Dgpo { temperature }.of_batch(&groups, &Rewards::default()).unwrap();
+    let (plain, weighed) = (of(0.0), of(0.5));
+    let weights = [0, 1].map(|g| weighed[g][0] / plain[g][0]);
+    // exp(-3/2) and exp(-1/2) over their mean.
+    let wanted = 2.0 / (1.0 + 1f64.exp());
+    assert!((weights[0] - wanted).abs() < 1e-12 && (weights[0] + weights[1] - 2.0).abs() < 1e-12);
+    assert_eq!(weighed[2], [0.0; 4]);
+}
+
+#[test]
+fn risk_seeking_lifts_rare_success_and_large_exponents_stay_finite() {
+    let r = [1.0, 0.0, 0.0, 0.0];
+    let mean = (2f64.exp() + 3.0) / 4.0;
+    let found = of(Advantage::RsGrpo { beta: 2.0 }, &r, &[true; 4]);
+    let wrong = (1.0 / mean - 1.0) / 2.0;
+    assert_close(&found, &[(2f64.exp() / mean - 1.0) / 2.0, wrong, wrong, wrong]);
+    assert_close(
+        &of(Advantage::RsGrpo { beta: 0.0 }, &r, &[true; 4]),
+        &of(Advantage::DrGrpo, &r, &[true; 4]),
+    );
+    let far = of(Advantage::RsGrpo { beta: 100.0 }, &[50.0, 0.0], &[true; 2]);
+    assert!(far.iter().all(|a| a.is_finite()), "{far:?}");
+}
+
+#[test]
+fn w_reinforce_has_no_baseline() {
+    let estimator = Advantage::WReinforce { positive: 0.1, negative: 1.0 };
+    assert_eq!(of(estimator, &[1.0, 0.0], &[true; 2]), [0.1, -1.0]);
+    assert_eq!(of(estimator, &[0.0, 0.0], &[true; 2]), [-1.0, -1.0]);
+    assert!(!estimator.compares());
+}
+
+#[test]
+fn grpo_passk_rewards_the_only_best_completion() {
+    let found = of(Advantage::GrpoPassk { eps: 0.0 }, &[0.5, 2.0, 0.0, 1.5], &[true; 4]);
+    let deviation = (2.5f64 / 3.0).sqrt();
+    assert_close(&found, &[0.0, 0.5 / deviation, 0.0, 0.0]);
+    assert_eq!(of(Advantage::GrpoPassk { eps: 0.0 }, &[1.0, 1.0, 0.0], &[true; 3]), [0.0; 3]);
+}

@@ -1,0 +1,172 @@
+"""Runs the published code of estimators and losses on small batches and writes methods.json.
+
+    python make_methods.py --verl VERL --passk PASSK --rs RS --rlvr RLVR --roll ROLL --dgpo MATHFORGE
+
+Each argument is a folder with that source: verl from PyPI (0.9.1, unpacked wheel), the others from GitHub:
+RUCAIBox/Passk_Training, Jackory/RS-GRPO, TianHongZXY/RLVR-Decomposed, alibaba/ROLL, AMAP-ML/MathForge. Functions are taken
+out of their files one by one, because the files import whole trainers. Needs torch, numpy and scipy.
+"""
+
+import argparse
+import ast
+import collections
+import json
+import pathlib
+import textwrap
+import types
+
+import numpy as np
+import scipy
+import scipy.special
+import torch
+
+
+def functions(path, names, space):
+    """Defines the named functions of a file in `space`, without decorators and annotations."""
+    tree = ast.parse(path.read_text())
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and node.name in names:
+            node.decorator_list = []
+            node.returns = None
+            for a in node.args.args:
+                a.annotation = None
+            exec(compile(ast.Module([node], []), str(path), "exec"), space)
+    return [space[name] for name in names]
+
+
+parser = argparse.ArgumentParser()
+for source in ["verl", "passk", "rs", "rlvr", "roll", "dgpo"]:
+    parser.add_argument(f"--{source}", type=pathlib.Path, required=True)
+args = parser.parse_args()
+
+torch.set_default_dtype(torch.float64)
+F = {"torch": torch, "np": np}
+functions(args.verl / "verl/utils/torch_functional.py", ["masked_sum", "masked_mean", "masked_var", "masked_whiten"], F)
+space = {"torch": torch, "np": np, "defaultdict": collections.defaultdict, "verl_F": types.SimpleNamespace(**F),
+         "comb": scipy.special.comb, "AlgoConfig": type("AlgoConfig", (), {})}
+
+
+class ActorConfig(dict):
+    __getattr__ = dict.get
+
+
+space["ActorConfig"] = ActorConfig
+CORE = args.verl / "verl/trainer/ppo/core_algos.py"
+
+# Two groups of four and one whose rewards are equal; lengths differ.
+REWARDS = [[1, 0, 0, 1], [0, 0, 0, 1], [1, 1, 1, 1]]
+LENGTHS = [[3, 1, 2, 4], [2, 2, 5, 1], [1, 3, 2, 2]]
+GRADED = [[0.25, 0, 1, 0.5], [0, -1, 0, 2], [0.5, 0.5, 0.5, 0.5]]
+
+
+def batch(rewards):
+    flat, lengths = torch.tensor(rewards, dtype=torch.float64).flatten(), torch.tensor(LENGTHS).flatten()
+    mask = (torch.arange(5)[None, :] < lengths[:, None]).double()
+    token = torch.zeros(12, 5)
+    token[torch.arange(12), lengths - 1] = flat
+    return {"token_level_rewards": token, "response_mask": mask}, np.repeat(np.arange(3), 4)
+
+
+estimators = []
+
+
+def estimator(kind, settings, source, rewards, advantages):
+    estimators.append({"advantage": {"kind": kind, **settings}, "source": source, "rewards": rewards, "lengths": LENGTHS,
+                       "advantages": np.asarray(advantages, dtype=float).reshape(3, 4).tolist()})
+
+
+def of_verl(kind, function, rewards, settings={}, **more):
+    (f,) = functions(CORE, [function], space)
+    b, index = batch(rewards)
+    found, _ = f(**b, index=index, config=ActorConfig(norm_adv_by_std_in_grpo=True), **more)
+    estimator(kind, settings, f"verl {function}", rewards, found[:, 0])
+
+
+for rewards in [REWARDS, GRADED]:
+    of_verl("grpo", "compute_grpo_outcome_advantage", rewards)
+    of_verl("rloo", "compute_rloo_outcome_advantage", rewards)
+    of_verl("grpo_passk", "compute_grpo_passk_outcome_advantage", rewards)
+    of_verl("opo", "compute_opo_outcome_advantage", rewards)
+    of_verl("reinforce_plus_plus_baseline", "compute_reinforce_plus_plus_baseline_outcome_advantage", rewards)
+
+calc_adv, = functions(args.passk / "code/passk_adv.py", ["calc_adv"], space)
+for k in [1, 2, 3]:
+    # A group without wrong completions divides 0 by 0 there, and one without correct ones has nothing to learn.
+    found = [calc_adv(np.array(r, dtype=float), k) if 0 < sum(r) < 4 else np.zeros(4) for r in REWARDS]
+    estimator("passk_training", {"k": k}, "RUCAIBox/Passk_Training calc_adv", REWARDS, found)
+
+source = (args.rs / "codes/risk_sensitive_adv.py").read_text()
+# One line assigns to a name that is not defined; single precision would hide differences.
+source = source.replace("pass_at_1_scores[i] = rewards[i] - id2mean[index[i]]", "pass").replace("float32", "float64")
+(args.rs / "patched.py").write_text(source)
+rs, = functions(args.rs / "patched.py", ["compute_rs_grpo_advantage"], space)
+for rewards, beta in [(REWARDS, 2.0), (REWARDS, 8.0), (GRADED, 2.0), (GRADED, -1.0)]:
+    b, index = batch(rewards)
+    found, _ = rs(**b, index=index, beta=beta)
+    estimator("rs_grpo", {"beta": beta}, "Jackory/RS-GRPO compute_rs_grpo_advantage", rewards, found[:, 0])
+
+psr, = functions(args.rlvr / "verl/trainer/ppo/core_algos.py", ["compute_psr_nsr_outcome_advantage"], space)
+b, _ = batch(REWARDS)
+found, _ = psr(b["token_level_rewards"], b["token_level_rewards"], b["response_mask"], 1.0, "weighted", 0.1)
+estimator("w_reinforce", {"positive": 0.1, "negative": 1.0}, "RLVR-Decomposed compute_psr_nsr_outcome_advantage", REWARDS,
+          found[:, 0])
+
+norm, = functions(args.roll / "roll/utils/functionals.py", ["reward_norm"], space)
+for rewards in [REWARDS, GRADED]:
+    found = norm(torch.tensor(rewards, dtype=torch.float64).flatten(), n_sample=4, norm_mean_type="group", norm_std_type="batch")
+    estimator("lite_ppo", {}, "alibaba/ROLL reward_norm", rewards, found)
+
+# The lines of the trainer between these two; the mean over tokens of mixed groups alone is divided out.
+text = (args.dgpo / "trl-0.20.0/trl/trainer/grpo_trainer.py").read_text()
+lines = textwrap.dedent(text[text.index("        main_rewards = rewards_per_func[:, 0]"):text.index("        # Slice to keep only the local part")])
+for temperature in [0.0, 2.0, 0.5]:
+    options = types.SimpleNamespace(enable_dgpo=True, enable_dgpo_dqw=temperature > 0, dgpo_dqw_temp=temperature)
+    this = types.SimpleNamespace(num_generations=4, scale_rewards=True, args=options, reward_weights=torch.ones(1),
+                                 accelerator=types.SimpleNamespace(num_processes=1))
+    names = {"torch": torch, "self": this, "device": "cpu", "gather": lambda x: x, "completion_mask": b["response_mask"],
+             "rewards_per_func": torch.tensor(REWARDS, dtype=torch.float64).reshape(12, 1)}
+    exec(lines, names)
+    estimator("dgpo", {"temperature": temperature}, "AMAP-ML/MathForge grpo_trainer.py", REWARDS,
+              names["advantages"] / names["zero_mask_ratio"])
+
+losses = []
+LOGP = [[-0.5, -1.25, -2.0, -0.1], [-1.0, -0.75], [-3.0, -0.2, -0.9]]
+OLD = [[-0.6, -0.75, -2.9, -0.9], [-2.0, -0.7], [-2.5, -0.25, -1.5]]
+functions(CORE, ["agg_loss"], space)
+
+
+def loss(kind, settings, function, aggregation, **config):
+    (f,) = functions(CORE, [function], space)
+    for advantages in [[1.5, -0.5, -2.0], [-1.0, 0.75, 1.25]]:
+        mask, logp, old = torch.zeros(3, 4), torch.zeros(3, 4), torch.zeros(3, 4)
+        for i, row in enumerate(LOGP):
+            mask[i, : len(row)] = 1
+            logp[i, : len(row)], old[i, : len(row)] = torch.tensor(row), torch.tensor(OLD[i])
+        logp.requires_grad_()
+        adv = torch.tensor(advantages)[:, None] * mask
+        value, _ = f(old_log_prob=old, log_prob=logp, advantages=adv, response_mask=mask, loss_agg_mode=aggregation,
+                     config=ActorConfig(global_batch_info={}, policy_loss=ActorConfig(), **config))
+        value.backward()
+        gradient = [logp.grad[i, : len(row)].tolist() for i, row in enumerate(LOGP)]
+        losses.append({"loss": {"kind": kind, **settings}, "aggregation": aggregation, "source": f"verl {function}", "logp": LOGP,
+                       "old_logp": OLD, "advantages": advantages, "value": value.item(), "dlogp": gradient})
+
+
+two = {"clip_ratio_low": 0.2, "clip_ratio_high": 0.28}
+loss("dapo", {}, "compute_policy_loss_vanilla", "token-mean", clip_ratio_c=3.0, **two)
+loss("sapo", {"tau": [1.0, 1.05]}, "compute_policy_loss_sapo", "seq-mean-token-mean", tau_pos=1.0, tau_neg=1.05)
+loss("sapo", {"tau": [2.0, 0.5]}, "compute_policy_loss_sapo", "seq-mean-token-mean", tau_pos=2.0, tau_neg=0.5)
+loss("gmpo", {"clip": [0.4, 0.4]}, "compute_policy_loss_geo_mean", "seq-mean-token-mean", clip_ratio_low=0.4, clip_ratio_high=0.4)
+loss("dppo_tv", {"clip": [0.1, 0.15]}, "compute_policy_loss_dppo_tv", "token-mean", clip_ratio_low=0.1, clip_ratio_high=0.15,
+     clip_ratio_c=20.0)
+loss("dppo_tv", {"clip": [0.3, 0.2], "cap": 1.5}, "compute_policy_loss_dppo_tv", "token-mean", clip_ratio_low=0.3,
+     clip_ratio_high=0.2, clip_ratio_c=1.5)
+loss("dppo_kl", {"clip": [0.02, 0.05]}, "compute_policy_loss_dppo_kl", "token-mean", clip_ratio_low=0.02, clip_ratio_high=0.05,
+     clip_ratio_c=20.0)
+
+header = (f"make_methods.py with torch {torch.__version__}, numpy {np.__version__}, scipy {scipy.__version__}; verl 0.9.1; "
+          "RUCAIBox/Passk_Training c3ba575, Jackory/RS-GRPO 2f4103b, TianHongZXY/RLVR-Decomposed a5d4e7c, alibaba/ROLL 8eb27cc, "
+          "AMAP-ML/MathForge 83edda0")
+out = pathlib.Path(__file__).with_name("methods.json")
+rows = lambda items: "[\n  " + ",\n  ".join(json.dumps(item) for item in items) + "\n ]"
+out.write_text(f'{{\n "made_by": {json.dumps(header)},\n "estimators": {rows(estimators)},\n "losses": {rows(losses)}\n}}\n')

@@ -1,0 +1,95 @@
+//! Estimators and losses, by their names in a configuration, against their published code.
+//!
+//! The golden file comes from `crates/core/tests/golden/make_methods.py`, which runs that code and leaves derivatives to
+//! autograd.
+
+use fgrpo_core::advantage::Advantage;
+use fgrpo_core::group::{Group, Rewards};
+use fgrpo_core::loss::{Aggregation, Counts};
+use fgrpo_train::config::{AggregationName, Loss};
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+struct Golden {
+    estimators: Vec<Estimator>,
+    losses: Vec<PolicyLoss>,
+}
+
+#[derive(Deserialize)]
+struct Estimator {
+    advantage: Advantage,
+    source: String,
+    rewards: Vec<Vec<f64>>,
+    lengths: Vec<Vec<usize>>,
+    advantages: Vec<Vec<f64>>,
+}
+
+#[derive(Deserialize)]
+struct PolicyLoss {
+    loss: Loss,
+    aggregation: AggregationName,
+    source: String,
+    logp: Vec<Vec<f64>>,
+    old_logp: Vec<Vec<f64>>,
+    advantages: Vec<f64>,
+    value: f64,
+    dlogp: Vec<Vec<f64>>,
+}
+
+fn golden() -> Golden {
+    serde_json::from_str(include_str!("../../core/tests/golden/methods.json")).unwrap()
+}
+
+fn close(found: f64, wanted: f64, what: &str) {
+    assert!((found - wanted).abs() < 1e-7 * (1.0 + wanted.abs()), "{what}: found {found}, wanted {wanted}");
+}
+
+#[test]
+fn estimators_equal_their_published_code() {
+    let all = golden().estimators;
+    for Estimator { advantage, source, rewards, lengths, advantages } in &all {
+        let groups: Vec<Group<'_>> = rewards
+            .iter()
+            .zip(lengths)
+            .map(|(rewards, lengths)| Group {
+                rewards,
+                lengths,
+                mean_old_logp: &[0.0; 4],
+                scored: &[true; 4],
+            })
+            .collect();
+        let found = advantage.of_batch(&groups, &Rewards::default()).unwrap();
+        for (found, wanted) in found.iter().flatten().zip(advantages.iter().flatten()) {
+            close(*found, *wanted, &format!("{advantage:?} of {rewards:?} ({source})"));
+        }
+    }
+    for name in ["grpo_passk", "passk_training", "w_reinforce", "rs_grpo", "dgpo", "opo", "lite_ppo"] {
+        assert!(all.iter().any(|e| e.advantage.name() == name), "no golden values of {name}");
+    }
+}
+
+#[test]
+fn losses_equal_their_published_code() {
+    for golden in golden().losses {
+        let aggregation = match golden.aggregation {
+            AggregationName::TokenMean => Aggregation::TokenMean,
+            AggregationName::SeqMeanTokenMean => Aggregation::SeqMeanTokenMean,
+            other => panic!("{other:?}"),
+        };
+        let (counts, policy) = (Counts::of(golden.logp.iter().map(Vec::len)), golden.loss.policy());
+        let mut value = 0.0;
+        for (i, logp) in golden.logp.iter().enumerate() {
+            let weight = aggregation.weight(logp.len(), &counts);
+            let tokens = policy.completion(logp, &golden.old_logp[i], golden.advantages[i]);
+            for (token, wanted) in tokens.zip(&golden.dlogp[i]) {
+                value += weight * token.loss;
+                close(
+                    weight * token.dlogp,
+                    *wanted,
+                    &format!("{:?}, completion {i} ({})", golden.loss, golden.source),
+                );
+            }
+        }
+        close(value, golden.value, &format!("{:?} ({})", golden.loss, golden.source));
+    }
+}

@@ -5,6 +5,7 @@ use crate::key::Key;
 use crate::ledger::{self, Found, Ledger, Rejection};
 use crate::metrics::Metrics;
 use crate::openai;
+use crate::page;
 use crate::request::{Endpoint, LoraRequest, Refusal, Source};
 use crate::storage;
 use crate::wire;
@@ -81,6 +82,7 @@ pub(crate) fn routes(server: Shared) -> Router {
         .nest("/api/v1", api)
         .merge(openai::routes())
         .route("/metrics", get(metrics))
+        .route("/", get(status))
         .fallback(|request: Request| async move {
             let found = request.uri().path().to_owned();
             error(StatusCode::NOT_FOUND, &format!("{found}: this server doesn't offer it"))
@@ -122,7 +124,11 @@ fn shown_key(headers: &HeaderMap) -> &[u8] {
 /// Refuses whoever doesn't show the key, before anything else of the request is read.
 async fn check_key(State(server): State<Shared>, request: Request, next: Next) -> Response {
     server.metrics.requests.add(1);
-    let allowed = server.key.is(shown_key(request.headers()));
+    // A browser can't send headers: the page's address may have the key.
+    let in_address = request.uri().query().filter(|_| request.uri().path() == "/");
+    let in_address = in_address.and_then(|query| query.strip_prefix("key="));
+    let shown = in_address.map_or_else(|| shown_key(request.headers()), str::as_bytes);
+    let allowed = server.key.is(shown);
     let response = match allowed {
         true => next.run(request).await,
         false => {
@@ -413,4 +419,8 @@ async fn metrics(State(server): State<Shared>) -> Response {
         ("resident_bytes", "Memory of the process.", fgrpo_eval::io::machine::resident().unwrap_or(0) as f64),
     ];
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], server.metrics.text(&now)).into_response()
+}
+
+async fn status(State(server): State<Shared>) -> Response {
+    axum::response::Html(page::page(&server.ledger, &server.metrics)).into_response()
 }

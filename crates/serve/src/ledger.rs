@@ -703,6 +703,11 @@ impl Catalogue {
         self.samplers.get(id)
     }
 
+    /// Models by id, with the ranks of their LoRA.
+    pub(crate) fn models(&self) -> impl Iterator<Item = (&str, Option<usize>)> {
+        self.models.iter().map(|(id, model)| (id.as_str(), model.lora.as_ref().map(|lora| lora.rank)))
+    }
+
     /// A model that was asked for.
     pub(crate) fn model(&self, id: &str) -> Option<&ModelEntry> {
         self.models.get(id)

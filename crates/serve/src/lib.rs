@@ -13,6 +13,7 @@ mod ledger;
 mod loss;
 mod metrics;
 mod openai;
+mod page;
 mod request;
 mod sampling;
 mod storage;

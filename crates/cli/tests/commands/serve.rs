@@ -750,11 +750,11 @@ fn what_cannot_be_done_is_refused_by_name_and_changes_nothing() {
         ),
         (
             pass(&model, 1, "cross_entropy", vec![datum(&[], &[targets()])]),
-            "model_input: found 0 tokens, wanted 1 to 133",
+            "model_input: found 0 tokens, wanted 1 to 120",
         ),
         (
             pass(&model, 1, "cross_entropy", vec![datum(&[5; 200], &[targets()])]),
-            "found 200 tokens, wanted 1 to 133",
+            "found 200 tokens, wanted 1 to 120",
         ),
     ];
     for (request, wanted) in passes {
@@ -922,4 +922,152 @@ fn a_stopped_server_says_how_to_continue_and_its_folder_is_its_own() {
     let (_, said, code) =
         run(crate::support::fgrpo().args(["serve", "--model", &base, "--resume", "--out", "/nonexistent/x"]));
     assert!(code == 2 && said.contains("found no serve.json"), "{code} {said}");
+}
+
+#[test]
+fn openai_endpoints_give_the_engines_samples_in_every_form() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = serve(folder.path(), &[]);
+    let post = |path: &str, body: Value| {
+        server.send(&format!("/v1/{path}"), "application/json", &server.key, "", body.to_string().as_bytes())
+    };
+    assert_eq!(server.get("/v1/models").json()["data"][0]["id"], "base");
+    let prompt = SEQUENCES[0];
+    let asked = json!({
+        "model": "base", "prompt": prompt, "seed": 3, "max_tokens": 8, "temperature": 1.0, "logprobs": 1, "ignore_eos": true,
+        "return_token_ids": true, "return_tokens_as_token_ids": true, "presence_penalty": 0.0, "top_k": -1, "n": 2,
+    });
+    let got = post("completions", asked.clone());
+    assert_eq!(got.status, 200, "{}", String::from_utf8_lossy(&got.body));
+    let body = got.json();
+    assert_eq!(post("completions", asked).json()["choices"], body["choices"]);
+    assert_eq!(body["usage"], json!({"prompt_tokens": 7, "completion_tokens": 16, "total_tokens": 23}));
+    for choice in body["choices"].as_array().unwrap() {
+        assert_eq!(
+            (&choice["finish_reason"], &choice["prompt_token_ids"]),
+            (&json!("length"), &json!(prompt))
+        );
+        let ids: Vec<u32> = serde_json::from_value(choice["token_ids"].clone()).unwrap();
+        let named: Vec<String> = ids.iter().map(|id| format!("token_id:{id}")).collect();
+        assert_eq!(choice["logprobs"]["tokens"], json!(named));
+        let whole: Vec<u32> = prompt.iter().chain(&ids).copied().collect();
+        let logp: Vec<f32> = serde_json::from_value(choice["logprobs"]["token_logprobs"].clone()).unwrap();
+        assert!(close(&logp, &scored(folder.path(), &[&whole])[0][prompt.len() - 1..]), "{logp:?}");
+    }
+    // What lm-eval asks for: the prompt's own log-probabilities, and the most likely tokens.
+    let asked = json!({"prompt": [prompt, SEQUENCES[2]], "max_tokens": 1, "echo": true, "logprobs": 2, "return_token_ids": true});
+    let body = post("completions", asked).json();
+    for (choice, tokens) in body["choices"].as_array().unwrap().iter().zip([prompt, SEQUENCES[2]]) {
+        let logprobs = &choice["logprobs"];
+        let values = logprobs["token_logprobs"].as_array().unwrap();
+        assert!(
+            values[0].is_null() && logprobs["top_logprobs"][0].is_null() && values.len() == tokens.len() + 1
+        );
+        let found: Vec<f32> = values[1..tokens.len()].iter().map(|l| l.as_f64().unwrap() as f32).collect();
+        assert!(close(&found, &scored(folder.path(), &[tokens])[0]));
+        for (at, best) in logprobs["top_logprobs"].as_array().unwrap().iter().enumerate().skip(1) {
+            let best =
+                best.as_object().unwrap().values().map(|l| l.as_f64().unwrap()).fold(f64::MIN, f64::max);
+            assert!(best >= values[at].as_f64().unwrap() - 1e-6);
+        }
+    }
+    // A chat, whole and in pieces: the same text.
+    let chat = |stream: bool| json!({"messages": [{"role": "user", "content": "1 + 1?"}], "max_completion_tokens": 20, "seed": 4, "stream": stream});
+    let whole = post("chat/completions", chat(false)).json();
+    let text = whole["choices"][0]["message"]["content"].as_str().unwrap().to_owned();
+    let streamed = String::from_utf8(post("chat/completions", chat(true)).body).unwrap();
+    let events: Vec<&str> = streamed.split("\n\n").filter_map(|event| event.strip_prefix("data: ")).collect();
+    assert_eq!(events.last(), Some(&"[DONE]"));
+    let events: Vec<Value> =
+        events[..events.len() - 1].iter().map(|event| serde_json::from_str(event).unwrap()).collect();
+    let pieces: String =
+        events.iter().map(|event| event["choices"][0]["delta"]["content"].as_str().unwrap()).collect();
+    assert_eq!(pieces, text);
+    assert!(events.len() > 3, "{streamed}");
+    assert_eq!(events.last().unwrap()["choices"][0]["finish_reason"], whole["choices"][0]["finish_reason"]);
+    for (field, value) in [
+        ("presence_penalty", json!(1.0)),
+        ("tools", json!([{}])),
+        ("response_format", json!({"type": "json_object"})),
+    ] {
+        let mut asked = chat(false);
+        asked[field] = value;
+        let got = post("chat/completions", asked);
+        let message = got.json()["error"]["message"].as_str().unwrap().to_owned();
+        assert!(got.status == 400 && message.starts_with(field), "{message}");
+    }
+    assert_eq!(post("completions", json!({"model": "gpt", "prompt": "x"})).status, 404);
+    let metrics = String::from_utf8(server.get("/metrics").body).unwrap();
+    let value = |name: &str| -> f64 {
+        let line = metrics.lines().find_map(|line| line.strip_prefix(&format!("fgrpo_{name} "))).unwrap();
+        line.parse().unwrap()
+    };
+    assert!(
+        value("sampled_tokens_total") >= 32.0
+            && value("requests_waiting") == 0.0
+            && value("requests_refused_total") >= 4.0
+    );
+    let page = server
+        .agent
+        .get(format!("{}/?key={}", server.url, server.key))
+        .call()
+        .unwrap()
+        .body_mut()
+        .read_to_string()
+        .unwrap();
+    assert!(page.contains("<h1>base</h1>") && page.contains("requests waiting or running"));
+    assert_eq!(
+        server.agent.get(format!("{}/?key=tml-0000000000000000", server.url)).call().unwrap().status(),
+        401
+    );
+}
+
+#[test]
+fn eval_and_train_take_their_samples_from_a_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = serve(folder.path(), &[]);
+    let data = file(
+        folder.path(),
+        "sums.jsonl",
+        "{\"problem\": \"1 + 1\", \"answer\": \"2\"}\n{\"problem\": \"2 + 3\", \"answer\": \"5\"}\n",
+    );
+    let done = |args: &[&str]| {
+        let mut command = crate::support::fgrpo();
+        command.env("OPENAI_API_KEY", &server.key).args(args);
+        let (out, said, code) = run(&mut command);
+        assert_eq!(code, 0, "{args:?}: {said}");
+        out
+    };
+    let results = folder.path().join("eval");
+    done(&[
+        "eval",
+        "--server",
+        &server.url,
+        "--task",
+        "math",
+        "--data",
+        data.to_str().unwrap(),
+        "-n",
+        "3",
+        "--max-tokens",
+        "20",
+        "--seed",
+        "1",
+        "--out",
+        results.to_str().unwrap(),
+    ]);
+    assert_eq!(crate::support::lines(&results.join("generations.jsonl")).len(), 6);
+    // The sampler's weights are the trainer's: their log-probabilities agree to rounding.
+    let config = format!(
+        "steps = 1\n[task]\nkind = \"arithmetic\"\ntrain = 8\nheld_out = 2\n[model]\npath = {:?}\n[rollout]\nprompts = 3\ngroup_size = 4\nmax_new_tokens = 10\n\
+         [rollout.server]\nurl = \"{}\"\n[algorithm]\ncorrection = \"tis\"\n[eval]\nevery = 0\n[compute]\nthreads = 2\n",
+        model(),
+        server.url
+    );
+    let config = file(folder.path(), "served.toml", &config);
+    let trained = folder.path().join("run");
+    done(&["train", config.to_str().unwrap(), "--out", trained.to_str().unwrap()]);
+    let metrics = crate::support::lines(&trained.join("metrics.jsonl"));
+    let difference = metrics[0]["sampler_logp_difference_max"].as_f64().unwrap();
+    assert!(difference < 1e-4, "{difference}");
 }

@@ -52,6 +52,8 @@ pub enum Command {
     Eval(Box<crate::commands::suite::EvalArgs>),
     /// Ask a checkpoint: a prompt, a file of prompts, or a conversation.
     Generate(crate::commands::generate::Args),
+    /// Serve a model: the Tinker API, and OpenAI's endpoints.
+    Serve(Box<crate::commands::serve::Args>),
     /// Grade answers: one JSON line in, one JSON line out.
     Verify(crate::commands::verify::Args),
     /// Per-token log-probabilities and entropies under a checkpoint.
@@ -97,6 +99,10 @@ fn take_places(command: &mut Command) -> anyhow::Result<()> {
         Command::Table(args) => args.methods.iter_mut().try_for_each(|(_, path)| samples(path)),
         Command::Score(args) => model("--model", &mut args.model),
         Command::Generate(args) => model("--model", &mut args.model),
+        Command::Serve(args) => {
+            args.written = args.model.to_string_lossy().into_owned();
+            model("--model", &mut args.model)
+        }
         Command::Merge(args) => model("--model", &mut args.model),
         Command::Nll(args) => {
             model("--base", &mut args.base)?;
@@ -151,6 +157,7 @@ pub fn run(mut cli: Cli) -> anyhow::Result<()> {
         Command::Select(args) => crate::commands::select::run(args),
         Command::Report(args) => crate::report::run(args),
         Command::Generate(args) => crate::commands::generate::run(args),
+        Command::Serve(args) => crate::commands::serve::run(args),
         Command::Configs(args) => crate::commands::configs::run(args),
         Command::Devices(args) => crate::commands::devices::run(args),
         Command::Completions(args) => crate::commands::completions::run(args, Cli::command()),

@@ -20,6 +20,7 @@ pub mod plan;
 pub mod runs;
 pub mod score;
 pub mod select;
+pub mod serve;
 pub mod sft;
 pub mod simulate;
 pub mod suite;

@@ -39,6 +39,7 @@ fn crates_know_only_whom_the_design_allows() {
         ("nn", &["fgrpo-cuda", "fgrpo-files"]),
         ("eval", &["fgrpo-core", "fgrpo-verify", "fgrpo-files"]),
         ("train", &["fgrpo-core", "fgrpo-verify", "fgrpo-files", "fgrpo-eval", "fgrpo-nn"]),
+        ("serve", &["fgrpo-core", "fgrpo-files", "fgrpo-eval", "fgrpo-nn", "fgrpo-train"]),
         ("paper", &["fgrpo-core", "fgrpo-eval", "fgrpo-train"]),
         (
             "cli",
@@ -50,6 +51,7 @@ fn crates_know_only_whom_the_design_allows() {
                 "fgrpo-eval",
                 "fgrpo-nn",
                 "fgrpo-train",
+                "fgrpo-serve",
                 "fgrpo-paper",
             ],
         ),
@@ -117,7 +119,7 @@ fn nothing_prints_by_the_macros_that_panic() {
 
 #[test]
 fn libraries_parse_no_command_line_print_nothing_and_draw_nothing() {
-    for name in ["hub", "eval", "train", "paper"] {
+    for name in ["hub", "eval", "train", "serve", "paper"] {
         let folder = root().join("crates").join(name);
         let manifest: toml::Table =
             std::fs::read_to_string(folder.join("Cargo.toml")).unwrap().parse().unwrap();
@@ -236,7 +238,9 @@ fn every_row_of_paper_md_names_an_existing_function_and_test() {
 fn every_source_file_stands_in_the_map_of_architecture_md() {
     let map = std::fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
     let crates = root().join("crates");
-    for name in ["core", "verify", "files", "hub", "eval", "cuda", "nn", "train", "paper", "cli", "py"] {
+    for name in
+        ["core", "verify", "files", "hub", "eval", "cuda", "nn", "train", "serve", "paper", "cli", "py"]
+    {
         for path in sources(&crates.join(name).join("src")) {
             let relative = path.strip_prefix(&crates).unwrap();
             // The entry of a folder below src stands for its files.
@@ -327,7 +331,7 @@ fn imports(name: &[String], code: &str, modules: &BTreeMap<Vec<String>, String>)
 #[test]
 fn no_two_files_import_each_other() {
     let mut circles = Vec::new();
-    for name in ["core", "verify", "files", "eval", "cuda", "nn", "train", "paper", "cli", "py"] {
+    for name in ["core", "verify", "files", "eval", "cuda", "nn", "train", "serve", "paper", "cli", "py"] {
         let modules = modules(&root().join("crates").join(name).join("src"));
         let graph: BTreeMap<&Vec<String>, BTreeSet<Vec<String>>> =
             modules.iter().map(|(name, code)| (name, imports(name, code, &modules))).collect();

@@ -176,6 +176,9 @@ pub(crate) trait Backend: Sized {
     /// Adds LoRA's factors, all 0, and keeps the base weights of the adapted matrices. Resets gradient and moments.
     fn adapt(&mut self, layout: &AdapterLayout);
 
+    /// Forgets factors and base weights, gradient and moments; the weights stay as they are.
+    fn remove_adapters(&mut self);
+
     /// Computes the adapted matrices from base and factors, or from the base only.
     fn merge(&mut self, layout: &AdapterLayout, applied: bool);
 

@@ -9,6 +9,7 @@ mod device;
 mod generate;
 mod gpus;
 mod pass;
+mod state;
 mod update;
 
 use std::borrow::Cow;
@@ -24,6 +25,7 @@ use adapters::Adapters;
 pub use any::Engine;
 pub use device::{Device, DeviceName, Precision, Products};
 pub use gpus::Gpus;
+pub use state::TrainingState;
 
 /// A family (a tree of segments) of a batch, as a loss gets it: scores of its predictions, and the place of the loss's derivatives by them. All slices
 /// are in the order of `predictions`.

@@ -41,7 +41,7 @@ pub use backend::GraphCounts;
 pub use checks::CHECK_LAYERS;
 pub use engine::{
     DEFAULT_CHUNK_TOKENS, Device, DeviceName, Engine, FamilyScores, Gpus, NamedTensor, OptimizerState,
-    Precision, Products, Scores,
+    Precision, Products, Scores, TrainingState,
 };
 pub use error::Error;
 pub use fgrpo_cuda::{Found as Gpu, probe as gpus, products_library};

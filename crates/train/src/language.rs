@@ -269,8 +269,13 @@ impl Language {
 
     /// Whether the last token of a completion completed a stop text.
     pub fn ended(&self, completion: &[u32]) -> bool {
+        self.ended_by(&self.stop_texts, completion)
+    }
+
+    /// Whether the last token of a completion completed one of these texts.
+    pub fn ended_by(&self, texts: &StopTexts, completion: &[u32]) -> bool {
         match &self.vocabulary {
-            Vocabulary::Tokenizer(tokenizer) => self.stop_texts.ended(tokenizer, completion),
+            Vocabulary::Tokenizer(tokenizer) => texts.ended(tokenizer, completion),
             Vocabulary::Mazes => false,
         }
     }

@@ -22,6 +22,7 @@ mod products;
 mod report;
 mod resume;
 mod samples_elsewhere;
+mod serve;
 mod serving;
 mod sft;
 mod simulation_commands;

@@ -294,7 +294,16 @@ impl Backend for CpuBackend {
     }
 
     fn write(&mut self, store: Store, span: Span, values: &[f32]) {
-        self.store_mut(store)[span.offset..span.offset + span.len].copy_from_slice(values);
+        let range = span.offset..span.offset + span.len;
+        if store == Store::Gradient {
+            let trained = self.trained();
+            self.gradients[0].reserve(trained);
+            self.gradients[0][range.clone()].copy_from_slice(values);
+            let others = self.gradients[1..].iter_mut().filter(|gradient| !gradient.is_empty());
+            others.for_each(|gradient| gradient[range.clone()].fill(0.0));
+            return;
+        }
+        self.store_mut(store)[range].copy_from_slice(values);
     }
 
     fn read(&self, store: Store, span: Span) -> Cow<'_, [f32]> {
@@ -344,6 +353,12 @@ impl Backend for CpuBackend {
             layout.adapted.par_iter().map(|a| Base::of(&weights[a.weight.offset..][..a.weight.len])).collect()
         });
         self.adapters = Some(Adapters { values: Buffer::zeros(layout.len), base });
+        self.moments = Default::default();
+        self.gradients.fill_with(Buffer::default);
+    }
+
+    fn remove_adapters(&mut self) {
+        self.adapters = None;
         self.moments = Default::default();
         self.gradients.fill_with(Buffer::default);
     }

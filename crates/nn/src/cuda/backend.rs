@@ -309,6 +309,11 @@ impl Backend for CudaBackend {
         self.replicas.iter_mut().for_each(|replica| replica.adapt(layout));
     }
 
+    fn remove_adapters(&mut self) {
+        self.accumulated = false;
+        self.replicas.iter_mut().for_each(Replica::remove_adapters);
+    }
+
     fn merge(&mut self, layout: &AdapterLayout, applied: bool) {
         self.replicas.iter().for_each(|replica| replica.merge(layout, applied));
     }

@@ -211,6 +211,13 @@ impl Replica {
         self.inbox = Buffer::default();
     }
 
+    pub(super) fn remove_adapters(&mut self) {
+        self.adapters = None;
+        self.moments.forget();
+        self.gradient = Buffer::default();
+        self.inbox = Buffer::default();
+    }
+
     pub(super) fn merge(&self, layout: &AdapterLayout, applied: bool) {
         let Adapters { values, base } = self.adapters.as_ref().expect("an engine with adapters");
         let mut at = 0;

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::device::NO_GPU;
-use super::{Device, EngineOn, FamilyScores, NamedTensor, OptimizerState, Precision, Scores};
+use super::{Device, EngineOn, FamilyScores, NamedTensor, OptimizerState, Precision, Scores, TrainingState};
 use crate::adamw::{AdamW, UpdateReport};
 use crate::backend::{Backend, GraphCounts, Store};
 use crate::checks::CHECK_LAYERS;
@@ -417,6 +417,47 @@ impl Engine {
     /// If the folder is not an adapter of this model, uses what is not supported (the setting is named), or has other settings. Nothing has changed then.
     pub fn read_adapter(&mut self, dir: &Path) -> Result<(), Error> {
         on_device!(&mut self.0, engine => engine.read_adapter(dir))
+    }
+
+    /// Restores the base weights and removes the factors, with their gradient and optimizer state. Without adapters it does nothing.
+    pub fn remove_adapters(&mut self) {
+        on_device!(&mut self.0, engine => engine.remove_adapters());
+    }
+
+    /// Reads all tensors again from a checkpoint of the same sizes, with its weights in f32. Gradient and optimizer state stay.
+    ///
+    /// # Errors
+    /// If the engine has adapters, or a tensor is missing or of another shape; the weights are then unknown.
+    pub fn reload(&mut self, checkpoint: &Checkpoint) -> Result<(), Error> {
+        if self.lora().is_some() {
+            let wanted = "one without".into();
+            return Err(Error::Request {
+                field: "reload",
+                found: "an engine that has adapters".into(),
+                wanted,
+            });
+        }
+        let mut read = |tensor: &TensorLayout, out: &mut [f32]| checkpoint.read_into(&tensor.name, out);
+        on_device!(&mut self.0, engine => engine.fill_with(&mut read))
+    }
+
+    /// A copy of what training has made of the model: trained parameters, gradient and optimizer state.
+    pub fn training_state(&self) -> TrainingState {
+        on_device!(&self.0, engine => engine.training_state())
+    }
+
+    /// Continues from a state of [`Engine::training_state`], bit for bit if [`Engine::gather_gradient`] was called before. The engine's adapters are
+    /// replaced by the state's if their settings differ.
+    ///
+    /// # Errors
+    /// If the state is one of another model, or the device fails.
+    pub fn set_training_state(&mut self, state: &TrainingState) -> Result<(), Error> {
+        on_device!(&mut self.0, engine => engine.set_training_state(state))
+    }
+
+    /// Adds up the executors' parts of the gradient. Later sums then no longer depend on whether the gradient was copied in between.
+    pub fn gather_gradient(&mut self) {
+        on_device!(&mut self.0, engine => engine.gather_gradient());
     }
 
     /// Overwrites one of LoRA's factors, by its PEFT name.

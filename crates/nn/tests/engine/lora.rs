@@ -219,6 +219,73 @@ fn training_resumed_from_a_saved_adapter_equals_uninterrupted_training_bit_for_b
     }
 }
 
+/// Three passes and two updates; `aside` happens after each pass.
+fn trained(engine: &mut Engine, batch: &Batch, mut aside: impl FnMut(&mut Engine)) {
+    for pass in 0..3 {
+        accumulate(engine, batch);
+        engine.gather_gradient();
+        aside(engine);
+        if pass != 1 {
+            let adamw = AdamW { lr: 1e-2, ..AdamW::default() };
+            assert!(engine.update(&adamw, Some(1.0)).unwrap().applied);
+            aside(engine);
+        }
+    }
+}
+
+#[test]
+fn models_that_take_turns_in_an_engine_train_as_alone_bit_for_bit() {
+    let (_, config) = configs().swap_remove(0);
+    let batch = forest(&mut Numbers::new(58), config.vocab_size, 4, 8, 5);
+    let base = || engine(&config, 59, 2);
+    let settings = [
+        lora(&LoraConfig::TARGETS),
+        LoraConfig { rank: 2, ..lora(&["q_proj", "down_proj"]) },
+        LoraConfig { rank: 5, ..lora(&["v_proj"]) },
+    ];
+    let alone = settings.each_ref().map(|lora| {
+        let mut engine = adapted(base(), lora);
+        trained(&mut engine, &batch, |_| {});
+        engine.training_state()
+    });
+    let untouched = bits(base().tensors());
+    let mut engine = base();
+    let mut states: Vec<_> = settings.iter().map(|lora| adapted(base(), lora).training_state()).collect();
+    for index in 0..states.len() {
+        engine.set_training_state(&states[index]).unwrap();
+        let others = states.clone();
+        trained(&mut engine, &batch, |engine| {
+            // Another model and the base have the engine between any two operations.
+            let own = engine.training_state();
+            engine.set_training_state(&others[(index + 1) % others.len()]).unwrap();
+            accumulate(engine, &batch);
+            engine.remove_adapters();
+            assert!(bits(engine.tensors()) == untouched);
+            engine.set_training_state(&own).unwrap();
+        });
+        states[index] = engine.training_state();
+        assert!(states[index] == alone[index], "model {index}");
+    }
+    // Without adapters the state is all weights.
+    let mut whole = base();
+    trained(&mut whole, &batch, |_| {});
+    let mut engine = base();
+    trained(&mut engine, &batch, |engine| {
+        let own = engine.training_state();
+        engine.set_training_state(&others_weights(&config)).unwrap();
+        engine.set_training_state(&own).unwrap();
+    });
+    assert!(engine.training_state() == whole.training_state());
+    let wider = fgrpo_nn::config::Config { intermediate_size: 80, ..config.clone() };
+    let of_another_model = self::engine(&wider, 59, 2).training_state();
+    assert!(engine.set_training_state(&of_another_model).is_err());
+}
+
+/// The state of a model with other weights.
+fn others_weights(config: &fgrpo_nn::config::Config) -> fgrpo_nn::TrainingState {
+    engine(config, 7, 2).training_state()
+}
+
 #[test]
 fn what_does_not_fit_is_refused_and_changes_nothing() {
     let mut all = configs();

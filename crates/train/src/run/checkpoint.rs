@@ -21,7 +21,8 @@ use std::path::{Path, PathBuf};
 const STATE: &str = "trainer_state.json";
 /// The folder of a LoRA policy's adapter in its checkpoint, in PEFT's layout.
 pub const ADAPTER: &str = "adapter";
-const OPTIMIZER: &str = "optimizer.safetensors";
+/// The file of the optimizer's state in a checkpoint.
+pub const OPTIMIZER: &str = "optimizer.safetensors";
 
 /// The state for a resume, besides weights and optimizer. Everything else is a function of the step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -304,7 +305,11 @@ fn best_name(step: u64) -> String {
     format!("best-{step:06}")
 }
 
-fn write_optimizer(path: &Path, state: &OptimizerState<'_>) -> anyhow::Result<()> {
+/// Writes the optimizer's state, synced.
+///
+/// # Errors
+/// An I/O error that names the file.
+pub fn write_optimizer(path: &Path, state: &OptimizerState<'_>) -> anyhow::Result<()> {
     let views = state
         .tensors
         .iter()
@@ -391,7 +396,7 @@ fn read_state(folder: &Path) -> anyhow::Result<TrainerState> {
 ///
 /// # Errors
 /// An error that names the file and what is wrong with it. Missing moments are an error, never zeros.
-fn read_optimizer(path: &Path, engine: &mut Engine, step: u64) -> anyhow::Result<()> {
+pub fn read_optimizer(path: &Path, engine: &mut Engine, step: u64) -> anyhow::Result<()> {
     let file = TensorFile::open(path)?;
     let tensors: Vec<(&str, usize)> =
         file.names().map(|name| (name, file.shape(name).unwrap_or_default().iter().product())).collect();

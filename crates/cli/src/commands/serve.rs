@@ -1,0 +1,109 @@
+//! `fgrpo serve`: the Tinker API over one model.
+
+use crate::args::compute;
+use crate::output::progress::Console;
+use fgrpo_eval::bad_input;
+use fgrpo_eval::io::interrupt;
+use fgrpo_eval::io::shell::quoted;
+use fgrpo_serve::Settings;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Serve a model: the Tinker API for training and sampling, OpenAI's endpoints for sampling.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  fgrpo serve --model Qwen/Qwen3-0.6B
+  TINKER_BASE_URL=http://127.0.0.1:8000 TINKER_API_KEY=$(cat serve/key) python rl_loop.py   # in another terminal
+  fgrpo serve --model Qwen/Qwen3-0.6B --resume                                              # after any end
+
+A server that was stopped or killed continues with --resume, with the same bits; its clients only reconnect.")]
+pub struct Args {
+    /// The base model: a checkpoint folder or a hub name.
+    #[arg(long, value_name = "DIR|HUB-NAME")]
+    pub model: PathBuf,
+    /// The model's name for clients [default: --model as it is written].
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Address to listen on. Others than 127.0.0.1 are reachable from elsewhere: the key is then all that protects the server, and it travels
+    /// unencrypted.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8000")]
+    pub listen: SocketAddr,
+    /// The server's folder: journal, states, saved weights, key.
+    #[arg(long, value_name = "DIR", default_value = "serve")]
+    pub out: PathBuf,
+    /// Continue the server of the folder.
+    #[arg(long)]
+    pub resume: bool,
+    /// A file with the key that clients must show [default: one is made].
+    #[arg(long, value_name = "FILE")]
+    pub key_file: Option<PathBuf>,
+    /// Train all weights instead of LoRA's factors.
+    #[arg(long)]
+    pub full: bool,
+    /// Seed of new adapters and of sampling requests that have none.
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+    /// Largest body of a request in MiB.
+    #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=1024), help_heading = "Limits")]
+    pub max_body: u64,
+    /// Most requests that wait for the engine; more are told to come again.
+    #[arg(long, default_value_t = 4096, value_parser = clap::value_parser!(u64).range(1..=1 << 20), help_heading = "Limits")]
+    pub max_waiting: u64,
+    /// Seconds of training after which a model's state is written. A restart does at most this much again.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60.0, help_heading = "Limits")]
+    pub save_every: f64,
+    /// Where the engine computes.
+    #[command(flatten)]
+    pub compute: compute::Flags,
+    /// The model as it was written, before names became paths.
+    #[arg(skip)]
+    pub written: String,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// Bad input for a folder that isn't a model's or an address that can't be used; a failure of the device or a file system.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    if !(args.save_every.is_finite() && args.save_every >= 0.0) {
+        bad_input!("--save-every: found {}, wanted a number of seconds of at least 0", args.save_every);
+    }
+    interrupt::listen();
+    let compute = args.compute.settings(None);
+    let device = args.compute.device(None)?;
+    // Elsewhere a hub name finds the tokenizer; here a folder does.
+    let given = PathBuf::from(&args.written);
+    let tokenizer = match given.exists() {
+        true => std::path::absolute(&given).unwrap_or(given).to_string_lossy().into_owned(),
+        false => args.written.clone(),
+    };
+    let settings = Settings {
+        model: args.model.clone(),
+        name: args.name.clone().unwrap_or_else(|| args.written.clone()),
+        tokenizer,
+        listen: args.listen,
+        out: args.out.clone(),
+        resume: args.resume,
+        key_file: args.key_file.clone(),
+        full: args.full,
+        seed: args.seed,
+        device,
+        compute: (args.compute.device.clone().unwrap_or_default().to_string(), compute),
+        most_body: (args.max_body as usize) << 20,
+        most_waiting: args.max_waiting as usize,
+        save_every: Duration::from_secs_f64(args.save_every),
+    };
+    if !args.listen.ip().is_loopback() {
+        say!(
+            "warning: {} can be reached from elsewhere, without encryption; the key is all that protects it",
+            args.listen
+        );
+    }
+    fgrpo_serve::run(&settings, &mut Console::new())?;
+    say!(
+        "stopped; everything accepted is in {}. Continue with the same command and --resume",
+        quoted(&args.out.to_string_lossy())
+    );
+    Ok(())
+}

@@ -1,0 +1,1073 @@
+//! `fgrpo serve` as its clients meet it: the wire messages of the Tinker API over HTTP, against the engine called directly and other commands.
+
+use crate::support::{ends_with, file, model, run, signal, spawned, wait_until};
+use fgrpo_nn::weights::Checkpoint;
+use fgrpo_nn::{AdamW, Batch, Device, Engine, LoraConfig};
+use fgrpo_serve::wire::{
+    self, ChunkKind, DType, Encoding, ForwardBackwardOutput, NumberOrText, SampleResponse,
+};
+use prost::Message;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// A server in a process of its own.
+struct Server {
+    child: Child,
+    url: String,
+    key: String,
+    said: Arc<Mutex<String>>,
+    agent: ureq::Agent,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// An answer: its status, whether it is protobuf, and its body.
+#[derive(Debug)]
+struct Got {
+    status: u16,
+    protobuf: bool,
+    body: Vec<u8>,
+}
+
+impl Got {
+    #[track_caller]
+    fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|e| panic!("{e}: {self:?}"))
+    }
+
+    /// The message of a refusal with this status.
+    #[track_caller]
+    fn refused(&self, status: u16) -> String {
+        assert_eq!(self.status, status, "{}", String::from_utf8_lossy(&self.body));
+        self.json()["error"].as_str().expect("a message").to_owned()
+    }
+}
+
+fn out(folder: &Path) -> PathBuf {
+    folder.join("serve")
+}
+
+/// Starts a server in the folder `serve` of `folder`, with these further flags.
+#[track_caller]
+fn serve(folder: &Path, flags: &[&str]) -> Server {
+    let path = out(folder);
+    let (model, path) = (model().to_str().unwrap(), path.to_str().unwrap());
+    let mut args = vec![
+        "serve",
+        "--model",
+        model,
+        "--name",
+        "base",
+        "--listen",
+        "127.0.0.1:0",
+        "--out",
+        path,
+        "--threads",
+        "2",
+    ];
+    args.extend(flags);
+    let mut child = spawned(&args).spawn().unwrap();
+    let said = Arc::new(Mutex::new(String::new()));
+    let (stderr, kept) = (child.stderr.take().unwrap(), Arc::clone(&said));
+    std::thread::spawn(move || {
+        for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+            kept.lock().unwrap().push_str(&format!("{line}\n"));
+        }
+    });
+    let mut url = String::new();
+    wait_until("the server's address", || {
+        let said = said.lock().unwrap();
+        assert!(child.try_wait().unwrap().is_none(), "the server has ended: {said}");
+        let Some((_, after)) = said.split_once("serving base at ") else { return false };
+        let Some((found, _)) = after.split_once('\n') else { return false };
+        url = found.to_owned();
+        true
+    });
+    let key = std::fs::read_to_string(out(folder).join("key")).unwrap().trim().to_owned();
+    let config = ureq::Agent::config_builder()
+        .http_status_as_error(false)
+        .timeout_global(Some(Duration::from_secs(60)));
+    Server { child, url, key, said, agent: config.build().into() }
+}
+
+impl Server {
+    fn send(&self, path: &str, kind: &str, key: &str, idempotency: &str, body: &[u8]) -> Got {
+        let request = self
+            .agent
+            .post(format!("{}{path}", self.url))
+            .header("X-API-Key", key)
+            .header("Content-Type", kind)
+            .header("X-Idempotency-Key", idempotency);
+        let mut response = request.send(body).unwrap();
+        let protobuf =
+            response.headers().get("content-type").is_some_and(|kind| kind == "application/x-protobuf");
+        let mut body = Vec::new();
+        response.body_mut().as_reader().read_to_end(&mut body).unwrap();
+        Got { status: response.status().as_u16(), protobuf, body }
+    }
+
+    fn post(&self, name: &str, body: Value) -> Got {
+        self.send(&format!("/api/v1/{name}"), "application/json", &self.key, "", body.to_string().as_bytes())
+    }
+
+    fn get(&self, path: &str) -> Got {
+        let mut response =
+            self.agent.get(format!("{}{path}", self.url)).header("X-API-Key", &self.key).call().unwrap();
+        let mut body = Vec::new();
+        response.body_mut().as_reader().read_to_end(&mut body).unwrap();
+        Got { status: response.status().as_u16(), protobuf: false, body }
+    }
+
+    /// The id of an accepted request.
+    #[track_caller]
+    fn accepted(&self, name: &str, body: Value) -> String {
+        let got = self.post(name, body);
+        assert_eq!(got.status, 200, "{}", String::from_utf8_lossy(&got.body));
+        got.json()["request_id"].as_str().unwrap().to_owned()
+    }
+
+    fn retrieve(&self, id: &str) -> Got {
+        loop {
+            let got = self.post("retrieve_future", json!({"request_id": id}));
+            if got.protobuf || got.status != 200 || got.json()["type"] != "try_again" {
+                return got;
+            }
+        }
+    }
+
+    /// The JSON result of a request.
+    #[track_caller]
+    fn done(&self, name: &str, body: Value) -> Value {
+        let got = self.retrieve(&self.accepted(name, body));
+        assert!(
+            got.status == 200 && got.json().get("error").is_none(),
+            "{name}: {}",
+            String::from_utf8_lossy(&got.body)
+        );
+        got.json()
+    }
+
+    fn session(&self) -> String {
+        let got = self.post(
+            "create_session",
+            json!({"tags": [], "user_metadata": {}, "sdk_version": "0.38.0", "type": "create_session"}),
+        );
+        got.json()["session_id"].as_str().unwrap().to_owned()
+    }
+
+    /// A new session with one model of rank 4.
+    fn created(&self) -> String {
+        let session = self.session();
+        let lora = json!({"rank": 4, "seed": 5, "train_unembed": false});
+        let asked = json!({"session_id": session, "model_seq_id": 0, "base_model": "base", "lora_config": lora, "type": "create_model"});
+        self.done("create_model", asked)["model_id"].as_str().unwrap().to_owned()
+    }
+
+    /// Sends a pass and returns its request's id.
+    fn pass(&self, pass: &wire::ForwardBackwardRequest) -> Got {
+        self.send("/api/v1/forward_backward", "application/x-protobuf", &self.key, "", &pass.encode_to_vec())
+    }
+
+    #[track_caller]
+    fn passed(&self, pass: &wire::ForwardBackwardRequest) -> ForwardBackwardOutput {
+        let got = self.pass(pass);
+        assert_eq!(got.status, 200, "{}", String::from_utf8_lossy(&got.body));
+        let got = self.retrieve(got.json()["request_id"].as_str().unwrap());
+        assert!(got.protobuf, "{}", String::from_utf8_lossy(&got.body));
+        ForwardBackwardOutput::decode(&got.body[..]).unwrap()
+    }
+
+    /// Sampling of a sampling session.
+    fn samples(&self, sampler: &str, seq: u64, prompt: &[u32], more: Value) -> SampleResponse {
+        let mut asked = json!({
+            "sampling_session_id": sampler, "seq_id": seq, "num_samples": 3, "type": "sample",
+            "prompt": {"chunks": [{"tokens": prompt, "type": "encoded_text"}]},
+            "sampling_params": {"max_tokens": 6, "temperature": 1.0, "top_k": -1, "top_p": 1.0},
+        });
+        asked.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let got = self.retrieve(&self.accepted("asample", asked));
+        assert!(got.protobuf, "{}", String::from_utf8_lossy(&got.body));
+        SampleResponse::decode(&got.body[..]).unwrap()
+    }
+
+    fn snapshot(&self, model: &str, seq: u64, number: u64) -> String {
+        let asked =
+            json!({"model_id": model, "seq_id": seq, "sampling_session_seq_id": number, "kind": "snapshot"});
+        self.done("save_weights_for_sampler", asked)["sampling_session_id"].as_str().unwrap().to_owned()
+    }
+
+    /// kill -9, and the same server again.
+    fn killed(mut self, folder: &Path) -> Server {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        drop(self);
+        serve(folder, &["--resume"])
+    }
+}
+
+fn floats(numbers: &[f32]) -> wire::Tensor {
+    let encoding = Some(Encoding::Dense(wire::floats(numbers)));
+    wire::Tensor { encoding, dtype: DType::Float32 as i32, shape: vec![numbers.len() as i64] }
+}
+
+fn ints(numbers: &[i64]) -> wire::Tensor {
+    let bytes = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+    wire::Tensor {
+        encoding: Some(Encoding::Dense(bytes)),
+        dtype: DType::Int64 as i32,
+        shape: vec![numbers.len() as i64],
+    }
+}
+
+fn numbers(bytes: &[u8]) -> Vec<f32> {
+    bytes.chunks_exact(4).map(|number| f32::from_le_bytes(number.try_into().unwrap())).collect()
+}
+
+fn datum(tokens: &[u32], inputs: &[(&str, wire::Tensor)]) -> wire::Datum {
+    let text = wire::EncodedText { tokens: wire::tokens(tokens) };
+    wire::Datum {
+        model_input: vec![wire::Chunk { chunk: Some(ChunkKind::EncodedText(text)) }],
+        loss_fn_inputs: inputs.iter().map(|(name, tensor)| ((*name).to_owned(), tensor.clone())).collect(),
+    }
+}
+
+fn pass(model: &str, seq: i32, loss: &str, data: Vec<wire::Datum>) -> wire::ForwardBackwardRequest {
+    wire::ForwardBackwardRequest {
+        model_id: model.into(),
+        seq_id: seq,
+        data,
+        loss_fn: loss.into(),
+        ..Default::default()
+    }
+}
+
+/// Two sequences with a common beginning and one of their own.
+const SEQUENCES: [&[u32]; 3] = [&[5, 6, 7, 8, 9, 10, 11], &[5, 6, 7, 8, 9, 20], &[30, 31, 32]];
+
+fn next(tokens: &[u32]) -> Vec<i64> {
+    tokens[1..].iter().map(|&token| i64::from(token)).collect()
+}
+
+/// `cross_entropy` on all of [`SEQUENCES`], the first token of each without weight.
+fn supervised() -> Vec<wire::Datum> {
+    let one = |tokens: &&[u32]| {
+        let mut weights = vec![1.5; tokens.len() - 1];
+        weights[0] = 0.0;
+        datum(
+            &tokens[..tokens.len() - 1],
+            &[("target_tokens", ints(&next(tokens))), ("weights", floats(&weights))],
+        )
+    };
+    SEQUENCES.iter().map(one).collect()
+}
+
+fn step(model: &str, seq: u64, lr: f64) -> Value {
+    let params = json!({"learning_rate": lr, "beta1": 0.9, "beta2": 0.95, "eps": 1e-12, "weight_decay": 0.01, "grad_clip_norm": 0.5});
+    json!({"model_id": model, "seq_id": seq, "adam_params": params, "type": "optim_step"})
+}
+
+fn adamw(lr: f64) -> AdamW {
+    AdamW { lr, beta1: 0.9, beta2: 0.95, eps: 1e-12, weight_decay: 0.01, decay_norms_and_biases: true }
+}
+
+/// The log-probabilities of each datum.
+fn logprobs(output: &ForwardBackwardOutput) -> Vec<Vec<f32>> {
+    let mut all = Vec::new();
+    for record in &output.loss_fn_outputs {
+        let tensor = &record.fields["logprobs"];
+        let offsets: Vec<i64> = tensor
+            .offsets
+            .chunks_exact(8)
+            .map(|offset| i64::from_le_bytes(offset.try_into().unwrap()))
+            .collect();
+        assert_eq!(offsets.len() as i64, record.num_datums + 1);
+        all.extend(offsets.windows(2).map(|ends| numbers(&tensor.data[ends[0] as usize..ends[1] as usize])));
+    }
+    all
+}
+
+fn close(a: &[f32], b: &[f32]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| (a - b).abs() <= 2e-5 * (1.0 + b.abs()))
+}
+
+/// What `fgrpo score` prints for these sequences.
+fn scored(folder: &Path, sequences: &[&[u32]]) -> Vec<Vec<f32>> {
+    let lines: String = sequences.iter().map(|tokens| json!({"tokens": tokens}).to_string() + "\n").collect();
+    let input = file(folder, "tokens.jsonl", &lines);
+    let printed =
+        crate::support::done(&["score", "--model", model().to_str().unwrap(), input.to_str().unwrap()]);
+    let line = |line: &str| serde_json::from_str::<Value>(line).unwrap()["logp"].as_array().unwrap().clone();
+    printed.lines().map(|text| line(text).iter().map(|l| l.as_f64().unwrap() as f32).collect()).collect()
+}
+
+#[test]
+fn cross_entropy_and_prompt_logprobs_are_what_score_prints() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = serve(folder.path(), &[]);
+    let model = server.created();
+    let wanted = scored(folder.path(), &SEQUENCES);
+    let output = server.passed(&pass(&model, 1, "cross_entropy", supervised()));
+    let found = logprobs(&output);
+    assert!(found.iter().zip(&wanted).all(|(found, wanted)| close(found, wanted)), "{found:?} {wanted:?}");
+    let loss: f32 = wanted.iter().map(|logp| -1.5 * logp[1..].iter().sum::<f32>()).sum();
+    assert!(close(&[output.metrics["loss:sum"] as f32], &[loss]), "{:?} {loss}", output.metrics);
+    // A fresh adapter changes nothing, so snapshot and base say the same.
+    let session = model.split(':').next().unwrap();
+    let base = json!({"session_id": session, "sampling_session_seq_id": 7, "base_model": "base"});
+    let base = server.post("create_sampling_session", base).json()["sampling_session_id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    for sampler in [server.snapshot(&model, 2, 0), base] {
+        for (seq, (tokens, wanted)) in SEQUENCES.iter().zip(&wanted).enumerate() {
+            let got = server.samples(
+                &sampler,
+                seq as u64,
+                tokens,
+                json!({"prompt_logprobs": true, "num_samples": 1}),
+            );
+            let found = numbers(got.prompt_logprobs.as_ref().unwrap());
+            assert!(found[0].is_nan() && close(&found[1..], wanted), "{found:?} {wanted:?}");
+        }
+    }
+    let top = server.samples(
+        &format!("{session}:sample:0"),
+        50,
+        SEQUENCES[0],
+        json!({"topk_prompt_logprobs": 400}),
+    );
+    let top = top.topk_prompt_logprobs.unwrap();
+    assert_eq!((top.k, top.length), (400, SEQUENCES[0].len() as u32));
+    let (ids, values) = (numbers(&top.token_ids), numbers(&top.logprobs));
+    for t in 1..SEQUENCES[0].len() {
+        let row = t * 400..(t + 1) * 400;
+        let at = ids[row.clone()].iter().position(|id| id.to_bits() == SEQUENCES[0][t]).unwrap();
+        assert!(close(&[values[row.start + at]], &[wanted[0][t - 1]]));
+        assert!(values[row].windows(2).all(|pair| pair[0] >= pair[1]));
+    }
+}
+
+/// The server's model made by hand.
+fn engine() -> Engine {
+    let mut engine = Engine::open(&Checkpoint::open(model()).unwrap(), &Device::cpu(2)).unwrap();
+    let mut draws = fgrpo_core::rng::Key::new(5).with(9).stream();
+    let lora = LoraConfig { rank: 4, ..LoraConfig::default() };
+    engine.adapt(&lora, &mut || draws.uniform()).unwrap();
+    engine
+}
+
+#[test]
+fn passes_and_updates_are_those_of_the_engine_called_directly() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = serve(folder.path(), &[]);
+    let model = server.created();
+    let mut engine = engine();
+    let lengths: Vec<usize> = SEQUENCES.iter().map(|tokens| tokens.len() - 1).collect();
+    let old = [-3.0f32, -5.5, -7.0];
+    let advantages = [1.5f32, -0.5, 2.0];
+    // (name, loss and derivative of a token at (l, q, A))
+    type Loss = fn(f64, f64, f64) -> (f64, f64);
+    let losses: [(&str, Loss); 3] = [
+        ("importance_sampling", |l, q, a| (-(l - q).exp() * a, -(l - q).exp() * a)),
+        ("ppo", |l, q, a| {
+            let r = (l - q).exp();
+            let clipped = r.clamp(0.7, 1.5) * a;
+            if r * a <= clipped { (-r * a, -r * a) } else { (-clipped, 0.0) }
+        }),
+        ("cispo", |l, q, a| {
+            let weight = (l - q).exp().clamp(0.7, 1.5);
+            (-weight * a * l, -weight * a)
+        }),
+    ];
+    let mut seq = 1;
+    for (name, loss) in losses {
+        let data = SEQUENCES.iter().zip(old).zip(advantages).map(|((tokens, old), advantage)| {
+            let n = tokens.len() - 1;
+            let inputs = [
+                ("target_tokens", ints(&next(tokens))),
+                ("logprobs", floats(&vec![old; n])),
+                ("advantages", floats(&vec![advantage; n])),
+            ];
+            datum(&tokens[..n], &inputs)
+        });
+        let mut request = pass(&model, seq, name, data.collect());
+        if name != "importance_sampling" {
+            let number = |n| wire::LossConfigValue { value: Some(NumberOrText::Number(n)) };
+            request.loss_fn_config_v2 = BTreeMap::from([
+                ("clip_low_threshold".into(), number(0.7)),
+                ("clip_high_threshold".into(), number(1.5)),
+            ]);
+        }
+        let output = server.passed(&request);
+        let update = server.done("optim_step", step(&model, seq as u64 + 1, 1e-2));
+        seq += 2;
+
+        let mut batch = Batch::default();
+        let mut owner = Vec::new();
+        for (i, tokens) in SEQUENCES.iter().enumerate() {
+            batch.push_group(&tokens[..1], &[&tokens[1..]]);
+            owner.resize(batch.predictions.len(), i);
+        }
+        let (scores, sums) = engine
+            .accumulate(&batch, 1.0, &|family| {
+                let mut sum = 0.0;
+                for (i, &place) in family.predictions.iter().enumerate() {
+                    let i_own = owner[place];
+                    let (value, dlogp) =
+                        loss(family.logp[i].into(), old[i_own].into(), advantages[i_own].into());
+                    sum += value;
+                    family.dlogp[i] = dlogp as f32;
+                }
+                sum
+            })
+            .unwrap();
+        let mut wanted = Vec::new();
+        let mut rest = &scores.logp[..];
+        for &n in &lengths {
+            wanted.push(rest[..n].to_vec());
+            rest = &rest[n..];
+        }
+        let found = logprobs(&output);
+        assert!(found.iter().zip(&wanted).all(|(a, b)| close(a, b)), "{name}: {found:?} {wanted:?}");
+        let (found, wanted) = (output.metrics["loss:sum"], sums.iter().sum::<f64>());
+        assert!((found - wanted).abs() < 1e-4 * wanted.abs().max(1.0), "{name}: {found} {wanted}");
+        let report = engine.update(&adamw(1e-2), Some(0.5)).unwrap();
+        let found = update["metrics"]["grad_norm"].as_f64().unwrap();
+        assert!(
+            (found - report.gradient_norm).abs() < 1e-4 * report.gradient_norm,
+            "{name}: {found} {report:?}"
+        );
+    }
+}
+
+#[test]
+fn samples_repeat_with_their_seed_and_follow_their_weights() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = serve(folder.path(), &[]);
+    let model = server.created();
+    let seeded = json!({"sampling_params": {"max_tokens": 6, "temperature": 1.0, "seed": 11, "stop": []}});
+    let before = server.snapshot(&model, 1, 0);
+    let first = server.samples(&before, 0, SEQUENCES[0], seeded.clone());
+    assert_eq!(server.samples(&before, 1, SEQUENCES[0], seeded.clone()), first);
+    let tokens =
+        |response: &SampleResponse| response.sequences.iter().map(|s| s.tokens.clone()).collect::<Vec<_>>();
+    assert!(tokens(&first).windows(2).all(|pair| pair[0] != pair[1]), "{first:?}");
+    assert!(
+        first
+            .sequences
+            .iter()
+            .all(|s| s.tokens.len() == 24 && s.stop_reason == wire::StopReason::Length as i32)
+    );
+    // Without a seed requests differ.
+    let free = json!({"sampling_params": {"max_tokens": 6, "stop": []}});
+    assert_ne!(
+        tokens(&server.samples(&before, 2, SEQUENCES[0], free.clone())),
+        tokens(&server.samples(&before, 3, SEQUENCES[0], free))
+    );
+    // A trained model samples otherwise; the snapshot from before, base and trained model keep their own weights.
+    for k in 0..3 {
+        server.passed(&pass(&model, 2 + 2 * k, "cross_entropy", supervised()));
+        server.done("optim_step", step(&model, 3 + 2 * k as u64, 0.1));
+    }
+    let after = server.snapshot(&model, 8, 1);
+    let second = server.samples(&after, 0, SEQUENCES[0], seeded.clone());
+    assert_ne!(second, first);
+    assert_eq!(server.samples(&before, 4, SEQUENCES[0], seeded.clone()), first);
+    assert_eq!(server.samples(&after, 1, SEQUENCES[0], seeded.clone()), second);
+    // A stop token ends a sample and is part of it.
+    let stop = u32::from_le_bytes(second.sequences[0].tokens[8..12].try_into().unwrap());
+    let stopped = json!({"sampling_params": {"max_tokens": 6, "seed": 11, "stop": [stop]}});
+    let stopped = server.samples(&after, 2, SEQUENCES[0], stopped);
+    assert!(second.sequences[0].tokens.starts_with(&stopped.sequences[0].tokens));
+    assert!(stopped.sequences[0].tokens.ends_with(&stop.to_le_bytes()));
+    assert_eq!(stopped.sequences[0].stop_reason, wire::StopReason::Stop as i32);
+    // Saved under a name, the weights are the same, and merge and generate open them.
+    let named = json!({"model_id": model, "seq_id": 9, "path": "final", "kind": "snapshot"});
+    let path = server.done("save_weights_for_sampler", named)["path"].as_str().unwrap().to_owned();
+    assert_eq!(path, format!("tinker://{model}/sampler_weights/final"));
+    let session =
+        json!({"session_id": model.split(':').next(), "sampling_session_seq_id": 9, "model_path": path});
+    let session = server.post("create_sampling_session", session).json()["sampling_session_id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    assert_eq!(server.samples(&session, 0, SEQUENCES[0], seeded), second);
+    let adapter =
+        out(folder.path()).join("models").join(model.replace(':', "-")).join("sampler_weights/final/adapter");
+    let merged = folder.path().join("merged");
+    let (base, adapter, merged) =
+        (crate::support::model(), adapter.to_str().unwrap(), merged.to_str().unwrap());
+    crate::support::done(&[
+        "merge",
+        "--model",
+        base.to_str().unwrap(),
+        "--adapter",
+        adapter,
+        "--out",
+        merged,
+    ]);
+}
+
+#[test]
+fn a_checkpoint_continues_with_and_without_its_optimizer() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = serve(folder.path(), &[]);
+    let model = server.created();
+    server.passed(&pass(&model, 1, "cross_entropy", supervised()));
+    server.done("optim_step", step(&model, 2, 1e-2));
+    let path =
+        server.done("save_weights", json!({"model_id": model, "seq_id": 3, "path": "one"}))["path"].clone();
+    assert_eq!(path, json!(format!("tinker://{model}/weights/one")));
+    let taken = server
+        .retrieve(&server.accepted("save_weights", json!({"model_id": model, "seq_id": 4, "path": "one"})));
+    assert!(taken.json()["error"].as_str().unwrap().contains("which exists"), "{taken:?}");
+    let info = server.post("weights_info", json!({"tinker_path": path})).json();
+    assert_eq!(
+        (&info["lora_rank"], &info["base_model"], &info["is_lora"]),
+        (&json!(4), &json!("base"), &json!(true))
+    );
+    let more = |model: &str, first: i32| {
+        let loss = server.passed(&pass(model, first, "cross_entropy", supervised())).metrics["loss:sum"];
+        let norm = server.done("optim_step", step(model, first as u64 + 1, 1e-2));
+        let then = server.passed(&pass(model, first + 2, "cross_entropy", supervised()));
+        (loss, norm, then)
+    };
+    let wanted = more(&model, 5);
+    let session = model.split(':').next().unwrap();
+    let load = |number: u64, optimizer: bool| {
+        let asked =
+            json!({"session_id": session, "model_seq_id": number, "path": path, "optimizer": optimizer});
+        server.done("load_weights", asked)["model_id"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(more(&load(1, true), 1), wanted);
+    let fresh = more(&load(2, false), 1);
+    assert_eq!((fresh.0, &fresh.1), (wanted.0, &wanted.1));
+    assert_ne!(fresh.2, wanted.2);
+    assert_eq!(
+        server.post("get_info", json!({"model_id": format!("{session}:train:1")})).json()["lora_rank"],
+        4
+    );
+    // The gradient isn't part of it: a load ends what was accumulated.
+    server.done("load_weights", json!({"model_id": model, "seq_id": 8, "path": path, "optimizer": true}));
+    assert_eq!(more(&model, 9), wanted);
+}
+
+/// Does `steps` of training and sampling. Returns all that a client sees.
+fn a_client(
+    server: &Server,
+    model: &str,
+    steps: std::ops::Range<u64>,
+) -> Vec<(ForwardBackwardOutput, Value, SampleResponse)> {
+    steps
+        .map(|k| {
+            let first = 1 + 4 * k;
+            server.passed(&pass(model, first as i32, "cross_entropy", supervised()));
+            let output = server.passed(&pass(model, first as i32 + 1, "cross_entropy", supervised()));
+            let update = server.done("optim_step", step(model, first + 2, 1e-2));
+            let sampler = server.snapshot(model, first + 3, k);
+            let sample = server.samples(&sampler, 0, SEQUENCES[0], json!({}));
+            (output, update, sample)
+        })
+        .collect()
+}
+
+#[test]
+fn a_killed_server_continues_with_the_same_bits() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = {
+        let server = serve(folder.path(), &[]);
+        let model = server.created();
+        a_client(&server, &model, 0..6)
+    };
+    // With states of different age, and with none.
+    for save_every in ["0", "0.02", "1000"] {
+        let folder = tempfile::tempdir().unwrap();
+        let flags = ["--save-every", save_every];
+        let server = serve(folder.path(), &flags);
+        let model = server.created();
+        let mut seen = a_client(&server, &model, 0..2);
+        let server = server.killed(folder.path());
+        seen.extend(a_client(&server, &model, 2..3));
+        // Between a pass and its update, with requests that are accepted and not done.
+        let half = server.passed(&pass(&model, 13, "cross_entropy", supervised()));
+        let second = server.pass(&pass(&model, 14, "cross_entropy", supervised()));
+        let third = server.accepted("optim_step", step(&model, 15, 1e-2));
+        let server = server.killed(folder.path());
+        // Again, as a client that heard no answer.
+        assert_eq!(server.passed(&pass(&model, 13, "cross_entropy", supervised())), half);
+        let second = server.retrieve(second.json()["request_id"].as_str().unwrap());
+        let update = server.retrieve(&third).json();
+        let server = server.killed(folder.path());
+        let sampler = server.snapshot(&model, 16, 3);
+        let sample = server.samples(&sampler, 0, SEQUENCES[0], json!({}));
+        seen.push((ForwardBackwardOutput::decode(&second.body[..]).unwrap(), update, sample));
+        seen.extend(a_client(&server, &model, 4..6));
+        assert!(seen == whole, "--save-every {save_every}");
+    }
+}
+
+#[test]
+fn a_repeated_request_runs_once_before_and_after_a_kill() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = serve(folder.path(), &[]);
+    let model = server.created();
+    let body = pass(&model, 1, "cross_entropy", supervised()).encode_to_vec();
+    let send = |server: &Server, key: &str, body: &[u8]| {
+        server.send("/api/v1/forward_backward", "application/x-protobuf", &server.key, key, body)
+    };
+    let id = send(&server, "k1", &body).json()["request_id"].clone();
+    // The same key, and another key for the same place.
+    for key in ["k1", "k2", ""] {
+        assert_eq!(send(&server, key, &body).json()["request_id"], id, "{key}");
+    }
+    let other = pass(&model, 1, "cross_entropy", supervised()[..1].to_vec()).encode_to_vec();
+    assert!(send(&server, "k3", &other).refused(400).contains("a second time, with another request"));
+    assert!(send(&server, "k1", &other).refused(400).contains("a second time, with another request"));
+    let server = server.killed(folder.path());
+    for key in ["k1", "k2", ""] {
+        assert_eq!(send(&server, key, &body).json()["request_id"], id, "{key}");
+    }
+    // It was accumulated once: the norm is that of one pass.
+    let norm = server.done("optim_step", step(&model, 2, 1e-2));
+    let (session, lora) = (model.split(':').next().unwrap(), json!({"rank": 4, "seed": 5}));
+    let asked = json!({"session_id": session, "model_seq_id": 1, "base_model": "base", "lora_config": lora});
+    let other = server.done("create_model", asked)["model_id"].as_str().unwrap().to_owned();
+    server.passed(&pass(&other, 1, "cross_entropy", supervised()));
+    assert_eq!(server.done("optim_step", step(&other, 2, 1e-2)), norm);
+}
+
+#[test]
+fn operations_run_in_the_order_of_their_numbers_whatever_order_they_come_in() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = serve(folder.path(), &[]);
+    let (first, second) = (server.created(), server.created());
+    let wanted = a_client(&server, &first, 0..1);
+    // The last first; another model's requests between them.
+    let update = server.accepted("optim_step", step(&second, 3, 1e-2));
+    let pass_of = |model: &str, seq: i32| {
+        server.pass(&pass(model, seq, "cross_entropy", supervised())).json()["request_id"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    let later = pass_of(&second, 2);
+    let other = pass_of(&first, 5);
+    pass_of(&second, 1);
+    let got = server.retrieve(&later);
+    assert_eq!(ForwardBackwardOutput::decode(&got.body[..]).unwrap(), wanted[0].0);
+    assert_eq!(server.retrieve(&update).json(), wanted[0].1);
+    // The first model's gradient stood aside meanwhile.
+    assert!(server.retrieve(&other).protobuf);
+    let alone = server.done("optim_step", step(&first, 6, 1e-2))["metrics"]["grad_norm"].as_f64().unwrap();
+    server.passed(&pass(&second, 4, "cross_entropy", supervised()));
+    let again = server.done("optim_step", step(&second, 5, 1e-2))["metrics"]["grad_norm"].as_f64().unwrap();
+    assert!((alone - again).abs() < 1e-6 * alone, "{alone} {again}");
+}
+
+#[test]
+fn whoever_has_no_key_is_refused_before_anything_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = serve(folder.path(), &[]);
+    for key in ["", "tml-", "tml-0000", &server.key[1..], &format!("{}x", server.key)] {
+        for path in ["/api/v1/create_session", "/api/v1/nothing", "/v1/models", "/metrics"] {
+            let got = server.send(path, "application/json", key, "", b"{");
+            assert_eq!(got.status, 401, "{key} {path}");
+        }
+    }
+    // A body that is promised and never sent.
+    let address = server.url.strip_prefix("http://").unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let head =
+        "POST /api/v1/asample HTTP/1.1\r\nHost: x\r\nX-API-Key: tml-wrong\r\nContent-Length: 1000000\r\n\r\n";
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut answer = [0; 12];
+    stream.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 401");
+    use std::os::unix::fs::PermissionsExt;
+    let mode = std::fs::metadata(out(folder.path()).join("key")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    assert_eq!(server.said.lock().unwrap().matches(&server.key).count(), 1);
+}
+
+#[test]
+fn what_cannot_be_done_is_refused_by_name_and_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = serve(folder.path(), &["--max-body", "1"]);
+    let model = server.created();
+    let data = |inputs: &[(&str, wire::Tensor)]| vec![datum(&[5, 6], inputs)];
+    let targets = || ("target_tokens", ints(&[6, 7]));
+    let half = wire::Tensor { dtype: DType::Float32 as i32, ..ints(&[6, 7]) };
+    let passes = [
+        (pass(&model, 1, "dro", data(&[targets()])), "loss_fn: found \"dro\", wanted one of cross_entropy"),
+        (
+            pass("nobody:train:0", 1, "cross_entropy", data(&[targets()])),
+            "model_id: found \"nobody:train:0\"",
+        ),
+        (pass(&model, 0, "cross_entropy", data(&[targets()])), "seq_id: found 0, wanted 1"),
+        (pass(&model, 1, "cross_entropy", vec![]), "data: found none"),
+        (pass(&model, 1, "cross_entropy", data(&[])), "data[0].loss_fn_inputs.target_tokens: found none"),
+        (
+            pass(&model, 1, "cross_entropy", data(&[("target_tokens", ints(&[6]))])),
+            "target_tokens: found 1 rows, wanted 2",
+        ),
+        (
+            pass(&model, 1, "cross_entropy", data(&[("target_tokens", ints(&[6, 9999]))])),
+            "found token 9999, wanted 0 to 319",
+        ),
+        (pass(&model, 1, "cross_entropy", data(&[("target_tokens", ints(&[6, -1]))])), "found token -1"),
+        (
+            pass(&model, 1, "cross_entropy", data(&[("target_tokens", floats(&[6.0, 7.0]))])),
+            "target_tokens: found float32, wanted int64",
+        ),
+        (pass(&model, 1, "cross_entropy", data(&[("target_tokens", half)])), "wanted int64"),
+        (
+            pass(&model, 1, "cross_entropy", data(&[targets(), ("weights", floats(&[1.0, f32::NAN]))])),
+            "weights: found NaN at index 1",
+        ),
+        (
+            pass(&model, 1, "cross_entropy", data(&[targets(), ("weights", floats(&[1.0]))])),
+            "weights: found shape (1, 1), wanted (2, 1)",
+        ),
+        (
+            pass(&model, 1, "cross_entropy", data(&[targets(), ("mask", floats(&[1.0, 1.0]))])),
+            "loss_fn_inputs: found mask",
+        ),
+        (
+            pass(&model, 1, "ppo", data(&[targets(), ("logprobs", floats(&[0.0, 0.0]))])),
+            "advantages: found none",
+        ),
+        (
+            pass(&model, 1, "cross_entropy", vec![datum(&[], &[targets()])]),
+            "model_input: found 0 tokens, wanted 1 to 120",
+        ),
+        (
+            pass(&model, 1, "cross_entropy", vec![datum(&[5; 200], &[targets()])]),
+            "found 200 tokens, wanted 1 to 120",
+        ),
+    ];
+    for (request, wanted) in passes {
+        let got = server.pass(&request);
+        let status = if wanted.starts_with("model_id") { 404 } else { 400 };
+        let said = got.refused(status);
+        assert!(said.contains(wanted), "{said} | {wanted}");
+    }
+    let mut clipped = pass(
+        &model,
+        1,
+        "ppo",
+        data(&[targets(), ("logprobs", floats(&[0.0; 2])), ("advantages", floats(&[1.0; 2]))]),
+    );
+    clipped.loss_fn_config = BTreeMap::from([("clip_low_threshold".into(), 1.3)]);
+    assert!(server.pass(&clipped).refused(400).contains("clip_low_threshold: found 1.3, wanted 0 to 1"));
+    clipped.loss_fn_config = BTreeMap::from([("beta".into(), 1.0)]);
+    assert!(server.pass(&clipped).refused(400).contains("loss_fn_config: found beta"));
+    let jsons = [
+        ("optim_step", json!({"model_id": model, "seq_id": 1}), "adam_params: found none"),
+        (
+            "optim_step",
+            json!({"model_id": model, "seq_id": 1, "optimizer_params": {"type": "dimuon"}}),
+            "AdamW is the only optimizer",
+        ),
+        (
+            "optim_step",
+            json!({"model_id": model, "seq_id": 1, "adam_params": {"beta1": 1.0}}),
+            "adam_params.beta1: found 1",
+        ),
+        ("optim_step", json!({"model_id": model, "seq_id": 1, "adam_params": {"momentum": 1.0}}), "momentum"),
+        ("optim_step", json!({"model_id": model, "adam_params": {}}), "seq_id: found none"),
+        (
+            "save_weights",
+            json!({"model_id": model, "seq_id": 1, "path": "../../key"}),
+            "path: found \"../../key\"",
+        ),
+        (
+            "save_weights_for_sampler",
+            json!({"model_id": model, "seq_id": 1, "sampling_session_seq_id": 0, "kind": "inflight"}),
+            "kind: found \"inflight\"",
+        ),
+        (
+            "load_weights",
+            json!({"model_id": model, "seq_id": 1, "path": "tinker://../x/weights/y", "optimizer": false}),
+            "tinker://../x/weights/y",
+        ),
+        (
+            "create_model",
+            json!({"session_id": "session-9", "model_seq_id": 0, "base_model": "base"}),
+            "session_id: found \"session-9\"",
+        ),
+        (
+            "create_model",
+            json!({"session_id": "session-1", "model_seq_id": 5, "base_model": "gpt"}),
+            "base_model: found \"gpt\", wanted \"base\"",
+        ),
+        (
+            "create_model",
+            json!({"session_id": "session-1", "model_seq_id": 5, "base_model": "base", "lora_config": {"rank": 0}}),
+            "lora.rank",
+        ),
+        (
+            "asample",
+            json!({"sampling_session_id": "x", "seq_id": 1, "prompt": {"chunks": []}, "sampling_params": {}}),
+            "sampling_session_id: found \"x\"",
+        ),
+        (
+            "asample",
+            json!({"base_model": "base", "prompt": {"chunks": []}, "sampling_params": {}}),
+            "prompt: found 0 tokens",
+        ),
+        (
+            "asample",
+            json!({"base_model": "base", "prompt": {"chunks": [{"tokens": [1], "type": "image"}]}, "sampling_params": {}}),
+            "found type \"image\"",
+        ),
+        (
+            "asample",
+            json!({"base_model": "base", "prompt": {"chunks": [{"tokens": [1]}]}, "sampling_params": {}, "record_stability_info": true}),
+            "record_stability_info",
+        ),
+        (
+            "asample",
+            json!({"base_model": "base", "prompt": {"chunks": [{"tokens": [1]}]}, "sampling_params": {"temperature": -1}}),
+            "temperature: found -1",
+        ),
+        (
+            "asample",
+            json!({"base_model": "base", "prompt": {"chunks": [{"tokens": [1]}]}, "sampling_params": {"max_tokens": 0}}),
+            "max_tokens: found 0",
+        ),
+        ("retrieve_future", json!({"request_id": "x"}), "request_id: found \"x\""),
+        ("copy_weights", json!({}), "doesn't offer it"),
+    ];
+    for (name, body, wanted) in jsons {
+        let got = server.post(name, body);
+        assert!(got.status == 400 || got.status == 404, "{got:?}");
+        let said = got.refused(got.status);
+        assert!(said.contains(wanted), "{said} | {wanted}");
+    }
+    for garbage in [&b"\xff\x00garbage"[..], b"{", b"[]", b""] {
+        for name in ["forward_backward", "optim_step", "asample", "retrieve_future", "create_session"] {
+            let got =
+                server.send(&format!("/api/v1/{name}"), "application/x-protobuf", &server.key, "", garbage);
+            assert_eq!(got.status, 400, "{name} {garbage:?}");
+        }
+    }
+    let large = server.send(
+        "/api/v1/forward_backward",
+        "application/x-protobuf",
+        &server.key,
+        "",
+        &vec![0; (1 << 20) + 1],
+    );
+    assert!(large.refused(413).contains("larger than 1048576 bytes"));
+    // A result that was never there, and half a body.
+    assert_eq!(server.post("retrieve_future", json!({"request_id": "request-100000"})).status, 410);
+    let mut stream = TcpStream::connect(server.url.strip_prefix("http://").unwrap()).unwrap();
+    let head = format!(
+        "POST /api/v1/optim_step HTTP/1.1\r\nHost: x\r\nX-API-Key: {}\r\nContent-Length: 500\r\n\r\n{{",
+        server.key
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    drop(stream);
+    // Nothing of this had an effect.
+    let output = server.passed(&pass(&model, 1, "cross_entropy", supervised()));
+    assert!(output.metrics["loss:sum"] > 0.0);
+    assert_eq!(server.get("/api/v1/healthz").json()["status"], "ok");
+}
+
+#[test]
+fn a_stopped_server_says_how_to_continue_and_its_folder_is_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = serve(folder.path(), &[]);
+    let model = server.created();
+    server.passed(&pass(&model, 1, "cross_entropy", supervised()));
+    let update = server.accepted("optim_step", step(&model, 2, 1e-2));
+    let update = server.retrieve(&update).json();
+    let (path, base) = (out(folder.path()), crate::support::model().to_str().unwrap().to_owned());
+    let args = |more: &[&str]| {
+        let mut args =
+            vec!["serve", "--model", &base, "--name", "base", "--listen", "127.0.0.1:0", "--threads", "2"];
+        args.extend(["--out", path.to_str().unwrap()]);
+        args.extend(more);
+        args.into_iter().map(str::to_owned).collect::<Vec<String>>()
+    };
+    let refused = |more: &[&str]| {
+        let args = args(more);
+        ends_with(2, &args.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    assert!(refused(&["--resume"]).contains("is in use by another process"));
+    signal(&server.child, libc::SIGTERM);
+    assert_eq!(server.child.wait().unwrap().code(), Some(0));
+    wait_until("the last words", || {
+        server.said.lock().unwrap().contains("with the same command and --resume")
+    });
+    assert!(refused(&[]).contains("holds a server already; continue it with --resume"));
+    assert!(refused(&["--resume", "--seed", "3"]).contains("found seed 0, wanted 3"));
+    let server = serve(folder.path(), &["--resume"]);
+    // The state was written at the stop, and the result is still there.
+    let state = path.join("models").join(model.replace(':', "-")).join("state-00000003");
+    assert!(state.join("optimizer.safetensors").exists());
+    assert_eq!(server.done("optim_step", step(&model, 2, 1e-2)), update);
+    let (_, said, code) =
+        run(crate::support::fgrpo().args(["serve", "--model", &base, "--resume", "--out", "/nonexistent/x"]));
+    assert!(code == 2 && said.contains("found no serve.json"), "{code} {said}");
+}
+
+#[test]
+fn openai_endpoints_give_the_engines_samples_in_every_form() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = serve(folder.path(), &[]);
+    let post = |path: &str, body: Value| {
+        server.send(&format!("/v1/{path}"), "application/json", &server.key, "", body.to_string().as_bytes())
+    };
+    assert_eq!(server.get("/v1/models").json()["data"][0]["id"], "base");
+    let prompt = SEQUENCES[0];
+    let asked = json!({
+        "model": "base", "prompt": prompt, "seed": 3, "max_tokens": 8, "temperature": 1.0, "logprobs": 1, "ignore_eos": true,
+        "return_token_ids": true, "return_tokens_as_token_ids": true, "presence_penalty": 0.0, "top_k": -1, "n": 2,
+    });
+    let got = post("completions", asked.clone());
+    assert_eq!(got.status, 200, "{}", String::from_utf8_lossy(&got.body));
+    let body = got.json();
+    assert_eq!(post("completions", asked).json()["choices"], body["choices"]);
+    assert_eq!(body["usage"], json!({"prompt_tokens": 7, "completion_tokens": 16, "total_tokens": 23}));
+    for choice in body["choices"].as_array().unwrap() {
+        assert_eq!(
+            (&choice["finish_reason"], &choice["prompt_token_ids"]),
+            (&json!("length"), &json!(prompt))
+        );
+        let ids: Vec<u32> = serde_json::from_value(choice["token_ids"].clone()).unwrap();
+        let named: Vec<String> = ids.iter().map(|id| format!("token_id:{id}")).collect();
+        assert_eq!(choice["logprobs"]["tokens"], json!(named));
+        let whole: Vec<u32> = prompt.iter().chain(&ids).copied().collect();
+        let logp: Vec<f32> = serde_json::from_value(choice["logprobs"]["token_logprobs"].clone()).unwrap();
+        assert!(close(&logp, &scored(folder.path(), &[&whole])[0][prompt.len() - 1..]), "{logp:?}");
+    }
+    // What lm-eval asks for: the prompt's own log-probabilities, and the most likely tokens.
+    let asked = json!({"prompt": [prompt, SEQUENCES[2]], "max_tokens": 1, "echo": true, "logprobs": 2, "return_token_ids": true});
+    let body = post("completions", asked).json();
+    for (choice, tokens) in body["choices"].as_array().unwrap().iter().zip([prompt, SEQUENCES[2]]) {
+        let logprobs = &choice["logprobs"];
+        let values = logprobs["token_logprobs"].as_array().unwrap();
+        assert!(
+            values[0].is_null() && logprobs["top_logprobs"][0].is_null() && values.len() == tokens.len() + 1
+        );
+        let found: Vec<f32> = values[1..tokens.len()].iter().map(|l| l.as_f64().unwrap() as f32).collect();
+        assert!(close(&found, &scored(folder.path(), &[tokens])[0]));
+        for (at, best) in logprobs["top_logprobs"].as_array().unwrap().iter().enumerate().skip(1) {
+            let best =
+                best.as_object().unwrap().values().map(|l| l.as_f64().unwrap()).fold(f64::MIN, f64::max);
+            assert!(best >= values[at].as_f64().unwrap() - 1e-6);
+        }
+    }
+    // A chat, whole and in pieces: the same text.
+    let chat = |stream: bool| json!({"messages": [{"role": "user", "content": "1 + 1?"}], "max_completion_tokens": 20, "seed": 4, "stream": stream});
+    let whole = post("chat/completions", chat(false)).json();
+    let text = whole["choices"][0]["message"]["content"].as_str().unwrap().to_owned();
+    let streamed = String::from_utf8(post("chat/completions", chat(true)).body).unwrap();
+    let events: Vec<&str> = streamed.split("\n\n").filter_map(|event| event.strip_prefix("data: ")).collect();
+    assert_eq!(events.last(), Some(&"[DONE]"));
+    let events: Vec<Value> =
+        events[..events.len() - 1].iter().map(|event| serde_json::from_str(event).unwrap()).collect();
+    let pieces: String =
+        events.iter().map(|event| event["choices"][0]["delta"]["content"].as_str().unwrap()).collect();
+    assert_eq!(pieces, text);
+    assert!(events.len() > 3, "{streamed}");
+    assert_eq!(events.last().unwrap()["choices"][0]["finish_reason"], whole["choices"][0]["finish_reason"]);
+    for (field, value) in [
+        ("presence_penalty", json!(1.0)),
+        ("tools", json!([{}])),
+        ("response_format", json!({"type": "json_object"})),
+    ] {
+        let mut asked = chat(false);
+        asked[field] = value;
+        let got = post("chat/completions", asked);
+        let message = got.json()["error"]["message"].as_str().unwrap().to_owned();
+        assert!(got.status == 400 && message.starts_with(field), "{message}");
+    }
+    assert_eq!(post("completions", json!({"model": "gpt", "prompt": "x"})).status, 404);
+    let metrics = String::from_utf8(server.get("/metrics").body).unwrap();
+    let value = |name: &str| -> f64 {
+        let line = metrics.lines().find_map(|line| line.strip_prefix(&format!("fgrpo_{name} "))).unwrap();
+        line.parse().unwrap()
+    };
+    assert!(
+        value("sampled_tokens_total") >= 32.0
+            && value("requests_waiting") == 0.0
+            && value("requests_refused_total") >= 4.0
+    );
+    let page = server
+        .agent
+        .get(format!("{}/?key={}", server.url, server.key))
+        .call()
+        .unwrap()
+        .body_mut()
+        .read_to_string()
+        .unwrap();
+    assert!(page.contains("<h1>base</h1>") && page.contains("requests waiting or running"));
+    assert_eq!(
+        server.agent.get(format!("{}/?key=tml-0000000000000000", server.url)).call().unwrap().status(),
+        401
+    );
+}
+
+#[test]
+fn eval_and_train_take_their_samples_from_a_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = serve(folder.path(), &[]);
+    let data = file(
+        folder.path(),
+        "sums.jsonl",
+        "{\"problem\": \"1 + 1\", \"answer\": \"2\"}\n{\"problem\": \"2 + 3\", \"answer\": \"5\"}\n",
+    );
+    let done = |args: &[&str]| {
+        let mut command = crate::support::fgrpo();
+        command.env("OPENAI_API_KEY", &server.key).args(args);
+        let (out, said, code) = run(&mut command);
+        assert_eq!(code, 0, "{args:?}: {said}");
+        out
+    };
+    let results = folder.path().join("eval");
+    done(&[
+        "eval",
+        "--server",
+        &server.url,
+        "--task",
+        "math",
+        "--data",
+        data.to_str().unwrap(),
+        "-n",
+        "3",
+        "--max-tokens",
+        "20",
+        "--seed",
+        "1",
+        "--out",
+        results.to_str().unwrap(),
+    ]);
+    assert_eq!(crate::support::lines(&results.join("generations.jsonl")).len(), 6);
+    // The sampler's weights are the trainer's: their log-probabilities agree to rounding.
+    let config = format!(
+        "steps = 1\n[task]\nkind = \"arithmetic\"\ntrain = 8\nheld_out = 2\n[model]\npath = {:?}\n[rollout]\nprompts = 3\ngroup_size = 4\nmax_new_tokens = 10\n\
+         [rollout.server]\nurl = \"{}\"\n[algorithm]\ncorrection = \"tis\"\n[eval]\nevery = 0\n[compute]\nthreads = 2\n",
+        model(),
+        server.url
+    );
+    let config = file(folder.path(), "served.toml", &config);
+    let trained = folder.path().join("run");
+    done(&["train", config.to_str().unwrap(), "--out", trained.to_str().unwrap()]);
+    let metrics = crate::support::lines(&trained.join("metrics.jsonl"));
+    let difference = metrics[0]["sampler_logp_difference_max"].as_f64().unwrap();
+    assert!(difference < 1e-4, "{difference}");
+}

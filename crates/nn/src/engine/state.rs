@@ -1,0 +1,106 @@
+//! What training has made of a model, in host memory: models over one base take turns in an engine.
+
+use super::{EngineOn, find};
+use crate::backend::{Backend, Store};
+use crate::error::Error;
+use crate::layout::{Span, TensorLayout};
+use crate::lora::LoraConfig;
+
+const MOMENTS: [Store; 2] = [Store::FirstMoment, Store::SecondMoment];
+
+/// Trained parameters, gradient and optimizer state of a model. With LoRA the parameters are the factors, so it is small.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TrainingState {
+    lora: Option<LoraConfig>,
+    /// (name, values) of each trained tensor.
+    parameters: Vec<(String, Vec<f32>)>,
+    /// By tensor; empty if the gradient is 0.
+    gradient: Vec<Vec<f32>>,
+    /// First and second moments by tensor; empty before the first update.
+    moments: [Vec<Vec<f32>>; 2],
+    step: u64,
+}
+
+impl<D: Backend> EngineOn<D> {
+    fn trained_store(&self) -> Store {
+        if self.adapters.is_some() { Store::Factors } else { Store::Weights }
+    }
+
+    pub(crate) fn training_state(&self) -> TrainingState {
+        let read = |store: Store| -> Vec<Vec<f32>> {
+            self.trained().iter().map(|tensor| self.backend.read(store, tensor.span).into_owned()).collect()
+        };
+        let names = self.trained().iter().map(|tensor| tensor.name.clone());
+        let mut gradient = if self.backend.has_gradient() { read(Store::Gradient) } else { Vec::new() };
+        if gradient.iter().flatten().all(|&number| number == 0.0) {
+            gradient.clear();
+        }
+        TrainingState {
+            lora: self.lora().cloned(),
+            parameters: names.zip(read(self.trained_store())).collect(),
+            gradient,
+            moments: MOMENTS.map(|store| if self.step > 0 { read(store) } else { Vec::new() }),
+            step: self.step,
+        }
+    }
+
+    pub(crate) fn set_training_state(&mut self, state: &TrainingState) -> Result<(), Error> {
+        if self.lora() != state.lora.as_ref() {
+            self.remove_adapters();
+            if let Some(lora) = &state.lora {
+                self.adapt(lora, &mut || 0.5)?;
+            }
+        }
+        let trained = self.trained();
+        if trained.len() != state.parameters.len() {
+            return Err(Error::Request {
+                field: "training state",
+                found: format!("{} tensors", state.parameters.len()),
+                wanted: format!("{}, as the engine has", trained.len()),
+            });
+        }
+        let find = |(name, values): &(String, Vec<f32>)| Ok(find(trained, name, values.len())?.span);
+        let spans: Vec<Span> = state.parameters.iter().map(find).collect::<Result<_, Error>>()?;
+        self.backend.forget_moments();
+        self.backend.zero_gradient();
+        let parameters = self.trained_store();
+        let tensors = state.parameters.iter().map(|(_, values)| values);
+        for (&span, values) in spans.iter().zip(tensors) {
+            self.backend.write(parameters, span, values);
+        }
+        let [first, second] = &state.moments;
+        let stores =
+            [(Store::Gradient, &state.gradient), (Store::FirstMoment, first), (Store::SecondMoment, second)];
+        for (store, tensors) in stores {
+            for (&span, values) in spans.iter().zip(tensors) {
+                self.backend.write(store, span, values);
+            }
+        }
+        self.step = state.step;
+        if let Some(adapters) = &mut self.adapters {
+            adapters.applied = true;
+        }
+        self.merge();
+        self.backend.check()
+    }
+
+    /// Restores the base weights and forgets the factors, with their gradient and optimizer state.
+    pub(crate) fn remove_adapters(&mut self) {
+        if let Some(adapters) = self.adapters.take() {
+            self.backend.merge(&adapters.layout, false);
+            self.backend.remove_adapters();
+            self.step = 0;
+        }
+    }
+
+    pub(crate) fn gather_gradient(&mut self) {
+        if self.backend.executors().len() == 1 || !self.backend.has_gradient() {
+            return;
+        }
+        let spans: Vec<Span> = self.trained().iter().map(|TensorLayout { span, .. }| *span).collect();
+        for span in spans {
+            let sum = self.backend.read(Store::Gradient, span).into_owned();
+            self.backend.write(Store::Gradient, span, &sum);
+        }
+    }
+}

@@ -1,0 +1,364 @@
+//! The journal: every accepted request and every result, in the order of their acceptance and completion.
+//!
+//! A request is answered only once its record is on the disk, so what a client was told survives a kill. Results are appended without waiting: a
+//! result that is lost is computed again, and is the same. A kill can cut the last records short; none of them was answered, and the next start
+//! removes them. One thread writes, and syncs once for all records that wait.
+//!
+//! A record is its length and CRC-32, four bytes each, and a protobuf message.
+
+use anyhow::Context;
+use fgrpo_eval::bad_input;
+use fgrpo_eval::io::files;
+use prost::Message;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::Path;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+
+/// Name of the file.
+pub(crate) const FILE: &str = "journal";
+/// Largest record: a body with its frame.
+const LARGEST: u32 = 1 << 30;
+const CRC: crc::Crc<u32> = crc::Crc::<u32>::new(&crc::CRC_32_ISO_HDLC);
+
+/// A record.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct Record {
+    #[prost(oneof = "Entry", tags = "1, 2, 3")]
+    pub(crate) entry: Option<Entry>,
+}
+
+#[derive(Clone, PartialEq, prost::Oneof)]
+pub(crate) enum Entry {
+    /// The sessions and samplers so far: the first record of a shortened journal.
+    #[prost(bytes, tag = "1")]
+    Catalogue(Vec<u8>),
+    #[prost(message, tag = "2")]
+    Accepted(Accepted),
+    #[prost(message, tag = "3")]
+    Finished(Finished),
+}
+
+/// A request that was accepted.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct Accepted {
+    /// Its number, from 1.
+    #[prost(uint64, tag = "1")]
+    pub(crate) number: u64,
+    /// The endpoint's name.
+    #[prost(string, tag = "2")]
+    pub(crate) endpoint: String,
+    /// The client's key for repetitions; empty if it sent none.
+    #[prost(string, tag = "3")]
+    pub(crate) key: String,
+    /// The request's own place, at which it can't come twice; empty if it has none.
+    #[prost(string, tag = "4")]
+    pub(crate) slot: String,
+    /// SHA-256 of endpoint and body.
+    #[prost(bytes = "vec", tag = "5")]
+    pub(crate) digest: Vec<u8>,
+    /// Empty in a shortened journal, for a finished request.
+    #[prost(bytes = "vec", tag = "6")]
+    pub(crate) body: Vec<u8>,
+}
+
+impl Accepted {
+    /// What is kept in memory.
+    pub(crate) fn without_body(&self) -> Self {
+        let Self { number, endpoint, key, slot, digest, body: _ } = self;
+        let (endpoint, key, slot, digest) = (endpoint.clone(), key.clone(), slot.clone(), digest.clone());
+        Self { number: *number, endpoint, key, slot, digest, body: Vec::new() }
+    }
+}
+
+/// The result of a request.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct Finished {
+    #[prost(uint64, tag = "1")]
+    pub(crate) number: u64,
+    #[prost(oneof = "Outcome", tags = "2, 3, 4")]
+    pub(crate) outcome: Option<Outcome>,
+    /// A sampler that it made, as JSON; empty otherwise.
+    #[prost(bytes = "vec", tag = "5")]
+    pub(crate) sampler: Vec<u8>,
+}
+
+/// What a client gets.
+#[derive(Clone, PartialEq, prost::Oneof)]
+pub(crate) enum Outcome {
+    #[prost(bytes, tag = "2")]
+    Json(Vec<u8>),
+    #[prost(bytes, tag = "3")]
+    Protobuf(Vec<u8>),
+    #[prost(message, tag = "4")]
+    Failed(Failed),
+}
+
+/// Why there is no result.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct Failed {
+    #[prost(string, tag = "1")]
+    pub(crate) message: String,
+    /// Whether the request is the cause.
+    #[prost(bool, tag = "2")]
+    pub(crate) by_request: bool,
+}
+
+impl Outcome {
+    /// A failure that the request caused.
+    pub(crate) fn refused(message: String) -> Self {
+        Self::Failed(Failed { message, by_request: true })
+    }
+
+    /// Its size in bytes, nearly.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Json(bytes) | Self::Protobuf(bytes) => bytes.len(),
+            Self::Failed(failed) => failed.message.len(),
+        }
+    }
+}
+
+fn frame(entry: Entry) -> Vec<u8> {
+    let message = Record { entry: Some(entry) }.encode_to_vec();
+    let mut bytes = Vec::with_capacity(message.len() + 8);
+    bytes.extend((message.len() as u32).to_le_bytes());
+    bytes.extend(CRC.checksum(&message).to_le_bytes());
+    bytes.extend(message);
+    bytes
+}
+
+/// Reads the journal of a folder and removes an incomplete end. Returns its records; none if there is no file.
+///
+/// # Errors
+/// Bad input if a record that is not the last is damaged; otherwise an I/O error that names the file.
+pub(crate) fn read(folder: &Path) -> anyhow::Result<Vec<Entry>> {
+    let path = folder.join(FILE);
+    let context = || format!("reading {}", path.display());
+    let mut bytes = Vec::new();
+    match File::open(&path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        file => file.and_then(|mut file| file.read_to_end(&mut bytes)).with_context(context)?,
+    };
+    let mut entries = Vec::new();
+    let mut at = 0;
+    while let Some((end, entry)) = record(&bytes, at) {
+        match entry {
+            Some(entry) => entries.push(entry),
+            // Nothing follows the records of a kill but other records that weren't synced.
+            None if (at + 1..bytes.len())
+                .all(|later| record(&bytes, later).is_none_or(|(_, entry)| entry.is_none())) =>
+            {
+                break;
+            }
+            None => bad_input!(
+                "{}: found a damaged record at byte {at}, with whole ones after it; the state can't be continued",
+                path.display()
+            ),
+        }
+        at = end;
+    }
+    if at < bytes.len() {
+        let file = File::options().write(true).open(&path).with_context(context)?;
+        file.set_len(at as u64)
+            .and_then(|()| file.sync_all())
+            .with_context(|| format!("shortening {}", path.display()))?;
+    }
+    Ok(entries)
+}
+
+/// The end of the record at a place, and the record if it is whole. `None` if the bytes end before it does.
+fn record(bytes: &[u8], at: usize) -> Option<(usize, Option<Entry>)> {
+    let number = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().expect("four bytes")));
+    let (length, sum) = (number(at)?, number(at + 4)?);
+    if length > LARGEST || length == 0 {
+        return Some((bytes.len(), None));
+    }
+    let end = at + 8 + length as usize;
+    let message = bytes.get(at + 8..end)?;
+    if CRC.checksum(message) != sum {
+        return Some((end, None));
+    }
+    Some((end, Record::decode(message).ok().and_then(|record| record.entry)))
+}
+
+/// What happens once the records before are on the disk.
+type After = Box<dyn FnOnce() + Send>;
+
+enum Order {
+    Append(Vec<u8>, Option<After>),
+    /// Replaces all records.
+    Replace(Vec<u8>),
+}
+
+/// The writing side. Dropping it ends the thread once everything is written.
+pub(crate) struct Journal {
+    orders: Option<Sender<Order>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+    failure: Arc<Mutex<Option<String>>>,
+}
+
+impl Journal {
+    /// Opens the journal of a folder for appending.
+    ///
+    /// # Errors
+    /// An I/O error that names the file.
+    pub(crate) fn open(folder: &Path) -> anyhow::Result<Self> {
+        let path = folder.join(FILE);
+        let file = append_to(&path)?;
+        files::sync_folder(folder)?;
+        let (orders, received) = channel();
+        let failure = Arc::new(Mutex::new(None));
+        let failed = Arc::clone(&failure);
+        let thread = std::thread::Builder::new().name("journal".into()).spawn(move || {
+            if let Err(error) = write_all(&path, file, &received) {
+                *failed.lock().unwrap_or_else(|e| e.into_inner()) = Some(format!("{error:#}"));
+            }
+        });
+        let thread = thread.context("starting the journal's thread")?;
+        Ok(Self { orders: Some(orders), thread: Some(thread), failure })
+    }
+
+    /// Appends a record. `after` is called once it is on the disk; it never is if the journal has failed.
+    pub(crate) fn append(&self, entry: Entry, after: Option<After>) {
+        self.order(Order::Append(frame(entry), after));
+    }
+
+    /// Calls `after` once all records so far are on the disk.
+    pub(crate) fn synced(&self, after: After) {
+        self.order(Order::Append(Vec::new(), Some(after)));
+    }
+
+    /// Waits until all records so far are on the disk. Returns whether they are.
+    pub(crate) fn sync(&self) -> bool {
+        let (done, wait) = channel();
+        self.synced(Box::new(move || {
+            let _ = done.send(());
+        }));
+        wait.recv().is_ok()
+    }
+
+    /// Replaces all records by these.
+    pub(crate) fn replace(&self, entries: Vec<Entry>) {
+        self.order(Order::Replace(entries.into_iter().flat_map(frame).collect()));
+    }
+
+    fn order(&self, order: Order) {
+        // A failed journal drops it.
+        let _ = self.orders.as_ref().expect("open").send(order);
+    }
+
+    /// Why nothing is written any more.
+    pub(crate) fn failure(&self) -> Option<String> {
+        self.failure.lock().unwrap_or_else(|e| e.into_inner()).clone()
+    }
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        self.orders = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn append_to(path: &Path) -> anyhow::Result<File> {
+    File::options()
+        .append(true)
+        .create(true)
+        .open(path)
+        .with_context(|| format!("opening {}", path.display()))
+}
+
+fn write_all(path: &Path, mut file: File, orders: &Receiver<Order>) -> anyhow::Result<()> {
+    while let Ok(first) = orders.recv() {
+        let mut bytes = Vec::new();
+        let mut waiting = Vec::new();
+        let mut next = Some(first);
+        while let Some(order) = next {
+            match order {
+                Order::Append(record, after) => {
+                    bytes.extend(record);
+                    waiting.extend(after);
+                }
+                Order::Replace(all) => {
+                    // What was appended before is part of what replaces it.
+                    bytes.clear();
+                    files::write_whole(path, &all)?;
+                    file = append_to(path)?;
+                }
+            }
+            next = orders.try_recv().ok();
+        }
+        if !bytes.is_empty() {
+            file.write_all(&bytes)
+                .and_then(|()| file.sync_data())
+                .with_context(|| format!("writing {}", path.display()))?;
+        }
+        waiting.into_iter().for_each(|after| after());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finished(number: u64) -> Entry {
+        let outcome = Some(Outcome::Json(vec![b'x'; number as usize]));
+        Entry::Finished(Finished { number, outcome, sampler: Vec::new() })
+    }
+
+    fn written(folder: &Path) -> Vec<Entry> {
+        let journal = Journal::open(folder).unwrap();
+        (1..=5).for_each(|number| journal.append(finished(number), None));
+        assert!(journal.sync() && journal.failure().is_none());
+        drop(journal);
+        read(folder).unwrap()
+    }
+
+    #[test]
+    fn a_journal_cut_anywhere_gives_its_whole_records_and_continues() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(FILE);
+        let entries = written(folder.path());
+        assert_eq!(entries, (1..=5).map(finished).collect::<Vec<_>>());
+        let bytes = std::fs::read(&path).unwrap();
+        let ends: Vec<usize> = (0..=5).map(|n| (1..=n).map(|i| frame(finished(i)).len()).sum()).collect();
+        for cut in 0..bytes.len() {
+            std::fs::write(&path, &bytes[..cut]).unwrap();
+            let whole = ends.iter().filter(|&&end| end <= cut).count() - 1;
+            assert_eq!(read(folder.path()).unwrap(), entries[..whole], "cut at {cut}");
+            assert_eq!(std::fs::metadata(&path).unwrap().len() as usize, ends[whole]);
+            let journal = Journal::open(folder.path()).unwrap();
+            journal.append(finished(9), None);
+            drop(journal);
+            assert_eq!(read(folder.path()).unwrap()[whole..], [finished(9)]);
+        }
+    }
+
+    #[test]
+    fn damage_before_whole_records_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(FILE);
+        written(folder.path());
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes[frame(finished(1)).len() + 10] ^= 1;
+        std::fs::write(&path, &bytes).unwrap();
+        let error = format!("{:#}", read(folder.path()).unwrap_err());
+        assert!(error.contains("found a damaged record at byte"), "{error}");
+    }
+
+    #[test]
+    fn a_replaced_journal_has_the_new_records_alone_and_grows_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let journal = Journal::open(folder.path()).unwrap();
+        journal.append(finished(1), None);
+        journal.replace(vec![finished(7)]);
+        journal.append(finished(8), None);
+        drop(journal);
+        assert_eq!(read(folder.path()).unwrap(), [finished(7), finished(8)]);
+    }
+}

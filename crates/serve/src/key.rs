@@ -1,0 +1,96 @@
+//! The key that clients show.
+
+use anyhow::Context;
+use fgrpo_eval::bad_input;
+use fgrpo_files as input;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// The name of the key's file in the server's folder.
+pub(crate) const FILE: &str = "key";
+/// What the client wants a key to begin with.
+const PREFIX: &str = "tml-";
+/// Fewest characters of a key.
+const SHORTEST: usize = 16;
+
+/// A key. It has no `Debug`.
+pub(crate) struct Key(String);
+
+impl Key {
+    /// Reads a key from a file.
+    ///
+    /// # Errors
+    /// Bad input: a file that can't be read, or what is in it is no key.
+    pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
+        let text =
+            input::read_to_string(path, 4096).with_context(|| format!("--key-file {}", path.display()))?;
+        let key = text.trim();
+        if !key.starts_with(PREFIX) || key.len() < SHORTEST || !key.chars().all(|c| c.is_ascii_graphic()) {
+            bad_input!(
+                "--key-file {}: found no key, wanted a line that begins with {PREFIX} and has at least {SHORTEST} characters, none of them a space",
+                path.display()
+            );
+        }
+        Ok(Self(key.to_owned()))
+    }
+
+    /// A new key, written to a file that only its owner can read.
+    ///
+    /// # Errors
+    /// If the system has no random numbers, or an I/O error that names the file.
+    pub(crate) fn make(path: &Path) -> anyhow::Result<Self> {
+        let mut bytes = [0u8; 24];
+        File::open("/dev/urandom")
+            .and_then(|mut file| file.read_exact(&mut bytes))
+            .context("reading /dev/urandom")?;
+        let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let key = format!("{PREFIX}{digits}");
+        let temporary = path.with_extension("new");
+        let write = || {
+            let _ = std::fs::remove_file(&temporary);
+            let mut file = File::options().write(true).create_new(true).mode(0o600).open(&temporary)?;
+            file.write_all(format!("{key}\n").as_bytes())?;
+            file.sync_all()?;
+            std::fs::rename(&temporary, path)
+        };
+        write().with_context(|| format!("writing {}", path.display()))?;
+        Ok(Self(key))
+    }
+
+    /// The key's text, for its owner.
+    pub(crate) fn text(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether this is the key, in a time that depends only on the lengths.
+    pub(crate) fn is(&self, shown: &[u8]) -> bool {
+        let own = self.0.as_bytes();
+        let mut different = u8::from(own.len() != shown.len());
+        for (index, &byte) in shown.iter().enumerate() {
+            different |= std::hint::black_box(byte ^ own[index % own.len()]);
+        }
+        different == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_made_key_is_private_read_again_and_told_from_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(FILE);
+        let key = Key::make(&path).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert!(Key::read(&path).unwrap().is(key.text().as_bytes()));
+        let text = key.text().to_owned();
+        assert_ne!(Key::make(&path).unwrap().text(), text);
+        for other in ["", "tml-", &text[1..], &format!("{text}{text}"), &text.to_uppercase()] {
+            assert!(!key.is(other.as_bytes()), "{other}");
+        }
+    }
+}

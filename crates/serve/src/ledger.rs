@@ -1,0 +1,715 @@
+//! Requests and their results: what was accepted, what became of it, and what exists (sessions, models, samplers).
+//!
+//! A request is found again by its client's key for repetitions, or by its place (a model's `seq_id`, a sampler's `seq_id`). So it runs once,
+//! however often it is sent, before and after a kill. Results are kept for an hour after they are there; then the request has expired.
+
+use crate::datum::Bounds;
+use crate::journal::{Accepted, Entry, Finished, Journal, Outcome};
+use crate::request::{Asked, Endpoint, Known, LoraRequest, Refusal, Sample, Source, Work};
+use crate::storage;
+use crate::wire::SampleResponse;
+use anyhow::Context;
+use fgrpo_eval::io::json;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+use tokio::sync::{Notify, mpsc, oneshot};
+
+/// How long results are kept.
+const KEPT: Duration = Duration::from_secs(3600);
+/// Most bytes of results that are kept; the oldest go first.
+const KEPT_BYTES: usize = 1 << 30;
+/// The journal is shortened when it has so many bytes more than what is kept.
+const JOURNAL_BYTES: usize = 256 << 20;
+
+/// What exists besides requests.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Catalogue {
+    /// Requests so far.
+    requests: u64,
+    /// Sessions so far; their ids count from 1.
+    sessions: u64,
+    models: BTreeMap<String, ModelEntry>,
+    samplers: BTreeMap<String, Sampler>,
+}
+
+/// A model that was asked for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ModelEntry {
+    /// `None` if all weights are trained.
+    pub(crate) lora: Option<LoraRequest>,
+}
+
+/// A sampling session.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Sampler {
+    pub(crate) id: String,
+    pub(crate) source: Source,
+    /// The API's path of its weights, if they have one.
+    pub(crate) path: Option<String>,
+}
+
+/// A request for the engine's thread.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) number: u64,
+    pub(crate) work: Work,
+    /// Its result is there already: only its effect on a model is wanted.
+    pub(crate) finished: bool,
+    /// Who waits for samples on a connection, without a record in the journal.
+    pub(crate) reply: Option<Reply>,
+}
+
+/// The answer to a request that isn't in the journal.
+pub(crate) type Answer = Result<SampleResponse, String>;
+
+/// Where samples go.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) answer: oneshot::Sender<Answer>,
+    /// (Length so far, last token) of the only sample, while it grows.
+    pub(crate) pieces: Option<mpsc::UnboundedSender<(usize, u32)>>,
+}
+
+struct Held {
+    accepted: Accepted,
+    state: State,
+}
+
+enum State {
+    Waiting(Arc<Notify>),
+    Done { outcome: Outcome, sampler: Vec<u8>, at: Instant },
+}
+
+#[derive(Default)]
+struct Table {
+    catalogue: Catalogue,
+    held: BTreeMap<u64, Held>,
+    by_key: HashMap<String, u64>,
+    by_slot: HashMap<String, u64>,
+    waiting: usize,
+    result_bytes: usize,
+    journal_bytes: usize,
+}
+
+/// What the server has and how it is called.
+#[derive(Debug, Clone)]
+pub(crate) struct Served {
+    /// The base model's name.
+    pub(crate) name: String,
+    /// Its architecture, as `config.json` names it.
+    pub(crate) architecture: String,
+    /// Whether all weights are trained.
+    pub(crate) full: bool,
+    pub(crate) bounds: Bounds,
+    pub(crate) folder: PathBuf,
+    /// Most requests that wait.
+    pub(crate) most_waiting: usize,
+}
+
+/// The ledger. All its methods may be called by any thread.
+pub(crate) struct Ledger {
+    served: Served,
+    table: Mutex<Table>,
+    journal: Journal,
+    jobs: Sender<Job>,
+}
+
+/// What a client learns of a request.
+pub(crate) enum Found {
+    Done(Outcome),
+    Waiting(Arc<Notify>),
+    /// It was never there, or its result is no longer kept.
+    Gone,
+}
+
+/// Why a request isn't accepted.
+#[derive(Debug)]
+pub(crate) enum Rejection {
+    Refused(Refusal),
+    /// Too many requests wait.
+    Busy,
+    /// Nothing can be written any more.
+    Stopped,
+}
+
+impl From<Refusal> for Rejection {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl Known for (&Served, &Catalogue) {
+    fn bounds(&self) -> Bounds {
+        self.0.bounds
+    }
+
+    fn base(&self) -> &str {
+        &self.0.name
+    }
+
+    fn full(&self) -> bool {
+        self.0.full
+    }
+
+    fn session(&self, id: &str) -> Option<u64> {
+        let number = id.strip_prefix(SESSION)?.parse().ok()?;
+        (1..=self.1.sessions).contains(&number).then_some(number)
+    }
+
+    fn model(&self, id: &str) -> bool {
+        self.1.models.contains_key(id)
+    }
+
+    fn sampler(&self, id: &str) -> Option<(Source, [u64; 2])> {
+        let sampler = self.1.samplers.get(id)?;
+        let (session, number) = id.split_once(":sample:")?;
+        Some((sampler.source.clone(), [self.session(session)?, number.parse().ok()?]))
+    }
+
+    fn saved(&self, path: &str) -> bool {
+        storage::saved(&self.0.folder, path).is_some()
+    }
+}
+
+const SESSION: &str = "session-";
+
+/// The name under which clients know a request.
+pub(crate) fn request_id(number: u64) -> String {
+    format!("request-{number}")
+}
+
+/// The number of a request's name.
+pub(crate) fn request_number(id: &str) -> Option<u64> {
+    id.strip_prefix("request-")?.parse().ok()
+}
+
+impl Ledger {
+    /// A ledger with the requests of a journal. Returns those that the engine has to do, in their order.
+    ///
+    /// # Errors
+    /// If a record makes no sense.
+    pub(crate) fn open(
+        served: Served,
+        journal: Journal,
+        entries: Vec<Entry>,
+        jobs: Sender<Job>,
+    ) -> anyhow::Result<(Self, Vec<Job>)> {
+        let mut table = Table::default();
+        let mut work = BTreeMap::new();
+        for entry in entries {
+            match entry {
+                Entry::Catalogue(bytes) => {
+                    table.catalogue = json::parse(&bytes).context("journal: catalogue")?
+                }
+                Entry::Accepted(accepted) => {
+                    let number = accepted.number;
+                    if let Some(asked) = table.replay(&served, &accepted)? {
+                        work.insert(number, asked);
+                    }
+                    table.hold(accepted.without_body(), None);
+                }
+                Entry::Finished(Finished { number, outcome, sampler }) => {
+                    if !sampler.is_empty() {
+                        let sampler: Sampler = json::parse(&sampler).context("journal: sampler")?;
+                        table.catalogue.samplers.insert(sampler.id.clone(), sampler);
+                    }
+                    table.finish(number, outcome.context("journal: a result without content")?, sampler);
+                }
+            }
+        }
+        let job = |(number, work)| {
+            let finished = matches!(table.held.get(&number), Some(Held { state: State::Done { .. }, .. }));
+            Job { number, work, finished, reply: None }
+        };
+        let work: Vec<Job> = work.into_iter().map(job).collect();
+        Ok((Self { served, table: Mutex::new(table), journal, jobs }, work))
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    pub(crate) fn served(&self) -> &Served {
+        &self.served
+    }
+
+    /// Requests that wait or are being done.
+    pub(crate) fn waiting(&self) -> usize {
+        self.table().waiting
+    }
+
+    /// Bytes of results that are kept.
+    pub(crate) fn result_bytes(&self) -> usize {
+        self.table().result_bytes
+    }
+
+    /// Why nothing is accepted any more.
+    pub(crate) fn failure(&self) -> Option<String> {
+        self.journal.failure()
+    }
+
+    /// Waits until everything so far is on the disk. Returns whether it is.
+    pub(crate) fn sync(&self) -> bool {
+        self.journal.sync()
+    }
+
+    /// Accepts a request for the engine, or finds it again. Returns its number once it is on the disk.
+    pub(crate) async fn accept(
+        &self,
+        endpoint: Endpoint,
+        key: &str,
+        body: Vec<u8>,
+    ) -> Result<u64, Rejection> {
+        let (done, synced) = oneshot::channel();
+        let number = {
+            let mut table = self.table();
+            let digest = digest(endpoint.name(), &body);
+            let known = table.repeated(key, "", &digest)?;
+            let asked = match known {
+                Some(_) => None,
+                None => Some(Asked::read(endpoint, &body, &(&self.served, &table.catalogue))?),
+            };
+            let known = match &asked {
+                Some(asked) => table.repeated("", &asked.slot, &digest)?,
+                None => known,
+            };
+            match (known, asked) {
+                (Some(number), _) => {
+                    if !key.is_empty() {
+                        table.by_key.insert(key.to_owned(), number);
+                    }
+                    self.journal.synced(Box::new(move || {
+                        let _ = done.send(());
+                    }));
+                    number
+                }
+                (None, Some(Asked { work, slot })) => {
+                    if table.waiting >= self.served.most_waiting {
+                        return Err(Rejection::Busy);
+                    }
+                    table.register(&work);
+                    let accepted = table.accepted(endpoint.name(), key, slot, digest, body);
+                    let (number, jobs) = (accepted.number, self.jobs.clone());
+                    let job = Job { number, work, finished: false, reply: None };
+                    table.journal_bytes += accepted.body.len();
+                    table.hold(accepted.without_body(), None);
+                    self.journal.append(
+                        Entry::Accepted(accepted),
+                        Some(Box::new(move || {
+                            // The engine's thread has ended: the next start does it.
+                            let _ = jobs.send(job);
+                            let _ = done.send(());
+                        })),
+                    );
+                    number
+                }
+                (None, None) => unreachable!("a request is known or read"),
+            }
+        };
+        synced.await.map_err(|_| Rejection::Stopped)?;
+        Ok(number)
+    }
+
+    /// Accepts a request whose result is there at once. `make` changes the catalogue and returns the result.
+    pub(crate) async fn accept_now(
+        &self,
+        endpoint: &str,
+        key: &str,
+        body: Vec<u8>,
+        make: impl FnOnce(&Served, &mut Catalogue) -> Result<(String, Vec<u8>), Refusal>,
+    ) -> Result<Vec<u8>, Rejection> {
+        let (done, synced) = oneshot::channel();
+        let answer = {
+            let mut table = self.table();
+            let digest = digest(endpoint, &body);
+            let mut known = table.repeated(key, "", &digest)?;
+            let mut made = None;
+            if known.is_none() {
+                let mut catalogue = table.catalogue.clone();
+                let (slot, answer) = make(&self.served, &mut catalogue)?;
+                known = table.repeated("", &slot, &digest)?;
+                made = Some((catalogue, slot, answer));
+            }
+            match (known, made) {
+                (Some(number), _) => {
+                    self.journal.synced(Box::new(move || {
+                        let _ = done.send(());
+                    }));
+                    match table.held.get(&number).map(|held| &held.state) {
+                        Some(State::Done { outcome: Outcome::Json(bytes), .. }) => bytes.clone(),
+                        _ => {
+                            return Err(Refusal::Bad(
+                                "found a request that was accepted as another one".into(),
+                            )
+                            .into());
+                        }
+                    }
+                }
+                (None, Some((catalogue, slot, answer))) => {
+                    table.catalogue = catalogue;
+                    let accepted = table.accepted(endpoint, key, slot, digest, body);
+                    let number = accepted.number;
+                    let outcome = Outcome::Json(answer.clone());
+                    table.hold(accepted.without_body(), Some(outcome.clone()));
+                    self.journal.append(Entry::Accepted(accepted), None);
+                    let finished = Finished { number, outcome: Some(outcome), sampler: Vec::new() };
+                    self.journal.append(
+                        Entry::Finished(finished),
+                        Some(Box::new(move || {
+                            let _ = done.send(());
+                        })),
+                    );
+                    answer
+                }
+                (None, None) => unreachable!("a request is known or made"),
+            }
+        };
+        synced.await.map_err(|_| Rejection::Stopped)?;
+        Ok(answer)
+    }
+
+    /// Asks for samples without a record in the journal.
+    pub(crate) fn ask(
+        &self,
+        sample: Sample,
+        pieces: Option<mpsc::UnboundedSender<(usize, u32)>>,
+    ) -> Result<oneshot::Receiver<Answer>, Rejection> {
+        let (answer, receiver) = oneshot::channel();
+        let number = {
+            let mut table = self.table();
+            if table.waiting >= self.served.most_waiting {
+                return Err(Rejection::Busy);
+            }
+            table.catalogue.requests += 1;
+            table.waiting += 1;
+            table.catalogue.requests
+        };
+        let job = Job {
+            number,
+            work: Work::Sample(sample),
+            finished: false,
+            reply: Some(Reply { answer, pieces }),
+        };
+        self.jobs.send(job).map_err(|_| Rejection::Stopped)?;
+        Ok(receiver)
+    }
+
+    /// Answers such a request.
+    pub(crate) fn answer(&self, reply: Reply, answer: Answer) {
+        self.table().waiting -= 1;
+        // The client may have left.
+        let _ = reply.answer.send(answer);
+    }
+
+    /// Records a result. `sampler`: a sampler that the request made.
+    pub(crate) fn finish(&self, number: u64, outcome: Outcome, sampler: Option<Sampler>) {
+        let mut table = self.table();
+        let bytes = sampler.as_ref().map_or(Vec::new(), |s| serde_json::to_vec(s).expect("strings"));
+        if let Some(sampler) = sampler {
+            table.catalogue.samplers.insert(sampler.id.clone(), sampler);
+        }
+        table.journal_bytes += outcome.bytes();
+        let record = Finished { number, outcome: Some(outcome.clone()), sampler: bytes.clone() };
+        self.journal.append(Entry::Finished(record), None);
+        table.finish(number, outcome, bytes);
+        table.expire();
+    }
+
+    /// Notes the LoRA settings of a model that was made from a checkpoint.
+    pub(crate) fn describe(&self, model: &str, lora: Option<LoraRequest>) {
+        self.table().catalogue.models.insert(model.to_owned(), ModelEntry { lora });
+    }
+
+    /// A request's result, or how to wait for it.
+    pub(crate) fn find(&self, number: u64) -> Found {
+        match self.table().held.get(&number).map(|held| &held.state) {
+            Some(State::Done { outcome, .. }) => Found::Done(outcome.clone()),
+            Some(State::Waiting(notify)) => Found::Waiting(Arc::clone(notify)),
+            None => Found::Gone,
+        }
+    }
+
+    /// Calls `read` with what exists.
+    pub(crate) fn with<T>(&self, read: impl FnOnce(&Served, &Catalogue) -> T) -> T {
+        read(&self.served, &self.table().catalogue)
+    }
+
+    /// Shortens the journal if it has become long. The states of all models must be on the disk without the requests that are done: call it right
+    /// after they were written.
+    pub(crate) fn shorten(&self, needed: impl Fn(u64) -> bool) -> anyhow::Result<()> {
+        let mut table = self.table();
+        if table.journal_bytes < JOURNAL_BYTES {
+            return Ok(());
+        }
+        anyhow::ensure!(self.journal.sync(), "the journal can't be written");
+        let mut bodies: HashMap<u64, Vec<u8>> = HashMap::new();
+        for entry in crate::journal::read(&self.served.folder)? {
+            if let Entry::Accepted(accepted) = entry {
+                bodies.insert(accepted.number, accepted.body);
+            }
+        }
+        let mut entries = vec![Entry::Catalogue(serde_json::to_vec(&table.catalogue)?)];
+        let mut kept = 0;
+        for (number, held) in &table.held {
+            let mut accepted = held.accepted.clone();
+            if matches!(held.state, State::Waiting(_)) || needed(*number) {
+                accepted.body = bodies.remove(number).unwrap_or_default();
+                kept += accepted.body.len();
+            }
+            entries.push(Entry::Accepted(accepted));
+            if let State::Done { outcome, sampler, .. } = &held.state {
+                kept += outcome.bytes();
+                let (outcome, sampler) = (Some(outcome.clone()), sampler.clone());
+                entries.push(Entry::Finished(Finished { number: *number, outcome, sampler }));
+            }
+        }
+        self.journal.replace(entries);
+        table.journal_bytes = kept.saturating_sub(JOURNAL_BYTES / 2);
+        Ok(())
+    }
+}
+
+fn digest(endpoint: &str, body: &[u8]) -> Vec<u8> {
+    let mut hash = Sha256::new();
+    hash.update(endpoint.as_bytes());
+    hash.update([0]);
+    hash.update(body);
+    hash.finalize().to_vec()
+}
+
+impl Table {
+    /// The number of a request that came before, by its key or its place.
+    fn repeated(&self, key: &str, slot: &str, digest: &[u8]) -> Result<Option<u64>, Refusal> {
+        let found = [(&self.by_key, key, "X-Idempotency-Key"), (&self.by_slot, slot, "seq_id")];
+        for (map, name, what) in found {
+            let Some(&number) = map.get(name).filter(|_| !name.is_empty()) else { continue };
+            return match self.held.get(&number) {
+                Some(held) if held.accepted.digest != digest => {
+                    Err(Refusal::Bad(format!("{what}: found {name:?} a second time, with another request")))
+                }
+                _ => Ok(Some(number)),
+            };
+        }
+        Ok(None)
+    }
+
+    /// A new request's record.
+    fn accepted(
+        &mut self,
+        endpoint: &str,
+        key: &str,
+        slot: String,
+        digest: Vec<u8>,
+        body: Vec<u8>,
+    ) -> Accepted {
+        self.catalogue.requests += 1;
+        let (endpoint, key) = (endpoint.to_owned(), key.to_owned());
+        Accepted { number: self.catalogue.requests, endpoint, key, slot, digest, body }
+    }
+
+    /// Notes what an accepted request will have made.
+    fn register(&mut self, work: &Work) {
+        match work {
+            Work::Create { model, lora } => {
+                self.catalogue.models.insert(model.clone(), ModelEntry { lora: Some(lora.clone()) });
+            }
+            Work::CreateFrom { model, .. } => {
+                self.catalogue.models.insert(model.clone(), ModelEntry { lora: None });
+            }
+            Work::Train { .. } | Work::Sample(_) => {}
+        }
+    }
+
+    /// Applies an accepted request of the journal to the catalogue, as when it was accepted. Returns what it is for.
+    fn replay(&mut self, served: &Served, accepted: &Accepted) -> anyhow::Result<Option<Work>> {
+        self.catalogue.requests = self.catalogue.requests.max(accepted.number);
+        if accepted.body.is_empty() {
+            return Ok(None);
+        }
+        let context = || format!("journal: request {}", accepted.number);
+        let refused = |refusal: Refusal| match refusal {
+            Refusal::Bad(why) | Refusal::Unknown(why) => anyhow::anyhow!("{}: {why}", context()),
+        };
+        if let Some(endpoint) = Endpoint::named(&accepted.endpoint) {
+            let known = Replayed { served, catalogue: &self.catalogue };
+            let asked = Asked::read(endpoint, &accepted.body, &known).map_err(refused)?;
+            self.register(&asked.work);
+            return Ok(Some(asked.work));
+        }
+        let (served, catalogue) = (served, &mut self.catalogue);
+        match accepted.endpoint.as_str() {
+            CREATE_SESSION => drop(create_session(catalogue)),
+            CREATE_SAMPLING_SESSION => {
+                create_sampling_session(&accepted.body, served, catalogue).map_err(refused)?;
+            }
+            other => anyhow::bail!("{}: found the endpoint {other:?}", context()),
+        }
+        Ok(None)
+    }
+
+    fn hold(&mut self, accepted: Accepted, outcome: Option<Outcome>) {
+        let number = accepted.number;
+        for (map, name) in [(&mut self.by_key, &accepted.key), (&mut self.by_slot, &accepted.slot)] {
+            if !name.is_empty() {
+                map.insert(name.clone(), number);
+            }
+        }
+        self.held.insert(number, Held { accepted, state: State::Waiting(Arc::default()) });
+        self.waiting += 1;
+        if let Some(outcome) = outcome {
+            self.finish(number, outcome, Vec::new());
+        }
+    }
+
+    fn finish(&mut self, number: u64, outcome: Outcome, sampler: Vec<u8>) {
+        let Some(held) = self.held.get_mut(&number) else { return };
+        let bytes = outcome.bytes();
+        let done = State::Done { outcome, sampler, at: Instant::now() };
+        if let State::Waiting(notify) = std::mem::replace(&mut held.state, done) {
+            self.result_bytes += bytes;
+            self.waiting -= 1;
+            notify.notify_waiters();
+        }
+    }
+
+    /// Forgets requests whose results have been there for long.
+    fn expire(&mut self) {
+        let mut old: Vec<(u64, usize)> = Vec::new();
+        let mut bytes = self.result_bytes;
+        for (&number, held) in &self.held {
+            if let State::Done { outcome, at, .. } = &held.state
+                && (at.elapsed() > KEPT || bytes > KEPT_BYTES)
+            {
+                bytes -= outcome.bytes();
+                old.push((number, outcome.bytes()));
+            }
+        }
+        for (number, bytes) in old {
+            self.result_bytes -= bytes;
+            if let Some(Held { accepted, .. }) = self.held.remove(&number) {
+                self.by_key.remove(&accepted.key);
+                self.by_slot.remove(&accepted.slot);
+            }
+        }
+    }
+}
+
+/// What existed when a request of the journal was accepted; saved weights may be gone since.
+struct Replayed<'a> {
+    served: &'a Served,
+    catalogue: &'a Catalogue,
+}
+
+impl Replayed<'_> {
+    fn now(&self) -> (&Served, &Catalogue) {
+        (self.served, self.catalogue)
+    }
+}
+
+impl Known for Replayed<'_> {
+    fn bounds(&self) -> Bounds {
+        self.now().bounds()
+    }
+
+    fn base(&self) -> &str {
+        &self.served.name
+    }
+
+    fn full(&self) -> bool {
+        self.served.full
+    }
+
+    fn session(&self, id: &str) -> Option<u64> {
+        self.now().session(id)
+    }
+
+    fn model(&self, id: &str) -> bool {
+        self.now().model(id)
+    }
+
+    fn sampler(&self, id: &str) -> Option<(Source, [u64; 2])> {
+        self.now().sampler(id)
+    }
+
+    fn saved(&self, _: &str) -> bool {
+        true
+    }
+}
+
+/// The endpoints whose answers are there at once.
+pub(crate) const CREATE_SESSION: &str = "create_session";
+pub(crate) const CREATE_SAMPLING_SESSION: &str = "create_sampling_session";
+
+/// A new session's id.
+pub(crate) fn create_session(catalogue: &mut Catalogue) -> String {
+    catalogue.sessions += 1;
+    format!("{SESSION}{}", catalogue.sessions)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CreateSamplingSession {
+    session_id: String,
+    sampling_session_seq_id: u64,
+    #[serde(default)]
+    base_model: Option<String>,
+    #[serde(default)]
+    model_path: Option<String>,
+    #[serde(default, rename = "type")]
+    _type: Option<String>,
+}
+
+/// A new sampler: its place and its id.
+pub(crate) fn create_sampling_session(
+    body: &[u8],
+    served: &Served,
+    catalogue: &mut Catalogue,
+) -> Result<(String, String), Refusal> {
+    let asked: CreateSamplingSession =
+        json::parse(body).map_err(|misfit| Refusal::Bad(misfit.to_string()))?;
+    let known = (served, &*catalogue);
+    if known.session(&asked.session_id).is_none() {
+        let found = asked.session_id;
+        return Err(Refusal::Unknown(format!(
+            "session_id: found {found:?}, wanted a session of this server"
+        )));
+    }
+    let (source, path) = match (asked.base_model, asked.model_path) {
+        (_, Some(path)) => {
+            crate::request::saved(&known, &path)?;
+            (Source::Saved(path.clone()), Some(path))
+        }
+        (Some(base), None) => {
+            crate::request::base_model(&known, &base)?;
+            (Source::Base, None)
+        }
+        (None, None) => {
+            return Err(Refusal::Bad("found neither base_model nor model_path, wanted one of them".into()));
+        }
+    };
+    let id = crate::request::sampler_id(&asked.session_id, asked.sampling_session_seq_id);
+    catalogue.samplers.insert(id.clone(), Sampler { id: id.clone(), source, path });
+    Ok((format!("sampler:{id}"), id))
+}
+
+impl Catalogue {
+    /// A sampling session.
+    pub(crate) fn sampler(&self, id: &str) -> Option<&Sampler> {
+        self.samplers.get(id)
+    }
+
+    /// Models by id, with the ranks of their LoRA.
+    pub(crate) fn models(&self) -> impl Iterator<Item = (&str, Option<usize>)> {
+        self.models.iter().map(|(id, model)| (id.as_str(), model.lora.as_ref().map(|lora| lora.rank)))
+    }
+
+    /// A model that was asked for.
+    pub(crate) fn model(&self, id: &str) -> Option<&ModelEntry> {
+        self.models.get(id)
+    }
+}

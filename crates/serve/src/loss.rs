@@ -1,0 +1,210 @@
+//! The losses of a pass: sums over tokens, in closed form.
+//!
+//! `l` is the learner's log-probability of a target token, `q` the sampler's, `A` the advantage, `w` the weight, `r = exp(l - q)`:
+//!
+//! | name | loss of a token |
+//! |---|---|
+//! | `cross_entropy` | `-w l` |
+//! | `importance_sampling` | `-r A` |
+//! | `ppo` | `-min(r A, clip(r, low, high) A)` |
+//! | `cispo` | `-stopgrad(clip(r, low, high)) A l` |
+//!
+//! The bounds are absolute, 0.8 and 1.2 unless the configuration or the datum says otherwise. Departure: `l - q` is clamped to [-20, 20], where the
+//! ratio is then constant, as in every policy loss here.
+
+use crate::datum::{self, Bounds, Matrix};
+use crate::wire::{Datum, ForwardBackwardRequest, NumberOrText, Tensor};
+use fgrpo_core::loss::{CispoBounds, PolicyLoss};
+use std::collections::BTreeMap;
+
+/// Names of the losses.
+const NAMES: [&str; 4] = ["cross_entropy", "importance_sampling", "ppo", "cispo"];
+const BOUNDS: [&str; 2] = ["clip_low_threshold", "clip_high_threshold"];
+const DEFAULT_BOUNDS: [f64; 2] = [0.8, 1.2];
+
+/// One sequence with its targets and the inputs of its loss.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Sequence {
+    pub(crate) tokens: Vec<u32>,
+    /// By row and column: the token whose probability is asked for after each token of the sequence.
+    pub(crate) targets: Matrix<i64>,
+    terms: Terms,
+}
+
+/// What the loss needs for each target.
+#[derive(Debug, Clone, PartialEq)]
+enum Terms {
+    /// `cross_entropy`: the weights.
+    Weighted(Vec<f32>),
+    /// A policy loss: (q, A), and the loss with its bounds for each token, or one for all.
+    Policy { old: Vec<f32>, advantages: Vec<f32>, losses: Vec<PolicyLoss> },
+}
+
+/// The data of a `forward_backward` request.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Pass {
+    pub(crate) sequences: Vec<Sequence>,
+    pub(crate) forward_only: bool,
+}
+
+impl Sequence {
+    /// Loss and derivative of target `index` at log-probability `logp`.
+    pub(crate) fn term(&self, index: usize, logp: f64) -> (f64, f64) {
+        match &self.terms {
+            Terms::Weighted(weights) => {
+                let weight = f64::from(weights[index]);
+                (-weight * logp, -weight)
+            }
+            Terms::Policy { old, advantages, losses } => {
+                let loss = losses[index.min(losses.len() - 1)];
+                let term = loss.token(logp, f64::from(old[index]), f64::from(advantages[index]));
+                (term.loss, term.dlogp)
+            }
+        }
+    }
+}
+
+/// A policy loss with absolute bounds.
+fn policy(name: &str, [low, high]: [f64; 2]) -> Result<PolicyLoss, String> {
+    if !(0.0..=1.0).contains(&low) {
+        return Err(format!("{}: found {low}, wanted 0 to 1", BOUNDS[0]));
+    }
+    if !(high >= 1.0 && high.is_finite()) {
+        return Err(format!("{}: found {high}, wanted a finite number of at least 1", BOUNDS[1]));
+    }
+    Ok(match name {
+        "ppo" => PolicyLoss::Clip { low: 1.0 - low, high: high - 1.0, dual: None },
+        "cispo" => PolicyLoss::Cispo(CispoBounds::Around { low: 1.0 - low, high: high - 1.0 }),
+        _ => PolicyLoss::Clip { low: f64::INFINITY, high: f64::INFINITY, dual: None },
+    })
+}
+
+impl Pass {
+    /// Reads a request and checks all of it.
+    ///
+    /// # Errors
+    /// The field, what was found and what was wanted.
+    pub(crate) fn read(request: &ForwardBackwardRequest, bounds: Bounds) -> Result<Self, String> {
+        let name = request.loss_fn.as_str();
+        if !NAMES.contains(&name) {
+            return Err(format!(
+                "loss_fn: found {name:?}, wanted one of {}; any other loss can be computed by the client with forward_backward_custom",
+                NAMES.join(", ")
+            ));
+        }
+        let mut config: BTreeMap<&str, f64> =
+            request.loss_fn_config.iter().map(|(name, &number)| (name.as_str(), number)).collect();
+        for (key, value) in &request.loss_fn_config_v2 {
+            match &value.value {
+                Some(NumberOrText::Number(number)) => drop(config.insert(key, *number)),
+                Some(NumberOrText::Text(text)) => {
+                    return Err(format!("loss_fn_config.{key}: found {text:?}, wanted a number"));
+                }
+                None => return Err(format!("loss_fn_config.{key}: found nothing, wanted a number")),
+            }
+        }
+        let clips = ["ppo", "cispo"].contains(&name);
+        if let Some(key) = config.keys().find(|key| !clips || !BOUNDS.contains(key)) {
+            let wanted = if clips { BOUNDS.join(" and ") } else { "nothing".into() };
+            return Err(format!("loss_fn_config: found {key}, wanted {wanted} for {name}"));
+        }
+        let ranges = [0, 1].map(|i| config.get(BOUNDS[i]).copied().unwrap_or(DEFAULT_BOUNDS[i]));
+        policy(name, ranges).map_err(|why| format!("loss_fn_config.{why}"))?;
+        if request.data.is_empty() {
+            return Err("data: found none, wanted at least one datum".into());
+        }
+        let sequence = |(index, datum): (usize, &Datum)| {
+            Sequence::read(datum, name, ranges, bounds).map_err(|why| format!("data[{index}].{why}"))
+        };
+        Ok(Self {
+            sequences: request.data.iter().enumerate().map(sequence).collect::<Result<_, _>>()?,
+            forward_only: request.forward_only,
+        })
+    }
+}
+
+impl Sequence {
+    fn read(datum: &Datum, loss: &str, ranges: [f64; 2], bounds: Bounds) -> Result<Self, String> {
+        let tokens = bounds.model_input(&datum.model_input).map_err(|why| format!("model_input: {why}"))?;
+        let inputs = &datum.loss_fn_inputs;
+        let field = |name: &str| format!("loss_fn_inputs.{name}");
+        let named = |name: &'static str| move |why: String| format!("loss_fn_inputs.{name}: {why}");
+        let mut known = vec!["target_tokens"];
+        known.extend(match loss {
+            "cross_entropy" => &["weights"][..],
+            "importance_sampling" => &["logprobs", "advantages"],
+            _ => &["logprobs", "advantages", BOUNDS[0], BOUNDS[1]],
+        });
+        if let Some(name) = inputs.keys().find(|name| !known.contains(&name.as_str())) {
+            return Err(format!("loss_fn_inputs: found {name}, wanted {} for {loss}", known.join(", ")));
+        }
+        let tensor = |name: &str| {
+            inputs.get(name).ok_or_else(|| format!("{}: found none, wanted a tensor", field(name)))
+        };
+        let targets = datum::integers(tensor("target_tokens")?).map_err(named("target_tokens"))?;
+        if targets.rows() != tokens.len() {
+            return Err(format!(
+                "{}: found {} rows, wanted {}, one for each token of model_input",
+                field("target_tokens"),
+                targets.rows(),
+                tokens.len()
+            ));
+        }
+        for (index, &id) in targets.numbers.iter().enumerate() {
+            if targets.is_given(index) {
+                bounds.token(id).map_err(named("target_tokens"))?;
+            }
+        }
+        let shape = (targets.rows(), targets.columns);
+        // A vector fits a matrix of one column.
+        let floats = |name: &'static str, tensor: &Tensor| -> Result<Vec<f32>, String> {
+            let matrix = datum::floats(tensor).map_err(named(name))?;
+            if (matrix.rows(), matrix.columns) != shape {
+                let found = (matrix.rows(), matrix.columns);
+                return Err(format!(
+                    "{}: found shape {found:?}, wanted {shape:?} as target_tokens",
+                    field(name)
+                ));
+            }
+            Ok(matrix.numbers)
+        };
+        let terms = if loss == "cross_entropy" {
+            let mut weights = match inputs.get("weights") {
+                Some(tensor) => floats("weights", tensor)?,
+                None => vec![1.0; targets.numbers.len()],
+            };
+            for (index, weight) in weights.iter_mut().enumerate() {
+                if !targets.is_given(index) {
+                    *weight = 0.0;
+                }
+            }
+            Terms::Weighted(weights)
+        } else {
+            if targets.two_dimensional && targets.columns != 1 {
+                return Err(format!(
+                    "{}: found shape {shape:?}, wanted one token for each position",
+                    field("target_tokens")
+                ));
+            }
+            let limit = |i: usize| inputs.get(BOUNDS[i]).map(|tensor| floats(BOUNDS[i], tensor)).transpose();
+            let losses = match (limit(0)?, limit(1)?) {
+                (None, None) => vec![policy(loss, ranges)?],
+                (low, high) => (0..tokens.len())
+                    .map(|t| {
+                        let at = |own: &Option<Vec<f32>>, i: usize| {
+                            own.as_ref().map_or(ranges[i], |own| f64::from(own[t]))
+                        };
+                        policy(loss, [at(&low, 0), at(&high, 1)])
+                            .map_err(|why| format!("loss_fn_inputs.{why} at index {t}"))
+                    })
+                    .collect::<Result<_, _>>()?,
+            };
+            Terms::Policy {
+                old: floats("logprobs", tensor("logprobs")?)?,
+                advantages: floats("advantages", tensor("advantages")?)?,
+                losses,
+            }
+        };
+        Ok(Self { tokens, targets, terms })
+    }
+}

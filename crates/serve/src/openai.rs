@@ -1,0 +1,623 @@
+//! OpenAI's endpoints: `/v1/models`, `/v1/completions` and `/v1/chat/completions`, with the fields that vLLM adds for token ids.
+//!
+//! These requests are not in the journal: their client waits on the connection, and asks again when it breaks. A field that would change the answer
+//! in a way that isn't offered is refused by name. With `logprobs` above 1, and with top log-probabilities of a chat, the network runs once more over
+//! each answer.
+
+use crate::http::{Server, error, read_body, reply};
+use crate::ledger::Rejection;
+use crate::request::{Refusal, Sample, Source, Stop, check_sampling};
+use crate::storage;
+use crate::wire::{SampleResponse, StopReason};
+use axum::Router;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use fgrpo_eval::dataset::Message;
+use fgrpo_eval::io::json;
+use fgrpo_train::language::Language;
+use fgrpo_train::language::stop::StopTexts;
+use serde_json::{Map, Value, json};
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+type Shared = Arc<Server>;
+
+/// Longest answer where the request says nothing.
+const COMPLETION_TOKENS: usize = 16;
+/// Fields with the one value that changes nothing.
+const NEUTRAL: [(&str, f64); 11] = [
+    ("presence_penalty", 0.0),
+    ("frequency_penalty", 0.0),
+    ("repetition_penalty", 1.0),
+    ("repeat_penalty", 1.0),
+    ("typical_p", 1.0),
+    ("top_n_sigma", -1.0),
+    ("dry_multiplier", 0.0),
+    ("xtc_probability", 0.0),
+    ("dynatemp_range", 0.0),
+    ("mirostat", 0.0),
+    ("best_of", 1.0),
+];
+/// Fields without influence on the answer.
+const IGNORED: [&str; 9] = [
+    "user",
+    "metadata",
+    "store",
+    "stream_options",
+    "n_probs",
+    "cache_prompt",
+    "no_stop_trim",
+    "include_stop_str_in_output",
+    "spaces_between_special_tokens",
+];
+
+pub(crate) fn routes() -> Router<Shared> {
+    Router::new()
+        .route("/v1/models", get(models))
+        .route("/v1/completions", post(completions))
+        .route("/v1/chat/completions", post(chat))
+}
+
+async fn models(State(server): State<Shared>) -> Response {
+    let served = server.ledger.served();
+    let model = |id: &str| json!({"id": id, "object": "model", "created": 0, "owned_by": "fgrpo", "max_model_len": served.bounds.positions});
+    let mut data = vec![model(&served.name)];
+    data.extend(storage::all_saved(&served.folder).iter().map(|path| model(path)));
+    reply(json!({"object": "list", "data": data}))
+}
+
+/// Takes fields out of a request.
+struct Fields(Map<String, Value>);
+
+impl Fields {
+    fn take<T: serde::de::DeserializeOwned>(&mut self, name: &str) -> Result<Option<T>, String> {
+        match self.0.remove(name) {
+            None | Some(Value::Null) => Ok(None),
+            Some(value) => serde_json::from_value(value.clone())
+                .map(Some)
+                .map_err(|error| format!("{name}: found {value}, {error}")),
+        }
+    }
+
+    /// Refuses what is left, unless it changes nothing.
+    fn end(mut self) -> Result<(), String> {
+        for (name, neutral) in NEUTRAL {
+            match self.0.remove(name) {
+                Some(value) if !value.is_null() && value.as_f64() != Some(neutral) => {
+                    return Err(format!("{name}: found {value}, wanted {neutral}: it isn't offered"));
+                }
+                _ => {}
+            }
+        }
+        IGNORED.iter().for_each(|name| drop(self.0.remove(*name)));
+        let empty = |value: &Value| match value {
+            Value::Null | Value::Bool(false) => true,
+            Value::Array(list) => list.is_empty(),
+            Value::Object(map) => map.is_empty(),
+            Value::String(text) => text.is_empty(),
+            Value::Bool(true) | Value::Number(_) => false,
+        };
+        match self.0.iter().find(|(_, value)| !empty(value)) {
+            Some((name, value)) => Err(format!("{name}: found {value}; this field isn't offered")),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What both endpoints ask for.
+struct Ask {
+    model: String,
+    samples: Vec<Sample>,
+    /// Texts that end an answer and aren't part of it.
+    texts: Vec<String>,
+    stream: bool,
+    /// Whether log-probabilities are wanted, and how many of the most likely tokens.
+    logprobs: Option<usize>,
+    echo: bool,
+    token_ids: bool,
+    named_ids: bool,
+    special: bool,
+}
+
+/// Reads the fields that both endpoints have. `most`: the longest answer where the request says nothing.
+fn common(
+    server: &Server,
+    fields: &mut Fields,
+    prompts: Vec<Vec<u32>>,
+    most: Option<usize>,
+    logprobs: Option<usize>,
+) -> Result<Ask, Refusal> {
+    let served = server.ledger.served();
+    let model: String = fields.take("model")?.unwrap_or_else(|| served.name.clone());
+    let source = if model == served.name {
+        Source::Base
+    } else if storage::saved(&served.folder, &model).is_some() {
+        Source::Saved(model.clone())
+    } else {
+        let known = server
+            .ledger
+            .with(|_, catalogue| catalogue.sampler(&model).map(|sampler| sampler.source.clone()));
+        known.ok_or_else(|| {
+            Refusal::Unknown(format!(
+                "model: found {model:?}, wanted {:?} or the path of saved weights, tinker://...",
+                served.name
+            ))
+        })?
+    };
+    let texts: Vec<String> = match fields.take::<Value>("stop")? {
+        None => Vec::new(),
+        Some(Value::String(text)) => vec![text],
+        Some(list) => serde_json::from_value(list.clone())
+            .map_err(|_| format!("stop: found {list}, wanted a text or a list of texts"))?,
+    };
+    let ids: Option<Vec<i64>> = fields.take("stop_token_ids")?;
+    let ignore_eos: bool = fields.take("ignore_eos")?.unwrap_or(false);
+    let stop = match (ids, ignore_eos) {
+        (Some(ids), _) if !ids.is_empty() && !texts.is_empty() => {
+            return Err(format!("stop_token_ids: found {ids:?} beside stop, wanted one of them").into());
+        }
+        (Some(ids), ignore) if !ids.is_empty() => {
+            let mut tokens = if ignore { Vec::new() } else { server.language.stop_tokens().to_vec() };
+            for id in ids {
+                let token = served.bounds.token(id).map_err(|why| format!("stop_token_ids: {why}"))?;
+                if !tokens.contains(&token) {
+                    tokens.push(token);
+                }
+            }
+            Stop::Tokens(tokens)
+        }
+        (_, true) => Stop::Texts(texts.clone()),
+        (_, false) => Stop::DefaultAnd(texts.clone()),
+    };
+    let temperature: f32 = fields.take("temperature")?.unwrap_or(1.0);
+    let top_k: i64 = fields.take("top_k")?.unwrap_or(-1);
+    let echo: bool = fields.take("echo")?.unwrap_or(false);
+    let asked: Option<i64> = fields.take("max_tokens")?;
+    let max_tokens = match asked {
+        None => most,
+        // `echo` without an answer: one token is drawn and not shown.
+        Some(0) if echo => Some(1),
+        Some(n) => Some(usize::try_from(n).map_err(|_| format!("max_tokens: found {n}, wanted at least 1"))?),
+    };
+    let count: usize = fields.take("n")?.unwrap_or(1);
+    let seed: Option<i64> = fields.take("seed")?;
+    let (top_p, min_p) = (fields.take("top_p")?.unwrap_or(1.0), fields.take("min_p")?.unwrap_or(0.0));
+    let topk = logprobs.filter(|&k| k > 1).unwrap_or(0);
+    let make = |(index, prompt): (usize, Vec<u32>)| {
+        let scored = if echo && logprobs.is_some() { prompt.len().saturating_sub(1) } else { 0 };
+        let sample = Sample {
+            sampler: source.clone(),
+            samples: count,
+            max_tokens,
+            seed: seed.map(|seed| (seed as u64).wrapping_add(index as u64)),
+            place: None,
+            stop: stop.clone(),
+            temperature,
+            top_k: usize::try_from(top_k).unwrap_or(0),
+            top_p,
+            min_p,
+            prompt_logprobs: scored,
+            topk_prompt: if scored > 0 { logprobs.unwrap_or(0) } else { 0 },
+            topk_sample: topk,
+            targets: None,
+            prompt,
+        };
+        check_sampling(&sample, served.bounds)?;
+        Ok(sample)
+    };
+    let ask = Ask {
+        model,
+        samples: prompts.into_iter().enumerate().map(make).collect::<Result<_, String>>()?,
+        texts,
+        stream: fields.take("stream")?.unwrap_or(false),
+        logprobs,
+        echo,
+        token_ids: fields.take("return_token_ids")?.unwrap_or(false),
+        named_ids: fields.take("return_tokens_as_token_ids")?.unwrap_or(false),
+        special: !fields.take("skip_special_tokens")?.unwrap_or(true),
+    };
+    if ask.stream && (ask.samples.len() > 1 || count > 1 || ask.logprobs.is_some() || ask.echo) {
+        return Err(
+            "stream: found true with several answers, logprobs or echo; wanted one answer without them"
+                .to_owned()
+                .into(),
+        );
+    }
+    Ok(ask)
+}
+
+/// The prompts of a completion: a text, tokens, or a list of either.
+fn prompts(server: &Server, prompt: &Value, special: bool) -> Result<Vec<Vec<u32>>, Refusal> {
+    let text = |text: &str| {
+        let language = &server.language;
+        let ids = if special { language.plain(text) } else { language.encode(text) };
+        ids.map_err(|why| format!("prompt: {why:#}"))
+    };
+    let tokens = |list: &[Value]| -> Result<Vec<u32>, String> {
+        list.iter()
+            .map(|id| {
+                let id = id.as_i64().ok_or_else(|| format!("prompt: found {id}, wanted a token id"))?;
+                server.ledger.served().bounds.token(id).map_err(|why| format!("prompt: {why}"))
+            })
+            .collect()
+    };
+    Ok(match prompt {
+        Value::String(one) => vec![text(one)?],
+        Value::Array(list) if list.first().is_some_and(Value::is_number) => vec![tokens(list)?],
+        Value::Array(list) if !list.is_empty() => list
+            .iter()
+            .map(|item| match item {
+                Value::String(one) => text(one),
+                Value::Array(ids) => tokens(ids),
+                other => Err(format!("prompt: found {other}, wanted a text or token ids")),
+            })
+            .collect::<Result<_, String>>()?,
+        other => {
+            return Err(format!("prompt: found {other}, wanted a text, token ids, or a list of them").into());
+        }
+    })
+}
+
+async fn fields(server: &Server, headers: &HeaderMap, body: Body) -> Result<Fields, Response> {
+    let body = read_body(server, headers, body).await?;
+    json::parse(&body).map(Fields).map_err(|misfit| refused(StatusCode::BAD_REQUEST, &misfit.to_string()))
+}
+
+/// An error in OpenAI's form.
+fn refused(status: StatusCode, message: &str) -> Response {
+    let mut response = reply(
+        json!({"error": {"message": message, "type": "invalid_request_error", "code": status.as_u16()}}),
+    );
+    *response.status_mut() = status;
+    response
+}
+
+fn of_refusal(refusal: Refusal) -> Response {
+    match refusal {
+        Refusal::Bad(why) => refused(StatusCode::BAD_REQUEST, &why),
+        Refusal::Unknown(why) => refused(StatusCode::NOT_FOUND, &why),
+    }
+}
+
+async fn completions(State(server): State<Shared>, headers: HeaderMap, body: Body) -> Response {
+    let mut fields = match fields(&server, &headers, body).await {
+        Ok(fields) => fields,
+        Err(response) => return response,
+    };
+    let read = |fields: &mut Fields| -> Result<Ask, Refusal> {
+        let special: bool = fields.take("add_special_tokens")?.unwrap_or(true);
+        let prompt: Value = fields.take("prompt")?.unwrap_or_default();
+        let prompts = prompts(&server, &prompt, special)?;
+        let logprobs: Option<usize> = fields.take("logprobs")?;
+        common(&server, fields, prompts, Some(COMPLETION_TOKENS), logprobs)
+    };
+    let ask = match read(&mut fields).and_then(|ask| fields.end().map(|()| ask).map_err(Refusal::Bad)) {
+        Ok(ask) => ask,
+        Err(refusal) => return of_refusal(refusal),
+    };
+    respond(server, ask, false).await
+}
+
+async fn chat(State(server): State<Shared>, headers: HeaderMap, body: Body) -> Response {
+    let mut fields = match fields(&server, &headers, body).await {
+        Ok(fields) => fields,
+        Err(response) => return response,
+    };
+    let read = |fields: &mut Fields| -> Result<Ask, Refusal> {
+        #[derive(serde::Deserialize)]
+        struct Turn {
+            role: String,
+            content: Value,
+        }
+        if !server.language.has_template() {
+            return Err("the model has no chat template; /v1/completions takes text".to_owned().into());
+        }
+        let turns: Vec<Turn> = fields.take("messages")?.unwrap_or_default();
+        let messages = turns
+            .into_iter()
+            .map(|Turn { role, content }| {
+                let text = match &content {
+                    Value::String(text) => text.clone(),
+                    // A list of parts, of which texts alone are read.
+                    Value::Array(parts) => parts
+                        .iter()
+                        .map(|part| {
+                            part["text"]
+                                .as_str()
+                                .ok_or_else(|| format!("messages: found {part}, wanted a text"))
+                        })
+                        .collect::<Result<_, _>>()?,
+                    other => return Err(format!("messages: found content {other}, wanted a text")),
+                };
+                Ok(Message::new(&role, text))
+            })
+            .collect::<Result<Vec<_>, String>>()?;
+        if messages.is_empty() {
+            return Err("messages: found none, wanted at least one".to_owned().into());
+        }
+        let mut template: Map<String, Value> = fields.take("chat_template_kwargs")?.unwrap_or_default();
+        let thinking = template.remove("enable_thinking").and_then(|value| value.as_bool());
+        if let Some(name) = template.keys().next() {
+            return Err(format!("chat_template_kwargs: found {name}, wanted enable_thinking alone").into());
+        }
+        let prompt =
+            server.language.prompt(&messages, thinking).map_err(|why| format!("messages: {why:#}"))?;
+        if let Some(most) = fields.0.remove("max_completion_tokens") {
+            fields.0.insert("max_tokens".into(), most);
+        }
+        let wanted: bool = fields.take("logprobs")?.unwrap_or(false);
+        let top: usize = fields.take("top_logprobs")?.unwrap_or(0);
+        // One list entry costs a pass as well, so it is at least 2 where it is wanted.
+        let logprobs = wanted.then_some(if top > 0 { top.max(2) } else { 0 });
+        let mut ask = common(&server, fields, vec![prompt], None, logprobs)?;
+        ask.logprobs = wanted.then_some(top);
+        Ok(ask)
+    };
+    let ask = match read(&mut fields).and_then(|ask| fields.end().map(|()| ask).map_err(Refusal::Bad)) {
+        Ok(ask) => ask,
+        Err(refusal) => return of_refusal(refusal),
+    };
+    respond(server, ask, true).await
+}
+
+fn of_rejection(rejection: Rejection) -> Response {
+    match rejection {
+        Rejection::Refused(refusal) => of_refusal(refusal),
+        Rejection::Busy => refused(StatusCode::TOO_MANY_REQUESTS, "too many requests wait"),
+        Rejection::Stopped => refused(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping"),
+    }
+}
+
+/// What all answers to a request have.
+fn head(server: &Server, ask: &Ask, chat: bool, object: &str) -> Map<String, Value> {
+    let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+    let prefix = if chat { "chatcmpl" } else { "cmpl" };
+    let id = format!("{prefix}-{}-{}", created, server.metrics.requests.get());
+    let Value::Object(head) = json!({"id": id, "object": object, "created": created, "model": ask.model})
+    else {
+        unreachable!("an object")
+    };
+    head
+}
+
+async fn respond(server: Shared, ask: Ask, chat: bool) -> Response {
+    if ask.stream {
+        return stream(server, ask, chat);
+    }
+    let waiting: Result<Vec<_>, Rejection> =
+        ask.samples.iter().map(|sample| server.ledger.ask(sample.clone(), None)).collect();
+    let waiting = match waiting {
+        Ok(waiting) => waiting,
+        Err(rejection) => return of_rejection(rejection),
+    };
+    let mut choices = Vec::new();
+    let (mut prompt_tokens, mut completion_tokens) = (0, 0);
+    for (sample, answer) in ask.samples.iter().zip(waiting) {
+        let answer = match answer.await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(why)) => return error(StatusCode::INTERNAL_SERVER_ERROR, &why),
+            Err(_) => return of_rejection(Rejection::Stopped),
+        };
+        prompt_tokens += sample.prompt.len();
+        for sequence in 0..answer.sequences.len() {
+            let (choice, tokens) = choice(&server, &ask, sample, &answer, sequence, choices.len(), chat);
+            completion_tokens += tokens;
+            choices.push(choice);
+        }
+    }
+    let mut body = head(&server, &ask, chat, if chat { "chat.completion" } else { "text_completion" });
+    body.insert("choices".into(), choices.into());
+    let total = prompt_tokens + completion_tokens;
+    let usage = json!({"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens, "total_tokens": total});
+    body.insert("usage".into(), usage);
+    reply(Value::Object(body))
+}
+
+fn ids(bytes: &[u8]) -> Vec<u32> {
+    bytes.chunks_exact(4).map(|id| u32::from_le_bytes(id.try_into().expect("four bytes"))).collect()
+}
+
+fn numbers(bytes: &[u8]) -> Vec<f32> {
+    bytes.chunks_exact(4).map(|number| f32::from_le_bytes(number.try_into().expect("four bytes"))).collect()
+}
+
+/// The text of an answer's tokens, up to the first of `texts`.
+fn text_of(language: &Language, tokens: &[u32], texts: &[String], special: bool) -> String {
+    let text = match special {
+        true => language.text(tokens),
+        false => language.answer(tokens).unwrap_or_else(|why| format!("<not text: {why:#}>")),
+    };
+    match StopTexts::new("stop", texts.to_vec()) {
+        Ok(texts) => texts.cut(&text).to_owned(),
+        Err(_) => text,
+    }
+}
+
+fn reason(sequence: &crate::wire::SampledSequence) -> &'static str {
+    if sequence.stop_reason == StopReason::Stop as i32 { "stop" } else { "length" }
+}
+
+/// One answer and its number of tokens.
+fn choice(
+    server: &Server,
+    ask: &Ask,
+    sample: &Sample,
+    answer: &SampleResponse,
+    sequence: usize,
+    index: usize,
+    chat: bool,
+) -> (Value, usize) {
+    let language = &server.language;
+    let sequence = &answer.sequences[sequence];
+    let (tokens, logp) = (ids(&sequence.tokens), numbers(sequence.logprobs.as_deref().unwrap_or_default()));
+    let name = |token: u32| match ask.named_ids {
+        true => format!("token_id:{token}"),
+        false => language.text(&[token]),
+    };
+    let list = |topk: Option<&crate::wire::TopkLogprobs>, most: usize| -> Vec<Vec<(u32, f32)>> {
+        let Some(topk) = topk else { return Vec::new() };
+        let pairs: Vec<(u32, f32)> = ids(&topk.token_ids).into_iter().zip(numbers(&topk.logprobs)).collect();
+        let row = |row: &[(u32, f32)]| row.iter().take(most).copied().filter(|pair| pair.1 > -9e4).collect();
+        pairs.chunks(topk.k as usize).map(row).collect()
+    };
+    let most = ask.logprobs.unwrap_or(0);
+    let top = list(sequence.topk_sampled_logprobs.as_ref(), most);
+    let text = text_of(language, &tokens, &ask.texts, ask.special);
+    let mut choice = if chat {
+        let content = ask.logprobs.map(|_| {
+            let entry = |token: u32, logp: f32| json!({"token": name(token), "logprob": logp, "bytes": language.text(&[token]).into_bytes()});
+            let entries = tokens.iter().zip(&logp).enumerate().map(|(at, (&token, &logp))| {
+                let mut own = entry(token, logp);
+                own["top_logprobs"] = top.get(at).map_or(json!([]), |row| row.iter().map(|&(t, l)| entry(t, l)).collect());
+                own["id"] = json!(token);
+                own
+            });
+            json!({"content": entries.collect::<Vec<_>>()})
+        });
+        json!({"index": index, "message": {"role": "assistant", "content": text}, "finish_reason": reason(sequence), "logprobs": content})
+    } else {
+        let mut shown = tokens.clone();
+        let mut values: Vec<Option<f32>> = logp.iter().copied().map(Some).collect();
+        let mut best: Vec<Option<Vec<(u32, f32)>>> =
+            (0..tokens.len()).map(|at| top.get(at).cloned()).collect();
+        let mut whole = text;
+        if ask.echo {
+            let scored = numbers(answer.prompt_logprobs.as_deref().unwrap_or_default());
+            let before = sample
+                .prompt
+                .iter()
+                .enumerate()
+                .map(|(at, _)| scored.get(at).copied().filter(|l| l.is_finite()));
+            values.splice(0..0, before);
+            let rows = list(answer.topk_prompt_logprobs.as_ref(), most);
+            best.splice(
+                0..0,
+                (0..sample.prompt.len()).map(|at| rows.get(at).filter(|row| !row.is_empty()).cloned()),
+            );
+            shown.splice(0..0, sample.prompt.iter().copied());
+            whole = language.text(&sample.prompt) + &whole;
+        }
+        let logprobs = ask.logprobs.map(|_| {
+            let offsets = shown.iter().scan(0, |end, &token| {
+                let start = *end;
+                *end += language.text(&[token]).chars().count();
+                Some(start)
+            });
+            let offsets: Vec<usize> = offsets.collect();
+            let best: Vec<Value> = best
+                .iter()
+                .map(|row| {
+                    row.as_ref().map_or(Value::Null, |row| {
+                        // Several tokens may have one text; the most likely comes first and stays.
+                        let mut named: HashMap<String, f32> = HashMap::new();
+                        for &(token, logp) in row {
+                            named.entry(name(token)).or_insert(logp);
+                        }
+                        json!(named)
+                    })
+                })
+                .collect();
+            json!({
+                "tokens": shown.iter().map(|&token| name(token)).collect::<Vec<_>>(),
+                "token_logprobs": values,
+                "top_logprobs": if best.iter().all(Value::is_null) { Value::Null } else { best.into() },
+                "text_offset": offsets,
+            })
+        });
+        json!({"index": index, "text": whole, "finish_reason": reason(sequence), "logprobs": logprobs})
+    };
+    if ask.token_ids {
+        choice["token_ids"] = json!(tokens);
+        choice["prompt_token_ids"] = json!(sample.prompt);
+    }
+    (choice, tokens.len())
+}
+
+/// Answers piece by piece. Pieces come as they are sampled if the request is alone in its batch, else when the answer is complete.
+fn stream(server: Shared, ask: Ask, chat: bool) -> Response {
+    let (pieces, mut arriving) = tokio::sync::mpsc::unbounded_channel();
+    let sample = ask.samples[0].clone();
+    let mut answer = match server.ledger.ask(sample, Some(pieces)) {
+        Ok(answer) => answer,
+        Err(rejection) => return of_rejection(rejection),
+    };
+    let (lines, body) = tokio::sync::mpsc::channel::<Result<Vec<u8>, Infallible>>(64);
+    tokio::spawn(async move {
+        let head = head(&server, &ask, chat, if chat { "chat.completion.chunk" } else { "text_completion" });
+        let event =
+            |value: Value| -> Result<Vec<u8>, Infallible> { Ok(format!("data: {value}\n\n").into_bytes()) };
+        let chunk = |text: &str, first: bool, finish: Option<&str>| {
+            let mut body = head.clone();
+            let choice = match chat {
+                true if first => {
+                    json!({"index": 0, "delta": {"role": "assistant", "content": text}, "finish_reason": finish})
+                }
+                true => json!({"index": 0, "delta": {"content": text}, "finish_reason": finish}),
+                false => json!({"index": 0, "text": text, "finish_reason": finish}),
+            };
+            body.insert("choices".into(), json!([choice]));
+            Value::Object(body)
+        };
+        let held_back = ask.texts.iter().map(String::len).max().unwrap_or(0);
+        let (mut tokens, mut sent, mut first): (Vec<u32>, String, bool) = (Vec::new(), String::new(), true);
+        let outcome = loop {
+            tokio::select! {
+                Some((length, token)) = arriving.recv() => {
+                    // A sample may begin again where memory is short.
+                    tokens.truncate(length - 1);
+                    if tokens.len() + 1 != length {
+                        continue;
+                    }
+                    tokens.push(token);
+                    let text = text_of(&server.language, &tokens, &ask.texts, ask.special);
+                    let mut end = text.len().saturating_sub(held_back);
+                    while !text.is_char_boundary(end) {
+                        end -= 1;
+                    }
+                    // The end of the text may be half a character.
+                    let text = text[..end].trim_end_matches('\u{fffd}');
+                    if let Some(piece) = text.strip_prefix(sent.as_str()).filter(|piece| !piece.is_empty()) {
+                        if lines.send(event(chunk(piece, std::mem::take(&mut first), None))).await.is_err() {
+                            return;
+                        }
+                        sent = text.to_owned();
+                    }
+                }
+                outcome = &mut answer => break outcome,
+            }
+        };
+        let last = match outcome {
+            Ok(Ok(response)) => {
+                let sequence = &response.sequences[0];
+                let text = text_of(&server.language, &ids(&sequence.tokens), &ask.texts, ask.special);
+                let piece = text.strip_prefix(sent.as_str()).unwrap_or_default().to_owned();
+                chunk(&piece, first, Some(reason(sequence)))
+            }
+            Ok(Err(why)) => json!({"error": {"message": why}}),
+            Err(_) => json!({"error": {"message": "the server is stopping"}}),
+        };
+        let _ = lines.send(event(last)).await;
+        let _ = lines.send(Ok(b"data: [DONE]\n\n".to_vec())).await;
+    });
+    let body = Body::from_stream(Lines(body));
+    ([(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-cache")], body).into_response()
+}
+
+/// The lines of a stream as a body.
+struct Lines(tokio::sync::mpsc::Receiver<Result<Vec<u8>, Infallible>>);
+
+impl futures_core::Stream for Lines {
+    type Item = Result<Vec<u8>, Infallible>;
+
+    fn poll_next(
+        mut self: std::pin::Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Self::Item>> {
+        self.0.poll_recv(context)
+    }
+}

@@ -1,0 +1,248 @@
+//! Weights on the disk: the states that a restart continues from, and what clients save.
+//!
+//! ```text
+//! DIR/models/MODEL/state-NNNNNNNN      state before operation N: weights, optimizer
+//! DIR/models/MODEL/versions/N          weights after N changes, for sampling
+//! DIR/models/MODEL/weights/NAME        a checkpoint of a client, with optimizer
+//! DIR/models/MODEL/sampler_weights/NAME
+//! ```
+//!
+//! With LoRA a folder has an `adapter` in PEFT's layout, else it is a Hugging Face checkpoint. A folder is complete or absent.
+
+use anyhow::Context;
+use fgrpo_eval::io::files::{self, Existing, publish, remove_folder, sync_folder, write_whole};
+use fgrpo_eval::io::json;
+use fgrpo_nn::Engine;
+use fgrpo_nn::weights::{Checkpoint, Dtype, write_checkpoint};
+use fgrpo_train::language::Language;
+use fgrpo_train::run::checkpoint::{ADAPTER, OPTIMIZER, read_optimizer, write_optimizer};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+const STATE: &str = "state.json";
+const SCHEME: &str = "tinker://";
+/// Number of versions of a model that can be sampled from.
+const VERSIONS: usize = 16;
+/// Number of states that are kept.
+const STATES: usize = 2;
+
+/// What a folder says of its weights.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(crate) struct State {
+    /// The number of the model's next operation.
+    pub(crate) next: u64,
+    /// Changes of the model so far.
+    pub(crate) version: u64,
+    /// Updates of the optimizer so far.
+    pub(crate) optimizer_step: u64,
+    /// The request that wrote the folder.
+    pub(crate) request: u64,
+}
+
+/// The kinds of saved weights, as the API's paths name them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// With optimizer.
+    Checkpoint,
+    /// For sampling.
+    Sampler,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Checkpoint => "weights",
+            Self::Sampler => "sampler_weights",
+        }
+    }
+}
+
+fn model_folder(root: &Path, model: &str) -> PathBuf {
+    root.join("models").join(model.replace(':', "-"))
+}
+
+/// The API's path of saved weights.
+pub(crate) fn path_of(model: &str, kind: Kind, name: &str) -> String {
+    format!("{SCHEME}{model}/{}/{name}", kind.name())
+}
+
+/// The folder of a path of the API, and the kind, if it is there.
+pub(crate) fn saved(root: &Path, path: &str) -> Option<(PathBuf, Kind)> {
+    let parts: Vec<&str> = path.strip_prefix(SCHEME)?.split('/').collect();
+    let &[model, kind, name] = &parts[..] else { return None };
+    let kind = [Kind::Checkpoint, Kind::Sampler].into_iter().find(|known| known.name() == kind)?;
+    let fine = |text: &str| {
+        !text.is_empty()
+            && !text.starts_with('.')
+            && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.:".contains(c))
+    };
+    let folder = model_folder(root, model).join(kind.name()).join(name);
+    (fine(model) && fine(name) && folder.is_dir()).then_some((folder, kind))
+}
+
+/// The API's paths of all weights saved for sampling, in the order of their names.
+pub(crate) fn all_saved(root: &Path) -> Vec<String> {
+    let names = |folder: &Path| -> Vec<String> {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        let mut names: Vec<String> =
+            entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        names.sort();
+        names
+    };
+    let mut paths = Vec::new();
+    for model in names(&root.join("models")) {
+        // The folder's name is the id without its colons.
+        let id = model.replace("-train-", ":train:");
+        let saved = names(&root.join("models").join(&model).join(Kind::Sampler.name()));
+        paths.extend(
+            saved.iter().filter(|name| !name.starts_with('.')).map(|name| path_of(&id, Kind::Sampler, name)),
+        );
+    }
+    paths
+}
+
+/// What is written to folders besides weights.
+pub(crate) struct Contents<'a> {
+    pub(crate) root: &'a Path,
+    /// The base model's folder, for an adapter's settings.
+    pub(crate) base: String,
+    pub(crate) language: &'a Language,
+}
+
+impl Contents<'_> {
+    fn weights(&self, folder: &Path, engine: &Engine) -> anyhow::Result<()> {
+        if engine.lora().is_some() {
+            engine.write_adapter(&folder.join(ADAPTER), &self.base)?;
+            return sync_folder(&folder.join(ADAPTER));
+        }
+        write_checkpoint(folder, engine.config(), engine.tensors(), Dtype::F32, 5 << 30)?;
+        self.language.write(folder)
+    }
+
+    fn write(
+        &self,
+        parent: &Path,
+        name: &str,
+        engine: &Engine,
+        state: State,
+        optimizer: bool,
+    ) -> anyhow::Result<PathBuf> {
+        std::fs::create_dir_all(parent).with_context(|| format!("creating {}", parent.display()))?;
+        let updates = engine.optimizer_state();
+        let state = State { optimizer_step: updates.step, ..state };
+        let folder = publish(parent, name, Existing::Replace, |dir| {
+            self.weights(dir, engine)?;
+            if optimizer {
+                write_optimizer(&dir.join(OPTIMIZER), &updates)?;
+            }
+            write_whole(&dir.join(STATE), &serde_json::to_vec_pretty(&state)?)
+        })?;
+        // The folders above may be new.
+        for above in parent.ancestors().take_while(|above| above.starts_with(self.root)) {
+            sync_folder(above)?;
+        }
+        Ok(folder)
+    }
+
+    /// Writes the state that a restart continues from, and removes older ones.
+    pub(crate) fn state(&self, model: &str, engine: &Engine, state: State) -> anyhow::Result<()> {
+        let folder = model_folder(self.root, model);
+        self.write(&folder, &format!("{PREFIX}{:08}", state.next), engine, state, true)?;
+        for (_, old) in numbered(&folder, PREFIX)?.iter().rev().skip(STATES) {
+            remove_folder(old)?;
+        }
+        Ok(())
+    }
+
+    /// Writes a version for sampling, unless it is there, and removes old ones.
+    pub(crate) fn version(&self, model: &str, engine: &Engine, state: State) -> anyhow::Result<()> {
+        let folder = model_folder(self.root, model).join("versions");
+        let name = state.version.to_string();
+        if !folder.join(&name).is_dir() {
+            self.write(&folder, &name, engine, state, false)?;
+        }
+        for (_, old) in numbered(&folder, "")?.iter().rev().skip(VERSIONS) {
+            remove_folder(old)?;
+        }
+        Ok(())
+    }
+
+    /// Saves weights under a client's name. Returns the API's path, or `None` if the name is taken.
+    pub(crate) fn save(
+        &self,
+        (model, kind, name): (&str, Kind, &str),
+        engine: &Engine,
+        state: State,
+        overwrite: bool,
+    ) -> anyhow::Result<Option<String>> {
+        let folder = model_folder(self.root, model).join(kind.name());
+        let taken = folder.join(name);
+        // After a kill the same request may find its own folder.
+        if taken.is_dir() && !overwrite && read_state(&taken)?.request != state.request {
+            return Ok(None);
+        }
+        self.write(&folder, name, engine, state, kind == Kind::Checkpoint)?;
+        Ok(Some(path_of(model, kind, name)))
+    }
+}
+
+const PREFIX: &str = "state-";
+
+fn numbered(folder: &Path, prefix: &str) -> anyhow::Result<Vec<(u64, PathBuf)>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))? {
+        let entry = entry?;
+        if let Some(number) =
+            entry.file_name().to_str().and_then(|name| name.strip_prefix(prefix)?.parse().ok())
+        {
+            found.push((number, entry.path()));
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// What a folder says of its weights.
+pub(crate) fn read_state(folder: &Path) -> anyhow::Result<State> {
+    let path = folder.join(STATE);
+    let bytes = std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
+    json::parse(&bytes).with_context(|| path.display().to_string())
+}
+
+/// The newest state of a model, if there is one.
+pub(crate) fn newest_state(root: &Path, model: &str) -> anyhow::Result<Option<(PathBuf, State)>> {
+    let folder = model_folder(root, model);
+    if !folder.is_dir() {
+        return Ok(None);
+    }
+    files::clear_partial(&folder);
+    match numbered(&folder, PREFIX)?.pop() {
+        None => Ok(None),
+        Some((_, newest)) => Ok(Some((newest.clone(), read_state(&newest)?))),
+    }
+}
+
+/// The folder of a model's version.
+pub(crate) fn version_folder(root: &Path, model: &str, version: u64) -> PathBuf {
+    model_folder(root, model).join("versions").join(version.to_string())
+}
+
+/// Reads a folder's weights into the engine, with the optimizer's state or without. The gradient is then 0.
+///
+/// # Errors
+/// If the folder is damaged or of another model; the engine's weights are then unknown.
+pub(crate) fn read(folder: &Path, engine: &mut Engine, optimizer: bool) -> anyhow::Result<()> {
+    let adapter = folder.join(ADAPTER);
+    engine.remove_adapters();
+    if adapter.is_dir() {
+        engine.read_adapter(&adapter)?;
+    } else {
+        engine.reload(&Checkpoint::open(folder)?)?;
+    }
+    engine.zero_gradient();
+    if optimizer {
+        return read_optimizer(&folder.join(OPTIMIZER), engine, read_state(folder)?.optimizer_step);
+    }
+    engine.load_optimizer(0, &[], &mut |_, _| Ok(()))?;
+    Ok(())
+}

@@ -1,0 +1,609 @@
+//! The engine's thread: it owns the engine and takes requests from the queue, one after another. Operations on a model come in the order of their
+//! `seq_id`, whatever order they arrive in; sampling requests that wait together are one batch.
+//!
+//! Models and samplers take turns in the engine. A model that leaves it is kept in host memory; with LoRA that is its factors and their moments, and
+//! entering means merging the weights again. Without LoRA it is the whole model, with its moments.
+
+use crate::batch::Packed;
+use crate::journal::{Failed, Outcome};
+use crate::ledger::{Job, Ledger, Reply, Sampler};
+use crate::metrics::Metrics;
+use crate::request::{LoraRequest, ModelId, Op, Sample, Source, Work};
+use crate::sampling;
+use crate::storage::{self, Contents, Kind, State};
+use crate::wire::SampleResponse;
+use anyhow::Context;
+use fgrpo_core::rng::Key;
+use fgrpo_eval::io::interrupt;
+use fgrpo_nn::weights::Checkpoint;
+use fgrpo_nn::{Engine, Error, LoraConfig, TrainingState};
+use fgrpo_train::language::Language;
+use fgrpo_train::run::checkpoint::ADAPTER;
+use prost::Message;
+use serde_json::json;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+/// How long sampling waits for more requests of the same kind.
+const GATHER: Duration = Duration::from_millis(3);
+/// How often a stop is looked for while nothing is to be done.
+const IDLE: Duration = Duration::from_millis(50);
+
+/// Which weights the engine has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Resident {
+    Base,
+    Live(ModelId),
+    Folder(PathBuf),
+}
+
+/// Where a model is while it isn't in the engine.
+enum Home {
+    /// Not trained yet.
+    Fresh(LoraRequest),
+    Folder(PathBuf),
+    Memory(TrainingState),
+    /// It is in the engine.
+    Engine,
+}
+
+struct Model {
+    home: Home,
+    /// The number of the next operation.
+    next: u64,
+    /// Changes so far.
+    version: u64,
+    /// Operations whose turn hasn't come.
+    waiting: BTreeMap<u64, Job>,
+    /// Whether passes were made since the last update.
+    accumulated: bool,
+    /// The requests that a restart would do again.
+    recent: BTreeSet<u64>,
+    /// The time of these.
+    busy: Duration,
+}
+
+impl Model {
+    fn new(home: Home, next: u64, version: u64) -> Self {
+        let (waiting, recent) = Default::default();
+        Self { home, next, version, waiting, accumulated: false, recent, busy: Duration::ZERO }
+    }
+}
+
+/// What the thread works with.
+pub(crate) struct Setup {
+    pub(crate) engine: Engine,
+    pub(crate) language: Arc<Language>,
+    pub(crate) model: PathBuf,
+    /// The model's path as adapters name it.
+    pub(crate) base: String,
+    pub(crate) full: bool,
+    pub(crate) seed: u64,
+    /// Work after which a model's state is written.
+    pub(crate) save_every: Duration,
+    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) metrics: Arc<Metrics>,
+}
+
+/// The engine's thread.
+pub(crate) struct Worker {
+    setup: Setup,
+    resident: Resident,
+    models: BTreeMap<ModelId, Model>,
+    samples: VecDeque<Waiting>,
+}
+
+/// A sampling request.
+struct Waiting {
+    number: u64,
+    sample: Sample,
+    reply: Option<Reply>,
+}
+
+/// A refusal that shows only when a request's turn has come.
+fn refused(message: impl Into<String>) -> Outcome {
+    Outcome::refused(message.into())
+}
+
+/// The result of an engine's operation: a failure of the device ends the server, any other is the request's result.
+fn outcome<T>(result: Result<T, Error>, done: impl FnOnce(T) -> Outcome) -> anyhow::Result<Outcome> {
+    match result {
+        Ok(value) => Ok(done(value)),
+        Err(error @ Error::Device { .. }) => Err(error.into()),
+        Err(error) => Ok(Outcome::Failed(Failed { message: error.to_string(), by_request: false })),
+    }
+}
+
+fn answer(value: &serde_json::Value) -> Outcome {
+    Outcome::Json(serde_json::to_vec(value).expect("JSON"))
+}
+
+impl Worker {
+    pub(crate) fn new(setup: Setup) -> Self {
+        Self { setup, resident: Resident::Base, models: BTreeMap::new(), samples: VecDeque::new() }
+    }
+
+    /// Works until a stop is requested, or nobody can ask any more. `replayed`: requests of the journal.
+    ///
+    /// # Errors
+    /// If the device fails or a file can't be written; what was accepted is then done by the next start.
+    pub(crate) fn run(mut self, replayed: Vec<Job>, jobs: &Receiver<Job>) -> anyhow::Result<()> {
+        for job in replayed {
+            self.take(job)?;
+        }
+        while !interrupt::requested() {
+            if let Some(failure) = self.setup.ledger.failure() {
+                anyhow::bail!("{failure}");
+            }
+            while let Ok(job) = jobs.try_recv() {
+                self.take(job)?;
+            }
+            match self.next() {
+                Some(Next::Sample) => {
+                    while let Ok(job) = jobs.recv_timeout(GATHER) {
+                        self.take(job)?;
+                    }
+                    self.sample()?;
+                }
+                Some(Next::Train(model)) => self.train(&model)?,
+                None => match jobs.recv_timeout(IDLE) {
+                    Ok(job) => self.take(job)?,
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Err(RecvTimeoutError::Disconnected) => break,
+                },
+            }
+        }
+        self.finish()
+    }
+
+    /// Writes what can be written, so that the next start has less to do again.
+    fn finish(mut self) -> anyhow::Result<()> {
+        let open = |(_, model): &(&ModelId, &Model)| !model.recent.is_empty() && !model.accumulated;
+        let models: Vec<ModelId> = self.models.iter().filter(open).map(|(id, _)| id.clone()).collect();
+        models.iter().try_for_each(|model| self.save_state(model))
+    }
+
+    /// Takes a request into the queues.
+    fn take(&mut self, job: Job) -> anyhow::Result<()> {
+        let Job { number, work, finished, reply } = job;
+        match work {
+            Work::Sample(_) if finished => {}
+            Work::Sample(sample) => self.samples.push_back(Waiting { number, sample, reply }),
+            Work::Train { ref model, seq, .. } => {
+                let model = self.model(model)?;
+                if seq >= model.next {
+                    model.waiting.insert(seq, Job { number, work, finished, reply });
+                } else if !finished {
+                    let next = model.next;
+                    let message =
+                        format!("seq_id: found {seq}, wanted {next} or a later one: its place has passed");
+                    self.done(number, finished, refused(message), None);
+                }
+            }
+            Work::Create { model, lora } => {
+                if !self.known(&model)? {
+                    let mut made = Model::new(Home::Fresh(lora), 1, 0);
+                    made.recent.insert(number);
+                    self.models.insert(model.clone(), made);
+                }
+                let result = json!({"model_id": model, "type": "create_model"});
+                self.done(number, finished, answer(&result), None);
+            }
+            Work::CreateFrom { model, path, optimizer } => {
+                let result = match self.known(&model)? {
+                    true => answer(&json!({"model_id": model, "path": path, "type": "load_weights"})),
+                    false => self.create_from(number, &model, &path, optimizer)?,
+                };
+                self.done(number, finished, result, None);
+                if self.models.contains_key(&model) {
+                    self.describe(&model);
+                    self.save_state(&model)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a model exists; one that a former server wrote is opened.
+    fn known(&mut self, id: &str) -> anyhow::Result<bool> {
+        if self.models.contains_key(id) {
+            return Ok(true);
+        }
+        let root = &self.setup.ledger.served().folder;
+        let Some((folder, State { next, version, .. })) = storage::newest_state(root, id)? else {
+            return Ok(false);
+        };
+        self.models.insert(id.to_owned(), Model::new(Home::Folder(folder), next, version));
+        Ok(true)
+    }
+
+    fn model(&mut self, id: &str) -> anyhow::Result<&mut Model> {
+        if !self.known(id)? {
+            // It was asked for, but couldn't be made.
+            self.models.insert(id.to_owned(), Model::new(Home::Folder(PathBuf::new()), 1, 0));
+        }
+        Ok(self.models.get_mut(id).expect("it was put there"))
+    }
+
+    fn done(&self, number: u64, finished: bool, outcome: Outcome, sampler: Option<Sampler>) {
+        if !finished {
+            self.setup.ledger.finish(number, outcome, sampler);
+        }
+    }
+
+    /// The request whose turn it is: of those that can be done, the one that was accepted first.
+    fn next(&self) -> Option<Next> {
+        let ready = |(id, model): (&ModelId, &Model)| {
+            Some((model.waiting.get(&model.next)?.number, Next::Train(id.clone())))
+        };
+        let sample = self.samples.front().map(|first| (first.number, Next::Sample));
+        self.models
+            .iter()
+            .filter_map(ready)
+            .chain(sample)
+            .min_by_key(|(number, _)| *number)
+            .map(|(_, next)| next)
+    }
+
+    /// Brings weights into the engine.
+    fn enter(&mut self, wanted: Resident) -> anyhow::Result<()> {
+        if self.resident == wanted {
+            return Ok(());
+        }
+        let engine = &mut self.setup.engine;
+        if let Resident::Live(model) = &self.resident
+            && let Some(model) = self.models.get_mut(model)
+            && matches!(model.home, Home::Engine)
+        {
+            model.home = Home::Memory(engine.training_state());
+        }
+        self.setup.metrics.swaps.add(1);
+        match &wanted {
+            Resident::Folder(folder) => storage::read(folder, engine, false)?,
+            Resident::Base => base(engine, self.setup.full, &self.setup.model)?,
+            Resident::Live(id) => {
+                let model = self.models.get_mut(id).context("a model that isn't there")?;
+                match std::mem::replace(&mut model.home, Home::Engine) {
+                    Home::Memory(state) => engine.set_training_state(&state)?,
+                    Home::Folder(folder) => storage::read(&folder, engine, true)?,
+                    Home::Fresh(lora) => {
+                        base(engine, self.setup.full, &self.setup.model)?;
+                        if !self.setup.full {
+                            let config = lora.config().map_err(anyhow::Error::msg)?;
+                            let mut draws = adapter_key(self.setup.seed, lora.seed, id).stream();
+                            engine.adapt(&config, &mut || draws.uniform())?;
+                        }
+                        engine.zero_gradient();
+                        engine.load_optimizer(0, &[], &mut |_, _| Ok(()))?;
+                    }
+                    Home::Engine => anyhow::bail!("{id} is in the engine twice"),
+                }
+            }
+        }
+        self.resident = wanted;
+        Ok(())
+    }
+
+    /// Does the next operation of a model.
+    fn train(&mut self, id: &str) -> anyhow::Result<()> {
+        let model = self.models.get_mut(id).expect("its turn has come");
+        let job = model.waiting.remove(&model.next).expect("its turn has come");
+        let (state, version) = (
+            State { next: model.next, version: model.version, optimizer_step: 0, request: job.number },
+            model.version,
+        );
+        model.next += 1;
+        let Job { number, work: Work::Train { op, .. }, finished, .. } = job else {
+            unreachable!("an operation on a model")
+        };
+        if finished && !op.changes() {
+            return Ok(());
+        }
+        if matches!(&model.home, Home::Folder(folder) if folder.as_os_str().is_empty()) {
+            self.done(number, finished, refused(format!("{id} could not be made")), None);
+            return Ok(());
+        }
+        let started = Instant::now();
+        let (mut sampler, mut save) = (None, false);
+        let (loads, changes) = (matches!(op, Op::Load { .. }), op.changes());
+        self.enter(Resident::Live(id.to_owned()))?;
+        let setup = &mut self.setup;
+        let root = setup.ledger.served().folder.clone();
+        let contents = Contents { root: &root, base: setup.base.clone(), language: &setup.language };
+        let engine = &mut setup.engine;
+        let model = self.models.get_mut(id).expect("it is there");
+        let result = match op {
+            Op::Pass(pass) => {
+                setup.metrics.trained_tokens.add(pass.sequences.iter().map(|s| s.tokens.len()).sum());
+                model.accumulated |= !pass.forward_only;
+                outcome(Packed::new(&pass.sequences).run(&pass, engine), |output| {
+                    Outcome::Protobuf(output.encode_to_vec())
+                })?
+            }
+            Op::Update { adamw, max_norm } => {
+                model.accumulated = false;
+                setup.metrics.updates.add(1);
+                let report = engine.update(&adamw, max_norm);
+                if report.as_ref().is_ok_and(|report| report.applied) {
+                    model.version = version + 1;
+                }
+                outcome(report, |report| match report.applied {
+                    true => {
+                        answer(&json!({"metrics": {"grad_norm": report.gradient_norm}, "type": "optim_step"}))
+                    }
+                    false => Outcome::Failed(Failed {
+                        message: format!(
+                            "the gradient's norm is {}; the weights have not changed, and the gradient is 0 again",
+                            report.gradient_norm
+                        ),
+                        by_request: true,
+                    }),
+                })?
+            }
+            Op::Save { name, overwrite } => {
+                save_named(&contents, (id, Kind::Checkpoint, &name), engine, state, overwrite)?
+            }
+            Op::SaveForSampler { name } => {
+                save_named(&contents, (id, Kind::Sampler, &name), engine, state, true)?
+            }
+            Op::Snapshot { sampler: name } => {
+                contents.version(id, engine, state)?;
+                let source = Source::Version { model: id.to_owned(), version };
+                sampler = Some(Sampler { id: name.clone(), source, path: None });
+                answer(&json!({"sampling_session_id": name, "type": "save_weights_for_sampler"}))
+            }
+            Op::Load { path, optimizer } => match readable(&root, &path, optimizer, engine.lora()) {
+                Err(why) => refused(why),
+                Ok(folder) => {
+                    storage::read(&folder, engine, optimizer)?;
+                    (model.version, model.accumulated) = (version + 1, false);
+                    save = true;
+                    answer(&json!({"path": path, "model_id": id, "type": "load_weights"}))
+                }
+            },
+        };
+        if changes {
+            model.recent.insert(number);
+        }
+        model.busy += started.elapsed();
+        setup.metrics.train_seconds.add(started.elapsed());
+        save |= !model.accumulated && changes && model.busy >= setup.save_every;
+        self.done(number, finished, result, sampler);
+        if save || loads {
+            self.save_state(id)?;
+        }
+        Ok(())
+    }
+
+    /// Makes a model from saved weights.
+    fn create_from(&mut self, number: u64, id: &str, path: &str, optimizer: bool) -> anyhow::Result<Outcome> {
+        let root = self.setup.ledger.served().folder.clone();
+        let folder = match readable(&root, path, optimizer, None) {
+            Ok(folder) => folder,
+            Err(why) => return Ok(refused(why)),
+        };
+        if folder.join(ADAPTER).is_dir() == self.setup.full {
+            let (found, wanted) =
+                if self.setup.full { ("an adapter", "all weights") } else { ("all weights", "an adapter") };
+            return Ok(refused(format!("{path}: found {found}, wanted {wanted}, as this server trains")));
+        }
+        self.enter(Resident::Base)?;
+        storage::read(&folder, &mut self.setup.engine, optimizer)?;
+        let mut model = Model::new(Home::Engine, 1, 0);
+        model.recent.insert(number);
+        self.models.insert(id.to_owned(), model);
+        self.resident = Resident::Live(id.to_owned());
+        Ok(answer(&json!({"model_id": id, "path": path, "type": "load_weights"})))
+    }
+
+    /// Tells the ledger which LoRA a model made from a checkpoint has.
+    fn describe(&self, id: &str) {
+        let settings = match &self.models[id].home {
+            Home::Folder(folder) => LoraConfig::read(&folder.join(ADAPTER)).ok().map(|(config, _)| config),
+            _ => self.setup.engine.lora().cloned(),
+        };
+        self.setup.ledger.describe(id, settings.as_ref().map(LoraRequest::of));
+    }
+
+    /// Writes the state of a model without gradient, from which a restart continues.
+    fn save_state(&mut self, id: &str) -> anyhow::Result<()> {
+        if self.models[id].recent.is_empty() {
+            return Ok(());
+        }
+        // What the state contains must be known to be done.
+        if !self.setup.ledger.sync() {
+            anyhow::bail!(
+                "{}",
+                self.setup.ledger.failure().unwrap_or_else(|| "the journal has ended".into())
+            );
+        }
+        self.enter(Resident::Live(id.to_owned()))?;
+        let root = self.setup.ledger.served().folder.clone();
+        let contents =
+            Contents { root: &root, base: self.setup.base.clone(), language: &self.setup.language };
+        let model = self.models.get_mut(id).expect("it is there");
+        let state = State { next: model.next, version: model.version, optimizer_step: 0, request: 0 };
+        contents.state(id, &self.setup.engine, state)?;
+        model.recent.clear();
+        model.busy = Duration::ZERO;
+        self.setup.ledger.shorten(|number| self.models.values().any(|model| model.recent.contains(&number)))
+    }
+
+    /// Samples for the first waiting request and all that can be sampled with it.
+    fn sample(&mut self) -> anyhow::Result<()> {
+        // Who has left needs no samples.
+        self.samples.retain_mut(|waiting| {
+            let left = waiting.reply.as_ref().is_some_and(|reply| reply.answer.is_closed());
+            if left && let Some(reply) = waiting.reply.take() {
+                self.setup.ledger.answer(reply, Err(String::new()));
+            }
+            !left
+        });
+        let Some(Waiting { sample: first, .. }) = self.samples.front() else { return Ok(()) };
+        let bounds = self.setup.ledger.served().bounds;
+        let (group, source) = (sampling::Group::of(first, bounds), first.sampler.clone());
+        let fits = |waiting: &Waiting| {
+            waiting.sample.sampler == source && sampling::Group::of(&waiting.sample, bounds) == group
+        };
+        let (batch, rest): (Vec<_>, Vec<_>) = self.samples.drain(..).partition(fits);
+        self.samples = rest.into();
+        let resident = match self.place(&source) {
+            Ok(resident) => resident,
+            Err(why) => {
+                batch.into_iter().for_each(|waiting| self.sampled(waiting, Err(refused(why.clone()))));
+                return Ok(());
+            }
+        };
+        let started = Instant::now();
+        self.enter(resident)?;
+        let setup = &mut self.setup;
+        let requests: Vec<(u64, &Sample)> =
+            batch.iter().map(|waiting| (waiting.number, &waiting.sample)).collect();
+        // Which sample grows is known only where there is one.
+        let pieces = match &batch[..] {
+            [Waiting { sample: Sample { samples: 1, .. }, reply: Some(Reply { pieces, .. }), .. }] => {
+                pieces.as_ref()
+            }
+            _ => None,
+        };
+        let grown = |tokens: &[u32]| {
+            if let (Some(pieces), Some(&token)) = (pieces, tokens.last()) {
+                // The client may have left.
+                let _ = pieces.send((tokens.len(), token));
+            }
+        };
+        let server = Key::new(setup.seed);
+        let answers = sampling::run(&group, &requests, &mut setup.engine, &setup.language, server, &grown);
+        setup.metrics.sample_seconds.add(started.elapsed());
+        match answers {
+            Ok(None) => self.samples.extend(batch),
+            Ok(Some(answers)) => {
+                for (waiting, response) in batch.into_iter().zip(answers) {
+                    let tokens = response.sequences.iter().map(|sequence| sequence.tokens.len() / 4).sum();
+                    self.setup.metrics.sampled_tokens.add(tokens);
+                    self.sampled(waiting, Ok(response));
+                }
+            }
+            Err(error) => {
+                let failed = outcome::<()>(Err(error), |()| unreachable!("an error"))?;
+                batch.into_iter().for_each(|waiting| self.sampled(waiting, Err(failed.clone())));
+            }
+        }
+        Ok(())
+    }
+
+    /// Answers a sampling request.
+    fn sampled(&self, waiting: Waiting, result: Result<SampleResponse, Outcome>) {
+        match waiting.reply {
+            Some(reply) => {
+                let answer = result.map_err(|outcome| match outcome {
+                    Outcome::Failed(failed) => failed.message,
+                    _ => unreachable!("a failure"),
+                });
+                self.setup.ledger.answer(reply, answer);
+            }
+            None => {
+                let outcome = result
+                    .map_or_else(|failed| failed, |response| Outcome::Protobuf(response.encode_to_vec()));
+                self.done(waiting.number, false, outcome, None);
+            }
+        }
+    }
+
+    /// Where the weights of a sampler are.
+    fn place(&mut self, source: &Source) -> Result<Resident, String> {
+        let root = &self.setup.ledger.served().folder;
+        match source {
+            Source::Base => Ok(Resident::Base),
+            Source::Version { model, version } => {
+                if self.models.get(model).is_some_and(|live| live.version == *version) {
+                    return Ok(Resident::Live(model.clone()));
+                }
+                let folder = storage::version_folder(root, model, *version);
+                match folder.is_dir() {
+                    true => Ok(Resident::Folder(folder)),
+                    false => Err(format!(
+                        "the weights of {model} after {version} changes are no longer kept: save them under a name with save_weights_for_sampler"
+                    )),
+                }
+            }
+            Source::Saved(path) => {
+                let found = storage::saved(root, path);
+                found
+                    .map(|(folder, _)| Resident::Folder(folder))
+                    .ok_or_else(|| format!("{path} is no longer there"))
+            }
+        }
+    }
+}
+
+enum Next {
+    Sample,
+    Train(ModelId),
+}
+
+/// The base model's weights.
+fn base(engine: &mut Engine, full: bool, folder: &std::path::Path) -> anyhow::Result<()> {
+    engine.remove_adapters();
+    if full {
+        engine.reload(&Checkpoint::open(folder)?)?;
+    }
+    Ok(())
+}
+
+/// The random numbers of a new adapter.
+fn adapter_key(server: u64, seed: Option<u64>, model: &str) -> Key {
+    match seed {
+        Some(seed) => Key::new(seed).with(9),
+        // The parts of the id are numbers.
+        None => model
+            .split(|c: char| !c.is_ascii_digit())
+            .filter_map(|part| part.parse().ok())
+            .fold(Key::new(server).with(10), Key::with),
+    }
+}
+
+fn save_named(
+    contents: &Contents<'_>,
+    place: (&str, Kind, &str),
+    engine: &Engine,
+    state: State,
+    overwrite: bool,
+) -> anyhow::Result<Outcome> {
+    let kind = if place.1 == Kind::Checkpoint { "save_weights" } else { "save_weights_for_sampler" };
+    Ok(match contents.save(place, engine, state, overwrite)? {
+        Some(path) => answer(&json!({"path": path, "type": kind})),
+        None => {
+            refused(format!("path: found {:?}, which exists; wanted another name, or overwrite", place.2))
+        }
+    })
+}
+
+/// The folder of a path of the API, if it can be loaded into a model with these LoRA settings.
+fn readable(
+    root: &std::path::Path,
+    path: &str,
+    optimizer: bool,
+    lora: Option<&LoraConfig>,
+) -> Result<PathBuf, String> {
+    let Some((folder, kind)) = storage::saved(root, path) else {
+        return Err(format!("path: found {path}, which isn't there"));
+    };
+    if optimizer && kind == Kind::Sampler {
+        return Err(format!(
+            "optimizer: found true for {path}, which has no optimizer's state; wanted a path of save_weights"
+        ));
+    }
+    if let Some(own) = lora {
+        let found = LoraConfig::read(&folder.join(ADAPTER))
+            .map(|(found, _)| found)
+            .map_err(|error| error.to_string())?;
+        if found != *own {
+            return Err(format!("{path}: found {found:?}, wanted {own:?}, as the model has"));
+        }
+    }
+    Ok(folder)
+}

@@ -111,7 +111,7 @@ impl Needs {
             (workload.gpu.map(|gpu| gpu.precision), workload.gpu.map_or(1, |g| g.gpus));
         assert!(replicas > 0, "a workload of 0 GPUs");
         let workload = &workload.share(replicas);
-        let layout = Layout::new(config);
+        let layout = Layout::new(config, None);
         let adapters = workload.lora.as_ref().map(|lora| AdapterLayout::new(&layout, lora));
         let base: usize =
             adapters.iter().flat_map(|a| &a.adapted).map(|adapted| adapted.outputs * adapted.inputs).sum();

@@ -23,6 +23,7 @@ use crate::engine::Precision;
 use crate::error::Error;
 use crate::layout::{Layout, Span};
 use crate::lora::AdapterLayout;
+use crate::quantized::Quantized;
 use crate::rope::Rope;
 
 /// Numbers that are transferred through host memory at a time.
@@ -81,6 +82,13 @@ impl CudaBackend {
                 field: "head_dim".into(),
                 found: config.head_dim.to_string(),
                 wanted: format!("at most {LARGEST_HEAD} on a GPU"),
+            });
+        }
+        if let Some(base) = layout.base {
+            return Err(Error::Request {
+                field: "lora.base",
+                found: format!("{} on a GPU", base.name()),
+                wanted: "the CPU, or no base".into(),
             });
         }
         let positions = POSITIONS;
@@ -289,6 +297,14 @@ impl Backend for CudaBackend {
         fill(&mut values)?;
         self.write(store, span, &values);
         self.check()
+    }
+
+    fn put_quantized(&mut self, _: Span, _: Quantized) {
+        unreachable!("refused when the engine is made")
+    }
+
+    fn quantized(&self, _: Span) -> Cow<'_, Quantized> {
+        unreachable!("refused when the engine is made")
     }
 
     fn normal(&mut self, span: Span, std: f32, normal: &NormalFn<'_>, first: u64) {

@@ -377,6 +377,30 @@ impl Executor for CudaExecutor {
         self.linear_backward_input(weights, linear, rows, dy, write, dx)
     }
 
+    fn low_rank(
+        &mut self,
+        factors: &Weights,
+        adapted: &Adapted,
+        scale: f32,
+        rows: usize,
+        x: &Buffer,
+        y: &mut Buffer,
+    ) {
+        self.low_rank(factors, adapted, scale, rows, x, y)
+    }
+
+    fn low_rank_backward_input(
+        &mut self,
+        factors: &Weights,
+        adapted: &Adapted,
+        scale: f32,
+        rows: usize,
+        dy: &Buffer,
+        dx: &mut Buffer,
+    ) {
+        self.low_rank_backward_input(factors, adapted, scale, rows, dy, dx)
+    }
+
     fn low_rank_backward(
         &mut self,
         factors: &Weights,

@@ -47,6 +47,40 @@ impl CudaExecutor {
         self.product([rows, inputs, outputs], dy.rows(0, outputs), w, dx.rows(0, inputs), 1.0, write);
     }
 
+    pub(super) fn low_rank(
+        &mut self,
+        factors: &Weights,
+        adapted: &Adapted,
+        scale: f32,
+        rows: usize,
+        x: &Buffer,
+        y: &mut Buffer,
+    ) {
+        let Adapted { outputs, inputs, rank, a, b, stride, first, .. } = *adapted;
+        self.low_rank.reserve(&self.stream, self.precision, rows * rank, Purpose::Pass);
+        let (low, x, y) = (self.low_rank.rows(0, rank), x.rows(0, inputs), y.rows(first, stride));
+        let (a, b) = (factors.rows(a.offset, inputs), factors.rows(b.offset, rank));
+        self.product([rows, rank, inputs], x, a.transposed(), low, scale, Write::Replace);
+        self.product([rows, outputs, rank], low, b.transposed(), y, 1.0, Write::Add);
+    }
+
+    pub(super) fn low_rank_backward_input(
+        &mut self,
+        factors: &Weights,
+        adapted: &Adapted,
+        scale: f32,
+        rows: usize,
+        dy: &Buffer,
+        dx: &mut Buffer,
+    ) {
+        let Adapted { outputs, inputs, rank, a, b, stride, first, .. } = *adapted;
+        self.low_rank.reserve(&self.stream, self.precision, rows * rank, Purpose::Pass);
+        let (low, dy, dx) = (self.low_rank.rows(0, rank), dy.rows(first, stride), dx.rows(0, inputs));
+        let (a, b) = (factors.rows(a.offset, inputs), factors.rows(b.offset, rank));
+        self.product([rows, rank, outputs], dy, b, low, scale, Write::Replace);
+        self.product([rows, inputs, rank], low, a, dx, 1.0, Write::Add);
+    }
+
     pub(super) fn low_rank_backward(
         &mut self,
         factors: &Weights,

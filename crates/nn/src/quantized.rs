@@ -15,6 +15,7 @@ use half::bf16;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
+use crate::config::Config;
 use crate::layout::{Linear, Span};
 
 /// How the matrices of a frozen base model are stored.
@@ -47,6 +48,18 @@ impl BaseFormat {
         BaseFormat::ALL.into_iter().find(|format| format.name() == name)
     }
 
+    /// Number of the numbers that a model keeps in a format: those of its layers' matrices.
+    pub fn parameters(self, config: &Config) -> u64 {
+        matrices(config).iter().map(|(rows, columns)| (rows * columns) as u64).sum()
+    }
+
+    /// Bytes of a GPU's memory that a pass in bf16 over the layers' matrices moves for them.
+    pub fn step_bytes(self, config: &Config) -> f64 {
+        let stored: u64 = matrices(config).into_iter().map(|(rows, columns)| self.bytes(rows, columns)).sum();
+        let values = if self == BaseFormat::Bf16 { 0.0 } else { 4.0 * self.parameters(config) as f64 };
+        stored as f64 + values
+    }
+
     /// Bytes of a matrix with its scales.
     pub(crate) fn bytes(self, rows: usize, columns: usize) -> u64 {
         let numbers = rows * columns;
@@ -58,6 +71,16 @@ impl BaseFormat {
         };
         bytes as u64
     }
+}
+
+/// Rows and columns of each matrix of the layers.
+fn matrices(config: &Config) -> Vec<(usize, usize)> {
+    let layer = config.layer();
+    let of_layer = layer.iter().filter_map(|weight| match weight.shape[..] {
+        [rows, columns] => Some((rows, columns)),
+        _ => None,
+    });
+    of_layer.collect::<Vec<_>>().repeat(config.num_hidden_layers)
 }
 
 /// Numbers of NF4 that share a scale.
@@ -222,7 +245,7 @@ impl Quantized {
                     .collect();
                 let code = |(i, &x): (usize, &f32)| {
                     let largest = absmax[i / columns];
-                    if largest == 0.0 { 0 } else { (x * (127.0 / largest)).round_ties_even() as i8 }
+                    if largest == 0.0 { 0 } else { (x * (1.0 / largest * 127.0)).round_ties_even() as i8 }
                 };
                 Numbers::Int8 { codes: w.par_iter().enumerate().map(code).collect(), absmax }
             }

@@ -6,6 +6,8 @@ mod norms;
 mod rows;
 mod sampling;
 
+pub(crate) use linear::tile_rows;
+
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 

@@ -84,13 +84,6 @@ impl CudaBackend {
                 wanted: format!("at most {LARGEST_HEAD} on a GPU"),
             });
         }
-        if let Some(base) = layout.base {
-            return Err(Error::Request {
-                field: "lora.base",
-                found: format!("{} on a GPU", base.name()),
-                wanted: "the CPU, or no base".into(),
-            });
-        }
         let positions = POSITIONS;
         let (rows, count) = (angles(config, positions), gpus.len());
         let replica = |(place, (number, driver))| {
@@ -299,12 +292,14 @@ impl Backend for CudaBackend {
         self.check()
     }
 
-    fn put_quantized(&mut self, _: Span, _: Quantized) {
-        unreachable!("refused when the engine is made")
+    fn put_quantized(&mut self, span: Span, matrix: Quantized) {
+        self.replicas.iter_mut().for_each(|replica| replica.put_quantized(span, &matrix));
     }
 
-    fn quantized(&self, _: Span) -> Cow<'_, Quantized> {
-        unreachable!("refused when the engine is made")
+    fn quantized(&self, span: Span) -> Cow<'_, Quantized> {
+        let found = self.replicas[0].quantized(span);
+        self.demand();
+        Cow::Owned(found.expect("a matrix, or a failure"))
     }
 
     fn normal(&mut self, span: Span, std: f32, normal: &NormalFn<'_>, first: u64) {

@@ -52,6 +52,8 @@ pub(crate) struct CudaExecutor {
     shares: Buffer,
     /// Intermediate rows times rank, between LoRA's factors.
     low_rank: Buffer,
+    /// Values of a quantized matrix.
+    values: Buffer,
     /// Buffers for compacting rows: of activations, and of statistics.
     moved: Buffer,
     moved_full: Buffer,
@@ -77,8 +79,8 @@ impl CudaExecutor {
         rows: &[f32],
         graphs: Graphs,
     ) -> CudaExecutor {
-        let [angles, logits, dlogits, parts, delta, partials, shares, low_rank, moved, moved_full] =
-            [(); 10].map(|()| Buffer::default());
+        let [angles, logits, dlogits, parts, delta, partials, shares, low_rank, values, moved, moved_full] =
+            [(); 11].map(|()| Buffer::default());
         let mut executor = CudaExecutor {
             stream,
             precision,
@@ -90,6 +92,7 @@ impl CudaExecutor {
             partials,
             shares,
             low_rank,
+            values,
             moved,
             moved_full,
             graphs,

@@ -48,7 +48,7 @@ fn settings() -> Sampling {
 #[test]
 fn recorded_logp_and_entropy_equal_scored_ones_to_rounding() {
     // With adapters beside each format of the base, too.
-    let adapters = LoraConfig { rank: 3, ..LoraConfig::default() };
+    let adapters = LoraConfig { rank: 3, alpha: 5.0, ..LoraConfig::default() };
     let with_base = |config: &Config, base: BaseFormat| {
         adapted(engine_with_base(config, 31, Some(base), &device(2)), &adapters)
     };
@@ -89,7 +89,7 @@ fn recorded_logp_and_entropy_equal_scored_ones_to_rounding() {
 fn a_sample_does_not_depend_on_its_batch_threads_order_or_cache_bound() {
     let (_, config) = configs().swap_remove(0);
     depends_on_nothing_else(&config, &|threads| engine(&config, 32, threads));
-    let adapters = LoraConfig { rank: 3, ..LoraConfig::default() };
+    let adapters = LoraConfig { rank: 3, alpha: 5.0, ..LoraConfig::default() };
     depends_on_nothing_else(&config, &|threads| {
         adapted(engine_with_base(&config, 32, Some(BaseFormat::Nf4), &device(threads)), &adapters)
     });

@@ -12,7 +12,7 @@ use crate::layout::Linear;
 use crate::lora::Adapted;
 
 /// Most numbers of a quantized matrix whose values are in memory at a time.
-pub(crate) const TILE: usize = 1 << 20;
+const TILE: usize = 1 << 20;
 
 /// Rows of a quantized matrix whose values are in memory at a time.
 pub(crate) fn tile_rows(inputs: usize) -> usize {

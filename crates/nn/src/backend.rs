@@ -11,11 +11,12 @@ use crate::error::Error;
 use crate::executor::Executor;
 use crate::layout::Span;
 use crate::lora::AdapterLayout;
+use crate::quantized::Quantized;
 
 /// One of the stores with the layout of the parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Store {
-    /// The parameters; with LoRA, base and update together.
+    /// The parameters but for quantized matrices; with LoRA, base and update together.
     Weights,
     /// LoRA's factors, in their own layout.
     Factors,
@@ -167,13 +168,22 @@ pub(crate) trait Backend: Sized {
         fill: &mut dyn FnMut(&mut [f32]) -> Result<(), Error>,
     ) -> Result<(), Error>;
 
+    /// Stores a matrix that is apart from the other weights.
+    fn put_quantized(&mut self, span: Span, matrix: Quantized);
+
+    /// Such a matrix.
+    ///
+    /// # Panics
+    /// If there is none, or the device has failed.
+    fn quantized(&self, span: Span) -> Cow<'_, Quantized>;
+
     /// Fills a tensor with `std` times the normal numbers from index `first` on.
     fn normal(&mut self, span: Span, std: f32, normal: &NormalFn<'_>, first: u64);
 
     /// Resets both moments.
     fn forget_moments(&mut self);
 
-    /// Adds LoRA's factors, all 0, and keeps the base weights of the adapted matrices. Resets gradient and moments.
+    /// Adds LoRA's factors, all 0, and keeps the base weights of the adapted matrices if they are to be merged. Resets gradient and moments.
     fn adapt(&mut self, layout: &AdapterLayout);
 
     /// Forgets factors and base weights, gradient and moments; the weights stay as they are.

@@ -15,9 +15,10 @@ use std::ops::Range;
 use crate::checks::{Checks, Stage};
 use crate::config::Config;
 use crate::error::Error;
-use crate::executor::{Executor, Head, Heads, Holds, Rows};
+use crate::executor::{Executor, Head, Heads, Holds, Rows, Write};
 use crate::layout::{Layout, Linear};
 use crate::lora::AdapterLayout;
+use crate::quantized::BaseFormat;
 use crate::segments::Chunk;
 
 pub(crate) use workspace::Workspace;
@@ -33,6 +34,51 @@ pub(crate) enum Keep {
     Inputs,
     /// All activations.
     Everything,
+}
+
+/// What a pass computes with.
+pub(crate) struct Parameters<'a, X: Executor> {
+    pub(crate) weights: &'a X::Weights,
+    /// LoRA's factors, where they are applied beside the weights.
+    pub(crate) factors: Option<(&'a X::Weights, &'a AdapterLayout)>,
+}
+
+impl<X: Executor> Clone for Parameters<'_, X> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<X: Executor> Copy for Parameters<'_, X> {}
+
+impl<X: Executor> Parameters<'_, X> {
+    /// A linear map with the factors of its matrices: `y = x Wᵀ + scale · (x Aᵀ) Bᵀ + b`, or added to `y`.
+    fn linear(self, e: &mut X, linear: Linear, rows: usize, x: &X::Buffer, write: Write, y: &mut X::Buffer) {
+        e.linear(self.weights, linear, rows, x, write, y);
+        if let Some((factors, layout)) = self.factors {
+            for adapted in layout.of(&linear) {
+                e.low_rank(factors, adapted, layout.scale, rows, x, y);
+            }
+        }
+    }
+
+    /// `dx = dy W + scale · (dy B) A`, or added to `dx`.
+    fn linear_backward_input(
+        self,
+        e: &mut X,
+        linear: Linear,
+        rows: usize,
+        dy: &X::Buffer,
+        write: Write,
+        dx: &mut X::Buffer,
+    ) {
+        e.linear_backward_input(self.weights, linear, rows, dy, write, dx);
+        if let Some((factors, layout)) = self.factors {
+            for adapted in layout.of(&linear) {
+                e.low_rank_backward_input(factors, adapted, layout.scale, rows, dy, dx);
+            }
+        }
+    }
 }
 
 /// The destination of a backward pass.
@@ -96,10 +142,10 @@ impl<'a, X: Executor> Pass<'a, X> {
 }
 
 impl Decoder {
-    pub(crate) fn new(config: &Config) -> Decoder {
+    pub(crate) fn new(config: &Config, base: Option<BaseFormat>) -> Decoder {
         Decoder {
             config: config.clone(),
-            layout: Layout::new(config),
+            layout: Layout::new(config, base),
             check_layers: false,
             heads: Heads {
                 queries: config.num_attention_heads,
@@ -132,7 +178,7 @@ impl Decoder {
     pub(crate) fn forward<X: Executor>(
         &self,
         e: &mut X,
-        weights: &X::Weights,
+        p: Parameters<'_, X>,
         pass: &Pass<'_, X>,
         keep: Keep,
         mut cache: Option<&mut X::Cache>,
@@ -141,17 +187,17 @@ impl Decoder {
         let layers = self.layout.layers.len();
         let checks = self.checks(if cache.is_some() { Stage::Prompts } else { Stage::Forward });
         self.grow(keep, w);
-        self.embed(e, weights, pass.lists, pass.rows, &checks, w)?;
+        self.embed(e, p, pass.lists, pass.rows, &checks, w)?;
         for layer in 0..layers {
             let rows = self.rows(layer, pass);
             let source = match &mut cache {
                 Some(cache) => Source::StoredRows(&mut **cache),
                 None => Source::Rows,
             };
-            self.through(e, weights, layer, &rows, source, keep, &checks, w)?;
+            self.through(e, p, layer, &rows, source, keep, &checks, w)?;
         }
         let last = if keep == Keep::Nothing { layers % 2 } else { layers };
-        self.final_norm(e, weights, (Rows::Predicting, pass.predicting), last, &checks, w)
+        self.final_norm(e, p, (Rows::Predicting, pass.predicting), last, &checks, w)
     }
 
     /// Computes one new token per row of a decoding step, with the cache; `w.hidden` gets the final norm of every row.
@@ -161,7 +207,7 @@ impl Decoder {
     pub(crate) fn step<X: Executor>(
         &self,
         e: &mut X,
-        weights: &X::Weights,
+        p: Parameters<'_, X>,
         decoding: &X::Decoding,
         cache: &mut X::Cache,
         w: &mut Workspace<X>,
@@ -170,13 +216,13 @@ impl Decoder {
         let checks = self.checks(Stage::Decoding);
         self.grow(Keep::Nothing, w);
         let (lists, rows) = (X::step_lists(decoding), X::step_rows(decoding));
-        self.embed(e, weights, lists, rows, &checks, w)?;
+        self.embed(e, p, lists, rows, &checks, w)?;
         let rows = LayerRows { lists, count: rows, queries: rows, which: Rows::All };
         for layer in 0..layers {
             let source = Source::Cache(cache, decoding);
-            self.through(e, weights, layer, &rows, source, Keep::Nothing, &checks, w)?;
+            self.through(e, p, layer, &rows, source, Keep::Nothing, &checks, w)?;
         }
-        self.final_norm(e, weights, (Rows::All, rows.count), layers % 2, &checks, w)
+        self.final_norm(e, p, (Rows::All, rows.count), layers % 2, &checks, w)
     }
 
     /// Grows the buffers that a pass keeps.
@@ -195,7 +241,7 @@ impl Decoder {
     fn embed<X: Executor>(
         &self,
         e: &mut X,
-        weights: &X::Weights,
+        p: Parameters<'_, X>,
         lists: &X::Lists,
         rows: usize,
         checks: &Checks,
@@ -203,7 +249,7 @@ impl Decoder {
     ) -> Result<(), Error> {
         let d = self.config.hidden_size;
         e.reserve(&mut w.inputs[0], Holds::Activations, rows * d);
-        e.embed(weights, self.layout.embedding, d, lists, &mut w.inputs[0]);
+        e.embed(p.weights, self.layout.embedding, d, lists, &mut w.inputs[0]);
         checks.finite(e, (Rows::All, rows), &[("model.embed_tokens", d)], &w.inputs[0])
     }
 
@@ -211,7 +257,7 @@ impl Decoder {
     fn through<X: Executor>(
         &self,
         e: &mut X,
-        weights: &X::Weights,
+        p: Parameters<'_, X>,
         layer: usize,
         rows: &LayerRows<'_, X>,
         source: Source<'_, X>,
@@ -226,7 +272,7 @@ impl Decoder {
         let mut output = std::mem::take(&mut w.inputs[to]);
         let mut saved = std::mem::take(&mut w.saved[place]);
         let output_too = Some(&mut output);
-        let checked = self.layer(e, weights, layer, rows, source, &input, &mut saved, checks, w, output_too);
+        let checked = self.layer(e, p, layer, rows, source, &input, &mut saved, checks, w, output_too);
         w.inputs[from] = input;
         w.inputs[to] = output;
         w.saved[place] = saved;
@@ -236,7 +282,7 @@ impl Decoder {
     fn final_norm<X: Executor>(
         &self,
         e: &mut X,
-        weights: &X::Weights,
+        p: Parameters<'_, X>,
         (which, rows): (Rows, usize),
         input: usize,
         checks: &Checks,
@@ -246,7 +292,7 @@ impl Decoder {
         e.reserve(&mut w.hidden, Holds::Activations, rows * d);
         e.reserve(&mut w.hidden_scale, Holds::Statistics, rows);
         let Workspace { inputs, hidden, hidden_scale, .. } = w;
-        e.rms_norm(weights, self.layout.norm, self.eps, rows, &inputs[input], hidden, hidden_scale);
+        e.rms_norm(p.weights, self.layout.norm, self.eps, rows, &inputs[input], hidden, hidden_scale);
         checks.finite(e, (which, rows), &[("model.norm", d)], hidden)
     }
 
@@ -264,7 +310,7 @@ impl Decoder {
     pub(crate) fn score<X: Executor>(
         &self,
         e: &mut X,
-        weights: &X::Weights,
+        p: Parameters<'_, X>,
         pass: &Pass<'_, X>,
         keep: Keep,
         temperature: f32,
@@ -282,7 +328,7 @@ impl Decoder {
         }
         let Workspace { hidden, head_saved, logits, scores, .. } = w;
         let kept = w.logits_kept.then_some(logits);
-        e.head(weights, head, temperature, rows, hidden, pass.lists, kept, head_saved, scores);
+        e.head(p.weights, head, temperature, rows, hidden, pass.lists, kept, head_saved, scores);
         e.scores(pass.lists, scores, logp, entropy)
             .map_err(|error| self.checks(Stage::Forward).at_head(error))
     }
@@ -295,7 +341,7 @@ impl Decoder {
     pub(crate) fn backward<X: Executor>(
         &self,
         e: &mut X,
-        weights: &X::Weights,
+        p: Parameters<'_, X>,
         gradients: &mut Gradients<'_, X>,
         pass: &Pass<'_, X>,
         keep: Keep,
@@ -314,7 +360,7 @@ impl Decoder {
         let kept = w.logits_kept.then_some(logits);
         let head = self.head();
         e.head_backward(
-            weights,
+            p.weights,
             gradients.all(),
             head,
             temperature,
@@ -329,7 +375,7 @@ impl Decoder {
         checks.finite(e, (Rows::Predicting, rows), &[("lm_head", d)], dnormed)?;
         e.zero(rows * d, dx);
         let (x, norm) = (&inputs[layers], self.layout.norm);
-        e.rms_norm_backward(weights, gradients.all(), norm, rows, x, hidden_scale, dnormed, dx);
+        e.rms_norm_backward(p.weights, gradients.all(), norm, rows, x, hidden_scale, dnormed, dx);
         checks.finite(e, (Rows::Predicting, rows), &[("model.norm", d)], dx)?;
         for layer in (0..layers).rev() {
             let rows = self.rows(layer, pass);
@@ -338,15 +384,13 @@ impl Decoder {
             let mut saved = std::mem::take(&mut w.saved[place]);
             if keep == Keep::Inputs {
                 let again = self.checks(Stage::Forward);
-                self.layer(e, weights, layer, &rows, Source::Rows, &input, &mut saved, &again, w, None)?;
+                self.layer(e, p, layer, &rows, Source::Rows, &input, &mut saved, &again, w, None)?;
             }
             // Frozen, the embedding has no use for the first layer's derivative.
             let through = layer > 0 || gradients.all().is_some();
             let checks = checks.of_layer(layer);
             let layout = &self.layout.layers[layer];
-            self.layer_backward(
-                e, weights, gradients, through, layout, &rows, &input, &mut saved, &checks, w,
-            )?;
+            self.layer_backward(e, p, gradients, through, layout, &rows, &input, &mut saved, &checks, w)?;
             w.inputs[layer] = input;
             w.saved[place] = saved;
         }

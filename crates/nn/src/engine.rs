@@ -14,12 +14,15 @@ mod update;
 
 use std::borrow::Cow;
 
+use rayon::prelude::*;
+
 use crate::backend::{Backend, NormalFn, Store};
 use crate::config::Config;
 use crate::decoder::{Decoder, Workspace};
 use crate::error::Error;
 use crate::executor::Executor;
 use crate::layout::{Kind, TensorLayout};
+use crate::quantized::Quantized;
 use crate::segments::Chunk;
 use adapters::Adapters;
 pub use any::Engine;
@@ -135,10 +138,17 @@ impl<D: Backend> EngineOn<D> {
     /// Matrices of `std` times normal numbers, biases of 0, norms of 1.
     pub(crate) fn fill_fresh(&mut self, std: f32, normal: &NormalFn<'_>) -> Result<(), Error> {
         let mut next = 0;
-        for TensorLayout { span, kind, .. } in &self.decoder.layout.tensors {
+        for TensorLayout { span, shape, kind, .. } in &self.decoder.layout.tensors {
             match kind {
                 Kind::Matrix => {
-                    self.backend.normal(*span, std, normal, next);
+                    match self.decoder.layout.base {
+                        Some(base) if span.is_apart() => {
+                            let number = |i| (normal(next + i as u64) * f64::from(std)) as f32;
+                            let values: Vec<f32> = (0..span.len).into_par_iter().map(number).collect();
+                            self.backend.put_quantized(*span, Quantized::of(base, shape[1], &values));
+                        }
+                        _ => self.backend.normal(*span, std, normal, next),
+                    }
                     next += span.len as u64;
                 }
                 Kind::Bias => {}
@@ -154,9 +164,34 @@ impl<D: Backend> EngineOn<D> {
         read: &mut dyn FnMut(&TensorLayout, &mut [f32]) -> Result<(), Error>,
     ) -> Result<(), Error> {
         for tensor in &self.decoder.layout.tensors {
-            self.backend.fill(Store::Weights, tensor.span, &mut |out| read(tensor, out))?;
+            match self.decoder.layout.base {
+                Some(base) if tensor.span.is_apart() => {
+                    let mut values = vec![0.0; tensor.span.len];
+                    read(tensor, &mut values)?;
+                    self.backend.put_quantized(tensor.span, Quantized::of(base, tensor.shape[1], &values));
+                    self.backend.check()?;
+                }
+                _ => self.backend.fill(Store::Weights, tensor.span, &mut |out| read(tensor, out))?,
+            }
         }
         Ok(())
+    }
+
+    /// A tensor of the model: a quantized matrix has its values, with the update of its adapter while that is applied.
+    pub(crate) fn weight(&self, tensor: &TensorLayout) -> Cow<'_, [f32]> {
+        if !tensor.span.is_apart() {
+            return self.backend.read(Store::Weights, tensor.span);
+        }
+        let matrix = self.backend.quantized(tensor.span);
+        let mut values = vec![0.0; tensor.span.len];
+        matrix.write_rows(0..matrix.rows, &mut values);
+        if let Some(layout) = adapters::unmerged(&self.adapters)
+            && let Some(adapted) = layout.adapted.iter().find(|adapted| adapted.weight == tensor.span)
+        {
+            let [a, b] = [adapted.a, adapted.b].map(|span| self.backend.read(Store::Factors, span));
+            adapted.add_update(&a, &b, layout.scale, &mut values);
+        }
+        Cow::Owned(values)
     }
 
     /// The trained parameters.
@@ -185,7 +220,10 @@ impl<D: Backend> EngineOn<D> {
         tensors: &'a [TensorLayout],
     ) -> Option<(&'a str, usize, f32)> {
         tensors.iter().find_map(|tensor| {
-            let values = self.backend.read(store, tensor.span);
+            let values = match store {
+                Store::Weights => self.weight(tensor),
+                _ => self.backend.read(store, tensor.span),
+            };
             let index = values.iter().position(|value| !value.is_finite())?;
             Some((tensor.name.as_str(), index, values[index]))
         })
@@ -211,7 +249,7 @@ impl<D: Backend> EngineOn<D> {
     }
 
     pub(crate) fn set_tensor(&mut self, name: &str, values: &[f32]) -> Result<(), Error> {
-        let span = find(&self.decoder.layout.tensors, name, values.len())?.span;
+        let &TensorLayout { span, ref shape, .. } = find(&self.decoder.layout.tensors, name, values.len())?;
         if self.adapters.as_ref().is_some_and(|a| a.layout.adapted.iter().any(|part| part.weight == span)) {
             return Err(Error::Request {
                 field: "tensor",
@@ -219,7 +257,12 @@ impl<D: Backend> EngineOn<D> {
                 wanted: "a tensor without, or one of the factors by set_adapter_tensor".into(),
             });
         }
-        self.backend.write(Store::Weights, span, values);
+        match self.decoder.layout.base {
+            Some(base) if span.is_apart() => {
+                self.backend.put_quantized(span, Quantized::of(base, shape[1], values));
+            }
+            _ => self.backend.write(Store::Weights, span, values),
+        }
         Ok(())
     }
 }

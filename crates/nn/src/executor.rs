@@ -299,6 +299,28 @@ pub(crate) trait Executor: Send {
         dx: &mut Self::Buffer,
     );
 
+    /// `y += scale · (x Aᵀ) Bᵀ`, for a matrix whose factors aren't merged; `y` is that of the whole linear map.
+    fn low_rank(
+        &mut self,
+        factors: &Self::Weights,
+        adapted: &Adapted,
+        scale: f32,
+        rows: usize,
+        x: &Self::Buffer,
+        y: &mut Self::Buffer,
+    );
+
+    /// `dx += scale · (dy B) A`, likewise.
+    fn low_rank_backward_input(
+        &mut self,
+        factors: &Self::Weights,
+        adapted: &Adapted,
+        scale: f32,
+        rows: usize,
+        dy: &Self::Buffer,
+        dx: &mut Self::Buffer,
+    );
+
     /// For a matrix with factors, `W = W0 + scale · B A`: `dA += scale · (dy B)ᵀ x`, `dB += scale · dyᵀ (x Aᵀ)`. `dy` is that of the whole linear map.
     fn low_rank_backward(
         &mut self,

@@ -29,7 +29,7 @@ pub struct Flops {
 impl Flops {
     /// The operations of a model. Norms, exponentials and similar work are not counted: they take a tenth of the time, but few operations.
     pub fn of(config: &Config, checkpointing: bool, lora: Option<&LoraConfig>) -> Flops {
-        let layout = Layout::new(config);
+        let layout = Layout::new(config, None);
         let adapters = lora.map(|lora| AdapterLayout::new(&layout, lora));
         let again = f64::from(u8::from(checkpointing));
         let mut flops = Flops {

@@ -12,7 +12,7 @@ use std::ops::{ControlFlow, Range};
 
 use crate::cache::{PAGE, Pages, Run};
 use crate::checks::Stage;
-use crate::decoder::{Decoder, Keep, Pass, Workspace};
+use crate::decoder::{Decoder, Keep, Parameters, Pass, Workspace};
 use crate::error::Error;
 use crate::executor::{DecodeChanges, DecodeRow, Executor, Holds, NodeChange, StepTokens};
 use crate::sampling::{Draw, Drawn, Sampling};
@@ -125,7 +125,7 @@ struct Open<X: Executor> {
 pub(crate) struct Generator<'a, X: Executor> {
     pub(crate) decoder: &'a Decoder,
     pub(crate) executor: &'a mut X,
-    pub(crate) weights: &'a X::Weights,
+    pub(crate) parameters: Parameters<'a, X>,
     pub(crate) workspace: &'a mut Workspace<X>,
     pub(crate) cache: &'a mut X::Cache,
     pub(crate) lists: &'a mut X::Lists,
@@ -225,11 +225,11 @@ impl<X: Executor> Generator<'_, X> {
 
     /// Submits a decoding step.
     fn step(&mut self, sampling: &Sampling, changes: &DecodeChanges) -> Result<(), Error> {
-        let Generator { decoder, executor, weights, workspace, cache, decoding, .. } = self;
+        let Generator { decoder, executor, parameters, workspace, cache, decoding, .. } = self;
         executor.begin_step(changes, decoding);
-        decoder.step(*executor, weights, decoding, cache, workspace)?;
+        decoder.step(*executor, *parameters, decoding, cache, workspace)?;
         let rows = X::step_rows(decoding);
-        executor.sample(weights, decoder.head(), sampling, rows, workspace.hidden(), decoding);
+        executor.sample(parameters.weights, decoder.head(), sampling, rows, workspace.hidden(), decoding);
         executor.end_step(decoding);
         Ok(())
     }
@@ -252,7 +252,7 @@ impl<X: Executor> Generator<'_, X> {
         let mut drawn = Vec::new();
         let (head, decoding) = (self.decoder.head(), &mut *self.decoding);
         self.executor.stage_draws(rows, draws, decoding);
-        self.executor.sample(self.weights, head, sampling, rows, hidden, decoding);
+        self.executor.sample(self.parameters.weights, head, sampling, rows, hidden, decoding);
         self.executor.end_step(decoding);
         self.drawn(Stage::Prompts, &mut drawn)?;
         Ok(drawn)
@@ -431,7 +431,7 @@ impl<X: Executor> Scheduler<'_, '_, X> {
             chunk.lay_out(&batch, batch.families().iter());
             g.executor.stage(&chunk, &slots, g.lists);
             let pass = Pass::new(&chunk, &*g.lists);
-            g.decoder.forward(g.executor, g.weights, &pass, Keep::Nothing, Some(g.cache), g.workspace)?;
+            g.decoder.forward(g.executor, g.parameters, &pass, Keep::Nothing, Some(g.cache), g.workspace)?;
             let draws: Vec<Draw> = fresh
                 .iter()
                 .enumerate()

@@ -2,14 +2,27 @@
 //!
 //! Weights, gradient and both moments of AdamW share one layout, so operations on all parameters (norm, update, reduction over threads) are a loop
 //! over one slice. Matrices with the same input are adjacent and need one product: k and v, gate and up.
+//!
+//! The layers' matrices of a base in a format of its own (`quantized.rs`) are not in this store. Their spans, which begin where no store ends, are keys.
 
 use crate::config::{Config, Weight};
+use crate::quantized::BaseFormat;
 
 /// A range of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) offset: usize,
     pub(crate) len: usize,
+}
+
+/// Where the spans of matrices begin that aren't in the store.
+const APART: usize = 1 << (usize::BITS - 2);
+
+impl Span {
+    /// Whether it is the key of a matrix that isn't in the store.
+    pub(crate) fn is_apart(self) -> bool {
+        self.offset >= APART
+    }
 }
 
 /// A linear map `y = x Wᵀ + b`, `W`: `[outputs, inputs]`.
@@ -72,6 +85,8 @@ pub(crate) struct Layout {
     pub(crate) tensors: Vec<TensorLayout>,
     /// Length of the store, including padding that aligns blocks to cache lines.
     pub(crate) len: usize,
+    /// The format of the layers' matrices, if they aren't in the store.
+    pub(crate) base: Option<BaseFormat>,
 }
 
 /// Blocks start at multiples of this many numbers, 64 bytes.
@@ -80,6 +95,8 @@ const LINE: usize = 16;
 struct Builder {
     tensors: Vec<TensorLayout>,
     len: usize,
+    /// The next key of a matrix that isn't in the store, if there are such.
+    apart: Option<usize>,
 }
 
 impl Builder {
@@ -90,6 +107,18 @@ impl Builder {
     fn put(&mut self, name: String, shape: &[usize], kind: Kind) -> Span {
         let span = Span { offset: self.len, len: shape.iter().product() };
         self.len += span.len;
+        self.push(name, shape, kind, span)
+    }
+
+    /// A matrix of a layer.
+    fn matrix(&mut self, name: String, shape: &[usize]) -> Span {
+        let Some(offset) = self.apart else { return self.put(name, shape, Kind::Matrix) };
+        let span = Span { offset, len: shape.iter().product() };
+        self.apart = Some(offset + span.len);
+        self.push(name, shape, Kind::Matrix, span)
+    }
+
+    fn push(&mut self, name: String, shape: &[usize], kind: Kind, span: Span) -> Span {
         self.tensors.push(TensorLayout { name, shape: shape.to_vec(), span, kind });
         span
     }
@@ -98,9 +127,9 @@ impl Builder {
     fn linear(&mut self, layer: usize, parts: &[&Weight]) -> Linear {
         self.line();
         let (outputs, inputs) = (parts.iter().map(|part| part.shape[0]).sum(), parts[0].shape[1]);
-        let weight = Span { offset: self.len, len: outputs * inputs };
+        let weight = Span { offset: self.apart.unwrap_or(self.len), len: outputs * inputs };
         for Weight { module, shape, .. } in parts {
-            self.put(format!("model.layers.{layer}.{module}.weight"), shape, Kind::Matrix);
+            self.matrix(format!("model.layers.{layer}.{module}.weight"), shape);
         }
         self.line();
         let bias = parts[0].bias.then_some(Span { offset: self.len, len: outputs });
@@ -117,11 +146,12 @@ impl Builder {
 }
 
 impl Layout {
-    pub(crate) fn new(config: &Config) -> Layout {
+    /// The layout of a decoder, with the layers' matrices apart if they are in a `base` format.
+    pub(crate) fn new(config: &Config, base: Option<BaseFormat>) -> Layout {
         let (d, v, weights) = (config.hidden_size, config.vocab_size, config.layer());
         let find = |module: &str| weights.iter().find(|weight| weight.module == module);
         let linear = |module: &str| find(module).expect("every layer has it");
-        let mut b = Builder { tensors: Vec::new(), len: 0 };
+        let mut b = Builder { tensors: Vec::new(), len: 0, apart: base.map(|_| APART) };
         let embedding = b.put("model.embed_tokens.weight".into(), &[v, d], Kind::Matrix);
         let layers = (0..config.num_hidden_layers)
             .map(|index| {
@@ -149,6 +179,11 @@ impl Layout {
             b.put("lm_head.weight".into(), &[v, d], Kind::Matrix)
         };
         b.line();
-        Layout { embedding, layers, norm, head, tensors: b.tensors, len: b.len }
+        Layout { embedding, layers, norm, head, tensors: b.tensors, len: b.len, base }
+    }
+
+    /// The matrices that aren't in the store.
+    pub(crate) fn apart(&self) -> impl Iterator<Item = &TensorLayout> {
+        self.tensors.iter().filter(|tensor| tensor.span.is_apart())
     }
 }

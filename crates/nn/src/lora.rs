@@ -1,7 +1,7 @@
 //! LoRA: the adapted matrices, the layout of the factors, and PEFT's `adapter_config.json`.
 //!
 //! An adapted matrix is `W = W0 + scale · B A` with `A`: `[rank, inputs]` and `B`: `[outputs, rank]`. The engine stores the sum, so only a weight's
-//! backward pass and the optimizer need the factors.
+//! backward pass and the optimizer need the factors. If the base is quantized, it can't hold the sum: then every pass computes with both.
 //!
 //! Departures from PEFT: no dropout (sampler and learner must compute the same), and neither embedding nor head can be adapted.
 
@@ -11,13 +11,19 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 
 use crate::config::Config;
+use crate::cpu::product::{Into, View, product};
+use crate::cpu::simd;
 use crate::error::Error;
 use crate::layout::{Kind, Layout, Linear, Span, TensorLayout};
+use crate::quantized::BaseFormat;
+use crate::weights::TensorFile;
 use fgrpo_files as input;
 
 /// PEFT's file names of an adapter.
 pub(crate) const ADAPTER_CONFIG: &str = "adapter_config.json";
 pub(crate) const ADAPTER_WEIGHTS: &str = "adapter_model.safetensors";
+/// What the metadata of an adapter's weights calls the format of its base. PEFT's settings have no place for it.
+pub(crate) const BASE: &str = "fgrpo.base";
 
 /// LoRA settings, with PEFT's names where it has them.
 #[derive(Debug, Clone, PartialEq)]
@@ -112,6 +118,22 @@ impl LoraConfig {
             return Err(Error::File { path, found: "no object".into(), wanted: "PEFT's settings".into() });
         };
         from_fields(fields, &place)
+    }
+
+    /// The format of the base that an adapter was trained on, from the metadata of its weights; `None` if they name none, as PEFT's.
+    ///
+    /// # Errors
+    /// If there are no weights, or the format is unknown.
+    pub fn trained_on(dir: &Path) -> Result<Option<BaseFormat>, Error> {
+        let path = dir.join(ADAPTER_WEIGHTS);
+        let Some(name) = TensorFile::open(&path)?.metadata().remove(BASE) else { return Ok(None) };
+        let formats = BaseFormat::ALL.map(BaseFormat::name).join(", ");
+        let unknown = || Error::File {
+            path,
+            found: format!("{BASE} {name:?} in its metadata"),
+            wanted: format!("one of {formats}"),
+        };
+        BaseFormat::named(&name).map(Some).ok_or_else(unknown)
     }
 
     /// PEFT's form of the settings.
@@ -238,6 +260,16 @@ pub(crate) struct Adapted {
     pub(crate) b: Span,
 }
 
+impl Adapted {
+    /// Adds `scale · B A` to the matrix.
+    pub(crate) fn add_update(&self, a: &[f32], b: &[f32], scale: f32, w: &mut [f32]) {
+        let (n, k, r) = (self.outputs, self.inputs, self.rank);
+        let mut b = b.to_vec();
+        simd::scale(&mut b, scale);
+        product(n, k, r, &b, View::rows(0, r), a, View::rows(0, k), Into::Add, w, View::rows(0, k));
+    }
+}
+
 /// The adapters of a model, in their own store.
 #[derive(Debug, Clone)]
 pub(crate) struct AdapterLayout {
@@ -247,6 +279,8 @@ pub(crate) struct AdapterLayout {
     pub(crate) tensors: Vec<TensorLayout>,
     pub(crate) len: usize,
     pub(crate) scale: f32,
+    /// Whether the weights hold the sum of base and update. Otherwise passes add the update to each linear map's result.
+    pub(crate) merged: bool,
 }
 
 impl AdapterLayout {
@@ -281,7 +315,13 @@ impl AdapterLayout {
                 b,
             });
         }
-        AdapterLayout { adapted, tensors, len: len.next_multiple_of(16), scale: lora.scale() as f32 }
+        AdapterLayout {
+            adapted,
+            tensors,
+            len: len.next_multiple_of(16),
+            scale: lora.scale() as f32,
+            merged: layout.base.is_none(),
+        }
     }
 
     /// The adapted parts of a linear map.

@@ -9,7 +9,7 @@ use crate::backend::Rollout;
 use crate::cache::{KEPT_BYTES, PAGE, numbers_per_token};
 use crate::config::Config;
 use crate::cpu::backend::executors;
-use crate::cpu::executor::rows_at_a_time;
+use crate::cpu::executor::{rows_at_a_time, tile_rows};
 use crate::cpu::memory::cache_bytes;
 use crate::cpu::{head, panels};
 use crate::cuda::backend::POSITIONS;
@@ -23,6 +23,7 @@ use crate::engine::{Precision, Products};
 use crate::generate::pages_needed;
 use crate::layout::Layout;
 use crate::lora::{AdapterLayout, LoraConfig};
+use crate::quantized::BaseFormat;
 
 /// GPUs, each with a replica of the weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +57,8 @@ pub struct Workload {
     pub optimizer_offload: bool,
     /// As given to [`Engine::adapt`](crate::Engine::adapt).
     pub lora: Option<LoraConfig>,
+    /// As given to [`Engine::open_with_base`](crate::Engine::open_with_base).
+    pub base: Option<BaseFormat>,
     /// Rows of the largest family of a training batch: a prompt and all its completions. An upper bound, without shared
     /// prefixes. 0: nothing is trained.
     pub family_tokens: usize,
@@ -76,7 +79,8 @@ pub struct Workload {
 /// Bytes by purpose; on GPUs, of each of them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// The weights, in f32.
+    /// The weights: in f32 (on GPUs in bf16 in two halves of 16 bits), or, if the layers' matrices are in a format, these with the values of those that
+    /// are in use, and other numbers in the network's precision.
     pub weights: u64,
     /// LoRA's copy of the adapted matrices without their update: half of this where the checkpoint is bfloat16.
     pub base_weights: u64,
@@ -111,10 +115,11 @@ impl Needs {
             (workload.gpu.map(|gpu| gpu.precision), workload.gpu.map_or(1, |g| g.gpus));
         assert!(replicas > 0, "a workload of 0 GPUs");
         let workload = &workload.share(replicas);
-        let layout = Layout::new(config);
+        let layout = Layout::new(config, workload.base);
         let adapters = workload.lora.as_ref().map(|lora| AdapterLayout::new(&layout, lora));
+        let merged = adapters.iter().filter(|adapters| adapters.merged);
         let base: usize =
-            adapters.iter().flat_map(|a| &a.adapted).map(|adapted| adapted.outputs * adapted.inputs).sum();
+            merged.flat_map(|a| &a.adapted).map(|adapted| adapted.outputs * adapted.inputs).sum();
         let trained = adapters.as_ref().map_or(layout.len, |adapters| adapters.len);
         let (training, generating) = (workload.family_tokens > 0, workload.prompts > 0);
         let bytes = |numbers: usize| 4 * numbers as u64;
@@ -130,9 +135,21 @@ impl Needs {
         let of_moments = workload.gpu.map_or(Precision::F32, |gpu| gpu.moments);
         let held = |numbers: usize| if training { gpu::bytes_of(of_moments, numbers) } else { 0 };
         let offload = workload.optimizer_offload && precision.is_some();
+        let weights = match (workload.base, precision) {
+            (None, _) => bytes(layout.len),
+            (Some(_), Some(precision)) => {
+                gpu::bytes_of(precision, layout.len) + gpu::quantized_bytes(&layout, precision)
+            }
+            (Some(base), None) => {
+                let apart = layout.apart().map(|tensor| base.bytes(tensor.shape[0], tensor.shape[1]));
+                let linears = layout.layers.iter().flat_map(|layer| layer.linears());
+                let tile = linears.map(|linear| tile_rows(linear.inputs).min(linear.outputs) * linear.inputs);
+                bytes(layout.len + executors * tile.max().unwrap_or(0)) + apart.sum::<u64>()
+            }
+        };
         let mut needs = Needs {
             // With the table of angles.
-            weights: bytes(layout.len + positions * config.head_dim),
+            weights: weights + bytes(positions * config.head_dim),
             base_weights: bytes(base),
             gradient: if training { bytes(trained * executors + inbox) } else { 0 },
             optimizer: held(if offload { staged_len(slice) } else { 2 * slice })
@@ -190,6 +207,7 @@ impl Needs {
                 logits += rows_at_a_time(config.vocab_size).min(rollout.samples) * config.vocab_size;
                 if workload.decode_copies && panels::available(workload.products) {
                     let linears = layout.layers.iter().flat_map(|layer| layer.linears());
+                    let linears = linears.filter(|linear| !linear.weight.is_apart());
                     let len = |n: usize, k: usize| panels::len(workload.products, n, k);
                     let copies = linears.map(|linear| len(linear.outputs, linear.inputs)).sum::<usize>();
                     needs.decode_copies = bytes(copies + len(config.vocab_size, config.hidden_size));
@@ -273,6 +291,7 @@ mod tests {
             decode_copies: true,
             optimizer_offload: false,
             lora: None,
+            base: None,
             family_tokens: 0,
             predicting_rows: 0,
             prompts: 0,
@@ -292,6 +311,16 @@ mod tests {
         assert!(low.gradient * 10 < whole.gradient && low.optimizer * 5 < whole.optimizer);
         assert!(low.base_weights > whole.weights / 2 && low.base_weights < whole.weights);
         assert_eq!(low.activations, whole.activations);
+        // A base of 4 bits takes the place of both, and nothing else changes.
+        let base = Some(BaseFormat::Nf4);
+        let small =
+            Needs::of(&maze(), &Workload { lora: Some(LoraConfig::default()), base, ..train.clone() });
+        assert_eq!(small.base_weights, 0);
+        assert!(
+            small.weights < low.weights
+                && small.weights + low.base_weights < low.weights + low.base_weights / 2
+        );
+        assert_eq!(Needs { weights: low.weights, base_weights: low.base_weights, ..small }, low);
         // Moments in host memory leave a GPU 8 bytes per parameter, but for two buffers of a sixteenth each.
         let gpus =
             |gpus| Some(Replicas { gpus, precision: Precision::Bf16, moments: Precision::F32, memory: None });

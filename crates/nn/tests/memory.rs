@@ -5,7 +5,9 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use fgrpo_nn::config::{Architecture, Config, RopeScaling};
-use fgrpo_nn::{AdamW, Batch, Device, Engine, LoraConfig, Needs, Products, Prompt, Sampling, Workload};
+use fgrpo_nn::{
+    AdamW, BaseFormat, Batch, Device, Engine, LoraConfig, Needs, Products, Prompt, Sampling, Workload,
+};
 
 static HELD: AtomicUsize = AtomicUsize::new(0);
 static MOST: AtomicUsize = AtomicUsize::new(0);
@@ -76,6 +78,7 @@ fn workload(threads: usize, checkpointing: bool, lora: Option<LoraConfig>) -> Wo
         decode_copies: true,
         optimizer_offload: false,
         lora,
+        base: None,
         family_tokens: 250,
         predicting_rows: 50,
         prompts: 12,
@@ -92,7 +95,7 @@ fn run(config: &Config, w: &Workload) -> usize {
     MOST.store(before, Relaxed);
     let number = |i: u64| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as f64 / f64::from(u32::MAX) - 0.5;
     let device = Device::Cpu { threads: w.threads, products: w.products };
-    let mut engine = Engine::init(config, 0.02, &number, &device).unwrap();
+    let mut engine = Engine::init_with_base(config, 0.02, &number, w.base, &device).unwrap();
     engine.set_chunk_tokens(w.chunk_tokens);
     engine.set_checkpointing(w.checkpointing);
     engine.set_decode_copies(w.decode_copies);
@@ -131,6 +134,15 @@ fn computed_needs_are_what_is_allocated_within_15_percent() {
         ("checkpointing", config(512, 6), workload(2, true, None)),
         ("weights", config(40_000, 2), Workload { samples: 60, new_tokens: 5, ..workload(1, false, None) }),
         ("adapters", config(512, 12), workload(2, true, Some(LoraConfig::default()))),
+        (
+            "a base of 4 bits",
+            Config { hidden_size: 512, intermediate_size: 1408, ..config(512, 12) },
+            Workload {
+                base: Some(BaseFormat::Nf4),
+                samples: 24,
+                ..workload(2, true, Some(LoraConfig { rank: 4, ..LoraConfig::default() }))
+            },
+        ),
         ("three threads", config(2000, 4), workload(3, false, None)),
         (
             "sixteen threads",

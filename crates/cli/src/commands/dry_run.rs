@@ -178,11 +178,11 @@ fn say_memory(
     };
     let engine = &memory.engine;
     let several = device.gpus().is_some_and(|gpus| gpus.count() > 1);
-    say(
-        "weights",
-        engine.weights,
-        if several { "on each GPU, as all up to the key/value cache" } else { "" },
-    );
+    let place = several.then(|| "on each GPU, as all up to the key/value cache".to_owned());
+    let base = config.lora.as_ref().and_then(|lora| lora.base);
+    let format = base.map(|base| format!("the layers' matrices in {}", base.name()));
+    let about = place.into_iter().chain(format).collect::<Vec<_>>().join("; ");
+    say("weights", engine.weights, &about);
     if engine.base_weights > 0 {
         say("base weights", engine.base_weights, "the adapted matrices without their adapters, at most");
     }

@@ -127,7 +127,12 @@ fn tensor(folder: &Path, name: &str) -> Vec<u8> {
 
 #[test]
 fn killed_and_resumed_lora_run_equals_the_uninterrupted_one_bit_for_bit() {
-    for lora in ["", "save_merged = false\ntargets = [\"q_proj\", \"down_proj\"]\nuse_rslora = true"] {
+    for lora in [
+        "",
+        "save_merged = false\ntargets = [\"q_proj\", \"down_proj\"]\nuse_rslora = true",
+        "base = \"nf4\"",
+        "base = \"int8\"\nsave_merged = false",
+    ] {
         let folder = tempfile::tempdir().unwrap();
         let model = base(folder.path());
         let config = config(folder.path(), &model, lora);
@@ -141,7 +146,7 @@ fn killed_and_resumed_lora_run_equals_the_uninterrupted_one_bit_for_bit() {
         train(&config, &killed);
         let mut names =
             vec!["adapter/adapter_model.safetensors", "adapter/adapter_config.json", "optimizer.safetensors"];
-        let merged = lora.is_empty();
+        let merged = !lora.contains("save_merged");
         if merged {
             names.push("model.safetensors");
         }
@@ -253,6 +258,53 @@ fn an_adapter_scores_evaluates_and_merges_as_the_merged_model_does() {
 }
 
 #[test]
+fn a_base_of_4_bits_samples_and_trains_with_the_same_numbers_and_merges_into_its_values() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = base(folder.path());
+    for format in ["nf4", "int8", "bf16"] {
+        let config = config(folder.path(), &model, &format!("base = \"{format}\""));
+        without_sft(&config);
+        let run = folder.path().join(format);
+        train(&config, &run);
+        let metrics = lines(&run.join("metrics.jsonl"));
+        for line in &metrics {
+            let off = line["logp_difference_max"].as_f64().unwrap();
+            assert!(off < 1e-4, "{format}: sampled and scored differ by {off}");
+        }
+        // B is 0 at first: the base in its format is the reference.
+        let kl = |line: &Value| line["kl_loss"].as_f64().unwrap();
+        assert!(kl(&metrics[1]) > 1e-6, "{format}: nothing was trained");
+
+        let last = run.join("checkpoints/step-000006");
+        let merged = folder.path().join(format!("{format}-merged"));
+        let mut command = fgrpo();
+        command.arg("merge").arg("--model").arg(&model).arg("--adapter").arg(last.join("adapter"));
+        command.arg("--out").arg(&merged).assert().success();
+        let name = "model.layers.1.mlp.down_proj.weight";
+        assert_eq!(tensor(&merged, name), tensor(&last, name), "{format}");
+        let embedding = "model.embed_tokens.weight";
+        assert_eq!(tensor(&merged, embedding), tensor(&model, embedding), "{format}");
+
+        let sequences = folder.path().join("tokens.jsonl");
+        std::fs::write(&sequences, "{\"tokens\": [5, 6, 7, 8, 9, 10]}\n").unwrap();
+        let score = |model: &Path, adapter: Option<&Path>| -> Vec<f64> {
+            let mut command = fgrpo();
+            command.arg("score").arg("--model").arg(model).arg(&sequences);
+            if let Some(adapter) = adapter {
+                command.arg("--adapter").arg(adapter);
+            }
+            let line: Value =
+                serde_json::from_slice(&command.assert().success().get_output().stdout).unwrap();
+            line["logp"].as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect()
+        };
+        let off = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+        let trained = score(&model, Some(&last.join("adapter")));
+        assert!(off(&trained, &score(&merged, None)) < 1e-4, "{format}: the merged model differs");
+        assert!(off(&trained, &score(&model, None)) > 1e-4, "{format}: the base is the same");
+    }
+}
+
+#[test]
 fn adapters_and_settings_that_do_not_fit_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let model = base(folder.path());
@@ -264,6 +316,7 @@ fn adapters_and_settings_that_do_not_fit_are_refused() {
         ("lora.targets=[]", "lora.targets"),
         ("lora.targets=all", "lora"),
         ("lora.dropout=0.1", "dropout"),
+        ("lora.base=fp4", "nf4"),
     ] {
         let mut command = fgrpo();
         command.arg("train").arg(&path).args(["--dry-run", "--set", set]);

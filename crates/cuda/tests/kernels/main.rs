@@ -8,6 +8,7 @@ mod optimizer;
 mod pointwise;
 mod poisoned;
 mod product;
+mod quantized;
 
 use fgrpo_cuda::emulated::Emulated;
 use fgrpo_cuda::{Argument, Driver, Gpu, Memory, Pinned, Queue, Shape, fake};

@@ -11,9 +11,9 @@ use super::buffer::Buffer;
 use super::executor::CpuExecutor;
 use super::memory;
 use super::packed_weights::PackedWeights;
-use super::product::{Into, View, product};
 use super::simd;
 use super::team::{Shared, Team};
+use super::weights::Weights;
 use crate::adamw::AdamWStep;
 use crate::backend::{Backend, Lane, NormalFn, Rollout, Store, Work};
 use crate::cache::numbers_per_token;
@@ -23,6 +23,7 @@ use crate::error::Error;
 use crate::executor::Head;
 use crate::layout::{Layout, Span};
 use crate::lora::AdapterLayout;
+use crate::quantized::Quantized;
 use crate::rope::Rope;
 
 /// Elements per block of the loops over all parameters.
@@ -61,9 +62,9 @@ impl Base {
     }
 }
 
-/// LoRA's factors, and the base weights of the adapted matrices.
+/// LoRA's factors, and the base weights of the adapted matrices if they are merged.
 struct Adapters {
-    values: Buffer,
+    values: Weights,
     base: Vec<Base>,
 }
 
@@ -86,7 +87,7 @@ pub(crate) struct CpuBackend {
     whole: Team,
     executors: Vec<CpuExecutor>,
     rope: Arc<Rope>,
-    weights: Buffer,
+    weights: Weights,
     adapters: Option<Adapters>,
     /// By executor; empty until needed.
     gradients: Vec<Buffer>,
@@ -127,7 +128,7 @@ impl CpuBackend {
             whole,
             executors,
             rope,
-            weights: Buffer::zeros(layout.len),
+            weights: Weights::zeros(layout.len),
             adapters: None,
             gradients: teams.iter().map(|_| Buffer::default()).collect(),
             teams,
@@ -240,7 +241,7 @@ impl Backend for CpuBackend {
             executor.set_team(if tasks.len() == 1 { self.whole.clone() } else { team.clone() });
             executor.set_packed(packed.clone());
         }
-        let (weights, factors) = (&self.weights[..], self.adapters.as_ref().map(|a| &a.values[..]));
+        let (weights, factors) = (&self.weights, self.adapters.as_ref().map(|a| &a.values));
         let mut lanes = self.executors.iter_mut().zip(&mut self.gradients).zip(tasks).map(
             |((executor, gradient), task)| {
                 let gradient = (work == Work::Accumulate).then_some(&mut gradient[..]);
@@ -330,6 +331,14 @@ impl Backend for CpuBackend {
         fill(&mut self.store_mut(store)[span.offset..span.offset + span.len])
     }
 
+    fn put_quantized(&mut self, span: Span, matrix: Quantized) {
+        self.weights.quantized.put(span, matrix);
+    }
+
+    fn quantized(&self, span: Span) -> Cow<'_, Quantized> {
+        Cow::Borrowed(self.weights.quantized.at(span))
+    }
+
     fn normal(&mut self, span: Span, std: f32, normal: &NormalFn<'_>, first: u64) {
         let mut weights = std::mem::take(&mut self.weights);
         let shared = Shared::new(&mut weights[span.offset..span.offset + span.len]);
@@ -349,10 +358,11 @@ impl Backend for CpuBackend {
 
     fn adapt(&mut self, layout: &AdapterLayout) {
         let weights = &self.weights;
+        let merged = if layout.merged { &layout.adapted[..] } else { &[] };
         let base = self.whole.leader().install(|| {
-            layout.adapted.par_iter().map(|a| Base::of(&weights[a.weight.offset..][..a.weight.len])).collect()
+            merged.par_iter().map(|a| Base::of(&weights[a.weight.offset..][..a.weight.len])).collect()
         });
-        self.adapters = Some(Adapters { values: Buffer::zeros(layout.len), base });
+        self.adapters = Some(Adapters { values: Weights::zeros(layout.len), base });
         self.moments = Default::default();
         self.gradients.fill_with(Buffer::default);
     }
@@ -381,11 +391,8 @@ impl Backend for CpuBackend {
                 if !applied {
                     continue;
                 }
-                let (n, k, r) = (adapted.outputs, adapted.inputs, adapted.rank);
-                let mut b = values[adapted.b.offset..][..adapted.b.len].to_vec();
-                simd::scale(&mut b, scale);
-                let a = View::rows(adapted.a.offset, k);
-                product(n, k, r, &b, View::rows(0, r), values, a, Into::Add, w, View::rows(0, k));
+                let [a, b] = [adapted.a, adapted.b].map(|span| &values[span.offset..][..span.len]);
+                adapted.add_update(a, b, scale, w);
             }
         });
     }
@@ -446,7 +453,7 @@ impl Backend for CpuBackend {
             None => std::mem::take(&mut self.weights),
         };
         let [m, v] = &mut moments;
-        let [w, g, m, v] = [&mut values, &mut gradient, m, v].map(|buffer| Shared::new(buffer));
+        let [w, g, m, v] = [&mut values[..], &mut gradient[..], &mut m[..], &mut v[..]].map(Shared::new);
         for &(offset, len, decays) in runs {
             let step = AdamWStep { decay: if decays { step.decay } else { 1.0 }, ..*step };
             self.blocks(len, |block| {

@@ -6,6 +6,8 @@ mod norms;
 mod rows;
 mod sampling;
 
+pub(crate) use linear::tile_rows;
+
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
@@ -14,8 +16,9 @@ use super::buffer::Buffer;
 use super::decoding::Decoding;
 use super::lists::Lists;
 use super::packed_weights::PackedWeights;
-use super::product::{Into, View, team_product};
+use super::product::{Into, View, packing_product, team_product};
 use super::team::{Shared, Team};
+use super::weights::Weights;
 use super::{head, sampler, simd};
 use crate::engine::Products;
 use crate::error::Error;
@@ -52,6 +55,8 @@ pub(crate) struct CpuExecutor {
     spare: Vec<f32>,
     /// Intermediate rows times rank, between LoRA's factors.
     low_rank: Buffer,
+    /// Values of some rows of a quantized matrix.
+    tile: Buffer,
 }
 
 impl CpuExecutor {
@@ -69,6 +74,7 @@ impl CpuExecutor {
             delta: Buffer::default(),
             spare: Vec::new(),
             low_rank: Buffer::default(),
+            tile: Buffer::default(),
         }
     }
 
@@ -118,6 +124,23 @@ impl CpuExecutor {
     ) {
         team_product(Some(&self.team), self.products, m, n, k, a, av, b, bv, into, c, cv);
     }
+
+    /// A product by the whole team, in which an element depends on its row and column alone, as in one with panels.
+    fn packing_product(
+        &self,
+        m: usize,
+        n: usize,
+        k: usize,
+        a: &[f32],
+        av: View,
+        b: &[f32],
+        bv: View,
+        into: Into,
+        c: &mut [f32],
+        cv: View,
+    ) {
+        packing_product(Some(&self.team), self.products, m, n, k, a, av, b, bv, into, c, cv);
+    }
 }
 
 /// Keys and values by slot: per layer, rows as the key/value projection makes them.
@@ -141,7 +164,7 @@ pub(crate) fn rows_at_a_time(vocabulary: usize) -> usize {
 
 impl Executor for CpuExecutor {
     type Buffer = Buffer;
-    type Weights = [f32];
+    type Weights = Weights;
     type Gradient = [f32];
     type Cache = Cache;
     type Lists = Lists;
@@ -200,7 +223,7 @@ impl Executor for CpuExecutor {
         }
     }
 
-    fn embed(&mut self, weights: &[f32], table: Span, width: usize, lists: &Lists, x: &mut Buffer) {
+    fn embed(&mut self, weights: &Weights, table: Span, width: usize, lists: &Lists, x: &mut Buffer) {
         self.embed(weights, table, width, lists, x)
     }
 
@@ -217,7 +240,7 @@ impl Executor for CpuExecutor {
 
     fn rms_norm(
         &mut self,
-        weights: &[f32],
+        weights: &Weights,
         weight: Span,
         eps: f32,
         rows: usize,
@@ -230,7 +253,7 @@ impl Executor for CpuExecutor {
 
     fn rms_norm_again(
         &mut self,
-        weights: &[f32],
+        weights: &Weights,
         weight: Span,
         rows: usize,
         x: &Buffer,
@@ -242,7 +265,7 @@ impl Executor for CpuExecutor {
 
     fn rms_norm_backward(
         &mut self,
-        weights: &[f32],
+        weights: &Weights,
         gradient: Option<&mut [f32]>,
         weight: Span,
         rows: usize,
@@ -256,7 +279,7 @@ impl Executor for CpuExecutor {
 
     fn head_norm(
         &mut self,
-        weights: &[f32],
+        weights: &Weights,
         weight: Span,
         eps: f32,
         heads: HeadRows,
@@ -269,7 +292,7 @@ impl Executor for CpuExecutor {
 
     fn head_norm_backward(
         &mut self,
-        weights: &[f32],
+        weights: &Weights,
         gradient: Option<&mut [f32]>,
         weight: Span,
         heads: HeadRows,
@@ -302,7 +325,7 @@ impl Executor for CpuExecutor {
 
     fn linear(
         &mut self,
-        weights: &[f32],
+        weights: &Weights,
         linear: Linear,
         rows: usize,
         x: &Buffer,
@@ -314,7 +337,7 @@ impl Executor for CpuExecutor {
 
     fn linear_backward_input(
         &mut self,
-        weights: &[f32],
+        weights: &Weights,
         linear: Linear,
         rows: usize,
         dy: &Buffer,
@@ -335,9 +358,33 @@ impl Executor for CpuExecutor {
         self.linear_backward_weight(gradient, linear, rows, dy, x)
     }
 
+    fn low_rank(
+        &mut self,
+        factors: &Weights,
+        adapted: &Adapted,
+        scale: f32,
+        rows: usize,
+        x: &Buffer,
+        y: &mut Buffer,
+    ) {
+        self.low_rank(factors, adapted, scale, rows, x, y)
+    }
+
+    fn low_rank_backward_input(
+        &mut self,
+        factors: &Weights,
+        adapted: &Adapted,
+        scale: f32,
+        rows: usize,
+        dy: &Buffer,
+        dx: &mut Buffer,
+    ) {
+        self.low_rank_backward_input(factors, adapted, scale, rows, dy, dx)
+    }
+
     fn low_rank_backward(
         &mut self,
-        factors: &[f32],
+        factors: &Weights,
         gradient: &mut [f32],
         adapted: &Adapted,
         scale: f32,
@@ -411,7 +458,7 @@ impl Executor for CpuExecutor {
 
     fn head(
         &mut self,
-        weights: &[f32],
+        weights: &Weights,
         head: Head,
         temperature: f32,
         rows: usize,
@@ -473,7 +520,7 @@ impl Executor for CpuExecutor {
 
     fn head_backward(
         &mut self,
-        weights: &[f32],
+        weights: &Weights,
         gradient: Option<&mut [f32]>,
         head: Head,
         temperature: f32,
@@ -506,7 +553,7 @@ impl Executor for CpuExecutor {
         );
     }
 
-    fn logits(&mut self, weights: &[f32], head: Head, rows: usize, x: &Buffer, logits: &mut Vec<f32>) {
+    fn logits(&mut self, weights: &Weights, head: Head, rows: usize, x: &Buffer, logits: &mut Vec<f32>) {
         let (v, d) = (head.vocabulary, head.width);
         if logits.len() < rows * v {
             logits.resize(rows * v, 0.0);
@@ -577,7 +624,7 @@ impl Executor for CpuExecutor {
 
     fn sample(
         &mut self,
-        weights: &[f32],
+        weights: &Weights,
         head: Head,
         sampling: &Sampling,
         rows: usize,

@@ -20,3 +20,4 @@ pub(crate) mod product;
 pub(crate) mod sampler;
 pub(crate) mod simd;
 pub(crate) mod team;
+pub(crate) mod weights;

@@ -23,7 +23,7 @@ struct Place {
     len: usize,
 }
 
-/// Panels of every linear map and of the output layer.
+/// Panels of every linear map that isn't quantized, and of the output layer.
 pub(crate) struct PackedWeights {
     places: Vec<Place>,
     panels: Buffer,
@@ -33,6 +33,7 @@ pub(crate) struct PackedWeights {
 fn places(products: Products, layout: &Layout, head: Head) -> (Vec<Place>, usize) {
     let linears = layout.layers.iter().flat_map(|layer| layer.linears());
     let sizes = linears
+        .filter(|linear| !linear.weight.is_apart())
         .map(|&Linear { weight, outputs, inputs, .. }| (weight.offset, outputs, inputs))
         .chain([(head.weight.offset, head.vocabulary, head.width)]);
     let mut len = 0;

@@ -241,6 +241,25 @@ pub(crate) fn team_product(
     c: &mut [f32],
     cv: View,
 ) {
+    let kernel = Kernel::choose(products, m, n, k, av, bv, cv);
+    product_by(kernel, team, products, m, n, k, a, av, b, bv, into, c, cv);
+}
+
+fn product_by(
+    kernel: Kernel<'_>,
+    team: Option<&Team>,
+    products: Products,
+    m: usize,
+    n: usize,
+    k: usize,
+    a: &[f32],
+    av: View,
+    b: &[f32],
+    bv: View,
+    into: Into,
+    c: &mut [f32],
+    cv: View,
+) {
     if m == 0 || n == 0 {
         return;
     }
@@ -249,10 +268,36 @@ pub(crate) fn team_product(
     assert!(av.end(m, k) <= a.len(), "left operand [{m}, {k}] ends at {} of {}", av.end(m, k), a.len());
     assert!(bv.end(k, n) <= b.len(), "right operand [{k}, {n}] ends at {} of {}", bv.end(k, n), b.len());
     assert!(cv.end(m, n) <= c.len(), "result [{m}, {n}] ends at {} of {}", cv.end(m, n), c.len());
-    let kernel = Kernel::choose(products, m, n, k, av, bv, cv);
     let operands = Operands { k, a, av, b, bv, add: into == Into::Add, cv, products, kernel };
     // SAFETY: asserted above, and `c` is borrowed uniquely.
     unsafe { operands.run(team, m, n, c) }
+}
+
+/// [`team_product`] by packing wherever the processor can, whatever the sizes: an element has the bits that it has in a product with panels, so it
+/// depends neither on the number of rows nor on how the columns are divided into products.
+///
+/// # Panics
+/// As [`product`].
+pub(crate) fn packing_product(
+    team: Option<&Team>,
+    products: Products,
+    m: usize,
+    n: usize,
+    k: usize,
+    a: &[f32],
+    av: View,
+    b: &[f32],
+    bv: View,
+    into: Into,
+    c: &mut [f32],
+    cv: View,
+) {
+    let kernel = if microkernel::available() || products != Products::F32 {
+        Kernel::Packing
+    } else {
+        Kernel::choose(products, m, n, k, av, bv, cv)
+    };
+    product_by(kernel, team, products, m, n, k, a, av, b, bv, into, c, cv);
 }
 
 /// `y = x wᵀ`, or added to `y`, with `w`'s panels; rows of `x` of `k`, of `y` of `n` numbers.

@@ -23,6 +23,7 @@ use crate::engine::Precision;
 use crate::error::Error;
 use crate::layout::{Layout, Span};
 use crate::lora::AdapterLayout;
+use crate::quantized::Quantized;
 use crate::rope::Rope;
 
 /// Numbers that are transferred through host memory at a time.
@@ -289,6 +290,16 @@ impl Backend for CudaBackend {
         fill(&mut values)?;
         self.write(store, span, &values);
         self.check()
+    }
+
+    fn put_quantized(&mut self, span: Span, matrix: Quantized) {
+        self.replicas.iter_mut().for_each(|replica| replica.put_quantized(span, &matrix));
+    }
+
+    fn quantized(&self, span: Span) -> Cow<'_, Quantized> {
+        let found = self.replicas[0].quantized(span);
+        self.demand();
+        Cow::Owned(found.expect("a matrix, or a failure"))
     }
 
     fn normal(&mut self, span: Span, std: f32, normal: &NormalFn<'_>, first: u64) {

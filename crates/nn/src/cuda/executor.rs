@@ -52,6 +52,8 @@ pub(crate) struct CudaExecutor {
     shares: Buffer,
     /// Intermediate rows times rank, between LoRA's factors.
     low_rank: Buffer,
+    /// Values of a quantized matrix.
+    values: Buffer,
     /// Buffers for compacting rows: of activations, and of statistics.
     moved: Buffer,
     moved_full: Buffer,
@@ -77,8 +79,8 @@ impl CudaExecutor {
         rows: &[f32],
         graphs: Graphs,
     ) -> CudaExecutor {
-        let [angles, logits, dlogits, parts, delta, partials, shares, low_rank, moved, moved_full] =
-            [(); 10].map(|()| Buffer::default());
+        let [angles, logits, dlogits, parts, delta, partials, shares, low_rank, values, moved, moved_full] =
+            [(); 11].map(|()| Buffer::default());
         let mut executor = CudaExecutor {
             stream,
             precision,
@@ -90,6 +92,7 @@ impl CudaExecutor {
             partials,
             shares,
             low_rank,
+            values,
             moved,
             moved_full,
             graphs,
@@ -375,6 +378,30 @@ impl Executor for CudaExecutor {
         dx: &mut Buffer,
     ) {
         self.linear_backward_input(weights, linear, rows, dy, write, dx)
+    }
+
+    fn low_rank(
+        &mut self,
+        factors: &Weights,
+        adapted: &Adapted,
+        scale: f32,
+        rows: usize,
+        x: &Buffer,
+        y: &mut Buffer,
+    ) {
+        self.low_rank(factors, adapted, scale, rows, x, y)
+    }
+
+    fn low_rank_backward_input(
+        &mut self,
+        factors: &Weights,
+        adapted: &Adapted,
+        scale: f32,
+        rows: usize,
+        dy: &Buffer,
+        dx: &mut Buffer,
+    ) {
+        self.low_rank_backward_input(factors, adapted, scale, rows, dy, dx)
     }
 
     fn low_rank_backward(

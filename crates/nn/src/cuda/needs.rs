@@ -8,10 +8,22 @@ use crate::cache::{PAGE, numbers_per_token};
 use crate::config::Config;
 use crate::decoder::Keep;
 use crate::engine::Precision;
+use crate::layout::Layout;
+use crate::quantized::{BaseFormat, NF4, dynamic_map};
 
 /// Bytes of so many activations, or keys and values.
 pub(crate) fn bytes_of(precision: Precision, numbers: usize) -> u64 {
     (precision.bytes() * numbers) as u64
+}
+
+/// Bytes of a base in a format: its matrices with their maps, and the values of the largest where those aren't in place.
+pub(crate) fn quantized_bytes(layout: &Layout, precision: Precision) -> u64 {
+    let Some(format) = layout.base else { return 0 };
+    let stored: u64 = layout.apart().map(|tensor| format.bytes(tensor.shape[0], tensor.shape[1])).sum();
+    let largest = layout.apart().map(|tensor| tensor.span.len).max().unwrap_or(0);
+    let in_place = format == BaseFormat::Bf16 && precision == Precision::Bf16;
+    let maps = 4 * (NF4.len() + dynamic_map().len()) as u64;
+    stored + maps + if in_place { 0 } else { bytes_of(precision, largest) }
 }
 
 /// The index lists of a pass over so many rows: about 20 words a row.

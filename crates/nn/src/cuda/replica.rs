@@ -21,16 +21,17 @@ use crate::engine::Precision;
 use crate::error::Error;
 use crate::layout::{Layout, Span};
 use crate::lora::AdapterLayout;
+use crate::quantized::Quantized;
 
 /// Number of blocks that sum squares.
 pub(crate) const NORM_BLOCKS: usize = 1024;
 /// Threads per such block.
 const NORM_THREADS: u32 = 256;
 
-/// LoRA's factors, and the base weights of the adapted matrices, one after another.
+/// LoRA's factors, and the base weights of the adapted matrices, one after another, if they are merged.
 struct Adapters {
     values: Weights,
-    base: Weights,
+    base: Option<Weights>,
 }
 
 /// A GPU with its replica.
@@ -42,6 +43,8 @@ pub(super) struct Replica {
     executor: CudaExecutor,
     precision: Precision,
     weights: Weights,
+    /// Of quantized matrices, and of the values of the largest.
+    quantized_bytes: u64,
     adapters: Option<Adapters>,
     /// Empty until needed.
     pub(super) gradient: Buffer,
@@ -71,7 +74,11 @@ impl Replica {
         let stream = Arc::new(Stream::new(driver, gpu));
         let executor = CudaExecutor::new(Arc::clone(&stream), precision, rows, graphs);
         let partials = stream.allocate(NORM_BLOCKS, Purpose::Model);
-        let weights = Weights::zeros(&stream, precision, layout.len);
+        let weights = match layout.base {
+            None => Weights::zeros(&stream, precision, layout.len),
+            // Only factors are trained.
+            Some(_) => Weights::frozen(&stream, precision, layout.len),
+        };
         stream.check()?;
         let partials = partials.expect("memory, or a failure");
         Ok(Replica {
@@ -81,6 +88,7 @@ impl Replica {
             executor,
             precision,
             weights,
+            quantized_bytes: needs::quantized_bytes(layout, precision),
             adapters: None,
             gradient: Buffer::default(),
             inbox: Buffer::default(),
@@ -111,6 +119,16 @@ impl Replica {
             Store::Factors => &self.adapters.as_ref().expect("an engine with adapters").values,
             _ => &self.weights,
         }
+    }
+
+    /// Stores a quantized matrix.
+    pub(super) fn put_quantized(&mut self, span: Span, matrix: &Quantized) {
+        self.weights.quantized.put(&self.stream, span, matrix);
+    }
+
+    /// A quantized matrix; `None` if there was no memory for it.
+    pub(super) fn quantized(&self, span: Span) -> Option<Quantized> {
+        self.weights.quantized.read(&self.stream, span)
     }
 
     /// What the executor works with.
@@ -150,10 +168,16 @@ impl Replica {
     /// at times, so that a resumed run has the same bound on its cache.
     pub(super) fn room(&self) -> u64 {
         let Some(memory) = self.stream.memory() else { return 0 };
-        let factors =
-            self.adapters.as_ref().map_or(0, |adapters| adapters.values.len() + adapters.base.len());
-        let numbers = self.weights.len() + factors + self.executor.table_len();
-        let used = 4 * numbers + self.moments.bytes_on_device(self.slice().len()) + 8 * NORM_BLOCKS;
+        let factors = self
+            .adapters
+            .as_ref()
+            .map_or(0, |adapters| adapters.values.bytes() + adapters.base.as_ref().map_or(0, Weights::bytes));
+        let weights = self.weights.bytes() + self.quantized_bytes as usize;
+        let used = weights
+            + factors
+            + 4 * self.executor.table_len()
+            + self.moments.bytes_on_device(self.slice().len())
+            + 8 * NORM_BLOCKS;
         let by_others = memory.total.saturating_sub(memory.free + memory.allocated);
         let reserved = needs::reserved(memory.total as u64, by_others as u64);
         (memory.total as u64).saturating_sub(reserved + used as u64)
@@ -199,12 +223,16 @@ impl Replica {
 
     pub(super) fn adapt(&mut self, layout: &AdapterLayout) {
         let stream = &self.stream;
-        let base = Weights::zeros(stream, self.precision, layout.adapted.iter().map(|a| a.weight.len).sum());
-        let mut at = 0;
-        for adapted in &layout.adapted {
-            self.weights.copy(stream, adapted.weight.offset, &base, at, adapted.weight.len);
-            at += adapted.weight.len;
-        }
+        let base = layout.merged.then(|| {
+            let len = layout.adapted.iter().map(|adapted| adapted.weight.len).sum();
+            let base = Weights::zeros(stream, self.precision, len);
+            let mut at = 0;
+            for adapted in &layout.adapted {
+                self.weights.copy(stream, adapted.weight.offset, &base, at, adapted.weight.len);
+                at += adapted.weight.len;
+            }
+            base
+        });
         self.adapters = Some(Adapters { values: Weights::zeros(stream, self.precision, layout.len), base });
         self.moments.forget();
         self.gradient = Buffer::default();
@@ -220,6 +248,7 @@ impl Replica {
 
     pub(super) fn merge(&self, layout: &AdapterLayout, applied: bool) {
         let Adapters { values, base } = self.adapters.as_ref().expect("an engine with adapters");
+        let base = base.as_ref().expect("adapters that are merged");
         let mut at = 0;
         for adapted in &layout.adapted {
             let Span { offset, len } = adapted.weight;

@@ -4,6 +4,7 @@ use fgrpo_cuda::{Address, Matrix, Shape};
 
 use super::buffer::Buffer;
 use super::launches::args;
+use super::quantized::QuantizedMatrices;
 use super::stream::{Purpose, Stream};
 use crate::engine::Precision;
 
@@ -13,11 +14,12 @@ const STAGED: usize = 1 << 22;
 /// Parameters in one flat store.
 #[derive(Debug)]
 pub(crate) struct Weights {
-    precision: Precision,
     /// The weights that the network uses.
     values: Buffer,
     /// In bf16, the lower 16 bits; together with the values they are the f32 weights of the optimizer.
     rest: Buffer,
+    /// Matrices beside these numbers.
+    pub(super) quantized: QuantizedMatrices,
 }
 
 impl Weights {
@@ -27,7 +29,18 @@ impl Weights {
             Precision::F32 => Buffer::default(),
             Precision::Bf16 => Buffer::zeros(stream, precision, len, Purpose::Model),
         };
-        Weights { precision, values: Buffer::zeros(stream, precision, len, Purpose::Model), rest }
+        Weights { rest, ..Weights::frozen(stream, precision, len) }
+    }
+
+    /// `len` zeros that aren't trained: numbers that are written are rounded to the network's precision.
+    pub(super) fn frozen(stream: &Stream, precision: Precision, len: usize) -> Weights {
+        let values = Buffer::zeros(stream, precision, len, Purpose::Model);
+        Weights { values, rest: Buffer::default(), quantized: QuantizedMatrices::default() }
+    }
+
+    /// Bytes of the numbers.
+    pub(super) fn bytes(&self) -> usize {
+        self.values.bytes(self.values.len()) + self.rest.bytes(self.rest.len())
     }
 
     pub(super) fn len(&self) -> usize {
@@ -75,7 +88,7 @@ impl Weights {
     }
 
     pub(super) fn write(&self, stream: &Stream, first: usize, values: &[f32]) {
-        if self.precision == Precision::F32 {
+        if self.rest.is_empty() {
             return self.values.write(stream, first, values);
         }
         let mut staged = Buffer::default();
@@ -89,7 +102,7 @@ impl Weights {
     }
 
     pub(super) fn read(&self, stream: &Stream, first: usize, to: &mut [f32]) {
-        if self.precision == Precision::F32 {
+        if self.rest.is_empty() {
             return self.values.read(stream, first, to);
         }
         let mut staged = Buffer::default();

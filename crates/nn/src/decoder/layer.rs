@@ -6,7 +6,7 @@ use crate::executor::{Executor, HeadRows, Holds, Rotation, Rows, Write};
 use crate::layout::LayerLayout;
 
 use super::workspace::{SavedActivations, Workspace};
-use super::{Decoder, Gradients};
+use super::{Decoder, Gradients, Parameters};
 
 /// The source of a layer's keys.
 pub(super) enum Source<'a, X: Executor> {
@@ -41,7 +41,7 @@ impl Decoder {
     pub(super) fn layer<X: Executor>(
         &self,
         e: &mut X,
-        weights: &X::Weights,
+        p: Parameters<'_, X>,
         index: usize,
         rows: &LayerRows<'_, X>,
         mut source: Source<'_, X>,
@@ -58,10 +58,18 @@ impl Decoder {
         let (checks, all, own) = (checks.of_layer(index), (Rows::All, n), (rows.which, m));
         e.reserve(&mut w.normed, Holds::Activations, n * d);
         e.reserve(&mut saved.attention_scale, Holds::Statistics, n);
-        e.rms_norm(weights, layer.attention_norm, self.eps, n, x, &mut w.normed, &mut saved.attention_scale);
+        e.rms_norm(
+            p.weights,
+            layer.attention_norm,
+            self.eps,
+            n,
+            x,
+            &mut w.normed,
+            &mut saved.attention_scale,
+        );
         checks.finite(e, all, &[("input_layernorm", d)], &w.normed)?;
         e.reserve(&mut saved.kv, Holds::Activations, n * self.heads.key_width());
-        e.linear(weights, layer.kv, n, &w.normed, Write::Replace, &mut saved.kv);
+        p.linear(e, layer.kv, n, &w.normed, Write::Replace, &mut saved.kv);
         let keys_and_values = [("self_attn.k_proj", kv_width / 2), ("self_attn.v_proj", kv_width / 2)];
         checks.finite(e, all, &keys_and_values, &saved.kv)?;
         e.reserve(&mut saved.q, Holds::Activations, m * self.heads.query_width());
@@ -70,11 +78,11 @@ impl Decoder {
             Rows::Predicting => {
                 e.reserve(&mut w.normed_rows, Holds::Activations, m * d);
                 e.gather(d, lists, &w.normed, &mut w.normed_rows);
-                e.linear(weights, layer.q, m, &w.normed_rows, Write::Replace, &mut saved.q);
+                p.linear(e, layer.q, m, &w.normed_rows, Write::Replace, &mut saved.q);
                 e.gather(d, lists, x, &mut saved.middle);
             }
             Rows::All => {
-                e.linear(weights, layer.q, m, &w.normed, Write::Replace, &mut saved.q);
+                p.linear(e, layer.q, m, &w.normed, Write::Replace, &mut saved.q);
                 e.copy(m * d, x, &mut saved.middle);
             }
         }
@@ -84,7 +92,7 @@ impl Decoder {
             e.reserve(&mut saved.q_raw, Holds::Activations, m * self.heads.query_width());
             e.reserve(&mut saved.q_scale, Holds::Statistics, m * queries.count);
             e.head_norm(
-                weights,
+                p.weights,
                 weight,
                 self.eps,
                 queries,
@@ -97,7 +105,15 @@ impl Decoder {
         if let Some(weight) = layer.k_norm {
             e.reserve(&mut saved.k_raw, Holds::Activations, n * keys.count * keys.size);
             e.reserve(&mut saved.k_scale, Holds::Statistics, n * keys.count);
-            e.head_norm(weights, weight, self.eps, keys, &mut saved.kv, &mut saved.k_raw, &mut saved.k_scale);
+            e.head_norm(
+                p.weights,
+                weight,
+                self.eps,
+                keys,
+                &mut saved.kv,
+                &mut saved.k_raw,
+                &mut saved.k_scale,
+            );
             checks.finite(e, all, &[("self_attn.k_norm", kv_width)], &saved.kv)?;
         }
         e.rotate(Rotation::Forward, queries, lists, rows.which, &mut saved.q);
@@ -122,12 +138,12 @@ impl Decoder {
             }
         }
         checks.finite(e, own, &[("self_attn (attention)", q_width)], &saved.out)?;
-        e.linear(weights, layer.o, m, &saved.out, Write::Add, &mut saved.middle);
+        p.linear(e, layer.o, m, &saved.out, Write::Add, &mut saved.middle);
         checks.finite(e, own, &[("self_attn.o_proj (with the residual)", d)], &saved.middle)?;
         e.reserve(&mut w.normed_rows, Holds::Activations, m * d);
         e.reserve(&mut saved.mlp_scale, Holds::Statistics, m);
         e.rms_norm(
-            weights,
+            p.weights,
             layer.mlp_norm,
             self.eps,
             m,
@@ -137,7 +153,7 @@ impl Decoder {
         );
         checks.finite(e, own, &[("post_attention_layernorm", d)], &w.normed_rows)?;
         e.reserve(&mut saved.gate_up, Holds::Activations, m * 2 * f);
-        e.linear(weights, layer.gate_up, m, &w.normed_rows, Write::Replace, &mut saved.gate_up);
+        p.linear(e, layer.gate_up, m, &w.normed_rows, Write::Replace, &mut saved.gate_up);
         checks.finite(e, own, &[("mlp.gate_proj", f), ("mlp.up_proj", f)], &saved.gate_up)?;
         if let Some(output) = output {
             e.reserve(&mut w.act, Holds::Activations, m * f);
@@ -145,7 +161,7 @@ impl Decoder {
             checks.finite(e, own, &[("mlp (SwiGLU)", f)], &w.act)?;
             e.reserve(output, Holds::Activations, m * d);
             e.copy(m * d, &saved.middle, output);
-            e.linear(weights, layer.down, m, &w.act, Write::Add, output);
+            p.linear(e, layer.down, m, &w.act, Write::Add, output);
             checks.finite(e, own, &[("mlp.down_proj (with the residual)", d)], output)?;
         }
         Ok(())
@@ -155,7 +171,7 @@ impl Decoder {
     pub(super) fn layer_backward<X: Executor>(
         &self,
         e: &mut X,
-        weights: &X::Weights,
+        p: Parameters<'_, X>,
         gradients: &mut Gradients<'_, X>,
         through: bool,
         layer: &LayerLayout,
@@ -171,19 +187,19 @@ impl Decoder {
         let (all, own) = ((Rows::All, n), (rows.which, m));
         // The MLP.
         e.reserve(&mut w.act, Holds::Activations, m * f);
-        e.linear_backward_input(weights, layer.down, m, &w.dx, Write::Replace, &mut w.act);
+        p.linear_backward_input(e, layer.down, m, &w.dx, Write::Replace, &mut w.act);
         checks.finite(e, own, &[("mlp.down_proj", f)], &w.act)?;
         e.swiglu_backward(m, f, &mut saved.gate_up, &mut w.act);
         checks.finite(e, own, &[("mlp (SwiGLU)", 2 * f)], &saved.gate_up)?;
         gradients.linear(e, layer.down, m, &w.dx, &w.act);
         e.reserve(&mut w.normed_rows, Holds::Activations, m * d);
-        e.rms_norm_again(weights, layer.mlp_norm, m, &saved.middle, &saved.mlp_scale, &mut w.normed_rows);
+        e.rms_norm_again(p.weights, layer.mlp_norm, m, &saved.middle, &saved.mlp_scale, &mut w.normed_rows);
         gradients.linear(e, layer.gate_up, m, &saved.gate_up, &w.normed_rows);
         e.reserve(&mut w.dnormed, Holds::Activations, n * d);
-        e.linear_backward_input(weights, layer.gate_up, m, &saved.gate_up, Write::Replace, &mut w.dnormed);
+        p.linear_backward_input(e, layer.gate_up, m, &saved.gate_up, Write::Replace, &mut w.dnormed);
         checks.finite(e, own, &[("mlp.gate_proj and up_proj", d)], &w.dnormed)?;
         e.rms_norm_backward(
-            weights,
+            p.weights,
             gradients.all(),
             layer.mlp_norm,
             m,
@@ -196,7 +212,7 @@ impl Decoder {
         // Attention.
         e.reserve(&mut w.dout, Holds::Activations, m * self.heads.query_width());
         gradients.linear(e, layer.o, m, &w.dx, &saved.out);
-        e.linear_backward_input(weights, layer.o, m, &w.dx, Write::Replace, &mut w.dout);
+        p.linear_backward_input(e, layer.o, m, &w.dx, Write::Replace, &mut w.dout);
         checks.finite(e, own, &[("self_attn.o_proj", q_width)], &w.dout)?;
         e.reserve(&mut w.dq, Holds::Activations, m * self.heads.query_width());
         e.reserve(&mut w.dkv, Holds::Activations, n * self.heads.key_width());
@@ -213,7 +229,7 @@ impl Decoder {
         e.rotate(Rotation::Backward, keys, lists, Rows::All, &mut w.dkv);
         if let Some(weight) = layer.q_norm {
             e.head_norm_backward(
-                weights,
+                p.weights,
                 gradients.all(),
                 weight,
                 queries,
@@ -225,7 +241,7 @@ impl Decoder {
         }
         if let Some(weight) = layer.k_norm {
             e.head_norm_backward(
-                weights,
+                p.weights,
                 gradients.all(),
                 weight,
                 keys,
@@ -236,10 +252,10 @@ impl Decoder {
             checks.finite(e, all, &[("self_attn.k_norm", kv_width)], &w.dkv)?;
         }
         e.reserve(&mut w.normed, Holds::Activations, n * d);
-        e.rms_norm_again(weights, layer.attention_norm, n, x, &saved.attention_scale, &mut w.normed);
+        e.rms_norm_again(p.weights, layer.attention_norm, n, x, &saved.attention_scale, &mut w.normed);
         gradients.linear(e, layer.kv, n, &w.dkv, &w.normed);
         if through {
-            e.linear_backward_input(weights, layer.kv, n, &w.dkv, Write::Replace, &mut w.dnormed);
+            p.linear_backward_input(e, layer.kv, n, &w.dkv, Write::Replace, &mut w.dnormed);
         }
         match rows.which {
             Rows::Predicting => {
@@ -248,7 +264,7 @@ impl Decoder {
                 if !through {
                     return Ok(());
                 }
-                e.linear_backward_input(weights, layer.q, m, &w.dq, Write::Replace, &mut w.normed_rows);
+                p.linear_backward_input(e, layer.q, m, &w.dq, Write::Replace, &mut w.normed_rows);
                 e.scatter_add(d, lists, &w.normed_rows, &mut w.dnormed);
                 e.reserve(&mut w.dx_rows, Holds::Activations, n * d);
                 e.scatter(d, lists, &w.dx, n, &mut w.dx_rows);
@@ -259,12 +275,12 @@ impl Decoder {
                 if !through {
                     return Ok(());
                 }
-                e.linear_backward_input(weights, layer.q, m, &w.dq, Write::Add, &mut w.dnormed);
+                p.linear_backward_input(e, layer.q, m, &w.dq, Write::Add, &mut w.dnormed);
             }
         }
         checks.finite(e, all, &[("self_attn.q_proj, k_proj and v_proj", d)], &w.dnormed)?;
         e.rms_norm_backward(
-            weights,
+            p.weights,
             gradients.all(),
             layer.attention_norm,
             n,

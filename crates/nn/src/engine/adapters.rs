@@ -1,6 +1,8 @@
 //! LoRA in the engine: factors and merged weights.
 //!
-//! The weights are always `W0 + scale · B A`, recomputed after each update from the base weights and the factors. A resumed run therefore computes
+//! Matrices that are quantized keep their values: every pass adds `scale · B A x` to their results, in sampling, scoring and training alike.
+//!
+//! Other weights are always `W0 + scale · B A`, recomputed after each update from the base weights and the factors. A resumed run therefore computes
 //! the same as the interrupted one, and rounding doesn't accumulate. The base weights of adapted matrices are kept for this, in 16 bits if that is
 //! exact, as for models stored in bfloat16. (Mapping the checkpoint instead would save this memory, but would not work for weights from other
 //! sources.)
@@ -10,15 +12,21 @@ use std::path::Path;
 use super::{EngineOn, find};
 use crate::backend::{Backend, Store};
 use crate::error::Error;
-use crate::lora::{ADAPTER_CONFIG, ADAPTER_WEIGHTS, AdapterLayout, LoraConfig};
+use crate::lora::{ADAPTER_CONFIG, ADAPTER_WEIGHTS, AdapterLayout, BASE, LoraConfig};
+use crate::quantized::BaseFormat;
 use crate::weights::{Dtype, TensorFile, TensorWriter, write_json};
 
 /// The adapter state of an engine.
 pub(crate) struct Adapters {
     config: LoraConfig,
     pub(super) layout: AdapterLayout,
-    /// Whether the weights are merged, and not the base weights.
+    /// Whether passes compute with the factors, and not with the base weights alone.
     pub(super) applied: bool,
+}
+
+/// The factors that passes apply beside the weights, if there are such.
+pub(super) fn unmerged(adapters: &Option<Adapters>) -> Option<&AdapterLayout> {
+    adapters.as_ref().filter(|adapters| adapters.applied && !adapters.layout.merged).map(|a| &a.layout)
 }
 
 impl<D: Backend> EngineOn<D> {
@@ -69,7 +77,9 @@ impl<D: Backend> EngineOn<D> {
         let declared: Vec<(String, Vec<usize>)> =
             adapters.layout.tensors.iter().map(|t| (t.name.clone(), t.shape.clone())).collect();
         let path = dir.join(ADAPTER_WEIGHTS);
-        let mut writer = TensorWriter::create(&path, &declared, Dtype::F32, &[("format", "pt")])?;
+        let base_format = self.decoder.layout.base.map(|format| (BASE, format.name()));
+        let metadata: Vec<(&str, &str)> = [("format", "pt")].into_iter().chain(base_format).collect();
+        let mut writer = TensorWriter::create(&path, &declared, Dtype::F32, &metadata)?;
         for tensor in &adapters.layout.tensors {
             let values = self.backend.read(Store::Factors, tensor.span);
             writer.put(&tensor.name, &tensor.shape, &values)?;
@@ -92,6 +102,16 @@ impl<D: Backend> EngineOn<D> {
         if !path.exists() {
             let found = "no such file".into();
             return Err(Error::File { path, found, wanted: "an adapter's weights in safetensors".into() });
+        }
+        // One that names no format may be PEFT's, trained on any.
+        let (trained, own) = (LoraConfig::trained_on(dir)?, self.decoder.layout.base);
+        if trained.is_some() && trained != own {
+            let name = |format: Option<BaseFormat>| format.map_or("none", BaseFormat::name);
+            return Err(Error::File {
+                path,
+                found: format!("an adapter trained on a base in the format {}", name(trained)),
+                wanted: format!("{}, the format of this base", name(own)),
+            });
         }
         let file = TensorFile::open(&path)?;
         for tensor in &layout.tensors {
@@ -127,9 +147,9 @@ impl<D: Backend> EngineOn<D> {
         Ok(())
     }
 
-    /// Computes the adapted matrices from base and factors.
+    /// Computes the adapted matrices from base and factors, where they are merged.
     pub(super) fn merge(&mut self) {
-        if let Some(adapters) = &self.adapters {
+        if let Some(adapters) = self.adapters.as_ref().filter(|adapters| adapters.layout.merged) {
             self.backend.merge(&adapters.layout, adapters.applied);
         }
     }

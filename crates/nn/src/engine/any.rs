@@ -18,6 +18,7 @@ use crate::error::Error;
 use crate::generate::{Completion, Prompt, StopFn, UniformFn};
 use crate::layout::TensorLayout;
 use crate::lora::LoraConfig;
+use crate::quantized::BaseFormat;
 use crate::sampling::Sampling;
 use crate::segments::Batch;
 use crate::switch;
@@ -69,7 +70,24 @@ impl Engine {
         normal: &(dyn Fn(u64) -> f64 + Sync),
         device: &Device,
     ) -> Result<Engine, Error> {
-        let mut engine = Engine::zeros(config, device)?;
+        Engine::init_with_base(config, std, normal, None, device)
+    }
+
+    /// [`Engine::init`] with the matrices of the layers in a `base` format, if one is given: they are frozen, and can only be trained through adapters.
+    ///
+    /// # Errors
+    /// As [`Engine::init`].
+    ///
+    /// # Panics
+    /// As [`Engine::init`].
+    pub fn init_with_base(
+        config: &Config,
+        std: f32,
+        normal: &(dyn Fn(u64) -> f64 + Sync),
+        base: Option<BaseFormat>,
+        device: &Device,
+    ) -> Result<Engine, Error> {
+        let mut engine = Engine::zeros(config, base, device)?;
         on_device!(&mut engine.0, engine => engine.fill_fresh(std, normal))?;
         Ok(engine)
     }
@@ -82,22 +100,38 @@ impl Engine {
     /// # Panics
     /// If the device has no threads.
     pub fn open(checkpoint: &Checkpoint, device: &Device) -> Result<Engine, Error> {
-        let mut engine = Engine::zeros(checkpoint.config(), device)?;
+        Engine::open_with_base(checkpoint, None, device)
+    }
+
+    /// [`Engine::open`] with the matrices of the layers in a `base` format, if one is given: they are frozen, and can only be trained through adapters.
+    /// Each is converted when it is read, so that memory never holds a second model.
+    ///
+    /// # Errors
+    /// As [`Engine::open`].
+    ///
+    /// # Panics
+    /// As [`Engine::open`].
+    pub fn open_with_base(
+        checkpoint: &Checkpoint,
+        base: Option<BaseFormat>,
+        device: &Device,
+    ) -> Result<Engine, Error> {
+        let mut engine = Engine::zeros(checkpoint.config(), base, device)?;
         let mut read = |tensor: &TensorLayout, out: &mut [f32]| checkpoint.read_into(&tensor.name, out);
         on_device!(&mut engine.0, engine => engine.fill_with(&mut read))?;
         Ok(engine)
     }
 
-    fn zeros(config: &Config, device: &Device) -> Result<Engine, Error> {
+    fn zeros(config: &Config, base: Option<BaseFormat>, device: &Device) -> Result<Engine, Error> {
         let checks = switch::is_on(CHECK_LAYERS, false)?;
-        let mut engine = Engine::unchecked(config, device)?;
+        let mut engine = Engine::unchecked(config, base, device)?;
         engine.set_layer_checks(checks);
         Ok(engine)
     }
 
     /// The engine without layer checks, with weights of 0.
-    fn unchecked(config: &Config, device: &Device) -> Result<Engine, Error> {
-        let decoder = Decoder::new(config);
+    fn unchecked(config: &Config, base: Option<BaseFormat>, device: &Device) -> Result<Engine, Error> {
+        let decoder = Decoder::new(config, base);
         let (gpus, drivers, numbers): (_, Vec<Arc<dyn fgrpo_cuda::Driver>>, [Precision; 2]) = match *device {
             Device::Cpu { threads, products } => {
                 assert!(threads > 0, "a device of 0 threads");
@@ -188,12 +222,22 @@ impl Engine {
         on_device!(&mut self.0, engine => engine.backend.set_optimizer_offload(wanted));
     }
 
-    /// All tensors, in the checkpoint's order; with LoRA the matrices are merged, so that they are those of a model without.
+    /// The format of the layers' matrices, if they are in one.
+    pub fn base(&self) -> Option<BaseFormat> {
+        on_device!(&self.0, engine => engine.decoder.layout.base)
+    }
+
+    /// All tensors, in the checkpoint's order; with LoRA the matrices are merged, so that they are those of a model without. Those of a base in a format
+    /// have the values that the format keeps.
     ///
     /// # Panics
     /// If a GPU has failed, while the iterator runs; so do the other functions that read numbers.
     pub fn tensors(&self) -> impl Iterator<Item = NamedTensor<'_>> {
-        self.named(Store::Weights, on_device!(&self.0, engine => &engine.decoder.layout.tensors))
+        let tensors = on_device!(&self.0, engine => &engine.decoder.layout.tensors);
+        tensors.iter().map(|tensor| {
+            let values = on_device!(&self.0, engine => engine.weight(tensor));
+            (tensor.name.as_str(), tensor.shape.as_slice(), values)
+        })
     }
 
     fn named<'a>(

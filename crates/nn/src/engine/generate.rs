@@ -4,9 +4,11 @@ use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 
+use super::adapters::unmerged;
 use super::{EngineOn, Worker};
 use crate::backend::{Backend, Lane, Rollout, Work};
 use crate::cache::{KEPT_BYTES, PAGE};
+use crate::decoder::Parameters;
 use crate::error::Error;
 use crate::executor::Executor;
 use crate::generate::{self, Completion, Generator, Job, Prompt, Request, StopFn, UniformFn};
@@ -62,7 +64,7 @@ impl<D: Backend> EngineOn<D> {
             self.backend.free_update();
         }
         let request = Request { sampling, uniform, stop };
-        let (decoder, chunk_tokens) = (&self.decoder, self.chunk_tokens);
+        let (decoder, chunk_tokens, unmerged) = (&self.decoder, self.chunk_tokens, unmerged(&self.adapters));
         let cancelled = AtomicBool::new(false);
         let (sender, receiver) = mpsc::channel();
         let mut tasks: Vec<_> = self
@@ -88,9 +90,10 @@ impl<D: Backend> EngineOn<D> {
                 ControlFlow::Continue(())
             };
             let Worker { workspace, cache, lists, decoding, .. } = &mut **worker;
-            let Lane { executor, weights, .. } = lane;
+            let Lane { executor, weights, factors, .. } = lane;
+            let parameters = Parameters { weights, factors: factors.zip(unmerged) };
             let mut generator =
-                Generator { decoder, executor, weights, workspace, cache, lists, decoding, chunk_tokens };
+                Generator { decoder, executor, parameters, workspace, cache, lists, decoding, chunk_tokens };
             *result = generate::generate(&mut generator, jobs, limit, &request, &mut emit);
             // After a failed GPU the others need not go on.
             if matches!(result, Err(Error::Device { .. })) {

@@ -2,10 +2,11 @@
 
 use std::ops::Range;
 
+use super::adapters::unmerged;
 use super::{EngineOn, FamilyScores, LossFn, Scores, Worker};
 use crate::backend::{Backend, Lane, Work};
 use crate::checks::Stage;
-use crate::decoder::{Decoder, Gradients, Keep, Pass, Workspace};
+use crate::decoder::{Decoder, Gradients, Keep, Parameters, Pass, Workspace};
 use crate::error::Error;
 use crate::executor::Executor;
 use crate::lora::AdapterLayout;
@@ -18,6 +19,8 @@ type Score = (usize, f32, f32);
 struct Request<'a> {
     decoder: &'a Decoder,
     adapters: Option<&'a AdapterLayout>,
+    /// The factors that are applied beside the weights.
+    unmerged: Option<&'a AdapterLayout>,
     batch: &'a Batch,
     chunk_tokens: usize,
     temperature: f32,
@@ -36,6 +39,13 @@ impl<D: Backend> EngineOn<D> {
         assert!(temperature > 0.0 && temperature.is_finite(), "temperature {temperature}");
         let applied = self.adapters.as_ref().is_none_or(|adapters| adapters.applied);
         assert!(loss.is_none() || applied, "a gradient while the adapters are not applied");
+        if let (Some(base), None, Some(_)) = (self.decoder.layout.base, &self.adapters, loss) {
+            return Err(Error::Request {
+                field: "lora",
+                found: format!("no adapters on a base in {}", base.name()),
+                wanted: "adapters: the matrices of such a base are not trained".into(),
+            });
+        }
         batch.check(self.decoder.config.vocab_size);
         let families = batch.families();
         self.reach(&families);
@@ -52,6 +62,7 @@ impl<D: Backend> EngineOn<D> {
         let request = Request {
             decoder: &self.decoder,
             adapters: self.adapters.as_ref().map(|adapters| &adapters.layout),
+            unmerged: unmerged(&self.adapters),
             batch,
             chunk_tokens: self.chunk_tokens,
             temperature,
@@ -118,16 +129,17 @@ impl<D: Backend> EngineOn<D> {
         self.reach(&families);
         let v = self.decoder.config.vocab_size;
         let mut all = vec![0.0; batch.predictions.len() * v];
-        let decoder = &self.decoder;
+        let (decoder, unmerged) = (&self.decoder, unmerged(&self.adapters));
         let mut tasks = [(&mut self.workers[0], &mut all, Ok(()))];
         let body = |lane: Lane<'_, D::Executor>, task: &mut (&mut Worker<D::Executor>, &mut Vec<f32>, _)| {
             let (Worker { workspace, chunk, lists, .. }, all, result) = task;
+            let p = Parameters { weights: lane.weights, factors: lane.factors.zip(unmerged) };
             let mut rows = Vec::new();
             for family in families.iter().filter(|family| !family.predictions.is_empty()) {
                 chunk.lay_out(batch, std::iter::once(family));
                 lane.executor.stage(chunk, &[], lists);
                 let pass = Pass::new(chunk, lists);
-                *result = decoder.forward(lane.executor, lane.weights, &pass, Keep::Nothing, None, workspace);
+                *result = decoder.forward(lane.executor, p, &pass, Keep::Nothing, None, workspace);
                 if result.is_err() {
                     return;
                 }
@@ -155,7 +167,8 @@ impl Request<'_> {
         families: &[&Family],
     ) -> Result<Vec<Score>, Error> {
         let Lane { executor: e, weights, factors, mut gradient } = lane;
-        let Request { decoder, adapters, batch, chunk_tokens, temperature, keep, loss } = *self;
+        let Request { decoder, adapters, unmerged, batch, chunk_tokens, temperature, keep, loss } = *self;
+        let p = Parameters { weights, factors: factors.zip(unmerged) };
         let Worker { workspace, chunk, lists, .. } = worker;
         let mut scores = Vec::new();
         let [mut logp, mut entropy, mut dlogp, mut dentropy] = [const { Vec::new() }; 4];
@@ -171,12 +184,12 @@ impl Request<'_> {
             chunk.lay_out(batch, group.iter().copied());
             e.stage(chunk, &[], lists);
             let pass = Pass::new(chunk, &*lists);
-            decoder.forward(e, weights, &pass, keep, None, workspace)?;
+            decoder.forward(e, p, &pass, keep, None, workspace)?;
             for list in [&mut logp, &mut entropy, &mut dlogp, &mut dentropy] {
                 list.clear();
                 list.resize(chunk.picks.len(), 0.0f32);
             }
-            decoder.score(e, weights, &pass, keep, temperature, workspace, &mut logp, &mut entropy)?;
+            decoder.score(e, p, &pass, keep, temperature, workspace, &mut logp, &mut entropy)?;
             scores
                 .extend(chunk.indices.iter().zip(logp.iter().zip(&entropy)).map(|(&i, (&l, &e))| (i, l, e)));
             let Some(loss) = loss else { continue };
@@ -204,17 +217,7 @@ impl Request<'_> {
                 _ => Gradients::All(gradient),
             };
             let gradients = &mut gradients;
-            decoder.backward(
-                e,
-                weights,
-                gradients,
-                &pass,
-                keep,
-                temperature,
-                &dlogp,
-                &dentropy,
-                workspace,
-            )?;
+            decoder.backward(e, p, gradients, &pass, keep, temperature, &dlogp, &dentropy, workspace)?;
         }
         Ok(scores)
     }

@@ -114,18 +114,19 @@ impl TensorFile {
         Ok((&self.map[self.start + from..self.start + to], dtype))
     }
 
-    /// A tensor of unsigned 32- or signed 64-bit integers, as `i64`, such as token ids of golden files.
+    /// A tensor of integers as `i64`, unsigned ones of 8 or 32 bits or signed ones of 64, such as codes or token ids of golden files.
     pub fn integers(&self, name: &str) -> Result<Vec<i64>, Error> {
         let info = self.info(name)?;
         let bytes = &self.map[self.start + info.data_offsets.0..self.start + info.data_offsets.1];
         match info.dtype {
+            safetensors::Dtype::U8 => Ok(bytes.iter().map(|&b| i64::from(b)).collect()),
             safetensors::Dtype::I64 => {
                 Ok(bytes.as_chunks::<8>().0.iter().map(|b| i64::from_le_bytes(*b)).collect())
             }
             safetensors::Dtype::U32 => {
                 Ok(bytes.as_chunks::<4>().0.iter().map(|b| i64::from(u32::from_le_bytes(*b))).collect())
             }
-            other => Err(self.refuse(name, format!("type {other}"), "I64 or U32".into())),
+            other => Err(self.refuse(name, format!("type {other}"), "U8, U32 or I64".into())),
         }
     }
 

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use fgrpo_nn::config::Config;
 use fgrpo_nn::{
-    AdamW, Batch, Device, Engine, Error, Gpus, LoraConfig, Needs, OptimizerState, Precision, Products,
-    Prompt, Replicas, Sampling, StopFn, Workload,
+    AdamW, BaseFormat, Batch, Device, Engine, Error, Gpus, LoraConfig, Needs, OptimizerState, Precision,
+    Products, Prompt, Replicas, Sampling, StopFn, Workload,
 };
 
 use crate::reference::{Numbers, configs, engine_on, forest};
@@ -422,13 +422,17 @@ fn computed_needs_are_what_the_device_holds() {
     // gradient and activations, since there is no memory for both.
     let (full, half) = (Precision::F32, Precision::Bf16);
     let cases = [
-        (full, full, true, 8, 20),
-        (full, full, false, 12, 80),
-        (half, full, true, 8, 20),
-        (half, half, true, 8, 20),
-        (full, full, true, 40, 3900),
+        (full, full, true, 8, 20, None),
+        (full, full, false, 12, 80, None),
+        (half, full, true, 8, 20, None),
+        (half, half, true, 8, 20, None),
+        (full, full, true, 40, 3900, None),
+        (full, full, true, 8, 20, Some(BaseFormat::Nf4)),
+        (half, full, true, 8, 20, Some(BaseFormat::Int8)),
+        (half, full, true, 8, 20, Some(BaseFormat::Bf16)),
     ];
-    for (precision, moments, trains, samples, new_tokens) in cases {
+    for (precision, moments, trains, samples, new_tokens, base) in cases {
+        let lora = base.map(|_| LoraConfig { rank: 2, ..LoraConfig::default() });
         let workload = Workload {
             threads: 1,
             products: Products::F32,
@@ -437,7 +441,8 @@ fn computed_needs_are_what_the_device_holds() {
             checkpointing: false,
             decode_copies: true,
             optimizer_offload: false,
-            lora: None,
+            lora: lora.clone(),
+            base,
             family_tokens: if trains { family_tokens } else { 0 },
             predicting_rows,
             prompts: 2,
@@ -453,7 +458,11 @@ fn computed_needs_are_what_the_device_holds() {
         let run = |memory: u64| -> Result<(), Error> {
             let (gpus, memory) = (Gpus::one(0), memory as usize);
             let device = Device::CudaEmulated { gpus, memory, precision, moments, fault: None };
-            let mut engine = Engine::init(&config, 0.1, &|i| (i % 17) as f64 / 8.0 - 1.0, &device)?;
+            let number = |i: u64| (i % 17) as f64 / 8.0 - 1.0;
+            let mut engine = Engine::init_with_base(&config, 0.1, &number, base, &device)?;
+            if let Some(lora) = &lora {
+                engine.adapt(lora, &mut || 0.5)?;
+            }
             engine.set_chunk_tokens(workload.chunk_tokens);
             let mut numbers = Numbers::new(3);
             for _ in 0..if overlaid { 2 } else { 1 } {

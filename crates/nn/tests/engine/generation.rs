@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use fgrpo_nn::config::Config;
-use fgrpo_nn::{AdamW, Batch, Completion, Engine, Error, Finish, Prompt, Sampling};
+use fgrpo_nn::{AdamW, BaseFormat, Batch, Completion, Engine, Error, Finish, LoraConfig, Prompt, Sampling};
 
-use crate::device::tolerance;
-use crate::reference::{Numbers, configs, engine};
+use crate::device::{device, tolerance};
+use crate::lora::adapted;
+use crate::reference::{Numbers, configs, engine, engine_with_base};
 
 /// A draw's uniform number, by hashing its coordinates.
 fn uniform(prompt: usize, sample: usize, position: usize) -> f64 {
@@ -46,9 +47,15 @@ fn settings() -> Sampling {
 
 #[test]
 fn recorded_logp_and_entropy_equal_scored_ones_to_rounding() {
+    // With adapters beside each format of the base, too.
+    let adapters = LoraConfig { rank: 3, alpha: 5.0, ..LoraConfig::default() };
+    let with_base = |config: &Config, base: BaseFormat| {
+        adapted(engine_with_base(config, 31, Some(base), &device(2)), &adapters)
+    };
     for (name, config) in configs() {
-        for temperature in [1.0, 0.7] {
-            let mut engine = engine(&config, 31, 2);
+        let bases = BaseFormat::ALL.map(|base| (1.0, with_base(&config, base)));
+        let plain = [1.0, 0.7].map(|temperature| (temperature, engine(&config, 31, 2)));
+        for (temperature, mut engine) in plain.into_iter().chain(bases) {
             let prompts = prompts(&config);
             let sampling = Sampling { temperature, top_p: 0.95, ..settings() };
             let samples = sample(&mut engine, &requests(&prompts, 9), &sampling);
@@ -69,7 +76,10 @@ fn recorded_logp_and_entropy_equal_scored_ones_to_rounding() {
                     }
                 }
             }
-            println!("{name}, temperature {temperature}: largest difference {worst:e}");
+            println!(
+                "{name}, temperature {temperature}, base {:?}: largest difference {worst:e}",
+                engine.base()
+            );
             assert!(worst < tolerance(WORST_DIFFERENCE), "{name}: largest difference {worst:e}");
         }
     }
@@ -78,8 +88,16 @@ fn recorded_logp_and_entropy_equal_scored_ones_to_rounding() {
 #[test]
 fn a_sample_does_not_depend_on_its_batch_threads_order_or_cache_bound() {
     let (_, config) = configs().swap_remove(0);
-    let prompts = prompts(&config);
-    let all = sample(&mut engine(&config, 32, 1), &requests(&prompts, 7), &settings());
+    depends_on_nothing_else(&config, &|threads| engine(&config, 32, threads));
+    let adapters = LoraConfig { rank: 3, alpha: 5.0, ..LoraConfig::default() };
+    depends_on_nothing_else(&config, &|threads| {
+        adapted(engine_with_base(&config, 32, Some(BaseFormat::Nf4), &device(threads)), &adapters)
+    });
+}
+
+fn depends_on_nothing_else(config: &Config, engine: &dyn Fn(usize) -> Engine) {
+    let prompts = prompts(config);
+    let all = sample(&mut engine(1), &requests(&prompts, 7), &settings());
     let same = |samples: &Samples, why: &str| {
         for (key, found) in samples {
             let wanted = &all[key];
@@ -90,11 +108,11 @@ fn a_sample_does_not_depend_on_its_batch_threads_order_or_cache_bound() {
         }
     };
     for threads in [2, 3, 8] {
-        let samples = sample(&mut engine(&config, 32, threads), &requests(&prompts, 7), &settings());
+        let samples = sample(&mut engine(threads), &requests(&prompts, 7), &settings());
         assert_eq!(samples.len(), all.len());
         same(&samples, "threads");
     }
-    let mut engine = engine(&config, 32, 2);
+    let mut engine = engine(2);
     for max_cached_tokens in [224, 300, 1000] {
         let bounded = Sampling { max_cached_tokens: Some(max_cached_tokens), ..settings() };
         let samples = sample(&mut engine, &requests(&prompts, 7), &bounded);

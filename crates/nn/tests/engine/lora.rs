@@ -1,8 +1,9 @@
 //! LoRA: its gradient against the full one and against finite differences, frozen weights, resume, refusals.
 
-use fgrpo_nn::{AdamW, Batch, Engine, LoraConfig};
+use fgrpo_nn::{AdamW, BaseFormat, Batch, Engine, LoraConfig};
 
-use crate::reference::{Numbers, configs, engine, forest, score, weights};
+use crate::device::device;
+use crate::reference::{BASES, Numbers, configs, engine, engine_with_base, forest, score, weights};
 
 fn lora(targets: &[&str]) -> LoraConfig {
     let targets = targets.iter().map(|target| target.to_string()).collect();
@@ -10,7 +11,7 @@ fn lora(targets: &[&str]) -> LoraConfig {
 }
 
 /// `engine` with adapters, both factors random.
-fn adapted(mut engine: Engine, lora: &LoraConfig) -> Engine {
+pub(crate) fn adapted(mut engine: Engine, lora: &LoraConfig) -> Engine {
     let mut numbers = Numbers::new(50);
     engine.adapt(lora, &mut || numbers.uniform()).unwrap();
     let factors: Vec<(String, usize)> =
@@ -48,8 +49,9 @@ fn bits<'a>(tensors: impl Iterator<Item = fgrpo_nn::NamedTensor<'a>>) -> Vec<Vec
 #[test]
 fn gradient_of_the_factors_is_the_whole_gradient_projected() {
     for (name, config) in configs() {
-        for checkpointing in [false, true] {
-            let mut low = adapted(engine(&config, 51, 2), &lora(&LoraConfig::TARGETS));
+        for (base, checkpointing) in BASES.into_iter().flat_map(|base| [(base, false), (base, true)]) {
+            let fresh = engine_with_base(&config, 51, base, &device(2));
+            let mut low = adapted(fresh, &lora(&LoraConfig::TARGETS));
             low.set_checkpointing(checkpointing);
             // The same weights in an engine without adapters.
             let mut whole = engine(&config, 51, 2);
@@ -94,8 +96,13 @@ fn gradient_of_the_factors_is_the_whole_gradient_projected() {
 
 #[test]
 fn gradient_of_the_factors_matches_finite_differences_of_the_definition() {
+    BASES.into_iter().for_each(matches_finite_differences);
+}
+
+fn matches_finite_differences(base: Option<BaseFormat>) {
     let (_, config) = configs().swap_remove(1);
-    let mut engine = adapted(engine(&config, 53, 2), &lora(&["k_proj", "up_proj", "o_proj"]));
+    let fresh = engine_with_base(&config, 53, base, &device(2));
+    let mut engine = adapted(fresh, &lora(&["k_proj", "up_proj", "o_proj"]));
     let batch = forest(&mut Numbers::new(54), config.vocab_size, 2, 4, 4);
     let gradient = gradients(&mut engine, &batch);
     let base = {
@@ -148,9 +155,9 @@ fn gradient_of_the_factors_matches_finite_differences_of_the_definition() {
 
 #[test]
 fn fresh_adapters_change_nothing_and_training_them_changes_only_their_matrices() {
-    for (name, config) in configs() {
-        let base = engine(&config, 55, 2);
-        let mut adapted = engine(&config, 55, 2);
+    for ((name, config), format) in configs().into_iter().zip(BASES.into_iter().cycle()) {
+        let fresh = || engine_with_base(&config, 55, format, &device(2));
+        let (base, mut adapted) = (fresh(), fresh());
         let lora = lora(&["v_proj", "down_proj"]);
         let mut numbers = Numbers::new(56);
         adapted.adapt(&lora, &mut || numbers.uniform()).unwrap();
@@ -185,9 +192,10 @@ fn training_resumed_from_a_saved_adapter_equals_uninterrupted_training_bit_for_b
     let (_, config) = configs().swap_remove(0);
     let batch = forest(&mut Numbers::new(58), config.vocab_size, 4, 8, 5);
     let adamw = AdamW { lr: 1e-2, ..AdamW::default() };
-    for base_in_16_bits in [false, true] {
+    let formats = BASES.into_iter().map(|format| (format, false)).chain([(None, true)]);
+    for (format, base_in_16_bits) in formats {
         let base = || {
-            let mut engine = engine(&config, 59, 2);
+            let mut engine = engine_with_base(&config, 59, format, &device(2));
             if base_in_16_bits {
                 let cut = |x: &f32| f32::from_bits(x.to_bits() & 0xffff_0000);
                 let tensors: Vec<(String, Vec<f32>)> =
@@ -204,6 +212,7 @@ fn training_resumed_from_a_saved_adapter_equals_uninterrupted_training_bit_for_b
         (0..3).for_each(|_| step(&mut through));
         let dir = tempfile::tempdir().unwrap();
         through.write_adapter(dir.path(), "base").unwrap();
+        assert_eq!(LoraConfig::trained_on(dir.path()).unwrap(), format);
         let mut resumed = base();
         resumed.read_adapter(dir.path()).unwrap();
         resumed.load_state(&through.optimizer_state()).unwrap();
@@ -310,4 +319,28 @@ fn what_does_not_fit_is_refused_and_changes_nothing() {
     assert!(message.contains("has adapters"), "{message}");
     let message = engine.read_adapter(std::path::Path::new("/nowhere")).unwrap_err().to_string();
     assert!(message.contains("adapter_config.json"), "{message}");
+}
+
+#[test]
+fn quantized_matrices_need_adapters_of_their_format_to_be_trained() {
+    let (_, config) = configs().swap_remove(0);
+    let dir = tempfile::tempdir().unwrap();
+    let on = |base| engine_with_base(&config, 62, base, &device(1));
+    let mut engine = on(Some(BaseFormat::Nf4));
+    assert_eq!(engine.base(), Some(BaseFormat::Nf4));
+    let batch = forest(&mut Numbers::new(63), config.vocab_size, 1, 3, 3);
+    let message = engine.accumulate(&batch, 1.0, &|_| ()).unwrap_err().to_string();
+    assert!(message.contains("nf4") && message.contains("adapters"), "{message}");
+    assert!(engine.score(&batch, 1.0).is_ok());
+    adapted(engine, &lora(&["q_proj"])).write_adapter(dir.path(), "base").unwrap();
+    for base in [None, Some(BaseFormat::Int8)] {
+        let mut other = on(base);
+        let message = other.read_adapter(dir.path()).unwrap_err().to_string();
+        assert!(message.contains("the format nf4"), "{message}");
+        assert!(other.lora().is_none());
+    }
+    // One of PEFT names no format, and fits any.
+    let peft = tempfile::tempdir().unwrap();
+    adapted(on(None), &lora(&["q_proj"])).write_adapter(peft.path(), "base").unwrap();
+    on(Some(BaseFormat::Nf4)).read_adapter(peft.path()).unwrap();
 }

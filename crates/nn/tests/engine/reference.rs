@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use fgrpo_nn::config::{Architecture, Config, RopeScaling};
-use fgrpo_nn::{Batch, Device, Engine};
+use fgrpo_nn::{BaseFormat, Batch, Device, Engine};
 
 use crate::device::device;
 
@@ -101,13 +101,27 @@ pub(crate) fn engine(config: &Config, seed: u64, threads: usize) -> Engine {
     engine_on(config, seed, &device(threads))
 }
 
+/// No format of the base, and all formats.
+pub(crate) const BASES: [Option<BaseFormat>; 4] =
+    [None, Some(BaseFormat::Nf4), Some(BaseFormat::Int8), Some(BaseFormat::Bf16)];
+
 /// The same engine on a given device.
 pub(crate) fn engine_on(config: &Config, seed: u64, device: &Device) -> Engine {
+    engine_with_base(config, seed, None, device)
+}
+
+/// The same engine with the layers' matrices in a format.
+pub(crate) fn engine_with_base(
+    config: &Config,
+    seed: u64,
+    base: Option<BaseFormat>,
+    device: &Device,
+) -> Engine {
     let mut numbers = Numbers::new(seed);
     let matrices = config.tensors().into_iter().filter(|(_, shape)| shape.len() == 2);
     let count: usize = matrices.map(|(_, shape)| shape.iter().product::<usize>()).sum();
     let normals: Vec<f64> = (0..count).map(|_| numbers.normal()).collect();
-    let mut engine = Engine::init(config, 0.2, &|i| normals[i as usize], device).unwrap();
+    let mut engine = Engine::init_with_base(config, 0.2, &|i| normals[i as usize], base, device).unwrap();
     let names: Vec<(String, usize)> =
         engine.tensors().map(|(name, _, data)| (name.to_string(), data.len())).collect();
     for (name, len) in names {

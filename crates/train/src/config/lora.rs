@@ -1,8 +1,9 @@
 //! LoRA: low-rank factors are trained instead of the weights.
 
+use super::schema;
 use anyhow::Context;
 use fgrpo_eval::failure::OrBadInput;
-use fgrpo_nn::LoraConfig;
+use fgrpo_nn::{BaseFormat, LoraConfig};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +19,10 @@ pub struct LoraTable {
     pub targets: Targets,
     /// Scale by `alpha / sqrt(rank)` instead (rsLoRA).
     pub use_rslora: bool,
+    /// Format of the layers' matrices in memory: `nf4`, `int8` or `bf16`. Factors are then applied beside them, unmerged. Without it,
+    /// the matrices are those of the checkpoint, and the factors are merged into them.
+    #[schemars(schema_with = "schema::word::<BaseFormat>")]
+    pub base: Option<BaseFormat>,
     /// Also write the merged weights into each checkpoint. Otherwise a checkpoint is small, depends on `model.path`,
     /// and becomes a full model with `fgrpo merge`.
     pub save_merged: bool,
@@ -48,6 +53,7 @@ impl Default for LoraTable {
             alpha: 32.0,
             targets: Targets::All(AllLinear::AllLinear),
             use_rslora: false,
+            base: None,
             save_merged: true,
         }
     }

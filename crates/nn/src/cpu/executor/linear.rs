@@ -1,18 +1,56 @@
-//! Linear maps and their derivatives, in full or through LoRA's factors.
+//! Linear maps and their derivatives, in full, from quantized matrices or through LoRA's factors.
 
 use super::super::buffer::Buffer;
 use super::super::product::{Into, View, product_with_panels};
 use super::super::simd;
 use super::super::team::Shared;
+use super::super::weights::Weights;
 use super::{CpuExecutor, part, part_mut};
+use crate::cpu::format::CUT;
 use crate::executor::Write;
 use crate::layout::Linear;
 use crate::lora::Adapted;
 
+/// Most numbers of a quantized matrix whose values are in memory at a time.
+const TILE: usize = 1 << 20;
+
+/// Rows of a quantized matrix whose values are in memory at a time.
+pub(crate) fn tile_rows(inputs: usize) -> usize {
+    (TILE / inputs / CUT * CUT).max(CUT)
+}
+
 impl CpuExecutor {
+    /// Calls `body(executor, first, values)` for the values of rows of a quantized linear map from row `first` on, in order.
+    fn tiles(&mut self, weights: &Weights, linear: Linear, mut body: impl FnMut(&Self, usize, &[f32])) {
+        let Linear { inputs, outputs, .. } = linear;
+        let most = tile_rows(inputs).min(outputs);
+        let mut tile = std::mem::take(&mut self.tile);
+        tile.reserve(most * inputs);
+        for first in (0..outputs).step_by(most) {
+            let count = most.min(outputs - first);
+            let values = Shared::new(&mut tile[..count * inputs]);
+            self.rows(count, 4 * inputs, |own| {
+                let (own, mut part) = (first + own.start..first + own.end, 0);
+                for matrix in weights.quantized.parts(&linear) {
+                    let rows = own.start.max(part)..own.end.min(part + matrix.rows);
+                    if !rows.is_empty() {
+                        // SAFETY: ranges of a split are apart.
+                        let values = unsafe {
+                            values.part((rows.start - first) * inputs..(rows.end - first) * inputs)
+                        };
+                        matrix.write_rows(rows.start - part..rows.end - part, values);
+                    }
+                    part += matrix.rows;
+                }
+            });
+            body(self, first, &tile[..count * inputs]);
+        }
+        self.tile = tile;
+    }
+
     pub(super) fn linear(
         &mut self,
-        weights: &[f32],
+        weights: &Weights,
         linear: Linear,
         rows: usize,
         x: &Buffer,
@@ -36,6 +74,14 @@ impl CpuExecutor {
             });
             into = Into::Add;
         }
+        if linear.weight.is_apart() {
+            let from = View::rows(0, inputs);
+            return self.tiles(weights, linear, |e, first, tile| {
+                let (count, w) = (tile.len() / inputs, View::rows(0, inputs).transposed());
+                let to = View::rows(first, outputs);
+                e.packing_product(rows, count, inputs, x, from, tile, w, into, y, to);
+            });
+        }
         if let Some(packed) = &self.packed {
             let panels = packed.at(linear.weight.offset);
             let (team, products) = (Some(&self.team), self.products);
@@ -48,7 +94,7 @@ impl CpuExecutor {
 
     pub(super) fn linear_backward_input(
         &mut self,
-        weights: &[f32],
+        weights: &Weights,
         linear: Linear,
         rows: usize,
         dy: &Buffer,
@@ -57,8 +103,17 @@ impl CpuExecutor {
     ) {
         let Linear { inputs, outputs, .. } = linear;
         let into = if write == Write::Add { Into::Add } else { Into::Replace };
-        let w = View::rows(linear.weight.offset, inputs);
         let (from, to) = (View::rows(0, outputs), View::rows(0, inputs));
+        if linear.weight.is_apart() {
+            let mut into = into;
+            return self.tiles(weights, linear, |e, first, tile| {
+                let (count, from, w) =
+                    (tile.len() / inputs, View::rows(first, outputs), View::rows(0, inputs));
+                e.product(rows, inputs, count, dy, from, tile, w, into, dx, to);
+                into = Into::Add;
+            });
+        }
+        let w = View::rows(linear.weight.offset, inputs);
         self.product(rows, inputs, outputs, dy, from, weights, w, into, dx, to);
     }
 
@@ -89,9 +144,51 @@ impl CpuExecutor {
         }
     }
 
+    pub(super) fn low_rank(
+        &mut self,
+        factors: &Weights,
+        adapted: &Adapted,
+        scale: f32,
+        rows: usize,
+        x: &Buffer,
+        y: &mut Buffer,
+    ) {
+        let Adapted { outputs, inputs, rank, a, b, stride, first, .. } = *adapted;
+        let mut low = std::mem::take(&mut self.low_rank);
+        low.reserve(rows * rank);
+        let (low_view, x_view, y_view) =
+            (View::rows(0, rank), View::rows(0, inputs), View::rows(first, stride));
+        let [a, b] = [(a, inputs), (b, rank)].map(|(span, row)| View::rows(span.offset, row).transposed());
+        self.packing_product(rows, rank, inputs, x, x_view, factors, a, Into::Replace, &mut low, low_view);
+        simd::scale(&mut low[..rows * rank], scale);
+        self.packing_product(rows, outputs, rank, &low, low_view, factors, b, Into::Add, y, y_view);
+        self.low_rank = low;
+    }
+
+    pub(super) fn low_rank_backward_input(
+        &mut self,
+        factors: &Weights,
+        adapted: &Adapted,
+        scale: f32,
+        rows: usize,
+        dy: &Buffer,
+        dx: &mut Buffer,
+    ) {
+        let Adapted { outputs, inputs, rank, a, b, stride, first, .. } = *adapted;
+        let mut low = std::mem::take(&mut self.low_rank);
+        low.reserve(rows * rank);
+        let (low_view, dy_view, dx_view) =
+            (View::rows(0, rank), View::rows(first, stride), View::rows(0, inputs));
+        let [a, b] = [(a, inputs), (b, rank)].map(|(span, row)| View::rows(span.offset, row));
+        self.product(rows, rank, outputs, dy, dy_view, factors, b, Into::Replace, &mut low, low_view);
+        simd::scale(&mut low[..rows * rank], scale);
+        self.product(rows, inputs, rank, &low, low_view, factors, a, Into::Add, dx, dx_view);
+        self.low_rank = low;
+    }
+
     pub(super) fn low_rank_backward(
         &mut self,
-        factors: &[f32],
+        factors: &Weights,
         gradient: &mut [f32],
         adapted: &Adapted,
         scale: f32,

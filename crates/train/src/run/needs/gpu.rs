@@ -89,7 +89,11 @@ impl GpuTime {
         let rows = (memory.engine.cache as f64 / token / held).floor().clamp(1.0, samples.max(1.0));
         let steps = (samples * completion / rows).max(lengths.completion_longest as f64);
         let unread = if model.tie_word_embeddings { 0 } else { model.vocab_size * model.hidden_size };
-        let weights = 2.0 * (model.parameters() - unread as u64) as f64;
+        let mut weights = 2.0 * (model.parameters() - unread as u64) as f64;
+        if let Some(base) = config.lora.as_ref().and_then(|lora| lora.base) {
+            // The layers' matrices are read in their format; but for bf16, values are then written and read.
+            weights += base.step_bytes(model) - 2.0 * base.parameters(model) as f64;
+        }
         let cached = samples * completion * (prompt + completion / 2.0) * token;
         let decoding = ((steps * weights + cached) / bandwidth)
             .max(prompts * costs.completions(r.group_size) / products);

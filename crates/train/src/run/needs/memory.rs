@@ -120,6 +120,7 @@ fn workloads(config: &Config, lengths: &Lengths, gpu: Option<Replicas>) -> [Work
         decode_copies: true,
         optimizer_offload: config.compute.optimizer_offload,
         lora: config.lora.as_ref().map(|lora| lora.engine()),
+        base: config.lora.as_ref().and_then(|lora| lora.base),
         family_tokens: family,
         predicting_rows: family - prompt + 1,
         // The server samples, so the engine doesn't.

@@ -1,0 +1,157 @@
+//! Quantized matrices in a device's memory, and their values in the network's precision.
+
+use std::collections::BTreeMap;
+
+use fgrpo_cuda::{Matrix, Memory, Shape};
+
+use super::buffer::Buffer;
+use super::launches::{THREADS, args, kernel};
+use super::stream::{Purpose, Stream};
+use crate::engine::Precision;
+use crate::layout::{Linear, Span};
+use crate::quantized::{INT8_STEP, NF4, Numbers, Quantized, Scales, dynamic_map};
+
+/// The numbers of a matrix.
+#[derive(Debug)]
+enum Stored {
+    Nf4 {
+        codes: Memory<u8>,
+        scales: Memory<u8>,
+        nested: Memory<f32>,
+        offset: f32,
+    },
+    /// With scales in f32.
+    Nf4Plain {
+        codes: Memory<u8>,
+        scales: Memory<f32>,
+    },
+    Int8 {
+        codes: Memory<i8>,
+        absmax: Memory<f32>,
+    },
+    Bf16(Memory<u16>),
+}
+
+/// A matrix, row by row.
+#[derive(Debug)]
+pub(super) struct QuantizedMatrix {
+    pub(super) rows: usize,
+    columns: usize,
+    numbers: Stored,
+}
+
+/// The matrices of a model, by the offsets of their spans.
+#[derive(Debug, Default)]
+pub(super) struct QuantizedMatrices {
+    matrices: BTreeMap<usize, QuantizedMatrix>,
+    /// The values of NF4's codes, then those of its scales' codes.
+    maps: Option<Memory<f32>>,
+}
+
+impl QuantizedMatrices {
+    /// Stores a matrix. Without memory nothing is stored, and the stream has a failure.
+    pub(super) fn put(&mut self, stream: &Stream, span: Span, matrix: &Quantized) {
+        self.matrices.remove(&span.offset);
+        if self.maps.is_none() {
+            self.maps = memory(stream, &[&NF4[..], dynamic_map()].concat());
+        }
+        if let Some(numbers) = store(stream, &matrix.numbers) {
+            let matrix = QuantizedMatrix { rows: matrix.rows, columns: matrix.columns, numbers };
+            self.matrices.insert(span.offset, matrix);
+        }
+    }
+
+    /// The matrix of a span; `None` without memory.
+    pub(super) fn read(&self, stream: &Stream, span: Span) -> Option<Quantized> {
+        let QuantizedMatrix { rows, columns, numbers } = self.matrices.get(&span.offset)?;
+        let numbers = match numbers {
+            Stored::Nf4 { codes, scales, nested, offset } => Numbers::Nf4 {
+                codes: read(stream, codes),
+                scales: Scales::Nested {
+                    codes: read(stream, scales),
+                    absmax: read(stream, nested),
+                    offset: *offset,
+                },
+            },
+            Stored::Nf4Plain { codes, scales } => {
+                Numbers::Nf4 { codes: read(stream, codes), scales: Scales::Full(read(stream, scales)) }
+            }
+            Stored::Int8 { codes, absmax } => {
+                Numbers::Int8 { codes: read(stream, codes), absmax: read(stream, absmax) }
+            }
+            Stored::Bf16(bits) => Numbers::Bf16(read(stream, bits)),
+        };
+        Some(Quantized { rows: *rows, columns: *columns, numbers })
+    }
+
+    /// The matrices of a linear map, in the order of their outputs; none if it isn't quantized.
+    pub(super) fn parts(&self, linear: &Linear) -> impl Iterator<Item = &QuantizedMatrix> {
+        let Span { offset, len } = linear.weight;
+        self.matrices.range(offset..offset + len).map(|(_, matrix)| matrix)
+    }
+
+    /// The values of a matrix: in place where they are stored so, else in `scratch`.
+    pub(super) fn values(
+        &self,
+        stream: &Stream,
+        precision: Precision,
+        matrix: &QuantizedMatrix,
+        scratch: &mut Buffer,
+    ) -> Matrix {
+        let &QuantizedMatrix { rows, columns, ref numbers } = matrix;
+        let count = rows * columns;
+        if let (Stored::Bf16(bits), Precision::Bf16) = (numbers, precision) {
+            return Matrix::rows(bits.at(0), columns);
+        }
+        scratch.reserve(stream, precision, count, Purpose::Pass);
+        let (out, len) = (&*scratch, count as u64);
+        let Some(maps) = &self.maps else { return scratch.rows(0, columns) };
+        let (pairs, each) = (Shape::covering(count.div_ceil(2), THREADS), Shape::covering(count, THREADS));
+        match numbers {
+            Stored::Nf4 { codes, scales, nested, offset } => {
+                let arguments = args![codes, scales, nested, *offset, maps, out, len];
+                stream.launch(kernel!(precision, "nf4_values"), pairs, arguments);
+            }
+            Stored::Nf4Plain { codes, scales } => {
+                let arguments = args![codes, scales, maps, out, len];
+                stream.launch(kernel!(precision, "nf4_plain_values"), pairs, arguments);
+            }
+            Stored::Int8 { codes, absmax } => {
+                let arguments = args![codes, absmax, INT8_STEP, out, columns as u32, len];
+                stream.launch(kernel!(precision, "int8_values"), each, arguments);
+            }
+            Stored::Bf16(bits) => stream.launch("widen", each, args![bits, out, len]),
+        }
+        scratch.rows(0, columns)
+    }
+}
+
+fn memory<T: Copy>(stream: &Stream, values: &[T]) -> Option<Memory<T>> {
+    let memory = stream.allocate(values.len(), Purpose::Model)?;
+    stream.write(&memory, 0, values);
+    Some(memory)
+}
+
+fn read<T: Copy + Default>(stream: &Stream, memory: &Memory<T>) -> Vec<T> {
+    let mut values = vec![T::default(); memory.len()];
+    stream.read(memory, 0, &mut values);
+    values
+}
+
+fn store(stream: &Stream, numbers: &Numbers) -> Option<Stored> {
+    Some(match numbers {
+        Numbers::Nf4 { codes, scales: Scales::Nested { codes: scales, absmax, offset } } => Stored::Nf4 {
+            codes: memory(stream, codes)?,
+            scales: memory(stream, scales)?,
+            nested: memory(stream, absmax)?,
+            offset: *offset,
+        },
+        Numbers::Nf4 { codes, scales: Scales::Full(scales) } => {
+            Stored::Nf4Plain { codes: memory(stream, codes)?, scales: memory(stream, scales)? }
+        }
+        Numbers::Int8 { codes, absmax } => {
+            Stored::Int8 { codes: memory(stream, codes)?, absmax: memory(stream, absmax)? }
+        }
+        Numbers::Bf16(bits) => Stored::Bf16(memory(stream, bits)?),
+    })
+}

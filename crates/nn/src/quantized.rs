@@ -1,0 +1,466 @@
+//! Matrices of a frozen base model in fewer bits: NF4 with nested scales, rows of 8-bit integers, bfloat16.
+//!
+//! NF4 (QLoRA, arXiv 2305.14314) has the codes and the values of bitsandbytes 0.50 on a CPU: blocks of 64 numbers over the rows one after another, each
+//! scaled by its largest magnitude (`absmax`); these scales, without their mean, are 8-bit numbers of the dynamic map in blocks of 256, which have an
+//! f32 scale each. One number departs: the mean of the scales is rounded from an exact sum, whereas PyTorch's depends on the number of threads and the
+//! width of vectors.
+//!
+//! `int8` is the weights' part of LLM.int8 (arXiv 2208.07339), without a decomposition by outliers: rows of integers of -127 to 127 with an f32 scale.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::OnceLock;
+
+use half::bf16;
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use crate::config::Config;
+use crate::layout::{Linear, Span};
+
+/// How the matrices of a frozen base model are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BaseFormat {
+    /// 4-bit NormalFloat with nested scales: 4.13 bits a number.
+    Nf4,
+    /// 8-bit integers with a scale per row.
+    Int8,
+    /// bfloat16, rounded to nearest.
+    Bf16,
+}
+
+impl BaseFormat {
+    /// All formats.
+    pub const ALL: [BaseFormat; 3] = [BaseFormat::Nf4, BaseFormat::Int8, BaseFormat::Bf16];
+
+    /// Its name in configurations and files.
+    pub fn name(self) -> &'static str {
+        match self {
+            BaseFormat::Nf4 => "nf4",
+            BaseFormat::Int8 => "int8",
+            BaseFormat::Bf16 => "bf16",
+        }
+    }
+
+    /// The format of a name.
+    pub fn named(name: &str) -> Option<BaseFormat> {
+        BaseFormat::ALL.into_iter().find(|format| format.name() == name)
+    }
+
+    /// Number of the numbers that a model keeps in a format: those of its layers' matrices.
+    pub fn parameters(self, config: &Config) -> u64 {
+        matrices(config).iter().map(|(rows, columns)| (rows * columns) as u64).sum()
+    }
+
+    /// Bytes of a GPU's memory that a pass in bf16 over the layers' matrices moves for them.
+    pub fn step_bytes(self, config: &Config) -> f64 {
+        let stored: u64 = matrices(config).into_iter().map(|(rows, columns)| self.bytes(rows, columns)).sum();
+        let values = if self == BaseFormat::Bf16 { 0.0 } else { 4.0 * self.parameters(config) as f64 };
+        stored as f64 + values
+    }
+
+    /// Bytes of a matrix with its scales.
+    pub(crate) fn bytes(self, rows: usize, columns: usize) -> u64 {
+        let numbers = rows * columns;
+        let blocks = numbers.div_ceil(BLOCK);
+        let bytes = match self {
+            BaseFormat::Nf4 => numbers.div_ceil(2) + blocks + 4 * blocks.div_ceil(NESTED_BLOCK) + 4,
+            BaseFormat::Int8 => numbers + 4 * rows,
+            BaseFormat::Bf16 => 2 * numbers,
+        };
+        bytes as u64
+    }
+}
+
+/// Rows and columns of each matrix of the layers.
+fn matrices(config: &Config) -> Vec<(usize, usize)> {
+    let layer = config.layer();
+    let of_layer = layer.iter().filter_map(|weight| match weight.shape[..] {
+        [rows, columns] => Some((rows, columns)),
+        _ => None,
+    });
+    of_layer.collect::<Vec<_>>().repeat(config.num_hidden_layers)
+}
+
+/// Numbers of NF4 that share a scale.
+pub(crate) const BLOCK: usize = 64;
+/// Scales that share a scale.
+pub(crate) const NESTED_BLOCK: usize = 256;
+
+/// The values of NF4's codes.
+pub(crate) const NF4: [f32; 16] = [
+    -1.0,
+    -0.696_192_8,
+    -0.525_073_05,
+    -0.394_917_5,
+    -0.284_441_38,
+    -0.184_773_43,
+    -0.091_050_036,
+    0.0,
+    0.079_580_3,
+    0.160_930_2,
+    0.246_112_3,
+    0.337_915_24,
+    0.440_709_83,
+    0.562_617,
+    0.722_956_84,
+    1.0,
+];
+
+/// `1 / 127` as LLM.int8 multiplies by it.
+pub(crate) const INT8_STEP: f32 = 7.874_015_718_698_502e-3;
+
+/// The values of the dynamic map's codes (arXiv 1511.04561), ascending: with each power of ten less, half as many fractions.
+pub(crate) fn dynamic_map() -> &'static [f32; 256] {
+    static MAP: OnceLock<[f32; 256]> = OnceLock::new();
+    MAP.get_or_init(|| {
+        let mut values = vec![0.0f32, 1.0];
+        for power in 0..7 {
+            let count = 1usize << power;
+            let step = (1.0f32 - 0.1) / count as f32;
+            let boundary = |i: usize| match i < count.div_ceil(2) {
+                true => step.mul_add(i as f32, 0.1),
+                false => (-step).mul_add((count - i) as f32, 1.0),
+            };
+            let factor = 10f64.powi(power - 6) as f32;
+            for i in 0..count {
+                let mean = (boundary(i) + boundary(i + 1)) / 2.0;
+                values.extend([factor * mean, -factor * mean]);
+            }
+        }
+        values.sort_unstable_by(f32::total_cmp);
+        values.try_into().expect("256 values")
+    })
+}
+
+/// The scales of NF4's blocks.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Scales {
+    /// In f32.
+    Full(Vec<f32>),
+    /// 8-bit codes, the scale of each block of them, and what is added.
+    Nested { codes: Vec<u8>, absmax: Vec<f32>, offset: f32 },
+}
+
+impl Scales {
+    /// The scale of a block.
+    fn at(&self, block: usize) -> f32 {
+        match self {
+            Scales::Full(scales) => scales[block],
+            Scales::Nested { codes, absmax, offset } => {
+                dynamic_map()[usize::from(codes[block])] * absmax[block / NESTED_BLOCK] + offset
+            }
+        }
+    }
+
+    /// Codes for scales, with their mean as offset.
+    fn nested(scales: &[f32]) -> Scales {
+        let sum: f64 = scales.iter().map(|&x| f64::from(x)).sum();
+        Scales::nested_around((sum / scales.len() as f64) as f32, scales)
+    }
+
+    fn nested_around(offset: f32, scales: &[f32]) -> Scales {
+        let (map, cells) = (dynamic_map(), 65_535.0);
+        let middles: Vec<f32> = map.windows(2).map(|pair| 0.5 * (pair[0] + pair[1])).collect();
+        // The code nearest to the middle of the cell that a number lies in, of 65,536 between -1 and 1.
+        let code = |x: f32| {
+            let cell = ((x.clamp(-1.0, 1.0) + 1.0) * 0.5 * cells + 0.5).floor();
+            let middle = -1.0 + (2.0 * cell) / cells;
+            middles.partition_point(|&m| m < middle) as u8
+        };
+        let (mut codes, mut absmax) = (Vec::with_capacity(scales.len()), Vec::new());
+        for block in scales.chunks(NESTED_BLOCK) {
+            let largest = block.iter().fold(0.0f32, |most, x| most.max((x - offset).abs()));
+            absmax.push(largest);
+            let inverse = 1.0 / largest;
+            // A scale of 0 makes any code 0.
+            codes.extend(block.iter().map(|x| if largest == 0.0 { 0 } else { code((x - offset) * inverse) }));
+        }
+        Scales::Nested { codes, absmax, offset }
+    }
+}
+
+/// The numbers of a matrix in one of the formats.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Numbers {
+    /// Two codes a byte, the first in the upper half.
+    Nf4 {
+        codes: Vec<u8>,
+        scales: Scales,
+    },
+    Int8 {
+        codes: Vec<i8>,
+        absmax: Vec<f32>,
+    },
+    Bf16(Vec<u16>),
+}
+
+/// A matrix, row by row.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Quantized {
+    pub(crate) rows: usize,
+    pub(crate) columns: usize,
+    pub(crate) numbers: Numbers,
+}
+
+/// The code of a number between -1 and 1: the nearest value, the lower one of two.
+fn nf4_code(x: f32) -> u8 {
+    static MIDDLES: OnceLock<[f32; 15]> = OnceLock::new();
+    let middles = MIDDLES.get_or_init(|| std::array::from_fn(|i| (NF4[i] + NF4[i + 1]) / 2.0));
+    middles.iter().map(|&middle| u8::from(middle < x)).sum()
+}
+
+/// Codes of a block, and its scale.
+fn nf4_block(w: &[f32], codes: &mut [u8]) -> f32 {
+    let largest = w.iter().fold(0.0f32, |most, x| most.max(x.abs()));
+    let whole = w.len() == BLOCK;
+    let inverse = 1.0 / largest.max(1e-38);
+    // An incomplete block is divided by its scale, which is never 0.
+    let scaled = |x: f32| if whole { x * inverse } else { x / largest.max(1e-38) };
+    let code = |x: Option<&f32>| nf4_code(x.map_or(0.0, |&x| scaled(x).clamp(-1.0, 1.0)));
+    for (pair, byte) in w.chunks(2).zip(codes) {
+        *byte = code(pair.first()) << 4 | code(pair.get(1));
+    }
+    if whole { largest } else { largest.max(1e-38) }
+}
+
+impl Quantized {
+    /// A matrix in a format.
+    pub(crate) fn of(format: BaseFormat, columns: usize, w: &[f32]) -> Quantized {
+        let numbers = match format {
+            BaseFormat::Nf4 => {
+                let mut codes = vec![0; w.len().div_ceil(2)];
+                let scales: Vec<f32> = codes
+                    .par_chunks_mut(BLOCK / 2)
+                    .zip(w.par_chunks(BLOCK))
+                    .map(|(codes, w)| nf4_block(w, codes))
+                    .collect();
+                Numbers::Nf4 { codes, scales: Scales::nested(&scales) }
+            }
+            BaseFormat::Int8 => {
+                let absmax: Vec<f32> = w
+                    .par_chunks(columns)
+                    .map(|row| row.iter().fold(0.0f32, |most, x| most.max(x.abs())))
+                    .collect();
+                let code = |(i, &x): (usize, &f32)| {
+                    let largest = absmax[i / columns];
+                    if largest == 0.0 { 0 } else { (x * (1.0 / largest * 127.0)).round_ties_even() as i8 }
+                };
+                Numbers::Int8 { codes: w.par_iter().enumerate().map(code).collect(), absmax }
+            }
+            BaseFormat::Bf16 => Numbers::Bf16(w.par_iter().map(|&x| bf16::from_f32(x).to_bits()).collect()),
+        };
+        Quantized { rows: w.len() / columns, columns, numbers }
+    }
+
+    /// Number of numbers.
+    pub(crate) fn len(&self) -> usize {
+        self.rows * self.columns
+    }
+
+    /// The values of some rows.
+    ///
+    /// # Panics
+    /// If the rows are not the matrix's, or `out` has another length.
+    pub(crate) fn write_rows(&self, rows: Range<usize>, out: &mut [f32]) {
+        let (first, end) = (rows.start * self.columns, rows.end * self.columns);
+        assert_eq!(out.len(), end - first, "rows {rows:?} of {}", self.columns);
+        match &self.numbers {
+            Numbers::Nf4 { codes, scales } => {
+                let mut at = first;
+                while at < end {
+                    let block = at / BLOCK;
+                    let part = &mut out[at - first..end.min((block + 1) * BLOCK) - first];
+                    nf4_values(codes, scales.at(block), at, part);
+                    at += part.len();
+                }
+            }
+            Numbers::Int8 { codes, absmax } => {
+                let codes = codes[first..end].chunks_exact(self.columns);
+                for ((out, codes), largest) in
+                    out.chunks_exact_mut(self.columns).zip(codes).zip(&absmax[rows])
+                {
+                    out.iter_mut()
+                        .zip(codes)
+                        .for_each(|(out, &code)| *out = f32::from(code) * largest * INT8_STEP);
+                }
+            }
+            Numbers::Bf16(bits) => {
+                let widened = |bits: u16| f32::from_bits(u32::from(bits) << 16);
+                out.iter_mut().zip(&bits[first..end]).for_each(|(out, &bits)| *out = widened(bits));
+            }
+        }
+    }
+}
+
+/// The values of codes from number `first` on, which share a scale.
+fn nf4_values(codes: &[u8], scale: f32, first: usize, out: &mut [f32]) {
+    let values = NF4.map(|value| value * scale);
+    let (odd, out) = out.split_at_mut((first % 2).min(out.len()));
+    if let [value] = odd {
+        *value = values[usize::from(codes[first / 2] & 15)];
+    }
+    for (pair, byte) in out.chunks_mut(2).zip(&codes[first.div_ceil(2)..]) {
+        pair[0] = values[usize::from(byte >> 4)];
+        if let Some(second) = pair.get_mut(1) {
+            *second = values[usize::from(byte & 15)];
+        }
+    }
+}
+
+/// The matrices of a model, by the offsets of their spans.
+#[derive(Debug, Default)]
+pub(crate) struct QuantizedStore(BTreeMap<usize, Quantized>);
+
+impl QuantizedStore {
+    pub(crate) fn put(&mut self, span: Span, matrix: Quantized) {
+        assert_eq!(span.len, matrix.len(), "a matrix of another size");
+        self.0.insert(span.offset, matrix);
+    }
+
+    /// The matrix of a span.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub(crate) fn at(&self, span: Span) -> &Quantized {
+        &self.0[&span.offset]
+    }
+
+    /// The matrices of a linear map, in the order of their outputs; none if it isn't quantized.
+    pub(crate) fn parts(&self, linear: &Linear) -> impl Iterator<Item = &Quantized> {
+        let Span { offset, len } = linear.weight;
+        self.0.range(offset..offset + len).map(|(_, matrix)| matrix)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::weights::TensorFile;
+
+    fn golden() -> TensorFile {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+        TensorFile::open(&folder.join("quantized.safetensors")).unwrap()
+    }
+
+    fn bits(values: &[f32]) -> Vec<u32> {
+        values.iter().map(|x| x.to_bits()).collect()
+    }
+
+    fn bytes(file: &TensorFile, name: &str) -> Vec<u8> {
+        file.integers(name).unwrap().into_iter().map(|x| x as u8).collect()
+    }
+
+    /// Asserts equality and names the first difference.
+    #[track_caller]
+    fn equal<T: PartialEq + std::fmt::Debug>(found: &[T], wanted: &[T], what: &str) {
+        assert_eq!(found.len(), wanted.len(), "{what}");
+        let first = found.iter().zip(wanted).position(|(f, w)| f != w);
+        assert!(first.is_none(), "{what}: {first:?} is the first that differs");
+    }
+
+    fn values(matrix: &Quantized) -> Vec<f32> {
+        let mut out = vec![f32::NAN; matrix.len()];
+        matrix.write_rows(0..matrix.rows, &mut out);
+        out
+    }
+
+    #[test]
+    fn the_maps_are_those_of_bitsandbytes() {
+        let file = golden();
+        equal(&bits(&NF4), &bits(&file.tensor("nf4_map").unwrap()), "NF4");
+        equal(&bits(dynamic_map()), &bits(&file.tensor("dynamic_map").unwrap()), "the dynamic map");
+    }
+
+    #[test]
+    fn nf4_has_the_codes_and_values_of_bitsandbytes_bit_for_bit() {
+        let file = golden();
+        let cases: Vec<String> = file
+            .names()
+            .filter_map(|name| name.strip_suffix(".nf4.codes"))
+            .filter_map(|name| name.strip_prefix("case."))
+            .map(str::to_string)
+            .collect();
+        assert!(cases.len() >= 6, "{cases:?}");
+        for case in cases {
+            let get = |name: &str| file.tensor(&format!("case.{case}.{name}")).unwrap();
+            let codes_of = |name: &str| bytes(&file, &format!("case.{case}.{name}"));
+            let (w, wanted) = (get("weight"), get("nf4.values"));
+            let columns = file.shape(&format!("case.{case}.weight")).unwrap()[1];
+            let mut found = Quantized::of(BaseFormat::Nf4, columns, &w);
+            let offset = get("nf4.nested_offset")[0];
+            let Numbers::Nf4 { codes, scales } = &mut found.numbers else { panic!("nf4") };
+            equal(codes, &codes_of("nf4.codes"), &case);
+            let Scales::Nested { offset: own, .. } = scales else { panic!("nested scales") };
+            // PyTorch's mean of f32 numbers has errors of its own, but none of those where every sum is exact.
+            let exact = case.starts_with("grid");
+            let apart = (f64::from(*own) - f64::from(offset)).abs();
+            assert!(
+                if exact { apart == 0.0 } else { apart <= 2e-7 * f64::from(offset) },
+                "{case}: {own} {offset}"
+            );
+            if !exact {
+                let full = get("absmax");
+                *scales = Scales::nested_around(offset, &full);
+            }
+            let Scales::Nested { codes, absmax, .. } = scales else { panic!("nested scales") };
+            equal(codes, &codes_of("nf4.absmax"), &format!("{case}: codes of scales"));
+            equal(&bits(absmax), &bits(&get("nf4.nested_absmax")), &format!("{case}: scales of scales"));
+            equal(&bits(&values(&found)), &bits(&wanted), &format!("{case}: values"));
+        }
+    }
+
+    #[test]
+    fn int8_has_the_codes_and_values_of_llm_int8_bit_for_bit() {
+        let file = golden();
+        let mut seen = 0;
+        for name in file.names().filter(|name| name.ends_with(".int8.codes")) {
+            let case = name.strip_suffix(".int8.codes").unwrap();
+            let w = file.tensor(&format!("{case}.weight")).unwrap();
+            let columns = file.shape(&format!("{case}.weight")).unwrap()[1];
+            let found = Quantized::of(BaseFormat::Int8, columns, &w);
+            let Numbers::Int8 { codes, absmax } = &found.numbers else { panic!("int8") };
+            let codes: Vec<u8> = codes.iter().map(|&code| code as u8).collect();
+            equal(&codes, &bytes(&file, name), case);
+            for (found, name) in [(&absmax[..], "absmax"), (&values(&found), "values")] {
+                let wanted = file.tensor(&format!("{case}.int8.{name}")).unwrap();
+                equal(&bits(found), &bits(&wanted), &format!("{case}: {name}"));
+            }
+            seen += 1;
+        }
+        assert!(seen >= 4);
+    }
+
+    #[test]
+    fn any_rows_have_the_values_that_the_whole_has_there() {
+        let file = golden();
+        for name in file.names().filter(|name| name.ends_with(".weight")) {
+            let (w, columns) = (file.tensor(name).unwrap(), file.shape(name).unwrap()[1]);
+            for format in BaseFormat::ALL {
+                let matrix = Quantized::of(format, columns, &w);
+                let (whole, rows) = (values(&matrix), matrix.rows);
+                assert_eq!(whole.len(), w.len(), "{name}");
+                for part in [0..1, rows / 2..rows, rows / 3..rows / 3 + 1, rows - 1..rows] {
+                    let mut out = vec![f32::NAN; part.len() * columns];
+                    matrix.write_rows(part.clone(), &mut out);
+                    let wanted = &whole[part.start * columns..part.end * columns];
+                    equal(&bits(&out), &bits(wanted), name);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn values_are_near_the_numbers_as_each_format_allows() {
+        // A code's value lies within half of NF4's widest gap, 0.152, and an eighth bit within half a step.
+        let w: Vec<f32> = (0..6400).map(|i| ((i * 7919) % 1009) as f32 / 504.0 - 1.0).collect();
+        for (format, most) in
+            [(BaseFormat::Nf4, 0.156), (BaseFormat::Int8, 0.5 / 127.0 + 1e-6), (BaseFormat::Bf16, 0.002)]
+        {
+            let found = values(&Quantized::of(format, 100, &w));
+            let off = found.iter().zip(&w).map(|(f, w)| (f - w).abs()).fold(0.0, f32::max);
+            assert!(off <= most && off > 0.0, "{format:?}: off by {off}");
+        }
+    }
+}

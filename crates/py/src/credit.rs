@@ -175,14 +175,10 @@ fn assign(
         let lengths = of(rows, lengths, 1, |&n| usize::try_from(n).unwrap_or(0));
         columns.push((rewards, of(rows, logp, 0.0, |&l| l), lengths, scored));
     }
-    let group =
-        |(rewards, mean_old_logp, lengths, scored): &'_ (Vec<f64>, Vec<f64>, Vec<usize>, Vec<bool>)| Group {
-            rewards,
-            lengths,
-            mean_old_logp,
-            scored,
-        };
-    let groups: Vec<Group<'_>> = columns.iter().map(group).collect();
+    let groups: Vec<Group<'_>> = columns
+        .iter()
+        .map(|(rewards, mean_old_logp, lengths, scored)| Group { rewards, lengths, mean_old_logp, scored })
+        .collect();
     let mut advantages = vec![0.0; rewards.len()];
     let (mut rate, mut weight) = (vec![f64::NAN; members.len()], vec![1.0; members.len()]);
     for (g, found) in credit.assign_batch(&groups)?.into_iter().enumerate() {

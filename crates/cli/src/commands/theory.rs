@@ -86,7 +86,8 @@ pub enum Formula {
     },
     /// One surrogate step on a categorical policy: where the mass goes, term by term.
     #[command(
-        after_help = "Example:\n  fgrpo theory mass --probabilities 0.6,0.1,0.3 --correct 0,1 --sample 0,2 --lr 0.1\n\n\
+        after_help = "Example:\n  fgrpo theory mass --probabilities 0.6,0.1,0.3 --correct 0,1 --sample 0,2 --lr 0.1\n  \
+        fgrpo theory mass --probabilities 0.6,0.1,0.3 --correct 0,1 --sample 0,0,1,2 --power 0.5,-0.5\n\n\
         Actions are numbered from 0. A repeated action in --sample counts for N but adds no mass."
     )]
     Mass {
@@ -96,6 +97,15 @@ pub enum Formula {
         /// The actions drawn, repeats included.
         #[arg(long, value_delimiter = ',', required = true)]
         sample: Vec<usize>,
+        /// Exponents of the estimator `power`: the drawn actions get its advantages in place of the rewards.
+        #[arg(
+            long,
+            value_name = "A,B",
+            value_delimiter = ',',
+            allow_negative_numbers = true,
+            conflicts_with_all = ["reward_correct", "reward_wrong"]
+        )]
+        power: Vec<f64>,
         /// Learning rate.
         #[arg(long, default_value_t = 1.0, allow_negative_numbers = true)]
         lr: f64,
@@ -166,8 +176,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             let value = json!({"n": peak.n, "tail_miss": peak.tail_miss});
             say(output, value, ["n", "tail miss"], [[peak.n.to_string(), number(peak.tail_miss)]])
         }
-        Formula::Mass { policy, sample, lr, subset, output } => {
-            mass::mass(policy, sample, *lr, subset, output)
+        Formula::Mass { policy, sample, power, lr, subset, output } => {
+            mass::mass(policy, sample, power, *lr, subset, output)
         }
         Formula::SampledMass { policy, n, k, output } => mass::sampled_masses(policy, *n, k, output),
         Formula::Advantage { success_rate, gamma, n, output } => advantages(success_rate, gamma, *n, output),

@@ -1,11 +1,26 @@
-//! The weight of tokens that another engine sampled: `w = exp(logp_trainer - logp_rollout)`.
+//! The weight of tokens that another engine sampled: `w = exp(logp_trainer - logp_rollout)`, of a token or of its whole
+//! completion.
 //!
 //! If one engine samples and learns, both log-probabilities are equal and every weight is exactly 1 (a test checks it),
 //! so the correction is off.
 
 use crate::error::Error;
 
+/// What a weight is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+pub enum Level {
+    /// Each token has its own.
+    #[default]
+    Token,
+    /// The product over a completion, which is the unbiased weight, for all of its tokens.
+    Sequence,
+}
+
 /// How importance weights between two engines are kept within bounds.
+///
+/// Source: truncated importance sampling (TIS) and masks (MIS, IcePop) as verl's `rollout_corr_helper` has them.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(tag = "kind", rename_all = "snake_case"))]
@@ -18,8 +33,11 @@ pub enum Correction {
         /// The largest weight, usually 2.
         #[cfg_attr(feature = "serde", serde(default = "default::high"))]
         cap: f64,
+        /// What `w` is of.
+        #[cfg_attr(feature = "serde", serde(default))]
+        level: Level,
     },
-    /// `w` within the bounds, 0 outside: the token is dropped.
+    /// `w` within the bounds, 0 outside: the token or completion is dropped.
     Mask {
         /// The smallest weight kept.
         #[cfg_attr(feature = "serde", serde(default = "default::low"))]
@@ -27,6 +45,9 @@ pub enum Correction {
         /// The largest weight kept.
         #[cfg_attr(feature = "serde", serde(default = "default::high"))]
         high: f64,
+        /// What `w` is of.
+        #[cfg_attr(feature = "serde", serde(default))]
+        level: Level,
     },
 }
 
@@ -42,6 +63,15 @@ mod default {
     }
 }
 
+/// The weight of a token's policy loss: a constant of the update, without a derivative.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Weight {
+    /// The weight.
+    pub value: f64,
+    /// Whether a bound applied.
+    pub bounded: bool,
+}
+
 impl Correction {
     /// Refuses bounds that drop every token.
     ///
@@ -49,10 +79,10 @@ impl Correction {
     /// [`Error::Setting`] names the key.
     pub fn check(&self) -> Result<(), Error> {
         match *self {
-            Self::Tis { cap } if !(cap.is_finite() && cap > 0.0) => {
+            Self::Tis { cap, .. } if !(cap.is_finite() && cap > 0.0) => {
                 Err(Error::setting("correction.cap", cap, "a finite number above 0"))
             }
-            Self::Mask { low, high } if !(low >= 0.0 && high.is_finite() && low < high) => {
+            Self::Mask { low, high, .. } if !(low >= 0.0 && high.is_finite() && low < high) => {
                 Err(Error::setting(
                     "correction.low, correction.high",
                     format!("{low}, {high}"),
@@ -63,16 +93,33 @@ impl Correction {
         }
     }
 
-    /// The weight of one token's policy loss: a constant of the update, without a derivative.
-    pub fn weight(&self, trainer_logp: f64, rollout_logp: f64) -> f64 {
-        let w = || super::log_ratio(trainer_logp, rollout_logp).exp();
-        match *self {
-            Self::Off => 1.0,
-            Self::Tis { cap } => w().min(cap),
-            Self::Mask { low, high } => {
-                let w = w();
-                if (low..=high).contains(&w) { w } else { 0.0 }
-            }
+    /// The weights of a completion's tokens. The logarithm of `w` is clamped at 20 on both sides.
+    ///
+    /// # Panics
+    /// If the slices differ in length.
+    pub fn weights(&self, trainer_logp: &[f32], rollout_logp: &[f32]) -> Vec<Weight> {
+        let n = trainer_logp.len();
+        assert_eq!(n, rollout_logp.len(), "trainer_logp and rollout_logp differ in length");
+        let (level, low, high) = match *self {
+            Self::Off => return vec![Weight { value: 1.0, bounded: false }; n],
+            Self::Tis { cap, level } => (level, f64::NEG_INFINITY, cap),
+            Self::Mask { low, high, level } => (level, low, high),
+        };
+        let log = |(&a, &b): (&f32, &f32)| f64::from(a) - f64::from(b);
+        let each = trainer_logp.iter().zip(rollout_logp).map(log);
+        let weight = |log: f64| {
+            let w = super::log_ratio(log, 0.0).exp();
+            let bounded = !(low..=high).contains(&w);
+            let value = match self {
+                Self::Tis { cap, .. } => w.min(*cap),
+                _ if bounded => 0.0,
+                _ => w,
+            };
+            Weight { value, bounded }
+        };
+        match level {
+            Level::Token => each.map(weight).collect(),
+            Level::Sequence => vec![weight(each.sum()); n],
         }
     }
 }
@@ -83,31 +130,40 @@ mod tests {
 
     #[test]
     fn weights_match_values_worked_by_hand() {
-        let (half, double, eight) = (0.5f64.ln(), 2f64.ln(), 8f64.ln());
-        let tis = Correction::Tis { cap: 2.0 };
-        assert!((tis.weight(half, 0.0) - 0.5).abs() < 1e-15);
-        assert_eq!(tis.weight(eight, 0.0), 2.0);
-        let mask = Correction::Mask { low: 0.4, high: 4.0 };
-        assert!((mask.weight(double, 0.0) - 2.0).abs() < 1e-15);
-        assert_eq!(mask.weight(eight, 0.0), 0.0);
-        assert_eq!(mask.weight(-eight, 0.0), 0.0);
+        let (half, double, eight) = (0.5f32.ln(), 2f32.ln(), 8f32.ln());
+        let of = |correction: Correction, logp: &[f32]| -> Vec<f64> {
+            correction.weights(logp, &vec![0.0; logp.len()]).iter().map(|w| w.value).collect()
+        };
+        let close = |found: Vec<f64>, wanted: &[f64]| {
+            assert!(found.iter().zip(wanted).all(|(f, w)| (f - w).abs() < 1e-6), "{found:?}");
+        };
+        let (tokens, level) = ([half, double, eight, -eight], Level::Token);
+        close(of(Correction::Tis { cap: 2.0, level }, &tokens), &[0.5, 2.0, 2.0, 0.125]);
+        close(of(Correction::Mask { low: 0.4, high: 4.0, level }, &tokens), &[0.5, 2.0, 0.0, 0.0]);
+        // The product of 1/2 and 8 is 4, of 2 and 8 is 16.
+        let level = Level::Sequence;
+        close(of(Correction::Tis { cap: 5.0, level }, &[half, eight]), &[4.0, 4.0]);
+        close(of(Correction::Tis { cap: 5.0, level }, &[double, eight]), &[5.0, 5.0]);
+        close(of(Correction::Mask { low: 0.5, high: 5.0, level }, &[half, eight]), &[4.0, 4.0]);
+        close(of(Correction::Mask { low: 0.5, high: 5.0, level }, &[double, eight]), &[0.0, 0.0]);
+        assert!(Correction::Mask { low: 0.5, high: 5.0, level }.weights(&[eight], &[0.0])[0].bounded);
     }
 
     #[test]
     fn one_engine_has_weight_one_exactly() {
-        for correction in
-            [Correction::Off, Correction::Tis { cap: 2.0 }, Correction::Mask { low: 0.5, high: 2.0 }]
-        {
-            for logp in [-0.1, -3.7, -30.0] {
-                assert_eq!(correction.weight(logp, logp), 1.0);
+        for level in [Level::Token, Level::Sequence] {
+            let mask = Correction::Mask { low: 0.5, high: 2.0, level };
+            for correction in [Correction::Off, Correction::Tis { cap: 2.0, level }, mask] {
+                let logp = [-0.1, -3.7, -30.0];
+                assert!(correction.weights(&logp, &logp).iter().all(|w| w.value == 1.0 && !w.bounded));
             }
         }
     }
 
     #[test]
     fn bounds_that_drop_every_token_are_refused() {
-        assert!(Correction::Mask { low: 2.0, high: 1.0 }.check().is_err());
-        assert!(Correction::Tis { cap: 0.0 }.check().is_err());
-        assert!(Correction::Tis { cap: 2.0 }.check().is_ok());
+        assert!(Correction::Mask { low: 2.0, high: 1.0, level: Level::Token }.check().is_err());
+        assert!(Correction::Tis { cap: 0.0, level: Level::Token }.check().is_err());
+        assert!(Correction::Tis { cap: 2.0, level: Level::Sequence }.check().is_ok());
     }
 }

@@ -12,7 +12,7 @@ pub mod kl;
 pub mod policy;
 
 pub use aggregate::{Aggregation, Counts};
-pub use correction::Correction;
+pub use correction::{Correction, Level};
 pub use kl::Kl;
 pub use policy::{CispoBounds, Divergence, PolicyLoss, TokenLoss};
 
@@ -140,12 +140,10 @@ impl Objective {
         side("entropy", tokens.entropy, self.entropy_coef != 0.0);
         side("ref_logp", tokens.ref_logp, self.kl.is_some());
         side("rollout_logp", tokens.rollout_logp, self.correction != Correction::Off);
+        let corrections = tokens.rollout_logp.map(|r| self.correction.weights(tokens.old_logp, r));
         let losses = self.policy.completion(tokens.logp, tokens.old_logp, tokens.advantage);
         for (t, policy) in losses.enumerate() {
-            let correction = match tokens.rollout_logp {
-                Some(r) => self.correction.weight(f64::from(tokens.old_logp[t]), f64::from(r[t])),
-                None => 1.0,
-            };
+            let correction = corrections.as_ref().map_or(1.0, |weights| weights[t].value);
             let policy_loss = policy_scale * correction * policy.loss;
             let mut term = TokenTerm {
                 policy,

@@ -245,7 +245,7 @@ proptest! {
         let counts = Counts::of(all.iter().map(|c| c.0.len()));
         for policy in LOSSES {
             for aggregation in MODES {
-                let objective = Objective { policy, aggregation, entropy_coef: 0.01, kl: Some((Kl::K3, 0.1)), correction: Correction::Tis { cap: 1.1 } };
+                let objective = Objective { policy, aggregation, entropy_coef: 0.01, kl: Some((Kl::K3, 0.1)), correction: Correction::Tis { cap: 1.1, level: Level::Token } };
                 let run = |part: &[(Vec<f32>, Vec<f32>, f64)]| {
                     let (mut loss, mut gradient) = (0.0, Vec::new());
                     for (logp, old, advantage) in part {
@@ -291,7 +291,7 @@ fn objective_adds_entropy_and_kl_with_their_signs() {
         aggregation: Aggregation::TokenMean,
         entropy_coef: 0.5,
         kl: Some((Kl::K1, 0.25)),
-        correction: Correction::Tis { cap: 2.0 },
+        correction: Correction::Tis { cap: 2.0, level: Level::Token },
     };
     let tokens = Tokens {
         logp: &[-1.0, -2.0],

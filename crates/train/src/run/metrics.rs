@@ -126,20 +126,17 @@ impl SamplerMetrics {
         let (mut m, mut tokens) = (Self::default(), 0u64);
         for group in groups {
             let Some(sampler) = &group.rollouts.sampler_logp else { continue };
-            let trainer = group.rollouts.completions.iter().flat_map(|c| &c.logp);
-            for (&own, &theirs) in trainer.zip(sampler.iter().flatten()) {
-                let (own, theirs) = (f64::from(own), f64::from(theirs));
-                let difference = (own - theirs).abs();
-                m.sampler_logp_difference_mean += difference;
-                m.sampler_logp_difference_max = m.sampler_logp_difference_max.max(difference);
-                m.correction_mean += correction.weight(own, theirs);
-                let plain = (own - theirs).exp();
-                m.correction_bounded_fraction += f64::from(u8::from(match correction {
-                    Correction::Off => false,
-                    Correction::Tis { cap } => plain > cap,
-                    Correction::Mask { low, high } => !(low..=high).contains(&plain),
-                }));
-                tokens += 1;
+            for (completion, theirs) in group.rollouts.completions.iter().zip(sampler) {
+                for (own, theirs) in completion.logp.iter().zip(theirs) {
+                    let difference = (f64::from(*own) - f64::from(*theirs)).abs();
+                    m.sampler_logp_difference_mean += difference;
+                    m.sampler_logp_difference_max = m.sampler_logp_difference_max.max(difference);
+                }
+                for weight in correction.weights(&completion.logp, theirs) {
+                    m.correction_mean += weight.value;
+                    m.correction_bounded_fraction += f64::from(u8::from(weight.bounded));
+                }
+                tokens += completion.logp.len() as u64;
             }
         }
         let n = tokens as f64;

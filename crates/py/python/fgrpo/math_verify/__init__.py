@@ -1,6 +1,6 @@
 """math-verify's names on our verifier: change ``from math_verify import ...`` to ``from fgrpo.math_verify import ...``.
 
-The verdicts are math-verify 0.9's (docs/math-verify.md has the differences). Calls work in every thread and process, need no
+The verdicts are math-verify 0.9's (docs/parity.md has the differences). Calls work in every thread and process, need no
 signals and no time limits, and what :func:`parse` returns can be pickled. For code that can't be edited, call
 :func:`install` before it imports math_verify.
 

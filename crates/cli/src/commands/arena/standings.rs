@@ -279,7 +279,7 @@ impl Standings {
                     let d = &paired.difference;
                     [
                         format!("{} ({}, {})", points(d.value), points(d.interval[0]), points(d.interval[1])),
-                        format!("{:.3}", paired.holm_p_value),
+                        p_value(paired.holm_p_value),
                     ]
                 }
             };
@@ -309,10 +309,15 @@ impl Standings {
             "Percent, with 95 % intervals over problems{}. Differences are paired with {baseline} by {}; p after Holm's \
              correction over the methods.\nlost: problems solved before training and in none of the samples after it. \
              entropy: nats, in the last step. front: no other method is at least as good at both k.",
-            if one { " alone: one seed says nothing of others" } else { " and seeds" },
+            if one { " alone: one seed says nothing of others" } else { " and, with several, seeds" },
             if one { "problem" } else { "seed and problem" },
         )
     }
+}
+
+/// A p-value with what the number of resamples can tell.
+fn p_value(p: f64) -> String {
+    if p < 0.001 { "<0.001".to_owned() } else { format!("{p:.3}") }
 }
 
 /// pass@k against pass@1: a point for each method, and the front.

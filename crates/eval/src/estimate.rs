@@ -3,7 +3,7 @@
 use super::samples::ProblemCounts;
 use fgrpo_core::rng::Key;
 use fgrpo_core::stats::bootstrap::{Simulated, resample};
-use fgrpo_core::stats::pass_at_k::{PassAtK, pass_at_k};
+use fgrpo_core::stats::pass_at_k::{PassAtK, pass_at_k, pass_hat_k};
 use rayon::prelude::*;
 use serde::Serialize;
 use serde::ser::{SerializeStruct, Serializer};
@@ -176,6 +176,17 @@ impl Curve {
         let quantities: Vec<Vec<Vec<f64>>> = ks.iter().map(&mut of_k).collect();
         let points = ks.iter().copied().zip(bootstrap(&quantities, draws, key)).collect();
         Self { name: name.to_owned(), points }
+    }
+
+    /// pass^k in place of pass@k: the probability that k samples are all correct.
+    pub fn of_all(name: &str, problems: &[&ProblemCounts], ks: &[u64], draws: u64, key: Key) -> Self {
+        let of = |p: &ProblemCounts, k: u64| pass_hat_k(p.samples as usize, p.correct as usize, k as usize);
+        let of_k = |&k: &u64| vec![problems.iter().map(|p| of(p, k)).collect()];
+        let quantities: Vec<Vec<Vec<f64>>> = ks.iter().map(of_k).collect();
+        Self {
+            name: name.to_owned(),
+            points: ks.iter().copied().zip(bootstrap(&quantities, draws, key)).collect(),
+        }
     }
 
     /// The mean over several benchmarks, at the values of k that all of them have.

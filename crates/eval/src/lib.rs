@@ -28,6 +28,7 @@ pub mod io;
 pub mod kind;
 pub mod pass_at_k;
 pub mod plan;
+pub mod power;
 pub mod problems;
 pub mod program;
 pub mod prompts;

@@ -24,6 +24,8 @@ pub struct Settings {
     pub seed: u64,
     /// Averages over benchmarks.
     pub averages: Averages,
+    /// Estimate pass^k as well.
+    pub hat: bool,
 }
 
 /// pass@k of several benchmarks.
@@ -47,6 +49,9 @@ pub struct Report {
     /// pass@k over all its problems.
     #[serde(flatten)]
     pub all: Curve,
+    /// pass^k over all its problems, where asked for: the probability that k samples are all correct.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "values")]
+    pub pass_hat_k: Option<Curve>,
     /// Number of samples, scored or not.
     pub samples: u64,
     /// Number of samples that could not be scored.
@@ -81,6 +86,10 @@ pub struct ProblemReport {
     pub pass_at_k: BTreeMap<u64, f64>,
 }
 
+fn values<S: serde::Serializer>(curve: &Option<Curve>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(curve.iter().flat_map(|c| &c.points).map(|(k, m)| (k, m.value)))
+}
+
 fn by_name<S: serde::Serializer>(curves: &[Curve], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(curves.iter().map(|curve| (&curve.name, curve)))
 }
@@ -108,6 +117,7 @@ impl Report {
             benchmark: benchmark.name.clone(),
             by_problem: by_problem.collect(),
             all: Curve::of(&benchmark.name, &problems, ks, draws, resamples(seed, index)),
+            pass_hat_k: None,
             samples: problems.iter().map(|p| p.planned()).sum(),
             unscorable: problems.iter().map(|p| p.unscorable).sum(),
             maj_at_k: majority(&benchmark.problems, ks, key.with(2)),
@@ -131,7 +141,12 @@ pub fn of(benchmarks: &[Benchmark], settings: &Settings) -> anyhow::Result<PassA
     }
     let Settings { resamples: draws, seed, averages, .. } = settings;
     let report = |(i, b): (usize, &Benchmark)| Report::of(b, &ks, *draws, *seed, i as u64);
-    let reports = benchmarks.iter().enumerate().map(report).collect::<anyhow::Result<Vec<_>>>()?;
+    let mut reports = benchmarks.iter().enumerate().map(report).collect::<anyhow::Result<Vec<_>>>()?;
+    for (i, b) in benchmarks.iter().enumerate().filter(|_| settings.hat) {
+        let problems: Vec<&ProblemCounts> = b.problems.iter().collect();
+        reports[i].pass_hat_k =
+            Some(Curve::of_all(&b.name, &problems, &ks, *draws, resamples(*seed, i as u64)));
+    }
     let names: Vec<&str> = benchmarks.iter().map(|b| b.name.as_str()).collect();
     let averages = averages.over(&names)?.into_iter().map(|(name, members)| {
         Curve::mean(&name, &members.iter().map(|&i| &reports[i].all).collect::<Vec<_>>())

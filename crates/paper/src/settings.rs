@@ -28,6 +28,8 @@ pub(super) fn of(config: &Config) -> Setting {
             Loss::Cispo { .. } | Loss::CispoCap { .. } => "CISPO",
             Loss::Gspo { .. } => "GSPO",
             Loss::Sapo { .. } => "SAPO",
+            Loss::KlCov { .. } => "KL-Cov",
+            Loss::ClipCov { .. } => "Clip-Cov",
             Loss::Gmpo { .. } => "GMPO",
             Loss::DppoTv { .. } | Loss::DppoKl { .. } => "DPPO",
         },

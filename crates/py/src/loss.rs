@@ -2,7 +2,7 @@
 
 use crate::call::{bad, without_gil};
 use crate::credit::named;
-use fgrpo_core::loss::{Aggregation, CispoBounds, Counts, PolicyLoss};
+use fgrpo_core::loss::{Aggregation, CispoBounds, Counts, PolicyLoss, covariance};
 use numpy::ndarray::ArrayView2;
 use numpy::{IntoPyArray, PyArray2, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
@@ -25,9 +25,11 @@ fn policy(
         "gmpo" => PolicyLoss::GMPO,
         "dppo_tv" => PolicyLoss::DPPO_TV,
         "dppo_kl" => PolicyLoss::DPPO_KL,
+        "kl_cov" => PolicyLoss::KL_COV,
+        "clip_cov" => PolicyLoss::CLIP_COV,
         _ => {
             return Err(bad(format!(
-                "loss: found {loss:?}, wanted \"grpo\", \"dapo\", \"cispo\", \"gspo\", \"sapo\", \"gmpo\", \"dppo_tv\" or \"dppo_kl\""
+                "loss: found {loss:?}, wanted \"grpo\", \"dapo\", \"cispo\", \"gspo\", \"sapo\", \"gmpo\", \"dppo_tv\", \"dppo_kl\", \"kl_cov\" or \"clip_cov\""
             )));
         }
     };
@@ -51,6 +53,11 @@ fn policy(
         PolicyLoss::Sapo { positive, negative } => {
             let (positive, negative) = tau.unwrap_or((positive, negative));
             PolicyLoss::Sapo { positive, negative }
+        }
+        PolicyLoss::KlCov { .. } => preset,
+        PolicyLoss::ClipCov { low, high, share, from, to } => {
+            let (low, high) = bounds((low, high));
+            PolicyLoss::ClipCov { low, high, share, from, to }
         }
         PolicyLoss::Gmpo { low, high } => {
             let (low, high) = bounds((low, high));
@@ -134,11 +141,20 @@ fn sum(
     let counts = Counts::of(rows.iter().map(Vec::len));
     let mut dlogp = numpy::ndarray::Array2::zeros(logp.dim());
     let mut total = 0.0;
+    let of = |values: ArrayView2<'_, f64>| -> Vec<Vec<f64>> {
+        rows.iter().enumerate().map(|(b, tokens)| tokens.iter().map(|&t| values[(b, t)]).collect()).collect()
+    };
+    let (logp, old_logp) = (of(logp), of(old_logp));
+    let all: Vec<(f64, &[f64])> =
+        advantages.iter().copied().zip(old_logp.iter().map(Vec::as_slice)).collect();
+    let selected = covariance::selected(&policy, &all);
     for (b, tokens) in rows.iter().enumerate() {
-        let of = |values: ArrayView2<'_, f64>| tokens.iter().map(|&t| values[(b, t)]).collect::<Vec<f64>>();
-        let (logp, old_logp) = (of(logp), of(old_logp));
         let scale = aggregation.weight(tokens.len(), &counts);
-        for (&t, term) in tokens.iter().zip(policy.completion(&logp, &old_logp, advantages[b])) {
+        let terms = policy.completion(&logp[b], &old_logp[b], advantages[b]);
+        for (i, (&t, mut term)) in tokens.iter().zip(terms).enumerate() {
+            if selected.as_ref().is_some_and(|selected| selected[b][i]) {
+                term = policy.of_selected(term, logp[b][i], old_logp[b][i]);
+            }
             total += scale * term.loss;
             dlogp[(b, t)] = scale * term.dlogp;
         }

@@ -9,7 +9,7 @@ use crate::credit::Credited;
 use crate::rollout::Rollouts;
 use anyhow::bail;
 use fgrpo_core::loss::daro::{Daro, Levels};
-use fgrpo_core::loss::{Correction, Counts, Objective, TokenTerm, Tokens};
+use fgrpo_core::loss::{Correction, Counts, Objective, PolicyLoss, TokenTerm, Tokens, covariance};
 use fgrpo_nn::{AdamW, Batch, CHECK_LAYERS, Engine};
 use serde::{Deserialize, Serialize};
 
@@ -244,6 +244,8 @@ struct Placed<'a> {
     predictions: Vec<usize>,
     /// Its group's DARO level; `None` for groups that are all correct or all wrong.
     level: Option<usize>,
+    /// Its tokens that the loss treats apart, for a loss that does so.
+    selected: Option<Vec<bool>>,
 }
 
 impl<'a> Packed<'a> {
@@ -265,8 +267,21 @@ impl<'a> Packed<'a> {
             completions: Vec::new(),
             families: Vec::new(),
         };
-        let silent = objective.entropy_coef == 0.0 && objective.kl.is_none();
+        // The completions of the mini-batch, groups without a derivative included, as the loss selects among all tokens.
+        let all: Vec<(f64, &[f32])> = groups
+            .iter()
+            .flat_map(|g| {
+                scored(g).map(|(i, _)| (g.assigned.advantages[i], g.rollouts.completions[i].logp.as_slice()))
+            })
+            .collect();
+        let mut selected = covariance::selected(&objective.policy, &all).into_iter().flatten();
+        let penalised = matches!(objective.policy, PolicyLoss::KlCov { .. });
+        let silent = objective.entropy_coef == 0.0 && objective.kl.is_none() && !penalised;
         for &group in groups {
+            let mut own: Vec<Option<Vec<bool>>> = vec![None; group.rollouts.completions.len()];
+            for (sample, _) in scored(group) {
+                own[sample] = selected.next();
+            }
             // A group without a derivative counts in the denominators but needs no computation.
             if silent && !group.assigned.active() {
                 continue;
@@ -276,20 +291,26 @@ impl<'a> Packed<'a> {
             let mut tokens = prompt;
             for (sample, length) in scored(group) {
                 if !family.is_empty() && tokens + length > budget {
-                    packed.push_family(group, &std::mem::take(&mut family), level(group));
+                    packed.push_family(group, &std::mem::take(&mut family), level(group), &mut own);
                     tokens = prompt;
                 }
                 tokens += length;
                 family.push(sample);
             }
             if !family.is_empty() {
-                packed.push_family(group, &family, level(group));
+                packed.push_family(group, &family, level(group), &mut own);
             }
         }
         packed
     }
 
-    fn push_family(&mut self, group: &'a Credited, samples: &[usize], level: Option<usize>) {
+    fn push_family(
+        &mut self,
+        group: &'a Credited,
+        samples: &[usize],
+        level: Option<usize>,
+        selected: &mut [Option<Vec<bool>>],
+    ) {
         let Rollouts { prompt, completions, .. } = &group.rollouts;
         let tokens: Vec<&[u32]> = samples.iter().map(|&i| completions[i].tokens.as_slice()).collect();
         let earlier = self.batch.predictions.len();
@@ -297,7 +318,8 @@ impl<'a> Packed<'a> {
         let first = self.completions.len();
         for (&sample, indices) in samples.iter().zip(indices) {
             let predictions = indices.into_iter().map(|index| index - earlier).collect();
-            self.completions.push(Placed { group, sample, predictions, level });
+            let selected = selected[sample].take();
+            self.completions.push(Placed { group, sample, predictions, level, selected });
         }
         self.families.push(first..self.completions.len());
     }
@@ -354,6 +376,7 @@ impl<'a> Packed<'a> {
             rollout_logp: (objective.correction != Correction::Off)
                 .then(|| sampler_logp.as_ref().map_or(old_logp, |all| &all[sample]).as_slice()),
             advantage: group.assigned.advantages[sample],
+            selected: placed.selected.as_deref(),
         };
         match &self.daro {
             None => objective.completion(&tokens, &self.counts, each),

@@ -5,7 +5,7 @@
 
 use fgrpo_core::advantage::Advantage;
 use fgrpo_core::group::{Group, Rewards};
-use fgrpo_core::loss::{Aggregation, Counts};
+use fgrpo_core::loss::{Aggregation, Counts, covariance};
 use fgrpo_train::config::{AggregationName, Loss};
 use serde::Deserialize;
 
@@ -77,11 +77,17 @@ fn losses_equal_their_published_code() {
             other => panic!("{other:?}"),
         };
         let (counts, policy) = (Counts::of(golden.logp.iter().map(Vec::len)), golden.loss.policy());
+        let all: Vec<(f64, &[f64])> =
+            golden.advantages.iter().copied().zip(golden.old_logp.iter().map(Vec::as_slice)).collect();
+        let selected = covariance::selected(&policy, &all);
         let mut value = 0.0;
         for (i, logp) in golden.logp.iter().enumerate() {
             let weight = aggregation.weight(logp.len(), &counts);
             let tokens = policy.completion(logp, &golden.old_logp[i], golden.advantages[i]);
-            for (token, wanted) in tokens.zip(&golden.dlogp[i]) {
+            for (t, (mut token, wanted)) in tokens.zip(&golden.dlogp[i]).enumerate() {
+                if selected.as_ref().is_some_and(|selected| selected[i][t]) {
+                    token = policy.of_selected(token, logp[t], golden.old_logp[i][t]);
+                }
                 value += weight * token.loss;
                 close(
                     weight * token.dlogp,

@@ -34,6 +34,9 @@ pub struct Args {
     /// List pass@k of every problem as well.
     #[arg(long)]
     pub by_problem: bool,
+    /// Estimate pass^k as well: the probability that k samples are all correct.
+    #[arg(long)]
+    pub hat: bool,
     /// Averages over benchmarks.
     #[command(flatten)]
     pub averages: AverageArgs,
@@ -63,7 +66,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         }
     }
     let averages = args.averages.averages();
-    let settings = Settings { ks: args.ks.clone(), resamples: args.resamples, seed: args.seed, averages };
+    let (ks, hat) = (args.ks.clone(), args.hat);
+    let settings = Settings { ks, resamples: args.resamples, seed: args.seed, averages, hat };
     let mut found = pass_at_k::of(&benchmarks, &settings)?;
     if !args.by_problem {
         found.benchmarks.iter_mut().for_each(|b| b.by_problem.clear());
@@ -84,13 +88,17 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 /// A line for each number.
 fn csv(args: &Args, found: &PassAtK) -> Table {
     let mut table = Table::new(["benchmark", "problems", "measure", "k", "value", "low", "high"]);
-    let mut push = |curve: &Curve, name: String| {
+    let mut add = |curve: &Curve, name: String, measure: &str| {
         for (k, m) in &curve.points {
             let numbers = [m.value, m.interval[0], m.interval[1]].map(|v| v.to_string());
-            let head = [name.clone(), m.problems.to_string(), "pass".into(), k.to_string()];
+            let head = [name.clone(), m.problems.to_string(), measure.to_owned(), k.to_string()];
             table.push(head.into_iter().chain(numbers));
         }
     };
+    for r in &found.benchmarks {
+        r.pass_hat_k.iter().for_each(|hat| add(hat, r.benchmark.clone(), "pass^"));
+    }
+    let mut push = |curve: &Curve, name: String| add(curve, name, "pass");
     for r in &found.benchmarks {
         push(&r.all, r.benchmark.clone());
         for s in r.subjects.iter().filter(|_| args.by_subject) {
@@ -123,6 +131,11 @@ fn table(args: &Args, found: &PassAtK) -> Table {
     }
     for a in &found.averages {
         table.push(row(a.name.clone(), a, intervals));
+    }
+    for r in &found.benchmarks {
+        r.pass_hat_k
+            .iter()
+            .for_each(|hat| table.push(row(format!("{}, pass^k", r.benchmark), hat, intervals)));
     }
     for r in &found.benchmarks {
         let Some(majority) = &r.maj_at_k else { continue };

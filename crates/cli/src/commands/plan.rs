@@ -1,17 +1,20 @@
-//! `fgrpo plan`: which group size would suit these problems under this model?
+//! `fgrpo plan`: which group size would suit these problems under this model, and what a comparison on them can find.
 
 use crate::output::table::{Format, Render};
 use fgrpo_eval::dumps;
 use fgrpo_eval::group_size;
+use fgrpo_eval::power::{Power, power};
 use fgrpo_eval::table::{Table, percent};
 use std::path::PathBuf;
 
 /// Active groups and missed tails by group size, from samples.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  fgrpo plan samples.jsonl --group-sizes 2,4,8,16,32 --tail 0.1\n\n\
+#[command(
+    after_help = "Examples:\n  fgrpo plan samples.jsonl --group-sizes 2,4,8,16,32 --tail 0.1\n  fgrpo plan samples.jsonl --detect 1\n\n\
     The suggestion is a rule of thumb, stated with the numbers: the smallest group size that makes 90 % of the groups\n\
     active that the largest one listed does; gamma 1 where more than half of the updates miss the tail, 0 below 5 %,\n\
-    else 0.5, where the paper advises to start.")]
+    else 0.5, where the paper advises to start."
+)]
 pub struct Args {
     /// Files of scored samples or evaluation folders.
     #[arg(required = true, value_name = "SAMPLES")]
@@ -22,6 +25,9 @@ pub struct Args {
     /// Share of a problem's correct mass that is its rare tail: tau = share * mu.
     #[arg(long, value_name = "SHARE", default_value_t = 0.1)]
     pub tail: f64,
+    /// Also say how many problems and samples find a difference of pass@1 of this size, in percentage points.
+    #[arg(long, value_name = "POINTS")]
+    pub detect: Option<f64>,
     /// Print one JSON value.
     #[arg(long)]
     pub json: bool,
@@ -30,15 +36,24 @@ pub struct Args {
     pub format: Format,
 }
 
+/// Numbers of samples per problem in the table of what a comparison needs.
+const SAMPLES: [u64; 5] = [1, 4, 16, 64, 256];
+
 /// Runs the command.
 ///
 /// # Errors
 /// Bad input in the samples or the settings.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     group_size::check(&args.group_sizes, args.tail)?;
-    let found = group_size::compare(&dumps::read_all(&args.samples, false)?, &args.group_sizes, args.tail)?;
+    let samples = dumps::read_all(&args.samples, false)?;
+    let power = args.detect.map(|points| power(&samples, points / 100.0, &SAMPLES)).transpose()?;
+    let found = group_size::compare(&samples, &args.group_sizes, args.tail)?;
     if args.json || args.format == Format::Json {
-        outln!("{}", serde_json::to_string(&found)?);
+        let mut value = serde_json::to_value(&found)?;
+        if let Some(power) = &power {
+            value["power"] = serde_json::to_value(power)?;
+        }
+        outln!("{value}");
         return Ok(());
     }
     let mut table = Table::new(["N", "active groups %", "tail-miss %", "of active %"]);
@@ -75,5 +90,21 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         ),
         None => outln!("No group of any size is active: these problems are all never or always solved."),
     }
+    power.iter().for_each(tell);
     Ok(())
+}
+
+/// The table of what a comparison needs.
+fn tell(power: &Power) {
+    let wanted = percent(power.difference);
+    let here = format!("found with {} problems", power.problems);
+    let mut table = Table::new(["samples".to_owned(), format!("problems for {wanted} points"), here]);
+    for need in &power.needs {
+        table.push([need.samples.to_string(), need.problems.to_string(), percent(need.detectable)]);
+    }
+    outln!(
+        "\nFour of five comparisons of two such models find a difference of pass@1 (two-sided paired test at 5 %, these \
+         problems) with"
+    );
+    out!("{}", table.render(Format::Text));
 }

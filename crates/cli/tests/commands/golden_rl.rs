@@ -88,6 +88,7 @@ fn step(policy: PolicyLoss, micro: usize) -> (f64, f64, usize, Vec<(String, Vec<
                     };
                     let logp: Vec<f32> = mine.iter().map(|&i| family.logp[i]).collect();
                     let tokens = Tokens {
+                        selected: None,
                         logp: &logp,
                         old_logp: &old_logp[old..old + logp.len()],
                         entropy: None,

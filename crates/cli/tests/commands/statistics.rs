@@ -57,6 +57,28 @@ fn problems(n: u64, counts: &[u64]) -> Vec<(String, u64, u64)> {
 }
 
 #[test]
+fn pass_hat_k_and_the_size_of_a_comparison_are_printed_where_asked_for() {
+    let folder = Folder::new();
+    let samples = folder.counts("s.jsonl", &problems(4, &[4, 2, 0]));
+    let path = samples.to_str().unwrap();
+    let found = json(&["pass-at-k", path, "-k", "1,2", "--hat", "--json"]);
+    // C(2, 2) / C(4, 2) for the second problem.
+    let hat = found["pass_hat_k"]["2"].as_f64().unwrap();
+    assert!((hat - (1.0 + 1.0 / 6.0) / 3.0).abs() < 1e-12, "{found}");
+    assert!(stdout(&["pass-at-k", path, "-k", "1,2", "--hat"]).contains("s, pass^k"));
+    assert!(json(&["pass-at-k", path, "-k", "1", "--json"]).get("pass_hat_k").is_none());
+    // p (1 - p) is 2 * 2 / (4 * 3) for the second problem alone: the mean is 1/9.
+    let power = &json(&["plan", path, "--detect", "5", "--json"])["power"];
+    assert!((power["variance"].as_f64().unwrap() - 1.0 / 9.0).abs() < 1e-12, "{power}");
+    let wanted = (2.801_585_218_112_969f64 / 0.05).powi(2) * 2.0 / 9.0 / 16.0;
+    let needs = power["needs"].as_array().unwrap();
+    let of_16 = needs.iter().find(|need| need["samples"] == 16).unwrap();
+    assert_eq!(of_16["problems"].as_f64().unwrap(), wanted.ceil());
+    assert!(stdout(&["plan", path, "--detect", "5"]).contains("problems for 5.0 points"));
+    assert!(refusal(&["plan", path, "--detect", "0"]).contains("--detect: found 0"));
+}
+
+#[test]
 fn pass_at_k_prints_the_contracts_json() {
     let dir = Folder::new();
     let file = dir.counts("a.jsonl", &problems(4, &[2, 0, 4]));

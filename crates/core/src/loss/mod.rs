@@ -2,11 +2,12 @@
 //!
 //! Every loss here needs only log-probabilities (and, for a bonus, entropies), so it is written and
 //! tested without a tensor. [`policy`] has the surrogates, [`aggregate`] the factor of a token's loss in a mini-batch,
-//! [`kl`] the divergence from a reference policy, [`correction`] the weight of tokens sampled by another engine, and
-//! [`daro`] the learned weights of one of the paper's controls. [`Objective`] combines them for one completion.
+//! [`kl`] the divergence from a reference policy, [`correction`] the weight of tokens sampled by another engine,
+//! [`covariance`] the tokens that two losses treat apart, and [`daro`] the learned weights of one of the paper's controls. [`Objective`] combines them for one completion.
 
 pub mod aggregate;
 pub mod correction;
+pub mod covariance;
 pub mod daro;
 pub mod kl;
 pub mod policy;
@@ -65,6 +66,8 @@ pub struct Tokens<'a> {
     pub rollout_logp: Option<&'a [f32]>,
     /// The completion's advantage.
     pub advantage: f64,
+    /// Which tokens the loss treats apart ([`covariance::selected`]); needed by a loss that selects.
+    pub selected: Option<&'a [bool]>,
 }
 
 /// The contribution of one token to the mini-batch's loss, and its derivatives.
@@ -139,10 +142,17 @@ impl Objective {
         };
         side("entropy", tokens.entropy, self.entropy_coef != 0.0);
         side("ref_logp", tokens.ref_logp, self.kl.is_some());
+        let selects = matches!(self.policy, PolicyLoss::KlCov { .. } | PolicyLoss::ClipCov { .. });
+        assert!(!selects || tokens.selected.is_some(), "selected is needed by the objective and absent");
+        assert!(tokens.selected.is_none_or(|s| s.len() == n), "selected: wanted {n} tokens");
         side("rollout_logp", tokens.rollout_logp, self.correction != Correction::Off);
         let corrections = tokens.rollout_logp.map(|r| self.correction.weights(tokens.old_logp, r));
         let losses = self.policy.completion(tokens.logp, tokens.old_logp, tokens.advantage);
-        for (t, policy) in losses.enumerate() {
+        for (t, mut policy) in losses.enumerate() {
+            if tokens.selected.is_some_and(|selected| selected[t]) {
+                let (logp, old_logp) = (f64::from(tokens.logp[t]), f64::from(tokens.old_logp[t]));
+                policy = self.policy.of_selected(policy, logp, old_logp);
+            }
             let correction = corrections.as_ref().map_or(1.0, |weights| weights[t].value);
             let policy_loss = policy_scale * correction * policy.loss;
             let mut term = TokenTerm {

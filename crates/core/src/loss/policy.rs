@@ -83,6 +83,28 @@ pub enum PolicyLoss {
         /// The largest ratio.
         cap: f64,
     },
+    /// `-A r`, and `+ coef |logp - old_logp|` for the share of the mini-batch's tokens with the largest
+    /// [covariance](super::covariance). Source: KL-Cov (arXiv 2505.22617).
+    KlCov {
+        /// Share of the tokens, from 0 to 1; at least one token.
+        share: f64,
+        /// Coefficient of the penalty.
+        coef: f64,
+    },
+    /// PPO's clip, and 0 for some of the tokens with a [covariance](super::covariance) between the bounds. Source: Clip-Cov
+    /// (arXiv 2505.22617).
+    ClipCov {
+        /// Distance of the lower clip from 1.
+        low: f64,
+        /// Distance of the upper clip from 1.
+        high: f64,
+        /// Largest share of the mini-batch's tokens that is dropped, from 0 to 1; at least one token.
+        share: f64,
+        /// Lower bound of the covariance.
+        from: f64,
+        /// Upper bound of the covariance.
+        to: f64,
+    },
 }
 
 /// The difference of two policies at a token, each reduced to two outcomes: the token, with probability `p` under the
@@ -141,6 +163,10 @@ impl PolicyLoss {
     pub const DPPO_TV: Self = Self::Dppo { divergence: Divergence::Tv, low: 0.15, high: 0.15, cap: 20.0 };
     /// DPPO by KL divergence, with verl's threshold.
     pub const DPPO_KL: Self = Self::Dppo { divergence: Divergence::Kl, low: 0.05, high: 0.05, cap: 20.0 };
+    /// KL-Cov with verl's values.
+    pub const KL_COV: Self = Self::KlCov { share: 2e-4, coef: 1.0 };
+    /// Clip-Cov with verl's values.
+    pub const CLIP_COV: Self = Self::ClipCov { low: 0.2, high: 0.2, share: 2e-4, from: 1.0, to: 5.0 };
     /// GSPO in its paper's setting.
     pub const GSPO: Self = Self::Gspo { low: 3e-4, high: 4e-4 };
 
@@ -152,6 +178,10 @@ impl PolicyLoss {
         let distance = |name, x: f64| match x.is_finite() && x >= 0.0 {
             true => Ok(()),
             false => Err(Error::setting(name, x, "a finite number of at least 0")),
+        };
+        let share_of = |x: f64| match (0.0..=1.0).contains(&x) {
+            true => Ok(()),
+            false => Err(Error::setting("loss.share", x, "a number from 0 to 1")),
         };
         match *self {
             Self::Clip { low, high, dual } => {
@@ -183,6 +213,21 @@ impl PolicyLoss {
                 distance("loss.clip, low", low)?;
                 distance("loss.clip, high", high)?;
                 distance("loss.cap", cap)
+            }
+            Self::KlCov { share, coef } => {
+                share_of(share)?;
+                distance("loss.coef", coef)
+            }
+            Self::ClipCov { low, high, share, from, to } => {
+                distance("loss.clip, low", low)?;
+                distance("loss.clip, high", high)?;
+                share_of(share)?;
+                match from < to {
+                    true => Ok(()),
+                    false => {
+                        Err(Error::setting("loss.covariance", format!("{from}, {to}"), "ascending numbers"))
+                    }
+                }
             }
         }
     }
@@ -217,6 +262,19 @@ impl PolicyLoss {
         pairs.map(move |(a, b)| this.at(a, b, sequence, advantage))
     }
 
+    /// The loss of a token that [`covariance::selected`](super::covariance::selected) selects, from its loss if it weren't.
+    pub fn of_selected(&self, token: TokenLoss, logp: f64, old_logp: f64) -> TokenLoss {
+        match *self {
+            Self::KlCov { coef, .. } => {
+                let d = logp - old_logp;
+                let slope = if d == 0.0 { 0.0 } else { coef * d.signum() };
+                TokenLoss { loss: token.loss + coef * d.abs(), dlogp: token.dlogp + slope, ..token }
+            }
+            Self::ClipCov { .. } => TokenLoss { loss: 0.0, dlogp: 0.0, ..token },
+            _ => token,
+        }
+    }
+
     /// A token's part of the logarithm of the sequence's ratio, which is the mean of all parts; 0 for losses without one.
     fn part_of_sequence(&self, logp: f64, old_logp: f64, advantage: f64) -> f64 {
         match *self {
@@ -235,6 +293,15 @@ impl PolicyLoss {
         let beyond = beyond(logp, old_logp);
         match *self {
             Self::Clip { low, high, dual } => clip(d.exp(), beyond, advantage, low, high, dual),
+            Self::KlCov { .. } => {
+                let ratio = d.exp();
+                TokenLoss {
+                    loss: -advantage * ratio,
+                    dlogp: if beyond { 0.0 } else { -advantage * ratio },
+                    ..TokenLoss::free(ratio)
+                }
+            }
+            Self::ClipCov { low, high, .. } => clip(d.exp(), beyond, advantage, low, high, None),
             Self::Gspo { low, high } => {
                 clip(sequence.min(10.0).exp(), sequence > 10.0, advantage, low, high, None)
             }

@@ -3,7 +3,7 @@
 use super::*;
 use proptest::prelude::*;
 
-const LOSSES: [PolicyLoss; 11] = [
+const LOSSES: [PolicyLoss; 13] = [
     PolicyLoss::GRPO,
     PolicyLoss::Clip { low: 0.2, high: 0.2, dual: None },
     PolicyLoss::DAPO,
@@ -15,6 +15,8 @@ const LOSSES: [PolicyLoss; 11] = [
     PolicyLoss::Gmpo { low: 0.3, high: 0.4 },
     PolicyLoss::Dppo { divergence: Divergence::Tv, low: 0.1, high: 0.2, cap: 3.0 },
     PolicyLoss::Dppo { divergence: Divergence::Kl, low: 0.02, high: 0.05, cap: 20.0 },
+    PolicyLoss::KL_COV,
+    PolicyLoss::CLIP_COV,
 ];
 
 const MODES: [Aggregation; 4] = [
@@ -149,6 +151,23 @@ fn dppo_masks_tokens_that_moved_far_enough_in_the_direction_of_the_advantage() {
 }
 
 #[test]
+fn selected_tokens_are_held_back_or_dropped() {
+    let kl = PolicyLoss::KlCov { share: 0.1, coef: 0.5 };
+    let of = |logp: f64| kl.of_selected(kl.token(logp, -1.0, 2.0), logp, -1.0);
+    let token = of(-0.7);
+    close(token.loss, -2.0 * 0.3f64.exp() + 0.5 * 0.3);
+    close(token.dlogp, -2.0 * 0.3f64.exp() + 0.5);
+    let finite = |x: f64| (of(x + 1e-6).loss - of(x - 1e-6).loss) / 2e-6;
+    for x in [-0.7, -1.4] {
+        assert!((of(x).dlogp - finite(x)).abs() < 1e-6, "{x}");
+    }
+    close(of(-1.0).dlogp, -2.0);
+    let clip = PolicyLoss::CLIP_COV;
+    let token = clip.of_selected(clip.token(-0.9, -1.0, 2.0), -0.9, -1.0);
+    assert_eq!((token.loss, token.dlogp), (0.0, 0.0));
+}
+
+#[test]
 fn ratio_beyond_twenty_is_clamped_with_derivative_zero() {
     let plain = PolicyLoss::Clip { low: 0.2, high: 0.2, dual: None };
     let up = plain.token(-1.0, -22.0, -1.0);
@@ -176,9 +195,11 @@ fn on_policy_every_loss_has_the_policy_gradient() {
 /// The function whose derivative is `dlogp`, with stop-gradients frozen at `at`.
 fn frozen(loss: PolicyLoss, at: &[f64], old: &[f64], moved: &[f64], advantage: f64) -> f64 {
     match loss {
-        PolicyLoss::Clip { .. } | PolicyLoss::Sapo { .. } | PolicyLoss::Gmpo { .. } => {
-            loss.completion(moved, old, advantage).map(|t| t.loss).sum()
-        }
+        PolicyLoss::Clip { .. }
+        | PolicyLoss::Sapo { .. }
+        | PolicyLoss::Gmpo { .. }
+        | PolicyLoss::KlCov { .. }
+        | PolicyLoss::ClipCov { .. } => loss.completion(moved, old, advantage).map(|t| t.loss).sum(),
         PolicyLoss::Cispo(_) | PolicyLoss::Dppo { .. } => {
             // loss / logp is the frozen weight.
             loss.completion(at, old, advantage)
@@ -249,7 +270,7 @@ proptest! {
                 let run = |part: &[(Vec<f32>, Vec<f32>, f64)]| {
                     let (mut loss, mut gradient) = (0.0, Vec::new());
                     for (logp, old, advantage) in part {
-                        let tokens = Tokens { logp, old_logp: old, entropy: Some(logp), ref_logp: Some(old), rollout_logp: Some(logp), advantage: *advantage };
+                        let tokens = Tokens { logp, old_logp: old, entropy: Some(logp), ref_logp: Some(old), rollout_logp: Some(logp), advantage: *advantage, selected: Some(&vec![false; logp.len()]) };
                         objective.completion(&tokens, &counts, |_, t| { loss += t.loss; gradient.push((t.dlogp, t.dentropy)); });
                     }
                     (loss, gradient)
@@ -300,6 +321,7 @@ fn objective_adds_entropy_and_kl_with_their_signs() {
         ref_logp: Some(&[-1.5, -2.0]),
         rollout_logp: Some(&[-1.0, -12.0]),
         advantage: 3.0,
+        selected: None,
     };
     let mut found = Vec::new();
     objective.completion(&tokens, &Counts { tokens: 4, sequences: 2 }, |_, t| found.push(t));
@@ -328,6 +350,7 @@ fn missing_reference_is_a_bug_and_not_a_zero() {
         ref_logp: None,
         rollout_logp: None,
         advantage: 1.0,
+        selected: None,
     };
     objective.completion(&tokens, &Counts { tokens: 1, sequences: 1 }, |_, _| ());
 }

@@ -23,6 +23,21 @@ pub fn pass_at_k(n: usize, c: usize, k: usize) -> f64 {
     rises_from_zero(&sum)
 }
 
+/// pass^k of one problem: `C(c, k) / C(n, k)`, the unbiased estimate of the probability that `k` samples are all correct.
+///
+/// Source: tau-bench (arXiv 2406.12045).
+///
+/// # Panics
+/// As [`pass_at_k`].
+pub fn pass_hat_k(n: usize, c: usize, k: usize) -> f64 {
+    check(n, k);
+    assert!(c <= n, "pass^{k}: {c} correct of {n} samples");
+    if c < k {
+        return 0.0;
+    }
+    (0..k).map(|i| (c - i) as f64 / (n - i) as f64).product()
+}
+
 /// `1 - exp(sum)`, and 0 rather than -0 for the empty sum.
 fn rises_from_zero(sum: &Sum) -> f64 {
     0.0 - sum.total().exp_m1()
@@ -142,6 +157,23 @@ mod tests {
             all = all * (n - i) / (i + 1);
         }
         all
+    }
+
+    #[test]
+    fn pass_hat_k_is_the_complement_of_pass_at_k_of_the_failures_and_unbiased() {
+        for (n, c, k) in [(8, 5, 3), (8, 8, 8), (8, 2, 3), (64, 60, 16), (5, 0, 1)] {
+            let found = pass_hat_k(n, c, k);
+            assert!((found - (1.0 - pass_at_k(n, n - c, k))).abs() < 1e-12, "{n} {c} {k}: {found}");
+        }
+        // Over the outcomes of 6 samples with p = 0.7, the mean is p^3.
+        let p = 0.7f64;
+        let mean: f64 = (0..1u32 << 6)
+            .map(|outcome| {
+                let c = outcome.count_ones() as usize;
+                p.powi(c as i32) * (1.0 - p).powi(6 - c as i32) * pass_hat_k(6, c, 3)
+            })
+            .sum();
+        assert!((mean - p.powi(3)).abs() < 1e-12, "{mean}");
     }
 
     #[test]

@@ -135,21 +135,21 @@ OLD = [[-0.6, -0.75, -2.9, -0.9], [-2.0, -0.7], [-2.5, -0.25, -1.5]]
 functions(CORE, ["agg_loss"], space)
 
 
-def loss(kind, settings, function, aggregation, **config):
+def loss(kind, settings, function, aggregation, old_logp=OLD, **config):
     (f,) = functions(CORE, [function], space)
     for advantages in [[1.5, -0.5, -2.0], [-1.0, 0.75, 1.25]]:
         mask, logp, old = torch.zeros(3, 4), torch.zeros(3, 4), torch.zeros(3, 4)
         for i, row in enumerate(LOGP):
             mask[i, : len(row)] = 1
-            logp[i, : len(row)], old[i, : len(row)] = torch.tensor(row), torch.tensor(OLD[i])
+            logp[i, : len(row)], old[i, : len(row)] = torch.tensor(row), torch.tensor(old_logp[i])
         logp.requires_grad_()
         adv = torch.tensor(advantages)[:, None] * mask
         value, _ = f(old_log_prob=old, log_prob=logp, advantages=adv, response_mask=mask, loss_agg_mode=aggregation,
-                     config=ActorConfig(global_batch_info={}, policy_loss=ActorConfig(), **config))
+                     config=ActorConfig(global_batch_info={}, **config))
         value.backward()
         gradient = [logp.grad[i, : len(row)].tolist() for i, row in enumerate(LOGP)]
         losses.append({"loss": {"kind": kind, **settings}, "aggregation": aggregation, "source": f"verl {function}", "logp": LOGP,
-                       "old_logp": OLD, "advantages": advantages, "value": value.item(), "dlogp": gradient})
+                       "old_logp": old_logp, "advantages": advantages, "value": value.item(), "dlogp": gradient})
 
 
 two = {"clip_ratio_low": 0.2, "clip_ratio_high": 0.28}
@@ -163,6 +163,13 @@ loss("dppo_tv", {"clip": [0.3, 0.2], "cap": 1.5}, "compute_policy_loss_dppo_tv",
      clip_ratio_high=0.2, clip_ratio_c=1.5)
 loss("dppo_kl", {"clip": [0.02, 0.05]}, "compute_policy_loss_dppo_kl", "token-mean", clip_ratio_low=0.02, clip_ratio_high=0.05,
      clip_ratio_c=20.0)
+
+# Ours reads the covariance with the old log-probabilities. These are so near that both select the same tokens.
+NEAR = [[-0.45, -1.33, -1.9, -0.14], [-0.93, -0.81], [-3.05, -0.17, -0.81]]
+loss("kl_cov", {"share": 0.25, "coef": 0.5}, "compute_policy_loss_kl_cov", "token-mean", NEAR,
+     policy_loss=ActorConfig(kl_cov_ratio=0.25, ppo_kl_coef=0.5))
+loss("clip_cov", {"share": 1.0, "covariance": [0.1, 9.0]}, "compute_policy_loss_clip_cov", "token-mean", NEAR, clip_ratio_low=0.2, clip_ratio_high=0.2,
+     policy_loss=ActorConfig(clip_cov_ratio=1.0, clip_cov_lb=0.1, clip_cov_ub=9.0))
 
 header = (f"make_methods.py with torch {torch.__version__}, numpy {np.__version__}, scipy {scipy.__version__}; verl 0.9.1; "
           "RUCAIBox/Passk_Training c3ba575, Jackory/RS-GRPO 2f4103b, TianHongZXY/RLVR-Decomposed a5d4e7c, alibaba/ROLL 8eb27cc, "

@@ -17,7 +17,7 @@ def policy_loss(
     advantages: npt.ArrayLike,
     mask: npt.ArrayLike,
     *,
-    loss: Literal["grpo", "dapo", "cispo", "gspo", "sapo", "gmpo", "dppo_tv", "dppo_kl"],
+    loss: Literal["grpo", "dapo", "cispo", "gspo", "sapo", "gmpo", "dppo_tv", "dppo_kl", "kl_cov", "clip_cov"],
     aggregation: Literal["token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm"],
     clip_low: float | None = None,
     clip_high: float | None = None,
@@ -33,7 +33,8 @@ def policy_loss(
     advantages: ``(B,)``, one per completion (``credit(...).advantages``).
     mask: ``(B, T)``, whether a token counts; the loss is normalised by these counts.
     loss: ``grpo`` (PPO's clip, 0.2 and 0.2), ``dapo`` (0.2 and 0.28), ``cispo`` (weights in [0, 6]), ``gspo`` (3e-4 and 4e-4),
-        ``sapo``, ``gmpo`` (0.4 and 0.4, of the ratio's logarithm), ``dppo_tv`` and ``dppo_kl`` (thresholds 0.15 and 0.05).
+        ``sapo``, ``gmpo`` (0.4 and 0.4, of the ratio's logarithm), ``dppo_tv`` and ``dppo_kl`` (thresholds 0.15 and 0.05),
+        ``kl_cov``, ``clip_cov`` (the call is the mini-batch).
     clip_low, clip_high: distances from 1, or the thresholds, in place of these defaults.
     tau: the temperatures of ``sapo`` for advantages above 0 and for the others (1 and 1.05).
     dual_clip: for negative advantages, the loss of ``grpo`` and ``dapo`` is at most ``-A * dual_clip``; None: no bound.

@@ -135,6 +135,27 @@ pub enum Loss {
         #[serde(default = "default::dppo_cap")]
         cap: f64,
     },
+    /// A penalty on the tokens with the largest covariance of advantage and log-probability.
+    KlCov {
+        /// Share of a mini-batch's tokens.
+        #[serde(default = "default::cov_share")]
+        share: f64,
+        /// Coefficient of the penalty.
+        #[serde(default = "default::kl_cov")]
+        coef: f64,
+    },
+    /// Symmetric clip; drops some of the tokens whose covariance is between bounds.
+    ClipCov {
+        /// Clip widths below and above 1.
+        #[serde(default = "default::grpo", deserialize_with = "pair")]
+        clip: [f64; 2],
+        /// Largest share of a mini-batch's tokens that is dropped.
+        #[serde(default = "default::cov_share")]
+        share: f64,
+        /// Bounds of the covariance.
+        #[serde(default = "default::clip_cov", deserialize_with = "pair")]
+        covariance: [f64; 2],
+    },
 }
 
 /// Default settings of each loss.
@@ -177,6 +198,18 @@ mod default {
         [0.05, 0.05]
     }
 
+    pub(super) fn cov_share() -> f64 {
+        2e-4
+    }
+
+    pub(super) fn kl_cov() -> f64 {
+        1.0
+    }
+
+    pub(super) fn clip_cov() -> [f64; 2] {
+        [1.0, 5.0]
+    }
+
     pub(super) fn dppo_cap() -> f64 {
         20.0
     }
@@ -202,6 +235,10 @@ impl Loss {
             Self::Cispo { clip: [low, high] } => PolicyLoss::Cispo(CispoBounds::Around { low, high }),
             Self::CispoCap { cap } => PolicyLoss::Cispo(CispoBounds::Cap { high: cap }),
             Self::Gspo { clip: [low, high] } => PolicyLoss::Gspo { low, high },
+            Self::KlCov { share, coef } => PolicyLoss::KlCov { share, coef },
+            Self::ClipCov { clip: [low, high], share, covariance: [from, to] } => {
+                PolicyLoss::ClipCov { low, high, share, from, to }
+            }
             Self::Sapo { tau: [positive, negative] } => PolicyLoss::Sapo { positive, negative },
             Self::Gmpo { clip: [low, high] } => PolicyLoss::Gmpo { low, high },
             Self::DppoTv { clip: [low, high], cap } => {

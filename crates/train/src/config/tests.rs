@@ -29,7 +29,7 @@ fn minimal(kind: &str) -> String {
 }
 
 /// Keys that aren't in any minimal configuration, in `--set` form, by kind of task.
-const OPTIONAL: [(&str, &str); 8] = [
+const OPTIONAL: [(&str, &str); 9] = [
     (
         "",
         "rollout.server.url=http://a rollout.server.model=m rollout.server.key_env=K rollout.server.on_checkpoint={checkpoint} epochs=1 sft.seed=1 sft.epochs=1.0 rollout.max_new_tokens=1 rollout.max_cached_tokens=1 algorithm.correct_threshold=1.0 update.mini_batch=1 eval.problems=1 eval.full.problems=1",
@@ -42,7 +42,8 @@ const OPTIONAL: [(&str, &str); 8] = [
     ("mix", "task.tokenizer=t algorithm.advantage=w_reinforce algorithm.shaping=smoothing"),
     ("code", "task.verifier.code.timeout_s=1.0 task.verifier.code.memory_mb=9 algorithm.advantage=rs_grpo"),
     ("choice", "algorithm.advantage=dgpo"),
-    ("ifeval", "algorithm.advantage=power"),
+    ("ifeval", "algorithm.advantage=power algorithm.loss=kl_cov"),
+    ("synlogic", "algorithm.loss=clip_cov"),
     (
         "math",
         "model.size.architecture=qwen3 model.size.vocab_size=9 model.size.hidden_size=8 model.size.intermediate_size=8 model.size.num_hidden_layers=1 model.size.num_attention_heads=2 model.size.num_key_value_heads=1 model.size.head_dim=4 model.size.tie_word_embeddings=true task.held_out=h task.tokenizer=t task.preset=qwen3 task.system=s task.enable_thinking=true task.columns.prompt=a task.columns.answer=a task.columns.solution=a task.columns.subject=a task.columns.level=a task.columns.id=a lora.rank=16",

@@ -71,7 +71,7 @@ struct Run {
 pub(super) fn print(args: &TableArgs) -> anyhow::Result<()> {
     let all = standings(args)?;
     if let Some(path) = &args.plot {
-        alone::write(&figure(&all), path)?;
+        alone::write(&figure(&all, &args.baseline), path)?;
     }
     if args.json || args.format == Format::Json {
         let rows: Vec<Value> = all.iter().flat_map(|s| s.ranked.iter().map(|r| s.row(r))).collect();
@@ -279,7 +279,7 @@ impl Standings {
                     let d = &paired.difference;
                     [
                         format!("{} ({}, {})", points(d.value), points(d.interval[0]), points(d.interval[1])),
-                        format!("{:.3}", paired.holm_p_value),
+                        p_value(paired.holm_p_value),
                     ]
                 }
             };
@@ -309,14 +309,19 @@ impl Standings {
             "Percent, with 95 % intervals over problems{}. Differences are paired with {baseline} by {}; p after Holm's \
              correction over the methods.\nlost: problems solved before training and in none of the samples after it. \
              entropy: nats, in the last step. front: no other method is at least as good at both k.",
-            if one { " alone: one seed says nothing of others" } else { " and seeds" },
+            if one { " alone: one seed says nothing of others" } else { " and, with several, seeds" },
             if one { "problem" } else { "seed and problem" },
         )
     }
 }
 
-/// pass@k against pass@1: a point for each method, and the front.
-fn figure(all: &[Standings]) -> Figure {
+/// A p-value with what the number of resamples can tell.
+fn p_value(p: f64) -> String {
+    if p < 0.001 { "<0.001".to_owned() } else { format!("{p:.3}") }
+}
+
+/// pass@k against pass@1: a point for each method, and the front through the named ones.
+fn figure(all: &[Standings], baseline: &str) -> Figure {
     let panel = |s: &Standings| {
         let place = |r: &Ranked| (r.pass_at_k[&1].value, r.pass_at_k[&s.k].value);
         let places: Vec<(f64, f64)> = s.ranked.iter().map(place).collect();
@@ -331,11 +336,15 @@ fn figure(all: &[Standings]) -> Figure {
             axis.format = Values::Percent;
             axis
         };
-        let mut curves = vec![Curve { dashed: true, ..Curve::new("front", Colour::Muted, front) }];
-        for (i, r) in s.ranked.iter().enumerate() {
-            let colour = Colour::Ordered(i as f64 / s.ranked.len().max(2) as f64);
-            curves.push(Curve { dots: true, ..Curve::new(r.name.clone(), colour, vec![place(r)]) });
-        }
+        let mut curves =
+            vec![Curve { name: None, dashed: true, faint: true, ..Curve::new("", Colour::Muted, front) }];
+        // A legend of thirty names would cover the points: those on the front and the baseline are named.
+        let (named, others): (Vec<&Ranked>, Vec<&Ranked>) =
+            s.ranked.iter().partition(|r| r.dominated_by.is_none() || r.name == baseline);
+        let dot =
+            |r: &Ranked, colour| Curve { dots: true, ..Curve::new(r.name.clone(), colour, vec![place(r)]) };
+        curves.extend(others.iter().map(|r| Curve { name: None, faint: true, ..dot(r, Colour::Muted) }));
+        curves.extend(named.iter().enumerate().map(|(i, r)| dot(r, Colour::Series(i))));
         let title = if s.tuned { format!("{}, tuned", s.task) } else { s.task.clone() };
         let (x, y) = (axis("pass@1".into(), |p| p.0), axis(format!("pass@{}", s.k), |p| p.1));
         Panel::new(title, x, y, curves)

@@ -72,9 +72,9 @@ def folder(command, tmp_path_factory):
 
 
 @contextlib.contextmanager
-def served(command, folder, *flags, model=NAME, name=NAME, out="serve", environment=True):
+def served(command, folder, *flags, model=NAME, name=NAME, out="serve", port=0):
     """A server; yields its process and what a client's environment needs."""
-    arguments = ["serve", "--model", model, "--name", name, "--listen", "127.0.0.1:0", "--out", out, "--threads", "2", *flags]
+    arguments = ["serve", "--model", model, "--name", name, "--listen", f"127.0.0.1:{port}", "--out", out, "--threads", "2", *flags]
     process = subprocess.Popen([str(command.program), *arguments], cwd=folder, stderr=subprocess.PIPE, text=True)
     try:
         said = ""
@@ -149,7 +149,6 @@ def test_a_client_notices_a_killed_server_as_a_reconnect(command, folder, monkey
     with served(command, folder, out="whole") as (_, environment):
         client = client_of(environment)
         whole = [step(client)[0].metrics for _ in range(6)]
-    port = None
     with served(command, folder, out="killed") as (process, environment):
         client = client_of(environment)
         found = [step(client)[0].metrics for _ in range(3)]
@@ -159,7 +158,7 @@ def test_a_client_notices_a_killed_server_as_a_reconnect(command, folder, monkey
     # Sent while nobody listens.
     futures = client.forward_backward([datum], "cross_entropy"), client.optim_step(adam)
     time.sleep(1)
-    with served(command, folder, "--resume", "--listen", f"127.0.0.1:{port}", out="killed"):
+    with served(command, folder, "--resume", out="killed", port=port):
         found.append(futures[0].result(timeout=120).metrics)
         futures[1].result(timeout=120)
         found += [step(client)[0].metrics for _ in range(2)]

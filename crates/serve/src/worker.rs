@@ -446,13 +446,11 @@ impl Worker {
         });
         let Some(Waiting { sample: first, .. }) = self.samples.front() else { return Ok(()) };
         let bounds = self.setup.ledger.served().bounds;
-        let (group, source) = (sampling::Group::of(first, bounds), first.sampler.clone());
+        let (group, source) = (sampling::Group::of(first), first.sampler.clone());
         let (alone, number) = (self.setup.repeatable, self.samples[0].number);
         let fits = |waiting: &Waiting| match alone {
             true => waiting.number == number,
-            false => {
-                waiting.sample.sampler == source && sampling::Group::of(&waiting.sample, bounds) == group
-            }
+            false => waiting.sample.sampler == source && sampling::Group::of(&waiting.sample) == group,
         };
         let (batch, rest): (Vec<_>, Vec<_>) = self.samples.drain(..).partition(fits);
         self.samples = rest.into();
@@ -482,7 +480,8 @@ impl Worker {
             }
         };
         let server = Key::new(setup.seed);
-        let answers = sampling::run(&group, &requests, &mut setup.engine, &setup.language, server, &grown);
+        let answers =
+            sampling::run(&group, &requests, &mut setup.engine, &setup.language, bounds, server, &grown);
         setup.metrics.sample_seconds.add(started.elapsed());
         match answers {
             Ok(None) => self.samples.extend(batch),

@@ -491,6 +491,21 @@ fn samples_repeat_with_their_seed_and_follow_their_weights() {
     assert_ne!(second, first);
     assert_eq!(server.samples(&before, 4, SEQUENCES[0], seeded.clone()), first);
     assert_eq!(server.samples(&after, 1, SEQUENCES[0], seeded.clone()), second);
+    // Near the end of the positions a sample is cut, also beside a shorter prompt; it is what it would be alone.
+    let long = vec![5; 117];
+    let asked = |tokens: &[u32]| {
+        json!({"base_model": "base", "num_samples": 2, "prompt": {"chunks": [{"tokens": tokens}]},
+               "sampling_params": {"max_tokens": 9, "seed": 2, "stop": []}})
+    };
+    let ids = [&long[..], SEQUENCES[0], &long].map(|tokens| server.accepted("asample", asked(tokens)));
+    let cut = ids.map(|id| SampleResponse::decode(&server.retrieve(&id).body[..]).unwrap());
+    let lengths = cut
+        .each_ref()
+        .map(|response| response.sequences.iter().map(|s| s.tokens.len() / 4).collect::<Vec<_>>());
+    assert_eq!(lengths, [[3, 3], [9, 9], [3, 3]]);
+    assert!(
+        cut[0] == cut[2] && cut[0].sequences.iter().all(|s| s.stop_reason == wire::StopReason::Length as i32)
+    );
     // A stop token ends a sample and is part of it.
     let stop = u32::from_le_bytes(second.sequences[0].tokens[8..12].try_into().unwrap());
     let stopped = json!({"sampling_params": {"max_tokens": 6, "seed": 11, "stop": [stop]}});

@@ -201,13 +201,13 @@ def test_the_pages_loop_runs_and_learns(command, folder, tmp_path):
     loop = next(block for block in blocks if "forward_backward" in block)
     (tmp_path / "loop.py").write_text(loop)
     model = tmp_path / "base"
-    sets = "sft.steps=150 sft.eval_every=0 task.train=4000 task.held_out=8 task.most_operations=2 task.largest=9"
+    sets = "sft.steps=300 sft.eval_every=0 task.held_out=8 task.most_operations=2 task.largest=20"
     sets += " model.init.hidden_size=64 model.init.intermediate_size=192 model.init.num_hidden_layers=2"
     flags = [word for setting in sets.split() for word in ("--set", setting)]
     config = ROOT / "configs/arithmetic-quick.toml"
     made = command("sft", config, "--out", model, *flags, timeout=900)
     assert made.returncode == 0, made.stderr
-    data = command("data", "arithmetic", config, "--limit", "2000", "--out", tmp_path / "problems.jsonl", *flags[6:12])
+    data = command("data", "arithmetic", config, "--limit", "2000", "--out", tmp_path / "problems.jsonl", *flags[6:10])
     assert data.returncode == 0, data.stderr
     checkpoint = sorted((model / "checkpoints").glob("step-*"))[-1]
     with served(command, tmp_path, model=str(checkpoint), name="base") as (_, environment):

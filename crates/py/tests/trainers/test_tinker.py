@@ -16,6 +16,7 @@ pytest.importorskip("tinker_cookbook")
 
 import torch  # noqa: E402
 from tinker import types  # noqa: E402
+from tinker_cookbook.recipes import rl_loop  # noqa: E402
 
 import fgrpo  # noqa: E402
 
@@ -121,8 +122,11 @@ def test_the_cookbooks_own_loops_learn(command, folder):
     os.symlink(folder / "sl/models/session-1-train-0/sampler_weights/final", start)
     os.symlink(folder / "openai", folder / "rl/openai")
     with served(command, folder / "rl") as (_, environment):
-        settings = "batch_size=32 group_size=16 learning_rate=1e-3 lora_rank=16 max_steps=40 max_tokens=16 loss_fn=importance_sampling"
-        recipe(folder / "rl", environment, "rl_loop", *settings.split(), f"log_path={folder / 'rl-run'}")
+        settings = "batch_size=32 group_size=16 learning_rate=1e-3 lora_rank=16 max_steps=40 max_tokens=16".split()
+        # From 0.6 on the loss is a setting.
+        if "loss_fn" in rl_loop.Config.__annotations__:
+            settings.append("loss_fn=importance_sampling")
+        recipe(folder / "rl", environment, "rl_loop", *settings, f"log_path={folder / 'rl-run'}")
     rewards = [step["reward/total"] for step in metrics(folder, "rl-run")]
     assert len(rewards) == 40
     assert sum(rewards[-10:]) > 1.2 * sum(rewards[:10]), rewards
@@ -209,6 +213,9 @@ def test_the_pages_loop_runs_and_learns(command, folder, tmp_path):
     assert made.returncode == 0, made.stderr
     data = command("data", "arithmetic", config, "--limit", "2000", "--out", tmp_path / "problems.jsonl", *flags[6:10])
     assert data.returncode == 0, data.stderr
+    # The same few problems in each step: what a small model learns within a minute.
+    rows = (tmp_path / "problems.jsonl").read_text().splitlines()[:16]
+    (tmp_path / "problems.jsonl").write_text("\n".join(rows * 80) + "\n")
     checkpoint = sorted((model / "checkpoints").glob("step-*"))[-1]
     with served(command, tmp_path, model=str(checkpoint), name="base") as (_, environment):
         arguments = [sys.executable, "loop.py", str(checkpoint), "problems.jsonl", "40"]
@@ -216,7 +223,7 @@ def test_the_pages_loop_runs_and_learns(command, folder, tmp_path):
     assert done.returncode == 0, done.stderr[-3000:]
     rewards = [float(reward) for reward in re.findall(r"reward ([\d.]+)", done.stdout)]
     assert len(rewards) == 40
-    assert sum(rewards[-10:]) > sum(rewards[:10]) + 0.3, rewards
+    assert sum(rewards[-10:]) > 1.5 * sum(rewards[:10]), rewards
     assert "tinker://session-1:train:0/sampler_weights/final" in done.stdout
 
 

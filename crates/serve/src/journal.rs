@@ -1,8 +1,7 @@
 //! The journal: every accepted request and every result, in the order of their acceptance and completion.
 //!
-//! A request is answered only once its record is on the disk, so what a client was told survives a kill. Results are appended without waiting: a
-//! result that is lost is computed again, and is the same. A kill can cut the last records short; none of them was answered, and the next start
-//! removes them. One thread writes, and syncs once for all records that wait.
+//! A request is answered only once its record is on the disk, and so is a result; so what a client was told survives a kill. A kill can cut the last
+//! records short; no client knows of them, and the next start removes them. One thread writes, and syncs once for all records that wait.
 //!
 //! A record is its length and CRC-32, four bytes each, and a protobuf message.
 

@@ -7,9 +7,10 @@ use crate::datum::Bounds;
 use crate::journal::{Accepted, Entry, Finished, Journal, Outcome};
 use crate::request::{Asked, Endpoint, Known, LoraRequest, Refusal, Sample, Source, Work};
 use crate::storage;
-use crate::wire::SampleResponse;
+use crate::wire::{ForwardBackwardRequest, SampleResponse};
 use anyhow::Context;
 use fgrpo_eval::io::json;
+use prost::Message;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, HashMap};
@@ -114,7 +115,7 @@ pub(crate) struct Served {
 /// The ledger. All its methods may be called by any thread.
 pub(crate) struct Ledger {
     served: Served,
-    table: Mutex<Table>,
+    table: Arc<Mutex<Table>>,
     journal: Journal,
     jobs: Sender<Job>,
 }
@@ -227,7 +228,7 @@ impl Ledger {
             Job { number, work, finished, reply: None }
         };
         let work: Vec<Job> = work.into_iter().map(job).collect();
-        Ok((Self { served, table: Mutex::new(table), journal, jobs }, work))
+        Ok((Self { served, table: Arc::new(Mutex::new(table)), journal, jobs }, work))
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -406,18 +407,21 @@ impl Ledger {
         let _ = reply.answer.send(answer);
     }
 
-    /// Records a result. `sampler`: a sampler that the request made.
+    /// Records a result. Clients get it once it is on the disk. `sampler`: a sampler that the request made.
     pub(crate) fn finish(&self, number: u64, outcome: Outcome, sampler: Option<Sampler>) {
-        let mut table = self.table();
         let bytes = sampler.as_ref().map_or(Vec::new(), |s| serde_json::to_vec(s).expect("strings"));
-        if let Some(sampler) = sampler {
-            table.catalogue.samplers.insert(sampler.id.clone(), sampler);
-        }
-        table.journal_bytes += outcome.bytes();
         let record = Finished { number, outcome: Some(outcome.clone()), sampler: bytes.clone() };
-        self.journal.append(Entry::Finished(record), None);
-        table.finish(number, outcome, bytes);
-        table.expire();
+        let table = Arc::clone(&self.table);
+        let deliver = move || {
+            let mut table = table.lock().unwrap_or_else(|e| e.into_inner());
+            if let Some(sampler) = sampler {
+                table.catalogue.samplers.insert(sampler.id.clone(), sampler);
+            }
+            table.journal_bytes += outcome.bytes();
+            table.finish(number, outcome, bytes);
+            table.expire();
+        };
+        self.journal.append(Entry::Finished(record), Some(Box::new(deliver)));
     }
 
     /// Notes the LoRA settings of a model that was made from a checkpoint.
@@ -442,10 +446,12 @@ impl Ledger {
     /// Shortens the journal if it has become long. The states of all models must be on the disk without the requests that are done: call it right
     /// after they were written.
     pub(crate) fn shorten(&self, needed: impl Fn(u64) -> bool) -> anyhow::Result<()> {
-        let mut table = self.table();
-        if table.journal_bytes < JOURNAL_BYTES {
+        if self.table().journal_bytes < JOURNAL_BYTES {
             return Ok(());
         }
+        // Results are delivered under the table's lock, so none may be on its way; only this thread makes them.
+        anyhow::ensure!(self.journal.sync(), "the journal can't be written");
+        let mut table = self.table();
         anyhow::ensure!(self.journal.sync(), "the journal can't be written");
         let mut bodies: HashMap<u64, Vec<u8>> = HashMap::new();
         for entry in crate::journal::read(&self.served.folder)? {
@@ -478,7 +484,13 @@ fn digest(endpoint: &str, body: &[u8]) -> Vec<u8> {
     let mut hash = Sha256::new();
     hash.update(endpoint.as_bytes());
     hash.update([0]);
-    hash.update(body);
+    // A client may write the maps of a message in another order when it repeats it.
+    let message =
+        (endpoint == Endpoint::ForwardBackward.name()).then(|| ForwardBackwardRequest::decode(body));
+    match message {
+        Some(Ok(request)) => hash.update(request.encode_to_vec()),
+        _ => hash.update(body),
+    }
     hash.finalize().to_vec()
 }
 

@@ -70,6 +70,8 @@ pub struct Settings {
     pub full: bool,
     /// Seed of what requests without a seed draw.
     pub seed: u64,
+    /// Whether each request is sampled by itself, so that its log-probabilities don't depend, by rounding, on what is sampled with it.
+    pub repeatable: bool,
     /// Where to compute.
     pub device: Device,
     /// The device by its name and how it computes, which a continued server must have too.
@@ -90,6 +92,7 @@ struct Fingerprint {
     name: String,
     full: bool,
     seed: u64,
+    repeatable: bool,
     device: String,
     threads: usize,
     products: String,
@@ -105,6 +108,7 @@ impl Fingerprint {
             name: settings.name.clone(),
             full: settings.full,
             seed: settings.seed,
+            repeatable: settings.repeatable,
             device: device.clone(),
             threads: compute.threads(),
             products: compute.products.to_string(),
@@ -203,6 +207,7 @@ pub fn run(settings: &Settings, events: &mut dyn Events) -> anyhow::Result<()> {
             .into_owned(),
         full: settings.full,
         seed: settings.seed,
+        repeatable: settings.repeatable,
         save_every: settings.save_every,
         ledger: Arc::clone(&ledger),
         metrics,

@@ -24,20 +24,25 @@ pub(crate) struct Group {
     top_k: usize,
     top_p: f32,
     min_p: f32,
-    max_tokens: usize,
+    max_tokens: Option<usize>,
     stop: Stop,
+}
+
+/// Most tokens of a request's samples: what it asks for, within the model's positions.
+fn longest(sample: &Sample, bounds: Bounds) -> usize {
+    let room = bounds.positions - sample.prompt.len();
+    sample.max_tokens.map_or(room, |most| most.min(room))
 }
 
 impl Group {
     /// The settings of a request.
-    pub(crate) fn of(sample: &Sample, bounds: Bounds) -> Self {
-        let room = bounds.positions - sample.prompt.len();
+    pub(crate) fn of(sample: &Sample) -> Self {
         Self {
             temperature: sample.temperature,
             top_k: sample.top_k,
             top_p: sample.top_p,
             min_p: sample.min_p,
-            max_tokens: sample.max_tokens.map_or(room, |most| most.min(room)),
+            max_tokens: sample.max_tokens,
             stop: sample.stop.clone(),
         }
     }
@@ -58,6 +63,7 @@ fn complete(
     batch: &[(u64, &Sample)],
     engine: &mut Engine,
     language: &Language,
+    bounds: Bounds,
     server: Key,
     grown: &(dyn Fn(&[u32]) + Sync),
 ) -> Result<Option<Vec<Vec<Completion>>>, Error> {
@@ -72,7 +78,8 @@ fn complete(
         top_k: group.top_k,
         top_p: group.top_p,
         min_p: group.min_p,
-        max_new_tokens: group.max_tokens,
+        // A sample that outgrows its own limit beside a longer one is cut: what comes later doesn't change what came before.
+        max_new_tokens: batch.iter().map(|(_, sample)| longest(sample, bounds)).max().unwrap_or(1),
         stop_tokens: default,
         max_cached_tokens: None,
     };
@@ -91,11 +98,18 @@ fn complete(
     };
     let mut completions: Vec<Vec<Option<Completion>>> =
         batch.iter().map(|(_, sample)| vec![None; sample.samples]).collect();
-    engine.generate(&prompts, &sampling, &uniform, Some(stop), &mut |completion| {
+    engine.generate(&prompts, &sampling, &uniform, Some(stop), &mut |mut completion| {
         if interrupt::requested() {
             return ControlFlow::Break(());
         }
         let (prompt, sample) = (completion.prompt, completion.sample);
+        let most = longest(batch[prompt].1, bounds);
+        if completion.tokens.len() > most {
+            completion.tokens.truncate(most);
+            completion.logp.truncate(most);
+            completion.entropy.truncate(most);
+            completion.finish = Finish::Length;
+        }
         completions[prompt][sample] = Some(completion);
         ControlFlow::Continue(())
     })?;
@@ -108,10 +122,13 @@ pub(crate) fn run(
     batch: &[(u64, &Sample)],
     engine: &mut Engine,
     language: &Language,
+    bounds: Bounds,
     server: Key,
     grown: &(dyn Fn(&[u32]) + Sync),
 ) -> Result<Option<Vec<SampleResponse>>, Error> {
-    let Some(completions) = complete(group, batch, engine, language, server, grown)? else { return Ok(None) };
+    let Some(completions) = complete(group, batch, engine, language, bounds, server, grown)? else {
+        return Ok(None);
+    };
     let mut prompts = score_prompts(batch, engine)?.into_iter();
     let mut answers = Vec::with_capacity(batch.len());
     for ((_, sample), completions) in batch.iter().zip(completions) {

@@ -82,6 +82,8 @@ pub(crate) struct Setup {
     pub(crate) base: String,
     pub(crate) full: bool,
     pub(crate) seed: u64,
+    /// Whether each request is sampled by itself.
+    pub(crate) repeatable: bool,
     /// Work after which a model's state is written.
     pub(crate) save_every: Duration,
     pub(crate) ledger: Arc<Ledger>,
@@ -444,9 +446,11 @@ impl Worker {
         });
         let Some(Waiting { sample: first, .. }) = self.samples.front() else { return Ok(()) };
         let bounds = self.setup.ledger.served().bounds;
-        let (group, source) = (sampling::Group::of(first, bounds), first.sampler.clone());
-        let fits = |waiting: &Waiting| {
-            waiting.sample.sampler == source && sampling::Group::of(&waiting.sample, bounds) == group
+        let (group, source) = (sampling::Group::of(first), first.sampler.clone());
+        let (alone, number) = (self.setup.repeatable, self.samples[0].number);
+        let fits = |waiting: &Waiting| match alone {
+            true => waiting.number == number,
+            false => waiting.sample.sampler == source && sampling::Group::of(&waiting.sample) == group,
         };
         let (batch, rest): (Vec<_>, Vec<_>) = self.samples.drain(..).partition(fits);
         self.samples = rest.into();
@@ -476,7 +480,8 @@ impl Worker {
             }
         };
         let server = Key::new(setup.seed);
-        let answers = sampling::run(&group, &requests, &mut setup.engine, &setup.language, server, &grown);
+        let answers =
+            sampling::run(&group, &requests, &mut setup.engine, &setup.language, bounds, server, &grown);
         setup.metrics.sample_seconds.add(started.elapsed());
         match answers {
             Ok(None) => self.samples.extend(batch),

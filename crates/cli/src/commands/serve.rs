@@ -44,6 +44,9 @@ pub struct Args {
     /// Seed of new adapters and of sampling requests that have none.
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
+    /// Sample each request by itself, so that a program's results are the same bits whenever its requests arrive, and over kills. Slower.
+    #[arg(long)]
+    pub repeatable: bool,
     /// Largest body of a request in MiB.
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=1024), help_heading = "Limits")]
     pub max_body: u64,
@@ -88,6 +91,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         key_file: args.key_file.clone(),
         full: args.full,
         seed: args.seed,
+        repeatable: args.repeatable,
         device,
         compute: (args.compute.device.clone().unwrap_or_default().to_string(), compute),
         most_body: (args.max_body as usize) << 20,

@@ -61,6 +61,12 @@ fn out(folder: &Path) -> PathBuf {
 /// Starts a server in the folder `serve` of `folder`, with these further flags.
 #[track_caller]
 fn serve(folder: &Path, flags: &[&str]) -> Server {
+    serve_at(folder, "127.0.0.1:0", flags)
+}
+
+/// The same at an address.
+#[track_caller]
+fn serve_at(folder: &Path, address: &str, flags: &[&str]) -> Server {
     let path = out(folder);
     let (model, path) = (model().to_str().unwrap(), path.to_str().unwrap());
     let mut args = vec![
@@ -70,7 +76,7 @@ fn serve(folder: &Path, flags: &[&str]) -> Server {
         "--name",
         "base",
         "--listen",
-        "127.0.0.1:0",
+        address,
         "--out",
         path,
         "--threads",
@@ -485,6 +491,21 @@ fn samples_repeat_with_their_seed_and_follow_their_weights() {
     assert_ne!(second, first);
     assert_eq!(server.samples(&before, 4, SEQUENCES[0], seeded.clone()), first);
     assert_eq!(server.samples(&after, 1, SEQUENCES[0], seeded.clone()), second);
+    // Near the end of the positions a sample is cut, also beside a shorter prompt; it is what it would be alone.
+    let long = vec![5; 117];
+    let asked = |tokens: &[u32]| {
+        json!({"base_model": "base", "num_samples": 2, "prompt": {"chunks": [{"tokens": tokens}]},
+               "sampling_params": {"max_tokens": 9, "seed": 2, "stop": []}})
+    };
+    let ids = [&long[..], SEQUENCES[0], &long].map(|tokens| server.accepted("asample", asked(tokens)));
+    let cut = ids.map(|id| SampleResponse::decode(&server.retrieve(&id).body[..]).unwrap());
+    let lengths = cut
+        .each_ref()
+        .map(|response| response.sequences.iter().map(|s| s.tokens.len() / 4).collect::<Vec<_>>());
+    assert_eq!(lengths, [[3, 3], [9, 9], [3, 3]]);
+    assert!(
+        cut[0] == cut[2] && cut[0].sequences.iter().all(|s| s.stop_reason == wire::StopReason::Length as i32)
+    );
     // A stop token ends a sample and is part of it.
     let stop = u32::from_le_bytes(second.sequences[0].tokens[8..12].try_into().unwrap());
     let stopped = json!({"sampling_params": {"max_tokens": 6, "seed": 11, "stop": [stop]}});
@@ -614,6 +635,96 @@ fn a_killed_server_continues_with_the_same_bits() {
         seen.push((ForwardBackwardOutput::decode(&second.body[..]).unwrap(), update, sample));
         seen.extend(a_client(&server, &model, 4..6));
         assert!(seen == whole, "--save-every {save_every}");
+    }
+}
+
+/// Asks until there is an answer, as a client does while its server is away.
+fn insist(agent: &ureq::Agent, url: &str, key: &str, body: &Value) -> (u16, Vec<u8>) {
+    for _ in 0..2000 {
+        let asked = agent.post(url).header("X-API-Key", key).send(body.to_string().as_bytes());
+        if let Ok(mut response) = asked {
+            let mut bytes = Vec::new();
+            let whole = response.body_mut().as_reader().read_to_end(&mut bytes).is_ok();
+            if whole && response.status() != 503 {
+                return (response.status().as_u16(), bytes);
+            }
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    panic!("no answer from {url}");
+}
+
+/// The seconds are those of `FGRPO_SERVE_STRESS`, 4 without it.
+#[test]
+fn many_samplers_lose_nothing_and_get_nothing_twice_over_kills() {
+    const CLIENTS: u64 = 16;
+    let seconds = std::env::var("FGRPO_SERVE_STRESS").map_or(4, |seconds| seconds.parse().unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    let server = serve(folder.path(), &["--repeatable"]);
+    let session = server.session();
+    let base = json!({"session_id": session, "sampling_session_seq_id": 0, "base_model": "base"});
+    let sampler = server.post("create_sampling_session", base).json()["sampling_session_id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let (url, key, agent) = (server.url.clone(), server.key.clone(), server.agent.clone());
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let results: Vec<Vec<(u64, String, Vec<u8>)>> = std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..CLIENTS)
+            .map(|client| {
+                let (url, key, agent, sampler, stop) = (&url, &key, &agent, &sampler, &stop);
+                scope.spawn(move || {
+                    let mut got = Vec::new();
+                    for round in 0.. {
+                        if stop.load(std::sync::atomic::Ordering::Relaxed) {
+                            return got;
+                        }
+                        let seq = round * CLIENTS + client;
+                        let asked = json!({
+                            "sampling_session_id": sampler, "seq_id": seq, "num_samples": 2,
+                            "prompt": {"chunks": [{"tokens": SEQUENCES[seq as usize % 3], "type": "encoded_text"}]},
+                            "sampling_params": {"max_tokens": 12, "stop": []},
+                        });
+                        let (status, body) = insist(agent, &format!("{url}/api/v1/asample"), key, &asked);
+                        assert_eq!(status, 200, "{}", String::from_utf8_lossy(&body));
+                        let id: Value = serde_json::from_slice(&body).unwrap();
+                        let id = id["request_id"].as_str().unwrap().to_owned();
+                        let asked = json!({"request_id": id});
+                        let (status, body) = insist(agent, &format!("{url}/api/v1/retrieve_future"), key, &asked);
+                        assert_eq!(status, 200, "{}", String::from_utf8_lossy(&body));
+                        got.push((seq, id, body));
+                    }
+                    got
+                })
+            })
+            .collect();
+        let address = url.strip_prefix("http://").unwrap();
+        let started = std::time::Instant::now();
+        let mut server = Some(server);
+        while started.elapsed().as_secs() < seconds {
+            std::thread::sleep(Duration::from_millis(500 + started.elapsed().as_millis() as u64 % 700));
+            drop(server.take());
+            server = Some(serve_at(folder.path(), address, &["--repeatable", "--resume"]));
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        let results = clients.into_iter().map(|client| client.join().unwrap()).collect();
+        // Another server draws the same, without kills.
+        drop(server);
+        results
+    });
+    let all: Vec<&(u64, String, Vec<u8>)> = results.iter().flatten().collect();
+    let ids: std::collections::HashSet<&String> = all.iter().map(|(_, id, _)| id).collect();
+    assert_eq!(ids.len(), all.len(), "a request's id came twice");
+    assert!(all.len() > 40, "{} samples", all.len());
+    let other = tempfile::tempdir().unwrap();
+    let calm = serve(other.path(), &["--repeatable"]);
+    calm.session();
+    let base = json!({"session_id": session, "sampling_session_seq_id": 0, "base_model": "base"});
+    calm.post("create_sampling_session", base);
+    for (seq, _, body) in all.iter().rev().take(60) {
+        let params = json!({"sampling_params": {"max_tokens": 12, "stop": []}, "num_samples": 2});
+        let wanted = calm.samples(&sampler, *seq, SEQUENCES[*seq as usize % 3], params);
+        assert_eq!(SampleResponse::decode(&body[..]).unwrap(), wanted, "request {seq}");
     }
 }
 

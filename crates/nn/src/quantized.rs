@@ -109,7 +109,7 @@ pub(crate) const NF4: [f32; 16] = [
 ];
 
 /// `1 / 127` as LLM.int8 multiplies by it.
-pub(crate) const INT8_STEP: f32 = 7.874_015_718_698_502e-3;
+pub(crate) const INT8_STEP: f32 = 7.874_016e-3;
 
 /// The values of the dynamic map's codes (arXiv 1511.04561), ascending: with each power of ten less, half as many fractions.
 pub(crate) fn dynamic_map() -> &'static [f32; 256] {

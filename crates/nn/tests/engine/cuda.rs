@@ -9,7 +9,8 @@ use fgrpo_nn::{
     Products, Prompt, Replicas, Sampling, StopFn, Workload,
 };
 
-use crate::reference::{Numbers, configs, engine_on, forest};
+use crate::lora::adapted;
+use crate::reference::{BASES, Numbers, configs, engine_on, engine_with_base, forest};
 
 const CPU: Device = Device::cpu(1);
 const GPU: Device = Device::emulated(Gpus::one(0), 1 << 30, Precision::F32);
@@ -188,24 +189,31 @@ fn too_little_memory_names_the_setting_to_lower() {
 
 #[test]
 fn adapters_on_both_devices_are_equal_to_rounding() {
+    for base in BASES {
+        let [cpu, gpu] = [CPU, GPU].map(|device| trained(base, &device));
+        // What a base keeps is the same on both, bit for bit.
+        assert_eq!(bits(&cpu.0), bits(&gpu.0), "{base:?}");
+        near(&gpu.1, &cpu.1, 1e-3, "merged weights");
+    }
+}
+
+/// The weights without adapters, and after three steps with them.
+fn trained(base: Option<BaseFormat>, device: &Device) -> (Vec<f32>, Vec<f32>) {
     let (_, config) = configs().swap_remove(0);
     let lora = LoraConfig { rank: 3, alpha: 6.0, ..LoraConfig::default() };
-    let [cpu, gpu] = [CPU, GPU].map(|device| {
-        let mut engine = engine_on(&config, 11, &device);
-        let base = weights(&engine);
-        let mut numbers = Numbers::new(12);
-        engine.adapt(&lora, &mut || numbers.uniform()).unwrap();
-        for number in 0..3 {
-            step(&mut engine, number);
-        }
-        let merged = weights(&engine);
-        engine.set_adapter_applied(false);
-        assert_eq!(bits(&weights(&engine)), bits(&base), "without its adapter it is the base model");
-        engine.set_adapter_applied(true);
-        assert_eq!(bits(&weights(&engine)), bits(&merged));
-        merged
-    });
-    near(&gpu, &cpu, 1e-3, "merged weights");
+    let mut engine = engine_with_base(&config, 11, base, device);
+    let base = weights(&engine);
+    let mut numbers = Numbers::new(12);
+    engine.adapt(&lora, &mut || numbers.uniform()).unwrap();
+    for number in 0..3 {
+        step(&mut engine, number);
+    }
+    let merged = weights(&engine);
+    engine.set_adapter_applied(false);
+    assert_eq!(bits(&weights(&engine)), bits(&base), "without its adapter it is the base model");
+    engine.set_adapter_applied(true);
+    assert_eq!(bits(&weights(&engine)), bits(&merged));
+    (base, merged)
 }
 
 #[test]
@@ -699,8 +707,18 @@ fn in_bf16_sampled_and_scored_log_probabilities_agree_to_the_rounding_of_16_bits
     // Heads of 64, which tensor cores take.
     let (_, config) = configs().swap_remove(1);
     let config = Config { head_dim: 64, num_hidden_layers: 2, ..config };
-    let mut engine = engine_on(&config, 13, &GPU_BF16);
-    let tokens = Numbers::new(14).tokens(9, config.vocab_size);
+    for base in BASES {
+        let mut engine = engine_with_base(&config, 13, base, &GPU_BF16);
+        if base.is_some() {
+            let lora = LoraConfig { rank: 3, alpha: 6.0, ..LoraConfig::default() };
+            engine = adapted(engine, &lora);
+        }
+        agree_to_16_bits(engine);
+    }
+}
+
+fn agree_to_16_bits(mut engine: Engine) {
+    let tokens = Numbers::new(14).tokens(9, engine.config().vocab_size);
     let prompts = [Prompt { tokens: &tokens, samples: 0..3 }];
     let sampling = Sampling { max_new_tokens: 6, ..Sampling::default() };
     let mut done = Vec::new();

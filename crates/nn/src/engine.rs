@@ -158,17 +158,24 @@ impl<D: Backend> EngineOn<D> {
         self.backend.check()
     }
 
-    /// Fills every tensor by `read`.
+    /// Fills every tensor by `read`, but for matrices that `stored` has in the format of the base.
     pub(crate) fn fill_with(
         &mut self,
         read: &mut dyn FnMut(&TensorLayout, &mut [f32]) -> Result<(), Error>,
+        stored: &dyn Fn(&TensorLayout) -> Result<Option<Quantized>, Error>,
     ) -> Result<(), Error> {
         for tensor in &self.decoder.layout.tensors {
             match self.decoder.layout.base {
                 Some(base) if tensor.span.is_apart() => {
-                    let mut values = vec![0.0; tensor.span.len];
-                    read(tensor, &mut values)?;
-                    self.backend.put_quantized(tensor.span, Quantized::of(base, tensor.shape[1], &values));
+                    let matrix = match stored(tensor)? {
+                        Some(matrix) => matrix,
+                        None => {
+                            let mut values = vec![0.0; tensor.span.len];
+                            read(tensor, &mut values)?;
+                            Quantized::of(base, tensor.shape[1], &values)
+                        }
+                    };
+                    self.backend.put_quantized(tensor.span, matrix);
                     self.backend.check()?;
                 }
                 _ => self.backend.fill(Store::Weights, tensor.span, &mut |out| read(tensor, out))?,

@@ -7,7 +7,6 @@
 //!
 //! `int8` is the weights' part of LLM.int8 (arXiv 2208.07339), without a decomposition by outliers: rows of integers of -127 to 127 with an f32 scale.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::OnceLock;
 
@@ -16,7 +15,6 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::config::Config;
-use crate::layout::{Linear, Span};
 
 /// How the matrices of a frozen base model are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -109,7 +107,7 @@ pub(crate) const NF4: [f32; 16] = [
 ];
 
 /// `1 / 127` as LLM.int8 multiplies by it.
-pub(crate) const INT8_STEP: f32 = 7.874_015_718_698_502e-3;
+pub(crate) const INT8_STEP: f32 = 7.874_016e-3;
 
 /// The values of the dynamic map's codes (arXiv 1511.04561), ascending: with each power of ten less, half as many fractions.
 pub(crate) fn dynamic_map() -> &'static [f32; 256] {
@@ -306,31 +304,6 @@ fn nf4_values(codes: &[u8], scale: f32, first: usize, out: &mut [f32]) {
         if let Some(second) = pair.get_mut(1) {
             *second = values[usize::from(byte & 15)];
         }
-    }
-}
-
-/// The matrices of a model, by the offsets of their spans.
-#[derive(Debug, Default)]
-pub(crate) struct QuantizedStore(BTreeMap<usize, Quantized>);
-
-impl QuantizedStore {
-    pub(crate) fn put(&mut self, span: Span, matrix: Quantized) {
-        assert_eq!(span.len, matrix.len(), "a matrix of another size");
-        self.0.insert(span.offset, matrix);
-    }
-
-    /// The matrix of a span.
-    ///
-    /// # Panics
-    /// If there is none.
-    pub(crate) fn at(&self, span: Span) -> &Quantized {
-        &self.0[&span.offset]
-    }
-
-    /// The matrices of a linear map, in the order of their outputs; none if it isn't quantized.
-    pub(crate) fn parts(&self, linear: &Linear) -> impl Iterator<Item = &Quantized> {
-        let Span { offset, len } = linear.weight;
-        self.0.range(offset..offset + len).map(|(_, matrix)| matrix)
     }
 }
 

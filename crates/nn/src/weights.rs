@@ -2,6 +2,7 @@
 //!
 //! Reading maps the files and converts a tensor on request; writing streams tensors into shards. The caller handles tokenizer and chat template.
 
+mod bitsandbytes;
 mod dtype;
 mod file;
 mod write;
@@ -18,6 +19,7 @@ pub use write::{TensorWriter, write_checkpoint};
 
 use crate::config::{Config, GenerationConfig};
 use crate::error::Error;
+use crate::quantized::{BaseFormat, Quantized};
 use fgrpo_files as input;
 
 const SINGLE: &str = "model.safetensors";
@@ -83,9 +85,33 @@ impl Checkpoint {
         bytes.into_iter().max_by_key(|(_, n)| *n).map_or(Dtype::F32, |(dtype, _)| dtype)
     }
 
+    /// The format of its layers' matrices, if bitsandbytes has quantized them.
+    pub fn base(&self) -> Option<BaseFormat> {
+        self.config.tensors().iter().any(|(name, _)| self.is_quantized(name)).then_some(BaseFormat::Nf4)
+    }
+
     /// A tensor's values in `f32`, row by row. Refuses a value that is not finite.
     pub fn tensor(&self, name: &str) -> Result<Vec<f32>, Error> {
+        if let Some(matrix) = self.quantized(name)? {
+            let mut values = vec![0.0; matrix.len()];
+            matrix.write_rows(0..matrix.rows, &mut values);
+            return Ok(values);
+        }
         self.file(name)?.tensor(name)
+    }
+
+    /// A matrix that bitsandbytes has quantized; `None` for other tensors.
+    pub(crate) fn quantized(&self, name: &str) -> Result<Option<Quantized>, Error> {
+        if !self.is_quantized(name) {
+            return Ok(None);
+        }
+        let tensors = self.config.tensors();
+        let (_, shape) = tensors.iter().find(|(own, _)| own == name).expect("a tensor of the model");
+        bitsandbytes::read(name, shape, &|tensor| self.file(tensor)).map(Some)
+    }
+
+    fn is_quantized(&self, name: &str) -> bool {
+        self.place.contains_key(&bitsandbytes::state_name(name))
     }
 
     /// [`Checkpoint::tensor`] into the caller's buffer.
@@ -93,6 +119,10 @@ impl Checkpoint {
     /// # Panics
     /// If `out` is not as long as the tensor.
     pub fn read_into(&self, name: &str, out: &mut [f32]) -> Result<(), Error> {
+        if self.is_quantized(name) {
+            out.copy_from_slice(&self.tensor(name)?);
+            return Ok(());
+        }
         self.file(name)?.read_into(name, out)
     }
 
@@ -129,12 +159,20 @@ impl Checkpoint {
             });
         }
         for (name, shape) in &wanted {
-            self.file(name)?.check(name, shape)?;
+            match name.starts_with("model.layers.") && shape.len() == 2 && self.is_quantized(name) {
+                true => bitsandbytes::check(name, shape, &|tensor| self.file(tensor))?,
+                false => self.file(name)?.check(name, shape)?,
+            }
         }
         let known: BTreeSet<&str> = wanted.iter().map(|(name, _)| name.as_str()).collect();
         for name in self.place.keys().filter(|name| !known.contains(name.as_str())) {
             // Old Llama files carry their rotary tables; the configuration determines them.
             if name.ends_with(".rotary_emb.inv_freq") {
+                continue;
+            }
+            if bitsandbytes::matrix_of(name)
+                .is_some_and(|name| known.contains(name) && self.is_quantized(name))
+            {
                 continue;
             }
             let (found, wanted) = if name == "lm_head.weight" {

@@ -1,5 +1,7 @@
 //! Checkpoint folders: written folders read back, and every kind of damage is reported.
 
+mod golden;
+
 use std::borrow::Cow;
 use std::fs;
 use std::path::Path;
@@ -398,4 +400,82 @@ fn reading_a_file_tensor_by_tensor_holds_one_tensor() {
     assert!(held() < before + (64 << 20), "{} MB more", (held() - before) >> 20);
     file.read_into("t3", &mut values).unwrap();
     assert_eq!(values[0], 3.0);
+}
+
+/// Changes a tensor's bytes and shape; returns whether it stays.
+type Change = dyn Fn(&mut Vec<u8>, &mut Vec<usize>) -> bool;
+
+#[test]
+fn a_matrix_of_bitsandbytes_that_cannot_be_read_is_refused_by_name() {
+    let golden = golden::folder().join("qlora_qwen2_base");
+    let matrix = "model.layers.1.mlp.up_proj.weight";
+    let state = format!("{matrix}.quant_state.bitsandbytes__nf4");
+    // The file again with one tensor changed or left out.
+    let with = |name: &str, change: &Change| {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::copy(golden.join("config.json"), dir.path().join("config.json")).unwrap();
+        let bytes = std::fs::read(golden.join("model.safetensors")).unwrap();
+        let tensors = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+        let mut parts = Vec::new();
+        for (own, view) in tensors.tensors() {
+            let (mut data, mut shape) = (view.data().to_vec(), view.shape().to_vec());
+            if own != name || change(&mut data, &mut shape) {
+                parts.push((own, view.dtype(), shape, data));
+            }
+        }
+        let views: Vec<(String, safetensors::tensor::TensorView<'_>)> = parts
+            .iter()
+            .map(|(own, dtype, shape, data)| {
+                let view = safetensors::tensor::TensorView::new(*dtype, shape.clone(), data).unwrap();
+                (own.clone(), view)
+            })
+            .collect();
+        safetensors::serialize_to_file(views, None, &dir.path().join("model.safetensors")).unwrap();
+        Checkpoint::open(dir.path()).map(|_| ()).map_err(|error| error.to_string())
+    };
+    let rewrite = |from: &'static str, to: &'static str| {
+        move |data: &mut Vec<u8>, shape: &mut Vec<usize>| {
+            let text = String::from_utf8(std::mem::take(data)).unwrap();
+            assert!(text.contains(from), "{text}");
+            *data = text.replace(from, to).into_bytes();
+            *shape = vec![data.len()];
+            true
+        }
+    };
+    with(&state, &|_, _| true).unwrap();
+    let absmax = format!("{matrix}.absmax");
+    let map = format!("{matrix}.quant_map");
+    let cases: [(&str, &Change, &[&str]); 7] = [
+        (&state, &rewrite("\"blocksize\": 64", "\"blocksize\": 128"), &["blocksize 128", "64"]),
+        (&state, &rewrite("\"nested_blocksize\": 256", "\"nested_blocksize\": 64"), &["nested_blocksize 64"]),
+        (&state, &rewrite("[128, 64]", "[64, 128]"), &["shape [64, 128]", "[128, 64]"]),
+        (&state, &rewrite("{", "["), &["broken JSON"]),
+        (&absmax, &|_, _| false, &["no such tensor"]),
+        (
+            &map,
+            &|data, _| {
+                data[0] ^= 1;
+                true
+            },
+            &["at index 0", "own map"],
+        ),
+        (
+            matrix,
+            &|data, shape| {
+                data.truncate(4000);
+                *shape = vec![4000, 1];
+                true
+            },
+            &["4000 bytes", "4096"],
+        ),
+    ];
+    for (name, change, parts) in cases {
+        let message = with(name, change).unwrap_err();
+        for part in parts.iter().chain([&name]) {
+            assert!(message.contains(part), "{message:?} lacks {part:?}");
+        }
+    }
+    // Without its state, the codes are a tensor of a type and shape that don't fit.
+    let message = with(&state, &|_, _| false).unwrap_err();
+    assert!(message.contains(matrix) && message.contains("shape"), "{message}");
 }

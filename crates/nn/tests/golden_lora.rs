@@ -1,4 +1,4 @@
-//! LoRA against PEFT and PyTorch: logits, merged logits, gradients and optimizer steps of `golden/make_lora.py`.
+//! LoRA against PEFT and PyTorch: logits, merged logits, gradients and optimizer steps of `golden/make_lora.py` and `golden/make_qlora.py`.
 
 mod device;
 mod golden;
@@ -6,14 +6,16 @@ mod levels;
 
 use device::device;
 use fgrpo_nn::weights::TensorFile;
-use fgrpo_nn::{AdamW, Batch, Engine, LoraConfig};
+use fgrpo_nn::{AdamW, BaseFormat, Batch, Engine, LoraConfig};
 
-const CASES: [&str; 2] = ["lora_qwen2", "lora_qwen3_rs"];
+/// Merged into the weights, and beside a base of bitsandbytes in 4 bits.
+const CASES: [&str; 4] = ["lora_qwen2", "lora_qwen3_rs", "qlora_qwen2", "qlora_qwen3_plain"];
 
 fn adapted(case: &str) -> (Engine, TensorFile) {
     let expected = golden::expected(case);
     let base = golden::checkpoint(&expected.metadata()["base"]);
-    let mut engine = Engine::open(&base, &device(2)).unwrap();
+    assert_eq!(base.base().is_some(), case.starts_with("qlora"));
+    let mut engine = Engine::open_with_base(&base, base.base(), &device(2)).unwrap();
     engine.read_adapter(&golden::folder().join(case)).unwrap();
     (engine, expected)
 }
@@ -66,7 +68,9 @@ fn logits_equal_pefts_adapted_and_its_merged_model() {
         let logits = engine.logits(&batch).unwrap();
         let v = engine.config().vocab_size;
         let found: Vec<f32> = of.iter().flat_map(|&p| logits[p * v..(p + 1) * v].iter().copied()).collect();
-        for name in ["logits", "merged_logits"] {
+        let merges = expected.shape("merged_logits").is_some();
+        assert_eq!(merges, engine.base().is_none());
+        for name in ["logits"].into_iter().chain(merges.then_some("merged_logits")) {
             assert_near(&format!("{case} {name}"), &found, &expected.tensor(name).unwrap(), 2e-5);
         }
     }
@@ -105,6 +109,24 @@ fn gradients_of_the_factors_and_four_adamw_steps_follow_peft() {
             let wanted = expected.tensor(&format!("final.{name}")).unwrap();
             assert_near(&format!("{case} {name}"), &found, &wanted, 1e-4);
         }
+    }
+}
+
+#[test]
+fn a_checkpoint_of_bitsandbytes_has_its_values_with_a_base_and_without() {
+    for case in ["qlora_qwen2_base", "qlora_qwen3_plain_base"] {
+        let checkpoint = golden::checkpoint(case);
+        assert_eq!(checkpoint.base(), Some(BaseFormat::Nf4));
+        let (kept, full) = (
+            Engine::open_with_base(&checkpoint, checkpoint.base(), &device(1)).unwrap(),
+            Engine::open(&checkpoint, &device(1)).unwrap(),
+        );
+        for ((name, _, kept), (_, _, full)) in kept.tensors().zip(full.tensors()) {
+            assert!(kept == full && kept[..] == checkpoint.tensor(name).unwrap(), "{name}");
+        }
+        let other = Engine::open_with_base(&checkpoint, Some(BaseFormat::Int8), &device(1));
+        let message = other.unwrap_err().to_string();
+        assert!(message.contains("nf4") && message.contains("int8"), "{message}");
     }
 }
 

@@ -10,7 +10,7 @@ use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::io::machine::fits;
 use fgrpo_nn::config::Config as ModelConfig;
 use fgrpo_nn::weights::Checkpoint;
-use fgrpo_nn::{BaseFormat, Device, Engine, LoraConfig};
+use fgrpo_nn::{Device, Engine, LoraConfig};
 use std::path::Path;
 
 /// The policy before any fitting: from a checkpoint, or with new weights.
@@ -19,7 +19,10 @@ use std::path::Path;
 /// If the checkpoint can't be opened or its vocabulary is smaller than the task's.
 pub fn fresh(config: &Config, task: &Task, device: &Device) -> anyhow::Result<Engine> {
     let mut engine = match (&config.model.path, &config.model.init) {
-        (Some(path), _) => open_base(path, config.lora.as_ref().and_then(|lora| lora.base), device)?,
+        (Some(path), _) => {
+            let base = config.lora.as_ref().and_then(|lora| lora.base);
+            Engine::open_with_base(&checkpoint_of(path)?, base, device).or_bad_input()?
+        }
         (None, Some(init)) => {
             let key = seeds::weights(config.start_seed());
             let sizes = model_config(init, task);
@@ -46,21 +49,23 @@ pub fn fresh(config: &Config, task: &Task, device: &Device) -> anyhow::Result<En
     Ok(engine)
 }
 
-/// A checkpoint's policy, with its adapter if there is one, on the base that the adapter was trained on.
+/// A checkpoint's policy, with its adapter if there is one, on a base in the format that the adapter was trained on, else in that of the checkpoint.
 ///
 /// # Errors
 /// Bad input if the folder isn't a checkpoint, or the adapter doesn't belong to it.
 pub fn open(folder: &Path, adapter: Option<&Path>, device: &Device) -> anyhow::Result<Engine> {
     let base = adapter.map(LoraConfig::trained_on).transpose().or_bad_input()?.flatten();
-    let mut engine = open_base(folder, base, device)?;
+    let checkpoint = checkpoint_of(folder)?;
+    let base = base.or(checkpoint.base());
+    let mut engine = Engine::open_with_base(&checkpoint, base, device).or_bad_input()?;
     if let Some(adapter) = adapter {
         engine.read_adapter(adapter).or_bad_input()?;
     }
     Ok(engine)
 }
 
-/// A checkpoint's policy, with the layers' matrices in a format if one is given.
-fn open_base(folder: &Path, base: Option<BaseFormat>, device: &Device) -> anyhow::Result<Engine> {
+/// The checkpoint of a folder.
+fn checkpoint_of(folder: &Path) -> anyhow::Result<Checkpoint> {
     let checkpoint = Checkpoint::open(folder).with_context(|| {
         // This is the layout of a LoRA run's checkpoint without merged weights.
         match folder.join(checkpoint::ADAPTER).is_dir() && !folder.join("config.json").exists() {
@@ -72,7 +77,7 @@ fn open_base(folder: &Path, base: Option<BaseFormat>, device: &Device) -> anyhow
             false => folder.display().to_string(),
         }
     });
-    Engine::open_with_base(&checkpoint.or_bad_input()?, base, device).or_bad_input()
+    checkpoint.or_bad_input()
 }
 
 /// The sizes of the policy, without its weights.

@@ -106,6 +106,30 @@ fn a_dry_run_says_what_a_gpu_needs_without_one() {
 }
 
 #[test]
+fn a_base_of_4_bits_fits_7b_on_24_gb_and_3b_on_12_gb_with_a_context_of_4096_and_groups_of_8() {
+    for (config, gpu) in [("qwen2.5-7b-math", "rtx-4090"), ("llama-3.2-3b-math", "rtx-4070")] {
+        let config = format!("{}/../../configs/{config}.toml", env!("CARGO_MANIFEST_DIR"));
+        let plan = |code: i32, base: &[&str]| {
+            let mut all = vec!["train", &config, "--dry-run", "--device", "cuda", "--gpu", gpu];
+            for set in [
+                "lora.rank=16",
+                "compute.precision=bf16",
+                "compute.checkpoint_activations=true",
+                "rollout.max_new_tokens=3072",
+                "update.micro_batch_tokens=16384",
+            ] {
+                all.extend(["--set", set]);
+            }
+            ends_with(code, &[&all[..], base].concat())
+        };
+        let fits = plan(0, &["--set", "lora.base=nf4"]);
+        assert!(!fits.contains("doesn't fit") && fits.contains("matrices in nf4"), "{fits}");
+        assert!(!fits.contains("base weights"), "{fits}");
+        assert!(plan(1, &[]).contains("doesn't fit"));
+    }
+}
+
+#[test]
 fn a_dry_run_plans_for_a_gpu_that_is_not_there() {
     let config = format!("{}/../../configs/qwen3-1.7b-synlogic.toml", env!("CARGO_MANIFEST_DIR"));
     let plan = |code: i32, more: &[&str]| {

@@ -325,10 +325,20 @@ fn refuse_unsupported(fields: &Fields<'_>, architecture: Architecture) -> Result
         Architecture::Qwen2 => {}
         Architecture::Qwen3 | Architecture::Llama => fields.only("attention_bias", json!(false))?,
     }
-    for field in ["quantization_config", "compression_config"] {
-        if fields.get(field).is_some() {
-            return fields.refuse(field, "nothing: quantised weights are not supported");
-        }
+    if fields.get("compression_config").is_some() {
+        return fields.refuse("compression_config", "nothing: such weights are not supported");
+    }
+    // What the tensors say is checked when they are read.
+    let four_bits = |field: &Value| {
+        let is = |name: &str, wanted: Value| field.get(name) == Some(&wanted);
+        is("quant_method", json!("bitsandbytes"))
+            && is("load_in_4bit", json!(true))
+            && is("bnb_4bit_quant_type", json!("nf4"))
+            && is("bnb_4bit_quant_storage", json!("uint8"))
+    };
+    if fields.get("quantization_config").is_some_and(|field| !four_bits(field)) {
+        let wanted = "nothing, or bitsandbytes with load_in_4bit, nf4 and storage in uint8; other quantised weights are not supported";
+        return fields.refuse("quantization_config", wanted);
     }
     Ok(())
 }
@@ -569,7 +579,15 @@ mod tests {
             ),
             (
                 with(qwen2_5_7b(), "quantization_config", json!({"bits": 4})),
-                vec!["quantization_config", "bits"],
+                vec!["quantization_config", "bits", "nf4"],
+            ),
+            (
+                with(
+                    qwen2_5_7b(),
+                    "quantization_config",
+                    json!({"quant_method": "bitsandbytes", "load_in_8bit": true, "load_in_4bit": false}),
+                ),
+                vec!["quantization_config", "load_in_8bit"],
             ),
             (
                 with(qwen2_5_7b(), "layer_types", json!(["sliding_attention"])),

@@ -1,21 +1,23 @@
 //! Parameters: a flat store in f32, and beside it the matrices that are quantized.
 
+use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 
 use super::buffer::Buffer;
-use crate::quantized::QuantizedStore;
+use crate::layout::{Linear, Span};
+use crate::quantized::Quantized;
 
 /// Parameters.
 #[derive(Default)]
 pub(crate) struct Weights {
     values: Buffer,
-    pub(super) quantized: QuantizedStore,
+    pub(super) quantized: QuantizedMatrices,
 }
 
 impl Weights {
     /// `len` zeros, and no matrices beside them.
     pub(super) fn zeros(len: usize) -> Weights {
-        Weights { values: Buffer::zeros(len), quantized: QuantizedStore::default() }
+        Weights { values: Buffer::zeros(len), quantized: QuantizedMatrices::default() }
     }
 }
 
@@ -30,5 +32,30 @@ impl Deref for Weights {
 impl DerefMut for Weights {
     fn deref_mut(&mut self) -> &mut [f32] {
         &mut self.values
+    }
+}
+
+/// The matrices of a model, by the offsets of their spans.
+#[derive(Debug, Default)]
+pub(super) struct QuantizedMatrices(BTreeMap<usize, Quantized>);
+
+impl QuantizedMatrices {
+    pub(super) fn put(&mut self, span: Span, matrix: Quantized) {
+        assert_eq!(span.len, matrix.len(), "a matrix of another size");
+        self.0.insert(span.offset, matrix);
+    }
+
+    /// The matrix of a span.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub(super) fn at(&self, span: Span) -> &Quantized {
+        &self.0[&span.offset]
+    }
+
+    /// The matrices of a linear map, in the order of their outputs; none if it isn't quantized.
+    pub(super) fn parts(&self, linear: &Linear) -> impl Iterator<Item = &Quantized> {
+        let Span { offset, len } = linear.weight;
+        self.0.range(offset..offset + len).map(|(_, matrix)| matrix)
     }
 }

@@ -104,10 +104,11 @@ impl Engine {
     }
 
     /// [`Engine::open`] with the matrices of the layers in a `base` format, if one is given: they are frozen, and can only be trained through adapters.
-    /// Each is converted when it is read, so that memory never holds a second model.
+    /// Each is converted when it is read, so that memory never holds a second model. Those that bitsandbytes has converted are taken as they are; without a
+    /// `base`, they have their values in full.
     ///
     /// # Errors
-    /// As [`Engine::open`].
+    /// As [`Engine::open`], or if the checkpoint is in another format.
     ///
     /// # Panics
     /// As [`Engine::open`].
@@ -116,9 +117,23 @@ impl Engine {
         base: Option<BaseFormat>,
         device: &Device,
     ) -> Result<Engine, Error> {
+        if let (Some(stored), Some(wanted)) =
+            (checkpoint.base(), base.filter(|base| checkpoint.base() != Some(*base)))
+        {
+            return Err(Error::File {
+                path: checkpoint.dir().into(),
+                found: format!("matrices in the format {}", stored.name()),
+                wanted: format!(
+                    "lora.base = {:?}, or a checkpoint without such for {:?}",
+                    stored.name(),
+                    wanted.name()
+                ),
+            });
+        }
         let mut engine = Engine::zeros(checkpoint.config(), base, device)?;
         let mut read = |tensor: &TensorLayout, out: &mut [f32]| checkpoint.read_into(&tensor.name, out);
-        on_device!(&mut engine.0, engine => engine.fill_with(&mut read))?;
+        let stored = |tensor: &TensorLayout| checkpoint.quantized(&tensor.name);
+        on_device!(&mut engine.0, engine => engine.fill_with(&mut read, &stored))?;
         Ok(engine)
     }
 

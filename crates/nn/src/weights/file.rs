@@ -114,6 +114,17 @@ impl TensorFile {
         Ok((&self.map[self.start + from..self.start + to], dtype))
     }
 
+    /// The bytes of a tensor of unsigned 8-bit integers.
+    pub(super) fn bytes(&self, name: &str) -> Result<&[u8], Error> {
+        let info = self.info(name)?;
+        match info.dtype {
+            safetensors::Dtype::U8 => {
+                Ok(&self.map[self.start + info.data_offsets.0..self.start + info.data_offsets.1])
+            }
+            other => Err(self.refuse(name, format!("type {other}"), "U8".into())),
+        }
+    }
+
     /// A tensor of integers as `i64`, unsigned ones of 8 or 32 bits or signed ones of 64, such as codes or token ids of golden files.
     pub fn integers(&self, name: &str) -> Result<Vec<i64>, Error> {
         let info = self.info(name)?;

@@ -31,7 +31,7 @@ def named(prefix, tensors):
     return {f"{prefix}.{name}": t.detach().clone() for name, t in tensors.items()}
 
 
-def make_case(name, base, settings, max_norm, seed):
+def make_case(name, base, settings, max_norm, seed, merges=True):
     folder = make.HERE / name
     shutil.rmtree(folder, ignore_errors=True)
     torch.manual_seed(seed)
@@ -46,8 +46,10 @@ def make_case(name, base, settings, max_norm, seed):
 
     sequences = make.make_inputs(seed)
     logits, logp, entropy = make.predictions(model, sequences)
-    merged = peft.PeftModel.from_pretrained(load(), folder).merge_and_unload().eval()
-    merged_logits, _, _ = make.predictions(merged, sequences)
+    results = dict(logits=logits.detach())
+    if merges:
+        merged = peft.PeftModel.from_pretrained(load(), folder).merge_and_unload().eval()
+        results.update(merged_logits=make.predictions(merged, sequences)[0].detach())
     g = torch.Generator().manual_seed(seed + 1)
     a, b, c = (torch.randn(len(logp), generator=g) * s for s in (2e-3, 4e-3, 1e-3))
     scalar = lambda logp, entropy: (a * logp + c / 2 * logp**2 + b * entropy).sum()
@@ -56,7 +58,7 @@ def make_case(name, base, settings, max_norm, seed):
     out = dict(
         tokens=torch.tensor([t for _, p, r in sequences for t in p + r]),
         shape=torch.tensor([[g, len(p), len(r)] for g, p, r in sequences]),
-        logits=logits.detach(), merged_logits=merged_logits.detach(), a=a, b=b, c=c,
+        **results, a=a, b=b, c=c,
         **named("grad", {n: p.grad for n, p in factors(model).items()}),
     )
     optimizer = torch.optim.AdamW(factors(model).values(), **make.ADAMW)

@@ -103,6 +103,7 @@ impl Fit<'_> {
             format!("update.micro_batch_tokens={}", prompt + completion),
             format!("rollout.max_cached_tokens={cached}"),
             "lora.rank=16".to_owned(),
+            "lora.base=\"nf4\"".to_owned(),
         ];
         if self.device.gpus().is_some() {
             let of_gpus = ["precision=\"bf16\"", "optimizer_offload=true", "moments=\"bf16\""];

@@ -35,7 +35,8 @@ pub struct GpuKind {
 
 /// NVIDIA's data sheets. A100, H100 and H200 are the SXM modules.
 #[rustfmt::skip]
-pub const GPU_KINDS: [GpuKind; 5] = [
+pub const GPU_KINDS: [GpuKind; 6] = [
+    GpuKind { name: "rtx-4070", memory:  12e9, bandwidth: 0.504e12, products:  58e12, host: 25e9, peers:  25e9 },
     GpuKind { name: "rtx-4090", memory:  24e9, bandwidth: 1.008e12, products: 165e12, host: 25e9, peers:  25e9 },
     GpuKind { name: "l40s",     memory:  48e9, bandwidth: 0.864e12, products: 362e12, host: 25e9, peers:  25e9 },
     GpuKind { name: "a100",     memory:  80e9, bandwidth: 2.039e12, products: 312e12, host: 25e9, peers: 300e9 },

@@ -173,6 +173,35 @@ fn the_program_takes_every_configuration_of_the_pages() {
     assert!(seen >= 4, "only {seen} configurations found");
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn the_lines_that_the_pages_pipe_into_the_program_are_graded() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = Path::new(env!("CARGO_BIN_EXE_fgrpo")).parent().unwrap();
+    let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
+    let mut seen = 0;
+    for page in files(&root().join("docs"), &["md"]) {
+        let text = text(&page);
+        // A block whose first line is `# NAME.py` is that file.
+        for block in text.split("```python\n# ").skip(1).map(|block| block.split("```").next().unwrap()) {
+            if let Some((name, _)) = block.split_once(".py") {
+                file(folder.path(), &format!("{name}.py"), &format!("# {block}"));
+            }
+        }
+        for line in text.lines().filter(|line| line.starts_with("printf '") && line.contains("| fgrpo verify "))
+        {
+            let mut command = std::process::Command::new("sh");
+            command.args(["-c", line]).current_dir(folder.path()).env("PATH", &path);
+            let output = command.output().unwrap();
+            let said = String::from_utf8_lossy(&output.stdout).into_owned();
+            let graded = said.contains("\"verdict\":\"") && !said.contains("unscorable");
+            assert!(output.status.success() && graded, "{}: {line}: {output:?}", page.display());
+            seen += 1;
+        }
+    }
+    assert!(seen >= 5, "only {seen} lines found");
+}
+
 /// A command with its options as docs/commands.md has it, then those inside it.
 fn described(command: &clap::Command, name: &str, page: &mut String) {
     let inner: Vec<_> = command.get_subcommands().filter(|c| c.get_name() != "help").collect();

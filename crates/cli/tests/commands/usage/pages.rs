@@ -188,7 +188,8 @@ fn the_lines_that_the_pages_pipe_into_the_program_are_graded() {
                 file(folder.path(), &format!("{name}.py"), &format!("# {block}"));
             }
         }
-        for line in text.lines().filter(|line| line.starts_with("printf '") && line.contains("| fgrpo verify "))
+        for line in
+            text.lines().filter(|line| line.starts_with("printf '") && line.contains("| fgrpo verify "))
         {
             let mut command = std::process::Command::new("sh");
             command.args(["-c", line]).current_dir(folder.path()).env("PATH", &path);
@@ -230,10 +231,13 @@ fn described(command: &clap::Command, name: &str, page: &mut String) {
 /// `FGRPO_WRITE_PAGES=1 cargo test -p fgrpo --test commands usage::pages` writes the page.
 #[test]
 fn the_page_of_commands_is_what_the_program_has() {
-    let mut program = <fgrpo::args::Cli as clap::CommandFactory>::command();
-    let mut page = String::from(
-        "# Commands\n\nThis page is generated from the program. `fgrpo COMMAND --help` adds the possible values and examples. Data goes to \
-         stdout,\nprogress and logs to stderr. [Errors](errors.md) has the exit codes.\n",
+    let mut program = <fgrpo::args::Cli as clap::CommandFactory>::command().term_width(100);
+    let overview = program.render_help().to_string();
+    let mut page = format!(
+        "# Commands\n\nThis page is generated from the program. `fgrpo COMMAND --help` adds the possible values and \
+         examples. Data goes to\nstdout, progress and logs to stderr; [errors](errors.md) has the exit codes.\n\n\
+         ```text\n{}\n```\n",
+        overview.trim_end()
     );
     program = program.disable_help_subcommand(true);
     described(&program, "fgrpo", &mut page);

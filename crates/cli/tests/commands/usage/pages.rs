@@ -9,21 +9,14 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// The files below `folder` with one of these endings, without builds, runs and hidden folders other than `.github`.
+/// The files of the project below `folder` with one of these endings: those that git knows or would add.
 fn files(folder: &Path, endings: &[&str]) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for path in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
-        let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        let left_out = ["target", "runs", "dist", "shared", "venv"].contains(&name.as_str())
-            || name.starts_with('.') && name != ".github";
-        if path.is_dir() && !left_out {
-            found.extend(files(&path, endings));
-        } else if path.extension().is_some_and(|e| endings.iter().any(|ending| e == *ending)) {
-            found.push(path);
-        }
-    }
-    found.sort();
-    found
+    let mut git = std::process::Command::new("git");
+    let output = git.args(["ls-files", "-co", "--exclude-standard"]).current_dir(folder).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let names = String::from_utf8(output.stdout).unwrap();
+    let ends = |path: &PathBuf| path.extension().is_some_and(|e| endings.iter().any(|ending| e == *ending));
+    names.lines().map(|name| folder.join(name)).filter(|path| ends(path) && path.exists()).collect()
 }
 
 fn text(path: &Path) -> String {
@@ -85,7 +78,7 @@ fn no_page_has_a_dead_link() {
             let (path, anchor) = link.split_once('#').unwrap_or((&link, ""));
             let target = if path.is_empty() { page.clone() } else { folder.join(path) };
             // The site has no files but those of docs/.
-            let outside = folder.ends_with("docs") && path.starts_with("../");
+            let outside = folder == root().join("docs") && path.starts_with("../");
             let missing = outside || !target.exists();
             if missing || !anchor.is_empty() && !anchors(&text(&target)).contains(anchor) {
                 dead.push(format!("{}: {link}", page.display()));

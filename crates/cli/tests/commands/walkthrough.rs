@@ -1,5 +1,5 @@
 //! What a user with a checkpoint folder and a file of problems does, from the first command to the report: the
-//! steps of docs/training.md on a model small enough for seconds.
+//! steps of docs/gsm8k.md on a model small enough for seconds.
 
 use assert_cmd::Command;
 use predicates::prelude::*;

@@ -7,6 +7,7 @@ mod data_sets;
 mod generate;
 mod grading;
 mod install;
+mod pages;
 mod python;
 mod rules;
 mod runs;

@@ -1,0 +1,242 @@
+//! The pages: no dead link, every page in the summary, commands that the program takes.
+
+use super::command_line::parse;
+use super::{fgrpo, file, run};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// The files of the project below `folder` with one of these endings: those that git knows or would add.
+fn files(folder: &Path, endings: &[&str]) -> Vec<PathBuf> {
+    let mut git = std::process::Command::new("git");
+    let output = git.args(["ls-files", "-co", "--exclude-standard"]).current_dir(folder).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let names = String::from_utf8(output.stdout).unwrap();
+    let ends = |path: &PathBuf| path.extension().is_some_and(|e| endings.iter().any(|ending| e == *ending));
+    names.lines().map(|name| folder.join(name)).filter(|path| ends(path) && path.exists()).collect()
+}
+
+fn text(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap()
+}
+
+/// The lines of a page that are not in a code block, without inline code.
+fn prose(page: &str) -> String {
+    let mut inside = false;
+    let lines = page.lines().filter(|line| {
+        let fence = line.trim_start().starts_with("```");
+        inside ^= fence;
+        !inside && !fence
+    });
+    lines.fold(String::new(), |text, line| {
+        text + &line.split('`').step_by(2).collect::<Vec<_>>().join("`") + "\n"
+    })
+}
+
+/// The anchors of a page: those that GitHub and mdBook make from its headings.
+fn anchors(page: &str) -> BTreeSet<String> {
+    let mut inside = false;
+    let headings = page.lines().filter(|line| {
+        inside ^= line.trim_start().starts_with("```");
+        !inside && line.starts_with('#')
+    });
+    let id = |heading: &str| -> String {
+        let kept = heading.trim_start_matches('#').trim().to_lowercase();
+        let kept = kept.chars().filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));
+        kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+    };
+    headings.map(id).collect()
+}
+
+/// The targets of a page's links and images.
+fn links(page: &str) -> Vec<String> {
+    let page = prose(page);
+    let ends = page.split("](").skip(1);
+    ends.map(|end| end.split([')', ' ']).next().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn anchors_are_those_of_github() {
+    let page = "# `fgrpo sft`: one\n```sh\n# no heading\n```\n## What fits, and how long?\n";
+    assert_eq!(anchors(page), ["fgrpo-sft-one", "what-fits-and-how-long"].map(String::from).into());
+    assert_eq!(links("[a](b.md#c) `[d](e)`\n```\n[f](g)\n```\n![h](i.svg)\n"), ["b.md#c", "i.svg"]);
+}
+
+#[test]
+fn no_page_has_a_dead_link() {
+    let mut seen = 0;
+    let mut dead = Vec::new();
+    for page in files(&root(), &["md"]) {
+        let folder = page.parent().unwrap();
+        for link in
+            links(&text(&page)).into_iter().filter(|l| !l.contains("://") && !l.starts_with("mailto:"))
+        {
+            seen += 1;
+            let (path, anchor) = link.split_once('#').unwrap_or((&link, ""));
+            let target = if path.is_empty() { page.clone() } else { folder.join(path) };
+            // The site has no files but those of docs/.
+            let outside = folder == root().join("docs") && path.starts_with("../");
+            let missing = outside || !target.exists();
+            if missing || !anchor.is_empty() && !anchors(&text(&target)).contains(anchor) {
+                dead.push(format!("{}: {link}", page.display()));
+            }
+        }
+    }
+    assert!(seen > 50, "only {seen} links found");
+    assert!(dead.is_empty(), "dead links:\n{}", dead.join("\n"));
+}
+
+#[test]
+fn every_page_that_a_file_names_exists() {
+    let mut missing = Vec::new();
+    for path in files(&root(), &["rs", "py", "toml", "sh", "md", "yml"]) {
+        let text = text(&path);
+        for (at, _) in text.match_indices("docs/") {
+            let name: String =
+                text[at..].chars().take_while(|c| c.is_alphanumeric() || "-_./".contains(*c)).collect();
+            let Some((name, _)) = name.split_once(".md") else { continue };
+            let before = text[..at].chars().next_back();
+            let ours = before.is_none_or(|c| !c.is_alphanumeric() && c != '-' && c != '_');
+            if ours && !root().join(format!("{name}.md")).exists() {
+                missing.push(format!("{}: {name}.md", path.display()));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "pages that don't exist:\n{}", missing.join("\n"));
+}
+
+#[test]
+fn the_summary_lists_every_page() {
+    let listed: BTreeSet<String> = links(&text(&root().join("docs/SUMMARY.md"))).into_iter().collect();
+    let pages = files(&root().join("docs"), &["md"]);
+    let pages: BTreeSet<String> = pages
+        .iter()
+        .map(|p| p.strip_prefix(root().join("docs")).unwrap().to_string_lossy().into_owned())
+        .filter(|name| name != "SUMMARY.md")
+        .collect();
+    assert_eq!(listed, pages);
+}
+
+#[test]
+fn the_program_takes_every_command_of_the_pages() {
+    let mut seen = 0;
+    let mut refused = Vec::new();
+    let pages = files(&root().join("docs"), &["md"]);
+    // The edits of that page add what its commands use.
+    let pages = pages.into_iter().filter(|p| !p.ends_with("extending.md"));
+    for page in pages.chain([root().join("README.md")]) {
+        let text = text(&page).replace("\\\n", " ");
+        for block in text.split("```sh\n").skip(1) {
+            let block = block.split("```").next().unwrap();
+            let starts = ["fgrpo ", "cargo run --release -- "];
+            for line in block.lines().map(str::trim) {
+                let Some(rest) = starts.iter().find_map(|start| line.strip_prefix(start)) else { continue };
+                seen += 1;
+                if let Err(error) = parse(&format!("fgrpo {rest}")) {
+                    refused.push(format!("{}: {line}: {error}", page.display()));
+                }
+            }
+        }
+    }
+    assert!(seen > 60, "only {seen} commands found");
+    assert!(refused.is_empty(), "{}", refused.join("\n"));
+}
+
+#[test]
+fn the_program_takes_every_configuration_of_the_pages() {
+    let mut seen = 0;
+    let folder = tempfile::tempdir().unwrap();
+    let pages = files(&root().join("docs"), &["md"]);
+    for page in pages.into_iter().chain([root().join("README.md")]) {
+        let text = text(&page);
+        let blocks = text.split("```toml\n").skip(1).map(|block| block.split("```").next().unwrap());
+        for block in blocks.filter(|b| b.contains("[task]") && b.contains("[model]")) {
+            seen += 1;
+            let config = file(folder.path(), "page.toml", block);
+            // Neither files nor network: the dry run says what is missing.
+            let mut command = fgrpo();
+            command.current_dir(folder.path()).env("HF_HUB_OFFLINE", "1").env("HF_HOME", folder.path());
+            let (_, said, code) = run(command.args(["train", "--dry-run"]).arg(config));
+            assert_eq!(code, 0, "{}: {said}\n{block}", page.display());
+        }
+    }
+    assert!(seen >= 4, "only {seen} configurations found");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn the_lines_that_the_pages_pipe_into_the_program_are_graded() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = Path::new(env!("CARGO_BIN_EXE_fgrpo")).parent().unwrap();
+    let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
+    let mut seen = 0;
+    for page in files(&root().join("docs"), &["md"]) {
+        let text = text(&page);
+        // A block whose first line is `# NAME.py` is that file.
+        for block in text.split("```python\n# ").skip(1).map(|block| block.split("```").next().unwrap()) {
+            if let Some((name, _)) = block.split_once(".py") {
+                file(folder.path(), &format!("{name}.py"), &format!("# {block}"));
+            }
+        }
+        for line in
+            text.lines().filter(|line| line.starts_with("printf '") && line.contains("| fgrpo verify "))
+        {
+            let mut command = std::process::Command::new("sh");
+            command.args(["-c", line]).current_dir(folder.path()).env("PATH", &path);
+            let output = command.output().unwrap();
+            let said = String::from_utf8_lossy(&output.stdout).into_owned();
+            let graded = said.contains("\"verdict\":\"") && !said.contains("unscorable");
+            assert!(output.status.success() && graded, "{}: {line}: {output:?}", page.display());
+            seen += 1;
+        }
+    }
+    assert!(seen >= 5, "only {seen} lines found");
+}
+
+/// A command with its options as docs/commands.md has it, then those inside it.
+fn described(command: &clap::Command, name: &str, page: &mut String) {
+    let inner: Vec<_> = command.get_subcommands().filter(|c| c.get_name() != "help").collect();
+    let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+    if inner.is_empty() {
+        page.push_str(&format!("\n## {name}\n\n{about}.\n\n| argument | meaning |\n|---|---|\n"));
+    }
+    for arg in command.get_arguments().filter(|a| inner.is_empty() && !a.is_hide_set()) {
+        let values: Vec<&str> =
+            arg.get_value_names().unwrap_or_default().iter().map(|v| v.as_str()).collect();
+        let values = if arg.get_action().takes_values() { values.join(" ") } else { String::new() };
+        let flags = [arg.get_short().map(|s| format!("-{s}")), arg.get_long().map(|l| format!("--{l}"))];
+        let flags: Vec<String> = flags.into_iter().flatten().collect();
+        let help = arg.get_help().map(ToString::to_string).unwrap_or_default().replace('|', "\\|");
+        let default: Vec<_> = arg.get_default_values().iter().map(|v| v.to_string_lossy()).collect();
+        let default = match default.is_empty() || !arg.get_action().takes_values() {
+            true => String::new(),
+            false => format!(" (default {})", default.join(" ")),
+        };
+        let argument = format!("{} {values}", flags.join(", ")).trim().replace('|', "\\|");
+        page.push_str(&format!("| `{argument}` | {}{default} |\n", help.replace('\n', " ")));
+    }
+    inner.into_iter().for_each(|c| described(c, &format!("{name} {}", c.get_name()), page));
+}
+
+/// `FGRPO_WRITE_PAGES=1 cargo test -p fgrpo --test commands usage::pages` writes the page.
+#[test]
+fn the_page_of_commands_is_what_the_program_has() {
+    let mut program = <fgrpo::args::Cli as clap::CommandFactory>::command().term_width(100);
+    let overview = program.render_help().to_string();
+    let mut page = format!(
+        "# Commands\n\nThis page is generated from the program. `fgrpo COMMAND --help` adds the possible values and \
+         examples. Data goes to\nstdout, progress and logs to stderr; [errors](errors.md) has the exit codes.\n\n\
+         ```text\n{}\n```\n",
+        overview.trim_end()
+    );
+    program = program.disable_help_subcommand(true);
+    described(&program, "fgrpo", &mut page);
+    let path = root().join("docs/commands.md");
+    if std::env::var_os("FGRPO_WRITE_PAGES").is_some() {
+        std::fs::write(&path, &page).unwrap();
+    }
+    assert_eq!(text(&path), page, "docs/commands.md is old: see this test's comment");
+}

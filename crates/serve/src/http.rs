@@ -10,7 +10,7 @@ use crate::request::{Endpoint, LoraRequest, Refusal, Source};
 use crate::storage;
 use crate::wire;
 use axum::Router;
-use axum::body::{Body, to_bytes};
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::{self, Next};
@@ -20,8 +20,11 @@ use fgrpo_eval::io::json;
 use fgrpo_nn::LoraConfig;
 use fgrpo_train::language::Language;
 use fgrpo_train::run::checkpoint::ADAPTER;
+use futures_core::Stream;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -29,6 +32,8 @@ use tokio::time::timeout;
 
 /// Requests whose bodies are read at the same time.
 pub(crate) const READING: usize = 64;
+/// Bytes beyond the largest body that are read and dropped: a client that still writes would see a broken connection in place of the answer.
+const DROPPED: usize = 64 << 20;
 /// How long a body may take to arrive.
 const BODY_TIME: Duration = Duration::from_secs(60);
 /// How long a client waits for a result at a time; it gives up after 45 seconds.
@@ -158,13 +163,27 @@ pub(crate) async fn read_body(server: &Server, headers: &HeaderMap, body: Body) 
     let too_large = || error(StatusCode::PAYLOAD_TOO_LARGE, &format!("the body is larger than {most} bytes"));
     let length =
         headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
-    if length.is_some_and(|length| length > most) {
+    if length.is_some_and(|length| length > most + DROPPED) {
         return Err(too_large());
     }
+    let kept = length.is_none_or(|length| length <= most);
     let _turn = server.reading.acquire().await.map_err(|_| Rejection::Stopped.into_response())?;
-    match timeout(BODY_TIME, to_bytes(body, most)).await {
-        Ok(Ok(bytes)) => Ok(bytes.to_vec()),
-        Ok(Err(why)) if why.to_string().contains("length limit") => Err(too_large()),
+    let (mut pieces, mut bytes, mut size) = (body.into_data_stream(), Vec::new(), 0);
+    let reading = async {
+        while let Some(piece) = poll_fn(|context| Pin::new(&mut pieces).poll_next(context)).await {
+            let piece = piece?;
+            size += piece.len();
+            match size {
+                size if size > most + DROPPED => break,
+                size if kept && size <= most => bytes.extend_from_slice(&piece),
+                _ => bytes.clear(),
+            }
+        }
+        Ok::<(), axum::Error>(())
+    };
+    match timeout(BODY_TIME, reading).await {
+        Ok(Ok(())) if size > most => Err(too_large()),
+        Ok(Ok(())) => Ok(bytes),
         Ok(Err(_)) => Err(error(StatusCode::BAD_REQUEST, "the body ended early")),
         Err(_) => Err(error(StatusCode::REQUEST_TIMEOUT, "the body took too long")),
     }

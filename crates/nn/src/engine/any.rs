@@ -497,7 +497,7 @@ impl Engine {
             });
         }
         let mut read = |tensor: &TensorLayout, out: &mut [f32]| checkpoint.read_into(&tensor.name, out);
-        on_device!(&mut self.0, engine => engine.fill_with(&mut read))
+        on_device!(&mut self.0, engine => engine.fill_with(&mut read, &|_| Ok(None)))
     }
 
     /// A copy of what training has made of the model: trained parameters, gradient and optimizer state.

@@ -87,7 +87,9 @@ impl<D: Backend> EngineOn<D> {
     /// Restores the base weights and forgets the factors, with their gradient and optimizer state.
     pub(crate) fn remove_adapters(&mut self) {
         if let Some(adapters) = self.adapters.take() {
-            self.backend.merge(&adapters.layout, false);
+            if adapters.layout.merged {
+                self.backend.merge(&adapters.layout, false);
+            }
             self.backend.remove_adapters();
             self.step = 0;
         }

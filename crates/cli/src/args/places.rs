@@ -118,7 +118,6 @@ fn place(
 /// Bad input: a run without checkpoints, or without this one; a hub name that the hub or, offline, the cache doesn't
 /// have. What downloads fail with.
 pub fn model(key: &str, written: &mut PathBuf) -> anyhow::Result<()> {
-    of_run(key, written, "a checkpoint", &["checkpoints"])?;
     in_place(key, written, (Kind::Model, Use::Training), None, true).map(drop)
 }
 
@@ -164,7 +163,14 @@ pub fn data(key: &str, written: &mut PathBuf) -> anyhow::Result<()> {
     in_place(key, written, (Kind::Data, Use::Evaluation), None, true).map(drop)
 }
 
-/// [`place`], in its place; whether it is there.
+/// The checkpoint of the run folder `run` that the configuration `text` has at `key`: a run that is resumed keeps it.
+fn checkpoint_in(text: &str, key: &str, run: &Path) -> Option<PathBuf> {
+    let table = toml::Value::Table(text.parse().ok()?);
+    let value = key.split('.').try_fold(&table, |value, part| value.get(part))?;
+    Some(PathBuf::from(value.as_str()?)).filter(|path| path != run && path.starts_with(run))
+}
+
+/// A run folder's newest checkpoint, and [`place`], in its place; whether it is there.
 fn in_place(
     key: &str,
     path: &mut PathBuf,
@@ -172,6 +178,12 @@ fn in_place(
     pinned: Option<&str>,
     load: bool,
 ) -> anyhow::Result<bool> {
+    if matches!(kind.0, Kind::Model) {
+        match pinned.and_then(|text| checkpoint_in(text, key, path)) {
+            Some(kept) => *path = kept,
+            None => of_run(key, path, "a checkpoint", &["checkpoints"])?,
+        }
+    }
     let found =
         if load { listening(key, path, kind, pinned)? } else { place(key, path, kind, pinned, false)? };
     let there = found.is_some();

@@ -138,6 +138,24 @@ fn a_user_trains_stops_resumes_evaluates_compares_and_reads_the_report() {
     generate.args(["generate", "--max-tokens", "8", "--model"]).arg(run.join("checkpoints/step-000012"));
     generate.arg("Start with 2. Add 3. What is the result?").assert().success();
 
+    // A run folder as the model is its newest checkpoint, and a resumed run keeps the one it has.
+    let (other, from_run) = (path("other"), format!("model.path={}", path("base").display()));
+    let train_from_run = |more: &[&str]| {
+        let mut train = fgrpo();
+        train.arg("train").arg(&config).args(["--set", "steps=1", "--set", &from_run]).args(more);
+        train.arg("--out").arg(&other).assert().success();
+        std::fs::read_to_string(other.join("config.toml")).unwrap()
+    };
+    let resolved = train_from_run(&[]);
+    assert!(resolved.contains("base/checkpoints/step-000008"), "{resolved}");
+    std::fs::create_dir(path("base/checkpoints/step-000009")).unwrap();
+    for file in
+        std::fs::read_dir(&base).unwrap().map(|file| file.unwrap().path()).filter(|file| file.is_file())
+    {
+        std::fs::copy(&file, path("base/checkpoints/step-000009").join(file.file_name().unwrap())).unwrap();
+    }
+    assert_eq!(train_from_run(&["--resume"]), resolved);
+
     let page = path("page.html");
     fgrpo().arg("report").arg(&run).arg("--out").arg(&page).assert().success();
     let html = std::fs::read_to_string(page).unwrap();

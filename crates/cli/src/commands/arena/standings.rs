@@ -284,7 +284,7 @@ impl Standings {
                     let d = &paired.difference;
                     [
                         format!("{} ({}, {})", points(d.value), points(d.interval[0]), points(d.interval[1])),
-                        p_value(paired.holm_p_value),
+                        format!("{:.3}", paired.holm_p_value),
                     ]
                 }
             };
@@ -318,11 +318,6 @@ impl Standings {
             if one { "problem" } else { "seed and problem" },
         )
     }
-}
-
-/// A p-value with what the number of resamples can tell.
-fn p_value(p: f64) -> String {
-    if p < 0.001 { "<0.001".to_owned() } else { format!("{p:.3}") }
 }
 
 /// pass@k against pass@1: a point for each method, and the front through the named ones.

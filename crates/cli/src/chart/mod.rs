@@ -131,6 +131,10 @@ impl Drawing<'_> {
                 escape(name)
             );
         }
+        for (i, name) in panel.y.bins.iter().enumerate() {
+            let (x, y) = (left - 7.0, self.at((panel.x.range.0, i as f64 + 0.5)).1 + 4.0);
+            let _ = write!(svg, "<text class=\"tick end\" x=\"{x:.1}\" y=\"{y:.1}\">{}</text>", escape(name));
+        }
         let _ = write!(
             svg,
             "<text class=\"axis mid\" x=\"{:.1}\" y=\"{:.1}\">{}</text><text class=\"axis\" x=\"2\" y=\"{:.1}\">{}</text>",

@@ -4,10 +4,12 @@
 //! task lie in one folder and share their supervised stage.
 
 mod catalogue;
+mod map;
 mod plan;
 mod standings;
 mod task;
 
+use crate::chart::alone;
 use crate::commands::runs::train_unfinished;
 use crate::commands::train::conclude;
 use crate::output::table::{Format, Render};
@@ -16,10 +18,11 @@ use clap::Subcommand;
 use fgrpo_eval::table::Table;
 use fgrpo_nn::DeviceName;
 use fgrpo_train::trainer::Ending;
+use map::Grid;
 use plan::{Planned, Round, Wanted, planned};
 use serde_json::json;
 use standings::TableArgs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Train methods on the same small tasks and rank them.
 #[derive(Debug, clap::Args)]
@@ -28,7 +31,8 @@ use std::path::Path;
   fgrpo arena run --tasks maze --methods grpo,f-grpo-1,max-rl --seeds 2
   fgrpo arena add mine --set 'algorithm.advantage={ kind = \"power\", a = 0.5, b = -1 }'
   fgrpo arena run --tasks maze --methods grpo,mine --seeds 2
-  fgrpo arena table --plot front.svg")]
+  fgrpo arena table --plot front.svg
+  fgrpo arena map --a 0,0.5,1 --b -1,0,0.5 --plot map.svg")]
 pub struct Args {
     /// What to do.
     #[command(subcommand)]
@@ -62,6 +66,8 @@ pub enum What {
     },
     /// The table of what is trained.
     Table(TableArgs),
+    /// Train the estimator `power` with every pair of exponents, and print pass@1 and pass@k of each.
+    Map(MapArgs),
 }
 
 /// The flags of `arena run`.
@@ -94,6 +100,41 @@ pub struct RunArgs {
     pub table: TableArgs,
 }
 
+/// The flags of `arena map`.
+#[derive(Debug, clap::Args)]
+pub struct MapArgs {
+    /// Exponents of the success rate's inverse.
+    #[arg(long, value_name = "A,...", value_delimiter = ',', allow_hyphen_values = true, default_values_t = [0.0, 0.5, 1.0, 1.5])]
+    pub a: Vec<f64>,
+    /// Exponents of the failure rate's inverse.
+    #[arg(long, value_name = "B,...", value_delimiter = ',', allow_hyphen_values = true, default_values_t = [-3.0, -1.0, 0.0, 0.5, 1.0])]
+    pub b: Vec<f64>,
+    /// The task: maze, arithmetic, or a configuration file.
+    #[arg(long, default_value = "maze")]
+    pub task: String,
+    /// Number of seeds, from 1 on.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    pub seeds: u64,
+    /// Change a key for all runs; repeatable.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// Folder of the runs.
+    #[arg(long, value_name = "DIR", default_value = "runs/arena-map")]
+    pub out: PathBuf,
+    /// Where to compute.
+    #[arg(long, default_value = "cpu")]
+    pub device: DeviceName,
+    /// Print one JSON value, with intervals, fractions in place of percentages.
+    #[arg(long)]
+    pub json: bool,
+    /// How to print.
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: Format,
+    /// Draw the map into this file, .svg or .png.
+    #[arg(long, value_name = "FILE")]
+    pub plot: Option<PathBuf>,
+}
+
 /// Runs the command.
 ///
 /// # Errors
@@ -111,6 +152,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         }
         What::Run(args) => train(args),
         What::Table(args) => standings::print(args),
+        What::Map(args) => draw_map(args),
     }
 }
 
@@ -140,7 +182,7 @@ fn list(json: bool) -> anyhow::Result<()> {
 
 fn train(args: &RunArgs) -> anyhow::Result<()> {
     if let Some(path) = &args.table.plot {
-        crate::chart::alone::check_name(path)?;
+        alone::check_name(path)?;
     }
     let methods = catalogue::chosen(&args.methods)?;
     let wanted = Wanted { tasks: &args.tasks, set: &args.set, out: &args.table.out };
@@ -163,6 +205,30 @@ fn train(args: &RunArgs) -> anyhow::Result<()> {
         true => standings::print(&args.table),
         false => Ok(()),
     }
+}
+
+fn draw_map(args: &MapArgs) -> anyhow::Result<()> {
+    if let Some(path) = &args.plot {
+        alone::check_name(path)?;
+    }
+    let grid = Grid { a: &args.a, b: &args.b };
+    let methods = grid.methods()?;
+    let tasks = [args.task.clone()];
+    let wanted = Wanted { tasks: &tasks, set: &args.set, out: &args.out };
+    if !finish(&planned(&wanted, &methods, args.seeds, None)?, args.device)? {
+        return Ok(());
+    }
+    let all = standings::standings(&args.out, &methods[0].name)?;
+    let name = task::name(&args.task);
+    let Some(of_task) = all.iter().find(|s| s.task == name) else { return Ok(()) };
+    if let Some(path) = &args.plot {
+        alone::write(&grid.figure(of_task), path)?;
+    }
+    match args.json || args.format == Format::Json {
+        true => outln!("{}", serde_json::to_string(&grid.rows(of_task))?),
+        false => grid.print(of_task, args.format),
+    }
+    Ok(())
 }
 
 /// Trains the runs that aren't finished. Returns whether all are.

@@ -102,7 +102,7 @@ pub enum Formula {
             long,
             value_name = "A,B",
             value_delimiter = ',',
-            allow_negative_numbers = true,
+            allow_hyphen_values = true,
             conflicts_with_all = ["reward_correct", "reward_wrong"]
         )]
         power: Vec<f64>,

@@ -151,3 +151,22 @@ fn an_own_method_is_kept_and_bad_ones_are_refused() {
     let folders = String::from_utf8(dry.get_output().stdout.clone()).unwrap();
     assert_eq!(folders.lines().last().unwrap(), "runs/arena/maze/mine_seed-2");
 }
+
+#[test]
+fn the_map_of_the_power_family_has_a_value_for_every_pair() {
+    let home = tempfile::tempdir().unwrap();
+    let words = [&["map", "--a", "0.5,1", "--b", "-1,0.5"][..], SMALL].concat();
+    let rows = json(&arena(home.path(), &[&words[..], &["--json", "--plot", "map.svg"]].concat()).success());
+    let pairs: Vec<(f64, f64)> =
+        rows.iter().map(|row| (row["a"].as_f64().unwrap(), row["b"].as_f64().unwrap())).collect();
+    assert_eq!(pairs, [(0.5, -1.0), (0.5, 0.5), (1.0, -1.0), (1.0, 0.5)]);
+    assert!(rows.iter().all(|row| row["pass_at_8_interval"].is_array()), "{rows:?}");
+    let config = home.path().join("runs/arena-map/maze/power_1_-1_seed-1/config.toml");
+    let config: toml::Table = std::fs::read_to_string(config).unwrap().parse().unwrap();
+    let advantage = &config["algorithm"]["advantage"];
+    assert_eq!((advantage["a"].as_float(), advantage["b"].as_float()), (Some(1.0), Some(-1.0)));
+    let svg = std::fs::read_to_string(home.path().join("map.svg")).unwrap();
+    assert_eq!(svg.matches("power_").count(), 8, "two panels of four cells");
+    arena(home.path(), &words).success().stdout(predicate::str::contains("a \\ b"));
+    arena(home.path(), &["map", "--a", "1,1"]).code(2).stderr(predicate::str::contains("--a: found 1 twice"));
+}

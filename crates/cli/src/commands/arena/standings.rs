@@ -37,12 +37,12 @@ pub struct TableArgs {
 }
 
 /// The runs of a task whose settings are all defaults, or all tuned.
-struct Standings {
-    task: String,
+pub(super) struct Standings {
+    pub(super) task: String,
     tuned: bool,
     /// The largest k.
-    k: u64,
-    ranked: Vec<Ranked>,
+    pub(super) k: u64,
+    pub(super) ranked: Vec<Ranked>,
     costs: BTreeMap<String, Costs>,
 }
 
@@ -69,7 +69,7 @@ struct Run {
 /// # Errors
 /// Bad input: no finished run, runs of a task with different problems, a baseline without a run.
 pub(super) fn print(args: &TableArgs) -> anyhow::Result<()> {
-    let all = standings(args)?;
+    let all = standings(&args.out, &args.baseline)?;
     if let Some(path) = &args.plot {
         alone::write(&figure(&all, &args.baseline), path)?;
     }
@@ -108,9 +108,13 @@ fn name_of(path: &Path) -> String {
     path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-fn standings(args: &TableArgs) -> anyhow::Result<Vec<Standings>> {
+/// What the finished runs in a folder say, task by task.
+///
+/// # Errors
+/// As [`print`].
+pub(super) fn standings(out: &Path, baseline: &str) -> anyhow::Result<Vec<Standings>> {
     let (mut all, mut unfinished) = (Vec::new(), 0);
-    for task in folders(&args.out)? {
+    for task in folders(out)? {
         let mut runs: [Vec<Run>; 2] = [Vec::new(), Vec::new()];
         for folder in folders(&task)? {
             let name = name_of(&folder);
@@ -127,7 +131,7 @@ fn standings(args: &TableArgs) -> anyhow::Result<Vec<Standings>> {
         }
         for (tuned, runs) in [false, true].into_iter().zip(runs) {
             if !runs.is_empty() {
-                all.push(ranked(name_of(&task), tuned, runs, &args.baseline)?);
+                all.push(ranked(name_of(&task), tuned, runs, baseline)?);
             }
         }
     }
@@ -137,7 +141,7 @@ fn standings(args: &TableArgs) -> anyhow::Result<Vec<Standings>> {
     if all.is_empty() {
         bad_input!(
             "--out: found no finished run in {}, wanted a folder that `fgrpo arena run` filled",
-            args.out.display()
+            out.display()
         );
     }
     Ok(all)
@@ -219,7 +223,8 @@ impl Standings {
         }
     }
 
-    fn row(&self, ranked: &Ranked) -> Value {
+    /// A method's row as JSON.
+    pub(super) fn row(&self, ranked: &Ranked) -> Value {
         let mut row = Map::new();
         let mut put = |key: String, value: Value| {
             row.insert(key, value);
@@ -279,7 +284,7 @@ impl Standings {
                     let d = &paired.difference;
                     [
                         format!("{} ({}, {})", points(d.value), points(d.interval[0]), points(d.interval[1])),
-                        p_value(paired.holm_p_value),
+                        format!("{:.3}", paired.holm_p_value),
                     ]
                 }
             };
@@ -313,11 +318,6 @@ impl Standings {
             if one { "problem" } else { "seed and problem" },
         )
     }
-}
-
-/// A p-value with what the number of resamples can tell.
-fn p_value(p: f64) -> String {
-    if p < 0.001 { "<0.001".to_owned() } else { format!("{p:.3}") }
 }
 
 /// pass@k against pass@1: a point for each method, and the front through the named ones.

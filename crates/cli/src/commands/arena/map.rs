@@ -1,0 +1,114 @@
+//! The map of the power family: pass@1 and pass@k after training with each pair of exponents.
+
+use super::catalogue::Method;
+use super::standings::Standings;
+use crate::output::table::{Format, Render};
+use fgrpo_eval::bad_input;
+use fgrpo_eval::figure::{Axis, Colour, Figure, Panel, Scale, Tile};
+use fgrpo_eval::ranking::Ranked;
+use fgrpo_eval::table::{Table, percent};
+use serde_json::{Value, json};
+
+/// The exponents of a map.
+pub(super) struct Grid<'a> {
+    pub(super) a: &'a [f64],
+    pub(super) b: &'a [f64],
+}
+
+impl Grid<'_> {
+    /// A method for each pair, row by row.
+    ///
+    /// # Errors
+    /// Bad input for a number that stands there twice.
+    pub(super) fn methods(&self) -> anyhow::Result<Vec<Method>> {
+        for (flag, numbers) in [("--a", self.a), ("--b", self.b)] {
+            if let Some((_, twice)) = numbers.iter().enumerate().find(|(i, x)| numbers[..*i].contains(x)) {
+                bad_input!("{flag}: found {twice} twice, wanted each exponent once");
+            }
+        }
+        let method = |(a, b): (f64, f64)| Method {
+            name: name(a, b),
+            source: "the power family".to_owned(),
+            set: vec![format!("algorithm.advantage={{ kind = \"power\", a = {a}, b = {b} }}")],
+            own: None,
+        };
+        Ok(self.pairs().map(method).collect())
+    }
+
+    fn pairs(&self) -> impl Iterator<Item = (f64, f64)> {
+        self.a.iter().flat_map(|&a| self.b.iter().map(move |&b| (a, b)))
+    }
+
+    /// What the runs of a task say of each pair, row by row.
+    fn places<'s>(&self, standings: &'s Standings) -> Vec<Option<&'s Ranked>> {
+        let of = |(a, b)| standings.ranked.iter().find(|r| r.name == name(a, b));
+        self.pairs().map(of).collect()
+    }
+
+    /// One JSON row for each pair: its exponents and what the table of `arena` says.
+    pub(super) fn rows(&self, standings: &Standings) -> Vec<Value> {
+        let row = |((a, b), ranked): ((f64, f64), Option<&Ranked>)| {
+            let mut row = standings.row(ranked?);
+            (row["a"], row["b"]) = (json!(a), json!(b));
+            Some(row)
+        };
+        self.pairs().zip(self.places(standings)).filter_map(row).collect()
+    }
+
+    /// Prints pass@1 / pass@k, a row for each a and a column for each b.
+    pub(super) fn print(&self, standings: &Standings, format: Format) {
+        let header = ["a \\ b".to_owned()].into_iter().chain(self.b.iter().map(ToString::to_string));
+        let mut table = Table::new(header);
+        let places = self.places(standings);
+        for (a, row) in self.a.iter().zip(places.chunks(self.b.len())) {
+            let cell = |place: &Option<&Ranked>| match place {
+                Some(r) => {
+                    let value = |k| percent(r.pass_at_k[&k].value);
+                    format!("{} / {}", value(1), value(standings.k))
+                }
+                None => "\u{2013}".to_owned(),
+            };
+            table.push([a.to_string()].into_iter().chain(row.iter().map(cell)));
+        }
+        if format == Format::Text {
+            outln!("{}: pass@1 / pass@{}, percent", standings.task, standings.k);
+        }
+        out!("{}", table.render(format));
+    }
+
+    /// A heat map for each k.
+    pub(super) fn figure(&self, standings: &Standings) -> Figure {
+        let places = self.places(standings);
+        let panel = |k: u64| {
+            let value = |r: &Ranked| r.pass_at_k[&k].value;
+            let values = || places.iter().flatten().map(|r| value(r));
+            let (low, high) = (values().fold(f64::MAX, f64::min), values().fold(f64::MIN, f64::max));
+            let tile = |(i, place): (usize, &Option<&Ranked>)| {
+                let r = (*place)?;
+                let (row, column) = ((i / self.b.len()) as f64, (i % self.b.len()) as f64);
+                let [from, to] = r.pass_at_k[&k].interval;
+                Some(Tile {
+                    x: (column, column + 1.0),
+                    y: (row, row + 1.0),
+                    colour: Colour::Ordered((value(r) - low) / (high - low).max(1e-9)),
+                    opacity: 1.0,
+                    title: format!("{}: {} ({}, {})", r.name, percent(value(r)), percent(from), percent(to)),
+                })
+            };
+            let axis = |label: &str, numbers: &[f64]| {
+                let mut axis = Axis::new(label, Scale::Linear, 0.0, numbers.len() as f64);
+                axis.bins = numbers.iter().map(ToString::to_string).collect();
+                axis
+            };
+            let title = format!("pass@{k}: {} to {} %", percent(low), percent(high));
+            let mut panel = Panel::new(title, axis("b", self.b), axis("a", self.a), Vec::new());
+            panel.tiles = places.iter().enumerate().filter_map(tile).collect();
+            panel
+        };
+        Figure { panels: vec![panel(1), panel(standings.k)] }
+    }
+}
+
+fn name(a: f64, b: f64) -> String {
+    format!("power_{a}_{b}")
+}

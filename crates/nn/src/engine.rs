@@ -13,6 +13,7 @@ mod state;
 mod update;
 
 use std::borrow::Cow;
+use std::path::Path;
 
 use rayon::prelude::*;
 
@@ -22,8 +23,10 @@ use crate::decoder::{Decoder, Workspace};
 use crate::error::Error;
 use crate::executor::Executor;
 use crate::layout::{Kind, TensorLayout};
-use crate::quantized::Quantized;
+use crate::quantized::{BaseFormat, Quantized};
 use crate::segments::Chunk;
+use crate::weights::Dtype;
+use crate::weights::bitsandbytes::{self, Tensor};
 use adapters::Adapters;
 pub use any::Engine;
 pub use device::{Device, DeviceName, Precision, Products};
@@ -199,6 +202,27 @@ impl<D: Backend> EngineOn<D> {
             adapted.add_update(&a, &b, layout.scale, &mut values);
         }
         Cow::Owned(values)
+    }
+
+    /// Writes a checkpoint as bitsandbytes keeps it in 4 bits.
+    pub(crate) fn write_in_4_bits(&self, dir: &Path, dtype: Dtype) -> Result<(), Error> {
+        let tensors = &self.decoder.layout.tensors;
+        let kept = self.decoder.layout.base == Some(BaseFormat::Nf4);
+        let adapted = |tensor: &TensorLayout| {
+            let layout = adapters::unmerged(&self.adapters);
+            layout.is_some_and(|layout| layout.adapted.iter().any(|adapted| adapted.weight == tensor.span))
+        };
+        let tensor = |name: &str| {
+            let tensor = tensors.iter().find(|tensor| tensor.name == name).expect("a tensor of the model");
+            if !name.starts_with("model.layers.") || tensor.kind != Kind::Matrix {
+                return Tensor::Numbers(self.weight(tensor));
+            }
+            Tensor::Matrix(match kept && !adapted(tensor) {
+                true => self.backend.quantized(tensor.span).into_owned(),
+                false => Quantized::of(BaseFormat::Nf4, tensor.shape[1], &self.weight(tensor)),
+            })
+        };
+        bitsandbytes::write(dir, &self.decoder.config, dtype, &tensor)
     }
 
     /// The trained parameters.

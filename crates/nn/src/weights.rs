@@ -2,7 +2,7 @@
 //!
 //! Reading maps the files and converts a tensor on request; writing streams tensors into shards. The caller handles tokenizer and chat template.
 
-mod bitsandbytes;
+pub(crate) mod bitsandbytes;
 mod dtype;
 mod file;
 mod write;

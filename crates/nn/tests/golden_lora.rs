@@ -5,7 +5,7 @@ mod golden;
 mod levels;
 
 use device::device;
-use fgrpo_nn::weights::TensorFile;
+use fgrpo_nn::weights::{Dtype, TensorFile};
 use fgrpo_nn::{AdamW, BaseFormat, Batch, Engine, LoraConfig};
 
 /// Merged into the weights, and beside a base of bitsandbytes in 4 bits.
@@ -127,6 +127,41 @@ fn a_checkpoint_of_bitsandbytes_has_its_values_with_a_base_and_without() {
         let other = Engine::open_with_base(&checkpoint, Some(BaseFormat::Int8), &device(1));
         let message = other.unwrap_err().to_string();
         assert!(message.contains("nf4") && message.contains("int8"), "{message}");
+    }
+}
+
+#[test]
+fn a_base_in_4_bits_is_written_as_transformers_and_bitsandbytes_write_it() {
+    for case in ["qlora_qwen2_base", "qlora_qwen3_plain_base"] {
+        let checkpoint = golden::checkpoint(case);
+        let engine = Engine::open_with_base(&checkpoint, checkpoint.base(), &device(1)).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        engine.write_in_4_bits(dir.path(), Dtype::F32).unwrap();
+        let [own, theirs] = [dir.path().to_path_buf(), golden::folder().join(case)].map(|dir| {
+            let json = |name: &str| std::fs::read(dir.join(name)).unwrap();
+            let config: serde_json::Value = serde_json::from_slice(&json("config.json")).unwrap();
+            (json("model.safetensors"), config["quantization_config"].clone())
+        });
+        let [a, b] = [&own.0, &theirs.0].map(|bytes| safetensors::SafeTensors::deserialize(bytes).unwrap());
+        assert_eq!(a.len(), b.len(), "{case}");
+        for (name, wanted) in b.tensors() {
+            let found = a.tensor(&name).unwrap();
+            assert_eq!(found.dtype(), wanted.dtype(), "{name}");
+            if name.contains("quant_state") {
+                let json = |data: &[u8]| serde_json::from_slice::<serde_json::Value>(data).unwrap();
+                assert_eq!(json(found.data()), json(wanted.data()), "{name}");
+            } else {
+                assert_eq!(found.shape(), wanted.shape(), "{name}");
+                assert!(found.data() == wanted.data(), "{case}: {name} differs");
+            }
+        }
+        for (field, wanted) in theirs.1.as_object().unwrap() {
+            // Ours names the head, which transformers leaves as it is by itself.
+            let same = own.1[field] == *wanted || field == "llm_int8_skip_modules";
+            assert!(same, "{case}: {field} is {}, not {wanted}", own.1[field]);
+        }
+        let again = engine.write_in_4_bits(dir.path(), Dtype::F32).unwrap_err().to_string();
+        assert!(again.contains("a folder without weights"), "{again}");
     }
 }
 

@@ -305,6 +305,58 @@ fn a_base_of_4_bits_samples_and_trains_with_the_same_numbers_and_merges_into_its
 }
 
 #[test]
+fn a_model_written_in_4_bits_scores_trains_and_is_refused_as_another_format() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = base(folder.path());
+    let convert = |from: &Path, dtype: &str, name: &str| {
+        let out = folder.path().join(name);
+        let mut command = fgrpo();
+        command.arg("merge").arg("--model").arg(from).args(["--dtype", dtype]).arg("--out").arg(&out);
+        command.assert().success();
+        out
+    };
+    let four = convert(&model, "nf4", "four");
+    let config_of = |dir: &Path| -> Value {
+        serde_json::from_slice(&std::fs::read(dir.join("config.json")).unwrap()).unwrap()
+    };
+    assert_eq!(config_of(&four)["quantization_config"]["bnb_4bit_quant_type"], "nf4");
+    let plain = convert(&four, "f32", "plain");
+    assert!(config_of(&plain)["quantization_config"].is_null());
+    // Codes that were read are written again.
+    let again = convert(&four, "nf4", "again");
+    let weights = |dir: &Path| std::fs::read(dir.join("model.safetensors")).unwrap();
+    assert!(weights(&four) == weights(&again), "codes have changed");
+    let bytes = |dir: &Path| std::fs::metadata(dir.join("model.safetensors")).unwrap().len();
+    assert!(bytes(&four) < bytes(&plain), "{} {}", bytes(&four), bytes(&plain));
+
+    let sequences = folder.path().join("tokens.jsonl");
+    std::fs::write(&sequences, "{\"tokens\": [5, 6, 7, 8, 9, 10]}\n").unwrap();
+    let score = |model: &Path| -> Vec<f64> {
+        let mut command = fgrpo();
+        let command = command.arg("score").arg("--model").arg(model).arg(&sequences).assert().success();
+        let line: Value = serde_json::from_slice(&command.get_output().stdout).unwrap();
+        line["logp"].as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect()
+    };
+    let off = |a: Vec<f64>, b: Vec<f64>| a.iter().zip(&b).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+    assert!(off(score(&four), score(&plain)) < 1e-4, "the values differ from the model");
+    assert!(off(score(&four), score(&model)) > 1e-5, "nothing was rounded");
+
+    let config = config(folder.path(), &four, "base = \"nf4\"");
+    without_sft(&config);
+    let run = folder.path().join("run");
+    train(&config, &run);
+    let line = lines(&run.join("metrics.jsonl")).pop().unwrap();
+    assert!(line["logp_difference_max"].as_f64().unwrap() < 1e-4, "{line}");
+    let mut command = fgrpo();
+    command
+        .arg("train")
+        .arg(&config)
+        .args(["--set", "lora.base=int8", "--out"])
+        .arg(folder.path().join("int8"));
+    command.assert().code(2).stderr(predicate::str::contains("nf4").and(predicate::str::contains("int8")));
+}
+
+#[test]
 fn adapters_and_settings_that_do_not_fit_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let model = base(folder.path());

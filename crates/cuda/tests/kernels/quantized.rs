@@ -1,22 +1,24 @@
 //! Values of quantized matrices, bit for bit.
 
 use super::{in_every_order, launch, memory, numbers, to_bf16};
-use fgrpo_cuda::{Argument, Memory, Shape};
+use fgrpo_cuda::{Argument, Driver, Memory, Shape};
+use std::any::Any;
+use std::sync::Arc;
 
 /// Bytes that look random.
 fn bytes(seed: u64, count: usize) -> Vec<u8> {
     numbers(seed, count).iter().map(|&x| ((x + 1.0) * 128.0) as u8).collect()
 }
 
+/// A kernel's arguments, and what they point to.
+type Arguments = (Vec<Argument>, Vec<Box<dyn Any>>);
+
 /// The values of a kernel in f32 and in bf16; `arguments` gets the results' place.
 fn values(
     kernels: [&'static str; 2],
     shape: Shape,
     count: usize,
-    arguments: &dyn Fn(
-        &std::sync::Arc<dyn fgrpo_cuda::Driver>,
-        Argument,
-    ) -> (Vec<Argument>, Vec<Box<dyn std::any::Any>>),
+    arguments: &dyn Fn(&Arc<dyn Driver>, Argument) -> Arguments,
 ) -> (Vec<f32>, Vec<u16>) {
     let full = in_every_order(|d| {
         let out = memory(d, &vec![7.0f32; count + 1]);

@@ -22,7 +22,7 @@ use crate::quantized::BaseFormat;
 use crate::sampling::Sampling;
 use crate::segments::Batch;
 use crate::switch;
-use crate::weights::Checkpoint;
+use crate::weights::{Checkpoint, Dtype};
 
 /// Parameters from which products decide how long a step takes.
 const LARGE: usize = 100_000_000;
@@ -253,6 +253,15 @@ impl Engine {
             let values = on_device!(&self.0, engine => engine.weight(tensor));
             (tensor.name.as_str(), tensor.shape.as_slice(), values)
         })
+    }
+
+    /// Writes the model to a checkpoint folder as transformers does with bitsandbytes: the layers' matrices in NF4, other tensors in `dtype`. Matrices that
+    /// are in NF4, and have no adapters, keep their codes; others are quantized.
+    ///
+    /// # Errors
+    /// If the folder holds weights or can't be written, or a number is not finite in `dtype`. `config.json` is then missing.
+    pub fn write_in_4_bits(&self, dir: &Path, dtype: Dtype) -> Result<(), Error> {
+        on_device!(&self.0, engine => engine.write_in_4_bits(dir, dtype))
     }
 
     fn named<'a>(

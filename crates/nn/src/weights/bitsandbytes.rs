@@ -1,10 +1,15 @@
 //! Matrices as transformers saves them with bitsandbytes in 4 bits: codes in place of the tensor, and beside it scales, maps of values, and a state in JSON.
 //!
-//! Read are NF4's, in blocks of 64 numbers, with scales in f32 or in 8 bits. Others are refused by name.
+//! Read are NF4's, in blocks of 64 numbers, with scales in f32 or in 8 bits. Others are refused by name. Written are those that the engine makes or has read.
+
+use std::path::Path;
 
 use serde::Deserialize;
+use serde_json::{Value, json};
 
-use super::TensorFile;
+use super::write::{Content, TensorWriter, make_folder, write_json};
+use super::{Dtype, SINGLE, TensorFile};
+use crate::config::{Config, GenerationConfig};
 use crate::error::Error;
 use crate::quantized::{BLOCK, NESTED_BLOCK, NF4, Numbers, Quantized, Scales, dynamic_map};
 
@@ -135,4 +140,113 @@ fn find<'a>(
         }
     };
     Ok((codes, scales))
+}
+
+/// A tensor of a checkpoint to be written.
+pub(crate) enum Tensor<'a> {
+    Numbers(std::borrow::Cow<'a, [f32]>),
+    /// One of the layers' matrices, in NF4.
+    Matrix(Quantized),
+}
+
+/// The tensors of a matrix: name, shape, content.
+fn tensors_of(
+    matrix: &str,
+    shape: &[usize],
+    nested: bool,
+    state: usize,
+) -> Vec<(String, Vec<usize>, Content)> {
+    let count: usize = shape.iter().product();
+    let (blocks, numbers) = (count.div_ceil(BLOCK), Content::Numbers(Dtype::F32));
+    let mut all = vec![
+        (matrix.to_string(), vec![count.div_ceil(2), 1], Content::Bytes),
+        (format!("{matrix}.absmax"), vec![blocks], if nested { Content::Bytes } else { numbers }),
+        (format!("{matrix}.quant_map"), vec![NF4.len()], numbers),
+        (state_name(matrix), vec![state], Content::Bytes),
+    ];
+    if nested {
+        let scales = blocks.div_ceil(NESTED_BLOCK);
+        all.push((format!("{matrix}.nested_absmax"), vec![scales], numbers));
+        all.push((format!("{matrix}.nested_quant_map"), vec![dynamic_map().len()], numbers));
+    }
+    all
+}
+
+/// The state of a matrix whose values have a type.
+fn state_of(shape: &[usize], scales: &Scales, dtype: Dtype) -> String {
+    let mut state = json!({
+        "quant_type": "nf4", "blocksize": BLOCK, "dtype": dtype.config_name(), "shape": shape,
+    });
+    if let Scales::Nested { offset, .. } = scales {
+        state["nested_blocksize"] = json!(NESTED_BLOCK);
+        state["nested_dtype"] = json!("float32");
+        state["nested_offset"] = json!(f64::from(*offset));
+    }
+    state.to_string()
+}
+
+/// Writes a checkpoint folder as transformers does with bitsandbytes, in one file: the layers' matrices in NF4, other tensors in `dtype`. `tensor` gives
+/// those of [`Config::tensors`], one at a time. The folder is created if necessary and must not contain weights. `config.json` is written last, so a folder
+/// with it is complete.
+pub(crate) fn write<'a>(
+    dir: &Path,
+    config: &Config,
+    dtype: Dtype,
+    tensor: &dyn Fn(&str) -> Tensor<'a>,
+) -> Result<(), Error> {
+    config.validate()?;
+    make_folder(dir)?;
+    // What a file declares depends on each matrix's scales, of which only the state's length and type are kept.
+    let mut declared = Vec::new();
+    for (name, shape) in config.tensors() {
+        match tensor(&name) {
+            Tensor::Numbers(_) => declared.push((name, shape, Content::Numbers(dtype))),
+            Tensor::Matrix(Quantized { numbers: Numbers::Nf4 { scales, .. }, .. }) => {
+                let nested = matches!(scales, Scales::Nested { .. });
+                let state = state_of(&shape, &scales, dtype);
+                declared.extend(tensors_of(&name, &shape, nested, state.len()));
+            }
+            Tensor::Matrix(_) => unreachable!("a matrix in NF4"),
+        }
+    }
+    let nested = declared.iter().any(|(name, ..)| name.ends_with(".nested_absmax"));
+    let mut writer = TensorWriter::create_mixed(&dir.join(SINGLE), declared, &[("format", "pt")])?;
+    for (name, shape) in config.tensors() {
+        let (codes, scales) = match tensor(&name) {
+            Tensor::Numbers(values) => {
+                writer.put(&name, &shape, &values)?;
+                continue;
+            }
+            Tensor::Matrix(Quantized { numbers: Numbers::Nf4 { codes, scales }, .. }) => (codes, scales),
+            Tensor::Matrix(_) => unreachable!("a matrix in NF4"),
+        };
+        let part = |ending: &str| format!("{name}{ending}");
+        writer.put_bytes(&name, &[codes.len(), 1], &codes)?;
+        writer.put(&part(".quant_map"), &[NF4.len()], &NF4)?;
+        let state = state_of(&shape, &scales, dtype);
+        writer.put_bytes(&state_name(&name), &[state.len()], state.as_bytes())?;
+        match scales {
+            Scales::Full(scales) => writer.put(&part(".absmax"), &[scales.len()], &scales)?,
+            Scales::Nested { codes, absmax, .. } => {
+                writer.put_bytes(&part(".absmax"), &[codes.len()], &codes)?;
+                writer.put(&part(".nested_absmax"), &[absmax.len()], &absmax)?;
+                writer.put(&part(".nested_quant_map"), &[dynamic_map().len()], dynamic_map())?;
+            }
+        }
+    }
+    writer.finish()?;
+    let generation = dir.join("generation_config.json");
+    if !generation.exists() {
+        write_json(&generation, &Value::Object(GenerationConfig::of(config).to_json()))?;
+    }
+    let mut fields = config.to_json(dtype);
+    let settings = json!({
+        "_load_in_4bit": true, "_load_in_8bit": false, "bnb_4bit_compute_dtype": dtype.config_name(),
+        "bnb_4bit_quant_storage": "uint8", "bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": nested,
+        "llm_int8_enable_fp32_cpu_offload": false, "llm_int8_has_fp16_weight": false,
+        "llm_int8_skip_modules": ["lm_head"], "llm_int8_threshold": 6.0, "load_in_4bit": true,
+        "load_in_8bit": false, "quant_method": "bitsandbytes",
+    });
+    fields.insert("quantization_config".into(), settings);
+    write_json(&dir.join("config.json"), &Value::Object(fields))
 }

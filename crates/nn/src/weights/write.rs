@@ -18,6 +18,40 @@ use crate::error::Error;
 /// Number of values converted at a time; limits the writer's memory for any tensor size.
 const CHUNK: usize = 1 << 18;
 
+/// What a tensor of a file holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Content {
+    Numbers(Dtype),
+    /// Unsigned 8-bit integers.
+    Bytes,
+}
+
+impl Content {
+    fn size(self) -> usize {
+        match self {
+            Content::Numbers(dtype) => dtype.size(),
+            Content::Bytes => 1,
+        }
+    }
+
+    fn header_name(self) -> &'static str {
+        match self {
+            Content::Numbers(dtype) => dtype.header_name(),
+            Content::Bytes => "U8",
+        }
+    }
+}
+
+/// A tensor of a file being written.
+#[derive(Debug)]
+struct Declared {
+    shape: Vec<usize>,
+    content: Content,
+    /// Byte offset in the file.
+    place: u64,
+    written: bool,
+}
+
 /// A safetensors file being written. Its tensors are declared first and can then be written in any order, each once.
 ///
 /// If it is dropped before [`TensorWriter::finish`], the file is removed.
@@ -26,9 +60,7 @@ pub struct TensorWriter {
     path: PathBuf,
     temporary: PathBuf,
     file: File,
-    dtype: Dtype,
-    /// Shape, byte offset in the file, and whether it was written.
-    tensors: HashMap<String, (Vec<usize>, u64, bool)>,
+    tensors: HashMap<String, Declared>,
     buffer: Vec<u8>,
     finished: bool,
 }
@@ -41,6 +73,17 @@ impl TensorWriter {
         dtype: Dtype,
         metadata: &[(&str, &str)],
     ) -> Result<TensorWriter, Error> {
+        let typed =
+            |(name, shape): &(String, Vec<usize>)| (name.clone(), shape.clone(), Content::Numbers(dtype));
+        TensorWriter::create_mixed(path, tensors.iter().map(typed).collect(), metadata)
+    }
+
+    /// Starts a file of tensors of several types.
+    pub(super) fn create_mixed(
+        path: &Path,
+        tensors: Vec<(String, Vec<usize>, Content)>,
+        metadata: &[(&str, &str)],
+    ) -> Result<TensorWriter, Error> {
         let mut header = Map::new();
         if !metadata.is_empty() {
             let text = metadata.iter().map(|(k, v)| (k.to_string(), json!(v))).collect();
@@ -48,11 +91,11 @@ impl TensorWriter {
         }
         let mut end = 0u64;
         let mut places = Vec::with_capacity(tensors.len());
-        for (name, shape) in tensors {
-            let bytes = bytes_of(shape, dtype);
+        for (name, shape, content) in &tensors {
+            let bytes = shape.iter().map(|&n| n as u64).product::<u64>() * content.size() as u64;
             header.insert(
                 name.clone(),
-                json!({"dtype": dtype.header_name(), "shape": shape, "data_offsets": [end, end + bytes]}),
+                json!({"dtype": content.header_name(), "shape": shape, "data_offsets": [end, end + bytes]}),
             );
             places.push(end);
             end += bytes;
@@ -73,13 +116,13 @@ impl TensorWriter {
             path: path.into(),
             temporary,
             file,
-            dtype,
             tensors: HashMap::new(),
             buffer: Vec::new(),
             finished: false,
         };
-        for ((name, shape), place) in tensors.iter().zip(places) {
-            writer.tensors.insert(name.clone(), (shape.clone(), start + place, false));
+        for ((name, shape, content), place) in tensors.into_iter().zip(places) {
+            let declared = Declared { shape, content, place: start + place, written: false };
+            writer.tensors.insert(name, declared);
         }
         let mut head = (text.len() as u64).to_le_bytes().to_vec();
         head.extend_from_slice(&text);
@@ -88,31 +131,18 @@ impl TensorWriter {
         Ok(writer)
     }
 
-    /// Writes one declared tensor.
+    /// Writes one declared tensor of numbers.
     pub fn put(&mut self, name: &str, shape: &[usize], values: &[f32]) -> Result<(), Error> {
-        let refuse = |found: String, wanted: String| {
-            Err(Error::Tensor { path: self.path.clone(), tensor: name.into(), found, wanted })
-        };
-        let Some((declared, place, come)) = self.tensors.get_mut(name) else {
-            return refuse("a tensor nobody declared".into(), "the tensors of the configuration".into());
-        };
-        if declared != shape || values.len() != shape.iter().product::<usize>() {
-            let found = format!("shape {shape:?} and {} values", values.len());
-            let wanted = format!("shape {declared:?}");
-            return refuse(found, wanted);
-        }
-        if std::mem::replace(come, true) {
-            return refuse("it a second time".into(), "each tensor once".into());
-        }
-        let mut place = *place;
+        let (content, mut place) = self.begin(name, shape, values.len())?;
+        let Content::Numbers(dtype) = content else { panic!("{name} was declared as bytes") };
         let mut buffer = std::mem::take(&mut self.buffer);
         for (i, chunk) in values.chunks(CHUNK).enumerate() {
-            if let Err(at) = self.dtype.encode(chunk, &mut buffer) {
+            if let Err(at) = dtype.encode(chunk, &mut buffer) {
                 return Err(Error::Tensor {
                     path: self.path.clone(),
                     tensor: name.into(),
                     found: format!("{} at index {}", chunk[at], i * CHUNK + at),
-                    wanted: format!("values finite in {}", self.dtype.config_name()),
+                    wanted: format!("values finite in {}", dtype.config_name()),
                 });
             }
             self.write_at(&buffer, place)?;
@@ -120,6 +150,32 @@ impl TensorWriter {
         }
         self.buffer = buffer;
         Ok(())
+    }
+
+    /// Writes one declared tensor of bytes.
+    pub(super) fn put_bytes(&mut self, name: &str, shape: &[usize], bytes: &[u8]) -> Result<(), Error> {
+        let (content, place) = self.begin(name, shape, bytes.len())?;
+        assert_eq!(content, Content::Bytes, "{name} was declared as numbers");
+        self.write_at(bytes, place)
+    }
+
+    /// The type and place of a declared tensor that is written now.
+    fn begin(&mut self, name: &str, shape: &[usize], len: usize) -> Result<(Content, u64), Error> {
+        let refuse = |found: String, wanted: String| {
+            Err(Error::Tensor { path: self.path.clone(), tensor: name.into(), found, wanted })
+        };
+        let Some(declared) = self.tensors.get_mut(name) else {
+            return refuse("a tensor nobody declared".into(), "the tensors of the configuration".into());
+        };
+        if declared.shape != shape || len != shape.iter().product::<usize>() {
+            let found = format!("shape {shape:?} and {len} values");
+            let wanted = format!("shape {:?}", declared.shape);
+            return refuse(found, wanted);
+        }
+        if std::mem::replace(&mut declared.written, true) {
+            return refuse("it a second time".into(), "each tensor once".into());
+        }
+        Ok((declared.content, declared.place))
     }
 
     /// Syncs the file and renames it to its final name.
@@ -130,9 +186,9 @@ impl TensorWriter {
 
     /// Refuses a file with a missing tensor, then syncs it.
     fn sync(&mut self) -> Result<(), Error> {
-        let mut missing: Vec<_> = self.tensors.iter().filter(|(_, (_, _, come))| !come).collect();
-        missing.sort_by_key(|(_, (_, place, _))| *place);
-        if let Some((name, (shape, ..))) = missing.first() {
+        let mut missing: Vec<_> = self.tensors.iter().filter(|(_, declared)| !declared.written).collect();
+        missing.sort_by_key(|(_, declared)| declared.place);
+        if let Some((name, Declared { shape, .. })) = missing.first() {
             return Err(Error::Tensor {
                 path: self.path.clone(),
                 tensor: (*name).clone(),
@@ -177,14 +233,7 @@ pub fn write_checkpoint<'a, N: AsRef<str>, S: AsRef<[usize]>>(
     max_shard_bytes: u64,
 ) -> Result<(), Error> {
     config.validate()?;
-    std::fs::create_dir_all(dir).map_err(Error::io("create folder", dir))?;
-    for name in [SINGLE, INDEX] {
-        let path = dir.join(name);
-        if path.exists() {
-            let wanted = "a folder without weights; remove it or choose another".into();
-            return Err(Error::File { path, found: "a checkpoint".into(), wanted });
-        }
-    }
+    make_folder(dir)?;
     let shards = shards(&config.tensors(), dtype, max_shard_bytes);
     let count = shards.len();
     let file_name = |i: usize| match count {
@@ -235,6 +284,19 @@ pub fn write_checkpoint<'a, N: AsRef<str>, S: AsRef<[usize]>>(
     Ok(())
 }
 
+/// Creates a folder, if necessary, for weights.
+pub(super) fn make_folder(dir: &Path) -> Result<(), Error> {
+    std::fs::create_dir_all(dir).map_err(Error::io("create folder", dir))?;
+    for name in [SINGLE, INDEX] {
+        let path = dir.join(name);
+        if path.exists() {
+            let wanted = "a folder without weights; remove it or choose another".into();
+            return Err(Error::File { path, found: "a checkpoint".into(), wanted });
+        }
+    }
+    Ok(())
+}
+
 /// Files to remove if a later one fails.
 struct Written(Vec<PathBuf>);
 
@@ -246,11 +308,11 @@ impl Drop for Written {
     }
 }
 
-type Declared = (String, Vec<usize>);
+type Named = (String, Vec<usize>);
 
 /// Divides the list into shards, in order.
-fn shards(tensors: &[Declared], dtype: Dtype, max_bytes: u64) -> Vec<Vec<Declared>> {
-    let mut all: Vec<Vec<Declared>> = vec![Vec::new()];
+fn shards(tensors: &[Named], dtype: Dtype, max_bytes: u64) -> Vec<Vec<Named>> {
+    let mut all: Vec<Vec<Named>> = vec![Vec::new()];
     let mut filled = 0;
     for tensor in tensors {
         let bytes = bytes_of(&tensor.1, dtype);

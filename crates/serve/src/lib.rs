@@ -16,6 +16,7 @@ mod openai;
 mod page;
 mod request;
 mod sampling;
+mod server;
 mod storage;
 #[doc(hidden)]
 pub mod wire;
@@ -186,14 +187,14 @@ pub fn run(settings: &Settings, events: &mut dyn Events) -> anyhow::Result<()> {
         .with_context(|| format!("--listen {}", settings.listen))
         .or_bad_input()?;
     let address = listener.local_addr().context("the address of the server")?;
-    let server = Arc::new(http::Server {
+    let server = Arc::new(server::Server {
         ledger: Arc::clone(&ledger),
         key,
         language: Arc::clone(&language),
         metrics: Arc::clone(&metrics),
         tokenizer: settings.tokenizer.clone(),
         most_body: settings.most_body,
-        reading: Semaphore::new(http::READING),
+        reading: Semaphore::new(server::READING),
     });
     runtime.spawn(serve(listener, http::routes(server)));
     events.say(&format!("serving {} at http://{address}", settings.name));

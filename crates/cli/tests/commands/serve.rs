@@ -1024,6 +1024,12 @@ fn a_stopped_server_says_how_to_continue_and_its_folder_is_its_own() {
     });
     assert!(refused(&[]).contains("holds a server already; continue it with --resume"));
     assert!(refused(&["--resume", "--seed", "3"]).contains("found seed 0, wanted 3"));
+    // Another model under the same name is noticed.
+    let settings = std::fs::read_to_string(path.join("serve.json")).unwrap();
+    let files = settings.split("\"files\": \"").nth(1).unwrap()[..16].to_owned();
+    std::fs::write(path.join("serve.json"), settings.replace(&files, "0123456789abcdef")).unwrap();
+    assert!(refused(&["--resume"]).contains("found files \"0123456789abcdef\", wanted"));
+    std::fs::write(path.join("serve.json"), settings).unwrap();
     let server = serve(folder.path(), &["--resume"]);
     // The state was written at the stop, and the result is still there.
     let state = path.join("models").join(model.replace(':', "-")).join("state-00000003");

@@ -1,12 +1,11 @@
 //! The server's HTTP side: the key, limits, and the Tinker API's endpoints. Handlers are thin: what takes time is a request for the engine's thread.
 
 use crate::journal::Outcome;
-use crate::key::Key;
 use crate::ledger::{self, Found, Ledger, Rejection};
-use crate::metrics::Metrics;
 use crate::openai;
 use crate::page;
-use crate::request::{Endpoint, LoraRequest, Refusal, Source};
+use crate::request::{Endpoint, LoraRequest, Source};
+use crate::server::{Server, error, read_body, reply};
 use crate::storage;
 use crate::wire;
 use axum::Router;
@@ -18,41 +17,17 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use fgrpo_eval::io::json;
 use fgrpo_nn::LoraConfig;
-use fgrpo_train::language::Language;
 use fgrpo_train::run::checkpoint::ADAPTER;
-use futures_core::Stream;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use std::future::poll_fn;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-/// Requests whose bodies are read at the same time.
-pub(crate) const READING: usize = 64;
-/// Bytes beyond the largest body that are read and dropped: a client that still writes would see a broken connection in place of the answer.
-const DROPPED: usize = 64 << 20;
-/// How long a body may take to arrive.
-const BODY_TIME: Duration = Duration::from_secs(60);
 /// How long a client waits for a result at a time; it gives up after 45 seconds.
 const POLL: Duration = Duration::from_secs(30);
 /// Seconds between a client's looks at its dynamic settings.
 const REFRESH: u64 = 300;
-
-/// What handlers share.
-pub(crate) struct Server {
-    pub(crate) ledger: Arc<Ledger>,
-    pub(crate) key: Key,
-    pub(crate) language: Arc<Language>,
-    pub(crate) metrics: Arc<Metrics>,
-    /// Where clients find the tokenizer: a hub name or a folder.
-    pub(crate) tokenizer: String,
-    /// Most bytes of a body.
-    pub(crate) most_body: usize,
-    pub(crate) reading: Semaphore,
-}
 
 type Shared = Arc<Server>;
 
@@ -96,29 +71,6 @@ pub(crate) fn routes(server: Shared) -> Router {
         .with_state(server)
 }
 
-/// A JSON answer.
-pub(crate) fn reply(value: Value) -> Response {
-    ([(header::CONTENT_TYPE, "application/json")], value.to_string()).into_response()
-}
-
-/// A JSON error.
-pub(crate) fn error(status: StatusCode, message: &str) -> Response {
-    let mut response = reply(json!({"error": message, "detail": message}));
-    *response.status_mut() = status;
-    response
-}
-
-impl IntoResponse for Rejection {
-    fn into_response(self) -> Response {
-        match self {
-            Self::Refused(Refusal::Bad(why)) => error(StatusCode::BAD_REQUEST, &why),
-            Self::Refused(Refusal::Unknown(why)) => error(StatusCode::NOT_FOUND, &why),
-            Self::Busy => error(StatusCode::TOO_MANY_REQUESTS, "too many requests wait"),
-            Self::Stopped => error(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping"),
-        }
-    }
-}
-
 /// The key of a request.
 fn shown_key(headers: &HeaderMap) -> &[u8] {
     let header = |name: &str| headers.get(name).map(|value| value.as_bytes());
@@ -148,45 +100,6 @@ async fn check_key(State(server): State<Shared>, request: Request, next: Next) -
         server.metrics.refused.add(1);
     }
     response
-}
-
-/// Reads a body within its limits.
-pub(crate) async fn read_body(server: &Server, headers: &HeaderMap, body: Body) -> Result<Vec<u8>, Response> {
-    if let Some(encoding) = headers.get(header::CONTENT_ENCODING) {
-        let found = String::from_utf8_lossy(encoding.as_bytes()).into_owned();
-        return Err(error(
-            StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            &format!("Content-Encoding: found {found}, wanted none"),
-        ));
-    }
-    let most = server.most_body;
-    let too_large = || error(StatusCode::PAYLOAD_TOO_LARGE, &format!("the body is larger than {most} bytes"));
-    let length =
-        headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
-    if length.is_some_and(|length| length > most + DROPPED) {
-        return Err(too_large());
-    }
-    let kept = length.is_none_or(|length| length <= most);
-    let _turn = server.reading.acquire().await.map_err(|_| Rejection::Stopped.into_response())?;
-    let (mut pieces, mut bytes, mut size) = (body.into_data_stream(), Vec::new(), 0);
-    let reading = async {
-        while let Some(piece) = poll_fn(|context| Pin::new(&mut pieces).poll_next(context)).await {
-            let piece = piece?;
-            size += piece.len();
-            match size {
-                size if size > most + DROPPED => break,
-                size if kept && size <= most => bytes.extend_from_slice(&piece),
-                _ => bytes.clear(),
-            }
-        }
-        Ok::<(), axum::Error>(())
-    };
-    match timeout(BODY_TIME, reading).await {
-        Ok(Ok(())) if size > most => Err(too_large()),
-        Ok(Ok(())) => Ok(bytes),
-        Ok(Err(_)) => Err(error(StatusCode::BAD_REQUEST, "the body ended early")),
-        Err(_) => Err(error(StatusCode::REQUEST_TIMEOUT, "the body took too long")),
-    }
 }
 
 /// The client's key for repetitions.

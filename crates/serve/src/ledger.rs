@@ -13,7 +13,7 @@ use fgrpo_eval::io::json;
 use prost::Message;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -24,7 +24,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 const KEPT: Duration = Duration::from_secs(3600);
 /// Most bytes of results that are kept; the oldest go first.
 const KEPT_BYTES: usize = 1 << 30;
-/// The journal is shortened when it has so many bytes more than what is kept.
+/// The journal is shortened when it has grown by so many bytes.
 const JOURNAL_BYTES: usize = 256 << 20;
 
 /// What exists besides requests.
@@ -83,7 +83,7 @@ struct Held {
 
 enum State {
     Waiting(Arc<Notify>),
-    Done { outcome: Outcome, sampler: Vec<u8>, at: Instant },
+    Done { outcome: Outcome, sampler: Vec<u8> },
 }
 
 #[derive(Default)]
@@ -92,8 +92,11 @@ struct Table {
     held: BTreeMap<u64, Held>,
     by_key: HashMap<String, u64>,
     by_slot: HashMap<String, u64>,
+    /// Requests with results, in the order in which these came.
+    done: VecDeque<(u64, Instant)>,
     waiting: usize,
     result_bytes: usize,
+    /// Bytes of the journal since it was shortened.
     journal_bytes: usize,
 }
 
@@ -209,6 +212,7 @@ impl Ledger {
                 }
                 Entry::Accepted(accepted) => {
                     let number = accepted.number;
+                    table.journal_bytes += accepted.body.len();
                     if let Some(asked) = table.replay(&served, &accepted)? {
                         work.insert(number, asked);
                     }
@@ -443,12 +447,15 @@ impl Ledger {
         read(&self.served, &self.table().catalogue)
     }
 
-    /// Shortens the journal if it has become long. The states of all models must be on the disk without the requests that are done: call it right
-    /// after they were written.
+    /// Shortens the journal if it has become long. `needed`: requests that a restart does again. Call it on the engine's thread.
     pub(crate) fn shorten(&self, needed: impl Fn(u64) -> bool) -> anyhow::Result<()> {
-        if self.table().journal_bytes < JOURNAL_BYTES {
-            return Ok(());
+        match self.table().journal_bytes < JOURNAL_BYTES {
+            true => Ok(()),
+            false => self.shorten_now(needed),
         }
+    }
+
+    fn shorten_now(&self, needed: impl Fn(u64) -> bool) -> anyhow::Result<()> {
         // Results are delivered under the table's lock, so none may be on its way; only this thread makes them.
         anyhow::ensure!(self.journal.sync(), "the journal can't be written");
         let mut table = self.table();
@@ -460,22 +467,20 @@ impl Ledger {
             }
         }
         let mut entries = vec![Entry::Catalogue(serde_json::to_vec(&table.catalogue)?)];
-        let mut kept = 0;
         for (number, held) in &table.held {
-            let mut accepted = held.accepted.clone();
+            let mut accepted = held.accepted.without_body();
             if matches!(held.state, State::Waiting(_)) || needed(*number) {
                 accepted.body = bodies.remove(number).unwrap_or_default();
-                kept += accepted.body.len();
             }
             entries.push(Entry::Accepted(accepted));
-            if let State::Done { outcome, sampler, .. } = &held.state {
-                kept += outcome.bytes();
+            if let State::Done { outcome, sampler } = &held.state {
                 let (outcome, sampler) = (Some(outcome.clone()), sampler.clone());
                 entries.push(Entry::Finished(Finished { number: *number, outcome, sampler }));
             }
         }
         self.journal.replace(entries);
-        table.journal_bytes = kept.saturating_sub(JOURNAL_BYTES / 2);
+        table.journal_bytes = 0;
+        anyhow::ensure!(self.journal.sync(), "the journal can't be written");
         Ok(())
     }
 }
@@ -581,8 +586,9 @@ impl Table {
     fn finish(&mut self, number: u64, outcome: Outcome, sampler: Vec<u8>) {
         let Some(held) = self.held.get_mut(&number) else { return };
         let bytes = outcome.bytes();
-        let done = State::Done { outcome, sampler, at: Instant::now() };
+        let done = State::Done { outcome, sampler };
         if let State::Waiting(notify) = std::mem::replace(&mut held.state, done) {
+            self.done.push_back((number, Instant::now()));
             self.result_bytes += bytes;
             self.waiting -= 1;
             notify.notify_waiters();
@@ -591,19 +597,12 @@ impl Table {
 
     /// Forgets requests whose results have been there for long.
     fn expire(&mut self) {
-        let mut old: Vec<(u64, usize)> = Vec::new();
-        let mut bytes = self.result_bytes;
-        for (&number, held) in &self.held {
-            if let State::Done { outcome, at, .. } = &held.state
-                && (at.elapsed() > KEPT || bytes > KEPT_BYTES)
-            {
-                bytes -= outcome.bytes();
-                old.push((number, outcome.bytes()));
-            }
-        }
-        for (number, bytes) in old {
-            self.result_bytes -= bytes;
-            if let Some(Held { accepted, .. }) = self.held.remove(&number) {
+        while let Some(&(number, at)) = self.done.front()
+            && (at.elapsed() > KEPT || self.result_bytes > KEPT_BYTES)
+        {
+            self.done.pop_front();
+            if let Some(Held { accepted, state: State::Done { outcome, .. } }) = self.held.remove(&number) {
+                self.result_bytes -= outcome.bytes();
                 self.by_key.remove(&accepted.key);
                 self.by_slot.remove(&accepted.slot);
             }
@@ -723,5 +722,97 @@ impl Catalogue {
     /// A model that was asked for.
     pub(crate) fn model(&self, id: &str) -> Option<&ModelEntry> {
         self.models.get(id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal;
+    use std::path::Path;
+    use std::sync::mpsc::{Receiver, channel};
+
+    fn open(folder: &Path) -> (Ledger, Vec<Job>, Receiver<Job>) {
+        let served = Served {
+            name: "base".into(),
+            architecture: "Qwen3ForCausalLM".into(),
+            full: false,
+            bounds: Bounds { vocab_size: 10, positions: 20 },
+            folder: folder.into(),
+            most_waiting: 100,
+        };
+        let entries = journal::read(folder).unwrap();
+        let (sender, receiver) = channel();
+        let (ledger, work) = Ledger::open(served, Journal::open(folder).unwrap(), entries, sender).unwrap();
+        (ledger, work, receiver)
+    }
+
+    fn wait<T>(future: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+    }
+
+    fn accept(ledger: &Ledger, endpoint: Endpoint, key: &str, body: &serde_json::Value) -> u64 {
+        wait(ledger.accept(endpoint, key, body.to_string().into_bytes())).unwrap()
+    }
+
+    fn step(seq: u64) -> serde_json::Value {
+        serde_json::json!({"model_id": "session-1:train:0", "seq_id": seq, "adam_params": {}})
+    }
+
+    #[test]
+    fn a_shortened_journal_has_all_that_a_restart_needs() {
+        let folder = tempfile::tempdir().unwrap();
+        let (ledger, work, _jobs) = open(folder.path());
+        assert!(work.is_empty());
+        let session = |_: &Served, catalogue: &mut Catalogue| {
+            Ok((String::new(), create_session(catalogue).into_bytes()))
+        };
+        wait(ledger.accept_now(CREATE_SESSION, "s", b"{}".to_vec(), session)).unwrap();
+        let create = serde_json::json!({
+            "session_id": "session-1", "model_seq_id": 0, "base_model": "base", "lora_config": {"rank": 2},
+        });
+        let numbers: Vec<u64> = std::iter::once(accept(&ledger, Endpoint::CreateModel, "c", &create))
+            .chain((1..=4).map(|seq| accept(&ledger, Endpoint::OptimStep, &format!("k{seq}"), &step(seq))))
+            .collect();
+        let sampler = Sampler { id: "session-1:sample:3".into(), source: Source::Base, path: None };
+        for (i, &number) in numbers[..4].iter().enumerate() {
+            let sampler = (i == 3).then(|| sampler.clone());
+            ledger.finish(number, Outcome::Json(format!("{{\"result\": {i}}}").into_bytes()), sampler);
+        }
+        assert!(ledger.sync());
+        let catalogue = ledger.with(|_, catalogue| catalogue.clone());
+        // The model's state has the steps 1 and 2; 3 was done since, and 4 waits.
+        ledger.shorten_now(|number| number == numbers[3]).unwrap();
+        let kept = journal::read(folder.path()).unwrap().into_iter().filter_map(|entry| match entry {
+            Entry::Accepted(accepted) => Some((accepted.number, !accepted.body.is_empty())),
+            _ => None,
+        });
+        let kept: BTreeMap<u64, bool> = kept.collect();
+        assert_eq!(
+            numbers.iter().map(|number| kept[number]).collect::<Vec<_>>(),
+            [false, false, false, true, true]
+        );
+        // What comes after the shortening is there too.
+        let last = accept(&ledger, Endpoint::OptimStep, "k5", &step(5));
+        drop(ledger);
+        let (ledger, work, _jobs) = open(folder.path());
+        assert_eq!(
+            ledger.with(|_, found| Catalogue { requests: found.requests - 1, ..found.clone() }),
+            catalogue
+        );
+        let again: Vec<(u64, bool)> = work.iter().map(|job| (job.number, job.finished)).collect();
+        assert_eq!(again, [(numbers[3], true), (numbers[4], false), (last, false)]);
+        for (i, &number) in numbers[..4].iter().enumerate() {
+            let Found::Done(Outcome::Json(bytes)) = ledger.find(number) else {
+                panic!("the result of {number} is gone")
+            };
+            assert_eq!(bytes, format!("{{\"result\": {i}}}").into_bytes());
+        }
+        assert!(matches!(ledger.find(numbers[4]), Found::Waiting(_)));
+        assert!(ledger.with(|_, catalogue| catalogue.sampler("session-1:sample:3").is_some()));
+        // Repetitions are found by key and by place.
+        assert_eq!(accept(&ledger, Endpoint::OptimStep, "k1", &step(1)), numbers[1]);
+        assert_eq!(accept(&ledger, Endpoint::OptimStep, "other", &step(2)), numbers[2]);
+        assert_eq!(accept(&ledger, Endpoint::CreateModel, "", &create), numbers[0]);
     }
 }

@@ -16,6 +16,7 @@ mod openai;
 mod page;
 mod request;
 mod sampling;
+mod server;
 mod storage;
 #[doc(hidden)]
 pub mod wire;
@@ -34,6 +35,7 @@ use fgrpo_train::policy;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -89,6 +91,8 @@ pub struct Settings {
 #[serde(deny_unknown_fields)]
 struct Fingerprint {
     model: PathBuf,
+    /// Names and sizes of the model's files, and what its small ones say.
+    files: String,
     name: String,
     full: bool,
     seed: u64,
@@ -101,9 +105,10 @@ struct Fingerprint {
 }
 
 impl Fingerprint {
-    fn of(settings: &Settings) -> Self {
+    fn of(settings: &Settings) -> anyhow::Result<Self> {
         let (device, compute) = &settings.compute;
-        Self {
+        Ok(Self {
+            files: files_of(&settings.model)?,
             model: std::path::absolute(&settings.model).unwrap_or_else(|_| settings.model.clone()),
             name: settings.name.clone(),
             full: settings.full,
@@ -114,7 +119,7 @@ impl Fingerprint {
             products: compute.products.to_string(),
             precision: compute.precision.to_string(),
             moments: compute.moments.to_string(),
-        }
+        })
     }
 
     /// Checks that a folder's settings are these.
@@ -135,6 +140,30 @@ impl Fingerprint {
         }
         Ok(())
     }
+}
+
+/// A hash of the names and sizes of a model's files, and of the content of those that are small.
+fn files_of(model: &Path) -> anyhow::Result<String> {
+    const SMALL: u64 = 1 << 20;
+    let context = || format!("reading {}", model.display());
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(model).with_context(context).or_bad_input()? {
+        let path = entry.with_context(context)?.path();
+        let kind = path.extension().and_then(|extension| extension.to_str());
+        if kind.is_some_and(|kind| ["json", "safetensors"].contains(&kind)) {
+            files.push(path);
+        }
+    }
+    files.sort();
+    let mut hash = Sha256::new();
+    for path in files {
+        let length = std::fs::metadata(&path).with_context(context)?.len();
+        hash.update(format!("{}\0{length}\0", path.file_name().unwrap_or_default().to_string_lossy()));
+        if length <= SMALL {
+            hash.update(input::read(&path, SMALL).with_context(context)?);
+        }
+    }
+    Ok(hash.finalize()[..8].iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// Serves until a stop is requested.
@@ -186,14 +215,14 @@ pub fn run(settings: &Settings, events: &mut dyn Events) -> anyhow::Result<()> {
         .with_context(|| format!("--listen {}", settings.listen))
         .or_bad_input()?;
     let address = listener.local_addr().context("the address of the server")?;
-    let server = Arc::new(http::Server {
+    let server = Arc::new(server::Server {
         ledger: Arc::clone(&ledger),
         key,
         language: Arc::clone(&language),
         metrics: Arc::clone(&metrics),
         tokenizer: settings.tokenizer.clone(),
         most_body: settings.most_body,
-        reading: Semaphore::new(http::READING),
+        reading: Semaphore::new(server::READING),
     });
     runtime.spawn(serve(listener, http::routes(server)));
     events.say(&format!("serving {} at http://{address}", settings.name));
@@ -235,7 +264,7 @@ fn prepare(settings: &Settings) -> anyhow::Result<std::fs::File> {
     std::fs::create_dir_all(out).with_context(|| format!("creating {}", out.display()))?;
     let lock = files::lock(out)?;
     files::clear_partial(out);
-    let own = Fingerprint::of(settings);
+    let own = Fingerprint::of(settings)?;
     if settings.resume {
         own.check(&path)?;
     } else {

@@ -41,6 +41,10 @@ pub(crate) struct Metrics {
     pub(crate) refused: Counter,
     /// Sampled tokens.
     pub(crate) sampled_tokens: Counter,
+    /// Tokens of sampling requests' prompts.
+    pub(crate) prompt_tokens: Counter,
+    /// Those that another request of the same batch had computed.
+    pub(crate) shared_prompt_tokens: Counter,
     /// Tokens of passes.
     pub(crate) trained_tokens: Counter,
     /// Updates.
@@ -60,6 +64,12 @@ impl Metrics {
             ("requests_total", "Requests of HTTP.", self.requests.get() as f64),
             ("requests_refused_total", "Requests that were refused.", self.refused.get() as f64),
             ("sampled_tokens_total", "Sampled tokens.", self.sampled_tokens.get() as f64),
+            ("prompt_tokens_total", "Tokens of sampling requests' prompts.", self.prompt_tokens.get() as f64),
+            (
+                "shared_prompt_tokens_total",
+                "Prompt tokens that another request of the same batch had computed.",
+                self.shared_prompt_tokens.get() as f64,
+            ),
             (
                 "trained_tokens_total",
                 "Tokens of forward and forward-backward passes.",

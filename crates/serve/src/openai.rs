@@ -4,9 +4,9 @@
 //! in a way that isn't offered is refused by name. With `logprobs` above 1, and with top log-probabilities of a chat, the network runs once more over
 //! each answer.
 
-use crate::http::{Server, error, read_body, reply};
 use crate::ledger::Rejection;
 use crate::request::{Refusal, Sample, Source, Stop, check_sampling};
+use crate::server::{Server, error, read_body, reply};
 use crate::storage;
 use crate::wire::{SampleResponse, StopReason};
 use axum::Router;

@@ -10,6 +10,7 @@ use fgrpo_eval::io::interrupt;
 use fgrpo_nn::{Batch, Completion, Engine, Error, Finish, Prompt, Sampling, StopFn};
 use fgrpo_train::language::Language;
 use fgrpo_train::language::stop::StopTexts;
+use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
 /// Logits that are in memory at once, as numbers.
@@ -88,13 +89,23 @@ fn complete(
         grown(tokens);
         interrupt::requested() || language.ended_by(&texts, tokens)
     };
-    let prompts: Vec<Prompt<'_>> = batch
-        .iter()
-        .map(|(_, sample)| Prompt { tokens: &sample.prompt, samples: 0..sample.samples })
-        .collect();
+    // Equal prompts are computed once. Each sample of a prompt is one of some request: (request, sample).
+    let mut samples: Vec<Vec<(usize, usize)>> = Vec::new();
+    let mut prompts: Vec<Prompt<'_>> = Vec::new();
+    let mut known: HashMap<&[u32], usize> = HashMap::new();
+    for (request, &(_, sample)) in batch.iter().enumerate() {
+        let prompt = *known.entry(&sample.prompt).or_insert(prompts.len());
+        if prompt == prompts.len() {
+            prompts.push(Prompt { tokens: &sample.prompt, samples: 0..0 });
+            samples.push(Vec::new());
+        }
+        prompts[prompt].samples.end += sample.samples;
+        samples[prompt].extend((0..sample.samples).map(|own| (request, own)));
+    }
     let keys: Vec<Key> = batch.iter().map(|(number, sample)| key(server, *number, sample)).collect();
     let uniform = |prompt: usize, sample: usize, position: usize| {
-        keys[prompt].with(sample as u64).uniform(position as u64)
+        let (request, own) = samples[prompt][sample];
+        keys[request].with(own as u64).uniform(position as u64)
     };
     let mut completions: Vec<Vec<Option<Completion>>> =
         batch.iter().map(|(_, sample)| vec![None; sample.samples]).collect();
@@ -102,15 +113,15 @@ fn complete(
         if interrupt::requested() {
             return ControlFlow::Break(());
         }
-        let (prompt, sample) = (completion.prompt, completion.sample);
-        let most = longest(batch[prompt].1, bounds);
+        let (request, own) = samples[completion.prompt][completion.sample];
+        let most = longest(batch[request].1, bounds);
         if completion.tokens.len() > most {
             completion.tokens.truncate(most);
             completion.logp.truncate(most);
             completion.entropy.truncate(most);
             completion.finish = Finish::Length;
         }
-        completions[prompt][sample] = Some(completion);
+        completions[request][own] = Some(completion);
         ControlFlow::Continue(())
     })?;
     Ok(completions.into_iter().map(|own| own.into_iter().collect()).collect())
@@ -131,7 +142,8 @@ pub(crate) fn run(
     };
     let mut prompts = score_prompts(batch, engine)?.into_iter();
     let mut answers = Vec::with_capacity(batch.len());
-    for ((_, sample), completions) in batch.iter().zip(completions) {
+    let mut computed: HashSet<&[u32]> = HashSet::new();
+    for (&(_, sample), completions) in batch.iter().zip(completions) {
         let (prompt_logprobs, target_prompt_logprobs) = prompts.next().expect("one for each request");
         let topk_prompt_logprobs = match sample.topk_prompt {
             0 => None,
@@ -169,7 +181,11 @@ pub(crate) fn run(
             sequences,
             prompt_logprobs,
             topk_prompt_logprobs,
-            prompt_cache_hit_tokens: 0,
+            prompt_cache_hit_tokens: if computed.insert(&sample.prompt) {
+                0
+            } else {
+                sample.prompt.len() as i32
+            },
             target_prompt_logprobs,
         });
     }
@@ -281,6 +297,79 @@ fn list(rows: &[Vec<(u32, f32)>], k: usize) -> TopkLogprobs {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::request::Source;
+    use fgrpo_nn::Device;
+    use fgrpo_nn::config::{Architecture, Config, RopeScaling};
+
+    fn engine(vocab_size: usize) -> Engine {
+        let config = Config {
+            architecture: Architecture::Qwen3,
+            vocab_size,
+            hidden_size: 16,
+            intermediate_size: 32,
+            num_hidden_layers: 2,
+            num_attention_heads: 2,
+            num_key_value_heads: 1,
+            head_dim: 8,
+            rms_norm_eps: 1e-6,
+            rope_theta: 1e4,
+            rope_scaling: RopeScaling::Default,
+            tie_word_embeddings: true,
+            max_position_embeddings: 64,
+            bos_token_id: None,
+            eos_token_id: Vec::new(),
+            pad_token_id: None,
+        };
+        Engine::init(&config, 0.3, &|i| Key::new(1).nth_normal(i), &Device::cpu(2)).unwrap()
+    }
+
+    #[test]
+    fn requests_with_one_prompt_share_it_and_get_what_they_get_alone() {
+        let language = Language::mazes();
+        let mut engine = engine(language.vocab_size());
+        let bounds = Bounds { vocab_size: language.vocab_size(), positions: 64 };
+        let request = |prompt: &[u32], seed: u64, samples: usize| Sample {
+            sampler: Source::Base,
+            prompt: prompt.to_vec(),
+            samples,
+            max_tokens: Some(8),
+            seed: Some(seed),
+            place: None,
+            stop: Stop::Tokens(Vec::new()),
+            temperature: 1.0,
+            top_k: 0,
+            top_p: 1.0,
+            min_p: 0.0,
+            prompt_logprobs: 0,
+            topk_prompt: 0,
+            topk_sample: 0,
+            targets: None,
+        };
+        let requests = [request(&[1, 2, 3], 4, 2), request(&[5, 6], 4, 1), request(&[1, 2, 3], 7, 3)];
+        let mut sampled = |batch: &[&Sample]| {
+            let batch: Vec<(u64, &Sample)> = batch.iter().map(|&sample| (0, sample)).collect();
+            let group = Group::of(batch[0].1);
+            run(&group, &batch, &mut engine, &language, bounds, Key::new(0), &|_| {}).unwrap().unwrap()
+        };
+        let together = sampled(&requests.each_ref());
+        assert_eq!(together.iter().map(|a| a.prompt_cache_hit_tokens).collect::<Vec<_>>(), [0, 0, 3]);
+        for (request, found) in requests.iter().zip(&together) {
+            let alone = sampled(&[request]).remove(0);
+            assert_eq!((alone.sequences.len(), found.sequences.len()), (request.samples, request.samples));
+            for (alone, found) in alone.sequences.iter().zip(&found.sequences) {
+                assert_eq!((&alone.tokens, alone.stop_reason), (&found.tokens, found.stop_reason));
+                let numbers = |bytes: &Option<Vec<u8>>| -> Vec<f32> {
+                    let bytes = bytes.as_ref().unwrap().chunks_exact(4);
+                    bytes.map(|number| f32::from_le_bytes(number.try_into().unwrap())).collect()
+                };
+                let pairs = numbers(&alone.logprobs).into_iter().zip(numbers(&found.logprobs));
+                assert!(pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f32::max) < 1e-5);
+            }
+        }
+        // Seeds and indices are apart.
+        let all: HashSet<&Vec<u8>> = together.iter().flat_map(|a| &a.sequences).map(|s| &s.tokens).collect();
+        assert_eq!(all.len(), 6);
+    }
 
     #[test]
     fn the_most_likely_tokens_come_first_with_their_log_probabilities() {

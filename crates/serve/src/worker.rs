@@ -489,6 +489,8 @@ impl Worker {
                 for (waiting, response) in batch.into_iter().zip(answers) {
                     let tokens = response.sequences.iter().map(|sequence| sequence.tokens.len() / 4).sum();
                     self.setup.metrics.sampled_tokens.add(tokens);
+                    self.setup.metrics.prompt_tokens.add(waiting.sample.prompt.len());
+                    self.setup.metrics.shared_prompt_tokens.add(response.prompt_cache_hit_tokens as usize);
                     self.sampled(waiting, Ok(response));
                 }
             }

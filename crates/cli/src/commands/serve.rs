@@ -93,7 +93,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         seed: args.seed,
         repeatable: args.repeatable,
         device,
-        compute: (args.compute.device.clone().unwrap_or_default().to_string(), compute),
+        compute: (args.compute.device.unwrap_or_default().to_string(), compute),
         most_body: (args.max_body as usize) << 20,
         most_waiting: args.max_waiting as usize,
         save_every: Duration::from_secs_f64(args.save_every),

@@ -1,0 +1,99 @@
+//! What the handlers of both APIs share: the server, bodies within their limits, JSON answers.
+
+use crate::key::Key;
+use crate::ledger::{Ledger, Rejection};
+use crate::metrics::Metrics;
+use crate::request::Refusal;
+use axum::body::{Body, to_bytes};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use fgrpo_train::language::Language;
+use futures_core::Stream;
+use serde_json::{Value, json};
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+/// Requests whose bodies are read at the same time.
+pub(crate) const READING: usize = 64;
+/// How long a body may take to arrive.
+const BODY_TIME: Duration = Duration::from_secs(60);
+/// How long the rest of a body is read that is too large.
+const DRAIN_TIME: Duration = Duration::from_secs(10);
+
+/// What handlers share.
+pub(crate) struct Server {
+    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) key: Key,
+    pub(crate) language: Arc<Language>,
+    pub(crate) metrics: Arc<Metrics>,
+    /// Where clients find the tokenizer: a hub name or a folder.
+    pub(crate) tokenizer: String,
+    /// Most bytes of a body.
+    pub(crate) most_body: usize,
+    pub(crate) reading: Semaphore,
+}
+
+/// A JSON answer.
+pub(crate) fn reply(value: Value) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], value.to_string()).into_response()
+}
+
+/// A JSON error.
+pub(crate) fn error(status: StatusCode, message: &str) -> Response {
+    let mut response = reply(json!({"error": message, "detail": message}));
+    *response.status_mut() = status;
+    response
+}
+
+impl IntoResponse for Rejection {
+    fn into_response(self) -> Response {
+        match self {
+            Self::Refused(Refusal::Bad(why)) => error(StatusCode::BAD_REQUEST, &why),
+            Self::Refused(Refusal::Unknown(why)) => error(StatusCode::NOT_FOUND, &why),
+            Self::Busy => error(StatusCode::TOO_MANY_REQUESTS, "too many requests wait"),
+            Self::Stopped => error(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping"),
+        }
+    }
+}
+
+/// Reads a body and forgets it, up to `most` bytes.
+async fn drain(body: Body, most: usize) {
+    let mut chunks = body.into_data_stream();
+    let mut read = 0;
+    while read <= most
+        && let Some(Ok(chunk)) = poll_fn(|context| Pin::new(&mut chunks).poll_next(context)).await
+    {
+        read += chunk.len();
+    }
+}
+
+/// Reads a body within its limits.
+pub(crate) async fn read_body(server: &Server, headers: &HeaderMap, body: Body) -> Result<Vec<u8>, Response> {
+    if let Some(encoding) = headers.get(header::CONTENT_ENCODING) {
+        let found = String::from_utf8_lossy(encoding.as_bytes()).into_owned();
+        return Err(error(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            &format!("Content-Encoding: found {found}, wanted none"),
+        ));
+    }
+    let most = server.most_body;
+    let too_large = || error(StatusCode::PAYLOAD_TOO_LARGE, &format!("the body is larger than {most} bytes"));
+    let length =
+        headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
+    if length.is_some_and(|length| length > most) {
+        // Who is still sending when the connection closes may never see the answer.
+        let _ = timeout(DRAIN_TIME, drain(body, most.saturating_mul(4))).await;
+        return Err(too_large());
+    }
+    let _turn = server.reading.acquire().await.map_err(|_| Rejection::Stopped.into_response())?;
+    match timeout(BODY_TIME, to_bytes(body, most)).await {
+        Ok(Ok(bytes)) => Ok(bytes.to_vec()),
+        Ok(Err(why)) if why.to_string().contains("length limit") => Err(too_large()),
+        Ok(Err(_)) => Err(error(StatusCode::BAD_REQUEST, "the body ended early")),
+        Err(_) => Err(error(StatusCode::REQUEST_TIMEOUT, "the body took too long")),
+    }
+}

@@ -73,12 +73,22 @@ pub(crate) const TEMPLATES: [&str; 20] = [
 ];
 
 /// Settings of an algorithm's kinds.
-const TABLES: [&str; 9] = [
+const TABLES: [&str; 19] = [
     r#"loss={kind="grpo",clip=[#,#],dual_clip=#}"#,
     r#"loss={kind="cispo",clip=[#,#]}"#,
     r#"loss={kind="cispo_cap",cap=#}"#,
     r#"loss={kind="gspo",clip=[#,#]}"#,
     r#"advantage={kind="pkpo",k=#}"#,
+    r#"advantage={kind="power",a=#,b=#}"#,
+    r#"advantage={kind="passk_training",k=#}"#,
+    r#"advantage={kind="w_reinforce",positive=#,negative=#}"#,
+    r#"advantage={kind="rs_grpo",beta=#}"#,
+    r#"advantage={kind="dgpo",temperature=#}"#,
+    r#"loss={kind="sapo",tau=[#,#]}"#,
+    r#"loss={kind="gmpo",clip=[#,#]}"#,
+    r#"loss={kind="dppo_kl",clip=[#,#],cap=#}"#,
+    r#"loss={kind="kl_cov",share=#,coef=#}"#,
+    r#"loss={kind="clip_cov",share=#,covariance=[#,#]}"#,
     r#"advantage={kind="grpo",eps=#,ddof=#}"#,
     r#"shaping={kind="unlikely",beta=#}"#,
     r#"shaping={kind="smoothing",correct=#,wrong=#}"#,

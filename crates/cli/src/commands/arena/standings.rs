@@ -284,7 +284,7 @@ impl Standings {
                     let d = &paired.difference;
                     [
                         format!("{} ({}, {})", points(d.value), points(d.interval[0]), points(d.interval[1])),
-                        format!("{:.3}", paired.holm_p_value),
+                        p_value(paired.holm_p_value),
                     ]
                 }
             };
@@ -318,6 +318,11 @@ impl Standings {
             if one { "problem" } else { "seed and problem" },
         )
     }
+}
+
+/// A p-value of three decimals that never reads as 0.
+fn p_value(p: f64) -> String {
+    if p < 5e-4 { "<0.001".to_owned() } else { format!("{p:.3}") }
 }
 
 /// pass@k against pass@1: a point for each method, and the front through the named ones.

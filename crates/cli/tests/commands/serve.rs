@@ -364,6 +364,68 @@ fn cross_entropy_and_prompt_logprobs_are_what_score_prints() {
     }
 }
 
+#[test]
+fn several_targets_of_a_position_are_those_of_several_passes_dense_or_sparse() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = serve(folder.path(), &[]);
+    let model = server.created();
+    let tokens = [5u32, 6, 7];
+    let (first, second) = ([6i64, 7, 8], [20i64, 21, 22]);
+    let weights = [[0.5f32, 0.25], [1.0, 0.0], [0.0, 2.0]];
+    let one = |targets: &[i64; 3], column: usize| {
+        let own = weights.map(|row| row[column]);
+        vec![datum(&tokens, &[("target_tokens", ints(targets)), ("weights", floats(&own))])]
+    };
+    let a = server.passed(&pass(&model, 1, "cross_entropy", one(&first, 0)));
+    let b = server.passed(&pass(&model, 2, "cross_entropy", one(&second, 1)));
+    let apart = server.done("optim_step", step(&model, 3, 0.0))["metrics"]["grad_norm"].as_f64().unwrap();
+    let shaped = |tensor: wire::Tensor| wire::Tensor { shape: vec![3, 2], ..tensor };
+    let both: Vec<i64> = first.iter().zip(&second).flat_map(|(a, b)| [*a, *b]).collect();
+    let dense = [("target_tokens", shaped(ints(&both))), ("weights", shaped(floats(weights.as_flattened())))];
+    // The cells without weight aren't listed.
+    let csr = |values: Vec<u8>, dtype: DType| {
+        let index =
+            |numbers: &[i64]| numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>();
+        let (crow_indices, col_indices) = (index(&[0, 2, 3, 4]), index(&[0, 1, 0, 1]));
+        let encoding = Some(Encoding::SparseCsr(wire::SparseCsr { values, crow_indices, col_indices }));
+        wire::Tensor { encoding, dtype: dtype as i32, shape: vec![3, 2] }
+    };
+    let ids = [6i64, 20, 7, 22].iter().flat_map(|id| id.to_le_bytes()).collect();
+    let sparse = [
+        ("target_tokens", csr(ids, DType::Int64)),
+        ("weights", csr(wire::floats(&[0.5, 0.25, 1.0, 2.0]), DType::Float32)),
+    ];
+    let (la, lb) = (logprobs(&a).remove(0), logprobs(&b).remove(0));
+    for (k, (inputs, listed)) in
+        [(dense, [[true; 2]; 3]), (sparse, [[true, true], [true, false], [false, true]])]
+            .into_iter()
+            .enumerate()
+    {
+        let seq = 4 + 2 * k as i32;
+        let output = server.passed(&pass(&model, seq, "cross_entropy", vec![datum(&tokens, &inputs)]));
+        assert_eq!(output.loss_fn_outputs[0].fields["logprobs"].trailing_shape, [2]);
+        let wanted: Vec<f32> = (0..3)
+            .flat_map(|t| [(la[t], listed[t][0]), (lb[t], listed[t][1])])
+            .map(|(logp, listed)| if listed { logp } else { 0.0 })
+            .collect();
+        assert!(close(&logprobs(&output)[0], &wanted), "{output:?} {wanted:?}");
+        let loss = a.metrics["loss:sum"] + b.metrics["loss:sum"];
+        assert!((output.metrics["loss:sum"] - loss).abs() < 1e-4, "{output:?} {loss}");
+        let norm = server.done("optim_step", step(&model, seq as u64 + 1, 0.0))["metrics"]["grad_norm"]
+            .as_f64()
+            .unwrap();
+        assert!((norm - apart).abs() < 1e-4 * apart, "{norm} {apart}");
+    }
+    // Sampling scores given tokens of the prompt's positions as well; -1 asks for nothing.
+    let sampler = server.snapshot(&model, 8, 0);
+    let wanted = json!({"data": [6, 20, -1, 21], "dtype": "int64", "shape": [2, 2]});
+    let got = server.samples(&sampler, 0, &tokens, json!({"target_prompt_logprobs": wanted}));
+    let found = got.target_prompt_logprobs.unwrap();
+    let Some(Encoding::Dense(bytes)) = &found.encoding else { panic!("{found:?}") };
+    assert_eq!(found.shape, [2, 2]);
+    assert!(close(&numbers(bytes), &[la[0], lb[0], 0.0, lb[1]]), "{:?}", numbers(bytes));
+}
+
 /// The server's model made by hand.
 fn engine() -> Engine {
     let mut engine = Engine::open(&Checkpoint::open(model()).unwrap(), &Device::cpu(2)).unwrap();

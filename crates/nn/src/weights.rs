@@ -85,9 +85,18 @@ impl Checkpoint {
         bytes.into_iter().max_by_key(|(_, n)| *n).map_or(Dtype::F32, |(dtype, _)| dtype)
     }
 
-    /// The format of its layers' matrices, if bitsandbytes has quantized them.
+    /// The format of its layers' matrices, if bitsandbytes has quantized all of them.
     pub fn base(&self) -> Option<BaseFormat> {
-        self.config.tensors().iter().any(|(name, _)| self.is_quantized(name)).then_some(BaseFormat::Nf4)
+        let (matrices, quantized) = self.layer_matrices();
+        (quantized == matrices).then_some(BaseFormat::Nf4)
+    }
+
+    /// Number of the layers' matrices, and of those that are quantized.
+    pub(crate) fn layer_matrices(&self) -> (usize, usize) {
+        let tensors = self.config.tensors();
+        let of_layers = |(name, shape): &&(String, Vec<usize>)| is_layer_matrix(name, shape);
+        let matrices = tensors.iter().filter(of_layers);
+        (matrices.clone().count(), matrices.filter(|(name, _)| self.is_quantized(name)).count())
     }
 
     /// A tensor's values in `f32`, row by row. Refuses a value that is not finite.
@@ -159,7 +168,7 @@ impl Checkpoint {
             });
         }
         for (name, shape) in &wanted {
-            match name.starts_with("model.layers.") && shape.len() == 2 && self.is_quantized(name) {
+            match is_layer_matrix(name, shape) && self.is_quantized(name) {
                 true => bitsandbytes::check(name, shape, &|tensor| self.file(tensor))?,
                 false => self.file(name)?.check(name, shape)?,
             }
@@ -190,6 +199,10 @@ impl Checkpoint {
         }
         Ok(())
     }
+}
+
+fn is_layer_matrix(name: &str, shape: &[usize]) -> bool {
+    name.starts_with("model.layers.") && shape.len() == 2
 }
 
 /// Refuses a path that is not a checkpoint folder, and says what it is.

@@ -131,6 +131,32 @@ fn a_checkpoint_of_bitsandbytes_has_its_values_with_a_base_and_without() {
 }
 
 #[test]
+fn a_checkpoint_with_a_matrix_that_is_not_quantized_has_no_format_and_keeps_its_numbers() {
+    let golden = golden::folder().join("qlora_qwen2_base");
+    let (dir, name) = (tempfile::tempdir().unwrap(), "model.layers.0.mlp.down_proj.weight");
+    std::fs::copy(golden.join("config.json"), dir.path().join("config.json")).unwrap();
+    let bytes = std::fs::read(golden.join("model.safetensors")).unwrap();
+    let tensors = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+    // Numbers that NF4 doesn't have.
+    let numbers: Vec<f32> = (0..64 * 128).map(|i| (i as f32 * 0.37).sin()).collect();
+    let plain: Vec<u8> = numbers.iter().flat_map(|x| x.to_le_bytes()).collect();
+    let plain = safetensors::tensor::TensorView::new(safetensors::Dtype::F32, vec![64, 128], &plain).unwrap();
+    let others = tensors.tensors().into_iter().filter(|(own, _)| !own.starts_with(name));
+    let all: Vec<_> = others.chain([(name.to_string(), plain)]).collect();
+    safetensors::serialize_to_file(all, None, &dir.path().join("model.safetensors")).unwrap();
+    let checkpoint = fgrpo_nn::weights::Checkpoint::open(dir.path()).unwrap();
+    assert_eq!(checkpoint.base(), None);
+    let engine = Engine::open(&checkpoint, &device(1)).unwrap();
+    let values = |engine: &Engine| engine.tensors().find(|tensor| tensor.0 == name).unwrap().2.into_owned();
+    assert!(values(&engine) == numbers);
+    // Asked for, all are in the format.
+    let engine = Engine::open_with_base(&checkpoint, Some(BaseFormat::Nf4), &device(1)).unwrap();
+    assert!(values(&engine) != numbers);
+    let other = Engine::open_with_base(&checkpoint, Some(BaseFormat::Bf16), &device(1));
+    assert!(other.unwrap_err().to_string().contains("13 matrices in the format nf4"));
+}
+
+#[test]
 fn a_base_in_4_bits_is_written_as_transformers_and_bitsandbytes_write_it() {
     for case in ["qlora_qwen2_base", "qlora_qwen3_plain_base"] {
         let checkpoint = golden::checkpoint(case);

@@ -104,8 +104,8 @@ impl Engine {
     }
 
     /// [`Engine::open`] with the matrices of the layers in a `base` format, if one is given: they are frozen, and can only be trained through adapters.
-    /// Each is converted when it is read, so that memory never holds a second model. Those that bitsandbytes has converted are taken as they are; without a
-    /// `base`, they have their values in full.
+    /// Each is converted when it is read, so that memory never holds a second model. Those that bitsandbytes has converted to NF4 are taken as they are;
+    /// without a `base`, they have their values in full.
     ///
     /// # Errors
     /// As [`Engine::open`], or if the checkpoint is in another format.
@@ -117,17 +117,12 @@ impl Engine {
         base: Option<BaseFormat>,
         device: &Device,
     ) -> Result<Engine, Error> {
-        if let (Some(stored), Some(wanted)) =
-            (checkpoint.base(), base.filter(|base| checkpoint.base() != Some(*base)))
-        {
+        let (_, quantized) = checkpoint.layer_matrices();
+        if let Some(wanted) = base.filter(|&base| quantized > 0 && base != BaseFormat::Nf4) {
             return Err(Error::File {
                 path: checkpoint.dir().into(),
-                found: format!("matrices in the format {}", stored.name()),
-                wanted: format!(
-                    "lora.base = {:?}, or a checkpoint without such for {:?}",
-                    stored.name(),
-                    wanted.name()
-                ),
+                found: format!("{quantized} matrices in the format nf4"),
+                wanted: format!("lora.base = \"nf4\", or a checkpoint without such for {:?}", wanted.name()),
             });
         }
         let mut engine = Engine::zeros(checkpoint.config(), base, device)?;

@@ -4,8 +4,8 @@
 //! of rewards and advantages ([`crate::credit`]) can be combined with any of them.
 //!
 //! Most estimators compare a completion with its group alone. Some also read the batch: all groups of a step. So an
-//! estimator is a formula within a group ([`Advantage::within`]) and, for the latter, one across the batch
-//! ([`Advantage::across`]).
+//! estimator is a formula within a group (`within`) and, for the latter, one across the batch
+//! (`across`).
 
 use crate::error::Error;
 use crate::group::{Group, Rewards};

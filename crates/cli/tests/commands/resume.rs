@@ -72,6 +72,11 @@ fn a_stop_while_long_completions_grow_saves_at_once_and_resumes_to_the_same_bits
     let sessions: Vec<Value> = sessions.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(sessions.len(), 2, "one before the stop, one after");
     assert!(sessions.iter().all(|s| s["ended"].as_u64() >= s["started"].as_u64() && s["ended"].is_u64()));
+    // A damaged record of sessions is refused before any work.
+    let whole = bytes(&stopped, "sessions.jsonl");
+    std::fs::write(stopped.join("sessions.jsonl"), [b"{\"broken\": 1}\n", &whole[..]].concat()).unwrap();
+    let said = ends_with(2, &[&line[..], &["--resume"]].concat());
+    assert!(said.contains("sessions.jsonl"), "{said}");
     for name in [
         "rollouts.jsonl",
         "checkpoints/step-000002/model.safetensors",

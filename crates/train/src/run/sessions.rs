@@ -44,7 +44,11 @@ fn now() -> u64 {
 /// # Errors
 /// If the file can't be read or written.
 pub fn begin(folder: &Path, device: DeviceName, threads: usize, events: &dyn Events) -> anyhow::Result<()> {
-    JsonLines::append(&folder.join(SESSIONS))?.push(&Session {
+    let path = folder.join(SESSIONS);
+    let mut file = JsonLines::append(&path)?;
+    // A damaged file is refused now, and not once the work is done.
+    lines::read::<Session>(&path)?;
+    file.push(&Session {
         started: now(),
         ended: None,
         program: events.program().to_owned(),

@@ -6,6 +6,7 @@ pub mod grading;
 pub mod named;
 pub mod places;
 
+use crate::output::VERSION;
 use clap::{CommandFactory, Parser, Subcommand};
 use fgrpo_train::config::in_file;
 
@@ -14,9 +15,6 @@ mod tips;
 pub use tips::with_tip;
 
 mod groups;
-
-/// The version, and in a release build from a checkout the commit with its date.
-pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), env!("FGRPO_COMMIT"));
 
 /// Group-relative RL from verifiable rewards: train, evaluate and explain.
 #[derive(Debug, Parser)]

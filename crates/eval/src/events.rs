@@ -16,9 +16,9 @@ pub trait Events {
         Ok(())
     }
 
-    /// Name and version of the program, for a run's record of its sessions.
-    fn program(&self) -> &str {
-        concat!("fgrpo ", env!("CARGO_PKG_VERSION"))
+    /// The program's version, for a run's record of its sessions.
+    fn version(&self) -> &str {
+        env!("CARGO_PKG_VERSION")
     }
 
     /// A message for the user and the run's log.

@@ -70,8 +70,8 @@ impl Events for Console {
         Ok(())
     }
 
-    fn program(&self) -> &str {
-        concat!("fgrpo ", env!("CARGO_PKG_VERSION"), env!("FGRPO_COMMIT"))
+    fn version(&self) -> &str {
+        super::VERSION
     }
 
     fn say(&mut self, line: &str) {

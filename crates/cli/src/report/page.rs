@@ -2,7 +2,7 @@
 
 use super::runs::Group;
 use super::templates::Templates;
-use crate::args::VERSION;
+use crate::output::VERSION;
 use crate::output::format::Markup;
 use serde::Serialize;
 

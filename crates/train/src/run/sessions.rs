@@ -17,7 +17,7 @@ pub const SESSIONS: &str = "sessions.jsonl";
 pub struct Session {
     /// Start, in seconds since 1970 (UTC).
     pub started: u64,
-    /// End; absent while it goes on, and after a kill.
+    /// End; absent while it goes on, and after a failure or a kill.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<u64>,
     /// The program's name and version.
@@ -51,7 +51,7 @@ pub fn begin(folder: &Path, device: DeviceName, threads: usize, events: &dyn Eve
     file.push(&Session {
         started: now(),
         ended: None,
-        program: events.program().to_owned(),
+        program: format!("fgrpo {}", events.version()),
         device: device.to_string(),
         processor: processor(),
         threads,

@@ -9,11 +9,11 @@ use pyo3::prelude::*;
 
 fn policy(
     loss: &str,
-    low: Option<f64>,
-    high: Option<f64>,
+    mut clip_low: Option<f64>,
+    mut clip_high: Option<f64>,
     dual: Option<f64>,
     cap: bool,
-    tau: Option<(f64, f64)>,
+    mut tau: Option<(f64, f64)>,
 ) -> PyResult<PolicyLoss> {
     let preset = match loss {
         "grpo" => PolicyLoss::GRPO,
@@ -33,48 +33,45 @@ fn policy(
             )));
         }
     };
-    let bounds = |preset: (f64, f64)| (low.unwrap_or(preset.0), high.unwrap_or(preset.1));
-    let found = match preset {
-        PolicyLoss::Clip { low, high, .. } => {
-            let (low, high) = bounds((low, high));
-            PolicyLoss::Clip { low, high, dual }
+    // Each loss takes the settings that it reads; what is left is refused.
+    let mut found = preset;
+    match &mut found {
+        PolicyLoss::Clip { low, high, dual: bound } => {
+            set(low, &mut clip_low);
+            set(high, &mut clip_high);
+            *bound = dual;
         }
-        PolicyLoss::Gspo { low, high } => {
-            let (low, high) = bounds((low, high));
-            PolicyLoss::Gspo { low, high }
+        PolicyLoss::Gspo { low, high }
+        | PolicyLoss::Cispo(CispoBounds::Around { low, high })
+        | PolicyLoss::ClipCov { low, high, .. }
+        | PolicyLoss::Gmpo { low, high }
+        | PolicyLoss::Dppo { low, high, .. } => {
+            set(low, &mut clip_low);
+            set(high, &mut clip_high);
         }
-        PolicyLoss::Cispo(CispoBounds::Around { low, high }) => {
-            let (low, high) = bounds((low, high));
-            PolicyLoss::Cispo(CispoBounds::Around { low, high })
-        }
-        PolicyLoss::Cispo(CispoBounds::Cap { high }) => {
-            PolicyLoss::Cispo(CispoBounds::Cap { high: bounds((0.0, high)).1 })
-        }
+        PolicyLoss::Cispo(CispoBounds::Cap { high }) => set(high, &mut clip_high),
         PolicyLoss::Sapo { positive, negative } => {
-            let (positive, negative) = tau.unwrap_or((positive, negative));
-            PolicyLoss::Sapo { positive, negative }
+            (*positive, *negative) = tau.take().unwrap_or((*positive, *negative))
         }
-        PolicyLoss::KlCov { .. } => preset,
-        PolicyLoss::ClipCov { low, high, share, from, to } => {
-            let (low, high) = bounds((low, high));
-            PolicyLoss::ClipCov { low, high, share, from, to }
-        }
-        PolicyLoss::Gmpo { low, high } => {
-            let (low, high) = bounds((low, high));
-            PolicyLoss::Gmpo { low, high }
-        }
-        PolicyLoss::Dppo { divergence, low, high, cap } => {
-            let (low, high) = bounds((low, high));
-            PolicyLoss::Dppo { divergence, low, high, cap }
-        }
-    };
-    if tau.is_some() && !matches!(found, PolicyLoss::Sapo { .. }) {
+        _ => {}
+    }
+    let unread = [
+        ("clip_low", clip_low.is_some()),
+        ("clip_high", clip_high.is_some()),
+        ("tau", tau.is_some()),
+        ("absolute_cap", cap && loss != "cispo"),
+    ];
+    if let Some((name, _)) = unread.into_iter().find(|(_, given)| *given) {
         return Err(bad(format!(
-            "tau: found a value, wanted none with the loss {loss:?}: only \"sapo\" reads it"
+            "{name}: found a value, wanted none with the loss {loss:?}, which doesn't read it"
         )));
     }
     found.check().map_err(|e| bad(named(&e)))?;
     Ok(found)
+}
+
+fn set(bound: &mut f64, given: &mut Option<f64>) {
+    *bound = given.take().unwrap_or(*bound);
 }
 
 fn aggregation(name: &str, max_len: Option<usize>) -> PyResult<Aggregation> {

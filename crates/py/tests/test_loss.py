@@ -92,6 +92,10 @@ def test_an_empty_batch_has_no_loss():
         ({"aggregation": "seq-mean-token-sum-norm", "max_len": 0}, ValueError, "max_len: found 0"),
         ({"clip_low": -1.0}, ValueError, "clip_low: found -1"),
         ({"dual_clip": 0.5}, ValueError, "dual_clip: found 0.5"),
+        ({"loss": "kl_cov", "clip_high": 0.3}, ValueError, "clip_high: found a value, wanted none"),
+        ({"loss": "sapo", "clip_low": 0.3}, ValueError, "clip_low: found a value, wanted none"),
+        ({"loss": "gspo", "tau": (1.0, 2.0)}, ValueError, "tau: found a value, wanted none"),
+        ({"loss": "dapo", "absolute_cap": True}, ValueError, "absolute_cap: found a value, wanted none"),
         ({"logp": LOGP.astype(str)}, TypeError, "logp: found dtype"),
     ],
 )

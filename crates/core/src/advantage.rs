@@ -113,6 +113,16 @@ pub enum Advantage {
     /// Source: GPG (arXiv 2504.02546), `grpo_trainer.py` of AMAP-ML/GPG. verl counts completions in place of groups, and
     /// those with a reward other than 0.
     Gpg,
+    /// `w (x - mean x) / (s + 1e-6)` with the standard deviation `s` (ddof 1) of `x`, where `x` is `exp(-alpha z)` for
+    /// correct and -1 for wrong completions, and `z` is a correct completion's length, standardised among the correct ones
+    /// of its group. `w` is `0.4 + 1.1 / (1 + exp(10 (q - 0.75)))` with `q = p` for positive and `q = 1 - p` for other
+    /// advantages. Source: GRPO-LEAD (arXiv 2504.09696), `core_algos.py` and `main_ppo.py` of aeroplanepaper/GRPO-LEAD.
+    /// There, lengths count only in groups whose three shortest completions have more than 4,000 tokens on average.
+    GrpoLead {
+        /// Strength of the preference for short correct completions.
+        #[cfg_attr(feature = "serde", serde(default = "default::alpha"))]
+        alpha: f64,
+    },
 }
 
 /// The defaults of a table's settings.
@@ -149,6 +159,10 @@ mod default {
     pub(super) fn temperature() -> f64 {
         2.0
     }
+
+    pub(super) fn alpha() -> f64 {
+        0.05
+    }
 }
 
 impl Default for Advantage {
@@ -162,7 +176,7 @@ impl Advantage {
     pub const GRPO: Self = Self::Grpo { eps: 1e-6, ddof: 1 };
 
     /// One of each estimator, with settings that fit every group of at least 2.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::GRPO,
         Self::DrGrpo,
         Self::Rloo,
@@ -178,6 +192,7 @@ impl Advantage {
         Self::LitePpo,
         Self::ReinforcePlusPlusBaseline,
         Self::Gpg,
+        Self::GrpoLead { alpha: 0.05 },
     ];
 
     /// The name in a configuration.
@@ -198,6 +213,7 @@ impl Advantage {
             Self::LitePpo => "lite_ppo",
             Self::ReinforcePlusPlusBaseline => "reinforce_plus_plus_baseline",
             Self::Gpg => "gpg",
+            Self::GrpoLead { .. } => "grpo_lead",
         }
     }
 
@@ -207,19 +223,19 @@ impl Advantage {
             Self::Grpo { .. } | Self::DrGrpo | Self::Rloo => true,
             Self::GrpoPassk { .. } | Self::RsGrpo { .. } | Self::Dgpo { .. } | Self::Opo => true,
             Self::LitePpo | Self::ReinforcePlusPlusBaseline | Self::Gpg => true,
-            Self::MaxRl | Self::Pkpo { .. } => false,
+            Self::MaxRl | Self::Pkpo { .. } | Self::GrpoLead { .. } => false,
             Self::Power { .. } | Self::PasskTraining { .. } | Self::WReinforce { .. } => false,
         }
     }
 
     /// Whether the estimator uses the lengths of completions.
     pub const fn reads_lengths(&self) -> bool {
-        matches!(self, Self::Opo | Self::ReinforcePlusPlusBaseline)
+        matches!(self, Self::Opo | Self::ReinforcePlusPlusBaseline | Self::GrpoLead { .. })
     }
 
-    /// Whether a completion is compared with others, so that equal rewards give 0.
+    /// Whether rewards alone are compared within a group, so that equal ones give 0.
     pub const fn compares(&self) -> bool {
-        !matches!(self, Self::WReinforce { .. })
+        !matches!(self, Self::WReinforce { .. } | Self::GrpoLead { .. })
     }
 
     /// Refuses settings that can't work with groups of `group_size`.
@@ -270,6 +286,7 @@ impl Advantage {
             }
             Self::RsGrpo { beta } => within("advantage.beta", beta, -100.0, 100.0),
             Self::Dgpo { temperature } => within("advantage.temperature", temperature, 0.0, f64::MAX),
+            Self::GrpoLead { alpha } => within("advantage.alpha", alpha, 0.0, 10.0),
             Self::DrGrpo | Self::Rloo | Self::MaxRl | Self::Pkpo { .. } | Self::PasskTraining { .. } => {
                 Ok(())
             }
@@ -391,6 +408,20 @@ impl Advantage {
                 let tokens: f64 = group.scored().map(|i| length(group, i)).sum();
                 let weighted: f64 = group.scored().map(|i| length(group, i) * group.rewards[i]).sum();
                 centred(group, weighted / tokens, |x| x)
+            }
+            Self::GrpoLead { alpha } => {
+                let correct = rewards.correct(group)?;
+                let c = count(&correct);
+                let lengths: Vec<f64> = (0..group.len()).map(|i| length(group, i)).collect();
+                let solved = Group { rewards: &lengths, scored: &correct, ..*group };
+                let (centre, width) = (mean(&solved), if c > 1 { deviation(&solved, 1) } else { 1.0 });
+                let brevity = |i: usize| (-alpha * (lengths[i] - centre) / (width + 1e-6)).exp();
+                let shaped = spread(group, |i| if correct[i] { brevity(i) } else { -1.0 });
+                let shaped = Group { rewards: &shaped, ..*group };
+                let scale = deviation(&shaped, 1) + 1e-6;
+                let p = c as f64 / n as f64;
+                let weight = |q: f64| 0.4 + 1.1 / (1.0 + (10.0 * (q - 0.75)).exp());
+                centred(&shaped, mean(&shaped), |x| x / scale * weight(if x > 0.0 { p } else { 1.0 - p }))
             }
         })
     }

@@ -16,15 +16,6 @@ pub(crate) fn named(error: &Error) -> String {
     let Error::Setting { setting, found, wanted } = error else { return error.to_string() };
     let name = match *setting {
         "advantage" => "estimator",
-        "advantage.eps" => "eps",
-        "advantage.ddof" => "ddof",
-        "advantage.k" => "k",
-        "advantage.a"
-        | "advantage.b"
-        | "advantage.positive"
-        | "advantage.negative"
-        | "advantage.beta"
-        | "advantage.temperature" => setting.trim_start_matches("advantage."),
         "focal_gamma" => "gamma",
         "reward_correct" => "correct",
         "reward_threshold" => "threshold",
@@ -34,7 +25,7 @@ pub(crate) fn named(error: &Error) -> String {
         "loss.dual_clip" => "dual_clip",
         "loss.tau" => "tau",
         "max_new_tokens" => "max_len",
-        other => other,
+        other => other.trim_start_matches("advantage."),
     };
     format!("{name}: found {found}, wanted {wanted}")
 }

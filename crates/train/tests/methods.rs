@@ -63,7 +63,9 @@ fn estimators_equal_their_published_code() {
             close(*found, *wanted, &format!("{advantage:?} of {rewards:?} ({source})"));
         }
     }
-    for name in ["grpo_passk", "passk_training", "w_reinforce", "rs_grpo", "dgpo", "opo", "lite_ppo"] {
+    for name in
+        ["grpo_passk", "passk_training", "w_reinforce", "rs_grpo", "dgpo", "opo", "lite_ppo", "grpo_lead"]
+    {
         assert!(all.iter().any(|e| e.advantage.name() == name), "no golden values of {name}");
     }
 }

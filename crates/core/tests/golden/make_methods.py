@@ -1,9 +1,10 @@
 """Runs the published code of estimators and losses on small batches and writes methods.json.
 
-    python make_methods.py --verl VERL --passk PASSK --rs RS --rlvr RLVR --roll ROLL --dgpo MATHFORGE
+    python make_methods.py --verl VERL --passk PASSK --rs RS --rlvr RLVR --roll ROLL --dgpo MATHFORGE --lead GRPO_LEAD
 
 Each argument is a folder with that source: verl from PyPI (0.9.1, unpacked wheel), the others from GitHub:
-RUCAIBox/Passk_Training, Jackory/RS-GRPO, TianHongZXY/RLVR-Decomposed, alibaba/ROLL, AMAP-ML/MathForge. Functions are taken
+RUCAIBox/Passk_Training, Jackory/RS-GRPO, TianHongZXY/RLVR-Decomposed, alibaba/ROLL, AMAP-ML/MathForge,
+aeroplanepaper/GRPO-LEAD. Functions are taken
 out of their files one by one, because the files import whole trainers. Needs torch, numpy and scipy.
 """
 
@@ -11,6 +12,7 @@ import argparse
 import ast
 import collections
 import json
+import math
 import pathlib
 import textwrap
 import types
@@ -35,7 +37,7 @@ def functions(path, names, space):
 
 
 parser = argparse.ArgumentParser()
-for source in ["verl", "passk", "rs", "rlvr", "roll", "dgpo"]:
+for source in ["verl", "passk", "rs", "rlvr", "roll", "dgpo", "lead"]:
     parser.add_argument(f"--{source}", type=pathlib.Path, required=True)
 args = parser.parse_args()
 
@@ -70,8 +72,8 @@ def batch(rewards):
 estimators = []
 
 
-def estimator(kind, settings, source, rewards, advantages):
-    estimators.append({"advantage": {"kind": kind, **settings}, "source": source, "rewards": rewards, "lengths": LENGTHS,
+def estimator(kind, settings, source, rewards, advantages, lengths=LENGTHS):
+    estimators.append({"advantage": {"kind": kind, **settings}, "source": source, "rewards": rewards, "lengths": lengths,
                        "advantages": np.asarray(advantages, dtype=float).reshape(3, 4).tolist()})
 
 
@@ -129,6 +131,24 @@ for temperature in [0.0, 2.0, 0.5]:
     estimator("dgpo", {"temperature": temperature}, "AMAP-ML/MathForge grpo_trainer.py", REWARDS,
               names["advantages"] / names["zero_mask_ratio"])
 
+# Lengths beyond the 4,000 tokens from which they count there. A file that is written for each group is left out.
+LONG = [[4000 * t for t in row] for row in LENGTHS]
+text = (args.lead / "verl/verl/trainer/ppo/core_algos.py").read_text()
+for line in ["timestamp = ", "unique_id = ", "file_name = "]:
+    text = "\n".join(l for l in text.split("\n") if not l.lstrip().startswith(line))
+text = text.replace('with open(file_name, "w", encoding="utf-8") as f:', "if False:")
+(args.lead / "patched.py").write_text(text)
+_, lead = functions(args.lead / "patched.py", ["logistic_reweight", "compute_grpo_outcome_advantage"], space)
+tree = ast.parse((args.lead / "verl/verl/trainer/main_ppo.py").read_text())
+method, = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == "get_reweight_rewards"]
+exec(compile(ast.Module([method], []), "main_ppo.py", "exec"), space | (names := {"math_o": math}), names)
+scores = [1.0 if r else -1.0 for row in REWARDS for r in row]
+shaped = names["get_reweight_rewards"](None, scores, [t for row in LONG for t in row], [0] * 4 + [1] * 4 + [2] * 4)
+b, index = batch(np.reshape(shaped, (3, 4)).tolist())
+found, _ = lead(b["token_level_rewards"], b["response_mask"], index, torch.zeros(12, 1), [{"ground_truth": ""}] * 12)
+estimator("grpo_lead", {"alpha": 0.05}, "aeroplanepaper/GRPO-LEAD compute_grpo_outcome_advantage, get_reweight_rewards", REWARDS,
+          found[:, 0], LONG)
+
 losses = []
 LOGP = [[-0.5, -1.25, -2.0, -0.1], [-1.0, -0.75], [-3.0, -0.2, -0.9]]
 OLD = [[-0.6, -0.75, -2.9, -0.9], [-2.0, -0.7], [-2.5, -0.25, -1.5]]
@@ -173,7 +193,7 @@ loss("clip_cov", {"share": 1.0, "covariance": [0.1, 9.0]}, "compute_policy_loss_
 
 header = (f"make_methods.py with torch {torch.__version__}, numpy {np.__version__}, scipy {scipy.__version__}; verl 0.9.1; "
           "RUCAIBox/Passk_Training c3ba575, Jackory/RS-GRPO 2f4103b, TianHongZXY/RLVR-Decomposed a5d4e7c, alibaba/ROLL 8eb27cc, "
-          "AMAP-ML/MathForge 83edda0")
+          "AMAP-ML/MathForge 83edda0, aeroplanepaper/GRPO-LEAD 9344bef")
 out = pathlib.Path(__file__).with_name("methods.json")
 rows = lambda items: "[\n  " + ",\n  ".join(json.dumps(item) for item in items) + "\n ]"
 out.write_text(f'{{\n "made_by": {json.dumps(header)},\n "estimators": {rows(estimators)},\n "losses": {rows(losses)}\n}}\n')

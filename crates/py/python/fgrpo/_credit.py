@@ -31,6 +31,7 @@ Estimator = Literal[
     "lite_ppo",
     "reinforce_plus_plus_baseline",
     "gpg",
+    "grpo_lead",
 ]
 
 

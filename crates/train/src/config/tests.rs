@@ -38,7 +38,10 @@ const OPTIONAL: [(&str, &str); 9] = [
         "maze",
         "model.init.head_dim=2 algorithm.advantage=pkpo algorithm.advantage.k=1 algorithm.loss=cispo_cap algorithm.correction=tis",
     ),
-    ("arithmetic", "algorithm.loss=sapo algorithm.shaping=unlikely algorithm.correction=mask"),
+    (
+        "arithmetic",
+        "algorithm.advantage=grpo_lead algorithm.loss=sapo algorithm.shaping=unlikely algorithm.correction=mask",
+    ),
     ("mix", "task.tokenizer=t algorithm.advantage=w_reinforce algorithm.shaping=smoothing"),
     ("code", "task.verifier.code.timeout_s=1.0 task.verifier.code.memory_mb=9 algorithm.advantage=rs_grpo"),
     ("choice", "algorithm.advantage=dgpo"),

@@ -82,7 +82,9 @@ pub(super) fn print(args: &TableArgs) -> anyhow::Result<()> {
         if args.format == Format::Text {
             outln!("{}, {}", s.task, s.settings());
         }
-        out!("{}", s.table(&args.baseline).render(args.format));
+        // As text, a line above says the task; elsewhere a column tells several apart.
+        let named = args.format != Format::Text && all.len() > 1;
+        out!("{}", s.table(&args.baseline, named).render(args.format));
         if args.format == Format::Text {
             outln!("{}", s.legend(&args.baseline));
         }
@@ -136,7 +138,7 @@ pub(super) fn standings(out: &Path, baseline: &str) -> anyhow::Result<Vec<Standi
         }
     }
     if unfinished > 0 {
-        say!("{unfinished} runs aren't finished and are left out");
+        say!("runs that aren't finished, left out: {unfinished}");
     }
     if all.is_empty() {
         bad_input!(
@@ -216,6 +218,10 @@ fn ranked(task: String, tuned: bool, runs: Vec<Run>, baseline: &str) -> anyhow::
 }
 
 impl Standings {
+    fn name(&self) -> String {
+        if self.tuned { format!("{}, tuned", self.task) } else { self.task.clone() }
+    }
+
     fn settings(&self) -> &'static str {
         match self.tuned {
             true => "tuned: learning rate and own parameter, three values each, on a seed that isn't shown",
@@ -257,9 +263,10 @@ impl Standings {
         Value::Object(row)
     }
 
-    fn table(&self, baseline: &str) -> Table {
+    fn table(&self, baseline: &str, named: bool) -> Table {
         let k = self.k;
-        let mut table = Table::new([
+        let task = named.then(|| self.name());
+        let columns = [
             "method".to_owned(),
             "seeds".to_owned(),
             "pass@1".to_owned(),
@@ -272,7 +279,8 @@ impl Standings {
             "entropy".to_owned(),
             "seconds".to_owned(),
             "front".to_owned(),
-        ]);
+        ];
+        let mut table = Table::new(named.then(|| "task".to_owned()).into_iter().chain(columns));
         for r in &self.ranked {
             let value = |k: u64| {
                 let m = &r.pass_at_k[&k];
@@ -290,7 +298,7 @@ impl Standings {
             };
             let costs = &self.costs[&r.name];
             let ([d1, p1], [dk, pk]) = (against(1), against(k));
-            table.push([
+            let cells = [
                 r.name.clone(),
                 r.seeds.to_string(),
                 value(1),
@@ -303,7 +311,8 @@ impl Standings {
                 format!("{:.3}", costs.entropy),
                 format!("{:.0}", costs.seconds),
                 r.dominated_by.as_ref().map_or_else(|| "yes".to_owned(), |by| format!("no: {by}")),
-            ]);
+            ];
+            table.push(task.clone().into_iter().chain(cells));
         }
         table
     }
@@ -350,9 +359,8 @@ fn figure(all: &[Standings], baseline: &str) -> Figure {
             |r: &Ranked, colour| Curve { dots: true, ..Curve::new(r.name.clone(), colour, vec![place(r)]) };
         curves.extend(others.iter().map(|r| Curve { name: None, faint: true, ..dot(r, Colour::Muted) }));
         curves.extend(named.iter().enumerate().map(|(i, r)| dot(r, Colour::Series(i))));
-        let title = if s.tuned { format!("{}, tuned", s.task) } else { s.task.clone() };
         let (x, y) = (axis("pass@1".into(), |p| p.0), axis(format!("pass@{}", s.k), |p| p.1));
-        Panel::new(title, x, y, curves)
+        Panel::new(s.name(), x, y, curves)
     };
     Figure { panels: all.iter().map(panel).collect() }
 }

@@ -1,0 +1,246 @@
+"""The same RL job in TRL's GRPOTrainer and in `fgrpo train`: seconds a step, rewards, and pass@k of the trained policies.
+
+    python -m venv .venv && .venv/bin/pip install torch==2.15.0 transformers==5.10.4 trl==1.16.0 datasets accelerate matplotlib
+    .venv/bin/python peers/trl_job.py --fgrpo target/release/fgrpo --out runs/trl-job
+
+Both start at one checkpoint, draw prompts from one file, and call one Python reward function. Settings of both are in SHARED.
+A finished run is kept, so the same command goes on after an interruption. `--size lm` takes the model of 46M parameters.
+"""
+
+import argparse
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+import time
+
+SHARED = {"prompts": 32, "group_size": 8, "max_new_tokens": 96, "lr": 1e-4, "warmup_steps": 10, "beta2": 0.999, "clip": 0.2, "eps": 1e-4}
+SIZES = {
+    "small": {"hidden_size": 128, "intermediate_size": 384, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2},
+    "lm": {"hidden_size": 512, "intermediate_size": 1536, "num_hidden_layers": 12, "num_attention_heads": 8, "num_key_value_heads": 4},
+}
+START = """seed = 1
+steps = 0
+[task]
+kind = "arithmetic"
+fewest_operations = 2
+most_operations = 3
+largest = 20
+train = 20_000
+held_out = 128
+[model.init]
+architecture = "qwen3"
+{model}
+[sft]
+steps = {sft_steps}
+batch_size = 64
+lr = {sft_lr}
+warmup_steps = 50
+schedule = "cosine"
+seed = 1
+[compute]
+threads = {threads}
+"""
+OURS = """seed = {seed}
+steps = {steps}
+[task]
+kind = "python"
+data = "train.jsonl"
+held_out = "held-out.jsonl"
+grader = "grade.py:reward"
+[model]
+path = "{start}"
+[rollout]
+prompts = {prompts}
+group_size = {group_size}
+max_new_tokens = {max_new_tokens}
+[algorithm]
+advantage = {{ kind = "grpo", eps = {eps} }}
+loss = {{ kind = "grpo", clip = [{clip}, {clip}] }}
+aggregation = "token-mean"
+focal_gamma = 0
+[update]
+lr = {lr}
+warmup_steps = {warmup_steps}
+weight_decay = 0
+betas = [0.9, {beta2}]
+[eval]
+every = 0
+[save]
+every = {steps}
+[compute]
+threads = {threads}
+"""
+GRADE = '''import re
+
+def reward(completions, answer, **columns):
+    """1 for a completion whose last box is the answer."""
+    def grade(completion, wanted):
+        text = completion if isinstance(completion, str) else completion[0]["content"]
+        boxes = re.findall(r"\\\\boxed\\{(-?\\d+)\\}", text)
+        return float(bool(boxes) and boxes[-1] == wanted)
+    wanted = [answer] * len(completions) if isinstance(answer, str) else answer
+    return [grade(*pair) for pair in zip(completions, wanted)]
+'''
+
+
+def trl(folder, out, seed, steps, threads):
+    """One run of GRPOTrainer; writes metrics.jsonl and the trained model."""
+    import torch
+    from datasets import load_dataset
+    from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
+    from trl import GRPOConfig, GRPOTrainer
+
+    torch.set_num_threads(threads)
+    sys.path.insert(0, str(folder))
+    from grade import reward
+
+    start = newest(folder / "start")
+    data = load_dataset("json", data_files=str(folder / "train.jsonl"), split="train")
+    data = data.map(lambda row: {"prompt": [{"role": "user", "content": row["problem"]}]}, remove_columns=["problem", "solution"])
+    rows = SHARED["prompts"] * SHARED["group_size"]
+    config = GRPOConfig(
+        output_dir=str(out / "trainer"), seed=seed, max_steps=steps, per_device_train_batch_size=rows, gradient_accumulation_steps=1,
+        num_generations=SHARED["group_size"], max_completion_length=SHARED["max_new_tokens"], temperature=1.0, top_p=1.0, top_k=0,
+        learning_rate=SHARED["lr"], lr_scheduler_type="constant_with_warmup", warmup_steps=SHARED["warmup_steps"], weight_decay=0.0,
+        adam_beta1=0.9, adam_beta2=SHARED["beta2"], max_grad_norm=1.0, beta=0.0, epsilon=SHARED["clip"], loss_type="dapo",
+        scale_rewards="group", bf16=False, use_cpu=True, gradient_checkpointing=False, logging_steps=1, save_strategy="no",
+        report_to="none", disable_tqdm=True,
+    )
+    log = (out / "metrics.jsonl").open("w")
+
+    class Write(TrainerCallback):
+        began = time.perf_counter()
+
+        def on_log(self, args, state, control, logs=None, **_):
+            if "reward" in logs:
+                now = time.perf_counter()
+                log.write(json.dumps({"step": state.global_step, "reward": logs["reward"], "seconds": now - self.began,
+                                      "length": logs["completions/mean_length"]}) + "\n")
+                log.flush()
+                Write.began = time.perf_counter()
+
+    trainer = GRPOTrainer(
+        model=AutoModelForCausalLM.from_pretrained(start, dtype=torch.float32), processing_class=AutoTokenizer.from_pretrained(start),
+        args=config, reward_funcs=reward, train_dataset=data, callbacks=[Write()],
+    )
+    Write.began = time.perf_counter()
+    trainer.train()
+    trainer.save_model(str(out / "model"))
+
+
+def newest(run):
+    return max((run / "checkpoints").glob("step-*"))
+
+
+def lines(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--fgrpo", default="fgrpo", help="the program")
+    parser.add_argument("--size", choices=SIZES, default="small")
+    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--sft-steps", type=int, default=300)
+    parser.add_argument("--sft-lr", type=float, default=2e-3)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--samples", type=int, default=64, help="samples for each held-out problem")
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("runs/trl-job"))
+    parser.add_argument("--plot", type=pathlib.Path, help="write the reward curves to this file")
+    parser.add_argument("--trl-run", type=int, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    out = args.out.resolve()
+    out.mkdir(parents=True, exist_ok=True)
+    if args.trl_run is not None:
+        folder = out / f"trl-{args.trl_run}"
+        folder.mkdir(exist_ok=True)
+        return trl(out, folder, args.trl_run, args.steps, args.threads)
+
+    fgrpo = [str(pathlib.Path(args.fgrpo).resolve()) if "/" in args.fgrpo else args.fgrpo]
+
+    def run(*command, done):
+        """Runs a command in OUT unless what it makes is there."""
+        if not (out / done).exists():
+            print("$", " ".join(map(str, command)), flush=True)
+            with (out / "log.txt").open("a") as log:
+                subprocess.run([str(c) for c in command], cwd=out, stdout=log, stderr=log, check=True)
+
+    (out / "grade.py").write_text(GRADE)
+    model = "\n".join(f"{key} = {value}" for key, value in SIZES[args.size].items())
+    (out / "start.toml").write_text(START.format(model=model, sft_steps=args.sft_steps, sft_lr=args.sft_lr, threads=args.threads))
+    run(*fgrpo, "sft", "start.toml", "--out", "start", done=f"start/checkpoints/step-{args.sft_steps:06}")
+    for split in ["train", "held-out"]:
+        run(*fgrpo, "data", "arithmetic", "start.toml", "--split", split, "--out", f"{split}.jsonl", done=f"{split}.jsonl")
+
+    curves, seconds, passes = {"fgrpo": [], "TRL": []}, {"fgrpo": [], "TRL": []}, {"start": [], "fgrpo": [], "TRL": []}
+
+    def evaluate(name, model):
+        folder = f"eval-{name}"
+        run(*fgrpo, "eval", "ours-1.toml", "--model", model, "-n", args.samples, "-k", "1,4,16,64", "--out", folder, done=f"{folder}/summary.json")
+        return json.loads((out / folder / "summary.json").read_text())[0]
+
+    for seed in range(1, args.seeds + 1):
+        text = OURS.format(seed=seed, steps=args.steps, start=newest(out / "start"), threads=args.threads, **SHARED)
+        (out / f"ours-{seed}.toml").write_text(text)
+        if seed == 1:
+            passes["start"].append(evaluate("start", newest(out / "start")))
+        run(*fgrpo, "train", f"ours-{seed}.toml", "--out", f"ours-{seed}", done=f"ours-{seed}/checkpoints/step-{args.steps:06}")
+        run(sys.executable, __file__, "--out", out, "--trl-run", seed, "--steps", args.steps, "--threads", args.threads,
+            done=f"trl-{seed}/model/config.json")
+        ours, theirs = lines(out / f"ours-{seed}/metrics.jsonl"), lines(out / f"trl-{seed}/metrics.jsonl")
+        curves["fgrpo"].append([row["reward_mean"] for row in ours])
+        curves["TRL"].append([row["reward"] for row in theirs])
+        seconds["fgrpo"] += [sum(row["seconds"][part] for part in ("rollout", "grade", "update")) for row in ours]
+        seconds["TRL"] += [row["seconds"] for row in theirs]
+        passes["fgrpo"].append(evaluate(f"ours-{seed}", f"ours-{seed}"))
+        passes["TRL"].append(evaluate(f"trl-{seed}", f"trl-{seed}/model"))
+
+    report(args, curves, seconds, passes)
+
+
+def report(args, curves, seconds, passes):
+    names = ["1", "4", "16", "64"]
+    print(f"\n{args.size}, {args.steps} steps of {SHARED['prompts']} prompts x {SHARED['group_size']} completions, {args.threads} thread(s)\n")
+    print("| | seconds a step, median | mean reward, last third | " + " | ".join(f"pass@{k}" for k in names) + " |")
+    print("| --- | ---: | ---: | " + " | ".join("---:" for _ in names) + " |")
+    for name in ["start", "fgrpo", "TRL"]:
+        cells = ["–", "–"]
+        if name in curves:
+            last = [statistics.mean(c[-len(c) // 3 :]) for c in curves[name]]
+            cells = [f"{statistics.median(seconds[name]):.2f}", spread([100 * x for x in last])]
+        print(f"| {name} | " + " | ".join(cells + [spread([100 * p["pass_at_k"][k] for p in passes[name]]) for k in names]) + " |")
+    ratio = statistics.median(seconds["TRL"]) / statistics.median(seconds["fgrpo"])
+    print(f"\nTRL's seconds a step over fgrpo's: {ratio:.1f}")
+    if args.plot:
+        plot(args.plot, curves)
+
+
+def spread(values):
+    mean = statistics.mean(values)
+    return f"{mean:.1f}" if len(values) < 2 else f"{mean:.1f} ± {statistics.stdev(values):.1f}"
+
+
+def plot(path, curves, window=10):
+    import matplotlib
+
+    matplotlib.use("svg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(7.2, 3.6))
+    for name, colour in [("fgrpo", "#1f6feb"), ("TRL", "#d1741f")]:
+        for i, curve in enumerate(curves[name]):
+            smooth = [statistics.mean(curve[max(0, t - window + 1) : t + 1]) for t in range(len(curve))]
+            axes.plot(range(1, len(curve) + 1), smooth, color=colour, lw=1.4, alpha=0.85, label=name if i == 0 else None)
+    axes.set_xlabel("step")
+    axes.set_ylabel(f"mean reward, last {window} steps")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, loc="upper left")
+    figure.tight_layout()
+    figure.savefig(path, facecolor="white", metadata={"Date": None})
+
+
+if __name__ == "__main__":
+    main()

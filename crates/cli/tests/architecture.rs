@@ -55,6 +55,7 @@ fn crates_know_only_whom_the_design_allows() {
                 "fgrpo-paper",
             ],
         ),
+        ("explore", &["fgrpo-core"]),
         ("py", &["fgrpo", "fgrpo-core", "fgrpo-verify", "fgrpo-eval"]),
     ] {
         let path = root().join("crates").join(name).join("Cargo.toml");

@@ -1,0 +1,70 @@
+//! The module in `docs/explore.html` gives what the native functions give.
+
+use fgrpo_explore as native;
+use std::io::ErrorKind;
+use std::process::Command;
+
+const PAGE: &str = include_str!("../../../docs/explore.html");
+
+/// Prints one number a line, in the order of [`wanted`].
+const SCRIPT: &str = r#"
+const module = Buffer.from(require("fs").readFileSync(process.argv[1], "utf8").match(/MODULE = "([^"]+)"/)[1], "base64");
+WebAssembly.instantiate(module, {}).then(({ instance: { exports: c } }) => {
+  const out = x => console.log(x.toString());
+  for (const mu of [0, 0.02, 0.5, 0.98, 1, 2]) for (const n of [1, 8, 16384]) {
+    [c.active(mu, n), c.tail_miss(mu, mu / 10, n), c.advantage_correct(mu, n / 8), c.advantage_wrong(mu, n / 8)].forEach(out);
+  }
+  for (const n of [8, 512]) {
+    out(c.start(1, n, 0.5, 3));
+    for (let i = 0; i < 30; i++) out(c.step(1));
+    [c.correct_mass(1), c.retained_mass(1)].forEach(out);
+  }
+});
+"#;
+
+fn wanted() -> Vec<f64> {
+    let mut all = Vec::new();
+    for mu in [0.0, 0.02, 0.5, 0.98, 1.0, 2.0] {
+        for n in [1.0, 8.0, 16_384.0] {
+            all.extend([native::active(mu, n), native::tail_miss(mu, mu / 10.0, n)]);
+            all.extend([native::advantage_correct(mu, n / 8.0), native::advantage_wrong(mu, n / 8.0)]);
+        }
+    }
+    for n in [8.0, 512.0] {
+        all.push(f64::from(native::start(1, n, 0.5, 3.0)));
+        all.extend((0..30).map(|_| native::step(1)));
+        all.extend([native::correct_mass(1), native::retained_mass(1)]);
+    }
+    all
+}
+
+#[test]
+fn the_page_computes_what_the_library_computes() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/explore.html");
+    let output = match Command::new("node").args(["-e", SCRIPT, page]).output() {
+        Err(e) if e.kind() == ErrorKind::NotFound => return eprintln!("left out: node isn't installed"),
+        output => output.unwrap(),
+    };
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let found: Vec<f64> =
+        String::from_utf8(output.stdout).unwrap().lines().map(|l| l.parse().unwrap_or(f64::NAN)).collect();
+    let wanted = wanted();
+    assert_eq!(found.len(), wanted.len());
+    for (i, (found, wanted)) in found.iter().zip(&wanted).enumerate() {
+        // exp, log and powers of the two platforms differ in the last bits.
+        let near = (found - wanted).abs() <= 1e-9 * (1.0 + wanted.abs());
+        assert!(near || (found.is_nan() && wanted.is_nan()), "number {i}: found {found}, wanted {wanted}");
+    }
+}
+
+#[test]
+fn the_page_is_the_template_with_a_module() {
+    let (head, rest) = PAGE.split_once("MODULE = \"").unwrap();
+    let (module, tail) = rest.split_once('"').unwrap();
+    let template = include_str!("../page.html");
+    assert!(
+        format!("{head}MODULE = \"{{{{MODULE}}}}\"{tail}") == template,
+        "docs/explore.html: run scripts/explore"
+    );
+    assert!(module.len() < 1 << 20);
+}

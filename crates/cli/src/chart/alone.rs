@@ -129,8 +129,10 @@ fn panel_svg(panel: &Panel) -> String {
         (FRAME.left + right) / 2.0,
         escape(&panel.title)
     );
+    let named = || panel.curves.iter().filter(|c| c.name.is_some());
     let names = match ends {
         Some(ends) => write_ends(&drawing, &ends),
+        None if named().all(|c| c.points.len() == 1) && panel.keys.is_empty() => write_points(&drawing),
         None => legend(&drawing),
     };
     title + &drawing.draw() + &names
@@ -181,6 +183,36 @@ fn write_ends(drawing: &Drawing<'_>, keys: &[Key]) -> String {
         )
     };
     ends.iter().map(text).collect()
+}
+
+/// Single points have their names beside them, on the side with room, moved apart.
+fn write_points(drawing: &Drawing<'_>) -> String {
+    let named = drawing.panel.curves.iter().filter(|c| c.name.is_some());
+    let mut labels: Vec<((f64, f64), Key)> = named
+        .filter_map(|c| {
+            Some((drawing.at(last(drawing.panel, c)?), Key::new(c.name.as_deref()?, c.colour, false)))
+        })
+        .collect();
+    labels.sort_by(|a, b| a.0.1.total_cmp(&b.0.1));
+    for i in 1..labels.len() {
+        let near =
+            |at: &(f64, f64), other: &(f64, f64)| (at.0 - other.0).abs() < 90.0 && at.1 < other.1 + ROW;
+        let above: Vec<(f64, f64)> = labels[..i].iter().map(|l| l.0).collect();
+        let at = &mut labels[i].0;
+        above.iter().for_each(|other| at.1 = if near(at, other) { other.1 + ROW } else { at.1 });
+    }
+    let text = |((x, y), key): &((f64, f64), Key)| {
+        let left = x + 8.0 + width(&key.name, 12.0) > drawing.frame.right;
+        format!(
+            "<text class=\"direct{}\" {} x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+            if left { " end" } else { "" },
+            paint(key.colour),
+            if left { x - 8.0 } else { x + 8.0 },
+            y + 4.0,
+            escape(&key.name)
+        )
+    };
+    labels.iter().map(text).collect()
 }
 
 /// Where a legend may stand that is placed by what it covers, the preferred place first.

@@ -34,7 +34,7 @@ pub(crate) struct Text {
 
 impl Text {
     pub(crate) fn new(chars: Vec<char>) -> Self {
-        let lower = chars.iter().map(|&c| super::python_text::simple_lower(c)).collect();
+        let lower = chars.iter().map(|&c| super::characters::simple_lower(c)).collect();
         Self { chars, lower }
     }
 

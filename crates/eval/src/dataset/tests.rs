@@ -207,16 +207,9 @@ fn the_id_is_of_the_prompt_alone() {
 
 #[test]
 fn a_system_prompt_takes_the_place_of_the_files_own() {
-    let problem = Problem {
-        id: String::new(),
-        messages: vec![Message::new("system", "old"), Message::new("user", "q")],
-        truth: Truth::Math(kind::math::Truth { gold: "1".into() }),
-        solution: None,
-        subject: None,
-        level: None,
-        source_id: None,
-        row: 0,
-    };
+    let messages = vec![Message::new("system", "old"), Message::new("user", "q")];
+    let truth = Truth::Math(kind::math::Truth { gold: "1".into() });
+    let problem = Problem::new(String::new(), messages, truth);
     assert_eq!(problem.conversation(Some("new")), [Message::new("system", "new"), Message::new("user", "q")]);
     assert_eq!(problem.conversation(None), problem.messages);
 }

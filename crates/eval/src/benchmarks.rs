@@ -16,21 +16,16 @@ const MATH: [&str; 6] = ["math500", "aime24", "aime25", "amc23", "minerva", "oly
 const OOD: [&str; 3] = ["ifeval", "synlogic", "gpqa"];
 const OOD_OF_SYNLOGIC: [&str; 6] = ["aime24", "aime25", "amc23", "math500", "ifeval", "gpqa"];
 
-/// What the models were trained on. It decides what is out of their domain.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Domain {
-    /// Mathematics: "Math" over six benchmarks, "OOD" over IFEval, SynLogic and GPQA Diamond.
-    #[default]
-    Math,
-    /// SynLogic: "OOD" over AIME24, AIME25, AMC23, MATH500, IFEval and GPQA Diamond.
-    Synlogic,
+crate::named! {
+    /// What the models were trained on. It decides what is out of their domain.
+    #[derive(Default, serde::Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Domain {
+        #[default]
+        Math = "math": r#"Mathematics: "Math" over six benchmarks, "OOD" over IFEval, SynLogic and GPQA Diamond"#,
+        Synlogic = "synlogic": r#"SynLogic: "OOD" over AIME24, AIME25, AMC23, MATH500, IFEval and GPQA Diamond"#,
+    }
 }
-
-crate::named!(Domain {
-    Math = "math": r#"Mathematics: "Math" over six benchmarks, "OOD" over IFEval, SynLogic and GPQA Diamond"#,
-    Synlogic = "synlogic": r#"SynLogic: "OOD" over AIME24, AIME25, AMC23, MATH500, IFEval and GPQA Diamond"#,
-});
 
 /// Which averages are shown.
 #[derive(Debug, Clone, Default)]

@@ -20,20 +20,15 @@ use serde::Serialize;
 /// Significance level of the paper and of this comparison.
 pub const LEVEL: f64 = 0.05;
 
-/// How the distribution of the difference is found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Method {
-    /// By convolution; what rounding can change is stated.
-    Exact,
-    /// By simulation, as the paper does.
-    MonteCarlo,
+crate::named! {
+    /// How the distribution of the difference is found.
+    #[derive(Serialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Method {
+        Exact = "exact": "By convolution; what rounding can change is stated",
+        MonteCarlo = "monte-carlo": "By simulation, as the paper does",
+    }
 }
-
-crate::named!(Method {
-    Exact = "exact": "By convolution; what rounding can change is stated",
-    MonteCarlo = "monte-carlo": "By simulation, as the paper does",
-});
 
 /// How models are compared.
 #[derive(Debug, Clone)]

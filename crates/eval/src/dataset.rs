@@ -53,6 +53,11 @@ pub struct Problem {
 }
 
 impl Problem {
+    /// A problem that isn't from a data set, with nothing beside its prompt and answer.
+    pub fn new(id: String, messages: Vec<Message>, truth: Truth) -> Self {
+        Self { id, messages, truth, solution: None, subject: None, level: None, source_id: None, row: 0 }
+    }
+
     /// The last user message: the question as text.
     pub fn question(&self) -> &str {
         self.messages.iter().rev().find(|m| m.role == "user").map_or("", |m| m.content.as_str())
@@ -162,14 +167,11 @@ fn problem_of(row: &Row, found: &columns::Found) -> Result<Problem, Unusable> {
         last.content = shown;
     }
     Ok(Problem {
-        id: id_of(&messages),
-        truth,
         solution: last_answer.or(solution),
         subject: text(&found.subject),
         level: text(&found.level),
         source_id: text(&found.id),
-        row: 0,
-        messages,
+        ..Problem::new(id_of(&messages), messages, truth)
     })
 }
 

@@ -29,7 +29,6 @@ use serde_json::{Map, Value, json};
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// What is measured, of what and by what.
 #[derive(Debug, Clone)]
@@ -89,23 +88,16 @@ impl Settings {
     }
 }
 
-/// What is measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Measure {
-    /// Cosine distance of character n-gram counts: wording, not ideas.
-    Ngram,
-    /// Cosine distance of embeddings.
-    Embeddings,
-    /// A judge's rubric, 0 to 3, over groups of eight.
-    Judge,
+crate::named! {
+    /// What is measured.
+    #[derive(Serialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Measure {
+        Ngram = "ngram": "Cosine distance of character n-gram counts: wording, not ideas",
+        Embeddings = "embeddings": "Cosine distance of embeddings",
+        Judge = "judge": "A judge's rubric, 0 to 3, over groups of eight",
+    }
 }
-
-crate::named!(Measure {
-    Ngram = "ngram": "Cosine distance of character n-gram counts: wording, not ideas",
-    Embeddings = "embeddings": "Cosine distance of embeddings",
-    Judge = "judge": "A judge's rubric, 0 to 3, over groups of eight",
-});
 
 /// The diversity of several models' correct solutions.
 #[derive(Debug, Clone, Serialize)]
@@ -216,13 +208,7 @@ pub fn measure(settings: &Settings) -> anyhow::Result<Diversity> {
             if settings.model.is_none() {
                 bad_input!("--model: wanted the name of the model at {url}");
             }
-            let retry = RetryPolicy {
-                timeout: Duration::from_secs(600),
-                retries: 8,
-                first_wait: Duration::from_millis(500),
-                longest_wait: Duration::from_secs(30),
-            };
-            Some(Server::new(url, settings.key_env.as_deref(), retry)?)
+            Some(Server::new(url, settings.key_env.as_deref(), RetryPolicy::of(600.0, 8, 0.5))?)
         }
         (_, None, _) => {
             bad_input!("--server: wanted the address of the server, or --embeddings FILE for each folder")

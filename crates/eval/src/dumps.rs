@@ -463,16 +463,7 @@ fn graded(name: String, path: &Path, responses: &[Response]) -> anyhow::Result<R
     };
     let grader = Grader::new(kind, Settings::reference())?;
     let verdict = |response: &Response| -> Result<Verdict, &'static str> {
-        let problem = Problem {
-            id: response.problem.clone(),
-            messages: Vec::new(),
-            truth: truth(kind, response)?,
-            solution: None,
-            subject: None,
-            level: None,
-            source_id: None,
-            row: 0,
-        };
+        let problem = Problem::new(response.problem.clone(), Vec::new(), truth(kind, response)?);
         Ok(grader.grade(&problem, &response.text).verdict)
     };
     let verdicts: Result<Vec<Verdict>, &str> = responses.par_iter().map(verdict).collect();

@@ -1,30 +1,16 @@
 //! Distinguishes bad input (exit code 2) from failures of the work itself (exit code 1).
 
-use std::fmt;
+use thiserror::Error;
 
 /// Bad input: a wrong flag, key, file or value. The program ends with exit code 2.
-#[derive(Debug)]
+#[derive(Debug, Error)]
+#[error("{0}")]
 pub struct BadInput(pub String);
 
-impl fmt::Display for BadInput {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for BadInput {}
-
 /// Stopped on request with its state saved: neither bad input nor a failure, but not complete (exit code 1).
-#[derive(Debug)]
+#[derive(Debug, Error)]
+#[error("{0}")]
 pub struct Stopped(pub String);
-
-impl fmt::Display for Stopped {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Stopped {}
 
 /// The message that the program prints for an error before it ends.
 pub fn last_words(error: &anyhow::Error) -> String {

@@ -13,20 +13,13 @@ use std::ops::ControlFlow::{Break, Continue};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The server interface to use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Api {
-    /// `/v1/chat/completions`: the server applies the chat template.
-    Chat,
-    /// `/v1/completions`: the prompt is sent as text.
-    Completions,
+named! {
+    /// The server interface to use.
+    pub enum Api {
+        Chat = "chat": "/v1/chat/completions: the server applies the chat template",
+        Completions = "completions": "/v1/completions: the prompt is sent as text",
+    }
 }
-
-// These names are also part of the folder's identity.
-named!(Api {
-    Chat = "chat": "/v1/chat/completions: the server applies the chat template",
-    Completions = "completions": "/v1/completions: the prompt is sent as text",
-});
 
 /// One problem, in the form that is sent.
 #[derive(Debug, Clone)]

@@ -108,16 +108,7 @@ mod tests {
     }
 
     fn problem(truth: Truth) -> Problem {
-        Problem {
-            id: "0".into(),
-            messages: Vec::new(),
-            truth,
-            solution: None,
-            subject: None,
-            level: None,
-            source_id: None,
-            row: 0,
-        }
+        Problem::new("0".into(), Vec::new(), truth)
     }
 
     #[test]

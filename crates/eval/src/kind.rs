@@ -25,20 +25,20 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 macro_rules! kinds {
-    ($($(#[$doc:meta])* $kind:ident($file:ident) = $name:literal: $about:literal,)+) => {
-        /// The kind of answer that a data set asks for; it determines the verifier.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-        pub enum TaskKind {
-            $($(#[$doc])* #[serde(rename = $name)] $kind,)+
+    ($($kind:ident($file:ident) = $name:literal: $about:literal,)+) => {
+        named! {
+            /// The kind of answer that a data set asks for; it determines the verifier.
+            #[derive(Hash, Serialize, Deserialize)]
+            pub enum TaskKind {
+                $(#[serde(rename = $name)] $kind = $name: $about,)+
+            }
         }
-
-        named!(TaskKind { $($kind = $name: $about,)+ });
 
         /// The data that a problem's verifier needs.
         #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
         #[serde(tag = "kind")]
         pub enum Truth {
-            $($(#[$doc])* #[serde(rename = $name)] $kind($file::Truth),)+
+            $(#[doc = $about] #[serde(rename = $name)] $kind($file::Truth),)+
         }
 
         impl Deref for Truth {
@@ -97,25 +97,15 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// A mathematical answer in a `\boxed{}`.
     Math(math) = "math": "a mathematical answer in a box",
-    /// The letter of an option.
     Choice(choice) = "choice": "the letter of an option",
-    /// Instructions that can be checked by a program.
     IfEval(ifeval) = "ifeval": "instructions that a program can check",
-    /// The 35 logic tasks.
     SynLogic(synlogic) = "synlogic": "the 35 logic tasks",
-    /// Python programs that must pass tests.
     Code(code) = "code": "Python programs that must pass tests, in a sandbox",
-    /// JSON that must fit a schema.
     JsonSchema(json_schema) = "json-schema": "JSON that must fit a JSON schema",
-    /// Texts that must match a pattern.
     Regex(regex) = "regex": "texts that must match a regular expression",
-    /// Graded by the user's own program.
     Command(command) = "command": "graded by your own program",
-    /// Graded by the user's own Python function.
     Python(python) = "python": "graded by your own Python function",
-    /// Mazes; they are generated and need no file.
     Maze(maze) = "maze": "mazes, which are generated and need no file",
 }
 

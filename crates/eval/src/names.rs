@@ -20,10 +20,18 @@ pub trait Named: Copy + Send + Sync + 'static {
     }
 }
 
-/// Gives an enum its names; fails to compile unless each variant occurs exactly once.
+/// An enum whose variants have a name and a description, which is their documentation too.
 #[macro_export]
 macro_rules! named {
-    ($kind:ident { $($variant:ident = $name:literal: $about:literal,)+ }) => {
+    ($(#[$attribute:meta])* $seen:vis enum $kind:ident {
+        $($(#[$own:meta])* $variant:ident = $name:literal: $about:literal,)+
+    }) => {
+        $(#[$attribute])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        $seen enum $kind {
+            $(#[doc = $about] $(#[$own])* $variant,)+
+        }
+
         impl $crate::names::Named for $kind {
             const NAMES: &'static [(Self, &'static str, &'static str)] = &[$((Self::$variant, $name, $about)),+];
 

@@ -78,19 +78,11 @@ pub fn problem_key(seed: u64, problem: &str) -> Key {
 pub fn of_maze(maze: Maze) -> Problem {
     let prompt = tokens::spell(&tokens::prompt(&maze));
     let moves = maze.solve().expect("a generated maze is a tree, so a path leads to its goal");
-    Problem {
-        id: short_hash(&prompt),
-        messages: vec![Message::new("user", prompt)],
-        // The end token follows a demonstration in any language.
-        solution: Some(tokens::spell(
-            &moves.iter().map(|&m| tokens::Token::from(m) as u32).collect::<Vec<_>>(),
-        )),
-        truth: Truth::Maze(kind::maze::Truth { maze }),
-        subject: None,
-        level: None,
-        source_id: None,
-        row: 0,
-    }
+    // The end token follows a demonstration in any language.
+    let path: Vec<u32> = moves.iter().map(|&m| tokens::Token::from(m) as u32).collect();
+    let (id, messages) = (short_hash(&prompt), vec![Message::new("user", prompt)]);
+    let truth = Truth::Maze(kind::maze::Truth { maze });
+    Problem { solution: Some(tokens::spell(&path)), ..Problem::new(id, messages, truth) }
 }
 
 /// One line of a file of mazes.

@@ -8,7 +8,7 @@ use super::generations::{Generation, Generations};
 use crate::failure::Stopped;
 use crate::io::{interrupt, lines};
 use crate::problems::ProblemSet;
-use crate::samples::SCORED;
+use crate::samples::{SCORED, present};
 use anyhow::Context;
 use fgrpo_verify::verdict::Verdict;
 use rayon::prelude::*;
@@ -49,11 +49,6 @@ pub struct Scored {
     pub finish: Option<String>,
     /// Verifier, version, settings and reference answer behind the verdict.
     pub verifier: String,
-}
-
-/// Distinguishes a null answer from an absent answer field.
-fn present<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Option<Option<String>>, D::Error> {
-    Option::<String>::deserialize(d).map(Some)
 }
 
 /// The result of scoring.

@@ -1,6 +1,6 @@
 //! What a kind of problem brings: a reference answer and its verifier; and the settings that verifiers share.
 
-use crate::graded::Verifier;
+use crate::graded::{Graded, Verifier};
 use crate::io::json;
 use crate::program::{self, Program};
 use crate::row::{Row, Unusable};
@@ -8,22 +8,19 @@ use fgrpo_core::maze::Scoring;
 use fgrpo_verify::choice;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::sync::Arc;
 
-/// Which rules the math and SynLogic verifiers follow.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Mode {
-    /// The rules of the reference implementation, including its quirks; published figures were made with them.
-    Parity,
-    /// Mathematically correct, or correct by the rules of the puzzle.
-    Strict,
+named! {
+    /// Which rules the math and SynLogic verifiers follow.
+    #[derive(Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Mode {
+        // Published figures were made with these.
+        Parity = "parity": "as the reference implementation, quirks included",
+        Strict = "strict": "what is mathematically right, or right by the rules of the puzzle",
+    }
 }
-
-named!(Mode {
-    Parity = "parity": "as the reference implementation, quirks included",
-    Strict = "strict": "what is mathematically right, or right by the rules of the puzzle",
-});
 
 impl Mode {
     /// The default of training, and of evaluations by a training configuration: a reward is given for what is right.
@@ -113,6 +110,37 @@ pub struct Grading {
     pub settings: Settings,
     /// The program that grades, for kinds that need one.
     pub program: Option<Arc<Program>>,
+}
+
+impl Grading {
+    /// The verifier that hands a problem to the user's program; `without` says why there is none.
+    ///
+    /// # Errors
+    /// `without`, if no program was started.
+    pub(crate) fn by_program(
+        &self,
+        problem: Value,
+        without: Unreadable,
+    ) -> Result<Box<dyn Verifier>, Unreadable> {
+        let program = self.program.clone().ok_or(without)?;
+        Ok(Box::new(ByProgram { problem, program }))
+    }
+}
+
+/// A problem, and the program that judges its completions.
+struct ByProgram {
+    problem: Value,
+    program: Arc<Program>,
+}
+
+impl Verifier for ByProgram {
+    fn check(&self, completion: &str) -> Graded {
+        self.program.grade(&self.problem, completion)
+    }
+
+    fn check_start(&self) -> anyhow::Result<()> {
+        self.program.check(&self.problem)
+    }
 }
 
 /// The reference answer of a problem, with what its kind can do. Each file of `kind/` implements it for its `Truth`.

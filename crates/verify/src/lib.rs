@@ -5,5 +5,6 @@ pub mod boxed;
 pub mod choice;
 pub mod ifeval;
 pub mod math;
+mod python_text;
 pub mod synlogic;
 pub mod verdict;

@@ -9,25 +9,19 @@ pub const BOXED: &str = "Please reason step by step, and put your final answer w
 /// The plain system prompt.
 pub const ASSISTANT: &str = "You are a helpful assistant.";
 
-/// The model families evaluated in the paper.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Family {
-    /// Qwen2.5.
-    #[serde(rename = "qwen2.5")]
-    Qwen25,
-    /// Qwen3.
-    Qwen3,
-    /// Llama 3.2. Its chat template adds the date header by itself.
-    #[serde(rename = "llama3.2")]
-    Llama32,
+named! {
+    /// The model families evaluated in the paper.
+    #[derive(Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Family {
+        #[serde(rename = "qwen2.5")]
+        Qwen25 = "qwen2.5": "Qwen2.5",
+        Qwen3 = "qwen3": "Qwen3",
+        // Its chat template adds the date header by itself.
+        #[serde(rename = "llama3.2")]
+        Llama32 = "llama3.2": "Llama 3.2",
+    }
 }
-
-named!(Family {
-    Qwen25 = "qwen2.5": "Qwen2.5",
-    Qwen3 = "qwen3": "Qwen3",
-    Llama32 = "llama3.2": "Llama 3.2",
-});
 
 /// Prompt settings for a data set: a family's preset, and overrides.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

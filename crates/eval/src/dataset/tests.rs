@@ -15,22 +15,21 @@ fn lines(rows: &[Value]) -> String {
     rows.iter().map(|row| format!("{row}\n")).collect()
 }
 
-fn golds(path: &Path) -> Vec<String> {
-    let (problems, _) = load(path, TaskKind::Math, &Columns::default()).unwrap();
-    problems
-        .into_iter()
-        .map(|p| match p.truth {
-            Truth::Math(truth) => truth.gold,
-            other => panic!("{other:?}"),
-        })
-        .collect()
+/// What is read from a file of these rows.
+fn loaded(kind: TaskKind, rows: &[Value]) -> (Vec<Problem>, FilterReport) {
+    let (_folder, path) = file("rows.jsonl", &lines(rows));
+    load(&path, kind, &Columns::default()).unwrap()
+}
+
+fn golds(problems: &[Problem]) -> Vec<String> {
+    problems.iter().filter_map(|p| p.truth.gold()).collect()
 }
 
 #[test]
 fn math_benchmarks_are_read_in_the_columns_people_download() {
-    let (_folder, path) = file(
-        "all.jsonl",
-        &lines(&[
+    let (problems, report) = loaded(
+        TaskKind::Math,
+        &[
             json!({"problem": "a", "solution": "s", "answer": "\\frac{1}{2}", "subject": "Algebra", "level": 3, "unique_id": "test/1.json"}),
             json!({"problem": "b", "answer": "073"}),
             json!({"problem": "c", "answer": "27.0"}),
@@ -40,10 +39,12 @@ fn math_benchmarks_are_read_in_the_columns_people_download() {
             json!({"problem": "g", "answer": "['1', '-1']"}),
             json!({"problem": "h", "answer": "$2\\sqrt{3}$"}),
             json!({"problem": "i", "answer": "3.50"}),
-        ]),
+        ],
     );
-    assert_eq!(golds(&path), ["\\frac{1}{2}", "73", "27", "33", "9.6", "9.6", "1, -1", "2\\sqrt{3}", "3.50"]);
-    let (problems, report) = load(&path, TaskKind::Math, &Columns::default()).unwrap();
+    assert_eq!(
+        golds(&problems),
+        ["\\frac{1}{2}", "73", "27", "33", "9.6", "9.6", "1, -1", "2\\sqrt{3}", "3.50"]
+    );
     assert_eq!(problems[0].subject.as_deref(), Some("Algebra"));
     assert_eq!(problems[0].level.as_deref(), Some("3"));
     assert_eq!(problems[0].source_id.as_deref(), Some("test/1.json"));
@@ -52,33 +53,25 @@ fn math_benchmarks_are_read_in_the_columns_people_download() {
 
 #[test]
 fn other_editions_spell_their_columns_otherwise() {
-    let (_a, aime) = file("aime.csv", "ID,Problem,Solution,Answer\n2024-I-1,\"Find x, y\",s,033\n");
-    assert_eq!(golds(&aime), ["33"]);
-    let (_b, minerva) = file(
-        "minerva.json",
-        &json!([{"problem": "p", "solution": "so $\\boxed{\\frac{1}{2}}$", "type": "t", "idx": 3}])
-            .to_string(),
-    );
-    assert_eq!(golds(&minerva), ["\\frac{1}{2}"]);
-    let (_c, olympiad) = file(
-        "o.jsonl",
-        &lines(&[json!({"question": "q", "final_answer": ["$2$", "$3$"], "unit": null, "error": null})]),
-    );
-    assert_eq!(golds(&olympiad), ["2, 3"]);
-    let (_d, verl) = file(
-        "v.jsonl",
-        &lines(&[
-            json!({"prompt": [{"role": "user", "content": "q"}], "reward_model": {"ground_truth": "5", "style": "rule"}}),
-        ]),
-    );
-    assert_eq!(golds(&verl), ["5"]);
+    let minerva = json!([{"problem": "p", "solution": "so $\\boxed{\\frac{1}{2}}$", "type": "t", "idx": 3}]);
+    let olympiad = json!({"question": "q", "final_answer": ["$2$", "$3$"], "unit": null, "error": null});
+    let verl = json!({"prompt": [{"role": "user", "content": "q"}], "reward_model": {"ground_truth": "5", "style": "rule"}});
+    for (name, text, wanted) in [
+        ("aime.csv", "ID,Problem,Solution,Answer\n2024-I-1,\"Find x, y\",s,033\n".to_owned(), "33"),
+        ("minerva.json", minerva.to_string(), "\\frac{1}{2}"),
+        ("olympiad.jsonl", lines(&[olympiad]), "2, 3"),
+        ("verl.jsonl", lines(&[verl]), "5"),
+    ] {
+        let (_folder, path) = file(name, &text);
+        assert_eq!(golds(&load(&path, TaskKind::Math, &Columns::default()).unwrap().0), [wanted], "{name}");
+    }
 }
 
 #[test]
 fn copies_with_conflicting_answers_are_rejected_whole_and_explained() {
-    let (_folder, path) = file(
-        "d.jsonl",
-        &lines(&[
+    let (problems, report) = loaded(
+        TaskKind::Math,
+        &[
             json!({"problem": "a", "answer": "1"}),
             json!({"problem": "b", "answer": "x + 1"}),
             json!({"problem": "a", "answer": "2"}),
@@ -86,9 +79,8 @@ fn copies_with_conflicting_answers_are_rejected_whole_and_explained() {
             json!({"problem": "c", "answer": ""}),
             json!({"problem": " ", "answer": "3"}),
             json!({"answer": "3"}),
-        ]),
+        ],
     );
-    let (problems, report) = load(&path, TaskKind::Math, &Columns::default()).unwrap();
     assert_eq!(problems.len(), 1);
     let counts: Vec<(&str, usize)> =
         report.by_reason().into_iter().map(|(reason, rows)| (reason, rows.len())).collect();
@@ -135,8 +127,7 @@ fn a_missing_column_is_bad_input_that_names_found_and_wanted() {
 fn gpqa_options_are_shuffled_by_the_question_and_the_order_is_stored() {
     let row = json!({"Question": "Q?", "Correct Answer": "right", "Incorrect Answer 1": "w1",
         "Incorrect Answer 2": "w2", "Incorrect Answer 3": "w3", "Subdomain": "Optics"});
-    let (_folder, path) = file("gpqa.jsonl", &lines(&[row]));
-    let (problems, _) = load(&path, TaskKind::Choice, &Columns::default()).unwrap();
+    let (problems, _) = loaded(TaskKind::Choice, &[row]);
     let Truth::Choice(kind::choice::Truth { gold, options, order }) = &problems[0].truth else { panic!() };
     let place = usize::from(gold.as_bytes()[0] - b'A');
     assert_eq!((options[place].as_str(), order[place]), ("right", 0));
@@ -146,34 +137,31 @@ fn gpqa_options_are_shuffled_by_the_question_and_the_order_is_stored() {
 
 #[test]
 fn a_list_of_options_keeps_its_order() {
-    let (_folder, path) = file(
-        "mmlu.jsonl",
-        &lines(&[
+    let (problems, report) = loaded(
+        TaskKind::Choice,
+        &[
             json!({"question": "a", "choices": ["x", "y", "z"], "answer": 2}),
             json!({"question": "b", "choices": ["x", "y"], "answer": "B"}),
             json!({"question": "c", "choices": ["x", "y"], "answer": "x"}),
             json!({"question": "d", "choices": ["x", "y"], "answer": 7}),
-        ]),
+        ],
     );
-    let (problems, report) = load(&path, TaskKind::Choice, &Columns::default()).unwrap();
-    let golds: Vec<String> = problems.iter().filter_map(|p| p.truth.gold()).collect();
-    assert_eq!(golds, ["C", "B", "A"]);
+    assert_eq!(golds(&problems), ["C", "B", "A"]);
     assert_eq!(report.rejected[0].reason, "the answer is no option");
     assert_eq!(report.rejected[0].found, "answer \"7\" of 2 options");
 }
 
 #[test]
 fn ifeval_drops_nulls_and_refuses_instructions_it_cannot_check() {
-    let (_folder, path) = file(
-        "ifeval.jsonl",
-        &lines(&[
+    let (problems, report) = loaded(
+        TaskKind::IfEval,
+        &[
             json!({"key": 1000, "prompt": "p", "instruction_id_list": ["punctuation:no_comma"],
                 "kwargs": [{"num_words": null, "section_spliter": null}]}),
             json!({"key": 1001, "prompt": "q", "instruction_id_list": ["length_constraints:number_words"],
                 "kwargs": [{"num_words": null}]}),
-        ]),
+        ],
     );
-    let (problems, report) = load(&path, TaskKind::IfEval, &Columns::default()).unwrap();
     let Truth::IfEval(kind::ifeval::Truth { kwargs, .. }) = &problems[0].truth else { panic!() };
     assert_eq!(kwargs, &[json!({})]);
     assert_eq!(problems[0].source_id.as_deref(), Some("1000"));
@@ -183,12 +171,11 @@ fn ifeval_drops_nulls_and_refuses_instructions_it_cannot_check() {
 
 #[test]
 fn synlogic_reads_the_task_behind_the_split_and_the_nested_puzzle() {
-    let (_folder, path) = file(
-        "s.jsonl",
-        &lines(&[json!({"data_source": "val/sudoku", "prompt": [{"role": "user", "content": "solve"}],
-            "ability": "logic", "reward_model": {"ground_truth": ""}, "extra_info": {"game_data_str": "{\"question\": \"\"}"}})]),
+    let (problems, _) = loaded(
+        TaskKind::SynLogic,
+        &[json!({"data_source": "val/sudoku", "prompt": [{"role": "user", "content": "solve"}],
+            "ability": "logic", "reward_model": {"ground_truth": ""}, "extra_info": {"game_data_str": "{\"question\": \"\"}"}})],
     );
-    let (problems, _) = load(&path, TaskKind::SynLogic, &Columns::default()).unwrap();
     assert_eq!(
         problems[0].truth,
         Truth::SynLogic(kind::synlogic::Truth {
@@ -200,12 +187,11 @@ fn synlogic_reads_the_task_behind_the_split_and_the_nested_puzzle() {
 
 #[test]
 fn a_conversation_that_ends_with_an_answer_is_a_demonstration() {
-    let (_folder, path) = file(
-        "sft.jsonl",
-        &lines(&[json!({"messages": [{"role": "user", "content": "1+1"},
-            {"role": "assistant", "content": "So \\boxed{2}."}]})]),
+    let (problems, _) = loaded(
+        TaskKind::Math,
+        &[json!({"messages": [{"role": "user", "content": "1+1"},
+            {"role": "assistant", "content": "So \\boxed{2}."}]})],
     );
-    let (problems, _) = load(&path, TaskKind::Math, &Columns::default()).unwrap();
     assert_eq!(problems[0].solution.as_deref(), Some("So \\boxed{2}."));
     assert_eq!(problems[0].truth, Truth::Math(kind::math::Truth { gold: "2".into() }));
     assert_eq!(problems[0].messages.len(), 1);
@@ -213,25 +199,17 @@ fn a_conversation_that_ends_with_an_answer_is_a_demonstration() {
 
 #[test]
 fn the_id_is_of_the_prompt_alone() {
-    let (_a, one) = file("a.jsonl", &lines(&[json!({"problem": "a", "answer": "1", "level": 1})]));
-    let (_b, two) = file("b.jsonl", &lines(&[json!({"question": "a", "gold": "2"})]));
-    let id = |path: &Path| load(path, TaskKind::Math, &Columns::default()).unwrap().0[0].id.clone();
-    assert_eq!(id(&one), id(&two));
-    assert_eq!(id(&one).len(), 16);
+    let id = |row: Value| loaded(TaskKind::Math, &[row]).0[0].id.clone();
+    let one = id(json!({"problem": "a", "answer": "1", "level": 1}));
+    assert_eq!(one, id(json!({"question": "a", "gold": "2"})));
+    assert_eq!(one.len(), 16);
 }
 
 #[test]
 fn a_system_prompt_takes_the_place_of_the_files_own() {
-    let problem = Problem {
-        id: String::new(),
-        messages: vec![Message::new("system", "old"), Message::new("user", "q")],
-        truth: Truth::Math(kind::math::Truth { gold: "1".into() }),
-        solution: None,
-        subject: None,
-        level: None,
-        source_id: None,
-        row: 0,
-    };
+    let messages = vec![Message::new("system", "old"), Message::new("user", "q")];
+    let truth = Truth::Math(kind::math::Truth { gold: "1".into() });
+    let problem = Problem::new(String::new(), messages, truth);
     assert_eq!(problem.conversation(Some("new")), [Message::new("system", "new"), Message::new("user", "q")]);
     assert_eq!(problem.conversation(None), problem.messages);
 }

@@ -4,9 +4,9 @@ use crate::failure::Stopped;
 use crate::io::harmless::shortened;
 use crate::io::lines::{self, JsonLines};
 use crate::io::server::{Failure, Server};
+use crate::kind::short_hash;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -73,7 +73,7 @@ pub(super) struct Question {
 
 impl Question {
     fn hash(&self) -> String {
-        Sha256::digest(self.body.to_string().as_bytes()).iter().take(8).map(|b| format!("{b:02x}")).collect()
+        short_hash(&self.body.to_string())
     }
 }
 

@@ -1,13 +1,12 @@
 //! Problems graded by the user's own program.
 
 use crate::bad_input;
-use crate::graded::{Graded, Verifier};
-use crate::program::{self, Program};
+use crate::graded::Verifier;
+use crate::program;
 use crate::row::Table;
 use crate::verifier::{Beside, Grading, Reader, Reference, Settings, Unreadable};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::sync::Arc;
 
 /// The whole row, which is passed to the program: only the program knows which part is the answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -22,10 +21,7 @@ pub const LINE: Option<&str> = Some("{\"problem\", \"response\"}: judged by your
 
 impl Reference for Truth {
     fn verifier(&self, grading: &Grading) -> Result<Box<dyn Verifier>, Unreadable> {
-        match &grading.program {
-            Some(program) => Ok(Box::new(Prepared { row: self.row.clone(), program: Arc::clone(program) })),
-            None => Err(Unreadable::new("no_command", "no program was started")),
-        }
+        grading.by_program(self.row.clone(), Unreadable::new("no_command", "no program was started"))
     }
 
     fn read_as(&self) -> Option<String> {
@@ -39,21 +35,6 @@ impl Reference for Truth {
             bad_input!("task command: found no command, wanted the program that grades");
         }
         Ok(settings.command.clone())
-    }
-}
-
-struct Prepared {
-    row: Value,
-    program: Arc<Program>,
-}
-
-impl Verifier for Prepared {
-    fn check(&self, completion: &str) -> Graded {
-        self.program.grade(&self.row, completion)
-    }
-
-    fn check_start(&self) -> anyhow::Result<()> {
-        self.program.check(&self.row)
     }
 }
 

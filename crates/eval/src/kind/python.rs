@@ -1,15 +1,14 @@
 //! Problems graded by the user's Python function, which worker processes call (`grader.py`).
 
 use crate::bad_input;
-use crate::graded::{Graded, Verifier};
+use crate::graded::Verifier;
 use crate::io::json;
 use crate::kind::short_hash;
-use crate::program::{self, Program};
+use crate::program;
 use crate::row::Table;
 use crate::verifier::{Beside, Grading, Reader, Reference, Settings, Unreadable};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use std::sync::Arc;
 
 /// The program that calls the function.
 const WORKER: &str = include_str!("grader.py");
@@ -27,13 +26,10 @@ pub const LINE: Option<&str> =
 
 impl Reference for Truth {
     fn verifier(&self, grading: &Grading) -> Result<Box<dyn Verifier>, Unreadable> {
-        match &grading.program {
-            Some(program) => {
-                let columns = Value::Object(self.columns.clone());
-                Ok(Box::new(Prepared { columns, program: Arc::clone(program) }))
-            }
-            None => Err(Unreadable::new("no_grader", "no function was loaded")),
-        }
+        grading.by_program(
+            Value::Object(self.columns.clone()),
+            Unreadable::new("no_grader", "no function was loaded"),
+        )
     }
 
     fn read_as(&self) -> Option<String> {
@@ -87,21 +83,6 @@ fn parts(function: &str) -> anyhow::Result<(&str, &str)> {
 pub(crate) fn file_hash(settings: &Settings) -> Option<String> {
     let (file, _) = parts(settings.command.as_ref()?.function.as_ref()?).ok()?;
     Some(short_hash(&String::from_utf8_lossy(&std::fs::read(file).ok()?)))
-}
-
-struct Prepared {
-    columns: Value,
-    program: Arc<Program>,
-}
-
-impl Verifier for Prepared {
-    fn check(&self, completion: &str) -> Graded {
-        self.program.grade(&self.columns, completion)
-    }
-
-    fn check_start(&self) -> anyhow::Result<()> {
-        self.program.check(&self.columns)
-    }
 }
 
 /// Every column is an argument.

@@ -38,23 +38,16 @@ pub struct Settings {
     pub any_step: bool,
 }
 
-/// What compute is counted in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Compute {
-    /// Completions sampled: steps, where batches are equal.
-    Samples,
-    /// Completion tokens sampled.
-    Tokens,
-    /// Seconds of sampling, grading and updating.
-    Seconds,
+fgrpo_eval::named! {
+    /// What compute is counted in.
+    #[derive(Serialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Compute {
+        Samples = "samples": "Completions sampled: steps, where batches are equal",
+        Tokens = "tokens": "Completion tokens sampled",
+        Seconds = "seconds": "Seconds of sampling, grading and updating",
+    }
 }
-
-fgrpo_eval::named!(Compute {
-    Samples = "samples": "Completions sampled: steps, where batches are equal",
-    Tokens = "tokens": "Completion tokens sampled",
-    Seconds = "seconds": "Seconds of sampling, grading and updating",
-});
 
 /// One evaluation that may be chosen.
 #[derive(Debug, Clone, PartialEq)]

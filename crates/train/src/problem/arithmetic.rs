@@ -119,15 +119,11 @@ fn problem(config: &ArithmeticConfig, key: Key) -> Problem {
     question.push_str(" What is the result?");
     let _ = write!(solution, "\\boxed{{{value}}}");
     let messages = vec![Message::new("user", question)];
+    let truth = Truth::Math(kind::math::Truth { gold: value.to_string() });
     Problem {
-        id: id_of(&messages),
-        messages,
-        truth: Truth::Math(kind::math::Truth { gold: value.to_string() }),
         solution: Some(solution),
-        subject: None,
         level: Some(operations.to_string()),
-        source_id: None,
-        row: 0,
+        ..Problem::new(id_of(&messages), messages, truth)
     }
 }
 

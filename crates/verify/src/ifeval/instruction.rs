@@ -1,8 +1,9 @@
 //! The 25 instruction types: their arguments and their checks.
 
+use super::characters::{is_lower, is_upper};
 use super::pattern::{Pattern, PatternError, Text};
-use super::python_text::{is_lower, is_space, is_unicode_word, is_upper, strip};
 use super::{Error, json, language, punkt, treebank};
+use crate::python_text::{is_space, regex, strip};
 use serde_json::{Map, Value};
 use std::cell::OnceCell;
 
@@ -260,23 +261,23 @@ impl Instruction {
             Self::Language(code) => is_language(text, code),
             Self::Sentences(bound) => bound.holds(punkt::sentences(response.chars().chars()).len()),
             Self::Paragraphs(wanted) => paragraphs(text).is_some_and(|n| n as f64 == *wanted),
-            Self::Words(bound) => bound.holds(word_count(text)),
+            Self::Words(bound) => bound.holds(regex!(r"\w+").find_iter(text).count()),
             Self::ParagraphFirstWord { paragraphs, nth, word } => {
                 first_word_of_paragraph(text, *paragraphs, *nth, word)
             }
-            Self::Placeholders(least) => placeholders(text) as f64 >= *least,
+            Self::Placeholders(least) => regex!(r"\[.*?\]").find_iter(text).count() as f64 >= *least,
             Self::Postscript(mark) => match mark {
-                Postscript::Pps => postscript(response.lower(), &['p', 'p', 's'], false),
-                Postscript::Ps => postscript(response.lower(), &['p', 's'], true),
+                Postscript::Pps => regex!(r"p\.\s?p\.\s?s").is_match(response.lower()),
+                Postscript::Ps => regex!(r"p\.\s?s\.").is_match(response.lower()),
                 Postscript::Other(pattern) => {
                     pattern.is_found(&Text::new(response.lower().chars().collect()))?
                 }
             },
-            Self::Bullets(wanted) => bullets(response.chars().chars()) as f64 == *wanted,
+            Self::Bullets(wanted) => bullets(text) as f64 == *wanted,
             Self::ConstrainedResponse => ["My answer is yes.", "My answer is no.", "My answer is maybe."]
                 .iter()
                 .any(|option| text.contains(option)),
-            Self::Highlights(least) => highlights(response.chars().chars()) as f64 >= *least,
+            Self::Highlights(least) => highlights(text) as f64 >= *least,
             Self::Sections(pattern, least) => {
                 // `re.split` returns the groups of the separator as pieces too.
                 let pieces = pattern.count(response.chars())? * (1 + pattern.groups());
@@ -307,18 +308,6 @@ impl Instruction {
 /// A text whose language can't be detected counts as being in the language, as in the reference.
 fn is_language(text: &str, code: &str) -> bool {
     language::detect(text).is_none_or(|found| found == code)
-}
-
-/// Runs of word characters.
-fn word_count(text: &str) -> usize {
-    let mut inside = false;
-    let mut count = 0;
-    for c in text.chars() {
-        let word = is_unicode_word(c);
-        count += usize::from(word && !inside);
-        inside = word;
-    }
-    count
 }
 
 fn is_blank(text: &str) -> bool {
@@ -358,99 +347,17 @@ fn first_word_of_paragraph(text: &str, wanted: f64, nth: usize, word: &str) -> b
     count as f64 == wanted && first == word
 }
 
-/// Non-overlapping `[...]` within a line.
-fn placeholders(text: &str) -> usize {
-    let mut count = 0;
-    for line in text.split('\n') {
-        let mut rest = line;
-        while let Some(open) = rest.find('[') {
-            let Some(close) = rest[open..].find(']') else { break };
-            count += 1;
-            rest = &rest[open + close + 1..];
-        }
-    }
-    count
-}
-
-/// Whether the letters are in the text, each followed by a period and optionally a space; the last one needs a period
-/// only if `last_period`.
-fn postscript(lower: &str, letters: &[char], last_period: bool) -> bool {
-    let chars: Vec<char> = lower.chars().collect();
-    (0..chars.len()).any(|start| {
-        let mut at = start;
-        for (i, letter) in letters.iter().enumerate() {
-            if chars.get(at) != Some(letter) {
-                return false;
-            }
-            at += 1;
-            let last = i + 1 == letters.len();
-            if !last || last_period {
-                if chars.get(at) != Some(&'.') {
-                    return false;
-                }
-                at += 1;
-            }
-            if !last && chars.get(at).is_some_and(|&c| is_space(c)) {
-                at += 1;
-            }
-        }
-        true
-    })
-}
-
-/// Lines that begin with `*` and another character, and lines that begin with `-`.
-fn bullets(text: &[char]) -> usize {
-    let count = |is_bullet: &dyn Fn(usize) -> Option<usize>| {
-        let mut count = 0;
-        let mut at = 0;
-        // Every round starts where `^` holds.
-        while at <= text.len() {
-            // `\s*` crosses line ends.
-            let mark = at + text[at..].iter().take_while(|&&c| is_space(c)).count();
-            let mut end = mark;
-            if let Some(after) = is_bullet(mark) {
-                count += 1;
-                end = after;
-            }
-            // To the end of the line and to the start of the next.
-            match text[end..].iter().position(|&c| c == '\n') {
-                Some(line_feed) => at = end + line_feed + 1,
-                None => break,
-            }
-        }
-        count
-    };
-    let stars = count(&|at| {
-        // The character after the star may be a line feed.
-        (text.get(at) == Some(&'*') && text.get(at + 1).is_some_and(|&c| c != '*')).then_some(at + 2)
-    });
-    let dashes = count(&|at| (text.get(at) == Some(&'-')).then_some(at + 1));
-    stars + dashes
+/// Lines that begin with `*` and another character, which may be a line feed, and lines that begin with `-`.
+fn bullets(text: &str) -> usize {
+    let (stars, dashes) = (regex!(r"(?m)^\s*\*[^*].*$"), regex!(r"(?m)^\s*-.*$"));
+    stars.find_iter(text).count() + dashes.find_iter(text).count()
 }
 
 /// `*...*` and `**...**` within a line that contain more than stars and white space.
-fn highlights(text: &[char]) -> usize {
-    let count = |stars: usize| {
-        let marked = |at: usize| text.get(at..at + stars).is_some_and(|here| here.iter().all(|&c| c == '*'));
-        let mut count = 0;
-        let mut at = 0;
-        while at < text.len() {
-            if !marked(at) {
-                at += 1;
-                continue;
-            }
-            let start = at + stars;
-            let end = start + text[start..].iter().take_while(|&&c| c != '*' && c != '\n').count();
-            if marked(end) {
-                count += usize::from(!text[start..end].iter().all(|&c| is_space(c)));
-                at = end + stars;
-            } else {
-                at += 1;
-            }
-        }
-        count
-    };
-    count(1) + count(2)
+fn highlights(text: &str) -> usize {
+    let (single, double) = (regex!(r"\*[^\n*]*\*"), regex!(r"\*\*[^\n*]*\*\*"));
+    let marked = single.find_iter(text).chain(double.find_iter(text));
+    marked.filter(|found| !is_blank(found.as_str().trim_matches('*'))).count()
 }
 
 /// Whether the response, without the fences of a Markdown block, is JSON.
@@ -464,14 +371,8 @@ fn is_json_block(text: &str) -> bool {
 
 /// Whether a line contains `<<...>>` around more than white space and angle brackets.
 fn has_title(text: &str) -> bool {
-    text.split('\n').any(|line| {
-        let (Some(open), Some(close)) = (line.find("<<"), line.rfind(">>")) else { return false };
-        if close < open + 3 {
-            return false;
-        }
-        let title = &line[open..close + 2];
-        !is_blank(title.trim_start_matches('<').trim_end_matches('>'))
-    })
+    let mut titles = regex!(r"<<[^\n]+>>").find_iter(text);
+    titles.any(|title| !is_blank(title.as_str().trim_start_matches('<').trim_end_matches('>')))
 }
 
 /// Whether six stars separate the text into two different responses.

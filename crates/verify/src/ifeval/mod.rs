@@ -5,14 +5,15 @@
 //! a keyword that is not a regular expression), the problem is refused with [`enum@Error`], because a verdict must not
 //! depend on chance. A letter outside a to z is counted; the reference draws another one.
 
+mod characters;
 mod instruction;
 mod json;
 mod language;
 mod pattern;
 mod punkt;
-mod python_text;
 mod treebank;
 
+use crate::python_text::strip;
 use crate::verdict::{Outcome, Verdict};
 use instruction::{Instruction, Response};
 use serde_json::{Map, Value};
@@ -143,7 +144,7 @@ impl Verifier {
     }
 
     fn strict(&self, response: &str) -> Result<Vec<bool>, pattern::PatternError> {
-        if python_text::strip(response).is_empty() {
+        if strip(response).is_empty() {
             return Ok(vec![false; self.instructions.len()]);
         }
         let response = Response::new(response);
@@ -156,11 +157,8 @@ impl Verifier {
             return Ok(loose);
         }
         let forms = forms(response);
-        let forms: Vec<Response<'_>> = forms
-            .iter()
-            .filter(|form| !python_text::strip(form).is_empty())
-            .map(|form| Response::new(form))
-            .collect();
+        let forms: Vec<Response<'_>> =
+            forms.iter().filter(|form| !strip(form).is_empty()).map(|form| Response::new(form)).collect();
         for (followed, instruction) in loose.iter_mut().zip(&self.instructions) {
             for form in &forms {
                 if *followed {
@@ -178,7 +176,7 @@ fn forms(response: &str) -> Vec<String> {
     let after_first = response.split_once('\n').map_or("", |(_, rest)| rest);
     let before_last = response.rsplit_once('\n').map_or("", |(rest, _)| rest);
     let inner = after_first.rsplit_once('\n').map_or("", |(rest, _)| rest);
-    let cut = [after_first, before_last, inner].map(python_text::strip);
+    let cut = [after_first, before_last, inner].map(strip);
     let mut forms: Vec<String> = Vec::new();
     let plain = cut.iter().map(|text| (*text).to_owned());
     let starless = std::iter::once(response).chain(cut).map(|text| text.replace('*', ""));

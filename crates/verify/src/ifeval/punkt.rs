@@ -3,7 +3,8 @@
 //! Follows NLTK 3.10: curly quotes and guillemets close a sentence like straight quotes. This is only the decision
 //! procedure, without training. Positions are indices into characters.
 
-use super::python_text::{is_digit, is_space, is_unicode_word};
+use super::characters::{is_digit, is_unicode_word};
+use crate::python_text::is_space;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::OnceLock;

@@ -327,21 +327,8 @@ fn segment_answer(text: &str, (from, to): (usize, usize), latex: bool, plain: bo
 /// A word that says nothing about the number after it.
 fn is_plain_word(word: &str) -> bool {
     [
-        "the",
-        "is",
-        "are",
-        "exactly",
-        "equal",
-        "equals",
-        "to",
-        "just",
-        "simply",
-        "thus",
-        "therefore",
-        "a",
-        "value",
-        "number",
-        "**",
+        "the", "is", "are", "exactly", "equal", "equals", "to", "just", "simply", "thus", "therefore", "a",
+        "value", "number", "**",
     ]
     .contains(&word.to_ascii_lowercase().as_str())
 }

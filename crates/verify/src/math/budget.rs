@@ -36,6 +36,30 @@ pub(super) struct Fuel {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Exhausted;
 
+/// Why a value is not computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NoValue {
+    /// It is undefined, or of a kind that is not computed.
+    Undefined,
+    /// The comparison ran out of steps.
+    Exhausted,
+}
+
+impl From<Exhausted> for NoValue {
+    fn from(_: Exhausted) -> Self {
+        Self::Exhausted
+    }
+}
+
+/// The value, if it is defined.
+pub(super) fn known<T>(value: Result<T, NoValue>) -> Result<Option<T>, Exhausted> {
+    match value {
+        Ok(value) => Ok(Some(value)),
+        Err(NoValue::Undefined) => Ok(None),
+        Err(NoValue::Exhausted) => Err(Exhausted),
+    }
+}
+
 impl Fuel {
     pub(super) fn new() -> Self {
         Self { left: MAX_STEPS }

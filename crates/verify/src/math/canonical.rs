@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use dashu_base::BitTest;
 use dashu_ratio::RBig;
 
-use super::budget::{Exhausted, Fuel};
+use super::budget::{Fuel, NoValue, known};
 use super::expr::Expr;
 
 /// Largest number of terms of an expanded polynomial.
@@ -25,12 +25,13 @@ struct Fraction {
     denominator: Polynomial,
 }
 
-/// Whether two expressions are the same rational function; `None` if they are not rational functions within the limits.
-pub(super) fn equal(first: &Expr, second: &Expr, fuel: &mut Fuel) -> Result<Option<bool>, Exhausted> {
-    let Some((a, b)) = both(first, second, fuel)? else { return Ok(None) };
-    let left = multiply(&a.numerator, &b.denominator, fuel)?;
-    let right = multiply(&b.numerator, &a.denominator, fuel)?;
-    Ok(left.zip(right).map(|(left, right)| left == right))
+/// Whether two expressions are the same rational function; undefined if they are not rational functions within the
+/// limits.
+pub(super) fn equal(first: &Expr, second: &Expr, fuel: &mut Fuel) -> Result<bool, NoValue> {
+    let (a, b) = both(first, second, fuel)?;
+    let left = known(multiply(&a.numerator, &b.denominator, fuel))?;
+    let right = known(multiply(&b.numerator, &a.denominator, fuel))?;
+    left.zip(right).map(|(left, right)| left == right).ok_or(NoValue::Undefined)
 }
 
 /// The exponents and coefficients of a polynomial in one variable.
@@ -38,37 +39,35 @@ pub(super) fn coefficients(
     expr: &Expr,
     variable: &str,
     fuel: &mut Fuel,
-) -> Result<Option<Vec<(u32, RBig)>>, Exhausted> {
-    let mut names: Vec<Box<str>> = Vec::new();
-    let Some(parts) = fraction(expr, &mut names, fuel)? else {
-        return Ok(None);
-    };
+) -> Result<Vec<(u32, RBig)>, NoValue> {
+    let parts = fraction_in(expr, variable, fuel)?;
     let scale = match parts.denominator.first_key_value() {
         Some((monomial, scale)) if parts.denominator.len() == 1 && monomial.iter().all(|e| *e == 0) => scale,
-        _ => return Ok(None),
+        _ => return Err(NoValue::Undefined),
     };
-    if names.iter().any(|name| **name != *variable) {
-        return Ok(None);
-    }
     let terms = parts.numerator.iter();
-    Ok(Some(terms.map(|(monomial, value)| (monomial.iter().sum(), value / scale)).collect()))
+    Ok(terms.map(|(monomial, value)| (monomial.iter().sum(), value / scale)).collect())
+}
+
+/// A rational function of one variable.
+fn fraction_in(expr: &Expr, variable: &str, fuel: &mut Fuel) -> Result<Fraction, NoValue> {
+    let mut names: Vec<Box<str>> = Vec::new();
+    let parts = fraction(expr, &mut names, fuel)?;
+    let alone = names.iter().all(|name| **name == *variable);
+    if alone { Ok(parts) } else { Err(NoValue::Undefined) }
 }
 
 /// Zeros, then poles.
 type ZerosAndPoles = (Vec<f64>, Vec<f64>);
 
-/// Real zeros and poles of a rational function of one variable, in double precision; `None` if it is not such a
+/// Real zeros and poles of a rational function of one variable, in double precision; undefined if it is not such a
 /// function, is zero everywhere, or has a high degree.
 pub(super) fn zeros_and_poles(
     expr: &Expr,
     variable: &str,
     fuel: &mut Fuel,
-) -> Result<Option<ZerosAndPoles>, Exhausted> {
-    let mut names: Vec<Box<str>> = Vec::new();
-    let Some(parts) = fraction(expr, &mut names, fuel)? else { return Ok(None) };
-    if names.iter().any(|name| **name != *variable) {
-        return Ok(None);
-    }
+) -> Result<ZerosAndPoles, NoValue> {
+    let parts = fraction_in(expr, variable, fuel)?;
     let dense = |polynomial: &Polynomial| {
         let mut values = vec![0.0; MAX_DEGREE as usize + 1];
         for (monomial, value) in polynomial {
@@ -79,11 +78,10 @@ pub(super) fn zeros_and_poles(
         }
         (1..=20).contains(&values.len()).then_some(values)
     };
-    let (Some(numerator), Some(denominator)) = (dense(&parts.numerator), dense(&parts.denominator)) else {
-        return Ok(None);
-    };
+    let (numerator, denominator) =
+        dense(&parts.numerator).zip(dense(&parts.denominator)).ok_or(NoValue::Undefined)?;
     fuel.spend(8 * (numerator.len() * numerator.len() + denominator.len()) as u32)?;
-    Ok(Some((real_zeros(&numerator), real_zeros(&denominator))))
+    Ok((real_zeros(&numerator), real_zeros(&denominator)))
 }
 
 /// Real zeros of a polynomial given by its coefficients, the constant first: between two extrema (zeros of the
@@ -128,9 +126,9 @@ fn real_zeros(coefficients: &[f64]) -> Vec<f64> {
 }
 
 /// Whether two rational functions have the same zeros because their numerators are proportional.
-pub(super) fn same_zeros(first: &Expr, second: &Expr, fuel: &mut Fuel) -> Result<Option<bool>, Exhausted> {
-    let Some((a, b)) = both(first, second, fuel)? else { return Ok(None) };
-    Ok(proportional(&a.numerator, &b.numerator).then_some(true))
+pub(super) fn same_zeros(first: &Expr, second: &Expr, fuel: &mut Fuel) -> Result<bool, NoValue> {
+    let (a, b) = both(first, second, fuel)?;
+    Ok(proportional(&a.numerator, &b.numerator))
 }
 
 fn proportional(a: &Polynomial, b: &Polynomial) -> bool {
@@ -152,113 +150,84 @@ fn proportional(a: &Polynomial, b: &Polynomial) -> bool {
     true
 }
 
-fn both(first: &Expr, second: &Expr, fuel: &mut Fuel) -> Result<Option<(Fraction, Fraction)>, Exhausted> {
+fn both(first: &Expr, second: &Expr, fuel: &mut Fuel) -> Result<(Fraction, Fraction), NoValue> {
     let mut names: Vec<Box<str>> = Vec::new();
-    let Some(a) = fraction(first, &mut names, fuel)? else { return Ok(None) };
-    let Some(b) = fraction(second, &mut names, fuel)? else { return Ok(None) };
-    Ok(Some((a, b)))
+    Ok((fraction(first, &mut names, fuel)?, fraction(second, &mut names, fuel)?))
 }
 
 fn constant(value: RBig) -> Polynomial {
-    let mut polynomial = Polynomial::new();
-    if !value.is_zero() {
-        polynomial.insert(Monomial::new(), value);
-    }
-    polynomial
+    if value.is_zero() { Polynomial::new() } else { Polynomial::from([(Monomial::new(), value)]) }
 }
 
-fn fraction(expr: &Expr, names: &mut Vec<Box<str>>, fuel: &mut Fuel) -> Result<Option<Fraction>, Exhausted> {
+impl Fraction {
+    fn whole(numerator: Polynomial) -> Self {
+        Self { numerator, denominator: constant(RBig::ONE) }
+    }
+
+    fn times(&self, other: &Self, fuel: &mut Fuel) -> Result<Self, NoValue> {
+        Ok(Self {
+            numerator: multiply(&self.numerator, &other.numerator, fuel)?,
+            denominator: multiply(&self.denominator, &other.denominator, fuel)?,
+        })
+    }
+
+    fn plus(mut self, other: Self, fuel: &mut Fuel) -> Result<Self, NoValue> {
+        if other.denominator == self.denominator {
+            add_into(&mut self.numerator, other.numerator);
+        } else {
+            let mut numerator = multiply(&self.numerator, &other.denominator, fuel)?;
+            add_into(&mut numerator, multiply(&other.numerator, &self.denominator, fuel)?);
+            let denominator = multiply(&self.denominator, &other.denominator, fuel)?;
+            self = Self { numerator, denominator };
+        }
+        if self.numerator.len() > MAX_TERMS { Err(NoValue::Undefined) } else { Ok(self) }
+    }
+}
+
+fn fraction(expr: &Expr, names: &mut Vec<Box<str>>, fuel: &mut Fuel) -> Result<Fraction, NoValue> {
     fuel.spend(1)?;
-    let whole = |numerator: Polynomial| Some(Fraction { numerator, denominator: constant(RBig::ONE) });
-    macro_rules! part {
-        ($inner:expr) => {
-            match fraction($inner, names, fuel)? {
-                Some(part) => part,
-                None => return Ok(None),
-            }
-        };
-    }
-    macro_rules! product {
-        ($a:expr, $b:expr) => {
-            match multiply($a, $b, fuel)? {
-                Some(product) => product,
-                None => return Ok(None),
-            }
-        };
-    }
-    Ok(match expr {
-        Expr::Number(value) | Expr::Decimal(value) => whole(constant(value.clone())),
+    match expr {
+        Expr::Number(value) | Expr::Decimal(value) => Ok(Fraction::whole(constant(value.clone()))),
         Expr::Percent(inner) => match &**inner {
-            Expr::Number(value) | Expr::Decimal(value) => whole(constant(value / RBig::from(100))),
-            _ => None,
+            Expr::Number(value) | Expr::Decimal(value) => {
+                Ok(Fraction::whole(constant(value / RBig::from(100))))
+            }
+            _ => Err(NoValue::Undefined),
         },
         Expr::Symbol(name) => {
-            let place = match names.iter().position(|known| known == name) {
-                Some(place) => place,
-                None => {
-                    names.push(name.clone());
-                    names.len() - 1
-                }
-            };
+            let place = names.iter().position(|known| known == name).unwrap_or_else(|| {
+                names.push(name.clone());
+                names.len() - 1
+            });
             let mut monomial = vec![0; place + 1];
             monomial[place] = 1;
-            let mut polynomial = Polynomial::new();
-            polynomial.insert(monomial, RBig::ONE);
-            whole(polynomial)
+            Ok(Fraction::whole(Polynomial::from([(monomial, RBig::ONE)])))
         }
         Expr::Add(terms) => {
-            let mut total = Fraction { numerator: Polynomial::new(), denominator: constant(RBig::ONE) };
-            for term in terms {
-                let part = part!(term);
-                if part.denominator == total.denominator {
-                    add_into(&mut total.numerator, part.numerator);
-                } else {
-                    let mut numerator = product!(&total.numerator, &part.denominator);
-                    add_into(&mut numerator, product!(&part.numerator, &total.denominator));
-                    total =
-                        Fraction { numerator, denominator: product!(&total.denominator, &part.denominator) };
-                }
-                if total.numerator.len() > MAX_TERMS {
-                    return Ok(None);
-                }
-            }
-            Some(total)
+            let zero = Fraction::whole(Polynomial::new());
+            terms.iter().try_fold(zero, |total, term| total.plus(fraction(term, names, fuel)?, fuel))
         }
         Expr::Mul(factors) => {
-            let mut total = Fraction { numerator: constant(RBig::ONE), denominator: constant(RBig::ONE) };
-            for factor in factors {
-                let part = part!(factor);
-                total = Fraction {
-                    numerator: product!(&total.numerator, &part.numerator),
-                    denominator: product!(&total.denominator, &part.denominator),
-                };
-            }
-            Some(total)
+            let one = Fraction::whole(constant(RBig::ONE));
+            factors.iter().try_fold(one, |total, factor| total.times(&fraction(factor, names, fuel)?, fuel))
         }
         Expr::Pow(pair) => {
-            let Some(exponent) = pair[1].as_integer() else { return Ok(None) };
-            let Ok(exponent) = i32::try_from(exponent.clone()) else { return Ok(None) };
-            if exponent.unsigned_abs() > MAX_DEGREE {
-                return Ok(None);
+            let exponent = pair[1].as_integer().and_then(|exponent| i32::try_from(exponent.clone()).ok());
+            let exponent = exponent.filter(|e| e.unsigned_abs() <= MAX_DEGREE).ok_or(NoValue::Undefined)?;
+            let base = fraction(&pair[0], names, fuel)?;
+            let one = Fraction::whole(constant(RBig::ONE));
+            let power = (0..exponent.unsigned_abs()).try_fold(one, |total, _| total.times(&base, fuel))?;
+            if exponent >= 0 {
+                return Ok(power);
             }
-            let base = part!(&pair[0]);
-            let mut total = Fraction { numerator: constant(RBig::ONE), denominator: constant(RBig::ONE) };
-            for _ in 0..exponent.unsigned_abs() {
-                total = Fraction {
-                    numerator: product!(&total.numerator, &base.numerator),
-                    denominator: product!(&total.denominator, &base.denominator),
-                };
+            let Fraction { numerator: denominator, denominator: numerator } = power;
+            if denominator.is_empty() {
+                return Err(NoValue::Undefined);
             }
-            if exponent < 0 {
-                if total.numerator.is_empty() {
-                    return Ok(None);
-                }
-                std::mem::swap(&mut total.numerator, &mut total.denominator);
-            }
-            Some(total)
+            Ok(Fraction { numerator, denominator })
         }
-        _ => None,
-    })
+        _ => Err(NoValue::Undefined),
+    }
 }
 
 fn add_into(total: &mut Polynomial, other: Polynomial) {
@@ -283,9 +252,9 @@ fn add_term(total: &mut Polynomial, monomial: Monomial, coefficient: RBig) {
     }
 }
 
-fn multiply(a: &Polynomial, b: &Polynomial, fuel: &mut Fuel) -> Result<Option<Polynomial>, Exhausted> {
+fn multiply(a: &Polynomial, b: &Polynomial, fuel: &mut Fuel) -> Result<Polynomial, NoValue> {
     if a.len() * b.len() > 6_000 {
-        return Ok(None);
+        return Err(NoValue::Undefined);
     }
     fuel.spend((a.len() * b.len()) as u32 / 2)?;
     let mut total = Polynomial::new();
@@ -296,17 +265,16 @@ fn multiply(a: &Polynomial, b: &Polynomial, fuel: &mut Fuel) -> Result<Option<Po
             for (exponent, other) in monomial.iter_mut().zip(short) {
                 *exponent += other;
             }
-            if monomial.iter().sum::<u32>() > MAX_DEGREE {
-                return Ok(None);
-            }
             let coefficient = x * y;
-            if coefficient.numerator().bit_len() + coefficient.denominator().bit_len() > 8192 {
-                return Ok(None);
+            if monomial.iter().sum::<u32>() > MAX_DEGREE
+                || coefficient.numerator().bit_len() + coefficient.denominator().bit_len() > 8192
+            {
+                return Err(NoValue::Undefined);
             }
             add_term(&mut total, monomial, coefficient);
         }
     }
-    Ok((total.len() <= MAX_TERMS).then_some(total))
+    if total.len() > MAX_TERMS { Err(NoValue::Undefined) } else { Ok(total) }
 }
 
 /// Whether two trees are the same up to the order of sums and products.

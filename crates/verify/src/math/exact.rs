@@ -4,7 +4,7 @@ use dashu_base::{BitTest, Gcd, Sign, SquareRoot, UnsignedAbs};
 use dashu_int::{IBig, UBig};
 use dashu_ratio::RBig;
 
-use super::budget::{Exhausted, Fuel, MAX_BITS};
+use super::budget::{Exhausted, Fuel, MAX_BITS, NoValue, known};
 use super::canonical;
 use super::expr::{Expr, Fold, Function};
 
@@ -22,89 +22,81 @@ pub(super) fn rational_with(
     bindings: &mut Bindings,
     fuel: &mut Fuel,
 ) -> Result<Option<RBig>, Exhausted> {
+    known(value(expr, bindings, fuel))
+}
+
+fn value(expr: &Expr, bindings: &mut Bindings, fuel: &mut Fuel) -> Result<RBig, NoValue> {
     fuel.spend(1)?;
-    macro_rules! value {
-        ($inner:expr) => {
-            match rational_with($inner, bindings, fuel)? {
-                Some(value) => value,
-                None => return Ok(None),
-            }
-        };
-    }
-    Ok(match expr {
-        Expr::Number(value) | Expr::Decimal(value) => Some(value.clone()),
-        Expr::Percent(inner) => Some(value!(inner) / RBig::from(100)),
+    match expr {
+        Expr::Number(value) | Expr::Decimal(value) => Ok(value.clone()),
+        Expr::Percent(inner) => Ok(value(inner, bindings, fuel)? / RBig::from(100)),
         Expr::Symbol(name) => {
-            bindings.iter().rev().find(|(bound, _)| bound == name).map(|(_, value)| value.clone())
+            let bound = bindings.iter().rev().find(|(bound, _)| bound == name);
+            bound.map(|(_, value)| value.clone()).ok_or(NoValue::Undefined)
         }
         Expr::Add(terms) => {
             let mut total = RBig::ZERO;
             for term in terms {
-                total += value!(term);
+                total += value(term, bindings, fuel)?;
             }
-            sized(total, fuel)?
+            sized(total, fuel)
         }
         Expr::Mul(factors) => {
             let mut total = RBig::ONE;
             for factor in factors {
-                total *= value!(factor);
+                total *= value(factor, bindings, fuel)?;
                 fuel.spend(bits(&total) as u32 / 1024)?;
                 if bits(&total) > MAX_BITS {
-                    return Err(Exhausted);
+                    return Err(NoValue::Exhausted);
                 }
             }
-            Some(total)
+            Ok(total)
         }
         Expr::Pow(pair) => {
-            let base = value!(&pair[0]);
-            let exponent = value!(&pair[1]);
-            power(&base, &exponent, fuel)?
+            let base = value(&pair[0], bindings, fuel)?;
+            let exponent = value(&pair[1], bindings, fuel)?;
+            power(&base, &exponent, fuel)
         }
         Expr::Call(function, arguments) => {
-            let mut values = Vec::with_capacity(arguments.len());
-            for argument in arguments {
-                values.push(value!(argument));
-            }
-            call(*function, &values, fuel)?
+            let values: Vec<RBig> =
+                arguments.iter().map(|a| value(a, bindings, fuel)).collect::<Result<_, _>>()?;
+            call(*function, &values, fuel)
         }
         Expr::Fold(Fold::Integral, body, variable, Some(ends)) => {
-            let (from, to) = (value!(&ends[0]), value!(&ends[1]));
-            let Some(terms) = canonical::coefficients(body, variable, fuel)? else {
-                return Ok(None);
-            };
+            let (from, to) = (value(&ends[0], bindings, fuel)?, value(&ends[1], bindings, fuel)?);
             let mut total = RBig::ZERO;
-            for (exponent, coefficient) in terms {
+            for (exponent, coefficient) in canonical::coefficients(body, variable, fuel)? {
                 let above = RBig::from(exponent + 1);
-                let Some((high, low)) = power(&to, &above, fuel)?.zip(power(&from, &above, fuel)?) else {
-                    return Ok(None);
-                };
+                let (high, low) = (power(&to, &above, fuel)?, power(&from, &above, fuel)?);
                 total += coefficient * (high - low) / above;
             }
-            sized(total, fuel)?
+            sized(total, fuel)
         }
         Expr::Fold(kind @ (Fold::Sum | Fold::Product), body, variable, Some(ends)) => {
-            let (from, to) = (value!(&ends[0]), value!(&ends[1]));
-            let Some((from, to)) = integer(&from).zip(integer(&to)) else { return Ok(None) };
+            let (from, to) = (value(&ends[0], bindings, fuel)?, value(&ends[1], bindings, fuel)?);
+            let (from, to) = integer(&from).zip(integer(&to)).ok_or(NoValue::Undefined)?;
             let mut total = if *kind == Fold::Sum { RBig::ZERO } else { RBig::ONE };
-            let (Ok(from), Ok(to)) = (i64::try_from(from), i64::try_from(to)) else { return Err(Exhausted) };
+            let (Ok(from), Ok(to)) = (i64::try_from(from), i64::try_from(to)) else {
+                return Err(NoValue::Exhausted);
+            };
             if to.checked_sub(from).is_none_or(|count| count > 4_000) {
-                return Err(Exhausted);
+                return Err(NoValue::Exhausted);
             }
             for index in from..=to {
                 bindings.push((variable.clone(), RBig::from(index)));
-                let term = rational_with(body, bindings, fuel);
+                let term = value(body, bindings, fuel);
                 bindings.pop();
-                match term? {
-                    Some(term) if *kind == Fold::Sum => total += term,
-                    Some(term) => total *= term,
-                    None => return Ok(None),
+                if *kind == Fold::Sum {
+                    total += term?
+                } else {
+                    total *= term?
                 }
                 fuel.spend(1 + bits(&total) as u32 / 512)?;
             }
-            sized(total, fuel)?
+            sized(total, fuel)
         }
-        _ => None,
-    })
+        _ => Err(NoValue::Undefined),
+    }
 }
 
 /// The integer a rational is, if it is one.
@@ -116,66 +108,50 @@ fn bits(value: &RBig) -> usize {
     value.numerator().bit_len() + value.denominator().bit_len()
 }
 
-fn sized(value: RBig, fuel: &mut Fuel) -> Result<Option<RBig>, Exhausted> {
+fn sized(value: RBig, fuel: &mut Fuel) -> Result<RBig, NoValue> {
     let size = bits(&value);
     if size > MAX_BITS {
-        return Err(Exhausted);
+        return Err(NoValue::Exhausted);
     }
     fuel.spend(size as u32 / 1024)?;
-    Ok(Some(value))
+    Ok(value)
 }
 
 /// `base^exponent`, if the result is rational.
-fn power(base: &RBig, exponent: &RBig, fuel: &mut Fuel) -> Result<Option<RBig>, Exhausted> {
-    if exponent.is_zero() {
-        return Ok(Some(RBig::ONE));
+fn power(base: &RBig, exponent: &RBig, fuel: &mut Fuel) -> Result<RBig, NoValue> {
+    if exponent.is_zero() || *base == RBig::ONE {
+        return Ok(RBig::ONE);
     }
     if base.is_zero() {
-        return Ok((exponent.sign() == Sign::Positive).then_some(RBig::ZERO));
-    }
-    if *base == RBig::ONE {
-        return Ok(Some(RBig::ONE));
+        return if exponent.sign() == Sign::Positive { Ok(RBig::ZERO) } else { Err(NoValue::Undefined) };
     }
     let Some(whole) = integer(exponent) else {
         return root_power(base, exponent, fuel);
     };
     if *base == -RBig::ONE {
-        return Ok(Some(if whole.bit(0) { -RBig::ONE } else { RBig::ONE }));
+        return Ok(if whole.bit(0) { -RBig::ONE } else { RBig::ONE });
     }
-    let Ok(count) = usize::try_from(whole.clone().unsigned_abs()) else { return Err(Exhausted) };
-    if bits(base).saturating_sub(1).saturating_mul(count) > MAX_BITS {
-        return Err(Exhausted);
+    let count = isize::try_from(whole).map_err(|_| NoValue::Exhausted)?;
+    if bits(base).saturating_sub(1).saturating_mul(count.unsigned_abs()) > MAX_BITS {
+        return Err(NoValue::Exhausted);
     }
-    let numerator = base.numerator().pow(count);
-    let denominator = base.denominator().pow(count);
-    fuel.spend((numerator.bit_len() + denominator.bit_len()) as u32 / 256)?;
-    Ok(Some(if whole.sign() == Sign::Positive {
-        RBig::from_parts(numerator, denominator)
-    } else {
-        let sign = if numerator.sign() == Sign::Negative { IBig::NEG_ONE } else { IBig::ONE };
-        RBig::from_parts(sign * IBig::from(denominator), numerator.unsigned_abs())
-    }))
+    let power = base.pow(count);
+    fuel.spend(bits(&power) as u32 / 256)?;
+    Ok(power)
 }
 
 /// A rational power of a positive rational that is a perfect power.
-fn root_power(base: &RBig, exponent: &RBig, fuel: &mut Fuel) -> Result<Option<RBig>, Exhausted> {
-    if base.sign() == Sign::Negative {
-        return Ok(None);
-    }
-    let Ok(index) = usize::try_from(exponent.denominator().clone()) else { return Ok(None) };
-    if index > 64 || bits(base) > 4096 {
-        return Ok(None);
+fn root_power(base: &RBig, exponent: &RBig, fuel: &mut Fuel) -> Result<RBig, NoValue> {
+    let index = usize::try_from(exponent.denominator().clone()).map_err(|_| NoValue::Undefined)?;
+    if base.sign() == Sign::Negative || index > 64 || bits(base) > 4096 {
+        return Err(NoValue::Undefined);
     }
     fuel.spend(4 + bits(base) as u32 / 64)?;
     let numerator = exact_root(&base.numerator().clone().unsigned_abs(), index);
     let denominator = exact_root(base.denominator(), index);
-    match (numerator, denominator) {
-        (Some(numerator), Some(denominator)) => {
-            let root = RBig::from_parts(numerator.into(), denominator);
-            power(&root, &RBig::from(exponent.numerator().clone()), fuel)
-        }
-        _ => Ok(None),
-    }
+    let (numerator, denominator) = numerator.zip(denominator).ok_or(NoValue::Undefined)?;
+    let root = RBig::from_parts(numerator.into(), denominator);
+    power(&root, &RBig::from(exponent.numerator().clone()), fuel)
 }
 
 fn exact_root(value: &UBig, index: usize) -> Option<UBig> {
@@ -183,9 +159,9 @@ fn exact_root(value: &UBig, index: usize) -> Option<UBig> {
     (root.pow(index) == *value).then_some(root)
 }
 
-fn call(function: Function, values: &[RBig], fuel: &mut Fuel) -> Result<Option<RBig>, Exhausted> {
+fn call(function: Function, values: &[RBig], fuel: &mut Fuel) -> Result<RBig, NoValue> {
     let natural = |value: &RBig| integer(value).and_then(|whole| u64::try_from(whole.clone()).ok());
-    Ok(match (function, values) {
+    let value = match (function, values) {
         (Function::Abs, [value]) => {
             Some(if value.sign() == Sign::Negative { -value.clone() } else { value.clone() })
         }
@@ -193,7 +169,7 @@ fn call(function: Function, values: &[RBig], fuel: &mut Fuel) -> Result<Option<R
         (Function::Ceiling, [value]) => Some(RBig::from(value.ceil())),
         (Function::Factorial, [value]) => match (natural(value), integer(value)) {
             (Some(count), _) => Some(RBig::from(IBig::from(factorial(count, fuel)?))),
-            (None, Some(whole)) if whole.sign() == Sign::Positive => return Err(Exhausted),
+            (None, Some(whole)) if whole.sign() == Sign::Positive => return Err(NoValue::Exhausted),
             _ => None,
         },
         (Function::Gamma, [value]) => match natural(value) {
@@ -207,7 +183,7 @@ fn call(function: Function, values: &[RBig], fuel: &mut Fuel) -> Result<Option<R
                     total *= (upper - RBig::from(step)) / RBig::from(step + 1);
                     fuel.spend(1 + bits(&total) as u32 / 1024)?;
                     if bits(&total) > MAX_BITS {
-                        return Err(Exhausted);
+                        return Err(NoValue::Exhausted);
                     }
                 }
                 Some(total)
@@ -218,7 +194,7 @@ fn call(function: Function, values: &[RBig], fuel: &mut Fuel) -> Result<Option<R
                     return call(function, &[upper.clone(), RBig::from(total - count)], fuel);
                 }
                 Some(total) if total < count => Some(RBig::ZERO),
-                _ => return Err(Exhausted),
+                _ => return Err(NoValue::Exhausted),
             },
             None => None,
         },
@@ -236,7 +212,8 @@ fn call(function: Function, values: &[RBig], fuel: &mut Fuel) -> Result<Option<R
         (Function::Min, values) => values.iter().min().cloned(),
         (Function::Log, [value, base]) => integer_logarithm(value, base),
         _ => None,
-    })
+    };
+    value.ok_or(NoValue::Undefined)
 }
 
 /// The greatest common divisor of rationals is that of their numerators over a common denominator.

@@ -142,6 +142,39 @@ pub(super) enum Expr {
     Matrix(usize, Vec<Expr>),
 }
 
+/// The children of a node, in order; mutable ones with `mut`.
+macro_rules! children {
+    ($node:expr, $iter:ident $(, $mutable:tt)?) => {
+        match $node {
+            Expr::Number(_) | Expr::Decimal(_) | Expr::Symbol(_) | Expr::Constant(_) | Expr::NumberSet(_) => {
+                Vec::new()
+            }
+            Expr::Percent(inner) | Expr::Quantity(inner, _) | Expr::Not(inner) | Expr::Derivative(inner, _) => {
+                vec![& $($mutable)? **inner]
+            }
+            Expr::Add(items)
+            | Expr::Mul(items)
+            | Expr::Call(_, items)
+            | Expr::Apply(_, items)
+            | Expr::Chain(items)
+            | Expr::Tuple(items)
+            | Expr::Set(items)
+            | Expr::Union(items)
+            | Expr::Intersection(items)
+            | Expr::Matrix(_, items) => items.$iter().collect(),
+            Expr::Pow(pair)
+            | Expr::Relation(_, pair)
+            | Expr::Interval(pair, ..)
+            | Expr::Difference(pair)
+            | Expr::Limit(pair, ..) => pair.$iter().collect(),
+            Expr::Fold(_, body, _, ends) => {
+                let ends = ends.$iter().flat_map(|pair| pair.$iter());
+                std::iter::once(& $($mutable)? **body).chain(ends).collect()
+            }
+        }
+    };
+}
+
 impl Expr {
     pub(super) fn integer(value: i64) -> Self {
         Self::Number(RBig::from(value))
@@ -235,78 +268,21 @@ impl Expr {
 
     /// The children of this node.
     pub(super) fn children(&self) -> Vec<&Expr> {
-        match self {
-            Self::Number(_) | Self::Decimal(_) | Self::Symbol(_) | Self::Constant(_) | Self::NumberSet(_) => {
-                Vec::new()
-            }
-            Self::Percent(inner)
-            | Self::Quantity(inner, _)
-            | Self::Not(inner)
-            | Self::Derivative(inner, _) => {
-                vec![inner]
-            }
-            Self::Add(items)
-            | Self::Mul(items)
-            | Self::Call(_, items)
-            | Self::Apply(_, items)
-            | Self::Chain(items)
-            | Self::Tuple(items)
-            | Self::Set(items)
-            | Self::Union(items)
-            | Self::Intersection(items)
-            | Self::Matrix(_, items) => items.iter().collect(),
-            Self::Pow(pair)
-            | Self::Relation(_, pair)
-            | Self::Interval(pair, ..)
-            | Self::Difference(pair)
-            | Self::Limit(pair, ..) => pair.iter().collect(),
-            Self::Fold(_, body, _, ends) => {
-                let mut parts = vec![&**body];
-                if let Some(pair) = ends {
-                    parts.extend(pair.iter());
-                }
-                parts
-            }
-        }
+        children!(self, iter)
     }
 
     /// The tree with some nodes replaced; the inside of a replaced node is not visited.
     pub(super) fn replaced(&self, with: &mut dyn FnMut(&Expr) -> Option<Expr>) -> Self {
-        if let Some(other) = with(self) {
-            return other;
-        }
-        let mut one = |inner: &Expr| inner.replaced(with);
-        match self {
-            Self::Number(_) | Self::Decimal(_) | Self::Symbol(_) | Self::Constant(_) | Self::NumberSet(_) => {
-                self.clone()
-            }
-            Self::Percent(inner) => Self::Percent(Box::new(one(inner))),
-            Self::Quantity(inner, unit) => Self::Quantity(Box::new(one(inner)), unit.clone()),
-            Self::Not(inner) => Self::Not(Box::new(one(inner))),
-            Self::Derivative(inner, variable) => Self::Derivative(Box::new(one(inner)), variable.clone()),
-            Self::Add(items) => Self::Add(items.iter().map(one).collect()),
-            Self::Mul(items) => Self::Mul(items.iter().map(one).collect()),
-            Self::Call(function, items) => Self::Call(*function, items.iter().map(one).collect()),
-            Self::Apply(name, items) => Self::Apply(name.clone(), items.iter().map(one).collect()),
-            Self::Chain(items) => Self::Chain(items.iter().map(one).collect()),
-            Self::Tuple(items) => Self::Tuple(items.iter().map(one).collect()),
-            Self::Set(items) => Self::Set(items.iter().map(one).collect()),
-            Self::Union(items) => Self::Union(items.iter().map(one).collect()),
-            Self::Intersection(items) => Self::Intersection(items.iter().map(one).collect()),
-            Self::Matrix(columns, items) => Self::Matrix(*columns, items.iter().map(one).collect()),
-            Self::Pow(pair) => Self::Pow(Box::new([one(&pair[0]), one(&pair[1])])),
-            Self::Relation(kind, pair) => Self::Relation(*kind, Box::new([one(&pair[0]), one(&pair[1])])),
-            Self::Interval(pair, left, right) => {
-                Self::Interval(Box::new([one(&pair[0]), one(&pair[1])]), *left, *right)
-            }
-            Self::Difference(pair) => Self::Difference(Box::new([one(&pair[0]), one(&pair[1])])),
-            Self::Limit(pair, variable, left) => {
-                Self::Limit(Box::new([one(&pair[0]), one(&pair[1])]), variable.clone(), *left)
-            }
-            Self::Fold(kind, body, variable, ends) => {
-                let body = Box::new(one(body));
-                let ends = ends.as_ref().map(|pair| Box::new([one(&pair[0]), one(&pair[1])]));
-                Self::Fold(*kind, body, variable.clone(), ends)
+        let mut tree = self.clone();
+        tree.replace(with);
+        tree
+    }
+
+    fn replace(&mut self, with: &mut dyn FnMut(&Expr) -> Option<Expr>) {
+        match with(self) {
+            Some(other) => *self = other,
+            None => {
+                children!(self, iter_mut, mut).into_iter().for_each(|child: &mut Expr| child.replace(with))
             }
         }
     }

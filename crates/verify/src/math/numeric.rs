@@ -5,7 +5,7 @@ use dashu_int::IBig;
 use dashu_ratio::RBig;
 
 use super::ball::{Ball, Complex, Precision};
-use super::budget::{Exhausted, Fuel};
+use super::budget::{Exhausted, Fuel, NoValue, known};
 use super::exact;
 use super::expr::{Constant, Expr, Fold, Function};
 
@@ -163,30 +163,25 @@ pub(super) fn evaluate(
     precision: &Precision,
     fuel: &mut Fuel,
 ) -> Result<Option<Complex>, Exhausted> {
-    fuel.spend(2)?;
-    let value = evaluate_node(expr, point, precision, fuel)?;
-    Ok(value.filter(Complex::is_sane))
+    known(value(expr, point, precision, fuel))
 }
 
-fn evaluate_node(
+fn value(expr: &Expr, point: &mut Point, precision: &Precision, fuel: &mut Fuel) -> Result<Complex, NoValue> {
+    fuel.spend(2)?;
+    let value = computed(expr, point, precision, fuel)?;
+    if value.is_sane() { Ok(value) } else { Err(NoValue::Undefined) }
+}
+
+fn computed(
     expr: &Expr,
     point: &mut Point,
     precision: &Precision,
     fuel: &mut Fuel,
-) -> Result<Option<Complex>, Exhausted> {
-    macro_rules! value {
-        ($inner:expr) => {
-            match evaluate($inner, point, precision, fuel)? {
-                Some(value) => value,
-                None => return Ok(None),
-            }
-        };
-    }
-    Ok(match expr {
+) -> Result<Complex, NoValue> {
+    let found = match expr {
         Expr::Number(value) | Expr::Decimal(value) => Some(Ball::from_rational(value, precision).into()),
         Expr::Percent(inner) => {
-            let value = value!(inner);
-            value.divide(&Complex::integer(100), precision)
+            value(inner, point, precision, fuel)?.divide(&Complex::integer(100), precision)
         }
         Expr::Symbol(name) => point.value(name, precision),
         Expr::Apply(name, arguments) => point.value(&format!("{name}{arguments:?}"), precision),
@@ -204,67 +199,61 @@ fn evaluate_node(
         Expr::Add(terms) => {
             let mut total = Complex::integer(0);
             for term in terms {
-                total = total.add(&value!(term), precision);
+                total = total.add(&value(term, point, precision, fuel)?, precision);
             }
             Some(total)
         }
         Expr::Mul(factors) => {
             let mut total = Complex::integer(1);
             for factor in factors {
-                total = total.multiply(&value!(factor), precision);
+                total = total.multiply(&value(factor, point, precision, fuel)?, precision);
             }
             Some(total)
         }
         Expr::Pow(pair) => {
-            let base = value!(&pair[0]);
+            let base = value(&pair[0], point, precision, fuel)?;
             fuel.spend(8)?;
             return power(&base, &pair[1], point, precision, fuel);
         }
         Expr::Call(function, arguments) => return call(*function, arguments, point, precision, fuel),
         Expr::Fold(kind @ (Fold::Sum | Fold::Product), body, variable, Some(ends)) => {
-            let Some((from, to)) = integer_at(&ends[0], point, fuel)?.zip(integer_at(&ends[1], point, fuel)?)
-            else {
-                return Ok(None);
-            };
+            let (from, to) = integer_at(&ends[0], point, fuel)?
+                .zip(integer_at(&ends[1], point, fuel)?)
+                .ok_or(NoValue::Undefined)?;
             if to.checked_sub(from).is_none_or(|count| count > 400) {
-                return Err(Exhausted);
+                return Err(NoValue::Exhausted);
             }
             let mut total = Complex::integer(i64::from(*kind == Fold::Product));
             for index in from..=to {
                 point.bound.push((variable.clone(), Bound::Exact(RBig::from(index))));
-                let term = evaluate(body, point, precision, fuel);
+                let term = value(body, point, precision, fuel);
                 point.bound.pop();
-                let Some(term) = term? else { return Ok(None) };
-                total = if *kind == Fold::Sum {
-                    total.add(&term, precision)
-                } else {
-                    total.multiply(&term, precision)
+                total = match kind {
+                    Fold::Sum => total.add(&term?, precision),
+                    _ => total.multiply(&term?, precision),
                 };
             }
             Some(total)
         }
         _ => None,
-    })
+    };
+    found.ok_or(NoValue::Undefined)
 }
 
 /// The exact value of a subtree at the point.
 fn exact_at(expr: &Expr, point: &Point, fuel: &mut Fuel) -> Result<Option<RBig>, Exhausted> {
-    let mut bindings: exact::Bindings = Vec::new();
-    for name in expr.symbols() {
-        match point.exact(name) {
-            Some(value) => bindings.push((name.into(), value)),
-            None => return Ok(None),
-        }
+    let bound = |name: &str| Some((name.into(), point.exact(name)?));
+    match expr.symbols().into_iter().map(bound).collect::<Option<exact::Bindings>>() {
+        Some(mut bindings) => exact::rational_with(expr, &mut bindings, fuel),
+        None => Ok(None),
     }
-    exact::rational_with(expr, &mut bindings, fuel)
 }
 
 fn integer_at(expr: &Expr, point: &Point, fuel: &mut Fuel) -> Result<Option<i64>, Exhausted> {
-    let Some(value) = exact_at(expr, point, fuel)? else { return Ok(None) };
-    if !value.is_int() {
-        return Ok(None);
+    match exact_at(expr, point, fuel)? {
+        Some(value) if value.is_int() => i64::try_from(value.numerator()).map(Some).map_err(|_| Exhausted),
+        _ => Ok(None),
     }
-    i64::try_from(value.numerator()).map(Some).map_err(|_| Exhausted)
 }
 
 fn power(
@@ -273,40 +262,40 @@ fn power(
     point: &mut Point,
     precision: &Precision,
     fuel: &mut Fuel,
-) -> Result<Option<Complex>, Exhausted> {
-    if let Some(value) = exact_at(exponent, point, fuel)? {
-        if value.is_int() {
-            let Ok(whole) = i64::try_from(value.numerator()) else { return Err(Exhausted) };
+) -> Result<Complex, NoValue> {
+    let is_zero = base.re.is_exact_zero() && base.is_real();
+    if let Some(exact) = exact_at(exponent, point, fuel)? {
+        if exact.is_int() {
+            let whole = i64::try_from(exact.numerator()).map_err(|_| NoValue::Exhausted)?;
             fuel.spend(4 * (64 - whole.unsigned_abs().leading_zeros()))?;
-            if base.re.is_exact_zero() && base.is_real() {
-                return Ok(match whole {
-                    0 => Some(Complex::integer(1)),
-                    1.. => Some(Complex::integer(0)),
-                    _ => None,
-                });
+            if is_zero {
+                return match whole {
+                    0 => Ok(Complex::integer(1)),
+                    1.. => Ok(Complex::integer(0)),
+                    _ => Err(NoValue::Undefined),
+                };
             }
             if base.is_real() || whole.unsigned_abs() < 64 {
-                return Ok(base.power(whole, precision));
+                return base.power(whole, precision).ok_or(NoValue::Undefined);
             }
-        } else if *value.denominator() == dashu_int::UBig::from(2u8) {
-            let Ok(whole) = i64::try_from(value.numerator()) else { return Err(Exhausted) };
+        } else if *exact.denominator() == dashu_int::UBig::from(2u8) {
+            let whole = i64::try_from(exact.numerator()).map_err(|_| NoValue::Exhausted)?;
             fuel.spend(8)?;
-            return Ok(base.sqrt(precision).and_then(|root| root.power(whole, precision)));
+            let root = base.sqrt(precision).and_then(|root| root.power(whole, precision));
+            return root.ok_or(NoValue::Undefined);
         }
-        if base.re.is_exact_zero() && base.is_real() {
-            return Ok((value.sign() == Sign::Positive).then(|| Complex::integer(0)));
+        if is_zero {
+            let positive = exact.sign() == Sign::Positive;
+            return if positive { Ok(Complex::integer(0)) } else { Err(NoValue::Undefined) };
         }
     }
-    let Some(exponent) = evaluate(exponent, point, precision, fuel)? else { return Ok(None) };
+    let exponent = value(exponent, point, precision, fuel)?;
     fuel.spend(40)?;
-    let Some(ln) = base.ln(precision) else { return Ok(None) };
+    let ln = base.ln(precision).ok_or(NoValue::Undefined)?;
     let product = ln.multiply(&exponent, precision);
-    match product.exp(precision) {
-        Some(value) => Ok(Some(value)),
-        // Towers of powers end here.
-        None if product.re.log2_bound() > 30.0 => Err(Exhausted),
-        None => Ok(None),
-    }
+    // Towers of powers end here.
+    let endless = product.re.log2_bound() > 30.0;
+    product.exp(precision).ok_or(if endless { NoValue::Exhausted } else { NoValue::Undefined })
 }
 
 fn call(
@@ -315,22 +304,17 @@ fn call(
     point: &mut Point,
     precision: &Precision,
     fuel: &mut Fuel,
-) -> Result<Option<Complex>, Exhausted> {
+) -> Result<Complex, NoValue> {
     let whole = Expr::Call(function, arguments.to_vec());
     if !matches!(function, Function::Log)
-        && let Some(value) = exact_at(&whole, point, fuel)?
+        && let Some(exact) = exact_at(&whole, point, fuel)?
     {
-        return Ok(Some(Ball::from_rational(&value, precision).into()));
+        return Ok(Ball::from_rational(&exact, precision).into());
     }
-    let mut values = Vec::with_capacity(arguments.len());
-    for argument in arguments {
-        match evaluate(argument, point, precision, fuel)? {
-            Some(value) => values.push(value),
-            None => return Ok(None),
-        }
-    }
+    let values: Vec<Complex> =
+        arguments.iter().map(|a| value(a, point, precision, fuel)).collect::<Result<_, _>>()?;
     fuel.spend(30)?;
-    Ok(elementary(function, &values, precision))
+    elementary(function, &values, precision).ok_or(NoValue::Undefined)
 }
 
 fn elementary(function: Function, values: &[Complex], precision: &Precision) -> Option<Complex> {

@@ -5,7 +5,7 @@ use dashu_ratio::RBig;
 use std::cmp::Ordering;
 
 use super::ball::{Ball, Complex, Precision};
-use super::budget::{Exhausted, Fuel};
+use super::budget::{Exhausted, Fuel, known};
 use super::canonical;
 use super::expr::{Constant, Expr, NumberSet, Relation};
 use super::numeric::{self, Field, Point};
@@ -382,7 +382,7 @@ fn collect_links<'a>(
         }
         Expr::Relation(_, pair) => {
             let difference = pair[0].clone().minus(pair[1].clone());
-            let breaks = canonical::zeros_and_poles(&difference, name, fuel)?;
+            let breaks = known(canonical::zeros_and_poles(&difference, name, fuel))?;
             links.push(Link { relation: condition, breaks });
             Ok(true)
         }

@@ -12,95 +12,28 @@ use super::budget::MAX_ANSWER;
 use super::normal;
 use super::units;
 
-/// Commands without effect on the value, each with the number of groups that follow it and go too.
-const DROPPED: &[(&str, usize)] = &[
-    ("left", 0),
-    ("right", 0),
-    ("middle", 0),
-    ("big", 0),
-    ("Big", 0),
-    ("bigg", 0),
-    ("Bigg", 0),
-    ("bigl", 0),
-    ("bigr", 0),
-    ("bigm", 0),
-    ("Bigl", 0),
-    ("Bigr", 0),
-    ("Bigm", 0),
-    ("biggl", 0),
-    ("biggr", 0),
-    ("Biggl", 0),
-    ("Biggr", 0),
-    ("displaystyle", 0),
-    ("textstyle", 0),
-    ("scriptstyle", 0),
-    ("tiny", 0),
-    ("small", 0),
-    ("normalsize", 0),
-    ("large", 0),
-    ("Large", 0),
-    ("LARGE", 0),
-    ("huge", 0),
-    ("Huge", 0),
-    ("bf", 0),
-    ("bfseries", 0),
-    ("rm", 0),
-    ("it", 0),
-    ("limits", 0),
-    ("nolimits", 0),
-    ("centering", 0),
-    ("noindent", 0),
-    ("nonumber", 0),
-    ("notag", 0),
-    ("strut", 0),
-    ("hfill", 0),
-    ("thinspace", 0),
-    ("enspace", 0),
-    ("color", 1),
-    ("hspace", 1),
-    ("vspace", 1),
-    ("phantom", 1),
-    ("hphantom", 1),
-    ("vphantom", 1),
-    ("label", 1),
-    ("tag", 1),
-    ("textcolor", 1),
-    ("colorbox", 1),
-    ("fcolorbox", 2),
-    // These wrap the group that follows.
-    ("boxed", 0),
-    ("fbox", 0),
-    ("framebox", 0),
-    ("underline", 0),
-    ("uline", 0),
-    ("ensuremath", 0),
-    ("boldsymbol", 0),
-    ("bm", 0),
-    ("pmb", 0),
-    ("bold", 0),
-    ("mathsf", 0),
-    ("mathtt", 0),
-    ("mathnormal", 0),
-    ("emph", 0),
-    ("mathstrut", 0),
-    ("therefore", 0),
+/// Commands without effect on the value, by the number of groups that follow them and go too. Some wrap a group, which
+/// stays.
+const DROPPED: [&[&str]; 3] = [
+    &[
+        "left", "right", "middle", "big", "Big", "bigg", "Bigg", "bigl", "bigr", "bigm", "Bigl", "Bigr",
+        "Bigm", "biggl", "biggr", "Biggl", "Biggr", "displaystyle", "textstyle", "scriptstyle", "tiny",
+        "small", "normalsize", "large", "Large", "LARGE", "huge", "Huge", "bf", "bfseries", "rm", "it",
+        "limits", "nolimits", "centering", "noindent", "nonumber", "notag", "strut", "hfill", "thinspace",
+        "enspace", "boxed", "fbox", "framebox", "underline", "uline", "ensuremath", "boldsymbol", "bm",
+        "pmb", "bold", "mathsf", "mathtt", "mathnormal", "emph", "mathstrut", "therefore",
+    ],
+    &[
+        "color", "hspace", "vspace", "phantom", "hphantom", "vphantom", "label", "tag", "textcolor",
+        "colorbox",
+    ],
+    &["fcolorbox"],
 ];
 
 /// Commands whose group is text.
 const TEXTS: &[&str] = &[
-    "text",
-    "textrm",
-    "textbf",
-    "textit",
-    "textsf",
-    "texttt",
-    "textnormal",
-    "textup",
-    "mathrm",
-    "mathbf",
-    "mathit",
-    "mbox",
-    "hbox",
+    "text", "textrm", "textbf", "textit", "textsf", "texttt", "textnormal", "textup", "mathrm", "mathbf",
+    "mathit", "mbox", "hbox",
 ];
 
 /// Commands with another spelling, or with a meaning that the parser knows under another name.
@@ -187,42 +120,9 @@ const FUNCTIONS: &[&str] = &[
 
 /// Words that lead to the answer and say nothing else.
 const LEADING: &[&str] = &[
-    "the",
-    "final",
-    "correct",
-    "answer",
-    "answers",
-    "solution",
-    "solutions",
-    "result",
-    "value",
-    "is",
-    "are",
-    "equals",
-    "equal",
-    "to",
-    "so",
-    "thus",
-    "therefore",
-    "hence",
-    "we",
-    "get",
-    "have",
-    "its",
-    "it",
-    "be",
-    "that",
-    "total",
-    "number",
-    "sum",
-    "of",
-    "a",
-    "our",
-    "and",
-    "point",
-    "points",
-    "pair",
-    "vector",
+    "the", "final", "correct", "answer", "answers", "solution", "solutions", "result", "value", "is", "are",
+    "equals", "equal", "to", "so", "thus", "therefore", "hence", "we", "get", "have", "its", "it", "be",
+    "that", "total", "number", "sum", "of", "a", "our", "and", "point", "points", "pair", "vector",
     "coordinates",
 ];
 
@@ -245,27 +145,8 @@ const SCALES: &[(&str, &str)] = &[
 
 /// Numbers as words, each at its own place.
 const NUMBERS: &[&str] = &[
-    "zero",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-    "thirteen",
-    "fourteen",
-    "fifteen",
-    "sixteen",
-    "seventeen",
-    "eighteen",
-    "nineteen",
-    "twenty",
+    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven",
+    "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty",
 ];
 
 /// Phrases for sets.
@@ -279,16 +160,7 @@ const PHRASES: &[(&str, &str)] = &[
 
 /// Environments of which the rows are statements, not those of a matrix.
 const STATEMENTS: &[&str] = &[
-    "cases",
-    "aligned",
-    "align",
-    "align*",
-    "gathered",
-    "gather",
-    "gather*",
-    "split",
-    "equation",
-    "equation*",
+    "cases", "aligned", "align", "align*", "gathered", "gather", "gather*", "split", "equation", "equation*",
 ];
 
 const CURRENCIES: &[(char, &str)] = &[('€', "euro"), ('£', "sterling"), ('¥', "yen"), ('₹', "rupee")];
@@ -675,7 +547,7 @@ impl Writer {
             self.separator(after);
             return after;
         }
-        if let Some((_, groups)) = DROPPED.iter().find(|(known, _)| *known == name) {
+        if let Some(groups) = DROPPED.iter().position(|names| names.contains(&name)) {
             let mut after = after;
             if matches!(name, "left" | "right") {
                 after = after.trim_start().strip_prefix('.').unwrap_or(after);
@@ -691,7 +563,7 @@ impl Writer {
                     return inside.trim_start();
                 }
             }
-            for _ in 0..*groups {
+            for _ in 0..groups {
                 let trimmed = after.trim_start();
                 // A model of colours.
                 let trimmed = trimmed

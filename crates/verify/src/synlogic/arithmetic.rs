@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 
 use dashu_int::IBig;
+use dashu_ratio::RBig;
 
 use super::extract::only;
 use super::game::Game;
 use super::python::{self, EvalError};
-use super::text::{is_space, regex, strip};
 use super::value::Value;
 use super::{Checked, Error, Mode, correct, rational, unparsed, unscorable, wrong};
+use crate::python_text::{is_space, regex, strip};
 use crate::verdict::Outcome;
 
 /// Numbers to combine into a result.
@@ -45,7 +46,7 @@ impl GameOf24 {
         }
         let allowed = |c: char| {
             c.is_ascii_digit()
-                || super::text::is_space(c)
+                || crate::python_text::is_space(c)
                 || c == '('
                 || c == ')'
                 || self.operators.iter().any(|op| op.len() == c.len_utf8() && op.starts_with(c))
@@ -73,7 +74,7 @@ impl GameOf24 {
             Mode::Strict => {
                 let wanted = self.result.as_ref().ok_or(unscorable("problem"))?;
                 match rational::evaluate(&expression) {
-                    Ok(value) if value == rational::Rational::from(wanted.clone()) => correct("exact"),
+                    Ok(value) if value == RBig::from(wanted.clone()) => correct("exact"),
                     Ok(_) => wrong("value"),
                     Err(EvalError::Budget) => wrong("budget"),
                     Err(_) => wrong("no_value"),

@@ -7,9 +7,9 @@ use dashu_int::IBig;
 
 use super::extract::{last_boxed, last_boxed_simple, only_boxed, undressed};
 use super::game::{self, Game};
-use super::text::{plain_int, strip};
 use super::value::Value;
 use super::{Checked, Error, Mode, correct, python, unparsed, wrong};
+use crate::python_text::{plain_int, strip};
 use crate::verdict::Outcome;
 
 const NO_BOX: Outcome = unparsed("no_box");
@@ -140,7 +140,7 @@ impl WordSortingMistake {
             Mode::Parity => last_boxed_simple(text).ok_or(NO_BOX)?.to_owned(),
             Mode::Strict => only_boxed(text)?,
         };
-        if !content.is_empty() && content.chars().all(|c| super::text::decimal(c).is_some()) {
+        if !content.is_empty() && content.chars().all(|c| crate::python_text::decimal(c).is_some()) {
             let number = if mode == Mode::Parity { python::int(&content) } else { plain_int(&content) };
             return equal(number.is_some() && number == game::int(&self.0));
         }

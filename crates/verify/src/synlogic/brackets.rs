@@ -6,9 +6,9 @@ use dashu_int::IBig;
 
 use super::extract::{only_statement, undressed};
 use super::game::{self, Game};
-use super::text::{is_space, plain_int, strip};
 use super::value::Value;
 use super::{Checked, Error, Mode, correct, python, unparsed, wrong};
+use crate::python_text::{is_space, plain_int, strip};
 
 /// The whole sequence with all brackets closed.
 pub(crate) struct DyckLanguage(String);

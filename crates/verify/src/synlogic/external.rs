@@ -3,9 +3,9 @@
 use super::extract::{bracketed, only};
 use super::game::Game;
 use super::python::{self, EvalError};
-use super::text::strip;
 use super::value::Value;
 use super::{Checked, Error, Mode, correct, json, unparsed, wrong};
+use crate::python_text::strip;
 use crate::verdict::Outcome;
 
 /// The text after the last `opening` and before the next fence.

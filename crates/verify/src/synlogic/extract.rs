@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use super::text::{is_space, plain_int, regex, strip, words};
 use super::value::Value;
 use super::{Mode, python, unparsed, wrong};
 use crate::boxed;
+use crate::python_text::{is_space, plain_int, regex, strip, words};
 use crate::verdict::Outcome;
 
 /// Whether a response has the required form: it starts with `<think>`, ends with `</answer>`, and contains each of the
@@ -30,7 +30,7 @@ pub fn answer_text(response: &str) -> &str {
         None => response,
     };
     let answer = rest.split_once("<answer>").and_then(|(_, tail)| tail.split_once("</answer>"));
-    answer.map_or(rest, |(answer, _)| super::text::strip(answer))
+    answer.map_or(rest, |(answer, _)| crate::python_text::strip(answer))
 }
 
 /// The stripped content of the last `\boxed{`, with balanced braces. `None` without a box or if it does not close.
@@ -43,7 +43,7 @@ pub fn last_boxed(text: &str) -> Option<&str> {
             '}' => {
                 open -= 1;
                 if open == 0 {
-                    return Some(super::text::strip(&text[start..start + at]));
+                    return Some(crate::python_text::strip(&text[start..start + at]));
                 }
             }
             _ => {}
@@ -55,7 +55,7 @@ pub fn last_boxed(text: &str) -> Option<&str> {
 /// The stripped content of the last `\boxed{` up to the first `}`. `None` without a box or if it does not close.
 pub fn last_boxed_simple(text: &str) -> Option<&str> {
     let start = text.rfind("\\boxed{")? + "\\boxed{".len();
-    text[start..].split_once('}').map(|(content, _)| super::text::strip(content))
+    text[start..].split_once('}').map(|(content, _)| crate::python_text::strip(content))
 }
 
 /// In strict mode, the part of a response that states its answer: what follows the thinking, and inside the answer tags

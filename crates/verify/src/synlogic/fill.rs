@@ -7,9 +7,9 @@ use dashu_int::IBig;
 use super::extract::only_grid;
 use super::game::{self, Game};
 use super::placement::neighbours4;
-use super::text::{decimal, plain_int, regex, strip};
 use super::value::{Value, rows};
 use super::{Checked, Error, Mode, correct, json, python, unparsed, wrong};
+use crate::python_text::{decimal, plain_int, regex, strip};
 use crate::verdict::Outcome;
 
 /// Rays of arrows from numbers.

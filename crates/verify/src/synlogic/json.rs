@@ -3,38 +3,49 @@
 
 use dashu_int::IBig;
 
-use super::text::MAX_DIGITS;
 use super::value::{DictBuilder, Value};
+use crate::python_text::MAX_DIGITS;
 
 /// Deepest nesting of brackets (Python's own limit is near 1000).
 const MAX_DEPTH: usize = 500;
 
 /// Parses one JSON value with only blanks around it. `None` if it is not JSON or nests too deep.
 pub fn parse(text: &str) -> Option<Value> {
-    let mut p = Parser { text, at: 0 };
+    let mut p = Parser::new(text);
     p.blanks();
     let value = p.value(0)?;
     p.blanks();
-    (p.at == text.len()).then_some(value)
+    p.is_at_end().then_some(value)
 }
 
-struct Parser<'a> {
+/// A place in a text, and what is read from there on.
+pub(crate) struct Parser<'a> {
     text: &'a str,
     at: usize,
 }
 
-impl Parser<'_> {
+impl<'a> Parser<'a> {
+    pub(crate) fn new(text: &'a str) -> Self {
+        Self { text, at: 0 }
+    }
+
+    pub(crate) fn is_at_end(&self) -> bool {
+        self.at == self.text.len()
+    }
+
     fn peek(&self) -> Option<u8> {
         self.text.as_bytes().get(self.at).copied()
     }
 
-    fn blanks(&mut self) {
+    /// Passes over blanks.
+    pub(crate) fn blanks(&mut self) {
         while matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'\r')) {
             self.at += 1;
         }
     }
 
-    fn word(&mut self, word: &str) -> bool {
+    /// Passes over a word, if it is there.
+    pub(crate) fn word(&mut self, word: &str) -> bool {
         let found = self.text.as_bytes()[self.at..].starts_with(word.as_bytes());
         if found {
             self.at += word.len();
@@ -47,9 +58,16 @@ impl Parser<'_> {
             return None;
         }
         match self.peek()? {
-            b'"' => self.string().map(Value::Str),
             b'[' => self.list(depth),
             b'{' => self.dict(depth),
+            _ => self.scalar(),
+        }
+    }
+
+    /// A text, a number or a named constant.
+    pub(crate) fn scalar(&mut self) -> Option<Value> {
+        match self.peek()? {
+            b'"' => self.string().map(Value::Str),
             b'n' => self.word("null").then_some(Value::None),
             b't' => self.word("true").then_some(Value::Bool(true)),
             b'f' => self.word("false").then_some(Value::Bool(false)),
@@ -91,15 +109,7 @@ impl Parser<'_> {
             return Some(entries.finish());
         }
         loop {
-            self.blanks();
-            if self.peek() != Some(b'"') {
-                return None;
-            }
-            let key = self.string()?;
-            self.blanks();
-            if !self.word(":") {
-                return None;
-            }
+            let key = self.key()?;
             self.blanks();
             let value = self.value(depth + 1)?;
             entries.insert(Value::Str(key), value);
@@ -111,6 +121,14 @@ impl Parser<'_> {
                 return None;
             }
         }
+    }
+
+    /// A key and its colon.
+    pub(crate) fn key(&mut self) -> Option<String> {
+        self.blanks();
+        let key = if self.peek() == Some(b'"') { self.string()? } else { return None };
+        self.blanks();
+        self.word(":").then_some(key)
     }
 
     fn digits(&mut self) -> usize {

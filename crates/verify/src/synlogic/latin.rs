@@ -3,9 +3,9 @@
 use super::extract::only_grid;
 use super::game::{self, Game};
 use super::python;
-use super::text::{is_digit, is_space, regex, strip, words};
 use super::value::Value;
 use super::{Checked, Error, Mode, correct, unparsed, wrong};
+use crate::python_text::{is_digit, is_space, regex, strip, words};
 
 /// Whether every row and column contains 1 to n once.
 fn is_latin(grid: &[Vec<i64>]) -> bool {

@@ -26,7 +26,6 @@ mod placement;
 pub mod python;
 pub mod rational;
 mod stories;
-mod text;
 pub mod value;
 
 use std::fmt;

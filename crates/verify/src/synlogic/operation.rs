@@ -2,9 +2,9 @@
 
 use super::extract::{only_statement, undressed};
 use super::game::Game;
-use super::text::regex;
 use super::{Checked, Error, Mode, unparsed, wrong};
 use crate::math::{self, MatchTypes};
+use crate::python_text::regex;
 use crate::verdict::Verdict;
 
 /// The value of the expression.

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use super::extract::{bracketed, only, only_grid, only_list};
 use super::game::{self, Game};
 use super::python;
-use super::text::regex;
 use super::value::{Value, rows};
 use super::{Checked, Error, Mode, correct, json, unparsed, wrong};
+use crate::python_text::regex;
 use crate::verdict::Outcome;
 
 /// Tents beside trees.

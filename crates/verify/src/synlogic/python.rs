@@ -8,8 +8,8 @@
 use dashu_base::{Abs, BitTest, Sign, Signed};
 use dashu_int::IBig;
 
-use super::text::MAX_DIGITS;
 use super::value::{DictBuilder, Value, float_to_int};
+use crate::python_text::MAX_DIGITS;
 
 mod lexer;
 mod operations;
@@ -595,7 +595,7 @@ impl Parser<'_> {
 
 /// Python's `int(text)`: blanks around, a sign, digits of any script, single underscores between them.
 pub fn int(text: &str) -> Option<IBig> {
-    let text = super::text::strip(text);
+    let text = crate::python_text::strip(text);
     let (sign, digits) = match text.strip_prefix('-') {
         Some(rest) => (Sign::Negative, rest),
         None => (Sign::Positive, text.strip_prefix('+').unwrap_or(text)),
@@ -607,7 +607,7 @@ pub fn int(text: &str) -> Option<IBig> {
             after_digit = false;
             continue;
         }
-        plain.push(char::from_digit(super::text::decimal(c)?, 10)?);
+        plain.push(char::from_digit(crate::python_text::decimal(c)?, 10)?);
         after_digit = true;
         if plain.len() > MAX_DIGITS {
             return None;

@@ -1,78 +1,36 @@
 //! Exact arithmetic for strict mode: `+ - * / // % **` over rational numbers, with bounded work.
 
-use dashu_base::{Abs, BitTest, Signed};
+use dashu_base::BitTest;
 use dashu_int::IBig;
+use dashu_ratio::RBig;
 
-use super::python::{EvalError, MAX_BITS, floor_division};
+use super::python::{EvalError, MAX_BITS};
 
-/// A reduced fraction with a positive denominator.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rational {
-    numerator: IBig,
-    denominator: IBig,
+type Result<T> = std::result::Result<T, EvalError>;
+
+/// The value, if it is within the budget.
+fn bounded(value: RBig) -> Result<RBig> {
+    let bits = value.numerator().bit_len().max(value.denominator().bit_len());
+    if bits > MAX_BITS / 16 { Err(EvalError::Budget) } else { Ok(value) }
 }
 
-impl From<IBig> for Rational {
-    fn from(numerator: IBig) -> Self {
-        Self { numerator, denominator: IBig::from(1) }
-    }
-}
-
-fn gcd(a: &IBig, b: &IBig) -> IBig {
-    use dashu_base::Gcd;
-    IBig::from(a.clone().abs().gcd(b.clone().abs()))
-}
-
-impl Rational {
-    fn new(numerator: IBig, denominator: IBig) -> Result<Self, EvalError> {
-        if denominator.is_zero() {
-            return Err(EvalError::Raised);
-        }
-        let divisor = gcd(&numerator, &denominator);
-        let (mut n, mut d) = (numerator / &divisor, denominator / divisor);
-        if d.is_negative() {
-            (n, d) = (-n, -d);
-        }
-        if n.bit_len() > MAX_BITS / 16 || d.bit_len() > MAX_BITS / 16 {
-            return Err(EvalError::Budget);
-        }
-        Ok(Self { numerator: n, denominator: d })
-    }
-
-    /// The integer, if it is one.
-    pub fn to_integer(&self) -> Option<IBig> {
-        self.denominator.is_one().then(|| self.numerator.clone())
-    }
-
-    fn floor(&self) -> IBig {
-        floor_division(&self.numerator, &self.denominator).0
-    }
-
-    fn operate(op: &str, a: &Self, b: &Self) -> Result<Self, EvalError> {
-        let (an, ad, bn, bd) = (&a.numerator, &a.denominator, &b.numerator, &b.denominator);
-        match op {
-            "+" => Self::new(an * bd + bn * ad, ad * bd),
-            "-" => Self::new(an * bd - bn * ad, ad * bd),
-            "*" => Self::new(an * bn, ad * bd),
-            "/" => Self::new(an * bd, ad * bn),
-            "//" => Ok(Self::from(Self::operate("/", a, b)?.floor())),
-            "%" => {
-                let whole = Self::operate("//", a, b)?;
-                Self::operate("-", a, &Self::operate("*", &whole, b)?)
+fn operate(op: &str, a: &RBig, b: &RBig) -> Result<RBig> {
+    match op {
+        "+" => bounded(a + b),
+        "-" => bounded(a - b),
+        "*" => bounded(a * b),
+        "/" | "//" | "%" if b.is_zero() => Err(EvalError::Raised),
+        "/" => bounded(a / b),
+        "//" => Ok(operate("/", a, b)?.floor().into()),
+        "%" => operate("-", a, &operate("*", &operate("//", a, b)?, b)?),
+        _ if !b.is_int() => Err(EvalError::Raised),
+        _ => {
+            let exponent = i32::try_from(b.numerator()).map_err(|_| EvalError::Budget)? as isize;
+            let bits = a.numerator().bit_len().max(a.denominator().bit_len());
+            if bits.checked_mul(exponent.unsigned_abs()).is_none_or(|b| b > MAX_BITS / 16) {
+                return Err(EvalError::Budget);
             }
-            _ => {
-                if !bd.is_one() {
-                    return Err(EvalError::Raised);
-                }
-                let exponent = i32::try_from(bn).map_err(|_| EvalError::Budget)?;
-                let power = exponent.unsigned_abs() as usize;
-                let bits = an.bit_len().max(ad.bit_len());
-                if bits.checked_mul(power).is_none_or(|b| b > MAX_BITS / 16) {
-                    return Err(EvalError::Budget);
-                }
-                let (n, d) = (an.pow(power), ad.pow(power));
-                if exponent < 0 { Self::new(d, n) } else { Self::new(n, d) }
-            }
+            if exponent < 0 && a.is_zero() { Err(EvalError::Raised) } else { bounded(a.pow(exponent)) }
         }
     }
 }
@@ -84,7 +42,7 @@ const MAX_STEPS: usize = 2000;
 ///
 /// # Errors
 /// If the text is not such an expression, divides by zero, or is beyond the budget.
-pub fn evaluate(text: &str) -> Result<Rational, EvalError> {
+pub fn evaluate(text: &str) -> Result<RBig> {
     let mut parser = Parser { text: text.as_bytes(), at: 0, depth: 0, steps: MAX_STEPS };
     let value = parser.sum()?;
     if parser.peek().is_some() { Err(EvalError::Syntax) } else { Ok(value) }
@@ -120,32 +78,32 @@ impl Parser<'_> {
         })
     }
 
-    fn step(&mut self) -> Result<(), EvalError> {
+    fn step(&mut self) -> Result<()> {
         self.steps = self.steps.checked_sub(1).ok_or(EvalError::Budget)?;
         Ok(())
     }
 
-    fn sum(&mut self) -> Result<Rational, EvalError> {
+    fn sum(&mut self) -> Result<RBig> {
         let mut value = self.product()?;
         while let Some(op @ ("+" | "-")) = self.operator() {
             self.at += 1;
             self.step()?;
-            value = Rational::operate(op, &value, &self.product()?)?;
+            value = operate(op, &value, &self.product()?)?;
         }
         Ok(value)
     }
 
-    fn product(&mut self) -> Result<Rational, EvalError> {
+    fn product(&mut self) -> Result<RBig> {
         let mut value = self.signed()?;
         while let Some(op @ ("*" | "/" | "//" | "%")) = self.operator() {
             self.at += op.len();
             self.step()?;
-            value = Rational::operate(op, &value, &self.signed()?)?;
+            value = operate(op, &value, &self.signed()?)?;
         }
         Ok(value)
     }
 
-    fn signed(&mut self) -> Result<Rational, EvalError> {
+    fn signed(&mut self) -> Result<RBig> {
         let mut negative = false;
         while let Some(op @ ("+" | "-")) = self.operator() {
             self.at += 1;
@@ -153,10 +111,10 @@ impl Parser<'_> {
             negative ^= op == "-";
         }
         let value = self.powered()?;
-        Ok(if negative { Rational { numerator: -value.numerator, ..value } } else { value })
+        Ok(if negative { -value } else { value })
     }
 
-    fn powered(&mut self) -> Result<Rational, EvalError> {
+    fn powered(&mut self) -> Result<RBig> {
         let base = self.atom()?;
         if self.operator() != Some("**") {
             return Ok(base);
@@ -169,10 +127,10 @@ impl Parser<'_> {
         }
         let exponent = self.signed()?;
         self.depth -= 1;
-        Rational::operate("**", &base, &exponent)
+        operate("**", &base, &exponent)
     }
 
-    fn atom(&mut self) -> Result<Rational, EvalError> {
+    fn atom(&mut self) -> Result<RBig> {
         match self.peek() {
             Some(b'(') => {
                 self.at += 1;
@@ -197,7 +155,7 @@ impl Parser<'_> {
                     return Err(EvalError::Budget);
                 }
                 let digits = self.text[start..self.at].iter().map(|c| char::from(*c)).collect::<String>();
-                digits.parse::<IBig>().map(Rational::from).map_err(|_| EvalError::Syntax)
+                digits.parse::<IBig>().map(RBig::from).map_err(|_| EvalError::Syntax)
             }
             _ => Err(EvalError::Syntax),
         }
@@ -209,8 +167,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn int(n: i64) -> Rational {
-        Rational::from(IBig::from(n))
+    fn int(n: i64) -> RBig {
+        RBig::from(n)
     }
 
     #[test]

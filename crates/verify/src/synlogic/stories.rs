@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use super::extract::{Listed, bracketed, listed, only, only_grid, only_statement, undressed};
 use super::game::{self, Game};
-use super::text::{regex, strip, words};
 use super::value::Value;
 use super::{Checked, Error, Mode, correct, json, python, unparsed, wrong};
+use crate::python_text::{regex, strip, words};
 use crate::verdict::Outcome;
 
 /// Who owns which thing in the end.

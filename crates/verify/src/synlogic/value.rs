@@ -52,7 +52,7 @@ impl Value {
     pub(crate) fn number(&self) -> Option<i64> {
         match self {
             Self::Int(n) => i64::try_from(n).ok(),
-            Self::Str(text) => i64::try_from(super::text::plain_int(text)?).ok(),
+            Self::Str(text) => i64::try_from(crate::python_text::plain_int(text)?).ok(),
             _ => None,
         }
     }

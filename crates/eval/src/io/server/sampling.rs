@@ -6,28 +6,23 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-/// Which fields a server supports beyond the standard ones.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ServerApi {
-    /// vLLM: token ids with `return_token_ids`, or `return_tokens_as_token_ids` before version 0.10.2.
-    #[default]
-    Vllm,
-    /// SGLang: token ids with `return_token_ids`.
-    Sglang,
-    /// llama.cpp's server: each log-probability comes with the token's id.
-    #[serde(rename = "llama.cpp")]
-    LlamaCpp,
-    /// Only the standard fields: tokens as pieces of text.
-    Openai,
+named! {
+    /// Which fields a server supports beyond the standard ones.
+    #[derive(Default, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum ServerApi {
+        // Token ids with `return_token_ids`, or `return_tokens_as_token_ids` before version 0.10.2.
+        #[default]
+        Vllm = "vllm": "vLLM",
+        // Token ids with `return_token_ids`.
+        Sglang = "sglang": "SGLang",
+        // Each log-probability comes with the token's id.
+        #[serde(rename = "llama.cpp")]
+        LlamaCpp = "llama.cpp": "llama.cpp's server",
+        // Tokens are pieces of text.
+        Openai = "openai": "the standard fields alone",
+    }
 }
-
-named!(ServerApi {
-    Vllm = "vllm": "vLLM",
-    Sglang = "sglang": "SGLang",
-    LlamaCpp = "llama.cpp": "llama.cpp's server",
-    Openai = "openai": "the standard fields alone",
-});
 
 /// Sampling settings.
 #[derive(Debug, Clone, Copy, PartialEq)]

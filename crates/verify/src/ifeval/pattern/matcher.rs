@@ -3,7 +3,7 @@
 use super::parser::At;
 use super::program::{Program, Step};
 use super::{PatternError, Text};
-use crate::ifeval::python_text::is_word;
+use crate::ifeval::characters::is_word;
 use std::ops::Range;
 
 /// Step budget of one pattern on one text, in addition to a linear part.

@@ -1,7 +1,8 @@
 //! Python's syntax of patterns, read into a tree.
 
 use super::PatternError;
-use crate::ifeval::python_text::{also_equal, is_digit, is_space, is_word, simple_lower, simple_upper};
+use crate::ifeval::characters::{also_equal, is_digit, is_word, simple_lower, simple_upper};
+use crate::python_text::is_space;
 
 /// Deepest nesting of groups.
 const DEEPEST: usize = 60;
@@ -41,7 +42,7 @@ impl Set {
                 within(c)
                     || (self.ignore_case
                         && (within(simple_upper(c))
-                            || also_equal(c).iter().any(|&x| within(x) || within(simple_upper(x)))))
+                            || also_equal(c).any(|x| within(x) || within(simple_upper(x)))))
             }
             Item::Named(Named::Digit, want) => is_digit(c) == want,
             Item::Named(Named::Word, want) => is_word(c) == want,
@@ -225,12 +226,11 @@ impl Parser {
             return Node::One { c, ignore_case: false };
         }
         let lower = simple_lower(c);
-        let others = also_equal(lower);
-        if others.is_empty() {
-            return Node::One { c: lower, ignore_case: true };
+        let items: Vec<Item> = std::iter::once(lower).chain(also_equal(lower)).map(Item::One).collect();
+        match items.len() {
+            1 => Node::One { c: lower, ignore_case: true },
+            _ => Node::Set(Box::new(Set { items, negated: false, ignore_case: true })),
         }
-        let items = std::iter::once(lower).chain(others.iter().copied()).map(Item::One).collect();
-        Node::Set(Box::new(Set { items, negated: false, ignore_case: true }))
     }
 
     fn repeatable(&self, node: Option<Node>) -> Result<Node, PatternError> {
@@ -503,7 +503,7 @@ impl Parser {
             for c in ones {
                 let lower = simple_lower(c);
                 items.push(Item::One(lower));
-                items.extend(also_equal(lower).iter().map(|&c| Item::One(c)));
+                items.extend(also_equal(lower).map(Item::One));
             }
         }
         Ok(Node::Set(Box::new(Set { items, negated, ignore_case })))

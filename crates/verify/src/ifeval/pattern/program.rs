@@ -2,7 +2,7 @@
 
 use super::PatternError;
 use super::parser::{At, How, Node, Parsed, Set, refuse};
-use crate::ifeval::python_text::simple_lower;
+use crate::ifeval::characters::simple_lower;
 
 /// Largest number of instructions of a compiled pattern; counted repeats multiply.
 const MOST_INSTRUCTIONS: usize = 20_000;

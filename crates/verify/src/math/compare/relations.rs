@@ -1,8 +1,8 @@
 //! Relations: equations, inequations, inequalities and chains of them.
 
-use super::{Answer, Compared, Comparer, EXACTLY_DIFFERENT, Evidence, is_collection};
+use super::{Answer, Compared, Comparer, EXACTLY_DIFFERENT, EXACTLY_EQUAL, Evidence, is_collection};
 use crate::math::ball::{Complex, Precision};
-use crate::math::budget::Exhausted;
+use crate::math::budget::{Exhausted, known};
 use crate::math::canonical;
 use crate::math::expr::{Constant, Expr, NumberSet, Relation};
 use crate::math::numeric::{self, Field, NATURAL_POINTS, POINTS, Point};
@@ -160,8 +160,8 @@ impl Comparer<'_> {
         if self.constant_ratio(wanted, found)?.is_some() {
             return Ok(Answer { equal: true, evidence: Evidence::Probabilistic });
         }
-        if let Some(equal) = canonical::same_zeros(wanted, found, &mut self.fuel)? {
-            return Ok(Answer { equal, evidence: Evidence::Exact });
+        if known(canonical::same_zeros(wanted, found, &mut self.fuel))? == Some(true) {
+            return Ok(EXACTLY_EQUAL);
         }
         // An equation solved for a symbol that does not occur on its other side.
         for (solved, other) in [(answer, wanted), (gold, found)] {

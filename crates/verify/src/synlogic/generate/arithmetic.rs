@@ -170,8 +170,7 @@ fn expression(terms: usize, source: &mut Source<'_>) -> (String, u8) {
 
 pub(super) fn math_path(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
     let (text, _) = expression(3 + difficulty / 2, source);
-    let value = rational::evaluate(&text).ok()?.to_integer()?;
-    let value = i64::try_from(value).ok().filter(|v| v.abs() < 100_000)?;
+    let value = i64::try_from(rational::evaluate(&text).ok()?).ok().filter(|v| v.abs() < 100_000)?;
     let mut hidden = 0;
     let query: String = text
         .chars()

@@ -2,9 +2,9 @@
 
 use dashu_int::IBig;
 
-use super::super::text::MAX_DIGITS;
 use super::super::value::Value;
 use super::{EvalError, MAX_BITS, MAX_BRACKETS, Result};
+use crate::python_text::MAX_DIGITS;
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Token {

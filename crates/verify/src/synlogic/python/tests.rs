@@ -117,17 +117,7 @@ fn literals_hold_no_operators() {
         assert!(literal(good).is_ok(), "{good}");
     }
     for bad in [
-        "1 + 2",
-        "--1",
-        "~1",
-        "[1][0]",
-        "a",
-        "f(1)",
-        "not 1",
-        "1 < 2",
-        "[1",
-        "2 ** 2",
-        "grid = [[1]]",
+        "1 + 2", "--1", "~1", "[1][0]", "a", "f(1)", "not 1", "1 < 2", "[1", "2 ** 2", "grid = [[1]]",
         "-True",
     ] {
         assert!(literal(bad).is_err(), "{bad}");

@@ -1,4 +1,6 @@
 //! Text as in Python's `str` and `re`: blanks, stripping, splitting, digits of any script.
+//!
+//! The reference verifiers are Python programs, so Python defines what is blank and what is a digit.
 
 use dashu_int::IBig;
 use regex::Regex;
@@ -74,7 +76,7 @@ pub(crate) fn pattern(source: &str) -> Regex {
 macro_rules! regex {
     ($source:expr) => {{
         static PATTERN: std::sync::LazyLock<regex::Regex> =
-            std::sync::LazyLock::new(|| $crate::synlogic::text::pattern($source));
+            std::sync::LazyLock::new(|| $crate::python_text::pattern($source));
         &*PATTERN
     }};
 }

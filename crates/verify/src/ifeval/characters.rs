@@ -1,9 +1,8 @@
-//! Text as in Python: `str` methods and the character classes of Python's two regular expression engines, where they
-//! differ from Rust's.
+//! The character classes of Python's two regular expression engines, and its cases of letters, where they differ from
+//! Rust's.
 //!
-//! The reference checkers are Python programs, so Python defines words, spaces and capital letters. In the standard
-//! library's `re`, word characters are letters, numbers and the underscore; the `regex` module (through which NLTK
-//! tokenises) adds combining marks.
+//! In the standard library's `re`, word characters are letters, numbers and the underscore; the `regex` module (through
+//! which NLTK tokenises) adds combining marks.
 
 use regex_syntax::hir::{Class, HirKind};
 use std::sync::OnceLock;
@@ -57,17 +56,6 @@ pub(crate) fn is_digit(c: char) -> bool {
     DIGIT.get_or_init(|| Ranges::of(r"[\p{Nd}]")).contains(c)
 }
 
-/// What `str.strip` removes and `re`'s `\s` matches: Unicode white space and the four separators
-/// U+001C to U+001F.
-pub(crate) fn is_space(c: char) -> bool {
-    c.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&c)
-}
-
-/// `str.strip()`.
-pub(crate) fn strip(text: &str) -> &str {
-    text.trim_matches(is_space)
-}
-
 /// Whether the character is of general category Lt, such as U+01C5.
 fn is_title(c: char) -> bool {
     matches!(c,
@@ -114,62 +102,39 @@ pub(crate) fn simple_upper(c: char) -> char {
     }
 }
 
-/// Other lower-case characters that `re` treats as equal to `lower` if it ignores case, such as the dotless i for i.
+/// Lower-case characters that `re` treats as equal if it ignores case, such as the dotless i and i.
 /// Source: CPython 3.11, the table of extra cases of its `re` module.
-pub(crate) fn also_equal(lower: char) -> &'static [char] {
-    match lower {
-        'i' => &['\u{131}'],
-        '\u{131}' => &['i'],
-        's' => &['\u{17f}'],
-        '\u{17f}' => &['s'],
-        '\u{b5}' => &['\u{3bc}'],
-        '\u{3bc}' => &['\u{b5}'],
-        '\u{345}' => &['\u{3b9}', '\u{1fbe}'],
-        '\u{3b9}' => &['\u{345}', '\u{1fbe}'],
-        '\u{1fbe}' => &['\u{345}', '\u{3b9}'],
-        '\u{390}' => &['\u{1fd3}'],
-        '\u{1fd3}' => &['\u{390}'],
-        '\u{3b0}' => &['\u{1fe3}'],
-        '\u{1fe3}' => &['\u{3b0}'],
-        '\u{3b2}' => &['\u{3d0}'],
-        '\u{3d0}' => &['\u{3b2}'],
-        '\u{3b5}' => &['\u{3f5}'],
-        '\u{3f5}' => &['\u{3b5}'],
-        '\u{3b8}' => &['\u{3d1}'],
-        '\u{3d1}' => &['\u{3b8}'],
-        '\u{3ba}' => &['\u{3f0}'],
-        '\u{3f0}' => &['\u{3ba}'],
-        '\u{3c0}' => &['\u{3d6}'],
-        '\u{3d6}' => &['\u{3c0}'],
-        '\u{3c1}' => &['\u{3f1}'],
-        '\u{3f1}' => &['\u{3c1}'],
-        '\u{3c2}' => &['\u{3c3}'],
-        '\u{3c3}' => &['\u{3c2}'],
-        '\u{3c6}' => &['\u{3d5}'],
-        '\u{3d5}' => &['\u{3c6}'],
-        '\u{432}' => &['\u{1c80}'],
-        '\u{1c80}' => &['\u{432}'],
-        '\u{434}' => &['\u{1c81}'],
-        '\u{1c81}' => &['\u{434}'],
-        '\u{43e}' => &['\u{1c82}'],
-        '\u{1c82}' => &['\u{43e}'],
-        '\u{441}' => &['\u{1c83}'],
-        '\u{1c83}' => &['\u{441}'],
-        '\u{442}' => &['\u{1c84}', '\u{1c85}'],
-        '\u{1c84}' => &['\u{442}', '\u{1c85}'],
-        '\u{1c85}' => &['\u{442}', '\u{1c84}'],
-        '\u{44a}' => &['\u{1c86}'],
-        '\u{1c86}' => &['\u{44a}'],
-        '\u{463}' => &['\u{1c87}'],
-        '\u{1c87}' => &['\u{463}'],
-        '\u{1c88}' => &['\u{a64b}'],
-        '\u{a64b}' => &['\u{1c88}'],
-        '\u{1e61}' => &['\u{1e9b}'],
-        '\u{1e9b}' => &['\u{1e61}'],
-        '\u{fb05}' => &['\u{fb06}'],
-        '\u{fb06}' => &['\u{fb05}'],
-        _ => &[],
-    }
+const EQUAL: [&[char]; 24] = [
+    &['i', '\u{131}'],
+    &['s', '\u{17f}'],
+    &['\u{b5}', '\u{3bc}'],
+    &['\u{345}', '\u{3b9}', '\u{1fbe}'],
+    &['\u{390}', '\u{1fd3}'],
+    &['\u{3b0}', '\u{1fe3}'],
+    &['\u{3b2}', '\u{3d0}'],
+    &['\u{3b5}', '\u{3f5}'],
+    &['\u{3b8}', '\u{3d1}'],
+    &['\u{3ba}', '\u{3f0}'],
+    &['\u{3c0}', '\u{3d6}'],
+    &['\u{3c1}', '\u{3f1}'],
+    &['\u{3c2}', '\u{3c3}'],
+    &['\u{3c6}', '\u{3d5}'],
+    &['\u{432}', '\u{1c80}'],
+    &['\u{434}', '\u{1c81}'],
+    &['\u{43e}', '\u{1c82}'],
+    &['\u{441}', '\u{1c83}'],
+    &['\u{442}', '\u{1c84}', '\u{1c85}'],
+    &['\u{44a}', '\u{1c86}'],
+    &['\u{463}', '\u{1c87}'],
+    &['\u{a64b}', '\u{1c88}'],
+    &['\u{1e61}', '\u{1e9b}'],
+    &['\u{fb05}', '\u{fb06}'],
+];
+
+/// The other characters that `re` treats as equal to `lower` if it ignores case.
+pub(crate) fn also_equal(lower: char) -> impl Iterator<Item = char> {
+    let class = EQUAL.iter().find(|class| class.contains(&lower));
+    class.into_iter().flat_map(|class| class.iter().copied()).filter(move |c| *c != lower)
 }
 
 #[cfg(test)]
@@ -187,10 +152,5 @@ mod tests {
     fn case_tests_need_a_cased_letter_and_refuse_title_case() {
         assert!(is_upper("ABC 1!") && !is_upper("123") && !is_upper("AbC") && !is_upper("\u{1c5}"));
         assert!(is_lower("abc 1!") && !is_lower("") && !is_lower("aB"));
-    }
-
-    #[test]
-    fn strip_removes_the_separators_that_only_python_calls_space() {
-        assert_eq!(strip("\u{1f} a b \u{a0}\n"), "a b");
     }
 }

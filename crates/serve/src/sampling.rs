@@ -201,13 +201,13 @@ fn score_prompts(batch: &[(u64, &Sample)], engine: &mut Engine) -> Result<Vec<Pr
     let mut places = Vec::with_capacity(batch.len());
     for (_, sample) in batch {
         let rows = sample.prompt.len() - 1;
-        if (sample.prompt_logprobs == 0 && sample.targets.is_none()) || rows == 0 {
+        if (sample.prompt_logprobs.is_none() && sample.targets.is_none()) || rows == 0 {
             places.push((Vec::new(), Vec::new()));
             continue;
         }
         let first = all.tokens.len();
         all.push_segment(&sample.prompt[..rows], None);
-        let own = rows - sample.prompt_logprobs..rows;
+        let own = rows - sample.prompt_logprobs.unwrap_or(0)..rows;
         let own: Vec<usize> = own.map(|t| all.predict(first + t, sample.prompt[t + 1])).collect();
         let cells = sample.targets.iter().flat_map(|targets| {
             (0..targets.numbers.len())
@@ -220,7 +220,7 @@ fn score_prompts(batch: &[(u64, &Sample)], engine: &mut Engine) -> Result<Vec<Pr
     }
     let logp = if all.predictions.is_empty() { Vec::new() } else { engine.score(&all, 1.0)?.logp };
     let answers = batch.iter().zip(places).map(|((_, sample), (own, named))| {
-        let prompt = (sample.prompt_logprobs > 0 || sample.prompt.len() == 1).then(|| {
+        let prompt = sample.prompt_logprobs.map(|_| {
             let missing = sample.prompt.len() - own.len();
             let numbers: Vec<f32> =
                 std::iter::repeat_n(f32::NAN, missing).chain(own.iter().map(|&place| logp[place])).collect();
@@ -297,7 +297,7 @@ fn list(rows: &[Vec<(u32, f32)>], k: usize) -> TopkLogprobs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::Source;
+    use crate::catalogue::Source;
     use fgrpo_nn::Device;
     use fgrpo_nn::config::{Architecture, Config, RopeScaling};
 
@@ -340,7 +340,7 @@ mod tests {
             top_k: 0,
             top_p: 1.0,
             min_p: 0.0,
-            prompt_logprobs: 0,
+            prompt_logprobs: None,
             topk_prompt: 0,
             topk_sample: 0,
             targets: None,

@@ -1,9 +1,9 @@
 //! What the handlers of both APIs share: the server, bodies within their limits, JSON answers.
 
+use crate::fields::Refusal;
 use crate::key::Key;
 use crate::ledger::{Ledger, Rejection};
 use crate::metrics::Metrics;
-use crate::request::Refusal;
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -36,6 +36,9 @@ pub(crate) struct Server {
     pub(crate) most_body: usize,
     pub(crate) reading: Semaphore,
 }
+
+/// What handlers return: an answer, early where something is refused.
+pub(crate) type Handled = Result<Response, Response>;
 
 /// A JSON answer.
 pub(crate) fn reply(value: Value) -> Response {

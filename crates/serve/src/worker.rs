@@ -5,13 +5,16 @@
 //! entering means merging the weights again. Without LoRA it is the whole model, with its moments.
 
 use crate::batch::Packed;
+use crate::catalogue::{LoraRequest, ModelId, Sampler, Source};
 use crate::journal::{Failed, Outcome};
-use crate::ledger::{Job, Ledger, Reply, Sampler};
-use crate::metrics::Metrics;
-use crate::request::{LoraRequest, ModelId, Op, Sample, Source, Work};
+use crate::ledger::{Job, Ledger, Reply};
+use crate::metrics::{Count, Metrics};
+use crate::request::{Op, Sample, Work};
 use crate::sampling;
+use crate::settings::Settings;
 use crate::storage::{self, Contents, Kind, State};
 use crate::wire::SampleResponse;
+
 use anyhow::Context;
 use fgrpo_core::rng::Key;
 use fgrpo_eval::io::interrupt;
@@ -77,15 +80,7 @@ impl Model {
 pub(crate) struct Setup {
     pub(crate) engine: Engine,
     pub(crate) language: Arc<Language>,
-    pub(crate) model: PathBuf,
-    /// The model's path as adapters name it.
-    pub(crate) base: String,
-    pub(crate) full: bool,
-    pub(crate) seed: u64,
-    /// Whether each request is sampled by itself.
-    pub(crate) repeatable: bool,
-    /// Work after which a model's state is written.
-    pub(crate) save_every: Duration,
+    pub(crate) settings: Settings,
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) metrics: Arc<Metrics>,
 }
@@ -173,6 +168,7 @@ impl Worker {
         let Job { number, work, finished, reply } = job;
         match work {
             Work::Sample(_) if finished => {}
+            Work::Session | Work::Sampler(_) => unreachable!("the ledger does them"),
             Work::Sample(sample) => self.samples.push_back(Waiting { number, sample, reply }),
             Work::Train { ref model, seq, .. } => {
                 let model = self.model(model)?;
@@ -262,20 +258,20 @@ impl Worker {
         {
             model.home = Home::Memory(engine.training_state());
         }
-        self.setup.metrics.swaps.add(1);
+        self.setup.metrics.add(Count::Swaps, 1);
         match &wanted {
             Resident::Folder(folder) => storage::read(folder, engine, false)?,
-            Resident::Base => base(engine, self.setup.full, &self.setup.model)?,
+            Resident::Base => base(engine, self.setup.settings.full, &self.setup.settings.model)?,
             Resident::Live(id) => {
                 let model = self.models.get_mut(id).context("a model that isn't there")?;
                 match std::mem::replace(&mut model.home, Home::Engine) {
                     Home::Memory(state) => engine.set_training_state(&state)?,
                     Home::Folder(folder) => storage::read(&folder, engine, true)?,
                     Home::Fresh(lora) => {
-                        base(engine, self.setup.full, &self.setup.model)?;
-                        if !self.setup.full {
+                        base(engine, self.setup.settings.full, &self.setup.settings.model)?;
+                        if !self.setup.settings.full {
                             let config = lora.config().map_err(anyhow::Error::msg)?;
-                            let mut draws = adapter_key(self.setup.seed, lora.seed, id).stream();
+                            let mut draws = adapter_key(self.setup.settings.seed, lora.seed, id).stream();
                             engine.adapt(&config, &mut || draws.uniform())?;
                         }
                         engine.zero_gradient();
@@ -314,12 +310,12 @@ impl Worker {
         self.enter(Resident::Live(id.to_owned()))?;
         let setup = &mut self.setup;
         let root = setup.ledger.served().folder.clone();
-        let contents = Contents { root: &root, base: setup.base.clone(), language: &setup.language };
+        let contents = Contents { root: &root, base: setup.settings.base(), language: &setup.language };
         let engine = &mut setup.engine;
         let model = self.models.get_mut(id).expect("it is there");
         let result = match op {
             Op::Pass(pass) => {
-                setup.metrics.trained_tokens.add(pass.sequences.iter().map(|s| s.tokens.len()).sum());
+                setup.metrics.add(Count::TrainedTokens, pass.sequences.iter().map(|s| s.tokens.len()).sum());
                 model.accumulated |= !pass.forward_only;
                 outcome(Packed::new(&pass.sequences).run(&pass, engine), |output| {
                     Outcome::Protobuf(output.encode_to_vec())
@@ -327,7 +323,7 @@ impl Worker {
             }
             Op::Update { adamw, max_norm } => {
                 model.accumulated = false;
-                setup.metrics.updates.add(1);
+                setup.metrics.add(Count::Updates, 1);
                 let report = engine.update(&adamw, max_norm);
                 if report.as_ref().is_ok_and(|report| report.applied) {
                     model.version = version + 1;
@@ -354,7 +350,7 @@ impl Worker {
             Op::Snapshot { sampler: name } => {
                 contents.version(id, engine, state)?;
                 let source = Source::Version { model: id.to_owned(), version };
-                sampler = Some(Sampler { id: name.clone(), source, path: None });
+                sampler = Some(Sampler { id: name.clone(), source });
                 answer(&json!({"sampling_session_id": name, "type": "save_weights_for_sampler"}))
             }
             Op::Load { path, optimizer } => match readable(&root, &path, optimizer, engine.lora()) {
@@ -371,8 +367,8 @@ impl Worker {
             model.recent.insert(number);
         }
         model.busy += started.elapsed();
-        setup.metrics.train_seconds.add(started.elapsed());
-        save |= !model.accumulated && changes && model.busy >= setup.save_every;
+        setup.metrics.add_time(Count::TrainTime, started.elapsed());
+        save |= !model.accumulated && changes && model.busy >= setup.settings.save_every;
         self.done(number, finished, result, sampler);
         if save || loads {
             self.save_state(id)?;
@@ -387,9 +383,12 @@ impl Worker {
             Ok(folder) => folder,
             Err(why) => return Ok(refused(why)),
         };
-        if folder.join(ADAPTER).is_dir() == self.setup.full {
-            let (found, wanted) =
-                if self.setup.full { ("an adapter", "all weights") } else { ("all weights", "an adapter") };
+        if folder.join(ADAPTER).is_dir() == self.setup.settings.full {
+            let (found, wanted) = if self.setup.settings.full {
+                ("an adapter", "all weights")
+            } else {
+                ("all weights", "an adapter")
+            };
             return Ok(refused(format!("{path}: found {found}, wanted {wanted}, as this server trains")));
         }
         self.enter(Resident::Base)?;
@@ -425,7 +424,7 @@ impl Worker {
         self.enter(Resident::Live(id.to_owned()))?;
         let root = self.setup.ledger.served().folder.clone();
         let contents =
-            Contents { root: &root, base: self.setup.base.clone(), language: &self.setup.language };
+            Contents { root: &root, base: self.setup.settings.base(), language: &self.setup.language };
         let model = self.models.get_mut(id).expect("it is there");
         let state = State { next: model.next, version: model.version, optimizer_step: 0, request: 0 };
         contents.state(id, &self.setup.engine, state)?;
@@ -447,7 +446,7 @@ impl Worker {
         let Some(Waiting { sample: first, .. }) = self.samples.front() else { return Ok(()) };
         let bounds = self.setup.ledger.served().bounds;
         let (group, source) = (sampling::Group::of(first), first.sampler.clone());
-        let (alone, number) = (self.setup.repeatable, self.samples[0].number);
+        let (alone, number) = (self.setup.settings.repeatable, self.samples[0].number);
         let fits = |waiting: &Waiting| match alone {
             true => waiting.number == number,
             false => waiting.sample.sampler == source && sampling::Group::of(&waiting.sample) == group,
@@ -479,18 +478,20 @@ impl Worker {
                 let _ = pieces.send((tokens.len(), token));
             }
         };
-        let server = Key::new(setup.seed);
+        let server = Key::new(setup.settings.seed);
         let answers =
             sampling::run(&group, &requests, &mut setup.engine, &setup.language, bounds, server, &grown);
-        setup.metrics.sample_seconds.add(started.elapsed());
+        setup.metrics.add_time(Count::SampleTime, started.elapsed());
         match answers {
             Ok(None) => self.samples.extend(batch),
             Ok(Some(answers)) => {
                 for (waiting, response) in batch.into_iter().zip(answers) {
                     let tokens = response.sequences.iter().map(|sequence| sequence.tokens.len() / 4).sum();
-                    self.setup.metrics.sampled_tokens.add(tokens);
-                    self.setup.metrics.prompt_tokens.add(waiting.sample.prompt.len());
-                    self.setup.metrics.shared_prompt_tokens.add(response.prompt_cache_hit_tokens as usize);
+                    self.setup.metrics.add(Count::SampledTokens, tokens);
+                    self.setup.metrics.add(Count::PromptTokens, waiting.sample.prompt.len());
+                    self.setup
+                        .metrics
+                        .add(Count::SharedPromptTokens, response.prompt_cache_hit_tokens as usize);
                     self.sampled(waiting, Ok(response));
                 }
             }

@@ -1193,7 +1193,7 @@ fn openai_endpoints_give_the_engines_samples_in_every_form() {
         .body_mut()
         .read_to_string()
         .unwrap();
-    assert!(page.contains("<h1>base</h1>") && page.contains("requests waiting or running"));
+    assert!(page.contains("<h1>base</h1>") && page.contains("Requests that wait or are being done"));
     assert_eq!(
         server.agent.get(format!("{}/?key=tml-0000000000000000", server.url)).call().unwrap().status(),
         401

@@ -108,7 +108,7 @@ pub fn run(settings: &Settings, events: &mut dyn Events) -> anyhow::Result<()> {
     let setup =
         worker::Setup { engine, language, settings: settings.clone(), ledger: Arc::clone(&ledger), metrics };
     let worker = worker::Worker::new(setup);
-    let worked = worker.run(replayed, &jobs);
+    let worked = worker.run(replayed, jobs);
     // Connections end where they are; what they asked for is in the journal.
     runtime.shutdown_timeout(Duration::from_millis(200));
     ledger.sync();

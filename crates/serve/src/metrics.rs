@@ -11,7 +11,8 @@ pub(crate) enum Count {
     Refused,
     SampledTokens,
     PromptTokens,
-    SharedPromptTokens,
+    ReusedPromptTokens,
+    Joined,
     TrainedTokens,
     Updates,
     Swaps,
@@ -20,12 +21,13 @@ pub(crate) enum Count {
 }
 
 /// (Name, meaning, unit of the counter).
-const COUNTERS: [(&str, &str, f64); 10] = [
+const COUNTERS: [(&str, &str, f64); 11] = [
     ("requests_total", "Requests of HTTP", 1.0),
     ("requests_refused_total", "Requests that were refused, with a status from 400 to 499", 1.0),
     ("sampled_tokens_total", "Sampled tokens", 1.0),
     ("prompt_tokens_total", "Tokens of sampling requests' prompts", 1.0),
-    ("shared_prompt_tokens_total", "Prompt tokens that another request of the same batch had computed", 1.0),
+    ("reused_prompt_tokens_total", "Prompt tokens that were in the cache of an earlier request", 1.0),
+    ("joined_requests_total", "Sampling requests that joined others that were being sampled", 1.0),
     ("trained_tokens_total", "Tokens of forward and forward-backward passes", 1.0),
     ("updates_total", "Updates of the optimizer", 1.0),
     ("weight_swaps_total", "Changes of the engine's weights from one model or sampler to another", 1.0),

@@ -7,10 +7,10 @@
 use crate::batch::Packed;
 use crate::catalogue::{LoraRequest, ModelId, Sampler, Source};
 use crate::journal::{Failed, Outcome};
-use crate::ledger::{Job, Ledger, Reply};
+use crate::ledger::{Job, Ledger};
 use crate::metrics::{Count, Metrics};
-use crate::request::{Op, Sample, Work};
-use crate::sampling;
+use crate::request::{Op, Work};
+use crate::sampling::{Group, Queue, Waiting};
 use crate::settings::Settings;
 use crate::storage::{self, Contents, Kind, State};
 use crate::wire::SampleResponse;
@@ -26,11 +26,11 @@ use prost::Message;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// How long sampling waits for more requests of the same kind.
+/// How long a request whose prompt is scored waits for more of its kind: others join it while it is sampled.
 const GATHER: Duration = Duration::from_millis(3);
 /// How often a stop is looked for while nothing is to be done.
 const IDLE: Duration = Duration::from_millis(50);
@@ -93,13 +93,6 @@ pub(crate) struct Worker {
     samples: VecDeque<Waiting>,
 }
 
-/// A sampling request.
-struct Waiting {
-    number: u64,
-    sample: Sample,
-    reply: Option<Reply>,
-}
-
 /// A refusal that shows only when a request's turn has come.
 fn refused(message: impl Into<String>) -> Outcome {
     Outcome::refused(message.into())
@@ -127,26 +120,30 @@ impl Worker {
     ///
     /// # Errors
     /// If the device fails or a file can't be written; what was accepted is then done by the next start.
-    pub(crate) fn run(mut self, replayed: Vec<Job>, jobs: &Receiver<Job>) -> anyhow::Result<()> {
+    pub(crate) fn run(mut self, replayed: Vec<Job>, jobs: Receiver<Job>) -> anyhow::Result<()> {
         for job in replayed {
             self.take(job)?;
         }
+        let jobs = Mutex::new(jobs);
+        let arrived = |wait: Duration| jobs.lock().expect("no panic").recv_timeout(wait);
         while !interrupt::requested() {
             if let Some(failure) = self.setup.ledger.failure() {
                 anyhow::bail!("{failure}");
             }
-            while let Ok(job) = jobs.try_recv() {
+            while let Ok(job) = arrived(Duration::ZERO) {
                 self.take(job)?;
             }
             match self.next() {
                 Some(Next::Sample) => {
-                    while let Ok(job) = jobs.recv_timeout(GATHER) {
+                    while Group::of(&self.samples[0].sample).scored
+                        && let Ok(job) = arrived(GATHER)
+                    {
                         self.take(job)?;
                     }
-                    self.sample()?;
+                    self.sample(&jobs)?;
                 }
                 Some(Next::Train(model)) => self.train(&model)?,
-                None => match jobs.recv_timeout(IDLE) {
+                None => match arrived(IDLE) {
                     Ok(job) => self.take(job)?,
                     Err(RecvTimeoutError::Timeout) => {}
                     Err(RecvTimeoutError::Disconnected) => break,
@@ -433,8 +430,8 @@ impl Worker {
         self.setup.ledger.shorten(|number| self.models.values().any(|model| model.recent.contains(&number)))
     }
 
-    /// Samples for the first waiting request and all that can be sampled with it.
-    fn sample(&mut self) -> anyhow::Result<()> {
+    /// Samples for the first waiting request and all that can be sampled with it, also those that arrive meanwhile.
+    fn sample(&mut self, jobs: &Mutex<Receiver<Job>>) -> anyhow::Result<()> {
         // Who has left needs no samples.
         self.samples.retain_mut(|waiting| {
             let left = waiting.reply.as_ref().is_some_and(|reply| reply.answer.is_closed());
@@ -443,82 +440,51 @@ impl Worker {
             }
             !left
         });
-        let Some(Waiting { sample: first, .. }) = self.samples.front() else { return Ok(()) };
-        let bounds = self.setup.ledger.served().bounds;
-        let (group, source) = (sampling::Group::of(first), first.sampler.clone());
-        let (alone, number) = (self.setup.settings.repeatable, self.samples[0].number);
+        let Some(Waiting { sample: first, number, .. }) = self.samples.front() else { return Ok(()) };
+        let (group, source, number) = (Group::of(first), first.sampler.clone(), *number);
+        let alone = self.setup.settings.repeatable;
         let fits = |waiting: &Waiting| match alone {
             true => waiting.number == number,
-            false => waiting.sample.sampler == source && sampling::Group::of(&waiting.sample) == group,
+            false => waiting.sample.sampler == source && Group::of(&waiting.sample) == group,
         };
-        let (batch, rest): (Vec<_>, Vec<_>) = self.samples.drain(..).partition(fits);
-        self.samples = rest.into();
+        let (batch, rest): (VecDeque<_>, VecDeque<_>) = self.samples.drain(..).partition(fits);
+        self.samples = rest;
         let resident = match self.place(&source) {
             Ok(resident) => resident,
             Err(why) => {
-                batch.into_iter().for_each(|waiting| self.sampled(waiting, Err(refused(why.clone()))));
+                let Setup { ledger, .. } = &self.setup;
+                batch
+                    .into_iter()
+                    .for_each(|waiting| answer_sample(ledger, waiting, Err(refused(why.clone()))));
                 return Ok(());
             }
         };
         let started = Instant::now();
         self.enter(resident)?;
-        let setup = &mut self.setup;
-        let requests: Vec<(u64, &Sample)> =
-            batch.iter().map(|waiting| (waiting.number, &waiting.sample)).collect();
-        // Which sample grows is known only where there is one.
-        let pieces = match &batch[..] {
-            [Waiting { sample: Sample { samples: 1, .. }, reply: Some(Reply { pieces, .. }), .. }] => {
-                pieces.as_ref()
-            }
-            _ => None,
-        };
-        let grown = |tokens: &[u32]| {
-            if let (Some(pieces), Some(&token)) = (pieces, tokens.last()) {
-                // The client may have left.
-                let _ = pieces.send((tokens.len(), token));
-            }
-        };
-        let server = Key::new(setup.settings.seed);
-        let answers =
-            sampling::run(&group, &requests, &mut setup.engine, &setup.language, bounds, server, &grown);
-        setup.metrics.add_time(Count::SampleTime, started.elapsed());
-        match answers {
-            Ok(None) => self.samples.extend(batch),
-            Ok(Some(answers)) => {
-                for (waiting, response) in batch.into_iter().zip(answers) {
-                    let tokens = response.sequences.iter().map(|sequence| sequence.tokens.len() / 4).sum();
-                    self.setup.metrics.add(Count::SampledTokens, tokens);
-                    self.setup.metrics.add(Count::PromptTokens, waiting.sample.prompt.len());
-                    self.setup
-                        .metrics
-                        .add(Count::SharedPromptTokens, response.prompt_cache_hit_tokens as usize);
-                    self.sampled(waiting, Ok(response));
-                }
-            }
+        // Nothing joins while something else waits for its turn.
+        let open = !alone && self.next().is_none();
+        let Setup { engine, language, settings, ledger, metrics } = &mut self.setup;
+        let places = (ledger.served().bounds, Key::new(settings.seed));
+        let queue = Queue::new(batch, jobs, language, places, open);
+        let (left, result) = queue.run(engine, !alone, |waiting, response| {
+            let tokens = response.sequences.iter().map(|sequence| sequence.tokens.len() / 4).sum();
+            metrics.add(Count::SampledTokens, tokens);
+            metrics.add(Count::PromptTokens, waiting.sample.prompt.len());
+            metrics.add(Count::ReusedPromptTokens, response.prompt_cache_hit_tokens as usize);
+            answer_sample(ledger, waiting, Ok(response));
+        });
+        metrics.add(Count::Joined, left.joined);
+        metrics.add_time(Count::SampleTime, started.elapsed());
+        match result {
+            Ok(()) => self.samples.extend(left.waiting),
             Err(error) => {
                 let failed = outcome::<()>(Err(error), |()| unreachable!("an error"))?;
-                batch.into_iter().for_each(|waiting| self.sampled(waiting, Err(failed.clone())));
+                left.waiting
+                    .into_iter()
+                    .for_each(|waiting| answer_sample(ledger, waiting, Err(failed.clone())));
             }
         }
-        Ok(())
-    }
-
-    /// Answers a sampling request.
-    fn sampled(&self, waiting: Waiting, result: Result<SampleResponse, Outcome>) {
-        match waiting.reply {
-            Some(reply) => {
-                let answer = result.map_err(|outcome| match outcome {
-                    Outcome::Failed(failed) => failed.message,
-                    _ => unreachable!("a failure"),
-                });
-                self.setup.ledger.answer(reply, answer);
-            }
-            None => {
-                let outcome = result
-                    .map_or_else(|failed| failed, |response| Outcome::Protobuf(response.encode_to_vec()));
-                self.done(waiting.number, false, outcome, None);
-            }
-        }
+        left.others.into_iter().try_for_each(|job| self.take(job))
     }
 
     /// Where the weights of a sampler are.
@@ -544,6 +510,24 @@ impl Worker {
                     .map(|(folder, _)| Resident::Folder(folder))
                     .ok_or_else(|| format!("{path} is no longer there"))
             }
+        }
+    }
+}
+
+/// Answers a sampling request.
+fn answer_sample(ledger: &Ledger, waiting: Waiting, result: Result<SampleResponse, Outcome>) {
+    match waiting.reply {
+        Some(reply) => {
+            let answer = result.map_err(|outcome| match outcome {
+                Outcome::Failed(failed) => failed.message,
+                _ => unreachable!("a failure"),
+            });
+            ledger.answer(reply, answer);
+        }
+        None => {
+            let outcome =
+                result.map_or_else(|failed| failed, |response| Outcome::Protobuf(response.encode_to_vec()));
+            ledger.finish(waiting.number, outcome, None);
         }
     }
 }

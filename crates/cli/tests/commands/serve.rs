@@ -1,5 +1,6 @@
 //! `fgrpo serve` as its clients meet it: the wire messages of the Tinker API over HTTP, against the engine called directly and other commands.
 
+use crate::fault_server::{FaultServer, Manners, Policy};
 use crate::support::{ends_with, file, model, run, signal, spawned, wait_until};
 use fgrpo_nn::weights::Checkpoint;
 use fgrpo_nn::{AdamW, Batch, Device, Engine, LoraConfig};
@@ -205,6 +206,19 @@ impl Server {
         let got = self.retrieve(&self.accepted("asample", asked));
         assert!(got.protobuf, "{}", String::from_utf8_lossy(&got.body));
         SampleResponse::decode(&got.body[..]).unwrap()
+    }
+
+    /// A sampling session of the base model, in a new session.
+    fn base_sampler(&self) -> String {
+        let asked = json!({"session_id": self.session(), "sampling_session_seq_id": 0, "base_model": "base"});
+        self.post("create_sampling_session", asked).json()["sampling_session_id"].as_str().unwrap().to_owned()
+    }
+
+    /// A number of `/metrics`.
+    fn metric(&self, name: &str) -> f64 {
+        let text = String::from_utf8(self.get("/metrics").body).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix(&format!("fgrpo_{name} ")));
+        line.unwrap().parse().unwrap()
     }
 
     fn snapshot(&self, model: &str, seq: u64, number: u64) -> String {
@@ -601,6 +615,160 @@ fn samples_repeat_with_their_seed_and_follow_their_weights() {
     ]);
 }
 
+/// The tokens of each sample.
+fn sampled(response: &SampleResponse) -> Vec<Vec<u32>> {
+    let ids =
+        |bytes: &[u8]| bytes.chunks_exact(4).map(|id| u32::from_le_bytes(id.try_into().unwrap())).collect();
+    response.sequences.iter().map(|sequence| ids(&sequence.tokens)).collect()
+}
+
+#[test]
+fn requests_join_others_under_way_with_the_same_tokens() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = serve(folder.path(), &[]);
+    let sampler = server.base_sampler();
+    let asked = |seq: u64, samples: usize, most: usize| {
+        json!({
+            "sampling_session_id": sampler, "seq_id": seq, "num_samples": samples,
+            "prompt": {"chunks": [{"tokens": SEQUENCES[seq as usize % 3]}]},
+            "sampling_params": {"max_tokens": most, "stop": [], "seed": seq},
+        })
+    };
+    // Long enough for others to come; they ask for less and end earlier.
+    let long = server.accepted("asample", asked(0, 2000, 110));
+    let short: Vec<String> = (1..9).map(|seq| server.accepted("asample", asked(seq, 2, 4))).collect();
+    let short: Vec<Got> = short.iter().map(|id| server.retrieve(id)).collect();
+    let waiting = server.metric("requests_waiting");
+    let long = SampleResponse::decode(&server.retrieve(&long).body[..]).unwrap();
+    assert!(server.metric("joined_requests_total") >= 1.0);
+    assert_eq!(waiting, 1.0, "the long request was not done first");
+    // One at a time, in a process that samples each by itself, the tokens are the same.
+    let other = tempfile::tempdir().unwrap();
+    let alone = serve(other.path(), &["--repeatable"]);
+    alone.base_sampler();
+    let again = |seq: u64, samples: usize, most: usize| {
+        let got = alone.retrieve(&alone.accepted("asample", asked(seq, samples, most)));
+        SampleResponse::decode(&got.body[..]).unwrap()
+    };
+    assert!(sampled(&long) == sampled(&again(0, 2000, 110)));
+    for (got, seq) in short.iter().zip(1..) {
+        let found = SampleResponse::decode(&got.body[..]).unwrap();
+        let wanted = again(seq, 2, 4);
+        assert_eq!(sampled(&found), sampled(&wanted));
+        for (a, b) in found.sequences.iter().zip(&wanted.sequences) {
+            assert!(close(&numbers(a.logprobs.as_ref().unwrap()), &numbers(b.logprobs.as_ref().unwrap())));
+        }
+    }
+    assert_eq!(alone.metric("joined_requests_total"), 0.0);
+}
+
+#[test]
+fn a_later_turn_of_a_conversation_does_not_compute_its_history_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (server, other) = (serve(folder.path(), &[]), tempfile::tempdir().unwrap());
+    let alone = serve(other.path(), &["--repeatable"]);
+    let samplers = [server.base_sampler(), alone.base_sampler()];
+    let params = json!({"num_samples": 1, "sampling_params": {"max_tokens": 9, "stop": [], "seed": 5}});
+    let mut prompt: Vec<u32> = (5..40).collect();
+    let mut history = 0;
+    for turn in 0..4 {
+        let found = server.samples(&samplers[0], turn, &prompt, params.clone());
+        let wanted = alone.samples(&samplers[1], turn, &prompt, params.clone());
+        assert_eq!(sampled(&found), sampled(&wanted), "turn {turn}");
+        assert_eq!((found.prompt_cache_hit_tokens, wanted.prompt_cache_hit_tokens), (history as i32, 0));
+        prompt.extend(&sampled(&found)[0]);
+        // All but the last token, which predicted nothing.
+        history = prompt.len() - 1;
+        prompt.extend([7, 8, 9]);
+    }
+    assert_eq!(server.metric("reused_prompt_tokens_total"), f64::from(43 + 55 + 67));
+    assert_eq!(alone.metric("reused_prompt_tokens_total"), 0.0);
+    // A trained model has no history in common with the base; coming back, neither has the base.
+    let model = server.created();
+    server.passed(&pass(&model, 1, "cross_entropy", supervised()));
+    server.done("optim_step", step(&model, 2, 0.1));
+    let trained = server.snapshot(&model, 3, 0);
+    for (sampler, seq) in [(&trained, 0), (&samplers[0], 9)] {
+        let found = server.samples(sampler, seq, &prompt, params.clone());
+        assert_eq!(found.prompt_cache_hit_tokens, 0, "{sampler}");
+        let same =
+            sampled(&found) == sampled(&alone.samples(&samplers[1], 20 + seq, &prompt, params.clone()));
+        assert_eq!(same, seq == 9, "{sampler}");
+    }
+}
+
+/// `importance_sampling` on the rollouts of `fgrpo train`'s first step, against what that step logs.
+#[test]
+fn the_first_step_has_the_loss_and_the_gradient_of_train() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = serve(folder.path(), &["--full"]);
+    // Completions as the trainer gets them: (prompt, tokens, their log-probabilities).
+    type Rollout = (Vec<u32>, Vec<u32>, Vec<f32>);
+    let recorded: Arc<Mutex<Vec<Rollout>>> = Arc::default();
+    let policy: Policy = {
+        let (recorded, agent) = (Arc::clone(&recorded), server.agent.clone());
+        let (url, bearer) = (format!("{}/v1/completions", server.url), format!("Bearer {}", server.key));
+        Arc::new(move |body| {
+            let mut body = body.clone();
+            body["model"] = json!("base");
+            let sent = agent.post(&url).header("Authorization", &bearer).send(body.to_string().as_bytes());
+            let answer = sent.unwrap().body_mut().read_to_string().unwrap();
+            let answer: Value = serde_json::from_str(&answer).unwrap();
+            for choice in answer["choices"].as_array().unwrap() {
+                let logp = serde_json::from_value(choice["logprobs"]["token_logprobs"].clone()).unwrap();
+                let ids = |name: &str| -> Vec<u32> { serde_json::from_value(choice[name].clone()).unwrap() };
+                recorded.lock().unwrap().push((ids("prompt_token_ids"), ids("token_ids"), logp));
+            }
+            Some(answer)
+        })
+    };
+    let proxy = FaultServer::start(Manners { policy: Some(policy), ..Manners::default() });
+    // A model that solves nothing still gets advantages: shaping gives likelier wrong answers less.
+    let config = format!(
+        "steps = 1\n[task]\nkind = \"arithmetic\"\ntrain = 8\nheld_out = 2\n[model]\npath = {:?}\n[rollout]\nprompts = 3\ngroup_size = 4\nmax_new_tokens = 10\n\
+         [rollout.server]\nurl = \"{}\"\n[algorithm]\nadvantage = \"dr_grpo\"\nfocal_gamma = 0.0\nshaping = \"smoothing\"\naggregation = \"seq-mean-token-sum\"\n\
+         [eval]\nevery = 0\n[compute]\nthreads = 2\n[log]\nrollout_share = 1.0\n",
+        model(),
+        proxy.url()
+    );
+    let config = file(folder.path(), "first.toml", &config);
+    let out = folder.path().join("run");
+    crate::support::done(&["train", config.to_str().unwrap(), "--out", out.to_str().unwrap()]);
+    let metrics = crate::support::lines(&out.join("metrics.jsonl")).remove(0);
+    let logged = crate::support::lines(&out.join("rollouts.jsonl"));
+    let rollouts = recorded.lock().unwrap().clone();
+    assert_eq!((rollouts.len(), logged.len()), (12, 12));
+    let data = rollouts.iter().map(|(prompt, tokens, logp)| {
+        // A completion is known by its length and its mean log-probability.
+        let mean = logp.iter().map(|&l| f64::from(l)).sum::<f64>() / logp.len() as f64;
+        let off = |line: &Value| (line["old_logp_mean"].as_f64().unwrap() - mean).abs();
+        let same = logged.iter().filter(|line| line["length"] == json!(tokens.len()) && off(line) < 1e-5);
+        let advantages: Vec<f64> = same.map(|line| line["advantage"].as_f64().unwrap()).collect();
+        assert!(
+            advantages.windows(2).all(|pair| pair[0] == pair[1]) && advantages[0] < 0.0,
+            "{advantages:?}"
+        );
+        let all = [&prompt[..], tokens].concat();
+        let before = vec![0.0; prompt.len() - 1];
+        let inputs = [
+            ("target_tokens", ints(&next(&all))),
+            ("logprobs", floats(&[&before[..], logp].concat())),
+            ("advantages", floats(&[&before[..], &vec![advantages[0] as f32; tokens.len()]].concat())),
+        ];
+        datum(&all[..all.len() - 1], &inputs)
+    });
+    let model = server.created();
+    let output = server.passed(&pass(&model, 1, "importance_sampling", data.collect()));
+    let update = server.done("optim_step", step(&model, 2, 1e-3));
+    // Sums over tokens there, the mean over sequences here.
+    let near = |found: f64, name: &str| {
+        let wanted = 12.0 * metrics[name].as_f64().unwrap();
+        assert!((found - wanted).abs() < 1e-4 * wanted.abs(), "{name}: {found} {wanted}");
+    };
+    near(output.metrics["loss:sum"], "policy_loss");
+    near(update["metrics"]["grad_norm"].as_f64().unwrap(), "gradient_norm");
+}
+
 #[test]
 fn a_checkpoint_continues_with_and_without_its_optimizer() {
     let folder = tempfile::tempdir().unwrap();
@@ -722,12 +890,7 @@ fn many_samplers_lose_nothing_and_get_nothing_twice_over_kills() {
     let seconds = std::env::var("FGRPO_SERVE_STRESS").map_or(4, |seconds| seconds.parse().unwrap());
     let folder = tempfile::tempdir().unwrap();
     let server = serve(folder.path(), &["--repeatable"]);
-    let session = server.session();
-    let base = json!({"session_id": session, "sampling_session_seq_id": 0, "base_model": "base"});
-    let sampler = server.post("create_sampling_session", base).json()["sampling_session_id"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let sampler = server.base_sampler();
     let (url, key, agent) = (server.url.clone(), server.key.clone(), server.agent.clone());
     let stop = std::sync::atomic::AtomicBool::new(false);
     let results: Vec<Vec<(u64, String, Vec<u8>)>> = std::thread::scope(|scope| {
@@ -779,9 +942,7 @@ fn many_samplers_lose_nothing_and_get_nothing_twice_over_kills() {
     assert!(all.len() > 40, "{} samples", all.len());
     let other = tempfile::tempdir().unwrap();
     let calm = serve(other.path(), &["--repeatable"]);
-    calm.session();
-    let base = json!({"session_id": session, "sampling_session_seq_id": 0, "base_model": "base"});
-    calm.post("create_sampling_session", base);
+    calm.base_sampler();
     for (seq, _, body) in all.iter().rev().take(60) {
         let params = json!({"sampling_params": {"max_tokens": 12, "stop": []}, "num_samples": 2});
         let wanted = calm.samples(&sampler, *seq, SEQUENCES[*seq as usize % 3], params);
@@ -1175,15 +1336,10 @@ fn openai_endpoints_give_the_engines_samples_in_every_form() {
         assert!(got.status == 400 && message.starts_with(field), "{message}");
     }
     assert_eq!(post("completions", json!({"model": "gpt", "prompt": "x"})).status, 404);
-    let metrics = String::from_utf8(server.get("/metrics").body).unwrap();
-    let value = |name: &str| -> f64 {
-        let line = metrics.lines().find_map(|line| line.strip_prefix(&format!("fgrpo_{name} "))).unwrap();
-        line.parse().unwrap()
-    };
     assert!(
-        value("sampled_tokens_total") >= 32.0
-            && value("requests_waiting") == 0.0
-            && value("requests_refused_total") >= 4.0
+        server.metric("sampled_tokens_total") >= 32.0
+            && server.metric("requests_waiting") == 0.0
+            && server.metric("requests_refused_total") >= 4.0
     );
     let page = server
         .agent

@@ -5,6 +5,7 @@ use crate::fields::{Refusal, check};
 use crate::storage;
 use fgrpo_nn::LoraConfig;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -26,6 +27,8 @@ pub(crate) struct Served {
     /// Whether all weights are trained, without LoRA.
     pub(crate) full: bool,
     pub(crate) bounds: Bounds,
+    /// Name and bounds of a second model, which is only sampled and scored.
+    pub(crate) teacher: Option<(String, Bounds)>,
     pub(crate) folder: PathBuf,
     /// Most requests that wait.
     pub(crate) most_waiting: usize,
@@ -37,10 +40,27 @@ pub(crate) struct Catalogue {
     /// Requests so far.
     pub(crate) requests: u64,
     /// Sessions so far; their ids count from 1.
-    pub(crate) sessions: u64,
-    /// LoRA of the models that were asked for; `None` if all weights are trained.
-    pub(crate) models: BTreeMap<ModelId, Option<LoraRequest>>,
+    pub(crate) sessions: Vec<Session>,
+    /// The models that were asked for.
+    pub(crate) models: BTreeMap<ModelId, ModelEntry>,
     pub(crate) samplers: BTreeMap<String, Sampler>,
+}
+
+/// What a client says of its session.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Session {
+    pub(crate) display_name: Option<String>,
+    pub(crate) user_metadata: Option<Value>,
+}
+
+/// A model that was asked for.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ModelEntry {
+    /// `None` if all weights are trained.
+    pub(crate) lora: Option<LoraRequest>,
+    pub(crate) user_metadata: Option<Value>,
+    /// When a request for it was accepted last, in seconds since 1970.
+    pub(crate) last_request: u64,
 }
 
 /// A sampling session.
@@ -55,6 +75,8 @@ pub(crate) struct Sampler {
 pub(crate) enum Source {
     /// The base model.
     Base,
+    /// The second model.
+    Teacher,
     /// A model as it was after so many changes.
     Version { model: ModelId, version: u64 },
     /// A saved folder, as a path of the API.
@@ -133,11 +155,30 @@ pub(crate) struct Known<'a> {
     pub(crate) replayed: bool,
 }
 
+impl Served {
+    /// The bounds of a sampler's model.
+    pub(crate) fn bounds_of(&self, source: &Source) -> Bounds {
+        match (source, &self.teacher) {
+            (Source::Teacher, Some((_, bounds))) => *bounds,
+            _ => self.bounds,
+        }
+    }
+}
+
 impl Known<'_> {
+    /// The model of a name, to be sampled.
+    pub(crate) fn source(&self, name: &str) -> Result<Source, Refusal> {
+        match &self.served.teacher {
+            Some((teacher, _)) if name == teacher => Ok(Source::Teacher),
+            _ => self.base_model(name).map(|()| Source::Base),
+        }
+    }
+
     /// The number of a session.
     pub(crate) fn session(&self, id: &str) -> Result<u64, Refusal> {
         let number = id.strip_prefix("session-").and_then(|number| number.parse().ok());
-        number.filter(|number| (1..=self.catalogue.sessions).contains(number)).ok_or_else(|| {
+        let most = self.catalogue.sessions.len() as u64;
+        number.filter(|number| (1..=most).contains(number)).ok_or_else(|| {
             Refusal::Unknown(format!("session_id: found {id:?}, wanted a session of this server"))
         })
     }
@@ -153,10 +194,11 @@ impl Known<'_> {
         )?)
     }
 
-    /// LoRA of a model.
-    pub(crate) fn model(&self, id: &str) -> Result<Option<&LoraRequest>, Refusal> {
-        let found = self.catalogue.models.get(id).map(Option::as_ref);
-        found
+    /// A model that was asked for.
+    pub(crate) fn model(&self, id: &str) -> Result<&ModelEntry, Refusal> {
+        self.catalogue
+            .models
+            .get(id)
             .ok_or_else(|| Refusal::Unknown(format!("model_id: found {id:?}, wanted a model of this server")))
     }
 

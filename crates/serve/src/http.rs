@@ -1,14 +1,16 @@
 //! The server's HTTP side: the key, limits, and the Tinker API's endpoints. Handlers are thin: what takes time is a request for the engine's thread.
 
 use crate::catalogue::{LoraRequest, Source};
+use crate::datum::Bounds;
 use crate::fields::Fields;
 use crate::journal::Outcome;
 use crate::ledger::{self, Found, Ledger};
+use crate::listing;
 use crate::metrics::{Count, Gauge};
 use crate::openai;
 use crate::page;
 use crate::request::{self, CREATE_SAMPLING_SESSION, CREATE_SESSION, SAMPLE};
-use crate::server::{Handled, Server, error, read_body, reply};
+use crate::server::{Handled, Server, error, read_body, refusal, reply, unknown};
 use crate::storage;
 use crate::wire;
 use axum::Router;
@@ -59,7 +61,7 @@ pub(crate) fn routes(server: Shared) -> Router {
         api = api.route(&format!("/{name}"), post(handler));
     }
     Router::new()
-        .nest("/api/v1", api)
+        .nest("/api/v1", api.merge(listing::routes()))
         .merge(openai::routes())
         .route("/metrics", get(metrics))
         .route("/", get(status))
@@ -140,16 +142,13 @@ fn client_config() -> Value {
 
 async fn capabilities(State(server): State<Shared>) -> Response {
     let served = server.ledger.served();
-    reply(json!({"supported_models": [{
-        "model_name": served.name,
-        "max_context_length": served.bounds.positions,
-        "trainable": true,
-        "sampleable": true,
-    }]}))
-}
-
-fn unknown(field: &str, found: &str, wanted: &str) -> Response {
-    error(StatusCode::NOT_FOUND, &format!("{field}: found {found:?}, wanted {wanted}"))
+    let model = |name: &str, bounds: Bounds, trainable: bool| {
+        let positions = bounds.positions;
+        json!({"model_name": name, "max_context_length": positions, "trainable": trainable, "sampleable": true})
+    };
+    let mut models = vec![model(&served.name, served.bounds, true)];
+    models.extend(served.teacher.iter().map(|(name, bounds)| model(name, *bounds, false)));
+    reply(json!({"supported_models": models}))
 }
 
 fn gone(id: &str) -> Response {
@@ -158,11 +157,12 @@ fn gone(id: &str) -> Response {
 
 async fn sampler(State(server): State<Shared>, Path(id): Path<String>) -> Response {
     let found = server.ledger.with(|known| {
-        let path = match known.sampler(&id).ok()?.0 {
-            Source::Saved(path) => Some(path),
-            Source::Base | Source::Version { .. } => None,
+        let (name, path) = match (known.sampler(&id).ok()?.0, &known.served.teacher) {
+            (Source::Saved(path), _) => (&known.served.name, Some(path)),
+            (Source::Teacher, Some((teacher, _))) => (teacher, None),
+            _ => (&known.served.name, None),
         };
-        Some(json!({"sampler_id": id, "base_model": known.served.name, "model_path": path}))
+        Some(json!({"sampler_id": id, "base_model": name, "model_path": path}))
     });
     found.map_or_else(|| unknown("sampler_id", &id, "a sampler of this server"), reply)
 }
@@ -170,15 +170,14 @@ async fn sampler(State(server): State<Shared>, Path(id): Path<String>) -> Respon
 /// The one field of a request that matters.
 async fn named(server: &Server, headers: &HeaderMap, body: Body, field: &str) -> Result<String, Response> {
     let body = read_body(server, headers, body).await?;
-    let read = || Ok(Fields::read(&body)?.need(field)?);
-    read().map_err(|refusal| ledger::Rejection::Refused(refusal).into_response())
+    Fields::read(&body).and_then(|mut fields| Ok(fields.need(field)?)).map_err(refusal)
 }
 
 async fn get_info(State(server): State<Shared>, headers: HeaderMap, body: Body) -> Handled {
     let id = named(&server, &headers, body, "model_id").await?;
     let found = server.ledger.with(|known| {
         let served = known.served;
-        let lora = known.model(&id).ok()?;
+        let lora = known.model(&id).ok()?.lora.as_ref();
         Some(json!({
             "type": "get_info",
             "model_id": id,

@@ -3,10 +3,11 @@
 //! A request is found again by its client's key for repetitions, or by its place (a model's `seq_id`, a sampler's `seq_id`). So it runs once,
 //! however often it is sent, before and after a kill. Results are kept for an hour after they are there; then the request has expired.
 
-use crate::catalogue::{Catalogue, Known, LoraRequest, Sampler, Served, session_id};
+use crate::catalogue::{Catalogue, Known, LoraRequest, ModelEntry, Sampler, Served, session_id};
 use crate::fields::Refusal;
 use crate::journal::{Accepted, Entry, Finished, Journal, Outcome};
 use crate::request::{self, Asked, FORWARD_BACKWARD, Sample, Work};
+use crate::storage;
 use crate::wire::{ForwardBackwardRequest, SampleResponse};
 use anyhow::Context;
 use fgrpo_eval::io::json;
@@ -205,11 +206,12 @@ impl Ledger {
                     if table.waiting >= self.served.most_waiting {
                         return Err(Rejection::Busy);
                     }
-                    let answer = table.register(&work, self.served.full);
+                    let time = storage::now();
+                    let answer = table.register(&work, self.served.full, time);
                     table.catalogue.requests += 1;
                     let number = table.catalogue.requests;
                     let (endpoint, key) = (endpoint.to_owned(), key.to_owned());
-                    let accepted = Accepted { number, endpoint, key, slot, digest, body };
+                    let accepted = Accepted { number, endpoint, key, slot, digest, body, time };
                     table.journal_bytes += accepted.body.len();
                     table.hold(accepted.without_body());
                     match answer {
@@ -298,7 +300,9 @@ impl Ledger {
 
     /// Notes the LoRA settings of a model that was made from a checkpoint.
     pub(crate) fn describe(&self, model: &str, lora: Option<LoraRequest>) {
-        self.table().catalogue.models.insert(model.to_owned(), lora);
+        if let Some(entry) = self.table().catalogue.models.get_mut(model) {
+            entry.lora = lora;
+        }
     }
 
     /// A request's result, or how to wait for it.
@@ -386,31 +390,36 @@ impl Table {
         Known { served, catalogue: &self.catalogue, replayed: false }
     }
 
-    /// Notes what an accepted request makes. Returns its result, if that needs no engine.
-    fn register(&mut self, work: &Work, full: bool) -> Option<Outcome> {
+    /// Notes what a request makes that is accepted at `time`. Returns its result, if that needs no engine.
+    fn register(&mut self, work: &Work, full: bool, time: u64) -> Option<Outcome> {
         let catalogue = &mut self.catalogue;
         let answer = match work {
-            Work::Session => {
-                catalogue.sessions += 1;
+            Work::Session(about) => {
+                catalogue.sessions.push(about.clone());
                 let warning = (!full).then_some(
                     "LoRA here adapts the matrices of attention and MLP. train_unembed is accepted, but the vocabulary head stays as it is.",
                 );
-                let id = session_id(catalogue.sessions);
+                let id = session_id(catalogue.sessions.len() as u64);
                 json!({"session_id": id, "warning_message": warning, "type": "create_session"})
             }
             Work::Sampler(sampler) => {
                 catalogue.samplers.insert(sampler.id.clone(), sampler.clone());
                 json!({"sampling_session_id": sampler.id, "type": "create_sampling_session"})
             }
-            Work::Create { model, lora } => {
-                catalogue.models.insert(model.clone(), Some(lora.clone()));
+            Work::Create { model, user_metadata, .. } | Work::CreateFrom { model, user_metadata, .. } => {
+                let lora = match work {
+                    Work::Create { lora, .. } => Some(lora.clone()),
+                    _ => None,
+                };
+                let entry = ModelEntry { lora, user_metadata: user_metadata.clone(), last_request: time };
+                catalogue.models.insert(model.clone(), entry);
                 return None;
             }
-            Work::CreateFrom { model, .. } => {
-                catalogue.models.insert(model.clone(), None);
+            Work::Train { model, .. } => {
+                catalogue.models.entry(model.clone()).or_default().last_request = time;
                 return None;
             }
-            Work::Train { .. } | Work::Sample(_) => return None,
+            Work::Sample(_) => return None,
         };
         Some(Outcome::Json(answer.to_string().into_bytes()))
     }
@@ -433,7 +442,7 @@ impl Table {
             request::read(endpoint, &accepted.body, known).map_err(|refusal| match refusal {
                 Refusal::Bad(why) | Refusal::Unknown(why) => anyhow::anyhow!("{}: {why}", context()),
             })?;
-        Ok(self.register(&work, served.full).is_none().then_some(work))
+        Ok(self.register(&work, served.full, accepted.time).is_none().then_some(work))
     }
 
     fn hold(&mut self, accepted: Accepted) {
@@ -489,6 +498,7 @@ mod tests {
             architecture: "Qwen3ForCausalLM".into(),
             full: false,
             bounds: Bounds { vocab_size: 10, positions: 20 },
+            teacher: None,
             folder: folder.into(),
             most_waiting: 100,
         };

@@ -12,6 +12,7 @@ mod http;
 mod journal;
 mod key;
 mod ledger;
+mod listing;
 mod loss;
 mod metrics;
 mod openai;
@@ -29,6 +30,7 @@ use anyhow::Context;
 use fgrpo_eval::events::Events;
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::io::interrupt;
+use fgrpo_nn::Engine;
 use fgrpo_train::language::Language;
 use fgrpo_train::policy;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -56,6 +58,12 @@ pub fn run(settings: &Settings, events: &mut dyn Events) -> anyhow::Result<()> {
     let language = Arc::new(Language::read(&settings.model, &[])?);
     let mut engine = policy::open(&settings.model, None, &settings.device)?;
     settings.compute.1.apply(&mut engine);
+    let mut teacher = None;
+    if let Some((folder, name)) = &settings.teacher {
+        let mut engine = policy::open(folder, None, &settings.device)?;
+        settings.compute.1.apply(&mut engine);
+        teacher = Some((name.clone(), worker::Teacher { engine, language: Language::read(folder, &[])? }));
+    }
     let key_path = out.join(key::FILE);
     let key = match &settings.key_file {
         Some(file) => key::Key::read(file)?,
@@ -66,12 +74,16 @@ pub fn run(settings: &Settings, events: &mut dyn Events) -> anyhow::Result<()> {
             key
         }
     };
-    let config = engine.config();
+    let bounds = |engine: &Engine| {
+        let config = engine.config();
+        datum::Bounds { vocab_size: config.vocab_size, positions: config.max_position_embeddings }
+    };
     let served = catalogue::Served {
         name: settings.name.clone(),
-        architecture: config.architecture.class_name().to_owned(),
+        architecture: engine.config().architecture.class_name().to_owned(),
         full: settings.full,
-        bounds: datum::Bounds { vocab_size: config.vocab_size, positions: config.max_position_embeddings },
+        bounds: bounds(&engine),
+        teacher: teacher.as_ref().map(|(name, teacher)| (name.clone(), bounds(&teacher.engine))),
         folder: out.clone(),
         most_waiting: settings.most_waiting,
     };
@@ -105,8 +117,14 @@ pub fn run(settings: &Settings, events: &mut dyn Events) -> anyhow::Result<()> {
     });
     runtime.spawn(serve(listener, http::routes(server)));
     events.say(&format!("serving {} at http://{address}", settings.name));
-    let setup =
-        worker::Setup { engine, language, settings: settings.clone(), ledger: Arc::clone(&ledger), metrics };
+    let setup = worker::Setup {
+        engine,
+        teacher: teacher.map(|(_, teacher)| teacher),
+        language,
+        settings: settings.clone(),
+        ledger: Arc::clone(&ledger),
+        metrics,
+    };
     let worker = worker::Worker::new(setup);
     let worked = worker.run(replayed, jobs);
     // Connections end where they are; what they asked for is in the journal.

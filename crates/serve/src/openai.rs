@@ -10,7 +10,7 @@ use crate::ledger::Rejection;
 use crate::metrics::Count;
 use crate::request::{Sample, Stop, check_sampling};
 use crate::server::{Handled, Server, error, read_body, reply};
-use crate::storage;
+use crate::storage::{self, Kind};
 use crate::wire::{SampleResponse, StopReason};
 use axum::Router;
 use axum::body::Body;
@@ -69,7 +69,8 @@ async fn models(State(server): State<Shared>) -> Response {
     let served = server.ledger.served();
     let model = |id: &str| json!({"id": id, "object": "model", "created": 0, "owned_by": "fgrpo", "max_model_len": served.bounds.positions});
     let mut data = vec![model(&served.name)];
-    data.extend(storage::all_saved(&served.folder).iter().map(|path| model(path)));
+    let saved = storage::all_saved(&served.folder);
+    data.extend(saved.iter().filter(|(_, kind, _)| *kind == Kind::Sampler).map(|(path, ..)| model(path)));
     reply(json!({"object": "list", "data": data}))
 }
 

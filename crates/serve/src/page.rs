@@ -29,8 +29,8 @@ pub(crate) fn page(known: Known<'_>, metrics: &Metrics, gauges: &[Gauge]) -> Str
     ];
     let numbers = gauges.iter().copied().chain(rates).chain(metrics.counters());
     let work = table("Work", numbers.map(|(_, help, value)| (help.to_owned(), format!("{value:.0}"))));
-    let models = known.catalogue.models.iter().map(|(id, lora)| {
-        let rank = lora.as_ref().filter(|_| !known.served.full);
+    let models = known.catalogue.models.iter().map(|(id, model)| {
+        let rank = model.lora.as_ref().filter(|_| !known.served.full);
         (id.clone(), rank.map_or("all weights".into(), |lora| format!("LoRA, rank {}", lora.rank)))
     });
     let (name, served) = (escaped(&known.served.name), known.served);

@@ -1,9 +1,12 @@
 //! What clients ask for: requests read from their bodies and checked, before they are accepted.
 
-use crate::catalogue::{Known, LoraRequest, ModelId, Sampler, Source, model_id, sampler_id, session_of};
+use crate::catalogue::{
+    Known, LoraRequest, ModelId, Sampler, Session, Source, model_id, sampler_id, session_of,
+};
 use crate::datum::{Bounds, Matrix};
 use crate::fields::{Fields, Refusal, check};
 use crate::loss::Pass;
+use crate::storage::Kind;
 use crate::wire::ForwardBackwardRequest;
 use fgrpo_nn::AdamW;
 use prost::Message;
@@ -27,13 +30,13 @@ pub(crate) struct Asked {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Work {
     /// A new session.
-    Session,
+    Session(Session),
     /// A new sampling session.
     Sampler(Sampler),
     /// A new model.
-    Create { model: ModelId, lora: LoraRequest },
+    Create { model: ModelId, lora: LoraRequest, user_metadata: Option<Value> },
     /// A new model from a checkpoint.
-    CreateFrom { model: ModelId, path: String, optimizer: bool },
+    CreateFrom { model: ModelId, path: String, optimizer: bool, user_metadata: Option<Value> },
     /// The next operation on a model.
     Train { model: ModelId, seq: u64, op: Op },
     /// Samples and log-probabilities.
@@ -48,14 +51,14 @@ pub(crate) enum Op {
         adamw: AdamW,
         max_norm: Option<f64>,
     },
-    /// A checkpoint with the optimizer's state.
+    /// Weights under a name: a checkpoint with the optimizer's state, or for sampling.
     Save {
+        kind: Kind,
         name: String,
         overwrite: bool,
-    },
-    /// Weights to sample from, under a name.
-    SaveForSampler {
-        name: String,
+        /// Seconds until it expires.
+        ttl: Option<u64>,
+        user_metadata: Option<Value>,
     },
     /// Weights to sample from, for a new sampling session.
     Snapshot {
@@ -73,7 +76,7 @@ impl Op {
         match self {
             Self::Pass(pass) => !pass.forward_only,
             Self::Update { .. } | Self::Load { .. } => true,
-            Self::Save { .. } | Self::SaveForSampler { .. } | Self::Snapshot { .. } => false,
+            Self::Save { .. } | Self::Snapshot { .. } => false,
         }
     }
 }
@@ -161,9 +164,11 @@ fn bad<T>(why: impl Into<String>) -> Result<T, Refusal> {
 }
 
 fn create_session(fields: &mut Fields, _: Known<'_>) -> Result<Asked, Refusal> {
-    // Names and tags for people: nothing here depends on them.
+    let about =
+        Session { display_name: fields.take("display_name")?, user_metadata: fields.take("user_metadata")? };
+    // Tags, the client's version, a project: nothing here depends on them.
     fields.left.clear();
-    Ok(Asked { slot: String::new(), work: Work::Session })
+    Ok(Asked { slot: String::new(), work: Work::Session(about) })
 }
 
 fn create_sampling_session(fields: &mut Fields, known: Known<'_>) -> Result<Asked, Refusal> {
@@ -183,7 +188,7 @@ fn source(fields: &mut Fields, known: Known<'_>) -> Result<Option<Source>, Refus
         known.saved(&path)?;
         return Ok(Some(Source::Saved(path)));
     }
-    base.map(|base| known.base_model(&base).map(|()| Source::Base)).transpose()
+    base.map(|base| known.source(&base)).transpose()
 }
 
 fn optimizer(fields: &mut Fields) -> Result<(), Refusal> {
@@ -201,9 +206,9 @@ fn create_model(fields: &mut Fields, known: Known<'_>) -> Result<Asked, Refusal>
     if !known.served.full {
         lora.config()?;
     }
-    fields.left.remove("user_metadata");
+    let user_metadata = fields.take("user_metadata")?;
     let model = model_id(&session, fields.need("model_seq_id")?);
-    Ok(Asked { slot: format!("model:{model}"), work: Work::Create { model, lora } })
+    Ok(Asked { slot: format!("model:{model}"), work: Work::Create { model, lora, user_metadata } })
 }
 
 /// An operation's model and number.
@@ -276,16 +281,21 @@ fn name(path: Option<String>) -> Result<String, Refusal> {
 }
 
 fn save(fields: &mut Fields, known: Known<'_>) -> Result<Asked, Refusal> {
-    let op = Op::Save { name: name(fields.take("path")?)?, overwrite: fields.or("overwrite", false)? };
-    saved(fields, known, op)
+    let (name, overwrite) = (name(fields.take("path")?)?, fields.or("overwrite", false)?);
+    let op = saving(fields, Kind::Checkpoint, name, overwrite)?;
+    train(known, fields.need("model_id")?, fields.take("seq_id")?, op)
 }
 
-/// The fields that both kinds of saving have.
-fn saved(fields: &mut Fields, known: Known<'_>, op: Op) -> Result<Asked, Refusal> {
-    for name in ["ttl_seconds", "user_metadata"] {
-        fields.left.remove(name);
-    }
-    train(known, fields.need("model_id")?, fields.take("seq_id")?, op)
+fn saving(fields: &mut Fields, kind: Kind, name: String, overwrite: bool) -> Result<Op, Refusal> {
+    let (ttl, user_metadata) = (time_to_live(fields)?, fields.take("user_metadata")?);
+    Ok(Op::Save { kind, name, overwrite, ttl, user_metadata })
+}
+
+/// The seconds after which saved weights expire; `None` if they stay.
+pub(crate) fn time_to_live(fields: &mut Fields) -> Result<Option<u64>, String> {
+    let ttl: Option<u64> = fields.take("ttl_seconds")?;
+    check(ttl != Some(0), "ttl_seconds", 0, "at least 1")?;
+    Ok(ttl)
 }
 
 fn save_for_sampler(fields: &mut Fields, known: Known<'_>) -> Result<Asked, Refusal> {
@@ -296,10 +306,14 @@ fn save_for_sampler(fields: &mut Fields, known: Known<'_>) -> Result<Asked, Refu
     let session = session_of(model.as_str().unwrap_or_default());
     let op = match (fields.take("path")?, fields.take("sampling_session_seq_id")?) {
         (None, Some(number)) => Op::Snapshot { sampler: sampler_id(session, number) },
-        (Some(path), None) => Op::SaveForSampler { name: name(Some(path))? },
+        (Some(path), None) => saving(fields, Kind::Sampler, name(Some(path))?, true)?,
         _ => return bad("found neither or both of path and sampling_session_seq_id, wanted one of them"),
     };
-    saved(fields, known, op)
+    // A snapshot lives as long as its model's versions.
+    for name in ["ttl_seconds", "user_metadata"] {
+        fields.left.remove(name);
+    }
+    train(known, fields.need("model_id")?, fields.take("seq_id")?, op)
 }
 
 fn load(fields: &mut Fields, known: Known<'_>) -> Result<Asked, Refusal> {
@@ -313,12 +327,13 @@ fn load(fields: &mut Fields, known: Known<'_>) -> Result<Asked, Refusal> {
     let path: String = fields.need("path")?;
     known.saved(&path)?;
     let optimizer = fields.need("optimizer")?;
-    fields.left.remove("user_metadata");
+    let user_metadata = fields.take("user_metadata")?;
     match (fields.take::<String>("session_id")?, fields.take("model_seq_id")?, fields.take("model_id")?) {
         (Some(session), Some(number), None) => {
             known.session(&session)?;
             let model = model_id(&session, number);
-            Ok(Asked { slot: format!("model:{model}"), work: Work::CreateFrom { model, path, optimizer } })
+            let slot = format!("model:{model}");
+            Ok(Asked { slot, work: Work::CreateFrom { model, path, optimizer, user_metadata } })
         }
         (None, None, Some(model)) => {
             train(known, model, fields.take("seq_id")?, Op::Load { path, optimizer })
@@ -376,7 +391,6 @@ fn encoded_text() -> String {
 }
 
 fn sample(fields: &mut Fields, known: Known<'_>) -> Result<Asked, Refusal> {
-    let bounds = known.served.bounds;
     let seq: Option<i64> = fields.take("seq_id")?;
     let (sampler, place, slot) = match (fields.take::<String>("sampling_session_id")?, source(fields, known)?)
     {
@@ -397,9 +411,10 @@ fn sample(fields: &mut Fields, known: Known<'_>) -> Result<Asked, Refusal> {
             );
         }
     };
+    let bounds = known.served.bounds_of(&sampler);
     if fields.or("record_stability_info", false)? {
         return bad(
-            "record_stability_info: found true, wanted false: it serves the loss stable_reinforce, whose formula isn't published",
+            "record_stability_info: found true, wanted false: it is for the loss stable_reinforce, whose formula isn't published; wanted importance_sampling, ppo or cispo as loss_fn",
         );
     }
     let alternatives: usize = fields.or("prompt_alt_tokens_k", 0)?;

@@ -52,6 +52,16 @@ pub(crate) fn error(status: StatusCode, message: &str) -> Response {
     response
 }
 
+/// The error of a thing that isn't there.
+pub(crate) fn unknown(field: &str, found: &str, wanted: &str) -> Response {
+    error(StatusCode::NOT_FOUND, &format!("{field}: found {found:?}, wanted {wanted}"))
+}
+
+/// A refusal's error.
+pub(crate) fn refusal(refusal: Refusal) -> Response {
+    Rejection::Refused(refusal).into_response()
+}
+
 impl IntoResponse for Rejection {
     fn into_response(self) -> Response {
         match self {

@@ -26,6 +26,8 @@ pub struct Settings {
     pub name: String,
     /// Where clients find its tokenizer: a hub name or a folder.
     pub tokenizer: String,
+    /// The checkpoint folder and the name of a second model, which is only sampled and scored: a teacher.
+    pub teacher: Option<(PathBuf, String)>,
     /// The address to listen on; port 0 takes a free one.
     pub listen: SocketAddr,
     /// The server's folder.
@@ -105,6 +107,10 @@ impl Settings {
             // Names and sizes of the model's files, and what its small ones say.
             "files": files_of(&self.model)?,
             "name": self.name,
+            "teacher": match &self.teacher {
+                Some((folder, name)) => serde_json::json!([name, files_of(folder)?]),
+                None => Value::Null,
+            },
             "full": self.full,
             "seed": self.seed,
             "repeatable": self.repeatable,

@@ -12,7 +12,7 @@ use crate::metrics::{Count, Metrics};
 use crate::request::{Op, Work};
 use crate::sampling::{Group, Queue, Waiting};
 use crate::settings::Settings;
-use crate::storage::{self, Contents, Kind, State};
+use crate::storage::{self, About, Contents, Kind, State};
 use crate::wire::SampleResponse;
 
 use anyhow::Context;
@@ -32,6 +32,8 @@ use std::time::{Duration, Instant};
 
 /// How long a request whose prompt is scored waits for more of its kind: others join it while it is sampled.
 const GATHER: Duration = Duration::from_millis(3);
+/// How often saved weights that have expired are removed.
+const SWEEP: Duration = Duration::from_secs(60);
 /// How often a stop is looked for while nothing is to be done.
 const IDLE: Duration = Duration::from_millis(50);
 
@@ -76,9 +78,16 @@ impl Model {
     }
 }
 
+/// A second model, whose weights never change.
+pub(crate) struct Teacher {
+    pub(crate) engine: Engine,
+    pub(crate) language: Language,
+}
+
 /// What the thread works with.
 pub(crate) struct Setup {
     pub(crate) engine: Engine,
+    pub(crate) teacher: Option<Teacher>,
     pub(crate) language: Arc<Language>,
     pub(crate) settings: Settings,
     pub(crate) ledger: Arc<Ledger>,
@@ -125,10 +134,15 @@ impl Worker {
             self.take(job)?;
         }
         let jobs = Mutex::new(jobs);
+        let mut swept: Option<Instant> = None;
         let arrived = |wait: Duration| jobs.lock().expect("no panic").recv_timeout(wait);
         while !interrupt::requested() {
             if let Some(failure) = self.setup.ledger.failure() {
                 anyhow::bail!("{failure}");
+            }
+            if swept.is_none_or(|at| at.elapsed() > SWEEP) {
+                storage::sweep(&self.setup.ledger.served().folder)?;
+                swept = Some(Instant::now());
             }
             while let Ok(job) = arrived(Duration::ZERO) {
                 self.take(job)?;
@@ -165,7 +179,7 @@ impl Worker {
         let Job { number, work, finished, reply } = job;
         match work {
             Work::Sample(_) if finished => {}
-            Work::Session | Work::Sampler(_) => unreachable!("the ledger does them"),
+            Work::Session(_) | Work::Sampler(_) => unreachable!("the ledger does them"),
             Work::Sample(sample) => self.samples.push_back(Waiting { number, sample, reply }),
             Work::Train { ref model, seq, .. } => {
                 let model = self.model(model)?;
@@ -178,7 +192,7 @@ impl Worker {
                     self.done(number, finished, refused(message), None);
                 }
             }
-            Work::Create { model, lora } => {
+            Work::Create { model, lora, .. } => {
                 if !self.known(&model)? {
                     let mut made = Model::new(Home::Fresh(lora), 1, 0);
                     made.recent.insert(number);
@@ -187,7 +201,7 @@ impl Worker {
                 let result = json!({"model_id": model, "type": "create_model"});
                 self.done(number, finished, answer(&result), None);
             }
-            Work::CreateFrom { model, path, optimizer } => {
+            Work::CreateFrom { model, path, optimizer, .. } => {
                 let result = match self.known(&model)? {
                     true => answer(&json!({"model_id": model, "path": path, "type": "load_weights"})),
                     false => self.create_from(number, &model, &path, optimizer)?,
@@ -338,11 +352,20 @@ impl Worker {
                     }),
                 })?
             }
-            Op::Save { name, overwrite } => {
-                save_named(&contents, (id, Kind::Checkpoint, &name), engine, state, overwrite)?
-            }
-            Op::SaveForSampler { name } => {
-                save_named(&contents, (id, Kind::Sampler, &name), engine, state, true)?
+            Op::Save { kind, name, overwrite, ttl, user_metadata } => {
+                let saved = storage::now();
+                let about = About { saved, expires: ttl.map(|ttl| saved.saturating_add(ttl)), user_metadata };
+                storage::sweep(&root)?;
+                match contents.save((id, kind, &name), engine, state, overwrite, &about)? {
+                    Some(path) => {
+                        let checkpoint = kind == Kind::Checkpoint;
+                        let kind = if checkpoint { "save_weights" } else { "save_weights_for_sampler" };
+                        answer(&json!({"path": path, "type": kind}))
+                    }
+                    None => refused(format!(
+                        "path: found {name:?}, which exists; wanted another name, or overwrite"
+                    )),
+                }
             }
             Op::Snapshot { sampler: name } => {
                 contents.version(id, engine, state)?;
@@ -460,11 +483,17 @@ impl Worker {
             }
         };
         let started = Instant::now();
-        self.enter(resident)?;
+        if let Some(resident) = resident {
+            self.enter(resident)?;
+        }
         // Nothing joins while something else waits for its turn.
         let open = !alone && self.next().is_none();
-        let Setup { engine, language, settings, ledger, metrics } = &mut self.setup;
-        let places = (ledger.served().bounds, Key::new(settings.seed));
+        let Setup { engine, teacher, language, settings, ledger, metrics } = &mut self.setup;
+        let (engine, language) = match (&source, teacher) {
+            (Source::Teacher, Some(Teacher { engine, language })) => (engine, &*language),
+            _ => (engine, &**language),
+        };
+        let places = (ledger.served().bounds_of(&source), Key::new(settings.seed));
         let queue = Queue::new(batch, jobs, language, places, open);
         let (left, result) = queue.run(engine, !alone, |waiting, response| {
             let tokens = response.sequences.iter().map(|sequence| sequence.tokens.len() / 4).sum();
@@ -487,18 +516,20 @@ impl Worker {
         left.others.into_iter().try_for_each(|job| self.take(job))
     }
 
-    /// Where the weights of a sampler are.
-    fn place(&mut self, source: &Source) -> Result<Resident, String> {
+    /// The weights of a sampler, for the engine; `None` for the teacher, which has its own.
+    fn place(&mut self, source: &Source) -> Result<Option<Resident>, String> {
         let root = &self.setup.ledger.served().folder;
         match source {
-            Source::Base => Ok(Resident::Base),
+            Source::Base => Ok(Some(Resident::Base)),
+            Source::Teacher if self.setup.teacher.is_some() => Ok(None),
+            Source::Teacher => Err("this server has no teacher any more".into()),
             Source::Version { model, version } => {
                 if self.models.get(model).is_some_and(|live| live.version == *version) {
-                    return Ok(Resident::Live(model.clone()));
+                    return Ok(Some(Resident::Live(model.clone())));
                 }
                 let folder = storage::version_folder(root, model, *version);
                 match folder.is_dir() {
-                    true => Ok(Resident::Folder(folder)),
+                    true => Ok(Some(Resident::Folder(folder))),
                     false => Err(format!(
                         "the weights of {model} after {version} changes are no longer kept: save them under a name with save_weights_for_sampler"
                     )),
@@ -507,7 +538,7 @@ impl Worker {
             Source::Saved(path) => {
                 let found = storage::saved(root, path);
                 found
-                    .map(|(folder, _)| Resident::Folder(folder))
+                    .map(|(folder, _)| Some(Resident::Folder(folder)))
                     .ok_or_else(|| format!("{path} is no longer there"))
             }
         }
@@ -556,22 +587,6 @@ fn adapter_key(server: u64, seed: Option<u64>, model: &str) -> Key {
             .filter_map(|part| part.parse().ok())
             .fold(Key::new(server).with(10), Key::with),
     }
-}
-
-fn save_named(
-    contents: &Contents<'_>,
-    place: (&str, Kind, &str),
-    engine: &Engine,
-    state: State,
-    overwrite: bool,
-) -> anyhow::Result<Outcome> {
-    let kind = if place.1 == Kind::Checkpoint { "save_weights" } else { "save_weights_for_sampler" };
-    Ok(match contents.save(place, engine, state, overwrite)? {
-        Some(path) => answer(&json!({"path": path, "type": kind})),
-        None => {
-            refused(format!("path: found {:?}, which exists; wanted another name, or overwrite", place.2))
-        }
-    })
 }
 
 /// The folder of a path of the API, if it can be loaded into a model with these LoRA settings.

@@ -370,6 +370,13 @@ fn cross_entropy_and_prompt_logprobs_are_what_score_prints() {
     let top = top.topk_prompt_logprobs.unwrap();
     assert_eq!((top.k, top.length), (400, SEQUENCES[0].len() as u32));
     let (ids, values) = (numbers(&top.token_ids), numbers(&top.logprobs));
+    // Of the last tokens alone, where only these are asked for.
+    let last = json!({"topk_prompt_logprobs": 2, "prompt_logprobs": true, "prompt_logprobs_last_n": 2});
+    let last = server.samples(&format!("{session}:sample:0"), 51, SEQUENCES[0], last);
+    let (own, best) =
+        (numbers(&last.prompt_logprobs.unwrap()), numbers(&last.topk_prompt_logprobs.unwrap().logprobs));
+    assert!(own[..5].iter().all(|l| l.is_nan()) && close(&own[5..], &wanted[0][4..]));
+    assert!(best[..10].iter().all(|&l| l == -99999.0) && best[10..].iter().all(|&l| l > -99.0), "{best:?}");
     for t in 1..SEQUENCES[0].len() {
         let row = t * 400..(t + 1) * 400;
         let at = ids[row.clone()].iter().position(|id| id.to_bits() == SEQUENCES[0][t]).unwrap();
@@ -695,6 +702,139 @@ fn a_later_turn_of_a_conversation_does_not_compute_its_history_again() {
             sampled(&found) == sampled(&alone.samples(&samplers[1], 20 + seq, &prompt, params.clone()));
         assert_eq!(same, seq == 9, "{sampler}");
     }
+}
+
+#[test]
+fn saved_weights_are_listed_until_they_expire_or_are_deleted() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = serve(folder.path(), &[]);
+    let model = server.created();
+    let api = |path: &str| server.get(&format!("/api/v1/{path}"));
+    let save = |endpoint: &str, seq: u64, name: &str, more: Value| {
+        let mut asked = json!({"model_id": model, "seq_id": seq, "path": name});
+        asked.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        server.done(endpoint, asked)["path"].as_str().unwrap().to_owned()
+    };
+    let state = save("save_weights", 1, "state", json!({"user_metadata": {"step": "7"}}));
+    let kept = save("save_weights_for_sampler", 2, "kept", json!({"ttl_seconds": 7200}));
+    let short = save("save_weights_for_sampler", 3, "short", json!({"ttl_seconds": 1}));
+    let zero = json!({"model_id": model, "seq_id": 4, "path": "x", "ttl_seconds": 0});
+    assert!(server.post("save_weights", zero).refused(400).contains("ttl_seconds: found 0"));
+    std::thread::sleep(Duration::from_millis(2100));
+    let listed = api(&format!("training_runs/{model}/checkpoints")).json()["checkpoints"].clone();
+    let listed: BTreeMap<&str, &Value> = listed
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|entry| (entry["tinker_path"].as_str().unwrap(), entry))
+        .collect();
+    assert_eq!(listed.keys().copied().collect::<Vec<_>>(), [kept.as_str(), state.as_str()]);
+    assert_eq!(
+        (&listed[&*state]["checkpoint_type"], &listed[&*state]["expires_at"]),
+        (&json!("training"), &json!(null))
+    );
+    assert_eq!(listed[&*state]["user_metadata"], json!({"step": "7"}));
+    assert_eq!(
+        (&listed[&*kept]["checkpoint_type"], &listed[&*kept]["checkpoint_id"]),
+        (&json!("sampler"), &json!("sampler_weights/kept"))
+    );
+    assert!(
+        listed[&*kept]["size_bytes"].as_u64().unwrap() > 1000 && listed[&*kept]["expires_at"].is_string()
+    );
+    // What has expired can't be loaded or sampled, and its name is free.
+    let session = model.split(':').next().unwrap();
+    let asked = json!({"session_id": session, "sampling_session_seq_id": 5, "model_path": short});
+    assert!(server.post("create_sampling_session", asked).refused(404).contains("short"));
+    save("save_weights_for_sampler", 4, "short", json!({}));
+    // The same after a restart, and what a session and a run are made of.
+    let server = server.killed(folder.path());
+    let api = |path: &str| server.get(&format!("/api/v1/{path}"));
+    let run = api("training_runs?limit=1").json();
+    assert_eq!(run["cursor"], json!({"offset": 0, "limit": 1, "total_count": 1}));
+    let run = &run["training_runs"][0];
+    assert_eq!(
+        (&run["training_run_id"], &run["lora_rank"], &run["base_model"]),
+        (&json!(model), &json!(4), &json!("base"))
+    );
+    assert_eq!(run["last_checkpoint"]["tinker_path"], json!(state));
+    assert!(run["last_request_time"].as_str().unwrap().starts_with("20"));
+    assert_eq!(api(&format!("training_runs/{model}")).json(), *run);
+    assert_eq!(api(&format!("sessions/{session}")).json()["training_run_ids"], json!([model]));
+    assert_eq!(api("sessions").json()["sessions"], json!([session]));
+    assert_eq!(api("training_runs/nobody:train:0").status, 404);
+    let place = |path: &str| {
+        path.replacen("tinker://", &format!("{}/api/v1/training_runs/", server.url), 1).replacen(
+            ":train:0/",
+            ":train:0/checkpoints/",
+            1,
+        )
+    };
+    let delete = |path: &str| {
+        server.agent.delete(place(path)).header("X-API-Key", &server.key).call().unwrap().status().as_u16()
+    };
+    assert_eq!((delete(&kept), delete(&kept)), (204, 404));
+    let ttl = server.agent.put(format!("{}/ttl", place(&state))).header("X-API-Key", &server.key);
+    assert_eq!(ttl.send(&br#"{"ttl_seconds": 9000}"#[..]).unwrap().status(), 204);
+    let left = api("checkpoints?limit=100").json()["checkpoints"].clone();
+    let expires = |entry: &Value| {
+        (entry["checkpoint_id"].as_str().unwrap().to_owned(), entry["expires_at"].is_string())
+    };
+    let mut left: Vec<(String, bool)> = left.as_array().unwrap().iter().map(expires).collect();
+    left.sort();
+    assert_eq!(left, [("sampler_weights/short".into(), false), ("weights/state".into(), true)]);
+}
+
+#[test]
+fn a_teacher_scores_and_samples_beside_the_model_that_is_trained() {
+    let folder = tempfile::tempdir().unwrap();
+    // A trained model is the teacher of its own base.
+    let (first, second) = (folder.path().join("first"), folder.path().join("second"));
+    for path in [&first, &second] {
+        std::fs::create_dir(path).unwrap();
+    }
+    let server = serve(&first, &["--full"]);
+    let model = server.created();
+    for k in 0..3 {
+        server.passed(&pass(&model, 1 + 2 * k, "cross_entropy", supervised()));
+        server.done("optim_step", step(&model, 2 + 2 * k as u64, 0.05));
+    }
+    server.done("save_weights_for_sampler", json!({"model_id": model, "seq_id": 7, "path": "final"}));
+    let sampler = server.snapshot(&model, 8, 0);
+    let asked = json!({"prompt_logprobs": true, "sampling_params": {"max_tokens": 5, "seed": 3, "stop": []}});
+    let wanted = server.samples(&sampler, 0, SEQUENCES[0], asked.clone());
+    let teacher = out(&first).join("models").join(model.replace(':', "-")).join("sampler_weights/final");
+    let server = serve(&second, &["--teacher", teacher.to_str().unwrap(), "--teacher-name", "teacher"]);
+    let models = server.get("/api/v1/get_server_capabilities").json()["supported_models"].clone();
+    assert_eq!((&models[1]["model_name"], &models[1]["trainable"]), (&json!("teacher"), &json!(false)));
+    let student = server.created();
+    let session = student.split(':').next().unwrap();
+    let sampler = |number: u64, name: &str| {
+        let asked = json!({"session_id": session, "sampling_session_seq_id": number, "base_model": name});
+        server.post("create_sampling_session", asked).json()["sampling_session_id"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    let (teacher, base) = (sampler(1, "teacher"), sampler(2, "base"));
+    let before = server.samples(&base, 0, SEQUENCES[0], asked.clone());
+    let scores =
+        |response: &SampleResponse| numbers(response.prompt_logprobs.as_ref().unwrap())[1..].to_vec();
+    for turn in 0..2 {
+        let found = server.samples(&teacher, turn, SEQUENCES[0], asked.clone());
+        assert_eq!(sampled(&found), sampled(&wanted));
+        assert!(close(&scores(&found), &scores(&wanted)) && !close(&scores(&found), &scores(&before)));
+        // The student learns between the teacher's answers.
+        server.passed(&pass(&student, 1 + 2 * turn as i32, "cross_entropy", supervised()));
+        server.done("optim_step", step(&student, 2 + 2 * turn, 0.05));
+    }
+    assert_eq!(server.get(&format!("/api/v1/samplers/{teacher}")).json()["base_model"], "teacher");
+    let asked = json!({"session_id": session, "model_seq_id": 1, "base_model": "teacher", "lora_config": {"rank": 4}});
+    assert!(
+        server
+            .post("create_model", asked)
+            .refused(400)
+            .contains("base_model: found \"teacher\", wanted \"base\"")
+    );
 }
 
 /// `importance_sampling` on the rollouts of `fgrpo train`'s first step, against what that step logs.

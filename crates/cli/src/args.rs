@@ -99,6 +99,10 @@ fn take_places(command: &mut Command) -> anyhow::Result<()> {
         Command::Generate(args) => model("--model", &mut args.model),
         Command::Serve(args) => {
             args.written = args.model.to_string_lossy().into_owned();
+            if let Some(teacher) = &mut args.teacher {
+                args.written_teacher = teacher.to_string_lossy().into_owned();
+                model("--teacher", teacher)?;
+            }
             model("--model", &mut args.model)
         }
         Command::Merge(args) => model("--model", &mut args.model),

@@ -103,6 +103,16 @@ pub(crate) trait Backend: Sized {
     /// Executors, and the relative speed of each.
     fn executors(&self) -> Vec<usize>;
 
+    /// Executors for a generation with a feed: prompts that come while it runs find earlier ones in the cache of their executor alone.
+    fn fed_executors(&self) -> usize {
+        self.executors().len()
+    }
+
+    /// Whether scores and gradients may need the memory of the cache.
+    fn passes_need_cache(&self) -> bool {
+        false
+    }
+
     /// Calls `body` once per task, concurrently, on as many executors; a single task gets the whole device. `meanwhile` runs on the caller's thread.
     fn run<T: Send>(
         &mut self,

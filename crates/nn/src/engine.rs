@@ -25,6 +25,7 @@ use crate::executor::Executor;
 use crate::layout::{Kind, TensorLayout};
 use crate::quantized::{BaseFormat, Quantized};
 use crate::segments::Chunk;
+use crate::tree::Tree;
 use crate::weights::Dtype;
 use crate::weights::bitsandbytes::{self, Tensor};
 use adapters::Adapters;
@@ -84,9 +85,11 @@ struct Worker<X: Executor> {
     workspace: Workspace<X>,
     chunk: Chunk,
     lists: X::Lists,
-    /// Only memory: its content is meaningless outside of a request.
+    /// Its content is that of `tree`; outside of a request it may be meaningless.
     cache: X::Cache,
     decoding: X::Decoding,
+    /// The sequences in the cache, if it is kept for later requests.
+    tree: Tree,
 }
 
 impl<X: Executor> Default for Worker<X> {
@@ -97,6 +100,7 @@ impl<X: Executor> Default for Worker<X> {
             lists: Default::default(),
             cache: Default::default(),
             decoding: Default::default(),
+            tree: Tree::default(),
         }
     }
 }
@@ -167,6 +171,7 @@ impl<D: Backend> EngineOn<D> {
         read: &mut dyn FnMut(&TensorLayout, &mut [f32]) -> Result<(), Error>,
         stored: &dyn Fn(&TensorLayout) -> Result<Option<Quantized>, Error>,
     ) -> Result<(), Error> {
+        self.forget_prompts();
         for tensor in &self.decoder.layout.tensors {
             match self.decoder.layout.base {
                 Some(base) if tensor.span.is_apart() => {
@@ -280,6 +285,7 @@ impl<D: Backend> EngineOn<D> {
     }
 
     pub(crate) fn set_tensor(&mut self, name: &str, values: &[f32]) -> Result<(), Error> {
+        self.forget_prompts();
         let &TensorLayout { span, ref shape, .. } = find(&self.decoder.layout.tensors, name, values.len())?;
         if self.adapters.as_ref().is_some_and(|a| a.layout.adapted.iter().any(|part| part.weight == span)) {
             return Err(Error::Request {

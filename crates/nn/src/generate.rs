@@ -7,16 +7,20 @@
 //! Every random number is `uniform(prompt, sample, position)`, so a sample doesn't depend on other samples, on their order or on the number of
 //! threads.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::ops::{ControlFlow, Range};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
-use crate::cache::{PAGE, Pages, Run};
+use crate::cache::PAGE;
 use crate::checks::Stage;
 use crate::decoder::{Decoder, Keep, Parameters, Pass, Workspace};
 use crate::error::Error;
 use crate::executor::{DecodeChanges, DecodeRow, Executor, Holds, NodeChange, StepTokens};
 use crate::sampling::{Draw, Drawn, Sampling};
 use crate::segments::{Batch, Chunk};
+use crate::tree::{Node, Tree};
 
 /// A prompt and the requested samples.
 #[derive(Debug, Clone)]
@@ -51,6 +55,33 @@ pub struct Completion {
     pub entropy: Vec<f32>,
     /// Why it ended.
     pub finish: Finish,
+    /// Tokens of its prompt whose keys and values were in the cache already.
+    pub cached: usize,
+}
+
+/// A prompt that joins a generation under way.
+#[derive(Debug, Clone)]
+pub struct Arrival {
+    /// Its number, by which the feed knows it.
+    pub prompt: usize,
+    /// Its tokens, at least one.
+    pub tokens: Vec<u32>,
+    /// The samples' indices.
+    pub samples: Range<usize>,
+    /// Length limit of its completions.
+    pub max_new_tokens: usize,
+}
+
+/// What feeds a generation with prompts while it runs. Its methods are called by several threads.
+pub trait Feed: Sync {
+    /// The next prompt, if one is there now.
+    fn next(&self) -> Option<Arrival>;
+
+    /// The uniform number of a draw, in [0, 1).
+    fn uniform(&self, prompt: usize, sample: usize, position: usize) -> f64;
+
+    /// Whether a completion ends with the last of its tokens.
+    fn ended(&self, prompt: usize, tokens: &[u32]) -> bool;
 }
 
 /// The caller's stop condition, called with a completion's tokens so far.
@@ -62,15 +93,29 @@ pub type UniformFn<'a> = dyn Fn(usize, usize, usize) -> f64 + Sync + 'a;
 #[derive(Debug, Clone)]
 pub(crate) struct Job<'a> {
     pub(crate) prompt: usize,
-    pub(crate) tokens: &'a [u32],
+    pub(crate) tokens: Cow<'a, [u32]>,
     pub(crate) samples: Range<usize>,
+    /// Length limit of its completions.
+    pub(crate) most: usize,
 }
 
 /// The shared state of all jobs.
 pub(crate) struct Request<'a> {
     pub(crate) sampling: &'a Sampling,
     pub(crate) uniform: &'a UniformFn<'a>,
-    pub(crate) stop: Option<&'a StopFn<'a>>,
+    pub(crate) ended: &'a (dyn Fn(usize, &[u32]) -> bool + Sync),
+    pub(crate) feed: Option<Fed<'a>>,
+}
+
+/// Where more jobs come from.
+#[derive(Clone, Copy)]
+pub(crate) struct Fed<'a> {
+    pub(crate) feed: &'a dyn Feed,
+    /// Executors that have jobs.
+    pub(crate) working: &'a AtomicUsize,
+    /// Most tokens of a prompt with its completion.
+    pub(crate) longest: usize,
+    pub(crate) vocabulary: usize,
 }
 
 /// Largest number of pages that `samples` samples of a prompt may need, at least 1.
@@ -79,8 +124,8 @@ pub(crate) fn pages_needed(prompt: usize, samples: usize, max_new_tokens: usize)
 }
 
 /// Largest number of tokens whose keys and values jobs may need to have in the cache at the same time.
-pub(crate) fn slots_needed(jobs: &[Job<'_>], max_new_tokens: usize) -> usize {
-    let pages = |job: &Job<'_>| pages_needed(job.tokens.len(), job.samples.len().max(1), max_new_tokens);
+pub(crate) fn slots_needed(jobs: &[Job<'_>]) -> usize {
+    let pages = |job: &Job<'_>| pages_needed(job.tokens.len(), job.samples.len().max(1), job.most);
     jobs.iter().map(pages).sum::<usize>() * PAGE
 }
 
@@ -90,16 +135,10 @@ fn future_pages(samples: usize, tokens: usize) -> usize {
     samples * tokens.div_ceil(PAGE) + 2 * (samples - 1)
 }
 
-/// A sequence of generated tokens that some samples share; the root is a prompt.
-#[derive(Default)]
-struct Node {
-    parent: Option<usize>,
-    /// Number of its rows and child nodes, and of the waiting samples of its prompt.
-    holders: usize,
-    run: Run,
-    logp: Vec<f32>,
-    entropy: Vec<f32>,
-}
+/// Prompts of a feed that wait for an executor at most, so that others get some too.
+const AHEAD: usize = 8;
+/// How long an executor without work waits while others have some.
+const IDLE: Duration = Duration::from_millis(1);
 
 /// A row of the batch: samples with the same tokens so far.
 struct Leaf {
@@ -130,20 +169,21 @@ pub(crate) struct Generator<'a, X: Executor> {
     pub(crate) cache: &'a mut X::Cache,
     pub(crate) lists: &'a mut X::Lists,
     pub(crate) decoding: &'a mut X::Decoding,
+    /// The sequences in the cache.
+    pub(crate) tree: &'a mut Tree,
     pub(crate) chunk_tokens: usize,
 }
 
 struct Scheduler<'a, 'r, X: Executor> {
-    jobs: &'a [Job<'a>],
+    jobs: Vec<Job<'a>>,
+    /// By job: tokens of its prompt that were in the cache already.
+    cached: Vec<usize>,
     /// Number of slots that the jobs can need.
     most_slots: usize,
     request: &'a Request<'r>,
     emit: &'a mut dyn FnMut(Completion) -> ControlFlow<()>,
-    pages: Pages,
+    tree: Tree,
     limit: usize,
-    used: usize,
-    nodes: Vec<Node>,
-    vacant: Vec<usize>,
     leaves: Vec<Leaf>,
     /// Samples of jobs that are not running.
     waiting: VecDeque<(usize, Range<usize>)>,
@@ -153,29 +193,30 @@ struct Scheduler<'a, 'r, X: Executor> {
     finished: (usize, usize),
     /// Whether memory has run out: no sample is admitted until a completion ends.
     full: bool,
+    /// Whether the next sample starts with the whole cache for itself.
+    alone: bool,
     cancelled: bool,
     /// Changes that the executor doesn't have yet.
     changes: DecodeChanges,
 }
 
-/// Runs `jobs` to the end, or until `emit` breaks. `limit` bounds the pages in use; each job fits on its own.
+/// Runs `jobs` and what the feed gives to the end, or until `emit` breaks. `limit` bounds the pages in use, and `most_slots` the slots; each job fits on
+/// its own.
 pub(crate) fn generate<X: Executor>(
     g: &mut Generator<'_, X>,
     jobs: &[Job<'_>],
-    limit: usize,
+    (limit, most_slots): (usize, usize),
     request: &Request<'_>,
     emit: &mut dyn FnMut(Completion) -> ControlFlow<()>,
 ) -> Result<(), Error> {
     let mut scheduler = Scheduler::<X> {
-        most_slots: slots_needed(jobs, request.sampling.max_new_tokens).min(limit * PAGE),
-        jobs,
+        most_slots,
+        jobs: jobs.to_vec(),
+        cached: vec![0; jobs.len()],
         request,
         emit,
-        pages: Pages::default(),
+        tree: std::mem::take(g.tree),
         limit,
-        used: 0,
-        nodes: Vec::new(),
-        vacant: Vec::new(),
         leaves: Vec::new(),
         waiting: (0..jobs.len())
             .map(|job| (job, jobs[job].samples.clone()))
@@ -185,6 +226,7 @@ pub(crate) fn generate<X: Executor>(
         admissions: 0,
         finished: (0, 0),
         full: false,
+        alone: false,
         cancelled: false,
         changes: DecodeChanges::default(),
     };
@@ -192,7 +234,7 @@ pub(crate) fn generate<X: Executor>(
     while !scheduler.cancelled {
         scheduler.admit(g)?;
         if scheduler.leaves.is_empty() {
-            if scheduler.waiting.is_empty() && scheduler.open.is_none() {
+            if scheduler.waiting.is_empty() && scheduler.open.is_none() && !scheduler.wait() {
                 break;
             }
             // All samples just admitted ended with their first token.
@@ -214,6 +256,10 @@ pub(crate) fn generate<X: Executor>(
         g.drawn(Stage::Decoding, &mut drawn)?;
         scheduler.part_all(&step, &drawn);
     }
+    // What was cancelled is of no use to anyone.
+    if !scheduler.cancelled {
+        *g.tree = scheduler.tree;
+    }
     Ok(())
 }
 
@@ -232,6 +278,20 @@ impl<X: Executor> Generator<'_, X> {
         executor.sample(parameters.weights, decoder.head(), sampling, rows, workspace.hidden(), decoding);
         executor.end_step(decoding);
         Ok(())
+    }
+
+    /// Computes the tokens of a planned step, of which nothing is drawn, and takes the final norm of its last row.
+    fn read(&mut self, changes: &DecodeChanges) -> Result<X::Buffer, Error> {
+        let d = self.decoder.config.hidden_size;
+        let Generator { decoder, executor, parameters, workspace, cache, decoding, .. } = self;
+        executor.begin_step(changes, decoding);
+        decoder.step(*executor, *parameters, decoding, cache, workspace)?;
+        executor.end_step(decoding);
+        let mut hidden = X::Buffer::default();
+        executor.reserve(&mut hidden, Holds::Activations, d);
+        executor.take_row(d, changes.rows.len() - 1, workspace.hidden(), &mut hidden);
+        self.drawn(Stage::Decoding, &mut Vec::new())?;
+        Ok(hidden)
     }
 
     /// Waits for the tokens of the oldest step, or of the oldest draws, that have not been read.
@@ -260,54 +320,53 @@ impl<X: Executor> Generator<'_, X> {
 }
 
 impl<X: Executor> Scheduler<'_, '_, X> {
-    fn node(&mut self, node: Node) -> usize {
-        match self.vacant.pop() {
-            Some(index) => {
-                self.nodes[index] = node;
-                index
-            }
-            None => {
-                self.nodes.push(node);
-                self.nodes.len() - 1
-            }
-        }
-    }
-
-    /// Removes one reference; a node without references frees its pages.
-    fn release(&mut self, mut index: usize) {
-        loop {
-            let node = &mut self.nodes[index];
-            node.holders -= 1;
-            if node.holders > 0 {
-                return;
-            }
-            self.used -= node.run.pages.len();
-            self.pages.give_back(&mut node.run.pages);
-            self.vacant.push(index);
-            match node.parent {
-                Some(parent) => index = parent,
-                None => return,
-            }
-        }
-    }
-
     /// Adds a token to a node's sequence and returns its slot.
     fn push_slot(&mut self, node: usize) -> u32 {
-        let run = &mut self.nodes[node].run;
-        if run.is_full() {
-            let page = self.pages.take();
-            run.pages.push(page);
-            self.changes.nodes.push(NodeChange::Page { node, page });
-            self.used += 1;
-        }
-        run.push()
+        self.tree.push_slot(node, self.limit, &mut self.changes.nodes)
     }
 
-    /// Expected length of a completion with `drawn` tokens, from the finished completions; at first the length limit.
-    fn expected(&self, drawn: usize) -> usize {
+    /// Takes prompts of the feed that are there.
+    fn receive(&mut self) {
+        let Some(fed) = &self.request.feed else { return };
+        while self.waiting.len() < AHEAD
+            && let Some(Arrival { prompt, tokens, samples, max_new_tokens }) = fed.feed.next()
+        {
+            let all = tokens.len() + max_new_tokens;
+            assert!(
+                !tokens.is_empty() && max_new_tokens > 0 && all <= fed.longest,
+                "prompt {prompt}: {all} of {} tokens",
+                fed.longest
+            );
+            let fits = tokens.iter().all(|&token| (token as usize) < fed.vocabulary);
+            assert!(fits, "prompt {prompt} leaves the vocabulary of {}", fed.vocabulary);
+            self.waiting.push_back((self.jobs.len(), samples.clone()));
+            self.jobs.push(Job { prompt, tokens: Cow::Owned(tokens), samples, most: max_new_tokens });
+            self.cached.push(0);
+        }
+    }
+
+    /// Waits for prompts while another executor has some. Returns whether there is one.
+    fn wait(&mut self) -> bool {
+        let Some(Fed { working, .. }) = self.request.feed else { return false };
+        working.fetch_sub(1, Ordering::Relaxed);
+        loop {
+            self.receive();
+            if !self.waiting.is_empty() {
+                working.fetch_add(1, Ordering::Relaxed);
+                return true;
+            }
+            if working.load(Ordering::Relaxed) == 0 {
+                return false;
+            }
+            std::thread::sleep(IDLE);
+        }
+    }
+
+    /// Expected length of a job's completion with `drawn` tokens, from the finished completions; at first the length limit.
+    fn expected(&self, job: usize, drawn: usize) -> usize {
         /// Number of full-length completions that the first finished ones are averaged with.
         const PRIOR: usize = 4;
-        let longest = self.request.sampling.max_new_tokens;
+        let longest = self.jobs[job].most;
         let (count, tokens) = self.finished;
         let mean = (tokens + PRIOR * longest).div_ceil(count + PRIOR);
         mean.max(drawn + drawn / 4 + 1).min(longest)
@@ -317,23 +376,23 @@ impl<X: Executor> Scheduler<'_, '_, X> {
     fn room(&self) -> usize {
         let future = |leaf: &Leaf| {
             let drawn = leaf.tokens.len();
-            future_pages(leaf.samples.len(), self.expected(drawn) - drawn)
+            future_pages(leaf.samples.len(), self.expected(leaf.job, drawn) - drawn)
         };
-        self.limit.saturating_sub(self.used + self.leaves.iter().map(future).sum::<usize>())
+        self.limit.saturating_sub(self.tree.used + self.leaves.iter().map(future).sum::<usize>())
     }
 
     /// Pages that the next step needs.
     fn new_pages(&self) -> usize {
-        self.leaves.iter().filter(|leaf| self.nodes[leaf.node].run.is_full()).count()
+        self.leaves.iter().filter(|leaf| self.tree.nodes[leaf.node].run.is_full()).count()
     }
 
     /// Removes samples, the latest first, until there are enough pages for the next step.
     fn make_room(&mut self) {
-        while self.used + self.new_pages() > self.limit {
+        while self.tree.used + self.new_pages() > self.limit {
             self.full = true;
             if let Some(open) = self.open.take() {
                 self.waiting.push_front((open.job, open.next..open.end));
-                self.release(open.node);
+                self.tree.release(open.node);
                 continue;
             }
             let latest = (0..self.leaves.len()).max_by_key(|&index| (self.leaves[index].admitted, index));
@@ -344,19 +403,20 @@ impl<X: Executor> Scheduler<'_, '_, X> {
             for run in runs.collect::<Vec<_>>().into_iter().rev() {
                 self.waiting.push_front((leaf.job, run[0]..run[run.len() - 1] + 1));
             }
-            self.release(leaf.node);
+            self.tree.release(leaf.node);
         }
+        self.alone = self.full && self.leaves.is_empty();
         self.full &= !self.leaves.is_empty();
     }
 
     /// Pages that a sample to be started is expected to need: `future_pages(n, expected) + 1` is at most `n` times as many, and just that for one.
-    fn pages_each(&self) -> usize {
-        self.expected(0).div_ceil(PAGE) + 2
+    fn pages_each(&self, job: usize) -> usize {
+        self.expected(job, 0).div_ceil(PAGE) + 2
     }
 
-    /// Samples that so many pages have room for.
-    fn fitting(&self, room: usize) -> usize {
-        let each = self.pages_each();
+    /// Samples of a job that so many pages have room for.
+    fn fitting(&self, job: usize, room: usize) -> usize {
+        let each = self.pages_each(job);
         if room + 1 >= each { (room + 1) / each } else { 0 }
     }
 
@@ -364,10 +424,10 @@ impl<X: Executor> Scheduler<'_, '_, X> {
     fn startable(&self) -> usize {
         match (&self.open, self.waiting.front()) {
             _ if self.full => 0,
-            (Some(open), _) => self.fitting(self.room()).min(open.end - open.next),
+            (Some(open), _) => self.fitting(open.job, self.room()).min(open.end - open.next),
             (None, Some((job, samples))) => {
                 let prompt = self.jobs[*job].tokens.len().div_ceil(PAGE);
-                self.fitting(self.room().saturating_sub(prompt)).min(samples.len())
+                self.fitting(*job, self.room().saturating_sub(prompt)).min(samples.len())
             }
             (None, None) => 0,
         }
@@ -377,6 +437,7 @@ impl<X: Executor> Scheduler<'_, '_, X> {
     fn admit(&mut self, g: &mut Generator<'_, X>) -> Result<(), Error> {
         let d = g.decoder.config.hidden_size;
         loop {
+            self.receive();
             let count = self.startable();
             if count == 0 {
                 return Ok(());
@@ -388,13 +449,18 @@ impl<X: Executor> Scheduler<'_, '_, X> {
                 open.next += count;
                 self.start(open.job, open.node, samples, &drawn);
                 if open.next == open.end {
-                    self.release(open.node);
+                    self.tree.release(open.node);
                 } else {
                     self.open = Some(open);
                 }
                 if self.cancelled {
                     return Ok(());
                 }
+                continue;
+            }
+            if std::mem::take(&mut self.alone) {
+                self.tree.evict_all();
+            } else if self.continue_prompt(g)? {
                 continue;
             }
             // Prompts that fit, together up to a pass's tokens.
@@ -409,16 +475,19 @@ impl<X: Executor> Scheduler<'_, '_, X> {
                     break;
                 }
                 let prompt = job.tokens.len().div_ceil(PAGE);
-                let count = self.fitting(room.saturating_sub(prompt)).min(samples.len());
-                if count == 0 {
+                let count = self.fitting(index, room.saturating_sub(prompt)).min(samples.len());
+                // What continues one of these comes after them.
+                if count == 0 || !fresh.is_empty() && self.beginning(index).is_some() {
                     break;
                 }
-                room -= (prompt + count * self.pages_each()).min(room);
-                let node = self.node(Node { holders: 1, ..Node::default() });
+                room -= (prompt + count * self.pages_each(index)).min(room);
+                let job = &self.jobs[index];
+                let node = self.tree.prompt(None, &job.tokens);
                 let stored = job.tokens.len();
                 self.changes.nodes.push(NodeChange::Begin { node, parent: None, stored });
-                slots.extend((0..job.tokens.len()).map(|_| self.push_slot(node)));
-                batch.push_segment(job.tokens, None);
+                slots.extend((0..stored).map(|_| self.push_slot(node)));
+                let job = &self.jobs[index];
+                batch.push_segment(&job.tokens, None);
                 batch.predict(batch.tokens.len() - 1, 0);
                 fresh.push((index, node, samples.start..samples.start + count, samples.end));
                 self.waiting.pop_front();
@@ -426,7 +495,7 @@ impl<X: Executor> Scheduler<'_, '_, X> {
                     break;
                 }
             }
-            g.grow_cache(self.pages.slots(), self.most_slots);
+            g.grow_cache(self.tree.slots(), self.most_slots);
             let mut chunk = Chunk::default();
             chunk.lay_out(&batch, batch.families().iter());
             g.executor.stage(&chunk, &slots, g.lists);
@@ -450,13 +519,59 @@ impl<X: Executor> Scheduler<'_, '_, X> {
                     g.executor.take_row(d, row, g.workspace.hidden(), &mut hidden);
                     self.open = Some(Open { job, node, next, end, hidden });
                 } else {
-                    self.release(node);
+                    self.tree.release(node);
                 }
             }
             if self.cancelled {
                 return Ok(());
             }
         }
+    }
+
+    /// The node that a job's prompt continues and how many of its tokens are in the cache, if that is worth it: tokens after a beginning are computed as
+    /// rows of a decoding step, which takes longer than a pass over a prompt if they are many.
+    fn beginning(&mut self, job: usize) -> Option<(usize, usize)> {
+        let tokens = &self.jobs[job].tokens;
+        let (node, cached) = self.tree.beginning(tokens, &mut self.changes.nodes)?;
+        // Each node has a last page that may not be full.
+        let pages = tokens.len().div_ceil(PAGE) + self.tree.depth(node) + self.pages_each(job);
+        (4 * cached >= tokens.len() - cached && pages <= self.room()).then_some((node, cached))
+    }
+
+    /// Computes the next prompt if it continues what is in the cache, so that its samples can start. Returns whether it does.
+    fn continue_prompt(&mut self, g: &mut Generator<'_, X>) -> Result<bool, Error> {
+        let Some((job, samples)) = self.waiting.front().cloned() else { return Ok(false) };
+        let Some((parent, cached)) = self.beginning(job) else { return Ok(false) };
+        self.waiting.pop_front();
+        let tokens = self.jobs[job].tokens[cached..].to_vec();
+        let node = self.tree.prompt(Some(parent), &tokens);
+        let mut hidden = X::Buffer::default();
+        for (index, part) in tokens.chunks(g.chunk_tokens).enumerate() {
+            let first = index * g.chunk_tokens;
+            // A row attends to the tokens before it: each has a node of its own on the same pages, which ends with its token.
+            let mut pages = Vec::new();
+            for _ in part {
+                self.tree.push_slot(node, self.limit, &mut pages);
+            }
+            let run = &self.tree.nodes[node].run;
+            for own in 0..part.len() {
+                let row = self.tree.nodes.len() + own;
+                let stored = first + own;
+                self.changes.nodes.push(NodeChange::Begin { node: row, parent: Some(parent), stored });
+                let pages = &run.pages[..(stored + 1).div_ceil(PAGE)];
+                self.changes.nodes.extend(pages.iter().map(|&page| NodeChange::Page { node: row, page }));
+                let position = (cached + stored) as u32;
+                self.changes.rows.push(DecodeRow { node: row, position });
+            }
+            self.changes.tokens = StepTokens::Known(part.to_vec());
+            g.grow_cache(self.tree.slots(), self.most_slots);
+            hidden = g.read(&self.changes)?;
+            self.changes.clear();
+        }
+        self.tree.begin(node, &mut self.changes.nodes);
+        self.cached[job] = cached;
+        self.open = Some(Open { job, node, next: samples.start, end: samples.end, hidden });
+        Ok(true)
     }
 
     fn draws(&self, row: usize, job: usize, samples: Range<usize>) -> Vec<Draw> {
@@ -466,7 +581,7 @@ impl<X: Executor> Scheduler<'_, '_, X> {
 
     /// Samples the first token of samples of a prompt.
     fn start(&mut self, job: usize, node: usize, samples: Range<usize>, drawn: &[Drawn]) {
-        self.nodes[node].holders += 1;
+        self.tree.hold(node);
         self.admissions += 1;
         let admitted = self.admissions;
         self.part(Leaf { node, job, samples: samples.collect(), tokens: Vec::new(), admitted }, drawn);
@@ -490,8 +605,9 @@ impl<X: Executor> Scheduler<'_, '_, X> {
         let mut first_draws = Vec::with_capacity(self.leaves.len());
         for index in 0..self.leaves.len() {
             let Leaf { node, job, ref tokens, .. } = self.leaves[index];
-            let (drawn, job) = (tokens.len() + unread, &self.jobs[job]);
+            let drawn = tokens.len() + unread;
             self.push_slot(node);
+            let job = &self.jobs[job];
             self.changes.rows.push(DecodeRow { node, position: (job.tokens.len() + drawn - 1) as u32 });
             first_draws.push(self.changes.draws.len());
             self.changes.draws.extend(self.leaves[index].samples.iter().map(|&sample| Draw {
@@ -504,7 +620,7 @@ impl<X: Executor> Scheduler<'_, '_, X> {
 
     /// Submits the planned step.
     fn submit(&mut self, g: &mut Generator<'_, X>) -> Result<(), Error> {
-        g.grow_cache(self.pages.slots(), self.most_slots);
+        g.grow_cache(self.tree.slots(), self.most_slots);
         g.step(self.request.sampling, &self.changes)?;
         self.changes.clear();
         Ok(())
@@ -512,14 +628,14 @@ impl<X: Executor> Scheduler<'_, '_, X> {
 
     /// Whether the next step can be planned before the tokens of the one under way are read: every row is one sample, so it goes on as it is or
     /// ends, and what ends is computed in vain for one step; none ends by its length; there are slots; and no sample is waiting that could start.
-    fn may_run_ahead(&self) -> bool {
-        let goes_on = |leaf: &Leaf| {
-            leaf.samples.len() == 1 && leaf.tokens.len() + 1 < self.request.sampling.max_new_tokens
-        };
+    fn may_run_ahead(&mut self) -> bool {
+        self.receive();
+        let goes_on =
+            |leaf: &Leaf| leaf.samples.len() == 1 && leaf.tokens.len() + 1 < self.jobs[leaf.job].most;
         !self.cancelled
             && !self.leaves.is_empty()
             && self.leaves.iter().all(goes_on)
-            && self.used + self.new_pages() <= self.limit
+            && self.tree.used + self.new_pages() <= self.limit
             && self.startable() == 0
     }
 
@@ -545,7 +661,7 @@ impl<X: Executor> Scheduler<'_, '_, X> {
         }
         parts.retain(|(drawn, samples)| {
             leaf.tokens.push(drawn.token);
-            let finish = self.finish(&leaf.tokens);
+            let finish = self.finish(leaf.job, &leaf.tokens);
             if let Some(finish) = finish {
                 for &sample in samples {
                     self.complete(&leaf, sample, *drawn, finish);
@@ -556,25 +672,16 @@ impl<X: Executor> Scheduler<'_, '_, X> {
         });
         let (job, admitted) = (leaf.job, leaf.admitted);
         // A prompt's own run is never extended: other samples of it may come.
-        if parts.len() == 1 && self.nodes[leaf.node].parent.is_some() {
+        if parts.len() == 1 && !self.tree.is_prompt(leaf.node) {
             let (drawn, samples) = parts.pop().expect("there is one");
-            let node = &mut self.nodes[leaf.node];
-            node.logp.push(drawn.logp);
-            node.entropy.push(drawn.entropy);
+            self.tree.extend(leaf.node, drawn.token, drawn.logp, drawn.entropy);
             leaf.tokens.push(drawn.token);
             leaf.samples = samples;
             self.leaves.push(leaf);
             return;
         }
         for (drawn, samples) in parts {
-            self.nodes[leaf.node].holders += 1;
-            let node = self.node(Node {
-                parent: Some(leaf.node),
-                holders: 1,
-                logp: vec![drawn.logp],
-                entropy: vec![drawn.entropy],
-                ..Node::default()
-            });
+            let node = self.tree.sampled(leaf.node, drawn.token, drawn.logp, drawn.entropy);
             let parent = Some(leaf.node);
             self.changes.nodes.push(NodeChange::Begin { node, parent, stored: 0 });
             let mut tokens = Vec::with_capacity(leaf.tokens.len() + 1);
@@ -582,27 +689,27 @@ impl<X: Executor> Scheduler<'_, '_, X> {
             tokens.push(drawn.token);
             self.leaves.push(Leaf { node, job, samples, tokens, admitted });
         }
-        self.release(leaf.node);
+        self.tree.release(leaf.node);
     }
 
     /// Whether a completion ends with the last of its tokens.
-    fn finish(&self, tokens: &[u32]) -> Option<Finish> {
-        let sampling = self.request.sampling;
-        let stopped = tokens.last().is_some_and(|token| sampling.stop_tokens.contains(token))
-            || self.request.stop.is_some_and(|stop| stop(tokens));
+    fn finish(&self, job: usize, tokens: &[u32]) -> Option<Finish> {
+        let Job { prompt, most, .. } = self.jobs[job];
+        let stopped = tokens.last().is_some_and(|token| self.request.sampling.stop_tokens.contains(token))
+            || (self.request.ended)(prompt, tokens);
         match stopped {
             true => Some(Finish::Stop),
-            false => (tokens.len() == sampling.max_new_tokens).then_some(Finish::Length),
+            false => (tokens.len() == most).then_some(Finish::Length),
         }
     }
 
-    /// The nodes of a row, from the prompt on.
+    /// Numbers of the nodes of a row, from the prompt on.
     fn gather<T: Copy>(&self, node: usize, list: impl Fn(&Node) -> &Vec<T>) -> Vec<T> {
         let mut chain = vec![node];
-        while let Some(parent) = self.nodes[chain[chain.len() - 1]].parent {
+        while let Some(parent) = self.tree.nodes[chain[chain.len() - 1]].parent {
             chain.push(parent);
         }
-        chain.into_iter().rev().flat_map(|node| list(&self.nodes[node]).iter().copied()).collect()
+        chain.into_iter().rev().flat_map(|node| list(&self.tree.nodes[node]).iter().copied()).collect()
     }
 
     fn complete(&mut self, leaf: &Leaf, sample: usize, last: Drawn, finish: Finish) {
@@ -616,8 +723,8 @@ impl<X: Executor> Scheduler<'_, '_, X> {
         let mut entropy = self.gather(leaf.node, |node| &node.entropy);
         logp.push(last.logp);
         entropy.push(last.entropy);
-        let prompt = self.jobs[leaf.job].prompt;
-        let completion = Completion { prompt, sample, tokens, logp, entropy, finish };
+        let (prompt, cached) = (self.jobs[leaf.job].prompt, self.cached[leaf.job]);
+        let completion = Completion { prompt, sample, tokens, logp, entropy, finish, cached };
         self.cancelled |= (self.emit)(completion).is_break();
     }
 }

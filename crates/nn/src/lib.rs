@@ -36,6 +36,7 @@ mod rope;
 mod sampling;
 mod segments;
 mod switch;
+mod tree;
 
 pub use adamw::{AdamW, UpdateReport};
 pub use backend::GraphCounts;
@@ -47,7 +48,7 @@ pub use engine::{
 pub use error::Error;
 pub use fgrpo_cuda::{Found as Gpu, probe as gpus, products_library};
 pub use flops::{Flops, measure_flops};
-pub use generate::{Completion, Finish, Prompt, StopFn, UniformFn};
+pub use generate::{Arrival, Completion, Feed, Finish, Prompt, StopFn, UniformFn};
 pub use lora::LoraConfig;
 pub use needs::{Needs, Replicas, Workload, least_cached_tokens};
 pub use quantized::BaseFormat;

@@ -1,21 +1,25 @@
 //! The server's HTTP side: the key, limits, and the Tinker API's endpoints. Handlers are thin: what takes time is a request for the engine's thread.
 
+use crate::catalogue::{LoraRequest, Source};
+use crate::datum::Bounds;
+use crate::fields::Fields;
 use crate::journal::Outcome;
-use crate::ledger::{self, Found, Ledger, Rejection};
+use crate::ledger::{self, Found, Ledger};
+use crate::listing;
+use crate::metrics::{Count, Gauge};
 use crate::openai;
 use crate::page;
-use crate::request::{Endpoint, LoraRequest, Source};
-use crate::server::{Server, error, read_body, reply};
+use crate::request::{self, CREATE_SAMPLING_SESSION, CREATE_SESSION, SAMPLE};
+use crate::server::{Handled, Server, error, read_body, refusal, reply, unknown};
 use crate::storage;
 use crate::wire;
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{Request, State};
+use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use fgrpo_eval::io::json;
 use fgrpo_nn::LoraConfig;
 use fgrpo_train::run::checkpoint::ADAPTER;
 use serde::Deserialize;
@@ -43,23 +47,21 @@ pub(crate) fn routes(server: Shared) -> Router {
                 reply(json!({"refresh_interval_sec": REFRESH, "sample_cancel_enabled": false}))
             }),
         )
-        .route("/session_heartbeat", post(heartbeat))
+        .route("/session_heartbeat", post(|| async { reply(json!({"type": "session_heartbeat"})) }))
         .route("/telemetry", post(|| async { reply(json!({"status": "accepted"})) }))
         .route("/sessions/{id}/finish", post(|| async { reply(json!({})) }))
-        .route("/create_session", post(create_session))
-        .route("/create_sampling_session", post(create_sampling_session))
         .route("/samplers/{id}", get(sampler))
         .route("/get_info", post(get_info))
         .route("/weights_info", post(weights_info))
         .route("/retrieve_future", post(retrieve_future));
-    for endpoint in Endpoint::ALL {
+    for (name, _) in request::ENDPOINTS {
         let handler = move |State(server): State<Shared>, headers: HeaderMap, body: Body| async move {
-            accept(&server, endpoint, &headers, body).await
+            accept(&server, name, &headers, body).await
         };
-        api = api.route(&format!("/{}", endpoint.name()), post(handler));
+        api = api.route(&format!("/{name}"), post(handler));
     }
     Router::new()
-        .nest("/api/v1", api)
+        .nest("/api/v1", api.merge(listing::routes()))
         .merge(openai::routes())
         .route("/metrics", get(metrics))
         .route("/", get(status))
@@ -80,68 +82,50 @@ fn shown_key(headers: &HeaderMap) -> &[u8] {
 
 /// Refuses whoever doesn't show the key, before anything else of the request is read.
 async fn check_key(State(server): State<Shared>, request: Request, next: Next) -> Response {
-    server.metrics.requests.add(1);
+    server.metrics.add(Count::Requests, 1);
     // A browser can't send headers: the page's address may have the key.
     let in_address = request.uri().query().filter(|_| request.uri().path() == "/");
     let in_address = in_address.and_then(|query| query.strip_prefix("key="));
     let shown = in_address.map_or_else(|| shown_key(request.headers()), str::as_bytes);
-    let allowed = server.key.is(shown);
-    let response = match allowed {
+    let response = match server.key.is(shown) {
         true => next.run(request).await,
         false => {
+            let why = "wanted the server's key as X-API-Key or as a bearer token";
             // The rest of the connection may be a body that nobody reads.
-            let mut refused =
-                error(StatusCode::UNAUTHORIZED, "wanted the server's key as X-API-Key or as a bearer token");
-            refused.headers_mut().insert(header::CONNECTION, header::HeaderValue::from_static("close"));
-            refused
+            ([(header::CONNECTION, "close")], error(StatusCode::UNAUTHORIZED, why)).into_response()
         }
     };
     if response.status().is_client_error() {
-        server.metrics.refused.add(1);
+        server.metrics.add(Count::Refused, 1);
     }
     response
 }
 
-/// The client's key for repetitions.
-fn idempotency_key(headers: &HeaderMap) -> &str {
-    headers.get("x-idempotency-key").and_then(|value| value.to_str().ok()).unwrap_or_default()
-}
-
-async fn accept(server: &Server, endpoint: Endpoint, headers: &HeaderMap, body: Body) -> Response {
-    let body = match read_body(server, headers, body).await {
-        Ok(body) => body,
-        Err(response) => return response,
-    };
-    // A sample's sequences are known before they are there.
-    let samples = match endpoint {
-        Endpoint::Sample => sample_count(&body),
-        _ => 0,
-    };
-    match server.ledger.accept(endpoint, idempotency_key(headers), body).await {
-        Ok(number) => {
-            let id = ledger::request_id(number);
-            match endpoint {
-                Endpoint::Sample => {
-                    let ids: Vec<String> = (0..samples).map(|sample| format!("{id}:{sample}")).collect();
-                    reply(json!({"request_id": id, "sample_sequence_ids": ids}))
-                }
-                _ => reply(json!({"request_id": id})),
-            }
+async fn accept(server: &Server, endpoint: &str, headers: &HeaderMap, body: Body) -> Handled {
+    let body = read_body(server, headers, body).await?;
+    // A sample's sequences are named before they are there.
+    let samples = if endpoint == SAMPLE { sample_count(&body) } else { 0 };
+    let key = headers.get("x-idempotency-key").and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let number = server.ledger.accept(endpoint, key, body).await.map_err(IntoResponse::into_response)?;
+    let id = ledger::request_id(number);
+    Ok(match endpoint {
+        CREATE_SESSION | CREATE_SAMPLING_SESSION => {
+            result(&server.ledger, number).await.map_or_else(|| gone(&id), respond)
         }
-        Err(rejection) => rejection.into_response(),
-    }
+        SAMPLE => {
+            let ids: Vec<String> = (0..samples).map(|sample| format!("{id}:{sample}")).collect();
+            reply(json!({"request_id": id, "sample_sequence_ids": ids}))
+        }
+        _ => reply(json!({"request_id": id})),
+    })
 }
 
 fn sample_count(body: &[u8]) -> usize {
     #[derive(Deserialize)]
     struct Count {
-        #[serde(default = "one")]
-        num_samples: usize,
+        num_samples: Option<usize>,
     }
-    fn one() -> usize {
-        1
-    }
-    serde_json::from_slice::<Count>(body).map_or(0, |count| count.num_samples)
+    serde_json::from_slice(body).map_or(0, |Count { num_samples }| num_samples.unwrap_or(1))
 }
 
 fn client_config() -> Value {
@@ -158,127 +142,64 @@ fn client_config() -> Value {
 
 async fn capabilities(State(server): State<Shared>) -> Response {
     let served = server.ledger.served();
-    reply(json!({"supported_models": [{
-        "model_name": served.name,
-        "max_context_length": served.bounds.positions,
-        "trainable": true,
-        "sampleable": true,
-    }]}))
-}
-
-async fn heartbeat() -> Response {
-    reply(json!({"type": "session_heartbeat"}))
-}
-
-async fn create_session(State(server): State<Shared>, headers: HeaderMap, body: Body) -> Response {
-    let body = match read_body(&server, &headers, body).await {
-        Ok(body) => body,
-        Err(response) => return response,
+    let model = |name: &str, bounds: Bounds, trainable: bool| {
+        let positions = bounds.positions;
+        json!({"model_name": name, "max_context_length": positions, "trainable": trainable, "sampleable": true})
     };
-    if let Err(misfit) = json::parse::<serde_json::Map<String, Value>>(&body) {
-        return error(StatusCode::BAD_REQUEST, &misfit.to_string());
-    }
-    let warning = (!server.ledger.served().full).then_some(
-        "LoRA here adapts the matrices of attention and MLP. train_unembed is accepted, but the vocabulary head stays as it is.",
-    );
-    let made =
-        server.ledger.accept_now(ledger::CREATE_SESSION, idempotency_key(&headers), body, |_, catalogue| {
-            let id = ledger::create_session(catalogue);
-            let answer = json!({"session_id": id, "warning_message": warning, "type": "create_session"});
-            Ok((String::new(), answer.to_string().into_bytes()))
-        });
-    now(made.await)
+    let mut models = vec![model(&served.name, served.bounds, true)];
+    models.extend(served.teacher.iter().map(|(name, bounds)| model(name, *bounds, false)));
+    reply(json!({"supported_models": models}))
 }
 
-async fn create_sampling_session(State(server): State<Shared>, headers: HeaderMap, body: Body) -> Response {
-    let body = match read_body(&server, &headers, body).await {
-        Ok(body) => body,
-        Err(response) => return response,
-    };
-    let asked = body.clone();
-    let key = idempotency_key(&headers);
-    let made = server.ledger.accept_now(ledger::CREATE_SAMPLING_SESSION, key, body, |served, catalogue| {
-        let (slot, id) = ledger::create_sampling_session(&asked, served, catalogue)?;
-        let answer = json!({"sampling_session_id": id, "type": "create_sampling_session"});
-        Ok((slot, answer.to_string().into_bytes()))
-    });
-    now(made.await)
+fn gone(id: &str) -> Response {
+    error(StatusCode::GONE, &format!("request_id: the result of {id} is no longer kept"))
 }
 
-fn now(made: Result<Vec<u8>, Rejection>) -> Response {
-    match made {
-        Ok(bytes) => ([(header::CONTENT_TYPE, "application/json")], bytes).into_response(),
-        Err(rejection) => rejection.into_response(),
-    }
-}
-
-async fn sampler(
-    State(server): State<Shared>,
-    axum::extract::Path(id): axum::extract::Path<String>,
-) -> Response {
-    let found = server.ledger.with(|served, catalogue| {
-        let sampler = catalogue.sampler(&id)?;
-        let path = match &sampler.source {
-            Source::Saved(path) => Some(path.clone()),
-            _ => sampler.path.clone(),
+async fn sampler(State(server): State<Shared>, Path(id): Path<String>) -> Response {
+    let found = server.ledger.with(|known| {
+        let (name, path) = match (known.sampler(&id).ok()?.0, &known.served.teacher) {
+            (Source::Saved(path), _) => (&known.served.name, Some(path)),
+            (Source::Teacher, Some((teacher, _))) => (teacher, None),
+            _ => (&known.served.name, None),
         };
-        Some(json!({"sampler_id": id, "base_model": served.name, "model_path": path}))
+        Some(json!({"sampler_id": id, "base_model": name, "model_path": path}))
     });
-    found.map_or_else(
-        || error(StatusCode::NOT_FOUND, &format!("found {id:?}, wanted a sampler of this server")),
-        reply,
-    )
+    found.map_or_else(|| unknown("sampler_id", &id, "a sampler of this server"), reply)
 }
 
-#[derive(Deserialize)]
-struct ModelInfo {
-    model_id: String,
+/// The one field of a request that matters.
+async fn named(server: &Server, headers: &HeaderMap, body: Body, field: &str) -> Result<String, Response> {
+    let body = read_body(server, headers, body).await?;
+    Fields::read(&body).and_then(|mut fields| Ok(fields.need(field)?)).map_err(refusal)
 }
 
-async fn get_info(State(server): State<Shared>, headers: HeaderMap, body: Body) -> Response {
-    let asked: ModelInfo = match parsed(&server, &headers, body).await {
-        Ok(asked) => asked,
-        Err(response) => return response,
-    };
-    let id = asked.model_id;
-    let found = server.ledger.with(|served, catalogue| {
-        let model = catalogue.model(&id)?;
+async fn get_info(State(server): State<Shared>, headers: HeaderMap, body: Body) -> Handled {
+    let id = named(&server, &headers, body, "model_id").await?;
+    let found = server.ledger.with(|known| {
+        let served = known.served;
+        let lora = known.model(&id).ok()?.lora.as_ref();
         Some(json!({
             "type": "get_info",
             "model_id": id,
             "model_name": served.name,
             "model_data": {"arch": served.architecture, "model_name": served.name, "tokenizer_id": server.tokenizer},
             "is_lora": !served.full,
-            "lora_rank": model.lora.as_ref().filter(|_| !served.full).map(|lora| lora.rank),
+            "lora_rank": lora.filter(|_| !served.full).map(|lora| lora.rank),
             "optimizer_config": {"type": "adamw"},
         }))
     });
-    found.map_or_else(
-        || error(StatusCode::NOT_FOUND, &format!("model_id: found {id:?}, wanted a model of this server")),
-        reply,
-    )
+    Ok(found.map_or_else(|| unknown("model_id", &id, "a model of this server"), reply))
 }
 
-#[derive(Deserialize)]
-struct WeightsInfo {
-    tinker_path: String,
-}
-
-async fn weights_info(State(server): State<Shared>, headers: HeaderMap, body: Body) -> Response {
-    let asked: WeightsInfo = match parsed(&server, &headers, body).await {
-        Ok(asked) => asked,
-        Err(response) => return response,
-    };
+async fn weights_info(State(server): State<Shared>, headers: HeaderMap, body: Body) -> Handled {
+    let path = named(&server, &headers, body, "tinker_path").await?;
     let served = server.ledger.served();
-    let Some((folder, _)) = storage::saved(&served.folder, &asked.tinker_path) else {
-        return error(
-            StatusCode::NOT_FOUND,
-            &format!("tinker_path: found {}, wanted saved weights", asked.tinker_path),
-        );
+    let Some((folder, _)) = storage::saved(&served.folder, &path) else {
+        return Ok(unknown("tinker_path", &path, "saved weights"));
     };
     let lora = LoraConfig::read(&folder.join(ADAPTER)).ok().map(|(config, _)| LoraRequest::of(&config));
     let has = |part: fn(&LoraRequest) -> bool| lora.as_ref().map(part);
-    reply(json!({
+    Ok(reply(json!({
         "base_model": served.name,
         "optimizer_config": {"type": "adamw"},
         "is_lora": lora.is_some(),
@@ -286,48 +207,35 @@ async fn weights_info(State(server): State<Shared>, headers: HeaderMap, body: Bo
         "train_unembed": has(|lora| lora.train_unembed),
         "train_mlp": has(|lora| lora.train_mlp),
         "train_attn": has(|lora| lora.train_attn),
-    }))
+    })))
 }
 
-async fn parsed<T: serde::de::DeserializeOwned>(
-    server: &Server,
-    headers: &HeaderMap,
-    body: Body,
-) -> Result<T, Response> {
-    let body = read_body(server, headers, body).await?;
-    json::parse(&body).map_err(|misfit| error(StatusCode::BAD_REQUEST, &misfit.to_string()))
-}
-
-#[derive(Deserialize)]
-struct RetrieveFuture {
-    request_id: String,
-}
-
-async fn retrieve_future(State(server): State<Shared>, headers: HeaderMap, body: Body) -> Response {
-    let asked: RetrieveFuture = match parsed(&server, &headers, body).await {
-        Ok(asked) => asked,
-        Err(response) => return response,
-    };
-    let id = asked.request_id;
+async fn retrieve_future(State(server): State<Shared>, headers: HeaderMap, body: Body) -> Handled {
+    let id = named(&server, &headers, body, "request_id").await?;
     let Some(number) = ledger::request_number(&id) else {
-        return error(StatusCode::NOT_FOUND, &format!("request_id: found {id:?}, wanted one of this server"));
+        return Ok(unknown("request_id", &id, "one of this server"));
     };
-    match timeout(POLL, result(&server.ledger, number)).await {
-        Ok(Some(outcome)) => match outcome {
-            Outcome::Json(bytes) => ([(header::CONTENT_TYPE, "application/json")], bytes).into_response(),
-            Outcome::Protobuf(bytes) => ([(header::CONTENT_TYPE, wire::CONTENT_TYPE)], bytes).into_response(),
-            Outcome::Failed(failed) => {
-                let category = if failed.by_request { "user" } else { "server" };
-                reply(json!({"error": failed.message, "category": category}))
-            }
-        },
-        Ok(None) => error(StatusCode::GONE, &format!("request_id: the result of {id} is no longer kept")),
+    Ok(match timeout(POLL, result(&server.ledger, number)).await {
+        Ok(Some(outcome)) => respond(outcome),
+        Ok(None) => gone(&id),
         Err(_) => reply(json!({"type": "try_again", "request_id": id, "queue_state": "active"})),
+    })
+}
+
+/// A result as its client gets it.
+fn respond(outcome: Outcome) -> Response {
+    match outcome {
+        Outcome::Json(bytes) => ([(header::CONTENT_TYPE, "application/json")], bytes).into_response(),
+        Outcome::Protobuf(bytes) => ([(header::CONTENT_TYPE, wire::CONTENT_TYPE)], bytes).into_response(),
+        Outcome::Failed(failed) => {
+            let category = if failed.by_request { "user" } else { "server" };
+            reply(json!({"error": failed.message, "category": category}))
+        }
     }
 }
 
 /// A request's result once it is there; `None` if there is no such request.
-pub(crate) async fn result(ledger: &Ledger, number: u64) -> Option<Outcome> {
+async fn result(ledger: &Ledger, number: u64) -> Option<Outcome> {
     while let Found::Waiting(notify) = ledger.find(number) {
         let notified = notify.notified();
         tokio::pin!(notified);
@@ -344,15 +252,22 @@ pub(crate) async fn result(ledger: &Ledger, number: u64) -> Option<Outcome> {
     }
 }
 
+fn gauges(server: &Server) -> [Gauge; 3] {
+    let resident = fgrpo_eval::io::machine::resident().unwrap_or(0) as f64;
+    [
+        ("requests_waiting", "Requests that wait or are being done", server.ledger.waiting() as f64),
+        ("result_bytes", "Bytes of results that are kept", server.ledger.result_bytes() as f64),
+        ("resident_bytes", "Memory of the process", resident),
+    ]
+}
+
 async fn metrics(State(server): State<Shared>) -> Response {
-    let now = [
-        ("requests_waiting", "Requests that wait or are being done.", server.ledger.waiting() as f64),
-        ("result_bytes", "Bytes of results that are kept.", server.ledger.result_bytes() as f64),
-        ("resident_bytes", "Memory of the process.", fgrpo_eval::io::machine::resident().unwrap_or(0) as f64),
-    ];
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], server.metrics.text(&now)).into_response()
+    let text = server.metrics.text(&gauges(&server));
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
 }
 
 async fn status(State(server): State<Shared>) -> Response {
-    axum::response::Html(page::page(&server.ledger, &server.metrics)).into_response()
+    let gauges = gauges(&server);
+    let page = server.ledger.with(|known| page::page(known, &server.metrics, &gauges));
+    axum::response::Html(page).into_response()
 }

@@ -60,14 +60,17 @@ pub(crate) struct Accepted {
     /// Empty in a shortened journal, for a finished request.
     #[prost(bytes = "vec", tag = "6")]
     pub(crate) body: Vec<u8>,
+    /// When, in seconds since 1970.
+    #[prost(uint64, tag = "7")]
+    pub(crate) time: u64,
 }
 
 impl Accepted {
     /// What is kept in memory.
     pub(crate) fn without_body(&self) -> Self {
-        let Self { number, endpoint, key, slot, digest, body: _ } = self;
+        let Self { number, endpoint, key, slot, digest, body: _, time } = self;
         let (endpoint, key, slot, digest) = (endpoint.clone(), key.clone(), slot.clone(), digest.clone());
-        Self { number: *number, endpoint, key, slot, digest, body: Vec::new() }
+        Self { number: *number, endpoint, key, slot, digest, body: Vec::new(), time: *time }
     }
 }
 

@@ -3,18 +3,18 @@
 //! A request is found again by its client's key for repetitions, or by its place (a model's `seq_id`, a sampler's `seq_id`). So it runs once,
 //! however often it is sent, before and after a kill. Results are kept for an hour after they are there; then the request has expired.
 
-use crate::datum::Bounds;
+use crate::catalogue::{Catalogue, Known, LoraRequest, ModelEntry, Sampler, Served, session_id};
+use crate::fields::Refusal;
 use crate::journal::{Accepted, Entry, Finished, Journal, Outcome};
-use crate::request::{Asked, Endpoint, Known, LoraRequest, Refusal, Sample, Source, Work};
+use crate::request::{self, Asked, FORWARD_BACKWARD, Sample, Work};
 use crate::storage;
 use crate::wire::{ForwardBackwardRequest, SampleResponse};
 use anyhow::Context;
 use fgrpo_eval::io::json;
 use prost::Message;
-use serde::{Deserialize, Serialize};
+use serde_json::json;
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::path::PathBuf;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -26,33 +26,6 @@ const KEPT: Duration = Duration::from_secs(3600);
 const KEPT_BYTES: usize = 1 << 30;
 /// The journal is shortened when it has grown by so many bytes.
 const JOURNAL_BYTES: usize = 256 << 20;
-
-/// What exists besides requests.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Catalogue {
-    /// Requests so far.
-    requests: u64,
-    /// Sessions so far; their ids count from 1.
-    sessions: u64,
-    models: BTreeMap<String, ModelEntry>,
-    samplers: BTreeMap<String, Sampler>,
-}
-
-/// A model that was asked for.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct ModelEntry {
-    /// `None` if all weights are trained.
-    pub(crate) lora: Option<LoraRequest>,
-}
-
-/// A sampling session.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Sampler {
-    pub(crate) id: String,
-    pub(crate) source: Source,
-    /// The API's path of its weights, if they have one.
-    pub(crate) path: Option<String>,
-}
 
 /// A request for the engine's thread.
 #[derive(Debug)]
@@ -100,21 +73,6 @@ struct Table {
     journal_bytes: usize,
 }
 
-/// What the server has and how it is called.
-#[derive(Debug, Clone)]
-pub(crate) struct Served {
-    /// The base model's name.
-    pub(crate) name: String,
-    /// Its architecture, as `config.json` names it.
-    pub(crate) architecture: String,
-    /// Whether all weights are trained.
-    pub(crate) full: bool,
-    pub(crate) bounds: Bounds,
-    pub(crate) folder: PathBuf,
-    /// Most requests that wait.
-    pub(crate) most_waiting: usize,
-}
-
 /// The ledger. All its methods may be called by any thread.
 pub(crate) struct Ledger {
     served: Served,
@@ -146,41 +104,6 @@ impl From<Refusal> for Rejection {
         Self::Refused(refusal)
     }
 }
-
-impl Known for (&Served, &Catalogue) {
-    fn bounds(&self) -> Bounds {
-        self.0.bounds
-    }
-
-    fn base(&self) -> &str {
-        &self.0.name
-    }
-
-    fn full(&self) -> bool {
-        self.0.full
-    }
-
-    fn session(&self, id: &str) -> Option<u64> {
-        let number = id.strip_prefix(SESSION)?.parse().ok()?;
-        (1..=self.1.sessions).contains(&number).then_some(number)
-    }
-
-    fn model(&self, id: &str) -> bool {
-        self.1.models.contains_key(id)
-    }
-
-    fn sampler(&self, id: &str) -> Option<(Source, [u64; 2])> {
-        let sampler = self.1.samplers.get(id)?;
-        let (session, number) = id.split_once(":sample:")?;
-        Some((sampler.source.clone(), [self.session(session)?, number.parse().ok()?]))
-    }
-
-    fn saved(&self, path: &str) -> bool {
-        storage::saved(&self.0.folder, path).is_some()
-    }
-}
-
-const SESSION: &str = "session-";
 
 /// The name under which clients know a request.
 pub(crate) fn request_id(number: u64) -> String {
@@ -216,7 +139,7 @@ impl Ledger {
                     if let Some(asked) = table.replay(&served, &accepted)? {
                         work.insert(number, asked);
                     }
-                    table.hold(accepted.without_body(), None);
+                    table.hold(accepted.without_body());
                 }
                 Entry::Finished(Finished { number, outcome, sampler }) => {
                     if !sampler.is_empty() {
@@ -263,54 +186,59 @@ impl Ledger {
         self.journal.sync()
     }
 
-    /// Accepts a request for the engine, or finds it again. Returns its number once it is on the disk.
-    pub(crate) async fn accept(
-        &self,
-        endpoint: Endpoint,
-        key: &str,
-        body: Vec<u8>,
-    ) -> Result<u64, Rejection> {
+    /// Accepts a request, or finds it again. Returns its number once it is on the disk; with its result, if that needs no engine.
+    pub(crate) async fn accept(&self, endpoint: &str, key: &str, body: Vec<u8>) -> Result<u64, Rejection> {
         let (done, synced) = oneshot::channel();
+        let told = move || {
+            let _ = done.send(());
+        };
         let number = {
             let mut table = self.table();
-            let digest = digest(endpoint.name(), &body);
-            let known = table.repeated(key, "", &digest)?;
-            let asked = match known {
-                Some(_) => None,
-                None => Some(Asked::read(endpoint, &body, &(&self.served, &table.catalogue))?),
-            };
-            let known = match &asked {
-                Some(asked) => table.repeated("", &asked.slot, &digest)?,
-                None => known,
-            };
+            let digest = digest(endpoint, &body);
+            let (mut known, mut asked) = (table.repeated(key, "", &digest)?, None);
+            if known.is_none() {
+                let read = request::read(endpoint, &body, table.known(&self.served))?;
+                known = table.repeated("", &read.slot, &digest)?;
+                asked = Some(read);
+            }
             match (known, asked) {
-                (Some(number), _) => {
-                    if !key.is_empty() {
-                        table.by_key.insert(key.to_owned(), number);
-                    }
-                    self.journal.synced(Box::new(move || {
-                        let _ = done.send(());
-                    }));
-                    number
-                }
                 (None, Some(Asked { work, slot })) => {
                     if table.waiting >= self.served.most_waiting {
                         return Err(Rejection::Busy);
                     }
-                    table.register(&work);
-                    let accepted = table.accepted(endpoint.name(), key, slot, digest, body);
-                    let (number, jobs) = (accepted.number, self.jobs.clone());
-                    let job = Job { number, work, finished: false, reply: None };
+                    let time = storage::now();
+                    let answer = table.register(&work, self.served.full, time);
+                    table.catalogue.requests += 1;
+                    let number = table.catalogue.requests;
+                    let (endpoint, key) = (endpoint.to_owned(), key.to_owned());
+                    let accepted = Accepted { number, endpoint, key, slot, digest, body, time };
                     table.journal_bytes += accepted.body.len();
-                    table.hold(accepted.without_body(), None);
-                    self.journal.append(
-                        Entry::Accepted(accepted),
-                        Some(Box::new(move || {
-                            // The engine's thread has ended: the next start does it.
-                            let _ = jobs.send(job);
-                            let _ = done.send(());
-                        })),
-                    );
+                    table.hold(accepted.without_body());
+                    match answer {
+                        Some(answer) => {
+                            table.finish(number, answer.clone(), Vec::new());
+                            self.journal.append(Entry::Accepted(accepted), None);
+                            let finished = Finished { number, outcome: Some(answer), sampler: Vec::new() };
+                            self.journal.append(Entry::Finished(finished), Some(Box::new(told)));
+                        }
+                        None => {
+                            let job = Job { number, work, finished: false, reply: None };
+                            let jobs = self.jobs.clone();
+                            let send = move || {
+                                // The engine's thread has ended: the next start does it.
+                                let _ = jobs.send(job);
+                                told();
+                            };
+                            self.journal.append(Entry::Accepted(accepted), Some(Box::new(send)));
+                        }
+                    }
+                    number
+                }
+                (Some(number), _) => {
+                    if !key.is_empty() {
+                        table.by_key.insert(key.to_owned(), number);
+                    }
+                    self.journal.synced(Box::new(told));
                     number
                 }
                 (None, None) => unreachable!("a request is known or read"),
@@ -318,64 +246,6 @@ impl Ledger {
         };
         synced.await.map_err(|_| Rejection::Stopped)?;
         Ok(number)
-    }
-
-    /// Accepts a request whose result is there at once. `make` changes the catalogue and returns the result.
-    pub(crate) async fn accept_now(
-        &self,
-        endpoint: &str,
-        key: &str,
-        body: Vec<u8>,
-        make: impl FnOnce(&Served, &mut Catalogue) -> Result<(String, Vec<u8>), Refusal>,
-    ) -> Result<Vec<u8>, Rejection> {
-        let (done, synced) = oneshot::channel();
-        let answer = {
-            let mut table = self.table();
-            let digest = digest(endpoint, &body);
-            let mut known = table.repeated(key, "", &digest)?;
-            let mut made = None;
-            if known.is_none() {
-                let mut catalogue = table.catalogue.clone();
-                let (slot, answer) = make(&self.served, &mut catalogue)?;
-                known = table.repeated("", &slot, &digest)?;
-                made = Some((catalogue, slot, answer));
-            }
-            match (known, made) {
-                (Some(number), _) => {
-                    self.journal.synced(Box::new(move || {
-                        let _ = done.send(());
-                    }));
-                    match table.held.get(&number).map(|held| &held.state) {
-                        Some(State::Done { outcome: Outcome::Json(bytes), .. }) => bytes.clone(),
-                        _ => {
-                            return Err(Refusal::Bad(
-                                "found a request that was accepted as another one".into(),
-                            )
-                            .into());
-                        }
-                    }
-                }
-                (None, Some((catalogue, slot, answer))) => {
-                    table.catalogue = catalogue;
-                    let accepted = table.accepted(endpoint, key, slot, digest, body);
-                    let number = accepted.number;
-                    let outcome = Outcome::Json(answer.clone());
-                    table.hold(accepted.without_body(), Some(outcome.clone()));
-                    self.journal.append(Entry::Accepted(accepted), None);
-                    let finished = Finished { number, outcome: Some(outcome), sampler: Vec::new() };
-                    self.journal.append(
-                        Entry::Finished(finished),
-                        Some(Box::new(move || {
-                            let _ = done.send(());
-                        })),
-                    );
-                    answer
-                }
-                (None, None) => unreachable!("a request is known or made"),
-            }
-        };
-        synced.await.map_err(|_| Rejection::Stopped)?;
-        Ok(answer)
     }
 
     /// Asks for samples without a record in the journal.
@@ -430,7 +300,9 @@ impl Ledger {
 
     /// Notes the LoRA settings of a model that was made from a checkpoint.
     pub(crate) fn describe(&self, model: &str, lora: Option<LoraRequest>) {
-        self.table().catalogue.models.insert(model.to_owned(), ModelEntry { lora });
+        if let Some(entry) = self.table().catalogue.models.get_mut(model) {
+            entry.lora = lora;
+        }
     }
 
     /// A request's result, or how to wait for it.
@@ -443,8 +315,8 @@ impl Ledger {
     }
 
     /// Calls `read` with what exists.
-    pub(crate) fn with<T>(&self, read: impl FnOnce(&Served, &Catalogue) -> T) -> T {
-        read(&self.served, &self.table().catalogue)
+    pub(crate) fn with<T>(&self, read: impl FnOnce(Known<'_>) -> T) -> T {
+        read(self.table().known(&self.served))
     }
 
     /// Shortens the journal if it has become long. `needed`: requests that a restart does again. Call it on the engine's thread.
@@ -490,8 +362,7 @@ fn digest(endpoint: &str, body: &[u8]) -> Vec<u8> {
     hash.update(endpoint.as_bytes());
     hash.update([0]);
     // A client may write the maps of a message in another order when it repeats it.
-    let message =
-        (endpoint == Endpoint::ForwardBackward.name()).then(|| ForwardBackwardRequest::decode(body));
+    let message = (endpoint == FORWARD_BACKWARD).then(|| ForwardBackwardRequest::decode(body));
     match message {
         Some(Ok(request)) => hash.update(request.encode_to_vec()),
         _ => hash.update(body),
@@ -515,61 +386,66 @@ impl Table {
         Ok(None)
     }
 
-    /// A new request's record.
-    fn accepted(
-        &mut self,
-        endpoint: &str,
-        key: &str,
-        slot: String,
-        digest: Vec<u8>,
-        body: Vec<u8>,
-    ) -> Accepted {
-        self.catalogue.requests += 1;
-        let (endpoint, key) = (endpoint.to_owned(), key.to_owned());
-        Accepted { number: self.catalogue.requests, endpoint, key, slot, digest, body }
+    fn known<'a>(&'a self, served: &'a Served) -> Known<'a> {
+        Known { served, catalogue: &self.catalogue, replayed: false }
     }
 
-    /// Notes what an accepted request will have made.
-    fn register(&mut self, work: &Work) {
-        match work {
-            Work::Create { model, lora } => {
-                self.catalogue.models.insert(model.clone(), ModelEntry { lora: Some(lora.clone()) });
+    /// Notes what a request makes that is accepted at `time`. Returns its result, if that needs no engine.
+    fn register(&mut self, work: &Work, full: bool, time: u64) -> Option<Outcome> {
+        let catalogue = &mut self.catalogue;
+        let answer = match work {
+            Work::Session(about) => {
+                catalogue.sessions.push(about.clone());
+                let warning = (!full).then_some(
+                    "LoRA here adapts the matrices of attention and MLP. train_unembed is accepted, but the vocabulary head stays as it is.",
+                );
+                let id = session_id(catalogue.sessions.len() as u64);
+                json!({"session_id": id, "warning_message": warning, "type": "create_session"})
             }
-            Work::CreateFrom { model, .. } => {
-                self.catalogue.models.insert(model.clone(), ModelEntry { lora: None });
+            Work::Sampler(sampler) => {
+                catalogue.samplers.insert(sampler.id.clone(), sampler.clone());
+                json!({"sampling_session_id": sampler.id, "type": "create_sampling_session"})
             }
-            Work::Train { .. } | Work::Sample(_) => {}
-        }
+            Work::Create { model, user_metadata, .. } | Work::CreateFrom { model, user_metadata, .. } => {
+                let lora = match work {
+                    Work::Create { lora, .. } => Some(lora.clone()),
+                    _ => None,
+                };
+                let entry = ModelEntry { lora, user_metadata: user_metadata.clone(), last_request: time };
+                catalogue.models.insert(model.clone(), entry);
+                return None;
+            }
+            Work::Train { model, .. } => {
+                catalogue.models.entry(model.clone()).or_default().last_request = time;
+                return None;
+            }
+            Work::Sample(_) => return None,
+        };
+        Some(Outcome::Json(answer.to_string().into_bytes()))
     }
 
-    /// Applies an accepted request of the journal to the catalogue, as when it was accepted. Returns what it is for.
+    /// Applies an accepted request of the journal to the catalogue, as when it was accepted. Returns its work, if it needs the engine.
     fn replay(&mut self, served: &Served, accepted: &Accepted) -> anyhow::Result<Option<Work>> {
         self.catalogue.requests = self.catalogue.requests.max(accepted.number);
         if accepted.body.is_empty() {
             return Ok(None);
         }
+        let endpoint = &accepted.endpoint;
         let context = || format!("journal: request {}", accepted.number);
-        let refused = |refusal: Refusal| match refusal {
-            Refusal::Bad(why) | Refusal::Unknown(why) => anyhow::anyhow!("{}: {why}", context()),
-        };
-        if let Some(endpoint) = Endpoint::named(&accepted.endpoint) {
-            let known = Replayed { served, catalogue: &self.catalogue };
-            let asked = Asked::read(endpoint, &accepted.body, &known).map_err(refused)?;
-            self.register(&asked.work);
-            return Ok(Some(asked.work));
-        }
-        let (served, catalogue) = (served, &mut self.catalogue);
-        match accepted.endpoint.as_str() {
-            CREATE_SESSION => drop(create_session(catalogue)),
-            CREATE_SAMPLING_SESSION => {
-                create_sampling_session(&accepted.body, served, catalogue).map_err(refused)?;
-            }
-            other => anyhow::bail!("{}: found the endpoint {other:?}", context()),
-        }
-        Ok(None)
+        anyhow::ensure!(
+            request::ENDPOINTS.iter().any(|(name, _)| name == endpoint),
+            "{}: found the endpoint {endpoint:?}",
+            context()
+        );
+        let known = Known { replayed: true, ..self.known(served) };
+        let Asked { work, .. } =
+            request::read(endpoint, &accepted.body, known).map_err(|refusal| match refusal {
+                Refusal::Bad(why) | Refusal::Unknown(why) => anyhow::anyhow!("{}: {why}", context()),
+            })?;
+        Ok(self.register(&work, served.full, accepted.time).is_none().then_some(work))
     }
 
-    fn hold(&mut self, accepted: Accepted, outcome: Option<Outcome>) {
+    fn hold(&mut self, accepted: Accepted) {
         let number = accepted.number;
         for (map, name) in [(&mut self.by_key, &accepted.key), (&mut self.by_slot, &accepted.slot)] {
             if !name.is_empty() {
@@ -578,9 +454,6 @@ impl Table {
         }
         self.held.insert(number, Held { accepted, state: State::Waiting(Arc::default()) });
         self.waiting += 1;
-        if let Some(outcome) = outcome {
-            self.finish(number, outcome, Vec::new());
-        }
     }
 
     fn finish(&mut self, number: u64, outcome: Outcome, sampler: Vec<u8>) {
@@ -610,124 +483,11 @@ impl Table {
     }
 }
 
-/// What existed when a request of the journal was accepted; saved weights may be gone since.
-struct Replayed<'a> {
-    served: &'a Served,
-    catalogue: &'a Catalogue,
-}
-
-impl Replayed<'_> {
-    fn now(&self) -> (&Served, &Catalogue) {
-        (self.served, self.catalogue)
-    }
-}
-
-impl Known for Replayed<'_> {
-    fn bounds(&self) -> Bounds {
-        self.now().bounds()
-    }
-
-    fn base(&self) -> &str {
-        &self.served.name
-    }
-
-    fn full(&self) -> bool {
-        self.served.full
-    }
-
-    fn session(&self, id: &str) -> Option<u64> {
-        self.now().session(id)
-    }
-
-    fn model(&self, id: &str) -> bool {
-        self.now().model(id)
-    }
-
-    fn sampler(&self, id: &str) -> Option<(Source, [u64; 2])> {
-        self.now().sampler(id)
-    }
-
-    fn saved(&self, _: &str) -> bool {
-        true
-    }
-}
-
-/// The endpoints whose answers are there at once.
-pub(crate) const CREATE_SESSION: &str = "create_session";
-pub(crate) const CREATE_SAMPLING_SESSION: &str = "create_sampling_session";
-
-/// A new session's id.
-pub(crate) fn create_session(catalogue: &mut Catalogue) -> String {
-    catalogue.sessions += 1;
-    format!("{SESSION}{}", catalogue.sessions)
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct CreateSamplingSession {
-    session_id: String,
-    sampling_session_seq_id: u64,
-    #[serde(default)]
-    base_model: Option<String>,
-    #[serde(default)]
-    model_path: Option<String>,
-    #[serde(default, rename = "type")]
-    _type: Option<String>,
-}
-
-/// A new sampler: its place and its id.
-pub(crate) fn create_sampling_session(
-    body: &[u8],
-    served: &Served,
-    catalogue: &mut Catalogue,
-) -> Result<(String, String), Refusal> {
-    let asked: CreateSamplingSession =
-        json::parse(body).map_err(|misfit| Refusal::Bad(misfit.to_string()))?;
-    let known = (served, &*catalogue);
-    if known.session(&asked.session_id).is_none() {
-        let found = asked.session_id;
-        return Err(Refusal::Unknown(format!(
-            "session_id: found {found:?}, wanted a session of this server"
-        )));
-    }
-    let (source, path) = match (asked.base_model, asked.model_path) {
-        (_, Some(path)) => {
-            crate::request::saved(&known, &path)?;
-            (Source::Saved(path.clone()), Some(path))
-        }
-        (Some(base), None) => {
-            crate::request::base_model(&known, &base)?;
-            (Source::Base, None)
-        }
-        (None, None) => {
-            return Err(Refusal::Bad("found neither base_model nor model_path, wanted one of them".into()));
-        }
-    };
-    let id = crate::request::sampler_id(&asked.session_id, asked.sampling_session_seq_id);
-    catalogue.samplers.insert(id.clone(), Sampler { id: id.clone(), source, path });
-    Ok((format!("sampler:{id}"), id))
-}
-
-impl Catalogue {
-    /// A sampling session.
-    pub(crate) fn sampler(&self, id: &str) -> Option<&Sampler> {
-        self.samplers.get(id)
-    }
-
-    /// Models by id, with the ranks of their LoRA.
-    pub(crate) fn models(&self) -> impl Iterator<Item = (&str, Option<usize>)> {
-        self.models.iter().map(|(id, model)| (id.as_str(), model.lora.as_ref().map(|lora| lora.rank)))
-    }
-
-    /// A model that was asked for.
-    pub(crate) fn model(&self, id: &str) -> Option<&ModelEntry> {
-        self.models.get(id)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalogue::Source;
+    use crate::datum::Bounds;
     use crate::journal;
     use std::path::Path;
     use std::sync::mpsc::{Receiver, channel};
@@ -738,6 +498,7 @@ mod tests {
             architecture: "Qwen3ForCausalLM".into(),
             full: false,
             bounds: Bounds { vocab_size: 10, positions: 20 },
+            teacher: None,
             folder: folder.into(),
             most_waiting: 100,
         };
@@ -751,7 +512,7 @@ mod tests {
         tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
     }
 
-    fn accept(ledger: &Ledger, endpoint: Endpoint, key: &str, body: &serde_json::Value) -> u64 {
+    fn accept(ledger: &Ledger, endpoint: &str, key: &str, body: &serde_json::Value) -> u64 {
         wait(ledger.accept(endpoint, key, body.to_string().into_bytes())).unwrap()
     }
 
@@ -764,23 +525,20 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (ledger, work, _jobs) = open(folder.path());
         assert!(work.is_empty());
-        let session = |_: &Served, catalogue: &mut Catalogue| {
-            Ok((String::new(), create_session(catalogue).into_bytes()))
-        };
-        wait(ledger.accept_now(CREATE_SESSION, "s", b"{}".to_vec(), session)).unwrap();
+        accept(&ledger, "create_session", "s", &serde_json::json!({}));
         let create = serde_json::json!({
             "session_id": "session-1", "model_seq_id": 0, "base_model": "base", "lora_config": {"rank": 2},
         });
-        let numbers: Vec<u64> = std::iter::once(accept(&ledger, Endpoint::CreateModel, "c", &create))
-            .chain((1..=4).map(|seq| accept(&ledger, Endpoint::OptimStep, &format!("k{seq}"), &step(seq))))
+        let numbers: Vec<u64> = std::iter::once(accept(&ledger, "create_model", "c", &create))
+            .chain((1..=4).map(|seq| accept(&ledger, "optim_step", &format!("k{seq}"), &step(seq))))
             .collect();
-        let sampler = Sampler { id: "session-1:sample:3".into(), source: Source::Base, path: None };
+        let sampler = Sampler { id: "session-1:sample:3".into(), source: Source::Base };
         for (i, &number) in numbers[..4].iter().enumerate() {
             let sampler = (i == 3).then(|| sampler.clone());
             ledger.finish(number, Outcome::Json(format!("{{\"result\": {i}}}").into_bytes()), sampler);
         }
         assert!(ledger.sync());
-        let catalogue = ledger.with(|_, catalogue| catalogue.clone());
+        let catalogue = ledger.with(|known| known.catalogue.clone());
         // The model's state has the steps 1 and 2; 3 was done since, and 4 waits.
         ledger.shorten_now(|number| number == numbers[3]).unwrap();
         let kept = journal::read(folder.path()).unwrap().into_iter().filter_map(|entry| match entry {
@@ -793,11 +551,14 @@ mod tests {
             [false, false, false, true, true]
         );
         // What comes after the shortening is there too.
-        let last = accept(&ledger, Endpoint::OptimStep, "k5", &step(5));
+        let last = accept(&ledger, "optim_step", "k5", &step(5));
         drop(ledger);
         let (ledger, work, _jobs) = open(folder.path());
         assert_eq!(
-            ledger.with(|_, found| Catalogue { requests: found.requests - 1, ..found.clone() }),
+            ledger.with(|known| Catalogue {
+                requests: known.catalogue.requests - 1,
+                ..known.catalogue.clone()
+            }),
             catalogue
         );
         let again: Vec<(u64, bool)> = work.iter().map(|job| (job.number, job.finished)).collect();
@@ -809,10 +570,10 @@ mod tests {
             assert_eq!(bytes, format!("{{\"result\": {i}}}").into_bytes());
         }
         assert!(matches!(ledger.find(numbers[4]), Found::Waiting(_)));
-        assert!(ledger.with(|_, catalogue| catalogue.sampler("session-1:sample:3").is_some()));
+        assert!(ledger.with(|known| known.sampler("session-1:sample:3").is_ok()));
         // Repetitions are found by key and by place.
-        assert_eq!(accept(&ledger, Endpoint::OptimStep, "k1", &step(1)), numbers[1]);
-        assert_eq!(accept(&ledger, Endpoint::OptimStep, "other", &step(2)), numbers[2]);
-        assert_eq!(accept(&ledger, Endpoint::CreateModel, "", &create), numbers[0]);
+        assert_eq!(accept(&ledger, "optim_step", "k1", &step(1)), numbers[1]);
+        assert_eq!(accept(&ledger, "optim_step", "other", &step(2)), numbers[2]);
+        assert_eq!(accept(&ledger, "create_model", "", &create), numbers[0]);
     }
 }

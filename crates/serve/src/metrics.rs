@@ -4,92 +4,72 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A number that only grows.
-#[derive(Debug, Default)]
-pub(crate) struct Counter(AtomicU64);
-
-/// Seconds that only grow, in microseconds.
-#[derive(Debug, Default)]
-pub(crate) struct Seconds(AtomicU64);
-
-impl Counter {
-    pub(crate) fn add(&self, n: usize) {
-        self.0.fetch_add(n as u64, Ordering::Relaxed);
-    }
-
-    pub(crate) fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
+/// A number that only grows. The order is that of [`COUNTERS`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Count {
+    Requests,
+    Refused,
+    SampledTokens,
+    PromptTokens,
+    ReusedPromptTokens,
+    Joined,
+    TrainedTokens,
+    Updates,
+    Swaps,
+    SampleTime,
+    TrainTime,
 }
 
-impl Seconds {
-    pub(crate) fn add(&self, time: Duration) {
-        self.0.fetch_add(time.as_micros() as u64, Ordering::Relaxed);
-    }
-
-    pub(crate) fn get(&self) -> f64 {
-        self.0.load(Ordering::Relaxed) as f64 / 1e6
-    }
-}
+/// (Name, meaning, unit of the counter).
+const COUNTERS: [(&str, &str, f64); 11] = [
+    ("requests_total", "Requests of HTTP", 1.0),
+    ("requests_refused_total", "Requests that were refused, with a status from 400 to 499", 1.0),
+    ("sampled_tokens_total", "Sampled tokens", 1.0),
+    ("prompt_tokens_total", "Tokens of sampling requests' prompts", 1.0),
+    ("reused_prompt_tokens_total", "Prompt tokens that were in the cache of an earlier request", 1.0),
+    ("joined_requests_total", "Sampling requests that joined others that were being sampled", 1.0),
+    ("trained_tokens_total", "Tokens of forward and forward-backward passes", 1.0),
+    ("updates_total", "Updates of the optimizer", 1.0),
+    ("weight_swaps_total", "Changes of the engine's weights from one model or sampler to another", 1.0),
+    ("sampling_seconds_total", "Seconds of sampling", MICROSECOND),
+    ("training_seconds_total", "Seconds of operations on models", MICROSECOND),
+];
+const MICROSECOND: f64 = 1e-6;
 
 /// The counters.
 #[derive(Debug, Default)]
-pub(crate) struct Metrics {
-    /// Requests of HTTP.
-    pub(crate) requests: Counter,
-    /// Those that were refused, with a status from 400 to 499.
-    pub(crate) refused: Counter,
-    /// Sampled tokens.
-    pub(crate) sampled_tokens: Counter,
-    /// Tokens of sampling requests' prompts.
-    pub(crate) prompt_tokens: Counter,
-    /// Those that another request of the same batch had computed.
-    pub(crate) shared_prompt_tokens: Counter,
-    /// Tokens of passes.
-    pub(crate) trained_tokens: Counter,
-    /// Updates.
-    pub(crate) updates: Counter,
-    /// Changes of the engine's weights from one model or sampler to another.
-    pub(crate) swaps: Counter,
-    /// Time of sampling.
-    pub(crate) sample_seconds: Seconds,
-    /// Time of operations on models.
-    pub(crate) train_seconds: Seconds,
-}
+pub(crate) struct Metrics([AtomicU64; COUNTERS.len()]);
+
+/// A number of this moment: name, meaning, value.
+pub(crate) type Gauge = (&'static str, &'static str, f64);
 
 impl Metrics {
-    /// The text format of Prometheus. `now`: further values of this moment, (name, help, value).
-    pub(crate) fn text(&self, now: &[(&str, &str, f64)]) -> String {
-        let counters = [
-            ("requests_total", "Requests of HTTP.", self.requests.get() as f64),
-            ("requests_refused_total", "Requests that were refused.", self.refused.get() as f64),
-            ("sampled_tokens_total", "Sampled tokens.", self.sampled_tokens.get() as f64),
-            ("prompt_tokens_total", "Tokens of sampling requests' prompts.", self.prompt_tokens.get() as f64),
-            (
-                "shared_prompt_tokens_total",
-                "Prompt tokens that another request of the same batch had computed.",
-                self.shared_prompt_tokens.get() as f64,
-            ),
-            (
-                "trained_tokens_total",
-                "Tokens of forward and forward-backward passes.",
-                self.trained_tokens.get() as f64,
-            ),
-            ("updates_total", "Updates of the optimizer.", self.updates.get() as f64),
-            (
-                "weight_swaps_total",
-                "Changes of the engine's weights from one model or sampler to another.",
-                self.swaps.get() as f64,
-            ),
-            ("sampling_seconds_total", "Time of sampling.", self.sample_seconds.get()),
-            ("training_seconds_total", "Time of operations on models.", self.train_seconds.get()),
-        ];
+    pub(crate) fn add(&self, count: Count, n: usize) {
+        self.0[count as usize].fetch_add(n as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_time(&self, count: Count, time: Duration) {
+        self.add(count, time.as_micros() as usize);
+    }
+
+    pub(crate) fn get(&self, count: Count) -> f64 {
+        self.0[count as usize].load(Ordering::Relaxed) as f64 * COUNTERS[count as usize].2
+    }
+
+    /// Name, meaning and value of each counter.
+    pub(crate) fn counters(&self) -> impl Iterator<Item = Gauge> + '_ {
+        let value = |number: &AtomicU64, unit: f64| number.load(Ordering::Relaxed) as f64 * unit;
+        self.0.iter().zip(COUNTERS).map(move |(number, (name, help, unit))| (name, help, value(number, unit)))
+    }
+
+    /// The text format of Prometheus.
+    pub(crate) fn text(&self, gauges: &[Gauge]) -> String {
+        let counters = self.counters().map(|row| ("counter", row));
         let mut text = String::new();
-        let kinds = counters.iter().map(|row| ("counter", row)).chain(now.iter().map(|row| ("gauge", row)));
-        for (kind, (name, help, value)) in kinds {
+        for (kind, (name, help, value)) in counters.chain(gauges.iter().map(|&row| ("gauge", row))) {
             let _ = write!(
                 text,
-                "# HELP fgrpo_{name} {help}\n# TYPE fgrpo_{name} {kind}\nfgrpo_{name} {value}\n"
+                "# HELP fgrpo_{name} {help}.\n# TYPE fgrpo_{name} {kind}\nfgrpo_{name} {value}\n"
             );
         }
         text

@@ -4,10 +4,13 @@
 //! in a way that isn't offered is refused by name. With `logprobs` above 1, and with top log-probabilities of a chat, the network runs once more over
 //! each answer.
 
+use crate::catalogue::Source;
+use crate::fields::{Fields, Refusal, check};
 use crate::ledger::Rejection;
-use crate::request::{Refusal, Sample, Source, Stop, check_sampling};
-use crate::server::{Server, error, read_body, reply};
-use crate::storage;
+use crate::metrics::Count;
+use crate::request::{Sample, Stop, check_sampling};
+use crate::server::{Handled, Server, error, read_body, reply};
+use crate::storage::{self, Kind};
 use crate::wire::{SampleResponse, StopReason};
 use axum::Router;
 use axum::body::Body;
@@ -16,7 +19,6 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use fgrpo_eval::dataset::Message;
-use fgrpo_eval::io::json;
 use fgrpo_train::language::Language;
 use fgrpo_train::language::stop::StopTexts;
 use serde_json::{Map, Value, json};
@@ -67,45 +69,23 @@ async fn models(State(server): State<Shared>) -> Response {
     let served = server.ledger.served();
     let model = |id: &str| json!({"id": id, "object": "model", "created": 0, "owned_by": "fgrpo", "max_model_len": served.bounds.positions});
     let mut data = vec![model(&served.name)];
-    data.extend(storage::all_saved(&served.folder).iter().map(|path| model(path)));
+    let saved = storage::all_saved(&served.folder);
+    data.extend(saved.iter().filter(|(_, kind, _)| *kind == Kind::Sampler).map(|(path, ..)| model(path)));
     reply(json!({"object": "list", "data": data}))
 }
 
-/// Takes fields out of a request.
-struct Fields(Map<String, Value>);
-
-impl Fields {
-    fn take<T: serde::de::DeserializeOwned>(&mut self, name: &str) -> Result<Option<T>, String> {
-        match self.0.remove(name) {
-            None | Some(Value::Null) => Ok(None),
-            Some(value) => serde_json::from_value(value.clone())
-                .map(Some)
-                .map_err(|error| format!("{name}: found {value}, {error}")),
+/// Refuses fields that are left, unless they change nothing.
+fn end(mut fields: Fields) -> Result<(), String> {
+    for (name, neutral) in NEUTRAL {
+        if let Some(value) = fields.left.remove(name).filter(|value| !value.is_null()) {
+            check(value.as_f64() == Some(neutral), name, value, format!("{neutral}: it isn't offered"))?;
         }
     }
-
-    /// Refuses what is left, unless it changes nothing.
-    fn end(mut self) -> Result<(), String> {
-        for (name, neutral) in NEUTRAL {
-            match self.0.remove(name) {
-                Some(value) if !value.is_null() && value.as_f64() != Some(neutral) => {
-                    return Err(format!("{name}: found {value}, wanted {neutral}: it isn't offered"));
-                }
-                _ => {}
-            }
-        }
-        IGNORED.iter().for_each(|name| drop(self.0.remove(*name)));
-        let empty = |value: &Value| match value {
-            Value::Null | Value::Bool(false) => true,
-            Value::Array(list) => list.is_empty(),
-            Value::Object(map) => map.is_empty(),
-            Value::String(text) => text.is_empty(),
-            Value::Bool(true) | Value::Number(_) => false,
-        };
-        match self.0.iter().find(|(_, value)| !empty(value)) {
-            Some((name, value)) => Err(format!("{name}: found {value}; this field isn't offered")),
-            None => Ok(()),
-        }
+    let empty = [Value::Null, json!(false), json!([]), json!({}), json!("")];
+    fields.left.retain(|name, value| !IGNORED.contains(&name.as_str()) && !empty.contains(value));
+    match fields.left.iter().next() {
+        Some((name, value)) => Err(format!("{name}: found {value}; this field isn't offered")),
+        None => Ok(()),
     }
 }
 
@@ -139,10 +119,8 @@ fn common(
     } else if storage::saved(&served.folder, &model).is_some() {
         Source::Saved(model.clone())
     } else {
-        let known = server
-            .ledger
-            .with(|_, catalogue| catalogue.sampler(&model).map(|sampler| sampler.source.clone()));
-        known.ok_or_else(|| {
+        let known = server.ledger.with(|known| known.sampler(&model).map(|(source, _)| source));
+        known.map_err(|_| {
             Refusal::Unknown(format!(
                 "model: found {model:?}, wanted {:?} or the path of saved weights, tinker://...",
                 served.name
@@ -156,7 +134,7 @@ fn common(
             .map_err(|_| format!("stop: found {list}, wanted a text or a list of texts"))?,
     };
     let ids: Option<Vec<i64>> = fields.take("stop_token_ids")?;
-    let ignore_eos: bool = fields.take("ignore_eos")?.unwrap_or(false);
+    let ignore_eos: bool = fields.or("ignore_eos", false)?;
     let stop = match (ids, ignore_eos) {
         (Some(ids), _) if !ids.is_empty() && !texts.is_empty() => {
             return Err(format!("stop_token_ids: found {ids:?} beside stop, wanted one of them").into());
@@ -174,9 +152,9 @@ fn common(
         (_, true) => Stop::Texts(texts.clone()),
         (_, false) => Stop::DefaultAnd(texts.clone()),
     };
-    let temperature: f32 = fields.take("temperature")?.unwrap_or(1.0);
-    let top_k: i64 = fields.take("top_k")?.unwrap_or(-1);
-    let echo: bool = fields.take("echo")?.unwrap_or(false);
+    let temperature: f32 = fields.or("temperature", 1.0)?;
+    let top_k: i64 = fields.or("top_k", -1)?;
+    let echo: bool = fields.or("echo", false)?;
     let asked: Option<i64> = fields.take("max_tokens")?;
     let max_tokens = match asked {
         None => most,
@@ -184,9 +162,9 @@ fn common(
         Some(0) if echo => Some(1),
         Some(n) => Some(usize::try_from(n).map_err(|_| format!("max_tokens: found {n}, wanted at least 1"))?),
     };
-    let count: usize = fields.take("n")?.unwrap_or(1);
+    let count: usize = fields.or("n", 1)?;
     let seed: Option<i64> = fields.take("seed")?;
-    let (top_p, min_p) = (fields.take("top_p")?.unwrap_or(1.0), fields.take("min_p")?.unwrap_or(0.0));
+    let (top_p, min_p) = (fields.or("top_p", 1.0)?, fields.or("min_p", 0.0)?);
     let topk = logprobs.filter(|&k| k > 1).unwrap_or(0);
     let make = |(index, prompt): (usize, Vec<u32>)| {
         let scored = if echo && logprobs.is_some() { prompt.len().saturating_sub(1) } else { 0 };
@@ -201,7 +179,7 @@ fn common(
             top_k: usize::try_from(top_k).unwrap_or(0),
             top_p,
             min_p,
-            prompt_logprobs: scored,
+            prompt_logprobs: (scored > 0).then_some(scored),
             topk_prompt: if scored > 0 { logprobs.unwrap_or(0) } else { 0 },
             topk_sample: topk,
             targets: None,
@@ -214,12 +192,12 @@ fn common(
         model,
         samples: prompts.into_iter().enumerate().map(make).collect::<Result<_, String>>()?,
         texts,
-        stream: fields.take("stream")?.unwrap_or(false),
+        stream: fields.or("stream", false)?,
         logprobs,
         echo,
-        token_ids: fields.take("return_token_ids")?.unwrap_or(false),
-        named_ids: fields.take("return_tokens_as_token_ids")?.unwrap_or(false),
-        special: !fields.take("skip_special_tokens")?.unwrap_or(true),
+        token_ids: fields.or("return_token_ids", false)?,
+        named_ids: fields.or("return_tokens_as_token_ids", false)?,
+        special: !fields.or("skip_special_tokens", true)?,
     };
     if ask.stream && (ask.samples.len() > 1 || count > 1 || ask.logprobs.is_some() || ask.echo) {
         return Err(
@@ -263,11 +241,6 @@ fn prompts(server: &Server, prompt: &Value, special: bool) -> Result<Vec<Vec<u32
     })
 }
 
-async fn fields(server: &Server, headers: &HeaderMap, body: Body) -> Result<Fields, Response> {
-    let body = read_body(server, headers, body).await?;
-    json::parse(&body).map(Fields).map_err(|misfit| refused(StatusCode::BAD_REQUEST, &misfit.to_string()))
-}
-
 /// An error in OpenAI's form.
 fn refused(status: StatusCode, message: &str) -> Response {
     let mut response = reply(
@@ -284,85 +257,87 @@ fn of_refusal(refusal: Refusal) -> Response {
     }
 }
 
-async fn completions(State(server): State<Shared>, headers: HeaderMap, body: Body) -> Response {
-    let mut fields = match fields(&server, &headers, body).await {
-        Ok(fields) => fields,
-        Err(response) => return response,
-    };
-    let read = |fields: &mut Fields| -> Result<Ask, Refusal> {
-        let special: bool = fields.take("add_special_tokens")?.unwrap_or(true);
-        let prompt: Value = fields.take("prompt")?.unwrap_or_default();
-        let prompts = prompts(&server, &prompt, special)?;
-        let logprobs: Option<usize> = fields.take("logprobs")?;
-        common(&server, fields, prompts, Some(COMPLETION_TOKENS), logprobs)
-    };
-    let ask = match read(&mut fields).and_then(|ask| fields.end().map(|()| ask).map_err(Refusal::Bad)) {
-        Ok(ask) => ask,
-        Err(refusal) => return of_refusal(refusal),
-    };
-    respond(server, ask, false).await
-}
-
-async fn chat(State(server): State<Shared>, headers: HeaderMap, body: Body) -> Response {
-    let mut fields = match fields(&server, &headers, body).await {
-        Ok(fields) => fields,
-        Err(response) => return response,
-    };
-    let read = |fields: &mut Fields| -> Result<Ask, Refusal> {
-        #[derive(serde::Deserialize)]
-        struct Turn {
-            role: String,
-            content: Value,
-        }
-        if !server.language.has_template() {
-            return Err("the model has no chat template; /v1/completions takes text".to_owned().into());
-        }
-        let turns: Vec<Turn> = fields.take("messages")?.unwrap_or_default();
-        let messages = turns
-            .into_iter()
-            .map(|Turn { role, content }| {
-                let text = match &content {
-                    Value::String(text) => text.clone(),
-                    // A list of parts, of which texts alone are read.
-                    Value::Array(parts) => parts
-                        .iter()
-                        .map(|part| {
-                            part["text"]
-                                .as_str()
-                                .ok_or_else(|| format!("messages: found {part}, wanted a text"))
-                        })
-                        .collect::<Result<_, _>>()?,
-                    other => return Err(format!("messages: found content {other}, wanted a text")),
-                };
-                Ok(Message::new(&role, text))
-            })
-            .collect::<Result<Vec<_>, String>>()?;
-        if messages.is_empty() {
-            return Err("messages: found none, wanted at least one".to_owned().into());
-        }
-        let mut template: Map<String, Value> = fields.take("chat_template_kwargs")?.unwrap_or_default();
-        let thinking = template.remove("enable_thinking").and_then(|value| value.as_bool());
-        if let Some(name) = template.keys().next() {
-            return Err(format!("chat_template_kwargs: found {name}, wanted enable_thinking alone").into());
-        }
-        let prompt =
-            server.language.prompt(&messages, thinking).map_err(|why| format!("messages: {why:#}"))?;
-        if let Some(most) = fields.0.remove("max_completion_tokens") {
-            fields.0.insert("max_tokens".into(), most);
-        }
-        let wanted: bool = fields.take("logprobs")?.unwrap_or(false);
-        let top: usize = fields.take("top_logprobs")?.unwrap_or(0);
-        // One list entry costs a pass as well, so it is at least 2 where it is wanted.
-        let logprobs = wanted.then_some(if top > 0 { top.max(2) } else { 0 });
-        let mut ask = common(&server, fields, vec![prompt], None, logprobs)?;
-        ask.logprobs = wanted.then_some(top);
+/// Reads a request's fields by `read` and refuses what is left of them.
+async fn asked(
+    server: &Server,
+    headers: &HeaderMap,
+    body: Body,
+    read: fn(&Server, &mut Fields) -> Result<Ask, Refusal>,
+) -> Result<Ask, Response> {
+    let body = read_body(server, headers, body).await?;
+    let all = || {
+        let mut fields = Fields::read(&body)?;
+        let ask = read(server, &mut fields)?;
+        end(fields)?;
         Ok(ask)
     };
-    let ask = match read(&mut fields).and_then(|ask| fields.end().map(|()| ask).map_err(Refusal::Bad)) {
-        Ok(ask) => ask,
-        Err(refusal) => return of_refusal(refusal),
-    };
-    respond(server, ask, true).await
+    all().map_err(of_refusal)
+}
+
+async fn completions(State(server): State<Shared>, headers: HeaderMap, body: Body) -> Handled {
+    let ask = asked(&server, &headers, body, completion).await?;
+    Ok(respond(server, ask, false).await)
+}
+
+async fn chat(State(server): State<Shared>, headers: HeaderMap, body: Body) -> Handled {
+    let ask = asked(&server, &headers, body, conversation).await?;
+    Ok(respond(server, ask, true).await)
+}
+
+fn completion(server: &Server, fields: &mut Fields) -> Result<Ask, Refusal> {
+    let special: bool = fields.or("add_special_tokens", true)?;
+    let prompt: Value = fields.or("prompt", Value::Null)?;
+    let prompts = prompts(server, &prompt, special)?;
+    let logprobs: Option<usize> = fields.take("logprobs")?;
+    common(server, fields, prompts, Some(COMPLETION_TOKENS), logprobs)
+}
+
+fn conversation(server: &Server, fields: &mut Fields) -> Result<Ask, Refusal> {
+    #[derive(serde::Deserialize)]
+    struct Turn {
+        role: String,
+        content: Value,
+    }
+    if !server.language.has_template() {
+        return Err("the model has no chat template; /v1/completions takes text".to_owned().into());
+    }
+    let turns: Vec<Turn> = fields.take("messages")?.unwrap_or_default();
+    let messages = turns
+        .into_iter()
+        .map(|Turn { role, content }| {
+            let text = match &content {
+                Value::String(text) => text.clone(),
+                // A list of parts, of which texts alone are read.
+                Value::Array(parts) => parts
+                    .iter()
+                    .map(|part| {
+                        part["text"].as_str().ok_or_else(|| format!("messages: found {part}, wanted a text"))
+                    })
+                    .collect::<Result<_, _>>()?,
+                other => return Err(format!("messages: found content {other}, wanted a text")),
+            };
+            Ok(Message::new(&role, text))
+        })
+        .collect::<Result<Vec<_>, String>>()?;
+    if messages.is_empty() {
+        return Err("messages: found none, wanted at least one".to_owned().into());
+    }
+    let mut template: Map<String, Value> = fields.take("chat_template_kwargs")?.unwrap_or_default();
+    let thinking = template.remove("enable_thinking").and_then(|value| value.as_bool());
+    if let Some(name) = template.keys().next() {
+        return Err(format!("chat_template_kwargs: found {name}, wanted enable_thinking alone").into());
+    }
+    let prompt = server.language.prompt(&messages, thinking).map_err(|why| format!("messages: {why:#}"))?;
+    if let Some(most) = fields.left.remove("max_completion_tokens") {
+        fields.left.insert("max_tokens".into(), most);
+    }
+    let wanted: bool = fields.or("logprobs", false)?;
+    let top: usize = fields.or("top_logprobs", 0)?;
+    // One list entry costs a pass as well, so it is at least 2 where it is wanted.
+    let logprobs = wanted.then_some(if top > 0 { top.max(2) } else { 0 });
+    let mut ask = common(server, fields, vec![prompt], None, logprobs)?;
+    ask.logprobs = wanted.then_some(top);
+    Ok(ask)
 }
 
 fn of_rejection(rejection: Rejection) -> Response {
@@ -377,7 +352,7 @@ fn of_rejection(rejection: Rejection) -> Response {
 fn head(server: &Server, ask: &Ask, chat: bool, object: &str) -> Map<String, Value> {
     let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
     let prefix = if chat { "chatcmpl" } else { "cmpl" };
-    let id = format!("{prefix}-{}-{}", created, server.metrics.requests.get());
+    let id = format!("{prefix}-{}-{}", created, server.metrics.get(Count::Requests));
     let Value::Object(head) = json!({"id": id, "object": object, "created": created, "model": ask.model})
     else {
         unreachable!("an object")
@@ -567,6 +542,8 @@ fn stream(server: Shared, ask: Ask, chat: bool) -> Response {
         let (mut tokens, mut sent, mut first): (Vec<u32>, String, bool) = (Vec::new(), String::new(), true);
         let outcome = loop {
             tokio::select! {
+                // What has come goes out before the end.
+                biased;
                 Some((length, token)) = arriving.recv() => {
                     // A sample may begin again where memory is short.
                     tokens.truncate(length - 1);

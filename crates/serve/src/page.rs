@@ -1,7 +1,7 @@
 //! The status page: what the server has and does, as HTML that renews itself.
 
-use crate::ledger::Ledger;
-use crate::metrics::Metrics;
+use crate::catalogue::Known;
+use crate::metrics::{Count, Gauge, Metrics};
 use std::fmt::Write;
 
 const STYLE: &str = "body{font:15px system-ui;margin:2rem auto;max-width:44rem;padding:0 1rem}\
@@ -13,54 +13,33 @@ fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-fn table(title: &str, rows: &[(String, String)]) -> String {
+fn table(title: &str, rows: impl Iterator<Item = (String, String)>) -> String {
     let mut html = format!("<h2>{title}</h2><table>");
     for (name, value) in rows {
-        let _ = write!(html, "<tr><td>{}</td><td>{}</td></tr>", escaped(name), escaped(value));
+        let _ = write!(html, "<tr><td>{}</td><td>{}</td></tr>", escaped(&name), escaped(&value));
     }
     html + "</table>"
 }
 
-/// Tokens per second.
-fn rate(tokens: u64, seconds: f64) -> String {
-    if seconds > 0.0 { format!("{:.0}", tokens as f64 / seconds) } else { "-".into() }
-}
-
-pub(crate) fn page(ledger: &Ledger, metrics: &Metrics) -> String {
-    let served = ledger.served();
-    let row = |name: &str, value: String| (name.to_owned(), value);
-    let work = [
-        row("requests waiting or running", ledger.waiting().to_string()),
-        row("sampled tokens", metrics.sampled_tokens.get().to_string()),
-        row(
-            "sampled tokens per second of sampling",
-            rate(metrics.sampled_tokens.get(), metrics.sample_seconds.get()),
-        ),
-        row("trained tokens", metrics.trained_tokens.get().to_string()),
-        row(
-            "trained tokens per second of training",
-            rate(metrics.trained_tokens.get(), metrics.train_seconds.get()),
-        ),
-        row("updates", metrics.updates.get().to_string()),
-        row("weight swaps", metrics.swaps.get().to_string()),
-        row(
-            "requests of HTTP, refused ones",
-            format!("{}, {}", metrics.requests.get(), metrics.refused.get()),
-        ),
+pub(crate) fn page(known: Known<'_>, metrics: &Metrics, gauges: &[Gauge]) -> String {
+    let rate = |tokens: Count, time: Count| metrics.get(tokens) / metrics.get(time).max(1e-9);
+    let rates = [
+        ("", "Sampled tokens per second of sampling", rate(Count::SampledTokens, Count::SampleTime)),
+        ("", "Trained tokens per second of training", rate(Count::TrainedTokens, Count::TrainTime)),
     ];
-    let models = ledger.with(|_, catalogue| {
-        let rank =
-            |lora: Option<usize>| lora.map_or("all weights".to_owned(), |rank| format!("LoRA, rank {rank}"));
-        catalogue.models().map(|(id, lora)| (id.to_owned(), rank(lora))).collect::<Vec<_>>()
+    let numbers = gauges.iter().copied().chain(rates).chain(metrics.counters());
+    let work = table("Work", numbers.map(|(_, help, value)| (help.to_owned(), format!("{value:.0}"))));
+    let models = known.catalogue.models.iter().map(|(id, model)| {
+        let rank = model.lora.as_ref().filter(|_| !known.served.full);
+        (id.clone(), rank.map_or("all weights".into(), |lora| format!("LoRA, rank {}", lora.rank)))
     });
-    let name = escaped(&served.name);
+    let (name, served) = (escaped(&known.served.name), known.served);
     format!(
         "<!doctype html><html lang=en><meta charset=utf-8><meta http-equiv=refresh content=5><title>{name} - fgrpo serve</title><style>{STYLE}</style>\
-         <h1>{name}</h1><p>{}, {} positions, vocabulary {}</p>{}{}",
+         <h1>{name}</h1><p>{}, {} positions, vocabulary {}</p>{work}{}",
         escaped(&served.architecture),
         served.bounds.positions,
         served.bounds.vocab_size,
-        table("Work", &work),
-        table("Models", &models)
+        table("Models", models)
     )
 }

@@ -1,73 +1,42 @@
 //! What clients ask for: requests read from their bodies and checked, before they are accepted.
 
-use crate::datum::Bounds;
+use crate::catalogue::{
+    Known, LoraRequest, ModelId, Sampler, Session, Source, model_id, sampler_id, session_of,
+};
+use crate::datum::{Bounds, Matrix};
+use crate::fields::{Fields, Refusal, check};
 use crate::loss::Pass;
+use crate::storage::Kind;
 use crate::wire::ForwardBackwardRequest;
-use fgrpo_eval::io::json;
-use fgrpo_nn::{AdamW, LoraConfig};
+use fgrpo_nn::AdamW;
 use prost::Message;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
+use serde_json::Value;
 
 /// Most samples of one request.
 const SAMPLES: usize = 4096;
 /// Most tokens of a top-k list.
 const TOPK: usize = 1024;
-/// LoRA's `alpha`, which the API doesn't set: the update's factor is 32 / rank.
-const ALPHA: f64 = 32.0;
 
-/// A POST that the engine's queue takes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Endpoint {
-    CreateModel,
-    ForwardBackward,
-    OptimStep,
-    SaveWeights,
-    SaveWeightsForSampler,
-    LoadWeights,
-    Sample,
+/// A request as it arrives: what it is for, and its own place, at which it can't come twice.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Asked {
+    pub(crate) work: Work,
+    /// As `train:MODEL:SEQ`; empty if it has none.
+    pub(crate) slot: String,
 }
 
-impl Endpoint {
-    /// All of them.
-    pub(crate) const ALL: [Self; 7] = [
-        Self::CreateModel,
-        Self::ForwardBackward,
-        Self::OptimStep,
-        Self::SaveWeights,
-        Self::SaveWeightsForSampler,
-        Self::LoadWeights,
-        Self::Sample,
-    ];
-
-    /// Its name in the API.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::CreateModel => "create_model",
-            Self::ForwardBackward => "forward_backward",
-            Self::OptimStep => "optim_step",
-            Self::SaveWeights => "save_weights",
-            Self::SaveWeightsForSampler => "save_weights_for_sampler",
-            Self::LoadWeights => "load_weights",
-            Self::Sample => "asample",
-        }
-    }
-
-    /// The endpoint of a name.
-    pub(crate) fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|endpoint| endpoint.name() == name)
-    }
-}
-
-/// A model's id: its session and its number there.
-pub(crate) type ModelId = String;
-
-/// A request for the engine.
+/// A request's work.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Work {
+    /// A new session.
+    Session(Session),
+    /// A new sampling session.
+    Sampler(Sampler),
     /// A new model.
-    Create { model: ModelId, lora: LoraRequest },
+    Create { model: ModelId, lora: LoraRequest, user_metadata: Option<Value> },
     /// A new model from a checkpoint.
-    CreateFrom { model: ModelId, path: String, optimizer: bool },
+    CreateFrom { model: ModelId, path: String, optimizer: bool, user_metadata: Option<Value> },
     /// The next operation on a model.
     Train { model: ModelId, seq: u64, op: Op },
     /// Samples and log-probabilities.
@@ -82,14 +51,14 @@ pub(crate) enum Op {
         adamw: AdamW,
         max_norm: Option<f64>,
     },
-    /// A checkpoint with the optimizer's state.
+    /// Weights under a name: a checkpoint with the optimizer's state, or for sampling.
     Save {
+        kind: Kind,
         name: String,
         overwrite: bool,
-    },
-    /// Weights to sample from, under a name.
-    SaveForSampler {
-        name: String,
+        /// Seconds until it expires.
+        ttl: Option<u64>,
+        user_metadata: Option<Value>,
     },
     /// Weights to sample from, for a new sampling session.
     Snapshot {
@@ -107,59 +76,7 @@ impl Op {
         match self {
             Self::Pass(pass) => !pass.forward_only,
             Self::Update { .. } | Self::Load { .. } => true,
-            Self::Save { .. } | Self::SaveForSampler { .. } | Self::Snapshot { .. } => false,
-        }
-    }
-}
-
-/// LoRA as the API asks for it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct LoraRequest {
-    pub(crate) rank: usize,
-    #[serde(default)]
-    pub(crate) seed: Option<u64>,
-    /// Accepted, but the vocabulary head stays as it is; sessions begin with a warning that says so.
-    #[serde(default = "yes")]
-    pub(crate) train_unembed: bool,
-    #[serde(default = "yes")]
-    pub(crate) train_mlp: bool,
-    #[serde(default = "yes")]
-    pub(crate) train_attn: bool,
-}
-
-fn yes() -> bool {
-    true
-}
-
-/// The matrices of attention, the first of [`LoraConfig::TARGETS`].
-const ATTENTION: usize = 4;
-
-impl LoraRequest {
-    /// The engine's settings.
-    pub(crate) fn config(&self) -> Result<LoraConfig, String> {
-        let (attention, mlp) = LoraConfig::TARGETS.split_at(ATTENTION);
-        let wanted = [(self.train_attn, attention), (self.train_mlp, mlp)];
-        let targets = wanted.iter().filter(|(wanted, _)| *wanted).flat_map(|(_, names)| names.iter());
-        let config = LoraConfig {
-            rank: self.rank,
-            alpha: ALPHA,
-            targets: targets.map(|name| (*name).to_owned()).collect(),
-            use_rslora: false,
-        };
-        config.check().map_err(|error| format!("lora_config: {error}"))?;
-        Ok(config)
-    }
-
-    /// The request that gives these settings.
-    pub(crate) fn of(config: &LoraConfig) -> Self {
-        let has = |name: &str| config.targets.iter().any(|target| target == name);
-        Self {
-            rank: config.rank,
-            seed: None,
-            train_unembed: false,
-            train_mlp: has("up_proj"),
-            train_attn: has("q_proj"),
+            Self::Save { .. } | Self::Snapshot { .. } => false,
         }
     }
 }
@@ -181,23 +98,12 @@ pub(crate) struct Sample {
     pub(crate) top_k: usize,
     pub(crate) top_p: f32,
     pub(crate) min_p: f32,
-    /// The number of last prompt tokens whose log-probabilities are wanted.
-    pub(crate) prompt_logprobs: usize,
+    /// The number of last prompt tokens whose log-probabilities are wanted; `None` if no list is.
+    pub(crate) prompt_logprobs: Option<usize>,
     pub(crate) topk_prompt: usize,
     pub(crate) topk_sample: usize,
     /// Token ids for each position after the first whose log-probabilities are wanted.
-    pub(crate) targets: Option<crate::datum::Matrix<i64>>,
-}
-
-/// Which weights are sampled from.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) enum Source {
-    /// The base model.
-    Base,
-    /// A model as it was after so many changes.
-    Version { model: ModelId, version: u64 },
-    /// A saved folder, as a path of the API.
-    Saved(String),
+    pub(crate) targets: Option<Matrix<i64>>,
 }
 
 /// What ends a sample besides its length.
@@ -213,144 +119,101 @@ pub(crate) enum Stop {
     DefaultAnd(Vec<String>),
 }
 
-/// A request as it arrives: what it is for, and its own place, at which it can't come twice.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Asked {
-    pub(crate) work: Work,
-    /// As `train:MODEL:SEQ`.
-    pub(crate) slot: String,
+/// Reads a request's body.
+type Read = fn(&[u8], Known<'_>) -> Result<Asked, Refusal>;
+
+/// What a POST with a result is called, and how its body is read.
+pub(crate) const ENDPOINTS: [(&str, Read); 9] = [
+    (CREATE_SESSION, |body, known| json(body, known, create_session)),
+    (CREATE_SAMPLING_SESSION, |body, known| json(body, known, create_sampling_session)),
+    ("create_model", |body, known| json(body, known, create_model)),
+    (FORWARD_BACKWARD, forward_backward),
+    ("optim_step", |body, known| json(body, known, optim_step)),
+    ("save_weights", |body, known| json(body, known, save)),
+    ("save_weights_for_sampler", |body, known| json(body, known, save_for_sampler)),
+    ("load_weights", |body, known| json(body, known, load)),
+    (SAMPLE, |body, known| json(body, known, sample)),
+];
+pub(crate) const CREATE_SESSION: &str = "create_session";
+pub(crate) const CREATE_SAMPLING_SESSION: &str = "create_sampling_session";
+pub(crate) const FORWARD_BACKWARD: &str = "forward_backward";
+pub(crate) const SAMPLE: &str = "asample";
+
+/// Reads the body of a request to an endpoint.
+///
+/// # Panics
+/// If there is no such endpoint.
+pub(crate) fn read(endpoint: &str, body: &[u8], known: Known<'_>) -> Result<Asked, Refusal> {
+    let (_, read) = ENDPOINTS.iter().find(|(name, _)| *name == endpoint).expect("an endpoint");
+    read(body, known)
 }
 
-/// What reading a request needs to know.
-pub(crate) trait Known {
-    /// Limits of the model.
-    fn bounds(&self) -> Bounds;
-    /// The base model's name.
-    fn base(&self) -> &str;
-    /// Whether all weights are trained, without LoRA.
-    fn full(&self) -> bool;
-    /// Whether there is a session of this id.
-    fn session(&self, id: &str) -> Option<u64>;
-    /// Whether there is a model of this id.
-    fn model(&self, id: &str) -> bool;
-    /// Weights and numbers (session, sampler) of a sampling session.
-    fn sampler(&self, id: &str) -> Option<(Source, [u64; 2])>;
-    /// Whether there are saved weights under a path of the API.
-    fn saved(&self, path: &str) -> bool;
+fn json(
+    body: &[u8],
+    known: Known<'_>,
+    read: fn(&mut Fields, Known<'_>) -> Result<Asked, Refusal>,
+) -> Result<Asked, Refusal> {
+    let mut fields = Fields::read(body)?;
+    let asked = read(&mut fields, known)?;
+    fields.end()?;
+    Ok(asked)
 }
 
-/// Why a request is refused.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
-    /// It can't be done.
-    Bad(String),
-    /// It names something that isn't there.
-    Unknown(String),
+fn bad<T>(why: impl Into<String>) -> Result<T, Refusal> {
+    Err(Refusal::Bad(why.into()))
 }
 
-impl From<String> for Refusal {
-    fn from(why: String) -> Self {
-        Self::Bad(why)
-    }
+fn create_session(fields: &mut Fields, _: Known<'_>) -> Result<Asked, Refusal> {
+    let about =
+        Session { display_name: fields.take("display_name")?, user_metadata: fields.take("user_metadata")? };
+    // Tags, the client's version, a project: nothing here depends on them.
+    fields.left.clear();
+    Ok(Asked { slot: String::new(), work: Work::Session(about) })
 }
 
-fn bad<T>(why: String) -> Result<T, Refusal> {
-    Err(Refusal::Bad(why))
-}
-
-fn body<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Refusal> {
-    json::parse(bytes).map_err(|misfit| Refusal::Bad(misfit.to_string()))
-}
-
-impl Asked {
-    /// Reads a request.
-    pub(crate) fn read(endpoint: Endpoint, bytes: &[u8], known: &dyn Known) -> Result<Self, Refusal> {
-        match endpoint {
-            Endpoint::CreateModel => create_model(body(bytes)?, known),
-            Endpoint::ForwardBackward => forward_backward(bytes, known),
-            Endpoint::OptimStep => optim_step(body(bytes)?, known),
-            Endpoint::SaveWeights => save(body(bytes)?, known),
-            Endpoint::SaveWeightsForSampler => save_for_sampler(body(bytes)?, known),
-            Endpoint::LoadWeights => load(body(bytes)?, known),
-            Endpoint::Sample => sample(body(bytes)?, known),
-        }
-    }
-}
-
-/// The id of a session's model.
-pub(crate) fn model_id(session: &str, number: u64) -> ModelId {
-    format!("{session}:train:{number}")
-}
-
-/// The id of a session's sampler.
-pub(crate) fn sampler_id(session: &str, number: u64) -> String {
-    format!("{session}:sample:{number}")
-}
-
-/// The session of a model's id.
-pub(crate) fn session_of(model: &str) -> &str {
-    model.split(":train:").next().unwrap_or_default()
-}
-
-fn session(known: &dyn Known, id: &str) -> Result<u64, Refusal> {
-    known
-        .session(id)
-        .ok_or_else(|| Refusal::Unknown(format!("session_id: found {id:?}, wanted a session of this server")))
-}
-
-pub(crate) fn base_model(known: &dyn Known, name: &str) -> Result<(), Refusal> {
-    if name == known.base() {
-        return Ok(());
-    }
-    bad(format!("base_model: found {name:?}, wanted {:?}, the model that this server has", known.base()))
-}
-
-fn optimizer(config: Option<&serde_json::Value>) -> Result<(), Refusal> {
-    match config.and_then(|config| config.get("type")).and_then(|kind| kind.as_str()) {
-        None if config.is_none() => Ok(()),
-        Some("adamw") => Ok(()),
-        _ => bad(format!(
-            "optimizer_config: found {}, wanted type \"adamw\"",
-            config.unwrap_or(&serde_json::Value::Null)
-        )),
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct CreateModel {
-    session_id: String,
-    model_seq_id: u64,
-    base_model: String,
-    #[serde(default)]
-    lora_config: Option<LoraRequest>,
-    #[serde(default)]
-    optimizer_config: Option<serde_json::Value>,
-    #[serde(default, rename = "user_metadata")]
-    _user_metadata: Option<serde_json::Value>,
-    #[serde(default, rename = "type")]
-    _type: Option<String>,
-}
-
-fn create_model(asked: CreateModel, known: &dyn Known) -> Result<Asked, Refusal> {
-    session(known, &asked.session_id)?;
-    base_model(known, &asked.base_model)?;
-    optimizer(asked.optimizer_config.as_ref())?;
-    let Some(lora) = asked.lora_config else {
-        return bad("lora_config: found none, wanted one".into());
+fn create_sampling_session(fields: &mut Fields, known: Known<'_>) -> Result<Asked, Refusal> {
+    let session: String = fields.need("session_id")?;
+    known.session(&session)?;
+    let id = sampler_id(&session, fields.need("sampling_session_seq_id")?);
+    let Some(source) = source(fields, known)? else {
+        return bad("found neither base_model nor model_path, wanted one of them");
     };
-    if !known.full() {
+    Ok(Asked { slot: format!("sampler:{id}"), work: Work::Sampler(Sampler { id, source }) })
+}
+
+/// The weights that `model_path` or `base_model` name.
+fn source(fields: &mut Fields, known: Known<'_>) -> Result<Option<Source>, Refusal> {
+    let base: Option<String> = fields.take("base_model")?;
+    if let Some(path) = fields.take::<String>("model_path")? {
+        known.saved(&path)?;
+        return Ok(Some(Source::Saved(path)));
+    }
+    base.map(|base| known.source(&base)).transpose()
+}
+
+fn optimizer(fields: &mut Fields) -> Result<(), Refusal> {
+    let config: Option<Value> = fields.take("optimizer_config")?;
+    let config = config.unwrap_or_else(|| serde_json::json!({"type": "adamw"}));
+    Ok(check(config["type"] == "adamw", "optimizer_config", &config, "type \"adamw\"")?)
+}
+
+fn create_model(fields: &mut Fields, known: Known<'_>) -> Result<Asked, Refusal> {
+    let session: String = fields.need("session_id")?;
+    known.session(&session)?;
+    known.base_model(&fields.need::<String>("base_model")?)?;
+    optimizer(fields)?;
+    let lora: LoraRequest = fields.need("lora_config")?;
+    if !known.served.full {
         lora.config()?;
     }
-    let model = model_id(&asked.session_id, asked.model_seq_id);
-    Ok(Asked { slot: format!("model:{model}"), work: Work::Create { model, lora } })
+    let user_metadata = fields.take("user_metadata")?;
+    let model = model_id(&session, fields.need("model_seq_id")?);
+    Ok(Asked { slot: format!("model:{model}"), work: Work::Create { model, lora, user_metadata } })
 }
 
 /// An operation's model and number.
-fn train(known: &dyn Known, model: String, seq: Option<i64>, op: Op) -> Result<Asked, Refusal> {
-    if !known.model(&model) {
-        return Err(Refusal::Unknown(format!("model_id: found {model:?}, wanted a model of this server")));
-    }
+fn train(known: Known<'_>, model: String, seq: Option<i64>, op: Op) -> Result<Asked, Refusal> {
+    known.model(&model)?;
     match seq.map(u64::try_from) {
         Some(Ok(seq)) if seq > 0 => {
             Ok(Asked { slot: format!("train:{model}:{seq}"), work: Work::Train { model, seq, op } })
@@ -363,256 +226,156 @@ fn shown(number: Option<i64>) -> String {
     number.map_or("none".into(), |number| number.to_string())
 }
 
-fn forward_backward(bytes: &[u8], known: &dyn Known) -> Result<Asked, Refusal> {
+fn forward_backward(bytes: &[u8], known: Known<'_>) -> Result<Asked, Refusal> {
     let request = ForwardBackwardRequest::decode(bytes).map_err(|error| {
-        Refusal::Bad(format!("found {} bytes that are no ForwardBackwardRequest ({error})", bytes.len()))
+        format!("found {} bytes that are no ForwardBackwardRequest ({error})", bytes.len())
     })?;
-    let pass = Pass::read(&request, known.bounds())?;
+    let pass = Pass::read(&request, known.served.bounds)?;
     train(known, request.model_id, Some(request.seq_id.into()), Op::Pass(pass))
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct OptimStep {
-    model_id: String,
-    #[serde(default)]
-    seq_id: Option<i64>,
-    #[serde(default)]
-    adam_params: Option<AdamParams>,
-    #[serde(default)]
-    optimizer_params: Option<serde_json::Value>,
-    #[serde(default, rename = "type")]
-    _type: Option<String>,
+/// AdamW's settings: (name, default, whether a number is fine, what is wanted).
+type Setting = (&'static str, f64, fn(f64) -> bool, &'static str);
+const ADAM: [Setting; 6] = [
+    ("learning_rate", 1e-4, not_negative, "a finite number of at least 0"),
+    ("beta1", 0.9, |x| (0.0..1.0).contains(&x), "at least 0 and less than 1"),
+    ("beta2", 0.95, |x| (0.0..1.0).contains(&x), "at least 0 and less than 1"),
+    ("eps", 1e-12, |x| x.is_finite() && x > 0.0, "a finite number above 0"),
+    ("weight_decay", 0.0, not_negative, "a finite number of at least 0"),
+    ("grad_clip_norm", 0.0, f64::is_finite, "a finite number, 0 for no clipping"),
+];
+
+fn not_negative(x: f64) -> bool {
+    x.is_finite() && x >= 0.0
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct AdamParams {
-    learning_rate: f64,
-    beta1: f64,
-    beta2: f64,
-    eps: f64,
-    weight_decay: f64,
-    grad_clip_norm: f64,
-}
-
-impl Default for AdamParams {
-    fn default() -> Self {
-        Self {
-            learning_rate: 1e-4,
-            beta1: 0.9,
-            beta2: 0.95,
-            eps: 1e-12,
-            weight_decay: 0.0,
-            grad_clip_norm: 0.0,
-        }
-    }
-}
-
-fn optim_step(asked: OptimStep, known: &dyn Known) -> Result<Asked, Refusal> {
-    if let Some(other) = asked.optimizer_params {
+fn optim_step(fields: &mut Fields, known: Known<'_>) -> Result<Asked, Refusal> {
+    if let Some(other) = fields.take::<Value>("optimizer_params")? {
         return bad(format!(
             "optimizer_params: found {other}, wanted adam_params: AdamW is the only optimizer here"
         ));
     }
-    let Some(params) = asked.adam_params else {
-        return bad("adam_params: found none, wanted AdamW's settings".into());
-    };
-    let range = |name: &str, found: f64, fine: bool, wanted: &str| match fine {
-        true => Ok(()),
-        false => Err(Refusal::Bad(format!("adam_params.{name}: found {found}, wanted {wanted}"))),
-    };
-    let AdamParams { learning_rate: lr, beta1, beta2, eps, weight_decay, grad_clip_norm } = params;
-    let not_negative = |x: f64| x.is_finite() && x >= 0.0;
-    range("learning_rate", lr, not_negative(lr), "a finite number of at least 0")?;
-    range("beta1", beta1, (0.0..1.0).contains(&beta1), "at least 0 and less than 1")?;
-    range("beta2", beta2, (0.0..1.0).contains(&beta2), "at least 0 and less than 1")?;
-    range("eps", eps, eps.is_finite() && eps > 0.0, "a finite number above 0")?;
-    range("weight_decay", weight_decay, not_negative(weight_decay), "a finite number of at least 0")?;
-    range(
-        "grad_clip_norm",
-        grad_clip_norm,
-        grad_clip_norm.is_finite(),
-        "a finite number, 0 for no clipping",
-    )?;
+    if fields.left.get("adam_params").is_none_or(Value::is_null) {
+        return bad("adam_params: found none, wanted AdamW's settings");
+    }
+    let mut params = fields.inner("adam_params.")?;
+    let mut numbers = [0.0; ADAM.len()];
+    for ((name, default, fine, wanted), number) in ADAM.into_iter().zip(&mut numbers) {
+        *number = params.or(name, default)?;
+        check(fine(*number), format!("adam_params.{name}"), *number, wanted)?;
+    }
+    params.end()?;
+    let [lr, beta1, beta2, eps, weight_decay, norm] = numbers;
     let adamw = AdamW { lr, beta1, beta2, eps, weight_decay, decay_norms_and_biases: true };
-    let op = Op::Update { adamw, max_norm: (grad_clip_norm > 0.0).then_some(grad_clip_norm) };
-    train(known, asked.model_id, asked.seq_id, op)
+    let op = Op::Update { adamw, max_norm: (norm > 0.0).then_some(norm) };
+    train(known, fields.need("model_id")?, fields.take("seq_id")?, op)
 }
 
 /// The name of saved weights: a folder's name.
 fn name(path: Option<String>) -> Result<String, Refusal> {
     let name = path.unwrap_or_default();
     let fine = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    if name.is_empty() || name.len() > 128 || name.starts_with('.') || !name.chars().all(fine) {
-        return bad(format!(
-            "path: found {name:?}, wanted a name of at most 128 letters, digits, -, _ and ."
-        ));
-    }
+    let fine = !name.is_empty() && name.len() <= 128 && !name.starts_with('.') && name.chars().all(fine);
+    check(fine, "path", format!("{name:?}"), "a name of at most 128 letters, digits, -, _ and .")?;
     Ok(name)
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SaveWeights {
-    model_id: String,
-    #[serde(default)]
-    seq_id: Option<i64>,
-    #[serde(default)]
-    path: Option<String>,
-    #[serde(default)]
-    overwrite: bool,
-    #[serde(default, rename = "ttl_seconds")]
-    _ttl_seconds: Option<u64>,
-    #[serde(default, rename = "user_metadata")]
-    _user_metadata: Option<serde_json::Value>,
-    #[serde(default, rename = "type")]
-    _type: Option<String>,
+fn save(fields: &mut Fields, known: Known<'_>) -> Result<Asked, Refusal> {
+    let (name, overwrite) = (name(fields.take("path")?)?, fields.or("overwrite", false)?);
+    let op = saving(fields, Kind::Checkpoint, name, overwrite)?;
+    train(known, fields.need("model_id")?, fields.take("seq_id")?, op)
 }
 
-fn save(asked: SaveWeights, known: &dyn Known) -> Result<Asked, Refusal> {
-    let op = Op::Save { name: name(asked.path)?, overwrite: asked.overwrite };
-    train(known, asked.model_id, asked.seq_id, op)
+fn saving(fields: &mut Fields, kind: Kind, name: String, overwrite: bool) -> Result<Op, Refusal> {
+    let (ttl, user_metadata) = (time_to_live(fields)?, fields.take("user_metadata")?);
+    Ok(Op::Save { kind, name, overwrite, ttl, user_metadata })
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SaveWeightsForSampler {
-    model_id: String,
-    #[serde(default)]
-    seq_id: Option<i64>,
-    #[serde(default)]
-    path: Option<String>,
-    #[serde(default)]
-    sampling_session_seq_id: Option<u64>,
-    #[serde(default)]
-    kind: Option<String>,
-    #[serde(default, rename = "ttl_seconds")]
-    _ttl_seconds: Option<u64>,
-    #[serde(default, rename = "user_metadata")]
-    _user_metadata: Option<serde_json::Value>,
-    #[serde(default, rename = "type")]
-    _type: Option<String>,
+/// The seconds after which saved weights expire; `None` if they stay.
+pub(crate) fn time_to_live(fields: &mut Fields) -> Result<Option<u64>, String> {
+    let ttl: Option<u64> = fields.take("ttl_seconds")?;
+    check(ttl != Some(0), "ttl_seconds", 0, "at least 1")?;
+    Ok(ttl)
 }
 
-fn save_for_sampler(asked: SaveWeightsForSampler, known: &dyn Known) -> Result<Asked, Refusal> {
-    if let Some(kind) = asked.kind.filter(|kind| kind != "snapshot") {
-        return bad(format!(
-            "kind: found {kind:?}, wanted \"snapshot\": weights that change while they are sampled from aren't offered"
-        ));
-    }
-    let op = match (asked.path, asked.sampling_session_seq_id) {
-        (None, Some(number)) => Op::Snapshot { sampler: sampler_id(session_of(&asked.model_id), number) },
-        (Some(path), None) => Op::SaveForSampler { name: name(Some(path))? },
-        _ => {
-            return bad(
-                "found neither or both of path and sampling_session_seq_id, wanted one of them".into()
-            );
-        }
+fn save_for_sampler(fields: &mut Fields, known: Known<'_>) -> Result<Asked, Refusal> {
+    let kind: String = fields.or("kind", "snapshot".into())?;
+    let wanted = "\"snapshot\": weights that change while they are sampled from aren't offered";
+    check(kind == "snapshot", "kind", format!("{kind:?}"), wanted)?;
+    let model: Value = fields.left.get("model_id").cloned().unwrap_or_default();
+    let session = session_of(model.as_str().unwrap_or_default());
+    let op = match (fields.take("path")?, fields.take("sampling_session_seq_id")?) {
+        (None, Some(number)) => Op::Snapshot { sampler: sampler_id(session, number) },
+        (Some(path), None) => saving(fields, Kind::Sampler, name(Some(path))?, true)?,
+        _ => return bad("found neither or both of path and sampling_session_seq_id, wanted one of them"),
     };
-    train(known, asked.model_id, asked.seq_id, op)
+    // A snapshot lives as long as its model's versions.
+    for name in ["ttl_seconds", "user_metadata"] {
+        fields.left.remove(name);
+    }
+    train(known, fields.need("model_id")?, fields.take("seq_id")?, op)
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct LoadWeights {
-    path: String,
-    optimizer: bool,
-    #[serde(default)]
-    model_id: Option<String>,
-    #[serde(default)]
-    seq_id: Option<i64>,
-    #[serde(default)]
-    session_id: Option<String>,
-    #[serde(default)]
-    model_seq_id: Option<u64>,
-    #[serde(default)]
-    base_model: Option<String>,
-    #[serde(default)]
-    optimizer_config: Option<serde_json::Value>,
-    #[serde(default)]
-    weights_access_token: Option<String>,
-    #[serde(default, rename = "user_metadata")]
-    _user_metadata: Option<serde_json::Value>,
-    #[serde(default, rename = "type")]
-    _type: Option<String>,
-}
-
-fn load(asked: LoadWeights, known: &dyn Known) -> Result<Asked, Refusal> {
-    optimizer(asked.optimizer_config.as_ref())?;
-    if asked.weights_access_token.is_some() {
-        return bad("weights_access_token: found one, wanted none: this server has one account".into());
+fn load(fields: &mut Fields, known: Known<'_>) -> Result<Asked, Refusal> {
+    optimizer(fields)?;
+    if fields.take::<Value>("weights_access_token")?.is_some() {
+        return bad("weights_access_token: found one, wanted none: this server has one account");
     }
-    if let Some(base) = &asked.base_model {
-        base_model(known, base)?;
+    if let Some(base) = fields.take::<String>("base_model")? {
+        known.base_model(&base)?;
     }
-    saved(known, &asked.path)?;
-    let (path, optimizer) = (asked.path, asked.optimizer);
-    match (asked.session_id, asked.model_seq_id, asked.model_id) {
-        (Some(id), Some(number), None) => {
-            session(known, &id)?;
-            let model = model_id(&id, number);
-            Ok(Asked { slot: format!("model:{model}"), work: Work::CreateFrom { model, path, optimizer } })
+    let path: String = fields.need("path")?;
+    known.saved(&path)?;
+    let optimizer = fields.need("optimizer")?;
+    let user_metadata = fields.take("user_metadata")?;
+    match (fields.take::<String>("session_id")?, fields.take("model_seq_id")?, fields.take("model_id")?) {
+        (Some(session), Some(number), None) => {
+            known.session(&session)?;
+            let model = model_id(&session, number);
+            let slot = format!("model:{model}");
+            Ok(Asked { slot, work: Work::CreateFrom { model, path, optimizer, user_metadata } })
         }
-        (None, None, Some(model)) => train(known, model, asked.seq_id, Op::Load { path, optimizer }),
-        _ => {
-            bad("found neither or both of model_id and session_id with model_seq_id, wanted one of them"
-                .into())
+        (None, None, Some(model)) => {
+            train(known, model, fields.take("seq_id")?, Op::Load { path, optimizer })
         }
+        _ => bad("found neither or both of model_id and session_id with model_seq_id, wanted one of them"),
     }
 }
 
-/// Refuses a path that is not there.
-pub(crate) fn saved(known: &dyn Known, path: &str) -> Result<(), Refusal> {
-    if known.saved(path) {
-        return Ok(());
+/// Checks the settings that both APIs have.
+pub(crate) fn check_sampling(sample: &Sample, bounds: Bounds) -> Result<(), String> {
+    let length = sample.prompt.len();
+    bounds.length(length).map_err(|why| format!("prompt: {why}"))?;
+    let wanted = "fewer than the model's positions";
+    check(length < bounds.positions, "prompt", format!("{length} tokens"), wanted)?;
+    let wanted = format!("1 to {SAMPLES}");
+    check((1..=SAMPLES).contains(&sample.samples), "num_samples", sample.samples, wanted)?;
+    check(sample.max_tokens != Some(0), "max_tokens", 0, "at least 1")?;
+    let temperature = sample.temperature;
+    let fine = temperature.is_finite() && temperature >= 0.0;
+    check(fine, "temperature", temperature, "a finite number of at least 0")?;
+    let fine = sample.top_p > 0.0 && sample.top_p <= 1.0;
+    check(fine, "top_p", sample.top_p, "more than 0 and at most 1")?;
+    check((0.0..1.0).contains(&sample.min_p), "min_p", sample.min_p, "at least 0 and less than 1")?;
+    for (name, k) in
+        [("topk_prompt_logprobs", sample.topk_prompt), ("topk_sample_logprobs", sample.topk_sample)]
+    {
+        check(k <= TOPK, name, k, format!("at most {TOPK}"))?;
     }
-    Err(Refusal::Unknown(format!(
-        "found {path:?}, wanted the path of saved weights, tinker://MODEL/weights/NAME"
-    )))
+    let texts = match &sample.stop {
+        Stop::Texts(texts) | Stop::DefaultAnd(texts) => &texts[..],
+        _ => &[],
+    };
+    let fine = !texts.iter().any(String::is_empty);
+    check(fine, "stop", "an empty text", "texts of at least one character")
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SampleRequest {
-    #[serde(default)]
-    sampling_session_id: Option<String>,
-    #[serde(default)]
-    seq_id: Option<i64>,
-    #[serde(default)]
-    base_model: Option<String>,
-    #[serde(default)]
-    model_path: Option<String>,
-    #[serde(default = "one")]
-    num_samples: usize,
-    prompt: ModelInput,
-    sampling_params: SamplingParams,
-    #[serde(default)]
-    prompt_logprobs: Option<bool>,
-    #[serde(default)]
-    topk_prompt_logprobs: usize,
-    #[serde(default)]
-    topk_sample_logprobs: usize,
-    #[serde(default)]
-    target_prompt_logprobs: Option<TensorData>,
-    #[serde(default)]
-    prompt_alt_tokens_k: usize,
-    #[serde(default)]
-    prompt_logprobs_last_n: Option<usize>,
-    #[serde(default)]
-    record_stability_info: Option<bool>,
-    #[serde(default, rename = "type")]
-    _type: Option<String>,
-}
-
-fn one() -> usize {
-    1
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ModelInput {
-    chunks: Vec<InputChunk>,
+#[serde(untagged, expecting = "wanted a text, a list of texts or a list of token ids")]
+enum StopField {
+    Text(String),
+    Tokens(Vec<i64>),
+    Texts(Vec<String>),
 }
 
 #[derive(Deserialize)]
@@ -627,149 +390,47 @@ fn encoded_text() -> String {
     "encoded_text".into()
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct TensorData {
-    data: Vec<i64>,
-    dtype: String,
-    shape: Vec<usize>,
-    #[serde(default)]
-    sparse_crow_indices: Option<Vec<usize>>,
-    #[serde(default)]
-    sparse_col_indices: Option<Vec<usize>>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SamplingParams {
-    #[serde(default)]
-    max_tokens: Option<i64>,
-    #[serde(default)]
-    seed: Option<i64>,
-    #[serde(default)]
-    stop: Option<StopField>,
-    #[serde(default = "unit")]
-    temperature: f32,
-    #[serde(default = "no_limit")]
-    top_k: i64,
-    #[serde(default = "unit")]
-    top_p: f32,
-}
-
-fn unit() -> f32 {
-    1.0
-}
-
-fn no_limit() -> i64 {
-    -1
-}
-
-#[derive(Deserialize)]
-#[serde(untagged, expecting = "wanted a text, a list of texts or a list of token ids")]
-enum StopField {
-    Text(String),
-    Tokens(Vec<i64>),
-    Texts(Vec<String>),
-}
-
-/// Checks the settings that both APIs have.
-pub(crate) fn check_sampling(sample: &Sample, bounds: Bounds) -> Result<(), String> {
-    bounds.length(sample.prompt.len()).map_err(|why| format!("prompt: {why}"))?;
-    if !(1..=SAMPLES).contains(&sample.samples) {
-        return Err(format!("num_samples: found {}, wanted 1 to {SAMPLES}", sample.samples));
-    }
-    if let Some(0) = sample.max_tokens {
-        return Err("max_tokens: found 0, wanted at least 1".into());
-    }
-    let room = bounds.positions - sample.prompt.len();
-    if room == 0 {
-        return Err(format!(
-            "prompt: found {} tokens, wanted fewer than the model's positions",
-            sample.prompt.len()
-        ));
-    }
-    if !(sample.temperature.is_finite() && sample.temperature >= 0.0) {
-        return Err(format!(
-            "temperature: found {}, wanted a finite number of at least 0",
-            sample.temperature
-        ));
-    }
-    if !(sample.top_p > 0.0 && sample.top_p <= 1.0) {
-        return Err(format!("top_p: found {}, wanted more than 0 and at most 1", sample.top_p));
-    }
-    if !(0.0..1.0).contains(&sample.min_p) {
-        return Err(format!("min_p: found {}, wanted at least 0 and less than 1", sample.min_p));
-    }
-    for (name, k) in
-        [("topk_prompt_logprobs", sample.topk_prompt), ("topk_sample_logprobs", sample.topk_sample)]
+fn sample(fields: &mut Fields, known: Known<'_>) -> Result<Asked, Refusal> {
+    let seq: Option<i64> = fields.take("seq_id")?;
+    let (sampler, place, slot) = match (fields.take::<String>("sampling_session_id")?, source(fields, known)?)
     {
-        if k > TOPK {
-            return Err(format!("{name}: found {k}, wanted at most {TOPK}"));
-        }
-    }
-    let texts = match &sample.stop {
-        Stop::Texts(texts) | Stop::DefaultAnd(texts) => &texts[..],
-        _ => &[],
-    };
-    if texts.iter().any(String::is_empty) {
-        return Err("stop: found an empty text, wanted texts of at least one character".into());
-    }
-    Ok(())
-}
-
-fn sample(asked: SampleRequest, known: &dyn Known) -> Result<Asked, Refusal> {
-    let bounds = known.bounds();
-    let (sampler, numbers, slot) = match (&asked.sampling_session_id, &asked.model_path, &asked.base_model) {
-        (Some(id), None, None) => {
-            let Some((source, numbers)) = known.sampler(id) else {
-                return Err(Refusal::Unknown(format!(
-                    "sampling_session_id: found {id:?}, wanted a sampling session of this server"
-                )));
-            };
-            let Some(seq) = asked.seq_id.and_then(|seq| u64::try_from(seq).ok()) else {
+        (Some(id), None) => {
+            let (source, [session, sampler]) = known.sampler(&id)?;
+            let Some(seq) = seq.and_then(|seq| u64::try_from(seq).ok()) else {
+                let found = shown(seq);
                 return bad(format!(
-                    "seq_id: found {}, wanted the request's number in its sampling session",
-                    shown(asked.seq_id)
+                    "seq_id: found {found}, wanted the request's number in its sampling session"
                 ));
             };
-            (source, Some([numbers[0], numbers[1], seq]), format!("sample:{id}:{seq}"))
+            (source, Some([session, sampler, seq]), format!("sample:{id}:{seq}"))
         }
-        (None, Some(path), _) => {
-            saved(known, path)?;
-            (Source::Saved(path.clone()), None, String::new())
+        (None, Some(source)) => (source, None, String::new()),
+        _ => {
+            return bad(
+                "found neither or several of sampling_session_id, model_path and base_model, wanted one",
+            );
         }
-        (None, None, Some(base)) => {
-            base_model(known, base)?;
-            (Source::Base, None, String::new())
-        }
-        _ => return bad(
-            "found neither or several of sampling_session_id, model_path and base_model, wanted one of them"
-                .into(),
-        ),
     };
-    if asked.record_stability_info == Some(true) {
-        return bad("record_stability_info: found true, wanted false: the loss stable_reinforce isn't offered; importance_sampling, ppo and cispo are".into());
+    let bounds = known.served.bounds_of(&sampler);
+    if fields.or("record_stability_info", false)? {
+        return bad(
+            "record_stability_info: found true, wanted false: it is for the loss stable_reinforce, whose formula isn't published; wanted importance_sampling, ppo or cispo as loss_fn",
+        );
     }
-    if asked.prompt_alt_tokens_k > 0 {
-        return bad(format!(
-            "prompt_alt_tokens_k: found {}, wanted 0: it isn't offered",
-            asked.prompt_alt_tokens_k
-        ));
-    }
+    let alternatives: usize = fields.or("prompt_alt_tokens_k", 0)?;
+    check(alternatives == 0, "prompt_alt_tokens_k", alternatives, "0: it isn't offered")?;
+    let mut input = fields.inner("prompt.")?;
     let mut prompt = Vec::new();
-    for chunk in &asked.prompt.chunks {
-        if chunk.kind != "encoded_text" {
-            return bad(format!(
-                "prompt.chunks: found type {:?}, wanted \"encoded_text\": models here read text alone",
-                chunk.kind
-            ));
-        }
-        for &id in &chunk.tokens {
+    for InputChunk { tokens, kind } in input.need::<Vec<_>>("chunks")? {
+        let wanted = "\"encoded_text\": models here read text alone";
+        check(kind == "encoded_text", "prompt.chunks", format!("type {kind:?}"), wanted)?;
+        for id in tokens {
             prompt.push(bounds.token(id).map_err(|why| format!("prompt: {why}"))?);
         }
     }
-    let params = asked.sampling_params;
-    let stop = match params.stop {
+    input.end()?;
+    let mut params = fields.inner("sampling_params.")?;
+    let stop = match params.take("stop")? {
         None => Stop::Default,
         Some(StopField::Text(text)) => Stop::Texts(vec![text]),
         Some(StopField::Texts(texts)) => Stop::Texts(texts),
@@ -778,71 +439,58 @@ fn sample(asked: SampleRequest, known: &dyn Known) -> Result<Asked, Refusal> {
             Stop::Tokens(tokens.collect::<Result<_, _>>()?)
         }
     };
-    let scored = asked.prompt_logprobs == Some(true);
+    let top_k: i64 = params.or("top_k", -1)?;
+    check(top_k >= -1, "top_k", top_k, "at least 1, or -1 for no limit")?;
     let most = prompt.len().saturating_sub(1);
-    let prompt_logprobs = match asked.prompt_logprobs_last_n {
-        Some(n) if !scored || n == 0 || n > most => {
-            return bad(format!(
-                "prompt_logprobs_last_n: found {n}, wanted 1 to {most}, and prompt_logprobs"
-            ));
-        }
-        Some(n) => n,
-        None if scored => most,
-        None => 0,
-    };
-    let targets = asked.target_prompt_logprobs.map(|tensor| target_ids(tensor, most, bounds)).transpose()?;
+    let scored: bool = fields.or("prompt_logprobs", false)?;
+    let last: Option<usize> = fields.take("prompt_logprobs_last_n")?;
+    if let Some(n) = last {
+        let wanted = format!("1 to {most}, and prompt_logprobs");
+        check(scored && (1..=most).contains(&n), "prompt_logprobs_last_n", n, wanted)?;
+    }
     let sample = Sample {
         sampler,
-        samples: asked.num_samples,
-        max_tokens: match params.max_tokens.map(usize::try_from) {
-            None => None,
-            Some(Ok(n)) => Some(n),
-            Some(Err(_)) => {
-                return bad(format!("max_tokens: found {}, wanted at least 1", shown(params.max_tokens)));
-            }
-        },
-        seed: params.seed.map(|seed| seed as u64),
-        place: numbers,
+        samples: fields.or("num_samples", 1)?,
+        max_tokens: params.take("max_tokens")?,
+        seed: params.take::<i64>("seed")?.map(|seed| seed as u64),
+        place,
         stop,
-        temperature: params.temperature,
-        top_k: match params.top_k {
-            -1 | 0 => 0,
-            k => usize::try_from(k)
-                .map_err(|_| format!("top_k: found {k}, wanted at least 1, or -1 for no limit"))?,
-        },
-        top_p: params.top_p,
+        temperature: params.or("temperature", 1.0)?,
+        top_k: top_k.max(0) as usize,
+        top_p: params.or("top_p", 1.0)?,
         min_p: 0.0,
-        prompt_logprobs,
-        topk_prompt: asked.topk_prompt_logprobs,
-        topk_sample: asked.topk_sample_logprobs,
-        targets,
+        prompt_logprobs: scored.then_some(last.unwrap_or(most)),
+        topk_prompt: fields.or("topk_prompt_logprobs", 0)?,
+        topk_sample: fields.or("topk_sample_logprobs", 0)?,
+        targets: target_ids(&mut fields.inner("target_prompt_logprobs.")?, most, bounds)?,
         prompt,
     };
+    params.end()?;
     check_sampling(&sample, bounds)?;
     Ok(Asked { work: Work::Sample(sample), slot })
 }
 
-/// The ids of `target_prompt_logprobs`; -1 asks for nothing.
-fn target_ids(tensor: TensorData, rows: usize, bounds: Bounds) -> Result<crate::datum::Matrix<i64>, Refusal> {
+/// The ids of `target_prompt_logprobs`, a dense tensor; -1 asks for nothing.
+fn target_ids(tensor: &mut Fields, rows: usize, bounds: Bounds) -> Result<Option<Matrix<i64>>, Refusal> {
+    if tensor.left.is_empty() {
+        return Ok(None);
+    }
     let place = "target_prompt_logprobs";
-    if tensor.dtype != "int64" {
-        return bad(format!("{place}: found {}, wanted int64", tensor.dtype));
+    let dtype: String = tensor.need("dtype")?;
+    check(dtype == "int64", place, dtype, "int64")?;
+    for name in ["sparse_crow_indices", "sparse_col_indices"] {
+        let sparse = tensor.take::<Value>(name)?.is_some();
+        check(!sparse, place, "a sparse tensor", "a dense one with -1 for nothing")?;
     }
-    if tensor.sparse_crow_indices.is_some() || tensor.sparse_col_indices.is_some() {
-        return bad(format!("{place}: found a sparse tensor, wanted a dense one with -1 for nothing"));
-    }
-    let &[found, columns] = &tensor.shape[..] else {
-        return bad(format!("{place}: found shape {:?}, wanted two dimensions", tensor.shape));
-    };
-    if found != rows || columns == 0 || found.checked_mul(columns) != Some(tensor.data.len()) {
-        return bad(format!(
-            "{place}: found shape {:?}, wanted [{rows}, K] for the prompt's positions after the first",
-            tensor.shape
-        ));
-    }
-    for &id in tensor.data.iter().filter(|&&id| id != -1) {
+    let (shape, numbers): (Vec<usize>, Vec<i64>) = (tensor.need("shape")?, tensor.need("data")?);
+    let columns = shape.get(1).copied().unwrap_or(0);
+    let fine = shape.len() == 2 && shape[0] == rows && columns > 0;
+    let fine = fine && rows.checked_mul(columns) == Some(numbers.len());
+    let wanted = format!("[{rows}, K] for the prompt's positions after the first");
+    check(fine, place, format!("shape {shape:?}"), wanted)?;
+    let given: Vec<bool> = numbers.iter().map(|&id| id != -1).collect();
+    for (&id, _) in numbers.iter().zip(&given).filter(|(_, given)| **given) {
         bounds.token(id).map_err(|why| format!("{place}: {why}"))?;
     }
-    let given = tensor.data.iter().map(|&id| id != -1).collect();
-    Ok(crate::datum::Matrix { columns, numbers: tensor.data, given, two_dimensional: true })
+    Ok(Some(Matrix { columns, numbers, given, two_dimensional: true }))
 }

@@ -1,52 +1,66 @@
-//! Sampling requests that wait together, as one batch of the engine; and log-probabilities of prompts.
+//! Sampling: requests that are generated together, joined by those that arrive meanwhile; log-probabilities of prompts.
 //!
 //! A sample is a function of the weights, the prompt, the settings, the seed and its index, whatever it is sampled with.
 
+use crate::catalogue::Source;
 use crate::datum::Bounds;
-use crate::request::{Sample, Stop};
+use crate::ledger::{Job, Reply};
+use crate::request::{Sample, Stop, Work};
 use crate::wire::{self, DType, Encoding, SampleResponse, SampledSequence, StopReason, Tensor, TopkLogprobs};
 use fgrpo_core::rng::Key;
 use fgrpo_eval::io::interrupt;
-use fgrpo_nn::{Batch, Completion, Engine, Error, Finish, Prompt, Sampling, StopFn};
+use fgrpo_nn::{Arrival, Batch, Completion, Engine, Error, Feed, Finish, Sampling};
 use fgrpo_train::language::Language;
 use fgrpo_train::language::stop::StopTexts;
-use std::collections::{HashMap, HashSet};
+use std::collections::VecDeque;
 use std::ops::ControlFlow;
+use std::sync::mpsc::Receiver;
+use std::sync::{Mutex, RwLock};
 
 /// Logits that are in memory at once, as numbers.
 const LOGITS: usize = 1 << 24;
 /// What a top-k list has where the vocabulary has no more tokens.
 const NOTHING: f32 = -99999.0;
+/// Fewest tokens of a prompt with its completion for which a generation has room.
+const ROOM: usize = 2048;
 
-/// Settings that all requests of a batch share.
+/// A sampling request.
+pub(crate) struct Waiting {
+    pub(crate) number: u64,
+    pub(crate) sample: Sample,
+    pub(crate) reply: Option<Reply>,
+}
+
+/// Settings that all requests of a generation share.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Group {
     temperature: f32,
     top_k: usize,
     top_p: f32,
     min_p: f32,
-    max_tokens: Option<usize>,
-    stop: Stop,
+    /// Whether the network runs once more over prompts or samples, when the generation has ended.
+    pub(crate) scored: bool,
+}
+
+impl Group {
+    /// The settings of a request.
+    pub(crate) fn of(sample: &Sample) -> Self {
+        let Sample { temperature, top_k, top_p, min_p, .. } = *sample;
+        let scored = sample.prompt_logprobs.is_some() || sample.targets.is_some();
+        Self {
+            temperature,
+            top_k,
+            top_p,
+            min_p,
+            scored: scored || sample.topk_prompt + sample.topk_sample > 0,
+        }
+    }
 }
 
 /// Most tokens of a request's samples: what it asks for, within the model's positions.
 fn longest(sample: &Sample, bounds: Bounds) -> usize {
     let room = bounds.positions - sample.prompt.len();
     sample.max_tokens.map_or(room, |most| most.min(room))
-}
-
-impl Group {
-    /// The settings of a request.
-    pub(crate) fn of(sample: &Sample) -> Self {
-        Self {
-            temperature: sample.temperature,
-            top_k: sample.top_k,
-            top_p: sample.top_p,
-            min_p: sample.min_p,
-            max_tokens: sample.max_tokens,
-            stop: sample.stop.clone(),
-        }
-    }
 }
 
 /// The random numbers of a request.
@@ -58,156 +72,251 @@ fn key(server: Key, number: u64, sample: &Sample) -> Key {
     }
 }
 
-/// The completions of a batch, by request and sample; `None` if a stop was requested. `grown` is called with a sample's tokens after each.
-fn complete(
-    group: &Group,
-    batch: &[(u64, &Sample)],
-    engine: &mut Engine,
-    language: &Language,
+/// The requests of a generation, and those that may join it.
+pub(crate) struct Queue<'a> {
+    group: Group,
+    source: Source,
+    language: &'a Language,
     bounds: Bounds,
     server: Key,
-    grown: &(dyn Fn(&[u32]) + Sync),
-) -> Result<Option<Vec<Vec<Completion>>>, Error> {
-    let (default, texts) = match &group.stop {
-        Stop::Default => (language.stop_tokens().to_vec(), Vec::new()),
-        Stop::Tokens(tokens) => (tokens.clone(), Vec::new()),
-        Stop::Texts(texts) => (Vec::new(), texts.clone()),
-        Stop::DefaultAnd(texts) => (language.stop_tokens().to_vec(), texts.clone()),
-    };
-    let sampling = Sampling {
-        temperature: group.temperature,
-        top_k: group.top_k,
-        top_p: group.top_p,
-        min_p: group.min_p,
-        // A sample that outgrows its own limit beside a longer one is cut: what comes later doesn't change what came before.
-        max_new_tokens: batch.iter().map(|(_, sample)| longest(sample, bounds)).max().unwrap_or(1),
-        stop_tokens: default,
-        max_cached_tokens: None,
-    };
-    let texts = StopTexts::new("stop", texts).expect("texts that aren't empty");
-    let stop: &StopFn<'_> = &|tokens| {
-        grown(tokens);
-        interrupt::requested() || language.ended_by(&texts, tokens)
-    };
-    // Equal prompts are computed once. Each sample of a prompt is one of some request: (request, sample).
-    let mut samples: Vec<Vec<(usize, usize)>> = Vec::new();
-    let mut prompts: Vec<Prompt<'_>> = Vec::new();
-    let mut known: HashMap<&[u32], usize> = HashMap::new();
-    for (request, &(_, sample)) in batch.iter().enumerate() {
-        let prompt = *known.entry(&sample.prompt).or_insert(prompts.len());
-        if prompt == prompts.len() {
-            prompts.push(Prompt { tokens: &sample.prompt, samples: 0..0 });
-            samples.push(Vec::new());
-        }
-        prompts[prompt].samples.end += sample.samples;
-        samples[prompt].extend((0..sample.samples).map(|own| (request, own)));
-    }
-    let keys: Vec<Key> = batch.iter().map(|(number, sample)| key(server, *number, sample)).collect();
-    let uniform = |prompt: usize, sample: usize, position: usize| {
-        let (request, own) = samples[prompt][sample];
-        keys[request].with(own as u64).uniform(position as u64)
-    };
-    let mut completions: Vec<Vec<Option<Completion>>> =
-        batch.iter().map(|(_, sample)| vec![None; sample.samples]).collect();
-    engine.generate(&prompts, &sampling, &uniform, Some(stop), &mut |mut completion| {
-        if interrupt::requested() {
-            return ControlFlow::Break(());
-        }
-        let (request, own) = samples[completion.prompt][completion.sample];
-        let most = longest(batch[request].1, bounds);
-        if completion.tokens.len() > most {
-            completion.tokens.truncate(most);
-            completion.logp.truncate(most);
-            completion.entropy.truncate(most);
-            completion.finish = Finish::Length;
-        }
-        completions[request][own] = Some(completion);
-        ControlFlow::Continue(())
-    })?;
-    Ok(completions.into_iter().map(|own| own.into_iter().collect()).collect())
+    /// Most tokens of a prompt with its completion.
+    longest: usize,
+    jobs: &'a Mutex<Receiver<Job>>,
+    state: Mutex<State>,
+    /// By prompt.
+    running: RwLock<Vec<Running>>,
 }
 
-/// The answers to a batch, in its order; `None` if a stop was requested.
-pub(crate) fn run(
-    group: &Group,
-    batch: &[(u64, &Sample)],
-    engine: &mut Engine,
-    language: &Language,
-    bounds: Bounds,
-    server: Key,
-    grown: &(dyn Fn(&[u32]) + Sync),
-) -> Result<Option<Vec<SampleResponse>>, Error> {
-    let Some(completions) = complete(group, batch, engine, language, bounds, server, grown)? else {
-        return Ok(None);
-    };
-    let mut prompts = score_prompts(batch, engine)?.into_iter();
-    let mut answers = Vec::with_capacity(batch.len());
-    let mut computed: HashSet<&[u32]> = HashSet::new();
-    for (&(_, sample), completions) in batch.iter().zip(completions) {
-        let (prompt_logprobs, target_prompt_logprobs) = prompts.next().expect("one for each request");
-        let topk_prompt_logprobs = match sample.topk_prompt {
-            0 => None,
-            k => {
-                // Position 0 has no context.
-                let mut rows = vec![Vec::new()];
-                rows.extend(topk(engine, &sample.prompt[..sample.prompt.len() - 1], 0, 1.0, k)?);
-                Some(list(&rows, k))
-            }
-        };
-        let mut sequences = Vec::with_capacity(completions.len());
-        for completion in &completions {
-            let topk_sampled_logprobs = match sample.topk_sample {
-                0 => None,
-                k => {
-                    let temperature = if group.temperature == 0.0 { 1.0 } else { group.temperature };
-                    let read = completion.tokens.len() - 1;
-                    let all: Vec<u32> =
-                        sample.prompt.iter().chain(&completion.tokens[..read]).copied().collect();
-                    Some(list(&topk(engine, &all, sample.prompt.len() - 1, temperature, k)?, k))
-                }
-            };
-            let stop_reason = match completion.finish {
-                Finish::Stop => StopReason::Stop,
-                Finish::Length => StopReason::Length,
-            };
-            sequences.push(SampledSequence {
-                stop_reason: stop_reason as i32,
-                tokens: wire::tokens(&completion.tokens),
-                logprobs: Some(wire::floats(&completion.logp)),
-                topk_sampled_logprobs,
-            });
-        }
-        answers.push(SampleResponse {
-            sequences,
-            prompt_logprobs,
-            topk_prompt_logprobs,
-            prompt_cache_hit_tokens: if computed.insert(&sample.prompt) {
-                0
-            } else {
-                sample.prompt.len() as i32
-            },
-            target_prompt_logprobs,
-        });
+struct State {
+    waiting: VecDeque<Waiting>,
+    /// Those that the engine has, by prompt; `None` once they are answered.
+    taken: Vec<Option<Waiting>>,
+    /// Whether arrivals may join.
+    open: bool,
+    joined: usize,
+    /// Arrivals that are not of this generation: the first of them closes it.
+    others: Vec<Job>,
+}
+
+/// What a request's draws need.
+struct Running {
+    key: Key,
+    stop: Vec<u32>,
+    texts: StopTexts,
+    pieces: Option<tokio::sync::mpsc::UnboundedSender<(usize, u32)>>,
+}
+
+/// What is left when a generation has ended.
+pub(crate) struct Left {
+    /// Requests that have no result.
+    pub(crate) waiting: Vec<Waiting>,
+    pub(crate) others: Vec<Job>,
+    /// Requests that joined.
+    pub(crate) joined: usize,
+}
+
+impl<'a> Queue<'a> {
+    /// A queue with requests of one group. `open`: whether arrivals may join.
+    pub(crate) fn new(
+        waiting: VecDeque<Waiting>,
+        jobs: &'a Mutex<Receiver<Job>>,
+        language: &'a Language,
+        (bounds, server): (Bounds, Key),
+        open: bool,
+    ) -> Self {
+        let (group, source) = (Group::of(&waiting[0].sample), waiting[0].sample.sampler.clone());
+        let all = |waiting: &Waiting| waiting.sample.prompt.len() + longest(&waiting.sample, bounds);
+        let most = waiting.iter().map(all).max().unwrap_or(0).max(ROOM);
+        let longest = most.next_power_of_two().min(bounds.positions);
+        let open = open && !group.scored;
+        let state = State { waiting, taken: Vec::new(), open, joined: 0, others: Vec::new() };
+        let (state, running) = (Mutex::new(state), RwLock::default());
+        Self { group, source, language, bounds, server, longest, jobs, state, running }
     }
-    Ok(Some(answers))
+
+    /// Takes a request that has just arrived.
+    fn arrive(&self, state: &mut State, job: Job) {
+        let fits = |sample: &Sample| {
+            Group::of(sample) == self.group
+                && sample.sampler == self.source
+                && sample.prompt.len() + longest(sample, self.bounds) <= self.longest
+        };
+        match job {
+            Job { number, work: Work::Sample(sample), reply, .. } if fits(&sample) => {
+                state.joined += 1;
+                state.waiting.push_back(Waiting { number, sample, reply });
+            }
+            other => {
+                state.open = false;
+                state.others.push(other);
+            }
+        }
+    }
+
+    /// Generates until all requests are done or a stop is requested, and calls `done` with each request and its result; those without one are left.
+    /// `keep`: whether prompts stay in the engine's cache.
+    pub(crate) fn run(
+        self,
+        engine: &mut Engine,
+        keep: bool,
+        mut done: impl FnMut(Waiting, SampleResponse),
+    ) -> (Left, Result<(), Error>) {
+        let mut completions: Vec<Vec<Option<Completion>>> = Vec::new();
+        let Group { temperature, top_k, top_p, min_p, scored } = self.group;
+        let max_new_tokens = self.longest;
+        let sampling = Sampling { temperature, top_k, top_p, min_p, max_new_tokens, ..Sampling::default() };
+        let mut result = engine.generate_fed(&self, self.longest, &sampling, keep, &mut |completion| {
+            if interrupt::requested() {
+                return ControlFlow::Break(());
+            }
+            let mut state = self.state.lock().expect("no panic");
+            let (prompt, sample) = (completion.prompt, completion.sample);
+            completions.resize_with(state.taken.len(), Vec::new);
+            let samples = state.taken[prompt].as_ref().map_or(0, |waiting| waiting.sample.samples);
+            completions[prompt].resize(samples, None);
+            completions[prompt][sample] = Some(completion);
+            if !scored && completions[prompt].iter().all(Option::is_some) {
+                let waiting = state.taken[prompt].take().expect("a request ends once");
+                let own = std::mem::take(&mut completions[prompt]);
+                done(waiting, response(&own.into_iter().flatten().collect::<Vec<_>>()));
+            }
+            ControlFlow::Continue(())
+        });
+        let mut state = self.state.into_inner().expect("no panic");
+        if scored && result.is_ok() && !interrupt::requested() {
+            let requests: Vec<(&Sample, Vec<Completion>)> = state
+                .taken
+                .iter()
+                .flatten()
+                .zip(completions)
+                .map(|(waiting, own)| (&waiting.sample, own.into_iter().flatten().collect()))
+                .collect();
+            match score(&requests, engine) {
+                Ok(responses) => {
+                    let waiting = state.taken.drain(..).flatten();
+                    waiting.zip(responses).for_each(|(waiting, response)| done(waiting, response));
+                }
+                Err(error) => result = Err(error),
+            }
+        }
+        let waiting = state.taken.into_iter().flatten().chain(state.waiting).collect();
+        (Left { waiting, others: state.others, joined: state.joined }, result)
+    }
+}
+
+impl Feed for Queue<'_> {
+    fn next(&self) -> Option<Arrival> {
+        let mut state = self.state.lock().expect("no panic");
+        while state.waiting.is_empty()
+            && state.open
+            && let Ok(job) = self.jobs.lock().expect("no panic").try_recv()
+        {
+            self.arrive(&mut state, job);
+        }
+        let waiting = state.waiting.pop_front()?;
+        let Waiting { number, ref sample, ref reply } = waiting;
+        let (stop, texts) = match &sample.stop {
+            Stop::Default => (self.language.stop_tokens(), &[][..]),
+            Stop::Tokens(tokens) => (&tokens[..], &[][..]),
+            Stop::Texts(texts) => (&[][..], &texts[..]),
+            Stop::DefaultAnd(texts) => (self.language.stop_tokens(), &texts[..]),
+        };
+        let (samples, max_new_tokens) = (0..sample.samples, longest(sample, self.bounds));
+        // Which sample grows is known only where there is one.
+        let pieces = reply.as_ref().and_then(|reply| reply.pieces.clone()).filter(|_| sample.samples == 1);
+        let mut running = self.running.write().expect("no panic");
+        let arrival =
+            Arrival { prompt: running.len(), tokens: sample.prompt.clone(), samples, max_new_tokens };
+        running.push(Running {
+            key: key(self.server, number, sample),
+            stop: stop.to_vec(),
+            texts: StopTexts::new("stop", texts.to_vec()).expect("texts that aren't empty"),
+            pieces,
+        });
+        state.taken.push(Some(waiting));
+        Some(arrival)
+    }
+
+    fn uniform(&self, prompt: usize, sample: usize, position: usize) -> f64 {
+        self.running.read().expect("no panic")[prompt].key.with(sample as u64).uniform(position as u64)
+    }
+
+    fn ended(&self, prompt: usize, tokens: &[u32]) -> bool {
+        let Running { stop, texts, pieces, .. } = &self.running.read().expect("no panic")[prompt];
+        let last = *tokens.last().expect("a token was drawn");
+        if let Some(pieces) = pieces {
+            // The client may have left.
+            let _ = pieces.send((tokens.len(), last));
+        }
+        interrupt::requested() || stop.contains(&last) || self.language.ended_by(texts, tokens)
+    }
+}
+
+/// The answer with a request's samples.
+fn response(completions: &[Completion]) -> SampleResponse {
+    let sequence = |completion: &Completion| SampledSequence {
+        stop_reason: match completion.finish {
+            Finish::Stop => StopReason::Stop,
+            Finish::Length => StopReason::Length,
+        } as i32,
+        tokens: wire::tokens(&completion.tokens),
+        logprobs: Some(wire::floats(&completion.logp)),
+        topk_sampled_logprobs: None,
+    };
+    SampleResponse {
+        sequences: completions.iter().map(sequence).collect(),
+        prompt_cache_hit_tokens: completions.first().map_or(0, |first| first.cached as i32),
+        ..SampleResponse::default()
+    }
+}
+
+/// The answers to requests, with what is scored by the network after sampling.
+fn score(requests: &[(&Sample, Vec<Completion>)], engine: &mut Engine) -> Result<Vec<SampleResponse>, Error> {
+    let prompts = score_prompts(requests, engine)?;
+    let mut answers = Vec::with_capacity(requests.len());
+    for ((sample, completions), (prompt_logprobs, target_prompt_logprobs)) in requests.iter().zip(prompts) {
+        let mut answer = SampleResponse { prompt_logprobs, target_prompt_logprobs, ..response(completions) };
+        if sample.topk_prompt > 0 {
+            // Position 0 has no context; those before the last ones that were asked for stay empty.
+            let rows = sample.prompt.len() - 1;
+            let first = rows - sample.prompt_logprobs.unwrap_or(rows).min(rows);
+            let mut all = vec![Vec::new(); 1 + first];
+            all.extend(topk(engine, &sample.prompt[..rows], first, 1.0, sample.topk_prompt)?);
+            answer.topk_prompt_logprobs = Some(list(&all, sample.topk_prompt));
+        }
+        if sample.topk_sample > 0 {
+            let temperature = if sample.temperature == 0.0 { 1.0 } else { sample.temperature };
+            for (completion, sequence) in completions.iter().zip(&mut answer.sequences) {
+                let read = completion.tokens.len() - 1;
+                let all = [&sample.prompt[..], &completion.tokens[..read]].concat();
+                let rows = topk(engine, &all, sample.prompt.len() - 1, temperature, sample.topk_sample)?;
+                sequence.topk_sampled_logprobs = Some(list(&rows, sample.topk_sample));
+            }
+        }
+        answers.push(answer);
+    }
+    Ok(answers)
 }
 
 /// Log-probabilities of a prompt's tokens, and of the tokens that were asked for.
 type PromptScores = (Option<Vec<u8>>, Option<Tensor>);
 
 /// Log-probabilities of the prompts' tokens and of the tokens asked for, where a request wants them.
-fn score_prompts(batch: &[(u64, &Sample)], engine: &mut Engine) -> Result<Vec<PromptScores>, Error> {
+fn score_prompts(
+    batch: &[(&Sample, Vec<Completion>)],
+    engine: &mut Engine,
+) -> Result<Vec<PromptScores>, Error> {
     let mut all = Batch::default();
     let mut places = Vec::with_capacity(batch.len());
-    for (_, sample) in batch {
+    for (sample, _) in batch {
         let rows = sample.prompt.len() - 1;
-        if (sample.prompt_logprobs == 0 && sample.targets.is_none()) || rows == 0 {
+        if (sample.prompt_logprobs.is_none() && sample.targets.is_none()) || rows == 0 {
             places.push((Vec::new(), Vec::new()));
             continue;
         }
         let first = all.tokens.len();
         all.push_segment(&sample.prompt[..rows], None);
-        let own = rows - sample.prompt_logprobs..rows;
+        let own = rows - sample.prompt_logprobs.unwrap_or(0)..rows;
         let own: Vec<usize> = own.map(|t| all.predict(first + t, sample.prompt[t + 1])).collect();
         let cells = sample.targets.iter().flat_map(|targets| {
             (0..targets.numbers.len())
@@ -219,8 +328,8 @@ fn score_prompts(batch: &[(u64, &Sample)], engine: &mut Engine) -> Result<Vec<Pr
         places.push((own, named));
     }
     let logp = if all.predictions.is_empty() { Vec::new() } else { engine.score(&all, 1.0)?.logp };
-    let answers = batch.iter().zip(places).map(|((_, sample), (own, named))| {
-        let prompt = (sample.prompt_logprobs > 0 || sample.prompt.len() == 1).then(|| {
+    let answers = batch.iter().zip(places).map(|((sample, _), (own, named))| {
+        let prompt = sample.prompt_logprobs.map(|_| {
             let missing = sample.prompt.len() - own.len();
             let numbers: Vec<f32> =
                 std::iter::repeat_n(f32::NAN, missing).chain(own.iter().map(|&place| logp[place])).collect();
@@ -297,9 +406,10 @@ fn list(rows: &[Vec<(u32, f32)>], k: usize) -> TopkLogprobs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::Source;
     use fgrpo_nn::Device;
     use fgrpo_nn::config::{Architecture, Config, RopeScaling};
+    use std::collections::{BTreeMap, HashSet};
+    use std::sync::mpsc::channel;
 
     fn engine(vocab_size: usize) -> Engine {
         let config = Config {
@@ -324,38 +434,66 @@ mod tests {
     }
 
     #[test]
-    fn requests_with_one_prompt_share_it_and_get_what_they_get_alone() {
+    fn requests_that_join_share_prompts_and_get_what_they_get_alone() {
         let language = Language::mazes();
-        let mut engine = engine(language.vocab_size());
         let bounds = Bounds { vocab_size: language.vocab_size(), positions: 64 };
-        let request = |prompt: &[u32], seed: u64, samples: usize| Sample {
-            sampler: Source::Base,
-            prompt: prompt.to_vec(),
-            samples,
-            max_tokens: Some(8),
-            seed: Some(seed),
-            place: None,
-            stop: Stop::Tokens(Vec::new()),
-            temperature: 1.0,
-            top_k: 0,
-            top_p: 1.0,
-            min_p: 0.0,
-            prompt_logprobs: 0,
-            topk_prompt: 0,
-            topk_sample: 0,
-            targets: None,
+        let request = |number: u64, prompt: &[u32], seed: u64, samples: usize, max_tokens: usize| Waiting {
+            number,
+            sample: Sample {
+                sampler: Source::Base,
+                prompt: prompt.to_vec(),
+                samples,
+                max_tokens: Some(max_tokens),
+                seed: Some(seed),
+                place: None,
+                stop: Stop::Tokens(Vec::new()),
+                temperature: 1.0,
+                top_k: 0,
+                top_p: 1.0,
+                min_p: 0.0,
+                prompt_logprobs: None,
+                topk_prompt: 0,
+                topk_sample: 0,
+                targets: None,
+            },
+            reply: None,
         };
-        let requests = [request(&[1, 2, 3], 4, 2), request(&[5, 6], 4, 1), request(&[1, 2, 3], 7, 3)];
-        let mut sampled = |batch: &[&Sample]| {
-            let batch: Vec<(u64, &Sample)> = batch.iter().map(|&sample| (0, sample)).collect();
-            let group = Group::of(batch[0].1);
-            run(&group, &batch, &mut engine, &language, bounds, Key::new(0), &|_| {}).unwrap().unwrap()
+        let long: Vec<u32> = (1..8).cycle().take(20).collect();
+        let all = || {
+            [
+                request(1, &long, 4, 2, 8),
+                request(2, &[5, 6], 4, 1, 3),
+                request(3, &long, 7, 3, 12),
+                request(4, &[&long[..], &[2, 3]].concat(), 7, 1, 30),
+            ]
         };
-        let together = sampled(&requests.each_ref());
-        assert_eq!(together.iter().map(|a| a.prompt_cache_hit_tokens).collect::<Vec<_>>(), [0, 0, 3]);
-        for (request, found) in requests.iter().zip(&together) {
-            let alone = sampled(&[request]).remove(0);
-            assert_eq!((alone.sequences.len(), found.sequences.len()), (request.samples, request.samples));
+        // The first request waits; the others are there when the generation begins.
+        let run = |engine: &mut Engine, mut requests: Vec<Waiting>, keep: bool, open: bool| {
+            let (sender, receiver) = channel();
+            for Waiting { number, sample, .. } in requests.drain(1..) {
+                sender
+                    .send(Job { number, work: Work::Sample(sample), finished: false, reply: None })
+                    .unwrap();
+            }
+            let jobs = Mutex::new(receiver);
+            let queue = Queue::new(requests.into(), &jobs, &language, (bounds, Key::new(0)), open);
+            let mut found = BTreeMap::new();
+            let (left, result) = queue.run(engine, keep, |waiting, response| {
+                assert!(found.insert(waiting.number, response).is_none());
+            });
+            result.unwrap();
+            assert!(left.waiting.is_empty() && left.others.is_empty());
+            (found, left.joined)
+        };
+        let mut own = engine(language.vocab_size());
+        let (together, joined) = run(&mut own, all().into(), true, true);
+        assert_eq!((together.len(), joined), (4, 3));
+        assert_eq!(together.values().map(|a| a.prompt_cache_hit_tokens).collect::<Vec<_>>(), [0, 0, 16, 20]);
+        for request in all() {
+            let (number, samples) = (request.number, request.sample.samples);
+            let (alone, joined) = run(&mut engine(language.vocab_size()), vec![request], false, false);
+            let (alone, found) = (&alone[&number], &together[&number]);
+            assert_eq!((joined, alone.sequences.len(), found.sequences.len()), (0, samples, samples));
             for (alone, found) in alone.sequences.iter().zip(&found.sequences) {
                 assert_eq!((&alone.tokens, alone.stop_reason), (&found.tokens, found.stop_reason));
                 let numbers = |bytes: &Option<Vec<u8>>| -> Vec<f32> {
@@ -367,8 +505,48 @@ mod tests {
             }
         }
         // Seeds and indices are apart.
-        let all: HashSet<&Vec<u8>> = together.iter().flat_map(|a| &a.sequences).map(|s| &s.tokens).collect();
-        assert_eq!(all.len(), 6);
+        let all: HashSet<&Vec<u8>> =
+            together.values().flat_map(|a| &a.sequences).map(|s| &s.tokens).collect();
+        assert_eq!(all.len(), 7);
+    }
+
+    #[test]
+    fn what_does_not_fit_a_generation_closes_it_and_is_left() {
+        let language = Language::mazes();
+        let bounds = Bounds { vocab_size: language.vocab_size(), positions: 64 };
+        let sample = |temperature: f32| Sample {
+            sampler: Source::Base,
+            prompt: vec![1, 2],
+            samples: 1,
+            max_tokens: Some(4),
+            seed: Some(1),
+            place: None,
+            stop: Stop::Tokens(Vec::new()),
+            temperature,
+            top_k: 0,
+            top_p: 1.0,
+            min_p: 0.0,
+            prompt_logprobs: None,
+            topk_prompt: 0,
+            topk_sample: 0,
+            targets: None,
+        };
+        let (sender, receiver) = channel();
+        for (number, temperature) in [(2, 1.0), (3, 0.5), (4, 1.0)] {
+            let work = Work::Sample(sample(temperature));
+            sender.send(Job { number, work, finished: false, reply: None }).unwrap();
+        }
+        let jobs = Mutex::new(receiver);
+        let first = Waiting { number: 1, sample: sample(1.0), reply: None };
+        let queue = Queue::new([first].into(), &jobs, &language, (bounds, Key::new(0)), true);
+        let mut done = Vec::new();
+        let (left, result) =
+            queue.run(&mut engine(language.vocab_size()), true, |waiting, _| done.push(waiting.number));
+        result.unwrap();
+        done.sort_unstable();
+        assert_eq!((done, left.joined), (vec![1, 2], 1));
+        assert_eq!(left.others.iter().map(|job| job.number).collect::<Vec<_>>(), [3]);
+        assert_eq!(jobs.lock().unwrap().try_recv().unwrap().number, 4);
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! What the handlers of both APIs share: the server, bodies within their limits, JSON answers.
 
+use crate::fields::Refusal;
 use crate::key::Key;
 use crate::ledger::{Ledger, Rejection};
 use crate::metrics::Metrics;
-use crate::request::Refusal;
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -37,6 +37,9 @@ pub(crate) struct Server {
     pub(crate) reading: Semaphore,
 }
 
+/// What handlers return: an answer, early where something is refused.
+pub(crate) type Handled = Result<Response, Response>;
+
 /// A JSON answer.
 pub(crate) fn reply(value: Value) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], value.to_string()).into_response()
@@ -47,6 +50,16 @@ pub(crate) fn error(status: StatusCode, message: &str) -> Response {
     let mut response = reply(json!({"error": message, "detail": message}));
     *response.status_mut() = status;
     response
+}
+
+/// The error of a thing that isn't there.
+pub(crate) fn unknown(field: &str, found: &str, wanted: &str) -> Response {
+    error(StatusCode::NOT_FOUND, &format!("{field}: found {found:?}, wanted {wanted}"))
+}
+
+/// A refusal's error.
+pub(crate) fn refusal(refusal: Refusal) -> Response {
+    Rejection::Refused(refusal).into_response()
 }
 
 impl IntoResponse for Rejection {

@@ -17,9 +17,12 @@ use fgrpo_nn::weights::{Checkpoint, Dtype, write_checkpoint};
 use fgrpo_train::language::Language;
 use fgrpo_train::run::checkpoint::{ADAPTER, OPTIMIZER, read_optimizer, write_optimizer};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 const STATE: &str = "state.json";
+const ABOUT: &str = "about.json";
 const SCHEME: &str = "tinker://";
 /// Number of versions of a model that can be sampled from.
 const VERSIONS: usize = 16;
@@ -39,6 +42,22 @@ pub(crate) struct State {
     pub(crate) request: u64,
 }
 
+/// What a client's folder says for listings.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct About {
+    /// When it was saved, in seconds since 1970.
+    pub(crate) saved: u64,
+    /// From when on it is no longer there; `None` if it stays.
+    pub(crate) expires: Option<u64>,
+    /// A client's own words.
+    pub(crate) user_metadata: Option<Value>,
+}
+
+/// Seconds since 1970.
+pub(crate) fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
+}
+
 /// The kinds of saved weights, as the API's paths name them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -49,7 +68,9 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    fn name(self) -> &'static str {
+    pub(crate) const ALL: [Self; 2] = [Self::Checkpoint, Self::Sampler];
+
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Checkpoint => "weights",
             Self::Sampler => "sampler_weights",
@@ -70,35 +91,77 @@ pub(crate) fn path_of(model: &str, kind: Kind, name: &str) -> String {
 pub(crate) fn saved(root: &Path, path: &str) -> Option<(PathBuf, Kind)> {
     let parts: Vec<&str> = path.strip_prefix(SCHEME)?.split('/').collect();
     let &[model, kind, name] = &parts[..] else { return None };
-    let kind = [Kind::Checkpoint, Kind::Sampler].into_iter().find(|known| known.name() == kind)?;
+    let kind = Kind::ALL.into_iter().find(|known| known.name() == kind)?;
     let fine = |text: &str| {
         !text.is_empty()
             && !text.starts_with('.')
             && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.:".contains(c))
     };
     let folder = model_folder(root, model).join(kind.name()).join(name);
-    (fine(model) && fine(name) && folder.is_dir()).then_some((folder, kind))
+    (fine(model) && fine(name) && folder.is_dir() && about(&folder).is_none_or(|about| !about.expired()))
+        .then_some((folder, kind))
 }
 
-/// The API's paths of all weights saved for sampling, in the order of their names.
-pub(crate) fn all_saved(root: &Path) -> Vec<String> {
+impl About {
+    fn expired(&self) -> bool {
+        self.expires.is_some_and(|at| at <= now())
+    }
+}
+
+/// What a client's folder says for listings; `None` if it can't be read.
+pub(crate) fn about(folder: &Path) -> Option<About> {
+    json::read(&folder.join(ABOUT)).ok()
+}
+
+/// Changes when a client's folder expires.
+///
+/// # Errors
+/// If the file can't be read or written.
+pub(crate) fn set_expiry(folder: &Path, expires: Option<u64>) -> anyhow::Result<()> {
+    let path = folder.join(ABOUT);
+    let about = About { expires, ..json::read(&path)? };
+    write_whole(&path, &serde_json::to_vec_pretty(&about)?)
+}
+
+/// Removes the folders of clients that have expired. Call it on the engine's thread, which reads them.
+pub(crate) fn sweep(root: &Path) -> anyhow::Result<()> {
+    for (model, kind, name) in all_names(root) {
+        let folder = model_folder(root, &model).join(kind.name()).join(name);
+        if about(&folder).is_some_and(|about| about.expired()) {
+            remove_folder(&folder)?;
+        }
+    }
+    Ok(())
+}
+
+/// Model, kind and name of all weights that clients have saved, in the order of their names.
+fn all_names(root: &Path) -> Vec<(String, Kind, String)> {
     let names = |folder: &Path| -> Vec<String> {
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-        let mut names: Vec<String> =
-            entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        let mut names: Vec<String> = names.filter(|name| !name.starts_with('.')).collect();
         names.sort();
         names
     };
-    let mut paths = Vec::new();
+    let mut all = Vec::new();
     for model in names(&root.join("models")) {
-        // The folder's name is the id without its colons.
-        let id = model.replace("-train-", ":train:");
-        let saved = names(&root.join("models").join(&model).join(Kind::Sampler.name()));
-        paths.extend(
-            saved.iter().filter(|name| !name.starts_with('.')).map(|name| path_of(&id, Kind::Sampler, name)),
-        );
+        for kind in Kind::ALL {
+            // The folder's name is the id without its colons.
+            let id = model.replace("-train-", ":train:");
+            let own = names(&root.join("models").join(&model).join(kind.name()));
+            all.extend(own.into_iter().map(|name| (id.clone(), kind, name)));
+        }
     }
-    paths
+    all
+}
+
+/// The API's paths and folders of all weights that clients have saved and that are there, in the order of their names.
+pub(crate) fn all_saved(root: &Path) -> Vec<(String, Kind, PathBuf)> {
+    let place = |(model, kind, name): (String, Kind, String)| {
+        let path = path_of(&model, kind, &name);
+        saved(root, &path).map(|(folder, kind)| (path, kind, folder))
+    };
+    all_names(root).into_iter().filter_map(place).collect()
 }
 
 /// What is written to folders besides weights.
@@ -126,6 +189,7 @@ impl Contents<'_> {
         engine: &Engine,
         state: State,
         optimizer: bool,
+        about: Option<&About>,
     ) -> anyhow::Result<PathBuf> {
         std::fs::create_dir_all(parent).with_context(|| format!("creating {}", parent.display()))?;
         let updates = engine.optimizer_state();
@@ -134,6 +198,9 @@ impl Contents<'_> {
             self.weights(dir, engine)?;
             if optimizer {
                 write_optimizer(&dir.join(OPTIMIZER), &updates)?;
+            }
+            if let Some(about) = about {
+                write_whole(&dir.join(ABOUT), &serde_json::to_vec_pretty(about)?)?;
             }
             write_whole(&dir.join(STATE), &serde_json::to_vec_pretty(&state)?)
         })?;
@@ -147,7 +214,7 @@ impl Contents<'_> {
     /// Writes the state that a restart continues from, and removes older ones.
     pub(crate) fn state(&self, model: &str, engine: &Engine, state: State) -> anyhow::Result<()> {
         let folder = model_folder(self.root, model);
-        self.write(&folder, &format!("{PREFIX}{:08}", state.next), engine, state, true)?;
+        self.write(&folder, &format!("{PREFIX}{:08}", state.next), engine, state, true, None)?;
         for (_, old) in numbered(&folder, PREFIX)?.iter().rev().skip(STATES) {
             remove_folder(old)?;
         }
@@ -159,7 +226,7 @@ impl Contents<'_> {
         let folder = model_folder(self.root, model).join("versions");
         let name = state.version.to_string();
         if !folder.join(&name).is_dir() {
-            self.write(&folder, &name, engine, state, false)?;
+            self.write(&folder, &name, engine, state, false, None)?;
         }
         for (_, old) in numbered(&folder, "")?.iter().rev().skip(VERSIONS) {
             remove_folder(old)?;
@@ -174,14 +241,18 @@ impl Contents<'_> {
         engine: &Engine,
         state: State,
         overwrite: bool,
+        about: &About,
     ) -> anyhow::Result<Option<String>> {
         let folder = model_folder(self.root, model).join(kind.name());
         let taken = folder.join(name);
         // After a kill the same request may find its own folder.
-        if taken.is_dir() && !overwrite && read_state(&taken)?.request != state.request {
+        if saved(self.root, &path_of(model, kind, name)).is_some()
+            && !overwrite
+            && read_state(&taken)?.request != state.request
+        {
             return Ok(None);
         }
-        self.write(&folder, name, engine, state, kind == Kind::Checkpoint)?;
+        self.write(&folder, name, engine, state, kind == Kind::Checkpoint, Some(about))?;
         Ok(Some(path_of(model, kind, name)))
     }
 }

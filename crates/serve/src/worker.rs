@@ -5,13 +5,16 @@
 //! entering means merging the weights again. Without LoRA it is the whole model, with its moments.
 
 use crate::batch::Packed;
+use crate::catalogue::{LoraRequest, ModelId, Sampler, Source};
 use crate::journal::{Failed, Outcome};
-use crate::ledger::{Job, Ledger, Reply, Sampler};
-use crate::metrics::Metrics;
-use crate::request::{LoraRequest, ModelId, Op, Sample, Source, Work};
-use crate::sampling;
-use crate::storage::{self, Contents, Kind, State};
+use crate::ledger::{Job, Ledger};
+use crate::metrics::{Count, Metrics};
+use crate::request::{Op, Work};
+use crate::sampling::{Group, Queue, Waiting};
+use crate::settings::Settings;
+use crate::storage::{self, About, Contents, Kind, State};
 use crate::wire::SampleResponse;
+
 use anyhow::Context;
 use fgrpo_core::rng::Key;
 use fgrpo_eval::io::interrupt;
@@ -23,12 +26,14 @@ use prost::Message;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// How long sampling waits for more requests of the same kind.
+/// How long a request whose prompt is scored waits for more of its kind: others join it while it is sampled.
 const GATHER: Duration = Duration::from_millis(3);
+/// How often saved weights that have expired are removed.
+const SWEEP: Duration = Duration::from_secs(60);
 /// How often a stop is looked for while nothing is to be done.
 const IDLE: Duration = Duration::from_millis(50);
 
@@ -73,19 +78,18 @@ impl Model {
     }
 }
 
+/// A second model, whose weights never change.
+pub(crate) struct Teacher {
+    pub(crate) engine: Engine,
+    pub(crate) language: Language,
+}
+
 /// What the thread works with.
 pub(crate) struct Setup {
     pub(crate) engine: Engine,
+    pub(crate) teacher: Option<Teacher>,
     pub(crate) language: Arc<Language>,
-    pub(crate) model: PathBuf,
-    /// The model's path as adapters name it.
-    pub(crate) base: String,
-    pub(crate) full: bool,
-    pub(crate) seed: u64,
-    /// Whether each request is sampled by itself.
-    pub(crate) repeatable: bool,
-    /// Work after which a model's state is written.
-    pub(crate) save_every: Duration,
+    pub(crate) settings: Settings,
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) metrics: Arc<Metrics>,
 }
@@ -96,13 +100,6 @@ pub(crate) struct Worker {
     resident: Resident,
     models: BTreeMap<ModelId, Model>,
     samples: VecDeque<Waiting>,
-}
-
-/// A sampling request.
-struct Waiting {
-    number: u64,
-    sample: Sample,
-    reply: Option<Reply>,
 }
 
 /// A refusal that shows only when a request's turn has come.
@@ -132,26 +129,35 @@ impl Worker {
     ///
     /// # Errors
     /// If the device fails or a file can't be written; what was accepted is then done by the next start.
-    pub(crate) fn run(mut self, replayed: Vec<Job>, jobs: &Receiver<Job>) -> anyhow::Result<()> {
+    pub(crate) fn run(mut self, replayed: Vec<Job>, jobs: Receiver<Job>) -> anyhow::Result<()> {
         for job in replayed {
             self.take(job)?;
         }
+        let jobs = Mutex::new(jobs);
+        let mut swept: Option<Instant> = None;
+        let arrived = |wait: Duration| jobs.lock().expect("no panic").recv_timeout(wait);
         while !interrupt::requested() {
             if let Some(failure) = self.setup.ledger.failure() {
                 anyhow::bail!("{failure}");
             }
-            while let Ok(job) = jobs.try_recv() {
+            if swept.is_none_or(|at| at.elapsed() > SWEEP) {
+                storage::sweep(&self.setup.ledger.served().folder)?;
+                swept = Some(Instant::now());
+            }
+            while let Ok(job) = arrived(Duration::ZERO) {
                 self.take(job)?;
             }
             match self.next() {
                 Some(Next::Sample) => {
-                    while let Ok(job) = jobs.recv_timeout(GATHER) {
+                    while Group::of(&self.samples[0].sample).scored
+                        && let Ok(job) = arrived(GATHER)
+                    {
                         self.take(job)?;
                     }
-                    self.sample()?;
+                    self.sample(&jobs)?;
                 }
                 Some(Next::Train(model)) => self.train(&model)?,
-                None => match jobs.recv_timeout(IDLE) {
+                None => match arrived(IDLE) {
                     Ok(job) => self.take(job)?,
                     Err(RecvTimeoutError::Timeout) => {}
                     Err(RecvTimeoutError::Disconnected) => break,
@@ -173,6 +179,7 @@ impl Worker {
         let Job { number, work, finished, reply } = job;
         match work {
             Work::Sample(_) if finished => {}
+            Work::Session(_) | Work::Sampler(_) => unreachable!("the ledger does them"),
             Work::Sample(sample) => self.samples.push_back(Waiting { number, sample, reply }),
             Work::Train { ref model, seq, .. } => {
                 let model = self.model(model)?;
@@ -185,7 +192,7 @@ impl Worker {
                     self.done(number, finished, refused(message), None);
                 }
             }
-            Work::Create { model, lora } => {
+            Work::Create { model, lora, .. } => {
                 if !self.known(&model)? {
                     let mut made = Model::new(Home::Fresh(lora), 1, 0);
                     made.recent.insert(number);
@@ -194,7 +201,7 @@ impl Worker {
                 let result = json!({"model_id": model, "type": "create_model"});
                 self.done(number, finished, answer(&result), None);
             }
-            Work::CreateFrom { model, path, optimizer } => {
+            Work::CreateFrom { model, path, optimizer, .. } => {
                 let result = match self.known(&model)? {
                     true => answer(&json!({"model_id": model, "path": path, "type": "load_weights"})),
                     false => self.create_from(number, &model, &path, optimizer)?,
@@ -262,20 +269,20 @@ impl Worker {
         {
             model.home = Home::Memory(engine.training_state());
         }
-        self.setup.metrics.swaps.add(1);
+        self.setup.metrics.add(Count::Swaps, 1);
         match &wanted {
             Resident::Folder(folder) => storage::read(folder, engine, false)?,
-            Resident::Base => base(engine, self.setup.full, &self.setup.model)?,
+            Resident::Base => base(engine, self.setup.settings.full, &self.setup.settings.model)?,
             Resident::Live(id) => {
                 let model = self.models.get_mut(id).context("a model that isn't there")?;
                 match std::mem::replace(&mut model.home, Home::Engine) {
                     Home::Memory(state) => engine.set_training_state(&state)?,
                     Home::Folder(folder) => storage::read(&folder, engine, true)?,
                     Home::Fresh(lora) => {
-                        base(engine, self.setup.full, &self.setup.model)?;
-                        if !self.setup.full {
+                        base(engine, self.setup.settings.full, &self.setup.settings.model)?;
+                        if !self.setup.settings.full {
                             let config = lora.config().map_err(anyhow::Error::msg)?;
-                            let mut draws = adapter_key(self.setup.seed, lora.seed, id).stream();
+                            let mut draws = adapter_key(self.setup.settings.seed, lora.seed, id).stream();
                             engine.adapt(&config, &mut || draws.uniform())?;
                         }
                         engine.zero_gradient();
@@ -314,12 +321,12 @@ impl Worker {
         self.enter(Resident::Live(id.to_owned()))?;
         let setup = &mut self.setup;
         let root = setup.ledger.served().folder.clone();
-        let contents = Contents { root: &root, base: setup.base.clone(), language: &setup.language };
+        let contents = Contents { root: &root, base: setup.settings.base(), language: &setup.language };
         let engine = &mut setup.engine;
         let model = self.models.get_mut(id).expect("it is there");
         let result = match op {
             Op::Pass(pass) => {
-                setup.metrics.trained_tokens.add(pass.sequences.iter().map(|s| s.tokens.len()).sum());
+                setup.metrics.add(Count::TrainedTokens, pass.sequences.iter().map(|s| s.tokens.len()).sum());
                 model.accumulated |= !pass.forward_only;
                 outcome(Packed::new(&pass.sequences).run(&pass, engine), |output| {
                     Outcome::Protobuf(output.encode_to_vec())
@@ -327,7 +334,7 @@ impl Worker {
             }
             Op::Update { adamw, max_norm } => {
                 model.accumulated = false;
-                setup.metrics.updates.add(1);
+                setup.metrics.add(Count::Updates, 1);
                 let report = engine.update(&adamw, max_norm);
                 if report.as_ref().is_ok_and(|report| report.applied) {
                     model.version = version + 1;
@@ -345,16 +352,25 @@ impl Worker {
                     }),
                 })?
             }
-            Op::Save { name, overwrite } => {
-                save_named(&contents, (id, Kind::Checkpoint, &name), engine, state, overwrite)?
-            }
-            Op::SaveForSampler { name } => {
-                save_named(&contents, (id, Kind::Sampler, &name), engine, state, true)?
+            Op::Save { kind, name, overwrite, ttl, user_metadata } => {
+                let saved = storage::now();
+                let about = About { saved, expires: ttl.map(|ttl| saved.saturating_add(ttl)), user_metadata };
+                storage::sweep(&root)?;
+                match contents.save((id, kind, &name), engine, state, overwrite, &about)? {
+                    Some(path) => {
+                        let checkpoint = kind == Kind::Checkpoint;
+                        let kind = if checkpoint { "save_weights" } else { "save_weights_for_sampler" };
+                        answer(&json!({"path": path, "type": kind}))
+                    }
+                    None => refused(format!(
+                        "path: found {name:?}, which exists; wanted another name, or overwrite"
+                    )),
+                }
             }
             Op::Snapshot { sampler: name } => {
                 contents.version(id, engine, state)?;
                 let source = Source::Version { model: id.to_owned(), version };
-                sampler = Some(Sampler { id: name.clone(), source, path: None });
+                sampler = Some(Sampler { id: name.clone(), source });
                 answer(&json!({"sampling_session_id": name, "type": "save_weights_for_sampler"}))
             }
             Op::Load { path, optimizer } => match readable(&root, &path, optimizer, engine.lora()) {
@@ -371,8 +387,8 @@ impl Worker {
             model.recent.insert(number);
         }
         model.busy += started.elapsed();
-        setup.metrics.train_seconds.add(started.elapsed());
-        save |= !model.accumulated && changes && model.busy >= setup.save_every;
+        setup.metrics.add_time(Count::TrainTime, started.elapsed());
+        save |= !model.accumulated && changes && model.busy >= setup.settings.save_every;
         self.done(number, finished, result, sampler);
         if save || loads {
             self.save_state(id)?;
@@ -387,9 +403,12 @@ impl Worker {
             Ok(folder) => folder,
             Err(why) => return Ok(refused(why)),
         };
-        if folder.join(ADAPTER).is_dir() == self.setup.full {
-            let (found, wanted) =
-                if self.setup.full { ("an adapter", "all weights") } else { ("all weights", "an adapter") };
+        if folder.join(ADAPTER).is_dir() == self.setup.settings.full {
+            let (found, wanted) = if self.setup.settings.full {
+                ("an adapter", "all weights")
+            } else {
+                ("all weights", "an adapter")
+            };
             return Ok(refused(format!("{path}: found {found}, wanted {wanted}, as this server trains")));
         }
         self.enter(Resident::Base)?;
@@ -425,7 +444,7 @@ impl Worker {
         self.enter(Resident::Live(id.to_owned()))?;
         let root = self.setup.ledger.served().folder.clone();
         let contents =
-            Contents { root: &root, base: self.setup.base.clone(), language: &self.setup.language };
+            Contents { root: &root, base: self.setup.settings.base(), language: &self.setup.language };
         let model = self.models.get_mut(id).expect("it is there");
         let state = State { next: model.next, version: model.version, optimizer_step: 0, request: 0 };
         contents.state(id, &self.setup.engine, state)?;
@@ -434,8 +453,8 @@ impl Worker {
         self.setup.ledger.shorten(|number| self.models.values().any(|model| model.recent.contains(&number)))
     }
 
-    /// Samples for the first waiting request and all that can be sampled with it.
-    fn sample(&mut self) -> anyhow::Result<()> {
+    /// Samples for the first waiting request and all that can be sampled with it, also those that arrive meanwhile.
+    fn sample(&mut self, jobs: &Mutex<Receiver<Job>>) -> anyhow::Result<()> {
         // Who has left needs no samples.
         self.samples.retain_mut(|waiting| {
             let left = waiting.reply.as_ref().is_some_and(|reply| reply.answer.is_closed());
@@ -444,94 +463,73 @@ impl Worker {
             }
             !left
         });
-        let Some(Waiting { sample: first, .. }) = self.samples.front() else { return Ok(()) };
-        let bounds = self.setup.ledger.served().bounds;
-        let (group, source) = (sampling::Group::of(first), first.sampler.clone());
-        let (alone, number) = (self.setup.repeatable, self.samples[0].number);
+        let Some(Waiting { sample: first, number, .. }) = self.samples.front() else { return Ok(()) };
+        let (group, source, number) = (Group::of(first), first.sampler.clone(), *number);
+        let alone = self.setup.settings.repeatable;
         let fits = |waiting: &Waiting| match alone {
             true => waiting.number == number,
-            false => waiting.sample.sampler == source && sampling::Group::of(&waiting.sample) == group,
+            false => waiting.sample.sampler == source && Group::of(&waiting.sample) == group,
         };
-        let (batch, rest): (Vec<_>, Vec<_>) = self.samples.drain(..).partition(fits);
-        self.samples = rest.into();
+        let (batch, rest): (VecDeque<_>, VecDeque<_>) = self.samples.drain(..).partition(fits);
+        self.samples = rest;
         let resident = match self.place(&source) {
             Ok(resident) => resident,
             Err(why) => {
-                batch.into_iter().for_each(|waiting| self.sampled(waiting, Err(refused(why.clone()))));
+                let Setup { ledger, .. } = &self.setup;
+                batch
+                    .into_iter()
+                    .for_each(|waiting| answer_sample(ledger, waiting, Err(refused(why.clone()))));
                 return Ok(());
             }
         };
         let started = Instant::now();
-        self.enter(resident)?;
-        let setup = &mut self.setup;
-        let requests: Vec<(u64, &Sample)> =
-            batch.iter().map(|waiting| (waiting.number, &waiting.sample)).collect();
-        // Which sample grows is known only where there is one.
-        let pieces = match &batch[..] {
-            [Waiting { sample: Sample { samples: 1, .. }, reply: Some(Reply { pieces, .. }), .. }] => {
-                pieces.as_ref()
-            }
-            _ => None,
+        if let Some(resident) = resident {
+            self.enter(resident)?;
+        }
+        // Nothing joins while something else waits for its turn.
+        let open = !alone && self.next().is_none();
+        let Setup { engine, teacher, language, settings, ledger, metrics } = &mut self.setup;
+        let (engine, language) = match (&source, teacher) {
+            (Source::Teacher, Some(Teacher { engine, language })) => (engine, &*language),
+            _ => (engine, &**language),
         };
-        let grown = |tokens: &[u32]| {
-            if let (Some(pieces), Some(&token)) = (pieces, tokens.last()) {
-                // The client may have left.
-                let _ = pieces.send((tokens.len(), token));
-            }
-        };
-        let server = Key::new(setup.seed);
-        let answers =
-            sampling::run(&group, &requests, &mut setup.engine, &setup.language, bounds, server, &grown);
-        setup.metrics.sample_seconds.add(started.elapsed());
-        match answers {
-            Ok(None) => self.samples.extend(batch),
-            Ok(Some(answers)) => {
-                for (waiting, response) in batch.into_iter().zip(answers) {
-                    let tokens = response.sequences.iter().map(|sequence| sequence.tokens.len() / 4).sum();
-                    self.setup.metrics.sampled_tokens.add(tokens);
-                    self.setup.metrics.prompt_tokens.add(waiting.sample.prompt.len());
-                    self.setup.metrics.shared_prompt_tokens.add(response.prompt_cache_hit_tokens as usize);
-                    self.sampled(waiting, Ok(response));
-                }
-            }
+        let places = (ledger.served().bounds_of(&source), Key::new(settings.seed));
+        let queue = Queue::new(batch, jobs, language, places, open);
+        let (left, result) = queue.run(engine, !alone, |waiting, response| {
+            let tokens = response.sequences.iter().map(|sequence| sequence.tokens.len() / 4).sum();
+            metrics.add(Count::SampledTokens, tokens);
+            metrics.add(Count::PromptTokens, waiting.sample.prompt.len());
+            metrics.add(Count::ReusedPromptTokens, response.prompt_cache_hit_tokens as usize);
+            answer_sample(ledger, waiting, Ok(response));
+        });
+        metrics.add(Count::Joined, left.joined);
+        metrics.add_time(Count::SampleTime, started.elapsed());
+        match result {
+            Ok(()) => self.samples.extend(left.waiting),
             Err(error) => {
                 let failed = outcome::<()>(Err(error), |()| unreachable!("an error"))?;
-                batch.into_iter().for_each(|waiting| self.sampled(waiting, Err(failed.clone())));
+                left.waiting
+                    .into_iter()
+                    .for_each(|waiting| answer_sample(ledger, waiting, Err(failed.clone())));
             }
         }
-        Ok(())
+        left.others.into_iter().try_for_each(|job| self.take(job))
     }
 
-    /// Answers a sampling request.
-    fn sampled(&self, waiting: Waiting, result: Result<SampleResponse, Outcome>) {
-        match waiting.reply {
-            Some(reply) => {
-                let answer = result.map_err(|outcome| match outcome {
-                    Outcome::Failed(failed) => failed.message,
-                    _ => unreachable!("a failure"),
-                });
-                self.setup.ledger.answer(reply, answer);
-            }
-            None => {
-                let outcome = result
-                    .map_or_else(|failed| failed, |response| Outcome::Protobuf(response.encode_to_vec()));
-                self.done(waiting.number, false, outcome, None);
-            }
-        }
-    }
-
-    /// Where the weights of a sampler are.
-    fn place(&mut self, source: &Source) -> Result<Resident, String> {
+    /// The weights of a sampler, for the engine; `None` for the teacher, which has its own.
+    fn place(&mut self, source: &Source) -> Result<Option<Resident>, String> {
         let root = &self.setup.ledger.served().folder;
         match source {
-            Source::Base => Ok(Resident::Base),
+            Source::Base => Ok(Some(Resident::Base)),
+            Source::Teacher if self.setup.teacher.is_some() => Ok(None),
+            Source::Teacher => Err("this server has no teacher any more".into()),
             Source::Version { model, version } => {
                 if self.models.get(model).is_some_and(|live| live.version == *version) {
-                    return Ok(Resident::Live(model.clone()));
+                    return Ok(Some(Resident::Live(model.clone())));
                 }
                 let folder = storage::version_folder(root, model, *version);
                 match folder.is_dir() {
-                    true => Ok(Resident::Folder(folder)),
+                    true => Ok(Some(Resident::Folder(folder))),
                     false => Err(format!(
                         "the weights of {model} after {version} changes are no longer kept: save them under a name with save_weights_for_sampler"
                     )),
@@ -540,9 +538,27 @@ impl Worker {
             Source::Saved(path) => {
                 let found = storage::saved(root, path);
                 found
-                    .map(|(folder, _)| Resident::Folder(folder))
+                    .map(|(folder, _)| Some(Resident::Folder(folder)))
                     .ok_or_else(|| format!("{path} is no longer there"))
             }
+        }
+    }
+}
+
+/// Answers a sampling request.
+fn answer_sample(ledger: &Ledger, waiting: Waiting, result: Result<SampleResponse, Outcome>) {
+    match waiting.reply {
+        Some(reply) => {
+            let answer = result.map_err(|outcome| match outcome {
+                Outcome::Failed(failed) => failed.message,
+                _ => unreachable!("a failure"),
+            });
+            ledger.answer(reply, answer);
+        }
+        None => {
+            let outcome =
+                result.map_or_else(|failed| failed, |response| Outcome::Protobuf(response.encode_to_vec()));
+            ledger.finish(waiting.number, outcome, None);
         }
     }
 }
@@ -571,22 +587,6 @@ fn adapter_key(server: u64, seed: Option<u64>, model: &str) -> Key {
             .filter_map(|part| part.parse().ok())
             .fold(Key::new(server).with(10), Key::with),
     }
-}
-
-fn save_named(
-    contents: &Contents<'_>,
-    place: (&str, Kind, &str),
-    engine: &Engine,
-    state: State,
-    overwrite: bool,
-) -> anyhow::Result<Outcome> {
-    let kind = if place.1 == Kind::Checkpoint { "save_weights" } else { "save_weights_for_sampler" };
-    Ok(match contents.save(place, engine, state, overwrite)? {
-        Some(path) => answer(&json!({"path": path, "type": kind})),
-        None => {
-            refused(format!("path: found {:?}, which exists; wanted another name, or overwrite", place.2))
-        }
-    })
 }
 
 /// The folder of a path of the API, if it can be loaded into a model with these LoRA settings.

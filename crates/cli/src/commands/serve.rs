@@ -25,6 +25,12 @@ pub struct Args {
     /// The model's name for clients [default: --model as it is written].
     #[arg(long)]
     pub name: Option<String>,
+    /// A second model, which is only sampled and scored: the teacher of a distillation.
+    #[arg(long, value_name = "DIR|HUB-NAME")]
+    pub teacher: Option<PathBuf>,
+    /// The teacher's name for clients [default: --teacher as it is written].
+    #[arg(long, value_name = "NAME", requires = "teacher")]
+    pub teacher_name: Option<String>,
     /// Address to listen on. Others than 127.0.0.1 are reachable from elsewhere: the key is then all that protects the server, and it travels
     /// unencrypted.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8000")]
@@ -62,6 +68,9 @@ pub struct Args {
     /// The model as it was written, before names became paths.
     #[arg(skip)]
     pub written: String,
+    /// The teacher, likewise.
+    #[arg(skip)]
+    pub written_teacher: String,
 }
 
 /// Runs the command.
@@ -75,6 +84,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     interrupt::listen();
     let compute = args.compute.settings(None);
     let device = args.compute.device(None)?;
+    if args.teacher_name.as_ref().or(args.teacher.as_ref().map(|_| &args.written_teacher))
+        == Some(args.name.as_ref().unwrap_or(&args.written))
+    {
+        bad_input!("--teacher-name: found the name of --model, wanted another one");
+    }
     // Elsewhere a hub name finds the tokenizer; here a folder does.
     let given = PathBuf::from(&args.written);
     let tokenizer = match given.exists() {
@@ -85,6 +99,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         model: args.model.clone(),
         name: args.name.clone().unwrap_or_else(|| args.written.clone()),
         tokenizer,
+        teacher: args.teacher.clone().map(|folder| {
+            let name = args.teacher_name.clone().unwrap_or_else(|| args.written_teacher.clone());
+            (folder, name)
+        }),
         listen: args.listen,
         out: args.out.clone(),
         resume: args.resume,

@@ -1,5 +1,6 @@
 //! `fgrpo serve` as its clients meet it: the wire messages of the Tinker API over HTTP, against the engine called directly and other commands.
 
+use crate::fault_server::{FaultServer, Manners, Policy};
 use crate::support::{ends_with, file, model, run, signal, spawned, wait_until};
 use fgrpo_nn::weights::Checkpoint;
 use fgrpo_nn::{AdamW, Batch, Device, Engine, LoraConfig};
@@ -207,6 +208,19 @@ impl Server {
         SampleResponse::decode(&got.body[..]).unwrap()
     }
 
+    /// A sampling session of the base model, in a new session.
+    fn base_sampler(&self) -> String {
+        let asked = json!({"session_id": self.session(), "sampling_session_seq_id": 0, "base_model": "base"});
+        self.post("create_sampling_session", asked).json()["sampling_session_id"].as_str().unwrap().to_owned()
+    }
+
+    /// A number of `/metrics`.
+    fn metric(&self, name: &str) -> f64 {
+        let text = String::from_utf8(self.get("/metrics").body).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix(&format!("fgrpo_{name} ")));
+        line.unwrap().parse().unwrap()
+    }
+
     fn snapshot(&self, model: &str, seq: u64, number: u64) -> String {
         let asked =
             json!({"model_id": model, "seq_id": seq, "sampling_session_seq_id": number, "kind": "snapshot"});
@@ -356,6 +370,13 @@ fn cross_entropy_and_prompt_logprobs_are_what_score_prints() {
     let top = top.topk_prompt_logprobs.unwrap();
     assert_eq!((top.k, top.length), (400, SEQUENCES[0].len() as u32));
     let (ids, values) = (numbers(&top.token_ids), numbers(&top.logprobs));
+    // Of the last tokens alone, where only these are asked for.
+    let last = json!({"topk_prompt_logprobs": 2, "prompt_logprobs": true, "prompt_logprobs_last_n": 2});
+    let last = server.samples(&format!("{session}:sample:0"), 51, SEQUENCES[0], last);
+    let (own, best) =
+        (numbers(&last.prompt_logprobs.unwrap()), numbers(&last.topk_prompt_logprobs.unwrap().logprobs));
+    assert!(own[..5].iter().all(|l| l.is_nan()) && close(&own[5..], &wanted[0][4..]));
+    assert!(best[..10].iter().all(|&l| l == -99999.0) && best[10..].iter().all(|&l| l > -99.0), "{best:?}");
     for t in 1..SEQUENCES[0].len() {
         let row = t * 400..(t + 1) * 400;
         let at = ids[row.clone()].iter().position(|id| id.to_bits() == SEQUENCES[0][t]).unwrap();
@@ -601,6 +622,293 @@ fn samples_repeat_with_their_seed_and_follow_their_weights() {
     ]);
 }
 
+/// The tokens of each sample.
+fn sampled(response: &SampleResponse) -> Vec<Vec<u32>> {
+    let ids =
+        |bytes: &[u8]| bytes.chunks_exact(4).map(|id| u32::from_le_bytes(id.try_into().unwrap())).collect();
+    response.sequences.iter().map(|sequence| ids(&sequence.tokens)).collect()
+}
+
+#[test]
+fn requests_join_others_under_way_with_the_same_tokens() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = serve(folder.path(), &[]);
+    let sampler = server.base_sampler();
+    let asked = |seq: u64, samples: usize, most: usize| {
+        json!({
+            "sampling_session_id": sampler, "seq_id": seq, "num_samples": samples,
+            "prompt": {"chunks": [{"tokens": SEQUENCES[seq as usize % 3]}]},
+            "sampling_params": {"max_tokens": most, "stop": [], "seed": seq},
+        })
+    };
+    // Long enough for others to come; they ask for less and end earlier.
+    let long = server.accepted("asample", asked(0, 2000, 110));
+    let short: Vec<String> = (1..9).map(|seq| server.accepted("asample", asked(seq, 2, 4))).collect();
+    let short: Vec<Got> = short.iter().map(|id| server.retrieve(id)).collect();
+    let waiting = server.metric("requests_waiting");
+    let long = SampleResponse::decode(&server.retrieve(&long).body[..]).unwrap();
+    assert!(server.metric("joined_requests_total") >= 1.0);
+    assert_eq!(waiting, 1.0, "the long request was not done first");
+    // One at a time, in a process that samples each by itself, the tokens are the same.
+    let other = tempfile::tempdir().unwrap();
+    let alone = serve(other.path(), &["--repeatable"]);
+    alone.base_sampler();
+    let again = |seq: u64, samples: usize, most: usize| {
+        let got = alone.retrieve(&alone.accepted("asample", asked(seq, samples, most)));
+        SampleResponse::decode(&got.body[..]).unwrap()
+    };
+    assert!(sampled(&long) == sampled(&again(0, 2000, 110)));
+    for (got, seq) in short.iter().zip(1..) {
+        let found = SampleResponse::decode(&got.body[..]).unwrap();
+        let wanted = again(seq, 2, 4);
+        assert_eq!(sampled(&found), sampled(&wanted));
+        for (a, b) in found.sequences.iter().zip(&wanted.sequences) {
+            assert!(close(&numbers(a.logprobs.as_ref().unwrap()), &numbers(b.logprobs.as_ref().unwrap())));
+        }
+    }
+    assert_eq!(alone.metric("joined_requests_total"), 0.0);
+}
+
+#[test]
+fn a_later_turn_of_a_conversation_does_not_compute_its_history_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (server, other) = (serve(folder.path(), &[]), tempfile::tempdir().unwrap());
+    let alone = serve(other.path(), &["--repeatable"]);
+    let samplers = [server.base_sampler(), alone.base_sampler()];
+    let params = json!({"num_samples": 1, "sampling_params": {"max_tokens": 9, "stop": [], "seed": 5}});
+    let mut prompt: Vec<u32> = (5..40).collect();
+    let mut history = 0;
+    for turn in 0..4 {
+        let found = server.samples(&samplers[0], turn, &prompt, params.clone());
+        let wanted = alone.samples(&samplers[1], turn, &prompt, params.clone());
+        assert_eq!(sampled(&found), sampled(&wanted), "turn {turn}");
+        assert_eq!((found.prompt_cache_hit_tokens, wanted.prompt_cache_hit_tokens), (history as i32, 0));
+        prompt.extend(&sampled(&found)[0]);
+        // All but the last token, which predicted nothing.
+        history = prompt.len() - 1;
+        prompt.extend([7, 8, 9]);
+    }
+    assert_eq!(server.metric("reused_prompt_tokens_total"), f64::from(43 + 55 + 67));
+    assert_eq!(alone.metric("reused_prompt_tokens_total"), 0.0);
+    // A trained model has no history in common with the base; coming back, neither has the base.
+    let model = server.created();
+    server.passed(&pass(&model, 1, "cross_entropy", supervised()));
+    server.done("optim_step", step(&model, 2, 0.1));
+    let trained = server.snapshot(&model, 3, 0);
+    for (sampler, seq) in [(&trained, 0), (&samplers[0], 9)] {
+        let found = server.samples(sampler, seq, &prompt, params.clone());
+        assert_eq!(found.prompt_cache_hit_tokens, 0, "{sampler}");
+        let same =
+            sampled(&found) == sampled(&alone.samples(&samplers[1], 20 + seq, &prompt, params.clone()));
+        assert_eq!(same, seq == 9, "{sampler}");
+    }
+}
+
+#[test]
+fn saved_weights_are_listed_until_they_expire_or_are_deleted() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = serve(folder.path(), &[]);
+    let model = server.created();
+    let api = |path: &str| server.get(&format!("/api/v1/{path}"));
+    let save = |endpoint: &str, seq: u64, name: &str, more: Value| {
+        let mut asked = json!({"model_id": model, "seq_id": seq, "path": name});
+        asked.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        server.done(endpoint, asked)["path"].as_str().unwrap().to_owned()
+    };
+    let state = save("save_weights", 1, "state", json!({"user_metadata": {"step": "7"}}));
+    let kept = save("save_weights_for_sampler", 2, "kept", json!({"ttl_seconds": 7200}));
+    let short = save("save_weights_for_sampler", 3, "short", json!({"ttl_seconds": 1}));
+    let zero = json!({"model_id": model, "seq_id": 4, "path": "x", "ttl_seconds": 0});
+    assert!(server.post("save_weights", zero).refused(400).contains("ttl_seconds: found 0"));
+    std::thread::sleep(Duration::from_millis(2100));
+    let listed = api(&format!("training_runs/{model}/checkpoints")).json()["checkpoints"].clone();
+    let listed: BTreeMap<&str, &Value> = listed
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|entry| (entry["tinker_path"].as_str().unwrap(), entry))
+        .collect();
+    assert_eq!(listed.keys().copied().collect::<Vec<_>>(), [kept.as_str(), state.as_str()]);
+    assert_eq!(
+        (&listed[&*state]["checkpoint_type"], &listed[&*state]["expires_at"]),
+        (&json!("training"), &json!(null))
+    );
+    assert_eq!(listed[&*state]["user_metadata"], json!({"step": "7"}));
+    assert_eq!(
+        (&listed[&*kept]["checkpoint_type"], &listed[&*kept]["checkpoint_id"]),
+        (&json!("sampler"), &json!("sampler_weights/kept"))
+    );
+    assert!(
+        listed[&*kept]["size_bytes"].as_u64().unwrap() > 1000 && listed[&*kept]["expires_at"].is_string()
+    );
+    // What has expired can't be loaded or sampled, and its name is free.
+    let session = model.split(':').next().unwrap();
+    let asked = json!({"session_id": session, "sampling_session_seq_id": 5, "model_path": short});
+    assert!(server.post("create_sampling_session", asked).refused(404).contains("short"));
+    save("save_weights_for_sampler", 4, "short", json!({}));
+    // The same after a restart, and what a session and a run are made of.
+    let server = server.killed(folder.path());
+    let api = |path: &str| server.get(&format!("/api/v1/{path}"));
+    let run = api("training_runs?limit=1").json();
+    assert_eq!(run["cursor"], json!({"offset": 0, "limit": 1, "total_count": 1}));
+    let run = &run["training_runs"][0];
+    assert_eq!(
+        (&run["training_run_id"], &run["lora_rank"], &run["base_model"]),
+        (&json!(model), &json!(4), &json!("base"))
+    );
+    assert_eq!(run["last_checkpoint"]["tinker_path"], json!(state));
+    assert!(run["last_request_time"].as_str().unwrap().starts_with("20"));
+    assert_eq!(api(&format!("training_runs/{model}")).json(), *run);
+    assert_eq!(api(&format!("sessions/{session}")).json()["training_run_ids"], json!([model]));
+    assert_eq!(api("sessions").json()["sessions"], json!([session]));
+    assert_eq!(api("training_runs/nobody:train:0").status, 404);
+    let place = |path: &str| {
+        path.replacen("tinker://", &format!("{}/api/v1/training_runs/", server.url), 1).replacen(
+            ":train:0/",
+            ":train:0/checkpoints/",
+            1,
+        )
+    };
+    let delete = |path: &str| {
+        server.agent.delete(place(path)).header("X-API-Key", &server.key).call().unwrap().status().as_u16()
+    };
+    assert_eq!((delete(&kept), delete(&kept)), (204, 404));
+    let ttl = server.agent.put(format!("{}/ttl", place(&state))).header("X-API-Key", &server.key);
+    assert_eq!(ttl.send(&br#"{"ttl_seconds": 9000}"#[..]).unwrap().status(), 204);
+    let left = api("checkpoints?limit=100").json()["checkpoints"].clone();
+    let expires = |entry: &Value| {
+        (entry["checkpoint_id"].as_str().unwrap().to_owned(), entry["expires_at"].is_string())
+    };
+    let mut left: Vec<(String, bool)> = left.as_array().unwrap().iter().map(expires).collect();
+    left.sort();
+    assert_eq!(left, [("sampler_weights/short".into(), false), ("weights/state".into(), true)]);
+}
+
+#[test]
+fn a_teacher_scores_and_samples_beside_the_model_that_is_trained() {
+    let folder = tempfile::tempdir().unwrap();
+    // A trained model is the teacher of its own base.
+    let (first, second) = (folder.path().join("first"), folder.path().join("second"));
+    for path in [&first, &second] {
+        std::fs::create_dir(path).unwrap();
+    }
+    let server = serve(&first, &["--full"]);
+    let model = server.created();
+    for k in 0..3 {
+        server.passed(&pass(&model, 1 + 2 * k, "cross_entropy", supervised()));
+        server.done("optim_step", step(&model, 2 + 2 * k as u64, 0.05));
+    }
+    server.done("save_weights_for_sampler", json!({"model_id": model, "seq_id": 7, "path": "final"}));
+    let sampler = server.snapshot(&model, 8, 0);
+    let asked = json!({"prompt_logprobs": true, "sampling_params": {"max_tokens": 5, "seed": 3, "stop": []}});
+    let wanted = server.samples(&sampler, 0, SEQUENCES[0], asked.clone());
+    let teacher = out(&first).join("models").join(model.replace(':', "-")).join("sampler_weights/final");
+    let server = serve(&second, &["--teacher", teacher.to_str().unwrap(), "--teacher-name", "teacher"]);
+    let models = server.get("/api/v1/get_server_capabilities").json()["supported_models"].clone();
+    assert_eq!((&models[1]["model_name"], &models[1]["trainable"]), (&json!("teacher"), &json!(false)));
+    let student = server.created();
+    let session = student.split(':').next().unwrap();
+    let sampler = |number: u64, name: &str| {
+        let asked = json!({"session_id": session, "sampling_session_seq_id": number, "base_model": name});
+        server.post("create_sampling_session", asked).json()["sampling_session_id"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    let (teacher, base) = (sampler(1, "teacher"), sampler(2, "base"));
+    let before = server.samples(&base, 0, SEQUENCES[0], asked.clone());
+    let scores =
+        |response: &SampleResponse| numbers(response.prompt_logprobs.as_ref().unwrap())[1..].to_vec();
+    for turn in 0..2 {
+        let found = server.samples(&teacher, turn, SEQUENCES[0], asked.clone());
+        assert_eq!(sampled(&found), sampled(&wanted));
+        assert!(close(&scores(&found), &scores(&wanted)) && !close(&scores(&found), &scores(&before)));
+        // The student learns between the teacher's answers.
+        server.passed(&pass(&student, 1 + 2 * turn as i32, "cross_entropy", supervised()));
+        server.done("optim_step", step(&student, 2 + 2 * turn, 0.05));
+    }
+    assert_eq!(server.get(&format!("/api/v1/samplers/{teacher}")).json()["base_model"], "teacher");
+    let asked = json!({"session_id": session, "model_seq_id": 1, "base_model": "teacher", "lora_config": {"rank": 4}});
+    assert!(
+        server
+            .post("create_model", asked)
+            .refused(400)
+            .contains("base_model: found \"teacher\", wanted \"base\"")
+    );
+}
+
+/// `importance_sampling` on the rollouts of `fgrpo train`'s first step, against what that step logs.
+#[test]
+fn the_first_step_has_the_loss_and_the_gradient_of_train() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = serve(folder.path(), &["--full"]);
+    // Completions as the trainer gets them: (prompt, tokens, their log-probabilities).
+    type Rollout = (Vec<u32>, Vec<u32>, Vec<f32>);
+    let recorded: Arc<Mutex<Vec<Rollout>>> = Arc::default();
+    let policy: Policy = {
+        let (recorded, agent) = (Arc::clone(&recorded), server.agent.clone());
+        let (url, bearer) = (format!("{}/v1/completions", server.url), format!("Bearer {}", server.key));
+        Arc::new(move |body| {
+            let mut body = body.clone();
+            body["model"] = json!("base");
+            let sent = agent.post(&url).header("Authorization", &bearer).send(body.to_string().as_bytes());
+            let answer = sent.unwrap().body_mut().read_to_string().unwrap();
+            let answer: Value = serde_json::from_str(&answer).unwrap();
+            for choice in answer["choices"].as_array().unwrap() {
+                let logp = serde_json::from_value(choice["logprobs"]["token_logprobs"].clone()).unwrap();
+                let ids = |name: &str| -> Vec<u32> { serde_json::from_value(choice[name].clone()).unwrap() };
+                recorded.lock().unwrap().push((ids("prompt_token_ids"), ids("token_ids"), logp));
+            }
+            Some(answer)
+        })
+    };
+    let proxy = FaultServer::start(Manners { policy: Some(policy), ..Manners::default() });
+    // A model that solves nothing still gets advantages: shaping gives likelier wrong answers less.
+    let config = format!(
+        "steps = 1\n[task]\nkind = \"arithmetic\"\ntrain = 8\nheld_out = 2\n[model]\npath = {:?}\n[rollout]\nprompts = 3\ngroup_size = 4\nmax_new_tokens = 10\n\
+         [rollout.server]\nurl = \"{}\"\n[algorithm]\nadvantage = \"dr_grpo\"\nfocal_gamma = 0.0\nshaping = \"smoothing\"\naggregation = \"seq-mean-token-sum\"\n\
+         [eval]\nevery = 0\n[compute]\nthreads = 2\n[log]\nrollout_share = 1.0\n",
+        model(),
+        proxy.url()
+    );
+    let config = file(folder.path(), "first.toml", &config);
+    let out = folder.path().join("run");
+    crate::support::done(&["train", config.to_str().unwrap(), "--out", out.to_str().unwrap()]);
+    let metrics = crate::support::lines(&out.join("metrics.jsonl")).remove(0);
+    let logged = crate::support::lines(&out.join("rollouts.jsonl"));
+    let rollouts = recorded.lock().unwrap().clone();
+    assert_eq!((rollouts.len(), logged.len()), (12, 12));
+    let data = rollouts.iter().map(|(prompt, tokens, logp)| {
+        // A completion is known by its length and its mean log-probability.
+        let mean = logp.iter().map(|&l| f64::from(l)).sum::<f64>() / logp.len() as f64;
+        let off = |line: &Value| (line["old_logp_mean"].as_f64().unwrap() - mean).abs();
+        let same = logged.iter().filter(|line| line["length"] == json!(tokens.len()) && off(line) < 1e-5);
+        let advantages: Vec<f64> = same.map(|line| line["advantage"].as_f64().unwrap()).collect();
+        assert!(
+            advantages.windows(2).all(|pair| pair[0] == pair[1]) && advantages[0] < 0.0,
+            "{advantages:?}"
+        );
+        let all = [&prompt[..], tokens].concat();
+        let before = vec![0.0; prompt.len() - 1];
+        let inputs = [
+            ("target_tokens", ints(&next(&all))),
+            ("logprobs", floats(&[&before[..], logp].concat())),
+            ("advantages", floats(&[&before[..], &vec![advantages[0] as f32; tokens.len()]].concat())),
+        ];
+        datum(&all[..all.len() - 1], &inputs)
+    });
+    let model = server.created();
+    let output = server.passed(&pass(&model, 1, "importance_sampling", data.collect()));
+    let update = server.done("optim_step", step(&model, 2, 1e-3));
+    // Sums over tokens there, the mean over sequences here.
+    let near = |found: f64, name: &str| {
+        let wanted = 12.0 * metrics[name].as_f64().unwrap();
+        assert!((found - wanted).abs() < 1e-4 * wanted.abs(), "{name}: {found} {wanted}");
+    };
+    near(output.metrics["loss:sum"], "policy_loss");
+    near(update["metrics"]["grad_norm"].as_f64().unwrap(), "gradient_norm");
+}
+
 #[test]
 fn a_checkpoint_continues_with_and_without_its_optimizer() {
     let folder = tempfile::tempdir().unwrap();
@@ -722,12 +1030,7 @@ fn many_samplers_lose_nothing_and_get_nothing_twice_over_kills() {
     let seconds = std::env::var("FGRPO_SERVE_STRESS").map_or(4, |seconds| seconds.parse().unwrap());
     let folder = tempfile::tempdir().unwrap();
     let server = serve(folder.path(), &["--repeatable"]);
-    let session = server.session();
-    let base = json!({"session_id": session, "sampling_session_seq_id": 0, "base_model": "base"});
-    let sampler = server.post("create_sampling_session", base).json()["sampling_session_id"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let sampler = server.base_sampler();
     let (url, key, agent) = (server.url.clone(), server.key.clone(), server.agent.clone());
     let stop = std::sync::atomic::AtomicBool::new(false);
     let results: Vec<Vec<(u64, String, Vec<u8>)>> = std::thread::scope(|scope| {
@@ -779,9 +1082,7 @@ fn many_samplers_lose_nothing_and_get_nothing_twice_over_kills() {
     assert!(all.len() > 40, "{} samples", all.len());
     let other = tempfile::tempdir().unwrap();
     let calm = serve(other.path(), &["--repeatable"]);
-    calm.session();
-    let base = json!({"session_id": session, "sampling_session_seq_id": 0, "base_model": "base"});
-    calm.post("create_sampling_session", base);
+    calm.base_sampler();
     for (seq, _, body) in all.iter().rev().take(60) {
         let params = json!({"sampling_params": {"max_tokens": 12, "stop": []}, "num_samples": 2});
         let wanted = calm.samples(&sampler, *seq, SEQUENCES[*seq as usize % 3], params);
@@ -1175,15 +1476,10 @@ fn openai_endpoints_give_the_engines_samples_in_every_form() {
         assert!(got.status == 400 && message.starts_with(field), "{message}");
     }
     assert_eq!(post("completions", json!({"model": "gpt", "prompt": "x"})).status, 404);
-    let metrics = String::from_utf8(server.get("/metrics").body).unwrap();
-    let value = |name: &str| -> f64 {
-        let line = metrics.lines().find_map(|line| line.strip_prefix(&format!("fgrpo_{name} "))).unwrap();
-        line.parse().unwrap()
-    };
     assert!(
-        value("sampled_tokens_total") >= 32.0
-            && value("requests_waiting") == 0.0
-            && value("requests_refused_total") >= 4.0
+        server.metric("sampled_tokens_total") >= 32.0
+            && server.metric("requests_waiting") == 0.0
+            && server.metric("requests_refused_total") >= 4.0
     );
     let page = server
         .agent
@@ -1193,7 +1489,7 @@ fn openai_endpoints_give_the_engines_samples_in_every_form() {
         .body_mut()
         .read_to_string()
         .unwrap();
-    assert!(page.contains("<h1>base</h1>") && page.contains("requests waiting or running"));
+    assert!(page.contains("<h1>base</h1>") && page.contains("Requests that wait or are being done"));
     assert_eq!(
         server.agent.get(format!("{}/?key=tml-0000000000000000", server.url)).call().unwrap().status(),
         401

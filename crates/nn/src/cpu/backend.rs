@@ -219,6 +219,10 @@ impl Backend for CpuBackend {
         self.teams.iter().map(Team::size).collect()
     }
 
+    fn fed_executors(&self) -> usize {
+        1
+    }
+
     fn run<T: Send>(
         &mut self,
         work: Work,

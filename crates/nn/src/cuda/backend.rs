@@ -158,6 +158,10 @@ impl Backend for CudaBackend {
         vec![1; self.replicas.len()]
     }
 
+    fn passes_need_cache(&self) -> bool {
+        true
+    }
+
     fn run<T: Send>(
         &mut self,
         work: Work,

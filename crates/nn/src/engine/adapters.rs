@@ -31,6 +31,7 @@ pub(super) fn unmerged(adapters: &Option<Adapters>) -> Option<&AdapterLayout> {
 
 impl<D: Backend> EngineOn<D> {
     pub(crate) fn adapt(&mut self, lora: &LoraConfig, uniform: &mut dyn FnMut() -> f64) -> Result<(), Error> {
+        self.forget_prompts();
         lora.check()?;
         if self.adapters.is_some() {
             return Err(Error::Request {
@@ -58,6 +59,7 @@ impl<D: Backend> EngineOn<D> {
     }
 
     pub(crate) fn set_adapter_applied(&mut self, applied: bool) {
+        self.forget_prompts();
         let adapters = self.adapters.as_mut().expect("an engine with adapters");
         if adapters.applied != applied {
             adapters.applied = applied;
@@ -89,6 +91,7 @@ impl<D: Backend> EngineOn<D> {
     }
 
     pub(crate) fn read_adapter(&mut self, dir: &Path) -> Result<(), Error> {
+        self.forget_prompts();
         let (lora, _) = LoraConfig::read(dir)?;
         if let Some(own) = self.lora().filter(|own| **own != lora) {
             return Err(Error::File {
@@ -140,6 +143,7 @@ impl<D: Backend> EngineOn<D> {
     }
 
     pub(crate) fn set_adapter_tensor(&mut self, name: &str, values: &[f32]) -> Result<(), Error> {
+        self.forget_prompts();
         let adapters = self.adapters.as_mut().expect("an engine with adapters");
         let span = find(&adapters.layout.tensors, name, values.len())?.span;
         self.backend.write(Store::Factors, span, values);

@@ -15,7 +15,7 @@ use crate::cpu::backend::CpuBackend;
 use crate::cuda::backend::CudaBackend;
 use crate::decoder::Decoder;
 use crate::error::Error;
-use crate::generate::{Completion, Prompt, StopFn, UniformFn};
+use crate::generate::{Completion, Feed, Prompt, StopFn, UniformFn};
 use crate::layout::TensorLayout;
 use crate::lora::LoraConfig;
 use crate::quantized::BaseFormat;
@@ -430,6 +430,28 @@ impl Engine {
         on_done: &mut dyn FnMut(Completion) -> ControlFlow<()>,
     ) -> Result<(), Error> {
         on_device!(&mut self.0, engine => engine.generate(prompts, sampling, uniform, stop, on_done))
+    }
+
+    /// Samples completions of prompts that arrive while it runs: those of `feed`, until it has none and all are done.
+    ///
+    /// `longest` bounds the tokens of a prompt with its completion, and replaces `max_new_tokens` of `sampling`. With `keep`, keys and values stay in the
+    /// cache until their memory or the weights change, so a prompt that begins like an earlier one, or like one with its completion, has only its end
+    /// computed ([`Completion::cached`] says how much was there); its log-probabilities then differ by rounding. `on_done` as in [`Engine::generate`].
+    ///
+    /// # Errors
+    /// As [`Engine::generate`].
+    ///
+    /// # Panics
+    /// If a prompt of the feed is empty, has a token outside the vocabulary or leaves no room within `longest`.
+    pub fn generate_fed(
+        &mut self,
+        feed: &dyn Feed,
+        longest: usize,
+        sampling: &Sampling,
+        keep: bool,
+        on_done: &mut dyn FnMut(Completion) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        on_device!(&mut self.0, engine => engine.generate_fed(feed, longest, sampling, keep, on_done))
     }
 
     /// Adds LoRA's factors to the matrices that `lora` names. From now on only the factors are trained; nothing else has a gradient or optimizer state.

@@ -1,7 +1,8 @@
 //! Generation requests: limits, and distribution over executors.
 
+use std::borrow::Cow;
 use std::ops::{ControlFlow, Range};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 
 use super::adapters::unmerged;
@@ -11,8 +12,11 @@ use crate::cache::{KEPT_BYTES, PAGE};
 use crate::decoder::Parameters;
 use crate::error::Error;
 use crate::executor::Executor;
-use crate::generate::{self, Completion, Generator, Job, Prompt, Request, StopFn, UniformFn};
+use crate::generate::{self, Completion, Fed, Feed, Generator, Job, Prompt, Request, StopFn, UniformFn};
 use crate::sampling::Sampling;
+
+/// Samples for whose buffers a generation with a feed has room at least; more wait, or take what memory is left.
+const FED_SAMPLES: usize = 256;
 
 impl<D: Backend> EngineOn<D> {
     pub(crate) fn generate(
@@ -33,13 +37,75 @@ impl<D: Backend> EngineOn<D> {
             );
         }
         let longest = prompts.iter().map(|prompt| prompt.tokens.len()).max().unwrap_or(0);
-        self.backend.reach(longest + sampling.max_new_tokens);
-        let needed = generate::pages_needed(longest, 1, sampling.max_new_tokens);
-        let speeds = self.backend.executors();
-        let shares = share_prompts(prompts, &speeds, sampling.max_new_tokens);
-        let executors = shares.len();
-        let mut rollout = largest_share(&shares, sampling.max_new_tokens, self.chunk_tokens);
+        let shares = share_prompts(prompts, &self.backend.executors(), sampling.max_new_tokens);
+        let ended = |_: usize, tokens: &[u32]| stop.is_some_and(|stop| stop(tokens));
+        let request = Request { sampling, uniform, ended: &ended, feed: None };
+        let rollout = largest_share(&shares, sampling.max_new_tokens, self.chunk_tokens);
+        self.forget_prompts();
+        self.run_generation(&shares, (longest, rollout), &request, on_done)
+    }
+
+    pub(crate) fn generate_fed(
+        &mut self,
+        feed: &dyn Feed,
+        longest: usize,
+        sampling: &Sampling,
+        keep: bool,
+        on_done: &mut dyn FnMut(Completion) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        sampling.check()?;
+        let executors = self.backend.fed_executors();
+        let working = AtomicUsize::new(executors);
+        let uniform = |prompt: usize, sample: usize, position: usize| feed.uniform(prompt, sample, position);
+        let ended = |prompt: usize, tokens: &[u32]| feed.ended(prompt, tokens);
+        let fed = Fed { feed, working: &working, longest, vocabulary: self.decoder.config.vocab_size };
+        let request = Request { sampling, uniform: &uniform, ended: &ended, feed: Some(fed) };
+        let rollout = Rollout {
+            prompts: FED_SAMPLES,
+            prompt_tokens: longest,
+            samples: FED_SAMPLES,
+            new_tokens: longest,
+            chunk_tokens: self.chunk_tokens,
+            cached_tokens: FED_SAMPLES * generate::pages_needed(longest, 1, 1) * PAGE,
+        };
+        let needed = generate::pages_needed(longest, 1, 1) + 1;
+        if !keep || self.workers[..executors].iter().any(|worker| worker.tree.limit < needed) {
+            self.forget_prompts();
+        }
+        self.workers.iter_mut().for_each(|worker| worker.tree.keep = keep);
+        self.run_generation(&vec![Vec::new(); executors], (longest, rollout), &request, on_done)
+    }
+
+    /// Forgets the prompts whose keys and values are in the cache: the weights change, or the memory is needed.
+    pub(crate) fn forget_prompts(&mut self) {
+        for worker in &mut self.workers {
+            if worker.tree.keep {
+                (worker.tree, worker.cache) = Default::default();
+            }
+        }
+    }
+
+    /// Runs shares of jobs on as many executors. `longest`: tokens of the longest prompt, without a feed; with one, of a prompt and its completion.
+    fn run_generation(
+        &mut self,
+        shares: &[Vec<Job<'_>>],
+        (longest, mut rollout): (usize, Rollout),
+        request: &Request<'_>,
+        on_done: &mut dyn FnMut(Completion) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        let (sampling, executors) = (request.sampling, shares.len());
+        let (reach, needed) = match request.feed {
+            Some(_) => (longest, generate::pages_needed(longest, 1, 1) + 1),
+            None => (
+                longest + sampling.max_new_tokens,
+                generate::pages_needed(longest, 1, sampling.max_new_tokens),
+            ),
+        };
+        self.backend.reach(reach);
+        // Another limit would be another cache, without the prompts in this one.
+        let kept = self.workers.first().map_or(0, |worker| worker.tree.limit);
         let limit = match sampling.max_cached_tokens {
+            _ if kept > 0 => kept,
             Some(tokens) => {
                 let limit = tokens / PAGE / executors.max(1);
                 if limit < needed && executors > 0 {
@@ -57,20 +123,23 @@ impl<D: Backend> EngineOn<D> {
             }
             None => (self.backend.cached_tokens(executors.max(1), &rollout) / PAGE).max(needed),
         };
+        let limit =
+            if request.feed.is_some() { limit.min(rollout.cached_tokens / PAGE).max(needed) } else { limit };
         rollout.cached_tokens = rollout.cached_tokens.min(limit * PAGE);
-        if !self.backend.fits(executors, &rollout) {
+        if kept == 0 && !self.backend.fits(executors, &rollout) {
             // Gradient and activations of an update are not needed now: keys and values take their place.
+            let keep = self.workers.first().is_some_and(|worker| worker.tree.keep);
             self.workers.iter_mut().for_each(|worker| *worker = Worker::default());
+            self.workers.iter_mut().for_each(|worker| worker.tree.keep = keep);
             self.backend.free_update();
         }
-        let request = Request { sampling, uniform, stop };
         let (decoder, chunk_tokens, unmerged) = (&self.decoder, self.chunk_tokens, unmerged(&self.adapters));
         let cancelled = AtomicBool::new(false);
         let (sender, receiver) = mpsc::channel();
         let mut tasks: Vec<_> = self
             .workers
             .iter_mut()
-            .zip(&shares)
+            .zip(shares)
             .map(|(worker, jobs)| (worker, jobs, Some(sender.clone()), Ok(())))
             .collect();
         drop(sender);
@@ -89,17 +158,39 @@ impl<D: Backend> EngineOn<D> {
                 }
                 ControlFlow::Continue(())
             };
-            let Worker { workspace, cache, lists, decoding, .. } = &mut **worker;
+            let Worker { workspace, cache, lists, decoding, tree, .. } = &mut **worker;
             let Lane { executor, weights, factors, .. } = lane;
             let parameters = Parameters { weights, factors: factors.zip(unmerged) };
-            let mut generator =
-                Generator { decoder, executor, parameters, workspace, cache, lists, decoding, chunk_tokens };
-            *result = generate::generate(&mut generator, jobs, limit, &request, &mut emit);
+            let most_slots = match request.feed {
+                Some(_) => limit * PAGE,
+                None => generate::slots_needed(jobs).min(limit * PAGE),
+            };
+            if tree.keep {
+                tree.limit = limit;
+            }
+            let mut generator = Generator {
+                decoder,
+                executor,
+                parameters,
+                workspace,
+                cache,
+                lists,
+                decoding,
+                tree,
+                chunk_tokens,
+            };
+            *result = generate::generate(&mut generator, jobs, (limit, most_slots), request, &mut emit);
             // After a failed GPU the others need not go on.
             if matches!(result, Err(Error::Device { .. })) {
                 cancelled.store(true, Ordering::Relaxed);
             }
-            executor.shrink_cache(cache, KEPT_BYTES);
+            if !tree.keep {
+                executor.shrink_cache(cache, KEPT_BYTES);
+            } else if tree.is_empty() {
+                // Cancelled or failed.
+                (tree.keep, tree.limit) = (false, 0);
+                executor.shrink_cache(cache, KEPT_BYTES);
+            }
         };
         self.backend.run(Work::Generate, &mut tasks, &body, &mut || {
             for completion in &receiver {
@@ -116,7 +207,7 @@ impl<D: Backend> EngineOn<D> {
 /// The sizes of the largest share: the maximum of each.
 fn largest_share(shares: &[Vec<Job<'_>>], new_tokens: usize, chunk_tokens: usize) -> Rollout {
     let most = |size: &dyn Fn(&[Job<'_>]) -> usize| shares.iter().map(|jobs| size(jobs)).max().unwrap_or(0);
-    let cached = |jobs: &[Job<'_>]| generate::slots_needed(jobs, new_tokens);
+    let cached = |jobs: &[Job<'_>]| generate::slots_needed(jobs);
     Rollout {
         prompts: most(&|jobs| jobs.len()),
         prompt_tokens: most(&|jobs| jobs.iter().map(|job| job.tokens.len()).max().unwrap_or(0)),
@@ -138,7 +229,8 @@ fn share_prompts<'a>(prompts: &[Prompt<'a>], speeds: &[usize], max_new_tokens: u
         for part in 0..parts {
             let samples = start + count * part / parts..start + count * (part + 1) / parts;
             if !samples.is_empty() {
-                jobs.push(Job { prompt: index, tokens: prompt.tokens, samples });
+                let tokens = Cow::Borrowed(prompt.tokens);
+                jobs.push(Job { prompt: index, tokens, samples, most: max_new_tokens });
             }
         }
     }

@@ -57,8 +57,10 @@ impl<D: Backend> EngineOn<D> {
         };
         if loss.is_some() && !self.backend.has_gradient() {
             // The gradient may need the place of keys and values that were kept for the next rollout.
+            self.forget_prompts();
             self.workers.iter_mut().for_each(|worker| worker.cache = Default::default());
         }
+        self.make_room_for_pass();
         let request = Request {
             decoder: &self.decoder,
             adapters: self.adapters.as_ref().map(|adapters| &adapters.layout),
@@ -122,11 +124,19 @@ impl<D: Backend> EngineOn<D> {
         self.backend.reach(ends.max().unwrap_or(0));
     }
 
+    /// Where passes need the memory, forgets the prompts in the cache.
+    fn make_room_for_pass(&mut self) {
+        if self.backend.passes_need_cache() {
+            self.forget_prompts();
+        }
+    }
+
     /// The logits of the batch's predictions.
     pub(crate) fn logits(&mut self, batch: &Batch) -> Result<Vec<f32>, Error> {
         batch.check(self.decoder.config.vocab_size);
         let families = batch.families();
         self.reach(&families);
+        self.make_room_for_pass();
         let v = self.decoder.config.vocab_size;
         let mut all = vec![0.0; batch.predictions.len() * v];
         let (decoder, unmerged) = (&self.decoder, unmerged(&self.adapters));

@@ -45,6 +45,7 @@ impl<D: Backend> EngineOn<D> {
     }
 
     pub(crate) fn set_training_state(&mut self, state: &TrainingState) -> Result<(), Error> {
+        self.forget_prompts();
         if self.lora() != state.lora.as_ref() {
             self.remove_adapters();
             if let Some(lora) = &state.lora {
@@ -86,6 +87,7 @@ impl<D: Backend> EngineOn<D> {
 
     /// Restores the base weights and forgets the factors, with their gradient and optimizer state.
     pub(crate) fn remove_adapters(&mut self) {
+        self.forget_prompts();
         if let Some(adapters) = self.adapters.take() {
             if adapters.layout.merged {
                 self.backend.merge(&adapters.layout, false);

@@ -10,6 +10,7 @@ const MOMENTS: [(Store, &str); 2] = [(Store::FirstMoment, ".exp_avg"), (Store::S
 
 impl<D: Backend> EngineOn<D> {
     pub(crate) fn update(&mut self, adamw: &AdamW, max_norm: Option<f64>) -> Result<UpdateReport, Error> {
+        self.forget_prompts();
         let gradient_norm = self.backend.reduce();
         self.backend.check()?;
         let applied = gradient_norm.is_finite();

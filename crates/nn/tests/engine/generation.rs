@@ -2,9 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use fgrpo_nn::config::Config;
-use fgrpo_nn::{AdamW, BaseFormat, Batch, Completion, Engine, Error, Finish, LoraConfig, Prompt, Sampling};
+use fgrpo_nn::{
+    AdamW, Arrival, BaseFormat, Batch, Completion, Engine, Error, Feed, Finish, LoraConfig, Prompt, Sampling,
+};
 
 use crate::device::{device, tolerance};
 use crate::lora::adapted;
@@ -340,4 +344,180 @@ fn samples_taken_out_for_want_of_room_are_drawn_again_alike() {
         }
     }
     assert!(most > 300, "no sample was taken out: {most} first draws");
+}
+
+/// Prompts that arrive one after another: each once so many tokens have been drawn.
+struct Arriving {
+    waiting: Mutex<std::vec::IntoIter<(usize, Arrival)>>,
+    held: Mutex<Option<(usize, Arrival)>>,
+    drawn: AtomicUsize,
+}
+
+impl Arriving {
+    fn new(prompts: &[Vec<u32>], samples: usize, every: usize) -> Arriving {
+        let max_new_tokens = settings().max_new_tokens;
+        let arrival = |(prompt, tokens): (usize, &Vec<u32>)| {
+            (every * prompt, Arrival { prompt, tokens: tokens.clone(), samples: 0..samples, max_new_tokens })
+        };
+        let all: Vec<_> = prompts.iter().enumerate().map(arrival).collect();
+        let (held, drawn) = (Mutex::default(), AtomicUsize::new(0));
+        Arriving { waiting: Mutex::new(all.into_iter()), held, drawn }
+    }
+}
+
+impl Feed for Arriving {
+    fn next(&self) -> Option<Arrival> {
+        let mut held = self.held.lock().unwrap();
+        if held.is_none() {
+            *held = self.waiting.lock().unwrap().next();
+        }
+        let now = self.drawn.load(Ordering::SeqCst);
+        held.take_if(|(after, _)| *after <= now).map(|(_, arrival)| arrival)
+    }
+
+    fn uniform(&self, prompt: usize, sample: usize, position: usize) -> f64 {
+        uniform(prompt, sample, position)
+    }
+
+    fn ended(&self, _: usize, _: &[u32]) -> bool {
+        self.drawn.fetch_add(1, Ordering::SeqCst);
+        false
+    }
+}
+
+fn fed(engine: &mut Engine, prompts: &[Vec<u32>], samples: usize, every: usize, keep: bool) -> Samples {
+    fed_within(engine, prompts, samples, every, keep, None)
+}
+
+fn fed_within(
+    engine: &mut Engine,
+    prompts: &[Vec<u32>],
+    samples: usize,
+    every: usize,
+    keep: bool,
+    max_cached_tokens: Option<usize>,
+) -> Samples {
+    let mut done = Samples::new();
+    let sampling = Sampling { max_new_tokens: 1000, max_cached_tokens, ..settings() };
+    let feed = Arriving::new(prompts, samples, every);
+    engine
+        .generate_fed(&feed, 160, &sampling, keep, &mut |completion| {
+            let key = (completion.prompt, completion.sample);
+            assert!(done.insert(key, completion).is_none(), "{key:?} came twice");
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    done
+}
+
+fn assert_same(found: &Samples, wanted: &Samples, why: &str) {
+    assert_eq!(found.keys().collect::<Vec<_>>(), wanted.keys().collect::<Vec<_>>(), "{why}");
+    for (key, wanted) in wanted {
+        let found = &found[key];
+        assert_eq!((&found.tokens, found.finish), (&wanted.tokens, wanted.finish), "{key:?}: {why}");
+        for (a, b) in found.logp.iter().zip(&wanted.logp).chain(found.entropy.iter().zip(&wanted.entropy)) {
+            assert!((a - b).abs() < tolerance(1e-5), "{key:?}: {why}: {a} and {b}");
+        }
+    }
+}
+
+#[test]
+fn prompts_that_join_get_what_they_get_together() {
+    let (_, config) = configs().swap_remove(0);
+    let prompts = prompts(&config);
+    let wanted = sample(&mut engine(&config, 32, 2), &requests(&prompts, 7), &settings());
+    let mut engine = engine(&config, 32, 2);
+    for keep in [false, true] {
+        // All at once, in time to join, and one after another's end.
+        for every in [0, 30, 1 << 20] {
+            let mut all = fed(&mut engine, &prompts, 7, every, keep);
+            if every > 30 {
+                // Those that came when nothing was left to do.
+                assert!(all.len() == 7);
+                let rest = wanted.iter().filter(|((prompt, _), _)| *prompt > 0);
+                all.extend(rest.map(|(key, completion)| (*key, completion.clone())));
+            }
+            assert_same(&all, &wanted, &format!("keep {keep}, every {every}"));
+        }
+    }
+}
+
+#[test]
+fn a_prompt_that_continues_an_earlier_one_is_not_computed_again() {
+    let (_, config) = configs().swap_remove(0);
+    let mut numbers = Numbers::new(77);
+    let first = numbers.tokens(45, config.vocab_size);
+    let mut kept = engine(&config, 32, 2);
+    let turn = |engine: &mut Engine, prompt: &[u32]| fed(engine, &[prompt.to_vec()], 3, 0, true);
+    let answers = turn(&mut kept, &first);
+    assert_eq!(answers[&(0, 0)].cached, 0);
+    // The next turn after each answer, the one after that, and another question after the same beginning.
+    for sample in 0..3 {
+        let answer = &answers[&(0, sample)];
+        let mut second = [&first[..], &answer.tokens].concat();
+        let known = second.len() - 1;
+        second.extend(numbers.tokens(19, config.vocab_size));
+        let found = turn(&mut kept, &second);
+        let wanted = turn(&mut engine(&config, 32, 2), &second);
+        assert_same(&found, &wanted, "the second turn");
+        // Completions part at whole tokens; within a shared one only whole pages are found.
+        assert!(
+            (known - 16..=known).contains(&found[&(0, 0)].cached),
+            "{} of {known}",
+            found[&(0, 0)].cached
+        );
+        let mut third = [&second[..], &found[&(0, 1)].tokens].concat();
+        third.extend(numbers.tokens(2, config.vocab_size));
+        let again = turn(&mut kept, &third);
+        assert_same(&again, &turn(&mut engine(&config, 32, 2), &third), "the third turn");
+        assert!(again[&(0, 2)].cached >= second.len(), "{}", again[&(0, 2)].cached);
+    }
+    let other = [&first[..37], &numbers.tokens(9, config.vocab_size)].concat();
+    let found = turn(&mut kept, &other);
+    assert_eq!(found[&(0, 0)].cached, 32);
+    assert_same(&found, &turn(&mut engine(&config, 32, 2), &other), "another question");
+    // The same prompt again: all but its end.
+    let found = turn(&mut kept, &first);
+    assert_eq!(found[&(0, 0)].cached, 32);
+    assert_same(&found, &answers, "the same prompt");
+    // Other weights forget it.
+    kept.accumulate(
+        &{
+            let mut batch = Batch::default();
+            batch.push_group(&first, &[&[3, 4]]);
+            batch
+        },
+        1.0,
+        &|family| family.dlogp.fill(-1.0),
+    )
+    .unwrap();
+    kept.update(&AdamW { lr: 0.05, ..AdamW::default() }, None).unwrap();
+    let found = turn(&mut kept, &first);
+    assert_eq!(found[&(0, 0)].cached, 0);
+    assert_ne!(found[&(0, 0)].logp, answers[&(0, 0)].logp);
+}
+
+#[test]
+fn a_full_cache_forgets_what_was_not_needed_for_longest() {
+    let (_, config) = configs().swap_remove(0);
+    let mut numbers = Numbers::new(78);
+    let engine_of = || engine(&config, 32, 2);
+    let mut bounded = engine_of();
+    // Prompts of two families in turns, in a cache that holds few of them.
+    let roots = [numbers.tokens(40, config.vocab_size), numbers.tokens(33, config.vocab_size)];
+    let mut cached = 0;
+    for turn in 0..12 {
+        let mut prompt = roots[turn % 2].clone();
+        prompt.extend(numbers.tokens(3 + 5 * turn % 17, config.vocab_size));
+        let prompts = [prompt];
+        let found = fed_within(&mut bounded, &prompts, 5, 0, true, Some(288));
+        assert_same(&found, &fed(&mut engine_of(), &prompts, 5, 0, false), &format!("turn {turn}"));
+        cached += found[&(0, 0)].cached;
+    }
+    assert!(cached > 0);
+    // Several at a time, some of which are the beginning of others.
+    let mut prompts: Vec<Vec<u32>> = (1..6).map(|i| roots[0][..7 * i].to_vec()).collect();
+    prompts.extend((1..4).map(|i| [&roots[1][..], &roots[0][..i]].concat()));
+    let found = fed_within(&mut bounded, &prompts, 4, 11, true, Some(288));
+    assert_same(&found, &sample(&mut engine_of(), &requests(&prompts, 4), &settings()), "together");
 }

@@ -309,6 +309,7 @@ fn scored(
                 entropy: indices.iter().map(|&i| scores.entropy[i]).collect(),
                 logp,
                 finish: if answer.truncated { Finish::Length } else { Finish::Stop },
+                cached: 0,
             });
         }
         Rollouts { prompt, completions, sampler_logp: Some(sampler_logp), ref_logp: None }

@@ -47,6 +47,7 @@ fn groups(engine: &mut Engine) -> Vec<Credited> {
                 logp: engine.score(&batch, 1.0).unwrap().logp,
                 entropy: vec![0.0; tokens.len()],
                 finish: Finish::Stop,
+                cached: 0,
             }
         };
         Credited {

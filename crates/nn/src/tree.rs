@@ -1,0 +1,251 @@
+//! The sequences in a cache of keys and values, as a tree: those that generation extends, and those that a later prompt may continue.
+//!
+//! A prompt is a node, and each part of its completions that some samples share is one. With `keep`, a node that nobody needs any more stays until its
+//! pages are needed, the least recently used first. So a prompt that begins like an earlier one, or like an earlier one with its completion, has only
+//! its end computed.
+
+use crate::cache::{PAGE, Pages, Run};
+use crate::executor::NodeChange;
+
+/// A sequence of tokens that continues its parent's.
+#[derive(Default)]
+pub(crate) struct Node {
+    pub(crate) parent: Option<usize>,
+    /// Number of its rows and of the children that are needed, and of the waiting samples of its prompt.
+    holders: usize,
+    /// Number of the children that are kept.
+    kept: usize,
+    pub(crate) run: Run,
+    /// Those in the cache, and possibly one more.
+    tokens: Vec<u32>,
+    /// By token, if they are sampled; a prompt's node has none.
+    pub(crate) logp: Vec<f32>,
+    pub(crate) entropy: Vec<f32>,
+    /// When it was needed last, if nobody needs it now.
+    idle: Option<u64>,
+}
+
+/// The tree.
+#[derive(Default)]
+pub(crate) struct Tree {
+    pub(crate) nodes: Vec<Node>,
+    vacant: Vec<usize>,
+    pages: Pages,
+    /// Pages of nodes that are needed.
+    pub(crate) used: usize,
+    /// Pages of those that are kept.
+    kept: usize,
+    /// Whether nodes are kept when nobody needs them.
+    pub(crate) keep: bool,
+    /// The limit on pages for which the cache was made, if there may be kept ones.
+    pub(crate) limit: usize,
+    clock: u64,
+}
+
+fn common(a: &[u32], b: &[u32]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}
+
+impl Tree {
+    /// Whether it has no node.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.nodes.len() == self.vacant.len()
+    }
+
+    /// Number of slots up to the highest so far.
+    pub(crate) fn slots(&self) -> usize {
+        self.pages.slots()
+    }
+
+    /// Adds a node with one holder.
+    fn add(&mut self, node: Node) -> usize {
+        match self.vacant.pop() {
+            Some(index) => {
+                self.nodes[index] = node;
+                index
+            }
+            None => {
+                self.nodes.push(node);
+                self.nodes.len() - 1
+            }
+        }
+    }
+
+    /// Adds the node of a prompt's tokens, or of its last ones, after those of `parent`, which it holds.
+    pub(crate) fn prompt(&mut self, parent: Option<usize>, tokens: &[u32]) -> usize {
+        if let Some(parent) = parent {
+            self.hold(parent);
+        }
+        self.add(Node { parent, holders: 1, tokens: tokens.to_vec(), ..Node::default() })
+    }
+
+    /// Adds the node of a sampled token.
+    pub(crate) fn sampled(&mut self, parent: usize, token: u32, logp: f32, entropy: f32) -> usize {
+        self.hold(parent);
+        let (logp, entropy) = (vec![logp], vec![entropy]);
+        let parent = Some(parent);
+        self.add(Node { parent, holders: 1, tokens: vec![token], logp, entropy, ..Node::default() })
+    }
+
+    /// Appends a sampled token to the last ones.
+    pub(crate) fn extend(&mut self, node: usize, token: u32, logp: f32, entropy: f32) {
+        let node = &mut self.nodes[node];
+        node.tokens.push(token);
+        node.logp.push(logp);
+        node.entropy.push(entropy);
+    }
+
+    /// Whether a node is of a prompt; samples extend nodes of their own.
+    pub(crate) fn is_prompt(&self, node: usize) -> bool {
+        self.nodes[node].logp.is_empty()
+    }
+
+    /// Adds a reference.
+    pub(crate) fn hold(&mut self, mut index: usize) {
+        loop {
+            let node = &mut self.nodes[index];
+            node.holders += 1;
+            if node.idle.take().is_none() {
+                return;
+            }
+            self.kept -= node.run.pages.len();
+            self.used += node.run.pages.len();
+            let Some(parent) = node.parent else { return };
+            self.nodes[parent].kept -= 1;
+            index = parent;
+        }
+    }
+
+    /// Removes a reference. A node without references is kept or freed.
+    pub(crate) fn release(&mut self, mut index: usize) {
+        self.clock += 1;
+        loop {
+            let node = &mut self.nodes[index];
+            node.holders -= 1;
+            if node.holders > 0 {
+                return;
+            }
+            let parent = node.parent;
+            self.used -= node.run.pages.len();
+            if self.keep && node.run.len > 0 {
+                // The last token may be in one of both alone: not yet in the cache, or there because a step ran ahead.
+                node.tokens.truncate(node.run.len);
+                node.run.len = node.tokens.len();
+                let mut beyond = node.run.pages.split_off(node.run.len.div_ceil(PAGE));
+                self.pages.give_back(&mut beyond);
+                (node.logp, node.entropy) = (Vec::new(), Vec::new());
+                node.idle = Some(self.clock);
+                self.kept += node.run.pages.len();
+                if let Some(parent) = parent {
+                    self.nodes[parent].kept += 1;
+                }
+            } else {
+                self.free(index);
+            }
+            match parent {
+                Some(parent) => index = parent,
+                None => return,
+            }
+        }
+    }
+
+    fn free(&mut self, index: usize) {
+        let mut node = std::mem::take(&mut self.nodes[index]);
+        self.pages.give_back(&mut node.run.pages);
+        self.vacant.push(index);
+    }
+
+    /// Frees the node that nobody has needed for longest. Returns whether there was one.
+    fn evict(&mut self) -> bool {
+        let last = |(index, node): (usize, &Node)| node.idle.filter(|_| node.kept == 0).map(|at| (at, index));
+        let Some((_, index)) = self.nodes.iter().enumerate().filter_map(last).min() else { return false };
+        self.kept -= self.nodes[index].run.pages.len();
+        if let Some(parent) = self.nodes[index].parent {
+            self.nodes[parent].kept -= 1;
+        }
+        self.free(index);
+        true
+    }
+
+    /// Frees all nodes that nobody needs.
+    pub(crate) fn evict_all(&mut self) {
+        while self.evict() {}
+    }
+
+    /// Adds a token to a node's sequence in the cache and returns its slot. With more than `limit` pages in use, kept ones make room.
+    pub(crate) fn push_slot(&mut self, node: usize, limit: usize, changes: &mut Vec<NodeChange>) -> u32 {
+        if self.nodes[node].run.is_full() {
+            while self.used + self.kept >= limit && self.evict() {}
+            let page = self.pages.take();
+            self.nodes[node].run.pages.push(page);
+            changes.push(NodeChange::Page { node, page });
+            self.used += 1;
+        }
+        self.nodes[node].run.push()
+    }
+
+    /// Tells the executor of a node and what of it is in the cache.
+    pub(crate) fn begin(&self, node: usize, changes: &mut Vec<NodeChange>) {
+        let Node { parent, ref run, .. } = self.nodes[node];
+        changes.push(NodeChange::Begin { node, parent, stored: run.len });
+        changes.extend(run.pages.iter().map(|&page| NodeChange::Page { node, page }));
+    }
+
+    /// The node whose sequence is the longest beginning of `prompt` in the cache, and the length of that: less than the whole, because the last token
+    /// predicts. If it ends inside a node, the rest of that becomes a node of its own.
+    pub(crate) fn beginning(
+        &mut self,
+        prompt: &[u32],
+        changes: &mut Vec<NodeChange>,
+    ) -> Option<(usize, usize)> {
+        let (mut found, mut depth) = (None, 0);
+        if !self.keep {
+            return None;
+        }
+        loop {
+            let stored = |node: &Node| common(&node.tokens[..node.run.len], &prompt[depth..]);
+            let children = self.nodes.iter().enumerate().filter(|(_, node)| {
+                (node.holders > 0 || node.idle.is_some()) && node.parent == found && node.logp.is_empty()
+            });
+            let best = children.map(|(index, node)| (stored(node), index)).max();
+            let Some((shared, index)) = best.filter(|best| best.0 > 0) else { break };
+            if shared == self.nodes[index].run.len && depth + shared < prompt.len() {
+                if self.nodes[index].idle.is_some() {
+                    // The executor may count a token that ran ahead.
+                    self.begin(index, changes);
+                }
+                (found, depth) = (Some(index), depth + shared);
+                continue;
+            }
+            let whole = shared.min(prompt.len() - 1 - depth) / PAGE * PAGE;
+            if whole > 0 {
+                found = Some(self.split(index, whole, changes));
+                depth += whole;
+            }
+            break;
+        }
+        found.map(|found| (found, depth))
+    }
+
+    /// Nodes from the root to one.
+    pub(crate) fn depth(&self, node: usize) -> usize {
+        std::iter::successors(Some(node), |&node| self.nodes[node].parent).count()
+    }
+
+    /// Makes a node of the first `len` tokens of one, whole pages, and returns it.
+    fn split(&mut self, index: usize, len: usize, changes: &mut Vec<NodeChange>) -> usize {
+        let node = &mut self.nodes[index];
+        let rest = node.run.pages.split_off(len / PAGE);
+        let run = Run { pages: std::mem::replace(&mut node.run.pages, rest), len };
+        node.run.len -= len;
+        let rest = node.tokens.split_off(len);
+        let tokens = std::mem::replace(&mut node.tokens, rest);
+        let (parent, idle) = (node.parent, node.idle);
+        let (holders, kept) = if idle.is_some() { (0, 1) } else { (1, 0) };
+        let first = self.add(Node { parent, holders, kept, run, tokens, idle, ..Node::default() });
+        self.nodes[index].parent = Some(first);
+        self.begin(first, changes);
+        self.begin(index, changes);
+        first
+    }
+}

@@ -1,0 +1,228 @@
+//! What a server has: its base model, sessions, models, samplers, and the ids of these.
+
+use crate::datum::Bounds;
+use crate::fields::{Refusal, check};
+use crate::storage;
+use fgrpo_nn::LoraConfig;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// LoRA's `alpha`, which the API doesn't set: the update's factor is 32 / rank.
+const ALPHA: f64 = 32.0;
+/// The matrices of attention, the first of [`LoraConfig::TARGETS`].
+const ATTENTION: usize = 4;
+
+/// A model's id: its session and its number there.
+pub(crate) type ModelId = String;
+
+/// What the server has and how it is called.
+#[derive(Debug, Clone)]
+pub(crate) struct Served {
+    /// The base model's name.
+    pub(crate) name: String,
+    /// Its architecture, as `config.json` names it.
+    pub(crate) architecture: String,
+    /// Whether all weights are trained, without LoRA.
+    pub(crate) full: bool,
+    pub(crate) bounds: Bounds,
+    /// Name and bounds of a second model, which is only sampled and scored.
+    pub(crate) teacher: Option<(String, Bounds)>,
+    pub(crate) folder: PathBuf,
+    /// Most requests that wait.
+    pub(crate) most_waiting: usize,
+}
+
+/// What exists besides requests.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Catalogue {
+    /// Requests so far.
+    pub(crate) requests: u64,
+    /// Sessions so far; their ids count from 1.
+    pub(crate) sessions: Vec<Session>,
+    /// The models that were asked for.
+    pub(crate) models: BTreeMap<ModelId, ModelEntry>,
+    pub(crate) samplers: BTreeMap<String, Sampler>,
+}
+
+/// What a client says of its session.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Session {
+    pub(crate) display_name: Option<String>,
+    pub(crate) user_metadata: Option<Value>,
+}
+
+/// A model that was asked for.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ModelEntry {
+    /// `None` if all weights are trained.
+    pub(crate) lora: Option<LoraRequest>,
+    pub(crate) user_metadata: Option<Value>,
+    /// When a request for it was accepted last, in seconds since 1970.
+    pub(crate) last_request: u64,
+}
+
+/// A sampling session.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Sampler {
+    pub(crate) id: String,
+    pub(crate) source: Source,
+}
+
+/// Which weights are sampled from.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) enum Source {
+    /// The base model.
+    Base,
+    /// The second model.
+    Teacher,
+    /// A model as it was after so many changes.
+    Version { model: ModelId, version: u64 },
+    /// A saved folder, as a path of the API.
+    Saved(String),
+}
+
+/// LoRA as the API asks for it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LoraRequest {
+    pub(crate) rank: usize,
+    pub(crate) seed: Option<u64>,
+    /// Accepted, but the vocabulary head stays as it is; sessions begin with a warning that says so.
+    #[serde(default = "yes")]
+    pub(crate) train_unembed: bool,
+    #[serde(default = "yes")]
+    pub(crate) train_mlp: bool,
+    #[serde(default = "yes")]
+    pub(crate) train_attn: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl LoraRequest {
+    /// The engine's settings.
+    pub(crate) fn config(&self) -> Result<LoraConfig, String> {
+        let (attention, mlp) = LoraConfig::TARGETS.split_at(ATTENTION);
+        let wanted = [(self.train_attn, attention), (self.train_mlp, mlp)];
+        let targets = wanted.iter().filter(|(wanted, _)| *wanted).flat_map(|(_, names)| names.iter());
+        let config = LoraConfig {
+            rank: self.rank,
+            alpha: ALPHA,
+            targets: targets.map(|name| (*name).to_owned()).collect(),
+            use_rslora: false,
+        };
+        config.check().map_err(|error| format!("lora_config: {error}"))?;
+        Ok(config)
+    }
+
+    /// The request that gives these settings.
+    pub(crate) fn of(config: &LoraConfig) -> Self {
+        let has = |name: &str| config.targets.iter().any(|target| target == name);
+        let (train_mlp, train_attn) = (has("up_proj"), has("q_proj"));
+        Self { rank: config.rank, seed: None, train_unembed: false, train_mlp, train_attn }
+    }
+}
+
+/// The id of a session.
+pub(crate) fn session_id(number: u64) -> String {
+    format!("session-{number}")
+}
+
+/// The id of a session's model.
+pub(crate) fn model_id(session: &str, number: u64) -> ModelId {
+    format!("{session}:train:{number}")
+}
+
+/// The id of a session's sampler.
+pub(crate) fn sampler_id(session: &str, number: u64) -> String {
+    format!("{session}:sample:{number}")
+}
+
+/// The session of a model's id.
+pub(crate) fn session_of(model: &str) -> &str {
+    model.split(":train:").next().unwrap_or_default()
+}
+
+/// What requests may name. Each method gives the named thing, or refuses.
+#[derive(Clone, Copy)]
+pub(crate) struct Known<'a> {
+    pub(crate) served: &'a Served,
+    pub(crate) catalogue: &'a Catalogue,
+    /// Whether this was when a request of the journal was accepted: saved weights may be gone since.
+    pub(crate) replayed: bool,
+}
+
+impl Served {
+    /// The bounds of a sampler's model.
+    pub(crate) fn bounds_of(&self, source: &Source) -> Bounds {
+        match (source, &self.teacher) {
+            (Source::Teacher, Some((_, bounds))) => *bounds,
+            _ => self.bounds,
+        }
+    }
+}
+
+impl Known<'_> {
+    /// The model of a name, to be sampled.
+    pub(crate) fn source(&self, name: &str) -> Result<Source, Refusal> {
+        match &self.served.teacher {
+            Some((teacher, _)) if name == teacher => Ok(Source::Teacher),
+            _ => self.base_model(name).map(|()| Source::Base),
+        }
+    }
+
+    /// The number of a session.
+    pub(crate) fn session(&self, id: &str) -> Result<u64, Refusal> {
+        let number = id.strip_prefix("session-").and_then(|number| number.parse().ok());
+        let most = self.catalogue.sessions.len() as u64;
+        number.filter(|number| (1..=most).contains(number)).ok_or_else(|| {
+            Refusal::Unknown(format!("session_id: found {id:?}, wanted a session of this server"))
+        })
+    }
+
+    /// The base model's name.
+    pub(crate) fn base_model(&self, name: &str) -> Result<(), Refusal> {
+        let own = &self.served.name;
+        Ok(check(
+            name == own,
+            "base_model",
+            format!("{name:?}"),
+            format!("{own:?}, the model that this server has"),
+        )?)
+    }
+
+    /// A model that was asked for.
+    pub(crate) fn model(&self, id: &str) -> Result<&ModelEntry, Refusal> {
+        self.catalogue
+            .models
+            .get(id)
+            .ok_or_else(|| Refusal::Unknown(format!("model_id: found {id:?}, wanted a model of this server")))
+    }
+
+    /// Weights and numbers (session, sampler) of a sampling session.
+    pub(crate) fn sampler(&self, id: &str) -> Result<(Source, [u64; 2]), Refusal> {
+        let find = || {
+            let sampler = self.catalogue.samplers.get(id)?;
+            let (session, number) = id.split_once(":sample:")?;
+            Some((sampler.source.clone(), [self.session(session).ok()?, number.parse().ok()?]))
+        };
+        find().ok_or_else(|| {
+            Refusal::Unknown(format!(
+                "sampling_session_id: found {id:?}, wanted a sampling session of this server"
+            ))
+        })
+    }
+
+    /// Saved weights under a path of the API.
+    pub(crate) fn saved(&self, path: &str) -> Result<(), Refusal> {
+        if self.replayed || storage::saved(&self.served.folder, path).is_some() {
+            return Ok(());
+        }
+        Err(Refusal::Unknown(format!(
+            "found {path:?}, wanted the path of saved weights, tinker://MODEL/weights/NAME"
+        )))
+    }
+}

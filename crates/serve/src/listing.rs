@@ -1,0 +1,194 @@
+//! Listings for people and their tools: training runs, their checkpoints, sessions; and how long saved weights stay.
+
+use crate::catalogue::{Known, ModelEntry, session_id, session_of};
+use crate::fields::{Fields, Refusal, check};
+use crate::request::time_to_live;
+use crate::server::{Handled, Server, error, read_body, refusal, reply, unknown};
+use crate::storage::{self, Kind};
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, put};
+use chrono::DateTime;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+type Shared = Arc<Server>;
+/// Model, kind and name of saved weights.
+type Place = (String, String, String);
+
+pub(crate) fn routes() -> Router<Shared> {
+    let one = "/training_runs/{id}/checkpoints/{kind}/{name}";
+    Router::new()
+        .route("/training_runs", get(training_runs))
+        .route("/training_runs/{id}", get(training_run))
+        .route("/training_runs/{id}/checkpoints", get(checkpoints_of))
+        .route(one, axum::routing::delete(delete))
+        .route(&format!("{one}/ttl"), put(set_ttl))
+        .route("/checkpoints", get(checkpoints))
+        .route("/sessions", get(sessions))
+        .route("/sessions/{id}", get(session))
+}
+
+/// The part of a list that a request's address asks for by `limit` (20 without it) and `offset`, under its name and with its place.
+fn part(uri: &Uri, name: &str, all: Vec<Value>) -> Response {
+    let number = |wanted: &str, default: usize| -> Result<usize, String> {
+        let mut pairs = uri.query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
+        let Some((_, value)) = pairs.rfind(|(key, _)| *key == wanted) else {
+            return Ok(default);
+        };
+        value.parse().map_err(|_| format!("{wanted}: found {value}, wanted a number"))
+    };
+    let (limit, offset) = match number("limit", 20).and_then(|limit| Ok((limit, number("offset", 0)?))) {
+        Ok(place) => place,
+        Err(why) => return refusal(why.into()),
+    };
+    let total = all.len();
+    let part: Vec<Value> = all.into_iter().skip(offset).take(limit).collect();
+    reply(json!({name: part, "cursor": {"offset": offset, "limit": limit, "total_count": total}}))
+}
+
+/// A time as RFC 3339 writes it.
+fn time(seconds: u64) -> Option<String> {
+    Some(DateTime::from_timestamp(seconds.try_into().ok()?, 0)?.format("%Y-%m-%dT%H:%M:%SZ").to_string())
+}
+
+fn size(folder: &std::path::Path) -> u64 {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let sizes = entries.map(|entry| match entry.metadata() {
+        Ok(data) if data.is_dir() => size(&entry.path()),
+        Ok(data) => data.len(),
+        Err(_) => 0,
+    });
+    sizes.sum()
+}
+
+/// The saved weights of a model, or of all: when it was saved, its kind, its entry; the newest first.
+fn saved(known: Known<'_>, model: Option<&str>) -> Vec<(u64, Kind, Value)> {
+    let mut all: Vec<(u64, Kind, Value)> = Vec::new();
+    for (path, kind, folder) in storage::all_saved(&known.served.folder) {
+        let mut parts = path.trim_start_matches("tinker://").splitn(2, '/');
+        let (own, id) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        let Some(about) = storage::about(&folder).filter(|_| model.is_none_or(|model| model == own)) else {
+            continue;
+        };
+        let entry = json!({
+            "checkpoint_id": id,
+            "checkpoint_type": if kind == Kind::Checkpoint { "training" } else { "sampler" },
+            "time": time(about.saved),
+            "tinker_path": path,
+            "size_bytes": size(&folder),
+            "public": false,
+            "user_metadata": about.user_metadata,
+            "expires_at": about.expires.and_then(time),
+        });
+        all.push((about.saved, kind, entry));
+    }
+    all.sort_by_key(|(saved, ..)| std::cmp::Reverse(*saved));
+    all
+}
+
+fn run(known: Known<'_>, id: &str, model: &ModelEntry) -> Value {
+    let saved = saved(known, Some(id));
+    let last = |wanted: Kind| saved.iter().find(|(_, kind, _)| *kind == wanted).map(|(.., entry)| entry);
+    let lora = model.lora.as_ref().filter(|_| !known.served.full);
+    json!({
+        "training_run_id": id,
+        "base_model": known.served.name,
+        "model_owner": "owner",
+        "is_lora": !known.served.full,
+        "lora_rank": lora.map(|lora| lora.rank),
+        "corrupted": false,
+        "last_request_time": time(model.last_request),
+        "last_checkpoint": last(Kind::Checkpoint),
+        "last_sampler_checkpoint": last(Kind::Sampler),
+        "user_metadata": model.user_metadata,
+    })
+}
+
+/// Runs with the latest request first.
+async fn training_runs(State(server): State<Shared>, uri: Uri) -> Response {
+    let all = server.ledger.with(|known| {
+        let mut models: Vec<_> = known.catalogue.models.iter().collect();
+        models.sort_by_key(|(_, model)| std::cmp::Reverse(model.last_request));
+        models.into_iter().map(|(id, model)| run(known, id, model)).collect()
+    });
+    part(&uri, "training_runs", all)
+}
+
+async fn training_run(State(server): State<Shared>, Path(id): Path<String>) -> Handled {
+    let found = server.ledger.with(|known| Ok(run(known, &id, known.model(&id)?)));
+    found.map(reply).map_err(refusal)
+}
+
+async fn checkpoints_of(State(server): State<Shared>, Path(id): Path<String>) -> Handled {
+    let found: Result<Vec<Value>, Refusal> = server.ledger.with(|known| {
+        known.model(&id)?;
+        Ok(saved(known, Some(&id)).into_iter().map(|(.., entry)| entry).collect())
+    });
+    found.map(|all| reply(json!({"checkpoints": all}))).map_err(refusal)
+}
+
+async fn checkpoints(State(server): State<Shared>, uri: Uri) -> Response {
+    let all = server.ledger.with(|known| saved(known, None).into_iter().map(|(.., entry)| entry).collect());
+    part(&uri, "checkpoints", all)
+}
+
+/// Sets when saved weights expire.
+fn expire(server: &Server, (model, kind, name): &Place, expires: Option<u64>) -> Response {
+    let path = format!("tinker://{model}/{kind}/{name}");
+    let Some((folder, _)) = storage::saved(&server.ledger.served().folder, &path) else {
+        return unknown("path", &path, "saved weights");
+    };
+    match storage::set_expiry(&folder, expires) {
+        Ok(()) => StatusCode::NO_CONTENT.into_response(),
+        Err(why) => error(StatusCode::INTERNAL_SERVER_ERROR, &format!("{why:#}")),
+    }
+}
+
+async fn delete(State(server): State<Shared>, Path(place): Path<Place>) -> Response {
+    // It is no longer there from now on; the engine's thread removes it.
+    expire(&server, &place, Some(0))
+}
+
+async fn set_ttl(
+    State(server): State<Shared>,
+    Path(place): Path<Place>,
+    headers: HeaderMap,
+    body: Body,
+) -> Handled {
+    let body = read_body(&server, &headers, body).await?;
+    let read = || {
+        let mut fields = Fields::read(&body)?;
+        check(fields.left.contains_key("ttl_seconds"), "ttl_seconds", "none", "seconds, or null for ever")?;
+        let ttl = time_to_live(&mut fields)?;
+        fields.end()?;
+        Ok(ttl)
+    };
+    let ttl = read().map_err(refusal)?;
+    Ok(expire(&server, &place, ttl.map(|ttl| storage::now().saturating_add(ttl))))
+}
+
+/// Sessions, the latest first.
+async fn sessions(State(server): State<Shared>, uri: Uri) -> Response {
+    let most = server.ledger.with(|known| known.catalogue.sessions.len() as u64);
+    part(&uri, "sessions", (1..=most).rev().map(|number| json!(session_id(number))).collect())
+}
+
+async fn session(State(server): State<Shared>, Path(id): Path<String>) -> Handled {
+    let found = server.ledger.with(|known| {
+        let about = &known.catalogue.sessions[known.session(&id)? as usize - 1];
+        let models = known.catalogue.models.keys().filter(|model| session_of(model) == id);
+        let samplers = known.catalogue.samplers.keys();
+        let samplers = samplers.filter(|sampler| sampler.split(":sample:").next() == Some(id.as_str()));
+        Ok(json!({
+            "training_run_ids": models.collect::<Vec<_>>(),
+            "sampler_ids": samplers.collect::<Vec<_>>(),
+            "user_metadata": about.user_metadata,
+            "display_name": about.display_name,
+        }))
+    });
+    found.map(reply).map_err(refusal)
+}

@@ -1,0 +1,165 @@
+//! What to serve and how, and the server's folder: results depend on some of the settings, so the folder keeps them.
+
+use anyhow::Context;
+use fgrpo_eval::bad_input;
+use fgrpo_eval::failure::OrBadInput;
+use fgrpo_eval::io::{files, json};
+use fgrpo_files as input;
+use fgrpo_nn::Device;
+use fgrpo_train::config::ComputeConfig;
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+use std::fs::File;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Name of the file with the settings that results depend on.
+const SETTINGS: &str = "serve.json";
+
+/// What to serve, and how.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The base model's checkpoint folder.
+    pub model: PathBuf,
+    /// The name under which clients know it.
+    pub name: String,
+    /// Where clients find its tokenizer: a hub name or a folder.
+    pub tokenizer: String,
+    /// The checkpoint folder and the name of a second model, which is only sampled and scored: a teacher.
+    pub teacher: Option<(PathBuf, String)>,
+    /// The address to listen on; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// The server's folder.
+    pub out: PathBuf,
+    /// Whether the folder is that of a server that is to be continued.
+    pub resume: bool,
+    /// A file with the key that clients must show. Without one a key is made in the folder.
+    pub key_file: Option<PathBuf>,
+    /// Whether all weights are trained, instead of LoRA's factors.
+    pub full: bool,
+    /// Seed of what requests without a seed draw.
+    pub seed: u64,
+    /// Whether each request is sampled by itself, so that its log-probabilities don't depend, by rounding, on what is sampled with it.
+    pub repeatable: bool,
+    /// Where to compute.
+    pub device: Device,
+    /// The device by its name and how it computes, which a continued server must have too.
+    pub compute: (String, ComputeConfig),
+    /// Most bytes of a request's body.
+    pub most_body: usize,
+    /// Most requests that wait for the engine.
+    pub most_waiting: usize,
+    /// Work after which a model's state is written, so that a restart has less to do again.
+    pub save_every: Duration,
+}
+
+impl Settings {
+    /// Makes or opens the server's folder and locks it.
+    ///
+    /// # Errors
+    /// Bad input: a folder that is in use, exists without `resume`, or was made with other self.
+    pub(crate) fn prepare(&self) -> anyhow::Result<File> {
+        let out = &self.out;
+        let path = out.join(SETTINGS);
+        match (path.exists(), self.resume) {
+            (true, false) => {
+                bad_input!("--out: {} holds a server already; continue it with --resume", out.display())
+            }
+            (false, true) => {
+                bad_input!(
+                    "--resume: found no {SETTINGS} in {}, wanted the folder of a server",
+                    out.display()
+                )
+            }
+            _ => {}
+        }
+        std::fs::create_dir_all(out).with_context(|| format!("creating {}", out.display()))?;
+        let lock = files::lock(out)?;
+        files::clear_partial(out);
+        let own = self.fingerprint()?;
+        if self.resume {
+            check_settings(&path, &own)?;
+        } else {
+            if let Some(stray) = files::stray_file(out)? {
+                bad_input!(
+                    "--out: found {} in {}, wanted a new or empty folder",
+                    stray.display(),
+                    out.display()
+                );
+            }
+            files::write_whole(&path, &serde_json::to_vec_pretty(&own)?)?;
+        }
+        Ok(lock)
+    }
+
+    /// The base model's folder, as adapters name it.
+    pub(crate) fn base(&self) -> String {
+        let model = std::path::absolute(&self.model).unwrap_or_else(|_| self.model.clone());
+        model.to_string_lossy().into_owned()
+    }
+
+    /// What results depend on: a server continues only with the same.
+    fn fingerprint(&self) -> anyhow::Result<Map<String, Value>> {
+        let (device, compute) = &self.compute;
+        let all = serde_json::json!({
+            "model": self.base(),
+            // Names and sizes of the model's files, and what its small ones say.
+            "files": files_of(&self.model)?,
+            "name": self.name,
+            "teacher": match &self.teacher {
+                Some((folder, name)) => serde_json::json!([name, files_of(folder)?]),
+                None => Value::Null,
+            },
+            "full": self.full,
+            "seed": self.seed,
+            "repeatable": self.repeatable,
+            "device": device,
+            "threads": compute.threads(),
+            "products": compute.products.to_string(),
+            "precision": compute.precision.to_string(),
+            "moments": compute.moments.to_string(),
+        });
+        let Value::Object(all) = all else { unreachable!("an object") };
+        Ok(all)
+    }
+}
+
+/// Checks that a folder's settings are `own`.
+fn check_settings(path: &Path, own: &Map<String, Value>) -> anyhow::Result<()> {
+    let found: Map<String, Value> = json::read(path)?;
+    for (name, wanted) in own {
+        let found = found.get(name).unwrap_or(&Value::Null);
+        if found != wanted {
+            bad_input!(
+                "{}: found {name} {found}, wanted {wanted} as now given: a server continues only with the settings that it was started with",
+                path.display()
+            );
+        }
+    }
+    Ok(())
+}
+
+/// A hash of the names and sizes of a model's files, and of the content of those that are small.
+fn files_of(model: &Path) -> anyhow::Result<String> {
+    const SMALL: u64 = 1 << 20;
+    let context = || format!("reading {}", model.display());
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(model).with_context(context).or_bad_input()? {
+        let path = entry.with_context(context)?.path();
+        let kind = path.extension().and_then(|extension| extension.to_str());
+        if kind.is_some_and(|kind| ["json", "safetensors"].contains(&kind)) {
+            files.push(path);
+        }
+    }
+    files.sort();
+    let mut hash = Sha256::new();
+    for path in files {
+        let length = std::fs::metadata(&path).with_context(context)?.len();
+        hash.update(format!("{}\0{length}\0", path.file_name().unwrap_or_default().to_string_lossy()));
+        if length <= SMALL {
+            hash.update(input::read(&path, SMALL).with_context(context)?);
+        }
+    }
+    Ok(hash.finalize()[..8].iter().map(|byte| format!("{byte:02x}")).collect())
+}

@@ -21,7 +21,7 @@ use super::weights::Weights;
 use crate::engine::Precision;
 use crate::error::Error;
 use crate::executor::{
-    DecodeChanges, Executor, Head, HeadRows, Heads, Holds, Rotation, Rows, StepTokens, Write,
+    DecodeChanges, Executor, Head, HeadNorms, HeadRows, Heads, Holds, Rotation, Rows, StepTokens, Write,
 };
 use crate::layout::{Linear, Span};
 use crate::lora::Adapted;
@@ -122,13 +122,22 @@ impl CudaExecutor {
         }
     }
 
-    /// `c = alpha a b`, or added to `c`, where all are activations or weights.
-    fn product(&self, sizes: [usize; 3], a: Matrix, b: Matrix, c: Matrix, alpha: f32, write: Write) {
-        let numbers = match self.precision {
+    /// A thread per 16 bytes of rows.
+    fn line_shape(&self, rows: usize, width: usize) -> Shape {
+        Shape::covering(rows * width.div_ceil(16 / self.precision.bytes()), THREADS)
+    }
+
+    /// The number type of activations and weights.
+    fn numbers(&self) -> Numbers {
+        match self.precision {
             Precision::F32 => Numbers::F32,
             Precision::Bf16 => Numbers::Bf16,
-        };
-        self.product_of(numbers, sizes, a, b, c, alpha, write);
+        }
+    }
+
+    /// `c = alpha a b`, or added to `c`, where all are activations or weights.
+    fn product(&self, sizes: [usize; 3], a: Matrix, b: Matrix, c: Matrix, alpha: f32, write: Write) {
+        self.product_of(self.numbers(), sizes, a, b, c, alpha, write);
     }
 
     /// The same with a result in f32: logits, gradients.
@@ -150,9 +159,10 @@ impl CudaExecutor {
         alpha: f32,
         write: Write,
     ) {
-        let (c, c_stride, add) = (c.at, c.stride, write == Write::Add);
+        let onto = (write == Write::Add).then_some(c.at);
         if m > 0 {
-            self.stream.product(&Product { m, n, k, a, b, c, c_stride, alpha, add, numbers });
+            let (c, c_stride) = (c.at, c.stride);
+            self.stream.product(&Product { m, n, k, a, b, c, c_stride, alpha, onto, bias: None, numbers });
         }
     }
 
@@ -205,10 +215,6 @@ impl Executor for CudaExecutor {
 
     fn stage(&mut self, chunk: &Chunk, slots: &[u32], lists: &mut Lists) {
         lists.stage(&self.stream, chunk, slots);
-    }
-
-    fn copy(&mut self, len: usize, x: &Buffer, y: &mut Buffer) {
-        self.stream.copy(x.at(0), y.at(0), x.bytes(len));
     }
 
     fn gather(&mut self, width: usize, lists: &Lists, x: &Buffer, y: &mut Buffer) {
@@ -362,10 +368,14 @@ impl Executor for CudaExecutor {
         linear: Linear,
         rows: usize,
         x: &Buffer,
-        write: Write,
+        onto: Option<&Buffer>,
         y: &mut Buffer,
     ) {
-        self.linear(weights, linear, rows, x, write, y)
+        self.linear(weights, linear, rows, x, onto, y.rows(0, linear.outputs))
+    }
+
+    fn linears(&mut self, weights: &Weights, linears: &[Linear], rows: usize, x: &Buffer, y: &mut Buffer) {
+        self.linears(weights, linears, rows, x, y)
     }
 
     fn linear_backward_input(
@@ -459,20 +469,18 @@ impl Executor for CudaExecutor {
     }
 
     fn swiglu(&mut self, rows: usize, width: usize, gate_up: &Buffer, act: &mut Buffer) {
-        let (shape, count) = (Shape::covering(rows * width, THREADS), (rows * width) as u64);
         self.stream.launch(
             kernel!(self.precision, "swiglu"),
-            shape,
-            args![gate_up, &*act, width as u32, count],
+            self.line_shape(rows, width),
+            args![gate_up, &*act, width as u32, rows as u32],
         );
     }
 
     fn swiglu_backward(&mut self, rows: usize, width: usize, gate_up: &mut Buffer, dact: &mut Buffer) {
-        let (shape, count) = (Shape::covering(rows * width, THREADS), (rows * width) as u64);
         self.stream.launch(
             kernel!(self.precision, "swiglu_backward"),
-            shape,
-            args![&*gate_up, &*dact, width as u32, count],
+            self.line_shape(rows, width),
+            args![&*gate_up, &*dact, width as u32, rows as u32],
         );
     }
 
@@ -571,16 +579,18 @@ impl Executor for CudaExecutor {
         &decoding.lists
     }
 
-    fn cached_attention(
+    fn step_attention(
         &mut self,
+        weights: &Weights,
+        norms: &HeadNorms,
         heads: Heads,
         decoding: &Decoding,
-        cache: &Cache,
+        cache: &mut Cache,
         layer: usize,
-        q: &Buffer,
+        qkv: &Buffer,
         out: &mut Buffer,
     ) {
-        self.attend_cache(heads, decoding, &cache.layers[layer], q, out);
+        self.step_attention(weights, norms, heads, decoding, &cache.layers[layer], qkv, out);
     }
 
     fn stage_draws(&mut self, rows: usize, draws: &[Draw], decoding: &mut Decoding) {

@@ -1,7 +1,7 @@
 // What every kernel uses. No includes: NVRTC compiles these files for GPUs, the host's compiler compiles them against the emulator.
 //
-// Rules of the house: only the wrappers below for what a warp does together; dynamic shared memory alone, through SHARED; no atomics,
-// so that a result repeats bit for bit; 64-bit offsets into memory.
+// Rules of the house: only the wrappers below for what a warp does together; dynamic shared memory alone, through SHARED; no atomics
+// but on integers in shared memory, so that a result repeats bit for bit; 64-bit offsets into memory.
 #ifndef EMULATED
 typedef unsigned int uint32_t;
 typedef unsigned long long uint64_t;
@@ -14,6 +14,8 @@ __device__ inline unsigned float_to_bits(float f) { return __float_as_uint(f); }
 __device__ inline float bits_to_float(unsigned u) { return __uint_as_float(u); }
 /// A product that no compiler joins with a sum.
 __device__ inline float times(float a, float b) { return __fmul_rn(a, b); }
+/// Adds to a word of shared memory and returns what was there. For integers alone, whose sums don't depend on the order.
+__device__ inline unsigned shared_add(unsigned* at, unsigned v) { return atomicAdd(at, v); }
 __device__ inline unsigned shared_address(const void* p) { return (unsigned)__cvta_generic_to_shared(p); }
 __device__ inline void ldmatrix_x4(unsigned* to, const void* from) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"

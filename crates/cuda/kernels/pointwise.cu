@@ -84,9 +84,3 @@ __device__ inline void swiglu_backward(T* gate_up, T* dact, unsigned width, unsi
 }
 extern "C" __global__ void swiglu_backward_f32(float* gate_up, float* dact, unsigned width, unsigned rows) { swiglu_backward(gate_up, dact, width, rows); }
 extern "C" __global__ void swiglu_backward_bf16(bf16* gate_up, bf16* dact, unsigned width, unsigned rows) { swiglu_backward(gate_up, dact, width, rows); }
-
-/// y = x, in 16 bits.
-extern "C" __global__ void to_bf16(const float* x, bf16* y, uint64_t count) {
-    uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < count) put(y + i, x[i]);
-}

@@ -320,9 +320,9 @@ impl Decoder {
         if w.logits_kept {
             e.reserve(&mut w.logits, Holds::Statistics, rows * head.vocabulary);
         }
-        let Workspace { hidden, head_saved, logits, scores, .. } = w;
-        let kept = w.logits_kept.then_some(logits);
-        e.head(p.weights, head, temperature, rows, hidden, pass.lists, kept, head_saved, scores);
+        let Workspace { hidden, head_saved, logits, logits_kept, scores, .. } = w;
+        let kept = *logits_kept;
+        e.head(p.weights, head, temperature, rows, hidden, pass.lists, kept, logits, head_saved, scores);
         e.scores(pass.lists, scores, logp, entropy)
             .map_err(|error| self.checks(Stage::Forward).at_head(error))
     }
@@ -351,8 +351,7 @@ impl Decoder {
         e.reserve(&mut w.dx, Holds::Activations, pass.rows * d);
         e.derivatives(dlogp, dentropy, &mut w.scores);
         let Workspace { inputs, hidden, hidden_scale, head_saved, logits, scores, dnormed, dx, .. } = w;
-        let kept = w.logits_kept.then_some(logits);
-        let head = self.head();
+        let (head, kept) = (self.head(), w.logits_kept);
         e.head_backward(
             p.weights,
             gradients.all(),
@@ -362,6 +361,7 @@ impl Decoder {
             hidden,
             lists,
             kept,
+            logits,
             head_saved,
             scores,
             dnormed,

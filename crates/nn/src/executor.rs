@@ -402,7 +402,7 @@ pub(crate) trait Executor: Send {
     fn keeps_logits(&self, head: Head, rows: usize) -> bool;
 
     /// Log-probability of each pick and entropy of its row, of softmax(logits / temperature), into `scores`: all of the former, then all of the
-    /// latter. `saved` keeps two numbers per row, `kept` the logits.
+    /// latter. `saved` keeps two numbers per row, and `logits` all logits, if they are `kept`.
     fn head(
         &mut self,
         weights: &Self::Weights,
@@ -411,7 +411,8 @@ pub(crate) trait Executor: Send {
         rows: usize,
         x: &Self::Buffer,
         lists: &Self::Lists,
-        kept: Option<&mut Self::Buffer>,
+        kept: bool,
+        logits: &mut Self::Buffer,
         saved: &mut Self::Buffer,
         scores: &mut Self::Buffer,
     );
@@ -435,7 +436,7 @@ pub(crate) trait Executor: Send {
     /// Transfers the derivatives of the scores to the device, in the order of `scores`.
     fn derivatives(&mut self, dlogp: &[f32], dentropy: &[f32], to: &mut Self::Buffer);
 
-    /// `dx` (replaced) and the head's gradient from the derivatives of each pick's log-probability and entropy; the `kept` logits are overwritten.
+    /// `dx` (replaced) and the head's gradient from the derivatives of each pick's log-probability and entropy; `kept` logits are overwritten.
     fn head_backward(
         &mut self,
         weights: &Self::Weights,
@@ -445,7 +446,8 @@ pub(crate) trait Executor: Send {
         rows: usize,
         x: &Self::Buffer,
         lists: &Self::Lists,
-        kept: Option<&mut Self::Buffer>,
+        kept: bool,
+        logits: &mut Self::Buffer,
         saved: &Self::Buffer,
         derivatives: &Self::Buffer,
         dx: &mut Self::Buffer,

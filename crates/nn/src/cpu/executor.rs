@@ -471,14 +471,15 @@ impl Executor for CpuExecutor {
         rows: usize,
         x: &Buffer,
         lists: &Lists,
-        kept: Option<&mut Buffer>,
+        kept: bool,
+        logits: &mut Buffer,
         saved: &mut Buffer,
         scores: &mut Buffer,
     ) {
         let (weight, picks) = (part(weights, head.weight), &lists.picks);
         let scores = &mut scores[..2 * picks.len()];
         let (team, products, scratch) = (&self.team, self.products, &mut self.head);
-        let kept = kept.map(|kept| &mut kept[..]);
+        let kept = kept.then_some(&mut logits[..]);
         head::forward(
             team,
             products,
@@ -534,7 +535,8 @@ impl Executor for CpuExecutor {
         rows: usize,
         x: &Buffer,
         lists: &Lists,
-        kept: Option<&mut Buffer>,
+        kept: bool,
+        logits: &mut Buffer,
         saved: &Buffer,
         derivatives: &Buffer,
         dx: &mut Buffer,
@@ -552,7 +554,7 @@ impl Executor for CpuExecutor {
             rows,
             x,
             picks,
-            kept.map(|kept| &mut kept[..]),
+            kept.then_some(&mut logits[..]),
             saved,
             derivatives,
             dx,

@@ -16,6 +16,7 @@ use super::decoding::Decoding;
 use super::graphs::Graphs;
 use super::launches::{FULL, THREADS, WARPS, args, kernel, row_shape, row_threads, warp_shape};
 use super::lists::{List, Lists};
+use super::needs::pass_logits;
 use super::stream::{Purpose, Stream};
 use super::weights::Weights;
 use crate::engine::Precision;
@@ -30,8 +31,10 @@ use crate::segments::Chunk;
 
 /// Rows of a column that a block sums.
 pub(crate) const SUMMED_ROWS: usize = 256;
-/// Largest number of logits that a pass keeps: 512 MiB. If there are more, this many are computed at a time.
+/// Largest number of logits that are sampled from at a time: 512 MiB.
 pub(crate) const LOGITS: usize = 1 << 27;
+/// Numbers that are moved at a time when rows of a buffer are left out.
+pub(crate) const MOVED: usize = 1 << 24;
 
 /// A stream and its memory.
 pub(crate) struct CudaExecutor {
@@ -40,9 +43,10 @@ pub(crate) struct CudaExecutor {
     pub(super) precision: Precision,
     /// By position: cosines, then sines.
     angles: Buffer,
+    /// Of rows that are sampled from.
     pub(super) logits: Buffer,
-    /// Their derivatives in bf16.
-    dlogits: Buffer,
+    /// Largest number of logits that a pass keeps. If there are more, this many are computed at a time.
+    pass_logits: usize,
     /// Of decoding's attention.
     pub(super) parts: Buffer,
     delta: Buffer,
@@ -79,14 +83,15 @@ impl CudaExecutor {
         rows: &[f32],
         graphs: Graphs,
     ) -> CudaExecutor {
-        let [angles, logits, dlogits, parts, delta, partials, shares, low_rank, values, moved, moved_full] =
-            [(); 11].map(|()| Buffer::default());
+        let [angles, logits, parts, delta, partials, shares, low_rank, values, moved, moved_full] =
+            [(); 10].map(|()| Buffer::default());
+        let pass_logits = pass_logits(stream.memory().map(|memory| memory.total as u64));
         let mut executor = CudaExecutor {
             stream,
             precision,
             angles,
             logits,
-            dlogits,
+            pass_logits,
             parts,
             delta,
             partials,
@@ -114,10 +119,8 @@ impl CudaExecutor {
 
     /// Frees the buffers that grow when they are needed.
     pub(super) fn free_buffers(&mut self) {
-        let CudaExecutor {
-            logits, dlogits, parts, delta, partials, shares, low_rank, moved, moved_full, ..
-        } = self;
-        for buffer in [logits, dlogits, parts, delta, partials, shares, low_rank, moved, moved_full] {
+        let CudaExecutor { logits, parts, delta, partials, shares, low_rank, moved, moved_full, .. } = self;
+        for buffer in [logits, parts, delta, partials, shares, low_rank, moved, moved_full] {
             *buffer = Buffer::default();
         }
     }
@@ -242,18 +245,23 @@ impl Executor for CudaExecutor {
     }
 
     fn keep_rows(&mut self, width: usize, ranges: &[Range<usize>], x: &mut Buffer) {
-        let kept = ranges.iter().map(Range::len).sum::<usize>() * width;
         let full = x.bytes(1) == 4;
         let (moved, precision) =
             if full { (&mut self.moved_full, FULL) } else { (&mut self.moved, Precision::Bf16) };
-        moved.reserve(&self.stream, precision, kept, Purpose::Pass);
         let mut to = 0;
         for range in ranges {
-            let len = range.len() * width;
-            self.stream.copy(x.at(range.start * width), moved.at(to), x.bytes(len));
-            to += len;
+            let (mut from, end) = (range.start * width, range.end * width);
+            // Numbers move to lower places, so those that a piece overwrites have moved before.
+            while from < end {
+                let len = (end - from).min(MOVED);
+                if from > to {
+                    moved.reserve(&self.stream, precision, len, Purpose::Pass);
+                    self.stream.copy(x.at(from), moved.at(0), x.bytes(len));
+                    self.stream.copy(moved.at(0), x.at(to), x.bytes(len));
+                }
+                (from, to) = (from + len, to + len);
+            }
         }
-        self.stream.copy(moved.at(0), x.at(0), x.bytes(kept));
     }
 
     fn embed(&mut self, weights: &Weights, table: Span, width: usize, lists: &Lists, x: &mut Buffer) {
@@ -485,7 +493,7 @@ impl Executor for CudaExecutor {
     }
 
     fn keeps_logits(&self, head: Head, rows: usize) -> bool {
-        rows * head.vocabulary <= LOGITS
+        rows * head.vocabulary <= self.pass_logits
     }
 
     fn head(
@@ -496,11 +504,12 @@ impl Executor for CudaExecutor {
         rows: usize,
         x: &Buffer,
         lists: &Lists,
-        kept: Option<&mut Buffer>,
+        kept: bool,
+        logits: &mut Buffer,
         saved: &mut Buffer,
         scores: &mut Buffer,
     ) {
-        self.head(weights, head, temperature, rows, x, lists, kept, saved, scores)
+        self.head(weights, head, temperature, rows, x, lists, kept, logits, saved, scores)
     }
 
     fn first_non_finite(&mut self, len: usize, x: &Buffer) -> Option<(usize, f32)> {
@@ -531,12 +540,14 @@ impl Executor for CudaExecutor {
         rows: usize,
         x: &Buffer,
         lists: &Lists,
-        kept: Option<&mut Buffer>,
+        kept: bool,
+        logits: &mut Buffer,
         saved: &Buffer,
         derivatives: &Buffer,
         dx: &mut Buffer,
     ) {
-        self.head_backward(weights, gradient, head, temperature, rows, x, lists, kept, saved, derivatives, dx)
+        let given = (weights, head, temperature, rows, x, lists);
+        self.head_backward(given, gradient, kept, logits, saved, derivatives, dx)
     }
 
     fn logits(&mut self, weights: &Weights, head: Head, rows: usize, x: &Buffer, logits: &mut Vec<f32>) {

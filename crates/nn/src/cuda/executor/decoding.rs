@@ -13,8 +13,8 @@ use crate::executor::{Head, HeadNorms, Heads};
 use crate::layout::Span;
 use crate::sampling::Sampling;
 
-/// Bytes of shared memory of a sampling block: 768 numbers of 8 bytes.
-const SHARED: usize = 768 * 8;
+/// Bytes of shared memory of a sampling block: 768 numbers of 8 bytes, a histogram of three times 2,048 words, a list of 2,048, and its length.
+const SHARED: usize = 768 * 8 + (4 * 2048 + 2) * 4;
 
 /// The kernel for heads of this size. A key lies over eight lanes with 8 or 16 numbers each, loaded by 16 bytes; other sizes number by number.
 fn parts_kernel(precision: Precision, size: usize) -> &'static str {

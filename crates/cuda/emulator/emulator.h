@@ -85,6 +85,11 @@ inline float times(float a, float b) {
     volatile float product = a * b;
     return product;
 }
+inline unsigned shared_add(unsigned* at, unsigned v) {
+    unsigned before = *at;
+    *at += v;
+    return before;
+}
 inline unsigned min(unsigned a, unsigned b) { return a < b ? a : b; }
 
 inline void barrier_(int line) {

@@ -32,6 +32,9 @@ struct Layout {
 struct Description {
     int compute, scale;
     std::array<int, 2> transposed = {0, 0};
+    int epilogue = 1;
+    const void* bias = nullptr;
+    bool biased() const { return epilogue == 4; }
 };
 struct Preference {
     std::array<unsigned, 4> alignment = {256, 256, 256, 256};
@@ -72,8 +75,14 @@ API int cublasLtMatmulDescCreate(Description** made, int compute, int scale) {
 API int cublasLtMatmulDescDestroy(Description* description) { return destroy(description, "description", __func__, INVALID_VALUE); }
 API int cublasLtMatmulDescSetAttribute(Description* description, int attribute, const int* value, size_t bytes) {
     ENTER();
-    WANT(bytes == 4 && (attribute == 3 || attribute == 4), INVALID_VALUE, "attribute " + std::to_string(attribute));
-    description->transposed[attribute - 3] = *value;
+    bool flag = bytes == 4 && (attribute == 3 || attribute == 4), epilogue = bytes == 4 && attribute == 7 && *value == 4;
+    WANT(flag || epilogue || (bytes == 8 && attribute == 8), INVALID_VALUE, "attribute " + std::to_string(attribute));
+    if (flag)
+        description->transposed[attribute - 3] = *value;
+    else if (epilogue)
+        description->epilogue = *value;
+    else
+        memcpy(&description->bias, value, bytes);
     return SUCCESS;
 }
 API int cublasLtMatmulPreferenceCreate(Preference** made) {
@@ -105,10 +114,13 @@ API int cublasLtMatmul(Library*, Description* description, const float* alpha, c
                        const float* beta, const void* c, Layout* c_layout, void* result, Layout*, const Algorithm* algorithm, void* workspace,
                        size_t workspace_bytes, Stream* stream) {
     ENTER();
-    WANT(in_context() && c == result && on_device(Pointer(workspace), workspace_bytes), INVALID_VALUE, "context, result or workspace");
+    WANT(in_context() && on_device(Pointer(workspace), workspace_bytes), INVALID_VALUE, "context or workspace");
     const auto& alignment = algorithm->alignment;
-    WANT(!(Pointer(a) % alignment[0]) && !(Pointer(b) % alignment[1]) && !(Pointer(c) % alignment[3]), INVALID_VALUE, "an operand's alignment");
-    WANT(on_device(Pointer(a), a_layout->bytes()) && on_device(Pointer(b), b_layout->bytes()) && on_device(Pointer(c), c_layout->bytes()),
+    WANT(!(Pointer(a) % alignment[0]) && !(Pointer(b) % alignment[1]) && !(Pointer(c) % alignment[2]) && !(Pointer(result) % alignment[3]), INVALID_VALUE, "an operand's alignment");
+    const void* bias = description->bias;
+    WANT(on_device(Pointer(a), a_layout->bytes()) && on_device(Pointer(b), b_layout->bytes()) && on_device(Pointer(c), c_layout->bytes()) &&
+             on_device(Pointer(result), c_layout->bytes()) &&
+             (!description->biased() || on_device(Pointer(bias), c_layout->rows * c_layout->size())),
          INVALID_VALUE, "an operand reaches beyond its memory");
     if (is_broken()) return FAILED;
     auto run = [=, d = *description, la = *a_layout, lb = *b_layout, lc = *c_layout, alpha = *alpha, beta = *beta] {
@@ -119,11 +131,12 @@ API int cublasLtMatmul(Library*, Description* description, const float* alpha, c
             for (uint64_t j = 0; j < lc.columns; j++) {
                 float sum = 0;
                 for (uint64_t x = 0; x < k; x++) sum += row[x] * (d.transposed[1] ? lb.get(b, j, x) : lb.get(b, x, j));
-                lc.put(result, i, j, alpha * sum + (beta ? beta * lc.get(result, i, j) : 0.0f));
+                lc.put(result, i, j, alpha * sum + (beta ? beta * lc.get(c, i, j) : 0.0f) + (d.biased() ? lc.get(bias, i, 0) : 0.0f));
             }
         }
         return 0;
     };
-    int code = submit(__func__, stream, {run, {Pointer(a), Pointer(b), Pointer(c)}});
+    Pointer d_bias = Pointer(description->biased() ? bias : result);
+    int code = submit(__func__, stream, {run, {Pointer(a), Pointer(b), Pointer(c), Pointer(result), d_bias}});
     return code ? FAILED : SUCCESS;
 }

@@ -74,7 +74,8 @@ fn main() {
             c: to.address(),
             c_stride: size,
             alpha: 1.0,
-            add: false,
+            onto: None,
+            bias: None,
             numbers,
         };
         let work = 2.0 * (size as f64).powi(3);

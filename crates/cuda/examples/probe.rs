@@ -122,7 +122,8 @@ fn products(driver: &Arc<dyn Driver>, size: usize) -> Done {
             c,
             c_stride: size,
             alpha: 1.0,
-            add: false,
+            onto: None,
+            bias: None,
             numbers,
         };
         driver.product(&product(library.address()))?;
@@ -167,7 +168,8 @@ fn graph(driver: &Arc<dyn Driver>) -> Done {
         c: c.address(),
         c_stride: 4,
         alpha: 1.0,
-        add: false,
+        onto: None,
+        bias: None,
         numbers: Numbers::F32,
     };
     let arguments = vec![(&a).into(), (&rows).into(), (&b).into(), 32u32.into()];

@@ -1,7 +1,7 @@
 // What every kernel uses. No includes: NVRTC compiles these files for GPUs, the host's compiler compiles them against the emulator.
 //
-// Rules of the house: only the wrappers below for what a warp does together; dynamic shared memory alone, through SHARED; no atomics,
-// so that a result repeats bit for bit; 64-bit offsets into memory.
+// Rules of the house: only the wrappers below for what a warp does together; dynamic shared memory alone, through SHARED; no atomics
+// but on integers in shared memory, so that a result repeats bit for bit; 64-bit offsets into memory.
 #ifndef EMULATED
 typedef unsigned int uint32_t;
 typedef unsigned long long uint64_t;
@@ -14,6 +14,8 @@ __device__ inline unsigned float_to_bits(float f) { return __float_as_uint(f); }
 __device__ inline float bits_to_float(unsigned u) { return __uint_as_float(u); }
 /// A product that no compiler joins with a sum.
 __device__ inline float times(float a, float b) { return __fmul_rn(a, b); }
+/// Adds to a word of shared memory and returns what was there. For integers alone, whose sums don't depend on the order.
+__device__ inline unsigned shared_add(unsigned* at, unsigned v) { return atomicAdd(at, v); }
 __device__ inline unsigned shared_address(const void* p) { return (unsigned)__cvta_generic_to_shared(p); }
 __device__ inline void ldmatrix_x4(unsigned* to, const void* from) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -57,8 +59,83 @@ __device__ inline unsigned round_bf16(float v) {
 }
 __device__ inline void put(float* at, float v) { *at = v; }
 __device__ inline void put(bf16* at, float v) { at->bits = (unsigned short)round_bf16(v); }
+/// The number that a T holds of it.
+template <class T>
+__device__ inline float rounded(float v) {
+    T at;
+    put(&at, v);
+    return to_float(at);
+}
 /// Two neighbours in one register, the first in the low half.
 __device__ inline unsigned pack_bf16(float low, float high) { return round_bf16(low) | round_bf16(high) << 16; }
+
+/// N numbers as they lie in memory, two to a register where they have 16 bits.
+template <class T, unsigned N>
+struct Packed;
+template <unsigned N>
+struct Packed<float, N> {
+    enum { WORDS = N };
+    unsigned words[WORDS];
+    __device__ inline float at(unsigned i) const { return bits_to_float(words[i]); }
+    /// Numbers are set in their order.
+    __device__ inline void set(unsigned i, float v) { words[i] = float_to_bits(v); }
+    __device__ inline void put(unsigned i, float v) { set(i, v); }
+    __device__ inline float get(unsigned i) const { return at(i); }
+};
+template <unsigned N>
+struct Packed<bf16, N> {
+    enum { WORDS = N / 2 };
+    unsigned words[WORDS];
+    __device__ inline float at(unsigned i) const { return bits_to_float(i % 2 ? words[i / 2] & 0xffff0000u : words[i / 2] << 16); }
+    __device__ inline void set(unsigned i, bf16 v) { words[i / 2] = i % 2 ? words[i / 2] | (unsigned)v.bits << 16 : v.bits; }
+    __device__ inline void set(unsigned i, float) { words[i / 2] = i % 2 ? words[i / 2] : 0; }
+    /// One number, rounded; the others stay.
+    __device__ inline void put(unsigned i, float v) {
+        words[i / 2] = i % 2 ? (words[i / 2] & 0xffffu) | round_bf16(v) << 16 : (words[i / 2] & 0xffff0000u) | round_bf16(v);
+    }
+    __device__ inline bf16 get(unsigned i) const { return bf16{(unsigned short)(words[i / 2] >> (i % 2 ? 16 : 0))}; }
+};
+
+/// Numbers `first .. first + N` of a row, zeros beyond its `size`; by 16 bytes where `WHOLE` says that the size is a multiple of N.
+template <class T, unsigned N, bool WHOLE>
+__device__ inline Packed<T, N> load(const T* row, unsigned first, unsigned size) {
+    Packed<T, N> got;
+    if (WHOLE) {
+        const uint4* from = reinterpret_cast<const uint4*>(row + first);
+#pragma unroll
+        for (unsigned i = 0; i < got.WORDS / 4; i++) {
+            uint4 four = first < size ? from[i] : uint4{0, 0, 0, 0};
+            got.words[4 * i] = four.x, got.words[4 * i + 1] = four.y, got.words[4 * i + 2] = four.z, got.words[4 * i + 3] = four.w;
+        }
+    } else {
+#pragma unroll
+        for (unsigned i = 0; i < N; i++)
+            if (first + i < size)
+                got.set(i, row[first + i]);
+            else
+                got.set(i, 0.0f);
+    }
+    return got;
+}
+/// Writes them to numbers `first .. first + N` of a row, as far as it goes.
+template <class T, unsigned N, bool WHOLE>
+__device__ inline void store(T* row, unsigned first, unsigned size, const Packed<T, N>& v) {
+    if (WHOLE) {
+        uint4* to = reinterpret_cast<uint4*>(row + first);
+#pragma unroll
+        for (unsigned i = 0; i < v.WORDS / 4; i++)
+            if (first < size) to[i] = uint4{v.words[4 * i], v.words[4 * i + 1], v.words[4 * i + 2], v.words[4 * i + 3]};
+    } else {
+#pragma unroll
+        for (unsigned i = 0; i < N; i++)
+            if (first + i < size) row[first + i] = v.get(i);
+    }
+}
+/// The numbers in 16 bytes.
+template <class T>
+struct Line {
+    enum { N = 16 / sizeof(T) };
+};
 
 __device__ inline float warp_sum(float v) {
     for (int mask = 16; mask > 0; mask >>= 1) v += shfl_xor(v, mask);

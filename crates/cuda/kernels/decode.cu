@@ -1,6 +1,9 @@
-// Decoding: one query per row against a cache of keys and values. The work is cut into items (the rows that see a sequence of tokens x at most 256 of
+// Decoding: one query per row against a cache of keys and values, which the row's own join. The work is cut into items (the rows that see a sequence of tokens x at most 256 of
 // its tokens) at every 256th token, never by load or by place in the cache, so that a row's result doesn't depend on its batch; the parts of a
 // row merge in the order of its ancestors.
+//
+// A row of `qkv` has H queries, K keys and K values as the linear maps make them; the norm of heads and the rotary embedding follow here, in the bits of the
+// kernels that do them one by one. The block whose item ends with a row's own slot stores its key and value there: no other block of the step reads them.
 //
 // `cache`: [slots, 2, K, E]. `ranges`: (first slot, last slot). An item: (first range, last range, first row, last row). Ends are exclusive. Items without
 // rows and rows without parts fill up the bucket of a step; the result of such a row is 0.
@@ -11,56 +14,62 @@
 #define KEYS_AT_ONCE 16
 #define LOG2_E 1.4426950408889634f
 
-/// N numbers as they lie in memory, two to a register where they have 16 bits.
-template <class T, unsigned N>
-struct Packed;
-template <unsigned N>
-struct Packed<float, N> {
-    enum { WORDS = N };
-    unsigned words[WORDS];
-    __device__ inline float at(unsigned i) const { return bits_to_float(words[i]); }
-    __device__ inline void set(unsigned i, float v) { words[i] = float_to_bits(v); }
-};
-template <unsigned N>
-struct Packed<bf16, N> {
-    enum { WORDS = N / 2 };
-    unsigned words[WORDS];
-    __device__ inline float at(unsigned i) const { return bits_to_float(i % 2 ? words[i / 2] & 0xffff0000u : words[i / 2] << 16); }
-    __device__ inline void set(unsigned i, bf16 v) { words[i / 2] = i % 2 ? words[i / 2] | (unsigned)v.bits << 16 : v.bits; }
-    __device__ inline void set(unsigned i, float) { words[i / 2] = i % 2 ? words[i / 2] : 0; }
-};
-
-/// Numbers `first .. first + N` of a row, zeros beyond its `size`; by 16 bytes where `WHOLE` says that the size is a multiple of N.
-template <class T, unsigned N, bool WHOLE>
-__device__ inline Packed<T, N> load(const T* row, unsigned first, unsigned size) {
-    Packed<T, N> got;
-    if (WHOLE) {
-        const uint4* from = reinterpret_cast<const uint4*>(row + first);
-#pragma unroll
-        for (unsigned i = 0; i < got.WORDS / 4; i++) {
-            uint4 four = first < size ? from[i] : uint4{0, 0, 0, 0};
-            got.words[4 * i] = four.x, got.words[4 * i + 1] = four.y, got.words[4 * i + 2] = four.z, got.words[4 * i + 3] = four.w;
+/// What a head of a row becomes before attention: `to` has its numbers, rounded to T. One warp works on a head; all of a block call it, with no head where
+/// there is none left.
+template <class T>
+__device__ inline void place_head(const T* raw, const T* norm, bool normed, float eps, const float* angles, float* to, unsigned size) {
+    unsigned lane = threadIdx.x % WARP, half = size / 2;
+    if (raw != nullptr) {
+        float squares = 0;
+        for (unsigned e = lane; e < size; e += WARP) {
+            float v = to_float(raw[e]);
+            squares += v * v;
         }
-    } else {
-#pragma unroll
-        for (unsigned i = 0; i < N; i++)
-            if (first + i < size)
-                got.set(i, row[first + i]);
-            else
-                got.set(i, 0.0f);
+        float s = 1.0f / sqrtf(warp_sum(squares) / size + eps);
+        for (unsigned e = lane; e < size; e += WARP) {
+            float v = to_float(raw[e]);
+            to[e] = normed ? rounded<T>(v * s * to_float(norm[e])) : v;
+        }
     }
-    return got;
+    barrier();
+    if (raw != nullptr) {
+        for (unsigned pair = lane; pair < half; pair += WARP) {
+            float c = angles[pair], s = angles[half + pair], low = to[pair], high = to[half + pair];
+            to[pair] = rounded<T>(low * c - high * s);
+            to[half + pair] = rounded<T>(high * c + low * s);
+        }
+    }
 }
+
+/// What a step's rows are before attention: their positions and slots, the weights of the norms, the projections.
+template <class T>
+struct StepRows {
+    const unsigned *positions, *slots;
+    const float* angles;
+    const T *q_norm, *k_norm;
+    unsigned normed;
+    float eps;
+    const T* qkv;
+};
 
 /// An item of one head of keys, and its rows' queries.
 template <class T>
 struct DecodeItem {
     uint4 item;
     const unsigned* ranges;
-    const T *q, *cache;
+    StepRows<T> rows;
+    T* cache;
     float* parts;
     unsigned heads, key_heads, size, key_head;
     float scale;
+
+    /// The numbers of a row of `qkv`, and of a slot.
+    __device__ inline unsigned slot_width() const { return 2 * key_heads * size; }
+    __device__ inline const T* row(unsigned r) const { return rows.qkv + (uint64_t)r * (heads * size + slot_width()); }
+    /// Whether the item ends with the slot of its only row.
+    __device__ inline bool ends_with_own() const {
+        return item.w - item.z == 1 && ranges[2 * item.y - 1] - 1 == rows.slots[item.z];
+    }
 
     /// The place of pair `p` of the item's rows and the query heads of its key head, among [rows, H].
     __device__ inline uint64_t place(unsigned p) const {
@@ -71,18 +80,41 @@ struct DecodeItem {
 
 /// `PAIRS` pairs of a row and a query head, from `first` on, against all keys of the item. Eight lanes hold a key; a unit of eight takes every 16th key by its
 /// place in the item, `KEYS` at a time, and sums in base 2. Units merge in a fixed order. Products and sums are spelled out, so that a pair's result doesn't
-/// depend on how many are computed side by side.
+/// depend on how many are computed side by side. `own`: the row's key and value are not stored yet.
 template <class T, unsigned N, bool WHOLE, unsigned KEYS, unsigned PAIRS>
-__device__ inline void decode_pairs(const DecodeItem<T>& d, unsigned first, unsigned tokens) {
-    unsigned lane = threadIdx.x % KEY_LANES * N, unit = threadIdx.x / KEY_LANES, size = d.size, stride = 2 * d.key_heads * size;
+__device__ inline void decode_pairs(const DecodeItem<T>& d, unsigned first, unsigned tokens, bool own_key) {
+    unsigned lane = threadIdx.x % KEY_LANES * N, unit = threadIdx.x / KEY_LANES, size = d.size, stride = d.slot_width();
+    SHARED(float, merged);
+    // After the sums of the warps: a query per pair, and a key.
+    float* heads = merged + 4 * PAIRS * (size + 2);
+    unsigned worker = threadIdx.x / WARP;
+    {
+        bool query = worker < PAIRS, key = worker == PAIRS && own_key;
+        unsigned r = d.item.z + (query ? (first + worker) / (d.heads / d.key_heads) : 0);
+        const T* row = d.row(r);
+        const T* keys = row + d.heads * size + d.key_head * size;
+        const T* raw = query ? row + d.place(first + worker) % d.heads * size : key ? keys : nullptr;
+        const float* angles = d.rows.angles + (uint64_t)d.rows.positions[r] * size;
+        place_head(raw, query ? d.rows.q_norm : d.rows.k_norm, d.rows.normed != 0, d.rows.eps, angles, heads + worker * size, size);
+        T* to = d.cache + (uint64_t)d.rows.slots[r] * stride + d.key_head * size;
+        if (key) {
+            // A lane has rotated the pairs that it reads.
+            for (unsigned pair = threadIdx.x % WARP; pair < size / 2; pair += WARP) {
+                put(to + pair, heads[worker * size + pair]);
+                put(to + size / 2 + pair, heads[worker * size + size / 2 + pair]);
+            }
+        }
+        if (own_key && worker == 3)
+            for (unsigned e = threadIdx.x % WARP; e < size; e += WARP) to[d.key_heads * size + e] = keys[d.key_heads * size + e];
+        barrier();
+    }
     float own[PAIRS][N], sum[PAIRS][N], most[PAIRS], total[PAIRS];
 #pragma unroll
     for (unsigned p = 0; p < PAIRS; p++) {
-        Packed<T, N> row = load<T, N, WHOLE>(d.q + ((uint64_t)d.item.z * d.heads + d.place(first + p)) * size, lane, size);
         most[p] = MINUS_INFINITY;
         total[p] = 0;
 #pragma unroll
-        for (unsigned i = 0; i < N; i++) own[p][i] = times(row.at(i), d.scale * LOG2_E), sum[p][i] = 0;
+        for (unsigned i = 0; i < N; i++) own[p][i] = lane + i < size ? times(heads[p * size + lane + i], d.scale * LOG2_E) : 0.0f, sum[p][i] = 0;
     }
     // The range of the unit's key, from the one before the first, and how many keys lie before it.
     unsigned range = d.item.x - 1, before = 0, slot = 0, end = 0;
@@ -128,7 +160,6 @@ __device__ inline void decode_pairs(const DecodeItem<T>& d, unsigned first, unsi
         }
     }
     // The units of a warp, then the warps: [4, PAIRS, E + 2].
-    SHARED(float, merged);
     unsigned width = size + 2, warp = threadIdx.x / WARP;
 #pragma unroll
     for (unsigned p = 0; p < PAIRS; p++) {
@@ -165,54 +196,61 @@ __device__ inline void decode_pairs(const DecodeItem<T>& d, unsigned first, unsi
     barrier();
 }
 
-/// A block per (item, head of keys): grid (items, key heads), 128 threads, 4 * 2 * (E + 2) numbers of shared memory. `parts`: [place, H, E + 2] = sum,
+/// A block per (item, head of keys): grid (items, key heads), 128 threads, 4 * 2 * (E + 2) + 3 * E numbers of shared memory. `parts`: [place, H, E + 2] = sum,
 /// maximum, total, the maximum in base 2, where `place[item] + row - first row` counts an item's rows. Heads of up to 8 N numbers.
 template <class T, unsigned N, bool WHOLE, unsigned KEYS, unsigned PAIRS>
-__device__ inline void decode_parts(const uint4* items, const unsigned* place, const unsigned* ranges, const T* q, const T* cache, float* parts, unsigned heads,
-                                    unsigned key_heads, unsigned size, float scale) {
+__device__ inline void decode_parts(const uint4* items, const unsigned* place, const unsigned* ranges, StepRows<T> rows, T* cache, float* parts,
+                                    unsigned heads, unsigned key_heads, unsigned size, float scale) {
     uint4 item = items[blockIdx.x];
     unsigned pairs = (item.w - item.z) * (heads / key_heads), tokens = 0;
     if (pairs == 0) return;
 #pragma unroll 1
     for (unsigned range = item.x; range < item.y; range++) tokens += ranges[2 * range + 1] - ranges[2 * range];
-    DecodeItem<T> d{item, ranges, q, cache, parts + (uint64_t)place[blockIdx.x] * heads * (size + 2), heads, key_heads, size, blockIdx.y, scale};
+    DecodeItem<T> d{item, ranges, rows, cache, parts + (uint64_t)place[blockIdx.x] * heads * (size + 2), heads, key_heads, size, blockIdx.y, scale};
+    bool own_key = d.ends_with_own();
     unsigned p = 0;
 #pragma unroll 1
-    for (; p + PAIRS <= pairs; p += PAIRS) decode_pairs<T, N, WHOLE, KEYS, PAIRS>(d, p, tokens);
+    for (; p + PAIRS <= pairs; p += PAIRS, own_key = false) decode_pairs<T, N, WHOLE, KEYS, PAIRS>(d, p, tokens, own_key);
 #pragma unroll 1
-    for (; p < pairs; p++) decode_pairs<T, N, WHOLE, KEYS, 1>(d, p, tokens);
+    for (; p < pairs; p++, own_key = false) decode_pairs<T, N, WHOLE, KEYS, 1>(d, p, tokens, own_key);
 }
-extern "C" __global__ __launch_bounds__(128, 5) void decode_parts_8_f32(const uint4* items, const unsigned* place, const unsigned* ranges, const float* q,
-                                                                           const float* cache, float* parts, unsigned heads, unsigned key_heads, unsigned size,
-                                                                           float scale) {
-    decode_parts<float, 8, true, 1, 2>(items, place, ranges, q, cache, parts, heads, key_heads, size, scale);
+extern "C" __global__ __launch_bounds__(128, 5) void decode_parts_8_f32(
+    const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* slots, const float* angles, const float* q_norm,
+    const float* k_norm, unsigned normed, float eps, const float* qkv, float* cache, float* parts, unsigned heads, unsigned key_heads, unsigned size, float scale) {
+    StepRows<float> rows{positions, slots, angles, q_norm, k_norm, normed, eps, qkv};
+    decode_parts<float, 8, true, 1, 2>(items, place, ranges, rows, cache, parts, heads, key_heads, size, scale);
 }
-extern "C" __global__ __launch_bounds__(128) void decode_parts_16_f32(const uint4* items, const unsigned* place, const unsigned* ranges, const float* q,
-                                                                           const float* cache, float* parts, unsigned heads, unsigned key_heads, unsigned size,
-                                                                           float scale) {
-    decode_parts<float, 16, true, 1, 2>(items, place, ranges, q, cache, parts, heads, key_heads, size, scale);
-}
-/// Heads of any size up to 256.
-extern "C" __global__ __launch_bounds__(128, 2) void decode_parts_f32(const uint4* items, const unsigned* place, const unsigned* ranges, const float* q,
-                                                                           const float* cache, float* parts, unsigned heads, unsigned key_heads, unsigned size,
-                                                                           float scale) {
-    decode_parts<float, 32, false, 1, 1>(items, place, ranges, q, cache, parts, heads, key_heads, size, scale);
-}
-extern "C" __global__ __launch_bounds__(128, 5) void decode_parts_8_bf16(const uint4* items, const unsigned* place, const unsigned* ranges, const bf16* q,
-                                                                           const bf16* cache, float* parts, unsigned heads, unsigned key_heads, unsigned size,
-                                                                           float scale) {
-    decode_parts<bf16, 8, true, 2, 2>(items, place, ranges, q, cache, parts, heads, key_heads, size, scale);
-}
-extern "C" __global__ __launch_bounds__(128) void decode_parts_16_bf16(const uint4* items, const unsigned* place, const unsigned* ranges, const bf16* q,
-                                                                           const bf16* cache, float* parts, unsigned heads, unsigned key_heads, unsigned size,
-                                                                           float scale) {
-    decode_parts<bf16, 16, true, 2, 2>(items, place, ranges, q, cache, parts, heads, key_heads, size, scale);
+extern "C" __global__ __launch_bounds__(128) void decode_parts_16_f32(
+    const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* slots, const float* angles, const float* q_norm,
+    const float* k_norm, unsigned normed, float eps, const float* qkv, float* cache, float* parts, unsigned heads, unsigned key_heads, unsigned size, float scale) {
+    StepRows<float> rows{positions, slots, angles, q_norm, k_norm, normed, eps, qkv};
+    decode_parts<float, 16, true, 1, 2>(items, place, ranges, rows, cache, parts, heads, key_heads, size, scale);
 }
 /// Heads of any size up to 256.
-extern "C" __global__ __launch_bounds__(128, 2) void decode_parts_bf16(const uint4* items, const unsigned* place, const unsigned* ranges, const bf16* q,
-                                                                           const bf16* cache, float* parts, unsigned heads, unsigned key_heads, unsigned size,
-                                                                           float scale) {
-    decode_parts<bf16, 32, false, 1, 1>(items, place, ranges, q, cache, parts, heads, key_heads, size, scale);
+extern "C" __global__ __launch_bounds__(128, 2) void decode_parts_f32(
+    const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* slots, const float* angles, const float* q_norm,
+    const float* k_norm, unsigned normed, float eps, const float* qkv, float* cache, float* parts, unsigned heads, unsigned key_heads, unsigned size, float scale) {
+    StepRows<float> rows{positions, slots, angles, q_norm, k_norm, normed, eps, qkv};
+    decode_parts<float, 32, false, 1, 1>(items, place, ranges, rows, cache, parts, heads, key_heads, size, scale);
+}
+extern "C" __global__ __launch_bounds__(128, 5) void decode_parts_8_bf16(
+    const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* slots, const float* angles, const bf16* q_norm,
+    const bf16* k_norm, unsigned normed, float eps, const bf16* qkv, bf16* cache, float* parts, unsigned heads, unsigned key_heads, unsigned size, float scale) {
+    StepRows<bf16> rows{positions, slots, angles, q_norm, k_norm, normed, eps, qkv};
+    decode_parts<bf16, 8, true, 2, 2>(items, place, ranges, rows, cache, parts, heads, key_heads, size, scale);
+}
+extern "C" __global__ __launch_bounds__(128) void decode_parts_16_bf16(
+    const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* slots, const float* angles, const bf16* q_norm,
+    const bf16* k_norm, unsigned normed, float eps, const bf16* qkv, bf16* cache, float* parts, unsigned heads, unsigned key_heads, unsigned size, float scale) {
+    StepRows<bf16> rows{positions, slots, angles, q_norm, k_norm, normed, eps, qkv};
+    decode_parts<bf16, 16, true, 2, 2>(items, place, ranges, rows, cache, parts, heads, key_heads, size, scale);
+}
+/// Heads of any size up to 256.
+extern "C" __global__ __launch_bounds__(128, 2) void decode_parts_bf16(
+    const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* slots, const float* angles, const bf16* q_norm,
+    const bf16* k_norm, unsigned normed, float eps, const bf16* qkv, bf16* cache, float* parts, unsigned heads, unsigned key_heads, unsigned size, float scale) {
+    StepRows<bf16> rows{positions, slots, angles, q_norm, k_norm, normed, eps, qkv};
+    decode_parts<bf16, 32, false, 1, 1>(items, place, ranges, rows, cache, parts, heads, key_heads, size, scale);
 }
 
 /// out of each (row, head) from its parts, one warp each: `row_parts[row_first[r] .. row_first[r + 1]]`, in this order.

@@ -1,18 +1,38 @@
 // RMSNorm of rows and of heads, forward and backward.
 
-template <class T>
-__device__ inline void rms_norm(const T* x, const T* weight, float eps, T* y, float* scale, unsigned width) {
+// Rows are read and written by 16 bytes if their width is a multiple of that; else number by number, in the same order.
+
+template <class T, bool WHOLE>
+__device__ inline void rms_norm_again_by(const T* x, const T* weight, float s, T* y, unsigned width) {
+    const unsigned N = Line<T>::N;
+    for (unsigned i = threadIdx.x * N; i < width; i += blockDim.x * N) {
+        Packed<T, N> v = load<T, N, WHOLE>(x, i, width), w = load<T, N, WHOLE>(weight, i, width);
+#pragma unroll
+        for (unsigned j = 0; j < N; j++) v.put(j, v.at(j) * s * w.at(j));
+        store<T, N, WHOLE>(y, i, width, v);
+    }
+}
+template <class T, bool WHOLE>
+__device__ inline void rms_norm_by(const T* x, const T* weight, float eps, T* y, float* scale, unsigned width) {
     SHARED(float, scratch);
-    const T* row = x + (uint64_t)blockIdx.x * width;
+    const unsigned N = Line<T>::N;
+    uint64_t at = (uint64_t)blockIdx.x * width;
     float squares = 0;
-    for (unsigned i = threadIdx.x; i < width; i += blockDim.x) {
-        float v = to_float(row[i]);
-        squares += v * v;
+    for (unsigned i = threadIdx.x * N; i < width; i += blockDim.x * N) {
+        Packed<T, N> v = load<T, N, WHOLE>(x + at, i, width);
+#pragma unroll
+        for (unsigned j = 0; j < N; j++) squares += v.at(j) * v.at(j);
     }
     float s = 1.0f / sqrtf(block_sum(squares, scratch) / width + eps);
     if (threadIdx.x == 0) scale[blockIdx.x] = s;
-    for (unsigned i = threadIdx.x; i < width; i += blockDim.x)
-        put(y + (uint64_t)blockIdx.x * width + i, to_float(row[i]) * s * to_float(weight[i]));
+    rms_norm_again_by<T, WHOLE>(x + at, weight, s, y + at, width);
+}
+template <class T>
+__device__ inline void rms_norm(const T* x, const T* weight, float eps, T* y, float* scale, unsigned width) {
+    if (width % Line<T>::N == 0)
+        rms_norm_by<T, true>(x, weight, eps, y, scale, width);
+    else
+        rms_norm_by<T, false>(x, weight, eps, y, scale, width);
 }
 /// y = x / rms(x) * weight; scale keeps 1 / rms. One block per row.
 extern "C" __global__ void rms_norm_f32(const float* x, const float* weight, float eps, float* y, float* scale, unsigned width) {
@@ -25,8 +45,10 @@ extern "C" __global__ void rms_norm_bf16(const bf16* x, const bf16* weight, floa
 template <class T>
 __device__ inline void rms_norm_again(const T* x, const T* weight, const float* scale, T* y, unsigned width) {
     uint64_t at = (uint64_t)blockIdx.x * width;
-    float s = scale[blockIdx.x];
-    for (unsigned i = threadIdx.x; i < width; i += blockDim.x) put(y + at + i, to_float(x[at + i]) * s * to_float(weight[i]));
+    if (width % Line<T>::N == 0)
+        rms_norm_again_by<T, true>(x + at, weight, scale[blockIdx.x], y + at, width);
+    else
+        rms_norm_again_by<T, false>(x + at, weight, scale[blockIdx.x], y + at, width);
 }
 /// y again, from the scale that the forward pass kept.
 extern "C" __global__ void rms_norm_again_f32(const float* x, const float* weight, const float* scale, float* y, unsigned width) {
@@ -36,15 +58,32 @@ extern "C" __global__ void rms_norm_again_bf16(const bf16* x, const bf16* weight
     rms_norm_again(x, weight, scale, y, width);
 }
 
+template <class T, bool WHOLE>
+__device__ inline void rms_norm_backward_by(const T* x, const T* weight, float s, const T* dy, T* dx, unsigned width) {
+    SHARED(float, scratch);
+    const unsigned N = Line<T>::N;
+    float dot = 0;
+    for (unsigned i = threadIdx.x * N; i < width; i += blockDim.x * N) {
+        Packed<T, N> v = load<T, N, WHOLE>(x, i, width), w = load<T, N, WHOLE>(weight, i, width), d = load<T, N, WHOLE>(dy, i, width);
+#pragma unroll
+        for (unsigned j = 0; j < N; j++) dot += d.at(j) * w.at(j) * v.at(j);
+    }
+    dot = block_sum(dot, scratch) * s * s * s / width;
+    for (unsigned i = threadIdx.x * N; i < width; i += blockDim.x * N) {
+        Packed<T, N> v = load<T, N, WHOLE>(x, i, width), w = load<T, N, WHOLE>(weight, i, width), d = load<T, N, WHOLE>(dy, i, width),
+                     sum = load<T, N, WHOLE>(dx, i, width);
+#pragma unroll
+        for (unsigned j = 0; j < N; j++) sum.put(j, sum.at(j) + d.at(j) * w.at(j) * s - v.at(j) * dot);
+        store<T, N, WHOLE>(dx, i, width, sum);
+    }
+}
 template <class T>
 __device__ inline void rms_norm_backward(const T* x, const T* weight, const float* scale, const T* dy, T* dx, unsigned width) {
-    SHARED(float, scratch);
     uint64_t at = (uint64_t)blockIdx.x * width;
-    float s = scale[blockIdx.x], dot = 0;
-    for (unsigned i = threadIdx.x; i < width; i += blockDim.x) dot += to_float(dy[at + i]) * to_float(weight[i]) * to_float(x[at + i]);
-    dot = block_sum(dot, scratch) * s * s * s / width;
-    for (unsigned i = threadIdx.x; i < width; i += blockDim.x)
-        put(dx + at + i, to_float(dx[at + i]) + to_float(dy[at + i]) * to_float(weight[i]) * s - to_float(x[at + i]) * dot);
+    if (width % Line<T>::N == 0)
+        rms_norm_backward_by<T, true>(x + at, weight, scale[blockIdx.x], dy + at, dx + at, width);
+    else
+        rms_norm_backward_by<T, false>(x + at, weight, scale[blockIdx.x], dy + at, dx + at, width);
 }
 /// dx += the derivative by x.
 extern "C" __global__ void rms_norm_backward_f32(const float* x, const float* weight, const float* scale, const float* dy, float* dx,

@@ -1,4 +1,4 @@
-// Rotary embedding and SwiGLU. One thread per pair or number.
+// Rotary embedding, a thread per pair, and SwiGLU, a thread per 16 bytes of its result.
 
 /// Rotates pairs (i, i + size / 2) of each head in place by the row's position; sign -1 rotates back.
 /// `table`: cosines of a position's size / 2 angles, then their sines.
@@ -26,39 +26,61 @@ extern "C" __global__ void rotate_bf16(const float* table, const unsigned* posit
 
 __device__ inline float sigmoid(float v) { return 1.0f / (1.0f + expf(-v)); }
 
+/// A thread's numbers of `rows` rows of `width`: their row, and the first of them in it.
+template <class T, class Body>
+__device__ inline void lines(unsigned width, unsigned rows, Body body) {
+    unsigned index = blockIdx.x * blockDim.x + threadIdx.x, in_row = (width + Line<T>::N - 1) / Line<T>::N;
+    if (index / in_row < rows) body((uint64_t)(index / in_row), index % in_row * Line<T>::N);
+}
+
+template <class T, bool WHOLE>
+__device__ inline void swiglu_by(const T* gate_up, T* act, unsigned width, unsigned rows) {
+    const unsigned N = Line<T>::N;
+    lines<T>(width, rows, [=](uint64_t row, unsigned first) {
+        const T* from = gate_up + row * 2 * width;
+        Packed<T, N> gate = load<T, N, WHOLE>(from, first, width), up = load<T, N, WHOLE>(from + width, first, width);
+#pragma unroll
+        for (unsigned j = 0; j < N; j++) gate.put(j, gate.at(j) * sigmoid(gate.at(j)) * up.at(j));
+        store<T, N, WHOLE>(act + row * width, first, width, gate);
+    });
+}
 /// act = silu(gate) up; a row of gate_up holds the gate's `width` numbers, then up's.
 template <class T>
-__device__ inline void swiglu(const T* gate_up, T* act, unsigned width, uint64_t count) {
-    uint64_t index = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (index >= count) return;
-    const T* row = gate_up + index / width * 2 * width;
-    float gate = to_float(row[index % width]), up = to_float(row[width + index % width]);
-    put(act + index, gate * sigmoid(gate) * up);
+__device__ inline void swiglu(const T* gate_up, T* act, unsigned width, unsigned rows) {
+    if (width % Line<T>::N == 0)
+        swiglu_by<T, true>(gate_up, act, width, rows);
+    else
+        swiglu_by<T, false>(gate_up, act, width, rows);
 }
-extern "C" __global__ void swiglu_f32(const float* gate_up, float* act, unsigned width, uint64_t count) { swiglu(gate_up, act, width, count); }
-extern "C" __global__ void swiglu_bf16(const bf16* gate_up, bf16* act, unsigned width, uint64_t count) { swiglu(gate_up, act, width, count); }
+extern "C" __global__ void swiglu_f32(const float* gate_up, float* act, unsigned width, unsigned rows) { swiglu(gate_up, act, width, rows); }
+extern "C" __global__ void swiglu_bf16(const bf16* gate_up, bf16* act, unsigned width, unsigned rows) { swiglu(gate_up, act, width, rows); }
 
+template <class T, bool WHOLE>
+__device__ inline void swiglu_backward_by(T* gate_up, T* dact, unsigned width, unsigned rows) {
+    const unsigned N = Line<T>::N;
+    lines<T>(width, rows, [=](uint64_t row, unsigned first) {
+        T* own = gate_up + row * 2 * width;
+        Packed<T, N> gate = load<T, N, WHOLE>(own, first, width), up = load<T, N, WHOLE>(own + width, first, width),
+                     act = load<T, N, WHOLE>(dact + row * width, first, width);
+#pragma unroll
+        for (unsigned j = 0; j < N; j++) {
+            float g = gate.at(j), u = up.at(j), d = act.at(j), s = sigmoid(g), silu = g * s;
+            gate.put(j, d * u * (s + silu * (1.0f - s)));
+            up.put(j, d * silu);
+            act.put(j, silu * u);
+        }
+        store<T, N, WHOLE>(own, first, width, gate);
+        store<T, N, WHOLE>(own + width, first, width, up);
+        store<T, N, WHOLE>(dact + row * width, first, width, act);
+    });
+}
 /// In place: gate_up becomes its own derivative, dact becomes act again.
 template <class T>
-__device__ inline void swiglu_backward(T* gate_up, T* dact, unsigned width, uint64_t count) {
-    uint64_t index = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (index >= count) return;
-    T* row = gate_up + index / width * 2 * width;
-    float gate = to_float(row[index % width]), up = to_float(row[width + index % width]), d = to_float(dact[index]);
-    float s = sigmoid(gate), silu = gate * s;
-    put(row + index % width, d * up * (s + silu * (1.0f - s)));
-    put(row + width + index % width, d * silu);
-    put(dact + index, silu * up);
+__device__ inline void swiglu_backward(T* gate_up, T* dact, unsigned width, unsigned rows) {
+    if (width % Line<T>::N == 0)
+        swiglu_backward_by<T, true>(gate_up, dact, width, rows);
+    else
+        swiglu_backward_by<T, false>(gate_up, dact, width, rows);
 }
-extern "C" __global__ void swiglu_backward_f32(float* gate_up, float* dact, unsigned width, uint64_t count) {
-    swiglu_backward(gate_up, dact, width, count);
-}
-extern "C" __global__ void swiglu_backward_bf16(bf16* gate_up, bf16* dact, unsigned width, uint64_t count) {
-    swiglu_backward(gate_up, dact, width, count);
-}
-
-/// y = x, in 16 bits.
-extern "C" __global__ void to_bf16(const float* x, bf16* y, uint64_t count) {
-    uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < count) put(y + i, x[i]);
-}
+extern "C" __global__ void swiglu_backward_f32(float* gate_up, float* dact, unsigned width, unsigned rows) { swiglu_backward(gate_up, dact, width, rows); }
+extern "C" __global__ void swiglu_backward_bf16(bf16* gate_up, bf16* dact, unsigned width, unsigned rows) { swiglu_backward(gate_up, dact, width, rows); }

@@ -58,15 +58,6 @@ extern "C" __global__ void embed_backward_bf16(const bf16* dx, const unsigned* t
 }
 
 template <class T>
-__device__ inline void add_bias(const T* bias, T* y, unsigned width) {
-    T* row = y + (uint64_t)blockIdx.x * width;
-    for (unsigned i = threadIdx.x; i < width; i += blockDim.x) put(row + i, to_float(row[i]) + to_float(bias[i]));
-}
-/// y[t] += bias.
-extern "C" __global__ void add_bias_f32(const float* bias, float* y, unsigned width) { add_bias(bias, y, width); }
-extern "C" __global__ void add_bias_bf16(const bf16* bias, bf16* y, unsigned width) { add_bias(bias, y, width); }
-
-template <class T>
 __device__ inline void column_partials(const T* x, float* partial, unsigned rows, unsigned width, unsigned rows_per_block) {
     auto term = [=](unsigned r, unsigned c) { return to_float(x[(uint64_t)r * width + c]); };
     sum_columns(term, partial, rows, width, rows_per_block);

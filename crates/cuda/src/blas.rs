@@ -5,7 +5,8 @@
 
 use crate::launch::Error;
 use crate::product::{Matrix, Numbers, Product};
-use cudarc::cublaslt::{result, sys};
+use cudarc::cublaslt::result;
+use cudarc::cublaslt::sys::{self, cublasLtMatmulDescAttributes_t as Description};
 use cudarc::driver::{result as driver, sys as driver_sys};
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -132,10 +133,10 @@ struct Key {
     sizes: [usize; 3],
     strides: [usize; 3],
     transposed: [bool; 2],
-    /// Alignment of each operand's address in bytes, up to 256.
-    alignment: [u32; 3],
+    /// Alignment of each operand's address in bytes, up to 256: of a, b, what is added, c.
+    alignment: [u32; 4],
     numbers: Numbers,
-    add: bool,
+    biased: bool,
 }
 
 /// Descriptions of a product's operands, and its algorithm.
@@ -177,6 +178,24 @@ fn failed(call: &str, error: result::CublasError) -> Error {
     Error::Failed { call: format!("cuBLASLt: {call}"), why: error.to_string() }
 }
 
+/// Sets an attribute of a product, which is a number of this size.
+fn describe<T>(
+    description: sys::cublasLtMatmulDesc_t,
+    attribute: Description,
+    value: &T,
+) -> Result<(), Error> {
+    // SAFETY: the attribute's bytes are those of the value.
+    unsafe {
+        result::set_matmul_desc_attribute(
+            description,
+            attribute,
+            std::ptr::from_ref(value).cast(),
+            size_of::<T>(),
+        )
+    }
+    .map_err(|e| failed("description", e))
+}
+
 impl Blas {
     /// Starts the library, with a workspace from `allocate`. `None` if it is not installed.
     ///
@@ -212,9 +231,9 @@ impl Blas {
             sizes: [p.m, p.n, p.k],
             strides: [p.a.stride, p.b.stride, p.c_stride],
             transposed: [p.a.transposed, p.b.transposed],
-            alignment: [p.a.at.0, p.b.at.0, p.c.0].map(aligned),
+            alignment: [p.a.at.0, p.b.at.0, p.onto.unwrap_or(p.c).0, p.c.0].map(aligned),
             numbers: p.numbers,
-            add: p.add,
+            biased: p.bias.is_some(),
         };
         let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
         plans.products += 1;
@@ -229,8 +248,11 @@ impl Blas {
         }
         let (used, plan) = by_key.get_mut(&key).expect("it was just made");
         *used = *products;
-        let (alpha, beta) = (p.alpha, f32::from(u8::from(p.add)));
+        let (alpha, beta) = (p.alpha, f32::from(u8::from(p.onto.is_some())));
         let [b, a, c] = plan.layouts;
+        if let Some(bias) = p.bias {
+            describe(plan.description, Description::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias.0)?;
+        }
         // SAFETY: the operands' extents were checked by the caller's memory; the layouts and the algorithm belong to these sizes.
         unsafe {
             result::matmul(
@@ -242,7 +264,7 @@ impl Blas {
                 b,
                 p.a.at.0 as *const c_void,
                 a,
-                p.c.0 as *const c_void,
+                p.onto.unwrap_or(p.c).0 as *const c_void,
                 c,
                 p.c.0 as *mut c_void,
                 c,
@@ -256,7 +278,6 @@ impl Blas {
     }
 
     fn plan(&self, p: &Product, key: &Key) -> Result<Plan, Error> {
-        use sys::cublasLtMatmulDescAttributes_t as Description;
         let (operand, result_type) = match p.numbers {
             Numbers::F32 => (sys::cudaDataType_t::CUDA_R_32F, sys::cudaDataType_t::CUDA_R_32F),
             Numbers::Bf16 => (sys::cudaDataType_t::CUDA_R_16BF, sys::cudaDataType_t::CUDA_R_16BF),
@@ -286,17 +307,12 @@ impl Blas {
             (Description::CUBLASLT_MATMUL_DESC_TRANSA, p.b.transposed),
             (Description::CUBLASLT_MATMUL_DESC_TRANSB, p.a.transposed),
         ] {
-            let operation = i32::from(transposed);
-            // SAFETY: the attribute is a 32-bit number, of which one is given.
-            unsafe {
-                result::set_matmul_desc_attribute(
-                    description,
-                    attribute,
-                    (&raw const operation).cast::<c_void>(),
-                    size_of::<i32>(),
-                )
-            }
-            .map_err(|e| failed("description", e))?;
+            describe(description, attribute, &i32::from(transposed))?;
+        }
+        if key.biased {
+            // By columns, a row of ours is a column, so every column gets the bias.
+            let epilogue = sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BIAS as i32;
+            describe(description, Description::CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue)?;
         }
         let preference = result::create_matmul_pref().map_err(|e| failed("preference", e))?;
         let chosen = self.choose(&plan, key, preference);
@@ -321,11 +337,11 @@ impl Blas {
         let workspace = (&raw const self.workspace_bytes).cast::<c_void>();
         set(Preference::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace, size_of::<usize>())?;
         // Unless told otherwise the library takes every address for a multiple of 256.
-        let [a_bytes, b_bytes, c_bytes] = key.alignment;
+        let [a_bytes, b_bytes, onto_bytes, c_bytes] = key.alignment;
         for (attribute, alignment) in [
             (Preference::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, b_bytes),
             (Preference::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, a_bytes),
-            (Preference::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, c_bytes),
+            (Preference::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, onto_bytes),
             (Preference::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, c_bytes),
         ] {
             set(attribute, (&raw const alignment).cast::<c_void>(), size_of::<u32>())?;

@@ -48,7 +48,7 @@ impl Numbers {
     }
 }
 
-/// `c = alpha a b`, or added to `c`: `a` is `[m, k]`, `b` is `[k, n]`, `c` is `[m, n]`.
+/// `c = alpha a b + onto + bias`: `a` is `[m, k]`, `b` is `[k, n]`, `c` and `onto` are `[m, n]`, `bias` is `[n]`. The sum is rounded once.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Product {
     /// Rows of `c`.
@@ -67,8 +67,10 @@ pub struct Product {
     pub c_stride: usize,
     /// Factor of the sums.
     pub alpha: f32,
-    /// Whether to add to `c`.
-    pub add: bool,
+    /// What is added, in numbers and rows like those of `c`: `c` itself, or a matrix apart from it.
+    pub onto: Option<Address>,
+    /// What is added to every row, in numbers like those of `c`.
+    pub bias: Option<Address>,
     /// Number types.
     pub numbers: Numbers,
 }
@@ -91,11 +93,16 @@ impl Product {
         }
         let (operand, result) = self.numbers.bytes();
         let c = Matrix::rows(self.c, self.c_stride);
+        let onto = self.onto.map(|onto| Matrix::rows(onto, self.c_stride));
+        let bias = self.bias.map(|bias| Matrix::rows(bias, n));
         for (name, matrix, (rows, columns), bytes) in [
-            ("a", self.a, Self::stored(self.a, m, k), operand),
-            ("b", self.b, Self::stored(self.b, k, n), operand),
-            ("c", c, (m, n), result),
+            ("a", Some(self.a), Self::stored(self.a, m, k), operand),
+            ("b", Some(self.b), Self::stored(self.b, k, n), operand),
+            ("c", Some(c), (m, n), result),
+            ("onto", onto, (m, n), result),
+            ("bias", bias, (1, n), result),
         ] {
+            let Some(matrix) = matrix else { continue };
             if matrix.stride < columns {
                 return wrong(format!("{name} has rows of {columns} numbers {} apart", matrix.stride));
             }
@@ -105,7 +112,8 @@ impl Product {
             let extent = |matrix: Matrix, rows: usize, columns: usize, bytes: usize| {
                 matrix.at.0..matrix.at.0 + (((rows - 1) * matrix.stride + columns) * bytes) as u64
             };
-            if name != "c" {
+            let same = name == "c" || name == "onto" && matrix == c;
+            if !same {
                 let (own, other) = (extent(matrix, rows, columns, bytes), extent(c, m, n, result));
                 if own.start < other.end && other.start < own.end {
                     return wrong(format!("{name} overlaps the result"));
@@ -142,7 +150,10 @@ impl Product {
             (self.n as u32).into(),
             (self.k as u32).into(),
             self.alpha.into(),
-            u32::from(self.add).into(),
+            self.onto.unwrap_or(self.c).into(),
+            u32::from(self.onto.is_some()).into(),
+            self.bias.unwrap_or(self.c).into(),
+            u32::from(self.bias.is_some()).into(),
         ];
         Launch { kernel, shape, arguments }
     }

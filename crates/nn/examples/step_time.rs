@@ -254,7 +254,7 @@ impl Bench {
         let less = |list: &[f64], before: f64| list.iter().map(|seconds| seconds - before).collect();
         let times =
             Times { wall: less(&whole.wall, prefill.median()), cpu: less(&whole.cpu, prefill.cpu_median()) };
-        let GraphCounts { steps, captured, replayed, ahead } = engine.graph_counts();
+        let GraphCounts { steps, captured, replayed, ahead, nodes } = engine.graph_counts();
         // The weights in every step, and for every token the keys and values before it.
         let number =
             if matches!(self.device, Device::Cuda { precision: Precision::Bf16, .. }) { 2 } else { 4 };
@@ -264,7 +264,7 @@ impl Bench {
         let more = json!({
             "bytes_per_second": bytes as f64 / times.median(),
             "prefill_ms": prefill.median() * 1e3, "prefill_cpu_ms": prefill.cpu_median() * 1e3,
-            "steps": {"all": steps, "captured": captured, "replayed": replayed, "ahead": ahead},
+            "steps": {"all": steps, "captured": captured, "replayed": replayed, "ahead": ahead, "nodes": nodes},
         });
         self.print(case, &times, rows * (new - 1), more);
     }

@@ -34,7 +34,9 @@ pub(crate) fn activations(config: &Config, n: usize, m: usize, keep: Keep) -> Ve
     let kept = if keep == Keep::Everything { layers } else { 1 };
     for layer in 0..kept {
         let rows = if layer + 1 == layers { m } else { n };
-        let of_rows = 2 * q + heads + d + 1 + 2 * f + norm * (q + heads);
+        // A decoding step has queries, keys and values where gate and up come later.
+        let gate_up = if keep == Keep::Nothing { (2 * f).max(q + kv) } else { 2 * f };
+        let of_rows = 2 * q + heads + d + 1 + gate_up + norm * (q + heads);
         let of_keys = 1 + kv + norm * (kv / 2 + config.num_key_value_heads);
         buffers.push(rows * of_rows + n * of_keys);
     }

@@ -79,6 +79,8 @@ pub struct GraphCounts {
     pub replayed: u64,
     /// Steps that were submitted before the tokens of the step before were read.
     pub ahead: u64,
+    /// Launches, products, copies and zeros of the largest step that was recorded.
+    pub nodes: usize,
 }
 
 impl GraphCounts {
@@ -89,6 +91,7 @@ impl GraphCounts {
             captured: self.captured + other.captured,
             replayed: self.replayed + other.replayed,
             ahead: self.ahead + other.ahead,
+            nodes: self.nodes.max(other.nodes),
         }
     }
 }

@@ -8,6 +8,7 @@
 //! long prompts this saves most of a layer.
 
 mod layer;
+mod step;
 mod workspace;
 
 use std::ops::Range;
@@ -17,13 +18,13 @@ use crate::config::Config;
 use crate::error::Error;
 use crate::executor::{Executor, Head, Heads, Holds, Rows, Write};
 use crate::layout::{Layout, Linear};
-use crate::lora::AdapterLayout;
+use crate::lora::{Adapted, AdapterLayout};
 use crate::quantized::BaseFormat;
 use crate::segments::Chunk;
 
 pub(crate) use workspace::Workspace;
 
-use layer::{LayerRows, Source};
+use layer::LayerRows;
 
 /// The activations that the forward pass keeps for the backward pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,13 +53,35 @@ impl<X: Executor> Clone for Parameters<'_, X> {
 impl<X: Executor> Copy for Parameters<'_, X> {}
 
 impl<X: Executor> Parameters<'_, X> {
-    /// A linear map with the factors of its matrices: `y = x Wᵀ + scale · (x Aᵀ) Bᵀ + b`, or added to `y`.
-    fn linear(self, e: &mut X, linear: Linear, rows: usize, x: &X::Buffer, write: Write, y: &mut X::Buffer) {
-        e.linear(self.weights, linear, rows, x, write, y);
-        if let Some((factors, layout)) = self.factors {
-            for adapted in layout.of(&linear) {
-                e.low_rank(factors, adapted, layout.scale, rows, x, y);
+    /// A linear map with the factors of its matrices: `y = x Wᵀ + scale · (x Aᵀ) Bᵀ + b`, and `onto` added.
+    fn linear(
+        self,
+        e: &mut X,
+        linear: Linear,
+        rows: usize,
+        x: &X::Buffer,
+        onto: Option<&X::Buffer>,
+        y: &mut X::Buffer,
+    ) {
+        e.linear(self.weights, linear, rows, x, onto, y);
+        self.low_rank(e, &[linear], rows, x, y);
+    }
+
+    /// Linear maps of the same rows with the factors of their matrices; their results are side by side.
+    fn linears(self, e: &mut X, linears: &[Linear], rows: usize, x: &X::Buffer, y: &mut X::Buffer) {
+        e.linears(self.weights, linears, rows, x, y);
+        self.low_rank(e, linears, rows, x, y);
+    }
+
+    fn low_rank(self, e: &mut X, linears: &[Linear], rows: usize, x: &X::Buffer, y: &mut X::Buffer) {
+        let Some((factors, layout)) = self.factors else { return };
+        let (stride, mut before) = (linears.iter().map(|linear| linear.outputs).sum(), 0);
+        for linear in linears {
+            for adapted in layout.of(linear) {
+                let adapted = Adapted { stride, first: before + adapted.first, ..*adapted };
+                e.low_rank(factors, &adapted, layout.scale, rows, x, y);
             }
+            before += linear.outputs;
         }
     }
 
@@ -190,39 +213,10 @@ impl Decoder {
         self.embed(e, p, pass.lists, pass.rows, &checks, w)?;
         for layer in 0..layers {
             let rows = self.rows(layer, pass);
-            let source = match &mut cache {
-                Some(cache) => Source::StoredRows(&mut **cache),
-                None => Source::Rows,
-            };
-            self.through(e, p, layer, &rows, source, keep, &checks, w)?;
+            self.through(e, p, layer, &rows, cache.as_deref_mut(), keep, &checks, w)?;
         }
         let last = if keep == Keep::Nothing { layers % 2 } else { layers };
         self.final_norm(e, p, (Rows::Predicting, pass.predicting), last, &checks, w)
-    }
-
-    /// Computes one new token per row of a decoding step, with the cache; `w.hidden` gets the final norm of every row.
-    ///
-    /// # Errors
-    /// Only with layer checks: if an activation is not finite.
-    pub(crate) fn step<X: Executor>(
-        &self,
-        e: &mut X,
-        p: Parameters<'_, X>,
-        decoding: &X::Decoding,
-        cache: &mut X::Cache,
-        w: &mut Workspace<X>,
-    ) -> Result<(), Error> {
-        let layers = self.layout.layers.len();
-        let checks = self.checks(Stage::Decoding);
-        self.grow(Keep::Nothing, w);
-        let (lists, rows) = (X::step_lists(decoding), X::step_rows(decoding));
-        self.embed(e, p, lists, rows, &checks, w)?;
-        let rows = LayerRows { lists, count: rows, queries: rows, which: Rows::All };
-        for layer in 0..layers {
-            let source = Source::Cache(cache, decoding);
-            self.through(e, p, layer, &rows, source, Keep::Nothing, &checks, w)?;
-        }
-        self.final_norm(e, p, (Rows::All, rows.count), layers % 2, &checks, w)
     }
 
     /// Grows the buffers that a pass keeps.
@@ -260,7 +254,7 @@ impl Decoder {
         p: Parameters<'_, X>,
         layer: usize,
         rows: &LayerRows<'_, X>,
-        source: Source<'_, X>,
+        cache: Option<&mut X::Cache>,
         keep: Keep,
         checks: &Checks,
         w: &mut Workspace<X>,
@@ -272,7 +266,7 @@ impl Decoder {
         let mut output = std::mem::take(&mut w.inputs[to]);
         let mut saved = std::mem::take(&mut w.saved[place]);
         let output_too = Some(&mut output);
-        let checked = self.layer(e, p, layer, rows, source, &input, &mut saved, checks, w, output_too);
+        let checked = self.layer(e, p, layer, rows, cache, &input, &mut saved, checks, w, output_too);
         w.inputs[from] = input;
         w.inputs[to] = output;
         w.saved[place] = saved;
@@ -326,9 +320,9 @@ impl Decoder {
         if w.logits_kept {
             e.reserve(&mut w.logits, Holds::Statistics, rows * head.vocabulary);
         }
-        let Workspace { hidden, head_saved, logits, scores, .. } = w;
-        let kept = w.logits_kept.then_some(logits);
-        e.head(p.weights, head, temperature, rows, hidden, pass.lists, kept, head_saved, scores);
+        let Workspace { hidden, head_saved, logits, logits_kept, scores, .. } = w;
+        let kept = *logits_kept;
+        e.head(p.weights, head, temperature, rows, hidden, pass.lists, kept, logits, head_saved, scores);
         e.scores(pass.lists, scores, logp, entropy)
             .map_err(|error| self.checks(Stage::Forward).at_head(error))
     }
@@ -357,8 +351,7 @@ impl Decoder {
         e.reserve(&mut w.dx, Holds::Activations, pass.rows * d);
         e.derivatives(dlogp, dentropy, &mut w.scores);
         let Workspace { inputs, hidden, hidden_scale, head_saved, logits, scores, dnormed, dx, .. } = w;
-        let kept = w.logits_kept.then_some(logits);
-        let head = self.head();
+        let (head, kept) = (self.head(), w.logits_kept);
         e.head_backward(
             p.weights,
             gradients.all(),
@@ -368,6 +361,7 @@ impl Decoder {
             hidden,
             lists,
             kept,
+            logits,
             head_saved,
             scores,
             dnormed,
@@ -384,7 +378,7 @@ impl Decoder {
             let mut saved = std::mem::take(&mut w.saved[place]);
             if keep == Keep::Inputs {
                 let again = self.checks(Stage::Forward);
-                self.layer(e, p, layer, &rows, Source::Rows, &input, &mut saved, &again, w, None)?;
+                self.layer(e, p, layer, &rows, None, &input, &mut saved, &again, w, None)?;
             }
             // Frozen, the embedding has no use for the first layer's derivative.
             let through = layer > 0 || gradients.all().is_some();

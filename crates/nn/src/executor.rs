@@ -46,6 +46,14 @@ pub(crate) struct HeadRows {
     pub(crate) size: usize,
 }
 
+/// The norms of each head's query and key, if the model has them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HeadNorms {
+    pub(crate) q: Option<Span>,
+    pub(crate) k: Option<Span>,
+    pub(crate) eps: f32,
+}
+
 /// The vocabulary head: `logits = x Wᵀ / temperature`, `W`: `[vocabulary, width]`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Head {
@@ -61,7 +69,7 @@ pub(crate) enum Rotation {
     Backward,
 }
 
-/// Whether a linear map overwrites its output or adds to it.
+/// Whether a derivative overwrites its buffer or is added to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Write {
     Replace,
@@ -158,9 +166,6 @@ pub(crate) trait Executor: Send {
 
     /// Transfers the lists of a pass to the device; `slots` are the slots of its rows in the cache, if they are stored.
     fn stage(&mut self, chunk: &Chunk, slots: &[u32], lists: &mut Self::Lists);
-
-    /// `y[..len] = x[..len]`.
-    fn copy(&mut self, len: usize, x: &Self::Buffer, y: &mut Self::Buffer);
 
     /// The predicting rows of `x`, of `width`.
     fn gather(&mut self, width: usize, lists: &Self::Lists, x: &Self::Buffer, y: &mut Self::Buffer);
@@ -277,14 +282,24 @@ pub(crate) trait Executor: Send {
         x: &mut Self::Buffer,
     );
 
-    /// `y = x Wᵀ + b`, or added to `y`.
+    /// `y = x Wᵀ + b`, and `onto` added, which is another buffer.
     fn linear(
         &mut self,
         weights: &Self::Weights,
         linear: Linear,
         rows: usize,
         x: &Self::Buffer,
-        write: Write,
+        onto: Option<&Self::Buffer>,
+        y: &mut Self::Buffer,
+    );
+
+    /// A row of `y` has the results of all these maps of `x`, side by side.
+    fn linears(
+        &mut self,
+        weights: &Self::Weights,
+        linears: &[Linear],
+        rows: usize,
+        x: &Self::Buffer,
         y: &mut Self::Buffer,
     );
 
@@ -387,7 +402,7 @@ pub(crate) trait Executor: Send {
     fn keeps_logits(&self, head: Head, rows: usize) -> bool;
 
     /// Log-probability of each pick and entropy of its row, of softmax(logits / temperature), into `scores`: all of the former, then all of the
-    /// latter. `saved` keeps two numbers per row, `kept` the logits.
+    /// latter. `saved` keeps two numbers per row, and `logits` all logits, if they are `kept`.
     fn head(
         &mut self,
         weights: &Self::Weights,
@@ -396,7 +411,8 @@ pub(crate) trait Executor: Send {
         rows: usize,
         x: &Self::Buffer,
         lists: &Self::Lists,
-        kept: Option<&mut Self::Buffer>,
+        kept: bool,
+        logits: &mut Self::Buffer,
         saved: &mut Self::Buffer,
         scores: &mut Self::Buffer,
     );
@@ -420,7 +436,7 @@ pub(crate) trait Executor: Send {
     /// Transfers the derivatives of the scores to the device, in the order of `scores`.
     fn derivatives(&mut self, dlogp: &[f32], dentropy: &[f32], to: &mut Self::Buffer);
 
-    /// `dx` (replaced) and the head's gradient from the derivatives of each pick's log-probability and entropy; the `kept` logits are overwritten.
+    /// `dx` (replaced) and the head's gradient from the derivatives of each pick's log-probability and entropy; `kept` logits are overwritten.
     fn head_backward(
         &mut self,
         weights: &Self::Weights,
@@ -430,7 +446,8 @@ pub(crate) trait Executor: Send {
         rows: usize,
         x: &Self::Buffer,
         lists: &Self::Lists,
-        kept: Option<&mut Self::Buffer>,
+        kept: bool,
+        logits: &mut Self::Buffer,
         saved: &Self::Buffer,
         derivatives: &Self::Buffer,
         dx: &mut Self::Buffer,
@@ -476,14 +493,17 @@ pub(crate) trait Executor: Send {
     /// The lists of that step.
     fn step_lists(decoding: &Self::Decoding) -> &Self::Lists;
 
-    /// Attention of one query per row of the step over its sequences in the cache.
-    fn cached_attention(
+    /// Attention of the step's rows over their sequences in the cache. A row of `qkv` has its queries, keys and values, as the linear maps make them. Queries
+    /// and keys get the norm of their heads, if there is one, and the rotary embedding; keys and values are stored in the row's slot before it attends.
+    fn step_attention(
         &mut self,
+        weights: &Self::Weights,
+        norms: &HeadNorms,
         heads: Heads,
         decoding: &Self::Decoding,
-        cache: &Self::Cache,
+        cache: &mut Self::Cache,
         layer: usize,
-        q: &Self::Buffer,
+        qkv: &Self::Buffer,
         out: &mut Self::Buffer,
     );
 

@@ -68,7 +68,8 @@ pub fn product_with_panels(
     panels: &[f32],
     y: &mut [f32],
 ) {
-    crate::cpu::product::product_with_panels(None, products, m, n, k, x, panels, Into::Replace, y);
+    let to = View::rows(0, n);
+    crate::cpu::product::product_with_panels(None, products, m, n, k, x, panels, Into::Replace, y, to);
 }
 
 /// The maze's form of Qwen2, by its MLP's width: 1024 is the maze's own policy of 3,944,704 parameters, 688 that of the other benchmarks.

@@ -13,7 +13,6 @@ use crate::cpu::executor::{rows_at_a_time, tile_rows};
 use crate::cpu::memory::cache_bytes;
 use crate::cpu::{head, panels};
 use crate::cuda::backend::POSITIONS;
-use crate::cuda::executor::LOGITS;
 use crate::cuda::moments::staged_len;
 use crate::cuda::needs as gpu;
 use crate::cuda::replica::NORM_BLOCKS;
@@ -170,7 +169,7 @@ impl Needs {
             // Logits are kept for a pass, or computed tile by tile.
             let kept = predicting * config.vocab_size;
             logits = match precision {
-                Some(_) => kept.min(LOGITS),
+                Some(_) => kept.min(gpu::pass_logits(workload.gpu.and_then(|gpu| gpu.memory))),
                 None if kept <= head::KEPT => kept,
                 None => head::SCRATCH,
             };

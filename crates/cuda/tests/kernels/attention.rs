@@ -234,34 +234,101 @@ fn second_row() -> Step {
     }
 }
 
-/// Attention of the step's rows by the kernels for this head size and these numbers, in every order of threads.
+/// The slots of the rows' newest tokens, of which only the projections are there, and the rows' positions. Row 3 fills up a bucket.
+const OWN: [u32; 4] = [304, 615, 659, u32::MAX];
+const POSITIONS: [u32; 4] = [5, 2, 0, 0];
+
+/// Rows of a step before attention: projections, norms of heads, and the table of angles.
+struct Rows<T> {
+    qkv: Vec<T>,
+    q_norm: Vec<T>,
+    k_norm: Vec<T>,
+    normed: bool,
+    angles: Vec<f32>,
+}
+
+const EPS: f32 = 1e-5;
+
+impl Rows<f32> {
+    /// What becomes of head `from` of row `row`, rounded by `round` after each operation.
+    fn place(&self, row: usize, from: &[f32], norm: &[f32], round: &dyn Fn(f32) -> f32) -> Vec<f32> {
+        let size = from.len();
+        let squares: f64 = from.iter().map(|&v| f64::from(v).powi(2)).sum();
+        let scale = 1.0 / (squares / size as f64 + f64::from(EPS)).sqrt();
+        let normed = |(v, w): (&f32, &f32)| {
+            if self.normed { round((f64::from(*v) * scale * f64::from(*w)) as f32) } else { *v }
+        };
+        let head: Vec<f32> = from.iter().zip(norm).map(normed).collect();
+        let (cos, sin) = self.angles[POSITIONS[row] as usize * size..][..size].split_at(size / 2);
+        let turned = |i: usize| {
+            let (pair, half) = (i % (size / 2), size / 2);
+            let (c, s) = (cos[pair], sin[pair]);
+            round(if i < half { head[i] * c - head[i + half] * s } else { head[i] * c + head[pair] * s })
+        };
+        (0..size).map(turned).collect()
+    }
+
+    /// The queries of three rows, and the cache with the rows' own keys and values.
+    fn placed(&self, s: &Sizes, cache: &[f32], round: &dyn Fn(f32) -> f32) -> (Vec<f32>, Vec<f32>) {
+        let (mut q, mut cache) = (Vec::new(), cache.to_vec());
+        let (keys, width) = (s.key_heads * s.size, (s.heads + 2 * s.key_heads) * s.size);
+        for row in 0..3 {
+            let (queries, kv) = self.qkv[row * width..][..width].split_at(s.heads * s.size);
+            for head in queries.chunks(s.size) {
+                q.extend(self.place(row, head, &self.q_norm, round));
+            }
+            let slot = &mut cache[OWN[row] as usize * 2 * keys..][..2 * keys];
+            for (from, to) in kv[..keys].chunks(s.size).zip(slot.chunks_mut(s.size)) {
+                to.copy_from_slice(&self.place(row, from, &self.k_norm, round));
+            }
+            slot[keys..].copy_from_slice(&kv[keys..]);
+        }
+        (q, cache)
+    }
+
+    fn in_16_bits(&self) -> Rows<u16> {
+        let [qkv, q_norm, k_norm] = [&self.qkv, &self.q_norm, &self.k_norm].map(|v| to_bf16(v));
+        Rows { qkv, q_norm, k_norm, normed: self.normed, angles: self.angles.clone() }
+    }
+}
+
+/// Attention of the step's rows by the kernels for this head size and these numbers, in every order of threads, and the cache after it.
 fn decode<T: Copy + Default + PartialEq + std::fmt::Debug>(
     step: &Step,
     s: &Sizes,
     parts: &'static str,
     merge: &'static str,
-    q: &[T],
+    rows: &Rows<T>,
     cache: &[T],
-) -> Vec<T> {
+) -> (Vec<T>, Vec<T>) {
     let Sizes { heads, key_heads, size } = *s;
     in_every_order(|d| {
         let (items, place, ranges) = (memory(d, &step.items), memory(d, &step.place), memory(d, &RANGES));
-        let (mq, mc) = (memory(d, q), memory(d, cache));
+        let (positions, slots, angles) = (memory(d, &POSITIONS), memory(d, &OWN), memory(d, &rows.angles));
+        let [q_norm, k_norm, qkv, cache] =
+            [&rows.q_norm, &rows.k_norm, &rows.qkv, cache].map(|v| memory(d, v));
         let between = Memory::<f32>::new(d, step.row_parts.len() * heads * (size + 2)).unwrap();
         let out = Memory::<T>::new(d, 4 * heads * size).unwrap();
         let sizes: [Argument; 3] = [(heads as u32).into(), (key_heads as u32).into(), (size as u32).into()];
         let grid = [step.items.len() as u32, key_heads as u32, 1];
-        let shape = Shape { grid, threads: 128, shared: (4 * 2 * (size + 2) * 4) as u32 };
-        let arguments = [
+        let shape = Shape { grid, threads: 128, shared: ((4 * 2 * (size + 2) + 3 * size) * 4) as u32 };
+        let before: [Argument; 13] = [
             (&items).into(),
             (&place).into(),
             (&ranges).into(),
-            (&mq).into(),
-            (&mc).into(),
+            (&positions).into(),
+            (&slots).into(),
+            (&angles).into(),
+            (&q_norm).into(),
+            (&k_norm).into(),
+            u32::from(rows.normed).into(),
+            EPS.into(),
+            (&qkv).into(),
+            (&cache).into(),
             (&between).into(),
         ];
         let scale = Argument::F32(s.scale() as f32);
-        launch(d, parts, shape, &[&arguments[..], &sizes, &[scale]].concat());
+        launch(d, parts, shape, &[&before[..], &sizes, &[scale]].concat());
         let (first, list) = (memory(d, &step.row_first), memory(d, &step.row_parts));
         let arguments = [
             (&first).into(),
@@ -273,7 +340,7 @@ fn decode<T: Copy + Default + PartialEq + std::fmt::Debug>(
             4u32.into(),
         ];
         launch(d, merge, Shape::of(4 * heads, 32, 0), &arguments);
-        out.read().unwrap()
+        (out.read().unwrap(), cache.read().unwrap())
     })
 }
 
@@ -285,31 +352,49 @@ const DECODE_PARTS: [(&str, &str, &[usize]); 3] = [
 ];
 
 #[test]
-fn decoding_in_parts_of_a_tree_equals_attention_over_all_keys() {
+fn decoding_in_parts_of_a_tree_equals_attention_over_all_keys_and_stores_the_rows_own() {
     let seen: [Vec<usize>; 3] = [
         (0..300).chain(300..305).collect(),
         (0..300).chain(310..400).chain(416..616).collect(),
         (650..660).collect(),
     ];
     let laid = Laid { keys: SLOTS, rows: vec![0, 1, 2], pieces: Vec::new(), seen: seen.to_vec() };
+    let in_16_bits = |values: &[f32]| from_bf16(&to_bf16(values));
     for (f32_kernel, bf16_kernel, sizes) in DECODE_PARTS {
-        for &size in sizes {
+        for (index, &size) in sizes.iter().enumerate() {
             // Three query heads a key head: pairs of a row and a head are odd in number.
             let s = Sizes { heads: 6, key_heads: 2, size };
-            let q = from_bf16(&to_bf16(&numbers(45, 4 * s.heads * size)));
-            let cache = from_bf16(&to_bf16(&numbers(46, SLOTS * 2 * s.key_heads * size)));
-            let (wanted, _) = reference(&laid, &s, &wide(&q), &wide(&cache));
-            let out = decode(&three_rows(), &s, f32_kernel, "decode_merge_f32", &q, &cache);
-            let (rows, padding) = out.split_at(3 * s.heads * size);
-            close(rows, &wanted, 1e-5, f32_kernel);
-            assert!(padding.iter().all(|&v| v == 0.0));
+            let weights = |seed| numbers(seed, size).iter().map(|v| 1.0 + 0.5 * v).collect::<Vec<f32>>();
+            let angle = |i: usize| (i / size) as f32 * 0.3 / (1.0 + (i % (size / 2)) as f32);
+            let turn = |i: usize| if i % size < size / 2 { angle(i).cos() } else { angle(i).sin() };
+            let rows = Rows {
+                qkv: in_16_bits(&numbers(45, 4 * (s.heads + 2 * s.key_heads) * size)),
+                q_norm: in_16_bits(&weights(47)),
+                k_norm: in_16_bits(&weights(48)),
+                normed: index % 2 == 0,
+                angles: (0..6 * size).map(turn).collect(),
+            };
             let row = s.heads * size;
-            let alone = decode(&second_row(), &s, f32_kernel, "decode_merge_f32", &q, &cache);
+            let width = 2 * s.key_heads * size;
+            let mut cache = in_16_bits(&numbers(46, SLOTS * width));
+            for own in &OWN[..3] {
+                cache[*own as usize * width..][..width].fill(1e3);
+            }
+            let (q, stored) = rows.placed(&s, &cache, &|v| v);
+            let (wanted, _) = reference(&laid, &s, &wide(&q), &wide(&stored));
+            let (out, after) = decode(&three_rows(), &s, f32_kernel, "decode_merge_f32", &rows, &cache);
+            close(&out[..3 * row], &wanted, 2e-5, f32_kernel);
+            close(&after, &wide(&stored), 1e-5, "keys and values");
+            assert!(out[3 * row..].iter().all(|&v| v == 0.0));
+            let (alone, _) = decode(&second_row(), &s, f32_kernel, "decode_merge_f32", &rows, &cache);
             assert_eq!(alone[row..2 * row], out[row..2 * row], "{f32_kernel}: a row depends on the others");
-            let (q, cache) = (to_bf16(&q), to_bf16(&cache));
-            let out = decode(&three_rows(), &s, bf16_kernel, "decode_merge_bf16", &q, &cache);
-            close(&from_bf16(&out[..3 * row]), &wanted, 4e-3, bf16_kernel);
-            let alone = decode(&second_row(), &s, bf16_kernel, "decode_merge_bf16", &q, &cache);
+            let (q, stored) = rows.placed(&s, &cache, &|v| in_16_bits(&[v])[0]);
+            let (wanted, _) = reference(&laid, &s, &wide(&q), &wide(&stored));
+            let (rows, cache) = (rows.in_16_bits(), to_bf16(&cache));
+            let (out, after) = decode(&three_rows(), &s, bf16_kernel, "decode_merge_bf16", &rows, &cache);
+            close(&from_bf16(&out[..3 * row]), &wanted, 8e-3, bf16_kernel);
+            close(&from_bf16(&after), &wide(&stored), 8e-3, "keys and values");
+            let (alone, _) = decode(&second_row(), &s, bf16_kernel, "decode_merge_bf16", &rows, &cache);
             assert_eq!(alone[row..2 * row], out[row..2 * row], "{bf16_kernel}: a row depends on the others");
         }
     }

@@ -100,7 +100,12 @@ fn derivative(x: &[f64], dy: &[f64], f: impl Fn(&[f64]) -> Vec<f64>) -> Vec<f64>
 
 #[test]
 fn rms_norm_and_its_derivatives_are_by_definition() {
-    let (rows, width, eps) = (5, 100, 1e-6f32);
+    // In 16 bytes, or number by number.
+    [100, 99].into_iter().for_each(rms_norm_of_rows_is_by_definition);
+}
+
+fn rms_norm_of_rows_is_by_definition(width: usize) {
+    let (rows, eps) = (5, 1e-6f32);
     let (x, w, dy, before) =
         (numbers(3, rows * width), numbers(4, width), numbers(5, rows * width), numbers(6, rows * width));
     let (y, again, dx, dw) = in_every_order(|d| {
@@ -257,14 +262,19 @@ fn rotation_is_by_definition_and_goes_back() {
 
 #[test]
 fn swiglu_and_its_derivative_are_by_definition() {
-    let (rows, width) = (3, 37);
+    // In 16 bytes, or number by number.
+    [40, 37].into_iter().for_each(swiglu_of_rows_is_by_definition);
+}
+
+fn swiglu_of_rows_is_by_definition(width: usize) {
+    let rows = 3;
     let (x, d) = (numbers(11, rows * 2 * width), numbers(12, rows * width));
     let count = rows * width;
     let (act, dx, again) = in_every_order(|driver| {
         let (mx, md, out) =
             (memory(driver, &x), memory(driver, &d), Memory::<f32>::new(driver, count).unwrap());
-        let sizes = [Argument::U32(width as u32), Argument::U64(count as u64)];
-        let shape = Shape::covering(count, 64);
+        let sizes = [Argument::U32(width as u32), Argument::U32(rows as u32)];
+        let shape = Shape::covering(rows * width.div_ceil(4), 32);
         launch(driver, "swiglu_f32", shape, &[(&mx).into(), (&out).into(), sizes[0], sizes[1]]);
         launch(driver, "swiglu_backward_f32", shape, &[(&mx).into(), (&md).into(), sizes[0], sizes[1]]);
         (out.read().unwrap(), mx.read().unwrap(), md.read().unwrap())
@@ -282,29 +292,46 @@ fn swiglu_and_its_derivative_are_by_definition() {
 }
 
 #[test]
-fn column_sums_give_the_gradient_of_a_bias() {
-    let (rows, width) = (20usize, 45usize);
-    let x = numbers(16, rows * width);
-    let found = in_every_order(|d| {
-        let (mx, partial, sum) =
-            (memory(d, &x), Memory::<f32>::new(d, 3 * width).unwrap(), memory(d, &vec![1.0f32; width]));
-        let n = Argument::U32(width as u32);
-        let shape = Shape { grid: [2, 3, 1], threads: 256, shared: 1024 };
-        launch(
-            d,
-            "column_partials_f32",
-            shape,
-            &[(&mx).into(), (&partial).into(), (rows as u32).into(), n, 8u32.into()],
-        );
-        launch(
-            d,
-            "add_partials",
-            Shape::covering(width, 32),
-            &[(&partial).into(), (&sum).into(), 3u32.into(), n],
-        );
-        sum.read().unwrap()
-    });
-    let wanted: Vec<f64> =
-        (0..width).map(|c| 1.0 + (0..rows).map(|r| f64::from(x[r * width + c])).sum::<f64>()).collect();
-    close(&found, &wanted, 1e-6, "sum");
+fn norms_and_swiglu_in_16_bits_are_those_in_32_of_the_same_numbers_rounded() {
+    for width in [40, 37] {
+        let rows = 3;
+        let narrow = |seed, count| to_bf16(&numbers(seed, count));
+        let (x, w, dy) = (narrow(21, 2 * rows * width), narrow(22, width), narrow(23, rows * width));
+        let [in_16, in_32] = [true, false].map(|half| {
+            let memory = |d: &Arc<dyn Driver>, v: &[u16]| -> Memory<u8> {
+                let wide: Vec<u8> = from_bf16(v).iter().flat_map(|v| v.to_ne_bytes()).collect();
+                let narrow: Vec<u8> = v.iter().flat_map(|v| v.to_ne_bytes()).collect();
+                super::memory(d, if half { &narrow } else { &wide })
+            };
+            in_every_order(|d| {
+                let [gate_up, dact, act] = [&x, &dy, &dy].map(|v| memory(d, v));
+                let [x, w, dx, dy, y] = [&x, &w, &x, &dy, &dy].map(|v| memory(d, v));
+                let scale = Memory::<f32>::new(d, rows).unwrap();
+                let name = |name: [&'static str; 2]| name[usize::from(half)];
+                let (n, m) = (Argument::U32(width as u32), Argument::U32(rows as u32));
+                let lines = Shape::covering(rows * width.div_ceil(if half { 8 } else { 4 }), 32);
+                let norm = [(&x).into(), (&w).into(), 1e-6f32.into(), (&y).into(), (&scale).into(), n];
+                launch(d, name(["rms_norm_f32", "rms_norm_bf16"]), Shape::of(rows, 32, 8), &norm);
+                let back = [(&x).into(), (&w).into(), (&scale).into(), (&dy).into(), (&dx).into(), n];
+                let kernel = name(["rms_norm_backward_f32", "rms_norm_backward_bf16"]);
+                launch(d, kernel, Shape::of(rows, 32, 8), &back);
+                let arguments = [(&gate_up).into(), (&act).into(), n, m];
+                launch(d, name(["swiglu_f32", "swiglu_bf16"]), lines, &arguments);
+                let arguments = [(&gate_up).into(), (&dact).into(), n, m];
+                launch(d, name(["swiglu_backward_f32", "swiglu_backward_bf16"]), lines, &arguments);
+                [y, dx, act, gate_up, dact].map(|memory| {
+                    let bytes = memory.read().unwrap();
+                    let (words, halves) = (bytes.as_chunks::<4>().0, bytes.as_chunks::<2>().0);
+                    if half {
+                        from_bf16(&halves.iter().map(|v| u16::from_ne_bytes(*v)).collect::<Vec<_>>())
+                    } else {
+                        words.iter().map(|v| f32::from_ne_bytes(*v)).collect()
+                    }
+                })
+            })
+        });
+        for (found, wanted) in in_16.iter().zip(&in_32) {
+            close(found, &wide(wanted), 4e-3, "in 16 bits");
+        }
+    }
 }

@@ -7,15 +7,17 @@ use fgrpo_cuda::{Address, Matrix, Numbers, Product};
 const SIZES: [usize; 3] = [70, 65, 33];
 
 #[test]
-fn products_of_matrices_and_their_transposes_replace_or_add() {
+fn products_of_matrices_and_their_transposes_replace_or_add_to_the_result_another_matrix_and_a_bias() {
     let [m, n, k] = SIZES;
     // Rows of the operands lie further apart than they are long.
     let (a_stride, b_stride, c_stride) = (80, 72, 68);
     let (a, b, c) = (numbers(13, 80 * a_stride), numbers(14, 80 * b_stride), numbers(15, m * c_stride));
+    let (base, bias) = (numbers(16, m * c_stride), numbers(17, n));
     for (a_transposed, b_transposed) in [(false, false), (false, true), (true, false), (true, true)] {
-        for (add, by_library) in [(false, false), (true, false), (false, true), (true, true)] {
+        for case in 0..12 {
+            let (by_library, biased, onto) = (case % 2 == 0, case / 2 % 2 == 0, case / 4);
             let found = in_every_order(|d| {
-                let [ma, mb, mc] = [&a, &b, &c].map(|v| memory(d, v));
+                let [ma, mb, mc, m_base, m_bias] = [&a, &b, &c, &base, &bias].map(|v| memory(d, v));
                 let product = Product {
                     m,
                     n,
@@ -25,7 +27,8 @@ fn products_of_matrices_and_their_transposes_replace_or_add() {
                     c: mc.address(),
                     c_stride,
                     alpha: 0.5,
-                    add,
+                    onto: [None, Some(mc.address()), Some(m_base.address())][onto],
+                    bias: biased.then(|| m_bias.address()),
                     numbers: Numbers::F32,
                 };
                 if by_library {
@@ -38,7 +41,8 @@ fn products_of_matrices_and_their_transposes_replace_or_add() {
             });
             for row in 0..m {
                 for column in 0..c_stride {
-                    let before = f64::from(c[row * c_stride + column]);
+                    let at = row * c_stride + column;
+                    let (before, base) = (f64::from(c[at]), f64::from(base[at]));
                     let term = |j: usize| {
                         let a = if a_transposed { a[j * a_stride + row] } else { a[row * a_stride + j] };
                         let b =
@@ -46,7 +50,8 @@ fn products_of_matrices_and_their_transposes_replace_or_add() {
                         f64::from(a) * f64::from(b)
                     };
                     let wanted = if column < n {
-                        0.5 * (0..k).map(term).sum::<f64>() + if add { before } else { 0.0 }
+                        let bias = if biased { f64::from(bias[column]) } else { 0.0 };
+                        0.5 * (0..k).map(term).sum::<f64>() + [0.0, before, base][onto] + bias
                     } else {
                         before
                     };
@@ -68,15 +73,20 @@ fn operands_that_the_library_refuses_are_refused_by_name() {
         c: Address(16384),
         c_stride: 8,
         alpha: 1.0,
-        add: false,
+        onto: None,
+        bias: None,
         numbers: Numbers::F32,
     };
     plain.check().unwrap();
+    Product { onto: Some(Address(16384)), bias: Some(Address(16384 + 256)), ..plain }.check().unwrap();
     for (product, part) in [
         (Product { k: 0, ..plain }, "8 x 8 x 0"),
         (Product { a: Matrix::rows(Address(4096), 7), ..plain }, "a has rows of 8 numbers 7 apart"),
         (Product { b: Matrix::rows(Address(8194), 8), ..plain }, "b at 0x2002, wanted a multiple of 4"),
         (Product { c: Address(4096 + 252), ..plain }, "a overlaps the result"),
+        (Product { onto: Some(Address(16384 + 32)), ..plain }, "onto overlaps the result"),
+        (Product { bias: Some(Address(16384 + 252)), ..plain }, "bias overlaps the result"),
+        (Product { bias: Some(Address(4097)), ..plain }, "bias at 0x1001, wanted a multiple of 4"),
     ] {
         let message = product.check().unwrap_err().to_string();
         assert!(message.contains(part), "{message:?} lacks {part:?}");

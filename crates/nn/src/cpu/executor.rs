@@ -22,7 +22,9 @@ use super::weights::Weights;
 use super::{head, sampler, simd};
 use crate::engine::Products;
 use crate::error::Error;
-use crate::executor::{DecodeChanges, Executor, Head, HeadRows, Heads, Holds, Rotation, Rows, Write};
+use crate::executor::{
+    DecodeChanges, Executor, Head, HeadNorms, HeadRows, Heads, Holds, Rotation, Rows, Write,
+};
 use crate::layout::{Linear, Span};
 use crate::lora::Adapted;
 use crate::rope::Rope;
@@ -49,6 +51,8 @@ pub(crate) struct CpuExecutor {
     scratch: Vec<Mutex<Scratch>>,
     head: head::Scratch,
     logits: Vec<f32>,
+    /// Queries of a decoding step.
+    queries: Buffer,
     lse: Buffer,
     delta: Buffer,
     /// Destination of derivatives that aren't needed.
@@ -70,6 +74,7 @@ impl CpuExecutor {
             scratch: (0..largest).map(|_| Mutex::default()).collect(),
             head: head::Scratch::default(),
             logits: Vec::new(),
+            queries: Buffer::default(),
             lse: Buffer::default(),
             delta: Buffer::default(),
             spare: Vec::new(),
@@ -185,12 +190,6 @@ impl Executor for CpuExecutor {
         lists.query_positions.extend(positions);
         lists.slots.clear();
         lists.slots.extend_from_slice(slots);
-    }
-
-    fn copy(&mut self, len: usize, x: &Buffer, y: &mut Buffer) {
-        let y = Shared::new(&mut y[..len]);
-        // SAFETY: ranges of a split are apart.
-        self.rows(len, 1, |own| unsafe { y.part(own.clone()) }.copy_from_slice(&x[own]));
     }
 
     fn gather(&mut self, width: usize, lists: &Lists, x: &Buffer, y: &mut Buffer) {
@@ -329,10 +328,18 @@ impl Executor for CpuExecutor {
         linear: Linear,
         rows: usize,
         x: &Buffer,
-        write: Write,
+        onto: Option<&Buffer>,
         y: &mut Buffer,
     ) {
-        self.linear(weights, linear, rows, x, write, y)
+        self.linear(weights, linear, rows, x, onto, y, (0, linear.outputs))
+    }
+
+    fn linears(&mut self, weights: &Weights, linears: &[Linear], rows: usize, x: &Buffer, y: &mut Buffer) {
+        let (stride, mut first) = (linears.iter().map(|linear| linear.outputs).sum(), 0);
+        for &linear in linears {
+            self.linear(weights, linear, rows, x, None, y, (first, stride));
+            first += linear.outputs;
+        }
     }
 
     fn linear_backward_input(
@@ -464,14 +471,15 @@ impl Executor for CpuExecutor {
         rows: usize,
         x: &Buffer,
         lists: &Lists,
-        kept: Option<&mut Buffer>,
+        kept: bool,
+        logits: &mut Buffer,
         saved: &mut Buffer,
         scores: &mut Buffer,
     ) {
         let (weight, picks) = (part(weights, head.weight), &lists.picks);
         let scores = &mut scores[..2 * picks.len()];
         let (team, products, scratch) = (&self.team, self.products, &mut self.head);
-        let kept = kept.map(|kept| &mut kept[..]);
+        let kept = kept.then_some(&mut logits[..]);
         head::forward(
             team,
             products,
@@ -527,7 +535,8 @@ impl Executor for CpuExecutor {
         rows: usize,
         x: &Buffer,
         lists: &Lists,
-        kept: Option<&mut Buffer>,
+        kept: bool,
+        logits: &mut Buffer,
         saved: &Buffer,
         derivatives: &Buffer,
         dx: &mut Buffer,
@@ -545,7 +554,7 @@ impl Executor for CpuExecutor {
             rows,
             x,
             picks,
-            kept.map(|kept| &mut kept[..]),
+            kept.then_some(&mut logits[..]),
             saved,
             derivatives,
             dx,
@@ -606,16 +615,18 @@ impl Executor for CpuExecutor {
         &decoding.lists
     }
 
-    fn cached_attention(
+    fn step_attention(
         &mut self,
+        weights: &Weights,
+        norms: &HeadNorms,
         heads: Heads,
         decoding: &Decoding,
-        cache: &Cache,
+        cache: &mut Cache,
         layer: usize,
-        q: &Buffer,
+        qkv: &Buffer,
         out: &mut Buffer,
     ) {
-        self.cached_attention(heads, decoding, cache, layer, q, out)
+        self.step_attention(weights, norms, heads, decoding, cache, layer, qkv, out)
     }
 
     fn stage_draws(&mut self, _: usize, draws: &[Draw], decoding: &mut Decoding) {

@@ -300,7 +300,7 @@ pub(crate) fn packing_product(
     product_by(kernel, team, products, m, n, k, a, av, b, bv, into, c, cv);
 }
 
-/// `y = x wᵀ`, or added to `y`, with `w`'s panels; rows of `x` of `k`, of `y` of `n` numbers.
+/// `y = x wᵀ`, or added to `y`, with `w`'s panels; rows of `x` of `k` numbers, `y` as `cv` says.
 ///
 /// # Panics
 /// If a slice is too short, or the processor can't.
@@ -314,6 +314,7 @@ pub(crate) fn product_with_panels(
     panels: &[f32],
     into: Into,
     y: &mut [f32],
+    cv: View,
 ) {
     if m == 0 || n == 0 {
         return;
@@ -324,8 +325,9 @@ pub(crate) fn product_with_panels(
         "panels without their instructions, or a product over nothing"
     );
     assert!(panels.len() == panels::len(products, n, k), "panels of [{n}, {k}]: {}", panels.len());
-    assert!(x.len() >= m * k && y.len() >= m * n, "[{m}, {k}] of {}, [{m}, {n}] of {}", x.len(), y.len());
-    let (av, cv) = (View::rows(0, k), View::rows(0, n));
+    let (of_x, of_y) = (x.len(), y.len());
+    assert!(of_x >= m * k && of_y >= cv.end(m, n), "[{m}, {k}] of {of_x}, [{m}, {n}] of {of_y}");
+    let av = View::rows(0, k);
     let kernel = Kernel::Panels(panels, n);
     let (bv, add) = (View::rows(0, 0), into == Into::Add);
     let operands = Operands { k, a: x, av, b: &[], bv, add, cv, products, kernel };

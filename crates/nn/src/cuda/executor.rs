@@ -16,12 +16,13 @@ use super::decoding::Decoding;
 use super::graphs::Graphs;
 use super::launches::{FULL, THREADS, WARPS, args, kernel, row_shape, row_threads, warp_shape};
 use super::lists::{List, Lists};
+use super::needs::pass_logits;
 use super::stream::{Purpose, Stream};
 use super::weights::Weights;
 use crate::engine::Precision;
 use crate::error::Error;
 use crate::executor::{
-    DecodeChanges, Executor, Head, HeadRows, Heads, Holds, Rotation, Rows, StepTokens, Write,
+    DecodeChanges, Executor, Head, HeadNorms, HeadRows, Heads, Holds, Rotation, Rows, StepTokens, Write,
 };
 use crate::layout::{Linear, Span};
 use crate::lora::Adapted;
@@ -30,8 +31,10 @@ use crate::segments::Chunk;
 
 /// Rows of a column that a block sums.
 pub(crate) const SUMMED_ROWS: usize = 256;
-/// Largest number of logits that a pass keeps: 512 MiB. If there are more, this many are computed at a time.
+/// Largest number of logits that are sampled from at a time: 512 MiB.
 pub(crate) const LOGITS: usize = 1 << 27;
+/// Numbers that are moved at a time when rows of a buffer are left out.
+pub(crate) const MOVED: usize = 1 << 24;
 
 /// A stream and its memory.
 pub(crate) struct CudaExecutor {
@@ -40,9 +43,10 @@ pub(crate) struct CudaExecutor {
     pub(super) precision: Precision,
     /// By position: cosines, then sines.
     angles: Buffer,
+    /// Of rows that are sampled from.
     pub(super) logits: Buffer,
-    /// Their derivatives in bf16.
-    dlogits: Buffer,
+    /// Largest number of logits that a pass keeps. If there are more, this many are computed at a time.
+    pass_logits: usize,
     /// Of decoding's attention.
     pub(super) parts: Buffer,
     delta: Buffer,
@@ -79,14 +83,15 @@ impl CudaExecutor {
         rows: &[f32],
         graphs: Graphs,
     ) -> CudaExecutor {
-        let [angles, logits, dlogits, parts, delta, partials, shares, low_rank, values, moved, moved_full] =
-            [(); 11].map(|()| Buffer::default());
+        let [angles, logits, parts, delta, partials, shares, low_rank, values, moved, moved_full] =
+            [(); 10].map(|()| Buffer::default());
+        let pass_logits = pass_logits(stream.memory().map(|memory| memory.total as u64));
         let mut executor = CudaExecutor {
             stream,
             precision,
             angles,
             logits,
-            dlogits,
+            pass_logits,
             parts,
             delta,
             partials,
@@ -114,21 +119,28 @@ impl CudaExecutor {
 
     /// Frees the buffers that grow when they are needed.
     pub(super) fn free_buffers(&mut self) {
-        let CudaExecutor {
-            logits, dlogits, parts, delta, partials, shares, low_rank, moved, moved_full, ..
-        } = self;
-        for buffer in [logits, dlogits, parts, delta, partials, shares, low_rank, moved, moved_full] {
+        let CudaExecutor { logits, parts, delta, partials, shares, low_rank, moved, moved_full, .. } = self;
+        for buffer in [logits, parts, delta, partials, shares, low_rank, moved, moved_full] {
             *buffer = Buffer::default();
+        }
+    }
+
+    /// A thread per 16 bytes of rows.
+    fn line_shape(&self, rows: usize, width: usize) -> Shape {
+        Shape::covering(rows * width.div_ceil(16 / self.precision.bytes()), THREADS)
+    }
+
+    /// The number type of activations and weights.
+    fn numbers(&self) -> Numbers {
+        match self.precision {
+            Precision::F32 => Numbers::F32,
+            Precision::Bf16 => Numbers::Bf16,
         }
     }
 
     /// `c = alpha a b`, or added to `c`, where all are activations or weights.
     fn product(&self, sizes: [usize; 3], a: Matrix, b: Matrix, c: Matrix, alpha: f32, write: Write) {
-        let numbers = match self.precision {
-            Precision::F32 => Numbers::F32,
-            Precision::Bf16 => Numbers::Bf16,
-        };
-        self.product_of(numbers, sizes, a, b, c, alpha, write);
+        self.product_of(self.numbers(), sizes, a, b, c, alpha, write);
     }
 
     /// The same with a result in f32: logits, gradients.
@@ -150,9 +162,10 @@ impl CudaExecutor {
         alpha: f32,
         write: Write,
     ) {
-        let (c, c_stride, add) = (c.at, c.stride, write == Write::Add);
+        let onto = (write == Write::Add).then_some(c.at);
         if m > 0 {
-            self.stream.product(&Product { m, n, k, a, b, c, c_stride, alpha, add, numbers });
+            let (c, c_stride) = (c.at, c.stride);
+            self.stream.product(&Product { m, n, k, a, b, c, c_stride, alpha, onto, bias: None, numbers });
         }
     }
 
@@ -207,10 +220,6 @@ impl Executor for CudaExecutor {
         lists.stage(&self.stream, chunk, slots);
     }
 
-    fn copy(&mut self, len: usize, x: &Buffer, y: &mut Buffer) {
-        self.stream.copy(x.at(0), y.at(0), x.bytes(len));
-    }
-
     fn gather(&mut self, width: usize, lists: &Lists, x: &Buffer, y: &mut Buffer) {
         let rows = lists.plan(Rows::Predicting).rows;
         self.rows(kernel!(self.precision, "gather"), width, lists, rows, x.into(), (&*y).into());
@@ -236,18 +245,23 @@ impl Executor for CudaExecutor {
     }
 
     fn keep_rows(&mut self, width: usize, ranges: &[Range<usize>], x: &mut Buffer) {
-        let kept = ranges.iter().map(Range::len).sum::<usize>() * width;
         let full = x.bytes(1) == 4;
         let (moved, precision) =
             if full { (&mut self.moved_full, FULL) } else { (&mut self.moved, Precision::Bf16) };
-        moved.reserve(&self.stream, precision, kept, Purpose::Pass);
         let mut to = 0;
         for range in ranges {
-            let len = range.len() * width;
-            self.stream.copy(x.at(range.start * width), moved.at(to), x.bytes(len));
-            to += len;
+            let (mut from, end) = (range.start * width, range.end * width);
+            // Numbers move to lower places, so those that a piece overwrites have moved before.
+            while from < end {
+                let len = (end - from).min(MOVED);
+                if from > to {
+                    moved.reserve(&self.stream, precision, len, Purpose::Pass);
+                    self.stream.copy(x.at(from), moved.at(0), x.bytes(len));
+                    self.stream.copy(moved.at(0), x.at(to), x.bytes(len));
+                }
+                (from, to) = (from + len, to + len);
+            }
         }
-        self.stream.copy(moved.at(0), x.at(0), x.bytes(kept));
     }
 
     fn embed(&mut self, weights: &Weights, table: Span, width: usize, lists: &Lists, x: &mut Buffer) {
@@ -362,10 +376,14 @@ impl Executor for CudaExecutor {
         linear: Linear,
         rows: usize,
         x: &Buffer,
-        write: Write,
+        onto: Option<&Buffer>,
         y: &mut Buffer,
     ) {
-        self.linear(weights, linear, rows, x, write, y)
+        self.linear(weights, linear, rows, x, onto, y.rows(0, linear.outputs))
+    }
+
+    fn linears(&mut self, weights: &Weights, linears: &[Linear], rows: usize, x: &Buffer, y: &mut Buffer) {
+        self.linears(weights, linears, rows, x, y)
     }
 
     fn linear_backward_input(
@@ -459,25 +477,23 @@ impl Executor for CudaExecutor {
     }
 
     fn swiglu(&mut self, rows: usize, width: usize, gate_up: &Buffer, act: &mut Buffer) {
-        let (shape, count) = (Shape::covering(rows * width, THREADS), (rows * width) as u64);
         self.stream.launch(
             kernel!(self.precision, "swiglu"),
-            shape,
-            args![gate_up, &*act, width as u32, count],
+            self.line_shape(rows, width),
+            args![gate_up, &*act, width as u32, rows as u32],
         );
     }
 
     fn swiglu_backward(&mut self, rows: usize, width: usize, gate_up: &mut Buffer, dact: &mut Buffer) {
-        let (shape, count) = (Shape::covering(rows * width, THREADS), (rows * width) as u64);
         self.stream.launch(
             kernel!(self.precision, "swiglu_backward"),
-            shape,
-            args![&*gate_up, &*dact, width as u32, count],
+            self.line_shape(rows, width),
+            args![&*gate_up, &*dact, width as u32, rows as u32],
         );
     }
 
     fn keeps_logits(&self, head: Head, rows: usize) -> bool {
-        rows * head.vocabulary <= LOGITS
+        rows * head.vocabulary <= self.pass_logits
     }
 
     fn head(
@@ -488,11 +504,12 @@ impl Executor for CudaExecutor {
         rows: usize,
         x: &Buffer,
         lists: &Lists,
-        kept: Option<&mut Buffer>,
+        kept: bool,
+        logits: &mut Buffer,
         saved: &mut Buffer,
         scores: &mut Buffer,
     ) {
-        self.head(weights, head, temperature, rows, x, lists, kept, saved, scores)
+        self.head(weights, head, temperature, rows, x, lists, kept, logits, saved, scores)
     }
 
     fn first_non_finite(&mut self, len: usize, x: &Buffer) -> Option<(usize, f32)> {
@@ -523,12 +540,14 @@ impl Executor for CudaExecutor {
         rows: usize,
         x: &Buffer,
         lists: &Lists,
-        kept: Option<&mut Buffer>,
+        kept: bool,
+        logits: &mut Buffer,
         saved: &Buffer,
         derivatives: &Buffer,
         dx: &mut Buffer,
     ) {
-        self.head_backward(weights, gradient, head, temperature, rows, x, lists, kept, saved, derivatives, dx)
+        let given = (weights, head, temperature, rows, x, lists);
+        self.head_backward(given, gradient, kept, logits, saved, derivatives, dx)
     }
 
     fn logits(&mut self, weights: &Weights, head: Head, rows: usize, x: &Buffer, logits: &mut Vec<f32>) {
@@ -571,16 +590,18 @@ impl Executor for CudaExecutor {
         &decoding.lists
     }
 
-    fn cached_attention(
+    fn step_attention(
         &mut self,
+        weights: &Weights,
+        norms: &HeadNorms,
         heads: Heads,
         decoding: &Decoding,
-        cache: &Cache,
+        cache: &mut Cache,
         layer: usize,
-        q: &Buffer,
+        qkv: &Buffer,
         out: &mut Buffer,
     ) {
-        self.attend_cache(heads, decoding, &cache.layers[layer], q, out);
+        self.step_attention(weights, norms, heads, decoding, &cache.layers[layer], qkv, out);
     }
 
     fn stage_draws(&mut self, rows: usize, draws: &[Draw], decoding: &mut Decoding) {

@@ -68,6 +68,7 @@ impl Graphs {
     pub(super) fn submit(&mut self, stream: &Stream, bucket: Bucket) {
         // Nothing is recorded without graphs, or after a buffer has grown.
         let Some(mut sequence) = stream.recorded_work() else { return };
+        self.counts.nodes = self.counts.nodes.max(sequence.nodes().len());
         if sequence.came_before() && sequence.graph.is_none() {
             sequence.graph = stream.capture(sequence.nodes());
             self.counts.captured += u64::from(sequence.graph.is_some());

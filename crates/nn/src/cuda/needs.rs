@@ -1,6 +1,6 @@
 //! What kinds of work take of a GPU's memory, in bytes.
 
-use super::executor::{LOGITS, SUMMED_ROWS};
+use super::executor::{LOGITS, MOVED, SUMMED_ROWS};
 use super::lists::{ITEM_KEYS, bucket};
 use crate::activations::{activations, largest, prefill};
 use crate::backend::Rollout;
@@ -24,6 +24,12 @@ pub(crate) fn quantized_bytes(layout: &Layout, precision: Precision) -> u64 {
     let in_place = format == BaseFormat::Bf16 && precision == Precision::Bf16;
     let maps = 4 * (NF4.len() + dynamic_map().len()) as u64;
     stored + maps + if in_place { 0 } else { bytes_of(precision, largest) }
+}
+
+/// Logits that a pass keeps, or computes at a time, on a GPU of so many bytes: a sixteenth of its memory, so that few passes over the gradient of the head
+/// add to it, and at least 512 MiB.
+pub(crate) fn pass_logits(memory: Option<u64>) -> usize {
+    LOGITS.max((memory.unwrap_or(0) / 64) as usize)
 }
 
 /// The index lists of a pass over so many rows: about 20 words a row.
@@ -79,13 +85,12 @@ pub(crate) fn backward(config: &Config, precision: Precision, n: usize, m: usize
     let (d, f, v) = (config.hidden_size, config.intermediate_size, config.vocab_size);
     let q = config.num_attention_heads * config.head_dim;
     let kv = 2 * config.num_key_value_heads * config.head_dim;
-    let logits = (m * v).min(LOGITS);
-    // Rows on their way when families without a derivative are left out.
-    let moved = n * q.max(kv).max(d).max(2 * f);
+    // Numbers on their way when families without a derivative are left out.
+    let moved = (n * q.max(kv).max(d).max(2 * f)).min(MOVED);
+    let logits = (m * v).min(MOVED);
     let (full, half) = match precision {
         Precision::F32 => (moved.max(logits), 0),
-        // The logits' derivatives too.
-        Precision::Bf16 => (logits.max(n * config.num_attention_heads), moved + logits),
+        Precision::Bf16 => (logits.max((n * config.num_attention_heads).min(MOVED)), moved),
     };
     // Each head's part of its norm's derivative, and sums of columns over blocks of rows.
     let shares = if config.architecture.qk_norm() { n * q.max(kv / 2) } else { 0 };

@@ -266,7 +266,8 @@ impl Replica {
                     c: self.weights.at(offset),
                     c_stride: adapted.inputs,
                     alpha: layout.scale,
-                    add: true,
+                    onto: Some(self.weights.at(offset)),
+                    bias: None,
                     numbers: match self.precision {
                         Precision::F32 => Numbers::F32,
                         Precision::Bf16 => Numbers::Bf16,

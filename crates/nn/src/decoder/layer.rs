@@ -8,16 +8,6 @@ use crate::layout::LayerLayout;
 use super::workspace::{SavedActivations, Workspace};
 use super::{Decoder, Gradients, Parameters};
 
-/// The source of a layer's keys.
-pub(super) enum Source<'a, X: Executor> {
-    /// The rows themselves.
-    Rows,
-    /// The rows themselves, which are also stored in the cache.
-    StoredRows(&'a mut X::Cache),
-    /// The cache, including the rows of a decoding step.
-    Cache(&'a mut X::Cache, &'a X::Decoding),
-}
-
 /// The rows of one pass through a layer.
 pub(super) struct LayerRows<'a, X: Executor> {
     pub(super) lists: &'a X::Lists,
@@ -37,14 +27,15 @@ impl Decoder {
         HeadRows { rows, stride: self.heads.key_width(), count: self.heads.keys, size: self.heads.size }
     }
 
-    /// One layer. Without `output` it stops once all activations for the backward pass are computed.
+    /// One layer, whose keys and values are also stored in the `cache`, if there is one. Without `output` it stops once all activations for the backward
+    /// pass are computed.
     pub(super) fn layer<X: Executor>(
         &self,
         e: &mut X,
         p: Parameters<'_, X>,
         index: usize,
         rows: &LayerRows<'_, X>,
-        mut source: Source<'_, X>,
+        cache: Option<&mut X::Cache>,
         x: &X::Buffer,
         saved: &mut SavedActivations<X>,
         checks: &Checks,
@@ -69,22 +60,20 @@ impl Decoder {
         );
         checks.finite(e, all, &[("input_layernorm", d)], &w.normed)?;
         e.reserve(&mut saved.kv, Holds::Activations, n * self.heads.key_width());
-        p.linear(e, layer.kv, n, &w.normed, Write::Replace, &mut saved.kv);
+        p.linear(e, layer.kv, n, &w.normed, None, &mut saved.kv);
         let keys_and_values = [("self_attn.k_proj", kv_width / 2), ("self_attn.v_proj", kv_width / 2)];
         checks.finite(e, all, &keys_and_values, &saved.kv)?;
         e.reserve(&mut saved.q, Holds::Activations, m * self.heads.query_width());
         e.reserve(&mut saved.middle, Holds::Activations, m * d);
+        e.reserve(&mut w.normed_rows, Holds::Activations, m * d);
         match rows.which {
             Rows::Predicting => {
-                e.reserve(&mut w.normed_rows, Holds::Activations, m * d);
                 e.gather(d, lists, &w.normed, &mut w.normed_rows);
-                p.linear(e, layer.q, m, &w.normed_rows, Write::Replace, &mut saved.q);
-                e.gather(d, lists, x, &mut saved.middle);
+                p.linear(e, layer.q, m, &w.normed_rows, None, &mut saved.q);
+                // The residual of these rows.
+                e.gather(d, lists, x, &mut w.normed_rows);
             }
-            Rows::All => {
-                p.linear(e, layer.q, m, &w.normed, Write::Replace, &mut saved.q);
-                e.copy(m * d, x, &mut saved.middle);
-            }
+            Rows::All => p.linear(e, layer.q, m, &w.normed, None, &mut saved.q),
         }
         checks.finite(e, own, &[("self_attn.q_proj", q_width)], &saved.q)?;
         let (queries, keys) = (self.query_heads(m), self.key_heads(n));
@@ -122,25 +111,15 @@ impl Decoder {
         checks.finite(e, all, &[("self_attn (rotary embedding of keys)", kv_width)], &saved.kv)?;
         e.reserve(&mut saved.out, Holds::Activations, m * self.heads.query_width());
         e.reserve(&mut saved.lse, Holds::Statistics, m * self.heads.queries);
-        match source {
-            Source::Rows => {}
-            Source::StoredRows(ref mut cache) | Source::Cache(ref mut cache, _) => {
-                e.store_cache(self.heads, cache, index, lists, &saved.kv);
-            }
+        if let Some(cache) = cache {
+            e.store_cache(self.heads, cache, index, lists, &saved.kv);
         }
         let SavedActivations { q, kv, out, lse, .. } = saved;
-        match source {
-            Source::Rows | Source::StoredRows(_) => {
-                e.attention(self.heads, lists, rows.which, q, kv, out, lse);
-            }
-            Source::Cache(cache, decoding) => {
-                e.cached_attention(self.heads, decoding, cache, index, q, out);
-            }
-        }
+        e.attention(self.heads, lists, rows.which, q, kv, out, lse);
         checks.finite(e, own, &[("self_attn (attention)", q_width)], &saved.out)?;
-        p.linear(e, layer.o, m, &saved.out, Write::Add, &mut saved.middle);
+        let residual = if rows.which == Rows::All { x } else { &w.normed_rows };
+        p.linear(e, layer.o, m, &saved.out, Some(residual), &mut saved.middle);
         checks.finite(e, own, &[("self_attn.o_proj (with the residual)", d)], &saved.middle)?;
-        e.reserve(&mut w.normed_rows, Holds::Activations, m * d);
         e.reserve(&mut saved.mlp_scale, Holds::Statistics, m);
         e.rms_norm(
             p.weights,
@@ -153,15 +132,14 @@ impl Decoder {
         );
         checks.finite(e, own, &[("post_attention_layernorm", d)], &w.normed_rows)?;
         e.reserve(&mut saved.gate_up, Holds::Activations, m * 2 * f);
-        p.linear(e, layer.gate_up, m, &w.normed_rows, Write::Replace, &mut saved.gate_up);
+        p.linear(e, layer.gate_up, m, &w.normed_rows, None, &mut saved.gate_up);
         checks.finite(e, own, &[("mlp.gate_proj", f), ("mlp.up_proj", f)], &saved.gate_up)?;
         if let Some(output) = output {
             e.reserve(&mut w.act, Holds::Activations, m * f);
             e.swiglu(m, f, &saved.gate_up, &mut w.act);
             checks.finite(e, own, &[("mlp (SwiGLU)", f)], &w.act)?;
             e.reserve(output, Holds::Activations, m * d);
-            e.copy(m * d, &saved.middle, output);
-            p.linear(e, layer.down, m, &w.act, Write::Add, output);
+            p.linear(e, layer.down, m, &w.act, Some(&saved.middle), output);
             checks.finite(e, own, &[("mlp.down_proj (with the residual)", d)], output)?;
         }
         Ok(())

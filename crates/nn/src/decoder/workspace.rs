@@ -49,7 +49,7 @@ pub(crate) struct Workspace<X: Executor> {
     pub(super) hidden: X::Buffer,
     pub(super) hidden_scale: X::Buffer,
     pub(super) head_saved: X::Buffer,
-    /// Logits of the last pass, if they are kept.
+    /// Logits of the last pass, if they are kept; on a GPU, else, those of some rows.
     pub(super) logits: X::Buffer,
     pub(super) logits_kept: bool,
     /// Scores of the picks, then their derivatives.

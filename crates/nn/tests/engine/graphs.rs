@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
+use fgrpo_nn::config::{Architecture, Config};
 use fgrpo_nn::{
     AdamW, Batch, Completion, Device, Engine, Gpus, GraphCounts, LoraConfig, Precision, Prompt, Sampling,
     StopFn,
@@ -112,9 +113,25 @@ fn samples_are_the_same_bits_with_and_without_graphs_whatever_changes_between_st
             println!("{device:?}, {name}, round {number}: {:?}", with.graph_counts());
             assert!(found.len() >= 10 && found == wanted, "{device:?}, {name}: round {number}");
         }
-        let GraphCounts { steps, captured, replayed, ahead } = with.graph_counts();
-        assert_eq!(without.graph_counts(), GraphCounts { steps, captured: 0, replayed: 0, ahead });
+        let GraphCounts { steps, captured, replayed, ahead, .. } = with.graph_counts();
+        assert_eq!(without.graph_counts(), GraphCounts { steps, captured: 0, replayed: 0, ahead, nodes: 0 });
         assert!(captured > 5 && 2 * replayed > steps && ahead > 20, "{:?}", with.graph_counts());
+    }
+}
+
+#[test]
+fn a_step_has_nine_nodes_a_layer_and_one_more_where_queries_have_a_bias() {
+    for (device, architecture, layer) in devices()
+        .into_iter()
+        .flat_map(|device| [(device.clone(), Architecture::Qwen3, 9), (device, Architecture::Qwen2, 10)])
+    {
+        let config = Config { num_hidden_layers: 28, architecture, ..configs().swap_remove(0).1 };
+        let mut engine = engine_on(&config, 67, &device);
+        let prompts = [Prompt { tokens: &[1, 2, 3], samples: 0..3 }];
+        let settings = Sampling { max_new_tokens: 4, top_k: 5, top_p: 0.9, ..Sampling::default() };
+        assert_eq!(sample(&mut engine, &prompts, &settings, None).len(), 3);
+        // Beside the layers: embedding, final norm, logits, drawing.
+        assert_eq!(engine.graph_counts().nodes, 28 * layer + 4, "{device:?}, {architecture:?}");
     }
 }
 

@@ -4,9 +4,11 @@ use super::super::attention::{self, Keys};
 use super::super::buffer::Buffer;
 use super::super::decoding::Decoding;
 use super::super::lists::Lists;
+use super::super::simd;
 use super::super::team::Shared;
-use super::{Cache, CpuExecutor};
-use crate::executor::{Heads, Rows};
+use super::{Cache, CpuExecutor, part};
+use crate::executor::{HeadNorms, Heads, Rows};
+use crate::layout::Span;
 
 /// Attention's plan, of a pass or of a decoding step.
 #[derive(Clone, Copy)]
@@ -114,21 +116,50 @@ impl CpuExecutor {
         self.delta = delta;
     }
 
-    pub(super) fn cached_attention(
+    pub(super) fn step_attention(
         &mut self,
+        weights: &[f32],
+        norms: &HeadNorms,
         heads: Heads,
         decoding: &Decoding,
-        cache: &Cache,
+        cache: &mut Cache,
         layer: usize,
-        q: &Buffer,
+        qkv: &Buffer,
         out: &mut Buffer,
     ) {
-        let (stride, values) = (heads.key_width(), heads.keys * heads.size);
-        let keys = Keys { data: &cache.layers[layer], stride, values };
-        let queries = decoding.step.rows();
+        let (width, stride, size) = (heads.query_width(), heads.key_width(), heads.size);
+        let Decoding { step, lists, pieces, .. } = decoding;
+        let mut q = std::mem::take(&mut self.queries);
+        q.reserve(step.rows() * width);
+        let (queries, keys) = (Shared::new(&mut q), Shared::new(&mut cache.layers[layer]));
+        self.rows(step.rows(), width + stride, |own| {
+            for row in own {
+                let at = lists.slots[row] as usize * stride;
+                // SAFETY: ranges of a split are apart, and each slot is one row's.
+                let (q, kv) =
+                    unsafe { (queries.part(row * width..(row + 1) * width), keys.part(at..at + stride)) };
+                let (from_q, from_kv) = qkv[row * (width + stride)..][..width + stride].split_at(width);
+                let (cos, sin) = self.rope.at(step.positions[row] as usize);
+                let heads_of = |from: &[f32], to: &mut [f32], norm: Option<Span>| {
+                    for (from, to) in from.chunks_exact(size).zip(to.chunks_exact_mut(size)) {
+                        match norm {
+                            Some(norm) => _ = simd::rms_norm(from, part(weights, norm), norms.eps, to),
+                            None => to.copy_from_slice(from),
+                        }
+                        let (low, high) = to.split_at_mut(size / 2);
+                        simd::rotate(low, high, cos, sin, 1.0);
+                    }
+                };
+                heads_of(from_q, q, norms.q);
+                let (k, v) = kv.split_at_mut(stride / 2);
+                heads_of(&from_kv[..stride / 2], k, norms.k);
+                v.copy_from_slice(&from_kv[stride / 2..]);
+            }
+        });
+        let keys = Keys { data: &cache.layers[layer], stride, values: stride / 2 };
         let mut lse = std::mem::take(&mut self.lse);
-        lse.reserve(queries * heads.queries);
-        self.attend(heads, Plan { queries, rows: &[], pieces: &decoding.pieces }, q, keys, out, &mut lse);
-        self.lse = lse;
+        lse.reserve(step.rows() * heads.queries);
+        self.attend(heads, Plan { queries: step.rows(), rows: &[], pieces }, &q, keys, out, &mut lse);
+        (self.lse, self.queries) = (lse, q);
     }
 }

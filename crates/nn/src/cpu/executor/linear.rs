@@ -48,27 +48,33 @@ impl CpuExecutor {
         self.tile = tile;
     }
 
+    /// Into columns `first..` of rows of `stride` numbers.
     pub(super) fn linear(
         &mut self,
         weights: &Weights,
         linear: Linear,
         rows: usize,
         x: &Buffer,
-        write: Write,
+        onto: Option<&Buffer>,
         y: &mut Buffer,
+        (first, stride): (usize, usize),
     ) {
         let Linear { inputs, outputs, .. } = linear;
-        let mut into = if write == Write::Add { Into::Add } else { Into::Replace };
-        if let Some(bias) = linear.bias {
-            let bias = part(weights, bias);
+        let mut into = Into::Replace;
+        if linear.bias.is_some() || onto.is_some() {
+            let bias = linear.bias.map(|bias| part(weights, bias));
             let y = Shared::new(y);
             self.rows(rows, outputs, |own| {
-                // SAFETY: ranges of a split are apart.
-                let y = unsafe { y.part(own.start * outputs..own.end * outputs) };
-                for y in y.chunks_exact_mut(outputs) {
-                    match write {
-                        Write::Add => simd::add(bias, y),
-                        Write::Replace => y.copy_from_slice(bias),
+                for row in own {
+                    let at = row * stride + first;
+                    // SAFETY: ranges of a split are apart.
+                    let y = unsafe { y.part(at..at + outputs) };
+                    match (onto, bias) {
+                        (Some(onto), bias) => {
+                            y.copy_from_slice(&onto[row * outputs..][..outputs]);
+                            bias.into_iter().for_each(|bias| simd::add(bias, y));
+                        }
+                        (None, bias) => bias.into_iter().for_each(|bias| y.copy_from_slice(bias)),
                     }
                 }
             });
@@ -76,19 +82,20 @@ impl CpuExecutor {
         }
         if linear.weight.is_apart() {
             let from = View::rows(0, inputs);
-            return self.tiles(weights, linear, |e, first, tile| {
+            return self.tiles(weights, linear, |e, part, tile| {
                 let (count, w) = (tile.len() / inputs, View::rows(0, inputs).transposed());
-                let to = View::rows(first, outputs);
+                let to = View::rows(first + part, stride);
                 e.packing_product(rows, count, inputs, x, from, tile, w, into, y, to);
             });
         }
+        let to = View::rows(first, stride);
         if let Some(packed) = &self.packed {
             let panels = packed.at(linear.weight.offset);
             let (team, products) = (Some(&self.team), self.products);
-            return product_with_panels(team, products, rows, outputs, inputs, x, panels, into, y);
+            return product_with_panels(team, products, rows, outputs, inputs, x, panels, into, y, to);
         }
         let w = View::rows(linear.weight.offset, inputs).transposed();
-        let (from, to) = (View::rows(0, inputs), View::rows(0, outputs));
+        let from = View::rows(0, inputs);
         self.product(rows, outputs, inputs, x, from, weights, w, into, y, to);
     }
 

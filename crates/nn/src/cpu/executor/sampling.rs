@@ -33,7 +33,8 @@ impl CpuExecutor {
                 let panels = packed.at(head.weight.offset);
                 let x = &x[first * d..];
                 let (team, products) = (Some(&self.team), self.products);
-                product_with_panels(team, products, m, v, d, x, panels, Into::Replace, &mut logits);
+                let (into, to) = (Into::Replace, View::rows(0, v));
+                product_with_panels(team, products, m, v, d, x, panels, into, &mut logits, to);
             } else {
                 let (x_view, w) = (View::rows(first * d, d), View::rows(head.weight.offset, d).transposed());
                 let to = View::rows(0, v);

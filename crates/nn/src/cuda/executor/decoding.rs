@@ -9,11 +9,12 @@ use super::super::stream::Purpose;
 use super::super::weights::Weights;
 use super::{CudaExecutor, FULL, THREADS, WARPS, args, kernel};
 use crate::engine::Precision;
-use crate::executor::{Head, Heads};
+use crate::executor::{Head, HeadNorms, Heads};
+use crate::layout::Span;
 use crate::sampling::Sampling;
 
-/// Bytes of shared memory of a sampling block: 768 numbers of 8 bytes.
-const SHARED: usize = 768 * 8;
+/// Bytes of shared memory of a sampling block: 768 numbers of 8 bytes, a histogram of three times 2,048 words, a list of 2,048, and its length.
+const SHARED: usize = 768 * 8 + (4 * 2048 + 2) * 4;
 
 /// The kernel for heads of this size. A key lies over eight lanes with 8 or 16 numbers each, loaded by 16 bytes; other sizes number by number.
 fn parts_kernel(precision: Precision, size: usize) -> &'static str {
@@ -25,22 +26,25 @@ fn parts_kernel(precision: Precision, size: usize) -> &'static str {
 }
 
 impl CudaExecutor {
-    pub(super) fn attend_cache(
+    pub(super) fn step_attention(
         &mut self,
+        weights: &Weights,
+        norms: &HeadNorms,
         heads: Heads,
         decoding: &Decoding,
         cache: &Buffer,
-        q: &Buffer,
+        qkv: &Buffer,
         out: &Buffer,
     ) {
         let Heads { queries, keys, size } = heads;
-        let (Items { items, place, row_first, row_parts, ranges }, words) =
-            (decoding.items, &decoding.lists.words);
+        let (Items { items, place, row_first, row_parts, ranges }, lists) = (decoding.items, &decoding.lists);
+        let words = &lists.words;
         let room = decoding.bucket.parts * queries * (size + 2);
         self.parts.reserve(&self.stream, FULL, room, Purpose::Pass);
         let scale = 1.0 / (size as f32).sqrt();
-        // Sums of four warps for two pairs of a row and a head.
-        let shared = (4 * 2 * (size + 2) * size_of::<f32>()) as u32;
+        // For two pairs of a row and a head, the sums of four warps and a query; and a key.
+        let shared = ((4 * 2 * (size + 2) + 3 * size) * size_of::<f32>()) as u32;
+        let norm = |norm: Option<Span>| norm.map_or(self.angles.at(0), |norm| weights.at(norm.offset));
         self.stream.launch(
             parts_kernel(self.precision, size),
             Shape { grid: [place.len as u32, keys as u32, 1], threads: 128, shared },
@@ -48,7 +52,14 @@ impl CudaExecutor {
                 words.at(items, 0),
                 words.at(place, 0),
                 words.at(ranges, 0),
-                q,
+                words.at(lists.positions, 0),
+                words.at(lists.slots, 0),
+                &self.angles,
+                norm(norms.q),
+                norm(norms.k),
+                u32::from(norms.q.is_some()),
+                norms.eps,
+                qkv,
                 cache,
                 &self.parts,
                 queries as u32,

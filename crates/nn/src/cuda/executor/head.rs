@@ -6,14 +6,13 @@ use super::super::buffer::Buffer;
 use super::super::lists::Lists;
 use super::super::stream::Purpose;
 use super::super::weights::Weights;
-use super::{CudaExecutor, FULL, LOGITS, THREADS, args, row_shape, row_threads};
+use super::{CudaExecutor, FULL, LOGITS, THREADS, args, kernel, row_shape, row_threads};
 use crate::cpu::head::non_finite;
-use crate::engine::Precision;
 use crate::error::Error;
 use crate::executor::{Head, Write};
 
 impl CudaExecutor {
-    /// Rows of logits that are held at a time.
+    /// Rows of logits that are sampled from at a time.
     pub(in crate::cuda) fn logit_rows(&self, head: Head, rows: usize) -> usize {
         (LOGITS / head.vocabulary).clamp(1, rows.max(1))
     }
@@ -34,6 +33,11 @@ impl CudaExecutor {
         self.product_full([m, v, d], x, w, to.rows(0, v), Write::Replace);
     }
 
+    /// Rows of a pass whose logits are there at a time.
+    fn pass_rows(&self, head: Head, rows: usize) -> usize {
+        (self.pass_logits / head.vocabulary).clamp(1, rows.max(1))
+    }
+
     pub(super) fn head(
         &mut self,
         weights: &Weights,
@@ -42,15 +46,14 @@ impl CudaExecutor {
         rows: usize,
         x: &Buffer,
         lists: &Lists,
-        kept: Option<&mut Buffer>,
+        kept: bool,
+        logits: &mut Buffer,
         saved: &mut Buffer,
         scores: &mut Buffer,
     ) {
         let (v, factor) = (head.vocabulary, 1.0 / temperature);
         let picks = lists.pick_rows.len;
-        let chunk = if kept.is_some() { rows.max(1) } else { self.logit_rows(head, rows) };
-        let mut scratch = std::mem::take(&mut self.logits);
-        let logits = kept.unwrap_or(&mut scratch);
+        let chunk = if kept { rows.max(1) } else { self.pass_rows(head, rows) };
         let first_picks = lists.words.host(lists.pick_first);
         for first in (0..rows).step_by(chunk) {
             let m = chunk.min(rows - first);
@@ -80,7 +83,6 @@ impl CudaExecutor {
                 ],
             );
         }
-        self.logits = scratch;
     }
 
     pub(super) fn scores(
@@ -106,16 +108,13 @@ impl CudaExecutor {
         Ok(())
     }
 
+    /// Logits become their derivatives in their place: of 16 bits in bf16, so that a row of them is half as long as their distance.
     pub(super) fn head_backward(
         &mut self,
-        weights: &Weights,
+        (weights, head, temperature, rows, x, lists): (&Weights, Head, f32, usize, &Buffer, &Lists),
         mut gradient: Option<&mut Buffer>,
-        head: Head,
-        temperature: f32,
-        rows: usize,
-        x: &Buffer,
-        lists: &Lists,
-        kept: Option<&mut Buffer>,
+        kept: bool,
+        logits: &mut Buffer,
         saved: &Buffer,
         derivatives: &Buffer,
         dx: &mut Buffer,
@@ -123,21 +122,17 @@ impl CudaExecutor {
         let Head { weight, vocabulary: v, width: d } = head;
         let factor = 1.0 / temperature;
         let picks = lists.pick_rows.len;
-        let chunk = if kept.is_some() { rows.max(1) } else { self.logit_rows(head, rows) };
-        let computed = kept.is_some();
-        let mut scratch = std::mem::take(&mut self.logits);
-        let logits = kept.unwrap_or(&mut scratch);
+        let chunk = if kept { rows.max(1) } else { self.pass_rows(head, rows) };
         for first in (0..rows).step_by(chunk) {
             let m = chunk.min(rows - first);
-            if !computed {
+            if !kept {
                 self.logits_of(weights, head, first, m, x, logits);
             }
-            let logits = &*logits;
             self.stream.launch(
-                "head_backward",
+                kernel!(self.precision, "head_backward"),
                 Shape::of(m, row_threads(v), 0),
                 args![
-                    logits,
+                    &*logits,
                     saved.at(2 * first),
                     lists.words.at(lists.pick_first, first),
                     lists.words.at(lists.pick_tokens, 0),
@@ -147,23 +142,14 @@ impl CudaExecutor {
                     factor
                 ],
             );
-            let dz = match self.precision {
-                Precision::F32 => logits,
-                Precision::Bf16 => {
-                    self.dlogits.reserve(&self.stream, Precision::Bf16, m * v, Purpose::Pass);
-                    let arguments = args![logits, &self.dlogits, (m * v) as u64];
-                    self.stream.launch("to_bf16", Shape::covering(m * v, THREADS), arguments);
-                    &self.dlogits
-                }
-            };
-            let (dz, w) = (dz.rows(0, v), weights.rows(weight.offset, d));
+            let dz = logits.rows(0, v * FULL.bytes() / self.precision.bytes());
+            let w = weights.rows(weight.offset, d);
             self.product([m, d, v], dz, w, dx.rows(first * d, d), 1.0, Write::Replace);
             if let Some(gradient) = &mut gradient {
                 let (x, dw) = (x.rows(first * d, d), gradient.rows(weight.offset, d));
                 self.product_full([v, d, m], dz.transposed(), x, dw, Write::Add);
             }
         }
-        self.logits = scratch;
     }
 
     pub(super) fn logits(

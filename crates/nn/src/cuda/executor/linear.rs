@@ -1,13 +1,13 @@
 //! Linear maps and their derivatives, in full, from quantized matrices or through LoRA's factors.
 
-use fgrpo_cuda::Shape;
+use fgrpo_cuda::{Matrix, Product};
 
 use super::super::buffer::Buffer;
 use super::super::stream::Purpose;
 use super::super::weights::Weights;
-use super::{Columns, CudaExecutor, args, kernel, row_threads};
+use super::{Columns, CudaExecutor};
 use crate::executor::Write;
-use crate::layout::Linear;
+use crate::layout::{Linear, Span};
 use crate::lora::Adapted;
 
 impl CudaExecutor {
@@ -17,29 +17,67 @@ impl CudaExecutor {
         linear: Linear,
         rows: usize,
         x: &Buffer,
-        write: Write,
-        y: &mut Buffer,
+        onto: Option<&Buffer>,
+        y: Matrix,
     ) {
         let Linear { weight, bias, outputs, inputs } = linear;
+        let (x, number) = (x.rows(0, inputs), self.precision.bytes());
+        // Outputs from `first` on.
+        let product = |e: &Self, first: usize, outputs: usize, w: Matrix| {
+            if rows > 0 {
+                e.stream.product(&Product {
+                    m: rows,
+                    n: outputs,
+                    k: inputs,
+                    a: x,
+                    b: w.transposed(),
+                    c: y.at.plus(first * number),
+                    c_stride: y.stride,
+                    alpha: 1.0,
+                    onto: onto.map(|onto| onto.at(first)),
+                    bias: bias.map(|bias| weights.at(bias.offset + first)),
+                    numbers: e.numbers(),
+                });
+            }
+        };
         if weight.is_apart() {
             let mut first = 0;
             for matrix in weights.quantized.parts(&linear) {
                 let w = weights.quantized.values(&self.stream, self.precision, matrix, &mut self.values);
-                let (x, w, to) = (x.rows(0, inputs), w.transposed(), y.rows(first, outputs));
-                self.product([rows, matrix.rows, inputs], x, w, to, 1.0, write);
+                product(self, first, matrix.rows, w);
                 first += matrix.rows;
             }
         } else {
-            let w = weights.rows(weight.offset, inputs).transposed();
-            self.product([rows, outputs, inputs], x.rows(0, inputs), w, y.rows(0, outputs), 1.0, write);
+            product(self, 0, outputs, weights.rows(weight.offset, inputs));
         }
-        if let Some(bias) = bias {
-            let shape = Shape::of(rows, row_threads(outputs), 0);
-            self.stream.launch(
-                kernel!(self.precision, "add_bias"),
-                shape,
-                args![weights.at(bias.offset), &*y, outputs as u32],
+    }
+
+    /// Maps whose matrices are adjacent are one product.
+    pub(super) fn linears(
+        &mut self,
+        weights: &Weights,
+        linears: &[Linear],
+        rows: usize,
+        x: &Buffer,
+        y: &Buffer,
+    ) {
+        let (stride, mut first) = (linears.iter().map(|linear| linear.outputs).sum(), 0);
+        let adjacent = |a: &Linear, b: &Linear| {
+            let stored = !a.weight.is_apart() && a.bias.is_none() && b.bias.is_none();
+            stored && a.weight.offset + a.weight.len == b.weight.offset
+        };
+        for group in linears.chunk_by(adjacent) {
+            let outputs = group.iter().map(|linear| linear.outputs).sum();
+            let weight = Span { len: outputs * group[0].inputs, ..group[0].weight };
+            self.linear(
+                weights,
+                Linear { weight, outputs, ..group[0] },
+                rows,
+                x,
+                None,
+                y.rows(first, stride),
             );
+            first += outputs;
         }
     }
 

@@ -11,6 +11,7 @@ use crate::dataset::Problem;
 use crate::dataset::rows;
 use crate::failure::OrBadInput;
 use crate::grade::Grader;
+use crate::inspect;
 use crate::io::files;
 use crate::io::lines::Lines;
 use crate::kind::{self, TaskKind, Truth};
@@ -360,6 +361,12 @@ pub fn read(path: &Path) -> anyhow::Result<Vec<Benchmark>> {
 /// # Errors
 /// Bad input as for [`samples::read`], [`dumps`] and [`responses`], and two benchmarks of one name.
 pub fn read_each(path: &Path) -> anyhow::Result<Scored> {
+    if path.is_file()
+        && let Some(benchmarks) = inspect::read(path)?
+    {
+        require_distinct(&benchmarks)?;
+        return Ok(Scored { benchmarks, left_out: Vec::new() });
+    }
     let dumps = dumps(path)?;
     if dumps.is_empty() {
         let benchmarks = samples::read(path)?;

@@ -24,6 +24,7 @@ pub mod generations;
 pub mod grade;
 pub mod graded;
 pub mod group_size;
+pub mod inspect;
 pub mod io;
 pub mod kind;
 pub mod pass_at_k;

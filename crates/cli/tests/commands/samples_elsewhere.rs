@@ -372,3 +372,40 @@ fn flags_that_would_change_nothing_are_refused() {
     let (found, said, code) = eval(root, "samples.jsonl", 1, "out", &["--mode", "strict"]);
     assert_eq!((found, code), (Some(1.0), 0), "{said}");
 }
+
+/// `golden/inspect/inspect_log.py` says what the real log holds.
+const INSPECT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/inspect/inspect_log.json");
+
+#[test]
+fn a_log_of_inspect_is_read_with_its_scorers_verdicts() {
+    let found: Value =
+        serde_json::from_str(&support::done(&["pass-at-k", INSPECT, "-k", "1,2", "--by-problem", "--json"]))
+            .unwrap();
+    assert_eq!((&found["benchmark"], &found["unscorable"]), (&"sums".into(), &1.into()), "{found}");
+    let of = |id: &str| {
+        let all = found["by_problem"].as_array().unwrap();
+        let p = all.iter().find(|p| p["problem"] == id).unwrap();
+        (p["n"].as_u64().unwrap(), p["c"].as_u64().unwrap())
+    };
+    assert_eq!([of("one"), of("2"), of("3")], [(4, 3), (4, 2), (3, 0)]);
+
+    let dir = tempfile::tempdir().unwrap();
+    let log = std::fs::read_to_string(INSPECT).unwrap();
+    for (name, text, words) in [
+        (
+            "a.json",
+            log.replace(r#""success""#, r#""cancelled""#),
+            r#"status: found "cancelled", wanted "success""#,
+        ),
+        (
+            "b.json",
+            log.replacen(r#""value": "C""#, r#""value": "P""#, 1),
+            r#"found "P", wanted correct or wrong"#,
+        ),
+        ("c.eval", "PK".to_owned(), "wanted JSON: inspect log dump"),
+    ] {
+        let path = file(dir.path(), name, &text);
+        let said = ends_with(2, &["pass-at-k", path.to_str().unwrap(), "-k", "1"]);
+        assert!(said.contains(words), "{said}");
+    }
+}

@@ -25,11 +25,9 @@ impl Comparison {
         let tested = self.p_value.is_some();
         let beyond = match p < LEVEL {
             _ if self.problems < 2 => "one problem says nothing about others".to_owned(),
-            // With few problems the bootstrap is too sure.
+            // A small m makes the test weak; few problems make the bootstrap too sure.
             true if tested && !self.significant() => {
-                format!(
-                    "for other problems of the kind the bootstrap disagrees ({interval}): evaluate more problems"
-                )
+                format!("the bootstrap over problems, which uses all samples, finds one ({interval})")
             }
             true => format!("it holds for other problems of the kind too (bootstrap {interval})"),
             false => format!("for other problems of the kind: not shown (bootstrap {interval})"),

@@ -24,6 +24,8 @@ const LOGITS: usize = 1 << 24;
 const NOTHING: f32 = -99999.0;
 /// Fewest tokens of a prompt with its completion for which a generation has room.
 const ROOM: usize = 2048;
+/// Requests after which a generation takes no more, so that what is known of each of them doesn't grow for ever.
+const MOST: usize = 4096;
 
 /// A sampling request.
 pub(crate) struct Waiting {
@@ -207,6 +209,7 @@ impl<'a> Queue<'a> {
 impl Feed for Queue<'_> {
     fn next(&self) -> Option<Arrival> {
         let mut state = self.state.lock().expect("no panic");
+        state.open &= state.taken.len() < MOST;
         while state.waiting.is_empty()
             && state.open
             && let Ok(job) = self.jobs.lock().expect("no panic").try_recv()

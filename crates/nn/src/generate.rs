@@ -137,6 +137,8 @@ fn future_pages(samples: usize, tokens: usize) -> usize {
 
 /// Prompts of a feed that wait for an executor at most, so that others get some too.
 const AHEAD: usize = 8;
+/// Rows of a decoding step that reads the end of a prompt, at most: a device has memory for that many samples.
+const READ: usize = 256;
 /// How long an executor without work waits while others have some.
 const IDLE: Duration = Duration::from_millis(1);
 
@@ -257,7 +259,7 @@ pub(crate) fn generate<X: Executor>(
         scheduler.part_all(&step, &drawn);
     }
     // What was cancelled is of no use to anyone.
-    if !scheduler.cancelled {
+    if scheduler.tree.keep && !scheduler.cancelled {
         *g.tree = scheduler.tree;
     }
     Ok(())
@@ -546,8 +548,9 @@ impl<X: Executor> Scheduler<'_, '_, X> {
         let tokens = self.jobs[job].tokens[cached..].to_vec();
         let node = self.tree.prompt(Some(parent), &tokens);
         let mut hidden = X::Buffer::default();
-        for (index, part) in tokens.chunks(g.chunk_tokens).enumerate() {
-            let first = index * g.chunk_tokens;
+        let rows = g.chunk_tokens.min(READ);
+        for (index, part) in tokens.chunks(rows).enumerate() {
+            let first = index * rows;
             // A row attends to the tokens before it: each has a node of its own on the same pages, which ends with its token.
             let mut pages = Vec::new();
             for _ in part {

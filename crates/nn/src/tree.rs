@@ -249,3 +249,84 @@ impl Tree {
         first
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    impl Tree {
+        /// Panics unless pages are counted right and each is one node's, and each node's parent is there.
+        fn check(&self) {
+            let mut owned: Vec<u32> = Vec::new();
+            let (mut used, mut kept) = (0, 0);
+            for node in self.nodes.iter().filter(|node| node.holders > 0 || node.idle.is_some()) {
+                assert_eq!(node.run.pages.len(), node.run.len.div_ceil(PAGE));
+                owned.extend(&node.run.pages);
+                let sum = if node.holders > 0 { &mut used } else { &mut kept };
+                *sum += node.run.pages.len();
+                assert!(node.parent.is_none_or(|parent| {
+                    let parent = &self.nodes[parent];
+                    if node.holders > 0 { parent.holders > 0 } else { parent.kept > 0 }
+                }));
+            }
+            assert_eq!((self.used, self.kept), (used, kept));
+            let all = owned.len();
+            owned.sort_unstable();
+            owned.dedup();
+            assert_eq!(owned.len(), all, "a page of two nodes");
+        }
+
+        /// The tokens and slots from the root to a node.
+        fn path(&self, node: usize) -> (Vec<u32>, Vec<usize>) {
+            let mut chain: Vec<usize> =
+                std::iter::successors(Some(node), |&node| self.nodes[node].parent).collect();
+            chain.reverse();
+            let tokens = chain.iter().flat_map(|&node| self.nodes[node].tokens.clone()).collect();
+            (tokens, chain.iter().flat_map(|&node| self.nodes[node].run.ranges().flatten()).collect())
+        }
+    }
+
+    proptest! {
+        /// Prompts of few tokens come and go. What is found is always the same slots with the same tokens, in as many pages as there are.
+        #[test]
+        fn beginnings_are_of_the_tokens_that_were_stored_there(
+            prompts in proptest::collection::vec((proptest::collection::vec(0u32..2, 1..5), 1usize..60, any::<bool>()), 1..40),
+        ) {
+            const LIMIT: usize = 20;
+            let mut tree = Tree { keep: true, ..Tree::default() };
+            // The token in each slot, as the executor would have it.
+            let mut stored = std::collections::HashMap::new();
+            let mut running: Option<usize> = None;
+            for (pattern, len, waits) in prompts {
+                let prompt: Vec<u32> = pattern.iter().copied().cycle().take(len).collect();
+                let mut changes = Vec::new();
+                let (parent, depth) = tree.beginning(&prompt, &mut changes).unzip();
+                let depth = depth.unwrap_or(0);
+                prop_assert!(depth < len);
+                let node = tree.prompt(parent, &prompt[depth..]);
+                for &token in &prompt[depth..] {
+                    stored.insert(tree.push_slot(node, LIMIT, &mut changes) as usize, token);
+                }
+                tree.check();
+                let (tokens, slots) = tree.path(node);
+                prop_assert_eq!(&tokens, &prompt);
+                prop_assert!(slots.iter().zip(&prompt).all(|(slot, token)| stored[slot] == *token));
+                prop_assert!(slots.iter().all(|&slot| slot < LIMIT * PAGE));
+                if let Some(before) = running.take() {
+                    tree.release(before);
+                }
+                match waits {
+                    true => running = Some(node),
+                    false => tree.release(node),
+                }
+                tree.check();
+            }
+            running.into_iter().for_each(|node| tree.release(node));
+            tree.check();
+            prop_assert_eq!(tree.used, 0);
+            tree.evict_all();
+            prop_assert!(tree.is_empty() && tree.kept == 0);
+        }
+    }
+}

@@ -1,6 +1,6 @@
 //! Listings for people and their tools: training runs, their checkpoints, sessions; and how long saved weights stay.
 
-use crate::catalogue::{Known, ModelEntry, session_id, session_of};
+use crate::catalogue::{ModelEntry, Served, session_id, session_of};
 use crate::fields::{Fields, Refusal, check};
 use crate::request::time_to_live;
 use crate::server::{Handled, Server, error, read_body, refusal, reply, unknown};
@@ -66,9 +66,9 @@ fn size(folder: &std::path::Path) -> u64 {
 }
 
 /// The saved weights of a model, or of all: when it was saved, its kind, its entry; the newest first.
-fn saved(known: Known<'_>, model: Option<&str>) -> Vec<(u64, Kind, Value)> {
+fn saved(served: &Served, model: Option<&str>) -> Vec<(u64, Kind, Value)> {
     let mut all: Vec<(u64, Kind, Value)> = Vec::new();
-    for (path, kind, folder) in storage::all_saved(&known.served.folder) {
+    for (path, kind, folder) in storage::all_saved(&served.folder) {
         let mut parts = path.trim_start_matches("tinker://").splitn(2, '/');
         let (own, id) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
         let Some(about) = storage::about(&folder).filter(|_| model.is_none_or(|model| model == own)) else {
@@ -90,15 +90,15 @@ fn saved(known: Known<'_>, model: Option<&str>) -> Vec<(u64, Kind, Value)> {
     all
 }
 
-fn run(known: Known<'_>, id: &str, model: &ModelEntry) -> Value {
-    let saved = saved(known, Some(id));
+fn run(served: &Served, id: &str, model: &ModelEntry) -> Value {
+    let saved = saved(served, Some(id));
     let last = |wanted: Kind| saved.iter().find(|(_, kind, _)| *kind == wanted).map(|(.., entry)| entry);
-    let lora = model.lora.as_ref().filter(|_| !known.served.full);
+    let lora = model.lora.as_ref().filter(|_| !served.full);
     json!({
         "training_run_id": id,
-        "base_model": known.served.name,
+        "base_model": served.name,
         "model_owner": "owner",
-        "is_lora": !known.served.full,
+        "is_lora": !served.full,
         "lora_rank": lora.map(|lora| lora.rank),
         "corrupted": false,
         "last_request_time": time(model.last_request),
@@ -108,32 +108,34 @@ fn run(known: Known<'_>, id: &str, model: &ModelEntry) -> Value {
     })
 }
 
+/// A model that was asked for. Files are read only after this, when nobody waits for the ledger.
+fn model(server: &Server, id: &str) -> Result<ModelEntry, Refusal> {
+    server.ledger.with(|known| known.model(id).cloned())
+}
+
 /// Runs with the latest request first.
 async fn training_runs(State(server): State<Shared>, uri: Uri) -> Response {
-    let all = server.ledger.with(|known| {
-        let mut models: Vec<_> = known.catalogue.models.iter().collect();
-        models.sort_by_key(|(_, model)| std::cmp::Reverse(model.last_request));
-        models.into_iter().map(|(id, model)| run(known, id, model)).collect()
-    });
-    part(&uri, "training_runs", all)
+    let models = server.ledger.with(|known| known.catalogue.models.clone());
+    let mut models: Vec<_> = models.iter().collect();
+    models.sort_by_key(|(_, model)| std::cmp::Reverse(model.last_request));
+    let runs = models.into_iter().map(|(id, model)| run(server.ledger.served(), id, model));
+    part(&uri, "training_runs", runs.collect())
 }
 
 async fn training_run(State(server): State<Shared>, Path(id): Path<String>) -> Handled {
-    let found = server.ledger.with(|known| Ok(run(known, &id, known.model(&id)?)));
-    found.map(reply).map_err(refusal)
+    let model = model(&server, &id).map_err(refusal)?;
+    Ok(reply(run(server.ledger.served(), &id, &model)))
 }
 
 async fn checkpoints_of(State(server): State<Shared>, Path(id): Path<String>) -> Handled {
-    let found: Result<Vec<Value>, Refusal> = server.ledger.with(|known| {
-        known.model(&id)?;
-        Ok(saved(known, Some(&id)).into_iter().map(|(.., entry)| entry).collect())
-    });
-    found.map(|all| reply(json!({"checkpoints": all}))).map_err(refusal)
+    model(&server, &id).map_err(refusal)?;
+    let all = saved(server.ledger.served(), Some(&id)).into_iter().map(|(.., entry)| entry);
+    Ok(reply(json!({"checkpoints": all.collect::<Vec<_>>()})))
 }
 
 async fn checkpoints(State(server): State<Shared>, uri: Uri) -> Response {
-    let all = server.ledger.with(|known| saved(known, None).into_iter().map(|(.., entry)| entry).collect());
-    part(&uri, "checkpoints", all)
+    let all = saved(server.ledger.served(), None).into_iter().map(|(.., entry)| entry);
+    part(&uri, "checkpoints", all.collect())
 }
 
 /// Sets when saved weights expire.

@@ -5,6 +5,7 @@
 use crate::catalogue::Source;
 use crate::datum::Bounds;
 use crate::ledger::{Job, Reply};
+use crate::metrics::{Count, Metrics};
 use crate::request::{Sample, Stop, Work};
 use crate::wire::{self, DType, Encoding, SampleResponse, SampledSequence, StopReason, Tensor, TopkLogprobs};
 use fgrpo_core::rng::Key;
@@ -23,6 +24,8 @@ const LOGITS: usize = 1 << 24;
 const NOTHING: f32 = -99999.0;
 /// Fewest tokens of a prompt with its completion for which a generation has room.
 const ROOM: usize = 2048;
+/// Requests after which a generation takes no more, so that what is known of each of them doesn't grow for ever.
+const MOST: usize = 4096;
 
 /// A sampling request.
 pub(crate) struct Waiting {
@@ -82,6 +85,7 @@ pub(crate) struct Queue<'a> {
     /// Most tokens of a prompt with its completion.
     longest: usize,
     jobs: &'a Mutex<Receiver<Job>>,
+    metrics: &'a Metrics,
     state: Mutex<State>,
     /// By prompt.
     running: RwLock<Vec<Running>>,
@@ -93,7 +97,6 @@ struct State {
     taken: Vec<Option<Waiting>>,
     /// Whether arrivals may join.
     open: bool,
-    joined: usize,
     /// Arrivals that are not of this generation: the first of them closes it.
     others: Vec<Job>,
 }
@@ -111,8 +114,6 @@ pub(crate) struct Left {
     /// Requests that have no result.
     pub(crate) waiting: Vec<Waiting>,
     pub(crate) others: Vec<Job>,
-    /// Requests that joined.
-    pub(crate) joined: usize,
 }
 
 impl<'a> Queue<'a> {
@@ -121,6 +122,7 @@ impl<'a> Queue<'a> {
         waiting: VecDeque<Waiting>,
         jobs: &'a Mutex<Receiver<Job>>,
         language: &'a Language,
+        metrics: &'a Metrics,
         (bounds, server): (Bounds, Key),
         open: bool,
     ) -> Self {
@@ -129,9 +131,9 @@ impl<'a> Queue<'a> {
         let most = waiting.iter().map(all).max().unwrap_or(0).max(ROOM);
         let longest = most.next_power_of_two().min(bounds.positions);
         let open = open && !group.scored;
-        let state = State { waiting, taken: Vec::new(), open, joined: 0, others: Vec::new() };
+        let state = State { waiting, taken: Vec::new(), open, others: Vec::new() };
         let (state, running) = (Mutex::new(state), RwLock::default());
-        Self { group, source, language, bounds, server, longest, jobs, state, running }
+        Self { group, source, language, bounds, server, longest, jobs, metrics, state, running }
     }
 
     /// Takes a request that has just arrived.
@@ -143,7 +145,7 @@ impl<'a> Queue<'a> {
         };
         match job {
             Job { number, work: Work::Sample(sample), reply, .. } if fits(&sample) => {
-                state.joined += 1;
+                self.metrics.add(Count::Joined, 1);
                 state.waiting.push_back(Waiting { number, sample, reply });
             }
             other => {
@@ -200,13 +202,14 @@ impl<'a> Queue<'a> {
             }
         }
         let waiting = state.taken.into_iter().flatten().chain(state.waiting).collect();
-        (Left { waiting, others: state.others, joined: state.joined }, result)
+        (Left { waiting, others: state.others }, result)
     }
 }
 
 impl Feed for Queue<'_> {
     fn next(&self) -> Option<Arrival> {
         let mut state = self.state.lock().expect("no panic");
+        state.open &= state.taken.len() < MOST;
         while state.waiting.is_empty()
             && state.open
             && let Ok(job) = self.jobs.lock().expect("no panic").try_recv()
@@ -476,14 +479,15 @@ mod tests {
                     .unwrap();
             }
             let jobs = Mutex::new(receiver);
-            let queue = Queue::new(requests.into(), &jobs, &language, (bounds, Key::new(0)), open);
+            let metrics = Metrics::default();
+            let queue = Queue::new(requests.into(), &jobs, &language, &metrics, (bounds, Key::new(0)), open);
             let mut found = BTreeMap::new();
             let (left, result) = queue.run(engine, keep, |waiting, response| {
                 assert!(found.insert(waiting.number, response).is_none());
             });
             result.unwrap();
             assert!(left.waiting.is_empty() && left.others.is_empty());
-            (found, left.joined)
+            (found, metrics.get(Count::Joined) as usize)
         };
         let mut own = engine(language.vocab_size());
         let (together, joined) = run(&mut own, all().into(), true, true);
@@ -538,13 +542,14 @@ mod tests {
         }
         let jobs = Mutex::new(receiver);
         let first = Waiting { number: 1, sample: sample(1.0), reply: None };
-        let queue = Queue::new([first].into(), &jobs, &language, (bounds, Key::new(0)), true);
+        let metrics = Metrics::default();
+        let queue = Queue::new([first].into(), &jobs, &language, &metrics, (bounds, Key::new(0)), true);
         let mut done = Vec::new();
         let (left, result) =
             queue.run(&mut engine(language.vocab_size()), true, |waiting, _| done.push(waiting.number));
         result.unwrap();
         done.sort_unstable();
-        assert_eq!((done, left.joined), (vec![1, 2], 1));
+        assert_eq!((done, metrics.get(Count::Joined)), (vec![1, 2], 1.0));
         assert_eq!(left.others.iter().map(|job| job.number).collect::<Vec<_>>(), [3]);
         assert_eq!(jobs.lock().unwrap().try_recv().unwrap().number, 4);
     }

@@ -494,7 +494,7 @@ impl Worker {
             _ => (engine, &**language),
         };
         let places = (ledger.served().bounds_of(&source), Key::new(settings.seed));
-        let queue = Queue::new(batch, jobs, language, places, open);
+        let queue = Queue::new(batch, jobs, language, metrics, places, open);
         let (left, result) = queue.run(engine, !alone, |waiting, response| {
             let tokens = response.sequences.iter().map(|sequence| sequence.tokens.len() / 4).sum();
             metrics.add(Count::SampledTokens, tokens);
@@ -502,7 +502,6 @@ impl Worker {
             metrics.add(Count::ReusedPromptTokens, response.prompt_cache_hit_tokens as usize);
             answer_sample(ledger, waiting, Ok(response));
         });
-        metrics.add(Count::Joined, left.joined);
         metrics.add_time(Count::SampleTime, started.elapsed());
         match result {
             Ok(()) => self.samples.extend(left.waiting),

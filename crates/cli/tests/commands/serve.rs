@@ -1023,70 +1023,86 @@ fn insist(agent: &ureq::Agent, url: &str, key: &str, body: &Value) -> (u16, Vec<
     panic!("no answer from {url}");
 }
 
-/// The seconds are those of `FGRPO_SERVE_STRESS`, 4 without it.
 #[test]
 fn many_samplers_lose_nothing_and_get_nothing_twice_over_kills() {
-    const CLIENTS: u64 = 16;
-    let seconds = std::env::var("FGRPO_SERVE_STRESS").map_or(4, |seconds| seconds.parse().unwrap());
+    samplers_over_kills(16, 4, &["--repeatable"]);
+    samplers_over_kills(16, 3, &[]);
+}
+
+/// The seconds are those of `FGRPO_SERVE_SOAK`, ten minutes without it.
+#[test]
+#[ignore = "takes ten minutes"]
+fn soak() {
+    let seconds = std::env::var("FGRPO_SERVE_SOAK").map_or(600, |seconds| seconds.parse().unwrap());
+    samplers_over_kills(64, seconds / 2, &["--repeatable"]);
+    samplers_over_kills(64, seconds / 2, &[]);
+}
+
+/// Clients that sample one request after another, while their server is killed and continued again and again.
+fn samplers_over_kills(clients: u64, seconds: u64, flags: &[&str]) {
+    let repeatable = flags.contains(&"--repeatable");
     let folder = tempfile::tempdir().unwrap();
-    let server = serve(folder.path(), &["--repeatable"]);
+    let server = serve(folder.path(), flags);
     let sampler = server.base_sampler();
     let (url, key, agent) = (server.url.clone(), server.key.clone(), server.agent.clone());
+    let asked = |seq: u64| {
+        json!({
+            "sampling_session_id": sampler, "seq_id": seq, "num_samples": 2,
+            "prompt": {"chunks": [{"tokens": SEQUENCES[seq as usize % 3], "type": "encoded_text"}]},
+            "sampling_params": {"max_tokens": 12, "stop": []},
+        })
+    };
+    let ask = |seq: u64| {
+        let (status, body) = insist(&agent, &format!("{url}/api/v1/asample"), &key, &asked(seq));
+        assert_eq!(status, 200, "{}", String::from_utf8_lossy(&body));
+        let id: Value = serde_json::from_slice(&body).unwrap();
+        let id = id["request_id"].as_str().unwrap().to_owned();
+        let (status, body) =
+            insist(&agent, &format!("{url}/api/v1/retrieve_future"), &key, &json!({"request_id": id}));
+        assert_eq!(status, 200, "{}", String::from_utf8_lossy(&body));
+        (seq, id, body)
+    };
     let stop = std::sync::atomic::AtomicBool::new(false);
-    let results: Vec<Vec<(u64, String, Vec<u8>)>> = std::thread::scope(|scope| {
-        let clients: Vec<_> = (0..CLIENTS)
-            .map(|client| {
-                let (url, key, agent, sampler, stop) = (&url, &key, &agent, &sampler, &stop);
-                scope.spawn(move || {
-                    let mut got = Vec::new();
-                    for round in 0.. {
-                        if stop.load(std::sync::atomic::Ordering::Relaxed) {
-                            return got;
-                        }
-                        let seq = round * CLIENTS + client;
-                        let asked = json!({
-                            "sampling_session_id": sampler, "seq_id": seq, "num_samples": 2,
-                            "prompt": {"chunks": [{"tokens": SEQUENCES[seq as usize % 3], "type": "encoded_text"}]},
-                            "sampling_params": {"max_tokens": 12, "stop": []},
-                        });
-                        let (status, body) = insist(agent, &format!("{url}/api/v1/asample"), key, &asked);
-                        assert_eq!(status, 200, "{}", String::from_utf8_lossy(&body));
-                        let id: Value = serde_json::from_slice(&body).unwrap();
-                        let id = id["request_id"].as_str().unwrap().to_owned();
-                        let asked = json!({"request_id": id});
-                        let (status, body) = insist(agent, &format!("{url}/api/v1/retrieve_future"), key, &asked);
-                        assert_eq!(status, 200, "{}", String::from_utf8_lossy(&body));
-                        got.push((seq, id, body));
-                    }
-                    got
-                })
-            })
-            .collect();
+    let mut kills = 0;
+    let (results, server) = std::thread::scope(|scope| {
+        let (ask, stop) = (&ask, &stop);
+        let own = |client: u64| {
+            let rounds = (0..).take_while(|_| !stop.load(std::sync::atomic::Ordering::Relaxed));
+            rounds.map(|round| ask(round * clients + client)).collect::<Vec<_>>()
+        };
+        let handles: Vec<_> = (0..clients).map(|client| scope.spawn(move || own(client))).collect();
         let address = url.strip_prefix("http://").unwrap();
         let started = std::time::Instant::now();
         let mut server = Some(server);
         while started.elapsed().as_secs() < seconds {
             std::thread::sleep(Duration::from_millis(500 + started.elapsed().as_millis() as u64 % 700));
             drop(server.take());
-            server = Some(serve_at(folder.path(), address, &["--repeatable", "--resume"]));
+            kills += 1;
+            server = Some(serve_at(folder.path(), address, &[flags, &["--resume"]].concat()));
         }
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
-        let results = clients.into_iter().map(|client| client.join().unwrap()).collect();
-        // Another server draws the same, without kills.
-        drop(server);
-        results
+        let results: Vec<_> = handles.into_iter().flat_map(|client| client.join().unwrap()).collect();
+        (results, server)
     });
-    let all: Vec<&(u64, String, Vec<u8>)> = results.iter().flatten().collect();
-    let ids: std::collections::HashSet<&String> = all.iter().map(|(_, id, _)| id).collect();
-    assert_eq!(ids.len(), all.len(), "a request's id came twice");
-    assert!(all.len() > 40, "{} samples", all.len());
+    let ids: std::collections::HashSet<&String> = results.iter().map(|(_, id, _)| id).collect();
+    assert_eq!(ids.len(), results.len(), "a request's id came twice");
+    println!("{flags:?}: {} requests, {kills} kills", results.len());
+    assert!(results.len() > 40 && kills > 0, "{} requests, {kills} kills", results.len());
+    // Asked again, requests from all along have the results that they had: none runs twice.
+    let some = || results.iter().step_by((results.len() / 60).max(1));
+    for (seq, id, body) in some() {
+        assert!(ask(*seq) == (*seq, id.clone(), body.clone()), "request {seq}");
+    }
+    drop(server);
+    // Another server draws the same, without kills and one request at a time.
     let other = tempfile::tempdir().unwrap();
     let calm = serve(other.path(), &["--repeatable"]);
     calm.base_sampler();
-    for (seq, _, body) in all.iter().rev().take(60) {
-        let params = json!({"sampling_params": {"max_tokens": 12, "stop": []}, "num_samples": 2});
-        let wanted = calm.samples(&sampler, *seq, SEQUENCES[*seq as usize % 3], params);
-        assert_eq!(SampleResponse::decode(&body[..]).unwrap(), wanted, "request {seq}");
+    for (seq, _, body) in some() {
+        let found = SampleResponse::decode(&body[..]).unwrap();
+        let wanted = calm.retrieve(&calm.accepted("asample", asked(*seq)));
+        let wanted = SampleResponse::decode(&wanted.body[..]).unwrap();
+        assert!(sampled(&found) == sampled(&wanted) && (!repeatable || found == wanted), "request {seq}");
     }
 }
 

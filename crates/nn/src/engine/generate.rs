@@ -123,8 +123,13 @@ impl<D: Backend> EngineOn<D> {
             }
             None => (self.backend.cached_tokens(executors.max(1), &rollout) / PAGE).max(needed),
         };
-        let limit =
-            if request.feed.is_some() { limit.min(rollout.cached_tokens / PAGE).max(needed) } else { limit };
+        let limit = match request.feed {
+            // Half of what is left: other engines may be on the device, and an update follows.
+            Some(_) if kept == 0 && sampling.max_cached_tokens.is_none() => {
+                (limit / 2).min(rollout.cached_tokens / PAGE).max(needed)
+            }
+            _ => limit,
+        };
         rollout.cached_tokens = rollout.cached_tokens.min(limit * PAGE);
         if kept == 0 && !self.backend.fits(executors, &rollout) {
             // Gradient and activations of an update are not needed now: keys and values take their place.

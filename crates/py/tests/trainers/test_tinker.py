@@ -199,6 +199,46 @@ def test_a_loss_of_ones_own_has_the_gradient_of_the_same_loss_here(command, fold
     assert norms[2:] == pytest.approx(norms[:2], rel=1e-5)
 
 
+def test_the_clients_lists_and_a_teacher(command, folder, monkeypatch):
+    tokens = [5, 6, 7, 8, 9, 10]
+    inputs = {"target_tokens": tokens[1:], "weights": [1.0] * 5}
+    datum = types.Datum(model_input=types.ModelInput.from_ints(tokens[:-1]), loss_fn_inputs=inputs)
+    whole = types.ModelInput.from_ints(tokens)
+    with served(command, folder, "--teacher", NAME, "--teacher-name", "teacher", out="lists") as (_, environment):
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        service = tinker.ServiceClient()
+        client = service.create_lora_training_client(base_model=NAME, rank=4, seed=1, user_metadata={"who": "me"}).result()
+        teacher = service.create_sampling_client(base_model="teacher").result()
+        before = teacher.compute_logprobs(whole).result()
+        # A student that starts as its teacher moves away from it.
+        scored = client.forward([datum], "cross_entropy").result().loss_fn_outputs[0]["logprobs"].to_torch()
+        assert before[1:] == pytest.approx(scored.tolist(), abs=1e-4)
+        for _ in range(3):
+            client.forward_backward([datum], "cross_entropy").result()
+            client.optim_step(types.AdamParams(learning_rate=1e-2)).result()
+        assert teacher.compute_logprobs(whole).result() == before
+        moved = client.forward([datum], "cross_entropy").result().loss_fn_outputs[0]["logprobs"].to_torch()
+        assert moved.sum() > scored.sum() + 0.1
+
+        state = client.save_state("state").result().path
+        sampler = client.save_weights_for_sampler("sampler", ttl_seconds=7200).result().path
+        rest = service.create_rest_client()
+        run = rest.list_training_runs(limit=5).result().training_runs[0]
+        assert (run.training_run_id, run.is_lora, run.lora_rank, run.user_metadata) == (client.model_id, True, 4, {"who": "me"})
+        listed = {c.tinker_path: c for c in rest.list_checkpoints(client.model_id).result().checkpoints}
+        assert set(listed) == {state, sampler}
+        assert listed[state].expires_at is None and (listed[sampler].expires_at - listed[sampler].time).total_seconds() == 7200
+        rest.set_checkpoint_ttl_from_tinker_path(sampler, None).result()
+        rest.delete_checkpoint_from_tinker_path(state).result()
+        left = rest.list_user_checkpoints().result().checkpoints
+        assert [(c.tinker_path, c.expires_at) for c in left] == [(sampler, None)]
+        assert rest.get_training_run_by_tinker_path(sampler).result().base_model == NAME
+        session = client.model_id.split(":")[0]
+        assert rest.get_session(session).result().training_run_ids == [client.model_id]
+        assert rest.list_sessions().result().sessions == [session]
+
+
 def test_the_pages_loop_runs_and_learns(command, folder, tmp_path):
     page = (ROOT / "docs/serve.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", page, re.S)

@@ -69,7 +69,7 @@ pub(super) fn contents(text: &str, which: Which) -> Vec<&str> {
 }
 
 /// The position of the brace that closes the one at `open`.
-fn closing_brace(text: &str, open: usize) -> Option<usize> {
+pub(super) fn closing_brace(text: &str, open: usize) -> Option<usize> {
     let mut depth = 0usize;
     for (at, byte) in text.as_bytes()[open..].iter().enumerate() {
         match byte {

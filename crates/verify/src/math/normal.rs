@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use regex::{Captures, Regex};
 
-use super::boxes::closing_brace;
+use crate::boxed::closing_brace;
 
 /// A text with all matches of a constant pattern replaced.
 macro_rules! replaced {

@@ -30,32 +30,19 @@ pub fn answer_text(response: &str) -> &str {
         None => response,
     };
     let answer = rest.split_once("<answer>").and_then(|(_, tail)| tail.split_once("</answer>"));
-    answer.map_or(rest, |(answer, _)| crate::python_text::strip(answer))
+    answer.map_or(rest, |(answer, _)| strip(answer))
 }
 
 /// The stripped content of the last `\boxed{`, with balanced braces. `None` without a box or if it does not close.
 pub fn last_boxed(text: &str) -> Option<&str> {
-    let start = text.rfind("\\boxed{")? + "\\boxed{".len();
-    let mut open = 1_usize;
-    for (at, c) in text[start..].char_indices() {
-        match c {
-            '{' => open += 1,
-            '}' => {
-                open -= 1;
-                if open == 0 {
-                    return Some(crate::python_text::strip(&text[start..start + at]));
-                }
-            }
-            _ => {}
-        }
-    }
-    None
+    let open = text.rfind("\\boxed{")? + "\\boxed".len();
+    boxed::closing_brace(text, open).map(|end| strip(&text[open + 1..end]))
 }
 
 /// The stripped content of the last `\boxed{` up to the first `}`. `None` without a box or if it does not close.
 pub fn last_boxed_simple(text: &str) -> Option<&str> {
     let start = text.rfind("\\boxed{")? + "\\boxed{".len();
-    text[start..].split_once('}').map(|(content, _)| crate::python_text::strip(content))
+    text[start..].split_once('}').map(|(content, _)| strip(content))
 }
 
 /// In strict mode, the part of a response that states its answer: what follows the thinking, and inside the answer tags

@@ -25,7 +25,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 macro_rules! kinds {
-    ($($kind:ident($file:ident) = $name:literal: $about:literal,)+) => {
+    ($($kind:ident($file:ident) = $name:literal: $about:literal, $line:expr;)+) => {
         named! {
             /// The kind of answer that a data set asks for; it determines the verifier.
             #[derive(Hash, Serialize, Deserialize)]
@@ -79,7 +79,7 @@ macro_rules! kinds {
             /// The fields of a line of `fgrpo verify`; `None` if it has no such kind.
             pub fn line(self) -> Option<&'static str> {
                 match self {
-                    $(Self::$kind => $file::LINE,)+
+                    $(Self::$kind => $line,)+
                 }
             }
 
@@ -96,17 +96,24 @@ macro_rules! kinds {
     };
 }
 
+// The last of each row are the fields of a line of `fgrpo verify`.
 kinds! {
-    Math(math) = "math": "a mathematical answer in a box",
-    Choice(choice) = "choice": "the letter of an option",
+    Math(math) = "math": "a mathematical answer in a box", Some(r#"{"gold", "response"}"#);
+    Choice(choice) = "choice": "the letter of an option", Some(r#"{"gold", "response"}, optionally "options""#);
     IfEval(ifeval) = "ifeval": "instructions that a program can check",
-    SynLogic(synlogic) = "synlogic": "the 35 logic tasks",
+        Some(r#"{"instruction_id_list", "kwargs", "prompt", "response"}"#);
+    SynLogic(synlogic) = "synlogic": "the 35 logic tasks", Some(r#"{"task", "game_data_str", "response"}"#);
     Code(code) = "code": "Python programs that must pass tests, in a sandbox",
+        Some(r#"{"tests": [{"input", "output"}] or {"asserts": [...]}, "entry", "response"}: a Python program in a sandbox"#);
     JsonSchema(json_schema) = "json-schema": "JSON that must fit a JSON schema",
+        Some(r#"{"schema", "response"}: JSON that must fit a JSON schema"#);
     Regex(regex) = "regex": "texts that must match a regular expression",
+        Some(r#"{"pattern", "response"}: a regular expression to be found in the answer"#);
     Command(command) = "command": "graded by your own program",
+        Some(r#"{"problem", "response"}: judged by your own program (--command)"#);
     Python(python) = "python": "graded by your own Python function",
-    Maze(maze) = "maze": "mazes, which are generated and need no file",
+        Some(r#"{"response", ...}: judged by your own Python function (--grader FILE.py:FUNCTION)"#);
+    Maze(maze) = "maze": "mazes, which are generated and need no file", None;
 }
 
 impl Truth {

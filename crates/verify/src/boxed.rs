@@ -35,6 +35,24 @@ fn closed<'a>(text: &'a str, commands: &[&str]) -> Vec<(Range<usize>, &'a str)> 
     found
 }
 
+/// The position of the brace that closes the one at `open`.
+pub(crate) fn closing_brace(text: &str, open: usize) -> Option<usize> {
+    let mut depth = 0usize;
+    for (at, byte) in text.as_bytes()[open..].iter().enumerate() {
+        match byte {
+            b'{' => depth += 1,
+            b'}' => {
+                depth -= 1;
+                if depth == 0 {
+                    return Some(open + at);
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
 /// What stands in the last of these commands whose braces close; inside another box, the inner one.
 pub fn last_closed<'a>(text: &'a str, commands: &[&str]) -> Option<&'a str> {
     closed(text, commands).into_iter().max_by_key(|(place, _)| place.start).map(|(_, content)| content)

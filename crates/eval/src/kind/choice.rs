@@ -21,9 +21,6 @@ pub struct Truth {
     pub order: Vec<usize>,
 }
 
-/// The fields of a line of `fgrpo verify`.
-pub const LINE: Option<&str> = Some("{\"gold\", \"response\"}, optionally \"options\"");
-
 impl Reference for Truth {
     fn verifier(&self, grading: &Grading) -> Result<Box<dyn Verifier>, Unreadable> {
         match choice::Verifier::new(&self.gold, &self.options, grading.settings.choice) {

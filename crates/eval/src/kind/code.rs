@@ -51,11 +51,6 @@ pub struct Call {
     pub output: Value,
 }
 
-/// The fields of a line of `fgrpo verify`.
-pub const LINE: Option<&str> = Some(
-    "{\"tests\": [{\"input\", \"output\"}] or {\"asserts\": [...]}, \"entry\", \"response\"}: a Python program in a sandbox",
-);
-
 impl Truth {
     /// The tests in a row, in any of the usual layouts; `None` if it has none.
     fn of(row: &Row) -> Option<Self> {

@@ -16,9 +16,6 @@ pub struct Truth {
     pub row: Value,
 }
 
-/// The fields of a line of `fgrpo verify`.
-pub const LINE: Option<&str> = Some("{\"problem\", \"response\"}: judged by your own program (--command)");
-
 impl Reference for Truth {
     fn verifier(&self, grading: &Grading) -> Result<Box<dyn Verifier>, Unreadable> {
         grading.by_program(self.row.clone(), Unreadable::new("no_command", "no program was started"))

@@ -22,9 +22,6 @@ impl Truth {
     }
 }
 
-/// The fields of a line of `fgrpo verify`.
-pub const LINE: Option<&str> = Some("{\"instruction_id_list\", \"kwargs\", \"prompt\", \"response\"}");
-
 impl Reference for Truth {
     fn verifier(&self, _: &Grading) -> Result<Box<dyn Verifier>, Unreadable> {
         match self.prepared() {

@@ -21,9 +21,6 @@ pub struct Truth {
     pub schema: Value,
 }
 
-/// The fields of a line of `fgrpo verify`.
-pub const LINE: Option<&str> = Some("{\"schema\", \"response\"}: JSON that must fit a JSON schema");
-
 impl Truth {
     fn compiled(&self) -> Result<Validator, String> {
         let schema = structured(&self.schema);

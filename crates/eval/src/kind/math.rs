@@ -17,9 +17,6 @@ pub struct Truth {
     pub gold: String,
 }
 
-/// The fields of a line of `fgrpo verify`.
-pub const LINE: Option<&str> = Some("{\"gold\", \"response\"}");
-
 impl Reference for Truth {
     fn verifier(&self, grading: &Grading) -> Result<Box<dyn Verifier>, Unreadable> {
         Ok(Box::new(Prepared::new(&self.gold, &options(&grading.settings))))

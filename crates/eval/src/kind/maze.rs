@@ -30,9 +30,6 @@ impl TryFrom<String> for Truth {
     }
 }
 
-/// The fields of a line of `fgrpo verify`.
-pub const LINE: Option<&str> = None;
-
 impl Reference for Truth {
     fn verifier(&self, grading: &Grading) -> Result<Box<dyn Verifier>, Unreadable> {
         Ok(Box::new(Prepared { maze: self.maze.clone(), scoring: grading.settings.maze }))

@@ -20,10 +20,6 @@ pub struct Truth {
     pub columns: Map<String, Value>,
 }
 
-/// The fields of a line of `fgrpo verify`.
-pub const LINE: Option<&str> =
-    Some("{\"response\", ...}: judged by your own Python function (--grader FILE.py:FUNCTION)");
-
 impl Reference for Truth {
     fn verifier(&self, grading: &Grading) -> Result<Box<dyn Verifier>, Unreadable> {
         grading.by_program(

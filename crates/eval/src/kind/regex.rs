@@ -20,10 +20,6 @@ pub struct Truth {
     pub pattern: String,
 }
 
-/// The fields of a line of `fgrpo verify`.
-pub const LINE: Option<&str> =
-    Some("{\"pattern\", \"response\"}: a regular expression to be found in the answer");
-
 impl Truth {
     fn compiled(&self) -> Result<Regex, String> {
         RegexBuilder::new(&self.pattern).size_limit(SIZE).build().map_err(|error| error.to_string())

@@ -17,9 +17,6 @@ pub struct Truth {
     pub game_data_str: String,
 }
 
-/// The fields of a line of `fgrpo verify`.
-pub const LINE: Option<&str> = Some("{\"task\", \"game_data_str\", \"response\"}");
-
 impl Reference for Truth {
     fn verifier(&self, grading: &Grading) -> Result<Box<dyn Verifier>, Unreadable> {
         let puzzle = self.task.parse().and_then(|task| synlogic::Verifier::parse(task, &self.game_data_str));

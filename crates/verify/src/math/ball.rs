@@ -229,6 +229,10 @@ impl Ball {
             .rounded(precision.bits)
     }
 
+    fn halved(&self, precision: &Precision) -> Self {
+        self.multiply(&Self { mantissa: IBig::ONE, radius: 0.0, exponent: -1 }, precision)
+    }
+
     pub(super) fn divide(&self, other: &Self, precision: &Precision) -> Option<Self> {
         if other.holds_zero() {
             return None;
@@ -331,15 +335,7 @@ impl Ball {
             near = IBig::from((near << precision.fixed).unsigned_abs().sqrt());
         }
         let ratio: IBig = ((&near - &one) << precision.fixed) / (&near + &one);
-        let square: IBig = (&ratio * &ratio) >> precision.fixed;
-        let mut power = ratio.clone();
-        let mut total = ratio;
-        let mut index = 3i64;
-        while !power.is_zero() && power != IBig::NEG_ONE {
-            power = (power * &square) >> precision.fixed;
-            total += &power / IBig::from(index);
-            index += 2;
-        }
+        let (total, index) = odd_powers(ratio, precision.fixed, false);
         let total = (total << (ROOTS + 1)) + &precision.ln2 * IBig::from(count);
         let radius = 256.0 * (index as f64 + 16.0)
             + count.unsigned_abs() as f64 * 4.0
@@ -410,24 +406,28 @@ impl Ball {
                 IBig::from(((&value * &value) + (&one << precision.fixed)).unsigned_abs().sqrt());
             value = (value << precision.fixed) / (&one + hypotenuse);
         }
-        let square: IBig = (&value * &value) >> precision.fixed;
-        let mut power = value.clone();
-        let mut total = value;
-        let mut index = 3i64;
-        let mut negative = true;
-        while !power.is_zero() && power != IBig::NEG_ONE {
-            power = (power * &square) >> precision.fixed;
-            let term = &power / IBig::from(index);
-            if negative {
-                total -= term;
-            } else {
-                total += term;
-            }
-            negative = !negative;
-            index += 2;
-        }
+        let (total, index) = odd_powers(value, precision.fixed, true);
         Some(precision.of_fixed(total << HALVINGS, error + 64.0 * (index as f64 + 8.0)))
     }
+}
+
+/// The sum of `x^n / n` over odd n, with alternating signs if wanted, and the first n left out.
+fn odd_powers(value: IBig, fixed: usize, alternating: bool) -> (IBig, i64) {
+    let square: IBig = (&value * &value) >> fixed;
+    let mut power = value.clone();
+    let mut total = value;
+    let mut index = 3i64;
+    while !power.is_zero() && power != IBig::NEG_ONE {
+        power = (power * &square) >> fixed;
+        let term = &power / IBig::from(index);
+        if alternating && index % 4 == 3 {
+            total -= term;
+        } else {
+            total += term;
+        }
+        index += 2;
+    }
+    (total, index)
 }
 
 fn divide_floor(value: &IBig, divisor: &IBig) -> (IBig, IBig) {
@@ -515,6 +515,10 @@ impl Complex {
         Some(Self { re: product.re.divide(&size, precision)?, im: product.im.divide(&size, precision)? })
     }
 
+    fn halved(&self, precision: &Precision) -> Self {
+        Self { re: self.re.halved(precision), im: self.im.halved(precision) }
+    }
+
     fn squared_size(&self, precision: &Precision) -> Ball {
         self.re.multiply(&self.re, precision).add(&self.im.multiply(&self.im, precision), precision)
     }
@@ -545,9 +549,7 @@ impl Complex {
             }
             _ => {
                 let rest = self.re.divide(&self.im, precision)?.atan(precision)?;
-                let half = precision
-                    .pi()
-                    .multiply(&Ball { mantissa: IBig::ONE, radius: 0.0, exponent: -1 }, precision);
+                let half = precision.pi().halved(precision);
                 Some(match im_sign? {
                     Ordering::Greater => half.subtract(&rest, precision),
                     Ordering::Less => half.negated().subtract(&rest, precision),
@@ -580,9 +582,7 @@ impl Complex {
                 _ => Some(self.re.sqrt(precision)?.into()),
             };
         }
-        let half = Ball { mantissa: IBig::ONE, radius: 0.0, exponent: -1 };
-        let ln = self.ln(precision)?;
-        Self { re: ln.re.multiply(&half, precision), im: ln.im.multiply(&half, precision) }.exp(precision)
+        self.ln(precision)?.halved(precision).exp(precision)
     }
 
     /// An integer power.
@@ -613,13 +613,8 @@ impl Complex {
         let rotated = self.times_i();
         let forward = rotated.exp(precision)?;
         let backward = rotated.negated().exp(precision)?;
-        let half = Ball { mantissa: IBig::ONE, radius: 0.0, exponent: -1 };
-        let halved = |value: Self| Self {
-            re: value.re.multiply(&half, precision),
-            im: value.im.multiply(&half, precision),
-        };
-        let cosine = halved(forward.add(&backward, precision));
-        let sine = halved(forward.subtract(&backward, precision)).times_i().negated();
+        let cosine = forward.add(&backward, precision).halved(precision);
+        let sine = forward.subtract(&backward, precision).halved(precision).times_i().negated();
         Some((sine, cosine))
     }
 }

@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use super::budget::MAX_CANDIDATES;
 use super::candidate::{Candidate, Found};
 use super::environments::{Ahead, environment, joined};
+use crate::boxed::closing_brace;
 
 const OPENING: &str = "\\boxed{";
 /// Largest number of boxes in one answer.
@@ -66,24 +67,6 @@ pub(super) fn contents(text: &str, which: Which) -> Vec<&str> {
     }
     found.reverse();
     found
-}
-
-/// The position of the brace that closes the one at `open`.
-fn closing_brace(text: &str, open: usize) -> Option<usize> {
-    let mut depth = 0usize;
-    for (at, byte) in text.as_bytes()[open..].iter().enumerate() {
-        match byte {
-            b'{' => depth += 1,
-            b'}' => {
-                depth -= 1;
-                if depth == 0 {
-                    return Some(open + at);
-                }
-            }
-            _ => {}
-        }
-    }
-    None
 }
 
 /// Whether the text between two boxes connects them.

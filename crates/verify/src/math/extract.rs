@@ -40,8 +40,8 @@ static BARE_EXPRESSION: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(&format!("{PREFIX}{EXPRESSION}")).ok());
 static BARE_NUMBER: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(&format!("{PREFIX}[{CURRENCY}]?{NUMBER}")).ok());
-static HOPED: LazyLock<Option<Regex>> =
-    LazyLock::new(|| Regex::new(&format!(r"^:?\s*{}\.?\s?I hope", expression_or_number())).ok());
+static HOPED: LazyLock<Option<Fancy>> =
+    LazyLock::new(|| fancy(&format!(r"^:?\s*{}\.?\s?I hope", expression_or_number())));
 static FINAL: LazyLock<Option<Fancy>> =
     LazyLock::new(|| fancy(&format!(r"^.{{0,100}}?\s+is:?{}", expression_or_number())));
 static ANSWER: LazyLock<Option<Fancy>> =
@@ -161,14 +161,12 @@ impl<'a> Search<'a> {
         let Some(offset) = self.tail_of(stage, end) else { return };
         if self.plain {
             let window = clip(&self.text[offset..], 600);
-            let captures = match stage {
-                Stage::Hoped => {
-                    HOPED.as_ref().and_then(|regex| regex.captures(window)).map(|c| read_captures(&c))
-                }
-                Stage::Final => fancy_captures(&FINAL, window),
-                _ => fancy_captures(&ANSWER, window),
+            let pattern = match stage {
+                Stage::Hoped => &HOPED,
+                Stage::Final => &FINAL,
+                _ => &ANSWER,
             };
-            if let Some((found, end)) = captures.and_then(|(found, end)| Some((found?, end))) {
+            if let Some((Some(found), end)) = fancy_captures(pattern, window) {
                 group.push(Candidate { found, start: offset, end: offset + end });
             }
         }
@@ -279,24 +277,7 @@ fn never_in_number(byte: u8) -> bool {
 }
 
 fn is_stranger(byte: u8) -> bool {
-    matches!(
-        byte,
-        b'{' | b'}'
-            | b'\\'
-            | b'['
-            | b']'
-            | b'_'
-            | b'&'
-            | b'|'
-            | b'<'
-            | b'>'
-            | b'"'
-            | b'\''
-            | b';'
-            | b'!'
-            | b'?'
-            | b'#'
-    )
+    b"{}\\[]_&|<>\"';!?#".contains(&byte)
 }
 
 fn read_captures<'a>(captures: &regex::Captures<'a>) -> (Option<Found<'a>>, usize) {
@@ -310,16 +291,11 @@ fn found_by<'a>(get: &dyn Fn(&str) -> Option<&'a str>) -> Option<Found<'a>> {
         return Some(Found::Expression(expr));
     }
     let percent = get("pct").is_some();
-    if let Some(whole) = get("i1") {
-        return Some(Found::Number(whole, get("d1").map_or("", |fraction| &fraction[1..]), percent));
-    }
-    if let Some(whole) = get("i2") {
-        return Some(Found::Number(whole, get("d2").map_or("", |fraction| &fraction[1..]), percent));
-    }
-    if let Some(fraction) = get("d3") {
-        return Some(Found::Number("", &fraction[1..], percent));
-    }
-    get("i3").map(|whole| Found::Number(whole, "", percent))
+    [("i1", "d1"), ("i2", "d2"), ("i3", "d3")].into_iter().find_map(|(whole, fraction)| {
+        let (whole, fraction) = (get(whole), get(fraction));
+        let part = fraction.map_or("", |fraction| &fraction[1..]);
+        whole.or(fraction).map(|_| Found::Number(whole.unwrap_or_default(), part, percent))
+    })
 }
 
 fn fancy_captures<'a>(

@@ -100,6 +100,16 @@ pub(super) enum Token {
     Partial,
 }
 
+impl Token {
+    /// A number or a name.
+    pub(super) fn is_atom(&self) -> bool {
+        matches!(
+            self,
+            Self::Integer(_) | Self::Decimal(_) | Self::Letter(_) | Self::Greek(_) | Self::Text(_) | Self::Pi
+        )
+    }
+}
+
 /// A token and where it starts and ends in the text.
 #[derive(Debug, Clone)]
 pub(super) struct Spanned {

@@ -4,6 +4,20 @@
 //! It works on text, not on tokens: whether something is a unit or a decoration depends on the spelling, and only the
 //! preceding text distinguishes a one-letter unit from a variable.
 
+use std::sync::LazyLock;
+
+use regex::{Captures, Regex};
+
+use crate::boxed::closing_brace;
+
+/// A text with all matches of a constant pattern replaced.
+macro_rules! replaced {
+    ($text:expr, $pattern:literal, $with:expr) => {{
+        static PATTERN: LazyLock<Regex> = LazyLock::new(|| Regex::new($pattern).expect("a constant pattern"));
+        PATTERN.replace_all(&$text, $with).into_owned()
+    }};
+}
+
 /// Units and unit-like words that may end an answer. The longest match is removed, with or without a plural `s`.
 const UNITS: &[&str] = &[
     "ab", "acre", "am", "apple", "bc", "by", "c", "cent", "cm", "coin", "cubic", "cube", "d", "day", "deg",
@@ -33,20 +47,25 @@ pub(super) fn normalize(raw: &str) -> String {
     }
     if text.contains('\\') {
         text = latex_spelling(&text);
-        text = blank_texts(text);
+        // A text without letters is dropped.
+        text = replaced!(text, r"\\text\s*\{\s*\}", "");
         if text.contains("\\$") {
             text = text.replace("\\$", "");
         }
     }
     if text.contains('{') && text.contains(',') {
-        text = braced_commas(&text);
+        // A comma in braces separates thousands.
+        text = replaced!(text, r"\s*\{\s*,\s*\}", ",");
     }
     if text.contains(['$', '"', '\'']) {
         text.retain(|c| !matches!(c, '$' | '"' | '\''));
     }
     text = connectives(text);
     if text.contains("inf") {
-        text = infinities(&text);
+        // Where it isn't the beginning of a command.
+        text = replaced!(text, r"\\inf|inf(?:inity)?", |found: &Captures<'_>| {
+            if found[0].starts_with('\\') { "\\inf" } else { "\\infty" }
+        });
     }
     if text.contains("percent") || text.contains("pct") {
         text = percents(&text);
@@ -135,49 +154,6 @@ fn latex_spelling(text: &str) -> String {
     out
 }
 
-/// A `\text{ }` without letters is dropped.
-fn blank_texts(text: String) -> String {
-    let blank = |at: usize| {
-        let inside = text[at + 5..].trim_start().strip_prefix('{')?;
-        inside.trim_start().strip_prefix('}').map(|rest| text.len() - rest.len())
-    };
-    let Some(found) = text.match_indices("\\text").find_map(|(at, _)| Some((at, blank(at)?))) else {
-        return text;
-    };
-    let mut out = String::with_capacity(text.len());
-    let mut copied = 0;
-    let places = std::iter::once(found);
-    let more = text.match_indices("\\text").skip_while(|(at, _)| *at <= found.0);
-    for (at, end) in places.chain(more.filter_map(|(at, _)| Some((at, blank(at)?)))) {
-        out.push_str(&text[copied..at]);
-        copied = end;
-    }
-    out.push_str(&text[copied..]);
-    out
-}
-
-/// A comma in braces separates thousands.
-fn braced_commas(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find('{') {
-        let inside = rest[at + 1..].trim_start();
-        match inside.strip_prefix(',').and_then(|tail| tail.trim_start().strip_prefix('}')) {
-            Some(tail) => {
-                out.push_str(rest[..at].trim_end());
-                out.push(',');
-                rest = tail;
-            }
-            None => {
-                out.push_str(&rest[..=at]);
-                rest = &rest[at + 1..];
-            }
-        }
-    }
-    out.push_str(rest);
-    out
-}
-
 /// `and` and `or` become commas, with the `\text` around them and a comma before them.
 fn connectives(text: String) -> String {
     if !text.contains("and") && !text.contains("or") {
@@ -218,25 +194,6 @@ fn connectives(text: String) -> String {
         at = at.max(resume);
     }
     out.push_str(&text[copied..]);
-    out
-}
-
-/// `inf` and `infinity` mean the command everywhere.
-fn infinities(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 4);
-    let mut rest = text;
-    while let Some(at) = rest.find("inf") {
-        out.push_str(&rest[..at]);
-        let command = out.ends_with('\\');
-        rest = &rest[at + 3..];
-        if command {
-            out.push_str("inf");
-            continue;
-        }
-        rest = rest.strip_prefix("inity").unwrap_or(rest);
-        out.push_str("\\infty");
-    }
-    out.push_str(rest);
     out
 }
 
@@ -362,42 +319,21 @@ fn may_precede_unit(head: &str) -> bool {
 pub(super) fn missing_braces(text: &str) -> String {
     let mut text = text.to_owned();
     if text.contains("sqrt(") || text.contains("sqrt (") {
-        text = parenthesized_roots(&text);
+        text = replaced!(text, r"sqrt\s*\(([^)]*)\)", "\\sqrt{$1}");
     }
     if text.contains("\\frac") {
         text = bare_fractions(&text);
     }
     if text.contains("\\sqrt") {
-        text = bare_roots(&text);
+        text = replaced!(text, r"\\sqrt\s*([\p{Alphabetic}\p{N}])?", |found: &Captures<'_>| {
+            found.get(1).map_or("\\sqrt".to_owned(), |first| format!("\\sqrt{{{}}}", first.as_str()))
+        });
     }
     if text.contains("\\log_") {
-        text = bare_logarithms(&text);
+        // `\log_28` is the logarithm of 8 to base 2.
+        text = replaced!(text, r"\\log_([0-9])\s*([0-9]+)", "\\log_{$1}{$2}");
     }
     text
-}
-
-fn parenthesized_roots(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 4);
-    let mut rest = text;
-    while let Some(at) = rest.find("sqrt") {
-        let after = rest[at + 4..].trim_start();
-        let closed = after.strip_prefix('(').and_then(|inside| Some((inside, inside.find(')')?)));
-        match closed {
-            Some((inside, close)) => {
-                out.push_str(&rest[..at]);
-                out.push_str("\\sqrt{");
-                out.push_str(&inside[..close]);
-                out.push('}');
-                rest = &inside[close + 1..];
-            }
-            None => {
-                out.push_str(&rest[..at + 4]);
-                rest = &rest[at + 4..];
-            }
-        }
-    }
-    out.push_str(rest);
-    out
 }
 
 fn bare_fractions(text: &str) -> String {
@@ -433,7 +369,7 @@ fn bare_fractions(text: &str) -> String {
             continue;
         }
         // A numerator in braces and one digit after it.
-        match group_end(rest) {
+        match closing_brace(rest, 0).map(|close| close + 1) {
             Some(end) => {
                 let denominator = rest[end..].trim_start();
                 if denominator.as_bytes().first().is_some_and(u8::is_ascii_digit) {
@@ -450,68 +386,6 @@ fn bare_fractions(text: &str) -> String {
         }
     }
     out
-}
-
-fn bare_roots(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 4);
-    let mut parts = text.split("\\sqrt");
-    out.push_str(parts.next().unwrap_or_default());
-    for part in parts {
-        out.push_str("\\sqrt");
-        let body = part.trim_start();
-        match body.chars().next() {
-            Some(first) if first.is_alphanumeric() => {
-                out.push('{');
-                out.push(first);
-                out.push('}');
-                out.push_str(&body[first.len_utf8()..]);
-            }
-            _ => out.push_str(body),
-        }
-    }
-    out
-}
-
-/// `\log_28` is the logarithm of 8 to base 2.
-fn bare_logarithms(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 4);
-    let mut parts = text.split("\\log_");
-    out.push_str(parts.next().unwrap_or_default());
-    for part in parts {
-        out.push_str("\\log_");
-        let bytes = part.as_bytes();
-        let argument = part.get(1..).map(str::trim_start).unwrap_or_default();
-        let digits = argument.bytes().take_while(u8::is_ascii_digit).count();
-        if bytes.first().is_some_and(u8::is_ascii_digit) && digits > 0 {
-            out.push('{');
-            out.push_str(&part[..1]);
-            out.push_str("}{");
-            out.push_str(&argument[..digits]);
-            out.push('}');
-            out.push_str(&argument[digits..]);
-        } else {
-            out.push_str(part);
-        }
-    }
-    out
-}
-
-/// The end of the brace group that starts the text.
-fn group_end(text: &str) -> Option<usize> {
-    let mut depth = 0usize;
-    for (at, byte) in text.bytes().enumerate() {
-        match byte {
-            b'{' => depth += 1,
-            b'}' => {
-                depth -= 1;
-                if depth == 0 {
-                    return Some(at + 1);
-                }
-            }
-            _ => {}
-        }
-    }
-    None
 }
 
 /// `a/b` of two integers is a fraction.

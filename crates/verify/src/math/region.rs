@@ -54,17 +54,8 @@ struct Piece {
 
 impl Piece {
     fn contains(&self, at: &End) -> bool {
-        let above = match self.low.compare(at) {
-            Ordering::Less => true,
-            Ordering::Equal => !self.low_open,
-            Ordering::Greater => false,
-        };
-        let below = match at.compare(&self.high) {
-            Ordering::Less => true,
-            Ordering::Equal => !self.high_open,
-            Ordering::Greater => false,
-        };
-        above && below
+        let before = |order: Ordering, open: bool| order.is_lt() || order.is_eq() && !open;
+        before(self.low.compare(at), self.low_open) && before(at.compare(&self.high), self.high_open)
     }
 }
 

@@ -30,32 +30,19 @@ pub fn answer_text(response: &str) -> &str {
         None => response,
     };
     let answer = rest.split_once("<answer>").and_then(|(_, tail)| tail.split_once("</answer>"));
-    answer.map_or(rest, |(answer, _)| crate::python_text::strip(answer))
+    answer.map_or(rest, |(answer, _)| strip(answer))
 }
 
 /// The stripped content of the last `\boxed{`, with balanced braces. `None` without a box or if it does not close.
 pub fn last_boxed(text: &str) -> Option<&str> {
-    let start = text.rfind("\\boxed{")? + "\\boxed{".len();
-    let mut open = 1_usize;
-    for (at, c) in text[start..].char_indices() {
-        match c {
-            '{' => open += 1,
-            '}' => {
-                open -= 1;
-                if open == 0 {
-                    return Some(crate::python_text::strip(&text[start..start + at]));
-                }
-            }
-            _ => {}
-        }
-    }
-    None
+    let open = text.rfind("\\boxed{")? + "\\boxed".len();
+    boxed::closing_brace(text, open).map(|end| strip(&text[open + 1..end]))
 }
 
 /// The stripped content of the last `\boxed{` up to the first `}`. `None` without a box or if it does not close.
 pub fn last_boxed_simple(text: &str) -> Option<&str> {
     let start = text.rfind("\\boxed{")? + "\\boxed{".len();
-    text[start..].split_once('}').map(|(content, _)| crate::python_text::strip(content))
+    text[start..].split_once('}').map(|(content, _)| strip(content))
 }
 
 /// In strict mode, the part of a response that states its answer: what follows the thinking, and inside the answer tags
@@ -156,6 +143,29 @@ pub(crate) fn undressed(text: &str) -> String {
     boxed::plain(text).trim_end_matches(['.', '。']).to_owned()
 }
 
+/// The first group of the last place where a pattern is found, without blanks around it.
+pub(super) fn last_group<'a>(pattern: &regex::Regex, text: &'a str) -> Option<&'a str> {
+    Some(strip(pattern.captures_iter(text).last()?.get(1)?.as_str()))
+}
+
+/// The first Python code block, as it stands.
+pub(super) fn first_block(text: &str) -> Result<&str, Outcome> {
+    let block = regex!(r"(?s)```python\s*\n(.*?)\n\s*```").captures(text).and_then(|c| c.get(1));
+    block.map(|m| m.as_str()).ok_or(unparsed("no_code_block"))
+}
+
+/// A grid, if it has these rows and columns.
+pub(super) fn shaped<T>(grid: Vec<Vec<T>>, (n, m): (usize, usize)) -> Result<Vec<Vec<T>>, Outcome> {
+    let fits = grid.len() == n && grid.iter().all(|row| row.len() == m);
+    if fits { Ok(grid) } else { Err(wrong("shape")) }
+}
+
+/// The pattern of a list of lists of cells.
+pub(super) fn grid_pattern(cell: &str) -> String {
+    let row = format!(r"\[(?:\s*{cell}\s*,\s*)*\s*{cell}\s*\]\s*");
+    format!(r"\[\s*{row}(?:,\s*{row})*\]")
+}
+
 /// In strict mode, the values in brackets that `read` accepts, in order; of nested ones the outermost. No more than four
 /// deep, so that the work stays linear.
 pub(crate) fn bracketed<T>(text: &str, read: impl Fn(&str) -> Option<T>) -> Vec<(Range<usize>, T)> {
@@ -214,8 +224,7 @@ pub(crate) fn only_grid<T: PartialEq>(
         let alike = grid.iter().all(|row| row.len() == columns);
         (alike && ((grid.len(), columns) == size || grid.len().min(columns) >= 3)).then_some(grid)
     };
-    let grid = only(text, bracketed(text, read))?;
-    if (grid.len(), grid[0].len()) == size { Ok(grid) } else { Err(wrong("shape")) }
+    shaped(only(text, bracketed(text, read))?, size)
 }
 
 /// In strict mode, the last list of items: in brackets, or the items one by one.

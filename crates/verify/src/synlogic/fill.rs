@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 
 use dashu_int::IBig;
 
-use super::extract::only_grid;
+use super::extract::{grid_pattern, last_group, only_grid, shaped};
 use super::game::{self, Game};
-use super::placement::neighbours4;
+use super::placement::{cells, neighbours4};
 use super::value::{Value, rows};
 use super::{Checked, Error, Mode, correct, json, python, unparsed, wrong};
 use crate::python_text::{decimal, plain_int, regex, strip};
@@ -80,32 +80,26 @@ fn rays(grid: &[Vec<String>]) -> Outcome {
         return wrong("shape");
     }
     let mut covered = vec![vec![false; m as usize]; n as usize];
-    for r in 0..n {
-        for c in 0..m {
-            let cell = &grid[r as usize][c as usize];
-            if !is_number(cell) {
-                continue;
-            }
-            let mut length = 0_i64;
-            for (arrow, dr, dc) in ARROWS {
-                let (mut y, mut x) = (r + dr, c + dc);
-                while (0..n).contains(&y) && (0..m).contains(&x) && grid[y as usize][x as usize] == arrow {
-                    covered[y as usize][x as usize] = true;
-                    length += 1;
-                    (y, x) = (y + dr, x + dc);
-                }
-            }
-            if python::int(cell) != Some(length.into()) {
-                return wrong("rays");
+    for (r, c) in cells(grid.len(), m as usize) {
+        let cell = &grid[r][c];
+        if !is_number(cell) {
+            continue;
+        }
+        let mut length = 0_i64;
+        for (arrow, dr, dc) in ARROWS {
+            let (mut y, mut x) = (r as i64 + dr, c as i64 + dc);
+            while (0..n).contains(&y) && (0..m).contains(&x) && grid[y as usize][x as usize] == arrow {
+                covered[y as usize][x as usize] = true;
+                length += 1;
+                (y, x) = (y + dr, x + dc);
             }
         }
+        if python::int(cell) != Some(length.into()) {
+            return wrong("rays");
+        }
     }
-    let free = |r: usize, c: usize| !is_number(&grid[r][c]) && !covered[r][c];
-    if (0..n as usize).any(|r| (0..m as usize).any(|c| free(r, c))) {
-        wrong("uncovered")
-    } else {
-        correct("rules")
-    }
+    let free = |(r, c): (usize, usize)| !is_number(&grid[r][c]) && !covered[r][c];
+    if cells(grid.len(), m as usize).any(free) { wrong("uncovered") } else { correct("rules") }
 }
 
 /// The last code block or `[[...]]` that is a list of lists.
@@ -120,8 +114,7 @@ fn extract_lists(text: &str) -> Option<Value> {
         regex!(r"(?s)```(.*?\[.*?\].*?)```"),
     ];
     for pattern in blocks {
-        let block = pattern.captures_iter(text).last().and_then(|c| c.get(1));
-        if let Some(value) = block.and_then(|m| lists(strip(m.as_str()))) {
+        if let Some(value) = last_group(pattern, text).and_then(lists) {
             return Some(value);
         }
     }
@@ -141,7 +134,7 @@ impl Numbrix {
             v => v.as_i64().map(Some),
         })?;
         let n = grid.len();
-        let clues = (0..n * n).filter_map(|i| Some((i / n, i % n, grid[i / n][i % n]?)));
+        let clues = cells(n, n).filter_map(|(r, c)| Some((r, c, grid[r][c]?)));
         Ok(Self { clues: clues.collect(), n })
     }
 
@@ -156,9 +149,7 @@ impl Numbrix {
             }
             Mode::Strict => only_grid(text, (n, n), Value::number)?,
         };
-        if grid.len() != n || grid.iter().any(|row| row.len() != n) {
-            return Err(wrong("shape"));
-        }
+        let grid = shaped(grid, (n, n))?;
         let mut places = vec![None; n * n];
         for (i, v) in grid.iter().flatten().enumerate() {
             let Some(place) = usize::try_from(v - 1).ok().and_then(|v| places.get_mut(v)) else {
@@ -189,22 +180,7 @@ enum Cell {
     Number(i64),
 }
 
-macro_rules! wall_cell {
-    () => {
-        r#"(?:"[XA]"|'[XA]'|[0-9]+|"[0-9]+"|'[0-9]+')"#
-    };
-}
-const NUMBER_WALL: &str = concat!(
-    r"\[\s*\[(?:\s*",
-    wall_cell!(),
-    r"\s*,\s*)*\s*",
-    wall_cell!(),
-    r"\s*\]\s*(?:,\s*\[(?:\s*",
-    wall_cell!(),
-    r"\s*,\s*)*\s*",
-    wall_cell!(),
-    r"\s*\]\s*)*\]"
-);
+const WALL_CELL: &str = r#"(?:"[XA]"|'[XA]'|[0-9]+|"[0-9]+"|'[0-9]+')"#;
 
 impl NumberWall {
     pub(crate) fn parse(game: &Game) -> Result<Self, Error> {
@@ -232,7 +208,8 @@ impl NumberWall {
         };
         let grid = match mode {
             Mode::Parity => {
-                let found = regex!(NUMBER_WALL).find_iter(text).last().ok_or(unparsed("no_grid"))?;
+                let found = regex!(&grid_pattern(WALL_CELL)).find_iter(text).last();
+                let found = found.ok_or(unparsed("no_grid"))?;
                 let source = found.as_str().replace(['\n', '\r'], "");
                 let source = strip(&source);
                 let value = json::parse(source).or_else(|| python::literal(source).ok());
@@ -240,11 +217,8 @@ impl NumberWall {
             }
             Mode::Strict => only_grid(text, (n, n), cell)?,
         };
-        if grid.len() != n || grid.iter().any(|row| row.len() != n) {
-            return Err(wrong("shape"));
-        }
-        let kept = |r: usize, c: usize| self.grid[r][c].is_none_or(|v| grid[r][c] == Cell::Number(v));
-        if (0..n * n).any(|i| !kept(i / n, i % n)) {
+        let grid = shaped(grid, (n, n))?;
+        if cells(n, n).any(|(r, c)| self.grid[r][c].is_some_and(|v| grid[r][c] != Cell::Number(v))) {
             return Err(wrong("clues"));
         }
         Ok(judge_islands(&grid))
@@ -254,16 +228,12 @@ impl NumberWall {
 fn judge_islands(grid: &[Vec<Cell>]) -> Outcome {
     let n = grid.len();
     let wall = |r: usize, c: usize| grid[r][c] == Cell::Wall;
-    for r in 1..n {
-        for c in 1..n {
-            if wall(r, c) && wall(r - 1, c) && wall(r, c - 1) && wall(r - 1, c - 1) {
-                return wrong("wall_block");
-            }
-        }
+    let inner = || cells(n, n).filter(|(r, c)| *r > 0 && *c > 0);
+    if inner().any(|(r, c)| wall(r, c) && wall(r - 1, c) && wall(r, c - 1) && wall(r - 1, c - 1)) {
+        return wrong("wall_block");
     }
     let mut island = vec![vec![usize::MAX; n]; n];
-    for start in 0..n * n {
-        let (r, c) = (start / n, start % n);
+    for (start, (r, c)) in cells(n, n).enumerate() {
         if wall(r, c) || island[r][c] != usize::MAX {
             continue;
         }
@@ -289,22 +259,18 @@ fn judge_islands(grid: &[Vec<Cell>]) -> Outcome {
             return wrong("island_size");
         }
     }
-    for r in 1..n {
-        for c in 1..n {
-            let corner = |a: (usize, usize), b: (usize, usize), w: (usize, usize), v: (usize, usize)| {
-                !wall(a.0, a.1)
-                    && !wall(b.0, b.1)
-                    && wall(w.0, w.1)
-                    && wall(v.0, v.1)
-                    && island[a.0][a.1] != island[b.0][b.1]
-            };
-            let (nw, ne, sw, se) = ((r - 1, c - 1), (r - 1, c), (r, c - 1), (r, c));
-            if corner(nw, se, ne, sw) || corner(ne, sw, nw, se) {
-                return wrong("diagonal");
-            }
-        }
-    }
-    correct("rules")
+    let corner = |a: (usize, usize), b: (usize, usize), w: (usize, usize), v: (usize, usize)| {
+        !wall(a.0, a.1)
+            && !wall(b.0, b.1)
+            && wall(w.0, w.1)
+            && wall(v.0, v.1)
+            && island[a.0][a.1] != island[b.0][b.1]
+    };
+    let diagonal = |(r, c): (usize, usize)| {
+        let (nw, ne, sw, se) = ((r - 1, c - 1), (r - 1, c), (r, c - 1), (r, c));
+        corner(nw, se, ne, sw) || corner(ne, sw, nw, se)
+    };
+    if inner().any(diagonal) { wrong("diagonal") } else { correct("rules") }
 }
 
 /// A matrix with row and column sums.
@@ -334,20 +300,15 @@ impl Survo {
         let number = |v: &Value| v.as_f64().filter(|x| x.is_finite());
         let matrix = match mode {
             Mode::Parity => {
-                let last = |pattern: &regex::Regex| {
-                    Some(strip(pattern.captures_iter(text).last()?.get(1)?.as_str()))
-                };
                 let source = super::latin::last_python_block(text)
-                    .or_else(|| last(regex!(r"```([\s\S]*?)```")))
-                    .or_else(|| last(regex!(r"(?s)(\[\s*\[.*?\]\s*\])")));
+                    .or_else(|| last_group(regex!(r"```([\s\S]*?)```"), text))
+                    .or_else(|| last_group(regex!(r"(?s)(\[\s*\[.*?\]\s*\])"), text));
                 let value = source.and_then(|s| json::parse(&s.replace('\'', "\"")));
                 rows(&value.ok_or(unparsed("not_json"))?, number).ok_or(wrong("not_numbers"))?
             }
             Mode::Strict => only_grid(text, (self.matrix.len(), width), number)?,
         };
-        if matrix.len() != self.matrix.len() || matrix.iter().any(|row| row.len() != width) {
-            return Err(wrong("shape"));
-        }
+        let matrix = shaped(matrix, (self.matrix.len(), width))?;
         let mut filled = Vec::new();
         let inner = |m: &[Vec<f64>]| m[..n].iter().flat_map(|row| row[..n].to_vec()).collect::<Vec<f64>>();
         for (given, value) in inner(&self.matrix).into_iter().zip(inner(&matrix)) {

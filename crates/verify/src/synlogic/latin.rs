@@ -1,7 +1,8 @@
 //! Latin squares: sudoku, calcudoko, futoshiki, skyscraper_puzzle.
 
-use super::extract::only_grid;
+use super::extract::{first_block, last_group, only_grid, shaped};
 use super::game::{self, Game};
+use super::placement::{cells, place};
 use super::python;
 use super::value::Value;
 use super::{Checked, Error, Mode, correct, unparsed, wrong};
@@ -35,11 +36,7 @@ fn int_square(value: &Value, n: usize) -> Option<Vec<Vec<i64>>> {
 
 /// The last Python code block, stripped.
 pub(super) fn last_python_block(text: &str) -> Option<&str> {
-    regex!(r"```python\s*([\s\S]*?)\s*```")
-        .captures_iter(text)
-        .last()
-        .and_then(|c| c.get(1))
-        .map(|m| strip(m.as_str()))
+    last_group(regex!(r"```python\s*([\s\S]*?)\s*```"), text)
 }
 
 /// The last tuple of tuples that begins with a number.
@@ -61,9 +58,8 @@ impl Sudoku {
         if grid.len() != 9 || grid.iter().any(|row| row.len() != 9) {
             return Err(game.error("original_sudoku", "nine rows of nine digits or X"));
         }
-        let cells =
-            grid.iter().enumerate().flat_map(|(r, row)| row.iter().enumerate().map(move |(c, v)| (r, c, *v)));
-        Ok(Self { clues: cells.filter(|(_, _, v)| *v != 0).collect() })
+        let clues = cells(9, 9).map(|(r, c)| (r, c, grid[r][c])).filter(|(_, _, v)| *v != 0);
+        Ok(Self { clues: clues.collect() })
     }
 
     pub(crate) fn check(&self, text: &str, mode: Mode) -> Checked {
@@ -122,8 +118,7 @@ impl Calcudoko {
                 }
                 v => game::pair(v)?,
             };
-            let inside = |x: i64| usize::try_from(x - 1).ok().filter(|x| *x < n);
-            Some((inside(r)?, inside(c)?))
+            Some((place(r, n)?, place(c, n)?))
         };
         let cages = game.list("regions", WANTED, |region| {
             Some(Cage {
@@ -291,20 +286,16 @@ impl Futoshiki {
     pub(crate) fn check(&self, text: &str, mode: Mode) -> Checked {
         let grid = match mode {
             Mode::Parity => {
-                let found =
-                    regex!(r"\[\[([^\]]+)\]\]").captures_iter(strip(text)).last().and_then(|c| c.get(1));
-                let grid = found.and_then(|m| {
-                    let row = |row: &str| regex!(r"\d+").find_iter(row).map(|m| number(m.as_str())).collect();
-                    m.as_str().split(',').map(row).collect::<Option<Vec<Vec<i64>>>>()
-                });
+                let found = regex!(r"\[\[([^\]]+)\]\]").captures_iter(strip(text)).last();
+                let row = |row: &str| regex!(r"\d+").find_iter(row).map(|m| number(m.as_str())).collect();
+                let grid = found.and_then(|c| c[1].split(',').map(row).collect::<Option<Vec<Vec<i64>>>>());
                 grid.ok_or(unparsed("no_grid"))?
             }
             Mode::Strict => only_grid(text, (self.n, self.n), Value::number)?,
         };
         let clues = if mode == Mode::Parity { &self.quirky_clues } else { &self.clues };
-        Ok(if grid.len() != self.n || grid.iter().any(|row| row.len() != self.n) {
-            wrong("shape")
-        } else if !is_latin(&grid) {
+        let grid = shaped(grid, (self.n, self.n))?;
+        Ok(if !is_latin(&grid) {
             wrong("rules")
         } else if clues.iter().any(|&(r, c, v)| grid[r][c] != v) {
             wrong("clues")
@@ -353,16 +344,15 @@ pub(crate) struct Skyscraper {
     right: Vec<i64>,
 }
 
-fn visible(heights: impl Iterator<Item = i64>) -> i64 {
+/// The number of buildings higher than all before them.
+pub(super) fn visible(heights: impl IntoIterator<Item = i64>) -> i64 {
     let mut highest = 0;
-    let mut count = 0;
-    for h in heights {
-        if h > highest {
-            highest = h;
-            count += 1;
-        }
-    }
-    count
+    let mut is_seen = |height: &i64| {
+        let higher = *height > highest;
+        highest = highest.max(*height);
+        higher
+    };
+    heights.into_iter().filter(|height| is_seen(height)).count() as i64
 }
 
 impl Skyscraper {
@@ -380,8 +370,7 @@ impl Skyscraper {
         let n = self.n;
         let grid = match mode {
             Mode::Parity => {
-                let block = regex!(r"```python\s*\n([\s\S]*?)\n\s*```").captures(text).and_then(|c| c.get(1));
-                let block = block.ok_or(unparsed("no_code_block"))?.as_str();
+                let block = first_block(text)?;
                 // A block that can't be read is read without its comments.
                 let uncommented = || regex!(r"(?m)#.*$").replace_all(block, "").into_owned();
                 let literal =

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::extract::{bracketed, only, only_grid, only_list};
+use super::extract::{bracketed, first_block, grid_pattern, only, only_grid, only_list, shaped};
 use super::game::{self, Game};
 use super::python;
 use super::value::{Value, rows};
@@ -49,9 +49,7 @@ impl Campsite {
                 _ => None,
             })?,
         };
-        if grid.len() != self.trees.len() || grid.iter().any(|row| row.len() != self.width) {
-            return Err(wrong("shape"));
-        }
+        let grid = shaped(grid, (self.trees.len(), self.width))?;
         let marked = |letter: char| -> Vec<Vec<bool>> {
             grid.iter().map(|row| row.iter().map(|cell| *cell == Some(letter)).collect()).collect()
         };
@@ -66,12 +64,8 @@ impl Campsite {
         {
             return wrong("counts");
         }
-        for r in 0..n {
-            for c in 0..m {
-                if tents[r][c] && neighbours8(r, c, n, m).any(|(y, x)| tents[y][x]) {
-                    return wrong("adjacent");
-                }
-            }
+        if touch(tents) {
+            return wrong("adjacent");
         }
         if self.matches_trees(tents) { correct("rules") } else { wrong("matching") }
     }
@@ -79,10 +73,10 @@ impl Campsite {
     /// Whether tents and trees can be paired with orthogonal neighbours, by breadth-first augmenting paths.
     fn matches_trees(&self, tents: &[Vec<bool>]) -> bool {
         let (n, m) = (tents.len(), self.width);
-        let cells = |grid: &[Vec<bool>]| {
-            (0..n * m).filter(|i| grid[i / m.max(1)][i % m.max(1)]).collect::<Vec<usize>>()
+        let marked = |grid: &[Vec<bool>]| {
+            cells(n, m).filter(|&(r, c)| grid[r][c]).map(|(r, c)| r * m + c).collect::<Vec<usize>>()
         };
-        let (tent_cells, tree_cells) = (cells(tents), cells(&self.trees));
+        let (tent_cells, tree_cells) = (marked(tents), marked(&self.trees));
         if tent_cells.len() != tree_cells.len() {
             return false;
         }
@@ -134,6 +128,22 @@ fn letters(row: &Value) -> Option<Vec<Option<char>>> {
     }
 }
 
+/// The cells of a grid, row by row.
+pub(super) fn cells(n: usize, m: usize) -> impl Iterator<Item = (usize, usize)> {
+    (0..n).flat_map(move |r| (0..m).map(move |c| (r, c)))
+}
+
+/// The place that a number from 1 to n counts.
+pub(super) fn place(number: i64, n: usize) -> Option<usize> {
+    usize::try_from(number).ok()?.checked_sub(1).filter(|place| *place < n)
+}
+
+/// Whether two marked cells touch, if only by a corner.
+fn touch(grid: &[Vec<bool>]) -> bool {
+    let (n, m) = (grid.len(), grid.first().map_or(0, Vec::len));
+    cells(n, m).any(|(r, c)| grid[r][c] && neighbours8(r, c, n, m).any(|(y, x)| grid[y][x]))
+}
+
 pub(super) fn neighbours4(r: usize, c: usize, n: usize, m: usize) -> impl Iterator<Item = (usize, usize)> {
     neighbours8(r, c, n, m).filter(move |(y, x)| *y == r || *x == c)
 }
@@ -152,11 +162,6 @@ pub(crate) struct Kukurasu {
     m: usize,
 }
 
-const KUKURASU: &str = concat!(
-    r#"\[\s*\[(?:\s*"[X1]"\s*,\s*)*\s*"[X1]"\s*\]\s*"#,
-    r#"(?:,\s*\[(?:\s*"[X1]"\s*,\s*)*\s*"[X1]"\s*\]\s*)*\]"#
-);
-
 impl Kukurasu {
     pub(crate) fn parse(game: &Game) -> Result<Self, Error> {
         Ok(Self {
@@ -173,16 +178,16 @@ impl Kukurasu {
             Value::Str(text) => ["1", "X"].contains(&text.as_str()).then(|| text == "1"),
             cell => (cell.number() == Some(1)).then_some(true),
         };
+        let shape = (self.n, self.m);
         let ones = match mode {
             Mode::Parity => {
-                let grid = regex!(KUKURASU).find(text).and_then(|m| json::parse(m.as_str()));
+                let grid =
+                    regex!(&grid_pattern(r#""[X1]""#)).find(text).and_then(|m| json::parse(m.as_str()));
                 grid.and_then(|grid| rows(&grid, one)).ok_or(unparsed("no_grid"))?
             }
-            Mode::Strict => only_grid(text, (self.n, self.m), one)?,
+            Mode::Strict => only_grid(text, shape, one)?,
         };
-        if ones.len() != self.n || ones.iter().any(|row| row.len() != self.m) {
-            return Err(wrong("shape"));
-        }
+        let ones = shaped(ones, shape)?;
         let weigh = |cells: &mut dyn Iterator<Item = bool>| -> i64 {
             cells.enumerate().filter(|(_, one)| *one).map(|(i, _)| i as i64 + 1).sum()
         };
@@ -287,34 +292,31 @@ impl Norinori {
             return wrong("shape");
         }
         let mut covered: Vec<Vec<Option<usize>>> = vec![vec![None; n]; n];
-        let inside = |x: i64| usize::try_from(x).ok().and_then(|x| x.checked_sub(1)).filter(|x| *x < n);
         for (index, domino) in dominoes.iter().enumerate() {
             for &(r, c) in domino {
-                let (Some(r), Some(c)) = (inside(r), inside(c)) else { return wrong("outside") };
+                let (Some(r), Some(c)) = (place(r, n), place(c, n)) else { return wrong("outside") };
                 if covered[r][c].replace(index).is_some() {
                     return wrong("overlap");
                 }
             }
         }
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-        for r in 0..n {
-            for c in 0..n {
-                let region = self.regions[r][c].as_str();
-                match covered[r][c] {
-                    Some(index) => {
-                        if neighbours4(r, c, n, n).any(|(y, x)| covered[y][x].is_some_and(|i| i != index)) {
-                            return wrong("adjacent");
-                        }
-                        if region != "X" {
-                            *counts.entry(region).or_default() += 1;
-                        }
+        for (r, c) in cells(n, n) {
+            let region = self.regions[r][c].as_str();
+            match covered[r][c] {
+                Some(index) => {
+                    if neighbours4(r, c, n, n).any(|(y, x)| covered[y][x].is_some_and(|i| i != index)) {
+                        return wrong("adjacent");
                     }
-                    None if region == "X" => return wrong("shaded_cell"),
-                    None if mode == Mode::Strict => {
-                        counts.entry(region).or_default();
+                    if region != "X" {
+                        *counts.entry(region).or_default() += 1;
                     }
-                    None => {}
                 }
+                None if region == "X" => return wrong("shaded_cell"),
+                None if mode == Mode::Strict => {
+                    counts.entry(region).or_default();
+                }
+                None => {}
             }
         }
         if counts.values().all(|count| *count == 2) { correct("rules") } else { wrong("regions") }
@@ -369,9 +371,7 @@ impl StarPlacement {
         for (region, cells) in &stars {
             for cell in sequence(cells).ok_or(unparsed("not_cells"))? {
                 let (r, c) = game::pair(cell).ok_or(unparsed("not_cells"))?;
-                let inside =
-                    |x: i64| usize::try_from(x).ok().and_then(|x| x.checked_sub(1)).filter(|x| *x < n);
-                let (Some(r), Some(c)) = (inside(r), inside(c)) else { return Err(wrong("outside")) };
+                let (Some(r), Some(c)) = (place(r, n), place(c, n)) else { return Err(wrong("outside")) };
                 if mode == Mode::Strict && (grid[r][c] || self.regions[r][c] != *region) {
                     return Err(wrong("listed_region"));
                 }
@@ -394,14 +394,7 @@ impl StarPlacement {
         if regions.values().any(|stars| *stars != self.k) {
             return wrong("regions");
         }
-        for r in 0..n {
-            for c in 0..n {
-                if grid[r][c] && neighbours8(r, c, n, n).any(|(y, x)| grid[y][x]) {
-                    return wrong("adjacent");
-                }
-            }
-        }
-        correct("rules")
+        if touch(grid) { wrong("adjacent") } else { correct("rules") }
     }
 }
 
@@ -415,8 +408,7 @@ fn entries(value: Value) -> Option<Vec<(Value, Value)>> {
 
 /// The dictionary of the first code block.
 fn lenient_stars(text: &str) -> Result<Vec<(Value, Value)>, Outcome> {
-    let block = regex!(r"(?s)```python\s*\n(.*?)\n\s*```").captures(text).and_then(|c| c.get(1));
-    let block = block.ok_or(unparsed("no_code_block"))?.as_str();
+    let block = first_block(text)?;
     let braces = regex!(r"\{[^{}]*\}").find(block);
     let assigned = || regex!(r"\w+\s*=\s*(\{[^{}]*\})").captures(block).and_then(|c| c.get(1));
     let dict = |source: regex::Match<'_>| {

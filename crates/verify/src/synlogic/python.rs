@@ -16,7 +16,7 @@ mod operations;
 
 use lexer::{Lexer, Token};
 pub use operations::floor_division;
-use operations::{compare, complex, finite, float, integer, negate, subscript, true_division, weight};
+use operations::{compare, complex, finite, float, negate, subscript, true_division, weight};
 
 /// Deepest nesting of brackets, as in CPython's tokenizer.
 const MAX_BRACKETS: usize = 200;
@@ -124,15 +124,14 @@ impl Parser<'_> {
     }
 
     fn eat(&mut self, op: &str) -> Result<bool> {
-        let found = matches!(&self.token, Token::Op(o) if *o == op);
-        if found {
-            self.advance()?;
-        }
-        Ok(found)
+        self.eat_if(matches!(&self.token, Token::Op(o) if *o == op))
     }
 
     fn eat_word(&mut self, word: &str) -> Result<bool> {
-        let found = matches!(&self.token, Token::Name(w) if *w == word);
+        self.eat_if(matches!(&self.token, Token::Name(w) if *w == word))
+    }
+
+    fn eat_if(&mut self, found: bool) -> Result<bool> {
         if found {
             self.advance()?;
         }
@@ -226,24 +225,22 @@ impl Parser<'_> {
     }
 
     fn or(&mut self, live: bool) -> Result<Value> {
-        let mut value = self.and(live)?;
-        while self.eat_word("or")? {
-            self.computed()?;
-            let keep = value.truthy();
-            let right = self.and(live && !keep)?;
-            if !keep {
-                value = right;
-            }
-        }
-        Ok(value)
+        self.joined("or", true, live, |p, live| p.joined("and", false, live, Self::not))
     }
 
-    fn and(&mut self, live: bool) -> Result<Value> {
-        let mut value = self.not(live)?;
-        while self.eat_word("and")? {
+    /// Operands with a word between them, of which the first that is as `decisive` says is the value.
+    fn joined(
+        &mut self,
+        word: &str,
+        decisive: bool,
+        live: bool,
+        operand: fn(&mut Self, bool) -> Result<Value>,
+    ) -> Result<Value> {
+        let mut value = operand(self, live)?;
+        while self.eat_word(word)? {
             self.computed()?;
-            let keep = !value.truthy();
-            let right = self.not(live && !keep)?;
+            let keep = value.truthy() == decisive;
+            let right = operand(self, live && !keep)?;
             if !keep {
                 value = right;
             }
@@ -487,7 +484,7 @@ impl Parser<'_> {
                 float(op, x, y)
             }
             (op, a, b) => {
-                let (Some(x), Some(y)) = (integer(&a), integer(&b)) else { return Err(EvalError::Raised) };
+                let (Some(x), Some(y)) = (a.as_int(), b.as_int()) else { return Err(EvalError::Raised) };
                 self.integers(op, x, y)
             }
         }
@@ -624,7 +621,7 @@ pub fn int(text: &str) -> Option<IBig> {
 pub fn whole(v: &Value) -> Option<IBig> {
     match v {
         Value::Float(x) => float_to_int(*x),
-        v => integer(v),
+        v => v.as_int(),
     }
 }
 

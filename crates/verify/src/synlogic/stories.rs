@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::extract::{Listed, bracketed, listed, only, only_grid, only_statement, undressed};
+use super::extract::{Listed, bracketed, last_group, listed, only, only_grid, only_statement, undressed};
 use super::game::{self, Game};
 use super::value::Value;
 use super::{Checked, Error, Mode, correct, json, python, unparsed, wrong};
@@ -27,8 +27,7 @@ impl GoodsExchange {
     pub(crate) fn check(&self, text: &str, mode: Mode) -> Checked {
         let found = match mode {
             Mode::Parity => {
-                let block = regex!(r"(?s)```python\s*\n(.*?)\n```").captures_iter(text).last();
-                let answer = block.and_then(|c| c.get(1)).map(|m| strip(m.as_str()));
+                let answer = last_group(regex!(r"(?s)```python\s*\n(.*?)\n```"), text);
                 let answer = answer.filter(|a| a.starts_with('(') && a.ends_with(')'));
                 ownership(answer.ok_or(unparsed("no_tuple"))?)
             }

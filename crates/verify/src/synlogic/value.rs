@@ -41,9 +41,14 @@ pub enum Value {
 impl Value {
     /// The integer, if Python's `isinstance(x, int)` holds (including booleans) and it fits.
     pub fn as_i64(&self) -> Option<i64> {
+        i64::try_from(self.as_int()?).ok()
+    }
+
+    /// The integer, if Python's `isinstance(x, int)` holds (including booleans).
+    pub(super) fn as_int(&self) -> Option<IBig> {
         match self {
-            Self::Bool(b) => Some(i64::from(*b)),
-            Self::Int(n) => i64::try_from(n).ok(),
+            Self::Bool(b) => Some(IBig::from(*b)),
+            Self::Int(n) => Some(n.clone()),
             _ => None,
         }
     }
@@ -122,13 +127,14 @@ impl Value {
     }
 
     fn write_key(&self, out: &mut Vec<u8>) -> bool {
+        fn long(kind: u8, bytes: &[u8], out: &mut Vec<u8>) {
+            out.push(kind);
+            out.extend((bytes.len() as u64).to_le_bytes());
+            out.extend(bytes);
+        }
         let int = |n: &IBig, out: &mut Vec<u8>| {
             let (sign, magnitude) = n.clone().into_parts();
-            let bytes = magnitude.to_le_bytes();
-            out.push(b'i');
-            out.push(u8::from(sign == Sign::Negative));
-            out.extend((bytes.len() as u64).to_le_bytes());
-            out.extend(&*bytes);
+            long(if sign == Sign::Negative { b'-' } else { b'+' }, &magnitude.to_le_bytes(), out);
         };
         match self {
             Self::None => out.push(b'n'),
@@ -150,16 +156,8 @@ impl Value {
                 out.extend(re.to_bits().to_le_bytes());
                 out.extend(im.to_bits().to_le_bytes());
             }
-            Self::Str(s) => {
-                out.push(b's');
-                out.extend((s.len() as u64).to_le_bytes());
-                out.extend(s.as_bytes());
-            }
-            Self::Bytes(b) => {
-                out.push(b'b');
-                out.extend((b.len() as u64).to_le_bytes());
-                out.extend(b);
-            }
+            Self::Str(s) => long(b's', s.as_bytes(), out),
+            Self::Bytes(b) => long(b'b', b, out),
             Self::Tuple(v) => {
                 out.push(b't');
                 out.extend((v.len() as u64).to_le_bytes());
@@ -206,13 +204,6 @@ impl PartialEq for Value {
 
 /// Compares two real numbers exactly. `None` if one is not a real number, or is NaN.
 pub fn compare_numbers(a: &Value, b: &Value) -> Option<std::cmp::Ordering> {
-    fn int(v: &Value) -> Option<IBig> {
-        match v {
-            Value::Bool(b) => Some(IBig::from(*b)),
-            Value::Int(n) => Some(n.clone()),
-            _ => None,
-        }
-    }
     fn against_float(n: &IBig, x: f64) -> Option<std::cmp::Ordering> {
         use std::cmp::Ordering::{Equal, Greater, Less};
         if x.is_nan() {
@@ -230,10 +221,10 @@ pub fn compare_numbers(a: &Value, b: &Value) -> Option<std::cmp::Ordering> {
     }
     match (a, b) {
         (Value::Float(x), Value::Float(y)) => x.partial_cmp(y),
-        (Value::Float(x), b) => against_float(&int(b)?, *x).map(std::cmp::Ordering::reverse),
-        (a, Value::Float(y)) => against_float(&int(a)?, *y),
+        (Value::Float(x), b) => against_float(&b.as_int()?, *x).map(std::cmp::Ordering::reverse),
+        (a, Value::Float(y)) => against_float(&a.as_int()?, *y),
         (Value::Int(a), Value::Int(b)) => Some(a.cmp(b)),
-        (a, b) => Some(int(a)?.cmp(&int(b)?)),
+        (a, b) => Some(a.as_int()?.cmp(&b.as_int()?)),
     }
 }
 

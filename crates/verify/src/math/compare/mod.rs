@@ -188,25 +188,17 @@ impl Comparer<'_> {
             return self.relations(gold, &values[0]);
         }
         // An inequality answers with its solutions.
-        if gold.is_relation() && !gold_is_equation {
-            let set = match answer {
-                Expr::Relation(Relation::Equal, pair) if pair[1].is_set() => Some(&pair[1]),
-                other if other.is_set() => Some(other),
-                _ => None,
-            };
-            if let Some(set) = set {
-                return self.solutions(gold, set);
-            }
+        if gold.is_relation()
+            && !gold_is_equation
+            && let Some(set) = set_side(answer)
+        {
+            return self.solutions(gold, set);
         }
-        if self.options.allow_set_relation_comp && answer.is_relation() {
-            let set = match gold {
-                Expr::Relation(Relation::Equal, pair) if pair[1].is_set() => Some(&pair[1]),
-                other if other.is_set() => Some(other),
-                _ => None,
-            };
-            if let Some(set) = set {
-                return self.solutions(answer, set);
-            }
+        if self.options.allow_set_relation_comp
+            && answer.is_relation()
+            && let Some(set) = set_side(gold)
+        {
+            return self.solutions(answer, set);
         }
         match (gold.is_relation(), answer.is_relation()) {
             (true, true) => return self.relations(gold, answer),
@@ -221,6 +213,14 @@ impl Comparer<'_> {
             return self.collections(gold, answer);
         }
         self.values(gold, answer)
+    }
+}
+
+/// The set that an expression is or is said to equal.
+fn set_side(expr: &Expr) -> Option<&Expr> {
+    match expr {
+        Expr::Relation(Relation::Equal, pair) if pair[1].is_set() => Some(&pair[1]),
+        other => Some(other).filter(|other| other.is_set()),
     }
 }
 

@@ -520,19 +520,25 @@ impl Written {
 
     /// The significant digits of a decimal, without zeros at its end.
     fn digits(value: &RBig) -> Self {
-        let mut scaled = value.clone();
-        let mut places = 0;
-        while !scaled.is_int() {
-            scaled *= RBig::from(10);
-            places += 1;
-            if places > MAX_DIGITS as i64 {
-                return Self::Exact;
-            }
-        }
-        let digits = scaled.numerator().unsigned_abs().to_string();
+        let Some((scaled, places)) = without_point(value, MAX_DIGITS) else { return Self::Exact };
+        let digits = scaled.unsigned_abs().to_string();
         let count = digits.trim_end_matches('0').len().max(1) as i64;
-        Self::Digits { first: digits.len() as i64 - 1 - places, count }
+        Self::Digits { first: digits.len() as i64 - 1 - places as i64, count }
     }
+}
+
+/// The digits of a decimal as an integer, and how many of them follow the point; none for more than `most`.
+fn without_point(value: &RBig, most: usize) -> Option<(IBig, usize)> {
+    let mut scaled = value.clone();
+    let mut places = 0;
+    while !scaled.is_int() {
+        scaled *= RBig::from(10);
+        places += 1;
+        if places > most {
+            return None;
+        }
+    }
+    Some((scaled.numerator().clone(), places))
 }
 
 /// Number of points at which equal functions must agree.
@@ -625,16 +631,8 @@ fn below_chop(difference: &RBig) -> bool {
 fn printed(value: &RBig) -> Option<String> {
     const DIGITS: usize = 15;
     const MOST: usize = 64;
-    let mut scaled = value.clone();
-    let mut places = 0;
-    while !scaled.is_int() {
-        scaled *= RBig::from(10);
-        places += 1;
-        if places > MOST {
-            return None;
-        }
-    }
-    let digits = scaled.numerator().to_string();
+    let (scaled, places) = without_point(value, MOST)?;
+    let digits = scaled.to_string();
     let (sign, digits) = digits.strip_prefix('-').map_or(("", &digits[..]), |rest| ("-", rest));
     // Smaller ones have an exponent there.
     if digits == "0" || digits.len() + 4 <= places || digits.len() > MOST {

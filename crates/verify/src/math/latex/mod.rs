@@ -249,16 +249,11 @@ impl Parser<'_> {
                     other => factors.push(other),
                 },
                 (Token::Divide, _) => factors.push(right.inverse()),
-                (_, 1) => {
-                    let value = factors.swap_remove(0);
-                    factors.push(Expr::Call(Function::Mod, vec![value, right]));
-                    self.modulos += 1;
-                    if self.modulos > MAX_POSTFIXES {
-                        return Err(ParseError::Budget);
-                    }
-                }
-                _ => {
-                    let value = Expr::Mul(std::mem::take(&mut factors));
+                (_, count) => {
+                    let value = match count {
+                        1 => factors.swap_remove(0),
+                        _ => Expr::Mul(std::mem::take(&mut factors)),
+                    };
                     factors.push(Expr::Call(Function::Mod, vec![value, right]));
                     self.modulos += 1;
                     if self.modulos > MAX_POSTFIXES {
@@ -334,22 +329,17 @@ impl Parser<'_> {
     fn starts_factor(&self, argument: bool) -> bool {
         let Some(token) = self.peek() else { return false };
         match token {
+            token if token.is_atom() => true,
             Token::Function(_) | Token::Ln | Token::Log | Token::Exp | Token::Operatorname => !argument,
             Token::Sum | Token::Product | Token::Integral | Token::Limit => !argument,
             // Beside an integrand it ends it.
             Token::Differential(_) => self.integrals == 0,
             Token::Bar => self.bar_opens(),
-            Token::Integer(_)
-            | Token::Decimal(_)
-            | Token::Letter(_)
-            | Token::Greek(_)
-            | Token::Text(_)
-            | Token::Accent(_)
+            Token::Accent(_)
             | Token::Frac
             | Token::Binom
             | Token::Sqrt
             | Token::Infinity
-            | Token::Pi
             | Token::EulerE
             | Token::OpenParen
             | Token::OpenBracket
@@ -562,18 +552,13 @@ impl Parser<'_> {
         match self.peek() {
             Some(Token::OpenBrace) => self.group(),
             Some(
-                Token::Integer(_)
-                | Token::Decimal(_)
-                | Token::Letter(_)
-                | Token::Greek(_)
-                | Token::Text(_)
-                | Token::Pi
-                | Token::EulerE
+                Token::EulerE
                 | Token::Infinity
                 | Token::Differential(_)
                 | Token::Accent(_)
                 | Token::OpenParen,
             ) => Ok(self.primary()?.expr),
+            Some(token) if token.is_atom() => Ok(self.primary()?.expr),
             _ => Err(ParseError::Syntax),
         }
     }

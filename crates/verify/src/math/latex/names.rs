@@ -185,15 +185,8 @@ impl Parser<'_> {
         loop {
             let first = self.at;
             let argument = match self.peek() {
-                Some(
-                    Token::Integer(_)
-                    | Token::Decimal(_)
-                    | Token::Letter(_)
-                    | Token::Greek(_)
-                    | Token::Text(_)
-                    | Token::Pi
-                    | Token::Differential(_),
-                ) => self.simple_argument(first)?,
+                Some(Token::Differential(_)) => self.simple_argument(first)?,
+                Some(token) if token.is_atom() => self.simple_argument(first)?,
                 _ => None,
             };
             let Some(argument) = argument else { break };

@@ -171,19 +171,9 @@ fn expression(terms: usize, source: &mut Source<'_>) -> (String, u8) {
 pub(super) fn math_path(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
     let (text, _) = expression(3 + difficulty / 2, source);
     let value = i64::try_from(rational::evaluate(&text).ok()?).ok().filter(|v| v.abs() < 100_000)?;
-    let mut hidden = 0;
-    let query: String = text
-        .chars()
-        .map(|c| {
-            if c.is_ascii_digit() && source.chance(5 + difficulty, 20) {
-                hidden += 1;
-                '?'
-            } else {
-                c
-            }
-        })
-        .collect();
-    if hidden == 0 {
+    let mut hides = |c: char| c.is_ascii_digit() && source.chance(5 + difficulty, 20);
+    let query: String = text.chars().map(|c| if hides(c) { '?' } else { c }).collect();
+    if query == text {
         return None;
     }
     let (reference, query) = (format!("{text} = {value}"), format!("{query} = {value}"));
@@ -216,11 +206,8 @@ impl Form {
 
     fn apply(&self, x: i64, y: i64) -> Option<i64> {
         let product = self.xy.checked_mul(x.checked_mul(y)?)?;
-        self.x
-            .checked_mul(x)?
-            .checked_add(self.y.checked_mul(y)?)?
-            .checked_add(product)?
-            .checked_add(self.constant)
+        let linear = self.x.checked_mul(x)?.checked_add(self.y.checked_mul(y)?)?;
+        linear.checked_add(product)?.checked_add(self.constant)
     }
 
     fn text(&self) -> String {
@@ -319,14 +306,12 @@ pub(super) fn operation(difficulty: usize, source: &mut Source<'_>) -> Option<Dr
     let rules = operators.iter().map(Operator::rule).collect::<Vec<_>>().join(";\n");
     let order = operators.iter().map(|o| o.symbol).collect::<Vec<_>>().join(" before ");
     let order =
-        if count == 1 { String::new() } else { format!(" Operations are done in the order {order};") };
+        if count == 1 { "Do".to_owned() } else { format!("Operations are done in the order {order};") };
     let answer = values[0];
     Some(Draft {
         question: format!(
-            "New operations on whole numbers are defined:\n{rules}.\n{}{} several of one kind from left to right. What is \
+            "New operations on whole numbers are defined:\n{rules}.\n{order} several of one kind from left to right. What is \
              {shown}? Put the number in \\boxed{{}}.",
-            order.trim_start(),
-            if count == 1 { "Do" } else { "" }
         ),
         metadata: json!({"expression": shown, "symbol_definitions": rules, "result": answer}),
         solution: format!("\\boxed{{{answer}}}"),

@@ -3,81 +3,70 @@
 use serde_json::{Value, json};
 
 use super::super::fill::ARROWS;
-use super::super::placement::{neighbours4, neighbours8};
-use super::{Draft, Source, python_block, table};
-
-fn python_rows(grid: &[Vec<String>]) -> String {
-    let row = |row: &Vec<String>| {
-        format!("    [{}]", row.iter().map(|c| format!("\"{c}\"")).collect::<Vec<_>>().join(", "))
-    };
-    format!("[\n{}\n]", grid.iter().map(row).collect::<Vec<_>>().join(",\n"))
-}
+use super::super::placement::{cells, neighbours4, neighbours8};
+use super::{Draft, Source, listed, python_block, table};
 
 pub(super) fn arrow_maze(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
     let n = 4 + difficulty / 2;
     let inside = |r: i64, c: i64| (0..n as i64).contains(&r) && (0..n as i64).contains(&c);
     // A cell is a direction, or a number's place.
-    let mut cells: Vec<Vec<Option<Option<usize>>>> = vec![vec![None; n]; n];
-    let mut order: Vec<usize> = (0..n * n).collect();
+    let mut given: Vec<Vec<Option<Option<usize>>>> = vec![vec![None; n]; n];
+    let mut order: Vec<(usize, usize)> = cells(n, n).collect();
     source.shuffle(&mut order);
-    for at in order {
-        let (r, c) = (at / n, at % n);
-        if cells[r][c].is_some() {
+    for (r, c) in order {
+        if given[r][c].is_some() {
             continue;
         }
         // Prolong a ray that points here, rather than leave a number without rays.
         let before = |d: usize| {
             let (y, x) = (r as i64 - ARROWS[d].1, c as i64 - ARROWS[d].2);
-            inside(y, x) && matches!(cells[y as usize][x as usize], Some(v) if v.is_none() || v == Some(d))
+            inside(y, x) && matches!(given[y as usize][x as usize], Some(v) if v.is_none() || v == Some(d))
         };
         let prolongs: Vec<usize> = (0..8).filter(|d| before(*d)).collect();
-        let open = neighbours8(r, c, n, n).filter(|&(y, x)| cells[y][x].is_none()).count();
+        let open = neighbours8(r, c, n, n).filter(|&(y, x)| given[y][x].is_none()).count();
         if !prolongs.is_empty() && (open == 0 || source.chance(1, 3)) {
-            cells[r][c] = Some(Some(source.pick(&prolongs)));
+            given[r][c] = Some(Some(source.pick(&prolongs)));
             continue;
         }
-        cells[r][c] = Some(None);
+        given[r][c] = Some(None);
         for (d, (_, dr, dc)) in ARROWS.iter().enumerate() {
             if source.chance(1, 2) {
                 continue;
             }
             let (mut y, mut x) = (r as i64 + dr, c as i64 + dc);
             for _ in 0..=source.below(n - 1) {
-                if !inside(y, x) || cells[y as usize][x as usize].is_some() {
+                if !inside(y, x) || given[y as usize][x as usize].is_some() {
                     break;
                 }
-                cells[y as usize][x as usize] = Some(Some(d));
+                given[y as usize][x as usize] = Some(Some(d));
                 (y, x) = (y + dr, x + dc);
             }
         }
     }
     let mut solution = vec![vec![String::new(); n]; n];
     let mut maze = vec![vec!["X".to_owned(); n]; n];
-    for r in 0..n {
-        for c in 0..n {
-            if let Some(Some(d)) = cells[r][c] {
-                solution[r][c] = ARROWS[d].0.to_owned();
-                if source.chance(11 - difficulty, 25) {
-                    maze[r][c] = solution[r][c].clone();
-                }
-                continue;
+    for (r, c) in cells(n, n) {
+        if let Some(Some(d)) = given[r][c] {
+            solution[r][c] = ARROWS[d].0.to_owned();
+            if source.chance(11 - difficulty, 25) {
+                maze[r][c] = solution[r][c].clone();
             }
-            let mut length = 0;
-            for (d, (_, dr, dc)) in ARROWS.iter().enumerate() {
-                let (mut y, mut x) = (r as i64 + dr, c as i64 + dc);
-                while inside(y, x) && cells[y as usize][x as usize] == Some(Some(d)) {
-                    length += 1;
-                    (y, x) = (y + dr, x + dc);
-                }
-            }
-            if length == 0 {
-                return None;
-            }
-            solution[r][c] = length.to_string();
-            maze[r][c] = length.to_string();
+            continue;
         }
+        let mut length = 0;
+        for (d, (_, dr, dc)) in ARROWS.iter().enumerate() {
+            let (mut y, mut x) = (r as i64 + dr, c as i64 + dc);
+            while inside(y, x) && given[y as usize][x as usize] == Some(Some(d)) {
+                length += 1;
+                (y, x) = (y + dr, x + dc);
+            }
+        }
+        if length == 0 {
+            return None;
+        }
+        solution[r][c] = length.to_string();
+        maze[r][c] = length.to_string();
     }
-    let rows = python_rows(&solution);
     Some(Draft {
         question: format!(
             "Fill every X of this grid with an arrow (↑ ↓ ← → ↖ ↗ ↘ ↙):\n{}\nA ray is a straight run of equal arrows that \
@@ -89,7 +78,7 @@ pub(super) fn arrow_maze(difficulty: usize, source: &mut Source<'_>) -> Option<D
         ),
         metadata: json!({"maze": maze, "solution": solution, "width": n, "height": n}),
         answer: json!(""),
-        solution: python_block(&rows),
+        solution: python_block(&listed(&solution)),
     })
 }
 
@@ -113,15 +102,12 @@ pub(super) fn numbrix(difficulty: usize, source: &mut Source<'_>) -> Option<Draf
     }
     let mut shown = vec![vec!["X".to_owned(); n]; n];
     let mut grid = vec![vec![json!("X"); n]; n];
-    for r in 0..n {
-        for c in 0..n {
-            if source.chance(14 - difficulty, 24) {
-                shown[r][c] = solution[r][c].to_string();
-                grid[r][c] = json!(solution[r][c]);
-            }
+    for (r, c) in cells(n, n) {
+        if source.chance(14 - difficulty, 24) {
+            shown[r][c] = solution[r][c].to_string();
+            grid[r][c] = json!(solution[r][c]);
         }
     }
-    let rows: Vec<String> = solution.iter().map(|row| format!("    {row:?}")).collect();
     Some(Draft {
         question: format!(
             "Fill the cells marked X with numbers so that this {n}x{n} grid holds 1 to {} once each and every two consecutive \
@@ -132,7 +118,7 @@ pub(super) fn numbrix(difficulty: usize, source: &mut Source<'_>) -> Option<Draf
         ),
         metadata: json!({"grid": grid, "solution": solution, "n": n, "fill_rate": (14 - difficulty) as f64 / 24.0}),
         answer: json!(""),
-        solution: format!("[\n{}\n]", rows.join(",\n")),
+        solution: listed(&solution),
     })
 }
 
@@ -143,8 +129,7 @@ pub(super) fn number_wall(difficulty: usize, source: &mut Source<'_>) -> Option<
     let mut island: Vec<Vec<Option<usize>>> = vec![vec![None; n]; n];
     let mut sizes: Vec<usize> = Vec::new();
     loop {
-        let blocks: Vec<(usize, usize)> = (0..(n - 1) * (n - 1))
-            .map(|i| (i / (n - 1), i % (n - 1)))
+        let blocks: Vec<(usize, usize)> = cells(n - 1, n - 1)
             .filter(|&(r, c)| {
                 [(r, c), (r + 1, c), (r, c + 1), (r + 1, c + 1)].iter().all(|&(y, x)| island[y][x].is_none())
             })
@@ -179,12 +164,11 @@ pub(super) fn number_wall(difficulty: usize, source: &mut Source<'_>) -> Option<
     let mut solution = vec![vec![json!("A"); n]; n];
     let mut grid = vec![vec![json!("X"); n]; n];
     for (id, size) in sizes.iter().enumerate() {
-        let cells: Vec<(usize, usize)> =
-            (0..n * n).map(|i| (i / n, i % n)).filter(|&(r, c)| island[r][c] == Some(id)).collect();
-        for &(r, c) in &cells {
+        let land: Vec<_> = cells(n, n).filter(|&(r, c)| island[r][c] == Some(id)).collect();
+        for &(r, c) in &land {
             solution[r][c] = json!("X");
         }
-        let (r, c) = source.pick(&cells);
+        let (r, c) = source.pick(&land);
         solution[r][c] = json!(size);
         grid[r][c] = json!(size);
     }
@@ -218,15 +202,13 @@ pub(super) fn survo(difficulty: usize, source: &mut Source<'_>) -> Option<Draft>
         row[inner] = row[..inner].iter().sum();
     }
     filled[inner] = (0..n).map(|c| filled[..inner].iter().map(|row| row[c]).sum()).collect();
-    let cells: Vec<(usize, usize)> = (0..inner * inner).map(|i| (i / inner, i % inner)).collect();
-    let blanks = source.sample(&cells, (inner * inner * (3 + difficulty) / 14).max(2));
+    let all: Vec<_> = cells(inner, inner).collect();
+    let blanks = source.sample(&all, (inner * inner * (3 + difficulty) / 14).max(2));
     let mut original = filled.clone();
     let mut candidates: Vec<i64> = blanks.iter().map(|&(r, c)| std::mem::take(&mut original[r][c])).collect();
     source.shuffle(&mut candidates);
     let shown = |v: &i64| if *v == 0 { "X".to_owned() } else { v.to_string() };
     let shown: Vec<Vec<String>> = original.iter().map(|row| row.iter().map(shown).collect()).collect();
-    let rows: Vec<String> = filled.iter().map(|row| format!("    {row:?}")).collect();
-    let solution = format!("[\n{}\n]", rows.join(",\n"));
     Some(Draft {
         question: format!(
             "In this {n}x{n} matrix the last number of each row and of each column is the sum of the others in it:\n{}\nPut \
@@ -240,6 +222,6 @@ pub(super) fn survo(difficulty: usize, source: &mut Source<'_>) -> Option<Draft>
             "x": candidates.len(), "min_num": least, "max_num": most,
         }),
         answer: json!(Value::from(filled.clone()).to_string()),
-        solution: python_block(&solution),
+        solution: python_block(&listed(&filled)),
     })
 }

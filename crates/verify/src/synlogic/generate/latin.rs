@@ -2,7 +2,9 @@
 
 use serde_json::json;
 
-use super::{Draft, Source, python_block, table};
+use super::super::latin::visible;
+use super::super::placement::{cells, neighbours4};
+use super::{Draft, Source, listed, python_block, table};
 
 /// A random latin square: a cyclic one with shuffled rows, columns and symbols.
 fn latin(n: usize, source: &mut Source<'_>) -> Vec<Vec<usize>> {
@@ -112,10 +114,9 @@ pub(super) fn calcudoko(difficulty: usize, source: &mut Source<'_>) -> Option<Dr
     let grid = latin(n, source);
     let mut taken = vec![vec![false; n]; n];
     let mut cages: Vec<Vec<(usize, usize)>> = Vec::new();
-    let mut cells: Vec<usize> = (0..n * n).collect();
-    source.shuffle(&mut cells);
-    for at in cells {
-        let start = (at / n, at % n);
+    let mut starts: Vec<(usize, usize)> = cells(n, n).collect();
+    source.shuffle(&mut starts);
+    for start in starts {
         if taken[start.0][start.1] {
             continue;
         }
@@ -126,7 +127,7 @@ pub(super) fn calcudoko(difficulty: usize, source: &mut Source<'_>) -> Option<Dr
             // Numbers don't repeat inside a cage.
             let free: Vec<(usize, usize)> = cage
                 .iter()
-                .flat_map(|&(r, c)| super::super::placement::neighbours4(r, c, n, n))
+                .flat_map(|&(r, c)| neighbours4(r, c, n, n))
                 .filter(|&(r, c)| !taken[r][c] && cage.iter().all(|&(y, x)| grid[y][x] != grid[r][c]))
                 .collect();
             if free.is_empty() {
@@ -167,24 +168,27 @@ pub(super) fn calcudoko(difficulty: usize, source: &mut Source<'_>) -> Option<Dr
     })
 }
 
+/// Each cell with the one to its right and the one below.
+pub(super) fn pairs(n: usize) -> impl Iterator<Item = [(usize, usize); 2]> {
+    cells(n, n)
+        .flat_map(|(r, c)| [[(r, c), (r, c + 1)], [(r, c), (r + 1, c)]])
+        .filter(move |[_, (r, c)]| *r < n && *c < n)
+}
+
 pub(super) fn futoshiki(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
     let n = 4 + difficulty / 4;
     let grid = latin(n, source);
-    let mut cells: Vec<(usize, usize)> = (0..n * n).map(|i| (i / n, i % n)).collect();
-    source.shuffle(&mut cells);
+    let mut order: Vec<(usize, usize)> = cells(n, n).collect();
+    source.shuffle(&mut order);
     // Every row keeps an open cell: the reference reads clues back from rows with an X only.
     let mut prefilled = Vec::new();
-    for cell in cells {
+    for cell in order {
         let in_row = prefilled.iter().filter(|p: &&(usize, usize)| p.0 == cell.0).count();
         if in_row + 1 < n && prefilled.len() < (n * n / 3).saturating_sub(difficulty / 2).max(2) {
             prefilled.push(cell);
         }
     }
-    let mut pairs: Vec<[(usize, usize); 2]> = (0..n * n)
-        .flat_map(|i| [((i / n, i % n), (i / n, i % n + 1)), ((i / n, i % n), (i / n + 1, i % n))])
-        .filter(|(_, (r, c))| *r < n && *c < n)
-        .map(|(a, b)| [a, b])
-        .collect();
+    let mut pairs: Vec<_> = pairs(n).collect();
     source.shuffle(&mut pairs);
     pairs.truncate(n + difficulty);
     let mut shown = vec![vec!["X".to_owned(); n]; n];
@@ -217,29 +221,12 @@ pub(super) fn futoshiki(difficulty: usize, source: &mut Source<'_>) -> Option<Dr
 pub(super) fn skyscraper_puzzle(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
     let n = 3 + difficulty.div_ceil(2).min(5);
     let grid = latin(n, source);
-    let visible = |heights: Vec<usize>| {
-        let mut highest = 0;
-        heights
-            .into_iter()
-            .filter(|h| {
-                *h > highest && {
-                    highest = *h;
-                    true
-                }
-            })
-            .count()
-    };
-    let column = |c: usize| grid.iter().map(|row| row[c]).collect::<Vec<_>>();
-    let reversed = |mut line: Vec<usize>| {
-        line.reverse();
-        line
-    };
-    let top: Vec<usize> = (0..n).map(|c| visible(column(c))).collect();
-    let bottom: Vec<usize> = (0..n).map(|c| visible(reversed(column(c)))).collect();
-    let left: Vec<usize> = grid.iter().map(|row| visible(row.clone())).collect();
-    let right: Vec<usize> = grid.iter().map(|row| visible(reversed(row.clone()))).collect();
-    let rows: Vec<String> = grid.iter().map(|row| format!("    {row:?}")).collect();
-    let solution = python_block(&format!("[\n{}\n]", rows.join(",\n")));
+    let height = |r: usize, c: usize| grid[r][c] as i64;
+    let top: Vec<i64> = (0..n).map(|c| visible((0..n).map(|r| height(r, c)))).collect();
+    let bottom: Vec<i64> = (0..n).map(|c| visible((0..n).rev().map(|r| height(r, c)))).collect();
+    let left: Vec<i64> = (0..n).map(|r| visible((0..n).map(|c| height(r, c)))).collect();
+    let right: Vec<i64> = (0..n).map(|r| visible((0..n).rev().map(|c| height(r, c)))).collect();
+    let solution = python_block(&listed(&grid));
     Some(Draft {
         question: format!(
             "On a {n}x{n} grid stand buildings of heights 1 to {n}, each height once in every row and every column. A building \

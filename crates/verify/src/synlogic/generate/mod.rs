@@ -231,6 +231,12 @@ fn table<T: std::fmt::Display>(grid: &[Vec<T>]) -> String {
     grid.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
+/// A list of lists, each on its own line as it is written in Python.
+fn listed<T: std::fmt::Debug>(rows: &[Vec<T>]) -> String {
+    let rows: Vec<String> = rows.iter().map(|row| format!("    {row:?}")).collect();
+    format!("[\n{}\n]", rows.join(",\n"))
+}
+
 /// A Python code block.
 fn python_block(content: &str) -> String {
     format!("```python\n{content}\n```")

@@ -2,17 +2,17 @@
 
 use serde_json::{Value, json};
 
-use super::super::placement::{neighbours4, neighbours8};
+use super::super::placement::{cells, neighbours4, neighbours8};
 use super::{Draft, Source, table};
 
 pub(super) fn campsite(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
     let n = 4 + difficulty / 2;
     let mut grid = vec![vec!["X"; n]; n];
-    let mut cells: Vec<(usize, usize)> = (0..n * n).map(|i| (i / n, i % n)).collect();
-    source.shuffle(&mut cells);
+    let mut order: Vec<(usize, usize)> = cells(n, n).collect();
+    source.shuffle(&mut order);
     let wanted = (n * n) / 6 + source.below(n / 2 + 1);
     let mut placed = 0;
-    for (r, c) in cells {
+    for (r, c) in order {
         if placed == wanted {
             break;
         }
@@ -121,14 +121,9 @@ pub(super) fn minesweeper(difficulty: usize, source: &mut Source<'_>) -> Option<
 /// The covered cells that have a mine in every arrangement; `None` if the search is too long.
 fn certain_mines(shown: &[Vec<Option<usize>>]) -> Option<Vec<(usize, usize)>> {
     let n = shown.len();
-    let mut frontier: Vec<(usize, usize)> = Vec::new();
-    for r in 0..n {
-        for c in 0..n {
-            if shown[r][c].is_none() && neighbours8(r, c, n, n).any(|(y, x)| shown[y][x].is_some()) {
-                frontier.push((r, c));
-            }
-        }
-    }
+    let covered = cells(n, n).filter(|&(r, c)| shown[r][c].is_none());
+    let near = |&(r, c): &(usize, usize)| neighbours8(r, c, n, n).any(|(y, x)| shown[y][x].is_some());
+    let frontier: Vec<(usize, usize)> = covered.filter(near).collect();
     let mut steps = 100_000;
     let mut certain = Vec::new();
     for &cell in &frontier {

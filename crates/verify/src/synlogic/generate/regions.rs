@@ -2,7 +2,8 @@
 
 use serde_json::json;
 
-use super::super::placement::{neighbours4, neighbours8};
+use super::super::placement::{cells, neighbours4, neighbours8};
+use super::latin::pairs;
 use super::{Draft, Source, python_block, table};
 
 /// Divides the grid into connected regions of `per_region` marked cells each. `start` gives marked cells that may stay
@@ -22,8 +23,7 @@ fn cut(
         territory[r][c] = Some(id);
     }
     loop {
-        let edge: Vec<((usize, usize), usize)> = (0..n * n)
-            .map(|i| (i / n, i % n))
+        let edge: Vec<((usize, usize), usize)> = cells(n, n)
             .filter(|&(r, c)| territory[r][c].is_none() && !blocked.contains(&(r, c)))
             .flat_map(|(r, c)| neighbours4(r, c, n, n).map(move |near| ((r, c), near)))
             .filter_map(|(cell, (y, x))| Some((cell, territory[y][x]?)))
@@ -34,18 +34,15 @@ fn cut(
         let ((r, c), id) = source.pick(&edge);
         territory[r][c] = Some(id);
     }
-    let complete = (0..n * n).all(|i| territory[i / n][i % n].is_some() || blocked.contains(&(i / n, i % n)));
-    if !complete {
+    if cells(n, n).any(|(r, c)| territory[r][c].is_none() && !blocked.contains(&(r, c))) {
         return None;
     }
     let count = marked.len();
     let mut touch = vec![vec![false; count]; count];
-    for r in 0..n {
-        for c in 0..n {
-            for (y, x) in neighbours4(r, c, n, n) {
-                if let (Some(a), Some(b)) = (territory[r][c], territory[y][x]) {
-                    touch[a][b] = true;
-                }
+    for (r, c) in cells(n, n) {
+        for (y, x) in neighbours4(r, c, n, n) {
+            if let (Some(a), Some(b)) = (territory[r][c], territory[y][x]) {
+                touch[a][b] = true;
             }
         }
     }
@@ -92,11 +89,7 @@ pub(super) fn norinori(difficulty: usize, source: &mut Source<'_>) -> Option<Dra
     let n = 4 + difficulty.div_ceil(2);
     let mut covered: Vec<(usize, usize)> = Vec::new();
     let mut dominoes: Vec<Vec<(usize, usize)>> = Vec::new();
-    let mut places: Vec<[(usize, usize); 2]> = (0..n * n)
-        .map(|i| (i / n, i % n))
-        .flat_map(|(r, c)| [[(r, c), (r, c + 1)], [(r, c), (r + 1, c)]])
-        .filter(|[_, (r, c)]| *r < n && *c < n)
-        .collect();
+    let mut places: Vec<_> = pairs(n).collect();
     source.shuffle(&mut places);
     for place in places {
         let near = |cell: (usize, usize)| {

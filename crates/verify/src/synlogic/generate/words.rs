@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Draft, Source, table};
+use super::{Draft, Source, listed, table};
 
 /// Common English words of three to nine letters.
 pub(super) const WORDS: [&str; 217] = [
@@ -108,10 +108,6 @@ pub(super) fn wordscapes(difficulty: usize, source: &mut Source<'_>) -> Option<D
     let (mut across, mut down) = (of(true), of(false));
     source.shuffle(&mut across);
     source.shuffle(&mut down);
-    let lines: Vec<String> = solution
-        .iter()
-        .map(|row| format!("    [{}]", row.iter().map(|c| format!("\"{c}\"")).collect::<Vec<_>>().join(", ")))
-        .collect();
     Some(Draft {
         question: format!(
             "Write these words into the grid, whose X are letters and whose 0 stay empty:\n{}\nAcross, from left to right: {}. \
@@ -125,6 +121,6 @@ pub(super) fn wordscapes(difficulty: usize, source: &mut Source<'_>) -> Option<D
             "grid": grid, "across_words": across, "down_words": down, "solution": solution, "num_words": wanted,
         }),
         answer: json!(""),
-        solution: format!("[\n{}\n]", lines.join(",\n")),
+        solution: listed(&solution),
     })
 }

@@ -41,14 +41,6 @@ pub(super) fn weight(value: &Value) -> usize {
     }
 }
 
-pub(super) fn integer(v: &Value) -> Option<IBig> {
-    match v {
-        Value::Bool(b) => Some(IBig::from(*b)),
-        Value::Int(n) => Some(n.clone()),
-        _ => None,
-    }
-}
-
 /// A real number as a double; an integer beyond the doubles raises, another type is `None`.
 pub(super) fn finite(v: &Value) -> Result<Option<f64>> {
     match v {
@@ -202,12 +194,12 @@ pub(super) fn complex(op: &str, a: &Value, b: &Value) -> Result<Value> {
 
 pub(super) fn negate(op: &str, v: Value) -> Result<Value> {
     Ok(match (op, v) {
-        ("~", v) => Value::Int(-integer(&v).ok_or(EvalError::Raised)? - IBig::from(1)),
+        ("~", v) => Value::Int(-v.as_int().ok_or(EvalError::Raised)? - IBig::from(1)),
         ("-", Value::Float(x)) => Value::Float(-x),
         ("-", Value::Complex(re, im)) => Value::Complex(-re, -im),
-        ("-", v) => Value::Int(-integer(&v).ok_or(EvalError::Raised)?),
+        ("-", v) => Value::Int(-v.as_int().ok_or(EvalError::Raised)?),
         (_, v @ (Value::Int(_) | Value::Float(_) | Value::Complex(..))) => v,
-        (_, v) => Value::Int(integer(&v).ok_or(EvalError::Raised)?),
+        (_, v) => Value::Int(v.as_int().ok_or(EvalError::Raised)?),
     })
 }
 

@@ -24,6 +24,23 @@ __device__ inline void each_logit(const float* row, unsigned vocabulary, Body bo
         each_logit_by<false>(row, vocabulary, body);
 }
 
+/// Logits `begin .. end` in their order, by one thread, until `body(index, logit)` is true. `begin` is a multiple of 4.
+template <bool WHOLE, class Body>
+__device__ inline void run_of_logits_by(const float* row, unsigned begin, unsigned end, Body body) {
+    for (unsigned i = begin; i < end; i += LOGITS_AT_ONCE) {
+        Packed<float, LOGITS_AT_ONCE> z = load<float, LOGITS_AT_ONCE, WHOLE>(row, i, end);
+        for (unsigned j = 0; j < LOGITS_AT_ONCE; j++)
+            if (i + j < end && body(i + j, z.at(j))) return;
+    }
+}
+template <class Body>
+__device__ inline void run_of_logits(const float* row, unsigned vocabulary, unsigned begin, unsigned end, Body body) {
+    if (vocabulary % LOGITS_AT_ONCE == 0)
+        run_of_logits_by<true>(row, begin, end, body);
+    else
+        run_of_logits_by<false>(row, begin, end, body);
+}
+
 /// Softmax of a thread's numbers in one pass: the greatest, and relative to it Σ exp and Σ exp z.
 struct RunningSoftmax {
     float most, sum, weighted;
@@ -302,20 +319,27 @@ extern "C" __global__ __launch_bounds__(256, 2) void sample(const float* logits,
     }
 
     // Each thread's run of ids: how many ties stand in it, then its mass.
-    unsigned run = (vocabulary + 255) / 256, begin = min(vocabulary, threadIdx.x * run), end = min(vocabulary, begin + run);
-    double equal = 0;
-    for (unsigned i = begin; i < end; i++) equal += float_to_bits(expf(times(row[i], factor) - most)) == least;
-    barrier();
-    scratch[threadIdx.x] = equal;
-    barrier();
+    unsigned run = (vocabulary + 1023) / 1024 * 4, begin = min(vocabulary, threadIdx.x * run), end = min(vocabulary, begin + run);
     double before = 0;
-    for (unsigned t = 0; t < threadIdx.x; t++) before += scratch[t];
+    // What is 0 has no mass, whether it is kept or not.
+    if (least > 0) {
+        double equal = 0;
+        run_of_logits(row, vocabulary, begin, end, [&](unsigned, float z) {
+            equal += float_to_bits(expf(times(z, factor) - most)) == least;
+            return false;
+        });
+        barrier();
+        scratch[threadIdx.x] = equal;
+        barrier();
+        for (unsigned t = 0; t < threadIdx.x; t++) before += scratch[t];
+    }
     double own = 0, left = ties - before;
-    for (unsigned i = begin; i < end; i++) {
-        float p = expf(times(row[i], factor) - most);
+    run_of_logits(row, vocabulary, begin, end, [&](unsigned, float z) {
+        float p = expf(times(z, factor) - most);
         unsigned bits = float_to_bits(p);
         if (bits > least || (bits == least && left-- > 0)) own += p;
-    }
+        return false;
+    });
     masses[threadIdx.x] = own;
     barrier();
     double start = 0, total = 0;
@@ -333,15 +357,14 @@ extern "C" __global__ __launch_bounds__(256, 2) void sample(const float* logits,
         if (mine) {
             double reached = start, rest = ties - before;
             unsigned token = begin;
-            for (unsigned i = begin; i < end; i++) {
-                float p = expf(times(row[i], factor) - most);
+            run_of_logits(row, vocabulary, begin, end, [&](unsigned i, float z) {
+                float p = expf(times(z, factor) - most);
                 unsigned bits = float_to_bits(p);
-                if (bits > least || (bits == least && rest-- > 0)) {
-                    if (p > 0.0f) token = i;
-                    reached += p;
-                    if (reached > target) break;
-                }
-            }
+                if (bits < least || (bits == least && !(rest-- > 0))) return false;
+                if (p > 0.0f) token = i;
+                reached += p;
+                return reached > target;
+            });
             tokens[draw] = token;
             logp[draw] = at_most_0(times(row[token], factor) - lse);
             entropy[draw] = h;
@@ -349,8 +372,11 @@ extern "C" __global__ __launch_bounds__(256, 2) void sample(const float* logits,
         if (greedy) {
             // The lowest id of the most likely tokens.
             unsigned first = vocabulary;
-            for (unsigned i = end; i > begin; i--)
-                if (times(row[i - 1], factor) == most) first = i - 1;
+            run_of_logits(row, vocabulary, begin, end, [&](unsigned i, float z) {
+                if (times(z, factor) != most) return false;
+                first = i;
+                return true;
+            });
             barrier();
             scratch[threadIdx.x] = first;
             barrier();

@@ -2,7 +2,11 @@
 
 template <class T>
 __device__ inline void copy_row(const T* from, T* to, unsigned width) {
-    for (unsigned i = threadIdx.x; i < width; i += blockDim.x) to[i] = from[i];
+    const unsigned N = Line<T>::N;
+    if (width % N == 0)
+        for (unsigned i = threadIdx.x * N; i < width; i += blockDim.x * N) store<T, N, true>(to, i, width, load<T, N, true>(from, i, width));
+    else
+        for (unsigned i = threadIdx.x; i < width; i += blockDim.x) to[i] = from[i];
 }
 
 template <class T>

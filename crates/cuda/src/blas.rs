@@ -309,10 +309,11 @@ impl Blas {
         ] {
             describe(description, attribute, &i32::from(transposed))?;
         }
-        if key.biased {
+        if let Some(bias) = p.bias {
             // By columns, a row of ours is a column, so every column gets the bias.
             let epilogue = sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BIAS as i32;
             describe(description, Description::CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue)?;
+            describe(description, Description::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias.0)?;
         }
         let preference = result::create_matmul_pref().map_err(|e| failed("preference", e))?;
         let chosen = self.choose(&plan, key, preference);

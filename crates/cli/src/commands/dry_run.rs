@@ -11,8 +11,8 @@ use fgrpo_train::config::Config;
 use fgrpo_train::device;
 use fgrpo_train::problem::{self, Split, Task};
 use fgrpo_train::run::needs::{
-    ACTIVE, BANDWIDTH_SHARE, Disk, Fit, GPU_KINDS, GpuKind, GpuTime, Lengths, Memory, PRODUCTS_SHARE, Room,
-    Time, costly_evaluation, missing, model, token_bytes, tokens_per_step,
+    ACTIVE, BANDWIDTH_SHARE, Disk, Fit, GPU_KINDS, GpuKind, GpuTime, ISSUE_SHARE, Lengths, Memory, NODE_TIME,
+    PRODUCTS_SHARE, Room, Time, costly_evaluation, missing, model, token_bytes, tokens_per_step,
 };
 use std::path::{Path, PathBuf};
 
@@ -283,11 +283,13 @@ fn say_steps(config: &Config, rollout: f64, update: f64) {
 fn say_gpu_time(config: &Config, lengths: &Lengths, time: &GpuTime, kind: GpuKind) {
     say_steps(config, time.rollout, time.update);
     say!(
-        "  from the data sheet of {} ({}), assuming {:.0} % of its bandwidth for decoding and {:.0} % of its bf16 products elsewhere; {:.0} samples at the same time on a GPU; prompts of {:.0} and completions of {:.0} tokens, {}; {:.0} % of the groups active. Not measured",
+        "  from the data sheet of {} ({}), assuming {:.0} % of its bandwidth, {:.0} % of its bf16 products, {:.0} % of its instructions and {:.0} µs a node of a decoding step; {:.0} samples at the same time on a GPU; prompts of {:.0} and completions of {:.0} tokens, {}; {:.0} % of the groups active. Not measured",
         kind.name,
         kind.about(),
         100.0 * BANDWIDTH_SHARE,
         100.0 * PRODUCTS_SHARE,
+        100.0 * ISSUE_SHARE,
+        1e6 * NODE_TIME,
         time.rows,
         lengths.prompt_mean,
         lengths.completion_likely,

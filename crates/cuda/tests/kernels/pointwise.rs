@@ -4,7 +4,12 @@ use super::*;
 
 #[test]
 fn rows_are_gathered_scattered_and_added() {
-    let (width, rows) = (70, [3u32, 0, 5]);
+    // In 16 bytes, or number by number.
+    [72, 70].into_iter().for_each(rows_of_a_width_are_gathered_scattered_and_added);
+}
+
+fn rows_of_a_width_are_gathered_scattered_and_added(width: usize) {
+    let rows = [3u32, 0, 5];
     let x = numbers(1, 6 * width);
     let found = in_every_order(|d| {
         let (from, index) = (memory(d, &x), memory(d, &rows));

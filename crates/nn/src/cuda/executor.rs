@@ -16,7 +16,7 @@ use super::decoding::Decoding;
 use super::graphs::Graphs;
 use super::launches::{FULL, THREADS, WARPS, args, kernel, row_shape, row_threads, warp_shape};
 use super::lists::{List, Lists};
-use super::needs::pass_logits;
+use super::needs::{LOGITS, MOVED, SUMMED_ROWS, pass_logits};
 use super::stream::{Purpose, Stream};
 use super::weights::Weights;
 use crate::engine::Precision;
@@ -28,13 +28,6 @@ use crate::layout::{Linear, Span};
 use crate::lora::Adapted;
 use crate::sampling::{Draw, Drawn, Sampling};
 use crate::segments::Chunk;
-
-/// Rows of a column that a block sums.
-pub(crate) const SUMMED_ROWS: usize = 256;
-/// Largest number of logits that are sampled from at a time: 512 MiB.
-pub(crate) const LOGITS: usize = 1 << 27;
-/// Numbers that are moved at a time when rows of a buffer are left out.
-pub(crate) const MOVED: usize = 1 << 24;
 
 /// A stream and its memory.
 pub(crate) struct CudaExecutor {
@@ -125,9 +118,14 @@ impl CudaExecutor {
         }
     }
 
+    /// The 16 bytes of a row of activations that a thread takes at a time: how many there are.
+    fn lines(&self, width: usize) -> usize {
+        width.div_ceil(16 / self.precision.bytes())
+    }
+
     /// A thread per 16 bytes of rows.
     fn line_shape(&self, rows: usize, width: usize) -> Shape {
-        Shape::covering(rows * width.div_ceil(16 / self.precision.bytes()), THREADS)
+        Shape::covering(rows * self.lines(width), THREADS)
     }
 
     /// The number type of activations and weights.

@@ -21,3 +21,4 @@ mod sequence;
 pub(crate) mod slices;
 mod stream;
 mod weights;
+pub(crate) mod work;

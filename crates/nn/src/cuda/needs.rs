@@ -1,6 +1,5 @@
 //! What kinds of work take of a GPU's memory, in bytes.
 
-use super::executor::{LOGITS, MOVED, SUMMED_ROWS};
 use super::lists::{ITEM_KEYS, bucket};
 use crate::activations::{activations, largest, prefill};
 use crate::backend::Rollout;
@@ -10,6 +9,13 @@ use crate::decoder::Keep;
 use crate::engine::Precision;
 use crate::layout::Layout;
 use crate::quantized::{BaseFormat, NF4, dynamic_map};
+
+/// Rows of a column that a block sums.
+pub(super) const SUMMED_ROWS: usize = 256;
+/// Largest number of logits that are sampled from at a time: 512 MiB.
+pub(super) const LOGITS: usize = 1 << 27;
+/// Numbers that are moved at a time when rows of a buffer are left out.
+pub(super) const MOVED: usize = 1 << 24;
 
 /// Bytes of so many activations, or keys and values.
 pub(crate) fn bytes_of(precision: Precision, numbers: usize) -> u64 {

@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 
 use fgrpo_nn::config::{Architecture, Config};
 use fgrpo_nn::{
-    AdamW, Batch, Completion, Device, Engine, Gpus, GraphCounts, LoraConfig, Precision, Prompt, Sampling,
-    StopFn,
+    AdamW, Batch, Completion, Device, Engine, GpuWork, Gpus, GraphCounts, LoraConfig, Precision, Prompt,
+    Sampling, StopFn,
 };
 
 use crate::device::device;
@@ -120,7 +120,7 @@ fn samples_are_the_same_bits_with_and_without_graphs_whatever_changes_between_st
 }
 
 #[test]
-fn a_step_has_nine_nodes_a_layer_and_one_more_where_queries_have_a_bias() {
+fn a_step_of_28_layers_has_256_nodes_and_284_where_queries_have_a_bias_as_plans_count_them() {
     for (device, architecture, layer) in devices()
         .into_iter()
         .flat_map(|device| [(device.clone(), Architecture::Qwen3, 9), (device, Architecture::Qwen2, 10)])
@@ -131,7 +131,9 @@ fn a_step_has_nine_nodes_a_layer_and_one_more_where_queries_have_a_bias() {
         let settings = Sampling { max_new_tokens: 4, top_k: 5, top_p: 0.9, ..Sampling::default() };
         assert_eq!(sample(&mut engine, &prompts, &settings, None).len(), 3);
         // Beside the layers: embedding, final norm, logits, drawing.
-        assert_eq!(engine.graph_counts().nodes, 28 * layer + 4, "{device:?}, {architecture:?}");
+        let nodes = engine.graph_counts().nodes;
+        assert_eq!(nodes, 28 * layer + 4, "{device:?}, {architecture:?}");
+        assert_eq!(nodes, GpuWork::of(&config, false, None, &settings, 1 << 30).step_nodes);
     }
 }
 

@@ -10,7 +10,7 @@ mod time;
 
 pub use disk::Disk;
 pub use fit::{Fit, Room, costly_evaluation, warnings};
-pub use gpu::{BANDWIDTH_SHARE, GPU_KINDS, GpuKind, GpuTime, PRODUCTS_SHARE};
+pub use gpu::{BANDWIDTH_SHARE, GPU_KINDS, GpuKind, GpuTime, ISSUE_SHARE, NODE_TIME, PRODUCTS_SHARE};
 pub use memory::{Memory, refuse_uncountable};
 pub use time::{ACTIVE, Time};
 

@@ -19,7 +19,11 @@ impl CudaExecutor {
         scale: &mut Buffer,
     ) {
         let arguments = args![x, weights.at(weight.offset), eps, &*y, &*scale, weight.len as u32];
-        self.stream.launch(kernel!(self.precision, "rms_norm"), row_shape(rows, weight.len), arguments);
+        self.stream.launch(
+            kernel!(self.precision, "rms_norm"),
+            row_shape(rows, self.lines(weight.len)),
+            arguments,
+        );
     }
 
     pub(super) fn rms_norm_again(
@@ -32,7 +36,11 @@ impl CudaExecutor {
         y: &mut Buffer,
     ) {
         let arguments = args![x, weights.at(weight.offset), scale, &*y, weight.len as u32];
-        self.stream.launch(kernel!(self.precision, "rms_norm_again"), row_shape(rows, weight.len), arguments);
+        self.stream.launch(
+            kernel!(self.precision, "rms_norm_again"),
+            row_shape(rows, self.lines(weight.len)),
+            arguments,
+        );
     }
 
     pub(super) fn rms_norm_backward(
@@ -53,7 +61,7 @@ impl CudaExecutor {
         let arguments = args![x, weights.at(weight.offset), scale, dy, &*dx, weight.len as u32];
         self.stream.launch(
             kernel!(self.precision, "rms_norm_backward"),
-            row_shape(rows, weight.len),
+            row_shape(rows, self.lines(weight.len)),
             arguments,
         );
     }

@@ -1,17 +1,25 @@
 //! Kinds of GPUs that a run can be planned for, and the time of a step on them.
 //!
-//! Everything is computed from data sheets and assumed shares of what they promise. Nothing here was measured.
+//! Everything is computed from data sheets, assumed shares of what they promise, and counts of operations, bytes and instructions. Nothing here was
+//! measured.
 
 use super::time::Costs;
 use super::{Lengths, Memory, token_bytes};
 use crate::config::Config;
 use fgrpo_nn::config::Config as ModelConfig;
+use fgrpo_nn::{GpuWork, Sampling};
 
-/// Assumed share of the peak of products that prefill and updates reach.
-pub const PRODUCTS_SHARE: f64 = 0.45;
+/// Assumed share of the peak of products that products reach, without the work between them.
+pub const PRODUCTS_SHARE: f64 = 0.55;
 
-/// Assumed share of the peak bandwidth of memory that decoding and the optimizer reach.
-pub const BANDWIDTH_SHARE: f64 = 0.5;
+/// Assumed share of the peak bandwidth of memory that kernels reach.
+pub const BANDWIDTH_SHARE: f64 = 0.75;
+
+/// Assumed share of the peak of instructions that decoding's attention reaches.
+pub const ISSUE_SHARE: f64 = 0.6;
+
+/// Assumed time between two nodes of a decoding step's graph, in seconds.
+pub const NODE_TIME: f64 = 1e-6;
 
 /// Bytes that the optimizer moves per trained parameter in bf16 besides moments: weight with its lower half there and
 /// back, gradient read twice and zeroed.
@@ -27,6 +35,8 @@ pub struct GpuKind {
     bandwidth: f64,
     /// Products in bf16 with sums in f32, without sparsity.
     products: f64,
+    /// Instructions of warps: multiprocessors times four times the clock.
+    issue: f64,
     /// To the machine's memory, one direction: PCIe 4 or 5 at about 80 % of its peak.
     host: f64,
     /// To other GPUs, one direction: NVLink, or PCIe.
@@ -36,12 +46,12 @@ pub struct GpuKind {
 /// NVIDIA's data sheets. A100, H100 and H200 are the SXM modules.
 #[rustfmt::skip]
 pub const GPU_KINDS: [GpuKind; 6] = [
-    GpuKind { name: "rtx-4070", memory:  12e9, bandwidth: 0.504e12, products:  58e12, host: 25e9, peers:  25e9 },
-    GpuKind { name: "rtx-4090", memory:  24e9, bandwidth: 1.008e12, products: 165e12, host: 25e9, peers:  25e9 },
-    GpuKind { name: "l40s",     memory:  48e9, bandwidth: 0.864e12, products: 362e12, host: 25e9, peers:  25e9 },
-    GpuKind { name: "a100",     memory:  80e9, bandwidth: 2.039e12, products: 312e12, host: 25e9, peers: 300e9 },
-    GpuKind { name: "h100",     memory:  80e9, bandwidth:  3.35e12, products: 989e12, host: 50e9, peers: 450e9 },
-    GpuKind { name: "h200",     memory: 141e9, bandwidth:   4.8e12, products: 989e12, host: 50e9, peers: 450e9 },
+    GpuKind { name: "rtx-4070", memory:  12e9, bandwidth: 0.504e12, products:  58e12, issue: 0.455e12, host: 25e9, peers:  25e9 },
+    GpuKind { name: "rtx-4090", memory:  24e9, bandwidth: 1.008e12, products: 165e12, issue: 1.290e12, host: 25e9, peers:  25e9 },
+    GpuKind { name: "l40s",     memory:  48e9, bandwidth: 0.864e12, products: 362e12, issue: 1.431e12, host: 25e9, peers:  25e9 },
+    GpuKind { name: "a100",     memory:  80e9, bandwidth: 2.039e12, products: 312e12, issue: 0.609e12, host: 25e9, peers: 300e9 },
+    GpuKind { name: "h100",     memory:  80e9, bandwidth:  3.35e12, products: 989e12, issue: 0.966e12, host: 50e9, peers: 450e9 },
+    GpuKind { name: "h200",     memory: 141e9, bandwidth:   4.8e12, products: 989e12, issue: 0.966e12, host: 50e9, peers: 450e9 },
 ];
 
 impl GpuKind {
@@ -76,9 +86,17 @@ impl GpuTime {
         kind: GpuKind,
         gpus: usize,
     ) -> Self {
-        let GpuKind { bandwidth, products, host, peers, .. } = kind;
-        let (bandwidth, products) = (BANDWIDTH_SHARE * bandwidth, PRODUCTS_SHARE * products);
+        let GpuKind { bandwidth, products, issue, host, peers, .. } = kind;
+        let (bandwidth, products, issue) =
+            (BANDWIDTH_SHARE * bandwidth, PRODUCTS_SHARE * products, ISSUE_SHARE * issue);
         let (costs, r, gpus) = (Costs::of(config, model, lengths), &config.rollout, gpus as f64);
+        let lora = config.lora.as_ref().map(|lora| lora.engine());
+        let again = config.compute.checkpoint_activations;
+        let sampling = Sampling { top_k: r.top_k, top_p: r.top_p, ..Sampling::default() };
+        let work = GpuWork::of(model, again, lora.as_ref(), &sampling, kind.memory as u64);
+        let moved = Costs::with(work.bytes, lengths);
+        // Of prompts: products, then what is moved between them.
+        let time = |of: &dyn Fn(&Costs) -> f64| of(&costs) / products + of(&moved) / bandwidth;
         let (prompt, completion) = (lengths.prompt_mean, lengths.completion_likely);
         let prompts = r.prompts as f64 / gpus;
         let samples = prompts * r.group_size as f64;
@@ -95,12 +113,16 @@ impl GpuTime {
             // The layers' matrices are read in their format; but for bf16, values are then written and read.
             weights += base.step_bytes(model) - 2.0 * base.parameters(model) as f64;
         }
-        let cached = samples * completion * (prompt + completion / 2.0) * token;
-        let decoding = ((steps * weights + cached) / bandwidth)
-            .max(prompts * costs.completions(r.group_size) / products);
+        let pairs = samples * completion * (prompt + completion / 2.0);
+        let attention = (pairs * token / bandwidth).max(pairs * work.cached_token_instructions / issue);
+        let weights = (steps * weights / bandwidth).max(prompts * costs.completions(r.group_size) / products);
+        let decoding = weights
+            + attention
+            + samples * completion * work.step_row / bandwidth
+            + steps * work.step_nodes as f64 * NODE_TIME;
         let rollout = match r.server {
-            Some(_) => prompts * costs.scored(r.group_size) / products,
-            None => prompts * costs.prefill() / products + decoding,
+            Some(_) => prompts * time(&|costs| costs.scored(r.group_size)),
+            None => prompts * time(&Costs::prefill) + decoding,
         };
 
         let trained = memory.engine.moments as f64 / 8.0;
@@ -111,7 +133,7 @@ impl GpuTime {
         let optimizer = ((OPTIMIZER_BYTES + 2.0 * moments) * own / bandwidth).max(offloaded) + exchange;
         let mini_batch = config.update.mini_batch.unwrap_or(r.prompts);
         let updates = (config.update.epochs * r.prompts.div_ceil(mini_batch)) as f64;
-        let update = prompts * costs.update(config) / products + updates * optimizer;
+        let update = prompts * time(&|costs| costs.update(config)) + updates * optimizer;
         Self { rollout, update, rows }
     }
 }
@@ -144,10 +166,10 @@ mod tests {
         let cached = 2048.0 * 3000.0 * 2000.0 * 114_688.0;
         // 1.7e9 weights of 2 bytes in every step of `rows` samples.
         let steps = (2048.0 * 3000.0 / time.rows).max(4096.0);
-        let wanted = (cached + steps * 2.0 * 1_720_574_976.0) / 2.4e12;
+        let wanted = (cached + steps * 2.0 * 1_720_574_976.0) / 3.6e12;
         assert!(time.rollout > wanted && time.rollout < 1.1 * wanted, "{time:?}, wanted {wanted}");
         // Half of the groups, forward and backward: 6 operations per weight and token, and attention's.
-        let products = 0.5 * 2048.0 * 3000.0 * 6.0 * 1.72e9 / (0.45 * 989e12);
+        let products = 0.5 * 2048.0 * 3000.0 * 6.0 * 1.72e9 / (0.55 * 989e12);
         assert!(time.update > products && time.update < 2.0 * products, "{time:?}, products {products}");
     }
 

@@ -47,21 +47,23 @@ struct Size {
     pairs: f64,
 }
 
-/// Operations per prompt.
+/// Operations, or bytes moved, per prompt.
 pub(super) struct Costs {
-    flops: Flops,
+    each: Flops,
     prompt: f64,
     completion: f64,
 }
 
 impl Costs {
+    /// Operations.
     pub(super) fn of(config: &Config, model: &ModelConfig, lengths: &Lengths) -> Self {
         let lora = config.lora.as_ref().map(|lora| lora.engine());
-        Self {
-            flops: Flops::of(model, config.compute.checkpoint_activations, lora.as_ref()),
-            prompt: lengths.prompt_mean,
-            completion: lengths.completion_likely,
-        }
+        Self::with(Flops::of(model, config.compute.checkpoint_activations, lora.as_ref()), lengths)
+    }
+
+    /// What `each` token, pair and prediction costs.
+    pub(super) fn with(each: Flops, lengths: &Lengths) -> Self {
+        Self { each, prompt: lengths.prompt_mean, completion: lengths.completion_likely }
     }
 
     fn prompt_pairs(&self) -> f64 {
@@ -70,20 +72,20 @@ impl Costs {
 
     /// Of the prompt itself.
     pub(super) fn prefill(&self) -> f64 {
-        let Self { flops, prompt, .. } = self;
-        flops.forward_token * prompt + flops.forward_pair * self.prompt_pairs() + flops.forward_prediction
+        let Self { each, prompt, .. } = self;
+        each.forward_token * prompt + each.forward_pair * self.prompt_pairs() + each.forward_prediction
     }
 
     fn forward(&self, group: Size) -> f64 {
-        self.flops.forward_token * group.tokens
-            + self.flops.forward_pair * group.pairs
-            + self.flops.forward_prediction * group.tokens
+        self.each.forward_token * group.tokens
+            + self.each.forward_pair * group.pairs
+            + self.each.forward_prediction * group.tokens
     }
 
     fn backward(&self, group: Size) -> f64 {
-        self.flops.backward_token * (self.prompt + group.tokens)
-            + self.flops.backward_pair * (self.prompt_pairs() + group.pairs)
-            + self.flops.backward_prediction * group.tokens
+        self.each.backward_token * (self.prompt + group.tokens)
+            + self.each.backward_pair * (self.prompt_pairs() + group.pairs)
+            + self.each.backward_prediction * group.tokens
     }
 
     fn group(&self, samples: usize) -> Size {

@@ -4,7 +4,7 @@
 use dashu_int::IBig;
 
 use super::value::{DictBuilder, Value};
-use crate::python_text::{MAX_DIGITS, regex};
+use crate::python_text::MAX_DIGITS;
 
 /// Deepest nesting of brackets (Python's own limit is near 1000).
 const MAX_DEPTH: usize = 500;
@@ -131,13 +131,47 @@ impl<'a> Parser<'a> {
         self.word(":").then_some(key)
     }
 
+    fn digits(&mut self) -> usize {
+        let start = self.at;
+        while self.peek().is_some_and(|c| c.is_ascii_digit()) {
+            self.at += 1;
+        }
+        self.at - start
+    }
+
     fn number(&mut self) -> Option<Value> {
-        let number = regex!(r"^-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?");
-        let text = number.find(&self.text[self.at..])?.as_str();
-        self.at += text.len();
-        if text.contains(['.', 'e', 'E']) {
+        let start = self.at;
+        self.word("-");
+        let whole = if self.word("0") { 1 } else { self.digits() };
+        if whole == 0 {
+            return None;
+        }
+        let integer_end = self.at;
+        let mut real = false;
+        if self.peek() == Some(b'.') {
+            self.at += 1;
+            if self.digits() == 0 {
+                self.at = integer_end;
+            } else {
+                real = true;
+            }
+        }
+        let mantissa_end = self.at;
+        if matches!(self.peek(), Some(b'e' | b'E')) {
+            self.at += 1;
+            if matches!(self.peek(), Some(b'+' | b'-')) {
+                self.at += 1;
+            }
+            if self.digits() == 0 {
+                self.at = mantissa_end;
+            } else {
+                real = true;
+            }
+        }
+        let text = &self.text[start..self.at];
+        if real {
             text.parse().ok().map(Value::Float)
-        } else if text.trim_start_matches('-').len() > MAX_DIGITS {
+        } else if whole > MAX_DIGITS {
             None
         } else {
             text.parse::<IBig>().ok().map(Value::Int)

@@ -4,7 +4,7 @@ use dashu_int::IBig;
 
 use super::super::value::Value;
 use super::{EvalError, MAX_BITS, MAX_BRACKETS, Result};
-use crate::python_text::{MAX_DIGITS, regex};
+use crate::python_text::MAX_DIGITS;
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Token {
@@ -163,19 +163,38 @@ impl Lexer<'_> {
                 return IBig::from_str_radix(&digits, base).map(Value::Int).map_err(|_| EvalError::Syntax);
             }
         }
-        const DECIMAL: &str = concat!(
-            r"^(?:[0-9](?:_?[0-9])*)?(?:\.(?:[0-9](?:_?[0-9])*)?)?",
-            r"(?:[eE][+-]?[0-9](?:_?[0-9])*)?[jJ]?"
-        );
-        let found = regex!(DECIMAL).find(&self.text[self.at..]).map_or("", |m| m.as_str());
-        self.at += found.len();
-        let text = found.replace('_', "");
-        let real = |text: &str| text.parse::<f64>().map_err(|_| EvalError::Syntax);
-        if let Some(imaginary) = text.strip_suffix(['j', 'J']) {
-            return Ok(Value::Complex(0.0, real(imaginary)?));
+        let mut text = self.digits(10);
+        let mut real = false;
+        if bytes.get(self.at) == Some(&b'.') {
+            real = true;
+            self.at += 1;
+            text.push('.');
+            text += &self.digits(10);
         }
-        if text.contains(['.', 'e', 'E']) {
-            return real(&text).map(Value::Float);
+        if matches!(bytes.get(self.at), Some(b'e' | b'E')) {
+            let back = self.at;
+            self.at += 1;
+            let mut exponent = String::from("e");
+            if let Some(sign @ (b'+' | b'-')) = bytes.get(self.at) {
+                exponent.push(char::from(*sign));
+                self.at += 1;
+            }
+            let digits = self.digits(10);
+            if digits.is_empty() {
+                self.at = back;
+            } else {
+                real = true;
+                text += &exponent;
+                text += &digits;
+            }
+        }
+        let imaginary = matches!(bytes.get(self.at), Some(b'j' | b'J'));
+        if imaginary {
+            self.at += 1;
+        }
+        if real || imaginary {
+            let x: f64 = text.parse().map_err(|_| EvalError::Syntax)?;
+            return Ok(if imaginary { Value::Complex(0.0, x) } else { Value::Float(x) });
         }
         let significant = text.trim_start_matches('0');
         // Leading zeros are an error except in zero itself.

@@ -92,7 +92,7 @@ fn accumulate(engine: &mut Engine, seed: u64) {
 #[test]
 fn the_gradient_is_the_sum_over_replicas_and_its_norm_changes_nothing() {
     // In bf16 a sum of attention that rounds the other way changes an activation by its last place.
-    for (precision, tolerance) in [(Precision::F32, 1e-5), (Precision::Bf16, 3e-2)] {
+    for (precision, tolerance) in [(Precision::F32, 1e-5), (Precision::Bf16, 5e-2)] {
         let (Some(one), Some(three)) = (gpus(1, precision), gpus(3, precision)) else { return };
         let (_, config) = configs().swap_remove(0);
         let [mut one, mut three] = [one, three].map(|device| engine_on(&config, 4, &device));

@@ -27,7 +27,9 @@ impl Comparison {
             _ if self.problems < 2 => "one problem says nothing about others".to_owned(),
             // A small m makes the test weak; few problems make the bootstrap too sure.
             true if tested && !self.significant() => {
-                format!("the bootstrap over problems, which uses all samples, finds one ({interval})")
+                format!(
+                    "for other problems of the kind it is open: the test shows none, the bootstrap does ({interval})"
+                )
             }
             true => format!("it holds for other problems of the kind too (bootstrap {interval})"),
             false => format!("for other problems of the kind: not shown (bootstrap {interval})"),

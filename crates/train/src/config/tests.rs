@@ -38,15 +38,12 @@ const OPTIONAL: [(&str, &str); 9] = [
         "maze",
         "model.init.head_dim=2 algorithm.advantage=pkpo algorithm.advantage.k=1 algorithm.loss=cispo_cap algorithm.correction=tis",
     ),
-    (
-        "arithmetic",
-        "algorithm.advantage=grpo_lead algorithm.loss=sapo algorithm.shaping=unlikely algorithm.correction=mask",
-    ),
+    ("arithmetic", "algorithm.loss=sapo algorithm.shaping=unlikely algorithm.correction=mask"),
     ("mix", "task.tokenizer=t algorithm.advantage=w_reinforce algorithm.shaping=smoothing"),
     ("code", "task.verifier.code.timeout_s=1.0 task.verifier.code.memory_mb=9 algorithm.advantage=rs_grpo"),
     ("choice", "algorithm.advantage=dgpo"),
     ("ifeval", "algorithm.advantage=power algorithm.loss=kl_cov"),
-    ("synlogic", "algorithm.loss=clip_cov"),
+    ("synlogic", "algorithm.advantage=grpo_lead algorithm.loss=clip_cov"),
     (
         "math",
         "model.size.architecture=qwen3 model.size.vocab_size=9 model.size.hidden_size=8 model.size.intermediate_size=8 model.size.num_hidden_layers=1 model.size.num_attention_heads=2 model.size.num_key_value_heads=1 model.size.head_dim=4 model.size.tie_word_embeddings=true task.held_out=h task.tokenizer=t task.preset=qwen3 task.system=s task.enable_thinking=true task.columns.prompt=a task.columns.answer=a task.columns.solution=a task.columns.subject=a task.columns.level=a task.columns.id=a lora.rank=16 lora.base=nf4",

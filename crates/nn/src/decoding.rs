@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 use crate::cache::Run;
-use crate::executor::{DecodeChanges, DecodeRow, NodeChange};
+use crate::executor::{DecodeChanges, DecodeRow};
+use crate::tree::NodeChange;
 
 /// A sequence of tokens that continues its parent's.
 #[derive(Default)]

@@ -13,6 +13,7 @@ use crate::layout::{Linear, Span};
 use crate::lora::Adapted;
 use crate::sampling::{Draw, Drawn, Sampling};
 use crate::segments::Chunk;
+use crate::tree::NodeChange;
 
 /// Sizes of attention.
 #[derive(Debug, Clone, Copy)]
@@ -114,15 +115,6 @@ impl Default for StepTokens {
     fn default() -> Self {
         StepTokens::Known(Vec::new())
     }
-}
-
-/// A change of the token sequences in the cache.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NodeChange {
-    /// Starts a sequence that continues its parent's; this many of its tokens are already stored. Its number may be reused.
-    Begin { node: usize, parent: Option<usize>, stored: usize },
-    /// Appends a page to a sequence.
-    Page { node: usize, page: u32 },
 }
 
 /// The changes of the host before a decoding step.

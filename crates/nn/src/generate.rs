@@ -17,10 +17,10 @@ use crate::cache::PAGE;
 use crate::checks::Stage;
 use crate::decoder::{Decoder, Keep, Parameters, Pass, Workspace};
 use crate::error::Error;
-use crate::executor::{DecodeChanges, DecodeRow, Executor, Holds, NodeChange, StepTokens};
+use crate::executor::{DecodeChanges, DecodeRow, Executor, Holds, StepTokens};
 use crate::sampling::{Draw, Drawn, Sampling};
 use crate::segments::{Batch, Chunk};
-use crate::tree::{Node, Tree};
+use crate::tree::{Node, NodeChange, Tree};
 
 /// A prompt and the requested samples.
 #[derive(Debug, Clone)]
@@ -685,8 +685,7 @@ impl<X: Executor> Scheduler<'_, '_, X> {
         }
         for (drawn, samples) in parts {
             let node = self.tree.sampled(leaf.node, drawn.token, drawn.logp, drawn.entropy);
-            let parent = Some(leaf.node);
-            self.changes.nodes.push(NodeChange::Begin { node, parent, stored: 0 });
+            self.tree.begin(node, &mut self.changes.nodes);
             let mut tokens = Vec::with_capacity(leaf.tokens.len() + 1);
             tokens.extend_from_slice(&leaf.tokens);
             tokens.push(drawn.token);

@@ -436,29 +436,34 @@ mod tests {
         Engine::init(&config, 0.3, &|i| Key::new(1).nth_normal(i), &Device::cpu(2)).unwrap()
     }
 
+    /// A request for one sample of `prompt`, with no setting but the seed.
+    fn sample(prompt: &[u32], seed: u64) -> Sample {
+        Sample {
+            sampler: Source::Base,
+            prompt: prompt.to_vec(),
+            samples: 1,
+            max_tokens: None,
+            seed: Some(seed),
+            place: None,
+            stop: Stop::Tokens(Vec::new()),
+            temperature: 1.0,
+            top_k: 0,
+            top_p: 1.0,
+            min_p: 0.0,
+            prompt_logprobs: None,
+            topk_prompt: 0,
+            topk_sample: 0,
+            targets: None,
+        }
+    }
+
     #[test]
     fn requests_that_join_share_prompts_and_get_what_they_get_alone() {
         let language = Language::mazes();
         let bounds = Bounds { vocab_size: language.vocab_size(), positions: 64 };
         let request = |number: u64, prompt: &[u32], seed: u64, samples: usize, max_tokens: usize| Waiting {
             number,
-            sample: Sample {
-                sampler: Source::Base,
-                prompt: prompt.to_vec(),
-                samples,
-                max_tokens: Some(max_tokens),
-                seed: Some(seed),
-                place: None,
-                stop: Stop::Tokens(Vec::new()),
-                temperature: 1.0,
-                top_k: 0,
-                top_p: 1.0,
-                min_p: 0.0,
-                prompt_logprobs: None,
-                topk_prompt: 0,
-                topk_sample: 0,
-                targets: None,
-            },
+            sample: Sample { samples, max_tokens: Some(max_tokens), ..sample(prompt, seed) },
             reply: None,
         };
         let long: Vec<u32> = (1..8).cycle().take(20).collect();
@@ -518,23 +523,7 @@ mod tests {
     fn what_does_not_fit_a_generation_closes_it_and_is_left() {
         let language = Language::mazes();
         let bounds = Bounds { vocab_size: language.vocab_size(), positions: 64 };
-        let sample = |temperature: f32| Sample {
-            sampler: Source::Base,
-            prompt: vec![1, 2],
-            samples: 1,
-            max_tokens: Some(4),
-            seed: Some(1),
-            place: None,
-            stop: Stop::Tokens(Vec::new()),
-            temperature,
-            top_k: 0,
-            top_p: 1.0,
-            min_p: 0.0,
-            prompt_logprobs: None,
-            topk_prompt: 0,
-            topk_sample: 0,
-            targets: None,
-        };
+        let sample = |temperature: f32| Sample { max_tokens: Some(4), temperature, ..sample(&[1, 2], 1) };
         let (sender, receiver) = channel();
         for (number, temperature) in [(2, 1.0), (3, 0.5), (4, 1.0)] {
             let work = Work::Sample(sample(temperature));

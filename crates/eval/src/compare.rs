@@ -35,8 +35,8 @@ crate::named! {
 pub struct Settings {
     /// Values of k; none: 1 and the largest power of two up to 256 and m.
     pub ks: Vec<u64>,
-    /// Size of a subsample; none: 256 of at least 512 samples, else a quarter; k where that is larger, so that one k
-    /// doesn't change the test of another.
+    /// Size of a subsample; none: half of the samples, at most 256; k where that is larger, so that one k doesn't change
+    /// the test of another. At half, the mean over a subsample spreads about its own as the mean over all samples does.
     pub m: Option<u64>,
     /// How the test is computed.
     pub method: Method,
@@ -163,7 +163,7 @@ fn sizes(pairs: &[Matched], Settings { ks, m, .. }: &Settings) -> anyhow::Result
         }
     }
     let fewest = pairs.iter().map(|p| p.a.fewest().min(p.b.fewest())).min().unwrap_or(0);
-    let usual = m.unwrap_or(if fewest >= 512 { 256 } else { (fewest / 4).max(1) });
+    let usual = m.unwrap_or((fewest / 2).clamp(1, 256));
     if usual == 0 || usual > fewest {
         bad_input!(
             "--m: a subsample of {usual} needs 1 <= m <= {fewest}, the fewest scored samples of a problem"

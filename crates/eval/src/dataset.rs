@@ -27,6 +27,7 @@ pub use filter::{FilterReport, Rejected, TextGolds};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+pub use shards::name;
 use std::collections::HashMap;
 use std::path::Path;
 

@@ -91,9 +91,21 @@ pub fn points(difference: f64) -> String {
     if text == "-0.0" { "+0.0".to_owned() } else { text }
 }
 
+/// A bound of an interval of differences, as [`points`]; with more digits where it would read as 0 and isn't, because
+/// whether an interval contains 0 is what it is read for.
+pub fn bound(difference: f64) -> String {
+    let percent = 100.0 * difference;
+    if percent == 0.0 || percent.abs() >= 0.05 { points(difference) } else { format!("{percent:+.3}") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_bound_beside_zero_shows_its_side() {
+        assert_eq!([0.0, 0.0002, -0.0003, 0.0105].map(bound), ["+0.0", "+0.020", "-0.030", "+1.1"]);
+    }
 
     #[test]
     fn percentages_never_print_a_negative_zero() {

@@ -7,6 +7,7 @@ use super::settings;
 use anyhow::Context;
 use fgrpo_eval::bad_input;
 use fgrpo_eval::benchmarks::require_distinct;
+use fgrpo_eval::dataset;
 use fgrpo_eval::dumps::{self, Scored};
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::io::{files, lines};
@@ -226,7 +227,7 @@ impl Sources {
             ));
             return Ok(());
         }
-        let held_out = config.task.text().and_then(|(_, t)| t.held_out.as_ref()).map(|p| files::stem(p));
+        let held_out = config.task.text().and_then(|(_, t)| t.held_out.as_ref()).map(|p| dataset::name(p));
         let of = held_out.unwrap_or_else(|| config.task.kind().to_owned());
         self.all.push(Source {
             name: if name.is_empty() { own_name(path) } else { name.to_owned() },

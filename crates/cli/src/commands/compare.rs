@@ -13,9 +13,10 @@ use fgrpo_eval::folder::IDENTITY;
 use fgrpo_eval::io::files::write_whole;
 use fgrpo_eval::io::json;
 use fgrpo_eval::pass_at_k::powers_of_two;
-use fgrpo_eval::table::{Cell, Part, Row, Table, percent, points};
+use fgrpo_eval::table::{Cell, Part, Row, Table, bound, percent, points};
 use fgrpo_train::run::folder::differences;
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Compare two models' pass@k on the same problems.
@@ -34,8 +35,7 @@ pub struct Args {
     /// Values of k [default: 1 and the largest power of two up to 256 and the subsample's size].
     #[arg(short = 'k', long = "k", value_name = "K,...", value_delimiter = ',')]
     pub ks: Vec<u64>,
-    /// Size m of a subsample [default: 256 for 512 samples or more, else a quarter of the samples; k where
-    /// that is larger].
+    /// Size m of a subsample [default: half of the samples, at most 256; k where that is larger].
     #[arg(long, value_name = "M")]
     pub m: Option<u64>,
     /// How the test is computed.
@@ -113,6 +113,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     let significant = "p < 0.05 by the subsampling test";
     outln!("{}", table.legend(args.format, "the better of the two", significant, "second best"));
+    let sizes: BTreeSet<u64> = comparisons.iter().map(|c| c.m).collect();
+    let sizes: Vec<String> = sizes.iter().map(u64::to_string).collect();
+    outln!("p: paired subsampling test, m = {}", sizes.join(" and "));
     for c in &comparisons {
         outln!("{}", c.verdict);
         if let Some((low, high)) = c.p_bounds.filter(|(low, high)| high - low > 1e-6) {
@@ -169,11 +172,15 @@ fn page(
 
 /// The table of the comparisons: numbers alone in CSV, formatted ones elsewhere.
 fn table<'a>(format: Format, comparisons: impl IntoIterator<Item = &'a Comparison>) -> Table {
+    let comparisons: Vec<&Comparison> = comparisons.into_iter().collect();
     let csv = format == Format::Csv;
+    // Of one benchmark there is nothing to correct.
+    let single = comparisons.iter().all(|c| c.name == comparisons[0].name);
     let header = "benchmark,k,a,b,difference,p_value,holm_p_value,low,high,bootstrap_p_value,bootstrap_low,bootstrap_high,problems,gained,lost";
     let words = "benchmark,k,A,B,B - A,95 %,p,p (Holm),bootstrap 95 %,p (bootstrap),gained,lost";
-    let mut table = Table::new((if csv { header } else { words }).split(','));
-    let interval = |i: (f64, f64)| format!("[{}, {}]", points(i.0), points(i.1));
+    let shown = |column: &&str| !(single && *column == "p (Holm)");
+    let mut table = Table::new((if csv { header } else { words }).split(',').filter(shown));
+    let interval = |i: (f64, f64)| format!("[{}, {}]", bound(i.0), bound(i.1));
     for c in comparisons {
         let solved = c.scope.solved_by_one();
         let changed = solved.map_or([0, 0], |(gained, lost)| [gained.len(), lost.len()]);
@@ -191,8 +198,8 @@ fn table<'a>(format: Format, comparisons: impl IntoIterator<Item = &'a Compariso
             let underline = better && c.significant();
             Cell { parts: vec![Part { text: percent(v), bold: better, underline, dagger: false }] }
         };
-        let shown = |p: f64| if p < 1e-4 { "<0.0001".to_owned() } else { format!("{p:.4}") };
-        let tested = |p: Option<f64>| p.map_or("-".to_owned(), shown);
+        let p_shown = |p: f64| if p < 1e-4 { "<0.0001".to_owned() } else { format!("{p:.4}") };
+        let tested = |p: Option<f64>| p.map_or("-".to_owned(), p_shown);
         // These are of single benchmarks.
         let of_one = |text: String| if solved.is_some() { text } else { String::new() };
         let mut cells: Vec<Cell> = vec![
@@ -203,13 +210,13 @@ fn table<'a>(format: Format, comparisons: impl IntoIterator<Item = &'a Compariso
         ];
         let texts = [
             points(c.difference),
-            interval(c.interval),
+            c.p_value.map_or("-".to_owned(), |_| interval(c.interval)),
             tested(c.p_value),
-            of_one(tested(c.holm_p_value)),
-            interval(drawn.interval),
-            shown(drawn.p_value),
         ];
-        cells.extend(texts.into_iter().chain(changed.map(|n| of_one(n.to_string()))).map(Cell::from));
+        let corrected = (!single).then(|| of_one(tested(c.holm_p_value)));
+        let bootstrap = [interval(drawn.interval), p_shown(drawn.p_value)];
+        let counts = changed.map(|n| of_one(n.to_string()));
+        cells.extend(texts.into_iter().chain(corrected).chain(bootstrap).chain(counts).map(Cell::from));
         table.rows.push(Row { cells, ..Row::default() });
     }
     table

@@ -13,8 +13,9 @@ use std::time::{Duration, Instant};
 /// Full, partly full and empty cells of a bar.
 const CHARACTERS: &str = "█▉▊▋▌▍▎▏░";
 
-/// Without a terminal, progress is printed at most this often.
+/// Without a terminal, progress is printed after this time, and after a tenth of the stage, if that took the shorter one.
 const BETWEEN_LINES: Duration = Duration::from_secs(10);
+const BETWEEN_TENTHS: Duration = Duration::from_secs(1);
 
 /// Prints the events of a run to stderr and writes them to its log.
 #[derive(Debug)]
@@ -32,6 +33,8 @@ struct Stage {
     bar: ProgressBar,
     name: &'static str,
     spoken: Instant,
+    /// Position of the last line.
+    at: u64,
     started: Instant,
     from: u64,
 }
@@ -95,17 +98,18 @@ impl Events for Console {
         bar.set_prefix(stage);
         bar.reset_eta();
         let now = Instant::now();
-        self.stage = Some(Stage { bar, name: stage, spoken: now, started: now, from: done });
+        self.stage = Some(Stage { bar, name: stage, spoken: now, at: done, started: now, from: done });
     }
 
     fn progress(&mut self, position: u64, message: String) {
         let Some(stage) = &mut self.stage else { return };
         stage.bar.set_position(position);
+        let length = stage.bar.length().unwrap_or(0);
+        let between = if 10 * (position - stage.at) < length { BETWEEN_LINES } else { BETWEEN_TENTHS };
         if self.terminal {
             stage.bar.set_message(message);
-        } else if stage.spoken.elapsed() > BETWEEN_LINES {
-            stage.spoken = Instant::now();
-            let length = stage.bar.length().unwrap_or(0);
+        } else if stage.spoken.elapsed() > between {
+            (stage.spoken, stage.at) = (Instant::now(), position);
             let per_step = stage.started.elapsed().as_secs_f64() / (position - stage.from).max(1) as f64;
             let left = duration(per_step * length.saturating_sub(position) as f64);
             let line = format!("{} {position}/{length} {message}, {left} left", stage.name);

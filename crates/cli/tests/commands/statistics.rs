@@ -393,7 +393,7 @@ fn subsamples_of_every_sample_are_no_test_and_change_no_other_test() {
     let (a, b) = (a.to_str().unwrap(), b.to_str().unwrap());
     let alone = json(&["compare", a, b, "-k", "1", "--json"]);
     let both = json(&["compare", a, b, "-k", "1,64", "--json"]);
-    assert_eq!((&alone[0]["m"], &both[0]["m"], &both[1]["m"]), (&16.into(), &16.into(), &64.into()));
+    assert_eq!((&alone[0]["m"], &both[0]["m"], &both[1]["m"]), (&32.into(), &32.into(), &64.into()));
     assert_eq!(alone[0]["p_value"], both[0]["p_value"]);
     let verdict = both[0]["verdict"].as_str().unwrap();
     assert!(

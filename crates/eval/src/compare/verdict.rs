@@ -1,7 +1,7 @@
 //! A comparison in words.
 
 use super::{Bootstrap, Comparison, LEVEL};
-use crate::table::points;
+use crate::table::bound;
 
 impl Comparison {
     /// The finding in words.
@@ -21,7 +21,9 @@ impl Comparison {
             _ => format!("{ahead} on these samples, not tested: every subsample has this difference"),
         };
         let Bootstrap { p_value: p, interval: (low, high) } = self.bootstrap;
-        let interval = format!("{} to {}, {}", points(low), points(high), p_text(p));
+        // Of the better model's lead, as the words before it.
+        let (low, high) = if d >= 0.0 { (low, high) } else { (-high, -low) };
+        let interval = format!("{} to {}, {}", bound(low), bound(high), p_text(p));
         let tested = self.p_value.is_some();
         let beyond = match p < LEVEL {
             _ if self.problems < 2 => "one problem says nothing about others".to_owned(),

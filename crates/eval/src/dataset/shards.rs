@@ -10,6 +10,7 @@
 use super::format::{FORMATS, Format};
 use crate::bad_input;
 use crate::failure::OrBadInput;
+use crate::io::files;
 use anyhow::Context;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -127,6 +128,17 @@ fn file_name(path: &Path) -> String {
     path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
+/// What a data set is called: by its name in the hub for files of the hub's cache (`datasets--openai--gsm8k/..`), else by
+/// its file or folder, without ending and shard number.
+pub fn name(path: &Path) -> String {
+    let of_hub = |part: &str| Some(part.strip_prefix("datasets--")?.rsplit_once("--")?.1.to_owned());
+    let parts = path.iter().filter_map(|part| part.to_str());
+    parts.clone().find_map(of_hub).unwrap_or_else(|| {
+        let last = parts.last().unwrap_or_default();
+        shard(last).map_or_else(|| files::stem(path), |(split, _, _)| split.to_owned())
+    })
+}
+
 /// The split of a file, by its name.
 fn split(name: &str) -> Option<&str> {
     if let Some((split, _, _)) = shard(name) {
@@ -199,6 +211,19 @@ fn matches(pattern: &str, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_data_set_is_called_as_the_hub_or_its_file_calls_it() {
+        let hub = "/home/hub/datasets--HuggingFaceH4--MATH-500/snapshots/0123/test.jsonl";
+        for (path, wanted) in [
+            (hub, "MATH-500"),
+            ("gsm8k/main/test-00000-of-00001.parquet", "test"),
+            ("gsm8k/main/test", "test"),
+            ("data/aime25.jsonl.gz", "aime25"),
+        ] {
+            assert_eq!(name(Path::new(path)), wanted, "{path}");
+        }
+    }
 
     fn layout(names: &[&str]) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();

@@ -79,7 +79,7 @@ def compare(
     """Is model b better than model a? The paper's paired subsampling test, and a bootstrap over problems.
 
     a, b: samples of the same problems: :func:`read_samples`, a path, ``(n, c)``, a ``(P, N)`` array of 1, 0 and NaN, a frame.
-    k: one or several. m: subsample size (default: 256 for at least 512 samples, else a quarter of them; k where that is larger).
+    k: one or several. m: subsample size (default: half of the samples, at most 256; k where that is larger).
     method: ``exact`` (by convolution) or ``monte-carlo`` (``iterations``, as in the paper).
     level: confidence level. seed: for simulation and bootstrap. uneven: allow problems with different numbers of samples.
 

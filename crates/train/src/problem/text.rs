@@ -8,7 +8,6 @@ use anyhow::Context;
 use fgrpo_eval::bad_input;
 use fgrpo_eval::dataset::presets::Preset;
 use fgrpo_eval::dataset::{self, FilterReport, Problem};
-use fgrpo_eval::io::files;
 use fgrpo_eval::kind::TaskKind;
 use fgrpo_eval::row::shown_text;
 use rayon::prelude::*;
@@ -120,9 +119,9 @@ pub(super) fn open(
 /// says that the rest of it is trained on.
 pub fn held_out_name(config: &TextConfig, train: bool) -> String {
     match &config.held_out {
-        Some(path) => files::stem(path),
-        None if train => format!("{}-held-out", files::stem(&config.data)),
-        None => files::stem(&config.data),
+        Some(path) => dataset::name(path),
+        None if train => format!("{}-held-out", dataset::name(&config.data)),
+        None => dataset::name(&config.data),
     }
 }
 

@@ -1,19 +1,43 @@
-//! Detects a stalled run: consecutive steps in which no completion was correct, or none could be graded.
+//! Detects a stalled run: consecutive steps in which no completion was correct, all were, or none could be graded.
 //!
 //! The state is computed from the run's metrics, so a resumed run continues the count.
 
 use crate::run::metrics::Metrics;
 
-/// Steps without a correct completion after which the run warns.
+/// Steps of the same kind in a row after which the run warns.
 const WARN_AFTER: u64 = 5;
+
+/// What all completions of a step have in common, so that the step says nothing of which are better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Uniform {
+    /// None was correct, and the rewards of no group differed.
+    Wrong,
+    /// None was correct, although rewards differed: graded ones below the threshold.
+    BelowThreshold,
+    /// All were correct.
+    Correct,
+}
+
+impl Uniform {
+    fn of(m: &Metrics) -> Option<Self> {
+        let count = |verdict: &str| m.verdicts.get(verdict).copied().unwrap_or(0);
+        match (count("correct"), count("wrong") + count("unparsed")) {
+            (0, 1..) if m.active_fraction == 0.0 => Some(Self::Wrong),
+            (0, 1..) => Some(Self::BelowThreshold),
+            (1.., 0) => Some(Self::Correct),
+            _ => None,
+        }
+    }
+}
 
 /// Counts of the steps so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Stall {
     /// All steps.
     steps: u64,
-    /// Consecutive steps up to now in which nothing was correct and no group had a learning signal.
-    nothing_correct: u64,
+    /// What the last step's completions have in common, and for how many consecutive steps.
+    uniform: Option<Uniform>,
+    in_a_row: u64,
     /// Consecutive steps up to now in which nothing could be graded.
     nothing_graded: u64,
 }
@@ -21,21 +45,33 @@ pub(super) struct Stall {
 impl Stall {
     /// Counts a step.
     pub(super) fn step(&mut self, m: &Metrics) {
-        let count = |verdict: &str| m.verdicts.get(verdict).copied().unwrap_or(0);
-        let graded = count("correct") + count("wrong") + count("unparsed");
+        let graded = m.verdicts.iter().any(|(verdict, n)| verdict != "unscorable" && *n > 0);
         self.steps += 1;
-        self.nothing_graded = if graded == 0 { self.nothing_graded + 1 } else { 0 };
-        let fruitless = graded > 0 && count("correct") == 0 && m.active_fraction == 0.0;
-        self.nothing_correct = if fruitless { self.nothing_correct + 1 } else { 0 };
+        self.nothing_graded = if graded { 0 } else { self.nothing_graded + 1 };
+        let uniform = Uniform::of(m);
+        let before = if uniform == self.uniform { self.in_a_row } else { 0 };
+        self.in_a_row = before + u64::from(uniform.is_some());
+        self.uniform = uniform;
     }
 
     /// The warning after a step, if any.
     pub(super) fn warning(&self, m: &Metrics) -> Option<String> {
-        (self.nothing_correct == WARN_AFTER).then(|| {
-            format!(
+        let uniform = self.uniform.filter(|_| self.in_a_row == WARN_AFTER)?;
+        Some(match uniform {
+            Uniform::Wrong => format!(
                 "warning: no completion has been correct for {WARN_AFTER} steps, so there has been nothing to learn from. {}",
                 causes(m)
-            )
+            ),
+            Uniform::BelowThreshold => format!(
+                "warning: rewards differ, but no completion has counted as correct for {WARN_AFTER} steps: pass@k stays 0, and the focal weight is 1 for every group. Lower correct_from to the reward from which an answer is right (task.grader or task.verifier.command, or algorithm.correct_threshold)"
+            ),
+            Uniform::Correct => format!(
+                "warning: every completion has been correct for {WARN_AFTER} steps, so {}. Harder problems, or a grader that accepts everything? rollouts.jsonl has completions with their rewards",
+                match m.active_fraction > 0.0 {
+                    true => "the focal weight of every group is 0",
+                    false => "there has been nothing to learn from",
+                }
+            ),
         })
     }
 
@@ -62,11 +98,19 @@ impl Stall {
         if self.steps > 0 && self.nothing_graded == self.steps {
             anyhow::bail!("no completion could be graded in any of the {} steps", self.steps);
         }
-        Ok((self.steps > 0 && self.nothing_correct == self.steps).then(|| {
-            format!(
-                "warning: no completion was correct in any of the {} steps: the policy has learned nothing. See rollouts.jsonl, and `fgrpo data show` for how the reference answers are read",
-                self.steps
-            )
+        let always = self.uniform.filter(|_| self.in_a_row == self.steps);
+        Ok(always.map(|uniform| {
+            let (found, hint) = match uniform {
+                Uniform::Wrong => (
+                    "no completion was correct",
+                    "the policy has learned nothing. See rollouts.jsonl, and `fgrpo data show` for how the reference answers are read",
+                ),
+                Uniform::BelowThreshold => {
+                    ("no completion counted as correct", "pass@k and the focal weight say nothing. Lower correct_from")
+                }
+                Uniform::Correct => ("no completion was wrong", "there was nothing to learn. See rollouts.jsonl"),
+            };
+            format!("warning: {found} in any of the {} steps: {hint}", self.steps)
         }))
     }
 }
@@ -131,10 +175,28 @@ mod tests {
     }
 
     #[test]
-    fn graded_rewards_that_differ_are_something_to_learn_from() {
-        let mut stall = Stall::default();
-        stall.step(&Metrics { active_fraction: 0.5, ..step(&[("wrong", 4)]) });
-        assert_eq!(stall.nothing_correct, 0);
+    fn rewards_below_the_threshold_and_completions_that_are_all_correct_are_told_apart() {
+        for (m, wanted) in [
+            (Metrics { active_fraction: 0.5, ..step(&[("wrong", 4)]) }, "rewards differ, but no completion"),
+            (step(&[("correct", 4)]), "so there has been nothing to learn from. Harder"),
+            (
+                Metrics { active_fraction: 0.5, ..step(&[("correct", 4)]) },
+                "the focal weight of every group is 0",
+            ),
+        ] {
+            let mut stall = Stall::default();
+            // A step of another kind begins the count again.
+            stall.step(&step(&[("wrong", 4)]));
+            for i in 1..=WARN_AFTER {
+                assert_eq!(stall.warning(&m), None, "{i}");
+                stall.step(&m);
+            }
+            assert!(stall.warning(&m).unwrap().contains(wanted), "{:?}", stall.warning(&m));
+            assert_eq!(stall.at_end().unwrap(), None, "the first step was of another kind");
+            let mut stall = Stall::default();
+            stall.step(&m);
+            assert!(stall.at_end().unwrap().unwrap().contains("in any of the 1 steps"));
+        }
     }
 
     #[test]

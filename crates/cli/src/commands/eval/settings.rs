@@ -48,7 +48,8 @@ pub struct Args {
     /// Use the configuration's table `eval.full` instead of `eval`.
     #[arg(long)]
     pub full: bool,
-    /// A checkpoint folder; with --server, the served model's name; with --samples, the name of the model that made them.
+    /// A checkpoint or run folder, or a hub name; with --server, the served model's name; with --samples, the name of the
+    /// model that made them.
     #[arg(long, value_name = "DIR|NAME")]
     pub model: Option<String>,
     /// A LoRA adapter for the checkpoint, in PEFT's format.

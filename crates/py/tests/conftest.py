@@ -1,7 +1,11 @@
 """Nothing here imports the checkout's own package: the tests are of the installed wheel."""
 
+import json
+import os
 import pathlib
+import re
 import subprocess
+import sys
 import sysconfig
 
 import pytest
@@ -20,4 +24,32 @@ def command():
         return subprocess.run([str(program), *map(str, arguments)], **settings)
 
     run.program = program
+    return run
+
+
+@pytest.fixture
+def run_notebook(command, tmp_path):
+    """Runs a notebook's cells in a process of their own, with texts replaced and without graphics."""
+
+    def run(name, **replaced):
+        cells = json.loads((ROOT / "notebooks" / f"{name}.ipynb").read_text(encoding="utf-8"))["cells"]
+        cells = [cell for cell in cells if cell["cell_type"] == "code"]
+        assert cells and any(cell["outputs"] for cell in cells), f"{name}: wanted code and stored outputs"
+        code = "\n\n".join("".join(cell["source"]) for cell in cells)
+        # What IPython makes of `!command {expression}`.
+        code = re.sub(r"^( *)!(.*)$", r"\1__import__('subprocess').run(f'''\2''', shell=True, check=True)", code, flags=re.M)
+        for old, new in replaced.items():
+            assert re.search(rf"^{old} = ", code, flags=re.M), f"{name}: wanted a line {old} = .."
+            code = re.sub(rf"^{old} = .*$", f"{old} = {new}", code, flags=re.M)
+        path = f"{command.program.parent}{os.pathsep}{os.environ['PATH']}"
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=tmp_path,
+            env={**os.environ, "MPLBACKEND": "agg", "PATH": path},
+            capture_output=True,
+            text=True,
+            timeout=600,
+        )
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+
     return run

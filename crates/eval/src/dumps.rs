@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 
 /// Which program wrote a dump.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
+pub enum DumpFormat {
     /// lm-eval: a line for each problem with all its responses.
     LmEval,
     /// verl: a line for each response.
@@ -63,7 +63,7 @@ pub struct Scored {
 ///
 /// # Errors
 /// Bad input: a file that can't be read.
-pub fn format_of(path: &Path) -> anyhow::Result<Option<Format>> {
+pub fn format_of(path: &Path) -> anyhow::Result<Option<DumpFormat>> {
     if rows::is_table(path) {
         return Ok(None);
     }
@@ -72,15 +72,15 @@ pub fn format_of(path: &Path) -> anyhow::Result<Option<Format>> {
     let first: Row = serde_json::from_slice(line.text).unwrap_or_default();
     let has = |keys: [&str; 2]| keys.iter().all(|k| first.contains_key(*k));
     Ok(match () {
-        () if has(["doc_id", "resps"]) => Some(Format::LmEval),
-        () if has(["output", "gts"]) => Some(Format::Verl),
+        () if has(["doc_id", "resps"]) => Some(DumpFormat::LmEval),
+        () if has(["output", "gts"]) => Some(DumpFormat::Verl),
         () => None,
     })
 }
 
 /// A file of JSON lines in a folder.
 struct Found {
-    format: Option<Format>,
+    format: Option<DumpFormat>,
     /// Folders between the named one and the file.
     depth: usize,
     file: PathBuf,
@@ -88,7 +88,7 @@ struct Found {
 
 impl Found {
     /// What it is read with: dumps at any depth below the folder, samples at one depth.
-    fn kind(&self) -> (Option<Format>, usize) {
+    fn kind(&self) -> (Option<DumpFormat>, usize) {
         (self.format, if self.format.is_some() { self.depth.min(1) } else { self.depth })
     }
 }
@@ -96,8 +96,8 @@ impl Found {
 impl std::fmt::Display for Found {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let what = match self.format {
-            Some(Format::LmEval) => "a log of lm-eval",
-            Some(Format::Verl) => "a dump of verl",
+            Some(DumpFormat::LmEval) => "a log of lm-eval",
+            Some(DumpFormat::Verl) => "a dump of verl",
             None => "the file",
         };
         write!(f, "{what} {}", self.file.display())
@@ -108,7 +108,7 @@ impl std::fmt::Display for Found {
 ///
 /// # Errors
 /// Bad input: a folder in which some files would go unread, dumps of several training steps, or several logs of one task.
-pub fn dumps(path: &Path) -> anyhow::Result<Vec<(Format, PathBuf)>> {
+pub fn dumps(path: &Path) -> anyhow::Result<Vec<(DumpFormat, PathBuf)>> {
     if !path.is_dir() {
         return Ok(format_of(path)?.map(|format| (format, path.to_owned())).into_iter().collect());
     }
@@ -129,13 +129,13 @@ pub fn dumps(path: &Path) -> anyhow::Result<Vec<(Format, PathBuf)>> {
     for Found { format, depth, file } in &found {
         let stem = files::stem(file);
         let (key, what) = match format {
-            Some(Format::LmEval) => (task_of(file), "logs of the task"),
-            Some(Format::Verl) if *depth > 0 => bad_input!(
+            Some(DumpFormat::LmEval) => (task_of(file), "logs of the task"),
+            Some(DumpFormat::Verl) if *depth > 0 => bad_input!(
                 "{}: found dumps of verl in folders below it, {}; wanted the folder of one model",
                 path.display(),
                 file.display()
             ),
-            Some(Format::Verl) if is_step(&stem) => ("a step".to_owned(), "dumps, each of"),
+            Some(DumpFormat::Verl) if is_step(&stem) => ("a step".to_owned(), "dumps, each of"),
             _ => continue,
         };
         if let Some(other) = known.insert(key.clone(), file) {
@@ -204,7 +204,7 @@ fn data_set(task: String) -> String {
 ///
 /// # Errors
 /// Bad input that names file and line.
-pub fn responses(path: &Path, format: Format) -> anyhow::Result<Vec<Response>> {
+pub fn responses(path: &Path, format: DumpFormat) -> anyhow::Result<Vec<Response>> {
     let mut all: Vec<Response> = Vec::new();
     // lm-eval: where the responses of each problem are.
     let mut logged: HashMap<String, Range<usize>> = HashMap::new();
@@ -219,7 +219,7 @@ pub fn responses(path: &Path, format: Format) -> anyhow::Result<Vec<Response>> {
         };
         let texts = |name: &str| text(field(name)?).with_context(|| at(name)).or_bad_input();
         match format {
-            Format::LmEval => {
+            DumpFormat::LmEval => {
                 let (gold, problem) = (reference(&texts("target")?), texts("doc_id")?);
                 let instructions = row.get("doc").and_then(instructions);
                 let Some(lists) = field("resps")?.as_array() else {
@@ -259,7 +259,7 @@ pub fn responses(path: &Path, format: Format) -> anyhow::Result<Vec<Response>> {
                     None => drop(logged.insert(problem, first..all.len())),
                 }
             }
-            Format::Verl => {
+            DumpFormat::Verl => {
                 if let Some(own) = row.get("step").filter(|s| !s.is_null()) {
                     let first = step.get_or_insert_with(|| own.clone());
                     if first != own {

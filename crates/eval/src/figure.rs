@@ -43,7 +43,7 @@ pub enum Scale {
 
 /// How the values of an axis read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Format {
+pub enum Notation {
     /// Three or four digits.
     #[default]
     Number,
@@ -61,7 +61,7 @@ pub struct Axis {
     /// Its scale.
     pub scale: Scale,
     /// How its values read.
-    pub format: Format,
+    pub format: Notation,
     /// Names of bins of width 1 from 0 on, in place of ticks.
     pub bins: Vec<String>,
 }

@@ -9,7 +9,7 @@ use super::settings;
 use super::sources::Sources;
 use fgrpo_eval::bad_input;
 use fgrpo_eval::benchmarks::canonical;
-use fgrpo_eval::dataset::format::Format;
+use fgrpo_eval::dataset::format::FileFormat;
 use fgrpo_eval::dataset::presets::Family;
 use fgrpo_eval::io::shell::quoted;
 use fgrpo_train::run::duration::Estimator;
@@ -39,7 +39,7 @@ pub fn locate<S: AsRef<str>>(root: &Path, names: &[S]) -> anyhow::Result<Option<
     let Ok(entries) = std::fs::read_dir(root) else { return Ok(None) };
     let mut found: Vec<PathBuf> = entries
         .filter_map(|e| e.ok().map(|e| e.path()))
-        .filter(|p| p.is_dir() || Format::of(p).is_some())
+        .filter(|p| p.is_dir() || FileFormat::of(p).is_some())
         .filter(|p| {
             let name = p.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let stem = if p.is_dir() { &name } else { name.split('.').next().unwrap_or(&name) };

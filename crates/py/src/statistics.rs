@@ -216,8 +216,8 @@ pub(crate) fn read_dump(py: Python<'_>, path: PathBuf) -> PyResult<Option<(&'sta
         let files = dumps::dumps(&path)?;
         let Some((first, _)) = files.first() else { return Ok(None) };
         let name = match first {
-            dumps::Format::LmEval => "lm-eval",
-            dumps::Format::Verl => "verl",
+            dumps::DumpFormat::LmEval => "lm-eval",
+            dumps::DumpFormat::Verl => "verl",
         };
         let mut rows = Responses::new();
         for (format, file) in &files {

@@ -1,7 +1,7 @@
 //! Ticks: round values with labels that never touch each other.
 
 use crate::output::format::{number, percent};
-use fgrpo_eval::figure::{Axis, Format, Scale};
+use fgrpo_eval::figure::{Axis, Notation, Scale};
 
 /// The direction of an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,10 +79,10 @@ fn decades(from: f64, to: f64) -> Vec<f64> {
 }
 
 /// Ticks with their labels; where short ones read alike, with as many digits as tell them apart.
-fn labelled(ticks: &[f64], format: Format) -> Vec<(f64, String)> {
+fn labelled(ticks: &[f64], format: Notation) -> Vec<(f64, String)> {
     let text = match format {
-        Format::Number => number,
-        Format::Percent => percent,
+        Notation::Number => number,
+        Notation::Percent => percent,
     };
     let short: Vec<String> = ticks.iter().map(|&t| text(t)).collect();
     let alike = short.windows(2).any(|w| w[0] == w[1]);
@@ -90,8 +90,8 @@ fn labelled(ticks: &[f64], format: Format) -> Vec<(f64, String)> {
     let digits =
         if apart > 0.0 { (-(apart * 1.000_001).log10().floor()).clamp(0.0, 9.0) as usize } else { 0 };
     let long = |t: f64| match format {
-        Format::Number => format!("{t:.digits$}").replace('-', "\u{2212}"),
-        Format::Percent => {
+        Notation::Number => format!("{t:.digits$}").replace('-', "\u{2212}"),
+        Notation::Percent => {
             format!("{:.1$}\u{a0}%", 100.0 * t, digits.saturating_sub(2)).replace('-', "\u{2212}")
         }
     };
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn ticks_that_would_read_alike_get_more_digits() {
         let words =
-            |ticks: &[f64]| labelled(ticks, Format::Number).into_iter().map(|l| l.1).collect::<Vec<_>>();
+            |ticks: &[f64]| labelled(ticks, Notation::Number).into_iter().map(|l| l.1).collect::<Vec<_>>();
         assert_eq!(words(&[1.0, 1.001, 1.002]), ["1.000", "1.001", "1.002"]);
         assert_eq!(words(&[0.5, 1.0, 1.5]), ["0.5", "1", "1.5"]);
     }

@@ -2,7 +2,7 @@
 
 use super::{Drawing, Frame};
 use crate::output::format::{Markup, escape, number, percent};
-use fgrpo_eval::figure::{Axis, Colour, Curve, Format, Key, Panel, Scale, Tile};
+use fgrpo_eval::figure::{Axis, Colour, Curve, Key, Notation, Panel, Scale, Tile};
 use serde::Serialize;
 
 /// Size of a plot's drawing in its own units.
@@ -83,7 +83,7 @@ impl Plot {
             escape(&panel.title),
             attribute(&panel.x, (FRAME.left, FRAME.right)),
             attribute(&panel.y, (FRAME.bottom, FRAME.top)),
-            if panel.y.format == Format::Percent { "percent" } else { "number" },
+            if panel.y.format == Notation::Percent { "percent" } else { "number" },
             escape(&panel.x.label),
             Drawing { panel: &panel, frame: FRAME, paint: class }.draw(),
         );
@@ -100,7 +100,7 @@ pub(crate) struct Lines {
     pub(crate) curves: Vec<Curve>,
     pub(crate) x: Scale,
     pub(crate) y: Scale,
-    pub(crate) format: Format,
+    pub(crate) format: Notation,
     /// Values that the vertical axis shows whatever the data, such as 0.
     pub(crate) show: Vec<f64>,
 }
@@ -121,7 +121,7 @@ impl Lines {
             (_, false) => (xs.0 / 2.0, xs.1 * 2.0),
         };
         let ys = match self.y {
-            Scale::Linear if self.format == Format::Percent => {
+            Scale::Linear if self.format == Notation::Percent => {
                 let (low, high) = padded(ys);
                 (low.max(ys.0.min(0.0)), high.min(ys.1.max(1.0)))
             }
@@ -291,7 +291,7 @@ pub(crate) fn stack(labels: Labels, steps: &[f64], parts: &[Part], shares: bool)
 }
 
 fn percentages(from: f64, to: f64) -> Axis {
-    Axis { format: Format::Percent, ..Axis::new("", Scale::Linear, from, to) }
+    Axis { format: Notation::Percent, ..Axis::new("", Scale::Linear, from, to) }
 }
 
 /// The range of values, nothing if there is none that is finite.

@@ -10,7 +10,7 @@ use anyhow::Context;
 use fgrpo_core::rng::Key;
 use fgrpo_eval::bad_input;
 use fgrpo_eval::dataset::Message;
-use fgrpo_eval::dataset::{self, Problem, columns::Columns, format::Format};
+use fgrpo_eval::dataset::{self, Problem, columns::Columns, format::FileFormat};
 use fgrpo_eval::failure::{OrBadInput, Stopped};
 use fgrpo_eval::io::interrupt;
 use fgrpo_eval::kind::TaskKind;
@@ -147,7 +147,7 @@ impl Args {
     fn question(&self) -> anyhow::Result<Question> {
         let path = self.prompt.as_deref().map(Path::new);
         let text = match (&self.prompt, path) {
-            (Some(_), Some(path)) if path.is_dir() || (path.is_file() && Format::of(path).is_some()) => {
+            (Some(_), Some(path)) if path.is_dir() || (path.is_file() && FileFormat::of(path).is_some()) => {
                 if self.interactive {
                     bad_input!(
                         "--interactive: found the file {}, wanted a first message or none",

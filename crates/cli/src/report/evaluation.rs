@@ -4,7 +4,7 @@ use super::input::{Eval, Run};
 use super::runs::{Group, Runs};
 use crate::chart::page::{Labels, Lines, Plot, success_rates};
 use fgrpo_core::stats::pass_at_k::powers_of_two_up_to;
-use fgrpo_eval::figure::{Colour, Curve, Format, Key, Scale};
+use fgrpo_eval::figure::{Colour, Curve, Key, Notation, Scale};
 use serde::Serialize;
 
 /// What `evaluation.html` shows.
@@ -142,7 +142,7 @@ fn through_training(runs: &Runs, set: &str, k: usize) -> Option<Plot> {
         if k == 1 { "How often one sample is correct." } else { "How many problems are still within reach." };
     let labels = Labels::new(format!("pass@{k} through training"), note, "step", format!("pass@{k}"));
     let drawable = curves.iter().any(|c| c.points.len() > 1);
-    drawable.then(|| Lines { labels, curves, format: Format::Percent, ..Lines::default() }.draw())?
+    drawable.then(|| Lines { labels, curves, format: Notation::Percent, ..Lines::default() }.draw())?
 }
 
 /// The ks of a curve: the recorded ones, and all powers of two where counts per problem allow.
@@ -179,7 +179,7 @@ fn final_curve(runs: &Runs, set: &str, ks: &[usize], minus_log: bool) -> Option<
         curves.push(Curve { dashed: true, ..Curve::new("start", colour, points) });
     }
     let (y, format) =
-        if minus_log { (Scale::Log10, Format::Number) } else { (Scale::Linear, Format::Percent) };
+        if minus_log { (Scale::Log10, Notation::Number) } else { (Scale::Linear, Notation::Percent) };
     let drawable = curves.iter().any(|c| c.points.len() > 1);
     drawable.then(|| Lines { labels, curves, x: Scale::Log2, y, format, ..Lines::default() }.draw())?
 }

@@ -6,7 +6,7 @@ use super::templates::Templates;
 use crate::chart::page::{Labels, Lines, Plot, success_rates};
 use fgrpo_core::rng::Key as RandomKey;
 use fgrpo_eval::estimate::{self, Measured};
-use fgrpo_eval::figure::{Colour, Curve, Format, Key, Scale};
+use fgrpo_eval::figure::{Colour, Curve, Key, Notation, Scale};
 use fgrpo_eval::samples::{Benchmark, ProblemCounts};
 use fgrpo_eval::table::Table;
 use fgrpo_verify::verdict::Verdict;
@@ -145,7 +145,7 @@ fn pass_at_k(models: &[PassCurve]) -> Option<Plot> {
         ..Curve::new(&c.curve.name, colour(i), c.points(|k, m| (k, m.value)))
     };
     let curves = models.iter().enumerate().map(curve).collect();
-    Lines { labels, curves, x: Scale::Log2, format: Format::Percent, ..Lines::default() }.draw()
+    Lines { labels, curves, x: Scale::Log2, format: Notation::Percent, ..Lines::default() }.draw()
 }
 
 /// The plot beside it names the colours.

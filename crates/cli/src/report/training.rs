@@ -4,7 +4,7 @@ use super::input::{Metrics, Run, Sft};
 use super::runs::{Group, Runs};
 use crate::chart::page::{Labels, Lines, Part, Plot as Chart, heat, stack};
 use crate::output::format::{number, percent};
-use fgrpo_eval::figure::{Colour, Curve, Format, Scale};
+use fgrpo_eval::figure::{Colour, Curve, Notation, Scale};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -40,7 +40,7 @@ struct Plot {
     note: &'static str,
     /// Name of the vertical axis.
     y: &'static str,
-    format: Format,
+    format: Notation,
     /// Values shown whatever the data.
     show: &'static [f64],
     /// Sizes up to this are rounding: they are reported in a sentence and not drawn.
@@ -49,12 +49,12 @@ struct Plot {
 }
 
 const fn plot(title: &'static str, note: &'static str, y: &'static str, field: Field) -> Plot {
-    Plot { title, note, y, format: Format::Number, show: &[0.0], rounding: 0.0, field }
+    Plot { title, note, y, format: Notation::Number, show: &[0.0], rounding: 0.0, field }
 }
 
 const PLOTS: [Plot; 12] = [
     Plot {
-        format: Format::Percent,
+        format: Notation::Percent,
         ..plot(
             "Active groups",
             "Groups with both correct and wrong completions: the others give no gradient.",
@@ -73,7 +73,7 @@ const PLOTS: [Plot; 12] = [
     }),
     plot("Entropy", "Mean per token of the policy that sampled.", "nats", |m| m.entropy.0),
     Plot {
-        format: Format::Percent,
+        format: Notation::Percent,
         ..plot("Distinct completions", "Different completions among all of a step.", "share", |m| {
             m.distinct_fraction.0
         })
@@ -111,7 +111,7 @@ const PLOTS: [Plot; 12] = [
         )
     },
     Plot {
-        format: Format::Percent,
+        format: Notation::Percent,
         ..plot("Truncated completions", "Stopped by the length limit.", "share", |m| m.truncated_fraction.0)
     },
     plot("Learning rate", "", "lr", |m| m.lr.0),
@@ -128,7 +128,7 @@ pub(super) fn section(runs: &Runs) -> Option<Training> {
         if let Some(value) =
             first.filter(|&v| v != 0.0 && values().count() > 1 && values().all(|other| other == first))
         {
-            let value = if plot.format == Format::Percent { percent(value) } else { number(value) };
+            let value = if plot.format == Notation::Percent { percent(value) } else { number(value) };
             constant.push(format!("{} ({value})", plot.title));
             continue;
         }
@@ -203,7 +203,7 @@ fn reward(runs: &Runs) -> Option<Chart> {
 fn pair(
     runs: &Runs,
     labels: Labels,
-    format: Format,
+    format: Notation,
     (solid, solid_name): (Field, &str),
     (dashed, dashed_name): (Field, &str),
 ) -> Option<Chart> {
@@ -229,14 +229,14 @@ fn clipping(runs: &Runs) -> Option<Chart> {
         Labels::new("Clipped tokens", "Solid: upper clip; dashed: lower clip.", "step", "share of tokens");
     let (high, low): (Field, Field) = (|m| m.clip_fraction_high.0, |m| m.clip_fraction_low.0);
     let any = runs.all.iter().flat_map(|r| &r.metrics).any(clipped);
-    any.then(|| pair(runs, labels, Format::Percent, (high, "upper"), (low, "lower")))?
+    any.then(|| pair(runs, labels, Notation::Percent, (high, "upper"), (low, "lower")))?
 }
 
 fn length(runs: &Runs) -> Option<Chart> {
     let labels = Labels::new("Completion length", "Solid: mean; dashed: longest.", "step", "tokens");
     let (mean, longest): (Field, Field) =
         (|m| m.completion_length_mean.0, |m| Some(m.completion_length_max as f64));
-    pair(runs, labels, Format::Number, (mean, "mean"), (longest, "longest"))
+    pair(runs, labels, Notation::Number, (mean, "mean"), (longest, "longest"))
 }
 
 fn demonstrations(runs: &Runs) -> Option<Chart> {

@@ -7,7 +7,7 @@ pub(super) const FORMATS: &str = "a file ending in .jsonl, .ndjson, .json, .csv 
 
 /// The format of a data file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
+pub enum FileFormat {
     /// Objects, one per line or in an array.
     Json,
     /// CSV or TSV, with its separator.
@@ -16,17 +16,17 @@ pub enum Format {
     Parquet,
 }
 
-impl Format {
+impl FileFormat {
     /// The format by a file's extension; `None` if it isn't that of a data file.
-    pub fn of(path: &Path) -> Option<Format> {
+    pub fn of(path: &Path) -> Option<FileFormat> {
         let name = path.file_name()?.to_string_lossy().to_ascii_lowercase();
         let plain = name.strip_suffix(".gz").or_else(|| name.strip_suffix(".zst")).unwrap_or(&name);
         match plain.rsplit_once('.')?.1 {
-            "jsonl" | "ndjson" | "json" => Some(Format::Json),
-            "csv" => Some(Format::Separated(b',')),
-            "tsv" => Some(Format::Separated(b'\t')),
+            "jsonl" | "ndjson" | "json" => Some(FileFormat::Json),
+            "csv" => Some(FileFormat::Separated(b',')),
+            "tsv" => Some(FileFormat::Separated(b'\t')),
             // Parquet compresses its pages itself.
-            "parquet" if plain.len() == name.len() => Some(Format::Parquet),
+            "parquet" if plain.len() == name.len() => Some(FileFormat::Parquet),
             _ => None,
         }
     }

@@ -1,7 +1,7 @@
 //! Reads files into rows of named values: JSON lines, a JSON array, CSV or TSV (plain or compressed), Parquet, or a
 //! folder of such files.
 
-use super::format::{FORMATS, Format};
+use super::format::{FORMATS, FileFormat};
 use crate::bad_input;
 use crate::failure::OrBadInput;
 use crate::io::confined::{self, Limits};
@@ -46,7 +46,7 @@ pub(super) fn read_files(path: &Path) -> anyhow::Result<(Vec<Row>, Vec<FileRows>
 /// The rows of one file.
 fn rows_of(path: &Path) -> anyhow::Result<Vec<Row>> {
     let at = || format!("{}", path.display());
-    let Some(format) = Format::of(path) else {
+    let Some(format) = FileFormat::of(path) else {
         bad_input!("{}: format not recognised, wanted {FORMATS}", path.display());
     };
     let mut start = Vec::new();
@@ -62,9 +62,9 @@ fn rows_of(path: &Path) -> anyhow::Result<Vec<Row>> {
     // A compressed file or a Parquet page may decompress to any size, and rows take more memory than their text.
     let owned = path.to_owned();
     confined::run(Limits::for_file(length), move || match format {
-        Format::Json => json(&text(&owned)?),
-        Format::Separated(separator) => separated(&text(&owned)?, separator),
-        Format::Parquet => parquet_rows(&owned),
+        FileFormat::Json => json(&text(&owned)?),
+        FileFormat::Separated(separator) => separated(&text(&owned)?, separator),
+        FileFormat::Parquet => parquet_rows(&owned),
     })
     .with_context(at)
     .or_bad_input()
@@ -72,7 +72,7 @@ fn rows_of(path: &Path) -> anyhow::Result<Vec<Row>> {
 
 /// Whether a path is read as a whole table and not as JSON lines: CSV, Parquet, or a folder of files.
 pub fn is_table(path: &Path) -> bool {
-    path.is_dir() || matches!(Format::of(path), Some(Format::Separated(_) | Format::Parquet))
+    path.is_dir() || matches!(FileFormat::of(path), Some(FileFormat::Separated(_) | FileFormat::Parquet))
 }
 
 /// Rejects a table if a command only reads JSON lines.

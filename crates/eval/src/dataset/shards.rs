@@ -7,7 +7,7 @@
 //! gsm8k                                       everything in it, where that is one split
 //! ```
 
-use super::format::{FORMATS, Format};
+use super::format::{FORMATS, FileFormat};
 use crate::bad_input;
 use crate::failure::OrBadInput;
 use crate::io::files;
@@ -172,8 +172,9 @@ fn entries(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
 }
 
 fn data_files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let own =
-        |file: &PathBuf| file.is_file() && Format::of(file).is_some() && !BESIDE.contains(&&*file_name(file));
+    let own = |file: &PathBuf| {
+        file.is_file() && FileFormat::of(file).is_some() && !BESIDE.contains(&&*file_name(file))
+    };
     Ok(entries(folder)?.into_iter().filter(own).collect())
 }
 

@@ -5,7 +5,7 @@ use crate::chart::alone;
 use crate::output::table::{Format, Render};
 use anyhow::Context;
 use fgrpo_eval::bad_input;
-use fgrpo_eval::figure::{Axis, Colour, Curve, Figure, Format as Values, Panel, Scale};
+use fgrpo_eval::figure::{Axis, Colour, Curve, Figure, Notation, Panel, Scale};
 use fgrpo_eval::ranking::{Method, Ranked, TrainedRun, rank};
 use fgrpo_eval::record::{self, Evaluation};
 use fgrpo_eval::samples::ProblemCounts;
@@ -347,7 +347,7 @@ fn figure(all: &[Standings], baseline: &str) -> Figure {
                 places.iter().map(of).fold((f64::MAX, f64::MIN), |(l, h), v| (l.min(v), h.max(v)));
             let margin = ((high - low) * 0.08).max(0.01);
             let mut axis = Axis::new(label, Scale::Linear, low - margin, high + margin);
-            axis.format = Values::Percent;
+            axis.format = Notation::Percent;
             axis
         };
         let mut curves =

@@ -18,7 +18,7 @@ fn norm_gradient<'a>(
     match gradient {
         Some(gradient) => part_mut(gradient, weight),
         None => {
-            // Emptied, so that numbers that nobody reads don't grow without bound, into slow ones.
+            // Emptied each time: sums that nobody reads would grow until they are infinite, and those are slow.
             spare.clear();
             spare.resize(weight.len, 0.0);
             spare

@@ -26,6 +26,7 @@ use fgrpo_eval::io::interrupt;
 use fgrpo_eval::io::lines::JsonLines;
 use fgrpo_nn::{DeviceName, Engine, Sampling};
 use stall::Stall;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
 
@@ -154,6 +155,7 @@ impl Trainer<'_> {
             let Some(grades) = timed(&mut seconds.grade, || grade(self.task, &rollouts)) else {
                 return self.interrupted();
             };
+            let scheduled = self.apply_schedule(step)?;
             let mut credited = credit(&self.credit, rollouts, grades)?;
             let lr = config.update.lr_at(step, config.steps);
             let sums = timed(&mut seconds.update, || self.update(&mut credited, lr))?;
@@ -161,6 +163,7 @@ impl Trainer<'_> {
 
             let mut m = Metrics::of_step(step, lr, &credited, &sums, &seconds);
             m.sampler = SamplerMetrics::of_step(&credited, self.loss.objective.correction);
+            m.scheduled = scheduled;
             m.reward_by_part = Metrics::reward_by_part(self.task, &credited);
             m.daro_weights = self.state.update.daro_weights();
             self.log_rollouts(step, &credited)?;
@@ -191,6 +194,15 @@ impl Trainer<'_> {
             self.events.say(&warning);
         }
         Ok(true)
+    }
+
+    /// Takes the settings in force at a step, and returns the scheduled values among them.
+    fn apply_schedule(&mut self, step: u64) -> anyhow::Result<BTreeMap<String, f64>> {
+        let config = self.config;
+        let (algorithm, scheduled) = config.algorithm.at(step)?;
+        self.credit = algorithm.credit(&config.task);
+        self.loss = LossSettings::of(&algorithm, self.sampling.max_new_tokens, self.loss.temperature);
+        Ok(scheduled)
     }
 
     /// Whether an action with this interval is due now. After the last step it always is.

@@ -5,7 +5,7 @@
 
 use fgrpo_core::advantage::Advantage;
 use fgrpo_core::group::{Group, Rewards};
-use fgrpo_core::loss::{Aggregation, Counts, covariance};
+use fgrpo_core::loss::{Aggregation, Counts, covariance, high_entropy::high_entropy};
 use fgrpo_train::config::{AggregationName, Loss};
 use serde::Deserialize;
 
@@ -13,6 +13,7 @@ use serde::Deserialize;
 struct Golden {
     estimators: Vec<Estimator>,
     losses: Vec<PolicyLoss>,
+    masks: Vec<Mask>,
 }
 
 #[derive(Deserialize)]
@@ -34,6 +35,13 @@ struct PolicyLoss {
     advantages: Vec<f64>,
     value: f64,
     dlogp: Vec<Vec<f64>>,
+}
+
+#[derive(Deserialize)]
+struct Mask {
+    share: f64,
+    entropies: Vec<Vec<f64>>,
+    kept: Vec<Vec<bool>>,
 }
 
 fn golden() -> Golden {
@@ -99,5 +107,15 @@ fn losses_equal_their_published_code() {
             }
         }
         close(value, golden.value, &format!("{:?} ({})", golden.loss, golden.source));
+    }
+}
+
+#[test]
+fn tokens_of_high_entropy_are_trls() {
+    let all = golden().masks;
+    assert!(all.len() >= 8);
+    for Mask { share, entropies, kept } in all {
+        let completions: Vec<&[f64]> = entropies.iter().map(Vec::as_slice).collect();
+        assert_eq!(high_entropy(share, &completions).unwrap(), kept, "{share} of {entropies:?}");
     }
 }

@@ -60,6 +60,7 @@ fn step(policy: PolicyLoss, micro: usize) -> (f64, f64, usize, Vec<(String, Vec<
         entropy_coef: 0.0,
         kl: None,
         correction: Correction::Off,
+        top_entropy_quantile: 1.0,
     };
     let mut engine = Engine::open(&golden::checkpoint("qwen2_tied"), &Device::cpu(2)).unwrap();
     let (mut first_sequence, mut first_token) = (0, 0);
@@ -89,6 +90,7 @@ fn step(policy: PolicyLoss, micro: usize) -> (f64, f64, usize, Vec<(String, Vec<
                     let logp: Vec<f32> = mine.iter().map(|&i| family.logp[i]).collect();
                     let tokens = Tokens {
                         selected: None,
+                        high_entropy: None,
                         logp: &logp,
                         old_logp: &old_logp[old..old + logp.len()],
                         entropy: None,

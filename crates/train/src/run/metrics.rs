@@ -90,6 +90,9 @@ pub struct StepMetrics<N> {
     /// DARO's weights after the step, by number of correct completions, starting at 1; empty without DARO.
     #[serde(default = "Vec::new", skip_serializing_if = "Vec::is_empty")]
     pub daro_weights: Vec<N>,
+    /// Scheduled values in force at the step, by key; the numbers of a list have their places in their names.
+    #[serde(default = "BTreeMap::new", skip_serializing_if = "BTreeMap::is_empty")]
+    pub scheduled: BTreeMap<String, N>,
     /// If a server samples: how far its log-probabilities are from the trainer's.
     #[serde(flatten)]
     pub sampler: Option<SamplerMetrics<N>>,

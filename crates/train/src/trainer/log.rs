@@ -69,7 +69,7 @@ impl Trainer<'_> {
             self.events.say(&warning);
         }
         let constant = m.distinct_fraction <= 1.0 / self.config.rollout.group_size as f64 + 1e-9;
-        self.collapsed = if constant && m.reward_mean < 0.99 * self.config.algorithm.reward_correct {
+        self.collapsed = if constant && m.reward_mean < 0.99 * self.credit.rewards.correct {
             self.collapsed + 1
         } else {
             0

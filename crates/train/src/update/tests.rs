@@ -81,6 +81,7 @@ fn objective() -> Objective {
         entropy_coef: 0.0,
         kl: None,
         correction: Correction::Off,
+        top_entropy_quantile: 1.0,
     }
 }
 

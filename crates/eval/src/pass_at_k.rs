@@ -52,6 +52,9 @@ pub struct Report {
     /// pass^k over all its problems, where asked for: the probability that k samples are all correct.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "values")]
     pub pass_hat_k: Option<Curve>,
+    /// Number of clusters, if the bootstrap draws clusters of problems.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clusters: Option<usize>,
     /// Number of samples, scored or not.
     pub samples: u64,
     /// Number of samples that could not be scored.
@@ -118,6 +121,7 @@ impl Report {
             by_problem: by_problem.collect(),
             all: Curve::of(&benchmark.name, &problems, ks, draws, resamples(seed, index)),
             pass_hat_k: None,
+            clusters: benchmark.clusters(),
             samples: problems.iter().map(|p| p.planned()).sum(),
             unscorable: problems.iter().map(|p| p.unscorable).sum(),
             maj_at_k: majority(&benchmark.problems, ks, key.with(2)),

@@ -1,7 +1,7 @@
 //! Means over problems with their intervals: the one bootstrap over problems or clusters of them, and pass@k from counted
 //! samples.
 
-use super::samples::ProblemCounts;
+use super::samples::{Benchmark, ProblemCounts};
 use fgrpo_core::rng::Key;
 use fgrpo_core::stats::bootstrap::{Simulated, resample};
 use fgrpo_core::stats::pass_at_k::{PassAtK, pass_at_k, pass_hat_k};
@@ -192,6 +192,25 @@ impl Curve {
     /// Measures pass@k of problems, each of which has at least k scored samples.
     pub fn of(name: &str, problems: &[&ProblemCounts], ks: &[u64], draws: u64, key: Key) -> Self {
         Self::over_seeds(name, &[problems.to_vec()], ks, draws, key)
+    }
+
+    /// The problems of several benchmarks together. Clusters of one name in two benchmarks are two.
+    pub fn pooled<'a>(
+        name: &str,
+        benchmarks: impl IntoIterator<Item = &'a Benchmark>,
+        ks: &[u64],
+        draws: u64,
+        key: Key,
+    ) -> Self {
+        let own = |(i, benchmark): (usize, &'a Benchmark)| {
+            benchmark.problems.iter().map(move |problem| {
+                let mut problem = problem.clone();
+                problem.cluster = problem.cluster.map(|cluster| format!("{i} {cluster}"));
+                problem
+            })
+        };
+        let problems: Vec<ProblemCounts> = benchmarks.into_iter().enumerate().flat_map(own).collect();
+        Self::of(name, &problems.iter().collect::<Vec<_>>(), ks, draws, key)
     }
 
     /// The same for a model that was trained with several seeds: the same problems in the same order for each.

@@ -157,10 +157,8 @@ pub fn of(benchmarks: &[Benchmark], settings: &Settings) -> anyhow::Result<PassA
     });
     let averages = averages.collect();
     note_unscorable(benchmarks);
-    let pooled = (benchmarks.len() > 1).then(|| {
-        let problems: Vec<&ProblemCounts> = benchmarks.iter().flat_map(|b| &b.problems).collect();
-        Curve::of("all", &problems, &ks, *draws, resamples_of_all(*seed))
-    });
+    let pooled = (benchmarks.len() > 1)
+        .then(|| Curve::pooled("all", benchmarks, &ks, *draws, resamples_of_all(*seed)));
     Ok(PassAtK { pooled, benchmarks: reports, averages })
 }
 

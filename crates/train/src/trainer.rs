@@ -117,6 +117,7 @@ struct Trainer<'a> {
     state: TrainerState,
     sampling: Sampling,
     credit: Credit,
+    reward_weights: BTreeMap<String, f64>,
     loss: LossSettings,
     /// The run's evaluation series. The one that decides the best checkpoint is last.
     series: Vec<Series>,
@@ -156,13 +157,14 @@ impl Trainer<'_> {
                 return self.interrupted();
             };
             let scheduled = self.apply_schedule(step)?;
-            let mut credited = credit(&self.credit, rollouts, grades)?;
+            let mut credited = credit(&self.credit, &self.reward_weights, rollouts, grades)?;
             let lr = config.update.lr_at(step, config.steps);
             let sums = timed(&mut seconds.update, || self.update(&mut credited, lr))?;
             self.state.step = step;
 
             let mut m = Metrics::of_step(step, lr, &credited, &sums, &seconds);
             m.sampler = SamplerMetrics::of_step(&credited, self.loss.objective.correction);
+            m.rewards = Metrics::named_rewards(&credited);
             m.scheduled = scheduled;
             m.reward_by_part = Metrics::reward_by_part(self.task, &credited);
             m.daro_weights = self.state.update.daro_weights();
@@ -201,6 +203,7 @@ impl Trainer<'_> {
         let config = self.config;
         let (algorithm, scheduled) = config.algorithm.at(step)?;
         self.credit = algorithm.credit(&config.task);
+        self.reward_weights.clone_from(&algorithm.reward_weights);
         self.loss = LossSettings::of(&algorithm, self.sampling.max_new_tokens, self.loss.temperature);
         Ok(scheduled)
     }

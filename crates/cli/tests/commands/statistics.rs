@@ -130,6 +130,10 @@ fn the_page_of_the_paired_test_says_what_its_commands_print() {
     assert_eq!((&alone["clusters"], &alone["problems"]), (&30.into(), &150.into()));
     let end = |found: &Value| found["interval"]["1"][0].as_f64().unwrap();
     assert!((end(&alone) - end(&plain)).abs() < 1e-12);
+    // Clusters of one name in two benchmarks are two: all problems together are as without copies.
+    let both = json(&["pass-at-k", paths[0], paths[1], "-k", "1", "--cluster", "template", "--json"]);
+    let wanted = json(&["pass-at-k", a, b, "-k", "1", "--json"]);
+    assert!((end(&both) - end(&wanted)).abs() < 1e-12, "{} {}", end(&both), end(&wanted));
     let said = refusal(&["compare", a, b, "-k", "1", "--cluster", "template"]);
     assert!(said.contains("--cluster template: found no such field of problem p0"), "{said}");
     let odd = "{\"problem\":1,\"sample\":0,\"correct\":true,\"t\":1}\n{\"problem\":1,\"sample\":1,\"correct\":true,\"t\":2}\n";

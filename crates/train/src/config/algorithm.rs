@@ -35,6 +35,8 @@ pub struct AlgorithmConfig {
     /// most `reward_correct`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub correct_threshold: Option<f64>,
+    /// Weights of several rewards by their names, for an estimator that reads each; 1 for those without.
+    pub reward_weights: BTreeMap<String, f64>,
     /// The policy loss, by its name: `grpo`, `dapo`, `cispo` and others.
     #[serde(deserialize_with = "named_or_table")]
     #[schemars(schema_with = "schema::kind::<Loss>")]
@@ -276,6 +278,7 @@ impl Default for AlgorithmConfig {
             reward_correct: 1.0,
             reward_wrong: 0.0,
             correct_threshold: None,
+            reward_weights: BTreeMap::new(),
             loss: Loss::default(),
             aggregation: AggregationName::TokenMean,
             entropy_coef: 0.0,
@@ -381,6 +384,15 @@ impl AlgorithmConfig {
                 self.reward_wrong,
                 self.reward_correct
             );
+        }
+        for (name, weight) in &self.reward_weights {
+            reward(&format!("algorithm.reward_weights.{name}"), *weight)?;
+            if !self.advantage.reads_parts() {
+                bad_input!(
+                    "algorithm.reward_weights: found {name}, wanted none with the advantage {}, which reads one reward",
+                    self.advantage.name()
+                );
+            }
         }
         coefficient("algorithm.entropy_coef", self.entropy_coef)?;
         coefficient("algorithm.kl_coef", self.kl_coef)?;

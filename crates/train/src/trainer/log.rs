@@ -50,6 +50,7 @@ impl Trainer<'_> {
                     completion: self.task.language.text(&c.tokens),
                     target: prompt.problem.truth.gold(),
                     reward: Some(group.rewards[i]),
+                    rewards: group.grades[i].rewards.clone(),
                     verdict: group.grades[i].verdict,
                     reason: group.grades[i].reason.to_string(),
                     printed: group.grades[i].printed.clone(),

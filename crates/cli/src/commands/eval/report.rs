@@ -107,8 +107,8 @@ fn together(parts: &[&(&Benchmark, Report)], plan: &Plan, average: Option<Averag
         return Some(mean);
     }
     let ks: Vec<u64> = mean.points.into_keys().collect();
-    let problems: Vec<_> = parts.iter().flat_map(|(b, _)| &b.problems).collect();
-    Some(Curve::of("all problems", &problems, &ks, RESAMPLES, resamples_of_all(0)))
+    let benchmarks = parts.iter().map(|(b, _)| *b);
+    Some(Curve::pooled("all problems", benchmarks, &ks, RESAMPLES, resamples_of_all(0)))
 }
 
 /// pass@k with intervals, then maj@k, then the subjects.

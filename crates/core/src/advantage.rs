@@ -8,7 +8,7 @@
 //! (`across`).
 
 use crate::error::Error;
-use crate::group::{Group, Rewards};
+use crate::group::{Group, Part, Rewards};
 
 /// How a completion's reward is compared with its group's.
 ///
@@ -123,6 +123,14 @@ pub enum Advantage {
         #[cfg_attr(feature = "serde", serde(default = "default::alpha"))]
         alpha: f64,
     },
+    /// For completions with several rewards: the weighted sum of each reward's `(R - mu) / (s + eps)` within the group, over
+    /// `eps` plus the standard deviation (ddof 1) of these sums in the batch. One reward is normalised twice. Source: GDPO
+    /// (arXiv 2601.05242), as TRL has it (`normalize_then_sum`).
+    Gdpo {
+        /// Added to the standard deviations.
+        #[cfg_attr(feature = "serde", serde(default = "default::gdpo"))]
+        eps: f64,
+    },
 }
 
 /// The defaults of a table's settings.
@@ -163,6 +171,10 @@ mod default {
     pub(super) fn alpha() -> f64 {
         0.05
     }
+
+    pub(super) fn gdpo() -> f64 {
+        1e-4
+    }
 }
 
 impl Default for Advantage {
@@ -176,7 +188,7 @@ impl Advantage {
     pub const GRPO: Self = Self::Grpo { eps: 1e-6, ddof: 1 };
 
     /// One of each estimator, with settings that fit every group of at least 2.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::GRPO,
         Self::DrGrpo,
         Self::Rloo,
@@ -193,6 +205,7 @@ impl Advantage {
         Self::ReinforcePlusPlusBaseline,
         Self::Gpg,
         Self::GrpoLead { alpha: 0.05 },
+        Self::Gdpo { eps: 1e-4 },
     ];
 
     /// The name in a configuration.
@@ -214,6 +227,7 @@ impl Advantage {
             Self::ReinforcePlusPlusBaseline => "reinforce_plus_plus_baseline",
             Self::Gpg => "gpg",
             Self::GrpoLead { .. } => "grpo_lead",
+            Self::Gdpo { .. } => "gdpo",
         }
     }
 
@@ -222,7 +236,7 @@ impl Advantage {
         match self {
             Self::Grpo { .. } | Self::DrGrpo | Self::Rloo => true,
             Self::GrpoPassk { .. } | Self::RsGrpo { .. } | Self::Dgpo { .. } | Self::Opo => true,
-            Self::LitePpo | Self::ReinforcePlusPlusBaseline | Self::Gpg => true,
+            Self::LitePpo | Self::ReinforcePlusPlusBaseline | Self::Gpg | Self::Gdpo { .. } => true,
             Self::MaxRl | Self::Pkpo { .. } | Self::GrpoLead { .. } => false,
             Self::Power { .. } | Self::PasskTraining { .. } | Self::WReinforce { .. } => false,
         }
@@ -231,6 +245,11 @@ impl Advantage {
     /// Whether the estimator uses the lengths of completions.
     pub const fn reads_lengths(&self) -> bool {
         matches!(self, Self::Opo | Self::ReinforcePlusPlusBaseline | Self::GrpoLead { .. })
+    }
+
+    /// Whether the estimator reads each of several rewards of a completion.
+    pub const fn reads_parts(&self) -> bool {
+        matches!(self, Self::Gdpo { .. })
     }
 
     /// Whether rewards alone are compared within a group, so that equal ones give 0.
@@ -271,7 +290,7 @@ impl Advantage {
                 within("advantage.a", a, -1024.0, 8.0)?;
                 within("advantage.b", b, -1024.0, 8.0)
             }
-            Self::GrpoPassk { eps } => within("advantage.eps", eps, 0.0, f64::MAX),
+            Self::GrpoPassk { eps } | Self::Gdpo { eps } => within("advantage.eps", eps, 0.0, f64::MAX),
             Self::WReinforce { positive, negative } => {
                 within("advantage.positive", positive, 0.0, f64::MAX)?;
                 within("advantage.negative", negative, 0.0, f64::MAX)?;
@@ -399,6 +418,18 @@ impl Advantage {
                 let soft = (largest + (total / n as f64).ln()) / beta;
                 centred(group, soft, |x| (beta * x).exp_m1() / beta)
             }
+            Self::Gdpo { eps } => {
+                let only = [Part { rewards: group.rewards, weight: 1.0 }];
+                let mut sums = vec![0.0; group.len()];
+                for part in if group.parts.is_empty() { &only } else { group.parts } {
+                    let of_part = Group { rewards: part.rewards, ..*group };
+                    of_part.check()?;
+                    let scale = part.weight / (deviation(&of_part, 1) + eps);
+                    let own = centred(&of_part, mean(&of_part), |x| x * scale);
+                    sums.iter_mut().zip(own).for_each(|(sum, x)| *sum += x);
+                }
+                sums
+            }
             Self::Dgpo { .. } => {
                 let mean = mean(group);
                 let extent: f64 = group.scored().map(|i| (group.rewards[i] - mean).abs()).sum();
@@ -468,6 +499,13 @@ impl Advantage {
                 let variance = over_tokens(&|x| (x - mean).powi(2)) / (tokens - 1.0);
                 let scale = (variance + 1e-8).sqrt();
                 places().for_each(|(g, i)| batch[g][i] = (batch[g][i] - mean) / scale);
+            }
+            Self::Gdpo { eps } => {
+                let all = compared.iter().flat_map(|&g| groups[g].scored().map(move |i| (g, i)));
+                // Their mean is 0, as each group's is.
+                let (squares, n) = all.fold((0.0, 0usize), |(s, n), (g, i)| (s + batch[g][i].powi(2), n + 1));
+                let deviation = (squares / (n.max(2) - 1) as f64).sqrt();
+                factors.fill(if squares > 0.0 { 1.0 / (deviation + eps) } else { 1.0 });
             }
             Self::Gpg => {
                 let factor = compared.len() as f64 / unequal.len() as f64;

@@ -98,6 +98,11 @@ impl Credit {
                 self.advantage.name(),
                 "an estimator that reads rewards, as grpo, dr_grpo and rloo do: a shaped reward is lost on one that only asks whether it is correct",
             )),
+            Shaping::Unlikely { .. } if self.advantage.reads_parts() => Err(Error::setting(
+                "advantage",
+                self.advantage.name(),
+                "an estimator of one reward: the shaping changes one",
+            )),
             Shaping::Unlikely { beta } if !(0.0..=1.0).contains(&beta) => {
                 Err(Error::setting("shaping.beta", beta, "a number from 0 to 1"))
             }
@@ -201,6 +206,7 @@ mod tests {
             lengths: &[1; 16][..rewards.len()],
             mean_old_logp,
             scored: &[true; 16][..rewards.len()],
+            parts: &[],
         }
     }
 

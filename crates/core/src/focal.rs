@@ -56,8 +56,13 @@ mod tests {
         for (correct, wrong) in [(1.0, 0.0), (1.0, -1.0), (0.1, -0.3)] {
             let values = [correct, wrong, wrong, correct, wrong, 7.0, wrong];
             let scored = [true, true, true, true, true, false, true];
-            let group =
-                Group { rewards: &values, lengths: &[1; 7], mean_old_logp: &[0.0; 7], scored: &scored };
+            let group = Group {
+                rewards: &values,
+                lengths: &[1; 7],
+                mean_old_logp: &[0.0; 7],
+                scored: &scored,
+                parts: &[],
+            };
             let rewards = Rewards { correct, wrong, threshold: None };
             let mean = (2.0 * correct + 4.0 * wrong) / 6.0;
             let found = success_rate(&group, &rewards).unwrap().unwrap();
@@ -68,7 +73,8 @@ mod tests {
 
     #[test]
     fn group_without_a_scored_completion_has_no_success_rate() {
-        let group = Group { rewards: &[0.0], lengths: &[1], mean_old_logp: &[0.0], scored: &[false] };
+        let group =
+            Group { rewards: &[0.0], lengths: &[1], mean_old_logp: &[0.0], scored: &[false], parts: &[] };
         assert_eq!(success_rate(&group, &Rewards::default()).unwrap(), None);
     }
 

@@ -16,6 +16,17 @@ pub struct Group<'a> {
     pub mean_old_logp: &'a [f64],
     /// Whether the completion has a verdict.
     pub scored: &'a [bool],
+    /// The rewards of which a completion has several, for an estimator that reads each; empty where it has one.
+    pub parts: &'a [Part<'a>],
+}
+
+/// One of several rewards that each completion of a group has.
+#[derive(Debug, Clone, Copy)]
+pub struct Part<'a> {
+    /// This reward of each completion.
+    pub rewards: &'a [f64],
+    /// Its weight.
+    pub weight: f64,
 }
 
 impl<'a> Group<'a> {
@@ -63,7 +74,7 @@ impl<'a> Group<'a> {
     }
 }
 
-/// Several groups in flat slices: group `g` is `bounds[g]..bounds[g + 1]`.
+/// Several groups of completions with one reward each, in flat slices: group `g` is `bounds[g]..bounds[g + 1]`.
 #[derive(Debug, Clone, Copy)]
 pub struct Groups<'a> {
     /// All completions, group after group.
@@ -89,6 +100,7 @@ impl<'a> Groups<'a> {
             lengths: &all.lengths[w[0]..w[1]],
             mean_old_logp: &all.mean_old_logp[w[0]..w[1]],
             scored: &all.scored[w[0]..w[1]],
+            parts: &[],
         })
     }
 }
@@ -166,6 +178,7 @@ mod tests {
             lengths: &[1, 2, 3, 4, 5],
             mean_old_logp: &[-1.0, -2.0, -3.0, -4.0, -5.0],
             scored: &[true, true, true, false, true],
+            parts: &[],
         };
         let groups: Vec<_> = Groups { completions, bounds: &[0, 2, 2, 5] }.iter().collect();
         assert_eq!(groups.iter().map(Group::len).collect::<Vec<_>>(), [2, 0, 3]);
@@ -175,8 +188,13 @@ mod tests {
 
     #[test]
     fn a_reward_between_correct_and_wrong_is_refused_without_a_threshold() {
-        let group =
-            Group { rewards: &[1.0, 0.5], lengths: &[1, 1], mean_old_logp: &[0.0; 2], scored: &[true; 2] };
+        let group = Group {
+            rewards: &[1.0, 0.5],
+            lengths: &[1, 1],
+            mean_old_logp: &[0.0; 2],
+            scored: &[true; 2],
+            parts: &[],
+        };
         let error = Rewards::default().correct(&group).unwrap_err();
         assert!(
             error.to_string().starts_with("reward of completion 1: found 0.5, wanted 1 (correct)"),

@@ -8,8 +8,9 @@ pub use pairing::{Matched, list, matched};
 
 use crate::bad_input;
 use crate::benchmarks::Average;
-use crate::estimate::{Measured, Tables, bootstrap};
+use crate::estimate::{Measured, Tables, bootstrap, clusters};
 use crate::pass_at_k::{choose_ks, powers_of_two};
+use crate::samples::ProblemCounts;
 use fgrpo_core::rng::Key;
 use fgrpo_core::stats::bootstrap::Simulated;
 use fgrpo_core::stats::holm::holm;
@@ -86,6 +87,9 @@ pub struct Comparison {
     pub m: u64,
     /// Number of problems.
     pub problems: usize,
+    /// Number of clusters, if the bootstrap draws clusters of problems.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clusters: Option<usize>,
     /// The bootstrap over problems.
     pub bootstrap: Bootstrap,
     /// The finding in words.
@@ -253,14 +257,18 @@ fn of_pair(pair: &Matched, size: Size, settings: &Settings, index: u64) -> Evide
     };
     // The same problems are drawn at every k, so that curves of k move together.
     let differences = vec![each.iter().map(|(a, b)| b - a).collect()];
-    let bootstrap = bootstrap(&[differences], settings.resamples, key.with(u64::MAX)).swap_remove(0);
+    let clusters = clusters(&pair.a.problems.iter().collect::<Vec<&ProblemCounts>>());
+    let resamples = settings.resamples;
+    let key = key.with(u64::MAX);
+    let bootstrap = bootstrap(&[differences], clusters.as_deref(), resamples, key).swap_remove(0);
     let only = |has: fn(u64, u64) -> bool| -> Vec<String> {
         both().filter(|(a, b)| has(a.correct, b.correct)).map(|(a, _)| a.name().to_owned()).collect()
     };
     let scope = Scope::Benchmark { gained: only(|a, b| a == 0 && b > 0), lost: only(|a, b| a > 0 && b == 0) };
     let values =
         (each.iter().map(|e| e.0).sum::<f64>() / count, each.iter().map(|e| e.1).sum::<f64>() / count);
-    let comparison = stated(pair.name.clone(), scope, size, values, &test, &bootstrap, settings);
+    let mut comparison = stated(pair.name.clone(), scope, size, values, &test, &bootstrap, settings);
+    comparison.clusters = pair.a.clusters();
     Evidence { comparison, test, bootstrap }
 }
 
@@ -295,6 +303,7 @@ fn stated(
         method: settings.method,
         m,
         problems: bootstrap.problems,
+        clusters: None,
         bootstrap: Bootstrap { p_value: drawn.two_sided_p(), interval: drawn.interval(settings.level) },
         verdict: String::new(),
         p_bounds,

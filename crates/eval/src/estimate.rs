@@ -1,6 +1,7 @@
-//! Means over problems with their intervals: the one bootstrap over problems, and pass@k from counted samples.
+//! Means over problems with their intervals: the one bootstrap over problems or clusters of them, and pass@k from counted
+//! samples.
 
-use super::samples::ProblemCounts;
+use super::samples::{Benchmark, ProblemCounts};
 use fgrpo_core::rng::Key;
 use fgrpo_core::stats::bootstrap::{Simulated, resample};
 use fgrpo_core::stats::pass_at_k::{PassAtK, pass_at_k, pass_hat_k};
@@ -74,19 +75,46 @@ impl Measured {
     }
 }
 
+/// For each problem the number of its cluster, from 0: problems of one source, which are drawn together. `None` if no
+/// problem has a cluster; a problem without one is a cluster of its own.
+pub fn clusters(problems: &[&ProblemCounts]) -> Option<Vec<usize>> {
+    problems.iter().find(|p| p.cluster.is_some())?;
+    let mut named: HashMap<&str, usize> = HashMap::new();
+    let mut found: Vec<usize> = Vec::new();
+    let mut count = 0;
+    for problem in problems {
+        let number = problem.cluster.as_deref().map_or(count, |name| *named.entry(name).or_insert(count));
+        count = count.max(number + 1);
+        found.push(number);
+    }
+    Some(found)
+}
+
 /// The means of several quantities over the same problems, with a bootstrap that draws the same problems for all of
 /// them. A quantity has a list of values, one per problem, for each seed of a training; its value is the mean over
 /// seeds, and seeds are drawn as well.
 ///
+/// With `clusters`, one number per problem from 0 on, as many clusters as there are are drawn with replacement, each with
+/// all its problems, and a resample's mean is over the problems drawn.
+///
 /// # Panics
 /// If a quantity has no seed, or lists differ in length.
-pub fn bootstrap(quantities: &[Vec<Vec<f64>>], draws: u64, key: Key) -> Vec<Measured> {
+pub fn bootstrap(
+    quantities: &[Vec<Vec<f64>>],
+    clusters: Option<&[usize]>,
+    draws: u64,
+    key: Key,
+) -> Vec<Measured> {
     let Some(problems) = quantities.first().map(|seeds| seeds[0].len()) else { return Vec::new() };
-    let count = problems as f64;
+    assert!(clusters.is_none_or(|c| c.len() == problems), "clusters: wanted {problems} numbers");
+    let units = clusters.map_or(problems, |c| c.iter().max().map_or(0, |last| last + 1));
     // All sets of problems are measured under the same models, so seeds are drawn alike for every set.
     let of_seeds = Key::new(0).with(u64::MAX).with(0);
     let drawn = |seeds: &Vec<Vec<f64>>, times: &[u32], i: u64| {
-        let sum = |values: &Vec<f64>| values.iter().zip(times).map(|(v, &t)| v * f64::from(t)).sum::<f64>();
+        let times = || (0..problems).map(|p| times[clusters.map_or(p, |c| c[p])]);
+        let count = if clusters.is_some() { times().sum::<u32>() } else { problems as u32 };
+        let count = f64::from(count);
+        let sum = |values: &Vec<f64>| values.iter().zip(times()).map(|(v, t)| v * f64::from(t)).sum::<f64>();
         if let [only] = seeds.as_slice() {
             return sum(only) / count;
         }
@@ -98,7 +126,7 @@ pub fn bootstrap(quantities: &[Vec<Vec<f64>>], draws: u64, key: Key) -> Vec<Meas
     let by_draw: Vec<Vec<f64>> = (0..draws)
         .into_par_iter()
         .map_init(
-            || vec![0u32; problems],
+            || vec![0u32; units],
             |times, i| {
                 resample(key, i, times);
                 quantities.iter().map(|seeds| drawn(seeds, times, i)).collect()
@@ -106,7 +134,7 @@ pub fn bootstrap(quantities: &[Vec<Vec<f64>>], draws: u64, key: Key) -> Vec<Meas
         )
         .collect();
     let measured = |(j, seeds): (usize, &Vec<Vec<f64>>)| {
-        let means = seeds.iter().map(|values| values.iter().sum::<f64>() / count);
+        let means = seeds.iter().map(|values| values.iter().sum::<f64>() / problems as f64);
         let value = means.sum::<f64>() / seeds.len() as f64;
         Measured::new(value, problems, by_draw.iter().map(|values| values[j]).collect())
     };
@@ -120,7 +148,7 @@ pub fn change(sets: &[Vec<f64>]) -> Option<Measured> {
         return None;
     }
     let of_set = |(i, set): (usize, &Vec<f64>)| {
-        bootstrap(&[vec![set.clone()]], RESAMPLES, resamples(0, i as u64)).swap_remove(0)
+        bootstrap(&[vec![set.clone()]], None, RESAMPLES, resamples(0, i as u64)).swap_remove(0)
     };
     let each: Vec<Measured> = sets.iter().enumerate().map(of_set).collect();
     Some(Measured::mean(&each.iter().collect::<Vec<_>>()))
@@ -166,6 +194,25 @@ impl Curve {
         Self::over_seeds(name, &[problems.to_vec()], ks, draws, key)
     }
 
+    /// The problems of several benchmarks together. Clusters of one name in two benchmarks are two.
+    pub fn pooled<'a>(
+        name: &str,
+        benchmarks: impl IntoIterator<Item = &'a Benchmark>,
+        ks: &[u64],
+        draws: u64,
+        key: Key,
+    ) -> Self {
+        let own = |(i, benchmark): (usize, &'a Benchmark)| {
+            benchmark.problems.iter().map(move |problem| {
+                let mut problem = problem.clone();
+                problem.cluster = problem.cluster.map(|cluster| format!("{i} {cluster}"));
+                problem
+            })
+        };
+        let problems: Vec<ProblemCounts> = benchmarks.into_iter().enumerate().flat_map(own).collect();
+        Self::of(name, &problems.iter().collect::<Vec<_>>(), ks, draws, key)
+    }
+
     /// The same for a model that was trained with several seeds: the same problems in the same order for each.
     ///
     /// # Panics
@@ -174,8 +221,9 @@ impl Curve {
         let mut tables = Tables::default();
         let mut of_k = |&k: &u64| seeds.iter().map(|problems| tables.each(problems, k)).collect();
         let quantities: Vec<Vec<Vec<f64>>> = ks.iter().map(&mut of_k).collect();
-        let points = ks.iter().copied().zip(bootstrap(&quantities, draws, key)).collect();
-        Self { name: name.to_owned(), points }
+        let clusters = seeds.first().and_then(|problems| clusters(problems));
+        let measured = bootstrap(&quantities, clusters.as_deref(), draws, key);
+        Self { name: name.to_owned(), points: ks.iter().copied().zip(measured).collect() }
     }
 
     /// pass^k in place of pass@k: the probability that k samples are all correct.
@@ -183,10 +231,8 @@ impl Curve {
         let of = |p: &ProblemCounts, k: u64| pass_hat_k(p.samples as usize, p.correct as usize, k as usize);
         let of_k = |&k: &u64| vec![problems.iter().map(|p| of(p, k)).collect()];
         let quantities: Vec<Vec<Vec<f64>>> = ks.iter().map(of_k).collect();
-        Self {
-            name: name.to_owned(),
-            points: ks.iter().copied().zip(bootstrap(&quantities, draws, key)).collect(),
-        }
+        let measured = bootstrap(&quantities, clusters(problems).as_deref(), draws, key);
+        Self { name: name.to_owned(), points: ks.iter().copied().zip(measured).collect() }
     }
 
     /// The mean over several benchmarks, at the values of k that all of them have.
@@ -226,7 +272,7 @@ mod tests {
 
     fn one(seeds: &[&[f64]]) -> Measured {
         let quantity: Vec<Vec<f64>> = seeds.iter().map(|v| v.to_vec()).collect();
-        bootstrap(&[quantity], 2000, resamples(0, 0)).swap_remove(0)
+        bootstrap(&[quantity], None, 2000, resamples(0, 0)).swap_remove(0)
     }
 
     #[test]
@@ -236,6 +282,33 @@ mod tests {
         assert_eq!(a.interval, [0.0, 1.0]);
         let (equal, different) = (one(&[&[0.5, 0.5]]), one(&[&[0.25, 0.25], &[0.75, 0.75]]));
         assert_eq!((equal.interval, different.interval), ([0.5, 0.5], [0.25, 0.75]));
+    }
+
+    #[test]
+    fn clusters_are_drawn_whole_and_the_mean_is_over_the_problems_drawn() {
+        // Three clusters of sizes 1, 2, 3: all 27 equally likely draws, against the share of each mean.
+        let values = [0.0, 1.0, 0.5, 0.25, 0.25, 1.0];
+        let of: &[usize] = &[0, 1, 1, 2, 2, 2];
+        let mean_of = |drawn: [usize; 3]| {
+            let all = drawn.iter().flat_map(|d| (0..6).filter(|&p| of[p] == *d).map(|p| values[p]));
+            let (sum, n) = all.fold((0.0, 0.0), |(s, n), v| (s + v, n + 1.0));
+            sum / n
+        };
+        let mut wanted: Vec<f64> = (0..27).map(|i| mean_of([i / 9, i / 3 % 3, i % 3])).collect();
+        let found = bootstrap(&[vec![values.to_vec()]], Some(of), 50_000, resamples(0, 0)).swap_remove(0);
+        assert_eq!((found.value, found.problems), (0.5, 6));
+        wanted.sort_by(f64::total_cmp);
+        wanted.dedup_by(|a, b| (*a - *b).abs() < 1e-9);
+        for w in &wanted {
+            let near = |v: &f64| (v - w).abs() < 1e-9;
+            let share = found.draws().iter().filter(|v| near(v)).count() as f64 / 50_000.0;
+            let exact = (0..27).filter(|i| near(&mean_of([i / 9, i / 3 % 3, i % 3]))).count() as f64 / 27.0;
+            assert!((share - exact).abs() < 0.01, "{w}: {share}, wanted {exact}");
+        }
+        // Clusters of one problem each are no clusters, to the last bit.
+        let own: Vec<usize> = (0..6).collect();
+        let draws = |c: Option<&[usize]>| bootstrap(&[vec![values.to_vec()]], c, 500, resamples(3, 1));
+        assert_eq!(draws(Some(&own)), draws(None));
     }
 
     #[test]

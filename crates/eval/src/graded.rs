@@ -3,6 +3,7 @@
 use fgrpo_verify::verdict::{Outcome, Verdict};
 use serde::Serialize;
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 /// The largest absolute value of a reward, both in the configuration and from a verifier.
 pub const LARGEST_REWARD: f64 = 1e6;
@@ -17,6 +18,9 @@ pub struct Graded {
     /// A graded reward, if the verifier gives one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reward: Option<f64>,
+    /// Several rewards by name, if the verifier gives them: what the reward is made of, or what else counts.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub rewards: BTreeMap<String, f64>,
     /// Which instructions were followed, if the verifier was asked to explain its verdict.
     #[serde(flatten)]
     pub followed: Option<Followed>,
@@ -40,7 +44,15 @@ pub struct Followed {
 impl Graded {
     /// A grade without a reward of its own.
     pub fn new(verdict: Verdict, reason: impl Into<Cow<'static, str>>) -> Self {
-        Self { verdict, reason: reason.into(), reward: None, followed: None, test: None, printed: None }
+        Self {
+            verdict,
+            reason: reason.into(),
+            reward: None,
+            rewards: BTreeMap::new(),
+            followed: None,
+            test: None,
+            printed: None,
+        }
     }
 
     /// An unscorable grade.

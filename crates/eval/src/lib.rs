@@ -9,6 +9,7 @@ pub mod names;
 
 pub mod amounts;
 pub mod benchmarks;
+pub mod clusters;
 pub mod compare;
 pub mod dataset;
 pub mod diversity;

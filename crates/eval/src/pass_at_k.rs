@@ -52,6 +52,9 @@ pub struct Report {
     /// pass^k over all its problems, where asked for: the probability that k samples are all correct.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "values")]
     pub pass_hat_k: Option<Curve>,
+    /// Number of clusters, if the bootstrap draws clusters of problems.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clusters: Option<usize>,
     /// Number of samples, scored or not.
     pub samples: u64,
     /// Number of samples that could not be scored.
@@ -118,6 +121,7 @@ impl Report {
             by_problem: by_problem.collect(),
             all: Curve::of(&benchmark.name, &problems, ks, draws, resamples(seed, index)),
             pass_hat_k: None,
+            clusters: benchmark.clusters(),
             samples: problems.iter().map(|p| p.planned()).sum(),
             unscorable: problems.iter().map(|p| p.unscorable).sum(),
             maj_at_k: majority(&benchmark.problems, ks, key.with(2)),
@@ -153,10 +157,8 @@ pub fn of(benchmarks: &[Benchmark], settings: &Settings) -> anyhow::Result<PassA
     });
     let averages = averages.collect();
     note_unscorable(benchmarks);
-    let pooled = (benchmarks.len() > 1).then(|| {
-        let problems: Vec<&ProblemCounts> = benchmarks.iter().flat_map(|b| &b.problems).collect();
-        Curve::of("all", &problems, &ks, *draws, resamples_of_all(*seed))
-    });
+    let pooled = (benchmarks.len() > 1)
+        .then(|| Curve::pooled("all", benchmarks, &ks, *draws, resamples_of_all(*seed)));
     Ok(PassAtK { pooled, benchmarks: reports, averages })
 }
 

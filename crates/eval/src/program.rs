@@ -21,6 +21,7 @@ use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
@@ -318,6 +319,8 @@ fn read_answer(line: &[u8], asked: u64, correct_from: f64) -> Result<Graded, Str
     struct Answer {
         id: Option<u64>,
         score: Option<f64>,
+        #[serde(default)]
+        rewards: BTreeMap<String, f64>,
         unscorable: Option<String>,
         reason: Option<String>,
         test: Option<u32>,
@@ -330,15 +333,17 @@ fn read_answer(line: &[u8], asked: u64, correct_from: f64) -> Result<Graded, Str
         return Err(format!("{:?}, wanted the answer to {asked}", excerpt()));
     }
     match (answer.score, answer.unscorable.or_else(|| answer.reason.clone())) {
-        (Some(score), _) if score.abs() <= LARGEST_REWARD => {
+        (Some(score), _) if answer.rewards.values().chain([&score]).all(|r| r.abs() <= LARGEST_REWARD) => {
             let verdict = if score >= correct_from { Verdict::Correct } else { Verdict::Wrong };
             let reason = answer.reason.map_or(Cow::Borrowed("score"), Cow::Owned);
             let graded = Graded::new(verdict, reason);
-            Ok(Graded { reward: Some(score), test: answer.test, printed: answer.printed, ..graded })
+            let Answer { rewards, test, printed, .. } = answer;
+            Ok(Graded { reward: Some(score), rewards, test, printed, ..graded })
         }
-        (Some(_), _) => {
-            Err(format!("{:?}, wanted a score from -{LARGEST_REWARD} to {LARGEST_REWARD}", excerpt()))
-        }
+        (Some(_), _) => Err(format!(
+            "{:?}, wanted a score, and rewards, from -{LARGEST_REWARD} to {LARGEST_REWARD}",
+            excerpt()
+        )),
         (None, Some(reason)) => Ok(Graded { printed: answer.printed, ..Graded::unscorable(reason) }),
         _ => Err(format!("{:?}, wanted a score or a reason", excerpt())),
     }

@@ -85,7 +85,7 @@ pub fn rank(methods: &[Method], baseline: &str, ks: &[u64]) -> Vec<Ranked> {
         .map(|(method, own)| {
             let values = |j: usize| own.values().map(|of_k| of_k[j].clone()).collect::<Vec<_>>();
             let quantities: Vec<Vec<Vec<f64>>> = (0..ks.len()).map(values).collect();
-            let pass_at_k = ks.iter().copied().zip(bootstrap(&quantities, RESAMPLES, key)).collect();
+            let pass_at_k = ks.iter().copied().zip(bootstrap(&quantities, None, RESAMPLES, key)).collect();
             let paired = match base {
                 Some(base) if method.name != baseline => paired(own, base, ks),
                 _ => BTreeMap::new(),
@@ -139,7 +139,7 @@ fn paired(
         common.iter().map(of_seed).collect::<Vec<Vec<f64>>>()
     };
     let quantities: Vec<Vec<Vec<f64>>> = (0..ks.len()).map(difference).collect();
-    let measured = bootstrap(&quantities, RESAMPLES, resamples(0, 0));
+    let measured = bootstrap(&quantities, None, RESAMPLES, resamples(0, 0));
     let of = |(k, difference): (&u64, Measured)| {
         let p_value = difference.simulated().two_sided_p().max(2.0 / RESAMPLES as f64);
         (*k, Paired { difference, p_value, holm_p_value: p_value, seeds: common.len() })

@@ -15,7 +15,7 @@ use fgrpo_core::stats::hypergeometric::Counts;
 use fgrpo_core::stats::majority::Votes;
 use serde::Deserialize;
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 /// The file in an evaluation folder with its scored samples.
@@ -46,6 +46,8 @@ pub struct ProblemCounts {
     pub tokens: (u64, u64),
     /// Subject, if the data has one.
     pub subject: Option<String>,
+    /// Its cluster, if the samples were read with one ([`crate::clusters`]): problems of one source.
+    pub cluster: Option<String>,
     /// Its reference answer, if the samples came with one that is the same in every file of the data set. Problems of two
     /// files with equal ids and other reference answers are different problems.
     pub reference: Option<String>,
@@ -164,6 +166,12 @@ impl Benchmark {
         self.problems.iter().map(|p| p.samples).min().unwrap_or(0)
     }
 
+    /// Number of clusters, if the problems have them.
+    pub fn clusters(&self) -> Option<usize> {
+        let named: BTreeSet<&str> = self.problems.iter().filter_map(|p| p.cluster.as_deref()).collect();
+        (!named.is_empty()).then_some(named.len())
+    }
+
     /// Fraction of unscorable samples.
     pub fn unscorable_share(&self) -> f64 {
         let all: u64 = self.problems.iter().map(ProblemCounts::planned).sum();
@@ -243,7 +251,7 @@ pub(crate) fn present<'de, D: serde::Deserializer<'de>, T: Deserialize<'de>>(
     untagged,
     expecting = "wanted a text or a number that is whole and below 2^64 (put quotation marks around others)"
 )]
-enum Id<'a> {
+pub(crate) enum Id<'a> {
     Text(Cow<'a, str>),
     Whole(u64),
     Negative(i64),

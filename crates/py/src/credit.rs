@@ -5,7 +5,7 @@ use fgrpo_core::advantage::Advantage;
 use fgrpo_core::credit::{Assigned, Credit, Shaping};
 use fgrpo_core::error::Error;
 use fgrpo_core::focal;
-use fgrpo_core::group::{Group, Rewards};
+use fgrpo_core::group::{Group, Part, Rewards};
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -105,6 +105,7 @@ pub(crate) fn credit<'py>(
     shaping: Option<(String, Vec<f64>)>,
     mean_logp: Option<PyReadonlyArray1<'py, f64>>,
     lengths: Option<PyReadonlyArray1<'py, i64>>,
+    parts: Vec<(PyReadonlyArray1<'py, f64>, f64)>,
 ) -> PyResult<Arrays<'py>> {
     let credit = Credit {
         advantage: self::estimator(estimator, eps, ddof, k)?,
@@ -115,9 +116,19 @@ pub(crate) fn credit<'py>(
     let (rewards, group) = (rewards.as_slice()?, group.as_slice()?);
     let logp = mean_logp.as_ref().map(|l| l.as_slice()).transpose()?;
     let lengths = lengths.as_ref().map(|l| l.as_slice()).transpose()?;
+    let parts: Vec<(&[f64], f64)> =
+        parts.iter().map(|(part, weight)| Ok((part.as_slice()?, *weight))).collect::<PyResult<_>>()?;
+    if !parts.is_empty() && !credit.advantage.reads_parts() {
+        let name = credit.advantage.name();
+        return Err(bad(format!("parts: found {}, wanted None: {name} reads one reward", parts.len())));
+    }
+    if let Some((_, weight)) = parts.iter().find(|(_, weight)| !weight.is_finite()) {
+        return Err(bad(format!("weights: found {weight}, wanted finite numbers")));
+    }
     let own = [logp.map(<[f64]>::len), lengths.map(<[i64]>::len), Some(group.len())];
-    if own.into_iter().flatten().any(|n| n != rewards.len()) {
-        return Err(bad("rewards, groups, mean_logp and lengths differ in length"));
+    let own = own.into_iter().flatten().chain(parts.iter().map(|(part, _)| part.len()));
+    if own.into_iter().any(|n| n != rewards.len()) {
+        return Err(bad("rewards, groups, mean_logp, lengths and parts differ in length"));
     }
     if lengths.is_none() && credit.advantage.reads_lengths() {
         let name = credit.advantage.name();
@@ -131,7 +142,7 @@ pub(crate) fn credit<'py>(
     // Settings are checked even where no group is large enough to use them.
     let largest = members.iter().map(Vec::len).max().unwrap_or(0).max(2);
     credit.check(largest).map_err(|e| bad(named(&e)))?;
-    let assigned = without_gil(py, || assign(&credit, rewards, logp, lengths, &members))?;
+    let assigned = without_gil(py, || assign(&credit, rewards, logp, lengths, &parts, &members))?;
     let (advantages, rate, weight) = assigned.map_err(|(g, error)| {
         let label = labels.and_then(|l| l.get_item(g).ok()?.repr().ok()).map(|r| r.to_string());
         bad(format!("group {}: {}", label.unwrap_or_else(|| g.to_string()), named(&error)))
@@ -147,6 +158,7 @@ fn assign(
     rewards: &[f64],
     logp: Option<&[f64]>,
     lengths: Option<&[i64]>,
+    parts: &[(&[f64], f64)],
     members: &[Vec<usize>],
 ) -> Result<Values, (usize, Error)> {
     fn of<T, U>(rows: &[usize], values: Option<&[T]>, absent: U, read: impl Fn(&T) -> U) -> Vec<U>
@@ -166,9 +178,26 @@ fn assign(
         let lengths = of(rows, lengths, 1, |&n| usize::try_from(n).unwrap_or(0));
         columns.push((rewards, of(rows, logp, 0.0, |&l| l), lengths, scored));
     }
+    let of_part = |rows: &Vec<usize>| -> Vec<Vec<f64>> {
+        parts.iter().map(|(part, _)| rows.iter().map(|&i| part[i]).collect()).collect()
+    };
+    let values: Vec<Vec<Vec<f64>>> = members.iter().map(of_part).collect();
+    let weighted: Vec<Vec<Part<'_>>> = values
+        .iter()
+        .map(|values| {
+            values.iter().zip(parts).map(|(rewards, &(_, weight))| Part { rewards, weight }).collect()
+        })
+        .collect();
     let groups: Vec<Group<'_>> = columns
         .iter()
-        .map(|(rewards, mean_old_logp, lengths, scored)| Group { rewards, lengths, mean_old_logp, scored })
+        .zip(&weighted)
+        .map(|((rewards, mean_old_logp, lengths, scored), parts)| Group {
+            rewards,
+            lengths,
+            mean_old_logp,
+            scored,
+            parts,
+        })
         .collect();
     let mut advantages = vec![0.0; rewards.len()];
     let (mut rate, mut weight) = (vec![f64::NAN; members.len()], vec![1.0; members.len()]);

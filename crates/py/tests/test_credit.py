@@ -48,6 +48,24 @@ def test_an_estimator_with_settings_is_a_table():
     )
 
 
+def test_several_rewards_are_normalised_apart():
+    rng = np.random.default_rng(0)
+    parts = [REWARDS, rng.normal(size=(4, 4)) * 1000]
+    found = fgrpo.advantages(REWARDS, estimator="gdpo", parts=parts, weights=[1, 0.5])
+    own = [(p - p.mean(1, keepdims=True)) / (p.std(1, ddof=1, keepdims=True) + 1e-4) for p in parts]
+    sums = own[0] + 0.5 * own[1]
+    np.testing.assert_allclose(found, sums / (sums.std(ddof=1) + 1e-4), atol=1e-12)
+    np.testing.assert_array_equal(
+        fgrpo.advantages(REWARDS, estimator="gdpo", parts=[REWARDS]), fgrpo.advantages(REWARDS, estimator="gdpo")
+    )
+    with pytest.raises(ValueError, match="parts: found 2, wanted None: grpo reads one reward"):
+        fgrpo.advantages(REWARDS, parts=parts)
+    with pytest.raises(ValueError, match=r"parts: found shape \(4,\)"):
+        fgrpo.advantages(REWARDS, estimator="gdpo", parts=[np.ones(4)])
+    with pytest.raises(ValueError, match="weights: found 1, wanted one for each of 2 parts"):
+        fgrpo.advantages(REWARDS, estimator="gdpo", parts=parts, weights=[1])
+
+
 def test_lengths_weigh_the_baseline_and_all_groups_are_one_batch():
     found = fgrpo.advantages([[1, 0]], estimator="opo", lengths=[[1, 3]])
     np.testing.assert_array_equal(found, [[0.75, -0.25]])

@@ -2,10 +2,12 @@
 
 use crate::rollout::Rollouts;
 use fgrpo_core::credit::{Assigned, Credit};
-use fgrpo_core::group::Group;
+use fgrpo_core::group::{Group, Part};
+use fgrpo_eval::bad_input;
 use fgrpo_eval::graded::Graded;
 use fgrpo_nn::Completion;
 use fgrpo_verify::verdict::Verdict;
+use std::collections::BTreeMap;
 
 /// A prompt with its completions, their grades and the resulting advantages.
 #[derive(Debug, Clone)]
@@ -16,6 +18,8 @@ pub struct Credited {
     pub grades: Vec<Graded>,
     /// One reward per completion, as input to the estimator before shaping.
     pub rewards: Vec<f64>,
+    /// Of several rewards that the estimator reads, each of every completion.
+    pub parts: Vec<Vec<f64>>,
     /// Advantages, success rate and focal weight.
     pub assigned: Assigned,
 }
@@ -28,9 +32,15 @@ impl Credited {
 
     /// Whether the rewards differ. DAPO's filter drops the other groups.
     pub fn has_mixed_rewards(&self) -> bool {
-        let mut rewards = self.scored().map(|i| self.rewards[i]);
-        let first = rewards.next();
-        rewards.any(|reward| Some(reward) != first)
+        let mixed = |of: &[f64]| {
+            let mut rewards = self.scored().map(|i| of[i]);
+            let first = rewards.next();
+            rewards.any(|reward| Some(reward) != first)
+        };
+        match self.parts.as_slice() {
+            [] => mixed(&self.rewards),
+            parts => parts.iter().any(|part| mixed(part)),
+        }
     }
 
     /// Number of tokens of a completion.
@@ -42,9 +52,11 @@ impl Credited {
 /// Rewards and advantages of every group.
 ///
 /// # Errors
-/// A reward that isn't finite, or graded rewards without a threshold for the focal weight.
+/// A reward that isn't finite, or graded rewards without a threshold for the focal weight. If the estimator reads several
+/// rewards: completions with different ones, a weight of one that none has.
 pub fn credit(
     how: &Credit,
+    weights: &BTreeMap<String, f64>,
     rollouts: Vec<Rollouts>,
     grades: Vec<Vec<Graded>>,
 ) -> anyhow::Result<Vec<Credited>> {
@@ -64,16 +76,60 @@ pub fn credit(
         (lengths, mean_old_logp, scored)
     };
     let read: Vec<_> = rollouts.iter().zip(&grades).map(|(rollouts, grades)| of(rollouts, grades)).collect();
+    let names = if how.advantage.reads_parts() { part_names(&grades, weights)? } else { Vec::new() };
+    let of_name = |grades: &[Graded], name: &String| -> Vec<f64> {
+        grades.iter().map(|g| g.rewards.get(name).copied().unwrap_or(0.0)).collect()
+    };
+    let parts: Vec<Vec<Vec<f64>>> =
+        grades.iter().map(|grades| names.iter().map(|name| of_name(grades, name)).collect()).collect();
+    let weight = |(name, rewards)| Part { rewards, weight: weights.get(name).copied().unwrap_or(1.0) };
+    let weighted: Vec<Vec<Part<'_>>> = parts
+        .iter()
+        .map(|parts| names.iter().zip(parts.iter().map(Vec::as_slice)).map(weight).collect())
+        .collect();
     let groups: Vec<Group<'_>> = rewards
         .iter()
         .zip(&read)
-        .map(|(rewards, (lengths, mean_old_logp, scored))| Group { rewards, lengths, mean_old_logp, scored })
+        .zip(&weighted)
+        .map(|((rewards, (lengths, mean_old_logp, scored)), parts)| Group {
+            rewards,
+            lengths,
+            mean_old_logp,
+            scored,
+            parts,
+        })
         .collect();
     let assigned = how.assign_batch(&groups).map_err(|(_, e)| e)?;
-    let each = rollouts.into_iter().zip(grades).zip(rewards).zip(assigned);
-    Ok(each
-        .map(|(((rollouts, grades), rewards), assigned)| Credited { rollouts, grades, rewards, assigned })
-        .collect())
+    let each = rollouts.into_iter().zip(grades).zip(rewards.into_iter().zip(parts)).zip(assigned);
+    let credited = |(((rollouts, grades), (rewards, parts)), assigned)| Credited {
+        rollouts,
+        grades,
+        rewards,
+        parts,
+        assigned,
+    };
+    Ok(each.map(credited).collect())
+}
+
+/// The names of the rewards that every scored completion has; none where there is only the one.
+fn part_names(grades: &[Vec<Graded>], weights: &BTreeMap<String, f64>) -> anyhow::Result<Vec<String>> {
+    let mut scored = grades.iter().flatten().filter(|g| g.verdict != Verdict::Unscorable);
+    let Some(first) = scored.next() else { return Ok(Vec::new()) };
+    let names = |g: &Graded| g.rewards.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+    if let Some(other) = scored.find(|g| !g.rewards.keys().eq(first.rewards.keys())) {
+        bad_input!(
+            "algorithm.advantage: found the rewards {:?} of one completion and {:?} of another, wanted the same of all: the estimator compares each",
+            names(first),
+            names(other)
+        );
+    }
+    if let Some(name) = weights.keys().find(|name| !first.rewards.contains_key(*name)) {
+        bad_input!(
+            "algorithm.reward_weights: found {name}, wanted rewards that the grader gives: {}",
+            names(first)
+        );
+    }
+    Ok(first.rewards.keys().cloned().collect())
 }
 
 /// Mean log-probability of a completion's tokens; 0 if it is empty.

@@ -26,6 +26,7 @@ use fgrpo_eval::io::interrupt;
 use fgrpo_eval::io::lines::JsonLines;
 use fgrpo_nn::{DeviceName, Engine, Sampling};
 use stall::Stall;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
 
@@ -116,6 +117,7 @@ struct Trainer<'a> {
     state: TrainerState,
     sampling: Sampling,
     credit: Credit,
+    reward_weights: BTreeMap<String, f64>,
     loss: LossSettings,
     /// The run's evaluation series. The one that decides the best checkpoint is last.
     series: Vec<Series>,
@@ -154,13 +156,16 @@ impl Trainer<'_> {
             let Some(grades) = timed(&mut seconds.grade, || grade(self.task, &rollouts)) else {
                 return self.interrupted();
             };
-            let mut credited = credit(&self.credit, rollouts, grades)?;
+            let scheduled = self.apply_schedule(step)?;
+            let mut credited = credit(&self.credit, &self.reward_weights, rollouts, grades)?;
             let lr = config.update.lr_at(step, config.steps);
             let sums = timed(&mut seconds.update, || self.update(&mut credited, lr))?;
             self.state.step = step;
 
             let mut m = Metrics::of_step(step, lr, &credited, &sums, &seconds);
             m.sampler = SamplerMetrics::of_step(&credited, self.loss.objective.correction);
+            m.rewards = Metrics::named_rewards(&credited);
+            m.scheduled = scheduled;
             m.reward_by_part = Metrics::reward_by_part(self.task, &credited);
             m.daro_weights = self.state.update.daro_weights();
             self.log_rollouts(step, &credited)?;
@@ -191,6 +196,16 @@ impl Trainer<'_> {
             self.events.say(&warning);
         }
         Ok(true)
+    }
+
+    /// Takes the settings in force at a step, and returns the scheduled values among them.
+    fn apply_schedule(&mut self, step: u64) -> anyhow::Result<BTreeMap<String, f64>> {
+        let config = self.config;
+        let (algorithm, scheduled) = config.algorithm.at(step)?;
+        self.credit = algorithm.credit(&config.task);
+        self.reward_weights.clone_from(&algorithm.reward_weights);
+        self.loss = LossSettings::of(&algorithm, self.sampling.max_new_tokens, self.loss.temperature);
+        Ok(scheduled)
     }
 
     /// Whether an action with this interval is due now. After the last step it always is.

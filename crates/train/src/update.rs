@@ -4,14 +4,17 @@
 //! and the engine turns the derivative into a gradient. Completions of a group with a common prefix share rows of the
 //! batch; the derivative of a shared row is the sum over its completions.
 
-use crate::config::UpdateConfig;
+use crate::config::{AlgorithmConfig, UpdateConfig};
 use crate::credit::Credited;
 use crate::rollout::Rollouts;
 use anyhow::bail;
 use fgrpo_core::loss::daro::{Daro, Levels};
-use fgrpo_core::loss::{Correction, Counts, Objective, PolicyLoss, TokenTerm, Tokens, covariance};
+use fgrpo_core::loss::{
+    Correction, Counts, Objective, PolicyLoss, TokenTerm, Tokens, covariance, high_entropy,
+};
 use fgrpo_nn::{AdamW, Batch, CHECK_LAYERS, Engine};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// The objective of an update.
 #[derive(Debug, Clone, Copy)]
@@ -22,6 +25,14 @@ pub struct LossSettings {
     pub temperature: f32,
     /// Learning rate of DARO's weights. Without DARO, tokens are aggregated as the objective says.
     pub daro_lr: Option<f64>,
+}
+
+impl LossSettings {
+    /// The objective of a configuration.
+    pub fn of(algorithm: &AlgorithmConfig, max_new_tokens: usize, temperature: f32) -> Self {
+        let daro_lr = algorithm.daro.then_some(algorithm.daro_lr);
+        Self { objective: algorithm.objective(max_new_tokens), temperature, daro_lr }
+    }
 }
 
 /// State carried from one update to the next, besides the engine's weights and optimizer; part of a checkpoint.
@@ -244,8 +255,16 @@ struct Placed<'a> {
     predictions: Vec<usize>,
     /// Its group's DARO level; `None` for groups that are all correct or all wrong.
     level: Option<usize>,
-    /// Its tokens that the loss treats apart, for a loss that does so.
+    marks: Marks,
+}
+
+/// What the loss reads of a completion's tokens besides their numbers; chosen among all tokens of the mini-batch.
+#[derive(Default)]
+struct Marks {
+    /// Those that the loss treats apart, for a loss that does so.
     selected: Option<Vec<bool>>,
+    /// Those that the policy loss counts; `None` for all.
+    high_entropy: Option<Vec<bool>>,
 }
 
 impl<'a> Packed<'a> {
@@ -275,13 +294,18 @@ impl<'a> Packed<'a> {
             })
             .collect();
         let mut selected = covariance::selected(&objective.policy, &all).into_iter().flatten();
+        let entropies: Vec<&[f32]> = groups
+            .iter()
+            .flat_map(|g| scored(g).map(|(i, _)| g.rollouts.completions[i].entropy.as_slice()))
+            .collect();
+        let kept = high_entropy::high_entropy(objective.top_entropy_quantile, &entropies);
+        let mut kept = kept.into_iter().flatten();
         let penalised = matches!(objective.policy, PolicyLoss::KlCov { .. });
         let silent = objective.entropy_coef == 0.0 && objective.kl.is_none() && !penalised;
         for &group in groups {
-            let mut own: Vec<Option<Vec<bool>>> = vec![None; group.rollouts.completions.len()];
-            for (sample, _) in scored(group) {
-                own[sample] = selected.next();
-            }
+            let mut own: BTreeMap<usize, Marks> = scored(group)
+                .map(|(sample, _)| (sample, Marks { selected: selected.next(), high_entropy: kept.next() }))
+                .collect();
             // A group without a derivative counts in the denominators but needs no computation.
             if silent && !group.assigned.active() {
                 continue;
@@ -309,7 +333,7 @@ impl<'a> Packed<'a> {
         group: &'a Credited,
         samples: &[usize],
         level: Option<usize>,
-        selected: &mut [Option<Vec<bool>>],
+        marks: &mut BTreeMap<usize, Marks>,
     ) {
         let Rollouts { prompt, completions, .. } = &group.rollouts;
         let tokens: Vec<&[u32]> = samples.iter().map(|&i| completions[i].tokens.as_slice()).collect();
@@ -318,8 +342,8 @@ impl<'a> Packed<'a> {
         let first = self.completions.len();
         for (&sample, indices) in samples.iter().zip(indices) {
             let predictions = indices.into_iter().map(|index| index - earlier).collect();
-            let selected = selected[sample].take();
-            self.completions.push(Placed { group, sample, predictions, level, selected });
+            let marks = marks.remove(&sample).unwrap_or_default();
+            self.completions.push(Placed { group, sample, predictions, level, marks });
         }
         self.families.push(first..self.completions.len());
     }
@@ -376,7 +400,8 @@ impl<'a> Packed<'a> {
             rollout_logp: (objective.correction != Correction::Off)
                 .then(|| sampler_logp.as_ref().map_or(old_logp, |all| &all[sample]).as_slice()),
             advantage: group.assigned.advantages[sample],
-            selected: placed.selected.as_deref(),
+            selected: placed.marks.selected.as_deref(),
+            high_entropy: placed.marks.high_entropy.as_deref(),
         };
         match &self.daro {
             None => objective.completion(&tokens, &self.counts, each),

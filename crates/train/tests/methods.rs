@@ -4,8 +4,8 @@
 //! autograd.
 
 use fgrpo_core::advantage::Advantage;
-use fgrpo_core::group::{Group, Rewards};
-use fgrpo_core::loss::{Aggregation, Counts, covariance};
+use fgrpo_core::group::{Group, Part, Rewards};
+use fgrpo_core::loss::{Aggregation, Counts, covariance, high_entropy::high_entropy};
 use fgrpo_train::config::{AggregationName, Loss};
 use serde::Deserialize;
 
@@ -13,6 +13,7 @@ use serde::Deserialize;
 struct Golden {
     estimators: Vec<Estimator>,
     losses: Vec<PolicyLoss>,
+    masks: Vec<Mask>,
 }
 
 #[derive(Deserialize)]
@@ -22,6 +23,15 @@ struct Estimator {
     rewards: Vec<Vec<f64>>,
     lengths: Vec<Vec<usize>>,
     advantages: Vec<Vec<f64>>,
+    #[serde(default)]
+    parts: Vec<WeightedPart>,
+}
+
+/// One of several rewards: of each completion of each group.
+#[derive(Deserialize)]
+struct WeightedPart {
+    rewards: Vec<Vec<f64>>,
+    weight: f64,
 }
 
 #[derive(Deserialize)]
@@ -36,6 +46,13 @@ struct PolicyLoss {
     dlogp: Vec<Vec<f64>>,
 }
 
+#[derive(Deserialize)]
+struct Mask {
+    share: f64,
+    entropies: Vec<Vec<f64>>,
+    kept: Vec<Vec<bool>>,
+}
+
 fn golden() -> Golden {
     serde_json::from_str(include_str!("../../core/tests/golden/methods.json")).unwrap()
 }
@@ -47,15 +64,21 @@ fn close(found: f64, wanted: f64, what: &str) {
 #[test]
 fn estimators_equal_their_published_code() {
     let all = golden().estimators;
-    for Estimator { advantage, source, rewards, lengths, advantages } in &all {
+    for Estimator { advantage, source, rewards, lengths, advantages, parts } in &all {
+        let of_group = |g: usize| -> Vec<Part<'_>> {
+            parts.iter().map(|part| Part { rewards: &part.rewards[g], weight: part.weight }).collect()
+        };
+        let parts: Vec<Vec<Part<'_>>> = (0..rewards.len()).map(of_group).collect();
         let groups: Vec<Group<'_>> = rewards
             .iter()
             .zip(lengths)
-            .map(|(rewards, lengths)| Group {
+            .zip(&parts)
+            .map(|((rewards, lengths), parts)| Group {
                 rewards,
                 lengths,
                 mean_old_logp: &[0.0; 4],
                 scored: &[true; 4],
+                parts,
             })
             .collect();
         let found = advantage.of_batch(&groups, &Rewards::default()).unwrap();
@@ -63,9 +86,17 @@ fn estimators_equal_their_published_code() {
             close(*found, *wanted, &format!("{advantage:?} of {rewards:?} ({source})"));
         }
     }
-    for name in
-        ["grpo_passk", "passk_training", "w_reinforce", "rs_grpo", "dgpo", "opo", "lite_ppo", "grpo_lead"]
-    {
+    for name in [
+        "grpo_passk",
+        "passk_training",
+        "w_reinforce",
+        "rs_grpo",
+        "dgpo",
+        "opo",
+        "lite_ppo",
+        "grpo_lead",
+        "gdpo",
+    ] {
         assert!(all.iter().any(|e| e.advantage.name() == name), "no golden values of {name}");
     }
 }
@@ -99,5 +130,15 @@ fn losses_equal_their_published_code() {
             }
         }
         close(value, golden.value, &format!("{:?} ({})", golden.loss, golden.source));
+    }
+}
+
+#[test]
+fn tokens_of_high_entropy_are_trls() {
+    let all = golden().masks;
+    assert!(all.len() >= 8);
+    for Mask { share, entropies, kept } in all {
+        let completions: Vec<&[f64]> = entropies.iter().map(Vec::as_slice).collect();
+        assert_eq!(high_entropy(share, &completions).unwrap(), kept, "{share} of {entropies:?}");
     }
 }

@@ -73,7 +73,7 @@ pub enum What {
 /// The flags of `arena run`.
 #[derive(Debug, clap::Args)]
 pub struct RunArgs {
-    /// The methods, by name [default: all].
+    /// The methods, by name [default: all]; the baseline is trained too.
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     pub methods: Vec<String>,
     /// The tasks: maze, arithmetic, or configuration files.
@@ -184,7 +184,7 @@ fn train(args: &RunArgs) -> anyhow::Result<()> {
     if let Some(path) = &args.table.plot {
         alone::check_name(path)?;
     }
-    let methods = catalogue::chosen(&args.methods)?;
+    let methods = catalogue::chosen(&args.methods, &args.table.baseline)?;
     let wanted = Wanted { tasks: &args.tasks, set: &args.set, out: &args.table.out };
     let mut tuned = Vec::new();
     if args.tune && !args.dry_run {

@@ -6,6 +6,7 @@ use crate::args::named::named;
 use crate::output::table::{Format, Render};
 use crate::report::sampled::{PassCurve, Set, samples_page};
 use fgrpo_eval::benchmarks;
+use fgrpo_eval::clusters;
 use fgrpo_eval::compare::{Comparison, Matched, Method, Settings, compare, list, matched};
 use fgrpo_eval::dumps;
 use fgrpo_eval::estimate::resamples;
@@ -47,6 +48,10 @@ pub struct Args {
     /// Resamples of the problem bootstrap.
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(100..=10_000_000))]
     pub resamples: u64,
+    /// Problems with the same value of this field of their samples' lines are a cluster: intervals and the bootstrap draw
+    /// whole clusters.
+    #[arg(long, value_name = "FIELD")]
+    pub cluster: Option<String>,
     /// Print one JSON value, fractions in place of percentages.
     #[arg(long)]
     pub json: bool,
@@ -72,7 +77,11 @@ pub struct Args {
 /// # Errors
 /// Bad input in the samples, in k or in m.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let (a, b) = (dumps::read(&args.a)?, dumps::read(&args.b)?);
+    let (mut a, mut b) = (dumps::read(&args.a)?, dumps::read(&args.b)?);
+    if let Some(field) = &args.cluster {
+        clusters::assign(&mut a, std::slice::from_ref(&args.a), field)?;
+        clusters::assign(&mut b, std::slice::from_ref(&args.b), field)?;
+    }
     if !args.uneven {
         for benchmark in a.iter().chain(&b) {
             benchmark.require_equal_samples()?;
@@ -121,6 +130,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         if let Some((low, high)) = c.p_bounds.filter(|(low, high)| high - low > 1e-6) {
             outln!("  (k = {} is computed on a grid: the exact p lies between {low:.5} and {high:.5})", c.k);
         }
+    }
+    for (name, clusters) in pairs.iter().filter_map(|p| Some((&p.name, p.a.clusters()?))) {
+        let of = if name.is_empty() { String::new() } else { format!("{name}, ") };
+        outln!("{of}the bootstrap draws {clusters} clusters of problems");
     }
     for p in &pairs {
         let own = comparisons.iter().find(|c| c.name == p.name).and_then(|c| c.scope.solved_by_one());

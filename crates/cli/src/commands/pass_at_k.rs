@@ -2,6 +2,7 @@
 
 use crate::args::averages::AverageArgs;
 use crate::output::table::{Format, Render};
+use fgrpo_eval::clusters;
 use fgrpo_eval::dumps;
 use fgrpo_eval::estimate::{Curve, RESAMPLES};
 use fgrpo_eval::pass_at_k::{self, PassAtK, Settings};
@@ -49,6 +50,10 @@ pub struct Args {
     /// Resamples of the problem bootstrap.
     #[arg(long, value_name = "N", default_value_t = RESAMPLES, value_parser = clap::value_parser!(u64).range(100..=10_000_000))]
     pub resamples: u64,
+    /// Problems with the same value of this field of their samples' lines are a cluster: intervals and the bootstrap draw
+    /// whole clusters.
+    #[arg(long, value_name = "FIELD")]
+    pub cluster: Option<String>,
     /// Seed of the bootstrap and of the majority votes' orders.
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
@@ -59,7 +64,10 @@ pub struct Args {
 /// # Errors
 /// Bad input in the samples, in k or in an average.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let benchmarks = dumps::read_all(&args.samples, args.merge)?;
+    let mut benchmarks = dumps::read_all(&args.samples, args.merge)?;
+    if let Some(field) = &args.cluster {
+        clusters::assign(&mut benchmarks, &args.samples, field)?;
+    }
     if !args.uneven {
         for b in &benchmarks {
             b.require_equal_samples()?;

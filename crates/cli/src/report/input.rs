@@ -205,6 +205,7 @@ impl Run {
             shorten(&mut completion);
             let number = Some(e.problem).filter(|i| maze && *i < Split::LEN);
             RolloutLine {
+                rewards: BTreeMap::new(),
                 step,
                 // A held-out maze is told by its index from the training maze of the same place.
                 prompt_id: number.map_or(e.problem, |i| Split::HeldOut.index(i)),

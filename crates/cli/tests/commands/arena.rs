@@ -100,6 +100,39 @@ fn methods_run_resume_and_are_ranked_against_grpo() {
 }
 
 #[test]
+fn the_baseline_is_trained_with_the_methods_and_an_unknown_one_is_refused_before_training() {
+    let home = tempfile::tempdir().unwrap();
+    let run = |more: &[&str]| arena(home.path(), &[&["run"], more, SMALL].concat());
+    let folder = |name: &str| home.path().join("runs/arena/maze").join(name);
+    run(&["--methods", "rloo", "--baseline", "nothing"])
+        .code(2)
+        .stderr(predicate::str::contains("--baseline"));
+    assert!(!home.path().join("runs").exists());
+    let dry = run(&["--methods", "rloo", "--tune", "--dry-run"]).success();
+    let folders = String::from_utf8(dry.get_output().stdout.clone()).unwrap();
+    assert_eq!(folders.lines().count(), 2, "{folders}");
+    let rows = json(
+        &run(&["--methods", "rloo", "--json"])
+            .success()
+            .stderr(predicate::str::contains("grpo is trained too")),
+    );
+    let names: Vec<&str> = rows.iter().map(|row| row["name"].as_str().unwrap()).collect();
+    assert!(names.len() == 2 && names.contains(&"grpo") && names.contains(&"rloo"), "{names:?}");
+    // Another baseline is trained where it lacks, and what lacks it elsewhere doesn't end the command.
+    let other = home.path().join("runs/arena/other/opo_seed-1");
+    std::fs::create_dir_all(other.parent().unwrap()).unwrap();
+    std::fs::rename(folder("grpo_seed-1"), &other).unwrap();
+    let rows = run(&["--methods", "rloo", "--baseline", "lite-ppo", "--json"]).success();
+    let rows = json(&rows.stderr(predicate::str::contains("without a finished run of lite-ppo: other")));
+    let paired = |row: &&Value| row.get("pass_at_1_difference").is_some();
+    assert_eq!(rows.iter().filter(paired).map(|row| &row["name"]).collect::<Vec<_>>(), ["rloo"]);
+    assert!(folder("lite-ppo_seed-1").is_dir() && !folder("grpo_seed-1").exists());
+    arena(home.path(), &["table"])
+        .code(2)
+        .stderr(predicate::str::contains("no finished run of grpo on maze; other"));
+}
+
+#[test]
 fn a_tuned_method_takes_the_best_of_three_values_on_a_seed_that_is_not_shown() {
     let home = tempfile::tempdir().unwrap();
     let words = [&["run", "--tune", "--methods", "grpo,rloo,f-grpo", "--json"], SMALL].concat();

@@ -30,7 +30,8 @@ fn advantages(file: &TensorFile, sequences: &[Sequence]) -> Vec<f64> {
         let lengths: Vec<usize> = sequences.iter().map(|s| s.completion.len()).collect();
         let mean_old_logp = vec![0.0; rewards.len()];
         let scored = vec![true; rewards.len()];
-        let group = Group { rewards, lengths: &lengths, mean_old_logp: &mean_old_logp, scored: &scored };
+        let group =
+            Group { rewards, lengths: &lengths, mean_old_logp: &mean_old_logp, scored: &scored, parts: &[] };
         let weight = focal_weight(success_rate(&group, &Rewards::default()).unwrap().unwrap(), gamma);
         let plain = Advantage::GRPO.advantages(&group, &Rewards::default()).unwrap();
         all.extend(plain.into_iter().map(|a| a * weight));
@@ -60,6 +61,7 @@ fn step(policy: PolicyLoss, micro: usize) -> (f64, f64, usize, Vec<(String, Vec<
         entropy_coef: 0.0,
         kl: None,
         correction: Correction::Off,
+        top_entropy_quantile: 1.0,
     };
     let mut engine = Engine::open(&golden::checkpoint("qwen2_tied"), &Device::cpu(2)).unwrap();
     let (mut first_sequence, mut first_token) = (0, 0);
@@ -89,6 +91,7 @@ fn step(policy: PolicyLoss, micro: usize) -> (f64, f64, usize, Vec<(String, Vec<
                     let logp: Vec<f32> = mine.iter().map(|&i| family.logp[i]).collect();
                     let tokens = Tokens {
                         selected: None,
+                        high_entropy: None,
                         logp: &logp,
                         old_logp: &old_logp[old..old + logp.len()],
                         entropy: None,

@@ -56,6 +56,92 @@ fn problems(n: u64, counts: &[u64]) -> Vec<(String, u64, u64)> {
     counts.iter().enumerate().map(|(i, &c)| (format!("p{i}"), n, c)).collect()
 }
 
+/// The list of numbers `name = [...]` of a page.
+fn list(page: &str, name: &str) -> Vec<u64> {
+    let line = page.lines().find_map(|line| line.strip_prefix(&format!("{name} = [")));
+    let numbers = line.unwrap_or_else(|| panic!("the page has no {name}")).trim_end_matches(']');
+    numbers.split(", ").map(|n| n.parse().unwrap()).collect()
+}
+
+#[test]
+fn the_page_of_the_paired_test_says_what_its_commands_print() {
+    let page = include_str!("../../../../docs/paired-test.md");
+    let folder = Folder::new();
+    let one = folder.counts("one.jsonl", &problems(16, &[1]));
+    let found = json(&["pass-at-k", one.to_str().unwrap(), "-k", "16", "--json"]);
+    assert_eq!(found["pass_at_k"]["16"], 1.0);
+    let drawn = 1.0 - (1.0 - 1.0 / 16.0f64).powi(16);
+    assert!(page.contains(&format!("# {drawn:.4}")));
+    let sides =
+        ["a", "b"].map(|side| folder.counts(&format!("{side}.jsonl"), &problems(32, &list(page, side))));
+    let [a, b] = sides.each_ref().map(|path| path.to_str().unwrap());
+    let alone = json(&["pass-at-k", a, b, "-k", "1", "--json"]);
+    let interval = |i: usize| -> Vec<f64> {
+        let side = &alone["benchmarks"][i];
+        let ends = side["interval"]["1"].as_array().unwrap().iter().map(|x| x.as_f64().unwrap());
+        let ends: Vec<f64> = ends.collect();
+        let percent = |x: f64| format!("{:.1}", 100.0 * x);
+        let value = percent(side["pass_at_k"]["1"].as_f64().unwrap());
+        let said = format!("{value} % [{}, {}]", percent(ends[0]), percent(ends[1]));
+        assert!(page.contains(&said), "{said}");
+        ends
+    };
+    let error = |ends: &[f64]| (ends[1] - ends[0]) / 3.92;
+    let (of_a, of_b) = (error(&interval(0)), error(&interval(1)));
+    let compared = |paths: [&str; 2], more: &[&str]| {
+        json(&[&["compare", paths[0], paths[1], "-k", "1", "--json"], more].concat())[0].clone()
+    };
+    let together = compared([a, b], &[]);
+    let z = together["difference"].as_f64().unwrap() / of_a.hypot(of_b);
+    // The normal distribution's tail beyond 1.75 on both sides is 0.080.
+    assert!((z - 1.75).abs() < 0.02 && page.contains("p = 0.08: "), "{z}");
+    let p = together["bootstrap"]["p_value"].as_f64().unwrap();
+    assert!(page.contains(&format!("has p = {p:.4}.")), "{p}");
+    // Every problem five times, with and without clusters.
+    let five = |side: &str| {
+        let line = |(i, c): (usize, u64)| -> String {
+            let of = |v| format!("{{\"problem\":\"{i}-{v}\",\"template\":{i},\"n\":32,\"c\":{c}}}\n");
+            (0..5).map(of).collect()
+        };
+        let text: String = list(page, side).into_iter().enumerate().map(line).collect();
+        folder.text(&format!("{side}5.jsonl"), &text)
+    };
+    let sides = ["a", "b"].map(five);
+    let paths = sides.each_ref().map(|path| path.to_str().unwrap());
+    let (narrow, clustered) = (compared(paths, &[]), compared(paths, &["--cluster", "template"]));
+    let shown = |c: &Value| {
+        let end = |i: usize| format!("{:+.1}", 100.0 * c["bootstrap"]["interval"][i].as_f64().unwrap());
+        format!("it is {} to {}", end(0), end(1))
+    };
+    let narrow_said = shown(&narrow).replace("it is", "the difference is");
+    assert!(
+        page.contains(&narrow_said) && page.contains(&shown(&clustered)),
+        "{narrow_said}; {}",
+        shown(&clustered)
+    );
+    assert_eq!((&clustered["clusters"], narrow.get("clusters")), (&30.into(), None));
+    for i in 0..2 {
+        let of = |c: &Value| c["bootstrap"]["interval"][i].as_f64().unwrap();
+        assert!((of(&clustered) - of(&together)).abs() < 1e-12);
+    }
+    // pass@k alone, and what is refused.
+    let alone = json(&["pass-at-k", paths[0], "-k", "1", "--cluster", "template", "--json"]);
+    let plain = json(&["pass-at-k", a, "-k", "1", "--json"]);
+    assert_eq!((&alone["clusters"], &alone["problems"]), (&30.into(), &150.into()));
+    let end = |found: &Value| found["interval"]["1"][0].as_f64().unwrap();
+    assert!((end(&alone) - end(&plain)).abs() < 1e-12);
+    // Clusters of one name in two benchmarks are two: all problems together are as without copies.
+    let both = json(&["pass-at-k", paths[0], paths[1], "-k", "1", "--cluster", "template", "--json"]);
+    let wanted = json(&["pass-at-k", a, b, "-k", "1", "--json"]);
+    assert!((end(&both) - end(&wanted)).abs() < 1e-12, "{} {}", end(&both), end(&wanted));
+    let said = refusal(&["compare", a, b, "-k", "1", "--cluster", "template"]);
+    assert!(said.contains("--cluster template: found no such field of problem p0"), "{said}");
+    let odd = "{\"problem\":1,\"sample\":0,\"correct\":true,\"t\":1}\n{\"problem\":1,\"sample\":1,\"correct\":true,\"t\":2}\n";
+    let odd = folder.text("odd.jsonl", odd);
+    let said = refusal(&["pass-at-k", odd.to_str().unwrap(), "--cluster", "t"]);
+    assert!(said.contains("line 2: t: found \"2\" and before \"1\" for problem 1"), "{said}");
+}
+
 #[test]
 fn pass_hat_k_and_the_size_of_a_comparison_are_printed_where_asked_for() {
     let folder = Folder::new();

@@ -213,6 +213,73 @@ fn a_run_with_learned_weights_resumed_from_its_middle_equals_the_whole_run() {
 }
 
 #[test]
+fn a_run_with_scheduled_values_resumed_from_its_middle_equals_the_whole_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path());
+    let (whole, resumed) = (folder.path().join("whole"), folder.path().join("resumed"));
+    let controls = [
+        "--set=algorithm.focal_gamma=2",
+        "--set=algorithm.advantage={ kind = \"pkpo\", k = 1 }",
+        "--set=algorithm.schedule=[{ key = \"focal_gamma\", to = 0.0, over = 5 }, { key = \"advantage.k\", to = 4, over = 4 }, { key = \"loss.clip\", to = [0.1, 0.4], over = 3 }, { key = \"kl_coef\", to = 0.01, over = 6 }]",
+        "--set=algorithm.top_entropy_quantile=0.5",
+        "--set=task.reward=reaches_goal",
+        "--set=task.size=5",
+        "--set=sft.steps=80",
+    ];
+    let run = |out: &Path, more: &[&str]| {
+        fgrpo().arg("train").arg(&config).args(controls).args(more).arg("--out").arg(out).assert().success()
+    };
+    run(&whole, &[]);
+    let copied = std::process::Command::new("cp").arg("-r").arg(&whole).arg(&resumed).status().unwrap();
+    assert!(copied.success());
+    std::fs::remove_dir_all(resumed.join("checkpoints/step-000006")).unwrap();
+    run(&resumed, &["--resume"]);
+    assert_same_run(&whole, &resumed);
+    let of = |key: &str| -> Vec<f64> {
+        timeless(&whole.join("metrics.jsonl")).iter().map(|m| m["scheduled"][key].as_f64().unwrap()).collect()
+    };
+    assert_eq!(of("focal_gamma"), [2.0, 1.5, 1.0, 0.5, 0.0, 0.0]);
+    assert_eq!(of("advantage.k"), [1.0, 2.0, 3.0, 4.0, 4.0, 4.0]);
+    assert_eq!((of("loss.clip.0")[2], of("loss.clip.1")[1]), (0.1, 0.2 * 0.5 + 0.4 * 0.5));
+    let kl: Vec<f64> =
+        timeless(&whole.join("metrics.jsonl")).iter().map(|m| m["kl_loss"].as_f64().unwrap()).collect();
+    assert!(kl[0] == 0.0 && kl[3] > 0.0, "{kl:?}");
+    // The weight in force is the step's, not the configured one.
+    let focal: Vec<f64> = timeless(&whole.join("metrics.jsonl"))
+        .iter()
+        .map(|m| m["focal_weight_mean"].as_f64().unwrap())
+        .collect();
+    assert!(focal[0] < 1.0 && focal[4] == 1.0 && focal[5] == 1.0, "{focal:?}");
+    let bad = [
+        (
+            "[{ key = \"focal\", to = 0, over = 5 }]",
+            "algorithm.schedule[0].key: found \"focal\", wanted a number of",
+        ),
+        ("[{ key = \"focal_gamma\", to = -1, over = 5 }]", "at step 4: algorithm.focal_gamma: found -0."),
+        ("[{ key = \"advantage.k\", to = 99, over = 5 }]", "algorithm.advantage.k"),
+        (
+            "[{ key = \"loss.clip\", to = 0.4, over = 5 }]",
+            "algorithm.schedule[0].to: found another value, wanted 2",
+        ),
+        (
+            "[{ key = \"focal_gamma\", to = 0, over = 1 }]",
+            "algorithm.schedule[0].over: found 1, wanted at least 2",
+        ),
+        ("[{ key = \"loss.dual_clip\", to = 0, over = 9 }]", "at step 8: algorithm.loss.dual_clip"),
+        ("[{ key = \"focal_gamma\", to = \"x\", over = 9 }]", "wanted a number or a list of numbers"),
+    ];
+    for (schedule, says) in bad {
+        let set = format!("--set=algorithm.schedule={schedule}");
+        let mut dry = fgrpo();
+        dry.arg("train").arg(&config).args(&controls[..2]).arg(set).arg("--dry-run");
+        dry.assert().code(2).stderr(predicate::str::contains(says));
+    }
+    let mut dry = fgrpo();
+    dry.arg("train").arg(&config).args(controls).arg("--dry-run");
+    dry.assert().success().stdout(predicate::str::contains("key = \"focal_gamma\""));
+}
+
+#[test]
 fn interrupted_run_saves_and_says_how_to_go_on() {
     let folder = tempfile::tempdir().unwrap();
     let config = config(folder.path());

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 
 fn of(estimator: Advantage, rewards: &[f64], scored: &[bool]) -> Vec<f64> {
     let n = rewards.len();
-    let group = Group { rewards, lengths: &vec![1; n], mean_old_logp: &vec![-1.0; n], scored };
+    let group = Group { rewards, lengths: &vec![1; n], mean_old_logp: &vec![-1.0; n], scored, parts: &[] };
     estimator.advantages(&group, &Rewards::default()).unwrap()
 }
 
@@ -89,7 +89,13 @@ fn group_shrunk_below_k_has_no_pass_at_k_estimate() {
 #[test]
 fn max_rl_reads_correctness_so_a_negative_wrong_reward_changes_nothing() {
     let signed = Rewards { wrong: -1.0, ..Rewards::default() };
-    let group = |rewards| Group { rewards, lengths: &[1; 3], mean_old_logp: &[0.0; 3], scored: &[true; 3] };
+    let group = |rewards| Group {
+        rewards,
+        lengths: &[1; 3],
+        mean_old_logp: &[0.0; 3],
+        scored: &[true; 3],
+        parts: &[],
+    };
     let found = Advantage::MaxRl.advantages(&group(&[1.0, -1.0, -1.0]), &signed).unwrap();
     assert_eq!(found, of(Advantage::MaxRl, &[1.0, 0.0, 0.0], &[true; 3]));
 }
@@ -151,8 +157,13 @@ fn impossible_settings_are_refused_by_name() {
 
 #[test]
 fn a_reward_that_is_not_finite_is_refused() {
-    let group =
-        Group { rewards: &[1.0, f64::NAN], lengths: &[1; 2], mean_old_logp: &[0.0; 2], scored: &[true; 2] };
+    let group = Group {
+        rewards: &[1.0, f64::NAN],
+        lengths: &[1; 2],
+        mean_old_logp: &[0.0; 2],
+        scored: &[true; 2],
+        parts: &[],
+    };
     for estimator in Advantage::ALL {
         let found = estimator.advantages(&group, &Rewards::default()).unwrap_err();
         assert!(matches!(found, Error::NonFiniteReward { completion: 1, .. }), "{estimator:?}");
@@ -258,8 +269,13 @@ fn power_is_pkpo_less_its_mean_for_many_completions() {
 
 #[test]
 fn power_refuses_graded_rewards_without_a_threshold() {
-    let group =
-        Group { rewards: &[1.0, 0.4, 0.0], lengths: &[1; 3], mean_old_logp: &[0.0; 3], scored: &[true; 3] };
+    let group = Group {
+        rewards: &[1.0, 0.4, 0.0],
+        lengths: &[1; 3],
+        mean_old_logp: &[0.0; 3],
+        scored: &[true; 3],
+        parts: &[],
+    };
     let power = Advantage::Power { a: 0.5, b: 0.5 };
     assert!(matches!(power.advantages(&group, &Rewards::default()), Err(Error::GradedReward { .. })));
     let graded = Rewards { threshold: Some(0.4), ..Rewards::default() };
@@ -293,6 +309,7 @@ fn batch_estimators_match_values_worked_by_hand() {
         lengths,
         mean_old_logp: &[0.0; 2][..rewards.len()],
         scored: &[true; 2][..rewards.len()],
+        parts: &[],
     };
     // One of two correct, both correct, none; and a lone completion, which counts nowhere.
     let groups = [
@@ -322,7 +339,13 @@ fn batch_estimators_match_values_worked_by_hand() {
 #[test]
 fn dgpo_weights_unequal_groups_by_difficulty_and_the_weights_have_mean_one() {
     let (easy, hard) = (binary(4, 3), binary(4, 1));
-    let group = |rewards| Group { rewards, lengths: &[1; 4], mean_old_logp: &[0.0; 4], scored: &[true; 4] };
+    let group = |rewards| Group {
+        rewards,
+        lengths: &[1; 4],
+        mean_old_logp: &[0.0; 4],
+        scored: &[true; 4],
+        parts: &[],
+    };
     let groups = [group(&easy), group(&hard), group(&[1.0; 4])];
     let of = |temperature| Advantage::Dgpo { temperature }.of_batch(&groups, &Rewards::default()).unwrap();
     let (plain, weighed) = (of(0.0), of(0.5));
@@ -362,4 +385,29 @@ fn grpo_passk_rewards_the_only_best_completion() {
     let deviation = (2.5f64 / 3.0).sqrt();
     assert_close(&found, &[0.0, 0.5 / deviation, 0.0, 0.0]);
     assert_eq!(of(Advantage::GrpoPassk { eps: 0.0 }, &[1.0, 1.0, 0.0], &[true; 3]), [0.0; 3]);
+}
+
+#[test]
+fn gdpo_normalises_each_reward_and_leaves_out_what_is_unscorable() {
+    let gdpo = Advantage::Gdpo { eps: 0.0 };
+    // The second reward is a thousand times the first: each has the same say.
+    let (small, large) = ([0.0, 0.001, f64::NAN], [1.0, 0.0, f64::NAN]);
+    let parts = [(&small, 2.0), (&large, 1.0)].map(|(rewards, weight)| Part { rewards, weight });
+    let group = Group {
+        rewards: &[1.0, 0.0, f64::NAN],
+        lengths: &[1; 3],
+        mean_old_logp: &[0.0; 3],
+        scored: &[true, true, false],
+        parts: &parts,
+    };
+    // Normalised by ddof 1 they are -1/sqrt(2), 1/sqrt(2) and the reverse; the sums -+1/sqrt(2) have deviation 1.
+    let half = 0.5f64.sqrt();
+    assert_close(&gdpo.advantages(&group, &Rewards::default()).unwrap(), &[-half, half, 0.0]);
+    // A group without spread has exactly 0 beside one with.
+    let constant = [0.1; 3];
+    let same = [Part { rewards: &constant, weight: 1.0 }, Part { rewards: &constant, weight: 1.0 }];
+    let equal = Group { rewards: &constant, parts: &same, scored: &[true; 3], ..group };
+    let batch = gdpo.of_batch(&[group, equal], &Rewards::default()).unwrap();
+    assert_eq!(batch[1], [0.0; 3]);
+    assert!(batch[0][0] < 0.0);
 }

@@ -3,12 +3,14 @@
 //! Every loss here needs only log-probabilities (and, for a bonus, entropies), so it is written and
 //! tested without a tensor. [`policy`] has the surrogates, [`aggregate`] the factor of a token's loss in a mini-batch,
 //! [`kl`] the divergence from a reference policy, [`correction`] the weight of tokens sampled by another engine,
-//! [`covariance`] the tokens that two losses treat apart, and [`daro`] the learned weights of one of the paper's controls. [`Objective`] combines them for one completion.
+//! [`covariance`] the tokens that two losses treat apart, [`high_entropy`] those that the policy loss may be restricted to,
+//! and [`daro`] the learned weights of one of the paper's controls. [`Objective`] combines them for one completion.
 
 pub mod aggregate;
 pub mod correction;
 pub mod covariance;
 pub mod daro;
+pub mod high_entropy;
 pub mod kl;
 pub mod policy;
 
@@ -49,6 +51,8 @@ pub struct Objective {
     pub kl: Option<(Kl, f64)>,
     /// Weight of tokens that another engine sampled.
     pub correction: Correction,
+    /// Share of the tokens, those with the highest entropy, that the policy loss counts; 1 for all.
+    pub top_entropy_quantile: f64,
 }
 
 /// The values of one completion, one per token that counts (masked tokens are left out).
@@ -68,6 +72,8 @@ pub struct Tokens<'a> {
     pub advantage: f64,
     /// Which tokens the loss treats apart ([`covariance::selected`]); needed by a loss that selects.
     pub selected: Option<&'a [bool]>,
+    /// Which tokens the policy loss counts ([`high_entropy::high_entropy`]); needed when `top_entropy_quantile` is not 1.
+    pub high_entropy: Option<&'a [bool]>,
 }
 
 /// The contribution of one token to the mini-batch's loss, and its derivatives.
@@ -98,6 +104,7 @@ impl Objective {
         self.policy.check()?;
         self.aggregation.check()?;
         self.correction.check()?;
+        high_entropy::check(self.top_entropy_quantile)?;
         if !self.entropy_coef.is_finite() {
             return Err(Error::setting("entropy_coef", self.entropy_coef, "a finite number"));
         }
@@ -145,6 +152,12 @@ impl Objective {
         let selects = matches!(self.policy, PolicyLoss::KlCov { .. } | PolicyLoss::ClipCov { .. });
         assert!(!selects || tokens.selected.is_some(), "selected is needed by the objective and absent");
         assert!(tokens.selected.is_none_or(|s| s.len() == n), "selected: wanted {n} tokens");
+        let restricted = self.top_entropy_quantile != 1.0;
+        assert!(
+            !restricted || tokens.high_entropy.is_some(),
+            "high_entropy is needed by the objective and absent"
+        );
+        assert!(tokens.high_entropy.is_none_or(|h| h.len() == n), "high_entropy: wanted {n} tokens");
         side("rollout_logp", tokens.rollout_logp, self.correction != Correction::Off);
         let corrections = tokens.rollout_logp.map(|r| self.correction.weights(tokens.old_logp, r));
         let losses = self.policy.completion(tokens.logp, tokens.old_logp, tokens.advantage);
@@ -152,6 +165,9 @@ impl Objective {
             if tokens.selected.is_some_and(|selected| selected[t]) {
                 let (logp, old_logp) = (f64::from(tokens.logp[t]), f64::from(tokens.old_logp[t]));
                 policy = self.policy.of_selected(policy, logp, old_logp);
+            }
+            if tokens.high_entropy.is_some_and(|kept| !kept[t]) {
+                policy = TokenLoss::free(policy.ratio);
             }
             let correction = corrections.as_ref().map_or(1.0, |weights| weights[t].value);
             let policy_loss = policy_scale * correction * policy.loss;

@@ -352,7 +352,7 @@ impl PolicyLoss {
 
 impl TokenLoss {
     /// No loss, at a ratio that nothing clips.
-    const fn free(ratio: f64) -> Self {
+    pub(super) const fn free(ratio: f64) -> Self {
         Self { loss: 0.0, dlogp: 0.0, ratio, clipped_low: false, clipped_high: false, clipped_dual: false }
     }
 }

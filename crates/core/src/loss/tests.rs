@@ -266,11 +266,11 @@ proptest! {
         let counts = Counts::of(all.iter().map(|c| c.0.len()));
         for policy in LOSSES {
             for aggregation in MODES {
-                let objective = Objective { policy, aggregation, entropy_coef: 0.01, kl: Some((Kl::K3, 0.1)), correction: Correction::Tis { cap: 1.1, level: Level::Token } };
+                let objective = Objective { policy, aggregation, entropy_coef: 0.01, kl: Some((Kl::K3, 0.1)), correction: Correction::Tis { cap: 1.1, level: Level::Token }, top_entropy_quantile: 1.0 };
                 let run = |part: &[(Vec<f32>, Vec<f32>, f64)]| {
                     let (mut loss, mut gradient) = (0.0, Vec::new());
                     for (logp, old, advantage) in part {
-                        let tokens = Tokens { logp, old_logp: old, entropy: Some(logp), ref_logp: Some(old), rollout_logp: Some(logp), advantage: *advantage, selected: Some(&vec![false; logp.len()]) };
+                        let tokens = Tokens { logp, old_logp: old, entropy: Some(logp), ref_logp: Some(old), rollout_logp: Some(logp), advantage: *advantage, selected: Some(&vec![false; logp.len()]), high_entropy: None };
                         objective.completion(&tokens, &counts, |_, t| { loss += t.loss; gradient.push((t.dlogp, t.dentropy)); });
                     }
                     (loss, gradient)
@@ -313,6 +313,7 @@ fn objective_adds_entropy_and_kl_with_their_signs() {
         entropy_coef: 0.5,
         kl: Some((Kl::K1, 0.25)),
         correction: Correction::Tis { cap: 2.0, level: Level::Token },
+        top_entropy_quantile: 1.0,
     };
     let tokens = Tokens {
         logp: &[-1.0, -2.0],
@@ -322,6 +323,7 @@ fn objective_adds_entropy_and_kl_with_their_signs() {
         rollout_logp: Some(&[-1.0, -12.0]),
         advantage: 3.0,
         selected: None,
+        high_entropy: None,
     };
     let mut found = Vec::new();
     objective.completion(&tokens, &Counts { tokens: 4, sequences: 2 }, |_, t| found.push(t));
@@ -334,6 +336,37 @@ fn objective_adds_entropy_and_kl_with_their_signs() {
 }
 
 #[test]
+fn tokens_of_low_entropy_have_no_policy_loss_and_count_in_the_denominator() {
+    let objective = Objective {
+        policy: PolicyLoss::GRPO,
+        aggregation: Aggregation::TokenMean,
+        entropy_coef: 0.5,
+        kl: Some((Kl::K1, 0.25)),
+        correction: Correction::Off,
+        top_entropy_quantile: 0.5,
+    };
+    let tokens = Tokens {
+        logp: &[-1.0, -2.0],
+        old_logp: &[-1.0, -2.5],
+        entropy: Some(&[0.5, 1.0]),
+        ref_logp: Some(&[-1.5, -2.0]),
+        rollout_logp: None,
+        advantage: 3.0,
+        selected: None,
+        high_entropy: Some(&[true, false]),
+    };
+    let mut found = Vec::new();
+    objective.completion(&tokens, &Counts { tokens: 4, sequences: 2 }, |_, t| found.push(t));
+    close(found[0].policy_loss, -3.0 / 4.0);
+    close(found[0].dlogp, (-3.0 + 0.25) / 4.0);
+    // Its ratio, exp(0.5), would be clipped. Entropy and KL stay.
+    assert_eq!((found[1].policy_loss, found[1].policy.clipped_high), (0.0, false));
+    close(found[1].loss, -0.5 / 4.0);
+    close(found[1].dlogp, 0.25 / 4.0);
+    close(found[1].dentropy, -0.125);
+}
+
+#[test]
 #[should_panic(expected = "ref_logp is needed by the objective and absent")]
 fn missing_reference_is_a_bug_and_not_a_zero() {
     let objective = Objective {
@@ -342,6 +375,7 @@ fn missing_reference_is_a_bug_and_not_a_zero() {
         entropy_coef: 0.0,
         kl: Some((Kl::K1, 0.25)),
         correction: Correction::Off,
+        top_entropy_quantile: 1.0,
     };
     let tokens = Tokens {
         logp: &[-1.0],
@@ -351,6 +385,7 @@ fn missing_reference_is_a_bug_and_not_a_zero() {
         rollout_logp: None,
         advantage: 1.0,
         selected: None,
+        high_entropy: None,
     };
     objective.completion(&tokens, &Counts { tokens: 1, sequences: 1 }, |_, _| ());
 }

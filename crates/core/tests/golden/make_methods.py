@@ -1,8 +1,8 @@
 """Runs the published code of estimators and losses on small batches and writes methods.json.
 
-    python make_methods.py --verl VERL --passk PASSK --rs RS --rlvr RLVR --roll ROLL --dgpo MATHFORGE --lead GRPO_LEAD
+    python make_methods.py --verl VERL --passk PASSK --rs RS --rlvr RLVR --roll ROLL --dgpo MATHFORGE --lead GRPO_LEAD --trl TRL
 
-Each argument is a folder with that source: verl from PyPI (0.9.1, unpacked wheel), the others from GitHub:
+Each argument is a folder with that source: verl and TRL from PyPI (0.9.1 and 1.16.0, unpacked wheels), the others from GitHub:
 RUCAIBox/Passk_Training, Jackory/RS-GRPO, TianHongZXY/RLVR-Decomposed, alibaba/ROLL, AMAP-ML/MathForge,
 aeroplanepaper/GRPO-LEAD. Functions are taken
 out of their files one by one, because the files import whole trainers. Needs torch, numpy and scipy.
@@ -37,7 +37,7 @@ def functions(path, names, space):
 
 
 parser = argparse.ArgumentParser()
-for source in ["verl", "passk", "rs", "rlvr", "roll", "dgpo", "lead"]:
+for source in ["verl", "passk", "rs", "rlvr", "roll", "dgpo", "lead", "trl"]:
     parser.add_argument(f"--{source}", type=pathlib.Path, required=True)
 args = parser.parse_args()
 
@@ -72,9 +72,9 @@ def batch(rewards):
 estimators = []
 
 
-def estimator(kind, settings, source, rewards, advantages, lengths=LENGTHS):
+def estimator(kind, settings, source, rewards, advantages, lengths=LENGTHS, **more):
     estimators.append({"advantage": {"kind": kind, **settings}, "source": source, "rewards": rewards, "lengths": lengths,
-                       "advantages": np.asarray(advantages, dtype=float).reshape(3, 4).tolist()})
+                       "advantages": np.asarray(advantages, dtype=float).reshape(3, 4).tolist(), **more})
 
 
 def of_verl(kind, function, rewards, settings={}, **more):
@@ -149,6 +149,38 @@ found, _ = lead(b["token_level_rewards"], b["response_mask"], index, torch.zeros
 estimator("grpo_lead", {"alpha": 0.05}, "aeroplanepaper/GRPO-LEAD compute_grpo_outcome_advantage, get_reweight_rewards", REWARDS,
           found[:, 0], LONG)
 
+# The lines of the trainer that aggregate several rewards; each part has its rewards and its weight.
+TRL = args.trl / "trl/trainer/grpo_trainer.py"
+text = TRL.read_text()
+start = text.index('        elif self.multi_objective_aggregation == "normalize_then_sum":')
+lines = textwrap.dedent(text[start : text.index("            is_std_zero", start)].replace("        elif", "        if", 1))
+nanstd, = functions(args.trl / "trl/trainer/utils.py", ["nanstd"], space)
+LENIENT = [[0.5, 1, 0, 1], [1, 1, 0.25, 0], [0, 0.5, 0.5, 1]]
+for parts in [[(REWARDS, 1.0)], [(REWARDS, 1.0), (LENIENT, 0.5)], [(REWARDS, 1.0), (LENIENT, 2.0), (GRADED, -0.25)]]:
+    each = torch.stack([torch.tensor(r, dtype=torch.float64).flatten() for r, _ in parts], dim=1)
+    this = types.SimpleNamespace(multi_objective_aggregation="normalize_then_sum", reward_funcs=parts,
+                                 reward_weights=torch.tensor([w for _, w in parts]))
+    names = {"torch": torch, "nanstd": nanstd, "self": this, "device": "cpu", "num_generations": 4, "rewards_per_func": each,
+             "unscorable_mask": torch.zeros(12, dtype=torch.bool)}
+    exec(lines, names)
+    estimator("gdpo", {}, "TRL normalize_then_sum", REWARDS, names["advantages"],
+              parts=[{"rewards": r, "weight": w} for r, w in parts])
+
+# Tokens by entropy. All numbers here are exact in single precision, in which the threshold is found there.
+tree = ast.parse(text)
+method, = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == "get_high_entropy_mask"]
+exec(compile(ast.Module([method], []), str(TRL), "exec"), names := {"torch": torch})
+alone = types.SimpleNamespace(accelerator=types.SimpleNamespace(pad_across_processes=lambda x, **_: x, gather=lambda x: x))
+masks = []
+for entropies in [[[0.5, 1.25, 0, 2.5], [1, 0.75], [3, 0.25, 0.125]], [[1, 1, 1], [1, 0], [0.5]]]:
+    for share in [0.2, 0.5, 0.75, 0.9]:
+        mask, padded = torch.zeros(3, 4), torch.zeros(3, 4)
+        for i, row in enumerate(entropies):
+            mask[i, : len(row)], padded[i, : len(row)] = 1, torch.tensor(row)
+        kept = names["get_high_entropy_mask"](alone, padded, mask, 1 - share)
+        masks.append({"share": share, "source": "TRL get_high_entropy_mask", "entropies": entropies,
+                      "kept": [kept[i, : len(row)].tolist() for i, row in enumerate(entropies)]})
+
 losses = []
 LOGP = [[-0.5, -1.25, -2.0, -0.1], [-1.0, -0.75], [-3.0, -0.2, -0.9]]
 OLD = [[-0.6, -0.75, -2.9, -0.9], [-2.0, -0.7], [-2.5, -0.25, -1.5]]
@@ -193,7 +225,7 @@ loss("clip_cov", {"share": 1.0, "covariance": [0.1, 9.0]}, "compute_policy_loss_
 
 header = (f"make_methods.py with torch {torch.__version__}, numpy {np.__version__}, scipy {scipy.__version__}; verl 0.9.1; "
           "RUCAIBox/Passk_Training c3ba575, Jackory/RS-GRPO 2f4103b, TianHongZXY/RLVR-Decomposed a5d4e7c, alibaba/ROLL 8eb27cc, "
-          "AMAP-ML/MathForge 83edda0, aeroplanepaper/GRPO-LEAD 9344bef")
+          "AMAP-ML/MathForge 83edda0, aeroplanepaper/GRPO-LEAD 9344bef, TRL 1.16.0")
 out = pathlib.Path(__file__).with_name("methods.json")
 rows = lambda items: "[\n  " + ",\n  ".join(json.dumps(item) for item in items) + "\n ]"
-out.write_text(f'{{\n "made_by": {json.dumps(header)},\n "estimators": {rows(estimators)},\n "losses": {rows(losses)}\n}}\n')
+out.write_text(f'{{\n "made_by": {json.dumps(header)},\n "estimators": {rows(estimators)},\n "losses": {rows(losses)},\n "masks": {rows(masks)}\n}}\n')

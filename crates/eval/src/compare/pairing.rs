@@ -97,6 +97,18 @@ fn align(name: String, a: Benchmark, b: &Benchmark) -> anyhow::Result<Matched> {
             );
         }
     }
+    for (p, q) in a.problems.iter().zip(&problems) {
+        if p.cluster != q.cluster {
+            bad_input!(
+                "problem {}: found the cluster {:?} in {} and {:?} in {}, wanted one cluster",
+                p.id,
+                p.cluster.as_deref().unwrap_or_default(),
+                a.path.display(),
+                q.cluster.as_deref().unwrap_or_default(),
+                b.path.display()
+            );
+        }
+    }
     let b = Benchmark { name: b.name.clone(), path: b.path.clone(), problems };
     Ok(Matched { name, a, b })
 }

@@ -52,15 +52,18 @@ def caller(function):
 
 
 def answer(result):
-    """The answer line of a result: number, bool, None, or a dict with `score` or `reward`."""
-    reason = None
+    """The answer line of a result: number, bool, None, or a dict with `score` or `reward` and perhaps several `rewards`."""
+    reason, rewards = None, {}
     if isinstance(result, dict):
         reason = result.get("reason")
+        rewards = {str(name): float(value) for name, value in (result.get("rewards") or {}).items()}
         result = result["score"] if "score" in result else result["reward"]
     if result is None:
         return {"unscorable": str(reason or "the grader returned None")}
     score = float(result)
-    return {"unscorable": "the grader returned NaN"} if score != score else {"score": score}
+    if any(value != value for value in [score, *rewards.values()]):
+        return {"unscorable": "the grader returned NaN"}
+    return {"score": score, "rewards": rewards}
 
 
 def main(path, name):

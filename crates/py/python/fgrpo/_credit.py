@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, overload
 
 import numpy as np
@@ -32,6 +32,7 @@ Estimator = Literal[
     "reinforce_plus_plus_baseline",
     "gpg",
     "grpo_lead",
+    "gdpo",
 ]
 
 
@@ -66,6 +67,8 @@ class Settings(TypedDict, total=False):
     shaping: str | tuple | None
     mean_logp: npt.ArrayLike | None
     lengths: npt.ArrayLike | None
+    parts: Sequence[npt.ArrayLike] | None
+    weights: Sequence[float] | None
 
 
 def credit(
@@ -83,6 +86,8 @@ def credit(
     shaping: str | tuple | None = None,
     mean_logp: npt.ArrayLike | None = None,
     lengths: npt.ArrayLike | None = None,
+    parts: Sequence[npt.ArrayLike] | None = None,
+    weights: Sequence[float] | None = None,
 ) -> Credit:
     """Advantages of groups of completions, multiplied by the focal weight ``(1 - success_rate)^gamma`` of their group.
 
@@ -92,7 +97,7 @@ def credit(
     estimator: ``grpo`` (reward minus mean, divided by standard deviation + ``eps``, with ``ddof``), ``dr_grpo`` (reward minus
         mean), ``rloo`` (reward minus the mean of the others), ``max_rl``, ``pkpo`` (optimises pass@``k``) and others; docs/methods.md
         has their formulas. One with settings is a table as in a configuration: ``{"kind": "power", "a": 0.5, "b": -0.5}``.
-        ``dgpo``, ``lite_ppo``, ``reinforce_plus_plus_baseline`` and ``gpg`` read all groups of the call as one batch.
+        ``dgpo``, ``lite_ppo``, ``reinforce_plus_plus_baseline``, ``gpg`` and ``gdpo`` read all groups of the call as one batch.
     gamma: exponent of the focal weight; 0 gives the plain estimator, bit for bit.
     correct, wrong: the rewards of correct and wrong completions, from which the success rate is computed.
     threshold: with graded rewards, the lowest reward of a completion that counts as correct.
@@ -100,6 +105,9 @@ def credit(
         ``("smoothing", correct, wrong)``: differential smoothing. Both need ``mean_logp``.
     mean_logp: same shape as ``rewards``: each completion's mean log-probability per token under the policy that sampled it.
     lengths: same shape as ``rewards``: each completion's tokens, which ``opo`` and ``reinforce_plus_plus_baseline`` read.
+    parts: several rewards of each completion, each of the same shape as ``rewards``, which ``gdpo`` normalises apart; the success
+        rate is still that of ``rewards``.
+    weights: one for each of the parts; 1 where None.
 
     A group with a single completion gets advantage 0.
 
@@ -144,6 +152,13 @@ from which a completion counts as correct, or an estimator without one (grpo, dr
             raise ValueError(f"lengths: found shape {lengths.shape}, wanted the rewards' {rewards.shape}")
         if lengths.size and lengths.min() < 0:
             raise ValueError(f"lengths: found {lengths.min()}, wanted numbers of tokens")
+    each = [numbers("parts", part) for part in parts or ()]
+    for part in each:
+        if part.shape != rewards.shape:
+            raise ValueError(f"parts: found shape {part.shape}, wanted the rewards' {rewards.shape}")
+    shares = [1.0] * len(each) if weights is None else [float(weight) for weight in weights]
+    if len(shares) != len(each):
+        raise ValueError(f"weights: found {len(shares)}, wanted one for each of {len(each)} parts")
     table = {"kind": estimator} if isinstance(estimator, str) else dict(estimator)
     name, *values = (shaping,) if isinstance(shaping, str) or shaping is None else shaping
     found = _native.credit(
@@ -162,6 +177,7 @@ from which a completion counts as correct, or an estimator without one (grpo, dr
         None if name is None else (name, values),
         None if logp is None else flat(logp),
         None if lengths is None else flat(lengths),
+        [(flat(part), share) for part, share in zip(each, shares)],
     )
     return Credit(found[0].reshape(rewards.shape), found[1], found[2], group)
 

@@ -36,6 +36,7 @@ def credit(
     shaping: tuple[str, list[float]] | None,
     mean_logp: _Floats | None,
     lengths: _Ints | None,
+    parts: list[tuple[_Floats, float]],
 ) -> tuple[_Floats, _Floats, _Floats]: ...
 def focal_weight(success_rate: _Floats, gamma: float) -> _Floats: ...
 def policy_loss(

@@ -3,6 +3,7 @@
 use super::kind::named_or_table;
 use super::pair::pair;
 use super::ranges::{coefficient, reward};
+use super::scheduled::{self, ScheduledKey};
 use super::schema;
 use super::task::TaskConfig;
 use fgrpo_core::advantage::Advantage;
@@ -13,6 +14,7 @@ use fgrpo_core::loss::{Aggregation, CispoBounds, Correction, Divergence, Kl, Obj
 use fgrpo_eval::bad_input;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Advantages, focal weight and policy loss.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -33,6 +35,8 @@ pub struct AlgorithmConfig {
     /// most `reward_correct`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub correct_threshold: Option<f64>,
+    /// Weights of several rewards by their names, for an estimator that reads each; 1 for those without.
+    pub reward_weights: BTreeMap<String, f64>,
     /// The policy loss, by its name: `grpo`, `dapo`, `cispo` and others.
     #[serde(deserialize_with = "named_or_table")]
     #[schemars(schema_with = "schema::kind::<Loss>")]
@@ -63,6 +67,10 @@ pub struct AlgorithmConfig {
     #[serde(deserialize_with = "named_or_table")]
     #[schemars(schema_with = "schema::kind::<Correction>")]
     pub correction: Correction,
+    /// Share of a mini-batch's tokens, those with the highest entropy, that the policy loss counts; 1 for all.
+    pub top_entropy_quantile: f64,
+    /// Numbers of this table that change over the steps.
+    pub schedule: Vec<ScheduledKey>,
 }
 
 /// A policy loss, by the name of its method, with its clip settings.
@@ -270,6 +278,7 @@ impl Default for AlgorithmConfig {
             reward_correct: 1.0,
             reward_wrong: 0.0,
             correct_threshold: None,
+            reward_weights: BTreeMap::new(),
             loss: Loss::default(),
             aggregation: AggregationName::TokenMean,
             entropy_coef: 0.0,
@@ -280,6 +289,8 @@ impl Default for AlgorithmConfig {
             daro: false,
             daro_lr: 0.01,
             correction: Correction::Off,
+            top_entropy_quantile: 1.0,
+            schedule: Vec::new(),
         }
     }
 }
@@ -314,10 +325,44 @@ impl AlgorithmConfig {
             entropy_coef: self.entropy_coef,
             kl: (self.kl_coef != 0.0).then_some((self.kl, self.kl_coef)),
             correction: self.correction,
+            top_entropy_quantile: self.top_entropy_quantile,
         }
     }
 
+    /// The settings in force at a step, and the scheduled values among them by key.
+    ///
+    /// # Errors
+    /// Bad input if a scheduled value isn't valid; never for a configuration that was checked.
+    pub fn at(&self, step: u64) -> anyhow::Result<(Self, BTreeMap<String, f64>)> {
+        if self.schedule.is_empty() {
+            return Ok((self.clone(), BTreeMap::new()));
+        }
+        let mut table = toml::Table::try_from(self)?;
+        let values = scheduled::apply(&self.schedule, step, &mut table);
+        let at = table.try_into();
+        Ok((
+            at.or_else(|e: toml::de::Error| bad_input!("algorithm, at step {step}: {}", e.message()))?,
+            values,
+        ))
+    }
+
+    /// Whether the loss has a KL penalty at any step.
+    pub fn penalises_kl(&self) -> bool {
+        self.kl_coef != 0.0 || self.schedule.iter().any(|s| s.leaves_zero("kl_coef"))
+    }
+
     pub(super) fn check(&self, group_size: usize, task: &TaskConfig) -> anyhow::Result<()> {
+        self.check_values(group_size, task)?;
+        scheduled::check(&self.schedule, toml::Table::try_from(self)?)?;
+        for step in self.schedule.iter().flat_map(ScheduledKey::deciding_steps) {
+            let (at, _) = self.at(step)?;
+            at.check_values(group_size, task)
+                .or_else(|e| bad_input!("algorithm.schedule: at step {step}: {e:#}"))?;
+        }
+        Ok(())
+    }
+
+    fn check_values(&self, group_size: usize, task: &TaskConfig) -> anyhow::Result<()> {
         reward("algorithm.reward_correct", self.reward_correct)?;
         reward("algorithm.reward_wrong", self.reward_wrong)?;
         self.correct_threshold.map_or(Ok(()), |t| reward("algorithm.correct_threshold", t))?;
@@ -339,6 +384,15 @@ impl AlgorithmConfig {
                 self.reward_wrong,
                 self.reward_correct
             );
+        }
+        for (name, weight) in &self.reward_weights {
+            reward(&format!("algorithm.reward_weights.{name}"), *weight)?;
+            if !self.advantage.reads_parts() {
+                bad_input!(
+                    "algorithm.reward_weights: found {name}, wanted none with the advantage {}, which reads one reward",
+                    self.advantage.name()
+                );
+            }
         }
         coefficient("algorithm.entropy_coef", self.entropy_coef)?;
         coefficient("algorithm.kl_coef", self.kl_coef)?;

@@ -29,7 +29,7 @@ fn minimal(kind: &str) -> String {
 }
 
 /// Keys that aren't in any minimal configuration, in `--set` form, by kind of task.
-const OPTIONAL: [(&str, &str); 9] = [
+const OPTIONAL: [(&str, &str); 10] = [
     (
         "",
         "rollout.server.url=http://a rollout.server.model=m rollout.server.key_env=K rollout.server.on_checkpoint={checkpoint} epochs=1 sft.seed=1 sft.epochs=1.0 rollout.max_new_tokens=1 rollout.max_cached_tokens=1 algorithm.correct_threshold=1.0 update.mini_batch=1 eval.problems=1 eval.full.problems=1",
@@ -42,6 +42,7 @@ const OPTIONAL: [(&str, &str); 9] = [
     ("mix", "task.tokenizer=t algorithm.advantage=w_reinforce algorithm.shaping=smoothing"),
     ("code", "task.verifier.code.timeout_s=1.0 task.verifier.code.memory_mb=9 algorithm.advantage=rs_grpo"),
     ("choice", "algorithm.advantage=dgpo"),
+    ("python", "algorithm.advantage=gdpo algorithm.reward_weights.NAME=1.0"),
     ("ifeval", "algorithm.advantage=power algorithm.loss=kl_cov"),
     ("synlogic", "algorithm.advantage=grpo_lead algorithm.loss=clip_cov"),
     (
@@ -188,6 +189,7 @@ fn assigned(keys: &str) -> Assigned {
         lengths: &[2; 4],
         mean_old_logp: &[-2.0, -1.0, -4.0, -3.0],
         scored: &[true; 4],
+        parts: &[],
     };
     let config = algorithm(keys);
     config.algorithm.credit(&config.task).assign(&group).unwrap()

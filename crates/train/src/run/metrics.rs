@@ -35,6 +35,9 @@ pub struct StepMetrics<N> {
     /// Mean reward by source of problems, if there are several.
     #[serde(default = "BTreeMap::new", skip_serializing_if = "BTreeMap::is_empty")]
     pub reward_by_part: BTreeMap<String, N>,
+    /// Mean of each of several rewards that the grader gives, by name.
+    #[serde(default = "BTreeMap::new", skip_serializing_if = "BTreeMap::is_empty")]
+    pub rewards: BTreeMap<String, N>,
     /// Fraction of groups whose rewards are not all equal.
     pub active_fraction: N,
     /// Histogram of groups by success rate, with even bins from 0 to 1: one per possible rate, at most 33.
@@ -90,6 +93,9 @@ pub struct StepMetrics<N> {
     /// DARO's weights after the step, by number of correct completions, starting at 1; empty without DARO.
     #[serde(default = "Vec::new", skip_serializing_if = "Vec::is_empty")]
     pub daro_weights: Vec<N>,
+    /// Scheduled values in force at the step, by key; the numbers of a list have their places in their names.
+    #[serde(default = "BTreeMap::new", skip_serializing_if = "BTreeMap::is_empty")]
+    pub scheduled: BTreeMap<String, N>,
     /// If a server samples: how far its log-probabilities are from the trainer's.
     #[serde(flatten)]
     pub sampler: Option<SamplerMetrics<N>>,
@@ -221,6 +227,16 @@ impl Metrics {
         m.rollout_tokens_per_second = tokens as f64 / seconds.rollout.max(1e-9);
         m.update_tokens_per_second = tokens as f64 / seconds.update.max(1e-9);
         m
+    }
+
+    /// Mean of each named reward over the scored completions that have it.
+    pub fn named_rewards(groups: &[Credited]) -> BTreeMap<String, f64> {
+        let mut named: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+        let grades = groups.iter().flat_map(|g| g.scored().map(move |i| &g.grades[i]));
+        for (name, reward) in grades.flat_map(|grade| &grade.rewards) {
+            named.entry(name).or_default().push(*reward);
+        }
+        named.into_iter().map(|(name, all)| (name.to_owned(), mean(all.into_iter()))).collect()
     }
 
     /// Mean reward of the scored completions by source of problems; empty if there is only one source.

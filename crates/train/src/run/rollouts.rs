@@ -2,6 +2,7 @@
 
 use fgrpo_verify::verdict::Verdict;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// A line of `rollouts.jsonl`. A non-finite number is null.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -24,6 +25,9 @@ pub struct RolloutLine {
     pub target: Option<String>,
     /// Its reward; `None` for an example in an evaluation.
     pub reward: Option<f64>,
+    /// Several rewards by name, if the grader gives them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub rewards: BTreeMap<String, f64>,
     /// The verifier's verdict.
     pub verdict: Verdict,
     /// Its reason code.

@@ -50,6 +50,7 @@ impl Trainer<'_> {
                     completion: self.task.language.text(&c.tokens),
                     target: prompt.problem.truth.gold(),
                     reward: Some(group.rewards[i]),
+                    rewards: group.grades[i].rewards.clone(),
                     verdict: group.grades[i].verdict,
                     reason: group.grades[i].reason.to_string(),
                     printed: group.grades[i].printed.clone(),
@@ -69,7 +70,7 @@ impl Trainer<'_> {
             self.events.say(&warning);
         }
         let constant = m.distinct_fraction <= 1.0 / self.config.rollout.group_size as f64 + 1e-9;
-        self.collapsed = if constant && m.reward_mean < 0.99 * self.config.algorithm.reward_correct {
+        self.collapsed = if constant && m.reward_mean < 0.99 * self.credit.rewards.correct {
             self.collapsed + 1
         } else {
             0

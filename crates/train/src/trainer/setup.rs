@@ -100,11 +100,8 @@ impl<'a> Trainer<'a> {
             server: server.map(|s| ServerRollouts::open(s, &run.path)).transpose()?,
             sampling: sampling(config, task, max_new_tokens),
             credit: config.algorithm.credit(&config.task),
-            loss: LossSettings {
-                objective: config.algorithm.objective(max_new_tokens),
-                temperature: config.rollout.temperature,
-                daro_lr: config.algorithm.daro.then_some(config.algorithm.daro_lr),
-            },
+            reward_weights: config.algorithm.reward_weights.clone(),
+            loss: LossSettings::of(&config.algorithm, max_new_tokens, config.rollout.temperature),
             metrics: JsonLines::append(&run.file("metrics.jsonl"))?,
             evaluations: JsonLines::append(&run.file("eval.jsonl"))?,
             rollouts: JsonLines::append(&run.file("rollouts.jsonl"))?,
@@ -143,7 +140,7 @@ fn reference(
     config: &Config,
     starting: &mut dyn FnMut() -> anyhow::Result<Option<Engine>>,
 ) -> anyhow::Result<Option<Reference>> {
-    if config.algorithm.kl_coef == 0.0 {
+    if !config.algorithm.penalises_kl() {
         return Ok(Some(Reference::None));
     }
     // The base model is already in the engine: its weights without the adapter.

@@ -1,4 +1,5 @@
-//! DARO's part of an update, against the same update written without it and values worked by hand.
+//! DARO's part of an update, against the same update written without it and values worked by hand; and the tokens that the
+//! policy loss is restricted to.
 
 use super::*;
 use crate::problem::Prompt;
@@ -59,6 +60,7 @@ fn groups(engine: &mut Engine) -> Vec<Credited> {
             },
             grades: vec![Graded::new(Verdict::Wrong, "none"); 4],
             rewards: vec![0.0; 4],
+            parts: Vec::new(),
             assigned: Assigned {
                 advantages: completions.map(|(_, advantage)| advantage).to_vec(),
                 success_rate: Some(rate),
@@ -81,6 +83,7 @@ fn objective() -> Objective {
         entropy_coef: 0.0,
         kl: None,
         correction: Correction::Off,
+        top_entropy_quantile: 1.0,
     }
 }
 
@@ -117,6 +120,42 @@ fn daro_gives_each_success_rate_its_weighted_token_mean_and_the_rest_nothing() {
     for (f, w) in found.iter().zip(&wanted) {
         assert!((f - w).abs() < 1e-5 * largest, "found {f}, wanted {w}");
     }
+}
+
+#[test]
+fn the_policy_loss_counts_the_mini_batchs_tokens_of_highest_entropy_however_it_is_cut() {
+    let mut groups = groups(&mut engine());
+    let completions = || groups.iter().flat_map(|g| &g.rollouts.completions);
+    let n: usize = completions().map(|c| c.tokens.len()).sum();
+    // Distinct numbers in mixed order.
+    let mut next = (0..n).map(|i| (i * 17 % 53) as f32);
+    assert!(n <= 53);
+    for completion in groups.iter_mut().flat_map(|g| &mut g.rollouts.completions) {
+        completion.entropy = next.by_ref().take(completion.tokens.len()).collect();
+    }
+    let mut sorted: Vec<f32> =
+        groups.iter().flat_map(|g| &g.rollouts.completions).flat_map(|c| c.entropy.clone()).collect();
+    sorted.sort_by(f32::total_cmp);
+    let lowest = sorted[(0.75 * (n - 1) as f64).ceil() as usize];
+    let mut wanted = 0.0;
+    for group in &groups {
+        for (c, advantage) in group.rollouts.completions.iter().zip(&group.assigned.advantages) {
+            let kept = c.logp.iter().zip(&c.entropy).filter(|(_, e)| **e >= lowest);
+            wanted -= advantage * kept.map(|(l, _)| f64::from(*l)).sum::<f64>() / n as f64;
+        }
+    }
+    let restricted = Objective { top_entropy_quantile: 0.25, ..objective() };
+    let groups: Vec<&Credited> = groups.iter().collect();
+    let of = |objective: &Objective, budget| {
+        let mut engine = engine();
+        let packed = Packed::new(&groups, objective, None, budget);
+        packed.accumulate(&mut engine, objective, 1.0).unwrap().policy_loss
+    };
+    for budget in [1 << 16, 6] {
+        let found = of(&restricted, budget);
+        assert!((found - wanted).abs() < 1e-5, "budget {budget}: found {found}, wanted {wanted}");
+    }
+    assert!((of(&objective(), 1 << 16) - wanted).abs() > 1e-3, "the mask changes nothing");
 }
 
 #[test]

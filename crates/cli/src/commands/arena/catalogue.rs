@@ -95,25 +95,34 @@ pub(super) fn catalogue() -> anyhow::Result<Vec<Method>> {
     Ok(all)
 }
 
-/// The methods of these names, in their order; all methods for no name.
+/// The methods of these names, in their order, after the baseline if they lack it; all methods for no name.
 ///
 /// # Errors
 /// Bad input for an unknown name or one that stands there twice.
-pub(super) fn chosen(names: &[String]) -> anyhow::Result<Vec<Method>> {
+pub(super) fn chosen(names: &[String], baseline: &str) -> anyhow::Result<Vec<Method>> {
     let all = catalogue()?;
+    let named = |flag: &str, name: &str| match all.iter().find(|m| m.name == name) {
+        Some(method) => Ok(method.clone()),
+        None => {
+            let known: Vec<&str> = all.iter().map(|m| m.name.as_str()).collect();
+            bad_input!("{flag}: found {name}, wanted one of {}", known.join(", "))
+        }
+    };
+    let compared_with = named("--baseline", baseline)?;
     if names.is_empty() {
         return Ok(all);
     }
     let mut found: Vec<Method> = Vec::new();
     for name in names {
-        let Some(method) = all.iter().find(|m| m.name == *name) else {
-            let known: Vec<&str> = all.iter().map(|m| m.name.as_str()).collect();
-            bad_input!("--methods: found {name}, wanted one of {}", known.join(", "))
-        };
-        if found.contains(method) {
+        let method = named("--methods", name)?;
+        if found.contains(&method) {
             bad_input!("--methods: found {name} twice, wanted each method once");
         }
-        found.push(method.clone());
+        found.push(method);
+    }
+    if !found.contains(&compared_with) {
+        say!("{baseline} is trained too: the others are compared with it");
+        found.insert(0, compared_with);
     }
     Ok(found)
 }

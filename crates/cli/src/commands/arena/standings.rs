@@ -115,7 +115,7 @@ fn name_of(path: &Path) -> String {
 /// # Errors
 /// As [`print`].
 pub(super) fn standings(out: &Path, baseline: &str) -> anyhow::Result<Vec<Standings>> {
-    let (mut all, mut unfinished) = (Vec::new(), 0);
+    let (mut all, mut without_baseline, mut unfinished) = (Vec::new(), Vec::new(), 0);
     for task in folders(out)? {
         let mut runs: [Vec<Run>; 2] = [Vec::new(), Vec::new()];
         for folder in folders(&task)? {
@@ -132,13 +132,24 @@ pub(super) fn standings(out: &Path, baseline: &str) -> anyhow::Result<Vec<Standi
             }
         }
         for (tuned, runs) in [false, true].into_iter().zip(runs) {
-            if !runs.is_empty() {
+            if runs.iter().any(|run| run.method == baseline) {
                 all.push(ranked(name_of(&task), tuned, runs, baseline)?);
+            } else if !runs.is_empty() {
+                without_baseline.push(of_task(&name_of(&task), tuned));
             }
         }
     }
     if unfinished > 0 {
         say!("runs that aren't finished, left out: {unfinished}");
+    }
+    let lacking = without_baseline.join("; ");
+    if all.is_empty() && !lacking.is_empty() {
+        bad_input!(
+            "--baseline: found no finished run of {baseline} on {lacking}, wanted one to compare with"
+        );
+    }
+    if !lacking.is_empty() {
+        say!("left out, without a finished run of {baseline}: {lacking}");
     }
     if all.is_empty() {
         bad_input!(
@@ -189,9 +200,6 @@ fn ranked(task: String, tuned: bool, runs: Vec<Run>, baseline: &str) -> anyhow::
             first.method
         );
     }
-    if !runs.iter().any(|r| r.method == baseline) {
-        bad_input!("--baseline: found no finished run of {baseline} on {task}, wanted one to compare with");
-    }
     let has = |k: &usize| runs.iter().all(|r| r.end.pass_at_k.contains_key(k) && r.end.left_out.is_empty());
     let Some(k) = first.end.pass_at_k.keys().copied().filter(has).max() else {
         bad_input!("{task}: found no k that every run estimates, wanted one");
@@ -217,9 +225,14 @@ fn ranked(task: String, tuned: bool, runs: Vec<Run>, baseline: &str) -> anyhow::
     Ok(Standings { task, tuned, k, ranked: rank(&methods, baseline, &[1, k]), costs })
 }
 
+/// A task's runs, in words.
+fn of_task(task: &str, tuned: bool) -> String {
+    if tuned { format!("{task}, tuned") } else { task.to_owned() }
+}
+
 impl Standings {
     fn name(&self) -> String {
-        if self.tuned { format!("{}, tuned", self.task) } else { self.task.clone() }
+        of_task(&self.task, self.tuned)
     }
 
     fn settings(&self) -> &'static str {

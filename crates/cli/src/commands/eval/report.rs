@@ -5,6 +5,7 @@ use super::settings::Args;
 use crate::commands::pass_at_k::{header, row};
 use crate::output::table::{Format, Render};
 use crate::report::sampled::{PassCurve, Set, samples_page};
+use fgrpo_eval::clusters;
 use fgrpo_eval::estimate::{Curve, Measured, RESAMPLES, resamples, resamples_of_all};
 use fgrpo_eval::folder::Folder;
 use fgrpo_eval::generations::Generations;
@@ -26,7 +27,10 @@ pub fn write(
     plan: &Plan,
     average: Option<Average>,
 ) -> anyhow::Result<()> {
-    let all = samples::read(&folder.file(SCORED))?;
+    let mut all = samples::read(&folder.file(SCORED))?;
+    if let Some(field) = &args.cluster {
+        clusters::assign(&mut all, &[folder.file(SCORED)], field)?;
+    }
     let mut reports: Vec<(&Benchmark, Report)> = Vec::new();
     for (i, b) in all.iter().enumerate() {
         let fewest = b.fewest();
@@ -103,8 +107,8 @@ fn together(parts: &[&(&Benchmark, Report)], plan: &Plan, average: Option<Averag
         return Some(mean);
     }
     let ks: Vec<u64> = mean.points.into_keys().collect();
-    let problems: Vec<_> = parts.iter().flat_map(|(b, _)| &b.problems).collect();
-    Some(Curve::of("all problems", &problems, &ks, RESAMPLES, resamples_of_all(0)))
+    let benchmarks = parts.iter().map(|(b, _)| *b);
+    Some(Curve::pooled("all problems", benchmarks, &ks, RESAMPLES, resamples_of_all(0)))
 }
 
 /// pass@k with intervals, then maj@k, then the subjects.

@@ -79,6 +79,10 @@ pub struct Args {
     /// Columns by name, if they aren't found by themselves, e.g. prompt=question,answer=final.
     #[arg(long, value_name = "WHAT=COLUMN,...")]
     pub columns: Option<Columns>,
+    /// Problems with the same value of this field of `samples.jsonl`, such as `subject`, are a cluster: intervals are found
+    /// by drawing whole clusters.
+    #[arg(long, value_name = "FIELD")]
+    pub cluster: Option<String>,
     /// Evaluate only this number of problems, from the first.
     #[arg(long, value_name = "PROBLEMS")]
     pub limit: Option<usize>,

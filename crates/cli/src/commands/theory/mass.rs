@@ -73,6 +73,7 @@ fn advantages(policy: &Policy, sample: &[usize], power: &[f64]) -> anyhow::Resul
         lengths: &vec![1; n],
         mean_old_logp: &vec![0.0; n],
         scored: &vec![true; n],
+        parts: &[],
     };
     let estimator = Advantage::Power { a, b };
     estimator.check(n.max(2)).or_bad_input()?;

@@ -47,12 +47,90 @@ fn results_of_every_form_are_rewards_or_unscorable() {
         ("give None", json!(["unscorable", null, "the grader returned None"])),
         ("give {'score': None, 'reason': 'no tests'}", json!(["unscorable", null, "no tests"])),
         ("give float('nan')", json!(["unscorable", null, "the grader returned NaN"])),
+        ("give {'score': 1, 'rewards': {'short': 0.5}}", json!(["correct", 1.0, "score"])),
+        (
+            "give {'score': 1, 'rewards': {'short': float('nan')}}",
+            json!(["unscorable", null, "the grader returned NaN"]),
+        ),
+        (
+            "give {'score': 1, 'rewards': {'short': 'x'}}",
+            json!(["unscorable", null, "raised ValueError: could not convert string to float: 'x'"]),
+        ),
         ("give {}", json!(["unscorable", null, "raised KeyError: 'reward'"])),
     ];
     let (answers, said, code) = grade(folder.path(), &given.each_ref().map(|g| g.0), &[]);
     assert_eq!(code, 0, "{said}");
     for ((response, wanted), found) in given.iter().zip(&answers) {
         assert_eq!(json!([found["verdict"], found["reward"], found["reason"]]), *wanted, "{response}");
+    }
+}
+
+#[test]
+fn several_rewards_are_normalised_apart_in_training() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows: String =
+        (0..8).map(|i| format!("{}\n", json!({"question": format!("Say {i}"), "answer": "4"}))).collect();
+    let data = file(folder.path(), "d.jsonl", &rows);
+    let script = "def reward(completion, answer):\n    n = len(completion)\n    return {'score': n % 2, 'rewards': {'long': n, 'odd': n % 2, 'same': 1}}\n";
+    let grader = format!("{}:reward", file(folder.path(), "own.py", script).display());
+    let config = config(folder.path(), "python", &data, &format!("grader = {grader:?}"));
+    let weights = "--set=algorithm.reward_weights={ long = 0.5, same = 3 }";
+    let train = |out: &str, more: &[&str]| {
+        let out = folder.path().join(out);
+        let (_, said, code) = run(fgrpo().arg("train").arg(&config).args(more).arg("--out").arg(&out));
+        (out, said, code)
+    };
+    let gdpo =
+        ["--set=algorithm.advantage=gdpo", "--set=algorithm.focal_gamma=0", "--set=rollout.group_size=3"];
+    let (out, said, code) = train("run", &[&gdpo[..], &[weights]].concat());
+    assert_eq!(code, 0, "{said}");
+    let rollouts = crate::support::lines(&out.join("rollouts.jsonl"));
+    let steps = crate::support::lines(&out.join("metrics.jsonl"));
+    let mut moved = 0;
+    for step in &steps {
+        let own: Vec<&Value> = rollouts.iter().filter(|r| r["step"] == step["step"]).collect();
+        let part = |r: &Value, name: &str| r["rewards"][name].as_f64().unwrap();
+        let mean = |name: &str| own.iter().map(|r| part(r, name)).sum::<f64>() / 6.0;
+        assert!((step["rewards"]["long"].as_f64().unwrap() - mean("long")).abs() < 1e-9);
+        let deviation = |x: &[f64]| {
+            let mean = x.iter().sum::<f64>() / x.len() as f64;
+            (x.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (x.len() - 1) as f64).sqrt()
+        };
+        let mut sums = Vec::new();
+        for group in own.chunks(3) {
+            assert!(group.iter().all(|r| r["prompt_id"] == group[0]["prompt_id"]));
+            let mut of_group = [0.0; 3];
+            for (name, weight) in [("long", 0.5), ("odd", 1.0), ("same", 3.0)] {
+                let values: Vec<f64> = group.iter().map(|r| part(r, name)).collect();
+                let (mean, s) = (values.iter().sum::<f64>() / 3.0, deviation(&values));
+                (0..3).for_each(|i| of_group[i] += weight * (values[i] - mean) / (s + 1e-4));
+            }
+            sums.extend(of_group);
+        }
+        let scale = deviation(&sums) + 1e-4;
+        for (r, sum) in own.iter().zip(&sums) {
+            let found = r["advantage"].as_f64().unwrap();
+            assert!((found - sum / scale).abs() < 1e-9, "{r}: wanted {}", sum / scale);
+            moved += usize::from(found != 0.0);
+        }
+    }
+    assert!(moved > 0, "no completion had an advantage");
+    for (more, says) in [
+        (
+            vec!["--set=algorithm.focal_gamma=0", weights],
+            "algorithm.reward_weights: found long, wanted none with the advantage grpo",
+        ),
+        (
+            [&gdpo[..], &["--set=algorithm.reward_weights.short=2"]].concat(),
+            "algorithm.reward_weights: found short, wanted rewards that the grader gives: long, odd, same",
+        ),
+        (
+            [&gdpo[..], &["--set=algorithm.shaping=unlikely"]].concat(),
+            "algorithm.advantage: found gdpo, wanted an estimator of one reward",
+        ),
+    ] {
+        let (_, said, code) = train("bad", &more);
+        assert!(code == 2 && said.contains(says), "{code}: {said}");
     }
 }
 

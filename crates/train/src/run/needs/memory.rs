@@ -54,7 +54,7 @@ impl Memory {
     /// The estimate for a configuration and a model, on the CPU or on GPUs.
     pub fn of(config: &Config, model: &ModelConfig, lengths: &Lengths, gpu: Option<Replicas>) -> Self {
         // With an adapter on the model that RL starts from, the reference model is already in the engine.
-        let reference = match (config.algorithm.kl_coef == 0.0, &config.lora, &config.sft) {
+        let reference = match (!config.algorithm.penalises_kl(), &config.lora, &config.sft) {
             (true, ..) | (_, Some(_), None) => 0,
             _ => {
                 let [rollout, _] = workloads(config, lengths, gpu);

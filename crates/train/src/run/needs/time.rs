@@ -110,7 +110,7 @@ impl Costs {
     /// All updates of a step, and the reference model's log-probabilities if needed.
     pub(super) fn update(&self, config: &Config) -> f64 {
         let samples = config.rollout.group_size;
-        let reference = if config.algorithm.kl_coef == 0.0 { 0.0 } else { self.scored(samples) };
+        let reference = if config.algorithm.penalises_kl() { self.scored(samples) } else { 0.0 };
         config.update.epochs as f64 * ACTIVE * self.trained(samples) + reference
     }
 }

@@ -1,0 +1,63 @@
+//! The tokens of a mini-batch with the highest entropies: those at which the policy decides. With
+//! `top_entropy_quantile`, the policy loss counts them alone.
+//!
+//! Source: arXiv 2506.01939; the threshold as in TRL (`get_high_entropy_mask`). Departure: the entropies are those of the
+//! policy that sampled, and the threshold is the mini-batch's, so that the choice doesn't depend on micro-batches; in the
+//! first update after sampling the policies are the same.
+
+use crate::error::Error;
+
+/// Refuses a share outside (0, 1].
+///
+/// # Errors
+/// [`Error::Setting`] names the key.
+pub fn check(share: f64) -> Result<(), Error> {
+    match share > 0.0 && share <= 1.0 {
+        true => Ok(()),
+        false => Err(Error::setting("top_entropy_quantile", share, "a number above 0 and at most 1")),
+    }
+}
+
+/// For each token of the mini-batch, whether its entropy is at least the `1 - share` quantile, which is linear between
+/// order statistics; `None` if the share is 1, which keeps all.
+///
+/// `completions`: the entropies of each completion's tokens, in nats.
+pub fn high_entropy<T>(share: f64, completions: &[&[T]]) -> Option<Vec<Vec<bool>>>
+where
+    T: Copy + Into<f64>,
+{
+    if share >= 1.0 {
+        return None;
+    }
+    let mut sorted: Vec<f64> = completions.iter().flat_map(|c| c.iter().map(|&e| e.into())).collect();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let threshold = match sorted.len() {
+        0 => 0.0,
+        n => {
+            let position = (1.0 - share) * (n - 1) as f64;
+            let below = position as usize;
+            let above = (below + 1).min(n - 1);
+            sorted[below] + (position - below as f64) * (sorted[above] - sorted[below])
+        }
+    };
+    let kept = |completion: &&[T]| completion.iter().map(|&e| e.into() >= threshold).collect();
+    Some(completions.iter().map(kept).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_of_the_tokens_with_the_highest_entropy_is_kept() {
+        let batch: [&[f64]; 2] = [&[0.5, 2.0, 0.25], &[1.0, 0.0]];
+        // The quantile 0.8 of 0, 0.25, 0.5, 1, 2 is 1 + 0.2 (2 - 1).
+        assert_eq!(high_entropy(0.2, &batch).unwrap(), [vec![false, true, false], vec![false, false]]);
+        // The quantile 0.5 is a token's own entropy, which counts.
+        assert_eq!(high_entropy(0.5, &batch).unwrap(), [vec![true, true, false], vec![true, false]]);
+        assert_eq!(high_entropy(1.0, &batch), None);
+        assert_eq!(high_entropy::<f64>(0.5, &[&[], &[]]).unwrap(), [vec![], Vec::<bool>::new()]);
+        assert_eq!(high_entropy(0.2, &[&[0.5f64; 3]]).unwrap(), [[true; 3]], "equal ones are all kept");
+        assert!(check(0.0).is_err() && check(1.5).is_err() && check(f64::NAN).is_err() && check(1.0).is_ok());
+    }
+}

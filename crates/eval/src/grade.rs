@@ -47,6 +47,12 @@ impl Grader {
         self.verifier(problem).check_start()
     }
 
+    /// What decides the verdicts besides the problem and the program's version: the kind and its settings, with the contents
+    /// of a file of functions.
+    pub fn identity(&self) -> String {
+        format!("{}/{}", self.kind, &self.settings[..8])
+    }
+
     /// What decides the verdicts on a problem: verifier, version, settings and reference answer.
     pub fn tag(&self, problem: &Problem) -> String {
         let truth = problem.truth.fingerprint();

@@ -51,6 +51,8 @@ pub struct ProblemCounts {
     /// Its reference answer, if the samples came with one that is the same in every file of the data set. Problems of two
     /// files with equal ids and other reference answers are different problems.
     pub reference: Option<String>,
+    /// What graded its samples, where they say so: `fgrpo eval`'s name of a verifier with its settings.
+    pub verifier: Option<String>,
     /// Number of samples of each wrong answer, by its text.
     wrong_answers: BTreeMap<String, u64>,
     /// Wrong samples with a null answer: no answer was found.
@@ -231,6 +233,8 @@ struct Line<'a> {
     benchmark: Option<Cow<'a, str>>,
     #[serde(borrow)]
     subject: Option<Id<'a>>,
+    #[serde(borrow)]
+    verifier: Option<DataId<'a>>,
     tokens: Option<u64>,
     #[serde(borrow)]
     finish: Option<Cow<'a, str>>,
@@ -257,7 +261,7 @@ pub(crate) enum Id<'a> {
     Negative(i64),
 }
 
-/// The data's id is shown only, so it may be anything.
+/// A name of ours; in files of other programs it may be anything.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum DataId<'a> {
@@ -330,6 +334,12 @@ impl Gathered {
         if p.data_id.is_none() {
             p.data_id = match &line.id {
                 Some(DataId::Name(id)) => Some(id.to_string()),
+                _ => None,
+            };
+        }
+        if p.verifier.is_none() {
+            p.verifier = match &line.verifier {
+                Some(DataId::Name(name)) => Some(name.to_string()),
                 _ => None,
             };
         }

@@ -259,6 +259,11 @@ impl Task {
         self.parts.iter().flat_map(Part::reports).collect()
     }
 
+    /// What grades, part by part.
+    pub fn graders(&self) -> Vec<String> {
+        self.parts.iter().map(Part::grader).collect()
+    }
+
     /// Identifies the demonstrations: equal strings mean equal demonstrations.
     pub fn fingerprint(&self) -> String {
         let parts: Vec<String> = self.parts.iter().map(|p| p.fingerprint(&self.language)).collect();

@@ -470,6 +470,34 @@ fn compare_of_folders_corrects_over_benchmarks_and_averages() {
 }
 
 #[test]
+fn samples_of_two_graders_are_not_compared() {
+    let dir = Folder::new();
+    let graded = |name: &str, by: &str| {
+        let line = |i: u32| {
+            format!("{{\"problem\": \"p\", \"sample\": {i}, \"correct\": true, \"verifier\": {by}}}\n")
+        };
+        let path = dir.path().join(name);
+        std::fs::write(&path, (0..4).map(line).collect::<String>()).unwrap();
+        path
+    };
+    let (a, b, other) = (
+        graded("a.jsonl", "\"python/1\""),
+        graded("b.jsonl", "\"python/1\""),
+        graded("c.jsonl", "\"python/2\""),
+    );
+    let [a, b, other] = [&a, &b, &other].map(|p| p.to_str().unwrap());
+    assert!(stdout(&["compare", a, b, "-k", "1"]).contains("no difference"));
+    let message = refusal(&["compare", a, other, "-k", "1"]);
+    assert!(
+        message.contains("graded by python/1 and") && message.contains("by python/2, wanted one grader"),
+        "{message}"
+    );
+    // In files of other programs the field means something else.
+    let theirs = graded("d.jsonl", "{}");
+    assert!(stdout(&["compare", a, theirs.to_str().unwrap(), "-k", "1"]).contains("no difference"));
+}
+
+#[test]
 fn subsamples_of_every_sample_are_no_test_and_change_no_other_test() {
     let dir = Folder::new();
     let (a, b) = (

@@ -98,6 +98,16 @@ fn align(name: String, a: Benchmark, b: &Benchmark) -> anyhow::Result<Matched> {
         }
     }
     for (p, q) in a.problems.iter().zip(&problems) {
+        if let (Some(x), Some(y)) = (&p.verifier, &q.verifier)
+            && x != y
+        {
+            bad_input!(
+                "problem {}: found {} graded by {x} and {} by {y}, wanted one grader on both sides: the difference would be that of the graders. `fgrpo eval` into the folders grades them anew without sampling",
+                p.id,
+                a.path.display(),
+                b.path.display()
+            );
+        }
         if p.cluster != q.cluster {
             bad_input!(
                 "problem {}: found the cluster {:?} in {} and {:?} in {}, wanted one cluster",

@@ -132,9 +132,9 @@ fn file_name(path: &Path) -> String {
 /// its file or folder, without ending and shard number.
 pub fn name(path: &Path) -> String {
     let of_hub = |part: &str| Some(part.strip_prefix("datasets--")?.rsplit_once("--")?.1.to_owned());
-    let parts = path.iter().filter_map(|part| part.to_str());
+    let mut parts = path.iter().filter_map(|part| part.to_str());
     parts.clone().find_map(of_hub).unwrap_or_else(|| {
-        let last = parts.last().unwrap_or_default();
+        let last = parts.next_back().unwrap_or_default();
         shard(last).map_or_else(|| files::stem(path), |(split, _, _)| split.to_owned())
     })
 }

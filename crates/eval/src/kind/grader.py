@@ -46,6 +46,8 @@ def caller(function):
         else:
             given = {**row, "completion": completion}
         result = function(**{name: value for name, value in given.items() if every or name in parameters})
+        if lists and len(result) != 1:
+            raise ValueError(f"returned {len(result)} rewards for one completion")
         return result[0] if lists else result
 
     return call
@@ -60,6 +62,8 @@ def answer(result):
         result = result["score"] if "score" in result else result["reward"]
     if result is None:
         return {"unscorable": str(reason or "the grader returned None")}
+    if isinstance(result, (str, bytes)):
+        raise TypeError(f"returned the text {result!r}, wanted a number")
     score = float(result)
     if any(value != value for value in [score, *rewards.values()]):
         return {"unscorable": "the grader returned NaN"}

@@ -274,6 +274,11 @@ impl Part {
         self.held_out.report.iter().chain(train)
     }
 
+    /// What grades it ([`Grader::identity`](fgrpo_eval::grade::Grader::identity)).
+    pub(super) fn grader(&self) -> String {
+        self.set.grader.identity()
+    }
+
     /// Identifies the demonstrations: equal strings mean equal demonstrations.
     pub(super) fn fingerprint(&self, language: &Language) -> String {
         let listed = match &self.train {

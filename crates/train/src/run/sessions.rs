@@ -1,5 +1,7 @@
 //! The sessions of a run: when, by which program and on which machine it was started or resumed, and what memory that took.
 
+use super::folder::IfExists;
+use fgrpo_eval::bad_input;
 use fgrpo_eval::events::Events;
 use fgrpo_eval::io::files::write_whole;
 use fgrpo_eval::io::lines::{self, JsonLines};
@@ -29,6 +31,9 @@ pub struct Session {
     pub processor: Option<String>,
     /// Threads that the run computes with.
     pub threads: usize,
+    /// What graded, part by part; none in a session of supervised fine-tuning.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub graders: Vec<String>,
     /// Most memory that the process had by its end, in bytes; absent where the system doesn't say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_peak_bytes: Option<u64>,
@@ -42,12 +47,30 @@ fn now() -> u64 {
 /// Adds this session to the run's.
 ///
 /// # Errors
-/// If the file can't be read or written.
-pub fn begin(folder: &Path, device: DeviceName, threads: usize, events: &dyn Events) -> anyhow::Result<()> {
+/// Bad input if the session before had other graders, whose verdicts these would mix with, unless changes are accepted. If
+/// the file can't be read or written.
+pub fn begin(
+    folder: &Path,
+    device: DeviceName,
+    threads: usize,
+    graders: Vec<String>,
+    if_exists: IfExists,
+    events: &dyn Events,
+) -> anyhow::Result<()> {
     let path = folder.join(SESSIONS);
     let mut file = JsonLines::append(&path)?;
-    // A damaged file is refused now, and not once the work is done.
-    lines::read::<Session>(&path)?;
+    let before: Vec<Session> = lines::read(&path)?;
+    let graded = before.last().map(|session| &session.graders).filter(|graders| !graders.is_empty());
+    if let Some(theirs) = graded.filter(|theirs| **theirs != graders)
+        && if_exists != (IfExists::Resume { accept_changes: true })
+    {
+        bad_input!(
+            "{}: the grader has changed since the run's last session: found {}, wanted {}. Put the old one back, or resume with --accept-changes to continue with the new one",
+            folder.display(),
+            graders.join(", "),
+            theirs.join(", ")
+        );
+    }
     file.push(&Session {
         started: now(),
         ended: None,
@@ -55,6 +78,7 @@ pub fn begin(folder: &Path, device: DeviceName, threads: usize, events: &dyn Eve
         device: device.to_string(),
         processor: processor(),
         threads,
+        graders,
         memory_peak_bytes: None,
     })
 }

@@ -56,6 +56,10 @@ fn results_of_every_form_are_rewards_or_unscorable() {
             "give {'score': 1, 'rewards': {'short': 'x'}}",
             json!(["unscorable", null, "raised ValueError: could not convert string to float: 'x'"]),
         ),
+        (
+            "give '1.0'",
+            json!(["unscorable", null, "raised TypeError: returned the text '1.0', wanted a number"]),
+        ),
         ("give {}", json!(["unscorable", null, "raised KeyError: 'reward'"])),
     ];
     let (answers, said, code) = grade(folder.path(), &given.each_ref().map(|g| g.0), &[]);
@@ -212,6 +216,51 @@ fn a_grader_that_cannot_work_is_refused_before_any_work() {
         assert_eq!(code, 2, "{said}");
         assert!(said.contains(wanted), "wanted {wanted:?} in: {said}");
     }
+}
+
+#[test]
+fn a_run_is_resumed_with_another_grader_only_on_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows: String =
+        (0..8).map(|i| format!("{}\n", json!({"question": format!("Say {i}"), "answer": "4"}))).collect();
+    let data = file(folder.path(), "d.jsonl", &rows);
+    let script = "def reward(completion, answer):\n    return len(completion) % 2\n";
+    let grader = file(folder.path(), "own.py", script);
+    let config = config(folder.path(), "python", &data, &format!("grader = \"{}:reward\"", grader.display()));
+    let out = folder.path().join("run");
+    let train = |steps: u64, more: &[&str]| {
+        let mut train = fgrpo();
+        train
+            .arg("train")
+            .arg(&config)
+            .arg("--out")
+            .arg(&out)
+            .args(["--set", &format!("steps={steps}")])
+            .args(more);
+        run(&mut train)
+    };
+    assert_eq!(train(2, &[]).2, 0);
+    std::fs::write(&grader, script.replace("% 2", "% 3 == 0")).unwrap();
+    let (_, said, code) = train(2, &["--resume"]);
+    assert!(
+        code == 2 && said.contains("the grader has changed since the run's last session"),
+        "{code}: {said}"
+    );
+    let (_, said, code) = train(3, &["--resume", "--accept-changes"]);
+    assert_eq!(code, 0, "{said}");
+    // The new one is the run's now.
+    assert_eq!(train(3, &["--resume"]).2, 0);
+}
+
+#[test]
+fn a_list_of_rewards_for_one_completion_has_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = "def reward(completions, answer):\n    return [1.0, 0.0]\n";
+    let grader = format!("{}:reward", file(folder.path(), "own.py", script).display());
+    let mut command = fgrpo();
+    command.args(["verify", "python", "-", "--grader", &grader]);
+    let (out, _, _) = run(command.write_stdin("{\"answer\": \"4\", \"response\": \"4\"}\n"));
+    assert!(out.contains("unscorable") && out.contains("returned 2 rewards for one completion"), "{out}");
 }
 
 #[test]

@@ -66,7 +66,7 @@ pub fn run(
     let task = Task::open(config)?;
     let run = RunDir::open(out, config, if_exists)?;
     events.opened(&run.path)?;
-    sessions::begin(&run.path, name, config.threads(), Vec::new(), if_exists, events)?;
+    sessions::begin(&run.path, name, config.threads(), Vec::new(), if_exists.accepts_changes(), events)?;
     device::announce(&device, events);
     let place = Fit {
         config,

@@ -78,7 +78,7 @@ pub fn train(
     check_cache(config, task, name)?;
     let run = RunDir::open(out, config, if_exists)?;
     events.opened(&run.path)?;
-    sessions::begin(&run.path, name, config.threads(), task.graders(), if_exists, events)?;
+    sessions::begin(&run.path, name, config.threads(), task.graders(), if_exists.accepts_changes(), events)?;
     device::announce(&device, events);
     for warning in needs::warnings(config, task, name)? {
         events.say(&format!("warning: {warning}"));

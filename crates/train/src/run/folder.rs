@@ -34,6 +34,13 @@ pub enum IfExists {
     Restart,
 }
 
+impl IfExists {
+    /// Whether a run may go on in another way than it began.
+    pub fn accepts_changes(self) -> bool {
+        self == Self::Resume { accept_changes: true }
+    }
+}
+
 /// The file in a run folder with the run's own configuration.
 pub const CONFIGURATION: &str = "config.toml";
 /// The folder of a run's evaluations, with a folder per step such as `step-000200`, in the layout of `fgrpo eval`.

@@ -1,6 +1,5 @@
 //! The sessions of a run: when, by which program and on which machine it was started or resumed, and what memory that took.
 
-use super::folder::IfExists;
 use fgrpo_eval::bad_input;
 use fgrpo_eval::events::Events;
 use fgrpo_eval::io::files::write_whole;
@@ -54,15 +53,15 @@ pub fn begin(
     device: DeviceName,
     threads: usize,
     graders: Vec<String>,
-    if_exists: IfExists,
+    accept_changes: bool,
     events: &dyn Events,
 ) -> anyhow::Result<()> {
     let path = folder.join(SESSIONS);
     let mut file = JsonLines::append(&path)?;
     let before: Vec<Session> = lines::read(&path)?;
-    let graded = before.last().map(|session| &session.graders).filter(|graders| !graders.is_empty());
-    if let Some(theirs) = graded.filter(|theirs| **theirs != graders)
-        && if_exists != (IfExists::Resume { accept_changes: true })
+    let graded = before.iter().rev().map(|session| &session.graders).find(|graders| !graders.is_empty());
+    if let Some(theirs) = graded.filter(|theirs| !graders.is_empty() && **theirs != graders)
+        && !accept_changes
     {
         bad_input!(
             "{}: the grader has changed since the run's last session: found {}, wanted {}. Put the old one back, or resume with --accept-changes to continue with the new one",

@@ -172,12 +172,8 @@ def main():
     model = "\n".join(f"{key} = {value}" for key, value in SIZES[args.size].items())
     (out / "start.toml").write_text(START.format(model=model, sft_steps=args.sft_steps, sft_lr=args.sft_lr, threads=args.threads))
     run(*fgrpo, "sft", "start.toml", "--out", "start", done=f"start/checkpoints/step-{args.sft_steps:06}")
-    for split in ["all", "held-out"]:
-        name = "train" if split == "all" else split
-        run(*fgrpo, "data", "arithmetic", "start.toml", "--split", name, "--out", f"{split}.jsonl", done=f"{split}.jsonl")
-    # Each prompt once: fgrpo would leave a repetition out, and TRL wouldn't.
-    problems = {json.loads(line)["problem"]: line for line in (out / "all.jsonl").read_text().splitlines()}
-    (out / "train.jsonl").write_text("\n".join(problems.values()) + "\n")
+    for split in ["train", "held-out"]:
+        run(*fgrpo, "data", "arithmetic", "start.toml", "--split", split, "--out", f"{split}.jsonl", done=f"{split}.jsonl")
 
     curves, seconds, passes = {"fgrpo": [], "TRL": []}, {"fgrpo": [], "TRL": []}, {"start": [], "fgrpo": [], "TRL": []}
 

@@ -115,7 +115,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         outln!("{}", serde_json::to_string(&comparisons)?);
         return Ok(());
     }
-    let table = table(args.format, &comparisons);
+    let several = pairs.len() > 1;
+    let table = table(args.format, several, &comparisons);
     out!("{}", table.render(args.format));
     if args.format != Format::Text {
         return Ok(());
@@ -168,7 +169,7 @@ fn page(
                 .into(),
             notes: Vec::new(),
             lead: own.iter().map(|c| c.verdict.clone()).collect(),
-            table: table(args.format, own),
+            table: table(args.format, pairs.len() > 1, own),
             by_problem: None,
             examples: Vec::new(),
         }
@@ -183,15 +184,13 @@ fn page(
     samples_page(&format!("{a} and {b}"), &[], &sets, &sources.each_ref().map(String::as_str))
 }
 
-/// The table of the comparisons: numbers alone in CSV, formatted ones elsewhere.
-fn table<'a>(format: Format, comparisons: impl IntoIterator<Item = &'a Comparison>) -> Table {
-    let comparisons: Vec<&Comparison> = comparisons.into_iter().collect();
+/// The table of the comparisons: numbers alone in CSV, formatted ones elsewhere. `several`: whether there are several
+/// benchmarks, for whose number p-values are corrected.
+fn table<'a>(format: Format, several: bool, comparisons: impl IntoIterator<Item = &'a Comparison>) -> Table {
     let csv = format == Format::Csv;
-    // Of one benchmark there is nothing to correct.
-    let single = comparisons.iter().all(|c| c.name == comparisons[0].name);
     let header = "benchmark,k,a,b,difference,p_value,holm_p_value,low,high,bootstrap_p_value,bootstrap_low,bootstrap_high,problems,gained,lost";
     let words = "benchmark,k,A,B,B - A,95 %,p,p (Holm),bootstrap 95 %,p (bootstrap),gained,lost";
-    let shown = |column: &&str| !(single && *column == "p (Holm)");
+    let shown = |column: &&str| several || *column != "p (Holm)";
     let mut table = Table::new((if csv { header } else { words }).split(',').filter(shown));
     let interval = |i: (f64, f64)| format!("[{}, {}]", bound(i.0), bound(i.1));
     for c in comparisons {
@@ -226,7 +225,7 @@ fn table<'a>(format: Format, comparisons: impl IntoIterator<Item = &'a Compariso
             c.p_value.map_or("-".to_owned(), |_| interval(c.interval)),
             tested(c.p_value),
         ];
-        let corrected = (!single).then(|| of_one(tested(c.holm_p_value)));
+        let corrected = several.then(|| of_one(tested(c.holm_p_value)));
         let bootstrap = [interval(drawn.interval), p_shown(drawn.p_value)];
         let counts = changed.map(|n| of_one(n.to_string()));
         cells.extend(texts.into_iter().chain(corrected).chain(bootstrap).chain(counts).map(Cell::from));

@@ -105,12 +105,14 @@ impl Events for Console {
         let Some(stage) = &mut self.stage else { return };
         stage.bar.set_position(position);
         let length = stage.bar.length().unwrap_or(0);
-        let between = if 10 * (position - stage.at) < length { BETWEEN_LINES } else { BETWEEN_TENTHS };
+        let between =
+            if 10 * position.saturating_sub(stage.at) < length { BETWEEN_LINES } else { BETWEEN_TENTHS };
         if self.terminal {
             stage.bar.set_message(message);
         } else if stage.spoken.elapsed() > between {
             (stage.spoken, stage.at) = (Instant::now(), position);
-            let per_step = stage.started.elapsed().as_secs_f64() / (position - stage.from).max(1) as f64;
+            let per_step =
+                stage.started.elapsed().as_secs_f64() / position.saturating_sub(stage.from).max(1) as f64;
             let left = duration(per_step * length.saturating_sub(position) as f64);
             let line = format!("{} {position}/{length} {message}, {left} left", stage.name);
             self.say(&line);

@@ -470,6 +470,23 @@ fn compare_of_folders_corrects_over_benchmarks_and_averages() {
 }
 
 #[test]
+fn p_values_are_corrected_where_there_are_several_benchmarks_on_the_page_too() {
+    let dir = Folder::new();
+    for side in ["a", "b"] {
+        std::fs::create_dir(dir.path().join(side)).unwrap();
+        for name in ["x", "y"] {
+            dir.counts(&format!("{side}/{name}.jsonl"), &problems(64, &[20, 30, 10]));
+        }
+    }
+    let [a, b, page] = ["a", "b", "page.html"].map(|name| dir.path().join(name));
+    let [a, b, page] = [&a, &b, &page].map(|path| path.to_str().unwrap());
+    assert!(stdout(&["compare", a, b, "-k", "1", "--html", page]).contains("p (Holm)"));
+    assert_eq!(std::fs::read_to_string(page).unwrap().matches("p (Holm)").count(), 2);
+    let x = |side: &str| format!("{side}/x.jsonl");
+    assert!(!stdout(&["compare", &x(a), &x(b), "-k", "1"]).contains("p (Holm)"));
+}
+
+#[test]
 fn samples_of_two_graders_are_not_compared() {
     let dir = Folder::new();
     let graded = |name: &str, by: &str| {

@@ -180,11 +180,25 @@ fn killed_and_resumed_run_equals_uninterrupted_run_bit_for_bit() {
     assert_same_run(&whole, &killed);
 }
 
+/// Two runs with these settings: a whole one, and one that goes on from its middle. They are equal.
+fn resumed_from_its_middle(folder: &Path, settings: &[&str]) -> PathBuf {
+    let config = config(folder);
+    let (whole, resumed) = (folder.join("whole"), folder.join("resumed"));
+    let run = |out: &Path, more: &[&str]| {
+        fgrpo().arg("train").arg(&config).args(settings).args(more).arg("--out").arg(out).assert().success();
+    };
+    run(&whole, &[]);
+    let copied = std::process::Command::new("cp").arg("-r").arg(&whole).arg(&resumed).status().unwrap();
+    assert!(copied.success());
+    std::fs::remove_dir_all(resumed.join("checkpoints/step-000006")).unwrap();
+    run(&resumed, &["--resume"]);
+    assert_same_run(&whole, &resumed);
+    whole
+}
+
 #[test]
 fn a_run_with_learned_weights_resumed_from_its_middle_equals_the_whole_run() {
     let folder = tempfile::tempdir().unwrap();
-    let config = config(folder.path());
-    let (whole, resumed) = (folder.path().join("whole"), folder.path().join("resumed"));
     // Learning rates at which a weight that was lost would show.
     let controls = [
         "--set=algorithm.daro=true",
@@ -196,15 +210,7 @@ fn a_run_with_learned_weights_resumed_from_its_middle_equals_the_whole_run() {
         "--set=task.train=5000",
         "--set=sft.steps=80",
     ];
-    let run = |out: &Path, more: &[&str]| {
-        fgrpo().arg("train").arg(&config).args(controls).args(more).arg("--out").arg(out).assert().success();
-    };
-    run(&whole, &[]);
-    let copied = std::process::Command::new("cp").arg("-r").arg(&whole).arg(&resumed).status().unwrap();
-    assert!(copied.success());
-    std::fs::remove_dir_all(resumed.join("checkpoints/step-000006")).unwrap();
-    run(&resumed, &["--resume"]);
-    assert_same_run(&whole, &resumed);
+    let whole = resumed_from_its_middle(folder.path(), &controls);
     let metrics = timeless(&whole.join("metrics.jsonl"));
     let weights = |at: usize| metrics[at]["daro_weights"].as_array().unwrap().clone();
     assert_eq!(weights(0).len(), 3);
@@ -216,7 +222,6 @@ fn a_run_with_learned_weights_resumed_from_its_middle_equals_the_whole_run() {
 fn a_run_with_scheduled_values_resumed_from_its_middle_equals_the_whole_run() {
     let folder = tempfile::tempdir().unwrap();
     let config = config(folder.path());
-    let (whole, resumed) = (folder.path().join("whole"), folder.path().join("resumed"));
     let controls = [
         "--set=algorithm.focal_gamma=2",
         "--set=algorithm.advantage={ kind = \"pkpo\", k = 1 }",
@@ -226,15 +231,7 @@ fn a_run_with_scheduled_values_resumed_from_its_middle_equals_the_whole_run() {
         "--set=task.size=5",
         "--set=sft.steps=80",
     ];
-    let run = |out: &Path, more: &[&str]| {
-        fgrpo().arg("train").arg(&config).args(controls).args(more).arg("--out").arg(out).assert().success()
-    };
-    run(&whole, &[]);
-    let copied = std::process::Command::new("cp").arg("-r").arg(&whole).arg(&resumed).status().unwrap();
-    assert!(copied.success());
-    std::fs::remove_dir_all(resumed.join("checkpoints/step-000006")).unwrap();
-    run(&resumed, &["--resume"]);
-    assert_same_run(&whole, &resumed);
+    let whole = resumed_from_its_middle(folder.path(), &controls);
     let of = |key: &str| -> Vec<f64> {
         timeless(&whole.join("metrics.jsonl")).iter().map(|m| m["scheduled"][key].as_f64().unwrap()).collect()
     };

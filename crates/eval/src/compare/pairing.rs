@@ -96,8 +96,6 @@ fn align(name: String, a: Benchmark, b: &Benchmark) -> anyhow::Result<Matched> {
                 b.path.display()
             );
         }
-    }
-    for (p, q) in a.problems.iter().zip(&problems) {
         if let (Some(x), Some(y)) = (&p.verifier, &q.verifier)
             && x != y
         {

@@ -2,7 +2,7 @@
 
 use super::{config, fgrpo, file, run};
 use serde_json::{Value, json};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const GRADE: &str = r#"
 import os, time
@@ -23,6 +23,12 @@ def gold(completion, gold):
 
 number = 7
 "#;
+
+/// Eight problems whose answer is 4.
+fn problems(folder: &Path) -> PathBuf {
+    let row = |i| format!("{}\n", json!({"question": format!("Say {i}"), "answer": "4"}));
+    file(folder, "d.jsonl", &(0..8).map(row).collect::<String>())
+}
 
 /// Grades answers to the question whose answer is 4.
 fn grade(folder: &Path, responses: &[&str], more: &[&str]) -> (Vec<Value>, String, i32) {
@@ -72,9 +78,7 @@ fn results_of_every_form_are_rewards_or_unscorable() {
 #[test]
 fn several_rewards_are_normalised_apart_in_training() {
     let folder = tempfile::tempdir().unwrap();
-    let rows: String =
-        (0..8).map(|i| format!("{}\n", json!({"question": format!("Say {i}"), "answer": "4"}))).collect();
-    let data = file(folder.path(), "d.jsonl", &rows);
+    let data = problems(folder.path());
     let script = "def reward(completion, answer):\n    n = len(completion)\n    return {'score': n % 2, 'rewards': {'long': n, 'odd': n % 2, 'same': 1}}\n";
     let grader = format!("{}:reward", file(folder.path(), "own.py", script).display());
     let config = config(folder.path(), "python", &data, &format!("grader = {grader:?}"));
@@ -221,9 +225,7 @@ fn a_grader_that_cannot_work_is_refused_before_any_work() {
 #[test]
 fn a_run_is_resumed_with_another_grader_only_on_request() {
     let folder = tempfile::tempdir().unwrap();
-    let rows: String =
-        (0..8).map(|i| format!("{}\n", json!({"question": format!("Say {i}"), "answer": "4"}))).collect();
-    let data = file(folder.path(), "d.jsonl", &rows);
+    let data = problems(folder.path());
     let script = "def reward(completion, answer):\n    return len(completion) % 2\n";
     let grader = file(folder.path(), "own.py", script);
     let config = config(folder.path(), "python", &data, &format!("grader = \"{}:reward\"", grader.display()));

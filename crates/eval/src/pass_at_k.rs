@@ -62,6 +62,9 @@ pub struct Report {
     /// maj@k, if the samples of every problem carry answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub maj_at_k: Option<BTreeMap<u64, f64>>,
+    /// Mean reward over problems, if the grader gives every sample a graded one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mean_reward: Option<f64>,
     /// Share of the samples that end at the length limit, if the samples have a finish reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub truncated: Option<f64>,
@@ -125,6 +128,7 @@ impl Report {
             samples: problems.iter().map(|p| p.planned()).sum(),
             unscorable: problems.iter().map(|p| p.unscorable).sum(),
             maj_at_k: majority(&benchmark.problems, ks, key.with(2)),
+            mean_reward: benchmark.mean_reward(),
             truncated: benchmark.truncated_share(),
             tokens_per_problem: benchmark.tokens_per_problem(),
             subjects: benchmark.subjects().iter().enumerate().map(subject).collect(),

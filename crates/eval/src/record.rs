@@ -293,6 +293,14 @@ impl Evaluation {
     }
 }
 
+/// "a scored sample", "8 scored samples".
+fn scored(count: usize) -> String {
+    match count {
+        1 => "a scored sample".to_owned(),
+        _ => format!("{count} scored samples"),
+    }
+}
+
 /// Describes what is missing from estimates over this number of problems.
 fn left_out_words(
     name: &str,
@@ -300,13 +308,13 @@ fn left_out_words(
     left_out: &BTreeMap<usize, usize>,
     pass_at_k: &BTreeMap<usize, f64>,
 ) -> String {
-    let words = |(k, few): (&usize, &usize)| match problems - few {
-        0 => format!("; {name}no pass@{k}: no problem has {k} scored samples"),
+    let words = |(&k, few): (&usize, &usize)| match (problems - few, scored(k)) {
+        (0, scored) => format!("; {name}no pass@{k}: no problem has {scored}"),
         // An average over parts needs a value for each part.
-        _ if !pass_at_k.contains_key(k) => {
-            format!("; {name}no pass@{k}: no problem of a part has {k} scored samples")
+        (_, scored) if !pass_at_k.contains_key(&k) => {
+            format!("; {name}no pass@{k}: no problem of a part has {scored}")
         }
-        rest => format!("; {name}pass@{k} is over the {rest} of {problems} problems with {k} scored samples"),
+        (rest, scored) => format!("; {name}pass@{k} is over the {rest} of {problems} problems with {scored}"),
     };
     left_out.iter().map(words).collect()
 }
@@ -346,7 +354,7 @@ pub fn summary(first: &Evaluation, last: &Evaluation) -> String {
         );
     }
     for (k, few) in &last.left_out {
-        let _ = writeln!(text, "pass@{k} leaves out {few} problems with fewer than {k} scored samples");
+        let _ = writeln!(text, "pass@{k} leaves out {few} problems without {}", scored(*k));
     }
     let (before, after) = (first.rates(), last.rates());
     let sizes = |sets: &[Vec<Option<f64>>]| sets.iter().map(Vec::len).collect::<Vec<_>>();

@@ -44,6 +44,8 @@ pub struct ProblemCounts {
     pub truncated: (u64, u64),
     /// Number of generated tokens, and the number of samples that report it.
     pub tokens: (u64, u64),
+    /// Sum of the graded rewards, and the number of samples that have one.
+    pub rewards: (f64, u64),
     /// Subject, if the data has one.
     pub subject: Option<String>,
     /// Its cluster, if the samples were read with one ([`crate::clusters`]): problems of one source.
@@ -168,6 +170,14 @@ impl Benchmark {
         self.problems.iter().map(|p| p.samples).min().unwrap_or(0)
     }
 
+    /// Mean reward over problems, if every scored sample has a graded one.
+    pub fn mean_reward(&self) -> Option<f64> {
+        let graded = |p: &ProblemCounts| p.rewards.1 > 0 && p.rewards.1 == p.samples;
+        let mean = |p: &ProblemCounts| p.rewards.0 / p.rewards.1 as f64;
+        (!self.problems.is_empty() && self.problems.iter().all(graded))
+            .then(|| self.problems.iter().map(mean).sum::<f64>() / self.problems.len() as f64)
+    }
+
     /// Number of clusters, if the problems have them.
     pub fn clusters(&self) -> Option<usize> {
         let named: BTreeSet<&str> = self.problems.iter().filter_map(|p| p.cluster.as_deref()).collect();
@@ -236,6 +246,7 @@ struct Line<'a> {
     #[serde(borrow)]
     verifier: Option<DataId<'a>>,
     tokens: Option<u64>,
+    reward: Option<Number>,
     #[serde(borrow)]
     finish: Option<Cow<'a, str>>,
     #[serde(default, deserialize_with = "present")]
@@ -277,6 +288,14 @@ impl std::fmt::Display for Id<'_> {
             Id::Negative(number) => number.fmt(f),
         }
     }
+}
+
+/// A number of ours; in files of other programs it may be anything.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Number {
+    Number(f64),
+    Other(serde::de::IgnoredAny),
 }
 
 #[derive(Deserialize)]
@@ -408,6 +427,9 @@ impl Gathered {
         }
         if let Some(tokens) = line.tokens {
             p.tokens = (p.tokens.0 + tokens, p.tokens.1 + 1);
+        }
+        if let Some(Number::Number(reward)) = line.reward {
+            p.rewards = (p.rewards.0 + reward, p.rewards.1 + 1);
         }
         if let Some(finish) = &line.finish {
             p.truncated = (p.truncated.0 + u64::from(finish == "length"), p.truncated.1 + 1);

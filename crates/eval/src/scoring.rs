@@ -32,6 +32,9 @@ pub struct Scored {
     pub verdict: Verdict,
     /// Its reason code.
     pub reason: String,
+    /// The reward, if the grader gives graded ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reward: Option<f64>,
     /// The extracted answer, if this kind of problem has votes; `null` if there is no answer.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     pub answer: Option<Option<String>>,
@@ -134,6 +137,7 @@ pub fn score(folder: &Folder, store: &Generations, part: &ProblemSet, anew: bool
                         .then_some(graded.verdict == Verdict::Correct),
                     verdict: graded.verdict,
                     reason: graded.reason.into_owned(),
+                    reward: graded.reward,
                     answer: problem.truth.vote(&g.text),
                     subject: problem.subject.clone(),
                     id: problem.source_id.clone(),

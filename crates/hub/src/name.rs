@@ -100,6 +100,20 @@ impl Name {
         }))
     }
 
+    /// How `ORG/NAME/SUBSET/SPLIT` or `ORG/NAME/SPLIT`, a path that isn't here, would be written as a name.
+    pub fn suggestion(text: &str) -> Option<String> {
+        let parts: Vec<&str> = text.split('/').collect();
+        let file = FILES.iter().any(|end| text.ends_with(end)) || Path::new(parts[0]).exists();
+        let named = parts.iter().all(|part| is_part(part)) && !file;
+        match parts[..] {
+            [organisation, name, split] if named => Some(format!("hf:{organisation}/{name}:{split}")),
+            [organisation, name, subset, split] if named => {
+                Some(format!("hf:{organisation}/{name}/{subset}:{split}"))
+            }
+            _ => None,
+        }
+    }
+
     /// The name behind a path into a cache, of this machine or another.
     fn of_snapshot(text: &str, kind: Kind) -> Option<Self> {
         let (_, rest) = text.rsplit_once(&format!("/{}--", kind.plural()))?;
@@ -141,6 +155,20 @@ mod tests {
         assert!(Name::read("hf:Qwen/Qwen3:test", Kind::Model).is_err());
         for wrong in ["hf:gsm8k", "hf:a/b@", "hf:a/b:", "hf:a/../b"] {
             assert!(Name::read(wrong, Kind::Data).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_path_that_could_be_a_part_of_a_repository_has_a_suggestion() {
+        for (text, wanted) in [
+            ("acme/sums/main/train", Some("hf:acme/sums/main:train")),
+            ("acme/sums/train", Some("hf:acme/sums:train")),
+            ("acme/sums", None),
+            ("acme/sums/train.jsonl", None),
+            ("src/sums/train", None),
+            ("/acme/sums/train", None),
+        ] {
+            assert_eq!(Name::suggestion(text).as_deref(), wanted, "{text}");
         }
     }
 

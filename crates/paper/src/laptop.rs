@@ -21,7 +21,7 @@ use fgrpo_eval::io::files::write_whole;
 use fgrpo_eval::io::shell::quoted;
 use fgrpo_train::config::{ArithmeticConfig, TaskConfig};
 use fgrpo_train::evaluation::nll;
-use fgrpo_train::problem::arithmetic;
+use fgrpo_train::problem::generated;
 use fgrpo_train::run::checkpoint;
 use fgrpo_train::run::duration::Estimator;
 use std::path::{Path, PathBuf};
@@ -132,7 +132,7 @@ impl Plan {
         };
         let larger = ArithmeticConfig { largest: LARGEST, ..config.clone() };
         let asked = evaluation.name;
-        let (train, held_out) = arithmetic::problems(if asked == LARGER { &larger } else { config })?;
+        let (train, held_out) = generated::problems(if asked == LARGER { &larger } else { config })?;
         let problems = if asked == TRAINED { train } else { held_out };
         let row = |p: &Problem| {
             serde_json::json!({"problem": p.question(), "answer": p.truth.gold()}).to_string() + "\n"

@@ -48,7 +48,7 @@ pub use scheduled::{Goal, ScheduledKey};
 pub use server::{LogprobsOf, ServerConfig};
 pub use sft::{Schedule, SftConfig};
 pub use task::{MixConfig, MixPart, TaskConfig};
-pub use text::{ArithmeticConfig, TextConfig};
+pub use text::{ArithmeticConfig, PuzzlesConfig, TextConfig};
 pub use update::UpdateConfig;
 
 /// A whole run: task, model, supervised stage, RL, evaluation, checkpoints.

@@ -1,6 +1,8 @@
 //! What a policy is trained and evaluated on: problems with their prompts as tokens, demonstrations and grades.
 
-pub mod arithmetic;
+mod arithmetic;
+pub mod generated;
+mod puzzles;
 pub mod source;
 pub mod text;
 mod turns;
@@ -56,9 +58,11 @@ pub struct Task {
 /// # Errors
 /// Bad input naming the folder: no tokenizer, no template.
 pub fn language(task: &TaskConfig, model: Option<&PathBuf>) -> anyhow::Result<Language> {
+    if let Some(generator) = generated::generator(task) {
+        return generated::language(generator, &[]);
+    }
     let (folder, stop) = match task {
         TaskConfig::Maze(_) => return Ok(Language::mazes()),
-        TaskConfig::Arithmetic(a) => return arithmetic::language(a, &[]),
         TaskConfig::Mix(mix) => (&mix.tokenizer, &mix.stop),
         from_file => {
             let (_, text) = from_file.text().expect("every other task reads its problems from files");
@@ -68,13 +72,9 @@ pub fn language(task: &TaskConfig, model: Option<&PathBuf>) -> anyhow::Result<La
     if let Some(folder) = folder.as_ref().or(model) {
         return Language::open(folder, stop);
     }
-    // A mix with arithmetic has a tokenizer of its own.
-    let generated = Source::all(task).into_iter().find_map(|source| match source.task {
-        TaskConfig::Arithmetic(a) => Some(a),
-        _ => None,
-    });
-    match generated {
-        Some(a) => arithmetic::language(a, stop),
+    // A mix with generated problems has a tokenizer of its own.
+    match Source::all(task).into_iter().find_map(|source| generated::generator(source.task)) {
+        Some(generator) => generated::language(generator, stop),
         None => bad_input!(
             "task.tokenizer: found nothing, wanted the folder of tokenizer.json and the chat template, since model.path names none"
         ),

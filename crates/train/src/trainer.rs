@@ -192,7 +192,7 @@ impl Trainer<'_> {
         }
         self.events.end();
         self.save()?;
-        if let Some(warning) = self.stall.at_end()? {
+        for warning in self.stall.at_end()? {
             self.events.say(&warning);
         }
         Ok(true)

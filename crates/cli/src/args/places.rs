@@ -79,7 +79,15 @@ fn place(
     let name = text.map_or(Ok(None), |text| Name::read(text, kind));
     let mut name = match name {
         Ok(Some(name)) => name,
-        Ok(None) => return Ok(Some(written.to_owned())),
+        Ok(None) => {
+            if let Some(name) = text.filter(|_| kind == Kind::Data).and_then(Name::suggestion) {
+                bad_input!(
+                    "{key}: {}: no such file or folder; on the hub it would be {name}",
+                    written.display()
+                );
+            }
+            return Ok(Some(written.to_owned()));
+        }
         Err(why) => bad_input!("{key}: {why}"),
     };
     let commit = pinned.and_then(|text| name.commit_in(text));
@@ -108,7 +116,12 @@ fn place(
     };
     let part =
         taken.part.map_or(String::new(), |(subset, split)| format!(", subset {subset}, split {split},"));
-    say!("{key}: {}{part} at {} ({})", name.repository, &taken.commit[..7], taken.path.display());
+    // Where it lies, once: when it comes.
+    let place = match bar.file.is_empty() {
+        true => String::new(),
+        false => format!(" ({})", taken.path.display()),
+    };
+    say!("{key}: {}{part} at {}{place}", name.repository, &taken.commit[..7]);
     Ok(Some(taken.path))
 }
 

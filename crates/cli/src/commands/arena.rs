@@ -76,7 +76,7 @@ pub struct RunArgs {
     /// The methods, by name [default: all]; the baseline is trained too.
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     pub methods: Vec<String>,
-    /// The tasks: maze, arithmetic, or configuration files.
+    /// The tasks: maze, arithmetic, puzzles, or configuration files.
     #[arg(long, value_name = "TASK,...", value_delimiter = ',', default_value = "maze")]
     pub tasks: Vec<String>,
     /// Number of seeds, from 1 on.
@@ -109,7 +109,7 @@ pub struct MapArgs {
     /// Exponents of the failure rate's inverse.
     #[arg(long, value_name = "B,...", value_delimiter = ',', allow_hyphen_values = true, default_values_t = [-3.0, -1.0, 0.0, 0.5, 1.0])]
     pub b: Vec<f64>,
-    /// The task: maze, arithmetic, or a configuration file.
+    /// The task: maze, arithmetic, puzzles, or a configuration file.
     #[arg(long, default_value = "maze")]
     pub task: String,
     /// Number of seeds, from 1 on.

@@ -146,7 +146,12 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             some => format!("{} ({})", some.len(), list(some.iter())),
         };
         let name = if p.name.is_empty() { String::new() } else { format!("{}, ", p.name) };
-        outln!("{name}solved by {b} alone: {}; by {a} alone: {}", named(gained), named(lost));
+        let samples = [&p.b, &p.a].map(|side| side.problems.iter().map(|p| p.samples).sum::<u64>());
+        let uneven = match samples {
+            [of_b, of_a] if of_b != of_a => format!(", of {of_b} and {of_a} samples: more solve more"),
+            _ => String::new(),
+        };
+        outln!("{name}solved by {b} alone: {}; by {a} alone: {}{uneven}", named(gained), named(lost));
     }
     Ok(())
 }
@@ -210,6 +215,8 @@ fn table<'a>(format: Format, several: bool, comparisons: impl IntoIterator<Item 
             let underline = better && c.significant();
             Cell { parts: vec![Part { text: percent(v), bold: better, underline, dagger: false }] }
         };
+        // What prints the same is equal.
+        let apart = percent(c.a) != percent(c.b);
         let p_shown = |p: f64| if p < 1e-4 { "<0.0001".to_owned() } else { format!("{p:.4}") };
         let tested = |p: Option<f64>| p.map_or("-".to_owned(), p_shown);
         // These are of single benchmarks.
@@ -217,8 +224,8 @@ fn table<'a>(format: Format, several: bool, comparisons: impl IntoIterator<Item 
         let mut cells: Vec<Cell> = vec![
             if c.name.is_empty() { "all".into() } else { c.name.clone().into() },
             c.k.to_string().into(),
-            part(c.a, c.difference < 0.0),
-            part(c.b, c.difference > 0.0),
+            part(c.a, apart && c.difference < 0.0),
+            part(c.b, apart && c.difference > 0.0),
         ];
         let texts = [
             points(c.difference),

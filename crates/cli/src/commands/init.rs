@@ -236,8 +236,9 @@ mod tests {
     #[test]
     fn a_model_with_a_tokenizer_has_its_vocabulary_and_its_end_token() {
         let folder = tempfile::tempdir().unwrap();
-        let arithmetic = toml::from_str("train = 2\nheld_out = 1").unwrap();
-        let task = fgrpo_train::problem::arithmetic::language(&arithmetic, &[]).unwrap();
+        let task =
+            fgrpo_train::problem::generated::language(&fgrpo_train::config::ArithmeticConfig::default(), &[])
+                .unwrap();
         task.write(folder.path()).unwrap();
         let (tokenizer, out) = (folder.path().display().to_string(), folder.path().join("model"));
         let line = |more: &[&str]| {

@@ -29,7 +29,7 @@ The last checkpoint under checkpoints/ is a Hugging Face folder. Use it as `mode
 /// # Errors
 /// Bad input as [`Config::load`] and [`sft::run`]; otherwise the error that stopped the run.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let mut config = Config::load(&args.config, &args.set)?;
+    let mut config = args.configuration()?;
     sft::settings(&config).with_context(|| args.config.display().to_string()).or_bad_input()?;
     let out = args.out.clone().unwrap_or_else(|| {
         let stem = args.config.file_stem().unwrap_or(args.config.as_os_str());
@@ -40,7 +40,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if args.dry_run.wanted {
         // A run of demonstrations keeps its configuration as it is, epochs included.
         let check = |_: &Config, _: &Task| args.check_folder(&out, &config);
-        if let Some(task) = dry_run::run(&config, args.device, &args.dry_run, check)? {
+        if let Some(task) = dry_run::run(&config, args.device(), &args.dry_run, check)? {
             let demonstrations = Demonstrations::of(&task, Split::Train)?;
             say!("demonstrations        {:>12}", demonstrations.len());
             say!("sft steps             {:>12}", settings.optimizer_steps(demonstrations.len()));
@@ -50,7 +50,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     args.say_if_new(&out);
     interrupt::listen();
     let mut console = Console::new();
-    let ending = sft::run(&config, &out, args.if_exists(), args.device, &mut console)?;
+    let ending = sft::run(&config, &out, args.if_exists(), args.device(), &mut console)?;
     if !sft::lines(&out)?.is_empty() {
         let page = out.join("report.html");
         write_report(std::slice::from_ref(&out), &page)?;

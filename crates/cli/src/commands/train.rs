@@ -1,5 +1,6 @@
 //! `fgrpo train`: train a policy into a run folder, with its report.
 
+use crate::args::compute;
 use crate::args::places::{self, Loading};
 use crate::commands::dry_run;
 use crate::output::progress::Console;
@@ -39,9 +40,9 @@ pub struct Args {
     /// With --resume: accept a configuration that differs from the run's.
     #[arg(long, requires = "resume")]
     pub accept_changes: bool,
-    /// Where to compute: cpu, cuda, cuda:N for the GPU with number N, or cuda:0,1 for several.
-    #[arg(long, default_value = "cpu")]
-    pub device: DeviceName,
+    /// Where to compute.
+    #[command(flatten)]
+    pub compute: compute::Flags,
     /// The dry run.
     #[command(flatten)]
     pub dry_run: dry_run::Flags,
@@ -62,7 +63,7 @@ pub const EXAMPLES: &str = "Examples:
 /// Bad input as [`Config::load`] and [`fgrpo_train::run::folder::RunDir::open`]; otherwise the error that stopped the
 /// run.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let mut config = Config::load(&args.config, &args.set)?;
+    let mut config = args.configuration()?;
     has_steps(&config)?;
     let out = args.out.clone().unwrap_or_else(|| {
         PathBuf::from("runs").join(args.config.file_stem().unwrap_or(args.config.as_os_str()))
@@ -71,15 +72,15 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if args.dry_run.wanted {
         let check = |config: &Config, task: &Task| {
             check_held_out(config, task)?;
-            check_cache(config, task, args.device)?;
+            check_cache(config, task, args.device())?;
             args.check_folder(&out, config)
         };
-        return dry_run::run(&config, args.device, &args.dry_run, check).map(drop);
+        return dry_run::run(&config, args.device(), &args.dry_run, check).map(drop);
     }
     args.say_if_new(&out);
     interrupt::listen();
     let mut console = Console::new();
-    conclude(run_and_report(&config, &out, args.if_exists(), args.device, &mut console)?, &[&out])
+    conclude(run_and_report(&config, &out, args.if_exists(), args.device(), &mut console)?, &[&out])
 }
 
 /// Trains, and writes the run's report, also of a run that was stopped.
@@ -112,6 +113,21 @@ pub fn run_and_report(
 }
 
 impl Args {
+    /// The configuration, with what the flags change.
+    ///
+    /// # Errors
+    /// Bad input as [`Config::load`].
+    pub fn configuration(&self) -> anyhow::Result<Config> {
+        let mut config = Config::load(&self.config, &self.set)?;
+        config.compute = self.compute.settings(Some(&config));
+        Ok(config)
+    }
+
+    /// The device.
+    pub fn device(&self) -> DeviceName {
+        self.compute.device.unwrap_or_default()
+    }
+
     /// What to do with an existing run.
     pub fn if_exists(&self) -> IfExists {
         match (self.resume, self.restart) {

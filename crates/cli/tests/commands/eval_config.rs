@@ -2,9 +2,9 @@
 //! every setting of its verifier.
 
 use fgrpo_core::rng::Key;
-use fgrpo_train::config::Config;
+use fgrpo_train::config::{ArithmeticConfig, Config};
 use fgrpo_train::language::Language;
-use fgrpo_train::problem::{Split, Task, arithmetic};
+use fgrpo_train::problem::{Split, Task, generated};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -23,8 +23,7 @@ fn succeed(args: &[&str]) {
 fn model(dir: &Path) -> PathBuf {
     let (tokenizer, out) = (dir.join("tokenizer"), dir.join("model"));
     std::fs::create_dir(&tokenizer).unwrap();
-    let config = toml::from_str("train = 2\nheld_out = 1").unwrap();
-    arithmetic::language(&config, &[]).unwrap().write(&tokenizer).unwrap();
+    generated::language(&ArithmeticConfig::default(), &[]).unwrap().write(&tokenizer).unwrap();
     let folders = [tokenizer.to_str().unwrap(), out.to_str().unwrap()];
     succeed(&[
         "init",

@@ -468,6 +468,9 @@ fn refusals_say_what_to_do() {
     let (_, said, code) =
         run(hub.fgrpo(&["score", "--model", "Org/Tiny", "none.jsonl"]).env("HF_HUB_OFFLINE", "1"));
     assert!(code == 2 && said.contains("HF_HUB_OFFLINE is set"), "{said}");
+    // A split in the form of a path.
+    let (_, said, code) = run(hub.fgrpo(&["data", "show", "Org/sums/main/train"]));
+    assert!(code == 2 && said.contains("on the hub it would be hf:Org/sums/main:train"), "{said}");
 }
 
 #[test]

@@ -346,6 +346,18 @@ fn wrong_configurations_are_refused_with_key_found_and_wanted() {
 }
 
 #[test]
+fn the_flags_of_the_engine_change_the_configuration() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path());
+    for command in ["train", "sft"] {
+        let flags = ["--dry-run", "--threads", "3", "--products", "bf16x3", "--set", "sft.steps=1"];
+        let output = fgrpo().arg(command).arg(&config).args(flags).assert().success();
+        let text = String::from_utf8(output.get_output().stdout.clone()).unwrap();
+        assert!(text.contains("threads = 3") && text.contains("products = \"bf16x3\""), "{text}");
+    }
+}
+
+#[test]
 fn dry_run_prints_a_configuration_that_reads_back() {
     let folder = tempfile::tempdir().unwrap();
     let config = config(folder.path());

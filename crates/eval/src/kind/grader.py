@@ -23,7 +23,7 @@ def load(path, name):
     function = getattr(module, name, None)
     if not callable(function):
         defined = [n for n, v in vars(module).items() if inspect.isfunction(v) and v.__module__ == spec.name]
-        sys.exit(f"{path}: found no function {name}; it defines {', '.join(defined) or 'none'}")
+        raise LookupError(f"{path}: found no function {name}; it defines {', '.join(defined) or 'none'}")
     return function
 
 
@@ -74,7 +74,16 @@ def main(path, name):
     # Prints of the function, of what it imports and of its children must not get between the answers.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    call = caller(load(path, name))
+    try:
+        call = caller(load(path, name))
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        broken = error  # the answer to every question
+
+        def call(row, completion):
+            raise broken
+
     for line in sys.stdin.buffer:
         question = json.loads(line)
         printed = io.StringIO()
@@ -84,9 +93,9 @@ def main(path, name):
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # SystemExit too: a grader that gives up has not graded
-            said = {"unscorable": "raised " + "".join(traceback.format_exception_only(error)).strip()}
+            said = {"unscorable": f"raised {type(error).__name__}: {error}".rstrip(": ")}
             trace = error.__traceback__
-            while trace and trace.tb_frame.f_code.co_filename == __file__:
+            while trace and trace.tb_frame.f_code.co_filename.startswith((__file__, "<frozen importlib")):
                 trace = trace.tb_next
             printed.write("".join(traceback.format_exception(type(error), error, trace)))
         said["id"] = question["id"]

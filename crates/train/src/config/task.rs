@@ -2,7 +2,7 @@
 
 use super::defaults;
 use super::maze::MazeConfig;
-use super::text::{ArithmeticConfig, TextConfig};
+use super::text::{ArithmeticConfig, PuzzlesConfig, TextConfig};
 use anyhow::Context;
 use fgrpo_eval::bad_input;
 use fgrpo_eval::kind::TaskKind;
@@ -19,6 +19,8 @@ pub enum TaskConfig {
     Maze(MazeConfig),
     /// Multi-step arithmetic as text.
     Arithmetic(ArithmeticConfig),
+    /// Generated puzzles of a SynLogic task.
+    Puzzles(PuzzlesConfig),
     /// Mathematics with the answer in a `\boxed{}`.
     Math(TextConfig),
     /// Multiple choice: the answer is the letter of an option.
@@ -46,7 +48,7 @@ impl TaskConfig {
     /// The kind and settings of a task with problems from files.
     pub fn text(&self) -> Option<(TaskKind, &TextConfig)> {
         match self {
-            Self::Maze(_) | Self::Arithmetic(_) | Self::Mix(_) => None,
+            Self::Maze(_) | Self::Arithmetic(_) | Self::Puzzles(_) | Self::Mix(_) => None,
             Self::Math(c) => Some((TaskKind::Math, c)),
             Self::Choice(c) => Some((TaskKind::Choice, c)),
             Self::IfEval(c) => Some((TaskKind::IfEval, c)),
@@ -80,6 +82,7 @@ impl TaskConfig {
         match self {
             Self::Maze(_) => "maze",
             Self::Arithmetic(_) => "arithmetic",
+            Self::Puzzles(_) => "puzzles",
             Self::Mix(_) => "mix",
             text => text.text().map_or("text", |(kind, _)| kind.name()),
         }
@@ -118,6 +121,7 @@ impl TaskConfig {
             Self::Mix(mix) => mix.check(),
             Self::Maze(maze) => maze.check(),
             Self::Arithmetic(arithmetic) => arithmetic.check(),
+            Self::Puzzles(puzzles) => puzzles.check(),
             text => text.text().map_or(Ok(()), |(kind, c)| c.check(kind)),
         }
     }
@@ -149,6 +153,7 @@ impl TaskConfig {
         match self {
             Self::Maze(maze) => maze.held_out == 0,
             Self::Arithmetic(arithmetic) => arithmetic.held_out == 0,
+            Self::Puzzles(puzzles) => puzzles.held_out == 0,
             Self::Mix(mix) => mix.holds_out_nothing(),
             text => text.text().is_some_and(|(_, c)| c.holds_out_nothing()),
         }
@@ -160,7 +165,7 @@ impl TaskConfig {
 #[serde(deny_unknown_fields)]
 pub struct MixConfig {
     /// Folder of the tokenizer and the chat template. If absent, `model.path`; if that is absent too, the tokenizer
-    /// trained by the first arithmetic part.
+    /// trained by the first part with generated problems.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokenizer: Option<PathBuf>,
     /// Texts that end a completion, for every part.

@@ -13,7 +13,7 @@ const PAGE: &str = include_str!("../../../../docs/configuration.md");
 /// The smallest configuration of a kind of task.
 fn minimal(kind: &str) -> String {
     match kind {
-        "maze" | "arithmetic" => format!(
+        "maze" | "arithmetic" | "puzzles" => format!(
             "steps = 1\n[task]\nkind = \"{kind}\"\n[model.init]\nhidden_size = 8\nintermediate_size = 8\nnum_hidden_layers = 1\nnum_attention_heads = 1\nnum_key_value_heads = 1\n[sft]\nsteps = 1\n"
         ),
         "mix" => minimal("maze").replace(
@@ -57,6 +57,7 @@ fn section(kind: &str) -> &'static str {
         "maze" => "maze",
         "mix" => "mix",
         "arithmetic" => "arithmetic",
+        "puzzles" => "puzzles",
         _ => "math",
     }
 }
@@ -139,13 +140,13 @@ fn every_key_stands_on_the_page_and_every_key_of_the_page_exists() {
     let mut known = BTreeSet::new();
     let heading = PAGE.lines().find(|line| line.starts_with("## `[task]`, kinds `math`")).unwrap();
     let named = TaskKind::NAMES.iter().map(|(_, name, _)| *name);
-    for kind in ["arithmetic", "mix"].into_iter().chain(named) {
+    for kind in ["arithmetic", "puzzles", "mix"].into_iter().chain(named) {
         assert!(section(kind) == kind || heading.contains(&format!("`{kind}`")), "{heading} lacks {kind}");
         let overrides: Vec<String> = OPTIONAL
             .iter()
             .filter(|(k, _)| (k.is_empty() && kind != "math") || *k == kind)
             .flat_map(|(_, keys)| keys.split(' ').filter(|k| !k.is_empty()))
-            .filter(|k| !k.starts_with("sft.") || matches!(kind, "maze" | "arithmetic" | "mix"))
+            .filter(|k| !k.starts_with("sft.") || matches!(kind, "maze" | "arithmetic" | "puzzles" | "mix"))
             .map(str::to_owned)
             .collect();
         for key in resolved(&minimal(kind), &overrides).into_keys() {
@@ -161,7 +162,7 @@ fn every_key_stands_on_the_page_and_every_key_of_the_page_exists() {
 #[test]
 fn defaults_on_the_page_are_the_defaults() {
     let page = page();
-    for kind in ["maze", "arithmetic", "mix", "math"] {
+    for kind in ["maze", "arithmetic", "puzzles", "mix", "math"] {
         let mut overrides = vec!["rollout.server.url=http://a".to_owned()];
         // An adapter needs a checkpoint as its base.
         overrides.extend((kind == "math").then(|| "lora.rank=16".to_owned()));
@@ -272,7 +273,7 @@ fn a_threshold_outside_the_rewards_of_verdicts_is_refused() {
         let set: Vec<String> = set.iter().map(|s| format!("algorithm.{s}")).collect();
         Config::parse(&minimal(kind), &set).map(drop).map_err(|e| format!("{e:#}"))
     };
-    for kind in ["maze", "arithmetic", "math", "choice", "ifeval", "synlogic", "mix"] {
+    for kind in ["maze", "arithmetic", "puzzles", "math", "choice", "ifeval", "synlogic", "mix"] {
         for wrong in ["0", "-0.5", "1.5"] {
             let said = parsed(kind, &[&format!("correct_threshold={wrong}")]).unwrap_err();
             let says = format!("algorithm.correct_threshold: found {wrong}, wanted above");

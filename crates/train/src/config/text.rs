@@ -1,4 +1,4 @@
-//! Text tasks: problems from files, or generated arithmetic.
+//! Text tasks: problems from files, or generated ones.
 
 use super::defaults;
 use super::ranges::{MANY, TOKENS, whole, within};
@@ -9,6 +9,7 @@ use fgrpo_eval::dataset::presets::{Family, Prompting};
 use fgrpo_eval::kind::TaskKind;
 use fgrpo_eval::program;
 use fgrpo_eval::verifier::{Mode, Settings};
+use fgrpo_verify::synlogic::{Task, has_generator};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -193,5 +194,61 @@ impl ArithmeticConfig {
             ],
         )?;
         Ok(())
+    }
+}
+
+/// Puzzles of a SynLogic task, generated from (seed, index).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct PuzzlesConfig {
+    /// The SynLogic task, by its name; one with a generator.
+    pub puzzle: String,
+    /// From 1 (easy) to 10.
+    pub difficulty: u32,
+    /// Training problems.
+    pub train: u64,
+    /// Held-out problems; none of them is trained on.
+    pub held_out: u64,
+    /// Vocabulary size of the tokenizer, which is trained on generated text: at least 300.
+    pub vocab_size: usize,
+    /// Seed of the problems; separate from the run's seed, so that runs share their problems.
+    pub seed: u64,
+    /// Which rules the verifier follows.
+    #[schemars(schema_with = "schema::word::<Mode>")]
+    pub mode: Mode,
+}
+
+impl Default for PuzzlesConfig {
+    fn default() -> Self {
+        let ArithmeticConfig { train, held_out, vocab_size, seed, mode, .. } = ArithmeticConfig::default();
+        Self {
+            puzzle: Task::MathPath.name().to_owned(),
+            difficulty: 1,
+            train,
+            held_out,
+            vocab_size,
+            seed,
+            mode,
+        }
+    }
+}
+
+impl PuzzlesConfig {
+    pub(super) fn check(&self) -> anyhow::Result<()> {
+        let named = self.puzzle.parse().ok().filter(|&task| has_generator(task));
+        if named.is_none() {
+            let known: Vec<&str> =
+                Task::ALL.into_iter().filter(|&task| has_generator(task)).map(Task::name).collect();
+            bad_input!("task.puzzle: found {:?}, wanted one of {}", self.puzzle, known.join(", "));
+        }
+        whole(
+            "task",
+            [
+                ("difficulty", self.difficulty.into(), 1..=10),
+                ("train", self.train, 1..=1 << 24),
+                ("held_out", self.held_out, 0..=MANY),
+                ("vocab_size", self.vocab_size as u64, 300..=1 << 16),
+            ],
+        )
     }
 }

@@ -68,13 +68,13 @@ impl StopTexts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::problem::arithmetic;
+    use crate::config::ArithmeticConfig;
+    use crate::problem::generated;
     use proptest::prelude::*;
 
     fn tokenizer() -> Tokenizer {
         let folder = tempfile::tempdir().unwrap();
-        let config = toml::from_str("train = 1\nheld_out = 1").unwrap();
-        arithmetic::language(&config, &[]).unwrap().write(folder.path()).unwrap();
+        generated::language(&ArithmeticConfig::default(), &[]).unwrap().write(folder.path()).unwrap();
         Tokenizer::from_file(folder.path().join("tokenizer.json")).unwrap()
     }
 

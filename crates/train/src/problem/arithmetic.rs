@@ -1,104 +1,30 @@
-//! Multi-step arithmetic as text: the language-model task that needs no download.
-//!
-//! A problem is a short instruction text generated from (seed, index). Its demonstration works it out step by step and
-//! boxes the result, and the math verifier grades it. The tokenizer is a byte-level BPE trained on generated text. It
-//! splits numbers into single digits, as current model families do.
+//! Multi-step arithmetic as text. A demonstration works a problem out step by step and boxes the result, and the math
+//! verifier grades it.
 
+use super::generated::{Amounts, Generator};
 use crate::config::ArithmeticConfig;
-use crate::language::Language;
-use crate::language::chat::ChatTemplate;
 use fgrpo_core::rng::{Key, Stream};
-use fgrpo_eval::bad_input;
 use fgrpo_eval::dataset::{Message, Problem, id_of};
-use fgrpo_eval::kind::{self, Truth};
-use std::collections::HashSet;
+use fgrpo_eval::kind::{self, TaskKind, Truth};
+use fgrpo_eval::verifier::Settings;
 use std::fmt::Write;
-use tokenizers::models::bpe::{BPE, BpeTrainerBuilder};
-use tokenizers::pre_tokenizers::byte_level::ByteLevel;
-use tokenizers::pre_tokenizers::digits::Digits;
-use tokenizers::pre_tokenizers::sequence::Sequence;
-use tokenizers::{AddedToken, PreTokenizerWrapper, Tokenizer, TokenizerBuilder};
 
-/// Special tokens, by id.
-const SPECIAL: [&str; 3] = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"];
-
-/// The chat template: each message is between `<|im_start|>role` and `<|im_end|>`.
-pub const TEMPLATE: &str = "{% for message in messages %}
-{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n' }}
-{%- endfor %}
-{% if add_generation_prompt %}
-{{ '<|im_start|>assistant\\n' }}
-{%- endif %}
-";
-
-const TOKENIZER_CONFIG: &str = r#"{
-  "tokenizer_class": "PreTrainedTokenizerFast",
-  "bos_token": null,
-  "eos_token": "<|im_end|>",
-  "pad_token": "<|endoftext|>",
-  "clean_up_tokenization_spaces": false
-}
-"#;
-
-/// The name of its held-out problems.
-pub const NAME: &str = "arithmetic";
-/// Texts that the tokenizer is trained on.
-const CORPUS: u64 = 2000;
-/// Number of draws for a training problem before the run fails because there are too many held-out problems.
-const TRIES: u64 = 1000;
-
-/// The completion length limit: 1.5 times the longest solution, so a policy that rambles is cut off.
-///
-/// # Errors
-/// Errors from the tokenizer.
-pub fn max_new_tokens<'a>(
-    language: &Language,
-    problems: impl Iterator<Item = &'a Problem>,
-) -> anyhow::Result<usize> {
-    let solutions = problems.filter_map(|p| p.solution.as_deref());
-    let longest =
-        solutions.map(|s| language.encode(s).map(|t| t.len())).try_fold(0, |a, n| n.map(|n| a.max(n)))?;
-    Ok(longest + longest / 2 + 1)
-}
-
-/// The training problems and the held-out problems. No problem is in both.
-///
-/// # Errors
-/// Bad input if the held-out problems leave none to train on.
-pub fn problems(config: &ArithmeticConfig) -> anyhow::Result<(Vec<Problem>, Vec<Problem>)> {
-    let mut apart = HashSet::new();
-    let mut held_out = Vec::new();
-    for index in 0..config.held_out {
-        let Some(problem) = draw(config, 1, index, |p| !apart.contains(&p.id)) else {
-            bad_input!(
-                "task.held_out: found {}, wanted fewer: there are not that many different problems",
-                config.held_out
-            );
-        };
-        apart.insert(problem.id.clone());
-        held_out.push(problem);
+impl Generator for ArithmeticConfig {
+    fn name(&self) -> &str {
+        "arithmetic"
     }
-    let train = (0..config.train)
-        .map(|index| draw(config, 0, index, |p| !apart.contains(&p.id)))
-        .collect::<Option<Vec<_>>>();
-    let Some(train) = train else {
-        bad_input!(
-            "task.held_out: found {}, wanted fewer: no problem would be left for training",
-            config.held_out
-        );
-    };
-    Ok((train, held_out))
-}
 
-/// The first acceptable problem among the draws of (split, index). Split 0 is trained on, 1 is held out.
-fn draw(
-    config: &ArithmeticConfig,
-    split: u64,
-    index: u64,
-    accept: impl Fn(&Problem) -> bool,
-) -> Option<Problem> {
-    let of_split = Key::new(config.seed).with(split);
-    (0..TRIES).map(|attempt| problem(config, of_split.with(index).with(attempt))).find(accept)
+    fn grading(&self) -> (TaskKind, Settings) {
+        (TaskKind::Math, Settings { mode: self.mode, ..Settings::default() })
+    }
+
+    fn amounts(&self) -> Amounts {
+        Amounts { train: self.train, held_out: self.held_out, seed: self.seed, vocab_size: self.vocab_size }
+    }
+
+    fn problem(&self, key: Key) -> Option<Problem> {
+        Some(problem(self, key))
+    }
 }
 
 /// One problem: a start value, and operations that keep every value in `0..=largest`.
@@ -154,59 +80,16 @@ fn operation(largest: u64, value: u64, draws: &mut Stream) -> (String, char, u64
     }
 }
 
-/// Trains the tokenizer on texts that aren't in any split; the same configuration gives the same files. Completions
-/// end at the template's end token and at the texts of `stop`.
-///
-/// # Errors
-/// Errors from the tokenizer's trainer.
-pub fn language(config: &ArithmeticConfig, stop: &[String]) -> anyhow::Result<Language> {
-    let wrong = |e: tokenizers::Error| anyhow::anyhow!("training the tokenizer: {e}");
-    let corpus = Key::new(config.seed).with(2);
-    let texts = (0..CORPUS).map(|i| {
-        let problem = problem(config, corpus.with(i));
-        let solution = problem.solution.as_deref().unwrap_or_default();
-        format!("user\n{}\nassistant\n{solution}", problem.question())
-    });
-    let split = Sequence::new(vec![
-        PreTokenizerWrapper::Digits(Digits::new(true)),
-        PreTokenizerWrapper::ByteLevel(ByteLevel::new(false, true, true)),
-    ]);
-    let bytes = ByteLevel::new(false, true, true);
-    let mut trained =
-        TokenizerBuilder::<BPE, tokenizers::NormalizerWrapper, Sequence, ByteLevel, ByteLevel>::new()
-            .with_model(BPE::default())
-            .with_normalizer(None)
-            .with_pre_tokenizer(Some(split))
-            .with_post_processor(None)
-            .with_decoder(Some(bytes))
-            .build()
-            .map_err(wrong)?;
-    let special: Vec<AddedToken> = SPECIAL.iter().map(|t| AddedToken::from(*t, true)).collect();
-    let mut trainer = BpeTrainerBuilder::new()
-        .show_progress(false)
-        .vocab_size(config.vocab_size)
-        .initial_alphabet(ByteLevel::alphabet().into_iter().collect())
-        .special_tokens(special)
-        .build();
-    trained.train(&mut trainer, texts.collect::<Vec<_>>().into_iter()).map_err(wrong)?;
-    let json = trained.to_string(true).map_err(wrong)?;
-    let tokenizer: Tokenizer = json.parse().map_err(wrong)?;
-    let end = tokenizer.token_to_id(SPECIAL[2]).expect("the trainer keeps the special tokens");
-    let files = vec![
-        ("tokenizer.json".to_owned(), json.into_bytes()),
-        ("tokenizer_config.json".to_owned(), TOKENIZER_CONFIG.as_bytes().to_vec()),
-        ("chat_template.jinja".to_owned(), TEMPLATE.as_bytes().to_vec()),
-    ];
-    Language::from_files(files, Some(ChatTemplate::new(TEMPLATE, "", SPECIAL[2])), vec![end], stop)
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::generated::language;
     use super::*;
     use crate::config::{Config, TaskConfig};
+    use crate::language::Language;
     use crate::problem::{Split, Task};
     use fgrpo_eval::verifier::Mode;
     use fgrpo_verify::verdict::Verdict;
+    use std::collections::HashSet;
 
     fn config(train: u64, held_out: u64) -> ArithmeticConfig {
         ArithmeticConfig {

@@ -1,7 +1,7 @@
 //! One source of problems: mazes, generated arithmetic, or files.
 
 use super::text::{self, Listed};
-use super::{Split, arithmetic};
+use super::{Split, generated};
 use crate::config::{MazeConfig, TaskConfig};
 use crate::language::Language;
 use anyhow::Context;
@@ -103,30 +103,29 @@ impl<'a> Source<'a> {
             };
             anyhow::Ok(ProblemSet::new(name, prompting, Grader::new(kind, settings)?, max_tokens))
         };
+        if let Some(generator) = generated::generator(self.task) {
+            let (mut problems, held_out) = generated::problems(generator)?;
+            if !train {
+                problems.clear();
+            }
+            let limit = match language {
+                Some(l) => generated::max_new_tokens(l, problems.iter().chain(&held_out))?,
+                None => text::MAX_NEW_TOKENS,
+            };
+            let (kind, settings) = generator.grading();
+            let set = set(generator.name().to_owned(), kind, Prompting::default(), settings, limit)?;
+            if overrides.is_some() {
+                problems.clear();
+            }
+            return Ok(Part {
+                weight: 1.0,
+                held_out: Listed::of(held_out, language, &set.prompt)?,
+                train: Training::Listed(Listed::of(problems, language, &set.prompt)?),
+                set,
+            });
+        }
         match self.task {
             TaskConfig::Maze(config) => mazes(config, language, overrides),
-            TaskConfig::Arithmetic(config) => {
-                let (mut problems, held_out) = arithmetic::problems(config)?;
-                if !train {
-                    problems.clear();
-                }
-                let limit = match language {
-                    Some(l) => arithmetic::max_new_tokens(l, problems.iter().chain(&held_out))?,
-                    None => text::MAX_NEW_TOKENS,
-                };
-                let none = Prompting::default();
-                let settings = Settings { mode: config.mode, ..Settings::default() };
-                let set = set(arithmetic::NAME.into(), TaskKind::Math, none, settings, limit)?;
-                if overrides.is_some() {
-                    problems.clear();
-                }
-                Ok(Part {
-                    weight: 1.0,
-                    held_out: Listed::of(held_out, language, &set.prompt)?,
-                    train: Training::Listed(Listed::of(problems, language, &set.prompt)?),
-                    set,
-                })
-            }
             TaskConfig::Mix(_) => bad_input!("task.parts: found a mix within a mix"),
             from_file => {
                 let (kind, config) =

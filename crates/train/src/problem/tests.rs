@@ -44,8 +44,7 @@ fn open(kind: TaskKind, text: &TextConfig, model: Option<&Path>) -> anyhow::Resu
 /// A folder with a tokenizer and a template, but no weights.
 fn model() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
-    let config: ArithmeticConfig = toml::from_str("train = 2\nheld_out = 1").unwrap();
-    arithmetic::language(&config, &[]).unwrap().write(folder.path()).unwrap();
+    generated::language(&ArithmeticConfig::default(), &[]).unwrap().write(folder.path()).unwrap();
     folder
 }
 
@@ -182,7 +181,7 @@ fn what_is_missing_is_named() {
     std::fs::remove_file(path.join("chat_template.jinja")).unwrap();
     assert!(error(&good, TaskKind::Math, Some(&path)).contains("no chat template"));
     std::fs::remove_file(path.join("tokenizer.json")).unwrap();
-    std::fs::write(path.join("chat_template.jinja"), arithmetic::TEMPLATE).unwrap();
+    std::fs::write(path.join("chat_template.jinja"), generated::TEMPLATE).unwrap();
     assert!(error(&good, TaskKind::Math, Some(&path)).contains("no tokenizer.json"));
 }
 

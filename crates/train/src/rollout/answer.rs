@@ -235,12 +235,11 @@ fn shape(value: &Value) -> String {
 mod tests {
     use super::*;
     use crate::config::ArithmeticConfig;
-    use crate::problem::arithmetic;
+    use crate::problem::generated;
     use serde_json::json;
 
     fn language() -> Language {
-        let config: ArithmeticConfig = toml::from_str("train = 2\nheld_out = 1").unwrap();
-        arithmetic::language(&config, &[]).unwrap()
+        generated::language(&ArithmeticConfig::default(), &[]).unwrap()
     }
 
     fn choice(choice: Value) -> Value {

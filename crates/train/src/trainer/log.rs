@@ -66,7 +66,7 @@ impl Trainer<'_> {
     /// Warns once if the policy has become deterministic, or if nothing has been correct for some steps.
     pub(super) fn warn(&mut self, m: &Metrics) {
         self.stall.step(m);
-        if let Some(warning) = self.stall.warning(m) {
+        for warning in self.stall.warnings(m) {
             self.events.say(&warning);
         }
         let constant = m.distinct_fraction <= 1.0 / self.config.rollout.group_size as f64 + 1e-9;

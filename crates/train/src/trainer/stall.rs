@@ -40,6 +40,9 @@ pub(super) struct Stall {
     in_a_row: u64,
     /// Consecutive steps up to now in which nothing could be graded.
     nothing_graded: u64,
+    /// Completions that could not be graded, and all.
+    unscorable: u64,
+    completions: u64,
 }
 
 impl Stall {
@@ -47,6 +50,8 @@ impl Stall {
     pub(super) fn step(&mut self, m: &Metrics) {
         let graded = m.verdicts.iter().any(|(verdict, n)| verdict != "unscorable" && *n > 0);
         self.steps += 1;
+        self.unscorable += unscorable(m);
+        self.completions += m.verdicts.values().sum::<u64>();
         self.nothing_graded = if graded { 0 } else { self.nothing_graded + 1 };
         let uniform = Uniform::of(m);
         let before = if uniform == self.uniform { self.in_a_row } else { 0 };
@@ -54,8 +59,21 @@ impl Stall {
         self.uniform = uniform;
     }
 
-    /// The warning after a step, if any.
-    pub(super) fn warning(&self, m: &Metrics) -> Option<String> {
+    /// The warnings after a step.
+    pub(super) fn warnings(&self, m: &Metrics) -> impl Iterator<Item = String> {
+        let now = unscorable(m);
+        let first = (now > 0 && now == self.unscorable).then(|| {
+            format!(
+                "warning: step {}: {now} of {} completions could not be graded, and count for nothing: {}. This warning is given once",
+                m.step,
+                m.verdicts.values().sum::<u64>(),
+                reasons(m)
+            )
+        });
+        first.into_iter().chain(self.uniform_warning(m))
+    }
+
+    fn uniform_warning(&self, m: &Metrics) -> Option<String> {
         let uniform = self.uniform.filter(|_| self.in_a_row == WARN_AFTER)?;
         Some(match uniform {
             Uniform::Wrong => format!(
@@ -90,16 +108,21 @@ impl Stall {
         Ok(())
     }
 
-    /// The warning after the last step, if any.
+    /// The warnings after the last step.
     ///
     /// # Errors
     /// If nothing could be graded in the whole run.
-    pub(super) fn at_end(&self) -> anyhow::Result<Option<String>> {
+    pub(super) fn at_end(&self) -> anyhow::Result<impl Iterator<Item = String>> {
         if self.steps > 0 && self.nothing_graded == self.steps {
             anyhow::bail!("no completion could be graded in any of the {} steps", self.steps);
         }
-        let always = self.uniform.filter(|_| self.in_a_row == self.steps);
-        Ok(always.map(|uniform| {
+        let ungraded = (self.unscorable > 0).then(|| {
+            format!(
+                "warning: {} of {} completions could not be graded, and counted for nothing; metrics.jsonl has the reasons of every step",
+                self.unscorable, self.completions
+            )
+        });
+        let always = self.uniform.filter(|_| self.in_a_row == self.steps).map(|uniform| {
             let (found, hint) = match uniform {
                 Uniform::Wrong => (
                     "no completion was correct",
@@ -111,8 +134,13 @@ impl Stall {
                 Uniform::Correct => ("no completion was wrong", "there was nothing to learn. See rollouts.jsonl"),
             };
             format!("warning: {found} in any of the {} steps: {hint}", self.steps)
-        }))
+        });
+        Ok(ungraded.into_iter().chain(always))
     }
+}
+
+fn unscorable(m: &Metrics) -> u64 {
+    m.verdicts.get("unscorable").copied().unwrap_or(0)
 }
 
 /// Likely causes of a step without a correct completion, most likely first.
@@ -166,12 +194,12 @@ mod tests {
             .enumerate()
         {
             stall.step(m);
-            if stall.warning(m).is_some() {
+            if stall.warnings(m).next().is_some() {
                 warned.push(i + 1);
             }
         }
         assert_eq!(warned, [5, 12]);
-        assert_eq!(stall.at_end().unwrap(), None, "one step had a correct completion");
+        assert_eq!(stall.at_end().unwrap().next(), None, "one step had a correct completion");
     }
 
     #[test]
@@ -188,14 +216,15 @@ mod tests {
             // A step of another kind begins the count again.
             stall.step(&step(&[("wrong", 4)]));
             for i in 1..=WARN_AFTER {
-                assert_eq!(stall.warning(&m), None, "{i}");
+                assert_eq!(stall.warnings(&m).next(), None, "{i}");
                 stall.step(&m);
             }
-            assert!(stall.warning(&m).unwrap().contains(wanted), "{:?}", stall.warning(&m));
-            assert_eq!(stall.at_end().unwrap(), None, "the first step was of another kind");
+            let warning = stall.warnings(&m).next().unwrap();
+            assert!(warning.contains(wanted), "{warning}");
+            assert_eq!(stall.at_end().unwrap().next(), None, "the first step was of another kind");
             let mut stall = Stall::default();
             stall.step(&m);
-            assert!(stall.at_end().unwrap().unwrap().contains("in any of the 1 steps"));
+            assert!(stall.at_end().unwrap().next().unwrap().contains("in any of the 1 steps"));
         }
     }
 
@@ -209,6 +238,22 @@ mod tests {
         let error = stall.check(2, &dead).unwrap_err().to_string();
         assert!(error.contains("4 unscorable (reasons: none 4)"), "{error}");
         stall.step(&step(&[("wrong", 4)]));
-        assert!(stall.check(1, &dead).is_ok() && stall.at_end().unwrap().is_none());
+        assert!(stall.check(1, &dead).is_ok());
+        let warning = stall.at_end().unwrap().next().unwrap();
+        assert!(warning.contains("8 of 12 completions could not be graded"), "{warning}");
+    }
+
+    #[test]
+    fn completions_that_could_not_be_graded_are_told_once_beside_other_warnings() {
+        let some = step(&[("wrong", 3), ("unscorable", 1)]);
+        let mut stall = Stall::default();
+        let mut warned = Vec::new();
+        for _ in 0..=WARN_AFTER {
+            stall.step(&some);
+            warned.extend(stall.warnings(&some));
+        }
+        assert_eq!(warned.len(), 2, "{warned:?}");
+        assert!(warned[0].contains("1 of 4 completions could not be graded"), "{}", warned[0]);
+        assert!(warned[1].contains("no completion has been correct for 5 steps"), "{}", warned[1]);
     }
 }

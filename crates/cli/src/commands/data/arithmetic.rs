@@ -54,7 +54,7 @@ pub(super) fn run(args: &Arithmetic) -> anyhow::Result<()> {
 }
 
 fn lines(config: &ArithmeticConfig, split: SplitName, limit: Option<usize>) -> anyhow::Result<String> {
-    let (train, held_out) = problem::arithmetic::problems(config)?;
+    let (train, held_out) = problem::generated::problems(config)?;
     let problems = match split {
         SplitName::Train => train,
         SplitName::HeldOut => held_out,
@@ -79,7 +79,7 @@ mod tests {
         let path = folder.path().join("data.jsonl");
         std::fs::write(&path, lines(&config, SplitName::Train, Some(20)).unwrap()).unwrap();
         let (read, _) = dataset::load(&path, TaskKind::Math, &Default::default()).unwrap();
-        let (train, held_out) = problem::arithmetic::problems(&config).unwrap();
+        let (train, held_out) = problem::generated::problems(&config).unwrap();
         assert_eq!((read.len(), held_out.len()), (20, 5));
         for (a, b) in read.iter().zip(&train) {
             assert_eq!((&a.id, &a.truth, &a.solution), (&b.id, &b.truth, &b.solution));

@@ -11,6 +11,7 @@ use fgrpo_eval::plan::Plan;
 use fgrpo_train::config::{Config, MazeConfig, TaskConfig, TextConfig};
 use fgrpo_train::language::Language;
 use fgrpo_train::problem;
+use fgrpo_train::problem::generated::generator;
 use fgrpo_train::problem::source::Overrides;
 use std::path::{Path, PathBuf};
 
@@ -147,9 +148,10 @@ fn language(config: &Config, task: &TaskConfig, checkpoint: Option<&Path>) -> an
 fn task_of(args: &Args, training: Option<&TaskConfig>) -> anyhow::Result<TaskConfig> {
     let kind_of = |task: &TaskConfig| match task {
         TaskConfig::Maze(_) => Some(TaskKind::Maze),
-        TaskConfig::Arithmetic(_) => Some(TaskKind::Math),
         TaskConfig::Mix(_) => None,
-        other => other.text().map(|(kind, _)| kind),
+        other => generator(other)
+            .map(|generator| generator.grading().0)
+            .or_else(|| other.text().map(|(kind, _)| kind)),
     };
     let known = training.and_then(kind_of);
     let Some(kind) = args.task.or(known) else {

@@ -215,6 +215,9 @@ fn lead(report: &Report, samples: u64) -> String {
 /// Notes about the result: truncation, tokens, unscorable samples.
 fn notes(report: &Report) -> Vec<String> {
     let mut notes = Vec::new();
+    if let Some(reward) = report.mean_reward {
+        notes.push(format!("mean reward {reward:.3}"));
+    }
     if let Some(share) = report.truncated {
         notes.push(format!("{} % of the samples end at the length limit", percent(share)));
     }

@@ -192,7 +192,7 @@ fn a_grader_that_cannot_work_is_refused_before_any_work() {
     for (grader, wanted) in [
         (format!("{}:gold", path.display()), "missing 1 required positional argument: 'gold'"),
         (format!("{}:none", path.display()), "found no function none; it defines reward, trl, gold"),
-        (format!("{}:number", path.display()), "found no function number"),
+        (format!("{}:number", path.display()), "found no function number; it defines"),
         (format!("{}:reward", broken.display()), "SyntaxError"),
         (format!("{}:reward", folder.path().join("no.py").display()), "no.py: no such file"),
         (path.display().to_string(), "wanted FILE.py:FUNCTION"),
@@ -207,6 +207,7 @@ fn a_grader_that_cannot_work_is_refused_before_any_work() {
             let (_, said, code) = run(command);
             assert_eq!(code, 2, "{said}");
             assert!(said.contains(wanted), "wanted {wanted:?} in: {said}");
+            assert!(said.matches("Traceback").count() <= 1 && !said.contains("<string>"), "{said}");
         }
         assert!(!out.exists(), "a run folder without a grader");
     }
@@ -312,10 +313,11 @@ fn training_and_evaluation_call_the_function_with_the_columns_of_the_row() {
             .arg(folder.path().join("e"));
         let (out, said, code) = run(&mut eval);
         assert_eq!(code, 0, "{said}");
-        serde_json::from_str::<Value>(&out).unwrap()["pass_at_k"]["1"].as_f64().unwrap()
+        let page: Value = serde_json::from_str(&out).unwrap();
+        (page["pass_at_k"]["1"].as_f64().unwrap(), page["mean_reward"].as_f64().unwrap())
     };
-    assert_eq!(eval(&[]), 0.5, "(7 + n) % 4 / 3 >= 0.5 holds for half of the rows");
+    assert_eq!(eval(&[]), (0.5, 0.5), "(7 + n) % 4 / 3 >= 0.5 holds for half of the rows; their mean");
     // The file is part of what decides a verdict.
     file(folder.path(), "own.py", "def reward(completion):\n    return 1\n");
-    assert_eq!(eval(&[]), 1.0);
+    assert_eq!(eval(&[]), (1.0, 1.0));
 }

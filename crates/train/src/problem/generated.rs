@@ -1,0 +1,186 @@
+//! Problems that are generated, with a tokenizer that is trained on them: language-model tasks that need no download.
+//!
+//! A problem is a function of (seed, split, index). The tokenizer is a byte-level BPE. It splits numbers into single
+//! digits, as current model families do.
+
+use crate::config::TaskConfig;
+use crate::language::Language;
+use crate::language::chat::ChatTemplate;
+use fgrpo_core::rng::Key;
+use fgrpo_eval::bad_input;
+use fgrpo_eval::dataset::Problem;
+use fgrpo_eval::kind::TaskKind;
+use fgrpo_eval::verifier::Settings;
+use rayon::prelude::*;
+use std::collections::HashSet;
+use tokenizers::models::bpe::{BPE, BpeTrainerBuilder};
+use tokenizers::pre_tokenizers::byte_level::ByteLevel;
+use tokenizers::pre_tokenizers::digits::Digits;
+use tokenizers::pre_tokenizers::sequence::Sequence;
+use tokenizers::{AddedToken, PreTokenizerWrapper, Tokenizer, TokenizerBuilder};
+
+/// How many problems are generated, from which seed, and the size of the tokenizer's vocabulary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Amounts {
+    /// Training problems.
+    pub train: u64,
+    /// Held-out problems.
+    pub held_out: u64,
+    /// Seed of the problems.
+    pub seed: u64,
+    /// Size of the vocabulary.
+    pub vocab_size: usize,
+}
+
+/// What generates problems.
+pub trait Generator: Sync {
+    /// The name of its held-out problems.
+    fn name(&self) -> &str;
+
+    /// The kind whose verifier grades them, and its settings.
+    fn grading(&self) -> (TaskKind, Settings);
+
+    /// How many there are.
+    fn amounts(&self) -> Amounts;
+
+    /// The problem of a key, with a demonstration; nothing if there is none for this key.
+    fn problem(&self, key: Key) -> Option<Problem>;
+}
+
+/// What generates a task's problems, if they are generated.
+pub fn generator(task: &TaskConfig) -> Option<&dyn Generator> {
+    match task {
+        TaskConfig::Arithmetic(config) => Some(config),
+        TaskConfig::Puzzles(config) => Some(config),
+        _ => None,
+    }
+}
+
+/// Special tokens, by id.
+const SPECIAL: [&str; 3] = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"];
+
+/// The chat template: each message is between `<|im_start|>role` and `<|im_end|>`.
+pub const TEMPLATE: &str = "{% for message in messages %}
+{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n' }}
+{%- endfor %}
+{% if add_generation_prompt %}
+{{ '<|im_start|>assistant\\n' }}
+{%- endif %}
+";
+
+const TOKENIZER_CONFIG: &str = r#"{
+  "tokenizer_class": "PreTrainedTokenizerFast",
+  "bos_token": null,
+  "eos_token": "<|im_end|>",
+  "pad_token": "<|endoftext|>",
+  "clean_up_tokenization_spaces": false
+}
+"#;
+
+/// Texts that the tokenizer is trained on.
+const CORPUS: u64 = 2000;
+/// Number of draws for a training problem before the run fails because there are too many held-out problems.
+const TRIES: u64 = 1000;
+
+/// The completion length limit: 1.5 times the longest solution, so a policy that rambles is cut off.
+///
+/// # Errors
+/// Errors from the tokenizer.
+pub fn max_new_tokens<'a>(
+    language: &Language,
+    problems: impl Iterator<Item = &'a Problem>,
+) -> anyhow::Result<usize> {
+    let solutions = problems.filter_map(|p| p.solution.as_deref());
+    let longest =
+        solutions.map(|s| language.encode(s).map(|t| t.len())).try_fold(0, |a, n| n.map(|n| a.max(n)))?;
+    Ok(longest + longest / 2 + 1)
+}
+
+/// The training problems and the held-out problems. No problem is in both.
+///
+/// # Errors
+/// Bad input if the held-out problems leave none to train on.
+pub fn problems(generator: &dyn Generator) -> anyhow::Result<(Vec<Problem>, Vec<Problem>)> {
+    let amounts = generator.amounts();
+    let mut apart = HashSet::new();
+    let mut held_out = Vec::new();
+    for index in 0..amounts.held_out {
+        let Some(problem) = draw(generator, 1, index, |p| !apart.contains(&p.id)) else {
+            bad_input!(
+                "task.held_out: found {}, wanted fewer: there are not that many different problems",
+                amounts.held_out
+            );
+        };
+        apart.insert(problem.id.clone());
+        held_out.push(problem);
+    }
+    let train = (0..amounts.train)
+        .into_par_iter()
+        .map(|index| draw(generator, 0, index, |p| !apart.contains(&p.id)))
+        .collect::<Option<Vec<_>>>();
+    let Some(train) = train else {
+        bad_input!(
+            "task.held_out: found {}, wanted fewer: no problem would be left for training",
+            amounts.held_out
+        );
+    };
+    Ok((train, held_out))
+}
+
+/// The first acceptable problem among the draws of (split, index). Split 0 is trained on, 1 is held out.
+fn draw(
+    generator: &dyn Generator,
+    split: u64,
+    index: u64,
+    accept: impl Fn(&Problem) -> bool,
+) -> Option<Problem> {
+    let of_split = Key::new(generator.amounts().seed).with(split);
+    (0..TRIES).filter_map(|attempt| generator.problem(of_split.with(index).with(attempt))).find(accept)
+}
+
+/// Trains the tokenizer on texts that aren't in any split; the same configuration gives the same files. Completions
+/// end at the template's end token and at the texts of `stop`.
+///
+/// # Errors
+/// Errors from the tokenizer's trainer.
+pub fn language(generator: &dyn Generator, stop: &[String]) -> anyhow::Result<Language> {
+    let wrong = |e: tokenizers::Error| anyhow::anyhow!("training the tokenizer: {e}");
+    let Amounts { seed, vocab_size, .. } = generator.amounts();
+    let corpus = Key::new(seed).with(2);
+    let texts = (0..CORPUS).filter_map(|i| {
+        let problem = generator.problem(corpus.with(i))?;
+        let solution = problem.solution.as_deref().unwrap_or_default();
+        Some(format!("user\n{}\nassistant\n{solution}", problem.question()))
+    });
+    let split = Sequence::new(vec![
+        PreTokenizerWrapper::Digits(Digits::new(true)),
+        PreTokenizerWrapper::ByteLevel(ByteLevel::new(false, true, true)),
+    ]);
+    let bytes = ByteLevel::new(false, true, true);
+    let mut trained =
+        TokenizerBuilder::<BPE, tokenizers::NormalizerWrapper, Sequence, ByteLevel, ByteLevel>::new()
+            .with_model(BPE::default())
+            .with_normalizer(None)
+            .with_pre_tokenizer(Some(split))
+            .with_post_processor(None)
+            .with_decoder(Some(bytes))
+            .build()
+            .map_err(wrong)?;
+    let special: Vec<AddedToken> = SPECIAL.iter().map(|t| AddedToken::from(*t, true)).collect();
+    let mut trainer = BpeTrainerBuilder::new()
+        .show_progress(false)
+        .vocab_size(vocab_size)
+        .initial_alphabet(ByteLevel::alphabet().into_iter().collect())
+        .special_tokens(special)
+        .build();
+    trained.train(&mut trainer, texts.collect::<Vec<_>>().into_iter()).map_err(wrong)?;
+    let json = trained.to_string(true).map_err(wrong)?;
+    let tokenizer: Tokenizer = json.parse().map_err(wrong)?;
+    let end = tokenizer.token_to_id(SPECIAL[2]).expect("the trainer keeps the special tokens");
+    let files = vec![
+        ("tokenizer.json".to_owned(), json.into_bytes()),
+        ("tokenizer_config.json".to_owned(), TOKENIZER_CONFIG.as_bytes().to_vec()),
+        ("chat_template.jinja".to_owned(), TEMPLATE.as_bytes().to_vec()),
+    ];
+    Language::from_files(files, Some(ChatTemplate::new(TEMPLATE, "", SPECIAL[2])), vec![end], stop)
+}

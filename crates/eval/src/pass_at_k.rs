@@ -6,7 +6,7 @@ use crate::estimate::{Curve, Tables, resamples, resamples_of_all};
 use crate::samples::{Benchmark, ProblemCounts};
 use crate::table::percent;
 use fgrpo_core::rng::Key;
-use fgrpo_core::stats::majority::majority_at_k;
+use fgrpo_core::stats::majority::{Votes, majority_at_k};
 use rayon::prelude::*;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -187,7 +187,9 @@ pub fn choose_ks(asked: &[u64], fewest: u64) -> anyhow::Result<Vec<u64>> {
 
 /// maj@k, if every problem's wrong samples say what they answered.
 fn majority(problems: &[ProblemCounts], ks: &[u64], key: Key) -> Option<BTreeMap<u64, f64>> {
-    let votes: Vec<_> = problems.iter().map(ProblemCounts::votes).collect::<Option<_>>()?;
+    let votes: Vec<Votes> = problems.iter().map(ProblemCounts::votes).collect::<Option<_>>()?;
+    // Answers that nothing extracts have no majority.
+    votes.iter().find(|v| v.samples() > v.silent)?;
     let sizes: Vec<usize> = ks.iter().map(|&k| k as usize).collect();
     let of_problem = |(i, v): (usize, &_)| majority_at_k(v, &sizes, ORDERINGS, key.with(i as u64));
     let each: Vec<Vec<f64>> = votes.par_iter().enumerate().map(of_problem).collect();

@@ -57,8 +57,8 @@ pub struct ProblemCounts {
     pub verifier: Option<String>,
     /// Number of samples of each wrong answer, by its text.
     wrong_answers: BTreeMap<String, u64>,
-    /// Wrong samples with a null answer: no answer was found.
-    silent: u64,
+    /// Samples with a null answer, wrong and correct ones: no answer was found, so they have no vote.
+    silent: [u64; 2],
 }
 
 impl ProblemCounts {
@@ -85,10 +85,11 @@ impl ProblemCounts {
     /// The answers' votes, if every wrong sample has an answer field.
     pub fn votes(&self) -> Option<Votes> {
         let wrong: u64 = self.wrong_answers.values().sum();
-        (wrong + self.silent == self.samples - self.correct).then(|| Votes {
-            correct: self.correct as usize,
+        let [silent_wrong, silent_correct] = self.silent;
+        (wrong + silent_wrong == self.samples - self.correct).then(|| Votes {
+            correct: (self.correct - silent_correct) as usize,
             wrong: self.wrong_answers.values().map(|&v| v as usize).collect(),
-            silent: self.silent as usize,
+            silent: (silent_wrong + silent_correct) as usize,
         })
     }
 }
@@ -415,12 +416,13 @@ impl Gathered {
             Score::Correct => {
                 p.samples += 1;
                 p.correct += 1;
+                p.silent[1] += u64::from(matches!(line.answer, Some(None)));
             }
             Score::Wrong => {
                 p.samples += 1;
                 match &line.answer {
                     Some(Some(answer)) => *p.wrong_answers.entry(answer.clone()).or_default() += 1,
-                    Some(None) => p.silent += 1,
+                    Some(None) => p.silent[0] += 1,
                     None => {}
                 }
             }

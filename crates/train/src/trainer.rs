@@ -144,6 +144,9 @@ impl Trainer<'_> {
             return self.interrupted();
         }
         self.save()?;
+        // The time left is that of steps: the evaluation before the first is none.
+        self.events.end();
+        self.events.begin("train", self.state.step, config.steps);
         while self.state.step < config.steps {
             let step = self.state.step + 1;
             let clock = Instant::now();

@@ -1,7 +1,7 @@
 //! `pass-at-k`, `compare` and `plan` as a user runs them.
 
 use assert_cmd::Command;
-use serde_json::Value;
+use serde_json::{Value, json as value};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -247,6 +247,23 @@ fn samples_give_subjects_majority_and_truncation() {
     assert!((found["subjects"]["Algebra"]["pass_at_k"]["1"].as_f64().unwrap() - 0.375).abs() < 1e-12);
     assert_eq!(found["truncated"], 0.125);
     assert_eq!(found["tokens_per_problem"], 80.0);
+}
+
+#[test]
+fn a_correct_sample_without_an_answer_has_no_vote() {
+    let dir = Folder::new();
+    let majority = |answers: &[(bool, Value)]| {
+        let rows = answers.iter().enumerate().map(|(i, (correct, answer))| {
+            format!("{}\n", value!({"problem": "x", "sample": i, "correct": correct, "answer": answer}))
+        });
+        let file = dir.text("s.jsonl", &rows.collect::<String>());
+        json(&["pass-at-k", file.to_str().unwrap(), "-k", "3", "--json"])["maj_at_k"]["3"].as_f64()
+    };
+    let wrong = (false, "7".into());
+    assert_eq!(majority(&[(true, "5".into()), (true, "5".into()), wrong.clone()]), Some(1.0));
+    assert_eq!(majority(&[(true, Value::Null), (true, Value::Null), wrong]), Some(0.0));
+    // Puzzles whose answers nothing extracts have no majority, which would be pass@k.
+    assert_eq!(majority(&[(true, Value::Null), (false, Value::Null), (false, Value::Null)]), None);
 }
 
 #[test]

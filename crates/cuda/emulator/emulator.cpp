@@ -158,7 +158,7 @@ struct Stacks {
 
 using namespace emulator;
 
-/// Runs a kernel. Order 0 runs threads ascending, 1 descending, others shuffled. Returns null, or what went wrong.
+/// Runs a kernel. Order 0 runs threads ascending and blocks descending, 1 the reverse, others shuffle both. Returns null, or what went wrong.
 extern "C" const char* fgrpo_emulator_launch(const char* name, void (*f)(void**), void** args, const unsigned* grid, const unsigned* dim,
                                              size_t bytes, unsigned order) {
     static bool listening = [] {
@@ -187,9 +187,12 @@ extern "C" const char* fgrpo_emulator_launch(const char* name, void (*f)(void**)
     arguments = args;
     std::mt19937 random(order);
     std::vector<unsigned> ids(n);
+    std::vector<unsigned> blocks(grid[0]);
+    for (unsigned i = 0; i < grid[0]; i++) blocks[i] = order == 0 ? grid[0] - 1 - i : i;
+    if (order > 1) std::shuffle(blocks.begin(), blocks.end(), random);
     for (unsigned bz = 0; bz < grid[2]; bz++)
         for (unsigned by = 0; by < grid[1]; by++)
-            for (unsigned bx = 0; bx < grid[0]; bx++) {
+            for (unsigned bx : blocks) {
                 block = {bx, by, bz};
                 memset(shared, 0xff, bytes);
                 fibers.assign(n, {});

@@ -77,6 +77,7 @@ fn main() {
             onto: None,
             bias: None,
             numbers,
+            exact: false,
         };
         let work = 2.0 * (size as f64).powi(3);
         driver.product(&product).expect("a product");

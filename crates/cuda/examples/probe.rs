@@ -125,6 +125,7 @@ fn products(driver: &Arc<dyn Driver>, size: usize) -> Done {
             onto: None,
             bias: None,
             numbers,
+            exact: false,
         };
         driver.product(&product(library.address()))?;
         let plain = product(ours.address()).launch();
@@ -171,6 +172,7 @@ fn graph(driver: &Arc<dyn Driver>) -> Done {
         onto: None,
         bias: None,
         numbers: Numbers::F32,
+        exact: false,
     };
     let arguments = vec![(&a).into(), (&rows).into(), (&b).into(), 32u32.into()];
     let nodes = [

@@ -146,6 +146,20 @@ __device__ inline float warp_max(float v) {
     return v;
 }
 
+/// 1 / rms of a head's numbers, over the lanes of a warp. It, and the rotation below, are spelled out, so that a head has the same bits in every kernel.
+template <class T>
+__device__ inline float head_scale(const T* head, float eps, unsigned size) {
+    float squares = 0;
+    for (unsigned e = threadIdx.x % WARP; e < size; e += WARP) squares = fmaf(to_float(head[e]), to_float(head[e]), squares);
+    return 1.0f / sqrtf(warp_sum(squares) / size + eps);
+}
+/// A pair of a head's numbers, rotated by an angle of this cosine and sine.
+__device__ inline void rotate_pair(float& low, float& high, float c, float s) {
+    float before = low;
+    low = fmaf(low, c, -times(high, s));
+    high = fmaf(high, c, times(before, s));
+}
+
 /// Sum over the block, in a fixed order; every thread gets it. `scratch`: one number per warp.
 __device__ inline float block_sum(float v, float* scratch) {
     v = warp_sum(v);

@@ -1,9 +1,10 @@
-// Decoding: one query per row against a cache of keys and values, which the row's own join. The work is cut into items (the rows that see a sequence of tokens x at most 256 of
-// its tokens) at every 256th token, never by load or by place in the cache, so that a row's result doesn't depend on its batch; the parts of a
-// row merge in the order of its ancestors.
+// Decoding: one query per row against a cache of keys and values, which the row's own join. The work is cut into items (at most 256 tokens x the rows that see
+// them) at every 256th token of a path, never by load, by sequence or by place in the cache, so that a row's result doesn't depend on its batch; the parts of a
+// row merge in the order of its path. Passes can be cut likewise, and are then computed in the same bits.
 //
 // A row of `qkv` has H queries, K keys and K values as the linear maps make them; the norm of heads and the rotary embedding follow here, in the bits of the
-// kernels that do them one by one. The block whose item ends with a row's own slot stores its key and value there: no other block of the step reads them.
+// kernels that do them one by one. The block whose item ends with a row's own slot stores its key and value there. Other blocks that
+// read them see them in a second launch.
 //
 // `cache`: [slots, 2, K, E]. `ranges`: (first slot, last slot). An item: (first range, last range, first row, last row). Ends are exclusive. Items without
 // rows and rows without parts fill up the bucket of a step; the result of such a row is 0.
@@ -20,12 +21,7 @@ template <class T>
 __device__ inline void place_head(const T* raw, const T* norm, bool normed, float eps, const float* angles, float* to, unsigned size) {
     unsigned lane = threadIdx.x % WARP, half = size / 2;
     if (raw != nullptr) {
-        float squares = 0;
-        for (unsigned e = lane; e < size; e += WARP) {
-            float v = to_float(raw[e]);
-            squares += v * v;
-        }
-        float s = 1.0f / sqrtf(warp_sum(squares) / size + eps);
+        float s = head_scale(raw, eps, size);
         for (unsigned e = lane; e < size; e += WARP) {
             float v = to_float(raw[e]);
             to[e] = normed ? rounded<T>(v * s * to_float(norm[e])) : v;
@@ -34,14 +30,36 @@ __device__ inline void place_head(const T* raw, const T* norm, bool normed, floa
     barrier();
     if (raw != nullptr) {
         for (unsigned pair = lane; pair < half; pair += WARP) {
-            float c = angles[pair], s = angles[half + pair], low = to[pair], high = to[half + pair];
-            to[pair] = rounded<T>(low * c - high * s);
-            to[half + pair] = rounded<T>(high * c + low * s);
+            float low = to[pair], high = to[half + pair];
+            rotate_pair(low, high, angles[pair], angles[half + pair]);
+            to[pair] = rounded<T>(low);
+            to[half + pair] = rounded<T>(high);
         }
     }
 }
 
-/// What a step's rows are before attention: their positions and slots, the weights of the norms, the projections.
+/// An item of one head of keys.
+template <class T>
+struct DecodeItem {
+    uint4 item;
+    const unsigned* ranges;
+    const T* cache;
+    float* parts;
+    unsigned heads, key_heads, size, key_head;
+    float scale;
+
+    /// The numbers of a slot.
+    __device__ inline unsigned slot_width() const { return 2 * key_heads * size; }
+    /// The place of pair `p` of the item's rows and the query heads of its key head, among [rows, H].
+    __device__ inline uint64_t place(unsigned p) const {
+        unsigned group = heads / key_heads;
+        return (uint64_t)(p / group) * heads + key_head * group + p % group;
+    }
+    /// The row of that pair.
+    __device__ inline unsigned row(unsigned p) const { return item.z + p / (heads / key_heads); }
+};
+
+/// A decoding step's rows before attention: their positions and slots, the weights of the norms, the projections; and where their keys and values go.
 template <class T>
 struct StepRows {
     const unsigned *positions, *slots;
@@ -50,69 +68,75 @@ struct StepRows {
     unsigned normed;
     float eps;
     const T* qkv;
+    T* cache;
+
+    /// Whether the item ends with the slot of its only row, whose key and value are not stored yet.
+    __device__ inline bool end(const DecodeItem<T>& d) const {
+        return d.item.w - d.item.z == 1 && d.ranges[2 * d.item.y - 1] - 1 == slots[d.item.z];
+    }
+    /// Each pair's query for all threads of the block, in `queries`; `own_key`: the key and value that are not stored yet, in their slot.
+    template <unsigned PAIRS>
+    __device__ inline void place(const DecodeItem<T>& d, unsigned first, bool own_key, float* queries) const {
+        unsigned worker = threadIdx.x / WARP, size = d.size;
+        bool query = worker < PAIRS, key = worker == PAIRS && own_key;
+        unsigned r = query ? d.row(first + worker) : d.item.z;
+        const T* row = qkv + (uint64_t)r * (d.heads * size + d.slot_width());
+        const T* keys = row + d.heads * size + d.key_head * size;
+        const T* raw = query ? row + d.place(first + worker) % d.heads * size : key ? keys : nullptr;
+        place_head(raw, query ? q_norm : k_norm, normed != 0, eps, angles + (uint64_t)positions[r] * size, queries + worker * size, size);
+        T* to = cache + (uint64_t)slots[r] * d.slot_width() + d.key_head * size;
+        if (key) {
+            // A lane has rotated the pairs that it reads.
+            for (unsigned pair = threadIdx.x % WARP; pair < size / 2; pair += WARP) {
+                put(to + pair, queries[worker * size + pair]);
+                put(to + size / 2 + pair, queries[worker * size + size / 2 + pair]);
+            }
+        }
+        if (own_key && worker == 3)
+            for (unsigned e = threadIdx.x % WARP; e < size; e += WARP) to[d.key_heads * size + e] = keys[d.key_heads * size + e];
+    }
+    /// How many of the item's tokens a pair sees.
+    __device__ inline unsigned seen(const DecodeItem<T>&, unsigned, unsigned tokens) const { return tokens; }
 };
 
-/// An item of one head of keys, and its rows' queries.
+/// A pass's rows: queries that are normed and rotated, as the keys are. A row sees the tokens up to its own.
 template <class T>
-struct DecodeItem {
-    uint4 item;
-    const unsigned* ranges;
-    StepRows<T> rows;
-    T* cache;
-    float* parts;
-    unsigned heads, key_heads, size, key_head;
-    float scale;
+struct PassRows {
+    const unsigned *positions, *starts;
+    const T* q;
 
-    /// The numbers of a row of `qkv`, and of a slot.
-    __device__ inline unsigned slot_width() const { return 2 * key_heads * size; }
-    __device__ inline const T* row(unsigned r) const { return rows.qkv + (uint64_t)r * (heads * size + slot_width()); }
-    /// Whether the item ends with the slot of its only row.
-    __device__ inline bool ends_with_own() const {
-        return item.w - item.z == 1 && ranges[2 * item.y - 1] - 1 == rows.slots[item.z];
+    __device__ inline bool end(const DecodeItem<T>&) const { return false; }
+    template <unsigned PAIRS>
+    __device__ inline void place(const DecodeItem<T>& d, unsigned first, bool, float* queries) const {
+        unsigned worker = threadIdx.x / WARP;
+        const T* head = q + ((uint64_t)d.item.z * d.heads + d.place(first + worker)) * d.size;
+        if (worker < PAIRS)
+            for (unsigned e = threadIdx.x % WARP; e < d.size; e += WARP) queries[worker * d.size + e] = to_float(head[e]);
     }
-
-    /// The place of pair `p` of the item's rows and the query heads of its key head, among [rows, H].
-    __device__ inline uint64_t place(unsigned p) const {
-        unsigned group = heads / key_heads;
-        return (uint64_t)(p / group) * heads + key_head * group + p % group;
+    /// `starts`: the position of each item's first token.
+    __device__ inline unsigned seen(const DecodeItem<T>& d, unsigned pair, unsigned tokens) const {
+        return min(tokens, positions[d.row(pair)] + 1 - starts[blockIdx.x]);
     }
 };
 
 /// `PAIRS` pairs of a row and a query head, from `first` on, against all keys of the item. Eight lanes hold a key; a unit of eight takes every 16th key by its
 /// place in the item, `KEYS` at a time, and sums in base 2. Units merge in a fixed order. Products and sums are spelled out, so that a pair's result doesn't
-/// depend on how many are computed side by side. `own`: the row's key and value are not stored yet.
-template <class T, unsigned N, bool WHOLE, unsigned KEYS, unsigned PAIRS>
-__device__ inline void decode_pairs(const DecodeItem<T>& d, unsigned first, unsigned tokens, bool own_key) {
+/// depend on how many are computed side by side, nor on keys that it doesn't see.
+template <class T, class Rows, unsigned N, bool WHOLE, unsigned KEYS, unsigned PAIRS>
+__device__ inline void decode_pairs(const DecodeItem<T>& d, const Rows& rows, unsigned first, unsigned tokens, bool own_key) {
     unsigned lane = threadIdx.x % KEY_LANES * N, unit = threadIdx.x / KEY_LANES, size = d.size, stride = d.slot_width();
     SHARED(float, merged);
     // After the sums of the warps: a query per pair, and a key.
     float* heads = merged + 4 * PAIRS * (size + 2);
-    unsigned worker = threadIdx.x / WARP;
-    {
-        bool query = worker < PAIRS, key = worker == PAIRS && own_key;
-        unsigned r = d.item.z + (query ? (first + worker) / (d.heads / d.key_heads) : 0);
-        const T* row = d.row(r);
-        const T* keys = row + d.heads * size + d.key_head * size;
-        const T* raw = query ? row + d.place(first + worker) % d.heads * size : key ? keys : nullptr;
-        const float* angles = d.rows.angles + (uint64_t)d.rows.positions[r] * size;
-        place_head(raw, query ? d.rows.q_norm : d.rows.k_norm, d.rows.normed != 0, d.rows.eps, angles, heads + worker * size, size);
-        T* to = d.cache + (uint64_t)d.rows.slots[r] * stride + d.key_head * size;
-        if (key) {
-            // A lane has rotated the pairs that it reads.
-            for (unsigned pair = threadIdx.x % WARP; pair < size / 2; pair += WARP) {
-                put(to + pair, heads[worker * size + pair]);
-                put(to + size / 2 + pair, heads[worker * size + size / 2 + pair]);
-            }
-        }
-        if (own_key && worker == 3)
-            for (unsigned e = threadIdx.x % WARP; e < size; e += WARP) to[d.key_heads * size + e] = keys[d.key_heads * size + e];
-        barrier();
-    }
+    rows.template place<PAIRS>(d, first, own_key, heads);
+    barrier();
+    unsigned seen[PAIRS];
     float own[PAIRS][N], sum[PAIRS][N], most[PAIRS], total[PAIRS];
 #pragma unroll
     for (unsigned p = 0; p < PAIRS; p++) {
         most[p] = MINUS_INFINITY;
         total[p] = 0;
+        seen[p] = rows.seen(d, first + p, tokens);
 #pragma unroll
         for (unsigned i = 0; i < N; i++) own[p][i] = lane + i < size ? times(heads[p * size + lane + i], d.scale * LOG2_E) : 0.0f, sum[p][i] = 0;
     }
@@ -142,7 +166,7 @@ __device__ inline void decode_pairs(const DecodeItem<T>& d, unsigned first, unsi
 #pragma unroll
                 for (unsigned i = 0; i < N; i++) dot = fmaf(own[p][i], k[j].at(i), dot);
                 for (int mask = KEY_LANES / 2; mask > 0; mask >>= 1) dot += shfl_xor(dot, mask);
-                score[j] = start + KEYS_AT_ONCE * j < tokens ? dot : MINUS_INFINITY;
+                score[j] = start + KEYS_AT_ONCE * j < seen[p] ? dot : MINUS_INFINITY;
                 above = fmaxf(above, score[j]);
             }
             float keep = exp2f(most[p] - above);
@@ -152,7 +176,7 @@ __device__ inline void decode_pairs(const DecodeItem<T>& d, unsigned first, unsi
             for (unsigned i = 0; i < N; i++) sum[p][i] = times(sum[p][i], keep);
 #pragma unroll
             for (unsigned j = 0; j < KEYS; j++) {
-                float weight = start + KEYS_AT_ONCE * j < tokens ? exp2f(score[j] - above) : 0.0f;
+                float weight = start + KEYS_AT_ONCE * j < seen[p] ? exp2f(score[j] - above) : 0.0f;
                 total[p] += weight;
 #pragma unroll
                 for (unsigned i = 0; i < N; i++) sum[p][i] = fmaf(weight, v[j].at(i), sum[p][i]);
@@ -198,65 +222,103 @@ __device__ inline void decode_pairs(const DecodeItem<T>& d, unsigned first, unsi
 
 /// A block per (item, head of keys): grid (items, key heads), 128 threads, 4 * 2 * (E + 2) + 3 * E numbers of shared memory. `parts`: [place, H, E + 2] = sum,
 /// maximum, total, the maximum in base 2, where `place[item] + row - first row` counts an item's rows. Heads of up to 8 N numbers.
-template <class T, unsigned N, bool WHOLE, unsigned KEYS, unsigned PAIRS>
-__device__ inline void decode_parts(const uint4* items, const unsigned* place, const unsigned* ranges, StepRows<T> rows, T* cache, float* parts,
+template <class T, class Rows, unsigned N, bool WHOLE, unsigned KEYS, unsigned PAIRS>
+__device__ inline void decode_parts(const uint4* items, const unsigned* place, const unsigned* ranges, const Rows& rows, const T* cache, float* parts,
                                     unsigned heads, unsigned key_heads, unsigned size, float scale) {
     uint4 item = items[blockIdx.x];
     unsigned pairs = (item.w - item.z) * (heads / key_heads), tokens = 0;
     if (pairs == 0) return;
 #pragma unroll 1
     for (unsigned range = item.x; range < item.y; range++) tokens += ranges[2 * range + 1] - ranges[2 * range];
-    DecodeItem<T> d{item, ranges, rows, cache, parts + (uint64_t)place[blockIdx.x] * heads * (size + 2), heads, key_heads, size, blockIdx.y, scale};
-    bool own_key = d.ends_with_own();
+    DecodeItem<T> d{item, ranges, cache, parts + (uint64_t)place[blockIdx.x] * heads * (size + 2), heads, key_heads, size, blockIdx.y, scale};
+    bool own_key = rows.end(d);
     unsigned p = 0;
 #pragma unroll 1
-    for (; p + PAIRS <= pairs; p += PAIRS, own_key = false) decode_pairs<T, N, WHOLE, KEYS, PAIRS>(d, p, tokens, own_key);
+    for (; p + PAIRS <= pairs; p += PAIRS, own_key = false) decode_pairs<T, Rows, N, WHOLE, KEYS, PAIRS>(d, rows, p, tokens, own_key);
 #pragma unroll 1
-    for (; p < pairs; p++, own_key = false) decode_pairs<T, N, WHOLE, KEYS, 1>(d, p, tokens, own_key);
+    for (; p < pairs; p++, own_key = false) decode_pairs<T, Rows, N, WHOLE, KEYS, 1>(d, rows, p, tokens, own_key);
 }
 extern "C" __global__ __launch_bounds__(128, 5) void decode_parts_8_f32(
     const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* slots, const float* angles, const float* q_norm,
     const float* k_norm, unsigned normed, float eps, const float* qkv, float* cache, float* parts, unsigned heads, unsigned key_heads, unsigned size, float scale) {
-    StepRows<float> rows{positions, slots, angles, q_norm, k_norm, normed, eps, qkv};
-    decode_parts<float, 8, true, 1, 2>(items, place, ranges, rows, cache, parts, heads, key_heads, size, scale);
+    StepRows<float> rows{positions, slots, angles, q_norm, k_norm, normed, eps, qkv, cache};
+    decode_parts<float, StepRows<float>, 8, true, 1, 2>(items, place, ranges, rows, cache, parts, heads, key_heads, size, scale);
 }
 extern "C" __global__ __launch_bounds__(128) void decode_parts_16_f32(
     const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* slots, const float* angles, const float* q_norm,
     const float* k_norm, unsigned normed, float eps, const float* qkv, float* cache, float* parts, unsigned heads, unsigned key_heads, unsigned size, float scale) {
-    StepRows<float> rows{positions, slots, angles, q_norm, k_norm, normed, eps, qkv};
-    decode_parts<float, 16, true, 1, 2>(items, place, ranges, rows, cache, parts, heads, key_heads, size, scale);
+    StepRows<float> rows{positions, slots, angles, q_norm, k_norm, normed, eps, qkv, cache};
+    decode_parts<float, StepRows<float>, 16, true, 1, 2>(items, place, ranges, rows, cache, parts, heads, key_heads, size, scale);
 }
 /// Heads of any size up to 256.
 extern "C" __global__ __launch_bounds__(128, 2) void decode_parts_f32(
     const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* slots, const float* angles, const float* q_norm,
     const float* k_norm, unsigned normed, float eps, const float* qkv, float* cache, float* parts, unsigned heads, unsigned key_heads, unsigned size, float scale) {
-    StepRows<float> rows{positions, slots, angles, q_norm, k_norm, normed, eps, qkv};
-    decode_parts<float, 32, false, 1, 1>(items, place, ranges, rows, cache, parts, heads, key_heads, size, scale);
+    StepRows<float> rows{positions, slots, angles, q_norm, k_norm, normed, eps, qkv, cache};
+    decode_parts<float, StepRows<float>, 32, false, 1, 1>(items, place, ranges, rows, cache, parts, heads, key_heads, size, scale);
 }
 extern "C" __global__ __launch_bounds__(128, 5) void decode_parts_8_bf16(
     const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* slots, const float* angles, const bf16* q_norm,
     const bf16* k_norm, unsigned normed, float eps, const bf16* qkv, bf16* cache, float* parts, unsigned heads, unsigned key_heads, unsigned size, float scale) {
-    StepRows<bf16> rows{positions, slots, angles, q_norm, k_norm, normed, eps, qkv};
-    decode_parts<bf16, 8, true, 2, 2>(items, place, ranges, rows, cache, parts, heads, key_heads, size, scale);
+    StepRows<bf16> rows{positions, slots, angles, q_norm, k_norm, normed, eps, qkv, cache};
+    decode_parts<bf16, StepRows<bf16>, 8, true, 2, 2>(items, place, ranges, rows, cache, parts, heads, key_heads, size, scale);
 }
 extern "C" __global__ __launch_bounds__(128) void decode_parts_16_bf16(
     const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* slots, const float* angles, const bf16* q_norm,
     const bf16* k_norm, unsigned normed, float eps, const bf16* qkv, bf16* cache, float* parts, unsigned heads, unsigned key_heads, unsigned size, float scale) {
-    StepRows<bf16> rows{positions, slots, angles, q_norm, k_norm, normed, eps, qkv};
-    decode_parts<bf16, 16, true, 2, 2>(items, place, ranges, rows, cache, parts, heads, key_heads, size, scale);
+    StepRows<bf16> rows{positions, slots, angles, q_norm, k_norm, normed, eps, qkv, cache};
+    decode_parts<bf16, StepRows<bf16>, 16, true, 2, 2>(items, place, ranges, rows, cache, parts, heads, key_heads, size, scale);
 }
 /// Heads of any size up to 256.
 extern "C" __global__ __launch_bounds__(128, 2) void decode_parts_bf16(
     const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* slots, const float* angles, const bf16* q_norm,
     const bf16* k_norm, unsigned normed, float eps, const bf16* qkv, bf16* cache, float* parts, unsigned heads, unsigned key_heads, unsigned size, float scale) {
-    StepRows<bf16> rows{positions, slots, angles, q_norm, k_norm, normed, eps, qkv};
-    decode_parts<bf16, 32, false, 1, 1>(items, place, ranges, rows, cache, parts, heads, key_heads, size, scale);
+    StepRows<bf16> rows{positions, slots, angles, q_norm, k_norm, normed, eps, qkv, cache};
+    decode_parts<bf16, StepRows<bf16>, 32, false, 1, 1>(items, place, ranges, rows, cache, parts, heads, key_heads, size, scale);
 }
 
-/// out of each (row, head) from its parts, one warp each: `row_parts[row_first[r] .. row_first[r + 1]]`, in this order.
+/// Attention of a pass in decoding's bits. `kv` is its cache: the slots are rows.
+extern "C" __global__ __launch_bounds__(128, 5) void attention_parts_8_f32(
+    const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* starts, const float* q, const float* kv, float* parts,
+    unsigned heads, unsigned key_heads, unsigned size, float scale) {
+    PassRows<float> rows{positions, starts, q};
+    decode_parts<float, PassRows<float>, 8, true, 1, 2>(items, place, ranges, rows, kv, parts, heads, key_heads, size, scale);
+}
+extern "C" __global__ __launch_bounds__(128) void attention_parts_16_f32(
+    const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* starts, const float* q, const float* kv, float* parts,
+    unsigned heads, unsigned key_heads, unsigned size, float scale) {
+    PassRows<float> rows{positions, starts, q};
+    decode_parts<float, PassRows<float>, 16, true, 1, 2>(items, place, ranges, rows, kv, parts, heads, key_heads, size, scale);
+}
+extern "C" __global__ __launch_bounds__(128, 2) void attention_parts_f32(
+    const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* starts, const float* q, const float* kv, float* parts,
+    unsigned heads, unsigned key_heads, unsigned size, float scale) {
+    PassRows<float> rows{positions, starts, q};
+    decode_parts<float, PassRows<float>, 32, false, 1, 1>(items, place, ranges, rows, kv, parts, heads, key_heads, size, scale);
+}
+extern "C" __global__ __launch_bounds__(128, 5) void attention_parts_8_bf16(
+    const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* starts, const bf16* q, const bf16* kv, float* parts,
+    unsigned heads, unsigned key_heads, unsigned size, float scale) {
+    PassRows<bf16> rows{positions, starts, q};
+    decode_parts<bf16, PassRows<bf16>, 8, true, 2, 2>(items, place, ranges, rows, kv, parts, heads, key_heads, size, scale);
+}
+extern "C" __global__ __launch_bounds__(128) void attention_parts_16_bf16(
+    const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* starts, const bf16* q, const bf16* kv, float* parts,
+    unsigned heads, unsigned key_heads, unsigned size, float scale) {
+    PassRows<bf16> rows{positions, starts, q};
+    decode_parts<bf16, PassRows<bf16>, 16, true, 2, 2>(items, place, ranges, rows, kv, parts, heads, key_heads, size, scale);
+}
+extern "C" __global__ __launch_bounds__(128, 2) void attention_parts_bf16(
+    const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* starts, const bf16* q, const bf16* kv, float* parts,
+    unsigned heads, unsigned key_heads, unsigned size, float scale) {
+    PassRows<bf16> rows{positions, starts, q};
+    decode_parts<bf16, PassRows<bf16>, 32, false, 1, 1>(items, place, ranges, rows, kv, parts, heads, key_heads, size, scale);
+}
+
+/// out of each (row, head) from its parts, one warp each: `row_parts[row_first[r] .. row_first[r + 1]]`, in this order. For a pass also log Σ exp.
 template <class T>
-__device__ inline void decode_merge(const unsigned* row_first, const unsigned* row_parts, const float* parts, T* out, unsigned heads, unsigned size,
-                                    unsigned rows) {
+__device__ inline void decode_merge(const unsigned* row_first, const unsigned* row_parts, const float* parts, T* out, float* lse, unsigned of_pass,
+                                    unsigned heads, unsigned size, unsigned rows) {
     unsigned index = blockIdx.x * (blockDim.x / WARP) + threadIdx.x / WARP, lane = threadIdx.x % WARP;
     if (index >= rows * heads) return;
     unsigned row = index / heads, head = index % heads, first = row_first[row], last = row_first[row + 1];
@@ -265,22 +327,23 @@ __device__ inline void decode_merge(const unsigned* row_first, const unsigned* r
         const float* part = parts + ((uint64_t)row_parts[p] * heads + head) * (size + 2);
         float above = fmaxf(most, part[size]), keep = exp2f(most - above), weight = exp2f(part[size] - above);
         most = above;
-        total = total * keep + weight * part[size + 1];
+        total = fmaf(total, keep, times(weight, part[size + 1]));
         for (unsigned i = 0; i < HELD; i++) {
             unsigned e = lane + WARP * i;
-            if (e < size) sum[i] = sum[i] * keep + weight * part[e];
+            if (e < size) sum[i] = fmaf(sum[i], keep, times(weight, part[e]));
         }
     }
     for (unsigned i = 0; i < HELD; i++) {
         unsigned e = lane + WARP * i;
         if (e < size) put(out + (uint64_t)index * size + e, first < last ? sum[i] / total : 0.0f);
     }
+    if (of_pass && lane == 0) lse[index] = (most + log2f(total)) / LOG2_E;
 }
-extern "C" __global__ void decode_merge_f32(const unsigned* row_first, const unsigned* row_parts, const float* parts, float* out, unsigned heads,
-                                            unsigned size, unsigned rows) {
-    decode_merge(row_first, row_parts, parts, out, heads, size, rows);
+extern "C" __global__ void decode_merge_f32(const unsigned* row_first, const unsigned* row_parts, const float* parts, float* out, float* lse, unsigned of_pass,
+                                            unsigned heads, unsigned size, unsigned rows) {
+    decode_merge(row_first, row_parts, parts, out, lse, of_pass, heads, size, rows);
 }
-extern "C" __global__ void decode_merge_bf16(const unsigned* row_first, const unsigned* row_parts, const float* parts, bf16* out, unsigned heads,
-                                             unsigned size, unsigned rows) {
-    decode_merge(row_first, row_parts, parts, out, heads, size, rows);
+extern "C" __global__ void decode_merge_bf16(const unsigned* row_first, const unsigned* row_parts, const float* parts, bf16* out, float* lse, unsigned of_pass,
+                                            unsigned heads, unsigned size, unsigned rows) {
+    decode_merge(row_first, row_parts, parts, out, lse, of_pass, heads, size, rows);
 }

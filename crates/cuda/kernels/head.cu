@@ -41,7 +41,8 @@ __device__ inline void run_of_logits(const float* row, unsigned vocabulary, unsi
         run_of_logits_by<false>(row, begin, end, body);
 }
 
-/// Softmax of a thread's numbers in one pass: the greatest, and relative to it Σ exp and Σ exp z.
+/// Softmax of a thread's numbers in one pass: the greatest, and relative to it Σ exp and Σ exp z. Sums of products are spelled out: scores and samples have the
+/// same bits.
 struct RunningSoftmax {
     float most, sum, weighted;
 
@@ -49,7 +50,7 @@ struct RunningSoftmax {
         // Without numbers there is nothing to scale, and the distance may be infinite.
         if (sum > 0.0f && above > most) {
             float down = most - above, keep = expf(down);
-            weighted = keep * (weighted + sum * down);
+            weighted = times(keep, fmaf(sum, down, weighted));
             sum *= keep;
         }
         most = above;
@@ -58,7 +59,7 @@ struct RunningSoftmax {
         if (z > most) raise(z);
         float e = expf(z - most);
         sum += e;
-        weighted += e * (z - most);
+        weighted = fmaf(e, z - most, weighted);
     }
 };
 

@@ -119,13 +119,8 @@ __device__ inline void head_norm(const T* weight, float eps, T* x, T* raw, float
     if (index >= count) return;
     T* at = x + (uint64_t)(index / heads) * stride + (uint64_t)(index % heads) * size;
     T* keep = raw + (uint64_t)index * size;
-    float squares = 0;
-    for (unsigned i = lane; i < size; i += WARP) {
-        float v = to_float(at[i]);
-        keep[i] = at[i];
-        squares += v * v;
-    }
-    float s = 1.0f / sqrtf(warp_sum(squares) / size + eps);
+    float s = head_scale(at, eps, size);
+    for (unsigned i = lane; i < size; i += WARP) keep[i] = at[i];
     if (lane == 0) scale[index] = s;
     for (unsigned i = lane; i < size; i += WARP) put(at + i, to_float(keep[i]) * s * to_float(weight[i]));
 }

@@ -12,8 +12,9 @@ __device__ inline void rotate(const float* table, const unsigned* positions, T* 
     float c = angles[pair], s = angles[half + pair] * sign;
     T* at = x + (uint64_t)row * stride + (uint64_t)head * size + pair;
     float low = to_float(at[0]), high = to_float(at[half]);
-    put(at, low * c - high * s);
-    put(at + half, high * c + low * s);
+    rotate_pair(low, high, c, s);
+    put(at, low);
+    put(at + half, high);
 }
 extern "C" __global__ void rotate_f32(const float* table, const unsigned* positions, float* x, unsigned heads, unsigned stride, unsigned size,
                                       float sign, unsigned count) {

@@ -2,6 +2,9 @@
 //!
 //! cuBLASLt uses column-major matrices; a row-major matrix is the transpose of the column-major one in the same memory. So `c = a b` is computed as
 //! `cᵀ = bᵀ aᵀ`: the operands are swapped and nothing is copied.
+//!
+//! The library chooses an algorithm by all sizes, so the bits of a row depend on how many there are. For an exact product it is chosen once, without workspace and
+//! without sums in several parts, and computes any number of rows. That such an algorithm computes a row alike wherever it stands is not documented: we assume it.
 
 use crate::launch::Error;
 use crate::product::{Matrix, Numbers, Product};
@@ -10,6 +13,7 @@ use cudarc::cublaslt::sys::{self, cublasLtMatmulDescAttributes_t as Description}
 use cudarc::driver::{result as driver, sys as driver_sys};
 use std::collections::HashMap;
 use std::ffi::c_void;
+use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, Once, OnceLock, PoisonError};
 
@@ -127,6 +131,11 @@ fn folders() -> Vec<PathBuf> {
     folders
 }
 
+/// Rows for which an exact product's algorithm is chosen.
+const EXACT_ROWS: usize = 256;
+/// The greatest alignment in bytes that such an algorithm relies on: what one load takes.
+const EXACT_ALIGNMENT: u32 = 16;
+
 /// The properties that decide which algorithm is the fastest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
@@ -137,6 +146,40 @@ struct Key {
     alignment: [u32; 4],
     numbers: Numbers,
     biased: bool,
+    exact: bool,
+}
+
+/// A power of two that divides a number of bytes, up to `most`.
+fn aligned(bytes: u64, most: u32) -> u32 {
+    (1 << bytes.trailing_zeros().min(31)).min(most)
+}
+
+impl Key {
+    fn of(p: &Product) -> Key {
+        Key {
+            sizes: [p.m, p.n, p.k],
+            strides: [p.a.stride, p.b.stride, p.c_stride],
+            transposed: [p.a.transposed, p.b.transposed],
+            alignment: [p.a.at.0, p.b.at.0, p.onto.unwrap_or(p.c).0, p.c.0].map(|at| aligned(at, 256)),
+            numbers: p.numbers,
+            biased: p.bias.is_some(),
+            exact: p.exact,
+        }
+    }
+}
+
+/// The product for which an exact product's algorithm is chosen: the same for any number of rows, wherever they stand.
+fn typical(p: &Product) -> Product {
+    Product { m: EXACT_ROWS, c_stride: p.n, onto: p.onto.map(|_| p.c), ..*p }
+}
+
+/// Alignments that follow from the sizes of a typical product.
+fn exact_key(typical: &Product) -> Key {
+    let (operand, result) = typical.numbers.bytes();
+    let of = |numbers: usize, bytes: usize| aligned((numbers * bytes) as u64, EXACT_ALIGNMENT);
+    let (a, c) = (of(typical.a.stride, operand), of(typical.n, result));
+    let b = of(typical.b.stride, operand).min(aligned(typical.b.at.0, EXACT_ALIGNMENT));
+    Key { alignment: [a, b, c, c], ..Key::of(typical) }
 }
 
 /// Descriptions of a product's operands, and its algorithm.
@@ -164,14 +207,16 @@ pub(crate) struct Blas {
     handle: sys::cublasLtHandle_t,
     workspace: u64,
     workspace_bytes: usize,
-    /// With the number of the product that used it last.
     plans: Mutex<Plans>,
 }
 
 #[derive(Default)]
 struct Plans {
     products: u64,
+    /// With the number of the product that used it last.
     by_key: HashMap<Key, (u64, Plan)>,
+    /// Of exact products, by the key of the typical one. They are never chosen again.
+    exact: HashMap<Key, sys::cublasLtMatmulAlgo_t>,
 }
 
 fn failed(call: &str, error: result::CublasError) -> Error {
@@ -226,20 +271,12 @@ impl Blas {
 
     /// Submits a product that has been checked.
     pub(crate) fn product(&self, p: &Product, stream: driver_sys::CUstream) -> Result<(), Error> {
-        let aligned = |at: u64| 1u32 << at.trailing_zeros().min(8);
-        let key = Key {
-            sizes: [p.m, p.n, p.k],
-            strides: [p.a.stride, p.b.stride, p.c_stride],
-            transposed: [p.a.transposed, p.b.transposed],
-            alignment: [p.a.at.0, p.b.at.0, p.onto.unwrap_or(p.c).0, p.c.0].map(aligned),
-            numbers: p.numbers,
-            biased: p.bias.is_some(),
-        };
+        let key = Key::of(p);
         let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
         plans.products += 1;
-        let Plans { products, by_key } = &mut *plans;
+        let Plans { products, by_key, exact } = &mut *plans;
         if !by_key.contains_key(&key) {
-            let plan = self.plan(p, &key)?;
+            let plan = if p.exact { self.exact_plan(p, &key, exact)? } else { self.plan(p, &key)? };
             if by_key.len() == KEPT {
                 let oldest = by_key.iter().min_by_key(|(_, (used, _))| *used).map(|(key, _)| *key);
                 oldest.map(|key| by_key.remove(&key));
@@ -270,14 +307,83 @@ impl Blas {
                 c,
                 &raw const plan.algorithm,
                 self.workspace as *mut c_void,
-                self.workspace_bytes,
+                self.workspace_of(p.exact),
                 stream.cast(),
             )
         }
         .map_err(|e| failed("product", e))
     }
 
+    /// Bytes of workspace that a product may use: sums in several parts pass through it.
+    fn workspace_of(&self, exact: bool) -> usize {
+        if exact { 0 } else { self.workspace_bytes }
+    }
+
+    /// A plan with the fastest algorithm.
     fn plan(&self, p: &Product, key: &Key) -> Result<Plan, Error> {
+        let mut plan = self.layouts(p)?;
+        plan.algorithm = self.choose(&plan, key)?;
+        Ok(plan)
+    }
+
+    /// A plan with the algorithm of all numbers of rows.
+    fn exact_plan(
+        &self,
+        p: &Product,
+        key: &Key,
+        chosen: &mut HashMap<Key, sys::cublasLtMatmulAlgo_t>,
+    ) -> Result<Plan, Error> {
+        use sys::cublasLtMatmulAlgoConfigAttributes_t as Config;
+        let refused = |why: String| {
+            let call = format!("cuBLASLt: exact product of {} x {} x {} ({:?})", p.m, p.n, p.k, p.numbers);
+            Error::Failed { call, why: format!("{why}; without compute.exact another algorithm is chosen") }
+        };
+        let typical = typical(p);
+        let wanted = exact_key(&typical);
+        if let Some((of, found)) = wanted.alignment.into_iter().zip(key.alignment).find(|(of, found)| found < of) {
+            return Err(refused(format!("an operand at a multiple of {found} bytes, wanted of {of}")));
+        }
+        let algorithm = match chosen.get(&wanted) {
+            Some(&algorithm) => algorithm,
+            None => {
+                let algorithm = self.plan(&typical, &wanted)?.algorithm;
+                for attribute in [Config::CUBLASLT_ALGO_CONFIG_SPLITK_NUM, Config::CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME] {
+                    let (mut found, mut written) = (0u32, 0);
+                    let at = (&raw mut found).cast();
+                    // SAFETY: both attributes are numbers of 32 bits.
+                    unsafe {
+                        sys::cublasLtMatmulAlgoConfigGetAttribute(&raw const algorithm, attribute, at, 4, &raw mut written)
+                    }
+                    .result()
+                    .map_err(|e| failed("asking for an algorithm's settings", e))?;
+                    // One part is 0 or 1.
+                    if found > u32::from(attribute == Config::CUBLASLT_ALGO_CONFIG_SPLITK_NUM) {
+                        return Err(refused("the library has only algorithms that sum in several parts".to_owned()));
+                    }
+                }
+                *chosen.entry(wanted).or_insert(algorithm)
+            }
+        };
+        let mut plan = self.layouts(p)?;
+        plan.algorithm = algorithm;
+        let [b, a, c] = plan.layouts;
+        let mut found = MaybeUninit::<sys::cublasLtMatmulHeuristicResult_t>::zeroed();
+        // SAFETY: all of them live, and the result has room for what is written.
+        let found = unsafe {
+            let algorithm = &raw const plan.algorithm;
+            sys::cublasLtMatmulAlgoCheck(self.handle, plan.description, b, a, c, c, algorithm, found.as_mut_ptr())
+                .result()
+                .map_err(|e| refused(format!("the algorithm of {EXACT_ROWS} rows doesn't compute these: {e}")))?;
+            found.assume_init()
+        };
+        match found.workspaceSize {
+            0 => Ok(plan),
+            bytes => Err(refused(format!("the algorithm of {EXACT_ROWS} rows wants a workspace of {bytes} bytes here"))),
+        }
+    }
+
+    /// Descriptions of the operands, without an algorithm.
+    fn layouts(&self, p: &Product) -> Result<Plan, Error> {
         let (operand, result_type) = match p.numbers {
             Numbers::F32 => (sys::cudaDataType_t::CUDA_R_32F, sys::cudaDataType_t::CUDA_R_32F),
             Numbers::Bf16 => (sys::cudaDataType_t::CUDA_R_16BF, sys::cudaDataType_t::CUDA_R_16BF),
@@ -315,15 +421,19 @@ impl Blas {
             describe(description, Description::CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue)?;
             describe(description, Description::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias.0)?;
         }
-        let preference = result::create_matmul_pref().map_err(|e| failed("preference", e))?;
-        let chosen = self.choose(&plan, key, preference);
-        // SAFETY: it was just made.
-        let _ = unsafe { result::destroy_matmul_pref(preference) };
-        plan.algorithm = chosen?;
         Ok(plan)
     }
 
-    fn choose(
+    /// The fastest algorithm.
+    fn choose(&self, plan: &Plan, key: &Key) -> Result<sys::cublasLtMatmulAlgo_t, Error> {
+        let preference = result::create_matmul_pref().map_err(|e| failed("preference", e))?;
+        let chosen = self.preferred(plan, key, preference);
+        // SAFETY: it was just made.
+        let _ = unsafe { result::destroy_matmul_pref(preference) };
+        chosen
+    }
+
+    fn preferred(
         &self,
         plan: &Plan,
         key: &Key,
@@ -335,8 +445,14 @@ impl Blas {
             unsafe { result::set_matmul_pref_attribute(preference, attribute, value, bytes) }
                 .map_err(|e| failed("preference", e))
         };
-        let workspace = (&raw const self.workspace_bytes).cast::<c_void>();
+        let bytes = self.workspace_of(key.exact);
+        let workspace = (&raw const bytes).cast::<c_void>();
         set(Preference::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace, size_of::<usize>())?;
+        if key.exact {
+            let none = sys::cublasLtReductionScheme_t::CUBLASLT_REDUCTION_SCHEME_NONE as u32;
+            let schemes = (&raw const none).cast::<c_void>();
+            set(Preference::CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, schemes, size_of::<u32>())?;
+        }
         // Unless told otherwise the library takes every address for a multiple of 256.
         let [a_bytes, b_bytes, onto_bytes, c_bytes] = key.alignment;
         for (attribute, alignment) in [

@@ -73,6 +73,8 @@ pub struct Product {
     pub bias: Option<Address>,
     /// Number types.
     pub numbers: Numbers,
+    /// Whether a row of `c` gets the same bits among any number of rows: cuBLASLt's algorithm is then chosen once for all numbers of rows.
+    pub exact: bool,
 }
 
 impl Product {

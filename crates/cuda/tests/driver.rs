@@ -31,6 +31,7 @@ fn product(driver: &Arc<dyn Driver>) -> Result<Vec<f32>, Error> {
         onto: None,
         bias: None,
         numbers: Numbers::F32,
+        exact: false,
     })?;
     c.read()
 }
@@ -204,7 +205,7 @@ fn an_algorithm_is_chosen_once_a_shape_and_of_many_shapes_the_least_recently_use
             let (a, b) = (Matrix::rows(a.address(), 1), Matrix::rows(b.address(), 1));
             let (c, numbers) = (c.address(), Numbers::F32);
             let product =
-                Product { m, n: 1, k: 1, a, b, c, c_stride: 1, alpha: 1.0, onto: None, bias: None, numbers };
+                Product { m, n: 1, k: 1, a, b, c, c_stride: 1, alpha: 1.0, onto: None, bias: None, numbers, exact: false };
             driver.product(&product).unwrap();
         }
         chosen() - before

@@ -371,7 +371,7 @@ impl Bench {
 
 /// The first GPU, with moments in f32.
 fn gpu(precision: Precision) -> Device {
-    Device::Cuda { gpus: Gpus::one(0), precision, moments: Precision::F32 }
+    Device::Cuda { gpus: Gpus::one(0), precision, moments: Precision::F32, exact: false }
 }
 
 fn main() {

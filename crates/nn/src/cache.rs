@@ -70,7 +70,12 @@ impl Run {
 
     /// Its slots as ranges, with adjacent pages joined.
     pub(crate) fn ranges(&self) -> impl Iterator<Item = std::ops::Range<usize>> + '_ {
-        let mut index = 0;
+        self.ranges_from(0)
+    }
+
+    /// The slots of its tokens from `token` on, likewise.
+    pub(crate) fn ranges_from(&self, token: usize) -> impl Iterator<Item = std::ops::Range<usize>> + '_ {
+        let (mut index, mut skipped) = (token / PAGE, token % PAGE);
         std::iter::from_fn(move || {
             if index * PAGE >= self.len {
                 return None;
@@ -81,7 +86,8 @@ impl Run {
             }
             index += 1;
             let start = self.pages[first] as usize * PAGE;
-            Some(start..start + (self.len - first * PAGE).min((index - first) * PAGE))
+            let end = start + (self.len - first * PAGE).min((index - first) * PAGE);
+            Some(start + std::mem::take(&mut skipped)..end)
         })
     }
 }
@@ -107,6 +113,8 @@ mod tests {
                 push(&mut b, &mut pages);
             }
             assert_eq!(a.ranges().flatten().collect::<Vec<_>>(), slots);
+            let from = i * 7 % (i + 1);
+            assert_eq!(a.ranges_from(from).flatten().collect::<Vec<_>>(), slots[from..]);
         }
         assert!(a.ranges().count() > 1, "the other run's pages lie between");
         let held = a.pages.len();

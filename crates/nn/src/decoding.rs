@@ -21,6 +21,8 @@ pub(crate) struct Step {
     nodes: Vec<Node>,
     /// (node, its rows).
     spans: Vec<(usize, Range<usize>)>,
+    /// By row, the sequence that its token continues.
+    owners: Vec<usize>,
     /// By row.
     pub(crate) positions: Vec<u32>,
     /// The slots of its keys and values.
@@ -47,9 +49,11 @@ impl Step {
         for list in [&mut self.positions, &mut self.slots] {
             list.clear();
         }
+        self.owners.clear();
         self.spans.clear();
         let mut chain = Vec::new();
         for (index, &DecodeRow { node, position }) in changes.rows.iter().enumerate() {
+            self.owners.push(node);
             self.positions.push(position);
             self.slots.push(self.nodes[node].run.push());
             chain.clear();
@@ -71,6 +75,50 @@ impl Step {
         }
     }
 
+    /// The blocks of `len` tokens of the rows' paths, cut at every multiple of `len` of a path however it is divided into sequences: the rows that have a block
+    /// with the same slots, and these in order. Those of a row come in the order of its path; the last may be shorter.
+    pub(crate) fn blocks(&self, len: usize) -> Vec<(Range<usize>, Vec<Range<usize>>)> {
+        let mut blocks = Vec::new();
+        for (node, rows) in &self.spans {
+            let chain = || std::iter::successors(Some(*node), |&node| self.nodes[node].parent).map(|node| &self.nodes[node].run);
+            // A block that begins in an ancestor takes the slots there, too.
+            let mut missing = chain().skip(1).map(|run| run.len).sum::<usize>() % len;
+            let mut runs = vec![(&self.nodes[*node].run, 0)];
+            for run in chain().skip(1) {
+                if missing == 0 {
+                    break;
+                }
+                let taken = missing.min(run.len);
+                runs.push((run, run.len - taken));
+                missing -= taken;
+            }
+            let (mut slots, mut left) = (Vec::new(), len);
+            for mut range in runs.into_iter().rev().flat_map(|(run, first)| run.ranges_from(first)) {
+                while !range.is_empty() {
+                    let end = range.end.min(range.start + left);
+                    left -= end - range.start;
+                    slots.push(range.start..end);
+                    range.start = end;
+                    if left == 0 {
+                        blocks.push((rows.clone(), std::mem::take(&mut slots)));
+                        left = len;
+                    }
+                }
+            }
+            // The rest of a sequence that others continue belongs to their blocks.
+            if left < len && self.owners[rows.start] == *node {
+                blocks.push((rows.clone(), slots));
+            }
+        }
+        blocks
+    }
+
+    /// Whether a row's key is one that another row of the step attends to.
+    pub(crate) fn reads_its_own(&self) -> bool {
+        let first = |&node: &usize| self.nodes[node].run.pages[0];
+        self.owners.windows(2).any(|pair| first(&pair[0]) == first(&pair[1]))
+    }
+
     /// The sequences of the step, each one's rows and its slots in order. Those of a row come in the order of its ancestors.
     pub(crate) fn sequences(
         &self,
@@ -81,5 +129,59 @@ impl Step {
     /// Rows of the step.
     pub(crate) fn rows(&self) -> usize {
         self.positions.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::PAGE;
+    use crate::executor::StepTokens;
+
+    /// A step of rows whose paths are sequences of these lengths, each with its parent; a row continues the last of its path.
+    fn step(sequences: &[(Option<usize>, usize)], rows: &[usize]) -> Step {
+        let mut changes = DecodeChanges { tokens: StepTokens::Known(vec![0; rows.len()]), ..DecodeChanges::default() };
+        let mut page = 0;
+        for (node, &(parent, len)) in sequences.iter().enumerate() {
+            let stored = if rows.contains(&node) { len - 1 } else { len };
+            changes.nodes.push(NodeChange::Begin { node, parent, stored });
+            for _ in 0..len.div_ceil(PAGE) {
+                changes.nodes.push(NodeChange::Page { node, page });
+                // Not every page is next to the one before.
+                page += 1 + u32::from(page.is_multiple_of(3));
+            }
+        }
+        changes.rows.extend(rows.iter().map(|&node| DecodeRow { node, position: 0 }));
+        let mut step = Step::default();
+        step.begin(&changes);
+        step
+    }
+
+    #[test]
+    fn blocks_end_at_multiples_of_their_length_however_a_path_is_divided() {
+        const LEN: usize = 32;
+        // A prompt, two continuations of it, and one of these divided again; a path alone, and one that ends with a block.
+        let sequences = [(None, 70), (Some(0), 9), (Some(0), 60), (Some(1), 5), (Some(1), 47), (None, 84), (None, 64)];
+        let rows = [3, 4, 2, 5, 6];
+        let step = step(&sequences, &rows);
+        let blocks = step.blocks(LEN);
+        for (row, &node) in rows.iter().enumerate() {
+            let own: Vec<_> = blocks.iter().filter(|(rows, _)| rows.contains(&row)).collect();
+            let lengths: Vec<usize> = own.iter().map(|(_, slots)| slots.iter().map(Range::len).sum()).collect();
+            let path: usize = std::iter::successors(Some(node), |&node| sequences[node].0).map(|node| sequences[node].1).sum();
+            assert_eq!(lengths.iter().sum::<usize>(), path);
+            let (last, whole) = lengths.split_last().unwrap();
+            assert!(whole.iter().all(|&len| len == LEN) && (1..=LEN).contains(last), "{lengths:?}");
+            let found: Vec<usize> = own.iter().flat_map(|(_, slots)| slots.iter().cloned().flatten()).collect();
+            let mut chain: Vec<usize> = std::iter::successors(Some(node), |&node| sequences[node].0).collect();
+            chain.reverse();
+            let wanted = chain.into_iter().flat_map(|node| step.nodes[node].run.ranges().flatten());
+            assert_eq!(found, wanted.collect::<Vec<_>>());
+            assert_eq!(*found.last().unwrap(), step.slots[row] as usize);
+        }
+        // What is whole before the paths part is one block of all of them.
+        assert_eq!(blocks.iter().filter(|(rows, _)| *rows == (0..3)).count(), 2);
+        assert!(blocks.iter().all(|(rows, _)| rows.len() == 1 || *rows == (0..3)), "{blocks:?}");
+        assert!(!step.reads_its_own());
     }
 }

@@ -33,6 +33,8 @@ pub struct Replicas {
     pub precision: Precision,
     /// Of AdamW's two moments.
     pub moments: Precision,
+    /// Whether passes compute attention as decoding does.
+    pub exact: bool,
     /// Bytes of memory of the smallest, if known: keys and values take no more than it has room for.
     pub memory: Option<u64>,
 }
@@ -162,6 +164,9 @@ impl Needs {
         let share = workload.predicting_rows as f64 / workload.family_tokens.max(1) as f64;
         let predicting = (pass_rows as f64 * share).ceil() as usize;
         let (mut buffers, mut logits, mut beside, mut listed) = (Vec::new(), 0, 0, pass_rows);
+        let exact = workload.gpu.is_some_and(|gpu| gpu.exact);
+        let longest = if generating { workload.prompt_tokens + workload.new_tokens } else { workload.family_tokens };
+        let mut exact_parts = gpu::exact_parts(exact, pass_rows, longest);
         if training {
             let keep = if workload.checkpointing { Keep::Inputs } else { Keep::Everything };
             let m = predicting.clamp(1, pass_rows);
@@ -188,19 +193,20 @@ impl Needs {
             let bound = if precision.is_some() { usize::MAX } else { cache_bytes(layout.len) };
             let mut cached = cached_tokens(workload, executors, 4 * numbers_per_token(config), bound);
             listed = listed.max(rollout.prefilled());
+            exact_parts = exact_parts.max(gpu::prefilled_parts(exact, &rollout));
             if let Some(Replicas { precision, memory, .. }) = workload.gpu {
                 if let (Some(memory), None) = (memory, workload.max_cached_tokens) {
                     let room = memory.saturating_sub(gpu::reserved(memory, 0) + needs.kept());
                     let least = pages_needed(workload.prompt_tokens, 1, workload.new_tokens);
-                    let pages = gpu::cached_pages(config, precision, &rollout, room).max(least);
+                    let pages = gpu::cached_pages(config, precision, exact, &rollout, room).max(least);
                     cached = cached.min(PAGE * pages);
                     rollout.samples = rollout.samples.min(pages);
                 }
                 rollout.cached_tokens = cached;
                 buffers = largest(buffers, gpu::rollout_buffers(config, &rollout));
                 logits += gpu::sampled_logits(config, &rollout);
-                beside += gpu::decoding(config, &rollout);
-                needs.rollout = Some(gpu::rollout_bytes(config, precision, &rollout));
+                beside += gpu::decoding(config, &rollout, exact_parts);
+                needs.rollout = Some(gpu::rollout_bytes(config, precision, exact, &rollout));
             } else {
                 buffers = largest(buffers, prefill(config, &rollout));
                 logits += rows_at_a_time(config.vocab_size).min(rollout.samples) * config.vocab_size;
@@ -213,11 +219,13 @@ impl Needs {
                 }
             }
             needs.cache = of_activations(cached * numbers_per_token(config));
+        } else {
+            beside += gpu::exact_bytes(config, exact_parts);
         }
         needs.activations = of_activations(executors * buffers.iter().sum::<usize>())
             + bytes(executors * logits)
             + match precision {
-                Some(_) => beside + gpu::listed(listed) + 8 * NORM_BLOCKS as u64,
+                Some(_) => beside + gpu::listed(listed, exact_parts) + 8 * NORM_BLOCKS as u64,
                 None => bytes(threads * panels::SCRATCH),
             };
         needs
@@ -322,7 +330,7 @@ mod tests {
         assert_eq!(Needs { weights: low.weights, base_weights: low.base_weights, ..small }, low);
         // Moments in host memory leave a GPU 8 bytes per parameter, but for two buffers of a sixteenth each.
         let gpus =
-            |gpus| Some(Replicas { gpus, precision: Precision::Bf16, moments: Precision::F32, memory: None });
+            |gpus| Some(Replicas { gpus, precision: Precision::Bf16, moments: Precision::F32, exact: false, memory: None });
         let gpu = Workload { gpu: gpus(1), ..Workload { lora: None, ..train } };
         let (kept, offloaded) = (
             Needs::of(&maze(), &gpu),

@@ -30,6 +30,7 @@ fn products_of_matrices_and_their_transposes_replace_or_add_to_the_result_anothe
                     onto: [None, Some(mc.address()), Some(m_base.address())][onto],
                     bias: biased.then(|| m_bias.address()),
                     numbers: Numbers::F32,
+                    exact: false,
                 };
                 if by_library {
                     d.product(&product).unwrap();
@@ -76,6 +77,7 @@ fn operands_that_the_library_refuses_are_refused_by_name() {
         onto: None,
         bias: None,
         numbers: Numbers::F32,
+        exact: false,
     };
     plain.check().unwrap();
     Product { onto: Some(Address(16384)), bias: Some(Address(16384 + 256)), ..plain }.check().unwrap();

@@ -39,6 +39,7 @@ pub(crate) struct CudaBackend {
     /// Number of positions in the table of angles.
     positions: usize,
     precision: Precision,
+    exact: bool,
     /// In the order of the GPUs' numbers.
     replicas: Vec<Replica>,
     /// Whether the gradient may be other than 0.
@@ -65,7 +66,8 @@ fn moment_of(store: Store) -> Option<usize> {
 }
 
 impl CudaBackend {
-    /// A device of GPUs, by number and in this order, with weights of 0. `moments`: the number type of AdamW's moments.
+    /// A device of GPUs, by number and in this order, with weights of 0. `moments`: the number type of AdamW's moments; `exact`: whether decoding and
+    /// passes compute in the same bits.
     ///
     /// # Errors
     /// If the model doesn't fit, or its heads are too large for the kernels.
@@ -74,6 +76,7 @@ impl CudaBackend {
         layout: &Layout,
         precision: Precision,
         moments: Precision,
+        exact: bool,
         gpus: Vec<(usize, Arc<dyn Driver>)>,
     ) -> Result<CudaBackend, Error> {
         if config.head_dim > LARGEST_HEAD {
@@ -88,10 +91,10 @@ impl CudaBackend {
         let (rows, count) = (angles(config, positions), gpus.len());
         let replica = |(place, (number, driver))| {
             let named = (count > 1).then_some(number);
-            Replica::new(driver, named, (place, count), layout, precision, moments, &rows)
+            Replica::new(driver, named, (place, count), layout, precision, moments, exact, &rows)
         };
         let replicas = gpus.into_iter().enumerate().map(replica).collect::<Result<_, _>>()?;
-        Ok(CudaBackend { config: config.clone(), positions, precision, replicas, accumulated: false })
+        Ok(CudaBackend { config: config.clone(), positions, precision, exact, replicas, accumulated: false })
     }
 
     fn make(&mut self, store: Store) {
@@ -189,14 +192,14 @@ impl Backend for CudaBackend {
 
     fn cached_tokens(&self, executors: usize, rollout: &Rollout) -> usize {
         let room = self.replicas[..executors].iter().map(Replica::room).min().unwrap_or(0);
-        PAGE * needs::cached_pages(&self.config, self.precision, rollout, room)
+        PAGE * needs::cached_pages(&self.config, self.precision, self.exact, rollout, room)
     }
 
     fn fits(&self, executors: usize, rollout: &Rollout) -> bool {
         let Rollout { samples, cached_tokens, .. } = *rollout;
         let rollout = Rollout { samples: samples.min(cached_tokens / PAGE), ..*rollout };
         let cached = needs::bytes_of(self.precision, cached_tokens * numbers_per_token(&self.config));
-        let wanted = cached + needs::rollout_bytes(&self.config, self.precision, &rollout);
+        let wanted = cached + needs::rollout_bytes(&self.config, self.precision, self.exact, &rollout);
         self.replicas[..executors].iter().all(|replica| wanted <= replica.free_bytes())
     }
 

@@ -83,6 +83,11 @@ impl Decoding {
         self.draws.begin(stream, lists, &changes.draws, self.bucket.draws);
     }
 
+    /// Whether a row's key is one that another row of the step attends to.
+    pub(super) fn reads_its_own(&self) -> bool {
+        self.step.reads_its_own()
+    }
+
     /// Transfers draws from rows that are no decoding step.
     pub(super) fn begin_draws(&mut self, stream: &Stream, rows: usize, draws: &[Draw]) {
         self.results.pending.clear();

@@ -14,7 +14,7 @@ use fgrpo_cuda::{Argument, Matrix, Numbers, Product, Shape};
 use super::buffer::Buffer;
 use super::decoding::Decoding;
 use super::graphs::Graphs;
-use super::launches::{FULL, THREADS, WARPS, args, kernel, row_shape, row_threads, warp_shape};
+use super::launches::{FULL, THREADS, args, kernel, row_shape, row_threads, warp_shape};
 use super::lists::{List, Lists};
 use super::needs::{LOGITS, MOVED, SUMMED_ROWS, pass_logits};
 use super::stream::{Purpose, Stream};
@@ -34,6 +34,8 @@ pub(crate) struct CudaExecutor {
     pub(super) stream: Arc<Stream>,
     /// Of activations.
     pub(super) precision: Precision,
+    /// Whether decoding and passes compute a row in the same bits.
+    exact: bool,
     /// By position: cosines, then sines.
     angles: Buffer,
     /// Of rows that are sampled from.
@@ -73,6 +75,7 @@ impl CudaExecutor {
     pub(super) fn new(
         stream: Arc<Stream>,
         precision: Precision,
+        exact: bool,
         rows: &[f32],
         graphs: Graphs,
     ) -> CudaExecutor {
@@ -82,6 +85,7 @@ impl CudaExecutor {
         let mut executor = CudaExecutor {
             stream,
             precision,
+            exact,
             angles,
             logits,
             pass_logits,
@@ -136,23 +140,28 @@ impl CudaExecutor {
         }
     }
 
-    /// `c = alpha a b`, or added to `c`, where all are activations or weights.
-    fn product(&self, sizes: [usize; 3], a: Matrix, b: Matrix, c: Matrix, alpha: f32, write: Write) {
-        self.product_of(self.numbers(), sizes, a, b, c, alpha, write);
-    }
-
-    /// The same with a result in f32: logits, gradients.
-    fn product_full(&self, sizes: [usize; 3], a: Matrix, b: Matrix, c: Matrix, write: Write) {
-        let numbers = match self.precision {
+    /// The number types of a product with a result in f32: logits, gradients.
+    fn full_numbers(&self) -> Numbers {
+        match self.precision {
             Precision::F32 => Numbers::F32,
             Precision::Bf16 => Numbers::Bf16ToF32,
-        };
-        self.product_of(numbers, sizes, a, b, c, 1.0, write);
+        }
+    }
+
+    /// `c = alpha a b`, or added to `c`, where all are activations or weights, in a backward pass.
+    fn product(&self, sizes: [usize; 3], a: Matrix, b: Matrix, c: Matrix, alpha: f32, write: Write) {
+        self.product_of(self.numbers(), false, sizes, a, b, c, alpha, write);
+    }
+
+    /// The same with a result in f32.
+    fn product_full(&self, sizes: [usize; 3], a: Matrix, b: Matrix, c: Matrix, write: Write) {
+        self.product_of(self.full_numbers(), false, sizes, a, b, c, 1.0, write);
     }
 
     fn product_of(
         &self,
         numbers: Numbers,
+        exact: bool,
         [m, n, k]: [usize; 3],
         a: Matrix,
         b: Matrix,
@@ -163,7 +172,8 @@ impl CudaExecutor {
         let onto = (write == Write::Add).then_some(c.at);
         if m > 0 {
             let (c, c_stride) = (c.at, c.stride);
-            self.stream.product(&Product { m, n, k, a, b, c, c_stride, alpha, onto, bias: None, numbers });
+            let bias = None;
+            self.stream.product(&Product { m, n, k, a, b, c, c_stride, alpha, onto, bias, numbers, exact });
         }
     }
 
@@ -215,7 +225,7 @@ impl Executor for CudaExecutor {
     }
 
     fn stage(&mut self, chunk: &Chunk, slots: &[u32], lists: &mut Lists) {
-        lists.stage(&self.stream, chunk, slots);
+        lists.stage(&self.stream, chunk, slots, self.exact);
     }
 
     fn gather(&mut self, width: usize, lists: &Lists, x: &Buffer, y: &mut Buffer) {

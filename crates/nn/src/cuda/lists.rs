@@ -1,5 +1,7 @@
 //! The index lists of a pass or of a decoding step: built on the host, transferred to the device in one copy.
 
+use std::ops::Range;
+
 use fgrpo_cuda::{Address, Memory};
 
 use super::messages::Messages;
@@ -17,6 +19,10 @@ const CAUSAL: u32 = 1 << 31;
 const NO_ROW: u32 = u32::MAX;
 /// Tokens of an item of decoding.
 pub(crate) const ITEM_KEYS: usize = 256;
+/// Parts of a pass's attention that are in memory at the same time.
+pub(crate) const PASS_PARTS: usize = 4096;
+/// Rows of an item of a pass.
+const PASS_ROWS: usize = 16;
 
 /// A list: its first word in the memory, and its length.
 #[derive(Debug, Clone, Copy, Default)]
@@ -87,13 +93,15 @@ pub(super) struct Tiles {
 }
 
 /// Which query sees which keys.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Plan {
     pub(super) rows: List,
     pub(super) by_query: Tiles,
     pub(super) by_key: Tiles,
     /// Positions of the queries.
     pub(super) positions: List,
+    /// For attention in decoding's bits, one after another.
+    pub(super) exact: Vec<PassItems>,
 }
 
 /// The lists of a pass. A decoding step has only tokens, positions and slots.
@@ -125,15 +133,15 @@ impl Lists {
         }
     }
 
-    /// The lists of a pass over a chunk.
-    pub(super) fn stage(&mut self, stream: &Stream, chunk: &Chunk, slots: &[u32]) {
+    /// The lists of a pass over a chunk, with those of attention in decoding's bits if it is `exact`.
+    pub(super) fn stage(&mut self, stream: &Stream, chunk: &Chunk, slots: &[u32], exact: bool) {
         let words = &mut self.words;
         words.clear();
         self.tokens = words.put(chunk.tokens.iter().copied());
         self.positions = words.put(chunk.positions.iter().copied());
         let keys = chunk.tokens.len();
-        self.all = plan(words, &chunk.all, &chunk.positions, keys);
-        self.predicting = plan(words, &chunk.predicting, &chunk.positions, keys);
+        self.all = plan(words, &chunk.all, &chunk.positions, keys, exact);
+        self.predicting = plan(words, &chunk.predicting, &chunk.positions, keys, exact);
         self.pick_rows = words.put(chunk.picks.iter().map(|pick| pick.slot));
         self.pick_tokens = words.put(chunk.picks.iter().map(|pick| pick.token));
         let rows = chunk.predicting.rows.len() as u32;
@@ -155,7 +163,7 @@ impl Lists {
     }
 }
 
-fn plan(words: &mut Words, plan: &AttentionPlan, positions: &[u32], keys: usize) -> Plan {
+fn plan(words: &mut Words, plan: &AttentionPlan, positions: &[u32], keys: usize, exact: bool) -> Plan {
     let pieces: Vec<[u32; 4]> = plan.pieces.iter().map(piece).collect();
     let queries = |piece: &[u32; 4]| (piece[2], piece[3] & !CAUSAL);
     Plan {
@@ -163,7 +171,121 @@ fn plan(words: &mut Words, plan: &AttentionPlan, positions: &[u32], keys: usize)
         by_query: tiles(words, &pieces, plan.rows.len(), queries),
         by_key: tiles(words, &pieces, keys, |piece| (piece[0], piece[1])),
         positions: words.put(plan.rows.iter().map(|&row| positions[row as usize])),
+        exact: if exact { pass_items(words, plan, positions) } else { Vec::new() },
     }
+}
+
+/// Some rows of a pass whose attention decoding's kernels compute: their parts are in memory at the same time.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct PassItems {
+    /// The first row, and how many.
+    pub(super) first: usize,
+    pub(super) rows: usize,
+    pub(super) parts: usize,
+    /// Rows count from the first; slots are rows of the keys.
+    pub(super) items: Items,
+    /// The position of each item's first token.
+    pub(super) starts: List,
+}
+
+/// Items of a pass while they are collected.
+#[derive(Default)]
+struct Collected {
+    first: usize,
+    items: Vec<[u32; 4]>,
+    place: Vec<u32>,
+    starts: Vec<u32>,
+    ranges: Vec<[u32; 2]>,
+    of_row: Vec<Vec<u32>>,
+    parts: usize,
+}
+
+impl Collected {
+    /// Adds rows of one path, at these positions: they see the tokens of the path up to their own.
+    fn add(&mut self, path: &[Range<usize>], positions: &[u32]) {
+        let (first_row, last) = (self.of_row.len(), positions[positions.len() - 1] as usize);
+        self.of_row.resize_with(first_row + positions.len(), Vec::new);
+        for start in (0..=last).step_by(ITEM_KEYS) {
+            let seeing = positions.partition_point(|&position| (position as usize) < start)..positions.len();
+            let ranges = self.ranges.len() as u32;
+            let (mut before, end) = (0, (start + ITEM_KEYS).min(last + 1));
+            for keys in path {
+                let within = |position: usize| keys.start + position.saturating_sub(before).min(keys.len());
+                let own = [within(start), within(end)].map(|key| key as u32);
+                if own[0] < own[1] {
+                    self.ranges.push(own);
+                }
+                before += keys.len();
+            }
+            let rows = [seeing.start, seeing.end].map(|row| (first_row + row) as u32);
+            self.items.push([ranges, self.ranges.len() as u32, rows[0], rows[1]]);
+            self.place.push(self.parts as u32);
+            self.starts.push(start as u32);
+            for row in seeing {
+                self.of_row[first_row + row].push(self.parts as u32);
+                self.parts += 1;
+            }
+        }
+    }
+
+    fn put(self, words: &mut Words) -> PassItems {
+        let (row_first, row_parts) = parts_of_rows(&self.of_row);
+        PassItems {
+            first: self.first,
+            rows: self.of_row.len(),
+            parts: self.parts,
+            items: Items {
+                items: words.put(self.items.into_iter().flatten()),
+                place: words.put(self.place),
+                row_first: words.put(row_first),
+                row_parts: words.put(row_parts),
+                ranges: words.put(self.ranges.into_iter().flatten()),
+            },
+            starts: words.put(self.starts),
+        }
+    }
+}
+
+/// The items of a pass's rows. Rows of a segment share items with few others, so that there are many blocks.
+fn pass_items(words: &mut Words, plan: &AttentionPlan, positions: &[u32]) -> Vec<PassItems> {
+    let (mut built, mut collected) = (Vec::new(), Collected::default());
+    // The pieces of the ancestors.
+    let mut above: Vec<&Piece> = Vec::new();
+    for piece in &plan.pieces {
+        while above.last().is_some_and(|ancestor| ancestor.queries.end <= piece.queries.start) {
+            above.pop();
+        }
+        if !piece.causal {
+            above.push(piece);
+            continue;
+        }
+        let path: Vec<Range<usize>> =
+            above.iter().chain([&piece]).map(|piece| piece.keys.clone()).collect();
+        let positions: Vec<u32> =
+            piece.queries.clone().map(|query| positions[plan.rows[query] as usize]).collect();
+        let blocks = 1 + positions[positions.len() - 1] as usize / ITEM_KEYS;
+        for own in positions.chunks((PASS_PARTS / blocks).clamp(1, PASS_ROWS)) {
+            if collected.parts > 0 && collected.parts + own.len() * blocks > PASS_PARTS {
+                let first = collected.first + collected.of_row.len();
+                built.push(std::mem::replace(&mut collected, Collected { first, ..Collected::default() }).put(words));
+            }
+            collected.add(&path, own);
+        }
+    }
+    if collected.parts > 0 {
+        built.push(collected.put(words));
+    }
+    built
+}
+
+/// Where each row's parts begin, and the end; and all parts, row by row.
+fn parts_of_rows(of_row: &[Vec<u32>]) -> (Vec<u32>, impl Iterator<Item = u32> + '_) {
+    let mut first = vec![0u32];
+    first.extend(of_row.iter().scan(0, |sum, parts| {
+        *sum += parts.len() as u32;
+        Some(*sum)
+    }));
+    (first, of_row.iter().flatten().copied())
 }
 
 /// A piece in the format of the kernels.
@@ -225,8 +347,8 @@ pub(crate) fn bucket(len: usize) -> usize {
     }
 }
 
-/// The work of a decoding step's attention: items of at most [`ITEM_KEYS`] tokens of one sequence with the rows that see them, and the ordered parts of
-/// each row.
+/// The work of a decoding step's attention: items of at most [`ITEM_KEYS`] tokens of a path with the rows that see them, and the ordered parts of each
+/// row.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Items {
     /// Four words each: first and last range, first and last row.
@@ -275,33 +397,17 @@ impl Lists {
     ) -> (Bucket, Items, DrawLists) {
         let (mut items, mut place, mut ranges, mut parts) = (Vec::new(), Vec::new(), Vec::new(), 0u32);
         let mut of_row: Vec<Vec<u32>> = vec![Vec::new(); step.rows()];
-        for (rows, slots) in step.sequences() {
-            // Tokens of the last item, and what is left of each range of slots.
-            let mut tokens = 0;
-            for mut slots in slots {
-                while !slots.is_empty() {
-                    if tokens == 0 {
-                        let range = ranges.len() as u32;
-                        items.push([range, range, rows.start as u32, rows.end as u32]);
-                        place.push(parts);
-                        for row in rows.clone() {
-                            of_row[row].push(parts);
-                            parts += 1;
-                        }
-                    }
-                    let end = slots.end.min(slots.start + ITEM_KEYS - tokens);
-                    ranges.push([slots.start as u32, end as u32]);
-                    items.last_mut().expect("an item was begun")[1] += 1;
-                    tokens = (tokens + end - slots.start) % ITEM_KEYS;
-                    slots.start = end;
-                }
+        for (rows, slots) in step.blocks(ITEM_KEYS) {
+            let range = ranges.len() as u32;
+            items.push([range, range + slots.len() as u32, rows.start as u32, rows.end as u32]);
+            place.push(parts);
+            ranges.extend(slots.into_iter().map(|slots| [slots.start as u32, slots.end as u32]));
+            for row in rows {
+                of_row[row].push(parts);
+                parts += 1;
             }
         }
-        let mut row_first = vec![0u32];
-        row_first.extend(of_row.iter().scan(0, |sum, parts| {
-            *sum += parts.len() as u32;
-            Some(*sum)
-        }));
+        let (row_first, row_parts) = parts_of_rows(&of_row);
         let bucket = Bucket {
             rows: bucket(step.rows()),
             items: bucket(items.len()),
@@ -324,7 +430,7 @@ impl Lists {
             items: words.put_padded(items.into_iter().flatten(), 4 * bucket.items, 0),
             place: words.put_padded(place, bucket.items, 0),
             row_first: words.put_padded(row_first, bucket.rows + 1, parts),
-            row_parts: words.put_padded(of_row.into_iter().flatten(), bucket.parts, 0),
+            row_parts: words.put_padded(row_parts, bucket.parts, 0),
             // The last lists: their lengths move no other one.
             ranges: words.put(ranges.into_iter().flatten()),
         };

@@ -1,6 +1,6 @@
 //! What kinds of work take of a GPU's memory, in bytes.
 
-use super::lists::{ITEM_KEYS, bucket};
+use super::lists::{ITEM_KEYS, PASS_PARTS, bucket};
 use crate::activations::{activations, largest, prefill};
 use crate::backend::Rollout;
 use crate::cache::{PAGE, numbers_per_token};
@@ -38,17 +38,39 @@ pub(crate) fn pass_logits(memory: Option<u64>) -> usize {
     LOGITS.max((memory.unwrap_or(0) / 64) as usize)
 }
 
-/// The index lists of a pass over so many rows: about 20 words a row.
-pub(crate) fn listed(rows: usize) -> u64 {
-    4 * (20 * rows).next_power_of_two() as u64
+/// The index lists of a pass over so many rows: about 20 words a row. For exact attention of all layers but the last, and of that, `exact_parts` parts each:
+/// its number and its share of an item, of its place and of its slots: about 4 words.
+pub(crate) fn listed(rows: usize, exact_parts: usize) -> u64 {
+    4 * (20 * rows + 2 * 4 * exact_parts).next_power_of_two() as u64
+}
+
+/// Parts of exact attention of a pass over so many rows of paths of up to `longest` tokens; none if it isn't `exact`.
+pub(crate) fn exact_parts(exact: bool, rows: usize, longest: usize) -> usize {
+    if exact { rows * longest.div_ceil(ITEM_KEYS) } else { 0 }
+}
+
+/// Bytes of so many parts of attention.
+fn part_bytes(config: &Config, parts: usize) -> u64 {
+    4 * (parts * config.num_attention_heads * (config.head_dim + 2)) as u64
+}
+
+/// Bytes of those parts that are in memory at the same time.
+pub(crate) fn exact_bytes(config: &Config, exact_parts: usize) -> u64 {
+    part_bytes(config, exact_parts.min(PASS_PARTS))
+}
+
+/// Parts of exact attention of a rollout's passes over its prompts.
+pub(crate) fn prefilled_parts(exact: bool, rollout: &Rollout) -> usize {
+    exact_parts(exact, rollout.prefilled(), rollout.prompt_tokens)
 }
 
 /// All that a rollout takes besides keys and values.
-pub(crate) fn rollout_bytes(config: &Config, precision: Precision, rollout: &Rollout) -> u64 {
+pub(crate) fn rollout_bytes(config: &Config, precision: Precision, exact: bool, rollout: &Rollout) -> u64 {
+    let prefilled = prefilled_parts(exact, rollout);
     bytes_of(precision, rollout_buffers(config, rollout).iter().sum())
         + 4 * sampled_logits(config, rollout) as u64
-        + listed(rollout.prefilled())
-        + decoding(config, rollout)
+        + listed(rollout.prefilled(), prefilled)
+        + decoding(config, rollout, prefilled)
 }
 
 /// The lengths of a rollout's buffers, for prompts and for decoding steps.
@@ -70,13 +92,19 @@ pub(crate) fn reserved(total: u64, used: u64) -> u64 {
 }
 
 /// Pages of keys and values that find room in so many bytes beside the rest of the rollout.
-pub(crate) fn cached_pages(config: &Config, precision: Precision, rollout: &Rollout, room: u64) -> usize {
+pub(crate) fn cached_pages(
+    config: &Config,
+    precision: Precision,
+    exact: bool,
+    rollout: &Rollout,
+    room: u64,
+) -> usize {
     let page = bytes_of(precision, PAGE * numbers_per_token(config));
     // A row has at least one page.
     let fits = |pages: usize| {
         let rollout =
             Rollout { samples: rollout.samples.min(pages), cached_tokens: PAGE * pages, ..*rollout };
-        rollout_bytes(config, precision, &rollout) + pages as u64 * page <= room
+        rollout_bytes(config, precision, exact, &rollout) + pages as u64 * page <= room
     };
     let (mut fitting, mut most) = (0, usize::try_from(room / page).unwrap_or(usize::MAX));
     while fitting < most {
@@ -104,8 +132,9 @@ pub(crate) fn backward(config: &Config, precision: Precision, n: usize, m: usize
     4 * (full + shares + partials) as u64 + 2 * half as u64
 }
 
-/// What only a GPU takes for decoding: results of attention over parts of a row's tokens, the lists of a step and its draws.
-pub(crate) fn decoding(config: &Config, rollout: &Rollout) -> u64 {
+/// What only a GPU takes for decoding: results of attention over parts of a row's tokens, or of the `exact_parts` of passes that use the same memory; the lists
+/// of a step and its draws.
+pub(crate) fn decoding(config: &Config, rollout: &Rollout, exact_parts: usize) -> u64 {
     let Rollout { prompts, prompt_tokens, samples, new_tokens, cached_tokens, .. } = *rollout;
     // With one part more: the first tokens of a completion are often those of others, too. Own tokens are in the cache, so there are no more than fit.
     let shared = samples * (prompt_tokens.div_ceil(ITEM_KEYS) + 1);
@@ -113,8 +142,9 @@ pub(crate) fn decoding(config: &Config, rollout: &Rollout) -> u64 {
     let parts = (shared + own).next_power_of_two();
     let rows = bucket(samples);
     let pages = prompts * prompt_tokens.div_ceil(PAGE) + samples * new_tokens.div_ceil(PAGE);
-    let pages = pages.min(cached_tokens.div_ceil(PAGE));
+    // The block of a row's path in which its prompt ends has pages of both.
+    let pages = pages.min(cached_tokens.div_ceil(PAGE)) + samples * (ITEM_KEYS / PAGE);
     // By row: token, position, slot, draws and parts before it, uniform number. By part at most: an item, its place, the part's number.
     let words = (7 * rows + 6 * parts + 2 * pages).next_power_of_two() + (3 * rows).next_power_of_two();
-    4 * (parts * config.num_attention_heads * (config.head_dim + 2) + words) as u64
+    part_bytes(config, parts).max(exact_bytes(config, exact_parts)) + 4 * words as u64
 }

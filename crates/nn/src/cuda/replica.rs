@@ -57,7 +57,7 @@ pub(super) struct Replica {
 
 impl Replica {
     /// The replica at a place among so many, with weights of 0. `gpu` is its number where messages should name it; `moments` the number type of AdamW's
-    /// moments; `rows` the table of angles.
+    /// moments; `exact` whether decoding and passes compute in the same bits; `rows` the table of angles.
     ///
     /// # Errors
     /// If the model doesn't fit.
@@ -68,11 +68,12 @@ impl Replica {
         layout: &Layout,
         precision: Precision,
         moments: Precision,
+        exact: bool,
         rows: &[f32],
     ) -> Result<Replica, Error> {
         let graphs = Graphs::new(graphs::wanted()?);
         let stream = Arc::new(Stream::new(driver, gpu));
-        let executor = CudaExecutor::new(Arc::clone(&stream), precision, rows, graphs);
+        let executor = CudaExecutor::new(Arc::clone(&stream), precision, exact, rows, graphs);
         let partials = stream.allocate(NORM_BLOCKS, Purpose::Model);
         let weights = match layout.base {
             None => Weights::zeros(&stream, precision, layout.len),
@@ -272,6 +273,7 @@ impl Replica {
                         Precision::F32 => Numbers::F32,
                         Precision::Bf16 => Numbers::Bf16,
                     },
+                    exact: false,
                 });
             }
         }

@@ -142,7 +142,7 @@ impl Engine {
     /// The engine without layer checks, with weights of 0.
     fn unchecked(config: &Config, base: Option<BaseFormat>, device: &Device) -> Result<Engine, Error> {
         let decoder = Decoder::new(config, base);
-        let (gpus, drivers, numbers): (_, Vec<Arc<dyn fgrpo_cuda::Driver>>, [Precision; 2]) = match *device {
+        let (gpus, drivers, numbers): (_, Vec<Arc<dyn fgrpo_cuda::Driver>>, _) = match *device {
             Device::Cpu { threads, products } => {
                 assert!(threads > 0, "a device of 0 threads");
                 crate::cpu::level::check()?;
@@ -150,27 +150,27 @@ impl Engine {
                 let backend = CpuBackend::new(config, &decoder.layout, decoder.head(), threads, products)?;
                 return Ok(Engine(Any::Cpu(EngineOn::new(decoder, backend))));
             }
-            Device::Cuda { gpus, precision, moments } => {
+            Device::Cuda { gpus, precision, moments, exact } => {
                 let numbers: Vec<usize> = gpus.numbers().collect();
                 let opened = fgrpo_cuda::Gpu::open_connected(&numbers, None)
                     .map_err(|source| Error::Device { gpu: None, source, remedy: NO_GPU })?;
-                (gpus, opened.into_iter().map(|gpu| Arc::new(gpu) as _).collect(), [precision, moments])
+                (gpus, opened.into_iter().map(|gpu| Arc::new(gpu) as _).collect(), (precision, moments, exact))
             }
             #[cfg(feature = "cuda-emulator")]
-            Device::CudaEmulated { gpus, memory, precision, moments, fault } => {
+            Device::CudaEmulated { gpus, memory, precision, moments, exact, fault } => {
                 let made = fgrpo_cuda::emulated::Emulated::connected(gpus.count(), 0, memory, fault);
-                (gpus, made.into_iter().map(|gpu| Arc::new(gpu) as _).collect(), [precision, moments])
+                (gpus, made.into_iter().map(|gpu| Arc::new(gpu) as _).collect(), (precision, moments, exact))
             }
         };
         EngineOn::<CudaBackend>::check(config);
         let gpus = gpus.numbers().zip(drivers).collect();
-        let [precision, moments] = numbers;
+        let (precision, moments, exact) = numbers;
         if precision == Precision::F32 && decoder.layout.len >= LARGE {
             tracing::warn!(
                 "compute.precision is \"f32\": products of this model run 10 to 15 times faster in \"bf16\", on tensor cores"
             );
         }
-        let backend = CudaBackend::new(config, &decoder.layout, precision, moments, gpus)?;
+        let backend = CudaBackend::new(config, &decoder.layout, precision, moments, exact, gpus)?;
         Ok(Engine(Any::Cuda(EngineOn::new(decoder, backend))))
     }
 

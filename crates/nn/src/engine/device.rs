@@ -31,6 +31,9 @@ pub enum Device {
         /// Of AdamW's two moments. In bf16 they take half of the memory. They are rounded stochastically after each step: the mean is the exact number, and
         /// the random bits follow from the step, the parameter and the moment alone.
         moments: Precision,
+        /// Whether a token's log-probability has the same bits when it is sampled, scored and trained on. It costs speed, and rests on the assumption that
+        /// one algorithm of cuBLASLt computes a row alike among any number of rows.
+        exact: bool,
     },
     /// GPUs emulated on the CPU, for tests: slow and strict.
     #[cfg(feature = "cuda-emulator")]
@@ -43,6 +46,8 @@ pub enum Device {
         precision: Precision,
         /// Of AdamW's two moments.
         moments: Precision,
+        /// As on GPUs.
+        exact: bool,
         /// What goes wrong.
         fault: Option<Fault>,
     },
@@ -79,7 +84,7 @@ impl Device {
     /// Emulated GPUs, each with so many bytes of memory. The moments are f32.
     #[cfg(feature = "cuda-emulator")]
     pub const fn emulated(gpus: Gpus, memory: usize, precision: Precision) -> Device {
-        Device::CudaEmulated { gpus, memory, precision, moments: Precision::F32, fault: None }
+        Device::CudaEmulated { gpus, memory, precision, moments: Precision::F32, exact: false, fault: None }
     }
 }
 
@@ -200,20 +205,21 @@ impl DeviceName {
         }
     }
 
-    /// The device: the CPU with this number of threads and these products, or GPUs with this precision and moments of this number type.
+    /// The device: the CPU with this number of threads and these products, or GPUs with this precision, moments of this number type, and `exact` or not.
     pub fn device(
         self,
         threads: usize,
         products: Products,
         precision: Precision,
         moments: Precision,
+        exact: bool,
     ) -> Device {
         match self {
             DeviceName::Cpu => Device::Cpu { threads, products },
-            DeviceName::Cuda(gpus) => Device::Cuda { gpus, precision, moments },
+            DeviceName::Cuda(gpus) => Device::Cuda { gpus, precision, moments, exact },
             #[cfg(feature = "cuda-emulator")]
             DeviceName::CudaEmulated(gpus) => {
-                Device::CudaEmulated { gpus, memory: 4 << 30, precision, moments, fault: None }
+                Device::CudaEmulated { gpus, memory: 4 << 30, precision, moments, exact, fault: None }
             }
         }
     }

@@ -9,7 +9,7 @@ use fgrpo_nn::{Device, DeviceName, Precision, Products};
 pub(crate) fn device(threads: usize) -> Device {
     let name = std::env::var("FGRPO_TEST_DEVICE").unwrap_or_else(|_| "cpu".to_owned());
     let name: DeviceName = name.parse().unwrap_or_else(|error| panic!("FGRPO_TEST_DEVICE: {error}"));
-    name.device(threads, products(), Precision::F32, Precision::F32)
+    name.device(threads, products(), Precision::F32, Precision::F32, false)
 }
 
 /// How the processor multiplies.

@@ -20,9 +20,9 @@ const GPU_BF16: Device = Device::emulated(Gpus::one(0), 1 << 30, Precision::Bf16
 pub(crate) fn with_rounded_moments(device: Device) -> Device {
     let moments = Precision::Bf16;
     match device {
-        Device::Cuda { gpus, precision, .. } => Device::Cuda { gpus, precision, moments },
+        Device::Cuda { gpus, precision, .. } => Device::Cuda { gpus, precision, moments, exact: false },
         Device::CudaEmulated { gpus, memory, precision, fault, .. } => {
-            Device::CudaEmulated { gpus, memory, precision, moments, fault }
+            Device::CudaEmulated { gpus, memory, precision, moments, exact: false, fault }
         }
         _ => panic!("a GPU, not {device:?}"),
     }
@@ -227,7 +227,7 @@ fn heads_beyond_the_kernels_and_devices_that_are_not_there_are_refused_by_name()
             &config,
             0.1,
             &|_| 0.1,
-            &Device::Cuda { gpus: Gpus::one(63), precision: Precision::F32, moments: Precision::F32 },
+            &Device::Cuda { gpus: Gpus::one(63), precision: Precision::F32, moments: Precision::F32, exact: false },
         )
         .unwrap_err()
         .to_string();
@@ -383,7 +383,7 @@ fn moments_in_host_memory_give_the_same_bits_and_spare_the_device_8_bytes_per_pa
     let least = |moments: Precision, offload: bool| {
         let fits = |memory: usize| {
             let (gpus, precision) = (Gpus::one(0), Precision::F32);
-            let device = Device::CudaEmulated { gpus, memory, precision, moments, fault: None };
+            let device = Device::CudaEmulated { gpus, memory, precision, moments, exact: false, fault: None };
             let Ok(mut engine) = Engine::init(&config, 0.1, &|_| 0.1, &device) else { return false };
             engine.set_optimizer_offload(offload);
             let mut batch = Batch::default();
@@ -444,7 +444,7 @@ fn computed_needs_are_what_the_device_holds() {
         let workload = Workload {
             threads: 1,
             products: Products::F32,
-            gpu: Some(Replicas { gpus: 1, precision, moments, memory: None }),
+            gpu: Some(Replicas { gpus: 1, precision, moments, exact: false, memory: None }),
             chunk_tokens: 360,
             checkpointing: false,
             decode_copies: true,
@@ -465,7 +465,7 @@ fn computed_needs_are_what_the_device_holds() {
         let overlaid = needs.cache > 64 << 20;
         let run = |memory: u64| -> Result<(), Error> {
             let (gpus, memory) = (Gpus::one(0), memory as usize);
-            let device = Device::CudaEmulated { gpus, memory, precision, moments, fault: None };
+            let device = Device::CudaEmulated { gpus, memory, precision, moments, exact: false, fault: None };
             let number = |i: u64| (i % 17) as f64 / 8.0 - 1.0;
             let mut engine = Engine::init_with_base(&config, 0.1, &number, base, &device)?;
             if let Some(lora) = &lora {
@@ -542,7 +542,7 @@ fn a_base_in_a_format_takes_the_memory_computed_within_10_percent() {
             let workload = Workload {
                 threads: 1,
                 products: Products::F32,
-                gpu: Some(Replicas { gpus: 1, precision, moments: Precision::F32, memory: None }),
+                gpu: Some(Replicas { gpus: 1, precision, moments: Precision::F32, exact: false, memory: None }),
                 chunk_tokens: 1,
                 checkpointing: false,
                 decode_copies: false,
@@ -560,7 +560,7 @@ fn a_base_in_a_format_takes_the_memory_computed_within_10_percent() {
             let computed = Needs::of(&config, &workload).total();
             let run = |memory: u64| -> Result<(), Error> {
                 let (gpus, memory, moments) = (Gpus::one(0), memory as usize, Precision::F32);
-                let device = Device::CudaEmulated { gpus, memory, precision, moments, fault: None };
+                let device = Device::CudaEmulated { gpus, memory, precision, moments, exact: false, fault: None };
                 let number = |i: u64| (i % 17) as f64 / 8.0 - 1.0;
                 let mut engine = Engine::init_with_base(&config, 0.1, &number, Some(base), &device)?;
                 engine.adapt(&lora, &mut || 0.5)?;

@@ -14,7 +14,7 @@ const CAPTURE_INVALIDATED: i32 = 901;
 const LIBRARY_FAILED: i32 = 14;
 
 fn gpu(count: usize, precision: Precision) -> Device {
-    Device::Cuda { gpus: Gpus::first(count), precision, moments: Precision::F32 }
+    Device::Cuda { gpus: Gpus::first(count), precision, moments: Precision::F32, exact: false }
 }
 
 /// An engine from nothing to samples: two steps, one of them with moments in host memory, and rollouts with graphs.

@@ -22,9 +22,9 @@ fn uniform(prompt: usize, sample: usize, position: usize) -> f64 {
 /// Bound on |sampled - scored| of log-probabilities and entropies; the largest this test has seen is 1.7e-6, at temperature 0.7.
 const WORST_DIFFERENCE: f32 = 1e-5;
 
-type Samples = BTreeMap<(usize, usize), Completion>;
+pub(crate) type Samples = BTreeMap<(usize, usize), Completion>;
 
-fn sample(engine: &mut Engine, prompts: &[Prompt<'_>], sampling: &Sampling) -> Samples {
+pub(crate) fn sample(engine: &mut Engine, prompts: &[Prompt<'_>], sampling: &Sampling) -> Samples {
     let mut done = Samples::new();
     engine
         .generate(prompts, sampling, &uniform, None, &mut |completion| {
@@ -385,7 +385,7 @@ impl Feed for Arriving {
     }
 }
 
-fn fed(engine: &mut Engine, prompts: &[Vec<u32>], samples: usize, every: usize, keep: bool) -> Samples {
+pub(crate) fn fed(engine: &mut Engine, prompts: &[Vec<u32>], samples: usize, every: usize, keep: bool) -> Samples {
     fed_within(engine, prompts, samples, every, keep, None)
 }
 

@@ -14,7 +14,7 @@ use crate::reference::{Numbers, configs, engine_on};
 
 fn devices() -> [Device; 2] {
     [Precision::F32, Precision::Bf16].map(|precision| match device(1) {
-        Device::Cuda { gpus, moments, .. } => Device::Cuda { gpus, precision, moments },
+        Device::Cuda { gpus, moments, .. } => Device::Cuda { gpus, precision, moments, exact: false },
         _ => Device::emulated(Gpus::one(0), 1 << 30, precision),
     })
 }

@@ -6,6 +6,8 @@ mod cuda;
 #[path = "../device/mod.rs"]
 mod device;
 #[cfg(feature = "cuda-emulator")]
+mod exact;
+#[cfg(feature = "cuda-emulator")]
 mod faults;
 mod generation;
 mod gradient;

@@ -18,14 +18,14 @@ fn gpus(count: usize, precision: Precision) -> Option<Device> {
     let gpus = Gpus::first(count);
     if std::env::var("FGRPO_TEST_DEVICE").is_ok_and(|name| name == "cuda" || name.starts_with("cuda:")) {
         let found = fgrpo_nn::gpus().map_or(0, |found| found.len());
-        return (found >= count).then_some(Device::Cuda { gpus, precision, moments: Precision::F32 });
+        return (found >= count).then_some(Device::Cuda { gpus, precision, moments: Precision::F32, exact: false });
     }
     Some(Device::emulated(gpus, 1 << 30, precision))
 }
 
 fn emulated(numbers: &str, fault: Fault) -> Device {
     let (gpus, [precision, moments]) = (numbers.parse().unwrap(), [Precision::F32; 2]);
-    Device::CudaEmulated { gpus, memory: 1 << 30, precision, moments, fault: Some(fault) }
+    Device::CudaEmulated { gpus, memory: 1 << 30, precision, moments, exact: false, fault: Some(fault) }
 }
 
 fn adapt(engine: &mut Engine) {

@@ -3,8 +3,9 @@
 use fgrpo_cuda::{Argument, Shape};
 
 use super::super::buffer::Buffer;
-use super::super::lists::{Lists, Plan, TILE};
+use super::super::lists::{Lists, PassItems, Plan, TILE};
 use super::super::stream::Purpose;
+use super::decoding::{parts_kernels, parts_shape};
 use super::{CudaExecutor, FULL, args, kernel, warp_shape};
 use crate::engine::Precision;
 use crate::executor::{Heads, Rows};
@@ -50,6 +51,9 @@ impl CudaExecutor {
     ) {
         let Heads { queries, keys, size } = heads;
         let plan = lists.plan(rows);
+        if self.exact {
+            return self.exact_attention(heads, lists, plan, q, kv, out, lse);
+        }
         let count = plan.rows.len;
         let [rows, first, pieces] = Self::attention_arguments(lists, plan);
         let sizes = [queries, keys, size, count].map(|n| Argument::U32(n as u32));
@@ -67,6 +71,46 @@ impl CudaExecutor {
         );
     }
 
+    /// The same by decoding's kernels, cut where decoding cuts, so that a row gets its bits.
+    fn exact_attention(
+        &mut self,
+        heads: Heads,
+        lists: &Lists,
+        plan: &Plan,
+        q: &Buffer,
+        kv: &Buffer,
+        out: &Buffer,
+        lse: &Buffer,
+    ) {
+        let Heads { queries, keys, size } = heads;
+        let words = &lists.words;
+        let parts = plan.exact.iter().map(|batch| batch.parts).max().unwrap_or(0);
+        self.parts.reserve(&self.stream, FULL, parts * queries * (size + 2), Purpose::Pass);
+        let [_, kernel] = parts_kernels(self.precision, size);
+        for &PassItems { first, rows, items, starts, .. } in &plan.exact {
+            self.stream.launch(
+                kernel,
+                parts_shape(items.place.len, heads),
+                args![
+                    words.at(items.items, 0),
+                    words.at(items.place, 0),
+                    words.at(items.ranges, 0),
+                    words.at(plan.positions, first),
+                    words.at(starts, 0),
+                    q.at(first * heads.query_width()),
+                    kv,
+                    &self.parts,
+                    queries as u32,
+                    keys as u32,
+                    size as u32,
+                    1.0 / (size as f32).sqrt()
+                ],
+            );
+            let (out, lse) = (out.at(first * heads.query_width()), lse.at(first * queries));
+            self.merge(heads, words, &items, rows, out, Some(lse));
+        }
+    }
+
     pub(super) fn attention_backward(
         &mut self,
         heads: Heads,
@@ -81,7 +125,7 @@ impl CudaExecutor {
         dq: &mut Buffer,
         dkv: &mut Buffer,
     ) {
-        let plan = *lists.plan(rows);
+        let plan = lists.plan(rows);
         let (count, size) = (plan.rows.len, heads.size);
         self.delta.reserve(&self.stream, FULL, count * heads.queries, Purpose::Pass);
         let each = count * heads.queries;
@@ -92,7 +136,7 @@ impl CudaExecutor {
         );
         let scale = 1.0 / (size as f32).sqrt();
         let [h, k, e] = [heads.queries, heads.keys, size].map(|n| n as u32);
-        let [at, first, pieces] = Self::attention_arguments(lists, &plan);
+        let [at, first, pieces] = Self::attention_arguments(lists, plan);
         let [first_by_key, pieces_by_key] =
             [plan.by_key.first, plan.by_key.pieces].map(|list| Argument::from(lists.words.at(list, 0)));
         if let Some(kernels) = on_tensor_cores(self.precision, size) {

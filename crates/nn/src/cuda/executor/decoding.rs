@@ -1,13 +1,13 @@
 //! Decoding: attention over the cache, and sampling on the device.
 
-use fgrpo_cuda::{Argument, Shape};
+use fgrpo_cuda::{Address, Argument, Shape};
 
 use super::super::buffer::Buffer;
 use super::super::decoding::{Decoding, Draws};
-use super::super::lists::Items;
+use super::super::lists::{Items, Words};
 use super::super::stream::Purpose;
 use super::super::weights::Weights;
-use super::{CudaExecutor, FULL, THREADS, WARPS, args, kernel};
+use super::{CudaExecutor, FULL, THREADS, args, kernel, warp_shape};
 use crate::engine::Precision;
 use crate::executor::{Head, HeadNorms, Heads};
 use crate::layout::Span;
@@ -16,13 +16,20 @@ use crate::sampling::Sampling;
 /// Bytes of shared memory of a sampling block: 768 numbers of 8 bytes, a histogram of three times 2,048 words, a list of 2,048, and its length.
 const SHARED: usize = 768 * 8 + (4 * 2048 + 2) * 4;
 
-/// The kernel for heads of this size. A key lies over eight lanes with 8 or 16 numbers each, loaded by 16 bytes; other sizes number by number.
-fn parts_kernel(precision: Precision, size: usize) -> &'static str {
+/// The kernels for heads of this size, of a decoding step and of a pass. A key lies over eight lanes with 8 or 16 numbers each, loaded by 16 bytes; other sizes number by number.
+pub(super) fn parts_kernels(precision: Precision, size: usize) -> [&'static str; 2] {
     match [8, 16].into_iter().find(|n| size.is_multiple_of(*n) && size <= 8 * n) {
-        Some(8) => kernel!(precision, "decode_parts_8"),
-        Some(16) => kernel!(precision, "decode_parts_16"),
-        _ => kernel!(precision, "decode_parts"),
+        Some(8) => [kernel!(precision, "decode_parts_8"), kernel!(precision, "attention_parts_8")],
+        Some(16) => [kernel!(precision, "decode_parts_16"), kernel!(precision, "attention_parts_16")],
+        _ => [kernel!(precision, "decode_parts"), kernel!(precision, "attention_parts")],
     }
+}
+
+/// A block per item and head of keys. In shared memory, for two pairs of a row and a head, the sums of four warps and a query; and a key.
+pub(super) fn parts_shape(items: usize, heads: Heads) -> Shape {
+    let Heads { keys, size, .. } = heads;
+    let shared = ((4 * 2 * (size + 2) + 3 * size) * size_of::<f32>()) as u32;
+    Shape { grid: [items as u32, keys as u32, 1], threads: 128, shared }
 }
 
 impl CudaExecutor {
@@ -37,46 +44,63 @@ impl CudaExecutor {
         out: &Buffer,
     ) {
         let Heads { queries, keys, size } = heads;
-        let (Items { items, place, row_first, row_parts, ranges }, lists) = (decoding.items, &decoding.lists);
+        let (Items { items, place, ranges, .. }, lists) = (decoding.items, &decoding.lists);
         let words = &lists.words;
         let room = decoding.bucket.parts * queries * (size + 2);
         self.parts.reserve(&self.stream, FULL, room, Purpose::Pass);
         let scale = 1.0 / (size as f32).sqrt();
-        // For two pairs of a row and a head, the sums of four warps and a query; and a key.
-        let shared = ((4 * 2 * (size + 2) + 3 * size) * size_of::<f32>()) as u32;
         let norm = |norm: Option<Span>| norm.map_or(self.angles.at(0), |norm| weights.at(norm.offset));
-        self.stream.launch(
-            parts_kernel(self.precision, size),
-            Shape { grid: [place.len as u32, keys as u32, 1], threads: 128, shared },
-            args![
-                words.at(items, 0),
-                words.at(place, 0),
-                words.at(ranges, 0),
-                words.at(lists.positions, 0),
-                words.at(lists.slots, 0),
-                &self.angles,
-                norm(norms.q),
-                norm(norms.k),
-                u32::from(norms.q.is_some()),
-                norms.eps,
-                qkv,
-                cache,
-                &self.parts,
-                queries as u32,
-                keys as u32,
-                size as u32,
-                scale
-            ],
-        );
-        let rows = decoding.bucket.rows;
+        let [parts, _] = parts_kernels(self.precision, size);
+        // Blocks run in any order, so rows that attend to keys which others of them store do so once all are there.
+        for _ in 0..if decoding.reads_its_own() { 2 } else { 1 } {
+            self.stream.launch(
+                parts,
+                parts_shape(place.len, heads),
+                args![
+                    words.at(items, 0),
+                    words.at(place, 0),
+                    words.at(ranges, 0),
+                    words.at(lists.positions, 0),
+                    words.at(lists.slots, 0),
+                    &self.angles,
+                    norm(norms.q),
+                    norm(norms.k),
+                    u32::from(norms.q.is_some()),
+                    norms.eps,
+                    qkv,
+                    cache,
+                    &self.parts,
+                    queries as u32,
+                    keys as u32,
+                    size as u32,
+                    scale
+                ],
+            );
+        }
+        self.merge(heads, words, &decoding.items, decoding.bucket.rows, out.at(0), None);
+    }
+
+    /// Attention of rows from their parts; `lse` gets log Σ exp.
+    pub(super) fn merge(
+        &self,
+        heads: Heads,
+        words: &Words,
+        items: &Items,
+        rows: usize,
+        out: Address,
+        lse: Option<Address>,
+    ) {
+        let Heads { queries, size, .. } = heads;
         self.stream.launch(
             kernel!(self.precision, "decode_merge"),
-            Shape::of((rows * queries).div_ceil(WARPS as usize), 32 * WARPS, 0),
+            warp_shape(rows * queries),
             args![
-                words.at(row_first, 0),
-                words.at(row_parts, 0),
+                words.at(items.row_first, 0),
+                words.at(items.row_parts, 0),
                 &self.parts,
                 out,
+                lse.unwrap_or(self.parts.at(0)),
+                u32::from(lse.is_some()),
                 queries as u32,
                 size as u32,
                 rows as u32

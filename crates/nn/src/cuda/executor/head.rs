@@ -30,7 +30,8 @@ impl CudaExecutor {
         let Head { weight, vocabulary: v, width: d } = head;
         to.reserve(&self.stream, FULL, m * v, Purpose::Pass);
         let (x, w) = (x.rows(first * d, d), weights.rows(weight.offset, d).transposed());
-        self.product_full([m, v, d], x, w, to.rows(0, v), Write::Replace);
+        let sizes = [m, v, d];
+        self.product_of(self.full_numbers(), self.exact, sizes, x, w, to.rows(0, v), 1.0, Write::Replace);
     }
 
     /// Rows of a pass whose logits are there at a time.

@@ -37,6 +37,7 @@ impl CudaExecutor {
                     onto: onto.map(|onto| onto.at(first)),
                     bias: bias.map(|bias| weights.at(bias.offset + first)),
                     numbers: e.numbers(),
+                    exact: e.exact,
                 });
             }
         };
@@ -52,7 +53,7 @@ impl CudaExecutor {
         }
     }
 
-    /// Maps whose matrices are adjacent are one product.
+    /// Maps whose matrices are adjacent are one product, but not where a pass, which takes them one by one, has to get the same bits.
     pub(super) fn linears(
         &mut self,
         weights: &Weights,
@@ -62,8 +63,9 @@ impl CudaExecutor {
         y: &Buffer,
     ) {
         let (stride, mut first) = (linears.iter().map(|linear| linear.outputs).sum(), 0);
+        let apart = self.exact;
         let adjacent = |a: &Linear, b: &Linear| {
-            let stored = !a.weight.is_apart() && a.bias.is_none() && b.bias.is_none();
+            let stored = !apart && !a.weight.is_apart() && a.bias.is_none() && b.bias.is_none();
             stored && a.weight.offset + a.weight.len == b.weight.offset
         };
         for group in linears.chunk_by(adjacent) {
@@ -118,8 +120,9 @@ impl CudaExecutor {
         self.low_rank.reserve(&self.stream, self.precision, rows * rank, Purpose::Pass);
         let (low, x, y) = (self.low_rank.rows(0, rank), x.rows(0, inputs), y.rows(first, stride));
         let (a, b) = (factors.rows(a.offset, inputs), factors.rows(b.offset, rank));
-        self.product([rows, rank, inputs], x, a.transposed(), low, scale, Write::Replace);
-        self.product([rows, outputs, rank], low, b.transposed(), y, 1.0, Write::Add);
+        let (numbers, exact) = (self.numbers(), self.exact);
+        self.product_of(numbers, exact, [rows, rank, inputs], x, a.transposed(), low, scale, Write::Replace);
+        self.product_of(numbers, exact, [rows, outputs, rank], low, b.transposed(), y, 1.0, Write::Add);
     }
 
     pub(super) fn low_rank_backward_input(

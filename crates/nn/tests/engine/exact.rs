@@ -1,0 +1,185 @@
+//! `exact` devices: a token's log-probability has the same bits when it is sampled, scored and trained on. On the emulator, and on the fake driver, whose
+//! cuBLASLt adds the terms of a sum in an order that follows from the number of rows.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use fgrpo_cuda::fake;
+use fgrpo_nn::config::Config;
+use fgrpo_nn::{
+    AdamW, BaseFormat, Batch, Completion, Device, Engine, Gpus, LoraConfig, Precision, Prompt, Sampling,
+};
+
+use crate::device::device;
+use crate::generation::{Samples, fed, sample};
+use crate::lora::adapted;
+use crate::reference::{Numbers, configs, engine_with_base};
+
+const PRECISIONS: [Precision; 2] = [Precision::F32, Precision::Bf16];
+
+fn emulated(precision: Precision, exact: bool) -> Device {
+    match device(1) {
+        Device::Cuda { gpus, moments, .. } => Device::Cuda { gpus, precision, moments, exact },
+        _ => {
+            let (gpus, moments) = (Gpus::one(0), Precision::F32);
+            Device::CudaEmulated { gpus, memory: 1 << 30, precision, moments, exact, fault: None }
+        }
+    }
+}
+
+fn faked(precision: Precision, exact: bool) -> Device {
+    Device::Cuda { gpus: Gpus::one(0), precision, moments: Precision::F32, exact }
+}
+
+/// Every form of a model: Qwen2, Qwen3 and Llama with all weights trained, with merged adapters, and with adapters beside a base in a format.
+fn engines(device: &Device) -> Vec<(&'static str, Engine)> {
+    let lora = LoraConfig { rank: 3, alpha: 5.0, ..LoraConfig::default() };
+    let of = |form: usize, head_dim, base| {
+        let (_, config) = configs().swap_remove(form);
+        engine_with_base(&Config { head_dim, num_hidden_layers: 2, ..config }, 90, base, device)
+    };
+    vec![
+        // In bf16 a pass that isn't exact has tensor cores for heads of 64 numbers.
+        ("qwen2", of(0, 64, None)),
+        ("qwen3, odd head size", of(1, 10, None)),
+        ("llama, one layer", {
+            let (_, config) = configs().swap_remove(2);
+            engine_with_base(&Config { head_dim: 8, num_hidden_layers: 1, ..config }, 90, None, device)
+        }),
+        ("qwen3, adapters", adapted(of(1, 8, None), &lora)),
+        ("qwen3, nf4", adapted(of(1, 8, Some(BaseFormat::Nf4)), &lora)),
+        ("qwen2, nf4", adapted(of(0, 8, Some(BaseFormat::Nf4)), &lora)),
+    ]
+}
+
+/// Prompts within the first 256 tokens of a path, and with completions that pass them.
+fn prompts(config: &Config) -> Vec<Vec<u32>> {
+    let mut numbers = Numbers::new(92);
+    [3, 252, 20, 1].map(|len| numbers.tokens(len, config.vocab_size)).into()
+}
+
+type Bits = (u32, u32);
+
+fn bits((logp, entropy): (&f32, &f32)) -> Bits {
+    (logp.to_bits(), entropy.to_bits())
+}
+
+/// The bits of scored, or trained, tokens of groups: by prompt and sample.
+fn of_pass(
+    engine: &mut Engine,
+    groups: &[(usize, Vec<&Completion>)],
+    prompts: &[Vec<u32>],
+    temperature: f32,
+    trains: bool,
+) -> BTreeMap<(usize, usize), Vec<Bits>> {
+    let mut batch = Batch::default();
+    let mut places = Vec::new();
+    for (prompt, group) in groups {
+        let completions: Vec<&[u32]> = group.iter().map(|completion| completion.tokens.as_slice()).collect();
+        let indices = batch.push_group(&prompts[*prompt], &completions);
+        places.extend(group.iter().map(|completion| (*prompt, completion.sample)).zip(indices));
+    }
+    let found: Vec<Bits> = if trains {
+        let all = Mutex::new(vec![(0, 0); batch.predictions.len()]);
+        let (scores, _) = engine
+            .accumulate(&batch, temperature, &|family| {
+                let mut all = all.lock().unwrap();
+                for (i, &index) in family.predictions.iter().enumerate() {
+                    all[index] = bits((&family.logp[i], &family.entropy[i]));
+                    family.dlogp[i] = (index % 5) as f32 * 0.1 - 0.2;
+                }
+            })
+            .unwrap();
+        let all = all.into_inner().unwrap();
+        assert!(all == scores.logp.iter().zip(&scores.entropy).map(bits).collect::<Vec<_>>());
+        all
+    } else {
+        let scores = engine.score(&batch, temperature).unwrap();
+        scores.logp.iter().zip(&scores.entropy).map(bits).collect()
+    };
+    places.into_iter().map(|(key, indices)| (key, indices.into_iter().map(|at| found[at]).collect())).collect()
+}
+
+/// Of all sampled tokens, and of those whose bits are others when they are scored or trained on.
+fn compare(name: &str, engine: &mut Engine, temperature: f32) -> (usize, usize) {
+    let config = engine.config().clone();
+    let prompts = prompts(&config);
+    let requests: Vec<Prompt<'_>> = prompts.iter().map(|tokens| Prompt { tokens, samples: 0..3 }).collect();
+    let sampling =
+        Sampling { temperature, max_new_tokens: 7, stop_tokens: vec![4], top_p: 0.95, ..Sampling::default() };
+    let samples: Samples = sample(engine, &requests, &sampling);
+    assert_eq!(samples.len(), 12);
+    // Others in a batch, in another order, with other common beginnings: all at once, and some without what they were sampled beside.
+    let group = |prompt: usize, of: &[usize]| -> (usize, Vec<&Completion>) {
+        (prompt, of.iter().map(|&sample| &samples[&(prompt, sample)]).collect())
+    };
+    let all: Vec<_> = (0..prompts.len()).rev().map(|prompt| group(prompt, &[2, 0, 1])).collect();
+    let few = [group(1, &[1]), group(2, &[0, 2])];
+    let (mut tokens, mut differ) = (0, 0);
+    let mut against = |found: BTreeMap<(usize, usize), Vec<Bits>>| {
+        for (key, found) in found {
+            let sampled: Vec<Bits> = samples[&key].logp.iter().zip(&samples[&key].entropy).map(bits).collect();
+            assert_eq!(found.len(), sampled.len());
+            tokens += found.len();
+            differ += found.iter().zip(&sampled).filter(|(found, sampled)| found != sampled).count();
+        }
+    };
+    against(of_pass(engine, &few, &prompts, temperature, false));
+    engine.set_checkpointing(true);
+    against(of_pass(engine, &all, &prompts, temperature, true));
+    engine.set_checkpointing(false);
+    println!("{name}: {differ} of {tokens} differ");
+    (tokens, differ)
+}
+
+/// The same for every model, with one after an update.
+fn compare_all(device: &dyn Fn(Precision, bool) -> Device) {
+    for precision in PRECISIONS {
+        for (index, (name, mut engine)) in engines(&device(precision, true)).into_iter().enumerate() {
+            for temperature in [0.7, 1.0].into_iter().take(if index == 0 { 2 } else { 1 }) {
+                let (tokens, differ) = compare(&format!("{precision}, {name}"), &mut engine, temperature);
+                assert!(tokens > 30 && differ == 0, "{precision}, {name}: {differ} of {tokens}");
+                let report = engine.update(&AdamW { lr: 1e-2, ..AdamW::default() }, Some(1.0)).unwrap();
+                assert!(report.applied);
+            }
+        }
+        let (name, mut engine) = engines(&device(precision, false)).swap_remove(0);
+        let (tokens, differ) = compare(&format!("{precision}, {name}, not exact"), &mut engine, 1.0);
+        assert!(10 * differ > tokens, "{differ} of {tokens}");
+    }
+}
+
+#[test]
+fn sampled_scored_and_trained_log_probabilities_have_the_same_bits() {
+    compare_all(&emulated);
+}
+
+#[test]
+fn they_have_with_algorithms_of_cublaslt_too() {
+    if fake::is_here("exact::they_have_with_algorithms_of_cublaslt_too", true, &[]) {
+        compare_all(&faked);
+        let report = fake::report();
+        assert!(report.complaints.is_empty() && report.calls["cublasLtMatmulAlgoCheck"] > 0, "{report:?}");
+    }
+}
+
+#[test]
+fn a_prompt_that_continues_what_is_in_the_cache_has_the_bits_of_one_that_doesnt() {
+    for precision in PRECISIONS {
+        for (name, config) in configs().into_iter().take(2) {
+            let mut engine = engine_with_base(&config, 93, None, &emulated(precision, true));
+            let mut numbers = Numbers::new(94);
+            let first = numbers.tokens(70, config.vocab_size);
+            let _ = fed(&mut engine, &[first.clone()], 3, 0, true);
+            let second = [first, numbers.tokens(35, config.vocab_size)].concat();
+            let continued = fed(&mut engine, &[second.clone()], 3, 0, true);
+            assert!(continued.values().all(|completion| completion.cached >= 64), "{continued:?}");
+            let alone = fed(&mut engine, &[second], 3, 0, false);
+            assert!(alone.values().all(|completion| completion.cached == 0));
+            for (key, alone) in &alone {
+                let Completion { tokens, logp, entropy, .. } = &continued[key];
+                assert!((tokens, logp, entropy) == (&alone.tokens, &alone.logp, &alone.entropy), "{precision}, {name}");
+            }
+        }
+    }
+}

@@ -340,25 +340,37 @@ impl Blas {
         };
         let typical = typical(p);
         let wanted = exact_key(&typical);
-        if let Some((of, found)) = wanted.alignment.into_iter().zip(key.alignment).find(|(of, found)| found < of) {
+        if let Some((of, found)) =
+            wanted.alignment.into_iter().zip(key.alignment).find(|(of, found)| found < of)
+        {
             return Err(refused(format!("an operand at a multiple of {found} bytes, wanted of {of}")));
         }
         let algorithm = match chosen.get(&wanted) {
             Some(&algorithm) => algorithm,
             None => {
                 let algorithm = self.plan(&typical, &wanted)?.algorithm;
-                for attribute in [Config::CUBLASLT_ALGO_CONFIG_SPLITK_NUM, Config::CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME] {
+                for attribute in
+                    [Config::CUBLASLT_ALGO_CONFIG_SPLITK_NUM, Config::CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME]
+                {
                     let (mut found, mut written) = (0u32, 0);
                     let at = (&raw mut found).cast();
                     // SAFETY: both attributes are numbers of 32 bits.
                     unsafe {
-                        sys::cublasLtMatmulAlgoConfigGetAttribute(&raw const algorithm, attribute, at, 4, &raw mut written)
+                        sys::cublasLtMatmulAlgoConfigGetAttribute(
+                            &raw const algorithm,
+                            attribute,
+                            at,
+                            4,
+                            &raw mut written,
+                        )
                     }
                     .result()
                     .map_err(|e| failed("asking for an algorithm's settings", e))?;
                     // One part is 0 or 1.
                     if found > u32::from(attribute == Config::CUBLASLT_ALGO_CONFIG_SPLITK_NUM) {
-                        return Err(refused("the library has only algorithms that sum in several parts".to_owned()));
+                        return Err(refused(
+                            "the library has only algorithms that sum in several parts".to_owned(),
+                        ));
                     }
                 }
                 *chosen.entry(wanted).or_insert(algorithm)
@@ -371,14 +383,25 @@ impl Blas {
         // SAFETY: all of them live, and the result has room for what is written.
         let found = unsafe {
             let algorithm = &raw const plan.algorithm;
-            sys::cublasLtMatmulAlgoCheck(self.handle, plan.description, b, a, c, c, algorithm, found.as_mut_ptr())
-                .result()
-                .map_err(|e| refused(format!("the algorithm of {EXACT_ROWS} rows doesn't compute these: {e}")))?;
+            sys::cublasLtMatmulAlgoCheck(
+                self.handle,
+                plan.description,
+                b,
+                a,
+                c,
+                c,
+                algorithm,
+                found.as_mut_ptr(),
+            )
+            .result()
+            .map_err(|e| refused(format!("the algorithm of {EXACT_ROWS} rows doesn't compute these: {e}")))?;
             found.assume_init()
         };
         match found.workspaceSize {
             0 => Ok(plan),
-            bytes => Err(refused(format!("the algorithm of {EXACT_ROWS} rows wants a workspace of {bytes} bytes here"))),
+            bytes => Err(refused(format!(
+                "the algorithm of {EXACT_ROWS} rows wants a workspace of {bytes} bytes here"
+            ))),
         }
     }
 

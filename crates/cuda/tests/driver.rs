@@ -204,8 +204,20 @@ fn an_algorithm_is_chosen_once_a_shape_and_of_many_shapes_the_least_recently_use
         for m in rows {
             let (a, b) = (Matrix::rows(a.address(), 1), Matrix::rows(b.address(), 1));
             let (c, numbers) = (c.address(), Numbers::F32);
-            let product =
-                Product { m, n: 1, k: 1, a, b, c, c_stride: 1, alpha: 1.0, onto: None, bias: None, numbers, exact: false };
+            let product = Product {
+                m,
+                n: 1,
+                k: 1,
+                a,
+                b,
+                c,
+                c_stride: 1,
+                alpha: 1.0,
+                onto: None,
+                bias: None,
+                numbers,
+                exact: false,
+            };
             driver.product(&product).unwrap();
         }
         chosen() - before

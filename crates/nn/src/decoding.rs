@@ -80,7 +80,10 @@ impl Step {
     pub(crate) fn blocks(&self, len: usize) -> Vec<(Range<usize>, Vec<Range<usize>>)> {
         let mut blocks = Vec::new();
         for (node, rows) in &self.spans {
-            let chain = || std::iter::successors(Some(*node), |&node| self.nodes[node].parent).map(|node| &self.nodes[node].run);
+            let chain = || {
+                std::iter::successors(Some(*node), |&node| self.nodes[node].parent)
+                    .map(|node| &self.nodes[node].run)
+            };
             // A block that begins in an ancestor takes the slots there, too.
             let mut missing = chain().skip(1).map(|run| run.len).sum::<usize>() % len;
             let mut runs = vec![(&self.nodes[*node].run, 0)];
@@ -140,7 +143,8 @@ mod tests {
 
     /// A step of rows whose paths are sequences of these lengths, each with its parent; a row continues the last of its path.
     fn step(sequences: &[(Option<usize>, usize)], rows: &[usize]) -> Step {
-        let mut changes = DecodeChanges { tokens: StepTokens::Known(vec![0; rows.len()]), ..DecodeChanges::default() };
+        let mut changes =
+            DecodeChanges { tokens: StepTokens::Known(vec![0; rows.len()]), ..DecodeChanges::default() };
         let mut page = 0;
         for (node, &(parent, len)) in sequences.iter().enumerate() {
             let stored = if rows.contains(&node) { len - 1 } else { len };
@@ -161,19 +165,25 @@ mod tests {
     fn blocks_end_at_multiples_of_their_length_however_a_path_is_divided() {
         const LEN: usize = 32;
         // A prompt, two continuations of it, and one of these divided again; a path alone, and one that ends with a block.
-        let sequences = [(None, 70), (Some(0), 9), (Some(0), 60), (Some(1), 5), (Some(1), 47), (None, 84), (None, 64)];
+        let sequences =
+            [(None, 70), (Some(0), 9), (Some(0), 60), (Some(1), 5), (Some(1), 47), (None, 84), (None, 64)];
         let rows = [3, 4, 2, 5, 6];
         let step = step(&sequences, &rows);
         let blocks = step.blocks(LEN);
         for (row, &node) in rows.iter().enumerate() {
             let own: Vec<_> = blocks.iter().filter(|(rows, _)| rows.contains(&row)).collect();
-            let lengths: Vec<usize> = own.iter().map(|(_, slots)| slots.iter().map(Range::len).sum()).collect();
-            let path: usize = std::iter::successors(Some(node), |&node| sequences[node].0).map(|node| sequences[node].1).sum();
+            let lengths: Vec<usize> =
+                own.iter().map(|(_, slots)| slots.iter().map(Range::len).sum()).collect();
+            let path: usize = std::iter::successors(Some(node), |&node| sequences[node].0)
+                .map(|node| sequences[node].1)
+                .sum();
             assert_eq!(lengths.iter().sum::<usize>(), path);
             let (last, whole) = lengths.split_last().unwrap();
             assert!(whole.iter().all(|&len| len == LEN) && (1..=LEN).contains(last), "{lengths:?}");
-            let found: Vec<usize> = own.iter().flat_map(|(_, slots)| slots.iter().cloned().flatten()).collect();
-            let mut chain: Vec<usize> = std::iter::successors(Some(node), |&node| sequences[node].0).collect();
+            let found: Vec<usize> =
+                own.iter().flat_map(|(_, slots)| slots.iter().cloned().flatten()).collect();
+            let mut chain: Vec<usize> =
+                std::iter::successors(Some(node), |&node| sequences[node].0).collect();
             chain.reverse();
             let wanted = chain.into_iter().flat_map(|node| step.nodes[node].run.ranges().flatten());
             assert_eq!(found, wanted.collect::<Vec<_>>());

@@ -10,7 +10,7 @@ use crate::layout::Layout;
 use crate::lora::{AdapterLayout, LoraConfig};
 
 /// Floating-point operations by kind of work (a multiplication and an addition are two).
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Flops {
     /// A row's forward pass, without what only predicting rows need.
     pub forward_token: f64,
@@ -32,14 +32,7 @@ impl Flops {
         let layout = Layout::new(config, None);
         let adapters = lora.map(|lora| AdapterLayout::new(&layout, lora));
         let again = f64::from(u8::from(checkpointing));
-        let mut flops = Flops {
-            forward_token: 0.0,
-            backward_token: 0.0,
-            forward_pair: 0.0,
-            backward_pair: 0.0,
-            forward_prediction: 0.0,
-            backward_prediction: 0.0,
-        };
+        let mut flops = Flops::default();
         let last = layout.layers.len() - 1;
         for (index, layer) in layout.layers.iter().enumerate() {
             for linear in layer.linears() {

@@ -165,7 +165,8 @@ impl Needs {
         let predicting = (pass_rows as f64 * share).ceil() as usize;
         let (mut buffers, mut logits, mut beside, mut listed) = (Vec::new(), 0, 0, pass_rows);
         let exact = workload.gpu.is_some_and(|gpu| gpu.exact);
-        let longest = if generating { workload.prompt_tokens + workload.new_tokens } else { workload.family_tokens };
+        let longest =
+            if generating { workload.prompt_tokens + workload.new_tokens } else { workload.family_tokens };
         let mut exact_parts = gpu::exact_parts(exact, pass_rows, longest);
         if training {
             let keep = if workload.checkpointing { Keep::Inputs } else { Keep::Everything };
@@ -329,8 +330,15 @@ mod tests {
         );
         assert_eq!(Needs { weights: low.weights, base_weights: low.base_weights, ..small }, low);
         // Moments in host memory leave a GPU 8 bytes per parameter, but for two buffers of a sixteenth each.
-        let gpus =
-            |gpus| Some(Replicas { gpus, precision: Precision::Bf16, moments: Precision::F32, exact: false, memory: None });
+        let gpus = |gpus| {
+            Some(Replicas {
+                gpus,
+                precision: Precision::Bf16,
+                moments: Precision::F32,
+                exact: false,
+                memory: None,
+            })
+        };
         let gpu = Workload { gpu: gpus(1), ..Workload { lora: None, ..train } };
         let (kept, offloaded) = (
             Needs::of(&maze(), &gpu),

@@ -119,6 +119,7 @@ impl Settings {
             "products": compute.products.to_string(),
             "precision": compute.precision.to_string(),
             "moments": compute.moments.to_string(),
+            "exact": compute.exact,
         });
         let Value::Object(all) = all else { unreachable!("an object") };
         Ok(all)

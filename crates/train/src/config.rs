@@ -154,6 +154,8 @@ pub struct ComputeConfig {
     pub moments: Precision,
     /// Keep AdamW's moments of a run on a GPU in host memory.
     pub optimizer_offload: bool,
+    /// Compute a token's log-probability on a GPU in the same bits when it is sampled, scored and trained on; slower.
+    pub exact: bool,
     /// Number format of matrix products on a CPU, in linear layers and the LM head. Bit-for-bit repeatability requires
     /// the same setting.
     #[schemars(schema_with = "schema::word::<Products>")]
@@ -169,7 +171,8 @@ impl ComputeConfig {
         }
     }
 
-    /// The number format that results are rounded to, if it isn't f32: with it, the same seed draws other samples.
+    /// The number format that results are rounded to, if it isn't f32: with it, the same seed draws other samples. `exact` is none: like another device, it
+    /// changes the order of sums.
     pub fn rounding(&self) -> Option<String> {
         match (self.products, self.precision) {
             (Products::F32, Precision::F32) => None,

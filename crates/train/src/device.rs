@@ -24,10 +24,10 @@ pub fn named(name: DeviceName, compute: &ComputeConfig) -> anyhow::Result<Device
     if let Err(why) = name.check() {
         bad_input!("--device {name}: {why}");
     }
-    Ok(name.device(compute.threads(), compute.products, compute.precision, compute.moments))
+    Ok(name.device(compute.threads(), compute.products, compute.precision, compute.moments, compute.exact))
 }
 
-/// Rejects a number format that belongs to another kind of device than the one that a run trains on.
+/// Rejects a setting that belongs to another kind of device than the one that a run trains on.
 ///
 /// # Errors
 /// Bad input.
@@ -37,6 +37,11 @@ pub fn check_run(name: DeviceName, compute: &ComputeConfig) -> anyhow::Result<()
         bad_input!(
             "compute.moments: found \"{}\" with --device cpu, wanted \"f32\", or --device cuda",
             compute.moments
+        );
+    }
+    if name == DeviceName::Cpu && compute.exact {
+        bad_input!(
+            "compute.exact: found true with --device cpu, wanted false, or --device cuda: on a CPU sampled and scored log-probabilities differ by rounding"
         );
     }
     Ok(())

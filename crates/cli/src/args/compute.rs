@@ -1,5 +1,6 @@
 //! Where the embedded engine computes, as flags: the same for every command that opens a checkpoint.
 
+use fgrpo_eval::bad_input;
 use fgrpo_nn::{Device, DeviceName, Precision, Products};
 use fgrpo_train::config::{ComputeConfig, Config, threads};
 use fgrpo_train::device;
@@ -21,6 +22,9 @@ pub struct Flags {
     /// Number type of weights and activations on a GPU: f32 or bf16 [default: the configuration's, or f32].
     #[arg(long)]
     pub precision: Option<Precision>,
+    /// Compute a token's log-probability on a GPU in the same bits when it is sampled and scored; slower [default: the configuration's, or off].
+    #[arg(long)]
+    pub exact: bool,
 }
 
 impl Flags {
@@ -31,6 +35,7 @@ impl Flags {
             threads: self.threads.unwrap_or(base.threads),
             products: self.products.unwrap_or(base.products),
             precision: self.precision.unwrap_or(base.precision),
+            exact: self.exact || base.exact,
             ..base
         }
     }
@@ -38,8 +43,13 @@ impl Flags {
     /// The device.
     ///
     /// # Errors
-    /// Bad input: a device that isn't on this machine or can't be used, or a number format that it doesn't support.
+    /// Bad input: a device that isn't on this machine or can't be used, or a number format or `--exact` that it doesn't support.
     pub fn device(&self, config: Option<&Config>) -> anyhow::Result<Device> {
+        if self.exact && self.device.is_none_or(|device| device == DeviceName::Cpu) {
+            bad_input!(
+                "--exact: found --device cpu, wanted a GPU: on a CPU sampled and scored log-probabilities differ by rounding"
+            );
+        }
         device::named(self.device.unwrap_or_default(), &self.settings(config))
     }
 
@@ -50,6 +60,7 @@ impl Flags {
             ("--threads", self.threads.is_some()),
             ("--products", self.products.is_some()),
             ("--precision", self.precision.is_some()),
+            ("--exact", self.exact),
         ];
         flags.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
     }

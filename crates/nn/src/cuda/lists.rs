@@ -259,15 +259,16 @@ fn pass_items(words: &mut Words, plan: &AttentionPlan, positions: &[u32]) -> Vec
             above.push(piece);
             continue;
         }
-        let path: Vec<Range<usize>> =
-            above.iter().chain([&piece]).map(|piece| piece.keys.clone()).collect();
+        let path: Vec<Range<usize>> = above.iter().chain([&piece]).map(|piece| piece.keys.clone()).collect();
         let positions: Vec<u32> =
             piece.queries.clone().map(|query| positions[plan.rows[query] as usize]).collect();
         let blocks = 1 + positions[positions.len() - 1] as usize / ITEM_KEYS;
         for own in positions.chunks((PASS_PARTS / blocks).clamp(1, PASS_ROWS)) {
             if collected.parts > 0 && collected.parts + own.len() * blocks > PASS_PARTS {
                 let first = collected.first + collected.of_row.len();
-                built.push(std::mem::replace(&mut collected, Collected { first, ..Collected::default() }).put(words));
+                built.push(
+                    std::mem::replace(&mut collected, Collected { first, ..Collected::default() }).put(words),
+                );
             }
             collected.add(&path, own);
         }

@@ -20,6 +20,8 @@ const HALF: f64 = 2.0;
 pub struct GpuWork {
     /// Bytes that passes move, where [`Flops`] has operations. What products read and write is not counted: they do it meanwhile.
     pub bytes: Flops,
+    /// Instructions of a warp of passes' attention, where [`Flops`] has operations: none but for exact attention, which tensor cores don't compute.
+    pub instructions: Flops,
     /// Launches and products of a decoding step.
     pub step_nodes: usize,
     /// Instructions of a warp in a decoding step for each cached token that a row reads.
@@ -29,10 +31,11 @@ pub struct GpuWork {
 }
 
 impl GpuWork {
-    /// The work of a model on a GPU of so many bytes of memory.
+    /// The work of a model on a GPU of so many bytes of memory, `exact` or not.
     pub fn of(
         config: &Config,
         checkpointing: bool,
+        exact: bool,
         lora: Option<&LoraConfig>,
         sampling: &Sampling,
         memory: u64,
@@ -67,11 +70,16 @@ impl GpuWork {
         let [pairs, left_over] = PAIR_INSTRUCTIONS;
         let group = config.num_attention_heads / config.num_key_value_heads;
         let of_group = (group / 2 * 2) as f64 * pairs + (group % 2) as f64 * left_over;
-        let projections = if config.layer().iter().any(|weight| weight.bias) { 10 } else { 9 };
+        let cached_token_instructions = layers * config.num_key_value_heads as f64 * of_group;
+        let of_pass = f64::from(u8::from(exact)) * cached_token_instructions;
+        let instructions =
+            Flops { forward_pair: of_pass, backward_pair: again * of_pass, ..Flops::default() };
+        let projections = if exact || config.layer().iter().any(|weight| weight.bias) { 10 } else { 9 };
         GpuWork {
             bytes,
+            instructions,
             step_nodes: config.num_hidden_layers * projections + 4,
-            cached_token_instructions: layers * config.num_key_value_heads as f64 * of_group,
+            cached_token_instructions,
             step_row: layers * HALF * (4.0 * d + 3.0 * f) + FULL * v * passes as f64,
         }
     }
@@ -97,7 +105,8 @@ mod tests {
             ..maze()
         };
         let sampling = Sampling { top_k: 50, ..Sampling::default() };
-        let work = |lora: Option<&LoraConfig>| GpuWork::of(&config, false, lora, &sampling, 80_000_000_000);
+        let work =
+            |lora: Option<&LoraConfig>| GpuWork::of(&config, false, false, lora, &sampling, 80_000_000_000);
         let whole = work(None);
         assert_eq!(whole.step_nodes, 256);
         assert!((whole.cached_token_instructions - 28.0 * 16.0 * 26.8).abs() < 1e-6);

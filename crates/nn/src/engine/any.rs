@@ -154,7 +154,11 @@ impl Engine {
                 let numbers: Vec<usize> = gpus.numbers().collect();
                 let opened = fgrpo_cuda::Gpu::open_connected(&numbers, None)
                     .map_err(|source| Error::Device { gpu: None, source, remedy: NO_GPU })?;
-                (gpus, opened.into_iter().map(|gpu| Arc::new(gpu) as _).collect(), (precision, moments, exact))
+                (
+                    gpus,
+                    opened.into_iter().map(|gpu| Arc::new(gpu) as _).collect(),
+                    (precision, moments, exact),
+                )
             }
             #[cfg(feature = "cuda-emulator")]
             Device::CudaEmulated { gpus, memory, precision, moments, exact, fault } => {

@@ -227,7 +227,12 @@ fn heads_beyond_the_kernels_and_devices_that_are_not_there_are_refused_by_name()
             &config,
             0.1,
             &|_| 0.1,
-            &Device::Cuda { gpus: Gpus::one(63), precision: Precision::F32, moments: Precision::F32, exact: false },
+            &Device::Cuda {
+                gpus: Gpus::one(63),
+                precision: Precision::F32,
+                moments: Precision::F32,
+                exact: false,
+            },
         )
         .unwrap_err()
         .to_string();
@@ -542,7 +547,13 @@ fn a_base_in_a_format_takes_the_memory_computed_within_10_percent() {
             let workload = Workload {
                 threads: 1,
                 products: Products::F32,
-                gpu: Some(Replicas { gpus: 1, precision, moments: Precision::F32, exact: false, memory: None }),
+                gpu: Some(Replicas {
+                    gpus: 1,
+                    precision,
+                    moments: Precision::F32,
+                    exact: false,
+                    memory: None,
+                }),
                 chunk_tokens: 1,
                 checkpointing: false,
                 decode_copies: false,
@@ -560,7 +571,8 @@ fn a_base_in_a_format_takes_the_memory_computed_within_10_percent() {
             let computed = Needs::of(&config, &workload).total();
             let run = |memory: u64| -> Result<(), Error> {
                 let (gpus, memory, moments) = (Gpus::one(0), memory as usize, Precision::F32);
-                let device = Device::CudaEmulated { gpus, memory, precision, moments, exact: false, fault: None };
+                let device =
+                    Device::CudaEmulated { gpus, memory, precision, moments, exact: false, fault: None };
                 let number = |i: u64| (i % 17) as f64 / 8.0 - 1.0;
                 let mut engine = Engine::init_with_base(&config, 0.1, &number, Some(base), &device)?;
                 engine.adapt(&lora, &mut || 0.5)?;

@@ -385,7 +385,13 @@ impl Feed for Arriving {
     }
 }
 
-pub(crate) fn fed(engine: &mut Engine, prompts: &[Vec<u32>], samples: usize, every: usize, keep: bool) -> Samples {
+pub(crate) fn fed(
+    engine: &mut Engine,
+    prompts: &[Vec<u32>],
+    samples: usize,
+    every: usize,
+    keep: bool,
+) -> Samples {
     fed_within(engine, prompts, samples, every, keep, None)
 }
 

@@ -133,7 +133,7 @@ fn a_step_of_28_layers_has_256_nodes_and_284_where_queries_have_a_bias_as_plans_
         // Beside the layers: embedding, final norm, logits, drawing.
         let nodes = engine.graph_counts().nodes;
         assert_eq!(nodes, 28 * layer + 4, "{device:?}, {architecture:?}");
-        assert_eq!(nodes, GpuWork::of(&config, false, None, &settings, 1 << 30).step_nodes);
+        assert_eq!(nodes, GpuWork::of(&config, false, false, None, &settings, 1 << 30).step_nodes);
     }
 }
 

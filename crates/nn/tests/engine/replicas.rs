@@ -18,7 +18,12 @@ fn gpus(count: usize, precision: Precision) -> Option<Device> {
     let gpus = Gpus::first(count);
     if std::env::var("FGRPO_TEST_DEVICE").is_ok_and(|name| name == "cuda" || name.starts_with("cuda:")) {
         let found = fgrpo_nn::gpus().map_or(0, |found| found.len());
-        return (found >= count).then_some(Device::Cuda { gpus, precision, moments: Precision::F32, exact: false });
+        return (found >= count).then_some(Device::Cuda {
+            gpus,
+            precision,
+            moments: Precision::F32,
+            exact: false,
+        });
     }
     Some(Device::emulated(gpus, 1 << 30, precision))
 }

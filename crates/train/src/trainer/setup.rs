@@ -215,6 +215,7 @@ mod tests {
                 config.compute.products,
                 config.compute.precision,
                 config.compute.moments,
+                config.compute.exact,
             );
             let mut engine = policy::fresh(&config, &task, &device).unwrap();
             let prompt = task.prompt(crate::problem::Split::Train, 0);

@@ -1,7 +1,7 @@
 //! Whether a run fits into the memory that there is, and which settings make it fit.
 
 use super::{Lengths, Memory};
-use crate::config::{Config, EvalConfig, Every};
+use crate::config::{ComputeConfig, Config, EvalConfig, Every};
 use crate::problem::Task;
 use fgrpo_eval::amounts::bytes;
 use fgrpo_eval::io::machine::{available, resident};
@@ -58,9 +58,9 @@ impl Fit<'_> {
 
     /// The GPUs, if it is on some.
     pub fn replicas(&self, config: &Config) -> Option<Replicas> {
-        let (precision, moments) = (config.compute.precision, config.compute.moments);
+        let ComputeConfig { precision, moments, exact, .. } = config.compute;
         let memory = self.room.map(|room| room.memory);
-        self.device.gpus().map(|gpus| Replicas { gpus: gpus.count(), precision, moments, memory })
+        self.device.gpus().map(|gpus| Replicas { gpus: gpus.count(), precision, moments, exact, memory })
     }
 
     /// What a configuration needs of the room, in bytes.

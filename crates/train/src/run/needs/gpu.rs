@@ -91,12 +91,13 @@ impl GpuTime {
             (BANDWIDTH_SHARE * bandwidth, PRODUCTS_SHARE * products, ISSUE_SHARE * issue);
         let (costs, r, gpus) = (Costs::of(config, model, lengths), &config.rollout, gpus as f64);
         let lora = config.lora.as_ref().map(|lora| lora.engine());
-        let again = config.compute.checkpoint_activations;
+        let (again, exact) = (config.compute.checkpoint_activations, config.compute.exact);
         let sampling = Sampling { top_k: r.top_k, top_p: r.top_p, ..Sampling::default() };
-        let work = GpuWork::of(model, again, lora.as_ref(), &sampling, kind.memory as u64);
-        let moved = Costs::with(work.bytes, lengths);
-        // Of prompts: products, then what is moved between them.
-        let time = |of: &dyn Fn(&Costs) -> f64| of(&costs) / products + of(&moved) / bandwidth;
+        let work = GpuWork::of(model, again, exact, lora.as_ref(), &sampling, kind.memory as u64);
+        let [moved, issued] = [work.bytes, work.instructions].map(|work| Costs::with(work, lengths));
+        // Of prompts: products, then what is moved between them, and instructions of exact attention.
+        let time =
+            |of: &dyn Fn(&Costs) -> f64| of(&costs) / products + of(&moved) / bandwidth + of(&issued) / issue;
         let (prompt, completion) = (lengths.prompt_mean, lengths.completion_likely);
         let prompts = r.prompts as f64 / gpus;
         let samples = prompts * r.group_size as f64;
@@ -151,10 +152,10 @@ mod tests {
             Config::parse(include_str!("../../../../../configs/qwen3-1.7b-synlogic.toml"), &set).unwrap();
         let lengths = Lengths::of(&config, None).with_means([500.0, 3000.0]);
         let model = model(&config, None).unwrap().unwrap();
-        let moments = config.compute.moments;
+        let (moments, exact) = (config.compute.moments, config.compute.exact);
         let kind = GPU_KINDS.into_iter().find(|found| found.name == kind).unwrap();
         let replicas =
-            Replicas { gpus, precision: Precision::Bf16, moments, memory: Some(kind.memory as u64) };
+            Replicas { gpus, precision: Precision::Bf16, moments, exact, memory: Some(kind.memory as u64) };
         let memory = Memory::of(&config, &model, &lengths, Some(replicas));
         GpuTime::of(&config, &model, &lengths, &memory, kind, gpus)
     }
@@ -185,6 +186,8 @@ mod tests {
         assert!(offloaded.update > one.update && offloaded.rows > one.rows);
         let half = time("h200", 1, &[small, "compute.moments=bf16"]);
         assert!(half.update < one.update && half.rows > one.rows && half.rows < offloaded.rows);
+        let exact = time("h200", 1, &[small, "compute.exact=true"]);
+        assert!(exact.update > 1.1 * one.update && exact.rollout > one.rollout, "{exact:?}, {one:?}");
         let low = time("h200", 1, &[small, "lora.rank=16"]);
         assert!(low.update < one.update);
         let penalty = time("h200", 1, &[small, "algorithm.kl_coef=0.1"]);

@@ -233,3 +233,57 @@ fn an_algorithm_is_chosen_once_a_shape_and_of_many_shapes_the_least_recently_use
     drop((a, b, c, driver));
     nothing_lives("a thousand shapes");
 }
+
+#[test]
+fn an_exact_product_has_one_algorithm_and_a_row_the_same_bits_among_any_number_of_rows() {
+    const NAME: &str = "an_exact_product_has_one_algorithm_and_a_row_the_same_bits_among_any_number_of_rows";
+    if !fake::is_here(NAME, true, &[]) {
+        return;
+    }
+    const ROWS: [usize; 6] = [1, 3, 64, 200, 256, 300];
+    let (n, k) = (8, 40);
+    let numbers =
+        |len: usize| -> Vec<f32> { (0..len).map(|i| (i * 7919 % 1009) as f32 / 500.0 - 1.0).collect() };
+    let driver = open().unwrap();
+    let (a, b) =
+        (Memory::from(&driver, &numbers(300 * k)).unwrap(), Memory::from(&driver, &numbers(n * k)).unwrap());
+    // A number more than the product has, so that it can begin at one that isn't aligned.
+    let c = Memory::from(&driver, &vec![0.0f32; 300 * n + 1]).unwrap();
+    let multiply = |m: usize, exact: bool, first: usize| {
+        let (a, b) = (Matrix::rows(a.address(), k), Matrix::rows(b.address(), k).transposed());
+        let (c, numbers) = (c.at(first), Numbers::F32);
+        driver.product(&Product {
+            m,
+            n,
+            k,
+            a,
+            b,
+            c,
+            c_stride: n,
+            alpha: 1.0,
+            onto: None,
+            bias: None,
+            numbers,
+            exact,
+        })
+    };
+    let first_row = |m, exact| -> Vec<u32> {
+        multiply(m, exact, 0).unwrap();
+        c.read().unwrap()[..n].iter().map(|v| v.to_bits()).collect()
+    };
+    let calls = |name: &str| fake::report().calls.get(name).copied().unwrap_or(0);
+    let rows = ROWS.map(|m| first_row(m, true));
+    assert!(rows.iter().all(|row| *row == rows[0]), "{rows:?}");
+    assert_eq!(calls("cublasLtMatmulAlgoGetHeuristic"), 1);
+    assert_eq!(calls("cublasLtMatmulAlgoCheck"), ROWS.len() as u64);
+    let others = ROWS.map(|m| first_row(m, false));
+    assert!(others.iter().any(|row| *row != others[0]), "the library sums by the number of rows");
+    let refused = multiply(3, true, 1).unwrap_err().to_string();
+    assert!(
+        refused.contains("exact product of 3 x 8 x 40") && refused.contains("compute.exact"),
+        "{refused}"
+    );
+    fake::plant(Some(("cublasLtMatmulAlgoCheck", 0, LIBRARY_FAILED)));
+    let refused = multiply(5, true, 0).unwrap_err().to_string();
+    assert!(refused.contains("exact product of 5 x 8 x 40") && refused.contains("256 rows"), "{refused}");
+}

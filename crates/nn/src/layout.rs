@@ -1,7 +1,7 @@
 //! The layout of tensors in the flat store of parameters.
 //!
 //! Weights, gradient and both moments of AdamW share one layout, so operations on all parameters (norm, update, reduction over threads) are a loop
-//! over one slice. Matrices with the same input are adjacent and need one product: k and v, gate and up.
+//! over one slice. Matrices with the same input are adjacent and need one product: k and v, gate and up; in decoding q, k and v.
 //!
 //! The layers' matrices of a base in a format of its own (`quantized.rs`) are not in this store. Their spans, which begin where no store ends, are keys.
 
@@ -123,20 +123,31 @@ impl Builder {
         span
     }
 
-    /// Stacked matrices of a layer with the same input, then their stacked biases.
+    /// Stacked matrices of a layer with the same input.
     fn linear(&mut self, layer: usize, parts: &[&Weight]) -> Linear {
+        let [linear] = self.linears(layer, [parts]);
+        linear
+    }
+
+    /// Linear maps of the same input, of stacked matrices each; then their stacked biases, so that one product can compute all.
+    fn linears<const N: usize>(&mut self, layer: usize, maps: [&[&Weight]; N]) -> [Linear; N] {
+        let mut linears = maps.map(|parts| {
+            self.line();
+            let (outputs, inputs) = (parts.iter().map(|part| part.shape[0]).sum(), parts[0].shape[1]);
+            let weight = Span { offset: self.apart.unwrap_or(self.len), len: outputs * inputs };
+            for Weight { module, shape, .. } in parts {
+                self.matrix(format!("model.layers.{layer}.{module}.weight"), shape);
+            }
+            Linear { weight, bias: None, outputs, inputs }
+        });
         self.line();
-        let (outputs, inputs) = (parts.iter().map(|part| part.shape[0]).sum(), parts[0].shape[1]);
-        let weight = Span { offset: self.apart.unwrap_or(self.len), len: outputs * inputs };
-        for Weight { module, shape, .. } in parts {
-            self.matrix(format!("model.layers.{layer}.{module}.weight"), shape);
+        for (linear, parts) in linears.iter_mut().zip(maps) {
+            linear.bias = parts[0].bias.then_some(Span { offset: self.len, len: linear.outputs });
+            for Weight { module, shape, .. } in parts.iter().filter(|part| part.bias) {
+                self.put(format!("model.layers.{layer}.{module}.bias"), &shape[..1], Kind::Bias);
+            }
         }
-        self.line();
-        let bias = parts[0].bias.then_some(Span { offset: self.len, len: outputs });
-        for Weight { module, shape, .. } in parts.iter().filter(|part| part.bias) {
-            self.put(format!("model.layers.{layer}.{module}.bias"), &shape[..1], Kind::Bias);
-        }
-        Linear { weight, bias, outputs, inputs }
+        linears
     }
 
     fn norm(&mut self, name: String, shape: &[usize]) -> Span {
@@ -158,10 +169,13 @@ impl Layout {
                 let norm = |b: &mut Builder, module: &str| {
                     find(module).map(|w| b.norm(format!("model.layers.{index}.{module}.weight"), &w.shape))
                 };
+                let attention_norm = norm(&mut b, "input_layernorm").expect("every layer has it");
+                let [q, k, v] = ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"].map(linear);
+                let [q, kv] = b.linears(index, [&[q], &[k, v]]);
                 LayerLayout {
-                    attention_norm: norm(&mut b, "input_layernorm").expect("every layer has it"),
-                    q: b.linear(index, &[linear("self_attn.q_proj")]),
-                    kv: b.linear(index, &["self_attn.k_proj", "self_attn.v_proj"].map(linear)),
+                    attention_norm,
+                    q,
+                    kv,
                     q_norm: norm(&mut b, "self_attn.q_norm"),
                     k_norm: norm(&mut b, "self_attn.k_norm"),
                     o: b.linear(index, &[linear("self_attn.o_proj")]),

@@ -71,12 +71,18 @@ fn names_that_are_no_device_and_precisions_that_a_device_lacks_are_refused() {
     let out = folder.path().join("out");
     for command in ["train", "sft"] {
         for how in [vec!["--dry-run"], vec!["--out", out.to_str().unwrap()]] {
-            let set = ["--set", "compute.moments=bf16"];
-            let said = ends_with(2, &[&[command, config.as_str()][..], &how, &set].concat());
-            assert!(said.contains("compute.moments: found \"bf16\" with --device cpu"), "{said}");
-            assert!(said.contains("--device cuda") && !out.exists(), "{said}");
+            for (set, found) in [
+                ("compute.moments=bf16", "compute.moments: found \"bf16\""),
+                ("compute.exact=true", "compute.exact: found true"),
+            ] {
+                let said = ends_with(2, &[&[command, config.as_str(), "--set", set][..], &how].concat());
+                assert!(said.contains(&format!("{found} with --device cpu")), "{said}");
+                assert!(said.contains("--device cuda") && !out.exists(), "{said}");
+            }
         }
     }
+    let said = ends_with(2, &["score", "--model", "nowhere", "-", "--exact"]);
+    assert!(said.contains("--exact: found --device cpu"), "{said}");
     let said = ends_with(2, &["train", &config, "--dry-run", "--set", "compute.moments=f16"]);
     assert!(said.contains("compute.moments") && said.contains("bf16"), "{said}");
 }
@@ -89,6 +95,9 @@ fn a_dry_run_says_what_a_gpu_needs_without_one() {
     let half =
         ends_with(0, &["train", &config, "--dry-run", "--device", "cuda", "--set", "compute.precision=bf16"]);
     assert_ne!(said, half, "activations and the cache take half");
+    let exact =
+        ends_with(0, &["train", &config, "--dry-run", "--device", "cuda", "--set", "compute.exact=true"]);
+    assert_ne!(said, exact, "parts of attention");
     // Each of two GPUs has half of the moments and of the cache, and the whole of the rest.
     let two = ends_with(0, &["train", &config, "--dry-run", "--device", "cuda:0,1"]);
     let line = |said: &str, name: &str| said.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
@@ -321,4 +330,23 @@ fn a_run_on_the_emulated_gpu_has_the_processors_metrics_and_goes_on_there() {
         serde_json::from_str(&out).unwrap()
     };
     near(&scored("cuda-emulated"), &scored("cpu"), "score");
+}
+
+#[test]
+fn an_exact_run_trains_on_the_very_log_probabilities_that_it_sampled() {
+    if std::env::var("FGRPO_TEST_DEVICE").as_deref() != Ok("cuda-emulated") {
+        return;
+    }
+    let (config, folder) = (config(), tempfile::tempdir().unwrap());
+    // With a KL term every token is trained on, and the step has one update.
+    let sets = ["steps=1", "algorithm.kl_coef=0.01", "eval.every=0"].map(|set| ["--set", set]).concat();
+    let [exact, plain] = [true, false].map(|exact| {
+        let (out, exact) = (folder.path().join(exact.to_string()), format!("compute.exact={exact}"));
+        let place = ["train", config.as_str(), "--out", out.to_str().unwrap(), "--device", "cuda-emulated"];
+        fgrpo().args(place).args(tiny()).args(&sets).args(["--set", &exact]).assert().success();
+        let line = numbers(&out.join("metrics.jsonl")).remove(0);
+        ["logp_difference_max", "ratio_mean", "ratio_max"].map(|name| line[name].as_f64().unwrap())
+    });
+    assert_eq!(exact, [0.0, 1.0, 1.0]);
+    assert!(plain[0] > 0.0 && plain[0] < 1e-5, "{plain:?}");
 }

@@ -335,6 +335,8 @@ fn decode<T: Copy + Default + PartialEq + std::fmt::Debug>(
             (&list).into(),
             (&between).into(),
             (&out).into(),
+            (&between).into(),
+            0u32.into(),
             sizes[0],
             sizes[2],
             4u32.into(),
@@ -399,3 +401,85 @@ fn decoding_in_parts_of_a_tree_equals_attention_over_all_keys_and_stores_the_row
         }
     }
 }
+
+/// Attention of a pass by decoding's kernels and log Σ exp, in every order of threads: rows of one path, whose tokens lie in two ranges of rows of keys.
+fn pass<T: Copy + Default + PartialEq + std::fmt::Debug>(
+    s: &Sizes,
+    parts: &'static str,
+    merge: &'static str,
+    positions: &[u32],
+    (q, kv): (&[T], &[T]),
+) -> (Vec<T>, Vec<f32>) {
+    let Sizes { heads, key_heads, size } = *s;
+    in_every_order(|d| {
+        let items = memory(d, &[[0u32, 2, 0, 5], [2, 3, 3, 5]]);
+        let (place, starts) = (memory(d, &[0u32, 5]), memory(d, &[0u32, 256]));
+        let ranges = memory(d, &PASS_RANGES.map(|[first, last]| [first as u32, last as u32]));
+        let (positions, q, kv) = (memory(d, positions), memory(d, q), memory(d, kv));
+        let between = Memory::<f32>::new(d, 7 * heads * (size + 2)).unwrap();
+        let (out, lse) =
+            (Memory::<T>::new(d, 5 * heads * size).unwrap(), Memory::<f32>::new(d, 5 * heads).unwrap());
+        let [h, k, e] = [heads, key_heads, size].map(|n| Argument::U32(n as u32));
+        let shape = Shape {
+            grid: [2, key_heads as u32, 1],
+            threads: 128,
+            shared: ((4 * 2 * (size + 2) + 3 * size) * 4) as u32,
+        };
+        let before: [Argument; 8] = [
+            (&items).into(),
+            (&place).into(),
+            (&ranges).into(),
+            (&positions).into(),
+            (&starts).into(),
+            (&q).into(),
+            (&kv).into(),
+            (&between).into(),
+        ];
+        launch(d, parts, shape, &[&before[..], &[h, k, e, Argument::F32(s.scale() as f32)]].concat());
+        let (first, list) = (memory(d, &[0u32, 1, 2, 3, 5, 7]), memory(d, &[0u32, 1, 2, 3, 5, 4, 6]));
+        let arguments: [Argument; 9] = [
+            (&first).into(),
+            (&list).into(),
+            (&between).into(),
+            (&out).into(),
+            (&lse).into(),
+            1u32.into(),
+            h,
+            e,
+            5u32.into(),
+        ];
+        launch(d, merge, Shape::of((5 * heads).div_ceil(4), 128, 0), &arguments);
+        (out.read().unwrap(), lse.read().unwrap())
+    })
+}
+
+/// A path's rows of keys: 256 tokens of it in two ranges, and the others.
+const PASS_RANGES: [[usize; 2]; 3] = [[10, 200], [300, 366], [366, 400]];
+
+#[test]
+fn a_pass_by_decodings_kernels_equals_attention_over_the_keys_up_to_each_row() {
+    let positions = [3u32, 200, 255, 256, 289];
+    let path: Vec<usize> = PASS_RANGES.iter().flat_map(|&[first, last]| first..last).collect();
+    let seen = positions.map(|position| path[..=position as usize].to_vec());
+    let laid = Laid { keys: 400, rows: vec![0, 1, 2, 3, 4], pieces: Vec::new(), seen: seen.to_vec() };
+    for (f32_kernel, bf16_kernel, sizes) in PASS_PARTS {
+        let s = Sizes { heads: 6, key_heads: 2, size: sizes };
+        let lengths = s.lengths(&laid);
+        let [q, kv] = [0, 1].map(|i| from_bf16(&to_bf16(&numbers(60 + i as u64, lengths[i]))));
+        let (wanted, wanted_lse) = reference(&laid, &s, &wide(&q), &wide(&kv));
+        let (out, lse) = pass(&s, f32_kernel, "decode_merge_f32", &positions, (&q, &kv));
+        close(&out, &wanted, 2e-5, f32_kernel);
+        close(&lse, &wanted_lse, 1e-5, f32_kernel);
+        let halves = (&to_bf16(&q)[..], &to_bf16(&kv)[..]);
+        let (out, lse) = pass(&s, bf16_kernel, "decode_merge_bf16", &positions, halves);
+        close(&from_bf16(&out), &wanted, 8e-3, bf16_kernel);
+        close(&lse, &wanted_lse, 1e-5, bf16_kernel);
+    }
+}
+
+/// A kernel per number of a lane, with a head size that it takes.
+const PASS_PARTS: [(&str, &str, usize); 3] = [
+    ("attention_parts_8_f32", "attention_parts_8_bf16", 24),
+    ("attention_parts_16_f32", "attention_parts_16_bf16", 80),
+    ("attention_parts_f32", "attention_parts_bf16", 20),
+];

@@ -74,11 +74,10 @@ impl GpuWork {
         let of_pass = f64::from(u8::from(exact)) * cached_token_instructions;
         let instructions =
             Flops { forward_pair: of_pass, backward_pair: again * of_pass, ..Flops::default() };
-        let projections = if exact || config.layer().iter().any(|weight| weight.bias) { 10 } else { 9 };
         GpuWork {
             bytes,
             instructions,
-            step_nodes: config.num_hidden_layers * projections + 4,
+            step_nodes: config.num_hidden_layers * (9 + usize::from(exact)) + 4,
             cached_token_instructions,
             step_row: layers * HALF * (4.0 * d + 3.0 * f) + FULL * v * passes as f64,
         }

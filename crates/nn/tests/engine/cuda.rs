@@ -435,21 +435,23 @@ fn computed_needs_are_what_the_device_holds() {
     // gradient and activations, since there is no memory for both.
     let (full, half) = (Precision::F32, Precision::Bf16);
     let cases = [
-        (full, full, true, 8, 20, None),
-        (full, full, false, 12, 80, None),
-        (half, full, true, 8, 20, None),
-        (half, half, true, 8, 20, None),
-        (full, full, true, 40, 3900, None),
-        (full, full, true, 8, 20, Some(BaseFormat::Nf4)),
-        (half, full, true, 8, 20, Some(BaseFormat::Int8)),
-        (half, full, true, 8, 20, Some(BaseFormat::Bf16)),
+        (full, full, false, true, 8, 20, None),
+        (full, full, false, false, 12, 80, None),
+        (half, full, false, true, 8, 20, None),
+        (half, half, false, true, 8, 20, None),
+        (full, full, false, true, 40, 3900, None),
+        (full, full, false, true, 8, 20, Some(BaseFormat::Nf4)),
+        (half, full, false, true, 8, 20, Some(BaseFormat::Int8)),
+        (half, full, false, true, 8, 20, Some(BaseFormat::Bf16)),
+        (full, full, true, true, 8, 20, None),
+        (half, full, true, true, 8, 20, None),
     ];
-    for (precision, moments, trains, samples, new_tokens, base) in cases {
+    for (precision, moments, exact, trains, samples, new_tokens, base) in cases {
         let lora = base.map(|_| LoraConfig { rank: 2, ..LoraConfig::default() });
         let workload = Workload {
             threads: 1,
             products: Products::F32,
-            gpu: Some(Replicas { gpus: 1, precision, moments, exact: false, memory: None }),
+            gpu: Some(Replicas { gpus: 1, precision, moments, exact, memory: None }),
             chunk_tokens: 360,
             checkpointing: false,
             decode_copies: true,
@@ -470,7 +472,7 @@ fn computed_needs_are_what_the_device_holds() {
         let overlaid = needs.cache > 64 << 20;
         let run = |memory: u64| -> Result<(), Error> {
             let (gpus, memory) = (Gpus::one(0), memory as usize);
-            let device = Device::CudaEmulated { gpus, memory, precision, moments, exact: false, fault: None };
+            let device = Device::CudaEmulated { gpus, memory, precision, moments, exact, fault: None };
             let number = |i: u64| (i % 17) as f64 / 8.0 - 1.0;
             let mut engine = Engine::init_with_base(&config, 0.1, &number, base, &device)?;
             if let Some(lora) = &lora {
@@ -521,8 +523,9 @@ fn computed_needs_are_what_the_device_holds() {
                 || computed
                     < needs.weights + needs.gradient + needs.optimizer + needs.activations + needs.cache
         );
-        run(computed)
-            .unwrap_or_else(|error| panic!("{precision:?}, moments in {moments:?}, {needs:?}: {error}"));
+        run(computed).unwrap_or_else(|error| {
+            panic!("{precision:?}, moments in {moments:?}, exact {exact}, {needs:?}: {error}")
+        });
         // With a frozen base nearly all are activations, of which the bound is further off.
         let less = if base.is_some() { 6 } else { 8 };
         let error = run(computed * less / 10).expect_err(&format!("{precision:?}, {base:?}, {needs:?}"));

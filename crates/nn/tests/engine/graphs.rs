@@ -19,6 +19,18 @@ fn devices() -> [Device; 2] {
     })
 }
 
+fn exact_device(device: Device) -> Device {
+    match device {
+        Device::Cuda { gpus, precision, moments, .. } => {
+            Device::Cuda { gpus, precision, moments, exact: true }
+        }
+        Device::CudaEmulated { gpus, memory, precision, moments, fault, .. } => {
+            Device::CudaEmulated { gpus, memory, precision, moments, exact: true, fault }
+        }
+        _ => panic!("a GPU, not {device:?}"),
+    }
+}
+
 fn uniform(prompt: usize, sample: usize, position: usize) -> f64 {
     Numbers::new((prompt as u64 * 1009 + sample as u64) * 4099 + position as u64).uniform()
 }
@@ -120,20 +132,21 @@ fn samples_are_the_same_bits_with_and_without_graphs_whatever_changes_between_st
 }
 
 #[test]
-fn a_step_of_28_layers_has_256_nodes_and_284_where_queries_have_a_bias_as_plans_count_them() {
-    for (device, architecture, layer) in devices()
-        .into_iter()
-        .flat_map(|device| [(device.clone(), Architecture::Qwen3, 9), (device, Architecture::Qwen2, 10)])
+fn a_step_of_28_layers_has_256_nodes_and_284_if_it_is_exact_as_plans_count_them() {
+    for (exact, device) in [false, true].into_iter().flat_map(|exact| devices().map(|device| (exact, device)))
     {
-        let config = Config { num_hidden_layers: 28, architecture, ..configs().swap_remove(0).1 };
-        let mut engine = engine_on(&config, 67, &device);
-        let prompts = [Prompt { tokens: &[1, 2, 3], samples: 0..3 }];
-        let settings = Sampling { max_new_tokens: 4, top_k: 5, top_p: 0.9, ..Sampling::default() };
-        assert_eq!(sample(&mut engine, &prompts, &settings, None).len(), 3);
-        // Beside the layers: embedding, final norm, logits, drawing.
-        let nodes = engine.graph_counts().nodes;
-        assert_eq!(nodes, 28 * layer + 4, "{device:?}, {architecture:?}");
-        assert_eq!(nodes, GpuWork::of(&config, false, false, None, &settings, 1 << 30).step_nodes);
+        let device = if exact { exact_device(device) } else { device };
+        for architecture in [Architecture::Qwen3, Architecture::Qwen2] {
+            let config = Config { num_hidden_layers: 28, architecture, ..configs().swap_remove(0).1 };
+            let mut engine = engine_on(&config, 67, &device);
+            let prompts = [Prompt { tokens: &[1, 2, 3], samples: 0..3 }];
+            let settings = Sampling { max_new_tokens: 4, top_k: 5, top_p: 0.9, ..Sampling::default() };
+            assert_eq!(sample(&mut engine, &prompts, &settings, None).len(), 3);
+            // Beside the layers: embedding, final norm, logits, drawing.
+            let nodes = engine.graph_counts().nodes;
+            assert_eq!(nodes, 28 * if exact { 10 } else { 9 } + 4, "{device:?}, {architecture:?}");
+            assert_eq!(nodes, GpuWork::of(&config, false, exact, None, &settings, 1 << 30).step_nodes);
+        }
     }
 }
 

@@ -386,3 +386,13 @@ fn a_kind_stands_by_its_name_or_as_a_table_and_resolves_to_the_same() {
     let clip = algorithm("[algorithm.loss]\nclip = [0.1, 0.3]").algorithm.loss;
     assert_eq!(clip, Loss::Grpo { clip: [0.1, 0.3], dual_clip: 3.0 });
 }
+
+#[test]
+fn exact_log_probabilities_are_no_number_format_so_evaluations_with_and_without_compare() {
+    for precision in [Precision::F32, Precision::Bf16] {
+        let [exact, plain] =
+            [true, false].map(|exact| ComputeConfig { precision, exact, ..ComputeConfig::default() });
+        assert_eq!(exact.rounding(), plain.rounding());
+        assert_eq!(exact.rounding().is_some(), precision == Precision::Bf16);
+    }
+}

@@ -65,8 +65,12 @@ impl CudaExecutor {
         let (stride, mut first) = (linears.iter().map(|linear| linear.outputs).sum(), 0);
         let apart = self.exact;
         let adjacent = |a: &Linear, b: &Linear| {
-            let stored = !apart && !a.weight.is_apart() && a.bias.is_none() && b.bias.is_none();
-            stored && a.weight.offset + a.weight.len == b.weight.offset
+            let follows = |a: Span, b: Span| a.offset + a.len == b.offset;
+            let biases = match (a.bias, b.bias) {
+                (Some(a), Some(b)) => follows(a, b),
+                (a, b) => a.is_none() && b.is_none(),
+            };
+            !apart && !a.weight.is_apart() && follows(a.weight, b.weight) && biases
         };
         for group in linears.chunk_by(adjacent) {
             let outputs = group.iter().map(|linear| linear.outputs).sum();

@@ -22,7 +22,7 @@ pub struct Flags {
     /// Number type of weights and activations on a GPU: f32 or bf16 [default: the configuration's, or f32].
     #[arg(long)]
     pub precision: Option<Precision>,
-    /// Compute a token's log-probability on a GPU in the same bits when it is sampled and scored; slower [default: the configuration's, or off].
+    /// Compute a token's log-probability on a GPU in the same bits when it is sampled, scored and trained on; slower [default: the configuration's, or off].
     #[arg(long)]
     pub exact: bool,
 }

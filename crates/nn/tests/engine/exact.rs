@@ -164,7 +164,8 @@ fn sampled_scored_and_trained_log_probabilities_have_the_same_bits_in_bf16() {
 #[test]
 fn they_have_with_algorithms_of_cublaslt_too() {
     // On a GPU's machine there is no fake, but cuBLASLt itself, with which the tests above run.
-    if fake::folder().exists() && fake::is_here("exact::they_have_with_algorithms_of_cublaslt_too", true, &[]) {
+    if fake::folder().exists() && fake::is_here("exact::they_have_with_algorithms_of_cublaslt_too", true, &[])
+    {
         compare_all(&faked, &[(Precision::F32, "qwen3, adapters"), (Precision::Bf16, "qwen2, nf4")]);
         let report = fake::report();
         assert!(report.complaints.is_empty() && report.calls["cublasLtMatmulAlgoCheck"] > 0, "{report:?}");

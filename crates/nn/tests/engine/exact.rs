@@ -179,9 +179,9 @@ fn a_prompt_that_continues_what_is_in_the_cache_has_the_bits_of_one_that_doesnt(
             let mut engine = engine_with_base(&config, 93, None, &emulated(precision, true));
             let mut numbers = Numbers::new(94);
             let first = numbers.tokens(70, config.vocab_size);
-            let _ = fed(&mut engine, &[first.clone()], 3, 0, true);
+            let _ = fed(&mut engine, std::slice::from_ref(&first), 3, 0, true);
             let second = [first, numbers.tokens(35, config.vocab_size)].concat();
-            let continued = fed(&mut engine, &[second.clone()], 3, 0, true);
+            let continued = fed(&mut engine, std::slice::from_ref(&second), 3, 0, true);
             assert!(continued.values().all(|completion| completion.cached >= 64), "{continued:?}");
             let alone = fed(&mut engine, &[second], 3, 0, false);
             assert!(alone.values().all(|completion| completion.cached == 0));

@@ -158,7 +158,8 @@ struct Stacks {
 
 using namespace emulator;
 
-/// Runs a kernel. Order 0 runs threads ascending and blocks descending, 1 the reverse, others shuffle both. Returns null, or what went wrong.
+/// Runs a kernel. Order 0 runs warps ascending and blocks descending, 1 the reverse, each warp as far as it can without the others; others shuffle all
+/// threads, and blocks. Returns null, or what went wrong.
 extern "C" const char* fgrpo_emulator_launch(const char* name, void (*f)(void**), void** args, const unsigned* grid, const unsigned* dim,
                                              size_t bytes, unsigned order) {
     static bool listening = [] {
@@ -176,7 +177,7 @@ extern "C" const char* fgrpo_emulator_launch(const char* name, void (*f)(void**)
     (void)listening;
     static thread_local Stacks stacks;
     static thread_local Fenced fenced;
-    unsigned n = dim[0] * dim[1] * dim[2];
+    unsigned n = dim[0] * dim[1] * dim[2], together = order > 1 ? n : 32;
     kernel = name;
     failed = false;
     shared = fenced.data(bytes);
@@ -206,17 +207,21 @@ extern "C" const char* fgrpo_emulator_launch(const char* name, void (*f)(void**)
                 }
                 unsigned done = 0;
                 while (done < n) {
-                    if (order > 1) std::shuffle(ids.begin(), ids.end(), random);
                     bool moved = false;
-                    for (unsigned i : ids) {
-                        Fiber& fiber = fibers[i];
-                        if (fiber.state != READY) continue;
-                        moved = true;
-                        now = &fiber;
-                        resume(fiber);
-                        if (failed) return failure.c_str();
-                        if (fiber.state == DONE) done++;
-                    }
+                    for (unsigned from = 0; from < n; from += together)
+                        for (bool again = true; again;) {
+                            again = false;
+                            if (order > 1) std::shuffle(ids.begin(), ids.end(), random);
+                            for (unsigned i = from; i < std::min(from + together, n); i++) {
+                                Fiber& fiber = fibers[ids[i]];
+                                if (fiber.state != READY) continue;
+                                again = moved = true;
+                                now = &fiber;
+                                resume(fiber);
+                                if (failed) return failure.c_str();
+                                if (fiber.state == DONE) done++;
+                            }
+                        }
                     if (moved) continue;
                     unsigned waiting = 0;
                     int line = 0;

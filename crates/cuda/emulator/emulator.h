@@ -81,6 +81,16 @@ inline unsigned float_to_bits(float f) {
     memcpy(&u, &f, 4);
     return u;
 }
+/// As PTX defines it: to nearest, ties to even; what is no number becomes one bit pattern.
+inline unsigned pack_bf16(float low, float high) {
+    auto round = [](float v) {
+        unsigned u = float_to_bits(v);
+        return v != v ? 0x7fffu : (u + 0x7fffu + (u >> 16 & 1)) >> 16;
+    };
+    return round(low) | round(high) << 16;
+}
+inline unsigned low_halves(unsigned a, unsigned b) { return (a & 0xffffu) | b << 16; }
+inline unsigned high_halves(unsigned a, unsigned b) { return a >> 16 | (b & 0xffff0000u); }
 inline float times(float a, float b) {
     volatile float product = a * b;
     return product;
@@ -193,11 +203,12 @@ inline void mma_16816_(float* d, const unsigned* a, const unsigned* b, int line)
 }
 #define mma_16816(d, a, b) mma_16816_(d, a, b, __LINE__)
 
-/// Arrives only when waited for: a missing wait reads what was there before.
+/// Arrives only when waited for. Until then its place is poison: for who reads without a wait, and for who still reads what was there before.
 inline void cp_async16_(void* to, const void* from, int line) {
     if ((reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from)) & 15)
         emulator::fail("cp.async: address not a multiple of 16", line);
     emulator::check_shared(to, 16, "cp.async", line);
+    memset(to, 0xff, 16);
     emulator::now->copies.emplace_back(to, from);
 }
 #define cp_async16(to, from) cp_async16_(to, from, __LINE__)

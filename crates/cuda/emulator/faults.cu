@@ -6,9 +6,10 @@ extern "C" __global__ void fault_missing_barrier(float* out) {
     numbers[threadIdx.x] = (float)threadIdx.x;
     out[threadIdx.x] = numbers[(threadIdx.x + 33) % blockDim.x];
 }
-/// Reads a copy that nobody waited for.
+/// Reads a copy that nobody waited for, where a number was.
 extern "C" __global__ void fault_missing_wait(const float* in, float* out) {
     SHARED(float, numbers);
+    numbers[4 * threadIdx.x] = 1.0f;
     cp_async16(numbers + 4 * threadIdx.x, in + 4 * threadIdx.x);
     cp_async_commit();
     out[threadIdx.x] = numbers[4 * threadIdx.x];

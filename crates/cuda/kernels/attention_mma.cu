@@ -1,5 +1,6 @@
 // Attention's forward pass on tensor cores: bf16, heads of 64 or 128. A block of 4 warps takes 64 queries of one head; keys and values pass
-// through shared memory in tiles of 64. Nothing of size T x T exists.
+// through shared memory in tiles of 64. Nothing of size T x T exists. Values are copied while scores are computed, and the next keys while these weigh
+// the values.
 
 /// Rows of a tile in shared memory are 16 bytes longer than the head: ldmatrix then meets no bank twice.
 template <int E>
@@ -7,17 +8,18 @@ struct TileRow {
     static const int STRIDE = E + 8;
 };
 
-/// 64 rows of E numbers from memory; rows beyond `count` are zero.
-template <int E>
+/// ROWS rows of E numbers from memory; rows beyond `count` are zero.
+template <int E, unsigned ROWS = 64>
 __device__ inline void load_tile(bf16* to, const bf16* from, unsigned stride, unsigned count) {
-    const int CHUNKS = E / 8;
-    for (unsigned i = threadIdx.x; i < 64 * CHUNKS; i += 128) {
-        unsigned row = i / CHUNKS, chunk = i % CHUNKS;
-        bf16* at = to + row * TileRow<E>::STRIDE + chunk * 8;
+    const unsigned CHUNKS = E / 8, AT_ONCE = 128 / CHUNKS;
+    unsigned first = threadIdx.x / CHUNKS, chunk = threadIdx.x % CHUNKS;
+    to += first * TileRow<E>::STRIDE + chunk * 8, from += (uint64_t)first * stride + chunk * 8;
+    for (unsigned row = first; row < ROWS; row += AT_ONCE) {
         if (row < count)
-            cp_async16(at, from + (uint64_t)row * stride + chunk * 8);
+            cp_async16(to, from);
         else
-            for (int e = 0; e < 8; e++) at[e].bits = 0;
+            for (int e = 0; e < 8; e++) to[e].bits = 0;
+        to += AT_ONCE * TileRow<E>::STRIDE, from += AT_ONCE * stride;
     }
     cp_async_commit();
 }
@@ -63,6 +65,36 @@ __device__ inline void add_rows(Fragment* to, const Fragment* weights, const bf1
     }
 }
 
+/// The keys that a tile of queries sees, `STEP` at a time, in the order of its pieces.
+template <unsigned STEP>
+struct KeySteps {
+    Plan plan;
+    unsigned last_piece, next_piece, end_query;
+    /// Those of a step: `base .. base + count()`, for queries `piece.z .. last_query`.
+    uint4 piece;
+    unsigned last_query, last_key, base;
+
+    __device__ inline KeySteps(Plan plan, unsigned tile, unsigned end_query)
+        : plan(plan), last_piece(plan.tile_first[tile + 1]), next_piece(plan.tile_first[tile]), end_query(end_query), last_key(0), base(0) {}
+    __device__ inline bool causal() const { return piece.w & CAUSAL; }
+    __device__ inline unsigned count() const { return min(STEP, last_key - base); }
+    /// The end of the keys that a query with this row sees.
+    __device__ inline unsigned limit(unsigned query, unsigned row) const {
+        return query < piece.z || query >= last_query ? 0 : causal() ? min(last_key, row + 1) : last_key;
+    }
+    /// To the next step; false if there is none.
+    __device__ inline bool next() {
+        for (base += STEP; base >= last_key; base = piece.x) {
+            if (next_piece == last_piece) return false;
+            piece = plan.pieces[next_piece++];
+            last_query = min(piece.w & ~CAUSAL, end_query);
+            // Nobody sees beyond the row of the last query.
+            last_key = causal() ? min(piece.y, plan.rows[last_query - 1] + 1) : piece.y;
+        }
+        return true;
+    }
+};
+
 template <int E>
 __device__ inline void attention_tile(Plan plan, const bf16* q, const bf16* kv, bf16* out, float* lse, unsigned heads, unsigned key_heads,
                                       unsigned queries, float scale) {
@@ -85,65 +117,59 @@ __device__ inline void attention_tile(Plan plan, const bf16* q, const bf16* kv, 
     Fragment sum[E / 8];
     clear<E / 8>(sum);
 
-    for (unsigned p = plan.tile_first[tile]; p < plan.tile_first[tile + 1]; p++) {
-        uint4 piece = plan.pieces[p];
-        unsigned last_query = piece.w & ~CAUSAL;
-        unsigned last_key = piece.y;
-        if (piece.w & CAUSAL) {
-            // No query of the tile sees beyond its own row.
-            unsigned end = min(first + here, last_query);
-            last_key = min(last_key, plan.rows[end - 1] + 1);
-        }
-        for (unsigned base = piece.x; base < last_key; base += 64) {
-            const bf16* keys = kv + (uint64_t)base * kv_stride + (uint64_t)key_head * E;
-            unsigned count = min(64u, last_key - base);
-            barrier();
-            load_tile<E>(shared_k, keys, kv_stride, count);
-            load_tile<E>(shared_v, keys + (uint64_t)key_heads * E, kv_stride, count);
-            cp_async_wait<1>();
-            barrier();
-
-            // S = Q Kᵀ: 16 x 64 per warp.
-            Fragment s[8];
-            dot_rows<E, 8>(s, shared_q + warp * 16 * STRIDE, shared_k);
-            // Softmax as it comes, row by row.
-            float above[2], keep[2];
-            // Without it the scores are indexed at run time and so lie in local memory.
+    const bf16* keys = kv + (uint64_t)key_head * E;
+    KeySteps<64> step(plan, tile, first + here);
+    bool more = step.next();
+    if (more) load_tile<E>(shared_k, keys + (uint64_t)step.base * kv_stride, kv_stride, step.count());
+    while (more) {
+        cp_async_wait<0>();
+        // All have the keys, and nobody reads the values before.
+        barrier();
+        load_tile<E>(shared_v, keys + (uint64_t)step.base * kv_stride + key_heads * E, kv_stride, step.count());
+        // S = Q Kᵀ: 16 x 64 per warp.
+        Fragment s[8];
+        dot_rows<E, 8>(s, shared_q + warp * 16 * STRIDE, shared_k);
+        unsigned base = step.base, limit[2] = {step.limit(query[0], row[0]), step.limit(query[1], row[1])};
+        more = step.next();
+        barrier();
+        if (more)
+            load_tile<E>(shared_k, keys + (uint64_t)step.base * kv_stride, kv_stride, step.count());
+        else
+            cp_async_commit();
+        // Softmax as it comes, row by row.
+        float above[2], keep[2];
+        // Without it the scores are indexed at run time and so lie in local memory.
 #pragma unroll
-            for (int h = 0; h < 2; h++) {
-                bool sees = query[h] >= piece.z && query[h] < last_query && query[h] < queries;
-                float m = most[h];
-                for (int n = 0; n < 8; n++)
-                    for (int i = 0; i < 2; i++) {
-                        unsigned key = base + n * 8 + lane % 4 * 2 + i;
-                        bool seen = sees && key < last_key && !(piece.w & CAUSAL && key > row[h]);
-                        float& v = s[n][2 * h + i];
-                        v = seen ? v * scale : MINUS_INFINITY;
-                        m = fmaxf(m, v);
-                    }
-                m = fmaxf(m, shfl_xor(m, 1));
-                m = fmaxf(m, shfl_xor(m, 2));
-                above[h] = m;
-                keep[h] = expf(most[h] - m);
-                most[h] = m;
-                float part = 0;
-                for (int n = 0; n < 8; n++)
-                    for (int i = 0; i < 2; i++) {
-                        float& v = s[n][2 * h + i];
-                        v = v <= MINUS_INFINITY ? 0.0f : expf(v - above[h]);
-                        part += v;
-                    }
-                part += shfl_xor(part, 1);
-                part += shfl_xor(part, 2);
-                total[h] = total[h] * keep[h] + part;
-            }
-            for (int n = 0; n < E / 8; n++)
-                for (int i = 0; i < 4; i++) sum[n][i] *= keep[i / 2];
-            cp_async_wait<0>();
-            barrier();
-            // out += P V.
-            for (int k = 0; k < 4; k++) add_rows<E>(sum, s + 2 * k, shared_v + k * 16 * STRIDE);
+        for (int h = 0; h < 2; h++) {
+            float m = most[h];
+            for (int n = 0; n < 8; n++)
+                for (int i = 0; i < 2; i++) {
+                    float& v = s[n][2 * h + i];
+                    v = base + n * 8 + lane % 4 * 2 + i < limit[h] ? v * scale : MINUS_INFINITY;
+                    m = fmaxf(m, v);
+                }
+            m = fmaxf(m, shfl_xor(m, 1));
+            m = fmaxf(m, shfl_xor(m, 2));
+            above[h] = m;
+            keep[h] = expf(most[h] - m);
+            most[h] = m;
+            float part = 0;
+            for (int n = 0; n < 8; n++)
+                for (int i = 0; i < 2; i++) {
+                    float& v = s[n][2 * h + i];
+                    v = v <= MINUS_INFINITY ? 0.0f : expf(v - above[h]);
+                    part += v;
+                }
+            part += shfl_xor(part, 1);
+            part += shfl_xor(part, 2);
+            total[h] = total[h] * keep[h] + part;
         }
+        for (int n = 0; n < E / 8; n++)
+            for (int i = 0; i < 4; i++) sum[n][i] *= keep[i / 2];
+        cp_async_wait<1>();
+        barrier();
+        // out += P V.
+        for (int k = 0; k < 4; k++) add_rows<E>(sum, s + 2 * k, shared_v + k * 16 * STRIDE);
     }
     // A tile without pieces still has its queries' copies under way.
     cp_async_wait<0>();

@@ -2,10 +2,10 @@
 // 64 keys and passes over the queries that see them (dk, dv), so nothing is added up by more than one block. Scores are computed again from q and k.
 //
 // With P = exp(q · k scale - lse) and dS = P (dout · v - delta): dq = scale dS k, dk = scale dSᵀ q, dv = Pᵀ dout. P and dS are rounded to bf16 as
-// operands, sums are f32.
+// operands, sums are f32. While a step of 32 keys (or queries) is computed on, the next is copied to the other half of its buffers.
 
-/// Columns of P and dS that a warp holds at a time.
-#define STEP 32
+/// Columns of P and dS that a warp holds at a time, and that are copied at a time.
+#define STEP 32u
 
 /// From scores s and products d = dout · v to P and dS: of one lane, for one row or column.
 __device__ inline void attention_weight(bool seen, float level, float minus, float scale, float* s, float* d) {
@@ -56,47 +56,85 @@ __device__ inline void attention_dq_tile(Plan plan, const bf16* q, const bf16* k
     Fragment sum[E / 8];
     clear<E / 8>(sum);
 
-    for (unsigned p = plan.tile_first[tile]; p < plan.tile_first[tile + 1]; p++) {
-        uint4 piece = plan.pieces[p];
-        bool causal = piece.w & CAUSAL;
-        unsigned last_query = min(piece.w & ~CAUSAL, first + here), last_key = piece.y;
-        // Nobody sees beyond the row of the last query: of the tile, and of this warp.
-        if (causal) last_key = min(last_key, plan.rows[last_query - 1] + 1);
-        unsigned last_own = min(last_query, own + 16), seen_keys = last_key;
-        if (own >= last_query || own + 16 <= piece.z)
-            seen_keys = 0;
-        else if (causal)
-            seen_keys = min(last_key, plan.rows[last_own - 1] + 1);
-        unsigned limit[2];
-        for (int h = 0; h < 2; h++) {
-            bool sees = query[h] >= piece.z && query[h] < last_query;
-            limit[h] = !sees ? 0 : causal ? min(last_key, row[h] + 1) : last_key;
-        }
-        for (unsigned base = piece.x; base < last_key; base += 64) {
-            const bf16* keys = kv + (uint64_t)base * kv_stride + (uint64_t)key_head * E;
-            unsigned count = min(64u, last_key - base);
-            barrier();
-            load_tile<E>(shared_k, keys, kv_stride, count);
-            load_tile<E>(shared_v, keys + (uint64_t)key_heads * E, kv_stride, count);
-            cp_async_wait<0>();
-            barrier();
-            for (unsigned step = 0; step < 64 && base + step < seen_keys; step += STEP) {
-                Fragment s[STEP / 8], d[STEP / 8];
-                dot_rows<E, STEP / 8>(s, shared_q + warp * 16 * STRIDE, shared_k + step * STRIDE);
-                dot_rows<E, STEP / 8>(d, shared_dout + warp * 16 * STRIDE, shared_v + step * STRIDE);
-                for (int n = 0; n < STEP / 8; n++)
-                    for (int i = 0; i < 4; i++) {
-                        unsigned key = base + step + n * 8 + lane % 4 * 2 + i % 2;
-                        attention_weight(key < limit[i / 2], level[i / 2], minus[i / 2], scale, &s[n][i], &d[n][i]);
-                    }
-                for (int k = 0; k < STEP / 16; k++) add_rows<E>(sum, d + 2 * k, shared_k + (step + k * 16) * STRIDE);
-            }
+    const bf16* keys = kv + (uint64_t)key_head * E;
+    auto copy = [&](const KeySteps<STEP>& step, unsigned half) {
+        const bf16* from = keys + (uint64_t)step.base * kv_stride;
+        load_tile<E, STEP>(shared_k + half * STEP * STRIDE, from, kv_stride, step.count());
+        load_tile<E, STEP>(shared_v + half * STEP * STRIDE, from + key_heads * E, kv_stride, step.count());
+    };
+    KeySteps<STEP> step(plan, tile, first + here);
+    bool more = step.next();
+    if (more) copy(step, 0);
+    for (unsigned half = 0; more; half ^= 1) {
+        cp_async_wait<0>();
+        // All have the step, and nobody reads the other half.
+        barrier();
+        unsigned base = step.base, limit[2] = {step.limit(query[0], row[0]), step.limit(query[1], row[1])};
+        // Rows ascend: the warp's last query of the piece, if it has one, sees most.
+        unsigned last_own = min(step.last_query, own + 16) - 1;
+        bool concerned = own < step.last_query && base < step.limit(last_own, plan.rows[last_own]);
+        more = step.next();
+        if (more) copy(step, half ^ 1);
+        if (concerned) {
+            const bf16 *k = shared_k + half * STEP * STRIDE, *v = shared_v + half * STEP * STRIDE;
+            Fragment s[STEP / 8], d[STEP / 8];
+            dot_rows<E, STEP / 8>(s, shared_q + warp * 16 * STRIDE, k);
+            dot_rows<E, STEP / 8>(d, shared_dout + warp * 16 * STRIDE, v);
+            for (int n = 0; n < STEP / 8; n++)
+                for (int i = 0; i < 4; i++) {
+                    unsigned key = base + n * 8 + lane % 4 * 2 + i % 2;
+                    attention_weight(key < limit[i / 2], level[i / 2], minus[i / 2], scale, &s[n][i], &d[n][i]);
+                }
+            for (int n = 0; n < STEP / 16; n++) add_rows<E>(sum, d + 2 * n, k + n * 16 * STRIDE);
         }
     }
     // A tile without pieces still has its queries' copies under way.
     cp_async_wait<0>();
     put_rows<E>(dq + ((uint64_t)own * heads + head) * E, (uint64_t)heads * E, (int)queries - (int)own, sum, scale);
 }
+
+/// The queries of each head of a group that see a tile of keys, `STEP` at a time: of 64 queries all heads, before the next 64.
+struct QuerySteps {
+    Plan plan;
+    unsigned last_piece, next_piece, first, end, first_head, last_head;
+    /// Those of a step: `base + step` and what follows up to `count` of the 64, of keys `first_key .. last_key`.
+    uint4 piece;
+    unsigned last_query, base, count, head, step, first_key, last_key;
+
+    __device__ inline QuerySteps(Plan plan, unsigned tile, unsigned first, unsigned end, unsigned first_head, unsigned group)
+        : plan(plan),
+          last_piece(plan.tile_first[tile + 1]),
+          next_piece(plan.tile_first[tile]),
+          first(first),
+          end(end),
+          first_head(first_head),
+          last_head(first_head + group),
+          last_query(0),
+          base(0),
+          count(0),
+          head(first_head + group),
+          step(0) {}
+    __device__ inline bool causal() const { return piece.w & CAUSAL; }
+    /// To the next step; false if there is none.
+    __device__ inline bool next() {
+        step += STEP;
+        if (step < count) return true;
+        step = 0;
+        if (++head < last_head) return true;
+        head = first_head;
+        do {
+            for (base += 64; base >= last_query; base = piece.z) {
+                if (next_piece == last_piece) return false;
+                piece = plan.pieces[next_piece++];
+                last_query = piece.w & ~CAUSAL;
+                first_key = piece.x > first ? piece.x : first, last_key = min(piece.y, end);
+            }
+            count = min(64u, last_query - base);
+            // Rows ascend: these queries all come before the tile's keys.
+        } while (causal() && plan.rows[base + count - 1] < first_key);
+        return true;
+    }
+};
 
 template <int E>
 __device__ inline void attention_dkv_tile(Plan plan, const bf16* q, const bf16* kv, const float* lse, const float* delta, const bf16* dout,
@@ -106,7 +144,7 @@ __device__ inline void attention_dkv_tile(Plan plan, const bf16* q, const bf16* 
     bf16* shared_v = shared_k + 64 * STRIDE;
     bf16* shared_q = shared_v + 64 * STRIDE;
     bf16* shared_dout = shared_q + 64 * STRIDE;
-    // Of each query of the tile in shared memory: lse, delta, and the end of the keys that it sees.
+    // Of each query in shared memory: lse, delta, and the end of the keys that it sees.
     float* level = reinterpret_cast<float*>(shared_dout + 64 * STRIDE);
     float* minus = level + 64;
     unsigned* limit = reinterpret_cast<unsigned*>(minus + 64);
@@ -120,51 +158,47 @@ __device__ inline void attention_dkv_tile(Plan plan, const bf16* q, const bf16* 
     clear<E / 8>(dk);
     clear<E / 8>(dv);
 
-    for (unsigned p = plan.tile_first[tile]; p < plan.tile_first[tile + 1]; p++) {
-        uint4 piece = plan.pieces[p];
-        bool causal = piece.w & CAUSAL;
-        unsigned last_query = piece.w & ~CAUSAL;
-        // The piece's keys: of the tile, and of this warp.
-        unsigned first_key = piece.x > first ? piece.x : first, last_key = min(piece.y, first + here);
-        unsigned first_own = first_key > own ? first_key : own;
-        bool concerned = first_own < min(last_key, own + 16);
-        for (unsigned base = piece.z; base < last_query; base += 64) {
-            unsigned count = min(64u, last_query - base);
-            // Rows ascend: these queries all come before the tile's keys.
-            if (causal && plan.rows[base + count - 1] < first_key) continue;
-            for (unsigned head = key_head * group; head < key_head * group + group; head++) {
-                uint64_t at = (uint64_t)base * heads + head;
-                barrier();
-                load_tile<E>(shared_q, q + at * E, heads * E, count);
-                load_tile<E>(shared_dout, dout + at * E, heads * E, count);
-                for (unsigned i = threadIdx.x; i < 64; i += blockDim.x) {
-                    bool exists = i < count;
-                    level[i] = exists ? lse[at + (uint64_t)i * heads] : 0.0f;
-                    minus[i] = exists ? delta[at + (uint64_t)i * heads] : 0.0f;
-                    limit[i] = !exists ? 0 : causal ? min(last_key, plan.rows[base + i] + 1) : last_key;
+    auto copy = [&](const QuerySteps& of, unsigned half) {
+        unsigned from = of.base + of.step, count = min(STEP, of.count - of.step);
+        uint64_t at = (uint64_t)from * heads + of.head;
+        load_tile<E, STEP>(shared_q + half * STEP * STRIDE, q + at * E, heads * E, count);
+        load_tile<E, STEP>(shared_dout + half * STEP * STRIDE, dout + at * E, heads * E, count);
+        bool exists = lane < count;
+        unsigned to = half * STEP + lane;
+        if (warp == 0) level[to] = exists ? lse[at + (uint64_t)lane * heads] : 0.0f;
+        if (warp == 1) minus[to] = exists ? delta[at + (uint64_t)lane * heads] : 0.0f;
+        if (warp == 2) limit[to] = !exists ? 0 : of.causal() ? min(of.last_key, plan.rows[from + lane] + 1) : of.last_key;
+    };
+    QuerySteps now(plan, tile, first, first + here, key_head * group, group);
+    bool more = now.next();
+    if (more) copy(now, 0);
+    for (unsigned half = 0; more; half ^= 1) {
+        cp_async_wait<0>();
+        // All have the step, and nobody reads the other half.
+        barrier();
+        QuerySteps next = now;
+        more = next.next();
+        if (more) copy(next, half ^ 1);
+        // The piece's keys of this warp. Rows ascend here too.
+        unsigned first_own = now.first_key > own ? now.first_key : own, count = min(STEP, now.count - now.step);
+        unsigned of_half = half * STEP;
+        if (first_own < min(now.last_key, own + 16) && limit[of_half + count - 1] > first_own) {
+            const bf16 *some_q = shared_q + of_half * STRIDE, *some_dout = shared_dout + of_half * STRIDE;
+            Fragment s[STEP / 8], d[STEP / 8];
+            dot_rows<E, STEP / 8>(s, shared_k + warp * 16 * STRIDE, some_q);
+            dot_rows<E, STEP / 8>(d, shared_v + warp * 16 * STRIDE, some_dout);
+            for (int n = 0; n < STEP / 8; n++)
+                for (int i = 0; i < 4; i++) {
+                    unsigned key = own + lane / 4 + 8 * (i / 2), query = of_half + n * 8 + lane % 4 * 2 + i % 2;
+                    bool seen = key >= now.first_key && key < limit[query];
+                    attention_weight(seen, level[query], minus[query], scale, &s[n][i], &d[n][i]);
                 }
-                cp_async_wait<0>();
-                barrier();
-                if (!concerned) continue;
-                for (unsigned step = 0; step < count; step += STEP) {
-                    // Rows ascend here too.
-                    if (limit[min(step + STEP, count) - 1] <= first_own) continue;
-                    Fragment s[STEP / 8], d[STEP / 8];
-                    dot_rows<E, STEP / 8>(s, shared_k + warp * 16 * STRIDE, shared_q + step * STRIDE);
-                    dot_rows<E, STEP / 8>(d, shared_v + warp * 16 * STRIDE, shared_dout + step * STRIDE);
-                    for (int n = 0; n < STEP / 8; n++)
-                        for (int i = 0; i < 4; i++) {
-                            unsigned key = own + lane / 4 + 8 * (i / 2), query = step + n * 8 + lane % 4 * 2 + i % 2;
-                            bool seen = key >= first_key && key < limit[query];
-                            attention_weight(seen, level[query], minus[query], scale, &s[n][i], &d[n][i]);
-                        }
-                    for (int k = 0; k < STEP / 16; k++) {
-                        add_rows<E>(dv, s + 2 * k, shared_dout + (step + k * 16) * STRIDE);
-                        add_rows<E>(dk, d + 2 * k, shared_q + (step + k * 16) * STRIDE);
-                    }
-                }
+            for (int n = 0; n < STEP / 16; n++) {
+                add_rows<E>(dv, s + 2 * n, some_dout + n * 16 * STRIDE);
+                add_rows<E>(dk, d + 2 * n, some_q + n * 16 * STRIDE);
             }
         }
+        now = next;
     }
     // A tile without pieces still has its keys' copies under way.
     cp_async_wait<0>();

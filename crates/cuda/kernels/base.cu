@@ -12,6 +12,15 @@ extern __shared__ __align__(128) char raw_shared[];
 #define shfl_xor_u32(v, mask) __shfl_xor_sync(0xffffffffu, (unsigned)(v), (mask))
 __device__ inline unsigned float_to_bits(float f) { return __float_as_uint(f); }
 __device__ inline float bits_to_float(unsigned u) { return __uint_as_float(u); }
+/// Two neighbours, rounded to bf16, in one register, the first in the low half.
+__device__ inline unsigned pack_bf16(float low, float high) {
+    unsigned both;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+    return both;
+}
+/// The low halves of two registers, and the high ones, `a`'s below `b`'s.
+__device__ inline unsigned low_halves(unsigned a, unsigned b) { return __byte_perm(a, b, 0x5410); }
+__device__ inline unsigned high_halves(unsigned a, unsigned b) { return __byte_perm(a, b, 0x7632); }
 /// A product that no compiler joins with a sum.
 __device__ inline float times(float a, float b) { return __fmul_rn(a, b); }
 /// Adds to a word of shared memory and returns what was there. For integers alone, whose sums don't depend on the order.
@@ -52,11 +61,7 @@ struct bf16 {
 };
 __device__ inline float to_float(float v) { return v; }
 __device__ inline float to_float(bf16 v) { return bits_to_float((unsigned)v.bits << 16); }
-__device__ inline unsigned round_bf16(float v) {
-    unsigned u = float_to_bits(v);
-    if ((u & 0x7fffffffu) > 0x7f800000u) return (u >> 16) | 0x40u;
-    return (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
-}
+__device__ inline unsigned round_bf16(float v) { return pack_bf16(v, 0.0f); }
 __device__ inline void put(float* at, float v) { *at = v; }
 __device__ inline void put(bf16* at, float v) { at->bits = (unsigned short)round_bf16(v); }
 /// The number that a T holds of it.
@@ -66,8 +71,6 @@ __device__ inline float rounded(float v) {
     put(&at, v);
     return to_float(at);
 }
-/// Two neighbours in one register, the first in the low half.
-__device__ inline unsigned pack_bf16(float low, float high) { return round_bf16(low) | round_bf16(high) << 16; }
 
 /// N numbers as they lie in memory, two to a register where they have 16 bits.
 template <class T, unsigned N>

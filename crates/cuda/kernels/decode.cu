@@ -50,6 +50,7 @@ struct DecodeItem {
 
     /// The numbers of a slot.
     __device__ inline unsigned slot_width() const { return 2 * key_heads * size; }
+    __device__ inline unsigned pairs() const { return (item.w - item.z) * (heads / key_heads); }
     /// The place of pair `p` of the item's rows and the query heads of its key head, among [rows, H].
     __device__ inline uint64_t place(unsigned p) const {
         unsigned group = heads / key_heads;
@@ -74,26 +75,30 @@ struct StepRows {
     __device__ inline bool end(const DecodeItem<T>& d) const {
         return d.item.w - d.item.z == 1 && d.ranges[2 * d.item.y - 1] - 1 == slots[d.item.z];
     }
-    /// Each pair's query for all threads of the block, in `queries`; `own_key`: the key and value that are not stored yet, in their slot.
+    /// The query of each pair that exists for all threads of the block, in `queries`, `stride` numbers apart; `own_key`: the key and value that are not stored
+    /// yet, in their slot.
     template <unsigned PAIRS>
-    __device__ inline void place(const DecodeItem<T>& d, unsigned first, bool own_key, float* queries) const {
-        unsigned worker = threadIdx.x / WARP, size = d.size;
-        bool query = worker < PAIRS, key = worker == PAIRS && own_key;
-        unsigned r = query ? d.row(first + worker) : d.item.z;
-        const T* row = qkv + (uint64_t)r * (d.heads * size + d.slot_width());
-        const T* keys = row + d.heads * size + d.key_head * size;
-        const T* raw = query ? row + d.place(first + worker) % d.heads * size : key ? keys : nullptr;
-        place_head(raw, query ? q_norm : k_norm, normed != 0, eps, angles + (uint64_t)positions[r] * size, queries + worker * size, size);
-        T* to = cache + (uint64_t)slots[r] * d.slot_width() + d.key_head * size;
-        if (key) {
+    __device__ inline void place(const DecodeItem<T>& d, unsigned first, bool own_key, float* queries, unsigned stride) const {
+        unsigned size = d.size;
+#pragma unroll 1
+        for (unsigned round = 0; round <= PAIRS / 4; round++) {
+            unsigned index = 4 * round + threadIdx.x / WARP;
+            bool query = index < PAIRS && first + index < d.pairs(), key = index == PAIRS && own_key;
+            unsigned r = query ? d.row(first + index) : d.item.z;
+            const T* row = qkv + (uint64_t)r * (d.heads * size + d.slot_width());
+            const T* keys = row + d.heads * size + d.key_head * size;
+            const T* raw = query ? row + d.place(first + index) % d.heads * size : key ? keys : nullptr;
+            float* head = queries + index * stride;
+            place_head(raw, query ? q_norm : k_norm, normed != 0, eps, angles + (uint64_t)positions[r] * size, head, size);
+            if (!key) continue;
+            T* to = cache + (uint64_t)slots[r] * d.slot_width() + d.key_head * size;
             // A lane has rotated the pairs that it reads.
             for (unsigned pair = threadIdx.x % WARP; pair < size / 2; pair += WARP) {
-                put(to + pair, queries[worker * size + pair]);
-                put(to + size / 2 + pair, queries[worker * size + size / 2 + pair]);
+                put(to + pair, head[pair]);
+                put(to + size / 2 + pair, head[size / 2 + pair]);
             }
-        }
-        if (own_key && worker == 3)
             for (unsigned e = threadIdx.x % WARP; e < size; e += WARP) to[d.key_heads * size + e] = keys[d.key_heads * size + e];
+        }
     }
     /// How many of the item's tokens a pair sees.
     __device__ inline unsigned seen(const DecodeItem<T>&, unsigned, unsigned tokens) const { return tokens; }
@@ -107,11 +112,11 @@ struct PassRows {
 
     __device__ inline bool end(const DecodeItem<T>&) const { return false; }
     template <unsigned PAIRS>
-    __device__ inline void place(const DecodeItem<T>& d, unsigned first, bool, float* queries) const {
-        unsigned worker = threadIdx.x / WARP;
-        const T* head = q + ((uint64_t)d.item.z * d.heads + d.place(first + worker)) * d.size;
-        if (worker < PAIRS)
-            for (unsigned e = threadIdx.x % WARP; e < d.size; e += WARP) queries[worker * d.size + e] = to_float(head[e]);
+    __device__ inline void place(const DecodeItem<T>& d, unsigned first, bool, float* queries, unsigned stride) const {
+        for (unsigned index = threadIdx.x / WARP; index < PAIRS && first + index < d.pairs(); index += 4) {
+            const T* head = q + ((uint64_t)d.item.z * d.heads + d.place(first + index)) * d.size;
+            for (unsigned e = threadIdx.x % WARP; e < d.size; e += WARP) queries[index * stride + e] = to_float(head[e]);
+        }
     }
     /// `starts`: the position of each item's first token.
     __device__ inline unsigned seen(const DecodeItem<T>& d, unsigned pair, unsigned tokens) const {
@@ -128,7 +133,7 @@ __device__ inline void decode_pairs(const DecodeItem<T>& d, const Rows& rows, un
     SHARED(float, merged);
     // After the sums of the warps: a query per pair, and a key.
     float* heads = merged + 4 * PAIRS * (size + 2);
-    rows.template place<PAIRS>(d, first, own_key, heads);
+    rows.template place<PAIRS>(d, first, own_key, heads, size);
     barrier();
     unsigned seen[PAIRS];
     float own[PAIRS][N], sum[PAIRS][N], most[PAIRS], total[PAIRS];
@@ -226,13 +231,13 @@ template <class T, class Rows, unsigned N, bool WHOLE, unsigned KEYS, unsigned P
 __device__ inline void decode_parts(const uint4* items, const unsigned* place, const unsigned* ranges, const Rows& rows, const T* cache, float* parts,
                                     unsigned heads, unsigned key_heads, unsigned size, float scale) {
     uint4 item = items[blockIdx.x];
-    unsigned pairs = (item.w - item.z) * (heads / key_heads), tokens = 0;
-    if (pairs == 0) return;
+    if (item.w == item.z) return;
+    unsigned tokens = 0;
 #pragma unroll 1
     for (unsigned range = item.x; range < item.y; range++) tokens += ranges[2 * range + 1] - ranges[2 * range];
     DecodeItem<T> d{item, ranges, cache, parts + (uint64_t)place[blockIdx.x] * heads * (size + 2), heads, key_heads, size, blockIdx.y, scale};
     bool own_key = rows.end(d);
-    unsigned p = 0;
+    unsigned p = 0, pairs = d.pairs();
 #pragma unroll 1
     for (; p + PAIRS <= pairs; p += PAIRS, own_key = false) decode_pairs<T, Rows, N, WHOLE, KEYS, PAIRS>(d, rows, p, tokens, own_key);
 #pragma unroll 1

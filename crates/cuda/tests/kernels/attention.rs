@@ -1,5 +1,6 @@
 //! Attention over a forest: forward, backward, on tensor cores, and while decoding.
 
+mod decoding_mma;
 mod tensor_cores;
 
 use super::*;
@@ -191,12 +192,16 @@ fn attention_and_its_derivatives_are_by_definition() {
     }
 }
 
-/// The work of a decoding step: items, the places of their parts, and the parts of each row.
+/// The work of a decoding step: items, the ranges of slots that they name, the places of their parts, and the parts of each row, of which the position and
+/// the slot of its newest token.
 struct Step {
     items: Vec<[u32; 4]>,
+    ranges: Vec<[u32; 2]>,
     place: Vec<u32>,
     row_first: Vec<u32>,
     row_parts: Vec<u32>,
+    positions: Vec<u32>,
+    slots: Vec<u32>,
 }
 
 /// Slots of the cache, and the ranges of `Step::items`. Of the 290 tokens of row 1, one page lies elsewhere.
@@ -218,9 +223,12 @@ fn three_rows() -> Step {
             [0, 0, 0, 0],
             [0, 0, 0, 0],
         ],
+        ranges: RANGES.to_vec(),
         place: vec![0, 2, 4, 5, 6, 7, 0, 0],
         row_first: vec![0, 3, 7, 8, 8],
         row_parts: vec![0, 2, 4, 1, 3, 5, 6, 7],
+        positions: POSITIONS.to_vec(),
+        slots: OWN.to_vec(),
     }
 }
 
@@ -231,6 +239,7 @@ fn second_row() -> Step {
         place: vec![0, 1, 2, 3],
         row_first: vec![0, 0, 4, 4, 4],
         row_parts: vec![0, 1, 2, 3],
+        ..three_rows()
     }
 }
 
@@ -292,6 +301,15 @@ impl Rows<f32> {
     }
 }
 
+/// Bytes of shared memory of a block that computes parts.
+fn shared(parts: &str, size: usize) -> u32 {
+    let words = match parts.contains("mma") {
+        true => 256 + 4 * 264 + 8 * 8 + 9 * (size + 4),
+        false => 4 * 2 * (size + 2) + 3 * size,
+    };
+    4 * words as u32
+}
+
 /// Attention of the step's rows by the kernels for this head size and these numbers, in every order of threads, and the cache after it.
 fn decode<T: Copy + Default + PartialEq + std::fmt::Debug>(
     step: &Step,
@@ -303,15 +321,17 @@ fn decode<T: Copy + Default + PartialEq + std::fmt::Debug>(
 ) -> (Vec<T>, Vec<T>) {
     let Sizes { heads, key_heads, size } = *s;
     in_every_order(|d| {
-        let (items, place, ranges) = (memory(d, &step.items), memory(d, &step.place), memory(d, &RANGES));
-        let (positions, slots, angles) = (memory(d, &POSITIONS), memory(d, &OWN), memory(d, &rows.angles));
+        let (items, ranges) = (memory(d, &step.items), memory(d, &step.ranges));
+        let [place, positions, slots] = [&step.place, &step.positions, &step.slots].map(|v| memory(d, v));
+        let angles = memory(d, &rows.angles);
         let [q_norm, k_norm, qkv, cache] =
             [&rows.q_norm, &rows.k_norm, &rows.qkv, cache].map(|v| memory(d, v));
         let between = Memory::<f32>::new(d, step.row_parts.len() * heads * (size + 2)).unwrap();
-        let out = Memory::<T>::new(d, 4 * heads * size).unwrap();
+        let count = step.positions.len();
+        let out = Memory::<T>::new(d, count * heads * size).unwrap();
         let sizes: [Argument; 3] = [(heads as u32).into(), (key_heads as u32).into(), (size as u32).into()];
         let grid = [step.items.len() as u32, key_heads as u32, 1];
-        let shape = Shape { grid, threads: 128, shared: ((4 * 2 * (size + 2) + 3 * size) * 4) as u32 };
+        let shape = Shape { grid, threads: 128, shared: shared(parts, size) };
         let before: [Argument; 13] = [
             (&items).into(),
             (&place).into(),
@@ -339,18 +359,20 @@ fn decode<T: Copy + Default + PartialEq + std::fmt::Debug>(
             0u32.into(),
             sizes[0],
             sizes[2],
-            4u32.into(),
+            (count as u32).into(),
         ];
-        launch(d, merge, Shape::of(4 * heads, 32, 0), &arguments);
+        launch(d, merge, Shape::of(count * heads, 32, 0), &arguments);
         (out.read().unwrap(), cache.read().unwrap())
     })
 }
 
-/// A kernel per number of a lane, with head sizes that it takes.
-const DECODE_PARTS: [(&str, &str, &[usize]); 3] = [
-    ("decode_parts_8_f32", "decode_parts_8_bf16", &[8, 24, 64]),
-    ("decode_parts_16_f32", "decode_parts_16_bf16", &[80, 128]),
-    ("decode_parts_f32", "decode_parts_bf16", &[20, 250, 256]),
+/// Kernels for f32 and for bf16, with head sizes that they take, and query heads of a key head: mostly odd, as then are pairs of a row and a head.
+const DECODE_PARTS: [(&str, &str, &[(usize, usize)]); 5] = [
+    ("decode_parts_8_f32", "decode_parts_8_bf16", &[(8, 3), (24, 3), (64, 3)]),
+    ("decode_parts_16_f32", "decode_parts_16_bf16", &[(80, 3), (128, 3)]),
+    ("decode_parts_f32", "decode_parts_bf16", &[(20, 3), (250, 3), (256, 3)]),
+    ("decode_parts_8_f32", "decode_parts_mma_bf16_64", &[(64, 7), (64, 8)]),
+    ("decode_parts_16_f32", "decode_parts_mma_bf16_128", &[(128, 4), (128, 7), (128, 11)]),
 ];
 
 #[test]
@@ -363,9 +385,8 @@ fn decoding_in_parts_of_a_tree_equals_attention_over_all_keys_and_stores_the_row
     let laid = Laid { keys: SLOTS, rows: vec![0, 1, 2], pieces: Vec::new(), seen: seen.to_vec() };
     let in_16_bits = |values: &[f32]| from_bf16(&to_bf16(values));
     for (f32_kernel, bf16_kernel, sizes) in DECODE_PARTS {
-        for (index, &size) in sizes.iter().enumerate() {
-            // Three query heads a key head: pairs of a row and a head are odd in number.
-            let s = Sizes { heads: 6, key_heads: 2, size };
+        for (index, &(size, group)) in sizes.iter().enumerate() {
+            let s = Sizes { heads: 2 * group, key_heads: 2, size };
             let weights = |seed| numbers(seed, size).iter().map(|v| 1.0 + 0.5 * v).collect::<Vec<f32>>();
             let angle = |i: usize| (i / size) as f32 * 0.3 / (1.0 + (i % (size / 2)) as f32);
             let turn = |i: usize| if i % size < size / 2 { angle(i).cos() } else { angle(i).sin() };
@@ -420,11 +441,7 @@ fn pass<T: Copy + Default + PartialEq + std::fmt::Debug>(
         let (out, lse) =
             (Memory::<T>::new(d, 5 * heads * size).unwrap(), Memory::<f32>::new(d, 5 * heads).unwrap());
         let [h, k, e] = [heads, key_heads, size].map(|n| Argument::U32(n as u32));
-        let shape = Shape {
-            grid: [2, key_heads as u32, 1],
-            threads: 128,
-            shared: ((4 * 2 * (size + 2) + 3 * size) * 4) as u32,
-        };
+        let shape = Shape { grid: [2, key_heads as u32, 1], threads: 128, shared: shared(parts, size) };
         let before: [Argument; 8] = [
             (&items).into(),
             (&place).into(),
@@ -478,8 +495,10 @@ fn a_pass_by_decodings_kernels_equals_attention_over_the_keys_up_to_each_row() {
 }
 
 /// A kernel per number of a lane, with a head size that it takes.
-const PASS_PARTS: [(&str, &str, usize); 3] = [
+const PASS_PARTS: [(&str, &str, usize); 5] = [
     ("attention_parts_8_f32", "attention_parts_8_bf16", 24),
     ("attention_parts_16_f32", "attention_parts_16_bf16", 80),
     ("attention_parts_f32", "attention_parts_bf16", 20),
+    ("attention_parts_8_f32", "attention_parts_mma_bf16_64", 64),
+    ("attention_parts_16_f32", "attention_parts_mma_bf16_128", 128),
 ];

@@ -3,6 +3,7 @@
 use fgrpo_cuda::Shape;
 
 use crate::engine::Precision;
+use crate::executor::Heads;
 
 /// Statistics, logits, gradients of parameters.
 pub(super) const FULL: Precision = Precision::F32;
@@ -43,4 +44,10 @@ pub(super) fn row_shape(rows: usize, width: usize) -> Shape {
 /// One warp per item, for `count` items.
 pub(super) fn warp_shape(count: usize) -> Shape {
     Shape::of(count.div_ceil(WARPS as usize), 32 * WARPS, 0)
+}
+
+/// Whether decoding's attention in bf16 runs on tensor cores: for heads that its kernels take, where the plain kernels would spend more time on
+/// instructions than an H200 on reading keys and values.
+pub(super) fn decodes_on_tensor_cores(heads: Heads) -> bool {
+    matches!(heads.size, 64 | 128) && heads.queries / heads.keys >= 3
 }

@@ -1,15 +1,19 @@
 //! What the kernels of a GPU do beside large products: bytes that they move, instructions, and the nodes of a decoding step. Counted from the kernels and
 //! their assembled code, not measured.
 
+use super::launches::decodes_on_tensor_cores;
 use super::needs::pass_logits;
 use crate::config::Config;
+use crate::executor::Heads;
 use crate::flops::Flops;
 use crate::lora::LoraConfig;
 use crate::sampling::Sampling;
 
 /// Instructions of a warp for a cached key and a query head in decoding's attention, as `scripts/gpu/kernels --decode` counts them: of two heads side by
 /// side, and of one that is left over.
-const PAIR_INSTRUCTIONS: [f64; 2] = [26.8, 36.6];
+const PAIR_INSTRUCTIONS: [f64; 2] = [26.6, 36.5];
+/// On tensor cores, for a cached key and up to eight query heads: of an item of 256 keys, all instructions.
+const EIGHT_PAIRS_INSTRUCTIONS: f64 = 33.0;
 /// Bytes of a logit, a statistic, or a parameter's gradient.
 const FULL: f64 = 4.0;
 /// Bytes of an activation.
@@ -68,9 +72,14 @@ impl GpuWork {
         // Written; read for the statistics, for the masses, twice for a truncation, and for ties.
         let passes = 3 + 2 * truncations + usize::from(truncations > 0);
         let [pairs, left_over] = PAIR_INSTRUCTIONS;
-        let group = config.num_attention_heads / config.num_key_value_heads;
-        let of_group = (group / 2 * 2) as f64 * pairs + (group % 2) as f64 * left_over;
-        let cached_token_instructions = layers * config.num_key_value_heads as f64 * of_group;
+        let [queries, keys] = [config.num_attention_heads, config.num_key_value_heads];
+        let group = queries / keys;
+        let of_group = if decodes_on_tensor_cores(Heads { queries, keys, size: config.head_dim }) {
+            group.div_ceil(8) as f64 * EIGHT_PAIRS_INSTRUCTIONS
+        } else {
+            (group / 2 * 2) as f64 * pairs + (group % 2) as f64 * left_over
+        };
+        let cached_token_instructions = layers * keys as f64 * of_group;
         let of_pass = f64::from(u8::from(exact)) * cached_token_instructions;
         let instructions =
             Flops { forward_pair: of_pass, backward_pair: again * of_pass, ..Flops::default() };
@@ -108,7 +117,13 @@ mod tests {
             |lora: Option<&LoraConfig>| GpuWork::of(&config, false, false, lora, &sampling, 80_000_000_000);
         let whole = work(None);
         assert_eq!(whole.step_nodes, 256);
-        assert!((whole.cached_token_instructions - 28.0 * 16.0 * 26.8).abs() < 1e-6);
+        assert!((whole.cached_token_instructions - 28.0 * 16.0 * 26.6).abs() < 1e-6);
+        // Nine query heads a key head, on tensor cores eight at a time; a single one with the plain kernel.
+        let cached = |heads: usize| {
+            let config = Config { num_attention_heads: heads, ..config.clone() };
+            GpuWork::of(&config, false, false, None, &sampling, 1 << 36).cached_token_instructions
+        };
+        assert_eq!([cached(72), cached(24), cached(8)], [66.0, 33.0, 36.5].map(|each| 28.0 * 8.0 * each));
         // By layer: 4,096 of norms, 15,360 of heads, 9,216 of SwiGLU.
         assert_eq!(whole.bytes.forward_token, 28.0 * 2.0 * 28_672.0);
         // Written, and read for sums, for a histogram, for its list, for ties and for masses.

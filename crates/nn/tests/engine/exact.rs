@@ -13,7 +13,7 @@ use fgrpo_nn::{
 use crate::device::device;
 use crate::generation::{Samples, fed, sample};
 use crate::lora::adapted;
-use crate::reference::{Numbers, configs, engine_with_base};
+use crate::reference::{Numbers, configs, engine_with_base, seven_heads};
 
 fn emulated(precision: Precision, exact: bool) -> Device {
     match device(1) {
@@ -129,6 +129,7 @@ fn compare_all(device: &dyn Fn(Precision, bool) -> Device, models: &[(Precision,
         let device = device(precision, exact);
         match model {
             "qwen2" => engine(0, 64, None, &device),
+            "qwen2, seven heads" => engine_with_base(&seven_heads().1, 90, None, &device),
             "qwen2, nf4" => with_adapters(engine(0, 8, Some(BaseFormat::Nf4), &device)),
             "qwen3, adapters" => with_adapters(engine(1, 8, None, &device)),
             "qwen3, nf4, odd head size" => with_adapters(engine(1, 10, Some(BaseFormat::Nf4), &device)),
@@ -158,7 +159,10 @@ fn sampled_scored_and_trained_log_probabilities_have_the_same_bits_in_f32() {
 
 #[test]
 fn sampled_scored_and_trained_log_probabilities_have_the_same_bits_in_bf16() {
-    compare_all(&emulated, &["qwen2", "qwen2, nf4"].map(|model| (Precision::Bf16, model)));
+    compare_all(
+        &emulated,
+        &["qwen2", "qwen2, seven heads", "qwen2, nf4"].map(|model| (Precision::Bf16, model)),
+    );
 }
 
 #[test]

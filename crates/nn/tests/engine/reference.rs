@@ -96,6 +96,14 @@ pub(crate) fn configs() -> Vec<(&'static str, Config)> {
     ]
 }
 
+/// Seven query heads of 64 numbers on a key head, which tensor cores take in bf16, also while decoding.
+pub(crate) fn seven_heads() -> (&'static str, Config) {
+    let (_, base) = configs().swap_remove(0);
+    let config =
+        Config { head_dim: 64, num_attention_heads: 7, num_key_value_heads: 1, num_hidden_layers: 1, ..base };
+    ("seven heads of 64", config)
+}
+
 /// An engine with random weights, norms and biases included, on the device that is tested.
 pub(crate) fn engine(config: &Config, seed: u64, threads: usize) -> Engine {
     engine_on(config, seed, &device(threads))

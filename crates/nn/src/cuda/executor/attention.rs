@@ -5,7 +5,7 @@ use fgrpo_cuda::{Argument, Shape};
 use super::super::buffer::Buffer;
 use super::super::lists::{Lists, PassItems, Plan, TILE};
 use super::super::stream::Purpose;
-use super::decoding::{parts_kernels, parts_shape};
+use super::decoding::parts_kernels;
 use super::{CudaExecutor, FULL, args, kernel, warp_shape};
 use crate::engine::Precision;
 use crate::executor::{Heads, Rows};
@@ -86,11 +86,11 @@ impl CudaExecutor {
         let words = &lists.words;
         let parts = plan.exact.iter().map(|batch| batch.parts).max().unwrap_or(0);
         self.parts.reserve(&self.stream, FULL, parts * queries * (size + 2), Purpose::Pass);
-        let [_, kernel] = parts_kernels(self.precision, size);
         for &PassItems { first, rows, items, starts, .. } in &plan.exact {
+            let ([_, kernel], shape) = parts_kernels(self.precision, heads, items.place.len);
             self.stream.launch(
                 kernel,
-                parts_shape(items.place.len, heads),
+                shape,
                 args![
                     words.at(items.items, 0),
                     words.at(items.place, 0),

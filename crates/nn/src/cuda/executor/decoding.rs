@@ -4,7 +4,8 @@ use fgrpo_cuda::{Address, Argument, Shape};
 
 use super::super::buffer::Buffer;
 use super::super::decoding::{Decoding, Draws};
-use super::super::lists::{Items, Words};
+use super::super::launches::decodes_on_tensor_cores;
+use super::super::lists::{ITEM_KEYS, Items, Words};
 use super::super::stream::Purpose;
 use super::super::weights::Weights;
 use super::{CudaExecutor, FULL, THREADS, args, kernel, warp_shape};
@@ -16,20 +17,28 @@ use crate::sampling::Sampling;
 /// Bytes of shared memory of a sampling block: 768 numbers of 8 bytes, a histogram of three times 2,048 words, a list of 2,048, and its length.
 const SHARED: usize = 768 * 8 + (4 * 2048 + 2) * 4;
 
-/// The kernels for heads of this size, of a decoding step and of a pass. A key lies over eight lanes with 8 or 16 numbers each, loaded by 16 bytes; other sizes number by number.
-pub(super) fn parts_kernels(precision: Precision, size: usize) -> [&'static str; 2] {
-    match [8, 16].into_iter().find(|n| size.is_multiple_of(*n) && size <= 8 * n) {
-        Some(8) => [kernel!(precision, "decode_parts_8"), kernel!(precision, "attention_parts_8")],
-        Some(16) => [kernel!(precision, "decode_parts_16"), kernel!(precision, "attention_parts_16")],
-        _ => [kernel!(precision, "decode_parts"), kernel!(precision, "attention_parts")],
-    }
-}
-
-/// A block per item and head of keys. In shared memory, for two pairs of a row and a head, the sums of four warps and a query; and a key.
-pub(super) fn parts_shape(items: usize, heads: Heads) -> Shape {
+/// The kernels of a decoding step and of a pass for these heads, and their blocks: one per item and head of keys.
+pub(super) fn parts_kernels(precision: Precision, heads: Heads, items: usize) -> ([&'static str; 2], Shape) {
     let Heads { keys, size, .. } = heads;
-    let shared = ((4 * 2 * (size + 2) + 3 * size) * size_of::<f32>()) as u32;
-    Shape { grid: [items as u32, keys as u32, 1], threads: 128, shared }
+    let (kernels, words) = if precision == Precision::Bf16 && decodes_on_tensor_cores(heads) {
+        let kernels = match size {
+            64 => ["decode_parts_mma_bf16_64", "attention_parts_mma_bf16_64"],
+            _ => ["decode_parts_mma_bf16_128", "attention_parts_mma_bf16_128"],
+        };
+        // Slots; weights of eight pairs of a row and a head, in bf16; maxima and sums of four warps; queries and a key.
+        (kernels, ITEM_KEYS + 8 * (ITEM_KEYS + 8) / 2 + 2 * 4 * 8 + 9 * (size + 4))
+    } else {
+        // A key lies over eight lanes with 8 or 16 numbers each, loaded by 16 bytes; other sizes number by number.
+        let kernels = match [8, 16].into_iter().find(|n| size.is_multiple_of(*n) && size <= 8 * n) {
+            Some(8) => [kernel!(precision, "decode_parts_8"), kernel!(precision, "attention_parts_8")],
+            Some(16) => [kernel!(precision, "decode_parts_16"), kernel!(precision, "attention_parts_16")],
+            _ => [kernel!(precision, "decode_parts"), kernel!(precision, "attention_parts")],
+        };
+        // For two pairs of a row and a head, the sums of four warps and a query; and a key.
+        (kernels, 4 * 2 * (size + 2) + 3 * size)
+    };
+    let shared = (words * size_of::<f32>()) as u32;
+    (kernels, Shape { grid: [items as u32, keys as u32, 1], threads: 128, shared })
 }
 
 impl CudaExecutor {
@@ -50,12 +59,12 @@ impl CudaExecutor {
         self.parts.reserve(&self.stream, FULL, room, Purpose::Pass);
         let scale = 1.0 / (size as f32).sqrt();
         let norm = |norm: Option<Span>| norm.map_or(self.angles.at(0), |norm| weights.at(norm.offset));
-        let [parts, _] = parts_kernels(self.precision, size);
+        let ([parts, _], shape) = parts_kernels(self.precision, heads, place.len);
         // Blocks run in any order, so rows that attend to keys which others of them store do so once all are there.
         for _ in 0..if decoding.reads_its_own() { 2 } else { 1 } {
             self.stream.launch(
                 parts,
-                parts_shape(place.len, heads),
+                shape,
                 args![
                     words.at(items, 0),
                     words.at(place, 0),

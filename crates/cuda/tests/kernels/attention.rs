@@ -367,12 +367,12 @@ fn decode<T: Copy + Default + PartialEq + std::fmt::Debug>(
 }
 
 /// Kernels for f32 and for bf16, with head sizes that they take, and query heads of a key head: mostly odd, as then are pairs of a row and a head.
-const DECODE_PARTS: [(&str, &str, &[(usize, usize)]); 5] = [
-    ("decode_parts_8_f32", "decode_parts_8_bf16", &[(8, 3), (24, 3), (64, 3)]),
-    ("decode_parts_16_f32", "decode_parts_16_bf16", &[(80, 3), (128, 3)]),
-    ("decode_parts_f32", "decode_parts_bf16", &[(20, 3), (250, 3), (256, 3)]),
-    ("decode_parts_8_f32", "decode_parts_mma_bf16_64", &[(64, 7), (64, 8)]),
-    ("decode_parts_16_f32", "decode_parts_mma_bf16_128", &[(128, 4), (128, 7), (128, 11)]),
+const DECODE_PARTS: [(&str, &str, &[[usize; 2]]); 5] = [
+    ("decode_parts_8_f32", "decode_parts_8_bf16", &[[8, 3], [24, 3], [64, 3]]),
+    ("decode_parts_16_f32", "decode_parts_16_bf16", &[[80, 3], [128, 3]]),
+    ("decode_parts_f32", "decode_parts_bf16", &[[20, 3], [250, 3], [256, 3]]),
+    ("decode_parts_8_f32", "decode_parts_mma_bf16_64", &[[64, 7], [64, 8]]),
+    ("decode_parts_16_f32", "decode_parts_mma_bf16_128", &[[128, 4], [128, 7], [128, 11]]),
 ];
 
 #[test]
@@ -385,7 +385,7 @@ fn decoding_in_parts_of_a_tree_equals_attention_over_all_keys_and_stores_the_row
     let laid = Laid { keys: SLOTS, rows: vec![0, 1, 2], pieces: Vec::new(), seen: seen.to_vec() };
     let in_16_bits = |values: &[f32]| from_bf16(&to_bf16(values));
     for (f32_kernel, bf16_kernel, sizes) in DECODE_PARTS {
-        for (index, &(size, group)) in sizes.iter().enumerate() {
+        for (index, &[size, group]) in sizes.iter().enumerate() {
             let s = Sizes { heads: 2 * group, key_heads: 2, size };
             let weights = |seed| numbers(seed, size).iter().map(|v| 1.0 + 0.5 * v).collect::<Vec<f32>>();
             let angle = |i: usize| (i / size) as f32 * 0.3 / (1.0 + (i % (size / 2)) as f32);

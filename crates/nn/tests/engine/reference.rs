@@ -97,6 +97,7 @@ pub(crate) fn configs() -> Vec<(&'static str, Config)> {
 }
 
 /// Seven query heads of 64 numbers on a key head, which tensor cores take in bf16, also while decoding.
+#[cfg(feature = "cuda-emulator")]
 pub(crate) fn seven_heads() -> (&'static str, Config) {
     let (_, base) = configs().swap_remove(0);
     let config =

@@ -79,10 +79,10 @@ def main(path, name):
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        broken = error  # the answer to every question
+        broken, where = error, error.__traceback__  # the answer to every question
 
         def call(row, completion):
-            raise broken
+            raise broken.with_traceback(where)
 
     for line in sys.stdin.buffer:
         question = json.loads(line)

@@ -12,6 +12,7 @@ use fgrpo_eval::verifier::{Mode, Settings};
 use fgrpo_verify::synlogic::{Task, has_generator};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 /// Problems from a file, prompted through the model's chat template.
@@ -141,6 +142,15 @@ impl TextConfig {
     }
 }
 
+/// The ranges of what all generated problems have.
+fn amounts(train: u64, held_out: u64, vocab_size: usize) -> [(&'static str, u64, RangeInclusive<u64>); 3] {
+    [
+        ("train", train, 1..=1 << 24),
+        ("held_out", held_out, 0..=MANY),
+        ("vocab_size", vocab_size as u64, 300..=1 << 16),
+    ]
+}
+
 /// Multi-step arithmetic, generated from (seed, index).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -188,12 +198,10 @@ impl ArithmeticConfig {
                 ("fewest_operations", fewest, 1..=64),
                 ("most_operations", self.most_operations as u64, fewest..=64),
                 ("largest", self.largest, 20..=1_000_000),
-                ("train", self.train, 1..=1 << 24),
-                ("held_out", self.held_out, 0..=MANY),
-                ("vocab_size", self.vocab_size as u64, 300..=1 << 16),
-            ],
-        )?;
-        Ok(())
+            ]
+            .into_iter()
+            .chain(amounts(self.train, self.held_out, self.vocab_size)),
+        )
     }
 }
 
@@ -243,12 +251,11 @@ impl PuzzlesConfig {
         }
         whole(
             "task",
-            [
-                ("difficulty", self.difficulty.into(), 1..=10),
-                ("train", self.train, 1..=1 << 24),
-                ("held_out", self.held_out, 0..=MANY),
-                ("vocab_size", self.vocab_size as u64, 300..=1 << 16),
-            ],
+            [("difficulty", self.difficulty.into(), 1..=10)].into_iter().chain(amounts(
+                self.train,
+                self.held_out,
+                self.vocab_size,
+            )),
         )
     }
 }

@@ -20,8 +20,7 @@ enum Uniform {
 
 impl Uniform {
     fn of(m: &Metrics) -> Option<Self> {
-        let count = |verdict: &str| m.verdicts.get(verdict).copied().unwrap_or(0);
-        match (count("correct"), count("wrong") + count("unparsed")) {
+        match (count(m, "correct"), count(m, "wrong") + count(m, "unparsed")) {
             (0, 1..) if m.active_fraction == 0.0 => Some(Self::Wrong),
             (0, 1..) => Some(Self::BelowThreshold),
             (1.., 0) => Some(Self::Correct),
@@ -48,11 +47,11 @@ pub(super) struct Stall {
 impl Stall {
     /// Counts a step.
     pub(super) fn step(&mut self, m: &Metrics) {
-        let graded = m.verdicts.iter().any(|(verdict, n)| verdict != "unscorable" && *n > 0);
+        let (unscorable, all) = (count(m, "unscorable"), all(m));
         self.steps += 1;
-        self.unscorable += unscorable(m);
-        self.completions += m.verdicts.values().sum::<u64>();
-        self.nothing_graded = if graded { 0 } else { self.nothing_graded + 1 };
+        self.unscorable += unscorable;
+        self.completions += all;
+        self.nothing_graded = if unscorable < all { 0 } else { self.nothing_graded + 1 };
         let uniform = Uniform::of(m);
         let before = if uniform == self.uniform { self.in_a_row } else { 0 };
         self.in_a_row = before + u64::from(uniform.is_some());
@@ -61,12 +60,12 @@ impl Stall {
 
     /// The warnings after a step.
     pub(super) fn warnings(&self, m: &Metrics) -> impl Iterator<Item = String> {
-        let now = unscorable(m);
+        let now = count(m, "unscorable");
         let first = (now > 0 && now == self.unscorable).then(|| {
             format!(
                 "warning: step {}: {now} of {} completions could not be graded, and count for nothing: {}. This warning is given once",
                 m.step,
-                m.verdicts.values().sum::<u64>(),
+                all(m),
                 reasons(m)
             )
         });
@@ -139,14 +138,18 @@ impl Stall {
     }
 }
 
-fn unscorable(m: &Metrics) -> u64 {
-    m.verdicts.get("unscorable").copied().unwrap_or(0)
+/// The completions of a step with a verdict.
+fn count(m: &Metrics, verdict: &str) -> u64 {
+    m.verdicts.get(verdict).copied().unwrap_or(0)
+}
+
+/// All completions of a step.
+fn all(m: &Metrics) -> u64 {
+    m.verdicts.values().sum()
 }
 
 /// Likely causes of a step without a correct completion, most likely first.
 fn causes(m: &Metrics) -> String {
-    let count = |verdict: &str| m.verdicts.get(verdict).copied().unwrap_or(0);
-    let all: u64 = m.verdicts.values().sum();
     let mut causes = Vec::new();
     if m.truncated_fraction > 0.5 {
         causes.push(format!(
@@ -154,7 +157,7 @@ fn causes(m: &Metrics) -> String {
             100.0 * m.truncated_fraction
         ));
     }
-    if 2 * count("unparsed") > all {
+    if 2 * count(m, "unparsed") > all(m) {
         causes.push("no answer was found in most completions: the prompt must ask for the form that the verifier reads (task.preset, task.system, task.verifier)".to_owned());
     }
     causes.push("reference answers that are read wrongly, or a verifier that doesn't fit the data (`fgrpo data show CONFIG` shows both)".to_owned());

@@ -128,7 +128,17 @@ pub enum Advantage {
     /// (arXiv 2601.05242), as TRL has it (`normalize_then_sum`).
     Gdpo {
         /// Added to the standard deviations.
-        #[cfg_attr(feature = "serde", serde(default = "default::gdpo"))]
+        #[cfg_attr(feature = "serde", serde(default = "default::tenth_permille"))]
+        eps: f64,
+    },
+    /// `(R - mu) / (s + eps)` with ddof 1, where `mu` and `s` of a group whose completions are all correct count one more
+    /// reward, of a wrong one; and of a group without a correct one, one of a correct one. So both have advantages, about
+    /// `1 / sqrt(n + 1)` and its negative. Source: AVSPO (arXiv 2605.21125), `grpo_trainer.py` of hexixiang/ACR. The paper
+    /// adds up to `n` rewards between these two, more the more groups are equal, above a share that changes with training;
+    /// the code always adds one.
+    Avspo {
+        /// Added to the standard deviation.
+        #[cfg_attr(feature = "serde", serde(default = "default::tenth_permille"))]
         eps: f64,
     },
 }
@@ -172,7 +182,7 @@ mod default {
         0.05
     }
 
-    pub(super) fn gdpo() -> f64 {
+    pub(super) fn tenth_permille() -> f64 {
         1e-4
     }
 }
@@ -188,7 +198,7 @@ impl Advantage {
     pub const GRPO: Self = Self::Grpo { eps: 1e-6, ddof: 1 };
 
     /// One of each estimator, with settings that fit every group of at least 2.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::GRPO,
         Self::DrGrpo,
         Self::Rloo,
@@ -206,6 +216,7 @@ impl Advantage {
         Self::Gpg,
         Self::GrpoLead { alpha: 0.05 },
         Self::Gdpo { eps: 1e-4 },
+        Self::Avspo { eps: 1e-4 },
     ];
 
     /// The name in a configuration.
@@ -228,6 +239,7 @@ impl Advantage {
             Self::Gpg => "gpg",
             Self::GrpoLead { .. } => "grpo_lead",
             Self::Gdpo { .. } => "gdpo",
+            Self::Avspo { .. } => "avspo",
         }
     }
 
@@ -237,6 +249,7 @@ impl Advantage {
             Self::Grpo { .. } | Self::DrGrpo | Self::Rloo => true,
             Self::GrpoPassk { .. } | Self::RsGrpo { .. } | Self::Dgpo { .. } | Self::Opo => true,
             Self::LitePpo | Self::ReinforcePlusPlusBaseline | Self::Gpg | Self::Gdpo { .. } => true,
+            Self::Avspo { .. } => true,
             Self::MaxRl | Self::Pkpo { .. } | Self::GrpoLead { .. } => false,
             Self::Power { .. } | Self::PasskTraining { .. } | Self::WReinforce { .. } => false,
         }
@@ -254,7 +267,7 @@ impl Advantage {
 
     /// Whether rewards alone are compared within a group, so that equal ones give 0.
     pub const fn compares(&self) -> bool {
-        !matches!(self, Self::WReinforce { .. } | Self::GrpoLead { .. })
+        !matches!(self, Self::WReinforce { .. } | Self::GrpoLead { .. } | Self::Avspo { .. })
     }
 
     /// Refuses settings that can't work with groups of `group_size`.
@@ -290,7 +303,9 @@ impl Advantage {
                 within("advantage.a", a, -1024.0, 8.0)?;
                 within("advantage.b", b, -1024.0, 8.0)
             }
-            Self::GrpoPassk { eps } | Self::Gdpo { eps } => within("advantage.eps", eps, 0.0, f64::MAX),
+            Self::GrpoPassk { eps } | Self::Gdpo { eps } | Self::Avspo { eps } => {
+                within("advantage.eps", eps, 0.0, f64::MAX)
+            }
             Self::WReinforce { positive, negative } => {
                 within("advantage.positive", positive, 0.0, f64::MAX)?;
                 within("advantage.negative", negative, 0.0, f64::MAX)?;
@@ -429,6 +444,18 @@ impl Advantage {
                     sums.iter_mut().zip(own).for_each(|(sum, x)| *sum += x);
                 }
                 sums
+            }
+            Self::Avspo { eps } => {
+                let extra = match count(&rewards.correct(group)?) {
+                    0 => Some(rewards.correct),
+                    c if c == n => Some(rewards.wrong),
+                    _ => None,
+                };
+                let all: Vec<f64> = group.scored().map(|i| group.rewards[i]).chain(extra).collect();
+                let mean = all.iter().sum::<f64>() / all.len() as f64;
+                let squares: f64 = all.iter().map(|r| (r - mean).powi(2)).sum();
+                let scale = (squares / (all.len() - 1) as f64).sqrt() + eps;
+                spread(group, |i| (group.rewards[i] - mean) / scale)
             }
             Self::Dgpo { .. } => {
                 let mean = mean(group);

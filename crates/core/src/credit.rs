@@ -8,6 +8,7 @@ use crate::advantage::Advantage;
 use crate::error::Error;
 use crate::focal::{focal_weight, success_rate};
 use crate::group::{Group, Rewards};
+use std::collections::VecDeque;
 
 /// A change of rewards before, or of advantages after, the estimator.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -34,6 +35,54 @@ pub enum Shaping {
         #[cfg_attr(feature = "serde", serde(default = "default::strength"))]
         wrong: f64,
     },
+    /// History-aware difficulty weighting: `A scale exp(-sign(A) (p - anchor))`, where `p` is the group's success rate, so
+    /// that correct completions of hard prompts and wrong ones of easy prompts count more. Source: HA-DW
+    /// (arXiv 2601.08521), equations of `D`, `M` and `Phi`.
+    HaDw {
+        /// Factor of all advantages.
+        #[cfg_attr(feature = "serde", serde(default = "default::scale"))]
+        scale: f64,
+        /// Rate at which [`Anchor`] forgets, before it is multiplied by the anchor's own deviation.
+        #[cfg_attr(feature = "serde", serde(default = "default::eta"))]
+        eta: f64,
+        /// The number of past anchors of which the deviation is taken.
+        #[cfg_attr(feature = "serde", serde(default = "default::window"))]
+        window: usize,
+        /// The success rate that `p` is compared with: of [`Anchor`] in training, if none is set; the batch's own if there
+        /// is none.
+        #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+        anchor: Option<f64>,
+    },
+}
+
+/// HA-DW's running estimate `C` of the policy's success rate: it begins at the first batch's, and moves with each batch's
+/// rate `y` by `eta s (y - C)`, where `s` is the standard deviation (ddof 0) of its past values in the window; 1 as long as
+/// there is one.
+///
+/// Source: arXiv 2601.08521, "evolving difficulty anchor"; the paper doesn't say how it begins.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Anchor(VecDeque<f64>);
+
+impl Anchor {
+    /// The estimate before the next batch; `None` before the first.
+    pub fn value(&self) -> Option<f64> {
+        self.0.back().copied()
+    }
+
+    /// Takes the success rate of a batch.
+    pub fn update(&mut self, rate: f64, eta: f64, window: usize) {
+        let n = self.0.len() as f64;
+        let next = self.value().map_or(rate, |last| {
+            let mean = self.0.iter().sum::<f64>() / n;
+            let squares: f64 = self.0.iter().map(|c| (c - mean).powi(2)).sum();
+            let deviation = if n < 2.0 { 1.0 } else { (squares / n).sqrt() };
+            last + eta * deviation * (rate - last)
+        });
+        self.0.push_back(next);
+        while self.0.len() > window.max(1) {
+            self.0.pop_front();
+        }
+    }
 }
 
 /// The defaults of a table's settings: the values of the paper's controls.
@@ -45,6 +94,18 @@ mod default {
 
     pub(super) fn strength() -> f64 {
         0.05
+    }
+
+    pub(super) fn scale() -> f64 {
+        1.3
+    }
+
+    pub(super) fn eta() -> f64 {
+        0.1
+    }
+
+    pub(super) fn window() -> usize {
+        50
     }
 }
 
@@ -112,6 +173,20 @@ impl Credit {
             Shaping::Smoothing { wrong, .. } if !wrong.is_finite() => {
                 Err(Error::setting("shaping.wrong", wrong, "a finite number"))
             }
+            Shaping::HaDw { scale, eta, window, anchor } => {
+                let refused = |name, found: f64, wanted| Err(Error::setting(name, found, wanted));
+                match anchor {
+                    _ if !(scale.is_finite() && scale > 0.0) => {
+                        refused("shaping.scale", scale, "a finite number above 0")
+                    }
+                    _ if !(0.0..=1.0).contains(&eta) => refused("shaping.eta", eta, "a number from 0 to 1"),
+                    _ if window == 0 => refused("shaping.window", 0.0, "at least 1 step"),
+                    Some(found) if !(0.0..=1.0).contains(&found) => {
+                        refused("shaping.anchor", found, "a success rate, from 0 to 1")
+                    }
+                    _ => Ok(()),
+                }
+            }
             _ => Ok(()),
         }
     }
@@ -146,12 +221,33 @@ impl Credit {
             }
             _ => self.advantage.of_batch(groups, &self.rewards)?,
         };
-        let weigh = |(g, advantages)| self.weigh(&groups[g], advantages).map_err(|e| (g, e));
+        let anchor = match self.shaping {
+            Shaping::HaDw { anchor: None, .. } => self.batch_rate(groups)?,
+            Shaping::HaDw { anchor, .. } => anchor,
+            _ => None,
+        };
+        let weigh = |(g, advantages)| self.weigh(&groups[g], advantages, anchor).map_err(|e| (g, e));
         batch.into_iter().enumerate().map(weigh).collect()
     }
 
-    /// Smoothing and focal weight of the estimator's advantages of a group.
-    fn weigh(&self, group: &Group<'_>, mut advantages: Vec<f64>) -> Result<Assigned, Error> {
+    /// The share of correct ones among the scored completions of a batch; `None` if there are none.
+    fn batch_rate(&self, groups: &[Group<'_>]) -> Result<Option<f64>, (usize, Error)> {
+        let mut counts = (0, 0);
+        for (g, group) in groups.iter().enumerate() {
+            let correct = self.rewards.correct(group).map_err(|e| (g, e))?;
+            counts.0 += correct.into_iter().filter(|&c| c).count();
+            counts.1 += group.scored_len();
+        }
+        Ok((counts.1 > 0).then(|| counts.0 as f64 / counts.1 as f64))
+    }
+
+    /// Shaping and focal weight of the estimator's advantages of a group.
+    fn weigh(
+        &self,
+        group: &Group<'_>,
+        mut advantages: Vec<f64>,
+        anchor: Option<f64>,
+    ) -> Result<Assigned, Error> {
         if let Shaping::Smoothing { correct, wrong } = self.shaping
             && group.scored_len() > 1
         {
@@ -160,6 +256,12 @@ impl Credit {
                 let sign = if is_correct[i] { -correct } else { wrong };
                 advantages[i] += sign * group.mean_old_logp[i];
             }
+        }
+        if let Shaping::HaDw { scale, .. } = self.shaping
+            && let (Some(p), Some(anchor)) = (success_rate(group, &self.rewards)?, anchor)
+        {
+            let factor = |a: f64| scale * (if a > 0.0 { anchor - p } else { p - anchor }).exp();
+            advantages.iter_mut().filter(|a| **a != 0.0).for_each(|a| *a *= factor(*a));
         }
         // The weight is taken from the rewards as given, not from shaped ones.
         let rate = match success_rate(group, &self.rewards) {
@@ -274,6 +376,58 @@ mod tests {
         assert_eq!(credit.assign(&g).unwrap().advantages, [0.5 + 0.1, -0.5 - 0.2]);
     }
 
+    const HA_DW: Shaping = Shaping::HaDw { scale: 1.3, eta: 0.1, window: 50, anchor: None };
+
+    #[test]
+    fn difficulty_weighting_favours_correct_completions_of_hard_prompts_and_wrong_ones_of_easy_prompts() {
+        let (hard, easy) =
+            (group(&[1.0, 0.0, 0.0, 0.0], &[-1.0; 4]), group(&[1.0, 1.0, 1.0, 0.0], &[-1.0; 4]));
+        let credit = |shaping| Credit { advantage: Advantage::DrGrpo, shaping, ..PLAIN };
+        // Half of the batch is correct: p - anchor is -1/4 and 1/4.
+        let (up, down) = (1.3 * 0.25f64.exp(), 1.3 * (-0.25f64).exp());
+        let wanted = [
+            [0.75 * up, -0.25 * down, -0.25 * down, -0.25 * down],
+            [0.25 * down, 0.25 * down, 0.25 * down, -0.75 * up],
+        ];
+        let close = |found: &[Assigned]| {
+            for (found, wanted) in found.iter().flat_map(|g| &g.advantages).zip(wanted.as_flattened()) {
+                assert!((found - wanted).abs() < 1e-12, "found {found}, wanted {wanted}");
+            }
+        };
+        close(&credit(HA_DW).assign_batch(&[hard, easy]).unwrap());
+        // An anchor that is set doesn't ask the batch.
+        let set = Shaping::HaDw { scale: 1.3, eta: 0.1, window: 50, anchor: Some(0.5) };
+        close(&[credit(set).assign(&hard).unwrap(), credit(set).assign(&easy).unwrap()]);
+        let graded = credit(HA_DW).assign(&group(&[1.0, 0.5], &[-1.0; 2])).unwrap_err();
+        assert!(graded.to_string().contains("threshold"), "{graded}");
+        for (name, shaping) in [
+            ("scale", Shaping::HaDw { scale: 0.0, eta: 0.1, window: 50, anchor: None }),
+            ("eta", Shaping::HaDw { scale: 1.0, eta: 1.5, window: 50, anchor: None }),
+            ("window", Shaping::HaDw { scale: 1.0, eta: 0.1, window: 0, anchor: None }),
+            ("anchor", Shaping::HaDw { scale: 1.0, eta: 0.1, window: 50, anchor: Some(-0.1) }),
+        ] {
+            let error = credit(shaping).check(8).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("shaping.{name}: found")), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_anchor_begins_at_the_first_rate_and_moves_by_its_own_deviation() {
+        let mut anchor = Anchor::default();
+        assert_eq!(anchor.value(), None);
+        anchor.update(0.25, 0.5, 2);
+        assert_eq!(anchor.value(), Some(0.25));
+        // One value has no deviation; it counts as 1.
+        anchor.update(0.75, 0.5, 2);
+        assert_eq!(anchor.value(), Some(0.5));
+        // The values 1/4 and 1/2 deviate by 1/8: 1/2 + 1/2 1/8 (1 - 1/2).
+        anchor.update(1.0, 0.5, 2);
+        assert_eq!(anchor.value(), Some(0.53125));
+        // The first value left the window: 1/2 and 17/32 deviate by 1/64.
+        anchor.update(0.0, 0.5, 2);
+        assert_eq!(anchor.value(), Some(0.53125 - 0.53125 / 128.0));
+    }
+
     #[test]
     fn shaping_that_the_estimator_cannot_see_is_refused() {
         let credit =
@@ -314,7 +468,7 @@ mod tests {
             let logp: Vec<f64> = completions.iter().map(|c| -f64::from(c.1)).collect();
             let k = rotate % rewards.len();
             let turned = |v: &[f64]| { let mut v = v.to_vec(); v.rotate_left(k); v };
-            for shaping in [Shaping::None, Shaping::Unlikely { beta: 0.25 }, Shaping::Smoothing { correct: 0.05, wrong: 0.05 }] {
+            for shaping in [Shaping::None, Shaping::Unlikely { beta: 0.25 }, Shaping::Smoothing { correct: 0.05, wrong: 0.05 }, HA_DW] {
                 let credit = Credit { focal_gamma: gamma, shaping, ..PLAIN };
                 let wanted = turned(&credit.assign(&group(&rewards, &logp)).unwrap().advantages);
                 let found = credit.assign(&group(&turned(&rewards), &turned(&logp))).unwrap().advantages;

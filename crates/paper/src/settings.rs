@@ -18,6 +18,7 @@ pub(super) fn of(config: &Config) -> Setting {
     let method = match a.shaping {
         Shaping::Unlikely { .. } => "RUL",
         Shaping::Smoothing { .. } => "DS-GRPO",
+        Shaping::HaDw { .. } => "HA-DW",
         Shaping::None if a.daro => "DARO",
         Shaping::None if u.low_lr_gamma > 0.0 => "GRPO low-LR",
         Shaping::None if a.entropy_coef > 0.0 => "GRPO-H",

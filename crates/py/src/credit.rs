@@ -19,7 +19,9 @@ pub(crate) fn named(error: &Error) -> String {
         "focal_gamma" => "gamma",
         "reward_correct" => "correct",
         "reward_threshold" => "threshold",
-        "shaping.beta" | "shaping.correct" | "shaping.wrong" => "shaping",
+        "shaping.beta" | "shaping.correct" | "shaping.wrong" | "shaping.scale" | "shaping.anchor" => {
+            "shaping"
+        }
         "loss.clip, low" => "clip_low",
         "loss.clip, high" | "loss.cap" => "clip_high",
         "loss.dual_clip" => "dual_clip",
@@ -69,14 +71,18 @@ fn estimator(table: &str, eps: f64, ddof: usize, k: Option<usize>) -> PyResult<A
 /// The shaping by name with its numbers, or the paper's numbers if none are given.
 fn shaping(given: Option<(String, Vec<f64>)>) -> PyResult<Shaping> {
     let Some((name, numbers)) = given else { return Ok(Shaping::None) };
+    // How the anchor moves is the caller's.
+    let ha_dw = |scale, anchor| Shaping::HaDw { scale, eta: 0.0, window: 1, anchor };
     match (name.as_str(), numbers.as_slice()) {
         ("unlikely", []) => Ok(Shaping::Unlikely { beta: 0.25 }),
         ("unlikely", &[beta]) => Ok(Shaping::Unlikely { beta }),
         ("smoothing", []) => Ok(Shaping::Smoothing { correct: 0.05, wrong: 0.05 }),
         ("smoothing", &[correct, wrong]) => Ok(Shaping::Smoothing { correct, wrong }),
+        ("ha_dw", []) => Ok(ha_dw(1.3, None)),
+        ("ha_dw", &[scale, anchor]) => Ok(ha_dw(scale, Some(anchor))),
         _ => Err(bad(format!(
-            "shaping: found {name:?} with {} numbers, wanted \"unlikely\", (\"unlikely\", beta), \"smoothing\" or \
-             (\"smoothing\", correct, wrong)",
+            "shaping: found {name:?} with {} numbers, wanted \"unlikely\", (\"unlikely\", beta), \"smoothing\", \
+             (\"smoothing\", correct, wrong), \"ha_dw\" or (\"ha_dw\", scale, anchor)",
             numbers.len()
         ))),
     }

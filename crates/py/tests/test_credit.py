@@ -156,6 +156,17 @@ def test_any_numbers_will_do_in_any_layout(dtype):
     np.testing.assert_array_equal(fgrpo.advantages(twice), wanted)
 
 
+def test_difficulty_weighting_compares_with_the_anchor():
+    rewards = [[1.0, 0.0], [1.0, 1.0]]
+    found = fgrpo.advantages([[1.0, 0.0, 0.0, 0.0]], estimator="dr_grpo", shaping=("ha_dw", 2.0, 0.5))
+    up, down = 2.0 * np.exp(0.25), 2.0 * np.exp(-0.25)
+    np.testing.assert_allclose(found[0], [0.75 * up, -0.25 * down, -0.25 * down, -0.25 * down])
+    # Without one, the success rate of the call, 3/4.
+    np.testing.assert_array_equal(
+        fgrpo.advantages(rewards, shaping="ha_dw"), fgrpo.advantages(rewards, shaping=("ha_dw", 1.3, 0.75))
+    )
+
+
 def test_shaping_reads_the_log_probabilities():
     logp = [[-2.0, -1.0, -4.0, -3.0]]
     rewards = [[1.0, 1.0, 1.0, 0.0]]
@@ -195,6 +206,7 @@ def test_shaping_reads_the_log_probabilities():
         (([[1, 0]],), {"shaping": "unlikely"}, ValueError, ["mean_logp: found None"]),
         (([[1, 0]],), {"shaping": "dense", "mean_logp": [[0, 0]]}, ValueError, ["shaping: found \"dense\""]),
         (([[1, 0]],), {"shaping": ("unlikely", 2.0), "mean_logp": [[0, 0]]}, ValueError, ["shaping: found 2"]),
+        (([[1, 0]],), {"shaping": ("ha_dw", 1.3, 2.0)}, ValueError, ["shaping: found 2"]),
         (([[1, 0]],), {"mean_logp": [0, 0], "shaping": "unlikely"}, ValueError, ["mean_logp: found shape (2,)"]),
         (([[1, 0]],), {"gamma": "a"}, TypeError, ["str"]),
     ],

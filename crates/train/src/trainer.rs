@@ -19,7 +19,7 @@ use crate::run::seeds;
 use crate::run::sessions;
 use crate::run::tensorboard::TensorBoard;
 use crate::update::{LossSettings, Sums, check_skipped, reference_logp, update};
-use fgrpo_core::credit::Credit;
+use fgrpo_core::credit::{Anchor, Credit, Shaping};
 use fgrpo_eval::bad_input;
 use fgrpo_eval::events::Events;
 use fgrpo_eval::io::interrupt;
@@ -129,6 +129,8 @@ struct Trainer<'a> {
     collapsed: u64,
     /// Consecutive steps without a correct completion, or without any verdict.
     stall: Stall,
+    /// HA-DW's estimate of the policy's success rate.
+    anchor: Anchor,
     /// Whether the warning about a non-finite metric was already given.
     warned_not_finite: bool,
     /// Step of the newest checkpoint, and the best policy recorded in it.
@@ -169,6 +171,8 @@ impl Trainer<'_> {
             m.sampler = SamplerMetrics::of_step(&credited, self.loss.objective.correction);
             m.rewards = Metrics::named_rewards(&credited);
             m.scheduled = scheduled;
+            observe(&mut self.anchor, self.credit.shaping, &m);
+            m.difficulty_anchor = self.anchor.value();
             m.reward_by_part = Metrics::reward_by_part(self.task, &credited);
             m.daro_weights = self.state.update.daro_weights();
             self.log_rollouts(step, &credited)?;
@@ -206,6 +210,9 @@ impl Trainer<'_> {
         let config = self.config;
         let (algorithm, scheduled) = config.algorithm.at(step)?;
         self.credit = algorithm.credit(&config.task);
+        if let Shaping::HaDw { anchor: anchor @ None, .. } = &mut self.credit.shaping {
+            *anchor = self.anchor.value();
+        }
         self.reward_weights.clone_from(&algorithm.reward_weights);
         self.loss = LossSettings::of(&algorithm, self.sampling.max_new_tokens, self.loss.temperature);
         Ok(scheduled)
@@ -279,6 +286,13 @@ impl Trainer<'_> {
         self.save()?;
         self.events.say(&format!("interrupted after step {}", self.state.step));
         Ok(false)
+    }
+}
+
+/// Takes a step's success rate into HA-DW's estimate, if that is the shaping.
+fn observe(anchor: &mut Anchor, shaping: Shaping, m: &Metrics) {
+    if let (Shaping::HaDw { eta, window, .. }, Some(rate)) = (shaping, m.success_rate()) {
+        anchor.update(rate, eta, window);
     }
 }
 

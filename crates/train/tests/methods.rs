@@ -96,6 +96,7 @@ fn estimators_equal_their_published_code() {
         "lite_ppo",
         "grpo_lead",
         "gdpo",
+        "avspo",
     ] {
         assert!(all.iter().any(|e| e.advantage.name() == name), "no golden values of {name}");
     }

@@ -219,6 +219,30 @@ fn a_run_with_learned_weights_resumed_from_its_middle_equals_the_whole_run() {
 }
 
 #[test]
+fn a_run_with_a_running_success_rate_resumed_from_its_middle_equals_the_whole_run() {
+    let folder = tempfile::tempdir().unwrap();
+    // A rate of forgetting at which an estimate that began anew would show.
+    let controls = [
+        "--set=algorithm.shaping={ kind = \"ha_dw\", eta = 1.0, window = 3 }",
+        "--set=algorithm.advantage=avspo",
+        "--set=task.reward=reaches_goal",
+        "--set=task.size=5",
+        "--set=sft.steps=80",
+    ];
+    let whole = resumed_from_its_middle(folder.path(), &controls);
+    let metrics = timeless(&whole.join("metrics.jsonl"));
+    let anchors: Vec<f64> = metrics.iter().map(|m| m["difficulty_anchor"].as_f64().unwrap()).collect();
+    let rates = metrics.iter().map(|m| {
+        let count = |verdict| m["verdicts"][verdict].as_f64().unwrap_or(0.0);
+        count("correct") / (count("correct") + count("wrong") + count("unparsed"))
+    });
+    let rates: Vec<f64> = rates.collect();
+    // The first step's rate, then the second's: a single value deviates by 1.
+    assert_eq!(anchors[..2], rates[..2]);
+    assert!(anchors[2..].windows(2).all(|pair| pair[0] != pair[1]), "{anchors:?}");
+}
+
+#[test]
 fn a_run_with_scheduled_values_resumed_from_its_middle_equals_the_whole_run() {
     let folder = tempfile::tempdir().unwrap();
     let config = config(folder.path());

@@ -93,6 +93,7 @@ const TABLES: [&str; 20] = [
     r#"advantage={kind="grpo",eps=#,ddof=#}"#,
     r#"shaping={kind="unlikely",beta=#}"#,
     r#"shaping={kind="smoothing",correct=#,wrong=#}"#,
+    r#"shaping={kind="ha_dw",scale=#,eta=#,window=#,anchor=#}"#,
     r#"correction={kind="mask",low=#,high=#}"#,
 ];
 

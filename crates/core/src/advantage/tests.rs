@@ -36,6 +36,29 @@ fn estimators_match_values_worked_by_hand() {
 }
 
 #[test]
+fn a_virtual_reward_gives_groups_of_equal_verdicts_an_advantage() {
+    let avspo = Advantage::Avspo { eps: 0.0 };
+    // Three of four: mean 3/4, deviation 1/2.
+    assert_close(&of(avspo, &[1.0; 3], &[true; 3]), &[0.5; 3]);
+    assert_close(&of(avspo, &[0.0; 3], &[true; 3]), &[-0.5; 3]);
+    let mixed = [1.0, 0.0, 0.0, 0.0];
+    assert_eq!(
+        of(Advantage::Avspo { eps: 1e-6 }, &mixed, &[true; 4]),
+        of(Advantage::GRPO, &mixed, &[true; 4])
+    );
+    // The virtual reward is of a completion of this task: wrong ones have -1 here.
+    let group = Group {
+        rewards: &[1.0; 3],
+        lengths: &[1; 3],
+        mean_old_logp: &[-1.0; 3],
+        scored: &[true; 3],
+        parts: &[],
+    };
+    let meaning = Rewards { wrong: -1.0, ..Rewards::default() };
+    assert_close(&avspo.advantages(&group, &meaning).unwrap(), &[0.5; 3]);
+}
+
+#[test]
 fn rloo_is_the_reward_less_the_mean_of_the_others() {
     let r = [0.3, 0.9, -0.4, 1.0, 0.0];
     let found = of(Advantage::Rloo, &r, &[true; 5]);

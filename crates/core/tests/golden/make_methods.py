@@ -1,10 +1,10 @@
 """Runs the published code of estimators and losses on small batches and writes methods.json.
 
-    python make_methods.py --verl VERL --passk PASSK --rs RS --rlvr RLVR --roll ROLL --dgpo MATHFORGE --lead GRPO_LEAD --trl TRL
+    python make_methods.py --verl VERL --passk PASSK --rs RS --rlvr RLVR --roll ROLL --dgpo MATHFORGE --lead GRPO_LEAD --trl TRL --acr ACR
 
 Each argument is a folder with that source: verl and TRL from PyPI (0.9.1 and 1.16.0, unpacked wheels), the others from GitHub:
 RUCAIBox/Passk_Training, Jackory/RS-GRPO, TianHongZXY/RLVR-Decomposed, alibaba/ROLL, AMAP-ML/MathForge,
-aeroplanepaper/GRPO-LEAD. Functions are taken
+aeroplanepaper/GRPO-LEAD, hexixiang/ACR. Functions are taken
 out of their files one by one, because the files import whole trainers. Needs torch, numpy and scipy.
 """
 
@@ -37,7 +37,7 @@ def functions(path, names, space):
 
 
 parser = argparse.ArgumentParser()
-for source in ["verl", "passk", "rs", "rlvr", "roll", "dgpo", "lead", "trl"]:
+for source in ["verl", "passk", "rs", "rlvr", "roll", "dgpo", "lead", "trl", "acr"]:
     parser.add_argument(f"--{source}", type=pathlib.Path, required=True)
 args = parser.parse_args()
 
@@ -166,6 +166,18 @@ for parts in [[(REWARDS, 1.0)], [(REWARDS, 1.0), (LENIENT, 0.5)], [(REWARDS, 1.0
     estimator("gdpo", {}, "TRL normalize_then_sum", REWARDS, names["advantages"],
               parts=[{"rewards": r, "weight": w} for r, w in parts])
 
+# The lines of AVSPO's trainer; it adds a virtual reward where all of a device's batch are equal, here one group.
+text_acr = (args.acr / "trl_scope/trainer/grpo_trainer.py").read_text()
+start = text_acr.index("        # Compute grouped-wise rewards")
+lines = textwrap.dedent(text_acr[start : text_acr.index("        # Calculate advantage variance", start)])
+for rewards in [REWARDS, [[0, 0, 0, 0], [0, 1, 1, 1], [1, 1, 1, 1]]]:
+    found = []
+    for group in rewards:
+        this = types.SimpleNamespace(num_generations=4, scale_rewards="group")
+        exec(lines, names := {"torch": torch, "self": this, "rewards": torch.tensor(group, dtype=torch.float64)})
+        found.append(names["advantages"])
+    estimator("avspo", {}, "hexixiang/ACR grpo_trainer.py", rewards, torch.cat(found))
+
 # Tokens by entropy. All numbers here are exact in single precision, in which the threshold is found there.
 tree = ast.parse(text)
 method, = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == "get_high_entropy_mask"]
@@ -225,7 +237,7 @@ loss("clip_cov", {"share": 1.0, "covariance": [0.1, 9.0]}, "compute_policy_loss_
 
 header = (f"make_methods.py with torch {torch.__version__}, numpy {np.__version__}, scipy {scipy.__version__}; verl 0.9.1; "
           "RUCAIBox/Passk_Training c3ba575, Jackory/RS-GRPO 2f4103b, TianHongZXY/RLVR-Decomposed a5d4e7c, alibaba/ROLL 8eb27cc, "
-          "AMAP-ML/MathForge 83edda0, aeroplanepaper/GRPO-LEAD 9344bef, TRL 1.16.0")
+          "AMAP-ML/MathForge 83edda0, aeroplanepaper/GRPO-LEAD 9344bef, hexixiang/ACR ca40ccf, TRL 1.16.0")
 out = pathlib.Path(__file__).with_name("methods.json")
 rows = lambda items: "[\n  " + ",\n  ".join(json.dumps(item) for item in items) + "\n ]"
 out.write_text(f'{{\n "made_by": {json.dumps(header)},\n "estimators": {rows(estimators)},\n "losses": {rows(losses)},\n "masks": {rows(masks)}\n}}\n')

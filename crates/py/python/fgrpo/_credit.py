@@ -33,6 +33,7 @@ Estimator = Literal[
     "gpg",
     "grpo_lead",
     "gdpo",
+    "avspo",
 ]
 
 
@@ -102,7 +103,8 @@ def credit(
     correct, wrong: the rewards of correct and wrong completions, from which the success rate is computed.
     threshold: with graded rewards, the lowest reward of a completion that counts as correct.
     shaping: ``"unlikely"`` or ``("unlikely", beta)``: Rewarding the Unlikely; ``"smoothing"`` or
-        ``("smoothing", correct, wrong)``: differential smoothing. Both need ``mean_logp``.
+        ``("smoothing", correct, wrong)``: differential smoothing. Both need ``mean_logp``. ``("ha_dw", scale, anchor)``: HA-DW
+        with the running success rate ``anchor``; ``"ha_dw"`` takes that of this call.
     mean_logp: same shape as ``rewards``: each completion's mean log-probability per token under the policy that sampled it.
     lengths: same shape as ``rewards``: each completion's tokens, which ``opo`` and ``reinforce_plus_plus_baseline`` read.
     parts: several rewards of each completion, each of the same shape as ``rewards``, which ``gdpo`` normalises apart; the success
@@ -144,7 +146,7 @@ from which a completion counts as correct, or an estimator without one (grpo, dr
             raise ValueError(f"mean_logp: found shape {logp.shape}, wanted the rewards' {rewards.shape}")
         if not np.isfinite(logp).all():
             raise ValueError(f"mean_logp: found {logp[~np.isfinite(logp)][0]}, wanted finite numbers")
-    elif shaping is not None:
+    elif shaping is not None and shaping != "ha_dw" and shaping[0] != "ha_dw":
         raise ValueError("mean_logp: found None, wanted each completion's mean log-probability: the shaping reads it")
     if lengths is not None:
         lengths = integers("lengths", lengths)

@@ -6,7 +6,7 @@ verl (0.9 and later) imports this module by itself once the wheel is installed, 
 
 ``focal_gamma`` (0.5), ``focal_estimator`` (``grpo``, or ``dr_grpo`` with ``norm_adv_by_std_in_grpo=False``; also any other of
 ``fgrpo.credit``, with settings as a table: ``{kind: power, a: 0.5, b: 0.5}``), ``focal_k`` (for ``pkpo``), ``reward_correct`` (1.0), ``reward_wrong`` (0.0), ``reward_threshold``
-(none), ``focal_shaping`` (none, ``unlikely``, ``smoothing``; needs a verl that passes ``batch`` to estimators).
+(none), ``focal_shaping`` (none, ``ha_dw``; ``unlikely`` and ``smoothing`` need a verl that passes ``batch`` to estimators).
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def fgrpo(
                 wrong=float(setting("reward_wrong", 0.0)),
                 threshold=setting("reward_threshold", None),
                 shaping=shaping,
-                mean_logp=None if shaping is None else _mean_logp(batch, response_mask),
+                mean_logp=None if shaping in (None, "ha_dw") else _mean_logp(batch, response_mask),
                 lengths=response_mask.sum(dim=-1).long().cpu().numpy(),
             )
         except ValueError as error:

@@ -41,7 +41,7 @@ const OPTIONAL: [(&str, &str); 10] = [
     ("arithmetic", "algorithm.loss=sapo algorithm.shaping=unlikely algorithm.correction=mask"),
     ("mix", "task.tokenizer=t algorithm.advantage=w_reinforce algorithm.shaping=smoothing"),
     ("code", "task.verifier.code.timeout_s=1.0 task.verifier.code.memory_mb=9 algorithm.advantage=rs_grpo"),
-    ("choice", "algorithm.advantage=dgpo"),
+    ("choice", "algorithm.advantage=dgpo algorithm.shaping=ha_dw algorithm.shaping.anchor=0.5"),
     ("python", "algorithm.advantage=gdpo algorithm.reward_weights.NAME=1.0"),
     ("ifeval", "algorithm.advantage=power algorithm.loss=kl_cov"),
     ("synlogic", "algorithm.advantage=grpo_lead algorithm.loss=clip_cov"),

@@ -93,6 +93,9 @@ pub struct StepMetrics<N> {
     /// DARO's weights after the step, by number of correct completions, starting at 1; empty without DARO.
     #[serde(default = "Vec::new", skip_serializing_if = "Vec::is_empty")]
     pub daro_weights: Vec<N>,
+    /// HA-DW's estimate of the policy's success rate after the step, if that is the shaping.
+    #[serde(default = "Option::default", skip_serializing_if = "Option::is_none")]
+    pub difficulty_anchor: Option<N>,
     /// Scheduled values in force at the step, by key; the numbers of a list have their places in their names.
     #[serde(default = "BTreeMap::new", skip_serializing_if = "BTreeMap::is_empty")]
     pub scheduled: BTreeMap<String, N>,
@@ -171,6 +174,13 @@ pub struct Seconds<N = f64> {
 }
 
 impl Metrics {
+    /// The share of correct ones among the completions with a verdict, if there are any.
+    pub fn success_rate(&self) -> Option<f64> {
+        let count = |name: &str| self.verdicts.get(name).copied().unwrap_or(0);
+        let scored = self.verdicts.values().sum::<u64>() - count("unscorable");
+        (scored > 0).then(|| count("correct") as f64 / scored as f64)
+    }
+
     /// A summary of the step for the progress line.
     pub fn in_short(&self) -> String {
         format!("reward {:.3} entropy {:.3} |g| {:.2}", self.reward_mean, self.entropy, self.gradient_norm)

@@ -3,7 +3,7 @@
 use super::evaluate::best;
 use super::log::write_scalars;
 use super::stall::Stall;
-use super::{Reference, Trainer};
+use super::{Reference, Trainer, observe};
 use crate::config::Config;
 use crate::evaluation::in_training::Series;
 use crate::policy;
@@ -16,6 +16,7 @@ use crate::run::tensorboard::TensorBoard;
 use crate::sft;
 use crate::update::{LossSettings, UpdateState};
 use anyhow::Context;
+use fgrpo_core::credit::Anchor;
 use fgrpo_eval::bad_input;
 use fgrpo_eval::events::Events;
 use fgrpo_eval::failure::OrBadInput;
@@ -92,7 +93,8 @@ impl<'a> Trainer<'a> {
             (true, Some((step, _))) => Some(TensorBoard::resume(&run.path, "fgrpo", *step)?),
             (true, None) => Some(TensorBoard::create(&run.path, "fgrpo")?),
         };
-        let stall = replay(&lines::read(&run.file("metrics.jsonl"))?, tensorboard.as_mut(), events)?;
+        let logged = lines::read(&run.file("metrics.jsonl"))?;
+        let (stall, anchor) = replay(config, &logged, tensorboard.as_mut(), events)?;
         let server = config.rollout.server.as_ref();
         let max_new_tokens = config.rollout.max_new_tokens.unwrap_or(task.max_new_tokens());
         let mut trainer = Self {
@@ -108,6 +110,7 @@ impl<'a> Trainer<'a> {
             tensorboard,
             collapsed: 0,
             stall,
+            anchor,
             warned_not_finite: false,
             saved: latest.map(|(step, _)| (step, state.best)),
             config,
@@ -163,19 +166,21 @@ fn sampling(config: &Config, task: &Task, max_new_tokens: usize) -> Sampling {
     }
 }
 
-/// Restores state from the logged steps: how long nothing has been correct, and scalars missing from the TensorBoard
-/// file.
+/// Restores state from the logged steps: how long nothing has been correct, HA-DW's estimate, and scalars missing from
+/// the TensorBoard file.
 fn replay(
+    config: &Config,
     lines: &[Value],
     mut tensorboard: Option<&mut TensorBoard>,
     events: &mut dyn Events,
-) -> anyhow::Result<Stall> {
+) -> anyhow::Result<(Stall, Anchor)> {
     let there = tensorboard.as_ref().and_then(|t| t.last_step()).unwrap_or(0);
-    let mut stall = Stall::default();
+    let (mut stall, mut anchor) = (Stall::default(), Anchor::default());
     for (i, line) in lines.iter().enumerate() {
         let place = || format!("metrics.jsonl line {}", i + 1);
         let m = metrics::of_line(line.clone()).with_context(place).or_bad_input()?;
         stall.step(&m);
+        observe(&mut anchor, config.algorithm.at(m.step)?.0.shaping, &m);
         if let Some(tensorboard) = tensorboard.as_mut().filter(|_| m.step > there) {
             write_scalars(tensorboard, line)?;
         }
@@ -187,7 +192,7 @@ fn replay(
             not_finite(line).join(", ")
         ));
     }
-    Ok(stall)
+    Ok((stall, anchor))
 }
 
 #[cfg(test)]

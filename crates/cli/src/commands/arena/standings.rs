@@ -44,6 +44,8 @@ pub(super) struct Standings {
     pub(super) k: u64,
     pub(super) ranked: Vec<Ranked>,
     costs: BTreeMap<String, Costs>,
+    /// pass@1 and pass@k before training, mean over the baseline's runs.
+    start: [f64; 2],
 }
 
 /// Means over a method's runs.
@@ -80,7 +82,7 @@ pub(super) fn print(args: &TableArgs) -> anyhow::Result<()> {
     }
     for s in &all {
         if args.format == Format::Text {
-            outln!("{}, {}", s.task, s.settings());
+            outln!("{}, {}; {}", s.task, s.settings(), s.start());
         }
         // As text, a line above says the task; elsewhere a column tells several apart.
         let named = args.format != Format::Text && all.len() > 1;
@@ -200,10 +202,16 @@ fn ranked(task: String, tuned: bool, runs: Vec<Run>, baseline: &str) -> anyhow::
             first.method
         );
     }
-    let has = |k: &usize| runs.iter().all(|r| r.end.pass_at_k.contains_key(k) && r.end.left_out.is_empty());
+    let has = |k: &usize| {
+        let both = |r: &Run| r.end.pass_at_k.contains_key(k) && r.start.pass_at_k.contains_key(k);
+        runs.iter().all(|r| both(r) && r.end.left_out.is_empty())
+    };
     let Some(k) = first.end.pass_at_k.keys().copied().filter(has).max() else {
         bad_input!("{task}: found no k that every run estimates, wanted one");
     };
+    let began: Vec<&Evaluation> = runs.iter().filter(|r| r.method == baseline).map(|r| &r.start).collect();
+    let mean = |k: usize| began.iter().map(|e| e.pass_at_k[&k]).sum::<f64>() / began.len() as f64;
+    let start = [mean(1), mean(k)];
     let mut methods: Vec<Method> = Vec::new();
     let mut costs: BTreeMap<String, Costs> = BTreeMap::new();
     for run in runs {
@@ -222,7 +230,7 @@ fn ranked(task: String, tuned: bool, runs: Vec<Run>, baseline: &str) -> anyhow::
         costs.seconds /= method.runs.len() as f64;
     }
     let k = k as u64;
-    Ok(Standings { task, tuned, k, ranked: rank(&methods, baseline, &[1, k]), costs })
+    Ok(Standings { task, tuned, k, ranked: rank(&methods, baseline, &[1, k]), costs, start })
 }
 
 /// A task's runs, in words.
@@ -240,6 +248,11 @@ impl Standings {
             true => "tuned: learning rate and own parameter, three values each, on a seed that isn't shown",
             false => "default settings: no method was tuned",
         }
+    }
+
+    fn start(&self) -> String {
+        let [one, k] = self.start.map(|p| 100.0 * p);
+        format!("before training pass@1 {one:.1} and pass@{} {k:.1}", self.k)
     }
 
     /// A method's row as JSON.

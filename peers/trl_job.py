@@ -174,6 +174,9 @@ def main():
     run(*fgrpo, "sft", "start.toml", "--out", "start", done=f"start/checkpoints/step-{args.sft_steps:06}")
     for split in ["train", "held-out"]:
         run(*fgrpo, "data", "arithmetic", "start.toml", "--split", split, "--out", f"{split}.jsonl", done=f"{split}.jsonl")
+    # fgrpo takes a prompt that stands twice in a file once, TRL twice.
+    distinct = {json.loads(line)["problem"]: line for line in (out / "train.jsonl").read_text().splitlines()}
+    (out / "train.jsonl").write_text("\n".join(distinct.values()) + "\n")
 
     curves, seconds, passes = {"fgrpo": [], "TRL": []}, {"fgrpo": [], "TRL": []}, {"start": [], "fgrpo": [], "TRL": []}
 

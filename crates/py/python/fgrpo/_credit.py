@@ -72,6 +72,12 @@ class Settings(TypedDict, total=False):
     weights: Sequence[float] | None
 
 
+def reads_logp(shaping: str | Sequence[Any] | None) -> bool:
+    """Whether a shaping needs ``mean_logp``."""
+    name = shaping if shaping is None or isinstance(shaping, str) else shaping[0]
+    return name not in (None, "ha_dw")
+
+
 def credit(
     rewards: npt.ArrayLike,
     *,
@@ -146,7 +152,7 @@ from which a completion counts as correct, or an estimator without one (grpo, dr
             raise ValueError(f"mean_logp: found shape {logp.shape}, wanted the rewards' {rewards.shape}")
         if not np.isfinite(logp).all():
             raise ValueError(f"mean_logp: found {logp[~np.isfinite(logp)][0]}, wanted finite numbers")
-    elif shaping is not None and shaping != "ha_dw" and shaping[0] != "ha_dw":
+    elif reads_logp(shaping):
         raise ValueError("mean_logp: found None, wanted each completion's mean log-probability: the shaping reads it")
     if lengths is not None:
         lengths = integers("lengths", lengths)

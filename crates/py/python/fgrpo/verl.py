@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from . import credit, verify_choice
+from ._credit import reads_logp
 from ._native import FOCAL_GAMMA, TRAINING_MODE
 from ._verifiers import Gold, Mode, problem_of
 
@@ -88,7 +89,7 @@ def fgrpo(
                 wrong=float(setting("reward_wrong", 0.0)),
                 threshold=setting("reward_threshold", None),
                 shaping=shaping,
-                mean_logp=None if shaping in (None, "ha_dw") else _mean_logp(batch, response_mask),
+                mean_logp=_mean_logp(batch, response_mask) if reads_logp(shaping) else None,
                 lengths=response_mask.sum(dim=-1).long().cpu().numpy(),
             )
         except ValueError as error:

@@ -148,6 +148,11 @@ def test_shaping_works_where_verl_hands_the_batch_on():
     found, _ = estimator(rewards, mask, index=["p"] * 3, config=config, batch={"old_log_probs": logp})
     wanted = fgrpo.advantages([[1, 1, 0]], estimator="dr_grpo", shaping="unlikely", mean_logp=[[-1, -2, -2]])
     np.testing.assert_allclose(found[:, 0], wanted[0], atol=1e-7)
+    # HA-DW reads no log-probabilities.
+    config.focal_shaping = "ha_dw"
+    found, _ = estimator(rewards, mask, index=["p"] * 3, config=config)
+    wanted = fgrpo.advantages([[1, 1, 0]], estimator="dr_grpo", shaping="ha_dw")
+    np.testing.assert_allclose(found[:, 0], wanted[0], atol=1e-7)
 
 
 def actor(**settings):

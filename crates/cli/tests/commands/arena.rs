@@ -1,7 +1,7 @@
 //! `fgrpo arena`: methods by name on a task, their table, an own method.
 
 use super::support::fgrpo;
-use predicates::prelude::predicate;
+use predicates::prelude::{PredicateBooleanExt, predicate};
 use serde_json::Value;
 use std::path::Path;
 
@@ -85,8 +85,11 @@ fn methods_run_resume_and_are_ranked_against_grpo() {
     // The same again trains nothing and says the same; one method more trains that one alone.
     let again = run(&["--methods", "grpo,lite-ppo", "--seeds", "2", "--json"]).success();
     assert_eq!(again.get_output().stdout, table.get_output().stdout);
+    let fewer = || predicate::str::contains("Methods with fewer seeds");
+    arena(home.path(), &["table"]).success().stdout(fewer().not());
     let more = run(&["--methods", "grpo,gmpo", "--plot", "front.svg"]).success();
-    more.stderr(predicate::str::contains("grpo_seed-1: done")).stdout(predicate::str::contains("gmpo"));
+    more.stderr(predicate::str::contains("grpo_seed-1: done"))
+        .stdout(predicate::str::contains("gmpo").and(fewer()));
     let front = std::fs::read_to_string(home.path().join("front.svg")).unwrap();
     assert!(front.contains("grpo") && front.matches("class=\"dot").count() >= 3, "{front}");
     // A seed's runs begin at one start, which the table has.

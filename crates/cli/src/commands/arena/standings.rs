@@ -345,10 +345,15 @@ impl Standings {
 
     fn legend(&self, baseline: &str) -> String {
         let one = self.ranked.iter().all(|r| r.seeds == 1);
+        let uneven = if self.ranked.iter().all(|r| r.seeds == self.ranked[0].seeds) {
+            ""
+        } else {
+            "\nMethods with fewer seeds: only the differences compare the same seeds; ranks and front don't."
+        };
         format!(
             "Percent, with 95 % intervals over problems{}. Differences are paired with {baseline} by {}; p after Holm's \
              correction over the methods.\nlost: problems solved before training and in none of the samples after it. \
-             entropy: nats, in the last step. front: no other method is at least as good at both k.",
+             entropy: nats, in the last step. front: no other method is at least as good at both k.{uneven}",
             if one { " alone: one seed says nothing of others" } else { " and, with several, seeds" },
             if one { "problem" } else { "seed and problem" },
         )

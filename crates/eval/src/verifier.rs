@@ -63,8 +63,8 @@ pub struct Settings {
     /// `strict` decides as mathematics or the puzzle's rules require; `parity` as the reference implementation, as in
     /// the paper's configurations.
     pub mode: Mode,
-    /// `synlogic`: whether a response must have the form `<think>...</think>...<answer>...</answer>`. Otherwise only
-    /// the content of the answer tags is graded, if there are any.
+    /// `synlogic`: whether a response must have the form `<think>...</think>...<answer>...</answer>`. Otherwise the
+    /// content of answer tags is graded, if there are any.
     pub format_gate: bool,
     /// `math` in mode `strict`: whether `35\%` also equals 35, as it does in mode `parity`.
     pub percent_as_number: bool,

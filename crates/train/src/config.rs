@@ -107,8 +107,8 @@ pub struct Config {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct GradeConfig {
-    /// After this many steps in a row in which no completion could be graded (your own grader crashes, times out or
-    /// can't decide), the run saves its state and stops with exit code 1.
+    /// The run saves its state and stops with exit code 1 after this many steps in a row in which no completion could
+    /// be graded.
     pub max_unscorable: u64,
 }
 
@@ -165,9 +165,9 @@ pub struct ComputeConfig {
     /// rounding between sampler and learner, slower passes. Refused for training on a CPU, where the two differ by
     /// rounding.
     pub exact: bool,
-    /// How the CPU multiplies matrices in linear maps and the vocabulary head: `f32`; `bf16x3`, with each number as the
-    /// sum of two in bfloat16 (results off by about 1e-5 of their terms, at most 3e-5); `bf16`, with numbers rounded to
-    /// bfloat16. The last two need AMX or AVX-512 BF16 to be fast.
+    /// How the CPU multiplies matrices in linear maps and the vocabulary head: in `f32`, in `bf16x3` (each number as
+    /// the sum of two in bfloat16; results are off by about 1e-5 of their terms, at most 3e-5) or in `bf16`. The last
+    /// two need AMX or AVX-512 BF16 to be fast.
     #[schemars(schema_with = "schema::word::<Products>")]
     pub products: Products,
 }

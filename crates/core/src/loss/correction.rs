@@ -35,7 +35,7 @@ pub enum Correction {
         /// The largest weight.
         #[cfg_attr(feature = "serde", serde(default = "default::high"))]
         cap: f64,
-        /// Whether `w` is of a `token`, or of a `sequence`: the product of a completion's weights.
+        /// Weight of each `token`, or of its `sequence`: their product.
         #[cfg_attr(feature = "serde", serde(default))]
         level: Level,
     },
@@ -47,7 +47,7 @@ pub enum Correction {
         /// The largest weight kept.
         #[cfg_attr(feature = "serde", serde(default = "default::high"))]
         high: f64,
-        /// Whether `w` is of a `token`, or of a `sequence`: the product of a completion's weights.
+        /// Weight of each `token`, or of its `sequence`: their product.
         #[cfg_attr(feature = "serde", serde(default))]
         level: Level,
     },

@@ -30,10 +30,9 @@ pub struct AlgorithmConfig {
     pub reward_correct: f64,
     /// Reward of a wrong completion, `R_w`.
     pub reward_wrong: f64,
-    /// For graded rewards, the scores of kinds `command` and `python`: a completion counts as correct from this reward
-    /// on, for the focal weight and DARO's levels; without it, from the grader's `correct_from`. Needed where the
-    /// graders of a mix differ in theirs. With any other kind, or part of a mix, it must be above `reward_wrong` and at
-    /// most `reward_correct`.
+    /// For graded rewards, as of kinds `command` and `python`: the lowest that counts as correct, for the focal weight
+    /// and DARO's levels; without it, the grader's `correct_from`. Needed where the graders of a mix differ in theirs.
+    /// With any other kind, or part of a mix, it must be above `reward_wrong` and at most `reward_correct`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub correct_threshold: Option<f64>,
     /// `gdpo`: weight of the reward `NAME`, of the several that a grader gives; 1 without it.
@@ -58,12 +57,12 @@ pub struct AlgorithmConfig {
     #[serde(deserialize_with = "named_or_table")]
     #[schemars(schema_with = "schema::kind::<Shaping>")]
     pub shaping: Shaping,
-    /// DARO: the policy loss of a mini-batch is the sum of `w L - ln w` over the success rates strictly between 0 and
-    /// 1. `L` is the token mean over the groups with that rate, and `w` a learned weight that starts at 1 and is saved
-    /// in checkpoints. Entropy and KL keep their token mean over the mini-batch.
+    /// DARO: the policy loss is the sum of `w L - ln w` over a mini-batch's success rates strictly between 0 and 1,
+    /// where `L` is the token mean over the groups with that rate and `w` a learned weight, at first 1. Entropy and KL
+    /// keep their token mean.
     pub daro: bool,
-    /// Learning rate of DARO's weights, with one step of gradient descent per optimizer update; the DARO paper doesn't
-    /// state its value. A weight converges to `1 / L`; if `L` is not above 0, it has no optimum and grows.
+    /// Learning rate of DARO's weights, with one step of gradient descent per optimizer update; its paper states no
+    /// value. A weight converges to `1 / L`; if `L` is not above 0, it grows.
     pub daro_lr: f64,
     /// Correction of tokens that another engine sampled, by their weight `w = exp(logp_trainer - logp_rollout)`. `off`:
     /// none; `tis`: `w` up to the cap; `mask`: `w` within the bounds, 0 outside. With the embedded engine `w` is

@@ -24,8 +24,7 @@ pub struct LoraTable {
     /// checkpoint, and the factors are merged into them.
     #[schemars(schema_with = "schema::word::<BaseFormat>")]
     pub base: Option<BaseFormat>,
-    /// Also write the merged weights into each checkpoint. Otherwise it is small, and `fgrpo merge` makes a full model
-    /// of it.
+    /// Also write the merged weights into each checkpoint. Otherwise it is small, and `fgrpo merge` merges it.
     pub save_merged: bool,
 }
 

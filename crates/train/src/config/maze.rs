@@ -17,7 +17,7 @@ pub struct MazeConfig {
     pub train: u64,
     /// Held-out mazes, which are never trained on.
     pub held_out: u64,
-    /// Seed of the mazes; separate from the run's seed, so that runs share their problems.
+    /// Seed of the mazes, separate from the run's, so that runs share them.
     pub seed: u64,
     /// `exact`: the completion must be the shortest path; `reaches_goal`: it must reach the goal.
     #[schemars(schema_with = "schema::word::<Scoring>")]

@@ -27,8 +27,8 @@ pub struct RolloutConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_new_tokens: Option<usize>,
     /// Largest number of tokens in the key/value cache; without it, as many as fit in a third of the memory that is
-    /// left besides the model, at least 512 MiB, and on a GPU in all that is left. It must hold the longest prompt with
-    /// a completion of full length, once for each of two threads or each GPU. A full cache runs fewer completions at
+    /// left besides the model, at least 512 MiB, and on a GPU in all of it. It must hold the longest prompt with a
+    /// completion of full length, once for each of two threads or each GPU. A full cache runs fewer completions at
     /// once, which changes the samples by rounding only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_cached_tokens: Option<usize>,

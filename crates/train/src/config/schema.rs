@@ -44,3 +44,17 @@ pub(super) fn keep(_: &mut SchemaGenerator) -> Schema {
 fn number_or(word: &str) -> Schema {
     json_schema!({ "anyOf": [{ "type": "integer", "minimum": 0 }, { "const": word }] })
 }
+
+/// What a schema allows, with the references into the whole one followed.
+pub(super) fn forms<'a>(whole: &'a Value, schema: &'a Value) -> Vec<&'a Value> {
+    if let Some(path) = schema["$ref"].as_str() {
+        return whole.pointer(&path[1..]).map_or_else(Vec::new, |named| forms(whole, named));
+    }
+    match schema.get("anyOf").or_else(|| schema.get("oneOf")).and_then(Value::as_array) {
+        // A table may have alternatives beside its own keys: the kinds of a part.
+        Some(either) if schema["properties"].is_null() => {
+            either.iter().flat_map(|form| forms(whole, form)).collect()
+        }
+        _ => vec![schema],
+    }
+}

@@ -40,7 +40,7 @@ pub struct ServerConfig {
     #[serde(default = "retry_wait")]
     pub retry_wait: f64,
     /// Shell command that is run after each checkpoint and when a run is resumed, as to load the weights into the
-    /// server; `{checkpoint}` is replaced by the folder. The run waits for its end.
+    /// server; `{checkpoint}` is replaced by the folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_checkpoint: Option<String>,
 }

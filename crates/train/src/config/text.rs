@@ -45,9 +45,9 @@ pub struct TextConfig {
     /// Problems with a longer prompt are rejected and counted.
     #[serde(default = "defaults::max_prompt_tokens")]
     pub max_prompt_tokens: usize,
-    /// Texts that end a completion, in addition to the model's end tokens: the name of an added token of the tokenizer,
-    /// or any other text, regardless of token boundaries. The token that completes the text is the last one; the graded
-    /// text ends before it.
+    /// Texts that end a completion, besides the model's end tokens: an added token of the tokenizer by its name, or any
+    /// other text, regardless of token boundaries. The token that completes the text is the last one; the graded text
+    /// ends before it.
     #[serde(default)]
     pub stop: Vec<String>,
     /// Columns with unusual names.
@@ -166,7 +166,7 @@ pub struct ArithmeticConfig {
     pub held_out: u64,
     /// Size of the tokenizer's vocabulary, at least 300; the tokenizer is trained on generated text.
     pub vocab_size: usize,
-    /// Seed of the problems; separate from the run's seed, so that runs share their problems.
+    /// Seed of the problems, separate from the run's, so that runs share them.
     pub seed: u64,
     /// Rules of the verifier, as `task.verifier.mode`.
     #[schemars(schema_with = "schema::word::<Mode>")]
@@ -218,7 +218,7 @@ pub struct PuzzlesConfig {
     pub held_out: u64,
     /// Size of the tokenizer's vocabulary, at least 300; the tokenizer is trained on generated text.
     pub vocab_size: usize,
-    /// Seed of the problems; separate from the run's seed, so that runs share their problems.
+    /// Seed of the problems, separate from the run's, so that runs share them.
     pub seed: u64,
     /// Rules of the verifier, as `task.verifier.mode`.
     #[schemars(schema_with = "schema::word::<Mode>")]

@@ -59,7 +59,7 @@ pub struct Config {
     #[serde(default = "defaults::seed")]
     pub seed: u64,
     /// RL steps. A step is one rollout batch, whatever its number of optimizer updates. `fgrpo train` needs at least 1,
-    /// or `epochs`; `fgrpo sft` needs none.
+    /// or `epochs`; `fgrpo sft` none.
     #[serde(default)]
     pub steps: u64,
     /// Passes over the training problems, in place of `steps`; with both, whichever ends first. A pass has problems /

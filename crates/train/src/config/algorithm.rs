@@ -71,7 +71,7 @@ pub struct AlgorithmConfig {
     #[schemars(schema_with = "schema::kind::<Correction>")]
     pub correction: Correction,
     /// Share of a mini-batch's tokens, those with the highest entropy when they were sampled, that the policy loss
-    /// counts; the others stay in the denominators. 1 is all.
+    /// counts; the others stay in the denominators.
     pub top_entropy_quantile: f64,
     /// Numbers of this table that change over the steps.
     pub schedule: Vec<ScheduledKey>,

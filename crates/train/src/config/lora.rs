@@ -24,7 +24,7 @@ pub struct LoraTable {
     /// checkpoint, and the factors are merged into them.
     #[schemars(schema_with = "schema::word::<BaseFormat>")]
     pub base: Option<BaseFormat>,
-    /// Also write the merged weights into each checkpoint. Otherwise it is small, and `fgrpo merge` merges it.
+    /// Also write the merged weights into each checkpoint, as `fgrpo merge` does later.
     pub save_merged: bool,
 }
 

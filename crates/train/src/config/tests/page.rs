@@ -74,11 +74,11 @@ impl Schema {
     /// The description of a key, and the words that it may be if they aren't in the description.
     fn meaning(&self, schema: &Value) -> String {
         let description = schema["description"].as_str().unwrap_or_default().replace('\n', " ");
-        let words = |form: &Value| {
-            [vec![form["const"].clone()], form["enum"].as_array().cloned().unwrap_or_default()]
-        };
-        let words: Vec<Value> = forms(&self.0, schema).into_iter().flat_map(words).flatten().collect();
-        let words: Vec<&str> = words.iter().filter_map(Value::as_str).collect();
+        let forms = forms(&self.0, schema);
+        let words = forms.iter().flat_map(|form| {
+            form["enum"].as_array().into_iter().flatten().chain([&form["const"]]).filter_map(Value::as_str)
+        });
+        let words: Vec<&str> = words.collect();
         let said: Vec<&str> = quoted(&description).into_iter().map(|word| word.trim_matches('"')).collect();
         match words.iter().all(|word| said.contains(word)) {
             true => description,
@@ -91,18 +91,15 @@ impl Schema {
         let of = |table: &&Value| self.meaning(&table["properties"][name]);
         let meanings = by_text(having.iter().map(|table| (of(table), kind(table))));
         let defaults = by_text(having.iter().map(|table| (default(table, name), kind(table))));
-        let joined = |each: Vec<String>, between: &str| each.join(between);
         let of_kinds =
             |(said, kinds): &(String, String)| format!("{kinds}: {}{}", said[..1].to_lowercase(), &said[1..]);
         let mut meaning = match meanings.as_slice() {
             [(one, _)] if having.len() == all => one.clone(),
-            several => joined(several.iter().map(of_kinds).collect(), " "),
+            several => several.iter().map(of_kinds).collect::<Vec<_>>().join(" "),
         };
-        if let [_, others @ ..] = defaults.as_slice()
-            && !others.is_empty()
-        {
-            let others = others.iter().map(|(default, kinds)| format!("{kinds} {default}")).collect();
-            meaning += &format!(" Other defaults: {}.", joined(others, "; "));
+        if defaults.len() > 1 {
+            let others = defaults[1..].iter().map(|(default, kinds)| format!("{kinds} {default}"));
+            meaning += &format!(" Other defaults: {}.", others.collect::<Vec<_>>().join("; "));
         }
         (key, defaults[0].0.clone(), meaning)
     }

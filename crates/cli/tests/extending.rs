@@ -107,6 +107,8 @@ fn the_edited_sources_pass_their_tests() {
             .args(arguments)
             // A folder of its own: in the one of these sources, cargo takes the copy's crates for theirs.
             .env("CARGO_TARGET_DIR", Path::new(env!("CARGO_TARGET_TMPDIR")).join("extending-target"))
+            // The page says that the tables of the configuration are written.
+            .env("FGRPO_WRITE_PAGES", "1")
             .current_dir(&copy)
             .status()
             .unwrap();

@@ -16,6 +16,7 @@ use crate::group::{Group, Part, Rewards};
 /// `n` scored completions, `c` the number of correct ones, `p = c / n`, `T` a completion's length in tokens.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "serde", serde(tag = "kind", rename_all = "snake_case"))]
 pub enum Advantage {
     /// `(R - mu) / (s + eps)`. Source: F-GRPO, equation "GRPO advantage".
@@ -23,7 +24,7 @@ pub enum Advantage {
         /// Added to the standard deviation.
         #[cfg_attr(feature = "serde", serde(default = "default::eps"))]
         eps: f64,
-        /// Delta degrees of freedom: 1 divides by n - 1 (the sample standard deviation), 0 by n.
+        /// Delta degrees of freedom: 1 divides by n - 1, 0 by n.
         #[cfg_attr(feature = "serde", serde(default = "default::ddof"))]
         ddof: usize,
     },
@@ -49,10 +50,10 @@ pub enum Advantage {
     /// the focal weight of exponent gamma (1/2, 1/2 - gamma); MaxRL (1, 0); twice DGPO's normalised advantage (1, 1);
     /// and, for many completions, PKPO less its group's mean (0, 1 - k).
     Power {
-        /// Exponent of the success rate's inverse.
+        /// Exponent of the success rate's inverse, -1024 to 8.
         #[cfg_attr(feature = "serde", serde(default = "default::half"))]
         a: f64,
-        /// Exponent of the failure rate's inverse.
+        /// Exponent of the failure rate's inverse, -1024 to 8.
         #[cfg_attr(feature = "serde", serde(default = "default::half"))]
         b: f64,
     },
@@ -69,7 +70,7 @@ pub enum Advantage {
     /// `(R - second largest) / (s + eps)` for the one completion with the largest reward, 0 for the others and where
     /// several share it. Source: arXiv 2503.19595 as verl has it (`compute_grpo_passk_outcome_advantage`), normalised.
     GrpoPassk {
-        /// Added to the standard deviation, which has ddof 1.
+        /// Added to the standard deviation.
         #[cfg_attr(feature = "serde", serde(default = "default::eps"))]
         eps: f64,
     },
@@ -97,7 +98,7 @@ pub enum Advantage {
     /// AMAP-ML/MathForge. There, a mean over tokens leaves out groups with equal rewards; here that is the setting
     /// `drop_inactive_groups`.
     Dgpo {
-        /// Temperature of the weights; 0 for no weights.
+        /// Temperature of the weights of groups; 0 for no weights.
         #[cfg_attr(feature = "serde", serde(default = "default::temperature"))]
         temperature: f64,
     },
@@ -119,7 +120,7 @@ pub enum Advantage {
     /// advantages. Source: GRPO-LEAD (arXiv 2504.09696), `core_algos.py` and `main_ppo.py` of aeroplanepaper/GRPO-LEAD.
     /// There, lengths count only in groups whose three shortest completions have more than 4,000 tokens on average.
     GrpoLead {
-        /// Strength of the preference for short correct completions.
+        /// Strength of the preference for short correct completions, 0 to 10.
         #[cfg_attr(feature = "serde", serde(default = "default::alpha"))]
         alpha: f64,
     },
@@ -127,7 +128,7 @@ pub enum Advantage {
     /// `eps` plus the standard deviation (ddof 1) of these sums in the batch. One reward is normalised twice. Source: GDPO
     /// (arXiv 2601.05242), as TRL has it (`normalize_then_sum`).
     Gdpo {
-        /// Added to the standard deviations.
+        /// Added to the standard deviation.
         #[cfg_attr(feature = "serde", serde(default = "default::tenth_permille"))]
         eps: f64,
     },

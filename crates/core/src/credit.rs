@@ -13,6 +13,7 @@ use std::collections::VecDeque;
 /// A change of rewards before, or of advantages after, the estimator.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "serde", serde(tag = "kind", rename_all = "snake_case"))]
 pub enum Shaping {
     /// No change.
@@ -21,17 +22,17 @@ pub enum Shaping {
     /// Rewarding the Unlikely: a correct completion's reward becomes `R (1 - beta (G - rank) / G)`,
     /// where rank 1 is the most likely of the group's G completions by mean old log-probability per token.
     Unlikely {
-        /// Largest share of the reward that is removed, in `[0, 1]`; 0.25 in the paper's control.
+        /// Largest share of the reward that is removed, 0 to 1.
         #[cfg_attr(feature = "serde", serde(default = "default::beta"))]
         beta: f64,
     },
     /// Differential smoothing: `A - correct * logp` for correct, `A + wrong * logp` for wrong completions, where `logp`
     /// is the mean old log-probability per token.
     Smoothing {
-        /// Coefficient of correct completions; 0.05 in the paper's control.
+        /// Coefficient of correct completions.
         #[cfg_attr(feature = "serde", serde(default = "default::strength"))]
         correct: f64,
-        /// Coefficient of wrong completions; 0.05 in the paper's control.
+        /// Coefficient of wrong completions.
         #[cfg_attr(feature = "serde", serde(default = "default::strength"))]
         wrong: f64,
     },
@@ -42,14 +43,13 @@ pub enum Shaping {
         /// Factor of all advantages.
         #[cfg_attr(feature = "serde", serde(default = "default::scale"))]
         scale: f64,
-        /// Rate at which [`Anchor`] forgets, before it is multiplied by the anchor's own deviation.
+        /// How fast the running success rate forgets, 0 to 1.
         #[cfg_attr(feature = "serde", serde(default = "default::eta"))]
         eta: f64,
-        /// The number of past anchors of which the deviation is taken.
+        /// Steps over which its deviation is taken.
         #[cfg_attr(feature = "serde", serde(default = "default::window"))]
         window: usize,
-        /// The success rate that `p` is compared with: of [`Anchor`] in training, if none is set; the batch's own if there
-        /// is none.
+        /// A fixed success rate in place of the running one.
         #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
         anchor: Option<f64>,
     },

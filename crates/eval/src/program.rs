@@ -40,21 +40,23 @@ const LONGEST_WAIT_S: f64 = 86_400.0;
 
 /// How to run the program. Kind `command` has a command, kind `python` a function.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
-    /// The program and its arguments; in a configuration also one text, split at white space.
+    /// The program and its arguments: a text, which is split at white space, or a list.
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "text_or_list")]
+    #[cfg_attr(feature = "schema", schemars(schema_with = "schema::text_or_list"))]
     pub command: Vec<String>,
-    /// The Python function that grades, as `grade.py:reward`.
+    /// The function, as `"grade.py:reward"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub function: Option<String>,
     /// Time limit for one answer, in seconds.
     #[serde(default = "Settings::default_timeout")]
     pub timeout_s: f64,
-    /// Extra seconds for a child's first answer, because it has to start first.
+    /// Additional seconds for the first answer of a process.
     #[serde(default = "Settings::default_startup")]
     pub startup_s: f64,
-    /// The lowest score that counts as correct.
+    /// Lowest score that counts as correct.
     #[serde(default = "Settings::default_correct_from")]
     pub correct_from: f64,
 }
@@ -114,6 +116,33 @@ impl Settings {
         deserializer
             .deserialize_any(TextOrTable("\"FILE.py:FUNCTION\" or a table with `function`", read))
             .map(Some)
+    }
+}
+
+/// The schemas of what is read.
+#[cfg(feature = "schema")]
+pub mod schema {
+    use super::Settings;
+    use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+
+    /// A command as a text, a list or a table.
+    pub fn command(generator: &mut SchemaGenerator) -> Schema {
+        short_or_table(text_or_list(generator), "function", generator)
+    }
+
+    /// A Python function as a text or a table.
+    pub fn function(generator: &mut SchemaGenerator) -> Schema {
+        short_or_table(String::json_schema(generator), "command", generator)
+    }
+
+    pub(super) fn text_or_list(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "anyOf": [{ "type": "string" }, { "type": "array", "items": { "type": "string" } }] })
+    }
+
+    fn short_or_table(short: Schema, other: &str, generator: &mut SchemaGenerator) -> Schema {
+        let mut table = Settings::json_schema(generator);
+        table.get_mut("properties").and_then(|keys| keys.as_object_mut()?.shift_remove(other));
+        json_schema!({ "anyOf": [short, table] })
     }
 }
 

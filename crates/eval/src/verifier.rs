@@ -14,6 +14,7 @@ use std::sync::Arc;
 named! {
     /// Which rules the math and SynLogic verifiers follow.
     #[derive(Serialize, Deserialize)]
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
     #[serde(rename_all = "lowercase")]
     pub enum Mode {
         // Published figures were made with these.
@@ -32,11 +33,12 @@ impl Mode {
 
 /// What a program that is judged by tests may use.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
-    /// Processor seconds for a test; all tests of a program have ten times as much.
+    /// `code`: processor seconds of a program for a test; all its tests have ten times as much.
     pub timeout_s: f64,
-    /// Address space in MB.
+    /// `code`: address space of a program, in MB.
     pub memory_mb: u32,
 }
 
@@ -55,24 +57,26 @@ impl Limits {
 
 /// Settings for grading.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
-    /// Which rules to follow.
+    /// `strict` decides as mathematics or the puzzle's rules require; `parity` as the reference implementation, as in
+    /// the paper's configurations.
     pub mode: Mode,
-    /// SynLogic: whether a response must have the form `<think>...</think>...<answer>...</answer>`. If `false`, only
-    /// the content of the answer tags is graded, if there are any.
+    /// `synlogic`: whether a response must have the form `<think>...</think>...<answer>...</answer>`. Otherwise the
+    /// content of answer tags is graded, if there are any.
     pub format_gate: bool,
-    /// Math, strict mode: whether `35\%` also equals 35, as it does in parity mode.
+    /// `math` in mode `strict`: whether `35\%` also equals 35, as it does in mode `parity`.
     pub percent_as_number: bool,
-    /// Math, strict mode: whether an operation that is not carried out is an answer, as `12+17` for 29.
+    /// `math` in mode `strict`: whether an operation that is not carried out is an answer, as `12+17` for 29.
     pub accept_unfinished: bool,
-    /// Multiple choice: accept only a letter, or also the words of the option.
+    /// `choice`: an answer is the option's `letter`, or with `letter-or-content` also its words.
     pub choice: choice::Match,
-    /// The user's own program or function, for tasks of kind `command` and `python`. The function stands in
-    /// `task.grader` of a configuration.
+    /// `command`: the program that grades, as a text, a list or a table.
     #[serde(deserialize_with = "program::Settings::read_command")]
+    #[cfg_attr(feature = "schema", schemars(schema_with = "program::schema::command"))]
     pub command: Option<program::Settings>,
-    /// Programs: what they may use.
+    /// `code`: what a program may use.
     #[serde(skip_serializing_if = "Limits::is_default")]
     pub code: Limits,
     /// Mazes: when an answer is correct. In a configuration this is `task.reward`.

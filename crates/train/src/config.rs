@@ -55,25 +55,26 @@ pub use update::UpdateConfig;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Seed of all randomness: weights, data order, samples.
+    /// Seed of all random numbers: weights, order of the prompts, samples.
     #[serde(default = "defaults::seed")]
     pub seed: u64,
-    /// RL steps. A step is one rollout batch, whatever its number of optimizer updates. Absent or 0: no RL, which
-    /// `fgrpo sft` accepts and `fgrpo train` rejects.
+    /// RL steps. A step is one rollout batch, whatever its number of optimizer updates. `fgrpo train` needs at least 1,
+    /// or `epochs`; `fgrpo sft` none.
     #[serde(default)]
     pub steps: u64,
-    /// Passes over the training problems, instead of `steps`; if both are set, training ends at the first one reached.
-    /// A pass is problems / `rollout.prompts` steps, rounded down; the remaining problems come first in the next pass.
+    /// Passes over the training problems, in place of `steps`; with both, whichever ends first. A pass has problems /
+    /// `rollout.prompts` steps, rounded down: 39,202 problems at 256 prompts are 153 steps. The remaining problems
+    /// start the next pass. The run folder's `config.toml` has `steps` instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epochs: Option<u64>,
     /// The problems, and how answers are graded.
     pub task: TaskConfig,
     /// Where the policy comes from.
     pub model: ModelConfig,
-    /// Train low-rank factors instead of the weights; absent: all weights are trained.
+    /// Train low-rank factors instead of the weights; without this table, all weights are trained.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lora: Option<LoraTable>,
-    /// Supervised fitting before RL; absent: RL starts from the model as it is.
+    /// Supervised fine-tuning before RL; without this table, RL starts from the model as it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sft: Option<SftConfig>,
     /// Sampling of completions.
@@ -106,7 +107,8 @@ pub struct Config {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct GradeConfig {
-    /// The run stops after this many consecutive steps in which no completion could be graded.
+    /// The run saves its state and stops with exit code 1 after this many steps in a row in which no completion could
+    /// be graded.
     pub max_unscorable: u64,
 }
 
@@ -120,10 +122,12 @@ impl Default for GradeConfig {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SaveConfig {
-    /// Interval in steps, or `"epoch"`. The last step and an interruption always save; 0 saves only then.
+    /// Save every so many steps or every `"epoch"`. The last step and an interruption always save; with 0, only they
+    /// do.
     #[schemars(schema_with = "schema::every")]
     pub every: Every,
-    /// Checkpoints kept besides the best and the last: a number, or `"all"` to compare them later.
+    /// Checkpoints kept in addition to the best and the last: a number, or `"all"` so that `fgrpo select` and later
+    /// evaluations find them. Only the newest two contain the optimizer state.
     #[schemars(schema_with = "schema::keep")]
     pub keep: Keep,
 }
@@ -132,9 +136,10 @@ pub struct SaveConfig {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LogConfig {
-    /// Fraction of rollouts written to `rollouts.jsonl`.
+    /// Share of rollouts written to `rollouts.jsonl`, with the special tokens of completions, which verifiers don't
+    /// see.
     pub rollout_share: f64,
-    /// Whether to write TensorBoard event files.
+    /// Write TensorBoard events.
     pub tensorboard: bool,
 }
 
@@ -142,22 +147,27 @@ pub struct LogConfig {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ComputeConfig {
-    /// Worker threads; 0 is one per core. Bit-for-bit repeatability requires the same number.
+    /// Worker threads; 0 means one per core. Results repeat bit for bit only with the same number of threads.
     pub threads: usize,
-    /// Gradient checkpointing: store only each layer's input for the backward pass and recompute the rest.
+    /// Keep only each layer's input for the backward pass and recompute the rest.
     pub checkpoint_activations: bool,
-    /// Number type of weights and activations on a GPU.
+    /// Number type of weights and activations on a GPU: `f32` or `bf16`. The optimizer works on f32 weights in both.
     #[schemars(schema_with = "schema::word::<Precision>")]
     pub precision: Precision,
-    /// Number type of AdamW's moments on a GPU; in bf16 they are rounded stochastically.
+    /// Number type of AdamW's two moments on a GPU: `f32`, or `bf16` with stochastic rounding, 4 bytes less per trained
+    /// parameter and other results, repeated bit for bit. Only `f32` on a CPU.
     #[schemars(schema_with = "schema::word::<Precision>")]
     pub moments: Precision,
-    /// Keep AdamW's moments of a run on a GPU in host memory.
+    /// Keep AdamW's moments of a run on a GPU in host memory: 8 bytes less per trained parameter on the GPU (4 with
+    /// moments in bf16), slower updates, the same results bit for bit. No effect on a CPU.
     pub optimizer_offload: bool,
-    /// Compute a token's log-probability on a GPU in the same bits when it is sampled, scored and trained on; slower.
+    /// Compute a token's log-probability on a GPU in the same bits when it is sampled, scored and trained on: no
+    /// rounding between sampler and learner, slower passes. Refused for training on a CPU, where the two differ by
+    /// rounding.
     pub exact: bool,
-    /// Number format of matrix products on a CPU, in linear layers and the LM head. Bit-for-bit repeatability requires
-    /// the same setting.
+    /// How the CPU multiplies matrices in linear maps and the vocabulary head: in `f32`, in `bf16x3` (each number as
+    /// the sum of two in bfloat16; results are off by about 1e-5 of their terms, at most 3e-5) or in `bf16`. The last
+    /// two need AMX or AVX-512 BF16 to be fast.
     #[schemars(schema_with = "schema::word::<Products>")]
     pub products: Products,
 }

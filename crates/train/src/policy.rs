@@ -29,7 +29,7 @@ pub fn fresh(config: &Config, task: &Task, device: &Device) -> anyhow::Result<En
             sizes.validate().or_bad_input()?;
             // Weights, gradient and two moments.
             fits("model.init", sizes.parameters(), 16)?;
-            Engine::init(&sizes, init.std, &|i| key.nth_normal(i), device)?
+            Engine::init(&sizes, init.std as f32, &|i| key.nth_normal(i), device)?
         }
         (None, None) => unreachable!("the configuration was checked"),
     };

@@ -18,6 +18,7 @@ pub const MOST_OPTIONS: usize = 26;
 
 /// How the answer is compared.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Match {
     /// The last box contains only the letter. `(B)` and `\text{B}` are the letter B.

@@ -9,6 +9,7 @@ use crate::error::Error;
 /// What a weight is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum Level {
     /// Each token has its own.
@@ -23,6 +24,7 @@ pub enum Level {
 /// Source: truncated importance sampling (TIS) and masks (MIS, IcePop) as verl's `rollout_corr_helper` has them.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "serde", serde(tag = "kind", rename_all = "snake_case"))]
 pub enum Correction {
     /// Every weight is 1.
@@ -30,10 +32,10 @@ pub enum Correction {
     Off,
     /// Truncated importance sampling, `min(w, cap)`.
     Tis {
-        /// The largest weight, usually 2.
+        /// The largest weight.
         #[cfg_attr(feature = "serde", serde(default = "default::high"))]
         cap: f64,
-        /// What `w` is of.
+        /// Weight of each `token`, or of its `sequence`: their product.
         #[cfg_attr(feature = "serde", serde(default))]
         level: Level,
     },
@@ -45,7 +47,7 @@ pub enum Correction {
         /// The largest weight kept.
         #[cfg_attr(feature = "serde", serde(default = "default::high"))]
         high: f64,
-        /// What `w` is of.
+        /// Weight of each `token`, or of its `sequence`: their product.
         #[cfg_attr(feature = "serde", serde(default))]
         level: Level,
     },

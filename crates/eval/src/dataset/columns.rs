@@ -9,19 +9,20 @@ use serde_json::Value;
 
 /// Column names that differ from the usual ones. A dot reaches into an object: `reward_model.ground_truth`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Columns {
-    /// The question, or the conversation as a list of messages.
+    /// Column of the question, or of the conversation as a list of messages.
     pub prompt: Option<String>,
-    /// The reference answer.
+    /// Column of the reference answer.
     pub answer: Option<String>,
-    /// A worked solution or response.
+    /// Column of a worked solution or response.
     pub solution: Option<String>,
-    /// Subject or category.
+    /// Column of the subject or category.
     pub subject: Option<String>,
-    /// Level or difficulty.
+    /// Column of the level or difficulty.
     pub level: Option<String>,
-    /// The id in the file.
+    /// Column of the file's own id.
     pub id: Option<String>,
 }
 

@@ -20,61 +20,65 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AlgorithmConfig {
-    /// The estimator, by its name: `grpo`, `dr_grpo`, `power` and others.
+    /// The advantage estimator.
     #[serde(deserialize_with = "named_or_table")]
     #[schemars(schema_with = "schema::kind::<Advantage>")]
     pub advantage: Advantage,
-    /// Exponent of the focal weight `(1 - X/N)^gamma`; 0 turns it off.
+    /// Exponent of the focal weight `(1 - X/N)^gamma`; 0 is the estimator alone, bit for bit.
     pub focal_gamma: f64,
     /// Reward of a correct completion, `R_c`.
     pub reward_correct: f64,
     /// Reward of a wrong completion, `R_w`.
     pub reward_wrong: f64,
-    /// The lowest reward that counts as correct for the focal weight; by default, what the verdict of a user's own
-    /// program has as its lowest correct score. Where verdicts are the rewards, it must be above `reward_wrong` and at
-    /// most `reward_correct`.
+    /// For graded rewards, as of kinds `command` and `python`: the lowest that counts as correct, for the focal weight
+    /// and DARO's levels; without it, the grader's `correct_from`. Needed where the graders of a mix differ in theirs.
+    /// With any other kind, or part of a mix, it must be above `reward_wrong` and at most `reward_correct`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub correct_threshold: Option<f64>,
-    /// Weights of several rewards by their names, for an estimator that reads each; 1 for those without.
+    /// `gdpo`: weight of the reward `NAME`, of the several that a grader gives; 1 without it.
     pub reward_weights: BTreeMap<String, f64>,
-    /// The policy loss, by its name: `grpo`, `dapo`, `cispo` and others.
+    /// The policy loss.
     #[serde(deserialize_with = "named_or_table")]
     #[schemars(schema_with = "schema::kind::<Loss>")]
     pub loss: Loss,
-    /// `token-mean`, `seq-mean-token-sum`, `seq-mean-token-sum-norm` or `seq-mean-token-mean`.
+    /// How the losses of tokens are averaged.
     pub aggregation: AggregationName,
     /// Coefficient of the entropy bonus.
     pub entropy_coef: f64,
     /// Coefficient of the KL penalty against the model that RL started from.
     pub kl_coef: f64,
-    /// `k1`, `k2` or `k3`.
+    /// Estimator of the KL penalty.
     #[schemars(schema_with = "schema::word::<Kl>")]
     pub kl: Kl,
-    /// Drop groups whose rewards are all equal before tokens are counted (DAPO's dynamic sampling without drawing
-    /// replacements).
+    /// Drop groups whose rewards are all equal before the loss counts tokens, also where shaping gives them advantages
+    /// (DAPO's dynamic sampling without replacements).
     pub drop_inactive_groups: bool,
-    /// `none`, `unlikely` (Rewarding the Unlikely, RUL) or `smoothing` (differential smoothing, DS-GRPO).
+    /// Shaping of rewards before, or of advantages after the estimator.
     #[serde(deserialize_with = "named_or_table")]
     #[schemars(schema_with = "schema::kind::<Shaping>")]
     pub shaping: Shaping,
-    /// DARO: the policy loss is a sum over the mixed success rates of their token means, with a learned weight for
-    /// each.
+    /// DARO: the policy loss is the sum of `w L - ln w` over a mini-batch's success rates strictly between 0 and 1,
+    /// where `L` is the token mean over the groups with that rate and `w` a learned weight, at first 1. Entropy and KL
+    /// keep their token mean.
     pub daro: bool,
-    /// Learning rate of DARO's weights (plain gradient descent, one step per optimizer update). DARO's paper gives no
-    /// value.
+    /// Learning rate of DARO's weights, with one step of gradient descent per optimizer update; its paper states no
+    /// value. A weight converges to `1 / L`; if `L` is not above 0, it grows.
     pub daro_lr: f64,
-    /// Weight of tokens sampled by another engine: `off`, `tis` or `mask`.
+    /// Correction of tokens that another engine sampled, by their weight `w = exp(logp_trainer - logp_rollout)`. `off`:
+    /// none; `tis`: `w` up to the cap; `mask`: `w` within the bounds, 0 outside. With the embedded engine `w` is
+    /// exactly 1.
     #[serde(deserialize_with = "named_or_table")]
     #[schemars(schema_with = "schema::kind::<Correction>")]
     pub correction: Correction,
-    /// Share of a mini-batch's tokens, those with the highest entropy, that the policy loss counts; 1 for all.
+    /// Share of a mini-batch's tokens, those with the highest entropy when they were sampled, that the policy loss
+    /// counts; the others stay in the denominators.
     pub top_entropy_quantile: f64,
     /// Numbers of this table that change over the steps.
     pub schedule: Vec<ScheduledKey>,
 }
 
 /// A policy loss, by the name of its method, with its clip settings.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Loss {
     /// Symmetric clip.
@@ -145,7 +149,7 @@ pub enum Loss {
     },
     /// A penalty on the tokens with the largest covariance of advantage and log-probability.
     KlCov {
-        /// Share of a mini-batch's tokens.
+        /// Share of a mini-batch's tokens that is held back, at least one token.
         #[serde(default = "default::cov_share")]
         share: f64,
         /// Coefficient of the penalty.
@@ -157,10 +161,10 @@ pub enum Loss {
         /// Clip widths below and above 1.
         #[serde(default = "default::grpo", deserialize_with = "pair")]
         clip: [f64; 2],
-        /// Largest share of a mini-batch's tokens that is dropped.
+        /// Share of a mini-batch's tokens that is held back, at least one token.
         #[serde(default = "default::cov_share")]
         share: f64,
-        /// Bounds of the covariance.
+        /// Bounds of the covariance of a dropped token.
         #[serde(default = "default::clip_cov", deserialize_with = "pair")]
         covariance: [f64; 2],
     },

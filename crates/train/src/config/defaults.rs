@@ -28,6 +28,6 @@ pub(super) fn yes() -> bool {
     true
 }
 
-pub(super) fn init_std() -> f32 {
+pub(super) fn init_std() -> f64 {
     0.02
 }

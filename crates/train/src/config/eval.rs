@@ -12,25 +12,27 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct EvalConfig {
-    /// Interval in steps, or `"epoch"`; also runs before the first step and after the last. 0 is never.
+    /// Evaluate every so many steps or every `"epoch"`, and before the first and after the last step; 0 means never.
     #[schemars(schema_with = "schema::every")]
     pub every: Every,
-    /// Also evaluate whenever `save.every` saves a checkpoint, so that the best checkpoint can be chosen.
+    /// Also evaluate at every checkpoint of `save.every`, so that `fgrpo select` can choose among them; with
+    /// `[eval.full]`, this is the full evaluation.
     pub at_checkpoints: bool,
     /// Samples per problem.
     pub samples: usize,
-    /// Values of k for pass@k, at most `samples`. Results always include k = 1.
+    /// Values of k in pass@k, at most `samples`. 1 is always evaluated, because it decides which checkpoint is best.
     pub k: Vec<usize>,
     /// Sampling temperature.
     pub temperature: f32,
-    /// Evaluate only the first problems, of each part if there are several; absent: all.
+    /// Number of problems used, starting with the first, per part of a mix; without it, all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problems: Option<usize>,
-    /// With `task.kind = "mix"`: pass@k is the mean over the `problems` of all parts, or over the `parts`, like an
-    /// average over benchmarks. The best checkpoint is the one with the best pass@1 by this mean.
+    /// With `task.kind = "mix"`: pass@k is the mean over all `problems`, or over the `parts` like an average of
+    /// benchmarks. It also decides which checkpoint has the best pass@1.
     #[schemars(schema_with = "schema::word::<Average>")]
     pub average: Average,
-    /// Whether to keep the completions' texts, for `fgrpo nll`, `diversity` and reading; the scores are always kept.
+    /// Whether `evaluations/` keeps the completions' texts, which `fgrpo nll` and `diversity` need; verdicts are always
+    /// kept.
     pub keep_texts: bool,
     /// A larger, less frequent evaluation.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -44,14 +46,14 @@ pub struct EvalConfig {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct FullEvalConfig {
-    /// Interval in steps, or `"epoch"`. Also runs before the first step and after the last.
+    /// As `eval.every`.
     #[schemars(schema_with = "schema::every")]
     pub every: Every,
     /// Samples per problem.
     pub samples: usize,
-    /// Values of k for pass@k, at most `samples`. Results always include k = 1.
+    /// As `eval.k`.
     pub k: Vec<usize>,
-    /// Evaluate only the first problems, of each part if there are several; absent: all.
+    /// As `eval.problems`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problems: Option<usize>,
 }

@@ -1,15 +1,11 @@
 //! Error messages about a configuration: the line or the override, the field, and what was probably meant.
 
-use super::kind::named_or_table;
-use super::{Config, Loss, TaskConfig};
-use fgrpo_core::advantage::Advantage;
-use fgrpo_core::credit::Shaping;
-use fgrpo_core::loss::Correction;
+use super::Config;
+use super::schema::forms;
 use fgrpo_eval::bad_input;
 use fgrpo_eval::io::harmless::shortened;
 use fgrpo_eval::io::json::{self, Misfit};
 use fgrpo_eval::io::objects::Objects;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_path_to_error::{Segment, Track};
 use strsim::damerau_levenshtein;
@@ -369,26 +365,13 @@ fn alone(whole: &Value, path: &[String], step: &str) -> Value {
 
 /// Of a table of which each kind has its own keys: the kinds that have this key.
 fn kinds_with(table: &str, key: &str) -> Vec<String> {
-    // Serde's errors about an unknown kind and an unknown key list those that are known.
-    let known = |kind: &str| -> Vec<String> {
-        let given = Value::from(toml::Table::from_iter(
-            [("kind", kind), ("?", "")].map(|(k, v)| (k.into(), v.into())),
-        ));
-        let read = match table {
-            "algorithm.advantage" => named_or_table::<_, Advantage>(given).map(drop),
-            "algorithm.loss" => named_or_table::<_, Loss>(given).map(drop),
-            "algorithm.shaping" => named_or_table::<_, Shaping>(given).map(drop),
-            "algorithm.correction" => named_or_table::<_, Correction>(given).map(drop),
-            _ if table == "task" || table.starts_with("task.parts.") => {
-                TaskConfig::deserialize(given).map(drop)
-            }
-            _ => Ok(()),
-        };
-        let names =
-            |error: toml::de::Error| json::quoted(error.message()).skip(1).map(str::to_owned).collect();
-        read.err().map_or_else(Vec::new, names)
-    };
-    known("?").into_iter().filter(|kind| known(kind).iter().any(|k| k == key)).collect()
+    let schema = Config::schema();
+    let table = if table.starts_with("task.parts.") { "task" } else { table };
+    let tables = table.split('.').fold(vec![&schema], |tables, step| {
+        tables.iter().flat_map(|table| forms(&schema, &table["properties"][step])).collect()
+    });
+    let keys = tables.iter().map(|table| &table["properties"]).filter(|keys| !keys[key].is_null());
+    keys.filter_map(|keys| keys["kind"]["const"].as_str()).map(str::to_owned).collect()
 }
 
 /// The known name that an unknown one is probably a misspelling of.
@@ -406,6 +389,7 @@ fn nearest(message: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fgrpo_core::advantage::Advantage;
 
     #[test]
     fn a_key_of_another_kind_leads_to_that_kind() {

@@ -15,16 +15,16 @@ pub struct LoraTable {
     pub rank: usize,
     /// The product of the factors is scaled by `alpha / rank` (PEFT's `lora_alpha`).
     pub alpha: f64,
-    /// The matrices with factors, by the last part of their names, or `"all-linear"`: those of every layer.
+    /// The matrices of every layer that get factors: a list of `q_proj`, `k_proj`, `v_proj`, `o_proj`, `gate_proj`,
+    /// `up_proj`, `down_proj`, or `"all-linear"` for all of them.
     pub targets: Targets,
     /// Scale by `alpha / sqrt(rank)` instead (rsLoRA).
     pub use_rslora: bool,
-    /// Format of the layers' matrices in memory: `nf4`, `int8` or `bf16`. Factors are then applied beside them, unmerged. Without it,
-    /// the matrices are those of the checkpoint, and the factors are merged into them.
+    /// Format of the layers' matrices in memory: `nf4` (4 bits), `int8` or `bf16`. Without it, they are those of the
+    /// checkpoint, and the factors are merged into them.
     #[schemars(schema_with = "schema::word::<BaseFormat>")]
     pub base: Option<BaseFormat>,
-    /// Also write the merged weights into each checkpoint. Otherwise a checkpoint is small, depends on `model.path`,
-    /// and becomes a full model with `fgrpo merge`.
+    /// Also write the merged weights into each checkpoint, as `fgrpo merge` does later.
     pub save_merged: bool,
 }
 

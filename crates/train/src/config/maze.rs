@@ -11,15 +11,15 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct MazeConfig {
-    /// Cells along an edge: odd, at least 5.
+    /// Width and height in cells: odd, at least 5.
     pub size: usize,
-    /// Number of training mazes.
+    /// Training mazes.
     pub train: u64,
-    /// Number of held-out mazes; their indices never overlap with training.
+    /// Held-out mazes, which are never trained on.
     pub held_out: u64,
-    /// Seed of the mazes; separate from the run's seed, so that runs share their problems.
+    /// Seed of the mazes, separate from the run's, so that runs share them.
     pub seed: u64,
-    /// `exact`: the completion equals the shortest path; `reaches_goal`: it walks to the goal.
+    /// `exact`: the completion must be the shortest path; `reaches_goal`: it must reach the goal.
     #[schemars(schema_with = "schema::word::<Scoring>")]
     pub reward: Scoring,
 }

@@ -24,14 +24,14 @@ const PARAMETERS: u64 = 1_000_000_000_000_000;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ModelConfig {
-    /// A Hugging Face checkpoint folder.
+    /// A Hugging Face checkpoint folder, or a hub name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<PathBuf>,
-    /// Sizes of a randomly initialised model. The vocabulary size comes from the task.
+    /// Sizes of a new model. The vocabulary size comes from the task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub init: Option<InitConfig>,
-    /// Sizes of the checkpoint in `path`, for `--dry-run` without the checkpoint; an existing checkpoint must match
-    /// them.
+    /// Sizes of the checkpoint in `path`, for `--dry-run` without the checkpoint. If it exists, its sizes must be the
+    /// same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<SizeConfig>,
 }
@@ -40,7 +40,7 @@ pub struct ModelConfig {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SizeConfig {
-    /// `qwen2`, `qwen3` or `llama`.
+    /// Family of the checkpoint.
     #[schemars(schema_with = "schema::word::<Architecture>")]
     pub architecture: Architecture,
     /// Rows of the embedding.
@@ -55,10 +55,10 @@ pub struct SizeConfig {
     pub num_attention_heads: usize,
     /// Key/value heads.
     pub num_key_value_heads: usize,
-    /// Size of a head; if absent, `hidden_size / num_attention_heads`.
+    /// Size of a head; without it, `hidden_size / num_attention_heads`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub head_dim: Option<usize>,
-    /// Whether the LM head shares the embedding's weights.
+    /// Whether the output layer shares the embedding's weights.
     pub tie_word_embeddings: bool,
 }
 
@@ -170,7 +170,7 @@ impl ModelConfig {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InitConfig {
-    /// `qwen2` (QKV bias), `qwen3` (QK-norm) or `llama`.
+    /// `qwen2` (bias of the query, key and value products), `qwen3` (norms of queries and keys) or `llama`.
     #[serde(default = "defaults::architecture")]
     #[schemars(schema_with = "schema::word::<Architecture>")]
     pub architecture: Architecture,
@@ -184,18 +184,18 @@ pub struct InitConfig {
     pub num_attention_heads: usize,
     /// Key/value heads; divides the query heads.
     pub num_key_value_heads: usize,
-    /// Size of a head; if absent, `hidden_size / num_attention_heads`.
+    /// Size of a head; without it, `hidden_size / num_attention_heads`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub head_dim: Option<usize>,
     /// Base of the rotary frequencies.
     #[serde(default = "defaults::rope_theta")]
     pub rope_theta: f64,
-    /// Whether the LM head shares the embedding's weights.
+    /// Whether the output layer shares the embedding's weights.
     #[serde(default = "defaults::yes")]
     pub tie_word_embeddings: bool,
     /// Standard deviation of the initial matrices.
     #[serde(default = "defaults::init_std")]
-    pub std: f32,
+    pub std: f64,
 }
 
 impl InitConfig {
@@ -238,7 +238,7 @@ impl InitConfig {
             }
             _ => {}
         }
-        positive("model.init.std", f64::from(self.std))?;
+        positive("model.init.std", self.std)?;
         positive("model.init.rope_theta", self.rope_theta)
     }
 }

@@ -11,24 +11,25 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RolloutConfig {
-    /// Prompts per step (the paper's global batch).
+    /// Prompts per step, the paper's global batch.
     pub prompts: usize,
     /// Completions per prompt, `N`.
     pub group_size: usize,
-    /// Sampling temperature; the loss uses log-probabilities of the tempered policy.
+    /// Sampling temperature; log-probabilities in the loss are those at this temperature.
     pub temperature: f32,
-    /// Top-p (nucleus) sampling; 1 is off.
+    /// Nucleus sampling; 1 is off.
     pub top_p: f32,
-    /// Top-k sampling; 0 is off.
+    /// Sample from the k likeliest tokens; 0 is off.
     pub top_k: usize,
-    /// Min-p sampling: tokens need at least this fraction of the most likely token's probability; 0 is off.
+    /// Sample from tokens whose probability is at least this fraction of the likeliest one's; 0 is off.
     pub min_p: f32,
-    /// Maximum completion length in tokens; if absent, the task's own limit.
+    /// Length limit of a completion, in tokens; without it, the task's own limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_new_tokens: Option<usize>,
-    /// Maximum number of tokens in the key/value cache, over all threads; if absent, as many as fit in a third of the
-    /// memory that remains beside the model. When it is full, fewer completions run at once; the samples stay the
-    /// same.
+    /// Largest number of tokens in the key/value cache; without it, as many as fit in a third of the memory that is
+    /// left besides the model, at least 512 MiB, and on a GPU in all of it. It must hold the longest prompt with a
+    /// completion of full length, once for each of two threads or each GPU. A full cache runs fewer completions at
+    /// once, which changes the samples by rounding only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_cached_tokens: Option<usize>,
     /// A server that samples instead of the embedded engine; the trainer computes the log-probabilities.

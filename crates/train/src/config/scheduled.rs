@@ -14,13 +14,13 @@ use toml::{Table, Value};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ScheduledKey {
-    /// The key, without `algorithm.`; its own value is that of the first step.
+    /// The key without `algorithm.`; its own value is that of step 1.
     pub key: String,
-    /// The value of step `over` and of all later steps; a list for a key with a list.
+    /// The value from step `over` on; a list for a key with a list.
     #[serde(deserialize_with = "goal")]
     #[schemars(schema_with = "goal_schema")]
     pub to: Goal,
-    /// The number of steps, at least 2.
+    /// Number of steps, at least 2.
     pub over: u64,
 }
 

@@ -1,38 +1,34 @@
-//! The JSON schema of a configuration: schemars derives it from the types of this crate. Of other crates' types it has what serde
-//! says that it accepts.
+//! The JSON schema of a configuration: schemars derives it from the types, but for what these read in two forms, and for words
+//! of crates without schemas, of which it has what serde says that it accepts.
 
 use fgrpo_eval::io::json::quoted;
-use schemars::{Schema, SchemaGenerator, json_schema};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value, json};
-
-/// The names in serde's error about a value that isn't accepted: those that are.
-fn accepted<T: DeserializeOwned>(refused: Value) -> Vec<String> {
-    let error = serde_json::from_value::<T>(refused).err().map(|error| error.to_string()).unwrap_or_default();
-    quoted(&error).skip(1).map(str::to_owned).collect()
-}
+use serde_json::{Value, json};
 
 /// One of some words.
 pub(super) fn word<T: DeserializeOwned>(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "enum": accepted::<T>(json!("?")) })
+    let error =
+        serde_json::from_value::<T>(json!("?")).err().map(|error| error.to_string()).unwrap_or_default();
+    json_schema!({ "enum": quoted(&error).skip(1).collect::<Vec<_>>() })
 }
 
 /// The name of a kind, or a table of the kind and its settings.
-pub(super) fn kind<T: DeserializeOwned>(_: &mut SchemaGenerator) -> Schema {
-    let names = accepted::<T>(json!({ "kind": "?" }));
-    json_schema!({ "anyOf": [{ "enum": names }, { "type": "object", "properties": { "kind": { "enum": names } } }] })
-}
-
-/// A table with these keys.
-pub(super) fn table<T: DeserializeOwned>(_: &mut SchemaGenerator) -> Schema {
-    let keys: Map<String, Value> =
-        accepted::<T>(json!({ "?": null })).into_iter().map(|key| (key, json!({}))).collect();
-    json_schema!({ "type": "object", "properties": keys, "additionalProperties": false })
-}
-
-/// A text, or a table with these keys.
-pub(super) fn text_or_table<T: DeserializeOwned>(generator: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "anyOf": [{ "type": "string" }, table::<T>(generator)] })
+pub(super) fn kind<T: JsonSchema + Default + Serialize>(generator: &mut SchemaGenerator) -> Schema {
+    let default = json!(T::default())["kind"].take();
+    let mut tables = T::json_schema(generator);
+    let mut names = Vec::new();
+    for table in tables.get_mut("oneOf").and_then(Value::as_array_mut).into_iter().flatten() {
+        let name = table["properties"]["kind"]["const"].clone();
+        table["additionalProperties"] = json!(false);
+        // A table without `kind` has the default kind.
+        if name == default {
+            table["required"] = json!([]);
+        }
+        names.push(name);
+    }
+    json_schema!({ "anyOf": [{ "enum": names }, tables] })
 }
 
 /// A number of steps, or `epoch`.
@@ -47,4 +43,18 @@ pub(super) fn keep(_: &mut SchemaGenerator) -> Schema {
 
 fn number_or(word: &str) -> Schema {
     json_schema!({ "anyOf": [{ "type": "integer", "minimum": 0 }, { "const": word }] })
+}
+
+/// What a schema allows, with the references into the whole one followed.
+pub(super) fn forms<'a>(whole: &'a Value, schema: &'a Value) -> Vec<&'a Value> {
+    if let Some(path) = schema["$ref"].as_str() {
+        return whole.pointer(&path[1..]).map_or_else(Vec::new, |named| forms(whole, named));
+    }
+    match schema.get("anyOf").or_else(|| schema.get("oneOf")).and_then(Value::as_array) {
+        // A table may have alternatives beside its own keys: the kinds of a part.
+        Some(either) if schema["properties"].is_null() => {
+            either.iter().flat_map(|form| forms(whole, form)).collect()
+        }
+        _ => vec![schema],
+    }
 }

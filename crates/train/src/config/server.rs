@@ -11,35 +11,36 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ServerConfig {
-    /// Its address, e.g. `http://localhost:8000`.
+    /// Address, as `http://localhost:8000`.
     pub url: String,
-    /// Name of the served model; if absent, the only model that the server lists.
+    /// Name of the served model; without it, the only one that the server lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// The server software: `vllm`, `sglang`, `llama.cpp`, or `openai` for only the standard fields.
     #[serde(default)]
     #[schemars(schema_with = "schema::word::<ServerApi>")]
     pub api: ServerApi,
-    /// The distribution of the server's log-probabilities.
+    /// Distribution of the server's log-probabilities: `raw` is the model's own, `processed` the one that tokens are
+    /// sampled from.
     #[serde(default)]
     pub logprobs: LogprobsOf,
-    /// Number of concurrent requests.
+    /// Largest number of concurrent requests.
     #[serde(default = "concurrency")]
     pub concurrency: usize,
-    /// The environment variable with the server's API key; if absent, `OPENAI_API_KEY` if it is set.
+    /// Environment variable with the API key; without it, `OPENAI_API_KEY`, if that is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_env: Option<String>,
-    /// Timeout of one attempt, in seconds.
+    /// Time limit for one attempt, in seconds.
     #[serde(default = "timeout")]
     pub timeout: f64,
-    /// Number of retries.
+    /// Attempts after the first.
     #[serde(default = "retries")]
     pub retries: u32,
-    /// Seconds before the first retry; doubles with each retry, up to 30.
+    /// Seconds before the first retry; doubled for each further retry, up to 30.
     #[serde(default = "retry_wait")]
     pub retry_wait: f64,
-    /// A shell command that is run after each checkpoint and on resume, with `{checkpoint}` replaced by the folder.
-    /// Use it to load the new weights into the server. The run continues when the command has ended.
+    /// Shell command that is run after each checkpoint and when a run is resumed, as to load the weights into the
+    /// server; `{checkpoint}` is replaced by the folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_checkpoint: Option<String>,
 }

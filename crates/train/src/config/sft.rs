@@ -10,35 +10,35 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SftConfig {
-    /// Optimizer steps. If `epochs` is set too, training ends at the first one reached.
+    /// Optimizer steps; with both `steps` and `epochs`, whichever ends first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steps: Option<u64>,
-    /// Passes over the demonstrations, instead of `steps`; may be fractional.
+    /// Passes over the demonstrations, in place of `steps`; a fraction is part of a pass.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub epochs: Option<f64>,
     /// Demonstrations per step.
     pub batch_size: usize,
     /// Peak learning rate.
     pub lr: f64,
-    /// Adam's betas.
+    /// AdamW's betas.
     #[serde(deserialize_with = "pair")]
     pub betas: [f64; 2],
     /// Decoupled weight decay.
     pub weight_decay: f64,
-    /// Maximum global gradient norm.
+    /// Largest global gradient norm.
     pub max_grad_norm: f64,
     /// Steps of linear warm-up.
     pub warmup_steps: u64,
     /// Learning-rate schedule after warm-up.
     pub schedule: Schedule,
-    /// Interval in steps of the loss on held-out demonstrations; also computed after the last step. 0 is never.
+    /// Evaluate the loss on held-out demonstrations every so many steps, and after the last; 0 means never.
     pub eval_every: u64,
-    /// Number of held-out demonstrations for this loss; the first ones are used.
+    /// Number of held-out demonstrations used for it, starting with the first.
     pub eval_problems: usize,
-    /// Interval of checkpoints in steps. The last step and an interruption always save; 0 saves only then.
+    /// Save a checkpoint every so many steps, as `save.every`.
     pub save_every: u64,
-    /// Seed of the demonstrations' order and of the initial weights; if absent, the run's seed. Runs with different
-    /// seeds that share this one share the cached result.
+    /// Seed of the order and the initial weights; without it, the run's seed. Runs with the same seed share the cached
+    /// result.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
 }

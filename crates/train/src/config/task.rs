@@ -164,24 +164,25 @@ impl TaskConfig {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MixConfig {
-    /// Folder of the tokenizer and the chat template. If absent, `model.path`; if that is absent too, the tokenizer
-    /// trained by the first part with generated problems.
+    /// Folder of the tokenizer and the chat template, for all parts; without it, `model.path`, or else the tokenizer of
+    /// the first part with generated problems.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokenizer: Option<PathBuf>,
-    /// Texts that end a completion, for every part.
+    /// Texts that end a completion, for all parts.
     #[serde(default)]
     pub stop: Vec<String>,
-    /// The sources.
+    /// The sources of problems.
     pub parts: Vec<MixPart>,
 }
 
 /// One source of problems.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MixPart {
-    /// Its name in evaluations; if absent, its kind.
+    /// The part's name in evaluations; without it, the kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Its share of the prompts, relative to the other parts. 0: only evaluated, with all its problems held out.
+    /// Share of the prompts relative to the other parts. With 0 the part is for evaluation only: all problems of `data`
+    /// are held out, unless `held_out` names a file.
     #[serde(default = "defaults::part_weight")]
     pub weight: f64,
     /// The problems: any text task.

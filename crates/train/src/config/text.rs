@@ -19,51 +19,50 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TextConfig {
-    /// Problems to train on: JSON lines, a JSON array, CSV or Parquet, or a folder of such files.
+    /// Training problems: JSON lines, a JSON array, CSV or Parquet, a folder of such files, or a split of one, as
+    /// `gsm8k/main/train`.
     pub data: PathBuf,
-    /// Held-out problems; if absent, `held_out_share` of `data` is held out.
+    /// File of held-out problems, which are never trained on. Without it, `held_out_share` of `data` is held out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_out: Option<PathBuf>,
-    /// Fraction of `data` that is held out if `held_out` names no file. A hash of the prompt decides which problems,
-    /// so they stay the same when the file grows.
+    /// Share of held-out problems. A hash of the prompt selects them, so the selection stays the same when the file
+    /// grows.
     #[serde(default = "defaults::held_out_share")]
     pub held_out_share: f64,
-    /// Folder of the tokenizer and the chat template; if absent, `model.path`.
+    /// Folder of the tokenizer and the chat template; without it, `model.path`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokenizer: Option<PathBuf>,
-    /// The paper's prompt for this kind of task and a model family (`qwen2.5`, `qwen3`, `llama3.2`).
+    /// The paper's prompt for this kind of task and a model family.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::word::<Family>")]
     pub preset: Option<Family>,
-    /// System prompt that replaces the preset's; an empty string means none.
+    /// System prompt in place of the preset's; an empty one sends none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<String>,
-    /// `enable_thinking` for the chat template; replaces the preset's.
+    /// `enable_thinking` of the chat template in place of the preset's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enable_thinking: Option<bool>,
     /// Problems with a longer prompt are rejected and counted.
     #[serde(default = "defaults::max_prompt_tokens")]
     pub max_prompt_tokens: usize,
-    /// Texts that end a completion, besides the model's own end tokens: an added token of the tokenizer by its name,
-    /// or any other text, which may cross token boundaries. Only the text before it is graded.
+    /// Texts that end a completion, besides the model's end tokens: an added token of the tokenizer by its name, or any
+    /// other text, regardless of token boundaries. The token that completes the text is the last one; the graded text
+    /// ends before it.
     #[serde(default)]
     pub stop: Vec<String>,
-    /// Column names that differ from the usual ones.
+    /// Columns with unusual names.
     #[serde(default)]
-    #[schemars(schema_with = "schema::table::<Columns>")]
     pub columns: Columns,
-    /// Kind `python`: the function that grades, as `"grade.py:reward"`, or a table with `function`, `timeout_s`,
-    /// `startup_s` and `correct_from`.
+    /// `python`: the function that grades, by its name or as a table.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
         deserialize_with = "program::Settings::read_function"
     )]
-    #[schemars(schema_with = "schema::text_or_table::<program::Settings>")]
+    #[schemars(schema_with = "program::schema::function")]
     pub grader: Option<program::Settings>,
     /// How completions are graded.
     #[serde(default)]
-    #[schemars(schema_with = "schema::table::<Settings>")]
     pub verifier: Settings,
 }
 
@@ -155,21 +154,21 @@ fn amounts(train: u64, held_out: u64, vocab_size: usize) -> [(&'static str, u64,
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ArithmeticConfig {
-    /// Minimum number of operations of a problem.
+    /// Smallest number of operations in a problem.
     pub fewest_operations: usize,
-    /// Maximum number of operations of a problem.
+    /// Largest number of operations in a problem.
     pub most_operations: usize,
-    /// Maximum of every intermediate value; the minimum is 0.
+    /// Largest intermediate value, at least 20; none is below 0.
     pub largest: u64,
     /// Training problems.
     pub train: u64,
-    /// Held-out problems; none of them is trained on.
+    /// Held-out problems, which are never trained on.
     pub held_out: u64,
-    /// Vocabulary size of the tokenizer, which is trained on generated text: at least 300.
+    /// Size of the tokenizer's vocabulary, at least 300; the tokenizer is trained on generated text.
     pub vocab_size: usize,
-    /// Seed of the problems; separate from the run's seed, so that runs share their problems.
+    /// Seed of the problems, separate from the run's, so that runs share them.
     pub seed: u64,
-    /// Which rules the math verifier follows.
+    /// Rules of the verifier, as `task.verifier.mode`.
     #[schemars(schema_with = "schema::word::<Mode>")]
     pub mode: Mode,
 }
@@ -209,19 +208,19 @@ impl ArithmeticConfig {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct PuzzlesConfig {
-    /// The SynLogic task, by its name; one with a generator.
+    /// The SynLogic task; those of `fgrpo data synlogic`.
     pub puzzle: String,
     /// From 1 (easy) to 10.
     pub difficulty: u32,
     /// Training problems.
     pub train: u64,
-    /// Held-out problems; none of them is trained on.
+    /// Held-out problems, which are never trained on.
     pub held_out: u64,
-    /// Vocabulary size of the tokenizer, which is trained on generated text: at least 300.
+    /// Size of the tokenizer's vocabulary, at least 300; the tokenizer is trained on generated text.
     pub vocab_size: usize,
-    /// Seed of the problems; separate from the run's seed, so that runs share their problems.
+    /// Seed of the problems, separate from the run's, so that runs share them.
     pub seed: u64,
-    /// Which rules the verifier follows.
+    /// Rules of the verifier, as `task.verifier.mode`.
     #[schemars(schema_with = "schema::word::<Mode>")]
     pub mode: Mode,
 }

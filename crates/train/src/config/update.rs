@@ -14,10 +14,10 @@ use serde::{Deserialize, Serialize};
 pub struct UpdateConfig {
     /// Peak learning rate.
     pub lr: f64,
-    /// The low-LR control: multiplies `lr` by `m_gamma`, the average factor by which a focal weight with this exponent
-    /// shrinks advantages (0.679 at 0.5); 0 leaves `lr` unchanged.
+    /// The low-LR control: `lr` is multiplied by `m_gamma`, the average factor by which a focal weight of this exponent
+    /// reduces advantages (`fgrpo theory low-lr --gamma 0.5`); 0 is off.
     pub low_lr_gamma: f64,
-    /// Prompts per optimizer update; if absent, the whole rollout batch.
+    /// Prompts per optimizer update; without it, the whole rollout batch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mini_batch: Option<usize>,
     /// Passes over each rollout batch.
@@ -29,16 +29,16 @@ pub struct UpdateConfig {
     pub eps: f64,
     /// Decoupled weight decay.
     pub weight_decay: f64,
-    /// Maximum global gradient norm.
+    /// Largest global gradient norm.
     pub max_grad_norm: f64,
     /// Steps (rollout batches) of linear warm-up.
     pub warmup_steps: u64,
     /// Learning-rate schedule after warm-up.
     pub schedule: Schedule,
-    /// Maximum number of tokens of a prompt and its completions in one pass; a larger group is split. Limits memory,
-    /// and changes the gradient only by rounding.
+    /// Largest number of tokens, of prompts and completions, in one forward and backward pass; limits memory and
+    /// changes the gradient only by rounding.
     pub micro_batch_tokens: usize,
-    /// The run stops after this many consecutive updates skipped because the gradient wasn't finite.
+    /// The run stops after this many updates in a row were skipped because the loss or gradient wasn't finite.
     pub max_skipped: u64,
 }
 

@@ -69,6 +69,8 @@ fn the_schema_takes_what_the_program_takes_and_marks_mistakes() {
             "steps = 1\n[task]\nkind = \"python\"\ndata = \"d.jsonl\"\ngrader = \"g.py:f\"\ncolumns.answer = \"a\"\n",
             "steps = 1\n[task]\nkind = \"python\"\ndata = \"d.jsonl\"\ngrader = { function = \"g.py:f\", timeout_s = 2 }\n",
             "steps = 1\n[task]\nkind = \"json-schema\"\ndata = \"d.jsonl\"\nverifier.mode = \"parity\"\n[save]\nevery = \"epoch\"\nkeep = 3\n",
+            "steps = 1\n[task]\nkind = \"command\"\ndata = \"d.jsonl\"\nverifier.command = \"python3 g.py\"\n[algorithm]\nadvantage = { kind = \"pkpo\", k = 2 }\n",
+            "steps = 1\n[task]\nkind = \"command\"\ndata = \"d.jsonl\"\nverifier.command = [\"g\"]\n[algorithm]\nloss.clip = [0.1, 0.3]\n",
             "epochs = 2\n[task]\nkind = \"mix\"\nparts = [{ kind = \"arithmetic\", train = 8, weight = 2.0 }, { name = \"x\", kind = \"choice\", data = \"d\" }]\n",
             "steps = 1\n[task]\nkind = \"maze\"\n[algorithm]\nloss = { kind = \"dapo\", clip = [0.1, 0.3] }\nadvantage = \"rloo\"\n[lora]\ntargets = [\"q_proj\"]\n",
         ]
@@ -85,6 +87,8 @@ fn the_schema_takes_what_the_program_takes_and_marks_mistakes() {
         "steps = \"many\"\n",
         "algorithm.focal_gama = 1\n",
         "algorithm.loss = \"dappo\"\n",
+        "algorithm.advantage = { kind = \"dr_grpo\", k = 2 }\n",
+        "algorithm.loss = { kind = \"cispo\", dual_clip = 3.0 }\n",
         "algorithm.kl = \"k4\"\n",
         "algorithm.aggregation = \"mean\"\n",
         "save.every = \"day\"\n",
@@ -100,6 +104,8 @@ fn the_schema_takes_what_the_program_takes_and_marks_mistakes() {
         "kind = \"maze\"\ndata = \"x\"",
         "kind = \"math\"",
         "kind = \"maze\"\nreward = \"near\"",
+        "kind = \"math\"\ndata = \"d\"\nverifier.mode = \"exact\"",
+        "kind = \"command\"\ndata = \"d\"\nverifier.command.comand = \"g\"",
     ] {
         let text = format!("steps = 1\n[task]\n{wrong}\n{model}");
         assert!(!errors(&text).is_empty() && Config::parse(&text, &[]).is_err(), "{wrong}");

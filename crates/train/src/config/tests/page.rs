@@ -1,0 +1,217 @@
+//! The tables of `docs/configuration.md` are the schema's: a heading names a table, and a task's heading its kinds.
+//!
+//! `FGRPO_WRITE_PAGES=1 cargo test -p fgrpo-train --lib config` writes them.
+
+use super::super::schema::forms;
+use super::{Config, minimal};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+const PAGE: &str = include_str!("../../../../../docs/configuration.md");
+const HEAD: &str = "| key | default | meaning |";
+
+/// A key, its default (a value of TOML in backticks, or a word), and its meaning.
+type Row = (String, String, String);
+
+/// The parts of a text in backticks.
+fn quoted(text: &str) -> Vec<&str> {
+    text.split('`').skip(1).step_by(2).collect()
+}
+
+fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    names.into_iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
+
+/// The kind that a table is for.
+fn kind(table: &Value) -> &str {
+    table["properties"]["kind"]["const"].as_str().unwrap_or_default()
+}
+
+/// The kinds that share each text.
+fn by_text<'a>(said: impl Iterator<Item = (String, &'a str)>) -> Vec<(String, String)> {
+    let mut groups: Vec<(String, Vec<&str>)> = Vec::new();
+    for (text, kind) in said {
+        match groups.iter_mut().find(|(known, _)| *known == text) {
+            Some((_, kinds)) => kinds.push(kind),
+            None => groups.push((text, vec![kind])),
+        }
+    }
+    groups.into_iter().map(|(text, kinds)| (text, listed(kinds))).collect()
+}
+
+/// The default of a key as a cell.
+fn default(table: &Value, name: &str) -> String {
+    let default = &table["properties"][name]["default"];
+    match default.get("kind").unwrap_or(default) {
+        Value::Object(_) | Value::Null => {
+            let required = table["required"].as_array().is_some_and(|r| r.iter().any(|key| key == name));
+            if required { "required" } else { "none" }.to_owned()
+        }
+        value => format!("`{}`", toml::Value::try_from(value).unwrap()),
+    }
+}
+
+struct Schema(Value);
+
+impl Schema {
+    fn tables<'a>(&'a self, schema: &'a Value) -> Vec<&'a Value> {
+        forms(&self.0, schema).into_iter().filter(|form| form["properties"].is_object()).collect()
+    }
+
+    /// The table that a heading names, or the kinds of it.
+    fn of_heading(&self, heading: &str) -> (String, Vec<&Value>) {
+        let mut names = quoted(heading).into_iter();
+        let key = names.next().unwrap_or_default().trim_matches(['[', ']']);
+        let keys = key.split('.').filter(|key| !key.is_empty());
+        let tables = keys.fold(vec![&self.0], |tables, key| self.tables(&tables[0]["properties"][key]));
+        let kinds: Vec<&str> = names.collect();
+        let named = |table: &&Value| kinds.is_empty() || kinds.contains(&kind(table));
+        let tables: Vec<&Value> = tables.into_iter().filter(named).collect();
+        assert_eq!(tables.len(), kinds.len().max(1), "{heading}");
+        (key.to_owned(), tables)
+    }
+
+    /// The description of a key, and the words that it may be if they aren't in the description.
+    fn meaning(&self, schema: &Value) -> String {
+        let description = schema["description"].as_str().unwrap_or_default().replace('\n', " ");
+        let forms = forms(&self.0, schema);
+        let words = forms.iter().flat_map(|form| {
+            form["enum"].as_array().into_iter().flatten().chain([&form["const"]]).filter_map(Value::as_str)
+        });
+        let words: Vec<&str> = words.collect();
+        let said: Vec<&str> = quoted(&description).into_iter().map(|word| word.trim_matches('"')).collect();
+        match words.iter().all(|word| said.contains(word)) {
+            true => description,
+            false => format!("{}: {}.", description.trim_end_matches('.'), listed(words)),
+        }
+    }
+
+    /// The row of a key that some of `all` kinds of a table have.
+    fn row(&self, key: String, name: &str, having: &[&Value], all: usize) -> Row {
+        let of = |table: &&Value| self.meaning(&table["properties"][name]);
+        let meanings = by_text(having.iter().map(|table| (of(table), kind(table))));
+        let defaults = by_text(having.iter().map(|table| (default(table, name), kind(table))));
+        let of_kinds =
+            |(said, kinds): &(String, String)| format!("{kinds}: {}{}", said[..1].to_lowercase(), &said[1..]);
+        let mut meaning = match meanings.as_slice() {
+            [(one, _)] if having.len() == all => one.clone(),
+            several => several.iter().map(of_kinds).collect::<Vec<_>>().join(" "),
+        };
+        if defaults.len() > 1 {
+            let others = defaults[1..].iter().map(|(default, kinds)| format!("{kinds} {default}"));
+            meaning += &format!(" Other defaults: {}.", others.collect::<Vec<_>>().join("; "));
+        }
+        (key, defaults[0].0.clone(), meaning)
+    }
+
+    /// The rows of a table, or of the kinds of a table, without the tables that have headings.
+    fn rows(&self, table: &str, kinds: &[&Value], headed: &[String]) -> Vec<Row> {
+        let mut names: Vec<&String> = Vec::new();
+        for name in kinds.iter().flat_map(|kind| kind["properties"].as_object().unwrap().keys()) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        let mut rows = Vec::new();
+        for name in names {
+            let key = format!("{table}.{name}").trim_start_matches('.').to_owned();
+            let having: Vec<&Value> =
+                kinds.iter().copied().filter(|kind| !kind["properties"][name].is_null()).collect();
+            let schema = &having[0]["properties"][name];
+            let (inner, items) = (self.tables(schema), self.tables(&schema["items"]));
+            let forms = forms(&self.0, schema).into_iter().filter(|form| form["type"] != "null").count();
+            if headed.contains(&key) {
+                continue;
+            }
+            if name == "kind" {
+                // The kinds of a task are those of the heading; of others, they stand under the table's name.
+                let meaning = listed(kinds.iter().map(|table| kind(table)));
+                rows.extend((table == "task").then(|| (key, "required".to_owned(), meaning)));
+                continue;
+            }
+            if (inner.len(), forms) != (1, 1) {
+                let any = if schema["additionalProperties"].is_object() { ".NAME" } else { "" };
+                rows.push(self.row(key.clone() + any, name, &having, kinds.len()));
+            }
+            rows.extend(self.rows(&key, &[items, inner].concat(), headed));
+        }
+        rows
+    }
+
+    /// The tables of the page by their headings.
+    fn page(&self) -> Vec<(&'static str, Vec<Row>)> {
+        let above = |before: &'static str| before.lines().rfind(|line| line.starts_with("##")).unwrap();
+        let headings: Vec<&str> = PAGE.match_indices(HEAD).map(|(at, _)| above(&PAGE[..at])).collect();
+        let tables: Vec<_> = headings.iter().map(|heading| self.of_heading(heading)).collect();
+        let headed: Vec<String> = tables.iter().map(|(table, _)| table.clone()).collect();
+        let rows = tables.iter().map(|(table, kinds)| self.rows(table, kinds, &headed));
+        headings.into_iter().zip(rows).collect()
+    }
+}
+
+#[test]
+fn the_tables_of_the_page_are_those_of_the_program() {
+    let mut tables = Schema(Config::schema()).page().into_iter();
+    let mut page = String::new();
+    let mut lines = PAGE.lines().peekable();
+    while let Some(line) = lines.next() {
+        page += &format!("{line}\n");
+        if line == HEAD {
+            page += "|---|---|---|\n";
+            for (key, default, meaning) in tables.next().unwrap().1 {
+                assert!(!meaning.is_empty() && !meaning.contains('|'), "{key}: {meaning}");
+                page += &format!("| `{key}` | {default} | {meaning} |\n");
+            }
+            while lines.next_if(|line| line.starts_with('|')).is_some() {}
+        }
+    }
+    if std::env::var_os("FGRPO_WRITE_PAGES").is_some() {
+        std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md"), page).unwrap();
+    } else {
+        let old = PAGE.lines().zip(page.lines()).find(|(old, new)| old != new);
+        assert!(
+            PAGE == page,
+            "docs/configuration.md is old: {old:?}; `FGRPO_WRITE_PAGES=1 cargo test -p fgrpo-train --lib config` writes it"
+        );
+    }
+}
+
+/// Every value of a table by its full key.
+fn flat(key: &str, value: &toml::Value) -> Vec<(String, toml::Value)> {
+    match value {
+        toml::Value::Table(table) => {
+            table.iter().flat_map(|(name, value)| flat(&format!("{key}.{name}"), value)).collect()
+        }
+        toml::Value::Array(list) if list.iter().any(toml::Value::is_table) => {
+            list.iter().flat_map(|table| flat(key, table)).collect()
+        }
+        value => vec![(key[1..].to_owned(), value.clone())],
+    }
+}
+
+#[test]
+fn every_key_of_a_resolved_configuration_is_on_the_page_with_its_default() {
+    let schema = Schema(Config::schema());
+    let page = schema.page();
+    for kind in schema.tables(&schema.0["properties"]["task"]).into_iter().map(kind) {
+        let mut set = vec!["rollout.server.url=http://a".to_owned(), "eval.full.problems=1".to_owned()];
+        // An adapter needs a checkpoint as its base.
+        set.extend((kind == "math").then(|| "lora.rank=16".to_owned()));
+        let own = |heading: &str| !heading.contains("[task]") || quoted(heading)[1..].contains(&kind);
+        let rows = page.iter().filter(|(heading, _)| own(heading)).flat_map(|(_, rows)| rows);
+        let rows: BTreeMap<&str, &str> = rows.map(|(key, default, _)| (&**key, &**default)).collect();
+        let resolved = Config::parse(&minimal(kind), &set).unwrap().to_toml();
+        for (key, value) in flat("", &toml::Value::Table(resolved.parse().unwrap())) {
+            // A part has the keys of its kind too.
+            if key.starts_with("task.parts.") && !rows.contains_key(&*key) {
+                continue;
+            }
+            let name = key.strip_suffix(".kind").filter(|table| *table != "task").unwrap_or(&key);
+            let default = rows.get(name).unwrap_or_else(|| panic!("no row of {name} for {kind}"));
+            if let Some(default) = default.strip_prefix('`').filter(|_| key != "steps") {
+                let wanted: toml::Table = format!("x = {}", default.trim_end_matches('`')).parse().unwrap();
+                assert_eq!(value, wanted["x"], "{key} of {kind}");
+            }
+        }
+    }
+}

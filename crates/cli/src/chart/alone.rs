@@ -185,34 +185,49 @@ fn write_ends(drawing: &Drawing<'_>, keys: &[Key]) -> String {
     ends.iter().map(text).collect()
 }
 
-/// Single points have their names beside them, on the side with room, moved apart.
+/// Single points have their names beside them, where these cover least; a line leads to one that stands further away.
 fn write_points(drawing: &Drawing<'_>) -> String {
-    let named = drawing.panel.curves.iter().filter(|c| c.name.is_some());
-    let mut labels: Vec<((f64, f64), Key)> = named
-        .filter_map(|c| {
-            Some((drawing.at(last(drawing.panel, c)?), Key::new(c.name.as_deref()?, c.colour, false)))
-        })
-        .collect();
-    labels.sort_by(|a, b| a.0.1.total_cmp(&b.0.1));
-    for i in 1..labels.len() {
-        let near =
-            |at: &(f64, f64), other: &(f64, f64)| (at.0 - other.0).abs() < 90.0 && at.1 < other.1 + ROW;
-        let above: Vec<(f64, f64)> = labels[..i].iter().map(|l| l.0).collect();
-        let at = &mut labels[i].0;
-        above.iter().for_each(|other| at.1 = if near(at, other) { other.1 + ROW } else { at.1 });
-    }
-    let text = |((x, y), key): &((f64, f64), Key)| {
-        let left = x + 8.0 + width(&key.name, 12.0) > drawing.frame.right;
-        format!(
-            "<text class=\"direct{}\" {} x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-            if left { " end" } else { "" },
-            paint(key.colour),
-            if left { x - 8.0 } else { x + 8.0 },
+    let ink = ink(drawing);
+    let Frame { left, right, top, bottom } = drawing.frame;
+    // Left and right end, and middle, of each name that has its place.
+    let mut taken: Vec<(f64, f64, f64)> = Vec::new();
+    let mut svg = String::new();
+    for curve in drawing.panel.curves.iter().filter(|c| c.name.is_some()) {
+        let (Some(name), Some(point)) = (&curve.name, last(drawing.panel, curve)) else { continue };
+        let at = drawing.at(point);
+        let long = width(name, 12.0);
+        let places = (-6..=6).flat_map(|row| [true, false].map(|after| (row, after)));
+        let placed = places.map(|(row, after)| {
+            let start = if after { at.0 + 8.0 } else { at.0 - 8.0 - long };
+            (start, start + long, at.1 + ROW * f64::from(row), row, after)
+        });
+        let inside =
+            |p: &(f64, f64, f64, i32, bool)| p.0 >= left && p.1 <= right && (top..bottom).contains(&p.2);
+        let covered = |p: &(f64, f64, f64, i32, bool)| {
+            let (across, along) = (p.0 - 3.0..p.1 + 3.0, p.2 - ROW / 2.0..p.2 + ROW / 2.0);
+            let drawn = ink.iter().filter(|i| across.contains(&i.0) && along.contains(&i.1)).count();
+            let names = taken.iter().filter(|t| t.0 < p.1 && p.0 < t.1 && (t.2 - p.2).abs() < ROW).count();
+            2 * drawn + 20 * names + 2 * p.3.unsigned_abs() as usize + usize::from(!p.4)
+        };
+        let Some((from, to, y, row, after)) = placed.filter(inside).min_by_key(covered) else { continue };
+        taken.push((from, to, y));
+        let colour = paint(curve.colour);
+        if row != 0 {
+            let near = if after { from - 2.0 } else { to + 2.0 };
+            let _ = write!(
+                svg,
+                "<path class=\"curve\" {colour} style=\"stroke-width:0.7\" d=\"M{:.1} {:.1}L{near:.1} {y:.1}\"/>",
+                at.0, at.1
+            );
+        }
+        let _ = write!(
+            svg,
+            "<text class=\"direct\" {colour} x=\"{from:.1}\" y=\"{:.1}\">{}</text>",
             y + 4.0,
-            escape(&key.name)
-        )
-    };
-    labels.iter().map(text).collect()
+            escape(name)
+        );
+    }
+    svg
 }
 
 /// Where a legend may stand that is placed by what it covers, the preferred place first.

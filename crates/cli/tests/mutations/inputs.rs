@@ -73,7 +73,7 @@ pub(crate) const TEMPLATES: [&str; 20] = [
 ];
 
 /// Settings of an algorithm's kinds.
-const TABLES: [&str; 20] = [
+const TABLES: [&str; 22] = [
     r#"loss={kind="grpo",clip=[#,#],dual_clip=#}"#,
     r#"loss={kind="cispo",clip=[#,#]}"#,
     r#"loss={kind="cispo_cap",cap=#}"#,
@@ -85,6 +85,7 @@ const TABLES: [&str; 20] = [
     r#"advantage={kind="rs_grpo",beta=#}"#,
     r#"advantage={kind="dgpo",temperature=#}"#,
     r#"advantage={kind="grpo_lead",alpha=#}"#,
+    r#"advantage={kind="avspo",eps=#}"#,
     r#"loss={kind="sapo",tau=[#,#]}"#,
     r#"loss={kind="gmpo",clip=[#,#]}"#,
     r#"loss={kind="dppo_kl",clip=[#,#],cap=#}"#,

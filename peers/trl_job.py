@@ -240,7 +240,7 @@ def plot(path, curves, window=10):
     axes.set_xlabel("step")
     axes.set_ylabel(f"mean reward, last {window} steps")
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, loc="lower right")
+    axes.legend(frameon=False, loc="lower right", bbox_to_anchor=(1, 1), ncols=2)
     figure.tight_layout()
     figure.savefig(path, facecolor="white", metadata={"Date": None})
 

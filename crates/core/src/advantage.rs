@@ -453,9 +453,8 @@ impl Advantage {
                     _ => None,
                 };
                 let all: Vec<f64> = group.scored().map(|i| group.rewards[i]).chain(extra).collect();
-                let mean = all.iter().sum::<f64>() / all.len() as f64;
-                let squares: f64 = all.iter().map(|r| (r - mean).powi(2)).sum();
-                let scale = (squares / (all.len() - 1) as f64).sqrt() + eps;
+                let (mean, deviation) = moments(all.iter().copied(), 1);
+                let scale = deviation + eps;
                 spread(group, |i| (group.rewards[i] - mean) / scale)
             }
             Self::Dgpo { .. } => {
@@ -512,9 +511,7 @@ impl Advantage {
                     .iter()
                     .flat_map(|&g| groups[g].scored().map(move |i| groups[g].rewards[i]))
                     .collect();
-                let mean = all.iter().sum::<f64>() / all.len() as f64;
-                let squares: f64 = all.iter().map(|r| (r - mean).powi(2)).sum();
-                let deviation = (squares / (all.len().max(2) - 1) as f64).sqrt();
+                let (_, deviation) = moments(all.iter().copied(), 1);
                 unequal.iter().for_each(|&g| factors[g] = 1.0 / (deviation + 1e-6));
             }
             Self::ReinforcePlusPlusBaseline => {
@@ -548,15 +545,21 @@ impl Advantage {
     }
 }
 
+/// Mean and standard deviation.
+pub(crate) fn moments(values: impl Iterator<Item = f64> + Clone, ddof: usize) -> (f64, f64) {
+    let n = values.clone().count();
+    let mean = values.clone().sum::<f64>() / n as f64;
+    let squares: f64 = values.map(|x| (x - mean).powi(2)).sum();
+    (mean, (squares / (n.max(ddof + 1) - ddof) as f64).sqrt())
+}
+
 fn mean(group: &Group<'_>) -> f64 {
-    group.scored().map(|i| group.rewards[i]).sum::<f64>() / group.scored_len() as f64
+    moments(group.scored().map(|i| group.rewards[i]), 0).0
 }
 
 /// The standard deviation of the scored rewards.
 fn deviation(group: &Group<'_>, ddof: usize) -> f64 {
-    let mean = mean(group);
-    let squares: f64 = group.scored().map(|i| (group.rewards[i] - mean).powi(2)).sum();
-    (squares / (group.scored_len() - ddof) as f64).sqrt()
+    moments(group.scored().map(|i| group.rewards[i]), ddof).1
 }
 
 /// A completion's length in tokens; an empty one counts as one token, so that every completion has a weight.

@@ -1,10 +1,10 @@
 //! Credit assignment: shaped rewards -> estimator -> shaped advantages -> focal weight, for one group.
 //!
-//! The two shapings are controls of the paper. Departure from the paper of the first one: equal log-probabilities share
+//! `Unlikely` and `Smoothing` are controls of the paper. Departure from the paper of the first one: equal log-probabilities share
 //! their mean rank. Two samples of the same completion then get the same reward, and the order of the group doesn't
 //! matter.
 
-use crate::advantage::Advantage;
+use crate::advantage::{Advantage, moments};
 use crate::error::Error;
 use crate::focal::{focal_weight, success_rate};
 use crate::group::{Group, Rewards};
@@ -71,11 +71,8 @@ impl Anchor {
 
     /// Takes the success rate of a batch.
     pub fn update(&mut self, rate: f64, eta: f64, window: usize) {
-        let n = self.0.len() as f64;
         let next = self.value().map_or(rate, |last| {
-            let mean = self.0.iter().sum::<f64>() / n;
-            let squares: f64 = self.0.iter().map(|c| (c - mean).powi(2)).sum();
-            let deviation = if n < 2.0 { 1.0 } else { (squares / n).sqrt() };
+            let deviation = if self.0.len() < 2 { 1.0 } else { moments(self.0.iter().copied(), 0).1 };
             last + eta * deviation * (rate - last)
         });
         self.0.push_back(next);

@@ -185,12 +185,23 @@ fn write_ends(drawing: &Drawing<'_>, keys: &[Key]) -> String {
     ends.iter().map(text).collect()
 }
 
+/// Where a name may stand: its ends, its middle, and how it lies to its point.
+#[derive(Clone, Copy)]
+struct Place {
+    from: f64,
+    to: f64,
+    y: f64,
+    /// Rows below the point.
+    row: i32,
+    /// To the right of the point.
+    after: bool,
+}
+
 /// Single points have their names beside them, where these cover least; a line leads to one that stands further away.
 fn write_points(drawing: &Drawing<'_>) -> String {
     let ink = ink(drawing);
     let Frame { left, right, top, bottom } = drawing.frame;
-    // Left and right end, and middle, of each name that has its place.
-    let mut taken: Vec<(f64, f64, f64)> = Vec::new();
+    let mut taken: Vec<Place> = Vec::new();
     let mut svg = String::new();
     for curve in drawing.panel.curves.iter().filter(|c| c.name.is_some()) {
         let (Some(name), Some(point)) = (&curve.name, last(drawing.panel, curve)) else { continue };
@@ -198,19 +209,21 @@ fn write_points(drawing: &Drawing<'_>) -> String {
         let long = width(name, 12.0);
         let places = (-6..=6).flat_map(|row| [true, false].map(|after| (row, after)));
         let placed = places.map(|(row, after)| {
-            let start = if after { at.0 + 8.0 } else { at.0 - 8.0 - long };
-            (start, start + long, at.1 + ROW * f64::from(row), row, after)
+            let from = if after { at.0 + 8.0 } else { at.0 - 8.0 - long };
+            Place { from, to: from + long, y: at.1 + ROW * f64::from(row), row, after }
         });
-        let inside =
-            |p: &(f64, f64, f64, i32, bool)| p.0 >= left && p.1 <= right && (top..bottom).contains(&p.2);
-        let covered = |p: &(f64, f64, f64, i32, bool)| {
-            let (across, along) = (p.0 - 3.0..p.1 + 3.0, p.2 - ROW / 2.0..p.2 + ROW / 2.0);
+        let cost = |p: &Place| {
+            let (across, along) = (p.from - 3.0..p.to + 3.0, p.y - ROW / 2.0..p.y + ROW / 2.0);
             let drawn = ink.iter().filter(|i| across.contains(&i.0) && along.contains(&i.1)).count();
-            let names = taken.iter().filter(|t| t.0 < p.1 && p.0 < t.1 && (t.2 - p.2).abs() < ROW).count();
-            2 * drawn + 20 * names + 2 * p.3.unsigned_abs() as usize + usize::from(!p.4)
+            let hits = |t: &&Place| t.from < p.to && p.from < t.to && (t.y - p.y).abs() < ROW;
+            let names = taken.iter().filter(hits).count();
+            let outside = p.from < left || p.to > right || !(top..bottom).contains(&p.y);
+            let far = p.row.unsigned_abs() as usize;
+            1000 * usize::from(outside) + 20 * names + 2 * drawn + 2 * far + usize::from(!p.after)
         };
-        let Some((from, to, y, row, after)) = placed.filter(inside).min_by_key(covered) else { continue };
-        taken.push((from, to, y));
+        let Some(place) = placed.min_by_key(cost) else { continue };
+        let Place { from, to, y, row, after } = place;
+        taken.push(place);
         let colour = paint(curve.colour);
         if row != 0 {
             let near = if after { from - 2.0 } else { to + 2.0 };

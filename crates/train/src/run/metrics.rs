@@ -174,11 +174,20 @@ pub struct Seconds<N = f64> {
 }
 
 impl Metrics {
-    /// The share of correct ones among the completions with a verdict, if there are any.
+    /// The completions with a verdict of this name.
+    pub fn count(&self, verdict: &str) -> u64 {
+        self.verdicts.get(verdict).copied().unwrap_or(0)
+    }
+
+    /// All completions.
+    pub fn completions(&self) -> u64 {
+        self.verdicts.values().sum()
+    }
+
+    /// The share of correct ones among the completions that could be graded, if there are any.
     pub fn success_rate(&self) -> Option<f64> {
-        let count = |name: &str| self.verdicts.get(name).copied().unwrap_or(0);
-        let scored = self.verdicts.values().sum::<u64>() - count("unscorable");
-        (scored > 0).then(|| count("correct") as f64 / scored as f64)
+        let graded = self.completions() - self.count("unscorable");
+        (graded > 0).then(|| self.count("correct") as f64 / graded as f64)
     }
 
     /// A summary of the step for the progress line.

@@ -16,7 +16,7 @@ use crate::run::tensorboard::TensorBoard;
 use crate::sft;
 use crate::update::{LossSettings, UpdateState};
 use anyhow::Context;
-use fgrpo_core::credit::Anchor;
+use fgrpo_core::credit::{Anchor, Shaping};
 use fgrpo_eval::bad_input;
 use fgrpo_eval::events::Events;
 use fgrpo_eval::failure::OrBadInput;
@@ -180,7 +180,9 @@ fn replay(
         let place = || format!("metrics.jsonl line {}", i + 1);
         let m = metrics::of_line(line.clone()).with_context(place).or_bad_input()?;
         stall.step(&m);
-        observe(&mut anchor, config.algorithm.at(m.step)?.0.shaping, &m);
+        if matches!(config.algorithm.shaping, Shaping::HaDw { .. }) {
+            observe(&mut anchor, config.algorithm.at(m.step)?.0.shaping, &m);
+        }
         if let Some(tensorboard) = tensorboard.as_mut().filter(|_| m.step > there) {
             write_scalars(tensorboard, line)?;
         }

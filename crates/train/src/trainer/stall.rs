@@ -20,7 +20,7 @@ enum Uniform {
 
 impl Uniform {
     fn of(m: &Metrics) -> Option<Self> {
-        match (count(m, "correct"), count(m, "wrong") + count(m, "unparsed")) {
+        match (m.count("correct"), m.count("wrong") + m.count("unparsed")) {
             (0, 1..) if m.active_fraction == 0.0 => Some(Self::Wrong),
             (0, 1..) => Some(Self::BelowThreshold),
             (1.., 0) => Some(Self::Correct),
@@ -47,7 +47,7 @@ pub(super) struct Stall {
 impl Stall {
     /// Counts a step.
     pub(super) fn step(&mut self, m: &Metrics) {
-        let (unscorable, all) = (count(m, "unscorable"), all(m));
+        let (unscorable, all) = (m.count("unscorable"), m.completions());
         self.steps += 1;
         self.unscorable += unscorable;
         self.completions += all;
@@ -60,12 +60,12 @@ impl Stall {
 
     /// The warnings after a step.
     pub(super) fn warnings(&self, m: &Metrics) -> impl Iterator<Item = String> {
-        let now = count(m, "unscorable");
+        let now = m.count("unscorable");
         let first = (now > 0 && now == self.unscorable).then(|| {
             format!(
                 "warning: step {}: {now} of {} completions could not be graded, and count for nothing: {}. This warning is given once",
                 m.step,
-                all(m),
+                m.completions(),
                 reasons(m)
             )
         });
@@ -138,16 +138,6 @@ impl Stall {
     }
 }
 
-/// The completions of a step with a verdict.
-fn count(m: &Metrics, verdict: &str) -> u64 {
-    m.verdicts.get(verdict).copied().unwrap_or(0)
-}
-
-/// All completions of a step.
-fn all(m: &Metrics) -> u64 {
-    m.verdicts.values().sum()
-}
-
 /// Likely causes of a step without a correct completion, most likely first.
 fn causes(m: &Metrics) -> String {
     let mut causes = Vec::new();
@@ -157,7 +147,7 @@ fn causes(m: &Metrics) -> String {
             100.0 * m.truncated_fraction
         ));
     }
-    if 2 * count(m, "unparsed") > all(m) {
+    if 2 * m.count("unparsed") > m.completions() {
         causes.push("no answer was found in most completions: the prompt must ask for the form that the verifier reads (task.preset, task.system, task.verifier)".to_owned());
     }
     causes.push("reference answers that are read wrongly, or a verifier that doesn't fit the data (`fgrpo data show CONFIG` shows both)".to_owned());

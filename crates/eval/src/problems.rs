@@ -48,8 +48,8 @@ impl ProblemSet {
     }
 }
 
-/// Keeps the first `limit` problems of each set and gives each a unique id. A problem that occurs twice, as two equal
-/// small mazes or in two sets, is sampled twice, because samples are keyed by this id.
+/// Keeps the first `limit` problems of each set and gives each a unique id. A problem of two sets is sampled twice,
+/// because samples are keyed by this id.
 pub fn keyed(sets: &mut Vec<ProblemSet>, limit: Option<usize>) {
     sets.retain(|set| !set.problems.is_empty());
     let mut seen = HashSet::new();
@@ -101,13 +101,18 @@ struct MazeLine {
 pub fn mazes_of(path: &Path) -> anyhow::Result<Vec<Problem>> {
     rows::require_lines(path)?;
     let mut mazes = Vec::new();
+    let mut seen = HashSet::new();
     let mut lines = Lines::open(path)?;
     while let Some(line) = lines.next_line()? {
         let MazeLine { size, seed, index } = line.parse()?;
         if !maze::valid_size(size) {
             bad_input!("{line}: size: found {size}, wanted {}", maze::VALID_SIZES);
         }
-        mazes.push(of_maze(maze::generate(size, seed, index)));
+        let problem = of_maze(maze::generate(size, seed, index));
+        if !seen.insert(problem.id.clone()) {
+            bad_input!("{line}: found a maze of an earlier line, wanted each maze once");
+        }
+        mazes.push(problem);
     }
     if mazes.is_empty() {
         bad_input!("{}: found no mazes", path.display());

@@ -73,13 +73,13 @@ fn shaping(given: Option<(String, Vec<f64>)>) -> PyResult<Shaping> {
     let Some((name, numbers)) = given else { return Ok(Shaping::None) };
     // How the anchor moves is the caller's.
     let ha_dw = |scale, anchor| Shaping::HaDw { scale, eta: 0.0, window: 1, anchor };
-    match (name.as_str(), numbers.as_slice()) {
-        ("unlikely", []) => Ok(Shaping::Unlikely { beta: 0.25 }),
-        ("unlikely", &[beta]) => Ok(Shaping::Unlikely { beta }),
-        ("smoothing", []) => Ok(Shaping::Smoothing { correct: 0.05, wrong: 0.05 }),
-        ("smoothing", &[correct, wrong]) => Ok(Shaping::Smoothing { correct, wrong }),
-        ("ha_dw", []) => Ok(ha_dw(1.3, None)),
-        ("ha_dw", &[scale, anchor]) => Ok(ha_dw(scale, Some(anchor))),
+    let of_kind = serde_json::from_value(serde_json::json!({ "kind": name })).unwrap_or_default();
+    match (of_kind, numbers.as_slice()) {
+        (Shaping::Unlikely { .. } | Shaping::Smoothing { .. }, []) => Ok(of_kind),
+        (Shaping::HaDw { scale, .. }, []) => Ok(ha_dw(scale, None)),
+        (Shaping::Unlikely { .. }, &[beta]) => Ok(Shaping::Unlikely { beta }),
+        (Shaping::Smoothing { .. }, &[correct, wrong]) => Ok(Shaping::Smoothing { correct, wrong }),
+        (Shaping::HaDw { .. }, &[scale, anchor]) => Ok(ha_dw(scale, Some(anchor))),
         _ => Err(bad(format!(
             "shaping: found {name:?} with {} numbers, wanted \"unlikely\", (\"unlikely\", beta), \"smoothing\", \
              (\"smoothing\", correct, wrong), \"ha_dw\" or (\"ha_dw\", scale, anchor)",

@@ -1,7 +1,7 @@
 //! A run folder's files, read with tolerance for what an interrupted or older run leaves out.
 
 use anyhow::Context;
-use fgrpo_core::maze::Split;
+use fgrpo_core::maze::{HeldOut, Maze, valid_size};
 use fgrpo_core::stats::pass_at_k::PassAtK;
 use fgrpo_eval::bad_input;
 use fgrpo_eval::failure::OrBadInput;
@@ -199,16 +199,17 @@ impl Run {
 
     /// The last evaluations' examples, as completions with nothing but what an evaluation knows.
     fn last_examples(&self) -> Vec<RolloutLine> {
-        let maze = self.setting("task.kind") == Some("maze");
+        let mazes = self.held_out_mazes();
         let example = |step: u64, e: &Example| {
             let mut completion = e.completion.clone();
             shorten(&mut completion);
-            let number = Some(e.problem).filter(|i| maze && *i < Split::LEN);
+            // A held-out maze is told by its index from the training maze of the same place.
+            let place = usize::try_from(e.problem).ok();
+            let maze = place.and_then(|place| mazes.get(place)).map(|(index, _)| *index);
             RolloutLine {
                 rewards: BTreeMap::new(),
                 step,
-                // A held-out maze is told by its index from the training maze of the same place.
-                prompt_id: number.map_or(e.problem, |i| Split::HeldOut.index(i)),
+                prompt_id: maze.unwrap_or(e.problem),
                 part: None,
                 sample: 0,
                 prompt: String::new(),
@@ -225,6 +226,18 @@ impl Run {
         };
         let last = self.sets().into_iter().filter_map(|set| self.evals_of(set).next_back());
         last.flat_map(|eval| eval.examples.iter().map(move |e| example(eval.step, e))).collect()
+    }
+
+    /// The held-out mazes with their indices; none if the task is another.
+    fn held_out_mazes(&self) -> Vec<(u64, Maze)> {
+        let number = |key: &str| self.setting(key)?.parse().ok();
+        let of_task = || {
+            let size =
+                number("task.size").and_then(|s| usize::try_from(s).ok()).filter(|&s| valid_size(s))?;
+            let seed = number("task.seed").or(number("seed"))?;
+            Some(HeldOut::new(size, seed, number("task.held_out")?).mazes().to_vec())
+        };
+        (self.setting("task.kind") == Some("maze")).then(of_task).flatten().unwrap_or_default()
     }
 
     /// The evaluated sets' names, in alphabetical order.

@@ -498,6 +498,52 @@ fn a_key_found_wrong_only_with_the_problems_at_hand_is_blamed_on_its_file() {
 }
 
 #[test]
+fn mazes_that_repeat_are_evaluated_once_and_few_training_mazes_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("maze.toml");
+    let of_size = |size: &str| {
+        let text = MAZE.replace("size = 9", &format!("size = {size}"));
+        std::fs::write(
+            &config,
+            text.replace("train = 8", "train = 2000").replace("held_out = 2", "held_out = 128"),
+        )
+        .unwrap();
+    };
+    // A 7x7 grid has 192 mazes.
+    of_size("7");
+    let few = "task.held_out: 72 different mazes of 128: each is evaluated once";
+    let train = "task.train: 112 different problems among the first 2000";
+    fgrpo()
+        .arg("train")
+        .arg(&config)
+        .arg("--out")
+        .arg(folder.path().join("run"))
+        .assert()
+        .success()
+        .stdout(predicate::str::contains("held-out, 72 problems x 2 samples"))
+        .stderr(predicate::str::contains(few).and(predicate::str::contains(train)));
+    of_size("9");
+    let dry_run = fgrpo().arg("train").arg(&config).arg("--dry-run").assert().success();
+    dry_run.stderr(predicate::str::contains("different").not());
+
+    let lines = ["5", "6", "5"].map(|i| format!("{{\"size\": 9, \"seed\": 0, \"index\": {i}}}\n"));
+    let file = folder.path().join("mazes.jsonl");
+    std::fs::write(&file, lines.concat()).unwrap();
+    let model = folder.path().join("run/checkpoints/step-000001");
+    let eval = ["eval", "--task", "maze", "-n", "1"];
+    let mut command = fgrpo();
+    command
+        .args(eval)
+        .arg("--model")
+        .arg(model)
+        .arg("--data")
+        .arg(&file)
+        .arg("--out")
+        .arg(folder.path().join("e"));
+    command.assert().code(2).stderr(predicate::str::contains("line 3: found a maze of an earlier line"));
+}
+
+#[test]
 fn impossible_sizes_of_a_new_model_are_refused_by_flag() {
     let folder = tempfile::tempdir().unwrap();
     for (flags, says) in [

@@ -4,13 +4,17 @@ use crate::support::{done, ended, ends_with, file, lines, signal, small_run, spa
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
+const PROBLEMS: usize = 3;
+
 fn config() -> String {
     small_run(&[
-        "task.held_out=6",
-        "sft.steps=60",
-        "sft.batch_size=8",
-        "sft.lr=3e-3",
-        "rollout.max_new_tokens=8",
+        "task.size=7",
+        "task.train=2000",
+        "task.held_out=3",
+        "sft.steps=300",
+        "sft.batch_size=16",
+        "sft.lr=5e-3",
+        "rollout.max_new_tokens=20",
         "eval.every=1",
         "eval.samples=8",
         "eval.k=[1, 2, 4]",
@@ -51,14 +55,17 @@ fn every_command_reads_a_runs_evaluations() {
             assert_eq!(e["interval"][k], counted["interval"][k], "{e} {counted}");
         }
         let scores = lines(&at.join("samples.jsonl"));
+        let samples = PROBLEMS * 8;
         let correct = scores.iter().filter(|s| s["correct"] == true).count() as u64;
         assert_eq!(
             e["per_problem"].as_array().unwrap().iter().filter_map(Value::as_u64).sum::<u64>(),
             correct
         );
         let tokens: u64 = scores.iter().map(|s| s["tokens"].as_u64().unwrap()).sum();
-        assert!((e["completion_length_mean"].as_f64().unwrap() - tokens as f64 / 48.0).abs() < 1e-12);
-        assert_eq!((scores.len(), lines(&at.join("generations.jsonl")).len()), (48, 48));
+        assert!(
+            (e["completion_length_mean"].as_f64().unwrap() - tokens as f64 / samples as f64).abs() < 1e-12
+        );
+        assert_eq!((scores.len(), lines(&at.join("generations.jsonl")).len()), (samples, samples));
     }
     let (first, last) = (step(&run, 0), step(&run, 4));
     let compared = json(&["compare", text(&first), text(&last), "-k", "1", "--json"]);
@@ -98,7 +105,7 @@ fn a_full_evaluation_beside_the_frequent_one_decides_which_policy_is_best() {
         of(set).iter().map(size).collect()
     };
     assert_eq!(sizes("held-out"), [0, 1, 2, 3, 4].map(|step| [step, 2, 8]));
-    assert_eq!(sizes("held-out in full"), [0, 2, 4].map(|step| [step, 6, 16]));
+    assert_eq!(sizes("held-out in full"), [0, 2, 4].map(|step| [step, PROBLEMS as u64, 16]));
 
     let full = of("held-out in full");
     let pass_at_1 = |e: &Value| e["pass_at_k"]["1"].as_f64().unwrap();
@@ -175,7 +182,7 @@ fn an_evaluation_that_was_begun_with_other_settings_begins_anew() {
     ends_with(0, &[&args[..], &changed].concat());
     let identity = std::fs::read_to_string(step(&run, 4).join("evaluation.json")).unwrap();
     assert!(identity.contains("\"temperature\": 0.5"), "{identity}");
-    assert_eq!(lines(&step(&run, 4).join("generations.jsonl")).len(), 6 * 8);
+    assert_eq!(lines(&step(&run, 4).join("generations.jsonl")).len(), PROBLEMS * 8);
 }
 
 #[test]

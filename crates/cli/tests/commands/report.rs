@@ -131,7 +131,7 @@ impl Made {
             fs::write(folder.join(name), values.map(|v| format!("{v}\n")).collect::<String>()).unwrap();
         };
         let config = format!(
-            "seed = {}\nsteps = {}\n\n[task]\nkind = \"maze\"\nsize = 9\nseed = 5\n\n[rollout]\ngroup_size = 8\nprompts = 64\n\n\
+            "seed = {}\nsteps = {}\n\n[task]\nkind = \"maze\"\nsize = 9\nheld_out = 96\nseed = 5\n\n[rollout]\ngroup_size = 8\nprompts = 64\n\n\
              [algorithm]\nfocal_gamma = {:?}\n\n[algorithm.advantage]\nkind = \"grpo\"\n\n[algorithm.loss]\nkind = \"grpo\"\n\n[update]\nlr = 3e-5\n\n[eval]\nevery = 25\n",
             self.seed, self.steps, self.gamma
         );

@@ -135,7 +135,17 @@ fn no_held_out_maze_is_ever_trained_on() {
         assert!(!held_out.contains(&maze));
         assert_eq!((Split::of(index), generate(9, 1, index)), (Split::Train, maze));
     }
-    assert_eq!(held_out.mazes()[5], generate(9, 1, Split::HeldOut.index(5)));
+    assert_eq!(held_out.mazes()[5].1, generate(9, 1, Split::HeldOut.index(5)));
+}
+
+#[test]
+fn held_out_mazes_are_all_different_and_made_from_their_indices() {
+    let held_out = HeldOut::new(7, 0, 128);
+    let different: HashSet<&Maze> = held_out.mazes().iter().map(|(_, maze)| maze).collect();
+    assert_eq!((held_out.mazes().len(), different.len()), (72, 72));
+    assert!(held_out.mazes().iter().all(|(index, maze)| generate(7, 0, *index) == *maze));
+    // More draws add mazes and change none.
+    assert_eq!(HeldOut::new(7, 0, 200).mazes()[..72], *held_out.mazes());
 }
 
 #[test]

@@ -15,7 +15,7 @@ pub struct MazeConfig {
     pub size: usize,
     /// Training mazes.
     pub train: u64,
-    /// Held-out mazes, which are never trained on.
+    /// Held-out mazes, which are never trained on. Of equal ones, one is kept.
     pub held_out: u64,
     /// Seed of the mazes, separate from the run's, so that runs share them.
     pub seed: u64,

@@ -22,6 +22,9 @@ use std::path::Path;
 /// The paper's longest path at 17x17; no path in a smaller maze is nearly as long.
 const LONGEST_PATH: usize = 180;
 
+/// So many training mazes are compared with each other, to tell how many different ones there are.
+const SOME_MAZES: u64 = 2000;
+
 /// One source of a configuration's problems.
 pub(super) struct Source<'a> {
     /// Its name and its share of the prompts, if it is part of a mix.
@@ -105,6 +108,9 @@ impl<'a> Source<'a> {
         };
         if let Some(generator) = generated::generator(self.task) {
             let (mut problems, held_out) = generated::problems(generator)?;
+            if train && overrides.is_none() {
+                warn_if_few(problems.iter().map(|p| &p.id).collect(), problems.len());
+            }
             if !train {
                 problems.clear();
             }
@@ -165,11 +171,33 @@ fn mazes(
                     config.size
                 );
             }
-            let problems = mazes.mazes().iter().cloned().map(of_maze).collect();
+            let problems: Vec<Problem> =
+                mazes.mazes().iter().map(|(_, maze)| of_maze(maze.clone())).collect();
+            if problems.len() as u64 != config.held_out {
+                tracing::warn!(
+                    "task.held_out: {} different mazes of {}: each is evaluated once (a larger task.size has more)",
+                    problems.len(),
+                    config.held_out
+                );
+            }
+            if overrides.is_none() {
+                let some = config.train.min(SOME_MAZES) as usize;
+                warn_if_few((0..some as u64).map(|i| training_maze(&mazes, i).1).collect(), some);
+            }
             (problems, Training::Mazes(config.clone(), Box::new(mazes)))
         }
     };
     Ok(Part { weight: 1.0, held_out: Listed::of(problems, language, &set.prompt)?, set, train })
+}
+
+/// Warns if less than half of so many generated training problems are different: a policy could learn them by heart.
+fn warn_if_few<T>(different: HashSet<T>, of: usize) {
+    if 2 * different.len() < of {
+        tracing::warn!(
+            "task.train: {} different problems among the first {of}, so each is trained on many times (a larger task has more)",
+            different.len()
+        );
+    }
 }
 
 impl Part {

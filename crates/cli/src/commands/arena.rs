@@ -10,19 +10,17 @@ mod standings;
 mod task;
 
 use crate::chart::alone;
-use crate::commands::runs::train_unfinished;
-use crate::commands::train::conclude;
+use crate::commands::runs::{Jobs, stopped, train_unfinished};
 use crate::output::table::{Format, Render};
 use catalogue::{Method, add, catalogue};
 use clap::Subcommand;
 use fgrpo_eval::table::Table;
 use fgrpo_nn::DeviceName;
-use fgrpo_train::trainer::Ending;
 use map::Grid;
 use plan::{Planned, Round, Wanted, planned};
 use serde_json::json;
 use standings::TableArgs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Train methods on the same small tasks and rank them.
 #[derive(Debug, clap::Args)]
@@ -92,6 +90,9 @@ pub struct RunArgs {
     /// Where to compute.
     #[arg(long, default_value = "cpu")]
     pub device: DeviceName,
+    /// How many runs at the same time.
+    #[command(flatten)]
+    pub jobs: Jobs,
     /// Check every run and print its folder; train nothing.
     #[arg(long)]
     pub dry_run: bool,
@@ -124,6 +125,9 @@ pub struct MapArgs {
     /// Where to compute.
     #[arg(long, default_value = "cpu")]
     pub device: DeviceName,
+    /// How many runs at the same time.
+    #[command(flatten)]
+    pub jobs: Jobs,
     /// Print one JSON value, with intervals, fractions in place of percentages.
     #[arg(long)]
     pub json: bool,
@@ -190,9 +194,7 @@ fn train(args: &RunArgs) -> anyhow::Result<()> {
     if args.tune && !args.dry_run {
         for round in [Round::Rate, Round::Own] {
             let trials = plan::trials(&wanted, &methods, round, &tuned)?;
-            if !finish(&trials, args.device)? {
-                return Ok(());
-            }
+            finish(&trials, args.device, args.jobs)?;
             tuned = plan::choices(&trials, tuned)?;
         }
     }
@@ -201,10 +203,8 @@ fn train(args: &RunArgs) -> anyhow::Result<()> {
         runs.iter().for_each(|run| outln!("{}", run.folder.display()));
         return Ok(());
     }
-    match finish(&runs, args.device)? {
-        true => standings::print(&args.table),
-        false => Ok(()),
-    }
+    finish(&runs, args.device, args.jobs)?;
+    standings::print(&args.table)
 }
 
 fn draw_map(args: &MapArgs) -> anyhow::Result<()> {
@@ -215,9 +215,7 @@ fn draw_map(args: &MapArgs) -> anyhow::Result<()> {
     let methods = grid.methods()?;
     let tasks = [args.task.clone()];
     let wanted = Wanted { tasks: &tasks, set: &args.set, out: &args.out };
-    if !finish(&planned(&wanted, &methods, args.seeds, None)?, args.device)? {
-        return Ok(());
-    }
+    finish(&planned(&wanted, &methods, args.seeds, None)?, args.device, args.jobs)?;
     let all = standings::standings(&args.out, &methods[0].name)?;
     let name = task::name(&args.task);
     let Some(of_task) = all.iter().find(|s| s.task == name) else { return Ok(()) };
@@ -231,12 +229,8 @@ fn draw_map(args: &MapArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Trains the runs that aren't finished. Returns whether all are.
-fn finish(runs: &[Planned], device: DeviceName) -> anyhow::Result<bool> {
+/// Trains the runs that aren't finished.
+fn finish(runs: &[Planned], device: DeviceName, jobs: Jobs) -> anyhow::Result<()> {
     let each = runs.iter().map(|run| (&run.config, run.folder.as_path(), run.state));
-    if train_unfinished(each, device)? {
-        return Ok(true);
-    }
-    let folders: Vec<&Path> = runs.iter().map(|run| run.folder.as_path()).collect();
-    conclude(Ending::Interrupted, &folders).map(|()| false)
+    train_unfinished(each, device, jobs)?.then_some(()).ok_or_else(stopped)
 }

@@ -175,7 +175,7 @@ fn synlogic(args: &SynLogic) -> anyhow::Result<()> {
         .or_bad_input()?;
     let mut sink = Sink::open(&args.out, temporary.reopen()?)?;
     let progress =
-        crate::output::progress::bar(Some(args.n), "{bar:32.cyan/238} {pos}/{len} problems ({eta} left)");
+        crate::output::progress::bar(Some(args.n), "{bar:32.cyan/238} {pos}/{len} problems ({left} left)");
     let mut seen: HashSet<u64> = HashSet::new();
     let mut repeated = 0_u64;
     for start in (0..args.n).step_by(CHUNK as usize) {

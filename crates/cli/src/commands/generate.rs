@@ -301,7 +301,7 @@ impl<'a> Generator<'a> {
         }
         let progress = crate::output::progress::bar(
             Some(problems.len() as u64),
-            "{bar:32.cyan/238} {pos}/{len} prompts ({eta} left)",
+            "{bar:32.cyan/238} {pos}/{len} prompts ({left} left)",
         );
         for start in (0..problems.len()).step_by(PROMPTS_AT_ONCE) {
             let here = start..(start + PROMPTS_AT_ONCE).min(problems.len());

@@ -1,13 +1,12 @@
 //! `fgrpo paper`: every table and figure of the paper by its name, made here and put beside the paper's numbers.
 
 use super::eval;
-use super::runs::train_unfinished;
+use super::runs::{Jobs, stopped, train_unfinished};
 use super::simulate;
 use crate::chart::alone::write_both;
 use crate::output::table::{Format, Render};
 use anyhow::Context;
 use fgrpo_eval::bad_input;
-use fgrpo_eval::failure::Stopped;
 use fgrpo_eval::io::files::write_whole;
 use fgrpo_eval::kind::TaskKind;
 use fgrpo_nn::DeviceName;
@@ -48,6 +47,9 @@ pub struct Args {
     /// Folder that the paths of the configurations, models/ and data/, stand in (--scale full).
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub root: PathBuf,
+    /// How many runs at the same time.
+    #[command(flatten)]
+    pub jobs: Jobs,
     /// Say what would be done and how long it takes; do nothing.
     #[arg(long)]
     pub dry_run: bool,
@@ -148,7 +150,7 @@ fn in_full(plan: &full::Plan, args: &Args) -> anyhow::Result<()> {
         return Ok(());
     }
     plan.require_files()?;
-    train_all(&plan.runs)?;
+    train_all(&plan.runs, args.jobs)?;
     match plan.make()? {
         Ok(made) => show(&made, &args.out),
         Err((commands, then)) => {
@@ -164,7 +166,7 @@ fn on_a_laptop(plan: &laptop::Plan, args: &Args) -> anyhow::Result<()> {
         plan.lines()?.iter().for_each(|line| outln!("{line}"));
         return Ok(());
     }
-    train_all(&plan.runs)?;
+    train_all(&plan.runs, args.jobs)?;
     let made = plan.make(&mut |asked| {
         let args = eval::Args {
             model: Some(asked.checkpoint.display().to_string()),
@@ -182,14 +184,11 @@ fn on_a_laptop(plan: &laptop::Plan, args: &Args) -> anyhow::Result<()> {
 }
 
 /// Trains what isn't finished; an unfinished run resumes from its last checkpoint.
-fn train_all(runs: &[Training]) -> anyhow::Result<()> {
+fn train_all(runs: &[Training], jobs: Jobs) -> anyhow::Result<()> {
     let states: Vec<State> =
         runs.iter().map(|r| state(&r.config, &r.folder)).collect::<anyhow::Result<_>>()?;
     let planned = runs.iter().zip(states).map(|(run, state)| (&run.config, run.folder.as_path(), state));
-    match train_unfinished(planned, DeviceName::Cpu)? {
-        true => Ok(()),
-        false => Err(Stopped("stopped on request, state saved. The same command goes on".to_owned()).into()),
-    }
+    train_unfinished(planned, DeviceName::Cpu, jobs)?.then_some(()).ok_or_else(stopped)
 }
 
 fn create(folder: &Path) -> anyhow::Result<()> {

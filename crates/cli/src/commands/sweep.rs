@@ -6,7 +6,7 @@
 mod grid;
 
 use crate::args::places::{self, Loading};
-use crate::commands::runs::train_unfinished;
+use crate::commands::runs::{Jobs, train_unfinished};
 use crate::commands::train::conclude;
 use fgrpo_eval::bad_input;
 use fgrpo_eval::io::files::write_whole;
@@ -55,6 +55,9 @@ pub struct Args {
     /// Where to compute.
     #[arg(long, default_value = "cpu")]
     pub device: DeviceName,
+    /// How many runs at the same time.
+    #[command(flatten)]
+    pub jobs: Jobs,
     /// Check every combination and print its run folder; train nothing.
     #[arg(long)]
     pub dry_run: bool,
@@ -131,7 +134,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         say!("nothing to resume in {}: starting with the first run", out.display());
     }
     let planned = runs.iter().map(|run| (&run.config, run.folder.as_path(), run.state));
-    if !train_unfinished(planned, args.device)? {
+    if !train_unfinished(planned, args.device, args.jobs)? {
         let folders: Vec<&Path> = runs.iter().map(|run| run.folder.as_path()).collect();
         return conclude(Ending::Interrupted, &folders);
     }

@@ -4,7 +4,7 @@
 use anyhow::Context;
 use fgrpo_eval::amounts::duration;
 use fgrpo_eval::events::Events;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use std::fs::File;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -24,6 +24,8 @@ pub struct Console {
     folder: Option<PathBuf>,
     started: Instant,
     terminal: bool,
+    /// Whether nothing but the log is written.
+    quiet: bool,
     stage: Option<Stage>,
 }
 
@@ -47,8 +49,14 @@ impl Console {
             folder: None,
             started: Instant::now(),
             terminal: std::io::stderr().is_terminal(),
+            quiet: false,
             stage: None,
         }
+    }
+
+    /// Writes only to the log: for one of several runs at the same time.
+    pub fn quiet() -> Self {
+        Self { terminal: false, quiet: true, ..Self::new() }
     }
 
     /// Whether a run has opened this folder.
@@ -80,6 +88,7 @@ impl Events for Console {
     fn say(&mut self, line: &str) {
         match &self.stage {
             Some(stage) if self.terminal => stage.bar.println(fgrpo_eval::io::harmless::harmless(line)),
+            _ if self.quiet => {}
             _ => say!("{line}"),
         }
         self.note(line);
@@ -93,7 +102,10 @@ impl Events for Console {
     }
 
     fn begin(&mut self, stage: &'static str, done: u64, length: u64) {
-        let bar = bar(Some(length), "{prefix:>6} {bar:14.cyan/238} {pos}/{len} {eta:>3} left  {wide_msg}")
+        if self.quiet {
+            return;
+        }
+        let bar = bar(Some(length), "{prefix:>6} {bar:14.cyan/238} {pos}/{len} {left:>3} left  {wide_msg}")
             .with_position(done);
         bar.set_prefix(stage);
         bar.reset_eta();
@@ -139,7 +151,14 @@ pub fn bar(length: Option<u64>, template: &str) -> ProgressBar {
     }
     let style = ProgressStyle::with_template(template).expect("the template is constant");
     let bar = length.map_or_else(ProgressBar::no_length, ProgressBar::new);
-    bar.set_style(style.progress_chars(CHARACTERS));
+    // Before the first step nothing is known.
+    let left = |state: &ProgressState, to: &mut dyn std::fmt::Write| {
+        let _ = match state.pos() {
+            0 => to.write_str("?"),
+            _ => to.write_str(&duration(state.eta().as_secs_f64())),
+        };
+    };
+    bar.set_style(style.with_key("left", left).progress_chars(CHARACTERS));
     bar.enable_steady_tick(Duration::from_millis(200));
     bar
 }

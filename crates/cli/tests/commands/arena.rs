@@ -1,6 +1,6 @@
 //! `fgrpo arena`: methods by name on a task, their table, an own method.
 
-use super::support::fgrpo;
+use super::support::{ended, ends_with, fgrpo, signal, spawned, wait_until};
 use predicates::prelude::{PredicateBooleanExt, predicate};
 use serde_json::Value;
 use std::path::Path;
@@ -59,6 +59,60 @@ fn every_listed_method_has_an_estimator_a_loss_and_a_source() {
     assert_eq!((&of("grpo")["advantage"], &of("grpo")["loss"]), (&"grpo".into(), &"grpo".into()));
     assert_eq!((&of("gpg")["advantage"], &of("gpg")["loss"]), (&"gpg".into(), &"cispo".into()));
     arena(home.path(), &["list"]).success().stdout(predicate::str::contains("arXiv 2508.10751"));
+}
+
+#[test]
+fn runs_at_the_same_time_are_those_of_one_after_another() {
+    let home = tempfile::tempdir().unwrap();
+    let run = |out: &str, jobs: &str, more: &[&str]| {
+        let words = ["run", "--methods", "grpo,gmpo,rloo", "--seeds", "2", "--out", out, "--jobs", jobs];
+        arena(home.path(), &[&words, SMALL, more].concat())
+    };
+    run("one", "1", &[]).success();
+    let said = "[6/6] three/maze/rloo_seed-2: done. pass@1 changed";
+    run("three", "3", &[]).success().stderr(predicate::str::contains(said));
+    for method in ["grpo", "gmpo", "rloo"] {
+        for file in ["eval.jsonl", "checkpoints/step-000002/model.safetensors"] {
+            let name = format!("maze/{method}_seed-2/{file}");
+            let read = |out: &str| std::fs::read(home.path().join(out).join(&name)).unwrap();
+            assert!(read("one") == read("three"), "{name}");
+        }
+    }
+    // After an error no other run begins.
+    let folder = home.path().join("failing/maze");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("sft-cache"), "").unwrap();
+    run("failing", "2", &[]).failure().stderr(predicate::str::contains("sft-cache"));
+    let begun = std::fs::read_dir(&folder).unwrap().count() - 1;
+    assert!((1..=3).contains(&begun), "{begun}");
+}
+
+#[test]
+fn an_arena_that_was_stopped_goes_on_with_the_same_command() {
+    let home = tempfile::tempdir().unwrap();
+    let out = home.path().join("arena");
+    let named = ["arena", "run", "--methods", "grpo,gmpo", "--jobs", "2", "--out", out.to_str().unwrap()];
+    let longer = |word: &&'static str| match *word {
+        "steps=2" => "steps=600",
+        "eval.every=2" => "eval.every=600",
+        "save.every=2" => "save.every=50",
+        other => other,
+    };
+    let args: Vec<&str> = named.into_iter().chain(SMALL.iter().map(longer)).collect();
+    let child = spawned(&args).spawn().unwrap();
+    let steps = |method: &str| out.join(format!("maze/{method}_seed-1/metrics.jsonl"));
+    wait_until("steps", || {
+        ["grpo", "gmpo"].iter().all(|m| std::fs::metadata(steps(m)).is_ok_and(|f| f.len() > 0))
+    });
+    signal(&child, libc::SIGTERM);
+    let (code, said) = ended(child);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(
+        said.contains("stopped on request. The same command goes on") && !said.contains("--resume"),
+        "{said}"
+    );
+    ends_with(0, &args);
+    assert_eq!(std::fs::read_to_string(steps("gmpo")).unwrap().lines().count(), 600);
 }
 
 #[test]

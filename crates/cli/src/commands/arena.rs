@@ -128,7 +128,7 @@ pub struct MapArgs {
     /// How many runs at the same time.
     #[command(flatten)]
     pub jobs: Jobs,
-    /// Print one JSON value, with intervals, fractions in place of percentages.
+    /// Print one JSON value, with intervals and differences from GRPO's pair, fractions in place of percentages.
     #[arg(long)]
     pub json: bool,
     /// How to print.
@@ -216,7 +216,7 @@ fn draw_map(args: &MapArgs) -> anyhow::Result<()> {
     let tasks = [args.task.clone()];
     let wanted = Wanted { tasks: &tasks, set: &args.set, out: &args.out };
     finish(&planned(&wanted, &methods, args.seeds, None)?, args.device, args.jobs)?;
-    let all = standings::standings(&args.out, &methods[0].name)?;
+    let all = standings::standings(&args.out, &grid.baseline().unwrap_or_default())?;
     let name = task::name(&args.task);
     let Some(of_task) = all.iter().find(|s| s.task == name) else { return Ok(()) };
     if let Some(path) = &args.plot {

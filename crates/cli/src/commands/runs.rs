@@ -53,14 +53,17 @@ pub fn train_unfinished<'a>(
 ) -> anyhow::Result<bool> {
     interrupt::listen();
     let runs: Vec<Planned<'_>> = runs.collect();
-    let workers = usize::try_from(jobs.jobs)?.min(runs.len());
+    let ended = runs.iter().filter(|(_, _, state)| *state == State::Finished).count();
+    if ended > 0 {
+        say!("{ended} of {} runs are done", runs.len());
+    }
+    let workers = usize::try_from(jobs.jobs)?.min(runs.len() - ended);
     let console = (workers > 1).then(|| {
-        let finished = runs.iter().filter(|(_, _, state)| *state == State::Finished).count();
         let mut console = Console::new();
-        console.begin("runs", finished as u64, runs.len() as u64);
+        console.begin("runs", ended as u64, runs.len() as u64);
         console
     });
-    let queue = Mutex::new(Queue { runs, next: 0, ended: 0, console, done: Ok(true) });
+    let queue = Mutex::new(Queue { runs, next: 0, ended, console, done: Ok(true) });
     thread::scope(|scope| {
         for _ in 1..workers {
             scope.spawn(|| work(&queue, device));
@@ -87,11 +90,7 @@ fn work(queue: &Mutex<Queue<'_>>, device: DeviceName) {
             queue.next += 1;
             let name = format!("[{}/{}] {}", queue.next, queue.runs.len(), folder.display());
             let if_exists = match state {
-                State::Finished => {
-                    queue.ended += 1;
-                    queue.say(&format!("{name}: done"));
-                    continue;
-                }
+                State::Finished => continue,
                 State::Begun => IfExists::Resume { accept_changes: false },
                 State::Absent => IfExists::Refuse,
             };

@@ -142,7 +142,7 @@ fn methods_run_resume_and_are_ranked_against_grpo() {
     let fewer = || predicate::str::contains("Methods with fewer seeds");
     arena(home.path(), &["table"]).success().stdout(fewer().not());
     let more = run(&["--methods", "grpo,gmpo", "--plot", "front.svg"]).success();
-    more.stderr(predicate::str::contains("grpo_seed-1: done"))
+    more.stderr(predicate::str::contains("1 of 2 runs are done"))
         .stdout(predicate::str::contains("gmpo").and(fewer()));
     let front = std::fs::read_to_string(home.path().join("front.svg")).unwrap();
     assert!(front.contains("grpo") && front.matches("class=\"dot").count() >= 3, "{front}");

@@ -665,7 +665,7 @@ fn the_laptop_measures_what_lies_beyond_its_runs_own_evaluations() {
     assert_eq!(filled("arithmetic-larger (paper: Avg. OOD),1,"), 6, "{csv}");
     // Another table goes on with the same runs, whose policies are too weak for it: that is said.
     let (code, _, err) = fgrpo(&[&["paper", "table-14", "--out", &out][..], &tiny()].concat());
-    assert_eq!((code, err.matches(": done").count()), (2, 2), "{err}");
+    assert!(code == 2 && err.contains("2 of 2 runs are done"), "{err}");
     assert!(err.contains("no problem has 2 correct responses under every model"), "{err}");
     for flag in ["--set", "--from"] {
         assert!(refused(&["paper", "figure-3", flag, "steps=2"]).contains(flag));

@@ -39,6 +39,12 @@ impl Grid<'_> {
         self.a.iter().flat_map(|&a| self.b.iter().map(move |&b| (a, b)))
     }
 
+    /// The pair that the others are compared with: GRPO's if it is there, otherwise the first.
+    pub(super) fn baseline(&self) -> Option<String> {
+        let grpo = self.pairs().find(|&pair| pair == (0.5, 0.5));
+        grpo.or_else(|| self.pairs().next()).map(|(a, b)| name(a, b))
+    }
+
     /// What the runs of a task say of each pair, row by row.
     fn places<'s>(&self, standings: &'s Standings) -> Vec<Option<&'s Ranked>> {
         let of = |(a, b)| standings.ranked.iter().find(|r| r.name == name(a, b));

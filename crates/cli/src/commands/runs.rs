@@ -12,29 +12,35 @@ use fgrpo_train::run::state::State;
 use fgrpo_train::trainer::Ending;
 use std::path::Path;
 use std::sync::Mutex;
-use std::thread;
+use std::{thread, vec};
 
 /// How many runs train at the same time.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub struct Jobs {
     /// Runs at the same time, each with compute.threads threads; the results don't depend on it.
-    #[arg(long, short, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1024))]
-    pub jobs: u64,
+    #[arg(long, short, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub jobs: u16,
 }
-
-/// A run to train: its configuration, its folder and what is there.
-pub type Planned<'a> = (&'a Config, &'a Path, State);
 
 /// The error of a command that was stopped and that goes on if it is given again.
 pub fn stopped() -> anyhow::Error {
     Stopped("stopped on request. The same command goes on with what is saved".to_owned()).into()
 }
 
-/// What several trainings share.
+/// A run that isn't finished.
+struct Waiting<'a> {
+    /// Its place among all and its folder, as it is shown.
+    name: String,
+    config: &'a Config,
+    folder: &'a Path,
+    if_exists: IfExists,
+}
+
+/// What the workers share.
 struct Queue<'a> {
-    runs: Vec<Planned<'a>>,
-    next: usize,
-    ended: usize,
+    waiting: vec::IntoIter<Waiting<'a>>,
+    /// Runs that are done.
+    ended: u64,
     /// Shows the runs together, if several train at the same time.
     console: Option<Console>,
     /// Whether all so far are done: not after a request to stop, nor after an error.
@@ -47,23 +53,32 @@ struct Queue<'a> {
 /// # Errors
 /// The error of the first run that fails.
 pub fn train_unfinished<'a>(
-    runs: impl Iterator<Item = Planned<'a>>,
+    runs: impl ExactSizeIterator<Item = (&'a Config, &'a Path, State)>,
     device: DeviceName,
     jobs: Jobs,
 ) -> anyhow::Result<bool> {
     interrupt::listen();
-    let runs: Vec<Planned<'_>> = runs.collect();
-    let ended = runs.iter().filter(|(_, _, state)| *state == State::Finished).count();
+    let total = runs.len();
+    let waiting = runs.enumerate().filter_map(|(i, (config, folder, state))| {
+        let if_exists = match state {
+            State::Finished => return None,
+            State::Begun => IfExists::Resume { accept_changes: false },
+            State::Absent => IfExists::Refuse,
+        };
+        Some(Waiting { name: format!("[{}/{total}] {}", i + 1, folder.display()), config, folder, if_exists })
+    });
+    let waiting: Vec<Waiting<'_>> = waiting.collect();
+    let ended = (total - waiting.len()) as u64;
     if ended > 0 {
-        say!("{ended} of {} runs are done", runs.len());
+        say!("{ended} of {total} runs are done");
     }
-    let workers = usize::try_from(jobs.jobs)?.min(runs.len() - ended);
+    let workers = usize::from(jobs.jobs).min(waiting.len());
     let console = (workers > 1).then(|| {
         let mut console = Console::new();
-        console.begin("runs", ended as u64, runs.len() as u64);
+        console.begin("runs", ended, total as u64);
         console
     });
-    let queue = Mutex::new(Queue { runs, next: 0, ended, console, done: Ok(true) });
+    let queue = Mutex::new(Queue { waiting: waiting.into_iter(), ended, console, done: Ok(true) });
     thread::scope(|scope| {
         for _ in 1..workers {
             scope.spawn(|| work(&queue, device));
@@ -81,45 +96,36 @@ pub fn train_unfinished<'a>(
 fn work(queue: &Mutex<Queue<'_>>, device: DeviceName) {
     let locked = || queue.lock().expect("a panic ends the program");
     loop {
-        let (config, folder, if_exists, name, alone) = {
-            let mut queue = locked();
-            let Some(&(config, folder, state)) = queue.runs.get(queue.next) else { return };
-            if !matches!(queue.done, Ok(true)) {
-                return;
+        let mut shared = locked();
+        let (true, Some(run)) = (matches!(shared.done, Ok(true)), shared.waiting.next()) else { return };
+        let mut console = match &mut shared.console {
+            Some(together) => {
+                together.say(&run.name);
+                Console::quiet()
             }
-            queue.next += 1;
-            let name = format!("[{}/{}] {}", queue.next, queue.runs.len(), folder.display());
-            let if_exists = match state {
-                State::Finished => continue,
-                State::Begun => IfExists::Resume { accept_changes: false },
-                State::Absent => IfExists::Refuse,
-            };
-            queue.say(&name);
-            (config, folder, if_exists, name, queue.console.is_none())
+            None => {
+                say!("{}", run.name);
+                Console::new()
+            }
         };
-        let mut console = if alone { Console::new() } else { Console::quiet() };
-        let ended = run_and_report(config, folder, if_exists, device, &mut console);
-        let mut queue = locked();
-        queue.ended += 1;
+        drop(shared);
+        let ended = run_and_report(run.config, run.folder, run.if_exists, device, &mut console);
+        let mut shared = locked();
         match ended {
-            Ok(Ending::Done(summary)) if alone => say!("{summary}"),
-            Ok(Ending::Done(summary)) => {
-                queue.say(&format!("{name}: done. {}", summary.lines().last().unwrap_or_default()));
-                let ended = queue.ended as u64;
-                queue.console.iter_mut().for_each(|console| console.progress(ended, String::new()));
-            }
-            Ok(Ending::Interrupted) => queue.stop(Ok(false)),
-            Err(error) => queue.stop(Err(error)),
+            Ok(Ending::Done(summary)) => shared.tell(&run.name, &summary),
+            Ok(Ending::Interrupted) => shared.stop(Ok(false)),
+            Err(error) => shared.stop(Err(error)),
         }
     }
 }
 
 impl Queue<'_> {
-    fn say(&mut self, line: &str) {
-        match &mut self.console {
-            Some(console) => console.say(line),
-            None => say!("{line}"),
-        }
+    /// Tells that a run is done.
+    fn tell(&mut self, name: &str, summary: &str) {
+        self.ended += 1;
+        let Some(together) = &mut self.console else { return say!("{summary}") };
+        together.say(&format!("{name}: done. {}", summary.lines().last().unwrap_or_default()));
+        together.progress(self.ended, String::new());
     }
 
     /// Begins no other run. The first error is the one to tell.

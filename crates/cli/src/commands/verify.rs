@@ -6,6 +6,7 @@
 
 use crate::args::grading;
 use crate::args::named::named_with;
+use crate::output::progress::bar;
 use fgrpo_eval::bad_input;
 use fgrpo_eval::dataset::rows;
 use fgrpo_eval::graded::{Graded, guarded};
@@ -14,11 +15,10 @@ use fgrpo_eval::io::{files, json, ordered};
 use fgrpo_eval::kind::TaskKind;
 use fgrpo_eval::verifier::{Grading, Settings};
 use fgrpo_verify::verdict::Verdict;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use serde::Deserialize;
 use std::io::{self, BufRead, BufReader, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// Grade answers: one JSON line in, one JSON line out, in the same order.
 #[derive(Debug, clap::Args)]
@@ -142,18 +142,14 @@ fn open(path: &Path) -> anyhow::Result<(Box<dyn BufRead + Send>, Option<u64>)> {
 
 /// A progress bar on a terminal; hidden elsewhere, and if the verdicts go to the terminal.
 fn progress(bytes: Option<u64>) -> ProgressBar {
-    if !io::stderr().is_terminal() || io::stdout().is_terminal() {
+    if io::stdout().is_terminal() {
         return ProgressBar::hidden();
     }
-    let (bar, template) = match bytes {
-        Some(n) => (ProgressBar::new(n), "{bar:40} {bytes}/{total_bytes} {bytes_per_sec} {eta}"),
-        None => (ProgressBar::no_length(), "{spinner} {bytes} {bytes_per_sec}"),
+    let template = match bytes {
+        Some(_) => "{bar:40} {bytes}/{total_bytes} {bytes_per_sec} {left} left",
+        None => "{spinner} {bytes} {bytes_per_sec}",
     };
-    if let Ok(style) = ProgressStyle::with_template(template) {
-        bar.set_style(style);
-    }
-    bar.enable_steady_tick(Duration::from_millis(200));
-    bar
+    bar(bytes, template)
 }
 
 /// Consecutive lines of the input, with their numbers.

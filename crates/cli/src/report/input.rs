@@ -1,7 +1,7 @@
 //! A run folder's files, read with tolerance for what an interrupted or older run leaves out.
 
 use anyhow::Context;
-use fgrpo_core::maze::{HeldOut, Maze, valid_size};
+use fgrpo_core::maze::{HeldOut, valid_size};
 use fgrpo_core::stats::pass_at_k::PassAtK;
 use fgrpo_eval::bad_input;
 use fgrpo_eval::failure::OrBadInput;
@@ -205,7 +205,7 @@ impl Run {
             shorten(&mut completion);
             // A held-out maze is told by its index from the training maze of the same place.
             let place = usize::try_from(e.problem).ok();
-            let maze = place.and_then(|place| mazes.get(place)).map(|(index, _)| *index);
+            let maze = place.and_then(|place| mazes.get(place)).copied();
             RolloutLine {
                 rewards: BTreeMap::new(),
                 step,
@@ -228,14 +228,15 @@ impl Run {
         last.flat_map(|eval| eval.examples.iter().map(move |e| example(eval.step, e))).collect()
     }
 
-    /// The held-out mazes with their indices; none if the task is another.
-    fn held_out_mazes(&self) -> Vec<(u64, Maze)> {
+    /// The indices of the held-out mazes; none if the task is another.
+    fn held_out_mazes(&self) -> Vec<u64> {
         let number = |key: &str| self.setting(key)?.parse().ok();
         let of_task = || {
             let size =
                 number("task.size").and_then(|s| usize::try_from(s).ok()).filter(|&s| valid_size(s))?;
             let seed = number("task.seed").or(number("seed"))?;
-            Some(HeldOut::new(size, seed, number("task.held_out")?).mazes().to_vec())
+            let held_out = HeldOut::new(size, seed, number("task.held_out")?);
+            Some(held_out.mazes().iter().map(|(index, _)| *index).collect())
         };
         (self.setting("task.kind") == Some("maze")).then(of_task).flatten().unwrap_or_default()
     }

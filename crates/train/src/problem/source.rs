@@ -109,7 +109,7 @@ impl<'a> Source<'a> {
         if let Some(generator) = generated::generator(self.task) {
             let (mut problems, held_out) = generated::problems(generator)?;
             if train && overrides.is_none() {
-                warn_if_few(problems.iter().map(|p| &p.id).collect(), problems.len());
+                warn_if_few(&problems.iter().map(|p| &p.id).collect(), problems.len() as u64);
             }
             if !train {
                 problems.clear();
@@ -164,12 +164,18 @@ fn mazes(
         Some(path) => (mazes_of(path)?, Training::Listed(Listed::default())),
         None => {
             let mazes = HeldOut::new(config.size, config.seed, config.held_out);
-            if overrides.is_none() && (0..256.min(config.train)).any(|i| mazes.training(i).is_none()) {
-                bad_input!(
-                    "task.held_out: found {}, wanted fewer: there are so few mazes of size {} that none is left for training",
-                    config.held_out,
-                    config.size
-                );
+            if overrides.is_none() {
+                let some = config.train.min(SOME_MAZES);
+                let different: Option<HashSet<Maze>> =
+                    (0..some).map(|i| mazes.training(i).map(|(_, maze)| maze)).collect();
+                let Some(different) = different else {
+                    bad_input!(
+                        "task.held_out: found {}, wanted fewer: there are so few mazes of size {} that none is left for training",
+                        config.held_out,
+                        config.size
+                    )
+                };
+                warn_if_few(&different, some);
             }
             let problems: Vec<Problem> =
                 mazes.mazes().iter().map(|(_, maze)| of_maze(maze.clone())).collect();
@@ -180,10 +186,6 @@ fn mazes(
                     config.held_out
                 );
             }
-            if overrides.is_none() {
-                let some = config.train.min(SOME_MAZES) as usize;
-                warn_if_few((0..some as u64).map(|i| training_maze(&mazes, i).1).collect(), some);
-            }
             (problems, Training::Mazes(config.clone(), Box::new(mazes)))
         }
     };
@@ -191,8 +193,8 @@ fn mazes(
 }
 
 /// Warns if less than half of so many generated training problems are different: a policy could learn them by heart.
-fn warn_if_few<T>(different: HashSet<T>, of: usize) {
-    if 2 * different.len() < of {
+fn warn_if_few<T>(different: &HashSet<T>, of: u64) {
+    if 2 * (different.len() as u64) < of {
         tracing::warn!(
             "task.train: {} different problems among the first {of}, so each is trained on many times (a larger task has more)",
             different.len()

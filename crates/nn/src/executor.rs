@@ -138,8 +138,8 @@ impl DecodeChanges {
     }
 }
 
-/// An executor.
-pub(crate) trait Executor: Send {
+/// The memory of an executor.
+pub(crate) trait Memory: Send {
     /// A block of the executor's memory.
     type Buffer: Default + Send;
     /// Parameters.
@@ -159,6 +159,13 @@ pub(crate) trait Executor: Send {
     /// Transfers the lists of a pass to the device; `slots` are the slots of its rows in the cache, if they are stored.
     fn stage(&mut self, chunk: &Chunk, slots: &[u32], lists: &mut Self::Lists);
 
+    /// Index and value of the first of `len` numbers that is not finite; also `None` if the device has failed. Waits for the work so far. For
+    /// debugging.
+    fn first_non_finite(&mut self, len: usize, x: &Self::Buffer) -> Option<(usize, f32)>;
+}
+
+/// Operations on rows: copies, the embedding, rotation, the activation.
+pub(crate) trait RowOps: Memory {
     /// The predicting rows of `x`, of `width`.
     fn gather(&mut self, width: usize, lists: &Self::Lists, x: &Self::Buffer, y: &mut Self::Buffer);
 
@@ -204,6 +211,31 @@ pub(crate) trait Executor: Send {
         dx: &Self::Buffer,
     );
 
+    /// Rotary embedding in place, at the positions of `rows`.
+    fn rotate(
+        &mut self,
+        direction: Rotation,
+        heads: HeadRows,
+        lists: &Self::Lists,
+        rows: Rows,
+        x: &mut Self::Buffer,
+    );
+
+    /// `act = silu(gate) * up`; rows of `gate_up` are the gate's `width` numbers, then up's.
+    fn swiglu(&mut self, rows: usize, width: usize, gate_up: &Self::Buffer, act: &mut Self::Buffer);
+
+    /// In place: `gate_up` becomes its derivative, and `dact` becomes `act`.
+    fn swiglu_backward(
+        &mut self,
+        rows: usize,
+        width: usize,
+        gate_up: &mut Self::Buffer,
+        dact: &mut Self::Buffer,
+    );
+}
+
+/// RMSNorm, of rows and of heads.
+pub(crate) trait NormOps: Memory {
     /// `y = x / rms(x) * weight`; `scale` keeps `1 / rms` of each row.
     fn rms_norm(
         &mut self,
@@ -263,17 +295,10 @@ pub(crate) trait Executor: Send {
         scale: &Self::Buffer,
         dx: &mut Self::Buffer,
     );
+}
 
-    /// Rotary embedding in place, at the positions of `rows`.
-    fn rotate(
-        &mut self,
-        direction: Rotation,
-        heads: HeadRows,
-        lists: &Self::Lists,
-        rows: Rows,
-        x: &mut Self::Buffer,
-    );
-
+/// Linear maps, in full and through LoRA's factors.
+pub(crate) trait LinearOps: Memory {
     /// `y = x Wᵀ + b`, and `onto` added, which is another buffer.
     fn linear(
         &mut self,
@@ -304,6 +329,16 @@ pub(crate) trait Executor: Send {
         dy: &Self::Buffer,
         write: Write,
         dx: &mut Self::Buffer,
+    );
+
+    /// `dW += dyᵀ x`, `db += Σ dy`.
+    fn linear_backward_weight(
+        &mut self,
+        gradient: &mut Self::Gradient,
+        linear: Linear,
+        rows: usize,
+        dy: &Self::Buffer,
+        x: &Self::Buffer,
     );
 
     /// `y += scale · (x Aᵀ) Bᵀ`, for a matrix whose factors aren't merged; `y` is that of the whole linear map.
@@ -339,17 +374,10 @@ pub(crate) trait Executor: Send {
         dy: &Self::Buffer,
         x: &Self::Buffer,
     );
+}
 
-    /// `dW += dyᵀ x`, `db += Σ dy`.
-    fn linear_backward_weight(
-        &mut self,
-        gradient: &mut Self::Gradient,
-        linear: Linear,
-        rows: usize,
-        dy: &Self::Buffer,
-        x: &Self::Buffer,
-    );
-
+/// Attention of a pass, and the cache of keys and values.
+pub(crate) trait AttentionOps: Memory {
     /// `out[query]` = attention of each of `rows` over its pieces of the rows of `kv`; `lse` keeps log Σ exp, `[queries, H]`.
     fn attention(
         &mut self,
@@ -378,18 +406,26 @@ pub(crate) trait Executor: Send {
         dkv: &mut Self::Buffer,
     );
 
-    /// `act = silu(gate) * up`; rows of `gate_up` are the gate's `width` numbers, then up's.
-    fn swiglu(&mut self, rows: usize, width: usize, gate_up: &Self::Buffer, act: &mut Self::Buffer);
+    /// Makes room in the cache for `slots` tokens of `layers` layers; its content of this request stays. `most` are the slots that the request can
+    /// need, the same for all its calls.
+    fn grow_cache(&mut self, heads: Heads, layers: usize, cache: &mut Self::Cache, slots: usize, most: usize);
 
-    /// In place: `gate_up` becomes its derivative, and `dact` becomes `act`.
-    fn swiglu_backward(
+    /// Frees the cache if it is larger than `bytes`.
+    fn shrink_cache(&mut self, cache: &mut Self::Cache, bytes: usize);
+
+    /// Stores each row of `kv` of `layer` in its slot.
+    fn store_cache(
         &mut self,
-        rows: usize,
-        width: usize,
-        gate_up: &mut Self::Buffer,
-        dact: &mut Self::Buffer,
+        heads: Heads,
+        cache: &mut Self::Cache,
+        layer: usize,
+        lists: &Self::Lists,
+        kv: &Self::Buffer,
     );
+}
 
+/// The vocabulary head of a pass.
+pub(crate) trait HeadOps: Memory {
     /// Whether `rows` rows of logits are few enough to be kept from the forward to the backward pass.
     fn keeps_logits(&self, head: Head, rows: usize) -> bool;
 
@@ -409,11 +445,7 @@ pub(crate) trait Executor: Send {
         scores: &mut Self::Buffer,
     );
 
-    /// Index and value of the first of `len` numbers that is not finite; also `None` if the device has failed. Waits for the work so far. For
-    /// debugging.
-    fn first_non_finite(&mut self, len: usize, x: &Self::Buffer) -> Option<(usize, f32)>;
-
-    /// Waits for the pass and reads the results of [`Executor::head`].
+    /// Waits for the pass and reads the results of [`HeadOps::head`].
     ///
     /// # Errors
     /// If a score is not finite.
@@ -454,29 +486,15 @@ pub(crate) trait Executor: Send {
         x: &Self::Buffer,
         logits: &mut Vec<f32>,
     );
+}
 
-    /// Makes room in the cache for `slots` tokens of `layers` layers; its content of this request stays. `most` are the slots that the request can
-    /// need, the same for all its calls.
-    fn grow_cache(&mut self, heads: Heads, layers: usize, cache: &mut Self::Cache, slots: usize, most: usize);
-
-    /// Frees the cache if it is larger than `bytes`.
-    fn shrink_cache(&mut self, cache: &mut Self::Cache, bytes: usize);
-
-    /// Stores each row of `kv` of `layer` in its slot.
-    fn store_cache(
-        &mut self,
-        heads: Heads,
-        cache: &mut Self::Cache,
-        layer: usize,
-        lists: &Self::Lists,
-        kv: &Self::Buffer,
-    );
-
+/// Steps of decoding.
+pub(crate) trait DecodeOps: Memory {
     /// Whether the host may submit a step before it has read what the last one sampled.
     const RUNS_AHEAD: bool;
 
     /// Applies the host's changes, builds the next decoding step and transfers its lists and draws to the device. Its operations follow, up to
-    /// [`Executor::end_step`]; they must not need the host.
+    /// [`DecodeOps::end_step`]; they must not need the host.
     fn begin_step(&mut self, changes: &DecodeChanges, decoding: &mut Self::Decoding);
 
     /// The number of rows to compute in that step: its own, and those that a device adds to them.
@@ -516,9 +534,14 @@ pub(crate) trait Executor: Send {
     /// Ends the operations of a decoding step, or of other draws. What they sample can be read from now on.
     fn end_step(&mut self, decoding: &mut Self::Decoding);
 
-    /// Waits for what was sampled, and reads it: once for each [`Executor::end_step`], in their order.
+    /// Waits for what was sampled, and reads it: once for each [`DecodeOps::end_step`], in their order.
     ///
     /// # Errors
     /// If a row's logits are not finite.
     fn drawn(&mut self, decoding: &mut Self::Decoding, drawn: &mut Vec<Drawn>) -> Result<(), Error>;
 }
+
+/// An executor: all operations.
+pub(crate) trait Executor: RowOps + NormOps + LinearOps + AttentionOps + HeadOps + DecodeOps {}
+
+impl<X: RowOps + NormOps + LinearOps + AttentionOps + HeadOps + DecodeOps> Executor for X {}

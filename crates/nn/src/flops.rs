@@ -4,8 +4,9 @@ use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use crate::config::Config;
-use crate::cpu::product::{Into, View, team_product};
+use crate::cpu::product::{View, team_product};
 use crate::engine::Products;
+use crate::executor::Write;
 use crate::layout::Layout;
 use crate::lora::{AdapterLayout, LoraConfig};
 
@@ -86,7 +87,7 @@ pub fn measure_flops(threads: usize, products: Products) -> f64 {
         let mut multiply = || {
             let by = View::rows(0, K).transposed();
             let (from, to) = (View::rows(0, K), View::rows(0, N));
-            team_product(None, products, M, N, K, &a, from, &b, by, Into::Replace, &mut c, to);
+            team_product(None, products, [M, N, K], from.of(&a), by.of(&b), to.to(Write::Replace, &mut c));
         };
         // Once for memory and packing space.
         multiply();

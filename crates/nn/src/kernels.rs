@@ -2,8 +2,9 @@
 
 use crate::config::{Architecture, Config, RopeScaling};
 use crate::cpu::panels;
-use crate::cpu::product::{Into, View, team_product};
+use crate::cpu::product::{View, team_product};
 use crate::engine::Products;
+use crate::executor::Write;
 
 /// The instruction set in use: avx512, avx2 or plain.
 pub fn simd() -> &'static str {
@@ -36,14 +37,12 @@ pub fn product(
     c: &mut [f32],
 ) {
     let (to_k, to_n) = (View::rows(0, k), View::rows(0, n));
-    let run = |m, n, k, a: &[f32], av, b: &[f32], bv, into, c: &mut [f32], cv| {
-        team_product(None, products, m, n, k, a, av, b, bv, into, c, cv);
+    let (sizes, a, b, c) = match operands {
+        Operands::Forward => ([m, n, k], to_k.of(a), to_k.transposed().of(b), to_n.to(Write::Replace, c)),
+        Operands::BackwardInput => ([m, k, n], to_n.of(a), to_k.of(b), to_k.to(Write::Replace, c)),
+        Operands::BackwardWeight => ([n, k, m], to_n.transposed().of(a), to_k.of(b), to_k.to(Write::Add, c)),
     };
-    match operands {
-        Operands::Forward => run(m, n, k, a, to_k, b, to_k.transposed(), Into::Replace, c, to_n),
-        Operands::BackwardInput => run(m, k, n, a, to_n, b, to_k, Into::Replace, c, to_k),
-        Operands::BackwardWeight => run(n, k, m, a, to_n.transposed(), b, to_k, Into::Add, c, to_k),
-    }
+    team_product(None, products, sizes, a, b, c);
 }
 
 /// The panels of `w`, `[n, k]`; `None` where the processor can't use them.
@@ -68,8 +67,8 @@ pub fn product_with_panels(
     panels: &[f32],
     y: &mut [f32],
 ) {
-    let to = View::rows(0, n);
-    crate::cpu::product::product_with_panels(None, products, m, n, k, x, panels, Into::Replace, y, to);
+    let y = View::rows(0, n).to(Write::Replace, y);
+    crate::cpu::product::product_with_panels(None, products, [m, n, k], x, panels, y);
 }
 
 /// The maze's form of Qwen2, by its MLP's width: 1024 is the maze's own policy of 3,944,704 parameters, 688 that of the other benchmarks.

@@ -11,9 +11,10 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 
 use crate::config::Config;
-use crate::cpu::product::{Into, View, product};
+use crate::cpu::product::{View, product};
 use crate::cpu::simd;
 use crate::error::Error;
+use crate::executor::Write;
 use crate::layout::{Kind, Layout, Linear, Span, TensorLayout};
 use crate::quantized::BaseFormat;
 use crate::weights::TensorFile;
@@ -266,7 +267,12 @@ impl Adapted {
         let (n, k, r) = (self.outputs, self.inputs, self.rank);
         let mut b = b.to_vec();
         simd::scale(&mut b, scale);
-        product(n, k, r, &b, View::rows(0, r), a, View::rows(0, k), Into::Add, w, View::rows(0, k));
+        product(
+            [n, k, r],
+            View::rows(0, r).of(&b),
+            View::rows(0, k).of(a),
+            View::rows(0, k).to(Write::Add, w),
+        );
     }
 }
 

@@ -35,11 +35,6 @@ pub fn to_stderr(text: Arguments<'_>) {
     let _ = std::io::stderr().write_all(harmless(&text.to_string()).as_bytes());
 }
 
-/// Writes a line to a terminal's stderr, which the next one overwrites.
-pub fn to_stderr_for_now(line: &str) {
-    let _ = std::io::stderr().write_all(format!("{}\r", harmless(line)).as_bytes());
-}
-
 /// Writes to stdout. The first error that loses data is kept for [`check`].
 pub fn to_stdout(text: Arguments<'_>) {
     stream(&text.to_string());

@@ -4,9 +4,9 @@
 //! probabilities from them.
 
 use super::microkernel;
-use super::product::{Into, View, product};
+use super::product::{View, product};
 use super::simd;
-use crate::executor::Heads;
+use crate::executor::{Heads, Write};
 use crate::segments::{AttentionPlan, Piece};
 use std::ops::Range;
 
@@ -157,7 +157,12 @@ pub(crate) fn forward(
             let results = View { offset: block.first - out_base, ..queries };
             let k = View::rows(block.keys.start * keys.stride + block.column, keys.stride);
             let v = View { offset: k.offset + keys.values, ..k };
-            product(m, n, e, q, queries, keys.data, k.transposed(), Into::Replace, scores, View::rows(0, n));
+            product(
+                [m, n, e],
+                queries.of(q),
+                k.transposed().of(keys.data),
+                View::rows(0, n).to(Write::Replace, scores),
+            );
             for i in 0..m {
                 let seen = block.visible(piece, rows, i);
                 let (visible, hidden) = scores[i * n..][..n].split_at_mut(seen);
@@ -175,7 +180,7 @@ pub(crate) fn forward(
                 sums[state] = sums[state] * keep + sum;
                 lse[state] = max;
             }
-            product(m, e, n, scores, View::rows(0, n), keys.data, v, Into::Add, out, results);
+            product([m, e, n], View::rows(0, n).of(scores), v.of(keys.data), results.to(Write::Add, out));
         });
     }
     for query in 0..queries {
@@ -238,8 +243,13 @@ pub(crate) fn backward(
             let k = View::rows(block.keys.start * keys.stride + block.column, keys.stride);
             let v = View { offset: k.offset + keys.values, ..k };
             let s = View::rows(0, n);
-            product(m, n, e, q, queries, keys.data, k.transposed(), Into::Replace, scores, s);
-            product(m, n, e, dout, queries, keys.data, v.transposed(), Into::Replace, products, s);
+            product([m, n, e], queries.of(q), k.transposed().of(keys.data), s.to(Write::Replace, scores));
+            product(
+                [m, n, e],
+                queries.of(dout),
+                v.transposed().of(keys.data),
+                s.to(Write::Replace, products),
+            );
             for i in 0..m {
                 let seen = block.visible(piece, &plan.rows, i);
                 let (p, hidden) = scores[i * n..][..n].split_at_mut(seen);
@@ -253,12 +263,12 @@ pub(crate) fn backward(
                 let before = own_keys.start * keys.stride;
                 let (dk, dv) =
                     (View { offset: k.offset - before, ..k }, View { offset: v.offset - before, ..v });
-                product(n, e, m, scores, s.transposed(), dout, queries, Into::Add, dkv, dv);
-                product(n, e, m, products, s.transposed(), q, queries, Into::Add, dkv, dk);
+                product([n, e, m], s.transposed().of(scores), queries.of(dout), dv.to(Write::Add, dkv));
+                product([n, e, m], s.transposed().of(products), queries.of(q), dk.to(Write::Add, dkv));
             }
             if let Some(dq) = &mut dq {
                 let to = View { offset: block.first - own.start * width, ..queries };
-                product(m, e, n, products, s, keys.data, k, Into::Add, dq, to);
+                product([m, e, n], s.of(products), k.of(keys.data), to.to(Write::Add, dq));
             }
         });
     }

@@ -3,13 +3,13 @@
 //! Rows are divided into chunks and the vocabulary into tiles; the sums of softmax and entropy run over the tiles. If there are few logits, they are
 //! kept for the backward pass; otherwise each tile is computed again. A weight is read once per chunk of rows.
 
-use super::product::{Into, View, team_product};
+use super::product::{View, team_product};
 use super::simd;
 use super::team::{Shared, Team};
 use crate::checks::CHECK_LAYERS;
 use crate::engine::Products;
 use crate::error::Error;
-use crate::executor::Head;
+use crate::executor::{Head, Write};
 use crate::segments::Pick;
 
 /// Rows per chunk.
@@ -78,7 +78,14 @@ fn tiles(
             if which == Logits::Compute {
                 let w = View::rows(token * d, d).transposed();
                 let (x_view, to) = (View::rows(first_row * d, d), View { offset, ..View::rows(0, stride) });
-                team_product(Some(team), products, m, n, d, x, x_view, weight, w, Into::Replace, logits, to);
+                team_product(
+                    Some(team),
+                    products,
+                    [m, n, d],
+                    x_view.of(x),
+                    w.of(weight),
+                    to.to(Write::Replace, logits),
+                );
             }
             visit(Tile { first_row, rows: m, token, tokens: n, logits, offset, stride });
         }
@@ -217,9 +224,16 @@ pub(crate) fn backward(
         let w = View::rows(token * d, d);
         let rows = View::rows(first * d, d);
         let team = Some(team);
-        team_product(team, products, m, d, n, logits, dz, weight, w, Into::Add, dx, rows);
+        team_product(team, products, [m, d, n], dz.of(logits), w.of(weight), rows.to(Write::Add, dx));
         if let Some(gradient) = &mut gradient {
-            team_product(team, products, n, d, m, logits, dz.transposed(), x, rows, Into::Add, gradient, w);
+            team_product(
+                team,
+                products,
+                [n, d, m],
+                dz.transposed().of(logits),
+                rows.of(x),
+                w.to(Write::Add, gradient),
+            );
         }
     });
 }

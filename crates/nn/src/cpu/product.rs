@@ -11,6 +11,7 @@ use super::microkernel::{self, Rows};
 use super::panels::{self, Right};
 use super::team::{Shared, Team};
 use crate::engine::Products;
+use crate::executor::Write;
 
 /// Number of columns at whose multiples a product is divided for a team.
 const COLUMNS: usize = format::CUT;
@@ -37,16 +38,39 @@ impl View {
         View { row: self.column, column: self.row, ..self }
     }
 
+    /// The matrix at this place of `numbers`.
+    pub(crate) fn of(self, numbers: &[f32]) -> Matrix<'_> {
+        Matrix { numbers, view: self }
+    }
+
+    /// A result at this place of `numbers`.
+    pub(crate) fn to(self, write: Write, numbers: &mut [f32]) -> Target<'_> {
+        Target { numbers, view: self, write }
+    }
+
     fn end(self, rows: usize, columns: usize) -> usize {
         self.offset + (rows - 1) * self.row + (columns - 1) * self.column + 1
     }
 }
 
-/// Whether a product overwrites its result or adds to it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Into {
-    Replace,
-    Add,
+/// An operand.
+#[derive(Clone, Copy)]
+pub(crate) struct Matrix<'a> {
+    numbers: &'a [f32],
+    view: View,
+}
+
+impl Matrix<'_> {
+    pub(crate) fn transposed(self) -> Self {
+        Matrix { view: self.view.transposed(), ..self }
+    }
+}
+
+/// Where the result of a product goes.
+pub(crate) struct Target<'a> {
+    numbers: &'a mut [f32],
+    view: View,
+    write: Write,
 }
 
 /// Up to this many rows of the left operand, packing the right one doesn't pay off.
@@ -89,26 +113,15 @@ enum Kernel<'a> {
 #[derive(Clone, Copy)]
 struct Operands<'a> {
     k: usize,
-    a: &'a [f32],
-    av: View,
-    b: &'a [f32],
-    bv: View,
-    add: bool,
-    cv: View,
+    a: Matrix<'a>,
+    b: Matrix<'a>,
     products: Products,
     kernel: Kernel<'a>,
 }
 
 impl Kernel<'_> {
-    fn choose(
-        products: Products,
-        m: usize,
-        n: usize,
-        k: usize,
-        av: View,
-        bv: View,
-        cv: View,
-    ) -> Kernel<'static> {
+    fn choose(products: Products, [m, n, k]: [usize; 3], views: [View; 3]) -> Kernel<'static> {
+        let [av, bv, cv] = views;
         let packable = (av.column == 1 || av.row == 1) && (bv.column == 1 || bv.row == 1);
         if products != Products::F32 {
             assert!(packable && cv.column == 1, "operands neither in rows nor in columns");
@@ -128,31 +141,38 @@ impl Kernel<'_> {
 }
 
 impl Operands<'_> {
-    /// Rows `rows` and columns `columns` of the result `c`.
+    /// Rows `rows` and columns `columns` of the result, which is at `cv` of `c`.
     ///
     /// # Safety
     /// The whole product's operands and result must be within their memory, and no other thread may access this part of the result.
-    unsafe fn part(&self, rows: &Range<usize>, columns: &Range<usize>, c: *mut f32) {
-        let Operands { k, av, bv, cv, add, products, .. } = *self;
+    unsafe fn part(&self, rows: &Range<usize>, columns: &Range<usize>, c: *mut f32, cv: View, write: Write) {
+        let Operands {
+            k,
+            a: Matrix { numbers: a, view: av },
+            b: Matrix { numbers: b, view: bv },
+            products,
+            ..
+        } = *self;
+        let add = write == Write::Add;
         let (m, n) = (rows.len(), columns.len());
         let bv_offset = bv.offset + columns.start * bv.column;
         // SAFETY: parts lie inside the whole, which the caller has checked.
         unsafe {
-            let a = self.a.as_ptr().add(av.offset + rows.start * av.row);
+            let a = a.as_ptr().add(av.offset + rows.start * av.row);
             let to = c.add(cv.offset + rows.start * cv.row + columns.start * cv.column);
             let left = Rows { first: a, stride: av.row };
             let operand = Operand { first: a, line: av.row, term: av.column };
             match self.kernel {
                 Kernel::Dot => {
-                    let right = Rows { first: self.b.as_ptr().add(bv_offset), stride: bv.column };
+                    let right = Rows { first: b.as_ptr().add(bv_offset), stride: bv.column };
                     microkernel::dot(m, n, k, left, right, add, to, cv.row);
                 }
                 Kernel::Outer => {
-                    let right = Rows { first: self.b.as_ptr().add(bv_offset), stride: bv.row };
+                    let right = Rows { first: b.as_ptr().add(bv_offset), stride: bv.row };
                     microkernel::outer(m, n, k, left, av.column, right, add, to, cv.row, right.first);
                 }
                 Kernel::Packing => {
-                    let first = self.b.as_ptr().add(bv_offset);
+                    let first = b.as_ptr().add(bv_offset);
                     let right = Right::Operand(Operand { first, line: bv.column, term: bv.row });
                     panels::product(products, m, n, k, operand, right, 0, n, add, to, cv.row);
                 }
@@ -162,7 +182,7 @@ impl Operands<'_> {
                     panels::product(products, m, n, k, operand, right, first, of, add, to, cv.row);
                 }
                 Kernel::General => {
-                    let b = self.b.as_ptr().add(bv_offset);
+                    let b = b.as_ptr().add(bv_offset);
                     general(m, n, k, a, av, b, bv, add, to, cv);
                 }
             }
@@ -173,11 +193,12 @@ impl Operands<'_> {
     ///
     /// # Safety
     /// As for [`Operands::part`].
-    unsafe fn run(&self, team: Option<&Team>, m: usize, n: usize, c: &mut [f32]) {
+    unsafe fn run(&self, team: Option<&Team>, m: usize, n: usize, to: Target<'_>) {
+        let Target { numbers: c, view, write } = to;
         let size = team.map_or(1, |team| team.size().min(2 * m * n * self.k / WORTHWHILE));
         let Some(team) = team.filter(|_| size > 1) else {
             // SAFETY: the caller's promises.
-            return unsafe { self.part(&(0..m), &(0..n), c.as_mut_ptr()) };
+            return unsafe { self.part(&(0..m), &(0..n), c.as_mut_ptr(), view, write) };
         };
         let grain = if self.products == Products::F32 { microkernel::TALL } else { BF16_ROWS };
         let (tall, wide) = grid(size, m.div_ceil(grain), n.div_ceil(COLUMNS));
@@ -190,7 +211,7 @@ impl Operands<'_> {
             let rows = cut(m, grain, tall, part / wide);
             let columns = cut(n, COLUMNS, wide, part % wide);
             // SAFETY: the caller's promises; parts of the result are apart.
-            unsafe { self.part(&rows, &columns, c.first()) };
+            unsafe { self.part(&rows, &columns, c.first(), view, write) };
         });
     }
 }
@@ -208,19 +229,8 @@ fn grid(size: usize, rows: usize, columns: usize) -> (usize, usize) {
 ///
 /// # Panics
 /// If a view exceeds its slice, or `k` is 0.
-pub(crate) fn product(
-    m: usize,
-    n: usize,
-    k: usize,
-    a: &[f32],
-    av: View,
-    b: &[f32],
-    bv: View,
-    into: Into,
-    c: &mut [f32],
-    cv: View,
-) {
-    team_product(None, Products::F32, m, n, k, a, av, b, bv, into, c, cv);
+pub(crate) fn product(sizes: [usize; 3], a: Matrix<'_>, b: Matrix<'_>, to: Target<'_>) {
+    team_product(None, Products::F32, sizes, a, b, to);
 }
 
 /// [`product`] by a team and of any kind. The result is the same whatever the team.
@@ -230,47 +240,39 @@ pub(crate) fn product(
 pub(crate) fn team_product(
     team: Option<&Team>,
     products: Products,
-    m: usize,
-    n: usize,
-    k: usize,
-    a: &[f32],
-    av: View,
-    b: &[f32],
-    bv: View,
-    into: Into,
-    c: &mut [f32],
-    cv: View,
+    sizes: [usize; 3],
+    a: Matrix<'_>,
+    b: Matrix<'_>,
+    to: Target<'_>,
 ) {
-    let kernel = Kernel::choose(products, m, n, k, av, bv, cv);
-    product_by(kernel, team, products, m, n, k, a, av, b, bv, into, c, cv);
+    let kernel = Kernel::choose(products, sizes, [a.view, b.view, to.view]);
+    product_by(kernel, team, products, sizes, a, b, to);
 }
 
 fn product_by(
     kernel: Kernel<'_>,
     team: Option<&Team>,
     products: Products,
-    m: usize,
-    n: usize,
-    k: usize,
-    a: &[f32],
-    av: View,
-    b: &[f32],
-    bv: View,
-    into: Into,
-    c: &mut [f32],
-    cv: View,
+    sizes: [usize; 3],
+    a: Matrix<'_>,
+    b: Matrix<'_>,
+    to: Target<'_>,
 ) {
+    let [m, n, k] = sizes;
     if m == 0 || n == 0 {
         return;
     }
     count(m, n, k);
     assert!(k > 0, "a product over nothing");
-    assert!(av.end(m, k) <= a.len(), "left operand [{m}, {k}] ends at {} of {}", av.end(m, k), a.len());
-    assert!(bv.end(k, n) <= b.len(), "right operand [{k}, {n}] ends at {} of {}", bv.end(k, n), b.len());
-    assert!(cv.end(m, n) <= c.len(), "result [{m}, {n}] ends at {} of {}", cv.end(m, n), c.len());
-    let operands = Operands { k, a, av, b, bv, add: into == Into::Add, cv, products, kernel };
-    // SAFETY: asserted above, and `c` is borrowed uniquely.
-    unsafe { operands.run(team, m, n, c) }
+    let ends = |name: &str, view: View, rows: usize, columns: usize, of: usize| {
+        let end = view.end(rows, columns);
+        assert!(end <= of, "{name} [{rows}, {columns}] ends at {end} of {of}");
+    };
+    ends("left operand", a.view, m, k, a.numbers.len());
+    ends("right operand", b.view, k, n, b.numbers.len());
+    ends("result", to.view, m, n, to.numbers.len());
+    // SAFETY: asserted above, and the result is borrowed uniquely.
+    unsafe { Operands { k, a, b, products, kernel }.run(team, m, n, to) }
 }
 
 /// [`team_product`] by packing wherever the processor can, whatever the sizes: an element has the bits that it has in a product with panels, so it
@@ -281,40 +283,30 @@ fn product_by(
 pub(crate) fn packing_product(
     team: Option<&Team>,
     products: Products,
-    m: usize,
-    n: usize,
-    k: usize,
-    a: &[f32],
-    av: View,
-    b: &[f32],
-    bv: View,
-    into: Into,
-    c: &mut [f32],
-    cv: View,
+    sizes: [usize; 3],
+    a: Matrix<'_>,
+    b: Matrix<'_>,
+    to: Target<'_>,
 ) {
     let kernel = if microkernel::available() || products != Products::F32 {
         Kernel::Packing
     } else {
-        Kernel::choose(products, m, n, k, av, bv, cv)
+        Kernel::choose(products, sizes, [a.view, b.view, to.view])
     };
-    product_by(kernel, team, products, m, n, k, a, av, b, bv, into, c, cv);
+    product_by(kernel, team, products, sizes, a, b, to);
 }
 
-/// `y = x wᵀ`, or added to `y`, with `w`'s panels; rows of `x` of `k` numbers, `y` as `cv` says.
+/// `y = x wᵀ`, or added to `y`, with `w`'s panels; rows of `x` of `k` numbers.
 ///
 /// # Panics
 /// If a slice is too short, or the processor can't.
 pub(crate) fn product_with_panels(
     team: Option<&Team>,
     products: Products,
-    m: usize,
-    n: usize,
-    k: usize,
+    [m, n, k]: [usize; 3],
     x: &[f32],
     panels: &[f32],
-    into: Into,
-    y: &mut [f32],
-    cv: View,
+    y: Target<'_>,
 ) {
     if m == 0 || n == 0 {
         return;
@@ -325,14 +317,11 @@ pub(crate) fn product_with_panels(
         "panels without their instructions, or a product over nothing"
     );
     assert!(panels.len() == panels::len(products, n, k), "panels of [{n}, {k}]: {}", panels.len());
-    let (of_x, of_y) = (x.len(), y.len());
-    assert!(of_x >= m * k && of_y >= cv.end(m, n), "[{m}, {k}] of {of_x}, [{m}, {n}] of {of_y}");
-    let av = View::rows(0, k);
-    let kernel = Kernel::Panels(panels, n);
-    let (bv, add) = (View::rows(0, 0), into == Into::Add);
-    let operands = Operands { k, a: x, av, b: &[], bv, add, cv, products, kernel };
+    let (of_x, of_y) = (x.len(), y.numbers.len());
+    assert!(of_x >= m * k && of_y >= y.view.end(m, n), "[{m}, {k}] of {of_x}, [{m}, {n}] of {of_y}");
+    let (a, b) = (View::rows(0, k).of(x), View::rows(0, 0).of(&[]));
     // SAFETY: asserted above, and `y` is borrowed uniquely.
-    unsafe { operands.run(team, m, n, y) }
+    unsafe { Operands { k, a, b, products, kernel: Kernel::Panels(panels, n) }.run(team, m, n, y) }
 }
 
 /// [`product`] by the `gemm-f32` crate; the pointers are those of the views' first elements.
@@ -405,7 +394,8 @@ mod tests {
             let ((av, a_len), (bv, b_len), (cv, c_len)) = (view(m, k, left_transposed), view(k, n, right_transposed), view(m, n, false));
             let (a, b, before) = (numbers(a_len), numbers(b_len), numbers(c_len));
             let mut c = before.clone();
-            product(m, n, k, &a, av, &b, bv, if add { Into::Add } else { Into::Replace }, &mut c, cv);
+            let write = if add { Write::Add } else { Write::Replace };
+            product([m, n, k], av.of(&a), bv.of(&b), cv.to(write, &mut c));
             for (index, found) in c.iter().enumerate() {
                 let place = index.checked_sub(offset).map(|i| (i / cv.row, i % cv.row)).filter(|&(r, c)| r < m && c < n);
                 let Some((row, column)) = place else {
@@ -426,19 +416,8 @@ mod tests {
         let w: Vec<f32> = (0..n * k).map(|i| ((i * 104_729) % 997) as f32 / 500.0 - 1.0).collect();
         let rows = |first: usize, m: usize| {
             let mut y = vec![0.0; m * n];
-            let w_view = View::rows(0, k).transposed();
-            product(
-                m,
-                n,
-                k,
-                &x,
-                View::rows(first * k, k),
-                &w,
-                w_view,
-                Into::Replace,
-                &mut y,
-                View::rows(0, n),
-            );
+            let (x, w) = (View::rows(first * k, k).of(&x), View::rows(0, k).transposed().of(&w));
+            product([m, n, k], x, w, View::rows(0, n).to(Write::Replace, &mut y));
             y
         };
         let all = rows(0, 60);

@@ -11,7 +11,7 @@ use crate::backend::{Backend, Lane, Rollout, Work};
 use crate::cache::{KEPT_BYTES, PAGE};
 use crate::decoder::Parameters;
 use crate::error::Error;
-use crate::executor::Executor;
+use crate::executor::AttentionOps;
 use crate::generate::{self, Completion, Fed, Feed, Generator, Job, Prompt, Request, StopFn, UniformFn};
 use crate::sampling::Sampling;
 

@@ -8,7 +8,7 @@ use crate::backend::{Backend, Lane, Work};
 use crate::checks::Stage;
 use crate::decoder::{Decoder, Gradients, Keep, Parameters, Pass, Workspace};
 use crate::error::Error;
-use crate::executor::Executor;
+use crate::executor::{Executor, HeadOps, Memory};
 use crate::lora::AdapterLayout;
 use crate::segments::{Batch, Chunk, Family};
 

@@ -96,19 +96,6 @@ impl TextConfig {
         Prompting { preset: self.preset, system: self.system.clone(), thinking: self.enable_thinking }
     }
 
-    /// The folder of the tokenizer and the chat template.
-    ///
-    /// # Errors
-    /// Bad input if neither the task nor the model names one.
-    pub fn tokenizer_folder(&self, model: Option<&PathBuf>) -> anyhow::Result<PathBuf> {
-        let Some(folder) = self.tokenizer.as_ref().or(model) else {
-            bad_input!(
-                "task.tokenizer: found nothing, wanted the folder of tokenizer.json and the chat template, since model.path names none"
-            );
-        };
-        Ok(folder.clone())
-    }
-
     pub(super) fn check(&self, kind: TaskKind) -> anyhow::Result<()> {
         within("task.max_prompt_tokens", self.max_prompt_tokens as u64, 1..=TOKENS)?;
         if !(0.0..1.0).contains(&self.held_out_share) {

@@ -1,27 +1,24 @@
-//! Attention of a pass and of a decoding step.
+//! Attention of a pass, and the cache.
 
 use super::super::attention::{self, Keys};
 use super::super::buffer::Buffer;
-use super::super::decoding::Decoding;
 use super::super::lists::Lists;
-use super::super::simd;
 use super::super::team::Shared;
-use super::{Cache, CpuExecutor, part};
-use crate::executor::{HeadNorms, Heads, Rows};
-use crate::layout::Span;
+use super::{Cache, CpuExecutor};
+use crate::executor::{AttentionOps, Heads, Rows};
 
 /// Attention's plan, of a pass or of a decoding step.
 #[derive(Clone, Copy)]
-struct Plan<'a> {
-    queries: usize,
+pub(super) struct Plan<'a> {
+    pub(super) queries: usize,
     /// The row of each query, if a piece is causal.
-    rows: &'a [u32],
-    pieces: &'a [crate::segments::Piece],
+    pub(super) rows: &'a [u32],
+    pub(super) pieces: &'a [crate::segments::Piece],
 }
 
 impl CpuExecutor {
     /// Attention of queries over keys; each thread has its own queries.
-    fn attend(
+    pub(super) fn attend(
         &self,
         heads: Heads,
         plan: Plan<'_>,
@@ -45,8 +42,10 @@ impl CpuExecutor {
             attention::forward(heads, own, plan.rows, plan.pieces, q, keys, out, lse, scratch);
         });
     }
+}
 
-    pub(super) fn attention(
+impl AttentionOps for CpuExecutor {
+    fn attention(
         &mut self,
         heads: Heads,
         lists: &Lists,
@@ -62,7 +61,7 @@ impl CpuExecutor {
         self.attend(heads, plan, q, keys, out, lse);
     }
 
-    pub(super) fn attention_backward(
+    fn attention_backward(
         &mut self,
         heads: Heads,
         lists: &Lists,
@@ -116,50 +115,32 @@ impl CpuExecutor {
         self.delta = delta;
     }
 
-    pub(super) fn step_attention(
-        &mut self,
-        weights: &[f32],
-        norms: &HeadNorms,
-        heads: Heads,
-        decoding: &Decoding,
-        cache: &mut Cache,
-        layer: usize,
-        qkv: &Buffer,
-        out: &mut Buffer,
-    ) {
-        let (width, stride, size) = (heads.query_width(), heads.key_width(), heads.size);
-        let Decoding { step, lists, pieces, .. } = decoding;
-        let mut q = std::mem::take(&mut self.queries);
-        q.reserve(step.rows() * width);
-        let (queries, keys) = (Shared::new(&mut q), Shared::new(&mut cache.layers[layer]));
-        self.rows(step.rows(), width + stride, |own| {
+    fn grow_cache(&mut self, heads: Heads, layers: usize, cache: &mut Cache, slots: usize, _: usize) {
+        cache.layers.resize_with(layers, Buffer::default);
+        for layer in &mut cache.layers {
+            // By an eighth at least, so that growing costs little in all and wastes little.
+            let len = slots * heads.key_width();
+            if len > layer.len() {
+                layer.extend(len.max(layer.len() + layer.len() / 8));
+            }
+        }
+    }
+
+    fn shrink_cache(&mut self, cache: &mut Cache, bytes: usize) {
+        if cache.layers.iter().map(|layer| layer.len() * 4).sum::<usize>() > bytes {
+            cache.layers.fill_with(Buffer::default);
+        }
+    }
+
+    fn store_cache(&mut self, heads: Heads, cache: &mut Cache, layer: usize, lists: &Lists, kv: &Buffer) {
+        let width = heads.key_width();
+        let cache = Shared::new(&mut cache.layers[layer]);
+        self.rows(lists.slots.len(), width, |own| {
             for row in own {
-                let at = lists.slots[row] as usize * stride;
-                // SAFETY: ranges of a split are apart, and each slot is one row's.
-                let (q, kv) =
-                    unsafe { (queries.part(row * width..(row + 1) * width), keys.part(at..at + stride)) };
-                let (from_q, from_kv) = qkv[row * (width + stride)..][..width + stride].split_at(width);
-                let (cos, sin) = self.rope.at(step.positions[row] as usize);
-                let heads_of = |from: &[f32], to: &mut [f32], norm: Option<Span>| {
-                    for (from, to) in from.chunks_exact(size).zip(to.chunks_exact_mut(size)) {
-                        match norm {
-                            Some(norm) => _ = simd::rms_norm(from, part(weights, norm), norms.eps, to),
-                            None => to.copy_from_slice(from),
-                        }
-                        let (low, high) = to.split_at_mut(size / 2);
-                        simd::rotate(low, high, cos, sin, 1.0);
-                    }
-                };
-                heads_of(from_q, q, norms.q);
-                let (k, v) = kv.split_at_mut(stride / 2);
-                heads_of(&from_kv[..stride / 2], k, norms.k);
-                v.copy_from_slice(&from_kv[stride / 2..]);
+                let at = lists.slots[row] as usize * width;
+                // SAFETY: each slot is one row's.
+                unsafe { cache.part(at..at + width) }.copy_from_slice(&kv[row * width..][..width]);
             }
         });
-        let keys = Keys { data: &cache.layers[layer], stride, values: stride / 2 };
-        let mut lse = std::mem::take(&mut self.lse);
-        lse.reserve(step.rows() * heads.queries);
-        self.attend(heads, Plan { queries: step.rows(), rows: &[], pieces }, &q, keys, out, &mut lse);
-        (self.lse, self.queries) = (lse, q);
     }
 }

@@ -1,14 +1,14 @@
 //! Linear maps and their derivatives, in full, from quantized matrices or through LoRA's factors.
 
 use super::super::buffer::Buffer;
-use super::super::product::{Into, View, product_with_panels};
+use super::super::product::{Matrix, View, product_with_panels};
 use super::super::simd;
 use super::super::team::Shared;
 use super::super::weights::Weights;
 use super::{CpuExecutor, part, part_mut};
 use crate::cpu::format::CUT;
-use crate::executor::Write;
-use crate::layout::Linear;
+use crate::executor::{LinearOps, Write};
+use crate::layout::{Linear, Span};
 use crate::lora::Adapted;
 
 /// Most numbers of a quantized matrix whose values are in memory at a time.
@@ -17,6 +17,12 @@ const TILE: usize = 1 << 20;
 /// Rows of a quantized matrix whose values are in memory at a time.
 pub(crate) fn tile_rows(inputs: usize) -> usize {
     (TILE / inputs / CUT * CUT).max(CUT)
+}
+
+/// LoRA's `A` and `B`.
+fn factors_of<'a>(factors: &'a Weights, adapted: &Adapted) -> [Matrix<'a>; 2] {
+    let of = |span: Span, row| View::rows(span.offset, row).of(factors);
+    [of(adapted.a, adapted.inputs), of(adapted.b, adapted.rank)]
 }
 
 impl CpuExecutor {
@@ -49,7 +55,7 @@ impl CpuExecutor {
     }
 
     /// Into columns `first..` of rows of `stride` numbers.
-    pub(super) fn linear(
+    pub(super) fn linear_into(
         &mut self,
         weights: &Weights,
         linear: Linear,
@@ -60,7 +66,7 @@ impl CpuExecutor {
         (first, stride): (usize, usize),
     ) {
         let Linear { inputs, outputs, .. } = linear;
-        let mut into = Into::Replace;
+        let mut write = Write::Replace;
         if linear.bias.is_some() || onto.is_some() {
             let bias = linear.bias.map(|bias| part(weights, bias));
             let y = Shared::new(y);
@@ -78,28 +84,48 @@ impl CpuExecutor {
                     }
                 }
             });
-            into = Into::Add;
+            write = Write::Add;
         }
+        let x_rows = View::rows(0, inputs);
         if linear.weight.is_apart() {
-            let from = View::rows(0, inputs);
             return self.tiles(weights, linear, |e, part, tile| {
-                let (count, w) = (tile.len() / inputs, View::rows(0, inputs).transposed());
-                let to = View::rows(first + part, stride);
-                e.packing_product(rows, count, inputs, x, from, tile, w, into, y, to);
+                let (w, to) = (x_rows.transposed().of(tile), View::rows(first + part, stride).to(write, y));
+                e.packing_product([rows, tile.len() / inputs, inputs], x_rows.of(x), w, to);
             });
         }
-        let to = View::rows(first, stride);
+        let (sizes, y) = ([rows, outputs, inputs], View::rows(first, stride).to(write, y));
         if let Some(packed) = &self.packed {
             let panels = packed.at(linear.weight.offset);
             let (team, products) = (Some(&self.team), self.products);
-            return product_with_panels(team, products, rows, outputs, inputs, x, panels, into, y, to);
+            return product_with_panels(team, products, sizes, x, panels, y);
         }
         let w = View::rows(linear.weight.offset, inputs).transposed();
-        let from = View::rows(0, inputs);
-        self.product(rows, outputs, inputs, x, from, weights, w, into, y, to);
+        self.product(sizes, x_rows.of(x), w.of(weights), y);
+    }
+}
+
+impl LinearOps for CpuExecutor {
+    fn linear(
+        &mut self,
+        weights: &Weights,
+        linear: Linear,
+        rows: usize,
+        x: &Buffer,
+        onto: Option<&Buffer>,
+        y: &mut Buffer,
+    ) {
+        self.linear_into(weights, linear, rows, x, onto, y, (0, linear.outputs))
     }
 
-    pub(super) fn linear_backward_input(
+    fn linears(&mut self, weights: &Weights, linears: &[Linear], rows: usize, x: &Buffer, y: &mut Buffer) {
+        let (stride, mut first) = (linears.iter().map(|linear| linear.outputs).sum(), 0);
+        for &linear in linears {
+            self.linear_into(weights, linear, rows, x, None, y, (first, stride));
+            first += linear.outputs;
+        }
+    }
+
+    fn linear_backward_input(
         &mut self,
         weights: &Weights,
         linear: Linear,
@@ -109,22 +135,20 @@ impl CpuExecutor {
         dx: &mut Buffer,
     ) {
         let Linear { inputs, outputs, .. } = linear;
-        let into = if write == Write::Add { Into::Add } else { Into::Replace };
-        let (from, to) = (View::rows(0, outputs), View::rows(0, inputs));
+        let to = View::rows(0, inputs);
         if linear.weight.is_apart() {
-            let mut into = into;
+            let mut write = write;
             return self.tiles(weights, linear, |e, first, tile| {
-                let (count, from, w) =
-                    (tile.len() / inputs, View::rows(first, outputs), View::rows(0, inputs));
-                e.product(rows, inputs, count, dy, from, tile, w, into, dx, to);
-                into = Into::Add;
+                let (dy, w) = (View::rows(first, outputs).of(dy), View::rows(0, inputs).of(tile));
+                e.product([rows, inputs, tile.len() / inputs], dy, w, to.to(write, dx));
+                write = Write::Add;
             });
         }
-        let w = View::rows(linear.weight.offset, inputs);
-        self.product(rows, inputs, outputs, dy, from, weights, w, into, dx, to);
+        let (dy, w) = (View::rows(0, outputs).of(dy), View::rows(linear.weight.offset, inputs).of(weights));
+        self.product([rows, inputs, outputs], dy, w, to.to(write, dx));
     }
 
-    pub(super) fn linear_backward_weight(
+    fn linear_backward_weight(
         &mut self,
         gradient: &mut [f32],
         linear: Linear,
@@ -138,7 +162,12 @@ impl CpuExecutor {
         }
         let w = View::rows(linear.weight.offset, inputs);
         let dyt = View::rows(0, outputs).transposed();
-        self.product(outputs, inputs, rows, dy, dyt, x, View::rows(0, inputs), Into::Add, gradient, w);
+        self.product(
+            [outputs, inputs, rows],
+            dyt.of(dy),
+            View::rows(0, inputs).of(x),
+            w.to(Write::Add, gradient),
+        );
         if let Some(bias) = linear.bias {
             let bias = Shared::new(part_mut(gradient, bias));
             self.columns(rows, outputs, |own| {
@@ -151,7 +180,7 @@ impl CpuExecutor {
         }
     }
 
-    pub(super) fn low_rank(
+    fn low_rank(
         &mut self,
         factors: &Weights,
         adapted: &Adapted,
@@ -160,19 +189,19 @@ impl CpuExecutor {
         x: &Buffer,
         y: &mut Buffer,
     ) {
-        let Adapted { outputs, inputs, rank, a, b, stride, first, .. } = *adapted;
+        let Adapted { outputs, inputs, rank, stride, first, .. } = *adapted;
         let mut low = std::mem::take(&mut self.low_rank);
         low.reserve(rows * rank);
-        let (low_view, x_view, y_view) =
-            (View::rows(0, rank), View::rows(0, inputs), View::rows(first, stride));
-        let [a, b] = [(a, inputs), (b, rank)].map(|(span, row)| View::rows(span.offset, row).transposed());
-        self.packing_product(rows, rank, inputs, x, x_view, factors, a, Into::Replace, &mut low, low_view);
+        let [a, b] = factors_of(factors, adapted);
+        let (at, x) = (View::rows(0, rank), View::rows(0, inputs).of(x));
+        self.packing_product([rows, rank, inputs], x, a.transposed(), at.to(Write::Replace, &mut low));
         simd::scale(&mut low[..rows * rank], scale);
-        self.packing_product(rows, outputs, rank, &low, low_view, factors, b, Into::Add, y, y_view);
+        let y = View::rows(first, stride).to(Write::Add, y);
+        self.packing_product([rows, outputs, rank], at.of(&low), b.transposed(), y);
         self.low_rank = low;
     }
 
-    pub(super) fn low_rank_backward_input(
+    fn low_rank_backward_input(
         &mut self,
         factors: &Weights,
         adapted: &Adapted,
@@ -181,19 +210,18 @@ impl CpuExecutor {
         dy: &Buffer,
         dx: &mut Buffer,
     ) {
-        let Adapted { outputs, inputs, rank, a, b, stride, first, .. } = *adapted;
+        let Adapted { outputs, inputs, rank, stride, first, .. } = *adapted;
         let mut low = std::mem::take(&mut self.low_rank);
         low.reserve(rows * rank);
-        let (low_view, dy_view, dx_view) =
-            (View::rows(0, rank), View::rows(first, stride), View::rows(0, inputs));
-        let [a, b] = [(a, inputs), (b, rank)].map(|(span, row)| View::rows(span.offset, row));
-        self.product(rows, rank, outputs, dy, dy_view, factors, b, Into::Replace, &mut low, low_view);
+        let [a, b] = factors_of(factors, adapted);
+        let (at, dy) = (View::rows(0, rank), View::rows(first, stride).of(dy));
+        self.product([rows, rank, outputs], dy, b, at.to(Write::Replace, &mut low));
         simd::scale(&mut low[..rows * rank], scale);
-        self.product(rows, inputs, rank, &low, low_view, factors, a, Into::Add, dx, dx_view);
+        self.product([rows, inputs, rank], at.of(&low), a, View::rows(0, inputs).to(Write::Add, dx));
         self.low_rank = low;
     }
 
-    pub(super) fn low_rank_backward(
+    fn low_rank_backward(
         &mut self,
         factors: &Weights,
         gradient: &mut [f32],
@@ -209,29 +237,17 @@ impl CpuExecutor {
         let Adapted { outputs, inputs, rank, a, b, stride, first, .. } = *adapted;
         let mut low = std::mem::take(&mut self.low_rank);
         low.reserve(rows * rank);
-        let (low_view, x_view) = (View::rows(0, rank), View::rows(0, inputs));
-        let dy_view = View::rows(first, stride);
-        let (a_view, b_view) = (View::rows(a.offset, inputs), View::rows(b.offset, rank));
-        let replace = Into::Replace;
-        self.product(
-            rows,
-            rank,
-            inputs,
-            x,
-            x_view,
-            factors,
-            a_view.transposed(),
-            replace,
-            &mut low,
-            low_view,
-        );
+        let [at_a, at_b] = factors_of(factors, adapted);
+        let (at, x, dy) =
+            (View::rows(0, rank), View::rows(0, inputs).of(x), View::rows(first, stride).of(dy));
+        self.product([rows, rank, inputs], x, at_a.transposed(), at.to(Write::Replace, &mut low));
         simd::scale(&mut low[..rows * rank], scale);
-        let dyt = dy_view.transposed();
-        self.product(outputs, rank, rows, dy, dyt, &low, low_view, Into::Add, gradient, b_view);
-        self.product(rows, rank, outputs, dy, dy_view, factors, b_view, replace, &mut low, low_view);
+        let db = View::rows(b.offset, rank).to(Write::Add, gradient);
+        self.product([outputs, rank, rows], dy.transposed(), at.of(&low), db);
+        self.product([rows, rank, outputs], dy, at_b, at.to(Write::Replace, &mut low));
         simd::scale(&mut low[..rows * rank], scale);
-        let low_t = low_view.transposed();
-        self.product(rank, inputs, rows, &low, low_t, x, x_view, Into::Add, gradient, a_view);
+        let da = View::rows(a.offset, inputs).to(Write::Add, gradient);
+        self.product([rank, inputs, rows], at.of(&low).transposed(), x, da);
         self.low_rank = low;
     }
 }

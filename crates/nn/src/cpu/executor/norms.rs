@@ -5,8 +5,9 @@ use std::ops::Range;
 use super::super::buffer::Buffer;
 use super::super::simd;
 use super::super::team::Shared;
+use super::super::weights::Weights;
 use super::{CpuExecutor, part, part_mut};
-use crate::executor::HeadRows;
+use crate::executor::{HeadRows, NormOps};
 use crate::layout::Span;
 
 /// A norm's span in the gradient, or scratch memory if it isn't trained.
@@ -26,10 +27,10 @@ fn norm_gradient<'a>(
     }
 }
 
-impl CpuExecutor {
-    pub(super) fn rms_norm(
+impl NormOps for CpuExecutor {
+    fn rms_norm(
         &mut self,
-        weights: &[f32],
+        weights: &Weights,
         weight: Span,
         eps: f32,
         rows: usize,
@@ -50,9 +51,9 @@ impl CpuExecutor {
         });
     }
 
-    pub(super) fn rms_norm_again(
+    fn rms_norm_again(
         &mut self,
-        weights: &[f32],
+        weights: &Weights,
         weight: Span,
         rows: usize,
         x: &Buffer,
@@ -70,9 +71,9 @@ impl CpuExecutor {
         });
     }
 
-    pub(super) fn rms_norm_backward(
+    fn rms_norm_backward(
         &mut self,
-        weights: &[f32],
+        weights: &Weights,
         gradient: Option<&mut [f32]>,
         weight: Span,
         rows: usize,
@@ -117,9 +118,9 @@ impl CpuExecutor {
         self.spare = spare;
     }
 
-    pub(super) fn head_norm(
+    fn head_norm(
         &mut self,
-        weights: &[f32],
+        weights: &Weights,
         weight: Span,
         eps: f32,
         heads: HeadRows,
@@ -149,9 +150,9 @@ impl CpuExecutor {
         });
     }
 
-    pub(super) fn head_norm_backward(
+    fn head_norm_backward(
         &mut self,
-        weights: &[f32],
+        weights: &Weights,
         gradient: Option<&mut [f32]>,
         weight: Span,
         heads: HeadRows,

@@ -1,14 +1,18 @@
-//! Row operations: copies, gathers, the embedding.
+//! Operations on rows.
+
+use std::ops::Range;
 
 use super::super::buffer::Buffer;
 use super::super::lists::Lists;
 use super::super::simd;
 use super::super::team::Shared;
+use super::super::weights::Weights;
 use super::{CpuExecutor, part, part_mut};
+use crate::executor::{HeadRows, Rotation, RowOps, Rows};
 use crate::layout::Span;
 
-impl CpuExecutor {
-    pub(super) fn gather(&mut self, width: usize, lists: &Lists, x: &Buffer, y: &mut Buffer) {
+impl RowOps for CpuExecutor {
+    fn gather(&mut self, width: usize, lists: &Lists, x: &Buffer, y: &mut Buffer) {
         let rows = &lists.predicting.rows;
         let y = Shared::new(y);
         self.rows(rows.len(), width, |own| {
@@ -20,7 +24,11 @@ impl CpuExecutor {
         });
     }
 
-    pub(super) fn scatter_add(&mut self, width: usize, lists: &Lists, x: &Buffer, y: &mut Buffer) {
+    fn take_row(&mut self, width: usize, row: usize, x: &Buffer, y: &mut Buffer) {
+        y[..width].copy_from_slice(&x[row * width..][..width]);
+    }
+
+    fn scatter_add(&mut self, width: usize, lists: &Lists, x: &Buffer, y: &mut Buffer) {
         let rows = &lists.predicting.rows;
         let y = Shared::new(y);
         self.rows(rows.len(), width, |own| {
@@ -32,7 +40,7 @@ impl CpuExecutor {
         });
     }
 
-    pub(super) fn scatter(&mut self, width: usize, lists: &Lists, x: &Buffer, count: usize, y: &mut Buffer) {
+    fn scatter(&mut self, width: usize, lists: &Lists, x: &Buffer, count: usize, y: &mut Buffer) {
         let rows = &lists.predicting.rows;
         let y = Shared::new(y);
         self.rows(count, width, |own| {
@@ -49,14 +57,21 @@ impl CpuExecutor {
         });
     }
 
-    pub(super) fn embed(
-        &mut self,
-        weights: &[f32],
-        table: Span,
-        width: usize,
-        lists: &Lists,
-        x: &mut Buffer,
-    ) {
+    fn zero(&mut self, len: usize, y: &mut Buffer) {
+        let y = Shared::new(&mut y[..len]);
+        // SAFETY: ranges of a split are apart.
+        self.rows(len, 1, |own| unsafe { y.part(own) }.fill(0.0));
+    }
+
+    fn keep_rows(&mut self, width: usize, ranges: &[Range<usize>], x: &mut Buffer) {
+        let mut to = 0;
+        for range in ranges {
+            x.copy_within(range.start * width..range.end * width, to);
+            to += range.len() * width;
+        }
+    }
+
+    fn embed(&mut self, weights: &Weights, table: Span, width: usize, lists: &Lists, x: &mut Buffer) {
         let table = part(weights, table);
         let x = Shared::new(x);
         self.rows(lists.tokens.len(), width, |own| {
@@ -68,7 +83,7 @@ impl CpuExecutor {
         });
     }
 
-    pub(super) fn embed_backward(
+    fn embed_backward(
         &mut self,
         gradient: &mut [f32],
         table: Span,
@@ -82,6 +97,53 @@ impl CpuExecutor {
                 let at = token as usize * width;
                 // SAFETY: each column is one thread's.
                 simd::add(&dx[own.clone()], unsafe { gradient.part(at + own.start..at + own.end) });
+            }
+        });
+    }
+
+    fn rotate(&mut self, direction: Rotation, heads: HeadRows, lists: &Lists, rows: Rows, x: &mut Buffer) {
+        let sign = if direction == Rotation::Forward { 1.0 } else { -1.0 };
+        let positions = match rows {
+            Rows::All => &lists.positions,
+            Rows::Predicting => &lists.query_positions,
+        };
+        let x = Shared::new(x);
+        self.rows(heads.rows, heads.count * heads.size, |own| {
+            for row in own {
+                let (cos, sin) = self.rope.at(positions[row] as usize);
+                for head in 0..heads.count {
+                    let at = row * heads.stride + head * heads.size;
+                    // SAFETY: ranges of a split are apart.
+                    let (low, high) = unsafe { x.part(at..at + heads.size) }.split_at_mut(heads.size / 2);
+                    simd::rotate(low, high, cos, sin, sign);
+                }
+            }
+        });
+    }
+
+    fn swiglu(&mut self, rows: usize, width: usize, gate_up: &Buffer, act: &mut Buffer) {
+        let act = Shared::new(act);
+        self.rows(rows, 3 * width, |own| {
+            // SAFETY: ranges of a split are apart.
+            let act = unsafe { act.part(own.start * width..own.end * width) };
+            let rows = gate_up[2 * width * own.start..].chunks_exact(2 * width);
+            for (row, act) in rows.zip(act.chunks_exact_mut(width)) {
+                simd::swiglu(&row[..width], &row[width..], act);
+            }
+        });
+    }
+
+    fn swiglu_backward(&mut self, rows: usize, width: usize, gate_up: &mut Buffer, dact: &mut Buffer) {
+        let (gate_up, dact) = (Shared::new(gate_up), Shared::new(dact));
+        self.rows(rows, 3 * width, |own| {
+            // SAFETY: ranges of a split are apart.
+            let (gate_up, dact) = unsafe {
+                let pairs = 2 * width * own.start..2 * width * own.end;
+                (gate_up.part(pairs), dact.part(own.start * width..own.end * width))
+            };
+            for (row, dact) in gate_up.chunks_exact_mut(2 * width).zip(dact.chunks_exact_mut(width)) {
+                let (gate, up) = row.split_at_mut(width);
+                simd::swiglu_backward(gate, up, dact);
             }
         });
     }

@@ -1,4 +1,4 @@
-//! Attention of a pass, forward and backward.
+//! Attention of a pass, and the cache.
 
 use fgrpo_cuda::{Argument, Shape};
 
@@ -6,9 +6,9 @@ use super::super::buffer::Buffer;
 use super::super::lists::{Lists, PassItems, Plan, TILE};
 use super::super::stream::Purpose;
 use super::decoding::parts_kernels;
-use super::{CudaExecutor, FULL, args, kernel, warp_shape};
+use super::{Cache, CudaExecutor, FULL, args, kernel, warp_shape};
 use crate::engine::Precision;
-use crate::executor::{Heads, Rows};
+use crate::executor::{AttentionOps, Heads, Rows};
 
 /// The kernels on tensor cores for one size of heads.
 struct TensorCores {
@@ -37,38 +37,6 @@ fn tile_shape(rows: usize, heads: usize, held: usize, size: usize, more: usize) 
 impl CudaExecutor {
     fn attention_arguments(lists: &Lists, plan: &Plan) -> [Argument; 3] {
         [plan.rows, plan.by_query.first, plan.by_query.pieces].map(|list| lists.words.at(list, 0).into())
-    }
-
-    pub(super) fn attention(
-        &mut self,
-        heads: Heads,
-        lists: &Lists,
-        rows: Rows,
-        q: &Buffer,
-        kv: &Buffer,
-        out: &mut Buffer,
-        lse: &mut Buffer,
-    ) {
-        let Heads { queries, keys, size } = heads;
-        let plan = lists.plan(rows);
-        if self.exact {
-            return self.exact_attention(heads, lists, plan, q, kv, out, lse);
-        }
-        let count = plan.rows.len;
-        let [rows, first, pieces] = Self::attention_arguments(lists, plan);
-        let sizes = [queries, keys, size, count].map(|n| Argument::U32(n as u32));
-        let [heads, key_heads, size_, count_] = sizes;
-        let scale = 1.0 / (size as f32).sqrt();
-        if let Some(kernels) = on_tensor_cores(self.precision, size) {
-            let shape = tile_shape(count, queries, 3, size, 0);
-            let arguments = args![rows, first, pieces, q, kv, &*out, &*lse, heads, key_heads, count_, scale];
-            return self.stream.launch(kernels.forward, shape, arguments);
-        }
-        self.stream.launch(
-            kernel!(self.precision, "attention"),
-            warp_shape(count * queries),
-            args![rows, first, pieces, q, kv, &*out, &*lse, heads, key_heads, size_, count_, scale],
-        );
     }
 
     /// The same by decoding's kernels, cut where decoding cuts, so that a row gets its bits.
@@ -110,8 +78,42 @@ impl CudaExecutor {
             self.merge(heads, words, &items, rows, out, Some(lse));
         }
     }
+}
 
-    pub(super) fn attention_backward(
+impl AttentionOps for CudaExecutor {
+    fn attention(
+        &mut self,
+        heads: Heads,
+        lists: &Lists,
+        rows: Rows,
+        q: &Buffer,
+        kv: &Buffer,
+        out: &mut Buffer,
+        lse: &mut Buffer,
+    ) {
+        let Heads { queries, keys, size } = heads;
+        let plan = lists.plan(rows);
+        if self.exact {
+            return self.exact_attention(heads, lists, plan, q, kv, out, lse);
+        }
+        let count = plan.rows.len;
+        let [rows, first, pieces] = Self::attention_arguments(lists, plan);
+        let sizes = [queries, keys, size, count].map(|n| Argument::U32(n as u32));
+        let [heads, key_heads, size_, count_] = sizes;
+        let scale = 1.0 / (size as f32).sqrt();
+        if let Some(kernels) = on_tensor_cores(self.precision, size) {
+            let shape = tile_shape(count, queries, 3, size, 0);
+            let arguments = args![rows, first, pieces, q, kv, &*out, &*lse, heads, key_heads, count_, scale];
+            return self.stream.launch(kernels.forward, shape, arguments);
+        }
+        self.stream.launch(
+            kernel!(self.precision, "attention"),
+            warp_shape(count * queries),
+            args![rows, first, pieces, q, kv, &*out, &*lse, heads, key_heads, size_, count_, scale],
+        );
+    }
+
+    fn attention_backward(
         &mut self,
         heads: Heads,
         lists: &Lists,
@@ -165,5 +167,25 @@ impl CudaExecutor {
             warp_shape(keys * heads.keys),
             args![at, first, pieces, q, kv, lse, &self.delta, dout, &*dkv, h, k, e, keys as u32, scale],
         );
+    }
+
+    fn grow_cache(&mut self, heads: Heads, layers: usize, cache: &mut Cache, slots: usize, most: usize) {
+        assert!(slots <= most, "{slots} slots of at most {most}");
+        cache.layers.resize_with(layers, Buffer::default);
+        for layer in &mut cache.layers {
+            // Made before anything is stored, for all that the request can need: growing would copy, and hold both.
+            layer.reserve(&self.stream, self.precision, most * heads.key_width(), Purpose::Cache);
+        }
+    }
+
+    fn shrink_cache(&mut self, cache: &mut Cache, bytes: usize) {
+        if cache.layers.iter().map(|layer| layer.bytes(layer.len())).sum::<usize>() > bytes {
+            cache.layers.clear();
+        }
+    }
+
+    fn store_cache(&mut self, heads: Heads, cache: &mut Cache, layer: usize, lists: &Lists, kv: &Buffer) {
+        let to = (&cache.layers[layer]).into();
+        self.rows(kernel!(self.precision, "scatter"), heads.key_width(), lists, lists.slots, kv.into(), to);
     }
 }

@@ -5,14 +5,15 @@ use fgrpo_cuda::{Address, Argument, Shape};
 use super::super::buffer::Buffer;
 use super::super::decoding::{Decoding, Draws};
 use super::super::launches::decodes_on_tensor_cores;
-use super::super::lists::{ITEM_KEYS, Items, Words};
+use super::super::lists::{ITEM_KEYS, Items, Lists, Words};
 use super::super::stream::Purpose;
 use super::super::weights::Weights;
-use super::{CudaExecutor, FULL, THREADS, args, kernel, warp_shape};
+use super::{Cache, CudaExecutor, FULL, THREADS, args, kernel, warp_shape};
 use crate::engine::Precision;
-use crate::executor::{Head, HeadNorms, Heads};
+use crate::error::Error;
+use crate::executor::{DecodeChanges, DecodeOps, Head, HeadNorms, Heads, StepTokens};
 use crate::layout::Span;
-use crate::sampling::Sampling;
+use crate::sampling::{Draw, Drawn, Sampling};
 
 /// Bytes of shared memory of a sampling block: 768 numbers of 8 bytes, a histogram of three times 2,048 words, a list of 2,048, and its length.
 const SHARED: usize = 768 * 8 + (4 * 2048 + 2) * 4;
@@ -42,16 +43,64 @@ pub(super) fn parts_kernels(precision: Precision, heads: Heads, items: usize) ->
 }
 
 impl CudaExecutor {
-    pub(super) fn step_attention(
+    /// Attention of rows from their parts; `lse` gets log Σ exp.
+    pub(super) fn merge(
+        &self,
+        heads: Heads,
+        words: &Words,
+        items: &Items,
+        rows: usize,
+        out: Address,
+        lse: Option<Address>,
+    ) {
+        let Heads { queries, size, .. } = heads;
+        self.stream.launch(
+            kernel!(self.precision, "decode_merge"),
+            warp_shape(rows * queries),
+            args![
+                words.at(items.row_first, 0),
+                words.at(items.row_parts, 0),
+                &self.parts,
+                out,
+                lse.unwrap_or(self.parts.at(0)),
+                u32::from(lse.is_some()),
+                queries as u32,
+                size as u32,
+                rows as u32
+            ],
+        );
+    }
+}
+
+impl DecodeOps for CudaExecutor {
+    const RUNS_AHEAD: bool = true;
+
+    fn begin_step(&mut self, changes: &DecodeChanges, decoding: &mut Decoding) {
+        decoding.begin(&self.stream, changes);
+        let ahead = matches!(changes.tokens, StepTokens::Sampled(_));
+        self.graphs.begin(&self.stream, decoding.bucket, ahead);
+    }
+
+    fn step_rows(decoding: &Decoding) -> usize {
+        decoding.bucket.rows
+    }
+
+    fn step_lists(decoding: &Decoding) -> &Lists {
+        &decoding.lists
+    }
+
+    fn step_attention(
         &mut self,
         weights: &Weights,
         norms: &HeadNorms,
         heads: Heads,
         decoding: &Decoding,
-        cache: &Buffer,
+        cache: &mut Cache,
+        layer: usize,
         qkv: &Buffer,
-        out: &Buffer,
+        out: &mut Buffer,
     ) {
+        let cache = &cache.layers[layer];
         let Heads { queries, keys, size } = heads;
         let (Items { items, place, ranges, .. }, lists) = (decoding.items, &decoding.lists);
         let words = &lists.words;
@@ -89,42 +138,18 @@ impl CudaExecutor {
         self.merge(heads, words, &decoding.items, decoding.bucket.rows, out.at(0), None);
     }
 
-    /// Attention of rows from their parts; `lse` gets log Σ exp.
-    pub(super) fn merge(
-        &self,
-        heads: Heads,
-        words: &Words,
-        items: &Items,
-        rows: usize,
-        out: Address,
-        lse: Option<Address>,
-    ) {
-        let Heads { queries, size, .. } = heads;
-        self.stream.launch(
-            kernel!(self.precision, "decode_merge"),
-            warp_shape(rows * queries),
-            args![
-                words.at(items.row_first, 0),
-                words.at(items.row_parts, 0),
-                &self.parts,
-                out,
-                lse.unwrap_or(self.parts.at(0)),
-                u32::from(lse.is_some()),
-                queries as u32,
-                size as u32,
-                rows as u32
-            ],
-        );
+    fn stage_draws(&mut self, rows: usize, draws: &[Draw], decoding: &mut Decoding) {
+        decoding.begin_draws(&self.stream, rows, draws);
     }
 
-    pub(super) fn draw(
+    fn sample(
         &mut self,
         weights: &Weights,
         head: Head,
         sampling: &Sampling,
         rows: usize,
         x: &Buffer,
-        decoding: &Decoding,
+        decoding: &mut Decoding,
     ) {
         let (Draws { lists, results, room, .. }, words) = (&decoding.draws, &decoding.lists.words);
         let Some(results) = results else { return };
@@ -156,5 +181,14 @@ impl CudaExecutor {
             );
         }
         self.logits = logits;
+    }
+
+    fn end_step(&mut self, decoding: &mut Decoding) {
+        self.graphs.submit(&self.stream, decoding.bucket);
+        decoding.send_results(&self.stream);
+    }
+
+    fn drawn(&mut self, decoding: &mut Decoding, drawn: &mut Vec<Drawn>) -> Result<(), Error> {
+        decoding.read_results(&self.stream, drawn)
     }
 }

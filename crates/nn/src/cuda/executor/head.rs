@@ -9,7 +9,7 @@ use super::super::weights::Weights;
 use super::{CudaExecutor, FULL, LOGITS, THREADS, args, kernel, row_shape, row_threads};
 use crate::cpu::head::non_finite;
 use crate::error::Error;
-use crate::executor::{Head, Write};
+use crate::executor::{Head, HeadOps, Write};
 
 impl CudaExecutor {
     /// Rows of logits that are sampled from at a time.
@@ -38,8 +38,14 @@ impl CudaExecutor {
     fn pass_rows(&self, head: Head, rows: usize) -> usize {
         (self.pass_logits / head.vocabulary).clamp(1, rows.max(1))
     }
+}
 
-    pub(super) fn head(
+impl HeadOps for CudaExecutor {
+    fn keeps_logits(&self, head: Head, rows: usize) -> bool {
+        rows * head.vocabulary <= self.pass_logits
+    }
+
+    fn head(
         &mut self,
         weights: &Weights,
         head: Head,
@@ -86,7 +92,7 @@ impl CudaExecutor {
         }
     }
 
-    pub(super) fn scores(
+    fn scores(
         &mut self,
         lists: &Lists,
         scores: &Buffer,
@@ -109,11 +115,21 @@ impl CudaExecutor {
         Ok(())
     }
 
+    fn derivatives(&mut self, dlogp: &[f32], dentropy: &[f32], to: &mut Buffer) {
+        to.write(&self.stream, 0, dlogp);
+        to.write(&self.stream, dlogp.len(), dentropy);
+    }
+
     /// Logits become their derivatives in their place: of 16 bits in bf16, so that a row of them is half as long as their distance.
-    pub(super) fn head_backward(
+    fn head_backward(
         &mut self,
-        (weights, head, temperature, rows, x, lists): (&Weights, Head, f32, usize, &Buffer, &Lists),
+        weights: &Weights,
         mut gradient: Option<&mut Buffer>,
+        head: Head,
+        temperature: f32,
+        rows: usize,
+        x: &Buffer,
+        lists: &Lists,
         kept: bool,
         logits: &mut Buffer,
         saved: &Buffer,
@@ -153,14 +169,7 @@ impl CudaExecutor {
         }
     }
 
-    pub(super) fn logits(
-        &mut self,
-        weights: &Weights,
-        head: Head,
-        rows: usize,
-        x: &Buffer,
-        logits: &mut Vec<f32>,
-    ) {
+    fn logits(&mut self, weights: &Weights, head: Head, rows: usize, x: &Buffer, logits: &mut Vec<f32>) {
         let v = head.vocabulary;
         logits.resize(logits.len().max(rows * v), 0.0);
         let chunk = self.logit_rows(head, rows);

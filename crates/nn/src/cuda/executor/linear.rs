@@ -6,12 +6,12 @@ use super::super::buffer::Buffer;
 use super::super::stream::Purpose;
 use super::super::weights::Weights;
 use super::{Columns, CudaExecutor};
-use crate::executor::Write;
+use crate::executor::{LinearOps, Write};
 use crate::layout::{Linear, Span};
 use crate::lora::Adapted;
 
 impl CudaExecutor {
-    pub(super) fn linear(
+    pub(super) fn linear_into(
         &mut self,
         weights: &Weights,
         linear: Linear,
@@ -52,16 +52,23 @@ impl CudaExecutor {
             product(self, 0, outputs, weights.rows(weight.offset, inputs));
         }
     }
+}
 
-    /// Maps whose matrices are adjacent are one product, but not where a pass, which takes them one by one, has to get the same bits.
-    pub(super) fn linears(
+impl LinearOps for CudaExecutor {
+    fn linear(
         &mut self,
         weights: &Weights,
-        linears: &[Linear],
+        linear: Linear,
         rows: usize,
         x: &Buffer,
-        y: &Buffer,
+        onto: Option<&Buffer>,
+        y: &mut Buffer,
     ) {
+        self.linear_into(weights, linear, rows, x, onto, y.rows(0, linear.outputs))
+    }
+
+    /// Maps whose matrices are adjacent are one product, but not where a pass, which takes them one by one, has to get the same bits.
+    fn linears(&mut self, weights: &Weights, linears: &[Linear], rows: usize, x: &Buffer, y: &mut Buffer) {
         let (stride, mut first) = (linears.iter().map(|linear| linear.outputs).sum(), 0);
         let apart = self.exact;
         let adjacent = |a: &Linear, b: &Linear| {
@@ -75,7 +82,7 @@ impl CudaExecutor {
         for group in linears.chunk_by(adjacent) {
             let outputs = group.iter().map(|linear| linear.outputs).sum();
             let weight = Span { len: outputs * group[0].inputs, ..group[0].weight };
-            self.linear(
+            self.linear_into(
                 weights,
                 Linear { weight, outputs, ..group[0] },
                 rows,
@@ -87,7 +94,7 @@ impl CudaExecutor {
         }
     }
 
-    pub(super) fn linear_backward_input(
+    fn linear_backward_input(
         &mut self,
         weights: &Weights,
         linear: Linear,
@@ -111,7 +118,27 @@ impl CudaExecutor {
         self.product([rows, inputs, outputs], dy.rows(0, outputs), w, dx.rows(0, inputs), 1.0, write);
     }
 
-    pub(super) fn low_rank(
+    fn linear_backward_weight(
+        &mut self,
+        gradient: &mut Buffer,
+        linear: Linear,
+        rows: usize,
+        dy: &Buffer,
+        x: &Buffer,
+    ) {
+        if rows == 0 {
+            return;
+        }
+        let Linear { weight, bias, outputs, inputs } = linear;
+        let (dyt, x) = (dy.rows(0, outputs).transposed(), x.rows(0, inputs));
+        let dw = gradient.rows(weight.offset, inputs);
+        self.product_full([outputs, inputs, rows], dyt, x, dw, Write::Add);
+        if let Some(bias) = bias {
+            self.sum_columns(Columns::Of(dy), rows, outputs, gradient.at(bias.offset).into());
+        }
+    }
+
+    fn low_rank(
         &mut self,
         factors: &Weights,
         adapted: &Adapted,
@@ -129,7 +156,7 @@ impl CudaExecutor {
         self.product_of(numbers, exact, [rows, outputs, rank], low, b.transposed(), y, 1.0, Write::Add);
     }
 
-    pub(super) fn low_rank_backward_input(
+    fn low_rank_backward_input(
         &mut self,
         factors: &Weights,
         adapted: &Adapted,
@@ -146,7 +173,7 @@ impl CudaExecutor {
         self.product([rows, inputs, rank], low, a, dx, 1.0, Write::Add);
     }
 
-    pub(super) fn low_rank_backward(
+    fn low_rank_backward(
         &mut self,
         factors: &Weights,
         gradient: &mut Buffer,
@@ -168,25 +195,5 @@ impl CudaExecutor {
         self.product_full([outputs, rank, rows], dy.transposed(), low, db, Write::Add);
         self.product([rows, rank, outputs], dy, at_b, low, scale, Write::Replace);
         self.product_full([rank, inputs, rows], low.transposed(), x, da, Write::Add);
-    }
-
-    pub(super) fn linear_backward_weight(
-        &mut self,
-        gradient: &mut Buffer,
-        linear: Linear,
-        rows: usize,
-        dy: &Buffer,
-        x: &Buffer,
-    ) {
-        if rows == 0 {
-            return;
-        }
-        let Linear { weight, bias, outputs, inputs } = linear;
-        let (dyt, x) = (dy.rows(0, outputs).transposed(), x.rows(0, inputs));
-        let dw = gradient.rows(weight.offset, inputs);
-        self.product_full([outputs, inputs, rows], dyt, x, dw, Write::Add);
-        if let Some(bias) = bias {
-            self.sum_columns(Columns::Of(dy), rows, outputs, gradient.at(bias.offset).into());
-        }
     }
 }

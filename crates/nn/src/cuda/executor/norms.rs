@@ -4,11 +4,11 @@ use super::super::buffer::Buffer;
 use super::super::stream::Purpose;
 use super::super::weights::Weights;
 use super::{Columns, CudaExecutor, FULL, args, kernel, row_shape, warp_shape};
-use crate::executor::HeadRows;
+use crate::executor::{HeadRows, NormOps};
 use crate::layout::Span;
 
-impl CudaExecutor {
-    pub(super) fn rms_norm(
+impl NormOps for CudaExecutor {
+    fn rms_norm(
         &mut self,
         weights: &Weights,
         weight: Span,
@@ -26,7 +26,7 @@ impl CudaExecutor {
         );
     }
 
-    pub(super) fn rms_norm_again(
+    fn rms_norm_again(
         &mut self,
         weights: &Weights,
         weight: Span,
@@ -43,7 +43,7 @@ impl CudaExecutor {
         );
     }
 
-    pub(super) fn rms_norm_backward(
+    fn rms_norm_backward(
         &mut self,
         weights: &Weights,
         gradient: Option<&mut Buffer>,
@@ -66,7 +66,7 @@ impl CudaExecutor {
         );
     }
 
-    pub(super) fn head_norm(
+    fn head_norm(
         &mut self,
         weights: &Weights,
         weight: Span,
@@ -95,7 +95,7 @@ impl CudaExecutor {
         );
     }
 
-    pub(super) fn head_norm_backward(
+    fn head_norm_backward(
         &mut self,
         weights: &Weights,
         gradient: Option<&mut Buffer>,

@@ -1,0 +1,154 @@
+//! Steps of decoding: attention over the cache, and sampling.
+
+use std::sync::Mutex;
+
+use super::super::attention::Keys;
+use super::super::buffer::Buffer;
+use super::super::decoding::Decoding;
+use super::super::lists::Lists;
+use super::super::product::{View, product_with_panels};
+use super::super::team::Shared;
+use super::super::weights::Weights;
+use super::super::{sampler, simd};
+use super::attention::Plan;
+use super::{Cache, CpuExecutor, Scratch, part, rows_at_a_time};
+use crate::error::Error;
+use crate::executor::{DecodeChanges, DecodeOps, Head, HeadNorms, Heads, Write};
+use crate::layout::Span;
+use crate::sampling::{Draw, Drawn, Sampling};
+
+impl DecodeOps for CpuExecutor {
+    /// The step is done when it has been submitted: there is nothing to overlap with.
+    const RUNS_AHEAD: bool = false;
+
+    fn begin_step(&mut self, changes: &DecodeChanges, decoding: &mut Decoding) {
+        decoding.begin_step(changes);
+    }
+
+    fn step_rows(decoding: &Decoding) -> usize {
+        decoding.step.rows()
+    }
+
+    fn step_lists(decoding: &Decoding) -> &Lists {
+        &decoding.lists
+    }
+
+    fn step_attention(
+        &mut self,
+        weights: &Weights,
+        norms: &HeadNorms,
+        heads: Heads,
+        decoding: &Decoding,
+        cache: &mut Cache,
+        layer: usize,
+        qkv: &Buffer,
+        out: &mut Buffer,
+    ) {
+        let (width, stride, size) = (heads.query_width(), heads.key_width(), heads.size);
+        let Decoding { step, lists, pieces, .. } = decoding;
+        let mut q = std::mem::take(&mut self.queries);
+        q.reserve(step.rows() * width);
+        let (queries, keys) = (Shared::new(&mut q), Shared::new(&mut cache.layers[layer]));
+        self.rows(step.rows(), width + stride, |own| {
+            for row in own {
+                let at = lists.slots[row] as usize * stride;
+                // SAFETY: ranges of a split are apart, and each slot is one row's.
+                let (q, kv) =
+                    unsafe { (queries.part(row * width..(row + 1) * width), keys.part(at..at + stride)) };
+                let (from_q, from_kv) = qkv[row * (width + stride)..][..width + stride].split_at(width);
+                let (cos, sin) = self.rope.at(step.positions[row] as usize);
+                let heads_of = |from: &[f32], to: &mut [f32], norm: Option<Span>| {
+                    for (from, to) in from.chunks_exact(size).zip(to.chunks_exact_mut(size)) {
+                        match norm {
+                            Some(norm) => _ = simd::rms_norm(from, part(weights, norm), norms.eps, to),
+                            None => to.copy_from_slice(from),
+                        }
+                        let (low, high) = to.split_at_mut(size / 2);
+                        simd::rotate(low, high, cos, sin, 1.0);
+                    }
+                };
+                heads_of(from_q, q, norms.q);
+                let (k, v) = kv.split_at_mut(stride / 2);
+                heads_of(&from_kv[..stride / 2], k, norms.k);
+                v.copy_from_slice(&from_kv[stride / 2..]);
+            }
+        });
+        let keys = Keys { data: &cache.layers[layer], stride, values: stride / 2 };
+        let mut lse = std::mem::take(&mut self.lse);
+        lse.reserve(step.rows() * heads.queries);
+        self.attend(heads, Plan { queries: step.rows(), rows: &[], pieces }, &q, keys, out, &mut lse);
+        (self.lse, self.queries) = (lse, q);
+    }
+
+    fn stage_draws(&mut self, _: usize, draws: &[Draw], decoding: &mut Decoding) {
+        decoding.stage_draws(draws);
+    }
+
+    fn sample(
+        &mut self,
+        weights: &Weights,
+        head: Head,
+        sampling: &Sampling,
+        rows: usize,
+        x: &Buffer,
+        decoding: &mut Decoding,
+    ) {
+        // Rows at a time such that the logits of a large vocabulary stay small.
+        let chunk = rows_at_a_time(head.vocabulary);
+        let mut logits = std::mem::take(&mut self.logits);
+        let (v, d) = (head.vocabulary, head.width);
+        logits.resize(chunk.min(rows.max(1)) * v, 0.0);
+        let Decoding { draws, drawn: all, failed: failure, .. } = decoding;
+        all.clear();
+        for first in (0..rows).step_by(chunk) {
+            let m = chunk.min(rows - first);
+            if let Some(packed) = &self.packed {
+                let panels = packed.at(head.weight.offset);
+                let x = &x[first * d..];
+                let (team, products) = (Some(&self.team), self.products);
+                let to = View::rows(0, v).to(Write::Replace, &mut logits);
+                product_with_panels(team, products, [m, v, d], x, panels, to);
+            } else {
+                let (x_view, w) = (View::rows(first * d, d), View::rows(head.weight.offset, d).transposed());
+                let to = View::rows(0, v);
+                self.product([m, v, d], x_view.of(x), w.of(weights), to.to(Write::Replace, &mut logits));
+            }
+            let failed = Mutex::new(None);
+            let at = |row: usize| draws.partition_point(|draw| draw.row < first + row);
+            let parts = Mutex::new(0);
+            self.team.split(m, 1, 8 * m * v, |part, own| {
+                let scratch = &mut *self.scratch(part);
+                scratch.drawn.clear();
+                for row in own {
+                    let (logits, draws) = (&logits[row * v..][..v], &draws[at(row)..at(row + 1)]);
+                    let Scratch { drawn, sampler, .. } = scratch;
+                    if let Err(error) = sampler::draw(logits, first + row, sampling, draws, drawn, sampler) {
+                        failed.lock().expect("no panic").get_or_insert(error);
+                        break;
+                    }
+                }
+                *parts.lock().expect("no panic") += 1;
+            });
+            for part in 0..parts.into_inner().expect("no panic") {
+                let drawn = std::mem::take(&mut self.scratch(part).drawn);
+                all.extend_from_slice(&drawn);
+                self.scratch(part).drawn = drawn;
+            }
+            *failure = failed.into_inner().expect("no panic");
+            if failure.is_some() {
+                break;
+            }
+        }
+        self.logits = logits;
+    }
+
+    fn end_step(&mut self, _: &mut Decoding) {}
+
+    fn drawn(&mut self, decoding: &mut Decoding, drawn: &mut Vec<Drawn>) -> Result<(), Error> {
+        if let Some(error) = decoding.failed.take() {
+            return Err(error);
+        }
+        drawn.clone_from(&decoding.drawn);
+        Ok(())
+    }
+}

@@ -1,0 +1,117 @@
+//! Operations on rows.
+
+use std::ops::Range;
+
+use fgrpo_cuda::Shape;
+
+use super::super::buffer::Buffer;
+use super::super::lists::Lists;
+use super::super::stream::Purpose;
+use super::super::weights::Weights;
+use super::{CudaExecutor, FULL, MOVED, THREADS, args, kernel, row_threads};
+use crate::engine::Precision;
+use crate::executor::{HeadRows, Rotation, RowOps, Rows};
+use crate::layout::Span;
+
+impl RowOps for CudaExecutor {
+    fn gather(&mut self, width: usize, lists: &Lists, x: &Buffer, y: &mut Buffer) {
+        let rows = lists.plan(Rows::Predicting).rows;
+        self.rows(kernel!(self.precision, "gather"), width, lists, rows, x.into(), (&*y).into());
+    }
+
+    fn take_row(&mut self, width: usize, row: usize, x: &Buffer, y: &mut Buffer) {
+        self.stream.copy(x.at(row * width), y.at(0), x.bytes(width));
+    }
+
+    fn scatter_add(&mut self, width: usize, lists: &Lists, x: &Buffer, y: &mut Buffer) {
+        let rows = lists.plan(Rows::Predicting).rows;
+        self.rows(kernel!(self.precision, "scatter_add"), width, lists, rows, x.into(), (&*y).into());
+    }
+
+    fn scatter(&mut self, width: usize, lists: &Lists, x: &Buffer, count: usize, y: &mut Buffer) {
+        self.stream.zero(y.at(0), y.bytes(count * width));
+        let rows = lists.plan(Rows::Predicting).rows;
+        self.rows(kernel!(self.precision, "scatter"), width, lists, rows, x.into(), (&*y).into());
+    }
+
+    fn zero(&mut self, len: usize, y: &mut Buffer) {
+        self.stream.zero(y.at(0), y.bytes(len));
+    }
+
+    fn keep_rows(&mut self, width: usize, ranges: &[Range<usize>], x: &mut Buffer) {
+        let full = x.bytes(1) == 4;
+        let (moved, precision) =
+            if full { (&mut self.moved_full, FULL) } else { (&mut self.moved, Precision::Bf16) };
+        let mut to = 0;
+        for range in ranges {
+            let (mut from, end) = (range.start * width, range.end * width);
+            // Numbers move to lower places, so those that a piece overwrites have moved before.
+            while from < end {
+                let len = (end - from).min(MOVED);
+                if from > to {
+                    moved.reserve(&self.stream, precision, len, Purpose::Pass);
+                    self.stream.copy(x.at(from), moved.at(0), x.bytes(len));
+                    self.stream.copy(moved.at(0), x.at(to), x.bytes(len));
+                }
+                (from, to) = (from + len, to + len);
+            }
+        }
+    }
+
+    fn embed(&mut self, weights: &Weights, table: Span, width: usize, lists: &Lists, x: &mut Buffer) {
+        let table = weights.at(table.offset).into();
+        self.rows(kernel!(self.precision, "gather"), width, lists, lists.tokens, table, (&*x).into());
+    }
+
+    fn embed_backward(
+        &mut self,
+        gradient: &mut Buffer,
+        table: Span,
+        width: usize,
+        lists: &Lists,
+        dx: &Buffer,
+    ) {
+        let [tokens, starts, order] =
+            [lists.distinct, lists.starts, lists.order].map(|list| lists.words.at(list, 0));
+        let shape = Shape::of(lists.distinct.len, row_threads(width), 0);
+        let arguments = args![dx, tokens, starts, order, gradient.at(table.offset), width as u32];
+        self.stream.launch(kernel!(self.precision, "embed_backward"), shape, arguments);
+    }
+
+    fn rotate(&mut self, direction: Rotation, heads: HeadRows, lists: &Lists, rows: Rows, x: &mut Buffer) {
+        let HeadRows { rows: count, stride, count: per_row, size } = heads;
+        let sign = if direction == Rotation::Forward { 1.0f32 } else { -1.0 };
+        let positions = lists.words.at(lists.plan(rows).positions, 0);
+        let pairs = count * per_row * size / 2;
+        self.stream.launch(
+            kernel!(self.precision, "rotate"),
+            Shape::covering(pairs, THREADS),
+            args![
+                &self.angles,
+                positions,
+                &*x,
+                per_row as u32,
+                stride as u32,
+                size as u32,
+                sign,
+                pairs as u32
+            ],
+        );
+    }
+
+    fn swiglu(&mut self, rows: usize, width: usize, gate_up: &Buffer, act: &mut Buffer) {
+        self.stream.launch(
+            kernel!(self.precision, "swiglu"),
+            self.line_shape(rows, width),
+            args![gate_up, &*act, width as u32, rows as u32],
+        );
+    }
+
+    fn swiglu_backward(&mut self, rows: usize, width: usize, gate_up: &mut Buffer, dact: &mut Buffer) {
+        self.stream.launch(
+            kernel!(self.precision, "swiglu_backward"),
+            self.line_shape(rows, width),
+            args![&*gate_up, &*dact, width as u32, rows as u32],
+        );
+    }
+}

@@ -197,9 +197,21 @@ struct Place {
     after: bool,
 }
 
+impl Place {
+    fn covers(&self, (x, y): (f64, f64)) -> bool {
+        (self.from - 3.0..self.to + 3.0).contains(&x) && (y - self.y).abs() < ROW / 2.0
+    }
+
+    /// Points along the line that leads to the name, if it stands in another row than its point.
+    fn line(&self, point: (f64, f64)) -> impl Iterator<Item = (f64, f64)> {
+        let end = (if self.after { self.from - 2.0 } else { self.to + 2.0 }, self.y);
+        along(point, end).chain([end]).filter(move |_| self.row != 0)
+    }
+}
+
 /// Single points have their names beside them, where these cover least; a line leads to one that stands further away.
 fn write_points(drawing: &Drawing<'_>) -> String {
-    let ink = ink(drawing);
+    let mut ink = ink(drawing);
     let Frame { left, right, top, bottom } = drawing.frame;
     let mut taken: Vec<Place> = Vec::new();
     let mut svg = String::new();
@@ -213,30 +225,30 @@ fn write_points(drawing: &Drawing<'_>) -> String {
             Place { from, to: from + long, y: at.1 + ROW * f64::from(row), row, after }
         });
         let cost = |p: &Place| {
-            let (across, along) = (p.from - 3.0..p.to + 3.0, p.y - ROW / 2.0..p.y + ROW / 2.0);
-            let drawn = ink.iter().filter(|i| across.contains(&i.0) && along.contains(&i.1)).count();
-            let hits = |t: &&Place| t.from < p.to && p.from < t.to && (t.y - p.y).abs() < ROW;
+            let drawn = ink.iter().filter(|&&i| p.covers(i)).count();
+            let meets = |t: &Place| t.from < p.to && p.from < t.to && (t.y - p.y).abs() < ROW;
+            let hits = |t: &&Place| meets(t) || p.line(at).any(|i| t.covers(i));
             let names = taken.iter().filter(hits).count();
             let outside = p.from < left || p.to > right || !(top..bottom).contains(&p.y);
             let far = p.row.unsigned_abs() as usize;
             1000 * usize::from(outside) + 20 * names + 2 * drawn + 2 * far + usize::from(!p.after)
         };
         let Some(place) = placed.min_by_key(cost) else { continue };
-        let Place { from, to, y, row, after } = place;
         taken.push(place);
+        ink.extend(place.line(at));
         let colour = paint(curve.colour);
-        if row != 0 {
-            let near = if after { from - 2.0 } else { to + 2.0 };
+        if let Some((x, y)) = place.line(at).last() {
             let _ = write!(
                 svg,
-                "<path class=\"curve\" {colour} style=\"stroke-width:0.7\" d=\"M{:.1} {:.1}L{near:.1} {y:.1}\"/>",
+                "<path class=\"curve\" {colour} style=\"stroke-width:0.7\" d=\"M{:.1} {:.1}L{x:.1} {y:.1}\"/>",
                 at.0, at.1
             );
         }
         let _ = write!(
             svg,
-            "<text class=\"direct\" {colour} x=\"{from:.1}\" y=\"{:.1}\">{}</text>",
-            y + 4.0,
+            "<text class=\"direct\" {colour} x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+            place.from,
+            place.y + 4.0,
             escape(name)
         );
     }
@@ -302,9 +314,15 @@ fn legend(drawing: &Drawing<'_>) -> String {
     svg
 }
 
+/// Points from one point up to another.
+fn along(from: (f64, f64), to: (f64, f64)) -> impl Iterator<Item = (f64, f64)> {
+    const STEPS: i32 = 24;
+    let part = |i| f64::from(i) / f64::from(STEPS);
+    (0..STEPS).map(move |i| (from.0 + (to.0 - from.0) * part(i), from.1 + (to.1 - from.1) * part(i)))
+}
+
 /// Points along the curves and along the edges of their bands.
 fn ink(drawing: &Drawing<'_>) -> Vec<(f64, f64)> {
-    const STEPS: i32 = 24;
     let mut ink = Vec::new();
     for curve in &drawing.panel.curves {
         let edge = |of: fn(&(f64, f64)) -> f64| -> Vec<(f64, f64)> {
@@ -313,14 +331,7 @@ fn ink(drawing: &Drawing<'_>) -> Vec<(f64, f64)> {
         for line in [curve.points.clone(), edge(|b| b.0), edge(|b| b.1)] {
             let placed = line.into_iter().map(|p| drawing.at(p));
             let line: Vec<(f64, f64)> = placed.filter(|p| p.0.is_finite() && p.1.is_finite()).collect();
-            let between = |pair: &[(f64, f64)]| {
-                let [from, to] = [pair[0], pair[1]];
-                (0..STEPS).map(move |i| {
-                    let part = f64::from(i) / f64::from(STEPS);
-                    (from.0 + (to.0 - from.0) * part, from.1 + (to.1 - from.1) * part)
-                })
-            };
-            ink.extend(line.windows(2).flat_map(between).chain(line.last().copied()));
+            ink.extend(line.windows(2).flat_map(|pair| along(pair[0], pair[1])).chain(line.last().copied()));
         }
     }
     ink
@@ -373,9 +384,14 @@ mod tests {
         let curves = vec![Curve::new("curve", PALETTE[0], points)];
         let panel = Panel { keys, ..Panel::new("", axis(), axis(), curves) };
         let svg = svg(&Figure { panels: vec![panel] });
-        let name = svg.split("<text").find(|t| t.contains(">curve<")).unwrap().to_owned();
+        text_at(&svg, "curve")
+    }
+
+    /// Where a text begins.
+    fn text_at(svg: &str, text: &str) -> (f64, f64) {
+        let text = svg.split("<text").find(|t| t.contains(&format!(">{text}<"))).unwrap();
         let number = |key: &str| -> f64 {
-            let (_, after) = name.split_once(&format!(" {key}=\"")).unwrap();
+            let (_, after) = text.split_once(&format!(" {key}=\"")).unwrap();
             after.split_once('"').unwrap().0.parse().unwrap()
         };
         (number("x"), number("y"))
@@ -398,6 +414,56 @@ mod tests {
     fn few_curves_are_named_at_their_ends() {
         let (x, y) = placed(vec![(0.0, 0.0), (1.0, 0.5)], vec![]);
         assert!(x > 370.0 && (y - 191.0).abs() < 1.0, "{x} {y}");
+    }
+
+    #[test]
+    fn a_line_to_a_name_crosses_no_other_name() {
+        // Of the arena's mazes: `grpo-kl` has no room beside it.
+        let others = [
+            (286, 68),
+            (290, 68),
+            (278, 68),
+            (288, 68),
+            (281, 65),
+            (315, 64),
+            (300, 61),
+            (285, 61),
+            (305, 59),
+            (318, 59),
+            (288, 58),
+            (305, 56),
+            (308, 55),
+            (307, 55),
+            (307, 53),
+            (292, 50),
+            (302, 42),
+            (323, 38),
+            (282, 36),
+            (284, 36),
+            (311, 31),
+            (320, 17),
+        ];
+        let dot = |name: Option<&str>, at: (i32, i32)| Curve {
+            name: name.map(str::to_owned),
+            ..Curve::new("", PALETTE[0], vec![(f64::from(at.0), f64::from(at.1))])
+        };
+        let named = [("f-grpo", (296, 129)), ("grpo-kl", (328, 68)), ("grpo", (318, 55))];
+        let named = named.map(|(name, at)| dot(Some(name), at));
+        let front = Curve { name: None, ..Curve::new("", PALETTE[0], vec![(296.0, 129.0), (328.0, 68.0)]) };
+        let curves = others.map(|at| dot(None, at)).into_iter().chain([front]).chain(named).collect();
+        let (x, y) = (Axis::new("", Scale::Linear, 0.0, 352.0), Axis::new("", Scale::Linear, 0.0, 254.0));
+        let svg = svg(&Figure { panels: vec![Panel::new("", x, y, curves)] });
+        let (from, y) = text_at(&svg, "grpo");
+        let grpo = Place { from, to: from + width("grpo", 12.0), y: y - 4.0, row: 0, after: true };
+        let lines = svg.split("stroke-width:0.7\" d=\"M").skip(1).map(|line| {
+            let line = line.split_once('"').unwrap().0.split(['L', ' ']).map(|n| n.parse::<f64>().unwrap());
+            <[f64; 4]>::try_from(line.collect::<Vec<_>>()).unwrap()
+        });
+        // Its own line ends beside it.
+        let crossed =
+            |[x, y, to_x, to_y]: [f64; 4]| along((x, y), (to_x, to_y)).any(|point| grpo.covers(point));
+        let lines: Vec<[f64; 4]> = lines.filter(|line| line[3] != grpo.y).collect();
+        assert!(!lines.is_empty() && !lines.iter().any(|&line| crossed(line)), "{svg}");
     }
 
     #[test]

@@ -50,8 +50,8 @@ pub struct AlgorithmConfig {
     /// Estimator of the KL penalty.
     #[schemars(schema_with = "schema::word::<Kl>")]
     pub kl: Kl,
-    /// Drop groups whose rewards are all equal before the loss counts tokens, also where shaping gives them advantages
-    /// (DAPO's dynamic sampling without replacements).
+    /// Drop groups whose rewards are all equal before the loss counts tokens, also where the estimator or shaping gives
+    /// them advantages (DAPO's dynamic sampling without replacements).
     pub drop_inactive_groups: bool,
     /// Shaping of rewards before, or of advantages after the estimator.
     #[serde(deserialize_with = "named_or_table")]

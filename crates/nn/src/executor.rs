@@ -9,7 +9,7 @@
 use std::ops::Range;
 
 use crate::error::Error;
-use crate::layout::{Linear, Span};
+use crate::layout::{Linear, Span, Write};
 use crate::lora::Adapted;
 use crate::sampling::{Draw, Drawn, Sampling};
 use crate::segments::Chunk;
@@ -68,13 +68,6 @@ pub(crate) struct Head {
 pub(crate) enum Rotation {
     Forward,
     Backward,
-}
-
-/// Whether a derivative overwrites its buffer or is added to it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Write {
-    Replace,
-    Add,
 }
 
 /// The content of a buffer, which determines its number type if a device has several.

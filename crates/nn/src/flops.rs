@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use crate::config::Config;
 use crate::cpu::product::{View, team_product};
 use crate::engine::Products;
-use crate::executor::Write;
 use crate::layout::Layout;
+use crate::layout::Write;
 use crate::lora::{AdapterLayout, LoraConfig};
 
 /// Floating-point operations by kind of work (a multiplication and an addition are two).

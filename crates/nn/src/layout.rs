@@ -25,6 +25,13 @@ impl Span {
     }
 }
 
+/// Whether a result replaces what is at its place or is added to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Write {
+    Replace,
+    Add,
+}
+
 /// A linear map `y = x Wᵀ + b`, `W`: `[outputs, inputs]`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Linear {

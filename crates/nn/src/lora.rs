@@ -14,7 +14,7 @@ use crate::config::Config;
 use crate::cpu::product::{View, product};
 use crate::cpu::simd;
 use crate::error::Error;
-use crate::executor::Write;
+use crate::layout::Write;
 use crate::layout::{Kind, Layout, Linear, Span, TensorLayout};
 use crate::quantized::BaseFormat;
 use crate::weights::TensorFile;

@@ -6,7 +6,8 @@
 use super::microkernel;
 use super::product::{View, product};
 use super::simd;
-use crate::executor::{Heads, Write};
+use crate::executor::Heads;
+use crate::layout::Write;
 use crate::segments::{AttentionPlan, Piece};
 use std::ops::Range;
 

@@ -9,7 +9,8 @@ use super::team::{Shared, Team};
 use crate::checks::CHECK_LAYERS;
 use crate::engine::Products;
 use crate::error::Error;
-use crate::executor::{Head, Write};
+use crate::executor::Head;
+use crate::layout::Write;
 use crate::segments::Pick;
 
 /// Rows per chunk.

@@ -11,7 +11,7 @@ use super::microkernel::{self, Rows};
 use super::panels::{self, Right};
 use super::team::{Shared, Team};
 use crate::engine::Products;
-use crate::executor::Write;
+use crate::layout::Write;
 
 /// Number of columns at whose multiples a product is divided for a team.
 const COLUMNS: usize = format::CUT;

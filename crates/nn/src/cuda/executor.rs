@@ -20,7 +20,8 @@ use super::needs::{LOGITS, MOVED, SUMMED_ROWS, pass_logits};
 use super::stream::{Purpose, Stream};
 use super::weights::Weights;
 use crate::engine::Precision;
-use crate::executor::{Holds, Memory, Write};
+use crate::executor::{Holds, Memory};
+use crate::layout::Write;
 use crate::segments::Chunk;
 
 /// A stream and its memory.

@@ -2,8 +2,8 @@
 
 use crate::checks::Checks;
 use crate::error::Error;
-use crate::executor::{Executor, HeadRows, Holds, Rotation, Rows, Write};
-use crate::layout::LayerLayout;
+use crate::executor::{Executor, HeadRows, Holds, Rotation, Rows};
+use crate::layout::{LayerLayout, Write};
 
 use super::workspace::{SavedActivations, Workspace};
 use super::{Decoder, Gradients, Parameters};

@@ -13,8 +13,8 @@ use super::super::{sampler, simd};
 use super::attention::Plan;
 use super::{Cache, CpuExecutor, Scratch, part, rows_at_a_time};
 use crate::error::Error;
-use crate::executor::{DecodeChanges, DecodeOps, Head, HeadNorms, Heads, Write};
-use crate::layout::Span;
+use crate::executor::{DecodeChanges, DecodeOps, Head, HeadNorms, Heads};
+use crate::layout::{Span, Write};
 use crate::sampling::{Draw, Drawn, Sampling};
 
 impl DecodeOps for CpuExecutor {

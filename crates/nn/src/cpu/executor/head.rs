@@ -7,7 +7,8 @@ use super::super::product::View;
 use super::super::weights::Weights;
 use super::{CpuExecutor, part, part_mut};
 use crate::error::Error;
-use crate::executor::{Head, HeadOps, Write};
+use crate::executor::{Head, HeadOps};
+use crate::layout::Write;
 
 impl HeadOps for CpuExecutor {
     fn keeps_logits(&self, head: Head, rows: usize) -> bool {

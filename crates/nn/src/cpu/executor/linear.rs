@@ -7,8 +7,8 @@ use super::super::team::Shared;
 use super::super::weights::Weights;
 use super::{CpuExecutor, part, part_mut};
 use crate::cpu::format::CUT;
-use crate::executor::{LinearOps, Write};
-use crate::layout::{Linear, Span};
+use crate::executor::LinearOps;
+use crate::layout::{Linear, Span, Write};
 use crate::lora::Adapted;
 
 /// Most numbers of a quantized matrix whose values are in memory at a time.

@@ -9,7 +9,8 @@ use super::super::weights::Weights;
 use super::{CudaExecutor, FULL, LOGITS, THREADS, args, kernel, row_shape, row_threads};
 use crate::cpu::head::non_finite;
 use crate::error::Error;
-use crate::executor::{Head, HeadOps, Write};
+use crate::executor::{Head, HeadOps};
+use crate::layout::Write;
 
 impl CudaExecutor {
     /// Rows of logits that are sampled from at a time.

@@ -6,8 +6,8 @@ use super::super::buffer::Buffer;
 use super::super::stream::Purpose;
 use super::super::weights::Weights;
 use super::{Columns, CudaExecutor};
-use crate::executor::{LinearOps, Write};
-use crate::layout::{Linear, Span};
+use crate::executor::LinearOps;
+use crate::layout::{Linear, Span, Write};
 use crate::lora::Adapted;
 
 impl CudaExecutor {

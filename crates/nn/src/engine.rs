@@ -5,7 +5,7 @@
 
 mod adapters;
 mod any;
-mod device;
+pub(crate) mod device;
 mod generate;
 mod gpus;
 mod pass;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::config::Config;
 use crate::cpu::product::{View, team_product};
-use crate::engine::Products;
+use crate::engine::device::Products;
 use crate::layout::Layout;
 use crate::layout::Write;
 use crate::lora::{AdapterLayout, LoraConfig};

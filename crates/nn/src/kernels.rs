@@ -3,7 +3,7 @@
 use crate::config::{Architecture, Config, RopeScaling};
 use crate::cpu::panels;
 use crate::cpu::product::{View, team_product};
-use crate::engine::Products;
+use crate::engine::device::Products;
 use crate::layout::Write;
 
 /// The instruction set in use: avx512, avx2 or plain.

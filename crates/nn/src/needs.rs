@@ -18,7 +18,7 @@ use crate::cuda::needs as gpu;
 use crate::cuda::replica::NORM_BLOCKS;
 use crate::cuda::slices::{inbox_len, slice_len};
 use crate::decoder::Keep;
-use crate::engine::{Precision, Products};
+use crate::engine::device::{Precision, Products};
 use crate::generate::pages_needed;
 use crate::layout::Layout;
 use crate::lora::{AdapterLayout, LoraConfig};

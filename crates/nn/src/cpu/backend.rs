@@ -18,7 +18,7 @@ use crate::adamw::AdamWStep;
 use crate::backend::{Backend, Lane, NormalFn, Rollout, Store, Work};
 use crate::cache::numbers_per_token;
 use crate::config::Config;
-use crate::engine::Products;
+use crate::engine::device::Products;
 use crate::error::Error;
 use crate::executor::Head;
 use crate::layout::{Layout, Span};

@@ -18,11 +18,11 @@ use super::decoding::Decoding;
 use super::head::Scratch as HeadScratch;
 use super::lists::Lists;
 use super::packed_weights::PackedWeights;
-use super::product::{Matrix, Target, packing_product, team_product};
+use super::product::{Matrix, Target, View, packing_product, product_with_panels, team_product};
 use super::sampler;
 use super::team::Team;
 use super::weights::Weights;
-use crate::engine::Products;
+use crate::engine::device::Products;
 use crate::executor::{Holds, Memory};
 use crate::layout::Span;
 use crate::rope::Rope;
@@ -119,6 +119,27 @@ impl CpuExecutor {
     /// A product by the whole team, in which an element depends on its row and column alone, as in one with panels.
     fn packing_product(&self, sizes: [usize; 3], a: Matrix<'_>, b: Matrix<'_>, to: Target<'_>) {
         packing_product(Some(&self.team), self.products, sizes, a, b, to);
+    }
+
+    /// `x Wᵀ` by the whole team, for the rows of `W` from `offset` on: from their panels, if there are any.
+    fn product_with_weight(
+        &self,
+        sizes: [usize; 3],
+        x: &[f32],
+        weights: &[f32],
+        offset: usize,
+        to: Target<'_>,
+    ) {
+        match &self.packed {
+            Some(packed) => {
+                product_with_panels(Some(&self.team), self.products, sizes, x, packed.at(offset), to);
+            }
+            None => {
+                let row = sizes[2];
+                let w = View::rows(offset, row).transposed().of(weights);
+                self.product(sizes, View::rows(0, row).of(x), w, to);
+            }
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use super::product::{View, team_product};
 use super::simd;
 use super::team::{Shared, Team};
 use crate::checks::CHECK_LAYERS;
-use crate::engine::Products;
+use crate::engine::device::Products;
 use crate::error::Error;
 use crate::executor::Head;
 use crate::layout::Write;

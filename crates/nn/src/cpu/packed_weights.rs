@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use super::buffer::Buffer;
 use super::panels;
 use super::team::Team;
-use crate::engine::Products;
+use crate::engine::device::Products;
 use crate::executor::Head;
 use crate::layout::{Layout, Linear};
 

@@ -10,7 +10,7 @@ use super::format::{self, Operand};
 use super::microkernel::{self, Rows};
 use super::panels::{self, Right};
 use super::team::{Shared, Team};
-use crate::engine::Products;
+use crate::engine::device::Products;
 use crate::layout::Write;
 
 /// Number of columns at whose multiples a product is divided for a team.
@@ -109,7 +109,7 @@ enum Kernel<'a> {
     General,
 }
 
-/// Operands and result of one product.
+/// Operands of one product, and how they are multiplied.
 #[derive(Clone, Copy)]
 struct Operands<'a> {
     k: usize,

@@ -6,7 +6,7 @@ use super::super::attention::Keys;
 use super::super::buffer::Buffer;
 use super::super::decoding::Decoding;
 use super::super::lists::Lists;
-use super::super::product::{View, product_with_panels};
+use super::super::product::View;
 use super::super::team::Shared;
 use super::super::weights::Weights;
 use super::super::{sampler, simd};
@@ -102,17 +102,8 @@ impl DecodeOps for CpuExecutor {
         all.clear();
         for first in (0..rows).step_by(chunk) {
             let m = chunk.min(rows - first);
-            if let Some(packed) = &self.packed {
-                let panels = packed.at(head.weight.offset);
-                let x = &x[first * d..];
-                let (team, products) = (Some(&self.team), self.products);
-                let to = View::rows(0, v).to(Write::Replace, &mut logits);
-                product_with_panels(team, products, [m, v, d], x, panels, to);
-            } else {
-                let (x_view, w) = (View::rows(first * d, d), View::rows(head.weight.offset, d).transposed());
-                let to = View::rows(0, v);
-                self.product([m, v, d], x_view.of(x), w.of(weights), to.to(Write::Replace, &mut logits));
-            }
+            let to = View::rows(0, v).to(Write::Replace, &mut logits);
+            self.product_with_weight([m, v, d], &x[first * d..], weights, head.weight.offset, to);
             let failed = Mutex::new(None);
             let at = |row: usize| draws.partition_point(|draw| draw.row < first + row);
             let parts = Mutex::new(0);

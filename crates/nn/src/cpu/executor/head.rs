@@ -114,12 +114,7 @@ impl HeadOps for CpuExecutor {
         if logits.len() < rows * v {
             logits.resize(rows * v, 0.0);
         }
-        let w = View::rows(head.weight.offset, d).transposed();
-        self.product(
-            [rows, v, d],
-            View::rows(0, d).of(x),
-            w.of(weights),
-            View::rows(0, v).to(Write::Replace, logits),
-        );
+        let (x, w) = (View::rows(0, d).of(x), View::rows(head.weight.offset, d).transposed().of(weights));
+        self.product([rows, v, d], x, w, View::rows(0, v).to(Write::Replace, logits));
     }
 }

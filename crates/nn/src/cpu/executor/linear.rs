@@ -1,7 +1,7 @@
 //! Linear maps and their derivatives, in full, from quantized matrices or through LoRA's factors.
 
 use super::super::buffer::Buffer;
-use super::super::product::{Matrix, View, product_with_panels};
+use super::super::product::{Matrix, View};
 use super::super::simd;
 use super::super::team::Shared;
 use super::super::weights::Weights;
@@ -55,7 +55,7 @@ impl CpuExecutor {
     }
 
     /// Into columns `first..` of rows of `stride` numbers.
-    pub(super) fn linear_into(
+    fn linear_into(
         &mut self,
         weights: &Weights,
         linear: Linear,
@@ -86,21 +86,15 @@ impl CpuExecutor {
             });
             write = Write::Add;
         }
-        let x_rows = View::rows(0, inputs);
         if linear.weight.is_apart() {
+            let x_rows = View::rows(0, inputs);
             return self.tiles(weights, linear, |e, part, tile| {
                 let (w, to) = (x_rows.transposed().of(tile), View::rows(first + part, stride).to(write, y));
                 e.packing_product([rows, tile.len() / inputs, inputs], x_rows.of(x), w, to);
             });
         }
-        let (sizes, y) = ([rows, outputs, inputs], View::rows(first, stride).to(write, y));
-        if let Some(packed) = &self.packed {
-            let panels = packed.at(linear.weight.offset);
-            let (team, products) = (Some(&self.team), self.products);
-            return product_with_panels(team, products, sizes, x, panels, y);
-        }
-        let w = View::rows(linear.weight.offset, inputs).transposed();
-        self.product(sizes, x_rows.of(x), w.of(weights), y);
+        let y = View::rows(first, stride).to(write, y);
+        self.product_with_weight([rows, outputs, inputs], x, weights, linear.weight.offset, y);
     }
 }
 

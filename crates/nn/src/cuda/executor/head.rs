@@ -14,12 +14,12 @@ use crate::layout::Write;
 
 impl CudaExecutor {
     /// Rows of logits that are sampled from at a time.
-    pub(in crate::cuda) fn logit_rows(&self, head: Head, rows: usize) -> usize {
+    pub(super) fn logit_rows(&self, head: Head, rows: usize) -> usize {
         (LOGITS / head.vocabulary).clamp(1, rows.max(1))
     }
 
     /// Logits of rows `first..first + m` of `x`.
-    pub(in crate::cuda) fn logits_of(
+    pub(super) fn logits_of(
         &self,
         weights: &Weights,
         head: Head,

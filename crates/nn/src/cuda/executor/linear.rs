@@ -11,7 +11,7 @@ use crate::layout::{Linear, Span, Write};
 use crate::lora::Adapted;
 
 impl CudaExecutor {
-    pub(super) fn linear_into(
+    fn linear_into(
         &mut self,
         weights: &Weights,
         linear: Linear,

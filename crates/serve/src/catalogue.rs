@@ -6,7 +6,7 @@ use crate::storage;
 use fgrpo_nn::LoraConfig;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 /// LoRA's `alpha`, which the API doesn't set: the update's factor is 32 / rank.
@@ -61,6 +61,19 @@ pub(crate) struct ModelEntry {
     pub(crate) user_metadata: Option<Value>,
     /// When a request for it was accepted last, in seconds since 1970.
     pub(crate) last_request: u64,
+    /// The largest `seq_id` of an accepted request.
+    #[serde(default)]
+    pub(crate) last_seq: u64,
+    /// `seq_id`s of refused requests. They stay free until a later one is accepted; then that is next.
+    #[serde(default)]
+    pub(crate) refused: BTreeSet<u64>,
+}
+
+impl ModelEntry {
+    /// Whether the place of a request has passed.
+    pub(crate) fn passed(&self, seq: u64) -> bool {
+        self.refused.contains(&seq) && self.last_seq > seq
+    }
 }
 
 /// A sampling session.

@@ -24,7 +24,7 @@ const CRC: crc::Crc<u32> = crc::Crc::<u32>::new(&crc::CRC_32_ISO_HDLC);
 /// A record.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct Record {
-    #[prost(oneof = "Entry", tags = "1, 2, 3")]
+    #[prost(oneof = "Entry", tags = "1, 2, 3, 4")]
     pub(crate) entry: Option<Entry>,
 }
 
@@ -37,6 +37,17 @@ pub(crate) enum Entry {
     Accepted(Accepted),
     #[prost(message, tag = "3")]
     Finished(Finished),
+    #[prost(message, tag = "4")]
+    Refused(Refused),
+}
+
+/// A model's request that was refused, whose `seq_id` its client may not use again.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct Refused {
+    #[prost(string, tag = "1")]
+    pub(crate) model: String,
+    #[prost(uint64, tag = "2")]
+    pub(crate) seq: u64,
 }
 
 /// A request that was accepted.

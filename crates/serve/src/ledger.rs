@@ -5,7 +5,7 @@
 
 use crate::catalogue::{Catalogue, Known, LoraRequest, ModelEntry, Sampler, Served, session_id};
 use crate::fields::Refusal;
-use crate::journal::{Accepted, Entry, Finished, Journal, Outcome};
+use crate::journal::{Accepted, Entry, Finished, Journal, Outcome, Refused};
 use crate::request::{self, Asked, FORWARD_BACKWARD, Sample, Work};
 use crate::storage;
 use crate::wire::{ForwardBackwardRequest, SampleResponse};
@@ -56,7 +56,7 @@ struct Held {
 
 enum State {
     Waiting(Arc<Notify>),
-    Done { outcome: Outcome, sampler: Vec<u8> },
+    Done(Outcome),
 }
 
 #[derive(Default)]
@@ -79,6 +79,8 @@ pub(crate) struct Ledger {
     table: Arc<Mutex<Table>>,
     journal: Journal,
     jobs: Sender<Job>,
+    /// The journal is shortened when it has grown by so many bytes.
+    longest: usize,
 }
 
 /// What a client learns of a request.
@@ -146,16 +148,18 @@ impl Ledger {
                         let sampler: Sampler = json::parse(&sampler).context("journal: sampler")?;
                         table.catalogue.samplers.insert(sampler.id.clone(), sampler);
                     }
-                    table.finish(number, outcome.context("journal: a result without content")?, sampler);
+                    table.finish(number, outcome.context("journal: a result without content")?);
                 }
+                Entry::Refused(Refused { model, seq }) => drop(table.refuse(&model, seq)),
             }
         }
         let job = |(number, work)| {
-            let finished = matches!(table.held.get(&number), Some(Held { state: State::Done { .. }, .. }));
+            let finished = matches!(table.held.get(&number), Some(Held { state: State::Done(_), .. }));
             Job { number, work, finished, reply: None }
         };
         let work: Vec<Job> = work.into_iter().map(job).collect();
-        Ok((Self { served, table: Arc::new(Mutex::new(table)), journal, jobs }, work))
+        let table = Arc::new(Mutex::new(table));
+        Ok((Self { served, table, journal, jobs, longest: JOURNAL_BYTES }, work))
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -186,7 +190,8 @@ impl Ledger {
         self.journal.sync()
     }
 
-    /// Accepts a request, or finds it again. Returns its number once it is on the disk; with its result, if that needs no engine.
+    /// Accepts a request, or finds it again. The place of one that is refused is noted, so that those after it get their turn.
+    /// Returns its number once it is on the disk; with its result, if that needs no engine.
     pub(crate) async fn accept(&self, endpoint: &str, key: &str, body: Vec<u8>) -> Result<u64, Rejection> {
         let (done, synced) = oneshot::channel();
         let told = move || {
@@ -197,12 +202,22 @@ impl Ledger {
             let digest = digest(endpoint, &body);
             let (mut known, mut asked) = (table.repeated(key, "", &digest)?, None);
             if known.is_none() {
-                let read = request::read(endpoint, &body, table.known(&self.served))?;
-                known = table.repeated("", &read.slot, &digest)?;
+                let read = request::read(endpoint, &body, table.known(&self.served));
+                if let Ok(read) = &read {
+                    known = table.repeated("", &read.slot, &digest)?;
+                }
                 asked = Some(read);
             }
             match (known, asked) {
-                (None, Some(Asked { work, slot })) => {
+                (None, Some(Err(refusal))) => {
+                    let place = request::place(endpoint, &body);
+                    let Some((model, seq)) = place.filter(|(model, seq)| table.refuse(model, *seq)) else {
+                        return Err(refusal.into());
+                    };
+                    self.journal.append(Entry::Refused(Refused { model, seq }), Some(Box::new(told)));
+                    Err(refusal)
+                }
+                (None, Some(Ok(Asked { work, slot }))) => {
                     if table.waiting >= self.served.most_waiting {
                         return Err(Rejection::Busy);
                     }
@@ -216,7 +231,7 @@ impl Ledger {
                     table.hold(accepted.without_body());
                     match answer {
                         Some(answer) => {
-                            table.finish(number, answer.clone(), Vec::new());
+                            table.finish(number, answer.clone());
                             self.journal.append(Entry::Accepted(accepted), None);
                             let finished = Finished { number, outcome: Some(answer), sampler: Vec::new() };
                             self.journal.append(Entry::Finished(finished), Some(Box::new(told)));
@@ -232,20 +247,20 @@ impl Ledger {
                             self.journal.append(Entry::Accepted(accepted), Some(Box::new(send)));
                         }
                     }
-                    number
+                    Ok(number)
                 }
                 (Some(number), _) => {
                     if !key.is_empty() {
                         table.by_key.insert(key.to_owned(), number);
                     }
                     self.journal.synced(Box::new(told));
-                    number
+                    Ok(number)
                 }
                 (None, None) => unreachable!("a request is known or read"),
             }
         };
         synced.await.map_err(|_| Rejection::Stopped)?;
-        Ok(number)
+        Ok(number?)
     }
 
     /// Asks for samples without a record in the journal.
@@ -284,7 +299,7 @@ impl Ledger {
     /// Records a result. Clients get it once it is on the disk. `sampler`: a sampler that the request made.
     pub(crate) fn finish(&self, number: u64, outcome: Outcome, sampler: Option<Sampler>) {
         let bytes = sampler.as_ref().map_or(Vec::new(), |s| serde_json::to_vec(s).expect("strings"));
-        let record = Finished { number, outcome: Some(outcome.clone()), sampler: bytes.clone() };
+        let record = Finished { number, outcome: Some(outcome.clone()), sampler: bytes };
         let table = Arc::clone(&self.table);
         let deliver = move || {
             let mut table = table.lock().unwrap_or_else(|e| e.into_inner());
@@ -292,7 +307,7 @@ impl Ledger {
                 table.catalogue.samplers.insert(sampler.id.clone(), sampler);
             }
             table.journal_bytes += outcome.bytes();
-            table.finish(number, outcome, bytes);
+            table.finish(number, outcome);
             table.expire();
         };
         self.journal.append(Entry::Finished(record), Some(Box::new(deliver)));
@@ -308,7 +323,7 @@ impl Ledger {
     /// A request's result, or how to wait for it.
     pub(crate) fn find(&self, number: u64) -> Found {
         match self.table().held.get(&number).map(|held| &held.state) {
-            Some(State::Done { outcome, .. }) => Found::Done(outcome.clone()),
+            Some(State::Done(outcome)) => Found::Done(outcome.clone()),
             Some(State::Waiting(notify)) => Found::Waiting(Arc::clone(notify)),
             None => Found::Gone,
         }
@@ -321,34 +336,33 @@ impl Ledger {
 
     /// Shortens the journal if it has become long. `needed`: requests that a restart does again. Call it on the engine's thread.
     pub(crate) fn shorten(&self, needed: impl Fn(u64) -> bool) -> anyhow::Result<()> {
-        match self.table().journal_bytes < JOURNAL_BYTES {
-            true => Ok(()),
-            false => self.shorten_now(needed),
+        if self.table().journal_bytes < self.longest {
+            return Ok(());
         }
-    }
-
-    fn shorten_now(&self, needed: impl Fn(u64) -> bool) -> anyhow::Result<()> {
         // Results are delivered under the table's lock, so none may be on its way; only this thread makes them.
         anyhow::ensure!(self.journal.sync(), "the journal can't be written");
         let mut table = self.table();
         anyhow::ensure!(self.journal.sync(), "the journal can't be written");
-        let mut bodies: HashMap<u64, Vec<u8>> = HashMap::new();
-        for entry in crate::journal::read(&self.served.folder)? {
-            if let Entry::Accepted(accepted) = entry {
-                bodies.insert(accepted.number, accepted.body);
-            }
-        }
         let mut entries = vec![Entry::Catalogue(serde_json::to_vec(&table.catalogue)?)];
-        for (number, held) in &table.held {
-            let mut accepted = held.accepted.without_body();
-            if matches!(held.state, State::Waiting(_)) || needed(*number) {
-                accepted.body = bodies.remove(number).unwrap_or_default();
+        for entry in crate::journal::read(&self.served.folder)? {
+            let number = match &entry {
+                Entry::Accepted(accepted) => accepted.number,
+                Entry::Finished(finished) => finished.number,
+                // The catalogue has them.
+                Entry::Catalogue(_) | Entry::Refused(_) => continue,
+            };
+            // What a restart does again may have expired for clients.
+            let held = table.held.get(&number);
+            if held.is_none() && !needed(number) {
+                continue;
             }
-            entries.push(Entry::Accepted(accepted));
-            if let State::Done { outcome, sampler } = &held.state {
-                let (outcome, sampler) = (Some(outcome.clone()), sampler.clone());
-                entries.push(Entry::Finished(Finished { number: *number, outcome, sampler }));
-            }
+            let waits = matches!(held, Some(Held { state: State::Waiting(_), .. }));
+            entries.push(match entry {
+                Entry::Accepted(accepted) if !waits && !needed(number) => {
+                    Entry::Accepted(accepted.without_body())
+                }
+                whole => whole,
+            });
         }
         self.journal.replace(entries);
         table.journal_bytes = 0;
@@ -411,12 +425,20 @@ impl Table {
                     Work::Create { lora, .. } => Some(lora.clone()),
                     _ => None,
                 };
-                let entry = ModelEntry { lora, user_metadata: user_metadata.clone(), last_request: time };
+                let entry = ModelEntry {
+                    lora,
+                    user_metadata: user_metadata.clone(),
+                    last_request: time,
+                    ..ModelEntry::default()
+                };
                 catalogue.models.insert(model.clone(), entry);
                 return None;
             }
-            Work::Train { model, .. } => {
-                catalogue.models.entry(model.clone()).or_default().last_request = time;
+            Work::Train { model, seq, .. } => {
+                let entry = catalogue.models.entry(model.clone()).or_default();
+                entry.last_request = time;
+                entry.last_seq = entry.last_seq.max(*seq);
+                entry.refused.remove(seq);
                 return None;
             }
             Work::Sample(_) => return None,
@@ -445,6 +467,13 @@ impl Table {
         Ok(self.register(&work, served.full, accepted.time).is_none().then_some(work))
     }
 
+    /// Notes the place of a request that was refused. Returns whether that is news.
+    fn refuse(&mut self, model: &str, seq: u64) -> bool {
+        let taken = self.by_slot.contains_key(&request::train_slot(model, seq));
+        let entry = self.catalogue.models.get_mut(model);
+        entry.is_some_and(|entry| !taken && entry.refused.insert(seq))
+    }
+
     fn hold(&mut self, accepted: Accepted) {
         let number = accepted.number;
         for (map, name) in [(&mut self.by_key, &accepted.key), (&mut self.by_slot, &accepted.slot)] {
@@ -456,10 +485,10 @@ impl Table {
         self.waiting += 1;
     }
 
-    fn finish(&mut self, number: u64, outcome: Outcome, sampler: Vec<u8>) {
+    fn finish(&mut self, number: u64, outcome: Outcome) {
         let Some(held) = self.held.get_mut(&number) else { return };
         let bytes = outcome.bytes();
-        let done = State::Done { outcome, sampler };
+        let done = State::Done(outcome);
         if let State::Waiting(notify) = std::mem::replace(&mut held.state, done) {
             self.done.push_back((number, Instant::now()));
             self.result_bytes += bytes;
@@ -474,7 +503,7 @@ impl Table {
             && (at.elapsed() > KEPT || self.result_bytes > KEPT_BYTES)
         {
             self.done.pop_front();
-            if let Some(Held { accepted, state: State::Done { outcome, .. } }) = self.held.remove(&number) {
+            if let Some(Held { accepted, state: State::Done(outcome) }) = self.held.remove(&number) {
                 self.result_bytes -= outcome.bytes();
                 self.by_key.remove(&accepted.key);
                 self.by_slot.remove(&accepted.slot);
@@ -523,7 +552,7 @@ mod tests {
     #[test]
     fn a_shortened_journal_has_all_that_a_restart_needs() {
         let folder = tempfile::tempdir().unwrap();
-        let (ledger, work, _jobs) = open(folder.path());
+        let (mut ledger, work, _jobs) = open(folder.path());
         assert!(work.is_empty());
         accept(&ledger, "create_session", "s", &serde_json::json!({}));
         let create = serde_json::json!({
@@ -538,9 +567,9 @@ mod tests {
             ledger.finish(number, Outcome::Json(format!("{{\"result\": {i}}}").into_bytes()), sampler);
         }
         assert!(ledger.sync());
-        let catalogue = ledger.with(|known| known.catalogue.clone());
         // The model's state has the steps 1 and 2; 3 was done since, and 4 waits.
-        ledger.shorten_now(|number| number == numbers[3]).unwrap();
+        ledger.longest = 1;
+        ledger.shorten(|number| number == numbers[3]).unwrap();
         let kept = journal::read(folder.path()).unwrap().into_iter().filter_map(|entry| match entry {
             Entry::Accepted(accepted) => Some((accepted.number, !accepted.body.is_empty())),
             _ => None,
@@ -552,15 +581,10 @@ mod tests {
         );
         // What comes after the shortening is there too.
         let last = accept(&ledger, "optim_step", "k5", &step(5));
+        let catalogue = ledger.with(|known| known.catalogue.clone());
         drop(ledger);
         let (ledger, work, _jobs) = open(folder.path());
-        assert_eq!(
-            ledger.with(|known| Catalogue {
-                requests: known.catalogue.requests - 1,
-                ..known.catalogue.clone()
-            }),
-            catalogue
-        );
+        assert_eq!(ledger.with(|known| known.catalogue.clone()), catalogue);
         let again: Vec<(u64, bool)> = work.iter().map(|job| (job.number, job.finished)).collect();
         assert_eq!(again, [(numbers[3], true), (numbers[4], false), (last, false)]);
         for (i, &number) in numbers[..4].iter().enumerate() {
@@ -575,5 +599,25 @@ mod tests {
         assert_eq!(accept(&ledger, "optim_step", "k1", &step(1)), numbers[1]);
         assert_eq!(accept(&ledger, "optim_step", "other", &step(2)), numbers[2]);
         assert_eq!(accept(&ledger, "create_model", "", &create), numbers[0]);
+    }
+
+    #[test]
+    fn a_shortened_journal_has_what_a_restart_needs_and_clients_no_longer_do() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut ledger, _, _jobs) = open(folder.path());
+        accept(&ledger, "create_session", "s", &serde_json::json!({}));
+        let create = serde_json::json!({
+            "session_id": "session-1", "model_seq_id": 0, "base_model": "base", "lora_config": {"rank": 2},
+        });
+        let made = accept(&ledger, "create_model", "c", &create);
+        ledger.finish(made, Outcome::Json(b"{}".to_vec()), None);
+        assert!(ledger.sync());
+        // As an hour later.
+        ledger.table().held.remove(&made);
+        ledger.longest = 1;
+        ledger.shorten(|number| number == made).unwrap();
+        drop(ledger);
+        let (_, work, _jobs) = open(folder.path());
+        assert_eq!(work.iter().map(|job| (job.number, job.finished)).collect::<Vec<_>>(), [(made, true)]);
     }
 }

@@ -32,7 +32,7 @@ type Shared = Arc<Server>;
 /// Longest answer where the request says nothing.
 const COMPLETION_TOKENS: usize = 16;
 /// Fields with the one value that changes nothing.
-const NEUTRAL: [(&str, f64); 11] = [
+const NEUTRAL: [(&str, f64); 12] = [
     ("presence_penalty", 0.0),
     ("frequency_penalty", 0.0),
     ("repetition_penalty", 1.0),
@@ -44,19 +44,11 @@ const NEUTRAL: [(&str, f64); 11] = [
     ("dynatemp_range", 0.0),
     ("mirostat", 0.0),
     ("best_of", 1.0),
+    ("min_tokens", 0.0),
 ];
 /// Fields without influence on the answer.
-const IGNORED: [&str; 9] = [
-    "user",
-    "metadata",
-    "store",
-    "stream_options",
-    "n_probs",
-    "cache_prompt",
-    "no_stop_trim",
-    "include_stop_str_in_output",
-    "spaces_between_special_tokens",
-];
+const IGNORED: [&str; 7] =
+    ["user", "metadata", "store", "n_probs", "cache_prompt", "no_stop_trim", "spaces_between_special_tokens"];
 
 pub(crate) fn routes() -> Router<Shared> {
     Router::new()
@@ -81,12 +73,24 @@ fn end(mut fields: Fields) -> Result<(), String> {
             check(value.as_f64() == Some(neutral), name, value, format!("{neutral}: it isn't offered"))?;
         }
     }
-    let empty = [Value::Null, json!(false), json!([]), json!({}), json!("")];
-    fields.left.retain(|name, value| !IGNORED.contains(&name.as_str()) && !empty.contains(value));
+    let neutral = [
+        ("response_format", json!({"type": "text"})),
+        ("tool_choice", json!("none")),
+        ("parallel_tool_calls", json!(true)),
+    ];
+    let nothing = |name: &str, value: &Value| {
+        IGNORED.contains(&name) || empty(value) || neutral.iter().any(|(n, v)| *n == name && v == value)
+    };
+    fields.left.retain(|name, value| !nothing(name, value));
     match fields.left.iter().next() {
         Some((name, value)) => Err(format!("{name}: found {value}; this field isn't offered")),
         None => Ok(()),
     }
+}
+
+/// Whether a field's value says nothing.
+fn empty(value: &Value) -> bool {
+    [Value::Null, json!(false), json!([]), json!({}), json!("")].contains(value)
 }
 
 /// What both endpoints ask for.
@@ -96,6 +100,12 @@ struct Ask {
     /// Texts that end an answer and aren't part of it.
     texts: Vec<String>,
     stream: bool,
+    /// Whether a stream ends with the numbers of tokens.
+    usage: bool,
+    /// Whether an end token of the model is a token as any other.
+    ignore_eos: bool,
+    /// Whether no answer is wanted, but the prompt's log-probabilities alone.
+    hidden: bool,
     /// Whether log-probabilities are wanted, and how many of the most likely tokens.
     logprobs: Option<usize>,
     echo: bool,
@@ -154,11 +164,12 @@ fn common(
     };
     let temperature: f32 = fields.or("temperature", 1.0)?;
     let top_k: i64 = fields.or("top_k", -1)?;
+    check(top_k >= -1, "top_k", top_k, "at least 1, or -1 or 0 for no limit")?;
     let echo: bool = fields.or("echo", false)?;
     let asked: Option<i64> = fields.take("max_tokens")?;
     let max_tokens = match asked {
         None => most,
-        // `echo` without an answer: one token is drawn and not shown.
+        // `echo` without an answer: one token is drawn, and hidden.
         Some(0) if echo => Some(1),
         Some(n) => Some(usize::try_from(n).map_err(|_| format!("max_tokens: found {n}, wanted at least 1"))?),
     };
@@ -193,20 +204,36 @@ fn common(
         samples: prompts.into_iter().enumerate().map(make).collect::<Result<_, String>>()?,
         texts,
         stream: fields.or("stream", false)?,
+        usage: usage(fields)?,
+        ignore_eos,
+        hidden: asked == Some(0),
         logprobs,
         echo,
         token_ids: fields.or("return_token_ids", false)?,
         named_ids: fields.or("return_tokens_as_token_ids", false)?,
         special: !fields.or("skip_special_tokens", true)?,
     };
-    if ask.stream && (ask.samples.len() > 1 || count > 1 || ask.logprobs.is_some() || ask.echo) {
+    let whole = ask.logprobs.is_some() || ask.echo || ask.token_ids;
+    if ask.stream && (ask.samples.len() > 1 || count > 1 || whole) {
         return Err(
-            "stream: found true with several answers, logprobs or echo; wanted one answer without them"
+            "stream: found true with several answers, logprobs, echo or return_token_ids; wanted one answer without them"
                 .to_owned()
                 .into(),
         );
     }
     Ok(ask)
+}
+
+/// Whether a stream shall end with the numbers of tokens.
+fn usage(fields: &mut Fields) -> Result<bool, String> {
+    let mut options: Map<String, Value> = fields.take("stream_options")?.unwrap_or_default();
+    let wanted = options.remove("include_usage").is_some_and(|value| value == true);
+    match options.iter().find(|(_, value)| !empty(value)) {
+        Some((name, value)) => {
+            Err(format!("stream_options: found {name} {value}, wanted include_usage alone"))
+        }
+        None => Ok(wanted),
+    }
 }
 
 /// The prompts of a completion: a text, tokens, or a list of either.
@@ -297,6 +324,8 @@ fn conversation(server: &Server, fields: &mut Fields) -> Result<Ask, Refusal> {
     struct Turn {
         role: String,
         content: Value,
+        #[serde(flatten)]
+        others: Map<String, Value>,
     }
     if !server.language.has_template() {
         return Err("the model has no chat template; /v1/completions takes text".to_owned().into());
@@ -304,7 +333,10 @@ fn conversation(server: &Server, fields: &mut Fields) -> Result<Ask, Refusal> {
     let turns: Vec<Turn> = fields.take("messages")?.unwrap_or_default();
     let messages = turns
         .into_iter()
-        .map(|Turn { role, content }| {
+        .map(|Turn { role, content, others }| {
+            if let Some((name, value)) = others.iter().find(|(_, value)| !empty(value)) {
+                return Err(format!("messages: found {name} {value}, wanted role and content alone"));
+            }
             let text = match &content {
                 Value::String(text) => text.clone(),
                 // A list of parts, of which texts alone are read.
@@ -323,16 +355,24 @@ fn conversation(server: &Server, fields: &mut Fields) -> Result<Ask, Refusal> {
         return Err("messages: found none, wanted at least one".to_owned().into());
     }
     let mut template: Map<String, Value> = fields.take("chat_template_kwargs")?.unwrap_or_default();
-    let thinking = template.remove("enable_thinking").and_then(|value| value.as_bool());
+    let thinking = match template.remove("enable_thinking").filter(|value| !value.is_null()) {
+        Some(Value::Bool(thinking)) => Some(thinking),
+        Some(other) => {
+            let why = format!("chat_template_kwargs.enable_thinking: found {other}, wanted true or false");
+            return Err(why.into());
+        }
+        None => None,
+    };
     if let Some(name) = template.keys().next() {
         return Err(format!("chat_template_kwargs: found {name}, wanted enable_thinking alone").into());
     }
     let prompt = server.language.prompt(&messages, thinking).map_err(|why| format!("messages: {why:#}"))?;
-    if let Some(most) = fields.left.remove("max_completion_tokens") {
+    if let Some(most) = fields.take::<Value>("max_completion_tokens")? {
         fields.left.insert("max_tokens".into(), most);
     }
     let wanted: bool = fields.or("logprobs", false)?;
     let top: usize = fields.or("top_logprobs", 0)?;
+    check(wanted || top == 0, "top_logprobs", top, "logprobs: true beside it")?;
     // One list entry costs a pass as well, so it is at least 2 where it is wanted.
     let logprobs = wanted.then_some(if top > 0 { top.max(2) } else { 0 });
     let mut ask = common(server, fields, vec![prompt], None, logprobs)?;
@@ -387,10 +427,15 @@ async fn respond(server: Shared, ask: Ask, chat: bool) -> Response {
     }
     let mut body = head(&server, &ask, chat, if chat { "chat.completion" } else { "text_completion" });
     body.insert("choices".into(), choices.into());
-    let total = prompt_tokens + completion_tokens;
-    let usage = json!({"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens, "total_tokens": total});
-    body.insert("usage".into(), usage);
+    if chat && ask.token_ids {
+        body.insert("prompt_token_ids".into(), json!(ask.samples[0].prompt));
+    }
+    body.insert("usage".into(), tokens_used(prompt_tokens, completion_tokens));
     reply(Value::Object(body))
+}
+
+fn tokens_used(prompt: usize, completion: usize) -> Value {
+    json!({"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion})
 }
 
 fn ids(bytes: &[u8]) -> Vec<u32> {
@@ -401,13 +446,14 @@ fn numbers(bytes: &[u8]) -> Vec<f32> {
     bytes.chunks_exact(4).map(|number| f32::from_le_bytes(number.try_into().expect("four bytes"))).collect()
 }
 
-/// The text of an answer's tokens, up to the first of `texts`.
-fn text_of(language: &Language, tokens: &[u32], texts: &[String], special: bool) -> String {
-    let text = match special {
-        true => language.text(tokens),
-        false => language.answer(tokens).unwrap_or_else(|why| format!("<not text: {why:#}>")),
+/// The text of an answer's tokens, up to the first stop text.
+fn text_of(language: &Language, tokens: &[u32], ask: &Ask) -> String {
+    let text = match (ask.special, ask.ignore_eos) {
+        (true, _) => language.text(tokens),
+        (false, true) => language.plain_text(tokens),
+        (false, false) => language.answer(tokens).unwrap_or_else(|why| format!("<not text: {why:#}>")),
     };
-    match StopTexts::new("stop", texts.to_vec()) {
+    match StopTexts::new("stop", ask.texts.clone()) {
         Ok(texts) => texts.cut(&text).to_owned(),
         Err(_) => text,
     }
@@ -429,7 +475,12 @@ fn choice(
 ) -> (Value, usize) {
     let language = &server.language;
     let sequence = &answer.sequences[sequence];
-    let (tokens, logp) = (ids(&sequence.tokens), numbers(sequence.logprobs.as_deref().unwrap_or_default()));
+    let (mut tokens, mut logp) =
+        (ids(&sequence.tokens), numbers(sequence.logprobs.as_deref().unwrap_or_default()));
+    let mut finish = reason(sequence);
+    if ask.hidden {
+        (tokens, logp, finish) = (Vec::new(), Vec::new(), "length");
+    }
     let name = |token: u32| match ask.named_ids {
         true => format!("token_id:{token}"),
         false => language.text(&[token]),
@@ -442,7 +493,7 @@ fn choice(
     };
     let most = ask.logprobs.unwrap_or(0);
     let top = list(sequence.topk_sampled_logprobs.as_ref(), most);
-    let text = text_of(language, &tokens, &ask.texts, ask.special);
+    let text = text_of(language, &tokens, ask);
     let mut choice = if chat {
         let content = ask.logprobs.map(|_| {
             let entry = |token: u32, logp: f32| json!({"token": name(token), "logprob": logp, "bytes": language.text(&[token]).into_bytes()});
@@ -454,7 +505,7 @@ fn choice(
             });
             json!({"content": entries.collect::<Vec<_>>()})
         });
-        json!({"index": index, "message": {"role": "assistant", "content": text}, "finish_reason": reason(sequence), "logprobs": content})
+        json!({"index": index, "message": {"role": "assistant", "content": text}, "finish_reason": finish, "logprobs": content})
     } else {
         let mut shown = tokens.clone();
         let mut values: Vec<Option<f32>> = logp.iter().copied().map(Some).collect();
@@ -504,7 +555,7 @@ fn choice(
                 "text_offset": offsets,
             })
         });
-        json!({"index": index, "text": whole, "finish_reason": reason(sequence), "logprobs": logprobs})
+        json!({"index": index, "text": whole, "finish_reason": finish, "logprobs": logprobs})
     };
     if ask.token_ids {
         choice["token_ids"] = json!(tokens);
@@ -551,7 +602,7 @@ fn stream(server: Shared, ask: Ask, chat: bool) -> Response {
                         continue;
                     }
                     tokens.push(token);
-                    let text = text_of(&server.language, &tokens, &ask.texts, ask.special);
+                    let text = text_of(&server.language, &tokens, &ask);
                     let mut end = text.len().saturating_sub(held_back);
                     while !text.is_char_boundary(end) {
                         end -= 1;
@@ -568,10 +619,13 @@ fn stream(server: Shared, ask: Ask, chat: bool) -> Response {
                 outcome = &mut answer => break outcome,
             }
         };
+        let mut used = None;
         let last = match outcome {
             Ok(Ok(response)) => {
                 let sequence = &response.sequences[0];
-                let text = text_of(&server.language, &ids(&sequence.tokens), &ask.texts, ask.special);
+                let tokens = ids(&sequence.tokens);
+                used = Some(tokens.len());
+                let text = text_of(&server.language, &tokens, &ask);
                 let piece = text.strip_prefix(sent.as_str()).unwrap_or_default().to_owned();
                 chunk(&piece, first, Some(reason(sequence)))
             }
@@ -579,6 +633,12 @@ fn stream(server: Shared, ask: Ask, chat: bool) -> Response {
             Err(_) => json!({"error": {"message": "the server is stopping"}}),
         };
         let _ = lines.send(event(last)).await;
+        if let Some(used) = used.filter(|_| ask.usage) {
+            let mut last = head;
+            last.insert("choices".into(), json!([]));
+            last.insert("usage".into(), tokens_used(ask.samples[0].prompt.len(), used));
+            let _ = lines.send(event(Value::Object(last))).await;
+        }
         let _ = lines.send(Ok(b"data: [DONE]\n\n".to_vec())).await;
     });
     let body = Body::from_stream(Lines(body));

@@ -148,6 +148,23 @@ pub(crate) fn read(endpoint: &str, body: &[u8], known: Known<'_>) -> Result<Aske
     read(body, known)
 }
 
+/// The model and the `seq_id` of a request to an endpoint, whatever else is in it.
+pub(crate) fn place(endpoint: &str, body: &[u8]) -> Option<(ModelId, u64)> {
+    #[derive(Deserialize)]
+    struct Place {
+        model_id: ModelId,
+        seq_id: i64,
+    }
+    let Place { model_id, seq_id } = match endpoint {
+        FORWARD_BACKWARD => {
+            let request = ForwardBackwardRequest::decode(body).ok()?;
+            Place { model_id: request.model_id, seq_id: request.seq_id.into() }
+        }
+        _ => serde_json::from_slice(body).ok()?,
+    };
+    Some((model_id, u64::try_from(seq_id).ok().filter(|seq| *seq > 0)?))
+}
+
 fn json(
     body: &[u8],
     known: Known<'_>,
@@ -211,12 +228,20 @@ fn create_model(fields: &mut Fields, known: Known<'_>) -> Result<Asked, Refusal>
     Ok(Asked { slot: format!("model:{model}"), work: Work::Create { model, lora, user_metadata } })
 }
 
+/// The place of an operation on a model.
+pub(crate) fn train_slot(model: &str, seq: u64) -> String {
+    format!("train:{model}:{seq}")
+}
+
 /// An operation's model and number.
 fn train(known: Known<'_>, model: String, seq: Option<i64>, op: Op) -> Result<Asked, Refusal> {
-    known.model(&model)?;
+    let entry = known.model(&model)?;
     match seq.map(u64::try_from) {
+        Some(Ok(seq)) if entry.passed(seq) && !known.replayed => bad(format!(
+            "seq_id: found {seq}, which was refused before a later one was accepted; wanted a later one"
+        )),
         Some(Ok(seq)) if seq > 0 => {
-            Ok(Asked { slot: format!("train:{model}:{seq}"), work: Work::Train { model, seq, op } })
+            Ok(Asked { slot: train_slot(&model, seq), work: Work::Train { model, seq, op } })
         }
         _ => bad(format!("seq_id: found {}, wanted 1 for a model's first request, then 2, ...", shown(seq))),
     }

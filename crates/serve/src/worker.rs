@@ -65,7 +65,7 @@ struct Model {
     waiting: BTreeMap<u64, Job>,
     /// Whether passes were made since the last update.
     accumulated: bool,
-    /// The requests that a restart would do again.
+    /// The requests since its state, without which a restart would wait for them or miss their changes.
     recent: BTreeSet<u64>,
     /// The time of these.
     busy: Duration,
@@ -75,6 +75,11 @@ impl Model {
     fn new(home: Home, next: u64, version: u64) -> Self {
         let (waiting, recent) = Default::default();
         Self { home, next, version, waiting, accumulated: false, recent, busy: Duration::ZERO }
+    }
+
+    /// Whether it was asked for, but couldn't be made.
+    fn missing(&self) -> bool {
+        matches!(&self.home, Home::Folder(folder) if folder.as_os_str().is_empty())
     }
 }
 
@@ -246,7 +251,10 @@ impl Worker {
     /// The request whose turn it is: of those that can be done, the one that was accepted first.
     fn next(&self) -> Option<Next> {
         let ready = |(id, model): (&ModelId, &Model)| {
-            Some((model.waiting.get(&model.next)?.number, Next::Train(id.clone())))
+            let (&seq, job) = model.waiting.first_key_value()?;
+            let passed =
+                |seq| self.setup.ledger.with(|known| known.model(id).is_ok_and(|entry| entry.passed(seq)));
+            (model.next..seq).all(passed).then(|| (job.number, Next::Train(id.clone())))
         };
         let sample = self.samples.front().map(|first| (first.number, Next::Sample));
         self.models
@@ -299,7 +307,8 @@ impl Worker {
     /// Does the next operation of a model.
     fn train(&mut self, id: &str) -> anyhow::Result<()> {
         let model = self.models.get_mut(id).expect("its turn has come");
-        let job = model.waiting.remove(&model.next).expect("its turn has come");
+        let (seq, job) = model.waiting.pop_first().expect("its turn has come");
+        model.next = seq;
         let (state, version) = (
             State { next: model.next, version: model.version, optimizer_step: 0, request: job.number },
             model.version,
@@ -308,10 +317,11 @@ impl Worker {
         let Job { number, work: Work::Train { op, .. }, finished, .. } = job else {
             unreachable!("an operation on a model")
         };
+        model.recent.insert(number);
         if finished && !op.changes() {
             return Ok(());
         }
-        if matches!(&model.home, Home::Folder(folder) if folder.as_os_str().is_empty()) {
+        if model.missing() {
             self.done(number, finished, refused(format!("{id} could not be made")), None);
             return Ok(());
         }
@@ -383,9 +393,6 @@ impl Worker {
                 }
             },
         };
-        if changes {
-            model.recent.insert(number);
-        }
         model.busy += started.elapsed();
         setup.metrics.add_time(Count::TrainTime, started.elapsed());
         save |= !model.accumulated && changes && model.busy >= setup.settings.save_every;
@@ -431,7 +438,7 @@ impl Worker {
 
     /// Writes the state of a model without gradient, from which a restart continues.
     fn save_state(&mut self, id: &str) -> anyhow::Result<()> {
-        if self.models[id].recent.is_empty() {
+        if self.models[id].recent.is_empty() || self.models[id].missing() {
             return Ok(());
         }
         // What the state contains must be known to be done.

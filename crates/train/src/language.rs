@@ -248,6 +248,16 @@ impl Language {
         }
     }
 
+    /// Token ids as text without special tokens.
+    pub fn plain_text(&self, ids: &[u32]) -> String {
+        match &self.vocabulary {
+            Vocabulary::Tokenizer(tokenizer) => {
+                decode(tokenizer, ids, false).unwrap_or_else(|e| format!("<not text: {e}>"))
+            }
+            Vocabulary::Mazes => tokens::spell(ids),
+        }
+    }
+
     /// A completion as text for its verifier: without special tokens, up to its end token or stop text.
     ///
     /// # Errors

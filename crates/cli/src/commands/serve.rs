@@ -78,9 +78,9 @@ pub struct Args {
 /// # Errors
 /// Bad input for a folder that isn't a model's or an address that can't be used; a failure of the device or a file system.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    if !(args.save_every.is_finite() && args.save_every >= 0.0) {
+    let Ok(save_every) = Duration::try_from_secs_f64(args.save_every) else {
         bad_input!("--save-every: found {}, wanted a number of seconds of at least 0", args.save_every);
-    }
+    };
     interrupt::listen();
     let compute = args.compute.settings(None);
     let device = args.compute.device(None)?;
@@ -114,7 +114,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         compute: (args.compute.device.unwrap_or_default().to_string(), compute),
         most_body: (args.max_body as usize) << 20,
         most_waiting: args.max_waiting as usize,
-        save_every: Duration::from_secs_f64(args.save_every),
+        save_every,
     };
     if !args.listen.ip().is_loopback() {
         say!(

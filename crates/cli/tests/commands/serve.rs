@@ -1137,6 +1137,29 @@ fn a_repeated_request_runs_once_before_and_after_a_kill() {
 }
 
 #[test]
+fn a_refused_request_holds_up_none_after_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = serve(folder.path(), &[]);
+    let model = server.created();
+    let unknown = |seq: i32| pass(&model, seq, "gspo", supervised());
+    let known = |seq: i32| pass(&model, seq, "cross_entropy", supervised());
+    assert!(server.pass(&unknown(1)).refused(400).contains("loss_fn"));
+    // Clients count on; a kill between changes nothing.
+    let server = server.killed(folder.path());
+    let first = server.passed(&known(2));
+    assert!(server.pass(&known(1)).refused(400).contains("seq_id: found 1, which was refused"));
+    // Or they send it again, corrected.
+    assert!(server.pass(&unknown(3)).refused(400).contains("loss_fn"));
+    assert_eq!(server.passed(&known(3)), first);
+    // The later one may be there first.
+    let later = server.accepted("optim_step", step(&model, 5, 1e-2));
+    let mut wrong = step(&model, 4, 1e-2);
+    wrong["adam_params"]["beta1"] = json!(2);
+    assert!(server.post("optim_step", wrong).refused(400).contains("beta1"));
+    assert!(server.retrieve(&later).json()["metrics"]["grad_norm"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
 fn operations_run_in_the_order_of_their_numbers_whatever_order_they_come_in() {
     let folder = tempfile::tempdir().unwrap();
     let server = serve(folder.path(), &[]);
@@ -1466,6 +1489,12 @@ fn openai_endpoints_give_the_engines_samples_in_every_form() {
             assert!(best >= values[at].as_f64().unwrap() - 1e-6);
         }
     }
+    // The prompt's log-probabilities alone: the token that is drawn for them doesn't show.
+    let asked = json!({"prompt": prompt, "max_tokens": 0, "echo": true, "logprobs": 1});
+    let body = post("completions", asked).json();
+    assert_eq!(body["usage"]["completion_tokens"], 0);
+    assert_eq!(body["choices"][0]["logprobs"]["tokens"].as_array().unwrap().len(), prompt.len());
+    assert_eq!(body["choices"][0]["logprobs"]["token_logprobs"].as_array().unwrap().len(), prompt.len());
     // A chat, whole and in pieces: the same text.
     let chat = |stream: bool| json!({"messages": [{"role": "user", "content": "1 + 1?"}], "max_completion_tokens": 20, "seed": 4, "stream": stream});
     let whole = post("chat/completions", chat(false)).json();
@@ -1484,6 +1513,10 @@ fn openai_endpoints_give_the_engines_samples_in_every_form() {
         ("presence_penalty", json!(1.0)),
         ("tools", json!([{}])),
         ("response_format", json!({"type": "json_object"})),
+        ("top_logprobs", json!(3)),
+        ("include_stop_str_in_output", json!(true)),
+        ("messages", json!([{"role": "user", "content": "x", "tool_calls": [{}]}])),
+        ("chat_template_kwargs", json!({"enable_thinking": "false"})),
     ] {
         let mut asked = chat(false);
         asked[field] = value;
@@ -1491,6 +1524,22 @@ fn openai_endpoints_give_the_engines_samples_in_every_form() {
         let message = got.json()["error"]["message"].as_str().unwrap().to_owned();
         assert!(got.status == 400 && message.starts_with(field), "{message}");
     }
+    // Null is as absent, and what changes nothing is taken; a stream ends with its numbers of tokens if asked for.
+    let mut asked = chat(true);
+    asked["max_tokens"] = json!(4);
+    asked["max_completion_tokens"] = Value::Null;
+    asked["tool_choice"] = json!("none");
+    asked["stream_options"] = json!({"include_usage": true});
+    let streamed = String::from_utf8(post("chat/completions", asked).body).unwrap();
+    let last = streamed.split("\n\n").filter_map(|event| event.strip_prefix("data: {")).last().unwrap();
+    let last: Value = serde_json::from_str(&format!("{{{last}")).unwrap();
+    assert_eq!((&last["choices"], &last["usage"]["completion_tokens"]), (&json!([]), &json!(4)));
+    // With ignore_eos an end token ends neither the answer nor its text.
+    let asked =
+        json!({"prompt": prompt, "max_tokens": 60, "seed": 5, "ignore_eos": true, "return_token_ids": true});
+    let choice = &post("completions", asked).json()["choices"][0];
+    let ids: Vec<u32> = serde_json::from_value(choice["token_ids"].clone()).unwrap();
+    assert_eq!((ids.len(), &choice["finish_reason"]), (60, &json!("length")));
     assert_eq!(post("completions", json!({"model": "gpt", "prompt": "x"})).status, 404);
     assert!(
         server.metric("sampled_tokens_total") >= 32.0

@@ -52,7 +52,7 @@ pub struct Call {
 }
 
 impl Truth {
-    /// The tests in a row, in any of the usual layouts; `None` if it has none.
+    /// The tests in a row, in any of the usual layouts; `None` if it has none, or one that can't be read.
     fn of(row: &Row) -> Option<Self> {
         let text = |name: &str| value(row, name).and_then(Value::as_str).map(str::to_owned);
         let mut truth = Self {
@@ -85,73 +85,95 @@ impl Truth {
             "private_tests",
             "generated_tests",
         ] {
-            if let Some(tests) = value(row, name) {
-                truth.add(&structured(tests));
+            if let Some(tests) = value(row, name).filter(|tests| !tests.is_null()) {
+                truth.add(&structured(tests), false)?;
             }
         }
         let any = !(truth.pairs.is_empty() && truth.asserts.is_empty() && truth.calls.is_empty());
-        (any && (truth.calls.is_empty() || truth.entry.is_some())).then_some(truth)
+        any.then_some(truth)
     }
 
-    /// Tests as a list of statements or objects, or as an object of lists.
-    fn add(&mut self, tests: &Value) {
+    /// Tests as a list of statements or objects, or as an object of lists; `None` if one can't be read. `one`: an item of
+    /// a list, and so one test.
+    fn add(&mut self, tests: &Value, one: bool) -> Option<()> {
         match tests {
-            Value::Array(list) => list.iter().for_each(|test| self.add(test)),
+            Value::Array(list) => list.iter().try_for_each(|test| self.add(test, true))?,
+            Value::String(assertion) if assertion.trim().is_empty() => return None,
             Value::String(assertion) => self.asserts.push(assertion.clone()),
             Value::Object(fields) => {
                 if let Some(name) = ["entry", "fn_name"].iter().find_map(|n| fields.get(*n)?.as_str()) {
                     self.entry = Some(name.to_owned());
                 }
                 if let Some(asserts) = fields.get("asserts") {
-                    self.add(asserts);
+                    self.add(asserts, one)?;
                 }
                 let named = |names: [&str; 2]| names.iter().find_map(|n| fields.get(*n));
                 match (named(["inputs", "input"]), named(["outputs", "output"])) {
-                    (Some(Value::Array(inputs)), Some(Value::Array(outputs))) if fields.len() > 1 => {
+                    (Some(Value::Array(inputs)), Some(Value::Array(outputs)))
+                        if !one || fields.contains_key("inputs") =>
+                    {
+                        if inputs.len() != outputs.len() {
+                            return None;
+                        }
                         for (input, output) in inputs.iter().zip(outputs) {
-                            self.add_test(fields, input, output);
+                            self.add_test(fields, input, output)?;
                         }
                     }
-                    (Some(input), Some(output)) => self.add_test(fields, input, output),
-                    _ => {}
+                    (Some(input), Some(output)) => self.add_test(fields, input, output)?,
+                    (None, None) if fields.contains_key("asserts") => {}
+                    _ => return None,
                 }
             }
-            _ => {}
+            _ => return None,
         }
+        Some(())
     }
 
-    fn add_test(&mut self, fields: &Map<String, Value>, input: &Value, output: &Value) {
-        let functional = fields.get("testtype").or(fields.get("type")).and_then(Value::as_str);
-        if functional.is_some_and(|kind| !kind.contains("std")) || fields.contains_key("fn_name") {
-            let parsed = |text: &str| serde_json::from_str(text).unwrap_or_else(|_| json!(text));
-            // LiveCodeBench has an argument a line.
-            let args = match input {
-                Value::Array(args) => args.clone(),
-                Value::String(lines) => lines.lines().map(parsed).collect(),
-                other => vec![other.clone()],
-            };
-            let output = match output {
-                Value::String(text) => parsed(text),
-                // TACO and APPS put a result into a list of one.
-                Value::Array(list) if fields.contains_key("fn_name") && list.len() == 1 => list[0].clone(),
-                other => other.clone(),
-            };
-            let test = self.calls.len();
-            self.calls.push(Call { test, args, output });
-        } else {
-            let [input, output] = [input, output].map(|side| match side {
-                Value::String(text) => text.clone(),
-                Value::Array(lines) => lines.iter().filter_map(Value::as_str).collect::<Vec<_>>().join("\n"),
-                other => other.to_string(),
-            });
+    /// A call of the function if the test says so, or if it isn't text in and text out; else a run of the program.
+    fn add_test(&mut self, fields: &Map<String, Value>, input: &Value, output: &Value) -> Option<()> {
+        let said = fields.get("testtype").or(fields.get("type")).and_then(Value::as_str);
+        let functional = fields.contains_key("fn_name") || said.is_some_and(|kind| !kind.contains("std"));
+        let texts = if functional { None } else { printed(input).zip(printed(output)) };
+        if let Some((input, output)) = texts {
             self.pairs.push(Pair { input, output });
+            return Some(());
         }
+        self.entry.as_ref()?;
+        let parsed = |text: &str| serde_json::from_str(text).unwrap_or_else(|_| json!(text));
+        // LiveCodeBench has an argument a line.
+        let args = match input {
+            Value::Array(args) => args.clone(),
+            Value::String(lines) => lines.lines().map(parsed).collect(),
+            other => vec![other.clone()],
+        };
+        let output = match output {
+            Value::String(text) => parsed(text),
+            // TACO and APPS put a result into a list of one.
+            Value::Array(list) if fields.contains_key("fn_name") && list.len() == 1 => list[0].clone(),
+            other => other.clone(),
+        };
+        let test = self.calls.len();
+        self.calls.push(Call { test, args, output });
+        Some(())
     }
 
     fn problem(&self, fenced: bool) -> Value {
         let mut problem = serde_json::to_value(self).expect("tests are JSON");
         problem["fenced"] = json!(fenced);
         problem
+    }
+}
+
+/// A text, or the lines of one in a list; a number as it is written.
+fn printed(side: &Value) -> Option<String> {
+    match side {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Array(lines) => {
+            let lines: Option<Vec<&str>> = lines.iter().map(Value::as_str).collect();
+            Some(lines?.join("\n"))
+        }
+        _ => None,
     }
 }
 
@@ -261,8 +283,9 @@ pub fn reader(table: &Table<'_>, beside: &Beside<'_>) -> anyhow::Result<Reader<T
         if let Some(tests) = answer.as_deref().and_then(|name| value(cells.row, name)) {
             row.insert("tests".to_owned(), tests.clone());
         }
-        Truth::of(&row)
-            .ok_or_else(|| Unusable::new("no tests", shown(cells.row, answer.as_deref().unwrap_or("tests"))))
+        Truth::of(&row).ok_or_else(|| {
+            Unusable::new("no tests that can be read", shown(cells.row, answer.as_deref().unwrap_or("tests")))
+        })
     }))
 }
 
@@ -486,6 +509,24 @@ mod tests {
         ] {
             assert_eq!(of(row.clone()), Some(truth), "{row}");
         }
-        assert_eq!(of(json!({"tests": []})), None);
+        for unread in [
+            json!([]),
+            json!({"inputs": ["1\n", "2\n"], "outputs": ["1"]}),
+            json!({"inputs": [[1, 2]], "outputs": [[3]]}),
+            json!([{"input": "1\n", "output": "2"}, {"input": [1, 2], "output": 3}]),
+            json!({"input": "1", "output": null}),
+            json!([{"input": "1", "output": "1"}, {"input": "2", "expected": "5"}]),
+            json!([{"input": "1", "output": "1"}, null]),
+            json!({"asserts": [""]}),
+        ] {
+            assert_eq!(of(json!({"tests": unread})), None, "{unread}");
+        }
+        let swapped = json!({"tests": [{"input": [1, 2], "output": [2, 1]}], "entry_point": "f"});
+        assert_eq!(of(swapped).map(|truth| truth.calls.len()), Some(1));
+        let call = Call { test: 0, args: vec![json!(1), json!(2)], output: json!(3) };
+        for tests in [json!([{"input": [1, 2], "output": 3}]), json!({"inputs": [[1, 2]], "outputs": [3]})] {
+            let read = of(json!({"tests": tests, "entry_point": "f"}));
+            assert_eq!(read.map(|truth| truth.calls), Some(vec![call.clone()]), "{tests}");
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Multiple choice: the options as shown, and the correct letter.
 
 use super::math;
+use crate::bad_input;
 use crate::graded::{Graded, Verifier};
 use crate::row::{Row, Table, Unusable, plain_text, shown, shown_text, structured, value};
 use crate::verifier::{Beside, Grading, Reader, Reference, Unreadable};
@@ -87,6 +88,10 @@ pub fn reader(table: &Table<'_>, beside: &Beside<'_>) -> anyhow::Result<Reader<T
     };
     let answer = table.column("answer", beside.answer, usual)?;
     let column = table.require("the answer", answer, &["Correct Answer", "answer"])?;
+    let indices = match &options {
+        Options::List(list) => hold_indices(table, list, &column)?,
+        Options::Wrong(_) => false,
+    };
     Ok(Box::new(move |cells| {
         let row = cells.row;
         let answer = text(row, &column).ok_or_else(|| Unusable::new("empty answer", shown(row, &column)))?;
@@ -100,10 +105,19 @@ pub fn reader(table: &Table<'_>, beside: &Beside<'_>) -> anyhow::Result<Reader<T
                     .map_err(|_| Unusable::new(FEW_OR_MANY, format!("{} options", options.len())))?;
                 Ok(Truth { gold: shown.gold.to_string(), options: shown.options, order: shown.order })
             }
-            Options::List(column) => {
-                listed(value(row, column).map(structured), &answer).map_err(|(reason, found)| {
-                    Unusable::new(reason, found.unwrap_or_else(|| shown(row, column)))
-                })
+            Options::List(list) => {
+                let found = value(row, list).map(structured);
+                let options = found.as_ref().and_then(Listed::of);
+                let options = options.ok_or_else(|| Unusable::new("no list of options", shown(row, list)))?;
+                if !(2..=choice::MOST_OPTIONS).contains(&options.texts.len()) {
+                    return Err(Unusable::new(FEW_OR_MANY, shown(row, list)));
+                }
+                let place = options.place(&answer, indices).ok_or_else(|| {
+                    let found = format!("answer {} of {} options", shown_text(&answer), options.texts.len());
+                    Unusable::new("the answer is no option", found)
+                })?;
+                let order = (0..options.texts.len()).collect();
+                Ok(Truth { gold: choice::letter(place).to_string(), options: options.texts, order })
             }
         }
     }))
@@ -116,40 +130,91 @@ fn text(row: &Row, column: &str) -> Option<String> {
 
 const FEW_OR_MANY: &str = "fewer than 2 or more than 26 options";
 
-/// A list of options, and an answer that is an option, a letter or an index; or a reason, with what was found where that
-/// is not the list.
-fn listed(list: Option<Value>, answer: &str) -> Result<Truth, (&'static str, Option<String>)> {
-    let list = match &list {
-        Some(Value::Array(list)) => list,
-        // ARC stores the texts of its choices under `text`.
-        Some(Value::Object(object)) => {
-            object.get("text").and_then(Value::as_array).ok_or(("no list of options", None))?
+/// A list of options, with their labels where the row has some, as in ARC.
+struct Listed {
+    texts: Vec<String>,
+    labels: Vec<String>,
+}
+
+impl Listed {
+    fn of(list: &Value) -> Option<Self> {
+        let texts = |list: &Value| list.as_array()?.iter().map(plain_text).collect::<Option<Vec<String>>>();
+        match list {
+            Value::Object(object) => {
+                let labels = object.get("label").and_then(texts).unwrap_or_default();
+                Some(Self { texts: texts(object.get("text")?)?, labels })
+            }
+            list => Some(Self { texts: texts(list)?, labels: Vec::new() }),
         }
-        _ => return Err(("no list of options", None)),
-    };
-    let options: Vec<String> = list.iter().filter_map(plain_text).collect();
-    if !(2..=choice::MOST_OPTIONS).contains(&options.len()) {
-        return Err((FEW_OR_MANY, None));
     }
-    let place = options
-        .iter()
-        .position(|option| option.trim() == answer)
-        .or_else(|| match answer.as_bytes() {
+
+    /// The place of the option that an answer names by label or text.
+    fn named(&self, answer: &str) -> Option<usize> {
+        let among = |texts: &[String]| texts.iter().position(|text| text.trim() == answer);
+        among(&self.labels).or_else(|| among(&self.texts))
+    }
+
+    /// The place of an answer: an index in a column of `indices`; else a label, a text, a letter or an index.
+    fn place(&self, answer: &str, indices: bool) -> Option<usize> {
+        let index = || answer.parse().ok();
+        let letter = || match answer.as_bytes() {
             [b @ b'A'..=b'Z'] => Some(usize::from(b - b'A')),
-            _ => answer.parse().ok(),
-        })
-        .filter(|&i| i < options.len())
-        .ok_or_else(|| {
-            let found = format!("answer {} of {} options", shown_text(answer), options.len());
-            ("the answer is no option", Some(found))
-        })?;
-    let order = (0..options.len()).collect();
-    Ok(Truth { gold: choice::letter(place).to_string(), options, order })
+            _ => None,
+        };
+        let place = if indices { index() } else { None };
+        place
+            .or_else(|| self.named(answer))
+            .or_else(letter)
+            .or_else(index)
+            .filter(|&place| place < self.texts.len())
+    }
+}
+
+/// Whether the numbers in a column of answers are indices: if one can't be an option's text. Then all are, also those
+/// that are another option's text.
+///
+/// # Errors
+/// Bad input where they count from 1.
+fn hold_indices(table: &Table<'_>, list: &str, answers: &str) -> anyhow::Result<bool> {
+    let (mut indices, mut from_0, mut end) = (false, false, None);
+    for row in table.rows {
+        let (Some(cell), Some(answer)) = (value(row, answers), text(row, answers)) else { continue };
+        let Some(found) = value(row, list).map(structured) else { continue };
+        let (Some(options), Ok(number)) = (Listed::of(&found), answer.parse::<usize>()) else { continue };
+        let texts = || found.as_array().is_some_and(|list| list.iter().all(Value::is_string));
+        indices |= options.named(&answer).is_none() || (cell.is_number() && texts());
+        from_0 |= number == 0;
+        if number == options.texts.len() {
+            end = Some(number);
+        }
+    }
+    if let Some(end) = end.filter(|_| indices && !from_0) {
+        bad_input!(
+            "{answers}: found {end} of {end} options and no 0, wanted letters, options, or indices from 0"
+        );
+    }
+    Ok(indices)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn an_answer_is_a_label_a_text_a_letter_or_an_index() {
+        let listed = |list: Value| Listed::of(&list).unwrap();
+        let numbers = listed(json!(["4", "2", "3", "1"]));
+        assert_eq!(numbers.place("1", false), Some(3));
+        assert_eq!(numbers.place("1", true), Some(1));
+        assert_eq!(numbers.place("B", true), Some(1));
+        assert_eq!(numbers.place("0", false), Some(0));
+        assert_eq!(numbers.place("5", false), None);
+        let arc = listed(json!({"text": ["x", "y", "z"], "label": ["1", "2", "3"]}));
+        assert_eq!(arc.place("2", false), Some(1));
+        // An option that isn't there would shift the letters of the others.
+        assert!(Listed::of(&json!([null, "x", "y"])).is_none());
+    }
 
     #[test]
     fn options_are_lettered_in_their_order() {

@@ -48,7 +48,7 @@ impl Grader {
     }
 
     /// What decides the verdicts besides the problem and the program's version: the kind and its settings, with the contents
-    /// of a file of functions.
+    /// of a file of functions or of the files of a command.
     pub fn identity(&self) -> String {
         format!("{}/{}", self.kind, &self.settings[..8])
     }
@@ -195,5 +195,19 @@ mod tests {
             grader.grade(&problem(Truth::Command(kind::command::Truth { row: json!({"worth": 0.25}) })), "x");
         assert_eq!((graded.verdict, graded.reward), (Verdict::Wrong, Some(0.25)));
         assert!(Grader::new(TaskKind::Command, Settings::default()).is_err());
+    }
+
+    #[test]
+    fn a_changed_script_is_another_grader() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = folder.path().join("grade.py");
+        let command = program::Settings::parse(&format!("python3 {}", script.display())).unwrap();
+        let settings = Settings { command: Some(command), ..Settings::default() };
+        let identity = |text: &str| {
+            std::fs::write(&script, text).unwrap();
+            Grader::new(TaskKind::Command, settings.clone()).unwrap().identity()
+        };
+        assert_eq!(identity("input()"), identity("input()"));
+        assert_ne!(identity("input()"), identity("input() "));
     }
 }

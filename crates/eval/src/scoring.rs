@@ -104,7 +104,9 @@ pub fn score(folder: &Folder, store: &Generations, part: &ProblemSet, anew: bool
         // If the verifier failed, try again.
         let holds = !anew && old.verifier == tags[at] && old.verdict != Verdict::Unscorable;
         if holds && held.insert((at, old.sample), ()).is_none() {
-            scores.push(old);
+            // Another column may be the subject or the id by now.
+            let problem = &problems[at];
+            scores.push(Scored { subject: problem.subject.clone(), id: problem.source_id.clone(), ..old });
             tally.kept += 1;
         }
         Ok(())

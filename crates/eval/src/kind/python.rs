@@ -75,10 +75,16 @@ fn parts(function: &str) -> anyhow::Result<(&str, &str)> {
     }
 }
 
-/// A hash of the function's file: verdicts are made again when it changes.
+/// A hash of the function's file, or of the files that a command names: verdicts are made again when one changes.
 pub(crate) fn file_hash(settings: &Settings) -> Option<String> {
-    let (file, _) = parts(settings.command.as_ref()?.function.as_ref()?).ok()?;
-    Some(short_hash(&String::from_utf8_lossy(&std::fs::read(file).ok()?)))
+    let program = settings.command.as_ref()?;
+    let function = program.function.as_ref().and_then(|function| parts(function).ok());
+    let files: Vec<&str> = match function {
+        Some((file, _)) => vec![file],
+        None => program.command.iter().map(String::as_str).collect(),
+    };
+    let contents = files.iter().filter_map(|file| std::fs::read(file).ok());
+    Some(contents.map(|bytes| short_hash(&String::from_utf8_lossy(&bytes))).collect())
 }
 
 /// Every column is an argument.

@@ -256,6 +256,15 @@ impl Advantage {
         }
     }
 
+    /// Whether the estimator uses the values of rewards and which completions are correct.
+    pub const fn reads_both(&self) -> bool {
+        match self {
+            Self::Dgpo { temperature } => *temperature > 0.0,
+            Self::Avspo { .. } => true,
+            _ => false,
+        }
+    }
+
     /// Whether the estimator uses the lengths of completions.
     pub const fn reads_lengths(&self) -> bool {
         matches!(self, Self::Opo | Self::ReinforcePlusPlusBaseline | Self::GrpoLead { .. })

@@ -156,6 +156,11 @@ impl Credit {
                 self.advantage.name(),
                 "an estimator that reads rewards, as grpo, dr_grpo and rloo do: a shaped reward is lost on one that only asks whether it is correct",
             )),
+            Shaping::Unlikely { .. } if self.advantage.reads_both() => Err(Error::setting(
+                "advantage",
+                self.advantage.name(),
+                "an estimator that doesn't ask besides which completions are correct: a shaped reward is neither correct nor wrong",
+            )),
             Shaping::Unlikely { .. } if self.advantage.reads_parts() => Err(Error::setting(
                 "advantage",
                 self.advantage.name(),

@@ -4,13 +4,13 @@
 mod pairing;
 mod verdict;
 
-pub use pairing::{Matched, list, matched};
+pub use pairing::{Matched, align, list, matched};
 
 use crate::bad_input;
 use crate::benchmarks::Average;
 use crate::estimate::{Measured, Tables, bootstrap, clusters};
 use crate::pass_at_k::{choose_ks, powers_of_two};
-use crate::samples::ProblemCounts;
+use crate::samples::{Benchmark, ProblemCounts};
 use fgrpo_core::rng::Key;
 use fgrpo_core::stats::bootstrap::Simulated;
 use fgrpo_core::stats::holm::holm;
@@ -184,7 +184,9 @@ fn sizes(pairs: &[Matched], Settings { ks, m, .. }: &Settings) -> anyhow::Result
         bad_input!("-k: pass@{k} cannot be formed from subsamples of --m {usual}; wanted k <= m");
     }
     let sizes: Vec<Size> = ks.into_iter().map(|k| Size { k, m: usual.max(k) }).collect();
-    for Size { k, .. } in sizes.iter().filter(|size| size.m == fewest) {
+    let all = |b: &Benchmark| b.problems.iter().all(|p| p.samples == fewest);
+    let whole = pairs.iter().all(|p| all(&p.a) && all(&p.b));
+    for Size { k, .. } in sizes.iter().filter(|size| size.m == fewest && whole) {
         tracing::info!(
             "note: pass@{k} isn't tested: subsamples of m = {fewest} take every sample of a problem, so they don't vary; take more samples or a smaller k or --m"
         );
@@ -282,14 +284,16 @@ fn stated(
     bootstrap: &Measured,
     settings: &Settings,
 ) -> Comparison {
-    let (p_value, interval, p_bounds) = match test {
-        Law::Exact(d) => (d.two_sided_p(), d.interval(settings.level), Some(d.p_bounds())),
+    let (p_value, interval, p_bounds, varies) = match test {
+        Law::Exact(d) => (d.two_sided_p(), d.interval(settings.level), Some(d.p_bounds()), d.varies()),
         Law::Simulated(values) => {
             let s = Simulated::new(values.clone());
-            (s.two_sided_p(), s.interval(settings.level), None)
+            let varies = values.windows(2).any(|pair| pair[0] != pair[1]);
+            (s.two_sided_p(), s.interval(settings.level), None, varies)
         }
     };
-    let p_value = (interval.0 != interval.1 || p_value >= 1.0).then_some(p_value);
+    // A difference that every subsample has says nothing of chance, unless it is none.
+    let p_value = (varies || p_value >= 1.0).then_some(p_value);
     let drawn = bootstrap.simulated();
     Comparison {
         name,

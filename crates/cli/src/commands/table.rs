@@ -125,24 +125,13 @@ fn one_name(methods: &mut [(String, Vec<Benchmark>)]) {
     }
 }
 
-/// Refuses a column of values over different problems.
+/// Refuses a column of values over different problems, or by different graders.
 fn same_problems(methods: &[(String, Vec<Benchmark>)]) -> anyhow::Result<()> {
-    type First<'a> = (&'a str, BTreeSet<&'a str>);
-    let mut known: HashMap<String, First<'_>> = HashMap::new();
-    for (method, benchmarks) in methods {
-        for b in benchmarks {
-            let ids: BTreeSet<&str> = b.problems.iter().map(|p| p.id.as_str()).collect();
-            match known.get(&canonical(&b.name)) {
-                Some((first, others)) if *others != ids => bad_input!(
-                    "{}: found {} problems under {first} and {} under {method}, {} of them the same; wanted the same problems under every method",
-                    b.name,
-                    others.len(),
-                    ids.len(),
-                    others.intersection(&ids).count()
-                ),
-                Some(_) => {}
-                None => drop(known.insert(canonical(&b.name), (method.as_str(), ids))),
-            }
+    let mut known: HashMap<String, &Benchmark> = HashMap::new();
+    for b in methods.iter().flat_map(|m| &m.1) {
+        match known.get(&canonical(&b.name)) {
+            Some(first) => drop(compare::align(b.name.clone(), (*first).clone(), b)?),
+            None => drop(known.insert(canonical(&b.name), b)),
         }
     }
     Ok(())

@@ -63,6 +63,11 @@ impl Difference {
         self.law.variance().max(0.0).sqrt() * self.step
     }
 
+    /// Whether the difference has more than one value.
+    pub fn varies(&self) -> bool {
+        self.law.atoms().filter(|(_, p)| *p > 0.0).nth(1).is_some()
+    }
+
     /// P(D <= x) and P(D >= x) as computed; ties on the lattice count in both.
     fn tails(&self, x: f64) -> (f64, f64) {
         // Forgives the rounding of the quotient and is far from the next point.

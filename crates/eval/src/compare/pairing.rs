@@ -61,7 +61,11 @@ pub fn list<'a>(names: impl Iterator<Item = &'a String>) -> String {
     if names.len() > 8 { format!("{shown} and {} more", names.len() - 8) } else { shown }
 }
 
-fn align(name: String, a: Benchmark, b: &Benchmark) -> anyhow::Result<Matched> {
+/// Brings B's problems of one benchmark into A's order.
+///
+/// # Errors
+/// Bad input: other problems, other reference answers, another grader or other clusters.
+pub fn align(name: String, a: Benchmark, b: &Benchmark) -> anyhow::Result<Matched> {
     let in_b: HashMap<&str, usize> = b.problems.iter().enumerate().map(|(i, p)| (p.id.as_str(), i)).collect();
     let in_a: HashMap<&str, usize> = a.problems.iter().enumerate().map(|(i, p)| (p.id.as_str(), i)).collect();
     let missing_b: Vec<&String> =

@@ -1,6 +1,7 @@
 //! The paper's settings: how one is written in a configuration, read from one, and named by a folder.
 
 use super::data::{Setting, paper};
+use fgrpo_core::advantage::Advantage;
 use fgrpo_core::credit::Shaping;
 use fgrpo_train::config::{Config, Loss};
 
@@ -35,8 +36,12 @@ pub(super) fn of(config: &Config) -> Setting {
             Loss::DppoTv { .. } | Loss::DppoKl { .. } => "DPPO",
         },
     };
+    let method = match a.advantage {
+        Advantage::Grpo { .. } => method.to_owned(),
+        other => format!("{method} {}", other.name()),
+    };
     let heat = config.rollout.temperature;
-    let method = if heat == 1.0 { method.to_owned() } else { format!("{method} T={heat}") };
+    let method = if heat == 1.0 { method } else { format!("{method} T={heat}") };
     let model = config.model.path.as_ref().and_then(|p| p.file_name());
     Setting {
         model: model.map(|m| m.to_string_lossy().into_owned()),
@@ -180,5 +185,7 @@ mod tests {
             let found = of(&Config::parse(text, &set).unwrap());
             assert_eq!(Setting { model: setting.model.clone(), ..found }, setting, "{set:?}");
         }
+        let other = Config::parse(text, &["algorithm.advantage=\"max_rl\"".to_owned()]).unwrap();
+        assert_eq!(of(&other).method, "GRPO max_rl");
     }
 }

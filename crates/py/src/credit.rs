@@ -33,6 +33,7 @@ pub(crate) fn named(error: &Error) -> String {
 }
 
 /// The estimator of a table `{"kind": NAME, SETTING: NUMBER, ...}`; `eps`, `ddof` and `k` are for tables without them.
+/// A `k` that the estimator doesn't have is refused.
 fn estimator(table: &str, eps: f64, ddof: usize, k: Option<usize>) -> PyResult<Advantage> {
     let wrong = |why: &dyn std::fmt::Display| bad(format!("estimator: {why}"));
     let given: Map<String, Value> = serde_json::from_str(table).map_err(|e| wrong(&e))?;
@@ -49,6 +50,9 @@ fn estimator(table: &str, eps: f64, ddof: usize, k: Option<usize>) -> PyResult<A
             "found the setting {key:?}, wanted of {name:?} only {}",
             keys.join(", ")
         )));
+    }
+    if let Some(k) = k.filter(|_| known.get("k").is_none()) {
+        return Err(bad(format!("k: found {k}, wanted None: the estimator {name:?} has none")));
     }
     let absent = |key| !given.contains_key(key);
     let mut found = serde_json::from_value(Value::Object(given.clone())).map_err(|e| wrong(&e))?;

@@ -29,7 +29,9 @@ def test_the_type_names_every_estimator():
 
 @pytest.mark.parametrize("estimator", get_args(Estimator))
 def test_the_focal_weight_multiplies_the_advantages_of_every_estimator(estimator):
-    settings = {"estimator": estimator, "k": 2, "lengths": np.arange(1, 17).reshape(4, 4)}
+    settings = {"estimator": estimator, "lengths": np.arange(1, 17).reshape(4, 4)}
+    if estimator in ("pkpo", "passk_training"):
+        settings["k"] = 2
     base = fgrpo.credit(REWARDS, **settings)
     focal = fgrpo.credit(REWARDS, gamma=0.5, **settings)
     np.testing.assert_array_equal(focal.focal_weight, (1 - REWARDS.mean(1)) ** 0.5)
@@ -201,6 +203,7 @@ def test_shaping_reads_the_log_probabilities():
         (([[1, 0]],), {"estimator": "gae"}, ValueError, ["estimator: found \"gae\"", "rloo"]),
         (([[1, 0]],), {"estimator": "pkpo"}, ValueError, ["k: found None"]),
         (([[1, 0]],), {"estimator": "pkpo", "k": 3}, ValueError, ["k: found 3, wanted 1 to the group size, 2"]),
+        (([[1, 0]],), {"k": 2}, ValueError, ["k: found 2, wanted None", "grpo"]),
         (([[1, 0]],), {"correct": 0.0}, ValueError, ["correct: found 0"]),
         (([[1, 0]],), {"threshold": np.nan}, ValueError, ["threshold: found NaN"]),
         (([[1, 0]],), {"shaping": "unlikely"}, ValueError, ["mean_logp: found None"]),

@@ -326,6 +326,16 @@ mod tests {
     }
 
     #[test]
+    fn shaping_that_passes_the_check_gives_credit() {
+        let g = group(&[1.0, 1.0, 0.0, 0.0], &[-1.0, -2.0, -1.0, -2.0]);
+        let shaping = Shaping::Unlikely { beta: 0.25 };
+        let all = Advantage::ALL.map(|advantage| Credit { advantage, shaping, ..PLAIN });
+        let passed: Vec<&Credit> = all.iter().filter(|credit| credit.check(4).is_ok()).collect();
+        passed.iter().for_each(|credit| drop(credit.assign(&g).unwrap()));
+        assert!(passed.len() > 4 && passed.len() < all.len());
+    }
+
+    #[test]
     fn graded_rewards_without_a_threshold_are_refused_only_when_gamma_asks_for_a_success_rate() {
         let g = group(&[1.0, 0.4, 0.2], &[-1.0; 3]);
         let found = PLAIN.assign(&g).unwrap();

@@ -173,6 +173,12 @@ fn scores_agree_with_the_text_that_was_served() {
     assert!((pass - wanted / 64.0).abs() < 1e-12, "{pass} {wanted}");
     assert_eq!(report["subjects"]["odd"]["problems"], 2);
     assert!(report["maj_at_k"]["4"].is_number() && report["tokens_per_problem"] == 144.0, "{report}");
+    // Samples that are graded already have the subjects of another column.
+    let mut again = command(&server.url(), &data, 16, &out);
+    let output = run(again.args(["--json", "-k", "1,4", "--columns", "subject=Correct Answer"]));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["subjects"]["4"]["problems"], 1, "{report}");
+    assert!(report["subjects"]["odd"].is_null(), "{report}");
 }
 
 #[test]

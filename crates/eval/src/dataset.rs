@@ -130,7 +130,7 @@ pub fn load(path: &Path, kind: TaskKind, columns: &Columns) -> anyhow::Result<(V
         }
     }
     report.text_golds = text_golds(&problems);
-    let mut problems = without_copies(problems, &mut report);
+    let mut problems = without_copies(problems, found.id.as_deref(), &mut report);
     problems.shrink_to_fit();
     report.kept = problems.len();
     if problems.is_empty() {
@@ -195,13 +195,14 @@ fn text_golds(problems: &[Problem]) -> Option<TextGolds> {
 /// Number of characters of a reference answer shown in a warning.
 const EXAMPLE_LENGTH: usize = 60;
 
-/// Keeps the first copy of each problem, and rejects problems whose copies have different answers.
-fn without_copies(problems: Vec<Problem>, report: &mut FilterReport) -> Vec<Problem> {
+/// Keeps the first copy of each problem, and rejects problems whose copies have different answers. `id` is the column that
+/// tells rows apart.
+fn without_copies(problems: Vec<Problem>, id: Option<&str>, report: &mut FilterReport) -> Vec<Problem> {
     // The index of each problem's first copy, and of the first copy with another answer.
     let mut first: HashMap<&str, (usize, Option<usize>)> = HashMap::with_capacity(problems.len());
     for (at, problem) in problems.iter().enumerate() {
         let (other, conflict) = first.entry(&problem.id).or_insert((at, None));
-        if conflict.is_none() && !problems[*other].truth.agrees_with(&problem.truth) {
+        if conflict.is_none() && !problems[*other].truth.agrees_with(&problem.truth, id) {
             *conflict = Some(at);
         }
     }

@@ -17,8 +17,7 @@ pub const USUAL: &str = "held-out";
 /// The name of the problems in a run's full evaluations (`[eval.full]`).
 pub const FULL: &str = "held-out in full";
 
-/// The evaluations of a run that decide which checkpoint is best, from its `eval.jsonl`: the full ones if there are
-/// any.
+/// The evaluations in an `eval.jsonl` whose run's configuration isn't known: the full ones if there are any.
 ///
 /// # Errors
 /// Naming the file, and the line that can't be read.
@@ -27,6 +26,16 @@ pub fn deciding(path: &Path) -> anyhow::Result<Vec<Evaluation>> {
     if evaluations.iter().any(|e| e.set == FULL) {
         evaluations.retain(|e| e.set == FULL);
     }
+    Ok(evaluations)
+}
+
+/// The evaluations of one set in a run's `eval.jsonl`.
+///
+/// # Errors
+/// Naming the file, and the line that can't be read.
+pub fn of_set(path: &Path, set: &str) -> anyhow::Result<Vec<Evaluation>> {
+    let mut evaluations: Vec<Evaluation> = lines::read(path)?;
+    evaluations.retain(|e| e.set == set);
     Ok(evaluations)
 }
 
@@ -70,6 +79,9 @@ pub struct Evaluation {
     /// they have the same hash.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub problem_set: String,
+    /// What graded, part by part; empty in files that don't say.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub graders: Vec<String>,
     /// Correct samples of each problem.
     pub per_problem: Vec<usize>,
     /// Scored samples of each problem, if a verifier failed on some.
@@ -106,6 +118,31 @@ impl Evaluation {
             }
             _ => vec![of(&self.per_problem, &self.scored_per_problem)],
         }
+    }
+
+    /// What an evaluation by this plan is on, without results.
+    pub fn planned(plan: &Plan, average: Average) -> Self {
+        let mut problem_set = Sha256::new();
+        for problem in plan.parts.iter().flat_map(|p| &p.problems) {
+            problem_set.update(problem.id.as_bytes());
+            problem_set.update(problem.truth.fingerprint().as_bytes());
+        }
+        Self {
+            samples: plan.n as usize,
+            average,
+            problem_set: problem_set.finalize()[..8].iter().map(|b| format!("{b:02x}")).collect(),
+            graders: plan.parts.iter().map(|p| p.grader.identity()).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Whether pass@1 of both is the same measure, so that one policy can be called better than the other: the same
+    /// problems, mean and number of samples, and the same graders where both say which.
+    pub fn is_comparable(&self, other: &Self) -> bool {
+        let unknown = self.graders.is_empty() || other.graders.is_empty();
+        self.problem_set == other.problem_set
+            && (self.samples, self.average) == (other.samples, other.average)
+            && (unknown || self.graders == other.graders)
     }
 
     /// pass@1; `None` if nothing could be scored.
@@ -171,20 +208,12 @@ impl Evaluation {
         let whole = part(&all, plan, together);
         let tokens =
             all.iter().map(|p| p.tokens).fold((0, 0), |(t, n), (tokens, said)| (t + tokens, n + said));
-        let mut problem_set = Sha256::new();
-        for problem in plan.parts.iter().flat_map(|p| &p.problems) {
-            problem_set.update(problem.id.as_bytes());
-            problem_set.update(problem.truth.fingerprint().as_bytes());
-        }
         Self {
             step,
             set: USUAL.to_owned(),
             problems: whole.problems,
-            samples: plan.n as usize,
-            average,
             pass_at_k,
             interval,
-            problem_set: problem_set.finalize()[..8].iter().map(|b| format!("{b:02x}")).collect(),
             per_problem: whole.per_problem,
             scored_per_problem: whole.scored_per_problem,
             completion_length_mean: tokens.0 as f64 / (tokens.1 as f64).max(1.0),
@@ -198,6 +227,7 @@ impl Evaluation {
                 }
                 false => BTreeMap::new(),
             },
+            ..Self::planned(plan, average)
         }
     }
 }
@@ -320,7 +350,7 @@ fn left_out_words(
 }
 
 /// Describes what training changed: pass@k before and after, and the paired difference of pass@1 over problems with
-/// its 95 % bootstrap interval.
+/// its 95 % bootstrap interval, if both are the same measure.
 pub fn summary(first: &Evaluation, last: &Evaluation) -> String {
     use std::fmt::Write;
     let mut text = format!("{}, {} problems x {} samples\n", last.set, last.problems, last.samples);
@@ -358,7 +388,7 @@ pub fn summary(first: &Evaluation, last: &Evaluation) -> String {
     }
     let (before, after) = (first.rates(), last.rates());
     let sizes = |sets: &[Vec<Option<f64>>]| sets.iter().map(Vec::len).collect::<Vec<_>>();
-    let same = first.problem_set == last.problem_set && sizes(&before) == sizes(&after);
+    let same = first.step < last.step && first.is_comparable(last) && sizes(&before) == sizes(&after);
     let gains: Vec<Vec<f64>> = before
         .iter()
         .zip(&after)

@@ -157,10 +157,16 @@ impl Hub {
         self.chosen(name, &folder, commit, &all, (usual, or_only), Some(watch))
     }
 
+    /// The commit that a name's revision was when the cache last heard of it; a commit is its own.
+    pub fn commit_in_cache(&self, name: &Name) -> Option<String> {
+        let revision = name.revision.as_deref().unwrap_or("main");
+        let heard = std::fs::read_to_string(self.folder(name).join("refs").join(revision)).ok();
+        heard.map(|text| text.trim().to_owned()).or(name::is_commit(revision).then(|| revision.to_owned()))
+    }
+
     /// The commit of a revision and its files, by the cache alone.
     fn in_cache(&self, name: &Name, folder: &Path, revision: &str) -> Result<(String, Vec<String>), Error> {
-        let commit = std::fs::read_to_string(folder.join("refs").join(revision))
-            .map_or_else(|_| revision.to_owned(), |text| text.trim().to_owned());
+        let commit = self.commit_in_cache(name).unwrap_or_else(|| revision.to_owned());
         let snapshot = folder.join("snapshots").join(&commit);
         let mut files = Vec::new();
         let mut waiting = vec![snapshot.clone()];
@@ -200,6 +206,15 @@ impl Hub {
     ) -> Result<Taken, Error> {
         let snapshot = folder.join("snapshots").join(&commit);
         let refused = |what: String| Error::Refused(format!("{}: {what}", name.repository));
+        let local = watch.is_none();
+        // A download that was cut leaves a part of a split.
+        let whole = |files: &[String], what: &str| match split::incomplete(files).filter(|_| local) {
+            Some(of) => Err(refused(format!(
+                "found {} of {of} files of {what} in the cache; load it online",
+                files.len()
+            ))),
+            None => Ok(()),
+        };
         let mut load = |files: &[String]| -> Result<(), Error> {
             let Some(watch) = watch.as_deref_mut() else { return Ok(()) };
             files.iter().try_for_each(|file| self.load(name, folder, &commit, file, watch))
@@ -221,6 +236,7 @@ impl Hub {
             if wanted.is_empty() {
                 return Err(refused(format!("found no file {pattern} at {commit}")));
             }
+            whole(&wanted, pattern)?;
             load(&wanted)?;
             return Ok(Taken { path: snapshot.join(pattern), commit, part: None });
         }
@@ -237,6 +253,7 @@ impl Hub {
                 files.join(", ")
             )));
         };
+        whole(files, &format!("split {split}"))?;
         load(files)?;
         let part = Some((subset.to_owned(), split.to_owned()));
         Ok(Taken { path: snapshot.join(pattern), commit, part })

@@ -71,7 +71,7 @@ fn configs(card: &str) -> (Vec<(String, String, String)>, Option<String>) {
         let (key, value) = item.split_once(':').unwrap_or(("path", item));
         let value = value.trim().trim_matches(['"', '\'']).to_owned();
         match key {
-            "config_name" => subset = value,
+            "config_name" => (subset, split) = (value, "train".to_owned()),
             "split" => split = value,
             "path" | "data_files" if !value.is_empty() => {
                 found.push((subset.clone(), split.clone(), value.trim_start_matches("./").to_owned()));
@@ -134,6 +134,22 @@ pub(crate) fn choose<'a>(
     Ok((subset, split, files))
 }
 
+/// The number of files of which these are a part, where their names, as `train-00000-of-00002.parquet`, say that some are
+/// missing.
+pub(crate) fn incomplete(files: &[String]) -> Option<usize> {
+    let mut shards: BTreeMap<(&str, usize), usize> = BTreeMap::new();
+    for file in files {
+        let stem = file.rsplit('/').next().and_then(|name| name.split('.').next());
+        let Some((rest, of)) = stem.and_then(|stem| stem.rsplit_once("-of-")) else { continue };
+        if let (Some((split, _)), Ok(of)) = (rest.rsplit_once('-'), of.parse()) {
+            *shards.entry((split, of)).or_default() += 1;
+        }
+    }
+    let missing = |(&(_, of), &there): (&(&str, usize), &usize)| of.saturating_sub(there);
+    let missing: usize = shards.iter().map(missing).sum();
+    (missing > 0).then_some(files.len() + missing)
+}
+
 /// One path that names all files: the only one, or a pattern. None if a pattern of these files would match others.
 pub(crate) fn pattern(files: &[String], all: &[String]) -> Option<String> {
     let [first, rest @ ..] = files else { return None };
@@ -184,6 +200,26 @@ mod tests {
         assert_eq!(of(Some("socratic"), None).unwrap(), files[3..4]);
         assert!(of(None, Some("dev")).unwrap_err().contains("found test, train; wanted dev"));
         assert!(of(Some("x"), None).unwrap_err().contains("found main, socratic; wanted x"));
+    }
+
+    #[test]
+    fn a_cards_split_is_not_that_of_the_next_subset() {
+        let card = "---\nconfigs:\n- config_name: a\n  data_files:\n  - split: test\n    path: a.jsonl\n- config_name: b\n  data_files: b.jsonl\n---\n";
+        let (found, _) = subsets(&owned(&["a.jsonl", "b.jsonl"]), card);
+        assert_eq!(found["a"].keys().collect::<Vec<_>>(), ["test"]);
+        assert_eq!(found["b"].keys().collect::<Vec<_>>(), ["train"]);
+    }
+
+    #[test]
+    fn names_say_how_many_files_a_split_has() {
+        for (files, wanted) in [
+            (&["data/test-00000-of-00002.parquet"][..], Some(2)),
+            (&["test-00000-of-00002.parquet", "test-00001-of-00002.parquet"], None),
+            (&["a-00000-of-00001.jsonl.gz", "b-00001-of-00003.jsonl.gz"], Some(4)),
+            (&["test.jsonl", "one-of-a-kind.csv"], None),
+        ] {
+            assert_eq!(incomplete(&owned(files)), wanted, "{files:?}");
+        }
     }
 
     #[test]

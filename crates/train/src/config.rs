@@ -247,10 +247,7 @@ impl Config {
     /// Bad input if there are no steps or no problems.
     pub fn resolved(&self, problems: u64) -> anyhow::Result<Self> {
         let epoch = problems / self.rollout.prompts as u64;
-        let mut every = vec![self.eval.every, self.save.every];
-        every.extend(self.eval.full.as_ref().map(|full| full.every));
-        let mentions = self.epochs.is_some() || every.contains(&Every::Epoch);
-        if mentions && epoch == 0 {
+        if self.counts_epochs() && epoch == 0 {
             bad_input!(
                 "rollout.prompts: found {}, wanted at most the {problems} training problems, since an epoch is problems / prompts steps",
                 self.rollout.prompts
@@ -267,6 +264,13 @@ impl Config {
         }
         config.save.every = Every::Steps(self.save.every.steps(epoch));
         Ok(config)
+    }
+
+    /// Whether it counts anything in epochs, so that only the number of training problems says how many steps that is.
+    pub fn counts_epochs(&self) -> bool {
+        let full = self.eval.full.as_ref().map(|full| full.every);
+        let every = [self.eval.every, self.save.every].into_iter();
+        self.epochs.is_some() || every.chain(full).any(|every| every == Every::Epoch)
     }
 
     /// Whether an evaluation follows the last step.

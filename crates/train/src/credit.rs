@@ -118,7 +118,7 @@ fn part_names(grades: &[Vec<Graded>], weights: &BTreeMap<String, f64>) -> anyhow
     let names = |g: &Graded| g.rewards.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
     if let Some(other) = scored.find(|g| !g.rewards.keys().eq(first.rewards.keys())) {
         bad_input!(
-            "algorithm.advantage: found the rewards {:?} of one completion and {:?} of another, wanted the same of all: the estimator compares each",
+            "the grader (task.grader or task.verifier.command) gave the rewards {:?} to one completion and {:?} to another, wanted the same of all: algorithm.advantage compares each",
             names(first),
             names(other)
         );

@@ -25,28 +25,47 @@ pub fn fresh(config: &Config, task: &Task, device: &Device) -> anyhow::Result<En
         }
         (None, Some(init)) => {
             let key = seeds::weights(config.start_seed());
-            let sizes = model_config(init, task);
-            sizes.validate().or_bad_input()?;
+            let sizes = sizes(config, task)?;
             // Weights, gradient and two moments.
             fits("model.init", sizes.parameters(), 16)?;
             Engine::init(&sizes, init.std as f32, &|i| key.nth_normal(i), device)?
         }
         (None, None) => unreachable!("the configuration was checked"),
     };
-    config.model.check_size(engine.config())?;
-    if engine.config().vocab_size < task.language.vocab_size() {
-        bad_input!(
-            "model: vocab_size {} is smaller than the task's vocabulary of {}",
-            engine.config().vocab_size,
-            task.language.vocab_size()
-        );
-    }
+    check_sizes(config, task, engine.config())?;
     if let Some(lora) = &config.lora {
         let mut draws = seeds::adapter(config.start_seed()).stream();
         engine.adapt(&lora.engine(), &mut || draws.uniform())?;
     }
     config.compute.apply(&mut engine);
     Ok(engine)
+}
+
+/// Fails before any work is done if [`fresh`] can't make the policy: no such checkpoint, or one that doesn't fit the
+/// configuration or the task.
+///
+/// # Errors
+/// Bad input, as [`fresh`].
+pub fn check(config: &Config, task: &Task) -> anyhow::Result<()> {
+    check_sizes(config, task, &sizes(config, task)?)
+}
+
+fn check_sizes(config: &Config, task: &Task, model: &ModelConfig) -> anyhow::Result<()> {
+    config.model.check_size(model)?;
+    if model.vocab_size < task.language.vocab_size() {
+        bad_input!(
+            "model: vocab_size {} is smaller than the task's vocabulary of {}",
+            model.vocab_size,
+            task.language.vocab_size()
+        );
+    }
+    let (prompt, positions) = (task.longest_prompt(), model.max_position_embeddings);
+    if prompt >= positions {
+        bad_input!(
+            "task: found a prompt of {prompt} tokens, wanted fewer than the model's {positions} positions, so that an answer has room (task.max_prompt_tokens rejects longer prompts)"
+        );
+    }
+    Ok(())
 }
 
 /// A checkpoint's policy, with its adapter if there is one, on a base in the format that the adapter was trained on, else in that of the checkpoint.
@@ -83,20 +102,26 @@ fn checkpoint_of(folder: &Path) -> anyhow::Result<Checkpoint> {
 /// The sizes of the policy, without its weights.
 ///
 /// # Errors
-/// If the checkpoint can't be opened.
+/// If the checkpoint can't be opened, or the sizes of a new model are none.
 pub fn sizes(config: &Config, task: &Task) -> anyhow::Result<ModelConfig> {
     match (&config.model.path, &config.model.init) {
-        (Some(path), _) => Ok(Checkpoint::open(path).or_bad_input()?.config().clone()),
-        (None, Some(init)) => Ok(model_config(init, task)),
+        (Some(path), _) => Ok(checkpoint_of(path)?.config().clone()),
+        (None, Some(init)) => {
+            let sizes = model_config(init, task, config.rollout.max_new_tokens);
+            sizes.validate().or_bad_input()?;
+            Ok(sizes)
+        }
         (None, None) => unreachable!("the configuration was checked"),
     }
 }
 
-/// The sizes of a new model for a task.
-pub fn model_config(init: &InitConfig, task: &Task) -> ModelConfig {
+/// The sizes of a new model for a task, with positions for the longest prompt and a completion of `max_new_tokens`, or of
+/// the task's own limit.
+pub fn model_config(init: &InitConfig, task: &Task, max_new_tokens: Option<usize>) -> ModelConfig {
+    let sampled = task.longest_prompt() + max_new_tokens.unwrap_or(task.max_new_tokens());
     ModelConfig {
         rope_theta: init.rope_theta,
-        max_position_embeddings: task.context(),
+        max_position_embeddings: sampled.max(task.context()),
         bos_token_id: task.language.bos_token(),
         eos_token_id: task.language.stop_tokens().to_vec(),
         pad_token_id: task.language.pad_token(),

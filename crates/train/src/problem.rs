@@ -14,6 +14,7 @@ use fgrpo_eval::bad_input;
 use fgrpo_eval::dataset::{self, FilterReport, Problem};
 use fgrpo_eval::graded::Graded;
 use fgrpo_eval::problems::{ProblemSet, keyed};
+use sha2::{Digest, Sha256};
 use source::{Overrides, Part, Source};
 use std::collections::HashSet;
 use std::ops::Range;
@@ -249,6 +250,11 @@ impl Task {
         self.parts.iter().map(Part::max_new_tokens).max().unwrap_or(1)
     }
 
+    /// Length of the longest prompt, in tokens.
+    pub fn longest_prompt(&self) -> usize {
+        self.parts.iter().map(Part::longest_prompt).max().unwrap_or(0)
+    }
+
     /// The longest sequence (prompt and completion) that a new model must support.
     pub fn context(&self) -> usize {
         self.parts.iter().map(|p| p.longest_prompt() + p.max_new_tokens()).max().unwrap_or(1)
@@ -262,6 +268,15 @@ impl Task {
     /// What grades, part by part.
     pub fn graders(&self) -> Vec<String> {
         self.parts.iter().map(Part::grader).collect()
+    }
+
+    /// Identifies all problems, held out and trained on, with their answers and solutions.
+    pub fn problem_set(&self) -> String {
+        let mut hash = Sha256::new();
+        for part in &self.parts {
+            part.hash_problems(&mut hash);
+        }
+        hash.finalize()[..8].iter().map(|b| format!("{b:02x}")).collect()
     }
 
     /// Identifies the demonstrations: equal strings mean equal demonstrations.

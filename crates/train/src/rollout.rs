@@ -7,11 +7,12 @@ pub use from_server::ServerRollouts;
 
 use crate::problem::{Prompt, Task};
 use fgrpo_core::rng::Key;
+use fgrpo_eval::bad_input;
 use fgrpo_eval::graded::Graded;
 use fgrpo_eval::io::interrupt;
 use fgrpo_nn::{Completion, Engine, Prompt as EnginePrompt, Sampling, StopFn};
 use rayon::prelude::*;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -32,11 +33,11 @@ pub struct Rollouts {
 ///
 /// The random draw at `position` of sample `i` of a prompt comes from `key.with(prompt id).with(i)`, so a sample
 /// depends neither on its batch nor on the other prompts. If a problem occurs twice in a batch, as in a small part of
-/// a mix, the second occurrence gets different draws. Returns `None` if `go_on` returns false; it is called after each
-/// token.
+/// a mix, the second occurrence gets different draws. A completion ends where the model's positions end. Returns `None`
+/// if `go_on` returns false; it is called after each token.
 ///
 /// # Errors
-/// Errors from the engine: a prompt that is too long, logits that aren't finite.
+/// A prompt that leaves no position; errors from the engine, as logits that aren't finite.
 pub fn sample(
     engine: &mut Engine,
     task: &Task,
@@ -56,27 +57,30 @@ pub fn sample(
         }
         stopped.load(Ordering::Relaxed) || texts && language.ended(completion)
     };
-    let requests: Vec<EnginePrompt<'_>> =
-        prompts.iter().map(|p| EnginePrompt { tokens: &p.tokens, samples: 0..group_size }).collect();
     let keys = keys(&prompts, key);
     let mut completions: Vec<Vec<Option<Completion>>> = vec![vec![None; group_size]; prompts.len()];
-    engine.generate(
-        &requests,
-        sampling,
-        &|prompt, sample, position| keys[prompt].with(sample as u64).uniform(position as u64),
-        Some(stop),
-        &mut |completion| {
-            let (prompt, sample) = (completion.prompt, completion.sample);
-            completions[prompt][sample] = Some(completion);
-            match stopped.load(Ordering::Relaxed) {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
-            }
-        },
-    )?;
-    drop(requests);
-    if stopped.into_inner() {
-        return Ok(None);
+    let lengths = prompts.iter().map(|p| (p.problem.id.as_str(), p.tokens.len()));
+    let positions = engine.config().max_position_embeddings;
+    for (limit, members) in by_limit(lengths, sampling.max_new_tokens, positions)?.into_iter().rev() {
+        let request = |&p: &usize| EnginePrompt { tokens: &prompts[p].tokens, samples: 0..group_size };
+        let requests: Vec<EnginePrompt<'_>> = members.iter().map(request).collect();
+        engine.generate(
+            &requests,
+            &Sampling { max_new_tokens: limit, ..sampling.clone() },
+            &|at, sample, position| keys[members[at]].with(sample as u64).uniform(position as u64),
+            Some(stop),
+            &mut |completion| {
+                let (prompt, sample) = (members[completion.prompt], completion.sample);
+                completions[prompt][sample] = Some(Completion { prompt, ..completion });
+                match stopped.load(Ordering::Relaxed) {
+                    true => ControlFlow::Break(()),
+                    false => ControlFlow::Continue(()),
+                }
+            },
+        )?;
+        if stopped.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
     }
     Ok(Some(
         prompts
@@ -93,6 +97,40 @@ pub fn sample(
             })
             .collect(),
     ))
+}
+
+/// The longest completion of a prompt: `most` tokens, or the `positions` of the model that it leaves.
+///
+/// # Errors
+/// Bad input that names the problem, if its prompt leaves none.
+pub fn completion_limit(
+    (problem, prompt): (&str, usize),
+    most: usize,
+    positions: usize,
+) -> anyhow::Result<usize> {
+    if prompt >= positions {
+        bad_input!(
+            "problem {problem} has {prompt} prompt tokens, wanted fewer than the model's {positions} positions"
+        );
+    }
+    Ok(most.min(positions - prompt))
+}
+
+/// The indices of prompts by their [`completion_limit`]; each prompt is its problem's id and its length. Prompts with the
+/// same limit are sampled together.
+///
+/// # Errors
+/// As [`completion_limit`].
+pub fn by_limit<'a>(
+    prompts: impl Iterator<Item = (&'a str, usize)>,
+    most: usize,
+    positions: usize,
+) -> anyhow::Result<BTreeMap<usize, Vec<usize>>> {
+    let mut limits: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for (at, prompt) in prompts.enumerate() {
+        limits.entry(completion_limit(prompt, most, positions)?).or_default().push(at);
+    }
+    Ok(limits)
 }
 
 /// The random key of each prompt: a function of its problem and of how often that problem occurred earlier in the

@@ -11,10 +11,10 @@ pub use demonstrations::Demonstrations;
 use crate::config::{Config, Keep, SftConfig};
 use crate::device;
 use crate::policy;
-use crate::problem::Task;
-use crate::run::checkpoint::{self, Contents};
+use crate::problem::{Split, Task};
+use crate::run::checkpoint::{self, Contents, Stage};
 use crate::run::folder::{IfExists, RunDir};
-use crate::run::sessions;
+use crate::run::sessions::{self, Inputs};
 use crate::run::tensorboard::TensorBoard;
 use crate::trainer::Ending;
 use anyhow::Context;
@@ -64,9 +64,14 @@ pub fn run(
     let name = device;
     let device = device::of_run(name, config)?;
     let task = Task::open(config)?;
-    let run = RunDir::open(out, config, if_exists)?;
+    // Before an old run is deleted. One that is resumed has its policy in a checkpoint.
+    if !matches!(if_exists, IfExists::Resume { .. }) {
+        policy::check(config, &task)?;
+    }
+    let run = RunDir::open(out, config, if_exists, Stage::Sft)?;
     events.opened(&run.path)?;
-    sessions::begin(&run.path, name, config.threads(), Vec::new(), if_exists.accepts_changes(), events)?;
+    let inputs = Inputs { graders: Vec::new(), problems: task.problem_set() };
+    sessions::begin(&run.path, name, config.threads(), inputs, if_exists.accepts_changes(), events)?;
     device::announce(&device, events);
     let place = Fit {
         config,
@@ -130,8 +135,6 @@ pub fn stage(
     let name = fingerprint(config, sft, task, device, &policy::sizes(config, task)?)?;
     let cached = folder.join(&name);
     let log = run.file("sft.jsonl");
-    // Checkpoints for resuming the stage; not needed once it is finished.
-    const CHECKPOINTS: &str = "sft";
     clear_partial(&folder);
     if cached.exists() {
         events.say(&format!("sft: taken from {}", cached.display()));
@@ -145,6 +148,7 @@ pub fn stage(
             }
         }
     } else {
+        claim(run, &name, events)?;
         let place = Fit {
             config,
             sft,
@@ -171,6 +175,27 @@ pub fn stage(
             format!("{} can't be used; remove it, and it will be made again", cached.display())
         })?;
     Ok(Some(engine))
+}
+
+/// The folder of the checkpoints from which a stage resumes, and of the fingerprint of its inputs; not needed once the
+/// stage is finished.
+const CHECKPOINTS: &str = "sft";
+
+/// Removes the checkpoints of a stage with other inputs: its result would be published as that of these.
+fn claim(run: &RunDir, fingerprint: &str, events: &mut dyn Events) -> anyhow::Result<()> {
+    let folder = run.file(CHECKPOINTS);
+    let inputs = folder.join("inputs");
+    if std::fs::read(&inputs).is_ok_and(|found| found == fingerprint.as_bytes()) {
+        return Ok(());
+    }
+    if let Some((step, _)) = checkpoint::list(&folder)?.pop() {
+        events.say(&format!(
+            "sft: begins anew: its data, model or settings have changed since its checkpoint after step {step}"
+        ));
+    }
+    checkpoint::remove_all(&folder)?;
+    std::fs::create_dir(&folder).with_context(|| format!("creating {}", folder.display()))?;
+    write_whole(&inputs, fingerprint.as_bytes())
 }
 
 impl SftLine {
@@ -202,15 +227,33 @@ fn fingerprint(
     let weights = config.model.path.as_deref().map(fingerprint).transpose()?;
     let seed = config.start_seed();
     let text = format!(
-        "{}\n{seed}\n{}\n{:?}\n{:?}\n{weights:?}\n{model:?}\n{:?}\n{device:?}",
+        "{}\n{seed}\n{}\n{}\n{:?}\n{:?}\n{weights:?}\n{model:?}\n{:?}\n{device:?}",
         env!("CARGO_PKG_VERSION"),
         task.fingerprint(),
+        evaluated(sft, task)?,
         sft,
         config.model,
         config.lora,
     );
     let digest = Sha256::digest(text.as_bytes());
     Ok(digest[..8].iter().map(|b| format!("{b:02x}")).collect())
+}
+
+/// Identifies the held-out demonstrations that a stage is evaluated on.
+fn evaluated(sft: &SftConfig, task: &Task) -> anyhow::Result<String> {
+    let mut hash = Sha256::new();
+    if sft.eval_every > 0 {
+        let held_out = Demonstrations::of(task, Split::HeldOut)?;
+        for at in 0..held_out.len().min(sft.eval_problems as u64) {
+            let prompt = task.prompt(Split::HeldOut, held_out.problem(at));
+            let demonstration = task.demonstration(&prompt).unwrap_or_default();
+            for tokens in [prompt.tokens, demonstration] {
+                hash.update((tokens.len() as u64).to_le_bytes());
+                tokens.iter().for_each(|token| hash.update(token.to_le_bytes()));
+            }
+        }
+    }
+    Ok(hash.finalize().iter().map(|b| format!("{b:02x}")).collect())
 }
 
 /// The lines of a stage.

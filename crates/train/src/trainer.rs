@@ -9,14 +9,15 @@ use crate::config::{Config, Every};
 use crate::credit::{Credited, credit};
 use crate::device;
 use crate::evaluation::in_training::{Series, check_held_out};
+use crate::policy;
 use crate::problem::{Prompt, Split, Task};
 use crate::rollout::{Rollouts, ServerRollouts, grade, sample};
-use crate::run::checkpoint::{Best, TrainerState};
+use crate::run::checkpoint::{Best, Stage, TrainerState};
 use crate::run::folder::{IfExists, RunDir};
 use crate::run::metrics::{Metrics, SamplerMetrics, Seconds};
 use crate::run::needs;
 use crate::run::seeds;
-use crate::run::sessions;
+use crate::run::sessions::{self, Inputs};
 use crate::run::tensorboard::TensorBoard;
 use crate::update::{LossSettings, Sums, check_skipped, reference_logp, update};
 use fgrpo_core::credit::{Anchor, Credit, Shaping};
@@ -76,9 +77,14 @@ pub fn train(
     let config = &config.resolved(task.len(Split::Train))?;
     check_held_out(config, task)?;
     check_cache(config, task, name)?;
-    let run = RunDir::open(out, config, if_exists)?;
+    // Before an old run is deleted. One that is resumed has its policy in a checkpoint.
+    if !matches!(if_exists, IfExists::Resume { .. }) {
+        policy::check(config, task)?;
+    }
+    let run = RunDir::open(out, config, if_exists, Stage::Rl)?;
     events.opened(&run.path)?;
-    sessions::begin(&run.path, name, config.threads(), task.graders(), if_exists.accepts_changes(), events)?;
+    let inputs = Inputs { graders: task.graders(), problems: task.problem_set() };
+    sessions::begin(&run.path, name, config.threads(), inputs, if_exists.accepts_changes(), events)?;
     device::announce(&device, events);
     for warning in needs::warnings(config, task, name)? {
         events.say(&format!("warning: {warning}"));
@@ -155,14 +161,16 @@ impl Trainer<'_> {
             let mut seconds = Seconds::default();
 
             let prompts = self.prompts(step);
-            let Some(rollouts) = timed(&mut seconds.rollout, || self.sample(step, prompts))? else {
+            let sampled = timed(&mut seconds.rollout, || self.sample(step, prompts));
+            let Some(rollouts) = self.saved_on_error(sampled)? else {
                 return self.interrupted();
             };
             let Some(grades) = timed(&mut seconds.grade, || grade(self.task, &rollouts)) else {
                 return self.interrupted();
             };
             let scheduled = self.apply_schedule(step)?;
-            let mut credited = credit(&self.credit, &self.reward_weights, rollouts, grades)?;
+            let credited = credit(&self.credit, &self.reward_weights, rollouts, grades);
+            let mut credited = self.saved_on_error(credited)?;
             let lr = config.update.lr_at(step, config.steps);
             let sums = timed(&mut seconds.update, || self.update(&mut credited, lr))?;
             self.state.step = step;
@@ -242,12 +250,15 @@ impl Trainer<'_> {
             let go_on = || !interrupt::requested();
             return sample(&mut self.engine, self.task, prompts, group_size, sampling, key, &go_on);
         };
-        let sampled = server.sample(&mut self.engine, self.task, prompts, group_size, sampling, (step, key));
-        // Save first, so that a server error loses no training progress.
-        if sampled.is_err() {
+        server.sample(&mut self.engine, self.task, prompts, group_size, sampling, (step, key))
+    }
+
+    /// Saves if a part of a step has failed that left the policy as it was, so that the steps before it aren't lost.
+    fn saved_on_error<T>(&mut self, result: anyhow::Result<T>) -> anyhow::Result<T> {
+        if result.is_err() {
             self.save()?;
         }
-        sampled
+        result
     }
 
     /// The optimizer updates of a step.

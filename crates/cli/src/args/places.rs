@@ -7,6 +7,7 @@ use fgrpo_eval::dataset;
 use fgrpo_eval::events::Events;
 use fgrpo_eval::failure::Stopped;
 use fgrpo_eval::io::interrupt;
+use fgrpo_eval::samples::SCORED;
 use fgrpo_hub::{Error, Hub, Kind, Name, Watch};
 use fgrpo_train::config::{Config, SizeConfig, TaskConfig};
 use fgrpo_train::run::checkpoint;
@@ -90,7 +91,13 @@ fn place(
         }
         Err(why) => bad_input!("{key}: {why}"),
     };
-    let commit = pinned.and_then(|text| name.commit_in(text));
+    let hub = Hub::from_environment();
+    // A revision that the user names stands above the run's commit, unless it is what the run was started with.
+    let kept = |commit: &String| {
+        let known = || hub.as_ref().ok()?.commit_in_cache(&name);
+        name.revision.is_none() || known().as_ref() == Some(commit)
+    };
+    let commit = pinned.and_then(|text| name.commit_in(text)).filter(kept);
     let cached = commit.is_some() || !load;
     if commit.is_some() {
         name.revision = commit;
@@ -100,7 +107,7 @@ fn place(
         Use::Evaluation => ("test", true),
     };
     let mut bar = Bar { console: Console::new(), file: String::new() };
-    let taken = Hub::from_environment().and_then(|hub| {
+    let taken = hub.and_then(|hub| {
         match hub.take(&name, usual, cached, &mut bar) {
             Err(Error::Refused(_)) if cached && load => {}
             other => return other,
@@ -139,15 +146,21 @@ pub fn model(key: &str, written: &mut PathBuf) -> anyhow::Result<()> {
 /// # Errors
 /// Bad input: a run without evaluations, or without this one.
 pub fn samples(path: &mut PathBuf) -> anyhow::Result<()> {
-    of_run("samples", path, "an evaluation", &["full-evaluations", "evaluations"])
+    of_run("samples", path, ("an evaluation", SCORED), &["full-evaluations", "evaluations"])
 }
 
-/// Turns a run folder into the newest step in the first of the folders that has one. A step that is missing is answered
-/// with those that exist.
-fn of_run(key: &str, path: &mut PathBuf, wanted: &str, folders: &[&str]) -> anyhow::Result<()> {
+/// Turns a run folder into the newest step in the first of the folders that has one with this file: a run that was stopped
+/// within an evaluation has one without. A step that is missing is answered with those that exist.
+fn of_run(
+    key: &str,
+    path: &mut PathBuf,
+    (wanted, file): (&str, &str),
+    folders: &[&str],
+) -> anyhow::Result<()> {
     if path.join(CONFIGURATION).is_file() && path.join("checkpoints").is_dir() {
         for folder in folders {
-            if let Some((_, newest)) = checkpoint::list(&path.join(folder))?.pop() {
+            let steps = checkpoint::list(&path.join(folder))?;
+            if let Some((_, newest)) = steps.into_iter().rfind(|(_, step)| step.join(file).exists()) {
                 say!("{key}: {} of the run {}", newest.display(), path.display());
                 *path = newest;
                 return Ok(());
@@ -194,7 +207,7 @@ fn in_place(
     if matches!(kind.0, Kind::Model) {
         match pinned.and_then(|text| checkpoint_in(text, key, path)) {
             Some(kept) => *path = kept,
-            None => of_run(key, path, "a checkpoint", &["checkpoints"])?,
+            None => of_run(key, path, ("a checkpoint", ""), &["checkpoints"])?,
         }
     }
     let found =

@@ -9,6 +9,7 @@ mod plan;
 mod standings;
 mod task;
 
+use crate::args::places::Loading;
 use crate::chart::alone;
 use crate::commands::runs::{Jobs, stopped, train_unfinished};
 use crate::output::table::{Format, Render};
@@ -189,18 +190,28 @@ fn train(args: &RunArgs) -> anyhow::Result<()> {
         alone::check_name(path)?;
     }
     let methods = catalogue::chosen(&args.methods, &args.table.baseline)?;
-    let wanted = Wanted { tasks: &args.tasks, set: &args.set, out: &args.table.out };
+    let wanted = Wanted {
+        tasks: &args.tasks,
+        set: &args.set,
+        out: &args.table.out,
+        loading: if args.dry_run { Loading::Nothing } else { Loading::All },
+        settled: !(args.tune && args.dry_run),
+    };
+    let list = |runs: &[Planned]| runs.iter().for_each(|run| outln!("{}", run.folder.display()));
     let mut tuned = Vec::new();
-    if args.tune && !args.dry_run {
-        for round in [Round::Rate, Round::Own] {
-            let trials = plan::trials(&wanted, &methods, round, &tuned)?;
-            finish(&trials, args.device, args.jobs)?;
-            tuned = plan::choices(&trials, tuned)?;
+    let rounds: &[Round] = if args.tune { &[Round::Rate, Round::Own] } else { &[] };
+    for &round in rounds {
+        let trials = plan::trials(&wanted, &methods, round, &tuned)?;
+        if args.dry_run {
+            list(&trials);
+            continue;
         }
+        finish(&trials, args.device, args.jobs)?;
+        tuned = plan::choices(&trials, tuned)?;
     }
     let runs = planned(&wanted, &methods, args.seeds, args.tune.then_some(&tuned))?;
     if args.dry_run {
-        runs.iter().for_each(|run| outln!("{}", run.folder.display()));
+        list(&runs);
         return Ok(());
     }
     finish(&runs, args.device, args.jobs)?;
@@ -214,7 +225,8 @@ fn draw_map(args: &MapArgs) -> anyhow::Result<()> {
     let grid = Grid { a: &args.a, b: &args.b };
     let methods = grid.methods()?;
     let tasks = [args.task.clone()];
-    let wanted = Wanted { tasks: &tasks, set: &args.set, out: &args.out };
+    let wanted =
+        Wanted { tasks: &tasks, set: &args.set, out: &args.out, loading: Loading::All, settled: true };
     finish(&planned(&wanted, &methods, args.seeds, None)?, args.device, args.jobs)?;
     let all = standings::standings(&args.out, &grid.baseline().unwrap_or_default())?;
     let name = task::name(&args.task);

@@ -10,6 +10,7 @@ use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::io::interrupt;
 use fgrpo_train::config::Config;
 use fgrpo_train::problem::{Split, Task};
+use fgrpo_train::run::checkpoint::Stage;
 use fgrpo_train::sft::{self, Demonstrations};
 use fgrpo_train::trainer::Ending;
 use std::path::PathBuf;
@@ -39,7 +40,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let settings = sft::settings(&config)?;
     if args.dry_run.wanted {
         // A run of demonstrations keeps its configuration as it is, epochs included.
-        let check = |_: &Config, _: &Task| args.check_folder(&out, &config);
+        let check = |_: &Config, _: &Task| args.check_folder(&out, &config, Stage::Sft);
         if let Some(task) = dry_run::run(&config, args.device(), &args.dry_run, check)? {
             let demonstrations = Demonstrations::of(&task, Split::Train)?;
             say!("demonstrations        {:>12}", demonstrations.len());

@@ -10,8 +10,10 @@ use crate::commands::runs::{Jobs, train_unfinished};
 use crate::commands::train::conclude;
 use fgrpo_eval::bad_input;
 use fgrpo_eval::io::files::write_whole;
+use fgrpo_eval::record::Evaluation;
 use fgrpo_nn::DeviceName;
 use fgrpo_train::config::{Config, Override};
+use fgrpo_train::run::sessions;
 use fgrpo_train::run::state::{State, final_evaluation, state};
 use fgrpo_train::trainer::Ending;
 use grid::{Combination, combinations};
@@ -89,7 +91,8 @@ struct GridRun<'a> {
 /// # Errors
 /// Bad input for a grid that isn't one or that sets a key of `--set`, for a combination that is no configuration or
 /// that stands in the grid twice, and for a folder that holds a run of another configuration or, without `--resume`, an
-/// unfinished one; otherwise what a run fails with.
+/// unfinished one; for finished runs that the table would mix though other graders or problems were theirs; otherwise what
+/// a run fails with.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let combinations = combinations(&args.set, &args.grid, &args.alternative)?;
     let out = args.out.clone().unwrap_or_else(|| {
@@ -158,19 +161,62 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 
 fn table(runs: &[GridRun]) -> anyhow::Result<Vec<Row>> {
     type Setting = BTreeMap<String, String>;
-    type Curve = BTreeMap<usize, f64>;
-    let mut groups: Vec<(Setting, Vec<Curve>)> = Vec::new();
+    let mut groups: Vec<(Setting, Vec<Ended>)> = Vec::new();
     for run in runs {
         // Epochs became steps when the run began.
-        let steps = Config::load(&run.folder.join("config.toml"), &[])?.steps;
-        let Some(last) = final_evaluation(&run.folder, steps)? else { continue };
+        let config = Config::load(&run.folder.join("config.toml"), &[])?;
+        let Some(last) = final_evaluation(&run.folder, &config)? else { continue };
+        let ended = Ended { run, last, graders: sessions::graders(&run.folder)? };
+        for other in groups.iter().flat_map(|(_, seeds)| seeds) {
+            ended.refuse_another_grader(other)?;
+        }
         let setting: Setting = run.combination.setting.iter().filter(|(k, _)| k != "seed").cloned().collect();
         match groups.iter_mut().find(|(s, _)| *s == setting) {
-            Some((_, values)) => values.push(last.pass_at_k),
-            None => groups.push((setting, vec![last.pass_at_k])),
+            Some((_, seeds)) => {
+                ended.refuse_other_problems(&seeds[0])?;
+                seeds.push(ended);
+            }
+            None => groups.push((setting, vec![ended])),
         }
     }
-    Ok(groups.into_iter().map(|(setting, values)| row(setting, &values)).collect())
+    let curves =
+        |seeds: Vec<Ended>| -> Vec<_> { seeds.into_iter().map(|ended| ended.last.pass_at_k).collect() };
+    Ok(groups.into_iter().map(|(setting, seeds)| row(setting, &curves(seeds))).collect())
+}
+
+/// A finished run with its last evaluation.
+struct Ended<'a> {
+    run: &'a GridRun<'a>,
+    last: Evaluation,
+    /// What graded it, part by part.
+    graders: Vec<String>,
+}
+
+impl Ended<'_> {
+    /// A grid may vary the grader; with the same settings, the grader's file has changed.
+    fn refuse_another_grader(&self, other: &Self) -> anyhow::Result<()> {
+        if self.run.config.task == other.run.config.task && self.graders != other.graders {
+            bad_input!(
+                "{} was graded by {}, and {} by {}, wanted one grader for the table. Run the sweep anew into another folder with --out",
+                other.run.folder.display(),
+                other.graders.join(", "),
+                self.run.folder.display(),
+                self.graders.join(", ")
+            );
+        }
+        Ok(())
+    }
+
+    fn refuse_other_problems(&self, other: &Self) -> anyhow::Result<()> {
+        if self.last.problem_set != other.last.problem_set {
+            bad_input!(
+                "{} and {} were evaluated on different problems, wanted the same in one row of the table. If the data has changed, run the sweep anew into another folder with --out",
+                other.run.folder.display(),
+                self.run.folder.display()
+            );
+        }
+        Ok(())
+    }
 }
 
 /// Mean and spread over runs, of each k that all of them have.

@@ -14,8 +14,9 @@ use fgrpo_nn::DeviceName;
 use fgrpo_train::config::Config;
 use fgrpo_train::evaluation::in_training::check_held_out;
 use fgrpo_train::problem::Task;
+use fgrpo_train::run::checkpoint::{self, Stage};
 use fgrpo_train::run::folder::{CONFIGURATION, IfExists, refuse_changes};
-use fgrpo_train::run::{checkpoint, metrics};
+use fgrpo_train::run::metrics;
 use fgrpo_train::trainer::{Ending, check_cache, has_steps, train};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -73,7 +74,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         let check = |config: &Config, task: &Task| {
             check_held_out(config, task)?;
             check_cache(config, task, args.device())?;
-            args.check_folder(&out, config)
+            args.check_folder(&out, config, Stage::Rl)
         };
         return dry_run::run(&config, args.device(), &args.dry_run, check).map(drop);
     }
@@ -155,11 +156,11 @@ impl Args {
         }
     }
 
-    /// What `--resume` or `--restart` would do with the run folder, for a dry run.
+    /// What `--resume` or `--restart` would do with the folder of a run of `stage`, for a dry run.
     ///
     /// # Errors
-    /// Bad input: with `--resume`, a run of another configuration, unless changes are accepted.
-    pub fn check_folder(&self, out: &Path, config: &Config) -> anyhow::Result<()> {
+    /// Bad input: with `--resume`, as [`refuse_changes`].
+    pub fn check_folder(&self, out: &Path, config: &Config, stage: Stage) -> anyhow::Result<()> {
         self.say_if_new(out);
         let written = out.join(CONFIGURATION);
         if !(self.resume || self.restart) || !written.exists() {
@@ -177,7 +178,7 @@ impl Args {
         }
         let text =
             std::fs::read_to_string(&written).with_context(|| format!("reading {}", written.display()))?;
-        refuse_changes(out, &text, config, self.accept_changes)
+        refuse_changes(out, &text, config, self.accept_changes, stage)
     }
 }
 

@@ -64,9 +64,10 @@ fn per_problem(runs: &Runs, group: &Group, set: &str, k: usize, when: When) -> O
     Some((0..count).map(mean).collect())
 }
 
-/// How a group's pass@k changed from its first to its last evaluation; none where a run has only one.
+/// How a group's pass@k changed from its first to its last evaluation; none where a run has only one, or other problems or
+/// graders at its end.
 pub(super) fn since_start(runs: &Runs, group: &Group, set: &str, k: usize) -> Option<Difference> {
-    let trained = runs.of(group).all(|run| run.evals_of(set).nth(1).is_some());
+    let trained = runs.of(group).all(|run| run.start_of(set).is_some());
     let at = |when| per_problem(runs, group, set, k, when).filter(|_| trained);
     paired(at(When::First), at(When::Last))
 }

@@ -47,20 +47,23 @@ struct Moved {
 }
 
 impl Moved {
-    /// From the correct samples of each problem, before and after.
-    fn of(before: &[usize], after: &[usize]) -> Option<Self> {
+    /// From the correct samples of each problem, before and after; problems without a scored sample on either side are left
+    /// out.
+    fn of(before: &[Option<usize>], after: &[Option<usize>]) -> Option<Self> {
         if before.is_empty() || before.len() != after.len() {
             return None;
         }
-        let only = |with: &[usize], without: &[usize]| {
-            let pairs = with.iter().zip(without).enumerate();
-            pairs.filter(|(_, (a, b))| **a > 0 && **b == 0).map(|(problem, (a, _))| (problem, *a)).collect()
-        };
-        let solved = |counts: &[usize]| counts.iter().filter(|c| **c > 0).count();
+        let pair =
+            |(problem, (a, b)): (usize, (&Option<usize>, &Option<usize>))| Some((problem, (*a)?, (*b)?));
+        let pairs: Vec<(usize, usize, usize)> =
+            before.iter().zip(after).enumerate().filter_map(pair).collect();
         Some(Self {
-            solved: (solved(before), solved(after)),
-            gained: only(after, before),
-            lost: only(before, after),
+            solved: (
+                pairs.iter().filter(|(_, before, _)| *before > 0).count(),
+                pairs.iter().filter(|(_, _, after)| *after > 0).count(),
+            ),
+            gained: pairs.iter().filter(|(_, a, b)| *a == 0 && *b > 0).map(|&(p, _, b)| (p, b)).collect(),
+            lost: pairs.iter().filter(|(_, a, b)| *a > 0 && *b == 0).map(|&(p, a, _)| (p, a)).collect(),
         })
     }
 }
@@ -93,17 +96,18 @@ fn of_set<'a>(runs: &'a Runs, set: &'a str) -> Option<Set<'a>> {
 /// Problems that each group gained and lost since its first evaluation, and against the first group. The samples of
 /// several seeds count together.
 fn moves<'a>(runs: &'a Runs, set: &str) -> Vec<Moves<'a>> {
-    let counts = |group: &Group, which: fn(&Run, &str) -> Option<Vec<usize>>| {
+    let counts = |group: &Group, which: fn(&Run, &str) -> Option<Vec<Option<usize>>>| {
         let mut seeds = runs.of(group).map(|run| which(run, set));
         let first = seeds.next()??;
         seeds.try_fold(first, |sum, counts| {
             let counts = counts.filter(|counts| counts.len() == sum.len())?;
-            Some(sum.into_iter().zip(counts).map(|(a, b)| a + b).collect())
+            let added = |(a, b): (Option<usize>, Option<usize>)| a.zip(b).map(|(a, b)| a + b).or(a).or(b);
+            Some(sum.into_iter().zip(counts).map(added).collect())
         })
     };
-    let first = |run: &Run, set: &str| Some(first_of_several(run, set)?.counts.per_problem.clone());
-    let last = |run: &Run, set: &str| Some(run.evals_of(set).next_back()?.counts.per_problem.clone());
-    let row = |group: &'a Group, before: Option<Vec<usize>>| {
+    let first = |run: &Run, set: &str| Some(run.start_of(set)?.correct());
+    let last = |run: &Run, set: &str| Some(run.evals_of(set).next_back()?.correct());
+    let row = |group: &'a Group, before: Option<Vec<Option<usize>>>| {
         Some((group, Moved::of(&before?, &counts(group, last)?)?))
     };
     let since_start = runs.groups.iter().filter_map(|group| row(group, counts(group, first)));
@@ -161,7 +165,7 @@ fn final_curve(runs: &Runs, set: &str, ks: &[usize], minus_log: bool) -> Option<
         curve.dots = true;
     }
     // Where every run starts: one curve if they share the start, else each its own.
-    let start = |run: &Run| first_of_several(run, set).map(read);
+    let start = |run: &Run| run.start_of(set).map(read);
     let starts: Vec<(Colour, Vec<(f64, f64)>)> =
         runs.groups.iter().filter_map(|g| Some((g.colour(), start(runs.first(g))?))).collect();
     let shared = starts.windows(2).all(|w| w[0].1 == w[1].1);
@@ -184,17 +188,9 @@ fn final_curve(runs: &Runs, set: &str, ks: &[usize], minus_log: bool) -> Option<
     drawable.then(|| Lines { labels, curves, x: Scale::Log2, y, format, ..Lines::default() }.draw())?
 }
 
-/// A run's first evaluation of a set, where others follow it.
-fn first_of_several<'a>(run: &'a Run, set: &'a str) -> Option<&'a Eval> {
-    let mut evals = run.evals_of(set);
-    evals.next().filter(|_| evals.next().is_some())
-}
-
 /// How the problems spread over success rates.
 fn problems(runs: &Runs, set: &str) -> Option<Plot> {
-    let rates = |eval: &Eval| {
-        eval.counts.per_problem.iter().map(|&c| c as f64 / eval.samples as f64).collect::<Vec<_>>()
-    };
+    let rates = |eval: &Eval| -> Vec<f64> { eval.problems_at(1).into_iter().flatten().flatten().collect() };
     let mut bars: Vec<(String, Colour, Vec<f64>)> = Vec::new();
     let mut labels = Labels::new(
         "Problems by success rate at the end",
@@ -202,7 +198,7 @@ fn problems(runs: &Runs, set: &str) -> Option<Plot> {
         "correct samples of a problem, %",
         "problems",
     );
-    let starts: Vec<&Eval> = runs.firsts().into_iter().filter_map(|run| first_of_several(run, set)).collect();
+    let starts: Vec<&Eval> = runs.firsts().into_iter().filter_map(|run| run.start_of(set)).collect();
     if let Some(first) =
         starts.first().filter(|f| starts.iter().all(|s| s.counts.per_problem == f.counts.per_problem))
     {

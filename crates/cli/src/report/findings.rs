@@ -84,6 +84,9 @@ fn evaluation(run: &Run) -> Vec<String> {
         let (Some(first), Some(last)) = (run.evals_of(set).next(), run.evals_of(set).next_back()) else {
             continue;
         };
+        if !first.is_comparable(last) {
+            continue;
+        }
         let Some(&k) = last.ks().last().filter(|k| **k > 1 && first.step < last.step) else { continue };
         let moved = |k| Some((first.pass_at(k)?, last.pass_at(k)?));
         let (Some(one), Some(many)) = (moved(1), moved(k)) else { continue };

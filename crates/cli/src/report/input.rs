@@ -45,6 +45,8 @@ pub(super) struct Eval {
     pub(super) samples: usize,
     /// What tells the problems from others; empty in files that don't say.
     pub(super) problem_set: String,
+    /// What graded; empty in files that don't say.
+    pub(super) graders: Vec<String>,
     pub(super) counts: PartEvaluation,
     pub(super) examples: Vec<Example>,
 }
@@ -74,6 +76,19 @@ impl Eval {
             }
         };
         Some(self.counts.per_problem.iter().enumerate().map(at).collect())
+    }
+
+    /// Correct samples of each problem; none of a problem without a scored sample.
+    pub(super) fn correct(&self) -> Vec<Option<usize>> {
+        let scored = |i: usize| self.counts.scored_per_problem.get(i).is_none_or(|scored| *scored > 0);
+        let counts = self.counts.per_problem.iter().enumerate();
+        counts.map(|(i, &correct)| scored(i).then_some(correct)).collect()
+    }
+
+    /// Whether both are on the same problems and graded alike, as far as their files say: a resume may have changed either.
+    pub(super) fn is_comparable(&self, other: &Self) -> bool {
+        let unknown = self.graders.is_empty() || other.graders.is_empty();
+        self.problem_set == other.problem_set && (unknown || self.graders == other.graders)
     }
 
     /// The ks recorded, ascending.
@@ -171,7 +186,7 @@ impl Run {
 
     /// Adds an evaluation, and each of its parts as one of its own.
     fn add(&mut self, e: Evaluation) {
-        let Evaluation { step, samples, problem_set, .. } = e;
+        let Evaluation { step, samples, problem_set, graders, .. } = e;
         // A mean over parts is no mean over problems: what is compared problem by problem are the parts.
         let (per_problem, scored_per_problem) = match e.average {
             Average::Parts if !e.parts.is_empty() => (Vec::new(), Vec::new()),
@@ -189,6 +204,7 @@ impl Run {
             set,
             samples,
             problem_set: problem_set.clone(),
+            graders: graders.clone(),
             counts,
             examples,
         };
@@ -255,6 +271,13 @@ impl Run {
     /// The evaluations of a set, by step.
     pub(super) fn evals_of<'a>(&'a self, set: &'a str) -> impl DoubleEndedIterator<Item = &'a Eval> {
         self.evals.iter().filter(move |e| e.set == set)
+    }
+
+    /// The first evaluation of a set, where others follow it, the last of which it can be compared with.
+    pub(super) fn start_of<'a>(&'a self, set: &'a str) -> Option<&'a Eval> {
+        let mut evals = self.evals_of(set);
+        let (first, last) = (evals.next()?, evals.next_back()?);
+        first.is_comparable(last).then_some(first)
     }
 
     /// A configured value by its dotted key.

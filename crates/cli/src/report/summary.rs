@@ -162,8 +162,11 @@ fn tiles(run: &Run) -> Vec<(String, String)> {
         let ends = [ks.first(), ks.last().filter(|_| ks.len() > 1)];
         for k in ends.into_iter().flatten() {
             let (Some(from), Some(to)) = (first.pass_at(*k), last.pass_at(*k)) else { continue };
-            let start =
-                if first.step < last.step { format!(", from {}", percent(from)) } else { String::new() };
+            let start = if first.step < last.step && first.is_comparable(last) {
+                format!(", from {}", percent(from))
+            } else {
+                String::new()
+            };
             tiles.push((percent(to), format!("pass@{k} on {set}{start}")));
         }
     }

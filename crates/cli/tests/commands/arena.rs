@@ -177,7 +177,8 @@ fn the_baseline_is_trained_with_the_methods_and_an_unknown_one_is_refused_before
     assert!(!home.path().join("runs").exists());
     let dry = run(&["--methods", "rloo", "--tune", "--dry-run"]).success();
     let folders = String::from_utf8(dry.get_output().stdout.clone()).unwrap();
-    assert_eq!(folders.lines().count(), 2, "{folders}");
+    // Three rates of each, three values of grpo's own parameter, and the two runs of the table.
+    assert_eq!(folders.lines().count(), 11, "{folders}");
     let rows = json(
         &run(&["--methods", "rloo", "--json"])
             .success()
@@ -209,6 +210,9 @@ fn a_tuned_method_takes_the_best_of_three_values_on_a_seed_that_is_not_shown() {
     let tried = |name: &str| (1..=3).filter(|i| runs.join(format!("tuning_{name}-{i}")).is_dir()).count();
     let all = ["grpo_rate", "grpo_own", "rloo_rate", "rloo_own", "f-grpo_own"].map(tried);
     assert_eq!(all, [3, 3, 3, 0, 3]);
+    let again = [&["run", "--tune", "--methods", "grpo,rloo,f-grpo", "--dry-run"], SMALL].concat();
+    let dry = arena(home.path(), &again).success();
+    assert!(String::from_utf8_lossy(&dry.get_output().stdout).contains("tuned_rloo_seed-1"));
     // The reported run has the settings of the best trial.
     let read = |folder: &str| -> toml::Table {
         std::fs::read_to_string(runs.join(folder).join("config.toml")).unwrap().parse().unwrap()
@@ -223,6 +227,23 @@ fn a_tuned_method_takes_the_best_of_three_values_on_a_seed_that_is_not_shown() {
     let best = values.iter().position(|v| values.iter().all(|other| other <= v)).unwrap();
     assert_eq!(read("tuned_rloo_seed-1")["update"]["lr"], read(&trials[best])["update"]["lr"]);
     assert_eq!(read(&trials[0])["seed"].as_integer(), Some(1000));
+}
+
+#[test]
+fn an_arena_with_full_evaluations_goes_on_and_mixes_no_graders() {
+    let home = tempfile::tempdir().unwrap();
+    let full = ["--set", "eval.full.samples=8", "--set", "eval.full.k=[1, 8]"];
+    let words = [&["run", "--methods", "grpo,rloo", "--json"], SMALL, &full].concat();
+    let first = arena(home.path(), &words).success().get_output().stdout.clone();
+    let again = arena(home.path(), &words).success().stderr(predicate::str::contains("2 of 2 runs are done"));
+    assert_eq!(again.get_output().stdout, first);
+    // As a run whose grader's file was another.
+    let sessions = home.path().join("runs/arena/maze/rloo_seed-1/sessions.jsonl");
+    let text = std::fs::read_to_string(&sessions).unwrap();
+    std::fs::write(&sessions, text.replace("\"maze/", "\"maze/0")).unwrap();
+    arena(home.path(), &["table"])
+        .code(2)
+        .stderr(predicate::str::contains("wanted one grader for the table"));
 }
 
 #[test]

@@ -354,6 +354,54 @@ fn a_run_on_names_of_the_hub_resumes_without_it_at_the_same_commit() {
 }
 
 #[test]
+fn a_resume_with_a_revision_takes_that_one_and_not_the_runs_commit() {
+    let hub = TestHub::start().with_model().with_data();
+    let folder = tempfile::tempdir().unwrap();
+    let config = configuration(folder.path());
+    let out = folder.path().join("run");
+    let line = ["train", config.to_str().unwrap(), "--out", out.to_str().unwrap()];
+    let resumed = |model: &str, steps: &str, offline: bool| {
+        let path = format!("model.path={model}");
+        let more = ["--resume", "--accept-changes", "--set", &path, "--set", steps];
+        let mut command = hub.fgrpo(&[&line[..], &more].concat());
+        if offline {
+            command.env("HF_HUB_OFFLINE", "1");
+        }
+        let (_, said, code) = run(command);
+        (said, code)
+    };
+    let (_, said, code) = run(hub.fgrpo(&[&line[..], &["--set", "steps=2"]].concat()));
+    assert_eq!(code, 0, "{said}");
+    let (said, code) = resumed("hf:Org/Tiny@v9", "steps=3", false);
+    assert!(code == 2 && said.contains("v9"), "{code}: {said}");
+    let (said, code) = resumed("hf:Org/Tiny@main", "steps=3", true);
+    assert_eq!(code, 0, "{said}");
+    let (said, code) = resumed(&format!("hf:Org/Tiny@{COMMIT}"), "steps=4", true);
+    assert_eq!(code, 0, "{said}");
+}
+
+#[test]
+fn a_part_of_a_split_in_the_cache_is_no_split() {
+    let hub = TestHub::start().with_model().with_data();
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("eval");
+    let eval = |offline: &str| {
+        let mut command = hub.fgrpo(&["eval", "--model", "Org/Tiny", "--data", "hf:Org/sums:train"]);
+        command.args(["--task", "math", "-n", "1", "--max-tokens", "2", "--threads", "1", "--out"]).arg(&out);
+        run(command.env("HF_HUB_OFFLINE", offline))
+    };
+    let (_, said, code) = eval("0");
+    assert_eq!(code, 0, "{said}");
+    let snapshot = hub.cached("datasets--Org--sums").join("snapshots").join(COMMIT);
+    std::fs::remove_file(snapshot.join("main/train-00001-of-00002.jsonl")).unwrap();
+    let (_, said, code) = eval("1");
+    assert!(
+        code == 2 && said.contains("found 1 of 2 files of split train in the cache; load it online"),
+        "{code}: {said}"
+    );
+}
+
+#[test]
 fn evaluation_takes_a_model_and_a_split_by_name() {
     let hub = TestHub::start().with_model().with_data();
     let folder = tempfile::tempdir().unwrap();

@@ -55,6 +55,25 @@ fn a_cache_without_room_for_a_completion_is_refused_before_there_is_a_run() {
 }
 
 #[test]
+fn a_cache_without_room_for_the_longest_prompt_of_a_mix_is_refused() {
+    let place = Place::new();
+    let rows: String =
+        (0..20).map(|i| format!("{{\"problem\": \"Say {i}\", \"answer\": \"{i}\"}}\n")).collect();
+    let data = file(place.folder.path(), "short.jsonl", &rows);
+    // The part with the longer completions has the shorter prompts.
+    let text = format!(
+        "steps = 1\n[task]\nkind = \"mix\"\n[[task.parts]]\nkind = \"math\"\nname = \"short\"\ndata = {data:?}\n\
+         [[task.parts]]\nkind = \"arithmetic\"\nfewest_operations = 30\nmost_operations = 30\ntrain = 30\nheld_out = 3\n\
+         [model]\npath = {:?}\n[rollout]\nprompts = 2\ngroup_size = 2\nmax_new_tokens = 8\nmax_cached_tokens = 150\n\
+         [eval]\nevery = 0\n[compute]\nthreads = 1\n",
+        model()
+    );
+    let config = file(place.folder.path(), "mix.toml", &text);
+    let said = ends_with(2, &["train", config.to_str().unwrap(), "--dry-run"]);
+    assert!(said.contains("rollout.max_cached_tokens: found 150, wanted at least"), "{said}");
+}
+
+#[test]
 fn a_dry_run_refuses_an_evaluation_without_problems_as_the_run_does() {
     let place = Place::new();
     let line = ["train", &place.config, "--set=task.held_out=0", "--out", &place.path("run")];

@@ -3,6 +3,7 @@
 mod arena;
 mod arithmetic;
 mod bad_input;
+mod changes;
 mod chat;
 mod comparisons;
 mod device;

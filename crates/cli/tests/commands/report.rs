@@ -244,6 +244,30 @@ fn page_of_one_run_holds_every_section_and_needs_no_network() {
 }
 
 #[test]
+fn a_problem_without_a_verdict_is_neither_failed_nor_lost() {
+    let run = folder("unscored").join("run");
+    Made { gamma: 0.5, steps: 50, seed: 3 }.write(&run);
+    let lost = |html: &str| {
+        let table = html.split("Problems gained and lost since the first evaluation").nth(1).unwrap();
+        let row = table.split("<tbody>").nth(1).unwrap().split("</tr>").next().unwrap().to_owned();
+        row.split("<td>").nth(4).unwrap().to_owned()
+    };
+    let whole = lost(&report(&[&run]));
+    // The verifier failed on every sample of a problem that was solved at first.
+    let path = run.join("eval.jsonl");
+    let text = fs::read_to_string(&path).unwrap();
+    let mut evals: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let both = |p: &usize| [0, 2].iter().all(|e| evals[*e]["per_problem"][*p].as_u64().unwrap() > 0);
+    let problem = (0..PROBLEMS).find(both).unwrap();
+    let mut scored = vec![SAMPLES; PROBLEMS];
+    scored[problem] = 0;
+    evals[2]["per_problem"][problem] = json!(0);
+    evals[2]["scored_per_problem"] = json!(scored);
+    fs::write(&path, evals.iter().map(|e| format!("{e}\n")).collect::<String>()).unwrap();
+    assert_eq!(lost(&report(&[&run])), whole);
+}
+
+#[test]
 fn several_runs_are_compared_with_paired_intervals() {
     let folder = folder("two");
     let (grpo, focal) = (folder.join("grpo"), folder.join("f-grpo"));

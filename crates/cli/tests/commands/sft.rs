@@ -156,6 +156,59 @@ fn a_run_killed_in_its_supervised_stage_goes_on_from_there_bit_for_bit() {
 }
 
 #[test]
+fn a_stage_that_goes_on_with_other_settings_begins_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path());
+    let (whole, changed) = (folder.path().join("a/whole"), folder.path().join("b/changed"));
+    let more = ["--set", "steps=1", "--set", "sft.steps=300", "--resume"];
+    kill_at(&[30], "train", &config, &more, &changed);
+    assert!(changed.join("sft").exists(), "the stage was over before the kill");
+    let more = [&more[..], &["--accept-changes", "--set", "sft.lr=1e-3"]].concat();
+    let train = |out: &Path| {
+        let done = fgrpo().arg("train").arg(&config).args(&more).arg("--out").arg(out).assert().success();
+        String::from_utf8_lossy(&done.get_output().stderr).into_owned()
+    };
+    let said = train(&changed);
+    assert!(said.contains("sft: begins anew") && !said.contains("sft: resumed"), "{said}");
+    train(&whole);
+    assert_eq!(timeless(&whole.join("sft.jsonl")), timeless(&changed.join("sft.jsonl")));
+    assert_same_files(&whole, &changed, &["checkpoints/step-000001/model.safetensors"]);
+}
+
+#[test]
+fn held_out_losses_are_those_of_the_runs_own_held_out_demonstrations() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows = |from: u32| -> String {
+        let row =
+            |i| format!("{{\"problem\": \"Say {i}\", \"answer\": \"{i}\", \"solution\": \"It is {i}\"}}\n");
+        (from..from + 8).map(row).collect()
+    };
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let (data, held_out) = (write("data.jsonl", &rows(0)), write("held-out.jsonl", &rows(20)));
+    let text = format!(
+        "steps = 1\n[task]\nkind = \"math\"\ndata = {data:?}\nheld_out = {held_out:?}\n[model]\npath = {:?}\n\
+         [sft]\nsteps = 2\nbatch_size = 2\neval_every = 1\n[rollout]\nprompts = 2\ngroup_size = 2\nmax_new_tokens = 4\n[eval]\nevery = 0\n",
+        crate::support::model()
+    );
+    let config = write("c.toml", &text);
+    let train = |out: &str| {
+        let out = folder.path().join(out);
+        let done = fgrpo().arg("train").arg(&config).arg("--out").arg(&out).assert().success();
+        let said = String::from_utf8_lossy(&done.get_output().stderr).into_owned();
+        (said.contains("sft: taken from"), timeless(&out.join("sft.jsonl"))[1]["held_out_loss"].clone())
+    };
+    let (first, again) = (train("first"), train("again"));
+    assert_eq!((first.0, again.0), (false, true));
+    write("held-out.jsonl", &rows(500));
+    let other = train("other");
+    assert!(!other.0 && other.1 != first.1, "{other:?}");
+}
+
+#[test]
 fn an_interrupted_stage_saves_at_once_and_the_result_is_a_model_for_train() {
     let folder = tempfile::tempdir().unwrap();
     let config = config(folder.path());

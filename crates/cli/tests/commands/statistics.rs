@@ -284,6 +284,18 @@ fn every_format_prints_the_same_value() {
 }
 
 #[test]
+fn a_run_that_was_stopped_within_an_evaluation_stands_for_the_one_before() {
+    let folder = Folder::new();
+    folder.text("run/config.toml", "");
+    folder.text("run/checkpoints/step-000004/config.json", "{}");
+    folder.text("run/evaluations/step-000004/generations.jsonl", "{}\n");
+    folder.text("run/evaluations/step-000002/samples.jsonl", "{\"problem\": 1, \"n\": 4, \"c\": 4}\n");
+    let run = folder.path().join("run");
+    let table = json(&["pass-at-k", run.to_str().unwrap(), "-k", "1", "--json"]);
+    assert!(table.to_string().contains("\"1\":1.0"), "{table}");
+}
+
+#[test]
 fn bad_samples_end_with_two_and_say_where() {
     let dir = Folder::new();
     let good = dir.counts("good.jsonl", &problems(4, &[1, 2]));
@@ -378,10 +390,7 @@ fn a_table_refuses_methods_over_different_problems() {
     let b = dir.counts("b/aime24.jsonl", &problems(8, &[1, 2]));
     let (a, b) = (format!("a={}", a.display()), format!("b={}", b.display()));
     let message = refusal(&["table", &a, &b, "-k", "1"]);
-    assert!(
-        message.contains("aime24: found 3 problems under a and 2 under b, 2 of them the same"),
-        "{message}"
-    );
+    assert!(message.contains("1 only in") && message.contains("a/aime24.jsonl: p2"), "{message}");
 }
 
 #[test]
@@ -526,6 +535,8 @@ fn samples_of_two_graders_are_not_compared() {
         message.contains("graded by python/1 and") && message.contains("by python/2, wanted one grader"),
         "{message}"
     );
+    let message = refusal(&["table", &format!("A={a}"), &format!("B={other}"), "-k", "1"]);
+    assert!(message.contains("wanted one grader"), "{message}");
     // In files of other programs the field means something else.
     let theirs = graded("d.jsonl", "{}");
     assert!(stdout(&["compare", a, theirs.to_str().unwrap(), "-k", "1"]).contains("no difference"));
@@ -553,6 +564,13 @@ fn subsamples_of_every_sample_are_no_test_and_change_no_other_test() {
     let whole = json(&["compare", a, b, "-k", "1", "--m", "64", "--json"]);
     assert!(whole[0]["p_value"].is_null() && whole[0]["holm_p_value"].is_null(), "{whole}");
     assert!(whole[0]["verdict"].as_str().unwrap().contains("not tested"), "{whole}");
+    // 10 of 64 in one problem, certainty in all others: the interval has no width, and p is 2 C(54, 32) / C(64, 32).
+    let certain = dir.counts("certain.jsonl", &problems(64, &[0, 0, 64]));
+    let one = dir.counts("one.jsonl", &problems(64, &[10, 0, 64]));
+    let (certain, one) = (certain.to_str().unwrap(), one.to_str().unwrap());
+    let found = json(&["compare", certain, one, "-k", "32", "--json"]);
+    assert_eq!(found[0]["interval"][0], found[0]["interval"][1]);
+    assert!((found[0]["p_value"].as_f64().unwrap() - 0.000_852).abs() < 1e-6, "{found}");
     let (a, b) = (format!("A={a}"), format!("B={b}"));
     for format in ["text", "latex"] {
         let printed = stdout(&["table", &a, &b, "--pair", "A,B", "--format", format]);
@@ -574,7 +592,7 @@ fn files_of_one_benchmark_under_other_names_share_a_column() {
     let marked = stdout(&["table", &b, &g, "--pair", "b,g", "-k", "1"]);
     assert!(marked.contains("_*78.1*_"), "{marked}");
     let message = refusal(&["table", &b, &other, "-k", "1"]);
-    assert!(message.contains("wanted the same problems under every method"), "{message}");
+    assert!(message.contains("have different problems") && message.contains("only in"), "{message}");
 }
 
 #[test]

@@ -162,6 +162,11 @@ fn separated(text: &str, separator: u8) -> anyhow::Result<Vec<Row>> {
     if header.len() > MOST_COLUMNS {
         anyhow::bail!("found {} columns, wanted at most {MOST_COLUMNS}", header.len());
     }
+    let names: Vec<&str> = header.iter().map(str::trim).collect();
+    if let Some((_, twice)) = names.iter().enumerate().find(|(i, n)| !n.is_empty() && names[..*i].contains(n))
+    {
+        anyhow::bail!("found two columns named {twice}, wanted each name once");
+    }
     let mut rows = Vec::new();
     for record in reader.records() {
         let record = record?;
@@ -249,6 +254,13 @@ fn field(value: &Field) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn two_columns_of_one_name_are_refused_and_columns_without_one_are_not() {
+        let error = separated("answer,problem, answer\n1,2,3\n", b',').unwrap_err().to_string();
+        assert_eq!(error, "found two columns named answer, wanted each name once");
+        assert_eq!(separated("answer,problem,,\n1,2,,\n", b',').unwrap().len(), 1);
+    }
 
     #[test]
     fn a_quote_that_is_never_closed_is_found_by_its_line_and_quotes_that_mean_themselves_are_not() {

@@ -68,6 +68,23 @@ fn other_editions_spell_their_columns_otherwise() {
 }
 
 #[test]
+fn copies_for_the_users_grader_agree_if_only_their_id_differs() {
+    for kind in [TaskKind::Python, TaskKind::Command] {
+        let rows = [
+            json!({"id": "a-1", "problem": "a", "limit": 1}),
+            json!({"id": "a-2", "problem": "a", "limit": 1}),
+            json!({"id": "b-1", "problem": "b", "limit": 1}),
+            json!({"id": "b-2", "problem": "b", "limit": 2}),
+        ];
+        let (problems, report) = loaded(kind, &rows);
+        assert_eq!(problems.iter().map(|p| p.row).collect::<Vec<_>>(), [1], "{kind}");
+        let counts: Vec<_> =
+            report.by_reason().into_iter().map(|(reason, rows)| (reason, rows.len())).collect();
+        assert_eq!(counts, [("copies with conflicting answers", 2), ("copy of an earlier row", 1)], "{kind}");
+    }
+}
+
+#[test]
 fn copies_with_conflicting_answers_are_rejected_whole_and_explained() {
     let (problems, report) = loaded(
         TaskKind::Math,

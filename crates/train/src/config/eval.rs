@@ -4,7 +4,7 @@ use super::ranges::{MANY, sampling, within};
 use super::schema;
 use super::{Every, TaskConfig};
 use fgrpo_eval::bad_input;
-use fgrpo_eval::record::Average;
+use fgrpo_eval::record::{Average, FULL, USUAL};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -87,6 +87,11 @@ impl EvalConfig {
     /// The evaluation that decides which checkpoint is best.
     pub fn deciding(&self) -> Option<Self> {
         self.full().or_else(|| self.usual())
+    }
+
+    /// The name in `eval.jsonl` of the problems of that evaluation.
+    pub fn deciding_set(&self) -> &'static str {
+        if self.full().is_some() { FULL } else { USUAL }
     }
 
     pub(super) fn check(&self, task: &TaskConfig) -> anyhow::Result<()> {

@@ -23,7 +23,8 @@ pub struct RolloutConfig {
     pub top_k: usize,
     /// Sample from tokens whose probability is at least this fraction of the likeliest one's; 0 is off.
     pub min_p: f32,
-    /// Length limit of a completion, in tokens; without it, the task's own limit.
+    /// Length limit of a completion, in tokens; without it, the task's own limit. Completions also end where the model's
+    /// positions do.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_new_tokens: Option<usize>,
     /// Largest number of tokens in the key/value cache; without it, as many as fit in a third of the memory that is

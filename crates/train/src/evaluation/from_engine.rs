@@ -1,6 +1,7 @@
 //! Samples from the embedded engine.
 
 use crate::language::Language;
+use crate::rollout::by_limit;
 use anyhow::Context;
 use fgrpo_core::rng::Key;
 use fgrpo_eval::bad_input;
@@ -13,7 +14,6 @@ use fgrpo_eval::io::interrupt;
 use fgrpo_eval::io::server::sampling::RequestSampling;
 use fgrpo_eval::problems::problem_key;
 use fgrpo_nn::{Engine, Finish, Prompt, Sampling, StopFn};
-use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 /// Which samples to generate, and how.
@@ -83,21 +83,11 @@ pub fn generate(
                 problem.id
             );
         }
-        if ids.len() >= room {
-            bad_input!(
-                "problem {} has {} prompt tokens, wanted fewer than the model's {room} positions",
-                problem.id,
-                ids.len()
-            );
-        }
         encoded.push(ids);
     }
-    // A response can't exceed the model's positions; prompts with the same limit are sampled together.
-    let mut limits: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-    for (i, (at, _)) in wanted.iter().enumerate() {
-        let limit = request.sampling.max_new_tokens.min(room - encoded[*at].len());
-        limits.entry(limit).or_default().push(i);
-    }
+    // A response can't exceed the model's positions.
+    let lengths = wanted.iter().map(|(at, _)| (request.problems[*at].0.id.as_str(), encoded[*at].len()));
+    let limits = by_limit(lengths, request.sampling.max_new_tokens, room)?;
     let cut = limits.range(..request.sampling.max_new_tokens).map(|(_, all)| all.len()).sum::<usize>();
     if cut > 0 {
         tracing::info!(

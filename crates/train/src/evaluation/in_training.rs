@@ -82,6 +82,8 @@ pub struct Series {
     /// Its interval, and how the results are stored and averaged.
     pub eval: EvalConfig,
     plan: Plan,
+    /// What an evaluation of it is on.
+    planned: Evaluation,
     /// Whether the problems come from several parts.
     mixed: bool,
 }
@@ -92,14 +94,17 @@ impl Series {
         let mixed = matches!(config.task, TaskConfig::Mix(_));
         let usual = config.eval.usual().map(|eval| (record::USUAL, EVALUATIONS, eval));
         let full = config.eval.full().map(|eval| (record::FULL, FULL_EVALUATIONS, eval));
-        let series = usual.into_iter().chain(full).map(|(set, folder, eval)| Self {
-            set,
-            folder,
-            plan: plan(config, &eval, task),
-            eval,
-            mixed,
+        let series = usual.into_iter().chain(full).map(|(set, folder, eval)| {
+            let plan = plan(config, &eval, task);
+            Self { set, folder, planned: Evaluation::planned(&plan, eval.average), plan, eval, mixed }
         });
         series.collect()
+    }
+
+    /// Whether a logged evaluation is one of this series and the same measure as those to come: a resume may have
+    /// changed problems, samples or graders.
+    pub fn measures(&self, logged: &Evaluation) -> bool {
+        logged.set == self.set && logged.is_comparable(&self.planned)
     }
 
     /// Samples, grades and counts in the same folder layout as `fgrpo eval`. The problems of a mix are also counted by

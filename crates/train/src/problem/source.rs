@@ -1,6 +1,6 @@
 //! One source of problems: mazes, generated arithmetic, or files.
 
-use super::text::{self, Listed};
+use super::text::{self, Item, Listed};
 use super::{Split, generated};
 use crate::config::{MazeConfig, TaskConfig};
 use crate::language::Language;
@@ -306,6 +306,27 @@ impl Part {
     /// What grades it ([`Grader::identity`](fgrpo_eval::grade::Grader::identity)).
     pub(super) fn grader(&self) -> String {
         self.set.grader.identity()
+    }
+
+    /// Adds its problems to a hash, in order: held out, then trained on.
+    pub(super) fn hash_problems(&self, hash: &mut Sha256) {
+        let mut add = |listed: &Listed| {
+            hash.update((listed.items.len() as u64).to_le_bytes());
+            for Item { problem, .. } in &listed.items {
+                let solution = problem.solution.as_deref().unwrap_or_default();
+                for text in [&problem.id, &problem.truth.fingerprint(), solution] {
+                    hash.update((text.len() as u64).to_le_bytes());
+                    hash.update(text.as_bytes());
+                }
+            }
+        };
+        add(&self.held_out);
+        match &self.train {
+            Training::Listed(listed) => add(listed),
+            Training::Mazes(MazeConfig { size, seed, train, held_out, .. }, _) => {
+                hash.update(format!("maze {size} {seed} {train} {held_out}").as_bytes());
+            }
+        }
     }
 
     /// Identifies the demonstrations: equal strings mean equal demonstrations.

@@ -319,6 +319,20 @@ fn every_part_brings_its_prompts_its_verifier_and_its_held_out_problems() {
 }
 
 #[test]
+fn the_longest_prompt_of_a_mix_is_that_of_any_part() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = choices(folder.path());
+    // The part with the longer completions has the shorter prompts.
+    let task = mix(&format!(
+        "{ARITHMETIC}fewest_operations = 60\nmost_operations = 60\n[[task.parts]]\nkind = \"choice\"\ndata = {data}\n"
+    ));
+    let longest = |split| (0..task.len(split)).map(|id| task.prompt(split, id).tokens.len()).max().unwrap();
+    let longest = longest(Split::Train).max(longest(Split::HeldOut));
+    assert_eq!(task.longest_prompt(), longest);
+    assert!(longest > task.context() - task.max_new_tokens(), "the test's prompts don't tell");
+}
+
+#[test]
 fn prompts_follow_the_weights_and_each_part_its_own_epochs() {
     let task = mix(&format!(
         "{ARITHMETIC}weight = 2.0\n{ARITHMETIC}name = \"b\"\nseed = 1\n{ARITHMETIC}name = \"c\"\nseed = 2\nweight = 0.0\n"

@@ -5,10 +5,11 @@
 //! until a checkpoint makes it unnecessary, so a resumed run trains on the same completions. Asking again would give
 //! different ones: a server's samples aren't reproducible across batches or after a weight update.
 
-use super::Rollouts;
 use super::answer::{Answer, Reader, Unusable};
+use super::{Rollouts, completion_limit};
 use crate::config::ServerConfig;
 use crate::problem::{Prompt, Task};
+use crate::run::folder::ANSWERS;
 use anyhow::{Context, bail};
 use fgrpo_core::rng::Key;
 use fgrpo_eval::bad_input;
@@ -56,7 +57,7 @@ impl ServerRollouts {
             config: config.clone(),
             server,
             model: config.model.clone(),
-            folder: run.join("server-rollouts"),
+            folder: run.join(ANSWERS),
             other_models: HashSet::new(),
         })
     }
@@ -75,12 +76,13 @@ impl ServerRollouts {
         sampling: &Sampling,
         (step, key): (u64, Key),
     ) -> anyhow::Result<Option<Vec<Rollouts>>> {
+        let positions = engine.config().max_position_embeddings;
         let bodies: Vec<Map<String, Value>> = prompts
             .iter()
             .zip(super::keys(&prompts, key))
             .flat_map(|(p, key)| (0..group_size).map(move |i| (p, key.with(i as u64))))
-            .map(|(p, key)| self.body(p, sampling, key))
-            .collect();
+            .map(|(p, key)| self.body(p, sampling, positions, key))
+            .collect::<anyhow::Result<_>>()?;
         let names: Vec<String> = bodies.iter().map(fingerprint).collect();
         let path = self.folder.join(format!("step-{step:06}.jsonl"));
         let mut answers: HashMap<String, Answer> =
@@ -238,14 +240,21 @@ impl ServerRollouts {
     }
 
     /// The request for one sample, without the model name.
-    fn body(&self, prompt: &Prompt, sampling: &Sampling, key: Key) -> Map<String, Value> {
+    fn body(
+        &self,
+        prompt: &Prompt,
+        sampling: &Sampling,
+        positions: usize,
+        key: Key,
+    ) -> anyhow::Result<Map<String, Value>> {
         let api = self.config.api;
+        let length = (prompt.problem.id.as_str(), prompt.tokens.len());
         let drawing = RequestSampling {
             temperature: f64::from(sampling.temperature),
             top_p: f64::from(sampling.top_p),
             top_k: sampling.top_k,
             min_p: f64::from(sampling.min_p),
-            max_tokens: sampling.max_new_tokens,
+            max_tokens: completion_limit(length, sampling.max_new_tokens, positions)?,
         };
         let mut body = drawing.fields(Some(api));
         let mut set = |name: &str, value: Value| body.insert(name.to_owned(), value);
@@ -267,7 +276,7 @@ impl ServerRollouts {
                 set(own, json!(true));
             }
         }
-        body
+        Ok(body)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The run folder: used by one process at a time, with files that a resume continues without gaps or duplicates.
 
 use crate::config::{Config, Every};
-use crate::run::checkpoint;
+use crate::run::checkpoint::{self, Stage};
 use crate::run::sessions::SESSIONS;
 use anyhow::{Context, bail};
 use fgrpo_eval::bad_input;
@@ -49,6 +49,9 @@ pub const EVALUATIONS: &str = "evaluations";
 /// The folder of the full evaluations (`[eval.full]`), in the same layout.
 pub const FULL_EVALUATIONS: &str = "full-evaluations";
 
+/// The folder of a server's answers that no checkpoint has made unnecessary yet.
+pub const ANSWERS: &str = "server-rollouts";
+
 /// What a run writes to its folder besides `config.toml`, the lock and the checkpoints. `--restart` deletes these.
 const OUTPUTS: [&str; 14] = [
     "metrics.jsonl",
@@ -64,28 +67,30 @@ const OUTPUTS: [&str; 14] = [
     "events.out.tfevents.sft",
     "sft.latest",
     "sft",
-    "server-rollouts",
+    ANSWERS,
 ];
 
 impl RunDir {
-    /// Opens the folder for a new run. `if_exists` says what to do if it already has one.
+    /// Opens the folder for a new run of `stage`. `if_exists` says what to do if it already has one. A run that is
+    /// resumed keeps its configuration until [`RunDir::adopt`].
     ///
     /// # Errors
-    /// Bad input if the folder has another run, has another configuration (the message names the keys that differ,
-    /// unless changes are accepted), is in use by another process, or has a run to resume whose checkpoints are gone.
-    /// I/O errors if it can't be written.
-    pub fn open(path: &Path, config: &Config, if_exists: IfExists) -> anyhow::Result<Self> {
+    /// Bad input if the folder has another run, is in use by another process, or has a run to resume whose checkpoints
+    /// are gone; or as [`refuse_changes`]. I/O errors if it can't be written.
+    pub fn open(path: &Path, config: &Config, if_exists: IfExists, stage: Stage) -> anyhow::Result<Self> {
         std::fs::create_dir_all(path).with_context(|| format!("creating run folder {}", path.display()))?;
         let lock = lock(path)?;
         let run = Self { path: path.to_owned(), lock };
         let written = run.file(CONFIGURATION);
-        match (std::fs::read_to_string(&written), if_exists) {
+        let before = std::fs::read_to_string(&written);
+        let is_new = !(before.is_ok() && matches!(if_exists, IfExists::Resume { .. }));
+        match (before, if_exists) {
             (Ok(_), IfExists::Refuse) => bad_input!(
                 "{} already holds a run. Continue it with --resume, delete it and start over with --restart, or choose another folder with --out",
                 path.display()
             ),
             (Ok(text), IfExists::Resume { accept_changes }) => {
-                refuse_changes(path, &text, config, accept_changes)?;
+                refuse_changes(path, &text, config, accept_changes, stage)?;
                 run.refuse_lost_checkpoints(config)?;
             }
             (Ok(_), IfExists::Restart) => run.clear()?,
@@ -102,8 +107,30 @@ impl RunDir {
         }
         clear_partial(path);
         clear_partial(&run.checkpoints());
-        write_whole(&written, config.to_toml().as_bytes())?;
+        if is_new {
+            write_whole(&written, config.to_toml().as_bytes())?;
+        }
         Ok(run)
+    }
+
+    /// Writes the configuration that a resumed run goes on with, after everything that may refuse it. Answers that a server
+    /// gave by other settings are forgotten.
+    ///
+    /// # Errors
+    /// An I/O error that names the file.
+    pub fn adopt(&self, config: &Config) -> anyhow::Result<()> {
+        let written = self.file(CONFIGURATION);
+        let text =
+            std::fs::read_to_string(&written).with_context(|| format!("reading {}", written.display()))?;
+        let changed = changed_keys(&written, &text, config)?;
+        let keeps_answers =
+            |change: &String| ["steps", "epochs", "eval", "save", "log"].iter().any(|key| is_in(change, key));
+        let answers = self.file(ANSWERS);
+        if !changed.iter().all(keeps_answers) && answers.exists() {
+            tracing::info!("{}: removed: the settings have changed since", answers.display());
+            remove_folder(&answers)?;
+        }
+        write_whole(&written, config.to_toml().as_bytes())
     }
 
     /// Fails if the checkpoints of the run to resume were deleted: it would start from scratch and drop its logs. A
@@ -293,8 +320,23 @@ fn with_earlier_defaults(mut written: toml::Table) -> toml::Table {
     written
 }
 
-/// Fails if the run in `folder`, whose configuration is `text`, would be resumed with another one, unless changes are
-/// accepted.
+/// Whether a change, `key: before -> after`, is of a key or of one in the table of that name.
+fn is_in(change: &str, name: &str) -> bool {
+    change.strip_prefix(name).is_some_and(|rest| rest.starts_with([':', '.']))
+}
+
+/// Whether a change is of what a run of `stage` starts from. After a checkpoint it has no effect, or replaces the reference
+/// of the KL penalty.
+fn is_of_the_start(change: &str, config: &Config, stage: Stage) -> bool {
+    let drawn = config.sft.is_some() || config.model.init.is_some();
+    let reference = config.algorithm.penalises_kl() && drawn && config.start_seed() == config.seed;
+    is_in(change, "model.init")
+        || (is_in(change, "lora") && !is_in(change, "lora.save_merged"))
+        || (stage == Stage::Rl && (is_in(change, "sft") || (is_in(change, "seed") && reference)))
+}
+
+/// Fails if the run of `stage` in `folder`, whose configuration is `text`, would be resumed with another one, unless
+/// changes are accepted; and in any case if the run has a checkpoint and would start otherwise.
 ///
 /// # Errors
 /// Bad input that names the keys that differ; a text that isn't TOML.
@@ -303,8 +345,21 @@ pub fn refuse_changes(
     text: &str,
     config: &Config,
     accept_changes: bool,
+    stage: Stage,
 ) -> anyhow::Result<()> {
     let differing = changed_keys(&folder.join(CONFIGURATION), text, config)?;
+    let of_start: Vec<&str> =
+        differing.iter().map(String::as_str).filter(|key| is_of_the_start(key, config, stage)).collect();
+    if let (Some((_, newest)), false) =
+        (checkpoint::list(&folder.join("checkpoints"))?.pop(), of_start.is_empty())
+    {
+        bad_input!(
+            "{} holds a run that has started otherwise, there -> here: {}. Resume with the old values, or start a new run from its checkpoint with model.path={} and another --out",
+            folder.display(),
+            of_start.join("; "),
+            newest.display()
+        );
+    }
     if !differing.is_empty() && !accept_changes {
         bad_input!(
             "{} holds a run of another configuration. Different, there -> here: {}. Resume with --accept-changes to continue with the new values",
@@ -351,6 +406,26 @@ mod tests {
     }
 
     #[test]
+    fn answers_of_a_server_are_kept_only_by_a_resume_that_would_ask_alike() {
+        let text = include_str!("../../../../configs/maze-quick.toml");
+        let config = |set: &str| Config::parse(text, &[set.to_owned()]).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let open = |config: &Config, if_exists| {
+            RunDir::open(folder.path(), config, if_exists, Stage::Rl).unwrap().adopt(config).unwrap();
+        };
+        open(&config("steps=4"), IfExists::Refuse);
+        let answers = folder.path().join(ANSWERS);
+        std::fs::create_dir(&answers).unwrap();
+        let changed = IfExists::Resume { accept_changes: true };
+        for set in ["steps=8", "eval.samples=128", "save.every=3", "log.tensorboard=false"] {
+            open(&config(set), changed);
+            assert!(answers.exists(), "{set}");
+        }
+        open(&config("update.lr=0.5"), changed);
+        assert!(!answers.exists());
+    }
+
+    #[test]
     fn missing_steps_are_named_as_ranges() {
         assert_eq!(missing_steps(&[1, 2, 3], 3), "");
         assert_eq!(missing_steps(&[1, 2, 3, 4, 7, 8], 8), "5-6");
@@ -365,9 +440,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join(format!("{}abc", fgrpo_eval::io::files::PARTIAL)), "seed").unwrap();
         let resume = IfExists::Resume { accept_changes: false };
-        RunDir::open(folder.path(), &config, resume).unwrap();
+        RunDir::open(folder.path(), &config, resume, Stage::Rl).unwrap();
         let other = tempfile::tempdir().unwrap();
         std::fs::write(other.path().join("thesis.tex"), "x").unwrap();
-        assert!(RunDir::open(other.path(), &config, resume).is_err());
+        assert!(RunDir::open(other.path(), &config, resume, Stage::Rl).is_err());
     }
 }

@@ -31,7 +31,7 @@ const SAMPLE: u64 = 256;
 /// The sizes of the policy, if they are known.
 pub fn model(config: &Config, task: Option<&Task>) -> anyhow::Result<Option<ModelConfig>> {
     match (&config.model.path, &config.model.init) {
-        (_, Some(init)) => Ok(task.map(|task| model_config(init, task))),
+        (_, Some(init)) => Ok(task.map(|task| model_config(init, task, config.rollout.max_new_tokens))),
         (Some(path), None) if path.exists() => {
             let found = Checkpoint::open(path).or_bad_input()?.config().clone();
             config.model.check_size(&found)?;
@@ -106,7 +106,7 @@ impl Lengths {
             parts.iter().map(|p| at_most.unwrap_or(usize::MAX).min(p.problems.len())).sum()
         };
         Self {
-            prompt_longest: task.context().saturating_sub(task.max_new_tokens()),
+            prompt_longest: task.longest_prompt(),
             prompt_mean: prompts.unwrap_or(0.0),
             completion_longest: longest,
             completion_likely: worked.unwrap_or(longest as f64).min(longest as f64),
@@ -161,7 +161,7 @@ mod tests {
         let text = include_str!("../../../../configs/maze-17.toml");
         let config = Config::parse(text, &[]).unwrap();
         let task = Task::open(&config).unwrap();
-        let model = model_config(config.model.init.as_ref().unwrap(), &task);
+        let model = model_config(config.model.init.as_ref().unwrap(), &task, None);
         assert_eq!(model.parameters(), 3_944_704);
         assert_eq!(task.prompt(Split::Train, 0).tokens.len(), 310);
     }
@@ -264,7 +264,7 @@ mod tests {
         let set: Vec<String> = set.iter().map(|s| (*s).to_owned()).collect();
         let config = Config::parse(include_str!("../../../../configs/maze-quick.toml"), &set).unwrap();
         let task = Task::open(&config).unwrap();
-        let model = model_config(config.model.init.as_ref().unwrap(), &task);
+        let model = model_config(config.model.init.as_ref().unwrap(), &task, None);
         let lengths = Lengths::of(&config, Some(&task));
         (config, model, lengths)
     }

@@ -33,6 +33,9 @@ pub struct Session {
     /// What graded, part by part; none in a session of supervised fine-tuning.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub graders: Vec<String>,
+    /// Identifies the problems, held out and trained on; empty in files that don't say.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub problems: String,
     /// Most memory that the process had by its end, in bytes; absent where the system doesn't say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_peak_bytes: Option<u64>,
@@ -43,26 +46,53 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
+/// What a session works on, besides its configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Inputs {
+    /// What grades, part by part; none where nothing is graded.
+    pub graders: Vec<String>,
+    /// Identifies the problems.
+    pub problems: String,
+}
+
+/// What graded in the last session of the run in `folder` that says so; empty if none does.
+///
+/// # Errors
+/// If the file can't be read.
+pub fn graders(folder: &Path) -> anyhow::Result<Vec<String>> {
+    Ok(last_graders(&lines::read::<Session>(&folder.join(SESSIONS))?).to_vec())
+}
+
+fn last_graders(sessions: &[Session]) -> &[String] {
+    sessions.iter().rev().map(|s| s.graders.as_slice()).find(|g| !g.is_empty()).unwrap_or_default()
+}
+
 /// Adds this session to the run's.
 ///
 /// # Errors
-/// Bad input if the session before had other graders, whose verdicts these would mix with, unless changes are accepted. If
-/// the file can't be read or written.
+/// Bad input if the session before had other problems, or other graders, whose verdicts these would mix with, unless
+/// changes are accepted. If the file can't be read or written.
 pub fn begin(
     folder: &Path,
     device: DeviceName,
     threads: usize,
-    graders: Vec<String>,
+    Inputs { graders, problems }: Inputs,
     accept_changes: bool,
     events: &dyn Events,
 ) -> anyhow::Result<()> {
     let path = folder.join(SESSIONS);
     let mut file = JsonLines::append(&path)?;
     let before: Vec<Session> = lines::read(&path)?;
-    let graded = before.iter().rev().map(|session| &session.graders).find(|graders| !graders.is_empty());
-    if let Some(theirs) = graded.filter(|theirs| !graders.is_empty() && **theirs != graders)
-        && !accept_changes
-    {
+    let known = before.iter().rev().map(|session| &session.problems).find(|problems| !problems.is_empty());
+    if known.is_some_and(|theirs| *theirs != problems) && !accept_changes {
+        bad_input!(
+            "{}: the problems have changed since the run's last session: other rows, answers or solutions in its data. Put the old data back, or resume with --accept-changes to continue with the new",
+            folder.display()
+        );
+    }
+    let theirs = last_graders(&before);
+    let both = !theirs.is_empty() && !graders.is_empty();
+    if both && theirs != graders && !accept_changes {
         bad_input!(
             "{}: the grader has changed since the run's last session: found {}, wanted {}. Put the old one back, or resume with --accept-changes to continue with the new one",
             folder.display(),
@@ -78,6 +108,7 @@ pub fn begin(
         processor: processor(),
         threads,
         graders,
+        problems,
         memory_peak_bytes: None,
     })
 }

@@ -1,6 +1,6 @@
 //! What a run's folder holds: nothing, a run that isn't finished, or a finished one.
 
-use crate::config::{Config, Every};
+use crate::config::Config;
 use crate::problem::{Split, Task};
 use crate::run::checkpoint;
 use crate::run::folder::changed_keys;
@@ -23,9 +23,8 @@ pub enum State {
 
 /// The configuration in steps, as a run folder holds it.
 fn resolved(config: &Config) -> anyhow::Result<Config> {
-    let in_epochs = config.epochs.is_some() || [config.eval.every, config.save.every].contains(&Every::Epoch);
     // The data says how many steps an epoch is; nothing else needs it here.
-    let problems = if in_epochs { Task::open(config)?.len(Split::Train) } else { u64::MAX };
+    let problems = if config.counts_epochs() { Task::open(config)?.len(Split::Train) } else { u64::MAX };
     config.resolved(problems)
 }
 
@@ -54,17 +53,17 @@ pub fn state(config: &Config, folder: &Path) -> anyhow::Result<State> {
     let logged = metrics::read(&folder.join("metrics.jsonl")).is_ok_and(|m| m.last().is_some_and(reaches));
     let saved =
         checkpoint::list(&folder.join("checkpoints"))?.last().is_some_and(|(s, _)| *s >= config.steps);
-    let evaluation = final_evaluation(folder, config.steps);
+    let evaluation = final_evaluation(folder, &config);
     let evaluated = evaluation.is_ok_and(|evaluation| evaluation.is_some() || !config.evaluates_at_the_end());
     Ok(if logged && saved && evaluated { State::Finished } else { State::Begun })
 }
 
-/// A run's evaluation after its last step.
+/// The evaluation after the last step of a run of `config`.
 ///
 /// # Errors
 /// When the file can't be read.
-pub fn final_evaluation(folder: &Path, steps: u64) -> anyhow::Result<Option<Evaluation>> {
-    let evaluations =
-        record::deciding(&folder.join("eval.jsonl")).with_context(|| format!("run {}", folder.display()))?;
-    Ok(evaluations.into_iter().rfind(|e| e.step == steps))
+pub fn final_evaluation(folder: &Path, config: &Config) -> anyhow::Result<Option<Evaluation>> {
+    let evaluations = record::of_set(&folder.join("eval.jsonl"), config.eval.deciding_set())
+        .with_context(|| format!("run {}", folder.display()))?;
+    Ok(evaluations.into_iter().rfind(|e| e.step == config.steps))
 }

@@ -71,6 +71,7 @@ pub(super) fn fit(
         }
         None => (fresh()?, 0),
     };
+    place.run.adopt(config)?;
     lines::retain(&place.lines, |line| line["step"].as_u64().is_some_and(|s| s <= done))?;
     let mut tensorboard =
         place.tensorboard.map(|folder| TensorBoard::resume(folder, "sft", done)).transpose()?;

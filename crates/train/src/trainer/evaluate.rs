@@ -1,7 +1,7 @@
 //! The run's evaluations, and the best policy among those evaluated.
 
 use super::Trainer;
-use crate::evaluation::in_training::Policy;
+use crate::evaluation::in_training::{Policy, Series};
 use crate::run::checkpoint::{self, Best, TrainerState};
 use fgrpo_eval::io::lines;
 use fgrpo_eval::record::Evaluation;
@@ -66,9 +66,20 @@ impl Trainer<'_> {
 
 /// The best policy evaluated up to `state`'s step that still exists; the earliest if several are equal. Uses the
 /// logged evaluations too, because the checkpoint may have been saved before the evaluation of its own step.
-pub(super) fn best(evaluations: &[Evaluation], state: &TrainerState, checkpoints: &Path) -> Option<Best> {
-    let evaluated = evaluations.iter().filter_map(best_of);
-    let known = state.best.into_iter().chain(evaluated);
+///
+/// `series` decides which is best from now on. What was measured otherwise, before a resume with other settings, is no
+/// better or worse.
+pub(super) fn best(
+    evaluations: &[Evaluation],
+    series: Option<&Series>,
+    state: &TrainerState,
+    checkpoints: &Path,
+) -> Option<Best> {
+    let measured = |e: &&Evaluation| series.is_some_and(|series| series.measures(e));
+    // Where the log has the best one's step, it says how that was measured.
+    let logged = |best: &Best| series.is_some() && evaluations.iter().any(|e| e.step == best.step);
+    let evaluated = evaluations.iter().filter(measured).filter_map(best_of);
+    let known = state.best.into_iter().filter(|best| !logged(best)).chain(evaluated);
     let mut known: Vec<Best> = known
         .filter(|b| (1..=state.step).contains(&b.step) && checkpoint::has_best(checkpoints, *b))
         .collect();

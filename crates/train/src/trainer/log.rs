@@ -106,7 +106,7 @@ impl Trainer<'_> {
 
     /// Says where the results are, and returns a summary.
     pub(super) fn summary(&mut self) -> anyhow::Result<String> {
-        let evaluations = record::deciding(&self.run.file("eval.jsonl"))?;
+        let evaluations = record::of_set(&self.run.file("eval.jsonl"), self.config.eval.deciding_set())?;
         let seconds: f64 =
             metrics::read(&self.run.file("metrics.jsonl"))?.iter().filter_map(|m| m.seconds.total.0).sum();
         self.events.say(&format!("{} RL steps in {}", self.state.step, duration(seconds)));
@@ -116,10 +116,10 @@ impl Trainer<'_> {
         if let Some((_, folder)) = self.run.latest()? {
             self.events.say(&format!("policy: {}", folder.display()));
         }
-        Ok(match (evaluations.first(), evaluations.last()) {
-            (Some(first), Some(last)) => record::summary(first, last),
-            _ => String::new(),
-        })
+        let Some(last) = evaluations.last() else { return Ok(String::new()) };
+        // After a resume with another grader or other problems, from there on.
+        let first = evaluations.iter().find(|e| e.is_comparable(last)).unwrap_or(last);
+        Ok(record::summary(first, last))
     }
 }
 

@@ -21,7 +21,7 @@ use fgrpo_eval::bad_input;
 use fgrpo_eval::events::Events;
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::io::lines::{self, JsonLines};
-use fgrpo_eval::record::deciding;
+use fgrpo_eval::record::Evaluation;
 use fgrpo_nn::{Device, DeviceName, Engine, Sampling, least_cached_tokens};
 use serde_json::Value;
 
@@ -33,7 +33,7 @@ pub fn check_cache(config: &Config, task: &Task, device: DeviceName) -> anyhow::
     let Some(found) = config.rollout.max_cached_tokens else { return Ok(()) };
     // A CPU samples two batches at the same time, if it has a thread for each.
     let batches = device.gpus().map_or(config.threads().min(2), |gpus| gpus.count());
-    let prompt = task.context() - task.max_new_tokens();
+    let prompt = task.longest_prompt();
     let completion = config.rollout.max_new_tokens.unwrap_or(task.max_new_tokens());
     let wanted = least_cached_tokens(prompt, completion, batches);
     if found < wanted {
@@ -60,11 +60,14 @@ impl<'a> Trainer<'a> {
             Some(sft) => sft::stage(config, sft, task, &device, &run, &mut *events),
             None => policy::fresh(config, task, &device).map(Some),
         };
-        let (engine, mut state) = match &latest {
-            Some((_, folder)) => {
-                let fresh = || policy::fresh(config, task, &device);
-                checkpoint::open(folder, checkpoint::Stage::Rl, config, &device, fresh)?
-            }
+        let resumed = latest.as_ref().map(|(_, folder)| {
+            let fresh = || policy::fresh(config, task, &device);
+            checkpoint::open(folder, checkpoint::Stage::Rl, config, &device, fresh)
+        });
+        let resumed = resumed.transpose()?;
+        run.adopt(config)?;
+        let (engine, mut state) = match resumed {
+            Some(resumed) => resumed,
             None => match starting()? {
                 Some(engine) => (engine, first_state()),
                 None => return Ok(None),
@@ -86,7 +89,9 @@ impl<'a> Trainer<'a> {
         for wrong in wrong {
             events.say(&format!("warning: {wrong}"));
         }
-        state.best = best(&deciding(&run.file("eval.jsonl"))?, &state, &run.checkpoints());
+        let series = Series::of_run(config, task);
+        let evaluations: Vec<Evaluation> = lines::read(&run.file("eval.jsonl"))?;
+        state.best = best(&evaluations, series.last(), &state, &run.checkpoints());
         state.update.prepare(config.algorithm.daro.then_some(config.rollout.group_size));
         let mut tensorboard = match (config.log.tensorboard, &latest) {
             (false, _) => None,
@@ -97,8 +102,15 @@ impl<'a> Trainer<'a> {
         let (stall, anchor) = replay(config, &logged, tensorboard.as_mut(), events)?;
         let server = config.rollout.server.as_ref();
         let max_new_tokens = config.rollout.max_new_tokens.unwrap_or(task.max_new_tokens());
+        let (prompt, positions) = (task.longest_prompt(), engine.config().max_position_embeddings);
+        if prompt < positions && positions - prompt < max_new_tokens {
+            events.say(&format!(
+                "note: the model has {positions} positions, which leaves {} of the {max_new_tokens} tokens of a completion to the longest prompt",
+                positions - prompt
+            ));
+        }
         let mut trainer = Self {
-            series: Series::of_run(config, task),
+            series,
             server: server.map(|s| ServerRollouts::open(s, &run.path)).transpose()?,
             sampling: sampling(config, task, max_new_tokens),
             credit: config.algorithm.credit(&config.task),

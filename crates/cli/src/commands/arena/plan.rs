@@ -5,6 +5,7 @@ use super::task;
 use crate::args::places::{self, Loading};
 use fgrpo_eval::bad_input;
 use fgrpo_train::config::Config;
+use fgrpo_train::run::folder::CONFIGURATION;
 use fgrpo_train::run::state::{State, final_evaluation, state};
 use std::path::{Path, PathBuf};
 
@@ -22,6 +23,9 @@ pub(super) struct Wanted<'a> {
     pub(super) tasks: &'a [String],
     pub(super) set: &'a [String],
     pub(super) out: &'a Path,
+    pub(super) loading: Loading,
+    /// Whether tuning has chosen the settings, or none is wanted: what a folder holds is a run of them or of others.
+    pub(super) settled: bool,
 }
 
 /// A run.
@@ -61,8 +65,8 @@ fn plan(
     method.set.extend(tuned.iter().cloned());
     let mut config = method.config(&task::text(task)?, wanted.set, seed)?;
     let folder = wanted.out.join(task::name(task)).join(folder);
-    places::configuration(&mut config, Some(&folder), Loading::All)?;
-    let state = state(&config, &folder)?;
+    places::configuration(&mut config, Some(&folder), wanted.loading)?;
+    let state = if wanted.settled { state(&config, &folder)? } else { State::Absent };
     let trial = Choice { task: task.to_owned(), method: method.name, set: tuned.to_vec() };
     Ok(Planned { config, folder, state, trial })
 }
@@ -138,7 +142,9 @@ pub(super) fn trials(
 pub(super) fn choices(trials: &[Planned], mut chosen: Vec<Choice>) -> anyhow::Result<Vec<Choice>> {
     let mut best: Vec<(f64, &Choice)> = Vec::new();
     for run in trials {
-        let Some(last) = final_evaluation(&run.folder, run.config.steps)? else { continue };
+        // Epochs became steps when the run began.
+        let config = Config::load(&run.folder.join(CONFIGURATION), &[])?;
+        let Some(last) = final_evaluation(&run.folder, &config)? else { continue };
         let (Some(first), Some((_, largest))) = (last.pass_at_1(), last.pass_at_k.last_key_value()) else {
             continue;
         };

@@ -11,7 +11,7 @@ use fgrpo_eval::record::{self, Evaluation};
 use fgrpo_eval::samples::ProblemCounts;
 use fgrpo_eval::table::{Table, percent, points};
 use fgrpo_train::config::Config;
-use fgrpo_train::run::metrics;
+use fgrpo_train::run::{metrics, sessions};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -63,13 +63,15 @@ struct Run {
     seed: u64,
     start: Evaluation,
     end: Evaluation,
+    /// What graded it, part by part; empty where its files don't say.
+    graders: Vec<String>,
     costs: Costs,
 }
 
 /// Prints the table of every task in the folder.
 ///
 /// # Errors
-/// Bad input: no finished run, runs of a task with different problems, a baseline without a run.
+/// Bad input: no finished run, runs of a task with different problems or graders, a baseline without a run.
 pub(super) fn print(args: &TableArgs) -> anyhow::Result<()> {
     let all = standings(&args.out, &args.baseline)?;
     if let Some(path) = &args.plot {
@@ -168,11 +170,11 @@ fn run(folder: &Path, method: &str, seed: u64) -> anyhow::Result<Option<Run>> {
     if !config.exists() {
         return Ok(None);
     }
-    let steps = Config::load(&config, &[])?.steps;
-    let mut evaluations = record::deciding(&folder.join("eval.jsonl"))?;
+    let config = Config::load(&config, &[])?;
+    let mut evaluations = record::of_set(&folder.join("eval.jsonl"), config.eval.deciding_set())?;
     let logged = metrics::read(&folder.join("metrics.jsonl"))?;
-    let last = logged.last().filter(|m| m.step >= steps);
-    let end = evaluations.iter().rposition(|e| e.step == steps);
+    let last = logged.last().filter(|m| m.step >= config.steps);
+    let end = evaluations.iter().rposition(|e| e.step == config.steps);
     let (Some(last), Some(end)) = (last, end) else { return Ok(None) };
     let costs = Costs {
         entropy: last.entropy.0.unwrap_or(f64::NAN),
@@ -182,7 +184,8 @@ fn run(folder: &Path, method: &str, seed: u64) -> anyhow::Result<Option<Run>> {
     let Some(start) = evaluations.into_iter().find(|e| e.step == 0) else {
         bad_input!("{}: found no evaluation before training, wanted one", folder.join("eval.jsonl").display())
     };
-    Ok(Some(Run { method: method.to_owned(), seed, start, end, costs }))
+    let graders = sessions::graders(folder)?;
+    Ok(Some(Run { method: method.to_owned(), seed, start, end, graders, costs }))
 }
 
 fn counts(evaluation: &Evaluation) -> Vec<ProblemCounts> {
@@ -200,6 +203,17 @@ fn ranked(task: String, tuned: bool, runs: Vec<Run>, baseline: &str) -> anyhow::
             "{task}: found other problems in a run of {} than in one of {}, wanted the same",
             other.method,
             first.method
+        );
+    }
+    if let Some(other) = runs.iter().find(|r| r.graders != first.graders) {
+        bad_input!(
+            "{task}: {} (seed {}) was graded by {}, and {} (seed {}) by {}, wanted one grader for the table: move the folders of one of them away, and train these runs anew",
+            first.method,
+            first.seed,
+            first.graders.join(", "),
+            other.method,
+            other.seed,
+            other.graders.join(", ")
         );
     }
     let has = |k: &usize| {

@@ -36,7 +36,7 @@ pub(super) fn recorded(
     config: &Config,
     evaluated: &mut Option<String>,
 ) -> anyhow::Result<Candidates> {
-    let evaluations = record::deciding(&run.join("eval.jsonl")).or_bad_input()?;
+    let evaluations = record::of_set(&run.join("eval.jsonl"), config.eval.deciding_set()).or_bad_input()?;
     require_once("eval.jsonl", evaluations.iter().map(|e| e.step))?;
     let value = |e: &Evaluation| -> anyhow::Result<f64> {
         let values = match &settings.part {

@@ -17,18 +17,6 @@ pub const USUAL: &str = "held-out";
 /// The name of the problems in a run's full evaluations (`[eval.full]`).
 pub const FULL: &str = "held-out in full";
 
-/// The evaluations in an `eval.jsonl` whose run's configuration isn't known: the full ones if there are any.
-///
-/// # Errors
-/// Naming the file, and the line that can't be read.
-pub fn deciding(path: &Path) -> anyhow::Result<Vec<Evaluation>> {
-    let mut evaluations: Vec<Evaluation> = lines::read(path)?;
-    if evaluations.iter().any(|e| e.set == FULL) {
-        evaluations.retain(|e| e.set == FULL);
-    }
-    Ok(evaluations)
-}
-
 /// The evaluations of one set in a run's `eval.jsonl`.
 ///
 /// # Errors

@@ -209,7 +209,7 @@ impl Sources {
     fn gather_run(&mut self, name: &str, path: &Path) -> anyhow::Result<()> {
         let config = Config::load(&path.join("config.toml"), &[])?;
         let file = path.join("eval.jsonl");
-        let evaluations = record::deciding(&file).with_context(|| path.display().to_string())?;
+        let evaluations = record::of_set(&file, config.eval.deciding_set()).with_context(|| path.display().to_string())?;
         let mut frequent: Vec<Evaluation> = lines::read(&file)?;
         if frequent.iter().any(|e| e.set != record::FULL) {
             frequent.retain(|e| e.set != record::FULL);

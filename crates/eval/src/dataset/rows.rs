@@ -210,6 +210,11 @@ fn parquet_rows(path: &Path) -> anyhow::Result<Vec<Row>> {
     Ok(rows)
 }
 
+/// The number that the shortest decimal digits of a 32-bit one say: 1234.56 is not 1234.56005859375.
+fn shortest(x: f32) -> Value {
+    x.to_string().parse::<f64>().map_or(Value::Null, Value::from)
+}
+
 /// A Parquet value as JSON.
 fn field(value: &Field) -> Value {
     match value {
@@ -225,8 +230,8 @@ fn field(value: &Field) -> Value {
         Field::UShort(x) => (*x).into(),
         Field::UInt(x) => (*x).into(),
         Field::ULong(x) => (*x).into(),
-        Field::Float16(x) => f32::from(*x).into(),
-        Field::Float(x) => (*x).into(),
+        Field::Float16(x) => shortest(f32::from(*x)),
+        Field::Float(x) => shortest(*x),
         Field::Double(x) => (*x).into(),
         Field::Str(x) => x.clone().into(),
         // Some writers store text as bytes without marking it as text.
@@ -254,6 +259,12 @@ fn field(value: &Field) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_32_bit_number_is_what_its_digits_say() {
+        assert_eq!(field(&Field::Float(1234.56)), Value::from(1234.56));
+        assert_eq!(field(&Field::Float(f32::NAN)), Value::Null);
+    }
 
     #[test]
     fn two_columns_of_one_name_are_refused_and_columns_without_one_are_not() {

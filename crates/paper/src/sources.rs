@@ -209,11 +209,12 @@ impl Sources {
     fn gather_run(&mut self, name: &str, path: &Path) -> anyhow::Result<()> {
         let config = Config::load(&path.join("config.toml"), &[])?;
         let file = path.join("eval.jsonl");
-        let evaluations = record::of_set(&file, config.eval.deciding_set()).with_context(|| path.display().to_string())?;
-        let mut frequent: Vec<Evaluation> = lines::read(&file)?;
-        if frequent.iter().any(|e| e.set != record::FULL) {
-            frequent.retain(|e| e.set != record::FULL);
-        }
+        let all: Vec<Evaluation> = lines::read(&file).with_context(|| path.display().to_string())?;
+        let of_set = |set: &str| -> Vec<Evaluation> {
+            let some: Vec<Evaluation> = all.iter().filter(|e| e.set == set).cloned().collect();
+            if some.is_empty() { all.clone() } else { some }
+        };
+        let (evaluations, frequent) = (of_set(config.eval.deciding_set()), of_set(record::USUAL));
         let log = path.join("metrics.jsonl");
         let metrics = if log.is_file() { metrics::read(&log)? } else { Vec::new() };
         let Some(last) = evaluations.last() else { return Ok(()) };

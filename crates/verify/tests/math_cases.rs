@@ -53,9 +53,70 @@ fn strict_mode_accepts_what_is_equal() {
         ("3\\pm\\sqrt2", "$3+\\sqrt2, 3-\\sqrt2$"),
         ("\\int_0^1 x^2 dx", "$\\frac13$"),
         ("\\sum_{k=1}^{5}(3k+5)", "70"),
+        ("3x^2", "$\\frac{dy}{dx}=3x^2$"),
+        ("\\frac{dy}{dx}=xy", "$\\frac{dy}{dx}=yx$"),
+        ("\\frac{dy}{dx}=xy", "$xy$"),
+        ("2", "$\\int_0^{\\pi}\\sin x\\,dx = 2$"),
+        ("\\frac{x^3}{3}+C", "$\\int x^2\\,dx=\\frac{x^3}{3}+C$"),
+        ("\\frac12", "$P(X=2)=\\frac24=\\frac12$"),
+        ("5", "$\\|v\\|=5$"),
+        ("12 \\mathrm{~km} / \\mathrm{h}", "$12\\,\\text{km/h}$"),
+        ("9.8 \\mathrm{~m} / \\mathrm{s}^{2}", "\\boxed{9.8}"),
+        ("15\\text{ m/s}", "\\boxed{15\\,\\frac{\\text{m}}{\\text{s}}}"),
+        ("15\\text{ m/s}", "\\boxed{15m/s}"),
+        ("36", "\\boxed{3\\text{ dozen}}"),
+        ("\\frac{27}{512}", "\\boxed{\\frac{\\frac{27}{512}}{1}}"),
+        ("2013^{4025}", "\\boxed{\\frac{2(2013^{4025})}{2}}"),
     ] {
         let outcome = Verifier::new(gold, &strict()).check(pred);
         assert!(outcome.is_correct(), "{gold} and {pred}: {:?} {}", outcome.verdict, outcome.reason);
+    }
+}
+
+/// What the reference (math-verify 0.9.0) says of texts that stand after a lone dollar sign, or after the second " is".
+#[test]
+fn an_announced_formula_is_found_whatever_stands_before_it() {
+    for (gold, response) in [
+        ("\\sqrt{2}", "Each ticket costs $5 in total. The answer is $\\sqrt{2}$."),
+        ("\\sqrt{2}", "Each ticket costs $5 in total. The final answer is $\\sqrt{2}$."),
+        ("\\frac{x}{2}", "Price is $x. **Answer:** $\\frac{x}{2}$"),
+        ("\\{1,2\\}", "It costs $5. The final answer is $\\{1,2\\}$. I hope it is correct. $7$"),
+        ("\\sqrt{3}", "Final answer: the side that is longest is $\\sqrt{3}$. Here $h=2$."),
+        (
+            "\\frac{1}{2}",
+            "The final answer, which is what the question is for, is $\\frac{1}{2}$, where $y=3$.",
+        ),
+    ] {
+        let outcome = Verifier::new(gold, &Options::default()).check(response);
+        assert!(outcome.is_correct(), "{gold} and {response}: {:?} {}", outcome.verdict, outcome.reason);
+    }
+}
+
+/// As the reference (math-verify 0.9.0) prints values, in every detail.
+#[test]
+fn a_text_equals_the_printed_value() {
+    for (gold, text, equal) in [
+        ("-x", "-x", true),
+        ("-i", "-i", true),
+        ("\\frac{1}{x}", "1/x", true),
+        ("2/x", "2/x", true),
+        ("\\frac{\\pi}{2}", "\\pi/2", true),
+        ("\\frac{\\pi}{2}", "pi/2", true),
+        ("-i/2", "-i/2", true),
+        ("2*x", "2*x", true),
+        ("2\\pi", "2*pi", true),
+        ("-\\alpha", "-alpha", true),
+        ("\\frac{-3}{x}", "-3/x", true),
+        ("2x", "2x", false),
+        ("-x/y", "-x/y", false),
+        ("-\\frac{x}{2}", "-x/2", false),
+        ("-\\pi", "-\\pi", false),
+        ("-e", "-e", false),
+        ("\\frac{e}{2}", "e/2", false),
+        ("-xy", "-xy", false),
+    ] {
+        let outcome = Verifier::new(gold, &Options::default()).check(&format!("\\boxed{{\\text{{{text}}}}}"));
+        assert_eq!(outcome.is_correct(), equal, "{gold} and {text}: {}", outcome.reason);
     }
 }
 

@@ -118,11 +118,24 @@ impl Flags {
     /// `settings` with what the flags say in place of it.
     ///
     /// # Errors
-    /// Bad input: a command line with an open quote, or seconds and scores for a command where there is none.
+    /// Bad input: a command line with an open quote, seconds and scores for a command where there is none, or flags of
+    /// strict mode in parity mode.
     pub fn over(&self, settings: Settings) -> anyhow::Result<Settings> {
         // Field by field and without `..`: a setting added later doesn't compile until it is decided about here.
         let Settings { mode, format_gate, percent_as_number, accept_unfinished, choice, command, code, maze } =
             settings;
+        let mode = self.mode.unwrap_or(mode);
+        let of_strict = [
+            ("--percent-as-number", self.percent_as_number.is_some()),
+            ("--accept-unfinished", self.accept_unfinished.is_some()),
+        ];
+        if let Some((flag, _)) =
+            of_strict.into_iter().find(|(_, given)| *given && matches!(mode, Mode::Parity))
+        {
+            bad_input!(
+                "{flag}: found with mode parity, wanted it with mode strict: it would change nothing here"
+            );
+        }
         let given = match &self.grader {
             Some(function) => Some(program::Settings::of_function(function)),
             None => self.command.as_deref().map(program::Settings::parse).transpose()?,
@@ -150,7 +163,7 @@ impl Flags {
             }
         });
         Ok(Settings {
-            mode: self.mode.unwrap_or(mode),
+            mode,
             format_gate: self.format_gate.map_or(format_gate, Switch::on),
             percent_as_number: self.percent_as_number.map_or(percent_as_number, Switch::on),
             accept_unfinished: self.accept_unfinished.map_or(accept_unfinished, Switch::on),
@@ -165,5 +178,22 @@ impl Flags {
             },
             maze,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_of_strict_mode_are_refused_in_parity_mode() {
+        let percent = Flags { percent_as_number: Some(Switch::On), ..Flags::default() };
+        let unfinished = Flags { accept_unfinished: Some(Switch::Off), ..Flags::default() };
+        for (flags, name) in [(percent, "--percent-as-number"), (unfinished, "--accept-unfinished")] {
+            let said = flags.over(Settings::reference()).unwrap_err().to_string();
+            assert!(said.starts_with(name) && said.contains("mode parity"), "{said}");
+            let strictly = Flags { mode: Some(Mode::Strict), ..flags };
+            assert!(strictly.over(Settings::reference()).is_ok(), "{name}");
+        }
     }
 }

@@ -123,6 +123,13 @@ impl Line<'_> {
             }
             options.precision = precision;
         }
+        let of_strict =
+            [("percent_as_number", self.percent_as_number), ("accept_unfinished", self.accept_unfinished)];
+        if let Some((key, _)) =
+            of_strict.iter().find(|(_, given)| given.is_some() && options.mode == math::Mode::Parity)
+        {
+            return Err(format!("{key}: found with mode parity, wanted it with mode strict"));
+        }
         options.strict = self.strict.unwrap_or(options.strict);
         options.allow_set_relation_comp =
             self.allow_set_relation_comp.unwrap_or(options.allow_set_relation_comp);

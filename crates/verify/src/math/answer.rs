@@ -6,7 +6,7 @@
 
 use super::budget::MAX_CANDIDATES;
 use super::candidate::Found;
-use super::environments::{Shortlist, environments};
+use super::environments::{Ahead, environments, first};
 use super::extract::{answer_ends, last_number};
 
 /// Commands whose group is the answer.
@@ -79,8 +79,9 @@ fn last_bold(text: &str) -> Option<Answer<'_>> {
 
 /// Whether the last word of a text changes the meaning of the value after it.
 fn is_turned(before: &str) -> bool {
-    let word = before.trim_end().rsplit(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
-    ["not", "least", "most", "than"].contains(&word)
+    let before = before.trim_end();
+    let word = before.rsplit(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
+    ["not", "least", "most", "than"].contains(&word) || before.ends_with("n't") || before.ends_with("n’t")
 }
 
 /// A box: where its command, its content and its end are.
@@ -206,8 +207,12 @@ fn offers_another(before: &str, after: &str) -> bool {
     const FILLING: &[&str] =
         &["maybe", "perhaps", "possibly", "even", "else", "it", "could", "be", "is", "also", "the", "answer"];
     let behind = after.trim_start_matches(|c: char| c.is_whitespace() || c == '.' || MARKS.contains(&c));
-    let mut words = behind.split_whitespace();
-    if words.next().is_some_and(|word| word.trim_matches(',').eq_ignore_ascii_case("or")) {
+    let behind = ["text{", "textrm{", "mathrm{", "mbox{"]
+        .iter()
+        .find_map(|command| behind.strip_prefix(command))
+        .unwrap_or(behind);
+    let mut words = behind.split_whitespace().filter(|word| *word != "}");
+    if words.next().is_some_and(|word| word.trim_matches([',', '}']).eq_ignore_ascii_case("or")) {
         let value = words.find(|word| !FILLING.contains(&word.trim_matches(',')));
         if value.is_some_and(starts_value) {
             return true;
@@ -225,7 +230,7 @@ fn offers_another(before: &str, after: &str) -> bool {
 }
 
 fn starts_value(word: &str) -> bool {
-    let word = word.trim_start_matches(['*', '(']);
+    let word = word.trim_start_matches(['*', '(', '}']);
     word.starts_with(['$', '\\']) || word.trim_start_matches('-').starts_with(|c: char| c.is_ascii_digit())
 }
 
@@ -292,7 +297,7 @@ fn segment_answer(text: &str, (from, to): (usize, usize), latex: bool, plain: bo
         let hedged = offers_another(&text[..offset], &text[offset + body.len()..]);
         return Some(Answer { parts: vec![body], hedged });
     }
-    if latex && let Some(first) = environments(segment, Shortlist::new(vec![(0, segment.len())])).first() {
+    if latex && let Some(first) = first(segment, 0, segment.len(), &mut Ahead::default()) {
         // Words may come before a formula, but numbers don't.
         let before = &segment[..first.start];
         if !before.contains(|c: char| c.is_ascii_digit()) {
@@ -407,7 +412,7 @@ fn is_mathematics(line: &str) -> bool {
 
 /// The last formula or number of the text, whichever comes later.
 fn last_formula(text: &str, latex: bool, plain: bool) -> Answer<'_> {
-    let formulas = if latex { environments(text, Shortlist::new(Vec::new())) } else { Vec::new() };
+    let formulas = if latex { environments(text) } else { Vec::new() };
     let last = formulas.last();
     let floor = last.map_or(0, |formula| formula.end);
     if plain && let Some((start, end)) = last_number(text, floor) {

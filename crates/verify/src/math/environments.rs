@@ -5,71 +5,49 @@ use std::collections::VecDeque;
 use super::budget::MAX_CANDIDATES;
 use super::candidate::{Candidate, Found};
 
-/// The environments that can be tried: those after an anchor, and the last ones of the text. This limits memory.
-pub(super) struct Shortlist<'a> {
-    /// Starts of windows after anchors in increasing order, each with the largest end of a window that begins there or
-    /// before.
-    windows: Vec<(usize, usize)>,
-    anchored: Vec<Candidate<'a>>,
-    last: VecDeque<Candidate<'a>>,
-}
-
-impl<'a> Shortlist<'a> {
-    pub(super) fn new(mut windows: Vec<(usize, usize)>) -> Self {
-        windows.sort_unstable();
-        let mut furthest = 0;
-        for (_, end) in &mut windows {
-            furthest = furthest.max(*end);
-            *end = furthest;
-        }
-        Self { windows, anchored: Vec::new(), last: VecDeque::with_capacity(MAX_CANDIDATES) }
-    }
-
-    /// Candidates are in order from left to right.
-    fn push(&mut self, candidate: Candidate<'a>) {
-        if self.last.len() == MAX_CANDIDATES
-            && let Some(left) = self.last.pop_front()
-        {
-            let before = self.windows.partition_point(|(start, _)| *start <= left.start);
-            if before > 0 && self.windows[before - 1].1 >= left.start {
-                self.anchored.push(left);
-            }
-        }
-        self.last.push_back(candidate);
-    }
-
-    fn all(mut self) -> Vec<Candidate<'a>> {
-        self.anchored.extend(self.last);
-        self.anchored
-    }
-}
-
-/// LaTeX between delimiters; up to six environments joined by connectives.
-pub(super) fn environments<'a>(text: &'a str, mut shortlist: Shortlist<'a>) -> Vec<Candidate<'a>> {
-    let bytes = text.as_bytes();
+/// The last environments of a text, as many as can be tried.
+pub(super) fn environments(text: &str) -> Vec<Candidate<'_>> {
+    let mut last = VecDeque::with_capacity(MAX_CANDIDATES);
     let mut ahead = Ahead::default();
-    let mut at = 0;
-    while at < bytes.len() {
-        let Some(step) = bytes[at..].iter().position(|byte| matches!(byte, b'$' | b'\\' | b'[')) else {
-            break;
-        };
-        let place = at + step;
-        let Some(first) = environment(text, place, at, &mut ahead) else {
-            at = place + 1;
-            continue;
-        };
-        let start = first.start;
-        let mut end = first.end;
-        let mut contents = vec![(first.content, first.percent)];
-        while contents.len() < 6 {
-            let Some(next) = joined(text, end, &mut ahead) else { break };
-            contents.push((next.content, next.percent));
-            end = next.end;
+    let mut from = 0;
+    while let Some(found) = first(text, from, text.len(), &mut ahead) {
+        from = found.end;
+        if last.len() == MAX_CANDIDATES {
+            last.pop_front();
         }
-        shortlist.push(Candidate { found: Found::Latex(contents), start, end });
-        at = end;
+        last.push_back(found);
     }
-    shortlist.all()
+    last.into()
+}
+
+/// The first LaTeX between delimiters that starts at `from` or behind it and not behind `to`; up to six environments
+/// joined by connectives.
+pub(super) fn first<'a>(text: &'a str, from: usize, to: usize, ahead: &mut Ahead) -> Option<Candidate<'a>> {
+    let bytes = text.as_bytes();
+    let mut at = from;
+    let first = loop {
+        let place = at + bytes[at..].iter().position(|byte| matches!(byte, b'$' | b'\\' | b'['))?;
+        // A bracket in spaces and a sign start one before.
+        if place > to + 1 {
+            return None;
+        }
+        match environment(text, place, at, ahead) {
+            Some(first) => break first,
+            None => at = place + 1,
+        }
+    };
+    let start = first.start;
+    if start > to {
+        return None;
+    }
+    let mut end = first.end;
+    let mut contents = vec![(first.content, first.percent)];
+    while contents.len() < 6 {
+        let Some(next) = joined(text, end, ahead) else { break };
+        contents.push((next.content, next.percent));
+        end = next.end;
+    }
+    Some(Candidate { found: Found::Latex(contents), start, end })
 }
 
 /// Cached searches: the end of a line, and delimiters without a closing one. Repeated searches would make the work

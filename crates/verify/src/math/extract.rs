@@ -15,7 +15,7 @@ use super::Options;
 use super::boxes;
 use super::budget::{MAX_ANSWER, MAX_CANDIDATES};
 use super::candidate::{Candidate, Found};
-use super::environments::{Shortlist, environments};
+use super::environments::{Ahead, environments, first};
 
 /// Number of occurrences of "answer" that are tried, from the last.
 const MAX_ANCHORS: usize = 63;
@@ -54,8 +54,6 @@ pub(super) struct Search<'a> {
     plain: bool,
     /// Ends of the word "answer".
     answers: Vec<usize>,
-    /// The candidate environments between `$`, `\(`, `\[`, searched once.
-    environments: Option<Vec<Candidate<'a>>>,
     stage: usize,
     stages: Vec<(i32, Stage)>,
 }
@@ -84,7 +82,7 @@ impl<'a> Search<'a> {
             stages.push((options.boxed_match_priority, Stage::Boxes));
         }
         stages.sort_by_key(|(priority, _)| *priority);
-        Self { text, latex, plain, answers: answer_ends(text), environments: None, stage: 0, stages }
+        Self { text, latex, plain, answers: answer_ends(text), stage: 0, stages }
     }
 
     /// The same search, with or without what stands after no "answer" and in no box.
@@ -118,7 +116,7 @@ impl<'a> Search<'a> {
             Stage::Boxes => boxes::places(self.text, group),
             Stage::Bare => {
                 if self.latex {
-                    group.extend(self.environments().iter().cloned());
+                    group.extend(environments(self.text));
                 }
                 if self.plain {
                     self.bare_numbers(group);
@@ -144,20 +142,24 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The first and the last position at which LaTeX after an anchor may begin.
-    fn latex_window(&self, stage: Stage, offset: usize) -> Option<(usize, usize)> {
-        let tail = &self.text[offset..];
-        let after = match stage {
-            Stage::Hoped => tail,
-            Stage::Final => &tail[find_is(clip(tail, 110))?..],
-            _ => return Some((offset, offset + clip(tail, 50).len())),
+    /// LaTeX after an anchor. Its delimiters are matched from there on, whatever stands before it: `$5`.
+    fn latex_after(&self, stage: Stage, offset: usize) -> Option<Candidate<'a>> {
+        let text: &'a str = self.text;
+        let tail = &text[offset..];
+        let ahead = &mut Ahead::default();
+        let mut at = |after: &str| {
+            let start = text.len() - after.strip_prefix(':').unwrap_or(after).trim_start().len();
+            first(text, start, start, ahead)
         };
-        let start = self.text.len() - after.strip_prefix(':').unwrap_or(after).trim_start().len();
-        Some((start, start))
+        match stage {
+            Stage::Hoped => at(tail),
+            Stage::Final => places_of_is(clip(tail, 110)).find_map(|end| at(&tail[end..])),
+            _ => first(text, offset, offset + clip(tail, 50).len(), ahead),
+        }
     }
 
     /// Candidates after one occurrence of "answer".
-    fn anchored(&mut self, stage: Stage, end: usize, group: &mut Vec<Candidate<'a>>) {
+    fn anchored(&self, stage: Stage, end: usize, group: &mut Vec<Candidate<'a>>) {
         let Some(offset) = self.tail_of(stage, end) else { return };
         if self.plain {
             let window = clip(&self.text[offset..], 600);
@@ -175,15 +177,10 @@ impl<'a> Search<'a> {
         }
     }
 
-    fn anchored_latex(&mut self, stage: Stage, offset: usize, group: &mut Vec<Candidate<'a>>) {
-        let text = self.text;
-        let Some((from, to)) = self.latex_window(stage, offset) else { return };
-        let environments = self.environments();
-        // A bracket in spaces starts one before its bracket.
-        let first = environments.partition_point(|candidate| candidate.start < from);
-        let Some(found) = environments.get(first).filter(|candidate| candidate.start <= to) else { return };
+    fn anchored_latex(&self, stage: Stage, offset: usize, group: &mut Vec<Candidate<'a>>) {
+        let Some(found) = self.latex_after(stage, offset) else { return };
         if stage == Stage::Hoped {
-            let rest = &text[found.end..];
+            let rest = &self.text[found.end..];
             let rest = rest.strip_prefix('.').unwrap_or(rest);
             let mut characters = rest.chars();
             let skipped = match characters.next() {
@@ -194,19 +191,7 @@ impl<'a> Search<'a> {
                 return;
             }
         }
-        group.push(found.clone());
-    }
-
-    fn environments(&mut self) -> &[Candidate<'a>] {
-        if self.environments.is_none() {
-            let mut windows = Vec::new();
-            for stage in [Stage::Hoped, Stage::Final, Stage::Colon, Stage::Answer] {
-                let offsets = self.answers.iter().filter_map(|end| self.tail_of(stage, *end));
-                windows.extend(offsets.filter_map(|offset| self.latex_window(stage, offset)));
-            }
-            self.environments = Some(environments(self.text, Shortlist::new(windows)));
-        }
-        self.environments.as_deref().unwrap_or_default()
+        group.push(found);
     }
 
     fn bare_numbers(&self, group: &mut Vec<Candidate<'a>>) {
@@ -316,17 +301,10 @@ fn clip(text: &str, limit: usize) -> &str {
     }
 }
 
-/// The end of the first " is" after "final answer".
-fn find_is(window: &str) -> Option<usize> {
-    let mut from = 0;
-    while let Some(at) = window[from..].find("is") {
-        let start = from + at;
-        if window[..start].ends_with(char::is_whitespace) {
-            return Some(start + 2);
-        }
-        from = start + 2;
-    }
-    None
+/// The ends of " is" after "final answer", in order.
+fn places_of_is(window: &str) -> impl Iterator<Item = usize> {
+    let is_word = |at: &usize| window[..*at].ends_with(char::is_whitespace);
+    window.match_indices("is").map(|(at, _)| at).filter(is_word).map(|at| at + 2)
 }
 
 fn starts_with_word(text: &[u8], word: &[u8]) -> bool {

@@ -4,6 +4,9 @@
 //! carry out counts only if the gold is written with it. Fractions, powers, roots, multiples of them and of constants,
 //! and factored polynomials are finished.
 
+use dashu_base::Sign;
+use dashu_ratio::RBig;
+
 use super::budget::Fuel;
 use super::exact;
 use super::expr::{Constant, Expr, Fold, Function, Relation};
@@ -14,7 +17,7 @@ pub(super) struct Open(u16);
 
 impl Open {
     const SUM: Self = Self(1);
-    const PRODUCT: Self = Self(1 << 1);
+    pub(super) const PRODUCT: Self = Self(1 << 1);
     const AGGREGATE: Self = Self(1 << 2);
     const INTEGRAL: Self = Self(1 << 3);
     const LIMIT: Self = Self(1 << 4);
@@ -40,17 +43,21 @@ impl Open {
         self.0 & !other.0 == 0
     }
 
-    /// The operations in an expression.
-    pub(super) fn of(expr: &Expr) -> Self {
-        let inside =
-            expr.children().into_iter().fold(Self::default(), |all, child| all.with(Self::of(child)));
-        inside.with(Self::at(expr))
+    /// The operations in an expression. Of a rational value, sums and products are operations whatever they are of,
+    /// because their terms and factors are there to be joined.
+    pub(super) fn of(expr: &Expr, rational: bool) -> Self {
+        let inside = (expr.children().into_iter())
+            .fold(Self::default(), |all, child| all.with(Self::of(child, rational)));
+        inside.with(Self::at(expr, rational))
     }
 
     /// The operation of a node itself.
-    fn at(expr: &Expr) -> Self {
+    fn at(expr: &Expr, rational: bool) -> Self {
         match expr {
             Expr::Add(terms) if terms.iter().any(is_matrix) => Self::MATRIX,
+            Expr::Add(terms) if rational && terms.iter().filter(|term| !is_zero(term)).count() > 1 => {
+                Self::SUM
+            }
             // A sum of sums without unknowns is not added up.
             Expr::Add(terms) if terms.iter().any(is_constant_sum) => Self::SUM,
             Expr::Add(terms) if terms.iter().filter(|term| is_short_rational(term)).count() > 1 => Self::SUM,
@@ -59,13 +66,8 @@ impl Open {
             Expr::Mul(factors) if factors.iter().filter(|factor| is_matrix(factor)).count() > 1 => {
                 Self::MATRIX
             }
-            Expr::Mul(_) => {
-                let factors = factors_of(expr);
-                let numerals = factors.iter().filter(|factor| is_numeral(factor)).count();
-                let sums = factors.iter().filter(|factor| is_constant_sum(factor)).count();
-                if numerals > 1 || sums > 1 { Self::PRODUCT } else { Self::default() }
-            }
             Expr::Pow(pair) if is_matrix(&pair[0]) => Self::MATRIX,
+            Expr::Mul(_) | Expr::Pow(_) if Factors::of(expr, rational).are_open(rational) => Self::PRODUCT,
             Expr::Fold(Fold::Integral, ..) => Self::INTEGRAL,
             Expr::Fold(..) => Self::AGGREGATE,
             Expr::Limit(..) => Self::LIMIT,
@@ -96,12 +98,103 @@ pub(super) fn is_finished(answer: Open, gold: Open) -> bool {
     answer.within(allowed)
 }
 
-/// The factors of a product of products.
-fn factors_of(expr: &Expr) -> Vec<&Expr> {
-    match expr {
-        Expr::Mul(factors) => factors.iter().flat_map(factors_of).collect(),
-        other => vec![other],
+/// The factors of a product, each with its exponent; powers, roots and quotients of products are opened.
+struct Factors<'a>(Vec<Factor<'a>>);
+
+type Factor<'a> = (&'a Expr, RBig);
+
+impl<'a> Factors<'a> {
+    fn of(expr: &'a Expr, rational: bool) -> Self {
+        let mut factors = Self(Vec::new());
+        factors.add(expr, RBig::ONE, rational);
+        factors
     }
+
+    fn add(&mut self, expr: &'a Expr, exponent: RBig, rational: bool) {
+        match expr {
+            Expr::Mul(factors) => {
+                for factor in factors {
+                    self.add(factor, exponent.clone(), rational);
+                }
+            }
+            // Scientific notation.
+            Expr::Pow(pair) if pair[0] == Expr::integer(10) && pair[1].as_integer().is_some() => {}
+            Expr::Pow(pair) => match exact::rational(&pair[1], &mut Fuel::new()) {
+                Ok(Some(power)) => self.add(&pair[0], exponent * power, rational),
+                // An exponent that has no rational form is one that says nothing, as `\pi/\pi`.
+                _ if rational => self.add(&pair[0], exponent, rational),
+                _ => self.0.push((expr, exponent)),
+            },
+            other => self.0.push((other, exponent)),
+        }
+    }
+
+    /// Whether a product is left to the reader.
+    fn are_open(&self, rational: bool) -> bool {
+        let count = |found: &dyn Fn(&&Factor<'_>) -> bool| self.0.iter().filter(found).count();
+        let sums = count(&|(factor, exponent)| {
+            is_constant_sum(factor) && exponent.is_int() && exponent.sign() == Sign::Positive
+        });
+        let quotients = self.quotients_of_factorials();
+        let numeral = |factor: &&Factor<'_>| is_numeral_power(factor, rational);
+        let numerals = quotients + count(&numeral).max(self.joined().iter().filter(numeral).count());
+        let factorials =
+            |sign: Sign| count(&|(factor, exponent)| is_factorial(factor) && exponent.sign() == sign);
+        let over_factorials = factorials(Sign::Positive) > 0 && factorials(Sign::Negative) > 0;
+        numerals > 1 || sums > 1 || rational && numerals > 0 && quotients == 0 && over_factorials
+    }
+
+    /// The numerals, each once: `123^2/123` is 123.
+    fn joined(&self) -> Vec<Factor<'a>> {
+        let mut joined: Vec<Factor<'a>> = Vec::new();
+        for (factor, exponent) in self.0.iter().filter(|(factor, _)| is_numeral(factor)) {
+            match joined.iter_mut().find(|(known, _)| known == factor) {
+                Some((_, total)) => *total += exponent,
+                None => joined.push((factor, exponent.clone())),
+            }
+        }
+        joined
+    }
+
+    /// The number of quotients of factorials that are a number by themselves: `123!/122!`.
+    fn quotients_of_factorials(&self) -> usize {
+        let of = |sign: Sign| {
+            let of_sign = self.0.iter().filter(move |(_, exponent)| exponent.sign() == sign);
+            of_sign.filter_map(|(factor, _)| match factor {
+                Expr::Call(_, arguments) if is_factorial(factor) => {
+                    exact::rational(&arguments[0], &mut Fuel::new()).ok().flatten()
+                }
+                _ => None,
+            })
+        };
+        let below: Vec<RBig> = of(Sign::Negative).collect();
+        of(Sign::Positive).filter(|above| below.iter().any(|other| *above == other + RBig::ONE)).count()
+    }
+}
+
+/// Whether a factor and its exponent are a numeral in another dress: `123^1`, `\sqrt{123^2}`, `1/\frac{1}{123}`; of a
+/// rational value, also a root that comes out even.
+fn is_numeral_power((factor, exponent): &Factor<'_>, rational: bool) -> bool {
+    if !is_numeral(factor) {
+        return false;
+    }
+    if *exponent == RBig::ONE {
+        return true;
+    }
+    // Powers are finished, and so is division by anything but a fraction.
+    let inverted = exponent.sign() == Sign::Negative;
+    let fraction = matches!(factor, Expr::Number(value) if !value.is_int());
+    if exponent.is_int() || inverted && !fraction {
+        return inverted && fraction;
+    }
+    let root = Expr::pow((*factor).clone(), Expr::Number(exponent.clone()));
+    rational
+        && **factor != Expr::integer(1)
+        && matches!(exact::rational(&root, &mut Fuel::new()), Ok(Some(_)))
+}
+
+fn is_factorial(expr: &Expr) -> bool {
+    matches!(expr, Expr::Call(Function::Factorial | Function::Gamma, _))
 }
 
 fn is_matrix(expr: &Expr) -> bool {
@@ -141,14 +234,27 @@ fn is_applied(side: &Expr) -> bool {
 }
 
 /// Whether something occurs that is not a number or a named constant. Strictly, `i` is the imaginary unit.
-fn has_variables(expr: &Expr) -> bool {
+pub(super) fn has_variables(expr: &Expr) -> bool {
     expr.symbols().iter().any(|name| *name != "i") || expr.any(&|node| matches!(node, Expr::Apply(..)))
+}
+
+/// Whether a value is computed from unknowns that are no letters of the gold's units. A name alone is no work.
+pub(super) fn has_work_on_variables(value: &Expr, gold: &Expr) -> bool {
+    let of_unit = |name: &str| {
+        gold.any(&|node| match node {
+            Expr::Quantity(_, unit) => unit.letters().iter().any(|(letter, _)| &**letter == name),
+            _ => false,
+        })
+    };
+    !matches!(value, Expr::Symbol(_) | Expr::Apply(..))
+        && has_variables(value)
+        && value.symbols().iter().any(|name| *name != "i" && !of_unit(name))
 }
 
 /// A number as it is written: digits, a decimal, a percentage, a fraction. A sign is none.
 fn is_numeral(expr: &Expr) -> bool {
     match expr {
-        Expr::Number(value) => *value != dashu_ratio::RBig::from(-1),
+        Expr::Number(value) => *value != RBig::from(-1),
         Expr::Decimal(_) => true,
         Expr::Percent(inner) => is_numeral(inner),
         _ => false,
@@ -193,6 +299,11 @@ fn is_imaginary(term: &Expr) -> bool {
         }
         other => unit(other),
     }
+}
+
+/// Nothing, as the imaginary part of `5+0i`.
+fn is_zero(term: &Expr) -> bool {
+    matches!(term, Expr::Mul(factors) if factors.contains(&Expr::integer(0)))
 }
 
 /// A sum without unknowns, as a factor.

@@ -499,7 +499,11 @@ fn text_name(content: &str) -> Result<Box<str>, ParseError> {
     if content.contains('{') {
         return Err(ParseError::Syntax);
     }
-    let mut name: String = content.chars().filter(|c| !c.is_whitespace() && *c != '\\').collect();
+    let mut name: String = content.chars().filter(|c| !c.is_whitespace()).collect();
+    // The command of a single letter is its name.
+    if let Some(inside) = name.strip_prefix('\\') {
+        name = inside.to_owned();
+    }
     name.make_ascii_lowercase();
     while let Some(inside) = name.strip_prefix('(').and_then(|n| n.strip_suffix(')')) {
         name = inside.to_owned();

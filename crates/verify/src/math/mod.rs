@@ -18,6 +18,7 @@
 //! that certifies differences, by expanded polynomials, and finally by values at pseudo-random points.
 
 mod answer;
+mod application;
 mod ball;
 mod boxes;
 mod budget;
@@ -47,7 +48,7 @@ use boxes::Which;
 use budget::{MAX_ANSWER, MAX_CANDIDATES, ParseError};
 use candidate::Found;
 use compare::{Evidence, Subject};
-use expr::Expr;
+use expr::{Expr, Relation};
 use extract::Search;
 
 /// When two answers are equal.
@@ -269,7 +270,7 @@ impl Verifier {
                 let restated = result.equal
                     && self.options.mode == Mode::Strict
                     && !self.options.accept_unfinished
-                    && !compare::is_finished(gold, subject);
+                    && !compare::is_finished(gold, subject, &self.options);
                 let verdict = if result.equal && !restated { Verdict::Correct } else { Verdict::Wrong };
                 let reason = match result.evidence {
                     _ if restated => "restated",
@@ -295,7 +296,7 @@ fn read_strictly(found: &answer::Answer) -> Reading {
             return Reading { over_budget: true, ..Reading::default() };
         }
         let text = wording::rewritten(part);
-        let parsed = latex::parse(&text, Mode::Strict);
+        let parsed = parse_strictly(&text);
         if !text.is_empty() {
             texts.push(text);
         }
@@ -333,6 +334,24 @@ fn read_strictly(found: &answer::Answer) -> Reading {
         reading.text = reading.text.map(|text| wording::as_words(&text).into_owned());
     }
     reading
+}
+
+/// Parses a part of an answer: all of it, or what is said about a quantity in a notation that is not read.
+fn parse_strictly(text: &str) -> Result<(Expr, finished::Open), ParseError> {
+    let whole = latex::parse(text, Mode::Strict);
+    let Some((name, rest)) = application::stated(text).filter(|_| whole == Err(ParseError::Syntax)) else {
+        return whole;
+    };
+    let (said, done) = latex::parse(rest, Mode::Strict)?;
+    let name = Expr::symbol(&name.split_whitespace().collect::<String>());
+    let equal = |value: Expr| Expr::relation(Relation::Equal, name, value);
+    match said {
+        Expr::Relation(Relation::Equal, ref sides) => {
+            Ok((Expr::Chain(vec![equal(sides[0].clone()), said]), done))
+        }
+        value if !value.is_relation() => Ok((equal(value), done)),
+        _ => whole,
+    }
 }
 
 /// Reads a gold in strict mode: all of it is the answer, unless the options say that it is part of a text.

@@ -171,12 +171,10 @@ impl Unit {
         unit
     }
 
-    /// The letter that could as well be a variable.
-    pub(super) fn letter(&self) -> Option<&str> {
-        match &self.known[..] {
-            [(name, 1)] if name.len() == 1 && self.words.is_empty() => Some(name),
-            _ => None,
-        }
+    /// The letters that could as well be variables, with their exponents, if the unit is made of such letters: `m/s`.
+    pub(super) fn letters(&self) -> &[(Box<str>, i32)] {
+        let letters = self.words.is_empty() && self.known.iter().all(|(name, _)| name.len() == 1);
+        if letters { &self.known } else { &[] }
     }
 
     /// Degrees of an angle or of any temperature.

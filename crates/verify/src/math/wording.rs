@@ -139,8 +139,7 @@ const SCALES: &[(&str, &str)] = &[
     ("million", "\\cdot 10^{6}"),
     ("billion", "\\cdot 10^{9}"),
     ("trillion", "\\cdot 10^{12}"),
-    // A power, because a product of two plain numbers would be left to the reader.
-    ("dozen", "\\cdot 12^{1}"),
+    ("dozen", "\\cdot 12"),
 ];
 
 /// Numbers as words, each at its own place.
@@ -392,8 +391,16 @@ impl Writer {
             }
             return after;
         }
-        // A unit goes on: `km/h`, `cm^2`.
+        // A unit goes on: `km/h`, `\mathrm{km}/\mathrm{h}`, `cm^2`.
         if !self.words.is_empty() && matches!(c, '/' | '^') && self.after_value() {
+            if c == '/'
+                && let Some((content, rest)) = text_command(after.trim_start())
+                && let Some(unit) = unit_text(content)
+            {
+                self.words.push('/');
+                self.words.push_str(&unit);
+                return rest;
+            }
             let body = after.trim_start_matches(['{', ' ', '-']);
             let length = body.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(body.len());
             let fits = if c == '^' {
@@ -518,12 +525,20 @@ impl Writer {
         if name.is_empty() {
             return self.symbol(rest, body);
         }
-        if TEXTS.contains(&name) || name == "operatorname" {
-            let after = after.trim_start();
-            if let Some(end) = after.starts_with('{').then(|| group_end(after)).flatten() {
-                self.text_group(name, &after[1..end - 1], depth);
-                return &after[end..];
-            }
+        if let Some((content, after)) = text_command(rest) {
+            self.text_group(name, content, depth);
+            return after;
+        }
+        if matches!(name, "frac" | "dfrac" | "tfrac")
+            && self.after_value()
+            && let Some((above, after)) = group(after)
+            && let Some((below, after)) = group(after)
+            && let (Some(above), Some(below)) = (texts_as_unit(above), texts_as_unit(below))
+            // A quotient of units has one unit after each sign of division.
+            && !below.contains(' ')
+        {
+            self.words.push_str(&format!(" {above}/{below}"));
+            return after;
         }
         if name == "begin" || name == "end" {
             return self.environment(name, rest, after);
@@ -716,10 +731,9 @@ impl Writer {
             self.flush(content);
             return self.push(content);
         }
-        let spaced = content.replace("\\,", " ");
-        if self.after_value() && is_unit_text(&spaced) {
+        if let Some(unit) = unit_text(content).filter(|_| self.after_value()) {
             self.words.push(' ');
-            self.words.extend(spaced.chars().filter(|c| !matches!(c, '{' | '}' | '$' | '\\')));
+            self.words.push_str(&unit);
             return;
         }
         let symbols = ['\\', '{', '^', '=', '<', '>', '+'];
@@ -875,6 +889,13 @@ impl Writer {
             return;
         }
         let (first, rest) = words.split_once(' ').unwrap_or((words, ""));
+        // Dozens are multiplied here: a product of two plain numbers would be left to the reader.
+        let last = self.written().rsplit([' ', '=', ',', ';']).next().unwrap_or_default();
+        if let ("dozen" | "dozens", Ok(count)) = (first, last.parse::<u32>()) {
+            self.out.truncate(self.written().len() - last.len());
+            self.out.push_str(&(12 * u64::from(count)).to_string());
+            return self.place_rest(rest, next);
+        }
         if let Some((_, factor)) = SCALES.iter().find(|(word, _)| *word == first.trim_end_matches('s')) {
             self.out.push_str(factor);
             self.place_rest(rest, next);
@@ -1000,24 +1021,62 @@ fn period(text: &str) -> Option<(&str, &str)> {
     None
 }
 
-/// Whether a group has units alone, with exponents: `m/s^2`.
-fn is_unit_text(content: &str) -> bool {
-    let mut words = content.split(|c: char| !c.is_alphabetic()).filter(|word| !word.is_empty()).peekable();
-    let plain = content.chars().all(|c| c.is_alphanumeric() || c.is_whitespace() || "{}$^/-.\\".contains(c));
-    let starts = content.trim_start().starts_with(|c: char| c.is_alphabetic());
-    plain
+/// The units of a group that has nothing else, with their exponents: `m/s^2`.
+fn unit_text(content: &str) -> Option<String> {
+    let spaced = content.replace("\\,", " ").replace('~', " ");
+    let mut words = spaced.split(|c: char| !c.is_alphabetic()).filter(|word| !word.is_empty()).peekable();
+    let plain = spaced.chars().all(|c| c.is_alphanumeric() || c.is_whitespace() || "{}$^/-.\\".contains(c));
+    let starts = spaced.trim_start().starts_with(|c: char| c.is_alphabetic());
+    let units = plain
         && starts
         && words.peek().is_some()
-        && words.all(|word| units::canonical(&word.to_lowercase()).is_some())
+        && words.all(|word| units::canonical(&word.to_lowercase()).is_some());
+    units.then(|| spaced.trim().chars().filter(|c| !matches!(c, '{' | '}' | '$' | '\\')).collect())
 }
 
-/// The text for comparing answers that are no mathematics.
+/// The units of text commands with exponents and nothing else: `\text{m}`, `\mathrm{s}^2`.
+fn texts_as_unit(text: &str) -> Option<String> {
+    let mut units = String::new();
+    let mut rest = text.trim();
+    while !rest.is_empty() {
+        if let Some((content, after)) = text_command(rest) {
+            units.push_str(&format!(" {content}"));
+            rest = after.trim_start();
+        } else {
+            let length =
+                rest.find(|c: char| !c.is_ascii_digit() && !"^{}- ".contains(c)).unwrap_or(rest.len());
+            units.push_str(&rest[..length]);
+            rest = (length > 0).then(|| &rest[length..])?;
+        }
+    }
+    unit_text(&units)
+}
+
+/// The content of the text command that starts a text, and what follows it.
+fn text_command(text: &str) -> Option<(&str, &str)> {
+    let body = text.strip_prefix('\\')?;
+    let (name, after) = body.split_at(body.bytes().take_while(u8::is_ascii_alphabetic).count());
+    if TEXTS.contains(&name) || name == "operatorname" { group(after) } else { None }
+}
+
+/// The content of the brace group that starts a text, and what follows it.
+fn group(text: &str) -> Option<(&str, &str)> {
+    let text = text.trim_start();
+    let end = group_end(text).filter(|_| text.starts_with('{'))?;
+    Some((&text[1..end - 1], &text[end..]))
+}
+
+/// The text for comparing answers that are no mathematics. Digits apart from each other stay apart.
 pub(super) fn as_words(text: &str) -> Cow<'_, str> {
-    Cow::Owned(
-        text.replace("\\text", "")
-            .chars()
-            .filter(|c| !c.is_whitespace() && !matches!(c, '{' | '}' | '.'))
-            .collect::<String>()
-            .to_lowercase(),
-    )
+    let text = text.replace("\\text", "");
+    let mut words = String::with_capacity(text.len());
+    for part in text.split_whitespace() {
+        let part = part.replace(['{', '}', '.'], "");
+        let digit = |c: char| c.is_ascii_digit();
+        if words.ends_with(digit) && part.starts_with(digit) {
+            words.push(' ');
+        }
+        words.push_str(&part.to_lowercase());
+    }
+    Cow::Owned(words)
 }

@@ -13,6 +13,7 @@ mod values;
 
 use super::budget::{Exhausted, Fuel};
 use super::canonical;
+use super::exact;
 use super::expr::{Constant, Expr, Relation};
 use super::finished::{self, Open};
 use super::{Mode, Options};
@@ -87,13 +88,31 @@ pub(super) fn compare(gold: &Subject, answer: &Subject, options: &Options) -> Co
 }
 
 /// Whether an answer that equals the gold is worked out as far as the gold is.
-pub(super) fn is_finished(gold: &Subject, answer: &Subject) -> bool {
-    let written = |subject: &Subject, expr: &Expr| subject.open.with(Open::of(expr));
-    let value = match statements::value_side(&answer.expr) {
+pub(super) fn is_finished(gold: &Subject, answer: &Subject, options: &Options) -> bool {
+    let stated = match statements::value_side(&answer.expr) {
         Some(value) if is_equation(&answer.expr) && !gold.expr.is_relation() => value,
         _ => &answer.expr,
     };
-    finished::is_finished(written(answer, value), written(gold, &gold.expr))
+    let (mut golds, mut found) = (Vec::new(), Vec::new());
+    let plain = statements::values(&gold.expr, &mut golds);
+    statements::values(&answer.expr, &mut found);
+    // Unknowns that fall out of a value are work as well.
+    let constant = plain && !golds.iter().any(|value| finished::has_variables(value));
+    if constant && found.iter().any(|value| finished::has_work_on_variables(value, &gold.expr)) {
+        return false;
+    }
+    // A decimal with many digits may be a rounded irrational value.
+    let rational = |value: &&Expr| {
+        matches!(value, Expr::Constant(Constant::Infinity | Constant::NegativeInfinity))
+            || !value.any(&|node| values::has_digits(node, options.precision))
+                && matches!(exact::rational(value, &mut Fuel::new()), Ok(Some(_)))
+    };
+    let rational = constant && golds.iter().all(rational);
+    let written = |subject: &Subject, whole: &Expr, values: &[&Expr]| {
+        let open = subject.open.with(Open::of(whole, false));
+        values.iter().fold(open, |open, value| if rational { open.with(Open::of(value, true)) } else { open })
+    };
+    finished::is_finished(written(answer, stated, &found), written(gold, &gold.expr, &golds))
 }
 
 /// Whether the gold's own values are beyond the budget or not computed here, so that nothing can be compared with it.

@@ -35,8 +35,15 @@ impl Comparer<'_> {
                 let Some(shortened) = first_to_last(answer) else { return Ok(EXACTLY_DIFFERENT) };
                 self.relations(gold, &shortened)
             }
-            (Expr::Relation(gold_kind, gold), Expr::Relation(kind, answer)) => {
-                self.relation_pair(*gold_kind, gold, *kind, answer)
+            (Expr::Relation(gold_kind, sides), Expr::Relation(kind, others)) => {
+                // Strictly, derivatives and integrals that occur in both are the same unknowns.
+                let named = if self.parity() { None } else { self.with_open_named(gold, answer) };
+                match &named {
+                    Some((Expr::Relation(_, sides), Expr::Relation(_, others))) => {
+                        self.relation_pair(*gold_kind, sides, *kind, others)
+                    }
+                    _ => self.relation_pair(*gold_kind, sides, *kind, others),
+                }
             }
             _ => Ok(EXACTLY_DIFFERENT),
         }

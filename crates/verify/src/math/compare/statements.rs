@@ -1,5 +1,6 @@
 //! Strict mode's rules for whole answers: units, equations for a value, conditions, values in order.
 
+use super::values::is_open;
 use super::{
     Answer, Compared, Comparer, EXACTLY_DIFFERENT, Evidence, is_collection, is_equation, names_a_value,
 };
@@ -24,12 +25,15 @@ impl Comparer<'_> {
                 if unit.changes() {
                     return Ok(Some(EXACTLY_DIFFERENT));
                 }
-                // A letter is a variable on the other side: `5m`.
-                if let Some(letter) = unit.letter()
-                    && other.symbols().contains(&letter)
-                {
-                    let product = Expr::Mul(vec![(**value).clone(), Expr::symbol(letter)]);
-                    return self.answers(&product, other).map(Some);
+                // Letters are variables on the other side: `5m`, `5m/s`.
+                let letters = unit.letters();
+                if !letters.is_empty() && letters.iter().all(|(name, _)| other.symbols().contains(&&**name)) {
+                    let power = |(name, exponent): &(Box<str>, i32)| match exponent {
+                        1 => Expr::symbol(name),
+                        _ => Expr::pow(Expr::symbol(name), Expr::integer(i64::from(*exponent))),
+                    };
+                    let factors = std::iter::once((**value).clone()).chain(letters.iter().map(power));
+                    return self.answers(&Expr::Mul(factors.collect()), other).map(Some);
                 }
                 return self.answers(value, other).map(Some);
             }
@@ -89,8 +93,14 @@ impl Comparer<'_> {
                 }
                 continue;
             }
-            if side.is_relation() || !self.answers(value, side)?.equal {
+            if side.is_relation() {
                 return Ok(None);
+            }
+            match self.answers(value, side) {
+                Ok(result) if result.equal => {}
+                // A derivative, integral or limit that is not computed is another name of the value.
+                Err(Exhausted) if is_open(side) && !value.any(&is_open) => {}
+                other => return other.map(|_| None),
             }
         }
         Ok(Some(value))
@@ -209,15 +219,52 @@ fn named(expr: &Expr) -> Option<Vec<Expr>> {
     (pairs.len() > 1).then(|| pairs.into_iter().map(|(_, value)| value).collect())
 }
 
-/// The side of an equation that is its value: a number if there is one, otherwise the last one that is no name.
+/// The side of an equation that is its value: a number if there is one, otherwise the last one that is neither a name
+/// nor left uncomputed. Beside a derivative or an integral, a formula of names is a value too: `\frac{dy}{dx}=xy`.
 pub(super) fn value_side(equation: &Expr) -> Option<&Expr> {
     let sides = sides_of(equation);
-    let number = |side: &&&Expr| match side {
+    let number = |side: &Expr| match side {
         Expr::Quantity(value, _) => value.is_number(),
         side => side.is_number(),
     };
-    let last = sides.iter().rev().find(number);
-    last.or_else(|| sides.iter().rev().find(|side| !is_name(side))).or(sides.last()).copied()
+    let computed = |side: &Expr| !is_name(side) && !is_open(side);
+    let beside_open = sides.iter().any(|side| is_open(side));
+    let bare = |side: &Expr| matches!(side, Expr::Apply(..)) || side.children().is_empty();
+    let formula = |side: &Expr| beside_open && !is_open(side) && !bare(side);
+    let last = |found: &dyn Fn(&Expr) -> bool| sides.iter().rev().find(|side| found(side));
+    last(&number).or_else(|| last(&computed)).or_else(|| last(&formula)).or(sides.last()).copied()
+}
+
+/// Adds the values of an answer: those of a list, and of equations the sides that say them. Returns whether that is all
+/// the answer says: there are no conditions, and equations are about names alone.
+pub(super) fn values<'e>(answer: &'e Expr, found: &mut Vec<&'e Expr>) -> bool {
+    match answer {
+        Expr::Quantity(value, _) => values(value, found),
+        _ if is_equation(answer) => {
+            let Some(value) = value_side(answer) else { return false };
+            let named = |side: &&Expr| {
+                std::ptr::eq(*side, value)
+                    || matches!(side, Expr::Symbol(_) | Expr::Apply(..))
+                    || is_point(side)
+            };
+            let plain = values(value, found);
+            plain && sides_of(answer).iter().all(named)
+        }
+        _ if answer.is_relation() => false,
+        _ if is_collection(answer) => {
+            // All of them, also behind one that says more.
+            answer.children().into_iter().filter(|part| !values(part, found)).count() == 0
+        }
+        value => {
+            found.push(value);
+            true
+        }
+    }
+}
+
+/// The coordinates of a point: `(x,y)`.
+fn is_point(side: &Expr) -> bool {
+    ordered(side).is_some_and(|names| names.iter().all(|name| matches!(name, Expr::Symbol(_))))
 }
 
 fn sides_of(equation: &Expr) -> Vec<&Expr> {

@@ -319,6 +319,18 @@ impl Comparer<'_> {
     /// Unevaluated sums, integrals and limits are compared as they are if both sides have the same ones. Otherwise the
     /// answer is beyond the budget.
     fn open(&mut self, gold: &Expr, answer: &Expr) -> Compared {
+        if let Some((gold, answer)) = self.with_open_named(gold, answer) {
+            let result = self.symbolic(&gold, &answer)?;
+            if result.equal {
+                return Ok(result);
+            }
+        }
+        // What differs in form may have the same value.
+        Err(Exhausted)
+    }
+
+    /// Both sides with symbols in place of what is not evaluated, if the answer has nothing of it that the gold has not.
+    pub(super) fn with_open_named(&mut self, gold: &Expr, answer: &Expr) -> Option<(Expr, Expr)> {
         let mut known: Vec<Expr> = Vec::new();
         let unknown = |place: usize| Expr::symbol(&format!("#{place}"));
         let gold = gold.replaced(&mut |node| {
@@ -345,14 +357,7 @@ impl Comparer<'_> {
             strange = true;
             None
         });
-        if !strange {
-            let result = self.symbolic(&gold, &answer)?;
-            if result.equal {
-                return Ok(result);
-            }
-        }
-        // What differs in form may have the same value.
-        Err(Exhausted)
+        (!strange).then_some((gold, answer))
     }
 
     /// Whether two nodes are the same, apart from the form of their bodies.
@@ -527,6 +532,12 @@ impl Written {
     }
 }
 
+/// Whether a number is a decimal with at least so many significant digits.
+pub(super) fn has_digits(number: &Expr, least: usize) -> bool {
+    matches!(number, Expr::Decimal(_))
+        && matches!(Written::of(number), Written::Digits { count, .. } if count >= least as i64)
+}
+
 /// The digits of a decimal as an integer, and how many of them follow the point; none for more than `most`.
 fn without_point(value: &RBig, most: usize) -> Option<(IBig, usize)> {
     let mut scaled = value.clone();
@@ -644,7 +655,8 @@ fn printed(value: &RBig) -> Option<String> {
     Some(format!("{sign}{whole}.{fraction}{}", "0".repeat(missing)))
 }
 
-/// The letters of a symbol or of a product of symbols, and the digits of a number.
+/// The letters of a symbol or of a product of symbols, the digits of a number, and multiples and quotients of them as the
+/// reference prints them: `-x`, `2*x`, `pi/2`.
 fn spelled(expr: &Expr) -> Option<String> {
     match expr {
         Expr::Symbol(name) => Some(name.to_string()),
@@ -655,25 +667,34 @@ fn spelled(expr: &Expr) -> Option<String> {
         Expr::Constant(Constant::Infinity) => Some("oo".to_owned()),
         Expr::Constant(Constant::ImaginaryUnit) => Some("i".to_owned()),
         Expr::Mul(factors) => {
-            // A quotient is spelled with a slash.
-            if let [first, Expr::Pow(pair)] = &factors[..]
-                && pair[1] == Expr::integer(-1)
-                && matches!(first, Expr::Symbol(_))
-            {
-                return match &pair[0] {
-                    below @ (Expr::Symbol(_) | Expr::Number(_)) => {
-                        Some(format!("{}/{}", spelled(first)?, spelled(below)?))
-                    }
-                    _ => None,
-                };
-            }
-            let letter = |factor: &Expr| match factor {
-                Expr::Symbol(name) => Some(name.to_string()),
-                Expr::Constant(Constant::E) => Some("e".to_owned()),
-                Expr::Constant(Constant::ImaginaryUnit) => Some("i".to_owned()),
-                _ => None,
+            let whole = |expr: &Expr| expr.as_integer().is_some();
+            let name = |expr: &Expr| matches!(expr, Expr::Symbol(_) | Expr::Constant(Constant::Pi));
+            let minus = Expr::integer(-1);
+            let negative = |expr: &Expr| match expr {
+                Expr::Mul(factors) => matches!(&factors[..], [sign, value] if *sign == minus && name(value)),
+                _ => false,
             };
-            factors.iter().map(letter).collect()
+            match &factors[..] {
+                [sign, value] if *sign == minus && name(value) => Some(format!("-{}", spelled(value)?)),
+                [above, Expr::Pow(pair)] if pair[1] == minus => {
+                    let below = &pair[0];
+                    let plain = (name(above) || whole(above)) && matches!(below, Expr::Symbol(_));
+                    let fits = plain || (name(above) || negative(above)) && whole(below);
+                    fits.then(|| Some(format!("{}/{}", spelled(above)?, spelled(below)?)))?
+                }
+                [number, value] if whole(number) && name(value) => {
+                    Some(format!("{}*{}", spelled(number)?, spelled(value)?))
+                }
+                _ => {
+                    let letter = |factor: &Expr| match factor {
+                        Expr::Symbol(name) => Some(name.to_string()),
+                        Expr::Constant(Constant::E) => Some("e".to_owned()),
+                        Expr::Constant(Constant::ImaginaryUnit) => Some("i".to_owned()),
+                        _ => None,
+                    };
+                    factors.iter().map(letter).collect()
+                }
+            }
         }
         _ => None,
     }

@@ -6,6 +6,7 @@ use dashu_ratio::RBig;
 use super::super::budget::{Fuel, ParseError};
 use super::super::exact;
 use super::super::expr::{Constant, Expr, Fold, Function, Relation};
+use super::super::finished::Open;
 use super::super::lexer::Token;
 use super::{Parsed, Parser, arithmetic};
 
@@ -16,7 +17,27 @@ impl Parser<'_> {
         }
         let numerator = self.group()?;
         let denominator = self.group()?;
-        Ok(quotient(numerator, denominator))
+        Ok(self.divided(numerator, denominator))
+    }
+
+    /// The quotient; that of fractions is carried out here.
+    pub(super) fn divided(&mut self, numerator: Expr, denominator: Expr) -> Expr {
+        if let (Expr::Number(a), Expr::Number(b)) = (&numerator, &denominator)
+            && !(a.is_int() && b.is_int() || *b == RBig::ONE)
+        {
+            self.done = self.done.with(Open::PRODUCT);
+        }
+        quotient(numerator, denominator)
+    }
+
+    /// The binomial coefficient; operations inside are carried out with it.
+    pub(super) fn choose(&mut self, upper: Expr, lower: Expr) -> Expr {
+        let inside = Open::of(&upper, true).with(Open::of(&lower, true));
+        let value = binomial(upper, lower);
+        if value.is_number() {
+            self.done = self.done.with(inside);
+        }
+        value
     }
 
     /// `\frac{d}{dx} f` and `\frac{dy}{dx}`.
@@ -268,7 +289,7 @@ impl Parser<'_> {
 }
 
 /// The quotient, as a number where both are exact numbers.
-pub(super) fn quotient(numerator: Expr, denominator: Expr) -> Expr {
+fn quotient(numerator: Expr, denominator: Expr) -> Expr {
     match (numerator, denominator) {
         (Expr::Number(_), Expr::Number(b)) if b.is_zero() => Expr::Constant(Constant::ComplexInfinity),
         (Expr::Number(a), Expr::Number(b)) => Expr::Number(a / b),
@@ -292,7 +313,7 @@ pub(super) fn raised(value: Expr, power: Option<Expr>) -> Expr {
     }
 }
 
-pub(super) fn binomial(upper: Expr, lower: Expr) -> Expr {
+fn binomial(upper: Expr, lower: Expr) -> Expr {
     let call = Expr::Call(Function::Binomial, vec![upper, lower]);
     match exact::rational(&call, &mut Fuel::new()) {
         Ok(Some(value)) => Expr::Number(value),

@@ -6,7 +6,6 @@ use super::super::expr::{Constant, Expr};
 use super::super::finished::Open;
 use super::super::lexer::Token;
 use super::super::numeric;
-use super::functions::binomial;
 use super::statements::{push_values, set_of, ungrouped};
 use super::{Items, Operand, Parsed, Parser, arithmetic};
 
@@ -91,7 +90,7 @@ impl Parser<'_> {
             let upper = items.values.into_iter().next().ok_or(ParseError::Syntax)?;
             let lower = arithmetic(self.enclosed(|parser| parser.additive())?)?;
             self.expect(&Token::CloseBrace)?;
-            return Ok(binomial(upper, lower).into());
+            return Ok(self.choose(upper, lower).into());
         }
         // A set may be closed by the other spelling of the brace.
         let closed = self.next()?;

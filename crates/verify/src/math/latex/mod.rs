@@ -19,7 +19,7 @@ mod groups;
 mod names;
 mod statements;
 
-use functions::{binomial, quotient, raised, root};
+use functions::{raised, root};
 
 type Parsed<T> = Result<T, ParseError>;
 
@@ -202,7 +202,8 @@ impl Parser<'_> {
                 return Ok(sum);
             }
             let denominator = arithmetic(parser.sum()?)?;
-            Ok(quotient(arithmetic(sum)?, denominator).into())
+            let numerator = arithmetic(sum)?;
+            Ok(parser.divided(numerator, denominator).into())
         })
     }
 
@@ -244,7 +245,7 @@ impl Parser<'_> {
             let right = arithmetic(self.unary(argument)?)?;
             match (operator, factors.len()) {
                 (Token::Times, _) => factors.push(right),
-                (Token::Divide, 1) => match quotient(factors.swap_remove(0), right) {
+                (Token::Divide, 1) => match self.divided(factors.swap_remove(0), right) {
                     Expr::Mul(parts) => factors = parts,
                     other => factors.push(other),
                 },
@@ -472,7 +473,7 @@ impl Parser<'_> {
             return if (self.parity && spaced) || !arithmetical(&base) {
                 Err(ParseError::Syntax)
             } else if self.angle {
-                let radian = quotient(Expr::Constant(Constant::Pi), Expr::integer(180));
+                let radian = self.divided(Expr::Constant(Constant::Pi), Expr::integer(180));
                 Ok(Expr::Mul(vec![base, radian]))
             } else {
                 Ok(base)
@@ -644,7 +645,7 @@ impl Parser<'_> {
             Token::Binom => {
                 let upper = self.group()?;
                 let lower = self.group()?;
-                binomial(upper, lower).into()
+                self.choose(upper, lower).into()
             }
             Token::Sqrt => {
                 let index = if self.accept(&Token::OpenBracket) {

@@ -34,7 +34,7 @@ architecture = "qwen3"
 {model}
 [sft]
 steps = {sft_steps}
-batch_size = 64
+batch_size = {sft_batch}
 lr = {sft_lr}
 warmup_steps = 50
 schedule = "cosine"
@@ -143,8 +143,10 @@ def main():
     parser.add_argument("--fgrpo", default="fgrpo", help="the program")
     parser.add_argument("--size", choices=SIZES, default="small")
     parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--prompts", type=int, default=SHARED["prompts"], help="prompts a step")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--sft-steps", type=int, default=300)
+    parser.add_argument("--sft-batch", type=int, default=64)
     parser.add_argument("--sft-lr", type=float, default=2e-3)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--samples", type=int, default=64, help="samples for each held-out problem")
@@ -152,6 +154,8 @@ def main():
     parser.add_argument("--plot", type=pathlib.Path, help="write the reward curves to this file")
     parser.add_argument("--trl-run", type=int, help=argparse.SUPPRESS)
     args = parser.parse_args()
+    SHARED["prompts"] = args.prompts
+    args.ks = [k for k in (1, 4, 16, 64) if k <= args.samples]
     out = args.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
     if args.trl_run is not None:
@@ -170,7 +174,7 @@ def main():
 
     (out / "grade.py").write_text(GRADE)
     model = "\n".join(f"{key} = {value}" for key, value in SIZES[args.size].items())
-    (out / "start.toml").write_text(START.format(model=model, sft_steps=args.sft_steps, sft_lr=args.sft_lr, threads=args.threads))
+    (out / "start.toml").write_text(START.format(model=model, sft_steps=args.sft_steps, sft_batch=args.sft_batch, sft_lr=args.sft_lr, threads=args.threads))
     run(*fgrpo, "sft", "start.toml", "--out", "start", done=f"start/checkpoints/step-{args.sft_steps:06}")
     for split in ["train", "held-out"]:
         run(*fgrpo, "data", "arithmetic", "start.toml", "--split", split, "--out", f"{split}.jsonl", done=f"{split}.jsonl")
@@ -182,7 +186,7 @@ def main():
 
     def evaluate(name, model):
         folder = f"eval-{name}"
-        run(*fgrpo, "eval", "ours-1.toml", "--model", model, "-n", args.samples, "-k", "1,4,16,64", "--out", folder, done=f"{folder}/summary.json")
+        run(*fgrpo, "eval", "ours-1.toml", "--model", model, "-n", args.samples, "-k", ",".join(map(str, args.ks)), "--out", folder, done=f"{folder}/summary.json")
         return json.loads((out / folder / "summary.json").read_text())[0]
 
     for seed in range(1, args.seeds + 1):
@@ -191,8 +195,7 @@ def main():
         if seed == 1:
             passes["start"].append(evaluate("start", newest(out / "start")))
         run(*fgrpo, "train", f"ours-{seed}.toml", "--out", f"ours-{seed}", done=f"ours-{seed}/checkpoints/step-{args.steps:06}")
-        run(sys.executable, __file__, "--out", out, "--trl-run", seed, "--steps", args.steps, "--threads", args.threads,
-            done=f"trl-{seed}/model/config.json")
+        run(sys.executable, pathlib.Path(__file__).resolve(), *sys.argv[1:], "--out", out, "--trl-run", seed, done=f"trl-{seed}/model/config.json")
         ours, theirs = lines(out / f"ours-{seed}/metrics.jsonl"), lines(out / f"trl-{seed}/metrics.jsonl")
         curves["fgrpo"].append([row["reward_mean"] for row in ours])
         curves["TRL"].append([row["reward"] for row in theirs])
@@ -205,7 +208,7 @@ def main():
 
 
 def report(args, curves, seconds, passes):
-    names = ["1", "4", "16", "64"]
+    names = list(map(str, args.ks))
     print(f"\n{args.size}, {args.steps} steps of {SHARED['prompts']} prompts x {SHARED['group_size']} completions, {args.threads} thread(s)\n")
     print("| | seconds a step, median | mean reward, last third | " + " | ".join(f"pass@{k}" for k in names) + " |")
     print("| --- | ---: | ---: | " + " | ".join("---:" for _ in names) + " |")

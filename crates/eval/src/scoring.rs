@@ -6,6 +6,7 @@
 use super::folder::Folder;
 use super::generations::{Generation, Generations};
 use crate::failure::Stopped;
+use crate::graded::Graded;
 use crate::io::{interrupt, lines};
 use crate::problems::ProblemSet;
 use crate::samples::{SCORED, present};
@@ -126,7 +127,11 @@ pub fn score(folder: &Folder, store: &Generations, part: &ProblemSet, anew: bool
                     return None;
                 }
                 let problem = &problems[*at];
-                let graded = grader.grade(problem, &g.text);
+                // A text that the provider withheld says nothing of the model.
+                let graded = match g.finish.as_deref() {
+                    Some("content_filter") => Graded::unscorable("content_filter"),
+                    _ => grader.grade(problem, &g.text),
+                };
                 // An interrupted verifier gives no verdict.
                 if graded.verdict == Verdict::Unscorable && interrupt::requested() {
                     return None;

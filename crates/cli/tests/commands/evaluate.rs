@@ -397,6 +397,26 @@ fn recording(asked: &Arc<Mutex<Vec<Value>>>, name: fn(usize) -> &'static str) ->
 }
 
 #[test]
+fn what_a_filter_withholds_is_no_wrong_answer() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = data(dir.path(), 2);
+    let policy: Policy = Arc::new(|body| {
+        let filtered = |i| serde_json::json!({"index": i, "finish_reason": "content_filter", "message": {"content": null}});
+        let given = |i| serde_json::json!({"index": i, "finish_reason": "stop", "message": {"content": "\\boxed{A}"}});
+        let choice = |i| if i % 2 == 0 { filtered(i) } else { given(i) };
+        let choices: Vec<Value> = (0..body["n"].as_u64().unwrap_or(1)).map(choice).collect();
+        Some(serde_json::json!({"model": "adder", "choices": choices}))
+    });
+    let server = FaultServer::start(Manners { policy: Some(policy), ..Manners::default() });
+    let out = dir.path().join("out");
+    let output = run(command(&server.url(), &data, 4, &out).args(["--per-request", "4"]));
+    let said = stderr(&output);
+    assert!(output.status.code() == Some(1) && said.contains("50.0 % of the samples of sums are unscorable"), "{said}");
+    let samples = std::fs::read_to_string(out.join("samples.jsonl")).unwrap();
+    assert_eq!(samples.matches("\"reason\":\"content_filter\"").count(), 4, "{samples}");
+}
+
+#[test]
 fn servers_are_told_every_sampling_setting_and_the_folder_says_what_they_were_told() {
     let dir = tempfile::tempdir().unwrap();
     let data = data(dir.path(), 1);

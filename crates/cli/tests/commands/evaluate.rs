@@ -411,7 +411,10 @@ fn what_a_filter_withholds_is_no_wrong_answer() {
     let out = dir.path().join("out");
     let output = run(command(&server.url(), &data, 4, &out).args(["--per-request", "4"]));
     let said = stderr(&output);
-    assert!(output.status.code() == Some(1) && said.contains("50.0 % of the samples of sums are unscorable"), "{said}");
+    assert!(
+        output.status.code() == Some(1) && said.contains("50.0 % of the samples of sums are unscorable"),
+        "{said}"
+    );
     let samples = std::fs::read_to_string(out.join("samples.jsonl")).unwrap();
     assert_eq!(samples.matches("\"reason\":\"content_filter\"").count(), 4, "{samples}");
 }

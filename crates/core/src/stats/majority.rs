@@ -26,8 +26,8 @@ impl Votes {
 /// maj@k for each of `sizes`, estimated over `orderings` random orders of the samples; the first k of
 /// an order are a draw without replacement.
 ///
-/// Tied answers are chosen with equal probability, so the value at k = n is exact. No votes at all count as wrong. For
-/// k < n the standard error is at most `0.5 / sqrt(orderings)` for one problem.
+/// Tied answers are chosen with equal probability, so the value at k = n is exact, and that at k = 1 is the share of
+/// correct samples. No votes at all count as wrong. Between them the standard error is at most `0.5 / sqrt(orderings)` for one problem.
 ///
 /// # Panics
 /// If a size is 0 or exceeds the number of samples.
@@ -67,7 +67,11 @@ pub fn majority_at_k(votes: &Votes, sizes: &[usize], orderings: u64, key: Key) -
             }
         }
     }
-    totals.iter().map(|t| t / orderings as f64).collect()
+    let value = |(total, &k): (f64, &usize)| match k {
+        1 => votes.correct as f64 / n as f64,
+        _ => total / orderings as f64,
+    };
+    totals.into_iter().zip(sizes).map(value).collect()
 }
 
 #[cfg(test)]
@@ -118,9 +122,10 @@ mod tests {
     }
 
     #[test]
-    fn the_vote_of_all_samples_is_exact() {
+    fn the_vote_of_all_samples_and_that_of_one_are_exact() {
         let tie = Votes { correct: 3, wrong: vec![3, 1], silent: 4 };
         assert_eq!(majority_at_k(&tie, &[11], 10, Key::new(0)), vec![0.5]);
+        assert_eq!(majority_at_k(&tie, &[1], 10, Key::new(0)), vec![3.0 / 11.0]);
         let silent = Votes { correct: 0, wrong: vec![], silent: 4 };
         assert_eq!(majority_at_k(&silent, &[4, 1], 10, Key::new(0)), vec![0.0, 0.0]);
     }

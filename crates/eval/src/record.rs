@@ -27,6 +27,11 @@ pub fn of_set(path: &Path, set: &str) -> anyhow::Result<Vec<Evaluation>> {
     Ok(evaluations)
 }
 
+/// Whether the same graded both, as far as their files say.
+pub fn same_graders(a: &[String], b: &[String]) -> bool {
+    a.is_empty() || b.is_empty() || a == b
+}
+
 /// What the mean of an evaluation is taken over.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -127,10 +132,9 @@ impl Evaluation {
     /// Whether pass@1 of both is the same measure, so that one policy can be called better than the other: the same
     /// problems, mean and number of samples, and the same graders where both say which.
     pub fn is_comparable(&self, other: &Self) -> bool {
-        let unknown = self.graders.is_empty() || other.graders.is_empty();
         self.problem_set == other.problem_set
             && (self.samples, self.average) == (other.samples, other.average)
-            && (unknown || self.graders == other.graders)
+            && same_graders(&self.graders, &other.graders)
     }
 
     /// pass@1; `None` if nothing could be scored.

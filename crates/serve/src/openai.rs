@@ -226,14 +226,11 @@ fn common(
 
 /// Whether a stream shall end with the numbers of tokens.
 fn usage(fields: &mut Fields) -> Result<bool, String> {
-    let mut options: Map<String, Value> = fields.take("stream_options")?.unwrap_or_default();
-    let wanted = options.remove("include_usage").is_some_and(|value| value == true);
-    match options.iter().find(|(_, value)| !empty(value)) {
-        Some((name, value)) => {
-            Err(format!("stream_options: found {name} {value}, wanted include_usage alone"))
-        }
-        None => Ok(wanted),
-    }
+    let mut options = fields.inner("stream_options.")?;
+    let wanted = options.or("include_usage", false)?;
+    options.left.retain(|_, value| !empty(value));
+    options.end()?;
+    Ok(wanted)
 }
 
 /// The prompts of a completion: a text, tokens, or a list of either.
@@ -354,18 +351,9 @@ fn conversation(server: &Server, fields: &mut Fields) -> Result<Ask, Refusal> {
     if messages.is_empty() {
         return Err("messages: found none, wanted at least one".to_owned().into());
     }
-    let mut template: Map<String, Value> = fields.take("chat_template_kwargs")?.unwrap_or_default();
-    let thinking = match template.remove("enable_thinking").filter(|value| !value.is_null()) {
-        Some(Value::Bool(thinking)) => Some(thinking),
-        Some(other) => {
-            let why = format!("chat_template_kwargs.enable_thinking: found {other}, wanted true or false");
-            return Err(why.into());
-        }
-        None => None,
-    };
-    if let Some(name) = template.keys().next() {
-        return Err(format!("chat_template_kwargs: found {name}, wanted enable_thinking alone").into());
-    }
+    let mut template = fields.inner("chat_template_kwargs.")?;
+    let thinking: Option<bool> = template.take("enable_thinking")?;
+    template.end()?;
     let prompt = server.language.prompt(&messages, thinking).map_err(|why| format!("messages: {why:#}"))?;
     if let Some(most) = fields.take::<Value>("max_completion_tokens")? {
         fields.left.insert("max_tokens".into(), most);

@@ -81,12 +81,9 @@ fn inactive_advice(recent: &[Metrics]) -> &'static str {
 fn evaluation(run: &Run) -> Vec<String> {
     let mut found = Vec::new();
     for set in run.sets() {
-        let (Some(first), Some(last)) = (run.evals_of(set).next(), run.evals_of(set).next_back()) else {
+        let (Some(first), Some(last)) = (run.start_of(set), run.evals_of(set).next_back()) else {
             continue;
         };
-        if !first.is_comparable(last) {
-            continue;
-        }
         let Some(&k) = last.ks().last().filter(|k| **k > 1 && first.step < last.step) else { continue };
         let moved = |k| Some((first.pass_at(k)?, last.pass_at(k)?));
         let (Some(one), Some(many)) = (moved(1), moved(k)) else { continue };

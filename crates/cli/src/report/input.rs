@@ -6,8 +6,7 @@ use fgrpo_core::stats::pass_at_k::PassAtK;
 use fgrpo_eval::bad_input;
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::io::lines;
-use fgrpo_eval::record::Average;
-use fgrpo_eval::record::{Evaluation, Example, PartEvaluation};
+use fgrpo_eval::record::{Average, Evaluation, Example, PartEvaluation, same_graders};
 use fgrpo_files as input;
 use fgrpo_train::run::folder::missing_steps;
 pub(super) use fgrpo_train::run::metrics::Logged as Metrics;
@@ -87,8 +86,7 @@ impl Eval {
 
     /// Whether both are on the same problems and graded alike, as far as their files say: a resume may have changed either.
     pub(super) fn is_comparable(&self, other: &Self) -> bool {
-        let unknown = self.graders.is_empty() || other.graders.is_empty();
-        self.problem_set == other.problem_set && (unknown || self.graders == other.graders)
+        self.problem_set == other.problem_set && same_graders(&self.graders, &other.graders)
     }
 
     /// The ks recorded, ascending.

@@ -27,7 +27,8 @@ impl Votes {
 /// an order are a draw without replacement.
 ///
 /// Tied answers are chosen with equal probability, so the value at k = n is exact, and that at k = 1 is the share of
-/// correct samples. No votes at all count as wrong. Between them the standard error is at most `0.5 / sqrt(orderings)` for one problem.
+/// correct samples. No votes at all count as wrong. Between them the standard error is at most `0.5 / sqrt(orderings)`
+/// for one problem.
 ///
 /// # Panics
 /// If a size is 0 or exceeds the number of samples.

@@ -5,6 +5,7 @@ use fgrpo_eval::events::Events;
 use fgrpo_eval::io::files::write_whole;
 use fgrpo_eval::io::lines::{self, JsonLines};
 use fgrpo_eval::io::machine::{peak, processor};
+use fgrpo_eval::record::same_graders;
 use fgrpo_nn::DeviceName;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -91,8 +92,7 @@ pub fn begin(
         );
     }
     let theirs = last_graders(&before);
-    let both = !theirs.is_empty() && !graders.is_empty();
-    if both && theirs != graders && !accept_changes {
+    if !same_graders(theirs, &graders) && !accept_changes {
         bad_input!(
             "{}: the grader has changed since the run's last session: found {}, wanted {}. Put the old one back, or resume with --accept-changes to continue with the new one",
             folder.display(),

@@ -275,11 +275,6 @@ impl Advantage {
         matches!(self, Self::Gdpo { .. })
     }
 
-    /// Whether rewards alone are compared within a group, so that equal ones give 0.
-    pub const fn compares(&self) -> bool {
-        !matches!(self, Self::WReinforce { .. } | Self::GrpoLead { .. } | Self::Avspo { .. })
-    }
-
     /// Refuses settings that can't work with groups of `group_size`.
     ///
     /// # Errors

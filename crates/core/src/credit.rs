@@ -69,13 +69,19 @@ impl Anchor {
         self.0.back().copied()
     }
 
-    /// Takes the success rate of a batch.
-    pub fn update(&mut self, rate: f64, eta: f64, window: usize) {
+    /// Takes the success rate of a batch. A batch without one leaves the estimate as it is.
+    pub fn update(&mut self, rate: Option<f64>, eta: f64, window: usize) {
+        let Some(rate) = rate.or(self.value()) else { return };
         let next = self.value().map_or(rate, |last| {
             let deviation = if self.0.len() < 2 { 1.0 } else { moments(self.0.iter().copied(), 0).1 };
             last + eta * deviation * (rate - last)
         });
-        self.0.push_back(next);
+        self.push(next, window);
+    }
+
+    /// Takes an estimate that was made earlier.
+    pub fn push(&mut self, estimate: f64, window: usize) {
+        self.0.push_back(estimate);
         while self.0.len() > window.max(1) {
             self.0.pop_front();
         }
@@ -165,6 +171,11 @@ impl Credit {
                 "advantage",
                 self.advantage.name(),
                 "an estimator of one reward: the shaping changes one",
+            )),
+            Shaping::Unlikely { .. } if self.rewards.correct <= 0.0 => Err(Error::setting(
+                "reward_correct",
+                self.rewards.correct,
+                "a number above 0: the shaping takes a share of it",
             )),
             Shaping::Unlikely { beta } if !(0.0..=1.0).contains(&beta) => {
                 Err(Error::setting("shaping.beta", beta, "a number from 0 to 1"))
@@ -427,16 +438,18 @@ mod tests {
     fn the_anchor_begins_at_the_first_rate_and_moves_by_its_own_deviation() {
         let mut anchor = Anchor::default();
         assert_eq!(anchor.value(), None);
-        anchor.update(0.25, 0.5, 2);
+        anchor.update(None, 0.5, 2);
+        assert_eq!(anchor.value(), None);
+        anchor.update(Some(0.25), 0.5, 2);
         assert_eq!(anchor.value(), Some(0.25));
         // One value has no deviation; it counts as 1.
-        anchor.update(0.75, 0.5, 2);
+        anchor.update(Some(0.75), 0.5, 2);
         assert_eq!(anchor.value(), Some(0.5));
         // The values 1/4 and 1/2 deviate by 1/8: 1/2 + 1/2 1/8 (1 - 1/2).
-        anchor.update(1.0, 0.5, 2);
+        anchor.update(Some(1.0), 0.5, 2);
         assert_eq!(anchor.value(), Some(0.53125));
         // The first value left the window: 1/2 and 17/32 deviate by 1/64.
-        anchor.update(0.0, 0.5, 2);
+        anchor.update(Some(0.0), 0.5, 2);
         assert_eq!(anchor.value(), Some(0.53125 - 0.53125 / 128.0));
     }
 

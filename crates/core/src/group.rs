@@ -74,37 +74,6 @@ impl<'a> Group<'a> {
     }
 }
 
-/// Several groups of completions with one reward each, in flat slices: group `g` is `bounds[g]..bounds[g + 1]`.
-#[derive(Debug, Clone, Copy)]
-pub struct Groups<'a> {
-    /// All completions, group after group.
-    pub completions: Group<'a>,
-    /// Where each group starts, and the end of the last one: ascending, from 0 to the length.
-    pub bounds: &'a [usize],
-}
-
-impl<'a> Groups<'a> {
-    /// The groups in order.
-    ///
-    /// # Panics
-    /// If the bounds don't ascend from 0 to the number of completions.
-    pub fn iter(&self) -> impl Iterator<Item = Group<'a>> + use<'a> {
-        let (all, bounds) = (self.completions, self.bounds);
-        assert!(
-            bounds.first() == Some(&0) && bounds.last() == Some(&all.len()) && bounds.is_sorted(),
-            "bounds: found {bounds:?}, wanted ascending numbers from 0 to {}",
-            all.len()
-        );
-        bounds.windows(2).map(move |w| Group {
-            rewards: &all.rewards[w[0]..w[1]],
-            lengths: &all.lengths[w[0]..w[1]],
-            mean_old_logp: &all.mean_old_logp[w[0]..w[1]],
-            scored: &all.scored[w[0]..w[1]],
-            parts: &[],
-        })
-    }
-}
-
 /// The meaning of the rewards: R_c, R_w and, for graded rewards, the threshold of a correct completion.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rewards {
@@ -169,22 +138,6 @@ impl Rewards {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn flat_groups_are_cut_at_their_bounds() {
-        let rewards = [1.0, 0.0, 0.5, 0.25, 0.125];
-        let completions = Group {
-            rewards: &rewards,
-            lengths: &[1, 2, 3, 4, 5],
-            mean_old_logp: &[-1.0, -2.0, -3.0, -4.0, -5.0],
-            scored: &[true, true, true, false, true],
-            parts: &[],
-        };
-        let groups: Vec<_> = Groups { completions, bounds: &[0, 2, 2, 5] }.iter().collect();
-        assert_eq!(groups.iter().map(Group::len).collect::<Vec<_>>(), [2, 0, 3]);
-        assert_eq!((groups[2].rewards, groups[2].lengths), (&rewards[2..], &[3, 4, 5][..]));
-        assert_eq!(groups[2].scored().collect::<Vec<_>>(), [0, 2]);
-    }
 
     #[test]
     fn a_reward_between_correct_and_wrong_is_refused_without_a_threshold() {

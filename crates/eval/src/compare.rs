@@ -79,8 +79,8 @@ pub struct Comparison {
     pub p_value: Option<f64>,
     /// p-value after Holm's correction over the benchmarks at this k.
     pub holm_p_value: Option<f64>,
-    /// Percentile interval of the difference.
-    pub interval: (f64, f64),
+    /// Percentile interval of the difference under subsampling; none where there is no p-value.
+    pub interval: Option<(f64, f64)>,
     /// How the test was computed.
     pub method: Method,
     /// Size of a subsample.
@@ -92,6 +92,9 @@ pub struct Comparison {
     pub clusters: Option<usize>,
     /// The bootstrap over problems.
     pub bootstrap: Bootstrap,
+    /// Whether a benchmark has only one problem or cluster.
+    #[serde(skip)]
+    one: bool,
     /// The finding in words.
     pub verdict: String,
     /// Bounds of the exact p-value.
@@ -289,12 +292,13 @@ fn stated(
         Law::Simulated(values) => {
             let s = Simulated::new(values.clone());
             let varies = values.windows(2).any(|pair| pair[0] != pair[1]);
-            (s.two_sided_p(), s.interval(settings.level), None, varies)
+            // No smaller than the iterations can tell.
+            let p = s.two_sided_p().max(2.0 / values.len() as f64).min(1.0);
+            (p, s.interval(settings.level), None, varies)
         }
     };
     // A difference that every subsample has says nothing of chance, unless it is none.
     let p_value = (varies || p_value >= 1.0).then_some(p_value);
-    let drawn = bootstrap.simulated();
     Comparison {
         name,
         k,
@@ -303,14 +307,15 @@ fn stated(
         difference: b - a,
         p_value,
         holm_p_value: p_value,
-        interval,
+        interval: p_value.map(|_| interval),
         method: settings.method,
         m,
         problems: bootstrap.problems,
         clusters: None,
-        bootstrap: Bootstrap { p_value: drawn.two_sided_p(), interval: drawn.interval(settings.level) },
+        bootstrap: Bootstrap { p_value: bootstrap.p_value(), interval: bootstrap.interval(settings.level) },
+        one: bootstrap.is_one(),
         verdict: String::new(),
-        p_bounds,
+        p_bounds: p_bounds.filter(|_| p_value.is_some()),
         iterations: p_bounds.is_none().then_some(settings.iterations),
         scope,
     }

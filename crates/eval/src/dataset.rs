@@ -147,6 +147,12 @@ fn problem_of(row: &Row, found: &columns::Found) -> Result<Problem, Unusable> {
     let prompt = || shown(row, &found.prompt);
     let mut messages =
         columns::messages(row, &found.prompt).ok_or_else(|| Unusable::new("no prompt", prompt()))?;
+    if let Some(field) = columns::unread(row, &found.prompt) {
+        return Err(Unusable::new(
+            "tools, thinking or settings of the template beside the text",
+            field.to_owned(),
+        ));
+    }
     // A conversation that ends with an assistant message is a demonstration.
     let mut last_answer = None;
     if messages.last().is_some_and(|m| m.role == "assistant") {

@@ -33,14 +33,16 @@ pub struct Measured {
     pub interval: [f64; 2],
     /// Number of problems.
     pub problems: usize,
+    /// Number of what is drawn: problems, or clusters of them; of a mean over several sets, that of the smallest.
+    units: usize,
     /// The mean on each resample of the problems.
     draws: Vec<f64>,
 }
 
 impl Measured {
-    fn new(value: f64, problems: usize, draws: Vec<f64>) -> Self {
+    fn new(value: f64, problems: usize, units: usize, draws: Vec<f64>) -> Self {
         let (low, high) = Simulated::new(draws.clone()).interval(0.95);
-        Self { value, interval: [low, high], problems, draws }
+        Self { value, interval: [low, high], problems, units, draws }
     }
 
     /// The mean of several, each with resamples of its own.
@@ -53,6 +55,7 @@ impl Measured {
         Self::new(
             parts.iter().map(|p| p.value).sum::<f64>() / count,
             parts.iter().map(|p| p.problems).sum(),
+            parts.iter().map(|p| p.units).min().unwrap_or(0),
             draws.map(|i| parts.iter().map(|p| p.draws[i]).sum::<f64>() / count).collect(),
         )
     }
@@ -61,7 +64,7 @@ impl Measured {
     #[must_use]
     pub fn minus(&self, other: &Self) -> Self {
         let draws = self.draws.iter().zip(&other.draws).map(|(a, b)| a - b).collect();
-        Self::new(self.value - other.value, self.problems, draws)
+        Self::new(self.value - other.value, self.problems, self.units, draws)
     }
 
     /// The mean on each resample of the problems.
@@ -69,9 +72,22 @@ impl Measured {
         &self.draws
     }
 
-    /// The resampled means, for statistics beyond the interval.
-    pub fn simulated(&self) -> Simulated {
-        Simulated::new(self.draws.clone())
+    /// Two-sided p-value of the mean being 0: not smaller than the resamples can tell, nor than the signs of so few problems
+    /// or clusters could be by chance, `2^(1 - units)`.
+    pub fn p_value(&self) -> f64 {
+        let drawn = Simulated::new(self.draws.clone()).two_sided_p();
+        let signs = 0.5f64.powf(self.units as f64 - 1.0);
+        drawn.max(2.0 / self.draws.len() as f64).max(signs).min(1.0)
+    }
+
+    /// The percentile interval that contains the middle `level` of the resampled means.
+    pub fn interval(&self, level: f64) -> (f64, f64) {
+        Simulated::new(self.draws.clone()).interval(level)
+    }
+
+    /// Whether the problems or clusters are too few to say anything of others.
+    pub fn is_one(&self) -> bool {
+        self.units < 2
     }
 }
 
@@ -136,7 +152,7 @@ pub fn bootstrap(
     let measured = |(j, seeds): (usize, &Vec<Vec<f64>>)| {
         let means = seeds.iter().map(|values| values.iter().sum::<f64>() / problems as f64);
         let value = means.sum::<f64>() / seeds.len() as f64;
-        Measured::new(value, problems, by_draw.iter().map(|values| values[j]).collect())
+        Measured::new(value, problems, units, by_draw.iter().map(|values| values[j]).collect())
     };
     quantities.iter().enumerate().map(measured).collect()
 }
@@ -318,6 +334,20 @@ mod tests {
         let difference = b.minus(&a);
         assert!((difference.interval[0] - 0.125).abs() < 1e-12 && (difference.value - 0.125).abs() < 1e-12);
         assert!(a.interval[0] < a.value && a.interval[1] > a.value);
-        assert_eq!(difference.simulated().two_sided_p(), 0.0);
+        // Three problems that are all better are so by chance once in four times.
+        assert_eq!(difference.p_value(), 0.25);
+    }
+
+    #[test]
+    fn a_p_value_is_no_smaller_than_problems_and_resamples_can_tell() {
+        let better = |problems: usize, clusters: Option<&[usize]>| {
+            bootstrap(&[vec![vec![0.5; problems]]], clusters, 2000, resamples(0, 0)).swap_remove(0)
+        };
+        assert_eq!(better(1, None).p_value(), 1.0);
+        assert_eq!(better(6, None).p_value(), 1.0 / 32.0);
+        assert_eq!(better(6, Some(&[0; 6])).p_value(), 1.0);
+        assert_eq!(better(100, None).p_value(), 1e-3);
+        let mean = Measured::mean(&[&better(100, None), &better(1, None)]);
+        assert_eq!((mean.p_value(), mean.is_one()), (1.0, true));
     }
 }

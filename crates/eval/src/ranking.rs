@@ -141,7 +141,7 @@ fn paired(
     let quantities: Vec<Vec<Vec<f64>>> = (0..ks.len()).map(difference).collect();
     let measured = bootstrap(&quantities, None, RESAMPLES, resamples(0, 0));
     let of = |(k, difference): (&u64, Measured)| {
-        let p_value = difference.simulated().two_sided_p().max(2.0 / RESAMPLES as f64);
+        let p_value = difference.p_value();
         (*k, Paired { difference, p_value, holm_p_value: p_value, seeds: common.len() })
     };
     ks.iter().zip(measured).map(of).collect()

@@ -60,6 +60,7 @@ fn split_of(name: &str) -> Option<&'static str> {
 /// Subset, split and pattern of files for each entry under `configs` of a card, and the default subset. Reads the block
 /// style that the hub writes; a card in another style has none.
 fn configs(card: &str) -> (Vec<(String, String, String)>, Option<String>) {
+    let card = card.replace("\r\n", "\n");
     let Some(yaml) = card.strip_prefix("---\n").and_then(|rest| rest.split("\n---").next()) else {
         return (Vec::new(), None);
     };

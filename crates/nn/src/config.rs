@@ -1,9 +1,7 @@
 //! The decoder's configuration, under Hugging Face names: its sizes, their validation, and the resulting tensors.
 
-mod generation;
+pub(crate) mod generation;
 mod json;
-
-pub use generation::GenerationConfig;
 
 use serde::{Deserialize, Serialize};
 

@@ -17,7 +17,7 @@ pub use file::TensorFile;
 pub(crate) use write::write_json;
 pub use write::{TensorWriter, write_checkpoint};
 
-use crate::config::{Config, GenerationConfig};
+use crate::config::{Config, generation};
 use crate::error::Error;
 use crate::quantized::{BaseFormat, Quantized};
 use fgrpo_files as input;
@@ -30,7 +30,6 @@ const INDEX: &str = "model.safetensors.index.json";
 pub struct Checkpoint {
     dir: PathBuf,
     config: Config,
-    generation: Option<GenerationConfig>,
     files: Vec<TensorFile>,
     /// The index into `files` of each tensor.
     place: BTreeMap<String, usize>,
@@ -44,12 +43,11 @@ impl Checkpoint {
         let dir = dir.as_ref();
         check_folder(dir)?;
         let mut config = Config::read(&dir.join("config.json"))?;
-        let generation = GenerationConfig::read(&dir.join("generation_config.json"))?;
-        if let Some(ids) = generation.as_ref().and_then(|g| g.eos_token_id.clone()) {
+        if let Some(ids) = generation::end_tokens(&dir.join("generation_config.json"))? {
             config.eos_token_id = ids;
         }
         let (files, place) = open_files(dir)?;
-        let checkpoint = Checkpoint { dir: dir.into(), config, generation, files, place };
+        let checkpoint = Checkpoint { dir: dir.into(), config, files, place };
         checkpoint.check_tensors()?;
         Ok(checkpoint)
     }
@@ -57,11 +55,6 @@ impl Checkpoint {
     /// Its configuration.
     pub fn config(&self) -> &Config {
         &self.config
-    }
-
-    /// Its `generation_config.json`, if there is one.
-    pub fn generation(&self) -> Option<&GenerationConfig> {
-        self.generation.as_ref()
     }
 
     /// Its folder.

@@ -36,7 +36,9 @@ const VISIBLE: usize = 250;
 pub(super) fn from_theory(item: &'static Item, simulated: &Path) -> anyhow::Result<Made> {
     let (drawn, found) = match item.fill {
         Fill::TailMissPanels => (theory::tail_miss_panels(&checks::MU, &checks::RHO)?, checks::peaks()?),
-        Fill::AdvantageMagnitude => (theory::advantage_magnitude(&checks::GAMMAS)?, checks::attenuation()?),
+        Fill::AdvantageMagnitude => {
+            (theory::advantage_magnitude(&checks::GAMMAS, None)?, checks::attenuation()?)
+        }
         Fill::TailMissCurve => {
             (theory::tail_miss_curve(checks::SIMULATED.0, checks::SIMULATED.1)?, checks::one_action()?)
         }

@@ -96,12 +96,18 @@ pub fn active_curve(mu: f64) -> anyhow::Result<Figure> {
 }
 
 /// Advantage magnitude by success rate: solid for correct completions, dashed for wrong ones.
-pub fn advantage_magnitude(gammas: &[f64]) -> anyhow::Result<Figure> {
+pub fn advantage_magnitude(gammas: &[f64], group_size: Option<u64>) -> anyhow::Result<Figure> {
+    let points = group_size.unwrap_or(400);
+    let of = |rate: f64, gamma: f64| match group_size {
+        Some(n) => advantage::group_advantage(rate, n, gamma),
+        None => advantage::population_advantage(rate, gamma),
+    };
     let mut curves = Vec::new();
     for (i, &gamma) in gammas.iter().enumerate() {
-        let all = (1..400)
-            .map(|i| f64::from(i) / 400.0)
-            .map(|rate| Ok((rate, advantage::population_advantage(rate, gamma).or_bad_input()?)))
+        let all = (1..points)
+            .step_by((points / 400).max(1) as usize)
+            .map(|i| i as f64 / points as f64)
+            .map(|rate| Ok((rate, of(rate, gamma).or_bad_input()?)))
             .collect::<anyhow::Result<Vec<_>>>()?;
         let magnitude = |value: fn(&advantage::ScaledAdvantage) -> f64| {
             // Cut at the axis, so that no curve runs out of the panel.

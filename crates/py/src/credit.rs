@@ -32,12 +32,12 @@ pub(crate) fn named(error: &Error) -> String {
     format!("{name}: found {found}, wanted {wanted}")
 }
 
-/// The estimator of a table `{"kind": NAME, SETTING: NUMBER, ...}`; `eps`, `ddof` and `k` are for tables without them.
-/// A `k` that the estimator doesn't have is refused.
-fn estimator(table: &str, eps: f64, ddof: usize, k: Option<usize>) -> PyResult<Advantage> {
+/// The estimator of a table `{"kind": NAME, SETTING: NUMBER, ...}`, in which the arguments `beside` it may stand as well.
+/// A setting that the estimator doesn't have is refused.
+fn estimator(table: &str, beside: [(&str, Option<Value>); 3]) -> PyResult<Advantage> {
     let wrong = |why: &dyn std::fmt::Display| bad(format!("estimator: {why}"));
-    let given: Map<String, Value> = serde_json::from_str(table).map_err(|e| wrong(&e))?;
-    let name = given.get("kind").and_then(Value::as_str).unwrap_or_default();
+    let mut given: Map<String, Value> = serde_json::from_str(table).map_err(|e| wrong(&e))?;
+    let name = given.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
     let Some(of_kind) = Advantage::ALL.into_iter().find(|estimator| estimator.name() == name) else {
         let names: Vec<String> = Advantage::ALL.iter().map(|e| format!("{:?}", e.name())).collect();
         return Err(wrong(&format!("found {name:?}, wanted one of {}", names.join(", "))));
@@ -51,25 +51,29 @@ fn estimator(table: &str, eps: f64, ddof: usize, k: Option<usize>) -> PyResult<A
             keys.join(", ")
         )));
     }
-    if let Some(k) = k.filter(|_| known.get("k").is_none()) {
-        return Err(bad(format!("k: found {k}, wanted None: the estimator {name:?} has none")));
-    }
-    let absent = |key| !given.contains_key(key);
-    let mut found = serde_json::from_value(Value::Object(given.clone())).map_err(|e| wrong(&e))?;
-    match &mut found {
-        Advantage::Grpo { eps: own, ddof: own_ddof } => {
-            *own = if absent("eps") { eps } else { *own };
-            *own_ddof = if absent("ddof") { ddof } else { *own_ddof };
+    for (key, value) in beside {
+        match (value, known.get(key)) {
+            (Some(value), None) => {
+                return Err(bad(format!(
+                    "{key}: found {value}, wanted None: the estimator {name:?} has none"
+                )));
+            }
+            (Some(value), Some(_)) => {
+                if let Some(own) = given.insert(key.to_owned(), value.clone()) {
+                    return Err(bad(format!(
+                        "{key}: found {value}, and {own} in the estimator's table, wanted one"
+                    )));
+                }
+            }
+            (None, Some(_)) if key == "k" && !given.contains_key(key) => {
+                return Err(bad(format!(
+                    "k: found None, wanted the k of pass@k that the estimator {name:?} optimises"
+                )));
+            }
+            (None, _) => {}
         }
-        Advantage::GrpoPassk { eps: own } if absent("eps") => *own = eps,
-        Advantage::Pkpo { k: own } | Advantage::PasskTraining { k: own } if absent("k") => {
-            let wanted =
-                || format!("k: found None, wanted the k of pass@k that the estimator {name:?} optimises");
-            *own = k.ok_or_else(|| bad(wanted()))?;
-        }
-        _ => {}
     }
-    Ok(found)
+    serde_json::from_value(Value::Object(given)).map_err(|e| wrong(&e))
 }
 
 /// The shaping by name with its numbers, or the paper's numbers if none are given.
@@ -106,8 +110,8 @@ pub(crate) fn credit<'py>(
     labels: Option<Bound<'py, PyList>>,
     estimator: &str,
     gamma: f64,
-    eps: f64,
-    ddof: usize,
+    eps: Option<f64>,
+    ddof: Option<usize>,
     k: Option<usize>,
     correct: f64,
     wrong: f64,
@@ -117,8 +121,9 @@ pub(crate) fn credit<'py>(
     lengths: Option<PyReadonlyArray1<'py, i64>>,
     parts: Vec<(PyReadonlyArray1<'py, f64>, f64)>,
 ) -> PyResult<Arrays<'py>> {
+    let beside = [("eps", eps.map(Value::from)), ("ddof", ddof.map(Value::from)), ("k", k.map(Value::from))];
     let credit = Credit {
-        advantage: self::estimator(estimator, eps, ddof, k)?,
+        advantage: self::estimator(estimator, beside)?,
         rewards: Rewards { correct, wrong, threshold },
         focal_gamma: gamma,
         shaping: self::shaping(shaping)?,

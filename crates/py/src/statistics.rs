@@ -86,7 +86,7 @@ pub(crate) struct Compared {
     difference: f64,
     p_value: Option<f64>,
     holm_p_value: Option<f64>,
-    interval: (f64, f64),
+    interval: Option<(f64, f64)>,
     p_bounds: Option<(f64, f64)>,
     bootstrap_p_value: f64,
     bootstrap_interval: (f64, f64),

@@ -46,7 +46,7 @@ def test_an_estimator_with_settings_is_a_table():
         fgrpo.advantages(REWARDS, estimator={"kind": "power", "c": 1})
     table = {"kind": "pkpo", "k": 2}
     np.testing.assert_array_equal(
-        fgrpo.advantages(REWARDS, estimator=table, k=3), fgrpo.advantages(REWARDS, estimator="pkpo", k=2)
+        fgrpo.advantages(REWARDS, estimator=table), fgrpo.advantages(REWARDS, estimator="pkpo", k=2)
     )
 
 
@@ -204,6 +204,9 @@ def test_shaping_reads_the_log_probabilities():
         (([[1, 0]],), {"estimator": "pkpo"}, ValueError, ["k: found None"]),
         (([[1, 0]],), {"estimator": "pkpo", "k": 3}, ValueError, ["k: found 3, wanted 1 to the group size, 2"]),
         (([[1, 0]],), {"k": 2}, ValueError, ["k: found 2, wanted None", "grpo"]),
+        (([[1, 0]],), {"estimator": "rloo", "eps": 0.1}, ValueError, ["eps: found 0.1, wanted None", "rloo"]),
+        (([[1, 0]],), {"estimator": "dr_grpo", "ddof": 0}, ValueError, ["ddof: found 0, wanted None", "dr_grpo"]),
+        (([[1, 0]],), {"estimator": {"kind": "grpo", "eps": 0.1}, "eps": 0.2}, ValueError, ["eps: found 0.2, and 0.1 in"]),
         (([[1, 0]],), {"correct": 0.0}, ValueError, ["correct: found 0"]),
         (([[1, 0]],), {"threshold": np.nan}, ValueError, ["threshold: found NaN"]),
         (([[1, 0]],), {"shaping": "unlikely"}, ValueError, ["mean_logp: found None"]),

@@ -6,7 +6,7 @@ pub mod chat;
 mod maze;
 pub mod stop;
 
-use crate::language::chat::{ChatOptions, ChatTemplate};
+use crate::language::chat::{ChatOptions, ChatTemplate, special_tokens};
 use crate::language::stop::StopTexts;
 use anyhow::Context;
 use fgrpo_core::maze::tokens;
@@ -20,11 +20,12 @@ use fgrpo_eval::io::json;
 use fgrpo_files as input;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 use std::path::Path;
-use tokenizers::Tokenizer;
+use tokenizers::{AddedToken, Tokenizer};
 
-/// Files with which other programs tokenize and prompt a model. The checkpoint writes `generation_config.json` itself.
-const FILES: [&str; 7] = [
+/// The files of a model folder besides configuration and weights: how other programs tokenize, prompt and sample.
+pub const FILES: [&str; 8] = [
     "tokenizer.json",
     "tokenizer_config.json",
     "chat_template.jinja",
@@ -32,6 +33,7 @@ const FILES: [&str; 7] = [
     "added_tokens.json",
     "vocab.json",
     "merges.txt",
+    "generation_config.json",
 ];
 
 /// Maximum size of each of these files, in bytes.
@@ -158,18 +160,22 @@ impl Language {
         let Some(json) = contents("tokenizer.json") else {
             bad_input!("found no tokenizer.json, wanted one next to the weights");
         };
-        let tokenizer = tokenizer(json.clone()).context("tokenizer.json").or_bad_input()?;
-        let config: SpecialTokens = match contents("tokenizer_config.json") {
-            Some(bytes) => json::parse(bytes).context("tokenizer_config.json").or_bad_input()?,
-            None => SpecialTokens::default(),
+        let mut tokenizer = tokenizer(json.clone()).context("tokenizer.json").or_bad_input()?;
+        let object = |name: &str| -> anyhow::Result<Map<String, Value>> {
+            let Some(bytes) = contents(name) else { return Ok(Map::new()) };
+            json::parse(bytes).with_context(|| name.to_owned()).or_bad_input()
         };
-        let named = |token: Option<SpecialToken>| tokenizer.token_to_id(&token?.text());
-        ends.extend(named(config.eos_token));
-        let added = tokenizer.get_added_vocabulary().get_vocab();
-        let (tokens, texts): (Vec<&String>, Vec<&String>) =
-            stop.iter().partition(|text| added.contains_key(text.as_str()));
-        ends.extend(tokens.into_iter().map(|text| added[text.as_str()]));
-        let stop_texts = StopTexts::new("task.stop", texts.into_iter().cloned().collect())?;
+        let config = object("tokenizer_config.json")?;
+        let special = special_tokens(&config, &object("special_tokens_map.json")?)?;
+        declare(&mut tokenizer, &config, &special).context("tokenizer_config.json").or_bad_input()?;
+        let named = |name: &str| tokenizer.token_to_id(special.get(name)?);
+        ends.extend(named("eos_token"));
+        let added = tokenizer.get_added_tokens_decoder();
+        let added = |text: &String| added.iter().find(|(_, token)| token.content == *text);
+        ends.extend(stop.iter().filter_map(added).map(|(id, _)| *id));
+        // One that isn't special may also be spelled with other tokens.
+        let texts = stop.iter().filter(|text| !added(text).is_some_and(|(_, token)| token.special));
+        let stop_texts = StopTexts::new("task.stop", texts.cloned().collect())?;
         // The token with which the chat template ends a turn comes first, because demonstrations end with it. The
         // first `eos_token_id` may be the end of a whole text (Llama's instruct models).
         if let Some(end) = template.as_ref().and_then(|t| turn_end(&tokenizer, t, &ends)) {
@@ -181,7 +187,7 @@ impl Language {
                 stop.push(id);
             }
         }
-        let (bos, pad) = (named(config.bos_token), named(config.pad_token));
+        let (bos, pad) = (named("bos_token"), named("pad_token"));
         Ok(Self {
             place: "tokenizer.json".to_owned(),
             vocabulary: Vocabulary::Tokenizer(Box::new(tokenizer)),
@@ -477,28 +483,46 @@ fn answer(tokenizer: &Tokenizer, completion: &[u32], stop: &StopTexts) -> anyhow
     Ok(cut)
 }
 
-/// The special tokens that a `tokenizer_config.json` names.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct SpecialTokens {
-    bos_token: Option<SpecialToken>,
-    eos_token: Option<SpecialToken>,
-    pad_token: Option<SpecialToken>,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged, expecting = "wanted a text, or an object with `content`")]
-enum SpecialToken {
-    Text(String),
-    Added { content: String },
-}
-
-impl SpecialToken {
-    fn text(self) -> String {
-        match self {
-            Self::Text(text) | Self::Added { content: text } => text,
+/// Makes tokens of the vocabulary that `tokenizer_config.json` declares special into such, as transformers does: else the
+/// tokenizer would split them.
+fn declare(
+    tokenizer: &mut Tokenizer,
+    config: &Map<String, Value>,
+    special: &BTreeMap<String, String>,
+) -> anyhow::Result<()> {
+    if config.get("split_special_tokens").is_some_and(|split| split == true) {
+        anyhow::bail!("split_special_tokens: found true, wanted false: splitting them is not supported");
+    }
+    let list = config.get("additional_special_tokens").and_then(Value::as_array);
+    let listed = list.into_iter().flatten().filter_map(|v| v.as_str().or_else(|| v.get("content")?.as_str()));
+    let declared = special.values().map(String::as_str).chain(listed);
+    let known = tokenizer.get_added_vocabulary().get_vocab();
+    let new = |text: &&str| !known.contains_key(*text) && tokenizer.token_to_id(text).is_some();
+    let mut tokens: Vec<AddedToken> = declared.filter(new).map(|text| AddedToken::from(text, true)).collect();
+    let mut ids = Vec::new();
+    for (id, token) in config.get("added_tokens_decoder").and_then(Value::as_object).into_iter().flatten() {
+        let place = || format!("added_tokens_decoder, {id}");
+        ids.push((id.parse::<u32>().with_context(place)?, tokens.len()));
+        let Some(content) = token.get("content").and_then(Value::as_str) else {
+            anyhow::bail!("{}: found no content, wanted the token's text", place());
+        };
+        let flag = |name: &str| token.get(name).and_then(Value::as_bool);
+        let special = flag("special").unwrap_or(false);
+        let [lstrip, rstrip, single_word] =
+            ["lstrip", "rstrip", "single_word"].map(|n| flag(n).unwrap_or(false));
+        let normalized = flag("normalized").unwrap_or(!special);
+        let content = content.to_owned();
+        tokens.push(AddedToken { content, single_word, lstrip, rstrip, normalized, special });
+    }
+    // The decoder's tokens have the last word.
+    tokenizer.add_tokens(tokens.iter().cloned()).map_err(|e| anyhow::anyhow!("{e}"))?;
+    for (id, at) in ids {
+        let text = &tokens[at].content;
+        if tokenizer.token_to_id(text) != Some(id) {
+            anyhow::bail!("added_tokens_decoder: found {text:?} as {id}, wanted its id in tokenizer.json");
         }
     }
+    Ok(())
 }
 
 /// `eos_token_id` of a JSON file, one or several; empty if there is no such file.

@@ -70,7 +70,7 @@ pub fn run(
     }
     let run = RunDir::open(out, config, if_exists, Stage::Sft)?;
     events.opened(&run.path)?;
-    let inputs = Inputs { graders: Vec::new(), problems: task.problem_set() };
+    let inputs = Inputs::of(config, &task, Stage::Sft)?;
     sessions::begin(&run.path, name, config.threads(), inputs, if_exists.accepts_changes(), events)?;
     device::announce(&device, events);
     let place = Fit {

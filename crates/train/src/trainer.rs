@@ -83,7 +83,7 @@ pub fn train(
     }
     let run = RunDir::open(out, config, if_exists, Stage::Rl)?;
     events.opened(&run.path)?;
-    let inputs = Inputs { graders: task.graders(), problems: task.problem_set() };
+    let inputs = Inputs::of(config, task, Stage::Rl)?;
     sessions::begin(&run.path, name, config.threads(), inputs, if_exists.accepts_changes(), events)?;
     device::announce(&device, events);
     for warning in needs::warnings(config, task, name)? {
@@ -179,7 +179,7 @@ impl Trainer<'_> {
             m.sampler = SamplerMetrics::of_step(&credited, self.loss.objective.correction);
             m.rewards = Metrics::named_rewards(&credited);
             m.scheduled = scheduled;
-            observe(&mut self.anchor, self.credit.shaping, &m);
+            observe(&mut self.anchor, self.credit.shaping, &credited);
             m.difficulty_anchor = self.anchor.value();
             m.reward_by_part = Metrics::reward_by_part(self.task, &credited);
             m.daro_weights = self.state.update.daro_weights();
@@ -301,10 +301,15 @@ impl Trainer<'_> {
 }
 
 /// Takes a step's success rate into HA-DW's estimate, if that is the shaping.
-fn observe(anchor: &mut Anchor, shaping: Shaping, m: &Metrics) {
-    if let (Shaping::HaDw { eta, window, .. }, Some(rate)) = (shaping, m.success_rate()) {
-        anchor.update(rate, eta, window);
+fn observe(anchor: &mut Anchor, shaping: Shaping, credited: &[Credited]) {
+    let Shaping::HaDw { eta, window, .. } = shaping else { return };
+    let of = |group: &Credited| Some((group.assigned.success_rate?, group.scored().count() as f64));
+    let (mut correct, mut scored) = (0.0, 0.0);
+    for (rate, completions) in credited.iter().filter_map(of) {
+        correct += (rate * completions).round();
+        scored += completions;
     }
+    anchor.update((scored > 0.0).then(|| correct / scored), eta, window);
 }
 
 fn timed<T>(seconds: &mut f64, work: impl FnOnce() -> T) -> T {

@@ -174,7 +174,13 @@ pub fn update(
         for mini_batch in groups.chunks(size) {
             let daro = state.daro.as_ref().filter(|_| loss.daro_lr.is_some());
             let daro = daro.map(|raw| Daro { raw: raw.clone() });
-            let packed = Packed::new(mini_batch, objective, daro.as_ref(), config.micro_batch_tokens);
+            let packed = Packed::new(
+                mini_batch,
+                objective,
+                daro.as_ref(),
+                config.micro_batch_tokens,
+                sums.applied == 0,
+            );
             let found = packed.accumulate(engine, objective, loss.temperature)?;
             if sums.applied + sums.skipped == 0 {
                 sums.logp_difference_max = found.logp_difference_max;
@@ -268,7 +274,14 @@ struct Marks {
 }
 
 impl<'a> Packed<'a> {
-    fn new(groups: &[&'a Credited], objective: &Objective, daro: Option<&'a Daro>, budget: usize) -> Self {
+    /// `unchanged`: the policy is still the one that sampled.
+    fn new(
+        groups: &[&'a Credited],
+        objective: &Objective,
+        daro: Option<&'a Daro>,
+        budget: usize,
+        unchanged: bool,
+    ) -> Self {
         // The completions in the loss: an unscorable one doesn't contribute.
         let scored = |g: &'a Credited| g.scored().map(|i| (i, g.length(i))).filter(|(_, tokens)| *tokens > 0);
         let counts = Counts::of(groups.iter().copied().flat_map(scored).map(|(_, tokens)| tokens));
@@ -293,15 +306,19 @@ impl<'a> Packed<'a> {
                 scored(g).map(|(i, _)| (g.assigned.advantages[i], g.rollouts.completions[i].logp.as_slice()))
             })
             .collect();
-        let mut selected = covariance::selected(&objective.policy, &all).into_iter().flatten();
+        // Its penalty on a policy that hasn't changed is 0; of log-probabilities that differ by rounding, it would take the
+        // sign.
+        let kl_cov = matches!(objective.policy, PolicyLoss::KlCov { .. });
+        let selected =
+            (!(kl_cov && unchanged)).then(|| covariance::selected(&objective.policy, &all)).flatten();
+        let mut selected = selected.into_iter().flatten();
         let entropies: Vec<&[f32]> = groups
             .iter()
             .flat_map(|g| scored(g).map(|(i, _)| g.rollouts.completions[i].entropy.as_slice()))
             .collect();
         let kept = high_entropy::high_entropy(objective.top_entropy_quantile, &entropies);
         let mut kept = kept.into_iter().flatten();
-        let penalised = matches!(objective.policy, PolicyLoss::KlCov { .. });
-        let silent = objective.entropy_coef == 0.0 && objective.kl.is_none() && !penalised;
+        let silent = objective.entropy_coef == 0.0 && objective.kl.is_none() && (!kl_cov || unchanged);
         for &group in groups {
             let mut own: BTreeMap<usize, Marks> = scored(group)
                 .map(|(sample, _)| (sample, Marks { selected: selected.next(), high_entropy: kept.next() }))

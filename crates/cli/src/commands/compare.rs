@@ -203,8 +203,10 @@ fn table<'a>(format: Format, several: bool, comparisons: impl IntoIterator<Item 
         let changed = solved.map_or([0, 0], |(gained, lost)| [gained.len(), lost.len()]);
         let drawn = c.bootstrap;
         if csv {
-            let tested = [c.p_value, c.holm_p_value].map(|p| p.map(|p| p.to_string()).unwrap_or_default());
-            let bounds = [c.interval.0, c.interval.1, drawn.p_value, drawn.interval.0, drawn.interval.1];
+            let (low, high) = c.interval.unzip();
+            let tested = [c.p_value, c.holm_p_value, low, high];
+            let tested = tested.map(|value| value.map(|v| v.to_string()).unwrap_or_default());
+            let bounds = [drawn.p_value, drawn.interval.0, drawn.interval.1];
             let counts = [c.problems, changed[0], changed[1]].map(|n| n.to_string());
             let numbers = [c.a, c.b, c.difference].map(|v| v.to_string()).into_iter().chain(tested);
             let numbers = numbers.chain(bounds.map(|v| v.to_string())).chain(counts);
@@ -227,11 +229,7 @@ fn table<'a>(format: Format, several: bool, comparisons: impl IntoIterator<Item 
             part(c.a, apart && c.difference < 0.0),
             part(c.b, apart && c.difference > 0.0),
         ];
-        let texts = [
-            points(c.difference),
-            c.p_value.map_or("-".to_owned(), |_| interval(c.interval)),
-            tested(c.p_value),
-        ];
+        let texts = [points(c.difference), c.interval.map_or("-".to_owned(), interval), tested(c.p_value)];
         let corrected = several.then(|| of_one(tested(c.holm_p_value)));
         let bootstrap = [interval(drawn.interval), p_shown(drawn.p_value)];
         let counts = changed.map(|n| of_one(n.to_string()));

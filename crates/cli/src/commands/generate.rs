@@ -18,6 +18,7 @@ use fgrpo_files as input;
 use fgrpo_nn::{Completion, Engine, Finish, Prompt, Sampling, StopFn};
 use fgrpo_train::language::Language;
 use fgrpo_train::policy;
+use fgrpo_train::rollout::by_limit;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Read};
@@ -292,7 +293,7 @@ impl<'a> Generator<'a> {
         let encoded = problems
             .iter()
             .map(|p| match self.args.raw {
-                true => self.language.plain(p.question()),
+                true => self.language.plain(&p.text(None)),
                 false => self.encode(&p.conversation(self.args.system.as_deref())),
             })
             .collect::<anyhow::Result<Vec<_>>>()?;
@@ -305,11 +306,6 @@ impl<'a> Generator<'a> {
         );
         for start in (0..problems.len()).step_by(PROMPTS_AT_ONCE) {
             let here = start..(start + PROMPTS_AT_ONCE).min(problems.len());
-            // The longest prompt decides how long an answer may be.
-            let longest = encoded[here.clone()].iter().max_by_key(|p| p.len()).map_or(&[][..], Vec::as_slice);
-            let sampling = self.sampling(longest)?;
-            let prompts: Vec<Prompt<'_>> =
-                encoded[here.clone()].iter().map(|tokens| Prompt { tokens, samples: 0..1 }).collect();
             let keys: Vec<Key> = problems[here.clone()]
                 .iter()
                 .map(|p| fgrpo_eval::problems::problem_key(self.args.seed, &p.id))
@@ -320,30 +316,42 @@ impl<'a> Generator<'a> {
             let mut waiting: BTreeMap<usize, Completion> = BTreeMap::new();
             let mut next = 0;
             let (mut failure, mut read_on) = (None, true);
-            self.engine.generate(
-                &prompts,
-                &sampling,
-                &|prompt, _, position| keys[prompt].uniform(position as u64),
-                Some(stop),
-                &mut |completion| {
-                    // It may be cut short by the stop.
-                    if interrupt::requested() {
-                        return ControlFlow::Break(());
-                    }
-                    waiting.insert(completion.prompt, completion);
-                    while let Some(c) = waiting.remove(&next) {
-                        let line = line(language, &problems[start + next], &c);
-                        read_on = line.as_ref().is_ok_and(|line| streams::stream(&format!("{line}\n")));
-                        failure = line.err();
-                        if !read_on {
+            // A prompt's room for an answer doesn't depend on the others.
+            let lengths = here.clone().map(|i| (problems[i].id.as_str(), encoded[i].len()));
+            let positions = self.engine.config().max_position_embeddings;
+            for members in by_limit(lengths, self.args.max_tokens, positions)?.values().rev() {
+                let tokens = |&member: &usize| encoded[start + member].as_slice();
+                let sampling = self.sampling(tokens(&members[0]))?;
+                let prompts: Vec<Prompt<'_>> =
+                    members.iter().map(|m| Prompt { tokens: tokens(m), samples: 0..1 }).collect();
+                self.engine.generate(
+                    &prompts,
+                    &sampling,
+                    &|prompt, _, position| keys[members[prompt]].uniform(position as u64),
+                    Some(stop),
+                    &mut |completion| {
+                        // It may be cut short by the stop.
+                        if interrupt::requested() {
                             return ControlFlow::Break(());
                         }
-                        next += 1;
-                        progress.inc(1);
-                    }
-                    ControlFlow::Continue(())
-                },
-            )?;
+                        waiting.insert(members[completion.prompt], completion);
+                        while let Some(c) = waiting.remove(&next) {
+                            let line = line(language, &problems[start + next], &c);
+                            read_on = line.as_ref().is_ok_and(|line| streams::stream(&format!("{line}\n")));
+                            failure = line.err();
+                            if !read_on {
+                                return ControlFlow::Break(());
+                            }
+                            next += 1;
+                            progress.inc(1);
+                        }
+                        ControlFlow::Continue(())
+                    },
+                )?;
+                if !read_on || interrupt::requested() {
+                    break;
+                }
+            }
             match failure {
                 Some(error) => return Err(error),
                 // Standard output was closed, or failed; a failure is reported at the end.

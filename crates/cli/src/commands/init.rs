@@ -9,7 +9,7 @@ use fgrpo_eval::io::machine::fits;
 use fgrpo_nn::config::{Architecture, Config, RopeScaling};
 use fgrpo_nn::weights::{Dtype, write_checkpoint};
 use fgrpo_nn::{Device, Engine, Error};
-use fgrpo_train::language::Language;
+use fgrpo_train::language::{FILES, Language};
 use std::path::{Path, PathBuf};
 
 /// Create a randomly initialised Hugging Face checkpoint.
@@ -100,17 +100,6 @@ impl DtypeName {
     }
 }
 
-/// The files of a model folder besides configuration and weights.
-pub(crate) const TOKENIZER_FILES: [&str; 7] = [
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "chat_template.jinja",
-    "special_tokens_map.json",
-    "vocab.json",
-    "merges.txt",
-    "generation_config.json",
-];
-
 /// Runs the command.
 ///
 /// # Errors
@@ -177,7 +166,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     publish(parent, name, Existing::Replace, |dir| {
         write_checkpoint(dir, &config, engine.tensors(), args.dtype.dtype(), 5 << 30)?;
         if let Some(from) = &args.tokenizer {
-            for file in TOKENIZER_FILES {
+            for file in FILES {
                 if from.join(file).exists() {
                     copy(&from.join(file), &dir.join(file))?;
                 }

@@ -36,8 +36,8 @@ pub struct Args {
     pub format: Format,
 }
 
-/// Numbers of samples per problem in the table of what a comparison needs.
-const SAMPLES: [u64; 5] = [1, 4, 16, 64, 256];
+/// Numbers of samples per problem in the table of what a comparison needs. From one sample no subsample can be drawn.
+const SAMPLES: [u64; 5] = [2, 4, 16, 64, 256];
 
 /// Runs the command.
 ///

@@ -10,7 +10,7 @@ use crate::commands::runs::{Jobs, train_unfinished};
 use crate::commands::train::conclude;
 use fgrpo_eval::bad_input;
 use fgrpo_eval::io::files::write_whole;
-use fgrpo_eval::record::Evaluation;
+use fgrpo_eval::record::{Evaluation, same_graders};
 use fgrpo_nn::DeviceName;
 use fgrpo_train::config::{Config, Override};
 use fgrpo_train::run::sessions;
@@ -195,7 +195,7 @@ struct Ended<'a> {
 impl Ended<'_> {
     /// A grid may vary the grader; with the same settings, the grader's file has changed.
     fn refuse_another_grader(&self, other: &Self) -> anyhow::Result<()> {
-        if self.run.config.task == other.run.config.task && self.graders != other.graders {
+        if self.run.config.task == other.run.config.task && !same_graders(&self.graders, &other.graders) {
             bad_input!(
                 "{} was graded by {}, and {} by {}, wanted one grader for the table. Run the sweep anew into another folder with --out",
                 other.run.folder.display(),

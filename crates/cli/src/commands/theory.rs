@@ -52,7 +52,13 @@ pub enum Formula {
         #[arg(long, value_delimiter = ',')]
         n: Vec<u64>,
         /// Curves of a figure without --tau: rho = tau / mu.
-        #[arg(long, value_delimiter = ',', default_values_t = [0.1, 0.03, 0.01, 0.001], allow_negative_numbers = true)]
+        #[arg(
+            long,
+            value_delimiter = ',',
+            default_values_t = [0.1, 0.03, 0.01, 0.001],
+            allow_negative_numbers = true,
+            conflicts_with = "tau"
+        )]
         rho: Vec<f64>,
         /// How the values are printed or drawn.
         #[command(flatten)]
@@ -193,11 +199,12 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 fn tail_misses(mu: &[f64], tau: Option<f64>, n: &[u64], rho: &[f64], output: &Output) -> anyhow::Result<()> {
     let rows = match (mu, tau) {
         (mu, Some(tau)) if mu.len() == 1 => {
-            plot(output, || figures::tail_miss_curve(mu[0], tau))?;
-            each(n, |&n| {
+            let rows = each(n, |&n| {
                 let active = tail_miss::active_probability(mu[0], n).or_bad_input()?;
                 Ok((n, active, tail_miss::tail_miss_probability(mu[0], tau, n).or_bad_input()?))
-            })?
+            })?;
+            plot(output, || figures::tail_miss_curve(mu[0], tau))?;
+            rows
         }
         (_, Some(_)) => bad_input!("--tau: found with {} values of --mu, wanted exactly one", mu.len()),
         (mu, None) if output.plot.is_some() => {
@@ -239,7 +246,6 @@ fn actives(mu: f64, n: &[u64], output: &Output) -> anyhow::Result<()> {
 
 fn advantages(rates: &[f64], gammas: &[f64], n: Option<u64>, output: &Output) -> anyhow::Result<()> {
     let drawn = if gammas.is_empty() { vec![0.0, 0.5, 1.0, 2.0] } else { gammas.to_vec() };
-    plot(output, || figures::advantage_magnitude(&drawn))?;
     if !rates.is_empty() && gammas.is_empty() {
         bad_input!("--gamma: missing; wanted the focal exponent, 0 for none");
     }
@@ -251,6 +257,7 @@ fn advantages(rates: &[f64], gammas: &[f64], n: Option<u64>, output: &Output) ->
         };
         Ok((rate, gamma, found.or_bad_input()?))
     })?;
+    plot(output, || figures::advantage_magnitude(&drawn, n))?;
     let value = one_or_list(
         &rows,
         |(.., a)| json!({"correct": a.correct, "wrong": a.wrong, "weight": a.weight}),

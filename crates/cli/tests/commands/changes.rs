@@ -102,6 +102,40 @@ fn what_a_run_started_from_does_not_change_after_its_first_checkpoint() {
 }
 
 #[test]
+fn weights_that_a_run_reads_on_may_move_but_not_change() {
+    let place = Place::new();
+    place.problems(0);
+    let config = place.on_data("kind = \"math\"", "");
+    let moved = place.path("moved");
+    std::fs::create_dir(&moved).unwrap();
+    for entry in std::fs::read_dir(model()).unwrap().map(|entry| entry.unwrap().path()) {
+        std::fs::copy(&entry, moved.join(entry.file_name().unwrap())).unwrap();
+    }
+    let path = format!("model.path={}", moved.display());
+    let train = |code: i32, name: &str, set: &str, steps: u32, more: &[&str]| {
+        let (out, steps) = (place.text(name), format!("steps={steps}"));
+        let line = ["train", &config, "--out", &out, "--set", set, "--set", &steps];
+        ends_with(code, &[&line[..], more].concat())
+    };
+    let on = ["--resume", "--accept-changes", "--set", &path];
+    let reads = [("adapter", "lora.rank=2"), ("reference", "algorithm.kl_coef=0.01")];
+    for (name, set) in reads.into_iter().chain([("own", "seed=2")]) {
+        train(0, name, set, 2, &[]);
+        train(0, name, set, 3, &on);
+    }
+    let weights = moved.join("model.safetensors");
+    let mut bytes = std::fs::read(&weights).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    std::fs::write(&weights, bytes).unwrap();
+    for (name, set) in reads {
+        let said = train(2, name, set, 4, &on);
+        assert!(said.contains("the weights in model.path have changed"), "{said}");
+    }
+    // A run whose checkpoints have all its weights doesn't read them.
+    train(0, "own", "seed=2", 4, &on);
+}
+
+#[test]
 fn changed_problems_are_refused_and_never_paired_with_the_old_ones() {
     let place = Place::new();
     place.problems(0);

@@ -76,7 +76,10 @@ fn group_with_equal_rewards_gets_zero_advantage() {
     {
         assert_eq!(of(estimator, &[0.1; 3], &[true; 3]), [0.0; 3]);
     }
-    for estimator in Advantage::ALL.into_iter().filter(Advantage::compares) {
+    let alone = |e: &Advantage| {
+        !matches!(e, Advantage::WReinforce { .. } | Advantage::GrpoLead { .. } | Advantage::Avspo { .. })
+    };
+    for estimator in Advantage::ALL.into_iter().filter(alone) {
         assert_eq!(of(estimator, &[1.0; 3], &[true; 3]), [0.0; 3], "{estimator:?}, all correct");
         assert_eq!(of(estimator, &[0.0; 3], &[true; 3]), [0.0; 3], "{estimator:?}, none correct");
     }
@@ -399,7 +402,6 @@ fn w_reinforce_has_no_baseline() {
     let estimator = Advantage::WReinforce { positive: 0.1, negative: 1.0 };
     assert_eq!(of(estimator, &[1.0, 0.0], &[true; 2]), [0.1, -1.0]);
     assert_eq!(of(estimator, &[0.0, 0.0], &[true; 2]), [-1.0, -1.0]);
-    assert!(!estimator.compares());
 }
 
 #[test]

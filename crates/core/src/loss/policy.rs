@@ -179,6 +179,10 @@ impl PolicyLoss {
             true => Ok(()),
             false => Err(Error::setting(name, x, "a finite number of at least 0")),
         };
+        let above_0 = |name, x: f64| match x.is_finite() && x > 0.0 {
+            true => Ok(()),
+            false => Err(Error::setting(name, x, "a finite number above 0")),
+        };
         let share_of = |x: f64| match (0.0..=1.0).contains(&x) {
             true => Ok(()),
             false => Err(Error::setting("loss.share", x, "a number from 0 to 1")),
@@ -198,7 +202,7 @@ impl PolicyLoss {
                 distance("loss.clip, low", low)?;
                 distance("loss.clip, high", high)
             }
-            Self::Cispo(CispoBounds::Cap { high }) => distance("loss.cap", high),
+            Self::Cispo(CispoBounds::Cap { high }) => above_0("loss.cap", high),
             Self::Sapo { positive, negative } => {
                 match [positive, negative].iter().find(|tau| !(tau.is_finite() && **tau > 0.0)) {
                     Some(tau) => Err(Error::setting("loss.tau", tau, "a finite number above 0")),
@@ -212,7 +216,7 @@ impl PolicyLoss {
             Self::Dppo { low, high, cap, .. } => {
                 distance("loss.clip, low", low)?;
                 distance("loss.clip, high", high)?;
-                distance("loss.cap", cap)
+                above_0("loss.cap", cap)
             }
             Self::KlCov { share, coef } => {
                 share_of(share)?;

@@ -87,8 +87,8 @@ impl Difference {
 
     /// Two-sided p-value, `min(1, 2 min(P(D <= 0), P(D >= 0)))`.
     pub fn two_sided_p(&self) -> f64 {
-        let low = self.tails(self.tie).0;
-        let high = self.tails(-self.tie).1;
+        let low = self.tails(self.drift + self.tie).0;
+        let high = self.tails(self.drift - self.tie).1;
         (2.0 * low.min(high)).min(1.0)
     }
 
@@ -119,7 +119,7 @@ impl Difference {
                 break;
             }
         }
-        value as f64 * self.step
+        value as f64 * self.step - self.drift
     }
 
     /// The percentile interval that contains the middle `level` of the distribution.

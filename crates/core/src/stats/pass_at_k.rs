@@ -90,27 +90,6 @@ impl PassAtK {
     }
 }
 
-/// Mean of pass@k over problems, given as (n, c). `None` if there is no problem or one has fewer than `k` samples.
-/// Problems may differ in n (unscorable samples reduce it); the table is computed once per n.
-pub fn mean_pass_at_k(problems: &[(usize, usize)], k: usize) -> Option<f64> {
-    if problems.is_empty() || k == 0 || problems.iter().any(|&(n, _)| n < k) {
-        return None;
-    }
-    let mut tables: Vec<PassAtK> = Vec::new();
-    let mut sum = Sum::default();
-    for &(n, c) in problems {
-        let table = match tables.iter().position(|t| t.samples() == n) {
-            Some(i) => &tables[i],
-            None => {
-                tables.push(PassAtK::new(n, k));
-                &tables[tables.len() - 1]
-            }
-        };
-        sum.add(table.at(c));
-    }
-    Some(sum.total() / problems.len() as f64)
-}
-
 /// The values of k in tables and plots: 1, 2, 4, ... up to `n`, and `n` itself.
 pub fn powers_of_two_up_to(n: usize) -> Vec<usize> {
     let mut ks: Vec<usize> =
@@ -203,7 +182,6 @@ mod tests {
                 assert_eq!(found.to_bits(), 0.0f64.to_bits(), "n {n}, k {k}: {found}");
             }
         }
-        assert_eq!(mean_pass_at_k(&[(8, 0)], 1).map(f64::to_bits), Some(0.0f64.to_bits()));
     }
 
     #[test]
@@ -249,14 +227,6 @@ mod tests {
                 assert!((table.at(c) - direct).abs() <= 1e-12 * direct, "n {n}, c {c}, k {k}");
             }
         }
-    }
-
-    #[test]
-    fn problems_with_fewer_samples_than_k_have_no_mean() {
-        assert_eq!(mean_pass_at_k(&[(8, 1), (4, 2)], 8), None);
-        assert_eq!(mean_pass_at_k(&[], 1), None);
-        let found = mean_pass_at_k(&[(8, 1), (4, 2), (8, 8)], 1).unwrap();
-        assert!((found - (0.125 + 0.5 + 1.0) / 3.0).abs() < 1e-15);
     }
 
     #[test]

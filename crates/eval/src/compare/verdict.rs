@@ -26,7 +26,10 @@ impl Comparison {
         let interval = format!("{} to {}, {}", bound(low), bound(high), p_text(p));
         let tested = self.p_value.is_some();
         let beyond = match p < LEVEL {
-            _ if self.problems < 2 => "one problem says nothing about others".to_owned(),
+            _ if self.one => format!(
+                "one {} says nothing about others",
+                if self.clusters.is_some() { "cluster of problems" } else { "problem" }
+            ),
             // A small m makes the test weak; few problems make the bootstrap too sure.
             true if tested && !self.significant() => {
                 format!(

@@ -99,6 +99,23 @@ pub(super) fn resolve(kind: TaskKind, table: &Table<'_>, given: &Columns) -> any
     })
 }
 
+/// A field beside the text of a conversation that a chat template would show, and that isn't read here.
+pub(super) fn unread(row: &Row, column: &str) -> Option<&'static str> {
+    let filled = |value: &Value| match value {
+        Value::Null => false,
+        Value::Array(list) => !list.is_empty(),
+        Value::Object(map) => !map.is_empty(),
+        Value::String(text) => !text.is_empty(),
+        _ => true,
+    };
+    let of_messages = ["tool_calls", "tool_call_id", "function_call", "reasoning_content", "thinking"];
+    let list = value(row, column)?.as_array()?;
+    let of_row =
+        ["tools", "chat_template_kwargs"].into_iter().find(|key| value(row, key).is_some_and(filled));
+    let has = |key: &&str| list.iter().any(|message| message.get(*key).is_some_and(filled));
+    of_row.or_else(|| of_messages.into_iter().find(has))
+}
+
 /// The prompt as messages. A text is one user message; a list has `role` and `content`, or `from` and `value` as in
 /// ShareGPT.
 pub(super) fn messages(row: &Row, column: &str) -> Option<Vec<Message>> {

@@ -215,6 +215,27 @@ fn a_conversation_that_ends_with_an_answer_is_a_demonstration() {
 }
 
 #[test]
+fn a_conversation_with_more_than_text_is_rejected() {
+    let row = |more: (&str, Value), message: (&str, Value)| {
+        let mut row = json!({"messages": [{"role": "user", "content": more.0}], "answer": "2"});
+        row[more.0] = more.1;
+        row["messages"][0][message.0] = message.1;
+        row
+    };
+    let rows = [
+        row(("none", json!(null)), ("name", json!("Ada"))),
+        row(("tools", json!([])), ("tool_calls", json!([]))),
+        row(("tools", json!([{"type": "function"}])), ("name", json!(null))),
+        row(("chat_template_kwargs", json!({"enable_thinking": false})), ("name", json!(null))),
+        row(("other", json!(1)), ("reasoning_content", json!("First"))),
+    ];
+    let (problems, report) = loaded(TaskKind::Math, &rows);
+    assert_eq!(problems.len(), 2);
+    let found: Vec<&str> = report.rejected.iter().map(|r| r.found.as_str()).collect();
+    assert_eq!(found, ["tools", "chat_template_kwargs", "reasoning_content"]);
+}
+
+#[test]
 fn the_id_is_of_the_prompt_alone() {
     let id = |row: Value| loaded(TaskKind::Math, &[row]).0[0].id.clone();
     let one = id(json!({"problem": "a", "answer": "1", "level": 1}));

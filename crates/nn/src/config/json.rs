@@ -319,6 +319,7 @@ fn architecture(fields: &Fields<'_>) -> Result<Architecture, Error> {
 fn refuse_unsupported(fields: &Fields<'_>, architecture: Architecture) -> Result<(), Error> {
     fields.only("hidden_act", json!("silu"))?;
     fields.only("mlp_bias", json!(false))?;
+    fields.only("is_causal", json!(true))?;
     fields.only("partial_rotary_factor", json!(1.0))?;
     // Qwen2's bias is part of the family; elsewhere this setting also puts one on o_proj.
     match architecture {
@@ -380,6 +381,8 @@ fn refuse_sliding_window(fields: &Fields<'_>, layers: usize) -> Result<(), Error
 fn rope(fields: &Fields<'_>, max_position_embeddings: usize) -> Result<(f64, RopeScaling), Error> {
     let old = fields.object("rope_scaling")?;
     let new = fields.object("rope_parameters")?;
+    // transformers prefers this one to that of the scaling.
+    let original = fields.size("original_max_position_embeddings")?;
     let mut theta: Option<f64> = fields.number("rope_theta")?;
     let mut scaling: Option<RopeScaling> = None;
     for (prefix, object) in [("rope_parameters", new), ("rope_scaling", old)] {
@@ -393,7 +396,7 @@ fn rope(fields: &Fields<'_>, max_position_embeddings: usize) -> Result<(f64, Rop
             }
             theta = Some(found);
         }
-        let here = one_scaling(&inner, max_position_embeddings)?;
+        let here = one_scaling(&inner, original, max_position_embeddings)?;
         if scaling.is_some_and(|other| other != here) {
             return inner.refuse("rope_type", "the scaling that rope_parameters names");
         }
@@ -402,7 +405,11 @@ fn rope(fields: &Fields<'_>, max_position_embeddings: usize) -> Result<(f64, Rop
     Ok((theta.unwrap_or(10_000.0), scaling.unwrap_or(RopeScaling::Default)))
 }
 
-fn one_scaling(inner: &Fields<'_>, max_position_embeddings: usize) -> Result<RopeScaling, Error> {
+fn one_scaling(
+    inner: &Fields<'_>,
+    original: Option<usize>,
+    max_position_embeddings: usize,
+) -> Result<RopeScaling, Error> {
     // transformers before 4.43 wrote `type`.
     let name = if inner.get("rope_type").is_some() { "rope_type" } else { "type" };
     let needed = |field: &str| match inner.number(field)? {
@@ -416,8 +423,8 @@ fn one_scaling(inner: &Fields<'_>, max_position_embeddings: usize) -> Result<Rop
             factor: needed("factor")?,
             low_freq_factor: needed("low_freq_factor")?,
             high_freq_factor: needed("high_freq_factor")?,
-            original_max_position_embeddings: inner
-                .size("original_max_position_embeddings")?
+            original_max_position_embeddings: original
+                .or(inner.size("original_max_position_embeddings")?)
                 .unwrap_or(max_position_embeddings),
         }),
         Some(_) => inner.refuse(name, "default, linear or llama3 (others are not supported)"),

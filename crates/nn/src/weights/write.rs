@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 
 use super::{Dtype, INDEX, SINGLE};
-use crate::config::{Config, GenerationConfig};
+use crate::config::{Config, generation};
 use crate::error::Error;
 
 /// Number of values converted at a time; limits the writer's memory for any tensor size.
@@ -274,10 +274,10 @@ pub fn write_checkpoint<'a, N: AsRef<str>, S: AsRef<[usize]>>(
         write_json(&path, &index)?;
         written.0.push(path);
     }
-    let generation = dir.join("generation_config.json");
-    if !generation.exists() {
-        write_json(&generation, &Value::Object(GenerationConfig::of(config).to_json()))?;
-        written.0.push(generation);
+    let path = dir.join("generation_config.json");
+    if !path.exists() {
+        write_json(&path, &generation::of(config))?;
+        written.0.push(path);
     }
     write_json(&dir.join("config.json"), &Value::Object(config.to_json(dtype)))?;
     written.0.clear();

@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     fn finals(retained: &[f64]) -> Vec<Final> {
-        let spread = |mean| Spread { mean, deviation: 0.0 };
+        let spread = |mean| Spread { mean, deviation: 0.0, seeds: 1 };
         let make = |(i, &r): (usize, &f64)| Final {
             n: 2 << i,
             gamma: 0.0,

@@ -12,6 +12,9 @@ pub struct Spread {
     /// The standard deviation, 0 for a single seed.
     #[serde(rename = "sd")]
     pub deviation: f64,
+    /// Number of seeds.
+    #[serde(skip)]
+    pub seeds: usize,
 }
 
 impl Spread {
@@ -19,11 +22,14 @@ impl Spread {
         let n = values.len() as f64;
         let mean = values.iter().sum::<f64>() / n;
         let square = values.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>();
-        Self { mean, deviation: (square / (n - 1.0).max(1.0)).sqrt() }
+        Self { mean, deviation: (square / (n - 1.0).max(1.0)).sqrt(), seeds: values.len() }
     }
 
-    /// Both with some decimals.
+    /// Both with some decimals; a single seed has no deviation.
     pub fn text(self, digits: usize) -> String {
+        if self.seeds < 2 {
+            return format!("{:.digits$}", self.mean);
+        }
         format!("{:.digits$} \u{b1} {:.digits$}", self.mean, self.deviation)
     }
 }
@@ -71,6 +77,6 @@ mod tests {
     fn spread_is_the_sample_deviation() {
         let found = Spread::of(&[1.0, 2.0, 3.0, 6.0]);
         assert_eq!((found.mean, found.deviation), (3.0, (14.0f64 / 3.0).sqrt()));
-        assert_eq!(Spread::of(&[5.0]), Spread { mean: 5.0, deviation: 0.0 });
+        assert_eq!(Spread::of(&[5.0]), Spread { mean: 5.0, deviation: 0.0, seeds: 1 });
     }
 }

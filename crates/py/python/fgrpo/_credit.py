@@ -59,8 +59,8 @@ class Settings(TypedDict, total=False):
     groups: Iterable[Hashable] | None
     estimator: Estimator | Mapping[str, Any]
     gamma: float
-    eps: float
-    ddof: int
+    eps: float | None
+    ddof: int | None
     k: int | None
     correct: float
     wrong: float
@@ -84,8 +84,8 @@ def credit(
     groups: Iterable[Hashable] | None = None,
     estimator: Estimator | Mapping[str, Any] = "grpo",
     gamma: float = 0.0,
-    eps: float = 1e-6,
-    ddof: int = 1,
+    eps: float | None = None,
+    ddof: int | None = None,
     k: int | None = None,
     correct: float = 1.0,
     wrong: float = 0.0,
@@ -101,10 +101,11 @@ def credit(
     rewards: ``(G, N)``, one row per group, or ``(B,)`` with ``groups``. NaN means unscorable: the completion is left out of
         its group's statistics and gets advantage 0.
     groups: ``(B,)`` hashables such as prompt ids; completions of one group need not be adjacent.
-    estimator: ``grpo`` (reward minus mean, divided by standard deviation + ``eps``, with ``ddof``), ``dr_grpo`` (reward minus
-        mean), ``rloo`` (reward minus the mean of the others), ``max_rl``, ``pkpo`` (optimises pass@``k``) and others; docs/methods.md
+    estimator: ``grpo`` (reward minus mean, divided by standard deviation + ``eps``, with ``ddof``; 1e-6 and 1), ``dr_grpo`` (reward
+        minus mean), ``rloo`` (reward minus the mean of the others), ``max_rl``, ``pkpo`` (optimises pass@``k``) and others; docs/methods.md
         has their formulas. One with settings is a table as in a configuration: ``{"kind": "power", "a": 0.5, "b": -0.5}``.
         ``dgpo``, ``lite_ppo``, ``reinforce_plus_plus_baseline``, ``gpg`` and ``gdpo`` read all groups of the call as one batch.
+    eps, ddof, k: settings of the estimator, for one that has them.
     gamma: exponent of the focal weight; 0 gives the plain estimator, bit for bit.
     correct, wrong: the rewards of correct and wrong completions, from which the success rate is computed.
     threshold: with graded rewards, the lowest reward of a completion that counts as correct.

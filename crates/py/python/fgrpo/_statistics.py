@@ -39,9 +39,10 @@ class Comparison(NamedTuple):
     """Two models' pass@k on one benchmark, or averaged over several, as fractions. Differences are b - a.
 
     p_value, interval: from the paired subsampling test, which is about these problems. holm_p_value: corrected for the number
-    of benchmarks. Both are None where every subsample has the same difference (such as m = n). p_bounds: bounds of the exact
-    p-value (None with ``monte-carlo``). bootstrap_p_value, bootstrap_interval: from the bootstrap over problems, which is about other problems of the kind. gained, lost: names of the
-    problems that only b, or only a, ever solves. verdict: the result in words.
+    of benchmarks. p_bounds: bounds of the exact p-value (None with ``monte-carlo``). All of these are None where every
+    subsample has the same difference (such as m = n). bootstrap_p_value, bootstrap_interval: from the bootstrap over problems,
+    which is about other problems of the kind. gained, lost: names of the problems that only b, or only a, ever solves.
+    verdict: the result in words.
     """
 
     benchmark: str
@@ -54,7 +55,7 @@ class Comparison(NamedTuple):
     difference: float
     p_value: float | None
     holm_p_value: float | None
-    interval: tuple[float, float]
+    interval: tuple[float, float] | None
     p_bounds: tuple[float, float] | None
     bootstrap_p_value: float
     bootstrap_interval: tuple[float, float]

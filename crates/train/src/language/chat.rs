@@ -20,6 +20,8 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Kwargs, Serde, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, Value};
 use serde::{Deserialize, Serialize};
+use serde_json::Map;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 use std::sync::Arc;
@@ -61,8 +63,8 @@ pub struct ChatTemplate {
     /// The path of its file, for messages.
     place: String,
     source: Arc<str>,
-    bos: String,
-    eos: String,
+    /// The special tokens, by the name that a template has for each.
+    tokens: Arc<BTreeMap<String, String>>,
 }
 
 impl ChatTemplate {
@@ -72,21 +74,26 @@ impl ChatTemplate {
     /// Bad input that names the folder, if there is no template, or if there are several and none is called default.
     pub fn open(folder: &Path) -> anyhow::Result<Self> {
         let config_path = folder.join("tokenizer_config.json");
-        let config: serde_json::Value = match input::read(&config_path, input::SETTINGS) {
-            Ok(bytes) => json::parse(&bytes)
-                .with_context(|| format!("reading {}", config_path.display()))
-                .or_bad_input()?,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => serde_json::Value::Null,
-            Err(e) => {
-                return Err(e).with_context(|| format!("reading {}", config_path.display())).or_bad_input();
+        let object = |path: &Path| -> anyhow::Result<Map<String, serde_json::Value>> {
+            match input::read(path, input::SETTINGS) {
+                Ok(bytes) => {
+                    json::parse(&bytes).with_context(|| format!("reading {}", path.display())).or_bad_input()
+                }
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Map::new()),
+                Err(e) => Err(e).with_context(|| format!("reading {}", path.display())).or_bad_input(),
             }
         };
+        let config = object(&config_path)?;
+        let tokens = special_tokens(&config, &object(&folder.join("special_tokens_map.json"))?)
+            .with_context(|| folder.display().to_string())
+            .or_bad_input()?;
         let file = folder.join("chat_template.jinja");
         let (place, source) = match input::read_to_string(&file, SOURCE) {
             Ok(text) => (file.display().to_string(), Some(text)),
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-                (format!("{}: chat_template", config_path.display()), in_config(&config["chat_template"]))
-            }
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => (
+                format!("{}: chat_template", config_path.display()),
+                config.get("chat_template").and_then(in_config),
+            ),
             Err(e) => return Err(e).with_context(|| format!("reading {}", file.display())).or_bad_input(),
         };
         let Some(source) = source else {
@@ -95,12 +102,7 @@ impl ChatTemplate {
                 folder.display()
             );
         };
-        let token = |name: &str| match &config[name] {
-            serde_json::Value::String(s) => s.clone(),
-            v => v["content"].as_str().unwrap_or_default().to_owned(),
-        };
-        let template =
-            Self { place, source: source.into(), bos: token("bos_token"), eos: token("eos_token") };
+        let template = Self::of(place, &source, tokens);
         template.check_numbers()?;
         template.confined(&[], |template, _| template.environment(&ChatOptions::default()).map(|_| ()))?;
         Ok(template)
@@ -123,7 +125,16 @@ impl ChatTemplate {
 
     /// A template from a text, with the model's special tokens.
     pub fn new(source: &str, bos: &str, eos: &str) -> Self {
-        Self { place: "its text".to_owned(), source: source.into(), bos: bos.to_owned(), eos: eos.to_owned() }
+        let named =
+            [("bos_token", bos), ("eos_token", eos)].into_iter().filter(|(_, token)| !token.is_empty());
+        let tokens = named.map(|(name, token)| (name.to_owned(), token.to_owned())).collect();
+        Self::of("its text".to_owned(), source, tokens)
+    }
+
+    fn of(place: String, source: &str, tokens: BTreeMap<String, String>) -> Self {
+        // Jinja2 does so before it reads a template.
+        let source = source.replace("\r\n", "\n").replace('\r', "\n");
+        Self { place, source: source.into(), tokens: tokens.into() }
     }
 
     /// Renders a conversation.
@@ -157,11 +168,11 @@ impl ChatTemplate {
         let mut environment = self.environment(options)?;
         environment.set_fuel(Some(instructions(messages.len())));
         let template = environment.get_template("chat")?;
-        let mut context = std::collections::BTreeMap::from([
+        let tokens = self.tokens.iter().map(|(name, token)| (name.as_str(), Value::from(token.as_str())));
+        let mut context: BTreeMap<&str, Value> = tokens.collect();
+        context.extend([
             ("messages", Value::from(Serde(messages))),
             ("add_generation_prompt", Value::from(options.add_generation_prompt)),
-            ("bos_token", Value::from(self.bos.as_str())),
-            ("eos_token", Value::from(self.eos.as_str())),
             ("tools", Value::from(())),
             ("documents", Value::from(())),
         ]);
@@ -198,6 +209,40 @@ impl ChatTemplate {
             .map_err(|e| anyhow::anyhow!("line {}: {}", e.line().unwrap_or(1), raised(&e)))?;
         Ok(environment)
     }
+}
+
+/// The special tokens that `tokenizer_config.json` and `special_tokens_map.json` name, by field. The latter counts, as in
+/// transformers, where the former has no `added_tokens_decoder`.
+///
+/// # Errors
+/// A token that is neither a text nor an object with `content`.
+pub(super) fn special_tokens(
+    config: &Map<String, serde_json::Value>,
+    map: &Map<String, serde_json::Value>,
+) -> anyhow::Result<BTreeMap<String, String>> {
+    use serde_json::Value::{Bool, Null, Object, String};
+    let newer = config.contains_key("added_tokens_decoder");
+    let extra = config.get("extra_special_tokens").and_then(serde_json::Value::as_object);
+    let named = |(name, _): &(&std::string::String, &serde_json::Value)| name.ends_with("_token");
+    let files = config.iter().chain(map.iter().filter(|_| !newer)).filter(named);
+    let mut tokens = BTreeMap::new();
+    for (name, value) in files.chain(extra.into_iter().flatten()) {
+        let text = match value {
+            String(text) => Some(text.as_str()),
+            Object(token) => token.get("content").and_then(serde_json::Value::as_str),
+            // A switch such as add_bos_token.
+            Null | Bool(_) => continue,
+            _ => None,
+        };
+        let Some(text) = text else {
+            bad_input!(
+                "{name}: found {}, wanted a text, or an object with `content`",
+                shortened(&value.to_string(), 40)
+            );
+        };
+        tokens.insert(name.clone(), text.to_owned());
+    }
+    Ok(tokens)
 }
 
 /// Instruction limit for a conversation.

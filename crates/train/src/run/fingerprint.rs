@@ -37,7 +37,7 @@ const SETTLED: i128 = 2_000_000_000;
 /// # Errors
 /// Bad input: a folder without weights, or a file that can't be read.
 pub fn of_checkpoint(dir: &Path, memory: Option<&Path>) -> anyhow::Result<String> {
-    of("--model", dir, "config.json", memory)
+    of(dir, "config.json", memory)
 }
 
 /// The fingerprint of an adapter folder in PEFT's layout.
@@ -45,7 +45,7 @@ pub fn of_checkpoint(dir: &Path, memory: Option<&Path>) -> anyhow::Result<String
 /// # Errors
 /// Same as [`of_checkpoint`].
 pub fn of_adapter(dir: &Path) -> anyhow::Result<String> {
-    of("--adapter", dir, "adapter_config.json", None)
+    of(dir, "adapter_config.json", None)
 }
 
 /// A file's metadata at the time it was hashed.
@@ -67,20 +67,19 @@ struct Memory {
     fingerprint: String,
 }
 
-fn of(flag: &str, dir: &Path, config: &str, memory: Option<&Path>) -> anyhow::Result<String> {
-    let list = std::fs::read_dir(dir)
-        .with_context(|| format!("{flag} {}: cannot list", dir.display()))
-        .or_bad_input()?;
+fn of(dir: &Path, config: &str, memory: Option<&Path>) -> anyhow::Result<String> {
+    let list =
+        std::fs::read_dir(dir).with_context(|| format!("{}: cannot list", dir.display())).or_bad_input()?;
     let mut paths: Vec<PathBuf> = list
         .filter_map(|e| e.ok().map(|e| e.path()))
         .filter(|p| p.extension().is_some_and(|e| e == "safetensors"))
         .collect();
     paths.sort();
     if paths.is_empty() {
-        bad_input!("{flag} {}: found no .safetensors file in the folder", dir.display());
+        bad_input!("{}: found no .safetensors file in the folder", dir.display());
     }
     if !dir.join(config).exists() {
-        bad_input!("{flag} {}: found no {config} in the folder", dir.display());
+        bad_input!("{}: found no {config} in the folder", dir.display());
     }
     paths.extend(BESIDE.iter().map(|name| dir.join(name)).filter(|p| p.exists()));
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as i128);

@@ -1,5 +1,9 @@
 //! The sessions of a run: when, by which program and on which machine it was started or resumed, and what memory that took.
 
+use super::checkpoint::Stage;
+use super::fingerprint;
+use crate::config::Config;
+use crate::problem::Task;
 use fgrpo_eval::bad_input;
 use fgrpo_eval::events::Events;
 use fgrpo_eval::io::files::write_whole;
@@ -37,6 +41,10 @@ pub struct Session {
     /// Identifies the problems, held out and trained on; empty in files that don't say.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub problems: String,
+    /// Identifies the weights that the run reads besides its own: an adapter's base, or the start as the reference of the KL
+    /// penalty. Empty without such, and in files that don't say.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub beside: String,
     /// Most memory that the process had by its end, in bytes; absent where the system doesn't say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_peak_bytes: Option<u64>,
@@ -54,6 +62,26 @@ pub struct Inputs {
     pub graders: Vec<String>,
     /// Identifies the problems.
     pub problems: String,
+    /// Identifies the weights that the run reads besides its own; empty without such.
+    pub beside: String,
+}
+
+impl Inputs {
+    /// What a run of `stage` works on.
+    ///
+    /// # Errors
+    /// If the files of `model.path` can't be read.
+    pub fn of(config: &Config, task: &Task, stage: Stage) -> anyhow::Result<Self> {
+        let rl = stage == Stage::Rl;
+        let path = config.model.path.as_deref();
+        let read = path.filter(|_| config.lora.is_some() || (rl && config.algorithm.penalises_kl()));
+        let beside = read.map(|path| fingerprint::of_checkpoint(path, None)).transpose()?;
+        Ok(Self {
+            graders: if rl { task.graders() } else { Vec::new() },
+            problems: task.problem_set(),
+            beside: beside.unwrap_or_default(),
+        })
+    }
 }
 
 /// What graded in the last session of the run in `folder` that says so; empty if none does.
@@ -68,24 +96,36 @@ fn last_graders(sessions: &[Session]) -> &[String] {
     sessions.iter().rev().map(|s| s.graders.as_slice()).find(|g| !g.is_empty()).unwrap_or_default()
 }
 
+/// Whether the last of the sessions that says so has another value than this one's. One without has none to compare.
+fn differs(before: &[Session], of: impl Fn(&Session) -> &String, now: &str) -> bool {
+    let last = before.iter().rev().map(of).find(|text| !text.is_empty());
+    !now.is_empty() && last.is_some_and(|last| last != now)
+}
+
 /// Adds this session to the run's.
 ///
 /// # Errors
 /// Bad input if the session before had other problems, or other graders, whose verdicts these would mix with, unless
-/// changes are accepted. If the file can't be read or written.
+/// changes are accepted; and in any case if it had another adapter's base or reference. If the file can't be read or
+/// written.
 pub fn begin(
     folder: &Path,
     device: DeviceName,
     threads: usize,
-    Inputs { graders, problems }: Inputs,
+    Inputs { graders, problems, beside }: Inputs,
     accept_changes: bool,
     events: &dyn Events,
 ) -> anyhow::Result<()> {
     let path = folder.join(SESSIONS);
     let mut file = JsonLines::append(&path)?;
     let before: Vec<Session> = lines::read(&path)?;
-    let known = before.iter().rev().map(|session| &session.problems).find(|problems| !problems.is_empty());
-    if known.is_some_and(|theirs| *theirs != problems) && !accept_changes {
+    if differs(&before, |session| &session.beside, &beside) {
+        bad_input!(
+            "{}: the weights in model.path have changed since the run's last session, and the run reads them on: its adapter was trained on them, or its KL penalty compares with them. Put the old ones back, or start a new run with another --out",
+            folder.display()
+        );
+    }
+    if differs(&before, |session| &session.problems, &problems) && !accept_changes {
         bad_input!(
             "{}: the problems have changed since the run's last session: other rows, answers or solutions in its data. Put the old data back, or resume with --accept-changes to continue with the new",
             folder.display()
@@ -109,6 +149,7 @@ pub fn begin(
         threads,
         graders,
         problems,
+        beside,
         memory_peak_bytes: None,
     })
 }

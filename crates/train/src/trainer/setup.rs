@@ -3,7 +3,7 @@
 use super::evaluate::best;
 use super::log::write_scalars;
 use super::stall::Stall;
-use super::{Reference, Trainer, observe};
+use super::{Reference, Trainer};
 use crate::config::Config;
 use crate::evaluation::in_training::Series;
 use crate::policy;
@@ -192,8 +192,10 @@ fn replay(
         let place = || format!("metrics.jsonl line {}", i + 1);
         let m = metrics::of_line(line.clone()).with_context(place).or_bad_input()?;
         stall.step(&m);
-        if matches!(config.algorithm.shaping, Shaping::HaDw { .. }) {
-            observe(&mut anchor, config.algorithm.at(m.step)?.0.shaping, &m);
+        if let (Shaping::HaDw { .. }, Some(estimate)) = (config.algorithm.shaping, m.difficulty_anchor)
+            && let Shaping::HaDw { window, .. } = config.algorithm.at(m.step)?.0.shaping
+        {
+            anchor.push(estimate, window);
         }
         if let Some(tensorboard) = tensorboard.as_mut().filter(|_| m.step > there) {
             write_scalars(tensorboard, line)?;

@@ -3,6 +3,7 @@
 //! The state is computed from the run's metrics, so a resumed run continues the count.
 
 use crate::run::metrics::Metrics;
+use fgrpo_nn::CHECK_LAYERS;
 
 /// Steps of the same kind in a row after which the run warns.
 const WARN_AFTER: u64 = 5;
@@ -42,6 +43,10 @@ pub(super) struct Stall {
     /// Completions that could not be graded, and all.
     unscorable: u64,
     completions: u64,
+    /// Updates skipped because the loss or gradient wasn't finite.
+    skipped: u64,
+    /// Whether an update has changed the policy.
+    changed: bool,
 }
 
 impl Stall {
@@ -51,6 +56,8 @@ impl Stall {
         self.steps += 1;
         self.unscorable += unscorable;
         self.completions += all;
+        self.skipped += m.skipped_updates;
+        self.changed |= m.gradient_norm > 0.0;
         self.nothing_graded = if unscorable < all { 0 } else { self.nothing_graded + 1 };
         let uniform = Uniform::of(m);
         let before = if uniform == self.uniform { self.in_a_row } else { 0 };
@@ -110,10 +117,16 @@ impl Stall {
     /// The warnings after the last step.
     ///
     /// # Errors
-    /// If nothing could be graded in the whole run.
+    /// If nothing could be graded in the whole run, or every update was skipped.
     pub(super) fn at_end(&self) -> anyhow::Result<impl Iterator<Item = String>> {
         if self.steps > 0 && self.nothing_graded == self.steps {
             anyhow::bail!("no completion could be graded in any of the {} steps", self.steps);
+        }
+        if self.skipped > 0 && !self.changed {
+            anyhow::bail!(
+                "all {} updates were skipped because the loss or gradient wasn't finite: the policy is what it was at the start. {CHECK_LAYERS}=on names the layer or tensor where the first such number is",
+                self.skipped
+            );
         }
         let ungraded = (self.unscorable > 0).then(|| {
             format!(
@@ -234,6 +247,19 @@ mod tests {
         assert!(stall.check(1, &dead).is_ok());
         let warning = stall.at_end().unwrap().next().unwrap();
         assert!(warning.contains("8 of 12 completions could not be graded"), "{warning}");
+    }
+
+    #[test]
+    fn a_run_whose_every_update_was_skipped_fails() {
+        let skipped = Metrics { skipped_updates: 2, ..step(&[("wrong", 3), ("correct", 1)]) };
+        let mut stall = Stall::default();
+        stall.step(&skipped);
+        // Without an update at all: no group had different rewards.
+        stall.step(&step(&[("wrong", 4)]));
+        let error = stall.at_end().err().unwrap().to_string();
+        assert!(error.contains("all 2 updates were skipped"), "{error}");
+        stall.step(&Metrics { gradient_norm: 0.5, ..skipped });
+        assert!(stall.at_end().is_ok());
     }
 
     #[test]

@@ -93,11 +93,28 @@ fn tokens(group: &Credited) -> f64 {
 }
 
 fn gradient(groups: &[Credited], daro: Option<&Daro>) -> Vec<f32> {
+    gradient_of(groups, &objective(), daro, false)
+}
+
+fn gradient_of(groups: &[Credited], objective: &Objective, daro: Option<&Daro>, unchanged: bool) -> Vec<f32> {
     let mut engine = engine();
     let groups: Vec<&Credited> = groups.iter().collect();
-    let packed = Packed::new(&groups, &objective(), daro, 1 << 16);
-    packed.accumulate(&mut engine, &objective(), 1.0).unwrap();
+    let packed = Packed::new(&groups, objective, daro, 1 << 16, unchanged);
+    packed.accumulate(&mut engine, objective, 1.0).unwrap();
     engine.gradients().flat_map(|(_, _, values)| values.into_owned()).collect()
+}
+
+#[test]
+fn kl_cov_penalises_no_rounding_before_the_first_update() {
+    let mut groups = groups(&mut engine());
+    let completions = groups.iter_mut().flat_map(|group| &mut group.rollouts.completions);
+    completions.flat_map(|completion| &mut completion.logp).for_each(|logp| *logp += 1e-6);
+    let of = |coef, unchanged| {
+        let policy = PolicyLoss::KlCov { share: 0.5, coef };
+        gradient_of(&groups, &Objective { policy, ..objective() }, None, unchanged)
+    };
+    assert_eq!(of(1.0, true), of(0.0, true));
+    assert_ne!(of(1.0, false), of(0.0, false));
 }
 
 #[test]
@@ -148,7 +165,7 @@ fn the_policy_loss_counts_the_mini_batchs_tokens_of_highest_entropy_however_it_i
     let groups: Vec<&Credited> = groups.iter().collect();
     let of = |objective: &Objective, budget| {
         let mut engine = engine();
-        let packed = Packed::new(&groups, objective, None, budget);
+        let packed = Packed::new(&groups, objective, None, budget, true);
         packed.accumulate(&mut engine, objective, 1.0).unwrap().policy_loss
     };
     for budget in [1 << 16, 6] {

@@ -205,12 +205,16 @@ fn ranked(task: String, tuned: bool, runs: Vec<Run>, baseline: &str) -> anyhow::
             first.method
         );
     }
-    if let Some(other) = runs.iter().find(|r| r.graders != first.graders) {
+    // Files of older versions name none.
+    let mut graded = runs.iter().filter(|r| !r.graders.is_empty());
+    if let Some(one) = graded.next()
+        && let Some(other) = graded.find(|r| r.graders != one.graders)
+    {
         bad_input!(
             "{task}: {} (seed {}) was graded by {}, and {} (seed {}) by {}, wanted one grader for the table: move the folders of one of them away, and train these runs anew",
-            first.method,
-            first.seed,
-            first.graders.join(", "),
+            one.method,
+            one.seed,
+            one.graders.join(", "),
             other.method,
             other.seed,
             other.graders.join(", ")

@@ -75,14 +75,19 @@ threads = {threads}
 GRADE = '''import re
 
 def reward(completions, answer, **columns):
-    """1 for a completion whose last box is the answer."""
+    """1 for a completion whose last box {meaning}."""
     def grade(completion, wanted):
         text = completion if isinstance(completion, str) else completion[0]["content"]
-        boxes = re.findall(r"\\\\boxed\\{(-?\\d+)\\}", text)
-        return float(bool(boxes) and boxes[-1] == wanted)
+        boxes = re.findall(r"\\\\boxed\\{{(-?\\d+)\\}}", text)
+        return float(bool(boxes) and {test})
     wanted = [answer] * len(completions) if isinstance(answer, str) else answer
     return [grade(*pair) for pair in zip(completions, wanted)]
 '''
+# `even` is learned in few steps: the model has to change its answers, not to work them out.
+REWARDS = {
+    "answer": {"meaning": "is the answer", "test": "boxes[-1] == wanted"},
+    "even": {"meaning": "has an even number", "test": "int(boxes[-1]) % 2 == 0"},
+}
 
 
 def trl(folder, out, seed, steps, threads):
@@ -143,6 +148,8 @@ def main():
     parser.add_argument("--fgrpo", default="fgrpo", help="the program")
     parser.add_argument("--size", choices=SIZES, default="small")
     parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--reward", choices=REWARDS, default="answer")
+    parser.add_argument("--lr", type=float, default=SHARED["lr"])
     parser.add_argument("--prompts", type=int, default=SHARED["prompts"], help="prompts a step")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--sft-steps", type=int, default=300)
@@ -154,7 +161,7 @@ def main():
     parser.add_argument("--plot", type=pathlib.Path, help="write the reward curves to this file")
     parser.add_argument("--trl-run", type=int, help=argparse.SUPPRESS)
     args = parser.parse_args()
-    SHARED["prompts"] = args.prompts
+    SHARED.update(prompts=args.prompts, lr=args.lr)
     args.ks = [k for k in (1, 4, 16, 64) if k <= args.samples]
     out = args.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
@@ -172,7 +179,7 @@ def main():
             with (out / "log.txt").open("a") as log:
                 subprocess.run([str(c) for c in command], cwd=out, stdout=log, stderr=log, check=True)
 
-    (out / "grade.py").write_text(GRADE)
+    (out / "grade.py").write_text(GRADE.format(**REWARDS[args.reward]))
     model = "\n".join(f"{key} = {value}" for key, value in SIZES[args.size].items())
     (out / "start.toml").write_text(START.format(model=model, sft_steps=args.sft_steps, sft_batch=args.sft_batch, sft_lr=args.sft_lr, threads=args.threads))
     run(*fgrpo, "sft", "start.toml", "--out", "start", done=f"start/checkpoints/step-{args.sft_steps:06}")

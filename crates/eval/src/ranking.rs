@@ -207,7 +207,8 @@ mod tests {
         let adjusted: Vec<f64> =
             ["a", "b", "same"].map(|n| place(&ranked, n).paired[&1].holm_p_value).to_vec();
         assert_eq!(adjusted, holm(&raw));
-        assert_eq!((raw[0], raw[2]), (2e-4, 1.0));
+        // Four problems that are all better are so by chance once in eight times.
+        assert_eq!((raw[0], raw[2]), (0.125, 1.0));
         assert!(place(&ranked, "a").dominated_by.is_none(), "an equal method dominates nothing");
     }
 

@@ -306,11 +306,13 @@ impl<'a> Packed<'a> {
                 scored(g).map(|(i, _)| (g.assigned.advantages[i], g.rollouts.completions[i].logp.as_slice()))
             })
             .collect();
-        // Its penalty on a policy that hasn't changed is 0; of log-probabilities that differ by rounding, it would take the
+        let mut selected = covariance::selected(&objective.policy, &all);
+        // The penalty on a policy that hasn't changed is 0; of log-probabilities that differ by rounding, it would take the
         // sign.
         let kl_cov = matches!(objective.policy, PolicyLoss::KlCov { .. });
-        let selected =
-            (!(kl_cov && unchanged)).then(|| covariance::selected(&objective.policy, &all)).flatten();
+        if kl_cov && unchanged {
+            selected.iter_mut().flatten().for_each(|tokens| tokens.fill(false));
+        }
         let mut selected = selected.into_iter().flatten();
         let entropies: Vec<&[f32]> = groups
             .iter()

@@ -31,6 +31,16 @@ impl Place {
         file(self.0.path(), "run.toml", &text).to_str().unwrap().to_owned()
     }
 
+    /// A copy of the model's folder.
+    fn copied(&self, name: &str) -> PathBuf {
+        let folder = self.path(name);
+        std::fs::create_dir(&folder).unwrap();
+        for entry in std::fs::read_dir(model()).unwrap().map(|entry| entry.unwrap().path()) {
+            std::fs::copy(&entry, folder.join(entry.file_name().unwrap())).unwrap();
+        }
+        folder
+    }
+
     /// Sixteen problems, whose answers are those numbers and `more`.
     fn problems(&self, more: u32) {
         let row = |i: u32| {
@@ -50,13 +60,8 @@ fn a_restart_with_a_model_that_cannot_be_opened_keeps_the_run() {
     let place = Place::new();
     place.problems(0);
     let config = place.on_data("kind = \"math\"", "");
-    let broken = place.path("broken");
-    std::fs::create_dir(&broken).unwrap();
-    for entry in std::fs::read_dir(model()).unwrap().map(|entry| entry.unwrap().path()) {
-        if entry.file_name().unwrap() != "model.safetensors" {
-            std::fs::copy(&entry, broken.join(entry.file_name().unwrap())).unwrap();
-        }
-    }
+    let broken = place.copied("broken");
+    std::fs::remove_file(broken.join("model.safetensors")).unwrap();
     let path = format!("model.path={}", broken.display());
     for (command, kept) in [("train", "metrics.jsonl"), ("sft", "sft.jsonl")] {
         let out = place.text(command);
@@ -106,11 +111,7 @@ fn weights_that_a_run_reads_on_may_move_but_not_change() {
     let place = Place::new();
     place.problems(0);
     let config = place.on_data("kind = \"math\"", "");
-    let moved = place.path("moved");
-    std::fs::create_dir(&moved).unwrap();
-    for entry in std::fs::read_dir(model()).unwrap().map(|entry| entry.unwrap().path()) {
-        std::fs::copy(&entry, moved.join(entry.file_name().unwrap())).unwrap();
-    }
+    let moved = place.copied("moved");
     let path = format!("model.path={}", moved.display());
     let train = |code: i32, name: &str, set: &str, steps: u32, more: &[&str]| {
         let (out, steps) = (place.text(name), format!("steps={steps}"));
@@ -133,6 +134,20 @@ fn weights_that_a_run_reads_on_may_move_but_not_change() {
     }
     // A run whose checkpoints have all its weights doesn't read them.
     train(0, "own", "seed=2", 4, &on);
+}
+
+#[test]
+fn a_checkpoint_keeps_how_its_start_is_sampled() {
+    let place = Place::new();
+    place.problems(0);
+    let (config, start) = (place.on_data("kind = \"math\"", ""), place.copied("start"));
+    let file = start.join("generation_config.json");
+    let mut settings: Value = serde_json::from_str(&read(&file)).unwrap();
+    settings["temperature"] = json!(0.6);
+    std::fs::write(&file, settings.to_string()).unwrap();
+    let (out, path) = (place.text("run"), format!("model.path={}", start.display()));
+    ends_with(0, &["sft", &config, "--out", &out, "--set", "sft.steps=1", "--set", &path]);
+    assert_eq!(read(place.path("run/checkpoints/step-000001/generation_config.json")), read(file));
 }
 
 #[test]

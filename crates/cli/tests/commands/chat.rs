@@ -1,8 +1,10 @@
 //! Chat templates against transformers' renders (golden/chat.json, made by golden/make_chat.py).
 
 use fgrpo_eval::dataset::Message;
+use fgrpo_train::language::Language;
 use fgrpo_train::language::chat::{ChatOptions, ChatTemplate};
 use serde::Deserialize;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 #[derive(Deserialize)]
@@ -58,4 +60,86 @@ fn a_folder_without_a_template_is_refused_with_what_was_wanted() {
     std::fs::write(folder.path().join("tokenizer_config.json"), r#"{"chat_template": "{% if %}"}"#).unwrap();
     let error = format!("{:#}", ChatTemplate::open(folder.path()).unwrap_err());
     assert!(error.contains("chat template"), "{error}");
+}
+
+#[test]
+fn line_ends_of_a_template_are_those_of_unix() {
+    let of = |source: &str| {
+        let messages = [Message::new("user", "a\r\nb")];
+        ChatTemplate::new(source, "", "").render(&messages, &ChatOptions::default()).unwrap()
+    };
+    let lines = "{% for m in messages %}\n<user>\n{{ m.content }}\n{% endfor %}\nend";
+    assert_eq!(of(&lines.replace('\n', "\r\n")), of(lines));
+    assert_eq!(of(lines), "<user>\na\r\nb\nend");
+}
+
+/// A model's folder without weights: a tokenizer of six texts, none of which it calls special.
+fn folder(config: &Value, map: &Value) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let vocabulary = json!({"a": 0, "<": 1, "e": 2, ">": 3, "<e>": 4, "<p>": 5, "p": 6});
+    let model = json!({"type": "BPE", "vocab": vocabulary, "merges": []});
+    let tokenizer = json!({"version": "1.0", "truncation": null, "padding": null, "added_tokens": [],
+        "normalizer": null, "pre_tokenizer": null, "post_processor": null, "decoder": {"type": "Fuse"}, "model": model});
+    for (name, value) in
+        [("tokenizer.json", &tokenizer), ("tokenizer_config.json", config), ("special_tokens_map.json", map)]
+    {
+        std::fs::write(folder.path().join(name), value.to_string()).unwrap();
+    }
+    folder
+}
+
+#[test]
+fn special_tokens_are_those_that_transformers_finds() {
+    let template = "{{ bos_token }}{{ pad_token }}{{ messages[0].content }}{{ bos_token is defined }}";
+    let prompt = |config: Value, map: Value| {
+        let mut config = config;
+        config["chat_template"] = template.into();
+        let folder = folder(&config, &map);
+        let language = Language::read(folder.path(), &[]).unwrap();
+        language
+            .prompt(&[Message::new("user", "a")], None)
+            .map(|tokens| (tokens, language.stop_tokens().to_vec()))
+    };
+    let ids = |config: Value, map: Value| prompt(config, map).unwrap().0;
+    // Named in the configuration, in the map, and in both; a newer configuration has the last word.
+    assert_eq!(ids(json!({"bos_token": "<e>"}), json!({}))[..2], [4, 0]);
+    assert_eq!(ids(json!({}), json!({"bos_token": {"content": "<e>"}}))[..2], [4, 0]);
+    assert_eq!(ids(json!({"bos_token": "<p>"}), json!({"bos_token": "<e>"}))[..2], [4, 0]);
+    let newer = json!({"bos_token": "<p>", "added_tokens_decoder": {}});
+    assert_eq!(ids(newer, json!({"bos_token": "<e>"}))[..2], [5, 0]);
+    assert_eq!(ids(json!({"pad_token": "<p>", "eos_token": null}), json!({}))[..2], [5, 0]);
+    let (_, stop) = prompt(json!({"eos_token": "<e>"}), json!({})).unwrap();
+    assert_eq!(stop, [4]);
+}
+
+#[test]
+fn declared_special_tokens_are_not_split() {
+    let ids = |config: &Value| {
+        let folder = folder(config, &json!({}));
+        Language::read(folder.path(), &[]).and_then(|language| language.encode("a<e>a<p>"))
+    };
+    assert_eq!(ids(&json!({})).unwrap(), [0, 1, 2, 3, 0, 1, 6, 3]);
+    assert_eq!(ids(&json!({"eos_token": "<e>"})).unwrap(), [0, 4, 0, 1, 6, 3]);
+    assert_eq!(ids(&json!({"additional_special_tokens": ["<p>"]})).unwrap(), [0, 1, 2, 3, 0, 5]);
+    let decoder = |id: &str| json!({"added_tokens_decoder": {id: {"content": "<e>", "special": true}}});
+    assert_eq!(ids(&decoder("4")).unwrap(), [0, 4, 0, 1, 6, 3]);
+    for (config, wanted) in [
+        (decoder("5"), "added_tokens_decoder: found \"<e>\" as 5"),
+        (json!({"split_special_tokens": true}), "split_special_tokens: found true"),
+        (json!({"eos_token": 7}), "eos_token: found 7, wanted a text"),
+    ] {
+        let error = format!("{:#}", ids(&config).unwrap_err());
+        assert!(error.contains(wanted), "{error}");
+    }
+}
+
+#[test]
+fn a_stop_text_that_is_an_ordinary_added_token_also_stops_in_pieces() {
+    let decoder = json!({"added_tokens_decoder": {"4": {"content": "<e>", "special": false}}});
+    let folder = folder(&decoder, &json!({}));
+    let language = Language::read(folder.path(), &["<e>".to_owned()]).unwrap();
+    assert_eq!(language.stop_tokens(), [4]);
+    assert!(language.ended(&[0, 1, 2, 3]) && !language.ended(&[0, 1, 2]));
+    assert_eq!(language.answer(&[0, 1, 2, 3]).unwrap(), "a");
+    assert_eq!(language.answer(&[0, 4]).unwrap(), "a");
 }

@@ -489,6 +489,12 @@ mod tests {
             original_max_position_embeddings: 8192,
         };
         assert_eq!(config.rope_scaling, wanted);
+        // The outer field has precedence, as in transformers.
+        let outer = parse(with(llama_3_2_3b(), "original_max_position_embeddings", json!(4096))).unwrap();
+        let RopeScaling::Llama3 { original_max_position_embeddings, .. } = outer.rope_scaling else {
+            panic!()
+        };
+        assert_eq!(original_max_position_embeddings, 4096);
         assert_eq!(config.eos_token_id, [128_001, 128_008, 128_009]);
         assert_eq!(config.parameters(), 3_212_749_824);
     }
@@ -568,6 +574,7 @@ mod tests {
             (with(llama_3_2_3b(), "attention_bias", json!(true)), vec!["attention_bias", "true", "false"]),
             (with(qwen3, "attention_bias", json!(true)), vec!["attention_bias", "true", "false"]),
             (with(llama_3_2_3b(), "mlp_bias", json!(true)), vec!["mlp_bias", "true", "false"]),
+            (with(qwen2_5_7b(), "is_causal", json!(false)), vec!["is_causal", "false", "true"]),
             (
                 with(qwen2_5_7b(), "rope_scaling", json!({"type": "yarn", "factor": 4.0})),
                 vec!["rope_scaling", "type", "yarn", "llama3"],

@@ -58,6 +58,34 @@ fn what_is_streamed_is_the_answer_that_a_file_of_prompts_gets() {
 }
 
 #[test]
+fn an_answer_depends_on_no_other_row_and_is_to_the_whole_conversation() {
+    let folder = tempfile::tempdir().unwrap();
+    let small = folder.path().join("small");
+    let mut init = fgrpo();
+    init.args(["init", "--arch", "qwen3", "--context", "64", "--tokenizer"]);
+    init.arg(model()).arg("--out").arg(&small).assert().success();
+    let answers = |rows: &[Value]| -> Vec<Value> {
+        let rows: String = rows.iter().map(|row| format!("{row}\n")).collect();
+        let mut command = fgrpo();
+        command
+            .args(["generate", "--raw", "--temperature", "0", "--max-tokens", "40", "--model"])
+            .arg(&small);
+        let (out, said, code) = run(command.arg(file(folder.path(), "rows.jsonl", &rows)));
+        assert_eq!(code, 0, "{said}");
+        out.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["text"].clone()).collect()
+    };
+    let short = json!({"prompt": "Add 1."});
+    let alone = answers(std::slice::from_ref(&short));
+    assert_eq!(answers(&[short, json!({"prompt": "1 ".repeat(20)})])[0], alone[0]);
+    let message = |role: &str, content: &str| json!({"role": role, "content": content});
+    let turns =
+        [message("system", "2 + 3"), message("user", "1"), message("assistant", "2"), message("user", "3")];
+    let joined = answers(&[json!({"prompt": "2 + 3\n\n1\n\n2\n\n3"})]);
+    assert_eq!(answers(&[json!({ "messages": turns })]), joined);
+    assert_ne!(answers(&[json!({"prompt": "3"})]), joined);
+}
+
+#[test]
 fn a_conversation_remembers_and_ends_with_its_input() {
     let (out, said, code) = run(generate(&["-i", "--max-tokens", "6", "--temperature", "0"])
         .write_stdin("Hello\n\nAgain\n/reset\nHello"));

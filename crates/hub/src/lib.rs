@@ -220,7 +220,9 @@ impl Hub {
             files.iter().try_for_each(|file| self.load(name, folder, &commit, file, watch))
         };
         if name.kind == Kind::Model {
-            let wanted: Vec<String> = all.iter().filter(|f| is_of_model(f)).cloned().collect();
+            let mut wanted: Vec<String> = all.iter().filter(|f| is_of_model(f)).cloned().collect();
+            // Weights come last: without them, a download that was cut is no model.
+            wanted.sort_by_key(|f| f.ends_with(".safetensors"));
             let weights = wanted.iter().any(|f| f.ends_with(".safetensors"));
             if !(weights && wanted.iter().any(|f| f == "config.json")) {
                 return Err(refused(format!(

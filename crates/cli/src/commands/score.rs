@@ -72,7 +72,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     let (vocab, room) = (engine.config().vocab_size, engine.config().max_position_embeddings);
     let mut waiting: Vec<Vec<u32>> = Vec::new();
+    let mut any = false;
     while let Some(line) = lines.next_line()? {
+        any = true;
         let Line { tokens } = line.parse()?;
         if tokens.len() < 2 {
             bad_input!("{line}: found {} tokens, wanted at least 2", tokens.len());
@@ -89,6 +91,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         {
             return Ok(());
         }
+    }
+    if !any {
+        bad_input!("{}: found no line, wanted token ids to score", args.input.display());
     }
     flush(&mut engine, &mut waiting, args.temperature, &mut out)?;
     Ok(())

@@ -190,4 +190,8 @@ fn a_file_without_prompts_is_refused_in_the_words_of_generate() {
     assert!(said.contains("error: a file of prompts is read like data of kind command: "), "{said}");
     let (_, said, code) = run(support::fgrpo().args(["score", "--model", "/none/such", "-"]));
     assert_eq!((code, said.matches("No such file").count()), (2, 1), "{said}");
+    let mut nothing = support::fgrpo();
+    nothing.args(["score", "--model", model().to_str().unwrap(), "-"]).write_stdin("\n");
+    let (_, said, code) = run(&mut nothing);
+    assert_eq!((code, said.contains("found no line, wanted token ids")), (2, true), "{said}");
 }

@@ -543,11 +543,35 @@ fn samples_of_two_graders_are_not_compared() {
 }
 
 #[test]
+fn one_cluster_or_one_problem_says_nothing_of_others() {
+    let dir = Folder::new();
+    let rows = |name: &str, correct: u64| {
+        let line = |(p, i): (u64, u64)| {
+            format!("{{\"problem\": \"{p}\", \"sample\": {i}, \"correct\": {}, \"t\": \"x\"}}\n", i < correct)
+        };
+        let path = dir.path().join(name);
+        let all = (0..8).flat_map(|p| (0..16).map(move |i| (p, i)));
+        std::fs::write(&path, all.map(line).collect::<String>()).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (a, b) = (rows("a.jsonl", 4), rows("b.jsonl", 12));
+    let found = json(&["compare", &a, &b, "-k", "1", "--cluster", "t", "--json"]);
+    let verdict = found[0]["verdict"].as_str().unwrap();
+    assert!(verdict.contains("one cluster of problems says nothing about others"), "{verdict}");
+    assert_eq!(found[0]["bootstrap"]["p_value"], 1.0);
+    // Eight problems that are all better are so by chance once in 128 times; 100 resamples tell no more than 0.02.
+    let found = json(&["compare", &a, &b, "-k", "1", "--json"]);
+    assert_eq!(found[0]["bootstrap"]["p_value"], 1.0 / 128.0);
+    let found = json(&["compare", &a, &b, "-k", "1", "--resamples", "100", "--json"]);
+    assert_eq!(found[0]["bootstrap"]["p_value"], 0.02);
+}
+
+#[test]
 fn subsamples_of_every_sample_are_no_test_and_change_no_other_test() {
     let dir = Folder::new();
     let (a, b) = (
-        dir.counts("a.jsonl", &problems(64, &[20, 30, 10])),
-        dir.counts("b.jsonl", &problems(64, &[21, 31, 11])),
+        dir.counts("a.jsonl", &problems(64, &[20, 30, 10, 25, 35, 15])),
+        dir.counts("b.jsonl", &problems(64, &[21, 31, 11, 26, 36, 16])),
     );
     let (a, b) = (a.to_str().unwrap(), b.to_str().unwrap());
     let alone = json(&["compare", a, b, "-k", "1", "--json"]);
@@ -564,6 +588,7 @@ fn subsamples_of_every_sample_are_no_test_and_change_no_other_test() {
     let whole = json(&["compare", a, b, "-k", "1", "--m", "64", "--json"]);
     assert!(whole[0]["p_value"].is_null() && whole[0]["holm_p_value"].is_null(), "{whole}");
     assert!(whole[0]["verdict"].as_str().unwrap().contains("not tested"), "{whole}");
+    assert!(whole[0]["interval"].is_null() && whole[0].get("p_bounds").is_none(), "{whole}");
     // 10 of 64 in one problem, certainty in all others: the interval has no width, and p is 2 C(54, 32) / C(64, 32).
     let certain = dir.counts("certain.jsonl", &problems(64, &[0, 0, 64]));
     let one = dir.counts("one.jsonl", &problems(64, &[10, 0, 64]));

@@ -166,7 +166,9 @@ impl Language {
             json::parse(bytes).with_context(|| name.to_owned()).or_bad_input()
         };
         let config = object("tokenizer_config.json")?;
-        let special = special_tokens(&config, &object("special_tokens_map.json")?)?;
+        let map = object("special_tokens_map.json")?;
+        let special = special_tokens(("tokenizer_config.json", &config), ("special_tokens_map.json", &map))
+            .or_bad_input()?;
         declare(&mut tokenizer, &config, &special).context("tokenizer_config.json").or_bad_input()?;
         let named = |name: &str| tokenizer.token_to_id(special.get(name)?);
         ends.extend(named("eos_token"));

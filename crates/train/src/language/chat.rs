@@ -84,9 +84,10 @@ impl ChatTemplate {
             }
         };
         let config = object(&config_path)?;
-        let tokens = special_tokens(&config, &object(&folder.join("special_tokens_map.json"))?)
-            .with_context(|| folder.display().to_string())
-            .or_bad_input()?;
+        let map_path = folder.join("special_tokens_map.json");
+        let (config_place, map_place) = (config_path.display().to_string(), map_path.display().to_string());
+        let tokens =
+            special_tokens((&config_place, &config), (&map_place, &object(&map_path)?)).or_bad_input()?;
         let file = folder.join("chat_template.jinja");
         let (place, source) = match input::read_to_string(&file, SOURCE) {
             Ok(text) => (file.display().to_string(), Some(text)),
@@ -217,26 +218,27 @@ impl ChatTemplate {
 /// # Errors
 /// A token that is neither a text nor an object with `content`.
 pub(super) fn special_tokens(
-    config: &Map<String, serde_json::Value>,
-    map: &Map<String, serde_json::Value>,
+    (place, config): (&str, &Map<String, serde_json::Value>),
+    (map_place, map): (&str, &Map<String, serde_json::Value>),
 ) -> anyhow::Result<BTreeMap<String, String>> {
-    use serde_json::Value::{Bool, Null, Object, String};
+    use serde_json::Value;
     let newer = config.contains_key("added_tokens_decoder");
-    let extra = config.get("extra_special_tokens").and_then(serde_json::Value::as_object);
-    let named = |(name, _): &(&std::string::String, &serde_json::Value)| name.ends_with("_token");
-    let files = config.iter().chain(map.iter().filter(|_| !newer)).filter(named);
+    let extra = config.get("extra_special_tokens").and_then(Value::as_object);
+    let of_config = config.iter().filter(|(name, _)| name.ends_with("_token"));
+    let of_map = map.iter().filter(|(name, _)| !newer && name.ends_with("_token"));
+    let of_config = of_config.chain(extra.into_iter().flatten()).map(|named| (place, named));
     let mut tokens = BTreeMap::new();
-    for (name, value) in files.chain(extra.into_iter().flatten()) {
+    for (place, (name, value)) in of_config.chain(of_map.map(|named| (map_place, named))) {
         let text = match value {
-            String(text) => Some(text.as_str()),
-            Object(token) => token.get("content").and_then(serde_json::Value::as_str),
+            Value::String(text) => Some(text.as_str()),
+            Value::Object(token) => token.get("content").and_then(Value::as_str),
             // A switch such as add_bos_token.
-            Null | Bool(_) => continue,
+            Value::Null | Value::Bool(_) => continue,
             _ => None,
         };
         let Some(text) = text else {
             bad_input!(
-                "{name}: found {}, wanted a text, or an object with `content`",
+                "{place}: {name}: found {}, wanted a text, or an object with `content`",
                 shortened(&value.to_string(), 40)
             );
         };

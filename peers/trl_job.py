@@ -228,7 +228,7 @@ def report(args, curves, seconds, passes):
     ratio = statistics.median(seconds["TRL"]) / statistics.median(seconds["fgrpo"])
     print(f"\nTRL's seconds a step over fgrpo's: {ratio:.1f}")
     if args.plot:
-        plot(args.plot, curves)
+        plot(args.plot, curves, max(1, args.steps // 10))
 
 
 def spread(values):
@@ -236,7 +236,7 @@ def spread(values):
     return f"{mean:.1f}" if len(values) < 2 else f"{mean:.1f} ± {statistics.stdev(values):.1f}"
 
 
-def plot(path, curves, window=10):
+def plot(path, curves, window):
     import matplotlib
 
     matplotlib.use("svg")

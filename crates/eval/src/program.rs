@@ -267,7 +267,9 @@ impl Program {
             }
         }
         let wanted = match self.settings.function {
-            Some(_) => "It must return a number, a bool or None",
+            Some(_) => {
+                "It must return a number, a bool or None; with an argument `completions`, a list of one of these"
+            }
             None => {
                 r#"It must read lines such as {"id": 1, "problem": {...}, "completion": "..."} and answer each with a line {"score": 0.5}"#
             }

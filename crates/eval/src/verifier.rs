@@ -226,6 +226,8 @@ impl Unreadable {
 pub struct Beside<'a> {
     /// The answer column named by the user.
     pub answer: Option<&'a str>,
+    /// The column of the prompt.
+    pub prompt: &'a str,
     /// Whether rows have a worked solution, or end with an assistant message.
     pub worked: bool,
 }

@@ -34,7 +34,7 @@ pub(super) fn of(run: &Run) -> Vec<String> {
     }
     if let Some(truncated) = mean(&|m| m.truncated_fraction.0).filter(|t| *t > 0.1) {
         found.push(format!(
-            "{} of completions hit the length limit over the last {} steps (above 10 %): they count as wrong however they would have ended.",
+            "{} of completions hit the length limit over the last {} steps (above 10 %): they are graded as far as they come.",
             percent(truncated),
             recent.len()
         ));

@@ -87,6 +87,7 @@ pub(super) fn resolve(kind: TaskKind, table: &Table<'_>, given: &Columns) -> any
         |row| messages(row, &prompt).is_some_and(|m| m.last().is_some_and(|m| m.role == "assistant"));
     let beside = Beside {
         answer: given.answer.as_deref(),
+        prompt: &prompt,
         worked: solution.is_some() || table.rows.iter().take(50).any(answered),
     };
     Ok(Found {

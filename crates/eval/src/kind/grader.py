@@ -46,6 +46,8 @@ def caller(function):
         else:
             given = {**row, "completion": completion}
         result = function(**{name: value for name, value in given.items() if every or name in parameters})
+        if lists and not hasattr(result, "__len__"):
+            raise TypeError(f"returned {result!r}, wanted a list with one reward for each completion")
         if lists and len(result) != 1:
             raise ValueError(f"returned {len(result)} rewards for one completion")
         return result[0] if lists else result
@@ -59,6 +61,8 @@ def answer(result):
     if isinstance(result, dict):
         reason = result.get("reason")
         rewards = {str(name): float(value) for name, value in (result.get("rewards") or {}).items()}
+        if "score" not in result and "reward" not in result:
+            raise TypeError(f"returned a dict with {', '.join(map(str, result)) or 'nothing'}, wanted score in it")
         result = result["score"] if "score" in result else result["reward"]
     if result is None:
         return {"unscorable": str(reason or "the grader returned None")}

@@ -16,7 +16,7 @@ const WORKER: &str = include_str!("grader.py");
 /// The keyword arguments of the function, besides the completion.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Truth {
-    /// The columns of the row. `answer` is also there under that name if the user named its column.
+    /// The columns of the row. The prompt is also there as `prompt`, and `answer` under that name if the user named its column.
     pub columns: Map<String, Value>,
 }
 
@@ -93,8 +93,13 @@ pub(crate) fn file_hash(settings: &Settings) -> Option<String> {
 /// Bad input if the answer column that the user named is missing.
 pub fn reader(table: &Table<'_>, beside: &Beside<'_>) -> anyhow::Result<Reader<Truth>> {
     let answer = table.column("answer", beside.answer, &[])?;
+    let prompt = beside.prompt.to_owned();
     Ok(Box::new(move |cells| {
         let mut columns = cells.row.clone();
+        if let (false, Some(value)) = (columns.contains_key("prompt"), crate::row::value(cells.row, &prompt))
+        {
+            columns.insert("prompt".to_owned(), value.clone());
+        }
         if let Some(value) = answer.as_deref().and_then(|name| crate::row::value(cells.row, name)) {
             columns.insert("answer".to_owned(), value.clone());
         }

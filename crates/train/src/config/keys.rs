@@ -13,7 +13,7 @@ use toml::Value;
 use toml::de::{DeTable, DeValue};
 
 /// Names that other trainers use for our keys. Sources: TRL's `GRPOConfig` and verl's `ppo_trainer.yaml`.
-const ELSEWHERE: [(&str, &str); 46] = [
+const ELSEWHERE: [(&str, &str); 64] = [
     ("learning_rate", "update.lr"),
     ("num_generations", "rollout.group_size"),
     ("n", "rollout.group_size"),
@@ -35,6 +35,8 @@ const ELSEWHERE: [(&str, &str); 46] = [
     ("clip_ratio_c", "algorithm.loss.dual_clip"),
     ("entropy_coeff", "algorithm.entropy_coef"),
     ("adv_estimator", "algorithm.advantage"),
+    // Most of TRL's are ways to aggregate; cispo is a loss.
+    ("loss_type", "algorithm.aggregation"),
     ("loss_type", "algorithm.loss"),
     ("loss_agg_mode", "algorithm.aggregation"),
     ("gamma", "algorithm.focal_gamma"),
@@ -60,6 +62,23 @@ const ELSEWHERE: [(&str, &str); 46] = [
     ("save_freq", "save.every"),
     ("save_steps", "save.every"),
     ("save_total_limit", "save.keep"),
+    ("scale_rewards", "algorithm.advantage"),
+    ("importance_sampling_level", "algorithm.loss"),
+    ("delta", "algorithm.loss.dual_clip"),
+    ("gradient_accumulation_steps", "update.micro_batch_tokens"),
+    ("steps_per_generation", "update.mini_batch"),
+    ("warmup_ratio", "update.warmup_steps"),
+    ("adam_beta1", "update.betas"),
+    ("adam_beta2", "update.betas"),
+    ("bf16", "compute.precision"),
+    ("use_vllm", "rollout.server.url"),
+    ("peft_config", "lora.rank"),
+    ("r", "lora.rank"),
+    ("lora_alpha", "lora.alpha"),
+    ("target_modules", "lora.targets"),
+    ("reward_funcs", "task.grader"),
+    ("train_dataset", "task.data"),
+    ("eval_dataset", "task.held_out"),
 ];
 
 /// A small configuration that resolves to all the keys suggested in messages.
@@ -73,8 +92,8 @@ pub fn suggestions(name: &str) -> Vec<String> {
     let known = known();
     let last = |key: &str| key.rsplit('.').next().unwrap_or(key).to_owned();
     let same: Vec<String> = known.iter().filter(|key| last(key) == name || **key == name).cloned().collect();
-    let elsewhere = ELSEWHERE.iter().find(|(other, _)| *other == name).map(|(_, ours)| (*ours).to_owned());
-    let mut all: Vec<String> = if same.is_empty() { elsewhere.into_iter().collect() } else { same };
+    let elsewhere = ELSEWHERE.iter().filter(|(other, _)| *other == name).map(|(_, ours)| (*ours).to_owned());
+    let mut all: Vec<String> = if same.is_empty() { elsewhere.collect() } else { same };
     if all.is_empty() {
         all = known.into_iter().filter(|key| near(&last(key), &name)).collect();
     }
@@ -434,6 +453,7 @@ mod tests {
         }
         assert_eq!(suggestions("--lr"), ["update.lr", "sft.lr"]);
         assert_eq!(suggestions("num-generations"), ["rollout.group_size"]);
+        assert_eq!(suggestions("loss_type"), ["algorithm.aggregation", "algorithm.loss"]);
         assert_eq!(suggestions("focal_gama"), ["algorithm.focal_gamma"]);
         assert!(suggestions("colour").is_empty());
     }

@@ -117,10 +117,17 @@ impl Stall {
     /// The warnings after the last step.
     ///
     /// # Errors
-    /// If nothing could be graded in the whole run, or every update was skipped.
+    /// If most completions of the run couldn't be graded, or every update was skipped.
     pub(super) fn at_end(&self) -> anyhow::Result<impl Iterator<Item = String>> {
         if self.steps > 0 && self.nothing_graded == self.steps {
             anyhow::bail!("no completion could be graded in any of the {} steps", self.steps);
+        }
+        if 2 * self.unscorable > self.completions {
+            anyhow::bail!(
+                "{} of {} completions could not be graded, and counted for nothing: the grader failed on most. metrics.jsonl has the reasons of every step",
+                self.unscorable,
+                self.completions
+            );
         }
         if self.skipped > 0 && !self.changed {
             anyhow::bail!(
@@ -245,8 +252,11 @@ mod tests {
         assert!(error.contains("4 unscorable (reasons: none 4)"), "{error}");
         stall.step(&step(&[("wrong", 4)]));
         assert!(stall.check(1, &dead).is_ok());
+        let error = stall.at_end().err().unwrap().to_string();
+        assert!(error.contains("8 of 12 completions could not be graded"), "{error}");
+        stall.step(&step(&[("wrong", 4)]));
         let warning = stall.at_end().unwrap().next().unwrap();
-        assert!(warning.contains("8 of 12 completions could not be graded"), "{warning}");
+        assert!(warning.contains("8 of 16 completions could not be graded"), "{warning}");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use fgrpo_eval::bad_input;
 use fgrpo_eval::dataset::presets::{Family, Prompting};
 use fgrpo_eval::io::server::sampling::RequestSampling;
 use fgrpo_eval::kind::TaskKind;
+use fgrpo_eval::names::Named;
 use fgrpo_eval::plan::Plan;
 use fgrpo_train::config::{Config, MazeConfig, TaskConfig, TextConfig};
 use fgrpo_train::language::Language;
@@ -160,7 +161,10 @@ fn task_of(args: &Args, training: Option<&TaskConfig>) -> anyhow::Result<TaskCon
             Some(_) => bad_input!(
                 "--data: found with task.kind = \"mix\", wanted --task with it, the kind of the file's problems"
             ),
-            None => bad_input!("--task: wanted math, choice, ifeval, synlogic, maze or command"),
+            None => {
+                let names: Vec<&str> = TaskKind::NAMES.iter().map(|(_, name, _)| *name).collect();
+                bad_input!("--task: found none, wanted one of {}", names.join(", "))
+            }
         };
     };
     match (training, kind) {

@@ -216,7 +216,10 @@ fn lead(report: &Report, samples: u64) -> String {
 fn notes(report: &Report) -> Vec<String> {
     let mut notes = Vec::new();
     if let Some(reward) = report.mean_reward {
-        notes.push(format!("mean reward {reward:.3}"));
+        let none = report.all.points.first_key_value().is_some_and(|(_, m)| m.value == 0.0);
+        let none =
+            if none && reward > 0.0 { ": no sample reaches correct_from, so all pass@k are 0" } else { "" };
+        notes.push(format!("mean reward {reward:.3}{none}"));
     }
     if let Some(share) = report.truncated {
         notes.push(format!("{} % of the samples end at the length limit", percent(share)));

@@ -66,7 +66,10 @@ fn results_of_every_form_are_rewards_or_unscorable() {
             "give '1.0'",
             json!(["unscorable", null, "raised TypeError: returned the text '1.0', wanted a number"]),
         ),
-        ("give {}", json!(["unscorable", null, "raised KeyError: 'reward'"])),
+        (
+            "give {}",
+            json!(["unscorable", null, "raised TypeError: returned a dict with nothing, wanted score in it"]),
+        ),
     ];
     let (answers, said, code) = grade(folder.path(), &given.each_ref().map(|g| g.0), &[]);
     assert_eq!(code, 0, "{said}");
@@ -265,6 +268,31 @@ fn a_list_of_rewards_for_one_completion_has_one() {
     let (_, said, code) = run(command.write_stdin("{\"answer\": \"4\", \"response\": \"4\"}\n"));
     // The first call finds it, before any work.
     assert!(code == 2 && said.contains("returned 2 rewards for one completion"), "{code}: {said}");
+}
+
+#[test]
+fn a_function_of_trl_gets_the_messages_of_any_column() {
+    let folder = tempfile::tempdir().unwrap();
+    let of = |i: u32| json!({"messages": [{"role": "user", "content": format!("Say {i}")}], "answer": "4"});
+    let data = file(folder.path(), "d.jsonl", &format!("{}\n{}\n", of(1), of(2)));
+    let samples = "{\"problem\": \"Say 1\", \"text\": \"x\"}\n{\"problem\": \"Say 2\", \"text\": \"x\"}\n";
+    let samples = file(folder.path(), "s.jsonl", samples);
+    let grade = |script: &str, out: &str| {
+        let grader = format!("{}:reward", file(folder.path(), "own.py", script).display());
+        let mut eval = fgrpo();
+        eval.args(["eval", "--task", "python", "-n", "1", "--grader", &grader, "--samples"]).arg(&samples);
+        run(eval.arg("--data").arg(&data).arg("--out").arg(folder.path().join(out)))
+    };
+    let (out, said, code) = grade(
+        "def reward(completions, prompts, **kw):\n    same = prompts[0][-1]['content'] == 'Say 1'\n    return [float(same and completions[0][0]['content'] == 'x')]\n",
+        "messages",
+    );
+    assert!(code == 0 && out.contains("50.0"), "{out}{said}");
+    // Rewards without a right completion are told: all pass@k are 0.
+    let (out, said, code) = grade("def reward(completion):\n    return 0.5\n", "graded");
+    assert!(code == 0 && format!("{out}{said}").contains("no sample reaches correct_from"), "{out}{said}");
+    let (_, said, code) = grade("def reward(completions):\n    return 1.0\n", "number");
+    assert!(code == 2 && said.contains("returned 1.0, wanted a list with one reward"), "{said}");
 }
 
 #[test]

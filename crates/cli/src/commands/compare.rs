@@ -20,6 +20,9 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+/// Share of unscorable samples above which a comparison warns, as `fgrpo eval` fails above it.
+const UNSCORABLE: f64 = 0.01;
+
 /// Compare two models' pass@k on the same problems.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
@@ -108,6 +111,17 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     benchmarks::incomplete(&averages, &names).iter().for_each(|note| say!("{note}"));
     let comparisons = compare(&pairs, &settings, &averages)?;
     let [a, b] = &settings.labels;
+    for (label, benchmark) in pairs.iter().flat_map(|p| [(a, &p.a), (b, &p.b)]) {
+        let share = benchmark.unscorable_share();
+        if share > UNSCORABLE {
+            let of =
+                if benchmark.name.is_empty() { String::new() } else { format!(" of {}", benchmark.name) };
+            say!(
+                "warning: {} % of {label}'s samples{of} could not be graded and are left out: if they are not like the others, the comparison is not of the models",
+                percent(share)
+            );
+        }
+    }
     if let Some(path) = &args.html {
         write_whole(path, page(args, &pairs, &comparisons, [a, b])?.as_bytes())?;
     }

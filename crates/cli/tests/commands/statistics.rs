@@ -543,6 +543,27 @@ fn samples_of_two_graders_are_not_compared() {
 }
 
 #[test]
+fn a_comparison_says_how_many_samples_it_leaves_out() {
+    let dir = Folder::new();
+    let rows = |name: &str, broken: u64| {
+        let line = |(p, i): (u64, u64)| {
+            let verdict = if i < broken { "unscorable" } else { "correct" };
+            format!("{{\"problem\": \"{p}\", \"sample\": {i}, \"verdict\": \"{verdict}\"}}\n")
+        };
+        let path = dir.path().join(name);
+        std::fs::write(&path, (0..8).flat_map(|p| (0..8).map(move |i| (p, i))).map(line).collect::<String>())
+            .unwrap();
+        path
+    };
+    let (a, b) = (rows("a.jsonl", 0), rows("b.jsonl", 2));
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_fgrpo"));
+    let output = command.arg("compare").args([&a, &b]).args(["-k", "1", "--uneven"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("25.0 % of b's samples could not be graded"), "{said}");
+    assert!(!said.contains("of a's samples"), "{said}");
+}
+
+#[test]
 fn one_cluster_or_one_problem_says_nothing_of_others() {
     let dir = Folder::new();
     let rows = |name: &str, correct: u64| {

@@ -114,8 +114,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     for (label, benchmark) in pairs.iter().flat_map(|p| [(a, &p.a), (b, &p.b)]) {
         let share = benchmark.unscorable_share();
         if share > UNSCORABLE {
-            let of =
-                if benchmark.name.is_empty() { String::new() } else { format!(" of {}", benchmark.name) };
+            let of = if pairs.len() > 1 { format!(" of {}", benchmark.name) } else { String::new() };
             say!(
                 "warning: {} % of {label}'s samples{of} could not be graded and are left out: if they are not like the others, the comparison is not of the models",
                 percent(share)

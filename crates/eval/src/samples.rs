@@ -18,6 +18,9 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
+/// Share of unscorable samples above which results are doubtful: an evaluation fails, a comparison and a report warn.
+pub const MOST_UNSCORABLE: f64 = 0.01;
+
 /// The file in an evaluation folder with its scored samples.
 pub const SCORED: &str = "samples.jsonl";
 
@@ -185,7 +188,7 @@ impl Benchmark {
         (!named.is_empty()).then_some(named.len())
     }
 
-    /// Fraction of unscorable samples.
+    /// Fraction of unscorable samples; see [`MOST_UNSCORABLE`].
     pub fn unscorable_share(&self) -> f64 {
         let all: u64 = self.problems.iter().map(ProblemCounts::planned).sum();
         self.problems.iter().map(|p| p.unscorable).sum::<u64>() as f64 / (all as f64).max(1.0)

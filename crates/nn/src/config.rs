@@ -1,7 +1,9 @@
 //! The decoder's configuration, under Hugging Face names: its sizes, their validation, and the resulting tensors.
 
-pub(crate) mod generation;
+mod generation;
 mod json;
+
+pub(crate) use generation::{end_tokens, generation_config};
 
 use serde::{Deserialize, Serialize};
 

@@ -17,7 +17,7 @@ pub use file::TensorFile;
 pub(crate) use write::write_json;
 pub use write::{TensorWriter, write_checkpoint};
 
-use crate::config::{Config, generation};
+use crate::config::{Config, end_tokens};
 use crate::error::Error;
 use crate::quantized::{BaseFormat, Quantized};
 use fgrpo_files as input;
@@ -43,7 +43,7 @@ impl Checkpoint {
         let dir = dir.as_ref();
         check_folder(dir)?;
         let mut config = Config::read(&dir.join("config.json"))?;
-        if let Some(ids) = generation::end_tokens(&dir.join("generation_config.json"))? {
+        if let Some(ids) = end_tokens(&dir.join("generation_config.json"))? {
             config.eos_token_id = ids;
         }
         let (files, place) = open_files(dir)?;

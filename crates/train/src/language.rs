@@ -14,7 +14,7 @@ use fgrpo_eval::bad_input;
 use fgrpo_eval::dataset::{Message, plain_text_of};
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::io::confined::{self, Limits};
-use fgrpo_eval::io::files::write_whole;
+use fgrpo_eval::io::files::{copy, write_whole};
 use fgrpo_eval::io::harmless::shortened;
 use fgrpo_eval::io::json;
 use fgrpo_files as input;
@@ -25,7 +25,7 @@ use std::path::Path;
 use tokenizers::{AddedToken, Tokenizer};
 
 /// The files of a model folder besides configuration and weights: how other programs tokenize, prompt and sample.
-pub const FILES: [&str; 8] = [
+const FILES: [&str; 8] = [
     "tokenizer.json",
     "tokenizer_config.json",
     "chat_template.jinja",
@@ -64,6 +64,15 @@ enum Vocabulary {
     Tokenizer(Box<Tokenizer>),
     /// The words of mazes. Special tokens are words like the others, also in an answer.
     Mazes,
+}
+
+/// Copies a model folder's files besides configuration and weights, those that are there.
+///
+/// # Errors
+/// An I/O error that names the file.
+pub fn copy_files(from: &Path, to: &Path) -> anyhow::Result<()> {
+    let there = FILES.iter().filter(|name| from.join(name).exists());
+    there.into_iter().try_for_each(|name| copy(&from.join(name), &to.join(name)))
 }
 
 impl Language {

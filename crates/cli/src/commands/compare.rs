@@ -14,14 +14,12 @@ use fgrpo_eval::folder::IDENTITY;
 use fgrpo_eval::io::files::write_whole;
 use fgrpo_eval::io::json;
 use fgrpo_eval::pass_at_k::powers_of_two;
+use fgrpo_eval::samples::MOST_UNSCORABLE;
 use fgrpo_eval::table::{Cell, Part, Row, Table, bound, percent, points};
 use fgrpo_train::run::folder::differences;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-
-/// Share of unscorable samples above which a comparison warns, as `fgrpo eval` fails above it.
-const UNSCORABLE: f64 = 0.01;
 
 /// Compare two models' pass@k on the same problems.
 #[derive(Debug, clap::Args)]
@@ -113,7 +111,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let [a, b] = &settings.labels;
     for (label, benchmark) in pairs.iter().flat_map(|p| [(a, &p.a), (b, &p.b)]) {
         let share = benchmark.unscorable_share();
-        if share > UNSCORABLE {
+        if share > MOST_UNSCORABLE {
             let of = if pairs.len() > 1 { format!(" of {}", benchmark.name) } else { String::new() };
             say!(
                 "warning: {} % of {label}'s samples{of} could not be graded and are left out: if they are not like the others, the comparison is not of the models",

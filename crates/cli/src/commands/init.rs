@@ -4,12 +4,12 @@ use anyhow::Context;
 use fgrpo_core::rng::Key;
 use fgrpo_eval::bad_input;
 use fgrpo_eval::failure::OrBadInput;
-use fgrpo_eval::io::files::{Existing, copy, publish};
+use fgrpo_eval::io::files::{Existing, publish};
 use fgrpo_eval::io::machine::fits;
 use fgrpo_nn::config::{Architecture, Config, RopeScaling};
 use fgrpo_nn::weights::{Dtype, write_checkpoint};
 use fgrpo_nn::{Device, Engine, Error};
-use fgrpo_train::language::{FILES, Language};
+use fgrpo_train::language::{Language, copy_files};
 use std::path::{Path, PathBuf};
 
 /// Create a randomly initialised Hugging Face checkpoint.
@@ -166,11 +166,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     publish(parent, name, Existing::Replace, |dir| {
         write_checkpoint(dir, &config, engine.tensors(), args.dtype.dtype(), 5 << 30)?;
         if let Some(from) = &args.tokenizer {
-            for file in FILES {
-                if from.join(file).exists() {
-                    copy(&from.join(file), &dir.join(file))?;
-                }
-            }
+            copy_files(from, dir)?;
         }
         Ok(())
     })?;

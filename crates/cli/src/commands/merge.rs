@@ -3,10 +3,10 @@
 use anyhow::Context;
 use fgrpo_eval::bad_input;
 use fgrpo_eval::failure::OrBadInput;
-use fgrpo_eval::io::files::{Existing, copy, publish};
+use fgrpo_eval::io::files::{Existing, publish};
 use fgrpo_nn::Device;
 use fgrpo_nn::weights::{Dtype, write_checkpoint};
-use fgrpo_train::language::FILES;
+use fgrpo_train::language::copy_files;
 use fgrpo_train::policy;
 use std::path::{Path, PathBuf};
 
@@ -78,13 +78,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             Format::F16 => numbers(Dtype::F16),
             Format::Nf4 => engine.write_in_4_bits(dir, Dtype::BF16),
         }?;
-        for file in FILES {
-            let from = args.model.join(file);
-            if from.exists() {
-                copy(&from, &dir.join(file))?;
-            }
-        }
-        Ok(())
+        copy_files(&args.model, dir)
     })?;
     outln!("{}", args.out.display());
     Ok(())

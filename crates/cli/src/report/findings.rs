@@ -3,6 +3,7 @@
 use super::difference::paired;
 use super::input::{Metrics, Run};
 use crate::output::format::{number, percent};
+use fgrpo_eval::samples::MOST_UNSCORABLE;
 
 /// The findings of one run, the notes of reading it included.
 pub(super) fn of(run: &Run) -> Vec<String> {
@@ -41,7 +42,7 @@ pub(super) fn of(run: &Run) -> Vec<String> {
     }
     let total = |key: &str| run.metrics.iter().filter_map(|m| m.verdicts.get(key)).sum::<u64>() as f64;
     let all: f64 = ["correct", "wrong", "unparsed", "unscorable"].into_iter().map(total).sum();
-    if all > 0.0 && total("unscorable") > 0.01 * all {
+    if all > 0.0 && total("unscorable") > MOST_UNSCORABLE * all {
         found.push(format!(
             "The verifier came to no verdict on {} of completions (above 1 %): they were left out of their groups.",
             percent(total("unscorable") / all)

@@ -19,7 +19,7 @@ pub(crate) fn end_tokens(path: &Path) -> Result<Option<Vec<u32>>, Error> {
 }
 
 /// The file to write for a configuration without one.
-pub(crate) fn of(config: &Config) -> Value {
+pub(crate) fn generation_config(config: &Config) -> Value {
     let mut map = Map::new();
     if let Some(id) = config.bos_token_id {
         map.insert("bos_token_id".into(), json!(id));

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::write::{Content, TensorWriter, make_folder, write_json};
 use super::{Dtype, SINGLE, TensorFile};
-use crate::config::{Config, generation};
+use crate::config::{Config, generation_config};
 use crate::error::Error;
 use crate::quantized::{BLOCK, NESTED_BLOCK, NF4, Numbers, Quantized, Scales, dynamic_map};
 
@@ -237,7 +237,7 @@ pub(crate) fn write<'a>(
     writer.finish()?;
     let path = dir.join("generation_config.json");
     if !path.exists() {
-        write_json(&path, &generation::of(config))?;
+        write_json(&path, &generation_config(config))?;
     }
     let mut fields = config.to_json(dtype);
     let settings = json!({

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 
 use super::{Dtype, INDEX, SINGLE};
-use crate::config::{Config, generation};
+use crate::config::{Config, generation_config};
 use crate::error::Error;
 
 /// Number of values converted at a time; limits the writer's memory for any tensor size.
@@ -276,7 +276,7 @@ pub fn write_checkpoint<'a, N: AsRef<str>, S: AsRef<[usize]>>(
     }
     let path = dir.join("generation_config.json");
     if !path.exists() {
-        write_json(&path, &generation::of(config))?;
+        write_json(&path, &generation_config(config))?;
         written.0.push(path);
     }
     write_json(&dir.join("config.json"), &Value::Object(config.to_json(dtype)))?;

@@ -184,12 +184,6 @@ impl Metrics {
         self.verdicts.values().sum()
     }
 
-    /// The share of correct ones among the completions that could be graded, if there are any.
-    pub fn success_rate(&self) -> Option<f64> {
-        let graded = self.completions() - self.count("unscorable");
-        (graded > 0).then(|| self.count("correct") as f64 / graded as f64)
-    }
-
     /// A summary of the step for the progress line.
     pub fn in_short(&self) -> String {
         format!("reward {:.3} entropy {:.3} |g| {:.2}", self.reward_mean, self.entropy, self.gradient_norm)

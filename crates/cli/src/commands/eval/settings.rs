@@ -17,6 +17,7 @@ use fgrpo_eval::io::server::RetryPolicy;
 use fgrpo_eval::io::server::sampling::ServerApi;
 use fgrpo_eval::kind::TaskKind;
 use fgrpo_eval::plan::Origin;
+use fgrpo_eval::samples::MOST_UNSCORABLE;
 use fgrpo_train::config::{Config, builtin};
 use fgrpo_train::language::stop::StopTexts;
 use std::ffi::OsString;
@@ -158,7 +159,7 @@ pub struct Args {
     #[arg(long, help_heading = "Scoring")]
     pub score_only: bool,
     /// Largest share of unscorable samples; with more, the exit code is 1.
-    #[arg(long, value_name = "SHARE", default_value_t = 0.01, help_heading = "Scoring")]
+    #[arg(long, value_name = "SHARE", default_value_t = MOST_UNSCORABLE, help_heading = "Scoring")]
     pub max_unscorable: f64,
 
     /// Size of the mazes [default: 17].

@@ -1,8 +1,7 @@
 //! What the paper states of a figure, and whether it holds here.
 
-use super::data::Item;
-use super::made::Page;
-use super::sheet::signed;
+use super::data::{Item, Statement};
+use super::made::signed;
 use super::simulate::{Config, Line};
 use fgrpo_core::theory::{advantage, tail_miss};
 use fgrpo_eval::table::Table;
@@ -26,29 +25,17 @@ fn findings<const N: usize>(all: [(&str, String, bool); N]) -> Findings {
     all.into_iter().map(|(check, words, holds)| (check.to_owned(), Finding(words, Some(holds)))).collect()
 }
 
-/// The statements beside what was found of them; none where the paper states nothing. Without `all`, those of which nothing
-/// was found are left out.
-pub(super) fn page(item: &Item, found: &Findings, all: bool) -> Option<Page> {
-    if item.states.is_empty() {
-        return None;
-    }
-    let nothing = Finding("nothing to tell it by".to_owned(), None);
-    let (title, name) = (item.heading(), &item.name);
-    let mut table = Table::new(["the paper states", "line", "its number", "here", "holds"]);
-    let mut text = format!("{title} (the paper's source, line {})\n\n", item.line);
-    for s in item.states.iter().filter(|s| all || found.contains_key(&s.check)) {
-        let Finding(words, holds) = found.get(&s.check).unwrap_or(&nothing);
+/// The statements beside what was found of them.
+pub(super) fn table(item: &Item, found: impl Fn(&Statement) -> Option<Finding>) -> Table {
+    let mut table = Table::new(["the paper states", "line", "its number", "here", "holds"]).of_words();
+    for s in &item.states {
+        let Finding(words, holds) =
+            found(s).unwrap_or_else(|| Finding("nothing to tell it by".to_owned(), None));
         let number = s.value.map_or_else(String::new, |v| v.to_string());
-        let (short, long) = match holds {
-            None => ("open", "open"),
-            Some(true) => ("yes", "holds"),
-            Some(false) => ("no", "does not hold"),
-        };
-        table.push([s.says.as_str(), &s.line.to_string(), &number, words, short]);
-        text += &format!("{}\n  {long}: {words}\n", s.says);
+        let holds = holds.map_or("open", |holds| if holds { "yes" } else { "no" });
+        table.push([s.says.as_str(), &s.line.to_string(), &number, &words, holds]);
     }
-    let image = Some((item.title.clone(), name.clone()));
-    Some(Page { image, text: Some(text), ..Page::new(title, table) })
+    table
 }
 
 /// The peaks of tail-miss probability by group size.

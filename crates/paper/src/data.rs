@@ -1,11 +1,10 @@
-//! The paper as data: every table cell by cell, what its figures state, and what either is made of. `numbers.toml` holds
-//! it and says what its fields mean; nothing here knows a table or figure by its number.
+//! The paper as data: every table cell by cell, what its figures state, and what makes either. `numbers.toml` holds it and
+//! explains its fields. The code knows no table or figure by its number.
 
 use fgrpo_eval::bad_input;
 use fgrpo_eval::benchmarks::Domain;
 use fgrpo_eval::dataset::presets::Family;
 use fgrpo_eval::kind::TaskKind;
-use fgrpo_eval::table::Part;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -25,8 +24,8 @@ pub(super) struct Paper {
     pub(super) data: BTreeMap<String, Data>,
     #[serde(rename = "benchmark")]
     pub(super) benchmarks: Vec<Benchmark>,
-    #[serde(rename = "substitute")]
-    pub(super) substitutes: Vec<Substitute>,
+    #[serde(rename = "stand_in")]
+    stand_ins: Vec<StandIn>,
 }
 
 /// A model of the paper.
@@ -65,19 +64,15 @@ pub struct Benchmark {
     pub files: Vec<String>,
 }
 
-/// What stands in for the paper's models and benchmarks: small runs of our own.
-#[derive(Debug, Clone, Default, Deserialize)]
-pub(super) struct Substitute {
+/// What is trained on a laptop in place of the paper's models.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct StandIn {
     /// The benchmark in the domain of training, by its name in results.
     pub(super) of: String,
-    /// The benchmark out of that domain.
-    pub(super) out_of_domain: Option<String>,
-    /// What is trained, under configs/, and what shortens it.
-    #[serde(default)]
+    /// The configuration under configs/, and what shortens it.
     pub(super) config: String,
-    #[serde(default)]
     pub(super) set: Vec<String>,
-    /// Group sizes of the paper that are shown; all if absent.
+    /// Group sizes of the paper that are trained; all if absent.
     pub(super) group_sizes: Option<Vec<u64>>,
     /// What is trained, in words.
     pub(super) what: String,
@@ -102,13 +97,9 @@ pub(super) enum Fill {
     TailMissCurve,
     /// The figure of the simulation.
     Simulation,
-    /// pass@k by group size beside the theory.
+    /// pass@k by group size.
     GroupSizes,
-    /// Mazes by group size.
-    MazeSizes,
-    /// Mazes through training.
-    MazeTraining,
-    /// A method and its focal form through training.
+    /// Rewards and pass@k by step.
     Training,
 }
 
@@ -124,7 +115,7 @@ pub struct Item {
     /// The line of the source where it begins.
     pub(super) line: u32,
     /// What it shows, in short.
-    pub(super) title: String,
+    pub title: String,
     /// The commands that make the same without `fgrpo paper`.
     pub made_by: String,
     #[serde(default)]
@@ -143,9 +134,6 @@ pub struct Item {
     /// What its models were trained on; no average out of domain contains it.
     #[serde(default)]
     pub(super) trained_on: Domain,
-    /// Which of its values are marked.
-    #[serde(default)]
-    pub(super) marks: Marks,
     /// What holds for all cells.
     #[serde(flatten)]
     pub(super) fixed: Fixed,
@@ -153,58 +141,23 @@ pub struct Item {
     pub(super) legend: Option<String>,
     /// What a reader must know.
     pub(super) note: Option<String>,
-    /// What a reader must know of its substitute.
+    /// What a reader must know of its runs on a laptop.
     pub(super) laptop: Option<String>,
     /// The benchmarks that it needs.
     #[serde(default)]
     pub(super) benchmarks: Vec<String>,
+    /// At full scale, what follows the evaluations: commands, and what `--from` then takes.
+    #[serde(default)]
+    pub(super) after: Vec<String>,
+    pub(super) from: Option<String>,
+    /// The k of pass@k that a figure shows.
+    #[serde(default)]
+    pub(super) ks: Vec<u64>,
     /// The table whose settings a figure shows.
     settings_of: Option<String>,
     /// What the paper states of a figure.
     #[serde(default)]
     pub(super) states: Vec<Statement>,
-}
-
-/// How a table marks its values.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub(super) struct Marks {
-    /// Among which values the best is bold; none marks nothing.
-    pub(super) best: Option<Among>,
-    /// Whether the second best has a dagger.
-    pub(super) second: bool,
-    /// Whether a pair's better value is underlined if the paired test finds the difference significant.
-    pub(super) tested: bool,
-}
-
-/// Values that are compared with one another. They are always of the same model, benchmark, k and measure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum Among {
-    /// A baseline and its focal form.
-    Pair,
-    /// All focal exponents of one method and group size.
-    Gamma,
-    /// All rows of the table.
-    All,
-}
-
-impl Marks {
-    /// What bold means, for a legend.
-    pub(super) fn bold(self) -> &'static str {
-        match self.best {
-            Some(Among::Pair) => "better of baseline and focal form",
-            Some(Among::Gamma) => "best over \u{3b3}",
-            _ => "best",
-        }
-    }
-
-    /// Whether two values are compared with one another.
-    pub(super) fn compares(self, a: &Quantity, b: &Quantity) -> bool {
-        let same = (&a.setting.model, &a.of, a.k, a.measure) == (&b.setting.model, &b.of, b.k, b.measure);
-        let row = |q: &Quantity| (q.setting.method.clone(), q.setting.n);
-        same && (self.best == Some(Among::All) || row(a) == row(b))
-    }
 }
 
 /// A column of values.
@@ -295,11 +248,40 @@ pub(super) struct Setting {
 pub(super) struct Statement {
     /// The line of the source.
     pub(super) line: u32,
-    /// What decides it here.
+    /// The differences that decide it.
+    pub(super) compare: Option<Comparison>,
+    /// The name of the check that decides it, if no difference does.
+    #[serde(default)]
     pub(super) check: String,
     pub(super) says: String,
     /// Its number, if it has one.
     pub(super) value: Option<f64>,
+}
+
+/// A difference of pass@k between two settings, and what is said of it.
+#[derive(Debug, Deserialize)]
+pub(super) struct Comparison {
+    pub(super) of: String,
+    pub(super) k: u64,
+    pub(super) a: Side,
+    pub(super) b: Side,
+    /// What `a` is, compared with `b`.
+    pub(super) is: Relation,
+}
+
+/// GRPO with this focal exponent; without a group size, at each.
+#[derive(Debug, Deserialize)]
+pub(super) struct Side {
+    pub(super) gamma: f64,
+    pub(super) n: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Relation {
+    Higher,
+    Lower,
+    Same,
 }
 
 static PAPER: LazyLock<Paper> =
@@ -327,6 +309,11 @@ impl Paper {
     /// All tables and figures.
     pub(super) fn items(&self) -> impl Iterator<Item = &Item> {
         self.tables.iter().chain(&self.figures)
+    }
+
+    /// What is trained on a laptop, by its benchmark.
+    pub(super) fn stand_ins(&self) -> impl Iterator<Item = &StandIn> {
+        self.stand_ins.iter()
     }
 
     /// The item that the data names.
@@ -371,13 +358,17 @@ impl Paper {
 impl Item {
     /// Whether trained models are behind it.
     pub fn trains(&self) -> bool {
-        use Fill::{GroupSizes, MazeSizes, MazeTraining, Samples, Training};
-        matches!(self.fill, Samples | GroupSizes | MazeSizes | MazeTraining | Training)
+        matches!(self.fill, Fill::Samples | Fill::GroupSizes | Fill::Training)
     }
 
     /// Whether it is the figure of the simulation.
     pub fn simulates(&self) -> bool {
         self.fill == Fill::Simulation
+    }
+
+    /// A table or a figure, in a word.
+    pub(super) fn kind(&self) -> &'static str {
+        if self.is_table() { "table" } else { "figure" }
     }
 
     /// Whether it is a table.
@@ -388,6 +379,21 @@ impl Item {
     /// Whether it is about mazes.
     pub(super) fn is_maze(&self) -> bool {
         self.fixed.of.as_deref() == Some("maze")
+    }
+
+    /// What is trained on a laptop for it.
+    pub(super) fn stand_in(&self) -> &'static StandIn {
+        let of = if self.is_maze() { "maze" } else { "arithmetic" };
+        paper().stand_ins().find(|s| s.of == of).expect("the data has both")
+    }
+
+    /// The benchmark or average in the domain of training: what one benchmark of ours stands for.
+    pub(super) fn in_domain(&self) -> &str {
+        let columns = self.columns.iter().filter_map(|c| c.fixed.of.as_deref());
+        let rows = self.rows.iter().filter_map(|r| r.fixed.of.as_deref());
+        let all: Vec<&str> = columns.chain(rows).chain(self.benchmarks.iter().map(String::as_str)).collect();
+        let known = ["Math", "synlogic", "math500"].into_iter().find(|name| all.contains(name));
+        if self.is_maze() { "maze" } else { known.or(all.first().copied()).unwrap_or_default() }
     }
 
     /// The table with the numbers of what it shows; its own where there is no other.
@@ -448,9 +454,23 @@ impl Item {
             let cells = table.columns.iter().zip(&row.cells);
             cells.into_iter().find_map(|(column, cell)| {
                 let at = table.quantities(row, column).iter().position(|q| q == of)?;
-                Some(number(&printed(cell)[at]))
+                Some(parts(cell).nth(at)?.parse().ok())
             })
         })?
+    }
+}
+
+impl Measure {
+    /// How a value that isn't of samples is given.
+    pub(super) fn how(self) -> &'static str {
+        match self {
+            Self::Pass => "there are no samples",
+            Self::Nll => "no --from nll=FILE has what `fgrpo nll --json` printed",
+            Self::Embeddings => {
+                "no --from embeddings=FILE has what `fgrpo diversity --by embeddings --json` printed"
+            }
+            Self::Judge => "no --from judge=FILE has what `fgrpo diversity --by judge --json` printed",
+        }
     }
 }
 
@@ -472,20 +492,9 @@ impl Setting {
     }
 }
 
-/// The parts of a cell with the paper's marks.
-pub(super) fn printed(cell: &str) -> Vec<Part> {
-    let part = |text: &str| Part {
-        text: text.trim_matches(['*', '_', '\u{2020}']).to_owned(),
-        bold: text.contains('*'),
-        underline: text.contains('_'),
-        dagger: text.contains('\u{2020}'),
-    };
-    cell.split('/').map(part).collect()
-}
-
-/// The number of a part; none where the paper has no value.
-pub(super) fn number(part: &Part) -> Option<f64> {
-    part.text.parse().ok()
+/// The parts of a cell.
+pub(super) fn parts(cell: &str) -> impl Iterator<Item = &str> {
+    cell.split('/')
 }
 
 #[cfg(test)]
@@ -499,10 +508,10 @@ mod tests {
         let mut all = Vec::new();
         for row in &table.rows {
             for (column, cell) in table.columns.iter().zip(&row.cells) {
-                let (quantities, parts) = (table.quantities(row, column), printed(cell));
-                assert_eq!(quantities.len(), parts.len(), "table {number} line {}: {cell}", row.line);
+                let quantities = table.quantities(row, column);
+                assert_eq!(quantities.len(), parts(cell).count(), "table {number} line {}: {cell}", row.line);
                 all.extend(
-                    quantities.into_iter().zip(parts).filter_map(|(q, p)| Some((q, super::number(&p)?))),
+                    quantities.into_iter().zip(parts(cell)).filter_map(|(q, p)| Some((q, p.parse().ok()?))),
                 );
             }
         }
@@ -516,12 +525,17 @@ mod tests {
         let wanted = numbered("table", 17).chain(["notation".to_owned()]).chain(numbered("figure", 10));
         assert_eq!(names, wanted.collect::<Vec<_>>());
         for item in paper().items() {
-            let lines: Vec<u32> =
-                std::iter::once(item.line).chain(item.rows.iter().map(|r| r.line)).collect();
-            assert!(lines.is_sorted_by(|a, b| a < b), "{}: {lines:?}", item.label);
+            let lines = std::iter::once(item.line).chain(item.rows.iter().map(|r| r.line));
+            assert!(lines.is_sorted_by(|a, b| a < b), "{}", item.label);
             for row in &item.rows {
-                assert_eq!(row.head.len(), item.heads.len(), "{} line {}", item.label, row.line);
-                assert_eq!(row.cells.len(), item.columns.len(), "{} line {}", item.label, row.line);
+                let lengths = (row.head.len(), row.cells.len());
+                assert_eq!(
+                    lengths,
+                    (item.heads.len(), item.columns.len()),
+                    "{} line {}",
+                    item.label,
+                    row.line
+                );
             }
             let known = |b: &String| benchmarks().iter().any(|known| known.name == *b);
             assert!(item.benchmarks.iter().all(known), "{}", item.label);
@@ -540,15 +554,12 @@ mod tests {
             ("Table 5", "table-5"),
             ("tab:maze_final_passk", "table-5"),
             ("fig2", "figure-2"),
-            ("figure-10", "figure-10"),
-            ("notation", "notation"),
             ("table-18", "notation"),
             ("fig:main", "figure-1"),
         ] {
-            assert_eq!(paper().find(name).unwrap().name, wanted, "{name}");
+            assert_eq!(item(name).unwrap().name, wanted, "{name}");
         }
-        let error = paper().find("tabel-5").unwrap_err();
-        assert_eq!(fgrpo_eval::failure::exit_code(&error), 2);
+        let error = item("tabel-5").unwrap_err();
         assert!(error.to_string().contains("did you mean table-5?"), "{error}");
     }
 
@@ -560,14 +571,11 @@ mod tests {
             let averages = averages(paper().item(&format!("table-{number}")).trained_on);
             for (quantity, value) in &all {
                 let Some(average) = averages.iter().find(|a| a.name == quantity.of) else { continue };
-                let of = |m: &String| Quantity { of: m.clone(), ..quantity.clone() };
-                let members = average.members.iter().map(of);
-                let members: Vec<f64> = members
-                    .map(|q| {
-                        all.iter().find(|(other, _)| *other == q).expect("the table has every benchmark").1
-                    })
-                    .collect();
-                let mean = members.iter().sum::<f64>() / members.len() as f64;
+                let of = |member: &String| {
+                    let quantity = Quantity { of: member.clone(), ..quantity.clone() };
+                    all.iter().find(|(q, _)| *q == quantity).expect("the table has every benchmark").1
+                };
+                let mean = average.members.iter().map(of).sum::<f64>() / average.members.len() as f64;
                 // Both sides are rounded to one decimal.
                 assert!(
                     (mean - value).abs() < 0.1 + 1e-9,
@@ -580,32 +588,23 @@ mod tests {
     }
 
     #[test]
-    fn tables_agree_where_they_report_the_same_value() {
+    fn tables_agree_where_they_report_the_same_value_and_pass_at_k_never_falls_with_k() {
         let pairs = [(2, 12), (4, 13), (3, 11), (10, 1), (15, 1), (16, 1), (17, 1), (12, 1), (13, 1)];
         let mut compared = 0;
         for (small, large) in pairs {
-            let others = values(large);
-            for (quantity, value) in values(small) {
-                for (_, other) in others.iter().filter(|(q, _)| *q == quantity) {
-                    assert_eq!(value, *other, "tables {small} and {large}: {quantity:?}");
+            let (all, others) = (values(small), values(large));
+            for (quantity, value) in &all {
+                for (_, other) in others.iter().filter(|(q, _)| q == quantity) {
+                    assert_eq!(value, other, "tables {small} and {large}: {quantity:?}");
                     compared += 1;
                 }
+                let next = Quantity { k: 2 * quantity.k, ..quantity.clone() };
+                let more = all.iter().find(|(q, _)| *q == next).map_or(*value, |(_, more)| *more);
+                assert!(more >= *value || quantity.measure != Measure::Pass, "table {small}: {quantity:?}");
             }
         }
         // 2/12 24, 4/13 32, 3/11 24, 10/1 72, 15 to 17/1 324, 12/1 44, 13/1 22.
         assert_eq!(compared, 24 + 32 + 24 + 72 + 324 + 44 + 22);
-    }
-
-    #[test]
-    fn pass_at_k_never_falls_with_k() {
-        for number in [15, 16, 17] {
-            let all = values(number);
-            for (quantity, value) in &all {
-                let next = Quantity { k: 2 * quantity.k, ..quantity.clone() };
-                let more = all.iter().find(|(q, _)| *q == next).map_or(*value, |(_, more)| *more);
-                assert!(more >= *value, "table {number}: {quantity:?}");
-            }
-        }
     }
 
     #[test]

@@ -1,28 +1,46 @@
-//! The paper as data, and the one engine that sets found values beside it.
+//! The paper as data, and what sets found values beside it.
 //!
-//! [`data`] holds every table cell by cell and what the figures state, and says what fills each. [`sources`] reads results,
-//! [`make`] turns them into a [`made::Made`], which the caller prints and draws.
-//! [`laptop`] and [`full`] plan the trainings that an item needs; training them is the caller's. [`theory`] and
-//! [`simulate`] are the paper's theory and its categorical simulation.
+//! [`data`] holds every table cell by cell and what the figures state. [`results`] reads what is there, [`plan`] says what is to
+//! be trained and evaluated; training is the caller's. Either way [`made::Made`] comes out, which the caller prints and
+//! draws. [`theory`] and [`simulate`] are the paper's theory and its categorical simulation.
 
 mod checks;
 pub mod data;
 mod figures;
-mod fill;
-pub mod full;
-pub mod laptop;
 pub mod list;
 pub mod made;
-pub mod make;
 mod measured;
-mod reports;
-pub mod runs;
-mod seeds;
+pub mod plan;
+pub mod results;
+mod rows;
 mod settings;
-mod sheet;
 pub mod simulate;
-pub mod sources;
-mod substitute;
+mod table;
 pub mod theory;
 
 pub use figures::SIMULATION;
+
+use std::path::Path;
+
+/// The text of a configuration under configs/.
+fn config_text(file: &str) -> &'static str {
+    fgrpo_train::config::builtin::builtin(file.trim_end_matches(".toml"))
+        .expect("the data names a configuration")
+}
+
+/// Makes a table or figure behind which there are no trained models; `simulated` is the folder of the finished simulation,
+/// where it is one.
+///
+/// # Errors
+/// A configuration or folder that can't be read.
+pub fn without_results(item: &'static data::Item, simulated: &Path) -> anyhow::Result<made::Made> {
+    if item.is_table() { table::from_constants(item) } else { figures::from_theory(item, simulated) }
+}
+
+/// Says what was found, and which rows of the item it is of, a line for each.
+///
+/// # Errors
+/// Bad input where the results don't fit the item's rows.
+pub fn described(item: &data::Item, results: results::Results) -> anyhow::Result<Vec<String>> {
+    Ok(rows::Rows::of(item, results, None)?.lines())
+}

@@ -1,8 +1,7 @@
 //! `fgrpo paper list`: a row for every table and figure, in the terminal or as PAPER.md has it.
 
 use super::data::{Fill, Item, paper};
-use super::runs::{self, Options, Scale, words};
-use super::{full, laptop};
+use super::plan::{Options, Plan, Scale, words};
 use fgrpo_eval::table::Table;
 use fgrpo_train::run::duration::Estimator;
 use std::fmt::Write;
@@ -29,18 +28,13 @@ pub fn table(options: &Options, times: bool) -> anyhow::Result<Table> {
             table.push(["", &time, &item.made_by.replace('`', "")]);
             continue;
         }
-        for (scale, name, made) in [
-            (Scale::Laptop, "laptop", laptop::in_words(item, options)?),
-            (Scale::Full, "full", full::in_words(item, options)?),
-        ] {
+        for (scale, name) in [(Scale::Laptop, "laptop"), (Scale::Full, "full")] {
+            let plan = Plan::of(item, scale, options)?;
             let time = match times {
-                true => {
-                    let all = runs::seconds(&mut estimator, &runs::of(item, scale, options)?, scale)?;
-                    format!(" {}", words(all.iter().flatten().sum()))
-                }
+                true => format!(" {}", words(plan.seconds(&mut estimator)?.iter().flatten().sum())),
                 false => String::new(),
             };
-            table.push(["", &format!("{name}{time}"), &made]);
+            table.push(["", &format!("{name}{time}"), &plan.in_words()]);
         }
     }
     Ok(table)
@@ -56,7 +50,10 @@ pub fn markdown(options: &Options) -> anyhow::Result<String> {
     );
     for item in paper().items() {
         let (small, large) = match item.trains() {
-            true => (laptop::in_words(item, options)?, full::in_words(item, options)?),
+            true => {
+                let [small, large] = [Scale::Laptop, Scale::Full].map(|s| Plan::of(item, s, options));
+                (small?.in_words(), large?.in_words())
+            }
             false => ("the same".to_owned(), "nothing more".to_owned()),
         };
         let Item { numbered, name, title, made_by, .. } = item;

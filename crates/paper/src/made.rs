@@ -1,4 +1,4 @@
-//! A table or figure of the paper, made here, as data. Printing and drawing it is the caller's.
+//! A table or figure made here, as data. Printing and drawing it is the caller's.
 
 use super::data::Item;
 use fgrpo_eval::figure::Figure;
@@ -8,48 +8,43 @@ use fgrpo_eval::table::Table;
 pub struct Made {
     /// What it is of.
     pub item: &'static Item,
-    /// What a reader must know, said before all else.
-    pub said: Vec<String>,
-    /// Figures, by the names of their files.
-    pub figures: Vec<(String, Figure)>,
-    /// Every value in a line of its own, by the names of their files.
-    pub values: Vec<(String, Table)>,
-    /// The table beside the paper's, or what the paper states of the figure.
-    pub page: Option<Page>,
-}
-
-/// A table with what explains it.
-pub struct Page {
     /// Number and title.
     pub heading: String,
-    /// The figure above it, as its title and the name of its file.
-    pub image: Option<(String, String)>,
-    /// The table.
+    /// Figures, by the names of their files.
+    pub figures: Vec<(String, Figure)>,
+    /// The table beside the paper's, or what the paper states of the figure.
     pub table: Table,
-    /// What explains its cells.
-    pub legend: Option<Legend>,
+    /// What explains its cells; may be empty.
+    pub legend: String,
     /// What a reader must know.
     pub notes: Vec<String>,
-    /// The effects of the focal weight.
+    /// The effects of the focal weight; may have no rows.
     pub effects: Table,
-    /// What a terminal shows in place of all that.
-    pub text: Option<String>,
+    /// Every value in a line of its own, by the names of their files.
+    pub values: Vec<(String, Table)>,
 }
 
-impl Page {
-    /// A page with nothing but a table.
-    pub(super) fn new(heading: String, table: Table) -> Self {
-        let effects = Table::default();
-        Self { heading, image: None, table, legend: None, notes: Vec::new(), effects, text: None }
+impl Made {
+    /// Nothing but the heading.
+    pub(super) fn new(item: &'static Item) -> Self {
+        Self {
+            item,
+            heading: item.heading(),
+            figures: Vec::new(),
+            table: Table::default(),
+            legend: String::new(),
+            notes: Vec::new(),
+            effects: Table::default(),
+            values: Vec::new(),
+        }
     }
 }
 
-/// An explanation, with the table's marks in its middle.
-pub struct Legend {
-    /// Before the marks.
-    pub before: String,
-    /// What bold and underlined values and those with a dagger are.
-    pub marks: [&'static str; 3],
-    /// After them.
-    pub after: String,
+/// What bold values are.
+pub const BOLD: &str = "differs from the same without focal weight, p < 0.05 by the paired subsampling test";
+
+/// With its sign, without a negative zero.
+pub(super) fn signed(value: f64, digits: usize) -> String {
+    let text = format!("{value:+.digits$}");
+    if text.trim_start_matches('-').chars().all(|c| "0.".contains(c)) { text.replace('-', "+") } else { text }
 }

@@ -4,6 +4,7 @@ use super::data::{Setting, paper};
 use fgrpo_core::advantage::Advantage;
 use fgrpo_core::credit::Shaping;
 use fgrpo_train::config::{Config, Loss};
+use std::path::Path;
 
 /// What `--set` takes to train a setting; none for the base model, which is not trained.
 pub(super) fn overrides(setting: &Setting) -> Option<Vec<String>> {
@@ -59,78 +60,47 @@ fn plain(name: &str) -> String {
     ["gamma0", "gamma1", "gamma2"].iter().fold(kept, |text, g| text.replace(&format!("{g}.0"), g))
 }
 
-/// Every way to name a setting.
-fn spellings(setting: &Setting) -> Vec<String> {
-    let (method, gamma) = (&setting.method, setting.gamma);
-    let mut methods = vec![format!("{method} gamma {gamma}")];
-    if gamma > 0.0 {
-        methods.extend([format!("F-{method}"), format!("F-{method} gamma {gamma}")]);
-    } else {
-        methods.push(method.clone());
-    }
-    let sizes = ["".to_owned(), format!(" N {}", setting.n)];
-    let models: Vec<String> =
-        std::iter::once(String::new()).chain(setting.model.iter().map(|m| format!("{m}/"))).collect();
-    let mut all = Vec::new();
-    for model in &models {
-        for method in &methods {
-            all.extend(sizes.iter().map(|n| plain(&format!("{model}{method}{n}"))));
-        }
-    }
-    all
+/// Whether a folder's name, without what spellings differ in, can stand for a setting, its model aside.
+fn is_spelling(name: &str, setting: &Setting) -> bool {
+    let Setting { method, gamma, n, .. } = setting;
+    let focal = setting.method();
+    let methods = [focal.clone(), format!("{method} gamma {gamma}"), format!("{focal} gamma {gamma}")];
+    methods.iter().any(|m| plain(m) == name || plain(&format!("{m} N {n}")) == name)
 }
 
-/// Those of `settings` that a name can stand for.
-pub(super) fn fitting<'a>(name: &str, settings: &'a [Setting]) -> Vec<&'a Setting> {
-    let wanted = plain(name);
-    settings.iter().filter(|s| spellings(s).contains(&wanted)).collect()
+/// The model of the paper that the innermost part of a result's name, or of the folders above it, names.
+pub(super) fn model_of(name: &str, path: &Path) -> Option<&'static String> {
+    let is_model = |part: &str| paper().models.iter().find(|m| m.name.eq_ignore_ascii_case(part));
+    let folders = path.ancestors().filter_map(|p| p.file_name()?.to_str());
+    name.rsplit('/').chain(folders).find_map(is_model).map(|m| &m.name)
 }
 
-/// Which of `settings` a name stands for; none where it names no setting, or more than one.
-pub(super) fn named<'a>(name: &str, settings: &'a [Setting]) -> Option<&'a Setting> {
-    match fitting(name, settings).as_slice() {
-        [only] => Some(only),
-        _ => None,
-    }
-}
-
-/// Those of `settings` that a folder's name with its parents' before it, `Qwen2.5-7B/F-GRPO/aime24`, can stand for: one where it or
-/// a parent names one, several where that is all there is, or where a folder in between is named after another setting.
-pub(super) fn meant<'a>(name: &str, settings: &'a [Setting]) -> Vec<&'a Setting> {
-    let parents = std::iter::successors(Some(name), |n| n.rsplit_once('/').map(|(parent, _)| parent));
-    let mut found: Vec<&Setting> = Vec::new();
-    for fits in parents.map(|n| fitting(n, settings)) {
-        match (found.len(), fits.len()) {
-            (_, 1) => {
-                found = fits;
-                break;
-            }
-            (0, _) => found = fits,
-            _ => {}
-        }
-    }
-    if found.len() == 1 {
-        let parts = name.split('/').map(|part| fitting(part, settings));
-        let others: Vec<&Setting> =
-            parts.filter(|fits| !fits.is_empty() && !fits.contains(&found[0])).flatten().collect();
-        found.extend(others);
-    }
-    found
+/// Those of `settings` that results at `path`, called `name`, can be of. The innermost part of the name that names settings
+/// decides. If the name or a folder above the results is that of a model of the paper, they are of that model.
+pub(super) fn named<'a>(name: &str, path: &Path, settings: &'a [Setting]) -> Vec<&'a Setting> {
+    let model = model_of(name, path);
+    let of_model = |s: &&Setting| model.is_none() || s.model.is_none() || s.model.as_ref() == model;
+    let name = name.strip_suffix(".jsonl").unwrap_or(name);
+    let fits = |part: &str| -> Vec<&Setting> {
+        let part = plain(part);
+        settings.iter().filter(|s| is_spelling(&part, s)).collect()
+    };
+    let all = name.rsplit('/').map(fits).find(|fits| !fits.is_empty()).unwrap_or_default();
+    all.into_iter().filter(of_model).collect()
 }
 
 /// The shortest name of a setting that no other of `settings` has.
 pub(super) fn name(setting: &Setting, settings: &[Setting]) -> String {
     let (focal, gamma, n) = (setting.method(), setting.gamma, setting.n);
-    let model = setting.model.as_ref().map_or_else(String::new, |m| format!("{m}/"));
     let many_models = settings.iter().any(|s| s.model != setting.model);
-    let model = if many_models { model } else { String::new() };
+    let model = setting.model.as_ref().filter(|_| many_models).map_or_else(String::new, |m| format!("{m}/"));
     let candidates = [
         format!("{model}{focal}"),
         format!("{model}{focal}-gamma-{gamma}"),
         format!("{model}{focal}-N{n}"),
         format!("{model}{focal}-gamma-{gamma}-N{n}"),
     ];
-    let own = |c: &&String| named(c, settings) == Some(setting);
+    let own = |c: &&String| named(c, Path::new(""), settings) == [setting];
     candidates.iter().find(own).unwrap_or(&candidates[3]).clone()
 }
 
@@ -138,42 +108,40 @@ pub(super) fn name(setting: &Setting, settings: &[Setting]) -> String {
 mod tests {
     use super::*;
 
+    fn rows_of(name: &str, table: &str) -> Vec<String> {
+        let settings = paper().item(table).settings();
+        named(name, Path::new(name), &settings).iter().map(|s| super::name(s, &settings)).collect()
+    }
+
     #[test]
     fn every_setting_of_every_item_has_a_name_that_finds_it() {
         for item in paper().items() {
             let settings = item.settings();
             for setting in &settings {
                 let name = name(setting, &settings);
-                assert_eq!(named(&name, &settings), Some(setting), "{}: {name}", item.name);
+                assert_eq!(named(&name, Path::new(""), &settings), [setting], "{}: {name}", item.name);
             }
         }
     }
 
     #[test]
     fn names_are_read_in_several_spellings_and_never_guessed() {
-        let of = |name: &str, number| {
-            let settings = paper().item(&format!("table-{number}")).settings();
-            named(name, &settings).map(|s| (s.method(), s.gamma, s.n))
-        };
-        assert_eq!(of("f_grpo", 12), Some(("F-GRPO".to_owned(), 0.5, 8)));
-        assert_eq!(of("grpo-n32", 12), Some(("GRPO".to_owned(), 0.0, 32)));
-        assert_eq!(of("GRPO", 12), None, "five group sizes");
-        assert_eq!(of("F-GRPO \u{3b3}=1.0", 11), Some(("F-GRPO".to_owned(), 1.0, 8)));
-        assert_eq!(of("qwen2.5-7b/grpo", 1), Some(("GRPO".to_owned(), 0.0, 8)));
-        assert_eq!(of("F-GRPO", 1), None, "three models");
+        assert_eq!(rows_of("f_grpo", "table-12"), ["F-GRPO"]);
+        assert_eq!(rows_of("grpo-n32", "table-12"), ["GRPO-N32"]);
+        assert_eq!(rows_of("GRPO", "table-12").len(), 5, "five group sizes");
+        assert_eq!(rows_of("F-GRPO \u{3b3}=1.0", "table-11"), ["F-GRPO-gamma-1"]);
+        assert_eq!(rows_of("qwen2.5-7b/grpo", "table-1"), ["Qwen2.5-7B/GRPO"]);
+        assert_eq!(rows_of("F-GRPO", "table-1").len(), 3, "three models");
     }
 
     #[test]
-    fn a_folder_stands_for_the_row_that_it_or_a_parent_names_and_no_other_between() {
-        let of = |name: &str, number| -> Vec<String> {
-            let settings = paper().item(&format!("table-{number}")).settings();
-            meant(name, &settings).iter().map(|s| super::name(s, &settings)).collect()
-        };
-        assert_eq!(of("Qwen2.5-7B/F-GRPO/aime24", 1), ["Qwen2.5-7B/F-GRPO"]);
-        assert_eq!(of("F-GRPO/aime24", 13), ["F-GRPO"]);
-        assert_eq!(of("GRPO/aime24", 12).len(), 5, "five group sizes");
-        assert_eq!(of("F-GRPO/DARO/aime24", 13), ["F-GRPO", "DARO"]);
-        assert_eq!(of("mine/aime24", 13), Vec::<String>::new());
+    fn the_innermost_folder_that_names_a_row_decides() {
+        assert_eq!(rows_of("Qwen2.5-7B/F-GRPO/aime24", "table-1"), ["Qwen2.5-7B/F-GRPO"]);
+        assert_eq!(rows_of("evaluations/grpo-gamma-0.5-N8", "table-13"), ["F-GRPO"]);
+        assert_eq!(rows_of("F-GRPO/DARO/aime24", "table-13"), ["DARO"]);
+        assert_eq!(rows_of("F-GRPO.jsonl", "table-13"), ["F-GRPO"]);
+        assert_eq!(rows_of("Qwen2.5-7B/F-GRPO", "table-16"), Vec::<String>::new(), "another model's");
+        assert_eq!(rows_of("mine/aime24", "table-13"), Vec::<String>::new());
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! `fgrpo paper`: every table and figure of the paper by its name, made here and put beside the paper's numbers.
 
-use super::eval;
 use super::runs::{Jobs, stopped, train_unfinished};
 use super::simulate;
 use crate::chart::alone::write_both;
@@ -8,13 +7,12 @@ use crate::output::table::{Format, Render};
 use anyhow::Context;
 use fgrpo_eval::bad_input;
 use fgrpo_eval::io::files::write_whole;
-use fgrpo_eval::kind::TaskKind;
 use fgrpo_nn::DeviceName;
 use fgrpo_paper::data::{self, Item};
-use fgrpo_paper::made::{Made, Page};
-use fgrpo_paper::runs::{Options, Training};
-use fgrpo_paper::sources::Sources;
-use fgrpo_paper::{SIMULATION, full, laptop, list, make};
+use fgrpo_paper::made::{BOLD, Made};
+use fgrpo_paper::plan::{self, Options, Plan, Training};
+use fgrpo_paper::results::Results;
+use fgrpo_paper::{SIMULATION, described, list, without_results};
 use fgrpo_train::run::state::{State, state};
 use std::path::{Path, PathBuf};
 
@@ -97,17 +95,17 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         bad_input!("--from: found with {}, which is made without results, wanted without", item.name);
     }
     match args.scale {
-        _ if !item.trains() => without_results(item, args),
+        _ if !item.trains() => untrained(item, args),
         _ if !args.from.is_empty() => {
-            let sources = Sources::open(&args.from)?;
+            let results = Results::open(&args.from)?;
             if args.dry_run {
-                outln!("{}", make::described(item, &sources)?);
+                described(item, results)?.iter().for_each(|line| outln!("{line}"));
                 return Ok(());
             }
-            show(&make::from_results(item, &sources)?, &args.out)
+            show(&plan::from_results(item, results)?, &args.out)
         }
-        Some(Scale::Full) => in_full(&full::Plan::of(item, &options)?, args),
-        _ => on_a_laptop(&laptop::Plan::of(item, &options)?, args),
+        Some(Scale::Full) => train(&Plan::of(item, plan::Scale::Full, &options)?, args),
+        _ => train(&Plan::of(item, plan::Scale::Laptop, &options)?, args),
     }
 }
 
@@ -130,7 +128,7 @@ fn print_list(args: &Args, options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn without_results(item: &'static Item, args: &Args) -> anyhow::Result<()> {
+fn untrained(item: &'static Item, args: &Args) -> anyhow::Result<()> {
     if args.dry_run {
         outln!("{}: {}, {}", item.name, item.made_by, list::time_without_training(item));
         return Ok(());
@@ -141,46 +139,21 @@ fn without_results(item: &'static Item, args: &Args) -> anyhow::Result<()> {
         write_whole(&file, SIMULATION.as_bytes())?;
         simulate::run(&simulate::Args::of(file, folder.clone()))?;
     }
-    show(&make::without_results(item, &folder)?, &args.out)
+    show(&without_results(item, &folder)?, &args.out)
 }
 
-fn in_full(plan: &full::Plan, args: &Args) -> anyhow::Result<()> {
+/// Trains what is missing, and makes the item of it; or prints the commands that evaluate the trained models first.
+fn train(plan: &Plan, args: &Args) -> anyhow::Result<()> {
     if args.dry_run {
         plan.lines()?.iter().for_each(|line| outln!("{line}"));
         return Ok(());
     }
     plan.require_files()?;
     train_all(&plan.runs, args.jobs)?;
-    match plan.make()? {
-        Ok(made) => show(&made, &args.out),
-        Err((commands, then)) => {
-            commands.iter().for_each(|line| outln!("{line}"));
-            say!("trained; the commands above evaluate, then: {then}");
-            Ok(())
-        }
-    }
-}
-
-fn on_a_laptop(plan: &laptop::Plan, args: &Args) -> anyhow::Result<()> {
-    if args.dry_run {
-        plan.lines()?.iter().for_each(|line| outln!("{line}"));
-        return Ok(());
-    }
-    train_all(&plan.runs, args.jobs)?;
-    let made = plan.make(&mut |asked| {
-        let args = eval::Args {
-            model: Some(asked.checkpoint.display().to_string()),
-            data: Some(asked.data.clone()),
-            task: Some(TaskKind::Math),
-            system: Some(String::new()),
-            n: Some(laptop::SAMPLES),
-            name: Some(asked.name.to_owned()),
-            out: Some(asked.out.clone()),
-            ..eval::Args::default()
-        };
-        eval::run(&args, &[])
-    })?;
-    show(&made, &args.out)
+    let Some((commands, then)) = plan.commands_after() else { return show(&plan.make()?, &args.out) };
+    commands.iter().for_each(|line| outln!("{line}"));
+    say!("trained; the commands above evaluate, then: {then}");
+    Ok(())
 }
 
 /// Trains what isn't finished; an unfinished run resumes from its last checkpoint.
@@ -198,48 +171,48 @@ fn create(folder: &Path) -> anyhow::Result<()> {
 /// Prints a table or figure and writes its files into `out`.
 fn show(made: &Made, out: &Path) -> anyhow::Result<()> {
     create(out)?;
-    let write = |name: &str, text: String| write_whole(&out.join(name), text.as_bytes());
-    for (name, figure) in &made.figures {
-        write_both(figure, &out.join(name))?;
-        say!("written: {0}.svg, {0}.png", out.join(name).display());
-    }
-    for (name, rows) in &made.values {
-        write(&format!("{name}.csv"), rows.render(Format::Csv))?;
-    }
-    made.said.iter().for_each(|line| outln!("{line}"));
-    let Some(page) = &made.page else { return Ok(()) };
     let name = &made.item.name;
-    write(&format!("{name}.md"), rendered(page, Format::Markdown))?;
-    write(&format!("{name}.tex"), rendered(page, Format::Latex))?;
-    out!("{}", page.text.clone().unwrap_or_else(|| rendered(page, Format::Text)));
-    if made.figures.is_empty() {
-        say!("written: {0}.md, {0}.tex, {0}.csv", out.join(name).display());
+    let write = |file: String, text: String| {
+        say!("written: {}", out.join(&file).display());
+        write_whole(&out.join(file), text.as_bytes())
+    };
+    for (file, figure) in &made.figures {
+        write_both(figure, &out.join(file))?;
+        say!("written: {0}.svg, {0}.png", out.join(file).display());
     }
+    for (file, values) in &made.values {
+        write(format!("{file}.csv"), values.render(Format::Csv))?;
+    }
+    write(format!("{name}.md"), rendered(made, Format::Markdown))?;
+    write(format!("{name}.tex"), rendered(made, Format::Latex))?;
+    out!("{}", rendered(made, Format::Text));
     Ok(())
 }
 
-fn rendered(page: &Page, format: Format) -> String {
-    let (heading, before, after) = match format {
-        Format::Markdown => (format!("## {}\n\n", page.heading), "", "\n\n"),
-        Format::Latex => (format!("% {}\n", page.heading), "% ", "\n"),
-        _ => (format!("{}\n\n", page.heading), "", "\n"),
+fn rendered(made: &Made, format: Format) -> String {
+    let (before, after) = match format {
+        Format::Markdown => ("", "\n\n"),
+        Format::Latex => ("% ", "\n"),
+        _ => ("", "\n"),
     };
-    let mut out = heading;
-    if let (Some((title, file)), Format::Markdown) = (&page.image, format) {
-        out += &format!("![{title}]({file}.svg)\n\n");
+    let mut out = match format {
+        Format::Markdown => format!("## {}\n\n", made.heading),
+        Format::Latex => format!("% {}\n", made.heading),
+        _ => format!("{}\n\n", made.heading),
+    };
+    for (file, _) in made.figures.iter().filter(|_| format == Format::Markdown) {
+        out += &format!("![{}]({file}.svg)\n\n", made.item.title);
     }
-    out += &page.table.render(format);
-    if let Some(legend) = &page.legend {
-        let [bold, underlined, dagger] = legend.marks;
-        let marks = page.table.legend(format, bold, underlined, dagger);
-        let marks = if marks.is_empty() { marks } else { format!("; {marks}") };
-        out += &format!("\n{before}{}{marks}{}{after}", legend.before, legend.after);
-    }
-    for note in &page.notes {
+    let marks = made.table.legend(format, BOLD, "", "");
+    let tables = [&made.table, &made.effects]
+        .map(|t| if t.rows.is_empty() { String::new() } else { t.render(format) });
+    out += &tables[0];
+    out += &format!("\n{before}{}{after}", made.legend);
+    for note in made.notes.iter().chain([&marks]).filter(|note| !note.is_empty()) {
         out += &format!("{before}{note}{after}");
     }
-    if !page.effects.rows.is_empty() {
-        out += &format!("\n{}", page.effects.render(format));
+    if !tables[1].is_empty() {
+        out += &format!("\n{}", tables[1]);
     }
     out
 }

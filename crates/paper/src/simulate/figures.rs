@@ -6,7 +6,9 @@ use super::folder::Line;
 use crate::theory::tail_miss_curve;
 use fgrpo_core::theory::tail_miss::{active_probability, tail_miss_probability};
 use fgrpo_eval::failure::OrBadInput;
-use fgrpo_eval::figure::{Axis, Curve, Figure, Key, Legend, PALETTE, Panel, Scale, Zone, ordered_colour};
+use fgrpo_eval::figure::{
+    Axis, Colour, Curve, Figure, Key, Legend, PALETTE, Panel, Scale, Zone, ordered_colour,
+};
 use std::path::Path;
 
 /// Curves by step are drawn for at most this many group sizes.
@@ -66,12 +68,7 @@ fn curves_by_step(config: &Config, lines: &[Line], value: fn(&Line) -> f64) -> V
     curves
 }
 
-fn spread_curve(
-    name: Option<String>,
-    points: &[(f64, Spread)],
-    colour: fgrpo_eval::figure::Colour,
-    dashed: bool,
-) -> Curve {
+fn spread_curve(name: Option<String>, points: &[(f64, Spread)], colour: Colour, dashed: bool) -> Curve {
     Curve {
         name,
         dashed,
@@ -90,27 +87,33 @@ fn axis_of_group_sizes(config: &Config) -> Axis {
     Axis::new("Group size N", Scale::Log2, low / 1.19, high * 1.19)
 }
 
+/// A final value by group size, a curve for each gamma; the first one has the name.
+fn curves_by_size(
+    config: &Config,
+    finals: &[Final],
+    value: fn(&Final) -> Spread,
+    name: Option<String>,
+    colour: Colour,
+) -> Vec<Curve> {
+    let curve = |(j, &gamma): (usize, &f64)| {
+        let mut own: Vec<&Final> = finals.iter().filter(|f| f.gamma == gamma).collect();
+        own.sort_by_key(|f| f.n);
+        let points: Vec<_> = own.into_iter().map(|f| (f.n as f64, value(f))).collect();
+        let curve = spread_curve(name.clone().filter(|_| j == 0), &points, colour, j > 0);
+        Curve { dots: true, ..curve }
+    };
+    config.gammas.iter().enumerate().map(curve).collect()
+}
+
 fn by_group_size(config: &Config, finals: &[Final]) -> Panel {
-    let mut finals = finals.to_vec();
-    finals.sort_by_key(|f| f.n);
-    let mut curves = Vec::new();
-    for (name, colour, value) in [
-        ("Q_pos", PALETTE[0], (|f: &Final| f.q_pos) as fn(&Final) -> Spread),
-        ("M_ret", PALETTE[1], |f| f.retained),
-    ] {
-        for (j, &gamma) in config.gammas.iter().enumerate() {
-            let own = finals.iter().filter(|f| f.gamma == gamma);
-            let points: Vec<(f64, Spread)> = own.map(|f| (f.n as f64, value(f))).collect();
-            let name = (j == 0).then(|| name.to_owned());
-            curves.push(Curve { dots: true, ..spread_curve(name, &points, colour, j > 0) });
-        }
-    }
+    let mut curves = curves_by_size(config, finals, |f| f.q_pos, Some("Q_pos".to_owned()), PALETTE[0]);
+    curves.extend(curves_by_size(config, finals, |f| f.retained, Some("M_ret".to_owned()), PALETTE[1]));
     Panel {
         title: format!("(c) After {} steps", config.steps),
         x: axis_of_group_sizes(config),
         y: Axis::new("Q_pos, M_ret", Scale::Linear, 0.0, 1.12),
         curves,
-        zone: concentration_zone(config, &finals),
+        zone: concentration_zone(config, finals),
         keys: keys(config),
         legend: Legend::LowerLeft,
         ..Panel::default()
@@ -123,15 +126,9 @@ pub(super) fn beside(sweeps: &[(&Path, &[Final], &Config)]) -> Figure {
     let panel = |title: &str, label: &str, value: fn(&Final) -> Spread, named: bool| {
         let mut curves = Vec::new();
         for (i, (path, finals, config)) in sweeps.iter().enumerate() {
-            for (j, &gamma) in config.gammas.iter().enumerate() {
-                let mut own: Vec<&Final> = finals.iter().filter(|f| f.gamma == gamma).collect();
-                own.sort_by_key(|f| f.n);
-                let points: Vec<_> = own.into_iter().map(|f| (f.n as f64, value(f))).collect();
-                let name = path.file_name().unwrap_or(path.as_os_str()).display().to_string();
-                let name = (named && j == 0).then_some(name);
-                let curve = spread_curve(name, &points, PALETTE[i % PALETTE.len()], j > 0);
-                curves.push(Curve { dots: true, ..curve });
-            }
+            let name = path.file_name().unwrap_or(path.as_os_str()).display().to_string();
+            let (name, colour) = (named.then_some(name), PALETTE[i % PALETTE.len()]);
+            curves.extend(curves_by_size(config, finals, value, name, colour));
         }
         Panel {
             title: title.to_owned(),
@@ -151,10 +148,11 @@ pub(super) fn beside(sweeps: &[(&Path, &[Final], &Config)]) -> Figure {
     }
 }
 
-/// From the first to the last group size that has lost half of the retained mass without focal weight;
-/// edges lie halfway to the neighbours.
+/// From the first to the last group size that has lost half of the retained mass without focal weight. Edges lie halfway to
+/// the neighbours.
 fn concentration_zone(config: &Config, finals: &[Final]) -> Option<Zone> {
-    let own: Vec<&Final> = finals.iter().filter(|f| f.gamma == config.gammas[0]).collect();
+    let mut own: Vec<&Final> = finals.iter().filter(|f| f.gamma == config.gammas[0]).collect();
+    own.sort_by_key(|f| f.n);
     let collapsed = |f: &&&Final| f.retained.mean < COLLAPSED;
     let first = own.iter().position(|f| collapsed(&f))?;
     let last = own.len() - 1 - own.iter().rev().position(|f| collapsed(&f))?;

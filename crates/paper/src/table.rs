@@ -66,9 +66,11 @@ impl Cell {
     /// Here with the paper's in brackets; bold where the paired test tells the row from its baseline. \u{2021} marks a
     /// paper's value outside the interval of the one here.
     fn part(&self, comparable: bool) -> Part {
-        let here = self.here.as_ref().map_or_else(|| "--".to_owned(), |h| h.text(self.of.measure));
+        let here = self.here.as_ref().map(|h| h.text(self.of.measure));
         let outside = if comparable && self.agrees() == Some(false) { "\u{2021}" } else { "" };
-        let text = if self.paper == "--" { here } else { format!("{here} ({}{outside})", self.paper) };
+        let paper = Some(format!("({}{outside})", self.paper)).filter(|_| self.paper != "--");
+        let both: Vec<String> = here.into_iter().chain(paper).collect();
+        let text = if both.is_empty() { "--".to_owned() } else { both.join(" ") };
         let bold = self.here.as_ref().and_then(|h| h.p_value).is_some_and(|p| p < LEVEL);
         Part { text, bold, ..Part::default() }
     }
@@ -92,7 +94,7 @@ fn same_sign((low, high): (f64, f64), paper: Option<f64>) -> &'static str {
 /// Bad input where the results have nothing to do with the table.
 pub(super) fn from_results(item: &'static Item, rows: &Rows) -> anyhow::Result<Made> {
     let mut lines = lines(item, rows);
-    // By the reason: the rows that lack values for it.
+    // By the reason, the rows that lack values; by row, the benchmarks with other problems than the paper's.
     let mut lacking: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let mut on_others: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for cell in cells(&mut lines) {
@@ -103,7 +105,7 @@ pub(super) fn from_results(item: &'static Item, rows: &Rows) -> anyhow::Result<M
                 let other = value.estimate.as_ref().map(Estimate::of_other_size);
                 for of in other.filter(|_| rows.shown.is_none()).unwrap_or_default() {
                     value.on_others = true;
-                    on_others.entry(of).or_default().insert(row.clone());
+                    on_others.entry(row.clone()).or_default().insert(of);
                 }
                 cell.here = Some(value);
             }
@@ -136,8 +138,8 @@ pub(super) fn from_results(item: &'static Item, rows: &Rows) -> anyhow::Result<M
     let pairs = pairs(item, &mut lines, rows);
     let mut notes: Vec<String> = rows.shown.iter().map(|shown| shown.note(item)).collect();
     let effects = effects(item, &columns, &lines, rows, &pairs, &mut notes);
-    notes.extend(on_others.into_iter().map(|(of, rows)| {
-        format!("not compared with the paper's values, which are on other problems: {of} of {}", joined(rows))
+    notes.extend(on_others.into_iter().map(|(row, of)| {
+        format!("not compared with the paper's values, which are on other problems: {} of {row}", joined(of))
     }));
     notes.extend(lacking);
     notes.extend(rows.notes.iter().cloned());
@@ -153,7 +155,7 @@ pub(super) fn from_results(item: &'static Item, rows: &Rows) -> anyhow::Result<M
         let values = columns.iter().map(|&i| line.cells[i].iter().map(|c| c.part(comparable)).collect());
         let heads = line.head.iter().map(|h| table::Cell::from(h.clone()));
         let cells = heads.chain(values.map(|parts| table::Cell { parts })).collect();
-        table.rows.push(table::Row { cells, shaded: false, rule: true });
+        table.rows.push(table::Row { cells, shaded: false, rule: false });
     }
     Ok(Made {
         table,

@@ -14,11 +14,11 @@ pub(super) const GAMMAS: [f64; 4] = [0.0, 0.5, 1.0, 2.0];
 /// Success rate of the simulation's start, and the probability of a correct action that is no anchor.
 pub(super) const SIMULATED: (f64, f64) = (0.64, 6.3e-5);
 
-/// What was found of a statement: in words and numbers, and whether it holds; none where it can't be told.
+/// What was found of a statement, in words and numbers, and whether it holds; none if that is open.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Finding(pub(super) String, pub(super) Option<bool>);
 
-/// By what decides a statement: what was found.
+/// Findings by the names of their checks.
 pub(super) type Findings = BTreeMap<String, Finding>;
 
 fn findings<const N: usize>(all: [(&str, String, bool); N]) -> Findings {
@@ -29,8 +29,7 @@ fn findings<const N: usize>(all: [(&str, String, bool); N]) -> Findings {
 pub(super) fn table(item: &Item, found: impl Fn(&Statement) -> Option<Finding>) -> Table {
     let mut table = Table::new(["the paper states", "line", "its number", "here", "holds"]).of_words();
     for s in &item.states {
-        let Finding(words, holds) =
-            found(s).unwrap_or_else(|| Finding("nothing to tell it by".to_owned(), None));
+        let Finding(words, holds) = found(s).unwrap_or_else(|| Finding("not measured".to_owned(), None));
         let number = s.value.map_or_else(String::new, |v| v.to_string());
         let holds = holds.map_or("open", |holds| if holds { "yes" } else { "no" });
         table.push([s.says.as_str(), &s.line.to_string(), &number, &words, holds]);

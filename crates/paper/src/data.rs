@@ -302,7 +302,21 @@ pub fn benchmarks() -> &'static [Benchmark] {
 /// # Errors
 /// Bad input with the nearest name.
 pub fn item(name: &str) -> anyhow::Result<&'static Item> {
-    PAPER.find(name)
+    let plain = |text: &str| -> String {
+        let text = text.to_lowercase().replace(|c: char| !c.is_alphanumeric(), "");
+        let cut = |(short, long): &(&str, &str)| text.starts_with(short) && !text.starts_with(long);
+        let words = [("fig", "figure"), ("tab", "table")].into_iter().find(cut);
+        words.map_or(text.clone(), |(short, long)| text.replacen(short, long, 1))
+    };
+    let wanted = plain(name);
+    if let Some(found) = PAPER.items().find(|i| [&i.name, &i.label].iter().any(|n| plain(n) == wanted)) {
+        return Ok(found);
+    }
+    let nearest = PAPER.items().min_by_key(|i| strsim::damerau_levenshtein(&plain(&i.name), &wanted));
+    bad_input!(
+        "{name}: found no table or figure of this name; did you mean {}? `fgrpo paper list` has them all",
+        nearest.map_or("", |i| &i.name)
+    )
 }
 
 impl Paper {
@@ -324,34 +338,6 @@ impl Paper {
     /// The model of this name.
     pub(super) fn model(&self, name: &str) -> Option<&Model> {
         self.models.iter().find(|m| m.name == name)
-    }
-
-    /// The item of a name: `table-5`, `figure 2`, `fig2`, `notation`, or the label in the paper's source.
-    ///
-    /// # Errors
-    /// Bad input with the nearest name.
-    pub(super) fn find(&self, name: &str) -> anyhow::Result<&Item> {
-        let plain = |text: &str| -> String {
-            let text = text.to_lowercase().replace(|c: char| !c.is_alphanumeric(), "");
-            let cut = |(short, long): &(&str, &str)| text.starts_with(short) && !text.starts_with(long);
-            let words = [("fig", "figure"), ("tab", "table")].into_iter().find(cut);
-            words.map_or(text.clone(), |(short, long)| text.replacen(short, long, 1))
-        };
-        let wanted = plain(name);
-        // The notation has no number in the paper, but a place behind the last table.
-        let names = |(place, i): (usize, &Item)| {
-            let place =
-                if place < self.tables.len() { format!("table-{}", place + 1) } else { String::new() };
-            [&i.name, &i.label, &place].iter().any(|n| plain(n) == wanted)
-        };
-        if let Some((_, found)) = self.items().enumerate().find(|&i| names(i)) {
-            return Ok(found);
-        }
-        let nearest = self.items().min_by_key(|i| strsim::damerau_levenshtein(&plain(&i.name), &wanted));
-        bad_input!(
-            "{name}: found no table or figure of this name; did you mean {}? `fgrpo paper list` has them all",
-            nearest.map_or("", |i| &i.name)
-        )
     }
 }
 
@@ -554,7 +540,6 @@ mod tests {
             ("Table 5", "table-5"),
             ("tab:maze_final_passk", "table-5"),
             ("fig2", "figure-2"),
-            ("table-18", "notation"),
             ("fig:main", "figure-1"),
         ] {
             assert_eq!(item(name).unwrap().name, wanted, "{name}");

@@ -74,7 +74,7 @@ pub(super) fn from_results(item: &'static Item, rows: &Rows) -> anyhow::Result<M
         Fill::GroupSizes => by_size(item, rows)?,
         _ => by_step(item, rows)?,
     };
-    let shown = rows.shown.iter().map(|shown| shown.note(item));
+    let shown = rows.replacement.iter().map(|own| own.note(item));
     made.notes = shown.chain(made.notes).chain(rows.notes.iter().cloned()).collect();
     Ok(made)
 }
@@ -143,125 +143,123 @@ fn distinct<T: Ord>(all: impl Iterator<Item = T>) -> Vec<T> {
     all.collect::<BTreeSet<T>>().into_iter().collect()
 }
 
-/// A measured pass@k of GRPO by benchmark, the bits of gamma, N and k.
-type Measured = BTreeMap<(String, u64, u64, u64), Estimate>;
+/// pass@k of GRPO at one setting, here and in the paper.
+struct Point {
+    of: Quantity,
+    here: Result<Estimate, String>,
+    paper: Option<f64>,
+}
 
 /// pass@k by group size, a panel for each benchmark, or of mazes for each k; beside the theory's curve and the paper's points.
 fn by_size(item: &'static Item, rows: &Rows) -> anyhow::Result<Made> {
     let settings: Vec<&Setting> = rows.settings.iter().filter(|s| s.method == "GRPO").collect();
     let samples = settings.iter().flat_map(|s| rows.results(s)).flat_map(|f| &f.benchmarks);
     let samples = samples.map(Benchmark::fewest).min().unwrap_or(u64::MAX);
-    let mut ks: Vec<u64> = item.ks.iter().map(|&k| allowed(k, samples)).collect();
-    ks.dedup();
-    let gammas = distinct(settings.iter().map(|s| s.gamma.to_bits()));
-    let asked: Vec<(String, &str, &[u64])> = match item.is_maze() {
-        true => ks.chunks(1).map(|k| (format!("K = {}", k[0]), "maze", k)).collect(),
-        false => {
-            let title = |of: &String| {
-                let column = item.table().columns.iter().find(|c| c.fixed.of.as_ref() == Some(of));
-                let own = rows.shown.as_ref().and_then(|shown| shown.place(of));
-                own.or(column.map(|c| c.title.as_str())).unwrap_or(of).to_owned()
-            };
-            item.benchmarks.iter().map(|of| (title(of), of.as_str(), ks.as_slice())).collect()
-        }
+    let ks = distinct(item.ks.iter().map(|&k| allowed(k, samples)));
+    let title = |of: &str| {
+        let column = item.table().columns.iter().find(|c| c.fixed.of.as_deref() == Some(of));
+        let own = rows.replacement.as_ref().and_then(|own| own.place(of));
+        own.or(column.map(|c| c.title.as_str())).unwrap_or(of).to_owned()
     };
-    let mut panels =
-        if item.is_maze() { Vec::new() } else { theory::tail_miss_panels(&[0.5], &[0.1, 0.01])?.panels };
-    let mut table = Table::new(["on", "N", "gamma", "k", "seeds", "here", "low", "high", "paper"]);
-    let (mut values, mut reasons) = (Measured::new(), BTreeSet::new());
-    for (title, of, ks) in asked {
-        let mut curves = Vec::new();
-        for (j, &k) in ks.iter().enumerate() {
-            let mut papers = Vec::new();
-            for (i, &bits) in gammas.iter().enumerate() {
-                let mut points = Vec::new();
-                for setting in settings.iter().filter(|s| s.gamma.to_bits() == bits) {
-                    let setting = (*setting).clone();
-                    let (n, gamma) = (setting.n, setting.gamma);
-                    let quantity = Quantity { setting, of: of.to_owned(), k, measure: Measure::Pass };
-                    let paper = item.value(&quantity).filter(|_| rows.shown.is_none());
-                    papers.extend(paper.filter(|_| gamma == 0.0).map(|p| (n as f64, p)));
-                    let on = if item.is_maze() { of.to_owned() } else { title.clone() };
-                    let head = [on, n.to_string(), gamma.to_string(), k.to_string()];
-                    let seeds = rows.results(&quantity.setting).len().to_string();
-                    let paper = paper.map_or_else(String::new, |p| p.to_string());
-                    match rows.pass(&quantity) {
-                        Ok(estimate) => {
-                            let found = numbers(estimate.percent()).into_iter();
-                            table.push(head.into_iter().chain([seeds]).chain(found).chain([paper]));
-                            points.push((n as f64, estimate.percent()));
-                            values.insert((of.to_owned(), bits, n, k), estimate);
-                        }
-                        Err(why) => {
-                            reasons.insert(format!("left out: {}: {why}", rows.name(&quantity.setting)));
-                            let none = [String::new(), String::new(), String::new()];
-                            table.push(head.into_iter().chain([seeds]).chain(none).chain([paper]));
-                        }
-                    }
-                }
-                if points.is_empty() {
-                    continue;
-                }
-                points.sort_by(|a, b| a.0.total_cmp(&b.0));
-                let gamma = f64::from_bits(bits);
-                let name = match ks.len() {
-                    1 => curve_name(gamma),
-                    _ => format!("{} pass@{k}", curve_name(gamma)),
-                };
-                let curve = banded(name, colour(i * ks.len() + j, gammas.len() * ks.len()), &points);
-                // A single point of a focal setting, as in the paper, has a star.
-                let star = curve.points.first().copied().filter(|_| gamma > 0.0 && points.len() == 1);
-                curves.push(Curve { star, ..curve });
-            }
-            if !papers.is_empty() {
-                let name = format!("paper, pass@{k}");
-                curves.push(Curve { dashed: true, ..Curve::new(name, PALETTE[j], papers) });
-            }
+    let benchmarks = if item.is_maze() { vec!["maze".to_owned()] } else { item.benchmarks.clone() };
+    let mut points = Vec::new();
+    for of in &benchmarks {
+        for (&k, setting) in ks.iter().flat_map(|k| settings.iter().map(move |s| (k, *s))) {
+            let of = Quantity { setting: setting.clone(), of: of.clone(), k, measure: Measure::Pass };
+            let paper = item.value(&of).filter(|_| rows.replacement.is_none());
+            points.push(Point { here: rows.pass(&of), of, paper });
         }
-        if curves.iter().all(|c| c.dashed) {
-            continue;
-        }
-        let (label, at_most) = match item.is_maze() {
-            true => {
-                for curve in &mut curves {
-                    curve.points.iter_mut().for_each(|p| p.1 = minus_log(p.1));
-                    curve.band.iter_mut().for_each(|b| *b = (minus_log(b.1), minus_log(b.0)));
-                    curve.star = curve.star.map(|(x, y)| (x, minus_log(y)));
-                }
-                (format!("-log pass@{}", ks[0]), f64::INFINITY)
-            }
-            false => ("pass@k, %".to_owned(), 105.0),
-        };
-        let y = around(label, &curves, at_most);
-        panels.push(Panel::new(title, sizes_axis(&curves), y, curves));
     }
-    if values.is_empty() {
+    let mut table = Table::new(["on", "N", "gamma", "k", "seeds", "here", "low", "high", "paper"]);
+    let mut reasons = BTreeSet::new();
+    for Point { of, here, paper } in &points {
+        let Setting { n, gamma, .. } = &of.setting;
+        let seeds = rows.results(&of.setting).len().to_string();
+        let head = [title(&of.of), n.to_string(), gamma.to_string(), of.k.to_string(), seeds];
+        if let Err(why) = here {
+            reasons.insert(format!("left out: {}: {why}", rows.name(&of.setting)));
+        }
+        let found = here.as_ref().map_or_else(|_| Default::default(), |e| numbers(e.percent()));
+        table.push(head.into_iter().chain(found).chain([paper.map_or_else(String::new, |p| p.to_string())]));
+    }
+    if points.iter().all(|p| p.here.is_err()) {
         let reasons: Vec<String> = rows.notes.iter().cloned().chain(reasons).take(4).collect();
         bad_input!("--from: nothing of {} can be made: {}", item.name, reasons.join("; "));
     }
-    if rows.shown.is_some() && !item.is_maze() {
-        panels.extend(lost(&settings, rows, &mut table));
+    let mut panels = match item.is_maze() {
+        true => ks
+            .chunks(1)
+            .filter_map(|k| size_panel(format!("K = {}", k[0]), "maze", k, &points, true))
+            .collect(),
+        false => theory::tail_miss_panels(&[0.5], &[0.1, 0.01])?.panels,
+    };
+    if !item.is_maze() {
+        panels.extend(benchmarks.iter().filter_map(|of| size_panel(title(of), of, &ks, &points, false)));
+        panels.extend(rows.replacement.as_ref().and_then(|_| lost(&settings, rows, &mut table)));
     }
-    let figures = vec![(item.name.clone(), Figure { panels })];
     let peak = tail_miss::peak(0.5, 0.05)?;
     let found = |s: &Statement| match &s.compare {
-        Some(compare) => compared(compare, &values, samples),
+        Some(compare) => compared(compare, &points, allowed(compare.k, samples)),
         None => Some(Finding(format!("one peak, at N = {} for \u{3c4} = 0.05", peak.n), Some(peak.n > 2))),
     };
+    let figures = vec![(item.name.clone(), Figure { panels })];
     Ok(Made { notes: reasons.into_iter().collect(), ..made(item, figures, Some(table), found) })
+}
+
+/// A panel of one benchmark by group size, a curve for each k and focal exponent; `log` draws -log pass@k. None without a point.
+fn size_panel(title: String, of: &str, ks: &[u64], points: &[Point], log: bool) -> Option<Panel> {
+    let scale = |percent: f64| if log { minus_log(percent) } else { percent };
+    let gammas = distinct(points.iter().map(|p| p.of.setting.gamma.to_bits()));
+    let mut curves = Vec::new();
+    for (j, &k) in ks.iter().enumerate() {
+        let own: Vec<&Point> = points.iter().filter(|p| (p.of.of.as_str(), p.of.k) == (of, k)).collect();
+        for (i, gamma) in gammas.iter().map(|&bits| f64::from_bits(bits)).enumerate() {
+            let of_gamma = own.iter().filter(|p| p.of.setting.gamma == gamma);
+            let mut values: Vec<(u64, Percent)> =
+                of_gamma.filter_map(|p| Some((p.of.setting.n, p.here.as_ref().ok()?.percent()))).collect();
+            values.sort_by_key(|v| v.0);
+            let drawn: Vec<(f64, Percent)> = values
+                .into_iter()
+                .map(|(n, (value, (low, high)))| {
+                    let (a, b) = (scale(low), scale(high));
+                    (n as f64, (scale(value), (a.min(b), a.max(b))))
+                })
+                .collect();
+            let name = curve_name(gamma);
+            let name = if ks.len() == 1 { name } else { format!("{name} pass@{k}") };
+            let curve = banded(name, colour(i * ks.len() + j, gammas.len() * ks.len()), &drawn);
+            // A single point of a focal setting, as in the paper, has a star.
+            let star = curve.points.first().copied().filter(|_| gamma > 0.0 && drawn.len() == 1);
+            curves.extend((!drawn.is_empty()).then_some(Curve { star, ..curve }));
+        }
+        let papers = own.iter().filter(|p| p.of.setting.gamma == 0.0);
+        let papers: Vec<_> = papers.filter_map(|p| Some((p.of.setting.n as f64, scale(p.paper?)))).collect();
+        if !papers.is_empty() {
+            let name = format!("paper, pass@{k}");
+            curves.push(Curve { dashed: true, ..Curve::new(name, PALETTE[j], papers) });
+        }
+    }
+    let label = if log { format!("-log pass@{}", ks[0]) } else { "pass@k, %".to_owned() };
+    let y = around(label, &curves, if log { f64::INFINITY } else { 105.0 });
+    let measured = curves.iter().any(|c| !c.dashed);
+    measured.then(|| Panel::new(title, sizes_axis(&curves), y, curves))
 }
 
 /// What was found of a difference, at each group size where none is given. One that doesn't hold decides; one that is open
 /// leaves it open.
-fn compared(asked: &Comparison, values: &Measured, samples: u64) -> Option<Finding> {
-    let k = allowed(asked.k, samples);
-    let of =
-        |side: &Side, n: u64| values.get(&(asked.of.clone(), side.gamma.to_bits(), side.n.unwrap_or(n), k));
-    let mut words = Vec::new();
-    let mut holds = Some(true);
-    let sizes = distinct(values.keys().filter(|key| key.0 == asked.of).map(|key| key.2));
-    for &n in if asked.a.n.is_some() { &sizes[..sizes.len().min(1)] } else { &sizes[..] } {
-        let Some((a, b)) = of(&asked.a, n).zip(of(&asked.b, n)) else { continue };
+fn compared(asked: &Comparison, points: &[Point], k: u64) -> Option<Finding> {
+    let own = || points.iter().filter(|p| (&p.of.of, p.of.k) == (&asked.of, k));
+    let find = |side: &Side, n: u64| {
+        let is = |s: &Setting| (s.gamma, s.n) == (side.gamma, side.n.unwrap_or(n));
+        own().find(|p| is(&p.of.setting))?.here.as_ref().ok()
+    };
+    let sizes = match asked.a.n {
+        Some(n) => vec![n],
+        None => distinct(own().map(|p| p.of.setting.n)),
+    };
+    let (mut words, mut holds) = (Vec::new(), Some(true));
+    for n in sizes {
+        let Some((a, b)) = find(&asked.a, n).zip(find(&asked.b, n)) else { continue };
         let at = if asked.a.n.is_none() { format!("N = {n}: ") } else { String::new() };
         let here = match a.minus(b) {
             Err(why) => {

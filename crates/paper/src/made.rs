@@ -41,7 +41,8 @@ impl Made {
 }
 
 /// What bold values are.
-pub const BOLD: &str = "differs from the same without focal weight, p < 0.05 by the paired subsampling test";
+pub const BOLD: &str =
+    "differs from the same setting without focal weight, p < 0.05 by the paired subsampling test";
 
 /// With its sign, without a negative zero.
 pub(super) fn signed(value: f64, digits: usize) -> String {

@@ -41,8 +41,8 @@ const FIXED: &str = "eval.temperature";
 /// Files and folders, which may stand elsewhere on another machine.
 const PLACES: [(&str, &str); 3] = [("model", "path"), ("task", "data"), ("task", "held_out")];
 
-/// Runs of our own that are shown in place of the paper's models.
-pub(super) struct Shown {
+/// Runs of our own tasks in place of the paper's models.
+pub(super) struct Replacement {
     /// What was trained, in words.
     pub(super) what: String,
     /// The paper's benchmark or average, and ours in its place; none for mazes in place of mazes.
@@ -57,13 +57,13 @@ pub(super) struct Rows {
     found: Vec<Vec<Found>>,
     averages: Vec<Average>,
     /// Set where the results are of our own tasks.
-    pub(super) shown: Option<Shown>,
+    pub(super) replacement: Option<Replacement>,
     /// What was not used, and why.
     pub(super) notes: Vec<String>,
 }
 
-impl Shown {
-    /// What these results are shown in place of; none for the paper's own models and mazes.
+impl Replacement {
+    /// What these results replace; none if they are of the paper's own models and mazes.
     fn of(item: &Item, results: &Results) -> anyhow::Result<Option<Self>> {
         let runs: Vec<_> = results.all.iter().filter_map(|f| Some((f, f.run.as_ref()?))).collect();
         let Some((first, _)) = runs.first() else { return Ok(None) };
@@ -131,12 +131,12 @@ impl Rows {
     pub(super) fn of(item: &Item, mut results: Results, stand: Option<&StandIn>) -> anyhow::Result<Self> {
         let mut settings = item.settings();
         let model = settings.first().and_then(|s| s.model.clone());
-        let mut shown = Shown::of(item, &results)?;
-        if let (Some(shown), Some(stand)) = (&mut shown, stand) {
-            shown.what.clone_from(&stand.what);
+        let mut replacement = Replacement::of(item, &results)?;
+        if let (Some(replacement), Some(stand)) = (&mut replacement, stand) {
+            replacement.what.clone_from(&stand.what);
         }
-        if let Some(shown) = &shown {
-            shown.rename(&mut results, model.as_ref());
+        if let Some(replacement) = &replacement {
+            replacement.rename(&mut results, model.as_ref());
             // What runs evaluated before their first step is the base model.
             if let Some(base) = settings.iter().find(|s| s.method == "Base")
                 && let Some(start) = results.all.iter().find_map(Found::start)
@@ -145,7 +145,7 @@ impl Rows {
                 results.all.push(Found { benchmarks: vec![start], ..Found::new(&name, &path) });
             }
         }
-        if shown.is_some() || item.is_maze() {
+        if replacement.is_some() || item.is_maze() {
             let runs = results.all.iter().filter_map(|f| f.run.as_ref());
             let mut further: Vec<Setting> = Vec::new();
             for setting in runs.map(|r| &r.setting).filter(|s| !settings.contains(s)) {
@@ -162,7 +162,7 @@ impl Rows {
             found: settings.iter().map(|_| Vec::new()).collect(),
             averages: averages(item.table().trained_on),
             settings,
-            shown,
+            replacement,
             notes: results.notes,
         };
         for found in results.all {

@@ -103,7 +103,7 @@ pub(super) fn from_results(item: &'static Item, rows: &Rows) -> anyhow::Result<M
             Err(why) => drop(lacking.entry(why).or_default().insert(row)),
             Ok(mut value) => {
                 let other = value.estimate.as_ref().map(Estimate::of_other_size);
-                for of in other.filter(|_| rows.shown.is_none()).unwrap_or_default() {
+                for of in other.filter(|_| rows.replacement.is_none()).unwrap_or_default() {
                     value.on_others = true;
                     on_others.entry(row.clone()).or_default().insert(of);
                 }
@@ -129,14 +129,14 @@ pub(super) fn from_results(item: &'static Item, rows: &Rows) -> anyhow::Result<M
             why.join("; ")
         );
     }
-    if rows.shown.is_some() {
+    if rows.replacement.is_some() {
         lines.retain(|line| line.cells.iter().flatten().any(|c| c.here.is_some()));
     }
     let has_value = |&i: &usize| lines.iter().flat_map(|l| &l.cells[i]).any(|c| c.here.is_some());
     let columns: Vec<usize> =
-        (0..item.columns.len()).filter(|i| rows.shown.is_none() || has_value(i)).collect();
+        (0..item.columns.len()).filter(|i| rows.replacement.is_none() || has_value(i)).collect();
     let pairs = pairs(item, &mut lines, rows);
-    let mut notes: Vec<String> = rows.shown.iter().map(|shown| shown.note(item)).collect();
+    let mut notes: Vec<String> = rows.replacement.iter().map(|own| own.note(item)).collect();
     let effects = effects(item, &columns, &lines, rows, &pairs, &mut notes);
     notes.extend(on_others.into_iter().map(|(row, of)| {
         format!("not compared with the paper's values, which are on other problems: {} of {row}", joined(of))
@@ -145,11 +145,11 @@ pub(super) fn from_results(item: &'static Item, rows: &Rows) -> anyhow::Result<M
     notes.extend(rows.notes.iter().cloned());
     let title = |&c: &usize| {
         let column = &item.columns[c];
-        let own = column.fixed.of.as_deref().and_then(|of| rows.shown.as_ref()?.place(of));
+        let own = column.fixed.of.as_deref().and_then(|of| rows.replacement.as_ref()?.place(of));
         own.map_or_else(|| column.title.clone(), |own| format!("{own} ({})", column.title))
     };
     let titles: Vec<String> = columns.iter().map(title).collect();
-    let comparable = rows.shown.is_none();
+    let comparable = rows.replacement.is_none();
     let mut table = Table::new(item.heads.iter().cloned().chain(titles.clone())).named_by(item.heads.len());
     for line in &lines {
         let values = columns.iter().map(|&i| line.cells[i].iter().map(|c| c.part(comparable)).collect());
@@ -256,7 +256,7 @@ fn effects(
         for of in asked.iter().map(|c| &c.of).filter(|of| of.setting == *focal) {
             let reference = Quantity { setting: other.clone(), ..of.clone() };
             let Some((a, b)) = estimate(&reference).zip(estimate(of)) else { continue };
-            let place = rows.shown.as_ref().and_then(|shown| shown.place(&of.of)).unwrap_or(&of.of);
+            let place = rows.replacement.as_ref().and_then(|own| own.place(&of.of)).unwrap_or(&of.of);
             let difference = match b.minus(a) {
                 Ok(difference) => difference,
                 Err(why) => {

@@ -32,17 +32,17 @@ pub struct Args {
     /// `laptop`: small runs on maze and arithmetic; `full`: the paper's models and data [default: laptop, where --from gives nothing].
     #[arg(long, value_enum)]
     pub scale: Option<Scale>,
-    /// Results that are there: evaluation folders, run folders, sweeps, or a folder of them; NAME= says which row of the
-    /// paper a folder is. nll=, embeddings= and judge= take what `fgrpo nll --json` and `fgrpo diversity --json` printed.
+    /// Existing results: evaluation folders, run folders, sweeps, or a folder of them; NAME= says which row of the
+    /// paper a folder is. nll=, embeddings= and judge= take the output of `fgrpo nll --json` and `fgrpo diversity --json`.
     #[arg(long, value_name = "[NAME=]PATH")]
     pub from: Vec<String>,
     /// Folder of the results, and of the runs of --scale laptop.
     #[arg(long, value_name = "DIR", default_value = "runs/paper")]
     pub out: PathBuf,
-    /// Change a key of every run of --scale laptop, e.g. steps=100, in a folder --out of its own; repeatable.
+    /// Change a key of every run of --scale laptop, e.g. steps=100; this needs another --out; repeatable.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub set: Vec<String>,
-    /// Folder that the paths of the configurations, models/ and data/, stand in (--scale full).
+    /// Folder that contains models/ and data/ (--scale full).
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub root: PathBuf,
     /// How many runs at the same time.
@@ -51,7 +51,7 @@ pub struct Args {
     /// Say what would be done and how long it takes; do nothing.
     #[arg(long)]
     pub dry_run: bool,
-    /// With `list`: how long each takes on this machine, whose speed is measured.
+    /// With `list`: how long each takes on this machine, by its measured speed.
     #[arg(long)]
     pub times: bool,
     /// Print the list as PAPER.md has it.

@@ -133,7 +133,7 @@ fn evaluation_folders_give_the_papers_table_beside_its_numbers() {
         text.contains("  *10.1 (38.6)*/50.0 (70.3)") && text.contains("  9.8 (37.3)/50.0 (64.1)"),
         "{text}"
     );
-    assert!(text.contains("*1.0*: differs from the same without focal weight"), "{text}");
+    assert!(text.contains("*1.0*: differs from the same setting without focal weight"), "{text}");
     let effect = text.lines().find(|l| l.contains("Math, pass@1 ")).unwrap();
     assert!(effect.contains("+0.3") && effect.contains("+1.3") && effect.ends_with("yes"), "{effect}");
     let csv = std::fs::read_to_string(at("out/table-1.csv")).unwrap();

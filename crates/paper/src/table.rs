@@ -273,7 +273,8 @@ fn effects(
                 format!("{place}, pass@{}", of.k),
                 signed(difference.value(), 1),
                 format!("{} to {}", signed(low, 1), signed(high, 1)),
-                p_value.map_or_else(none, |p| format!("{p:.3}")),
+                p_value
+                    .map_or_else(none, |p| if *p < 0.001 { "<0.001".to_owned() } else { format!("{p:.3}") }),
                 papers.map_or_else(none, |p| signed(p, 1)),
                 same_sign((low, high), papers).to_owned(),
             ]);

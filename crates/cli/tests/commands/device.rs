@@ -148,7 +148,7 @@ fn a_dry_run_plans_for_a_gpu_that_is_not_there() {
         let base = ["train", config.as_str(), "--dry-run", "--set", "update.micro_batch_tokens=8192"];
         ends_with(code, &[&base[..], more].concat())
     };
-    let bf16 = ["--device", "cuda", "--set", "compute.precision=bf16", "--mean-tokens", "500,3000"];
+    let bf16 = ["--device", "cuda", "--set", "compute.precision=bf16"];
     let with = |more: &[&str]| plan(0, &[&bf16[..], more].concat());
     let line = |said: &str, name: &str| said.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
 
@@ -166,16 +166,10 @@ fn a_dry_run_plans_for_a_gpu_that_is_not_there() {
         line.split("at most, ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap()
     };
     assert!(cached(&small) < 100_000 && cached(&large) > 500_000, "{small}{large}");
-    assert!(line(&large, "time per step").contains("rollout") && large.contains("Not measured"), "{large}");
-    assert!(
-        large.contains("prompts of 500 and completions of 3000 tokens, as --mean-tokens says"),
-        "{large}"
-    );
+    assert!(line(&large, "time").contains("not estimated"), "{large}");
     let two = plan(0, &["--gpu", "h200", "--device", "cuda:0,1", "--set", "compute.precision=bf16"]);
     assert!(line(&two, "GPU memory").contains("on each"), "{two}");
 
-    let said = plan(0, &["--device", "cuda", "--gpu", "h200"]);
-    assert!(said.contains("not estimated") && said.contains("bf16"), "{said}");
     let said = plan(2, &["--gpu", "h200"]);
     assert!(said.contains("--gpu: found h200 with --device cpu, wanted --device cuda"), "{said}");
     let said = plan(2, &["--device", "cuda", "--gpu", "h900"]);

@@ -240,14 +240,15 @@ fn near(found: &Value, wanted: &Value, place: &str) {
 }
 
 #[test]
+fn a_build_without_the_emulator_says_so() {
+    let (_, said, code) = run(fgrpo().args(["train", &config(), "--dry-run", "--device", "cuda-emulated"]));
+    assert!(code == 0 || code == 2 && said.contains("no emulator"), "{said}");
+}
+
+#[test]
+#[ignore = "needs a build with the emulator: --features fgrpo-nn/cuda-emulator"]
 fn a_run_on_the_emulated_gpu_has_the_processors_metrics_and_goes_on_there() {
     let config = config();
-    if std::env::var("FGRPO_TEST_DEVICE").as_deref() != Ok("cuda-emulated") {
-        // Ordinary builds have no emulator, and say so.
-        let (_, said, code) = run(fgrpo().args(["train", &config, "--dry-run", "--device", "cuda-emulated"]));
-        assert!(code == 0 || code == 2 && said.contains("no emulator"), "{said}");
-        return;
-    }
     let folder = tempfile::tempdir().unwrap();
     let out = |device: &str| folder.path().join(device);
     let two = "cuda-emulated:0,1";
@@ -330,10 +331,8 @@ fn a_run_on_the_emulated_gpu_has_the_processors_metrics_and_goes_on_there() {
 }
 
 #[test]
+#[ignore = "needs a build with the emulator: --features fgrpo-nn/cuda-emulator"]
 fn an_exact_run_trains_on_the_very_log_probabilities_that_it_sampled() {
-    if std::env::var("FGRPO_TEST_DEVICE").as_deref() != Ok("cuda-emulated") {
-        return;
-    }
     let (config, folder) = (config(), tempfile::tempdir().unwrap());
     // With a KL term every token is trained on, and the step has one update.
     let sets = ["steps=1", "algorithm.kl_coef=0.01", "eval.every=0"].map(|set| ["--set", set]).concat();

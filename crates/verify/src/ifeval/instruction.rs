@@ -67,7 +67,7 @@ pub(super) enum Postscript {
     /// `P.S.`
     Ps,
     /// Any other, as a pattern.
-    Other(Pattern),
+    Other(Box<Pattern>),
 }
 
 /// A response in the forms that the checks need, each computed once on first use.
@@ -211,7 +211,8 @@ impl Instruction {
                 "P.P.S" => Postscript::Pps,
                 "P.S." => Postscript::Ps,
                 other => {
-                    Postscript::Other(a.pattern(&format!(r"(?m)\s*{}.*$", other.to_lowercase()), false)?)
+                    let pattern = format!(r"(?m)\s*{}.*$", other.to_lowercase());
+                    Postscript::Other(Box::new(a.pattern(&pattern, false)?))
                 }
             }),
             "detectable_format:number_bullet_lists" => Self::Bullets(a.count("num_bullets")?),

@@ -6,7 +6,7 @@ that the wheel xllamacpp carries: no compiler, no network. Qwen3 folders alone, 
     pip install xllamacpp gguf safetensors
     python scripts/llama_server.py runs/base/checkpoints/step-000060 8080
 
-The optional test runs it: FGRPO_LLAMA_PYTHON=python cargo test -p fgrpo --test commands serving::real_llama
+The optional test runs it: FGRPO_LLAMA_PYTHON=python cargo test -p fgrpo --test commands -- --ignored real_llama
 """
 
 import json

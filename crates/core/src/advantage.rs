@@ -144,6 +144,19 @@ pub enum Advantage {
     },
 }
 
+/// What an estimator reads of completions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reads {
+    /// The values of rewards.
+    pub rewards: bool,
+    /// Which completions are correct.
+    pub correct: bool,
+    /// Their lengths.
+    pub lengths: bool,
+    /// Each of several rewards of a completion.
+    pub parts: bool,
+}
+
 /// The defaults of a table's settings.
 #[cfg(feature = "serde")]
 mod default {
@@ -244,35 +257,21 @@ impl Advantage {
         }
     }
 
-    /// Whether the estimator uses the value of a reward, and not only whether the completion is correct.
-    pub const fn reads_rewards(&self) -> bool {
+    /// What the estimator reads of completions.
+    pub const fn reads(&self) -> Reads {
+        const REWARDS: Reads = Reads { rewards: true, correct: false, lengths: false, parts: false };
+        const CORRECT: Reads = Reads { rewards: false, correct: true, ..REWARDS };
         match self {
-            Self::Grpo { .. } | Self::DrGrpo | Self::Rloo => true,
-            Self::GrpoPassk { .. } | Self::RsGrpo { .. } | Self::Dgpo { .. } | Self::Opo => true,
-            Self::LitePpo | Self::ReinforcePlusPlusBaseline | Self::Gpg | Self::Gdpo { .. } => true,
-            Self::Avspo { .. } => true,
-            Self::MaxRl | Self::Pkpo { .. } | Self::GrpoLead { .. } => false,
-            Self::Power { .. } | Self::PasskTraining { .. } | Self::WReinforce { .. } => false,
+            Self::Grpo { .. } | Self::DrGrpo | Self::Rloo | Self::GrpoPassk { .. } => REWARDS,
+            Self::RsGrpo { .. } | Self::LitePpo | Self::Gpg => REWARDS,
+            Self::Opo | Self::ReinforcePlusPlusBaseline => Reads { lengths: true, ..REWARDS },
+            Self::Dgpo { temperature } => Reads { correct: *temperature > 0.0, ..REWARDS },
+            Self::Avspo { .. } => Reads { correct: true, ..REWARDS },
+            Self::Gdpo { .. } => Reads { parts: true, ..REWARDS },
+            Self::MaxRl | Self::Pkpo { .. } | Self::Power { .. } => CORRECT,
+            Self::PasskTraining { .. } | Self::WReinforce { .. } => CORRECT,
+            Self::GrpoLead { .. } => Reads { lengths: true, ..CORRECT },
         }
-    }
-
-    /// Whether the estimator uses the values of rewards and which completions are correct.
-    pub const fn reads_both(&self) -> bool {
-        match self {
-            Self::Dgpo { temperature } => *temperature > 0.0,
-            Self::Avspo { .. } => true,
-            _ => false,
-        }
-    }
-
-    /// Whether the estimator uses the lengths of completions.
-    pub const fn reads_lengths(&self) -> bool {
-        matches!(self, Self::Opo | Self::ReinforcePlusPlusBaseline | Self::GrpoLead { .. })
-    }
-
-    /// Whether the estimator reads each of several rewards of a completion.
-    pub const fn reads_parts(&self) -> bool {
-        matches!(self, Self::Gdpo { .. })
     }
 
     /// Refuses settings that can't work with groups of `group_size`.
@@ -540,7 +539,10 @@ impl Advantage {
                 let factor = compared.len() as f64 / unequal.len() as f64;
                 unequal.iter().for_each(|&g| factors[g] = factor);
             }
-            _ => return Ok(()),
+            Self::Dgpo { .. } | Self::Grpo { .. } | Self::DrGrpo | Self::Rloo | Self::MaxRl => return Ok(()),
+            Self::Pkpo { .. } | Self::Power { .. } | Self::PasskTraining { .. } => return Ok(()),
+            Self::GrpoPassk { .. } | Self::WReinforce { .. } | Self::RsGrpo { .. } => return Ok(()),
+            Self::Opo | Self::GrpoLead { .. } | Self::Avspo { .. } => return Ok(()),
         }
         for (advantages, factor) in batch.iter_mut().zip(factors) {
             advantages.iter_mut().for_each(|a| *a *= factor);

@@ -157,17 +157,17 @@ impl Credit {
         }
         match self.shaping {
             Shaping::None => Ok(()),
-            Shaping::Unlikely { .. } if !self.advantage.reads_rewards() => Err(Error::setting(
+            Shaping::Unlikely { .. } if !self.advantage.reads().rewards => Err(Error::setting(
                 "advantage",
                 self.advantage.name(),
                 "an estimator that reads rewards, as grpo, dr_grpo and rloo do: a shaped reward is lost on one that only asks whether it is correct",
             )),
-            Shaping::Unlikely { .. } if self.advantage.reads_both() => Err(Error::setting(
+            Shaping::Unlikely { .. } if self.advantage.reads().correct => Err(Error::setting(
                 "advantage",
                 self.advantage.name(),
                 "an estimator that doesn't ask besides which completions are correct: a shaped reward is neither correct nor wrong",
             )),
-            Shaping::Unlikely { .. } if self.advantage.reads_parts() => Err(Error::setting(
+            Shaping::Unlikely { .. } if self.advantage.reads().parts => Err(Error::setting(
                 "advantage",
                 self.advantage.name(),
                 "an estimator of one reward: the shaping changes one",

@@ -41,7 +41,6 @@ mod tree;
 pub use adamw::{AdamW, UpdateReport};
 pub use backend::GraphCounts;
 pub use checks::CHECK_LAYERS;
-pub use cuda::work::GpuWork;
 pub use engine::{
     DEFAULT_CHUNK_TOKENS, Device, DeviceName, Engine, FamilyScores, Gpus, NamedTensor, OptimizerState,
     Precision, Products, Scores, TrainingState,

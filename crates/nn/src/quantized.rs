@@ -51,13 +51,6 @@ impl BaseFormat {
         matrices(config).iter().map(|(rows, columns)| (rows * columns) as u64).sum()
     }
 
-    /// Bytes of a GPU's memory that a pass in bf16 over the layers' matrices moves for them.
-    pub fn step_bytes(self, config: &Config) -> f64 {
-        let stored: u64 = matrices(config).into_iter().map(|(rows, columns)| self.bytes(rows, columns)).sum();
-        let values = if self == BaseFormat::Bf16 { 0.0 } else { 4.0 * self.parameters(config) as f64 };
-        stored as f64 + values
-    }
-
     /// Bytes of a matrix with its scales.
     pub(crate) fn bytes(self, rows: usize, columns: usize) -> u64 {
         let numbers = rows * columns;

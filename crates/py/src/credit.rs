@@ -133,7 +133,7 @@ pub(crate) fn credit<'py>(
     let lengths = lengths.as_ref().map(|l| l.as_slice()).transpose()?;
     let parts: Vec<(&[f64], f64)> =
         parts.iter().map(|(part, weight)| Ok((part.as_slice()?, *weight))).collect::<PyResult<_>>()?;
-    if !parts.is_empty() && !credit.advantage.reads_parts() {
+    if !parts.is_empty() && !credit.advantage.reads().parts {
         let name = credit.advantage.name();
         return Err(bad(format!("parts: found {}, wanted None: {name} reads one reward", parts.len())));
     }
@@ -145,7 +145,7 @@ pub(crate) fn credit<'py>(
     if own.into_iter().any(|n| n != rewards.len()) {
         return Err(bad("rewards, groups, mean_logp, lengths and parts differ in length"));
     }
-    if lengths.is_none() && credit.advantage.reads_lengths() {
+    if lengths.is_none() && credit.advantage.reads().lengths {
         let name = credit.advantage.name();
         return Err(bad(format!("lengths: found None, wanted each completion's tokens: {name} reads them")));
     }

@@ -53,7 +53,7 @@ fn policy(
         PolicyLoss::Sapo { positive, negative } => {
             (*positive, *negative) = tau.take().unwrap_or((*positive, *negative))
         }
-        _ => {}
+        PolicyLoss::KlCov { .. } => {}
     }
     let unread = [
         ("clip_low", clip_low.is_some()),

@@ -76,7 +76,7 @@ pub fn credit(
         (lengths, mean_old_logp, scored)
     };
     let read: Vec<_> = rollouts.iter().zip(&grades).map(|(rollouts, grades)| of(rollouts, grades)).collect();
-    let names = if how.advantage.reads_parts() { part_names(&grades, weights)? } else { Vec::new() };
+    let names = if how.advantage.reads().parts { part_names(&grades, weights)? } else { Vec::new() };
     let of_name = |grades: &[Graded], name: &String| -> Vec<f64> {
         grades.iter().map(|g| g.rewards.get(name).copied().unwrap_or(0.0)).collect()
     };

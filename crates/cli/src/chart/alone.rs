@@ -1,25 +1,19 @@
-//! Figures that stand alone: panels side by side with titles and legends, as SVG or as PNG by the file's ending.
+//! Figures that stand alone: panels side by side with titles and legends, as SVG.
 //!
-//! The background is opaque, so that a figure reads the same on light and dark pages. A PNG is the SVG, rasterised by
-//! `resvg` with an embedded font (Ubuntu Light), so that it looks the same on a machine without fonts.
+//! The background is opaque, so that a figure reads the same on light and dark pages.
 
 use super::axis::width;
 use super::{Drawing, Frame};
 use crate::output::format::escape;
-use anyhow::Context;
 use fgrpo_eval::bad_input;
 use fgrpo_eval::figure::{Colour, Curve, Figure, Key, Legend, Panel};
 use fgrpo_eval::io::files::write_whole;
-use resvg::{tiny_skia, usvg};
 use std::fmt::Write;
 use std::path::Path;
-use std::sync::Arc;
 
 /// Size of a panel.
 const PANEL: (f64, f64) = (430.0, 360.0);
 const FRAME: Frame = Frame { left: 56.0, right: 408.0, top: 60.0, bottom: 314.0 };
-/// Pixels of a PNG per unit.
-const FINENESS: f32 = 2.0;
 
 const STYLE: &str = "text{fill:#40464f;font-family:sans-serif;font-size:12px}.title{fill:#16191f;font-size:15px}\
 .end{text-anchor:end}.mid{text-anchor:middle}.direct{fill:currentColor}.background{fill:#fff}.zone{fill:#fadebe}\
@@ -60,34 +54,31 @@ fn paint(colour: Colour) -> String {
     format!("color=\"#{r:02x}{g:02x}{b:02x}\"")
 }
 
-/// Refuses a file name that ends neither in `.svg` nor in `.png`; call it before long work.
+/// Refuses a file name that doesn't end in `.svg`, and says how a picture of another kind is made; call it before long
+/// work.
 ///
 /// # Errors
 /// Bad input, naming the file.
 pub(crate) fn check_name(path: &Path) -> anyhow::Result<()> {
+    let svg = path.with_extension("svg");
     match path.extension().and_then(|e| e.to_str()) {
-        Some("svg" | "png") => Ok(()),
-        _ => bad_input!("{}: found another ending, wanted .svg or .png", path.display()),
+        Some("svg") => Ok(()),
+        Some("png") => bad_input!(
+            "{0}: figures are written as .svg, which every browser shows; for a PNG, write {1} and convert it: rsvg-convert -z 2 -o {0} {1}, or inkscape --export-filename={0} {1}",
+            path.display(),
+            svg.display()
+        ),
+        _ => bad_input!("{}: found another ending, wanted .svg", path.display()),
     }
 }
 
-/// Writes a figure as SVG or PNG.
+/// Writes a figure as SVG.
 ///
 /// # Errors
 /// Bad input for another ending; an I/O error that names the file.
 pub(crate) fn write(figure: &Figure, path: &Path) -> anyhow::Result<()> {
     check_name(path)?;
-    let svg = svg(figure);
-    let bytes = if path.extension().is_some_and(|e| e == "svg") { svg.into_bytes() } else { png(&svg)? };
-    write_whole(path, &bytes)
-}
-
-/// Writes a figure as `path.svg` and as `path.png`.
-///
-/// # Errors
-/// As [`write`].
-pub(crate) fn write_both(figure: &Figure, path: &Path) -> anyhow::Result<()> {
-    ["svg", "png"].iter().try_for_each(|ending| write(figure, &path.with_extension(ending)))
+    write_whole(path, svg(figure).as_bytes())
 }
 
 /// A figure as SVG text.
@@ -101,20 +92,6 @@ pub(crate) fn svg(figure: &Figure) -> String {
             writeln!(svg, "<g transform=\"translate({},0)\">{}</g>", PANEL.0 * i as f64, panel_svg(panel));
     }
     svg + "</svg>\n"
-}
-
-/// The PNG of an SVG text.
-fn png(svg: &str) -> anyhow::Result<Vec<u8>> {
-    let mut options = usvg::Options { font_family: "Ubuntu".to_owned(), ..usvg::Options::default() };
-    let fonts = Arc::make_mut(&mut options.fontdb);
-    fonts.load_font_data(epaint_default_fonts::UBUNTU_LIGHT.to_vec());
-    fonts.set_sans_serif_family("Ubuntu");
-    let tree = usvg::Tree::from_str(svg, &options).context("drawing a figure")?;
-    let size = tree.size();
-    let (width, height) = ((size.width() * FINENESS) as u32, (size.height() * FINENESS) as u32);
-    let mut pixels = tiny_skia::Pixmap::new(width, height).context("drawing a figure: it has no size")?;
-    resvg::render(&tree, tiny_skia::Transform::from_scale(FINENESS, FINENESS), &mut pixels.as_mut());
-    pixels.encode_png().context("drawing a figure")
 }
 
 fn panel_svg(panel: &Panel) -> String {
@@ -369,16 +346,6 @@ mod tests {
         }
     }
 
-    #[test]
-    fn png_holds_ink_of_every_curve_and_text() {
-        let pixels = tiny_skia::Pixmap::decode_png(&png(&svg(&figure())).unwrap()).unwrap();
-        assert_eq!((pixels.width(), pixels.height()), (1720, 720));
-        let colours: Vec<_> = pixels.pixels().iter().map(|p| (p.red(), p.green(), p.blue())).collect();
-        assert!(colours.contains(&SERIES[0]) && colours.contains(&SERIES[1]));
-        // The title's rows have dark pixels: the font is there.
-        assert!(colours[..1720 * 60].iter().filter(|p| p.0 < 120).count() > 50);
-    }
-
     fn placed(points: Vec<(f64, f64)>, keys: Vec<Key>) -> (f64, f64) {
         let axis = || Axis::new("", Scale::Linear, 0.0, 1.0);
         let curves = vec![Curve::new("curve", PALETTE[0], points)];
@@ -468,8 +435,13 @@ mod tests {
 
     #[test]
     fn another_ending_is_refused_before_anything_is_drawn() {
-        let error = write(&figure(), Path::new("figure.pdf")).unwrap_err();
-        assert_eq!(fgrpo_eval::failure::exit_code(&error), 2);
+        for (name, says) in
+            [("figure.pdf", "wanted .svg"), ("a/figure.png", "write a/figure.svg and convert it")]
+        {
+            let error = write(&figure(), Path::new(name)).unwrap_err();
+            assert_eq!(fgrpo_eval::failure::exit_code(&error), 2);
+            assert!(error.to_string().contains(says), "{error}");
+        }
         assert!(write(&figure(), Path::new("/nonexistent/figure.svg")).is_err());
     }
 }

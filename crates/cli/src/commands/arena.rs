@@ -135,7 +135,7 @@ pub struct MapArgs {
     /// How to print.
     #[arg(long, value_enum, default_value = "text")]
     pub format: Format,
-    /// Draw the map into this file, .svg or .png.
+    /// Draw the map into this file, .svg.
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
 }

@@ -2,6 +2,7 @@
 
 use fgrpo_eval::amounts::bytes;
 use fgrpo_eval::io::machine;
+use fgrpo_nn::Products;
 use serde_json::{Value, json};
 
 /// Print the devices that --device accepts on this machine, and why others can't be used.
@@ -76,14 +77,10 @@ fn processor() -> Vec<String> {
     known.push(format!("{threads} threads"));
     let sets = instruction_sets();
     known.push(if sets.is_empty() { "no vector instructions".to_owned() } else { sets.join(" ") });
-    known.push(
-        if sets.contains(&"avx512f") {
-            "matrix products on packed panels (AVX-512)"
-        } else {
-            "matrix products by the gemm crate"
-        }
-        .to_owned(),
-    );
+    known.push(match Products::F32.unit() {
+        Some(level @ ("avx512" | "avx2")) => format!("matrix products by kernels for {level}"),
+        _ => "matrix products by the gemm crate".to_owned(),
+    });
     known.extend(machine::available().map(|n| format!("{} of memory free", bytes(n))));
     known
 }

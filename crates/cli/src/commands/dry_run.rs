@@ -6,13 +6,13 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use fgrpo_eval::amounts::{bytes, duration};
 use fgrpo_eval::bad_input;
 use fgrpo_eval::dataset::FilterReport;
-use fgrpo_nn::{DeviceName, Precision};
+use fgrpo_nn::DeviceName;
 use fgrpo_train::config::Config;
 use fgrpo_train::device;
 use fgrpo_train::problem::{self, Split, Task};
 use fgrpo_train::run::needs::{
-    ACTIVE, BANDWIDTH_SHARE, Disk, Fit, GPU_KINDS, GpuKind, GpuTime, ISSUE_SHARE, Lengths, Memory, NODE_TIME,
-    PRODUCTS_SHARE, Room, Time, costly_evaluation, missing, model, token_bytes, tokens_per_step,
+    ACTIVE, Disk, Fit, GPU_KINDS, Lengths, Memory, Room, Time, costly_evaluation, missing, model,
+    token_bytes, tokens_per_step,
 };
 use std::path::{Path, PathBuf};
 
@@ -27,20 +27,21 @@ pub struct Flags {
     /// found.
     #[arg(long, value_name = "FILE", requires = "dry_run")]
     pub rejected: Option<PathBuf>,
-    /// With --dry-run --device cuda: plan for GPUs of this kind instead of those of this machine.
+    /// With --dry-run --device cuda: compare with the memory of GPUs of this kind instead of those of this machine.
     #[arg(long, value_name = "KIND", requires = "dry_run", value_parser = gpu_kind())]
-    pub gpu: Option<GpuKind>,
+    pub gpu: Option<Room>,
     /// With --dry-run: mean numbers of tokens of a prompt and of a completion, for the time [default: from the data,
     /// else the longest].
     #[arg(long, value_name = "PROMPT,COMPLETION", requires = "dry_run", value_parser = mean_tokens)]
     pub mean_tokens: Option<[f64; 2]>,
 }
 
-fn gpu_kind() -> impl TypedValueParser<Value = GpuKind> {
-    let values = GPU_KINDS.iter().map(|kind| PossibleValue::new(kind.name).help(kind.about()));
-    let known = |name: String| GPU_KINDS.into_iter().find(|kind| kind.name == name);
-    PossibleValuesParser::new(values.collect::<Vec<_>>())
-        .map(move |name| known(name).expect("the parser takes the names alone"))
+fn gpu_kind() -> impl TypedValueParser<Value = Room> {
+    let values = GPU_KINDS.map(|(name, memory)| PossibleValue::new(name).help(bytes(memory)));
+    PossibleValuesParser::new(values).map(|name| {
+        let (_, memory) = GPU_KINDS.into_iter().find(|kind| kind.0 == name).expect("one of the names");
+        Room { memory, name }
+    })
 }
 
 /// Two numbers of tokens.
@@ -65,7 +66,7 @@ pub fn run(
     check: impl FnOnce(&Config, &Task) -> anyhow::Result<()>,
 ) -> anyhow::Result<Option<Task>> {
     let all_rejected = flags.rejected.as_deref();
-    if let Some(kind) = flags.gpu
+    if let Some(kind) = &flags.gpu
         && !matches!(device, DeviceName::Cuda(_))
     {
         bad_input!("--gpu: found {} with --device {device}, wanted --device cuda", kind.name);
@@ -106,14 +107,10 @@ pub fn run(
     fgrpo_train::run::needs::refuse_uncountable(config, &model, &lengths)?;
     say!("parameters            {:>12}", model.parameters());
     device::check_run(device, &config.compute)?;
-    let room = match flags.gpu {
-        Some(kind) => Ok(Room { memory: kind.memory as u64, name: kind.name.to_owned() }),
-        None => Room::of(device),
-    };
+    let room = flags.gpu.clone().map_or_else(|| Room::of(device), Ok);
     let fit = Fit { model: &model, lengths: &lengths, device, room: room.as_ref().ok() };
     let memory = fit.memory(config);
-    let precision = config.compute.precision;
-    let cached = memory.engine.cache / token_bytes(&model, precision);
+    let cached = memory.engine.cache / token_bytes(&model, config.compute.precision);
     say_memory(config, &memory, cached, device, &room);
     let shortage = fit.shortage(config);
     if let Some(shortage) = &shortage {
@@ -124,21 +121,8 @@ pub fn run(
     if let Some(costly) = costly_evaluation(config, &lengths) {
         say!("warning: {costly}");
     }
-    if let Some(gpus) = device.gpus().map(|gpus| gpus.count()) {
-        match flags.gpu {
-            None => say!(
-                "time                  not estimated: no speed of a GPU is measured here; --gpu KIND assumes one"
-            ),
-            Some(_) if precision == Precision::F32 => {
-                say!(
-                    "time                  not estimated: --gpu has speeds for compute.precision = \"bf16\" alone"
-                );
-            }
-            Some(kind) => {
-                let time = GpuTime::of(config, &model, &lengths, &memory, kind, gpus);
-                say_gpu_time(config, &lengths, &time, kind);
-            }
-        }
+    if device.gpus().is_some() {
+        say!("time                  not estimated: the first steps of a run tell it");
         // A GPU's memory is what it is, where a machine's is what is left at the moment.
         if shortage.is_some() {
             anyhow::bail!("the run doesn't fit into the GPU's memory, as the warning above says");
@@ -266,40 +250,10 @@ fn say_tokens(config: &Config, lengths: &Lengths) {
     );
 }
 
-fn say_seconds(name: &str, seconds: f64, note: &str) {
-    say!("{name:<22}{:>12}  {note}", format!("~{}", duration(seconds)));
-}
-
-/// The time of a step and of all steps.
-fn say_steps(config: &Config, rollout: f64, update: f64) {
-    let (step, phases) = (rollout + update, [rollout, update].map(duration));
-    say_seconds("time per step", step, &format!("rollout {}, update {}", phases[0], phases[1]));
-    if config.steps > 0 {
-        let name = format!("time of {} steps", config.steps);
-        say_seconds(&name, step * config.steps as f64, "without sft and evaluations");
-    }
-}
-
-fn say_gpu_time(config: &Config, lengths: &Lengths, time: &GpuTime, kind: GpuKind) {
-    say_steps(config, time.rollout, time.update);
-    say!(
-        "  from the data sheet of {} ({}), assuming {:.0} % of its bandwidth, {:.0} % of its bf16 products, {:.0} % of its instructions and {:.0} µs a node of a decoding step; {:.0} samples at the same time on a GPU; prompts of {:.0} and completions of {:.0} tokens, {}; {:.0} % of the groups active. Not measured",
-        kind.name,
-        kind.about(),
-        100.0 * BANDWIDTH_SHARE,
-        100.0 * PRODUCTS_SHARE,
-        100.0 * ISSUE_SHARE,
-        1e6 * NODE_TIME,
-        time.rows,
-        lengths.prompt_mean,
-        lengths.completion_likely,
-        lengths.likely_is,
-        100.0 * ACTIVE
-    );
-}
-
 fn say_time(config: &Config, lengths: &Lengths, time: &Time, rate: f64) {
-    let say = say_seconds;
+    let say = |name: &str, seconds: f64, note: &str| {
+        say!("{name:<22}{:>12}  {note}", format!("~{}", duration(seconds)));
+    };
     if time.sft > 0.0 {
         say("time of sft", time.sft, "once; runs with the same start share it");
     }

@@ -2,7 +2,7 @@
 
 use super::runs::{Jobs, stopped, train_unfinished};
 use super::simulate;
-use crate::chart::alone::write_both;
+use crate::chart::alone;
 use crate::output::table::{Format, Render};
 use anyhow::Context;
 use fgrpo_eval::bad_input;
@@ -177,8 +177,9 @@ fn show(made: &Made, out: &Path) -> anyhow::Result<()> {
         write_whole(&out.join(file), text.as_bytes())
     };
     for (file, figure) in &made.figures {
-        write_both(figure, &out.join(file))?;
-        say!("written: {0}.svg, {0}.png", out.join(file).display());
+        let file = out.join(format!("{file}.svg"));
+        alone::write(figure, &file)?;
+        say!("written: {}", file.display());
     }
     for (file, values) in &made.values {
         write(format!("{file}.csv"), values.render(Format::Csv))?;

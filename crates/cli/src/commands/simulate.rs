@@ -1,6 +1,6 @@
 //! `fgrpo simulate`: the categorical simulation over group sizes, gammas and seeds.
 
-use crate::chart::alone::write_both;
+use crate::chart::alone;
 use crate::output::progress::Console;
 use crate::output::table::{Format, Render};
 use fgrpo_eval::failure::Stopped;
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 #[command(after_help = "Examples:\n  fgrpo simulate configs/simulation.toml --out runs/simulation\n  \
     fgrpo simulate configs/simulation.toml --set surrogate=probability --set group_sizes=2,32,1024 --out runs/printed\n\n\
     An interrupted sweep goes on with the same command. The folder holds config.toml, curves.jsonl and curves.csv\n\
-    (every recorded step), final.csv, tail-miss.csv, and the figures as .svg and .png.")]
+    (every recorded step), final.csv, tail-miss.csv, and the figures as .svg.")]
 pub struct Args {
     /// Configuration, TOML.
     pub config: PathBuf,
@@ -25,7 +25,7 @@ pub struct Args {
     /// Folder of the results; `runs/<name of the configuration>` when left out.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Draw this sweep's final values beside those of other sweeps' folders, into beside.svg and .png.
+    /// Draw this sweep's final values beside those of other sweeps' folders, into beside.svg.
     #[arg(long, value_name = "DIR")]
     pub beside: Vec<PathBuf>,
     /// Threads; one per processor when left out. Results don't depend on it.
@@ -85,12 +85,12 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             return Err(Stopped(words).into());
         }
     };
-    write_both(&sweep.figure(), &out.join("figure"))?;
-    write_both(&sweep.tail_miss()?, &out.join("tail-miss"))?;
+    alone::write(&sweep.figure(), &out.join("figure.svg"))?;
+    alone::write(&sweep.tail_miss()?, &out.join("tail-miss.svg"))?;
     print(&sweep, args.json)?;
     if !others.is_empty() {
         others.insert(0, (out.clone(), sweep));
-        write_both(&simulate::beside(&others), &out.join("beside"))?;
+        alone::write(&simulate::beside(&others), &out.join("beside.svg"))?;
     }
     say!("results in {}", out.display());
     Ok(())

@@ -29,7 +29,7 @@ pub struct Output {
     /// Print one JSON value.
     #[arg(long)]
     pub json: bool,
-    /// Draw a figure into this file, .svg or .png.
+    /// Draw a figure into this file, .svg.
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
 }

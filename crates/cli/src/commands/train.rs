@@ -56,7 +56,7 @@ pub const EXAMPLES: &str = "Examples:
   fgrpo train configs/maze-quick.toml --out runs/grpo --resume
   fgrpo train configs/maze-quick.toml --device cuda
   fgrpo train math.toml --dry-run --rejected rejected.jsonl    # why rows of the data became no problem
-  fgrpo train math.toml --dry-run --device cuda --gpu h200     # what fits on a GPU that isn't here, and how long a step takes";
+  fgrpo train math.toml --dry-run --device cuda --gpu h200     # what fits on a GPU that isn't here";
 
 /// The command `fgrpo train`.
 ///

@@ -412,14 +412,12 @@ impl Drop for Process {
     }
 }
 
-/// llama.cpp's own server on a GGUF of the same weights. Skipped unless `FGRPO_LLAMA_PYTHON` names a Python with xllamacpp, gguf
-/// and safetensors.
+/// llama.cpp's own server on a GGUF of the same weights.
 #[test]
+#[ignore = "needs xllamacpp, gguf and safetensors: FGRPO_LLAMA_PYTHON names a Python that has them"]
 fn completions_of_a_real_llama_cpp_server_are_learned_from_or_refused() {
-    let Some(python) = std::env::var_os("FGRPO_LLAMA_PYTHON") else {
-        println!("skipped: FGRPO_LLAMA_PYTHON is not set");
-        return;
-    };
+    let python =
+        std::env::var_os("FGRPO_LLAMA_PYTHON").expect("FGRPO_LLAMA_PYTHON names a Python with xllamacpp");
     let folder = tempfile::tempdir().unwrap();
     let model = base_after(folder.path(), 60);
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();

@@ -1,5 +1,6 @@
 //! The training loop as a user runs it: the binary, small mazes, kills and wrong input.
 
+use crate::support;
 use assert_cmd::Command;
 use predicates::prelude::*;
 use std::path::{Path, PathBuf};
@@ -541,4 +542,34 @@ fn inactive_groups_are_dropped_by_their_rewards_whatever_shaping_makes_of_them()
     };
     assert!(norms("kept", false).iter().all(|norm| *norm > 0.0));
     assert_eq!(norms("dropped", true), [0.0, 0.0]);
+}
+
+#[test]
+fn the_reward_rises_from_rare_to_nearly_always_with_each_usual_loss() {
+    // A digit among the first two tokens: a policy that draws any token has one in 7 of 100 completions.
+    let folder = tempfile::tempdir().unwrap();
+    let rows: String =
+        (0..32).map(|i| format!("{{\"problem\":\"Say {i}.\",\"pattern\":\"[0-9]\"}}\n")).collect();
+    let data = support::file(folder.path(), "data.jsonl", &rows);
+    let config = format!(
+        "steps = 30\n[task]\nkind = \"regex\"\ndata = {data:?}\n[model]\npath = {:?}\n[rollout]\nprompts = 8\ngroup_size = 8\n\
+         max_new_tokens = 2\n[update]\nlr = 2e-2\n[eval]\nevery = 0\n[save]\nevery = 0\n",
+        support::model()
+    );
+    let config = support::file(folder.path(), "config.toml", &config);
+    for loss in ["grpo", "dapo", "cispo", "sapo"] {
+        let out = folder.path().join(loss);
+        let set = format!("algorithm.loss={loss}");
+        fgrpo().arg("train").arg(&config).args(["--set", &set, "--out"]).arg(&out).assert().success();
+        let metrics = std::fs::read_to_string(out.join("metrics.jsonl")).unwrap();
+        let rewards: Vec<f64> = metrics
+            .lines()
+            .map(|line| {
+                serde_json::from_str::<serde_json::Value>(line).unwrap()["reward_mean"].as_f64().unwrap()
+            })
+            .collect();
+        let mean = |steps: &[f64]| steps.iter().sum::<f64>() / steps.len() as f64;
+        let (first, last) = (mean(&rewards[..3]), mean(&rewards[25..]));
+        assert!(first < 0.3 && last > 0.8, "{loss}: {first} -> {last}");
+    }
 }

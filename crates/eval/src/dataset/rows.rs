@@ -11,6 +11,7 @@ use crate::io::lines::Lines;
 use crate::row::{Row, type_name};
 use anyhow::Context;
 use fgrpo_files as input;
+use parquet::basic::Compression;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 use serde_json::Value;
@@ -202,6 +203,12 @@ fn unclosed_quote(text: &str, separator: u8) -> Option<usize> {
 
 fn parquet_rows(path: &Path) -> anyhow::Result<Vec<Row>> {
     let reader = SerializedFileReader::new(File::open(path)?).context("as Parquet")?;
+    let mut columns = reader.metadata().row_groups().iter().flat_map(|group| group.columns());
+    if columns.any(|column| matches!(column.compression(), Compression::BROTLI(_))) {
+        anyhow::bail!(
+            "found Parquet compressed by Brotli, wanted zstd, snappy, gzip, lz4 or none: `pyarrow.parquet.write_table(pyarrow.parquet.read_table(\"old.parquet\"), \"new.parquet\")` in Python writes it again"
+        );
+    }
     let mut rows = Vec::new();
     for row in reader.get_row_iter(None).context("as Parquet")? {
         let row = row.with_context(|| format!("row {}", rows.len() + 1))?;

@@ -21,4 +21,3 @@ mod sequence;
 pub(crate) mod slices;
 mod stream;
 mod weights;
-pub(crate) mod work;

@@ -391,7 +391,7 @@ impl AlgorithmConfig {
         }
         for (name, weight) in &self.reward_weights {
             reward(&format!("algorithm.reward_weights.{name}"), *weight)?;
-            if !self.advantage.reads_parts() {
+            if !self.advantage.reads().parts {
                 bad_input!(
                     "algorithm.reward_weights: found {name}, wanted none with the advantage {}, which reads one reward",
                     self.advantage.name()

@@ -244,11 +244,9 @@ impl Refusal {
 
     /// Reads a value, or says why it is refused.
     fn or<T: DeserializeOwned>(whole: &Value) -> Result<T, Self> {
-        let mut track = Track::new();
-        let deserializer = serde_path_to_error::Deserializer::new(whole.clone(), &mut track);
-        let said = match T::deserialize(Objects(deserializer)) {
+        let (said, track) = match read::<T>(whole.clone()) {
             Ok(read) => return Ok(read),
-            Err(error) => error.message().trim_end().to_owned(),
+            Err(why) => why,
         };
         let step = |segment: &Segment| match segment {
             Segment::Seq { index } => Some(index.to_string()),
@@ -270,10 +268,8 @@ impl Refusal {
                 }
                 _ => break,
             };
-            let refused = |step: &&String| {
-                T::deserialize(Objects(alone(whole, &path, step)))
-                    .is_err_and(|e| e.message().trim_end() == said)
-            };
+            let refused =
+                |step: &&String| read::<T>(alone(whole, &path, step)).is_err_and(|why| why.0 == said);
             let Some(step) = steps.iter().find(refused) else { break };
             found = part(value, step);
             path.push(step.clone());
@@ -353,6 +349,13 @@ impl Refusal {
             false => format!("unknown key `{unknown}`; did you mean `{}`?", suggested.join("` or `")),
         }
     }
+}
+
+/// Reads a value, or says why it is refused and where. Every type is compiled for this one reader alone.
+fn read<T: DeserializeOwned>(value: Value) -> Result<T, (String, Track)> {
+    let mut track = Track::new();
+    T::deserialize(Objects(serde_path_to_error::Deserializer::new(value, &mut track)))
+        .map_err(|error| (error.message().trim_end().to_owned(), track))
 }
 
 /// Removes what stands at the path; `false` if nothing does.

@@ -4,13 +4,11 @@
 
 mod disk;
 mod fit;
-mod gpu;
 mod memory;
 mod time;
 
 pub use disk::Disk;
-pub use fit::{Fit, Room, costly_evaluation, warnings};
-pub use gpu::{BANDWIDTH_SHARE, GPU_KINDS, GpuKind, GpuTime, ISSUE_SHARE, NODE_TIME, PRODUCTS_SHARE};
+pub use fit::{Fit, GPU_KINDS, Room, costly_evaluation, warnings};
 pub use memory::{Memory, refuse_uncountable};
 pub use time::{ACTIVE, Time};
 

@@ -1,5 +1,4 @@
-//! The character classes of Python's two regular expression engines, and its cases of letters, where they differ from
-//! Rust's.
+//! The character classes of Python's two regular expression engines, and its tests of case, where they differ from Rust's.
 //!
 //! In the standard library's `re`, word characters are letters, numbers and the underscore; the `regex` module (through
 //! which NLTK tokenises) adds combining marks.
@@ -86,55 +85,6 @@ pub(crate) fn is_lower(text: &str) -> bool {
         cased |= c.is_lowercase();
     }
     cased
-}
-
-/// The simple lower case of one character, which `re` compares if it ignores case.
-pub(crate) fn simple_lower(c: char) -> char {
-    if c.is_ascii() { c.to_ascii_lowercase() } else { c.to_lowercase().next().unwrap_or(c) }
-}
-
-/// The simple upper case of one character; a character whose upper case has several characters is unchanged.
-pub(crate) fn simple_upper(c: char) -> char {
-    let mut upper = c.to_uppercase();
-    match (upper.next(), upper.next()) {
-        (Some(u), None) => u,
-        _ => c,
-    }
-}
-
-/// Lower-case characters that `re` treats as equal if it ignores case, such as the dotless i and i.
-/// Source: CPython 3.11, the table of extra cases of its `re` module.
-const EQUAL: [&[char]; 24] = [
-    &['i', '\u{131}'],
-    &['s', '\u{17f}'],
-    &['\u{b5}', '\u{3bc}'],
-    &['\u{345}', '\u{3b9}', '\u{1fbe}'],
-    &['\u{390}', '\u{1fd3}'],
-    &['\u{3b0}', '\u{1fe3}'],
-    &['\u{3b2}', '\u{3d0}'],
-    &['\u{3b5}', '\u{3f5}'],
-    &['\u{3b8}', '\u{3d1}'],
-    &['\u{3ba}', '\u{3f0}'],
-    &['\u{3c0}', '\u{3d6}'],
-    &['\u{3c1}', '\u{3f1}'],
-    &['\u{3c2}', '\u{3c3}'],
-    &['\u{3c6}', '\u{3d5}'],
-    &['\u{432}', '\u{1c80}'],
-    &['\u{434}', '\u{1c81}'],
-    &['\u{43e}', '\u{1c82}'],
-    &['\u{441}', '\u{1c83}'],
-    &['\u{442}', '\u{1c84}', '\u{1c85}'],
-    &['\u{44a}', '\u{1c86}'],
-    &['\u{463}', '\u{1c87}'],
-    &['\u{a64b}', '\u{1c88}'],
-    &['\u{1e61}', '\u{1e9b}'],
-    &['\u{fb05}', '\u{fb06}'],
-];
-
-/// The other characters that `re` treats as equal to `lower` if it ignores case.
-pub(crate) fn also_equal(lower: char) -> impl Iterator<Item = char> {
-    let class = EQUAL.iter().find(|class| class.contains(&lower));
-    class.into_iter().flat_map(|class| class.iter().copied()).filter(move |c| *c != lower)
 }
 
 #[cfg(test)]

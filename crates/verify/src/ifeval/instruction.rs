@@ -1,7 +1,7 @@
 //! The 25 instruction types: their arguments and their checks.
 
 use super::characters::{is_lower, is_upper};
-use super::pattern::{Pattern, PatternError, Text};
+use super::pattern::{Pattern, PatternError};
 use super::{Error, json, language, punkt, treebank};
 use crate::python_text::{is_space, regex, strip};
 use serde_json::{Map, Value};
@@ -20,6 +20,12 @@ impl Bound {
             Self::LessThan(n) => (count as f64) < n,
             Self::AtLeast(n) => count as f64 >= n,
         }
+    }
+
+    /// A count from which on [`Bound::holds`] doesn't change.
+    fn most(self) -> usize {
+        let (Self::LessThan(n) | Self::AtLeast(n)) = self;
+        n.ceil() as usize
     }
 }
 
@@ -61,13 +67,13 @@ pub(super) enum Postscript {
     /// `P.S.`
     Ps,
     /// Any other, as a pattern.
-    Other(Pattern),
+    Other(Box<Pattern>),
 }
 
 /// A response in the forms that the checks need, each computed once on first use.
 pub(super) struct Response<'a> {
     text: &'a str,
-    chars: OnceCell<Text>,
+    chars: OnceCell<Vec<char>>,
     lower: OnceCell<String>,
 }
 
@@ -76,8 +82,8 @@ impl<'a> Response<'a> {
         Self { text, chars: OnceCell::new(), lower: OnceCell::new() }
     }
 
-    fn chars(&self) -> &Text {
-        self.chars.get_or_init(|| Text::new(self.text.chars().collect()))
+    fn chars(&self) -> &[char] {
+        self.chars.get_or_init(|| self.text.chars().collect())
     }
 
     fn lower(&self) -> &str {
@@ -205,7 +211,8 @@ impl Instruction {
                 "P.P.S" => Postscript::Pps,
                 "P.S." => Postscript::Ps,
                 other => {
-                    Postscript::Other(a.pattern(&format!(r"(?m)\s*{}.*$", other.to_lowercase()), false)?)
+                    let pattern = format!(r"(?m)\s*{}.*$", other.to_lowercase());
+                    Postscript::Other(Box::new(a.pattern(&pattern, false)?))
                 }
             }),
             "detectable_format:number_bullet_lists" => Self::Bullets(a.count("num_bullets")?),
@@ -240,16 +247,16 @@ impl Instruction {
         Ok(match self {
             Self::KeywordsExist(keywords) => {
                 for keyword in keywords {
-                    if !keyword.is_found(response.chars())? {
+                    if !keyword.is_found(text)? {
                         return Ok(false);
                     }
                 }
                 true
             }
-            Self::KeywordFrequency(keyword, bound) => bound.holds(keyword.count(response.chars())?),
+            Self::KeywordFrequency(keyword, bound) => bound.holds(keyword.count(text, bound.most())?),
             Self::ForbiddenWords(words) => {
                 for word in words {
-                    if word.is_found(response.chars())? {
+                    if word.is_found(text)? {
                         return Ok(false);
                     }
                 }
@@ -259,7 +266,7 @@ impl Instruction {
                 bound.holds(response.lower().chars().filter(|c| c == letter).count())
             }
             Self::Language(code) => is_language(text, code),
-            Self::Sentences(bound) => bound.holds(punkt::sentences(response.chars().chars()).len()),
+            Self::Sentences(bound) => bound.holds(punkt::sentences(response.chars()).len()),
             Self::Paragraphs(wanted) => paragraphs(text).is_some_and(|n| n as f64 == *wanted),
             Self::Words(bound) => bound.holds(regex!(r"\w+").find_iter(text).count()),
             Self::ParagraphFirstWord { paragraphs, nth, word } => {
@@ -269,9 +276,7 @@ impl Instruction {
             Self::Postscript(mark) => match mark {
                 Postscript::Pps => regex!(r"p\.\s?p\.\s?s").is_match(response.lower()),
                 Postscript::Ps => regex!(r"p\.\s?s\.").is_match(response.lower()),
-                Postscript::Other(pattern) => {
-                    pattern.is_found(&Text::new(response.lower().chars().collect()))?
-                }
+                Postscript::Other(pattern) => pattern.is_found(response.lower())?,
             },
             Self::Bullets(wanted) => bullets(text) as f64 == *wanted,
             Self::ConstrainedResponse => ["My answer is yes.", "My answer is no.", "My answer is maybe."]
@@ -280,7 +285,7 @@ impl Instruction {
             Self::Highlights(least) => highlights(text) as f64 >= *least,
             Self::Sections(pattern, least) => {
                 // `re.split` returns the groups of the separator as pieces too.
-                let pieces = pattern.count(response.chars())? * (1 + pattern.groups());
+                let pieces = pattern.count(text, least.ceil() as usize)? * (1 + pattern.groups());
                 pieces as f64 >= *least
             }
             Self::Json => is_json_block(text),
@@ -291,7 +296,7 @@ impl Instruction {
                 strip(text).trim_matches('"').to_lowercase().ends_with(phrase.as_str())
             }
             Self::CapitalWords(bound) => {
-                let words = treebank::words(response.chars().chars());
+                let words = treebank::words(response.chars());
                 bound.holds(words.iter().filter(|word| is_upper(word)).count())
             }
             Self::AllCapital => is_upper(text) && is_language(text, "en"),

@@ -31,7 +31,7 @@ pub struct TableArgs {
     /// How to print.
     #[arg(long, value_enum, default_value = "text")]
     pub format: Format,
-    /// Draw pass@k against pass@1 into this file, .svg or .png.
+    /// Draw pass@k against pass@1 into this file, .svg.
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
 }

@@ -111,6 +111,12 @@ fn devices_says_what_there_is_and_why_not() {
     let (out, said, code) = run(fgrpo().arg("devices"));
     assert_eq!(code, 0, "{said}");
     assert!(out.contains("cpu    yes") && out.contains("threads"), "{out}");
+    let plain = run(fgrpo().arg("devices").env("FGRPO_SIMD", "plain")).0;
+    assert!(plain.contains("matrix products by the gemm crate"), "{plain}");
+    let avx2 = run(fgrpo().arg("devices").env("FGRPO_SIMD", "avx2")).0;
+    if avx2.contains("avx2 fma") {
+        assert!(avx2.contains("matrix products by kernels for avx2"), "{avx2}");
+    }
     let (out, ..) = run(fgrpo().args(["devices", "--json"]));
     let list: Vec<Value> = serde_json::from_str(&out).unwrap();
     assert_eq!(list[0]["device"], "cpu");

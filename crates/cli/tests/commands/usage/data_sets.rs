@@ -64,6 +64,19 @@ fn compressed_files_and_shards_as_hugging_face_lays_them_out_are_read() {
 }
 
 #[test]
+fn parquet_is_read_in_every_compression_but_brotli_and_that_says_how_to_write_it_again() {
+    // `pyarrow.parquet.write_table(table, "NAME.parquet", compression=NAME)` of pyarrow 21.0.0.
+    let golden = |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+    assert_eq!(found(&golden("lz4.parquet")), Ok(6));
+    let refused = found(&golden("brotli.parquet")).unwrap_err();
+    assert!(
+        refused.starts_with("2: ")
+            && refused.contains("brotli.parquet: found Parquet compressed by Brotli, wanted zstd"),
+        "{refused}"
+    );
+}
+
+#[test]
 fn what_is_read_for_training_is_read_for_verifying_scoring_and_evaluating() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);

@@ -8,6 +8,17 @@ use fgrpo_eval::io::machine::{available, resident};
 use fgrpo_nn::config::Config as ModelConfig;
 use fgrpo_nn::{DeviceName, Replicas, least_cached_tokens};
 
+/// Kinds of GPUs that a run can be planned for, and the bytes of their memory by NVIDIA's data sheets. A100, H100 and
+/// H200 are the SXM modules.
+pub const GPU_KINDS: [(&str, u64); 6] = [
+    ("rtx-4070", 12_000_000_000),
+    ("rtx-4090", 24_000_000_000),
+    ("l40s", 48_000_000_000),
+    ("a100", 80_000_000_000),
+    ("h100", 80_000_000_000),
+    ("h200", 141_000_000_000),
+];
+
 /// Memory in bytes, and whose it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Room {

@@ -47,22 +47,17 @@ struct Size {
     pairs: f64,
 }
 
-/// Operations, or bytes moved, per prompt.
-pub(super) struct Costs {
+/// Operations per prompt.
+struct Costs {
     each: Flops,
     prompt: f64,
     completion: f64,
 }
 
 impl Costs {
-    /// Operations.
-    pub(super) fn of(config: &Config, model: &ModelConfig, lengths: &Lengths) -> Self {
+    fn of(config: &Config, model: &ModelConfig, lengths: &Lengths) -> Self {
         let lora = config.lora.as_ref().map(|lora| lora.engine());
-        Self::with(Flops::of(model, config.compute.checkpoint_activations, lora.as_ref()), lengths)
-    }
-
-    /// What `each` token, pair and prediction costs.
-    pub(super) fn with(each: Flops, lengths: &Lengths) -> Self {
+        let each = Flops::of(model, config.compute.checkpoint_activations, lora.as_ref());
         Self { each, prompt: lengths.prompt_mean, completion: lengths.completion_likely }
     }
 
@@ -71,7 +66,7 @@ impl Costs {
     }
 
     /// Of the prompt itself.
-    pub(super) fn prefill(&self) -> f64 {
+    fn prefill(&self) -> f64 {
         let Self { each, prompt, .. } = self;
         each.forward_token * prompt + each.forward_pair * self.prompt_pairs() + each.forward_prediction
     }
@@ -93,12 +88,12 @@ impl Costs {
     }
 
     /// Of so many completions, without the prompt.
-    pub(super) fn completions(&self, samples: usize) -> f64 {
+    fn completions(&self, samples: usize) -> f64 {
         self.forward(self.group(samples))
     }
 
     /// Log-probabilities of a group.
-    pub(super) fn scored(&self, samples: usize) -> f64 {
+    fn scored(&self, samples: usize) -> f64 {
         self.prefill() + self.completions(samples)
     }
 
@@ -108,7 +103,7 @@ impl Costs {
     }
 
     /// All updates of a step, and the reference model's log-probabilities if needed.
-    pub(super) fn update(&self, config: &Config) -> f64 {
+    fn update(&self, config: &Config) -> f64 {
         let samples = config.rollout.group_size;
         let reference = if config.algorithm.penalises_kl() { self.scored(samples) } else { 0.0 };
         config.update.epochs as f64 * ACTIVE * self.trained(samples) + reference

@@ -112,6 +112,38 @@ mod default {
     }
 }
 
+/// DAPO's soft overlong punishment (arXiv 2503.14476, equation 13), which is added to a completion's reward: 0 up to
+/// `length - cache` tokens, then linearly down to -1 at `length` tokens, and -1 above.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
+pub struct Overlong {
+    /// Tokens of a completion from which on the punishment is -1.
+    pub length: usize,
+    /// Tokens before `length` over which it grows, from 1 to `length`.
+    pub cache: usize,
+}
+
+impl Overlong {
+    /// What is added to the reward of a completion of so many tokens, from -1 to 0.
+    pub fn punishment(&self, tokens: usize) -> f64 {
+        let above = tokens.saturating_sub(self.length - self.cache);
+        -(above.min(self.cache) as f64) / self.cache as f64
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        match (1..=self.length).contains(&self.cache) {
+            true => Ok(()),
+            false => Err(Error::setting(
+                "overlong.cache",
+                self.cache,
+                format!("1 to overlong.length, {}, in tokens", self.length),
+            )),
+        }
+    }
+}
+
 /// Everything that turns a group's rewards into advantages.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Credit {
@@ -123,6 +155,8 @@ pub struct Credit {
     pub focal_gamma: f64,
     /// The shaping, if any.
     pub shaping: Shaping,
+    /// The punishment of long completions, if any. It changes no completion from correct to wrong.
+    pub overlong: Option<Overlong>,
 }
 
 /// The credit of one group.
@@ -155,23 +189,22 @@ impl Credit {
         if !(self.focal_gamma.is_finite() && self.focal_gamma >= 0.0) {
             return Err(Error::setting("focal_gamma", self.focal_gamma, "a finite number of at least 0"));
         }
+        self.overlong.map_or(Ok(()), |overlong| overlong.check())?;
+        if self.shapes_rewards() {
+            let refused = |wanted| Err(Error::setting("advantage", self.advantage.name(), wanted));
+            match self.advantage {
+                a if !a.reads().rewards => refused(
+                    "an estimator that reads rewards, as grpo, dr_grpo and rloo do: a shaped reward is lost on one that only asks whether it is correct",
+                )?,
+                a if a.reads().correct => refused(
+                    "an estimator that doesn't ask besides which completions are correct: a shaped reward is neither correct nor wrong",
+                )?,
+                a if a.reads().parts => refused("an estimator of one reward: the shaping changes one")?,
+                _ => {}
+            }
+        }
         match self.shaping {
             Shaping::None => Ok(()),
-            Shaping::Unlikely { .. } if !self.advantage.reads().rewards => Err(Error::setting(
-                "advantage",
-                self.advantage.name(),
-                "an estimator that reads rewards, as grpo, dr_grpo and rloo do: a shaped reward is lost on one that only asks whether it is correct",
-            )),
-            Shaping::Unlikely { .. } if self.advantage.reads().correct => Err(Error::setting(
-                "advantage",
-                self.advantage.name(),
-                "an estimator that doesn't ask besides which completions are correct: a shaped reward is neither correct nor wrong",
-            )),
-            Shaping::Unlikely { .. } if self.advantage.reads().parts => Err(Error::setting(
-                "advantage",
-                self.advantage.name(),
-                "an estimator of one reward: the shaping changes one",
-            )),
             Shaping::Unlikely { .. } if self.rewards.correct <= 0.0 => Err(Error::setting(
                 "reward_correct",
                 self.rewards.correct,
@@ -204,6 +237,11 @@ impl Credit {
         }
     }
 
+    /// Whether the estimator sees other rewards than the completions'.
+    fn shapes_rewards(&self) -> bool {
+        self.overlong.is_some() || matches!(self.shaping, Shaping::Unlikely { .. })
+    }
+
     /// The credit of one group, where the group is the whole batch: [`Credit::assign_batch`] of one.
     ///
     /// # Errors
@@ -220,19 +258,27 @@ impl Credit {
     /// The first group that failed and why: a reward that is not finite, or one that is neither correct nor wrong if a
     /// setting needs to know.
     pub fn assign_batch(&self, groups: &[Group<'_>]) -> Result<Vec<Assigned>, (usize, Error)> {
-        let batch = match self.shaping {
-            Shaping::Unlikely { beta } => {
-                let shape = |(g, group): (usize, &Group<'_>)| {
+        let shape = |(g, group): (usize, &Group<'_>)| {
+            let mut rewards = match self.shaping {
+                Shaping::Unlikely { beta } => {
                     let correct = self.rewards.correct(group).map_err(|e| (g, e))?;
-                    Ok(unlikely_rewards(group, &correct, beta))
-                };
-                let shaped: Vec<Vec<f64>> = groups.iter().enumerate().map(shape).collect::<Result<_, _>>()?;
-                let both = groups.iter().zip(&shaped);
-                let shaped: Vec<Group<'_>> =
-                    both.map(|(group, rewards)| Group { rewards, ..*group }).collect();
-                self.advantage.of_batch(&shaped, &self.rewards)?
+                    unlikely_rewards(group, &correct, beta)
+                }
+                _ => group.rewards.to_vec(),
+            };
+            if let Some(overlong) = self.overlong {
+                let both = rewards.iter_mut().zip(group.lengths);
+                both.for_each(|(reward, &tokens)| *reward += overlong.punishment(tokens));
             }
-            _ => self.advantage.of_batch(groups, &self.rewards)?,
+            Ok(rewards)
+        };
+        let batch = if self.shapes_rewards() {
+            let shaped: Vec<Vec<f64>> = groups.iter().enumerate().map(shape).collect::<Result<_, _>>()?;
+            let both = groups.iter().zip(&shaped);
+            let shaped: Vec<Group<'_>> = both.map(|(group, rewards)| Group { rewards, ..*group }).collect();
+            self.advantage.of_batch(&shaped, &self.rewards)?
+        } else {
+            self.advantage.of_batch(groups, &self.rewards)?
         };
         let anchor = match self.shaping {
             Shaping::HaDw { anchor: None, .. } => self.batch_rate(groups)?,
@@ -313,6 +359,7 @@ mod tests {
         rewards: Rewards { correct: 1.0, wrong: 0.0, threshold: None },
         focal_gamma: 0.0,
         shaping: Shaping::None,
+        overlong: None,
     };
 
     fn group<'a>(rewards: &'a [f64], mean_old_logp: &'a [f64]) -> Group<'a> {
@@ -397,6 +444,72 @@ mod tests {
             ..PLAIN
         };
         assert_eq!(credit.assign(&g).unwrap().advantages, [0.5 + 0.1, -0.5 - 0.2]);
+    }
+
+    const OVERLONG: Overlong = Overlong { length: 20, cache: 8 };
+
+    #[test]
+    fn overlong_punishment_has_values_worked_by_hand_and_those_of_trl_and_verl() {
+        for (tokens, wanted) in
+            [(1, 0.0), (12, 0.0), (13, -0.125), (16, -0.5), (20, -1.0), (21, -1.0), (400, -1.0)]
+        {
+            assert_eq!(OVERLONG.punishment(tokens), wanted, "{tokens}");
+        }
+        // TRL's `get_soft_overlong_punishment` in three cases; verl's DAPO reward manager as a minimum, without a bound
+        // beyond the length, which no completion exceeds there.
+        for overlong in [OVERLONG, Overlong { length: 7, cache: 7 }, Overlong { length: 20480, cache: 4096 }]
+        {
+            let (length, cache) = (overlong.length as f64, overlong.cache as f64);
+            for tokens in (1..2 * overlong.length).step_by(1 + overlong.length / 100) {
+                let n = tokens as f64;
+                let trl = match n {
+                    n if n <= length - cache => 0.0,
+                    n if n <= length => (length - cache - n) / cache,
+                    _ => -1.0,
+                };
+                assert!((overlong.punishment(tokens) - trl).abs() < 1e-15, "{overlong:?} {tokens}");
+                if tokens <= overlong.length {
+                    let verl = (-(n - (length - cache)) / cache).min(0.0);
+                    assert!((overlong.punishment(tokens) - verl).abs() < 1e-15, "{overlong:?} {tokens}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn overlong_punishment_moves_advantages_but_no_success_rate() {
+        let g = Group { lengths: &[4, 16, 20, 4], ..group(&[1.0, 1.0, 0.0, 0.0], &[-1.0; 4]) };
+        let credit =
+            Credit { advantage: Advantage::DrGrpo, overlong: Some(OVERLONG), focal_gamma: 1.0, ..PLAIN };
+        // Rewards 1, 0.5, -1, 0 with the mean 0.125; half are correct.
+        let found = credit.assign(&g).unwrap();
+        assert_eq!((found.success_rate, found.focal_weight), (Some(0.5), 0.5));
+        assert_eq!(found.advantages, [0.4375, 0.1875, -0.5625, -0.0625]);
+        let short = Group { lengths: &[12; 4], ..g };
+        let plain = Credit { overlong: None, ..credit };
+        assert_eq!(credit.assign(&short).unwrap(), plain.assign(&short).unwrap());
+    }
+
+    #[test]
+    fn overlong_punishment_is_refused_where_it_would_be_lost_or_has_no_meaning() {
+        let refused = |advantage, overlong| {
+            Credit { advantage, overlong: Some(overlong), ..PLAIN }.check(4).unwrap_err().to_string()
+        };
+        for cache in [0, 21] {
+            let said = refused(Advantage::GRPO, Overlong { cache, ..OVERLONG });
+            assert!(
+                said.contains(&format!("overlong.cache: found {cache}, wanted 1 to overlong.length, 20")),
+                "{said}"
+            );
+        }
+        for advantage in [
+            Advantage::MaxRl,
+            Advantage::Pkpo { k: 2 },
+            Advantage::Avspo { eps: 1e-4 },
+            Advantage::Gdpo { eps: 1e-4 },
+        ] {
+            assert!(refused(advantage, OVERLONG).starts_with("advantage: found "), "{advantage:?}");
+        }
     }
 
     const HA_DW: Shaping = Shaping::HaDw { scale: 1.3, eta: 0.1, window: 50, anchor: None };

@@ -145,13 +145,18 @@ fn problem_of(row: &Row, found: &columns::Found) -> Result<Problem, Unusable> {
         |column: &Option<String>| column.as_ref().and_then(|name| value(row, name)).and_then(plain_text);
     let solution = text(&found.solution).filter(|s| !s.trim().is_empty());
     let prompt = || shown(row, &found.prompt);
-    let mut messages =
-        columns::messages(row, &found.prompt).ok_or_else(|| Unusable::new("no prompt", prompt()))?;
     if let Some(field) = columns::unread(row, &found.prompt) {
         return Err(Unusable::new(
-            "tools, thinking or settings of the template beside the text",
+            "tools, thinking, images or settings of the template beside the text",
             field.to_owned(),
         ));
+    }
+    let mut messages =
+        columns::messages(row, &found.prompt).ok_or_else(|| Unusable::new("no prompt", prompt()))?;
+    if let Some(input) = text(&found.input).filter(|input| !input.trim().is_empty())
+        && let Some(last) = messages.last_mut()
+    {
+        last.content = format!("{}\n{input}", last.content);
     }
     // A conversation that ends with an assistant message is a demonstration.
     let mut last_answer = None;

@@ -13,6 +13,7 @@ use crate::failure::OrBadInput;
 use crate::grade::Grader;
 use crate::inspect;
 use crate::io::files;
+use crate::io::json;
 use crate::io::lines::Lines;
 use crate::kind::{self, TaskKind, Truth};
 use crate::row::Row;
@@ -69,7 +70,7 @@ pub fn format_of(path: &Path) -> anyhow::Result<Option<DumpFormat>> {
     }
     let mut lines = Lines::open(path)?;
     let Some(line) = lines.next_line()? else { return Ok(None) };
-    let first: Row = serde_json::from_slice(line.text).unwrap_or_default();
+    let first: Row = json::parse_of_others(line.text).unwrap_or_default();
     let has = |keys: [&str; 2]| keys.iter().all(|k| first.contains_key(*k));
     Ok(match () {
         () if has(["doc_id", "resps"]) => Some(DumpFormat::LmEval),
@@ -217,7 +218,7 @@ pub fn responses(path: &Path, format: DumpFormat) -> anyhow::Result<Vec<Response
             }
             Some(value) => Ok(value),
         };
-        let texts = |name: &str| text(field(name)?).with_context(|| at(name)).or_bad_input();
+        let texts = |name: &str| field(name).map(text);
         match format {
             DumpFormat::LmEval => {
                 let (gold, problem) = (reference(&texts("target")?), texts("doc_id")?);
@@ -315,17 +316,12 @@ fn uid(uid: &str) -> &str {
     uid.rsplitn(3, '_').last().unwrap_or(uid)
 }
 
-/// A value as text; several are joined by commas, as in data sets. JSON's numbers are read in double precision, in which
-/// large and small ones lose digits.
-fn text(value: &Value) -> anyhow::Result<String> {
-    let inexact = |x: f64| x.abs() >= 1e15 || (x != 0.0 && x.abs() < 1e-5);
+/// A value as text; several are joined by commas, as in data sets.
+fn text(value: &Value) -> String {
     match value {
-        Value::String(text) => Ok(text.clone()),
-        Value::Array(list) => Ok(list.iter().map(text).collect::<anyhow::Result<Vec<_>>>()?.join(", ")),
-        Value::Number(n) if n.is_f64() && n.as_f64().is_none_or(inexact) => anyhow::bail!(
-            "found the number {n}, wanted a text, because a number this large or small may have lost digits"
-        ),
-        other => Ok(other.to_string()),
+        Value::String(text) => text.clone(),
+        Value::Array(list) => list.iter().map(text).collect::<Vec<_>>().join(", "),
+        other => other.to_string(),
     }
 }
 

@@ -140,7 +140,7 @@ pub fn structured(value: &Value) -> Value {
     }
 }
 
-/// A scalar as text.
+/// A scalar as text; an object with one field that isn't null is that one.
 pub fn plain_text(value: &Value) -> Option<String> {
     match value {
         Value::String(s) => Some(s.clone()),
@@ -152,6 +152,10 @@ pub fn plain_text(value: &Value) -> Option<String> {
             _ => n.to_string(),
         }),
         Value::Bool(b) => Some(b.to_string()),
+        Value::Object(fields) => {
+            let mut filled = fields.values().filter(|value| !value.is_null());
+            filled.next().filter(|_| filled.next().is_none()).and_then(plain_text)
+        }
         _ => None,
     }
 }

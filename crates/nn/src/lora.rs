@@ -6,7 +6,7 @@
 //! Departures from PEFT: no dropout (sampler and learner must compute the same), and neither embedding nor head can be adapted.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
@@ -24,6 +24,30 @@ pub(crate) const ADAPTER_CONFIG: &str = "adapter_config.json";
 pub(crate) const ADAPTER_WEIGHTS: &str = "adapter_model.safetensors";
 /// What the metadata of an adapter's weights calls the format of its base. PEFT's settings have no place for it.
 pub(crate) const BASE: &str = "fgrpo.base";
+
+/// The weights' file of an adapter folder.
+///
+/// # Errors
+/// If there is none; weights in PyTorch's format are named with the command that converts them.
+pub(crate) fn weights_of(dir: &Path) -> Result<PathBuf, Error> {
+    let path = dir.join(ADAPTER_WEIGHTS);
+    let pickled = dir.join("adapter_model.bin");
+    if path.exists() {
+        return Ok(path);
+    }
+    if pickled.exists() {
+        let (from, to) = (pickled.display(), path.display());
+        let wanted = format!(
+            "{ADAPTER_WEIGHTS}: python -c \"import torch, safetensors.torch as s; s.save_file(torch.load('{from}', weights_only=True), '{to}')\""
+        );
+        return Err(Error::File { path: pickled, found: "weights in PyTorch's format".into(), wanted });
+    }
+    Err(Error::File {
+        path,
+        found: "no such file".into(),
+        wanted: "an adapter's weights in safetensors".into(),
+    })
+}
 
 /// LoRA settings, with PEFT's names where it has them.
 #[derive(Debug, Clone, PartialEq)]
@@ -125,7 +149,7 @@ impl LoraConfig {
     /// # Errors
     /// If there are no weights, or the format is unknown.
     pub fn trained_on(dir: &Path) -> Result<Option<BaseFormat>, Error> {
-        let path = dir.join(ADAPTER_WEIGHTS);
+        let path = weights_of(dir)?;
         let Some(name) = TensorFile::open(&path)?.metadata().remove(BASE) else { return Ok(None) };
         let formats = BaseFormat::ALL.map(BaseFormat::name).join(", ");
         let unknown = || Error::File {

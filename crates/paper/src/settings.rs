@@ -47,7 +47,7 @@ pub(super) fn of(config: &Config) -> Setting {
     Setting {
         model: model.map(|m| m.to_string_lossy().into_owned()),
         method,
-        gamma: a.focal_gamma,
+        gamma: a.focal_gamma(),
         n: config.rollout.group_size as u64,
     }
 }

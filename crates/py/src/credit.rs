@@ -79,7 +79,7 @@ fn estimator(table: &str, beside: [(&str, Option<Value>); 3]) -> PyResult<Advant
 /// The shaping by name with its numbers, or the paper's numbers if none are given.
 fn shaping(given: Option<(String, Vec<f64>)>) -> PyResult<Shaping> {
     let Some((name, numbers)) = given else { return Ok(Shaping::None) };
-    // How the anchor moves is the caller's.
+    // The caller decides how the anchor moves.
     let ha_dw = |scale, anchor| Shaping::HaDw { scale, eta: 0.0, window: 1, anchor };
     let of_kind = serde_json::from_value(serde_json::json!({ "kind": name })).unwrap_or_default();
     match (of_kind, numbers.as_slice()) {
@@ -127,6 +127,7 @@ pub(crate) fn credit<'py>(
         rewards: Rewards { correct, wrong, threshold },
         focal_gamma: gamma,
         shaping: self::shaping(shaping)?,
+        overlong: None,
     };
     let (rewards, group) = (rewards.as_slice()?, group.as_slice()?);
     let logp = mean_logp.as_ref().map(|l| l.as_slice()).transpose()?;

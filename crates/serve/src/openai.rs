@@ -1,8 +1,7 @@
 //! OpenAI's endpoints: `/v1/models`, `/v1/completions` and `/v1/chat/completions`, with the fields that vLLM adds for token ids.
 //!
-//! These requests are not in the journal: their client waits on the connection, and asks again when it breaks. A field that would change the answer
-//! in a way that isn't offered is refused by name. With `logprobs` above 1, and with top log-probabilities of a chat, the network runs once more over
-//! each answer.
+//! These requests are not in the journal: the client waits on the connection and repeats the request if it breaks. A field that asks for something
+//! unsupported is refused by name. With `logprobs` above 1, and with top log-probabilities of a chat, the network runs again over each answer.
 
 use crate::catalogue::Source;
 use crate::fields::{Fields, Refusal, check};
@@ -29,9 +28,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 type Shared = Arc<Server>;
 
-/// Longest answer where the request says nothing.
+/// Default maximum length of an answer in tokens.
 const COMPLETION_TOKENS: usize = 16;
-/// Fields with the one value that changes nothing.
+/// Fields that are accepted only with the value that has no effect.
 const NEUTRAL: [(&str, f64); 12] = [
     ("presence_penalty", 0.0),
     ("frequency_penalty", 0.0),
@@ -46,7 +45,7 @@ const NEUTRAL: [(&str, f64); 12] = [
     ("best_of", 1.0),
     ("min_tokens", 0.0),
 ];
-/// Fields without influence on the answer.
+/// Fields that don't affect the answer.
 const IGNORED: [&str; 7] =
     ["user", "metadata", "store", "n_probs", "cache_prompt", "no_stop_trim", "spaces_between_special_tokens"];
 
@@ -66,7 +65,7 @@ async fn models(State(server): State<Shared>) -> Response {
     reply(json!({"object": "list", "data": data}))
 }
 
-/// Refuses fields that are left, unless they change nothing.
+/// Refuses the remaining fields, unless they have no effect.
 fn end(mut fields: Fields) -> Result<(), String> {
     for (name, neutral) in NEUTRAL {
         if let Some(value) = fields.left.remove(name).filter(|value| !value.is_null()) {
@@ -88,7 +87,7 @@ fn end(mut fields: Fields) -> Result<(), String> {
     }
 }
 
-/// Whether a field's value says nothing.
+/// Whether a value is null, false or empty.
 fn empty(value: &Value) -> bool {
     [Value::Null, json!(false), json!([]), json!({}), json!("")].contains(value)
 }
@@ -100,11 +99,11 @@ struct Ask {
     /// Texts that end an answer and aren't part of it.
     texts: Vec<String>,
     stream: bool,
-    /// Whether a stream ends with the numbers of tokens.
+    /// Whether a stream ends with token counts.
     usage: bool,
-    /// Whether an end token of the model is a token as any other.
+    /// Whether end tokens are ordinary tokens.
     ignore_eos: bool,
-    /// Whether no answer is wanted, but the prompt's log-probabilities alone.
+    /// Whether only the prompt's log-probabilities are wanted.
     hidden: bool,
     /// Whether log-probabilities are wanted, and how many of the most likely tokens.
     logprobs: Option<usize>,
@@ -114,7 +113,7 @@ struct Ask {
     special: bool,
 }
 
-/// Reads the fields that both endpoints have. `most`: the longest answer where the request says nothing.
+/// Reads the fields that both endpoints have. `most`: the default maximum length of an answer.
 fn common(
     server: &Server,
     fields: &mut Fields,
@@ -169,7 +168,7 @@ fn common(
     let asked: Option<i64> = fields.take("max_tokens")?;
     let max_tokens = match asked {
         None => most,
-        // `echo` without an answer: one token is drawn, and hidden.
+        // With `echo` alone, one token is drawn and hidden.
         Some(0) if echo => Some(1),
         Some(n) => Some(usize::try_from(n).map_err(|_| format!("max_tokens: found {n}, wanted at least 1"))?),
     };
@@ -224,7 +223,7 @@ fn common(
     Ok(ask)
 }
 
-/// Whether a stream shall end with the numbers of tokens.
+/// Whether a stream should end with token counts.
 fn usage(fields: &mut Fields) -> Result<bool, String> {
     let mut options = fields.inner("stream_options.")?;
     let wanted = options.or("include_usage", false)?;
@@ -281,7 +280,7 @@ fn of_refusal(refusal: Refusal) -> Response {
     }
 }
 
-/// Reads a request's fields by `read` and refuses what is left of them.
+/// Reads a request's fields with `read` and refuses the rest.
 async fn asked(
     server: &Server,
     headers: &HeaderMap,
@@ -336,7 +335,7 @@ fn conversation(server: &Server, fields: &mut Fields) -> Result<Ask, Refusal> {
             }
             let text = match &content {
                 Value::String(text) => text.clone(),
-                // A list of parts, of which texts alone are read.
+                // A list of parts, which must be texts.
                 Value::Array(parts) => parts
                     .iter()
                     .map(|part| {
@@ -376,7 +375,7 @@ fn of_rejection(rejection: Rejection) -> Response {
     }
 }
 
-/// What all answers to a request have.
+/// The fields that every answer has.
 fn head(server: &Server, ask: &Ask, chat: bool, object: &str) -> Map<String, Value> {
     let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
     let prefix = if chat { "chatcmpl" } else { "cmpl" };
@@ -484,7 +483,7 @@ fn choice(
     let text = text_of(language, &tokens, ask);
     let mut choice = if chat {
         let content = ask.logprobs.map(|_| {
-            let entry = |token: u32, logp: f32| json!({"token": name(token), "logprob": logp, "bytes": language.text(&[token]).into_bytes()});
+            let entry = |token: u32, logp: f32| json!({"token": name(token), "logprob": logp, "bytes": language.token_bytes(token)});
             let entries = tokens.iter().zip(&logp).enumerate().map(|(at, (&token, &logp))| {
                 let mut own = entry(token, logp);
                 own["top_logprobs"] = top.get(at).map_or(json!([]), |row| row.iter().map(|&(t, l)| entry(t, l)).collect());
@@ -527,7 +526,7 @@ fn choice(
                 .iter()
                 .map(|row| {
                     row.as_ref().map_or(Value::Null, |row| {
-                        // Several tokens may have one text; the most likely comes first and stays.
+                        // Several tokens may have the same text; the most likely one comes first and is kept.
                         let mut named: HashMap<String, f32> = HashMap::new();
                         for &(token, logp) in row {
                             named.entry(name(token)).or_insert(logp);
@@ -552,7 +551,7 @@ fn choice(
     (choice, tokens.len())
 }
 
-/// Answers piece by piece. Pieces come as they are sampled if the request is alone in its batch, else when the answer is complete.
+/// Streams an answer. Pieces are sent as they are sampled if the request is alone in its batch, otherwise when the answer is complete.
 fn stream(server: Shared, ask: Ask, chat: bool) -> Response {
     let (pieces, mut arriving) = tokio::sync::mpsc::unbounded_channel();
     let sample = ask.samples[0].clone();
@@ -581,7 +580,7 @@ fn stream(server: Shared, ask: Ask, chat: bool) -> Response {
         let (mut tokens, mut sent, mut first): (Vec<u32>, String, bool) = (Vec::new(), String::new(), true);
         let outcome = loop {
             tokio::select! {
-                // What has come goes out before the end.
+                // Tokens that have arrived are sent before the end.
                 biased;
                 Some((length, token)) = arriving.recv() => {
                     // A sample may begin again where memory is short.
@@ -590,7 +589,8 @@ fn stream(server: Shared, ask: Ask, chat: bool) -> Response {
                         continue;
                     }
                     tokens.push(token);
-                    let text = text_of(&server.language, &tokens, &ask);
+                    let settled = &tokens[..server.language.settled(&tokens)];
+                    let text = text_of(&server.language, settled, &ask);
                     let mut end = text.len().saturating_sub(held_back);
                     while !text.is_char_boundary(end) {
                         end -= 1;
@@ -614,8 +614,12 @@ fn stream(server: Shared, ask: Ask, chat: bool) -> Response {
                 let tokens = ids(&sequence.tokens);
                 used = Some(tokens.len());
                 let text = text_of(&server.language, &tokens, &ask);
-                let piece = text.strip_prefix(sent.as_str()).unwrap_or_default().to_owned();
-                chunk(&piece, first, Some(reason(sequence)))
+                match text.strip_prefix(sent.as_str()) {
+                    Some(piece) => chunk(piece, first, Some(reason(sequence))),
+                    None => {
+                        json!({"error": {"message": "the tokenizer changed text that was sent already; ask without stream"}})
+                    }
+                }
             }
             Ok(Err(why)) => json!({"error": {"message": why}}),
             Err(_) => json!({"error": {"message": "the server is stopping"}}),

@@ -22,6 +22,7 @@ mod keys;
 mod kind;
 mod lora;
 mod maze;
+mod method;
 mod model;
 mod number_or_word;
 mod pair;
@@ -35,13 +36,14 @@ mod task;
 mod text;
 mod update;
 
-pub use algorithm::{AggregationName, AlgorithmConfig, Loss};
+pub use algorithm::{AggregationName, AlgorithmConfig, Loss, Truncated};
 pub use eval::{EvalConfig, FullEvalConfig};
 pub use every::Every;
 pub use keep::Keep;
 pub use keys::{Override, suggestions, typed};
 pub use lora::{AllLinear, LoraTable, Targets};
 pub use maze::MazeConfig;
+pub use method::method_name;
 pub use model::{InitConfig, ModelConfig, SizeConfig};
 pub use rollout::RolloutConfig;
 pub use scheduled::{Goal, ScheduledKey};
@@ -236,7 +238,8 @@ impl Config {
     }
 
     fn parse_with(text: &str, overrides: &[Override<'_>]) -> anyhow::Result<Self> {
-        let config: Self = typed(text, overrides, keys::suggestions)?;
+        let mut config: Self = typed(text, overrides, keys::suggestions)?;
+        config.algorithm.focal_gamma = Some(config.algorithm.focal_gamma());
         config.check()?;
         Ok(config)
     }

@@ -1,11 +1,12 @@
 //! From grades to advantages: rewards, estimator and focal weight of each group.
 
+use crate::config::Truncated;
 use crate::rollout::Rollouts;
 use fgrpo_core::credit::{Assigned, Credit};
 use fgrpo_core::group::{Group, Part};
 use fgrpo_eval::bad_input;
 use fgrpo_eval::graded::Graded;
-use fgrpo_nn::Completion;
+use fgrpo_nn::{Completion, Finish};
 use fgrpo_verify::verdict::Verdict;
 use std::collections::BTreeMap;
 
@@ -49,26 +50,28 @@ impl Credited {
     }
 }
 
-/// Rewards and advantages of every group.
+/// Rewards and advantages of every group; `truncated` says what becomes of completions that the length limit cut off.
 ///
 /// # Errors
 /// A reward that isn't finite, or graded rewards without a threshold for the focal weight. If the estimator reads several
 /// rewards: completions with different ones, a weight of one that none has.
 pub fn credit(
     how: &Credit,
+    truncated: Truncated,
     weights: &BTreeMap<String, f64>,
     rollouts: Vec<Rollouts>,
     grades: Vec<Vec<Graded>>,
 ) -> anyhow::Result<Vec<Credited>> {
-    let rewards_of = |grades: &Vec<Graded>| -> Vec<f64> {
-        let reward = |g: &Graded| match (g.reward, g.verdict) {
-            (Some(reward), _) => reward,
-            (None, Verdict::Correct) => how.rewards.correct,
-            (None, _) => how.rewards.wrong,
-        };
-        grades.iter().map(reward).collect()
+    let reward = |(g, completion): (&Graded, &Completion)| match (truncated, g.reward, g.verdict) {
+        (Truncated::Reward { reward }, ..) if completion.finish == Finish::Length => reward,
+        (_, Some(reward), _) => reward,
+        (_, None, Verdict::Correct) => how.rewards.correct,
+        (_, None, _) => how.rewards.wrong,
     };
-    let rewards: Vec<Vec<f64>> = grades.iter().map(rewards_of).collect();
+    let both = grades.iter().zip(&rollouts);
+    let rewards: Vec<Vec<f64>> = both
+        .map(|(grades, rollouts)| grades.iter().zip(&rollouts.completions).map(reward).collect())
+        .collect();
     let of = |rollouts: &Rollouts, grades: &Vec<Graded>| {
         let lengths: Vec<usize> = rollouts.completions.iter().map(|c| c.tokens.len()).collect();
         let mean_old_logp: Vec<f64> = rollouts.completions.iter().map(mean_logp).collect();

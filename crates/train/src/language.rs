@@ -4,6 +4,7 @@
 
 pub mod chat;
 mod maze;
+mod pieces;
 pub mod stop;
 
 use crate::language::chat::{ChatOptions, ChatTemplate, special_tokens};

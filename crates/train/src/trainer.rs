@@ -5,7 +5,7 @@
 //! one. Difference from the usual loop: `old_logp` *is* the log-probabilities recorded during sampling. Sampler and
 //! learner use the same weights, so there is no second forward pass.
 
-use crate::config::{Config, Every};
+use crate::config::{Config, Every, Truncated};
 use crate::credit::{Credited, credit};
 use crate::device;
 use crate::evaluation::in_training::{Series, check_held_out};
@@ -83,6 +83,7 @@ pub fn train(
     }
     let run = RunDir::open(out, config, if_exists, Stage::Rl)?;
     events.opened(&run.path)?;
+    events.say(&format!("method: {}", config.algorithm.method()));
     let inputs = Inputs::of(config, task, Stage::Rl)?;
     sessions::begin(&run.path, name, config.threads(), inputs, if_exists.accepts_changes(), events)?;
     device::announce(&device, events);
@@ -123,6 +124,7 @@ struct Trainer<'a> {
     state: TrainerState,
     sampling: Sampling,
     credit: Credit,
+    truncated: Truncated,
     reward_weights: BTreeMap<String, f64>,
     loss: LossSettings,
     /// The run's evaluation series. The one that decides the best checkpoint is last.
@@ -169,7 +171,7 @@ impl Trainer<'_> {
                 return self.interrupted();
             };
             let scheduled = self.apply_schedule(step)?;
-            let credited = credit(&self.credit, &self.reward_weights, rollouts, grades);
+            let credited = credit(&self.credit, self.truncated, &self.reward_weights, rollouts, grades);
             let mut credited = self.saved_on_error(credited)?;
             let lr = config.update.lr_at(step, config.steps);
             let sums = timed(&mut seconds.update, || self.update(&mut credited, lr))?;
@@ -221,6 +223,7 @@ impl Trainer<'_> {
         if let Shaping::HaDw { anchor: anchor @ None, .. } = &mut self.credit.shaping {
             *anchor = self.anchor.value();
         }
+        self.truncated = algorithm.truncated;
         self.reward_weights.clone_from(&algorithm.reward_weights);
         self.loss = LossSettings::of(&algorithm, self.sampling.max_new_tokens, self.loss.temperature);
         Ok(scheduled)

@@ -4,7 +4,7 @@
 //! and the engine turns the derivative into a gradient. Completions of a group with a common prefix share rows of the
 //! batch; the derivative of a shared row is the sum over its completions.
 
-use crate::config::{AlgorithmConfig, UpdateConfig};
+use crate::config::{AlgorithmConfig, Truncated, UpdateConfig};
 use crate::credit::Credited;
 use crate::rollout::Rollouts;
 use anyhow::bail;
@@ -12,7 +12,7 @@ use fgrpo_core::loss::daro::{Daro, Levels};
 use fgrpo_core::loss::{
     Correction, Counts, Objective, PolicyLoss, TokenTerm, Tokens, covariance, high_entropy,
 };
-use fgrpo_nn::{AdamW, Batch, CHECK_LAYERS, Engine};
+use fgrpo_nn::{AdamW, Batch, CHECK_LAYERS, Engine, Finish};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -23,6 +23,8 @@ pub struct LossSettings {
     pub objective: Objective,
     /// Log-probabilities are of `softmax(logits / temperature)`.
     pub temperature: f32,
+    /// Whether completions that the length limit cut off are left out.
+    pub mask_truncated: bool,
     /// Learning rate of DARO's weights. Without DARO, tokens are aggregated as the objective says.
     pub daro_lr: Option<f64>,
 }
@@ -31,7 +33,8 @@ impl LossSettings {
     /// The objective of a configuration.
     pub fn of(algorithm: &AlgorithmConfig, max_new_tokens: usize, temperature: f32) -> Self {
         let daro_lr = algorithm.daro.then_some(algorithm.daro_lr);
-        Self { objective: algorithm.objective(max_new_tokens), temperature, daro_lr }
+        let mask_truncated = algorithm.truncated == Truncated::Mask;
+        Self { objective: algorithm.objective(max_new_tokens), temperature, mask_truncated, daro_lr }
     }
 }
 
@@ -174,13 +177,8 @@ pub fn update(
         for mini_batch in groups.chunks(size) {
             let daro = state.daro.as_ref().filter(|_| loss.daro_lr.is_some());
             let daro = daro.map(|raw| Daro { raw: raw.clone() });
-            let packed = Packed::new(
-                mini_batch,
-                objective,
-                daro.as_ref(),
-                config.micro_batch_tokens,
-                sums.applied == 0,
-            );
+            let packed =
+                Packed::new(mini_batch, loss, daro.as_ref(), config.micro_batch_tokens, sums.applied == 0);
             let found = packed.accumulate(engine, objective, loss.temperature)?;
             if sums.applied + sums.skipped == 0 {
                 sums.logp_difference_max = found.logp_difference_max;
@@ -277,13 +275,20 @@ impl<'a> Packed<'a> {
     /// `unchanged`: the policy is still the one that sampled.
     fn new(
         groups: &[&'a Credited],
-        objective: &Objective,
+        loss: &LossSettings,
         daro: Option<&'a Daro>,
         budget: usize,
         unchanged: bool,
     ) -> Self {
-        // The completions in the loss: an unscorable one doesn't contribute.
-        let scored = |g: &'a Credited| g.scored().map(|i| (i, g.length(i))).filter(|(_, tokens)| *tokens > 0);
+        let objective = &loss.objective;
+        // The completions in the loss: an unscorable or masked one doesn't contribute.
+        let masked = |g: &Credited, i: usize| {
+            loss.mask_truncated && g.rollouts.completions[i].finish == Finish::Length
+        };
+        let scored = |g: &'a Credited| {
+            let learned = g.scored().filter(move |&i| !masked(g, i));
+            learned.map(|i| (i, g.length(i))).filter(|(_, tokens)| *tokens > 0)
+        };
         let counts = Counts::of(groups.iter().copied().flat_map(scored).map(|(_, tokens)| tokens));
         let level = |g: &Credited| daro.and_then(|d| d.level(g.assigned.success_rate?));
         let mut level_tokens = daro.map(|d| vec![0; d.raw.len()]);

@@ -68,6 +68,8 @@ pub struct Args {
 /// One row of the table: a combination, over its seeds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Row {
+    /// What the runs train, as `F-GRPO, gamma 0.5`.
+    pub method: String,
     /// The values of the grid's keys, seeds left out, and the alternative.
     pub setting: BTreeMap<String, String>,
     /// Runs finished.
@@ -161,27 +163,27 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 
 fn table(runs: &[GridRun]) -> anyhow::Result<Vec<Row>> {
     type Setting = BTreeMap<String, String>;
-    let mut groups: Vec<(Setting, Vec<Ended>)> = Vec::new();
+    let mut groups: Vec<(String, Setting, Vec<Ended>)> = Vec::new();
     for run in runs {
         // Epochs became steps when the run began.
         let config = Config::load(&run.folder.join("config.toml"), &[])?;
         let Some(last) = final_evaluation(&run.folder, &config)? else { continue };
         let ended = Ended { run, last, graders: sessions::graders(&run.folder)? };
-        for other in groups.iter().flat_map(|(_, seeds)| seeds) {
+        for other in groups.iter().flat_map(|(_, _, seeds)| seeds) {
             ended.refuse_another_grader(other)?;
         }
         let setting: Setting = run.combination.setting.iter().filter(|(k, _)| k != "seed").cloned().collect();
-        match groups.iter_mut().find(|(s, _)| *s == setting) {
-            Some((_, seeds)) => {
+        match groups.iter_mut().find(|(_, s, _)| *s == setting) {
+            Some((_, _, seeds)) => {
                 ended.refuse_other_problems(&seeds[0])?;
                 seeds.push(ended);
             }
-            None => groups.push((setting, vec![ended])),
+            None => groups.push((config.algorithm.method(), setting, vec![ended])),
         }
     }
     let curves =
         |seeds: Vec<Ended>| -> Vec<_> { seeds.into_iter().map(|ended| ended.last.pass_at_k).collect() };
-    Ok(groups.into_iter().map(|(setting, seeds)| row(setting, &curves(seeds))).collect())
+    Ok(groups.into_iter().map(|(method, setting, seeds)| row(method, setting, &curves(seeds))).collect())
 }
 
 /// A finished run with its last evaluation.
@@ -220,7 +222,7 @@ impl Ended<'_> {
 }
 
 /// Mean and spread over runs, of each k that all of them have.
-fn row(setting: BTreeMap<String, String>, runs: &[BTreeMap<usize, f64>]) -> Row {
+fn row(method: String, setting: BTreeMap<String, String>, runs: &[BTreeMap<usize, f64>]) -> Row {
     let mut pass_at_k = BTreeMap::new();
     let mut deviation = BTreeMap::new();
     for k in runs.iter().flat_map(BTreeMap::keys).collect::<BTreeSet<_>>() {
@@ -232,12 +234,12 @@ fn row(setting: BTreeMap<String, String>, runs: &[BTreeMap<usize, f64>]) -> Row 
         pass_at_k.insert(*k, mean);
         deviation.insert(*k, if p.len() > 1 { (squares / (p.len() - 1) as f64).sqrt() } else { 0.0 });
     }
-    Row { setting, runs: runs.len(), pass_at_k, deviation }
+    Row { method, setting, runs: runs.len(), pass_at_k, deviation }
 }
 
 fn markdown(rows: &[Row]) -> String {
     let Some(first) = rows.first() else { return String::new() };
-    let mut text = String::from("|");
+    let mut text = String::from("| method |");
     for key in first.setting.keys() {
         let _ = write!(text, " {key} |");
     }
@@ -247,9 +249,9 @@ fn markdown(rows: &[Row]) -> String {
         let _ = write!(text, " pass@{k} |");
     }
     text.push_str("\n|");
-    text.push_str(&"---|".repeat(first.setting.len() + 1 + ks.len()));
+    text.push_str(&"---|".repeat(first.setting.len() + 2 + ks.len()));
     for row in rows {
-        text.push_str("\n|");
+        let _ = write!(text, "\n| {} |", row.method);
         for value in row.setting.values() {
             let _ = write!(text, " {value} |");
         }
@@ -276,23 +278,25 @@ mod tests {
         let setting = |gamma: &str| BTreeMap::from([("algorithm.focal_gamma".to_owned(), gamma.to_owned())]);
         let whole = BTreeMap::from([(1, 0.5), (2, 0.6), (4, 0.9)]);
         let lacking = BTreeMap::from([(1, 0.3), (4, 0.7)]);
-        let rows = [row(setting("0"), &[whole.clone(), lacking]), row(setting("1"), &[whole])];
+        let of = |method: &str, gamma, runs: &[_]| row(method.to_owned(), setting(gamma), runs);
+        let rows = [of("GRPO", "0", &[whole.clone(), lacking]), of("F-GRPO, gamma 1", "1", &[whole])];
         let text = markdown(&rows);
         assert!(text.contains("| runs | pass@1 | pass@2 | pass@4 |"), "{text}");
-        assert!(text.contains("| 0 | 2 | 40.0 ± 14.1 | \u{2013} | 80.0 ± 14.1 |"), "{text}");
-        assert!(text.contains("| 1 | 1 | 50.0 | 60.0 | 90.0 |"), "{text}");
+        assert!(text.contains("| GRPO | 0 | 2 | 40.0 ± 14.1 | \u{2013} | 80.0 ± 14.1 |"), "{text}");
+        assert!(text.contains("| F-GRPO, gamma 1 | 1 | 1 | 50.0 | 60.0 | 90.0 |"), "{text}");
     }
 
     #[test]
     fn the_table_shows_mean_and_spread_over_seeds() {
         let setting = BTreeMap::from([("algorithm.focal_gamma".to_owned(), "0.5".to_owned())]);
         let row = Row {
+            method: "F-GRPO, gamma 0.5".to_owned(),
             setting,
             runs: 3,
             pass_at_k: BTreeMap::from([(1, 0.5), (64, 0.9)]),
             deviation: BTreeMap::from([(1, 0.01), (64, 0.02)]),
         };
         let text = markdown(&[row]);
-        assert!(text.contains("| 0.5 | 3 | 50.0 ± 1.0 | 90.0 ± 2.0 |"), "{text}");
+        assert!(text.contains("| F-GRPO, gamma 0.5 | 0.5 | 3 | 50.0 ± 1.0 | 90.0 ± 2.0 |"), "{text}");
     }
 }

@@ -8,6 +8,7 @@ use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::io::lines;
 use fgrpo_eval::record::{Average, Evaluation, Example, PartEvaluation, same_graders};
 use fgrpo_files as input;
+use fgrpo_train::config::method_name;
 use fgrpo_train::run::folder::missing_steps;
 pub(super) use fgrpo_train::run::metrics::Logged as Metrics;
 use fgrpo_train::run::metrics::Number;
@@ -293,14 +294,9 @@ impl Run {
         let kind = |key: &str| self.setting(&format!("{key}.kind")).or_else(|| self.setting(key));
         let loss = kind("algorithm.loss").unwrap_or("grpo");
         let advantage = kind("algorithm.advantage")?;
-        let base = match (loss, advantage) {
-            ("grpo", "grpo") => "GRPO".to_string(),
-            (loss, "grpo") => loss.to_uppercase(),
-            ("grpo", advantage) => advantage.to_uppercase().replace('_', "-"),
-            (loss, advantage) => format!("{} with {advantage}", loss.to_uppercase()),
-        };
         let gamma = self.focal_gamma();
-        Some(if gamma > 0.0 { format!("F-{base} gamma {gamma}") } else { base })
+        let name = method_name(advantage, loss, gamma);
+        Some(if gamma > 0.0 { format!("{name} gamma {gamma}") } else { name })
     }
 }
 

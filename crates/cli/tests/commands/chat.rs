@@ -143,3 +143,55 @@ fn a_stop_text_that_is_an_ordinary_added_token_also_stops_in_pieces() {
     assert_eq!(language.answer(&[0, 1, 2, 3]).unwrap(), "a");
     assert_eq!(language.answer(&[0, 4]).unwrap(), "a");
 }
+
+/// A folder with this template.
+fn with_template(folder: &std::path::Path, template: &str) -> anyhow::Result<ChatTemplate> {
+    std::fs::write(folder.join("chat_template.jinja"), template).unwrap();
+    ChatTemplate::open(folder)
+}
+
+#[test]
+fn the_filter_e_escapes_as_jinjas() {
+    let folder = tempfile::tempdir().unwrap();
+    for (filter, wanted) in [
+        ("e", "&lt;a href=&#39;x/y&#39;&gt; &amp; &#34;z&#34;"),
+        ("escape", "&lt;a href=&#39;x/y&#39;&gt; &amp; &#34;z&#34;"),
+        ("e|e", "&lt;a href=&#39;x/y&#39;&gt; &amp; &#34;z&#34;"),
+    ] {
+        let template =
+            with_template(folder.path(), &format!("{{{{ messages[0].content|{filter} }}}}")).unwrap();
+        let messages = [Message::new("user", "<a href='x/y'> & \"z\"")];
+        assert_eq!(template.render(&messages, &ChatOptions::default()).unwrap(), wanted, "{filter}");
+    }
+}
+
+#[test]
+fn what_a_template_may_not_use_is_refused_when_it_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    for (template, said) in [
+        ("{% if tools %}{{ tools|filesizeformat }}{% endif %}", "the filter \"filesizeformat\""),
+        ("{% filter wordwrap(3) %}x{% endfilter %}", "the filter \"wordwrap\""),
+        ("{{ 1 if tools is callable else 2 }}", "the test \"callable\""),
+        ("{{ 1 if tools is not callable else 2 }}", "the test \"callable\""),
+        ("{%- set row = cycler('a', 'b') -%}", "the function cycler"),
+        ("{% if tools %}{{ lipsum() }}{% endif %}", "the function lipsum"),
+        ("{% set comma = joiner() %}", "the function joiner"),
+    ] {
+        let error = format!("{:#}", with_template(folder.path(), template).unwrap_err());
+        assert!(error.contains(said) && error.contains("chat_template.jinja"), "{template}: {error}");
+    }
+    for template in [
+        "{# a|nothing, x is nothing #}{{ 'x|nothing' }}{{ \"is 'so' | nothing\" }}{% raw %}{{ x|nothing }}{% endraw %}",
+        "{%- for m in messages if m.content is not none and m is defined -%}{{ m.content | trim | upper }}{%- endfor %}",
+        "{{ messages | selectattr('role', 'equalto', 'user') | list | length }} a | nothing is nothing",
+        "{% filter upper %}{x|nothing}{% endfilter %}{% set is_first = true %}{{ is_first }}",
+    ] {
+        let read = with_template(folder.path(), template).unwrap();
+        read.render(&[Message::new("user", "x")], &ChatOptions::default()).unwrap();
+    }
+    let golden: Golden = serde_json::from_str(include_str!("../golden/chat.json")).unwrap();
+    for (name, template) in &golden.templates {
+        let read = with_template(folder.path(), template);
+        assert!(read.is_ok(), "{name}: {:#}", read.unwrap_err());
+    }
+}

@@ -529,3 +529,14 @@ fn a_stop_while_no_server_answers_is_no_error() {
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("stopped on request while reaching") && !said.contains("error"), "{said}");
 }
+
+#[test]
+fn a_newer_model_of_openais_is_asked_by_the_names_that_it_takes() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, out) = (data(dir.path(), 6), dir.path().join("eval"));
+    let server = FaultServer::start(Manners { newer: true, ..Manners::default() });
+    let output =
+        run(command(&server.url(), &data, 4, &out).args(["--server-api", "openai", "--api", "chat"]));
+    assert!(output.status.success(), "{}", stderr(&output));
+    check_store(&out, 6, 4);
+}

@@ -1,5 +1,6 @@
 //! The command line as its users meet it, one file per subject, in one program: linking thirty took minutes.
 
+mod algorithm;
 mod arena;
 mod arithmetic;
 mod bad_input;

@@ -82,7 +82,7 @@ fn a_worked_answer_is_the_reference_of_a_dump_as_of_a_data_set() {
 }
 
 #[test]
-fn ids_that_lose_digits_are_refused() {
+fn ids_that_lose_digits_are_refused_and_those_of_dumps_lose_none() {
     let folder = Folder::new();
     for number in ["100000000000000000000001", "1e30", "0.1", "-100000000000000000000001"] {
         let line = format!("{{\"problem\":1,\"n\":1,\"c\":1}}\n{{\"problem\":{number},\"n\":1,\"c\":1}}\n");
@@ -91,8 +91,12 @@ fn ids_that_lose_digits_are_refused() {
     }
     let whole = "{\"problem\":18446744073709551615,\"n\":1,\"c\":1}\n{\"problem\":18446744073709551614,\"n\":1,\"c\":1}\n{\"problem\":-1,\"n\":1,\"c\":1}\n";
     assert_eq!(pass_at_1(&[&folder.text("ids.jsonl", whole)])["problems"], 3);
-    let log = "{\"doc_id\":100000000000000000000001,\"target\":\"1\",\"resps\":[[\"1\"]]}\n";
-    refused(&["pass-at-k", &folder.text("log.jsonl", log)], &["log.jsonl line 1: doc_id", "lost digits"]);
+    let logs = [1, 2].map(|last| {
+        format!(
+            "{{\"doc_id\":10000000000000000000000{last},\"target\":\"1\",\"resps\":[[\"1\"]],\"acc\":NaN}}\n"
+        )
+    });
+    assert_eq!(pass_at_1(&[&folder.text("log.jsonl", &logs.concat())])["problems"], 2, "all digits count");
 }
 
 #[test]

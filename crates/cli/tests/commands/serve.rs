@@ -68,8 +68,14 @@ fn serve(folder: &Path, flags: &[&str]) -> Server {
 /// The same at an address.
 #[track_caller]
 fn serve_at(folder: &Path, address: &str, flags: &[&str]) -> Server {
+    serve_model(folder, model(), address, flags)
+}
+
+/// The same of another model.
+#[track_caller]
+fn serve_model(folder: &Path, model: &Path, address: &str, flags: &[&str]) -> Server {
     let path = out(folder);
-    let (model, path) = (model().to_str().unwrap(), path.to_str().unwrap());
+    let (model, path) = (model.to_str().unwrap(), path.to_str().unwrap());
     let mut args = vec![
         "serve",
         "--model",
@@ -1609,4 +1615,73 @@ fn eval_and_train_take_their_samples_from_a_server() {
     let metrics = crate::support::lines(&trained.join("metrics.jsonl"));
     let difference = metrics[0]["sampler_logp_difference_max"].as_f64().unwrap();
     assert!(difference < 1e-4, "{difference}");
+}
+
+/// A model with new weights whose vocabulary is bytes, some pieces and a special token, as SentencePiece has them.
+fn model_of_bytes(folder: &Path) -> PathBuf {
+    let source = folder.join("tokenizer");
+    let bytes = (0..256).map(|byte| format!("<0x{byte:02X}>"));
+    let pieces = ["\u{2581}a", "b", "\u{e9}", "\u{2581}", "<end>"].map(str::to_owned);
+    let vocab: serde_json::Map<String, Value> =
+        bytes.chain(pieces).zip(0..).map(|(name, id)| (name, json!(id))).collect();
+    let tokenizer = json!({
+        "version": "1.0", "truncation": null, "padding": null, "normalizer": null, "pre_tokenizer": null, "post_processor": null,
+        "added_tokens": [{"id": 260, "content": "<end>", "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true}],
+        "decoder": {"type": "Sequence", "decoders": [
+            {"type": "Replace", "pattern": {"String": "\u{2581}"}, "content": " "},
+            {"type": "ByteFallback"}, {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]},
+        "model": {"type": "BPE", "vocab": vocab, "merges": [], "byte_fallback": true},
+    });
+    file(&source, "tokenizer.json", &tokenizer.to_string());
+    file(
+        &source,
+        "tokenizer_config.json",
+        "{\"eos_token\": \"<end>\", \"chat_template\": \"{{ messages[0]['content'] }}\"}",
+    );
+    let out = folder.join("bytes");
+    let sizes = ["--hidden-size", "16", "--layers", "1", "--heads", "2", "--kv-heads", "1"];
+    let (source, text) = (source.to_str().unwrap(), out.to_str().unwrap());
+    crate::support::done(
+        &[&["init", "--arch", "llama", "--tokenizer", source, "--out", text], &sizes[..]].concat(),
+    );
+    out
+}
+
+#[test]
+fn a_stream_has_the_whole_text_where_bytes_are_no_characters() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = model_of_bytes(folder.path());
+    let server = serve_model(folder.path(), &model, "127.0.0.1:0", &[]);
+    let post = |body: Value| {
+        server.send("/v1/completions", "application/json", &server.key, "", body.to_string().as_bytes())
+    };
+    let mut lost = 0;
+    for seed in 0..40 {
+        let ask = |stream: bool| {
+            let answer = post(
+                json!({"prompt": [256, 257], "max_tokens": 24, "seed": seed, "ignore_eos": true, "stream": stream}),
+            );
+            assert_eq!(answer.status, 200, "{answer:?}");
+            answer
+        };
+        let whole = ask(false).json()["choices"][0]["text"].as_str().unwrap().to_owned();
+        let streamed = String::from_utf8(ask(true).body).unwrap();
+        let pieces = streamed.split("\n\n").filter_map(|event| event.strip_prefix("data: {"));
+        let pieces = pieces.map(|event| serde_json::from_str::<Value>(&format!("{{{event}")).unwrap());
+        let text: String =
+            pieces.map(|event| event["choices"][0]["text"].as_str().unwrap().to_owned()).collect();
+        assert_eq!(text, whole, "seed {seed}");
+        lost += usize::from(whole.contains('\u{fffd}'));
+    }
+    assert!(lost > 30, "{lost} answers with bytes that are no characters");
+    // The bytes of a token are its own, also where they are a part of a character.
+    let chat = json!({"messages": [{"role": "user", "content": "b"}], "max_tokens": 24, "seed": 1, "logprobs": true});
+    let answer = server
+        .send("/v1/chat/completions", "application/json", &server.key, "", chat.to_string().as_bytes())
+        .json();
+    let entries = answer["choices"][0]["logprobs"]["content"].as_array().unwrap().clone();
+    for entry in entries.iter().filter(|entry| entry["id"].as_u64().unwrap() < 256) {
+        assert_eq!(entry["bytes"], json!([entry["id"]]), "{entry}");
+    }
+    assert!(entries.iter().any(|entry| entry["id"].as_u64().unwrap() > 127), "{answer}");
 }

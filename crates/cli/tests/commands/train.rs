@@ -468,22 +468,73 @@ fn a_truncated_checkpoint_is_refused_by_name() {
         .stderr(predicate::str::contains("model.safetensors"));
 }
 
+/// The resolved configuration of `--dry-run`, with these changes of one that sets no `focal_gamma`.
+fn resolved(folder: &Path, set: &[&str]) -> toml::Table {
+    let config = folder.join("plain.toml");
+    std::fs::write(&config, CONFIG.replace("focal_gamma = 0.5", "")).unwrap();
+    let sets = set.iter().flat_map(|set| ["--set", set]);
+    let run = fgrpo().arg("train").arg(&config).args(["--dry-run"]).args(sets).assert().success();
+    String::from_utf8(run.get_output().stdout.clone()).unwrap().parse().unwrap()
+}
+
+#[test]
+fn only_grpo_has_a_focal_weight_by_default() {
+    let folder = tempfile::tempdir().unwrap();
+    let gamma = |set: &[&str]| resolved(folder.path(), set)["algorithm"]["focal_gamma"].as_float().unwrap();
+    assert_eq!(gamma(&[]), 0.5);
+    assert_eq!(gamma(&["algorithm.loss=dapo"]), 0.5, "F-DAPO has GRPO's advantage");
+    for advantage in ["dr_grpo", "rloo", "max_rl", "pkpo", "power", "passk_training", "gdpo"] {
+        let advantage = format!("algorithm.advantage={advantage}");
+        assert_eq!(gamma(&[&advantage]), 0.0, "{advantage}");
+        assert_eq!(gamma(&[&advantage, "algorithm.focal_gamma=1"]), 1.0, "{advantage}");
+    }
+    let schedule = "algorithm.schedule=[{ key = \"focal_gamma\", to = 1.0, over = 3 }]";
+    assert_eq!(gamma(&["algorithm.advantage=max_rl", schedule]), 0.0, "an unset key has a schedule too");
+}
+
+#[test]
+fn a_run_says_first_what_it_trains() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path());
+    for (i, (set, method)) in [
+        (&["steps=1"][..], "F-GRPO, gamma 0.5"),
+        (&["algorithm.focal_gamma=0", "algorithm.loss=dapo"][..], "DAPO"),
+        (&["algorithm.advantage=dr_grpo", "algorithm.focal_gamma=0"][..], "Dr. GRPO"),
+        (&["algorithm.advantage=max_rl"][..], "F-MaxRL, gamma 0.5"),
+        (
+            &["algorithm.kl_coef=0.1", "algorithm.shaping=unlikely"][..],
+            "F-GRPO, gamma 0.5, shaping unlikely, KL penalty 0.1",
+        ),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let out = folder.path().join(i.to_string());
+        let sets =
+            set.iter().chain(&["steps=1", "sft.steps=1", "eval.every=0"]).flat_map(|set| ["--set", set]);
+        let run = fgrpo().arg("train").arg(&config).args(sets).arg("--out").arg(&out).assert().success();
+        let said = String::from_utf8(run.get_output().stderr.clone()).unwrap();
+        assert_eq!(said.lines().next().unwrap(), format!("method: {method}"), "{said}");
+        assert!(std::fs::read_to_string(out.join("log.txt")).unwrap().contains(&format!("method: {method}")));
+    }
+}
+
 #[test]
 fn gamma_zero_is_the_run_without_focal_weight_bit_for_bit() {
     let folder = tempfile::tempdir().unwrap();
-    let config = config(folder.path());
-    let (a, b) = (folder.path().join("a"), folder.path().join("b"));
-    let base = folder.path().join("base.toml");
-    std::fs::write(&base, CONFIG.replace("focal_gamma = 0.5", "")).unwrap();
-    fgrpo().arg("train").arg(&base).arg("--out").arg(&a).assert().success();
-    fgrpo()
-        .arg("train")
-        .arg(&config)
-        .args(["--set", "algorithm.focal_gamma=0", "--out"])
-        .arg(&b)
-        .assert()
-        .success();
-    assert_same_run(&a, &b);
+    let config = folder.path().join("dr.toml");
+    std::fs::write(&config, CONFIG.replace("focal_gamma = 0.5", "advantage = \"dr_grpo\"")).unwrap();
+    let train = |name: &str, set: &[&str]| {
+        let out = folder.path().join(name);
+        let sets = set.iter().chain(&["sft.steps=150"]).flat_map(|set| ["--set", set]);
+        fgrpo().arg("train").arg(&config).args(sets).arg("--out").arg(&out).assert().success();
+        out
+    };
+    let without = train("without", &[]);
+    assert_same_run(&without, &train("zero", &["algorithm.focal_gamma=0"]));
+    let focal = train("one", &["algorithm.focal_gamma=1"]);
+    let metrics = |run: &Path| timeless(&run.join("metrics.jsonl"));
+    assert_ne!(metrics(&without), metrics(&focal), "no group had both correct and wrong completions");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Which column has which role, and how its values are read.
 
 use super::Message;
+use crate::bad_input;
 use crate::kind::{TaskKind, Truth};
 use crate::row::{Row, Table, structured, value};
 use crate::verifier::{Beside, Reader};
@@ -58,6 +59,8 @@ impl std::str::FromStr for Columns {
 /// The columns of one file.
 pub(super) struct Found {
     pub(super) prompt: String,
+    /// The column that Alpaca's format adds below the instruction.
+    pub(super) input: Option<String>,
     pub(super) solution: Option<String>,
     pub(super) subject: Option<String>,
     pub(super) level: Option<String>,
@@ -66,7 +69,7 @@ pub(super) struct Found {
 }
 
 const PROMPT: &[&str] =
-    &["problem", "question", "prompt", "messages", "input", "query", "instruction", "conversations"];
+    &["problem", "question", "prompt", "messages", "instruction", "input", "query", "conversations"];
 const SOLUTION: &[&str] = &["solution", "completion", "response", "output", "generation", "explanation"];
 const SUBJECT: &[&str] =
     &["subject", "type", "category", "subdomain", "high-level domain", "domain", "ability"];
@@ -80,6 +83,11 @@ const ID: &[&str] = &["unique_id", "id", "problem_id", "key", "record id", "task
 pub(super) fn resolve(kind: TaskKind, table: &Table<'_>, given: &Columns) -> anyhow::Result<Found> {
     let prompt = table.column("prompt", given.prompt.as_deref(), PROMPT)?;
     let prompt = table.require("the prompt", prompt, PROMPT)?;
+    let mut input = None;
+    if given.prompt.is_none() {
+        input = table.spelling("input").filter(|_| prompt.eq_ignore_ascii_case("instruction"));
+        refuse_other_prompts(table, &prompt, input.as_deref())?;
+    }
     let solution = table.column("solution", given.solution.as_deref(), SOLUTION)?;
     // A column named by the user must exist, even if this kind doesn't read it.
     table.column("answer", given.answer.as_deref(), &[])?;
@@ -96,8 +104,32 @@ pub(super) fn resolve(kind: TaskKind, table: &Table<'_>, given: &Columns) -> any
         id: table.column("id", given.id.as_deref(), ID)?,
         truth: kind.reader(table, &beside)?,
         prompt,
+        input,
         solution,
     })
+}
+
+/// Fails if another column could be the prompt too: one of the usual names, with a text that neither contains the prompt nor
+/// is a part of it.
+fn refuse_other_prompts(table: &Table<'_>, prompt: &str, input: Option<&str>) -> anyhow::Result<()> {
+    let asked = |row: &Row, column: &str| {
+        let messages = messages(row, column)?;
+        let last = messages.iter().rev().find(|m| m.role == "user")?.content.trim().to_owned();
+        (!last.is_empty()).then_some(last)
+    };
+    let others = PROMPT.iter().filter_map(|name| table.spelling(name));
+    for other in others.filter(|name| name != prompt && Some(name.as_str()) != input) {
+        let differs = |row: &Row| match (asked(row, prompt), asked(row, &other)) {
+            (Some(one), Some(two)) => !one.contains(&two) && !two.contains(&one),
+            _ => false,
+        };
+        if table.rows.iter().take(50).any(differs) {
+            bad_input!(
+                "found the columns {prompt} and {other} with different texts, each of which could be the prompt; wanted the name of one: task.columns.prompt in a configuration, --columns prompt={prompt} on the command line"
+            );
+        }
+    }
+    Ok(())
 }
 
 /// A field beside the text of a conversation that a chat template would show, and that isn't read here.
@@ -114,11 +146,30 @@ pub(super) fn unread(row: &Row, column: &str) -> Option<&'static str> {
     let of_row =
         ["tools", "chat_template_kwargs"].into_iter().find(|key| value(row, key).is_some_and(filled));
     let has = |key: &&str| list.iter().any(|message| message.get(*key).is_some_and(filled));
-    of_row.or_else(|| of_messages.into_iter().find(has))
+    let is_text = |part: &Value| part["type"] == "text" || part.get("type").is_none();
+    let shows = |message: &Value| {
+        let parts = message.get("content").unwrap_or(message);
+        let parts = parts.as_array().map_or(std::slice::from_ref(parts), Vec::as_slice);
+        parts.iter().any(|part| part.is_object() && !is_text(part))
+    };
+    of_row
+        .or_else(|| of_messages.into_iter().find(has))
+        .or_else(|| list.iter().any(shows).then_some("parts that are no text"))
 }
 
-/// The prompt as messages. A text is one user message; a list has `role` and `content`, or `from` and `value` as in
-/// ShareGPT.
+/// The content of a message: a text, or the texts of its parts, one below the other.
+fn content(value: &Value) -> Option<String> {
+    let part = |part: &Value| Some(part.get("text").unwrap_or(part).as_str()?.to_owned());
+    match value {
+        Value::Array(parts) if !parts.is_empty() => {
+            Some(parts.iter().map(part).collect::<Option<Vec<_>>>()?.join("\n"))
+        }
+        other => other.as_str().map(str::to_owned),
+    }
+}
+
+/// The prompt as messages. A text is one user message, and so is a list of text parts; another list has `role` and
+/// `content`, or `from` and `value` as in ShareGPT.
 pub(super) fn messages(row: &Row, column: &str) -> Option<Vec<Message>> {
     let prompt = value(row, column)?;
     let list = match prompt {
@@ -132,14 +183,18 @@ pub(super) fn messages(row: &Row, column: &str) -> Option<Vec<Message>> {
         Value::Array(list) => list.clone(),
         _ => return None,
     };
+    // The parts of one message.
+    if list.iter().all(|part| part["type"] == "text") {
+        return Some(vec![Message::new("user", content(&Value::Array(list))?)]);
+    }
     let message = |entry: &Value| {
-        let text = |names: [&str; 2]| names.iter().find_map(|name| entry.get(*name).and_then(Value::as_str));
-        let role = match text(["role", "from"])? {
+        let either = |names: [&str; 2]| names.iter().find_map(|name| entry.get(*name));
+        let role = match either(["role", "from"])?.as_str()? {
             "human" => "user",
             "gpt" => "assistant",
             other => other,
         };
-        Some(Message::new(role, text(["content", "value"])?))
+        Some(Message::new(role, content(either(["content", "value"])?)?))
     };
     let messages: Option<Vec<Message>> = list.iter().map(message).collect();
     messages.filter(|m| !m.is_empty())

@@ -102,7 +102,7 @@ pub fn each(path: &Path, mut visit: impl FnMut(usize, Row) -> anyhow::Result<()>
     }
     let mut lines = Lines::open(path)?;
     while let Some(line) = lines.next_line()? {
-        visit(line.number, line.parse()?)?;
+        visit(line.number, line.parse_of_others()?)?;
     }
     Ok(())
 }
@@ -128,18 +128,18 @@ fn json(text: &str) -> anyhow::Result<Vec<Row>> {
         values.into_iter().enumerate().map(row).collect()
     };
     if text.trim_start().starts_with('[') {
-        return objects(json::parse(text.as_bytes())?);
+        return objects(json::parse_of_others(text.as_bytes())?);
     }
     let lines: Result<Vec<Row>, anyhow::Error> = text
         .lines()
         .enumerate()
         .filter(|(_, line)| !line.trim().is_empty())
-        .map(|(i, line)| json::parse(line.as_bytes()).with_context(|| format!("line {}", i + 1)))
+        .map(|(i, line)| json::parse_of_others(line.as_bytes()).with_context(|| format!("line {}", i + 1)))
         .collect();
     match lines {
         Ok(rows) => Ok(rows),
         // One object over several lines.
-        Err(error) => match serde_json::from_str::<Row>(text) {
+        Err(error) => match json::parse_of_others::<Row>(text.as_bytes()) {
             Ok(mut whole) => match whole.remove("data") {
                 Some(Value::Array(values)) => objects(values),
                 _ => anyhow::bail!(

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_path_to_error::{Segment, Track};
+use std::borrow::Cow;
 use std::fmt;
 use std::path::Path;
 
@@ -52,6 +53,81 @@ pub fn parse<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, Misfit> {
         }
         Err(error) => broken(text, &error),
     })
+}
+
+/// Reads a JSON text of another program, as [`of_others`] understands it.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_of_others<T: DeserializeOwned>(text: &[u8]) -> Result<T, Misfit> {
+    parse(&of_others(text))
+}
+
+/// JSON as other programs write it, in a form that keeps its meaning: `NaN`, `Infinity` and `-Infinity`, as Python
+/// writes them, become `null`; a number with more digits than ours hold becomes a text of its digits.
+pub fn of_others(text: &[u8]) -> Cow<'_, [u8]> {
+    let mut changed: Vec<u8> = Vec::new();
+    // The bytes before it are in `changed`, if anything is.
+    let mut copied = 0;
+    let mut at = 0;
+    while at < text.len() {
+        let start = at;
+        let replacement = match text[at] {
+            b'"' => {
+                at = after_text(text, at);
+                continue;
+            }
+            b'0'..=b'9' | b'-' | b'N' | b'I' => {
+                let end = |b: &u8| !(b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.'));
+                at = text[at..].iter().position(end).map_or(text.len(), |n| at + n);
+                match &text[start..at] {
+                    b"NaN" | b"Infinity" | b"-Infinity" => b"null".to_vec(),
+                    number if loses_digits(number) => [b"\"".as_slice(), number, b"\""].concat(),
+                    _ => continue,
+                }
+            }
+            _ => {
+                at += 1;
+                continue;
+            }
+        };
+        changed.extend_from_slice(&text[copied..start]);
+        changed.extend_from_slice(&replacement);
+        copied = at;
+    }
+    if copied == 0 {
+        return Cow::Borrowed(text);
+    }
+    changed.extend_from_slice(&text[copied..]);
+    Cow::Owned(changed)
+}
+
+/// The place behind a text that begins at `at`.
+fn after_text(text: &[u8], at: usize) -> usize {
+    let mut escaped = false;
+    let closes = |&b: &u8| {
+        let closes = b == b'"' && !escaped;
+        escaped = b == b'\\' && !escaped;
+        closes
+    };
+    text[at + 1..].iter().position(closes).map_or(text.len(), |n| at + n + 2)
+}
+
+/// Whether a number without an exponent has digits that neither 64-bit integers nor double precision hold.
+fn loses_digits(number: &[u8]) -> bool {
+    /// Any number of so many digits is one of double precision, or a 64-bit integer, with the same digits.
+    const KEPT: usize = 17;
+    let Ok(number) = std::str::from_utf8(number) else { return false };
+    let digits = number.trim_start_matches('-');
+    if digits.len() <= KEPT || !digits.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
+        return false;
+    }
+    match digits.split_once('.') {
+        None => number.parse::<u64>().is_err() && number.parse::<i64>().is_err(),
+        Some((whole, decimals)) => {
+            !decimals.contains('.') && [whole, decimals].concat().trim_matches('0').len() > KEPT
+        }
+    }
 }
 
 /// Reads a JSON value.
@@ -291,6 +367,38 @@ mod tests {
             "{}",
             said::<Value>("{\n\"a\": x\n}")
         );
+    }
+
+    #[test]
+    fn what_other_programs_write_keeps_its_meaning() {
+        for (text, wanted) in [
+            (r#"{"a": NaN, "b": [Infinity, -Infinity]}"#, json!({"a": null, "b": [null, null]})),
+            (r#"{"NaN": "NaN, -Infinity", "q": "\" NaN"}"#, json!({"NaN": "NaN, -Infinity", "q": "\" NaN"})),
+            ("18446744073709551615", json!(u64::MAX)),
+            ("-9223372036854775808", json!(i64::MIN)),
+            ("18446744073709551616", json!("18446744073709551616")),
+            ("[-9223372036854775809]", json!(["-9223372036854775809"])),
+            ("0.1", json!(0.1)),
+            ("0.30000000000000004", json!(0.30000000000000004)),
+            ("0.333333333333333333333", json!("0.333333333333333333333")),
+            ("1e30", json!(1e30)),
+            ("1.5e-300", json!(1.5e-300)),
+        ] {
+            assert_eq!(parse_of_others::<Value>(text.as_bytes()).unwrap(), wanted, "{text}");
+        }
+        for text in ["{\"a\": nan}", "NaNs", "- 1", "1.2.3", "{\"a\": \"x", "1NaN", "[Infinity"] {
+            assert!(parse_of_others::<Value>(text.as_bytes()).is_err(), "{text}");
+        }
+        assert!(matches!(of_others(br#"{"a": 1, "b": "NaN"}"#), Cow::Borrowed(_)));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn json_that_we_write_is_read_as_it_is(text in "\\PC{0,20}", number: f64, whole: i64) {
+            let value = json!({"text": text, "inside": {"list": [number, whole, text]}});
+            let written = value.to_string();
+            proptest::prop_assert!(matches!(of_others(written.as_bytes()), Cow::Borrowed(_)), "{}", written);
+        }
     }
 
     #[test]

@@ -39,6 +39,17 @@ impl<'a> Line<'a> {
             Err(why) => bad_input!("{self}: {why}"),
         }
     }
+
+    /// Reads the line as JSON of another program ([`json::of_others`]).
+    ///
+    /// # Errors
+    /// As [`Line::parse`].
+    pub fn parse_of_others<T: DeserializeOwned>(&self) -> anyhow::Result<T> {
+        match json::parse_of_others(self.text) {
+            Ok(read) => Ok(read),
+            Err(why) => bad_input!("{self}: {why}"),
+        }
+    }
 }
 
 impl fmt::Display for Line<'_> {

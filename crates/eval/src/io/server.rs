@@ -15,12 +15,15 @@ use crate::bad_input;
 use crate::failure::Stopped;
 use crate::io::harmless::{harmless, shortened};
 use crate::io::interrupt;
+use crate::io::json;
+use chrono::DateTime;
 use fgrpo_core::rng::Key;
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, mpsc};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use ureq::Agent;
 
 /// Smallest size limit of an answer in bytes, whatever the request.
@@ -104,7 +107,19 @@ pub struct Server {
     retry: RetryPolicy,
     /// Number of failed attempts that were retried.
     faults: Arc<AtomicU64>,
+    /// Fields that the server's model refused: `max_tokens` goes by its newer name, the others are left out.
+    refused: Arc<Mutex<BTreeSet<&'static str>>>,
 }
+
+/// Fields that newer models of OpenAI's refuse, with the value that changes nothing. `max_tokens` has another name there.
+const REFUSED: [(&str, Option<f64>); 5] = [
+    ("max_tokens", None),
+    ("temperature", Some(1.0)),
+    ("top_p", Some(1.0)),
+    ("presence_penalty", Some(0.0)),
+    ("frequency_penalty", Some(0.0)),
+];
+const NEWER_NAME: &str = "max_completion_tokens";
 
 /// One failed attempt that can be retried.
 struct Fault {
@@ -144,7 +159,14 @@ impl Server {
             // A proxy from the environment can't reach servers on this machine.
             config = config.proxy(None);
         }
-        Ok(Self { agent: config.build().new_agent(), base, key, retry, faults: Arc::default() })
+        Ok(Self {
+            agent: config.build().new_agent(),
+            base,
+            key,
+            retry,
+            faults: Arc::default(),
+            refused: Arc::default(),
+        })
     }
 
     /// Number of failed attempts that were retried so far.
@@ -230,12 +252,54 @@ impl Server {
     }
 
     /// Posts `body` to `path` below the base address and returns the answer, with retries. `salt` makes this request's
-    /// jitter different from that of others.
+    /// jitter different from that of others. A field that changes nothing and that the server's message refuses is left out
+    /// of this request and later ones, and `max_tokens` goes by its newer name where the message asks for that.
     ///
     /// # Errors
     /// If the server refuses, all retries fail, or `stop` is set.
     pub fn post(&self, path: &str, body: &Value, stop: &AtomicBool, salt: u64) -> Result<Value, Failure> {
-        self.attempts(&format!("{}/{path}", self.base), Some(body), stop, salt, self.retry)
+        let url = format!("{}/{path}", self.base);
+        loop {
+            let accepted = self.accepted(body);
+            match self.attempts(&url, Some(&accepted), stop, salt, self.retry) {
+                Err(Failure::Refused { status: 400, message, .. }) if self.learn(&accepted, &message) => {
+                    tracing::debug!("{url}: {message}; asked again without");
+                }
+                answer => return answer,
+            }
+        }
+    }
+
+    /// A request without the fields that were refused.
+    fn accepted(&self, body: &Value) -> Value {
+        let mut body = body.clone();
+        let refused = self.refused.lock().unwrap_or_else(|e| e.into_inner());
+        if let Some(fields) = body.as_object_mut() {
+            for (name, neutral) in REFUSED.iter().filter(|(name, _)| refused.contains(name)) {
+                let is_neutral = neutral.is_none() || fields.get(*name).and_then(Value::as_f64) == *neutral;
+                if let Some(value) = is_neutral.then(|| fields.remove(*name)).flatten()
+                    && *name == "max_tokens"
+                {
+                    fields.insert(NEWER_NAME.to_owned(), value);
+                }
+            }
+        }
+        body
+    }
+
+    /// Whether a refusal is of fields of `body` that aren't needed; they are then known.
+    fn learn(&self, body: &Value, message: &str) -> bool {
+        let unsupported = message.to_lowercase().contains("support");
+        let names =
+            |name: &str| message.contains(&format!("'{name}'")) || message.contains(&format!("\"{name}\""));
+        let refused = REFUSED.iter().filter(|(name, neutral)| match neutral {
+            None => body.get(*name).is_some() && message.contains(NEWER_NAME),
+            Some(_) => body[*name].as_f64() == *neutral && unsupported && names(name),
+        });
+        let refused: Vec<&str> = refused.map(|(name, _)| *name).collect();
+        let learned = !refused.is_empty();
+        self.refused.lock().unwrap_or_else(|e| e.into_inner()).extend(refused);
+        learned
     }
 
     /// Posts the requests 0 to `count`, at most `concurrency` at once, and passes each answer to `done` on this thread,
@@ -373,12 +437,8 @@ impl Server {
             );
             return refused(status, &what);
         }
-        let wait = response
-            .headers()
-            .get("retry-after")
-            .and_then(|v| v.to_str().ok()?.trim().parse::<f64>().ok())
-            .filter(|s| s.is_finite() && *s >= 0.0)
-            .map(|s| Duration::from_secs_f64(s.min(3600.0)));
+        let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
+        let wait = header("retry-after").and_then(|after| retry_after(after, header("date")));
         let longest = longest_answer(body.unwrap_or(&Value::Null));
         let text = match response.body_mut().with_config().limit(longest).read_to_string() {
             Ok(text) => text,
@@ -398,7 +458,7 @@ impl Server {
             }
             return refused(status, &message);
         }
-        match serde_json::from_str::<Value>(&text) {
+        match serde_json::from_slice::<Value>(&json::of_others(text.as_bytes())) {
             Ok(answer) if answer.get("error").is_some_and(|e| !e.is_null()) => {
                 let message = message_of(&self.without_key(&text));
                 fault(format!("a successful answer that reports an error: {message}"), true)
@@ -441,6 +501,18 @@ pub fn check_address(name: &str, url: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The wait that a `Retry-After` asks for: a number of seconds, or a date, which is compared with the answer's own `Date`.
+/// At most an hour.
+fn retry_after(after: &str, answered: Option<&str>) -> Option<Duration> {
+    let date =
+        |text: &str| DateTime::parse_from_rfc2822(text.trim()).ok().map(|date| date.timestamp() as f64);
+    let seconds = after.trim().parse::<f64>().ok().or_else(|| {
+        let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |now| now.as_secs_f64());
+        Some((date(after)? - answered.and_then(date).unwrap_or_else(now)).max(0.0))
+    });
+    seconds.filter(|s| s.is_finite() && *s >= 0.0).map(|s| Duration::from_secs_f64(s.min(3600.0)))
+}
+
 /// Maximum bytes of an answer to `body`: a number for each token, with or without log-probabilities, or for each
 /// embedding, plus the prompt, which some servers repeat.
 fn longest_answer(body: &Value) -> u64 {
@@ -478,7 +550,7 @@ fn sleep(wait: Duration, stop: &AtomicBool) {
 
 /// The error message in a server's answer, in any of the usual places.
 fn message_of(text: &str) -> String {
-    let value: Value = serde_json::from_str(text).unwrap_or(Value::Null);
+    let value: Value = serde_json::from_slice(&json::of_others(text.as_bytes())).unwrap_or(Value::Null);
     let candidates = [&value["error"]["message"], &value["error"], &value["message"], &value["detail"]];
     let found = candidates.into_iter().find_map(Value::as_str).map(str::to_owned);
     shortened(&found.unwrap_or_else(|| text.trim().to_owned()), QUOTED)
@@ -551,6 +623,61 @@ mod tests {
             assert_eq!(answer, Ok(serde_json::json!({"x": 7})), "{fault}");
             assert_eq!((thread.join().unwrap(), server.faults()), (3, 2), "{fault}");
         }
+    }
+
+    #[test]
+    fn a_wait_is_a_number_of_seconds_or_a_date() {
+        let seconds =
+            |after: &str, date: Option<&str>| retry_after(after, date).map(|wait| wait.as_secs_f64());
+        let noon = Some("Wed, 21 Oct 2015 12:00:00 GMT");
+        for (after, wanted) in [
+            ("0", Some(0.0)),
+            (" 2.5 ", Some(2.5)),
+            ("Wed, 21 Oct 2015 12:00:07 GMT", Some(7.0)),
+            ("Wed, 21 Oct 2015 11:59:00 GMT", Some(0.0)),
+            ("Thu, 22 Oct 2015 12:00:00 GMT", Some(3600.0)),
+            ("100000", Some(3600.0)),
+            ("-1", None),
+            ("soon", None),
+            ("inf", None),
+        ] {
+            assert_eq!(seconds(after, noon), wanted, "{after}");
+        }
+        assert_eq!(
+            seconds("Wed, 21 Oct 2015 12:00:07 GMT", None),
+            Some(0.0),
+            "long ago by this machine's clock"
+        );
+    }
+
+    #[test]
+    fn fields_that_a_model_refuses_are_left_out_or_go_by_their_newer_name() {
+        let refusal = |message: &str| -> &'static str {
+            let body = serde_json::json!({"error": {"message": message}}).to_string();
+            format!("HTTP/1.1 400 No\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len())
+                .leak()
+        };
+        let newer = refusal(
+            "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
+        );
+        let top_p = refusal("Unsupported parameter: 'top_p' is not supported with this model.");
+        let heat = refusal(
+            "Unsupported value: 'temperature' does not support 0.5 with this model. Only the default (1) value is supported.",
+        );
+        let body = serde_json::json!({"max_tokens": 9, "top_p": 1.0, "temperature": 0.5, "messages": []});
+        let (url, thread) = scripted(vec![newer, top_p, GOOD, GOOD, heat]);
+        let server = Server::new(&url, None, retry()).unwrap();
+        let post = || server.post("chat/completions", &body, &AtomicBool::new(false), 1);
+        assert_eq!(post(), Ok(serde_json::json!({"x": 7})));
+        assert_eq!(
+            server.accepted(&body),
+            serde_json::json!({"max_completion_tokens": 9, "temperature": 0.5, "messages": []})
+        );
+        assert_eq!(post(), Ok(serde_json::json!({"x": 7})), "a later request needs no refusal");
+        // A value that changes the answer is never left out.
+        let Err(Failure::Refused { status: 400, message, .. }) = post() else { panic!("wanted a refusal") };
+        assert!(message.contains("does not support 0.5"), "{message}");
+        assert_eq!((thread.join().unwrap(), server.faults()), (5, 0));
     }
 
     #[test]

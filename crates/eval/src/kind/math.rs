@@ -39,7 +39,8 @@ impl Reference for Truth {
     }
 
     fn verifier_of_line(line: &[u8], grading: &Grading) -> Result<Box<dyn Verifier>, String> {
-        let line: Line<'_> = json::parse(line).map_err(|why| why.to_string())?;
+        let line = json::of_others(line);
+        let line: Line<'_> = json::parse(&line).map_err(|why| why.to_string())?;
         let options = line.options(options(&grading.settings))?;
         // Where the kinds of answers are named, the reference answer is read as it stands.
         let gold = match (&line.gold, &line.match_types) {
@@ -183,8 +184,12 @@ pub fn reader(table: &Table<'_>, beside: &Beside<'_>) -> anyhow::Result<Reader<T
     }
     Ok(Box::new(move |cells| {
         let stated = column.as_ref().and_then(|name| value(cells.row, name));
-        let stated = stated.and_then(|value| math::gold::gold_in(value).ok()).map(whole);
-        let stated = stated.filter(|gold| !gold.is_empty());
+        let stated =
+            stated.filter(|value| !value.is_null() && value.as_array().is_none_or(|list| !list.is_empty()));
+        let stated = stated.map(math::gold::gold_in).transpose().map_err(|why| {
+            Unusable::new("unreadable answer", format!("{}: {why}", column.as_deref().unwrap_or_default()))
+        })?;
+        let stated = stated.map(whole).filter(|gold| !gold.is_empty());
         let of_solution = || cells.worked.and_then(math::gold::of_solution).map(Cow::into_owned);
         let gold = stated.or_else(of_solution).ok_or_else(|| {
             let answer = column.as_ref().map(|name| shown(cells.row, name));

@@ -12,7 +12,7 @@ use std::path::Path;
 use super::{EngineOn, find};
 use crate::backend::{Backend, Store};
 use crate::error::Error;
-use crate::lora::{ADAPTER_CONFIG, ADAPTER_WEIGHTS, AdapterLayout, BASE, LoraConfig};
+use crate::lora::{ADAPTER_CONFIG, ADAPTER_WEIGHTS, AdapterLayout, BASE, LoraConfig, weights_of};
 use crate::quantized::BaseFormat;
 use crate::weights::{Dtype, TensorFile, TensorWriter, write_json};
 
@@ -101,11 +101,7 @@ impl<D: Backend> EngineOn<D> {
             });
         }
         let layout = AdapterLayout::new(&self.decoder.layout, &lora);
-        let path = dir.join(ADAPTER_WEIGHTS);
-        if !path.exists() {
-            let found = "no such file".into();
-            return Err(Error::File { path, found, wanted: "an adapter's weights in safetensors".into() });
-        }
+        let path = weights_of(dir)?;
         // One that names no format may be PEFT's, trained on any.
         let (trained, own) = (LoraConfig::trained_on(dir)?, self.decoder.layout.base);
         if trained.is_some() && trained != own {

@@ -7,7 +7,7 @@ use super::scheduled::{self, ScheduledKey};
 use super::schema;
 use super::task::TaskConfig;
 use fgrpo_core::advantage::Advantage;
-use fgrpo_core::credit::{Credit, Shaping};
+use fgrpo_core::credit::{Credit, Overlong, Shaping};
 use fgrpo_core::focal::DEFAULT_GAMMA;
 use fgrpo_core::group::Rewards;
 use fgrpo_core::loss::{Aggregation, CispoBounds, Correction, Divergence, Kl, Objective, PolicyLoss};
@@ -24,8 +24,10 @@ pub struct AlgorithmConfig {
     #[serde(deserialize_with = "named_or_table")]
     #[schemars(schema_with = "schema::kind::<Advantage>")]
     pub advantage: Advantage,
-    /// Exponent of the focal weight `(1 - X/N)^gamma`; 0 is the estimator alone, bit for bit.
-    pub focal_gamma: f64,
+    /// Exponent of the focal weight `(1 - X/N)^gamma`; 0 is the estimator alone, bit for bit. 0.5 by default with the
+    /// advantage `grpo`, and 0 with any other, so that it trains what its authors describe.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub focal_gamma: Option<f64>,
     /// Reward of a correct completion, `R_c`.
     pub reward_correct: f64,
     /// Reward of a wrong completion, `R_w`.
@@ -47,7 +49,7 @@ pub struct AlgorithmConfig {
     pub entropy_coef: f64,
     /// Coefficient of the KL penalty against the model that RL started from.
     pub kl_coef: f64,
-    /// Estimator of the KL penalty.
+    /// Estimator of the KL penalty: `k1`, `k2` or `k3`. `k1` is reported as it is and has `k2`'s gradient, as its own has mean 0.
     #[schemars(schema_with = "schema::word::<Kl>")]
     pub kl: Kl,
     /// Drop groups whose rewards are all equal before the loss counts tokens, also where the estimator or shaping gives
@@ -57,6 +59,16 @@ pub struct AlgorithmConfig {
     #[serde(deserialize_with = "named_or_table")]
     #[schemars(schema_with = "schema::kind::<Shaping>")]
     pub shaping: Shaping,
+    /// What becomes of a completion that the length limit cut off. `grade`: it is graded as it is. `mask`: the loss leaves
+    /// its tokens out, also of its means, and the group's statistics keep its reward. `reward`: its reward is
+    /// `truncated.reward`, whatever its grade, and it is not correct.
+    #[serde(deserialize_with = "named_or_table")]
+    #[schemars(schema_with = "schema::kind::<Truncated>")]
+    pub truncated: Truncated,
+    /// DAPO's soft overlong punishment, added to rewards: 0 up to `length - cache` tokens, then linearly down to -1 at
+    /// `length`. A punished completion stays correct or wrong. For estimators that read rewards, as `grpo`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub overlong: Option<Overlong>,
     /// DARO: the policy loss is the sum of `w L - ln w` over a mini-batch's success rates strictly between 0 and 1,
     /// where `L` is the token mean over the groups with that rate and `w` a learned weight, at first 1. Entropy and KL
     /// keep their token mean.
@@ -263,6 +275,23 @@ impl Loss {
     }
 }
 
+/// What becomes of completions that the length limit cut off.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Truncated {
+    /// They are graded as they are.
+    #[default]
+    Grade,
+    /// The loss leaves their tokens out.
+    Mask,
+    /// They get a reward of their own.
+    Reward {
+        /// The reward, below `reward_correct`.
+        #[serde(default)]
+        reward: f64,
+    },
+}
+
 /// Names of the aggregation modes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -278,7 +307,7 @@ impl Default for AlgorithmConfig {
     fn default() -> Self {
         Self {
             advantage: Advantage::default(),
-            focal_gamma: DEFAULT_GAMMA,
+            focal_gamma: None,
             reward_correct: 1.0,
             reward_wrong: 0.0,
             correct_threshold: None,
@@ -290,6 +319,8 @@ impl Default for AlgorithmConfig {
             kl: Kl::K3,
             drop_inactive_groups: false,
             shaping: Shaping::None,
+            truncated: Truncated::Grade,
+            overlong: None,
             daro: false,
             daro_lr: 0.01,
             correction: Correction::Off,
@@ -300,6 +331,12 @@ impl Default for AlgorithmConfig {
 }
 
 impl AlgorithmConfig {
+    /// The focal weight's exponent, by default that of the estimator.
+    pub fn focal_gamma(&self) -> f64 {
+        let default = if matches!(self.advantage, Advantage::Grpo { .. }) { DEFAULT_GAMMA } else { 0.0 };
+        self.focal_gamma.unwrap_or(default)
+    }
+
     /// Settings for rewards to advantages, including the focal weight.
     pub fn credit(&self, task: &TaskConfig) -> Credit {
         Credit {
@@ -307,10 +344,15 @@ impl AlgorithmConfig {
             rewards: Rewards {
                 correct: self.reward_correct,
                 wrong: self.reward_wrong,
-                threshold: self.correct_threshold.or_else(|| task.correct_from().next()),
+                threshold: self
+                    .correct_threshold
+                    .or_else(|| task.correct_from().next())
+                    // A reward of neither a correct nor a wrong completion needs one.
+                    .or(matches!(self.truncated, Truncated::Reward { .. }).then_some(self.reward_correct)),
             },
-            focal_gamma: self.focal_gamma,
+            focal_gamma: self.focal_gamma(),
             shaping: self.shaping,
+            overlong: self.overlong,
         }
     }
 
@@ -394,6 +436,21 @@ impl AlgorithmConfig {
             if !self.advantage.reads().parts {
                 bad_input!(
                     "algorithm.reward_weights: found {name}, wanted none with the advantage {}, which reads one reward",
+                    self.advantage.name()
+                );
+            }
+        }
+        if let Truncated::Reward { reward: found } = self.truncated {
+            reward("algorithm.truncated.reward", found)?;
+            let most = self.credit(task).rewards.threshold.unwrap_or(self.reward_correct);
+            if found >= most {
+                bad_input!(
+                    "algorithm.truncated.reward: found {found}, wanted less than {most}, the reward of a correct completion"
+                );
+            }
+            if self.advantage.reads().parts {
+                bad_input!(
+                    "algorithm.truncated: found a reward, wanted grade or mask with the advantage {}, which reads several rewards",
                     self.advantage.name()
                 );
             }

@@ -13,7 +13,7 @@ use toml::Value;
 use toml::de::{DeTable, DeValue};
 
 /// Names that other trainers use for our keys. Sources: TRL's `GRPOConfig` and verl's `ppo_trainer.yaml`.
-const ELSEWHERE: [(&str, &str); 64] = [
+const ELSEWHERE: [(&str, &str); 71] = [
     ("learning_rate", "update.lr"),
     ("num_generations", "rollout.group_size"),
     ("n", "rollout.group_size"),
@@ -40,6 +40,13 @@ const ELSEWHERE: [(&str, &str); 64] = [
     ("loss_type", "algorithm.loss"),
     ("loss_agg_mode", "algorithm.aggregation"),
     ("gamma", "algorithm.focal_gamma"),
+    ("mask_truncated_completions", "algorithm.truncated"),
+    ("max_completion_len", "algorithm.overlong.length"),
+    ("soft_punish_cache", "algorithm.overlong.cache"),
+    ("overlong_buffer", "algorithm.overlong.length"),
+    ("overlong_buffer", "algorithm.overlong.cache"),
+    ("kl_loss_type", "algorithm.kl"),
+    ("filter_groups", "algorithm.drop_inactive_groups"),
     ("train_batch_size", "rollout.prompts"),
     ("per_device_train_batch_size", "rollout.prompts"),
     ("generation_batch_size", "rollout.prompts"),

@@ -105,8 +105,33 @@ impl ChatTemplate {
         };
         let template = Self::of(place, &source, tokens);
         template.check_numbers()?;
-        template.confined(&[], |template, _| template.environment(&ChatOptions::default()).map(|_| ()))?;
+        template.confined(&[], |template, _| template.check_names())?;
         Ok(template)
+    }
+
+    /// Fails for a template with a filter, a test or a function of Jinja's that isn't here, wherever it stands.
+    fn check_names(&self) -> anyhow::Result<()> {
+        let environment = self.environment(&ChatOptions::default())?;
+        let known = |name: &str, kind: &str| -> anyhow::Result<bool> {
+            let text = format!("name is {kind}");
+            let is = environment.compile_expression(&text)?;
+            Ok(is.eval(BTreeMap::from([("name", Value::from(name))]))?.is_true())
+        };
+        for (kind, name) in applied_names(&self.source) {
+            if !known(name, kind)? {
+                anyhow::bail!(
+                    "found the {kind} {:?}, wanted those of Jinja that are supported here",
+                    shortened(name, 40)
+                );
+            }
+        }
+        let used = environment.get_template("chat")?.undeclared_variables(false);
+        match ["cycler", "joiner", "lipsum"].iter().find(|name| used.contains(**name)) {
+            Some(name) => {
+                anyhow::bail!("found the function {name}, wanted those of Jinja that are supported here")
+            }
+            None => Ok(()),
+        }
     }
 
     /// Fails for a template with a longer number than a date: one instruction could take that many bytes at once.
@@ -205,11 +230,87 @@ impl ChatTemplate {
         let date = Date::parse(&options.date)?;
         environment.add_function("strftime_now", move |format: String| date.format(&format));
         environment.add_filter("tojson", tojson);
+        environment.add_filter("e", escaped);
+        environment.add_filter("escape", escaped);
         environment
             .add_template_owned("chat", without_generation_tags(&self.source))
             .map_err(|e| anyhow::anyhow!("line {}: {}", e.line().unwrap_or(1), raised(&e)))?;
         Ok(environment)
     }
+}
+
+/// The names of the filters and tests that a template applies, each with what it is.
+fn applied_names(source: &str) -> Vec<(&'static str, &str)> {
+    let mut found = Vec::new();
+    let mut rest = source;
+    while let Some(open) = rest.find(['{']) {
+        rest = &rest[open + 1..];
+        let close = match rest.as_bytes().first() {
+            Some(b'{') => "}}",
+            Some(b'%') => "%}",
+            Some(b'#') => {
+                rest = rest.split_once("#}").map_or("", |(_, after)| after);
+                continue;
+            }
+            _ => continue,
+        };
+        let tag = rest[1..].trim_start_matches(['-', '+']).trim_start();
+        if close == "%}"
+            && tag.strip_prefix("raw").is_some_and(|t| t.trim_start_matches([' ', '-']).starts_with("%}"))
+        {
+            rest = rest.split_once("endraw").map_or("", |(_, after)| after);
+            continue;
+        }
+        // The words and signs of the tag, without its texts.
+        let mut before = [" ", " "];
+        while !rest.is_empty() && !rest.starts_with(close) {
+            let first = rest.chars().next().expect("it isn't empty");
+            let length = match first {
+                '"' | '\'' => text_length(rest, first),
+                c if c.is_alphanumeric() || c == '_' => {
+                    rest.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(rest.len())
+                }
+                c => c.len_utf8(),
+            };
+            let (word, after) = rest.split_at(length);
+            let is_name = first.is_alphabetic() || first == '_';
+            match before {
+                [_, "|"] | ["%", "filter"] if is_name => found.push(("filter", word)),
+                [_, "is"] if is_name && word != "not" => found.push(("test", word)),
+                ["is", "not"] if is_name => found.push(("test", word)),
+                _ => {}
+            }
+            let is_trim = before[1] == "%" && matches!(first, '-' | '+');
+            if !first.is_whitespace() && !is_trim {
+                before = [before[1], word];
+            }
+            rest = after;
+        }
+    }
+    found
+}
+
+/// The length of a text in quotes at the beginning of `rest`, with its quotes.
+fn text_length(rest: &str, quote: char) -> usize {
+    let mut escaped = false;
+    for (at, c) in rest.char_indices().skip(1) {
+        match c {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            c if c == quote => return at + 1,
+            _ => {}
+        }
+    }
+    rest.len()
+}
+
+/// As Jinja's `e` escapes for HTML.
+fn escaped(value: &Value) -> Value {
+    if value.is_safe() {
+        return value.clone();
+    }
+    let text = value.to_string().replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    Value::from_safe_string(text.replace('\'', "&#39;").replace('"', "&#34;"))
 }
 
 /// The special tokens that `tokenizer_config.json` and `special_tokens_map.json` name, by field. The latter counts, as in

@@ -114,6 +114,7 @@ impl<'a> Trainer<'a> {
             server: server.map(|s| ServerRollouts::open(s, &run.path)).transpose()?,
             sampling: sampling(config, task, max_new_tokens),
             credit: config.algorithm.credit(&config.task),
+            truncated: config.algorithm.truncated,
             reward_weights: config.algorithm.reward_weights.clone(),
             loss: LossSettings::of(&config.algorithm, max_new_tokens, config.rollout.temperature),
             metrics: JsonLines::append(&run.file("metrics.jsonl"))?,

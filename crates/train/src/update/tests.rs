@@ -179,7 +179,8 @@ fn the_policy_loss_counts_the_mini_batchs_tokens_of_highest_entropy_however_it_i
 fn daro_weights_step_by_the_losses_of_the_same_pass() {
     let mut engine = engine();
     let groups = groups(&mut engine);
-    let settings = LossSettings { objective: objective(), temperature: 1.0, daro_lr: Some(0.1) };
+    let settings =
+        LossSettings { objective: objective(), temperature: 1.0, mask_truncated: false, daro_lr: Some(0.1) };
     let start = vec![0.3, 0.0, -0.5];
     let mut state = UpdateState { skipped_in_a_row: 0, daro: Some(start.clone()) };
     let all: Vec<&Credited> = groups.iter().collect();

@@ -28,17 +28,29 @@ pub fn gold(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// The reference answer in a JSON value: a text, a number, a truth value, or a list of them.
+/// The reference answer in a JSON value: a text, a number, a truth value, a list of them, or an object with one of them
+/// as its only field that isn't null.
 ///
 /// # Errors
 /// What was found, where it is no answer.
 pub fn gold_in(value: &Value) -> Result<String, String> {
     match value {
         Value::String(text) => Ok(gold(text).into_owned()),
-        Value::Number(number) => digits(number),
+        Value::Number(number) => Ok(digits(number)),
         Value::Bool(truth) => Ok(truth.to_string()),
         Value::Array(items) if !items.is_empty() => {
             Ok(items.iter().map(gold_in).collect::<Result<Vec<_>, _>>()?.join(", "))
+        }
+        Value::Object(fields) => {
+            let filled: Vec<_> = fields.iter().filter(|(_, value)| !value.is_null()).collect();
+            if let [(name, value)] = filled[..] {
+                return gold_in(value).map_err(|why| format!("{name}: {why}"));
+            }
+            let names = fields.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+            Err(format!(
+                "found an object of {} fields ({names:.80}), wanted a text, a number or a list",
+                fields.len()
+            ))
         }
         other => Err(format!("found {other}, wanted a text, a number or a list")),
     }
@@ -55,16 +67,9 @@ pub fn is_prose(text: &str) -> bool {
     words(text) >= PROSE
 }
 
-/// A number as text. JSON's numbers are read in double precision, which loses digits of large ones, and a column of
-/// numbers turns 27 into 27.0.
-fn digits(number: &Number) -> Result<String, String> {
-    match number.as_f64().filter(|_| number.is_f64()) {
-        Some(value) if value.abs() >= 1e15 || (value != 0.0 && value.abs() < 1e-5) => Err(format!(
-            "found the number {number}, wanted a text, because a number this large or small may have lost digits"
-        )),
-        Some(value) if value.fract() == 0.0 => Ok(format!("{value:.0}")),
-        _ => Ok(number.to_string()),
-    }
+/// A number as text, without an exponent. A column of numbers turns 27 into 27.0.
+fn digits(number: &Number) -> String {
+    number.as_f64().filter(|_| number.is_f64()).map_or_else(|| number.to_string(), |value| value.to_string())
 }
 
 fn list(text: &str) -> Option<Vec<String>> {
@@ -240,13 +245,18 @@ mod tests {
             (json!(["1", 2, 3.0]), "1, 2, 3"),
             (json!("#### 72"), "72"),
             (json!(true), "true"),
+            (json!(1e30), "1000000000000000000000000000000"),
+            (json!(2.5e-7), "0.00000025"),
+            (json!({"value": "3", "unit": null}), "3"),
+            (json!([{"text": "\\frac{1}{2}"}, 2]), "\\frac{1}{2}, 2"),
         ] {
             assert_eq!(gold_in(&value).as_deref(), Ok(wanted));
         }
         for (value, words) in [
-            (json!(1e20), "found the number 1e+20, wanted a text"),
+            (json!({"value": "3", "unit": "cm"}), "found an object of 2 fields (value, unit), wanted a text"),
+            (json!({"value": {"a": 1, "b": 2}}), "value: found an object of 2 fields (a, b), wanted a text"),
             (json!(null), "found null, wanted a text, a number or a list"),
-            (json!(["1", {}]), "found {}, wanted a text"),
+            (json!(["1", {}]), "found an object of 0 fields (), wanted a text"),
             (json!([]), "found [], wanted a text"),
         ] {
             assert!(gold_in(&value).unwrap_err().contains(words), "{value}");

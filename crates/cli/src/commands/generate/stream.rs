@@ -31,6 +31,7 @@ impl<'a> Stream<'a> {
 
     /// Prints the new part of the text. Returns `false` if the output was closed.
     pub(super) fn show(&self, tokens: &[u32]) -> bool {
+        let tokens = &tokens[..self.language.settled(tokens)];
         let mut state = self.state.lock().unwrap_or_else(|e| e.into_inner());
         let new = match self.language.stop_texts().is_empty() {
             true => state.grown(self.language, tokens),

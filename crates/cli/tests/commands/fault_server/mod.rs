@@ -27,6 +27,8 @@ pub(crate) struct Manners {
     pub(crate) silent: bool,
     /// Prompts with this text are refused.
     pub(crate) refuse: Option<String>,
+    /// Refuses `max_tokens` and `top_p`, as newer models of OpenAI's.
+    pub(crate) newer: bool,
     /// Answers come from here in place of the adder; faults stay.
     pub(crate) policy: Option<Policy>,
 }
@@ -40,6 +42,7 @@ impl Default for Manners {
             key: None,
             silent: false,
             refuse: None,
+            newer: false,
             policy: None,
         }
     }
@@ -197,6 +200,21 @@ fn serve(
     let chat = request.path == "/v1/chat/completions";
     if !chat && request.path != "/v1/completions" {
         return answer(&mut stream, "404 Not Found", "", "{\"detail\":\"no such path\"}");
+    }
+    let has = |name: &str| request.body.get(name).is_some();
+    if manners.newer && (has("max_tokens") || has("top_p")) {
+        let message = match has("max_tokens") {
+            true => {
+                "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
+            }
+            false => "Unsupported parameter: 'top_p' is not supported with this model.",
+        };
+        return answer(
+            &mut stream,
+            "400 Bad Request",
+            "",
+            &json!({"error": {"message": message}}).to_string(),
+        );
     }
     if let Some(policy) = &manners.policy {
         return match policy(&request.body) {

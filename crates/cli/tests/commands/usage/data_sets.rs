@@ -242,3 +242,126 @@ fn samples_and_answers_to_verify_come_as_parquet_and_csv_too() {
         assert!(said.contains("wanted a file of JSON lines"), "{command:?}: {said}");
     }
 }
+
+/// What `fgrpo data show --json` prints of a file with these lines; else its exit code and what it says.
+fn shown(folder: &Path, lines: &str, more: &[&str]) -> Result<Vec<Value>, String> {
+    let path = file(folder, "rows.jsonl", lines);
+    let (out, said, code) =
+        run(fgrpo().args(["data", "show", "--json", "--limit", "100"]).args(more).arg(path));
+    let lines = || out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    if code == 0 { Ok(lines()) } else { Err(format!("{code}: {said}")) }
+}
+
+fn column(rows: &[Value], name: &str) -> Vec<String> {
+    rows.iter().map(|row| row[name].as_str().unwrap_or_default().to_owned()).collect()
+}
+
+#[test]
+fn an_instruction_is_asked_with_its_input_and_two_possible_prompts_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let alpaca = "{\"instruction\": \"Add the numbers.\", \"input\": \"2 and 3\", \"answer\": \"5\"}\n\
+                  {\"instruction\": \"What is 1 + 1?\", \"input\": \"\", \"answer\": \"2\"}\n";
+    let rows = shown(folder.path(), alpaca, &[]).unwrap();
+    let prompts = column(&rows, "prompt");
+    assert_eq!(prompts.len(), 2);
+    assert!(
+        prompts[0].contains("Add the numbers.\n2 and 3") && prompts[1].contains("What is 1 + 1?"),
+        "{prompts:?}"
+    );
+    let named = shown(folder.path(), alpaca, &["--columns", "prompt=input"]).unwrap();
+    assert!(!column(&named, "prompt")[0].contains("Add"), "a named column stands alone");
+
+    let two = "{\"problem\": \"What is 1 + 1?\", \"query\": \"Name a colour.\", \"answer\": \"2\"}\n";
+    let said = shown(folder.path(), two, &[]).unwrap_err();
+    assert!(said.starts_with("2: ") && said.contains("found the columns problem and query"), "{said}");
+    assert!(said.contains("--columns prompt=problem"), "{said}");
+    assert!(shown(folder.path(), two, &["--columns", "prompt=problem"]).is_ok());
+    // One column that holds the other, as data sets with a conversation beside the problem do.
+    let same = "{\"problem\": \"What is 1 + 1?\", \"messages\": [{\"role\": \"user\", \"content\": \"What is 1 + 1? Think.\"}], \"answer\": \"2\"}\n";
+    assert!(column(&shown(folder.path(), same, &[]).unwrap(), "prompt")[0].ends_with("What is 1 + 1?"));
+}
+
+#[test]
+fn answers_are_read_exactly_in_the_forms_that_people_write() {
+    let folder = tempfile::tempdir().unwrap();
+    for (answer, gold) in [
+        (
+            "1606938044258990275541962092341162602522202993782792835301376",
+            "1606938044258990275541962092341162602522202993782792835301376",
+        ),
+        ("-18446744073709551617", "-18446744073709551617"),
+        ("18446744073709551615", "18446744073709551615"),
+        ("0.1234567890123456789012", "0.1234567890123456789012"),
+        ("1e30", "1000000000000000000000000000000"),
+        ("2.5E-7", "0.00000025"),
+        ("27.0", "27"),
+        ("{\"value\": \"3\"}", "3"),
+        ("{\"value\": 100000000000000000000000, \"unit\": null}", "100000000000000000000000"),
+    ] {
+        let line = format!("{{\"problem\": \"p\", \"answer\": {answer}}}\n");
+        assert_eq!(column(&shown(folder.path(), &line, &[]).unwrap(), "gold"), [gold], "{answer}");
+        let verified = format!("{{\"gold\": {answer}, \"response\": \"\\\\boxed{{{gold}}}\"}}\n");
+        let verified = file(folder.path(), "verify.jsonl", &verified);
+        let (out, ..) = run(fgrpo().args(["verify", "math", "--mode", "strict"]).arg(verified));
+        assert!(out.contains("\"correct\""), "{answer}: {out}");
+    }
+    let said =
+        shown(folder.path(), "{\"problem\": \"p\", \"answer\": {\"value\": \"3\", \"unit\": \"cm\"}}\n", &[]);
+    assert!(said.unwrap_err().contains("unreadable answer"), "two fields");
+    let said = shown(
+        folder.path(),
+        "{\"problem\": \"p\", \"answer\": {\"value\": \"3\", \"unit\": \"cm\"}, \"solution\": \"\\\\boxed{4}\"}\n",
+        &[],
+    );
+    assert!(
+        said.unwrap_err().contains("answer: found an object of 2 fields (value, unit)"),
+        "a solution hides no answer"
+    );
+    let named = "{\"problem\": \"p\", \"answer\": {\"value\": \"3\", \"unit\": \"cm\"}}\n";
+    assert_eq!(
+        column(&shown(folder.path(), named, &["--columns", "answer=answer.value"]).unwrap(), "gold"),
+        ["3"]
+    );
+}
+
+#[test]
+fn text_parts_are_one_prompt_and_parts_of_another_kind_are_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let part = |text: &str| format!("{{\"type\": \"text\", \"text\": \"{text}\"}}");
+    for prompt in [
+        format!("[{}, {}]", part("Add these."), part("2 and 3")),
+        format!("[{{\"role\": \"user\", \"content\": [{}, {}]}}]", part("Add these."), part("2 and 3")),
+    ] {
+        let line = format!("{{\"prompt\": {prompt}, \"answer\": \"5\"}}\n");
+        let rows = shown(folder.path(), &line, &[]).unwrap();
+        assert!(column(&rows, "prompt")[0].ends_with("Add these.\n2 and 3"), "{rows:?}");
+    }
+    let image = "{\"type\": \"image\", \"url\": \"x.png\"}";
+    let line = format!(
+        "{{\"prompt\": [{{\"role\": \"user\", \"content\": [{}, {image}]}}], \"answer\": \"5\"}}\n",
+        part("What is this?")
+    );
+    let said = shown(folder.path(), &line, &[]).unwrap_err();
+    assert!(said.contains("parts that are no text"), "{said}");
+}
+
+#[test]
+fn numbers_that_are_not_finite_spoil_no_file_and_are_no_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let lines = "{\"problem\": \"What is 1 + 1?\", \"answer\": 2, \"score\": NaN, \"range\": [-Infinity, Infinity]}\n\
+                 {\"problem\": \"What is NaN, in words?\", \"answer\": NaN, \"score\": 1.0}\n";
+    let rows = shown(folder.path(), lines, &[]).unwrap();
+    assert_eq!(column(&rows, "gold"), ["2"]);
+    let array = format!("[{}]", lines.trim_end().replace('\n', ","));
+    let path = file(folder.path(), "rows.json", &array);
+    assert_eq!(found(&path), Ok(1));
+    // The answer that is no number is named with its row and column.
+    let path = file(folder.path(), "rows.jsonl", lines);
+    let path = config(folder.path(), "math", &path, "");
+    let (out, said, code) = run(fgrpo().arg("train").arg(path).args(["--dry-run", "--set", "steps=1"]));
+    assert_eq!(code, 0, "{said}");
+    assert!(
+        format!("{out}{said}").contains("row 2") && format!("{out}{said}").contains("answer: null"),
+        "{out}{said}"
+    );
+}

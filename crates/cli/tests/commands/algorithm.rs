@@ -1,0 +1,166 @@
+//! Settings of `[algorithm]` that change rewards or the loss, seen in the files of short runs.
+
+use assert_cmd::Command;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+const CONFIG: &str = r#"
+steps = 4
+[task]
+kind = "maze"
+size = 7
+train = 50
+held_out = 6
+[model.init]
+hidden_size = 16
+intermediate_size = 32
+num_hidden_layers = 2
+num_attention_heads = 2
+num_key_value_heads = 1
+[sft]
+steps = 150
+batch_size = 8
+lr = 5e-3
+[rollout]
+prompts = 6
+group_size = 4
+max_new_tokens = 8
+[update]
+lr = 1e-3
+[eval]
+every = 0
+[compute]
+threads = 2
+[log]
+rollout_share = 1.0
+"#;
+
+/// The folder of a run with these settings.
+fn train(folder: &Path, name: &str, set: &[&str]) -> PathBuf {
+    let config = folder.join("small.toml");
+    std::fs::write(&config, CONFIG).unwrap();
+    let out = folder.join(name);
+    let sets = set.iter().flat_map(|set| ["--set", set]);
+    let mut run = Command::new(env!("CARGO_BIN_EXE_fgrpo"));
+    run.arg("train").arg(config).args(sets).arg("--out").arg(&out).assert().success();
+    out
+}
+
+fn lines(path: PathBuf) -> Vec<Value> {
+    let text = std::fs::read_to_string(path).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// A metric at every step.
+fn metric(run: &Path, name: &str) -> Vec<f64> {
+    lines(run.join("metrics.jsonl")).iter().map(|line| line[name].as_f64().unwrap()).collect()
+}
+
+#[test]
+fn the_penalty_of_every_kl_estimator_keeps_the_policy_near_its_reference() {
+    let folder = tempfile::tempdir().unwrap();
+    // The same sampled KL, reported by k1, of the last steps.
+    let divergence = |name: &str, set: &[&str]| -> f64 {
+        let more = ["steps=40", "rollout.prompts=16", "log.rollout_share=0", "update.lr=3e-3"];
+        let run = train(folder.path(), name, &[&more[..], set].concat());
+        metric(&run, "kl_loss")[30..].iter().sum::<f64>() / 10.0
+    };
+    let free = divergence("free", &["algorithm.kl=k1", "algorithm.kl_coef=1e-9"]);
+    for kl in ["k1", "k2", "k3"] {
+        let set = [format!("algorithm.kl={kl}"), "algorithm.kl_coef=1".to_owned()];
+        let found = divergence(kl, &set.each_ref().map(String::as_str));
+        assert!(free > 0.02 && found.abs() < 0.4 * free, "{kl}: {found} with the penalty, {free} without");
+    }
+}
+
+#[test]
+fn truncated_completions_are_graded_masked_or_rewarded_as_the_setting_says() {
+    let folder = tempfile::tempdir().unwrap();
+    // No path has one token, so that every completion is cut off.
+    let run = |name: &str, set: &[&str]| {
+        let all = ["steps=1", "rollout.max_new_tokens=1", "algorithm.shaping=smoothing"];
+        train(folder.path(), name, &[&all[..], set].concat())
+    };
+    let graded = run("grade", &[]);
+    assert_eq!(metric(&graded, "truncated_fraction"), [1.0]);
+    assert_eq!(metric(&graded, "reward_mean"), [0.0]);
+    assert!(metric(&graded, "gradient_norm")[0] > 0.0, "shaping gives wrong completions advantages");
+    let masked = run("mask", &["algorithm.truncated=mask"]);
+    assert_eq!((metric(&masked, "reward_mean"), metric(&masked, "gradient_norm")), (vec![0.0], vec![0.0]));
+    let rewarded = run("reward", &["algorithm.truncated={ kind = \"reward\", reward = -0.5 }"]);
+    assert_eq!(metric(&rewarded, "reward_mean"), [-0.5]);
+    let line = &lines(rewarded.join("metrics.jsonl"))[0];
+    assert_eq!(line["success_rate_histogram"][0], 6, "a reward of its own counts as wrong: {line}");
+}
+
+#[test]
+fn masked_completions_leave_the_gradient_of_the_others_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |name: &str, set: &[&str]| {
+        let out = train(folder.path(), name, &[&["steps=1", "rollout.prompts=30"][..], set].concat());
+        (metric(&out, "truncated_fraction")[0], metric(&out, "gradient_norm")[0])
+    };
+    let (none, plain) = run("none", &["rollout.max_new_tokens=40"]);
+    let (_, masked) = run("none-masked", &["rollout.max_new_tokens=40", "algorithm.truncated=mask"]);
+    assert_eq!((none, plain.to_bits()), (0.0, masked.to_bits()), "nothing to mask changes nothing");
+    let (some, cut) = run("some", &["rollout.max_new_tokens=4"]);
+    let (_, masked) = run("some-masked", &["rollout.max_new_tokens=4", "algorithm.truncated=mask"]);
+    assert!(0.0 < some && some < 1.0 && cut != masked, "{some}: {cut} {masked}");
+}
+
+#[test]
+fn overlong_punishment_is_dapos_formula_and_leaves_verdicts_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let set = ["steps=2", "algorithm.advantage=dr_grpo", "algorithm.overlong={ length = 8, cache = 6 }"];
+    let run = train(folder.path(), "run", &set);
+    let rollouts = lines(run.join("rollouts.jsonl"));
+    let punished = |line: &Value| {
+        let length = line["length"].as_u64().unwrap() as f64;
+        line["reward"].as_f64().unwrap() + (-(length - 2.0) / 6.0).clamp(-1.0, 0.0)
+    };
+    let mut lengths = std::collections::BTreeSet::new();
+    for group in rollouts.chunks(4) {
+        assert!(group.iter().all(|line| line["prompt_id"] == group[0]["prompt_id"]));
+        let mean = group.iter().map(punished).sum::<f64>() / 4.0;
+        for line in group {
+            lengths.insert(line["length"].as_u64().unwrap());
+            let found = line["advantage"].as_f64().unwrap();
+            assert!((found - (punished(line) - mean)).abs() < 1e-12, "{line}");
+            let reward = if line["verdict"] == "correct" { 1.0 } else { 0.0 };
+            assert_eq!(
+                line["reward"].as_f64().unwrap(),
+                reward,
+                "the reward is logged without the punishment"
+            );
+        }
+    }
+    assert!(lengths.len() > 2, "{lengths:?}");
+}
+
+#[test]
+fn other_trainers_names_and_impossible_values_are_answered() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("small.toml");
+    std::fs::write(&config, CONFIG).unwrap();
+    for (set, said) in [
+        ("mask_truncated_completions=true", "did you mean `algorithm.truncated`?"),
+        ("soft_punish_cache=4", "did you mean `algorithm.overlong.cache`?"),
+        ("overlong_buffer.len=4", "did you mean `algorithm.overlong.length` or `algorithm.overlong.cache`?"),
+        ("kl_loss_type=k1", "did you mean `algorithm.kl`?"),
+        ("algorithm.truncated=drop", "wanted one of"),
+        (
+            "algorithm.truncated={ kind = \"reward\", reward = 1 }",
+            "algorithm.truncated.reward: found 1, wanted less than 1",
+        ),
+        ("algorithm.overlong={ length = 8 }", "`cache`"),
+        (
+            "algorithm.overlong={ length = 8, cache = 9 }",
+            "algorithm.overlong.cache: found 9, wanted 1 to overlong.length, 8",
+        ),
+    ] {
+        let mut run = Command::new(env!("CARGO_BIN_EXE_fgrpo"));
+        let run = run.arg("train").arg(&config).args(["--dry-run", "--set", set]).assert().code(2);
+        let found = String::from_utf8(run.get_output().stderr.clone()).unwrap();
+        assert!(found.contains(said), "{set}: {found}");
+    }
+}

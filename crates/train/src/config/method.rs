@@ -1,0 +1,57 @@
+//! The name of what a configuration trains, as its authors write it.
+
+use super::AlgorithmConfig;
+use fgrpo_core::credit::Shaping;
+
+impl AlgorithmConfig {
+    /// The method, its focal exponent and what else changes advantages or the loss: `F-GRPO, gamma 0.5`, `Dr. GRPO`.
+    pub fn method(&self) -> String {
+        let kind = |table: serde_json::Value| table["kind"].as_str().unwrap_or_default().to_owned();
+        let gamma = self.focal_gamma();
+        let loss = kind(serde_json::json!(self.loss));
+        let mut parts = vec![method_name(self.advantage.name(), &loss, gamma)];
+        if gamma > 0.0 {
+            parts.push(format!("gamma {gamma}"));
+        }
+        if self.shaping != Shaping::None {
+            parts.push(format!("shaping {}", kind(serde_json::json!(self.shaping))));
+        }
+        if self.daro {
+            parts.push("DARO".to_owned());
+        }
+        if self.entropy_coef != 0.0 {
+            parts.push(format!("entropy bonus {}", self.entropy_coef));
+        }
+        if self.kl_coef != 0.0 {
+            parts.push(format!("KL penalty {}", self.kl_coef));
+        }
+        parts.join(", ")
+    }
+}
+
+/// The name of an estimator with a loss, from their kinds; `F-` stands for the focal weight.
+pub fn method_name(advantage: &str, loss: &str, focal_gamma: f64) -> String {
+    let name = match (advantage, loss) {
+        ("grpo", loss) => title(loss),
+        (advantage, "grpo") => title(advantage),
+        (advantage, loss) => format!("{} with the loss {}", title(advantage), title(loss)),
+    };
+    if focal_gamma > 0.0 { format!("F-{name}") } else { name }
+}
+
+fn title(kind: &str) -> String {
+    let named = match kind {
+        "dr_grpo" => "Dr. GRPO",
+        "max_rl" => "MaxRL",
+        "power" => "Power",
+        "passk_training" => "Pass@k training",
+        "grpo_passk" => "GRPO pass@k",
+        "lite_ppo" => "Lite PPO",
+        "reinforce_plus_plus_baseline" => "REINFORCE++ baseline",
+        "cispo_cap" => "CISPO",
+        "kl_cov" => "KL-Cov",
+        "clip_cov" => "Clip-Cov",
+        other => return other.to_uppercase().replace('_', "-"),
+    };
+    named.to_owned()
+}

@@ -257,7 +257,12 @@ fn say_time(config: &Config, lengths: &Lengths, time: &Time, rate: f64) {
     if time.sft > 0.0 {
         say("time of sft", time.sft, "once; runs with the same start share it");
     }
-    say_steps(config, time.rollout, time.update);
+    let (step, phases) = (time.rollout + time.update, [time.rollout, time.update].map(duration));
+    say("time per step", step, &format!("rollout {}, update {}", phases[0], phases[1]));
+    if config.steps > 0 {
+        let name = format!("time of {} steps", config.steps);
+        say(&name, step * config.steps as f64, "without sft and evaluations");
+    }
     if time.evaluation > 0.0 {
         say("time per evaluation", time.evaluation, "");
     }

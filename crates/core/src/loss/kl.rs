@@ -1,11 +1,12 @@
 //! Estimators of the KL divergence from a reference policy, from one sampled token.
 
-/// An estimator of KL(policy || reference); `x = clamp(ref_logp - logp, -20, 20)` for `K3`.
+/// An estimator of KL(policy || reference), as a penalty in the loss; `x = clamp(ref_logp - logp, -20, 20)` for `K3`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 pub enum Kl {
-    /// `logp - ref_logp`: unbiased, may be negative.
+    /// `logp - ref_logp`: unbiased, may be negative. Its own derivative, 1 for every token, has mean 0 over the policy's
+    /// samples and so pulls nowhere; the penalty has that of `K2` (a straight-through estimator, `k1+` in verl).
     K1,
     /// `(logp - ref_logp)^2 / 2`.
     K2,
@@ -14,14 +15,14 @@ pub enum Kl {
 }
 
 impl Kl {
-    /// The estimate of one token and its derivative with respect to `logp`.
+    /// The estimate of one token, and the derivative with respect to `logp` that the penalty has.
     ///
-    /// The derivative is that of the formula above, and 0 beyond a clamp. As a gradient of the true KL, only that of
-    /// `K2` is unbiased.
+    /// Over the policy's samples, `K2`'s derivative has the gradient of KL(policy || reference) as its mean, and `K3`'s that of
+    /// KL(reference || policy). `K3`'s is 0 beyond a clamp.
     pub fn token(&self, logp: f64, ref_logp: f64) -> (f64, f64) {
         let d = logp - ref_logp;
         match self {
-            Self::K1 => (d, 1.0),
+            Self::K1 => (d, d),
             Self::K2 => (0.5 * d * d, d),
             Self::K3 => {
                 let x = super::log_ratio(ref_logp, logp);
@@ -44,7 +45,7 @@ mod tests {
         let close = |a: (f64, f64), b: (f64, f64)| {
             assert!((a.0 - b.0).abs() < 1e-14 && (a.1 - b.1).abs() < 1e-14, "{a:?} {b:?}")
         };
-        close(Kl::K1.token(logp, reference), (-ln2, 1.0));
+        close(Kl::K1.token(logp, reference), (-ln2, -ln2));
         close(Kl::K2.token(logp, reference), (0.5 * ln2 * ln2, -ln2));
         close(Kl::K3.token(logp, reference), (2.0 - ln2 - 1.0, -1.0));
     }
@@ -61,7 +62,7 @@ mod tests {
     #[test]
     fn derivatives_match_finite_differences() {
         let h = 1e-6;
-        for kl in [Kl::K1, Kl::K2, Kl::K3] {
+        for kl in [Kl::K2, Kl::K3] {
             for d in [-8.0, -1.5, -0.1, 0.2, 1.0, 2.2] {
                 let f = |logp: f64| kl.token(logp, -2.0).0;
                 let wanted = (f(-2.0 - d + h) - f(-2.0 - d - h)) / (2.0 * h);
@@ -71,6 +72,32 @@ mod tests {
                     "{kl:?} at {d}: {found} {wanted}"
                 );
             }
+        }
+    }
+
+    /// The exact mean over the samples of a softmax policy, in place of sampled tokens.
+    #[test]
+    fn the_penalty_of_every_estimator_pulls_the_policy_back_to_the_reference() {
+        let softmax = |z: &[f64; 3]| {
+            let sum: f64 = z.iter().map(|z| z.exp()).sum();
+            z.map(|z| z.exp() / sum)
+        };
+        let reference = softmax(&[0.0, 0.5, -0.5]);
+        let divergence =
+            |p: &[f64; 3]| -> f64 { p.iter().zip(reference).map(|(p, q)| p * (p / q).ln()).sum() };
+        for kl in [Kl::K1, Kl::K2, Kl::K3] {
+            let mut z = [2.0, -1.0, 0.0];
+            let start = divergence(&softmax(&z));
+            for _ in 0..200 {
+                let p = softmax(&z);
+                let dlogp: Vec<f64> = (0..3).map(|i| kl.token(p[i].ln(), reference[i].ln()).1).collect();
+                let mean: f64 = (0..3).map(|i| p[i] * dlogp[i]).sum();
+                for i in 0..3 {
+                    z[i] -= 0.2 * p[i] * (dlogp[i] - mean);
+                }
+            }
+            let end = divergence(&softmax(&z));
+            assert!(start > 0.5 && end < 0.01 * start, "{kl:?}: {start} to {end}");
         }
     }
 

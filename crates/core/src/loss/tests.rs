@@ -328,11 +328,11 @@ fn objective_adds_entropy_and_kl_with_their_signs() {
     let mut found = Vec::new();
     objective.completion(&tokens, &Counts { tokens: 4, sequences: 2 }, |_, t| found.push(t));
     close(found[0].loss, (-3.0 - 0.5 * 0.5 + 0.25 * 0.5) / 4.0);
-    close(found[0].dlogp, (-3.0 + 0.25) / 4.0);
+    close(found[0].dlogp, (-3.0 + 0.25 * 0.5) / 4.0);
     close(found[0].dentropy, -0.125);
     assert_eq!((found[0].correction, found[1].correction), (1.0, 2.0));
     close(found[1].policy_loss, -6.0 / 4.0);
-    close(found[1].dlogp, (-6.0 + 0.25) / 4.0);
+    close(found[1].dlogp, -6.0 / 4.0);
 }
 
 #[test]
@@ -358,11 +358,11 @@ fn tokens_of_low_entropy_have_no_policy_loss_and_count_in_the_denominator() {
     let mut found = Vec::new();
     objective.completion(&tokens, &Counts { tokens: 4, sequences: 2 }, |_, t| found.push(t));
     close(found[0].policy_loss, -3.0 / 4.0);
-    close(found[0].dlogp, (-3.0 + 0.25) / 4.0);
+    close(found[0].dlogp, (-3.0 + 0.25 * 0.5) / 4.0);
     // Its ratio, exp(0.5), would be clipped. Entropy and KL stay.
     assert_eq!((found[1].policy_loss, found[1].policy.clipped_high), (0.0, false));
     close(found[1].loss, -0.5 / 4.0);
-    close(found[1].dlogp, 0.25 / 4.0);
+    close(found[1].dlogp, 0.0);
     close(found[1].dentropy, -0.125);
 }
 

@@ -47,7 +47,7 @@ pub struct AlgorithmConfig {
     pub entropy_coef: f64,
     /// Coefficient of the KL penalty against the model that RL started from.
     pub kl_coef: f64,
-    /// Estimator of the KL penalty.
+    /// Estimator of the KL penalty: `k1`, `k2` or `k3`. `k1` is reported as it is and has `k2`'s gradient, as its own has mean 0.
     #[schemars(schema_with = "schema::word::<Kl>")]
     pub kl: Kl,
     /// Drop groups whose rewards are all equal before the loss counts tokens, also where the estimator or shaping gives

@@ -3,8 +3,8 @@
 //! cuBLASLt uses column-major matrices; a row-major matrix is the transpose of the column-major one in the same memory. So `c = a b` is computed as
 //! `cᵀ = bᵀ aᵀ`: the operands are swapped and nothing is copied.
 //!
-//! The library chooses an algorithm by all sizes, so the bits of a row depend on how many there are. For an exact product it is chosen once, without workspace and
-//! without sums in several parts, and computes any number of rows. That such an algorithm computes a row alike wherever it stands is not documented: we assume it.
+//! The library chooses an algorithm by all sizes, so the bits of a row depend on the number of rows. For an exact product we choose an algorithm once, without
+//! workspace and without split sums, and use it for any number of rows. We assume that it computes a row in the same way wherever it stands; NVIDIA doesn't document this.
 
 use crate::launch::Error;
 use crate::product::{Matrix, Numbers, Product};
@@ -21,10 +21,10 @@ use std::sync::{Mutex, Once, OnceLock, PoisonError};
 const VARIABLE: &str = "FGRPO_CUBLASLT";
 /// Its file names, by CUDA version.
 const FILES: [&str; 2] = ["libcublasLt.so.13", "libcublasLt.so.12"];
-/// Plans that are kept; beyond them the least recently used one is dropped.
+/// Maximum number of plans; then the least recently used one is dropped.
 const KEPT: usize = 1024;
 
-/// A library of NVIDIA's that was found at run time.
+/// An NVIDIA library that was found at run time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Library {
     /// Its file.
@@ -36,7 +36,7 @@ pub struct Library {
 /// Loads cuBLASLt: the file that `FGRPO_CUBLASLT` names, or that of the loader's paths, of a CUDA toolkit, or of an installed Python.
 ///
 /// # Errors
-/// What was looked for.
+/// Names the places that were searched.
 pub fn library() -> Result<Library, Error> {
     static FOUND: OnceLock<Result<Library, Error>> = OnceLock::new();
     FOUND.get_or_init(find).clone()
@@ -202,7 +202,7 @@ impl Drop for Plan {
     }
 }
 
-/// The library, its workspace, and the plans so far.
+/// The library, its workspace, and its plans.
 pub(crate) struct Blas {
     handle: sys::cublasLtHandle_t,
     workspace: u64,
@@ -213,9 +213,9 @@ pub(crate) struct Blas {
 #[derive(Default)]
 struct Plans {
     products: u64,
-    /// With the number of the product that used it last.
+    /// Each with the number of the last product that used it.
     by_key: HashMap<Key, (u64, Plan)>,
-    /// Of exact products, by the key of the typical one. They are never chosen again.
+    /// Plans of exact products, by the key of the typical one. They are chosen only once.
     exact: HashMap<Key, sys::cublasLtMatmulAlgo_t>,
 }
 
@@ -314,7 +314,7 @@ impl Blas {
         .map_err(|e| failed("product", e))
     }
 
-    /// Bytes of workspace that a product may use: sums in several parts pass through it.
+    /// Bytes of workspace that a product may use for split sums.
     fn workspace_of(&self, exact: bool) -> usize {
         if exact { 0 } else { self.workspace_bytes }
     }
@@ -326,7 +326,7 @@ impl Blas {
         Ok(plan)
     }
 
-    /// A plan with the algorithm of all numbers of rows.
+    /// A plan with the algorithm for any number of rows.
     fn exact_plan(
         &self,
         p: &Product,

@@ -5,8 +5,8 @@ use crate::launch::{Address, Argument, Error, Limits, Shape};
 use crate::node::Node;
 use crate::product::Product;
 
-/// A queue of a device. Work of one queue runs in submission order. Different queues run at the same time; [`Driver::wait`] puts work of one after
-/// work of another.
+/// A queue of a device. Work of one queue runs in submission order. Different queues run at the same time; [`Driver::wait`] makes one wait for
+/// another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Queue {
     /// Launches, and all calls that name no queue.
@@ -25,18 +25,18 @@ impl Queue {
 /// A device's memory in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeviceMemory {
-    /// What is free.
+    /// Free bytes.
     pub free: usize,
-    /// All there is.
+    /// Total bytes.
     pub total: usize,
-    /// What was allocated through this driver and not freed.
+    /// Bytes allocated through this driver and not freed.
     pub allocated: usize,
 }
 
 /// A device that runs kernels. Any thread may submit work; the work of [`Queue::Compute`] runs in submission order.
 ///
-/// Devices that are opened together are connected: each can wait for work of the others and copy from their memory. They are named by their place in
-/// the list that was opened, from 0.
+/// Devices that are opened together are connected: each can wait for work of the others and copy from their memory. A device is named by its index in
+/// the list of opened devices.
 pub trait Driver: Send + Sync + std::fmt::Debug {
     /// The limits of a block on this device.
     fn limits(&self) -> Limits;
@@ -92,7 +92,7 @@ pub trait Driver: Send + Sync + std::fmt::Debug {
     /// For an unknown kernel, wrong arguments, or a shape that no device can run.
     fn launch(&self, kernel: &'static str, shape: Shape, arguments: &[Argument]) -> Result<(), Error>;
 
-    /// Makes a graph of work of [`Queue::Compute`], of which none runs yet, and returns its number. No other thread may submit work meanwhile.
+    /// Makes a graph of work of [`Queue::Compute`] without running it, and returns its number. No other thread may submit work meanwhile.
     ///
     /// # Errors
     /// As for each node by itself, and as reported by the driver.
@@ -113,7 +113,7 @@ pub trait Driver: Send + Sync + std::fmt::Debug {
     /// [`Error::OutOfHostMemory`].
     fn allocate_host(&self, bytes: usize) -> Result<Address, Error>;
 
-    /// Frees memory of the host. No submitted work may use it any more.
+    /// Frees memory of the host, which no submitted work may still use.
     fn free_host(&self, at: Address, bytes: usize);
 
     /// Copies `bytes` bytes in a queue, between the device and page-locked memory of the host.
@@ -122,25 +122,25 @@ pub trait Driver: Send + Sync + std::fmt::Debug {
     /// As reported by the driver.
     fn transfer(&self, queue: Queue, from: Address, to: Address, bytes: usize) -> Result<(), Error>;
 
-    /// Marks the work submitted to a queue so far by a number, which marks nothing else any more.
+    /// Marks the work submitted to a queue so far with a number; an earlier mark with this number is lost.
     ///
     /// # Errors
     /// As reported by the driver.
     fn record(&self, queue: Queue, event: usize) -> Result<(), Error>;
 
-    /// Makes further work of a queue wait for the work that is marked by a number; if none is, it doesn't wait.
+    /// Makes further work of a queue wait for the work marked with a number, if there is any.
     ///
     /// # Errors
     /// As reported by the driver.
     fn wait(&self, queue: Queue, event: usize) -> Result<(), Error>;
 
-    /// Waits until the work that is marked by a number is done; if none is, it doesn't wait.
+    /// Waits until the work marked with a number is done, if there is any.
     ///
     /// # Errors
     /// As reported by the driver, including a kernel's failure.
     fn wait_here(&self, event: usize) -> Result<(), Error>;
 
-    /// Makes further work of a queue wait for the work that a connected device has marked by a number, as [`Driver::wait`].
+    /// [`Driver::wait`] for work that a connected device has marked.
     ///
     /// # Errors
     /// As reported by the driver.

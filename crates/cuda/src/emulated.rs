@@ -62,24 +62,24 @@ enum Work {
         at: Address,
         bytes: usize,
     },
-    /// Until so much work of a line is done.
+    /// Until this amount of a line's work is done.
     Wait {
         line: usize,
         until: u64,
     },
 }
 
-/// A fault that is planted, for tests of what has to find it.
+/// A planted fault, for tests of the code that must detect it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// A device is lost after so many launches of its own.
+    /// A device is lost after this number of launches.
     Lost {
         /// Its place.
         device: usize,
         /// Launches that it still runs.
         launches: u64,
     },
-    /// Of every `of` calls of [`Driver::wait_for`], the one with this number does nothing.
+    /// One of every `of` calls of [`Driver::wait_for`] does nothing.
     ForgottenWait {
         /// Its number, from 0.
         number: u64,
@@ -145,7 +145,7 @@ impl Pending {
         }
     }
 
-    /// A number that decides what runs first now.
+    /// A pseudo-random number that decides what runs next.
     fn turn(&mut self, order: u32) -> u64 {
         self.turns += 1;
         self.turns.wrapping_add(u64::from(order)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40
@@ -199,7 +199,7 @@ impl Emulated {
         Self::connected(1, order, total, None).remove(0)
     }
 
-    /// So many connected devices, each with this many bytes of memory.
+    /// Connected devices, each with this many bytes of memory.
     pub fn connected(devices: usize, order: u32, total: usize, fault: Option<Fault>) -> Vec<Self> {
         let work = Arc::new(Mutex::new(Pending::new(devices, fault)));
         (0..devices)
@@ -237,7 +237,7 @@ impl Emulated {
         at.0 == 0 || before.is_some_and(|(first, bytes)| at.0 <= first + *bytes as u64)
     }
 
-    /// Runs a line until so much of its work is done, and of the others what it waits for.
+    /// Runs a line until this amount of its work is done, and the work of other lines that it waits for.
     fn advance(&self, pending: &mut Pending, line: usize, until: u64) {
         let device = line / Queue::ALL.len();
         while pending.lines[line].done < until {

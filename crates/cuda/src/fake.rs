@@ -1,17 +1,17 @@
-//! The fake driver (`emulator/fake_driver.cpp`): NVIDIA's driver and cuBLASLt in place of which a process loads it, so that [`Gpu`](crate::Gpu) runs
-//! without a GPU.
+//! The fake driver (`emulator/fake_driver.cpp`). A process loads it in place of NVIDIA's driver and cuBLASLt, so that [`Gpu`](crate::Gpu) runs without
+//! a GPU.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_long};
 use std::path::Path;
 use std::process::Command;
 
-/// What tests read: `live` and `calls` by name, and the mistakes of the callers.
+/// The state that tests read.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Report {
-    /// What has been made and not freed.
+    /// Number of objects that were created and not freed, by name.
     pub live: BTreeMap<String, u64>,
-    /// Calls since the process began.
+    /// Number of calls since the process began, by name.
     pub calls: BTreeMap<String, u64>,
     /// Calls that the driver's documentation forbids.
     pub complaints: Vec<String>,
@@ -50,7 +50,7 @@ pub fn is_here(test: &str, with_cublaslt: bool, variables: &[(&str, &str)]) -> b
     false
 }
 
-/// Whether this process runs on it.
+/// Whether this process runs on the fake driver.
 fn is_loaded() -> bool {
     std::env::var("LD_LIBRARY_PATH")
         .is_ok_and(|path| Path::new(path.split(':').next().unwrap_or("")) == folder())
@@ -71,7 +71,7 @@ pub fn plant(fault: Option<(&str, u64, i32)>) {
     }
 }
 
-/// What lives and what was called.
+/// The current state.
 ///
 /// # Panics
 /// If this process doesn't run on the fake driver.

@@ -19,9 +19,9 @@ const PTX: &str = include_str!("../ptx/kernels.ptx");
 /// The first driver API version that supports this PTX (`PTX_VERSION` in scripts/gpu/kernels).
 const WANTED_DRIVER: i32 = 12_000;
 const WANTED_CAPABILITY: (i32, i32) = (8, 0);
-/// Bytes for what the driver says of kernels that it can't compile.
+/// Bytes for the driver's message about kernels that it can't compile.
 const LOG: usize = 16 << 10;
-/// The environment variable with which the host waits for every launch, so that an error names the kernel that failed.
+/// The environment variable that makes the host wait for every launch, so that an error names the kernel that failed.
 const SYNC: &str = "FGRPO_CUDA_SYNC";
 
 /// A GPU in this machine.
@@ -35,7 +35,7 @@ pub struct Found {
     pub memory: usize,
     /// Compute capability.
     pub capability: (i32, i32),
-    /// Why it can't be used, if it can't.
+    /// Why it can't be used; `None` if it can.
     pub unusable: Option<String>,
 }
 
@@ -195,13 +195,13 @@ pub struct Gpu {
     limits: Limits,
     /// Whether the host waits for every launch.
     sync: bool,
-    /// Whether the stream takes work down instead of running it.
+    /// Whether the stream is recording work instead of running it.
     capturing: AtomicBool,
     /// Milliseconds that loading the kernels took.
     load_ms: f64,
 }
 
-/// What GPUs that were opened together know of each other.
+/// State shared by GPUs that were opened together.
 struct Connected {
     /// By place.
     contexts: Vec<sys::CUcontext>,

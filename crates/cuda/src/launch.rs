@@ -1,6 +1,6 @@
-//! What every driver is asked with: addresses, a kernel's arguments and shape, and what can go wrong.
+//! The types of a launch: addresses, a kernel's arguments and shape, and errors.
 
-/// What can go wrong on a device.
+/// An error of a device.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// No driver, or one that is too old.

@@ -6,15 +6,15 @@ use crate::wire::{ArrayRecord, BatchedTensor, DType, ForwardBackwardOutput, floa
 use fgrpo_nn::{Batch, Engine, Error};
 use std::collections::{BTreeMap, HashMap};
 
-/// Most tokens of a family with more than one sequence: a family is computed at once.
+/// Maximum number of tokens in a family of several sequences, which is computed in one piece.
 const FAMILY_TOKENS: usize = 8192;
 
 /// A batch and where each sequence's targets are in it.
 pub(crate) struct Packed {
     batch: Batch,
-    /// By sequence and target: the prediction, `None` for a target that wasn't given.
+    /// The prediction of each target of each sequence; `None` for a target that wasn't given.
     places: Vec<Vec<Option<usize>>>,
-    /// By prediction: the (sequence, target)s that it belongs to.
+    /// The (sequence, target) pairs of each prediction.
     uses: Vec<Vec<(usize, usize)>>,
 }
 
@@ -209,7 +209,7 @@ mod tests {
         let group: Vec<Vec<u32>> = (0..4).map(|i| vec![1, 2, 3, 4, 5, 6, 10 + i, 20]).collect();
         let slices: Vec<&[u32]> = group.iter().map(|s| &s[..]).collect();
         assert_eq!(share(&slices).batch.tokens.len(), 6 + 4 * 2);
-        // A first token in common is no reason to compute two sequences at once.
+        // Two sequences that share only their first token are computed apart.
         assert_eq!(share(&[&[1, 2, 3, 4], &[1, 5, 6, 7]]).batch.segments.len(), 2);
     }
 }

@@ -30,18 +30,18 @@ pub(crate) struct Served {
     /// Name and bounds of a second model, which is only sampled and scored.
     pub(crate) teacher: Option<(String, Bounds)>,
     pub(crate) folder: PathBuf,
-    /// Most requests that wait.
+    /// Maximum number of waiting requests.
     pub(crate) most_waiting: usize,
 }
 
-/// What exists besides requests.
+/// The sessions, models and samplers.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Catalogue {
     /// Requests so far.
     pub(crate) requests: u64,
     /// Sessions so far; their ids count from 1.
     pub(crate) sessions: Vec<Session>,
-    /// The models that were asked for.
+    /// The requested models.
     pub(crate) models: BTreeMap<ModelId, ModelEntry>,
     pub(crate) samplers: BTreeMap<String, Sampler>,
 }
@@ -53,7 +53,7 @@ pub(crate) struct Session {
     pub(crate) user_metadata: Option<Value>,
 }
 
-/// A model that was asked for.
+/// A requested model.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ModelEntry {
     /// `None` if all weights are trained.
@@ -70,7 +70,7 @@ pub(crate) struct ModelEntry {
 }
 
 impl ModelEntry {
-    /// Whether the place of a request has passed.
+    /// Whether a request's turn has passed.
     pub(crate) fn passed(&self, seq: u64) -> bool {
         self.refused.contains(&seq) && self.last_seq > seq
     }
@@ -90,7 +90,7 @@ pub(crate) enum Source {
     Base,
     /// The second model.
     Teacher,
-    /// A model as it was after so many changes.
+    /// A model after this number of changes.
     Version { model: ModelId, version: u64 },
     /// A saved folder, as a path of the API.
     Saved(String),
@@ -159,12 +159,12 @@ pub(crate) fn session_of(model: &str) -> &str {
     model.split(":train:").next().unwrap_or_default()
 }
 
-/// What requests may name. Each method gives the named thing, or refuses.
+/// Looks up what requests name. Each method returns the named thing, or refuses the request.
 #[derive(Clone, Copy)]
 pub(crate) struct Known<'a> {
     pub(crate) served: &'a Served,
     pub(crate) catalogue: &'a Catalogue,
-    /// Whether this was when a request of the journal was accepted: saved weights may be gone since.
+    /// Whether the request comes from the journal; the weights that it names may have been removed since.
     pub(crate) replayed: bool,
 }
 

@@ -2,7 +2,7 @@
 
 use crate::wire::{self, ChunkKind, DType, Encoding, Tensor};
 
-/// What a model can take.
+/// The limits of a model.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
     /// Token ids are below it.
@@ -16,7 +16,7 @@ pub(crate) struct Bounds {
 pub(crate) struct Matrix<T> {
     pub(crate) columns: usize,
     pub(crate) numbers: Vec<T>,
-    /// Whether a number was given; empty if all were.
+    /// Which numbers were given; empty if all were.
     pub(crate) given: Vec<bool>,
     /// Whether it came as a matrix, so that results are matrices too.
     pub(crate) two_dimensional: bool,
@@ -64,7 +64,7 @@ impl Bounds {
                     return Err("found an image, wanted text: models here read no images".into());
                 }
                 Some(ChunkKind::Dmel(_)) => {
-                    return Err("found audio, wanted text: models here hear nothing".into());
+                    return Err("found audio, wanted text: models here take no audio".into());
                 }
                 None => return Err("found a chunk of an unknown kind, wanted encoded text".into()),
             };

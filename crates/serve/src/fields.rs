@@ -30,15 +30,15 @@ pub(crate) fn check(
     if fine { Ok(()) } else { Err(format!("{name}: found {found}, wanted {wanted}")) }
 }
 
-/// The fields that nobody has taken yet.
+/// The fields that haven't been read yet.
 pub(crate) struct Fields {
     pub(crate) left: Map<String, Value>,
-    /// What stands before their names in messages, such as `sampling_params.`.
+    /// The prefix of their names in messages, such as `sampling_params.`.
     within: &'static str,
 }
 
 impl Fields {
-    /// Reads an object. `type`, which repeats the endpoint's name, says nothing.
+    /// Reads an object. Ignores `type`, which repeats the endpoint's name.
     pub(crate) fn read(body: &[u8]) -> Result<Self, Refusal> {
         let mut left: Map<String, Value> = json::parse(body).map_err(|misfit| misfit.to_string())?;
         left.remove("type");
@@ -72,7 +72,7 @@ impl Fields {
         self.take(name)?.ok_or_else(|| format!("{}{name}: found none, wanted a value", self.within))
     }
 
-    /// Refuses what is left.
+    /// Refuses fields that haven't been read.
     pub(crate) fn end(self) -> Result<(), String> {
         match self.left.keys().next() {
             Some(name) => Err(format!("{}{name}: found an unknown field, wanted none", self.within)),

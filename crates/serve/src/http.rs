@@ -30,7 +30,7 @@ use tokio::time::timeout;
 
 /// How long a client waits for a result at a time; it gives up after 45 seconds.
 const POLL: Duration = Duration::from_secs(30);
-/// Seconds between a client's looks at its dynamic settings.
+/// How often a client asks for its dynamic settings, in seconds.
 const REFRESH: u64 = 300;
 
 type Shared = Arc<Server>;
@@ -80,10 +80,10 @@ fn shown_key(headers: &HeaderMap) -> &[u8] {
     header("x-api-key").or(bearer).unwrap_or_default()
 }
 
-/// Refuses whoever doesn't show the key, before anything else of the request is read.
+/// Refuses a request without the key, before reading anything else of it.
 async fn check_key(State(server): State<Shared>, request: Request, next: Next) -> Response {
     server.metrics.add(Count::Requests, 1);
-    // A browser can't send headers: the page's address may have the key.
+    // A browser can't set headers, so the page's address may contain the key.
     let in_address = request.uri().query().filter(|_| request.uri().path() == "/");
     let in_address = in_address.and_then(|query| query.strip_prefix("key="));
     let shown = in_address.map_or_else(|| shown_key(request.headers()), str::as_bytes);
@@ -91,7 +91,7 @@ async fn check_key(State(server): State<Shared>, request: Request, next: Next) -
         true => next.run(request).await,
         false => {
             let why = "wanted the server's key as X-API-Key or as a bearer token";
-            // The rest of the connection may be a body that nobody reads.
+            // The rest of the connection may be an unread body.
             ([(header::CONNECTION, "close")], error(StatusCode::UNAUTHORIZED, why)).into_response()
         }
     };
@@ -240,7 +240,7 @@ async fn result(ledger: &Ledger, number: u64) -> Option<Outcome> {
         let notified = notify.notified();
         tokio::pin!(notified);
         notified.as_mut().enable();
-        // It may have come before this was heard.
+        // It may have arrived before we began to listen.
         if !matches!(ledger.find(number), Found::Waiting(_)) {
             break;
         }

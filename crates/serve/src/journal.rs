@@ -1,7 +1,7 @@
 //! The journal: every accepted request and every result, in the order of their acceptance and completion.
 //!
-//! A request is answered only once its record is on the disk, and so is a result; so what a client was told survives a kill. A kill can cut the last
-//! records short; no client knows of them, and the next start removes them. One thread writes, and syncs once for all records that wait.
+//! A request is answered, and a result delivered, only once its record is on the disk. So what a client was told survives a kill. A kill can cut the
+//! last records short; no client knows of them, and the next start removes them. One thread writes; it syncs once for all waiting records.
 //!
 //! A record is its length and CRC-32, four bytes each, and a protobuf message.
 
@@ -159,7 +159,7 @@ pub(crate) fn read(folder: &Path) -> anyhow::Result<Vec<Entry>> {
     while let Some((end, entry)) = record(&bytes, at) {
         match entry {
             Some(entry) => entries.push(entry),
-            // Nothing follows the records of a kill but other records that weren't synced.
+            // After a kill, only other unsynced records can follow an incomplete one.
             None if (at + 1..bytes.len())
                 .all(|later| record(&bytes, later).is_none_or(|(_, entry)| entry.is_none())) =>
             {
@@ -196,7 +196,7 @@ fn record(bytes: &[u8], at: usize) -> Option<(usize, Option<Entry>)> {
     Some((end, Record::decode(message).ok().and_then(|record| record.entry)))
 }
 
-/// What happens once the records before are on the disk.
+/// What to do once the earlier records are on the disk.
 type After = Box<dyn FnOnce() + Send>;
 
 enum Order {
@@ -233,7 +233,7 @@ impl Journal {
         Ok(Self { orders: Some(orders), thread: Some(thread), failure })
     }
 
-    /// Appends a record. `after` is called once it is on the disk; it never is if the journal has failed.
+    /// Appends a record. Calls `after` once it is on the disk, and never if the journal has failed.
     pub(crate) fn append(&self, entry: Entry, after: Option<After>) {
         self.order(Order::Append(frame(entry), after));
     }
@@ -262,7 +262,7 @@ impl Journal {
         let _ = self.orders.as_ref().expect("open").send(order);
     }
 
-    /// Why nothing is written any more.
+    /// The error after which nothing is written.
     pub(crate) fn failure(&self) -> Option<String> {
         self.failure.lock().unwrap_or_else(|e| e.into_inner()).clone()
     }
@@ -297,7 +297,7 @@ fn write_all(path: &Path, mut file: File, orders: &Receiver<Order>) -> anyhow::R
                     waiting.extend(after);
                 }
                 Order::Replace(all) => {
-                    // What was appended before is part of what replaces it.
+                    // The replacement contains what was appended before.
                     bytes.clear();
                     files::write_whole(path, &all)?;
                     file = append_to(path)?;

@@ -10,9 +10,9 @@ use std::path::Path;
 
 /// The name of the key's file in the server's folder.
 pub(crate) const FILE: &str = "key";
-/// What the client wants a key to begin with.
+/// The prefix that clients require of a key.
 const PREFIX: &str = "tml-";
-/// Fewest characters of a key.
+/// Minimum length of a key.
 const SHORTEST: usize = 16;
 
 /// A key. It has no `Debug`.
@@ -22,7 +22,7 @@ impl Key {
     /// Reads a key from a file.
     ///
     /// # Errors
-    /// Bad input: a file that can't be read, or what is in it is no key.
+    /// Bad input: a file that can't be read or contains no key.
     pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
         let text =
             input::read_to_string(path, 4096).with_context(|| format!("--key-file {}", path.display()))?;

@@ -1,7 +1,7 @@
 //! Requests and their results: what was accepted, what became of it, and what exists (sessions, models, samplers).
 //!
 //! A request is found again by its client's key for repetitions, or by its place (a model's `seq_id`, a sampler's `seq_id`). So it runs once,
-//! however often it is sent, before and after a kill. Results are kept for an hour after they are there; then the request has expired.
+//! however often it is sent, before and after a kill. Results are kept for an hour; then the request has expired.
 
 use crate::catalogue::{Catalogue, Known, LoraRequest, ModelEntry, Sampler, Served, session_id};
 use crate::fields::Refusal;
@@ -22,7 +22,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 
 /// How long results are kept.
 const KEPT: Duration = Duration::from_secs(3600);
-/// Most bytes of results that are kept; the oldest go first.
+/// Maximum number of bytes of kept results; the oldest are removed first.
 const KEPT_BYTES: usize = 1 << 30;
 /// The journal is shortened when it has grown by so many bytes.
 const JOURNAL_BYTES: usize = 256 << 20;
@@ -32,9 +32,9 @@ const JOURNAL_BYTES: usize = 256 << 20;
 pub(crate) struct Job {
     pub(crate) number: u64,
     pub(crate) work: Work,
-    /// Its result is there already: only its effect on a model is wanted.
+    /// Its result exists already; only its effect on the model is needed.
     pub(crate) finished: bool,
-    /// Who waits for samples on a connection, without a record in the journal.
+    /// The connection that waits for samples, if the request has no record in the journal.
     pub(crate) reply: Option<Reply>,
 }
 
@@ -87,7 +87,7 @@ pub(crate) struct Ledger {
 pub(crate) enum Found {
     Done(Outcome),
     Waiting(Arc<Notify>),
-    /// It was never there, or its result is no longer kept.
+    /// It is unknown, or its result is no longer kept.
     Gone,
 }
 
@@ -97,7 +97,7 @@ pub(crate) enum Rejection {
     Refused(Refusal),
     /// Too many requests wait.
     Busy,
-    /// Nothing can be written any more.
+    /// The journal can't be written.
     Stopped,
 }
 
@@ -180,18 +180,18 @@ impl Ledger {
         self.table().result_bytes
     }
 
-    /// Why nothing is accepted any more.
+    /// The error after which no request is accepted.
     pub(crate) fn failure(&self) -> Option<String> {
         self.journal.failure()
     }
 
-    /// Waits until everything so far is on the disk. Returns whether it is.
+    /// Waits until all records so far are on the disk. Returns whether they are.
     pub(crate) fn sync(&self) -> bool {
         self.journal.sync()
     }
 
-    /// Accepts a request, or finds it again. The place of one that is refused is noted, so that those after it get their turn.
-    /// Returns its number once it is on the disk; with its result, if that needs no engine.
+    /// Accepts a request, or finds one that was sent before. Records the place of a refused request, so that later ones get their
+    /// turn. Returns the request's number once it is on the disk, with its result if that needs no engine.
     pub(crate) async fn accept(&self, endpoint: &str, key: &str, body: Vec<u8>) -> Result<u64, Rejection> {
         let (done, synced) = oneshot::channel();
         let told = move || {
@@ -292,7 +292,7 @@ impl Ledger {
     /// Answers such a request.
     pub(crate) fn answer(&self, reply: Reply, answer: Answer) {
         self.table().waiting -= 1;
-        // The client may have left.
+        // The client may have disconnected.
         let _ = reply.answer.send(answer);
     }
 
@@ -334,7 +334,7 @@ impl Ledger {
         read(self.table().known(&self.served))
     }
 
-    /// Shortens the journal if it has become long. `needed`: requests that a restart does again. Call it on the engine's thread.
+    /// Shortens the journal if it has become long. `needed`: requests that a restart repeats. Call it on the engine's thread.
     pub(crate) fn shorten(&self, needed: impl Fn(u64) -> bool) -> anyhow::Result<()> {
         if self.table().journal_bytes < self.longest {
             return Ok(());
@@ -351,7 +351,7 @@ impl Ledger {
                 // The catalogue has them.
                 Entry::Catalogue(_) | Entry::Refused(_) => continue,
             };
-            // What a restart does again may have expired for clients.
+            // What a restart repeats may have expired for clients.
             let held = table.held.get(&number);
             if held.is_none() && !needed(number) {
                 continue;
@@ -404,7 +404,7 @@ impl Table {
         Known { served, catalogue: &self.catalogue, replayed: false }
     }
 
-    /// Notes what a request makes that is accepted at `time`. Returns its result, if that needs no engine.
+    /// Records what a request creates, accepted at `time`. Returns its result, if that needs no engine.
     fn register(&mut self, work: &Work, full: bool, time: u64) -> Option<Outcome> {
         let catalogue = &mut self.catalogue;
         let answer = match work {
@@ -467,7 +467,7 @@ impl Table {
         Ok(self.register(&work, served.full, accepted.time).is_none().then_some(work))
     }
 
-    /// Notes the place of a request that was refused. Returns whether that is news.
+    /// Records the place of a refused request. Returns whether it was unknown.
     fn refuse(&mut self, model: &str, seq: u64) -> bool {
         let taken = self.by_slot.contains_key(&request::train_slot(model, seq));
         let entry = self.catalogue.models.get_mut(model);
@@ -497,7 +497,7 @@ impl Table {
         }
     }
 
-    /// Forgets requests whose results have been there for long.
+    /// Forgets requests whose results are too old.
     fn expire(&mut self) {
         while let Some(&(number, at)) = self.done.front()
             && (at.elapsed() > KEPT || self.result_bytes > KEPT_BYTES)

@@ -42,7 +42,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
-/// Most connections at the same time.
+/// Maximum number of connections.
 const CONNECTIONS: usize = 4096;
 /// How long a request's head may take to arrive.
 const HEAD_TIME: Duration = Duration::from_secs(30);
@@ -51,7 +51,7 @@ const HEAD_TIME: Duration = Duration::from_secs(30);
 ///
 /// # Errors
 /// Bad input: a folder that isn't a model's, an address that can't be used, a server's folder that is in use, exists without `resume`, or was made with
-/// other settings. Otherwise what the device or a file system reports; nothing that was accepted is lost then.
+/// other settings. Otherwise errors from the device or a file system; no accepted request is lost then.
 pub fn run(settings: &Settings, events: &mut dyn Events) -> anyhow::Result<()> {
     let out = &settings.out;
     let _lock = settings.prepare()?;
@@ -127,7 +127,7 @@ pub fn run(settings: &Settings, events: &mut dyn Events) -> anyhow::Result<()> {
     };
     let worker = worker::Worker::new(setup);
     let worked = worker.run(replayed, jobs);
-    // Connections end where they are; what they asked for is in the journal.
+    // Connections are closed; their requests are in the journal.
     runtime.shutdown_timeout(Duration::from_millis(200));
     ledger.sync();
     worked
@@ -141,7 +141,7 @@ async fn serve(listener: TcpListener, routes: axum::Router) {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                // No more open files, for example: those that are open may end soon.
+                // For example, too many open files; some connections may end soon.
                 tracing::warn!("accepting a connection: {error}");
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
@@ -155,7 +155,7 @@ async fn serve(listener: TcpListener, routes: axum::Router) {
         tokio::spawn(async move {
             let mut http = hyper::server::conn::http1::Builder::new();
             http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME);
-            // A client that leaves is no error of the server.
+            // A client that disconnects is not a server error.
             let _ = http.serve_connection(TokioIo::new(stream), service).await;
             drop(turn);
         });

@@ -151,7 +151,7 @@ fn expire(server: &Server, (model, kind, name): &Place, expires: Option<u64>) ->
 }
 
 async fn delete(State(server): State<Shared>, Path(place): Path<Place>) -> Response {
-    // It is no longer there from now on; the engine's thread removes it.
+    // It counts as removed from now on; the engine's thread deletes the files.
     expire(&server, &place, Some(0))
 }
 

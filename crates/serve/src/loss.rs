@@ -26,7 +26,7 @@ const DEFAULT_BOUNDS: [f64; 2] = [0.8, 1.2];
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Sequence {
     pub(crate) tokens: Vec<u32>,
-    /// By row and column: the token whose probability is asked for after each token of the sequence.
+    /// For each token of the sequence, a row of target tokens that may follow it.
     pub(crate) targets: Matrix<i64>,
     terms: Terms,
 }

@@ -1,4 +1,4 @@
-//! The status page: what the server has and does, as HTML that renews itself.
+//! The status page: what the server has and does, as HTML that refreshes itself.
 
 use crate::catalogue::Known;
 use crate::metrics::{Count, Gauge, Metrics};

@@ -13,12 +13,12 @@ use prost::Message;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Most samples of one request.
+/// Maximum number of samples per request.
 const SAMPLES: usize = 4096;
-/// Most tokens of a top-k list.
+/// Maximum length of a top-k list.
 const TOPK: usize = 1024;
 
-/// A request as it arrives: what it is for, and its own place, at which it can't come twice.
+/// An incoming request: its work, and its place, which only one request can have.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Asked {
     pub(crate) work: Work,
@@ -71,7 +71,7 @@ pub(crate) enum Op {
 }
 
 impl Op {
-    /// Whether it changes the model, so that it is done again after a kill.
+    /// Whether it changes the model, so that it is repeated after a kill.
     pub(crate) fn changes(&self) -> bool {
         match self {
             Self::Pass(pass) => !pass.forward_only,
@@ -122,7 +122,7 @@ pub(crate) enum Stop {
 /// Reads a request's body.
 type Read = fn(&[u8], Known<'_>) -> Result<Asked, Refusal>;
 
-/// What a POST with a result is called, and how its body is read.
+/// The endpoints of requests with results, each with the function that reads its body.
 pub(crate) const ENDPOINTS: [(&str, Read); 9] = [
     (CREATE_SESSION, |body, known| json(body, known, create_session)),
     (CREATE_SAMPLING_SESSION, |body, known| json(body, known, create_sampling_session)),

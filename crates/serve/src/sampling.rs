@@ -18,13 +18,13 @@ use std::ops::ControlFlow;
 use std::sync::mpsc::Receiver;
 use std::sync::{Mutex, RwLock};
 
-/// Logits that are in memory at once, as numbers.
+/// Maximum number of logits in memory.
 const LOGITS: usize = 1 << 24;
-/// What a top-k list has where the vocabulary has no more tokens.
+/// Padding of a top-k list that is longer than the vocabulary.
 const NOTHING: f32 = -99999.0;
-/// Fewest tokens of a prompt with its completion for which a generation has room.
+/// Minimum room of a generation for a prompt with its completion, in tokens.
 const ROOM: usize = 2048;
-/// Requests after which a generation takes no more, so that what is known of each of them doesn't grow for ever.
+/// Maximum number of requests per generation, which bounds what it stores about them.
 const MOST: usize = 4096;
 
 /// A sampling request.
@@ -41,7 +41,7 @@ pub(crate) struct Group {
     top_k: usize,
     top_p: f32,
     min_p: f32,
-    /// Whether the network runs once more over prompts or samples, when the generation has ended.
+    /// Whether the network scores prompts or samples after the generation.
     pub(crate) scored: bool,
 }
 
@@ -60,7 +60,7 @@ impl Group {
     }
 }
 
-/// Most tokens of a request's samples: what it asks for, within the model's positions.
+/// Maximum length of a request's samples, within the model's positions.
 fn longest(sample: &Sample, bounds: Bounds) -> usize {
     let room = bounds.positions - sample.prompt.len();
     sample.max_tokens.map_or(room, |most| most.min(room))
@@ -82,7 +82,7 @@ pub(crate) struct Queue<'a> {
     language: &'a Language,
     bounds: Bounds,
     server: Key,
-    /// Most tokens of a prompt with its completion.
+    /// Maximum number of tokens of a prompt with its completion.
     longest: usize,
     jobs: &'a Mutex<Receiver<Job>>,
     metrics: &'a Metrics,
@@ -225,7 +225,7 @@ impl Feed for Queue<'_> {
             Stop::DefaultAnd(texts) => (self.language.stop_tokens(), &texts[..]),
         };
         let (samples, max_new_tokens) = (0..sample.samples, longest(sample, self.bounds));
-        // Which sample grows is known only where there is one.
+        // A growing sample can be told apart only if it is the only one.
         let pieces = reply.as_ref().and_then(|reply| reply.pieces.clone()).filter(|_| sample.samples == 1);
         let mut running = self.running.write().expect("no panic");
         let arrival =
@@ -248,7 +248,7 @@ impl Feed for Queue<'_> {
         let Running { stop, texts, pieces, .. } = &self.running.read().expect("no panic")[prompt];
         let last = *tokens.last().expect("a token was drawn");
         if let Some(pieces) = pieces {
-            // The client may have left.
+            // The client may have disconnected.
             let _ = pieces.send((tokens.len(), last));
         }
         interrupt::requested() || stop.contains(&last) || self.language.ended_by(texts, tokens)

@@ -17,11 +17,11 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-/// Requests whose bodies are read at the same time.
+/// Maximum number of bodies read at the same time.
 pub(crate) const READING: usize = 64;
 /// How long a body may take to arrive.
 const BODY_TIME: Duration = Duration::from_secs(60);
-/// How long the rest of a body is read that is too large.
+/// How long the rest of a too large body is read.
 const DRAIN_TIME: Duration = Duration::from_secs(10);
 
 /// What handlers share.
@@ -32,12 +32,12 @@ pub(crate) struct Server {
     pub(crate) metrics: Arc<Metrics>,
     /// Where clients find the tokenizer: a hub name or a folder.
     pub(crate) tokenizer: String,
-    /// Most bytes of a body.
+    /// Maximum size of a body in bytes.
     pub(crate) most_body: usize,
     pub(crate) reading: Semaphore,
 }
 
-/// What handlers return: an answer, early where something is refused.
+/// A handler's result; `Err` is the answer to a refused request.
 pub(crate) type Handled = Result<Response, Response>;
 
 /// A JSON answer.
@@ -52,7 +52,7 @@ pub(crate) fn error(status: StatusCode, message: &str) -> Response {
     response
 }
 
-/// The error of a thing that isn't there.
+/// The error for something that doesn't exist.
 pub(crate) fn unknown(field: &str, found: &str, wanted: &str) -> Response {
     error(StatusCode::NOT_FOUND, &format!("{field}: found {found:?}, wanted {wanted}"))
 }
@@ -98,7 +98,7 @@ pub(crate) async fn read_body(server: &Server, headers: &HeaderMap, body: Body) 
     let length =
         headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
     if length.is_some_and(|length| length > most) {
-        // Who is still sending when the connection closes may never see the answer.
+        // A client that is still sending when the connection closes may never see the answer.
         let _ = timeout(DRAIN_TIME, drain(body, most.saturating_mul(4))).await;
         return Err(too_large());
     }

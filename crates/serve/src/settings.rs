@@ -38,7 +38,7 @@ pub struct Settings {
     pub key_file: Option<PathBuf>,
     /// Whether all weights are trained, instead of LoRA's factors.
     pub full: bool,
-    /// Seed of what requests without a seed draw.
+    /// Seed of requests without one.
     pub seed: u64,
     /// Whether each request is sampled by itself, so that its log-probabilities don't depend, by rounding, on what is sampled with it.
     pub repeatable: bool,
@@ -46,11 +46,11 @@ pub struct Settings {
     pub device: Device,
     /// The device by its name and how it computes, which a continued server must have too.
     pub compute: (String, ComputeConfig),
-    /// Most bytes of a request's body.
+    /// Maximum size of a request's body in bytes.
     pub most_body: usize,
-    /// Most requests that wait for the engine.
+    /// Maximum number of requests that wait for the engine.
     pub most_waiting: usize,
-    /// Work after which a model's state is written, so that a restart has less to do again.
+    /// Amount of work after which a model's state is written, so that a restart repeats less.
     pub save_every: Duration,
 }
 
@@ -58,7 +58,7 @@ impl Settings {
     /// Makes or opens the server's folder and locks it.
     ///
     /// # Errors
-    /// Bad input: a folder that is in use, exists without `resume`, or was made with other self.
+    /// Bad input: a folder that is in use, exists without `resume`, or was made with other settings.
     pub(crate) fn prepare(&self) -> anyhow::Result<File> {
         let out = &self.out;
         let path = out.join(SETTINGS);
@@ -99,7 +99,7 @@ impl Settings {
         model.to_string_lossy().into_owned()
     }
 
-    /// What results depend on: a server continues only with the same.
+    /// The settings that results depend on. A server continues only with the same ones.
     fn fingerprint(&self) -> anyhow::Result<Map<String, Value>> {
         let (device, compute) = &self.compute;
         let all = serde_json::json!({

@@ -42,12 +42,12 @@ pub(crate) struct State {
     pub(crate) request: u64,
 }
 
-/// What a client's folder says for listings.
+/// A client's folder in listings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct About {
     /// When it was saved, in seconds since 1970.
     pub(crate) saved: u64,
-    /// From when on it is no longer there; `None` if it stays.
+    /// When it expires; `None` for never.
     pub(crate) expires: Option<u64>,
     /// A client's own words.
     pub(crate) user_metadata: Option<Value>,
@@ -108,7 +108,7 @@ impl About {
     }
 }
 
-/// What a client's folder says for listings; `None` if it can't be read.
+/// A client's folder in listings; `None` if it can't be read.
 pub(crate) fn about(folder: &Path) -> Option<About> {
     json::read(&folder.join(ABOUT)).ok()
 }
@@ -164,7 +164,7 @@ pub(crate) fn all_saved(root: &Path) -> Vec<(String, Kind, PathBuf)> {
     all_names(root).into_iter().filter_map(place).collect()
 }
 
-/// What is written to folders besides weights.
+/// Writes folders of weights.
 pub(crate) struct Contents<'a> {
     pub(crate) root: &'a Path,
     /// The base model's folder, for an adapter's settings.

@@ -34,7 +34,7 @@ use std::time::{Duration, Instant};
 const GATHER: Duration = Duration::from_millis(3);
 /// How often saved weights that have expired are removed.
 const SWEEP: Duration = Duration::from_secs(60);
-/// How often a stop is looked for while nothing is to be done.
+/// How often the idle thread checks for a stop.
 const IDLE: Duration = Duration::from_millis(50);
 
 /// Which weights the engine has.
@@ -65,7 +65,7 @@ struct Model {
     waiting: BTreeMap<u64, Job>,
     /// Whether passes were made since the last update.
     accumulated: bool,
-    /// The requests since its state, without which a restart would wait for them or miss their changes.
+    /// The requests since its last written state, which a restart repeats.
     recent: BTreeSet<u64>,
     /// The time of these.
     busy: Duration,
@@ -77,7 +77,7 @@ impl Model {
         Self { home, next, version, waiting, accumulated: false, recent, busy: Duration::ZERO }
     }
 
-    /// Whether it was asked for, but couldn't be made.
+    /// Whether creating it failed.
     fn missing(&self) -> bool {
         matches!(&self.home, Home::Folder(folder) if folder.as_os_str().is_empty())
     }
@@ -107,7 +107,7 @@ pub(crate) struct Worker {
     samples: VecDeque<Waiting>,
 }
 
-/// A refusal that shows only when a request's turn has come.
+/// A refusal that is found only when the request's turn comes.
 fn refused(message: impl Into<String>) -> Outcome {
     Outcome::refused(message.into())
 }
@@ -130,7 +130,7 @@ impl Worker {
         Self { setup, resident: Resident::Base, models: BTreeMap::new(), samples: VecDeque::new() }
     }
 
-    /// Works until a stop is requested, or nobody can ask any more. `replayed`: requests of the journal.
+    /// Runs until a stop is requested or the queue is closed. `replayed`: requests of the journal.
     ///
     /// # Errors
     /// If the device fails or a file can't be written; what was accepted is then done by the next start.
@@ -172,7 +172,7 @@ impl Worker {
         self.finish()
     }
 
-    /// Writes what can be written, so that the next start has less to do again.
+    /// Writes the states that can be written, so that the next start repeats less.
     fn finish(mut self) -> anyhow::Result<()> {
         let open = |(_, model): &(&ModelId, &Model)| !model.recent.is_empty() && !model.accumulated;
         let models: Vec<ModelId> = self.models.iter().filter(open).map(|(id, _)| id.clone()).collect();
@@ -221,7 +221,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Whether a model exists; one that a former server wrote is opened.
+    /// Whether a model exists. Opens one that an earlier server wrote.
     fn known(&mut self, id: &str) -> anyhow::Result<bool> {
         if self.models.contains_key(id) {
             return Ok(true);
@@ -236,7 +236,7 @@ impl Worker {
 
     fn model(&mut self, id: &str) -> anyhow::Result<&mut Model> {
         if !self.known(id)? {
-            // It was asked for, but couldn't be made.
+            // Creating it failed.
             self.models.insert(id.to_owned(), Model::new(Home::Folder(PathBuf::new()), 1, 0));
         }
         Ok(self.models.get_mut(id).expect("it was put there"))
@@ -441,7 +441,7 @@ impl Worker {
         if self.models[id].recent.is_empty() || self.models[id].missing() {
             return Ok(());
         }
-        // What the state contains must be known to be done.
+        // The results of what the state contains must be on the disk.
         if !self.setup.ledger.sync() {
             anyhow::bail!(
                 "{}",
@@ -462,7 +462,7 @@ impl Worker {
 
     /// Samples for the first waiting request and all that can be sampled with it, also those that arrive meanwhile.
     fn sample(&mut self, jobs: &Mutex<Receiver<Job>>) -> anyhow::Result<()> {
-        // Who has left needs no samples.
+        // A client that has disconnected needs no samples.
         self.samples.retain_mut(|waiting| {
             let left = waiting.reply.as_ref().is_some_and(|reply| reply.answer.is_closed());
             if left && let Some(reply) = waiting.reply.take() {

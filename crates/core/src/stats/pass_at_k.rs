@@ -5,7 +5,7 @@
 /// Unbiased pass@k of one problem.
 ///
 /// Computed as `-expm1(sum of ln_1p(-max(c, k) / (n - i)) over i < min(c, k))`, without overflow or cancellation. It is
-/// exactly 1 if fewer than `k` samples are wrong.
+/// exactly 1 if fewer than `k` samples are wrong, and exactly `c / n` for k = 1.
 ///
 /// # Panics
 /// If `k` is 0 or above `n`, or `c` is above `n`.
@@ -16,6 +16,9 @@ pub fn pass_at_k(n: usize, c: usize, k: usize) -> f64 {
         return 1.0;
     }
     let (few, many) = (c.min(k), c.max(k) as f64);
+    if few == 1 {
+        return many / n as f64;
+    }
     let mut sum = Sum::default();
     for i in 0..few {
         sum.add((-many / (n - i) as f64).ln_1p());
@@ -70,7 +73,10 @@ impl PassAtK {
                 if c > 0 {
                     sum.add((-(k as f64) / (n - c + 1) as f64).ln_1p());
                 }
-                rises_from_zero(&sum)
+                match c.min(k) {
+                    1 => c.max(k) as f64 / n as f64,
+                    _ => rises_from_zero(&sum),
+                }
             })
             .collect();
         Self { by_correct }

@@ -1,7 +1,7 @@
 //! Word problems in plain English, of one or two steps, with a worked solution. `fgrpo data words` writes them to files,
 //! which any language model can be trained on.
 
-use super::generated::{Amounts, Generator};
+use super::generated::{self, Amounts, Generator};
 use fgrpo_core::rng::{Key, Stream};
 use fgrpo_eval::dataset::{Message, Problem, id_of};
 use fgrpo_eval::kind::{self, TaskKind, Truth};
@@ -13,12 +13,20 @@ use std::fmt::Write;
 pub struct Words {
     /// Steps of a solution: 1 or 2.
     pub steps: usize,
-    /// Training problems.
-    pub train: u64,
-    /// Held-out problems.
-    pub held_out: u64,
+    /// Number of problems, all different.
+    pub problems: u64,
     /// Seed of the problems.
     pub seed: u64,
+}
+
+impl Words {
+    /// The problems. The first hundred of a thousand are the same as a hundred.
+    ///
+    /// # Errors
+    /// Bad input if there are not that many different ones.
+    pub fn draw(&self) -> anyhow::Result<Vec<Problem>> {
+        Ok(generated::problems(self)?.1)
+    }
 }
 
 /// A kind of problem. The text has placeholders for two names (`{A}`, `{B}`), things (`{T}`), containers (`{C}`) and the
@@ -161,7 +169,8 @@ impl Generator for Words {
     }
 
     fn amounts(&self) -> Amounts {
-        Amounts { train: self.train, held_out: self.held_out, seed: self.seed, vocab_size: 0 }
+        // Held-out problems are the ones that `generated` draws apart.
+        Amounts { train: 0, held_out: self.problems, seed: self.seed, vocab_size: 0 }
     }
 
     fn problem(&self, key: Key) -> Option<Problem> {
@@ -227,7 +236,6 @@ fn question(text: &str, [a, b, c]: [u64; 3], draws: &mut Stream) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::problem::generated::problems;
     use std::collections::HashSet;
 
     #[test]
@@ -235,12 +243,11 @@ mod tests {
         assert_eq!(solve("a*b c-r", [7, 8, 60]).unwrap(), ("7 * 8 = 56\n60 - 56 = 4\n\\boxed{4}".into(), 4));
         assert!(solve("a+b r/c", [7, 8, 4]).is_none() && solve("a-b", [5, 5, 0]).is_none());
         for steps in [1, 2] {
-            let words = Words { steps, train: 400, held_out: 100, seed: 3 };
-            let (train, held_out) = problems(&words).unwrap();
-            let asked: HashSet<&str> = held_out.iter().map(Problem::question).collect();
-            assert_eq!((train.len(), asked.len()), (400, 100));
-            for problem in &train {
-                assert!(!problem.question().contains(['{', '}']) && !asked.contains(problem.question()));
+            let problems = Words { steps, problems: 500, seed: 3 }.draw().unwrap();
+            let asked: HashSet<&str> = problems.iter().map(Problem::question).collect();
+            assert_eq!(asked.len(), 500);
+            for problem in &problems {
+                assert!(!problem.question().contains(['{', '}']));
                 assert_eq!(problem.solution.as_ref().unwrap().lines().count(), steps + 1);
             }
         }

@@ -1,10 +1,8 @@
 //! `fgrpo data words`: word problems in plain English, as data files for any language model.
 
 use anyhow::Context;
-use fgrpo_eval::dataset::Problem;
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::io::files::write_whole;
-use fgrpo_train::problem::generated::problems;
 use fgrpo_train::problem::words::Words;
 use std::path::PathBuf;
 
@@ -13,7 +11,7 @@ use std::path::PathBuf;
 #[command(after_help = "Examples:\n  \
     fgrpo data words --out words\n  \
     fgrpo data words --steps 2 --n 5000 --held-out 256 --seed 7 --out two-steps\n\n\
-    Writes DIR/train.jsonl and DIR/held-out.jsonl, with no problem in both. Columns: problem, answer, solution.")]
+    Writes DIR/train.jsonl and DIR/held-out.jsonl, all problems different. Columns: problem, answer, solution.")]
 pub struct Args {
     /// Steps of a solution.
     #[arg(long, value_name = "1|2", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
@@ -37,8 +35,9 @@ pub struct Args {
 /// # Errors
 /// Bad input if the folder can't be made; otherwise where a file can't be written.
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
-    let words = Words { steps: args.steps.into(), train: args.n, held_out: args.held_out, seed: args.seed };
-    let (train, held_out) = problems(&words)?;
+    let words = Words { steps: args.steps.into(), problems: args.n + args.held_out, seed: args.seed };
+    let mut held_out = words.draw()?;
+    let train = held_out.split_off(args.held_out as usize);
     std::fs::create_dir_all(&args.out)
         .with_context(|| format!("--out: {}", args.out.display()))
         .or_bad_input()?;
@@ -53,7 +52,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fgrpo_eval::dataset;
+    use fgrpo_eval::dataset::{self, Problem};
     use fgrpo_eval::kind::TaskKind;
 
     #[test]
@@ -61,13 +60,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let out = folder.path().join("words");
         run(&Args { steps: 2, n: 50, held_out: 10, seed: 4, out: out.clone() }).unwrap();
-        let (read, _) =
-            dataset::load(&out.join("held-out.jsonl"), TaskKind::Math, &Default::default()).unwrap();
-        let (_, held_out) = problems(&Words { steps: 2, train: 50, held_out: 10, seed: 4 }).unwrap();
+        let drawn = Words { steps: 2, problems: 60, seed: 4 }.draw().unwrap();
         let known = |p: &Problem| (p.id.clone(), p.truth.clone(), p.solution.clone());
-        assert_eq!(
-            read.iter().map(known).collect::<Vec<_>>(),
-            held_out.iter().map(known).collect::<Vec<_>>()
-        );
+        for (name, wanted) in [("held-out.jsonl", &drawn[..10]), ("train.jsonl", &drawn[10..])] {
+            let (read, report) = dataset::load(&out.join(name), TaskKind::Math, &Default::default()).unwrap();
+            assert_eq!(report.kept, wanted.len());
+            assert!(read.iter().map(known).eq(wanted.iter().map(known)));
+        }
     }
 }

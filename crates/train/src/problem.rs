@@ -6,6 +6,7 @@ mod puzzles;
 pub mod source;
 pub mod text;
 mod turns;
+pub mod words;
 
 use crate::config::{Config, TaskConfig};
 use crate::language::Language;

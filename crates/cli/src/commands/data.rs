@@ -1,5 +1,5 @@
-//! `fgrpo data`: generates training data (logic problems of the SynLogic tasks, arithmetic), and shows any data set as a
-//! model sees it.
+//! `fgrpo data`: generates training data (logic problems of the SynLogic tasks, arithmetic, word problems), and shows any
+//! data set as a model sees it.
 //!
 //! A problem is a function of (seed, task, difficulty, index), so the first hundred of a thousand are the same as a hundred,
 //! whatever the number of threads.
@@ -7,6 +7,7 @@
 use anyhow::Context;
 use fgrpo_core::rng::Key;
 use fgrpo_eval::bad_input;
+use fgrpo_eval::dataset::Problem;
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::io::files::partial_file;
 use fgrpo_verify::synlogic::{Generated, Task, generate, has_generator};
@@ -19,6 +20,7 @@ use std::path::{Path, PathBuf};
 mod arithmetic;
 mod parquet_file;
 mod show;
+mod words;
 
 /// Generate training data, or show a data set as a model sees it.
 #[derive(Debug, clap::Args)]
@@ -36,6 +38,8 @@ pub enum Kind {
     SynLogic(SynLogic),
     /// The problems of an arithmetic configuration, as a data file.
     Arithmetic(arithmetic::Arithmetic),
+    /// Word problems in plain English, of one or two steps, with worked solutions.
+    Words(words::Args),
     /// Problems as a model sees them: rendered prompts, token counts, reference answers and how they are read.
     Show(show::Show),
 }
@@ -78,8 +82,18 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     match &args.kind {
         Kind::SynLogic(args) => synlogic(args),
         Kind::Arithmetic(args) => arithmetic::run(args),
+        Kind::Words(args) => words::run(args),
         Kind::Show(args) => show::run(args),
     }
+}
+
+/// Problems as JSON lines, with the columns problem, answer and solution.
+fn lines<'a>(problems: impl IntoIterator<Item = &'a Problem>) -> String {
+    let rows = problems.into_iter().map(|p| {
+        let row = json!({"problem": p.question(), "answer": p.truth.gold(), "solution": p.solution});
+        format!("{row}\n")
+    });
+    rows.collect()
 }
 
 /// Problems generated between two writes.

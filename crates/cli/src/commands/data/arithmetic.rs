@@ -4,7 +4,6 @@ use fgrpo_eval::bad_input;
 use fgrpo_eval::io::files::write_whole;
 use fgrpo_train::config::{ArithmeticConfig, Config, TaskConfig};
 use fgrpo_train::problem;
-use serde_json::json;
 use std::path::PathBuf;
 
 /// `fgrpo data arithmetic`
@@ -59,11 +58,7 @@ fn lines(config: &ArithmeticConfig, split: SplitName, limit: Option<usize>) -> a
         SplitName::Train => train,
         SplitName::HeldOut => held_out,
     };
-    let rows = problems.iter().take(limit.unwrap_or(usize::MAX)).map(|p| {
-        let row = json!({"problem": p.question(), "answer": p.truth.gold(), "solution": p.solution});
-        format!("{row}\n")
-    });
-    Ok(rows.collect())
+    Ok(super::lines(problems.iter().take(limit.unwrap_or(usize::MAX))))
 }
 
 #[cfg(test)]

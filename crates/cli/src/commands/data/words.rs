@@ -1,0 +1,71 @@
+//! `fgrpo data words`: word problems in plain English, as data files for any language model.
+
+use anyhow::Context;
+use fgrpo_eval::failure::OrBadInput;
+use fgrpo_eval::io::files::write_whole;
+use fgrpo_train::problem::words::Words;
+use std::path::PathBuf;
+
+/// `fgrpo data words`
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    fgrpo data words --out words\n  \
+    fgrpo data words --steps 2 --n 5000 --held-out 256 --seed 7 --out two-steps\n\n\
+    Writes DIR/train.jsonl and DIR/held-out.jsonl, all problems different. Columns: problem, answer, solution.")]
+pub struct Args {
+    /// Steps of a solution.
+    #[arg(long, value_name = "1|2", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
+    pub steps: u8,
+    /// Number of training problems.
+    #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub n: u64,
+    /// Number of held-out problems.
+    #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub held_out: u64,
+    /// Seed of the problems.
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+    /// Output folder.
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+}
+
+/// Writes both files.
+///
+/// # Errors
+/// Bad input if the folder can't be made; otherwise where a file can't be written.
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
+    let words = Words { steps: args.steps.into(), problems: args.n + args.held_out, seed: args.seed };
+    let mut held_out = words.draw()?;
+    let train = held_out.split_off(args.held_out as usize);
+    std::fs::create_dir_all(&args.out)
+        .with_context(|| format!("--out: {}", args.out.display()))
+        .or_bad_input()?;
+    for (name, problems) in [("train.jsonl", train), ("held-out.jsonl", held_out)] {
+        let path = args.out.join(name);
+        write_whole(&path, super::lines(&problems).as_bytes())?;
+        say!("{}: {} problems", path.display(), problems.len());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fgrpo_eval::dataset::{self, Problem};
+    use fgrpo_eval::kind::TaskKind;
+
+    #[test]
+    fn the_files_read_back_as_the_problems_that_were_generated() {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("words");
+        run(&Args { steps: 2, n: 50, held_out: 10, seed: 4, out: out.clone() }).unwrap();
+        let drawn = Words { steps: 2, problems: 60, seed: 4 }.draw().unwrap();
+        let known = |p: &Problem| (p.id.clone(), p.truth.clone(), p.solution.clone());
+        for (name, wanted) in [("held-out.jsonl", &drawn[..10]), ("train.jsonl", &drawn[10..])] {
+            let (read, report) = dataset::load(&out.join(name), TaskKind::Math, &Default::default()).unwrap();
+            assert_eq!(report.kept, wanted.len());
+            assert!(read.iter().map(known).eq(wanted.iter().map(known)));
+        }
+    }
+}

@@ -92,6 +92,10 @@ fn tokens(group: &Credited) -> f64 {
     (0..4).map(|i| group.length(i)).sum::<usize>() as f64
 }
 
+fn loss(objective: &Objective) -> LossSettings {
+    LossSettings { objective: *objective, temperature: 1.0, mask_truncated: false, daro_lr: None }
+}
+
 fn gradient(groups: &[Credited], daro: Option<&Daro>) -> Vec<f32> {
     gradient_of(groups, &objective(), daro, false)
 }
@@ -99,7 +103,7 @@ fn gradient(groups: &[Credited], daro: Option<&Daro>) -> Vec<f32> {
 fn gradient_of(groups: &[Credited], objective: &Objective, daro: Option<&Daro>, unchanged: bool) -> Vec<f32> {
     let mut engine = engine();
     let groups: Vec<&Credited> = groups.iter().collect();
-    let packed = Packed::new(&groups, objective, daro, 1 << 16, unchanged);
+    let packed = Packed::new(&groups, &loss(objective), daro, 1 << 16, unchanged);
     packed.accumulate(&mut engine, objective, 1.0).unwrap();
     engine.gradients().flat_map(|(_, _, values)| values.into_owned()).collect()
 }
@@ -165,7 +169,7 @@ fn the_policy_loss_counts_the_mini_batchs_tokens_of_highest_entropy_however_it_i
     let groups: Vec<&Credited> = groups.iter().collect();
     let of = |objective: &Objective, budget| {
         let mut engine = engine();
-        let packed = Packed::new(&groups, objective, None, budget, true);
+        let packed = Packed::new(&groups, &loss(objective), None, budget, true);
         packed.accumulate(&mut engine, objective, 1.0).unwrap().policy_loss
     };
     for budget in [1 << 16, 6] {
@@ -179,8 +183,7 @@ fn the_policy_loss_counts_the_mini_batchs_tokens_of_highest_entropy_however_it_i
 fn daro_weights_step_by_the_losses_of_the_same_pass() {
     let mut engine = engine();
     let groups = groups(&mut engine);
-    let settings =
-        LossSettings { objective: objective(), temperature: 1.0, mask_truncated: false, daro_lr: Some(0.1) };
+    let settings = LossSettings { daro_lr: Some(0.1), ..loss(&objective()) };
     let start = vec![0.3, 0.0, -0.5];
     let mut state = UpdateState { skipped_in_a_row: 0, daro: Some(start.clone()) };
     let all: Vec<&Credited> = groups.iter().collect();

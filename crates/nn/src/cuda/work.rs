@@ -49,7 +49,7 @@ impl GpuWork {
         let (layers, heads) = (config.num_hidden_layers as f64, config.num_attention_heads as f64);
         let q = heads * config.head_dim as f64;
         let k = (config.num_key_value_heads * config.head_dim) as f64;
-        let norms = f64::from(u8::from(config.architecture.qk_norm()));
+        let norms = f64::from(u8::from(config.layer().qk_norm));
         // Norms of rows; norms of heads, which keep what they replace; rotary embedding; SwiGLU.
         let forward = HALF * (4.0 * d + (3.0 * norms + 2.0) * (q + k) + 3.0 * f);
         // The norms again, their derivatives by the input and by the weight; of heads, with shares in f32; SwiGLU in its place; attention's delta.

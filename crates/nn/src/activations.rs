@@ -10,7 +10,7 @@ pub(crate) fn activations(config: &Config, n: usize, m: usize, keep: Keep) -> Ve
     let (d, f, layers) = (config.hidden_size, config.intermediate_size, config.num_hidden_layers);
     let q = config.num_attention_heads * config.head_dim;
     let kv = 2 * config.num_key_value_heads * config.head_dim;
-    let norm = usize::from(config.architecture.qk_norm());
+    let norm = usize::from(config.layer().qk_norm);
     // Rows beyond the keys: those of every layer but the last, if there is another.
     let most = if layers > 1 { n } else { m };
     let heads = config.num_attention_heads;

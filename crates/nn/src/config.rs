@@ -1,5 +1,6 @@
 //! The decoder's configuration, under Hugging Face names: its sizes, their validation, and the resulting tensors.
 
+pub(crate) mod fields;
 mod generation;
 mod json;
 
@@ -85,34 +86,6 @@ pub struct Config {
 impl Architecture {
     /// All families, in the order of messages.
     pub const ALL: [Architecture; 3] = [Architecture::Qwen2, Architecture::Qwen3, Architecture::Llama];
-
-    /// The `architectures` entry of `config.json`.
-    pub fn class_name(self) -> &'static str {
-        match self {
-            Architecture::Qwen2 => "Qwen2ForCausalLM",
-            Architecture::Qwen3 => "Qwen3ForCausalLM",
-            Architecture::Llama => "LlamaForCausalLM",
-        }
-    }
-
-    /// The `model_type` entry of `config.json`.
-    pub fn model_type(self) -> &'static str {
-        match self {
-            Architecture::Qwen2 => "qwen2",
-            Architecture::Qwen3 => "qwen3",
-            Architecture::Llama => "llama",
-        }
-    }
-
-    /// Whether the family's q, k and v projections have a bias.
-    pub fn qkv_bias(self) -> bool {
-        self == Architecture::Qwen2
-    }
-
-    /// Whether the family normalises each head's query and key.
-    pub fn qk_norm(self) -> bool {
-        self == Architecture::Qwen3
-    }
 }
 
 impl Config {
@@ -160,18 +133,8 @@ impl Config {
             let wanted = "an even number: rotary embedding turns pairs".into();
             return refuse("head_dim", self.head_dim.to_string(), wanted);
         }
-        // Only Llama's reference implementation insists; a checkpoint it can't open is of no use.
-        if self.architecture == Architecture::Llama
-            && !self.hidden_size.is_multiple_of(self.num_attention_heads)
-        {
-            return refuse(
-                "hidden_size",
-                self.hidden_size.to_string(),
-                format!(
-                    "a multiple of num_attention_heads, {}, for LlamaForCausalLM",
-                    self.num_attention_heads
-                ),
-            );
+        if let Some((field, found, wanted)) = (self.architecture.family().refused)(self) {
+            return refuse(field, found, wanted);
         }
         let positive = |value: f64| value.is_finite() && value > 0.0;
         for (field, value) in [("rms_norm_eps", self.rms_norm_eps), ("rope_theta", self.rope_theta)] {
@@ -221,81 +184,6 @@ impl Config {
         }
         Ok(())
     }
-
-    /// The weights of a layer, by module, in file order; their biases, after them in a file, have the shape's first size.
-    pub(crate) fn layer(&self) -> Vec<Weight> {
-        let (d, f, e) = (self.hidden_size, self.intermediate_size, self.head_dim);
-        let (q, kv) = (self.num_attention_heads * e, self.num_key_value_heads * e);
-        let bias = self.architecture.qkv_bias();
-        let norm = |module, width| Weight { module, shape: vec![width], bias: false };
-        let matrix = |module, outputs, inputs, bias| Weight { module, shape: vec![outputs, inputs], bias };
-        let mut weights = vec![
-            norm("input_layernorm", d),
-            matrix("self_attn.q_proj", q, d, bias),
-            matrix("self_attn.k_proj", kv, d, bias),
-            matrix("self_attn.v_proj", kv, d, bias),
-            matrix("self_attn.o_proj", d, q, false),
-        ];
-        if self.architecture.qk_norm() {
-            weights.extend([norm("self_attn.q_norm", e), norm("self_attn.k_norm", e)]);
-        }
-        weights.extend([
-            norm("post_attention_layernorm", d),
-            matrix("mlp.gate_proj", f, d, false),
-            matrix("mlp.up_proj", f, d, false),
-            matrix("mlp.down_proj", d, f, false),
-        ]);
-        weights
-    }
-
-    /// Name and shape of every tensor of a checkpoint with this configuration, under Hugging Face names, in file order.
-    /// The output layer's `lm_head.weight` is absent if it shares the embedding.
-    pub fn tensors(&self) -> Vec<(String, Vec<usize>)> {
-        let (v, d, weights) = (self.vocab_size, self.hidden_size, self.layer());
-        let mut all = vec![("model.embed_tokens.weight".to_string(), vec![v, d])];
-        for layer in 0..self.num_hidden_layers {
-            let name = |weight: &Weight, part| format!("model.layers.{layer}.{}.{part}", weight.module);
-            all.extend(weights.iter().map(|w| (name(w, "weight"), w.shape.clone())));
-            let biased = weights.iter().filter(|w| w.bias);
-            all.extend(biased.map(|w| (name(w, "bias"), vec![w.shape[0]])));
-        }
-        all.push(("model.norm.weight".into(), vec![d]));
-        if !self.tie_word_embeddings {
-            all.push(("lm_head.weight".into(), vec![v, d]));
-        }
-        all
-    }
-
-    /// Number of parameters; a shared output layer counts once.
-    ///
-    /// # Panics
-    /// If the sizes were not validated and there are 2^62 or more.
-    pub fn parameters(&self) -> u64 {
-        self.checked_parameters().expect("validated sizes")
-    }
-
-    /// [`Config::parameters`]; `None` if there are 2^62 or more.
-    pub fn checked_parameters(&self) -> Option<u64> {
-        let numbers = |shape: &[usize]| shape.iter().map(|&size| size as u128).product::<u128>();
-        let of_weight = |w: &Weight| numbers(&w.shape) + if w.bias { w.shape[0] as u128 } else { 0 };
-        let layer: u128 = self.layer().iter().map(of_weight).sum();
-        let embeddings = if self.tie_word_embeddings { 1 } else { 2 };
-        let total = self.num_hidden_layers as u128 * layer
-            + embeddings * numbers(&[self.vocab_size, self.hidden_size])
-            + self.hidden_size as u128;
-        u64::try_from(total).ok().filter(|&total| total < 1 << 62)
-    }
-}
-
-/// A weight of a layer: a matrix, or a norm.
-#[derive(Debug, Clone)]
-pub(crate) struct Weight {
-    /// Its name in the layer.
-    pub(crate) module: &'static str,
-    /// `[outputs, inputs]`, or `[width]`.
-    pub(crate) shape: Vec<usize>,
-    /// Whether a bias is added to the outputs.
-    pub(crate) bias: bool,
 }
 
 #[cfg(test)]

@@ -423,7 +423,7 @@ impl Decoder {
             e.keep_rows(1, rows, &mut saved.attention_scale);
             e.keep_rows(self.heads.query_width(), queries, &mut saved.q);
             e.keep_rows(self.heads.key_width(), rows, &mut saved.kv);
-            if self.config.architecture.qk_norm() {
+            if self.config.layer().qk_norm {
                 e.keep_rows(self.heads.query_width(), queries, &mut saved.q_raw);
                 e.keep_rows(h, queries, &mut saved.q_scale);
                 e.keep_rows(k * self.heads.size, rows, &mut saved.k_raw);

@@ -5,7 +5,8 @@
 //!
 //! The layers' matrices of a base in a format of its own (`quantized.rs`) are not in this store. Their spans, which begin where no store ends, are keys.
 
-use crate::config::{Config, Weight};
+use crate::config::Config;
+use crate::families::Weight;
 use crate::quantized::BaseFormat;
 
 /// A range of the store.
@@ -166,7 +167,7 @@ impl Builder {
 impl Layout {
     /// The layout of a decoder, with the layers' matrices apart if they are in a `base` format.
     pub(crate) fn new(config: &Config, base: Option<BaseFormat>) -> Layout {
-        let (d, v, weights) = (config.hidden_size, config.vocab_size, config.layer());
+        let (d, v, weights) = (config.hidden_size, config.vocab_size, config.layer().weights(config));
         let find = |module: &str| weights.iter().find(|weight| weight.module == module);
         let linear = |module: &str| find(module).expect("every layer has it");
         let mut b = Builder { tensors: Vec::new(), len: 0, apart: base.map(|_| APART) };

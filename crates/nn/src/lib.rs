@@ -24,6 +24,7 @@ mod decoder;
 mod decoding;
 mod engine;
 mod executor;
+mod families;
 mod flops;
 mod generate;
 #[doc(hidden)]

@@ -66,7 +66,7 @@ impl BaseFormat {
 
 /// Rows and columns of each matrix of the layers.
 fn matrices(config: &Config) -> Vec<(usize, usize)> {
-    let layer = config.layer();
+    let layer = config.layer().weights(config);
     let of_layer = layer.iter().filter_map(|weight| match weight.shape[..] {
         [rows, columns] => Some((rows, columns)),
         _ => None,

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::Config;
-use super::json::{Fields, read_object};
+use super::fields::{Fields, read_object, tokens};
 use crate::error::Error;
 
 /// The end tokens that a file names; `None` if it names none or there is no such file: then `config.json` decides.
@@ -13,9 +14,14 @@ pub(crate) fn end_tokens(path: &Path) -> Result<Option<Vec<u32>>, Error> {
     if !path.exists() {
         return Ok(None);
     }
+    #[derive(Deserialize)]
+    struct File {
+        #[serde(default, deserialize_with = "tokens")]
+        eos_token_id: Option<Vec<u32>>,
+    }
     let map = read_object(path)?;
     let place = path.display().to_string();
-    Fields { place: &place, map: &map }.tokens("eos_token_id")
+    Ok(Fields { place: &place, map: &map }.read::<File>()?.eos_token_id)
 }
 
 /// The file to write for a configuration without one.

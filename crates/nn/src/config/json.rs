@@ -1,145 +1,52 @@
 //! `config.json` in both formats: transformers 4 (`rope_theta`, `rope_scaling`, `torch_dtype`) and 5 (`rope_parameters`, `dtype`, `head_dim` always).
-//! Defaults are transformers' own. Settings that the decoder doesn't support are refused; fields that don't affect the computation (dropout, cache,
+//! Defaults are the family's. Settings that the decoder doesn't support are refused; fields that don't affect the computation (dropout, cache,
 //! initialiser) are ignored.
 
 use std::path::Path;
 
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::fields::{Fields, object, read_object, token, tokens};
 use super::{Architecture, Config, RopeScaling};
 use crate::error::Error;
 use crate::weights::Dtype;
-use fgrpo_files as input;
 
-/// A JSON object, with its file's name for messages.
-pub(super) struct Fields<'a> {
-    pub(super) place: &'a str,
-    pub(super) map: &'a Map<String, Value>,
+/// Fields of every family; its defaults name those that must be there.
+#[derive(Deserialize)]
+struct File {
+    vocab_size: usize,
+    hidden_size: usize,
+    intermediate_size: usize,
+    num_hidden_layers: usize,
+    num_attention_heads: usize,
+    num_key_value_heads: Option<usize>,
+    head_dim: Option<usize>,
+    max_position_embeddings: usize,
+    rms_norm_eps: f64,
+    tie_word_embeddings: bool,
+    #[serde(default, deserialize_with = "token")]
+    bos_token_id: Option<u32>,
+    #[serde(default, deserialize_with = "tokens")]
+    eos_token_id: Option<Vec<u32>>,
+    #[serde(default, deserialize_with = "token")]
+    pad_token_id: Option<u32>,
+    rope_theta: Option<f64>,
+    /// Preferred by transformers to that of the scaling.
+    original_max_position_embeddings: Option<usize>,
 }
 
-impl Fields<'_> {
-    pub(super) fn refuse<T>(&self, field: &str, wanted: impl Into<String>) -> Result<T, Error> {
-        let found = self.map.get(field).map_or_else(|| "nothing".into(), Value::to_string);
-        self.refuse_found(field, found, wanted)
-    }
-
-    fn refuse_found<T>(
-        &self,
-        field: &str,
-        found: impl Into<String>,
-        wanted: impl Into<String>,
-    ) -> Result<T, Error> {
-        let (found, wanted) = (found.into(), wanted.into());
-        Err(Error::Config { place: self.place.into(), field: field.into(), found, wanted })
-    }
-
-    /// The value, unless absent or null.
-    fn get(&self, field: &str) -> Option<&Value> {
-        self.map.get(field).filter(|value| !value.is_null())
-    }
-
-    fn size(&self, field: &str) -> Result<Option<usize>, Error> {
-        let Some(value) = self.get(field) else { return Ok(None) };
-        match value.as_u64().and_then(|n| usize::try_from(n).ok()) {
-            Some(n) => Ok(Some(n)),
-            None => self.refuse(field, "a whole number"),
-        }
-    }
-
-    fn number(&self, field: &str) -> Result<Option<f64>, Error> {
-        let Some(value) = self.get(field) else { return Ok(None) };
-        match value.as_f64() {
-            Some(x) => Ok(Some(x)),
-            None => self.refuse(field, "a number"),
-        }
-    }
-
-    fn flag(&self, field: &str) -> Result<Option<bool>, Error> {
-        let Some(value) = self.get(field) else { return Ok(None) };
-        match value.as_bool() {
-            Some(b) => Ok(Some(b)),
-            None => self.refuse(field, "true or false"),
-        }
-    }
-
-    fn text(&self, field: &str) -> Result<Option<&str>, Error> {
-        let Some(value) = self.get(field) else { return Ok(None) };
-        match value.as_str() {
-            Some(s) => Ok(Some(s)),
-            None => self.refuse(field, "a string"),
-        }
-    }
-
-    /// A token id. Old Llama files use -1 for "none".
-    pub(super) fn token(&self, field: &str) -> Result<Option<u32>, Error> {
-        let Some(value) = self.get(field) else { return Ok(None) };
-        match (value.as_i64(), value.as_i64().map(u32::try_from)) {
-            (Some(-1), _) => Ok(None),
-            (_, Some(Ok(id))) => Ok(Some(id)),
-            _ => self.refuse(field, "a token id"),
-        }
-    }
-
-    /// One token id or a list of them; `None` if the field is absent.
-    pub(super) fn tokens(&self, field: &str) -> Result<Option<Vec<u32>>, Error> {
-        let Some(Value::Array(list)) = self.get(field) else {
-            return Ok(self.token(field)?.map(|id| vec![id]));
-        };
-        let ids: Option<Vec<u32>> =
-            list.iter().map(|v| v.as_u64().and_then(|id| u32::try_from(id).ok())).collect();
-        match ids {
-            Some(ids) => Ok(Some(ids)),
-            None => self.refuse(field, "a token id or a list of them"),
-        }
-    }
-
-    fn object(&self, field: &str) -> Result<Option<&Map<String, Value>>, Error> {
-        let Some(value) = self.get(field) else { return Ok(None) };
-        match value.as_object() {
-            Some(object) => Ok((!object.is_empty()).then_some(object)),
-            None => self.refuse(field, "an object"),
-        }
-    }
-
-    /// Refuses a field whose value is not the neutral one.
-    fn only(&self, field: &str, neutral: Value) -> Result<(), Error> {
-        match self.get(field) {
-            Some(value) if !same(value, &neutral) => {
-                self.refuse(field, format!("{neutral} (anything else is not supported)"))
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
-/// Equality that treats 1 and 1.0 as the same number.
-fn same(a: &Value, b: &Value) -> bool {
-    match (a.as_f64(), b.as_f64()) {
-        (Some(a), Some(b)) => a == b,
-        _ => a == b,
-    }
-}
-
-/// Reads a JSON object.
-pub(super) fn read_object(path: &Path) -> Result<Map<String, Value>, Error> {
-    let text = input::read(path, input::SETTINGS).map_err(Error::io("read", path))?;
-    let file = |found: String| Error::File { path: path.into(), found, wanted: "a JSON object".into() };
-    match serde_json::from_slice(&text) {
-        Ok(Value::Object(map)) => Ok(map),
-        Ok(other) => Err(file(format!("a JSON {}", kind(&other)))),
-        Err(error) => Err(file(format!("broken JSON ({error})"))),
-    }
-}
-
-fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "boolean",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
+/// `rope_scaling` (4) or `rope_parameters` (5).
+#[derive(Deserialize)]
+struct Rope {
+    rope_type: Option<String>,
+    /// Its name before transformers 4.43.
+    r#type: Option<String>,
+    rope_theta: Option<f64>,
+    factor: Option<f64>,
+    low_freq_factor: Option<f64>,
+    high_freq_factor: Option<f64>,
+    original_max_position_embeddings: Option<usize>,
 }
 
 impl Config {
@@ -153,55 +60,47 @@ impl Config {
     pub fn from_json(map: &Map<String, Value>, place: &str) -> Result<Config, Error> {
         let fields = Fields { place, map };
         let architecture = architecture(&fields)?;
-        let llama = architecture == Architecture::Llama;
-        refuse_unsupported(&fields, architecture)?;
-
-        let or = |field: &str, default: usize| Ok::<_, Error>(fields.size(field)?.unwrap_or(default));
-        let hidden_size = or("hidden_size", 4096)?;
-        let num_attention_heads = or("num_attention_heads", 32)?;
-        let kv_default =
-            if llama || fields.map.contains_key("num_key_value_heads") { num_attention_heads } else { 32 };
-        let head_dim = match (fields.size("head_dim")?, architecture) {
-            (Some(head_dim), _) => head_dim,
-            (None, Architecture::Qwen3) => 128,
-            (None, _) if num_attention_heads == 0 => 0,
-            (None, _) if !hidden_size.is_multiple_of(num_attention_heads) => {
-                return fields.refuse(
-                    "num_attention_heads",
-                    format!("a divisor of hidden_size, {hidden_size}, or an explicit head_dim"),
-                );
+        let family = architecture.family();
+        fields.only(&supported())?;
+        fields.only(&object((family.supported)()))?;
+        refuse_quantized(&fields)?;
+        let mut all = object((family.defaults)());
+        // A null is a value where there may be none of a setting, and leaves others at their defaults.
+        let none = ["num_key_value_heads", "bos_token_id", "eos_token_id", "sliding_window"];
+        let given = map.iter().filter(|(field, value)| !value.is_null() || none.contains(&field.as_str()));
+        all.extend(given.map(|(field, value)| (field.clone(), value.clone())));
+        let fields = Fields { place, map: &all };
+        let file: File = fields.read()?;
+        let (hidden_size, num_attention_heads) = (file.hidden_size, file.num_attention_heads);
+        let head_dim = match file.head_dim {
+            Some(head_dim) => head_dim,
+            None if num_attention_heads == 0 => 0,
+            None if !hidden_size.is_multiple_of(num_attention_heads) => {
+                let wanted = format!("a divisor of hidden_size, {hidden_size}, or an explicit head_dim");
+                return fields.refuse("num_attention_heads", wanted);
             }
-            (None, _) => hidden_size / num_attention_heads,
+            None => hidden_size / num_attention_heads,
         };
-        let max_position_embeddings = or("max_position_embeddings", if llama { 2048 } else { 32768 })?;
-        let (rope_theta, rope_scaling) = rope(&fields, max_position_embeddings)?;
-        let num_hidden_layers = or("num_hidden_layers", 32)?;
-        refuse_sliding_window(&fields, num_hidden_layers)?;
-        let config = Config {
+        let (rope_theta, rope_scaling) = rope(&fields, &file)?;
+        let mut config = Config {
             architecture,
-            vocab_size: or("vocab_size", if llama { 32000 } else { 151_936 })?,
+            vocab_size: file.vocab_size,
             hidden_size,
-            intermediate_size: or("intermediate_size", if llama { 11008 } else { 22016 })?,
-            num_hidden_layers,
+            intermediate_size: file.intermediate_size,
+            num_hidden_layers: file.num_hidden_layers,
             num_attention_heads,
-            num_key_value_heads: or("num_key_value_heads", kv_default)?,
+            num_key_value_heads: file.num_key_value_heads.unwrap_or(num_attention_heads),
             head_dim,
-            rms_norm_eps: fields.number("rms_norm_eps")?.unwrap_or(1e-6),
+            rms_norm_eps: file.rms_norm_eps,
             rope_theta,
             rope_scaling,
-            tie_word_embeddings: fields.flag("tie_word_embeddings")?.unwrap_or(false),
-            max_position_embeddings,
-            bos_token_id: match fields.map.contains_key("bos_token_id") {
-                true => fields.token("bos_token_id")?,
-                false => llama.then_some(1),
-            },
-            eos_token_id: match fields.tokens("eos_token_id")? {
-                Some(ids) => ids,
-                None if llama && !fields.map.contains_key("eos_token_id") => vec![2],
-                None => Vec::new(),
-            },
-            pad_token_id: fields.token("pad_token_id")?,
+            tie_word_embeddings: file.tie_word_embeddings,
+            max_position_embeddings: file.max_position_embeddings,
+            bos_token_id: file.bos_token_id,
+            eos_token_id: file.eos_token_id.unwrap_or_default(),
+            pad_token_id: file.pad_token_id,
         };
+        (family.read)(&fields, &mut config)?;
         config.validate_at(place)?;
         Ok(config)
     }
@@ -209,93 +108,69 @@ impl Config {
     /// A `config.json` that transformers 4 and 5, vLLM and SGLang open: the fields of both formats, with the same values. `dtype` is the type the
     /// weights are stored in.
     pub fn to_json(&self, dtype: Dtype) -> Map<String, Value> {
-        let mut map = Map::new();
-        let mut put = |field: &str, value: Value| {
-            map.insert(field.into(), value);
+        let family = self.architecture.family();
+        let scaling = (self.rope_scaling != RopeScaling::Default)
+            .then(|| serde_json::to_value(self.rope_scaling).expect("numbers"));
+        let mut parameters = scaling.clone().unwrap_or_else(|| json!({"rope_type": "default"}));
+        parameters["rope_theta"] = json!(self.rope_theta);
+        let mut map = object(json!({
+            "architectures": [family.class_name],
+            "model_type": family.model_type,
+            "vocab_size": self.vocab_size,
+            "hidden_size": self.hidden_size,
+            "intermediate_size": self.intermediate_size,
+            "num_hidden_layers": self.num_hidden_layers,
+            "num_attention_heads": self.num_attention_heads,
+            "num_key_value_heads": self.num_key_value_heads,
+            "head_dim": self.head_dim,
+            "hidden_act": "silu",
+            "max_position_embeddings": self.max_position_embeddings,
+            "rms_norm_eps": self.rms_norm_eps,
+            "rope_theta": self.rope_theta,
+            "rope_scaling": scaling,
+            "rope_parameters": parameters,
+            "tie_word_embeddings": self.tie_word_embeddings,
+            "attention_dropout": 0.0,
+        }));
+        map.extend(object((family.supported)()));
+        map.extend(object((family.write)(self)));
+        let eos = match self.eos_token_id.as_slice() {
+            [] => Value::Null,
+            [one] => json!(one),
+            many => json!(many),
         };
-        put("architectures", json!([self.architecture.class_name()]));
-        put("model_type", json!(self.architecture.model_type()));
-        put("vocab_size", json!(self.vocab_size));
-        put("hidden_size", json!(self.hidden_size));
-        put("intermediate_size", json!(self.intermediate_size));
-        put("num_hidden_layers", json!(self.num_hidden_layers));
-        put("num_attention_heads", json!(self.num_attention_heads));
-        put("num_key_value_heads", json!(self.num_key_value_heads));
-        put("head_dim", json!(self.head_dim));
-        put("hidden_act", json!("silu"));
-        put("max_position_embeddings", json!(self.max_position_embeddings));
-        put("rms_norm_eps", json!(self.rms_norm_eps));
-        let scaling = self.rope_scaling_json();
-        put("rope_theta", json!(self.rope_theta));
-        put("rope_scaling", scaling.clone().map_or(Value::Null, Value::Object));
-        let mut parameters =
-            scaling.unwrap_or_else(|| Map::from_iter([("rope_type".to_string(), json!("default"))]));
-        parameters.insert("rope_theta".into(), json!(self.rope_theta));
-        put("rope_parameters", Value::Object(parameters));
-        put("tie_word_embeddings", json!(self.tie_word_embeddings));
-        put("attention_dropout", json!(0.0));
-        match self.architecture {
-            Architecture::Llama => {
-                put("attention_bias", json!(false));
-                put("mlp_bias", json!(false));
-            }
-            Architecture::Qwen2 | Architecture::Qwen3 => {
-                if self.architecture == Architecture::Qwen3 {
-                    put("attention_bias", json!(false));
-                }
-                put("use_sliding_window", json!(false));
-                put("sliding_window", Value::Null);
-                put("max_window_layers", json!(self.num_hidden_layers));
-            }
-        }
-        put("initializer_range", json!(0.02));
-        put("use_cache", json!(true));
-        put("bos_token_id", json!(self.bos_token_id));
-        put(
-            "eos_token_id",
-            match self.eos_token_id.as_slice() {
-                [] => Value::Null,
-                [one] => json!(one),
-                many => json!(many),
-            },
-        );
-        put("pad_token_id", json!(self.pad_token_id));
-        put("torch_dtype", json!(dtype.config_name()));
-        put("dtype", json!(dtype.config_name()));
+        map.extend(object(json!({
+            "initializer_range": 0.02,
+            "use_cache": true,
+            "bos_token_id": self.bos_token_id,
+            "eos_token_id": eos,
+            "pad_token_id": self.pad_token_id,
+            "torch_dtype": dtype.config_name(),
+            "dtype": dtype.config_name(),
+        })));
         map
     }
+}
 
-    fn rope_scaling_json(&self) -> Option<Map<String, Value>> {
-        let value = match self.rope_scaling {
-            RopeScaling::Default => return None,
-            RopeScaling::Linear { factor } => json!({"rope_type": "linear", "factor": factor}),
-            RopeScaling::Llama3 {
-                factor,
-                low_freq_factor,
-                high_freq_factor,
-                original_max_position_embeddings,
-            } => json!({
-                "rope_type": "llama3",
-                "factor": factor,
-                "low_freq_factor": low_freq_factor,
-                "high_freq_factor": high_freq_factor,
-                "original_max_position_embeddings": original_max_position_embeddings,
-            }),
-        };
-        value.as_object().cloned()
-    }
+/// Settings with one value that is supported, in all families.
+fn supported() -> Map<String, Value> {
+    object(json!({"hidden_act": "silu", "mlp_bias": false, "is_causal": true, "partial_rotary_factor": 1.0}))
 }
 
 /// The family, from `architectures`, or from `model_type` if that is absent.
 fn architecture(fields: &Fields<'_>) -> Result<Architecture, Error> {
+    let all = Architecture::ALL.into_iter();
     let known = || {
         let names: Vec<_> = Architecture::ALL.iter().map(|a| a.class_name()).collect();
         format!("one of {}", names.join(", "))
     };
-    let by_type = match fields.text("model_type")? {
-        Some(name) => match Architecture::ALL.into_iter().find(|a| a.model_type() == name) {
+    let by_type = match fields.get("model_type") {
+        Some(name) => match all.clone().find(|a| name == a.model_type()) {
             Some(found) => Some(found),
-            None => return fields.refuse("model_type", "one of qwen2, qwen3, llama"),
+            None => {
+                let names: Vec<_> = all.map(Architecture::model_type).collect();
+                return fields.refuse("model_type", format!("one of {}", names.join(", ")));
+            }
         },
         None => None,
     };
@@ -315,17 +190,8 @@ fn architecture(fields: &Fields<'_>) -> Result<Architecture, Error> {
     }
 }
 
-/// Refuses settings that the decoder doesn't support.
-fn refuse_unsupported(fields: &Fields<'_>, architecture: Architecture) -> Result<(), Error> {
-    fields.only("hidden_act", json!("silu"))?;
-    fields.only("mlp_bias", json!(false))?;
-    fields.only("is_causal", json!(true))?;
-    fields.only("partial_rotary_factor", json!(1.0))?;
-    // Qwen2's bias is part of the family; elsewhere this setting also puts one on o_proj.
-    match architecture {
-        Architecture::Qwen2 => {}
-        Architecture::Qwen3 | Architecture::Llama => fields.only("attention_bias", json!(false))?,
-    }
+/// Refuses quantised weights but for bitsandbytes' NF4.
+fn refuse_quantized(fields: &Fields<'_>) -> Result<(), Error> {
     if fields.get("compression_config").is_some() {
         return fields.refuse("compression_config", "nothing: such weights are not supported");
     }
@@ -344,59 +210,27 @@ fn refuse_unsupported(fields: &Fields<'_>, architecture: Architecture) -> Result
     Ok(())
 }
 
-/// Refuses a sliding window that a layer would use. Many files have an unused one.
-fn refuse_sliding_window(fields: &Fields<'_>, layers: usize) -> Result<(), Error> {
-    if let Some(types) = fields.get("layer_types") {
-        let full = |value: &Value| value == "full_attention";
-        let Some(list) = types.as_array() else {
-            return fields.refuse("layer_types", "a list");
+/// Base and scaling of the rotary frequencies. `rope_scaling` and `rope_parameters` may both be present.
+fn rope(fields: &Fields<'_>, file: &File) -> Result<(f64, RopeScaling), Error> {
+    let (mut theta, mut scaling) = (file.rope_theta, None);
+    for name in ["rope_parameters", "rope_scaling"] {
+        let map = match fields.get(name) {
+            None => continue,
+            Some(Value::Object(map)) if map.is_empty() => continue,
+            Some(Value::Object(map)) => map,
+            Some(_) => return fields.refuse(name, "an object"),
         };
-        if let Some(other) = list.iter().find(|value| !full(value)) {
-            return fields.refuse_found(
-                "layer_types",
-                other.to_string(),
-                "full_attention in every layer (others are not supported)",
-            );
-        }
-        if list.len() != layers {
-            let wanted = format!("{layers}, one per layer");
-            return fields.refuse_found("layer_types", format!("{} entries", list.len()), wanted);
-        }
-        return Ok(());
-    }
-    let first = fields.size("max_window_layers")?.unwrap_or(28);
-    let used = fields.flag("use_sliding_window")?.unwrap_or(false)
-        && (!fields.map.contains_key("sliding_window") || fields.get("sliding_window").is_some())
-        && first < layers;
-    if used {
-        return fields.refuse(
-            "use_sliding_window",
-            format!("false: layers {first} to {} would use it, which is not supported", layers - 1),
-        );
-    }
-    Ok(())
-}
-
-/// Base and scaling of the rotary frequencies. `rope_scaling` (4) and `rope_parameters` (5) may both be present.
-fn rope(fields: &Fields<'_>, max_position_embeddings: usize) -> Result<(f64, RopeScaling), Error> {
-    let old = fields.object("rope_scaling")?;
-    let new = fields.object("rope_parameters")?;
-    // transformers prefers this one to that of the scaling.
-    let original = fields.size("original_max_position_embeddings")?;
-    let mut theta: Option<f64> = fields.number("rope_theta")?;
-    let mut scaling: Option<RopeScaling> = None;
-    for (prefix, object) in [("rope_parameters", new), ("rope_scaling", old)] {
-        let Some(map) = object else { continue };
-        let place = format!("{}: {prefix}", fields.place);
+        let place = format!("{}: {name}", fields.place);
         let inner = Fields { place: &place, map };
-        inner.only("partial_rotary_factor", json!(1.0))?;
-        if let Some(found) = inner.number("rope_theta")? {
-            if theta.is_some_and(|outer| outer != found) {
-                return inner.refuse("rope_theta", format!("{}, as elsewhere in the file", theta.unwrap()));
-            }
-            theta = Some(found);
+        inner.only(&object(json!({"partial_rotary_factor": 1.0})))?;
+        let rope: Rope = inner.read()?;
+        if let (Some(outer), Some(found)) = (theta, rope.rope_theta)
+            && outer != found
+        {
+            return inner.refuse("rope_theta", format!("{outer}, as elsewhere in the file"));
         }
-        let here = one_scaling(&inner, original, max_position_embeddings)?;
+        theta = theta.or(rope.rope_theta);
+        let here = scaling_of(&inner, &rope, file)?;
         if scaling.is_some_and(|other| other != here) {
             return inner.refuse("rope_type", "the scaling that rope_parameters names");
         }
@@ -405,27 +239,22 @@ fn rope(fields: &Fields<'_>, max_position_embeddings: usize) -> Result<(f64, Rop
     Ok((theta.unwrap_or(10_000.0), scaling.unwrap_or(RopeScaling::Default)))
 }
 
-fn one_scaling(
-    inner: &Fields<'_>,
-    original: Option<usize>,
-    max_position_embeddings: usize,
-) -> Result<RopeScaling, Error> {
-    // transformers before 4.43 wrote `type`.
-    let name = if inner.get("rope_type").is_some() { "rope_type" } else { "type" };
-    let needed = |field: &str| match inner.number(field)? {
+fn scaling_of(inner: &Fields<'_>, rope: &Rope, file: &File) -> Result<RopeScaling, Error> {
+    let needed = |field: &str, value: Option<f64>| match value {
         Some(x) => Ok(x),
         None => inner.refuse(field, "a number"),
     };
-    match inner.text(name)? {
+    let original = file.original_max_position_embeddings.or(rope.original_max_position_embeddings);
+    let factor = || needed("factor", rope.factor);
+    let name = if rope.rope_type.is_some() { "rope_type" } else { "type" };
+    match rope.rope_type.as_deref().or(rope.r#type.as_deref()) {
         None | Some("default") => Ok(RopeScaling::Default),
-        Some("linear") => Ok(RopeScaling::Linear { factor: needed("factor")? }),
+        Some("linear") => Ok(RopeScaling::Linear { factor: factor()? }),
         Some("llama3") => Ok(RopeScaling::Llama3 {
-            factor: needed("factor")?,
-            low_freq_factor: needed("low_freq_factor")?,
-            high_freq_factor: needed("high_freq_factor")?,
-            original_max_position_embeddings: original
-                .or(inner.size("original_max_position_embeddings")?)
-                .unwrap_or(max_position_embeddings),
+            factor: factor()?,
+            low_freq_factor: needed("low_freq_factor", rope.low_freq_factor)?,
+            high_freq_factor: needed("high_freq_factor", rope.high_freq_factor)?,
+            original_max_position_embeddings: original.unwrap_or(file.max_position_embeddings),
         }),
         Some(_) => inner.refuse(name, "default, linear or llama3 (others are not supported)"),
     }
@@ -471,9 +300,7 @@ mod tests {
     fn published_qwen2_config_of_transformers_4_is_read() {
         let config = parse(qwen2_5_7b()).unwrap();
         assert_eq!(config.head_dim, 128);
-        assert!(
-            config.architecture.qkv_bias() && !config.architecture.qk_norm() && !config.tie_word_embeddings
-        );
+        assert!(config.layer().qkv_bias && !config.layer().qk_norm && !config.tie_word_embeddings);
         assert_eq!(config.rope_theta, 1e6);
         assert_eq!(config.eos_token_id, [151_645]);
         assert_eq!(config.parameters(), 7_615_616_512);

@@ -127,7 +127,7 @@ pub(crate) fn backward(config: &Config, precision: Precision, n: usize, m: usize
         Precision::Bf16 => (logits.max((n * config.num_attention_heads).min(MOVED)), moved),
     };
     // Each head's part of its norm's derivative, and sums of columns over blocks of rows.
-    let shares = if config.architecture.qk_norm() { n * q.max(kv / 2) } else { 0 };
+    let shares = if config.layer().qk_norm { n * q.max(kv / 2) } else { 0 };
     let partials = n.div_ceil(SUMMED_ROWS) * d.max(q).max(kv);
     4 * (full + shares + partials) as u64 + 2 * half as u64
 }

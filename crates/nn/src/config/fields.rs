@@ -1,0 +1,141 @@
+//! A JSON object read into a typed struct, with errors that name file, field, what was found and what was wanted.
+
+use std::path::Path;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value};
+
+use crate::error::Error;
+use fgrpo_files as input;
+
+/// A JSON object, with its file's name for messages.
+#[derive(Clone, Copy)]
+pub(crate) struct Fields<'a> {
+    pub(crate) place: &'a str,
+    pub(crate) map: &'a Map<String, Value>,
+}
+
+impl Fields<'_> {
+    /// The fields that `T` knows.
+    pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, Error> {
+        let object = Value::Object(self.map.clone());
+        serde_path_to_error::deserialize(object.clone()).map_err(|error| {
+            let path = error.path().to_string();
+            let pointer = format!("/{}", path.replace(['.', '['], "/").replace(']', ""));
+            let found = object.pointer(&pointer).map_or_else(|| "nothing".into(), Value::to_string);
+            let message = error.into_inner().to_string();
+            let wanted = message.rsplit_once("expected ").map_or(&*message, |(_, wanted)| wanted);
+            let wanted = match wanted {
+                "usize" | "u32" => "a whole number",
+                "f64" => "a number",
+                "a boolean" => "true or false",
+                wanted => wanted,
+            };
+            self.error(&path, found, wanted)
+        })
+    }
+
+    fn error(&self, field: &str, found: impl Into<String>, wanted: impl Into<String>) -> Error {
+        let (found, wanted) = (found.into(), wanted.into());
+        Error::Config { place: self.place.into(), field: field.into(), found, wanted }
+    }
+
+    /// Refuses a field's value.
+    pub(crate) fn refuse<T>(&self, field: &str, wanted: impl Into<String>) -> Result<T, Error> {
+        let found = self.map.get(field).map_or_else(|| "nothing".into(), Value::to_string);
+        self.refuse_found(field, found, wanted)
+    }
+
+    /// Refuses a part of a field's value.
+    pub(crate) fn refuse_found<T>(
+        &self,
+        field: &str,
+        found: impl Into<String>,
+        wanted: impl Into<String>,
+    ) -> Result<T, Error> {
+        Err(self.error(field, found, wanted))
+    }
+
+    /// The value, unless absent or null.
+    pub(crate) fn get(&self, field: &str) -> Option<&Value> {
+        self.map.get(field).filter(|value| !value.is_null())
+    }
+
+    /// Refuses fields whose values are not these, the only ones that are supported.
+    pub(crate) fn only(&self, supported: &Map<String, Value>) -> Result<(), Error> {
+        for (field, wanted) in supported {
+            if self.get(field).is_some_and(|value| !same(value, wanted)) {
+                return self.refuse(field, format!("{wanted} (anything else is not supported)"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Equality that treats 1 and 1.0 as the same number.
+fn same(a: &Value, b: &Value) -> bool {
+    match (a.as_f64(), b.as_f64()) {
+        (Some(a), Some(b)) => a == b,
+        _ => a == b,
+    }
+}
+
+/// The object in braces of a `json!`.
+pub(crate) fn object(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(map) => map,
+        other => panic!("{other} is no object"),
+    }
+}
+
+/// A token id. Old Llama files use -1 for "none".
+pub(crate) fn token<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "expected a token id")]
+    enum Token {
+        Id(u32),
+        Other(i64),
+    }
+    match Option::<Token>::deserialize(from)? {
+        None | Some(Token::Other(-1)) => Ok(None),
+        Some(Token::Id(id)) => Ok(Some(id)),
+        Some(Token::Other(_)) => Err(serde::de::Error::custom("expected a token id")),
+    }
+}
+
+/// One token id or a list of them; `None` is null.
+pub(crate) fn tokens<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<u32>>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "expected a token id or a list of them")]
+    enum Tokens {
+        One(u32),
+        Many(Vec<u32>),
+    }
+    Ok(Option::<Tokens>::deserialize(from)?.map(|tokens| match tokens {
+        Tokens::One(id) => vec![id],
+        Tokens::Many(ids) => ids,
+    }))
+}
+
+/// Reads a JSON object.
+pub(crate) fn read_object(path: &Path) -> Result<Map<String, Value>, Error> {
+    let text = input::read(path, input::SETTINGS).map_err(Error::io("read", path))?;
+    let file = |found: String| Error::File { path: path.into(), found, wanted: "a JSON object".into() };
+    match serde_json::from_slice(&text) {
+        Ok(Value::Object(map)) => Ok(map),
+        Ok(other) => Err(file(format!("a JSON {}", kind(&other)))),
+        Err(error) => Err(file(format!("broken JSON ({error})"))),
+    }
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}

@@ -1,0 +1,147 @@
+//! Families of decoders, a file each: what their `config.json` says, and what a layer consists of. Nothing else asks which family a model is.
+
+mod llama;
+mod qwen2;
+mod qwen3;
+
+use serde_json::Value;
+
+use crate::config::fields::Fields;
+use crate::config::{Architecture, Config};
+use crate::error::Error;
+
+/// A family. Those that differ little from Llama are its values but for some.
+#[derive(Clone, Copy)]
+pub(crate) struct Family {
+    /// The `architectures` entry of `config.json`.
+    pub(crate) class_name: &'static str,
+    /// Its `model_type`.
+    pub(crate) model_type: &'static str,
+    /// What transformers takes for fields that a file leaves out.
+    pub(crate) defaults: fn() -> Value,
+    /// Settings of which only one value is supported here; they are written too.
+    pub(crate) supported: fn() -> Value,
+    /// Reads the settings that not all families have.
+    pub(crate) read: fn(&Fields<'_>, &mut Config) -> Result<(), Error>,
+    /// Those settings, as written.
+    pub(crate) write: fn(&Config) -> Value,
+    /// What the family refuses of sizes that others have: field, found, wanted.
+    pub(crate) refused: fn(&Config) -> Option<(&'static str, String, String)>,
+    layer: Layer,
+}
+
+/// What a layer consists of: `x += attention(norm(x))`, then `x += mlp(norm(x))`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Layer {
+    /// Norm of attention's input, by its name in a checkpoint.
+    pub(crate) attention_norm: &'static str,
+    /// Whether the projections to queries, keys and values have a bias.
+    pub(crate) qkv_bias: bool,
+    /// Whether each head's query and key are normalised.
+    pub(crate) qk_norm: bool,
+    /// Norm of the MLP's input.
+    pub(crate) mlp_norm: &'static str,
+}
+
+/// A weight of a layer: a matrix, or a norm.
+#[derive(Debug, Clone)]
+pub(crate) struct Weight {
+    /// Its name in the layer.
+    pub(crate) module: &'static str,
+    /// `[outputs, inputs]`, or `[width]`.
+    pub(crate) shape: Vec<usize>,
+    /// Whether a bias is added to the outputs.
+    pub(crate) bias: bool,
+}
+
+impl Architecture {
+    pub(crate) fn family(self) -> &'static Family {
+        match self {
+            Architecture::Qwen2 => &qwen2::FAMILY,
+            Architecture::Qwen3 => &qwen3::FAMILY,
+            Architecture::Llama => &llama::FAMILY,
+        }
+    }
+
+    /// The `architectures` entry of `config.json`.
+    pub fn class_name(self) -> &'static str {
+        self.family().class_name
+    }
+
+    /// The `model_type` entry of `config.json`.
+    pub fn model_type(self) -> &'static str {
+        self.family().model_type
+    }
+}
+
+impl Config {
+    /// What a layer consists of.
+    pub(crate) fn layer(&self) -> Layer {
+        self.architecture.family().layer
+    }
+
+    /// Name and shape of every tensor of a checkpoint with this configuration, under Hugging Face names, in file order.
+    /// The output layer's `lm_head.weight` is absent if it shares the embedding.
+    pub fn tensors(&self) -> Vec<(String, Vec<usize>)> {
+        let (v, d, weights) = (self.vocab_size, self.hidden_size, self.layer().weights(self));
+        let mut all = vec![("model.embed_tokens.weight".to_string(), vec![v, d])];
+        for layer in 0..self.num_hidden_layers {
+            let name = |weight: &Weight, part| format!("model.layers.{layer}.{}.{part}", weight.module);
+            all.extend(weights.iter().map(|w| (name(w, "weight"), w.shape.clone())));
+            let biased = weights.iter().filter(|w| w.bias);
+            all.extend(biased.map(|w| (name(w, "bias"), vec![w.shape[0]])));
+        }
+        all.push(("model.norm.weight".into(), vec![d]));
+        if !self.tie_word_embeddings {
+            all.push(("lm_head.weight".into(), vec![v, d]));
+        }
+        all
+    }
+
+    /// Number of parameters; a shared output layer counts once.
+    ///
+    /// # Panics
+    /// If the sizes were not validated and there are 2^62 or more.
+    pub fn parameters(&self) -> u64 {
+        self.checked_parameters().expect("validated sizes")
+    }
+
+    /// [`Config::parameters`]; `None` if there are 2^62 or more.
+    pub fn checked_parameters(&self) -> Option<u64> {
+        let numbers = |shape: &[usize]| shape.iter().map(|&size| size as u128).product::<u128>();
+        let of_weight = |w: &Weight| numbers(&w.shape) + if w.bias { w.shape[0] as u128 } else { 0 };
+        let layer: u128 = self.layer().weights(self).iter().map(of_weight).sum();
+        let embeddings = if self.tie_word_embeddings { 1 } else { 2 };
+        let total = self.num_hidden_layers as u128 * layer
+            + embeddings * numbers(&[self.vocab_size, self.hidden_size])
+            + self.hidden_size as u128;
+        u64::try_from(total).ok().filter(|&total| total < 1 << 62)
+    }
+}
+
+impl Layer {
+    /// The weights, by module, in file order; their biases, after them in a file, have the shape's first size.
+    pub(crate) fn weights(&self, config: &Config) -> Vec<Weight> {
+        let (d, f, e) = (config.hidden_size, config.intermediate_size, config.head_dim);
+        let (q, kv, bias) = (config.num_attention_heads * e, config.num_key_value_heads * e, self.qkv_bias);
+        let norm = |module, width| Weight { module, shape: vec![width], bias: false };
+        let matrix = |module, outputs, inputs, bias| Weight { module, shape: vec![outputs, inputs], bias };
+        let mut weights = vec![
+            norm(self.attention_norm, d),
+            matrix("self_attn.q_proj", q, d, bias),
+            matrix("self_attn.k_proj", kv, d, bias),
+            matrix("self_attn.v_proj", kv, d, bias),
+            matrix("self_attn.o_proj", d, q, false),
+        ];
+        if self.qk_norm {
+            weights.extend([norm("self_attn.q_norm", e), norm("self_attn.k_norm", e)]);
+        }
+        weights.extend([
+            norm(self.mlp_norm, d),
+            matrix("mlp.gate_proj", f, d, false),
+            matrix("mlp.up_proj", f, d, false),
+            matrix("mlp.down_proj", d, f, false),
+        ]);
+        weights
+    }
+}

@@ -1,0 +1,34 @@
+//! Llama: grouped-query attention and SwiGLU, each after an RMSNorm.
+
+use serde_json::json;
+
+use super::{Family, Layer};
+
+pub(super) const FAMILY: Family = Family {
+    class_name: "LlamaForCausalLM",
+    model_type: "llama",
+    defaults: || {
+        json!({
+            "vocab_size": 32_000, "hidden_size": 4096, "intermediate_size": 11_008, "num_hidden_layers": 32,
+            "num_attention_heads": 32, "num_key_value_heads": null, "max_position_embeddings": 2048,
+            "rms_norm_eps": 1e-6, "tie_word_embeddings": false, "bos_token_id": 1, "eos_token_id": 2,
+        })
+    },
+    // A bias here would be one on o_proj, too.
+    supported: || json!({"attention_bias": false, "mlp_bias": false}),
+    read: |_, _| Ok(()),
+    write: |_| json!({}),
+    // transformers insists, and a checkpoint that it can't open is of no use.
+    refused: |config| {
+        let heads = config.num_attention_heads;
+        let wanted = || format!("a multiple of num_attention_heads, {heads}, for LlamaForCausalLM");
+        let fits = config.hidden_size.is_multiple_of(heads);
+        (!fits).then(|| ("hidden_size", config.hidden_size.to_string(), wanted()))
+    },
+    layer: Layer {
+        attention_norm: "input_layernorm",
+        qkv_bias: false,
+        qk_norm: false,
+        mlp_norm: "post_attention_layernorm",
+    },
+};

@@ -1,0 +1,59 @@
+//! Qwen2: Llama with a bias on queries, keys and values.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{Family, Layer, llama};
+use crate::config::Config;
+use crate::config::fields::Fields;
+use crate::error::Error;
+
+pub(super) const FAMILY: Family = Family {
+    class_name: "Qwen2ForCausalLM",
+    model_type: "qwen2",
+    defaults: || {
+        json!({
+            "vocab_size": 151_936, "hidden_size": 4096, "intermediate_size": 22_016, "num_hidden_layers": 32,
+            "num_attention_heads": 32, "num_key_value_heads": 32, "max_position_embeddings": 32_768,
+            "rms_norm_eps": 1e-6, "tie_word_embeddings": false,
+        })
+    },
+    supported: || json!({}),
+    read: no_window,
+    write: without_window,
+    refused: |_| None,
+    layer: Layer { qkv_bias: true, ..llama::FAMILY.layer },
+};
+
+/// Refuses a sliding window that a layer would use. Many files have an unused one.
+pub(super) fn no_window(fields: &Fields<'_>, config: &mut Config) -> Result<(), Error> {
+    #[derive(Deserialize)]
+    struct Windows {
+        layer_types: Option<Vec<String>>,
+        use_sliding_window: Option<bool>,
+        max_window_layers: Option<usize>,
+    }
+    let (layers, windows) = (config.num_hidden_layers, fields.read::<Windows>()?);
+    if let Some(types) = windows.layer_types {
+        if let Some(other) = types.iter().find(|&kind| kind != "full_attention") {
+            let wanted = "full_attention in every layer (others are not supported)";
+            return fields.refuse_found("layer_types", json!(other).to_string(), wanted);
+        }
+        if types.len() != layers {
+            let wanted = format!("{layers}, one per layer");
+            return fields.refuse_found("layer_types", format!("{} entries", types.len()), wanted);
+        }
+        return Ok(());
+    }
+    let first = windows.max_window_layers.unwrap_or(28);
+    let windowed = windows.use_sliding_window.unwrap_or(false) && first < layers;
+    if windowed && (!fields.map.contains_key("sliding_window") || fields.get("sliding_window").is_some()) {
+        let wanted = format!("false: layers {first} to {} would use it, which is not supported", layers - 1);
+        return fields.refuse("use_sliding_window", wanted);
+    }
+    Ok(())
+}
+
+pub(super) fn without_window(config: &Config) -> Value {
+    json!({"use_sliding_window": false, "sliding_window": null, "max_window_layers": config.num_hidden_layers})
+}

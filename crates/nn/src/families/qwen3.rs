@@ -1,0 +1,19 @@
+//! Qwen3: Llama with an RMSNorm of each head's query and key, and heads of a size of their own.
+
+use serde_json::json;
+
+use super::{Family, Layer, llama, qwen2};
+use crate::config::fields::object;
+
+pub(super) const FAMILY: Family = Family {
+    class_name: "Qwen3ForCausalLM",
+    model_type: "qwen3",
+    defaults: || {
+        let mut defaults = object((qwen2::FAMILY.defaults)());
+        defaults.insert("head_dim".into(), json!(128));
+        defaults.into()
+    },
+    supported: || json!({"attention_bias": false}),
+    layer: Layer { qk_norm: true, ..llama::FAMILY.layer },
+    ..qwen2::FAMILY
+};

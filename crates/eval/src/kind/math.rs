@@ -1,6 +1,6 @@
 //! Mathematics: converts reference answers from data sets to the form that the verifier reads.
 
-use crate::graded::{Graded, Verifier};
+use crate::graded::{Graded, Response, Verifier};
 use crate::io::json;
 use crate::row::{Table, Unusable, shown, shown_text, value};
 use crate::verifier::{Beside, Grading, Mode, Reader, Reference, Settings, Unreadable};
@@ -63,11 +63,15 @@ impl Prepared {
 }
 
 impl Verifier for Prepared {
-    fn check(&self, completion: &str) -> Graded {
+    fn doubt(&self) -> Option<&'static str> {
+        (!self.verifier.is_parsed()).then_some("gold: no mathematics, so an answer has to repeat its text")
+    }
+
+    fn check(&self, response: Response<'_>) -> Graded {
         // If another thread holds the cache, check without it; waiting would take longer.
         match self.memo.try_lock() {
-            Ok(mut memo) => self.verifier.check_with(completion, &mut memo).into(),
-            Err(_) => self.verifier.check(completion).into(),
+            Ok(mut memo) => self.verifier.check_with(response.answer, &mut memo).into(),
+            Err(_) => self.verifier.check(response.answer).into(),
         }
     }
 }
@@ -183,7 +187,8 @@ pub fn reader(table: &Table<'_>, beside: &Beside<'_>) -> anyhow::Result<Reader<T
     }
     Ok(Box::new(move |cells| {
         let stated = column.as_ref().and_then(|name| value(cells.row, name));
-        let stated = stated.and_then(|value| math::gold::gold_in(value).ok()).map(whole);
+        let stated = stated.filter(|value| !value.is_null()).map(math::gold::gold_in).transpose();
+        let stated = stated.map_err(|why| Unusable::new("an answer that can't be read", why))?.map(whole);
         let stated = stated.filter(|gold| !gold.is_empty());
         let of_solution = || cells.worked.and_then(math::gold::of_solution).map(Cow::into_owned);
         let gold = stated.or_else(of_solution).ok_or_else(|| {

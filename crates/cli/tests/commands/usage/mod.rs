@@ -11,6 +11,7 @@ mod pages;
 mod python;
 mod rules;
 mod runs;
+mod thoughts;
 
 use crate::support::{fgrpo, file, model, run};
 use std::path::{Path, PathBuf};

@@ -1,5 +1,6 @@
 //! What a new user does and gets wrong, through the command line.
 
+mod answers;
 mod code;
 mod command_line;
 mod configs;

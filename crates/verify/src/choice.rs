@@ -330,8 +330,8 @@ impl Verifier {
         let goes_on = ALSO.captures(sentence).is_some_and(|found| {
             let (hedge, letter) = (&found[1], &found[2]);
             let behind = &sentence[found.get(2).map_or(0, |letter| letter.end())..];
-            let stated = if hedge.is_empty() { ENDED.is_match(behind) } else { !SUBJECT.is_match(behind) };
-            stated && other(letter).is_some()
+            let offered = !hedge.is_empty() || ENDED.is_match(behind);
+            offered && !SUBJECT.is_match(behind) && !REFUSED.is_match(behind) && other(letter).is_some()
         });
         let next = end.map_or("", |end| &after[end.end()..]);
         let listed = LISTED.captures(next).is_some_and(|found| {
@@ -414,7 +414,8 @@ const ANNOUNCED: [&str; 5] = [
 ];
 /// The words for "answer" in languages whose words have spaces between them, and what may join them to the answer.
 const ANSWER: &str = "respuesta|réponse|reponse|antwort|antwoord|resposta|risposta|alternativa|odpowiedź|odpowiedz|odpověď|răspuns(?:ul)?|válasz|svar(?:et)?|vastaus|cevap|cevab[ıi]|yanıt[ıi]?|jawaban(?:nya)?|jawapan(?:nya)?|đáp án|câu trả lời|sagot|jibu|amsa|ìdáhùn|idahun|ответ(?:ом)?|відповідь|απάντηση";
-const JOINS: &str = "es|est|ist|is|è|é|adalah|ialah|là|ay|ni|to|je|este|är|er|on|είναι|является|[:=–—-]";
+const JOINS: &str =
+    "es|est|ist|is|è|é a\\s|é|adalah|ialah|là|ay|ni|to|je|este|är|er|on|είναι|является|[:=–—-]";
 /// The same in other scripts.
 const ANSWER_IN_OTHER_SCRIPTS: &str = "答案|答え|答|正解|回答|解答|정답|답변|답|उत्तर|जवाब|জবাব|উত্তর|సమాధానం|జవాబు|பதில்|விடை|જવાબ|ਜਵਾਬ|ਉੱਤਰ|ಉತ್ತರ|ഉത്തരം|คำตอบ|الإجابة|الاجابة|الجواب|إجابة|جواب|پاسخ|תשובה|התשובה";
 const JOINS_IN_OTHER_SCRIPTS: &str =
@@ -464,9 +465,9 @@ pattern!(
 // The words that offer an option beside another, and its letter; what shows that the letter is offered and isn't told of.
 pattern!(
     ALSO,
-    r"^\W*((?:(?:(?:and|or|also|maybe|perhaps|possibly|either|even|option|choice|answer|alternatively|y|o|et|ou|und|oder|e|of|en|dan|atau|và|hoặc|ve|veya|и|или)\b|和|或者?|以及|と|または|및|또는|और|या|এবং|বা|و|أو)\W*)*)([a-z])(?:$|[^\p{Latin}\d_'’])"
+    r"^\W*((?:(?:(?:and|or|also|maybe|perhaps|possibly|either|even|option|choice|answer|alternatively|y|o|et|ou|und|oder|e|of|en|dan|atau|và|hoặc|ve|veya|и|или)\b|和|或者?|以及|と|または|및|또는|और|या|এবং|বা|و|أو)\W*)*)([a-z])(?:$|[^\p{Latin}\d_'’]|['’][dt])"
 );
-pattern!(ENDED, r"^\W*$|^\s*[,;:.!?)\]*/&|]|^\s+(?:and|or)\b");
+pattern!(ENDED, r"^\W*$|^\s*[,;:.!?)\]*/&|]|^\s+(?:and|or)\b|^['’]|^\s*[\pL--\p{Latin}]");
 pattern!(
     SUBJECT,
     r"^[)\]*\x22”$]*\s+(?:is|are|was|were|be|being|has|have|can|cannot|could|would|will|does|do|did|fails?|seems?|looks?|contradicts?|violates?|[a-z]+n['’]t)\b"

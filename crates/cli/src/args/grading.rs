@@ -40,9 +40,9 @@ pub struct Flags {
     /// Math and SynLogic: judge as the reference does, quirks included, or by what is right [default: parity; with a training configuration, its own].
     #[arg(long, value_parser = named::<Mode>())]
     pub mode: Option<Mode>,
-    /// Thoughts: `strip` grades what follows the last closing tag, `keep` the whole text; OPEN,CLOSE are other tags than
-    /// the template's, or `<think>` and `</think>` [default: strip; keep in mode parity].
-    #[arg(long, value_name = "strip|keep|OPEN,CLOSE")]
+    /// Grade what follows the thoughts (strip), the whole text (keep), or what follows other tags than the template's, or
+    /// `<think>` and `</think>` (OPEN,CLOSE) [default: strip; keep in mode parity].
+    #[arg(long)]
     pub reasoning: Option<Reasoning>,
     /// SynLogic: demand `<think>...</think>...<answer>...</answer>` [default: on; off in fgrpo verify, where the response is the answer].
     #[arg(long, value_enum)]

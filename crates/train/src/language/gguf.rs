@@ -266,9 +266,9 @@ impl<'a> Tokens<'a> {
             .flatten()
             .map(|(text, id)| (text.to_owned(), json!({"id": text, "ids": [id], "tokens": [text]})))
             .collect();
+        let pair = [text("A", 0), text("B", 1)].concat();
         json!({
-            "type": "TemplateProcessing", "single": text("A", 0), "pair": [text("A", 0), text("B", 1)].concat(),
-            "special_tokens": special,
+            "type": "TemplateProcessing", "single": text("A", 0), "pair": pair, "special_tokens": special,
         })
     }
 
